@@ -1,0 +1,58 @@
+/* The fan-out extension of the pcap API. Include it after <pcap/pcap.h>; see pcap_fanout(3PCAP). */
+#ifndef fanpcap_pcap_fanout_h
+#define fanpcap_pcap_fanout_h
+
+#include <stddef.h>
+#include <stdint.h>
+#include <pcap/pcap.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* Present in every release of the extension; programs test for it as they do for PCAP_ERROR_*. */
+#define PCAP_VERSION_FANOUT 1
+
+/* As `group`: the kernel picks a group number that nobody uses; pcap_fanout_group() tells which. */
+#define PCAP_FANOUT_NEW (-1)
+
+/* Which fields of struct pcap_fanout_stat hold a number (member `valid`). */
+#define PCAP_FANOUT_STAT_RECEIVED       0x01
+#define PCAP_FANOUT_STAT_DROPPED        0x02
+#define PCAP_FANOUT_STAT_MEMBERS        0x04
+#define PCAP_FANOUT_STAT_GROUP_RECEIVED 0x08
+#define PCAP_FANOUT_STAT_GROUP_DROPPED  0x10
+
+struct pcap_fanout_stat {
+	size_t   size;            /* in: sizeof(struct pcap_fanout_stat) */
+	uint32_t valid;           /* out: a bit per field that is known, PCAP_FANOUT_STAT_* */
+	int32_t  group;           /* the group joined, 0..65535 */
+	uint64_t received;        /* packets that reached this member, dropped ones included */
+	uint64_t dropped;         /* of these, lost because this member's ring was full */
+	uint64_t members;         /* sockets in the group now, of all processes, this one included */
+	uint64_t group_received;  /* sum of `received` over the members */
+	uint64_t group_dropped;   /* sum of `dropped` over the members */
+	uint64_t group_age_ns;    /* age of the oldest of the counters in these sums, nanoseconds */
+};
+
+/* Joins `group` under mode `fanout` (NULL: the mode that environment or config file give the group,
+   else "hash"). Before pcap_activate() it is remembered and done there. 0, or PCAP_ERROR with the
+   reason in pcap_geterr(). */
+int pcap_fanout(pcap_t *p, int group, const char *fanout);
+
+/* The group that the handle has joined; PCAP_ERROR_NOT_ACTIVATED before activation; PCAP_ERROR: none. */
+int pcap_fanout_group(pcap_t *p);
+
+/* Counters of the member and of its group. 0, or PCAP_ERROR with the reason in pcap_geterr(). */
+int pcap_fanout_stats(pcap_t *p, struct pcap_fanout_stat *st);
+
+/* The modes that this handle's device can use, as pcap_list_datalinks() lists link types: the number
+   of names, or PCAP_ERROR; the list is freed with pcap_free_fanout_modes(). */
+int pcap_list_fanout_modes(pcap_t *p, char ***modes);
+void pcap_free_fanout_modes(char **modes);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif

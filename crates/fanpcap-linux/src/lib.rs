@@ -1,0 +1,11 @@
+//! The floor: every system call, ioctl and netlink request that fanpcap makes, the uapi structs behind
+//! them, and the loader of the system's libpcap. Safe functions outside, `unsafe` inside; no policy.
+
+pub mod diag;
+pub mod elf;
+pub mod inject;
+pub mod ldcache;
+pub mod library;
+pub mod netns;
+pub mod packet;
+pub mod process;

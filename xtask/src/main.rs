@@ -1,0 +1,2 @@
+//! What make and .ci/run call.
+fn main() {}
