@@ -1,2 +1,61 @@
-//! What make and .ci/run call.
-fn main() {}
+//! What make and .ci/run call: one subcommand per file.
+#![allow(
+    clippy::print_stdout,
+    clippy::print_stderr,
+    reason = "a command's output is for the terminal"
+)]
+
+mod check;
+mod extension;
+mod fuzz;
+mod install;
+mod shared_object;
+mod stage;
+mod symbols;
+mod tally;
+mod test;
+mod tier;
+mod tree;
+
+use std::env;
+use std::process::ExitCode;
+
+use anyhow::{Result, bail};
+
+use tally::Tally;
+
+const USAGE: &str = "usage: cargo run -p xtask -- stage | symbols | test | check | install PREFIX";
+
+fn main() -> ExitCode {
+    let arguments: Vec<String> = env::args().skip(1).collect();
+    match run(&arguments) {
+        Ok(tally) if tally.failed == 0 => ExitCode::SUCCESS,
+        Ok(_) => ExitCode::FAILURE,
+        Err(error) => {
+            eprintln!("xtask: {error:#}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn run(arguments: &[String]) -> Result<Tally> {
+    let words: Vec<&str> = arguments.iter().map(String::as_str).collect();
+    match words[..] {
+        ["stage"] => stage::run().map(|()| Tally::default()),
+        ["symbols"] => counted(symbols::run),
+        ["test"] => counted(test::run),
+        ["check"] => counted(check::run),
+        ["install", prefix] => install::run(prefix).map(|()| Tally::default()),
+        _ => bail!("{USAGE}"),
+    }
+}
+
+/// Runs what counts tests and ends with the line that scripts read.
+fn counted(work: fn() -> Result<Tally>) -> Result<Tally> {
+    let tally = work().unwrap_or_else(|error| {
+        eprintln!("xtask: {error:#}");
+        Tally::one_failed()
+    });
+    println!("{tally}");
+    Ok(tally)
+}

@@ -1,1 +1,14 @@
-//! Placeholder line replaced by the crate's first code.
+//! The C ABI: libpcap.so.0.8, drop-in for the system's, with `pcap/fanout.h` on top.
+//!
+//! Every handle that a program gets is the system library's own. Most functions jump straight to that
+//! library (`system`); what concerns fan-out is kept beside the handle (`handles`) and looked up
+//! on calls that are rare: create, activate, statistics, close. Nothing of ours stands between ring and
+//! callback, so callbacks may longjmp or throw. No policy here: that is the crate `fanpcap`.
+
+pub mod data;
+pub mod fanout;
+mod handles;
+mod message;
+pub mod open;
+pub mod stats;
+pub mod system;

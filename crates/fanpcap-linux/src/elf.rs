@@ -1,1 +1,196 @@
-//! (being written)
+//! A loaded object's own relocations, pointed back at itself.
+//!
+//! The system's libpcap calls its own exported functions through slots that the loader fills with the
+//! first definition it finds: ours. `rebind` gives each such slot the object's own definition, so that
+//! the system's library is one closed piece again (ELF gABI chapter 5; psABI relocation numbers).
+
+use std::ffi::{c_int, c_void};
+use std::mem;
+use std::ops::Range;
+use std::sync::atomic::{AtomicPtr, Ordering};
+
+/// `link_map` as far as its layout is public (link.h).
+#[repr(C)]
+pub(crate) struct LinkMap {
+    base: usize,
+    name: *const libc::c_char,
+    dynamic: *const Dyn,
+}
+
+#[repr(C)]
+#[derive(Clone, Copy)]
+struct Dyn {
+    tag: usize,
+    value: usize,
+}
+
+#[repr(C)]
+#[derive(Clone, Copy)]
+struct Rela {
+    offset: usize,
+    info: usize,
+    addend: isize,
+}
+
+/// `Elf64_Sym`.
+#[repr(C)]
+#[derive(Clone, Copy)]
+struct Sym {
+    name: u32,
+    info: u8,
+    other: u8,
+    section: u16,
+    value: usize,
+    size: usize,
+}
+
+const DT_PLTRELSZ: usize = 2;
+const DT_SYMTAB: usize = 6;
+const DT_RELA: usize = 7;
+const DT_RELASZ: usize = 8;
+const DT_JMPREL: usize = 23;
+const SHN_UNDEF: u16 = 0;
+
+/// The relocations that hold a symbol's address: GLOB_DAT, JUMP_SLOT, and the absolute word.
+#[cfg(target_arch = "x86_64")]
+const SYMBOL_RELOCATIONS: [usize; 3] = [6, 7, 1];
+#[cfg(target_arch = "aarch64")]
+const SYMBOL_RELOCATIONS: [usize; 3] = [1025, 1026, 257];
+/// Elsewhere nothing is rebound: the library works so too, its internal calls just pass through ours.
+#[cfg(not(any(target_arch = "x86_64", target_arch = "aarch64")))]
+const SYMBOL_RELOCATIONS: [usize; 0] = [];
+
+/// The parts of the dynamic section that relocations need. Addresses, because the loader has put the
+/// load base in already (glibc, `elf_get_dynamic_info`).
+#[derive(Default)]
+struct Tables {
+    symbols: usize,
+    tables: [(usize, usize); 2],
+}
+
+/// Points every relocation of a loaded object that names a symbol defined in it at that definition.
+/// A slot on a page that may not be made writable stays as it is.
+///
+/// # Safety
+/// `map` is the link map of an object that stays loaded, on a 64-bit system.
+pub(crate) unsafe fn rebind(map: *const LinkMap) {
+    // SAFETY: the caller vouches for `map`.
+    let map = unsafe { &*map };
+    // SAFETY: `dynamic` of a loaded object is its dynamic section.
+    let tables = unsafe { tables(map.dynamic) };
+    let relro = relro(map.base);
+    for (start, bytes) in tables.tables {
+        for index in 0..bytes / mem::size_of::<Rela>() {
+            let rela = (start as *const Rela).wrapping_add(index);
+            // SAFETY: the loader has used this table and its length to relocate the object.
+            let rela = unsafe { *rela };
+            // SAFETY: `rela` belongs to this object, whose symbol table and base these are.
+            if let Some(definition) = unsafe { own_definition(map.base, tables.symbols, rela) } {
+                // SAFETY: the loader wrote an address to this aligned slot when it relocated the object.
+                unsafe { store(map.base + rela.offset, definition, &relro) };
+            }
+        }
+    }
+}
+
+/// # Safety
+/// `dynamic` points to a dynamic section, which ends with a DT_NULL entry.
+unsafe fn tables(mut dynamic: *const Dyn) -> Tables {
+    let mut found = Tables::default();
+    loop {
+        // SAFETY: the section ends with DT_NULL, where this loop ends too.
+        let Dyn { tag, value } = unsafe { *dynamic };
+        match tag {
+            0 => return found,
+            DT_SYMTAB => found.symbols = value,
+            DT_JMPREL => found.tables[0].0 = value,
+            DT_PLTRELSZ => found.tables[0].1 = value,
+            DT_RELA => found.tables[1].0 = value,
+            DT_RELASZ => found.tables[1].1 = value,
+            _ => {}
+        }
+        // SAFETY: this was not the last entry.
+        dynamic = unsafe { dynamic.add(1) };
+    }
+}
+
+/// The address that a relocation's slot should hold, if it names a symbol that the object defines.
+///
+/// # Safety
+/// `rela` is a relocation of the object at `base` with the symbol table `symbols`.
+unsafe fn own_definition(base: usize, symbols: usize, rela: Rela) -> Option<usize> {
+    let kind = rela.info & 0xffff_ffff;
+    let position = SYMBOL_RELOCATIONS
+        .iter()
+        .position(|&relocation| relocation == kind)?;
+    let symbol = (symbols as *const Sym).wrapping_add(rela.info >> 32);
+    // SAFETY: the loader has looked this symbol up by the same index.
+    let symbol = unsafe { *symbol };
+    if symbol.section == SHN_UNDEF || symbol.value == 0 {
+        return None;
+    }
+    let addend = if position == 2 { rela.addend } else { 0 };
+    Some((base + symbol.value).wrapping_add_signed(addend))
+}
+
+/// Stores an address, atomically, because other threads may call through the slot meanwhile.
+///
+/// # Safety
+/// `slot` is the address of an aligned, readable word of a loaded object that holds an address.
+unsafe fn store(slot: usize, address: usize, relro: &Range<usize>) {
+    // SAFETY: the caller vouches for an aligned word; all accesses to it are atomic or the loader's.
+    let word = unsafe { AtomicPtr::from_ptr(slot as *mut *mut c_void) };
+    if word.load(Ordering::Relaxed) as usize == address {
+        return;
+    }
+    let protected = relro.contains(&slot);
+    if protected && !protect(slot, libc::PROT_READ | libc::PROT_WRITE) {
+        return;
+    }
+    word.store(address as *mut c_void, Ordering::Release);
+    if protected {
+        protect(slot, libc::PROT_READ);
+    }
+}
+
+/// Changes the protection of the page around `address`, which lies in an object's RELRO segment.
+fn protect(address: usize, protection: c_int) -> bool {
+    // SAFETY: sysconf has no preconditions.
+    let page = usize::try_from(unsafe { libc::sysconf(libc::_SC_PAGESIZE) }).unwrap_or(4096);
+    let start = (address & !(page - 1)) as *mut c_void;
+    // SAFETY: the page is data of a loaded object; reading stays allowed throughout.
+    unsafe { libc::mprotect(start, page, protection) == 0 }
+}
+
+/// The addresses of the object at `base` that the loader made read-only after relocation.
+fn relro(base: usize) -> Range<usize> {
+    let mut search = (base, 0..0);
+    // SAFETY: `find_relro` gets the address of `search`, which outlives the call.
+    unsafe { libc::dl_iterate_phdr(Some(find_relro), (&raw mut search).cast()) };
+    search.1
+}
+
+unsafe extern "C" fn find_relro(
+    info: *mut libc::dl_phdr_info,
+    _size: usize,
+    search: *mut c_void,
+) -> c_int {
+    // SAFETY: `relro` passes the address of such a pair.
+    let search = unsafe { &mut *search.cast::<(usize, Range<usize>)>() };
+    // SAFETY: the loader passes a filled dl_phdr_info.
+    let info = unsafe { &*info };
+    if usize::try_from(info.dlpi_addr) != Ok(search.0) {
+        return 0;
+    }
+    // SAFETY: the loader gives the object's program headers and their number.
+    let headers = unsafe { std::slice::from_raw_parts(info.dlpi_phdr, info.dlpi_phnum.into()) };
+    let relro = headers
+        .iter()
+        .find(|header| header.p_type == libc::PT_GNU_RELRO);
+    if let Some(header) = relro {
+        let field = |value| usize::try_from(value).unwrap_or(0);
+        let start = search.0 + field(header.p_vaddr);
+        search.1 = start..start + field(header.p_memsz);
+    }
+    1
+}

@@ -1,1 +1,172 @@
-//! (being written)
+//! Sends whole frames on an interface through AF_PACKET, for tests and the demo.
+
+use std::io;
+use std::mem;
+use std::os::fd::{AsFd, AsRawFd, FromRawFd, OwnedFd};
+
+use crate::interface;
+use crate::packet::{self, Address};
+
+/// A packet socket that only sends: its protocol is 0, so that the kernel delivers nothing to it.
+#[derive(Debug)]
+pub struct Injector {
+    socket: OwnedFd,
+}
+
+impl Injector {
+    /// Opens `device` of the calling thread's network namespace.
+    ///
+    /// # Errors
+    /// `ENODEV` for an unknown device, `EPERM` without `CAP_NET_RAW`.
+    pub fn open(device: &str) -> io::Result<Self> {
+        let ifindex =
+            interface::index(device).ok_or_else(|| io::Error::from_raw_os_error(libc::ENODEV))?;
+        // SAFETY: socket takes no pointers.
+        let fd = unsafe { libc::socket(libc::AF_PACKET, libc::SOCK_RAW | libc::SOCK_CLOEXEC, 0) };
+        check(fd)?;
+        // SAFETY: the descriptor was opened above and nobody else has it.
+        let socket = unsafe { OwnedFd::from_raw_fd(fd) };
+        packet::bind(
+            socket.as_fd(),
+            Address {
+                ifindex,
+                protocol: 0,
+            },
+        )?;
+        Ok(Self { socket })
+    }
+
+    /// Like [`Injector::open`], but frames skip the queueing discipline (`PACKET_QDISC_BYPASS`). The
+    /// kernel then records the sending CPU, modulo the number of queues, as the transmit queue
+    /// (`packet_pick_tx_queue`), so that [`pin`] chooses it. The device's own taps see no such frame.
+    ///
+    /// # Errors
+    /// As [`Injector::open`].
+    pub fn open_bypass(device: &str) -> io::Result<Self> {
+        let injector = Self::open(device)?;
+        let on: libc::c_int = 1;
+        // SAFETY: the option's value is an int that lives through the call, of the length given.
+        check(unsafe {
+            libc::setsockopt(
+                injector.socket.as_raw_fd(),
+                libc::SOL_PACKET,
+                PACKET_QDISC_BYPASS,
+                (&raw const on).cast(),
+                INT_LEN,
+            )
+        })?;
+        Ok(injector)
+    }
+
+    /// Sends one frame, link-layer header included.
+    ///
+    /// # Errors
+    /// `ENETDOWN`, `EMSGSIZE`, `ENOBUFS` as send(2) says.
+    pub fn send(&self, frame: &[u8]) -> io::Result<()> {
+        // SAFETY: the pointer and the length are those of one live slice.
+        let sent = unsafe {
+            libc::send(
+                self.socket.as_raw_fd(),
+                frame.as_ptr().cast(),
+                frame.len(),
+                0,
+            )
+        };
+        if sent < 0 {
+            Err(io::Error::last_os_error())
+        } else {
+            Ok(())
+        }
+    }
+
+    /// Sends all `frames` in order, up to 64 with one system call.
+    ///
+    /// # Errors
+    /// As [`Injector::send`]; frames before the one that failed have been sent.
+    pub fn send_all<F: AsRef<[u8]>>(&self, frames: &[F]) -> io::Result<()> {
+        let mut rest = frames;
+        while !rest.is_empty() {
+            let sent = self.send_some(&rest[..rest.len().min(BATCH)])?;
+            rest = &rest[sent..];
+        }
+        Ok(())
+    }
+
+    fn send_some<F: AsRef<[u8]>>(&self, frames: &[F]) -> io::Result<usize> {
+        let mut parts: Vec<libc::iovec> = frames
+            .iter()
+            .map(|frame| libc::iovec {
+                iov_base: frame.as_ref().as_ptr().cast_mut().cast(),
+                iov_len: frame.as_ref().len(),
+            })
+            .collect();
+        let mut messages: Vec<libc::mmsghdr> = parts.iter_mut().map(message).collect();
+        // SAFETY: each message points at one element of `parts`, which points at one frame; all live
+        // through the call, which only reads the frames. BATCH bounds the count.
+        let sent = unsafe {
+            libc::sendmmsg(
+                self.socket.as_raw_fd(),
+                messages.as_mut_ptr(),
+                u32::try_from(messages.len()).unwrap_or(0),
+                0,
+            )
+        };
+        usize::try_from(sent).map_err(|_| io::Error::last_os_error())
+    }
+}
+
+/// Keeps the calling thread, and what it starts from here on, on one CPU.
+///
+/// # Errors
+/// `EINVAL` when the process may not run there.
+pub fn pin(cpu: usize) -> io::Result<()> {
+    let mut set = no_cpus();
+    if cpu >= 8 * mem::size_of_val(&set) {
+        return Err(io::ErrorKind::InvalidInput.into());
+    }
+    // SAFETY: the CPU is within the set, as checked above.
+    unsafe { libc::CPU_SET(cpu, &mut set) };
+    // SAFETY: the set lives through the call and has the size given.
+    check(unsafe { libc::sched_setaffinity(0, mem::size_of_val(&set), &raw const set) })
+}
+
+/// The CPUs that the calling thread may run on.
+///
+/// # Errors
+/// Whatever sched_getaffinity(2) says.
+pub fn cpus() -> io::Result<Vec<usize>> {
+    let mut set = no_cpus();
+    // SAFETY: the set lives through the call and has the size given.
+    check(unsafe { libc::sched_getaffinity(0, mem::size_of_val(&set), &raw mut set) })?;
+    let all = 0..8 * mem::size_of_val(&set);
+    // SAFETY: every CPU asked for is within the set.
+    Ok(all
+        .filter(|&cpu| unsafe { libc::CPU_ISSET(cpu, &set) })
+        .collect())
+}
+
+fn no_cpus() -> libc::cpu_set_t {
+    // SAFETY: cpu_set_t is a bit mask; all zeros is the empty set.
+    unsafe { mem::zeroed() }
+}
+
+fn message(part: &mut libc::iovec) -> libc::mmsghdr {
+    // SAFETY: mmsghdr is plain data, in which zeros mean absent.
+    let mut message: libc::mmsghdr = unsafe { mem::zeroed() };
+    message.msg_hdr.msg_iov = part;
+    message.msg_hdr.msg_iovlen = 1;
+    message
+}
+
+fn check(result: i32) -> io::Result<()> {
+    if result >= 0 {
+        Ok(())
+    } else {
+        Err(io::Error::last_os_error())
+    }
+}
+
+/// linux/if_packet.h, since Linux 3.14.
+const PACKET_QDISC_BYPASS: libc::c_int = 20;
+const INT_LEN: libc::socklen_t = 4;
+const BATCH: usize = 64;

@@ -4,8 +4,10 @@
 pub mod diag;
 pub mod elf;
 pub mod inject;
+pub mod interface;
 pub mod ldcache;
 pub mod library;
+pub mod lock;
 pub mod netns;
 pub mod packet;
 pub mod process;

@@ -1,1 +1,254 @@
-//! (being written)
+//! The system's libpcap, found and loaded beside us.
+//!
+//! It is opened RTLD_LAZY | RTLD_LOCAL and its relocations are pointed back at itself. RTLD_DEEPBIND
+//! would do that too, but breaks programs under sanitizers and other allocators; a namespace of its
+//! own (dlmopen) would bring a second libc.
+
+use crate::{elf, ldcache};
+use std::ffi::{CStr, CString, c_int, c_void};
+use std::fmt;
+use std::fs;
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
+use std::ptr::NonNull;
+
+/// Debian's name first, then everybody else's.
+const NAMES: [&str; 2] = ["libpcap.so.0.8", "libpcap.so.1"];
+
+#[cfg(target_arch = "x86_64")]
+const DIRECTORIES: [&str; 3] = ["/usr/lib/x86_64-linux-gnu", "/usr/lib64", "/usr/lib"];
+#[cfg(target_arch = "aarch64")]
+const DIRECTORIES: [&str; 3] = ["/usr/lib/aarch64-linux-gnu", "/usr/lib64", "/usr/lib"];
+#[cfg(not(any(target_arch = "x86_64", target_arch = "aarch64")))]
+const DIRECTORIES: [&str; 2] = ["/usr/lib64", "/usr/lib"];
+
+/// What only a library of ours exports.
+const OURS: &CStr = c"pcap_fanout_group";
+
+/// A loaded libpcap that is not ours. It is never unloaded.
+pub struct Library {
+    handle: NonNull<c_void>,
+    preloaded: bool,
+}
+
+// SAFETY: the handle is only passed to dlsym, which any thread may call.
+unsafe impl Send for Library {}
+// SAFETY: as above; nothing is ever changed.
+unsafe impl Sync for Library {}
+
+/// No libpcap could be loaded: every path that was tried, with the loader's reason.
+#[derive(Debug, Default)]
+pub struct NotFound {
+    tried: Vec<(PathBuf, String)>,
+}
+
+impl Library {
+    /// Loads the system's libpcap: `chosen` (FANPCAP_LIBPCAP) and nothing else when it is given and is
+    /// no library of ours; else the first of the system's directories, then of the loader's cache.
+    ///
+    /// # Errors
+    /// Names every path that was tried.
+    pub fn find(chosen: Option<&Path>) -> Result<Self, NotFound> {
+        let mut failed = NotFound::default();
+        if let Some(path) = chosen {
+            match Self::open(path) {
+                Ok(library) => return Ok(library),
+                Err(Refused::IsOurs) => failed.add(path, Refused::IsOurs),
+                Err(reason) => {
+                    failed.add(path, reason);
+                    return Err(failed);
+                }
+            }
+        }
+        let cache = fs::read("/etc/ld.so.cache").unwrap_or_default();
+        for path in candidates(&cache) {
+            match Self::open(&path) {
+                Ok(library) => return Ok(library),
+                Err(reason) => failed.add(&path, reason),
+            }
+        }
+        Err(failed)
+    }
+
+    /// The address of an exported symbol.
+    pub fn symbol(&self, name: &CStr) -> Option<NonNull<c_void>> {
+        // SAFETY: the handle is a loaded object's and `name` is a C string.
+        NonNull::new(unsafe { libc::dlsym(self.handle.as_ptr(), name.as_ptr()) })
+    }
+
+    /// Whether code of this library is among the callers of the current function. It can be only when
+    /// the program had loaded it on its own, before us.
+    pub fn is_calling(&self) -> bool {
+        self.preloaded
+            && self
+                .symbol(c"pcap_create")
+                .is_some_and(|own| on_stack(object_of(own.as_ptr())))
+    }
+
+    fn open(path: &Path) -> Result<Self, Refused> {
+        let name = CString::new(path.as_os_str().as_bytes()).map_err(|_| Refused::Missing)?;
+        if !path.exists() {
+            return Err(Refused::Missing);
+        }
+        let preloaded = dlopen(&name, libc::RTLD_LAZY | libc::RTLD_NOLOAD).is_some();
+        let flags = libc::RTLD_LAZY | libc::RTLD_LOCAL | libc::RTLD_NODELETE;
+        let handle = dlopen(&name, flags).ok_or_else(|| Refused::Loader(last_error()))?;
+        let library = Self { handle, preloaded };
+        if library.symbol(OURS).is_some() {
+            return Err(Refused::IsOurs);
+        }
+        if library.symbol(c"pcap_create").is_none() {
+            return Err(Refused::NotLibpcap);
+        }
+        library.rebind();
+        Ok(library)
+    }
+
+    #[cfg(target_pointer_width = "64")]
+    fn rebind(&self) {
+        let mut map: *const elf::LinkMap = std::ptr::null();
+        // SAFETY: RTLD_DI_LINKMAP stores the address of the object's link map in `map`.
+        let rc = unsafe {
+            libc::dlinfo(
+                self.handle.as_ptr(),
+                libc::RTLD_DI_LINKMAP,
+                (&raw mut map).cast(),
+            )
+        };
+        if rc == 0 && !map.is_null() {
+            // SAFETY: the object is loaded and, with RTLD_NODELETE, stays.
+            unsafe { elf::rebind(map) };
+        }
+    }
+
+    #[cfg(not(target_pointer_width = "64"))]
+    fn rebind(&self) {}
+}
+
+/// Why a path is not the library looked for.
+enum Refused {
+    Missing,
+    IsOurs,
+    NotLibpcap,
+    Loader(String),
+}
+
+impl fmt::Display for Refused {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Missing => f.write_str("no such file"),
+            Self::IsOurs => f.write_str("is fanpcap itself"),
+            Self::NotLibpcap => f.write_str("is no libpcap"),
+            Self::Loader(reason) => f.write_str(reason),
+        }
+    }
+}
+
+impl NotFound {
+    fn add(&mut self, path: &Path, reason: Refused) {
+        self.tried.push((path.to_owned(), reason.to_string()));
+    }
+}
+
+impl fmt::Display for NotFound {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("fanpcap needs the system's libpcap; set FANPCAP_LIBPCAP. Tried: ")?;
+        for (index, (path, reason)) in self.tried.iter().enumerate() {
+            let comma = if index == 0 { "" } else { ", " };
+            let path = path.display().to_string();
+            // dlerror repeats the path that it speaks of.
+            let reason = reason.strip_prefix(&path).unwrap_or(reason);
+            write!(f, "{comma}{path} ({})", reason.trim_start_matches(": "))?;
+        }
+        Ok(())
+    }
+}
+
+fn candidates(cache: &[u8]) -> Vec<PathBuf> {
+    let fixed = DIRECTORIES.iter().flat_map(|directory| {
+        NAMES
+            .iter()
+            .map(move |name| Path::new(directory).join(name))
+    });
+    let mut paths: Vec<PathBuf> = fixed.filter(|path| path.exists()).collect();
+    let cached = NAMES.iter().flat_map(|name| ldcache::paths(cache, name));
+    paths.extend(cached.map(PathBuf::from));
+    if paths.is_empty() {
+        // Nothing there at all: name where it was looked for.
+        paths.push(Path::new(DIRECTORIES[0]).join(NAMES[0]));
+    }
+    paths
+}
+
+fn dlopen(name: &CStr, flags: c_int) -> Option<NonNull<c_void>> {
+    // SAFETY: `name` is a C string; the object's constructors are those of a libpcap.
+    NonNull::new(unsafe { libc::dlopen(name.as_ptr(), flags) })
+}
+
+fn last_error() -> String {
+    // SAFETY: dlerror has no preconditions; its answer is a C string or null.
+    let error = unsafe { libc::dlerror() };
+    if error.is_null() {
+        return "dlopen failed".to_owned();
+    }
+    // SAFETY: a non-null answer is a C string that stays until the thread's next dl call.
+    unsafe { CStr::from_ptr(error) }
+        .to_string_lossy()
+        .into_owned()
+}
+
+/// The load address of the object that holds `address`.
+fn object_of(address: *const c_void) -> usize {
+    let mut info = libc::Dl_info {
+        dli_fname: std::ptr::null(),
+        dli_fbase: std::ptr::null_mut(),
+        dli_sname: std::ptr::null(),
+        dli_saddr: std::ptr::null_mut(),
+    };
+    // SAFETY: dladdr takes any address and fills `info`, which is live.
+    unsafe { libc::dladdr(address, &raw mut info) };
+    info.dli_fbase as usize
+}
+
+/// How far up the stack the caller of an entry point is looked for.
+const FRAMES: u32 = 12;
+
+#[repr(C)]
+struct Walk {
+    object: usize,
+    frames: u32,
+    found: bool,
+}
+
+unsafe extern "C" {
+    // libgcc_s, which the standard library needs already (Itanium C++ ABI, level I).
+    safe fn _Unwind_Backtrace(
+        step: extern "C" fn(*mut c_void, &mut Walk) -> c_int,
+        walk: &mut Walk,
+    ) -> c_int;
+    fn _Unwind_GetIP(context: *mut c_void) -> usize;
+}
+
+fn on_stack(object: usize) -> bool {
+    let mut walk = Walk {
+        object,
+        frames: 0,
+        found: false,
+    };
+    _Unwind_Backtrace(step, &mut walk);
+    walk.found
+}
+
+extern "C" fn step(context: *mut c_void, walk: &mut Walk) -> c_int {
+    const CONTINUE: c_int = 0;
+    const STOP: c_int = 5; // _URC_END_OF_STACK
+    // SAFETY: the unwinder passes its own context.
+    let address = unsafe { _Unwind_GetIP(context) };
+    walk.found = walk.object != 0 && object_of(address as *const c_void) == walk.object;
+    walk.frames += 1;
+    if walk.found || walk.frames == FRAMES {
+        STOP
+    } else {
+        CONTINUE
+    }
+}

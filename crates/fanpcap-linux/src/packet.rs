@@ -1,1 +1,216 @@
-//! (being written)
+//! Packet sockets: address, fan-out membership, socket filter and statistics of an open descriptor.
+
+use std::ffi::{c_int, c_void};
+use std::io;
+use std::mem;
+use std::os::fd::{AsRawFd, BorrowedFd};
+
+/// Every protocol (`ETH_P_ALL`, linux/if_ether.h).
+pub const ETH_P_ALL: u16 = 0x0003;
+
+/// A protocol that no frame carries: DDCMP is a kernel-internal number below 0x600, which
+/// `eth_type_trans` never yields and no driver sets (linux/if_ether.h). A socket bound to it is
+/// registered, but hears nothing.
+pub const ETH_P_SILENT: u16 = 0x0006;
+
+/// Fragments are put together before the packet is steered (IPv4; linux/if_packet.h).
+pub const FANOUT_FLAG_DEFRAG: u16 = 0x8000;
+/// A packet for a member without room goes to the next one.
+pub const FANOUT_FLAG_ROLLOVER: u16 = 0x1000;
+/// The kernel picks the group number.
+pub const FANOUT_FLAG_UNIQUEID: u16 = 0x2000;
+
+/// Where a packet socket listens.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Address {
+    /// Interface index; 0 means all interfaces.
+    pub ifindex: u32,
+    /// Protocol in host byte order, `ETH_P_*`.
+    pub protocol: u16,
+}
+
+/// A place in a kernel fan-out group, as `PACKET_FANOUT` takes and tells it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Fanout {
+    /// Group number, one name space per network namespace.
+    pub id: u16,
+    /// `PACKET_FANOUT_*` mode number.
+    pub mode: u8,
+    /// `PACKET_FANOUT_FLAG_*`, in the upper byte.
+    pub flags: u16,
+}
+
+/// What the kernel counted since the last read (`PACKET_STATISTICS` clears itself).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Statistics {
+    /// Packets that passed the filter, dropped ones included.
+    pub packets: u32,
+    /// Packets lost because the ring or the socket's queue was full.
+    pub drops: u32,
+}
+
+/// Tells whether a descriptor is a packet socket.
+pub fn is_packet_socket(fd: BorrowedFd<'_>) -> bool {
+    get::<c_int>(fd, libc::SOL_SOCKET, libc::SO_DOMAIN)
+        .is_ok_and(|domain| domain == libc::AF_PACKET)
+}
+
+/// The interface and protocol that a packet socket is bound to.
+pub fn address(fd: BorrowedFd<'_>) -> io::Result<Address> {
+    let mut sll = blank_sockaddr();
+    let mut len = socklen::<libc::sockaddr_ll>();
+    // SAFETY: `sll` and `len` are live for the call and `len` is the size of `sll`.
+    let rc = unsafe { libc::getsockname(fd.as_raw_fd(), (&raw mut sll).cast(), &raw mut len) };
+    check(rc)?;
+    Ok(Address {
+        ifindex: u32::try_from(sll.sll_ifindex).unwrap_or(0),
+        protocol: u16::from_be(sll.sll_protocol),
+    })
+}
+
+/// Binds a packet socket. From here on it hears `address`, unless a filter stops it.
+pub fn bind(fd: BorrowedFd<'_>, address: Address) -> io::Result<()> {
+    let sll = libc::sockaddr_ll {
+        sll_ifindex: c_int::try_from(address.ifindex).unwrap_or(c_int::MAX),
+        sll_protocol: address.protocol.to_be(),
+        ..blank_sockaddr()
+    };
+    let len = socklen::<libc::sockaddr_ll>();
+    // SAFETY: `sll` is a whole sockaddr_ll of `len` bytes, live for the call.
+    check(unsafe { libc::bind(fd.as_raw_fd(), (&raw const sll).cast(), len) })
+}
+
+/// Why the kernel does not let a socket into a fan-out group.
+#[derive(Debug)]
+pub enum Refusal {
+    /// `EINVAL`: the group has another mode, flags, device or protocol, or the mode is unknown.
+    Conflict(io::Error),
+    /// `EALREADY`: the socket is in a group.
+    Joined,
+    /// `ENOSPC`: the group has 256 members.
+    Full,
+    /// Anything else.
+    Other(io::Error),
+}
+
+/// Joins a fan-out group (`PACKET_FANOUT`; packet(7), net/packet/af_packet.c `fanout_add`).
+pub fn join(fd: BorrowedFd<'_>, fanout: Fanout) -> Result<(), Refusal> {
+    let kind = u32::from(fanout.mode) | u32::from(fanout.flags);
+    let word = u32::from(fanout.id) | (kind << 16);
+    set(fd, libc::SOL_PACKET, libc::PACKET_FANOUT, &word).map_err(|error| {
+        match error.raw_os_error() {
+            Some(libc::EINVAL) => Refusal::Conflict(error),
+            Some(libc::EALREADY) => Refusal::Joined,
+            Some(libc::ENOSPC) => Refusal::Full,
+            _ => Refusal::Other(error),
+        }
+    })
+}
+
+/// The group that a packet socket is in. A socket outside any group reads as all zeros.
+pub fn fanout(fd: BorrowedFd<'_>) -> io::Result<Fanout> {
+    let word: u32 = get(fd, libc::SOL_PACKET, libc::PACKET_FANOUT)?;
+    let [id_low, id_high, mode, flags] = word.to_le_bytes();
+    Ok(Fanout {
+        id: u16::from_le_bytes([id_low, id_high]),
+        mode,
+        flags: u16::from(flags) << 8,
+    })
+}
+
+/// Attaches a filter that accepts nothing.
+pub fn reject_all(fd: BorrowedFd<'_>) -> io::Result<()> {
+    // BPF_RET | BPF_K with 0 bytes to keep.
+    let mut reject = libc::sock_filter {
+        code: 0x06,
+        jt: 0,
+        jf: 0,
+        k: 0,
+    };
+    let program = libc::sock_fprog {
+        len: 1,
+        filter: &raw mut reject,
+    };
+    set(fd, libc::SOL_SOCKET, libc::SO_ATTACH_FILTER, &program)
+}
+
+/// Detaches the socket's filter.
+pub fn detach_filter(fd: BorrowedFd<'_>) -> io::Result<()> {
+    set(fd, libc::SOL_SOCKET, libc::SO_DETACH_FILTER, &0_i32)
+}
+
+/// Reads and clears the socket's counters.
+pub fn take_statistics(fd: BorrowedFd<'_>) -> io::Result<Statistics> {
+    // TPACKET_V3 adds a third word; older rings fill the first two.
+    let [packets, drops, _freezes]: [u32; 3] = get(fd, libc::SOL_PACKET, libc::PACKET_STATISTICS)?;
+    Ok(Statistics { packets, drops })
+}
+
+fn blank_sockaddr() -> libc::sockaddr_ll {
+    libc::sockaddr_ll {
+        sll_family: 17, // AF_PACKET, in the width that the struct wants
+        sll_protocol: 0,
+        sll_ifindex: 0,
+        sll_hatype: 0,
+        sll_pkttype: 0,
+        sll_halen: 0,
+        sll_addr: [0; 8],
+    }
+}
+
+/// Plain integers and arrays of them: any bytes that the kernel writes are a value.
+trait Plain: Copy + Default {}
+impl Plain for c_int {}
+impl Plain for u32 {}
+impl Plain for [u32; 3] {}
+
+fn get<T: Plain>(fd: BorrowedFd<'_>, level: c_int, name: c_int) -> io::Result<T> {
+    let mut value = T::default();
+    let mut len = socklen::<T>();
+    let target: *mut c_void = (&raw mut value).cast();
+    // SAFETY: `target` points to `len` writable bytes, and any bytes are a valid `T` (`Plain`).
+    let rc = unsafe { libc::getsockopt(fd.as_raw_fd(), level, name, target, &raw mut len) };
+    check(rc).map(|()| value)
+}
+
+fn set<T>(fd: BorrowedFd<'_>, level: c_int, name: c_int, value: &T) -> io::Result<()> {
+    let source: *const c_void = (&raw const *value).cast();
+    // SAFETY: `source` points to `size_of::<T>()` readable bytes for the length of the call.
+    check(unsafe { libc::setsockopt(fd.as_raw_fd(), level, name, source, socklen::<T>()) })
+}
+
+fn socklen<T>() -> libc::socklen_t {
+    libc::socklen_t::try_from(mem::size_of::<T>()).unwrap_or(libc::socklen_t::MAX)
+}
+
+fn check(rc: c_int) -> io::Result<()> {
+    if rc == 0 {
+        Ok(())
+    } else {
+        Err(io::Error::last_os_error())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::net::UdpSocket;
+    use std::os::fd::AsFd;
+
+    #[test]
+    fn other_sockets_are_told_apart() {
+        let udp = UdpSocket::bind("127.0.0.1:0").unwrap();
+        assert!(!is_packet_socket(udp.as_fd()));
+        assert!(
+            join(
+                udp.as_fd(),
+                Fanout {
+                    id: 1,
+                    mode: 0,
+                    flags: 0
+                }
+            )
+            .is_err()
+        );
+    }
+}

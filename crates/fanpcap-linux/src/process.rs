@@ -1,1 +1,28 @@
-//! (being written)
+//! Facts about the calling process and its clock.
+
+use std::fs;
+
+/// Whether the process runs with privileges that its user does not have (setuid, file capabilities):
+/// `AT_SECURE`, getauxval(3). Such a process must not trust its environment.
+pub fn is_secure() -> bool {
+    // SAFETY: getauxval reads the auxiliary vector and has no preconditions.
+    unsafe { libc::getauxval(libc::AT_SECURE) != 0 }
+}
+
+/// The program's name as the kernel keeps it, at most 15 bytes (proc(5), `comm`).
+pub fn name() -> String {
+    let comm = fs::read("/proc/self/comm").unwrap_or_default();
+    String::from_utf8_lossy(comm.trim_ascii_end()).into_owned()
+}
+
+/// Nanoseconds of `CLOCK_MONOTONIC`, which all processes of a machine share.
+pub fn monotonic_ns() -> u64 {
+    let mut now = libc::timespec {
+        tv_sec: 0,
+        tv_nsec: 0,
+    };
+    // SAFETY: `now` is a live timespec; CLOCK_MONOTONIC always exists.
+    let _ = unsafe { libc::clock_gettime(libc::CLOCK_MONOTONIC, &raw mut now) };
+    let seconds = u64::try_from(now.tv_sec).unwrap_or(0);
+    seconds * 1_000_000_000 + u64::try_from(now.tv_nsec).unwrap_or(0)
+}

@@ -1,1 +1,20 @@
-//! Placeholder line replaced by the crate's first code.
+//! What tests and the demo share: network namespaces, veth pairs, traffic, captures, member programs.
+
+pub mod await_for;
+pub mod capture;
+pub mod flow;
+pub mod library;
+pub mod member;
+pub mod netns;
+pub mod scratch;
+pub mod traffic;
+pub mod veth;
+
+pub use await_for::await_for;
+pub use capture::Capture;
+pub use flow::{Direction, Flow, FlowKey, Transport};
+pub use member::{Member, Program};
+pub use scratch::Scratch;
+pub use veth::Veth;
+
+pub use fanpcap_linux::inject::{Injector, cpus, pin};

@@ -1,1 +1,10 @@
-//! Placeholder line replaced by the crate's first code.
+//! libpcap with fan-out, in safe Rust: settings, what they ask of a handle, and groups.
+#![forbid(unsafe_code)]
+
+pub mod device;
+pub mod member;
+pub mod mode;
+pub mod page;
+pub mod report;
+pub mod request;
+pub mod settings;

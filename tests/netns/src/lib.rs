@@ -1,1 +1,193 @@
-//! Placeholder line replaced by the crate's first code.
+//! The scene of the tests on real packets: a wire in a network namespace, members that capture at its
+//! far end, and the checks that most tests share.
+
+use std::cell::Cell;
+use std::path::{Path, PathBuf};
+
+use anyhow::{Result, bail, ensure};
+use fanpcap_testkit::traffic::Frame;
+use fanpcap_testkit::{Capture, Direction, Injector, Member, Program, Scratch, Veth};
+use fanpcap_testkit::{capture, library, member, netns, veth};
+
+/// A veth pair in a namespace of its own: requests enter at `va`, replies at `vb`, where members
+/// capture, so that they see requests come and replies go.
+#[derive(Debug)]
+pub struct Wire {
+    /// The test's files.
+    pub scratch: Scratch,
+    requests: Injector,
+    replies: Injector,
+    files: Cell<usize>,
+}
+
+/// The device at which members capture.
+pub const DEVICE: &str = "vb";
+/// The device at which requests enter.
+pub const FAR_DEVICE: &str = "va";
+
+/// Runs a test with a wire whose devices have `queues` queues.
+///
+/// # Errors
+/// The test's, or that the wire can't be made.
+pub fn on_wire(queues: usize, test: impl FnOnce(&Wire) -> Result<()> + Send) -> Result<()> {
+    netns::within_new(|| {
+        Veth::new(FAR_DEVICE, DEVICE, queues)?;
+        test(&Wire {
+            scratch: Scratch::new()?,
+            requests: Injector::open(FAR_DEVICE)?,
+            replies: Injector::open(DEVICE)?,
+            files: Cell::new(0),
+        })
+    })
+}
+
+impl Wire {
+    /// tcpdump at the wire's end, with a file of its own, without settings.
+    ///
+    /// # Errors
+    /// When our library isn't staged.
+    pub fn tcpdump(&self) -> Result<Program> {
+        self.tcpdump_on(DEVICE)
+    }
+
+    /// The same on a device of another name.
+    ///
+    /// # Errors
+    /// When our library isn't staged.
+    pub fn tcpdump_on(&self, device: &str) -> Result<Program> {
+        let number = self.files.replace(self.files.get() + 1);
+        Program::tcpdump(device, self.scratch.file(&format!("{number}.pcap")))
+    }
+
+    /// Starts `count` tcpdump in a group and waits until they capture.
+    ///
+    /// # Errors
+    /// When one of them fails.
+    pub fn start_group(&self, count: usize, group: u16, mode: &str) -> Result<Vec<Member>> {
+        let start = |_| self.tcpdump()?.group(group, mode).start(&self.scratch);
+        let members = (0..count).map(start).collect::<Result<_>>()?;
+        member::wait_for_members(group, count)?;
+        Ok(members)
+    }
+
+    /// Sends frames in order, each from its side, and checks that all of them reached the packet sockets.
+    ///
+    /// # Errors
+    /// When one can't be sent or was dropped on the way.
+    pub fn send(&self, frames: &[Frame]) -> Result<()> {
+        self.send_each(frames, |frame| match frame.direction {
+            Direction::Request => &self.requests,
+            Direction::Reply => &self.replies,
+        })
+    }
+
+    /// Sends frames in order, both directions from the far side, as a tap delivers them; otherwise
+    /// like [`Wire::send`].
+    ///
+    /// # Errors
+    /// As [`Wire::send`].
+    pub fn send_as_tap(&self, frames: &[Frame]) -> Result<()> {
+        self.send_each(frames, |_| &self.requests)
+    }
+
+    fn send_each<'a>(
+        &'a self,
+        frames: &[Frame],
+        side: impl Fn(&Frame) -> &'a Injector,
+    ) -> Result<()> {
+        let before = veth::counters(DEVICE)?;
+        for frame in frames {
+            side(frame).send(&frame.bytes)?;
+        }
+        let after = veth::counters(DEVICE)?;
+        let passed = after.received - before.received + after.sent - before.sent;
+        ensure!(
+            passed == frames.len() as u64,
+            "{passed} of {} frames passed",
+            frames.len()
+        );
+        ensure!(
+            after.receive_dropped == before.receive_dropped,
+            "the host dropped frames"
+        );
+        Ok(())
+    }
+
+    /// Compiles a program of this package's `c` directory.
+    ///
+    /// # Errors
+    /// What the compiler says.
+    pub fn compile(&self, name: &str) -> Result<PathBuf> {
+        let source = Path::new(env!("CARGO_MANIFEST_DIR"))
+            .join("c")
+            .join(format!("{name}.c"));
+        let program = self.scratch.file(name);
+        library::compile_c(&source, &program)?;
+        Ok(program)
+    }
+}
+
+/// Waits until the members have written `packets` packets, stops them and returns what they captured.
+/// What the kernel gave them must come to the same number, so that no packet stays hidden in a ring.
+///
+/// # Errors
+/// When packets are missing, were dropped, or are more than that.
+pub fn finish(members: Vec<Member>, packets: usize) -> Result<Vec<Capture>> {
+    member::wait_for_packets(&members, packets)?;
+    let ended = members
+        .into_iter()
+        .map(Member::stop)
+        .collect::<Result<Vec<_>>>()?;
+    let (mut received, mut dropped) = (0, 0);
+    for member in &ended {
+        received += member.count("packets received by filter")?;
+        dropped += member.count("packets dropped by kernel")?;
+    }
+    ensure!(dropped == 0, "{dropped} packets dropped");
+    ensure!(
+        received == packets,
+        "{received} packets received, not {packets}"
+    );
+    ended.iter().map(|member| member.capture()).collect()
+}
+
+/// Checks that every frame was captured once, by whichever member.
+///
+/// # Errors
+/// When it wasn't.
+pub fn ensure_each_once(captures: &[Capture], frames: &[Frame]) -> Result<()> {
+    let seen = capture::sequences(captures);
+    for frame in frames {
+        let times = seen.get(&frame.sequence).copied().unwrap_or(0);
+        ensure!(
+            times == 1,
+            "frame {} was captured {times} times",
+            frame.sequence
+        );
+    }
+    ensure!(
+        seen.len() == frames.len(),
+        "frames captured that were never sent"
+    );
+    Ok(())
+}
+
+/// Checks that no flow was captured by more than one member.
+///
+/// # Errors
+/// When one was.
+pub fn ensure_flows_whole(captures: &[Capture]) -> Result<()> {
+    let split = capture::split_flows(captures);
+    if let Some(flow) = split.first() {
+        bail!("{} flows at several members, first {flow}", split.len());
+    }
+    Ok(())
+}
+
+/// The number of packets in each capture.
+pub fn shares(captures: &[Capture]) -> Vec<usize> {
+    captures
+        .iter()
+        .map(|capture| capture.packets.len())
+        .collect()
+}

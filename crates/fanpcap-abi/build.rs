@@ -1,0 +1,8 @@
+//! What the linker must know of the library: its name to the loader, and that it is never unloaded.
+
+fn main() {
+    println!("cargo:rerun-if-changed=build.rs");
+    println!("cargo:rustc-cdylib-link-arg=-Wl,-soname,libpcap.so.0.8");
+    // The system's library has its functions' addresses from us, and threads may be inside.
+    println!("cargo:rustc-cdylib-link-arg=-Wl,-z,nodelete");
+}

@@ -1,0 +1,64 @@
+//! pcap_stats, and the name of the library.
+
+use crate::handles;
+use crate::message::guard;
+use crate::system::{ERROR, Pcap, PcapStat, system};
+use std::ffi::{CStr, CString, c_char, c_int, c_uint};
+use std::sync::OnceLock;
+
+/// See pcap_stats(3PCAP). A member's counters are published to its group by the way.
+///
+/// # Safety
+/// As its man page asks.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn pcap_stats(p: *mut Pcap, stats: *mut PcapStat) -> c_int {
+    let Some(function) = system().pcap_stats else {
+        return ERROR;
+    };
+    // SAFETY: the caller's promise, passed on.
+    let status = unsafe { function(p, stats) };
+    // SAFETY: the caller's promise: `stats` points to a pcap_stat, just written.
+    if let (0, Some(stats)) = (status, unsafe { stats.as_mut() }) {
+        guard(|| add_taken(p, stats), |_| ());
+    }
+    status
+}
+
+/// Adds what was read from the socket past the system's library.
+fn add_taken(p: *mut Pcap, stats: &mut PcapStat) {
+    handles::with(p, |entry| {
+        if let Some((member, _)) = &mut entry.member {
+            let counters = member.handle_stats(stats.ps_recv, stats.ps_drop);
+            stats.ps_recv = wrapped(counters.received);
+            stats.ps_drop = wrapped(counters.dropped);
+        }
+    });
+}
+
+/// libpcap's counters are 32 bits wide and wrap.
+fn wrapped(counter: u64) -> c_uint {
+    let [a, b, c, d, ..] = counter.to_le_bytes();
+    c_uint::from_le_bytes([a, b, c, d])
+}
+
+/// See pcap_lib_version(3PCAP): the system library's text, and ours behind it.
+///
+/// # Safety
+/// None; C functions are unsafe by type.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn pcap_lib_version() -> *const c_char {
+    static TEXT: OnceLock<CString> = OnceLock::new();
+    let text = TEXT.get_or_init(|| {
+        let theirs = system()
+            .pcap_lib_version
+            .map_or(c"libpcap not found", |function| {
+                // SAFETY: the function has no preconditions.
+                let text = unsafe { function() };
+                // SAFETY: it returns a C string that stays.
+                unsafe { CStr::from_ptr(text) }
+            });
+        let ours = concat!(" + fanpcap ", env!("CARGO_PKG_VERSION"));
+        CString::new([theirs.to_bytes(), ours.as_bytes()].concat()).unwrap_or_default()
+    });
+    text.as_ptr()
+}

@@ -1,0 +1,68 @@
+//! Network interfaces of the calling thread's network namespace: names and indices (if_nametoindex(3)).
+
+use std::ffi::{CStr, CString};
+
+/// The index of an interface, 1 or more.
+pub fn index(name: &str) -> Option<u32> {
+    let name = CString::new(name).ok()?;
+    // SAFETY: `name` is a C string.
+    match unsafe { libc::if_nametoindex(name.as_ptr()) } {
+        0 => None,
+        index => Some(index),
+    }
+}
+
+/// The name of an interface.
+pub fn name(index: u32) -> Option<String> {
+    let mut buffer = [0; libc::IF_NAMESIZE];
+    // SAFETY: `buffer` has the IF_NAMESIZE bytes that the call may write.
+    let name = unsafe { libc::if_indextoname(index, buffer.as_mut_ptr()) };
+    if name.is_null() {
+        return None;
+    }
+    // SAFETY: on success the call has written a C string to `buffer`, which is live.
+    Some(
+        unsafe { CStr::from_ptr(name) }
+            .to_string_lossy()
+            .into_owned(),
+    )
+}
+
+/// The names of all interfaces; none where the kernel does not tell.
+pub fn names() -> Vec<String> {
+    // SAFETY: no preconditions; the answer is null or an array that ends with a null name.
+    let list = unsafe { libc::if_nameindex() };
+    if list.is_null() {
+        return Vec::new();
+    }
+    let mut names = Vec::new();
+    let mut entry = list;
+    loop {
+        // SAFETY: `entry` is within the array, whose end is checked below.
+        let name = unsafe { *entry }.if_name;
+        if name.is_null() {
+            break;
+        }
+        // SAFETY: the names in the array are C strings.
+        names.push(
+            unsafe { CStr::from_ptr(name) }
+                .to_string_lossy()
+                .into_owned(),
+        );
+        entry = entry.wrapping_add(1);
+    }
+    // SAFETY: `list` came from if_nameindex and is freed once.
+    unsafe { libc::if_freenameindex(list) };
+    names
+}
+
+#[cfg(test)]
+mod tests {
+    #[test]
+    fn the_loopback_device_is_there_by_all_three() {
+        let index = super::index("lo").unwrap();
+        assert_eq!(super::name(index).as_deref(), Some("lo"));
+        assert!(super::names().iter().any(|name| name == "lo"));
+        assert_eq!(super::index("no such name"), None);
+    }
+}

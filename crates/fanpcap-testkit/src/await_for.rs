@@ -1,0 +1,34 @@
+//! Waits for a condition, for a limited time.
+
+use std::thread;
+use std::time::{Duration, Instant};
+
+use anyhow::{Result, bail};
+
+/// Asks `condition` until it yields a value and returns that.
+///
+/// # Errors
+/// The condition's own error at once; after `limit`, one that says what was awaited.
+pub fn await_for<T>(
+    what: &str,
+    limit: Duration,
+    mut condition: impl FnMut() -> Result<Option<T>>,
+) -> Result<T> {
+    let deadline = Instant::now() + limit;
+    loop {
+        // Asked once more after the deadline: a busy machine may have kept this thread from asking.
+        let late = Instant::now() > deadline;
+        if let Some(value) = condition()? {
+            return Ok(value);
+        }
+        if late {
+            bail!("waited {} s in vain for {what}", limit.as_secs());
+        }
+        thread::sleep(PAUSE);
+    }
+}
+
+/// Long enough for everything that tests await on a loaded machine.
+pub const LIMIT: Duration = Duration::from_secs(20);
+
+const PAUSE: Duration = Duration::from_millis(5);

@@ -1,0 +1,123 @@
+//! Captures: pcap files read back, with flow and sequence number of every packet.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs::File;
+use std::path::Path;
+
+use anyhow::{Context, Result};
+use pcap_file::pcap::{PcapReader, RawPcapPacket};
+
+use crate::flow::FlowKey;
+use crate::traffic;
+
+/// A captured packet.
+#[derive(Clone, Debug)]
+pub struct Packet {
+    /// Its flow, when it is IP.
+    pub flow: Option<FlowKey>,
+    /// The number that [`traffic`] put in, when it is in the captured part.
+    pub sequence: Option<u64>,
+    /// Bytes captured.
+    pub captured_len: usize,
+    /// Bytes that were on the wire.
+    pub original_len: usize,
+}
+
+impl Packet {
+    fn of(record: &RawPcapPacket<'_>) -> Self {
+        Self {
+            flow: FlowKey::of(&record.data),
+            sequence: traffic::sequence_of(&record.data),
+            captured_len: record.data.len(),
+            original_len: record.orig_len as usize,
+        }
+    }
+}
+
+/// The packets of a pcap file, in its order.
+#[derive(Clone, Debug)]
+pub struct Capture {
+    /// All of them.
+    pub packets: Vec<Packet>,
+}
+
+impl Capture {
+    /// Reads a complete pcap file of Ethernet frames.
+    ///
+    /// # Errors
+    /// When the file can't be read or ends within a packet.
+    pub fn read(path: &Path) -> Result<Self> {
+        let mut packets = Vec::new();
+        for_each_record(path, |record| packets.push(Packet::of(&record)))?;
+        Ok(Self { packets })
+    }
+
+    /// Reads the whole packets of a file that is still being written, none before it begins.
+    pub fn read_so_far(path: &Path) -> Self {
+        let mut packets = Vec::new();
+        // An error is the end of what has been written so far.
+        let _ = for_each_record(path, |record| packets.push(Packet::of(&record)));
+        Self { packets }
+    }
+
+    /// Counts them.
+    pub fn count_so_far(path: &Path) -> usize {
+        let mut count = 0;
+        let _ = for_each_record(path, |_| count += 1);
+        count
+    }
+
+    /// The flows seen, with their packets.
+    pub fn flows(&self) -> BTreeMap<FlowKey, usize> {
+        tally(self.packets.iter().filter_map(|packet| packet.flow))
+    }
+}
+
+/// The flows that more than one of the captures saw.
+pub fn split_flows(captures: &[Capture]) -> BTreeSet<FlowKey> {
+    split_by(captures, |flow| flow)
+}
+
+/// What more than one of the captures saw of whatever `key` makes of flows.
+pub fn split_by<T: Ord>(captures: &[Capture], key: impl Fn(FlowKey) -> T) -> BTreeSet<T> {
+    let keys = |capture: &Capture| {
+        capture
+            .flows()
+            .into_keys()
+            .map(&key)
+            .collect::<BTreeSet<_>>()
+    };
+    let sightings = tally(captures.iter().flat_map(keys));
+    sightings
+        .into_iter()
+        .filter(|&(_, members)| members > 1)
+        .map(|(key, _)| key)
+        .collect()
+}
+
+/// How often each sequence number was captured, all captures together.
+pub fn sequences(captures: &[Capture]) -> BTreeMap<u64, usize> {
+    tally(
+        captures
+            .iter()
+            .flat_map(|capture| &capture.packets)
+            .filter_map(|packet| packet.sequence),
+    )
+}
+
+fn for_each_record(path: &Path, mut visit: impl FnMut(RawPcapPacket<'_>)) -> Result<()> {
+    let mut reader = PcapReader::new(File::open(path)?)
+        .with_context(|| format!("the header of {}", path.display()))?;
+    while let Some(record) = reader.next_raw_packet() {
+        visit(record.with_context(|| format!("a packet of {}", path.display()))?);
+    }
+    Ok(())
+}
+
+fn tally<T: Ord>(items: impl Iterator<Item = T>) -> BTreeMap<T, usize> {
+    let mut counts = BTreeMap::new();
+    for item in items {
+        *counts.entry(item).or_insert(0) += 1;
+    }
+    counts
+}

@@ -1,0 +1,128 @@
+//! Flows: who talks to whom, and the key under which both directions of a conversation are one.
+
+use std::fmt;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+
+use etherparse::{LaxNetSlice, LaxSlicedPacket, TransportSlice, VlanId};
+
+/// The transports that tests send.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Transport {
+    /// TCP.
+    Tcp,
+    /// UDP.
+    Udp,
+}
+
+/// Which end of a flow sent a frame.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Direction {
+    /// Client to server.
+    Request,
+    /// Server to client.
+    Reply,
+}
+
+/// One conversation.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Flow {
+    /// Its transport.
+    pub transport: Transport,
+    /// The end that begins.
+    pub client: SocketAddr,
+    /// The end that answers.
+    pub server: SocketAddr,
+    /// Frames carry this VLAN tag.
+    pub vlan: Option<VlanId>,
+}
+
+impl Flow {
+    /// The flow's key.
+    pub fn key(&self) -> FlowKey {
+        FlowKey::new(Some(self.transport), self.client, self.server)
+    }
+
+    /// Sender and receiver of frames in `direction`.
+    pub fn ends(&self, direction: Direction) -> (SocketAddr, SocketAddr) {
+        match direction {
+            Direction::Request => (self.client, self.server),
+            Direction::Reply => (self.server, self.client),
+        }
+    }
+}
+
+/// Names a conversation, the same for both directions. Without a transport header in sight (other
+/// protocols, fragments after the first) the ports are 0 and the transport is unknown.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct FlowKey {
+    transport: Option<Transport>,
+    ends: [SocketAddr; 2],
+}
+
+impl FlowKey {
+    fn new(transport: Option<Transport>, one: SocketAddr, other: SocketAddr) -> Self {
+        Self {
+            transport,
+            ends: [one.min(other), one.max(other)],
+        }
+    }
+
+    /// The key of an Ethernet frame, which may be cut short; none when it isn't IP.
+    pub fn of(frame: &[u8]) -> Option<Self> {
+        let packet = LaxSlicedPacket::from_ethernet(frame).ok()?;
+        let (source, destination) = addresses(&packet)?;
+        let (transport, from, to) = match packet.transport {
+            Some(TransportSlice::Tcp(tcp)) => (
+                Some(Transport::Tcp),
+                tcp.source_port(),
+                tcp.destination_port(),
+            ),
+            Some(TransportSlice::Udp(udp)) => (
+                Some(Transport::Udp),
+                udp.source_port(),
+                udp.destination_port(),
+            ),
+            _ => (None, 0, 0),
+        };
+        Some(Self::new(
+            transport,
+            SocketAddr::new(source, from),
+            SocketAddr::new(destination, to),
+        ))
+    }
+
+    /// The two hosts, whatever the ports.
+    pub fn hosts(&self) -> [IpAddr; 2] {
+        self.ends.map(|end| end.ip())
+    }
+}
+
+impl fmt::Display for FlowKey {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let [one, other] = self.ends;
+        match self.transport {
+            Some(transport) => write!(f, "{transport:?} {one} - {other}"),
+            None => write!(f, "IP {} - {}", one.ip(), other.ip()),
+        }
+    }
+}
+
+fn addresses(packet: &LaxSlicedPacket<'_>) -> Option<(IpAddr, IpAddr)> {
+    match packet.net.as_ref()? {
+        LaxNetSlice::Ipv4(ip) => {
+            let header = ip.header();
+            Some((
+                Ipv4Addr::from(header.source()).into(),
+                Ipv4Addr::from(header.destination()).into(),
+            ))
+        }
+        LaxNetSlice::Ipv6(ip) => {
+            let header = ip.header();
+            Some((
+                Ipv6Addr::from(header.source()).into(),
+                Ipv6Addr::from(header.destination()).into(),
+            ))
+        }
+        LaxNetSlice::Arp(_) => None,
+    }
+}

@@ -1,0 +1,119 @@
+//! Veth pairs: two devices joined by a wire, and what passed on it.
+
+use std::fs;
+use std::process::Command;
+
+use anyhow::{Context, Result, ensure};
+
+use crate::await_for::{LIMIT, await_for};
+
+/// Two devices in the calling thread's namespace; what leaves one arrives at the other.
+#[derive(Clone, Copy, Debug)]
+pub struct Veth {
+    /// One end: tests send here.
+    pub near: &'static str,
+    /// The other end: tests capture here.
+    pub far: &'static str,
+}
+
+/// What a device counted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Counters {
+    /// Packets that arrived.
+    pub received: u64,
+    /// Packets that arrived and were dropped before any packet socket saw them.
+    pub receive_dropped: u64,
+    /// Packets that left.
+    pub sent: u64,
+}
+
+impl Veth {
+    /// Makes the pair with `queues` transmit and receive queues each, offloads off, no ARP, both up.
+    ///
+    /// # Errors
+    /// What `ip` and `ethtool` say.
+    pub fn new(near: &'static str, far: &'static str, queues: usize) -> Result<Self> {
+        let queues = format!("numtxqueues {queues} numrxqueues {queues}");
+        ip(&format!(
+            "link add {near} {queues} type veth peer name {far} {queues}"
+        ))?;
+        for device in [near, far] {
+            offloads_off(device)?;
+            ip(&format!("link set {device} arp off up"))?;
+        }
+        await_up(near)?;
+        await_up(far)?;
+        Ok(Self { near, far })
+    }
+}
+
+/// Turns off what would merge, split or complete frames between the wire and a packet socket.
+///
+/// # Errors
+/// What `ethtool` says.
+pub fn offloads_off(device: &str) -> Result<()> {
+    run(
+        "ethtool",
+        &format!("-K {device} gro off gso off tso off tx off rx off"),
+    )
+}
+
+/// Waits until the device can send: a link that has just come up drops frames until then.
+///
+/// # Errors
+/// When it doesn't come up.
+pub fn await_up(device: &str) -> Result<()> {
+    await_for(&format!("{device} to come up"), LIMIT, || {
+        let state = output("ip", &format!("-o link show {device}"))?;
+        Ok(state.contains("state UP").then_some(()))
+    })
+}
+
+/// The counters of a device in the calling thread's namespace.
+///
+/// # Errors
+/// When there is no such device.
+pub fn counters(device: &str) -> Result<Counters> {
+    let table = fs::read_to_string("/proc/thread-self/net/dev")?;
+    let line = table
+        .lines()
+        .find_map(|line| line.trim_start().strip_prefix(device)?.strip_prefix(':'))
+        .with_context(|| format!("no counters of {device}"))?;
+    let numbers: Vec<u64> = line
+        .split_whitespace()
+        .map(str::parse)
+        .collect::<Result<_, _>>()?;
+    // Eight columns for receiving (bytes, packets, errs, drop ...), eight for sending.
+    ensure!(numbers.len() == 16, "counters of {device}: {line}");
+    Ok(Counters {
+        received: numbers[1],
+        receive_dropped: numbers[3],
+        sent: numbers[9],
+    })
+}
+
+/// Runs `ip` with space-separated arguments in the calling thread's namespace.
+///
+/// # Errors
+/// What it says.
+pub fn ip(arguments: &str) -> Result<()> {
+    run("ip", arguments)
+}
+
+fn run(program: &str, arguments: &str) -> Result<()> {
+    output(program, arguments).map(drop)
+}
+
+fn output(program: &str, arguments: &str) -> Result<String> {
+    let done = Command::new(program)
+        .args(arguments.split_whitespace())
+        .output()
+        .with_context(|| format!("running {program}"))?;
+    let complaint = String::from_utf8_lossy(&done.stderr);
+    ensure!(
+        done.status.success(),
+        "{program} {arguments}: {}",
+        complaint.trim()
+    );
+    Ok(String::from_utf8_lossy(&done.stdout).into_owned())
+}

@@ -1,0 +1,172 @@
+//! The device string of pcap_create(): engine prefix, several devices, virtual devices.
+
+/// The engines' names, as prefix of a device, as value of `driver@DEV` and of PCAP_DRIVER.
+pub const ENGINES: [&str; 8] = [
+    "tpacket", "xdp", "afxdp", "dpdk", "netmap", "pfring", "zc", "pfq",
+];
+
+/// One of the devices that a device string names.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Part {
+    /// The name that settings match on: `eth0:1`.
+    pub name: String,
+    /// The network interface: `eth0`.
+    pub base: String,
+}
+
+impl Part {
+    fn new(name: &str, exists: &impl Fn(&str) -> bool) -> Part {
+        let base = match name.rsplit_once(':') {
+            Some((base, number)) if is_virtual(base, number, exists) => base,
+            _ => name,
+        };
+        Part {
+            name: name.to_owned(),
+            base: base.to_owned(),
+        }
+    }
+}
+
+/// What a device string means.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Device {
+    text: String,
+    engine: Option<&'static str>,
+    parts: Vec<Part>,
+}
+
+impl Device {
+    /// Takes a device string apart; `exists` tells whether an interface of that name is there.
+    pub fn classify(text: &str, exists: impl Fn(&str) -> bool) -> Device {
+        if exists(text) {
+            let part = Part {
+                name: text.to_owned(),
+                base: text.to_owned(),
+            };
+            return Device {
+                text: text.to_owned(),
+                engine: None,
+                parts: vec![part],
+            };
+        }
+        let (engine, names) = match text.split_once(':') {
+            Some((prefix, names)) => match ENGINES.into_iter().find(|engine| *engine == prefix) {
+                Some(engine) => (Some(engine), names),
+                None => (None, text),
+            },
+            None => (None, text),
+        };
+        let parts = names
+            .split('^')
+            .map(|name| Part::new(name, &exists))
+            .collect();
+        Device {
+            text: text.to_owned(),
+            engine,
+            parts,
+        }
+    }
+
+    /// The string as the application wrote it.
+    pub fn text(&self) -> &str {
+        &self.text
+    }
+
+    /// The engine that the prefix asks for.
+    pub fn engine(&self) -> Option<&'static str> {
+        self.engine
+    }
+
+    /// The devices named: one, or more with `^` between them.
+    pub fn parts(&self) -> &[Part] {
+        &self.parts
+    }
+
+    /// What the system library is given: the interface of a virtual device, else the string as it
+    /// is, so that prefixes which the system library knows itself (`dpdk:0`) keep working.
+    pub fn system_name(&self) -> &str {
+        match (self.engine, self.parts.as_slice()) {
+            (None, [part]) => &part.base,
+            _ => &self.text,
+        }
+    }
+
+    /// The name that settings match on.
+    pub fn name(&self) -> &str {
+        match (self.engine, self.parts.as_slice()) {
+            (None, [part]) => &part.name,
+            _ => &self.text,
+        }
+    }
+}
+
+fn is_virtual(base: &str, number: &str, exists: &impl Fn(&str) -> bool) -> bool {
+    !number.is_empty()
+        && number.bytes().all(|byte| byte.is_ascii_digit())
+        && !SYSTEM_DEVICES.contains(&base)
+        && (base == "any" || exists(base))
+}
+
+/// Devices of the system library that take a `:NUMBER` of their own.
+const SYSTEM_DEVICES: [&str; 2] = ["nflog", "nfqueue"];
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn classify(text: &str) -> Device {
+        Device::classify(text, |name| {
+            ["eth0", "eth1", "nflog", "a^b", "eth0.5"].contains(&name)
+        })
+    }
+
+    #[test]
+    fn ordinary_devices_stay_as_they_are() {
+        for text in [
+            "eth0",
+            "any",
+            "nflog:5",
+            "nfqueue:3",
+            "usbmon1",
+            "gone:1",
+            "a^b",
+            "",
+            "eth0.5",
+        ] {
+            let device = classify(text);
+            assert_eq!((device.name(), device.system_name()), (text, text));
+            assert_eq!((device.engine(), device.parts().len()), (None, 1), "{text}");
+        }
+    }
+
+    #[test]
+    fn a_virtual_device_is_its_interface_to_the_system_library() {
+        for (text, base) in [
+            ("eth0:1", "eth0"),
+            ("any:1", "any"),
+            ("eth0.5:23", "eth0.5"),
+        ] {
+            let device = classify(text);
+            assert_eq!((device.name(), device.system_name()), (text, base));
+        }
+        for text in ["eth0:", "eth0:x", "eth0:1x", "eth9:1"] {
+            assert_eq!(classify(text).system_name(), text);
+        }
+    }
+
+    #[test]
+    fn prefixes_and_several_devices() {
+        let device = classify("pfq:eth0:1^eth1");
+        let parts: Vec<_> = device
+            .parts()
+            .iter()
+            .map(|part| (&*part.name, &*part.base))
+            .collect();
+        assert_eq!(device.engine(), Some("pfq"));
+        assert_eq!(parts, [("eth0:1", "eth0"), ("eth1", "eth1")]);
+        assert_eq!(device.system_name(), "pfq:eth0:1^eth1");
+        assert_eq!(classify("eth0^eth1").parts().len(), 2);
+        assert_eq!(classify("dpdk:0").system_name(), "dpdk:0");
+        assert_eq!(classify("rpcap:eth0").engine(), None);
+    }
+}

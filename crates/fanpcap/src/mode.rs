@@ -1,0 +1,339 @@
+//! Fan-out modes: `hash+defrag` as text, as PACKET_FANOUT's numbers, and what is refused and why.
+
+use crate::report::{Fault, nearest, offset_in, quote};
+use std::fmt;
+
+/// How the kernel chooses the member for a packet (linux/if_packet.h, PACKET_FANOUT_*).
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Kind {
+    /// By flow hash: both directions of a flow go to one member.
+    Hash,
+    /// Each member in turn.
+    Lb,
+    /// At random.
+    Rnd,
+    /// By the CPU on which the packet arrived.
+    Cpu,
+    /// One member until its ring is full, then the next.
+    Rollover,
+    /// By the NIC's queue.
+    Qm,
+}
+
+impl Kind {
+    /// All kinds, in the order in which messages list them.
+    pub const ALL: [Kind; 6] = [
+        Kind::Hash,
+        Kind::Lb,
+        Kind::Rnd,
+        Kind::Cpu,
+        Kind::Rollover,
+        Kind::Qm,
+    ];
+
+    /// Their names, in the order of [`Kind::ALL`].
+    pub const NAMES: [&str; 6] = ["hash", "lb", "rnd", "cpu", "rollover", "qm"];
+
+    /// The name.
+    pub fn name(self) -> &'static str {
+        match self {
+            Kind::Hash => "hash",
+            Kind::Lb => "lb",
+            Kind::Rnd => "rnd",
+            Kind::Cpu => "cpu",
+            Kind::Rollover => "rollover",
+            Kind::Qm => "qm",
+        }
+    }
+
+    /// PACKET_FANOUT's type number.
+    pub fn kernel_type(self) -> u8 {
+        match self {
+            Kind::Hash => 0,
+            Kind::Lb => 1,
+            Kind::Cpu => 2,
+            Kind::Rollover => 3,
+            Kind::Rnd => 4,
+            Kind::Qm => 5,
+        }
+    }
+
+    /// The kind with this name or alias, in lower case.
+    fn named(name: &str) -> Option<Kind> {
+        let name = if ALIASES_OF_LB.contains(&name) {
+            Kind::Lb.name()
+        } else {
+            name
+        };
+        Kind::ALL.into_iter().find(|kind| kind.name() == name)
+    }
+
+    /// Reads the text before the first `+`.
+    fn parse(text: &str) -> Result<Kind, Fault> {
+        let written = text.trim();
+        let lower = written.to_ascii_lowercase();
+        Kind::named(&lower)
+            .ok_or_else(|| refuse_name(written, &lower).shift(offset_in(text, text.trim_start())))
+    }
+}
+
+/// A fan-out mode: a kind and its options.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct Mode {
+    /// How the member is chosen.
+    pub kind: Kind,
+    /// Fragments are put together first (`+defrag`).
+    pub defrag: bool,
+    /// When the chosen member's ring is full, the next one gets the packet (`+rollover`).
+    pub rollover: bool,
+}
+
+impl Mode {
+    /// Reads `hash`, `LB + rollover` and the like; the fault tells the byte of the wrong word.
+    pub fn parse(text: &str) -> Result<Mode, Fault> {
+        if text.contains(">->") {
+            return Err(program().shift(offset_in(text, text.trim_start())));
+        }
+        let mut words = text.split('+');
+        let mut mode = Mode::from(Kind::parse(words.next().unwrap_or_default())?);
+        for word in words {
+            let at = offset_in(text, word.trim_start());
+            mode.add_option(word.trim())
+                .map_err(|fault| fault.shift(at))?;
+        }
+        Ok(mode)
+    }
+
+    fn add_option(&mut self, word: &str) -> Result<(), Fault> {
+        let lower = word.to_ascii_lowercase();
+        match lower.as_str() {
+            "defrag" => self.defrag = true,
+            "rollover" if self.kind == Kind::Rollover => {
+                return Err(
+                    Fault::new("rollover-twice", "'rollover' takes no option '+rollover'")
+                        .hint("write 'rollover' alone"),
+                );
+            }
+            "rollover" => self.rollover = true,
+            _ => return Err(refuse_option(word, &lower)),
+        }
+        Ok(())
+    }
+
+    /// PACKET_FANOUT's flags.
+    pub fn kernel_flags(self) -> u16 {
+        let defrag = if self.defrag { FLAG_DEFRAG } else { 0 };
+        let rollover = if self.rollover { FLAG_ROLLOVER } else { 0 };
+        defrag | rollover
+    }
+
+    /// The mode with these numbers; `None` when it has no name here.
+    pub fn from_kernel(kernel_type: u8, flags: u16) -> Option<Mode> {
+        let kind = Kind::ALL
+            .into_iter()
+            .find(|kind| kind.kernel_type() == kernel_type)?;
+        let (defrag, rollover) = (flags & FLAG_DEFRAG != 0, flags & FLAG_ROLLOVER != 0);
+        let known = flags & !(FLAG_DEFRAG | FLAG_ROLLOVER) == 0;
+        known.then_some(Mode {
+            kind,
+            defrag,
+            rollover,
+        })
+    }
+}
+
+impl From<Kind> for Mode {
+    fn from(kind: Kind) -> Mode {
+        Mode {
+            kind,
+            defrag: false,
+            rollover: false,
+        }
+    }
+}
+
+impl fmt::Display for Mode {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.kind.name())?;
+        f.write_str(if self.defrag { "+defrag" } else { "" })?;
+        f.write_str(if self.rollover { "+rollover" } else { "" })
+    }
+}
+
+/// Why a name is no mode of this version.
+fn refuse_name(written: &str, lower: &str) -> Fault {
+    if written.is_empty() {
+        return Fault::new("mode-empty", "no fan-out mode given").hint(one_of());
+    }
+    if FLOW_NAMES.contains(&lower) || lower.starts_with("inner_flow") {
+        let message = format!("mode {} is not in this version", quote(written));
+        return Fault::new("mode-not-in-version", message)
+            .hint("write 'hash', which keeps flows whole");
+    }
+    let mut words = written.split_whitespace();
+    let known = words
+        .next()
+        .and_then(|word| Kind::named(&word.to_ascii_lowercase()));
+    if let (Some(kind), Some(option)) = (known, words.next()) {
+        let message = format!(
+            "unexpected {} after mode '{kind}'",
+            quote(option),
+            kind = kind.name()
+        );
+        return Fault::new("option-without-plus", message)
+            .hint("options start with '+', as in 'hash+defrag'")
+            .shift(offset_in(written, option));
+    }
+    if looks_like_program(lower) {
+        return program();
+    }
+    let names = Kind::NAMES.into_iter().chain(ALIASES_OF_LB);
+    let near = nearest(lower, names).map(str::to_owned);
+    Fault::new("mode-unknown", format!("unknown mode {}", quote(written))).nearest(near, one_of())
+}
+
+/// Why a word after `+` is no option of this version.
+fn refuse_option(written: &str, lower: &str) -> Fault {
+    let name = lower.split('=').next().unwrap_or_default().trim();
+    if written.is_empty() {
+        return Fault::new("option-empty", "no option after '+'").hint(OPTIONS);
+    }
+    let quoted = quote(&format!("+{written}"));
+    if HUB_OPTIONS.contains(&name) {
+        let message = format!("option {quoted} needs the hub, which this version does not have");
+        return Fault::new("option-needs-hub", message).hint("leave it out");
+    }
+    let near = nearest(name, ["defrag", "rollover"]).map(|name| format!("+{name}"));
+    Fault::new("option-unknown", format!("unknown option {quoted}")).nearest(near, OPTIONS)
+}
+
+fn looks_like_program(lower: &str) -> bool {
+    lower == "do"
+        || lower.contains('=')
+        || lower.contains(char::is_whitespace)
+        || ["file:", "steer_"]
+            .iter()
+            .any(|mark| lower.starts_with(mark))
+}
+
+/// The fault of a steering program.
+pub(crate) fn program() -> Fault {
+    Fault::new(
+        "program-not-in-version",
+        "steering programs are not in this version",
+    )
+    .hint(one_of())
+}
+
+fn one_of() -> String {
+    format!("write one of {}", Kind::NAMES.join(", "))
+}
+
+const FLAG_ROLLOVER: u16 = 0x1000;
+const FLAG_DEFRAG: u16 = 0x8000;
+const ALIASES_OF_LB: [&str; 2] = ["round_robin", "rr"];
+const FLOW_NAMES: [&str; 5] = [
+    "flow",
+    "flow_2_tuple",
+    "flow_4_tuple",
+    "flow_5_tuple",
+    "flow_tcp_5_tuple",
+];
+const HUB_OPTIONS: [&str; 4] = ["sticky", "balance", "class", "weight"];
+const OPTIONS: &str = "the options are +defrag and +rollover";
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn refusal(text: &str) -> (&'static str, usize, String) {
+        let fault = Mode::parse(text).unwrap_err();
+        (fault.slug, fault.offset, fault.hint.unwrap_or_default())
+    }
+
+    #[test]
+    fn names_aliases_options_and_blanks() {
+        for (text, canonical) in [
+            ("hash", "hash"),
+            ("  HASH  ", "hash"),
+            ("rr", "lb"),
+            ("Round_Robin", "lb"),
+            ("hash +defrag + Rollover", "hash+defrag+rollover"),
+            ("qm+rollover+defrag+defrag", "qm+defrag+rollover"),
+            ("rollover\t+defrag", "rollover+defrag"),
+        ] {
+            assert_eq!(Mode::parse(text).unwrap().to_string(), canonical, "{text}");
+        }
+    }
+
+    #[test]
+    fn names_follow_all() {
+        assert_eq!(Kind::ALL.map(Kind::name), Kind::NAMES);
+    }
+
+    #[test]
+    fn kernel_numbers_are_those_of_if_packet_h() {
+        let mode = |text| Mode::parse(text).unwrap();
+        let numbers = Kind::ALL.map(Kind::kernel_type);
+        assert_eq!(numbers, [0, 1, 4, 2, 3, 5]);
+        assert_eq!(mode("hash+defrag").kernel_flags(), 0x8000);
+        assert_eq!(mode("hash+rollover").kernel_flags(), 0x1000);
+        for kind in Kind::ALL {
+            for mode in [
+                Mode::from(kind),
+                Mode {
+                    kind,
+                    defrag: true,
+                    rollover: true,
+                },
+            ] {
+                let back = Mode::from_kernel(mode.kind.kernel_type(), mode.kernel_flags());
+                assert_eq!(back, Some(mode));
+            }
+        }
+        assert_eq!(Mode::from_kernel(6, 0), None);
+        assert_eq!(Mode::from_kernel(0, 0x4000), None);
+    }
+
+    #[test]
+    fn wrong_names_get_the_nearest_one() {
+        let hint = "did you mean 'hash'?".to_owned();
+        assert_eq!(refusal(" hsah+defrag"), ("mode-unknown", 1, hint));
+        let hint = "did you mean 'round_robin'?".to_owned();
+        assert_eq!(refusal("roundrobin"), ("mode-unknown", 0, hint));
+        assert_eq!(refusal("ebpf"), ("mode-unknown", 0, one_of()));
+        let hint = "did you mean '+defrag'?".to_owned();
+        assert_eq!(refusal("hash + defarg"), ("option-unknown", 7, hint));
+    }
+
+    #[test]
+    fn each_refusal_says_which_it_is() {
+        for (text, slug, offset) in [
+            ("", "mode-empty", 0),
+            ("  ", "mode-empty", 2),
+            ("+defrag", "mode-empty", 0),
+            ("hash+", "option-empty", 5),
+            ("hash++defrag", "option-empty", 5),
+            ("rollover+rollover", "rollover-twice", 9),
+            ("hash defrag", "option-without-plus", 5),
+            ("flow", "mode-not-in-version", 0),
+            ("Flow_4_Tuple", "mode-not-in-version", 0),
+            ("inner_flow_tcp_5_tuple", "mode-not-in-version", 0),
+            ("hash+sticky", "option-needs-hub", 5),
+            ("hash+class = 2", "option-needs-hub", 5),
+            ("hash+weight=3+sticky", "option-needs-hub", 5),
+            ("hash+classy", "option-unknown", 5),
+            ("tcp >-> steer_flow", "program-not-in-version", 0),
+            ("tcp>->steer_flow", "program-not-in-version", 0),
+            ("main = steer_flow", "program-not-in-version", 0),
+            ("main=steer_flow", "program-not-in-version", 0),
+            ("steer_flow", "program-not-in-version", 0),
+            ("do", "program-not-in-version", 0),
+            (" file:/etc/steer.pfq", "program-not-in-version", 1),
+            ("when tcp", "program-not-in-version", 0),
+        ] {
+            let (found, at, _) = refusal(text);
+            assert_eq!((found, at), (slug, offset), "{text}");
+        }
+    }
+}

@@ -1,0 +1,403 @@
+//! The error of settings: what is wrong, where (source, line, column, the line) and what to do.
+
+use std::fmt;
+
+/// Where in a config file, a variable or a call the error is.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Place {
+    /// The file's path, or `environment`, `pcap_fanout()`, `device`.
+    pub source: String,
+    /// Line number, from 1.
+    pub line: usize,
+    /// Column in characters, from 1; one past the end when something is missing there.
+    pub column: usize,
+    /// The line itself.
+    pub text: String,
+}
+
+impl Place {
+    /// The place of byte `offset` of `text`, which is line `line` of `source`.
+    pub fn new(source: &str, line: usize, text: &str, offset: usize) -> Place {
+        let before = text.char_indices().take_while(|(at, _)| *at < offset);
+        let column = before.count() + 1;
+        Place {
+            source: source.to_owned(),
+            line,
+            column,
+            text: text.to_owned(),
+        }
+    }
+
+    /// The line and a caret under the column, in `room` bytes; a long line is cut around the caret.
+    fn excerpt(&self, room: usize) -> Option<String> {
+        let line: Vec<char> = self.text.chars().map(harmless).collect();
+        let widths = std::iter::once(line.len()).chain((EXCERPT_MIN..EXCERPT_MAX).rev());
+        widths
+            .map(|width| self.window(&line, width))
+            .find(|excerpt| excerpt.len() <= room)
+    }
+
+    /// The excerpt that shows `width` characters of the line.
+    fn window(&self, line: &[char], width: usize) -> String {
+        let width = width.min(line.len());
+        let caret = (self.column - 1).min(line.len());
+        let from = caret.saturating_sub(width / 2).min(line.len() - width);
+        let head = if from > 0 { ELLIPSIS } else { "" };
+        let tail = if from + width < line.len() {
+            ELLIPSIS
+        } else {
+            ""
+        };
+        let shown: String = line[from..from + width].iter().collect();
+        format!(
+            "\n{head}{shown}{tail}\n{:>1$}",
+            '^',
+            head.len() + caret - from + 1
+        )
+    }
+}
+
+/// An error that settings stop with. [`Report::render`] makes the text for an application.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Report {
+    /// Its section in docs/errors.md.
+    pub slug: &'static str,
+    /// What is wrong.
+    pub message: String,
+    /// Where; absent when the error is about no particular text.
+    pub place: Option<Box<Place>>,
+    /// What to do.
+    pub hint: Option<String>,
+}
+
+impl Report {
+    /// The report as text of at most `limit` bytes, what matters most first:
+    ///
+    /// ```text
+    /// /etc/pcap.conf:3:10: unknown mode 'hsah'; did you mean 'hash'?
+    /// fanout = hsah
+    ///          ^
+    /// ```
+    pub fn render(&self, limit: usize) -> String {
+        let hint = self
+            .hint
+            .as_ref()
+            .map(|hint| format!("; {hint}"))
+            .unwrap_or_default();
+        let what: String = self
+            .message
+            .chars()
+            .chain(hint.chars())
+            .map(harmless)
+            .collect();
+        let Some(place) = &self.place else {
+            return cut(what, limit);
+        };
+        let source: String = place.source.chars().map(harmless).collect();
+        let short = shorten(&source);
+        let [full, shortened] = [source.as_str(), short.as_str()]
+            .map(|source| format!("{source}:{}:{}: {what}", place.line, place.column));
+        for head in [&full, &shortened] {
+            let room = limit.saturating_sub(head.len());
+            if let Some(excerpt) = place.excerpt(room) {
+                return format!("{head}{excerpt}");
+            }
+        }
+        cut(if full.len() <= limit { full } else { shortened }, limit)
+    }
+}
+
+impl fmt::Display for Report {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.render(usize::MAX))
+    }
+}
+
+impl std::error::Error for Report {}
+
+/// What is wrong at which byte of a text whose place only the caller knows.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Fault {
+    /// Its section in docs/errors.md.
+    pub slug: &'static str,
+    /// The byte of the text at which the caret goes.
+    pub offset: usize,
+    /// What is wrong.
+    pub message: String,
+    /// What to do.
+    pub hint: Option<String>,
+}
+
+impl Fault {
+    /// A fault at the text's first byte, with no hint.
+    pub(crate) fn new(slug: &'static str, message: impl Into<String>) -> Fault {
+        Fault {
+            slug,
+            offset: 0,
+            message: message.into(),
+            hint: None,
+        }
+    }
+
+    pub(crate) fn hint(self, hint: impl Into<String>) -> Fault {
+        Fault {
+            hint: Some(hint.into()),
+            ..self
+        }
+    }
+
+    /// The hint is the name nearest to `word`, else `otherwise`.
+    pub(crate) fn nearest(self, name: Option<String>, otherwise: impl Into<String>) -> Fault {
+        match name {
+            Some(name) => self.hint(format!("did you mean '{name}'?")),
+            None => self.hint(otherwise),
+        }
+    }
+
+    /// The same fault in a longer text, in which this one begins at byte `base`.
+    pub(crate) fn shift(self, base: usize) -> Fault {
+        Fault {
+            offset: self.offset + base,
+            ..self
+        }
+    }
+
+    /// The report, now that source, line number and line are known.
+    pub fn at(self, source: &str, line: usize, text: &str) -> Report {
+        let place = Place::new(source, line, text, self.offset);
+        self.report(place)
+    }
+
+    /// The report, when the place is known whole.
+    pub(crate) fn report(self, place: Place) -> Report {
+        Report {
+            place: Some(Box::new(place)),
+            ..self.unplaced()
+        }
+    }
+
+    /// The report of what is wrong at no particular place.
+    pub(crate) fn unplaced(self) -> Report {
+        Report {
+            slug: self.slug,
+            message: self.message,
+            place: None,
+            hint: self.hint,
+        }
+    }
+}
+
+impl fmt::Display for Fault {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.message)?;
+        self.hint.iter().try_for_each(|hint| write!(f, "; {hint}"))
+    }
+}
+
+impl std::error::Error for Fault {}
+
+/// The byte at which `part`, a slice of `text`, begins.
+pub(crate) fn offset_in(text: &str, part: &str) -> usize {
+    part.as_ptr().addr() - text.as_ptr().addr()
+}
+
+/// The user's text for a message: in quotes, and cut when it is long.
+pub(crate) fn quote(text: &str) -> String {
+    match text.char_indices().nth(QUOTE_MAX) {
+        Some((end, _)) => format!("'{}{ELLIPSIS}'", &text[..end]),
+        None => format!("'{text}'"),
+    }
+}
+
+/// The candidate nearest to `word` if it is near: a third of the longer one's letters may differ.
+pub(crate) fn nearest<'a>(
+    word: &str,
+    candidates: impl IntoIterator<Item = &'a str>,
+) -> Option<&'a str> {
+    let near = |candidate: &'a str| {
+        let longer = word.len().max(candidate.len());
+        let allowed = (longer / 3).max(1);
+        let comparable = word.len().abs_diff(candidate.len()) <= allowed;
+        let distance = comparable.then(|| distance(word, candidate))?;
+        (distance <= allowed).then_some((distance, candidate))
+    };
+    candidates
+        .into_iter()
+        .filter_map(near)
+        .min_by_key(|(distance, _)| *distance)
+        .map(|near| near.1)
+}
+
+/// Damerau-Levenshtein distance (optimal string alignment) without regard to ASCII case.
+fn distance(a: &str, b: &str) -> usize {
+    let (a, b) = (
+        a.to_ascii_lowercase().into_bytes(),
+        b.to_ascii_lowercase().into_bytes(),
+    );
+    let mut before: Vec<usize> = Vec::new();
+    let mut above: Vec<usize> = (0..=b.len()).collect();
+    for i in 0..a.len() {
+        let mut row = vec![i + 1];
+        for j in 0..b.len() {
+            let replaced = above[j] + usize::from(a[i] != b[j]);
+            let mut least = replaced.min(above[j + 1] + 1).min(row[j] + 1);
+            if i > 0 && j > 0 && a[i] == b[j - 1] && a[i - 1] == b[j] {
+                least = least.min(before[j - 1] + 1);
+            }
+            row.push(least);
+        }
+        before = std::mem::replace(&mut above, row);
+    }
+    above[b.len()]
+}
+
+/// The character itself unless it would act on a terminal or hide; one column either way.
+fn harmless(c: char) -> char {
+    match c {
+        '\t' => ' ',
+        '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2060}'..='\u{206f}' => '?',
+        '\u{feff}' => '?',
+        c if c.is_control() => '?',
+        c => c,
+    }
+}
+
+/// A long path without its middle.
+pub(crate) fn shorten(source: &str) -> String {
+    let count = source.chars().count();
+    if count <= SOURCE_HEAD + ELLIPSIS.len() + SOURCE_TAIL {
+        return source.to_owned();
+    }
+    let head: String = source.chars().take(SOURCE_HEAD).collect();
+    let tail: String = source.chars().skip(count - SOURCE_TAIL).collect();
+    format!("{head}{ELLIPSIS}{tail}")
+}
+
+/// The text in at most `limit` bytes, cut between characters.
+fn cut(mut text: String, limit: usize) -> String {
+    if text.len() > limit {
+        let room = limit.saturating_sub(ELLIPSIS.len());
+        let ends = text.char_indices().map(|(at, _)| at);
+        let end = ends.take_while(|at| *at <= room).last().unwrap_or(0);
+        text.truncate(end);
+        text.push_str(&ELLIPSIS[..ELLIPSIS.len().min(limit)]);
+    }
+    text
+}
+
+const ELLIPSIS: &str = "...";
+const QUOTE_MAX: usize = 32;
+const EXCERPT_MIN: usize = 12;
+const EXCERPT_MAX: usize = 72;
+const SOURCE_HEAD: usize = 10;
+const SOURCE_TAIL: usize = 20;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn report(text: &str, offset: usize) -> Report {
+        Fault::new("slug", "unknown mode 'hsah'")
+            .hint("did you mean 'hash'?")
+            .shift(offset)
+            .at("/etc/pcap.conf", 3, text)
+    }
+
+    #[test]
+    fn a_report_has_position_line_and_caret() {
+        let expected = "/etc/pcap.conf:3:10: unknown mode 'hsah'; did you mean 'hash'?\n\
+                        fanout = hsah\n         ^";
+        assert_eq!(report("fanout = hsah", 9).render(255), expected);
+        assert_eq!(report("fanout = hsah", 9).to_string(), expected);
+    }
+
+    #[test]
+    fn a_long_line_is_cut_around_the_caret() {
+        let text = format!("{} hsah {}", "é".repeat(500), "ü".repeat(500));
+        let rendered = report(&text, 1001).render(255);
+        let lines: Vec<&str> = rendered.lines().collect();
+        assert!(rendered.len() <= 255, "{rendered}");
+        assert_eq!(lines.len(), 3);
+        assert!(
+            lines[1].starts_with("...é") && lines[1].ends_with("ü..."),
+            "{rendered}"
+        );
+        let caret = lines[2].chars().count() - 1;
+        assert_eq!(lines[1].chars().nth(caret), Some('h'), "{rendered}");
+    }
+
+    #[test]
+    fn a_long_path_loses_its_middle_before_the_excerpt_goes() {
+        let mut long = report("fanout = hsah", 9);
+        let path = format!("/home/{}/pcap.conf", "d".repeat(170));
+        long.place.as_mut().unwrap().source = path;
+        let rendered = long.render(255);
+        assert!(
+            rendered.starts_with("/home/dddd...dddddddddd/pcap.conf:3:10: "),
+            "{rendered}"
+        );
+        assert!(
+            rendered.ends_with("\nfanout = hsah\n         ^"),
+            "{rendered}"
+        );
+    }
+
+    #[test]
+    fn every_limit_is_kept_between_characters() {
+        for limit in 0..300 {
+            let mut report = report("\u{1f980}\u{1f980}\u{1f980} = \u{1f980}", 4);
+            report.message = "\u{1f980}".repeat(30);
+            assert!(report.render(limit).len() <= limit, "limit {limit}");
+        }
+    }
+
+    #[test]
+    fn without_room_the_excerpt_goes_first() {
+        let rendered = report("fanout = hsah", 9).render(70);
+        assert_eq!(
+            rendered,
+            "/etc/pcap.conf:3:10: unknown mode 'hsah'; did you mean 'hash'?"
+        );
+    }
+
+    #[test]
+    fn terminals_are_not_attacked_and_tabs_keep_the_caret() {
+        let mut bad = report("\tfan\u{1b}[2J\u{202e}\u{9b}x", 1);
+        bad.message = "odd \u{7} bell".to_owned();
+        let rendered = bad.render(255);
+        assert!(
+            rendered.starts_with("/etc/pcap.conf:3:2: odd ? bell; "),
+            "{rendered}"
+        );
+        assert!(rendered.ends_with("\n fan?[2J??x\n ^"), "{rendered}");
+    }
+
+    #[test]
+    fn distance_counts_a_transposition_once() {
+        for (a, b, expected) in [
+            ("hash", "hash", 0),
+            ("HASH", "hash", 0),
+            ("hsah", "hash", 1),
+            ("hah", "hash", 1),
+            ("", "hash", 4),
+            ("kitten", "sitting", 3),
+        ] {
+            assert_eq!(distance(a, b), expected, "{a} {b}");
+        }
+    }
+
+    #[test]
+    fn nearest_allows_more_in_longer_names() {
+        let names = ["lb", "rollover", "combined_channels"];
+        assert_eq!(nearest("rolover", names), Some("rollover"));
+        assert_eq!(nearest("combine_chanels", names), Some("combined_channels"));
+        assert_eq!(nearest("xx", names), None);
+        assert_eq!(nearest(&"x".repeat(100_000), names), None);
+    }
+
+    #[test]
+    fn quotes_are_short() {
+        assert_eq!(quote("hash"), "'hash'");
+        assert_eq!(quote(&"é".repeat(100)), format!("'{}...'", "é".repeat(32)));
+    }
+}

@@ -1,0 +1,62 @@
+//! What is asked of a handle between create and activate: by settings, and by the application's calls.
+
+use crate::device::Device;
+use crate::report::Report;
+use crate::settings::{Call, Environment, Plan, Settings};
+use fanpcap_linux::{interface, process};
+
+/// The wishes for one handle.
+#[derive(Debug)]
+pub struct Request {
+    device: Device,
+    settings: Result<Settings, Report>,
+    call: Option<Call>,
+}
+
+impl Request {
+    /// The request of a handle on `device`; none when nothing is configured and the name is an ordinary
+    /// one. Errors in the settings are kept for [`Request::plan`]: opening a handle never fails.
+    pub fn new(device: &str) -> Option<Self> {
+        let settings = Settings::load(&Environment::of_process(process::is_secure()));
+        let exists = |name: &str| name == "any" || interface::index(name).is_some();
+        let device = Device::classify(device, exists);
+        let configured = settings
+            .as_ref()
+            .map_or(true, |settings| !settings.is_empty());
+        let ordinary = device.engine().is_none() && device.parts().len() == 1;
+        (configured || !ordinary).then_some(Self {
+            device,
+            settings,
+            call: None,
+        })
+    }
+
+    /// The request of a handle for which nothing was configured when it was opened.
+    pub fn plain() -> Self {
+        let device = Device::classify("", |_| false);
+        Self {
+            device,
+            settings: Ok(Settings::default()),
+            call: None,
+        }
+    }
+
+    /// The device's name for the system's library.
+    pub fn system_name(&self) -> &str {
+        self.device.system_name()
+    }
+
+    /// The application's pcap_fanout(): it wins over environment and file, the last call wins.
+    pub fn handle_call(&mut self, call: Call) {
+        self.call = Some(call);
+    }
+
+    /// What the handle shall be.
+    ///
+    /// # Errors
+    /// The first thing that is wrong, with its place: then nothing is applied.
+    pub fn plan(&self) -> Result<Plan, Report> {
+        let settings = self.settings.as_ref().map_err(Clone::clone)?;
+        settings.plan(&self.device, self.call.as_ref(), &interface::names())
+    }
+}

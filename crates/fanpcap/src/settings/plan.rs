@@ -1,0 +1,299 @@
+//! What the settings mean for one handle: the group it joins, the mode, the snapshot length.
+
+use super::environment::{self, shell_name};
+use super::keys::{Entry, Key, Target, Value};
+use super::{Settings, find};
+use crate::device::{Device, Part};
+use crate::mode::{self, Kind, Mode};
+use crate::report::{Fault, Report, quote};
+
+/// The group that a handle joins.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Group {
+    /// The group of this number.
+    Number(u16),
+    /// One that the kernel picks because nobody uses it (PCAP_FANOUT_NEW).
+    New,
+}
+
+/// The application's own pcap_fanout().
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Call {
+    /// The group.
+    pub group: Group,
+    /// The mode, unless the call leaves it to the settings.
+    pub fanout: Option<Mode>,
+}
+
+/// The group that a handle joins, how, and who says so.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Membership {
+    /// The group.
+    pub group: Group,
+    /// The mode.
+    pub mode: Mode,
+    /// Where the group comes from: `PCAP_GROUP=7`, `/etc/pcap.conf:3`, `pcap_fanout()`.
+    pub origin: String,
+}
+
+/// What the settings mean for one handle.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Plan {
+    /// The group to join, if any.
+    pub membership: Option<Membership>,
+    /// The upper bound of the snapshot length.
+    pub caplen: Option<u32>,
+}
+
+impl Settings {
+    /// What the settings and the application's call mean for a handle on `device`; `interfaces`
+    /// are the machine's, by which ambiguous variables are found.
+    pub fn plan(
+        &self,
+        device: &Device,
+        call: Option<&Call>,
+        interfaces: &[String],
+    ) -> Result<Plan, Report> {
+        let mut membership = None;
+        for part in device.parts() {
+            let handle = Handle {
+                settings: self,
+                part,
+                call,
+                interfaces,
+            };
+            let joined = handle.membership()?;
+            handle.refuse_unhonoured(joined.is_some())?;
+            membership = membership.or(joined);
+        }
+        if membership.is_some() {
+            refuse_engine_or_several(device)?;
+        }
+        let caplen = self
+            .for_all(Key::Caplen)
+            .and_then(|entry| entry.value.number());
+        Ok(Plan { membership, caplen })
+    }
+
+    /// The group of handles whose device has none of its own.
+    fn default_group(&self) -> Option<u16> {
+        self.for_all(Key::Group)
+            .and_then(|entry| entry.value.group())
+    }
+
+    /// The config file's mode or program for the default group.
+    fn default_fanout(&self) -> Option<&Entry> {
+        let [mode, program] = [Key::Fanout, Key::Program];
+        find(&self.file, mode, &Target::All).or_else(|| find(&self.file, program, &Target::All))
+    }
+}
+
+/// One device of a handle, with all that decides about it.
+struct Handle<'a> {
+    settings: &'a Settings,
+    part: &'a Part,
+    call: Option<&'a Call>,
+    interfaces: &'a [String],
+}
+
+impl<'a> Handle<'a> {
+    fn membership(&self) -> Result<Option<Membership>, Report> {
+        let (group, origin) = match (self.call, self.group_entry()?) {
+            (Some(call), _) => (call.group, CALL.to_owned()),
+            (None, Some((group, entry))) => (Group::Number(group), entry.origin()),
+            (None, None) => return self.refuse_mode_without_group().map(|()| None),
+        };
+        Ok(Some(Membership {
+            group,
+            mode: self.mode(group)?,
+            origin,
+        }))
+    }
+
+    fn group_entry(&self) -> Result<Option<(u16, &'a Entry)>, Report> {
+        let environment = match self.variable(Key::Group)? {
+            Some(entry) => Some(entry),
+            None => find(&self.settings.environment, Key::Group, &Target::All),
+        };
+        let device = Target::Device(self.part.name.clone());
+        let entry = environment
+            .or_else(|| find(&self.settings.file, Key::Group, &device))
+            .or_else(|| find(&self.settings.file, Key::Group, &Target::All));
+        Ok(entry.and_then(|entry| Some((entry.value.group()?, entry))))
+    }
+
+    fn mode(&self, group: Group) -> Result<Mode, Report> {
+        if let Some(mode) = self.call.and_then(|call| call.fanout) {
+            return Ok(mode);
+        }
+        let environment = match self.variable(Key::Fanout)? {
+            Some(entry) => Some(entry),
+            None => find(&self.settings.environment, Key::Fanout, &Target::All),
+        };
+        let of_group = || match group {
+            Group::Number(number) => find(&self.settings.file, Key::Fanout, &Target::Group(number)),
+            Group::New => None,
+        };
+        match environment.or_else(of_group) {
+            Some(entry) => entry.mode(),
+            None => self.default_mode(group),
+        }
+    }
+
+    /// The mode that the file gives the default group, when `group` is it.
+    fn default_mode(&self, group: Group) -> Result<Mode, Report> {
+        let Some(entry) = self.settings.default_fanout() else {
+            return Ok(Kind::Hash.into());
+        };
+        match self.settings.default_group() {
+            None => Err(without_group(entry, DEF_GROUP)),
+            Some(default) if group == Group::Number(default) => entry.mode(),
+            Some(_) => Ok(Kind::Hash.into()),
+        }
+    }
+
+    /// A mode that no group uses was meant for something.
+    fn refuse_mode_without_group(&self) -> Result<(), Report> {
+        if let Some(entry) = self.variable(Key::Fanout)? {
+            let hint = format!("set PCAP_GROUP_{}=NUMBER too", shell_name(&self.part.name));
+            return Err(without_group(entry, &hint));
+        }
+        let Settings { environment, file } = self.settings;
+        let groups = environment
+            .iter()
+            .chain(file)
+            .any(|entry| entry.key == Key::Group);
+        match (
+            find(environment, Key::Fanout, &Target::All),
+            self.settings.default_fanout(),
+        ) {
+            (Some(entry), _) if !groups => Err(without_group(entry, "set PCAP_GROUP=NUMBER too")),
+            (_, Some(entry)) => Err(without_group(entry, DEF_GROUP)),
+            _ => Ok(()),
+        }
+    }
+
+    /// The variable of `key` that names this device: exactly, else with `_` for what a shell can't
+    /// put in a name.
+    fn variable(&self, key: Key) -> Result<Option<&'a Entry>, Report> {
+        let named = |name: &str| {
+            find(
+                &self.settings.environment,
+                key,
+                &Target::Device(name.to_owned()),
+            )
+        };
+        let name = &self.part.name;
+        let spelled = shell_name(name);
+        let (None, Some(entry)) = (named(name), named(&spelled)) else {
+            return Ok(named(name));
+        };
+        let also = |other: &&String| *other != name && shell_name(other) == spelled;
+        match self.interfaces.iter().find(also) {
+            None => Ok(Some(entry)),
+            Some(other) => Err(ambiguous(entry, name, other)),
+        }
+    }
+
+    /// Refuses settings for this handle that this version cannot honour.
+    fn refuse_unhonoured(&self, joins: bool) -> Result<(), Report> {
+        let Settings { environment, file } = self.settings;
+        let concerned = |entry: &&Entry| match (entry.key, &entry.target) {
+            (Key::Group | Key::Caplen | Key::Fanout | Key::Program, _) => false,
+            (Key::RxSlots, _) => joins,
+            (_, Target::Device(device) | Target::Channel(device, _)) => self.is(device, entry),
+            (_, target) => *target == Target::All,
+        };
+        let Some(entry) = environment.iter().chain(file).find(concerned) else {
+            return Ok(());
+        };
+        let message = format!("{} is not in this version", quote(&entry.name));
+        let fault = Fault::new("setting-not-in-version", message);
+        Err(fault.hint("remove it").report(entry.place.clone()))
+    }
+
+    /// The entry's `device` is this one, or the interface under this virtual device.
+    fn is(&self, device: &str, entry: &Entry) -> bool {
+        let spelled = |name: &str| entry.is_variable() && shell_name(name) == device;
+        [&self.part.name, &self.part.base]
+            .into_iter()
+            .any(|name| name == device || spelled(name))
+    }
+}
+
+impl Entry {
+    fn mode(&self) -> Result<Mode, Report> {
+        let Value::Mode(mode) = self.value else {
+            return Err(mode::program().report(self.place.clone()));
+        };
+        Ok(mode)
+    }
+
+    fn origin(&self) -> String {
+        let place = &self.place;
+        match self.is_variable() {
+            true => place.text.clone(),
+            false => format!("{}:{}", place.source, place.line),
+        }
+    }
+
+    fn is_variable(&self) -> bool {
+        self.place.source == environment::SOURCE
+    }
+}
+
+impl Value {
+    fn number(&self) -> Option<u32> {
+        let Value::Number(number) = self else {
+            return None;
+        };
+        Some(*number)
+    }
+
+    fn group(&self) -> Option<u16> {
+        u16::try_from(self.number()?).ok()
+    }
+}
+
+fn without_group(entry: &Entry, hint: &str) -> Report {
+    let message = format!("{} sets a mode, but no group is set", quote(&entry.name));
+    Fault::new("mode-without-group", message)
+        .hint(hint)
+        .report(entry.place.clone())
+}
+
+fn ambiguous(entry: &Entry, name: &str, other: &str) -> Report {
+    let message = format!("{} means {name} and {other}", quote(&entry.name));
+    let hint = if entry.key == Key::Group {
+        format!("write 'group_{name} = NUMBER' in the config file")
+    } else {
+        "write 'fanout@GROUP = MODE' in the config file".to_owned()
+    };
+    Fault::new("variable-ambiguous", message)
+        .hint(hint)
+        .report(entry.place.clone())
+}
+
+fn refuse_engine_or_several(device: &Device) -> Result<(), Report> {
+    let text = device.text();
+    let fault = match (device.engine(), text.find('^')) {
+        (Some(engine), _) => {
+            let message = format!("groups on engine '{engine}' are not in this version");
+            Fault::new("engine-not-in-version", message).hint("leave the prefix out")
+        }
+        (None, Some(at)) if device.parts().len() > 1 => {
+            let message = "groups on several devices in one handle are not in this version";
+            Fault::new("several-not-in-version", message)
+                .hint("open each by itself")
+                .shift(at)
+        }
+        _ => return Ok(()),
+    };
+    Err(fault.at("device", 1, text))
+}
+
+const CALL: &str = "pcap_fanout()";
+const DEF_GROUP: &str = "add 'def_group = NUMBER', or write 'fanout@NUMBER'";
+
+#[cfg(test)]
+mod tests;

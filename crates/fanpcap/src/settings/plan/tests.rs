@@ -1,0 +1,269 @@
+//! Who wins: the application's call, the environment, the file; and what is refused for a handle.
+
+use super::*;
+use crate::settings::{Environment, file};
+use std::path::PathBuf;
+
+const INTERFACES: [&str; 4] = ["eth0", "eth1", "eth2.7", "wan-1"];
+
+fn settings(variables: &[(&str, &str)], config: &str) -> Settings {
+    let owned = |(name, value): &(&str, &str)| (name.into(), value.into());
+    let variables = variables.iter().map(owned).collect();
+    let system_config = PathBuf::new();
+    let environment = Environment {
+        variables,
+        secure: false,
+        system_config,
+    };
+    Settings {
+        environment: environment::parse(&environment).unwrap(),
+        file: file::parse(config, "/etc/pcap.conf").unwrap(),
+    }
+}
+
+fn plan_with(settings: &Settings, device: &str, call: Option<&Call>) -> Result<Plan, Report> {
+    let device = Device::classify(device, |name| INTERFACES.contains(&name));
+    settings.plan(&device, call, &INTERFACES.map(str::to_owned))
+}
+
+/// Group, mode and origin as text; empty: no group is joined.
+fn joins(variables: &[(&str, &str)], config: &str, device: &str) -> String {
+    shown(plan_with(&settings(variables, config), device, None))
+}
+
+fn shown(plan: Result<Plan, Report>) -> String {
+    match plan.unwrap().membership {
+        Some(Membership {
+            group: Group::Number(group),
+            mode,
+            origin,
+        }) => {
+            format!("{group} {mode} {origin}")
+        }
+        Some(Membership {
+            group: Group::New,
+            mode,
+            origin,
+        }) => format!("new {mode} {origin}"),
+        None => String::new(),
+    }
+}
+
+fn refusal(variables: &[(&str, &str)], config: &str, device: &str) -> (&'static str, String) {
+    let report = plan_with(&settings(variables, config), device, None).unwrap_err();
+    (report.slug, report.place.unwrap().text)
+}
+
+#[test]
+fn nothing_set_means_nothing_done() {
+    assert!(settings(&[], "# nothing").is_empty());
+    assert!(settings(&[("PCAP_HUB", "auto")], "").is_empty());
+    assert!(!settings(&[], "caplen = 1").is_empty());
+    for device in ["eth0", "pfq:eth0", "eth0^eth1", "nflog:5"] {
+        let plan = plan_with(&Settings::default(), device, None).unwrap();
+        assert_eq!(plan, Plan::default(), "{device}");
+    }
+}
+
+#[test]
+fn the_group_comes_from_the_first_that_names_one() {
+    let file = "group_eth0 = 3\ndef_group = 4";
+    assert_eq!(joins(&[], file, "eth0"), "3 hash /etc/pcap.conf:1");
+    assert_eq!(joins(&[], file, "eth1"), "4 hash /etc/pcap.conf:2");
+    let default = ("PCAP_GROUP", "7");
+    assert_eq!(joins(&[default], file, "eth0"), "7 hash PCAP_GROUP=7");
+    let variables = [default, ("PCAP_GROUP_eth0", "9")];
+    assert_eq!(joins(&variables, file, "eth0"), "9 hash PCAP_GROUP_eth0=9");
+    assert_eq!(joins(&variables, file, "eth1"), "7 hash PCAP_GROUP=7");
+    assert_eq!(joins(&[], "group_eth0 = 3", "eth1"), "");
+}
+
+#[test]
+fn the_mode_comes_from_the_first_that_names_one() {
+    let file = "def_group = 4\ngroup_eth1 = 5\nfanout = lb\nfanout@5 = rnd\nfanout@4 = cpu";
+    assert_eq!(joins(&[], file, "eth0"), "4 cpu /etc/pcap.conf:1");
+    assert_eq!(joins(&[], file, "eth1"), "5 rnd /etc/pcap.conf:2");
+    let variables = [("PCAP_FANOUT", "qm"), ("PCAP_FANOUT_eth0", "rollover")];
+    assert_eq!(
+        joins(&variables, file, "eth0"),
+        "4 rollover /etc/pcap.conf:1"
+    );
+    assert_eq!(joins(&variables, file, "eth1"), "5 qm /etc/pcap.conf:2");
+}
+
+#[test]
+fn a_plain_fanout_is_the_default_groups_wherever_that_is_set() {
+    let file = "def_group = 4\nfanout = lb\ngroup_eth1 = 5\ngroup_wan-1 = 4";
+    assert_eq!(joins(&[], file, "eth0"), "4 lb /etc/pcap.conf:1");
+    assert_eq!(joins(&[], file, "eth1"), "5 hash /etc/pcap.conf:3");
+    assert_eq!(joins(&[], file, "wan-1"), "4 lb /etc/pcap.conf:4");
+    assert_eq!(
+        joins(&[("PCAP_GROUP", "8")], "fanout = lb", "eth0"),
+        "8 lb PCAP_GROUP=8"
+    );
+}
+
+#[test]
+fn the_application_wins_field_by_field() {
+    let call = |group, mode: Option<&str>| Call {
+        group,
+        fanout: mode.map(|m| Mode::parse(m).unwrap()),
+    };
+    let file = "def_group = 4\nfanout = lb\nfanout@6 = rnd";
+    let joins = |variables: &[(&str, &str)], call| {
+        shown(plan_with(&settings(variables, file), "eth0", Some(&call)))
+    };
+    assert_eq!(
+        joins(&[("PCAP_GROUP", "7")], call(Group::Number(6), None)),
+        "6 rnd pcap_fanout()"
+    );
+    assert_eq!(
+        joins(&[], call(Group::Number(4), None)),
+        "4 lb pcap_fanout()"
+    );
+    assert_eq!(joins(&[], call(Group::New, None)), "new hash pcap_fanout()");
+    let variables = [("PCAP_FANOUT", "qm")];
+    assert_eq!(
+        joins(&variables, call(Group::New, None)),
+        "new qm pcap_fanout()"
+    );
+    assert_eq!(
+        joins(&variables, call(Group::New, Some("cpu"))),
+        "new cpu pcap_fanout()"
+    );
+}
+
+#[test]
+fn caplen_is_the_environments_else_the_files() {
+    let caplen = |variables: &[(&str, &str)], config| {
+        plan_with(&settings(variables, config), "eth0", None)
+            .unwrap()
+            .caplen
+    };
+    assert_eq!(caplen(&[], "caplen = 64"), Some(64));
+    assert_eq!(caplen(&[("PCAP_CAPLEN", "96")], "caplen = 64"), Some(96));
+    assert_eq!(caplen(&[("PCAP_GROUP", "7")], ""), None);
+}
+
+#[test]
+fn virtual_devices_have_entries_of_their_own() {
+    let file = "group_eth0 = 11\ngroup_eth0:1 = 23";
+    assert_eq!(joins(&[], file, "eth0:1"), "23 hash /etc/pcap.conf:2");
+    assert_eq!(joins(&[], file, "eth0"), "11 hash /etc/pcap.conf:1");
+    assert_eq!(joins(&[], file, "eth0:2"), "");
+    assert_eq!(
+        joins(&[("PCAP_GROUP_eth0_1", "5")], "", "eth0:1"),
+        "5 hash PCAP_GROUP_eth0_1=5"
+    );
+    assert_eq!(joins(&[("PCAP_GROUP_eth0_1", "5")], "", "eth0"), "");
+}
+
+#[test]
+fn variables_name_devices_exactly_or_with_underscores() {
+    let name = |name| [(name, "5")];
+    assert_eq!(
+        joins(&name("PCAP_GROUP_wan-1"), "", "wan-1"),
+        "5 hash PCAP_GROUP_wan-1=5"
+    );
+    assert_eq!(
+        joins(&name("PCAP_GROUP_wan_1"), "", "wan-1"),
+        "5 hash PCAP_GROUP_wan_1=5"
+    );
+    assert_eq!(
+        joins(&name("PCAP_GROUP_wan_1"), "", "wan_1"),
+        "5 hash PCAP_GROUP_wan_1=5"
+    );
+    assert_eq!(joins(&name("PCAP_GROUP_WAN_1"), "", "wan-1"), "");
+    let both = [("PCAP_GROUP_wan_1", "5"), ("PCAP_GROUP_wan-1", "6")];
+    assert_eq!(joins(&both, "", "wan-1"), "6 hash PCAP_GROUP_wan-1=6");
+    let text = "PCAP_GROUP_eth2_7=5".to_owned();
+    assert_eq!(
+        refusal(&name("PCAP_GROUP_eth2_7"), "", "eth2:7"),
+        ("variable-ambiguous", text)
+    );
+    let text = "PCAP_FANOUT_eth2_7=lb".to_owned();
+    let variables = [("PCAP_FANOUT_eth2_7", "lb"), ("PCAP_GROUP", "1")];
+    assert_eq!(
+        refusal(&variables, "", "eth2-7"),
+        ("variable-ambiguous", text)
+    );
+}
+
+#[test]
+fn a_mode_without_a_group_is_refused() {
+    let refused = |text: &str| ("mode-without-group", text.to_owned());
+    let env = [("PCAP_FANOUT", "lb")];
+    assert_eq!(refusal(&env, "", "eth0"), refused("PCAP_FANOUT=lb"));
+    assert_eq!(refusal(&[], "fanout = lb", "eth0"), refused("fanout = lb"));
+    assert_eq!(refusal(&[], "> main", "eth0"), refused("> main"));
+    assert_eq!(
+        refusal(&[], "fanout = lb\ngroup_eth0 = 3", "eth0"),
+        refused("fanout = lb")
+    );
+    let device = [("PCAP_FANOUT_eth0", "lb"), ("PCAP_GROUP_eth1", "3")];
+    assert_eq!(refusal(&device, "", "eth0"), refused("PCAP_FANOUT_eth0=lb"));
+    assert_eq!(joins(&device, "", "eth1"), "3 hash PCAP_GROUP_eth1=3");
+    assert_eq!(joins(&env, "group_eth1 = 3", "eth0"), "");
+    assert_eq!(joins(&[], "fanout@3 = lb", "eth0"), "");
+}
+
+#[test]
+fn what_this_version_cannot_honour_is_refused_where_it_concerns_the_handle() {
+    for line in [
+        "driver@eth0 = tpacket",
+        "steal@eth0 = no",
+        "outgoing@eth0 = no",
+        "keep@eth0 = no",
+        "rx_channels@eth0 = 2",
+        "tx_channels@eth0 = 2",
+        "other_channels@eth0 = 2",
+        "combined_channels@eth0 = 2",
+        "irq@eth0.0 = 0",
+        "napi@eth0.0 = 0",
+    ] {
+        let refused = ("setting-not-in-version", line.to_owned());
+        assert_eq!(refusal(&[], line, "eth0"), refused);
+        assert_eq!(refusal(&[], line, "eth0:1"), refused);
+        assert_eq!(joins(&[], line, "eth1"), "");
+    }
+    for (name, value) in [("PCAP_CHANNEL_wan_1", "2"), ("PCAP_IRQ_wan_1_0", "0")] {
+        let refused = ("setting-not-in-version", format!("{name}={value}"));
+        assert_eq!(refusal(&[(name, value)], "", "wan-1"), refused);
+        assert_eq!(refusal(&[(name, value)], "", "wan-1:5"), refused);
+        assert_eq!(joins(&[(name, value)], "", "eth0"), "");
+    }
+    assert_eq!(
+        refusal(&[("PCAP_DRIVER", "tpacket")], "", "any").0,
+        "setting-not-in-version"
+    );
+    assert_eq!(
+        refusal(&[], "rx_slots = 1\ngroup = 3", "eth0").1,
+        "rx_slots = 1"
+    );
+    assert_eq!(joins(&[], "rx_slots = 1\ngroup_eth1 = 3", "eth0"), "");
+}
+
+#[test]
+fn a_program_is_refused_where_it_would_decide() {
+    let file = "> steer_flow\ngroup = 3\ngroup_eth1 = 4\n";
+    let refused = ("program-not-in-version", "> steer_flow".to_owned());
+    assert_eq!(refusal(&[], file, "eth0"), refused);
+    assert_eq!(joins(&[], file, "eth1"), "4 hash /etc/pcap.conf:3");
+    assert_eq!(
+        joins(&[("PCAP_FANOUT", "lb")], file, "eth0"),
+        "3 lb /etc/pcap.conf:2"
+    );
+}
+
+#[test]
+fn engines_and_several_devices_are_refused_with_a_group() {
+    let group = [("PCAP_GROUP_eth1", "3")];
+    assert_eq!(refusal(&group, "", "pfq:eth1").0, "engine-not-in-version");
+    assert_eq!(joins(&group, "", "pfq:eth0"), "");
+    let several = settings(&group, "");
+    let report = plan_with(&several, "eth0^eth1", None).unwrap_err();
+    assert_eq!(
+        (report.slug, report.place.unwrap().column),
+        ("several-not-in-version", 5)
+    );
+}

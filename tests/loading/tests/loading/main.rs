@@ -1,0 +1,7 @@
+//! Every way in which a program gets to our library, and what it then may rely on.
+
+mod callbacks;
+mod engine;
+mod raised;
+mod runtimes;
+mod ways;

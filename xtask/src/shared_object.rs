@@ -1,0 +1,137 @@
+//! What readelf says about a shared object: its dynamic symbols and its dynamic section.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use anyhow::{Context, Result};
+
+use crate::tree;
+
+/// A symbol that the object defines for others.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Symbol {
+    /// FUNC, OBJECT ...
+    pub(crate) kind: String,
+    /// GLOBAL, WEAK ...
+    pub(crate) binding: String,
+    /// Bytes; of interest for data, which programs may copy.
+    pub(crate) size: u64,
+    /// The version, where the object has one.
+    pub(crate) version: Option<String>,
+}
+
+/// A shared object's file.
+#[derive(Debug)]
+pub(crate) struct SharedObject {
+    path: PathBuf,
+}
+
+impl SharedObject {
+    pub(crate) fn new(path: &Path) -> Self {
+        Self {
+            path: path.to_owned(),
+        }
+    }
+
+    /// What it exports, by name.
+    pub(crate) fn exports(&self) -> Result<BTreeMap<String, Symbol>> {
+        let listing = self.readelf("--dyn-syms")?;
+        Ok(listing.lines().filter_map(export).collect())
+    }
+
+    /// The dynamic section's entries: tag and value.
+    pub(crate) fn dynamic(&self) -> Result<Vec<(String, String)>> {
+        let listing = self.readelf("--dynamic")?;
+        Ok(listing.lines().filter_map(dynamic_entry).collect())
+    }
+
+    fn readelf(&self, what: &str) -> Result<String> {
+        let mut command = Command::new("readelf");
+        command
+            .env("LC_ALL", "C")
+            .args(["--wide", what])
+            .arg(&self.path);
+        tree::output(&mut command).with_context(|| format!("reading {}", self.path.display()))
+    }
+}
+
+/// `  Num: Value Size Type Bind Vis Ndx Name`, for a symbol that is defined and visible.
+fn export(line: &str) -> Option<(String, Symbol)> {
+    let fields: Vec<&str> = line.split_whitespace().collect();
+    let [number, _, size, kind, binding, visibility, index, name, ..] = fields[..] else {
+        return None;
+    };
+    let visible = matches!(visibility, "DEFAULT" | "PROTECTED");
+    if !number.ends_with(':') || index == "UND" || binding == "LOCAL" || !visible {
+        return None;
+    }
+    let (name, version) = match name.split_once('@') {
+        Some((name, version)) => (name, Some(version.trim_start_matches('@').to_owned())),
+        None => (name, None),
+    };
+    let size = size.strip_prefix("0x").map_or_else(
+        || size.parse().ok(),
+        |digits| u64::from_str_radix(digits, 16).ok(),
+    )?;
+    let symbol = Symbol {
+        kind: kind.to_owned(),
+        binding: binding.to_owned(),
+        size,
+        version,
+    };
+    Some((name.to_owned(), symbol))
+}
+
+/// ` 0x0...1 (NEEDED)  Shared library: [libc.so.6]`: NEEDED and libc.so.6.
+fn dynamic_entry(line: &str) -> Option<(String, String)> {
+    let (tag, value) = line
+        .trim()
+        .strip_prefix("0x")?
+        .split_once('(')?
+        .1
+        .split_once(')')?;
+    let value = value.trim();
+    let inner = value
+        .split_once('[')
+        .and_then(|(_, rest)| rest.strip_suffix(']'));
+    Some((tag.to_owned(), inner.unwrap_or(value).to_owned()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_symbol_line_is_read() {
+        let line = "   167: 000000000004b1c0   208 OBJECT  GLOBAL DEFAULT   25 eproto_db";
+        let (name, symbol) = export(line).unwrap();
+        assert_eq!(
+            (name.as_str(), symbol.kind.as_str(), symbol.size),
+            ("eproto_db", "OBJECT", 208)
+        );
+        assert_eq!(symbol.version, None);
+        assert_eq!(
+            export("     1: 0 0 FUNC GLOBAL DEFAULT  UND free@GLIBC_2.2.5 (4)"),
+            None
+        );
+        assert_eq!(
+            export("   Num:    Value  Size Type Bind Vis Ndx Name"),
+            None
+        );
+    }
+
+    #[test]
+    fn a_dynamic_line_is_read() {
+        let line = " 0x0000000000000001 (NEEDED)             Shared library: [libc.so.6]";
+        assert_eq!(
+            dynamic_entry(line),
+            Some(("NEEDED".into(), "libc.so.6".into()))
+        );
+        let flags = " 0x000000006ffffffb (FLAGS_1)            Flags: NOW NODELETE";
+        assert_eq!(
+            dynamic_entry(flags),
+            Some(("FLAGS_1".into(), "Flags: NOW NODELETE".into()))
+        );
+    }
+}

@@ -1,0 +1,190 @@
+//! Compares what the staged library shows to the loader with the system's libpcap.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use anyhow::{Context, Result, bail, ensure};
+
+use crate::shared_object::{SharedObject, Symbol};
+use crate::tally::Tally;
+use crate::{extension, stage, tree};
+
+/// The library stays small enough to be loaded into every program that captures.
+const SIZE_MOST: u64 = 1_500_000;
+
+pub(crate) fn run() -> Result<Tally> {
+    let path = tree::staged()?.join("lib").join(stage::LIBRARY);
+    let ours = SharedObject::new(&path);
+    let mut tally = Tally::default();
+    tally.check("libc and libgcc_s are all it needs", &needs_little(&ours));
+    tally.check("SONAME", &soname(&ours));
+    tally.check("NODELETE", &stays_loaded(&ours));
+    tally.check("no TEXTREL", &no_text_relocation(&ours));
+    tally.check("size", &small(&path));
+    tally.check("no symbol versions", &unversioned(&ours));
+    tally.check("additions are the header's", &additions(&ours));
+    compare(&mut tally, &ours)?;
+    Ok(tally)
+}
+
+/// The comparisons that need the system's own library.
+fn compare(tally: &mut Tally, ours: &SharedObject) -> Result<()> {
+    let Some(path) = system_library()? else {
+        tally.skip(
+            "symbols against the system's",
+            "no libpcap.so.0.8 or libpcap.so.1 installed",
+        );
+        return Ok(());
+    };
+    let system = SharedObject::new(&path).exports()?;
+    println!("  comparing with {}", path.display());
+    let (functions, data): (Symbols, Symbols) = system
+        .into_iter()
+        .partition(|(_, symbol)| symbol.kind != "OBJECT");
+    tally.check("functions", &same(&functions, ours, same_function));
+    tally.check("data", &same(&data, ours, same_data));
+    Ok(())
+}
+
+type Symbols = BTreeMap<String, Symbol>;
+
+fn same_function(theirs: &Symbol, ours: &Symbol) -> bool {
+    (&theirs.kind, &theirs.binding) == (&ours.kind, &ours.binding)
+}
+
+/// A program that isn't position-independent copies data by its size.
+fn same_data(theirs: &Symbol, ours: &Symbol) -> bool {
+    same_function(theirs, ours) && theirs.size == ours.size
+}
+
+fn same(
+    theirs: &Symbols,
+    ours: &SharedObject,
+    alike: fn(&Symbol, &Symbol) -> bool,
+) -> Result<String> {
+    let ours = ours.exports()?;
+    let differ: Vec<String> = theirs
+        .iter()
+        .filter_map(|(name, symbol)| match ours.get(name) {
+            None => Some(format!("{name} is missing")),
+            Some(own) if !alike(symbol, own) => Some(format!(
+                "{name} is {} {} {}, not {} {} {}",
+                own.binding, own.kind, own.size, symbol.binding, symbol.kind, symbol.size
+            )),
+            Some(_) => None,
+        })
+        .collect();
+    ensure!(
+        differ.is_empty(),
+        "{} differ: {}",
+        differ.len(),
+        differ.join("; ")
+    );
+    Ok(format!("{} compared, no difference", theirs.len()))
+}
+
+/// Whatever is ours alone must be declared, and whatever is declared must be there.
+fn additions(ours: &SharedObject) -> Result<String> {
+    let exports = ours.exports()?;
+    let declared = extension::functions()?;
+    let absent: Vec<&String> = declared
+        .iter()
+        .filter(|name| !exports.contains_key(*name))
+        .collect();
+    ensure!(absent.is_empty(), "declared but not exported: {absent:?}");
+    let Some(system) = system_library()? else {
+        return Ok(format!("all {} that it declares are there", declared.len()));
+    };
+    let known = SharedObject::new(&system).exports()?;
+    let extra: Vec<&String> = exports
+        .keys()
+        .filter(|name| !known.contains_key(*name) && !declared.contains(*name))
+        .collect();
+    ensure!(extra.is_empty(), "exported but not declared: {extra:?}");
+    Ok(format!("{} of {}", declared.len(), exports.len()))
+}
+
+fn unversioned(ours: &SharedObject) -> Result<String> {
+    let exports = ours.exports()?;
+    let versioned = exports.iter().find(|(_, symbol)| symbol.version.is_some());
+    if let Some((name, symbol)) = versioned {
+        bail!("{name} has the version {:?}", symbol.version);
+    }
+    Ok(format!("{} symbols", exports.len()))
+}
+
+fn values(ours: &SharedObject, tag: &str) -> Result<Vec<String>> {
+    let entries = ours.dynamic()?.into_iter();
+    Ok(entries
+        .filter(|(have, _)| have == tag)
+        .map(|(_, value)| value)
+        .collect())
+}
+
+fn needs_little(ours: &SharedObject) -> Result<String> {
+    let needed = values(ours, "NEEDED")?;
+    let allowed = |name: &String| {
+        matches!(name.as_str(), "libc.so.6" | "libgcc_s.so.1") || name.starts_with("ld-linux")
+    };
+    let odd: Vec<&String> = needed.iter().filter(|name| !allowed(name)).collect();
+    ensure!(odd.is_empty(), "also needs {odd:?}");
+    Ok(needed.join(" "))
+}
+
+fn soname(ours: &SharedObject) -> Result<String> {
+    let names = values(ours, "SONAME")?;
+    ensure!(
+        names == [stage::LIBRARY],
+        "it is {names:?}, not {}",
+        stage::LIBRARY
+    );
+    Ok(stage::LIBRARY.to_owned())
+}
+
+/// A thread may be inside the library when the program closes it.
+fn stays_loaded(ours: &SharedObject) -> Result<String> {
+    let flags = values(ours, "FLAGS_1")?;
+    ensure!(
+        flags.iter().any(|flag| flag.contains("NODELETE")),
+        "the flags are {flags:?}"
+    );
+    Ok("set".to_owned())
+}
+
+fn no_text_relocation(ours: &SharedObject) -> Result<String> {
+    let entries = ours.dynamic()?;
+    let writes = entries
+        .iter()
+        .any(|(tag, value)| tag == "TEXTREL" || tag == "FLAGS" && value.contains("TEXTREL"));
+    ensure!(!writes, "its code is relocated at load");
+    Ok("none".to_owned())
+}
+
+fn small(path: &Path) -> Result<String> {
+    let meta = fs::metadata(path).with_context(|| format!("no {}", path.display()))?;
+    ensure!(
+        meta.len() <= SIZE_MOST,
+        "{} bytes; at most {SIZE_MOST}",
+        meta.len()
+    );
+    Ok(format!("{} of at most {SIZE_MOST} bytes", meta.len()))
+}
+
+/// The system's library by the loader's cache, which knows the directories of every distribution.
+pub(crate) fn system_library() -> Result<Option<PathBuf>> {
+    let mut command = Command::new("ldconfig");
+    let path = std::env::var("PATH").unwrap_or_default();
+    command
+        .arg("-p")
+        .env("PATH", format!("{path}:/usr/sbin:/sbin"));
+    let cache = tree::output(&mut command)?;
+    let found = ["libpcap.so.0.8", "libpcap.so.1"].iter().find_map(|name| {
+        let line = cache
+            .lines()
+            .find(|line| line.trim_start().starts_with(&format!("{name} ")))?;
+        line.rsplit_once("=> ").map(|(_, path)| PathBuf::from(path))
+    });
+    Ok(found)
+}

@@ -1,0 +1,127 @@
+//! Runs every tier of tests and adds them up.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::time::Instant;
+
+use anyhow::{Context, Result};
+
+use crate::tally::Tally;
+use crate::{fuzz, stage, symbols, tier, tree};
+
+/// A tier: its name in .ci/tiers, and how it runs.
+type Tier = (&'static str, fn() -> Result<Tally>);
+
+const TIERS: [Tier; 6] = [
+    ("unit", unit),
+    ("symbols", symbols::run),
+    ("loading", loading),
+    ("manual", manual),
+    ("packets", packets),
+    ("fuzz", fuzz::run),
+];
+
+pub(crate) fn run() -> Result<Tally> {
+    stage::run()?;
+    let least = least()?;
+    let mut sum = Tally::default();
+    let mut lines = Vec::new();
+    for (name, work) in TIERS {
+        println!("{name} ...");
+        let begin = Instant::now();
+        let mut tally = work().unwrap_or_else(|error| {
+            println!("  FAIL  {name}: {error:#}");
+            Tally::one_failed()
+        });
+        tally += shrunk(name, tally, least.get(name).copied());
+        lines.push(format!(
+            "{name:10} {tally} ({} s)",
+            begin.elapsed().as_secs()
+        ));
+        sum += tally;
+    }
+    println!("\n{}", lines.join("\n"));
+    Ok(sum)
+}
+
+fn unit() -> Result<Tally> {
+    let others = [
+        "--workspace",
+        "--exclude",
+        "fanpcap-netns",
+        "--exclude",
+        "fanpcap-loading",
+    ];
+    tier::cargo_test(&others, &[], &[])
+}
+
+fn loading() -> Result<Tally> {
+    tier::cargo_test(&["-p", "fanpcap-loading", "--test", "loading"], &[], &[])
+}
+
+/// The programs of the manual pages.
+fn manual() -> Result<Tally> {
+    tier::cargo_test(&["-p", "fanpcap-loading", "--test", "manual"], &[], &[])
+}
+
+/// Real packets in network namespaces. More threads than this would make timing a matter of luck.
+fn packets() -> Result<Tally> {
+    tier::cargo_test(&["-p", "fanpcap-netns"], &["--test-threads=2"], &[])
+}
+
+/// The least number of tests of each tier, as checked in.
+fn least() -> Result<BTreeMap<String, usize>> {
+    let path = tree::root()?.join(".ci/tiers");
+    let text = fs::read_to_string(&path).with_context(|| format!("reading {}", path.display()))?;
+    let lines = text
+        .lines()
+        .filter(|line| !line.starts_with('#') && !line.trim().is_empty());
+    lines
+        .map(|line| {
+            let (name, number) = line.trim().split_once(' ').context("NAME NUMBER")?;
+            Ok((name.to_owned(), number.trim().parse()?))
+        })
+        .collect::<Result<_>>()
+        .with_context(|| format!("in {}", path.display()))
+}
+
+/// A failure when a tier has lost tests. A skip says its reason and so counts as seen, except in CI.
+fn shrunk(name: &str, tally: Tally, least: Option<usize>) -> Tally {
+    let Some(least) = least else {
+        println!("  FAIL  {name}: .ci/tiers has no line for it");
+        return Tally::one_failed();
+    };
+    let seen = tally.executed() + if tree::is_ci() { 0 } else { tally.skipped };
+    if seen >= least {
+        return Tally::default();
+    }
+    println!("  FAIL  {name}: only {seen} tests, where .ci/tiers wants {least}");
+    Tally::one_failed()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_tier_that_lost_tests_fails() {
+        let tally = Tally {
+            passed: 3,
+            failed: 1,
+            skipped: 0,
+        };
+        assert_eq!(shrunk("unit", tally, Some(4)), Tally::default());
+        assert_eq!(shrunk("unit", tally, Some(5)), Tally::one_failed());
+        assert_eq!(shrunk("unit", tally, None), Tally::one_failed());
+    }
+
+    #[test]
+    fn every_tier_has_its_least_number() {
+        let least = least().unwrap();
+        let names: Vec<&str> = least.keys().map(String::as_str).collect();
+        for (tier, _) in TIERS {
+            assert!(names.contains(&tier), "{tier} is not in .ci/tiers");
+        }
+        assert_eq!(names.len(), TIERS.len());
+    }
+}

@@ -1,0 +1,68 @@
+//! Where things lie in the source tree, and the commands that run in it.
+
+use std::env;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use anyhow::{Context, Result, ensure};
+
+/// The workspace's root: the nearest directory upwards that holds xtask.
+pub(crate) fn root() -> Result<PathBuf> {
+    let here = env::current_dir().context("the current directory")?;
+    here.ancestors()
+        .find(|dir| dir.join("xtask/Cargo.toml").exists())
+        .map(Path::to_path_buf)
+        .context("run this inside fanpcap's source tree")
+}
+
+/// Where what users load is put together, wherever cargo builds.
+pub(crate) fn staged() -> Result<PathBuf> {
+    Ok(root()?.join("target/fanpcap"))
+}
+
+/// Where cargo builds.
+pub(crate) fn target() -> Result<PathBuf> {
+    let configured = env::var_os("CARGO_TARGET_DIR").map(PathBuf::from);
+    Ok(root()?.join(configured.unwrap_or_else(|| "target".into())))
+}
+
+/// cargo, in the workspace's root.
+pub(crate) fn cargo(arguments: &[&str]) -> Result<Command> {
+    let program = env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
+    let mut command = Command::new(program);
+    command.args(arguments).current_dir(root()?);
+    Ok(command)
+}
+
+/// Runs a command to its successful end.
+pub(crate) fn run(command: &mut Command) -> Result<()> {
+    let status = command
+        .status()
+        .with_context(|| format!("starting {command:?}"))?;
+    ensure!(status.success(), "{command:?}: {status}");
+    Ok(())
+}
+
+/// A command's standard output.
+pub(crate) fn output(command: &mut Command) -> Result<String> {
+    let done = command
+        .output()
+        .with_context(|| format!("starting {command:?}"))?;
+    let complaint = String::from_utf8_lossy(&done.stderr);
+    ensure!(
+        done.status.success(),
+        "{command:?}: {}\n{complaint}",
+        done.status
+    );
+    Ok(String::from_utf8_lossy(&done.stdout).into_owned())
+}
+
+/// Namespaces, sockets and programs under another user's name need root.
+pub(crate) fn is_root() -> Result<bool> {
+    Ok(output(Command::new("id").arg("-u"))?.trim() == "0")
+}
+
+/// In CI a test that can't run for want of root is a failure, not a skip.
+pub(crate) fn is_ci() -> bool {
+    env::var("CI").is_ok_and(|value| value == "true" || value == "1")
+}
