@@ -1,5 +1,5 @@
 # Short names for what xtask does. The logic lives in xtask/src; scripts/setup gets what is missing.
-TARGET := $(or $(CARGO_TARGET_DIR),target)
+BUILT  := $(or $(CARGO_TARGET_DIR),target)/debug/xtask
 STAGED := target/fanpcap/lib/libpcap.so.0.8
 PREFIX ?= /usr/local
 XTASK  := cargo run --quiet -p xtask --
@@ -19,10 +19,10 @@ check:
 	@scripts/setup build $(XTASK) check
 
 # Installs what `make` built, so that `sudo make install` needs no compiler.
-install: $(STAGED)
-	@$(TARGET)/debug/xtask install "$(PREFIX)"
+install: $(STAGED) $(BUILT)
+	@$(BUILT) install "$(PREFIX)"
 
-$(STAGED):
+$(STAGED) $(BUILT):
 	@$(MAKE) --no-print-directory all
 
 clean:

@@ -1,14 +1,12 @@
-//! Formatting, lints, dependencies, and that every source file says what it is for.
+//! Formatting, lints, dependencies, and the rules that no lint knows.
 
-use std::ffi::OsStr;
-use std::fs;
-use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
+use std::collections::BTreeSet;
+use std::process::Stdio;
 
 use anyhow::{Context, Result, ensure};
 
 use crate::tally::Tally;
-use crate::tree;
+use crate::{sources, tree};
 
 pub(crate) fn run() -> Result<Tally> {
     let mut tally = Tally::default();
@@ -28,7 +26,8 @@ pub(crate) fn run() -> Result<Tally> {
         "deny",
         &["--all-features", "check"],
     )?;
-    tally.check("opening lines", &opening_lines());
+    tally.check("the library's dependencies", &library_dependencies());
+    sources::check(&mut tally)?;
     Ok(tally)
 }
 
@@ -46,35 +45,22 @@ fn tool(tally: &mut Tally, name: &str, subcommand: &str, arguments: &[&str]) -> 
     Ok(())
 }
 
-/// The first line of a source file says what the file is for.
-fn opening_lines() -> Result<String> {
-    let root = tree::root()?;
-    let listing = tree::output(Command::new("git").args(["ls-files"]).current_dir(&root))?;
-    let sources: Vec<PathBuf> = listing
-        .lines()
-        .map(|name| root.join(name))
-        .filter(|path| opening(path).is_some() && path.exists())
-        .collect();
-    let mut silent = Vec::new();
-    for path in &sources {
-        let text = fs::read_to_string(path)?;
-        if !opening(path).is_some_and(|opening| text.starts_with(opening)) {
-            silent.push(path.strip_prefix(&root)?.display().to_string());
-        }
-    }
-    ensure!(
-        silent.is_empty(),
-        "do not say what they are for: {}",
-        silent.join(" ")
-    );
-    Ok(format!("{} files", sources.len()))
-}
-
-/// How a source file of this kind must begin.
-fn opening(path: &Path) -> Option<&'static str> {
-    match path.extension().and_then(OsStr::to_str)? {
-        "rs" => Some("//! "),
-        "c" | "cc" | "h" => Some("/* "),
-        _ => None,
-    }
+/// What programs load brings no crate with it but libc.
+fn library_dependencies() -> Result<String> {
+    let tree = [
+        "tree",
+        "-p",
+        "fanpcap-abi",
+        "-e",
+        "normal",
+        "--prefix",
+        "none",
+        "--format",
+        "{p}",
+    ];
+    let listing = tree::output(&mut tree::cargo(&tree)?)?;
+    let names = listing.lines().filter_map(|line| line.split(' ').next());
+    let foreign: BTreeSet<&str> = names.filter(|name| !name.starts_with("fanpcap")).collect();
+    ensure!(foreign == BTreeSet::from(["libc"]), "they are {foreign:?}");
+    Ok("libc".to_owned())
 }

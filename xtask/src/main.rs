@@ -6,10 +6,12 @@
 )]
 
 mod check;
+mod demo;
 mod extension;
 mod fuzz;
 mod install;
 mod shared_object;
+mod sources;
 mod stage;
 mod symbols;
 mod tally;
@@ -24,7 +26,8 @@ use anyhow::{Result, bail};
 
 use tally::Tally;
 
-const USAGE: &str = "usage: cargo run -p xtask -- stage | symbols | test | check | install PREFIX";
+const USAGE: &str =
+    "usage: cargo run -p xtask -- stage | demo | test | check | symbols | install PREFIX";
 
 fn main() -> ExitCode {
     let arguments: Vec<String> = env::args().skip(1).collect();
@@ -41,6 +44,9 @@ fn main() -> ExitCode {
 fn run(arguments: &[String]) -> Result<Tally> {
     let words: Vec<&str> = arguments.iter().map(String::as_str).collect();
     match words[..] {
+        ["demo"] => stage::build()
+            .and_then(|()| demo::run())
+            .map(|()| Tally::default()),
         ["stage"] => stage::run().map(|()| Tally::default()),
         ["symbols"] => counted(symbols::run),
         ["test"] => counted(test::run),

@@ -15,7 +15,23 @@ pub(crate) const LINKS: [&str; 2] = ["libpcap.so.1", "libpcap.so"];
 /// The extension's header, relative to the directory that is included.
 pub(crate) const HEADER: &str = "pcap/fanout.h";
 
+/// Stages and says how to use it.
 pub(crate) fn run() -> Result<()> {
+    build()?;
+    let library_dir = tree::staged()?.join("lib");
+    println!(
+        "fanpcap is in {}. To share an interface, start this twice:",
+        library_dir.display()
+    );
+    println!(
+        "  LD_LIBRARY_PATH={} PCAP_GROUP=5 tcpdump -ni eth0",
+        library_dir.display()
+    );
+    Ok(())
+}
+
+/// Builds and stages.
+pub(crate) fn build() -> Result<()> {
     tree::run(&mut tree::cargo(&[
         "build",
         "--release",
@@ -29,16 +45,7 @@ pub(crate) fn run() -> Result<()> {
         &staged.join("lib"),
     )?;
     let header = root.join("crates/fanpcap-abi/include").join(HEADER);
-    place(&header, &staged.join("include").join(HEADER))?;
-    println!(
-        "fanpcap is in {}. On your own interface, twice:",
-        staged.display()
-    );
-    println!(
-        "  LD_LIBRARY_PATH={}/lib PCAP_GROUP=5 tcpdump -ni eth0",
-        staged.display()
-    );
-    Ok(())
+    place(&header, &staged.join("include").join(HEADER))
 }
 
 /// Puts the library and its other names into a directory.

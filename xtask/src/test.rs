@@ -22,7 +22,7 @@ const TIERS: [Tier; 6] = [
 ];
 
 pub(crate) fn run() -> Result<Tally> {
-    stage::run()?;
+    stage::build()?;
     let least = least()?;
     let mut sum = Tally::default();
     let mut lines = Vec::new();

@@ -24,6 +24,8 @@ pub(crate) fn cargo_test(
         .args(harness);
     command.args(root.then_some("--include-ignored"));
     command.envs(environment.iter().copied());
+    // A failed test's own message is enough.
+    command.env("RUST_BACKTRACE", "0");
     command.env("FANPCAP_LIB_DIR", tree::staged()?.join("lib"));
     let done = command
         .stderr(Stdio::inherit())

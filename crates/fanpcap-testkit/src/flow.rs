@@ -60,7 +60,8 @@ pub struct FlowKey {
 }
 
 impl FlowKey {
-    fn new(transport: Option<Transport>, one: SocketAddr, other: SocketAddr) -> Self {
+    /// The key of a conversation between two ends, in whichever order.
+    pub fn new(transport: Option<Transport>, one: SocketAddr, other: SocketAddr) -> Self {
         Self {
             transport,
             ends: [one.min(other), one.max(other)],
@@ -89,6 +90,11 @@ impl FlowKey {
             SocketAddr::new(source, from),
             SocketAddr::new(destination, to),
         ))
+    }
+
+    /// The transport, if it is known.
+    pub fn transport(&self) -> Option<Transport> {
+        self.transport
     }
 
     /// The two hosts, whatever the ports.

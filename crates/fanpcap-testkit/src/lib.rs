@@ -2,7 +2,10 @@
 
 pub mod await_for;
 pub mod capture;
+pub mod conversation;
+pub mod errors_page;
 pub mod flow;
+pub mod hosts;
 pub mod library;
 pub mod member;
 pub mod netns;

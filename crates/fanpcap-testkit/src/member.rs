@@ -56,7 +56,7 @@ impl Program {
     pub fn tcpdump(device: &str, file: PathBuf) -> Result<Self> {
         // tcpdump says so after it has set its filter, just before its first packet.
         let mut program = Self::new("tcpdump", "listening on")?
-            .args(["-n", "-U", "-Z", "root", "-B", "32768", "-i", device, "-w"])
+            .args(["-n", "-U", "-Z", "root", "-B", "16384", "-i", device, "-w"])
             .arg(&file);
         program.capture = Some(file);
         Ok(program)
@@ -300,6 +300,30 @@ pub fn wait_for_packets(members: &[Member], packets: usize) -> Result<()> {
         Ok((captured >= packets).then_some(()))
     })
     .with_context(|| format!("{captured} of {packets} packets captured"))
+}
+
+/// Waits until the members have written `packets` packets, stops them and returns what they captured.
+/// What the kernel gave them must come to the same number, so that no packet stays hidden in a ring.
+///
+/// # Errors
+/// When packets are missing, were dropped, or are more than that.
+pub fn finish(members: Vec<Member>, packets: usize) -> Result<Vec<Capture>> {
+    wait_for_packets(&members, packets)?;
+    let ended = members
+        .into_iter()
+        .map(Member::stop)
+        .collect::<Result<Vec<_>>>()?;
+    let (mut received, mut dropped) = (0, 0);
+    for member in &ended {
+        received += member.count("packets received by filter")?;
+        dropped += member.count("packets dropped by kernel")?;
+    }
+    ensure!(dropped == 0, "{dropped} packets dropped");
+    ensure!(
+        received == packets,
+        "{received} packets received, not {packets}"
+    );
+    ended.iter().map(|member| member.capture()).collect()
 }
 
 /// The shared libraries named libpcap that a process runs on.

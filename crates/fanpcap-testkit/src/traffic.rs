@@ -41,17 +41,16 @@ pub fn flows(seed: u64, each: u16) -> Vec<Flow> {
     flows
 }
 
-/// One frame for each of `sequences`, every flow in turn, in a direction drawn from `seed`, with a
-/// payload of 12 to 267 bytes.
+/// One frame for each of `sequences`. Flow, direction and length of the payload, 12 to 267 bytes, are
+/// drawn from `seed`; flows in turn would look the same under `lb` as under `hash`.
 ///
 /// # Errors
 /// When a frame can't be built.
 pub fn frames(seed: u64, flows: &[Flow], sequences: Range<u64>) -> Result<Vec<Frame>> {
     let mut random = Random(seed);
-    let in_turn = flows.iter().cycle().zip(sequences);
-    let build = |(&flow, sequence): (&Flow, u64)| {
-        let drawn = random.next();
-        let direction = if drawn & 1 == 0 {
+    let build = |sequence| {
+        let flow = flows[usize::from(random.short()) % flows.len()];
+        let direction = if random.byte() & 1 == 0 {
             Direction::Request
         } else {
             Direction::Reply
@@ -60,10 +59,10 @@ pub fn frames(seed: u64, flows: &[Flow], sequences: Range<u64>) -> Result<Vec<Fr
             flow,
             direction,
             sequence,
-            MARK_LEN + usize::from(drawn.to_be_bytes()[0]),
+            MARK_LEN + usize::from(random.byte()),
         )
     };
-    in_turn.map(build).collect()
+    sequences.map(build).collect()
 }
 
 /// One frame with `payload_len` bytes of payload (at least the 12 that hold the sequence number).

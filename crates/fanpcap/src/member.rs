@@ -37,7 +37,7 @@ pub struct GroupStats {
 /// Why a handle can't join a group.
 #[derive(Debug)]
 pub enum JoinError {
-    /// The handle's descriptor is no packet socket.
+    /// The handle has no packet socket: another kind of device, a savefile, a dead handle.
     NotPacket,
     /// The handle is in a group already.
     AlreadyIn(u16),
@@ -313,8 +313,8 @@ impl fmt::Display for JoinError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::NotPacket => f.write_str(
-                "fan-out needs a network device; this handle's device has no packet socket: \
-                 open it without a group (PCAP_GROUP_DEVICE sets a group for one device only)",
+                "fan-out is for network devices; this handle has no packet socket: open it without a \
+                 group (PCAP_GROUP_DEVICE gives one device a group, PCAP_GROUP all)",
             ),
             Self::AlreadyIn(group) => {
                 write!(

@@ -23,23 +23,33 @@ pub struct Settings {
 impl Settings {
     /// Reads the environment and the config file that it or the machine names.
     pub fn load(environment: &Environment) -> Result<Settings, Report> {
-        let entries = environment::parse(environment)?;
-        let file = match config_path(environment) {
-            Some(path) => {
-                let text = read(&path).map_err(|fault| unreadable(fault, environment))?;
-                file::parse(&text, &path.to_string_lossy())?
-            }
-            None => Vec::new(),
+        let Some(path) = config_path(environment) else {
+            return Settings::parse(environment, "", "");
         };
-        Ok(Settings {
-            environment: entries,
-            file,
-        })
+        let text = read(&path).map_err(|fault| unreadable(fault, environment))?;
+        Settings::parse(environment, &text, &path.to_string_lossy())
+    }
+
+    /// Reads the environment and `config`, the text of the config file `source`.
+    pub fn parse(
+        environment: &Environment,
+        config: &str,
+        source: &str,
+    ) -> Result<Settings, Report> {
+        let environment = environment::parse(environment)?;
+        let file = file::parse(config, source)?;
+        Ok(Settings { environment, file })
     }
 
     /// Nothing is set: every handle is the system library's own.
     pub fn is_empty(&self) -> bool {
         self.environment.is_empty() && self.file.is_empty()
+    }
+
+    /// The group of handles whose device has none of its own.
+    fn default_group(&self) -> Option<u16> {
+        self.for_all(Key::Group)
+            .and_then(|entry| entry.value.group())
     }
 
     /// What the environment, else the file, sets for `key` and every handle.
@@ -109,3 +119,82 @@ fn unreadable(fault: Fault, environment: &Environment) -> Report {
 
 const CONFIG: &str = "PCAP_CONFIG";
 const CONFIG_MAX: u64 = 1 << 20;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::ffi::OsString;
+
+    /// A directory with an `etc.conf` that sets group 1 and a `.pcap.conf` that sets group 2.
+    struct Machine(PathBuf);
+
+    impl Machine {
+        fn new(name: &str) -> Machine {
+            let id = std::process::id();
+            let directory = std::env::temp_dir().join(format!("fanpcap-{name}-{id}"));
+            fs::create_dir_all(&directory).unwrap();
+            fs::write(directory.join("etc.conf"), "group = 1\n").unwrap();
+            fs::write(directory.join(".pcap.conf"), "group = 2\n").unwrap();
+            Machine(directory)
+        }
+
+        fn environment(&self, config: &str) -> Environment {
+            let variable = |name: &str, value: OsString| (name.into(), value);
+            let variables = vec![
+                variable("HOME", self.0.clone().into()),
+                variable(CONFIG, config.into()),
+            ];
+            let system_config = self.0.join("etc.conf");
+            Environment {
+                variables,
+                secure: false,
+                system_config,
+            }
+        }
+
+        fn group(&self, environment: &Environment) -> Option<u16> {
+            Settings::load(environment).unwrap().default_group()
+        }
+    }
+
+    impl Drop for Machine {
+        fn drop(&mut self) {
+            fs::remove_dir_all(&self.0).unwrap();
+        }
+    }
+
+    #[test]
+    fn the_machines_file_comes_before_the_users() {
+        let machine = Machine::new("order");
+        let mut environment = machine.environment("");
+        assert_eq!(machine.group(&environment), Some(1));
+        environment.system_config = machine.0.join("absent.conf");
+        assert_eq!(machine.group(&environment), Some(2));
+        environment.secure = true;
+        assert_eq!(machine.group(&environment), None);
+    }
+
+    #[test]
+    fn pcap_config_comes_before_both() {
+        let machine = Machine::new("config");
+        let file = machine.0.join(".pcap.conf").display().to_string();
+        assert_eq!(machine.group(&machine.environment(&file)), Some(2));
+        assert!(
+            Settings::load(&machine.environment("/dev/null"))
+                .unwrap()
+                .is_empty()
+        );
+        let secure = Environment {
+            secure: true,
+            ..machine.environment(&file)
+        };
+        assert_eq!(machine.group(&secure), Some(1));
+    }
+
+    #[test]
+    fn bytes_that_are_no_utf8_harm_nothing() {
+        let machine = Machine::new("bytes");
+        fs::write(machine.0.join("etc.conf"), b"# \xff\xfe\ngroup = 1\n").unwrap();
+        assert_eq!(machine.group(&machine.environment("")), Some(1));
+    }
+}

@@ -1,1 +1,270 @@
-//! x
+//! The manual pages: they are well-formed and complete, and their programs do what they say, built
+//! against an installed tree as a user builds them.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use anyhow::{Context, Result, ensure};
+use fanpcap_loading::{on_system, run, skip};
+use fanpcap_testkit::{
+    Direction, Injector, Member, Program, Scratch, Veth, member, netns, traffic,
+};
+
+const FRAMES: u64 = 400;
+/// The group that both programs use.
+const GROUP: u16 = 7;
+
+#[test]
+fn the_pages_are_well_formed() -> Result<()> {
+    let scratch = Scratch::new()?;
+    for page in pages()? {
+        let mut command = Command::new("groff");
+        let Ok(ended) = run(
+            &scratch,
+            command.args(["-t", "-man", "-ww", "-z", "-Tutf8"]).arg(&page),
+        ) else {
+            skip("no groff here");
+            return Ok(());
+        };
+        ensure!(
+            ended.status.success() && ended.err.is_empty(),
+            "{}",
+            ended.err
+        );
+    }
+    Ok(())
+}
+
+#[test]
+fn the_page_tells_of_every_function() -> Result<()> {
+    let root = root();
+    let header = fs::read_to_string(root.join("crates/fanpcap-abi/include/pcap/fanout.h"))?;
+    let page = fs::read_to_string(root.join("docs/man/pcap_fanout.3pcap"))?;
+    let words = |text: &str| -> Vec<String> {
+        let word = |c: char| !c.is_ascii_alphanumeric() && c != '_';
+        text.split(word)
+            .map(str::to_lowercase)
+            .filter(|name| name.contains("fanout"))
+            .collect()
+    };
+    let told = words(&page);
+    let inner = [
+        "fanpcap_pcap_fanout_h",
+        "pcap_fanout_stat_",
+        "pcap_version_fanout",
+    ];
+    let untold: Vec<String> = words(&header)
+        .into_iter()
+        .filter(|name| !told.contains(name) && !inner.contains(&&**name))
+        .collect();
+    ensure!(untold.is_empty(), "the page doesn't tell of {untold:?}");
+    Ok(())
+}
+
+#[test]
+fn the_programs_compile() -> Result<()> {
+    let tree = Tree::install()?;
+    for name in ["threads.c", "weak.c"] {
+        tree.compile(name, &tree.prefix())?;
+    }
+    Ok(())
+}
+
+#[test]
+#[ignore = "needs root: captures in a network namespace"]
+fn four_threads_share_the_packets() -> Result<()> {
+    let tree = Tree::install()?;
+    let program = tree.compile("threads.c", &tree.prefix())?;
+    on_wire(|send| {
+        let member = tree
+            .program(&program)?
+            .args(["vb", "3"])
+            .start(&tree.scratch)?;
+        send()?;
+        let ended = member.wait()?;
+        ensure!(ended.status.success(), "{}", ended.said);
+        let shares: Vec<u64> = (0..4)
+            .map(|thread| share(&ended.said, thread))
+            .collect::<Result<_>>()?;
+        ensure!(shares.iter().sum::<u64>() == FRAMES, "{}", ended.said);
+        ensure!(shares.iter().all(|&share| share > 0), "{}", ended.said);
+        let group = format!("group {GROUP}: 4 members, {FRAMES} packets");
+        ensure!(ended.said.contains(&group), "{}", ended.said);
+        Ok(())
+    })
+}
+
+/// `thread 2: 117 packets, 0 dropped`
+fn share(said: &str, thread: usize) -> Result<u64> {
+    let start = format!("thread {thread}: ");
+    let line = said
+        .lines()
+        .find_map(|line| line.strip_prefix(&start))
+        .context("a thread's line")?;
+    line.split(' ')
+        .next()
+        .unwrap_or_default()
+        .parse()
+        .context("its packets")
+}
+
+#[test]
+#[ignore = "needs root: captures in a network namespace"]
+fn with_weak_symbols_two_processes_share() -> Result<()> {
+    let tree = Tree::install()?;
+    // Built on a system that has never heard of us.
+    let program = tree.compile("weak.c", Path::new("/nonexistent"))?;
+    on_wire(|send| {
+        let start = || {
+            tree.program(&program)?
+                .args(["vb", "20"])
+                .start(&tree.scratch)
+        };
+        let members: Vec<Member> = vec![start()?, start()?];
+        member::wait_for_members(GROUP, 2)?;
+        send()?;
+        for member in members {
+            let ended = member.wait()?;
+            ensure!(
+                ended.status.success() && ended.said.contains("20 packets"),
+                "{}",
+                ended.said
+            );
+            ensure!(!ended.said.contains("no fan-out"), "{}", ended.said);
+        }
+        Ok(())
+    })
+}
+
+#[test]
+#[ignore = "needs root: captures in a network namespace"]
+fn with_weak_symbols_a_plain_libpcap_serves_too() -> Result<()> {
+    let tree = Tree::install()?;
+    for built_against in [tree.prefix(), PathBuf::from("/nonexistent")] {
+        let program = tree.compile("weak.c", &built_against)?;
+        on_wire(|send| {
+            let mut plain = Program::new(&program, "capturing")?.args(["vb", "20"]);
+            plain = plain.set("LD_LIBRARY_PATH", "");
+            let member = plain.start(&tree.scratch)?;
+            send()?;
+            let ended = member.wait()?;
+            ensure!(
+                ended.status.success() && ended.said.contains("20 packets"),
+                "{}",
+                ended.said
+            );
+            ensure!(
+                ended.said.contains("no fan-out in libpcap version"),
+                "{}",
+                ended.said
+            );
+            Ok(())
+        })?;
+    }
+    Ok(())
+}
+
+/// Runs `test` in a namespace; what it is given sends the frames past the device vb.
+fn on_wire(test: impl FnOnce(&dyn Fn() -> Result<()>) -> Result<()> + Send) -> Result<()> {
+    netns::within_new(|| {
+        Veth::new("va", "vb", 1)?;
+        let (requests, replies) = (Injector::open("va")?, Injector::open("vb")?);
+        test(&|| {
+            for frame in traffic::frames(1, &traffic::flows(1, 25), 0..FRAMES)? {
+                let side = if frame.direction == Direction::Request {
+                    &requests
+                } else {
+                    &replies
+                };
+                side.send(&frame.bytes)?;
+            }
+            Ok(())
+        })
+    })
+}
+
+/// What `make install` leaves behind, in a directory of the test's own.
+struct Tree {
+    scratch: Scratch,
+}
+
+impl Tree {
+    fn install() -> Result<Self> {
+        let tree = Self {
+            scratch: Scratch::new()?,
+        };
+        let mut command = on_system("make");
+        command
+            .args(["-s", "install"])
+            .arg(format!("PREFIX={}", tree.prefix().display()));
+        run(
+            &tree.scratch,
+            command.current_dir(root()).env_remove("DESTDIR"),
+        )?
+        .success()?;
+        Ok(tree)
+    }
+
+    fn prefix(&self) -> PathBuf {
+        self.scratch.file("prefix")
+    }
+
+    /// Extracts a program from the pages and compiles it as they say.
+    fn compile(&self, name: &str, prefix: &Path) -> Result<PathBuf> {
+        let source = self.scratch.write(name, &program(name)?)?;
+        let output = self.scratch.new_file(name);
+        let mut command = Command::new("cc");
+        command
+            .args(["-Wall", "-Wextra", "-Werror", "-o"])
+            .args([&output, &source]);
+        command.arg("-I").arg(prefix.join("include"));
+        command.arg("-L").arg(prefix.join("lib/fanpcap"));
+        run(&self.scratch, command.args(["-lpcap", "-lpthread"]))?.success()?;
+        Ok(output)
+    }
+
+    /// A program on the installed library.
+    fn program(&self, program: &Path) -> Result<Program> {
+        let library = self.prefix().join("lib/fanpcap");
+        Ok(Program::new(program, "capturing")?.set("LD_LIBRARY_PATH", library))
+    }
+}
+
+/// The text of the program that introduces itself with this name.
+fn program(name: &str) -> Result<String> {
+    for page in pages()? {
+        let text = fs::read_to_string(&page)?;
+        let examples = text
+            .split("\n.EX\n")
+            .skip(1)
+            .filter_map(|rest| rest.split("\n.EE\n").next());
+        let found = examples
+            .map(plain)
+            .find(|code| code.starts_with(&format!("/* {name}: ")));
+        if let Some(code) = found {
+            return Ok(code + "\n");
+        }
+    }
+    anyhow::bail!("no page has the program {name}")
+}
+
+/// The page's source without its escapes.
+fn plain(text: &str) -> String {
+    text.replace("\\-", "-")
+        .replace("\\&", "")
+        .replace("\\e", "\\")
+}
+
+fn pages() -> Result<Vec<PathBuf>> {
+    let entries = fs::read_dir(root().join("docs/man"))?;
+    let pages: Vec<PathBuf> = entries
+        .map(|entry| Ok(entry?.path()))
+        .collect::<Result<_>>()?;
+    ensure!(!pages.is_empty(), "no manual pages");
+    Ok(pages)
+}
+
+fn root() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
+}

@@ -1,6 +1,7 @@
 /* Four threads, each with a handle of its own in one group: threads DEVICE PACKETS. Two join before
    activation, two after. Ends when they have seen PACKETS packets together, or after 20 seconds. */
 
+#include <poll.h>
 #include <pthread.h>
 #include <stdatomic.h>
 #include <stdio.h>
@@ -52,6 +53,8 @@ static pcap_t *join(int number)
 		fail(number, "pcap_fanout after activation", pcap_geterr(p));
 	if (pcap_fanout_group(p) != GROUP)
 		fail(number, "pcap_fanout_group", "another group");
+	if (pcap_setnonblock(p, 1, errbuf) != 0)
+		fail(number, "pcap_setnonblock", errbuf);
 	return p;
 }
 
@@ -60,12 +63,16 @@ static void *capture(void *argument)
 	struct thread *self = argument;
 	time_t end = time(NULL) + LIMIT_SECONDS;
 	pcap_t *p = join(self->number);
+	struct pollfd ring = { .fd = pcap_get_selectable_fd(p), .events = POLLIN };
 
 	if (pthread_barrier_wait(&joined) == PTHREAD_BARRIER_SERIAL_THREAD)
 		puts("ready");
-	while (atomic_load(&total) < expected && time(NULL) < end)
+	/* Never in pcap_dispatch() for good: a thread whose share has come gets no packet to return for. */
+	while (atomic_load(&total) < expected && time(NULL) < end) {
+		poll(&ring, 1, 50);
 		if (pcap_dispatch(p, -1, count, (u_char *)self) < 0)
 			fail(self->number, "pcap_dispatch", pcap_geterr(p));
+	}
 	/* Each reads its own counters before any sums them up. */
 	self->stat.size = sizeof(self->stat);
 	for (int round = 0; round < 2; round++) {

@@ -9,6 +9,8 @@ use fanpcap_testkit::traffic::Frame;
 use fanpcap_testkit::{Capture, Direction, Injector, Member, Program, Scratch, Veth};
 use fanpcap_testkit::{capture, library, member, netns, veth};
 
+pub use fanpcap_testkit::member::finish;
+
 /// A veth pair in a namespace of its own: requests enter at `va`, replies at `vb`, where members
 /// capture, so that they see requests come and replies go.
 #[derive(Debug)]
@@ -125,30 +127,6 @@ impl Wire {
         library::compile_c(&source, &program)?;
         Ok(program)
     }
-}
-
-/// Waits until the members have written `packets` packets, stops them and returns what they captured.
-/// What the kernel gave them must come to the same number, so that no packet stays hidden in a ring.
-///
-/// # Errors
-/// When packets are missing, were dropped, or are more than that.
-pub fn finish(members: Vec<Member>, packets: usize) -> Result<Vec<Capture>> {
-    member::wait_for_packets(&members, packets)?;
-    let ended = members
-        .into_iter()
-        .map(Member::stop)
-        .collect::<Result<Vec<_>>>()?;
-    let (mut received, mut dropped) = (0, 0);
-    for member in &ended {
-        received += member.count("packets received by filter")?;
-        dropped += member.count("packets dropped by kernel")?;
-    }
-    ensure!(dropped == 0, "{dropped} packets dropped");
-    ensure!(
-        received == packets,
-        "{received} packets received, not {packets}"
-    );
-    ended.iter().map(|member| member.capture()).collect()
 }
 
 /// Checks that every frame was captured once, by whichever member.

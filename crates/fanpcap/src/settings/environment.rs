@@ -77,11 +77,11 @@ pub(super) fn shell_name(device: &str) -> String {
 fn entry(name: &str, text: &str) -> Result<Option<Entry>, Fault> {
     let value = text[name.len() + 1..].trim();
     let at = offset_in(text, value);
-    let Some(rest) = name
-        .strip_prefix("PCAP_")
-        .filter(|rest| *rest != "FANOUT_ID")
-    else {
-        return old(name);
+    if name.starts_with("PFQ_") || name == "PCAP_FANOUT_ID" {
+        return Err(old(name));
+    }
+    let Some(rest) = name.strip_prefix("PCAP_") else {
+        return Ok(None);
     };
     // PCAP_PF_RING* belongs to PF_RING's engine; PCAP_CONFIG was read before.
     if rest.starts_with("PF_RING") || rest == "CONFIG" {
@@ -92,7 +92,7 @@ fn entry(name: &str, text: &str) -> Result<Option<Entry>, Fault> {
     }
     let found = target(rest).map_err(|fault| fault.shift(offset_in(name, rest)))?;
     let Some((key, target)) = found else {
-        return near_miss(name, rest);
+        return near_miss(name, rest).map_or(Ok(None), Err);
     };
     let value = key.value(value).map_err(|fault| fault.shift(at))?;
     let place = Place::new(SOURCE, 1, text, 0);
@@ -110,14 +110,15 @@ fn target(rest: &str) -> Result<Option<(Key, Target)>, Fault> {
     if let Some((_, key)) = VARIABLES.into_iter().find(|(name, _)| *name == rest) {
         return Ok(Some((key, Target::All)));
     }
-    let family = |(prefix, key)| Some((key, rest.strip_prefix(prefix)?));
+    let family = |(name, key)| Some((key, rest.strip_prefix(name)?.strip_prefix('_')?));
     let Some((key, device)) = FAMILIES.into_iter().find_map(family) else {
         return Ok(None);
     };
     let at = offset_in(rest, device);
-    let target = match key {
-        Key::Irq => keys::channel(device, '_'),
-        _ => keys::device(device).map(Target::Device),
+    let target = if key == Key::Irq {
+        keys::channel(device, '_')
+    } else {
+        keys::device(device).map(Target::Device)
     };
     target
         .map(|target| Some((key, target)))
@@ -135,35 +136,27 @@ fn hub(value: &str) -> Result<Option<Entry>, Fault> {
     }
 }
 
-/// Refuses a variable that is nearly one of ours; others are not ours.
-fn near_miss(name: &str, rest: &str) -> Result<Option<Entry>, Fault> {
+/// The refusal of a variable that is nearly one of ours; others are not ours.
+fn near_miss(name: &str, rest: &str) -> Option<Fault> {
     let whole = || match nearest(rest, WHOLE)? {
-        "CHANNEL" => Some("PCAP_CHANNEL_dev".to_owned()),
-        "IRQ" => Some("PCAP_IRQ_dev_N".to_owned()),
-        near => Some(format!("PCAP_{near}")),
+        "CHANNEL" => Some("CHANNEL_dev".to_owned()),
+        "IRQ" => Some("IRQ_dev_N".to_owned()),
+        near => Some(near.to_owned()),
     };
     let family = || {
         let (head, device) = rest.split_once('_')?;
-        let near = nearest(
-            head,
-            FAMILIES.map(|(prefix, _)| prefix.trim_end_matches('_')),
-        )?;
-        Some(format!("PCAP_{near}_{device}"))
+        let near = nearest(head, FAMILIES.map(|(name, _)| name))?;
+        Some(format!("{near}_{device}"))
     };
-    let Some(near) = whole().or_else(family) else {
-        return Ok(None);
-    };
-    Err(Fault::new(
-        "variable-unknown",
-        format!("unknown variable {}", quote(name)),
-    )
-    .hint(format!("did you mean '{near}'?")))
+    let near = whole().or_else(family)?;
+    let message = format!("unknown variable {}", quote(name));
+    let hint = format!("did you mean 'PCAP_{near}'?");
+    Some(Fault::new("variable-unknown", message).hint(hint))
 }
 
-/// Refuses the variables of older versions.
-fn old(name: &str) -> Result<Option<Entry>, Fault> {
+/// The refusal of a variable of older versions.
+fn old(name: &str) -> Fault {
     let instead = match name {
-        "HOME" => return Ok(None),
         "PFQ_CONFIG" => "set PCAP_CONFIG".to_owned(),
         "PFQ_GROUP" | "PFQ_DEF_GROUP" | "PCAP_FANOUT_ID" => "set PCAP_GROUP".to_owned(),
         "PFQ_FANOUT" | "PFQ_LANG" | "PFQ_LANG_SRC" | "PFQ_LANG_LIT" => {
@@ -178,10 +171,12 @@ fn old(name: &str) -> Result<Option<Entry>, Fault> {
         },
     };
     let message = format!("variable {} is no longer known", quote(name));
-    Err(Fault::new("variable-old", message).hint(instead))
+    Fault::new("variable-old", message).hint(instead)
 }
 
+/// The environment's name in places.
 pub(super) const SOURCE: &str = "environment";
+/// The variables for all handles, without `PCAP_`.
 const VARIABLES: [(&str, Key); 5] = [
     ("GROUP", Key::Group),
     ("DEF_GROUP", Key::Group),
@@ -189,11 +184,12 @@ const VARIABLES: [(&str, Key); 5] = [
     ("CAPLEN", Key::Caplen),
     ("DRIVER", Key::Driver),
 ];
+/// Those that `_` and a device's name follow.
 const FAMILIES: [(&str, Key); 4] = [
-    ("GROUP_", Key::Group),
-    ("FANOUT_", Key::Fanout),
-    ("CHANNEL_", Key::Channels),
-    ("IRQ_", Key::Irq),
+    ("GROUP", Key::Group),
+    ("FANOUT", Key::Fanout),
+    ("CHANNEL", Key::Channels),
+    ("IRQ", Key::Irq),
 ];
 /// What the part after `PCAP_` may have been meant to be.
 const WHOLE: [&str; 9] = [
@@ -313,6 +309,7 @@ mod tests {
             ("PCAP_TEMPDIR", "x"),
             ("PCAP_INTERFACE_NAME", "x"),
             ("HOME", "/root"),
+            ("GROUP", "x"),
         ];
         assert_eq!(parse(&environment(&variables)), Ok(Vec::new()));
     }

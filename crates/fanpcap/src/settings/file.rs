@@ -67,10 +67,7 @@ fn entry(line: &str, place: impl Fn(usize) -> Place) -> Result<Option<Entry>, Fa
     if written.is_empty() {
         return Ok(None);
     }
-    let (start, end) = (
-        offset_in(line, written),
-        offset_in(line, written) + written.len(),
-    );
+    let start = offset_in(line, written);
     let (name, value) = written.split_once('=').unwrap_or((written, ""));
     let name = name.trim_end();
     let (key, target) = key(name).map_err(|fault| fault.shift(start))?;
@@ -78,7 +75,7 @@ fn entry(line: &str, place: impl Fn(usize) -> Place) -> Result<Option<Entry>, Fa
         let message = format!("{} has no value", quote(name));
         return Err(Fault::new("value-missing", message)
             .hint("write 'key = value'")
-            .shift(end));
+            .shift(start + written.len()));
     }
     let value = value.trim_start();
     let at = offset_in(line, value);
@@ -95,12 +92,11 @@ fn entry(line: &str, place: impl Fn(usize) -> Place) -> Result<Option<Entry>, Fa
 /// The line up to a `#` that is not inside double quotes.
 fn without_comment(line: &str) -> &str {
     let mut quoted = false;
-    let mut is_comment = |c: char| {
+    let is_comment = |c| {
         quoted ^= c == '"';
         c == '#' && !quoted
     };
-    line.find(|c| is_comment(c))
-        .map_or(line, |end| &line[..end])
+    line.find(is_comment).map_or(line, |end| &line[..end])
 }
 
 /// Reads `key[@target]`.
@@ -201,105 +197,90 @@ mod tests {
     }
 
     #[test]
-    fn every_key_with_its_target() {
-        let number = Value::Number;
+    fn keys_of_handles_and_groups() {
+        let of_group = Target::Group(23);
+        let [hash, rnd] = [Kind::Hash, Kind::Rnd].map(|kind| Value::Mode(kind.into()));
         for (line, key, target, expected) in [
-            ("def_group = 11", Key::Group, Target::All, number(11)),
-            ("GROUP=11", Key::Group, Target::All, number(11)),
-            ("group_eth0 = 11", Key::Group, device("eth0"), number(11)),
+            ("def_group = 11", Key::Group, Target::All, Value::Number(11)),
+            ("GROUP=11", Key::Group, Target::All, Value::Number(11)),
+            (
+                "group_eth0 = 11",
+                Key::Group,
+                device("eth0"),
+                Value::Number(11),
+            ),
             (
                 "Group_eth0:1 = 23",
                 Key::Group,
                 device("eth0:1"),
-                number(23),
+                Value::Number(23),
             ),
-            ("caplen = 64", Key::Caplen, Target::All, number(64)),
+            ("caplen = 64", Key::Caplen, Target::All, Value::Number(64)),
             (
                 "rx_slots = 131072",
                 Key::RxSlots,
                 Target::All,
-                number(131_072),
+                Value::Number(131_072),
             ),
-            ("pfq_rx_slots = 1", Key::RxSlots, Target::All, number(1)),
             (
-                "fanout = hash",
-                Key::Fanout,
+                "pfq_rx_slots = 1",
+                Key::RxSlots,
                 Target::All,
-                Value::Mode(Kind::Hash.into()),
+                Value::Number(1),
             ),
-            (
-                "fanout@23 = rnd",
-                Key::Fanout,
-                Target::Group(23),
-                Value::Mode(Kind::Rnd.into()),
-            ),
-            (
-                "driver@eth3 = xdp",
-                Key::Driver,
-                device("eth3"),
-                Value::Engine("xdp"),
-            ),
-            (
-                "steal@eth3 = yes",
-                Key::Steal,
-                device("eth3"),
-                Value::YesNo(true),
-            ),
-            (
-                "outgoing@eth3 = no",
-                Key::Outgoing,
-                device("eth3"),
-                Value::YesNo(false),
-            ),
-            (
-                "keep@Eth0 = no",
-                Key::Keep,
-                device("Eth0"),
-                Value::YesNo(false),
-            ),
-            (
-                "rx_channels@eth0 = 2",
-                Key::RxChannels,
-                device("eth0"),
-                number(2),
-            ),
-            (
-                "tx_channels@eth0 = 2",
-                Key::TxChannels,
-                device("eth0"),
-                number(2),
-            ),
-            (
-                "other_channels@eth0 = 2",
-                Key::OtherChannels,
-                device("eth0"),
-                number(2),
-            ),
-            (
-                "combined_channels@eth0 = 2",
-                Key::CombinedChannels,
-                device("eth0"),
-                number(2),
-            ),
-            (
-                "irq@eth0.5.0 = 0, 2-3",
-                Key::Irq,
-                channel("eth0.5", 0),
-                cpus(),
-            ),
-            ("napi@eth0.0 = 4", Key::Napi, channel("eth0", 0), number(4)),
+            ("fanout = hash", Key::Fanout, Target::All, hash),
+            ("fanout@23 = rnd", Key::Fanout, of_group, rnd),
         ] {
             let name = line.split('=').next().unwrap().trim().to_owned();
             assert_eq!(value(line), (name, key, target, expected), "{line}");
         }
     }
 
-    fn channel(name: &str, channel: u16) -> Target {
-        Target::Channel(name.to_owned(), channel)
-    }
-
-    fn cpus() -> Value {
-        Value::Cpus(vec![(0, 0), (2, 3)])
+    #[test]
+    fn keys_of_devices_and_channels() {
+        let channel = |name: &str| Target::Channel(name.to_owned(), 0);
+        let (yes, no, two) = (Value::YesNo(true), Value::YesNo(false), Value::Number(2));
+        let cpus = Value::Cpus(vec![(0, 0), (2, 3)]);
+        for (line, key, target, expected) in [
+            (
+                "driver@e = xdp",
+                Key::Driver,
+                device("e"),
+                Value::Engine("xdp"),
+            ),
+            ("steal@e = yes", Key::Steal, device("e"), yes),
+            ("outgoing@e = no", Key::Outgoing, device("e"), no.clone()),
+            ("keep@E:1 = no", Key::Keep, device("E:1"), no),
+            (
+                "rx_channels@e = 2",
+                Key::RxChannels,
+                device("e"),
+                two.clone(),
+            ),
+            (
+                "tx_channels@e = 2",
+                Key::TxChannels,
+                device("e"),
+                two.clone(),
+            ),
+            (
+                "other_channels@e=2",
+                Key::OtherChannels,
+                device("e"),
+                two.clone(),
+            ),
+            (
+                "combined_channels@e = 2",
+                Key::CombinedChannels,
+                device("e"),
+                two.clone(),
+            ),
+            ("irq@e.5.0 = 0, 2-3", Key::Irq, channel("e.5"), cpus),
+            ("napi@e.0 = 2", Key::Napi, channel("e"), two),
+        ] {
+            let name = line.split('=').next().unwrap().trim().to_owned();
+            assert_eq!(value(line), (name, key, target, expected), "{line}");
+        }
     }
 
     #[test]

@@ -72,6 +72,19 @@ pub enum Value {
     Program(String),
 }
 
+impl Value {
+    pub(super) fn number(&self) -> Option<u32> {
+        let Value::Number(number) = self else {
+            return None;
+        };
+        Some(*number)
+    }
+
+    pub(super) fn group(&self) -> Option<u16> {
+        u16::try_from(self.number()?).ok()
+    }
+}
+
 /// One setting, and where it was made.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Entry {

@@ -75,12 +75,6 @@ impl Settings {
         Ok(Plan { membership, caplen })
     }
 
-    /// The group of handles whose device has none of its own.
-    fn default_group(&self) -> Option<u16> {
-        self.for_all(Key::Group)
-            .and_then(|entry| entry.value.group())
-    }
-
     /// The config file's mode or program for the default group.
     fn default_fanout(&self) -> Option<&Entry> {
         let [mode, program] = [Key::Fanout, Key::Program];
@@ -98,10 +92,12 @@ struct Handle<'a> {
 
 impl<'a> Handle<'a> {
     fn membership(&self) -> Result<Option<Membership>, Report> {
-        let (group, origin) = match (self.call, self.group_entry()?) {
-            (Some(call), _) => (call.group, CALL.to_owned()),
-            (None, Some((group, entry))) => (Group::Number(group), entry.origin()),
-            (None, None) => return self.refuse_mode_without_group().map(|()| None),
+        let (group, origin) = if let Some(call) = self.call {
+            (call.group, CALL.to_owned())
+        } else if let Some((group, entry)) = self.group_entry()? {
+            (Group::Number(group), entry.origin())
+        } else {
+            return self.refuse_mode_without_group().map(|()| None);
         };
         Ok(Some(Membership {
             group,
@@ -111,12 +107,9 @@ impl<'a> Handle<'a> {
     }
 
     fn group_entry(&self) -> Result<Option<(u16, &'a Entry)>, Report> {
-        let environment = match self.variable(Key::Group)? {
-            Some(entry) => Some(entry),
-            None => find(&self.settings.environment, Key::Group, &Target::All),
-        };
         let device = Target::Device(self.part.name.clone());
-        let entry = environment
+        let entry = self
+            .in_environment(Key::Group)?
             .or_else(|| find(&self.settings.file, Key::Group, &device))
             .or_else(|| find(&self.settings.file, Key::Group, &Target::All));
         Ok(entry.and_then(|entry| Some((entry.value.group()?, entry))))
@@ -126,15 +119,11 @@ impl<'a> Handle<'a> {
         if let Some(mode) = self.call.and_then(|call| call.fanout) {
             return Ok(mode);
         }
-        let environment = match self.variable(Key::Fanout)? {
-            Some(entry) => Some(entry),
-            None => find(&self.settings.environment, Key::Fanout, &Target::All),
-        };
         let of_group = || match group {
             Group::Number(number) => find(&self.settings.file, Key::Fanout, &Target::Group(number)),
             Group::New => None,
         };
-        match environment.or_else(of_group) {
+        match self.in_environment(Key::Fanout)?.or_else(of_group) {
             Some(entry) => entry.mode(),
             None => self.default_mode(group),
         }
@@ -171,6 +160,12 @@ impl<'a> Handle<'a> {
             (_, Some(entry)) => Err(without_group(entry, DEF_GROUP)),
             _ => Ok(()),
         }
+    }
+
+    /// What the environment says about `key`: a variable for this device before one for all.
+    fn in_environment(&self, key: Key) -> Result<Option<&'a Entry>, Report> {
+        let for_all = || find(&self.settings.environment, key, &Target::All);
+        Ok(self.variable(key)?.or_else(for_all))
     }
 
     /// The variable of `key` that names this device: exactly, else with `_` for what a shell can't
@@ -239,19 +234,6 @@ impl Entry {
 
     fn is_variable(&self) -> bool {
         self.place.source == environment::SOURCE
-    }
-}
-
-impl Value {
-    fn number(&self) -> Option<u32> {
-        let Value::Number(number) = self else {
-            return None;
-        };
-        Some(*number)
-    }
-
-    fn group(&self) -> Option<u16> {
-        u16::try_from(self.number()?).ok()
     }
 }
 

@@ -2,6 +2,7 @@
 
 mod callbacks;
 mod engine;
+mod live;
 mod raised;
 mod runtimes;
 mod ways;

@@ -1,7 +1,7 @@
 //! Who wins: the application's call, the environment, the file; and what is refused for a handle.
 
 use super::*;
-use crate::settings::{Environment, file};
+use crate::settings::Environment;
 use std::path::PathBuf;
 
 const INTERFACES: [&str; 4] = ["eth0", "eth1", "eth2.7", "wan-1"];
@@ -15,10 +15,7 @@ fn settings(variables: &[(&str, &str)], config: &str) -> Settings {
         secure: false,
         system_config,
     };
-    Settings {
-        environment: environment::parse(&environment).unwrap(),
-        file: file::parse(config, "/etc/pcap.conf").unwrap(),
-    }
+    Settings::parse(&environment, config, "/etc/pcap.conf").unwrap()
 }
 
 fn plan_with(settings: &Settings, device: &str, call: Option<&Call>) -> Result<Plan, Report> {
@@ -131,6 +128,17 @@ fn the_application_wins_field_by_field() {
         joins(&variables, call(Group::New, Some("cpu"))),
         "new cpu pcap_fanout()"
     );
+}
+
+#[test]
+fn the_application_wins_over_a_variable_that_is_ambiguous() {
+    let call = Call {
+        group: Group::Number(6),
+        fanout: Some(Kind::Lb.into()),
+    };
+    let settings = settings(&[("PCAP_GROUP_eth2_7", "5")], "");
+    let plan = plan_with(&settings, "eth2:7", Some(&call));
+    assert_eq!(shown(plan), "6 lb pcap_fanout()");
 }
 
 #[test]

@@ -1,0 +1,122 @@
+//! Real conversations over real sockets: request and reply, TCP and UDP, IPv4 and IPv6.
+
+use std::io::{Read, Write};
+use std::net::{
+    IpAddr, Ipv4Addr, Ipv6Addr, Shutdown, SocketAddr, TcpListener, TcpStream, UdpSocket,
+};
+use std::sync::atomic::{AtomicU16, Ordering};
+use std::thread::{self, JoinHandle};
+use std::time::Duration;
+
+use anyhow::{Context, Result, ensure};
+
+/// Servers that run until they have held the conversations that they were started for.
+#[derive(Debug)]
+pub struct Servers {
+    threads: Vec<JoinHandle<Result<()>>>,
+}
+
+impl Servers {
+    /// Waits for their end.
+    ///
+    /// # Errors
+    /// The first one's that failed.
+    pub fn finish(self) -> Result<()> {
+        for thread in self.threads {
+            thread.join().expect("a server does not panic")?;
+        }
+        Ok(())
+    }
+}
+
+/// Starts a TCP and a UDP server on each address, in the calling thread's namespace, for `count`
+/// conversations each.
+///
+/// # Errors
+/// When an address can't be bound.
+pub fn serve(addresses: &[IpAddr], count: usize) -> Result<Servers> {
+    let mut threads = Vec::new();
+    for &address in addresses {
+        let address = SocketAddr::new(address, PORT);
+        let listener = TcpListener::bind(address).with_context(|| format!("TCP {address}"))?;
+        threads.push(thread::spawn(move || echo_streams(&listener, count)));
+        let socket = UdpSocket::bind(address).with_context(|| format!("UDP {address}"))?;
+        threads.push(thread::spawn(move || echo_datagrams(&socket, count)));
+    }
+    Ok(Servers { threads })
+}
+
+/// Holds `count` conversations by TCP and as many by UDP with each server, one after another.
+///
+/// # Errors
+/// When a reply is missing or differs from the request.
+pub fn hold(servers: &[IpAddr], count: usize) -> Result<()> {
+    for &server in servers {
+        let server = SocketAddr::new(server, PORT);
+        for _ in 0..count {
+            hold_by_tcp(server).with_context(|| format!("a conversation with TCP {server}"))?;
+            hold_by_udp(server).with_context(|| format!("a conversation with UDP {server}"))?;
+        }
+    }
+    Ok(())
+}
+
+fn echo_streams(listener: &TcpListener, count: usize) -> Result<()> {
+    for _ in 0..count {
+        let (mut stream, _) = listener.accept()?;
+        stream.set_read_timeout(Some(LIMIT))?;
+        let mut text = Vec::new();
+        stream.read_to_end(&mut text)?;
+        stream.write_all(&text)?;
+    }
+    Ok(())
+}
+
+fn echo_datagrams(socket: &UdpSocket, count: usize) -> Result<()> {
+    socket.set_read_timeout(Some(LIMIT))?;
+    let mut datagram = [0; MESSAGE.len()];
+    for _ in 0..count * DATAGRAMS {
+        let (len, client) = socket.recv_from(&mut datagram)?;
+        socket.send_to(&datagram[..len], client)?;
+    }
+    Ok(())
+}
+
+fn hold_by_tcp(server: SocketAddr) -> Result<()> {
+    let mut stream = TcpStream::connect_timeout(&server, LIMIT)?;
+    stream.set_read_timeout(Some(LIMIT))?;
+    stream.write_all(&MESSAGE)?;
+    stream.shutdown(Shutdown::Write)?;
+    let mut reply = Vec::new();
+    stream.read_to_end(&mut reply)?;
+    ensure!(reply == MESSAGE, "the reply differs");
+    Ok(())
+}
+
+fn hold_by_udp(server: SocketAddr) -> Result<()> {
+    // A port of its own: those that the kernel draws come again, and two conversations would be one
+    // flow. (TCP's don't, while the closed connection waits.)
+    static NEXT_PORT: AtomicU16 = AtomicU16::new(10_000);
+    let port = NEXT_PORT.fetch_add(1, Ordering::Relaxed);
+    let any: IpAddr = match server {
+        SocketAddr::V4(_) => Ipv4Addr::UNSPECIFIED.into(),
+        SocketAddr::V6(_) => Ipv6Addr::UNSPECIFIED.into(),
+    };
+    let socket = UdpSocket::bind((any, port))?;
+    socket.connect(server)?;
+    socket.set_read_timeout(Some(LIMIT))?;
+    let mut reply = [0; MESSAGE.len()];
+    for _ in 0..DATAGRAMS {
+        socket.send(&MESSAGE)?;
+        ensure!(
+            socket.recv(&mut reply)? == MESSAGE.len(),
+            "the reply is shorter"
+        );
+    }
+    Ok(())
+}
+
+const PORT: u16 = 4747;
+const DATAGRAMS: usize = 3;
+const MESSAGE: [u8; 1000] = [0x5a; 1000];
+const LIMIT: Duration = Duration::from_secs(5);

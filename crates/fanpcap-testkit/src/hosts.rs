@@ -1,0 +1,125 @@
+//! Two hosts, each in a network namespace, with a wire between them on which only their conversations are.
+
+use std::fs;
+use std::mem;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use std::os::fd::{AsFd, AsRawFd, OwnedFd};
+use std::process;
+use std::thread;
+use std::time::Duration;
+
+use anyhow::{Context, Result};
+
+use crate::await_for::{LIMIT, await_for};
+use crate::{conversation, netns, veth};
+
+/// The device of the host that the calling thread is on; programs capture here.
+pub const DEVICE: &str = "demo-b";
+
+const PEER: &str = "demo-a";
+const MAC: &str = "02:00:00:00:00:0b";
+const PEER_MAC: &str = "02:00:00:00:00:0a";
+const HOST: [IpAddr; 2] = [
+    IpAddr::V4(Ipv4Addr::new(192, 0, 2, 2)),
+    IpAddr::V6(Ipv6Addr::new(0x2001, 0xdb8, 0, 0, 0, 0, 0, 2)),
+];
+const PEER_HOST: [IpAddr; 2] = [
+    IpAddr::V4(Ipv4Addr::new(192, 0, 2, 1)),
+    IpAddr::V6(Ipv6Addr::new(0x2001, 0xdb8, 0, 0, 0, 0, 0, 1)),
+];
+
+/// The two hosts. The calling thread is on the one that serves.
+#[derive(Debug)]
+pub struct Hosts {
+    peer: OwnedFd,
+    own: OwnedFd,
+}
+
+impl Hosts {
+    /// Makes both and moves the calling thread to the serving one. They end with the thread, the value
+    /// and the programs started there.
+    ///
+    /// # Errors
+    /// When namespaces or devices can't be made (it needs root).
+    pub fn new() -> Result<Self> {
+        netns::enter_quiet()?;
+        let peer = netns::current()?;
+        netns::enter_quiet()?;
+        let own = netns::current()?;
+        let path = format!("/proc/{}/fd/{}", process::id(), peer.as_raw_fd());
+        veth::ip(&format!(
+            "link add {DEVICE} address {MAC} type veth peer name {PEER} address {PEER_MAC} netns {path}"
+        ))?;
+        let hosts = Self { peer, own };
+        configure(DEVICE, HOST, (PEER_HOST, PEER_MAC))?;
+        hosts.on_peer(|| configure(PEER, PEER_HOST, (HOST, MAC)))?;
+        veth::await_up(DEVICE)?;
+        hosts.on_peer(|| veth::await_up(PEER))?;
+        Ok(hosts)
+    }
+
+    /// Holds `each` conversations by TCP and UDP over IPv4 and IPv6, and returns the packets that the
+    /// device itself counted meanwhile, both ways.
+    ///
+    /// # Errors
+    /// When a conversation fails.
+    pub fn talk(&self, each: usize) -> Result<usize> {
+        let before = packets_on_wire()?;
+        let servers = conversation::serve(&HOST, each)?;
+        self.on_peer(|| conversation::hold(&HOST, each))?;
+        servers.finish()?;
+        let mut after = packets_on_wire()?;
+        // The last acknowledgements are delayed, by 40 ms and more.
+        await_for("the wire to fall silent", LIMIT, || {
+            thread::sleep(Duration::from_millis(250));
+            let now = packets_on_wire()?;
+            let silent = now == mem::replace(&mut after, now);
+            Ok(silent.then_some(()))
+        })?;
+        Ok(usize::try_from(after - before)?)
+    }
+
+    fn on_peer<T>(&self, work: impl FnOnce() -> Result<T>) -> Result<T> {
+        netns::enter(self.peer.as_fd())?;
+        let result = work();
+        netns::enter(self.own.as_fd())?;
+        result
+    }
+}
+
+/// Makes a device ready so that only the conversations are on the wire: no offloads, the neighbour's
+/// address known, no duplicate address detection, no router solicitation, no link-local address.
+fn configure(device: &str, own: [IpAddr; 2], neighbour: ([IpAddr; 2], &str)) -> Result<()> {
+    veth::offloads_off(device)?;
+    let settings = [
+        ("addr_gen_mode", "1"),
+        ("accept_dad", "0"),
+        ("accept_ra", "0"),
+        ("mldv1_unsolicited_report_interval", "1"),
+        ("mldv2_unsolicited_report_interval", "1"),
+        ("disable_ipv6", "0"),
+    ];
+    for (name, value) in settings {
+        let path = format!("/proc/sys/net/ipv6/conf/{device}/{name}");
+        fs::write(&path, value).with_context(|| format!("writing {path}"))?;
+    }
+    veth::ip(&format!("link set {device} up"))?;
+    for (own, other) in own.into_iter().zip(neighbour.0) {
+        let (prefix, nodad) = if own.is_ipv4() {
+            (24, "")
+        } else {
+            (64, "nodad")
+        };
+        veth::ip(&format!("address add {own}/{prefix} dev {device} {nodad}"))?;
+        let mac = neighbour.1;
+        veth::ip(&format!(
+            "neighbour replace {other} lladdr {mac} dev {device} nud permanent"
+        ))?;
+    }
+    Ok(())
+}
+
+fn packets_on_wire() -> Result<u64> {
+    let counters = veth::counters(DEVICE)?;
+    Ok(counters.received + counters.sent)
+}

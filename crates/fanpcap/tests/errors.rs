@@ -1,0 +1,185 @@
+//! docs/errors.md, section "Settings", is exact: each error listed is produced here as printed there.
+//! `FANPCAP_BLESS=1 cargo test -p fanpcap --test errors` rewrites the printed blocks.
+#![expect(clippy::unwrap_used, reason = "a test stops at what it did not expect")]
+
+use fanpcap::device::Device;
+use fanpcap::report::Report;
+use fanpcap::settings::{Environment, Settings};
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::sync::LazyLock;
+
+const PAGE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/errors.md");
+const SOURCES: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/src");
+const INTERFACES: [&str; 2] = ["eth0", "eth0_1"];
+
+/// The page's sections under "## Settings", as slug and block, and the page with each block
+/// replaced by what `block` gives for its slug.
+fn sections(page: &str, block: impl Fn(&str) -> Option<String>) -> (Vec<(String, String)>, String) {
+    let start = page
+        .find("\n## Settings\n")
+        .expect("a section '## Settings'")
+        + 1;
+    let end = page[start + 1..]
+        .find("\n## ")
+        .map_or(page.len(), |at| start + 1 + at);
+    let mut found = Vec::new();
+    let mut rewritten = page[..start].to_owned();
+    let mut parts = page[start..end].split("\n### ");
+    rewritten.push_str(parts.next().expect("split gives one part"));
+    for part in parts {
+        let slug = part.lines().next().expect("a heading").to_owned();
+        let (prose, rest) = part.split_once("\n```text\n").expect(&slug);
+        let (text, rest) = rest.split_once("\n```\n").expect(&slug);
+        let new = block(&slug).unwrap_or_else(|| text.to_owned());
+        rewritten.push_str(&format!("\n### {prose}\n```text\n{new}\n```\n{rest}"));
+        found.push((slug, text.to_owned()));
+    }
+    rewritten.push_str(&page[end..]);
+    (found, rewritten)
+}
+
+fn environment(variables: &[(&str, &str)]) -> Environment {
+    let owned = |(name, value): &(&str, &str)| (name.into(), value.into());
+    let variables = variables.iter().map(owned).collect();
+    Environment {
+        variables,
+        secure: false,
+        system_config: PathBuf::from("/etc/pcap.conf"),
+    }
+}
+
+fn in_file(config: &str) -> Report {
+    Settings::parse(&environment(&[]), config, "/etc/pcap.conf").unwrap_err()
+}
+
+fn in_variables(variables: &[(&str, &str)]) -> Report {
+    Settings::parse(&environment(variables), "", "").unwrap_err()
+}
+
+fn for_handle(variables: &[(&str, &str)], config: &str, device: &str) -> Report {
+    let settings = Settings::parse(&environment(variables), config, "/etc/pcap.conf").unwrap();
+    let device = Device::classify(device, |name| INTERFACES.contains(&name));
+    settings
+        .plan(&device, None, &INTERFACES.map(str::to_owned))
+        .unwrap_err()
+}
+
+fn at_load(path: &str) -> Report {
+    Settings::load(&environment(&[("PCAP_CONFIG", path)])).unwrap_err()
+}
+
+/// A config file of 1 MiB and one byte; the test runs in its directory, so that the name is short.
+fn too_long() -> Report {
+    std::env::set_current_dir(env!("CARGO_TARGET_TMPDIR")).unwrap();
+    fs::write("huge.conf", "#".repeat((1 << 20) + 1)).unwrap();
+    let report = at_load("huge.conf");
+    fs::remove_file("huge.conf").unwrap();
+    report
+}
+
+/// Each error from a small input.
+fn produce() -> Vec<Report> {
+    let group = [("PCAP_GROUP", "7")];
+    let both = [("PCAP_GROUP", "7"), ("PCAP_DEF_GROUP", "8")];
+    let many: String = (0..4097).map(|n| format!("group_veth{n} = 1\n")).collect();
+    vec![
+        at_load("/etc/absent/pcap.conf"),
+        at_load("/dev/zero"),
+        too_long(),
+        in_file("gruop_eth0 = 11"),
+        in_file("= 11"),
+        in_file("pfq_vlan@11 = 5"),
+        in_file("caplen ="),
+        in_file("caplen@eth0 = 64"),
+        in_file("combined_channels = 2"),
+        in_file("irq@eth0 = 0"),
+        in_file("steal@eth 3 = yes"),
+        in_file("group_eth0 = eleven"),
+        in_file("group = 70000"),
+        in_file("irq@eth0.0 = 0,3-2"),
+        in_file("keep@eth0 = true"),
+        in_file("driver@eth3 = tpaket"),
+        in_variables(&both),
+        in_file(&many),
+        in_file(&format!("> {}", "x".repeat(64 * 1024))),
+        in_file("fanout = hsah+defrag"),
+        in_file("fanout = +defrag"),
+        in_file("fanout@11 = hash +defarg"),
+        in_file("fanout@11 = hash +"),
+        in_file("fanout@11 = hash defrag"),
+        in_file("fanout@11 = rollover+rollover"),
+        in_file("fanout@11 = hash +sticky"),
+        in_file("fanout = flow"),
+        for_handle(&group, "> main = steer_flow", "eth0"),
+        in_variables(&[("PCAP_GRUOP", "7")]),
+        in_variables(&[("PFQ_GROUP", "7")]),
+        in_variables(&[("PCAP_HUB", "/run/hub")]),
+        for_handle(&[("PCAP_GROUP_eth0_1", "7")], "", "eth0:1"),
+        for_handle(&[("PCAP_FANOUT", "hash")], "", "eth0"),
+        for_handle(&[], "combined_channels@eth0 = 2", "eth0"),
+        for_handle(&group, "", "pfq:eth0"),
+        for_handle(&group, "", "eth0^eth1"),
+    ]
+}
+
+static PRODUCED: LazyLock<Vec<Report>> = LazyLock::new(produce);
+
+/// The slugs in the crate's code outside tests.
+fn in_code(directory: &Path, slugs: &mut BTreeMap<String, String>) {
+    for entry in fs::read_dir(directory).unwrap() {
+        let path = entry.unwrap().path();
+        if path.is_dir() {
+            in_code(&path, slugs);
+            continue;
+        }
+        let source = fs::read_to_string(&path).unwrap();
+        let code = source.split("#[cfg(test)]").next().unwrap_or_default();
+        for call in code.split("Fault::new(").skip(1) {
+            if let Some(slug) = call.trim_start().strip_prefix('"') {
+                let slug = slug.split('"').next().unwrap().to_owned();
+                slugs.insert(slug, path.display().to_string());
+            }
+        }
+    }
+}
+
+#[test]
+fn the_page_lists_every_error_as_it_is() {
+    let rendered = |report: &Report| (report.slug.to_owned(), report.render(255));
+    let produced: BTreeMap<String, String> = PRODUCED.iter().map(rendered).collect();
+    let page = fs::read_to_string(PAGE).unwrap();
+    let (listed, rewritten) = sections(&page, |slug| produced.get(slug).cloned());
+    if std::env::var_os("FANPCAP_BLESS").is_some() {
+        fs::write(PAGE, &rewritten).unwrap();
+    } else {
+        for (slug, block) in &listed {
+            let now = produced
+                .get(slug)
+                .unwrap_or_else(|| panic!("'{slug}' is not produced"));
+            assert_eq!(
+                now, block,
+                "docs/errors.md, '{slug}' (FANPCAP_BLESS=1 rewrites it)"
+            );
+        }
+    }
+    for slug in produced.keys() {
+        let count = listed.iter().filter(|(listed, _)| listed == slug).count();
+        assert_eq!(count, 1, "docs/errors.md lists '{slug}' {count} times");
+    }
+}
+
+#[test]
+fn every_error_in_the_code_is_produced() {
+    let produced: Vec<&str> = PRODUCED.iter().map(|report| report.slug).collect();
+    let mut slugs = BTreeMap::new();
+    in_code(Path::new(SOURCES), &mut slugs);
+    assert!(slugs.len() > 30, "the search finds the code: {slugs:?}");
+    for (slug, file) in slugs {
+        assert!(
+            produced.contains(&slug.as_str()),
+            "'{slug}' of {file} is not produced"
+        );
+    }
+}

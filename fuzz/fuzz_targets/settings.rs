@@ -1,0 +1,36 @@
+//! Any config file and variables: read, or refused with a place, never a panic.
+#![no_main]
+
+use fanpcap::device::Device;
+use fanpcap::settings::{Environment, Settings};
+use libfuzzer_sys::fuzz_target;
+use std::ffi::OsString;
+use std::path::PathBuf;
+
+const INTERFACES: [&str; 3] = ["eth0", "wan-1", "eth0_1"];
+
+// Three parts, NUL between them: the config file, variables (one to a line), the device.
+fuzz_target!(|bytes: &[u8]| {
+    let text = String::from_utf8_lossy(bytes);
+    let mut parts = text.split('\0');
+    let mut part = || parts.next().unwrap_or_default();
+    let (config, variables, device) = (part(), part(), part());
+    let variable = |line: &str| {
+        line.split_once('=')
+            .map(|(n, v)| (OsString::from(n), v.into()))
+    };
+    let environment = Environment {
+        variables: variables.lines().filter_map(variable).collect(),
+        secure: false,
+        system_config: PathBuf::new(),
+    };
+    let device = Device::classify(device, |name| INTERFACES.contains(&name));
+    let plan = Settings::parse(&environment, config, "pcap.conf")
+        .and_then(|settings| settings.plan(&device, None, &INTERFACES.map(str::to_owned)));
+    if let Err(report) = plan {
+        let place = report.place.as_ref().expect("a refusal has a place");
+        assert!(place.line >= 1 && place.column >= 1);
+        assert!(place.column <= place.text.chars().count() + 1);
+        assert!(report.render(255).len() <= 255);
+    }
+});

@@ -1,0 +1,140 @@
+/* Does one thing that pcap_fanout() must refuse and prints the reason that pcap_geterr() gives. */
+#include <pcap/pcap.h>
+#include <pcap/fanout.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+static const char *device, *other_device;
+
+static pcap_t *created(const char *name)
+{
+	char errbuf[PCAP_ERRBUF_SIZE];
+	pcap_t *p = pcap_create(name, errbuf);
+
+	if (p == NULL || pcap_set_buffer_size(p, 1) != 0) {
+		fprintf(stderr, "pcap_create: %s\n", errbuf);
+		exit(2);
+	}
+	return p;
+}
+
+static pcap_t *activated(const char *name)
+{
+	pcap_t *p = created(name);
+
+	if (pcap_activate(p) < 0) {
+		fprintf(stderr, "pcap_activate: %s\n", pcap_geterr(p));
+		exit(2);
+	}
+	return p;
+}
+
+/* A handle that has asked for the group; the reason is on it when that was refused. */
+static pcap_t *joined(pcap_t *p, int group, const char *mode)
+{
+	if (pcap_fanout(p, group, mode) == 0)
+		(void)pcap_activate(p);
+	return p;
+}
+
+static pcap_t *not_packet(void) { return joined(created("nflog"), 7, "hash"); }
+static pcap_t *dead(void) { return joined(pcap_open_dead(1, 96), 7, "hash"); }
+static pcap_t *group_range(void) { return joined(created(device), 65536, "hash"); }
+static pcap_t *bad_mode(void) { return joined(created(device), 7, "hahs"); }
+
+static pcap_t *already_in(void)
+{
+	pcap_t *p = joined(created(device), 7, "hash");
+
+	(void)pcap_fanout(p, 8, "hash");
+	return p;
+}
+
+static pcap_t *other_mode(void)
+{
+	joined(created(device), 7, "hash");
+	return joined(created(device), 7, "rnd");
+}
+
+static pcap_t *other_options(void)
+{
+	joined(created(device), 7, "hash+defrag");
+	return joined(created(device), 7, "hash");
+}
+
+static pcap_t *on_other_device(void)
+{
+	joined(created(other_device), 7, "hash");
+	return joined(created(device), 7, "hash");
+}
+
+static pcap_t *other_protocol(void)
+{
+	pcap_t *p = created(device);
+
+	joined(created(device), 7, "hash");
+	(void)pcap_set_protocol_linux(p, 0x0800);
+	return joined(p, 7, "hash");
+}
+
+static pcap_t *full(void)
+{
+	pcap_t *p = NULL;
+
+	for (int i = 0; i < 257; i++)
+		p = joined(created(device), 7, "hash");
+	return p;
+}
+
+static pcap_t *stats_without_group(void)
+{
+	struct pcap_fanout_stat st = { .size = sizeof st };
+	pcap_t *p = activated(device);
+
+	(void)pcap_fanout_stats(p, &st);
+	return p;
+}
+
+static pcap_t *stats_without_size(void)
+{
+	struct pcap_fanout_stat st = { .size = 0 };
+	pcap_t *p = joined(created(device), 7, "hash");
+
+	(void)pcap_fanout_stats(p, &st);
+	return p;
+}
+
+static const struct {
+	const char *name;
+	pcap_t *(*run)(void);
+} cases[] = {
+	{ "not-a-packet-socket", not_packet },
+	{ "not-a-live-handle", dead },
+	{ "group-out-of-range", group_range },
+	{ "call-with-unknown-mode", bad_mode },
+	{ "already-in-a-group", already_in },
+	{ "group-has-other-mode", other_mode },
+	{ "group-has-other-options", other_options },
+	{ "group-on-other-device", on_other_device },
+	{ "group-has-other-protocol", other_protocol },
+	{ "group-is-full", full },
+	{ "stats-without-group", stats_without_group },
+	{ "stats-without-size", stats_without_size },
+};
+
+int main(int argc, char **argv)
+{
+	if (argc != 4)
+		return 2;
+	device = argv[2];
+	other_device = argv[3];
+	for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+		if (strcmp(argv[1], cases[i].name) == 0) {
+			puts(pcap_geterr(cases[i].run()));
+			return 0;
+		}
+	}
+	fprintf(stderr, "no case %s\n", argv[1]);
+	return 2;
+}

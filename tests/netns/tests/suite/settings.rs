@@ -1,0 +1,134 @@
+//! Who wins: the application's call, the environment, the config file; and the snapshot length.
+
+use anyhow::{Context, Result, ensure};
+use fanpcap_netns::{DEVICE, Wire, finish, on_wire};
+use fanpcap_testkit::{Member, Program, traffic};
+
+#[test]
+#[ignore = "needs root: run by make test"]
+fn without_settings_there_is_no_group() -> Result<()> {
+    on_wire(1, |wire| {
+        ensure_says(start(wire, &[], "", "0")?, "group -1, snaplen 262144")
+    })
+}
+
+#[test]
+#[ignore = "needs root: run by make test"]
+fn the_file_sets_a_group() -> Result<()> {
+    on_wire(1, |wire| {
+        ensure_says(start(wire, &[], "def_group = 11\n", "0")?, "group 11,")
+    })
+}
+
+#[test]
+#[ignore = "needs root: run by make test"]
+fn the_environment_wins_over_the_file() -> Result<()> {
+    on_wire(1, |wire| {
+        let member = start(wire, &[("PCAP_GROUP", "12")], "def_group = 11\n", "0")?;
+        ensure_says(member, "group 12,")
+    })
+}
+
+#[test]
+#[ignore = "needs root: run by make test"]
+fn the_call_wins_over_the_environment() -> Result<()> {
+    on_wire(1, |wire| {
+        let environment = [("PCAP_GROUP", "12"), ("PCAP_FANOUT", "rnd")];
+        let program = program(wire, &environment, "def_group = 11\n")?;
+        let member = program
+            .args([DEVICE, "0", "13", "lb"])
+            .start(&wire.scratch)?;
+        let same = wire.tcpdump()?.group(13, "lb").start(&wire.scratch)?;
+        let frames = traffic::frames(1, &traffic::flows(1, 5), 0..1000)?;
+        wire.send(&frames)?;
+
+        // In equal shares: the call's mode counts, too.
+        finish(vec![same], 500)?;
+        let said = member.stop()?.said;
+        ensure!(
+            said.contains("group 13,") && said.contains("500 packets"),
+            "{said}"
+        );
+        Ok(())
+    })
+}
+
+#[test]
+#[ignore = "needs root: run by make test"]
+fn a_device_has_a_group_of_its_own() -> Result<()> {
+    on_wire(1, |wire| {
+        let environment = [("PCAP_GROUP", "12"), ("PCAP_GROUP_vb", "14")];
+        ensure_says(start(wire, &environment, "", "0")?, "group 14,")
+    })
+}
+
+#[test]
+#[ignore = "needs root: run by make test"]
+fn caplen_sets_the_snaplen() -> Result<()> {
+    on_wire(1, |wire| {
+        ensure_says(start(wire, &[], "caplen = 96\n", "0")?, "snaplen 96")?;
+        ensure_says(
+            start(wire, &[("PCAP_CAPLEN", "64")], "caplen = 96\n", "0")?,
+            "snaplen 64",
+        )
+    })
+}
+
+#[test]
+#[ignore = "needs root: run by make test"]
+fn the_smaller_of_caplen_and_snaplen_holds() -> Result<()> {
+    on_wire(1, |wire| {
+        let caplen = [("PCAP_CAPLEN", "64")];
+        ensure_says(start(wire, &caplen, "", "60")?, "snaplen 60")?;
+        ensure_says(start(wire, &caplen, "", "200")?, "snaplen 64")
+    })
+}
+
+#[test]
+#[ignore = "needs root: run by make test"]
+fn packets_are_cut_to_caplen() -> Result<()> {
+    on_wire(1, |wire| {
+        let start = || {
+            let program = wire.tcpdump()?.group(7, "hash").set("PCAP_CAPLEN", "64");
+            program.start(&wire.scratch)
+        };
+        let members = vec![start()?, start()?];
+        let frames = traffic::frames(2, &traffic::flows(2, 20), 0..1000)?;
+        wire.send(&frames)?;
+
+        let captures = finish(members, frames.len())?;
+        for packet in captures.iter().flat_map(|capture| &capture.packets) {
+            let expected = packet.original_len.min(64);
+            ensure!(packet.captured_len == expected, "{packet:?}");
+        }
+        let longest = captures.iter().flat_map(|capture| &capture.packets);
+        let longest = longest
+            .map(|packet| packet.original_len)
+            .max()
+            .context("no packets")?;
+        ensure!(longest > 64, "no frame was longer than the limit");
+        Ok(())
+    })
+}
+
+/// `member` with a config file of this text and these variables.
+fn program(wire: &Wire, environment: &[(&str, &str)], file: &str) -> Result<Program> {
+    let config = wire.scratch.write("pcap.conf", file)?;
+    let mut program = Program::new(wire.compile("member")?, "ready")?.set("PCAP_CONFIG", config);
+    for (name, value) in environment {
+        program = program.set(name, value);
+    }
+    Ok(program)
+}
+
+fn start(wire: &Wire, environment: &[(&str, &str)], file: &str, snaplen: &str) -> Result<Member> {
+    program(wire, environment, file)?
+        .args([DEVICE, snaplen])
+        .start(&wire.scratch)
+}
+
+fn ensure_says(member: Member, expected: &str) -> Result<()> {
+    let said = member.stop()?.said;
+    ensure!(said.contains(expected), "not {expected:?} but:\n{said}");
+    Ok(())
+}

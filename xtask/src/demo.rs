@@ -1,0 +1,224 @@
+//! The demo: unmodified tcpdump share real flows between two namespaces, counted and checked.
+
+use std::collections::BTreeSet;
+use std::path::PathBuf;
+use std::thread;
+
+use anyhow::{Context, Result, ensure};
+use fanpcap_testkit::hosts::{DEVICE, Hosts};
+use fanpcap_testkit::{Capture, FlowKey, Member, Program, Scratch, capture, library, member};
+
+use crate::tree;
+
+/// Runs the demo on a thread of its own, as that moves between network namespaces.
+pub(crate) fn run() -> Result<()> {
+    ensure!(
+        tree::is_root()?,
+        "the demo makes network namespaces: run it as root"
+    );
+    let library = library::library_dir()?;
+    thread::scope(|scope| scope.spawn(show).join()).expect("the demo does not panic")?;
+    println!(
+        "\nEvery check passed. The same on an interface of yours, in two terminals or more:\n\n  \
+         LD_LIBRARY_PATH={} PCAP_GROUP={GROUP} PCAP_FANOUT=hash tcpdump -ni eth0",
+        library.display()
+    );
+    Ok(())
+}
+
+fn show() -> Result<()> {
+    let scene = Scene {
+        hosts: Hosts::new()?,
+        scratch: Scratch::new()?,
+    };
+    println!(
+        "A wire between two network namespaces. {FLOWS} conversations over real sockets at a time:\n\
+         TCP and UDP, IPv4 and IPv6. Unmodified tcpdump listens at {DEVICE} through fanpcap."
+    );
+
+    println!(
+        "\n1. Four tcpdump share group {GROUP} under hash: every flow whole, at one of them.\n"
+    );
+    let members = scene.start(4, GROUP, "hash")?;
+    for member in &members {
+        println!(
+            "tcpdump {} runs on {}",
+            member.pid(),
+            library_of(member)?.display()
+        );
+    }
+    println!();
+    let offered = scene.talk()?;
+    Table::of(members, offered)?.show(Flows::Whole)?;
+
+    println!("\n2. The same under rnd: equal shares, but flows fall apart.\n");
+    let members = scene.start(4, GROUP, "rnd")?;
+    let offered = scene.talk()?;
+    Table::of(members, offered)?.show(Flows::Split)?;
+
+    println!(
+        "\n3. While group {GROUP} goes on, a second group on the same device sees all again.\n"
+    );
+    let first = scene.start(4, GROUP, "hash")?;
+    let before = scene.talk()?;
+    let second = scene.start(2, SECOND_GROUP, "hash")?;
+    let both = scene.talk()?;
+    println!("group {SECOND_GROUP}, from the middle");
+    Table::of(second, both)?.show(Flows::Whole)?;
+    println!("\ngroup {GROUP}, from the beginning");
+    let offered = Offered {
+        packets: before.packets + both.packets,
+        flows: before.flows + both.flows,
+    };
+    Table::of(first, offered)?.show(Flows::Whole)
+}
+
+/// Two hosts with a wire between them, and the captures' directory. The calling thread is on one of them.
+struct Scene {
+    hosts: Hosts,
+    scratch: Scratch,
+}
+
+impl Scene {
+    fn start(&self, count: usize, group: u16, mode: &str) -> Result<Vec<Member>> {
+        let start = |_| {
+            let file = self.scratch.new_file("pcap");
+            let member = Program::tcpdump(DEVICE, file)?
+                .group(group, mode)
+                .start(&self.scratch)?;
+            library_of(&member).map(|_| member)
+        };
+        let members = (0..count).map(start).collect::<Result<_>>()?;
+        member::wait_for_members(group, count)?;
+        Ok(members)
+    }
+
+    /// Holds the conversations; what was on the wire is what the device itself counted.
+    fn talk(&self) -> Result<Offered> {
+        Ok(Offered {
+            packets: self.hosts.talk(EACH)?,
+            flows: FLOWS,
+        })
+    }
+}
+
+/// The library that a program runs on, by the kernel's own account of its memory; ours, or it fails.
+fn library_of(member: &Member) -> Result<PathBuf> {
+    let ours = library::library_dir()?;
+    let libraries = member::libraries_of(member.pid())?;
+    let found = libraries
+        .iter()
+        .find(|path| path.starts_with(&ours))
+        .cloned();
+    found.with_context(|| {
+        format!(
+            "process {} runs on {libraries:?}, not on {}",
+            member.pid(),
+            ours.display()
+        )
+    })
+}
+
+/// What was on the wire.
+#[derive(Clone, Copy)]
+struct Offered {
+    packets: usize,
+    flows: usize,
+}
+
+/// What is expected of flows: each at one member, or spread over several.
+enum Flows {
+    Whole,
+    Split,
+}
+
+/// What each member of a group got, against what was offered.
+struct Table {
+    offered: Offered,
+    captures: Vec<Capture>,
+    dropped: usize,
+}
+
+impl Table {
+    /// Stops the members once they have everything, and counts.
+    fn of(members: Vec<Member>, offered: Offered) -> Result<Self> {
+        if let Err(error) = member::wait_for_packets(&members, offered.packets) {
+            println!("{error:#}");
+        }
+        let (mut captures, mut dropped) = (Vec::new(), 0);
+        for member in members {
+            let ended = member.stop()?;
+            captures.push(ended.capture()?);
+            dropped += ended.count("packets dropped by kernel")?;
+        }
+        Ok(Self {
+            offered,
+            captures,
+            dropped,
+        })
+    }
+
+    /// Prints the table and fails when it doesn't add up.
+    fn show(&self, expected: Flows) -> Result<()> {
+        let split = capture::split_flows(&self.captures);
+        println!(
+            "{:12}{:>9}{:>9}{:>16}",
+            "", "packets", "flows", "shared flows"
+        );
+        let (mut packets, mut flows) = (0, BTreeSet::new());
+        for (index, capture) in self.captures.iter().enumerate() {
+            let own: BTreeSet<FlowKey> = capture.flows().into_keys().collect();
+            let shared = own.intersection(&split).count();
+            let name = format!("tcpdump {}", index + 1);
+            println!(
+                "{name:12}{:>9}{:>9}{shared:>16}",
+                capture.packets.len(),
+                own.len()
+            );
+            packets += capture.packets.len();
+            flows.extend(own);
+        }
+        println!(
+            "{:12}{packets:>9}{:>9}{:>16}",
+            "together",
+            flows.len(),
+            split.len()
+        );
+        println!(
+            "{:12}{:>9}{:>9}",
+            "on the wire", self.offered.packets, self.offered.flows
+        );
+        println!(
+            "{:12}{:>9}",
+            "lost",
+            self.offered.packets.saturating_sub(packets)
+        );
+        println!(
+            "{:12}{:>9}",
+            "too many",
+            packets.saturating_sub(self.offered.packets)
+        );
+
+        ensure!(packets == self.offered.packets, "the packets don't add up");
+        ensure!(
+            self.dropped == 0,
+            "the kernel dropped {} packets",
+            self.dropped
+        );
+        ensure!(flows.len() == self.offered.flows, "the flows don't add up");
+        match expected {
+            Flows::Whole => ensure!(split.is_empty(), "{} flows fell apart", split.len()),
+            Flows::Split => ensure!(
+                !split.is_empty(),
+                "no flow fell apart, as rnd would have it"
+            ),
+        }
+        Ok(())
+    }
+}
+
+const GROUP: u16 = 7;
+const SECOND_GROUP: u16 = 23;
+/// Conversations of each kind: TCP and UDP, over IPv4 and IPv6.
+const EACH: usize = 64;
+const FLOWS: usize = 4 * EACH;

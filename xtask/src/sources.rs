@@ -1,0 +1,119 @@
+//! Rules for source files that no lint knows.
+
+use std::ffi::OsStr;
+use std::fs;
+use std::path::Path;
+use std::process::Command;
+
+use anyhow::{Context, Result, ensure};
+
+use crate::tally::Tally;
+use crate::tree;
+
+/// Where unsafe code may be.
+const UNSAFE: [&str; 2] = ["crates/fanpcap-linux/", "crates/fanpcap-abi/"];
+/// Tracked, or about to be.
+const FILES: [&str; 4] = ["ls-files", "--cached", "--others", "--exclude-standard"];
+
+/// A file's path below the root, and its text.
+type Source = (String, String);
+
+pub(crate) fn check(tally: &mut Tally) -> Result<()> {
+    let Ok(listing) = tree::output(Command::new("git").args(FILES).current_dir(tree::root()?))
+    else {
+        tally.skip(
+            "source files",
+            "this is no git checkout, or git is not installed",
+        );
+        return Ok(());
+    };
+    let sources = read(&listing)?;
+    tally.check(
+        "opening lines",
+        &verdict(&sources, |source| !introduces_itself(source)),
+    );
+    tally.check(
+        "unsafe code",
+        &verdict(&sources, is_unsafe_in_the_wrong_place),
+    );
+    Ok(())
+}
+
+fn read(listing: &str) -> Result<Vec<Source>> {
+    let root = tree::root()?;
+    let names = listing.lines().filter(|name| opening(name).is_some());
+    names
+        // A file that was removed is still listed until that is committed.
+        .filter(|name| root.join(name).exists())
+        .map(|name| {
+            let text =
+                fs::read_to_string(root.join(name)).with_context(|| format!("reading {name}"))?;
+            Ok((name.to_owned(), text))
+        })
+        .collect()
+}
+
+fn verdict(sources: &[Source], offends: impl Fn(&Source) -> bool) -> Result<String> {
+    let offenders: Vec<&str> = sources
+        .iter()
+        .filter(|source| offends(source))
+        .map(|(name, _)| name.as_str())
+        .collect();
+    ensure!(offenders.is_empty(), "{}", offenders.join(" "));
+    Ok(format!("{} files", sources.len()))
+}
+
+/// The first line says what the file is for.
+fn introduces_itself((name, text): &Source) -> bool {
+    opening(name).is_some_and(|opening| text.starts_with(opening))
+}
+
+/// How a source file of this kind begins.
+fn opening(name: &str) -> Option<&'static str> {
+    match Path::new(name).extension().and_then(OsStr::to_str)? {
+        "rs" => Some("//! "),
+        "c" | "cc" | "h" => Some("/* "),
+        _ => None,
+    }
+}
+
+fn is_unsafe_in_the_wrong_place((name, text): &Source) -> bool {
+    let allowed = UNSAFE.iter().any(|dir| name.starts_with(dir));
+    let mut code = text
+        .lines()
+        .filter(|line| !line.trim_start().starts_with("//"));
+    !allowed && name.ends_with(".rs") && code.any(is_unsafe)
+}
+
+fn is_unsafe(line: &str) -> bool {
+    let mut words = line
+        .split([' ', '(', '='])
+        .skip_while(|word| *word != "unsafe")
+        .skip(1);
+    words
+        .next()
+        .is_some_and(|word| matches!(word, "{" | "fn" | "impl" | "extern"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn unsafe_code_is_known_from_words_about_it() {
+        assert!(is_unsafe(concat!("    let x = un", "safe { f() };")));
+        assert!(is_unsafe(concat!("un", "safe impl Send for X {}")));
+        assert!(!is_unsafe("    say(\"unsafe code\");"));
+    }
+
+    #[test]
+    fn unsafe_code_has_its_places() {
+        let source = |name: &str| (name.to_owned(), "//! x\nunsafe fn f() {}\n".to_owned());
+        assert!(is_unsafe_in_the_wrong_place(&source(
+            "crates/fanpcap/src/lib.rs"
+        )));
+        assert!(!is_unsafe_in_the_wrong_place(&source(
+            "crates/fanpcap-linux/src/lib.rs"
+        )));
+    }
+}
