@@ -31,8 +31,8 @@ pub(crate) fn run(prefix: &str) -> Result<()> {
     );
     println!("Programs share an interface, each its part, when started like this:");
     println!("  LD_LIBRARY_PATH={prefix}/lib/fanpcap PCAP_GROUP=5 tcpdump -ni eth0");
-    println!("For every program of this machine: echo {prefix}/lib/fanpcap >");
-    println!("  /etc/ld.so.conf.d/00-fanpcap.conf && ldconfig, and settings in /etc/pcap.conf");
+    println!("For every program of this machine, with settings in /etc/pcap.conf:");
+    println!("  echo {prefix}/lib/fanpcap >/etc/ld.so.conf.d/00-fanpcap.conf && ldconfig");
     Ok(())
 }
 

@@ -1,6 +1,7 @@
 //! Compares what the staged library shows to the loader with the system's libpcap.
 
 use std::collections::BTreeMap;
+use std::env;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -172,19 +173,38 @@ fn small(path: &Path) -> Result<String> {
     Ok(format!("{} of at most {SIZE_MOST} bytes", meta.len()))
 }
 
-/// The system's library by the loader's cache, which knows the directories of every distribution.
-pub(crate) fn system_library() -> Result<Option<PathBuf>> {
+/// The system's library by the loader's cache, which knows the directories of every distribution;
+/// a fanpcap that is installed for all programs comes first there, and is passed over.
+fn system_library() -> Result<Option<PathBuf>> {
     let mut command = Command::new("ldconfig");
-    let path = std::env::var("PATH").unwrap_or_default();
+    let path = env::var("PATH").unwrap_or_default();
     command
         .arg("-p")
         .env("PATH", format!("{path}:/usr/sbin:/sbin"));
     let cache = tree::output(&mut command)?;
-    let found = ["libpcap.so.0.8", "libpcap.so.1"].iter().find_map(|name| {
-        let line = cache
+    for path in cached(&cache) {
+        if !SharedObject::new(&path)
+            .exports()?
+            .contains_key("pcap_fanout")
+        {
+            return Ok(Some(path));
+        }
+    }
+    Ok(None)
+}
+
+/// Lines are `\tlibpcap.so.0.8 (libc6,x86-64) => /lib/x86_64-linux-gnu/libpcap.so.0.8`.
+fn cached(listing: &str) -> Vec<PathBuf> {
+    let named = |name: &'static str| {
+        let entries = listing
             .lines()
-            .find(|line| line.trim_start().starts_with(&format!("{name} ")))?;
-        line.rsplit_once("=> ").map(|(_, path)| PathBuf::from(path))
-    });
-    Ok(found)
+            .filter_map(|line| line.trim_start().split_once(' '));
+        entries.filter(move |(found, _)| *found == name)
+    };
+    let entries = [stage::LIBRARY, stage::LINKS[0]]
+        .into_iter()
+        .flat_map(named);
+    entries
+        .filter_map(|(_, rest)| Some(PathBuf::from(rest.rsplit_once("=> ")?.1)))
+        .collect()
 }

@@ -61,6 +61,20 @@ pub fn hold(servers: &[IpAddr], count: usize) -> Result<()> {
     Ok(())
 }
 
+/// Sends `count` datagrams to a port where nobody listens, from each of as many sockets as `sockets`.
+///
+/// # Errors
+/// When a socket can't be made.
+pub fn babble(host: IpAddr, sockets: usize, count: usize) -> Result<()> {
+    for _ in 0..sockets {
+        let socket = UdpSocket::bind("0.0.0.0:0")?;
+        for _ in 0..count {
+            socket.send_to(&MESSAGE, SocketAddr::new(host, 9))?;
+        }
+    }
+    Ok(())
+}
+
 fn echo_streams(listener: &TcpListener, count: usize) -> Result<()> {
     for _ in 0..count {
         let (mut stream, _) = listener.accept()?;
@@ -116,7 +130,8 @@ fn hold_by_udp(server: SocketAddr) -> Result<()> {
     Ok(())
 }
 
-const PORT: u16 = 4747;
+/// The servers' port.
+pub const PORT: u16 = 4747;
 const DATAGRAMS: usize = 3;
 const MESSAGE: [u8; 1000] = [0x5a; 1000];
 const LIMIT: Duration = Duration::from_secs(5);

@@ -97,6 +97,11 @@ impl FlowKey {
         self.transport
     }
 
+    /// Whether one end has this port.
+    pub fn has_port(&self, port: u16) -> bool {
+        self.ends.iter().any(|end| end.port() == port)
+    }
+
     /// The two hosts, whatever the ports.
     pub fn hosts(&self) -> [IpAddr; 2] {
         self.ends.map(|end| end.ip())

@@ -55,6 +55,8 @@ impl Hosts {
         hosts.on_peer(|| configure(PEER, PEER_HOST, (HOST, MAC)))?;
         veth::await_up(DEVICE)?;
         hosts.on_peer(|| veth::await_up(PEER))?;
+        // The hosts tell the wire of their IPv6 multicast groups first.
+        await_silence()?;
         Ok(hosts)
     }
 
@@ -68,15 +70,18 @@ impl Hosts {
         let servers = conversation::serve(&HOST, each)?;
         self.on_peer(|| conversation::hold(&HOST, each))?;
         servers.finish()?;
-        let mut after = packets_on_wire()?;
         // The last acknowledgements are delayed, by 40 ms and more.
-        await_for("the wire to fall silent", LIMIT, || {
-            thread::sleep(Duration::from_millis(250));
-            let now = packets_on_wire()?;
-            let silent = now == mem::replace(&mut after, now);
-            Ok(silent.then_some(()))
-        })?;
+        let after = await_silence()?;
         Ok(usize::try_from(after - before)?)
+    }
+
+    /// Sends what fills every member's current block of its ring: programs that open with a timeout of 0
+    /// are given packets by whole blocks only. It is no conversation.
+    ///
+    /// # Errors
+    /// When it can't be sent.
+    pub fn fill_blocks(&self) -> Result<()> {
+        self.on_peer(|| conversation::babble(HOST[0], 64, 32))
     }
 
     fn on_peer<T>(&self, work: impl FnOnce() -> Result<T>) -> Result<T> {
@@ -117,6 +122,16 @@ fn configure(device: &str, own: [IpAddr; 2], neighbour: ([IpAddr; 2], &str)) -> 
         ))?;
     }
     Ok(())
+}
+
+/// Waits until nothing passes any more and returns the packets so far.
+fn await_silence() -> Result<u64> {
+    let mut before = packets_on_wire()?;
+    await_for("the wire to fall silent", LIMIT, || {
+        thread::sleep(Duration::from_millis(250));
+        let now = packets_on_wire()?;
+        Ok((mem::replace(&mut before, now) == now).then_some(now))
+    })
 }
 
 fn packets_on_wire() -> Result<u64> {

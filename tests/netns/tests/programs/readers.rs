@@ -34,7 +34,7 @@ pub(crate) fn p0f(output: &Output) -> Flows {
     all(text.lines(), flow)
 }
 
-/// `FLOW: ... [192.0.2.1]:40000 <> [192.0.2.2]:80 proto:6 ...`
+/// `ACTIVE ... [192.0.2.1]:40000 <> [192.0.2.2]:80 proto:6 ...`
 pub(crate) fn softflowd(output: &Output) -> Flows {
     let lines = output.said.lines().filter(|line| line.contains(" proto:"));
     all(lines, |line| {
