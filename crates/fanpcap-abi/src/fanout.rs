@@ -122,7 +122,8 @@ unsafe fn apply(p: *mut Pcap, call: Call) -> Result<(), String> {
         return Ok(());
     }
     // SAFETY: the caller vouches for `p`, which is activated. Its socket keeps its protocol.
-    unsafe { open::join(p, &membership, packet::ETH_P_ALL) }.map_err(|error| error.to_string())
+    unsafe { open::join(p, &membership, packet::ETH_P_ALL) }
+        .map_err(|error| membership.blame(&error))
 }
 
 /// Looks at the member that a handle is.

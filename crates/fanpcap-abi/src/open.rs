@@ -302,7 +302,7 @@ unsafe fn activate_in_group(p: *mut Pcap, membership: &Membership) -> c_int {
         // SAFETY: as above.
         Ok(()) => unsafe { warn_of_strangers(p) },
         // SAFETY: as above.
-        Err(error) => unsafe { fail(p, &error.to_string()) },
+        Err(error) => unsafe { fail(p, &membership.blame(&error)) },
     }
 }
 

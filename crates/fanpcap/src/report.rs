@@ -214,9 +214,18 @@ pub(crate) fn nearest<'a>(
     word: &str,
     candidates: impl IntoIterator<Item = &'a str>,
 ) -> Option<&'a str> {
+    nearest_within(usize::MAX, word, candidates)
+}
+
+/// The same, where at most `limit` letters may differ.
+pub(crate) fn nearest_within<'a>(
+    limit: usize,
+    word: &str,
+    candidates: impl IntoIterator<Item = &'a str>,
+) -> Option<&'a str> {
     let near = |candidate: &'a str| {
         let longer = word.len().max(candidate.len());
-        let allowed = (longer / 3).max(1);
+        let allowed = (longer / 3).max(1).min(limit);
         let comparable = word.len().abs_diff(candidate.len()) <= allowed;
         let distance = comparable.then(|| distance(word, candidate))?;
         (distance <= allowed).then_some((distance, candidate))

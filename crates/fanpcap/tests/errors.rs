@@ -5,40 +5,14 @@
 use fanpcap::device::Device;
 use fanpcap::report::Report;
 use fanpcap::settings::{Environment, Settings};
+use fanpcap_testkit::errors_page;
 use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::LazyLock;
 
-const PAGE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/errors.md");
 const SOURCES: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/src");
 const INTERFACES: [&str; 2] = ["eth0", "eth0_1"];
-
-/// The page's sections under "## Settings", as slug and block, and the page with each block
-/// replaced by what `block` gives for its slug.
-fn sections(page: &str, block: impl Fn(&str) -> Option<String>) -> (Vec<(String, String)>, String) {
-    let start = page
-        .find("\n## Settings\n")
-        .expect("a section '## Settings'")
-        + 1;
-    let end = page[start + 1..]
-        .find("\n## ")
-        .map_or(page.len(), |at| start + 1 + at);
-    let mut found = Vec::new();
-    let mut rewritten = page[..start].to_owned();
-    let mut parts = page[start..end].split("\n### ");
-    rewritten.push_str(parts.next().expect("split gives one part"));
-    for part in parts {
-        let slug = part.lines().next().expect("a heading").to_owned();
-        let (prose, rest) = part.split_once("\n```text\n").expect(&slug);
-        let (text, rest) = rest.split_once("\n```\n").expect(&slug);
-        let new = block(&slug).unwrap_or_else(|| text.to_owned());
-        rewritten.push_str(&format!("\n### {prose}\n```text\n{new}\n```\n{rest}"));
-        found.push((slug, text.to_owned()));
-    }
-    rewritten.push_str(&page[end..]);
-    (found, rewritten)
-}
 
 fn environment(variables: &[(&str, &str)]) -> Environment {
     let owned = |(name, value): &(&str, &str)| (name.into(), value.into());
@@ -148,26 +122,7 @@ fn in_code(directory: &Path, slugs: &mut BTreeMap<String, String>) {
 #[test]
 fn the_page_lists_every_error_as_it_is() {
     let rendered = |report: &Report| (report.slug.to_owned(), report.render(255));
-    let produced: BTreeMap<String, String> = PRODUCED.iter().map(rendered).collect();
-    let page = fs::read_to_string(PAGE).unwrap();
-    let (listed, rewritten) = sections(&page, |slug| produced.get(slug).cloned());
-    if std::env::var_os("FANPCAP_BLESS").is_some() {
-        fs::write(PAGE, &rewritten).unwrap();
-    } else {
-        for (slug, block) in &listed {
-            let now = produced
-                .get(slug)
-                .unwrap_or_else(|| panic!("'{slug}' is not produced"));
-            assert_eq!(
-                now, block,
-                "docs/errors.md, '{slug}' (FANPCAP_BLESS=1 rewrites it)"
-            );
-        }
-    }
-    for slug in produced.keys() {
-        let count = listed.iter().filter(|(listed, _)| listed == slug).count();
-        assert_eq!(count, 1, "docs/errors.md lists '{slug}' {count} times");
-    }
+    errors_page::check("Settings", &PRODUCED.iter().map(rendered).collect()).unwrap();
 }
 
 #[test]

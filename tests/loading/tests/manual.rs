@@ -22,7 +22,9 @@ fn the_pages_are_well_formed() -> Result<()> {
         let mut command = Command::new("groff");
         let Ok(ended) = run(
             &scratch,
-            command.args(["-t", "-man", "-ww", "-z", "-Tutf8"]).arg(&page),
+            command
+                .args(["-t", "-man", "-ww", "-z", "-Tutf8"])
+                .arg(&page),
         ) else {
             skip("no groff here");
             return Ok(());

@@ -1,7 +1,7 @@
 //! The environment: its snapshot, the variables that are settings, and those that look like one.
 
 use super::keys::{self, Entries, Entry, Key, SENDING, Target, VLAN};
-use crate::report::{Fault, Place, Report, nearest, offset_in, quote};
+use crate::report::{Fault, Place, Report, nearest_within, offset_in, quote};
 use std::ffi::{OsStr, OsString};
 use std::path::PathBuf;
 
@@ -136,16 +136,17 @@ fn hub(value: &str) -> Result<Option<Entry>, Fault> {
     }
 }
 
-/// The refusal of a variable that is nearly one of ours; others are not ours.
+/// The refusal of a variable that is one slip away from one of ours; others may be other programs'
+/// (PCAP_SNAPLEN is).
 fn near_miss(name: &str, rest: &str) -> Option<Fault> {
-    let whole = || match nearest(rest, WHOLE)? {
+    let whole = || match nearest_within(1, rest, WHOLE)? {
         "CHANNEL" => Some("CHANNEL_dev".to_owned()),
         "IRQ" => Some("IRQ_dev_N".to_owned()),
         near => Some(near.to_owned()),
     };
     let family = || {
         let (head, device) = rest.split_once('_')?;
-        let near = nearest(head, FAMILIES.map(|(name, _)| name))?;
+        let near = nearest_within(1, head, FAMILIES.map(|(name, _)| name))?;
         Some(format!("{near}_{device}"))
     };
     let near = whole().or_else(family)?;
@@ -306,6 +307,7 @@ mod tests {
             ("PCAP_PF_RING", "x"),
             ("PCAP_CONFIG", "/dev/null"),
             ("PCAP_HUB", "off"),
+            ("PCAP_SNAPLEN", "x"),
             ("PCAP_TEMPDIR", "x"),
             ("PCAP_INTERFACE_NAME", "x"),
             ("HOME", "/root"),
@@ -334,7 +336,7 @@ mod tests {
             ("PCAP_group", "PCAP_GROUP"),
             ("PCAP_DEFGROUP", "PCAP_DEF_GROUP"),
             ("PCAP_FAN_OUT", "PCAP_FANOUT"),
-            ("PCAP_CONF", "PCAP_CONFIG"),
+            ("PCAP_CONFG", "PCAP_CONFIG"),
             ("PCAP_HUBS", "PCAP_HUB"),
             ("PCAP_CHANNEL", "PCAP_CHANNEL_dev"),
             ("PCAP_IRQ", "PCAP_IRQ_dev_N"),

@@ -4,6 +4,7 @@ use super::environment::{self, shell_name};
 use super::keys::{Entry, Key, Target, Value};
 use super::{Settings, find};
 use crate::device::{Device, Part};
+use crate::member::JoinError;
 use crate::mode::{self, Kind, Mode};
 use crate::report::{Fault, Report, quote};
 
@@ -34,6 +35,16 @@ pub struct Membership {
     pub mode: Mode,
     /// Where the group comes from: `PCAP_GROUP=7`, `/etc/pcap.conf:3`, `pcap_fanout()`.
     pub origin: String,
+}
+
+impl Membership {
+    /// Why the group can't be joined, and who wanted it, unless that is the application.
+    pub fn blame(&self, error: &JoinError) -> String {
+        match self.origin.as_str() {
+            CALL => error.to_string(),
+            origin => format!("{error} (set by {origin})"),
+        }
+    }
 }
 
 /// What the settings mean for one handle.
