@@ -5,4 +5,6 @@ fn main() {
     println!("cargo:rustc-cdylib-link-arg=-Wl,-soname,libpcap.so.0.8");
     // The system's library has its functions' addresses from us, and threads may be inside.
     println!("cargo:rustc-cdylib-link-arg=-Wl,-z,nodelete");
+    // Our entry points call each other, not what another library has under the same names.
+    println!("cargo:rustc-cdylib-link-arg=-Wl,-Bsymbolic-functions");
 }

@@ -1,11 +1,10 @@
 //! The functions of pcap/fanout.h.
 
-use crate::handles;
+use crate::handles::{self, Entry};
 use crate::message::{ERRBUF_SIZE, fail, guard};
 use crate::open;
 use crate::stats::pcap_stats;
 use crate::system::{self, ERROR, NOT_ACTIVATED, Pcap, PcapStat};
-use fanpcap::member::Member;
 use fanpcap::mode::{Kind, Mode};
 use fanpcap::settings::{Call, Group};
 use fanpcap_linux::packet;
@@ -13,6 +12,7 @@ use std::ffi::{CStr, c_char, c_int};
 use std::mem;
 use std::os::fd::BorrowedFd;
 use std::ptr::null_mut;
+use std::sync::Arc;
 
 /// `PCAP_FANOUT_NEW`.
 const FANOUT_NEW: c_int = -1;
@@ -102,36 +102,28 @@ unsafe fn call(group: c_int, fanout: *const c_char) -> Result<Call, String> {
 /// # Safety
 /// `p` is a handle.
 unsafe fn apply(p: *mut Pcap, call: Call) -> Result<(), String> {
+    let request = handles::with_new(p, |entry| {
+        Arc::make_mut(&mut entry.request).handle_call(call);
+        Arc::clone(&entry.request)
+    });
     // SAFETY: the caller vouches for `p`.
     if unsafe { system::pcap_datalink(p) } == NOT_ACTIVATED {
-        handles::with_new(p, |entry| entry.request.handle_call(call));
         return Ok(());
     }
-    let plan = handles::with_new(p, |entry| {
-        entry.request.handle_call(call);
-        entry.request.plan()
-    });
-    let plan = plan.map_err(|report| report.render(ERRBUF_SIZE - 1))?;
+    let plan = request
+        .plan()
+        .map_err(|report| report.render(ERRBUF_SIZE - 1))?;
     let Some(membership) = plan.membership else {
         return Err("pcap_fanout: no group".to_owned());
     };
-    let same = |member: &Member| {
-        membership.group == Group::Number(member.group()) && membership.mode == member.mode()
-    };
-    if member(p, same) == Some(true) {
-        return Ok(());
+    if let Some(place) = handles::place(p) {
+        let (group, mode) = (Group::Number(place.group()), place.mode());
+        if (membership.group, membership.mode) == (group, mode) {
+            return Ok(());
+        }
     }
-    // SAFETY: the caller vouches for `p`, which is activated. Its socket keeps its protocol.
-    unsafe { open::join(p, &membership, packet::ETH_P_ALL) }
-        .map_err(|error| membership.blame(&error))
-}
-
-/// Looks at the member that a handle is.
-fn member<T>(p: *mut Pcap, look: impl FnOnce(&Member) -> T) -> Option<T> {
-    handles::with(p, |entry| {
-        entry.member.as_ref().map(|(member, _)| look(member))
-    })
-    .flatten()
+    // SAFETY: the caller vouches for `p`, which is activated.
+    unsafe { open::join(p, &membership) }.map_err(|error| membership.blame(&error))
 }
 
 /// See pcap_fanout_group(3PCAP).
@@ -140,9 +132,8 @@ fn member<T>(p: *mut Pcap, look: impl FnOnce(&Member) -> T) -> Option<T> {
 /// As its man page asks.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn pcap_fanout_group(p: *mut Pcap) -> c_int {
-    let group = || member(p, |member| c_int::from(member.group()));
-    if let Some(group) = guard(group, |_| None) {
-        return group;
+    if let Some(place) = guard(|| handles::place(p), |_| None) {
+        return place.group().into();
     }
     // SAFETY: the caller's promise: `p` is a handle.
     let activated = unsafe { system::pcap_datalink(p) } != NOT_ACTIVATED;
@@ -183,22 +174,23 @@ pub unsafe extern "C" fn pcap_fanout_stats(p: *mut Pcap, stat: *mut Stat) -> c_i
 /// # Safety
 /// `p` is a handle.
 unsafe fn stats(p: *mut Pcap, size: usize) -> Option<Stat> {
-    let group = member(p, Member::group)?;
+    let place = handles::place(p)?;
     let mut stat = Stat {
         size,
-        group: group.into(),
+        group: place.group().into(),
         ..Stat::default()
     };
     let mut own = PcapStat::default();
     // SAFETY: the caller vouches for `p`.
     if unsafe { pcap_stats(p, &raw mut own) } == 0 {
-        let counters = member(p, Member::counters)?;
+        let counters = |entry: &mut Entry| Some(entry.member.as_ref()?.0.counters());
+        let counters = handles::with(p, counters).flatten()?;
         stat.received = counters.received;
         stat.dropped = counters.dropped;
         stat.valid |= RECEIVED | DROPPED;
     }
-    handles::refresh_beside(p);
-    let whole = member(p, Member::group_stats)?;
+    handles::refresh_beside(p, &place);
+    let whole = place.group_stats();
     if let Some(members) = whole.members {
         stat.members = members;
         stat.valid |= MEMBERS;

@@ -1,33 +1,41 @@
 //! What we know of handles that fan-out concerns, kept beside them by their address.
 //!
-//! Handles without an entry are plain: nothing was configured for them and nothing asked.
+//! Handles without an entry are plain: nothing was configured for them and nothing asked. The table's
+//! lock is held for moments only: no I/O, no signal handler and no fork of this process meanwhile, so
+//! that libpcap's functions may be called from handlers and forked children as ever.
 
 use crate::system::Pcap;
-use fanpcap::member::Member;
+use fanpcap::member::{Member, Place};
 use fanpcap::request::Request;
+use fanpcap_linux::signal::Blocked;
+use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::ffi::c_int;
 use std::os::fd::{BorrowedFd, RawFd};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, Once, PoisonError};
 
 /// One handle.
 #[derive(Debug)]
 pub(crate) struct Entry {
-    pub(crate) request: Request,
+    pub(crate) request: Arc<Request>,
     /// The application's pcap_set_snaplen().
     pub(crate) snaplen: Option<c_int>,
     /// The application's pcap_set_protocol_linux().
     pub(crate) protocol: Option<u16>,
-    /// The handle's place in its group, once it is activated, and its descriptor.
+    /// Activated, but pcap_activate() could not join: it may be called again.
+    pub(crate) unjoined: bool,
+    /// The handle in its group, and its descriptor.
     pub(crate) member: Option<(Member, RawFd)>,
 }
 
 impl Entry {
-    pub(crate) fn new(request: Request) -> Self {
+    fn new(request: Request) -> Self {
         Self {
-            request,
+            request: Arc::new(request),
             snaplen: None,
             protocol: None,
+            unjoined: false,
             member: None,
         }
     }
@@ -35,55 +43,114 @@ impl Entry {
 
 type Entries = BTreeMap<usize, Entry>;
 
-fn entries() -> MutexGuard<'static, Entries> {
-    static ENTRIES: Mutex<Entries> = Mutex::new(BTreeMap::new());
-    // An entry is whole between statements, so a panic elsewhere has broken none.
-    ENTRIES.lock().unwrap_or_else(PoisonError::into_inner)
+static ENTRIES: Mutex<Entries> = Mutex::new(BTreeMap::new());
+
+/// The number of entries, so that plain handles need no lock.
+static COUNT: AtomicUsize = AtomicUsize::new(0);
+
+/// The table, locked. Fields are dropped in this order: unlocked first, then open to signals.
+struct Locked {
+    entries: MutexGuard<'static, Entries>,
+    _signals: Blocked,
 }
 
-/// Runs `look` on a handle's entry, if it has one.
+impl Locked {
+    fn new() -> Self {
+        let signals = Blocked::new();
+        // An entry is whole between statements, so a panic elsewhere has broken none.
+        let entries = ENTRIES.lock().unwrap_or_else(PoisonError::into_inner);
+        Self {
+            entries,
+            _signals: signals,
+        }
+    }
+}
+
+impl Drop for Locked {
+    fn drop(&mut self) {
+        // Relaxed: a thread that uses a handle has learnt of it by other means, which order this too.
+        COUNT.store(self.entries.len(), Ordering::Relaxed);
+    }
+}
+
+thread_local! {
+    /// The lock of a thread that forks, from before to after.
+    static FORKING: RefCell<Option<Locked>> = const { RefCell::new(None) };
+}
+
+extern "C" fn before_fork() {
+    let _ = FORKING.try_with(|forking| forking.replace(Some(Locked::new())));
+}
+
+extern "C" fn after_fork() {
+    let _ = FORKING.try_with(RefCell::take);
+}
+
+/// Keeps other threads out of the table while one forks: the child has only that one.
+fn mind_forks() {
+    static REGISTERED: Once = Once::new();
+    REGISTERED.call_once(|| {
+        // SAFETY: the handlers are functions of this library, which is never unloaded.
+        unsafe { libc::pthread_atfork(Some(before_fork), Some(after_fork), Some(after_fork)) };
+    });
+}
+
+/// Runs `look` on a handle's entry, if it has one. It must not wait for anything.
 pub(crate) fn with<T>(p: *mut Pcap, look: impl FnOnce(&mut Entry) -> T) -> Option<T> {
-    entries().get_mut(&(p as usize)).map(look)
+    if COUNT.load(Ordering::Relaxed) == 0 {
+        return None;
+    }
+    Locked::new().entries.get_mut(&(p as usize)).map(look)
 }
 
-/// Runs `look` on a handle's entry; a plain handle gets one.
+/// Runs `look` on a handle's entry; a plain handle gets one. It must not wait for anything.
 pub(crate) fn with_new<T>(p: *mut Pcap, look: impl FnOnce(&mut Entry) -> T) -> T {
-    let mut entries = entries();
+    mind_forks();
+    let plain = || Entry::new(Request::plain());
     look(
-        entries
+        Locked::new()
+            .entries
             .entry(p as usize)
-            .or_insert_with(|| Entry::new(Request::plain())),
+            .or_insert_with(plain),
     )
 }
 
 /// Notes a new handle, or that it is plain; a closed one may have had its address.
 pub(crate) fn handle_create(p: *mut Pcap, request: Option<Request>) {
-    let mut entries = entries();
-    match request {
-        Some(request) => drop(entries.insert(p as usize, Entry::new(request))),
-        None => drop(entries.remove(&(p as usize))),
-    }
+    let Some(request) = request else {
+        drop(handle_close(p));
+        return;
+    };
+    mind_forks();
+    let entry = Entry::new(request);
+    let before = Locked::new().entries.insert(p as usize, entry);
+    drop(before);
 }
 
 /// Forgets a handle. What it returns is dropped after the handle is closed: leaving the group comes
 /// before taking the member's page away.
 #[must_use]
 pub(crate) fn handle_close(p: *mut Pcap) -> Option<Entry> {
-    entries().remove(&(p as usize))
+    if COUNT.load(Ordering::Relaxed) == 0 {
+        return None;
+    }
+    Locked::new().entries.remove(&(p as usize))
 }
 
-/// Publishes the counters of this process's other members of the group that `p` is in.
-pub(crate) fn refresh_beside(p: *mut Pcap) {
-    let mut entries = entries();
-    let own = entries
-        .get(&(p as usize))
-        .and_then(|entry| entry.member.as_ref());
-    let Some(place) = own.map(|(member, _)| member.place()) else {
-        return;
-    };
-    let others = entries.iter_mut().filter(|(at, _)| **at != p as usize);
+/// Where a handle sits in its group.
+pub(crate) fn place(p: *mut Pcap) -> Option<Place> {
+    with(p, |entry| Some(entry.member.as_ref()?.0.place().clone())).flatten()
+}
+
+/// Publishes the counters of this process's other members of the group at `place`.
+pub(crate) fn refresh_beside(p: *mut Pcap, place: &Place) {
+    let mut locked = Locked::new();
+    let others = locked
+        .entries
+        .iter_mut()
+        .filter(|(at, _)| **at != p as usize);
     let members = others.filter_map(|(_, entry)| entry.member.as_mut());
-    for (member, fd) in members.filter(|(member, _)| member.place() == place) {
+    for (member, fd) in members.filter(|(member, _)| member.place().is_beside(place)) {
         // SAFETY: handles leave the table before they are closed, so the descriptor is open.
         member.refresh(unsafe { BorrowedFd::borrow_raw(*fd) });
     }

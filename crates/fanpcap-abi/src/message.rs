@@ -1,6 +1,6 @@
 //! Messages to C buffers, and the wall that no panic passes.
 
-use std::ffi::{c_char, c_int};
+use std::ffi::{CStr, c_char, c_int};
 use std::panic::{self, AssertUnwindSafe};
 
 use crate::system::{self, ERROR, Pcap};
@@ -55,6 +55,55 @@ pub(crate) fn guard<T>(body: impl FnOnce() -> T, failed: impl FnOnce(&str) -> T)
             text.unwrap_or("panic")
         ))
     })
+}
+
+/// The text of a C string; none for null.
+///
+/// # Safety
+/// `text` is null or a C string.
+unsafe fn string(text: *const c_char) -> Option<String> {
+    if text.is_null() {
+        return None;
+    }
+    // SAFETY: the caller vouches for it.
+    let text = unsafe { CStr::from_ptr(text) };
+    Some(text.to_string_lossy().into_owned())
+}
+
+const NO_SUCH_DEVICE: c_int = -5;
+const PERM_DENIED: c_int = -8;
+const PROMISC_PERM_DENIED: c_int = -11;
+
+/// Says in `errbuf` why a handle could not be activated, in the words of pcap_open_live() (pcap.c).
+///
+/// # Safety
+/// `p` is a handle, `device` null or a C string, `errbuf` as libpcap asks.
+pub(crate) unsafe fn explain(
+    p: *mut Pcap,
+    device: *const c_char,
+    status: c_int,
+    errbuf: *mut c_char,
+) {
+    // SAFETY: takes any number.
+    let reason = unsafe { system::pcap_statustostr(status) };
+    // SAFETY: the caller vouches for `p`.
+    let error = unsafe { system::pcap_geterr(p) };
+    // SAFETY: libpcap's answers are C strings or null, and the caller vouches for `device`.
+    let string = |text: *const c_char| unsafe { string(text) };
+    let device = string(device).unwrap_or_else(|| "any".to_owned());
+    let reason = string(reason).unwrap_or_default();
+    let error = string(error).unwrap_or_default();
+    let text = match status {
+        // A report on settings starts with its own place, and needs the room.
+        ERROR if error.len() + device.len() + 3 > ERRBUF_SIZE => error,
+        ERROR => format!("{device}: {error}"),
+        NO_SUCH_DEVICE | PERM_DENIED | PROMISC_PERM_DENIED if !error.is_empty() => {
+            format!("{device}: {reason} ({error})")
+        }
+        _ => format!("{device}: {reason}"),
+    };
+    // SAFETY: the caller vouches for the buffer.
+    unsafe { write(errbuf, &text) };
 }
 
 #[cfg(test)]

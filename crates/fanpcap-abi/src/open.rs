@@ -1,26 +1,24 @@
 //! Handles from create to close: pcap_create, pcap_open_live, pcap_activate, pcap_close and the
 //! setters that fan-out must know of.
 
-use crate::handles::{self, Entry};
 use crate::message::{self, ERRBUF_SIZE, fail, guard};
-use crate::system::{self, ERROR, Pcap, missing, system};
-use fanpcap::member::{JoinError, Member};
+use crate::system::{self, ERROR, Pcap, PcapStat, missing, system};
+use crate::{handles, stats};
+use fanpcap::join::JoinError;
+use fanpcap::record::Counters;
 use fanpcap::request::Request;
 use fanpcap::settings::{Membership, Plan};
 use fanpcap_linux::packet;
 use std::ffi::{CStr, CString, c_char, c_int};
 use std::os::fd::{BorrowedFd, RawFd};
 use std::ptr::null_mut;
+use std::sync::Arc;
 
 /// The largest snapshot length, and what 0 and senseless values mean (pcap-int.h).
 const MAXIMUM_SNAPLEN: c_int = 262_144;
 
 /// `PCAP_WARNING`: done, but pcap_geterr() has something to say.
 const WARNING: c_int = 1;
-const NO_SUCH_DEVICE: c_int = -5;
-const PERM_DENIED: c_int = -8;
-const PROMISC_PERM_DENIED: c_int = -11;
-
 /// See pcap_create(3PCAP). Settings are read here; what is wrong with them, pcap_activate() tells.
 ///
 /// # Safety
@@ -143,52 +141,10 @@ unsafe fn set_and_activate(
         return p;
     }
     // SAFETY: the caller vouches for both.
-    unsafe { explain(p, device, status, errbuf) };
+    unsafe { message::explain(p, device, status, errbuf) };
     // SAFETY: `p` is open and not used again.
     unsafe { pcap_close(p) };
     null_mut()
-}
-
-/// Says in `errbuf` why a handle could not be activated, in the words of pcap_open_live() (pcap.c).
-///
-/// # Safety
-/// `p` is a handle, `device` null or a C string, `errbuf` as libpcap asks.
-unsafe fn explain(p: *mut Pcap, device: *const c_char, status: c_int, errbuf: *mut c_char) {
-    // SAFETY: takes any number.
-    let reason = unsafe { system::pcap_statustostr(status) };
-    // SAFETY: the caller vouches for `p`.
-    let error = unsafe { system::pcap_geterr(p) };
-    // SAFETY: libpcap's answers are C strings or null, and the caller vouches for `device`.
-    let string = |text: *const c_char| unsafe { string(text) };
-    let (device, reason, error) = (string(device), string(reason), string(error));
-    let device = if device.is_empty() {
-        "any".to_owned()
-    } else {
-        device
-    };
-    let text = match status {
-        // A report on settings starts with its own place, and needs the room.
-        ERROR if error.len() + device.len() + 3 > ERRBUF_SIZE => error,
-        ERROR => format!("{device}: {error}"),
-        NO_SUCH_DEVICE | PERM_DENIED | PROMISC_PERM_DENIED if !error.is_empty() => {
-            format!("{device}: {reason} ({error})")
-        }
-        _ => format!("{device}: {reason}"),
-    };
-    // SAFETY: the caller vouches for the buffer.
-    unsafe { message::write(errbuf, &text) };
-}
-
-/// # Safety
-/// `text` is null or a C string.
-unsafe fn string(text: *const c_char) -> String {
-    if text.is_null() {
-        return String::new();
-    }
-    // SAFETY: the caller vouches for it.
-    unsafe { CStr::from_ptr(text) }
-        .to_string_lossy()
-        .into_owned()
 }
 
 /// See pcap_set_snaplen(3PCAP).
@@ -237,13 +193,16 @@ fn protocol_of(protocol: c_int) -> Option<u16> {
 /// As its man page asks.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn pcap_activate(p: *mut Pcap) -> c_int {
-    let body = || match handles::with(p, |entry| entry.request.plan()) {
-        // SAFETY: the caller's promise, passed on.
-        None => unsafe { activate(p) },
-        // SAFETY: as above.
-        Some(Ok(plan)) => unsafe { activate_as(p, plan) },
-        // SAFETY: as above.
-        Some(Err(report)) => unsafe { fail(p, &report.render(ERRBUF_SIZE - 1)) },
+    let body = || {
+        let request = handles::with(p, |entry| Arc::clone(&entry.request));
+        match request.map(|request| request.plan()) {
+            // SAFETY: the caller's promise, passed on.
+            None => unsafe { activate(p) },
+            // SAFETY: as above.
+            Some(Ok(plan)) => unsafe { activate_as(p, plan) },
+            // SAFETY: as above.
+            Some(Err(report)) => unsafe { fail(p, &report.render(ERRBUF_SIZE - 1)) },
+        }
     };
     // SAFETY: the caller's promise: `p` is a handle.
     guard(body, |text| unsafe { fail(p, text) })
@@ -276,28 +235,27 @@ unsafe fn activate_as(p: *mut Pcap, plan: Plan) -> c_int {
     }
 }
 
-/// Activates silently, then joins: see [`Member::join`].
+/// Activates silently, then joins, see [`fanpcap::join`]. Where joining fails, the handle is activated
+/// for the system's library but not for the program, which may call again.
 ///
 /// # Safety
 /// `p` is a handle.
 unsafe fn activate_in_group(p: *mut Pcap, membership: &Membership) -> c_int {
-    let protocol = handles::with(p, |entry| entry.protocol).flatten();
-    if let Some(function) = system().pcap_set_protocol_linux {
-        // SAFETY: the caller vouches for `p`.
-        unsafe { function(p, c_int::from(packet::ETH_P_SILENT)) };
-    }
-    // SAFETY: as above.
-    let status = unsafe { activate(p) };
+    let again = handles::with(p, |entry| entry.unjoined) == Some(true);
+    // SAFETY: the caller vouches for `p`.
+    let activate = || unsafe { activate_silently(p) };
+    let status = if again { 0 } else { activate() };
     if status < 0 {
-        // It may be tried again, without a group then.
-        if let Some(function) = system().pcap_set_protocol_linux {
-            // SAFETY: as above.
-            unsafe { function(p, c_int::from(protocol.unwrap_or(0))) };
-        }
         return status;
     }
-    // SAFETY: as above.
-    match unsafe { join(p, membership, protocol.unwrap_or(packet::ETH_P_ALL)) } {
+    let joined = match handles::place(p) {
+        // pcap_fanout() has joined since.
+        Some(_) => Ok(()),
+        // SAFETY: as above.
+        None => unsafe { join(p, membership) },
+    };
+    handles::with(p, |entry| entry.unjoined = joined.is_err());
+    match joined {
         Ok(()) if status > 0 => status,
         // SAFETY: as above.
         Ok(()) => unsafe { warn_of_strangers(p) },
@@ -306,23 +264,54 @@ unsafe fn activate_in_group(p: *mut Pcap, membership: &Membership) -> c_int {
     }
 }
 
+/// Lets the system's library bind to a protocol that no frame carries.
+///
+/// # Safety
+/// `p` is a handle.
+unsafe fn activate_silently(p: *mut Pcap) -> c_int {
+    let bind_to = |protocol: u16| {
+        if let Some(function) = system().pcap_set_protocol_linux {
+            // SAFETY: the caller vouches for `p`.
+            unsafe { function(p, c_int::from(protocol)) };
+        }
+    };
+    bind_to(packet::ETH_P_SILENT);
+    // SAFETY: as above.
+    let status = unsafe { activate(p) };
+    if status < 0 {
+        // It may be tried again, without a group then.
+        bind_to(
+            handles::with(p, |entry| entry.protocol)
+                .flatten()
+                .unwrap_or(0),
+        );
+    }
+    status
+}
+
 /// Joins a group with an activated handle and notes the member.
 ///
 /// # Safety
 /// `p` is an activated handle.
-pub(crate) unsafe fn join(
-    p: *mut Pcap,
-    membership: &Membership,
-    protocol: u16,
-) -> Result<(), JoinError> {
+pub(crate) unsafe fn join(p: *mut Pcap, membership: &Membership) -> Result<(), JoinError> {
     // SAFETY: the caller vouches for `p`.
     let fd: RawFd = unsafe { system::pcap_fileno(p) };
     if fd < 0 {
         return Err(JoinError::NotPacket);
     }
+    let protocol = handles::with(p, |entry| entry.protocol).flatten();
+    let mut told = PcapStat::default();
+    // SAFETY: the caller vouches for `p`. Where there are no statistics, zeros are right.
+    unsafe { stats::told(p, &raw mut told) };
+    let before = Counters {
+        received: told.ps_recv.into(),
+        dropped: told.ps_drop.into(),
+    };
     // SAFETY: the handle's descriptor is open as long as the handle.
     let socket = unsafe { BorrowedFd::borrow_raw(fd) };
-    let member = Member::join(socket, membership.group, membership.mode, protocol)?;
+    let Membership { group, mode, .. } = *membership;
+    let protocol = protocol.unwrap_or(packet::ETH_P_ALL);
+    let member = fanpcap::join::join(socket, group, mode, protocol, before)?;
     handles::with_new(p, |entry| entry.member = Some((member, fd)));
     Ok(())
 }
@@ -332,16 +321,13 @@ pub(crate) unsafe fn join(
 /// # Safety
 /// `p` is a handle.
 unsafe fn warn_of_strangers(p: *mut Pcap) -> c_int {
-    let look = |entry: &mut Entry| {
-        let (member, _) = entry.member.as_ref()?;
-        Some((member.group(), member.stranger()?))
-    };
-    let Some((group, (program, pid))) = handles::with(p, look).flatten() else {
+    let stranger = handles::place(p).and_then(|place| Some((place.group(), place.stranger()?)));
+    let Some((group, (program, pid))) = stranger else {
         return 0;
     };
     let text = format!(
-        "fan-out group {group} is shared with another program, {program} (process {pid}): each sees a \
-         part of the packets; give one of them another group to see all"
+        "fan-out group {group} is shared with another program, {program} (process {pid}): each sees \
+         a part of the packets; give one of them another group to see all"
     );
     // SAFETY: the caller vouches for `p`.
     unsafe { fail(p, &text) };

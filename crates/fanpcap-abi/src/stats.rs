@@ -12,11 +12,8 @@ use std::sync::OnceLock;
 /// As its man page asks.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn pcap_stats(p: *mut Pcap, stats: *mut PcapStat) -> c_int {
-    let Some(function) = system().pcap_stats else {
-        return ERROR;
-    };
     // SAFETY: the caller's promise, passed on.
-    let status = unsafe { function(p, stats) };
+    let status = unsafe { told(p, stats) };
     // SAFETY: the caller's promise: `stats` points to a pcap_stat, just written.
     if let (0, Some(stats)) = (status, unsafe { stats.as_mut() }) {
         guard(|| add_taken(p, stats), |_| ());
@@ -24,13 +21,24 @@ pub unsafe extern "C" fn pcap_stats(p: *mut Pcap, stats: *mut PcapStat) -> c_int
     status
 }
 
+/// What the system's library tells by itself.
+///
+/// # Safety
+/// As pcap_stats(3PCAP) asks.
+pub(crate) unsafe fn told(p: *mut Pcap, stats: *mut PcapStat) -> c_int {
+    // SAFETY: the caller's promise, passed on.
+    system()
+        .pcap_stats
+        .map_or(ERROR, |function| unsafe { function(p, stats) })
+}
+
 /// Adds what was read from the socket past the system's library.
 fn add_taken(p: *mut Pcap, stats: &mut PcapStat) {
     handles::with(p, |entry| {
         if let Some((member, _)) = &mut entry.member {
-            let counters = member.handle_stats(stats.ps_recv, stats.ps_drop);
-            stats.ps_recv = wrapped(counters.received);
-            stats.ps_drop = wrapped(counters.dropped);
+            let totals = member.handle_stats(stats.ps_recv, stats.ps_drop);
+            stats.ps_recv = wrapped(totals.received);
+            stats.ps_drop = wrapped(totals.dropped);
         }
     });
 }

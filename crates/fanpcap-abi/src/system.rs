@@ -215,6 +215,14 @@ functions! {
 }
 
 impl System {
+    fn load() -> Self {
+        // Our own copy of the standard library: this silences our panics, nobody else's.
+        panic::set_hook(Box::new(|_| {}));
+        let chosen = std::env::var_os("FANPCAP_LIBPCAP")
+            .filter(|path| !path.is_empty() && !process::is_secure());
+        Self::of(Library::find(chosen.as_deref().map(Path::new)))
+    }
+
     /// Whether the call comes from the system's library itself, which the program has loaded on its
     /// own: then it gets what it would without us.
     pub(crate) fn is_calling(&self) -> bool {
@@ -222,15 +230,13 @@ impl System {
     }
 }
 
-/// The system's library, loaded at the first call.
+/// The system's library, loaded at the first call. Threads that come first together load it each; no
+/// lock is held meanwhile, as the loader has one of its own, under which constructors may call us.
 pub(crate) fn system() -> &'static System {
     static SYSTEM: OnceLock<System> = OnceLock::new();
-    SYSTEM.get_or_init(|| {
-        // Our own copy of the standard library: this silences our panics, nobody else's.
-        panic::set_hook(Box::new(|_| {}));
-        let chosen = std::env::var_os("FANPCAP_LIBPCAP")
-            .filter(|path| !path.is_empty() && !process::is_secure());
-        System::of(Library::find(chosen.as_deref().map(Path::new)))
+    SYSTEM.get().unwrap_or_else(|| {
+        let loaded = System::load();
+        SYSTEM.get_or_init(|| loaded)
     })
 }
 

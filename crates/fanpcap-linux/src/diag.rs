@@ -78,8 +78,9 @@ fn parse(mut bytes: &[u8], sockets: &mut Vec<PacketSocket>) -> io::Result<bool> 
             .ok_or_else(malformed)?;
         let payload = &message[HEADER_LEN..];
         match u16_at(message, 4) {
-            Some(NLMSG_DONE) => return Ok(true),
-            Some(NLMSG_ERROR) => return Err(error_of(payload)),
+            // The end carries an error code too; 0 is none.
+            Some(NLMSG_DONE) if u32_at(payload, 0).unwrap_or(0) == 0 => return Ok(true),
+            Some(NLMSG_DONE | NLMSG_ERROR) => return Err(error_of(payload)),
             Some(SOCK_DIAG_BY_FAMILY) => sockets.push(socket(payload).ok_or_else(malformed)?),
             _ => {}
         }
@@ -164,10 +165,15 @@ fn send(netlink: &OwnedFd, bytes: &[u8]) -> io::Result<()> {
 }
 
 fn receive(netlink: &OwnedFd, buffer: &mut [u8]) -> io::Result<usize> {
-    let target: *mut c_void = buffer.as_mut_ptr().cast();
-    // SAFETY: `target` points to `buffer.len()` writable bytes.
-    let received = unsafe { libc::recv(netlink.as_raw_fd(), target, buffer.len(), 0) };
-    usize::try_from(received).map_err(|_| io::Error::last_os_error())
+    loop {
+        let target: *mut c_void = buffer.as_mut_ptr().cast();
+        // SAFETY: `target` points to `buffer.len()` writable bytes.
+        let received = unsafe { libc::recv(netlink.as_raw_fd(), target, buffer.len(), 0) };
+        match usize::try_from(received).map_err(|_| io::Error::last_os_error()) {
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            result => return result,
+        }
+    }
 }
 
 #[cfg(test)]

@@ -155,14 +155,22 @@ unsafe fn store(slot: usize, address: usize, relro: &Range<usize>) {
 
 /// Changes the protection of the page around `address`, which lies in an object's RELRO segment.
 fn protect(address: usize, protection: c_int) -> bool {
-    // SAFETY: sysconf has no preconditions.
-    let page = usize::try_from(unsafe { libc::sysconf(libc::_SC_PAGESIZE) }).unwrap_or(4096);
-    let start = (address & !(page - 1)) as *mut c_void;
+    let start = page_of(address) as *mut c_void;
     // SAFETY: the page is data of a loaded object; reading stays allowed throughout.
-    unsafe { libc::mprotect(start, page, protection) == 0 }
+    unsafe { libc::mprotect(start, page_size(), protection) == 0 }
 }
 
-/// The addresses of the object at `base` that the loader made read-only after relocation.
+fn page_of(address: usize) -> usize {
+    address & !(page_size() - 1)
+}
+
+fn page_size() -> usize {
+    // SAFETY: sysconf has no preconditions.
+    usize::try_from(unsafe { libc::sysconf(libc::_SC_PAGESIZE) }).unwrap_or(4096)
+}
+
+/// The addresses of the object at `base` that the loader made read-only after relocation: whole pages,
+/// the last one left out where data follows in it (glibc, `_dl_protect_relro`).
 fn relro(base: usize) -> Range<usize> {
     let mut search = (base, 0..0);
     // SAFETY: `find_relro` gets the address of `search`, which outlives the call.
@@ -190,7 +198,8 @@ unsafe extern "C" fn find_relro(
     if let Some(header) = relro {
         let field = |value| usize::try_from(value).unwrap_or(0);
         let start = search.0 + field(header.p_vaddr);
-        search.1 = start..start + field(header.p_memsz);
+        let end = start + field(header.p_memsz);
+        search.1 = page_of(start)..page_of(end);
     }
     1
 }

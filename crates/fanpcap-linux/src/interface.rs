@@ -2,8 +2,12 @@
 
 use std::ffi::{CStr, CString};
 
-/// The index of an interface, 1 or more.
+/// The index of an interface, 1 or more. Unlike if_nametoindex(3) it knows no alias names: the kernel's
+/// ioctl would cut `eth0:1` at the colon, and no interface has one in its name.
 pub fn index(name: &str) -> Option<u32> {
+    if name.contains(':') {
+        return None;
+    }
     let name = CString::new(name).ok()?;
     // SAFETY: `name` is a C string.
     match unsafe { libc::if_nametoindex(name.as_ptr()) } {
@@ -64,5 +68,6 @@ mod tests {
         assert_eq!(super::name(index).as_deref(), Some("lo"));
         assert!(super::names().iter().any(|name| name == "lo"));
         assert_eq!(super::index("no such name"), None);
+        assert_eq!(super::index("lo:1"), None);
     }
 }

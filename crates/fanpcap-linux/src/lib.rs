@@ -3,11 +3,12 @@
 
 pub mod diag;
 pub mod elf;
+pub mod file;
 pub mod inject;
 pub mod interface;
 pub mod ldcache;
 pub mod library;
-pub mod lock;
 pub mod netns;
 pub mod packet;
 pub mod process;
+pub mod signal;

@@ -76,13 +76,11 @@ impl Library {
         NonNull::new(unsafe { libc::dlsym(self.handle.as_ptr(), name.as_ptr()) })
     }
 
-    /// Whether code of this library is among the callers of the current function. It can be only when
-    /// the program had loaded it on its own, before us.
+    /// Whether an entry point of ours was called by this library. It can be only when the program had
+    /// loaded it on its own, before us.
     pub fn is_calling(&self) -> bool {
-        self.preloaded
-            && self
-                .symbol(c"pcap_create")
-                .is_some_and(|own| on_stack(object_of(own.as_ptr())))
+        let own = self.symbol(c"pcap_create").filter(|_| self.preloaded);
+        own.is_some_and(|own| caller() == object_of(own.as_ptr()))
     }
 
     fn open(path: &Path) -> Result<Self, Refused> {
@@ -197,7 +195,7 @@ fn last_error() -> String {
         .into_owned()
 }
 
-/// The load address of the object that holds `address`.
+/// The load address of the object that holds `address`, 0 for none.
 fn object_of(address: *const c_void) -> usize {
     let mut info = libc::Dl_info {
         dli_fname: std::ptr::null(),
@@ -210,16 +208,6 @@ fn object_of(address: *const c_void) -> usize {
     info.dli_fbase as usize
 }
 
-/// How far up the stack the caller of an entry point is looked for.
-const FRAMES: u32 = 12;
-
-#[repr(C)]
-struct Walk {
-    object: usize,
-    frames: u32,
-    found: bool,
-}
-
 unsafe extern "C" {
     // libgcc_s, which the standard library needs already (Itanium C++ ABI, level I).
     safe fn _Unwind_Backtrace(
@@ -229,14 +217,19 @@ unsafe extern "C" {
     fn _Unwind_GetIP(context: *mut c_void) -> usize;
 }
 
-fn on_stack(object: usize) -> bool {
-    let mut walk = Walk {
-        object,
-        frames: 0,
-        found: false,
-    };
+/// A walk up the stack, out of our own object.
+#[repr(C)]
+struct Walk {
+    own: usize,
+    caller: usize,
+}
+
+/// The load address of the object whose code called into ours.
+fn caller() -> usize {
+    let own = object_of(step as *const c_void);
+    let mut walk = Walk { own, caller: 0 };
     _Unwind_Backtrace(step, &mut walk);
-    walk.found
+    walk.caller
 }
 
 extern "C" fn step(context: *mut c_void, walk: &mut Walk) -> c_int {
@@ -244,11 +237,10 @@ extern "C" fn step(context: *mut c_void, walk: &mut Walk) -> c_int {
     const STOP: c_int = 5; // _URC_END_OF_STACK
     // SAFETY: the unwinder passes its own context.
     let address = unsafe { _Unwind_GetIP(context) };
-    walk.found = walk.object != 0 && object_of(address as *const c_void) == walk.object;
-    walk.frames += 1;
-    if walk.found || walk.frames == FRAMES {
-        STOP
-    } else {
-        CONTINUE
+    let object = object_of(address as *const c_void);
+    if object == walk.own {
+        return CONTINUE;
     }
+    walk.caller = object;
+    STOP
 }

@@ -55,6 +55,22 @@ pub fn is_packet_socket(fd: BorrowedFd<'_>) -> bool {
         .is_ok_and(|domain| domain == libc::AF_PACKET)
 }
 
+/// The inode of a socket, as packet diag tells it.
+pub fn inode(fd: BorrowedFd<'_>) -> io::Result<u64> {
+    let mut stat = mem::MaybeUninit::<libc::stat>::zeroed();
+    // SAFETY: `stat` has room for what the call writes.
+    check(unsafe { libc::fstat(fd.as_raw_fd(), stat.as_mut_ptr()) })?;
+    // SAFETY: the call has written it.
+    Ok(unsafe { stat.assume_init() }.st_ino)
+}
+
+/// Keeps a descriptor from programs that the process starts. A copy of it would hold the socket's place
+/// in its group after the process has closed its own.
+pub fn close_on_exec(fd: BorrowedFd<'_>) -> io::Result<()> {
+    // SAFETY: fcntl takes plain numbers here.
+    check(unsafe { libc::fcntl(fd.as_raw_fd(), libc::F_SETFD, libc::FD_CLOEXEC) })
+}
+
 /// The interface and protocol that a packet socket is bound to.
 pub fn address(fd: BorrowedFd<'_>) -> io::Result<Address> {
     let mut sll = blank_sockaddr();

@@ -1,6 +1,7 @@
 //! Facts about the calling process and its clock.
 
 use std::fs;
+use std::os::unix::fs::MetadataExt;
 
 /// Whether the process runs with privileges that its user does not have (setuid, file capabilities):
 /// `AT_SECURE`, getauxval(3). Such a process must not trust its environment.
@@ -13,6 +14,12 @@ pub fn is_secure() -> bool {
 pub fn name() -> String {
     let comm = fs::read("/proc/self/comm").unwrap_or_default();
     String::from_utf8_lossy(comm.trim_ascii_end()).into_owned()
+}
+
+/// What tells the program from others, whatever it calls itself: device and inode of its file. Zeros
+/// where there is no /proc.
+pub fn executable() -> (u64, u64) {
+    fs::metadata("/proc/self/exe").map_or((0, 0), |file| (file.dev(), file.ino()))
 }
 
 /// Nanoseconds of `CLOCK_MONOTONIC`, which all processes of a machine share.

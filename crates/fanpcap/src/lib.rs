@@ -2,9 +2,11 @@
 #![forbid(unsafe_code)]
 
 pub mod device;
+pub mod join;
 pub mod member;
 pub mod mode;
 pub mod page;
+pub mod record;
 pub mod report;
 pub mod request;
 pub mod settings;

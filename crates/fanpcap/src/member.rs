@@ -1,26 +1,22 @@
-//! A member of a direct group: joining without duplicates, counters, and why joining failed.
+//! A member of a direct group: its place, its counters, and what is known of the whole group.
 
 use crate::mode::Mode;
-use crate::page::{Counters, Page, Shelf};
-use crate::settings::Group;
+use crate::page::{Page, Shelf};
+use crate::record::{Counters, Record};
 use fanpcap_linux::diag::{self, PacketSocket};
-use fanpcap_linux::packet::{self, Address, Fanout, Refusal};
-use fanpcap_linux::{interface, process};
-use std::fmt;
-use std::io;
+use fanpcap_linux::{packet, process};
 use std::os::fd::BorrowedFd;
 
-/// A handle's place in a kernel fan-out group. It ends when the handle's socket is closed.
-#[derive(Debug)]
-pub struct Member {
+/// Where a member sits. It stays true when the process or thread moves to another network namespace.
+#[derive(Clone, Debug)]
+pub struct Place {
     group: u16,
     mode: Mode,
     ifindex: u32,
-    /// What the system's library has counted; its counters are 32 bits wide and wrap.
-    told: Counters,
-    /// What was read from the socket past that library.
-    taken: Counters,
-    page: Option<Page>,
+    /// The socket's.
+    inode: u64,
+    /// Where the members' pages are, if that could be told.
+    shelf: Option<Shelf>,
 }
 
 /// What is known of a whole group; what is not, is none.
@@ -28,107 +24,21 @@ pub struct Member {
 pub struct GroupStats {
     /// Sockets in the group, of all processes.
     pub members: Option<u64>,
-    /// Sums over the members, when each of them publishes its counters.
+    /// Sums over the members, when each of them has published its counters.
     pub counters: Option<Counters>,
     /// Age of the oldest counters in the sums, in nanoseconds.
     pub age_ns: u64,
 }
 
-/// Why a handle can't join a group.
-#[derive(Debug)]
-pub enum JoinError {
-    /// The handle has no packet socket: another kind of device, a savefile, a dead handle.
-    NotPacket,
-    /// The handle is in a group already.
-    AlreadyIn(u16),
-    /// The group runs another mode.
-    OtherMode {
-        /// The group's number.
-        group: u16,
-        /// The mode that was asked for.
-        asked: Mode,
-        /// What the group runs.
-        runs: String,
-    },
-    /// The group's number is taken on another device.
-    OtherDevice {
-        /// The group's number.
-        group: u16,
-        /// The device that has it.
-        has: String,
-        /// The device that the handle is on.
-        wants: String,
-    },
-    /// The group captures another protocol.
-    OtherProtocol {
-        /// The group's number.
-        group: u16,
-        /// Its protocol, `ETH_P_*`.
-        has: u16,
-        /// The handle's.
-        wants: u16,
-    },
-    /// The group has as many members as the kernel allows.
-    Full(u16),
-    /// The kernel refused for a reason of its own.
-    Kernel {
-        /// The group's number.
-        group: u16,
-        /// The mode that was asked for.
-        mode: Mode,
-        /// The system call or option.
-        call: &'static str,
-        /// What it said.
-        error: io::Error,
-    },
-}
-
-impl Member {
-    /// Joins a group with a socket. One that was activated silently (bound to
-    /// [`packet::ETH_P_SILENT`]) is bound to `protocol` behind a filter that rejects all, so that nothing
-    /// reaches it before it is in the group; without that, a newcomer has every packet twice
-    /// until it has joined.
-    ///
-    /// # Errors
-    /// Each says what the group is and what to do.
-    pub fn join(
-        fd: BorrowedFd<'_>,
-        group: Group,
-        mode: Mode,
-        protocol: u16,
-    ) -> Result<Self, JoinError> {
-        if !packet::is_packet_socket(fd) {
-            return Err(JoinError::NotPacket);
-        }
-        let fanout = wanted(group, mode);
-        let failed = |call, error| explain(fanout, mode, call, error);
-        let bound = packet::address(fd).map_err(|error| failed("getsockname", error))?;
-        let address = Address {
-            ifindex: bound.ifindex,
-            protocol,
-        };
-        if bound.protocol == packet::ETH_P_SILENT {
-            packet::reject_all(fd).map_err(|error| failed("SO_ATTACH_FILTER", error))?;
-            packet::bind(fd, address).map_err(|error| failed("bind", error))?;
-            enter(fd, fanout, mode, address)?;
-            packet::detach_filter(fd).map_err(|error| failed("SO_DETACH_FILTER", error))?;
-        } else {
-            enter(fd, fanout, mode, bound)?;
-        }
-        let joined = packet::fanout(fd).map_err(|error| failed("PACKET_FANOUT", error))?;
-        Ok(Self::new(joined.id, mode, bound.ifindex))
-    }
-
-    fn new(group: u16, mode: Mode, ifindex: u32) -> Self {
-        let page = Shelf::of(ifindex, group).and_then(|shelf| Page::create(&shelf, mode));
+impl Place {
+    pub(crate) fn new(group: u16, mode: Mode, ifindex: u32, inode: u64) -> Self {
+        let shelf = Shelf::of(ifindex, group).ok();
         Self {
             group,
             mode,
             ifindex,
-            told: Counters::default(),
-            taken: Counters::default(),
-            // Without a page the group's sums are unknown, and say so.
-            page: page.ok(),
+            inode,
+            shelf,
         }
     }
 
@@ -137,32 +47,113 @@ impl Member {
         self.group
     }
 
-    /// What tells the group from others of the network namespace: interface index and number.
-    pub fn place(&self) -> (u32, u16) {
-        (self.ifindex, self.group)
-    }
-
     /// The group's mode.
     pub fn mode(&self) -> Mode {
         self.mode
     }
 
+    /// Whether two members are in the same group.
+    pub fn is_beside(&self, other: &Self) -> bool {
+        (self.group, self.ifindex) == (other.group, other.ifindex) && self.shelf == other.shelf
+    }
+
     /// Another program in the group, by its page: name and process. Two different programs that share
     /// a stream are rarely meant to.
     pub fn stranger(&self) -> Option<(String, u32)> {
-        let program = process::name();
-        let records = Shelf::of(self.ifindex, self.group).ok()?.records();
-        let other = records
-            .into_iter()
-            .find(|record| record.program != program)?;
+        let own = (process::executable(), std::process::id());
+        let differs = |record: &Record| record.executable != own.0 && record.pid != own.1;
+        let other = self.records().into_iter().find(differs)?;
         Some((other.program, other.pid))
     }
 
-    /// Takes in the totals that the system's library tells, publishes, and returns the member's own.
+    /// What the kernel and the members' pages tell of the group.
+    pub fn group_stats(&self) -> GroupStats {
+        let members = self.members();
+        let records = self.records();
+        let complete = members == Some(records.len() as u64);
+        let oldest = records.iter().map(|record| record.read_ns).min();
+        let now = process::monotonic_ns();
+        match oldest.filter(|&oldest| complete && oldest > 0) {
+            None => GroupStats {
+                members,
+                ..GroupStats::default()
+            },
+            Some(oldest) => GroupStats {
+                members,
+                counters: Some(sum(&records)),
+                age_ns: now.saturating_sub(oldest),
+            },
+        }
+    }
+
+    /// The sockets in the group; none if this one is not among those of the calling thread's network
+    /// namespace.
+    fn members(&self) -> Option<u64> {
+        let sockets = diag::packet_sockets().ok()?;
+        let is_own = |socket: &PacketSocket| u64::from(socket.inode) == self.inode;
+        let is_member = |socket: &&PacketSocket| {
+            let group = socket.fanout.filter(|group| group.id == self.group);
+            socket.ifindex == self.ifindex && group.is_some()
+        };
+        let here = sockets.iter().any(is_own);
+        here.then(|| sockets.iter().filter(is_member).count() as u64)
+    }
+
+    fn records(&self) -> Vec<Record> {
+        self.shelf.as_ref().map(Shelf::records).unwrap_or_default()
+    }
+}
+
+fn sum(records: &[Record]) -> Counters {
+    Counters {
+        received: records.iter().map(|record| record.counters.received).sum(),
+        dropped: records.iter().map(|record| record.counters.dropped).sum(),
+    }
+}
+
+/// A handle in a kernel fan-out group. It ends when the handle's socket is closed.
+#[derive(Debug)]
+pub struct Member {
+    place: Place,
+    /// What the system's library has counted; its counters are 32 bits wide and wrap.
+    told: Counters,
+    /// What was read from the socket past that library.
+    taken: Counters,
+    /// What the socket had counted when it joined.
+    before: Counters,
+    page: Option<Page>,
+}
+
+impl Member {
+    /// A member at `place` whose library has counted `before`, which was not the group's.
+    pub(crate) fn new(place: Place, before: Counters) -> Self {
+        let create = |shelf| Page::create(shelf, place.mode, place.inode).ok();
+        // Without a page the group's sums are unknown, and say so.
+        let page = place.shelf.as_ref().and_then(create);
+        Self {
+            place,
+            told: before,
+            taken: Counters::default(),
+            before,
+            page,
+        }
+    }
+
+    /// Where it sits.
+    pub fn place(&self) -> &Place {
+        &self.place
+    }
+
+    /// Takes in the totals that the system's library tells and publishes. Returns the socket's totals,
+    /// which begin with the handle, not with the group.
     pub fn handle_stats(&mut self, received: u32, dropped: u32) -> Counters {
         self.told.received = unwrapped(self.told.received, received);
         self.told.dropped = unwrapped(self.told.dropped, dropped);
-        self.publish()
+        self.publish();
+        Counters {
+            received: self.told.received + self.taken.received,
+            dropped: self.told.dropped + self.taken.dropped,
+        }
     }
 
     /// Reads the socket's counters past the system's library, from any thread of the process, and
@@ -175,195 +166,36 @@ impl Member {
         self.publish();
     }
 
-    /// The member's counters as last read.
+    /// The member's counters as last read, since it joined.
     pub fn counters(&self) -> Counters {
+        let since = |told: u64, taken: u64, before: u64| told + taken - before;
+        let Self {
+            told,
+            taken,
+            before,
+            ..
+        } = self;
         Counters {
-            received: self.told.received + self.taken.received,
-            dropped: self.told.dropped + self.taken.dropped,
+            received: since(told.received, taken.received, before.received),
+            dropped: since(told.dropped, taken.dropped, before.dropped),
         }
     }
 
-    fn publish(&mut self) -> Counters {
+    fn publish(&mut self) {
         let counters = self.counters();
         if let Some(page) = &mut self.page {
             page.publish(counters);
         }
-        counters
-    }
-
-    /// What the kernel and the members' pages tell of the group.
-    pub fn group_stats(&self) -> GroupStats {
-        let is_member = |socket: &PacketSocket| {
-            socket.ifindex == self.ifindex
-                && socket.fanout.is_some_and(|group| group.id == self.group)
-        };
-        let members = diag::packet_sockets()
-            .map(|sockets| sockets.iter().filter(|socket| is_member(socket)).count() as u64)
-            .ok();
-        let records = Shelf::of(self.ifindex, self.group)
-            .map(|shelf| shelf.records())
-            .unwrap_or_default();
-        let complete = members.is_some_and(|members| members == records.len() as u64);
-        let now = process::monotonic_ns();
-        let oldest = records
-            .iter()
-            .map(|record| record.read_ns)
-            .min()
-            .unwrap_or(now);
-        GroupStats {
-            members,
-            counters: complete.then(|| Counters {
-                received: records.iter().map(|record| record.counters.received).sum(),
-                dropped: records.iter().map(|record| record.counters.dropped).sum(),
-            }),
-            age_ns: now.saturating_sub(oldest),
-        }
     }
 }
 
-/// A 64-bit total after a 32-bit one, which it follows modulo 2^32, has moved on.
+/// A 64-bit total after a 32-bit one, which it follows modulo 2^32, has moved on. One that another
+/// thread has read before, and told later, has not.
 fn unwrapped(total: u64, now: u32) -> u64 {
     let low = total & u64::from(u32::MAX);
-    total + ((u64::from(now) + (1 << 32) - low) & u64::from(u32::MAX))
+    let step = (u64::from(now) + (1 << 32) - low) & u64::from(u32::MAX);
+    if step < 1 << 31 { total + step } else { total }
 }
-
-fn wanted(group: Group, mode: Mode) -> Fanout {
-    let (kind, flags) = (mode.kind.kernel_type(), mode.kernel_flags());
-    match group {
-        Group::Number(id) => Fanout {
-            id,
-            mode: kind,
-            flags,
-        },
-        Group::New => Fanout {
-            id: 0,
-            mode: kind,
-            flags: flags | packet::FANOUT_FLAG_UNIQUEID,
-        },
-    }
-}
-
-fn enter(
-    fd: BorrowedFd<'_>,
-    fanout: Fanout,
-    mode: Mode,
-    address: Address,
-) -> Result<(), JoinError> {
-    packet::join(fd, fanout).map_err(|refusal| match refusal {
-        Refusal::Joined => JoinError::AlreadyIn(packet::fanout(fd).map_or(fanout.id, |own| own.id)),
-        Refusal::Full => JoinError::Full(fanout.id),
-        Refusal::Conflict(error) => conflict(fanout.id, mode, address)
-            .unwrap_or_else(|| explain(fanout, mode, "PACKET_FANOUT", error)),
-        Refusal::Other(error) => explain(fanout, mode, "PACKET_FANOUT", error),
-    })
-}
-
-fn explain(fanout: Fanout, mode: Mode, call: &'static str, error: io::Error) -> JoinError {
-    JoinError::Kernel {
-        group: fanout.id,
-        mode,
-        call,
-        error,
-    }
-}
-
-/// What of the group, as packet diag and the members' pages tell it, differs from what was asked for.
-fn conflict(group: u16, asked: Mode, own: Address) -> Option<JoinError> {
-    let sockets = diag::packet_sockets().ok()?;
-    let of_group = |socket: &PacketSocket| socket.fanout.filter(|has| has.id == group);
-    let (other, has) = sockets
-        .iter()
-        .find_map(|socket| Some((socket, of_group(socket)?)))?;
-    if other.ifindex != own.ifindex {
-        let (has, wants) = (device(other.ifindex), device(own.ifindex));
-        return Some(JoinError::OtherDevice { group, has, wants });
-    }
-    if other.protocol != own.protocol {
-        let (has, wants) = (other.protocol, own.protocol);
-        return Some(JoinError::OtherProtocol { group, has, wants });
-    }
-    let shelf = Shelf::of(other.ifindex, group).ok();
-    let told = shelf.and_then(|shelf| {
-        shelf
-            .records()
-            .first()
-            .map(|record| record.mode.to_string())
-    });
-    let runs = told.unwrap_or_else(|| mode_name(has.mode, asked));
-    Some(JoinError::OtherMode { group, asked, runs })
-}
-
-/// The name of a mode that packet diag tells by number, without its options.
-fn mode_name(number: u8, asked: Mode) -> String {
-    match Mode::from_kernel(number, 0) {
-        Some(mode) if mode.kind == asked.kind => format!("{mode} with other options"),
-        Some(mode) => mode.to_string(),
-        None => format!("a mode of another program (number {number})"),
-    }
-}
-
-fn device(ifindex: u32) -> String {
-    match ifindex {
-        0 => "any".to_owned(),
-        index => interface::name(index).unwrap_or_else(|| format!("interface {index}")),
-    }
-}
-
-impl fmt::Display for JoinError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::NotPacket => f.write_str(
-                "fan-out is for network devices; this handle has no packet socket: open it without a \
-                 group (PCAP_GROUP_DEVICE gives one device a group, PCAP_GROUP all)",
-            ),
-            Self::AlreadyIn(group) => {
-                write!(
-                    f,
-                    "the handle is in fan-out group {group} already; close it to leave"
-                )
-            }
-            Self::OtherMode { group, asked, runs } => write!(
-                f,
-                "fan-out group {group} runs {runs}, not {asked}: use the group's mode or another \
-                 group (all members of a group have one mode)",
-            ),
-            Self::OtherDevice { group, has, wants } => write!(
-                f,
-                "fan-out group {group} is on device {has}, not on {wants}: give {wants} another \
-                 number, as PCAP_GROUP_{} or group_{wants} in pcap.conf",
-                variable(wants),
-            ),
-            Self::OtherProtocol { group, has, wants } => write!(
-                f,
-                "fan-out group {group} captures protocol {has:#06x}, this handle {wants:#06x}: use \
-                 the same pcap_set_protocol_linux() or another group",
-            ),
-            Self::Full(group) => write!(
-                f,
-                "fan-out group {group} is full (256 members, the kernel's limit): start fewer \
-                 members or another group",
-            ),
-            Self::Kernel {
-                group,
-                mode,
-                call,
-                error,
-            } => {
-                write!(
-                    f,
-                    "can't join fan-out group {group} ({mode}): {call}: {error}"
-                )
-            }
-        }
-    }
-}
-
-/// A device's name as the end of an environment variable's name.
-fn variable(device: &str) -> String {
-    device.replace(|c: char| !c.is_ascii_alphanumeric(), "_")
-}
-
-impl std::error::Error for JoinError {}
 
 #[cfg(test)]
 mod tests {
@@ -374,6 +206,32 @@ mod tests {
         assert_eq!(unwrapped(0, 5), 5);
         assert_eq!(unwrapped(5, 5), 5);
         assert_eq!(unwrapped(u64::from(u32::MAX), 4), (1 << 32) + 4);
-        assert_eq!(unwrapped((7 << 32) + 10, 9), (8 << 32) + 9);
+    }
+
+    #[test]
+    fn a_total_that_comes_late_takes_nothing_back() {
+        assert_eq!(unwrapped(10, 9), 10);
+        assert_eq!(unwrapped((7 << 32) + 10, 9), (7 << 32) + 10);
+        assert_eq!(unwrapped(7 << 32, u32::MAX), 7 << 32);
+    }
+
+    #[test]
+    fn what_was_counted_before_joining_is_not_the_groups() {
+        let before = Counters {
+            received: 50,
+            dropped: 2,
+        };
+        let place = Place {
+            group: 7,
+            mode: Mode::parse("lb").unwrap(),
+            ifindex: 1,
+            inode: 1,
+            shelf: None,
+        };
+        let mut member = Member::new(place, before);
+        let totals = member.handle_stats(60, 2);
+        assert_eq!((totals.received, totals.dropped), (60, 2));
+        let own = member.counters();
+        assert_eq!((own.received, own.dropped), (10, 0));
     }
 }

@@ -6,7 +6,7 @@ use crate::settings::{Call, Environment, Plan, Settings};
 use fanpcap_linux::{interface, process};
 
 /// The wishes for one handle.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct Request {
     device: Device,
     settings: Result<Settings, Report>,

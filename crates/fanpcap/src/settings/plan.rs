@@ -4,7 +4,7 @@ use super::environment::{self, shell_name};
 use super::keys::{Entry, Key, Target, Value};
 use super::{Settings, find};
 use crate::device::{Device, Part};
-use crate::member::JoinError;
+use crate::join::JoinError;
 use crate::mode::{self, Kind, Mode};
 use crate::report::{Fault, Report, quote};
 

@@ -1,0 +1,67 @@
+//! Files in a directory that others may write to: made whole before they have a name, opened without
+//! following links or waiting, and locked (flock(2)) as long as their owner lives, however it dies.
+
+use std::ffi::CString;
+use std::fs::{File, OpenOptions};
+use std::io;
+use std::os::fd::AsRawFd;
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::Path;
+
+/// Makes a file without a name in `directory`, for its owner to write and everybody to read.
+pub fn create_unnamed(directory: &Path) -> io::Result<File> {
+    OpenOptions::new()
+        .write(true)
+        .custom_flags(libc::O_TMPFILE)
+        .mode(0o644)
+        .open(directory)
+}
+
+/// Gives an unnamed file its name (linkat(2)).
+///
+/// # Errors
+/// `EEXIST`: there is such a file. `ENOENT`: the directory is gone.
+pub fn set_name(file: &File, path: &Path) -> io::Result<()> {
+    let own = CString::new(format!("/proc/self/fd/{}", file.as_raw_fd()))?;
+    let path = CString::new(path.as_os_str().as_bytes())?;
+    let (here, follow) = (libc::AT_FDCWD, libc::AT_SYMLINK_FOLLOW);
+    // SAFETY: both paths are C strings that live through the call.
+    check(unsafe { libc::linkat(here, own.as_ptr(), here, path.as_ptr(), follow) })
+}
+
+/// Opens a regular file to read; none for anything else, such as a link or a pipe.
+pub fn open_regular(path: &Path) -> io::Result<Option<File>> {
+    let file = OpenOptions::new()
+        .read(true)
+        .custom_flags(libc::O_NOFOLLOW | libc::O_NONBLOCK)
+        .open(path)?;
+    Ok(file.metadata()?.is_file().then_some(file))
+}
+
+/// Takes the exclusive lock of a file, without waiting; false when somebody else has it.
+pub fn try_lock_exclusive(file: &File) -> io::Result<bool> {
+    try_lock(file, libc::LOCK_EX)
+}
+
+/// Takes a shared lock, without waiting; false when somebody else has the exclusive one.
+pub fn try_lock_shared(file: &File) -> io::Result<bool> {
+    try_lock(file, libc::LOCK_SH)
+}
+
+fn try_lock(file: &File, kind: i32) -> io::Result<bool> {
+    // SAFETY: flock takes plain numbers; the descriptor is open.
+    match check(unsafe { libc::flock(file.as_raw_fd(), kind | libc::LOCK_NB) }) {
+        Ok(()) => Ok(true),
+        Err(error) if error.kind() == io::ErrorKind::WouldBlock => Ok(false),
+        Err(error) => Err(error),
+    }
+}
+
+fn check(rc: libc::c_int) -> io::Result<()> {
+    if rc == 0 {
+        Ok(())
+    } else {
+        Err(io::Error::last_os_error())
+    }
+}

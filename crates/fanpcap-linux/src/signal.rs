@@ -1,0 +1,40 @@
+//! Signals of the calling thread, held back for a moment (pthread_sigmask(3)).
+
+use std::mem::MaybeUninit;
+use std::ptr;
+
+/// While it lives, no signal handler runs on this thread, but for those of the C library itself.
+#[derive(Debug)]
+pub struct Blocked {
+    before: libc::sigset_t,
+}
+
+impl Blocked {
+    /// Holds signals back.
+    pub fn new() -> Self {
+        let mut all = MaybeUninit::<libc::sigset_t>::uninit();
+        let mut before = MaybeUninit::<libc::sigset_t>::zeroed();
+        // SAFETY: sigfillset initialises the set it is given.
+        unsafe { libc::sigfillset(all.as_mut_ptr()) };
+        // SAFETY: `all` was initialised above, `before` is written by the call.
+        unsafe { libc::pthread_sigmask(libc::SIG_BLOCK, all.as_ptr(), before.as_mut_ptr()) };
+        // SAFETY: a set of zeros is a valid one, if the call should not have written it.
+        let before = unsafe { before.assume_init() };
+        Self { before }
+    }
+}
+
+impl Default for Blocked {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl Drop for Blocked {
+    fn drop(&mut self) {
+        // SAFETY: `before` is the mask that the thread had.
+        unsafe {
+            libc::pthread_sigmask(libc::SIG_SETMASK, &raw const self.before, ptr::null_mut())
+        };
+    }
+}
