@@ -46,6 +46,12 @@ impl SharedObject {
         Ok(listing.lines().filter_map(dynamic_entry).collect())
     }
 
+    /// The symbols by which it refers to functions and data through slots that another object may fill.
+    pub(crate) fn references(&self) -> Result<Vec<String>> {
+        let listing = self.readelf("--relocs")?;
+        Ok(listing.lines().filter_map(reference).collect())
+    }
+
     fn readelf(&self, what: &str) -> Result<String> {
         let mut command = Command::new("readelf");
         command
@@ -83,6 +89,16 @@ fn export(line: &str) -> Option<(String, Symbol)> {
     Some((name.to_owned(), symbol))
 }
 
+/// `0000000000089d70  0000000100000006 R_X86_64_GLOB_DAT  0000000000000000 free@GLIBC_2.2.5 + 0`
+fn reference(line: &str) -> Option<String> {
+    let fields: Vec<&str> = line.split_whitespace().collect();
+    let [_, _, kind, _, name, ..] = fields[..] else {
+        return None;
+    };
+    let name = name.split('@').next()?;
+    kind.starts_with("R_").then(|| name.to_owned())
+}
+
 /// ` 0x0...1 (NEEDED)  Shared library: [libc.so.6]`: NEEDED and libc.so.6.
 fn dynamic_entry(line: &str) -> Option<(String, String)> {
     let (tag, value) = line
@@ -117,6 +133,17 @@ mod tests {
         );
         assert_eq!(
             export("   Num:    Value  Size Type Bind Vis Ndx Name"),
+            None
+        );
+    }
+
+    #[test]
+    fn a_relocation_line_is_read() {
+        let line =
+            "000000089d70  000100000006 R_X86_64_GLOB_DAT 0000000000000000 free@GLIBC_2.2.5 + 0";
+        assert_eq!(reference(line).as_deref(), Some("free"));
+        assert_eq!(
+            reference("000000087b20  000000000008 R_X86_64_RELATIVE 8cb0"),
             None
         );
     }

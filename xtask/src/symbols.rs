@@ -26,6 +26,7 @@ pub(crate) fn run() -> Result<Tally> {
     tally.check("size", &small(&path));
     tally.check("no symbol versions", &unversioned(&ours));
     tally.check("additions are the header's", &additions(&ours));
+    tally.check("calls of its own stay within", &self_contained(&ours));
     compare(&mut tally, &ours)?;
     Ok(tally)
 }
@@ -47,6 +48,18 @@ fn compare(tally: &mut Tally, ours: &SharedObject) -> Result<()> {
     tally.check("functions", &same(&functions, ours, same_function));
     tally.check("data", &same(&data, ours, same_data));
     Ok(())
+}
+
+/// A call from one entry point to another must not land in another libpcap.
+fn self_contained(ours: &SharedObject) -> Result<String> {
+    let (references, exports) = (ours.references()?, ours.exports()?);
+    ensure!(!references.is_empty(), "readelf shows no relocation");
+    let outward = references.iter().find(|name| exports.contains_key(*name));
+    ensure!(
+        outward.is_none(),
+        "{outward:?} goes through a slot that others may fill"
+    );
+    Ok(format!("{} references, all to others", references.len()))
 }
 
 type Symbols = BTreeMap<String, Symbol>;

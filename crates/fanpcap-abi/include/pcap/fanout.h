@@ -27,7 +27,7 @@ struct pcap_fanout_stat {
 	size_t   size;            /* in: sizeof(struct pcap_fanout_stat) */
 	uint32_t valid;           /* out: a bit per field that is known, PCAP_FANOUT_STAT_* */
 	int32_t  group;           /* the group joined, 0..65535 */
-	uint64_t received;        /* packets that reached this member, dropped ones included */
+	uint64_t received;        /* packets for this member since it joined, dropped ones included */
 	uint64_t dropped;         /* of these, lost because this member's ring was full */
 	uint64_t members;         /* sockets in the group now, of all processes, this one included */
 	uint64_t group_received;  /* sum of `received` over the members */
@@ -37,7 +37,8 @@ struct pcap_fanout_stat {
 
 /* Joins `group` under mode `fanout` (NULL: the mode that environment or config file give the group,
    else "hash"). Before pcap_activate() it is remembered and done there. 0, or PCAP_ERROR with the
-   reason in pcap_geterr(). */
+   reason in pcap_geterr(); when pcap_activate() could not join, both may be called again. The handle's
+   descriptor is closed in programs that the process starts, or it would keep its place there. */
 int pcap_fanout(pcap_t *p, int group, const char *fanout);
 
 /* The group that the handle has joined; PCAP_ERROR_NOT_ACTIVATED before activation; PCAP_ERROR: none. */
