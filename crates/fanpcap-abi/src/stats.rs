@@ -56,8 +56,10 @@ fn wrapped(counter: u64) -> c_uint {
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn pcap_lib_version() -> *const c_char {
     static TEXT: OnceLock<CString> = OnceLock::new();
+    // First, as nothing may be locked while the library is loaded.
+    let system = system();
     let text = TEXT.get_or_init(|| {
-        let theirs = system()
+        let theirs = system
             .pcap_lib_version
             .map_or(c"libpcap not found", |function| {
                 // SAFETY: the function has no preconditions.

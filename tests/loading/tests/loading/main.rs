@@ -1,8 +1,11 @@
 //! Every way in which a program gets to our library, and what it then may rely on.
 
+mod beside;
 mod callbacks;
 mod engine;
+mod first;
 mod live;
+mod missing;
 mod raised;
 mod runtimes;
 mod ways;

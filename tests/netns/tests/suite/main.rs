@@ -1,8 +1,16 @@
 //! Tests on real packets with unmodified programs, each in a network namespace of its own.
 
 mod calls;
+mod counters;
+mod devices;
+mod forks;
 mod groups;
 mod joining;
+mod late;
 mod membership;
 mod modes;
+mod namespaces;
+mod pages;
 mod settings;
+mod signals;
+mod strangers;

@@ -1,0 +1,34 @@
+/* A program on the system's library opens ours at run time, for itself only: beside LIBRARY. Says in
+   which group the handles are that ours made. */
+#include <dlfcn.h>
+#include <pcap/pcap.h>
+#include <stdio.h>
+
+int main(int argc, char **argv)
+{
+	char errbuf[PCAP_ERRBUF_SIZE] = "";
+	void *ours = dlopen(argc > 1 ? argv[1] : "", RTLD_NOW | RTLD_LOCAL);
+	if (!ours) {
+		fprintf(stderr, "%s\n", dlerror());
+		return 1;
+	}
+	pcap_t *(*open_live)(const char *, int, int, int, char *) =
+		(pcap_t * (*)(const char *, int, int, int, char *)) dlsym(ours, "pcap_open_live");
+	pcap_t *(*create)(const char *, char *) =
+		(pcap_t * (*)(const char *, char *)) dlsym(ours, "pcap_create");
+	int (*activate)(pcap_t *) = (int (*)(pcap_t *))dlsym(ours, "pcap_activate");
+	int (*group)(pcap_t *) = (int (*)(pcap_t *))dlsym(ours, "pcap_fanout_group");
+	void (*close)(pcap_t *) = (void (*)(pcap_t *))dlsym(ours, "pcap_close");
+	pcap_t *opened = open_live("lo", 100, 0, 10, errbuf);
+	pcap_t *created = create("lo", errbuf);
+	if (!opened || !created || activate(created) < 0) {
+		fprintf(stderr, "%s\n", errbuf);
+		return 2;
+	}
+	/* The program's own functions stay the system's. */
+	fprintf(stderr, "%s\n", pcap_lib_version());
+	printf("open_live %d, create %d\n", group(opened), group(created));
+	close(created);
+	close(opened);
+	return 0;
+}

@@ -1,0 +1,63 @@
+/* The first call of a process, while another thread loads a plugin that makes one, too: first PLUGIN
+   same|other. It is the plugin's call or another. */
+#include <dlfcn.h>
+#include <pcap/pcap.h>
+#include <pthread.h>
+#include <sched.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+enum { LIMIT_SECONDS = 10 };
+
+static atomic_int loading, calling, returned;
+
+/* Whether the main thread, which is number getpid(), waits for something. */
+static int main_waits(void)
+{
+	char path[64], state = 0;
+	snprintf(path, sizeof path, "/proc/self/task/%d/stat", getpid());
+	FILE *stat = fopen(path, "r");
+	if (stat) {
+		(void)!fscanf(stat, "%*d (%*[^)]) %c", &state);
+		fclose(stat);
+	}
+	return state == 'S';
+}
+
+/* Called by the plugin's constructor, which has the loader's lock. Returns when the main thread is in
+   the middle of its call, because that needs the lock, or has got through without. */
+void plugin_is_loading(void)
+{
+	atomic_store(&loading, 1);
+	while (!atomic_load(&calling))
+		sched_yield();
+	while (!atomic_load(&returned) && !main_waits())
+		sched_yield();
+}
+
+static void *load(void *path)
+{
+	return dlopen(path, RTLD_NOW);
+}
+
+int main(int argc, char **argv)
+{
+	pthread_t thread;
+	void *plugin = NULL;
+	alarm(LIMIT_SECONDS);
+	if (argc < 3 || pthread_create(&thread, NULL, load, argv[1]))
+		return 1;
+	while (!atomic_load(&loading))
+		sched_yield();
+	atomic_store(&calling, 1);
+	if (strcmp(argv[2], "same") == 0)
+		(void)pcap_lib_version();
+	else
+		(void)pcap_datalink_val_to_name(DLT_EN10MB);
+	atomic_store(&returned, 1);
+	pthread_join(thread, &plugin);
+	printf("%s\n", pcap_lib_version());
+	return plugin ? 0 : 2;
+}

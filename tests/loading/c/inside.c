@@ -1,0 +1,36 @@
+/* Opens a handle in a callback of pcap_loop(), in a program that has loaded the system's library, too:
+   inside LIBRARY. Says in which group the handles are. */
+#include <dlfcn.h>
+#include "handle.h"
+
+static int (*group)(pcap_t *);
+
+static void open_another(u_char *user, const struct pcap_pkthdr *header, const u_char *bytes)
+{
+	pcap_t *p = open_source("live:lo");
+	(void)header;
+	(void)bytes;
+	if (p) {
+		printf("inside %d\n", group(p));
+		pcap_close(p);
+	}
+	pcap_breakloop((pcap_t *)user);
+}
+
+int main(int argc, char **argv)
+{
+	/* Before the first call, at which ours looks for that library itself. */
+	if (!dlopen(argc > 1 ? argv[1] : "", RTLD_NOW | RTLD_LOCAL)) {
+		fprintf(stderr, "%s\n", dlerror());
+		return 1;
+	}
+	group = (int (*)(pcap_t *))dlsym(RTLD_DEFAULT, "pcap_fanout_group");
+	pcap_t *p = open_source("live:lo");
+	if (!p || !group)
+		return 2;
+	printf("outside %d\n", group(p));
+	send_some("live:lo", 4);
+	pcap_loop(p, -1, open_another, (u_char *)p);
+	pcap_close(p);
+	return 0;
+}

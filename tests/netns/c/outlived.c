@@ -1,0 +1,30 @@
+/* A member is closed while a program lives that was started before: outlived DEVICE GROUP SENDER. Says
+   what the group's other member then gets of 100 packets. */
+#include "scene.h"
+
+enum { FRAMES = 100 };
+
+int main(int argc, char **argv)
+{
+	pcap_t *stays, *goes;
+	FILE *program;
+	struct pcap_fanout_stat st;
+
+	if (argc != 4)
+		fail("usage", "outlived DEVICE GROUP SENDER");
+	stays = opened(argv[1], atoi(argv[2]), "lb");
+	goes = opened(argv[1], atoi(argv[2]), "lb");
+	/* Lives until the pipe is closed, on whatever descriptors it was left. */
+	program = popen("cat >/dev/null", "w");
+	if (program == NULL)
+		fail("popen", "failed");
+	pcap_close(goes);
+	send_frames(argv[3], FRAMES);
+	await_received(stays, NULL, FRAMES);
+	st = fanout_stats(stays);
+	printf("received %llu of %d, members %llu\n", (unsigned long long)st.received, FRAMES,
+	       (unsigned long long)st.members);
+	pclose(program);
+	pcap_close(stays);
+	return 0;
+}

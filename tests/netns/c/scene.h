@@ -1,0 +1,78 @@
+/* What several programs need: handles, frames of their own, and waiting until these have arrived. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+#include <pcap/fanout.h>
+
+static inline void fail(const char *call, const char *why)
+{
+	printf("%s: %s\n", call, why);
+	exit(1);
+}
+
+static inline pcap_t *created(const char *device)
+{
+	char errbuf[PCAP_ERRBUF_SIZE] = "";
+	pcap_t *p = pcap_create(device, errbuf);
+
+	if (p == NULL)
+		fail("pcap_create", errbuf);
+	pcap_set_timeout(p, 50);
+	return p;
+}
+
+/* A handle in a group, or a plain one where MODE is null. */
+static inline pcap_t *opened(const char *device, int group, const char *mode)
+{
+	pcap_t *p = created(device);
+
+	if (mode != NULL && pcap_fanout(p, group, mode) != 0)
+		fail("pcap_fanout", pcap_geterr(p));
+	if (pcap_activate(p) < 0)
+		fail("pcap_activate", pcap_geterr(p));
+	return p;
+}
+
+static inline void send_frames(const char *device, int count)
+{
+	/* Broadcast, with an ethertype for experiments (IEEE 802): no host answers it. */
+	unsigned char frame[60] = { 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 2, 0, 0, 0, 0, 1, 0x88, 0xb5 };
+	pcap_t *p = opened(device, 0, NULL);
+
+	while (count-- > 0) {
+		if (pcap_inject(p, frame, sizeof(frame)) != (int)sizeof(frame))
+			fail("pcap_inject", pcap_geterr(p));
+	}
+	pcap_close(p);
+}
+
+static inline unsigned received(pcap_t *p)
+{
+	struct pcap_stat stat;
+
+	if (pcap_stats(p, &stat) != 0)
+		fail("pcap_stats", pcap_geterr(p));
+	return stat.ps_recv;
+}
+
+static inline struct pcap_fanout_stat fanout_stats(pcap_t *p)
+{
+	struct pcap_fanout_stat st = { .size = sizeof(st) };
+
+	if (pcap_fanout_stats(p, &st) != 0)
+		fail("pcap_fanout_stats", pcap_geterr(p));
+	return st;
+}
+
+/* Waits until two handles (the second may be null) have received COUNT packets together. What is
+   missing after five seconds does not come; the caller prints what there is. */
+static inline void await_received(pcap_t *p, pcap_t *other, unsigned count)
+{
+	const struct timespec pause = { .tv_nsec = 1000000 };
+	time_t end = time(NULL) + 5;
+
+	while (received(p) + (other != NULL ? received(other) : 0) < count && time(NULL) < end)
+		nanosleep(&pause, NULL);
+}

@@ -1,0 +1,39 @@
+//! Joining late: a handle that has captured before it joined, and one that another group refused.
+
+use anyhow::{Result, ensure};
+use fanpcap_netns::{DEVICE, FAR_DEVICE, on_wire};
+use fanpcap_testkit::Program;
+
+#[test]
+#[ignore = "needs root: run by make test"]
+fn packets_before_the_group_count_for_the_handle_only() -> Result<()> {
+    on_wire(1, |wire| {
+        let program = Program::new(wire.compile("late")?, "")?.args([DEVICE, "7", FAR_DEVICE]);
+        let ended = program.run(&wire.scratch)?;
+        // Each had 50 before, and has one half of 10 since.
+        let line = "received 5, group_received 10, ps_recv 55\n";
+        ensure!(ended.said == line.repeat(2), "{}", ended.said);
+        Ok(())
+    })
+}
+
+#[test]
+#[ignore = "needs root: run by make test"]
+fn a_refused_handle_joins_another_group() -> Result<()> {
+    ensure_joins("at-once")
+}
+
+#[test]
+#[ignore = "needs root: run by make test"]
+fn a_refused_handle_may_be_activated_again() -> Result<()> {
+    ensure_joins("by-activation")
+}
+
+fn ensure_joins(how: &str) -> Result<()> {
+    on_wire(1, |wire| {
+        let program = Program::new(wire.compile("retry")?, "")?;
+        let ended = program.args([DEVICE, FAR_DEVICE, how]).run(&wire.scratch)?;
+        ensure!(ended.said == "group 8, 10 packets\n", "{}", ended.said);
+        Ok(())
+    })
+}

@@ -1,0 +1,18 @@
+//! A member stays in the network namespace of its device, wherever its thread goes.
+
+use anyhow::{Result, ensure};
+use fanpcap_netns::{DEVICE, FAR_DEVICE, on_wire};
+use fanpcap_testkit::Program;
+
+#[test]
+#[ignore = "needs root: run by make test"]
+fn another_namespaces_groups_are_not_taken_for_the_members() -> Result<()> {
+    on_wire(1, |wire| {
+        let program = Program::new(wire.compile("moves")?, "")?.args([DEVICE, "7", FAR_DEVICE]);
+        let ended = program.run(&wire.scratch)?;
+        let expected = "here: received 10, dropped 0, members 1.\n\
+                        elsewhere: received 10, dropped 0, members.\n";
+        ensure!(ended.said == expected, "{}", ended.said);
+        Ok(())
+    })
+}
