@@ -3,7 +3,7 @@
 use std::env;
 use std::ffi::OsStr;
 use std::fs::{self, File};
-use std::os::unix::process::{CommandExt, ExitStatusExt};
+use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
 
@@ -113,8 +113,6 @@ impl Program {
         let said = scratch.new_file("said");
         let log = File::create(&said)?;
         self.command.stdout(log.try_clone()?).stderr(log);
-        // A process group of its own, so that nothing of it outlives the test.
-        self.command.process_group(0);
         let child = self
             .command
             .spawn()
@@ -237,12 +235,10 @@ impl Member {
 
 impl Drop for Member {
     fn drop(&mut self) {
-        // With what it has started, which holds its sockets too. Fails only when all have ended.
-        let group = format!("-{}", self.pid());
-        let _ = Command::new("kill")
-            .args(["-KILL", "--", &group])
-            .stderr(Stdio::null())
-            .status();
+        // What it has started holds its sockets too. These fail only when all have ended.
+        let pid = self.pid().to_string();
+        let _ = Command::new("pkill").args(["-KILL", "-P", &pid]).status();
+        let _ = self.child.kill();
         let _ = self.child.wait();
     }
 }
