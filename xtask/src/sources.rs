@@ -73,6 +73,7 @@ fn opening(name: &str) -> Option<&'static str> {
     match Path::new(name).extension().and_then(OsStr::to_str)? {
         "rs" => Some("//! "),
         "c" | "cc" | "h" => Some("/* "),
+        "toml" => Some("# "),
         _ => None,
     }
 }

@@ -132,12 +132,14 @@ unsafe fn apply(p: *mut Pcap, call: Call) -> Result<(), String> {
 /// As its man page asks.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn pcap_fanout_group(p: *mut Pcap) -> c_int {
-    if let Some(place) = guard(|| handles::place(p), |_| None) {
-        return place.group().into();
-    }
-    // SAFETY: the caller's promise: `p` is a handle.
-    let activated = unsafe { system::pcap_datalink(p) } != NOT_ACTIVATED;
-    if activated { ERROR } else { NOT_ACTIVATED }
+    let body = || match handles::place(p) {
+        Some(place) => place.group().into(),
+        // SAFETY: the caller's promise: `p` is a handle.
+        None if unsafe { system::pcap_datalink(p) } == NOT_ACTIVATED => NOT_ACTIVATED,
+        None => ERROR,
+    };
+    // SAFETY: as above.
+    guard(body, |text| unsafe { fail(p, text) })
 }
 
 /// See pcap_fanout_stats(3PCAP).
@@ -213,7 +215,16 @@ pub unsafe extern "C" fn pcap_list_fanout_modes(
     p: *mut Pcap,
     modes: *mut *mut *mut c_char,
 ) -> c_int {
+    // SAFETY: the caller's promise, passed on.
+    let body = || unsafe { list_modes(p, modes) };
     // SAFETY: the caller's promise: `p` is a handle.
+    guard(body, |text| unsafe { fail(p, text) })
+}
+
+/// # Safety
+/// `p` is a handle and `modes` writable.
+unsafe fn list_modes(p: *mut Pcap, modes: *mut *mut *mut c_char) -> c_int {
+    // SAFETY: the caller vouches for `p`.
     let fd = unsafe { system::pcap_fileno(p) };
     // SAFETY: the handle's descriptor is open as long as the handle.
     let fans_out = fd < 0 || packet::is_packet_socket(unsafe { BorrowedFd::borrow_raw(fd) });
@@ -223,7 +234,7 @@ pub unsafe extern "C" fn pcap_list_fanout_modes(
         // SAFETY: as above.
         return unsafe { fail(p, "malloc: out of memory") };
     }
-    // SAFETY: the caller's promise: `modes` is writable.
+    // SAFETY: the caller vouches for `modes`.
     unsafe { modes.write(list) };
     c_int::try_from(names.len()).unwrap_or(ERROR)
 }

@@ -1,7 +1,7 @@
 //! What we know of handles that fan-out concerns, kept beside them by their address.
 //!
 //! Handles without an entry are plain: nothing was configured for them and nothing asked. The table's
-//! lock is held for moments only: no I/O, no signal handler and no fork of this process meanwhile, so
+//! lock is held for moments only, with nothing that waits, no signal handler and no fork meanwhile, so
 //! that libpcap's functions may be called from handlers and forked children as ever.
 
 use crate::system::Pcap;
@@ -12,7 +12,7 @@ use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::ffi::c_int;
 use std::os::fd::{BorrowedFd, RawFd};
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, Once, PoisonError};
 
 /// One handle.
@@ -48,6 +48,9 @@ static ENTRIES: Mutex<Entries> = Mutex::new(BTreeMap::new());
 /// The number of entries, so that plain handles need no lock.
 static COUNT: AtomicUsize = AtomicUsize::new(0);
 
+/// Whether the process has forked: then the other side may read the handles that it has too.
+static FORKED: AtomicBool = AtomicBool::new(false);
+
 /// The table, locked. Fields are dropped in this order: unlocked first, then open to signals.
 struct Locked {
     entries: MutexGuard<'static, Entries>,
@@ -66,16 +69,27 @@ impl Locked {
     }
 }
 
-impl Drop for Locked {
-    fn drop(&mut self) {
-        // Relaxed: a thread that uses a handle has learnt of it by other means, which order this too.
-        COUNT.store(self.entries.len(), Ordering::Relaxed);
-    }
-}
-
 thread_local! {
     /// The lock of a thread that forks, from before to after.
     static FORKING: RefCell<Option<Locked>> = const { RefCell::new(None) };
+}
+
+/// Runs `work` on the table. A thread that forks has it locked already: the program's own fork
+/// handlers may call us.
+fn locked<T>(work: impl FnOnce(&mut Entries) -> T) -> T {
+    let work = |entries: &mut Entries| {
+        let result = work(entries);
+        // Relaxed: a thread that uses a handle has learnt of it by other means, which order this too.
+        COUNT.store(entries.len(), Ordering::Relaxed);
+        result
+    };
+    let own = FORKING.try_with(RefCell::take).ok().flatten();
+    let Some(mut own) = own else {
+        return work(&mut Locked::new().entries);
+    };
+    let result = work(&mut own.entries);
+    let _ = FORKING.try_with(|forking| forking.replace(Some(own)));
+    result
 }
 
 extern "C" fn before_fork() {
@@ -83,6 +97,7 @@ extern "C" fn before_fork() {
 }
 
 extern "C" fn after_fork() {
+    FORKED.store(true, Ordering::Relaxed);
     let _ = FORKING.try_with(RefCell::take);
 }
 
@@ -100,19 +115,14 @@ pub(crate) fn with<T>(p: *mut Pcap, look: impl FnOnce(&mut Entry) -> T) -> Optio
     if COUNT.load(Ordering::Relaxed) == 0 {
         return None;
     }
-    Locked::new().entries.get_mut(&(p as usize)).map(look)
+    locked(|entries| entries.get_mut(&(p as usize)).map(look))
 }
 
 /// Runs `look` on a handle's entry; a plain handle gets one. It must not wait for anything.
 pub(crate) fn with_new<T>(p: *mut Pcap, look: impl FnOnce(&mut Entry) -> T) -> T {
     mind_forks();
     let plain = || Entry::new(Request::plain());
-    look(
-        Locked::new()
-            .entries
-            .entry(p as usize)
-            .or_insert_with(plain),
-    )
+    locked(|entries| look(entries.entry(p as usize).or_insert_with(plain)))
 }
 
 /// Notes a new handle, or that it is plain; a closed one may have had its address.
@@ -123,8 +133,7 @@ pub(crate) fn handle_create(p: *mut Pcap, request: Option<Request>) {
     };
     mind_forks();
     let entry = Entry::new(request);
-    let before = Locked::new().entries.insert(p as usize, entry);
-    drop(before);
+    drop(locked(|entries| entries.insert(p as usize, entry)));
 }
 
 /// Forgets a handle. What it returns is dropped after the handle is closed: leaving the group comes
@@ -134,7 +143,7 @@ pub(crate) fn handle_close(p: *mut Pcap) -> Option<Entry> {
     if COUNT.load(Ordering::Relaxed) == 0 {
         return None;
     }
-    Locked::new().entries.remove(&(p as usize))
+    locked(|entries| entries.remove(&(p as usize)))
 }
 
 /// Where a handle sits in its group.
@@ -142,16 +151,18 @@ pub(crate) fn place(p: *mut Pcap) -> Option<Place> {
     with(p, |entry| Some(entry.member.as_ref()?.0.place().clone())).flatten()
 }
 
-/// Publishes the counters of this process's other members of the group at `place`.
+/// Publishes the counters of this process's other members of the group at `place`. After a fork they
+/// may be the other process's to read: the kernel clears them for both.
 pub(crate) fn refresh_beside(p: *mut Pcap, place: &Place) {
-    let mut locked = Locked::new();
-    let others = locked
-        .entries
-        .iter_mut()
-        .filter(|(at, _)| **at != p as usize);
-    let members = others.filter_map(|(_, entry)| entry.member.as_mut());
-    for (member, fd) in members.filter(|(member, _)| member.place().is_beside(place)) {
-        // SAFETY: handles leave the table before they are closed, so the descriptor is open.
-        member.refresh(unsafe { BorrowedFd::borrow_raw(*fd) });
+    if FORKED.load(Ordering::Relaxed) {
+        return;
     }
+    locked(|entries| {
+        let others = entries.iter_mut().filter(|(at, _)| **at != p as usize);
+        let members = others.filter_map(|(_, entry)| entry.member.as_mut());
+        for (member, fd) in members.filter(|(member, _)| member.place().is_beside(place)) {
+            // SAFETY: handles leave the table before they are closed, so the descriptor is open.
+            member.refresh(unsafe { BorrowedFd::borrow_raw(*fd) });
+        }
+    });
 }

@@ -4,6 +4,7 @@ use std::ffi::{CStr, c_char, c_int};
 use std::panic::{self, AssertUnwindSafe};
 
 use crate::system::{self, ERROR, Pcap};
+use fanpcap_linux::signal::Uncancelled;
 
 /// `PCAP_ERRBUF_SIZE`, the terminating zero included.
 pub(crate) const ERRBUF_SIZE: usize = 256;
@@ -44,9 +45,10 @@ pub(crate) unsafe fn fail(p: *mut Pcap, text: &str) -> c_int {
     ERROR
 }
 
-/// Runs the body of an entry point. A panic, which only a defect of ours can cause, becomes `failed` of
-/// its message.
+/// Runs the body of an entry point of ours, wholly: a thread that is cancelled is so before or after,
+/// and a panic, which only a defect of ours can cause, becomes `failed` of its message.
 pub(crate) fn guard<T>(body: impl FnOnce() -> T, failed: impl FnOnce(&str) -> T) -> T {
+    let _cancelled_later = Uncancelled::new();
     panic::catch_unwind(AssertUnwindSafe(body)).unwrap_or_else(|payload| {
         let text = payload.downcast_ref::<String>().map(String::as_str);
         let text = text.or_else(|| payload.downcast_ref::<&str>().copied());
@@ -68,6 +70,20 @@ unsafe fn string(text: *const c_char) -> Option<String> {
     // SAFETY: the caller vouches for it.
     let text = unsafe { CStr::from_ptr(text) };
     Some(text.to_string_lossy().into_owned())
+}
+
+/// Gives the caller of pcap_open_live() the warning that came with the handle.
+///
+/// # Safety
+/// `p` is a handle, `errbuf` as libpcap asks.
+pub(crate) unsafe fn pass_on(p: *mut Pcap, errbuf: *mut c_char) {
+    // SAFETY: the caller vouches for `p`.
+    let warning = unsafe { system::pcap_geterr(p) };
+    // SAFETY: libpcap's answer is a C string or null.
+    if let Some(text) = unsafe { string(warning) } {
+        // SAFETY: the caller vouches for the buffer.
+        unsafe { write(errbuf, &text) };
+    }
 }
 
 const NO_SUCH_DEVICE: c_int = -5;

@@ -9,6 +9,7 @@ use fanpcap::record::Counters;
 use fanpcap::request::Request;
 use fanpcap::settings::{Membership, Plan};
 use fanpcap_linux::packet;
+use std::borrow::Cow;
 use std::ffi::{CStr, CString, c_char, c_int};
 use std::os::fd::{BorrowedFd, RawFd};
 use std::ptr::null_mut;
@@ -19,6 +20,7 @@ const MAXIMUM_SNAPLEN: c_int = 262_144;
 
 /// `PCAP_WARNING`: done, but pcap_geterr() has something to say.
 const WARNING: c_int = 1;
+
 /// See pcap_create(3PCAP). Settings are read here; what is wrong with them, pcap_activate() tells.
 ///
 /// # Safety
@@ -46,12 +48,20 @@ unsafe fn request(device: *const c_char) -> Option<Request> {
     if system().is_calling() {
         return None;
     }
+    // SAFETY: the caller vouches for it.
+    Request::new(&unsafe { name(device) })
+}
+
+/// A device's name as settings know it. The kernel allows bytes that are no UTF-8.
+///
+/// # Safety
+/// `device` is null or a C string that outlives the name.
+unsafe fn name<'a>(device: *const c_char) -> Cow<'a, str> {
     if device.is_null() {
-        return Request::new("any");
+        return Cow::Borrowed("any");
     }
-    // SAFETY: the caller vouches for it. The kernel's device names are UTF-8 or nothing of ours.
-    let name = unsafe { CStr::from_ptr(device) };
-    name.to_str().map_or(None, Request::new)
+    // SAFETY: the caller vouches for it.
+    unsafe { CStr::from_ptr(device) }.to_string_lossy()
 }
 
 /// # Safety
@@ -64,13 +74,14 @@ unsafe fn create(
     let Some(function) = system().pcap_create else {
         return missing(errbuf, null_mut());
     };
-    let renamed = request
-        .as_ref()
-        .and_then(|request| CString::new(request.system_name()).ok());
-    let device = renamed
-        .as_ref()
-        .filter(|_| !device.is_null())
-        .map_or(device, |name| name.as_ptr());
+    // SAFETY: the caller vouches for it.
+    let given = unsafe { name(device) };
+    let other = |request: &Request| {
+        let other = Some(request.system_name()).filter(|other| *other != given)?;
+        CString::new(other).ok()
+    };
+    let renamed = request.as_ref().and_then(other);
+    let device = renamed.as_ref().map_or(device, |name| name.as_ptr());
     // SAFETY: `device` is the caller's or our own C string; errbuf is the caller's.
     let p = unsafe { function(device, errbuf) };
     if !p.is_null() {
@@ -137,6 +148,10 @@ unsafe fn set_and_activate(
     unsafe { system::pcap_set_timeout(p, timeout) };
     // SAFETY: as above.
     let status = unsafe { pcap_activate(p) };
+    if status > 0 {
+        // SAFETY: the caller vouches for both.
+        unsafe { message::pass_on(p, errbuf) };
+    }
     if status >= 0 {
         return p;
     }
@@ -153,14 +168,14 @@ unsafe fn set_and_activate(
 /// As its man page asks.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn pcap_set_snaplen(p: *mut Pcap, snaplen: c_int) -> c_int {
-    guard(
-        || handles::with(p, |entry| entry.snaplen = Some(snaplen)),
-        |_| None,
-    );
-    // SAFETY: the caller's promise, passed on.
-    system()
-        .pcap_set_snaplen
-        .map_or(ERROR, |function| unsafe { function(p, snaplen) })
+    let body = || {
+        handles::with(p, |entry| entry.snaplen = Some(snaplen));
+        let function = system().pcap_set_snaplen;
+        // SAFETY: the caller's promise, passed on.
+        function.map_or(ERROR, |function| unsafe { function(p, snaplen) })
+    };
+    // SAFETY: the caller's promise: `p` is a handle.
+    guard(body, |text| unsafe { fail(p, text) })
 }
 
 /// See pcap_set_protocol_linux(3PCAP).
@@ -169,16 +184,19 @@ pub unsafe extern "C" fn pcap_set_snaplen(p: *mut Pcap, snaplen: c_int) -> c_int
 /// As its man page asks.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn pcap_set_protocol_linux(p: *mut Pcap, protocol: c_int) -> c_int {
-    let Some(function) = system().pcap_set_protocol_linux else {
-        return ERROR;
+    let body = || {
+        let Some(function) = system().pcap_set_protocol_linux else {
+            return ERROR;
+        };
+        // SAFETY: the caller's promise, passed on.
+        let status = unsafe { function(p, protocol) };
+        if status == 0 {
+            handles::with_new(p, |entry| entry.protocol = protocol_of(protocol));
+        }
+        status
     };
-    // SAFETY: the caller's promise, passed on.
-    let status = unsafe { function(p, protocol) };
-    if status == 0 {
-        let note = || handles::with_new(p, |entry| entry.protocol = protocol_of(protocol));
-        guard(note, |_| ());
-    }
-    status
+    // SAFETY: the caller's promise: `p` is a handle.
+    guard(body, |text| unsafe { fail(p, text) })
 }
 
 /// The protocol that the system's library binds to: cut to 16 bits, 0 meaning all (pcap-linux.c).
@@ -340,10 +358,13 @@ unsafe fn warn_of_strangers(p: *mut Pcap) -> c_int {
 /// As its man page asks.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn pcap_close(p: *mut Pcap) {
-    let entry = guard(|| handles::handle_close(p), |_| None);
-    if let Some(function) = system().pcap_close {
-        // SAFETY: the caller's promise, passed on.
-        unsafe { function(p) };
-    }
-    guard(|| drop(entry), |_| ());
+    let body = || {
+        let entry = handles::handle_close(p);
+        if let Some(function) = system().pcap_close {
+            // SAFETY: the caller's promise, passed on.
+            unsafe { function(p) };
+        }
+        drop(entry);
+    };
+    guard(body, |_| ());
 }

@@ -1,7 +1,7 @@
 //! pcap_stats, and the name of the library.
 
 use crate::handles;
-use crate::message::guard;
+use crate::message::{fail, guard};
 use crate::system::{ERROR, Pcap, PcapStat, system};
 use std::ffi::{CStr, CString, c_char, c_int, c_uint};
 use std::sync::OnceLock;
@@ -12,13 +12,17 @@ use std::sync::OnceLock;
 /// As its man page asks.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn pcap_stats(p: *mut Pcap, stats: *mut PcapStat) -> c_int {
-    // SAFETY: the caller's promise, passed on.
-    let status = unsafe { told(p, stats) };
-    // SAFETY: the caller's promise: `stats` points to a pcap_stat, just written.
-    if let (0, Some(stats)) = (status, unsafe { stats.as_mut() }) {
-        guard(|| add_taken(p, stats), |_| ());
-    }
-    status
+    let body = || {
+        // SAFETY: the caller's promise, passed on.
+        let status = unsafe { told(p, stats) };
+        // SAFETY: the caller's promise: `stats` points to a pcap_stat, just written.
+        if let (0, Some(stats)) = (status, unsafe { stats.as_mut() }) {
+            add_taken(p, stats);
+        }
+        status
+    };
+    // SAFETY: the caller's promise: `p` is a handle.
+    guard(body, |text| unsafe { fail(p, text) })
 }
 
 /// What the system's library tells by itself.
@@ -55,10 +59,14 @@ fn wrapped(counter: u64) -> c_uint {
 /// None; C functions are unsafe by type.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn pcap_lib_version() -> *const c_char {
+    guard(|| lib_version().as_ptr(), |_| c"fanpcap".as_ptr())
+}
+
+fn lib_version() -> &'static CStr {
     static TEXT: OnceLock<CString> = OnceLock::new();
     // First, as nothing may be locked while the library is loaded.
     let system = system();
-    let text = TEXT.get_or_init(|| {
+    TEXT.get_or_init(|| {
         let theirs = system
             .pcap_lib_version
             .map_or(c"libpcap not found", |function| {
@@ -69,6 +77,5 @@ pub unsafe extern "C" fn pcap_lib_version() -> *const c_char {
             });
         let ours = concat!(" + fanpcap ", env!("CARGO_PKG_VERSION"));
         CString::new([theirs.to_bytes(), ours.as_bytes()].concat()).unwrap_or_default()
-    });
-    text.as_ptr()
+    })
 }

@@ -3,6 +3,7 @@
 use crate::message;
 use fanpcap_linux::library::{Library, NotFound};
 use fanpcap_linux::process;
+use fanpcap_linux::signal::Uncancelled;
 use std::ffi::{CStr, c_char, c_int, c_long, c_uint, c_void};
 use std::panic;
 use std::path::Path;
@@ -216,6 +217,7 @@ functions! {
 
 impl System {
     fn load() -> Self {
+        let _cancelled_later = Uncancelled::new();
         // Our own copy of the standard library: this silences our panics, nobody else's.
         panic::set_hook(Box::new(|_| {}));
         let chosen = std::env::var_os("FANPCAP_LIBPCAP")

@@ -1,6 +1,7 @@
 //! Files in a directory that others may write to: made whole before they have a name, opened without
 //! following links or waiting, and locked (flock(2)) as long as their owner lives, however it dies.
 
+use crate::errno::check;
 use std::ffi::CString;
 use std::fs::{File, OpenOptions};
 use std::io;
@@ -55,13 +56,5 @@ fn try_lock(file: &File, kind: i32) -> io::Result<bool> {
         Ok(()) => Ok(true),
         Err(error) if error.kind() == io::ErrorKind::WouldBlock => Ok(false),
         Err(error) => Err(error),
-    }
-}
-
-fn check(rc: libc::c_int) -> io::Result<()> {
-    if rc == 0 {
-        Ok(())
-    } else {
-        Err(io::Error::last_os_error())
     }
 }

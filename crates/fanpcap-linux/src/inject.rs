@@ -4,6 +4,7 @@ use std::io;
 use std::mem;
 use std::os::fd::{AsFd, AsRawFd, FromRawFd, OwnedFd};
 
+use crate::errno::check;
 use crate::interface;
 use crate::packet::{self, Address};
 
@@ -156,14 +157,6 @@ fn message(part: &mut libc::iovec) -> libc::mmsghdr {
     message.msg_hdr.msg_iov = part;
     message.msg_hdr.msg_iovlen = 1;
     message
-}
-
-fn check(result: i32) -> io::Result<()> {
-    if result >= 0 {
-        Ok(())
-    } else {
-        Err(io::Error::last_os_error())
-    }
 }
 
 /// linux/if_packet.h, since Linux 3.14.

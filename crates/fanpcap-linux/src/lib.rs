@@ -3,6 +3,7 @@
 
 pub mod diag;
 pub mod elf;
+mod errno;
 pub mod file;
 pub mod inject;
 pub mod interface;

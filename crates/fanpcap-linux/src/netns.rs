@@ -1,5 +1,6 @@
 //! Network namespaces of the calling thread: enter a new one, remember one, go back, tell them apart.
 
+use crate::errno::check;
 use std::fs::{self, File};
 use std::io;
 use std::os::fd::{AsRawFd, BorrowedFd, OwnedFd};
@@ -38,14 +39,6 @@ pub fn enter(namespace: BorrowedFd<'_>) -> io::Result<()> {
 /// Whatever `/proc/thread-self/ns/net` says.
 pub fn inode() -> io::Result<u64> {
     Ok(fs::metadata(OWN)?.st_ino())
-}
-
-fn check(result: i32) -> io::Result<()> {
-    if result == 0 {
-        Ok(())
-    } else {
-        Err(io::Error::last_os_error())
-    }
 }
 
 const OWN: &str = "/proc/thread-self/ns/net";

@@ -1,5 +1,6 @@
 //! Packet sockets: address, fan-out membership, socket filter and statistics of an open descriptor.
 
+use crate::errno::check;
 use std::ffi::{c_int, c_void};
 use std::io;
 use std::mem;
@@ -134,20 +135,48 @@ pub fn fanout(fd: BorrowedFd<'_>) -> io::Result<Fanout> {
     })
 }
 
-/// Attaches a filter that accepts nothing.
-pub fn reject_all(fd: BorrowedFd<'_>) -> io::Result<()> {
-    // BPF_RET | BPF_K with 0 bytes to keep.
-    let mut reject = libc::sock_filter {
-        code: 0x06,
+/// A socket's classic filter (linux/filter.h).
+#[derive(Debug)]
+pub struct Filter(Vec<libc::sock_filter>);
+
+impl Filter {
+    /// Accepts nothing: BPF_RET | BPF_K with 0 bytes to keep.
+    pub fn reject_all() -> Self {
+        Self(vec![instruction(0x06)])
+    }
+
+    /// The one that a socket has, if any (`SO_GET_FILTER`, whose lengths count instructions).
+    pub fn of(fd: BorrowedFd<'_>) -> io::Result<Option<Self>> {
+        let mut program = vec![instruction(0); BPF_MAXINSNS];
+        let mut len = libc::socklen_t::try_from(program.len()).unwrap_or(0);
+        let target: *mut c_void = program.as_mut_ptr().cast();
+        let (level, name) = (libc::SOL_SOCKET, libc::SO_GET_FILTER);
+        // SAFETY: `target` has room for `len` instructions.
+        let rc = unsafe { libc::getsockopt(fd.as_raw_fd(), level, name, target, &raw mut len) };
+        check(rc)?;
+        program.truncate(usize::try_from(len).unwrap_or(0));
+        Ok((!program.is_empty()).then_some(Self(program)))
+    }
+
+    /// Attaches it in place of the socket's filter.
+    pub fn attach(&mut self, fd: BorrowedFd<'_>) -> io::Result<()> {
+        let len = u16::try_from(self.0.len()).unwrap_or(u16::MAX);
+        let filter = self.0.as_mut_ptr();
+        let program = libc::sock_fprog { len, filter };
+        set(fd, libc::SOL_SOCKET, libc::SO_ATTACH_FILTER, &program)
+    }
+}
+
+/// The longest program that a socket takes (linux/bpf_common.h).
+const BPF_MAXINSNS: usize = 4096;
+
+fn instruction(code: u16) -> libc::sock_filter {
+    libc::sock_filter {
+        code,
         jt: 0,
         jf: 0,
         k: 0,
-    };
-    let program = libc::sock_fprog {
-        len: 1,
-        filter: &raw mut reject,
-    };
-    set(fd, libc::SOL_SOCKET, libc::SO_ATTACH_FILTER, &program)
+    }
 }
 
 /// Detaches the socket's filter.
@@ -197,14 +226,6 @@ fn set<T>(fd: BorrowedFd<'_>, level: c_int, name: c_int, value: &T) -> io::Resul
 
 fn socklen<T>() -> libc::socklen_t {
     libc::socklen_t::try_from(mem::size_of::<T>()).unwrap_or(libc::socklen_t::MAX)
-}
-
-fn check(rc: c_int) -> io::Result<()> {
-    if rc == 0 {
-        Ok(())
-    } else {
-        Err(io::Error::last_os_error())
-    }
 }
 
 #[cfg(test)]

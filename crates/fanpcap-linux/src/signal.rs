@@ -1,7 +1,44 @@
-//! Signals of the calling thread, held back for a moment (pthread_sigmask(3)).
+//! What may interrupt the calling thread, held back for a moment: signals (pthread_sigmask(3)) and
+//! cancellation (pthread_cancel(3)).
 
+use std::ffi::c_int;
 use std::mem::MaybeUninit;
 use std::ptr;
+
+unsafe extern "C" {
+    safe fn pthread_setcancelstate(state: c_int, before: Option<&mut c_int>) -> c_int;
+}
+
+/// pthread.h, `PTHREAD_CANCEL_DISABLE`.
+const CANCEL_DISABLE: c_int = 1;
+
+/// While it lives, the thread is not cancelled. glibc cancels by unwinding the stack, which must not
+/// meet a frame that ends a panic.
+#[derive(Debug)]
+pub struct Uncancelled {
+    before: c_int,
+}
+
+impl Uncancelled {
+    /// Puts cancellation off.
+    pub fn new() -> Self {
+        let mut before = 0;
+        pthread_setcancelstate(CANCEL_DISABLE, Some(&mut before));
+        Self { before }
+    }
+}
+
+impl Default for Uncancelled {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl Drop for Uncancelled {
+    fn drop(&mut self) {
+        pthread_setcancelstate(self.before, None);
+    }
+}
 
 /// While it lives, no signal handler runs on this thread, but for those of the C library itself.
 #[derive(Debug)]

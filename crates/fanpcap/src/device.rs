@@ -90,14 +90,6 @@ impl Device {
             _ => &self.text,
         }
     }
-
-    /// The name that settings match on.
-    pub fn name(&self) -> &str {
-        match (self.engine, self.parts.as_slice()) {
-            (None, [part]) => &part.name,
-            _ => &self.text,
-        }
-    }
 }
 
 fn is_virtual(base: &str, number: &str, exists: &impl Fn(&str) -> bool) -> bool {
@@ -134,7 +126,7 @@ mod tests {
             "eth0.5",
         ] {
             let device = classify(text);
-            assert_eq!((device.name(), device.system_name()), (text, text));
+            assert_eq!((device.text(), device.system_name()), (text, text));
             assert_eq!((device.engine(), device.parts().len()), (None, 1), "{text}");
         }
     }
@@ -147,7 +139,7 @@ mod tests {
             ("eth0.5:23", "eth0.5"),
         ] {
             let device = classify(text);
-            assert_eq!((device.name(), device.system_name()), (text, base));
+            assert_eq!((device.text(), device.system_name()), (text, base));
         }
         for text in ["eth0:", "eth0:x", "eth0:1x", "eth9:1"] {
             assert_eq!(classify(text).system_name(), text);

@@ -4,10 +4,10 @@ use crate::member::{Member, Place};
 use crate::mode::Mode;
 use crate::page::Shelf;
 use crate::record::Counters;
-use crate::settings::Group;
+use crate::settings::{Group, shell_name};
 use fanpcap_linux::diag::{self, PacketSocket};
 use fanpcap_linux::interface;
-use fanpcap_linux::packet::{self, Address, ETH_P_SILENT, Fanout, Refusal};
+use fanpcap_linux::packet::{self, Address, ETH_P_SILENT, Fanout, Filter, Refusal};
 use std::fmt;
 use std::io;
 use std::os::fd::BorrowedFd;
@@ -84,13 +84,7 @@ pub fn join(
     packet::close_on_exec(fd).map_err(|error| failed("F_SETFD", error))?;
     let bound = packet::address(fd).map_err(|error| failed("getsockname", error))?;
     if bound.protocol == ETH_P_SILENT {
-        let joined = join_from_silence(fd, fanout, mode, Address { protocol, ..bound });
-        if joined.is_err() {
-            // Best effort: the reason of the failure is what the caller must hear.
-            let _ = packet::bind(fd, bound);
-            let _ = packet::detach_filter(fd);
-        }
-        joined?;
+        join_from_silence(fd, fanout, mode, Address { protocol, ..bound })?;
     } else {
         enter(fd, fanout, mode, bound)?;
     }
@@ -106,10 +100,27 @@ fn join_from_silence(
     address: Address,
 ) -> Result<(), JoinError> {
     let failed = |call, error| explain(fanout, mode, call, error);
-    packet::reject_all(fd).map_err(|error| failed("SO_ATTACH_FILTER", error))?;
-    packet::bind(fd, address).map_err(|error| failed("bind", error))?;
-    enter(fd, fanout, mode, address)?;
-    packet::detach_filter(fd).map_err(|error| failed("SO_DETACH_FILTER", error))
+    // A program that tries again may have set one since.
+    let filter = Filter::of(fd).map_err(|error| failed("SO_GET_FILTER", error))?;
+    let mut reject = Filter::reject_all();
+    reject
+        .attach(fd)
+        .map_err(|error| failed("SO_ATTACH_FILTER", error))?;
+    let bound = packet::bind(fd, address).map_err(|error| failed("bind", error));
+    let joined = bound.and_then(|()| enter(fd, fanout, mode, address));
+    if joined.is_err() {
+        let silence = Address {
+            protocol: ETH_P_SILENT,
+            ..address
+        };
+        // Best effort: the reason of the failure is what the caller must hear.
+        let _ = packet::bind(fd, silence);
+    }
+    let restored = match filter {
+        Some(mut filter) => filter.attach(fd),
+        None => packet::detach_filter(fd),
+    };
+    joined.and(restored.map_err(|error| failed("SO_ATTACH_FILTER", error)))
 }
 
 fn enter(
@@ -219,7 +230,7 @@ impl fmt::Display for JoinError {
                 f,
                 "fan-out group {group} is on device {has}, not on {wants}: give {wants} another \
                  number, as PCAP_GROUP_{} or group_{wants} in pcap.conf",
-                variable(wants),
+                shell_name(wants),
             ),
             Self::OtherProtocol { group, has, wants } => write!(
                 f,
@@ -244,11 +255,6 @@ impl fmt::Display for JoinError {
             }
         }
     }
-}
-
-/// A device's name as the end of an environment variable's name.
-fn variable(device: &str) -> String {
-    device.replace(|c: char| !c.is_ascii_alphanumeric(), "_")
 }
 
 impl std::error::Error for JoinError {}

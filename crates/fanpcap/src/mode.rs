@@ -1,6 +1,7 @@
 //! Fan-out modes: `hash+defrag` as text, as PACKET_FANOUT's numbers, and what is refused and why.
 
 use crate::report::{Fault, nearest, offset_in, quote};
+use fanpcap_linux::packet::{FANOUT_FLAG_DEFRAG, FANOUT_FLAG_ROLLOVER};
 use std::fmt;
 
 /// How the kernel chooses the member for a packet (linux/if_packet.h, PACKET_FANOUT_*).
@@ -122,8 +123,12 @@ impl Mode {
 
     /// PACKET_FANOUT's flags.
     pub fn kernel_flags(self) -> u16 {
-        let defrag = if self.defrag { FLAG_DEFRAG } else { 0 };
-        let rollover = if self.rollover { FLAG_ROLLOVER } else { 0 };
+        let defrag = if self.defrag { FANOUT_FLAG_DEFRAG } else { 0 };
+        let rollover = if self.rollover {
+            FANOUT_FLAG_ROLLOVER
+        } else {
+            0
+        };
         defrag | rollover
     }
 
@@ -132,8 +137,11 @@ impl Mode {
         let kind = Kind::ALL
             .into_iter()
             .find(|kind| kind.kernel_type() == kernel_type)?;
-        let (defrag, rollover) = (flags & FLAG_DEFRAG != 0, flags & FLAG_ROLLOVER != 0);
-        let known = flags & !(FLAG_DEFRAG | FLAG_ROLLOVER) == 0;
+        let (defrag, rollover) = (
+            flags & FANOUT_FLAG_DEFRAG != 0,
+            flags & FANOUT_FLAG_ROLLOVER != 0,
+        );
+        let known = flags & !(FANOUT_FLAG_DEFRAG | FANOUT_FLAG_ROLLOVER) == 0;
         known.then_some(Mode {
             kind,
             defrag,
@@ -229,8 +237,6 @@ fn one_of() -> String {
     format!("write one of {}", Kind::NAMES.join(", "))
 }
 
-const FLAG_ROLLOVER: u16 = 0x1000;
-const FLAG_DEFRAG: u16 = 0x8000;
 const ALIASES_OF_LB: [&str; 2] = ["round_robin", "rr"];
 const FLOW_NAMES: [&str; 5] = [
     "flow",

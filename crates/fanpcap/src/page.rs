@@ -6,10 +6,10 @@
 
 use crate::mode::Mode;
 use crate::record::{Counters, LEN, Record};
-use fanpcap_linux::{file, process};
+use fanpcap_linux::{file, netns, process};
 use std::fs::{self, DirEntry, File};
 use std::io;
-use std::os::unix::fs::{DirBuilderExt, FileExt, MetadataExt};
+use std::os::unix::fs::{DirBuilderExt, FileExt};
 use std::path::{Path, PathBuf};
 
 /// Where the pages of all network namespaces are.
@@ -31,7 +31,7 @@ pub struct Shelf(PathBuf);
 impl Shelf {
     /// The shelf of a group on an interface of the calling thread's network namespace.
     pub fn of(ifindex: u32, group: u16) -> io::Result<Self> {
-        let netns = fs::metadata("/proc/thread-self/ns/net")?.ino();
+        let netns = netns::inode()?;
         let shelf = format!("{netns}/{ifindex}.{group}");
         Ok(Self(Path::new(ROOT).join(shelf)))
     }

@@ -19,7 +19,9 @@ impl Request {
     pub fn new(device: &str) -> Option<Self> {
         let settings = Settings::load(&Environment::of_process(process::is_secure()));
         let exists = |name: &str| name == "any" || interface::index(name).is_some();
-        let device = Device::classify(device, exists);
+        // An interface may have other names; settings know it by its own.
+        let own_name = interface::index(device).and_then(interface::name);
+        let device = Device::classify(own_name.as_deref().unwrap_or(device), exists);
         let configured = settings
             .as_ref()
             .map_or(true, |settings| !settings.is_empty());

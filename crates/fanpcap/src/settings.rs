@@ -7,6 +7,7 @@ mod plan;
 
 use crate::report::{Fault, Report, shorten};
 pub use environment::Environment;
+pub(crate) use environment::shell_name;
 pub use keys::{Entry, Key, Target, Value};
 pub use plan::{Call, Group, Membership, Plan};
 use std::fs::{self, File};

@@ -68,7 +68,7 @@ pub(super) fn place_of_value(name: &str, value: &OsStr) -> Place {
 }
 
 /// The name as the part after PCAP_GROUP_ spells it: `_` for what a shell can't put in a name.
-pub(super) fn shell_name(device: &str) -> String {
+pub(crate) fn shell_name(device: &str) -> String {
     let spelled = |c: char| if c.is_ascii_alphanumeric() { c } else { '_' };
     device.chars().map(spelled).collect()
 }
@@ -149,10 +149,20 @@ fn near_miss(name: &str, rest: &str) -> Option<Fault> {
         let near = nearest_within(1, head, FAMILIES.map(|(name, _)| name))?;
         Some(format!("{near}_{device}"))
     };
-    let near = whole().or_else(family)?;
+    let near = whole().or_else(family).or_else(|| of_no_device(rest))?;
     let message = format!("unknown variable {}", quote(name));
     let hint = format!("did you mean 'PCAP_{near}'?");
     Some(Fault::new("variable-unknown", message).hint(hint))
+}
+
+/// The variable that was meant, where a device is named that it does not take.
+fn of_no_device(rest: &str) -> Option<String> {
+    let takes_none = ["DEF_GROUP", "CAPLEN", "DRIVER"];
+    let named = |name: &&str| {
+        rest.strip_prefix(*name)
+            .is_some_and(|rest| rest.starts_with('_'))
+    };
+    takes_none.into_iter().find(named).map(str::to_owned)
 }
 
 /// The refusal of a variable of older versions.
@@ -342,6 +352,9 @@ mod tests {
             ("PCAP_IRQ", "PCAP_IRQ_dev_N"),
             ("PCAP_GROUPS_eth0", "PCAP_GROUP_eth0"),
             ("PCAP_FANUOT_eth0_1", "PCAP_FANOUT_eth0_1"),
+            ("PCAP_CAPLEN_eth0", "PCAP_CAPLEN"),
+            ("PCAP_DRIVER_eth0", "PCAP_DRIVER"),
+            ("PCAP_DEF_GROUP_eth0", "PCAP_DEF_GROUP"),
         ] {
             let hint = format!("did you mean '{near}'?");
             assert_eq!(refusal(name, "1"), ("variable-unknown", 1, hint));
