@@ -1,4 +1,5 @@
-/* Does one thing that pcap_fanout() must refuse and prints the reason that pcap_geterr() gives. */
+/* Does one thing that the library must refuse and prints the reason that it gives: refused CASE DEVICE
+   OTHER_DEVICE. */
 #include <pcap/pcap.h>
 #include <pcap/fanout.h>
 #include <stdio.h>
@@ -105,6 +106,25 @@ static pcap_t *stats_without_size(void)
 	return p;
 }
 
+/* With PCAP_GROUP=7 and another mode in the environment. */
+static pcap_t *set_by_variable(void)
+{
+	pcap_t *p = created(device);
+
+	joined(created(device), 7, "hash");
+	(void)pcap_activate(p);
+	return p;
+}
+
+/* Without a library there is no handle to ask. */
+static pcap_t *no_system_library(void)
+{
+	char errbuf[PCAP_ERRBUF_SIZE] = "";
+
+	puts(pcap_create(device, errbuf) == NULL ? errbuf : "a handle was made");
+	exit(0);
+}
+
 static const struct {
 	const char *name;
 	pcap_t *(*run)(void);
@@ -119,8 +139,10 @@ static const struct {
 	{ "group-on-other-device", on_other_device },
 	{ "group-has-other-protocol", other_protocol },
 	{ "group-is-full", full },
+	{ "group-set-by-a-variable", set_by_variable },
 	{ "stats-without-group", stats_without_group },
 	{ "stats-without-size", stats_without_size },
+	{ "no-system-library", no_system_library },
 };
 
 int main(int argc, char **argv)

@@ -1,14 +1,20 @@
-/* A handle that its group refused joins another: retry DEVICE SENDER at-once|by-activation. Says what it
-   then reads of 10 packets. */
+/* A handle that its group refused joins another: retry DEVICE SENDER at-once|by-activation [FILTER]. Says
+   what it then reads of 10 packets; with a filter, which it sets in between, many others come first. */
 #include "scene.h"
 
-enum { TAKEN = 7, OTHER = 8, FRAMES = 10 };
+/* The others fill blocks of the ring: libpcap itself filters the first after a new filter. */
+enum { TAKEN = 7, OTHER = 8, FRAMES = 10, OTHER_FRAMES = 3000 };
+
+struct packets {
+	int ours, others;
+};
 
 static void count(u_char *packets, const struct pcap_pkthdr *header, const u_char *bytes)
 {
-	(void)header;
-	(void)bytes;
-	++*(int *)packets;
+	int ours = header->caplen > 13 && (bytes[12] << 8 | bytes[13]) == OURS;
+
+	((struct packets *)packets)->ours += ours;
+	((struct packets *)packets)->others += !ours;
 }
 
 static pcap_t *refused(const char *device)
@@ -22,15 +28,26 @@ static pcap_t *refused(const char *device)
 	return p;
 }
 
-static int read_all(pcap_t *p)
+static void set_filter(pcap_t *p, const char *filter)
+{
+	struct bpf_program program;
+
+	if (pcap_compile(p, &program, filter, 1, PCAP_NETMASK_UNKNOWN) != 0)
+		fail("pcap_compile", pcap_geterr(p));
+	if (pcap_setfilter(p, &program) != 0)
+		fail("pcap_setfilter", pcap_geterr(p));
+	pcap_freecode(&program);
+}
+
+static struct packets read_all(pcap_t *p)
 {
 	char errbuf[PCAP_ERRBUF_SIZE] = "";
 	time_t end = time(NULL) + 5;
-	int packets = 0;
+	struct packets packets = { 0 };
 
 	if (pcap_setnonblock(p, 1, errbuf) != 0)
 		fail("pcap_setnonblock", errbuf);
-	while (packets < FRAMES && time(NULL) < end) {
+	while (packets.ours < FRAMES && time(NULL) < end) {
 		if (pcap_dispatch(p, -1, count, (u_char *)&packets) < 0)
 			fail("pcap_dispatch", pcap_geterr(p));
 	}
@@ -40,17 +57,23 @@ static int read_all(pcap_t *p)
 int main(int argc, char **argv)
 {
 	pcap_t *holder, *p;
+	struct packets packets;
 
-	if (argc != 4)
-		fail("usage", "retry DEVICE SENDER at-once|by-activation");
+	if (argc != 4 && argc != 5)
+		fail("usage", "retry DEVICE SENDER at-once|by-activation [FILTER]");
 	holder = opened(argv[1], TAKEN, "hash");
 	p = refused(argv[1]);
+	if (argc > 4)
+		set_filter(p, argv[4]);
 	if (pcap_fanout(p, OTHER, "lb") != 0)
 		fail("pcap_fanout after a refusal", pcap_geterr(p));
 	if (strcmp(argv[3], "by-activation") == 0 && pcap_activate(p) != 0)
 		fail("pcap_activate after a refusal", pcap_geterr(p));
+	if (argc > 4)
+		send_frames_of(argv[2], OTHERS, OTHER_FRAMES);
 	send_frames(argv[2], FRAMES);
-	printf("group %d, %d packets\n", pcap_fanout_group(p), read_all(p));
+	packets = read_all(p);
+	printf("group %d, %d packets, %d others\n", pcap_fanout_group(p), packets.ours, packets.others);
 	pcap_close(p);
 	pcap_close(holder);
 	return 0;

@@ -35,17 +35,27 @@ static inline pcap_t *opened(const char *device, int group, const char *mode)
 	return p;
 }
 
-static inline void send_frames(const char *device, int count)
+/* The ethertypes for experiments (IEEE 802): no host answers them. */
+enum { OURS = 0x88b5, OTHERS = 0x88b6 };
+
+static inline void send_frames_of(const char *device, int type, int count)
 {
-	/* Broadcast, with an ethertype for experiments (IEEE 802): no host answers it. */
-	unsigned char frame[60] = { 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 2, 0, 0, 0, 0, 1, 0x88, 0xb5 };
+	/* Broadcast. */
+	unsigned char frame[60] = { 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 2, 0, 0, 0, 0, 1 };
 	pcap_t *p = opened(device, 0, NULL);
 
+	frame[12] = (unsigned char)(type >> 8);
+	frame[13] = (unsigned char)type;
 	while (count-- > 0) {
 		if (pcap_inject(p, frame, sizeof(frame)) != (int)sizeof(frame))
 			fail("pcap_inject", pcap_geterr(p));
 	}
 	pcap_close(p);
+}
+
+static inline void send_frames(const char *device, int count)
+{
+	send_frames_of(device, OURS, count);
 }
 
 static inline unsigned received(pcap_t *p)

@@ -1,39 +1,61 @@
-//! docs/errors.md, section "Joining a group", is exact: the kernel and the library say so here.
+//! docs/errors.md, sections "Joining a group" and "Loading", is exact: the kernel and the library say so
+//! here.
 
 use std::collections::BTreeMap;
 
 use anyhow::{Result, ensure};
-use fanpcap_netns::{DEVICE, FAR_DEVICE, on_wire};
+use fanpcap_netns::{DEVICE, FAR_DEVICE, Wire, on_wire};
 use fanpcap_testkit::{Program, errors_page};
 
-/// The cases of c/refused.c.
-const CASES: [&str; 12] = [
-    "not-a-packet-socket",
-    "not-a-live-handle",
-    "group-out-of-range",
-    "call-with-unknown-mode",
-    "already-in-a-group",
-    "group-has-other-mode",
-    "group-has-other-options",
-    "group-on-other-device",
-    "group-has-other-protocol",
-    "group-is-full",
-    "stats-without-group",
-    "stats-without-size",
+/// The cases of c/refused.c about groups, with what is set in the environment.
+const JOINING: [Case; 13] = [
+    ("not-a-packet-socket", &[]),
+    ("not-a-live-handle", &[]),
+    ("group-out-of-range", &[]),
+    ("call-with-unknown-mode", &[]),
+    ("already-in-a-group", &[]),
+    ("group-has-other-mode", &[]),
+    ("group-has-other-options", &[]),
+    ("group-on-other-device", &[]),
+    ("group-has-other-protocol", &[]),
+    ("group-is-full", &[]),
+    (
+        "group-set-by-a-variable",
+        &[("PCAP_GROUP", "7"), ("PCAP_FANOUT", "rnd")],
+    ),
+    ("stats-without-group", &[]),
+    ("stats-without-size", &[]),
 ];
 
+/// The one about the system's library.
+const LOADING: [Case; 1] = [(
+    "no-system-library",
+    &[("FANPCAP_LIBPCAP", "/nonexistent/libpcap.so.0.8")],
+)];
+
+type Case = (&'static str, &'static [(&'static str, &'static str)]);
+
+/// One test for both sections, as blessing writes the page whole.
 #[test]
 #[ignore = "needs root: run by make test"]
 fn the_page_lists_every_refusal_as_it_is() -> Result<()> {
     on_wire(1, |wire| {
-        let program = wire.compile("refused")?;
-        let mut produced = BTreeMap::new();
-        for case in CASES {
-            let refused = Program::new(&program, "")?.args([case, DEVICE, FAR_DEVICE]);
-            let ended = refused.run(&wire.scratch)?;
-            ensure!(ended.status.success(), "{case}: {}", ended.said);
-            produced.insert(case.to_owned(), ended.said.trim_end().to_owned());
-        }
-        errors_page::check("Joining a group", &produced)
+        errors_page::check("Joining a group", &produced(wire, &JOINING)?)?;
+        errors_page::check("Loading", &produced(wire, &LOADING)?)
     })
+}
+
+/// What the cases say, by their names.
+fn produced(wire: &Wire, cases: &[Case]) -> Result<BTreeMap<String, String>> {
+    let program = wire.compile("refused")?;
+    let said = |&(case, variables): &Case| {
+        let mut refused = Program::new(&program, "")?.args([case, DEVICE, FAR_DEVICE]);
+        for (name, value) in variables {
+            refused = refused.set(name, value);
+        }
+        let ended = refused.run(&wire.scratch)?;
+        ensure!(ended.status.success(), "{case}: {}", ended.said);
+        Ok((case.to_owned(), ended.said.trim_end().to_owned()))
+    };
+    cases.iter().map(said).collect()
 }

@@ -2,6 +2,7 @@
 
 mod beside;
 mod callbacks;
+mod cancelled;
 mod engine;
 mod first;
 mod live;

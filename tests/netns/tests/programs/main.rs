@@ -4,7 +4,6 @@
 mod readers;
 mod table;
 
-use std::collections::BTreeSet;
 use std::path::PathBuf;
 use std::process::Command;
 use std::thread;
@@ -14,6 +13,8 @@ use anyhow::{Context, Result, ensure};
 use fanpcap_testkit::hosts::{DEVICE, Hosts};
 use fanpcap_testkit::{Capture, FlowKey, Member, Program, Scratch, Transport};
 use fanpcap_testkit::{conversation, member, netns};
+
+use crate::readers::Flows;
 
 /// A program of the matrix.
 struct Subject {
@@ -26,8 +27,10 @@ struct Subject {
     command: &'static str,
     /// What of the traffic it looks at.
     sees: Sees,
+    /// What it tells of a conversation.
+    tells: Tells,
     /// The conversations that it found, from its output after its end.
-    read: fn(&Output) -> Result<BTreeSet<FlowKey>>,
+    read: fn(&Output) -> Result<Flows>,
     /// A command that tells its findings while it runs; its output stands in for the program's.
     ask: Option<&'static str>,
 }
@@ -43,6 +46,14 @@ impl Subject {
 enum Sees {
     All,
     Tcp,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Tells {
+    /// That it was there.
+    Conversations,
+    /// How many packets it had, too.
+    Packets,
 }
 
 /// What a program left.
@@ -62,6 +73,7 @@ const SUBJECTS: [Subject; 9] = [
         ready: "listening on",
         command: "tcpdump -n -U -Z root -i DEV -w @",
         sees: Sees::All,
+        tells: Tells::Packets,
         read: readers::savefile,
         ask: None,
     },
@@ -71,6 +83,7 @@ const SUBJECTS: [Subject; 9] = [
         ready: "File:",
         command: "dumpcap -q -P -i DEV -w @",
         sees: Sees::All,
+        tells: Tells::Packets,
         read: readers::savefile,
         ask: None,
     },
@@ -80,6 +93,7 @@ const SUBJECTS: [Subject; 9] = [
         ready: "Capturing on",
         command: "tshark -q -F pcap -i DEV -w @",
         sees: Sees::All,
+        tells: Tells::Packets,
         read: readers::savefile,
         ask: None,
     },
@@ -89,6 +103,7 @@ const SUBJECTS: [Subject; 9] = [
         ready: "output:",
         command: "stdbuf -oL ngrep -q -e -d DEV -O @",
         sees: Sees::All,
+        tells: Tells::Packets,
         read: readers::savefile,
         ask: None,
     },
@@ -98,6 +113,7 @@ const SUBJECTS: [Subject; 9] = [
         ready: "Entered main event loop",
         command: "stdbuf -oL p0f -i DEV -o @",
         sees: Sees::Tcp,
+        tells: Tells::Conversations,
         read: readers::p0f,
         ask: None,
     },
@@ -107,6 +123,7 @@ const SUBJECTS: [Subject; 9] = [
         ready: "Exporting flows",
         command: "softflowd -D -i DEV -n 127.0.0.1:9 -c @ -p @.pid",
         sees: Sees::All,
+        tells: Tells::Packets,
         read: readers::softflowd,
         ask: Some("softflowctl -c @ dump-flows"),
     },
@@ -116,6 +133,7 @@ const SUBJECTS: [Subject; 9] = [
         ready: "cache entries",
         command: "pmacctd -i DEV -c src_host,dst_host,src_port,dst_port,proto -P print -O csv -r 3600",
         sees: Sees::All,
+        tells: Tells::Packets,
         read: readers::pmacctd,
         ask: None,
     },
@@ -125,6 +143,7 @@ const SUBJECTS: [Subject; 9] = [
         ready: "interface DEV is up",
         command: "argus -i DEV -w @",
         sees: Sees::All,
+        tells: Tells::Packets,
         read: readers::argus,
         ask: None,
     },
@@ -134,6 +153,7 @@ const SUBJECTS: [Subject; 9] = [
         ready: "listening on",
         command: "tcpflow -i DEV -o @",
         sees: Sees::Tcp,
+        tells: Tells::Conversations,
         read: readers::tcpflow,
         ask: None,
     },
@@ -163,11 +183,9 @@ fn each_its_share_together_everything_once() -> Result<()> {
                 .into_iter()
                 .map(|copy| conversations((subject.read)(&copy.finish()?)));
             let found: Result<Vec<_>> = found.collect();
-            compare(
-                &wanted(&whole[0], subject.sees),
-                &found.context(subject.name)?,
-            )
-            .context(subject.name)?;
+            let found = found.context(subject.name)?;
+            let wanted = wanted(&whole[0], subject.sees);
+            compare(&wanted, &found, subject.tells).context(subject.name)?;
         }
         for subject in &absent {
             println!("SKIP: no {} here", subject.name);
@@ -188,29 +206,35 @@ fn start(subject: &Subject, group: u16, scratch: &Scratch) -> Result<Vec<Copy>> 
     Ok(copies)
 }
 
-fn wanted(whole: &Capture, sees: Sees) -> BTreeSet<FlowKey> {
+fn wanted(whole: &Capture, sees: Sees) -> Flows {
     let seen = |flow: &FlowKey| sees == Sees::All || flow.transport() == Some(Transport::Tcp);
-    whole.flows().into_keys().filter(seen).collect()
+    let flows = whole.flows().into_iter();
+    flows.filter(|(flow, _)| seen(flow)).collect()
 }
 
 /// Without what fills blocks, and the replies to it.
-fn conversations(flows: Result<BTreeSet<FlowKey>>) -> Result<BTreeSet<FlowKey>> {
+fn conversations(flows: Result<Flows>) -> Result<Flows> {
     let held = |flow: &FlowKey| flow.has_port(conversation::PORT);
-    flows.map(|flows| flows.into_iter().filter(held).collect())
+    flows.map(|flows| flows.into_iter().filter(|(flow, _)| held(flow)).collect())
 }
 
-fn compare(expected: &BTreeSet<FlowKey>, found: &[BTreeSet<FlowKey>]) -> Result<()> {
+fn compare(expected: &Flows, found: &[Flows], tells: Tells) -> Result<()> {
     ensure!(!expected.is_empty(), "no traffic");
-    let mut together = BTreeSet::new();
+    let mut together = Flows::new();
     for flows in found {
         ensure!(!flows.is_empty(), "one copy got nothing");
-        for flow in flows {
-            ensure!(together.insert(*flow), "{flow} is at both copies");
+        for (flow, packets) in flows {
+            let elsewhere = together.insert(*flow, *packets).is_some();
+            ensure!(!elsewhere, "{flow} is at both copies");
         }
     }
-    let missing = expected.difference(&together).next();
-    ensure!(missing.is_none(), "nobody has {missing:?}");
-    let foreign = together.difference(expected).next();
+    for (flow, packets) in expected {
+        let told = together.remove(flow);
+        let told = told.with_context(|| format!("nobody has {flow}"))?;
+        let whole = tells == Tells::Conversations || told == *packets;
+        ensure!(whole, "{told} packets of {packets} of {flow}");
+    }
+    let foreign = together.keys().next();
     ensure!(foreign.is_none(), "{foreign:?} was never sent");
     Ok(())
 }

@@ -1,6 +1,6 @@
 //! What each program found, read from its own output.
 
-use std::collections::BTreeSet;
+use std::collections::BTreeMap;
 use std::fs;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 
@@ -9,15 +9,16 @@ use fanpcap_testkit::{Capture, FlowKey, Transport};
 
 use crate::{Output, answer};
 
-type Flows = Result<BTreeSet<FlowKey>>;
+/// Conversations and, where the program tells, how many packets of each it had; otherwise 0.
+pub(crate) type Flows = BTreeMap<FlowKey, usize>;
 
 /// A pcap file.
-pub(crate) fn savefile(output: &Output) -> Flows {
-    Ok(Capture::read(&output.path)?.flows().into_keys().collect())
+pub(crate) fn savefile(output: &Output) -> Result<Flows> {
+    Ok(Capture::read(&output.path)?.flows())
 }
 
 /// `[date] mod=syn|cli=192.0.2.1/40000|srv=192.0.2.2/80|...`
-pub(crate) fn p0f(output: &Output) -> Flows {
+pub(crate) fn p0f(output: &Output) -> Result<Flows> {
     let text = fs::read_to_string(&output.path)?;
     let end = |line: &str, name: &str| {
         let field = line.split('|').find_map(|field| field.strip_prefix(name))?;
@@ -25,17 +26,14 @@ pub(crate) fn p0f(output: &Output) -> Flows {
         socket(host, port)
     };
     let flow = |line: &str| {
-        Some(FlowKey::new(
-            Some(Transport::Tcp),
-            end(line, "cli=")?,
-            end(line, "srv=")?,
-        ))
+        let flow = FlowKey::new(Some(Transport::Tcp), end(line, "cli=")?, end(line, "srv=")?);
+        Some((flow, 0))
     };
     all(text.lines(), flow)
 }
 
-/// `ACTIVE ... [192.0.2.1]:40000 <> [192.0.2.2]:80 proto:6 ...`
-pub(crate) fn softflowd(output: &Output) -> Flows {
+/// `ACTIVE ... [192.0.2.1]:40000 <> [192.0.2.2]:80 proto:6 ... packets>:5 ... packets<:4 ...`
+pub(crate) fn softflowd(output: &Output) -> Result<Flows> {
     let lines = output.said.lines().filter(|line| line.contains(" proto:"));
     all(lines, |line| {
         let mut ends = line.split_whitespace().filter(|word| word.starts_with('['));
@@ -43,60 +41,63 @@ pub(crate) fn softflowd(output: &Output) -> Flows {
             let (host, port) = ends.next()?.strip_prefix('[')?.split_once("]:")?;
             socket(host, port)
         };
-        let proto = line.split_once(" proto:")?.1.split_whitespace().next()?;
-        Some(FlowKey::new(transport(proto), end()?, end()?))
+        let field = |name| {
+            line.split_whitespace()
+                .find_map(|word| word.strip_prefix(name))
+        };
+        let flow = FlowKey::new(transport(field("proto:")?), end()?, end()?);
+        let there: usize = field("packets>:")?.parse().ok()?;
+        let back: usize = field("packets<:")?.parse().ok()?;
+        Some((flow, there + back))
     })
 }
 
-/// `192.0.2.1,192.0.2.2,40000,80,tcp,10,1000` between other lines.
-pub(crate) fn pmacctd(output: &Output) -> Flows {
+/// `192.0.2.1,192.0.2.2,40000,80,tcp,10,1000` for each direction, between other lines.
+pub(crate) fn pmacctd(output: &Output) -> Result<Flows> {
     let rows = output
         .said
         .lines()
         .map(|line| line.split(',').collect::<Vec<_>>());
     let rows = rows.filter(|row| row.len() == 7 && row[0].parse::<IpAddr>().is_ok());
     all(rows, |row| {
-        Some(FlowKey::new(
-            transport(row[4]),
-            socket(row[0], row[2])?,
-            socket(row[1], row[3])?,
+        let (from, to) = (socket(row[0], row[2])?, socket(row[1], row[3])?);
+        Some((
+            FlowKey::new(transport(row[4]), from, to),
+            row[5].parse().ok()?,
         ))
     })
 }
 
 /// Argus records, by its own reader.
-pub(crate) fn argus(output: &Output) -> Flows {
+pub(crate) fn argus(output: &Output) -> Result<Flows> {
     let command = format!(
-        "ra -n -c , -r {} -s proto saddr sport daddr dport",
+        "ra -n -c , -r {} -s proto saddr sport daddr dport pkts",
         output.path.display()
     );
     let text = answer(&command)?;
     let rows = text
         .lines()
         .map(|line| line.split(',').map(str::trim).collect::<Vec<_>>());
-    let rows = rows.filter(|row| row.len() == 5 && ["tcp", "udp"].contains(&row[0]));
+    let rows = rows.filter(|row| row.len() == 6 && ["tcp", "udp"].contains(&row[0]));
     all(rows, |row| {
-        Some(FlowKey::new(
-            transport(row[0]),
-            socket(row[1], row[2])?,
-            socket(row[3], row[4])?,
+        let (from, to) = (socket(row[1], row[2])?, socket(row[3], row[4])?);
+        Some((
+            FlowKey::new(transport(row[0]), from, to),
+            row[5].parse().ok()?,
         ))
     })
 }
 
 /// A file for each direction: `192.000.002.001.40000-192.000.002.002.00080`.
-pub(crate) fn tcpflow(output: &Output) -> Flows {
+pub(crate) fn tcpflow(output: &Output) -> Result<Flows> {
     let names = fs::read_dir(&output.path)?.map(|entry| Ok(entry?.file_name()));
     let names = names.collect::<Result<Vec<_>>>()?;
     let names = names
         .iter()
         .filter_map(|name| name.to_str()?.split_once('-'));
     all(names, |(one, other)| {
-        Some(FlowKey::new(
-            Some(Transport::Tcp),
-            tcpflow_end(one)?,
-            tcpflow_end(other)?,
-        ))
+        let ends = (tcpflow_end(one)?, tcpflow_end(other)?);
+        Some((FlowKey::new(Some(Transport::Tcp), ends.0, ends.1), 0))
     })
 }
 
@@ -115,10 +116,17 @@ fn tcpflow_end(text: &str) -> Option<SocketAddr> {
     ))
 }
 
-fn all<T>(items: impl Iterator<Item = T>, flow: impl Fn(T) -> Option<FlowKey>) -> Flows {
-    items
-        .map(|item| flow(item).context("a line that can't be read"))
-        .collect()
+/// Several lines may tell of one conversation, each of some of its packets.
+fn all<T>(
+    items: impl Iterator<Item = T>,
+    read: impl Fn(T) -> Option<(FlowKey, usize)>,
+) -> Result<Flows> {
+    let mut flows = Flows::new();
+    for item in items {
+        let (flow, packets) = read(item).context("a line that can't be read")?;
+        *flows.entry(flow).or_insert(0) += packets;
+    }
+    Ok(flows)
 }
 
 fn transport(name: &str) -> Option<Transport> {

@@ -5,7 +5,7 @@ use std::fs;
 
 use anyhow::{Context, Result, ensure};
 
-use crate::{Sees, Subject};
+use crate::{Sees, Subject, Tells};
 
 const PAGE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/programs.md");
 const BEGIN: &str = "<!-- written by tests/netns/tests/programs -->\n";
@@ -29,11 +29,13 @@ pub(crate) fn check(subjects: &[Subject]) -> Result<()> {
 }
 
 fn table(subjects: &[Subject]) -> String {
-    let mut text = String::from("| program | Debian package | finds |\n| --- | --- | --- |\n");
+    let mut text = String::from("| program | Debian package | finds | compared |\n");
+    text += "| --- | --- | --- | --- |\n";
     for Subject {
         name,
         package,
         sees,
+        tells,
         ..
     } in subjects
     {
@@ -41,7 +43,11 @@ fn table(subjects: &[Subject]) -> String {
             Sees::All => "TCP and UDP conversations",
             Sees::Tcp => "TCP conversations",
         };
-        text += &format!("| {name} | {package} | {sees} |\n");
+        let compared = match tells {
+            Tells::Conversations => "conversations",
+            Tells::Packets => "conversations and packets",
+        };
+        text += &format!("| {name} | {package} | {sees} | {compared} |\n");
     }
     text
 }

@@ -22,6 +22,36 @@ fn a_program_that_was_started_stays_in_no_group() -> Result<()> {
     })
 }
 
+#[test]
+#[ignore = "needs root: run by make test"]
+fn a_programs_own_fork_handler_closes_handles() -> Result<()> {
+    on_wire(1, |wire| {
+        for registered in ["first", "last"] {
+            let arguments = [DEVICE, "7", registered];
+            ensure_says(wire, "atfork", &arguments, "status 0, members 2\n")?;
+        }
+        Ok(())
+    })
+}
+
+#[test]
+#[ignore = "needs root: run by make test"]
+fn a_child_leaves_its_parents_counters_alone() -> Result<()> {
+    on_wire(1, |wire| {
+        let whole = "child 0, ps_recv 200, received 200 of 200\n";
+        ensure_says(wire, "counted", &[DEVICE, "7", FAR_DEVICE], whole)
+    })
+}
+
+#[test]
+#[ignore = "needs root: run by make test"]
+fn children_that_read_one_member_each_count_that_one_only() -> Result<()> {
+    on_wire(1, |wire| {
+        let each = "child 0: received 50, ps_recv 50\nchild 1: received 50, ps_recv 50\n";
+        ensure_says(wire, "prefork", &[DEVICE, "7", FAR_DEVICE], each)
+    })
+}
+
 fn ensure_says(wire: &Wire, name: &str, arguments: &[&str], expected: &str) -> Result<()> {
     let program = Program::new(wire.compile(name)?, "")?.args(arguments);
     let ended = program.run(&wire.scratch)?;

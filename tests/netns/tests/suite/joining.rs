@@ -83,6 +83,24 @@ fn another_program_in_the_group_is_a_warning() -> Result<()> {
 
 #[test]
 #[ignore = "needs root: run by make test"]
+fn the_warning_is_in_the_errbuf_of_pcap_open_live() -> Result<()> {
+    on_wire(1, |wire| {
+        let program = wire.compile("openlive")?;
+        let alone = Program::new(&program, "")?.group(7, "hash");
+        let said = alone.arg(DEVICE).run(&wire.scratch)?.said;
+        ensure!(said == "open 1, group 7, errbuf: \n", "alone: {said}");
+
+        let _members = wire.start_group(1, 7, "hash")?;
+        let beside = Program::new(&program, "")?.group(7, "hash");
+        let said = beside.arg(DEVICE).run(&wire.scratch)?.said;
+        let warned = said.starts_with("open 1, group 7, errbuf: ") && said.contains("tcpdump");
+        ensure!(warned, "no warning in: {said}");
+        Ok(())
+    })
+}
+
+#[test]
+#[ignore = "needs root: run by make test"]
 fn the_same_program_is_no_warning() -> Result<()> {
     on_wire(1, |wire| {
         let program = wire.compile("member")?;

@@ -20,20 +20,31 @@ fn packets_before_the_group_count_for_the_handle_only() -> Result<()> {
 #[test]
 #[ignore = "needs root: run by make test"]
 fn a_refused_handle_joins_another_group() -> Result<()> {
-    ensure_joins("at-once")
+    ensure_joins(&["at-once"])
 }
 
 #[test]
 #[ignore = "needs root: run by make test"]
 fn a_refused_handle_may_be_activated_again() -> Result<()> {
-    ensure_joins("by-activation")
+    ensure_joins(&["by-activation"])
 }
 
-fn ensure_joins(how: &str) -> Result<()> {
+#[test]
+#[ignore = "needs root: run by make test"]
+fn a_refused_handle_keeps_the_filter_that_it_is_given() -> Result<()> {
+    for how in ["at-once", "by-activation"] {
+        ensure_joins(&[how, "ether proto 0x88b5"])?;
+    }
+    Ok(())
+}
+
+fn ensure_joins(how: &[&str]) -> Result<()> {
     on_wire(1, |wire| {
         let program = Program::new(wire.compile("retry")?, "")?;
-        let ended = program.args([DEVICE, FAR_DEVICE, how]).run(&wire.scratch)?;
-        ensure!(ended.said == "group 8, 10 packets\n", "{}", ended.said);
+        let program = program.args([DEVICE, FAR_DEVICE]).args(how);
+        let ended = program.run(&wire.scratch)?;
+        let joined = "group 8, 10 packets, 0 others\n";
+        ensure!(ended.said == joined, "{how:?}: {}", ended.said);
         Ok(())
     })
 }

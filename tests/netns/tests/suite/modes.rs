@@ -106,20 +106,38 @@ fn cpu_gives_every_processor_one_member() -> Result<()> {
     one_member_for_each_sender("cpu")
 }
 
+#[test]
+#[ignore = "needs root: run by make test"]
+fn qm_and_cpu_differ_where_processors_share_a_queue() -> Result<()> {
+    if cpus_apart()?.len() < 2 {
+        println!("SKIP: one CPU only");
+        return Ok(());
+    }
+    for (mode, expected) in [("qm", 1), ("cpu", 2)] {
+        on_wire(1, |wire| {
+            let members = wire.start_group(4, 7, mode)?;
+            let mut sent = 0;
+            for (_, frames) in send_from_cpus_apart()? {
+                sent += frames.len();
+            }
+            let captures = finish(members, sent)?;
+            let homes = captures
+                .iter()
+                .filter(|capture| !capture.packets.is_empty());
+            let homes = homes.count();
+            ensure!(homes == expected, "{mode}: {homes} members of {expected}");
+            Ok(())
+        })?;
+    }
+    Ok(())
+}
+
 /// Senders on different CPUs use different queues of a device with four; both queue and CPU number
 /// then differ modulo four members.
 fn one_member_for_each_sender(mode: &'static str) -> Result<()> {
     on_wire(4, |wire| {
         let members = wire.start_group(4, 7, mode)?;
-        let flows = traffic::flows(5, 10);
-        let senders: Vec<(usize, Vec<Frame>)> = cpus_apart()?
-            .into_iter()
-            .zip([0..1000, 1000..2000])
-            .map(|(cpu, numbers)| Ok((cpu, traffic::frames(5, &flows, numbers)?)))
-            .collect::<Result<_>>()?;
-        for (cpu, frames) in &senders {
-            send_from_cpu(*cpu, frames)?;
-        }
+        let senders = send_from_cpus_apart()?;
 
         let captures = finish(members, 1000 * senders.len())?;
         let mut homes = BTreeMap::new();
@@ -137,6 +155,19 @@ fn one_member_for_each_sender(mode: &'static str) -> Result<()> {
         );
         Ok(())
     })
+}
+
+/// A thousand frames from each of these CPUs, which are returned with them.
+fn send_from_cpus_apart() -> Result<Vec<(usize, Vec<Frame>)>> {
+    let flows = traffic::flows(5, 10);
+    let senders = cpus_apart()?.into_iter().zip([0..1000, 1000..2000]);
+    senders
+        .map(|(cpu, numbers)| {
+            let frames = traffic::frames(5, &flows, numbers)?;
+            send_from_cpu(cpu, &frames)?;
+            Ok((cpu, frames))
+        })
+        .collect()
 }
 
 /// Up to two CPUs whose numbers differ modulo four; one on a machine that has no more.

@@ -2,7 +2,7 @@
 
 use anyhow::{Context, Result, ensure};
 use fanpcap_netns::{DEVICE, Wire, finish, on_wire};
-use fanpcap_testkit::{Member, Program, traffic};
+use fanpcap_testkit::{Member, Program, traffic, veth};
 
 #[test]
 #[ignore = "needs root: run by make test"]
@@ -59,6 +59,24 @@ fn a_device_has_a_group_of_its_own() -> Result<()> {
     on_wire(1, |wire| {
         let environment = [("PCAP_GROUP", "12"), ("PCAP_GROUP_vb", "14")];
         ensure_says(start(wire, &environment, "", "0")?, "group 14,")
+    })
+}
+
+#[test]
+#[ignore = "needs root: run by make test"]
+fn a_devices_group_holds_under_its_other_name() -> Result<()> {
+    const OTHER_NAME: &str = "longname0";
+    on_wire(1, |wire| {
+        let named = veth::ip(&format!(
+            "link property add dev {DEVICE} altname {OTHER_NAME}"
+        ));
+        if let Err(reason) = named {
+            println!("SKIP: devices have one name here: {reason}");
+            return Ok(());
+        }
+        let program = program(wire, &[("PCAP_GROUP_vb", "5")], "")?;
+        let member = program.args([OTHER_NAME, "0"]).start(&wire.scratch)?;
+        ensure_says(member, "group 5,")
     })
 }
 
