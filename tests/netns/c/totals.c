@@ -1,5 +1,5 @@
-/* Three threads read one member's counters while packets arrive: totals DEVICE GROUP PACKETS. Says the
-   total once it is interrupted and PACKETS have come. */
+/* Three threads read one member's counters while packets arrive: totals DEVICE GROUP. Says the total once
+   it is interrupted. */
 #include "scene.h"
 #include <pthread.h>
 #include <signal.h>
@@ -25,8 +25,8 @@ int main(int argc, char **argv)
 	int signal;
 
 	setvbuf(stdout, NULL, _IOLBF, 0);
-	if (argc != 4)
-		fail("usage", "totals DEVICE GROUP PACKETS");
+	if (argc != 3)
+		fail("usage", "totals DEVICE GROUP");
 	sigemptyset(&interrupt);
 	sigaddset(&interrupt, SIGINT);
 	sigprocmask(SIG_BLOCK, &interrupt, NULL);
@@ -35,7 +35,6 @@ int main(int argc, char **argv)
 		pthread_create(&threads[i], NULL, ask, NULL);
 	puts("ready");
 	sigwait(&interrupt, &signal);
-	await_received(p, NULL, (unsigned)strtoul(argv[3], NULL, 10));
 	atomic_store(&stop, 1);
 	for (int i = 0; i < THREADS; i++)
 		pthread_join(threads[i], NULL);
