@@ -8,6 +8,7 @@ use std::ffi::{c_int, c_void};
 use std::mem;
 use std::ops::Range;
 use std::sync::atomic::{AtomicPtr, Ordering};
+use std::sync::{Mutex, PoisonError};
 
 /// `link_map` as far as its layout is public (link.h).
 #[repr(C)]
@@ -79,6 +80,10 @@ pub(crate) unsafe fn rebind(map: *const LinkMap) {
     // SAFETY: `dynamic` of a loaded object is its dynamic section.
     let tables = unsafe { tables(map.dynamic) };
     let relro = relro(map.base);
+    // Threads that load the library together must not close a page that another is writing to. No
+    // loader's function is called while this is held.
+    static WRITING: Mutex<()> = Mutex::new(());
+    let _writing = WRITING.lock().unwrap_or_else(PoisonError::into_inner);
     for (start, bytes) in tables.tables {
         for index in 0..bytes / mem::size_of::<Rela>() {
             let rela = (start as *const Rela).wrapping_add(index);

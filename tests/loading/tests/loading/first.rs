@@ -16,6 +16,17 @@ fn while_another_thread_loads_a_plugin_that_makes_another_call() -> Result<()> {
     ensure_ends("other")
 }
 
+#[test]
+fn from_many_threads_at_once() -> Result<()> {
+    let scratch = Scratch::new()?;
+    let program = compile(&scratch, "together.c", &["-pthread"])?;
+    for _ in 0..100 {
+        let out = run(&scratch, &mut on_ours(&program)?)?.success()?;
+        ensure!(out.trim_end() == "8 opened", "{out}");
+    }
+    Ok(())
+}
+
 fn ensure_ends(call: &str) -> Result<()> {
     let scratch = Scratch::new()?;
     let plugin = compile(&scratch, "plugin.c", &["-shared", "-fPIC"])?;

@@ -141,7 +141,7 @@ const SUBJECTS: [Subject; 9] = [
         name: "argus",
         package: "argus-server",
         ready: "interface DEV is up",
-        command: "argus -e 1 -i DEV -w @",
+        command: "argus -X -i DEV -w @",
         sees: Sees::All,
         tells: Tells::Packets,
         read: readers::argus,
