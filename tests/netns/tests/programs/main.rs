@@ -21,7 +21,7 @@ struct Subject {
     name: &'static str,
     /// Debian's package.
     package: &'static str,
-    /// What it says once it captures.
+    /// What it says once it captures; nothing: being in its group must do.
     ready: &'static str,
     /// Its command line; `@` stands for the path of its output.
     command: &'static str,
@@ -140,8 +140,8 @@ const SUBJECTS: [Subject; 9] = [
     Subject {
         name: "argus",
         package: "argus-server",
-        ready: "interface DEV is up",
-        command: "argus -X -i DEV -w @",
+        ready: "",
+        command: "argus -X -e 1 -i DEV -w @",
         sees: Sees::All,
         tells: Tells::Packets,
         read: readers::argus,
