@@ -39,11 +39,17 @@ impl Subject {
     /// Why it can't be tried on this machine.
     fn hindrance(&self) -> Option<String> {
         let name = self.name;
-        let Ok(help) = Command::new(name).arg("-h").output() else {
+        // argus looks for a machine's identifier first, unless -X comes before.
+        let options: &[&str] = if name == "argus" {
+            &["-X", "-h"]
+        } else {
+            &["-h"]
+        };
+        let Ok(help) = Command::new(name).args(options).output() else {
             return Some(format!("no {name} here"));
         };
         let help = [help.stdout, help.stderr].concat();
-        let is_argus_5 = name == "argus" && String::from_utf8_lossy(&help).contains("Version 5");
+        let is_argus_5 = String::from_utf8_lossy(&help).contains("Argus Version 5");
         is_argus_5.then(|| "argus 5 does not end when told to, whatever its libpcap".to_owned())
     }
 }
