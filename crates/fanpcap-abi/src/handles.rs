@@ -8,6 +8,7 @@ use crate::system::Pcap;
 use fanpcap::member::{Member, Place};
 use fanpcap::request::Request;
 use fanpcap_linux::signal::Blocked;
+use fanpcap_tpacket::Reader;
 use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::ffi::c_int;
@@ -23,8 +24,14 @@ pub(crate) struct Entry {
     pub(crate) snaplen: Option<c_int>,
     /// The application's pcap_set_protocol_linux().
     pub(crate) protocol: Option<u16>,
+    /// The application's pcap_set_buffer_size().
+    pub(crate) buffer_size: Option<c_int>,
+    /// The application's pcap_breakloop() before there was a reader.
+    pub(crate) broken: bool,
     /// Activated, but pcap_activate() could not join: it may be called again.
     pub(crate) unjoined: bool,
+    /// What reads the handle in place of the system's library. It is boxed, as the handle has its address.
+    pub(crate) reader: Option<Box<Reader>>,
     /// The handle in its group, and its descriptor.
     pub(crate) member: Option<(Member, RawFd)>,
 }
@@ -35,7 +42,10 @@ impl Entry {
             request: Arc::new(request),
             snaplen: None,
             protocol: None,
+            buffer_size: None,
+            broken: false,
             unjoined: false,
+            reader: None,
             member: None,
         }
     }

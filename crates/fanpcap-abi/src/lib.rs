@@ -2,13 +2,17 @@
 //!
 //! Every handle that a program gets is the system library's own. Most functions jump straight to that
 //! library (`system`); what concerns fan-out is kept beside the handle (`handles`) and looked up
-//! on calls that are rare: create, activate, statistics, close. Nothing of ours stands between ring and
-//! callback, so callbacks may longjmp or throw. No policy here: that is the crate `fanpcap`.
+//! on calls that are rare: create, activate, statistics, close. Handles that we read have a function of
+//! ours in their head (`head`, `read`). Callbacks may longjmp or throw. No policy here: that is the crate
+//! `fanpcap`.
 
 pub mod data;
 pub mod fanout;
 mod handles;
+mod head;
 mod message;
 pub mod open;
+pub mod read;
+pub mod setters;
 pub mod stats;
 pub mod system;

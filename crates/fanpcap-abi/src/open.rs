@@ -1,9 +1,9 @@
-//! Handles from create to close: pcap_create, pcap_open_live, pcap_activate, pcap_close and the
-//! setters that fan-out must know of.
+//! Handles from create to close: pcap_create, pcap_open_live, pcap_activate, pcap_close.
 
 use crate::message::{self, ERRBUF_SIZE, fail, guard};
+use crate::setters::pcap_set_snaplen;
 use crate::system::{self, ERROR, Pcap, PcapStat, missing, system};
-use crate::{handles, stats};
+use crate::{handles, read, stats};
 use fanpcap::join::JoinError;
 use fanpcap::record::Counters;
 use fanpcap::request::Request;
@@ -162,49 +162,6 @@ unsafe fn set_and_activate(
     null_mut()
 }
 
-/// See pcap_set_snaplen(3PCAP).
-///
-/// # Safety
-/// As its man page asks.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn pcap_set_snaplen(p: *mut Pcap, snaplen: c_int) -> c_int {
-    let body = || {
-        handles::with(p, |entry| entry.snaplen = Some(snaplen));
-        let function = system().pcap_set_snaplen;
-        // SAFETY: the caller's promise, passed on.
-        function.map_or(ERROR, |function| unsafe { function(p, snaplen) })
-    };
-    // SAFETY: the caller's promise: `p` is a handle.
-    guard(body, |text| unsafe { fail(p, text) })
-}
-
-/// See pcap_set_protocol_linux(3PCAP).
-///
-/// # Safety
-/// As its man page asks.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn pcap_set_protocol_linux(p: *mut Pcap, protocol: c_int) -> c_int {
-    let body = || {
-        let Some(function) = system().pcap_set_protocol_linux else {
-            return ERROR;
-        };
-        // SAFETY: the caller's promise, passed on.
-        let status = unsafe { function(p, protocol) };
-        if status == 0 {
-            handles::with_new(p, |entry| entry.protocol = protocol_of(protocol));
-        }
-        status
-    };
-    // SAFETY: the caller's promise: `p` is a handle.
-    guard(body, |text| unsafe { fail(p, text) })
-}
-
-/// The protocol that the system's library binds to: cut to 16 bits, 0 meaning all (pcap-linux.c).
-fn protocol_of(protocol: c_int) -> Option<u16> {
-    let [low, high, ..] = protocol.to_le_bytes();
-    Some(u16::from_le_bytes([low, high])).filter(|&protocol| protocol != 0)
-}
-
 /// See pcap_activate(3PCAP). A handle with a group has joined it when this returns 0 or more.
 ///
 /// # Safety
@@ -245,12 +202,42 @@ unsafe fn activate_as(p: *mut Pcap, plan: Plan) -> c_int {
         // SAFETY: the caller vouches for `p`.
         unsafe { function(p, asked.unwrap_or(MAXIMUM_SNAPLEN).min(caplen)) };
     }
-    match plan.membership {
+    if let Some(bytes) = plan.buffer_size() {
         // SAFETY: as above.
-        Some(membership) => unsafe { activate_in_group(p, &membership) },
+        unsafe { provide_buffer(p, bytes) };
+    }
+    match &plan.membership {
+        // SAFETY: as above.
+        Some(membership) => unsafe { activate_in_group(p, membership) },
+        // SAFETY: as above.
+        None if plan.is_read_by_us() => unsafe { activate_taken_over(p) },
         // SAFETY: as above.
         None => unsafe { activate(p) },
     }
+}
+
+/// Gives the ring of a handle that we read its size, where the program has not.
+///
+/// # Safety
+/// `p` is a handle that is not activated.
+unsafe fn provide_buffer(p: *mut Pcap, bytes: c_int) {
+    let asked = handles::with(p, |entry| entry.buffer_size).flatten();
+    if let (None, Some(function)) = (asked, system().pcap_set_buffer_size) {
+        // SAFETY: the caller vouches for `p`.
+        unsafe { function(p, bytes) };
+    }
+}
+
+/// # Safety
+/// `p` is a handle.
+unsafe fn activate_taken_over(p: *mut Pcap) -> c_int {
+    // SAFETY: the caller vouches for `p`.
+    let status = unsafe { activate(p) };
+    if status >= 0 {
+        // SAFETY: as above.
+        unsafe { read::take_over(p) };
+    }
+    status
 }
 
 /// Activates silently, then joins, see [`fanpcap::join`]. Where joining fails, the handle is activated
@@ -295,7 +282,7 @@ unsafe fn activate_silently(p: *mut Pcap) -> c_int {
     };
     bind_to(packet::ETH_P_SILENT);
     // SAFETY: as above.
-    let status = unsafe { activate(p) };
+    let status = unsafe { activate_taken_over(p) };
     if status < 0 {
         // It may be tried again, without a group then.
         bind_to(
@@ -359,7 +346,9 @@ unsafe fn warn_of_strangers(p: *mut Pcap) -> c_int {
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn pcap_close(p: *mut Pcap) {
     let body = || {
-        let entry = handles::handle_close(p);
+        let mut entry = handles::handle_close(p);
+        // It maps the socket's ring, and so would keep the socket in its group.
+        drop(entry.as_mut().and_then(|entry| entry.reader.take()));
         if let Some(function) = system().pcap_close {
             // SAFETY: the caller's promise, passed on.
             unsafe { function(p) };

@@ -16,10 +16,32 @@ pub struct Pcap {
     _opaque: [u8; 0],
 }
 
-/// `struct pcap_pkthdr`; only passed on.
+/// `struct pcap_pkthdr`.
 #[repr(C)]
 pub struct Header {
-    _opaque: [u8; 0],
+    pub(crate) seconds: libc::time_t,
+    /// Microseconds, or nanoseconds where the program has asked for them.
+    pub(crate) fraction: libc::suseconds_t,
+    /// Bytes captured.
+    pub(crate) caplen: u32,
+    /// Bytes on the wire.
+    pub(crate) len: u32,
+}
+
+/// `struct bpf_program`.
+#[repr(C)]
+pub struct BpfProgram {
+    pub(crate) len: c_uint,
+    pub(crate) instructions: *const BpfInstruction,
+}
+
+/// `struct bpf_insn`.
+#[repr(C)]
+pub struct BpfInstruction {
+    pub(crate) code: u16,
+    pub(crate) jt: u8,
+    pub(crate) jf: u8,
+    pub(crate) k: u32,
 }
 
 /// `struct pcap_stat`.
@@ -110,6 +132,13 @@ functions! {
         fn pcap_stats(p: Handle, stats: *mut PcapStat) -> c_int;
         fn pcap_set_snaplen(p: Handle, snaplen: c_int) -> c_int;
         fn pcap_set_protocol_linux(p: Handle, protocol: c_int) -> c_int;
+        fn pcap_set_buffer_size(p: Handle, bytes: c_int) -> c_int;
+        fn pcap_breakloop(p: Handle);
+        fn pcap_setnonblock(p: Handle, nonblock: c_int, errbuf: Buffer) -> c_int;
+        fn pcap_get_required_select_timeout(p: Handle) -> *const c_void;
+        fn pcap_setdirection(p: Handle, direction: c_int) -> c_int;
+        fn pcap_set_datalink(p: Handle, linktype: c_int) -> c_int;
+        fn pcap_setfilter(p: Handle, program: *mut BpfProgram) -> c_int;
         fn pcap_lib_version() -> Text;
     }
     forward {
@@ -126,7 +155,6 @@ functions! {
         fn pcap_can_set_rfmon(p: Handle) -> c_int = ERROR;
         fn pcap_set_timeout(p: Handle, milliseconds: c_int) -> c_int = ERROR;
         fn pcap_set_immediate_mode(p: Handle, immediate: c_int) -> c_int = ERROR;
-        fn pcap_set_buffer_size(p: Handle, bytes: c_int) -> c_int = ERROR;
         fn pcap_set_tstamp_type(p: Handle, kind: c_int) -> c_int = ERROR;
         fn pcap_set_tstamp_precision(p: Handle, precision: c_int) -> c_int = ERROR;
         fn pcap_get_tstamp_precision(p: Handle) -> c_int = ERROR;
@@ -138,13 +166,9 @@ functions! {
         fn pcap_dispatch(p: Handle, count: c_int, callback: Callback, user: *mut u8) -> c_int = ERROR;
         fn pcap_next(p: Handle, header: *mut Header) -> *const u8 = std::ptr::null();
         fn pcap_next_ex(p: Handle, header: *mut *mut Header, data: *mut *const u8) -> c_int = ERROR;
-        fn pcap_breakloop(p: Handle) = ();
         fn pcap_getnonblock(p: Handle, errbuf: Buffer) -> c_int = missing(errbuf, ERROR);
-        fn pcap_setnonblock(p: Handle, nonblock: c_int, errbuf: Buffer) -> c_int = missing(errbuf, ERROR);
         fn pcap_fileno(p: Handle) -> c_int = ERROR;
         fn pcap_get_selectable_fd(p: Handle) -> c_int = ERROR;
-        fn pcap_get_required_select_timeout(p: Handle) -> *const c_void = std::ptr::null();
-        fn pcap_setdirection(p: Handle, direction: c_int) -> c_int = ERROR;
         fn pcap_inject(p: Handle, data: *const c_void, len: usize) -> c_int = ERROR;
         fn pcap_sendpacket(p: Handle, data: *const u8, len: c_int) -> c_int = ERROR;
 
@@ -152,7 +176,6 @@ functions! {
         fn pcap_datalink(p: Handle) -> c_int = ERROR;
         fn pcap_datalink_ext(p: Handle) -> c_int = ERROR;
         fn pcap_list_datalinks(p: Handle, list: *mut *mut c_int) -> c_int = ERROR;
-        fn pcap_set_datalink(p: Handle, linktype: c_int) -> c_int = ERROR;
         fn pcap_free_datalinks(list: *mut c_int) = ();
         fn pcap_snapshot(p: Handle) -> c_int = ERROR;
         fn pcap_bufsize(p: Handle) -> c_int = ERROR;
@@ -166,7 +189,6 @@ functions! {
         // Filters.
         fn pcap_compile(p: Handle, program: Opaque, text: Text, optimize: c_int, netmask: u32) -> c_int = ERROR;
         fn pcap_compile_nopcap(snaplen: c_int, linktype: c_int, program: Opaque, text: Text, optimize: c_int, netmask: u32) -> c_int = ERROR;
-        fn pcap_setfilter(p: Handle, program: Opaque) -> c_int = ERROR;
         fn pcap_freecode(program: Opaque) = ();
         fn pcap_offline_filter(program: *const c_void, header: *const Header, data: *const u8) -> c_int = 0;
         fn bpf_filter(program: *const c_void, data: *const u8, len: c_uint, caplen: c_uint) -> c_uint = 0;
@@ -223,6 +245,13 @@ impl System {
         let chosen = std::env::var_os("FANPCAP_LIBPCAP")
             .filter(|path| !path.is_empty() && !process::is_secure());
         Self::of(Library::find(chosen.as_deref().map(Path::new)))
+    }
+
+    /// Whether `address` lies in the system's library.
+    pub(crate) fn holds(&self, address: *const c_void) -> bool {
+        self.library
+            .as_ref()
+            .is_some_and(|library| library.holds(address))
     }
 
     /// Whether the call comes from the system's library itself, which the program has loaded on its

@@ -16,6 +16,25 @@ pub struct PacketSocket {
     pub protocol: u16,
     /// The fan-out group that it is in.
     pub fanout: Option<Group>,
+    /// Layout of its rings, `TPACKET_V*` (0 to 2).
+    pub version: u32,
+    /// Its receive ring.
+    pub ring: Option<Geometry>,
+}
+
+/// A receive ring, as `PACKET_RX_RING` made it (packet(7)).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Geometry {
+    /// Bytes of a block.
+    pub block_size: u32,
+    /// Number of blocks.
+    pub block_count: u32,
+    /// Bytes of a frame; `TPACKET_V3` takes as many as a packet needs.
+    pub frame_size: u32,
+    /// Number of frames.
+    pub frame_count: u32,
+    /// Milliseconds after which `TPACKET_V3` hands over a block that is not full.
+    pub retire: u32,
 }
 
 /// What diag tells of a fan-out group; flags are not among it.
@@ -29,8 +48,10 @@ pub struct Group {
 
 const SOCK_DIAG_BY_FAMILY: u16 = 20;
 const PACKET_SHOW_INFO: u32 = 0x01;
+const PACKET_SHOW_RING_CFG: u32 = 0x04;
 const PACKET_SHOW_FANOUT: u32 = 0x08;
 const PACKET_DIAG_INFO: u16 = 0;
+const PACKET_DIAG_RX_RING: u16 = 2;
 const PACKET_DIAG_FANOUT: u16 = 4;
 const NLMSG_ERROR: u16 = 2;
 const NLMSG_DONE: u16 = 3;
@@ -64,7 +85,8 @@ fn request() -> Vec<u8> {
     bytes.extend([0; 8]);
     bytes.extend([17, 0, 0, 0]); // AF_PACKET, any protocol
     bytes.extend(0_u32.to_ne_bytes()); // any inode
-    bytes.extend((PACKET_SHOW_INFO | PACKET_SHOW_FANOUT).to_ne_bytes());
+    let show = PACKET_SHOW_INFO | PACKET_SHOW_RING_CFG | PACKET_SHOW_FANOUT;
+    bytes.extend(show.to_ne_bytes());
     bytes.extend([0; 8]); // no cookie
     bytes
 }
@@ -96,18 +118,35 @@ fn socket(payload: &[u8]) -> Option<PacketSocket> {
         inode: u32_at(payload, 4)?,
         ifindex: 0,
         fanout: None,
+        version: 0,
+        ring: None,
     };
     let mut rest = payload.get(MESSAGE_LEN..)?;
     while let Some(len) = u16_at(rest, 0).map(usize::from) {
         let attribute = rest.get(..len).filter(|_| len >= 4)?;
         match u16_at(attribute, 2)? {
-            PACKET_DIAG_INFO => socket.ifindex = u32_at(attribute, 4)?,
+            PACKET_DIAG_INFO => {
+                socket.ifindex = u32_at(attribute, 4)?;
+                socket.version = u32_at(attribute, 8)?;
+            }
+            PACKET_DIAG_RX_RING => socket.ring = Some(ring(attribute)?),
             PACKET_DIAG_FANOUT => socket.fanout = Some(group(u32_at(attribute, 4)?)),
             _ => {}
         }
         rest = rest.get(align(len)..).unwrap_or_default();
     }
     Some(socket)
+}
+
+/// packet_diag_ring: block size and number, frame size and number, and more.
+fn ring(attribute: &[u8]) -> Option<Geometry> {
+    Some(Geometry {
+        block_size: u32_at(attribute, 4)?,
+        block_count: u32_at(attribute, 8)?,
+        frame_size: u32_at(attribute, 12)?,
+        frame_count: u32_at(attribute, 16)?,
+        retire: u32_at(attribute, 20)?,
+    })
 }
 
 fn group(word: u32) -> Group {

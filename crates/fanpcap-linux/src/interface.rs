@@ -1,6 +1,9 @@
 //! Network interfaces of the calling thread's network namespace: names and indices (if_nametoindex(3)).
 
-use std::ffi::{CStr, CString};
+use crate::errno::check;
+use std::ffi::{CStr, CString, c_char, c_int};
+use std::os::fd::{AsRawFd, BorrowedFd};
+use std::{io, mem};
 
 /// The index of an interface, 1 or more. Unlike if_nametoindex(3) it knows no alias names: the kernel's
 /// ioctl would cut `eth0:1` at the colon, and no interface has one in its name.
@@ -58,6 +61,24 @@ pub fn names() -> Vec<String> {
     // SAFETY: `list` came from if_nameindex and is freed once.
     unsafe { libc::if_freenameindex(list) };
     names
+}
+
+/// Whether an interface is up (`SIOCGIFFLAGS`), asked through any open socket.
+///
+/// # Errors
+/// `ENODEV` or `ENXIO` when it is gone.
+pub fn is_up(socket: BorrowedFd<'_>, index: u32) -> io::Result<bool> {
+    let name = name(index).ok_or_else(|| io::Error::from_raw_os_error(libc::ENODEV))?;
+    // SAFETY: an ifreq is plain data, for which zeros are a value.
+    let mut request: libc::ifreq = unsafe { mem::zeroed() };
+    for (to, from) in request.ifr_name.iter_mut().zip(name.bytes().take(15)) {
+        *to = c_char::from_ne_bytes([from]);
+    }
+    // SAFETY: the request is live for the call, which fills its flags.
+    check(unsafe { libc::ioctl(socket.as_raw_fd(), libc::SIOCGIFFLAGS, &raw mut request) })?;
+    // SAFETY: the call has written the flags, and any bits are a value.
+    let flags = unsafe { request.ifr_ifru.ifru_flags };
+    Ok(c_int::from(flags) & libc::IFF_UP != 0)
 }
 
 #[cfg(test)]

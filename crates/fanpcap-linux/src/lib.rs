@@ -12,4 +12,6 @@ pub mod library;
 pub mod netns;
 pub mod packet;
 pub mod process;
+pub mod ring;
 pub mod signal;
+pub mod wait;

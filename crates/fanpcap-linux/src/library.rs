@@ -83,6 +83,12 @@ impl Library {
         own.is_some_and(|own| caller() == object_of(own.as_ptr()))
     }
 
+    /// Whether `address` is this library's: a function of its own, say.
+    pub fn holds(&self, address: *const c_void) -> bool {
+        let own = self.symbol(c"pcap_create");
+        own.is_some_and(|own| object_of(address) == object_of(own.as_ptr()))
+    }
+
     fn open(path: &Path) -> Result<Self, Refused> {
         let name = CString::new(path.as_os_str().as_bytes()).map_err(|_| Refused::Missing)?;
         if !path.exists() {

@@ -74,15 +74,25 @@ pub fn close_on_exec(fd: BorrowedFd<'_>) -> io::Result<()> {
 
 /// The interface and protocol that a packet socket is bound to.
 pub fn address(fd: BorrowedFd<'_>) -> io::Result<Address> {
-    let mut sll = blank_sockaddr();
-    let mut len = socklen::<libc::sockaddr_ll>();
-    // SAFETY: `sll` and `len` are live for the call and `len` is the size of `sll`.
-    let rc = unsafe { libc::getsockname(fd.as_raw_fd(), (&raw mut sll).cast(), &raw mut len) };
-    check(rc)?;
+    let sll = sockaddr(fd)?;
     Ok(Address {
         ifindex: u32::try_from(sll.sll_ifindex).unwrap_or(0),
         protocol: u16::from_be(sll.sll_protocol),
     })
+}
+
+fn sockaddr(fd: BorrowedFd<'_>) -> io::Result<libc::sockaddr_ll> {
+    let mut sll = blank_sockaddr();
+    let mut len = socklen::<libc::sockaddr_ll>();
+    // SAFETY: `sll` and `len` are live for the call and `len` is the size of `sll`.
+    let rc = unsafe { libc::getsockname(fd.as_raw_fd(), (&raw mut sll).cast(), &raw mut len) };
+    check(rc).map(|()| sll)
+}
+
+/// Whether the interface that a socket was bound to has been removed: the kernel unbinds it then
+/// (net/packet/af_packet.c `packet_notifier`).
+pub fn is_unbound(fd: BorrowedFd<'_>) -> io::Result<bool> {
+    Ok(sockaddr(fd)?.sll_ifindex == -1)
 }
 
 /// Binds a packet socket. From here on it hears `address`, unless a filter stops it.
@@ -143,6 +153,14 @@ impl Filter {
     /// Accepts nothing: BPF_RET | BPF_K with 0 bytes to keep.
     pub fn reject_all() -> Self {
         Self(vec![instruction(0x06)])
+    }
+
+    /// Accepts everything and keeps the first `snaplen` bytes, so that the kernel copies no more.
+    pub fn keep(snaplen: u32) -> Self {
+        Self(vec![libc::sock_filter {
+            k: snaplen,
+            ..instruction(0x06)
+        }])
     }
 
     /// The one that a socket has, if any (`SO_GET_FILTER`, whose lengths count instructions).

@@ -2,8 +2,11 @@
 
 /// The engines' names, as prefix of a device, as value of `driver@DEV` and of PCAP_DRIVER.
 pub const ENGINES: [&str; 8] = [
-    "tpacket", "xdp", "afxdp", "dpdk", "netmap", "pfring", "zc", "pfq",
+    TPACKET, "xdp", "afxdp", "dpdk", "netmap", "pfring", "zc", "pfq",
 ];
+
+/// The engine on AF_PACKET.
+pub const TPACKET: &str = "tpacket";
 
 /// One of the devices that a device string names.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -86,7 +89,7 @@ impl Device {
     /// is, so that prefixes which the system library knows itself (`dpdk:0`) keep working.
     pub fn system_name(&self) -> &str {
         match (self.engine, self.parts.as_slice()) {
-            (None, [part]) => &part.base,
+            (None | Some(TPACKET), [part]) => &part.base,
             _ => &self.text,
         }
     }

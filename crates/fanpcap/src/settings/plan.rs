@@ -3,7 +3,7 @@
 use super::environment::{self, shell_name};
 use super::keys::{Entry, Key, Target, Value};
 use super::{Settings, find};
-use crate::device::{Device, Part};
+use crate::device::{Device, Part, TPACKET};
 use crate::join::JoinError;
 use crate::mode::{self, Kind, Mode};
 use crate::report::{Fault, Report, quote};
@@ -54,6 +54,28 @@ pub struct Plan {
     pub membership: Option<Membership>,
     /// The upper bound of the snapshot length.
     pub caplen: Option<u32>,
+    /// The settings ask for the engine on AF_PACKET.
+    pub tpacket: bool,
+}
+
+impl Plan {
+    /// Whether we read the handle's ring, rather than the system's library.
+    pub fn is_read_by_us(&self) -> bool {
+        self.tpacket || self.membership.is_some()
+    }
+
+    /// Bytes of the handle's ring where the program does not say; none leaves it to the system's library.
+    /// A larger one survives bursts, and lets a busy reader rest; it costs the time to make it.
+    pub fn buffer_size(&self) -> Option<i32> {
+        match self {
+            Self {
+                membership: Some(_),
+                ..
+            } => Some(16 << 20),
+            Self { tpacket: true, .. } => Some(8 << 20),
+            _ => None,
+        }
+    }
 }
 
 impl Settings {
@@ -66,6 +88,7 @@ impl Settings {
         interfaces: &[String],
     ) -> Result<Plan, Report> {
         let mut membership = None;
+        let mut tpacket = device.engine() == Some(TPACKET);
         for part in device.parts() {
             let handle = Handle {
                 settings: self,
@@ -76,6 +99,7 @@ impl Settings {
             let joined = handle.membership()?;
             handle.refuse_unhonoured(joined.is_some())?;
             membership = membership.or(joined);
+            tpacket |= handle.driver().is_some_and(Entry::is_tpacket);
         }
         if membership.is_some() {
             refuse_engine_or_several(device)?;
@@ -83,7 +107,11 @@ impl Settings {
         let caplen = self
             .for_all(Key::Caplen)
             .and_then(|entry| entry.value.number());
-        Ok(Plan { membership, caplen })
+        Ok(Plan {
+            membership,
+            caplen,
+            tpacket,
+        })
     }
 
     /// The config file's mode or program for the default group.
@@ -204,18 +232,42 @@ impl<'a> Handle<'a> {
     /// Refuses settings for this handle that this version cannot honour.
     fn refuse_unhonoured(&self, joins: bool) -> Result<(), Report> {
         let Settings { environment, file } = self.settings;
-        let concerned = |entry: &&Entry| match (entry.key, &entry.target) {
-            (Key::Group | Key::Caplen | Key::Fanout | Key::Program, _) => false,
-            (Key::RxSlots, _) => joins,
-            (_, Target::Device(device) | Target::Channel(device, _)) => self.is(device, entry),
-            (_, target) => *target == Target::All,
+        let refused = |&entry: &&Entry| match entry.key {
+            Key::Group | Key::Caplen | Key::Fanout | Key::Program => false,
+            Key::RxSlots => joins,
+            Key::Driver => self.driver() == Some(entry) && !entry.is_tpacket(),
+            Key::Steal
+            | Key::Outgoing
+            | Key::Keep
+            | Key::RxChannels
+            | Key::TxChannels
+            | Key::OtherChannels
+            | Key::CombinedChannels
+            | Key::Channels
+            | Key::Irq
+            | Key::Napi => self.concerns(entry),
         };
-        let Some(entry) = environment.iter().chain(file).find(concerned) else {
+        let Some(entry) = environment.iter().chain(file).find(refused) else {
             return Ok(());
         };
         let message = format!("{} is not in this version", quote(&entry.name));
         let fault = Fault::new("setting-not-in-version", message);
         Err(fault.hint("remove it").report(entry.place.clone()))
+    }
+
+    /// The engine that the settings name for this device, the environment's first.
+    fn driver(&self) -> Option<&'a Entry> {
+        let Settings { environment, file } = self.settings;
+        let mut entries = environment.iter().chain(file);
+        entries.find(|entry| entry.key == Key::Driver && self.concerns(entry))
+    }
+
+    fn concerns(&self, entry: &Entry) -> bool {
+        match &entry.target {
+            Target::Device(device) | Target::Channel(device, _) => self.is(device, entry),
+            Target::All => true,
+            Target::Group(_) => false,
+        }
     }
 
     /// The entry's `device` is this one, or the interface under this virtual device.
@@ -233,6 +285,10 @@ impl Entry {
             return Err(mode::program().report(self.place.clone()));
         };
         Ok(mode)
+    }
+
+    fn is_tpacket(&self) -> bool {
+        self.value == Value::Engine(TPACKET)
     }
 
     fn origin(&self) -> String {
@@ -270,11 +326,11 @@ fn ambiguous(entry: &Entry, name: &str, other: &str) -> Report {
 fn refuse_engine_or_several(device: &Device) -> Result<(), Report> {
     let text = device.text();
     let fault = match (device.engine(), text.find('^')) {
-        (Some(engine), _) => {
+        (Some(engine), _) if engine != TPACKET => {
             let message = format!("groups on engine '{engine}' are not in this version");
             Fault::new("engine-not-in-version", message).hint("leave the prefix out")
         }
-        (None, Some(at)) if device.parts().len() > 1 => {
+        (_, Some(at)) if device.parts().len() > 1 => {
             let message = "groups on several devices in one handle are not in this version";
             Fault::new("several-not-in-version", message)
                 .hint("open each by itself")

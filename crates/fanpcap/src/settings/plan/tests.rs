@@ -218,7 +218,7 @@ fn a_mode_without_a_group_is_refused() {
 #[test]
 fn what_this_version_cannot_honour_is_refused_where_it_concerns_the_handle() {
     for line in [
-        "driver@eth0 = tpacket",
+        "driver@eth0 = xdp",
         "steal@eth0 = no",
         "outgoing@eth0 = no",
         "keep@eth0 = no",
@@ -241,7 +241,7 @@ fn what_this_version_cannot_honour_is_refused_where_it_concerns_the_handle() {
         assert_eq!(joins(&[(name, value)], "", "eth0"), "");
     }
     assert_eq!(
-        refusal(&[("PCAP_DRIVER", "tpacket")], "", "any").0,
+        refusal(&[("PCAP_DRIVER", "xdp")], "", "any").0,
         "setting-not-in-version"
     );
     assert_eq!(
@@ -249,6 +249,24 @@ fn what_this_version_cannot_honour_is_refused_where_it_concerns_the_handle() {
         "rx_slots = 1"
     );
     assert_eq!(joins(&[], "rx_slots = 1\ngroup_eth1 = 3", "eth0"), "");
+}
+
+#[test]
+fn the_engine_on_af_packet_is_asked_for_by_prefix_environment_or_file() {
+    let asked = |variables: &[(&str, &str)], file: &str, device: &str| {
+        let plan = plan_with(&settings(variables, file), device, None).unwrap();
+        (plan.tpacket, plan.is_read_by_us())
+    };
+    let (none, yes) = ((false, false), (true, true));
+    assert_eq!(asked(&[], "", "eth0"), none);
+    assert_eq!(asked(&[], "", "tpacket:eth0"), yes);
+    assert_eq!(asked(&[("PCAP_DRIVER", "tpacket")], "", "eth0"), yes);
+    assert_eq!(asked(&[], "driver@eth0 = tpacket", "eth0:1"), yes);
+    assert_eq!(asked(&[], "driver@eth0 = tpacket", "eth1"), none);
+    assert_eq!(asked(&[], "group = 3", "eth0"), (false, true));
+    let file = "driver@eth0 = xdp";
+    assert_eq!(asked(&[("PCAP_DRIVER", "tpacket")], file, "eth0"), yes);
+    assert_eq!(refusal(&[], file, "eth0").0, "setting-not-in-version");
 }
 
 #[test]

@@ -1,0 +1,128 @@
+//! Waiting for a packet socket, until somebody says not to wait any more.
+
+use crate::errno::check;
+use std::ffi::{c_int, c_short, c_void};
+use std::io;
+use std::mem::size_of;
+use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
+use std::ptr::null;
+use std::time::Duration;
+
+/// Wakes a thread that waits, from any thread or signal handler (eventfd(2)).
+#[derive(Debug)]
+pub struct Wake(OwnedFd);
+
+impl Wake {
+    /// Makes one.
+    ///
+    /// # Errors
+    /// `EMFILE` and the like, as eventfd(2) says.
+    pub fn new() -> io::Result<Self> {
+        // SAFETY: eventfd takes plain numbers.
+        let fd = unsafe { libc::eventfd(0, libc::EFD_NONBLOCK | libc::EFD_CLOEXEC) };
+        check(fd)?;
+        // SAFETY: `fd` is a new descriptor that nobody else owns.
+        Ok(Self(unsafe { OwnedFd::from_raw_fd(fd) }))
+    }
+
+    /// Ends the present wait, or the next one. Async-signal-safe; errno stays as it is.
+    pub fn signal(&self) {
+        let one: u64 = 1;
+        // SAFETY: no preconditions; the address is the calling thread's.
+        let errno = unsafe { libc::__errno_location() };
+        // SAFETY: `errno` is valid for the thread's life.
+        let before = unsafe { *errno };
+        // SAFETY: the source is the 8 bytes of `one`. A full counter wakes as well.
+        unsafe {
+            libc::write(
+                self.0.as_raw_fd(),
+                (&raw const one).cast(),
+                size_of::<u64>(),
+            )
+        };
+        // SAFETY: as above.
+        unsafe { *errno = before };
+    }
+
+    /// Takes the signals that were given.
+    pub fn clear(&self) {
+        let mut count: u64 = 0;
+        let target: *mut c_void = (&raw mut count).cast();
+        // SAFETY: the target is the 8 bytes of `count`. There may be nothing to read.
+        unsafe { libc::read(self.0.as_raw_fd(), target, size_of::<u64>()) };
+    }
+}
+
+/// What ended a wait; nothing of it when the time was up.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Woken {
+    /// What poll(2) says of the socket, `POLLIN`, `POLLERR` ...
+    pub socket: c_short,
+    /// [`Wake::signal`] was called.
+    pub signalled: bool,
+}
+
+/// Waits for packets or an error on `socket`, or for `wake`; for ever without a `limit`.
+///
+/// # Errors
+/// `EINTR` after a signal handler has run, and what else poll(2) says.
+pub fn wait(
+    socket: Option<BorrowedFd<'_>>,
+    wake: Option<&Wake>,
+    limit: Option<Duration>,
+) -> io::Result<Woken> {
+    // A negative descriptor is passed over.
+    let entry = |fd: Option<c_int>| libc::pollfd {
+        fd: fd.unwrap_or(-1),
+        events: libc::POLLIN,
+        revents: 0,
+    };
+    let socket = socket.map(|fd| fd.as_raw_fd());
+    let mut entries = [entry(socket), entry(wake.map(|wake| wake.0.as_raw_fd()))];
+    let limit = limit.map(timespec);
+    let limit = limit.as_ref().map_or(null(), std::ptr::from_ref);
+    // SAFETY: the array has two entries; the limit is null or a live timespec; no signal mask.
+    check(unsafe { libc::ppoll(entries.as_mut_ptr(), 2, limit, null()) })?;
+    Ok(Woken {
+        socket: entries[0].revents,
+        signalled: entries[1].revents & libc::POLLIN != 0,
+    })
+}
+
+fn timespec(duration: Duration) -> libc::timespec {
+    libc::timespec {
+        tv_sec: libc::time_t::try_from(duration.as_secs()).unwrap_or(libc::time_t::MAX),
+        tv_nsec: duration.subsec_nanos().into(),
+    }
+}
+
+/// Takes a socket's pending error (`SO_ERROR`); none if there is none.
+///
+/// # Errors
+/// What getsockopt(2) itself says.
+pub fn take_error(socket: BorrowedFd<'_>) -> io::Result<Option<io::Error>> {
+    let mut error: c_int = 0;
+    let mut len: libc::socklen_t = 4;
+    let target: *mut c_void = (&raw mut error).cast();
+    let (level, name) = (libc::SOL_SOCKET, libc::SO_ERROR);
+    // SAFETY: `target` has the 4 bytes that `len` tells.
+    check(unsafe { libc::getsockopt(socket.as_raw_fd(), level, name, target, &raw mut len) })?;
+    Ok((error != 0).then(|| io::Error::from_raw_os_error(error)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_signal_given_before_ends_the_wait_once() {
+        let wake = Wake::new().unwrap();
+        wake.signal();
+        wake.signal();
+        assert!(wait(None, Some(&wake), None).unwrap().signalled);
+        wake.clear();
+        let nothing = wait(None, Some(&wake), Some(Duration::from_millis(1)));
+        assert_eq!(nothing.unwrap(), Woken::default());
+        wake.clear();
+    }
+}

@@ -1,0 +1,275 @@
+//! TPACKET_V3: blocks of packets of any length, which go over to the reader and back as a whole.
+
+use crate::frame::{Corrupt, Frame, LINK_LEN, Stamp, Told};
+use crate::prefetch::prefetch;
+use fanpcap_linux::ring::Mapping;
+use std::ptr::NonNull;
+use std::sync::atomic::{AtomicU32, Ordering};
+
+/// `struct tpacket3_hdr`, with the first of its variants.
+#[repr(C)]
+#[derive(Clone, Copy)]
+struct Header {
+    next_offset: u32,
+    seconds: u32,
+    nanoseconds: u32,
+    captured: u32,
+    len: u32,
+    status: u32,
+    mac: u16,
+    net: u16,
+    rxhash: u32,
+    tci: u32,
+    tpid: u16,
+    padding: u16,
+    more: [u8; 8],
+}
+
+/// `struct tpacket_block_desc`, up to where the packets' own headers may begin.
+#[repr(C)]
+#[derive(Clone, Copy)]
+struct Descriptor {
+    version: u32,
+    offset_to_priv: u32,
+    status: u32,
+    packets: u32,
+    first: u32,
+    len: u32,
+    sequence: u64,
+    first_stamp: Stamps,
+    last_stamp: Stamps,
+}
+
+#[repr(C)]
+#[derive(Clone, Copy)]
+struct Stamps {
+    seconds: u32,
+    nanoseconds: u32,
+}
+
+impl From<Stamps> for Stamp {
+    fn from(stamps: Stamps) -> Self {
+        Self {
+            seconds: stamps.seconds,
+            nanoseconds: stamps.nanoseconds,
+        }
+    }
+}
+
+/// A frame's header and its `sockaddr_ll` (`TPACKET3_HDRLEN`).
+const HEAD: usize = size_of::<Header>() + LINK_LEN;
+const DESCRIPTOR: usize = size_of::<Descriptor>();
+const STATUS: usize = 8;
+
+const TP_STATUS_KERNEL: u32 = 0;
+const TP_STATUS_BLK_TMO: u32 = 1 << 5;
+
+/// How many packets ahead memory is asked for. The kernel has written them on another core, so each
+/// line comes from far; 12 to 24 measured the same, fewer and none much slower (docs/benchmarks.md).
+const AHEAD: usize = 16;
+
+/// A cache line.
+const LINE: usize = 64;
+
+/// The reader's side of a TPACKET_V3 ring.
+#[derive(Debug)]
+pub struct Blocks {
+    mapping: Mapping,
+    block_size: usize,
+    count: usize,
+    current: usize,
+    open: Option<Open>,
+}
+
+/// The current block, when the reader has begun with it.
+#[derive(Clone, Copy, Debug)]
+struct Open {
+    /// Where the next packet's header is, from the block's begin.
+    next: usize,
+    /// Packets not yet read.
+    left: u32,
+}
+
+/// What a block that went back to the kernel was.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Closed {
+    /// When the kernel began to fill it.
+    pub first: Stamp,
+    /// When it closed it.
+    pub last: Stamp,
+    /// Full; else its time was over.
+    pub full: bool,
+}
+
+impl Blocks {
+    /// A ring of `count` blocks of `block_size` bytes, of which none has been read. None when the
+    /// memory is not that long, or a block has no room for a packet.
+    pub fn new(mapping: Mapping, block_size: usize, count: usize) -> Option<Self> {
+        let fits = block_size.checked_mul(count)? == mapping.len();
+        let usable = block_size >= DESCRIPTOR + HEAD && block_size % 8 == 0;
+        (fits && usable).then_some(Self {
+            mapping,
+            block_size,
+            count,
+            current: 0,
+            open: None,
+        })
+    }
+
+    /// Whether the current block is the reader's.
+    #[inline]
+    pub fn is_ready(&self) -> bool {
+        self.open.is_some() || self.status(self.current).load(Ordering::Acquire) != TP_STATUS_KERNEL
+    }
+
+    /// Begins with the current block, if it is the reader's and not begun yet. Tells whether there is
+    /// one to read from.
+    #[inline]
+    pub fn open(&mut self) -> bool {
+        if self.open.is_some() {
+            return true;
+        }
+        if self.status(self.current).load(Ordering::Acquire) == TP_STATUS_KERNEL {
+            return false;
+        }
+        let descriptor = self.descriptor();
+        self.open = Some(Open {
+            next: descriptor.first as usize,
+            left: descriptor.packets,
+        });
+        true
+    }
+
+    /// Whether a block is begun.
+    #[inline]
+    pub fn is_open(&self) -> bool {
+        self.open.is_some()
+    }
+
+    /// Whether the block that is begun has been read to its end.
+    #[inline]
+    pub fn is_spent(&self) -> bool {
+        self.open.is_some_and(|open| open.left == 0)
+    }
+
+    /// The next packet of the block that is begun, if it has one.
+    ///
+    /// # Errors
+    /// When what the block says leaves it; the block then counts as read.
+    #[inline]
+    pub fn next_frame(&mut self) -> Result<Option<Frame<'_>>, Corrupt> {
+        let (block, size) = (self.block(self.current), self.block_size);
+        let Some(open) = self.open.as_mut().filter(|open| open.left > 0) else {
+            return Ok(None);
+        };
+        let start = open.next;
+        if start > size - HEAD {
+            open.left = 0;
+            return Err(outside(size));
+        }
+        // SAFETY: `start` and a header's length after it are within the block.
+        let base = unsafe { block.add(start) };
+        // SAFETY: as above; the kernel leaves the block alone until it is released.
+        let header = unsafe { base.cast::<Header>().read_unaligned() };
+        let stride = header.next_offset as usize;
+        ask_for(base, stride);
+        open.next = start.saturating_add(stride);
+        open.left -= 1;
+        let told = Told {
+            mac: header.mac,
+            captured: header.captured,
+            len: header.len,
+            stamp: Stamp {
+                seconds: header.seconds,
+                nanoseconds: header.nanoseconds,
+            },
+            status: header.status,
+            tci: low_half(header.tci),
+            tpid: header.tpid,
+        };
+        // SAFETY: from `start` to the block's end it is ours; HEAD fits there.
+        let frame = unsafe { Frame::new(base, HEAD, size - start, &told) };
+        frame.map(Some)
+    }
+
+    /// Gives the block that is begun back to the kernel and goes on to the next. None when none is.
+    pub fn release(&mut self) -> Option<Closed> {
+        self.open.take()?;
+        let descriptor = self.descriptor();
+        let status = self.status(self.current);
+        status.store(TP_STATUS_KERNEL, Ordering::Release);
+        self.current = (self.current + 1) % self.count;
+        Some(Closed {
+            first: descriptor.first_stamp.into(),
+            last: descriptor.last_stamp.into(),
+            full: descriptor.status & TP_STATUS_BLK_TMO == 0,
+        })
+    }
+
+    /// How many blocks may hold packets that are in the ring now: those that are the reader's, the one
+    /// that the kernel fills, and one more that it may have gone on to.
+    pub fn pending(&self) -> usize {
+        let ready = (0..self.count)
+            .take_while(|ahead| {
+                let status = self.status((self.current + ahead) % self.count);
+                status.load(Ordering::Acquire) != TP_STATUS_KERNEL
+            })
+            .count();
+        (ready + 2).min(self.count)
+    }
+
+    /// The number of blocks.
+    pub fn count(&self) -> usize {
+        self.count
+    }
+
+    #[inline(always)]
+    fn block(&self, index: usize) -> NonNull<u8> {
+        // SAFETY: indices are below `count`, and the mapping has `count` blocks.
+        unsafe { self.mapping.base().add(index * self.block_size) }
+    }
+
+    #[inline(always)]
+    fn status(&self, index: usize) -> &AtomicU32 {
+        // SAFETY: within the block, whose begin is a multiple of 8 bytes.
+        let status = unsafe { self.block(index).add(STATUS) };
+        // SAFETY: aligned, and mapped as long as `self`; the kernel accesses it atomically too.
+        unsafe { AtomicU32::from_ptr(status.as_ptr().cast()) }
+    }
+
+    fn descriptor(&self) -> Descriptor {
+        // SAFETY: every block begins with one, and the current block is the reader's.
+        unsafe {
+            self.block(self.current)
+                .cast::<Descriptor>()
+                .read_unaligned()
+        }
+    }
+}
+
+/// Asks for the packet that is [`AHEAD`] of this one, if all are of this one's length.
+#[inline(always)]
+fn ask_for(base: NonNull<u8>, stride: usize) {
+    let there = base.as_ptr().wrapping_add(AHEAD.wrapping_mul(stride));
+    prefetch(there);
+    prefetch(there.wrapping_add(LINE));
+    if stride > 2 * LINE {
+        prefetch(there.wrapping_add(2 * LINE));
+    }
+}
+
+/// The kernel's 32-bit field has 16 bits that mean something.
+#[inline(always)]
+fn low_half(tci: u32) -> u16 {
+    let [a, b, ..] = tci.to_le_bytes();
+    u16::from_le_bytes([a, b])
+}
+
+#[cold]
+fn outside(size: usize) -> Corrupt {
+    Corrupt {
+        mac: u32::MAX,
+        captured: 0,
+        room: u32::try_from(size).unwrap_or(u32::MAX),
+    }
+}

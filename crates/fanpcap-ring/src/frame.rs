@@ -1,0 +1,240 @@
+//! One packet in a ring, and what the kernel tells of it.
+
+use std::marker::PhantomData;
+use std::ptr::NonNull;
+use std::{fmt, slice};
+
+/// A ring's memory holds what no producer may write: an index or length that leaves it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Corrupt {
+    /// Where the packet begins, in bytes from the frame.
+    pub mac: u32,
+    /// Bytes of it.
+    pub captured: u32,
+    /// Bytes that the block or frame has left there.
+    pub room: u32,
+}
+
+impl fmt::Display for Corrupt {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self {
+            mac,
+            captured,
+            room,
+        } = self;
+        write!(
+            f,
+            "corrupted frame on kernel ring: mac offset {mac} + caplen {captured} > frame len {room}"
+        )
+    }
+}
+
+/// Time of day, as the ring has it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Stamp {
+    /// Seconds since 1970, of which the kernel keeps 32 bits.
+    pub seconds: u32,
+    /// Nanoseconds of the second.
+    pub nanoseconds: u32,
+}
+
+impl Stamp {
+    /// Nanoseconds from `earlier` to this; 0 if it is not earlier.
+    pub fn since(self, earlier: Self) -> u64 {
+        let nanoseconds =
+            |stamp: Self| u64::from(stamp.seconds) * 1_000_000_000 + u64::from(stamp.nanoseconds);
+        nanoseconds(self).saturating_sub(nanoseconds(earlier))
+    }
+}
+
+/// A VLAN tag that the kernel has taken out of the frame.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Vlan {
+    /// Its protocol identifier, 0x8100 or 0x88A8.
+    pub tpid: u16,
+    /// Its control information: priority and number.
+    pub tci: u16,
+}
+
+/// What the kernel's `sockaddr_ll` tells of a packet.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Link {
+    /// Protocol in host byte order, `ETH_P_*`.
+    pub protocol: u16,
+    /// The interface.
+    pub ifindex: u32,
+    /// The interface's hardware type, `ARPHRD_*`.
+    pub hatype: u16,
+    /// `PACKET_HOST`, `PACKET_OUTGOING` ...
+    pub pkttype: u8,
+}
+
+/// Bytes of a `sockaddr_ll`.
+pub(crate) const LINK_LEN: usize = 20;
+
+/// One packet. Its bytes are its reader's until the block or frame goes back to the kernel.
+#[derive(Debug)]
+pub struct Frame<'ring> {
+    link: NonNull<u8>,
+    data: NonNull<u8>,
+    captured: u32,
+    headroom: u32,
+    len: u32,
+    stamp: Stamp,
+    vlan: Option<Vlan>,
+    ring: PhantomData<&'ring mut [u8]>,
+}
+
+/// What a header of either layout says of its frame.
+pub(crate) struct Told {
+    /// Where the packet begins, from the frame.
+    pub(crate) mac: u16,
+    pub(crate) captured: u32,
+    pub(crate) len: u32,
+    pub(crate) stamp: Stamp,
+    pub(crate) status: u32,
+    pub(crate) tci: u16,
+    pub(crate) tpid: u16,
+}
+
+const TP_STATUS_VLAN_VALID: u32 = 1 << 4;
+const TP_STATUS_VLAN_TPID_VALID: u32 = 1 << 6;
+const ETH_P_8021Q: u16 = 0x8100;
+const VLAN_TAG_LEN: u32 = 4;
+
+impl Frame<'_> {
+    /// The frame at `base`, whose header and `sockaddr_ll` end at `head` and which has `room` bytes.
+    ///
+    /// # Safety
+    /// `base` has `room` bytes, which are the caller's for as long as the frame lives, and `head` is at
+    /// most `room` and at least [`LINK_LEN`].
+    #[inline(always)]
+    pub(crate) unsafe fn new(
+        base: NonNull<u8>,
+        head: usize,
+        room: usize,
+        told: &Told,
+    ) -> Result<Self, Corrupt> {
+        let (mac, captured) = (usize::from(told.mac), told.captured as usize);
+        if mac < head || mac + captured > room {
+            return Err(corrupt(told, room));
+        }
+        Ok(Self {
+            // SAFETY: the caller vouches for head.
+            link: unsafe { base.add(head - LINK_LEN) },
+            // SAFETY: checked above.
+            data: unsafe { base.add(mac) },
+            captured: told.captured,
+            headroom: u32::from(told.mac) - u32::try_from(head).unwrap_or(u32::from(told.mac)),
+            len: told.len,
+            stamp: told.stamp,
+            vlan: vlan(told),
+            ring: PhantomData,
+        })
+    }
+
+    /// When it arrived.
+    #[inline]
+    pub fn stamp(&self) -> Stamp {
+        self.stamp
+    }
+
+    /// Its length on the wire, in bytes.
+    #[inline]
+    pub fn wire_len(&self) -> u32 {
+        self.len
+    }
+
+    /// Its bytes that were captured.
+    #[inline]
+    pub fn data(&self) -> &[u8] {
+        // SAFETY: the range was checked when the frame was made.
+        unsafe { slice::from_raw_parts(self.data.as_ptr(), self.captured as usize) }
+    }
+
+    /// The number of bytes that were captured.
+    #[inline]
+    pub fn captured(&self) -> u32 {
+        self.captured
+    }
+
+    /// The tag that the kernel has taken out.
+    #[inline]
+    pub fn vlan(&self) -> Option<Vlan> {
+        self.vlan
+    }
+
+    /// Where it came from.
+    #[inline]
+    pub fn link(&self) -> Link {
+        Link {
+            protocol: u16::from_be_bytes(self.link_bytes(2)),
+            ifindex: u32::from_ne_bytes(self.link_bytes(4)),
+            hatype: u16::from_ne_bytes(self.link_bytes(8)),
+            pkttype: self.link_bytes::<1>(10)[0],
+        }
+    }
+
+    #[inline(always)]
+    fn link_bytes<const N: usize>(&self, at: usize) -> [u8; N] {
+        debug_assert!(at + N <= LINK_LEN);
+        // SAFETY: within the LINK_LEN bytes of the sockaddr_ll.
+        let field = unsafe { self.link.add(at) };
+        // SAFETY: as above, and bytes have no alignment.
+        unsafe { field.cast::<[u8; N]>().read() }
+    }
+
+    /// Puts the tag that the kernel has taken out back in, `at` bytes into the packet, as the system's
+    /// libpcap does: what is before it moves down into the ring's own room. Packets shorter than that
+    /// stay as they are.
+    ///
+    /// # Errors
+    /// When there is no such room, which `PACKET_RESERVE` makes.
+    pub fn reinsert_tag(&mut self, at: usize) -> Result<(), Corrupt> {
+        let Some(vlan) = self.vlan.filter(|_| self.captured as usize >= at) else {
+            return Ok(());
+        };
+        if self.headroom < VLAN_TAG_LEN {
+            let (mac, captured) = (self.headroom, self.captured);
+            return Err(Corrupt {
+                mac,
+                captured,
+                room: 0,
+            });
+        }
+        self.vlan = None;
+        self.headroom -= VLAN_TAG_LEN;
+        self.captured += VLAN_TAG_LEN;
+        self.len = self.len.saturating_add(VLAN_TAG_LEN);
+        // SAFETY: the headroom is part of the frame.
+        self.data = unsafe { self.data.sub(VLAN_TAG_LEN as usize) };
+        let ([a, b], [c, d]) = (vlan.tpid.to_be_bytes(), vlan.tci.to_be_bytes());
+        // SAFETY: the headroom and the captured bytes are one piece of the frame, and ours.
+        let bytes =
+            unsafe { slice::from_raw_parts_mut(self.data.as_ptr(), self.captured as usize) };
+        bytes.copy_within(4..4 + at, 0);
+        bytes[at..at + 4].copy_from_slice(&[a, b, c, d]);
+        Ok(())
+    }
+}
+
+#[inline(always)]
+fn vlan(told: &Told) -> Option<Vlan> {
+    if told.tci == 0 && told.status & TP_STATUS_VLAN_VALID == 0 {
+        return None;
+    }
+    let has_tpid = told.tpid != 0 || told.status & TP_STATUS_VLAN_TPID_VALID != 0;
+    Some(Vlan {
+        tpid: if has_tpid { told.tpid } else { ETH_P_8021Q },
+        tci: told.tci,
+    })
+}
+
+#[cold]
+fn corrupt(told: &Told, room: usize) -> Corrupt {
+    Corrupt {
+        mac: told.mac.into(),
+        captured: told.captured,
+        room: u32::try_from(room).unwrap_or(u32::MAX),
+    }
+}

@@ -1,0 +1,155 @@
+//! TPACKET_V2: frames of one length, a packet in each, which go over to the reader one by one.
+
+use crate::frame::{Corrupt, Frame, LINK_LEN, Stamp, Told};
+use crate::prefetch::prefetch;
+use fanpcap_linux::ring::Mapping;
+use std::ptr::NonNull;
+use std::sync::atomic::{AtomicU32, Ordering};
+
+/// `struct tpacket2_hdr`.
+#[repr(C)]
+#[derive(Clone, Copy)]
+struct Header {
+    status: u32,
+    len: u32,
+    captured: u32,
+    mac: u16,
+    net: u16,
+    seconds: u32,
+    nanoseconds: u32,
+    tci: u16,
+    tpid: u16,
+    padding: [u8; 4],
+}
+
+/// A frame's header and its `sockaddr_ll` (`TPACKET2_HDRLEN`).
+const HEAD: usize = size_of::<Header>() + LINK_LEN;
+
+const TP_STATUS_KERNEL: u32 = 0;
+
+/// Frames that the kernel may be filling on other CPUs at the same time.
+const IN_FLIGHT: usize = 64;
+
+/// How many frames ahead memory is asked for.
+const AHEAD: usize = 4;
+
+/// The reader's side of a TPACKET_V2 ring.
+#[derive(Debug)]
+pub struct Frames {
+    mapping: Mapping,
+    frame_size: usize,
+    block_size: usize,
+    count: usize,
+    current: usize,
+    held: bool,
+}
+
+impl Frames {
+    /// A ring of `count` frames of `frame_size` bytes in blocks of `block_size`, of which none has been
+    /// read. None when they are not in the memory, or a frame has no room for a packet.
+    pub fn new(
+        mapping: Mapping,
+        block_size: usize,
+        frame_size: usize,
+        count: usize,
+    ) -> Option<Self> {
+        let usable = frame_size >= HEAD && frame_size % 8 == 0 && block_size % 8 == 0;
+        let in_block = block_size.checked_div(frame_size)?;
+        let blocks = count.checked_div(in_block)?;
+        let fits = blocks.checked_mul(block_size)? <= mapping.len() && blocks * in_block == count;
+        (usable && fits && count > 0).then_some(Self {
+            mapping,
+            frame_size,
+            block_size,
+            count,
+            current: 0,
+            held: false,
+        })
+    }
+
+    /// Whether the current frame is the reader's.
+    #[inline]
+    pub fn is_ready(&self) -> bool {
+        self.status(self.current).load(Ordering::Acquire) != TP_STATUS_KERNEL
+    }
+
+    /// Whether the current frame has been handed out and not yet given back.
+    #[inline]
+    pub fn is_held(&self) -> bool {
+        self.held
+    }
+
+    /// The current frame, if it is the reader's. It counts as handed out then.
+    ///
+    /// # Errors
+    /// When what the frame says leaves it.
+    #[inline]
+    pub fn next_frame(&mut self) -> Result<Option<Frame<'_>>, Corrupt> {
+        if !self.is_ready() {
+            return Ok(None);
+        }
+        self.held = true;
+        let base = self.frame(self.current);
+        prefetch(self.frame((self.current + AHEAD) % self.count).as_ptr());
+        // SAFETY: a frame has room for a header, and the kernel leaves it alone until it is released.
+        let header = unsafe { base.cast::<Header>().read_unaligned() };
+        let told = Told {
+            mac: header.mac,
+            captured: header.captured,
+            len: header.len,
+            stamp: Stamp {
+                seconds: header.seconds,
+                nanoseconds: header.nanoseconds,
+            },
+            status: header.status,
+            tci: header.tci,
+            tpid: header.tpid,
+        };
+        // SAFETY: the frame's bytes are ours until it is released; HEAD fits there.
+        let frame = unsafe { Frame::new(base, HEAD, self.frame_size, &told) };
+        frame.map(Some)
+    }
+
+    /// Gives the frame that was handed out back to the kernel and goes on to the next.
+    #[inline]
+    pub fn release(&mut self) {
+        if !self.held {
+            return;
+        }
+        self.held = false;
+        let status = self.status(self.current);
+        status.store(TP_STATUS_KERNEL, Ordering::Release);
+        self.current = (self.current + 1) % self.count;
+    }
+
+    /// How many frames may hold packets that are in the ring now, or on their way into it.
+    pub fn pending(&self) -> usize {
+        let ready = (0..self.count)
+            .take_while(|ahead| {
+                let status = self.status((self.current + ahead) % self.count);
+                status.load(Ordering::Acquire) != TP_STATUS_KERNEL
+            })
+            .count();
+        (ready + IN_FLIGHT).min(self.count)
+    }
+
+    /// The number of frames.
+    pub fn count(&self) -> usize {
+        self.count
+    }
+
+    #[inline(always)]
+    fn frame(&self, index: usize) -> NonNull<u8> {
+        let in_block = self.block_size / self.frame_size;
+        let at = index / in_block * self.block_size + index % in_block * self.frame_size;
+        // SAFETY: indices are below `count`, and the mapping has `count` frames so laid out.
+        unsafe { self.mapping.base().add(at) }
+    }
+
+    #[inline(always)]
+    fn status(&self, index: usize) -> &AtomicU32 {
+        // SAFETY: a frame begins with its status, at a multiple of 8 bytes, and is mapped as long as
+        // `self`; the kernel accesses it atomically too.
+        unsafe { AtomicU32::from_ptr(self.frame(index).as_ptr().cast()) }
+    }
+}

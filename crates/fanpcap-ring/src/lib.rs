@@ -1,0 +1,13 @@
+//! The kernel's ring layouts, read: TPACKET_V3's blocks, TPACKET_V2's frames, and a packet in either
+//! (linux/if_packet.h, net/packet/af_packet.c). No system calls.
+//!
+//! What lies in the memory is not trusted: an index or length that leaves it is an error, [`Corrupt`].
+
+mod blocks;
+mod frame;
+mod frames;
+mod prefetch;
+
+pub use blocks::{Blocks, Closed};
+pub use frame::{Corrupt, Frame, Link, Stamp, Vlan};
+pub use frames::Frames;

@@ -1,0 +1,99 @@
+//! Which packets of a ring a program gets, and in what shape.
+
+use crate::reader::{Options, Packet};
+use fanpcap_ring::{Corrupt, Frame};
+use std::sync::atomic::{AtomicI8, AtomicU8, Ordering};
+
+/// Which packets are wanted, by where they go (pcap_setdirection(3PCAP)).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Direction {
+    /// All.
+    InOut,
+    /// Those that the host receives.
+    In,
+    /// Those that it sends.
+    Out,
+}
+
+/// `PACKET_OUTGOING`.
+const OUTGOING: u8 = 4;
+
+const NO_TAG: i8 = -1;
+
+/// What the program has asked for. Each setting may change while another thread reads.
+#[derive(Debug)]
+pub(crate) struct Wanted {
+    direction: AtomicU8,
+    /// Where a VLAN tag goes, or [`NO_TAG`].
+    tag_at: AtomicI8,
+    snaplen: u32,
+    nanoseconds: bool,
+    /// The index of lo, which shows what it sends twice.
+    loopback: Option<u32>,
+}
+
+impl Wanted {
+    pub(crate) fn new(options: &Options, loopback: Option<u32>) -> Self {
+        let wanted = Self {
+            direction: AtomicU8::new(0),
+            tag_at: AtomicI8::new(NO_TAG),
+            snaplen: options.snaplen,
+            nanoseconds: options.nanoseconds,
+            loopback,
+        };
+        wanted.set_direction(options.direction);
+        wanted.set_tag_at(options.tag_at);
+        wanted
+    }
+
+    pub(crate) fn set_direction(&self, direction: Direction) {
+        let number = match direction {
+            Direction::InOut => 0,
+            Direction::In => 1,
+            Direction::Out => 2,
+        };
+        self.direction.store(number, Ordering::Relaxed);
+    }
+
+    pub(crate) fn set_tag_at(&self, at: Option<u8>) {
+        let at = at.and_then(|at| i8::try_from(at).ok()).unwrap_or(NO_TAG);
+        self.tag_at.store(at, Ordering::Relaxed);
+    }
+
+    /// The packet as the program gets it; none when it does not want it. The packet's bytes stay until
+    /// the frame goes back to the kernel.
+    #[inline]
+    pub(crate) fn packet(&self, mut frame: Frame<'_>) -> Result<Option<Packet>, Corrupt> {
+        if !self.wants(&frame) {
+            return Ok(None);
+        }
+        if frame.vlan().is_some() {
+            if let Ok(at) = usize::try_from(self.tag_at.load(Ordering::Relaxed)) {
+                frame.reinsert_tag(at)?;
+            }
+        }
+        let stamp = frame.stamp();
+        let fraction = match self.nanoseconds {
+            true => stamp.nanoseconds,
+            false => stamp.nanoseconds / 1000,
+        };
+        Ok(Some(Packet {
+            seconds: stamp.seconds,
+            fraction,
+            caplen: frame.captured().min(self.snaplen),
+            len: frame.wire_len(),
+            data: frame.data().as_ptr(),
+        }))
+    }
+
+    #[inline]
+    fn wants(&self, frame: &Frame<'_>) -> bool {
+        let link = frame.link();
+        let direction = self.direction.load(Ordering::Relaxed);
+        if link.pkttype == OUTGOING {
+            direction != 1 && Some(link.ifindex) != self.loopback
+        } else {
+            direction != 2
+        }
+    }
+}

@@ -1,0 +1,166 @@
+//! When a reader of a busy ring may leave it alone for a while, so that it is woken once for many blocks
+//! and not for each.
+//!
+//! A wake-up costs the reader as much as some hundred packets, and the kernel, which pays in immediate
+//! mode for each packet, as much as one delivery. How fast the ring fills is read from the kernel's own
+//! stamps; no clock is asked.
+
+use fanpcap_ring::{Closed, Stamp};
+use std::time::Duration;
+
+/// The share of the ring that may fill during a rest: a burst of this many times the rate still fits.
+const SHARE: u64 = 8;
+
+/// The longest rest of a reader of blocks, which the program's own time-out may shorten.
+const LONGEST: Duration = Duration::from_millis(20);
+
+/// The longest rest in immediate mode: late by less than a millisecond, and only when packets come fast.
+const LONGEST_IMMEDIATE: Duration = Duration::from_micros(500);
+
+/// How fast a ring fills, in blocks or frames.
+#[derive(Debug)]
+pub(crate) struct Pace {
+    /// Blocks or frames in the ring.
+    count: u64,
+    /// A rest shorter than it takes to fill this many is not worth it.
+    least: u64,
+    longest: Duration,
+    /// Since the last rest.
+    passed: u64,
+    first: Stamp,
+    last: Stamp,
+    /// The last block was closed because it was full.
+    busy: bool,
+}
+
+impl Pace {
+    /// For blocks, each of many packets.
+    pub(crate) fn blocks(count: usize) -> Self {
+        Self::new(count, 2, LONGEST)
+    }
+
+    /// For frames, each of one packet.
+    pub(crate) fn frames(count: usize) -> Self {
+        Self::new(count, 16, LONGEST_IMMEDIATE)
+    }
+
+    fn new(count: usize, least: u64, longest: Duration) -> Self {
+        Self {
+            count: count as u64,
+            least,
+            longest,
+            passed: 0,
+            first: Stamp::default(),
+            last: Stamp::default(),
+            busy: false,
+        }
+    }
+
+    /// A block has been read.
+    pub(crate) fn handle_block(&mut self, closed: Closed) {
+        self.pass(closed.first, closed.last);
+        self.busy = closed.full;
+    }
+
+    /// A frame has been read.
+    #[inline]
+    pub(crate) fn handle_frame(&mut self, stamp: Stamp) {
+        self.pass(stamp, stamp);
+        self.busy = true;
+    }
+
+    #[inline]
+    fn pass(&mut self, first: Stamp, last: Stamp) {
+        if self.passed == 0 {
+            self.first = first;
+        }
+        self.last = last;
+        self.passed += 1;
+    }
+
+    /// The ring is empty: how long its reader may rest, if at all, but not longer than `limit`.
+    pub(crate) fn rest(&mut self, limit: Option<Duration>) -> Option<Duration> {
+        let passed = std::mem::take(&mut self.passed);
+        if passed == 0 || !std::mem::take(&mut self.busy) {
+            return None;
+        }
+        let span = self.last.since(self.first);
+        // From the first frame's stamp to the last's there is one gap less than there are frames.
+        let gaps = if self.longest == LONGEST_IMMEDIATE {
+            passed - 1
+        } else {
+            passed
+        };
+        let each = span.checked_div(gaps)?;
+        let longest = limit.map_or(self.longest, |limit| limit.min(self.longest));
+        let rest = Duration::from_nanos(each.saturating_mul(self.count / SHARE)).min(longest);
+        (rest >= Duration::from_nanos(each.saturating_mul(self.least))).then_some(rest)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn at(microseconds: u32) -> Stamp {
+        Stamp {
+            seconds: 7,
+            nanoseconds: microseconds * 1000,
+        }
+    }
+
+    fn after_blocks(count: usize, blocks: u32, microseconds_each: u32, full: bool) -> Pace {
+        let mut pace = Pace::blocks(count);
+        for block in 0..blocks {
+            pace.handle_block(Closed {
+                first: at(block * microseconds_each),
+                last: at((block + 1) * microseconds_each),
+                full,
+            });
+        }
+        pace
+    }
+
+    #[test]
+    fn a_busy_reader_rests_while_an_eighth_of_its_ring_fills() {
+        let mut pace = after_blocks(64, 3, 1400, true);
+        assert_eq!(pace.rest(None), Some(Duration::from_micros(8 * 1400)));
+        assert_eq!(pace.rest(None), None, "nothing has come since");
+        let mut pace = after_blocks(64, 3, 1400, true);
+        let limit = Some(Duration::from_millis(5));
+        assert_eq!(pace.rest(limit), limit);
+    }
+
+    #[test]
+    fn no_rest_where_it_gains_nothing_or_risks_loss() {
+        assert_eq!(after_blocks(64, 3, 1400, false).rest(None), None, "slow");
+        assert_eq!(
+            after_blocks(8, 3, 1400, true).rest(None),
+            None,
+            "small ring"
+        );
+        let limit = Some(Duration::from_millis(1));
+        assert_eq!(
+            after_blocks(64, 3, 1400, true).rest(limit),
+            None,
+            "time-out"
+        );
+        assert_eq!(
+            after_blocks(64, 1, 15_000, true).rest(None),
+            None,
+            "a block in a long time"
+        );
+    }
+
+    #[test]
+    fn immediate_mode_rests_only_when_packets_come_fast() {
+        let after = |packets: u32, microseconds: u32| {
+            let mut pace = Pace::frames(4096);
+            (0..packets).for_each(|packet| pace.handle_frame(at(packet * microseconds)));
+            pace.rest(None)
+        };
+        assert_eq!(after(1, 1), None);
+        assert_eq!(after(2, 50), None);
+        assert_eq!(after(100, 1), Some(Duration::from_micros(500)));
+    }
+}

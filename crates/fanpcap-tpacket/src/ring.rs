@@ -1,0 +1,63 @@
+//! A socket's ring in whichever layout it has.
+
+use crate::rest::Pace;
+use fanpcap_linux::ring::{self, Mapping, Version};
+use fanpcap_ring::{Blocks, Frames};
+use std::io;
+use std::os::fd::BorrowedFd;
+use std::time::Duration;
+
+/// The layouts.
+#[derive(Debug)]
+pub(crate) enum Ring {
+    V2(Frames),
+    V3(Blocks),
+}
+
+impl Ring {
+    /// Maps the ring that `socket` has, and tells how late it hands over a packet; none for however late,
+    /// which the system's libpcap sets for a time-out of 0.
+    pub(crate) fn of(socket: BorrowedFd<'_>) -> io::Result<(Self, Option<Duration>)> {
+        let (version, geometry) = ring::of(socket)?;
+        let mapping = Mapping::of(socket, &geometry)?;
+        let block = geometry.block_size as usize;
+        let ring = match version {
+            Version::V3 => Blocks::new(mapping, block, geometry.block_count as usize).map(Self::V3),
+            Version::V2 => {
+                let (frame, count) = (geometry.frame_size, geometry.frame_count);
+                Frames::new(mapping, block, frame as usize, count as usize).map(Self::V2)
+            }
+        };
+        let retire = Some(geometry.retire).filter(|&retire| retire != u32::MAX);
+        let retire = retire.map(|retire| Duration::from_millis(retire.into()));
+        let ring = ring.ok_or_else(|| io::Error::from_raw_os_error(EINVAL))?;
+        Ok((ring, retire))
+    }
+
+    /// Whether there is something to read.
+    #[inline]
+    pub(crate) fn is_ready(&self) -> bool {
+        match self {
+            Self::V2(frames) => frames.is_ready(),
+            Self::V3(blocks) => blocks.is_ready(),
+        }
+    }
+
+    /// How many blocks or frames may hold packets that passed a filter that has just been replaced.
+    pub(crate) fn pending(&self) -> usize {
+        match self {
+            Self::V2(frames) => frames.pending(),
+            Self::V3(blocks) => blocks.pending(),
+        }
+    }
+
+    /// How its reader may rest.
+    pub(crate) fn pace(&self) -> Pace {
+        match self {
+            Self::V2(frames) => Pace::frames(frames.count()),
+            Self::V3(blocks) => Pace::blocks(blocks.count()),
+        }
+    }
+}
+
+const EINVAL: i32 = 22;

@@ -1,0 +1,204 @@
+//! Waiting at an empty ring, and what a program is told when that fails: in the words of the system's
+//! libpcap (pcap-linux.c, `pcap_wait_for_frames_mmap`).
+
+use crate::reader::{End, Reader};
+use crate::rest::Pace;
+use crate::ring::Ring;
+use fanpcap_linux::wait::{self, Wake, Woken};
+use fanpcap_linux::{interface, packet};
+use fanpcap_ring::Corrupt;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+use std::{fmt, io};
+
+/// Why packets can't be read.
+#[derive(Debug)]
+pub enum ReadError {
+    /// poll(2) failed.
+    Poll(io::Error),
+    /// poll(2) takes the socket for none.
+    Invalid,
+    /// The socket was hung up.
+    Hangup,
+    /// The socket has an error.
+    Condition(io::Error),
+    /// poll(2) speaks of an error that there is not.
+    NoCondition,
+    /// The interface is gone.
+    Disappeared,
+    /// The interface's state can't be read.
+    Flags {
+        /// Its name.
+        device: String,
+        /// What the kernel said.
+        error: io::Error,
+    },
+    /// The ring holds what the kernel doesn't write.
+    Corrupt(Corrupt),
+    /// A read of the same handle is under way.
+    Busy,
+}
+
+impl fmt::Display for ReadError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Poll(error) => write!(f, "can't poll on packet socket: {}", plain(error)),
+            Self::Invalid => f.write_str("Invalid polling request on packet socket"),
+            Self::Hangup => f.write_str("Hangup on packet socket"),
+            Self::Condition(error) => {
+                write!(f, "Error condition on packet socket: {}", plain(error))
+            }
+            Self::NoCondition => {
+                f.write_str("Error condition on packet socket: Reported error was 0")
+            }
+            Self::Disappeared => f.write_str("The interface disappeared"),
+            Self::Flags { device, error } => {
+                write!(f, "{device}: Can't get flags: {}", plain(error))
+            }
+            Self::Corrupt(corrupt) => corrupt.fmt(f),
+            Self::Busy => f.write_str("the handle is being read by another thread"),
+        }
+    }
+}
+
+impl std::error::Error for ReadError {}
+
+/// An error as strerror(3) tells it.
+fn plain(error: &io::Error) -> String {
+    let text = error.to_string();
+    match text.rfind(" (os error ") {
+        Some(end) => text[..end].to_owned(),
+        None => text,
+    }
+}
+
+/// While nobody knows whether the interface is down or gone, it is looked after this often.
+const NET_DOWN_INTERVAL: Duration = Duration::from_millis(1);
+
+impl Reader {
+    /// Waits until there may be packets, the program breaks the loop, or the device fails. A
+    /// non-blocking reader only looks.
+    #[cold]
+    pub(crate) fn wait(&self, ring: &Ring, pace: &mut Pace) -> Result<(), End> {
+        let blocking = !self.is_nonblocking();
+        if blocking && !self.is_net_down() {
+            self.rest(pace)?;
+            if ring.is_ready() {
+                return Ok(());
+            }
+        }
+        loop {
+            let wake = blocking.then_some(&self.wake);
+            let woken = self.woken(wait::wait(Some(self.socket), wake, self.limit(blocking)))?;
+            if let Some(woken) = woken {
+                if woken.socket == POLLIN {
+                    return Ok(());
+                }
+                self.check(woken)?;
+                self.check_break(woken)?;
+            }
+            if self.is_net_down() {
+                self.look_after_device()?;
+            }
+            if !blocking {
+                return Ok(());
+            }
+        }
+    }
+
+    /// Leaves a busy ring alone for a while.
+    fn rest(&self, pace: &mut Pace) -> Result<(), End> {
+        let Some(rest) = pace.rest(self.timeout.filter(|timeout| !timeout.is_zero())) else {
+            return Ok(());
+        };
+        let wake: &Wake = &self.wake;
+        match self.woken(wait::wait(None, Some(wake), Some(rest)))? {
+            Some(woken) => self.check_break(woken),
+            None => Ok(()),
+        }
+    }
+
+    /// How long to wait at most; for ever without.
+    fn limit(&self, blocking: bool) -> Option<Duration> {
+        match blocking {
+            false => Some(Duration::ZERO),
+            true => self.is_net_down().then_some(NET_DOWN_INTERVAL),
+        }
+    }
+
+    /// None when a signal handler has run: the program may have broken the loop in it.
+    fn woken(&self, waited: io::Result<Woken>) -> Result<Option<Woken>, End> {
+        match waited {
+            Ok(woken) => Ok(Some(woken)),
+            Err(error) if error.kind() != io::ErrorKind::Interrupted => {
+                Err(ReadError::Poll(error).into())
+            }
+            Err(_) if self.take_break() => Err(End::Broken),
+            Err(_) => Ok(None),
+        }
+    }
+
+    fn check_break(&self, woken: Woken) -> Result<(), End> {
+        if woken.signalled {
+            self.wake.clear();
+            if self.take_break() {
+                return Err(End::Broken);
+            }
+        }
+        Ok(())
+    }
+
+    /// What else than packets the socket has.
+    fn check(&self, woken: Woken) -> Result<(), End> {
+        if woken.socket & POLLNVAL != 0 {
+            return Err(ReadError::Invalid.into());
+        }
+        if woken.socket & (POLLHUP | POLLRDHUP) != 0 {
+            return Err(ReadError::Hangup.into());
+        }
+        if woken.socket & POLLERR == 0 {
+            return Ok(());
+        }
+        let error = wait::take_error(self.socket).unwrap_or_else(Some);
+        match error {
+            None => Err(ReadError::NoCondition.into()),
+            // Down or gone: the socket can't tell yet.
+            Some(error) if error.raw_os_error() == Some(ENETDOWN) => {
+                self.net_down.store(true, Ordering::Relaxed);
+                Ok(())
+            }
+            Some(error) => Err(ReadError::Condition(error).into()),
+        }
+    }
+
+    /// Tells an interface that is down from one that is gone.
+    fn look_after_device(&self) -> Result<(), End> {
+        let gone = || End::from(ReadError::Disappeared);
+        if packet::is_unbound(self.socket).unwrap_or(false) {
+            return Err(gone());
+        }
+        let address = packet::address(self.socket).map_err(|_| gone())?;
+        match interface::is_up(self.socket, address.ifindex) {
+            Ok(true) => self.net_down.store(false, Ordering::Relaxed),
+            Ok(false) => {}
+            Err(error) if matches!(error.raw_os_error(), Some(ENXIO | ENODEV)) => {
+                return Err(gone());
+            }
+            Err(error) => {
+                let device = interface::name(address.ifindex).unwrap_or_default();
+                return Err(ReadError::Flags { device, error }.into());
+            }
+        }
+        Ok(())
+    }
+}
+
+// Numbers of <poll.h> and <errno.h>, the same on all of Linux' architectures but where noted.
+const POLLIN: i16 = 0x01;
+const POLLERR: i16 = 0x08;
+const POLLHUP: i16 = 0x10;
+const POLLNVAL: i16 = 0x20;
+const POLLRDHUP: i16 = 0x2000;
+const ENXIO: i32 = 6;
+const ENODEV: i32 = 19;
+const ENETDOWN: i32 = 100;
