@@ -1,0 +1,355 @@
+//! Rings written as the kernel writes them are read back; rings written by nobody in his senses harm
+//! nothing.
+#![allow(
+    clippy::cast_possible_truncation,
+    reason = "lengths in here are below 4096"
+)]
+
+use fanpcap_linux::ring::Mapping;
+use fanpcap_ring::{Blocks, Frames, Vlan};
+use proptest::prelude::*;
+use std::ptr::NonNull;
+
+const BLOCK: usize = 4096;
+const DESCRIPTOR: usize = 48;
+/// `TPACKET3_HDRLEN` and `TPACKET2_HDRLEN`.
+const HEAD_V3: usize = 68;
+const HEAD_V2: usize = 52;
+const FRAME: usize = 512;
+
+/// A packet to be written.
+#[derive(Clone, Debug)]
+struct Packet {
+    data: Vec<u8>,
+    /// Bytes on the wire beyond those captured.
+    cut: u32,
+    seconds: u32,
+    nanoseconds: u32,
+    vlan: Option<(u16, u16)>,
+    pkttype: u8,
+    ifindex: u32,
+    /// What `PACKET_RESERVE` adds.
+    reserve: usize,
+}
+
+fn packet() -> impl Strategy<Value = Packet> {
+    (
+        proptest::collection::vec(any::<u8>(), 0..200),
+        0..1000_u32,
+        any::<u32>(),
+        0..1_000_000_000_u32,
+        proptest::option::of((any::<u16>(), any::<u16>())),
+        0..7_u8,
+        any::<u32>(),
+        4..40_usize,
+    )
+        .prop_map(
+            |(data, cut, seconds, nanoseconds, vlan, pkttype, ifindex, reserve)| Packet {
+                data,
+                cut,
+                seconds,
+                nanoseconds,
+                vlan,
+                pkttype,
+                ifindex,
+                reserve,
+            },
+        )
+}
+
+/// The kernel's side of a mapping.
+struct Memory {
+    base: NonNull<u8>,
+    len: usize,
+}
+
+impl Memory {
+    fn of(mapping: &Mapping) -> Self {
+        Self {
+            base: mapping.base(),
+            len: mapping.len(),
+        }
+    }
+
+    fn put(&self, at: usize, bytes: &[u8]) {
+        assert!(at + bytes.len() <= self.len, "{at} {}", bytes.len());
+        for (index, byte) in bytes.iter().enumerate() {
+            // SAFETY: within the mapping, which outlives its writers.
+            let target = unsafe { self.base.add(at + index) };
+            // SAFETY: as above; nobody else touches what is the writer's.
+            unsafe { target.write(*byte) };
+        }
+    }
+
+    fn put_u32(&self, at: usize, value: u32) {
+        self.put(at, &value.to_ne_bytes());
+    }
+
+    fn u32(&self, at: usize) -> u32 {
+        assert!(at + 4 <= self.len);
+        // SAFETY: within the mapping.
+        let word = unsafe { self.base.add(at) };
+        // SAFETY: as above, and aligned: all words in this file are.
+        unsafe { word.cast::<u32>().read() }
+    }
+
+    /// Everything after the header but the link: returns where the frame ends.
+    fn put_body(&self, at: usize, head: usize, packet: &Packet) -> usize {
+        let link = at + head - 20;
+        self.put(link + 2, &0x0800_u16.to_be_bytes());
+        self.put_u32(link + 4, packet.ifindex);
+        self.put(link + 8, &1_u16.to_ne_bytes());
+        self.put(link + 10, &[packet.pkttype]);
+        let mac = head + packet.reserve;
+        self.put(at + mac, &packet.data);
+        (mac + packet.data.len()).next_multiple_of(8)
+    }
+
+    fn put_v3(&self, at: usize, packet: &Packet, is_last: bool) -> usize {
+        let (captured, mac) = (packet.data.len() as u32, (HEAD_V3 + packet.reserve) as u16);
+        let end = self.put_body(at, HEAD_V3, packet);
+        self.put_u32(at, if is_last { 0 } else { end as u32 });
+        self.put_u32(at + 4, packet.seconds);
+        self.put_u32(at + 8, packet.nanoseconds);
+        self.put_u32(at + 12, captured);
+        self.put_u32(at + 16, captured + packet.cut);
+        self.put_u32(at + 20, 1 | status(packet));
+        self.put(at + 24, &mac.to_ne_bytes());
+        let (tpid, tci) = packet.vlan.unwrap_or_default();
+        self.put_u32(at + 32, tci.into());
+        self.put(at + 36, &tpid.to_ne_bytes());
+        end
+    }
+
+    fn put_v2(&self, at: usize, packet: &Packet) {
+        let (captured, mac) = (packet.data.len() as u32, (HEAD_V2 + packet.reserve) as u16);
+        self.put_body(at, HEAD_V2, packet);
+        self.put_u32(at + 4, captured + packet.cut);
+        self.put_u32(at + 8, captured);
+        self.put(at + 12, &mac.to_ne_bytes());
+        self.put_u32(at + 16, packet.seconds);
+        self.put_u32(at + 20, packet.nanoseconds);
+        let (tpid, tci) = packet.vlan.unwrap_or_default();
+        self.put(at + 24, &tci.to_ne_bytes());
+        self.put(at + 26, &tpid.to_ne_bytes());
+        self.put_u32(at, 1 | status(packet));
+    }
+
+    /// Fills block `index` with as many of the packets as fit.
+    fn put_block(&self, index: usize, packets: &[Packet]) -> usize {
+        let begin = index * BLOCK;
+        let mut at = DESCRIPTOR;
+        let mut count = 0;
+        for packet in packets {
+            let need = (HEAD_V3 + packet.reserve + packet.data.len()).next_multiple_of(8);
+            if at + need > BLOCK {
+                break;
+            }
+            at += need;
+            count += 1;
+        }
+        let mut at = begin + DESCRIPTOR;
+        for (number, packet) in packets[..count].iter().enumerate() {
+            at += self.put_v3(at, packet, number + 1 == count);
+        }
+        self.put_u32(begin + 12, count as u32);
+        self.put_u32(begin + 16, DESCRIPTOR as u32);
+        self.put_u32(begin + 8, 1);
+        count
+    }
+}
+
+fn status(packet: &Packet) -> u32 {
+    packet.vlan.map_or(0, |_| (1 << 4) | (1 << 6))
+}
+
+fn check(frame: &fanpcap_ring::Frame<'_>, packet: &Packet) {
+    assert_eq!(frame.data(), packet.data);
+    assert_eq!(frame.wire_len(), packet.data.len() as u32 + packet.cut);
+    let stamp = frame.stamp();
+    assert_eq!(
+        (stamp.seconds, stamp.nanoseconds),
+        (packet.seconds, packet.nanoseconds)
+    );
+    let vlan = packet.vlan.map(|(tpid, tci)| Vlan { tpid, tci });
+    assert_eq!(frame.vlan(), vlan);
+    let link = frame.link();
+    assert_eq!(
+        (link.protocol, link.hatype, link.pkttype, link.ifindex),
+        (0x0800, 1, packet.pkttype, packet.ifindex)
+    );
+}
+
+/// The packet as it was on the wire, tag included.
+fn with_tag(packet: &Packet, at: usize) -> Vec<u8> {
+    match packet.vlan {
+        Some((tpid, tci)) if packet.data.len() >= at => {
+            let tag = [tpid.to_be_bytes(), tci.to_be_bytes()].concat();
+            [&packet.data[..at], &tag, &packet.data[at..]].concat()
+        }
+        _ => packet.data.clone(),
+    }
+}
+
+proptest! {
+    #[test]
+    fn blocks_are_read_as_they_were_written(
+        rounds in proptest::collection::vec(proptest::collection::vec(packet(), 0..20), 1..8),
+    ) {
+        let mapping = Mapping::anonymous(3 * BLOCK).unwrap();
+        let memory = Memory::of(&mapping);
+        let mut blocks = Blocks::new(mapping, BLOCK, 3).unwrap();
+        for (round, packets) in rounds.iter().enumerate() {
+            prop_assert!(!blocks.is_ready() && !blocks.open());
+            let count = memory.put_block(round % 3, packets);
+            prop_assert!(blocks.is_ready() && blocks.open());
+            for packet in &packets[..count] {
+                let mut frame = blocks.next_frame().unwrap().unwrap();
+                check(&frame, packet);
+                frame.reinsert_tag(12).unwrap();
+                prop_assert_eq!(frame.data(), with_tag(packet, 12));
+            }
+            prop_assert!(blocks.is_spent() && blocks.next_frame().unwrap().is_none());
+            prop_assert!(blocks.release().is_some());
+            prop_assert_eq!(memory.u32(round % 3 * BLOCK + 8), 0, "back to the kernel");
+        }
+    }
+
+    #[test]
+    fn frames_are_read_as_they_were_written(packets in proptest::collection::vec(packet(), 1..40)) {
+        let mapping = Mapping::anonymous(2 * BLOCK).unwrap();
+        let memory = Memory::of(&mapping);
+        let mut frames = Frames::new(mapping, BLOCK, FRAME, 16).unwrap();
+        for (number, packet) in packets.iter().enumerate() {
+            prop_assert!(!frames.is_ready() && frames.next_frame().unwrap().is_none());
+            memory.put_v2(number % 16 * FRAME, packet);
+            let mut frame = frames.next_frame().unwrap().unwrap();
+            check(&frame, packet);
+            frame.reinsert_tag(12).unwrap();
+            prop_assert_eq!(frame.data(), with_tag(packet, 12));
+            prop_assert!(frames.is_held());
+            frames.release();
+            prop_assert_eq!(memory.u32(number % 16 * FRAME), 0, "back to the kernel");
+        }
+    }
+
+    #[test]
+    fn a_block_of_garbage_harms_nothing(
+        garbage in proptest::collection::vec(any::<u8>(), BLOCK),
+        first in prop_oneof![0..128_u32, any::<u32>()],
+        packets in prop_oneof![0..64_u32, any::<u32>()],
+    ) {
+        let mapping = Mapping::anonymous(2 * BLOCK).unwrap();
+        let memory = Memory::of(&mapping);
+        let mut blocks = Blocks::new(mapping, BLOCK, 2).unwrap();
+        memory.put(BLOCK - garbage.len(), &garbage);
+        memory.put_u32(8, 1);
+        memory.put_u32(12, packets);
+        memory.put_u32(16, first);
+        blocks.open();
+        let mut sum = 0_usize;
+        for _ in 0..10_000 {
+            match blocks.next_frame() {
+                Ok(None) => break,
+                Ok(Some(mut frame)) => {
+                    let _ = frame.reinsert_tag(12);
+                    sum += frame.data().iter().map(|&byte| usize::from(byte)).sum::<usize>();
+                }
+                Err(_) => {}
+            }
+        }
+        prop_assert!(sum < usize::MAX);
+        blocks.release();
+    }
+
+    #[test]
+    fn a_frame_of_garbage_harms_nothing(garbage in proptest::collection::vec(any::<u8>(), FRAME)) {
+        let mapping = Mapping::anonymous(BLOCK).unwrap();
+        let memory = Memory::of(&mapping);
+        let mut frames = Frames::new(mapping, BLOCK, FRAME, 8).unwrap();
+        memory.put(0, &garbage);
+        memory.put_u32(0, 1);
+        if let Ok(Some(mut frame)) = frames.next_frame() {
+            let _ = frame.reinsert_tag(12);
+            prop_assert!(frame.data().len() <= FRAME);
+        }
+        frames.release();
+    }
+}
+
+#[test]
+fn a_ring_that_does_not_fit_its_memory_is_none() {
+    let mapping = || Mapping::anonymous(2 * BLOCK).unwrap();
+    assert!(Blocks::new(mapping(), BLOCK, 3).is_none());
+    assert!(Blocks::new(mapping(), BLOCK, 0).is_none());
+    assert!(Blocks::new(mapping(), usize::MAX, 2).is_none());
+    assert!(Frames::new(mapping(), BLOCK, FRAME, 17).is_none());
+    assert!(Frames::new(mapping(), BLOCK, 0, 8).is_none());
+    assert!(Frames::new(mapping(), BLOCK, FRAME, 0).is_none());
+    assert!(Frames::new(mapping(), 64, FRAME, 8).is_none());
+}
+
+/// A filter that was replaced must see what its predecessor let in: never fewer blocks than hold that.
+#[test]
+fn what_may_hold_old_packets_is_what_is_ready_and_what_the_kernel_fills() {
+    let mapping = Mapping::anonymous(4 * BLOCK).unwrap();
+    let memory = Memory::of(&mapping);
+    let mut blocks = Blocks::new(mapping, BLOCK, 4).unwrap();
+    assert_eq!(blocks.pending(), 2);
+    memory.put_block(0, &[]);
+    assert_eq!(blocks.pending(), 3);
+    blocks.open();
+    assert_eq!(blocks.pending(), 3, "the one that is being read");
+    memory.put_block(1, &[]);
+    memory.put_block(2, &[]);
+    memory.put_block(3, &[]);
+    assert_eq!(blocks.pending(), 4);
+    blocks.release();
+    assert_eq!(blocks.pending(), 4);
+}
+
+/// The reader's and the kernel's side on a thread each: what one hands over, the other finds whole.
+#[test]
+fn blocks_go_to_and_fro_between_threads() {
+    use std::sync::atomic::{AtomicU32, Ordering};
+    struct Shared(Memory);
+    // SAFETY: the threads touch a block by turns, which its status tells.
+    unsafe impl Sync for Shared {}
+
+    const ROUNDS: u32 = 20_000;
+    let mapping = Mapping::anonymous(3 * BLOCK).unwrap();
+    let shared = Shared(Memory::of(&mapping));
+    let shared = &shared;
+    let mut blocks = Blocks::new(mapping, BLOCK, 3).unwrap();
+    std::thread::scope(|scope| {
+        scope.spawn(move || {
+            for round in 0..ROUNDS {
+                let begin = round as usize % 3 * BLOCK;
+                // SAFETY: within the mapping.
+                let status = unsafe { shared.0.base.add(begin + 8) };
+                // SAFETY: as above, and aligned.
+                let status = unsafe { AtomicU32::from_ptr(status.as_ptr().cast()) };
+                while status.load(Ordering::Acquire) != 0 {
+                    std::hint::spin_loop();
+                }
+                let at = begin + DESCRIPTOR;
+                shared.0.put_u32(at, 0);
+                shared.0.put_u32(at + 12, 4);
+                shared.0.put_u32(at + 16, 4);
+                shared.0.put(at + 24, &(HEAD_V3 as u16).to_ne_bytes());
+                shared.0.put_u32(at + HEAD_V3, round);
+                shared.0.put_u32(begin + 12, 1);
+                shared.0.put_u32(begin + 16, DESCRIPTOR as u32);
+                status.store(1, Ordering::Release);
+            }
+        });
+        for round in 0..ROUNDS {
+            while !blocks.open() {
+                std::hint::spin_loop();
+            }
+            let frame = blocks.next_frame().unwrap().unwrap();
+            assert_eq!(frame.data(), round.to_ne_bytes());
+            blocks.release();
+        }
+    });
+}

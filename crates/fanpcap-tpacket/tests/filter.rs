@@ -1,0 +1,132 @@
+//! Our interpreter of classic BPF against the system library's: any program, any packet, the same answer.
+#![allow(
+    clippy::cast_possible_truncation,
+    clippy::unwrap_used,
+    reason = "lengths are below 100, and a test may panic"
+)]
+
+use fanpcap_linux::library::Library;
+use fanpcap_tpacket::filter::{Instruction, Program, View};
+use proptest::prelude::*;
+use std::sync::OnceLock;
+
+/// `struct bpf_insn`.
+#[repr(C)]
+struct Insn {
+    code: u16,
+    jt: u8,
+    jf: u8,
+    k: u32,
+}
+
+type Filter = unsafe extern "C" fn(*const Insn, *const u8, u32, u32) -> u32;
+type Validate = unsafe extern "C" fn(*const Insn, i32) -> i32;
+
+/// The system's bpf_filter() and bpf_validate().
+fn system() -> (Filter, Validate) {
+    static LIBRARY: OnceLock<Library> = OnceLock::new();
+    let library = LIBRARY.get_or_init(|| Library::find(None).unwrap());
+    let [filter, validate] =
+        [c"bpf_filter", c"bpf_validate"].map(|name| library.symbol(name).unwrap().as_ptr());
+    // SAFETY: the functions of these names have these types (pcap/bpf.h).
+    let filter = unsafe { std::mem::transmute::<*mut std::ffi::c_void, Filter>(filter) };
+    // SAFETY: as above.
+    let validate = unsafe { std::mem::transmute::<*mut std::ffi::c_void, Validate>(validate) };
+    (filter, validate)
+}
+
+fn view(data: &[u8], wire_len: u32) -> View<'_> {
+    View {
+        data,
+        wire_len,
+        protocol: 0x86dd,
+        pkttype: 4,
+        ifindex: 7,
+        hatype: 1,
+        vlan: Some((0x88a8, 0x6005)),
+    }
+}
+
+/// Every operation that the system's library knows: it aborts at others.
+const CODES: [u16; 48] = [
+    0x20, 0x28, 0x30, 0x40, 0x48, 0x50, 0x00, 0x60, 0x80, 0x01, 0x61, 0x81, 0xb1, 0x02, 0x03, 0x04,
+    0x0c, 0x14, 0x1c, 0x24, 0x2c, 0x34, 0x3c, 0x44, 0x4c, 0x54, 0x5c, 0x64, 0x6c, 0x74, 0x7c, 0x84,
+    0x94, 0x9c, 0xa4, 0xac, 0x05, 0x15, 0x1d, 0x25, 0x2d, 0x35, 0x3d, 0x45, 0x4d, 0x06, 0x07, 0x87,
+];
+
+fn instruction(codes: impl Strategy<Value = u16>) -> impl Strategy<Value = Instruction> {
+    let operands = prop_oneof![0..16_u32, 0..80_u32, any::<u32>()];
+    (codes, 0..6_u8, 0..6_u8, operands).prop_map(|(code, jt, jf, k)| Instruction {
+        code,
+        jt,
+        jf,
+        k,
+    })
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { max_global_rejects: 10_000_000, ..ProptestConfig::default() })]
+
+    #[test]
+    fn programs_that_libpcap_takes_answer_as_there(
+        mut program in proptest::collection::vec(instruction(proptest::sample::select(&CODES)), 1..20),
+        answer in any::<u32>(),
+        data in proptest::collection::vec(any::<u8>(), 0..80),
+        cut in 0..100_u32,
+    ) {
+        // A program must end with a return.
+        program.push(Instruction { code: 0x06, jt: 0, jf: 0, k: answer });
+        // Ancillary loads, which that interpreter takes for loads outside of the packet, have their own test.
+        program.retain(|instruction| instruction.code & 0x07 != 0 || instruction.k < 0xffff_f000);
+        // Shifts by more are undefined in C, and refused by the kernel.
+        for shift in program.iter_mut().filter(|instruction| matches!(instruction.code, 0x64 | 0x74)) {
+            shift.k %= 32;
+        }
+        // Its memory begins as whatever was on the stack.
+        let cleared = (0..16).map(|k| Instruction { code: 0x02, jt: 0, jf: 0, k });
+        program.splice(0..0, cleared);
+        let (filter, validate) = system();
+        let insns: Vec<Insn> = program
+            .iter()
+            .map(|&Instruction { code, jt, jf, k }| Insn { code, jt, jf, k })
+            .collect();
+        let len = i32::try_from(insns.len()).unwrap();
+        // SAFETY: `insns` has `len` instructions.
+        prop_assume!(unsafe { validate(insns.as_ptr(), len) } != 0);
+        let wire_len = data.len() as u32 + cut;
+        // SAFETY: the program is valid, and `data` as long as told.
+        let theirs =
+            unsafe { filter(insns.as_ptr(), data.as_ptr(), wire_len, data.len() as u32) };
+        prop_assert_eq!(Program::new(program).run(&view(&data, wire_len)), theirs);
+    }
+
+    #[test]
+    fn any_program_ends_without_a_panic(
+        program in proptest::collection::vec(instruction(0..0x200_u16), 0..40),
+        data in proptest::collection::vec(any::<u8>(), 0..80),
+    ) {
+        Program::new(program).run(&view(&data, 80));
+    }
+}
+
+#[test]
+fn ancillary_loads_answer_as_the_kernel_does() {
+    let loaded = |offset: u32| {
+        let load = |code, k| Instruction {
+            code,
+            jt: 0,
+            jf: 0,
+            k,
+        };
+        Program::new(vec![load(0x20, 0xffff_f000 + offset), load(0x16, 0)])
+            .run(&view(&[1, 2, 3, 4], 4))
+    };
+    assert_eq!(loaded(0), 0x86dd, "protocol");
+    assert_eq!(loaded(4), 4, "packet type");
+    assert_eq!(loaded(8), 7, "interface");
+    assert_eq!(loaded(28), 1, "hardware type");
+    assert_eq!(loaded(44), 0x6005, "VLAN tag");
+    assert_eq!(loaded(48), 1, "VLAN tag present");
+    assert_eq!(loaded(60), 0x88a8, "VLAN protocol");
+    assert_eq!(loaded(20), 0, "the mark, which nobody tells us: rejected");
+}
