@@ -3,6 +3,7 @@
 use crate::handles::{self, Entry};
 use crate::message::{ERRBUF_SIZE, fail, guard};
 use crate::open;
+use crate::several;
 use crate::stats::pcap_stats;
 use crate::system::{self, ERROR, NOT_ACTIVATED, Pcap, PcapStat};
 use fanpcap::mode::{Kind, Mode};
@@ -102,6 +103,27 @@ unsafe fn call(group: c_int, fanout: *const c_char) -> Result<Call, String> {
 /// # Safety
 /// `p` is a handle.
 unsafe fn apply(p: *mut Pcap, call: Call) -> Result<(), String> {
+    if several::is_several(p) && call.group != Group::New {
+        return Err(
+            "pcap_fanout: the kernel's groups are of one device each, and the handle has \
+                    several: use PCAP_FANOUT_NEW, or set PCAP_GROUP_dev for each device"
+                .to_owned(),
+        );
+    }
+    let mut result = Ok(());
+    let apply = |p| {
+        // SAFETY: the caller vouches for `p`, and its others are open as long.
+        result = unsafe { apply_to_one(p, call) };
+        if result.is_ok() { 0 } else { ERROR }
+    };
+    // SAFETY: the caller vouches for `p`.
+    let status = unsafe { several::each(p, apply) };
+    if status < 0 { result } else { Ok(()) }
+}
+
+/// # Safety
+/// `p` is a handle.
+unsafe fn apply_to_one(p: *mut Pcap, call: Call) -> Result<(), String> {
     let request = handles::with_new(p, |entry| {
         Arc::make_mut(&mut entry.request).handle_call(call);
         Arc::clone(&entry.request)

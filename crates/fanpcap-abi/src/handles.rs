@@ -30,6 +30,10 @@ pub(crate) struct Entry {
     pub(crate) broken: bool,
     /// Activated, but pcap_activate() could not join: it may be called again.
     pub(crate) unjoined: bool,
+    /// It is of one of several devices, which are read together.
+    pub(crate) is_part: bool,
+    /// The handles on the other devices, by their address, where the program has this one.
+    pub(crate) others: Vec<usize>,
     /// What reads the handle in place of the system's library. It is boxed, as the handle has its address.
     pub(crate) reader: Option<Box<Reader>>,
     /// The handle in its group, and its descriptor.
@@ -44,6 +48,8 @@ impl Entry {
             protocol: None,
             buffer_size: None,
             broken: false,
+            is_part: false,
+            others: Vec::new(),
             unjoined: false,
             reader: None,
             member: None,

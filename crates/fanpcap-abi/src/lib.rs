@@ -14,5 +14,6 @@ mod message;
 pub mod open;
 pub mod read;
 pub mod setters;
+mod several;
 pub mod stats;
 pub mod system;

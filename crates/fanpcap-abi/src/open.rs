@@ -1,9 +1,9 @@
 //! Handles from create to close: pcap_create, pcap_open_live, pcap_activate, pcap_close.
 
 use crate::message::{self, ERRBUF_SIZE, fail, guard};
-use crate::setters::pcap_set_snaplen;
+use crate::setters::{pcap_set_snaplen, pcap_set_timeout};
 use crate::system::{self, ERROR, Pcap, PcapStat, missing, system};
-use crate::{handles, read, stats};
+use crate::{handles, read, several, stats};
 use fanpcap::join::JoinError;
 use fanpcap::record::Counters;
 use fanpcap::request::Request;
@@ -71,18 +71,50 @@ unsafe fn create(
     request: Option<Request>,
     errbuf: *mut c_char,
 ) -> *mut Pcap {
+    let Some(request) = request else {
+        // SAFETY: the caller vouches for both.
+        return unsafe { create_by_name(device, None, errbuf) };
+    };
+    match request.of_parts() {
+        // SAFETY: as above.
+        Some(parts) => unsafe { several::create(parts, errbuf) },
+        None => {
+            // SAFETY: as above.
+            let is_given = request.system_name() == unsafe { name(device) };
+            match CString::new(request.system_name()) {
+                // SAFETY: the name is a C string, and the caller vouches for errbuf.
+                Ok(name) if !is_given => unsafe {
+                    create_by_name(name.as_ptr(), Some(request), errbuf)
+                },
+                // Not to be changed where it isn't: the kernel allows bytes that are no UTF-8.
+                // SAFETY: the caller vouches for both.
+                _ => unsafe { create_by_name(device, Some(request), errbuf) },
+            }
+        }
+    }
+}
+
+/// A handle on the one device that `request` is about.
+///
+/// # Safety
+/// `errbuf` is as libpcap asks.
+pub(crate) unsafe fn create_for(request: Request, errbuf: *mut c_char) -> *mut Pcap {
+    let name = CString::new(request.system_name()).unwrap_or_default();
+    // SAFETY: the name is a C string, and the caller vouches for errbuf.
+    unsafe { create_by_name(name.as_ptr(), Some(request), errbuf) }
+}
+
+/// # Safety
+/// As pcap_create(3PCAP) asks.
+unsafe fn create_by_name(
+    device: *const c_char,
+    request: Option<Request>,
+    errbuf: *mut c_char,
+) -> *mut Pcap {
     let Some(function) = system().pcap_create else {
         return missing(errbuf, null_mut());
     };
-    // SAFETY: the caller vouches for it.
-    let given = unsafe { name(device) };
-    let other = |request: &Request| {
-        let other = Some(request.system_name()).filter(|other| *other != given)?;
-        CString::new(other).ok()
-    };
-    let renamed = request.as_ref().and_then(other);
-    let device = renamed.as_ref().map_or(device, |name| name.as_ptr());
-    // SAFETY: `device` is the caller's or our own C string; errbuf is the caller's.
+    // SAFETY: the caller vouches for both.
     let p = unsafe { function(device, errbuf) };
     if !p.is_null() {
         handles::handle_create(p, request);
@@ -145,7 +177,7 @@ unsafe fn set_and_activate(
     // SAFETY: as above.
     unsafe { system::pcap_set_promisc(p, promisc) };
     // SAFETY: as above.
-    unsafe { system::pcap_set_timeout(p, timeout) };
+    unsafe { pcap_set_timeout(p, timeout) };
     // SAFETY: as above.
     let status = unsafe { pcap_activate(p) };
     if status > 0 {
@@ -168,19 +200,30 @@ unsafe fn set_and_activate(
 /// As its man page asks.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn pcap_activate(p: *mut Pcap) -> c_int {
-    let body = || {
-        let request = handles::with(p, |entry| Arc::clone(&entry.request));
-        match request.map(|request| request.plan()) {
-            // SAFETY: the caller's promise, passed on.
-            None => unsafe { activate(p) },
-            // SAFETY: as above.
-            Some(Ok(plan)) => unsafe { activate_as(p, plan) },
-            // SAFETY: as above.
-            Some(Err(report)) => unsafe { fail(p, &report.render(ERRBUF_SIZE - 1)) },
-        }
+    let body = || match several::is_several(p) {
+        // SAFETY: the caller's promise, passed on.
+        false => unsafe { activate_one(p) },
+        // SAFETY: as above.
+        true => unsafe { several::activate(p) },
     };
     // SAFETY: the caller's promise: `p` is a handle.
     guard(body, |text| unsafe { fail(p, text) })
+}
+
+/// Activates a handle on one device, by its settings.
+///
+/// # Safety
+/// `p` is a handle.
+pub(crate) unsafe fn activate_one(p: *mut Pcap) -> c_int {
+    let request = handles::with(p, |entry| Arc::clone(&entry.request));
+    match request.map(|request| request.plan()) {
+        // SAFETY: the caller vouches for `p`.
+        None => unsafe { activate(p) },
+        // SAFETY: as above.
+        Some(Ok(plan)) => unsafe { activate_as(p, plan) },
+        // SAFETY: as above.
+        Some(Err(report)) => unsafe { fail(p, &report.render(ERRBUF_SIZE - 1)) },
+    }
 }
 
 /// # Safety
@@ -233,7 +276,8 @@ unsafe fn provide_buffer(p: *mut Pcap, bytes: c_int) {
 unsafe fn activate_taken_over(p: *mut Pcap) -> c_int {
     // SAFETY: the caller vouches for `p`.
     let status = unsafe { activate(p) };
-    if status >= 0 {
+    let is_part = handles::with(p, |entry| entry.is_part) == Some(true);
+    if status >= 0 && !is_part {
         // SAFETY: as above.
         unsafe { read::take_over(p) };
     }
@@ -349,6 +393,10 @@ pub unsafe extern "C" fn pcap_close(p: *mut Pcap) {
         let mut entry = handles::handle_close(p);
         // It maps the socket's ring, and so would keep the socket in its group.
         drop(entry.as_mut().and_then(|entry| entry.reader.take()));
+        if let Some(entry) = &entry {
+            // SAFETY: the caller's promise: nobody uses the handle any more.
+            unsafe { several::close_others(&entry.others) };
+        }
         if let Some(function) = system().pcap_close {
             // SAFETY: the caller's promise, passed on.
             unsafe { function(p) };

@@ -1,9 +1,9 @@
 //! Handles that we read ourselves, and the entry points that their reader must know of.
 
-use crate::handles;
 use crate::head;
 use crate::message::{self, ERRBUF_SIZE, fail, guard};
 use crate::system::{self, BpfProgram, Callback, ERROR, Header, Pcap, system};
+use crate::{handles, several};
 use fanpcap_linux::packet::{Filter, is_packet_socket};
 use fanpcap_tpacket::filter::{Instruction, Program};
 use fanpcap_tpacket::{Call, Direction, End, Options, Reader};
@@ -31,36 +31,93 @@ const LONGEST: u32 = 65_535;
 /// `p` is a handle that has just been activated.
 pub(crate) unsafe fn take_over(p: *mut Pcap) {
     // SAFETY: the caller vouches for `p`.
+    let Some((linktype, socket)) = (unsafe { served(p) }) else {
+        return;
+    };
+    // SAFETY: as above.
+    let options = unsafe { options(p, linktype) };
+    if let Ok(reader) = Reader::new(socket, &options) {
+        // SAFETY: as above.
+        unsafe { install(p, reader, &options, &[socket]) };
+    }
+}
+
+/// Reads the handles of several devices together, as the first of them.
+///
+/// # Errors
+/// Why that can't be. The system's library can't do it either.
+///
+/// # Safety
+/// They are handles that have just been activated, one or more.
+pub(crate) unsafe fn take_over_several(all: &[*mut Pcap]) -> Result<(), String> {
+    let mut sockets = Vec::new();
+    let mut linktypes = Vec::new();
+    for &p in all {
+        // SAFETY: the caller vouches for them.
+        let (linktype, socket) = unsafe { served(p) }.ok_or(
+            "several devices in one handle must be Ethernet devices, or all without a link layer",
+        )?;
+        sockets.push(socket);
+        linktypes.push(linktype);
+    }
+    let (first, linktype) = (all[0], linktypes[0]);
+    if linktypes.iter().any(|other| *other != linktype) {
+        return Err("the devices have other link types: open each by itself".to_owned());
+    }
+    // SAFETY: as above.
+    let options = unsafe { options(first, linktype) };
+    let failed = |error| format!("can't read several devices together: {error}");
+    let reader = Reader::of_several(&sockets, &options).map_err(failed)?;
+    // SAFETY: as above.
+    match unsafe { install(first, reader, &options, &sockets) } {
+        true => Ok(()),
+        false => Err("this libpcap's handles can't be read by fanpcap".to_owned()),
+    }
+}
+
+/// The link type and socket of a handle that we can read.
+///
+/// # Safety
+/// `p` is an activated handle.
+unsafe fn served(p: *mut Pcap) -> Option<(c_int, BorrowedFd<'static>)> {
+    // SAFETY: the caller vouches for `p`.
     let linktype = unsafe { system::pcap_datalink(p) };
     // SAFETY: as above.
     let fd = unsafe { system::pcap_fileno(p) };
     if fd < 0 || ![EN10MB, RAW].contains(&linktype) {
-        return;
+        return None;
     }
-    // SAFETY: the handle's socket is open as long as the handle, and the reader goes before that.
-    let socket: BorrowedFd<'static> = unsafe { BorrowedFd::borrow_raw(fd) };
-    if !is_packet_socket(socket) {
-        return;
-    }
-    // SAFETY: as above.
-    let options = unsafe { options(p, linktype) };
-    let Ok(reader) = Reader::new(socket, &options) else {
-        return;
-    };
+    // SAFETY: the handle's socket is open as long as the handle, and its reader goes before that.
+    let socket = unsafe { BorrowedFd::borrow_raw(fd) };
+    is_packet_socket(socket).then_some((linktype, socket))
+}
+
+/// Puts a reader into a handle. Tells whether that was possible.
+///
+/// # Safety
+/// `p` is a handle that has just been activated; nobody reads it yet.
+unsafe fn install(
+    p: *mut Pcap,
+    reader: Reader,
+    options: &Options,
+    sockets: &[BorrowedFd<'static>],
+) -> bool {
     let reader = Box::new(reader);
-    let broken = handles::with(p, |entry| entry.broken) == Some(true);
-    if broken {
+    if handles::with(p, |entry| entry.broken) == Some(true) {
         reader.break_loop();
     }
-    // SAFETY: nobody reads the handle yet; pcap_close() drops the reader after the last read.
+    // SAFETY: the caller vouches for `p`; pcap_close() drops the reader after the last read.
     if !unsafe { head::attach(p, read, NonNull::from(&*reader)) } {
-        return;
+        return false;
     }
     if options.snaplen < LONGEST {
-        // Best effort: what the kernel does not cut off, the reader does.
-        let _ = Filter::keep(options.snaplen).attach(socket);
+        for socket in sockets {
+            // Best effort: what the kernel does not cut off, the reader does.
+            let _ = Filter::keep(options.snaplen).attach(*socket);
+        }
     }
     handles::with_new(p, |entry| entry.reader = Some(reader));
+    true
 }
 
 /// # Safety
@@ -112,13 +169,13 @@ unsafe extern "C-unwind" fn read(
             Err(end) => return unsafe { ended(p, end) },
         };
         let header = Header {
-            seconds: packet.seconds.into(),
+            seconds: packet.stamp.seconds.into(),
             fraction: packet.fraction.into(),
             caplen: packet.caplen,
             len: packet.len,
         };
         // SAFETY: the packet has `caplen` bytes until the next one is asked for.
-        unsafe { callback(user, &raw const header, packet.data) };
+        unsafe { callback(user, &raw const header, packet.start.as_ptr()) };
     }
 }
 
@@ -174,11 +231,8 @@ pub unsafe extern "C" fn pcap_setnonblock(
     errbuf: *mut c_char,
 ) -> c_int {
     let body = || {
-        let Some(function) = system().pcap_setnonblock else {
-            return system::missing(errbuf, ERROR);
-        };
         // SAFETY: the caller's promise, passed on.
-        let status = unsafe { function(p, nonblock, errbuf) };
+        let status = unsafe { several::set_nonblock(p, nonblock, errbuf) };
         if status == 0 {
             // SAFETY: as above.
             unsafe { with_reader(p, |reader| reader.set_nonblocking(nonblock != 0)) };
@@ -205,7 +259,9 @@ pub unsafe extern "C" fn pcap_setdirection(p: *mut Pcap, direction: c_int) -> c_
     };
     let function = system().pcap_setdirection;
     // SAFETY: the caller's promise, passed on.
-    let status = function.map_or(ERROR, |function| unsafe { function(p, direction) });
+    let set = |p| function.map_or(ERROR, |function| unsafe { function(p, direction) });
+    // SAFETY: as above.
+    let status = unsafe { several::each(p, set) };
     if status == 0 {
         // SAFETY: as above.
         unsafe { with_reader(p, |reader| reader.set_direction(wanted)) };
@@ -221,7 +277,9 @@ pub unsafe extern "C" fn pcap_setdirection(p: *mut Pcap, direction: c_int) -> c_
 pub unsafe extern "C" fn pcap_set_datalink(p: *mut Pcap, linktype: c_int) -> c_int {
     let function = system().pcap_set_datalink;
     // SAFETY: the caller's promise, passed on.
-    let status = function.map_or(ERROR, |function| unsafe { function(p, linktype) });
+    let set = |p| function.map_or(ERROR, |function| unsafe { function(p, linktype) });
+    // SAFETY: as above.
+    let status = unsafe { several::each(p, set) };
     if status == 0 {
         let at = (linktype == EN10MB).then_some(AFTER_ADDRESSES);
         // SAFETY: as above.
@@ -239,7 +297,9 @@ pub unsafe extern "C" fn pcap_setfilter(p: *mut Pcap, program: *mut BpfProgram) 
     let body = || {
         let function = system().pcap_setfilter;
         // SAFETY: the caller's promise, passed on.
-        let status = function.map_or(ERROR, |function| unsafe { function(p, program) });
+        let set = |p| function.map_or(ERROR, |function| unsafe { function(p, program) });
+        // SAFETY: as above.
+        let status = unsafe { several::each(p, set) };
         // SAFETY: as above.
         let reader = unsafe { head::reader(p, read) };
         if let Some(reader) = reader.filter(|_| status == 0) {
@@ -274,6 +334,21 @@ unsafe fn tell_filter(reader: &Reader, p: *mut Pcap, program: *const BpfProgram)
     let socket = unsafe { BorrowedFd::borrow_raw(fd) };
     let in_kernel = Filter::of(socket).is_ok_and(|filter| filter.is_some());
     reader.set_filter(Program::new(copied.collect()), in_kernel);
+}
+
+/// See pcap_get_selectable_fd(3PCAP).
+///
+/// # Safety
+/// As its man page asks.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn pcap_get_selectable_fd(p: *mut Pcap) -> c_int {
+    // SAFETY: the caller's promise: `p` is a handle.
+    let reader = unsafe { head::reader(p, read) };
+    reader.and_then(Reader::selectable).unwrap_or_else(|| {
+        let function = system().pcap_get_selectable_fd;
+        // SAFETY: as above.
+        function.map_or(ERROR, |function| unsafe { function(p) })
+    })
 }
 
 /// See pcap_get_required_select_timeout(3PCAP).

@@ -2,6 +2,7 @@
 
 use crate::handles;
 use crate::message::{fail, guard};
+use crate::several;
 use crate::system::{ERROR, Pcap, system};
 use std::ffi::c_int;
 
@@ -13,15 +14,21 @@ unsafe fn set(
     p: *mut Pcap,
     function: Option<unsafe extern "C-unwind" fn(*mut Pcap, c_int) -> c_int>,
     value: c_int,
-    note: impl FnOnce(),
+    note: impl Fn(*mut Pcap),
 ) -> c_int {
     let body = || {
         // SAFETY: the caller vouches for `p`.
-        let status = function.map_or(ERROR, |function| unsafe { function(p, value) });
-        if status == 0 {
-            note();
+        let set = |p| function.map_or(ERROR, |function| unsafe { function(p, value) });
+        // SAFETY: as above.
+        unsafe {
+            several::each(p, |p| {
+                let status = set(p);
+                if status == 0 {
+                    note(p);
+                }
+                status
+            })
         }
-        status
     };
     // SAFETY: as above.
     guard(body, |text| unsafe { fail(p, text) })
@@ -33,11 +40,27 @@ unsafe fn set(
 /// As its man page asks.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn pcap_set_snaplen(p: *mut Pcap, snaplen: c_int) -> c_int {
-    let note = || {
+    let note = |p| {
         handles::with(p, |entry| entry.snaplen = Some(snaplen));
     };
     // SAFETY: the caller's promise, passed on.
     unsafe { set(p, system().pcap_set_snaplen, snaplen, note) }
+}
+
+/// See pcap_set_timeout(3PCAP). Where several devices are merged, none may be much later than others.
+///
+/// # Safety
+/// As its man page asks.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn pcap_set_timeout(p: *mut Pcap, timeout: c_int) -> c_int {
+    let latest = several::LATEST;
+    let timeout = match timeout {
+        0 if several::is_several(p) => latest,
+        1.. if several::is_several(p) => timeout.min(latest),
+        _ => timeout,
+    };
+    // SAFETY: the caller's promise, passed on.
+    unsafe { set(p, system().pcap_set_timeout, timeout, |_| ()) }
 }
 
 /// See pcap_set_buffer_size(3PCAP).
@@ -47,7 +70,7 @@ pub unsafe extern "C" fn pcap_set_snaplen(p: *mut Pcap, snaplen: c_int) -> c_int
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn pcap_set_buffer_size(p: *mut Pcap, bytes: c_int) -> c_int {
     // A group may be asked for later.
-    let note = || handles::with_new(p, |entry| entry.buffer_size = Some(bytes));
+    let note = |p| handles::with_new(p, |entry| entry.buffer_size = Some(bytes));
     // SAFETY: the caller's promise, passed on.
     unsafe { set(p, system().pcap_set_buffer_size, bytes, note) }
 }
@@ -58,7 +81,7 @@ pub unsafe extern "C" fn pcap_set_buffer_size(p: *mut Pcap, bytes: c_int) -> c_i
 /// As its man page asks.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn pcap_set_protocol_linux(p: *mut Pcap, protocol: c_int) -> c_int {
-    let note = || handles::with_new(p, |entry| entry.protocol = protocol_of(protocol));
+    let note = |p| handles::with_new(p, |entry| entry.protocol = protocol_of(protocol));
     // SAFETY: the caller's promise, passed on.
     unsafe { set(p, system().pcap_set_protocol_linux, protocol, note) }
 }

@@ -1,8 +1,8 @@
 //! pcap_stats, and the name of the library.
 
-use crate::handles;
 use crate::message::{fail, guard};
 use crate::system::{ERROR, Pcap, PcapStat, system};
+use crate::{handles, several};
 use std::ffi::{CStr, CString, c_char, c_int, c_uint};
 use std::sync::OnceLock;
 
@@ -13,11 +13,24 @@ use std::sync::OnceLock;
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn pcap_stats(p: *mut Pcap, stats: *mut PcapStat) -> c_int {
     let body = || {
-        // SAFETY: the caller's promise, passed on.
-        let status = unsafe { told(p, stats) };
-        // SAFETY: the caller's promise: `stats` points to a pcap_stat, just written.
+        let mut sum = PcapStat::default();
+        let add = |p| {
+            let mut own = PcapStat::default();
+            // SAFETY: the caller's promise: `p` is a handle.
+            let status = unsafe { told(p, &raw mut own) };
+            if status == 0 {
+                add_taken(p, &mut own);
+                sum.ps_recv = sum.ps_recv.wrapping_add(own.ps_recv);
+                sum.ps_drop = sum.ps_drop.wrapping_add(own.ps_drop);
+                sum.ps_ifdrop = sum.ps_ifdrop.wrapping_add(own.ps_ifdrop);
+            }
+            status
+        };
+        // SAFETY: as above.
+        let status = unsafe { several::each(p, add) };
+        // SAFETY: the caller's promise: `stats` points to a pcap_stat.
         if let (0, Some(stats)) = (status, unsafe { stats.as_mut() }) {
-            add_taken(p, stats);
+            *stats = sum;
         }
         status
     };

@@ -1,6 +1,6 @@
 //! The system's libpcap: its functions, and the entry points that are nothing but a jump to them.
 
-use crate::message;
+use crate::{message, several};
 use fanpcap_linux::library::{Library, NotFound};
 use fanpcap_linux::process;
 use fanpcap_linux::signal::Uncancelled;
@@ -71,15 +71,17 @@ pub(crate) const ERROR: c_int = -1;
 
 /// Declares the table of functions of the system's library and, for those after `forward`, the entry
 /// point that jumps there. The value after `=` is what a caller gets when no such function could be
-/// loaded.
+/// loaded. Those after `each` set something, on every device of a handle.
 macro_rules! functions {
     (own { $(fn $own:ident($($o:ident: $ot:ty),*) $(-> $or:ty)?;)* }
+     each { $(fn $each:ident($value:ident);)* }
      forward { $(fn $name:ident($($a:ident: $t:ty),*) $(-> $r:ty)? = $default:expr;)* }) => {
         /// The functions of the system's library; none where it lacks one.
         pub(crate) struct System {
             library: Option<Library>,
             missing: String,
             $(pub(crate) $own: Option<unsafe extern "C-unwind" fn($($ot),*) $(-> $or)?>,)*
+            $($each: Option<unsafe extern "C-unwind" fn(Handle, c_int) -> c_int>,)*
             $($name: Option<unsafe extern "C-unwind" fn($($t),*) $(-> $r)?>,)*
         }
 
@@ -97,6 +99,9 @@ macro_rules! functions {
                     $($own: symbol(concat!(stringify!($own), "\0"))
                         // SAFETY: libpcap's function of this name has this type.
                         .map(|address| unsafe { std::mem::transmute(address) }),)*
+                    $($each: symbol(concat!(stringify!($each), "\0"))
+                        // SAFETY: libpcap's function of this name has this type.
+                        .map(|address| unsafe { std::mem::transmute(address) }),)*
                     $($name: symbol(concat!(stringify!($name), "\0"))
                         // SAFETY: libpcap's function of this name has this type.
                         .map(|address| unsafe { std::mem::transmute(address) }),)*
@@ -105,6 +110,21 @@ macro_rules! functions {
                 }
             }
         }
+
+        $(
+            #[doc = concat!("See ", stringify!($each), "(3PCAP).")]
+            ///
+            /// # Safety
+            /// As its man page asks.
+            #[unsafe(no_mangle)]
+            pub unsafe extern "C-unwind" fn $each(p: Handle, $value: c_int) -> c_int {
+                let function = system().$each;
+                // SAFETY: the caller's promise, passed on.
+                let set = |p| function.map_or(ERROR, |function| unsafe { function(p, $value) });
+                // SAFETY: as above.
+                unsafe { several::each(p, set) }
+            }
+        )*
 
         $(
             #[doc = concat!("See ", stringify!($name), "(3PCAP).")]
@@ -132,14 +152,23 @@ functions! {
         fn pcap_stats(p: Handle, stats: *mut PcapStat) -> c_int;
         fn pcap_set_snaplen(p: Handle, snaplen: c_int) -> c_int;
         fn pcap_set_protocol_linux(p: Handle, protocol: c_int) -> c_int;
+        fn pcap_set_timeout(p: Handle, milliseconds: c_int) -> c_int;
         fn pcap_set_buffer_size(p: Handle, bytes: c_int) -> c_int;
         fn pcap_breakloop(p: Handle);
         fn pcap_setnonblock(p: Handle, nonblock: c_int, errbuf: Buffer) -> c_int;
+        fn pcap_get_selectable_fd(p: Handle) -> c_int;
         fn pcap_get_required_select_timeout(p: Handle) -> *const c_void;
         fn pcap_setdirection(p: Handle, direction: c_int) -> c_int;
         fn pcap_set_datalink(p: Handle, linktype: c_int) -> c_int;
         fn pcap_setfilter(p: Handle, program: *mut BpfProgram) -> c_int;
         fn pcap_lib_version() -> Text;
+    }
+    each {
+        fn pcap_set_promisc(promisc);
+        fn pcap_set_rfmon(rfmon);
+        fn pcap_set_immediate_mode(immediate);
+        fn pcap_set_tstamp_type(kind);
+        fn pcap_set_tstamp_precision(precision);
     }
     forward {
         // Opening.
@@ -150,13 +179,7 @@ functions! {
         fn pcap_open_offline_with_tstamp_precision(name: Text, precision: c_uint, errbuf: Buffer) -> Handle = missing(errbuf, null_mut());
         fn pcap_fopen_offline(file: Opaque, errbuf: Buffer) -> Handle = missing(errbuf, null_mut());
         fn pcap_fopen_offline_with_tstamp_precision(file: Opaque, precision: c_uint, errbuf: Buffer) -> Handle = missing(errbuf, null_mut());
-        fn pcap_set_promisc(p: Handle, promisc: c_int) -> c_int = ERROR;
-        fn pcap_set_rfmon(p: Handle, rfmon: c_int) -> c_int = ERROR;
         fn pcap_can_set_rfmon(p: Handle) -> c_int = ERROR;
-        fn pcap_set_timeout(p: Handle, milliseconds: c_int) -> c_int = ERROR;
-        fn pcap_set_immediate_mode(p: Handle, immediate: c_int) -> c_int = ERROR;
-        fn pcap_set_tstamp_type(p: Handle, kind: c_int) -> c_int = ERROR;
-        fn pcap_set_tstamp_precision(p: Handle, precision: c_int) -> c_int = ERROR;
         fn pcap_get_tstamp_precision(p: Handle) -> c_int = ERROR;
         fn pcap_list_tstamp_types(p: Handle, list: *mut *mut c_int) -> c_int = ERROR;
         fn pcap_free_tstamp_types(list: *mut c_int) = ();
@@ -168,7 +191,6 @@ functions! {
         fn pcap_next_ex(p: Handle, header: *mut *mut Header, data: *mut *const u8) -> c_int = ERROR;
         fn pcap_getnonblock(p: Handle, errbuf: Buffer) -> c_int = missing(errbuf, ERROR);
         fn pcap_fileno(p: Handle) -> c_int = ERROR;
-        fn pcap_get_selectable_fd(p: Handle) -> c_int = ERROR;
         fn pcap_inject(p: Handle, data: *const c_void, len: usize) -> c_int = ERROR;
         fn pcap_sendpacket(p: Handle, data: *const u8, len: c_int) -> c_int = ERROR;
 

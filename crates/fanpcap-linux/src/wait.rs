@@ -4,7 +4,7 @@ use crate::errno::check;
 use std::ffi::{c_int, c_short, c_void};
 use std::io;
 use std::mem::size_of;
-use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
 use std::ptr::null;
 use std::time::Duration;
 
@@ -71,22 +71,80 @@ pub fn wait(
     wake: Option<&Wake>,
     limit: Option<Duration>,
 ) -> io::Result<Woken> {
-    // A negative descriptor is passed over.
-    let entry = |fd: Option<c_int>| libc::pollfd {
-        fd: fd.unwrap_or(-1),
-        events: libc::POLLIN,
-        revents: 0,
-    };
-    let socket = socket.map(|fd| fd.as_raw_fd());
-    let mut entries = [entry(socket), entry(wake.map(|wake| wake.0.as_raw_fd()))];
-    let limit = limit.map(timespec);
-    let limit = limit.as_ref().map_or(null(), std::ptr::from_ref);
-    // SAFETY: the array has two entries; the limit is null or a live timespec; no signal mask.
-    check(unsafe { libc::ppoll(entries.as_mut_ptr(), 2, limit, null()) })?;
+    let mut entries = [entry(socket), entry(wake.map(|wake| wake.0.as_fd()))];
+    poll(&mut entries, limit)?;
     Ok(Woken {
         socket: entries[0].revents,
         signalled: entries[1].revents & libc::POLLIN != 0,
     })
+}
+
+/// The same for several sockets, of which some may be none. Returns what poll(2) says of each, and
+/// whether [`Wake::signal`] was called.
+///
+/// # Errors
+/// As [`wait`].
+pub fn wait_for_any(
+    sockets: impl Iterator<Item = Option<BorrowedFd<'static>>>,
+    wake: Option<&Wake>,
+    limit: Option<Duration>,
+) -> io::Result<(Vec<c_short>, bool)> {
+    let mut entries: Vec<libc::pollfd> = sockets.map(entry).collect();
+    entries.push(entry(wake.map(|wake| wake.0.as_fd())));
+    poll(&mut entries, limit)?;
+    let mut found: Vec<c_short> = entries.iter().map(|entry| entry.revents).collect();
+    let signalled = found.pop().is_some_and(|woken| woken & libc::POLLIN != 0);
+    Ok((found, signalled))
+}
+
+/// A negative descriptor is passed over.
+fn entry(fd: Option<BorrowedFd<'_>>) -> libc::pollfd {
+    libc::pollfd {
+        fd: fd.map_or(-1, |fd| fd.as_raw_fd()),
+        events: libc::POLLIN,
+        revents: 0,
+    }
+}
+
+fn poll(entries: &mut [libc::pollfd], limit: Option<Duration>) -> io::Result<()> {
+    let limit = limit.map(timespec);
+    let limit = limit.as_ref().map_or(null(), std::ptr::from_ref);
+    let count = libc::nfds_t::try_from(entries.len()).unwrap_or(libc::nfds_t::MAX);
+    // SAFETY: the array has `count` entries; the limit is null or a live timespec; no signal mask.
+    check(unsafe { libc::ppoll(entries.as_mut_ptr(), count, limit, null()) })
+}
+
+/// A descriptor that is readable while one of several others is (epoll(7)).
+#[derive(Debug)]
+pub struct AnyOf(OwnedFd);
+
+impl AnyOf {
+    /// Watches `sockets`, which must be closed after this.
+    ///
+    /// # Errors
+    /// What epoll says.
+    pub fn new(sockets: &[BorrowedFd<'static>]) -> io::Result<Self> {
+        // SAFETY: takes plain numbers.
+        let fd = unsafe { libc::epoll_create1(libc::EPOLL_CLOEXEC) };
+        check(fd)?;
+        // SAFETY: `fd` is a new descriptor that nobody else owns.
+        let epoll = unsafe { OwnedFd::from_raw_fd(fd) };
+        for socket in sockets {
+            let mut event = libc::epoll_event {
+                events: u32::try_from(libc::EPOLLIN).unwrap_or(0),
+                u64: 0,
+            };
+            let (operation, socket) = (libc::EPOLL_CTL_ADD, socket.as_raw_fd());
+            // SAFETY: both descriptors are open and the event is live for the call.
+            check(unsafe { libc::epoll_ctl(fd, operation, socket, &raw mut event) })?;
+        }
+        Ok(Self(epoll))
+    }
+
+    /// Its number, for programs to wait on.
+    pub fn fd(&self) -> RawFd {
+        self.0.as_raw_fd()
+    }
 }
 
 fn timespec(duration: Duration) -> libc::timespec {

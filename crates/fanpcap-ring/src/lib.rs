@@ -9,5 +9,5 @@ mod frames;
 mod prefetch;
 
 pub use blocks::{Blocks, Closed};
-pub use frame::{Corrupt, Frame, Link, Stamp, Vlan};
+pub use frame::{Corrupt, Frame, Link, Stamp, Start, Vlan};
 pub use frames::Frames;

@@ -1,6 +1,6 @@
 //! Which packets of a ring a program gets, and in what shape.
 
-use crate::reader::{Options, Packet};
+use crate::call::{Options, Packet};
 use fanpcap_ring::{Corrupt, Frame};
 use std::sync::atomic::{AtomicI8, AtomicU8, Ordering};
 
@@ -78,11 +78,11 @@ impl Wanted {
             false => stamp.nanoseconds / 1000,
         };
         Ok(Some(Packet {
-            seconds: stamp.seconds,
+            stamp,
             fraction,
             caplen: frame.captured().min(self.snaplen),
             len: frame.wire_len(),
-            data: frame.data().as_ptr(),
+            start: frame.start(),
         }))
     }
 

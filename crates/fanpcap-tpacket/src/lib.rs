@@ -3,12 +3,16 @@
 #![forbid(unsafe_code)]
 
 mod accept;
+mod call;
 pub mod filter;
+mod lane;
+mod merge;
 mod reader;
 mod rest;
 mod ring;
 mod wait;
 
 pub use accept::Direction;
-pub use reader::{Call, End, Options, Packet, Reader};
+pub use call::{Call, End, Options, Packet};
+pub use reader::Reader;
 pub use wait::ReadError;

@@ -34,6 +34,12 @@ impl Ring {
         Ok((ring, retire))
     }
 
+    /// Whether it is of blocks.
+    #[inline]
+    pub(crate) fn is_v3(&self) -> bool {
+        matches!(self, Self::V3(_))
+    }
+
     /// Whether there is something to read.
     #[inline]
     pub(crate) fn is_ready(&self) -> bool {

@@ -1,10 +1,11 @@
 //! Waiting at an empty ring, and what a program is told when that fails: in the words of the system's
 //! libpcap (pcap-linux.c, `pcap_wait_for_frames_mmap`).
 
-use crate::reader::{End, Reader};
+use crate::call::End;
+use crate::lane::{Device, Lane};
+use crate::reader::Reader;
 use crate::rest::Pace;
-use crate::ring::Ring;
-use fanpcap_linux::wait::{self, Wake, Woken};
+use fanpcap_linux::wait;
 use fanpcap_linux::{interface, packet};
 use fanpcap_ring::Corrupt;
 use std::sync::atomic::Ordering;
@@ -79,26 +80,27 @@ impl Reader {
     /// Waits until there may be packets, the program breaks the loop, or the device fails. A
     /// non-blocking reader only looks.
     #[cold]
-    pub(crate) fn wait(&self, ring: &Ring, pace: &mut Pace) -> Result<(), End> {
+    pub(crate) fn wait(&self, lane: &mut Lane) -> Result<(), End> {
+        let device = &self.devices[0];
         let blocking = !self.is_nonblocking();
-        if blocking && !self.is_net_down() {
-            self.rest(pace)?;
-            if ring.is_ready() {
+        if blocking && !device.is_down() {
+            self.rest(&mut lane.pace)?;
+            if lane.ring.is_ready() {
                 return Ok(());
             }
         }
         loop {
             let wake = blocking.then_some(&self.wake);
-            let woken = self.woken(wait::wait(Some(self.socket), wake, self.limit(blocking)))?;
-            if let Some(woken) = woken {
+            let limit = limit(blocking, device.is_down());
+            if let Some(woken) = self.woken(wait::wait(Some(device.socket), wake, limit))? {
                 if woken.socket == POLLIN {
                     return Ok(());
                 }
-                self.check(woken)?;
-                self.check_break(woken)?;
+                device.check(woken.socket)?;
+                self.check_break(woken.signalled)?;
             }
-            if self.is_net_down() {
-                self.look_after_device()?;
+            if device.is_down() {
+                device.look_after()?;
             }
             if !blocking {
                 return Ok(());
@@ -108,26 +110,18 @@ impl Reader {
 
     /// Leaves a busy ring alone for a while.
     fn rest(&self, pace: &mut Pace) -> Result<(), End> {
-        let Some(rest) = pace.rest(self.timeout.filter(|timeout| !timeout.is_zero())) else {
+        let timeout = self.timeout.filter(|timeout| !timeout.is_zero());
+        let Some(rest) = pace.rest(timeout) else {
             return Ok(());
         };
-        let wake: &Wake = &self.wake;
-        match self.woken(wait::wait(None, Some(wake), Some(rest)))? {
-            Some(woken) => self.check_break(woken),
+        match self.woken(wait::wait(None, Some(&self.wake), Some(rest)))? {
+            Some(woken) => self.check_break(woken.signalled),
             None => Ok(()),
         }
     }
 
-    /// How long to wait at most; for ever without.
-    fn limit(&self, blocking: bool) -> Option<Duration> {
-        match blocking {
-            false => Some(Duration::ZERO),
-            true => self.is_net_down().then_some(NET_DOWN_INTERVAL),
-        }
-    }
-
     /// None when a signal handler has run: the program may have broken the loop in it.
-    fn woken(&self, waited: io::Result<Woken>) -> Result<Option<Woken>, End> {
+    pub(crate) fn woken<T>(&self, waited: io::Result<T>) -> Result<Option<T>, End> {
         match waited {
             Ok(woken) => Ok(Some(woken)),
             Err(error) if error.kind() != io::ErrorKind::Interrupted => {
@@ -138,8 +132,9 @@ impl Reader {
         }
     }
 
-    fn check_break(&self, woken: Woken) -> Result<(), End> {
-        if woken.signalled {
+    /// Ends the read when it was woken because the loop was broken.
+    pub(crate) fn check_break(&self, signalled: bool) -> Result<(), End> {
+        if signalled {
             self.wake.clear();
             if self.take_break() {
                 return Err(End::Broken);
@@ -147,16 +142,31 @@ impl Reader {
         }
         Ok(())
     }
+}
 
-    /// What else than packets the socket has.
-    fn check(&self, woken: Woken) -> Result<(), End> {
-        if woken.socket & POLLNVAL != 0 {
+/// How long to wait at most; for ever without.
+pub(crate) fn limit(blocking: bool, is_down: bool) -> Option<Duration> {
+    match blocking {
+        false => Some(Duration::ZERO),
+        true => is_down.then_some(NET_DOWN_INTERVAL),
+    }
+}
+
+impl Device {
+    /// Whether it is down or gone, as far as is known.
+    pub(crate) fn is_down(&self) -> bool {
+        self.net_down.load(Ordering::Relaxed)
+    }
+
+    /// What else than packets poll(2) has `found` of the socket.
+    pub(crate) fn check(&self, found: i16) -> Result<(), End> {
+        if found & POLLNVAL != 0 {
             return Err(ReadError::Invalid.into());
         }
-        if woken.socket & (POLLHUP | POLLRDHUP) != 0 {
+        if found & (POLLHUP | POLLRDHUP) != 0 {
             return Err(ReadError::Hangup.into());
         }
-        if woken.socket & POLLERR == 0 {
+        if found & POLLERR == 0 {
             return Ok(());
         }
         let error = wait::take_error(self.socket).unwrap_or_else(Some);
@@ -172,7 +182,7 @@ impl Reader {
     }
 
     /// Tells an interface that is down from one that is gone.
-    fn look_after_device(&self) -> Result<(), End> {
+    pub(crate) fn look_after(&self) -> Result<(), End> {
         let gone = || End::from(ReadError::Disappeared);
         if packet::is_unbound(self.socket).unwrap_or(false) {
             return Err(gone());
@@ -194,7 +204,7 @@ impl Reader {
 }
 
 // Numbers of <poll.h> and <errno.h>, the same on all of Linux' architectures but where noted.
-const POLLIN: i16 = 0x01;
+pub(crate) const POLLIN: i16 = 0x01;
 const POLLERR: i16 = 0x08;
 const POLLHUP: i16 = 0x10;
 const POLLNVAL: i16 = 0x20;

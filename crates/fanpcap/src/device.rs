@@ -70,6 +70,15 @@ impl Device {
         }
     }
 
+    /// One of the devices of a string that names several, by itself.
+    pub fn of_part(part: &Part) -> Device {
+        Device {
+            text: part.name.clone(),
+            engine: Some(TPACKET),
+            parts: vec![part.clone()],
+        }
+    }
+
     /// The string as the application wrote it.
     pub fn text(&self) -> &str {
         &self.text

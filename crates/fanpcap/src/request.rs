@@ -1,6 +1,6 @@
 //! What is asked of a handle between create and activate: by settings, and by the application's calls.
 
-use crate::device::Device;
+use crate::device::{Device, TPACKET};
 use crate::report::Report;
 use crate::settings::{Call, Environment, Plan, Settings};
 use fanpcap_linux::{interface, process};
@@ -41,6 +41,19 @@ impl Request {
             settings: Ok(Settings::default()),
             call: None,
         }
+    }
+
+    /// A request for each device of a handle on several; none for a handle on one.
+    pub fn of_parts(&self) -> Option<Vec<Self>> {
+        let parts = self.device.parts();
+        let is_ours = self.device.engine().is_none_or(|engine| engine == TPACKET);
+        (is_ours && parts.len() > 1).then(|| {
+            let of_part = |part| Self {
+                device: Device::of_part(part),
+                ..self.clone()
+            };
+            parts.iter().map(of_part).collect()
+        })
     }
 
     /// The device's name for the system's library.

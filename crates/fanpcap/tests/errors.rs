@@ -94,7 +94,6 @@ fn produce() -> Vec<Report> {
         for_handle(&[("PCAP_FANOUT", "hash")], "", "eth0"),
         for_handle(&[], "combined_channels@eth0 = 2", "eth0"),
         for_handle(&group, "", "pfq:eth0"),
-        for_handle(&group, "", "eth0^eth1"),
     ]
 }
 

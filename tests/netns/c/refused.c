@@ -116,6 +116,24 @@ static pcap_t *set_by_variable(void)
 	return p;
 }
 
+static pcap_t *several(const char *other)
+{
+	char names[64];
+
+	snprintf(names, sizeof names, "%s^%s", device, other);
+	return created(names);
+}
+
+static pcap_t *one_group_for_several(void) { return joined(several(other_device), 7, "hash"); }
+
+static pcap_t *several_not_alike(void)
+{
+	pcap_t *p = several("any");
+
+	(void)pcap_activate(p);
+	return p;
+}
+
 /* Without a library there is no handle to ask. */
 static pcap_t *no_system_library(void)
 {
@@ -138,6 +156,8 @@ static const struct {
 	{ "group-has-other-options", other_options },
 	{ "group-on-other-device", on_other_device },
 	{ "group-has-other-protocol", other_protocol },
+	{ "one-group-for-several-devices", one_group_for_several },
+	{ "several-devices-not-alike", several_not_alike },
 	{ "group-is-full", full },
 	{ "group-set-by-a-variable", set_by_variable },
 	{ "stats-without-group", stats_without_group },

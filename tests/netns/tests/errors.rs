@@ -8,7 +8,7 @@ use fanpcap_netns::{DEVICE, FAR_DEVICE, Wire, on_wire};
 use fanpcap_testkit::{Program, errors_page};
 
 /// The cases of c/refused.c about groups, with what is set in the environment.
-const JOINING: [Case; 13] = [
+const JOINING: [Case; 15] = [
     ("not-a-packet-socket", &[]),
     ("not-a-live-handle", &[]),
     ("group-out-of-range", &[]),
@@ -18,6 +18,8 @@ const JOINING: [Case; 13] = [
     ("group-has-other-options", &[]),
     ("group-on-other-device", &[]),
     ("group-has-other-protocol", &[]),
+    ("one-group-for-several-devices", &[]),
+    ("several-devices-not-alike", &[]),
     ("group-is-full", &[]),
     (
         "group-set-by-a-variable",

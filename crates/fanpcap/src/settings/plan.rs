@@ -102,7 +102,7 @@ impl Settings {
             tpacket |= handle.driver().is_some_and(Entry::is_tpacket);
         }
         if membership.is_some() {
-            refuse_engine_or_several(device)?;
+            refuse_engine(device)?;
         }
         let caplen = self
             .for_all(Key::Caplen)
@@ -323,22 +323,13 @@ fn ambiguous(entry: &Entry, name: &str, other: &str) -> Report {
         .report(entry.place.clone())
 }
 
-fn refuse_engine_or_several(device: &Device) -> Result<(), Report> {
-    let text = device.text();
-    let fault = match (device.engine(), text.find('^')) {
-        (Some(engine), _) if engine != TPACKET => {
-            let message = format!("groups on engine '{engine}' are not in this version");
-            Fault::new("engine-not-in-version", message).hint("leave the prefix out")
-        }
-        (_, Some(at)) if device.parts().len() > 1 => {
-            let message = "groups on several devices in one handle are not in this version";
-            Fault::new("several-not-in-version", message)
-                .hint("open each by itself")
-                .shift(at)
-        }
-        _ => return Ok(()),
+fn refuse_engine(device: &Device) -> Result<(), Report> {
+    let Some(engine) = device.engine().filter(|engine| *engine != TPACKET) else {
+        return Ok(());
     };
-    Err(fault.at("device", 1, text))
+    let message = format!("groups on engine '{engine}' are not in this version");
+    let fault = Fault::new("engine-not-in-version", message).hint("leave the prefix out");
+    Err(fault.at("device", 1, device.text()))
 }
 
 const CALL: &str = "pcap_fanout()";

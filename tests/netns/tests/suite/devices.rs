@@ -17,14 +17,12 @@ fn several_virtual_devices_are_several_devices() -> Result<()> {
     })
 }
 
-/// Why a handle on these devices can't have a group, without the place in the name.
+/// Why a handle on these devices can't have a group.
 fn refusal(wire: &Wire, devices: &str) -> Result<String> {
     let program = Program::new(wire.compile("member")?, "")?.group(5, "hash");
     let ended = program.args([devices, "0"]).run(&wire.scratch)?;
     ensure!(!ended.status.success(), "{devices}: {}", ended.said);
-    let reason = ended.said.lines().find_map(|line| {
-        let (_, placed) = line.split_once("device:1:")?;
-        Some(placed.split_once(": ")?.1.to_owned())
-    });
+    let reason = ended.said.split_once("pcap_activate: ");
+    let reason = reason.map(|(_, reason)| reason.to_owned());
     reason.with_context(|| format!("{devices}: {}", ended.said))
 }

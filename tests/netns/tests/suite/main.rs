@@ -12,5 +12,6 @@ mod modes;
 mod namespaces;
 mod pages;
 mod settings;
+mod several;
 mod signals;
 mod strangers;

@@ -282,14 +282,8 @@ fn a_program_is_refused_where_it_would_decide() {
 }
 
 #[test]
-fn engines_and_several_devices_are_refused_with_a_group() {
+fn other_engines_are_refused_with_a_group() {
     let group = [("PCAP_GROUP_eth1", "3")];
     assert_eq!(refusal(&group, "", "pfq:eth1").0, "engine-not-in-version");
     assert_eq!(joins(&group, "", "pfq:eth0"), "");
-    let several = settings(&group, "");
-    let report = plan_with(&several, "eth0^eth1", None).unwrap_err();
-    assert_eq!(
-        (report.slug, report.place.unwrap().column),
-        ("several-not-in-version", 5)
-    );
 }

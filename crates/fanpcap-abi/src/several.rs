@@ -1,0 +1,133 @@
+//! Handles on several devices: the program has the handle on the first one, and we the others.
+
+use crate::message::fail;
+use crate::system::{self, ERROR, Pcap, system};
+use crate::{handles, open, read};
+use fanpcap::request::Request;
+use std::ffi::{CStr, c_char, c_int};
+use std::ptr::null_mut;
+
+/// Milliseconds within which each device hands over its packets: what order in time waits for.
+pub(crate) const LATEST: c_int = 100;
+
+/// The handles on the other devices of `p`; none where there is only one.
+fn others(p: *mut Pcap) -> Vec<*mut Pcap> {
+    let others = handles::with(p, |entry| entry.others.clone()).unwrap_or_default();
+    others.into_iter().map(|other| other as *mut Pcap).collect()
+}
+
+/// Whether `p` has several devices.
+pub(crate) fn is_several(p: *mut Pcap) -> bool {
+    handles::with(p, |entry| !entry.others.is_empty()) == Some(true)
+}
+
+/// Does the same to the handle on each device, until one fails; what that says, `p` says then.
+///
+/// # Safety
+/// `p` is a handle.
+pub(crate) unsafe fn each(p: *mut Pcap, mut apply: impl FnMut(*mut Pcap) -> c_int) -> c_int {
+    let status = apply(p);
+    if status < 0 {
+        return status;
+    }
+    for other in others(p) {
+        let status = apply(other);
+        if status < 0 {
+            // SAFETY: the caller vouches for `p`, and its others are open as long.
+            unsafe { blame(p, other) };
+            return status;
+        }
+    }
+    status
+}
+
+/// Lets `p` say what `other` says.
+///
+/// # Safety
+/// Both are handles.
+unsafe fn blame(p: *mut Pcap, other: *mut Pcap) {
+    let name = handles::with(other, |entry| entry.request.system_name().to_owned());
+    // SAFETY: the caller vouches for `other`.
+    let error = unsafe { system::pcap_geterr(other) };
+    // SAFETY: libpcap's answer is a C string.
+    let error = unsafe { CStr::from_ptr(error) }.to_string_lossy();
+    let text = format!("{}: {error}", name.unwrap_or_default());
+    // SAFETY: the caller vouches for `p`.
+    unsafe { fail(p, &text) };
+}
+
+/// Creates a handle for each of the devices. Returns that on the first.
+///
+/// # Safety
+/// `errbuf` is as libpcap asks.
+pub(crate) unsafe fn create(parts: Vec<Request>, errbuf: *mut c_char) -> *mut Pcap {
+    let mut made: Vec<*mut Pcap> = Vec::new();
+    for request in parts {
+        // SAFETY: the caller vouches for errbuf.
+        let p = unsafe { open::create_for(request, errbuf) };
+        if p.is_null() {
+            // SAFETY: they are open and not used again.
+            made.into_iter()
+                .for_each(|p| unsafe { open::pcap_close(p) });
+            return null_mut();
+        }
+        made.push(p);
+    }
+    for &p in &made {
+        handles::with_new(p, |entry| entry.is_part = true);
+    }
+    let Some((&first, others)) = made.split_first() else {
+        return null_mut();
+    };
+    let others = others.iter().map(|&p| p as usize).collect();
+    handles::with_new(first, |entry| entry.others = others);
+    // SAFETY: the handle is new.
+    unsafe { crate::setters::pcap_set_timeout(first, LATEST) };
+    first
+}
+
+/// Activates the handle on each device, by its own settings, and reads them together.
+///
+/// # Safety
+/// `p` is a handle.
+pub(crate) unsafe fn activate(p: *mut Pcap) -> c_int {
+    // SAFETY: the caller vouches for `p`, and its others are open as long.
+    let activate = |p| unsafe { open::activate_one(p) };
+    // SAFETY: the caller vouches for `p`.
+    let status = unsafe { each(p, activate) };
+    if status < 0 {
+        return status;
+    }
+    let all = [vec![p], others(p)].concat();
+    // SAFETY: as above.
+    match unsafe { read::take_over_several(&all) } {
+        Ok(()) => status,
+        // SAFETY: as above.
+        Err(text) => unsafe { fail(p, &text) },
+    }
+}
+
+/// Closes the handles on the other devices.
+///
+/// # Safety
+/// `p` is a handle that is about to be closed.
+pub(crate) unsafe fn close_others(others: &[usize]) {
+    for &other in others {
+        // SAFETY: it is open, ours, and not used again.
+        unsafe { open::pcap_close(other as *mut Pcap) };
+    }
+}
+
+/// What a setting that takes an error buffer says, on each device.
+///
+/// # Safety
+/// `p` is a handle, and `errbuf` is as libpcap asks.
+pub(crate) unsafe fn set_nonblock(p: *mut Pcap, nonblock: c_int, errbuf: *mut c_char) -> c_int {
+    let Some(function) = system().pcap_setnonblock else {
+        return system::missing(errbuf, ERROR);
+    };
+    // SAFETY: the caller vouches for both.
+    let set = |p| unsafe { function(p, nonblock, errbuf) };
+    // SAFETY: as above.
+    unsafe { each(p, set) }
+}

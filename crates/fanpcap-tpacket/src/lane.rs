@@ -1,0 +1,141 @@
+//! One device of a handle: its socket, its ring, and how far that has been read.
+
+use crate::accept::Wanted;
+use crate::call::{End, Packet};
+use crate::filter::{Program, View};
+use crate::rest::Pace;
+use crate::ring::Ring;
+use crate::wait::ReadError;
+use fanpcap_ring::{Blocks, Corrupt, Frame};
+use std::os::fd::BorrowedFd;
+use std::sync::atomic::AtomicBool;
+
+/// What any thread may ask of a device.
+#[derive(Debug)]
+pub(crate) struct Device {
+    pub(crate) socket: BorrowedFd<'static>,
+    /// It is down, or gone.
+    pub(crate) net_down: AtomicBool,
+}
+
+/// What only the thread that reads touches.
+#[derive(Debug)]
+pub(crate) struct Lane {
+    pub(crate) ring: Ring,
+    pub(crate) pace: Pace,
+    refilter: Option<Refilter>,
+    /// The next packet, where several lanes are merged.
+    pub(crate) head: Option<Packet>,
+}
+
+/// Packets that were let in by another filter than the one that now holds.
+#[derive(Debug)]
+struct Refilter {
+    program: Program,
+    /// For so many blocks or frames; without a number, for ever.
+    left: Option<usize>,
+}
+
+impl Lane {
+    pub(crate) fn new(ring: Ring) -> Self {
+        Self {
+            pace: ring.pace(),
+            ring,
+            refilter: None,
+            head: None,
+        }
+    }
+
+    /// Lets a filter hold from the next packet on. What is in the ring has not passed it.
+    pub(crate) fn set_filter(&mut self, program: Program, in_kernel: bool) {
+        let left = in_kernel.then(|| self.ring.pending());
+        self.refilter = Some(Refilter { program, left });
+    }
+
+    /// What the program gets of the next frame that there is; none for a frame that it does not want.
+    #[inline]
+    pub(crate) fn next_packet(&mut self, wanted: &Wanted) -> Result<Option<Packet>, End> {
+        let frame = match &mut self.ring {
+            Ring::V3(blocks) => blocks.next_frame(),
+            Ring::V2(frames) => {
+                let frame = frames.next_frame();
+                if let Ok(Some(frame)) = &frame {
+                    self.pace.handle_frame(frame.stamp());
+                }
+                frame
+            }
+        };
+        accepted(frame, self.refilter.as_ref(), wanted)
+    }
+
+    /// Gives what has been read back to the kernel.
+    #[inline]
+    pub(crate) fn release(&mut self) {
+        match &mut self.ring {
+            Ring::V3(blocks) => release_block(blocks, &mut self.pace),
+            Ring::V2(frames) => frames.release(),
+        }
+        pass(&mut self.refilter);
+    }
+
+    /// Makes the next packet the head. False when there is none now.
+    pub(crate) fn fill(&mut self, wanted: &Wanted) -> Result<bool, End> {
+        while self.head.is_none() {
+            let is_read = match &self.ring {
+                Ring::V3(blocks) => blocks.is_spent(),
+                Ring::V2(frames) => frames.is_held(),
+            };
+            if is_read {
+                self.release();
+            }
+            let is_there = match &mut self.ring {
+                Ring::V3(blocks) => blocks.open(),
+                Ring::V2(frames) => frames.is_ready(),
+            };
+            if !is_there {
+                return Ok(false);
+            }
+            self.head = self.next_packet(wanted)?;
+        }
+        Ok(true)
+    }
+}
+
+/// What of a frame the program gets.
+#[inline]
+fn accepted(
+    frame: Result<Option<Frame<'_>>, Corrupt>,
+    refilter: Option<&Refilter>,
+    wanted: &Wanted,
+) -> Result<Option<Packet>, End> {
+    let corrupt = |corrupt| End::from(ReadError::Corrupt(corrupt));
+    let Some(frame) = frame.map_err(corrupt)? else {
+        return Ok(None);
+    };
+    if let Some(Refilter { program, .. }) = refilter {
+        if program.run(&View::of(&frame)) == 0 {
+            return Ok(None);
+        }
+    }
+    wanted.packet(frame).map_err(corrupt)
+}
+
+fn release_block(blocks: &mut Blocks, pace: &mut Pace) {
+    if let Some(closed) = blocks.release() {
+        pace.handle_block(closed);
+    }
+}
+
+/// A block or frame less that the newest filter has not seen.
+#[inline]
+fn pass(refilter: &mut Option<Refilter>) {
+    if let Some(Refilter {
+        left: Some(left), ..
+    }) = refilter
+    {
+        *left = left.saturating_sub(1);
+        if *left == 0 {
+            *refilter = None;
+        }
+    }
+}

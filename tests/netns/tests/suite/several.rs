@@ -1,0 +1,176 @@
+//! Several devices in one handle: `f1^f2`.
+
+use anyhow::{Context, Result, ensure};
+use fanpcap_testkit::{Injector, Program, Scratch, Veth, library, netns, veth};
+use std::path::{Path, PathBuf};
+use std::thread;
+use std::time::Duration;
+
+/// Two wires in a namespace of their own; programs capture at the far end of both.
+struct Wires {
+    scratch: Scratch,
+    program: PathBuf,
+    near: [Injector; 2],
+}
+
+fn on_two_wires(test: impl FnOnce(&Wires) -> Result<()> + Send) -> Result<()> {
+    netns::within_new(|| {
+        Veth::new("n1", "f1", 1)?;
+        Veth::new("n2", "f2", 1)?;
+        let scratch = Scratch::new()?;
+        let program = scratch.file("several");
+        let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("c/several.c");
+        library::compile_c(&source, &program)?;
+        test(&Wires {
+            scratch,
+            program,
+            near: [Injector::open("n1")?, Injector::open("n2")?],
+        })
+    })
+}
+
+impl Wires {
+    fn program(&self, arguments: &[&str]) -> Result<Program> {
+        Ok(Program::new(self.program.clone(), "ready")?.args(arguments))
+    }
+
+    /// Sends frame `number` on wire 0 or 1; both are in its source address.
+    fn send(&self, wire: u8, number: u8) -> Result<()> {
+        let mut frame = vec![2, 0, 0, 0, 0, 1, wire, 0, 0, 0, 0, number, 8, 0];
+        frame.resize(60, 0);
+        Ok(self.near[usize::from(wire)].send(&frame)?)
+    }
+
+    /// Runs a program and sends it frames, of which `wire` tells for each where it goes.
+    fn capture(&self, program: Program, wire: impl Fn(u8) -> u8) -> Result<Vec<String>> {
+        let member = program.start(&self.scratch)?;
+        for number in 0..FRAMES {
+            self.send(wire(number), number)?;
+            thread::sleep(Duration::from_micros(300));
+        }
+        let ended = member.wait()?;
+        ensure!(ended.status.success(), "{}", ended.said);
+        Ok(ended.said.lines().map(str::to_owned).collect())
+    }
+}
+
+const FRAMES: u8 = 200;
+
+/// The lines that a program prints that gets all frames in the order in which they were sent.
+fn ensure_in_order(lines: &[String], wire: impl Fn(u8) -> u8) -> Result<()> {
+    let packets = lines.iter().filter(|line| line.starts_with("packet "));
+    let packets: Vec<&str> = packets.map(String::as_str).collect();
+    let sent = (0..FRAMES).map(|number| format!("packet {} {number}", wire(number)));
+    let sent: Vec<String> = sent.collect();
+    ensure!(packets == sent, "captured {packets:?}");
+    let last = lines.last().context("a last line")?;
+    let all = format!("delivered {FRAMES} received {FRAMES} dropped 0 unordered 0");
+    ensure!(*last == all, "{last}");
+    Ok(())
+}
+
+#[test]
+#[ignore = "needs root: run by make test"]
+fn packets_of_two_devices_come_in_the_order_of_time() -> Result<()> {
+    on_two_wires(|wires| {
+        let alternating = |number: u8| number % 2;
+        // Most of the time one of them is silent.
+        let bursts = |number: u8| (number / 50) % 2;
+        let count = FRAMES.to_string();
+        for mode in ["plain", "immediate", "select", "new"] {
+            for wire in [&alternating as &dyn Fn(u8) -> u8, &bursts] {
+                let program = wires.program(&["f1^f2", mode, &count])?;
+                let lines = wires.capture(program, wire).context(mode)?;
+                ensure_in_order(&lines, wire).context(mode)?;
+            }
+        }
+        Ok(())
+    })
+}
+
+#[test]
+#[ignore = "needs root: run by make test"]
+fn a_filter_holds_on_each_device() -> Result<()> {
+    on_two_wires(|wires| {
+        let program = wires.program(&["f1^f2", "plain", "100", "ether[11] >= 100"])?;
+        let lines = wires.capture(program, |number| number % 2)?;
+        ensure!(lines.iter().any(|line| line == "packet 0 100"), "{lines:?}");
+        ensure!(!lines.iter().any(|line| line == "packet 1 99"), "{lines:?}");
+        let last = lines.last().context("a last line")?;
+        ensure!(
+            *last == "delivered 100 received 100 dropped 0 unordered 0",
+            "{last}"
+        );
+        Ok(())
+    })
+}
+
+#[test]
+#[ignore = "needs root: run by make test"]
+fn each_device_has_its_own_group() -> Result<()> {
+    on_two_wires(|wires| {
+        let program = || -> Result<Program> {
+            let program = wires.program(&["f1^f2", "plain", "100"])?;
+            let program = program.set("PCAP_GROUP_f1", "11");
+            Ok(program.set("PCAP_DEF_GROUP", "42").set("PCAP_FANOUT", "lb"))
+        };
+        let other = program()?.start(&wires.scratch)?;
+        let lines = wires.capture(program()?, |number| number % 2)?;
+        ensure!(lines[0] == "group 11", "{lines:?}");
+        let ended = other.wait()?;
+        let others = ended
+            .said
+            .lines()
+            .filter(|line| line.starts_with("packet "));
+        let own = lines.iter().filter(|line| line.starts_with("packet "));
+        let mut all: Vec<&str> = others.chain(own.map(String::as_str)).collect();
+        all.sort_unstable();
+        all.dedup();
+        ensure!(all.len() == usize::from(FRAMES), "{} frames", all.len());
+        Ok(())
+    })
+}
+
+#[test]
+#[ignore = "needs root: run by make test"]
+fn what_can_not_be_is_said() -> Result<()> {
+    on_two_wires(|wires| {
+        let said = |arguments: &[&str], group: &str| -> Result<String> {
+            let program = wires.program(arguments)?.set("PCAP_GROUP", group);
+            let ended = program.run(&wires.scratch)?;
+            ensure!(!ended.status.success(), "{}", ended.said);
+            Ok(ended.said)
+        };
+        let text = said(&["f1^gone", "plain", "1"], "")?;
+        ensure!(text.contains("gone: No such device"), "{text}");
+        let text = said(&["f1^f2", "plain", "1"], "5")?;
+        ensure!(text.contains("give f2 another number"), "{text}");
+        let text = said(&["f1^f2", "number", "1"], "")?;
+        ensure!(text.contains("PCAP_FANOUT_NEW"), "{text}");
+        let text = said(&["f1^any", "plain", "1"], "")?;
+        ensure!(text.contains("several devices in one handle"), "{text}");
+        Ok(())
+    })
+}
+
+#[test]
+#[ignore = "needs root: run by make test"]
+fn a_device_that_goes_ends_the_read() -> Result<()> {
+    on_two_wires(|wires| {
+        let member = wires
+            .program(&["f1^f2", "plain", "10"])?
+            .start(&wires.scratch)?;
+        wires.send(0, 1)?;
+        // What the kernel has not handed over yet is lost with the read.
+        thread::sleep(Duration::from_millis(300));
+        veth::ip("link delete n2")?;
+        let ended = member.wait()?;
+        ensure!(ended.said.contains("packet 0 1"), "{}", ended.said);
+        ensure!(
+            ended.said.contains("The interface disappeared"),
+            "{}",
+            ended.said
+        );
+        Ok(())
+    })
+}
