@@ -3,8 +3,9 @@ BUILT  := $(or $(CARGO_TARGET_DIR),target)/debug/xtask
 STAGED := target/fanpcap/lib/libpcap.so.0.8
 PREFIX ?= /usr/local
 XTASK  := cargo run --quiet -p xtask --
+SUITES := cargo run --quiet -p fanpcap-suites --
 
-.PHONY: all demo test check install clean help
+.PHONY: all demo test soak bench conformance conformance-full bindings check install clean help
 
 all:
 	@scripts/setup build $(XTASK) stage
@@ -14,6 +15,28 @@ demo:
 
 test:
 	@scripts/setup test $(XTASK) test
+
+# Everything at once for MINUTES minutes.
+soak:
+	@scripts/setup bench $(XTASK) stage >/dev/null
+	@scripts/setup bench cargo run --release --quiet -p fanpcap-soak -- $(or $(MINUTES),30)
+
+# The library is measured as users get it: built for release, and staged.
+bench:
+	@scripts/setup bench $(XTASK) stage >/dev/null
+	@scripts/setup bench cargo run --release --quiet -p fanpcap-bench -- $(NAME)
+
+# Each behaviour of libpcap on the system's library and on ours, and the matrix of them.
+conformance:
+	@scripts/setup test $(XTASK) stage >/dev/null
+	@scripts/setup test cargo test --quiet -p fanpcap-conformance -- --include-ignored --test-threads=4
+
+# The tests of others, on the system's library and on ours; they come from package registries.
+conformance-full: all
+	@scripts/setup suites $(SUITES) libpcap tcpdump
+
+bindings: all
+	@scripts/setup suites $(SUITES) net-pcap pcapy-ng scapy gopacket rust-pcap pcap4j
 
 check:
 	@scripts/setup build $(XTASK) check
@@ -32,6 +55,11 @@ help:
 	@echo 'make                   build; the library is then in target/fanpcap/lib'
 	@echo 'make demo              four tcpdumps share one interface (needs root)'
 	@echo 'make test              every test; as root also those on real packets'
+	@echo 'make soak MINUTES=30   everything at once for so long: nothing lost, nothing grows (needs root)'
+	@echo 'make bench NAME=       our library against the system, all rows or some (needs root)'
+	@echo "make conformance       each behaviour of libpcap, on the system's library and on ours (needs root)"
+	@echo "make conformance-full  libpcap's and tcpdump's own tests, on the system's library and on ours (needs root)"
+	@echo 'make bindings          the tests of bindings: Perl, Python, Go, Rust, Java (needs root)'
 	@echo 'make check             formatting, lints, dependencies'
 	@echo 'make install PREFIX=   into PREFIX (default /usr/local); honours DESTDIR'
 	@echo 'make clean             remove what was built'

@@ -1,6 +1,7 @@
 //! The floor: every system call, ioctl and netlink request that fanpcap makes, the uapi structs behind
 //! them, and the loader of the system's libpcap. Safe functions outside, `unsafe` inside; no policy.
 
+pub mod bpf;
 pub mod diag;
 pub mod elf;
 mod errno;

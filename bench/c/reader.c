@@ -1,0 +1,231 @@
+/* Reads packets by libpcap, whichever one the loader finds, and tells what it cost: one line of JSON. */
+#define _GNU_SOURCE
+#include <dlfcn.h>
+#include <pcap/pcap.h>
+#include <sched.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <time.h>
+#include <unistd.h>
+
+/* What a probe carries at this offset: the mark, then CLOCK_MONOTONIC when it was sent. */
+#define MARK_AT 42
+#define MARK "FANPROBE"
+#define MOST 65536
+
+struct settings {
+    const char *device, *filter;
+    int cpu, snaplen, immediate, timeout, latency, opens, version;
+};
+
+static struct settings set = {.cpu = -1, .snaplen = 262144, .timeout = 100};
+static pcap_t *pcap;
+static volatile sig_atomic_t stopped;
+static unsigned long long delivered, bytes, touched;
+static long long times[MOST];
+static size_t timed;
+
+static long long now(clockid_t clock)
+{
+    struct timespec t;
+    clock_gettime(clock, &t);
+    return t.tv_sec * 1000000000LL + t.tv_nsec;
+}
+
+static void fail(const char *what, const char *why)
+{
+    fprintf(stderr, "reader: %s: %s\n", what, why);
+    exit(1);
+}
+
+static void stop(int signal)
+{
+    (void)signal;
+    stopped = 1;
+    if (pcap)
+        pcap_breakloop(pcap);
+}
+
+/* Touches what any program would look at: the link-layer header. */
+static void count(u_char *user, const struct pcap_pkthdr *header, const u_char *data)
+{
+    (void)user;
+    delivered++;
+    bytes += header->caplen;
+    touched += data[0] + data[12];
+}
+
+static void time_probe(u_char *user, const struct pcap_pkthdr *header, const u_char *data)
+{
+    long long sent, received = now(CLOCK_MONOTONIC);
+    count(user, header, data);
+    if (header->caplen < MARK_AT + 16 || memcmp(data + MARK_AT, MARK, 8) != 0 || timed == MOST)
+        return;
+    memcpy(&sent, data + MARK_AT + 8, sizeof sent);
+    times[timed++] = received - sent;
+}
+
+static void check(int rc, const char *what)
+{
+    if (rc < 0)
+        fail(what, rc == PCAP_ERROR ? pcap_geterr(pcap) : pcap_statustostr(rc));
+}
+
+static void filter(void)
+{
+    struct bpf_program program;
+    check(pcap_compile(pcap, &program, set.filter, 1, PCAP_NETMASK_UNKNOWN), "pcap_compile");
+    check(pcap_setfilter(pcap, &program), "pcap_setfilter");
+    pcap_freecode(&program);
+}
+
+static void open_handle(void)
+{
+    char error[PCAP_ERRBUF_SIZE];
+    if (!(pcap = pcap_create(set.device, error)))
+        fail("pcap_create", error);
+    check(pcap_set_snaplen(pcap, set.snaplen), "pcap_set_snaplen");
+    check(pcap_set_timeout(pcap, set.timeout), "pcap_set_timeout");
+    check(pcap_set_immediate_mode(pcap, set.immediate), "pcap_set_immediate_mode");
+    check(pcap_activate(pcap), "pcap_activate");
+    if (set.filter)
+        filter();
+}
+
+static int ascending(const void *a, const void *b)
+{
+    long long x = *(const long long *)a, y = *(const long long *)b;
+    return (x > y) - (x < y);
+}
+
+static void print_times(const char *name, long long *all, size_t n)
+{
+    if (!n)
+        return;
+    qsort(all, n, sizeof *all, ascending);
+    printf(",\"%s\":{\"count\":%zu,\"p50\":%lld,\"p99\":%lld,\"max\":%lld}", name, n, all[n / 2],
+           all[(n - 1) * 99 / 100], all[n - 1]);
+}
+
+/* The file that this process has its libpcap from. */
+static const char *library(void)
+{
+    Dl_info info;
+    void *entry = dlsym(RTLD_DEFAULT, "pcap_create");
+    return entry && dladdr(entry, &info) ? info.dli_fname : "?";
+}
+
+static void print_origin(void)
+{
+    printf("{\"library\":\"%s\",\"version\":\"%s\"", library(), pcap_lib_version());
+}
+
+/* Reads until it is told to stop, then what is left. */
+static void capture(void)
+{
+    pcap_handler handler = set.latency ? time_probe : count;
+    char error[PCAP_ERRBUF_SIZE];
+    struct pcap_stat stats;
+    int rc = 0;
+    open_handle();
+    puts("ready");
+    long long start = now(CLOCK_THREAD_CPUTIME_ID);
+    while (!stopped && rc >= 0)
+        rc = pcap_loop(pcap, -1, handler, NULL);
+    if (rc != PCAP_ERROR_BREAK)
+        check(rc, "pcap_loop");
+    if (pcap_setnonblock(pcap, 1, error) < 0)
+        fail("pcap_setnonblock", error);
+    while ((rc = pcap_dispatch(pcap, -1, handler, NULL)) > 0 || rc == PCAP_ERROR_BREAK)
+        ;
+    check(rc, "pcap_dispatch");
+    long long cpu = now(CLOCK_THREAD_CPUTIME_ID) - start;
+    check(pcap_stats(pcap, &stats), "pcap_stats");
+    print_origin();
+    printf(",\"delivered\":%llu,\"bytes\":%llu,\"touched\":%llu,\"received\":%u,\"dropped\":%u"
+           ",\"cpu_ns\":%lld", delivered, bytes, touched, stats.ps_recv, stats.ps_drop, cpu);
+    print_times("latency_ns", times, timed);
+    puts("}");
+    pcap_close(pcap);
+}
+
+/* Opens again and again, each time up to the first packet. */
+static void open_often(void)
+{
+    static long long opened[MOST], closed[MOST];
+    char error[PCAP_ERRBUF_SIZE];
+    puts("ready");
+    for (timed = 0; timed < (size_t)set.opens && !stopped; timed++) {
+        long long start = now(CLOCK_MONOTONIC), end;
+        if (!(pcap = pcap_open_live(set.device, set.snaplen, 0, set.timeout, error)))
+            fail("pcap_open_live", error);
+        if (set.filter)
+            filter();
+        opened[timed] = now(CLOCK_MONOTONIC) - start;
+        for (unsigned long long before = delivered; delivered == before && !stopped;)
+            check(pcap_dispatch(pcap, 1, count, NULL), "pcap_dispatch");
+        end = now(CLOCK_MONOTONIC);
+        times[timed] = end - start;
+        /* The handler must not find a handle that is being closed. */
+        pcap_t *done = pcap;
+        pcap = NULL;
+        pcap_close(done);
+        closed[timed] = now(CLOCK_MONOTONIC) - end;
+    }
+    print_origin();
+    print_times("open_ns", opened, timed);
+    print_times("first_ns", times, timed);
+    print_times("close_ns", closed, timed);
+    puts("}");
+}
+
+static void pin(void)
+{
+    cpu_set_t cpus;
+    CPU_ZERO(&cpus);
+    CPU_SET(set.cpu, &cpus);
+    if (set.cpu >= 0 && sched_setaffinity(0, sizeof cpus, &cpus) < 0)
+        fail("sched_setaffinity", "no such CPU");
+}
+
+static void arguments(int argc, char **argv)
+{
+    for (int option; (option = getopt(argc, argv, "i:c:s:t:f:o:ILV")) != -1;)
+        switch (option) {
+        case 'i': set.device = optarg; break;
+        case 'c': set.cpu = atoi(optarg); break;
+        case 's': set.snaplen = atoi(optarg); break;
+        case 't': set.timeout = atoi(optarg); break;
+        case 'f': set.filter = optarg; break;
+        case 'o': set.opens = atoi(optarg); break;
+        case 'I': set.immediate = 1; break;
+        case 'L': set.latency = 1; break;
+        case 'V': set.version = 1; break;
+        default: exit(2);
+        }
+    if (!set.device || set.opens < 0 || set.opens > MOST)
+        fail("usage", "reader -i DEVICE [-c CPU] [-s SNAPLEN] [-t MS] [-f FILTER] [-o OPENS] [-ILV]");
+}
+
+int main(int argc, char **argv)
+{
+    struct sigaction action = {.sa_handler = stop};
+    /* Ends with the bench, however that ends. */
+    prctl(PR_SET_PDEATHSIG, SIGKILL);
+    setvbuf(stdout, NULL, _IOLBF, 0);
+    arguments(argc, argv);
+    pin();
+    sigaction(SIGTERM, &action, NULL);
+    if (set.version) {
+        puts("ready");
+        print_origin();
+        puts("}");
+    } else if (set.opens)
+        open_often();
+    else
+        capture();
+    return 0;
+}

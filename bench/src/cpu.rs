@@ -1,0 +1,99 @@
+//! CPU time: what a process has had, what a core was busy with, and whose it was.
+
+use std::fs;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result};
+
+/// The CPU time of a process's first thread, to the nanosecond when it is not running.
+pub(crate) fn of_process(pid: u32) -> Result<Duration> {
+    first_number(&format!("/proc/{pid}/schedstat"))
+}
+
+/// The CPU time that the calling thread has had when it last left its CPU.
+pub(crate) fn of_this_thread() -> Result<Duration> {
+    first_number("/proc/thread-self/schedstat")
+}
+
+fn first_number(path: &str) -> Result<Duration> {
+    let text = fs::read_to_string(path).with_context(|| format!("reading {path}"))?;
+    let first = text.split_whitespace().next();
+    let nanoseconds = first
+        .and_then(|number| number.parse().ok())
+        .with_context(|| format!("{path}: {text:?}"))?;
+    Ok(Duration::from_nanos(nanoseconds))
+}
+
+/// A core, watched for a while.
+#[derive(Debug)]
+pub(crate) struct Watch {
+    cpu: usize,
+    softirqd: Option<u32>,
+    since: Instant,
+    idle: Duration,
+    softirqs: Duration,
+}
+
+impl Watch {
+    /// Begins now.
+    pub(crate) fn start(cpu: usize) -> Result<Self> {
+        let softirqd = find(&format!("ksoftirqd/{cpu}"))?;
+        Ok(Self {
+            cpu,
+            softirqd,
+            since: Instant::now(),
+            idle: idle(cpu)?,
+            softirqs: softirqd.map_or(Ok(Duration::ZERO), of_process)?,
+        })
+    }
+
+    /// Which one it is.
+    pub(crate) fn cpu(&self) -> usize {
+        self.cpu
+    }
+
+    /// The share of the core that neither `own`, nor the kernel's work for it, nor idling took. Idle
+    /// time is exact to 10 ms (proc_stat(5)), so a short watch tells little.
+    pub(crate) fn foreign(&self, own: Duration) -> Result<f64> {
+        let watched = self.since.elapsed();
+        let idle = idle(self.cpu)?.saturating_sub(self.idle);
+        let softirqs = self.softirqd.map_or(Ok(Duration::ZERO), of_process)?;
+        let ours = own + softirqs.saturating_sub(self.softirqs);
+        let foreign = watched.saturating_sub(idle).saturating_sub(ours);
+        Ok(foreign.as_secs_f64() / watched.as_secs_f64())
+    }
+}
+
+/// How long a core has idled: columns 4 and 5 of its line, in hundredths of a second (`USER_HZ`).
+fn idle(cpu: usize) -> Result<Duration> {
+    let text = fs::read_to_string("/proc/stat").context("reading /proc/stat")?;
+    let name = format!("cpu{cpu}");
+    let line = text
+        .lines()
+        .map(|line| line.split_whitespace().collect::<Vec<_>>())
+        .find(|words| words.first() == Some(&name.as_str()))
+        .with_context(|| format!("no {name} in /proc/stat"))?;
+    let ticks: u64 = line
+        .iter()
+        .skip(4)
+        .take(2)
+        .filter_map(|word| word.parse::<u64>().ok())
+        .sum();
+    Ok(Duration::from_millis(10 * ticks))
+}
+
+/// The process of this name.
+fn find(name: &str) -> Result<Option<u32>> {
+    for entry in fs::read_dir("/proc").context("reading /proc")? {
+        let entry = entry?;
+        let Some(pid) = entry.file_name().to_str().and_then(|pid| pid.parse().ok()) else {
+            continue;
+        };
+        // A process may end while we look.
+        let comm = fs::read_to_string(entry.path().join("comm")).unwrap_or_default();
+        if comm.trim_end() == name {
+            return Ok(Some(pid));
+        }
+    }
+    Ok(None)
+}

@@ -1,0 +1,172 @@
+//! The generator: a process that sends on one device from one core, and what it says it has done.
+
+pub(crate) mod frame;
+pub(crate) mod program;
+mod sending;
+
+use std::env;
+use std::time::Duration;
+
+use anyhow::{Context, Result, ensure};
+use clap::Args;
+use fanpcap_testkit::{Member, Scratch};
+use serde::{Deserialize, Serialize};
+
+use crate::priority;
+use crate::wire::Wire;
+
+/// What to send; the arguments of the hidden subcommand `generate`.
+#[derive(Args, Clone, Debug)]
+pub(crate) struct Traffic {
+    /// The device
+    #[arg(long)]
+    device: String,
+    /// The CPU to stay on
+    #[arg(long)]
+    cpu: usize,
+    /// Length of each frame, without its check sequence
+    #[arg(long, default_value_t = frame::SHORTEST)]
+    len: usize,
+    /// As many frames as possible for so many milliseconds
+    #[arg(long, conflicts_with = "probes")]
+    milliseconds: Option<u64>,
+    /// By sendmmsg instead of live frames
+    #[arg(long)]
+    portable: bool,
+    /// So many single frames that carry the time, evenly spaced but for a jitter
+    #[arg(long)]
+    probes: Option<u64>,
+    /// Microseconds between two probes
+    #[arg(long, default_value_t = 2000)]
+    interval: u64,
+}
+
+/// What was sent, and what it took.
+#[derive(Clone, Copy, Debug, Deserialize, Serialize)]
+pub(crate) struct Sent {
+    /// Frames.
+    pub(crate) frames: u64,
+    /// From the first to the last one.
+    pub(crate) nanoseconds: u64,
+    /// CPU time between these.
+    pub(crate) cpu_ns: u64,
+    /// CPU time of the process.
+    pub(crate) process_cpu_ns: u64,
+}
+
+/// How frames get from user space to the device.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Way {
+    /// An eBPF program sends them from within the kernel: much faster than any reader.
+    LiveFrames,
+    /// sendmmsg(2) past the queueing discipline: works everywhere, slower than the readers.
+    Sendmmsg,
+}
+
+/// What can be asked of the generator.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Load {
+    /// Frames of this length as fast as it goes, for so long.
+    Flood(usize, Way, Duration),
+    /// So many probes, that far apart.
+    Probes(u64, Duration),
+}
+
+/// Starts a generator on the wire's near end.
+pub(crate) fn start(wire: &Wire, cpu: usize, load: Load, scratch: &Scratch) -> Result<Member> {
+    let own = env::current_exe().context("this program's file")?;
+    let mut program = priority::program(own, "")?
+        .args(["generate", "--device", wire.near()])
+        .args(["--cpu", &cpu.to_string()]);
+    program = match load {
+        Load::Flood(len, way, time) => program
+            .args(["--len", &len.to_string()])
+            .args(["--milliseconds", &time.as_millis().to_string()])
+            .args((way == Way::Sendmmsg).then_some("--portable")),
+        Load::Probes(count, interval) => program
+            .args(["--probes", &count.to_string()])
+            .args(["--interval", &interval.as_micros().to_string()]),
+    };
+    program.start(scratch)
+}
+
+/// Waits for its end.
+pub(crate) fn finish(generator: Member) -> Result<Sent> {
+    let ended = generator.wait()?;
+    ensure!(
+        ended.status.success(),
+        "the generator: {}",
+        ended.said.trim()
+    );
+    serde_json::from_str(&ended.said)
+        .with_context(|| format!("the generator said {:?}", ended.said))
+}
+
+/// The process itself.
+pub(crate) fn generate(traffic: &Traffic) -> Result<Sent> {
+    fanpcap_testkit::pin(traffic.cpu).with_context(|| format!("staying on CPU {}", traffic.cpu))?;
+    match (traffic.milliseconds, traffic.probes) {
+        (_, Some(count)) => sending::probes(traffic, count),
+        (milliseconds, None) => {
+            let time = Duration::from_millis(milliseconds.unwrap_or(1000));
+            if traffic.portable {
+                sending::by_sendmmsg(traffic, time)
+            } else {
+                sending::live(traffic, time)
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::process::Command;
+
+    use fanpcap_testkit::{Program, netns};
+
+    use super::*;
+
+    /// Of `way`'s frames, 16384 or more are captured: all flows, and no checksum that tcpdump minds.
+    fn frames_are_well_made(way: Way) -> Result<()> {
+        let mut wire = Wire::new()?;
+        if way == Way::LiveFrames {
+            wire.take_frames()?;
+        }
+        let scratch = Scratch::new()?;
+        let file = scratch.file("capture");
+        let tcpdump = Program::tcpdump(wire.far(), file.clone())?;
+        let tcpdump = wire.at_far(|| tcpdump.start(&scratch))?;
+        let traffic = Traffic {
+            device: wire.near().to_owned(),
+            cpu: 0,
+            len: 60,
+            milliseconds: Some(40),
+            portable: way == Way::Sendmmsg,
+            probes: None,
+            interval: 0,
+        };
+        let sent = generate(&traffic)?;
+        fanpcap_testkit::member::wait_for_packets(
+            std::slice::from_ref(&tcpdump),
+            usize::try_from(sent.frames)?,
+        )?;
+        let capture = tcpdump.stop()?.capture()?;
+        assert_eq!(capture.flows().len(), usize::from(frame::FLOWS));
+        let read = Command::new("tcpdump").arg("-nvr").arg(&file).output()?;
+        let text = String::from_utf8_lossy(&read.stdout);
+        assert!(text.contains("UDP") && !text.contains("bad cksum"));
+        Ok(())
+    }
+
+    #[test]
+    #[ignore = "needs root: namespaces, eBPF"]
+    fn live_frames_are_well_made() {
+        netns::within_new(|| frames_are_well_made(Way::LiveFrames)).unwrap();
+    }
+
+    #[test]
+    #[ignore = "needs root: namespaces, packet sockets"]
+    fn frames_by_sendmmsg_are_well_made() {
+        netns::within_new(|| frames_are_well_made(Way::Sendmmsg)).unwrap();
+    }
+}

@@ -1,0 +1,77 @@
+//! The machine that the figures are of.
+
+use std::fmt;
+use std::fs;
+use std::thread;
+
+use anyhow::Result;
+use serde::Serialize;
+
+use crate::bench::Bench;
+use crate::generator::Way;
+use crate::reader::Side;
+
+/// What a reader of the figures must know of it.
+#[derive(Clone, Debug, Serialize)]
+pub(crate) struct Machine {
+    cpu: String,
+    cpus: usize,
+    kernel: String,
+    /// Averages of 1, 5 and 15 minutes, when the bench began.
+    load: String,
+    /// Whether runs count that others may have disturbed.
+    shared: bool,
+    /// `PCAP_DRIVER` on our side.
+    driver: String,
+    generator: &'static str,
+    /// `pcap_lib_version()` of both sides.
+    fanpcap: String,
+    libpcap: String,
+}
+
+impl Machine {
+    /// The one that this runs on.
+    pub(crate) fn describe(bench: &Bench, driver: Option<&str>) -> Result<Self> {
+        let first_of = |path, words| -> Result<String> {
+            let text = fs::read_to_string(path)?;
+            let words: Vec<&str> = text.split_whitespace().take(words).collect();
+            Ok(words.join(" "))
+        };
+        Ok(Self {
+            cpu: cpu_model()?,
+            cpus: thread::available_parallelism()?.get(),
+            kernel: first_of("/proc/sys/kernel/osrelease", 1)?,
+            load: first_of("/proc/loadavg", 3)?,
+            shared: bench.shared,
+            driver: driver.unwrap_or("none").to_owned(),
+            generator: match bench.way {
+                Way::LiveFrames => "live frames",
+                Way::Sendmmsg => "sendmmsg",
+            },
+            fanpcap: bench.version(Side::Ours)?,
+            libpcap: bench.version(Side::System)?,
+        })
+    }
+}
+
+impl fmt::Display for Machine {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        writeln!(f, "{}, {} CPUs, Linux {}", self.cpu, self.cpus, self.kernel)?;
+        writeln!(f, "load {}; generator: {}", self.load, self.generator)?;
+        if self.shared {
+            writeln!(f, "CPUs shared with others: these are no figures to keep")?;
+        }
+        writeln!(f, "fanpcap: {}, PCAP_DRIVER {}", self.fanpcap, self.driver)?;
+        write!(f, "libpcap: {}", self.libpcap)
+    }
+}
+
+/// As /proc/cpuinfo calls the first one; not every architecture has a name there.
+fn cpu_model() -> Result<String> {
+    let text = fs::read_to_string("/proc/cpuinfo")?;
+    let name = text.lines().find_map(|line| {
+        let (key, value) = line.split_once(':')?;
+        (key.trim() == "model name").then(|| value.trim().to_owned())
+    });
+    Ok(name.unwrap_or_else(|| std::env::consts::ARCH.to_owned()))
+}

@@ -1,0 +1,158 @@
+//! Why a run does not count: its counters disagree, or somebody else had the CPU.
+
+use std::fmt;
+
+/// What a run's parts counted, each for itself, once all rings were drained.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Counters {
+    /// Frames, by the generator.
+    pub(crate) sent: u64,
+    /// Packets, by the reader's device.
+    pub(crate) arrived: u64,
+    /// Packets that it dropped.
+    pub(crate) lost: u64,
+    /// `ps_recv`.
+    pub(crate) received: u64,
+    /// `ps_drop`.
+    pub(crate) dropped: u64,
+    /// Calls of the callback.
+    pub(crate) delivered: u64,
+}
+
+/// Why a run is thrown away.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) enum Refusal {
+    /// The device did not get what was sent, or got more.
+    Arrived(Counters),
+    /// libpcap did not count what the device did.
+    Received(Counters),
+    /// Packets are neither delivered nor dropped, or both.
+    Delivered(Counters),
+    /// The generator had only this share of its core.
+    Generator(f64),
+    /// Others took this share of a core.
+    Foreign(usize, f64),
+}
+
+/// A flood's generator must have this share of its core; it only ever waits for the CPU.
+const OWN_SHARE: f64 = 0.9;
+/// Others may have that much of a core.
+const FOREIGN_SHARE: f64 = 0.1;
+
+impl Counters {
+    /// Refuses counters that disagree.
+    pub(crate) fn agree(&self) -> Result<(), Refusal> {
+        if self.sent != self.arrived {
+            Err(Refusal::Arrived(*self))
+        } else if self.arrived != self.received {
+            Err(Refusal::Received(*self))
+        } else if self.received != self.delivered + self.dropped {
+            Err(Refusal::Delivered(*self))
+        } else {
+            Ok(())
+        }
+    }
+}
+
+impl Refusal {
+    /// Whether the run's parts are right, but were not alone.
+    pub(crate) fn is_for_others(&self) -> bool {
+        matches!(self, Self::Generator(_) | Self::Foreign(..))
+    }
+}
+
+/// Refuses a flood whose generator had to wait for its core.
+pub(crate) fn generator_share(share: f64) -> Result<(), Refusal> {
+    if share < OWN_SHARE {
+        return Err(Refusal::Generator(share));
+    }
+    Ok(())
+}
+
+/// Refuses a run during which others were at work on one of its cores.
+pub(crate) fn foreign_share(cpu: usize, share: f64) -> Result<(), Refusal> {
+    if share > FOREIGN_SHARE {
+        return Err(Refusal::Foreign(cpu, share));
+    }
+    Ok(())
+}
+
+impl fmt::Display for Refusal {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Arrived(c) => write!(
+                f,
+                "counters disagree: the generator sent {}, the device received {} and dropped {}",
+                c.sent, c.arrived, c.lost
+            ),
+            Self::Received(c) => write!(
+                f,
+                "counters disagree: the device received {}, pcap_stats says {}",
+                c.arrived, c.received
+            ),
+            Self::Delivered(c) => write!(
+                f,
+                "counters disagree: pcap_stats says {} received and {} dropped, the callback had {}",
+                c.received, c.dropped, c.delivered
+            ),
+            Self::Generator(share) => {
+                write!(f, "the generator had {:.0} % of its CPU", share * 100.0)
+            }
+            Self::Foreign(cpu, share) => {
+                write!(f, "others had {:.0} % of CPU {cpu}", share * 100.0)
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const GOOD: Counters = Counters {
+        sent: 100,
+        arrived: 100,
+        lost: 0,
+        received: 100,
+        dropped: 7,
+        delivered: 93,
+    };
+
+    #[test]
+    fn counters_that_agree_pass() {
+        assert_eq!(GOOD.agree(), Ok(()));
+    }
+
+    #[test]
+    fn every_disagreement_is_refused() {
+        let lost_on_the_wire = Counters { sent: 101, ..GOOD };
+        assert!(matches!(lost_on_the_wire.agree(), Err(Refusal::Arrived(_))));
+        let seen_by_nobody = Counters {
+            received: 99,
+            ..GOOD
+        };
+        assert!(matches!(seen_by_nobody.agree(), Err(Refusal::Received(_))));
+        let left_in_the_ring = Counters {
+            delivered: 92,
+            ..GOOD
+        };
+        assert!(matches!(
+            left_in_the_ring.agree(),
+            Err(Refusal::Delivered(_))
+        ));
+        let delivered_twice = Counters {
+            delivered: 94,
+            ..GOOD
+        };
+        assert!(matches!(
+            delivered_twice.agree(),
+            Err(Refusal::Delivered(_))
+        ));
+    }
+
+    #[test]
+    fn a_core_that_was_not_ours_alone_is_refused() {
+        assert!(generator_share(0.89).is_err() && generator_share(0.97).is_ok());
+        assert!(foreign_share(1, 0.11).is_err() && foreign_share(1, 0.02).is_ok());
+    }
+}

@@ -1,0 +1,92 @@
+//! Two network namespaces joined by a veth pair: the generator's end and the reader's.
+
+use std::os::fd::{AsFd, AsRawFd, OwnedFd};
+use std::process;
+
+use anyhow::{Context, Result};
+use fanpcap_linux::bpf::{Attached, Hook, Program};
+use fanpcap_linux::interface;
+use fanpcap_testkit::netns::{current, enter, enter_quiet};
+use fanpcap_testkit::veth::{self, Counters, Veth, ip};
+
+use crate::generator::program;
+
+/// Where the generator sends, and where the reader reads.
+const NEAR: &str = "fpbnear";
+const FAR: &str = "fpbfar";
+
+/// As many queues as there are CPUs at work, so that none is shared.
+const QUEUES: usize = 2;
+
+/// The wire. It is made, used and dropped by one thread, which stays in the near namespace; the
+/// namespaces end with that thread and what it has started.
+#[derive(Debug)]
+pub(crate) struct Wire {
+    near: OwnedFd,
+    far: OwnedFd,
+    passing: Option<Attached>,
+}
+
+impl Wire {
+    /// Makes it, in the calling thread's namespace and a new one.
+    pub(crate) fn new() -> Result<Self> {
+        let near = current()?;
+        enter_quiet()?;
+        let far = current()?;
+        enter(near.as_fd())?;
+        let wire = Self {
+            near,
+            far,
+            passing: None,
+        };
+        Veth::new(NEAR, FAR, QUEUES)?;
+        let namespace = format!("/proc/{}/fd/{}", process::id(), wire.far.as_raw_fd());
+        ip(&format!("link set {FAR} netns {namespace}"))?;
+        wire.at_far(|| {
+            ip(&format!("link set {FAR} arp off promisc on up"))?;
+            veth::await_up(FAR)
+        })?;
+        veth::await_up(NEAR)?;
+        Ok(wire)
+    }
+
+    /// The device to send on, in the calling thread's namespace.
+    pub(crate) fn near(&self) -> &'static str {
+        NEAR
+    }
+
+    /// The device to read from, in the far namespace.
+    pub(crate) fn far(&self) -> &'static str {
+        FAR
+    }
+
+    /// Does `work` with the calling thread in the far namespace; programs that it starts stay there.
+    pub(crate) fn at_far<T>(&self, work: impl FnOnce() -> Result<T>) -> Result<T> {
+        enter(self.far.as_fd()).context("entering the reader's namespace")?;
+        let done = work();
+        enter(self.near.as_fd()).context("going back to the generator's namespace")?;
+        done
+    }
+
+    /// Makes the far device take frames that no skb carries: a veth does so only with a program.
+    pub(crate) fn take_frames(&mut self) -> Result<()> {
+        let pass = Program::load("pass", &program::pass())?;
+        let attached = self.at_far(|| {
+            let index = interface::index(FAR).context("the reader's device")?;
+            pass.attach(index, Hook::Driver)
+                .with_context(|| format!("attaching a program to {FAR}"))
+        })?;
+        self.passing = Some(attached);
+        Ok(())
+    }
+
+    /// Undoes that: with a program on its far end a veth copies every skb that comes.
+    pub(crate) fn take_no_frames(&mut self) {
+        self.passing = None;
+    }
+
+    /// What the far device has counted so far.
+    pub(crate) fn counters(&self) -> Result<Counters> {
+        self.at_far(|| veth::counters(FAR))
+    }
+}
