@@ -253,7 +253,7 @@ unsafe fn activate_as(p: *mut Pcap, plan: Plan) -> c_int {
         // SAFETY: as above.
         Some(membership) => unsafe { activate_in_group(p, membership) },
         // SAFETY: as above.
-        None if plan.is_read_by_us() => unsafe { activate_taken_over(p) },
+        None if plan.is_read_by_us() => unsafe { activate_alone(p) },
         // SAFETY: as above.
         None => unsafe { activate(p) },
     }
@@ -269,6 +269,20 @@ unsafe fn provide_buffer(p: *mut Pcap, bytes: c_int) {
         // SAFETY: the caller vouches for `p`.
         unsafe { function(p, bytes) };
     }
+}
+
+/// Activates a handle that we read and that joins no group.
+///
+/// # Safety
+/// `p` is a handle.
+unsafe fn activate_alone(p: *mut Pcap) -> c_int {
+    // SAFETY: the caller vouches for `p`.
+    let status = unsafe { activate_taken_over(p) };
+    if status >= 0 {
+        // SAFETY: as above.
+        unsafe { read::truncate(p, p) };
+    }
+    status
 }
 
 /// # Safety
@@ -304,6 +318,10 @@ unsafe fn activate_in_group(p: *mut Pcap, membership: &Membership) -> c_int {
         None => unsafe { join(p, membership) },
     };
     handles::with(p, |entry| entry.unjoined = joined.is_err());
+    if joined.is_ok() {
+        // SAFETY: as above.
+        unsafe { read::truncate(p, p) };
+    }
     match joined {
         Ok(()) if status > 0 => status,
         // SAFETY: as above.

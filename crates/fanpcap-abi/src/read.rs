@@ -38,7 +38,29 @@ pub(crate) unsafe fn take_over(p: *mut Pcap) {
     let options = unsafe { options(p, linktype) };
     if let Ok(reader) = Reader::new(socket, &options) {
         // SAFETY: as above.
-        unsafe { install(p, reader, &options, &[socket]) };
+        unsafe { install(p, reader) };
+    }
+}
+
+/// Has the kernel cut the packets of a handle that we read to its snapshot length, where the program has set
+/// no filter that does. It takes the kernel some microseconds, so a group is joined before.
+///
+/// # Safety
+/// `p` is an activated handle; `reader_of` is the one that the program has.
+pub(crate) unsafe fn truncate(p: *mut Pcap, reader_of: *mut Pcap) {
+    // SAFETY: the caller vouches for both.
+    let is_ours = unsafe { head::reader(reader_of, read) }.is_some();
+    // SAFETY: as above.
+    let snaplen = u32::try_from(unsafe { system::pcap_snapshot(p) });
+    let Some(snaplen) = snaplen.ok().filter(|&snaplen| is_ours && snaplen < LONGEST) else {
+        return;
+    };
+    // SAFETY: as above.
+    if let Some((_, socket)) = unsafe { served(p) } {
+        if Filter::of(socket).is_ok_and(|filter| filter.is_none()) {
+            // Best effort: what the kernel does not cut off, the reader does.
+            let _ = Filter::keep(snaplen).attach(socket);
+        }
     }
 }
 
@@ -69,10 +91,12 @@ pub(crate) unsafe fn take_over_several(all: &[*mut Pcap]) -> Result<(), String> 
     let failed = |error| format!("can't read several devices together: {error}");
     let reader = Reader::of_several(&sockets, &options).map_err(failed)?;
     // SAFETY: as above.
-    match unsafe { install(first, reader, &options, &sockets) } {
-        true => Ok(()),
-        false => Err("this libpcap's handles can't be read by fanpcap".to_owned()),
+    if !unsafe { install(first, reader) } {
+        return Err("this libpcap's handles can't be read by fanpcap".to_owned());
     }
+    // SAFETY: as above.
+    all.iter().for_each(|&p| unsafe { truncate(p, first) });
+    Ok(())
 }
 
 /// The link type and socket of a handle that we can read.
@@ -96,12 +120,7 @@ unsafe fn served(p: *mut Pcap) -> Option<(c_int, BorrowedFd<'static>)> {
 ///
 /// # Safety
 /// `p` is a handle that has just been activated; nobody reads it yet.
-unsafe fn install(
-    p: *mut Pcap,
-    reader: Reader,
-    options: &Options,
-    sockets: &[BorrowedFd<'static>],
-) -> bool {
+unsafe fn install(p: *mut Pcap, reader: Reader) -> bool {
     let reader = Box::new(reader);
     if handles::with(p, |entry| entry.broken) == Some(true) {
         reader.break_loop();
@@ -109,12 +128,6 @@ unsafe fn install(
     // SAFETY: the caller vouches for `p`; pcap_close() drops the reader after the last read.
     if !unsafe { head::attach(p, read, NonNull::from(&*reader)) } {
         return false;
-    }
-    if options.snaplen < LONGEST {
-        for socket in sockets {
-            // Best effort: what the kernel does not cut off, the reader does.
-            let _ = Filter::keep(options.snaplen).attach(*socket);
-        }
     }
     handles::with_new(p, |entry| entry.reader = Some(reader));
     true
