@@ -249,7 +249,8 @@ unsafe fn list_modes(p: *mut Pcap, modes: *mut *mut *mut c_char) -> c_int {
     // SAFETY: the caller vouches for `p`.
     let fd = unsafe { system::pcap_fileno(p) };
     // SAFETY: the handle's descriptor is open as long as the handle.
-    let fans_out = fd < 0 || packet::is_packet_socket(unsafe { BorrowedFd::borrow_raw(fd) });
+    let is_packet = || packet::is_packet_socket(unsafe { BorrowedFd::borrow_raw(fd) });
+    let fans_out = fd < 0 || is_packet().unwrap_or(false);
     let names: &[&str] = if fans_out { &Kind::NAMES } else { &[] };
     let list = copy(names);
     if list.is_null() {

@@ -58,8 +58,10 @@ pub(crate) unsafe fn truncate(p: *mut Pcap, reader_of: *mut Pcap) {
     // SAFETY: as above.
     if let Some((_, socket)) = unsafe { served(p) } {
         if Filter::of(socket).is_ok_and(|filter| filter.is_none()) {
+            // A VLAN tag goes back in behind the addresses, and counts for the length.
+            let kept = snaplen.max(AFTER_ADDRESSES.into());
             // Best effort: what the kernel does not cut off, the reader does.
-            let _ = Filter::keep(snaplen).attach(socket);
+            let _ = Filter::keep(kept).attach(socket);
         }
     }
 }
@@ -113,7 +115,8 @@ unsafe fn served(p: *mut Pcap) -> Option<(c_int, BorrowedFd<'static>)> {
     }
     // SAFETY: the handle's socket is open as long as the handle, and its reader goes before that.
     let socket = unsafe { BorrowedFd::borrow_raw(fd) };
-    is_packet_socket(socket).then_some((linktype, socket))
+    let is_packet = is_packet_socket(socket).unwrap_or(false);
+    is_packet.then_some((linktype, socket))
 }
 
 /// Puts a reader into a handle. Tells whether that was possible.

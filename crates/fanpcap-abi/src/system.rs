@@ -284,12 +284,18 @@ impl System {
 }
 
 /// The system's library, loaded at the first call. Threads that come first together load it each; no
-/// lock is held meanwhile, as the loader has one of its own, under which constructors may call us.
+/// lock is held meanwhile, as the loader has one of its own, under which constructors may call us. That it
+/// could not be loaded may pass, such as a want of descriptors: the next call tries again.
 pub(crate) fn system() -> &'static System {
     static SYSTEM: OnceLock<System> = OnceLock::new();
+    static MISSING: OnceLock<System> = OnceLock::new();
     SYSTEM.get().unwrap_or_else(|| {
         let loaded = System::load();
-        SYSTEM.get_or_init(|| loaded)
+        let place = match loaded.library {
+            Some(_) => &SYSTEM,
+            None => &MISSING,
+        };
+        place.get_or_init(|| loaded)
     })
 }
 

@@ -5,34 +5,56 @@ use std::ffi::{CStr, CString, c_char, c_int};
 use std::os::fd::{AsRawFd, BorrowedFd};
 use std::{io, mem};
 
-/// The index of an interface, 1 or more. Unlike if_nametoindex(3) it knows no alias names: the kernel's
-/// ioctl would cut `eth0:1` at the colon, and no interface has one in its name.
-pub fn index(name: &str) -> Option<u32> {
-    if name.contains(':') {
-        return None;
-    }
-    let name = CString::new(name).ok()?;
+/// The index of an interface, 1 or more; none when there is none of that name. Unlike if_nametoindex(3) it
+/// knows no alias names: the kernel's ioctl would cut `eth0:1` at the colon, and no interface has one in
+/// its name.
+///
+/// # Errors
+/// When the kernel can't be asked: without descriptors, for example.
+pub fn find(name: &str) -> io::Result<Option<u32>> {
+    let name = CString::new(name).ok().filter(|_| !name.contains(':'));
+    let Some(name) = name else {
+        return Ok(None);
+    };
     // SAFETY: `name` is a C string.
     match unsafe { libc::if_nametoindex(name.as_ptr()) } {
-        0 => None,
-        index => Some(index),
+        0 => unless_none(io::Error::last_os_error()),
+        index => Ok(Some(index)),
     }
 }
 
-/// The name of an interface.
-pub fn name(index: u32) -> Option<String> {
+/// The index of an interface, where it can be found.
+pub fn index(name: &str) -> Option<u32> {
+    find(name).ok().flatten()
+}
+
+/// The name of an interface, if there is one of that index.
+///
+/// # Errors
+/// As [`find`].
+pub fn find_name(index: u32) -> io::Result<Option<String>> {
     let mut buffer = [0; libc::IF_NAMESIZE];
     // SAFETY: `buffer` has the IF_NAMESIZE bytes that the call may write.
     let name = unsafe { libc::if_indextoname(index, buffer.as_mut_ptr()) };
     if name.is_null() {
-        return None;
+        return unless_none(io::Error::last_os_error());
     }
     // SAFETY: on success the call has written a C string to `buffer`, which is live.
-    Some(
-        unsafe { CStr::from_ptr(name) }
-            .to_string_lossy()
-            .into_owned(),
-    )
+    let name = unsafe { CStr::from_ptr(name) };
+    Ok(Some(name.to_string_lossy().into_owned()))
+}
+
+/// The name of an interface, where it can be found.
+pub fn name(index: u32) -> Option<String> {
+    find_name(index).ok().flatten()
+}
+
+/// The kernel's ways to say that there is no such interface.
+fn unless_none<T>(error: io::Error) -> io::Result<Option<T>> {
+    match error.raw_os_error() {
+        Some(libc::ENODEV | libc::ENXIO) => Ok(None),
+        _ => Err(error),
+    }
 }
 
 /// The names of all interfaces; none where the kernel does not tell.

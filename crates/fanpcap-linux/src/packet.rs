@@ -51,9 +51,15 @@ pub struct Statistics {
 }
 
 /// Tells whether a descriptor is a packet socket.
-pub fn is_packet_socket(fd: BorrowedFd<'_>) -> bool {
-    get::<c_int>(fd, libc::SOL_SOCKET, libc::SO_DOMAIN)
-        .is_ok_and(|domain| domain == libc::AF_PACKET)
+///
+/// # Errors
+/// What `SO_DOMAIN` says of a socket.
+pub fn is_packet_socket(fd: BorrowedFd<'_>) -> io::Result<bool> {
+    match get::<c_int>(fd, libc::SOL_SOCKET, libc::SO_DOMAIN) {
+        Ok(domain) => Ok(domain == libc::AF_PACKET),
+        Err(error) if error.raw_os_error() == Some(libc::ENOTSOCK) => Ok(false),
+        Err(error) => Err(error),
+    }
 }
 
 /// The inode of a socket, as packet diag tells it.
@@ -255,7 +261,7 @@ mod tests {
     #[test]
     fn other_sockets_are_told_apart() {
         let udp = UdpSocket::bind("127.0.0.1:0").unwrap();
-        assert!(!is_packet_socket(udp.as_fd()));
+        assert!(!is_packet_socket(udp.as_fd()).unwrap());
         assert!(
             join(
                 udp.as_fd(),

@@ -75,11 +75,11 @@ pub fn join(
     protocol: u16,
     before: Counters,
 ) -> Result<Member, JoinError> {
-    if !packet::is_packet_socket(fd) {
-        return Err(JoinError::NotPacket);
-    }
     let fanout = wanted(group, mode);
     let failed = |call, error| explain(fanout, mode, call, error);
+    if !packet::is_packet_socket(fd).map_err(|error| failed("SO_DOMAIN", error))? {
+        return Err(JoinError::NotPacket);
+    }
     let inode = packet::inode(fd).map_err(|error| failed("fstat", error))?;
     packet::close_on_exec(fd).map_err(|error| failed("F_SETFD", error))?;
     let bound = packet::address(fd).map_err(|error| failed("getsockname", error))?;
@@ -88,8 +88,12 @@ pub fn join(
     } else {
         enter(fd, fanout, mode, bound)?;
     }
-    let joined = packet::fanout(fd).map_err(|error| failed("PACKET_FANOUT", error))?;
-    let place = Place::new(joined.id, mode, bound.ifindex, inode);
+    let joined = match (packet::fanout(fd), group) {
+        (Ok(joined), _) => joined.id,
+        (Err(_), Group::Number(number)) => number,
+        (Err(error), Group::New) => return Err(failed("PACKET_FANOUT", error)),
+    };
+    let place = Place::new(joined, mode, bound.ifindex, inode);
     Ok(Member::new(place, before))
 }
 
@@ -101,7 +105,7 @@ fn join_from_silence(
 ) -> Result<(), JoinError> {
     let failed = |call, error| explain(fanout, mode, call, error);
     // A program that tries again may have set one since.
-    let filter = Filter::of(fd).map_err(|error| failed("SO_GET_FILTER", error))?;
+    let mut filter = Filter::of(fd).map_err(|error| failed("SO_GET_FILTER", error))?;
     let mut reject = Filter::reject_all();
     reject
         .attach(fd)
@@ -116,10 +120,12 @@ fn join_from_silence(
         // Best effort: the reason of the failure is what the caller must hear.
         let _ = packet::bind(fd, silence);
     }
-    let restored = match filter {
-        Some(mut filter) => filter.attach(fd),
+    let mut restore = || match filter.as_mut() {
+        Some(filter) => filter.attach(fd),
         None => packet::detach_filter(fd),
     };
+    // A member that rejects everything would swallow its share: one failure must not do that.
+    let restored = restore().or_else(|_| restore());
     joined.and(restored.map_err(|error| failed("SO_ATTACH_FILTER", error)))
 }
 

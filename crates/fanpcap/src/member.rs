@@ -159,11 +159,12 @@ impl Member {
     /// Reads the socket's counters past the system's library, from any thread of the process, and
     /// publishes. The kernel clears them on read, so each packet is counted on one side only.
     pub fn refresh(&mut self, fd: BorrowedFd<'_>) {
+        // Old counters must not look like new ones.
         if let Ok(statistics) = packet::take_statistics(fd) {
             self.taken.received += u64::from(statistics.packets);
             self.taken.dropped += u64::from(statistics.drops);
+            self.publish();
         }
-        self.publish();
     }
 
     /// The member's counters as last read, since it joined.

@@ -1,9 +1,25 @@
 //! What is asked of a handle between create and activate: by settings, and by the application's calls.
 
 use crate::device::{Device, TPACKET};
-use crate::report::Report;
+use crate::report::{Fault, Report, quote};
 use crate::settings::{Call, Environment, Plan, Settings};
 use fanpcap_linux::{interface, process};
+use std::io;
+
+/// The own name of the interface that `device` is a name of; none for what is no interface.
+fn own_name(device: &str) -> io::Result<Option<String>> {
+    match interface::find(device)? {
+        Some(index) => interface::find_name(index),
+        None => Ok(None),
+    }
+}
+
+/// Settings are by a device's own name, which can't be had.
+pub fn unreadable(device: &str, error: &io::Error) -> Report {
+    let message = format!("cannot look up device {}: {error}", quote(device));
+    let fault = Fault::new("device-unreadable", message);
+    fault.hint("try again").at("device", 1, device)
+}
 
 /// The wishes for one handle.
 #[derive(Clone, Debug)]
@@ -17,10 +33,15 @@ impl Request {
     /// The request of a handle on `device`; none when nothing is configured and the name is an ordinary
     /// one. Errors in the settings are kept for [`Request::plan`]: opening a handle never fails.
     pub fn new(device: &str) -> Option<Self> {
-        let settings = Settings::load(&Environment::of_process(process::is_secure()));
+        let mut settings = Settings::load(&Environment::of_process(process::is_secure()));
         let exists = |name: &str| name == "any" || interface::index(name).is_some();
         // An interface may have other names; settings know it by its own.
-        let own_name = interface::index(device).and_then(interface::name);
+        let own_name = own_name(device).unwrap_or_else(|error| {
+            if settings.as_ref().is_ok_and(|settings| !settings.is_empty()) {
+                settings = Err(unreadable(device, &error));
+            }
+            None
+        });
         let device = Device::classify(own_name.as_deref().unwrap_or(device), exists);
         let configured = settings
             .as_ref()

@@ -4,12 +4,13 @@
 
 use fanpcap::device::Device;
 use fanpcap::report::Report;
+use fanpcap::request::unreadable;
 use fanpcap::settings::{Environment, Settings};
 use fanpcap_testkit::errors_page;
 use std::collections::BTreeMap;
-use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::LazyLock;
+use std::{fs, io};
 
 const SOURCES: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/src");
 const INTERFACES: [&str; 2] = ["eth0", "eth0_1"];
@@ -94,6 +95,7 @@ fn produce() -> Vec<Report> {
         for_handle(&[("PCAP_FANOUT", "hash")], "", "eth0"),
         for_handle(&[], "combined_channels@eth0 = 2", "eth0"),
         for_handle(&group, "", "pfq:eth0"),
+        unreadable("eth0", &io::Error::from_raw_os_error(24)),
     ]
 }
 

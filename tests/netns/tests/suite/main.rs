@@ -6,6 +6,7 @@ mod devices;
 mod forks;
 mod groups;
 mod joining;
+mod kernel;
 mod late;
 mod membership;
 mod modes;

@@ -1,0 +1,112 @@
+/* System calls as the tracer treats them: their names, which ones fail for want of descriptors, which
+   ones signals interrupt, and which ones are left alone. */
+#ifndef calls_h
+#define calls_h
+
+#include <stddef.h>
+#include <sys/syscall.h>
+
+enum {
+	/* Makes a descriptor. */
+	OPENS = 1,
+	/* A signal may interrupt it (signal(7)). */
+	WAITS = 2,
+	/* Its first or second argument is a path, which belongs to its name. */
+	PATH_FIRST = 4,
+	PATH_SECOND = 8,
+	/* Its second and third argument belong to its name: level and option. */
+	OPTION = 16,
+	/* Its second argument belongs to its name: a request, a command. */
+	REQUEST = 32,
+	/* Never fails where this is used, or nothing can be undone when it does. */
+	LEFT_ALONE = 64,
+};
+
+struct call {
+	long number;
+	const char *name;
+	int traits;
+};
+
+static const struct call calls[] = {
+	{ SYS_socket, "socket", OPENS },
+	{ SYS_openat, "openat", OPENS | WAITS | PATH_SECOND },
+	{ SYS_eventfd2, "eventfd", OPENS },
+	{ SYS_epoll_create1, "epoll_create", OPENS },
+	{ SYS_dup, "dup", OPENS },
+	{ SYS_memfd_create, "memfd_create", OPENS },
+	{ SYS_bind, "bind", 0 },
+	{ SYS_connect, "connect", WAITS },
+	{ SYS_setsockopt, "setsockopt", OPTION },
+	{ SYS_getsockopt, "getsockopt", OPTION },
+	{ SYS_getsockname, "getsockname", 0 },
+	{ SYS_sendto, "send", WAITS },
+	{ SYS_sendmsg, "sendmsg", WAITS },
+	{ SYS_recvfrom, "recv", WAITS },
+	{ SYS_recvmsg, "recvmsg", WAITS },
+	{ SYS_read, "read", WAITS },
+	{ SYS_write, "write", WAITS },
+	{ SYS_pread64, "pread", WAITS },
+	{ SYS_pwrite64, "pwrite", WAITS },
+	{ SYS_ppoll, "ppoll", WAITS },
+	{ SYS_epoll_pwait, "epoll_wait", WAITS },
+	{ SYS_epoll_ctl, "epoll_ctl", 0 },
+	{ SYS_ioctl, "ioctl", REQUEST },
+	{ SYS_fcntl, "fcntl", REQUEST },
+	{ SYS_flock, "flock", WAITS },
+	{ SYS_mmap, "mmap", 0 },
+	{ SYS_mprotect, "mprotect", 0 },
+	{ SYS_fstat, "fstat", 0 },
+	{ SYS_newfstatat, "fstatat", PATH_SECOND },
+	{ SYS_statx, "statx", PATH_SECOND },
+	{ SYS_faccessat, "faccessat", PATH_SECOND },
+	{ SYS_readlinkat, "readlinkat", PATH_SECOND },
+	{ SYS_mkdirat, "mkdirat", PATH_SECOND },
+	{ SYS_unlinkat, "unlinkat", PATH_SECOND },
+	{ SYS_linkat, "linkat", PATH_SECOND },
+	{ SYS_getdents64, "getdents", 0 },
+	{ SYS_lseek, "lseek", 0 },
+	{ SYS_uname, "uname", 0 },
+#ifdef SYS_open
+	{ SYS_open, "open", OPENS | WAITS | PATH_FIRST },
+	{ SYS_poll, "poll", WAITS },
+	{ SYS_epoll_wait, "epoll_wait", WAITS },
+	{ SYS_access, "access", PATH_FIRST },
+	{ SYS_stat, "stat", PATH_FIRST },
+	{ SYS_readlink, "readlink", PATH_FIRST },
+	{ SYS_mkdir, "mkdir", PATH_FIRST },
+	{ SYS_rmdir, "rmdir", PATH_FIRST },
+	{ SYS_unlink, "unlink", PATH_FIRST },
+#endif
+	/* close() and munmap() give back what there is, whatever they say. */
+	{ SYS_close, "close", LEFT_ALONE },
+	{ SYS_munmap, "munmap", LEFT_ALONE },
+	{ SYS_futex, "futex", LEFT_ALONE },
+	{ SYS_rt_sigprocmask, "rt_sigprocmask", LEFT_ALONE },
+	{ SYS_rt_sigaction, "rt_sigaction", LEFT_ALONE },
+	{ SYS_rt_sigreturn, "rt_sigreturn", LEFT_ALONE },
+	{ SYS_restart_syscall, "restart_syscall", LEFT_ALONE },
+	{ SYS_clock_gettime, "clock_gettime", LEFT_ALONE },
+	{ SYS_sched_yield, "sched_yield", LEFT_ALONE },
+	{ SYS_getpid, "getpid", LEFT_ALONE },
+	{ SYS_gettid, "gettid", LEFT_ALONE },
+	{ SYS_prctl, "prctl", LEFT_ALONE },
+	{ SYS_nanosleep, "nanosleep", LEFT_ALONE },
+	{ SYS_clock_nanosleep, "clock_nanosleep", LEFT_ALONE },
+	{ SYS_exit_group, "exit_group", LEFT_ALONE },
+	/* The allocator's: running out of memory is another subject. */
+	{ SYS_brk, "brk", LEFT_ALONE },
+	{ SYS_madvise, "madvise", LEFT_ALONE },
+	{ SYS_getrandom, "getrandom", LEFT_ALONE },
+};
+
+static inline const struct call *call_of(long number)
+{
+	for (size_t i = 0; i < sizeof(calls) / sizeof(calls[0]); i++) {
+		if (calls[i].number == number)
+			return &calls[i];
+	}
+	return NULL;
+}
+
+#endif

@@ -1,0 +1,93 @@
+/* One go at an operation: what it returned, what is wrong with that, and what all operations check. */
+#ifndef go_h
+#define go_h
+
+#include "fault.h"
+#include "wire.h"
+
+#include <stdarg.h>
+#include <string.h>
+#include <pcap/fanout.h>
+
+/* The system's library has none of these. */
+#pragma weak pcap_fanout
+#pragma weak pcap_fanout_group
+#pragma weak pcap_fanout_stats
+
+enum { TIMEOUT_MS = 10 };
+
+static const char *device;
+static int group = -1;
+
+/* One go at the operation. */
+struct go {
+	struct fault *fault;
+	/* What the operation returned; less than 0: it failed, with a message. */
+	int status;
+	char message[PCAP_ERRBUF_SIZE];
+	/* What is wrong, in words. */
+	char wrong[512];
+};
+
+__attribute__((format(printf, 2, 3)))
+static void wrong(struct go *go, const char *format, ...)
+{
+	size_t len = strlen(go->wrong);
+	va_list arguments;
+
+	va_start(arguments, format);
+	vsnprintf(go->wrong + len, sizeof(go->wrong) - len, format, arguments);
+	va_end(arguments);
+	strncat(go->wrong, " ", sizeof(go->wrong) - strlen(go->wrong) - 1);
+}
+
+static void keep_message(struct go *go, const char *message)
+{
+	snprintf(go->message, sizeof(go->message), "%s", message);
+	for (char *at = go->message; (at = strpbrk(at, "\t\n")) != NULL;)
+		*at = ' ';
+}
+
+static void give_up(const char *what, const char *why)
+{
+	printf("%s without a failure: %s\n", what, why);
+	exit(2);
+}
+
+static pcap_t *created(void)
+{
+	char errbuf[PCAP_ERRBUF_SIZE] = "";
+	pcap_t *p = pcap_create(device, errbuf);
+
+	if (p == NULL)
+		give_up("pcap_create", errbuf);
+	pcap_set_timeout(p, TIMEOUT_MS);
+	return p;
+}
+
+/* A handle for the other operations, opened without failures. */
+static pcap_t *opened(void)
+{
+	pcap_t *p = created();
+
+	if (group >= 0 && pcap_fanout(p, group, "lb") != 0)
+		give_up("pcap_fanout", pcap_geterr(p));
+	if (pcap_activate(p) < 0)
+		give_up("pcap_activate", pcap_geterr(p));
+	return p;
+}
+
+/* A handle that says it is open hears every frame, once, and is where it was to be. */
+static void check_works(struct go *go, pcap_t *p)
+{
+	struct seen seen = { 0, 0 };
+
+	send_frames(OURS, FRAMES);
+	read_frames(p, &seen);
+	if (seen.ours != FRAMES || seen.others != 0)
+		wrong(go, "reads-%d-of-%d", seen.ours + seen.others, FRAMES);
+	if (group >= 0 && pcap_fanout_group(p) != group)
+		wrong(go, "in-group-%d", pcap_fanout_group(p));
+}
+
+#endif

@@ -1,0 +1,184 @@
+//! Whatever system call fails: nothing crashes, nothing leaks, who is refused is told why, and the next
+//! attempt succeeds.
+
+use std::cell::OnceCell;
+use std::collections::BTreeSet;
+
+use anyhow::{Context, Result, ensure};
+use fanpcap_faults::{Failure, Loop, OTHER_NAME, PASSES, Pass, Programs};
+
+/// The ways to read a plain handle's ring; every loop on an open handle is done with each.
+const DRIVERS: [&[(&str, &str)]; 2] = [&[], &[("PCAP_DRIVER", "tpacket")]];
+
+/// What the system's library does wrong by itself. Excused where that library, run alone, shows it.
+struct Systems {
+    operation: &'static str,
+    wrong: &'static str,
+    reason: &'static str,
+}
+
+const SYSTEMS: [Systems; 1] = [Systems {
+    operation: "create",
+    wrong: "leaks-descriptor(anon_inode:)",
+    reason: "pcap_create() makes an eventfd, which pcap_close() closes only after pcap_activate()",
+}];
+
+#[test]
+#[ignore = "needs root: run by make test"]
+fn loading() -> Result<()> {
+    let passes = [Pass::Resources, Pass::Exhausted];
+    Scene::new()?.ensure_sound(Loop::plain("load"), &passes)
+}
+
+#[test]
+#[ignore = "needs root: run by make test"]
+fn opening_a_plain_handle() -> Result<()> {
+    let scene = Scene::new()?;
+    for environment in DRIVERS {
+        for operation in ["create", "open", "open-live"] {
+            let plain = Loop {
+                environment,
+                ..Loop::plain(operation)
+            };
+            scene.ensure_sound(plain, &PASSES)?;
+        }
+    }
+    Ok(())
+}
+
+#[test]
+#[ignore = "needs root: run by make test"]
+fn opening_a_member() -> Result<()> {
+    Scene::new()?.ensure_sound(Loop::member("open"), &PASSES)
+}
+
+#[test]
+#[ignore = "needs root: run by make test"]
+fn opening_a_member_by_a_devices_other_name() -> Result<()> {
+    let by_other_name = Loop {
+        device: OTHER_NAME,
+        environment: &[("PCAP_GROUP_vb", "7"), ("PCAP_FANOUT", "lb")],
+        ..Loop::member("open-live")
+    };
+    Scene::new()?.ensure_sound(by_other_name, &PASSES)
+}
+
+#[test]
+#[ignore = "needs root: run by make test"]
+fn joining_late() -> Result<()> {
+    Scene::new()?.ensure_sound(Loop::member("join-late"), &PASSES)
+}
+
+#[test]
+#[ignore = "needs root: run by make test"]
+fn using_a_plain_handle() -> Result<()> {
+    let scene = Scene::new()?;
+    for environment in DRIVERS {
+        for operation in USES {
+            let plain = Loop {
+                environment,
+                ..Loop::plain(operation)
+            };
+            scene.ensure_sound(plain, &PASSES)?;
+        }
+    }
+    Ok(())
+}
+
+#[test]
+#[ignore = "needs root: run by make test"]
+fn using_a_member() -> Result<()> {
+    let scene = Scene::new()?;
+    for operation in USES {
+        scene.ensure_sound(Loop::member(operation), &PASSES)?;
+    }
+    scene.ensure_sound(Loop::member("fanout-stats"), &PASSES)
+}
+
+const USES: [&str; 6] = [
+    "setfilter",
+    "dispatch",
+    "dispatch-blocked",
+    "setnonblock",
+    "stats",
+    "close",
+];
+
+#[test]
+#[ignore = "needs root: run by make test"]
+fn a_plain_handle_fails_in_the_words_of_the_systems() -> Result<()> {
+    let scene = Scene::new()?;
+    for operation in ["open", "setfilter", "dispatch-blocked", "stats"] {
+        let ours = outcomes(&Loop::plain(operation).run(&scene.programs, &PASSES)?);
+        let systems = outcomes(&Loop::systems(operation).run(&scene.programs, &PASSES)?);
+        // Ours makes some calls of its own before.
+        let other = systems.difference(&ours).next();
+        ensure!(
+            other.is_none(),
+            "{operation}: ours has no {other:?} in {ours:#?}"
+        );
+    }
+    Ok(())
+}
+
+/// The calls that failed, with what came of it.
+fn outcomes(failures: &[Failure]) -> BTreeSet<(Option<String>, String, i32, String)> {
+    let outcome = |failure: &Failure| {
+        let Failure {
+            call,
+            errno,
+            status,
+            message,
+            ..
+        } = failure.clone();
+        (call, errno, status, message)
+    };
+    failures.iter().map(outcome).collect()
+}
+
+struct Scene {
+    programs: Programs,
+    /// What the system's library alone makes of the operations in [`SYSTEMS`].
+    systems: OnceCell<Vec<Failure>>,
+}
+
+impl Scene {
+    fn new() -> Result<Self> {
+        let (programs, systems) = (Programs::compile()?, OnceCell::new());
+        Ok(Self { programs, systems })
+    }
+
+    /// Nothing is wrong but what the system's library does, too.
+    fn ensure_sound(&self, of: Loop, passes: &[Pass]) -> Result<()> {
+        let failures = of.run(&self.programs, passes)?;
+        // A dispatch makes no system call when packets wait.
+        let some =
+            of.operation == "dispatch" || failures.iter().any(|failure| failure.call.is_some());
+        ensure!(some, "{of:?}: no system call failed");
+        for failure in &failures {
+            for wrong in &failure.wrong {
+                self.ensure_systems_does(wrong)
+                    .with_context(|| format!("{of:?}: {failure:#?}"))?;
+            }
+        }
+        Ok(())
+    }
+
+    /// The system's library does that, too, as [`SYSTEMS`] says.
+    fn ensure_systems_does(&self, wrong: &str) -> Result<()> {
+        let systems = SYSTEMS.iter().find(|systems| systems.wrong == wrong);
+        let systems = systems.with_context(|| format!("{wrong} is new"))?;
+        if self.systems.get().is_none() {
+            let failures = Loop::systems(systems.operation).run(&self.programs, &PASSES)?;
+            let _ = self.systems.set(failures);
+        }
+        let mut failures = self.systems.get().into_iter().flatten();
+        let does = failures.any(|failure| failure.wrong.contains(wrong));
+        ensure!(
+            does,
+            "the system's library has no {wrong}: {}",
+            systems.reason
+        );
+        Ok(())
+    }
+}
