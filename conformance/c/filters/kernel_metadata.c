@@ -1,0 +1,57 @@
+/* Filters on what only the kernel knows of a packet (direction, interface), once they alone decide. */
+#include "../wire.h"
+#include "../tags.h"
+
+static void print_size(u_char *user, const struct pcap_pkthdr *header, const u_char *bytes)
+{
+	(void)user;
+	(void)bytes;
+	printf(" %u", header->len);
+}
+
+static void send_some(int in, int out)
+{
+	for (size_t i = 0; i < 4; i++) {
+		send_tagged(in, &taggings[i], 60 + i);
+		send_tagged(out, &taggings[i], 80 + i);
+	}
+}
+
+static void capture(int in, int out, const char *device, int version, const char *expression)
+{
+	struct bpf_program program;
+	unsigned count = 0;
+	pcap_t *p = opened(device, version);
+	printf("%s, version %d, %s:", device, version, expression);
+	if (pcap_compile(p, &program, expression, 1, PCAP_NETMASK_UNKNOWN) != 0) {
+		printf(" %s\n", pcap_geterr(p));
+		pcap_close(p);
+		return;
+	}
+	printf(" %d", pcap_setfilter(p, &program));
+	pcap_freecode(&program);
+	/* The first packets are filtered twice, as they might have been queued before. */
+	send_some(in, out);
+	sleep_ms(SETTLED);
+	drain(p, count_packet, &count);
+	send_some(in, out);
+	sleep_ms(SETTLED);
+	printf(" -> %d\n", drain(p, print_size, NULL));
+	print_stats(p);
+	pcap_close(p);
+}
+
+int main(void)
+{
+	static const char *const expressions[] = { "inbound", "outbound", "inbound and vlan", "ifindex 2", "ifindex 3",
+		                                   "ifindex 99", "outbound and ip" };
+	int in = port_of(near), out = port_of(far);
+	for (int version = 2; version <= 3; version++)
+		for (size_t i = 0; i < sizeof expressions / sizeof expressions[0]; i++) {
+			if (version == 3 || i % 2)
+				capture(in, out, far, version, expressions[i]);
+			if (version == 3 && i < 5)
+				capture(in, out, "any", version, expressions[i]);
+		}
+	return 0;
+}

@@ -1,0 +1,32 @@
+/* Buffer sizes: what activation makes of them, with the snapshot lengths and modes that they go with. */
+#include "../wire.h"
+
+static void open_with(int port, const char *device, int version, int snaplen, int buffer)
+{
+	pcap_t *p = created(device, version);
+	pcap_set_snaplen(p, snaplen);
+	pcap_set_buffer_size(p, buffer);
+	int rc = pcap_activate(p);
+	printf("%s, version %d, snaplen %d, buffer %d: %d [%s]", device, version, snaplen, buffer, rc, pcap_geterr(p));
+	if (rc == 0) {
+		unsigned count = 0;
+		printf(", %d", pcap_bufsize(p));
+		send_numbered(port, 0, 3);
+		settle(p, 3);
+		printf(", read %d", drain(p, count_packet, &count));
+	}
+	printf("\n");
+	pcap_close(p);
+}
+
+int main(void)
+{
+	static const int snaplens[] = { 64, 96, 1514, 65535, 262144 }, buffers[] = { 1, 4096, 100000, 1 << 20, 8 << 20 };
+	int port = port_of(near);
+	for (int version = 2; version <= 3; version++)
+		for (int i = 0; i < 5; i++)
+			for (int j = 0; j < 5; j++)
+				if ((i + j) % (version == 2 ? 2 : 4) == 0 || (j == 0 && version == 2))
+					open_with(port, j % 2 ? "any" : far, version, snaplens[i], buffers[j]);
+	return 0;
+}

@@ -1,0 +1,276 @@
+/* What the programs share: devices, frames of a known kind, waiting until these have arrived. */
+#include <arpa/inet.h>
+#include <errno.h>
+#include <linux/if_packet.h>
+#include <net/if.h>
+#include <poll.h>
+#include <pcap/pcap.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/ioctl.h>
+#include <sys/socket.h>
+#include <time.h>
+#include <unistd.h>
+
+/* NUMBERED is an ethertype for experiments (IEEE 802): no host answers it. A handle's timeout is short, so
+   that blocks are handed over soon. After SETTLED ms the kernel has handed over all that it had. */
+enum {
+	NUMBERED = 0x88b5,
+	HEADER = 14,
+	SMALLEST = 60,
+	TIMEOUT = 10,
+	SETTLED = 60,
+	PATIENCE_SECONDS = 15,
+	LIMIT_SECONDS = 50
+};
+
+/* The wire's ends: frames leave at NEAR and arrive at FAR. */
+static const char *near = "va", *far = "vb";
+
+/* Whatever hangs must end, and what it has said must not be lost with it. */
+__attribute__((constructor)) static void limit(void)
+{
+	alarm(LIMIT_SECONDS);
+	setvbuf(stdout, NULL, _IOLBF, 0);
+	(void)near;
+	(void)far;
+}
+
+static inline void fail(const char *call, const char *why)
+{
+	printf("%s: %s\n", call, why);
+	exit(1);
+}
+
+static inline const char *yes(int condition)
+{
+	return condition ? "yes" : "no";
+}
+
+static inline double now(void)
+{
+	struct timespec time;
+	clock_gettime(CLOCK_MONOTONIC, &time);
+	return (double)time.tv_sec + (double)time.tv_nsec / 1e9;
+}
+
+static inline void sleep_ms(long ms)
+{
+	double end = now() + (double)ms / 1e3;
+	/* Signals end a sleep early. */
+	while (now() < end)
+		nanosleep(&(struct timespec){ .tv_nsec = 1000000 }, NULL);
+}
+
+/* Handles. Version 2 and 3 are those of the packet socket's ring: immediate mode or not. */
+
+static inline pcap_t *created(const char *device, int version)
+{
+	char errbuf[PCAP_ERRBUF_SIZE] = "";
+	pcap_t *p = pcap_create(device, errbuf);
+	if (!p)
+		fail("pcap_create", errbuf);
+	pcap_set_timeout(p, TIMEOUT);
+	pcap_set_immediate_mode(p, version == 2);
+	return p;
+}
+
+static inline pcap_t *activated(pcap_t *p)
+{
+	if (pcap_activate(p) < 0)
+		fail("pcap_activate", pcap_geterr(p));
+	return p;
+}
+
+static inline pcap_t *opened(const char *device, int version)
+{
+	return activated(created(device, version));
+}
+
+static inline void filter(pcap_t *p, const char *text)
+{
+	struct bpf_program program;
+	if (pcap_compile(p, &program, text, 1, PCAP_NETMASK_UNKNOWN) != 0)
+		fail("pcap_compile", pcap_geterr(p));
+	if (pcap_setfilter(p, &program) != 0)
+		fail("pcap_setfilter", pcap_geterr(p));
+	pcap_freecode(&program);
+}
+
+static inline unsigned received(pcap_t *p)
+{
+	struct pcap_stat stat;
+	if (pcap_stats(p, &stat) != 0)
+		fail("pcap_stats", pcap_geterr(p));
+	return stat.ps_recv;
+}
+
+/* Waits until the handle has received COUNT packets since it was activated, and may read all of them.
+   What is missing after so many seconds does not come. */
+static inline void settle(pcap_t *p, unsigned count)
+{
+	double end = now() + PATIENCE_SECONDS;
+	while (received(p) < count && now() < end)
+		sleep_ms(1);
+	if (received(p) < count)
+		printf("%u have come, not %u\n", received(p), count);
+	sleep_ms(SETTLED);
+}
+
+/* Frames. */
+
+/* A socket that sends on DEVICE and receives nothing. */
+static inline int port_of(const char *device)
+{
+	struct sockaddr_ll to = { .sll_family = AF_PACKET, .sll_ifindex = (int)if_nametoindex(device) };
+	int fd = socket(AF_PACKET, SOCK_RAW, 0);
+	if (fd < 0 || bind(fd, (struct sockaddr *)&to, sizeof to) != 0)
+		fail(device, strerror(errno));
+	return fd;
+}
+
+static inline void send_frame(int port, const void *frame, size_t size)
+{
+	if (send(port, frame, size, 0) != (ssize_t)size)
+		fail("send", strerror(errno));
+}
+
+/* Ethernet's header, to FAR from NEAR; returns where the payload begins. */
+static inline unsigned char *header(unsigned char *frame, unsigned type)
+{
+	static const unsigned char ends[12] = { 2, 0, 0, 0, 0, 0x0b, 2, 0, 0, 0, 0, 0x0a };
+	memcpy(frame, ends, sizeof ends);
+	frame[12] = (unsigned char)(type >> 8);
+	frame[13] = (unsigned char)type;
+	return frame + HEADER;
+}
+
+static inline unsigned char *put32(unsigned char *at, unsigned number)
+{
+	number = htonl(number);
+	return (unsigned char *)memcpy(at, &number, sizeof number) + sizeof number;
+}
+
+/* COUNT frames of SIZE bytes, numbered from FIRST; the bytes behind the number differ from frame to frame. */
+static inline void send_sized(int port, unsigned first, unsigned count, size_t size)
+{
+	unsigned char frame[65536];
+	for (unsigned number = first; number < first + count; number++) {
+		unsigned char *payload = put32(header(frame, NUMBERED), number);
+		for (unsigned char *at = payload; at < frame + size; at++)
+			*at = (unsigned char)(number + (unsigned)(at - payload));
+		send_frame(port, frame, size);
+	}
+}
+
+static inline void send_numbered(int port, unsigned first, unsigned count)
+{
+	send_sized(port, first, count, SMALLEST);
+}
+
+/* An IPv4 datagram by UDP in an Ethernet frame; returns its size. */
+static inline size_t datagram(unsigned char *frame, unsigned from_port, unsigned to_port, size_t payload)
+{
+	static const unsigned char ip[20] = { 0x45, 0, 0, 0, 0, 1, 0, 0, 64, 17, 0, 0,
+	                                      192, 0, 2, 1, 192, 0, 2, 9 };
+	size_t length = sizeof ip + 8 + payload;
+	unsigned char *at = header(frame, 0x0800);
+	memcpy(at, ip, sizeof ip);
+	at[2] = (unsigned char)(length >> 8);
+	at[3] = (unsigned char)length;
+	put32(at + sizeof ip, from_port << 16 | to_port);
+	put32(at + sizeof ip + 4, (unsigned)(8 + payload) << 16);
+	memset(at + sizeof ip + 8, 0x5a, payload);
+	return HEADER + length;
+}
+
+static inline unsigned number_of(const u_char *bytes)
+{
+	unsigned number;
+	memcpy(&number, bytes + HEADER, sizeof number);
+	return ntohl(number);
+}
+
+/* Sends frames until the handle has received COUNT: a link that comes up loses what is sent too early. */
+static inline void send_until(int port, pcap_t *p, unsigned count)
+{
+	static const unsigned char frame[SMALLEST] = { 2, 0, 0, 0, 0, 0x0b };
+	while (received(p) < count) {
+		(void)!send(port, frame, sizeof frame, 0);
+		for (int ms = 0; ms < 50 && received(p) < count; ms++)
+			sleep_ms(1);
+	}
+}
+
+/* Runs a command, and waits until DEVICE is in a state that ip shows. */
+static inline void change(const char *command, const char *device, const char *state)
+{
+	char question[128];
+	snprintf(question, sizeof question, "ip -o link show dev %s | grep -q 'state %s'", device, state);
+	if (system(command) != 0)
+		printf("%s failed\n", command);
+	for (int i = 0; i < 500 && system(question) != 0; i++)
+		sleep_ms(10);
+}
+
+/* Reading. */
+
+/* A callback that prints the frame's number, where that has been captured. */
+static inline void print_number(u_char *user, const struct pcap_pkthdr *header, const u_char *bytes)
+{
+	(void)user;
+	if (header->caplen >= HEADER + 4)
+		printf(" %u", number_of(bytes));
+	else
+		printf(" cut to %u", header->caplen);
+}
+
+/* A callback that counts. */
+static inline void count_packet(u_char *user, const struct pcap_pkthdr *header, const u_char *bytes)
+{
+	(void)header;
+	(void)bytes;
+	++*(unsigned *)user;
+}
+
+/* Reads what is there, without waiting, and returns the number of packets; settle() comes first. */
+static inline int drain(pcap_t *p, pcap_handler callback, void *user)
+{
+	char errbuf[PCAP_ERRBUF_SIZE] = "";
+	int blocking = pcap_getnonblock(p, errbuf) == 0, count = 0, rc;
+	if (blocking)
+		pcap_setnonblock(p, 1, errbuf);
+	/* After a block of which nothing passed there may be another. */
+	for (int idle = 0; idle < 3; idle += rc == 0) {
+		if ((rc = pcap_dispatch(p, -1, callback, user)) < 0) {
+			printf("pcap_dispatch: %d %s\n", rc, pcap_geterr(p));
+			break;
+		}
+		count += rc;
+	}
+	if (blocking)
+		pcap_setnonblock(p, 0, errbuf);
+	return count;
+}
+
+/* Whether the handle's descriptor becomes readable within MS. */
+static inline int readable(pcap_t *p, int ms)
+{
+	struct pollfd fd = { .fd = pcap_get_selectable_fd(p), .events = POLLIN };
+	return poll(&fd, 1, ms) == 1 && fd.revents == POLLIN;
+}
+
+static inline void print_bytes(const u_char *bytes, size_t count)
+{
+	for (size_t i = 0; i < count; i++)
+		printf("%02x", bytes[i]);
+}
+
+static inline void print_stats(pcap_t *p)
+{
+	struct pcap_stat stat = { 0 };
+	int rc = pcap_stats(p, &stat);
+	printf("stats %d: received %u, dropped %u, by the device %u\n", rc, stat.ps_recv, stat.ps_drop,
+	       stat.ps_ifdrop);
+}

@@ -1,0 +1,108 @@
+//! The behaviours: one C program each, in a directory for each family of them.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use anyhow::{Context, Result, bail, ensure};
+use fanpcap_testkit::Scratch;
+
+const PROGRAMS: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/c");
+
+/// A behaviour of libpcap and the program that shows it.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Behaviour {
+    /// `FAMILY/PROGRAM`, as the file is called.
+    pub name: String,
+}
+
+impl Behaviour {
+    /// The one of this name.
+    pub fn named(name: &str) -> Self {
+        Self {
+            name: name.to_owned(),
+        }
+    }
+
+    /// All of them, in order of their names.
+    ///
+    /// # Errors
+    /// When the directory can't be read.
+    pub fn all() -> Result<Vec<Self>> {
+        let mut found = Vec::new();
+        for family in entries(Path::new(PROGRAMS))? {
+            if family.is_dir() {
+                found.extend(entries(&family)?.iter().filter_map(|path| Self::of(path)));
+            }
+        }
+        ensure!(!found.is_empty(), "no programs in {PROGRAMS}");
+        found.sort();
+        Ok(found)
+    }
+
+    /// Those of one family.
+    ///
+    /// # Errors
+    /// When there is none.
+    pub fn of_family(family: &str) -> Result<Vec<Self>> {
+        let mut members = Self::all()?;
+        members.retain(|behaviour| behaviour.family() == family);
+        ensure!(!members.is_empty(), "no programs in {PROGRAMS}/{family}");
+        Ok(members)
+    }
+
+    fn of(path: &Path) -> Option<Self> {
+        let name = path.strip_prefix(PROGRAMS).ok()?.to_str()?;
+        Some(Self::named(name.strip_suffix(".c")?))
+    }
+
+    /// The family's name.
+    pub fn family(&self) -> &str {
+        self.name.split_once('/').map_or("", |(family, _)| family)
+    }
+
+    /// What the program shows: the comment on its first line.
+    ///
+    /// # Errors
+    /// When it has none.
+    pub fn title(&self) -> Result<String> {
+        let text = fs::read_to_string(self.source()).with_context(|| self.name.clone())?;
+        let first = text.lines().next().unwrap_or_default();
+        let title = first
+            .strip_prefix("/* ")
+            .and_then(|rest| rest.strip_suffix(" */"));
+        let title = title.with_context(|| format!("{}: no comment on line 1", self.name))?;
+        Ok(title.trim_end_matches('.').to_owned())
+    }
+
+    /// Compiles the program against the installed libpcap, as any distribution would.
+    ///
+    /// # Errors
+    /// What the compiler says; warnings are errors.
+    pub fn compile(&self, scratch: &Scratch, flags: &[&str]) -> Result<PathBuf> {
+        let program = scratch.new_file(&self.name.replace('/', "-"));
+        let done = Command::new("cc")
+            .args(["-std=gnu11", "-O1", "-g", "-Wall", "-Wextra", "-Werror"])
+            .args(["-pthread", "-I", PROGRAMS])
+            .args(flags)
+            .arg("-o")
+            .arg(&program)
+            .arg(self.source())
+            .arg("-lpcap")
+            .output()
+            .context("running cc")?;
+        if !done.status.success() {
+            bail!("{}: {}", self.name, String::from_utf8_lossy(&done.stderr));
+        }
+        Ok(program)
+    }
+
+    fn source(&self) -> PathBuf {
+        Path::new(PROGRAMS).join(format!("{}.c", self.name))
+    }
+}
+
+fn entries(directory: &Path) -> Result<Vec<PathBuf>> {
+    let listing = fs::read_dir(directory).with_context(|| directory.display().to_string())?;
+    listing.map(|entry| Ok(entry?.path())).collect()
+}

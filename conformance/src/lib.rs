@@ -1,0 +1,15 @@
+//! Differential tests: a C program for each behaviour of libpcap, run on the system's library and on
+//! ours, which must say the same.
+#![forbid(unsafe_code)]
+
+pub mod behaviour;
+pub mod difference;
+pub mod matrix;
+pub mod parallel;
+pub mod reasons;
+pub mod run;
+pub mod symbols;
+pub mod variant;
+
+pub use behaviour::Behaviour;
+pub use variant::Variant;

@@ -1,0 +1,182 @@
+//! MATRIX.md: each behaviour and each exported symbol, with what the comparisons found.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt::Write as _;
+
+use anyhow::{Context, Result};
+use fanpcap_testkit::Scratch;
+
+use crate::run::Differences;
+use crate::variant::COMPARED;
+use crate::{Behaviour, Variant, parallel, reasons, run, symbols};
+
+/// The file.
+pub const PAGE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/MATRIX.md");
+
+/// So many programs at a time: they wait more than they work.
+const WORKERS: usize = 4;
+
+/// How many programs are named for a symbol.
+const NAMED: usize = 3;
+
+/// A behaviour, what its program uses, and where it differs from the system's.
+#[derive(Debug)]
+pub struct Row {
+    /// The behaviour.
+    pub behaviour: Behaviour,
+    /// The exported symbols that its program uses.
+    pub uses: BTreeSet<String>,
+    /// The variants in which it differs.
+    pub differs: Differences,
+}
+
+/// The rows as they must be: no difference but those that have a reason.
+///
+/// # Errors
+/// When a program can't be compiled.
+pub fn expected() -> Result<Vec<Row>> {
+    rows(|behaviour| {
+        let listed = |variant: Variant| {
+            let reason = reasons::reason(&behaviour.name, variant)?;
+            Some((variant, reason.to_owned()))
+        };
+        Ok(COMPARED.into_iter().filter_map(listed).collect())
+    })
+}
+
+/// The rows as they are, by running every program in every way.
+///
+/// # Errors
+/// When a program can't be run, or one fails on the system's library.
+pub fn observed() -> Result<Vec<Row>> {
+    rows(|behaviour| run::differences(behaviour, &COMPARED))
+}
+
+fn rows(differs: impl Fn(&Behaviour) -> Result<Differences> + Sync) -> Result<Vec<Row>> {
+    let exported = symbols::exported()?;
+    let scratch = Scratch::new()?;
+    let row = |behaviour: Behaviour| {
+        let uses = symbols::used(&behaviour.compile(&scratch, &[])?, &exported)?;
+        let differs = differs(&behaviour).with_context(|| behaviour.name.clone())?;
+        Ok(Row {
+            behaviour,
+            uses,
+            differs,
+        })
+    };
+    let rows = parallel::map(Behaviour::all()?, WORKERS, &row);
+    let mut rows: Vec<Row> = rows.into_iter().collect::<Result<_>>()?;
+    rows.sort_by(|one, other| one.behaviour.cmp(&other.behaviour));
+    Ok(rows)
+}
+
+/// The page for these rows.
+///
+/// # Errors
+/// When a program doesn't say what it shows.
+pub fn page(rows: &[Row], version: &str) -> Result<String> {
+    let exported = symbols::exported()?;
+    let covered = exported
+        .iter()
+        .filter(|name| users(rows, name).next().is_some())
+        .count();
+    let runs = rows.len() * COMPARED.len();
+    let differing: usize = rows.iter().map(|row| row.differs.len()).sum();
+    let names = COMPARED.map(Variant::name).join(", ");
+    let mut text = format!(
+        "# What is compared with the system's library\n\n\
+         Written by `cargo run -p fanpcap-conformance -- matrix`, as root, with libpcap {version}.\n\n\
+         {} programs in `c/` show one behaviour each. A program runs on the system's library, and on ours\n\
+         in {} ways ({names}); its output and its end must be the same.\n\n\
+         Of {runs} comparisons {} found no difference, {differing} one that is meant. Of the {} symbols that the\n\
+         system's library exports, {covered} are used.\n",
+        rows.len(),
+        COMPARED.len(),
+        runs - differing,
+        exported.len(),
+    );
+    differences(&mut text, rows);
+    behaviours(&mut text, rows)?;
+    by_symbol(&mut text, rows, &exported);
+    Ok(text)
+}
+
+fn differences(text: &mut String, rows: &[Row]) {
+    text.push_str("\n## Differences\n\n");
+    for row in rows {
+        let name = &row.behaviour.name;
+        let mut by_reason = BTreeMap::<&str, Vec<&str>>::new();
+        for &variant in row.differs.keys() {
+            let why = reasons::reason(name, variant).unwrap_or("not meant");
+            by_reason.entry(why).or_default().push(variant.name());
+        }
+        for (why, on) in by_reason {
+            let _ = writeln!(text, "* `{name}` ({}): {why}.", on.join(", "));
+        }
+    }
+}
+
+fn behaviours(text: &mut String, rows: &[Row]) -> Result<()> {
+    let _ = writeln!(
+        text,
+        "\n## Behaviours\n\n| program | {} | |",
+        COMPARED.map(Variant::name).join(" | ")
+    );
+    let _ = writeln!(text, "| --- |{} --- |", " --- |".repeat(COMPARED.len()));
+    for row in rows {
+        let result = |variant: Variant| match row.differs.contains_key(&variant) {
+            true => "differs",
+            false => "same",
+        };
+        let results = COMPARED.map(result).join(" | ");
+        let _ = writeln!(
+            text,
+            "| {} | {results} | {} |",
+            row.behaviour.name,
+            row.behaviour.title()?
+        );
+    }
+    Ok(())
+}
+
+fn by_symbol(text: &mut String, rows: &[Row], exported: &BTreeSet<String>) {
+    text.push_str(
+        "\n## Symbols\n\nHow many programs use it, and in how many of them all is the same.\n\n",
+    );
+    let _ = writeln!(
+        text,
+        "| symbol | {} | programs |",
+        COMPARED.map(Variant::name).join(" | ")
+    );
+    let _ = writeln!(text, "| --- |{} --- |", " --- |".repeat(COMPARED.len()));
+    for symbol in exported {
+        let using: Vec<&Row> = users(rows, symbol).collect();
+        let result = |variant: Variant| {
+            let same = using
+                .iter()
+                .filter(|row| !row.differs.contains_key(&variant))
+                .count();
+            format!("{same} of {}", using.len())
+        };
+        let results = COMPARED.map(result).join(" | ");
+        let named: Vec<&str> = using
+            .iter()
+            .take(NAMED)
+            .map(|row| row.behaviour.name.as_str())
+            .collect();
+        let more = match using.len().saturating_sub(NAMED) {
+            0 => String::new(),
+            more => format!(" and {more} more"),
+        };
+        let _ = writeln!(
+            text,
+            "| {symbol} | {results} | {}{more} |",
+            named.join(", ")
+        );
+    }
+}
+
+/// The rows whose programs use a symbol.
+pub fn users<'rows>(rows: &'rows [Row], symbol: &str) -> impl Iterator<Item = &'rows Row> {
+    rows.iter().filter(move |row| row.uses.contains(symbol))
+}

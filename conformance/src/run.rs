@@ -1,0 +1,116 @@
+//! One run of a program: in a network namespace of its own, between the two ends of a wire.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::Path;
+use std::process::Command;
+
+use anyhow::{Context, Result, ensure};
+use fanpcap_loading::{Ended, run};
+use fanpcap_testkit::veth::ip;
+use fanpcap_testkit::{Scratch, Veth, netns};
+
+use crate::difference::difference;
+use crate::{Behaviour, Variant, parallel, reasons};
+
+/// What programs send on, and what they capture on.
+const DEVICES: [&str; 2] = ["va", "vb"];
+/// What follows the system's own string in `pcap_lib_version()`.
+pub const MARK: &str = concat!(" + fanpcap ", env!("CARGO_PKG_VERSION"));
+
+/// How variants differ from the system's library, those that do.
+pub type Differences = BTreeMap<Variant, String>;
+
+/// Runs a behaviour's program in each of these ways and compares with what it says on the system's.
+///
+/// # Errors
+/// The differences that have no reason, and the reasons that have no difference.
+pub fn compare(behaviour: &Behaviour, variants: &[Variant]) -> Result<()> {
+    let differing = differences(behaviour, variants)?;
+    let objection = |variant: &Variant| {
+        let difference = differing.get(variant).map(String::as_str);
+        reasons::objection(&behaviour.name, *variant, difference)
+    };
+    let objections: String = variants.iter().filter_map(objection).collect();
+    ensure!(objections.is_empty(), "- system's, + ours\n{objections}");
+    Ok(())
+}
+
+/// How each of these variants differs from the system's, where it does.
+///
+/// # Errors
+/// When the program can't be compiled or run, or fails on the system's library.
+pub fn differences(behaviour: &Behaviour, variants: &[Variant]) -> Result<Differences> {
+    let scratch = Scratch::new()?;
+    let program = behaviour.compile(&scratch, &[])?;
+    let on = |variant: Variant| {
+        let ended = run_in_scene(&scratch, variant.command(&program)?)?;
+        Ok((variant, ended))
+    };
+    // Side by side: most of a run's time is waiting.
+    let all = [&[Variant::System], variants].concat();
+    let workers = all.len();
+    let runs = parallel::map(all, workers, &on).into_iter();
+    let mut runs: BTreeMap<Variant, Ended> = runs.collect::<Result<_>>()?;
+    let system = runs.remove(&Variant::System).context("the system's run")?;
+    ensure!(
+        system.status.success(),
+        "{} on the system's library:\n{}",
+        behaviour.name,
+        transcript(&system)
+    );
+    let system = transcript(&system);
+    let mut differing = Differences::new();
+    for (variant, ended) in runs {
+        let ours = transcript(&ended).replace(MARK, "");
+        if ours != system {
+            differing.insert(variant, difference(&system, &ours));
+        }
+    }
+    Ok(differing)
+}
+
+/// Runs a command in a new namespace with a wire between two devices, which it gets as arguments, in a
+/// directory of its own.
+///
+/// # Errors
+/// When the namespace can't be made, or the program doesn't end.
+pub fn run_in_scene(scratch: &Scratch, mut command: Command) -> Result<Ended> {
+    let directory = scratch.new_file("run");
+    fs::create_dir(&directory)?;
+    command.args(DEVICES).current_dir(&directory);
+    netns::within_new(move || {
+        let wire = Veth::new(DEVICES[0], DEVICES[1], 1)?;
+        ip(&format!("link set {} address 02:00:00:00:00:0a", wire.near))?;
+        ip(&format!("link set {} address 02:00:00:00:00:0b", wire.far))?;
+        ip(&format!("address add 192.0.2.2/24 dev {}", wire.far))?;
+        run(scratch, &mut command)
+    })
+}
+
+/// All that a run said, by line.
+fn transcript(ended: &Ended) -> String {
+    let complaints = ended.err.lines().map(|line| format!("stderr: {line}\n"));
+    let out = ended.out.trim_end_matches('\n');
+    format!(
+        "{out}\n{}{}\n",
+        complaints.collect::<String>(),
+        ended.status
+    )
+}
+
+/// Runs a program that watches its memory, or is watched by `watcher`, and says what was found.
+///
+/// # Errors
+/// What was found, or that the program failed.
+pub fn run_watched(scratch: &Scratch, watcher: &[&str], program: &Path) -> Result<()> {
+    let mut command = Variant::Tpacket.command(watcher[0])?;
+    command.args(&watcher[1..]).arg(program);
+    let ended = run_in_scene(scratch, command)?;
+    let clean = ended.status.success() && !REPORTS.iter().any(|word| ended.err.contains(word));
+    ensure!(clean, "{}\n{}", ended.status, ended.err);
+    Ok(())
+}
+
+/// How the reports of sanitizers and of valgrind can be told from what libpcap itself warns of.
+const REPORTS: [&str; 2] = ["Sanitizer", "=="];

@@ -1,0 +1,75 @@
+//! The ways in which a program is run: on the system's library, and as each kind of handle of ours.
+
+use std::env;
+use std::ffi::OsStr;
+use std::process::Command;
+
+use anyhow::Result;
+use fanpcap_loading::{on_ours, on_system};
+
+/// A library, and what the environment tells it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Variant {
+    /// The system's library.
+    System,
+    /// Ours with nothing set: the system's handle as it is.
+    Staged,
+    /// Ours with its own reader of the packet socket.
+    Tpacket,
+    /// Ours as the only member of a group.
+    Group,
+}
+
+/// What is compared with the system's, in the order of the matrix's columns.
+pub const COMPARED: [Variant; 3] = [Variant::Staged, Variant::Tpacket, Variant::Group];
+
+impl Variant {
+    /// Its name in reports.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::System => "system",
+            Self::Staged => "nothing set",
+            Self::Tpacket => "tpacket",
+            Self::Group => "group of one",
+        }
+    }
+
+    /// The variables that make it.
+    pub const fn environment(self) -> &'static [(&'static str, &'static str)] {
+        match self {
+            Self::System | Self::Staged => &[],
+            Self::Tpacket => &[("PCAP_DRIVER", "tpacket")],
+            // A group is on one device: each has its own.
+            Self::Group => &[
+                ("PCAP_GROUP", "7"),
+                ("PCAP_GROUP_va", "8"),
+                ("PCAP_GROUP_lo", "9"),
+                ("PCAP_GROUP_any", "10"),
+                ("PCAP_GROUP_tun0", "11"),
+                ("PCAP_FANOUT", "hash"),
+            ],
+        }
+    }
+
+    /// A command that runs `program` in this way.
+    ///
+    /// # Errors
+    /// When our library isn't staged.
+    pub fn command(self, program: impl AsRef<OsStr>) -> Result<Command> {
+        let mut command = match self {
+            Self::System => on_system(program),
+            Self::Staged | Self::Tpacket | Self::Group => on_ours(program)?,
+        };
+        command.envs(self.environment().iter().copied());
+        Ok(command)
+    }
+}
+
+/// Those that `CONFORMANCE_ONLY` names, with commas between them, or all: to look at one of them alone.
+pub fn compared() -> Vec<Variant> {
+    let Ok(only) = env::var("CONFORMANCE_ONLY") else {
+        return COMPARED.to_vec();
+    };
+    let named = |variant: &Variant| only.split(',').any(|name| name == variant.name());
+    COMPARED.into_iter().filter(named).collect()
+}

@@ -1,0 +1,30 @@
+//! MATRIX.md says what the programs are and use now; every exported symbol is used by one of them.
+
+use std::fs;
+
+use anyhow::Result;
+use fanpcap_conformance::{matrix, symbols};
+
+#[test]
+fn every_symbol_is_used_and_the_matrix_is_current() -> Result<()> {
+    let rows = matrix::expected()?;
+    let exported = symbols::exported()?;
+    let unused: Vec<_> = exported
+        .iter()
+        .filter(|symbol| matrix::users(&rows, symbol).next().is_none())
+        .collect();
+    assert_eq!(unused, Vec::<&String>::new(), "no program uses them");
+
+    // The page may have been written beside another release of libpcap.
+    let written = fs::read_to_string(matrix::PAGE)?;
+    let version = written
+        .split_once("with libpcap ")
+        .map_or("", |(_, rest)| rest);
+    let version = version.split_once(".\n").map_or("", |(version, _)| version);
+    assert_eq!(
+        matrix::page(&rows, version)?,
+        written,
+        "write it again: cargo run -p fanpcap-conformance -- matrix"
+    );
+    Ok(())
+}

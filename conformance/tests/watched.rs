@@ -1,0 +1,92 @@
+//! Programs whose memory is watched, on our own reader: no bad access, and nothing leaked.
+
+use std::process::Command;
+
+use anyhow::{Context, Result, ensure};
+use fanpcap_conformance::{Behaviour, parallel, run};
+use fanpcap_loading::skip;
+use fanpcap_testkit::Scratch;
+
+/// The sanitizer's shadow memory collides with some kernels' address space randomization.
+const PLAIN: &[&str] = &["setarch", "-R"];
+const SANITIZER: &[&str] = &["-fsanitize=address"];
+const VALGRIND: &[&str] = &[
+    "valgrind",
+    "--quiet",
+    "--error-exitcode=9",
+    "--leak-check=full",
+    "--errors-for-leak-kinds=definite",
+];
+
+/// The shortest of the programs.
+const VERSION: &str = "names/version";
+
+/// The sanitizer sees the programs' own accesses and all leaks; valgrind also what libraries access.
+const BY_VALGRIND: [&str; 6] = [
+    "contents/vlan_any",
+    "filters/queued_half",
+    "handles/statistics",
+    "reading/breakloop",
+    "reading/counts",
+    "reading/oneshot",
+];
+
+fn sanitized(family: &str) -> Result<()> {
+    let scratch = Scratch::new()?;
+    if Behaviour::named(VERSION)
+        .compile(&scratch, SANITIZER)
+        .is_err()
+    {
+        skip("the compiler has no address sanitizer");
+        return Ok(());
+    }
+    let watch = |behaviour: Behaviour| {
+        let program = behaviour.compile(&scratch, SANITIZER)?;
+        run::run_watched(&scratch, PLAIN, &program).context(behaviour.name)
+    };
+    let found = parallel::map(Behaviour::of_family(family)?, 2, &watch);
+    let found = found.into_iter().filter_map(Result::err);
+    let reports: String = found.map(|report| format!("{report:#}\n")).collect();
+    ensure!(reports.is_empty(), "{reports}");
+    Ok(())
+}
+
+macro_rules! families {
+    ($($family:ident)*) => {
+        $(#[test]
+        #[ignore = "needs root: live handles in network namespaces"]
+        fn $family() -> Result<()> {
+            sanitized(stringify!($family))
+        })*
+        const FAMILIES: &[&str] = &[$(stringify!($family)),*];
+    };
+}
+
+families! { contents devices files filters handles names reading }
+
+#[test]
+fn every_family_has_its_test() -> Result<()> {
+    for behaviour in Behaviour::all()? {
+        ensure!(
+            FAMILIES.contains(&behaviour.family()),
+            "{} is in none",
+            behaviour.name
+        );
+    }
+    Ok(())
+}
+
+#[test]
+#[ignore = "needs root: live handles in network namespaces"]
+fn by_valgrind() -> Result<()> {
+    if Command::new("valgrind").arg("--version").output().is_err() {
+        skip("no valgrind here");
+        return Ok(());
+    }
+    let scratch = Scratch::new()?;
+    for name in BY_VALGRIND {
+        let program = Behaviour::named(name).compile(&scratch, &[])?;
+        run::run_watched(&scratch, VALGRIND, &program).context(name)?;
+    }
+    Ok(())
+}
