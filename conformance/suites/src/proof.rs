@@ -1,0 +1,118 @@
+//! Proof of what a run was on: the libraries that its processes loaded, and who reads a handle there.
+
+use std::fs;
+use std::path::Path;
+use std::time::Duration;
+
+use anyhow::{Context, Result, ensure};
+
+use crate::command::{self, BUILD};
+use crate::place::Place;
+use crate::session::Session;
+use crate::suite::program;
+use crate::variant::Variant;
+use crate::wire;
+
+/// Processes that loaded a libpcap.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+struct Loads {
+    /// Ours, and perhaps the system's behind it.
+    ours: usize,
+    /// Another one only.
+    others: usize,
+}
+
+/// Checks that every process of the session that loaded a libpcap loaded the variant's.
+pub(crate) fn loads(session: &Session) -> Result<()> {
+    let mut loads = Loads::default();
+    for entry in fs::read_dir(&session.loads)? {
+        let path = entry?.path();
+        let text = fs::read(&path).with_context(|| path.display().to_string())?;
+        loads.add(&String::from_utf8_lossy(&text), &session.staged);
+    }
+    let Loads { ours, others } = loads;
+    if session.variant == Variant::System {
+        ensure!(others > 0, "no process loaded a libpcap");
+        ensure!(ours == 0, "{ours} processes loaded our libpcap");
+    } else {
+        ensure!(ours > 0, "no process loaded our libpcap");
+        ensure!(
+            others == 0,
+            "{others} processes loaded another libpcap than ours"
+        );
+    }
+    Ok(())
+}
+
+/// Checks that a handle opened in this session, on its wire, is read by the variant's reader: by our
+/// library's function with the driver, else by the system's.
+pub(crate) fn reader(place: &Place, session: &Session) -> Result<()> {
+    let built = place.dir("reader")?.join("reader");
+    let mut cc = command::bounded("cc", BUILD);
+    cc.args(["-Wall", "-D_GNU_SOURCE", "-o"])
+        .arg(&built)
+        .arg(program("reader.c"))
+        .arg("-ldl");
+    command::step(&mut cc, &place.log("build.reader")?)?;
+    let mut reader = session.program(&built, LIMIT);
+    // It is none of the suite's processes.
+    reader.arg(wire::DEVICE).env_remove("LD_DEBUG");
+    let said = command::step(&mut reader, &session.log("reader"))?;
+    let file = said.lines().last().unwrap_or_default();
+    let ours = Path::new(file).starts_with(&session.staged);
+    ensure!(
+        ours == (session.variant == Variant::Tpacket),
+        "handles are read by {file}"
+    );
+    Ok(())
+}
+
+impl Loads {
+    /// Counts a process by what the loader said in it (ld.so(8), `LD_DEBUG=libs`).
+    fn add(&mut self, said: &str, staged: &Path) {
+        let initialised: Vec<&str> = said
+            .lines()
+            .filter_map(|line| line.split_once("calling init: "))
+            .map(|(_, path)| path.trim())
+            .filter(|path| is_libpcap(path))
+            .collect();
+        if initialised
+            .iter()
+            .any(|path| Path::new(path).starts_with(staged))
+        {
+            self.ours += 1;
+        } else if !initialised.is_empty() {
+            self.others += 1;
+        }
+    }
+}
+
+/// Also a copy that a package brought along, such as libpcap-1a2b.so.1.9.1.
+fn is_libpcap(path: &str) -> bool {
+    let name = path.rsplit('/').next().unwrap_or_default();
+    name.strip_prefix("libpcap")
+        .is_some_and(|rest| rest.starts_with(['.', '-']) && rest.contains(".so"))
+}
+
+const LIMIT: Duration = Duration::from_secs(20);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn processes_count_by_the_libpcap_that_they_initialised() {
+        let mut loads = Loads::default();
+        let staged = Path::new("/stage/lib");
+        for said in [
+            "  7:\tcalling init: /lib/libc.so.6\n",
+            "  8:\tcalling init: /stage/lib/libpcap.so.0.8\n  8:\tcalling init: /usr/lib/libpcap.so.0.8\n",
+            "  9:\tcalling init: /usr/lib/libpcap.so.0.8\n",
+            " 10:\tcalling init: /venv/libs/libpcap-2b6f73a4.so.1.9.1\n",
+            " 11:\tcalling init: /venv/pcapy.cpython-311.so\n",
+        ] {
+            loads.add(said, staged);
+        }
+        assert_eq!(loads, Loads { ours: 1, others: 2 });
+    }
+}

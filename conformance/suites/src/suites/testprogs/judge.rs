@@ -1,0 +1,101 @@
+//! Whether a run came to what was wanted.
+
+use std::path::Path;
+
+use anyhow::{Context, Result, ensure};
+use fanpcap_testkit::Capture;
+
+use super::cases::{Case, Wants};
+
+/// Judges a run that ended with `code`, printed `said` and left its files in `dir`.
+pub(super) fn judge(case: &Case, code: Option<i32>, said: &str, dir: &Path) -> Result<()> {
+    let code = code.context("ended by a signal")?;
+    ensure!(code == case.code, "exit code {code}, not {}", case.code);
+    ensure!(said.contains(case.says), "does not say '{}'", case.says);
+    match case.wants {
+        Wants::Nothing => Ok(()),
+        Wants::Packets => packets(said),
+        Wants::Complaints(wanted) => {
+            // An empty line of valgrind's ends each.
+            let ends = |line: &&str| line.starts_with("==") && line.trim_end().ends_with("==");
+            let found = said.lines().filter(ends).count();
+            ensure!(found == wanted, "{found} complaints, not {wanted}");
+            Ok(())
+        }
+        Wants::File(name) => {
+            let packets = Capture::read(&dir.join(name))?.packets.len();
+            ensure!(packets > 0, "no packet in {name}");
+            Ok(())
+        }
+    }
+}
+
+fn packets(said: &str) -> Result<()> {
+    let mut sum = 0;
+    // The interrupt may have cut the last line.
+    for line in said.lines().filter(|line| line.ends_with(" returns")) {
+        let Some((seen, rest)) = line.split_once(" packets seen, ") else {
+            continue;
+        };
+        let counted = rest.split(' ').next().unwrap_or_default();
+        ensure!(seen == counted, "{line}");
+        sum += seen.parse::<usize>()?;
+    }
+    ensure!(sum > 0, "no packet");
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::suites::testprogs::cases::{CASES, Stop};
+    use crate::wire::DEVICE;
+
+    #[test]
+    fn what_is_seen_must_be_counted() {
+        let line = |seen, counted| {
+            format!("{seen} packets seen, {counted} packets counted after pcap_dispatch returns\n")
+        };
+        assert!(packets(&(line(3, 3) + &line(0, 0) + "7 packets se")).is_ok());
+        assert!(packets(&line(0, 0)).is_err());
+        assert!(packets(&(line(3, 3) + &line(4, 3))).is_err());
+        assert!(packets("").is_err());
+    }
+
+    #[test]
+    fn code_and_text_are_compared() {
+        let case = CASES
+            .iter()
+            .find(|case| case.line == "opentest -i wire0")
+            .unwrap();
+        let said = "wire0 opened successfully\n";
+        assert!(judge(case, Some(0), said, Path::new("/")).is_ok());
+        for (code, said) in [(Some(1), said), (None, said), (Some(0), "wire0\n")] {
+            assert!(judge(case, code, said, Path::new("/")).is_err());
+        }
+    }
+
+    #[test]
+    fn complaints_are_counted() {
+        let case = CASES
+            .iter()
+            .find(|case| case.line.starts_with("valgrindtest"))
+            .unwrap();
+        let said =
+            "==7== Syscall param points to uninitialised byte(s)\n==7==    by main\n==7== \n";
+        let run = |times| judge(case, Some(99), &said.repeat(times), Path::new("/"));
+        assert!(run(3).is_ok());
+        assert!(run(4).is_err());
+    }
+
+    #[test]
+    fn lines_are_unique_and_name_the_device() {
+        let mut lines: Vec<&str> = CASES.iter().map(|case| case.line).collect();
+        assert!(lines.iter().any(|line| line.contains(DEVICE)));
+        lines.sort_unstable();
+        lines.dedup();
+        assert_eq!(lines.len(), CASES.len());
+        let waits = CASES.iter().filter(|case| case.stop == Stop::AfterAMinute);
+        assert_eq!(waits.count(), 3);
+    }
+}
