@@ -12,12 +12,15 @@ use crate::{fuzz, stage, symbols, tier, tree};
 /// A tier: its name in .ci/tiers, and how it runs.
 type Tier = (&'static str, fn() -> Result<Tally>);
 
-const TIERS: [Tier; 6] = [
+const TIERS: [Tier; 9] = [
     ("unit", unit),
     ("symbols", symbols::run),
     ("loading", loading),
     ("manual", manual),
     ("packets", packets),
+    ("conformance", conformance),
+    ("faults", faults),
+    ("soak", soak),
     ("fuzz", fuzz::run),
 ];
 
@@ -50,7 +53,13 @@ fn unit() -> Result<Tally> {
         "--exclude",
         "fanpcap-netns",
         "--exclude",
+        "fanpcap-faults",
+        "--exclude",
+        "fanpcap-soak",
+        "--exclude",
         "fanpcap-loading",
+        "--exclude",
+        "fanpcap-conformance",
     ];
     tier::cargo_test(&others, &[], &[])
 }
@@ -67,6 +76,21 @@ fn manual() -> Result<Tally> {
 /// Real packets in network namespaces. More threads than this would make timing a matter of luck.
 fn packets() -> Result<Tally> {
     tier::cargo_test(&["-p", "fanpcap-netns"], &["--test-threads=2"], &[])
+}
+
+/// Failing system calls. The loops mostly wait for the kernel.
+fn faults() -> Result<Tally> {
+    tier::cargo_test(&["-p", "fanpcap-faults"], &["--test-threads=6"], &[])
+}
+
+/// A short soak; `make soak` is a long one.
+fn soak() -> Result<Tally> {
+    tier::cargo_test(&["-p", "fanpcap-soak"], &[], &[])
+}
+
+/// Every behaviour on the system's library and on ours. The programs wait more than they work.
+fn conformance() -> Result<Tally> {
+    tier::cargo_test(&["-p", "fanpcap-conformance"], &["--test-threads=4"], &[])
 }
 
 /// The least number of tests of each tier, as checked in.

@@ -1,0 +1,136 @@
+//! The processes that run all the while: c/soak.c in each of its roles, watched.
+
+use anyhow::{Context, Result, bail, ensure};
+use fanpcap_testkit::Member;
+
+use crate::stage::{Group, SHARED, Stage};
+use crate::vitals::{self, Vitals};
+
+/// Ways to read a plain handle's ring, for the roles that have one.
+const DRIVERS: [Option<&str>; 2] = [None, Some("tpacket")];
+
+/// A role, and the group of its handles; `None`: plain handles.
+const ROLES: [(&str, Option<Group>); 9] = [
+    ("resident", Some(SHARED)),
+    ("resident", None),
+    ("slow", Some(("41", "lb"))),
+    ("slow", None),
+    ("filters", Some(("21", "hash"))),
+    ("filters", None),
+    ("breaks", Some(("31", "lb"))),
+    ("breaks", None),
+    ("churn", Some(SHARED)),
+];
+
+/// All of them.
+pub(crate) struct Cast(Vec<Player>);
+
+struct Player {
+    name: String,
+    member: Member,
+    looks: Vec<Vitals>,
+}
+
+impl Cast {
+    pub(crate) fn start(stage: &Stage) -> Result<Self> {
+        let mut players = Vec::new();
+        for (role, group) in ROLES {
+            let drivers = if group.is_some() {
+                &DRIVERS[..1]
+            } else {
+                &DRIVERS[..]
+            };
+            for &driver in drivers {
+                let player = Player::start(stage, role, group, driver);
+                players.push(player.with_context(|| role.to_owned())?);
+            }
+        }
+        Ok(Self(players))
+    }
+
+    /// Looks at each once; one that has ended has failed.
+    pub(crate) fn sample(&mut self) -> Result<()> {
+        for player in &mut self.0 {
+            let look = Vitals::of(player.member.pid());
+            let said = || player.member.said().unwrap_or_default();
+            match look {
+                Ok(look) if !said().contains("FAIL") => player.looks.push(look),
+                Ok(_) | Err(_) => bail!("{}:\n{}", player.name, said()),
+            }
+        }
+        Ok(())
+    }
+
+    /// How each goes, by its own last words, and what it holds.
+    pub(crate) fn tell(&self) -> Result<String> {
+        let mut lines = Vec::new();
+        for Player {
+            name,
+            member,
+            looks,
+        } in &self.0
+        {
+            let said = member.said()?;
+            let progress = said
+                .lines()
+                .rev()
+                .find_map(|line| line.strip_prefix("progress "));
+            let held = looks.last().context("a look")?;
+            lines.push(format!("{name}: {}; {held}", progress.unwrap_or("-")));
+        }
+        Ok(lines.join("\n     "))
+    }
+
+    /// Tells all of them to end.
+    pub(crate) fn interrupt(&self) -> Result<()> {
+        self.0.iter().try_for_each(|player| {
+            let told = player.member.signal("INT");
+            told.with_context(|| player.name.clone())
+        })
+    }
+
+    /// Waits for the end of all; each closes its books. Then says whether anything has grown.
+    pub(crate) fn end(self, tell: &dyn Fn(&str)) -> Result<()> {
+        for Player {
+            name,
+            member,
+            looks,
+        } in self.0
+        {
+            let ended = member.wait().with_context(|| name.clone())?;
+            let well = ended.status.success() && ended.said.ends_with("finished\n");
+            ensure!(well, "{name} ended ({}):\n{}", ended.status, ended.said);
+            let is_kept = |line: &&str| line.starts_with("ledger ");
+            for line in ended.said.lines().filter(is_kept) {
+                tell(&format!("{name}: {line}"));
+            }
+            tell(&vitals::ensure_flat(&name, &looks)?);
+        }
+        Ok(())
+    }
+}
+
+impl Player {
+    fn start(
+        stage: &Stage,
+        role: &str,
+        group: Option<Group>,
+        driver: Option<&str>,
+    ) -> Result<Self> {
+        let mut program = stage.program(role, group)?;
+        let mut name = role.to_owned();
+        if let Some((number, mode)) = group {
+            name = format!("{role} in {number} ({mode})");
+        }
+        if let Some(driver) = driver {
+            program = program.set("PCAP_DRIVER", driver);
+            name = format!("{name} by {driver}");
+        }
+        let (member, looks) = (program.start(&stage.scratch)?, Vec::new());
+        Ok(Self {
+            name,
+            member,
+            looks,
+        })
+    }
+}

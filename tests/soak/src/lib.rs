@@ -1,0 +1,87 @@
+//! The soak: for a given time, everything at once in a network namespace of its own. Traffic without
+//! pause; processes that capture all the while, change filters, break loops, open and close handles; and
+//! members that come and go, some by a kill. Nothing may be lost from the books, and nothing may grow.
+#![forbid(unsafe_code)]
+
+mod cast;
+mod chance;
+mod sender;
+mod stage;
+mod visitors;
+mod vitals;
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use anyhow::{Result, ensure};
+use fanpcap_testkit::{Injector, Veth, netns, veth};
+
+use cast::Cast;
+use sender::Sender;
+use stage::Stage;
+use visitors::Visitors;
+
+/// The device at which frames enter, and the one at which all capture.
+const DEVICES: (&str, &str) = ("va", "vb");
+
+/// How often the vitals are taken.
+const SAMPLE: Duration = Duration::from_secs(1);
+
+/// Runs it. `tell` gets how it goes each `every`, and the summary at the end.
+///
+/// # Errors
+/// What went wrong first: a program ended or said so, a ledger does not add up, something grew.
+pub fn run(duration: Duration, every: Duration, tell: &(dyn Fn(&str) + Sync)) -> Result<()> {
+    netns::within_new(|| {
+        let (near, far) = DEVICES;
+        Veth::new(near, far, 1)?;
+        let stage = Stage::new(far)?;
+        let (no_visits, no_frames) = (AtomicBool::new(false), AtomicBool::new(false));
+        let sender = Sender::new(Injector::open(near)?, chance::seed());
+        let visitors = Visitors::new(chance::seed());
+        let mut cast = Cast::start(&stage)?;
+        let progress = |cast: &Cast| {
+            let (sent, visited) = (sender.sent(), visitors.tell());
+            cast.tell()
+                .map(|players| tell(&format!("{sent} frames, {visited}\n     {players}")))
+        };
+        thread::scope(|scope| {
+            let sending = scope.spawn(|| sender.run(&no_frames));
+            let visiting = scope.spawn(|| visitors.run(&stage, &no_visits));
+            let gone = || visiting.is_finished() || sending.is_finished();
+            let watched = watch(&mut cast, duration, every, &progress, &gone);
+            // The filters wait for frames: those go on until all are told to end.
+            no_visits.store(true, Ordering::Release);
+            let visited = visiting.join().expect("the visitors do not panic");
+            no_frames.store(true, Ordering::Release);
+            let sent = sending.join().expect("the sender does not panic");
+            watched.and(visited).and(sent)?;
+            cast.interrupt()
+        })?;
+        let lost = veth::counters(far)?.receive_dropped;
+        ensure!(lost == 0, "the host dropped {lost} frames");
+        cast.end(tell)
+    })
+}
+
+/// Takes vitals until the time is over, or something goes wrong: here, or with the threads beside.
+fn watch(
+    cast: &mut Cast,
+    duration: Duration,
+    every: Duration,
+    tell: &dyn Fn(&Cast) -> Result<()>,
+    gone: &dyn Fn() -> bool,
+) -> Result<()> {
+    let begin = Instant::now();
+    let mut next = every;
+    while begin.elapsed() < duration && !gone() {
+        thread::sleep(SAMPLE);
+        cast.sample()?;
+        if begin.elapsed() >= next {
+            next += every;
+            tell(cast)?;
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,72 @@
+//! Traffic without pause: frames of a few colours, each colour's numbered one by one.
+
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::thread;
+use std::time::Duration;
+
+use anyhow::Result;
+use fanpcap_testkit::Injector;
+
+use crate::chance::Chance;
+
+/// As c/soak.h has them.
+const COLORS: u8 = 4;
+const ETHERTYPE: [u8; 2] = [0x88, 0xb5];
+const FRAME_LEN: u64 = 60;
+const FRAME_LEN_MAX: u64 = 1000;
+
+/// Frames in one system call, and what is waited after them at most: about 20000 frames in a second.
+const BATCH: usize = 64;
+const PAUSE_US: u64 = 6000;
+
+/// Sends from one device.
+pub(crate) struct Sender {
+    injector: Injector,
+    seed: u64,
+    sent: AtomicU64,
+}
+
+impl Sender {
+    pub(crate) fn new(injector: Injector, seed: u64) -> Self {
+        let sent = AtomicU64::new(0);
+        Self {
+            injector,
+            seed,
+            sent,
+        }
+    }
+
+    /// Sends until it is told to stop.
+    pub(crate) fn run(&self, stop: &AtomicBool) -> Result<()> {
+        let mut chance = Chance::new(self.seed);
+        let mut numbers = [0_u64; COLORS as usize];
+        while !stop.load(Ordering::Acquire) {
+            let frames: Vec<Vec<u8>> = (0..BATCH)
+                .map(|_| frame(&mut chance, &mut numbers))
+                .collect();
+            self.injector.send_all(&frames)?;
+            self.sent.fetch_add(BATCH as u64, Ordering::Relaxed);
+            thread::sleep(Duration::from_micros(chance.below(PAUSE_US)));
+        }
+        Ok(())
+    }
+
+    pub(crate) fn sent(&self) -> u64 {
+        self.sent.load(Ordering::Relaxed)
+    }
+}
+
+/// A broadcast frame of a colour and a length by chance, with that colour's next number.
+fn frame(chance: &mut Chance, numbers: &mut [u64; COLORS as usize]) -> Vec<u8> {
+    let color = u8::try_from(chance.below(u64::from(COLORS))).unwrap_or(0);
+    let number = &mut numbers[usize::from(color)];
+    *number += 1;
+    let mut bytes = vec![0xff; 6];
+    bytes.extend([2, 0, 0, 0, 0, 1]);
+    bytes.extend(ETHERTYPE);
+    bytes.push(color);
+    bytes.extend(number.to_be_bytes());
+    let len = FRAME_LEN + chance.below(FRAME_LEN_MAX - FRAME_LEN);
+    bytes.resize(usize::try_from(len).unwrap_or(0), 0);
+    bytes
+}

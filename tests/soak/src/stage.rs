@@ -1,0 +1,42 @@
+//! Where it happens: the compiled program and the device, for whoever starts a process.
+
+use std::path::{Path, PathBuf};
+
+use anyhow::Result;
+use fanpcap_testkit::{Program, Scratch, library};
+
+/// A group's number and its mode, as arguments.
+pub(crate) type Group = (&'static str, &'static str);
+
+/// The group that residents, visitors and the churn share.
+pub(crate) const SHARED: Group = ("7", "lb");
+
+/// c/soak.c, compiled, and the device that it captures at.
+pub(crate) struct Stage {
+    pub(crate) scratch: Scratch,
+    program: PathBuf,
+    device: &'static str,
+}
+
+impl Stage {
+    pub(crate) fn new(device: &'static str) -> Result<Self> {
+        let scratch = Scratch::new()?;
+        let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("c/soak.c");
+        let program = scratch.file("soak");
+        library::compile_c(&source, &program)?;
+        Ok(Self {
+            scratch,
+            program,
+            device,
+        })
+    }
+
+    /// A process in a role, whose handles are in the group; `None`: plain handles.
+    pub(crate) fn program(&self, role: &str, group: Option<Group>) -> Result<Program> {
+        let program = Program::new(&self.program, "ready")?.args([role, self.device]);
+        Ok(match group {
+            Some((number, mode)) => program.args([number, mode]),
+            None => program,
+        })
+    }
+}

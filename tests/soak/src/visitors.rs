@@ -1,0 +1,66 @@
+//! Members that come and go: processes that join the shared group and leave it soon, half of them by a
+//! kill.
+
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::thread;
+use std::time::Duration;
+
+use anyhow::{Context, Result, ensure};
+
+use crate::chance::Chance;
+use crate::stage::{SHARED, Stage};
+
+/// How long one stays at most, and what is waited for the next.
+const STAY_MS: u64 = 400;
+const PAUSE_MS: u64 = 100;
+
+const SIGKILL: i32 = 9;
+
+/// Counts them.
+pub(crate) struct Visitors {
+    seed: u64,
+    left: AtomicU64,
+    killed: AtomicU64,
+}
+
+impl Visitors {
+    pub(crate) fn new(seed: u64) -> Self {
+        let (left, killed) = (AtomicU64::new(0), AtomicU64::new(0));
+        Self { seed, left, killed }
+    }
+
+    /// Has one after the other until it is told to stop.
+    pub(crate) fn run(&self, stage: &Stage, stop: &AtomicBool) -> Result<()> {
+        let mut chance = Chance::new(self.seed);
+        while !stop.load(Ordering::Acquire) {
+            self.one(stage, &mut chance).context("a visitor")?;
+            thread::sleep(Duration::from_millis(chance.below(PAUSE_MS)));
+        }
+        Ok(())
+    }
+
+    fn one(&self, stage: &Stage, chance: &mut Chance) -> Result<()> {
+        let visitor = stage
+            .program("visitor", Some(SHARED))?
+            .start(&stage.scratch)?;
+        thread::sleep(Duration::from_millis(chance.below(STAY_MS)));
+        if chance.below(2) == 0 {
+            visitor.signal("KILL")?;
+            let ended = visitor.wait()?;
+            ensure!(ended.signal() == Some(SIGKILL), "{}", ended.said);
+            self.killed.fetch_add(1, Ordering::Relaxed);
+        } else {
+            visitor.stop()?;
+            self.left.fetch_add(1, Ordering::Relaxed);
+        }
+        Ok(())
+    }
+
+    pub(crate) fn tell(&self) -> String {
+        let (left, killed) = (
+            self.left.load(Ordering::Relaxed),
+            self.killed.load(Ordering::Relaxed),
+        );
+        format!("{left} visitors left, {killed} were killed")
+    }
+}

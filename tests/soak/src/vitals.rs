@@ -1,0 +1,121 @@
+//! What a process holds of memory and descriptors over time, and whether that grows.
+
+use std::fmt;
+use std::fs;
+
+use anyhow::{Context, Result, ensure};
+
+/// One look at a process.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Vitals {
+    /// Resident memory, KiB; rings are in it.
+    pub(crate) rss: u64,
+    /// Resident memory that is no file's, KiB: the heap and stacks.
+    pub(crate) anonymous: u64,
+    pub(crate) descriptors: u64,
+    pub(crate) mappings: u64,
+}
+
+impl fmt::Display for Vitals {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self {
+            rss,
+            anonymous,
+            descriptors,
+            mappings,
+        } = self;
+        write!(
+            f,
+            "{rss} KiB ({anonymous} anonymous), {descriptors} descriptors, {mappings} mappings"
+        )
+    }
+}
+
+impl Vitals {
+    pub(crate) fn of(pid: u32) -> Result<Self> {
+        let status = fs::read_to_string(format!("/proc/{pid}/status"))?;
+        let kib = |name: &str| {
+            let value = status.lines().find_map(|line| line.strip_prefix(name));
+            let value = value.and_then(|value| value.trim().strip_suffix(" kB"));
+            anyhow::Ok(value.context("a line of /proc/PID/status")?.parse()?)
+        };
+        let maps = fs::read_to_string(format!("/proc/{pid}/maps"))?;
+        Ok(Self {
+            rss: kib("VmRSS:")?,
+            anonymous: kib("RssAnon:")?,
+            descriptors: fs::read_dir(format!("/proc/{pid}/fd"))?.count() as u64,
+            mappings: maps.lines().count() as u64,
+        })
+    }
+}
+
+/// What may come and go from one quarter's median to another's: of the threads that open handles, with
+/// their rings, each has one or none at a moment; allocators keep an arena more or less.
+const MORE_DESCRIPTORS: u64 = 4;
+const MORE_MAPPINGS: u64 = 8;
+const MORE_RSS_KIB: u64 = 4096;
+const MORE_ANONYMOUS_KIB: u64 = 1024;
+
+/// The looks that are warming up, at most; in a short run a fifth of all.
+const WARM_UP: usize = 60;
+
+/// Compares the medians of the first and the last quarter after the warm-up.
+pub(crate) fn ensure_flat(name: &str, looks: &[Vitals]) -> Result<String> {
+    let looks = &looks[(looks.len() / 5).min(WARM_UP)..];
+    let quarter = (looks.len() / 4).max(1);
+    ensure!(looks.len() > quarter, "{name}: too few looks");
+    let (first, last) = (&looks[..quarter], &looks[looks.len() - quarter..]);
+    let mut told = Vec::new();
+    let kinds: [(&str, Kind, u64); 4] = [
+        ("KiB", |look| look.rss, MORE_RSS_KIB),
+        ("anonymous KiB", |look| look.anonymous, MORE_ANONYMOUS_KIB),
+        ("descriptors", |look| look.descriptors, MORE_DESCRIPTORS),
+        ("mappings", |look| look.mappings, MORE_MAPPINGS),
+    ];
+    for (kind, of, more) in kinds {
+        let (before, after) = (median(first, of), median(last, of));
+        ensure!(
+            after <= before + more,
+            "{name}: {kind} grew from {before} to {after}"
+        );
+        told.push(format!("{kind} {before} -> {after}"));
+    }
+    Ok(format!("{name}: {}", told.join(", ")))
+}
+
+/// One of the numbers.
+type Kind = fn(&Vitals) -> u64;
+
+fn median(looks: &[Vitals], of: Kind) -> u64 {
+    let mut values: Vec<u64> = looks.iter().map(of).collect();
+    values.sort_unstable();
+    values[values.len() / 2]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn looks(rss: impl Fn(u64) -> u64) -> Vec<Vitals> {
+        let look = |second| Vitals {
+            rss: rss(second),
+            anonymous: 900,
+            descriptors: 9,
+            mappings: 90,
+        };
+        (0..200).map(look).collect()
+    }
+
+    #[test]
+    fn growth_is_seen_and_noise_is_not() {
+        assert!(ensure_flat("steady", &looks(|second| 8000 + second % 7 * 100)).is_ok());
+        assert!(
+            ensure_flat(
+                "warm",
+                &looks(|second| if second < 40 { 100 } else { 9000 })
+            )
+            .is_ok()
+        );
+        assert!(ensure_flat("leak", &looks(|second| 8000 + 50 * second)).is_err());
+    }
+}
