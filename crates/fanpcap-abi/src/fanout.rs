@@ -1,8 +1,8 @@
 //! The functions of pcap/fanout.h.
 
+use crate::activate;
 use crate::handles::{self, Entry};
 use crate::message::{ERRBUF_SIZE, fail, guard};
-use crate::open;
 use crate::several;
 use crate::stats::pcap_stats;
 use crate::system::{self, ERROR, NOT_ACTIVATED, Pcap, PcapStat};
@@ -145,7 +145,7 @@ unsafe fn apply_to_one(p: *mut Pcap, call: Call) -> Result<(), String> {
         }
     }
     // SAFETY: the caller vouches for `p`, which is activated.
-    unsafe { open::join(p, &membership) }.map_err(|error| membership.blame(&error))
+    unsafe { activate::join(p, &membership) }.map_err(|error| membership.blame(&error))
 }
 
 /// See pcap_fanout_group(3PCAP).

@@ -5,10 +5,10 @@
 //! that libpcap's functions may be called from handlers and forked children as ever.
 
 use crate::system::Pcap;
+use crate::take_over::Installed;
 use fanpcap::member::{Member, Place};
 use fanpcap::request::Request;
 use fanpcap_linux::signal::Blocked;
-use fanpcap_tpacket::Reader;
 use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::ffi::c_int;
@@ -32,10 +32,12 @@ pub(crate) struct Entry {
     pub(crate) unjoined: bool,
     /// It is of one of several devices, which are read together.
     pub(crate) is_part: bool,
+    /// As such, activated: it receives nothing yet, or joins as the last step.
+    pub(crate) is_silent: bool,
     /// The handles on the other devices, by their address, where the program has this one.
     pub(crate) others: Vec<usize>,
-    /// What reads the handle in place of the system's library. It is boxed, as the handle has its address.
-    pub(crate) reader: Option<Box<Reader>>,
+    /// What reads the handle in place of the system's library.
+    pub(crate) reader: Option<Installed>,
     /// The handle in its group, and its descriptor.
     pub(crate) member: Option<(Member, RawFd)>,
 }
@@ -49,6 +51,7 @@ impl Entry {
             buffer_size: None,
             broken: false,
             is_part: false,
+            is_silent: false,
             others: Vec::new(),
             unjoined: false,
             reader: None,

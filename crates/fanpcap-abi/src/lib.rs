@@ -3,9 +3,10 @@
 //! Every handle that a program gets is the system library's own. Most functions jump straight to that
 //! library (`system`); what concerns fan-out is kept beside the handle (`handles`) and looked up
 //! on calls that are rare: create, activate, statistics, close. Handles that we read have a function of
-//! ours in their head (`head`, `read`). Callbacks may longjmp or throw. No policy here: that is the crate
+//! ours in their head (`head`, `take_over`, `read`). Callbacks may longjmp or throw. No policy here: that is the crate
 //! `fanpcap`.
 
+pub mod activate;
 pub mod data;
 pub mod fanout;
 mod handles;
@@ -17,3 +18,4 @@ pub mod setters;
 mod several;
 pub mod stats;
 pub mod system;
+mod take_over;

@@ -2,13 +2,13 @@
 
 use crate::message::fail;
 use crate::system::{self, ERROR, Pcap, system};
-use crate::{handles, open, read};
+use crate::{activate, handles, open, take_over};
 use fanpcap::request::Request;
 use std::ffi::{CStr, c_char, c_int};
 use std::ptr::null_mut;
 
 /// Milliseconds within which each device hands over its packets: what order in time waits for.
-pub(crate) const LATEST: c_int = 100;
+pub(crate) const LATEST: c_int = 20;
 
 /// The handles on the other devices of `p`; none where there is only one.
 fn others(p: *mut Pcap) -> Vec<*mut Pcap> {
@@ -21,24 +21,28 @@ pub(crate) fn is_several(p: *mut Pcap) -> bool {
     handles::with(p, |entry| !entry.others.is_empty()) == Some(true)
 }
 
-/// Does the same to the handle on each device, until one fails; what that says, `p` says then.
+/// Does the same to the handle on each device, until one fails. What that says, `p` says then; or what the
+/// first says that warns.
 ///
 /// # Safety
 /// `p` is a handle.
 pub(crate) unsafe fn each(p: *mut Pcap, mut apply: impl FnMut(*mut Pcap) -> c_int) -> c_int {
-    let status = apply(p);
-    if status < 0 {
-        return status;
+    let mut first = apply(p);
+    if first < 0 {
+        return first;
     }
     for other in others(p) {
         let status = apply(other);
-        if status < 0 {
+        if status < 0 || (status > 0 && first == 0) {
             // SAFETY: the caller vouches for `p`, and its others are open as long.
             unsafe { blame(p, other) };
-            return status;
+            first = status;
+        }
+        if status < 0 {
+            break;
         }
     }
-    status
+    first
 }
 
 /// Lets `p` say what `other` says.
@@ -86,24 +90,38 @@ pub(crate) unsafe fn create(parts: Vec<Request>, errbuf: *mut c_char) -> *mut Pc
     first
 }
 
-/// Activates the handle on each device, by its own settings, and reads them together.
+/// Activates the handle on each device, by its own settings, and reads them together. They receive only when
+/// all can; until then it may be tried again.
 ///
 /// # Safety
 /// `p` is a handle.
 pub(crate) unsafe fn activate(p: *mut Pcap) -> c_int {
     // SAFETY: the caller vouches for `p`, and its others are open as long.
-    let activate = |p| unsafe { open::activate_one(p) };
+    let activate = |p| unsafe { activate::activate_part(p) };
     // SAFETY: the caller vouches for `p`.
-    let status = unsafe { each(p, activate) };
-    if status < 0 {
-        return status;
+    let activated = unsafe { each(p, activate) };
+    if activated < 0 {
+        return activated;
     }
     let all = [vec![p], others(p)].concat();
     // SAFETY: as above.
-    match unsafe { read::take_over_several(&all) } {
-        Ok(()) => status,
+    if let Err(text) = unsafe { take_over::take_over_several(&all) } {
         // SAFETY: as above.
-        Err(text) => unsafe { fail(p, &text) },
+        return unsafe { fail(p, &text) };
+    }
+    // SAFETY: as above.
+    let go_live = |p| unsafe { activate::go_live(p) };
+    // SAFETY: as above.
+    let live = unsafe { each(p, go_live) };
+    if live >= 0 {
+        // SAFETY: as above.
+        all.iter()
+            .for_each(|&part| unsafe { take_over::truncate(part, p) });
+    }
+    if live < 0 || activated == 0 {
+        live
+    } else {
+        activated
     }
 }
 

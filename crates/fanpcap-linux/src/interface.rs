@@ -1,7 +1,7 @@
 //! Network interfaces of the calling thread's network namespace: names and indices (if_nametoindex(3)).
 
 use crate::errno::check;
-use std::ffi::{CStr, CString, c_char, c_int};
+use std::ffi::{CStr, CString, c_int};
 use std::os::fd::{AsRawFd, BorrowedFd};
 use std::{io, mem};
 
@@ -85,18 +85,18 @@ pub fn names() -> Vec<String> {
     names
 }
 
-/// Whether an interface is up (`SIOCGIFFLAGS`), asked through any open socket.
+/// Whether an interface is up (`SIOCGIFFLAGS`), in the network namespace of `socket`, which may be another than
+/// the calling thread's by now.
 ///
 /// # Errors
 /// `ENODEV` or `ENXIO` when it is gone.
 pub fn is_up(socket: BorrowedFd<'_>, index: u32) -> io::Result<bool> {
-    let name = name(index).ok_or_else(|| io::Error::from_raw_os_error(libc::ENODEV))?;
     // SAFETY: an ifreq is plain data, for which zeros are a value.
     let mut request: libc::ifreq = unsafe { mem::zeroed() };
-    for (to, from) in request.ifr_name.iter_mut().zip(name.bytes().take(15)) {
-        *to = c_char::from_ne_bytes([from]);
-    }
-    // SAFETY: the request is live for the call, which fills its flags.
+    request.ifr_ifru.ifru_ifindex = c_int::try_from(index).unwrap_or(c_int::MAX);
+    // SAFETY: the request is live for the call, which fills its name.
+    check(unsafe { libc::ioctl(socket.as_raw_fd(), libc::SIOCGIFNAME, &raw mut request) })?;
+    // SAFETY: as above; the call fills its flags.
     check(unsafe { libc::ioctl(socket.as_raw_fd(), libc::SIOCGIFFLAGS, &raw mut request) })?;
     // SAFETY: the call has written the flags, and any bits are a value.
     let flags = unsafe { request.ifr_ifru.ifru_flags };

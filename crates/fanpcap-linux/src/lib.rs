@@ -1,6 +1,11 @@
 //! The floor: every system call, ioctl and netlink request that fanpcap makes, the uapi structs behind
 //! them, and the loader of the system's libpcap. Safe functions outside, `unsafe` inside; no policy.
 
+#[cfg(not(target_pointer_width = "64"))]
+compile_error!(
+    "fanpcap is for 64-bit machines: the layouts of libpcap's structs are not known for others"
+);
+
 pub mod bpf;
 pub mod diag;
 pub mod elf;

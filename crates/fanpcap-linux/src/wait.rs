@@ -5,8 +5,11 @@ use std::ffi::{c_int, c_short, c_void};
 use std::io;
 use std::mem::size_of;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
-use std::ptr::null;
+use std::ptr::{null, null_mut};
 use std::time::Duration;
+
+pub use libc::{ENETDOWN, ENODEV, ENXIO};
+pub use libc::{POLLERR, POLLHUP, POLLIN, POLLNVAL, POLLRDHUP};
 
 /// Wakes a thread that waits, from any thread or signal handler (eventfd(2)).
 #[derive(Debug)]
@@ -20,9 +23,7 @@ impl Wake {
     pub fn new() -> io::Result<Self> {
         // SAFETY: eventfd takes plain numbers.
         let fd = unsafe { libc::eventfd(0, libc::EFD_NONBLOCK | libc::EFD_CLOEXEC) };
-        check(fd)?;
-        // SAFETY: `fd` is a new descriptor that nobody else owns.
-        Ok(Self(unsafe { OwnedFd::from_raw_fd(fd) }))
+        owned(fd).map(Self)
     }
 
     /// Ends the present wait, or the next one. Async-signal-safe; errno stays as it is.
@@ -114,37 +115,79 @@ fn poll(entries: &mut [libc::pollfd], limit: Option<Duration>) -> io::Result<()>
     check(unsafe { libc::ppoll(entries.as_mut_ptr(), count, limit, null()) })
 }
 
-/// A descriptor that is readable while one of several others is (epoll(7)).
+/// A descriptor that is readable while one of several sockets is, or after a time (epoll(7)).
 #[derive(Debug)]
-pub struct AnyOf(OwnedFd);
+pub struct AnyOf {
+    epoll: OwnedFd,
+    timer: OwnedFd,
+    sockets: Vec<BorrowedFd<'static>>,
+}
 
 impl AnyOf {
     /// Watches `sockets`, which must be closed after this.
     ///
     /// # Errors
-    /// What epoll says.
+    /// What epoll and timerfd say.
     pub fn new(sockets: &[BorrowedFd<'static>]) -> io::Result<Self> {
         // SAFETY: takes plain numbers.
-        let fd = unsafe { libc::epoll_create1(libc::EPOLL_CLOEXEC) };
-        check(fd)?;
-        // SAFETY: `fd` is a new descriptor that nobody else owns.
-        let epoll = unsafe { OwnedFd::from_raw_fd(fd) };
+        let epoll = owned(unsafe { libc::epoll_create1(libc::EPOLL_CLOEXEC) })?;
+        let flags = libc::TFD_CLOEXEC | libc::TFD_NONBLOCK;
+        // SAFETY: as above.
+        let timer = owned(unsafe { libc::timerfd_create(libc::CLOCK_MONOTONIC, flags) })?;
+        let any = Self {
+            epoll,
+            timer,
+            sockets: sockets.to_vec(),
+        };
+        any.control(libc::EPOLL_CTL_ADD, any.timer.as_fd(), true)?;
         for socket in sockets {
-            let mut event = libc::epoll_event {
-                events: u32::try_from(libc::EPOLLIN).unwrap_or(0),
-                u64: 0,
-            };
-            let (operation, socket) = (libc::EPOLL_CTL_ADD, socket.as_raw_fd());
-            // SAFETY: both descriptors are open and the event is live for the call.
-            check(unsafe { libc::epoll_ctl(fd, operation, socket, &raw mut event) })?;
+            any.control(libc::EPOLL_CTL_ADD, *socket, true)?;
         }
-        Ok(Self(epoll))
+        Ok(any)
     }
 
     /// Its number, for programs to wait on.
     pub fn fd(&self) -> RawFd {
-        self.0.as_raw_fd()
+        self.epoll.as_raw_fd()
     }
+
+    /// From now on only those sockets count whose bit is set, and the time after which it is readable anyway.
+    ///
+    /// # Errors
+    /// What epoll and timerfd say.
+    pub fn set(&self, watched: u64, after: Option<Duration>) -> io::Result<()> {
+        for (index, socket) in self.sockets.iter().enumerate() {
+            self.control(libc::EPOLL_CTL_MOD, *socket, watched >> index & 1 == 1)?;
+        }
+        // Zero would stop the timer.
+        let after = after.map_or(Duration::ZERO, |after| after.max(Duration::from_nanos(1)));
+        let timer = libc::itimerspec {
+            it_interval: timespec(Duration::ZERO),
+            it_value: timespec(after),
+        };
+        let fd = self.timer.as_raw_fd();
+        // SAFETY: the new value is live for the call, and no old one is asked for.
+        check(unsafe { libc::timerfd_settime(fd, 0, &raw const timer, null_mut()) })
+    }
+
+    fn control(&self, operation: c_int, fd: BorrowedFd<'_>, watched: bool) -> io::Result<()> {
+        let mut event = libc::epoll_event {
+            events: if watched { IN } else { 0 },
+            u64: 0,
+        };
+        let (epoll, fd) = (self.epoll.as_raw_fd(), fd.as_raw_fd());
+        // SAFETY: both descriptors are open and the event is live for the call.
+        check(unsafe { libc::epoll_ctl(epoll, operation, fd, &raw mut event) })
+    }
+}
+
+/// `EPOLLIN`, in the type that events have.
+const IN: u32 = 1;
+
+fn owned(fd: c_int) -> io::Result<OwnedFd> {
+    check(fd)?;
+    // SAFETY: a new descriptor that nobody else owns.
+    Ok(unsafe { OwnedFd::from_raw_fd(fd) })
 }
 
 fn timespec(duration: Duration) -> libc::timespec {

@@ -192,6 +192,30 @@ impl Blocks {
         frame.map(Some)
     }
 
+    /// When the packet arrived that comes next in the block that is begun, if it has one.
+    #[inline]
+    pub fn peek(&self) -> Option<Stamp> {
+        let open = self.open.filter(|open| open.left > 0)?;
+        if open.next > self.block_size - HEAD {
+            // To be found corrupt without delay.
+            return Some(Stamp::default());
+        }
+        // SAFETY: `next` and a header's length after it are within the block.
+        let base = unsafe { self.block(self.current).add(open.next) };
+        // SAFETY: as above; the kernel leaves the block alone until it is released.
+        let header = unsafe { base.cast::<Header>().read_unaligned() };
+        Some(Stamp {
+            seconds: header.seconds,
+            nanoseconds: header.nanoseconds,
+        })
+    }
+
+    /// Whether the block that is `ahead` blocks after the current one is the reader's too.
+    pub fn is_ready_ahead(&self, ahead: usize) -> bool {
+        let status = self.status((self.current + ahead) % self.count);
+        status.load(Ordering::Acquire) != TP_STATUS_KERNEL
+    }
+
     /// Gives the block that is begun back to the kernel and goes on to the next. None when none is.
     pub fn release(&mut self) -> Option<Closed> {
         self.open.take()?;

@@ -91,8 +91,7 @@ impl Frames {
         self.held = true;
         let base = self.frame(self.current);
         prefetch(self.frame((self.current + AHEAD) % self.count).as_ptr());
-        // SAFETY: a frame has room for a header, and the kernel leaves it alone until it is released.
-        let header = unsafe { base.cast::<Header>().read_unaligned() };
+        let header = self.header();
         let told = Told {
             mac: header.mac,
             captured: header.captured,
@@ -108,6 +107,32 @@ impl Frames {
         // SAFETY: the frame's bytes are ours until it is released; HEAD fits there.
         let frame = unsafe { Frame::new(base, HEAD, self.frame_size, &told) };
         frame.map(Some)
+    }
+
+    /// When the packet in the current frame arrived, if it is the reader's.
+    #[inline]
+    pub fn peek(&self) -> Option<Stamp> {
+        self.is_ready().then(|| {
+            let header = self.header();
+            Stamp {
+                seconds: header.seconds,
+                nanoseconds: header.nanoseconds,
+            }
+        })
+    }
+
+    /// Whether the frame that is `ahead` frames after the current one is the reader's too.
+    pub fn is_ready_ahead(&self, ahead: usize) -> bool {
+        let status = self.status((self.current + ahead) % self.count);
+        status.load(Ordering::Acquire) != TP_STATUS_KERNEL
+    }
+
+    /// The current frame's header. It means something only while the frame is the reader's.
+    #[inline(always)]
+    fn header(&self) -> Header {
+        let base = self.frame(self.current).cast::<Header>();
+        // SAFETY: a frame has room for a header, and any bytes are one.
+        unsafe { base.read_unaligned() }
     }
 
     /// Gives the frame that was handed out back to the kernel and goes on to the next.

@@ -6,8 +6,10 @@
 mod blocks;
 mod frame;
 mod frames;
+mod one_reader;
 mod prefetch;
 
 pub use blocks::{Blocks, Closed};
 pub use frame::{Corrupt, Frame, Link, Stamp, Start, Vlan};
 pub use frames::Frames;
+pub use one_reader::OneReader;

@@ -4,6 +4,7 @@ use crate::accept::Direction;
 use crate::wait::ReadError;
 use fanpcap_ring::{Stamp, Start};
 use std::ffi::c_int;
+use std::time::Duration;
 
 /// What the handle was told before it was activated.
 #[derive(Clone, Copy, Debug)]
@@ -43,13 +44,40 @@ pub enum End {
     /// The program broke the loop.
     Broken,
     /// It can't go on.
-    Failed(ReadError),
+    Failed(Box<ReadError>),
 }
 
 impl From<ReadError> for End {
+    #[cold]
     fn from(error: ReadError) -> Self {
-        Self::Failed(error)
+        Self::Failed(Box::new(error))
     }
+}
+
+/// Why there is no packet at once.
+#[derive(Debug)]
+pub(crate) enum Pause {
+    /// The read ends.
+    End(End),
+    /// There is none; the read goes on after this.
+    Wait(Wait),
+}
+
+impl From<End> for Pause {
+    fn from(end: End) -> Self {
+        Self::End(end)
+    }
+}
+
+/// What to wait for.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Wait {
+    /// Leave a busy ring alone for so long.
+    Rest(Duration),
+    /// Packets of the one device.
+    Packets,
+    /// Packets of those devices whose bit is set, but no longer than this.
+    Any(u64, Option<Duration>),
 }
 
 /// One read: pcap_dispatch() and its like.
@@ -57,7 +85,7 @@ impl From<ReadError> for End {
 pub struct Call {
     max: c_int,
     pub(crate) delivered: c_int,
-    /// It has had something to read, or has waited for it.
+    /// It has had something to read, or has waited for it: it need not wait again.
     pub(crate) begun: bool,
 }
 

@@ -6,7 +6,7 @@ use crate::filter::{Program, View};
 use crate::rest::Pace;
 use crate::ring::Ring;
 use crate::wait::ReadError;
-use fanpcap_ring::{Blocks, Corrupt, Frame};
+use fanpcap_ring::{Blocks, Corrupt, Frame, Stamp};
 use std::os::fd::BorrowedFd;
 use std::sync::atomic::AtomicBool;
 
@@ -24,8 +24,6 @@ pub(crate) struct Lane {
     pub(crate) ring: Ring,
     pub(crate) pace: Pace,
     refilter: Option<Refilter>,
-    /// The next packet, where several lanes are merged.
-    pub(crate) head: Option<Packet>,
 }
 
 /// Packets that were let in by another filter than the one that now holds.
@@ -42,7 +40,6 @@ impl Lane {
             pace: ring.pace(),
             ring,
             refilter: None,
-            head: None,
         }
     }
 
@@ -78,26 +75,20 @@ impl Lane {
         pass(&mut self.refilter);
     }
 
-    /// Makes the next packet the head. False when there is none now.
-    pub(crate) fn fill(&mut self, wanted: &Wanted) -> Result<bool, End> {
-        while self.head.is_none() {
-            let is_read = match &self.ring {
-                Ring::V3(blocks) => blocks.is_spent(),
-                Ring::V2(frames) => frames.is_held(),
-            };
-            if is_read {
-                self.release();
-            }
-            let is_there = match &mut self.ring {
-                Ring::V3(blocks) => blocks.open(),
-                Ring::V2(frames) => frames.is_ready(),
-            };
-            if !is_there {
-                return Ok(false);
-            }
-            self.head = self.next_packet(wanted)?;
-        }
-        Ok(true)
+    /// When the next frame arrived that there is; the program may not want it. What has been read goes back
+    /// to the kernel by the way.
+    pub(crate) fn head(&mut self) -> Option<Stamp> {
+        let Self {
+            ring,
+            pace,
+            refilter,
+        } = self;
+        ring.head(|closed| {
+            closed
+                .into_iter()
+                .for_each(|closed| pace.handle_block(closed));
+            pass(refilter);
+        })
     }
 }
 

@@ -1,6 +1,6 @@
 //! The engine on AF_PACKET: reads the ring of a packet socket with the behaviour of the system's libpcap,
 //! at less cost. What it does otherwise, and why, is in docs/decisions.
-#![forbid(unsafe_code)]
+#![deny(unsafe_code)]
 
 mod accept;
 mod call;

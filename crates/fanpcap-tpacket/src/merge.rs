@@ -2,15 +2,16 @@
 //!
 //! A packet is delivered when every other device has a later one, or could no longer come with an
 //! earlier one: when the time is over after which the kernel hands over what it has. So order costs a
-//! delay, but a bounded one.
+//! delay, but a bounded one; and no packet is lost for it: a ring that fills is read without waiting.
 
-use crate::call::{Call, End, Packet};
+use crate::call::{Call, End, Packet, Pause, Wait};
 use crate::filter::Program;
 use crate::lane::{Device, Lane};
 use crate::reader::Reader;
 use crate::wait::limit;
 use fanpcap_linux::wait;
 use fanpcap_ring::Stamp;
+use std::sync::atomic::Ordering;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 /// How much later than it should the kernel may hand over a block: timers of old kernels tick every 4 ms.
@@ -19,23 +20,39 @@ const SLACK: Duration = Duration::from_millis(10);
 /// How far ahead of the system's clock a stamp of that clock can be.
 const AHEAD: Duration = Duration::from_secs(1);
 
-/// The lanes of several devices.
+/// The lanes of several devices, no more than 64.
 #[derive(Debug)]
 pub(crate) struct Merge {
     lanes: Vec<Lane>,
+    /// When each lane's next packet arrived, since 1970; none where it has none.
+    heads: Vec<Option<Duration>>,
     /// After this time no device comes with an earlier packet.
     delay: Duration,
     /// What is older than this, since 1970, may be delivered.
     horizon: Duration,
+    /// The next packet is delivered without waiting for others.
+    hurried: bool,
+}
+
+/// What is to be done about the packet that is the earliest.
+enum Turn {
+    /// Deliver it: it is this lane's.
+    Now(usize),
+    /// Wait for earlier ones.
+    After(Duration),
+    /// There is none.
+    Never,
 }
 
 impl Merge {
     /// Merges lanes of which the kernel hands over each packet within `timeout`.
     pub(crate) fn new(lanes: Vec<Lane>, timeout: Option<Duration>) -> Self {
         Self {
+            heads: vec![None; lanes.len()],
             lanes,
             delay: timeout.unwrap_or_default() + SLACK,
             horizon: Duration::ZERO,
+            hurried: false,
         }
     }
 
@@ -45,18 +62,31 @@ impl Merge {
         }
     }
 
-    /// The lane with the earliest packet, its time, and whether all have one.
-    fn earliest(&self) -> (Option<(usize, Duration)>, bool) {
-        let heads = || self.lanes.iter().map(|lane| lane.head.as_ref());
-        let times = heads().enumerate();
-        let times = times.filter_map(|(lane, head)| Some((lane, since_1970(head?.stamp))));
-        let earliest = times.min_by_key(|(_, time)| *time);
-        (earliest, heads().all(|head| head.is_some()))
+    /// Lets the next packet be delivered without waiting for others. False when there is none.
+    pub(crate) fn hurry(&mut self) -> bool {
+        self.hurried = self.heads.iter().any(Option::is_some);
+        self.hurried
     }
 
-    /// Lets everything that there is be delivered.
-    fn hurry(&mut self) {
-        self.horizon = Duration::MAX;
+    /// Looks what each lane has.
+    fn look(&mut self) {
+        for (head, lane) in self.heads.iter_mut().zip(&mut self.lanes) {
+            *head = lane.head().map(since_1970);
+        }
+    }
+
+    /// Whose turn it is.
+    fn turn(&mut self) -> Turn {
+        let times = self.heads.iter().enumerate();
+        let times = times.filter_map(|(lane, head)| Some((lane, (*head)?)));
+        let Some((lane, time)) = times.min_by_key(|(_, time)| *time) else {
+            return Turn::Never;
+        };
+        let at_once = self.hurried
+            || self.heads.iter().all(Option::is_some)
+            || self.lanes[lane].ring.is_filling();
+        let wait = if at_once { None } else { self.wait(time) };
+        wait.map_or(Turn::Now(lane), Turn::After)
     }
 
     /// How long a packet of this time must still wait for earlier ones; none when no longer.
@@ -64,15 +94,22 @@ impl Merge {
         if time <= self.horizon {
             return None;
         }
-        let now = SystemTime::now()
-            .duration_since(UNIX_EPOCH)
-            .unwrap_or_default();
+        let now = SystemTime::now().duration_since(UNIX_EPOCH);
+        let now = now.unwrap_or_default();
         if time > now + AHEAD {
             // The stamps are of another clock: there is nothing to wait for.
             return None;
         }
         self.horizon = now.saturating_sub(self.delay);
         Some(time.saturating_sub(self.horizon)).filter(|wait| !wait.is_zero())
+    }
+
+    /// The lanes without a packet, a bit each.
+    fn empty(&self) -> u64 {
+        let bits = self.heads.iter().enumerate();
+        bits.fold(0, |bits, (lane, head)| {
+            bits | u64::from(head.is_none()) << lane
+        })
     }
 }
 
@@ -85,38 +122,63 @@ impl Reader {
         &self,
         merge: &mut Merge,
         call: &mut Call,
-    ) -> Result<Packet, End> {
+    ) -> Result<Packet, Pause> {
         loop {
-            self.check_end(call)?;
-            for lane in &mut merge.lanes {
-                lane.fill(&self.wanted)?;
+            merge.look();
+            let turn = merge.turn();
+            if let Err(end) = self.check_end(call) {
+                self.announce(merge, &turn);
+                return Err(end.into());
             }
-            let (earliest, all) = merge.earliest();
-            let wait = earliest.and_then(|(_, time)| if all { None } else { merge.wait(time) });
-            if let (Some((lane, _)), None) = (earliest, wait) {
-                call.begun = true;
-                let head = merge.lanes[lane].head.take();
-                return head.ok_or(End::Delivered(call.delivered));
+            match turn {
+                Turn::Now(lane) => {
+                    call.begun = true;
+                    merge.hurried = false;
+                    if let Some(packet) = merge.lanes[lane].next_packet(&self.wanted)? {
+                        return Ok(packet);
+                    }
+                }
+                Turn::After(_) | Turn::Never if self.ends(call) => {
+                    self.announce(merge, &turn);
+                    return Err(End::Delivered(call.delivered).into());
+                }
+                Turn::After(longest) => {
+                    return Err(Pause::Wait(Wait::Any(merge.empty(), Some(longest))));
+                }
+                Turn::Never => return Err(Pause::Wait(Wait::Any(merge.empty(), None))),
             }
-            if call.delivered > 0 || (call.begun && self.is_nonblocking()) {
-                return Err(End::Delivered(call.delivered));
-            }
-            match (self.wait_for_several(merge, wait), earliest) {
-                // A device that goes takes no other's packets with it; it is gone at the next call too.
-                (Err(End::Failed(_)), Some(_)) => merge.hurry(),
-                (waited, _) => waited?,
-            }
-            call.begun = true;
         }
     }
 
-    /// Waits until a lane without a packet may have one, or `limit` is over.
-    #[cold]
-    fn wait_for_several(&self, merge: &Merge, longest: Option<Duration>) -> Result<(), End> {
+    /// Whether a read ends that has nothing to deliver now.
+    fn ends(&self, call: &Call) -> bool {
+        call.delivered > 0 || (call.begun && self.is_nonblocking())
+    }
+
+    /// Has a program that waits by itself wait for what a reader would wait for.
+    fn announce(&self, merge: &Merge, turn: &Turn) {
+        let Some(selectable) = &self.selectable else {
+            return;
+        };
+        if !self.is_selected.load(Ordering::Relaxed) {
+            return;
+        }
+        let due = match turn {
+            Turn::Now(_) => Some(Duration::ZERO),
+            Turn::After(wait) => Some(*wait),
+            Turn::Never => None,
+        };
+        // Best effort: it may be readable too often, or late by one packet.
+        let _ = selectable.set(merge.empty(), due);
+    }
+
+    /// Waits until one of those devices may have a packet, or `longest` is over.
+    pub(crate) fn wait_for_any(&self, devices: u64, longest: Option<Duration>) -> Result<(), End> {
         let blocking = !self.is_nonblocking();
         // A socket whose lane has a packet is readable all the time.
-        let sockets = self.devices.iter().zip(&merge.lanes);
-        let sockets = sockets.map(|(device, lane)| lane.head.is_none().then_some(device.socket));
+        let sockets = self.devices.iter().enumerate();
+        let sockets =
+            sockets.map(|(index, device)| (devices >> index & 1 == 1).then_some(device.socket));
         let wake = blocking.then_some(&self.wake);
         let bounds = [longest, limit(blocking, self.is_net_down())];
         let limit = bounds.into_iter().flatten().min();

@@ -2,15 +2,14 @@
 //! libpcap has them on Linux (pcap-linux.c, `pcap_read_linux_mmap_v3` and `_v2`).
 
 use crate::accept::{Direction, Wanted};
-use crate::call::{Call, End, Options, Packet};
+use crate::call::{Call, End, Options, Packet, Pause, Wait};
 use crate::filter::Program;
 use crate::lane::{Device, Lane};
 use crate::merge::Merge;
 use crate::ring::Ring;
-use crate::wait::ReadError;
 use fanpcap_linux::interface;
 use fanpcap_linux::wait::{AnyOf, Wake};
-use std::cell::RefCell;
+use fanpcap_ring::OneReader;
 use std::io;
 use std::os::fd::{BorrowedFd, RawFd};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -33,9 +32,16 @@ pub struct Reader {
     filter: Mutex<Option<(Program, bool)>>,
     has_filter: AtomicBool,
     /// What to wait on for several devices.
-    selectable: Option<AnyOf>,
-    state: RefCell<State>,
+    pub(crate) selectable: Option<AnyOf>,
+    /// The program does so.
+    pub(crate) is_selected: AtomicBool,
+    state: OneReader<State>,
 }
+
+/// Devices of one handle.
+const MOST: usize = u64::BITS as usize;
+
+const E2BIG: i32 = 7;
 
 /// What only the thread that reads touches.
 #[derive(Debug)]
@@ -59,8 +65,11 @@ impl Reader {
     /// A reader of several such rings, in the order of time: see [`Merge`].
     ///
     /// # Errors
-    /// As [`Reader::new`].
+    /// As [`Reader::new`]; `E2BIG` for more than 64 sockets.
     pub fn of_several(sockets: &[BorrowedFd<'static>], options: &Options) -> io::Result<Self> {
+        if sockets.len() > MOST {
+            return Err(io::Error::from_raw_os_error(E2BIG));
+        }
         let rings = sockets.iter().map(|socket| Ring::of(*socket));
         let (rings, timeouts): (Vec<_>, Vec<_>) =
             rings.collect::<io::Result<Vec<_>>>()?.into_iter().unzip();
@@ -92,7 +101,8 @@ impl Reader {
             filter: Mutex::new(None),
             has_filter: AtomicBool::new(false),
             selectable,
-            state: RefCell::new(state),
+            is_selected: AtomicBool::new(false),
+            state: OneReader::new(state),
         })
     }
 
@@ -100,34 +110,55 @@ impl Reader {
     ///
     /// # Errors
     /// How the read ends, when there is none.
+    ///
+    /// # Safety
+    /// No other thread is in here meanwhile. One that has left by longjmp(3) is not.
     #[inline]
-    pub fn next(&self, call: &mut Call) -> Result<Packet, End> {
-        let Ok(mut state) = self.state.try_borrow_mut() else {
-            return Err(ReadError::Busy.into());
-        };
-        if self.has_filter.load(Ordering::Relaxed) {
-            self.take_filter(&mut state);
+    #[expect(
+        unsafe_code,
+        reason = "a lock could be left locked, by longjmp and by fork"
+    )]
+    pub unsafe fn next(&self, call: &mut Call) -> Result<Packet, End> {
+        loop {
+            // SAFETY: the caller vouches for it, and nothing is kept while waiting.
+            let state = unsafe { self.state.get() };
+            let wait = match self.attempt(state, call) {
+                Ok(packet) => {
+                    call.delivered += 1;
+                    return Ok(packet);
+                }
+                Err(Pause::End(end)) => return Err(end),
+                Err(Pause::Wait(wait)) => wait,
+            };
+            if let Err(end) = self.wait(wait, call) {
+                // SAFETY: as above.
+                let state = unsafe { self.state.get() };
+                self.give_up(state, end)?;
+            }
         }
-        let packet = match &mut *state {
+    }
+
+    /// The next packet, if it is there.
+    #[inline]
+    fn attempt(&self, state: &mut State, call: &mut Call) -> Result<Packet, Pause> {
+        if self.has_filter.load(Ordering::Relaxed) {
+            self.take_filter(state);
+        }
+        match state {
             State::One(lane) if lane.ring.is_v3() => self.next_of_blocks(lane, call),
             State::One(lane) => self.next_of_frames(lane, call),
             State::Several(merge) => self.next_of_several(merge, call),
-        }?;
-        call.delivered += 1;
-        Ok(packet)
+        }
     }
 
     #[inline]
-    fn next_of_blocks(&self, lane: &mut Lane, call: &mut Call) -> Result<Packet, End> {
+    fn next_of_blocks(&self, lane: &mut Lane, call: &mut Call) -> Result<Packet, Pause> {
         loop {
             let Ring::V3(blocks) = &mut lane.ring else {
-                return Err(End::Delivered(call.delivered));
+                return Err(End::Delivered(call.delivered).into());
             };
-            if !blocks.is_open() {
-                if !blocks.open() {
-                    self.starve(lane, call, !self.waits_for_ever())?;
-                }
-                continue;
+            if !blocks.open() {
+                return Err(self.starve(lane, call, !self.waits_for_ever()));
             }
             call.begun = true;
             let is_spent = blocks.is_spent();
@@ -146,22 +177,22 @@ impl Reader {
         }
     }
 
-    fn next_of_frames(&self, lane: &mut Lane, call: &mut Call) -> Result<Packet, End> {
+    fn next_of_frames(&self, lane: &mut Lane, call: &mut Call) -> Result<Packet, Pause> {
         loop {
             let Ring::V2(frames) = &lane.ring else {
-                return Err(End::Delivered(call.delivered));
+                return Err(End::Delivered(call.delivered).into());
             };
-            if frames.is_held() {
+            let (is_held, is_ready) = (frames.is_held(), frames.is_ready());
+            if is_held {
                 lane.release();
                 self.check_end(call)?;
-            }
-            if !lane.ring.is_ready() {
-                self.starve(lane, call, true)?;
-                continue;
-            }
-            call.begun = true;
-            if let Some(packet) = lane.next_packet(&self.wanted)? {
-                return Ok(packet);
+            } else if is_ready {
+                call.begun = true;
+                if let Some(packet) = lane.next_packet(&self.wanted)? {
+                    return Ok(packet);
+                }
+            } else {
+                return Err(self.starve(lane, call, true));
             }
         }
     }
@@ -178,25 +209,36 @@ impl Reader {
         Ok(())
     }
 
-    /// The ring is empty: ends a read that has begun, waits for one that has not. One that
-    /// `may_end` without a packet does.
+    /// The ring is empty. A read that has begun ends when it has delivered something, or when it `may_be_empty`;
+    /// else it waits.
     #[cold]
-    fn starve(&self, lane: &mut Lane, call: &mut Call, may_end: bool) -> Result<(), End> {
-        let ends = |call: &Call| call.begun && (call.delivered > 0 || may_end);
-        if ends(call) {
-            return Err(End::Delivered(call.delivered));
+    fn starve(&self, lane: &mut Lane, call: &Call, may_be_empty: bool) -> Pause {
+        if call.begun && (call.delivered > 0 || may_be_empty) {
+            return End::Delivered(call.delivered).into();
         }
-        self.wait(lane)?;
-        call.begun = true;
-        if ends(call) && !lane.ring.is_ready() {
-            return Err(End::Delivered(call.delivered));
+        let timeout = self.timeout.filter(|timeout| !timeout.is_zero());
+        let may_rest = !self.is_nonblocking() && !self.is_net_down();
+        let rest = lane.pace.rest(timeout).filter(|_| may_rest);
+        Pause::Wait(rest.map_or(Wait::Packets, Wait::Rest))
+    }
+
+    /// A wait has ended the read, unless there are packets that only wait for others.
+    #[cold]
+    fn give_up(&self, state: &mut State, end: End) -> Result<(), End> {
+        if let (State::Several(merge), End::Failed(_)) = (state, &end) {
+            if merge.hurry() {
+                return Ok(());
+            }
         }
-        Ok(())
+        Err(end)
     }
 
     #[cold]
     fn take_filter(&self, state: &mut State) {
-        let mut filter = self.filter.lock().unwrap_or_else(PoisonError::into_inner);
+        // Whoever is setting it now is not done yet.
+        let Ok(mut filter) = self.filter.try_lock() else {
+            return;
+        };
         self.has_filter.store(false, Ordering::Relaxed);
         let Some((program, in_kernel)) = filter.take() else {
             return;
@@ -251,9 +293,12 @@ impl Reader {
         self.devices.iter().any(Device::is_down)
     }
 
-    /// What to wait on, where that is not the one socket.
+    /// What to wait on, where that is not the one socket. From the first time that it is asked for, it is
+    /// readable only when a read would give something.
     pub fn selectable(&self) -> Option<RawFd> {
-        self.selectable.as_ref().map(AnyOf::fd)
+        let selectable = self.selectable.as_ref()?;
+        self.is_selected.store(true, Ordering::Relaxed);
+        Some(selectable.fd())
     }
 
     fn waits_for_ever(&self) -> bool {

@@ -25,6 +25,8 @@ pub(crate) struct Pace {
     /// A rest shorter than it takes to fill this many is not worth it.
     least: u64,
     longest: Duration,
+    /// From the first stamp to the last there are so many gaps less than there are blocks or frames.
+    without_gap: u64,
     /// Since the last rest.
     passed: u64,
     first: Stamp,
@@ -36,19 +38,20 @@ pub(crate) struct Pace {
 impl Pace {
     /// For blocks, each of many packets.
     pub(crate) fn blocks(count: usize) -> Self {
-        Self::new(count, 2, LONGEST)
+        Self::new(count, 2, LONGEST, 0)
     }
 
     /// For frames, each of one packet.
     pub(crate) fn frames(count: usize) -> Self {
-        Self::new(count, 16, LONGEST_IMMEDIATE)
+        Self::new(count, 16, LONGEST_IMMEDIATE, 1)
     }
 
-    fn new(count: usize, least: u64, longest: Duration) -> Self {
+    fn new(count: usize, least: u64, longest: Duration, without_gap: u64) -> Self {
         Self {
             count: count as u64,
             least,
             longest,
+            without_gap,
             passed: 0,
             first: Stamp::default(),
             last: Stamp::default(),
@@ -85,13 +88,7 @@ impl Pace {
             return None;
         }
         let span = self.last.since(self.first);
-        // From the first frame's stamp to the last's there is one gap less than there are frames.
-        let gaps = if self.longest == LONGEST_IMMEDIATE {
-            passed - 1
-        } else {
-            passed
-        };
-        let each = span.checked_div(gaps)?;
+        let each = span.checked_div(passed.saturating_sub(self.without_gap))?;
         let longest = limit.map_or(self.longest, |limit| limit.min(self.longest));
         let rest = Duration::from_nanos(each.saturating_mul(self.count / SHARE)).min(longest);
         (rest >= Duration::from_nanos(each.saturating_mul(self.least))).then_some(rest)

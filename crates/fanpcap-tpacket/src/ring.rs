@@ -2,7 +2,7 @@
 
 use crate::rest::Pace;
 use fanpcap_linux::ring::{self, Mapping, Version};
-use fanpcap_ring::{Blocks, Frames};
+use fanpcap_ring::{Blocks, Closed, Frames, Stamp};
 use std::io;
 use std::os::fd::BorrowedFd;
 use std::time::Duration;
@@ -28,7 +28,7 @@ impl Ring {
                 Frames::new(mapping, block, frame as usize, count as usize).map(Self::V2)
             }
         };
-        let retire = Some(geometry.retire).filter(|&retire| retire != u32::MAX);
+        let retire = Some(geometry.retire).filter(|&retire| retire < FOR_EVER);
         let retire = retire.map(|retire| Duration::from_millis(retire.into()));
         let ring = ring.ok_or_else(|| io::Error::from_raw_os_error(EINVAL))?;
         Ok((ring, retire))
@@ -40,20 +40,43 @@ impl Ring {
         matches!(self, Self::V3(_))
     }
 
-    /// Whether there is something to read.
-    #[inline]
-    pub(crate) fn is_ready(&self) -> bool {
-        match self {
-            Self::V2(frames) => frames.is_ready(),
-            Self::V3(blocks) => blocks.is_ready(),
-        }
-    }
-
     /// How many blocks or frames may hold packets that passed a filter that has just been replaced.
     pub(crate) fn pending(&self) -> usize {
         match self {
             Self::V2(frames) => frames.pending(),
             Self::V3(blocks) => blocks.pending(),
+        }
+    }
+
+    /// When the next packet arrived that there is. What has been read goes back to the kernel by the way.
+    pub(crate) fn head(&mut self, mut released: impl FnMut(Option<Closed>)) -> Option<Stamp> {
+        match self {
+            Self::V2(frames) => {
+                if frames.is_held() {
+                    frames.release();
+                    released(None);
+                }
+                frames.peek()
+            }
+            Self::V3(blocks) => loop {
+                if blocks.is_spent() {
+                    released(blocks.release());
+                }
+                if !blocks.open() {
+                    return None;
+                }
+                if let Some(stamp) = blocks.peek() {
+                    return Some(stamp);
+                }
+            },
+        }
+    }
+
+    /// Whether a quarter of it waits to be read.
+    pub(crate) fn is_filling(&self) -> bool {
+        match self {
+            Self::V2(frames) => frames.is_ready_ahead(frames.count() / 4),
+            Self::V3(blocks) => blocks.is_ready_ahead(blocks.count() / 4),
         }
     }
 
@@ -65,5 +88,8 @@ impl Ring {
         }
     }
 }
+
+/// `UINT_MAX`, of which kernels before 6.18 keep 16 bits.
+const FOR_EVER: u32 = 65_535;
 
 const EINVAL: i32 = 22;

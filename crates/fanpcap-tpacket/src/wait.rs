@@ -1,11 +1,12 @@
 //! Waiting at an empty ring, and what a program is told when that fails: in the words of the system's
 //! libpcap (pcap-linux.c, `pcap_wait_for_frames_mmap`).
 
-use crate::call::End;
-use crate::lane::{Device, Lane};
+use crate::call::{Call, End, Wait};
+use crate::lane::Device;
 use crate::reader::Reader;
-use crate::rest::Pace;
-use fanpcap_linux::wait;
+use fanpcap_linux::wait::{
+    self, ENETDOWN, ENODEV, ENXIO, POLLERR, POLLHUP, POLLIN, POLLNVAL, POLLRDHUP,
+};
 use fanpcap_linux::{interface, packet};
 use fanpcap_ring::Corrupt;
 use std::sync::atomic::Ordering;
@@ -36,8 +37,6 @@ pub enum ReadError {
     },
     /// The ring holds what the kernel doesn't write.
     Corrupt(Corrupt),
-    /// A read of the same handle is under way.
-    Busy,
 }
 
 impl fmt::Display for ReadError {
@@ -57,7 +56,6 @@ impl fmt::Display for ReadError {
                 write!(f, "{device}: Can't get flags: {}", plain(error))
             }
             Self::Corrupt(corrupt) => corrupt.fmt(f),
-            Self::Busy => f.write_str("the handle is being read by another thread"),
         }
     }
 }
@@ -77,18 +75,22 @@ fn plain(error: &io::Error) -> String {
 const NET_DOWN_INTERVAL: Duration = Duration::from_millis(1);
 
 impl Reader {
-    /// Waits until there may be packets, the program breaks the loop, or the device fails. A
-    /// non-blocking reader only looks.
+    /// Waits as it is told, unless the program breaks the loop or a device fails. A non-blocking reader only
+    /// looks.
     #[cold]
-    pub(crate) fn wait(&self, lane: &mut Lane) -> Result<(), End> {
+    pub(crate) fn wait(&self, wait: Wait, call: &mut Call) -> Result<(), End> {
+        match wait {
+            Wait::Rest(rest) => return self.rest(rest),
+            Wait::Packets => self.wait_for_packets()?,
+            Wait::Any(devices, longest) => self.wait_for_any(devices, longest)?,
+        }
+        call.begun = true;
+        Ok(())
+    }
+
+    fn wait_for_packets(&self) -> Result<(), End> {
         let device = &self.devices[0];
         let blocking = !self.is_nonblocking();
-        if blocking && !device.is_down() {
-            self.rest(&mut lane.pace)?;
-            if lane.ring.is_ready() {
-                return Ok(());
-            }
-        }
         loop {
             let wake = blocking.then_some(&self.wake);
             let limit = limit(blocking, device.is_down());
@@ -109,11 +111,7 @@ impl Reader {
     }
 
     /// Leaves a busy ring alone for a while.
-    fn rest(&self, pace: &mut Pace) -> Result<(), End> {
-        let timeout = self.timeout.filter(|timeout| !timeout.is_zero());
-        let Some(rest) = pace.rest(timeout) else {
-            return Ok(());
-        };
+    fn rest(&self, rest: Duration) -> Result<(), End> {
         match self.woken(wait::wait(None, Some(&self.wake), Some(rest)))? {
             Some(woken) => self.check_break(woken.signalled),
             None => Ok(()),
@@ -187,7 +185,7 @@ impl Device {
         if packet::is_unbound(self.socket).unwrap_or(false) {
             return Err(gone());
         }
-        let address = packet::address(self.socket).map_err(|_| gone())?;
+        let address = packet::address(self.socket).map_err(ReadError::Condition)?;
         match interface::is_up(self.socket, address.ifindex) {
             Ok(true) => self.net_down.store(false, Ordering::Relaxed),
             Ok(false) => {}
@@ -202,13 +200,3 @@ impl Device {
         Ok(())
     }
 }
-
-// Numbers of <poll.h> and <errno.h>, the same on all of Linux' architectures but where noted.
-pub(crate) const POLLIN: i16 = 0x01;
-const POLLERR: i16 = 0x08;
-const POLLHUP: i16 = 0x10;
-const POLLNVAL: i16 = 0x20;
-const POLLRDHUP: i16 = 0x2000;
-const ENXIO: i32 = 6;
-const ENODEV: i32 = 19;
-const ENETDOWN: i32 = 100;

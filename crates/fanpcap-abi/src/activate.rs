@@ -1,0 +1,308 @@
+//! pcap_activate: with what settings ask for, and into a group.
+
+use crate::message::{ERRBUF_SIZE, fail, guard};
+use crate::system::{self, ERROR, Pcap, PcapStat, system};
+use crate::{handles, several, stats, take_over};
+use fanpcap::join::JoinError;
+use fanpcap::record::Counters;
+use fanpcap::settings::{Membership, Plan};
+use fanpcap_linux::packet::{self, Address};
+use std::ffi::c_int;
+use std::os::fd::{BorrowedFd, RawFd};
+use std::sync::Arc;
+
+/// The largest snapshot length, and what 0 and senseless values mean (pcap-int.h).
+const MAXIMUM_SNAPLEN: c_int = 262_144;
+
+/// `PCAP_WARNING`: done, but pcap_geterr() has something to say.
+const WARNING: c_int = 1;
+
+/// See pcap_activate(3PCAP). A handle with a group has joined it when this returns 0 or more.
+///
+/// # Safety
+/// As its man page asks.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn pcap_activate(p: *mut Pcap) -> c_int {
+    let body = || match several::is_several(p) {
+        // SAFETY: the caller's promise, passed on.
+        false => unsafe { activate_one(p) },
+        // SAFETY: as above.
+        true => unsafe { several::activate(p) },
+    };
+    // SAFETY: the caller's promise: `p` is a handle.
+    guard(body, |text| unsafe { fail(p, text) })
+}
+
+/// Activates a handle on one device, by its settings.
+///
+/// # Safety
+/// `p` is a handle.
+unsafe fn activate_one(p: *mut Pcap) -> c_int {
+    // SAFETY: the caller vouches for `p`.
+    match unsafe { plan(p) } {
+        // SAFETY: as above.
+        Ok(plan) => unsafe { activate_as(p, &plan) },
+        Err(status) => status,
+    }
+}
+
+/// # Safety
+/// `p` is a handle.
+unsafe fn activate(p: *mut Pcap) -> c_int {
+    // SAFETY: the caller vouches for `p`.
+    system()
+        .pcap_activate
+        .map_or(ERROR, |function| unsafe { function(p) })
+}
+
+/// # Safety
+/// `p` is a handle.
+unsafe fn activate_as(p: *mut Pcap, plan: &Plan) -> c_int {
+    // SAFETY: the caller vouches for `p`.
+    unsafe { provide(p, plan) };
+    match &plan.membership {
+        // SAFETY: as above.
+        Some(membership) => unsafe { activate_in_group(p, membership) },
+        // SAFETY: as above.
+        None if plan.is_read_by_us() => unsafe { activate_alone(p) },
+        // SAFETY: as above.
+        None => unsafe { activate(p) },
+    }
+}
+
+/// Gives a handle the snapshot length and the ring that its plan has for it.
+///
+/// # Safety
+/// `p` is a handle that is not activated.
+unsafe fn provide(p: *mut Pcap, plan: &Plan) {
+    if let (Some(caplen), Some(function)) = (plan.caplen, system().pcap_set_snaplen) {
+        let asked = handles::with(p, |entry| entry.snaplen).flatten();
+        let asked = asked.filter(|asked| (1..=MAXIMUM_SNAPLEN).contains(asked));
+        let caplen = c_int::try_from(caplen).unwrap_or(MAXIMUM_SNAPLEN);
+        // SAFETY: the caller vouches for `p`.
+        unsafe { function(p, asked.unwrap_or(MAXIMUM_SNAPLEN).min(caplen)) };
+    }
+    let asked = handles::with(p, |entry| entry.buffer_size).flatten();
+    if let (Some(bytes), None, Some(function)) =
+        (plan.buffer_size(), asked, system().pcap_set_buffer_size)
+    {
+        // SAFETY: as above.
+        unsafe { function(p, bytes) };
+    }
+}
+
+/// Activates a handle that we read and that joins no group.
+///
+/// # Safety
+/// `p` is a handle.
+unsafe fn activate_alone(p: *mut Pcap) -> c_int {
+    // SAFETY: the caller vouches for `p`.
+    let status = unsafe { activate_taken_over(p) };
+    if status >= 0 {
+        // SAFETY: as above.
+        unsafe { take_over::truncate(p, p) };
+    }
+    status
+}
+
+/// # Safety
+/// `p` is a handle.
+unsafe fn activate_taken_over(p: *mut Pcap) -> c_int {
+    // SAFETY: the caller vouches for `p`.
+    let status = unsafe { activate(p) };
+    let is_part = handles::with(p, |entry| entry.is_part) == Some(true);
+    if status >= 0 && !is_part {
+        // SAFETY: as above.
+        unsafe { take_over::take_over(p) };
+    }
+    status
+}
+
+/// Activates silently, then joins, see [`fanpcap::join`]. Where joining fails, the handle is activated
+/// for the system's library but not for the program, which may call again.
+///
+/// # Safety
+/// `p` is a handle.
+unsafe fn activate_in_group(p: *mut Pcap, membership: &Membership) -> c_int {
+    let again = handles::with(p, |entry| entry.unjoined) == Some(true);
+    // SAFETY: the caller vouches for `p`.
+    let activate = || unsafe { activate_silently(p) };
+    let status = if again { 0 } else { activate() };
+    if status < 0 {
+        return status;
+    }
+    // SAFETY: as above.
+    let joined = unsafe { join_group(p, membership) };
+    if joined < 0 || status == 0 {
+        joined
+    } else {
+        status
+    }
+}
+
+/// Joins a group with a handle that was activated silently.
+///
+/// # Safety
+/// `p` is an activated handle.
+unsafe fn join_group(p: *mut Pcap, membership: &Membership) -> c_int {
+    let joined = match handles::place(p) {
+        // pcap_fanout() has joined since.
+        Some(_) => Ok(()),
+        // SAFETY: the caller vouches for `p`.
+        None => unsafe { join(p, membership) },
+    };
+    handles::with(p, |entry| entry.unjoined = joined.is_err());
+    if joined.is_ok() {
+        // SAFETY: as above.
+        unsafe { take_over::truncate(p, p) };
+    }
+    match joined {
+        // SAFETY: as above.
+        Ok(()) => unsafe { warn_of_strangers(p) },
+        // SAFETY: as above.
+        Err(error) => unsafe { fail(p, &membership.blame(&error)) },
+    }
+}
+
+/// Lets the system's library bind to a protocol that no frame carries.
+///
+/// # Safety
+/// `p` is a handle.
+unsafe fn activate_silently(p: *mut Pcap) -> c_int {
+    let bind_to = |protocol: u16| {
+        if let Some(function) = system().pcap_set_protocol_linux {
+            // SAFETY: the caller vouches for `p`.
+            unsafe { function(p, c_int::from(protocol)) };
+        }
+    };
+    bind_to(packet::ETH_P_SILENT);
+    // SAFETY: as above.
+    let status = unsafe { activate_taken_over(p) };
+    if status < 0 {
+        // It may be tried again, without a group then.
+        bind_to(
+            handles::with(p, |entry| entry.protocol)
+                .flatten()
+                .unwrap_or(0),
+        );
+    }
+    status
+}
+
+/// Joins a group with an activated handle and notes the member.
+///
+/// # Safety
+/// `p` is an activated handle.
+pub(crate) unsafe fn join(p: *mut Pcap, membership: &Membership) -> Result<(), JoinError> {
+    // SAFETY: the caller vouches for `p`.
+    let fd: RawFd = unsafe { system::pcap_fileno(p) };
+    if fd < 0 {
+        return Err(JoinError::NotPacket);
+    }
+    let protocol = handles::with(p, |entry| entry.protocol).flatten();
+    let mut told = PcapStat::default();
+    // SAFETY: the caller vouches for `p`. Where there are no statistics, zeros are right.
+    unsafe { stats::told(p, &raw mut told) };
+    let before = Counters {
+        received: told.ps_recv.into(),
+        dropped: told.ps_drop.into(),
+    };
+    // SAFETY: the handle's descriptor is open as long as the handle.
+    let socket = unsafe { BorrowedFd::borrow_raw(fd) };
+    let Membership { group, mode, .. } = *membership;
+    let protocol = protocol.unwrap_or(packet::ETH_P_ALL);
+    let member = fanpcap::join::join(socket, group, mode, protocol, before)?;
+    handles::with_new(p, |entry| entry.member = Some((member, fd)));
+    Ok(())
+}
+
+/// A handle that shares its group with another program works, and says so: rarely is it meant.
+///
+/// # Safety
+/// `p` is a handle.
+unsafe fn warn_of_strangers(p: *mut Pcap) -> c_int {
+    let stranger = handles::place(p).and_then(|place| Some((place.group(), place.stranger()?)));
+    let Some((group, (program, pid))) = stranger else {
+        return 0;
+    };
+    let text = format!(
+        "fan-out group {group} is shared with another program, {program} (process {pid}): each sees \
+         a part of the packets; give one of them another group to see all"
+    );
+    // SAFETY: the caller vouches for `p`.
+    unsafe { fail(p, &text) };
+    WARNING
+}
+
+/// Activates the handle on one of several devices, silently: it receives nothing yet. One that has been
+/// activated in vain, as another could not be, stays so.
+///
+/// # Safety
+/// `p` is a handle.
+pub(crate) unsafe fn activate_part(p: *mut Pcap) -> c_int {
+    if handles::with(p, |entry| entry.is_silent) == Some(true) {
+        return 0;
+    }
+    // SAFETY: the caller vouches for `p`.
+    let plan = match unsafe { plan(p) } {
+        Ok(plan) => plan,
+        Err(status) => return status,
+    };
+    // SAFETY: as above.
+    unsafe { provide(p, &plan) };
+    // SAFETY: as above.
+    let status = unsafe { activate_silently(p) };
+    handles::with(p, |entry| entry.is_silent = status >= 0);
+    status
+}
+
+/// Lets the handle on one of several devices receive: in its group, if it has one.
+///
+/// # Safety
+/// `p` is a handle that was activated silently.
+pub(crate) unsafe fn go_live(p: *mut Pcap) -> c_int {
+    // SAFETY: the caller vouches for `p`.
+    match unsafe { plan(p) } {
+        Ok(Plan {
+            membership: Some(membership),
+            ..
+        }) => {
+            // SAFETY: as above.
+            unsafe { join_group(p, &membership) }
+        }
+        Ok(_) => {
+            let protocol = handles::with(p, |entry| entry.protocol).flatten();
+            // SAFETY: as above.
+            let fd = unsafe { system::pcap_fileno(p) };
+            // SAFETY: the handle's descriptor is open as long as the handle.
+            let socket = unsafe { BorrowedFd::borrow_raw(fd) };
+            let bound = packet::address(socket).and_then(|address| {
+                let protocol = protocol.unwrap_or(packet::ETH_P_ALL);
+                packet::bind(
+                    socket,
+                    Address {
+                        protocol,
+                        ..address
+                    },
+                )
+            });
+            // SAFETY: as above.
+            bound.map_or_else(
+                |error| unsafe { fail(p, &format!("bind: {error}")) },
+                |()| 0,
+            )
+        }
+        Err(status) => status,
+    }
+}
+
+/// What the settings mean for a handle, or that it has failed by them.
+///
+/// # Safety
+/// `p` is a handle.
+unsafe fn plan(p: *mut Pcap) -> Result<Plan, c_int> {
+    let request = handles::with(p, |entry| Arc::clone(&entry.request));
+    let plan = request.map_or_else(|| Ok(Plan::default()), |request| request.plan());
+    // SAFETY: the caller vouches for `p`.
+    plan.map_err(|report| unsafe { fail(p, &report.render(ERRBUF_SIZE - 1)) })
+}

@@ -1,0 +1,193 @@
+//! Puts our reader into a handle of the system's library.
+
+use crate::message::ERRBUF_SIZE;
+use crate::read::read;
+use crate::system::{self, Pcap};
+use crate::{handles, head};
+use fanpcap_linux::packet::{Filter, is_packet_socket};
+use fanpcap_tpacket::{Direction, Options, Reader};
+use std::ffi::c_int;
+use std::os::fd::BorrowedFd;
+use std::ptr::NonNull;
+
+/// Link types whose packets are in the ring as the program gets them (pcap/dlt.h).
+pub(crate) const EN10MB: c_int = 1;
+const RAW: c_int = 12;
+
+/// Hardly a packet is longer. Where one is, the reader cuts it.
+const LONGEST: u32 = 65_535;
+
+/// Reads `p` by our reader from now on, if it is one that we serve: else the system's library goes on to,
+/// which programs can't tell but by what it costs.
+///
+/// # Safety
+/// `p` is a handle that has just been activated.
+pub(crate) unsafe fn take_over(p: *mut Pcap) {
+    // SAFETY: the caller vouches for `p`.
+    let Some((linktype, socket)) = (unsafe { served(p) }) else {
+        return;
+    };
+    // SAFETY: as above.
+    let options = unsafe { options(p, linktype) };
+    if let Ok(reader) = Reader::new(socket, &options) {
+        // SAFETY: as above.
+        unsafe { install(p, reader) };
+    }
+}
+
+/// Has the kernel cut the packets of a handle that we read to its snapshot length, where the program has set
+/// no filter that does. It takes the kernel some microseconds, so a group is joined before.
+///
+/// # Safety
+/// `p` is an activated handle; `reader_of` is the one that the program has.
+pub(crate) unsafe fn truncate(p: *mut Pcap, reader_of: *mut Pcap) {
+    // SAFETY: the caller vouches for both.
+    let is_ours = unsafe { head::reader(reader_of, read) }.is_some();
+    // SAFETY: as above.
+    let snaplen = u32::try_from(unsafe { system::pcap_snapshot(p) });
+    let Some(snaplen) = snaplen.ok().filter(|&snaplen| is_ours && snaplen < LONGEST) else {
+        return;
+    };
+    // SAFETY: as above.
+    if let Some((_, socket)) = unsafe { served(p) } {
+        if Filter::of(socket).is_ok_and(|filter| filter.is_none()) {
+            // A VLAN tag goes back in behind the addresses, and counts for the length.
+            let kept = snaplen.max(AFTER_ADDRESSES.into());
+            // Best effort: what the kernel does not cut off, the reader does.
+            let _ = Filter::keep(kept).attach(socket);
+        }
+    }
+}
+
+/// Reads the handles of several devices together, as the first of them.
+///
+/// # Errors
+/// Why that can't be. The system's library can't do it either.
+///
+/// # Safety
+/// They are handles that have just been activated, one or more.
+pub(crate) unsafe fn take_over_several(all: &[*mut Pcap]) -> Result<(), String> {
+    // SAFETY: the caller vouches for them.
+    if unsafe { head::reader(all[0], read) }.is_some() {
+        return Ok(());
+    }
+    let mut sockets = Vec::new();
+    let mut linktypes = Vec::new();
+    for &p in all {
+        // SAFETY: the caller vouches for them.
+        let (linktype, socket) = unsafe { served(p) }.ok_or(
+            "several devices in one handle must be Ethernet devices, or all without a link layer",
+        )?;
+        sockets.push(socket);
+        linktypes.push(linktype);
+    }
+    let (first, linktype) = (all[0], linktypes[0]);
+    if linktypes.iter().any(|other| *other != linktype) {
+        return Err("the devices have other link types: open each by itself".to_owned());
+    }
+    // SAFETY: as above.
+    let options = unsafe { options(first, linktype) };
+    let failed = |error| format!("can't read several devices together: {error}");
+    let reader = Reader::of_several(&sockets, &options).map_err(failed)?;
+    // SAFETY: as above.
+    if !unsafe { install(first, reader) } {
+        return Err("this libpcap's handles can't be read by fanpcap".to_owned());
+    }
+    Ok(())
+}
+
+/// The link type and socket of a handle that we can read.
+///
+/// # Safety
+/// `p` is an activated handle.
+unsafe fn served(p: *mut Pcap) -> Option<(c_int, BorrowedFd<'static>)> {
+    // SAFETY: the caller vouches for `p`.
+    let linktype = unsafe { system::pcap_datalink(p) };
+    // SAFETY: as above.
+    let fd = unsafe { system::pcap_fileno(p) };
+    if fd < 0 || ![EN10MB, RAW].contains(&linktype) {
+        return None;
+    }
+    // SAFETY: the handle's socket is open as long as the handle, and its reader goes before that.
+    let socket = unsafe { BorrowedFd::borrow_raw(fd) };
+    let is_packet = is_packet_socket(socket).unwrap_or(false);
+    is_packet.then_some((linktype, socket))
+}
+
+/// Puts a reader into a handle. Tells whether that was possible.
+///
+/// # Safety
+/// `p` is a handle that has just been activated; nobody reads it yet.
+unsafe fn install(p: *mut Pcap, reader: Reader) -> bool {
+    let reader = Installed::new(reader);
+    // SAFETY: the caller vouches for `p`; pcap_close() drops the reader after the last read.
+    if !unsafe { head::attach(p, read, reader.0) } {
+        return false;
+    }
+    // From here on pcap_breakloop() finds the reader. It may have been called before.
+    handles::with_new(p, |entry| {
+        if entry.broken {
+            reader.as_ref().break_loop();
+        }
+        entry.reader = Some(reader);
+    });
+    true
+}
+
+/// # Safety
+/// `p` is an activated handle.
+unsafe fn options(p: *mut Pcap, linktype: c_int) -> Options {
+    const NANO: c_int = 1;
+    // SAFETY: the caller vouches for `p`; so for the next two.
+    let snaplen = unsafe { system::pcap_snapshot(p) };
+    // SAFETY: as above.
+    let precision = unsafe { system::pcap_get_tstamp_precision(p) };
+    Options {
+        snaplen: u32::try_from(snaplen).unwrap_or(u32::MAX),
+        nanoseconds: precision == NANO,
+        // SAFETY: as above.
+        nonblocking: unsafe { is_nonblocking(p) },
+        direction: Direction::InOut,
+        tag_at: tag_at(linktype),
+    }
+}
+
+/// # Safety
+/// `p` is an activated handle.
+unsafe fn is_nonblocking(p: *mut Pcap) -> bool {
+    let mut errbuf = [0; ERRBUF_SIZE];
+    // SAFETY: the caller vouches for `p`; the buffer has the length that libpcap asks for.
+    unsafe { system::pcap_getnonblock(p, errbuf.as_mut_ptr()) == 1 }
+}
+
+/// Where a VLAN tag goes back in: in an Ethernet frame, after the addresses.
+pub(crate) fn tag_at(linktype: c_int) -> Option<u8> {
+    (linktype == EN10MB).then_some(AFTER_ADDRESSES)
+}
+
+const AFTER_ADDRESSES: u8 = 12;
+
+/// A reader at an address that handles have too.
+#[derive(Debug)]
+pub(crate) struct Installed(NonNull<Reader>);
+
+// SAFETY: a reader may be used from any thread, and is owned by this alone.
+unsafe impl Send for Installed {}
+
+impl Installed {
+    fn new(reader: Reader) -> Self {
+        Self(NonNull::from(Box::leak(Box::new(reader))))
+    }
+
+    fn as_ref(&self) -> &Reader {
+        // SAFETY: it lives until this is dropped.
+        unsafe { self.0.as_ref() }
+    }
+}
+
+impl Drop for Installed {
+    fn drop(&mut self) {
+        // SAFETY: new() has leaked it, and nobody reads the handle any more.
+        drop(unsafe { Box::from_raw(self.0.as_ptr()) });
+    }
+}
