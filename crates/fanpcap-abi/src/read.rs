@@ -8,7 +8,7 @@ use crate::system::{self, BpfProgram, Callback, ERROR, Header, Pcap, system};
 use crate::take_over::tag_at;
 use fanpcap_linux::packet::Filter;
 use fanpcap_tpacket::filter::{Instruction, Program};
-use fanpcap_tpacket::{Call, Direction, End, Reader};
+use fanpcap_tpacket::{Call, Direction, End, Packet, Reader};
 use std::ffi::{c_char, c_int, c_void};
 use std::os::fd::BorrowedFd;
 use std::ptr::null;
@@ -32,21 +32,16 @@ pub(crate) unsafe extern "C-unwind" fn read(
         return ERROR;
     };
     let mut call = Call::new(max);
+    let mut packet = Packet::NONE;
     loop {
         // SAFETY: a handle is read by one thread at a time.
-        let packet = match unsafe { reader.next(&mut call) } {
-            Ok(packet) => packet,
+        if let Err(end) = unsafe { reader.next(&mut call, &mut packet) } {
             // SAFETY: as above.
-            Err(end) => return unsafe { ended(p, end) },
-        };
-        let header = Header {
-            seconds: packet.stamp.seconds.into(),
-            fraction: packet.fraction.into(),
-            caplen: packet.caplen,
-            len: packet.len,
-        };
-        // SAFETY: the packet has `caplen` bytes until the next one is asked for.
-        unsafe { callback(user, &raw const header, packet.start.as_ptr()) };
+            return unsafe { ended(p, end) };
+        }
+        let header: *const Header = (&raw const packet).cast();
+        // SAFETY: a packet begins as a header, and has `caplen` bytes until the next one is asked for.
+        unsafe { callback(user, header, packet.data) };
     }
 }
 

@@ -16,16 +16,10 @@ pub struct Pcap {
     _opaque: [u8; 0],
 }
 
-/// `struct pcap_pkthdr`.
+/// `struct pcap_pkthdr`; see [`fanpcap_tpacket::Packet`], which begins as one.
 #[repr(C)]
 pub struct Header {
-    pub(crate) seconds: libc::time_t,
-    /// Microseconds, or nanoseconds where the program has asked for them.
-    pub(crate) fraction: libc::suseconds_t,
-    /// Bytes captured.
-    pub(crate) caplen: u32,
-    /// Bytes on the wire.
-    pub(crate) len: u32,
+    _opaque: [u8; 0],
 }
 
 /// `struct bpf_program`.

@@ -69,20 +69,6 @@ pub struct Link {
     pub pkttype: u8,
 }
 
-/// Where a packet begins in its ring.
-#[derive(Clone, Copy, Debug)]
-pub struct Start(NonNull<u8>);
-
-// SAFETY: a ring belongs to the process, not to a thread; to read there takes unsafe code anyway.
-unsafe impl Send for Start {}
-
-impl Start {
-    /// Its address.
-    pub fn as_ptr(self) -> *const u8 {
-        self.0.as_ptr()
-    }
-}
-
 /// Bytes of a `sockaddr_ll`.
 pub(crate) const LINK_LEN: usize = 20;
 
@@ -164,12 +150,6 @@ impl Frame<'_> {
     pub fn data(&self) -> &[u8] {
         // SAFETY: the range was checked when the frame was made.
         unsafe { slice::from_raw_parts(self.data.as_ptr(), self.captured as usize) }
-    }
-
-    /// Where they begin. They stay until the block or frame goes back to the kernel.
-    #[inline]
-    pub fn start(&self) -> Start {
-        Start(self.data)
     }
 
     /// The number of bytes that were captured.

@@ -10,6 +10,6 @@ mod one_reader;
 mod prefetch;
 
 pub use blocks::{Blocks, Closed};
-pub use frame::{Corrupt, Frame, Link, Stamp, Start, Vlan};
+pub use frame::{Corrupt, Frame, Link, Stamp, Vlan};
 pub use frames::Frames;
 pub use one_reader::OneReader;

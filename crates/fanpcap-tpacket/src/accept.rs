@@ -60,12 +60,16 @@ impl Wanted {
         self.tag_at.store(at, Ordering::Relaxed);
     }
 
-    /// The packet as the program gets it; none when it does not want it. The packet's bytes stay until
+    /// Makes the packet what the program gets. False when it does not want it. The packet's bytes stay until
     /// the frame goes back to the kernel.
     #[inline]
-    pub(crate) fn packet(&self, mut frame: Frame<'_>) -> Result<Option<Packet>, Corrupt> {
+    pub(crate) fn accept(
+        &self,
+        mut frame: Frame<'_>,
+        packet: &mut Packet,
+    ) -> Result<bool, Corrupt> {
         if !self.wants(&frame) {
-            return Ok(None);
+            return Ok(false);
         }
         if frame.vlan().is_some() {
             if let Ok(at) = usize::try_from(self.tag_at.load(Ordering::Relaxed)) {
@@ -73,17 +77,15 @@ impl Wanted {
             }
         }
         let stamp = frame.stamp();
-        let fraction = match self.nanoseconds {
-            true => stamp.nanoseconds,
-            false => stamp.nanoseconds / 1000,
+        packet.seconds = stamp.seconds.into();
+        packet.fraction = match self.nanoseconds {
+            true => stamp.nanoseconds.into(),
+            false => (stamp.nanoseconds / 1000).into(),
         };
-        Ok(Some(Packet {
-            stamp,
-            fraction,
-            caplen: frame.captured().min(self.snaplen),
-            len: frame.wire_len(),
-            start: frame.start(),
-        }))
+        packet.caplen = frame.captured().min(self.snaplen);
+        packet.len = frame.wire_len();
+        packet.data = frame.data().as_ptr();
+        Ok(true)
     }
 
     #[inline]

@@ -2,7 +2,6 @@
 
 use crate::accept::Direction;
 use crate::wait::ReadError;
-use fanpcap_ring::{Stamp, Start};
 use std::ffi::c_int;
 use std::time::Duration;
 
@@ -21,19 +20,32 @@ pub struct Options {
     pub tag_at: Option<u8>,
 }
 
-/// A packet as the program gets it.
+/// A packet as the program gets it. It begins as a `struct pcap_pkthdr` of 64-bit machines, and is written
+/// where the program finds it: to put it together from results costs more than all else.
+#[repr(C)]
 #[derive(Clone, Copy, Debug)]
 pub struct Packet {
-    /// When it arrived.
-    pub stamp: Stamp,
-    /// Micro- or nanoseconds of the stamp's second, as the program wants them.
-    pub fraction: u32,
-    /// Bytes captured.
+    /// Seconds since 1970.
+    pub seconds: i64,
+    /// Micro- or nanoseconds of the second.
+    pub fraction: i64,
+    /// Bytes at `data`.
     pub caplen: u32,
     /// Bytes on the wire.
     pub len: u32,
     /// The packet, in the ring: there until the next packet is asked for.
-    pub start: Start,
+    pub data: *const u8,
+}
+
+impl Packet {
+    /// None yet.
+    pub const NONE: Self = Self {
+        seconds: 0,
+        fraction: 0,
+        caplen: 0,
+        len: 0,
+        data: std::ptr::null(),
+    };
 }
 
 /// How a read ends.

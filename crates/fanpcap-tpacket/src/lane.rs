@@ -6,7 +6,7 @@ use crate::filter::{Program, View};
 use crate::rest::Pace;
 use crate::ring::Ring;
 use crate::wait::ReadError;
-use fanpcap_ring::{Blocks, Corrupt, Frame, Stamp};
+use fanpcap_ring::{Blocks, Stamp};
 use std::os::fd::BorrowedFd;
 use std::sync::atomic::AtomicBool;
 
@@ -49,9 +49,13 @@ impl Lane {
         self.refilter = Some(Refilter { program, left });
     }
 
-    /// What the program gets of the next frame that there is; none for a frame that it does not want.
+    /// Reads the next frame that there is. False when the program does not want it.
     #[inline]
-    pub(crate) fn next_packet(&mut self, wanted: &Wanted) -> Result<Option<Packet>, End> {
+    pub(crate) fn next_packet(
+        &mut self,
+        wanted: &Wanted,
+        packet: &mut Packet,
+    ) -> Result<bool, End> {
         let frame = match &mut self.ring {
             Ring::V3(blocks) => blocks.next_frame(),
             Ring::V2(frames) => {
@@ -62,7 +66,16 @@ impl Lane {
                 frame
             }
         };
-        accepted(frame, self.refilter.as_ref(), wanted)
+        let corrupt = |corrupt| End::from(ReadError::Corrupt(corrupt));
+        let Some(frame) = frame.map_err(corrupt)? else {
+            return Ok(false);
+        };
+        if let Some(Refilter { program, .. }) = &self.refilter {
+            if program.run(&View::of(&frame)) == 0 {
+                return Ok(false);
+            }
+        }
+        wanted.accept(frame, packet).map_err(corrupt)
     }
 
     /// Gives what has been read back to the kernel.
@@ -90,25 +103,6 @@ impl Lane {
             pass(refilter);
         })
     }
-}
-
-/// What of a frame the program gets.
-#[inline]
-fn accepted(
-    frame: Result<Option<Frame<'_>>, Corrupt>,
-    refilter: Option<&Refilter>,
-    wanted: &Wanted,
-) -> Result<Option<Packet>, End> {
-    let corrupt = |corrupt| End::from(ReadError::Corrupt(corrupt));
-    let Some(frame) = frame.map_err(corrupt)? else {
-        return Ok(None);
-    };
-    if let Some(Refilter { program, .. }) = refilter {
-        if program.run(&View::of(&frame)) == 0 {
-            return Ok(None);
-        }
-    }
-    wanted.packet(frame).map_err(corrupt)
 }
 
 fn release_block(blocks: &mut Blocks, pace: &mut Pace) {

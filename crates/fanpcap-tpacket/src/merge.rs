@@ -122,7 +122,8 @@ impl Reader {
         &self,
         merge: &mut Merge,
         call: &mut Call,
-    ) -> Result<Packet, Pause> {
+        packet: &mut Packet,
+    ) -> Result<(), Pause> {
         loop {
             merge.look();
             let turn = merge.turn();
@@ -134,8 +135,8 @@ impl Reader {
                 Turn::Now(lane) => {
                     call.begun = true;
                     merge.hurried = false;
-                    if let Some(packet) = merge.lanes[lane].next_packet(&self.wanted)? {
-                        return Ok(packet);
+                    if merge.lanes[lane].next_packet(&self.wanted, packet)? {
+                        return Ok(());
                     }
                 }
                 Turn::After(_) | Turn::Never if self.ends(call) => {

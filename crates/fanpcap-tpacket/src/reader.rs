@@ -106,7 +106,7 @@ impl Reader {
         })
     }
 
-    /// The next packet of a read.
+    /// Reads the next packet of a read into `packet`.
     ///
     /// # Errors
     /// How the read ends, when there is none.
@@ -118,14 +118,14 @@ impl Reader {
         unsafe_code,
         reason = "a lock could be left locked, by longjmp and by fork"
     )]
-    pub unsafe fn next(&self, call: &mut Call) -> Result<Packet, End> {
+    pub unsafe fn next(&self, call: &mut Call, packet: &mut Packet) -> Result<(), End> {
         loop {
             // SAFETY: the caller vouches for it, and nothing is kept while waiting.
             let state = unsafe { self.state.get() };
-            let wait = match self.attempt(state, call) {
-                Ok(packet) => {
+            let wait = match self.attempt(state, call, packet) {
+                Ok(()) => {
                     call.delivered += 1;
-                    return Ok(packet);
+                    return Ok(());
                 }
                 Err(Pause::End(end)) => return Err(end),
                 Err(Pause::Wait(wait)) => wait,
@@ -138,21 +138,31 @@ impl Reader {
         }
     }
 
-    /// The next packet, if it is there.
+    /// Reads the next packet, if it is there.
     #[inline]
-    fn attempt(&self, state: &mut State, call: &mut Call) -> Result<Packet, Pause> {
+    fn attempt(
+        &self,
+        state: &mut State,
+        call: &mut Call,
+        packet: &mut Packet,
+    ) -> Result<(), Pause> {
         if self.has_filter.load(Ordering::Relaxed) {
             self.take_filter(state);
         }
         match state {
-            State::One(lane) if lane.ring.is_v3() => self.next_of_blocks(lane, call),
-            State::One(lane) => self.next_of_frames(lane, call),
-            State::Several(merge) => self.next_of_several(merge, call),
+            State::One(lane) if lane.ring.is_v3() => self.next_of_blocks(lane, call, packet),
+            State::One(lane) => self.next_of_frames(lane, call, packet),
+            State::Several(merge) => self.next_of_several(merge, call, packet),
         }
     }
 
     #[inline]
-    fn next_of_blocks(&self, lane: &mut Lane, call: &mut Call) -> Result<Packet, Pause> {
+    fn next_of_blocks(
+        &self,
+        lane: &mut Lane,
+        call: &mut Call,
+        packet: &mut Packet,
+    ) -> Result<(), Pause> {
         loop {
             let Ring::V3(blocks) = &mut lane.ring else {
                 return Err(End::Delivered(call.delivered).into());
@@ -164,10 +174,10 @@ impl Reader {
             let is_spent = blocks.is_spent();
             let goes_on = !call.is_done() && !self.broken.load(Ordering::Relaxed);
             if goes_on && !is_spent {
-                match lane.next_packet(&self.wanted)? {
-                    Some(packet) => return Ok(packet),
-                    None => continue,
+                if lane.next_packet(&self.wanted, packet)? {
+                    return Ok(());
                 }
+                continue;
             }
             // At the end of a block, or of the read.
             if is_spent {
@@ -177,7 +187,12 @@ impl Reader {
         }
     }
 
-    fn next_of_frames(&self, lane: &mut Lane, call: &mut Call) -> Result<Packet, Pause> {
+    fn next_of_frames(
+        &self,
+        lane: &mut Lane,
+        call: &mut Call,
+        packet: &mut Packet,
+    ) -> Result<(), Pause> {
         loop {
             let Ring::V2(frames) = &lane.ring else {
                 return Err(End::Delivered(call.delivered).into());
@@ -188,8 +203,8 @@ impl Reader {
                 self.check_end(call)?;
             } else if is_ready {
                 call.begun = true;
-                if let Some(packet) = lane.next_packet(&self.wanted)? {
-                    return Ok(packet);
+                if lane.next_packet(&self.wanted, packet)? {
+                    return Ok(());
                 }
             } else {
                 return Err(self.starve(lane, call, true));
