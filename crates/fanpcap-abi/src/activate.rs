@@ -1,11 +1,13 @@
 //! pcap_activate: with what settings ask for, and into a group.
 
+use crate::handles::Part;
 use crate::message::{ERRBUF_SIZE, fail, guard};
 use crate::system::{self, ERROR, Pcap, PcapStat, system};
 use crate::{handles, several, stats, take_over};
 use fanpcap::join::JoinError;
 use fanpcap::record::Counters;
 use fanpcap::settings::{Membership, Plan};
+use fanpcap_linux::interface;
 use fanpcap_linux::packet::{self, Address};
 use std::ffi::c_int;
 use std::os::fd::{BorrowedFd, RawFd};
@@ -13,6 +15,9 @@ use std::sync::Arc;
 
 /// The largest snapshot length, and what 0 and senseless values mean (pcap-int.h).
 const MAXIMUM_SNAPLEN: c_int = 262_144;
+
+/// `PCAP_ERROR_NO_SUCH_DEVICE`.
+const NO_SUCH_DEVICE: c_int = -5;
 
 /// `PCAP_WARNING`: done, but pcap_geterr() has something to say.
 const WARNING: c_int = 1;
@@ -110,7 +115,7 @@ unsafe fn activate_alone(p: *mut Pcap) -> c_int {
 unsafe fn activate_taken_over(p: *mut Pcap) -> c_int {
     // SAFETY: the caller vouches for `p`.
     let status = unsafe { activate(p) };
-    let is_part = handles::with(p, |entry| entry.is_part) == Some(true);
+    let is_part = handles::with(p, |entry| entry.part != Part::None) == Some(true);
     if status >= 0 && !is_part {
         // SAFETY: as above.
         unsafe { take_over::take_over(p) };
@@ -235,25 +240,72 @@ unsafe fn warn_of_strangers(p: *mut Pcap) -> c_int {
 }
 
 /// Activates the handle on one of several devices, silently: it receives nothing yet. One that has been
-/// activated in vain, as another could not be, stays so.
+/// activated in vain, as another could not be, stays so; the other stays as it is too, as the system's
+/// library may crash when it is activated again.
 ///
 /// # Safety
 /// `p` is a handle.
 pub(crate) unsafe fn activate_part(p: *mut Pcap) -> c_int {
-    if handles::with(p, |entry| entry.is_silent) == Some(true) {
-        return 0;
+    match handles::with(p, |entry| entry.part).unwrap_or_default() {
+        Part::Silent => return 0,
+        Part::Failed => {
+            // SAFETY: the caller vouches for `p`.
+            return unsafe { fail(p, "it could not be activated: open the handle anew") };
+        }
+        Part::None | Part::New => {}
     }
     // SAFETY: the caller vouches for `p`.
     let plan = match unsafe { plan(p) } {
         Ok(plan) => plan,
         Err(status) => return status,
     };
+    let name = handles::with(p, |entry| entry.request.system_name().to_owned());
+    let is_there = |name: String| name == "any" || !matches!(interface::find(&name), Ok(None));
+    if !name.is_none_or(is_there) {
+        // One that was not activated yet can be, when its device comes.
+        // SAFETY: as above.
+        unsafe { fail(p, "No such device exists") };
+        return NO_SUCH_DEVICE;
+    }
     // SAFETY: as above.
     unsafe { provide(p, &plan) };
     // SAFETY: as above.
     let status = unsafe { activate_silently(p) };
-    handles::with(p, |entry| entry.is_silent = status >= 0);
+    let part = if status < 0 {
+        Part::Failed
+    } else {
+        Part::Silent
+    };
+    handles::with(p, |entry| entry.part = part);
     status
+}
+
+/// Foresees whether the handle on one of several devices can join its group: one that has joined can't
+/// leave when another is refused.
+///
+/// # Safety
+/// `p` is a handle that was activated silently.
+pub(crate) unsafe fn foresee(p: *mut Pcap) -> c_int {
+    // SAFETY: the caller vouches for `p`.
+    let membership = match unsafe { plan(p) } {
+        Ok(plan) => plan.membership,
+        Err(status) => return status,
+    };
+    let Some(membership) = membership.filter(|_| handles::place(p).is_none()) else {
+        return 0;
+    };
+    let protocol = handles::with(p, |entry| entry.protocol).flatten();
+    // SAFETY: as above.
+    let fd = unsafe { system::pcap_fileno(p) };
+    // SAFETY: the handle's descriptor is open as long as the handle.
+    let socket = unsafe { BorrowedFd::borrow_raw(fd) };
+    let Membership { group, mode, .. } = membership;
+    let protocol = protocol.unwrap_or(packet::ETH_P_ALL);
+    match fanpcap::join::foresee(socket, group, mode, protocol) {
+        Ok(()) => 0,
+        // SAFETY: as above.
+        Err(error) => unsafe { fail(p, &membership.blame(&error)) },
+    }
 }
 
 /// Lets the handle on one of several devices receive: in its group, if it has one.

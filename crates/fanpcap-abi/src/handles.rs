@@ -30,16 +30,28 @@ pub(crate) struct Entry {
     pub(crate) broken: bool,
     /// Activated, but pcap_activate() could not join: it may be called again.
     pub(crate) unjoined: bool,
-    /// It is of one of several devices, which are read together.
-    pub(crate) is_part: bool,
-    /// As such, activated: it receives nothing yet, or joins as the last step.
-    pub(crate) is_silent: bool,
+    /// What it is of a handle on several devices.
+    pub(crate) part: Part,
     /// The handles on the other devices, by their address, where the program has this one.
     pub(crate) others: Vec<usize>,
     /// What reads the handle in place of the system's library.
     pub(crate) reader: Option<Installed>,
     /// The handle in its group, and its descriptor.
     pub(crate) member: Option<(Member, RawFd)>,
+}
+
+/// A handle on one of several devices, which are read together.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) enum Part {
+    /// It is none.
+    #[default]
+    None,
+    /// Not activated yet.
+    New,
+    /// Activated: it receives nothing yet, or joins as the last step.
+    Silent,
+    /// It could not be activated.
+    Failed,
 }
 
 impl Entry {
@@ -50,8 +62,7 @@ impl Entry {
             protocol: None,
             buffer_size: None,
             broken: false,
-            is_part: false,
-            is_silent: false,
+            part: Part::None,
             others: Vec::new(),
             unjoined: false,
             reader: None,

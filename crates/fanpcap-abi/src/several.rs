@@ -78,7 +78,7 @@ pub(crate) unsafe fn create(parts: Vec<Request>, errbuf: *mut c_char) -> *mut Pc
         made.push(p);
     }
     for &p in &made {
-        handles::with_new(p, |entry| entry.is_part = true);
+        handles::with_new(p, |entry| entry.part = handles::Part::New);
     }
     let Some((&first, others)) = made.split_first() else {
         return null_mut();
@@ -108,6 +108,13 @@ pub(crate) unsafe fn activate(p: *mut Pcap) -> c_int {
     if let Err(text) = unsafe { take_over::take_over_several(&all) } {
         // SAFETY: as above.
         return unsafe { fail(p, &text) };
+    }
+    // SAFETY: as above.
+    let foresee = |p| unsafe { activate::foresee(p) };
+    // SAFETY: as above.
+    let foreseen = unsafe { each(p, foresee) };
+    if foreseen < 0 {
+        return foreseen;
     }
     // SAFETY: as above.
     let go_live = |p| unsafe { activate::go_live(p) };

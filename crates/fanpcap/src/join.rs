@@ -97,6 +97,37 @@ pub fn join(
     Ok(Member::new(place, before))
 }
 
+/// Tells whether joining would be refused by what others have made of the group so far.
+///
+/// # Errors
+/// What joining would say.
+pub fn foresee(
+    fd: BorrowedFd<'_>,
+    group: Group,
+    mode: Mode,
+    protocol: u16,
+) -> Result<(), JoinError> {
+    let Group::Number(number) = group else {
+        return Ok(());
+    };
+    let Ok(address) = packet::address(fd) else {
+        return Ok(());
+    };
+    match conflict(
+        number,
+        mode,
+        Address {
+            protocol,
+            ..address
+        },
+    ) {
+        // Only the kernel knows.
+        Some(JoinError::OtherMode { runs, .. }) if runs == other_options(mode) => Ok(()),
+        Some(error) => Err(error),
+        None => Ok(()),
+    }
+}
+
 fn join_from_silence(
     fd: BorrowedFd<'_>,
     fanout: Fanout,
@@ -198,10 +229,15 @@ fn conflict(group: u16, asked: Mode, own: Address) -> Option<JoinError> {
     Some(JoinError::OtherMode { group, asked, runs })
 }
 
+/// A mode of which only the kernel knows the options.
+fn other_options(mode: Mode) -> String {
+    format!("{} with other options", Mode::from(mode.kind))
+}
+
 /// The name of a mode that packet diag tells by number, without its options.
 fn mode_name(number: u8, asked: Mode) -> String {
     match Mode::from_kernel(number, 0) {
-        Some(mode) if mode.kind == asked.kind => format!("{mode} with other options"),
+        Some(mode) if mode.kind == asked.kind => other_options(mode),
         Some(mode) => mode.to_string(),
         None => format!("a mode of another program (number {number})"),
     }
