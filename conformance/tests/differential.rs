@@ -21,7 +21,7 @@ macro_rules! differential {
 differential! {
     contents: any direction giant jumbo loopback promisc snaplen stamp_types stamps tunnel vlan
         vlan_any vlan_cut;
-    devices: down_up initialized list lookups removed renamed;
+    devices: down_up elsewhere initialized list lookups removed renamed;
     files: damaged dead dump_errors dumped savefiles;
     filters: alternating compile_threads expressions images kernel_metadata matches no_memory
         optimizer queued queued_cooked queued_direction queued_half queued_metadata refused too_long
@@ -30,9 +30,9 @@ differential! {
         monitor not_up open_live own_fanout protocol setters sockets statistics threads two
         unactivated unprivileged;
     names: addresses ethers links numbers statuses version;
-    reading: blocks breakloop broken_often cancelled concurrent counts descriptors in_callback
-        interrupted longjump nested nonblock nothing_passes oneshot selectable stalled timeouts
-        woken wraps;
+    reading: blocks breakloop broken_early broken_often cancelled concurrent counts descriptors
+        forked_while_read in_callback interrupted jumped_out longjump nested nonblock nothing_passes
+        oneshot selectable stalled timeouts woken wraps;
 }
 
 fn compare(name: &str) -> Result<()> {

@@ -1,4 +1,4 @@
-//! Short fuzzing: generated inputs for the settings' parsers.
+//! Short fuzzing: generated inputs for the settings' parsers and the filter machine.
 
 use anyhow::Result;
 
@@ -10,6 +10,11 @@ const CASES: usize = 250_000;
 
 pub(crate) fn run() -> Result<Tally> {
     println!("  {CASES} generated inputs for each property");
-    let target = ["--release", "-p", "fanpcap", "--test", "settings"];
-    tier::cargo_test(&target, &[], &[("PROPTEST_CASES", &CASES.to_string())])
+    let cases = CASES.to_string();
+    let mut tally = Tally::default();
+    for (package, test) in [("fanpcap", "settings"), ("fanpcap-tpacket", "filter")] {
+        let target = ["--release", "-p", package, "--test", test];
+        tally += tier::cargo_test(&target, &[], &[("PROPTEST_CASES", &cases)])?;
+    }
+    Ok(tally)
 }

@@ -69,7 +69,7 @@ unsafe fn activate_as(p: *mut Pcap, plan: &Plan) -> c_int {
         // SAFETY: as above.
         Some(membership) => unsafe { activate_in_group(p, membership) },
         // SAFETY: as above.
-        None if plan.is_read_by_us() => unsafe { activate_alone(p) },
+        None if plan.is_read_by_us() => unsafe { activate_alone(p, plan.by_name) },
         // SAFETY: as above.
         None => unsafe { activate(p) },
     }
@@ -96,18 +96,31 @@ unsafe fn provide(p: *mut Pcap, plan: &Plan) {
     }
 }
 
-/// Activates a handle that we read and that joins no group.
+/// Activates a handle that we read and that joins no group. A program that asks for that `by_name` is told when
+/// it can't be; programs can't tell the difference otherwise.
 ///
 /// # Safety
 /// `p` is a handle.
-unsafe fn activate_alone(p: *mut Pcap) -> c_int {
+unsafe fn activate_alone(p: *mut Pcap, by_name: bool) -> c_int {
     // SAFETY: the caller vouches for `p`.
     let status = unsafe { activate_taken_over(p) };
-    if status >= 0 {
-        // SAFETY: as above.
-        unsafe { take_over::truncate(p, p) };
+    if status < 0 {
+        return status;
     }
-    status
+    // SAFETY: as above.
+    unsafe { take_over::truncate(p, p) };
+    let is_read_by_us = handles::with(p, |entry| entry.reader.is_some()) == Some(true);
+    if status > 0 || is_read_by_us || !by_name {
+        return status;
+    }
+    // SAFETY: as above.
+    unsafe {
+        fail(
+            p,
+            "tpacket can't read this device: the system's libpcap does",
+        )
+    };
+    WARNING
 }
 
 /// # Safety

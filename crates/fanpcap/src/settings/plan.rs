@@ -56,6 +56,8 @@ pub struct Plan {
     pub caplen: Option<u32>,
     /// The settings ask for the engine on AF_PACKET.
     pub tpacket: bool,
+    /// The device's name does: where it can't be had, that is said.
+    pub by_name: bool,
 }
 
 impl Plan {
@@ -88,7 +90,8 @@ impl Settings {
         interfaces: &[String],
     ) -> Result<Plan, Report> {
         let mut membership = None;
-        let mut tpacket = device.engine() == Some(TPACKET);
+        let by_name = device.engine() == Some(TPACKET);
+        let mut tpacket = by_name;
         for part in device.parts() {
             let handle = Handle {
                 settings: self,
@@ -111,6 +114,7 @@ impl Settings {
             membership,
             caplen,
             tpacket,
+            by_name,
         })
     }
 

@@ -1,60 +1,26 @@
 //! Several devices in one handle: `f1^f2`.
 
-use anyhow::{Context, Result, ensure};
-use fanpcap_testkit::{Injector, Program, Scratch, Veth, library, netns, veth};
-use std::path::{Path, PathBuf};
 use std::thread;
 use std::time::Duration;
 
-/// Two wires in a namespace of their own; programs capture at the far end of both.
-struct Wires {
-    scratch: Scratch,
-    program: PathBuf,
-    near: [Injector; 2],
-}
+use anyhow::{Context, Result, ensure};
+use fanpcap_testkit::{Program, veth};
 
-fn on_two_wires(test: impl FnOnce(&Wires) -> Result<()> + Send) -> Result<()> {
-    netns::within_new(|| {
-        Veth::new("n1", "f1", 1)?;
-        Veth::new("n2", "f2", 1)?;
-        let scratch = Scratch::new()?;
-        let program = scratch.file("several");
-        let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("c/several.c");
-        library::compile_c(&source, &program)?;
-        test(&Wires {
-            scratch,
-            program,
-            near: [Injector::open("n1")?, Injector::open("n2")?],
-        })
-    })
-}
-
-impl Wires {
-    fn program(&self, arguments: &[&str]) -> Result<Program> {
-        Ok(Program::new(self.program.clone(), "ready")?.args(arguments))
-    }
-
-    /// Sends frame `number` on wire 0 or 1; both are in its source address.
-    fn send(&self, wire: u8, number: u8) -> Result<()> {
-        let mut frame = vec![2, 0, 0, 0, 0, 1, wire, 0, 0, 0, 0, number, 8, 0];
-        frame.resize(60, 0);
-        Ok(self.near[usize::from(wire)].send(&frame)?)
-    }
-
-    /// Runs a program and sends it frames, of which `wire` tells for each where it goes.
-    fn capture(&self, program: Program, wire: impl Fn(u8) -> u8) -> Result<Vec<String>> {
-        let member = program.start(&self.scratch)?;
-        for number in 0..FRAMES {
-            self.send(wire(number), number)?;
-            thread::sleep(Duration::from_micros(300));
-        }
-        let ended = member.wait()?;
-        ensure!(ended.status.success(), "{}", ended.said);
-        Ok(ended.said.lines().map(str::to_owned).collect())
-    }
-}
+use crate::two_wires::{Wires, on_two_wires};
 
 const FRAMES: u8 = 200;
+
+/// Runs a program and sends it frames, of which `wire` tells for each where it goes.
+fn capture(wires: &Wires, program: Program, wire: impl Fn(u8) -> u8) -> Result<Vec<String>> {
+    let member = program.start(&wires.scratch)?;
+    for number in 0..FRAMES {
+        wires.send(wire(number), number)?;
+        thread::sleep(Duration::from_micros(300));
+    }
+    let ended = member.wait()?;
+    ensure!(ended.status.success(), "{}", ended.said);
+    Ok(ended.said.lines().map(str::to_owned).collect())
+}
 
 /// The lines that a program prints that gets all frames in the order in which they were sent.
 fn ensure_in_order(lines: &[String], wire: impl Fn(u8) -> u8) -> Result<()> {
@@ -79,8 +45,8 @@ fn packets_of_two_devices_come_in_the_order_of_time() -> Result<()> {
         let count = FRAMES.to_string();
         for mode in ["plain", "immediate", "select", "new"] {
             for wire in [&alternating as &dyn Fn(u8) -> u8, &bursts] {
-                let program = wires.program(&["f1^f2", mode, &count])?;
-                let lines = wires.capture(program, wire).context(mode)?;
+                let program = wires.program("several", &["f1^f2", mode, &count])?;
+                let lines = capture(wires, program, wire).context(mode)?;
                 ensure_in_order(&lines, wire).context(mode)?;
             }
         }
@@ -92,8 +58,8 @@ fn packets_of_two_devices_come_in_the_order_of_time() -> Result<()> {
 #[ignore = "needs root: run by make test"]
 fn a_filter_holds_on_each_device() -> Result<()> {
     on_two_wires(|wires| {
-        let program = wires.program(&["f1^f2", "plain", "100", "ether[11] >= 100"])?;
-        let lines = wires.capture(program, |number| number % 2)?;
+        let program = wires.program("several", &["f1^f2", "plain", "100", "ether[11] >= 100"])?;
+        let lines = capture(wires, program, |number| number % 2)?;
         ensure!(lines.iter().any(|line| line == "packet 0 100"), "{lines:?}");
         ensure!(!lines.iter().any(|line| line == "packet 1 99"), "{lines:?}");
         let last = lines.last().context("a last line")?;
@@ -110,12 +76,12 @@ fn a_filter_holds_on_each_device() -> Result<()> {
 fn each_device_has_its_own_group() -> Result<()> {
     on_two_wires(|wires| {
         let program = || -> Result<Program> {
-            let program = wires.program(&["f1^f2", "plain", "100"])?;
+            let program = wires.program("several", &["f1^f2", "plain", "100"])?;
             let program = program.set("PCAP_GROUP_f1", "11");
             Ok(program.set("PCAP_DEF_GROUP", "42").set("PCAP_FANOUT", "lb"))
         };
         let other = program()?.start(&wires.scratch)?;
-        let lines = wires.capture(program()?, |number| number % 2)?;
+        let lines = capture(wires, program()?, |number| number % 2)?;
         ensure!(lines[0] == "group 11", "{lines:?}");
         let ended = other.wait()?;
         let others = ended
@@ -136,7 +102,9 @@ fn each_device_has_its_own_group() -> Result<()> {
 fn what_can_not_be_is_said() -> Result<()> {
     on_two_wires(|wires| {
         let said = |arguments: &[&str], group: &str| -> Result<String> {
-            let program = wires.program(arguments)?.set("PCAP_GROUP", group);
+            let program = wires
+                .program("several", arguments)?
+                .set("PCAP_GROUP", group);
             let ended = program.run(&wires.scratch)?;
             ensure!(!ended.status.success(), "{}", ended.said);
             Ok(ended.said)
@@ -158,7 +126,7 @@ fn what_can_not_be_is_said() -> Result<()> {
 fn a_device_that_goes_ends_the_read() -> Result<()> {
     on_two_wires(|wires| {
         let member = wires
-            .program(&["f1^f2", "plain", "10"])?
+            .program("several", &["f1^f2", "plain", "10"])?
             .start(&wires.scratch)?;
         wires.send(0, 1)?;
         // What the kernel has not handed over yet is lost with the read.
@@ -171,6 +139,70 @@ fn a_device_that_goes_ends_the_read() -> Result<()> {
             "{}",
             ended.said
         );
+        Ok(())
+    })
+}
+
+#[test]
+#[ignore = "needs root: run by make test"]
+fn a_device_that_was_down_is_read_again() -> Result<()> {
+    on_two_wires(|wires| {
+        let mut member = wires
+            .program("several", &["f1^f2", "plain", "250"])?
+            .start(&wires.scratch)?;
+        wires.send(1, 1)?;
+        member.wait_until_says("packet 1 1\n")?;
+        veth::ip("link set f2 down")?;
+        thread::sleep(Duration::from_millis(50));
+        wires.send(0, 2)?;
+        member.wait_until_says("packet 0 2\n")?;
+        veth::ip("link set f2 up")?;
+        veth::await_up("n2")?;
+        wires.send(1, 3)?;
+        wires.send(0, 4)?;
+        member.wait_until_says("packet 1 3\npacket 0 4\n")
+    })
+}
+
+#[test]
+#[ignore = "needs root: run by make test"]
+fn packets_beside_a_device_that_went_come_in_order_or_not_at_all() -> Result<()> {
+    on_two_wires(|wires| {
+        let mut member = wires.program("gone", &[])?.start(&wires.scratch)?;
+        for number in [1, 2] {
+            wires.send(number - 1, number)?;
+            member.wait_until_says(&format!("packet {number}\n"))?;
+        }
+        veth::ip("link delete n2")?;
+        member.wait_until_says("error: The interface disappeared\n")?;
+        for number in 3..=9 {
+            wires.send(0, number)?;
+        }
+        let ended = member.wait()?;
+        ensure!(ended.said.ends_with("end\n"), "{}", ended.said);
+        let packets = ended
+            .said
+            .lines()
+            .filter_map(|line| line.strip_prefix("packet "));
+        let packets: Vec<u8> = packets.map(str::parse).collect::<Result<_, _>>()?;
+        let all = (1..=9).take(packets.len()).eq(packets.iter().copied());
+        ensure!(all, "{}", ended.said);
+        Ok(())
+    })
+}
+
+#[test]
+#[ignore = "needs root: run by make test"]
+fn a_stranger_in_the_second_devices_group_is_told() -> Result<()> {
+    on_two_wires(|wires| {
+        let stranger = wires.program("member", &["f2", "0", "4", "lb"])?;
+        let stranger = stranger.start(&wires.scratch)?;
+        let program = wires.program("renamed", &["f1^f2", "reader"])?;
+        let program = program.set("PCAP_GROUP_f1", "3").set("PCAP_GROUP_f2", "4");
+        let member = program.set("PCAP_FANOUT", "lb").start(&wires.scratch)?;
+        let said = member.said()?;
+        let warned = said.contains("warning 1: ") && said.contains(&stranger.pid().to_string());
+        ensure!(warned, "no warning in:\n{said}");
         Ok(())
     })
 }

@@ -1,0 +1,104 @@
+/* fork() while another thread waits in pcap_loop(): the child can read the handle, and the parent goes on. */
+#include <pthread.h>
+#include <signal.h>
+#include <sys/wait.h>
+#include "../wire.h"
+
+enum { FRAMES = 5, CHILD_SECONDS = 10, OVERDUE = 9 };
+
+struct loop {
+	pcap_t *p;
+	int count, rc;
+};
+
+static void *loop(void *argument)
+{
+	struct loop *loop = argument;
+	loop->rc = pcap_loop(loop->p, loop->count, print_number, NULL);
+	return NULL;
+}
+
+/* A child that waits for ever must not leave its parent stopped. */
+static void overdue(int signal)
+{
+	(void)signal;
+	kill(getppid(), SIGCONT);
+	_exit(OVERDUE);
+}
+
+/* Both have the ring: the parent must not take what the child waits for. */
+static void stop_parent(void)
+{
+	char path[64], line[128], state = 0;
+	snprintf(path, sizeof path, "/proc/%d/status", (int)getppid());
+	kill(getppid(), SIGSTOP);
+	while (state != 'T') {
+		FILE *status = fopen(path, "r");
+		while (status && fgets(line, sizeof line, status))
+			sscanf(line, "State: %c", &state);
+		if (status)
+			fclose(status);
+		sleep_ms(1);
+	}
+}
+
+static void child_looks(pcap_t *p)
+{
+	printf("  child, nothing there: -> %d\n", drain(p, print_number, NULL));
+}
+
+static void child_reads(pcap_t *p, int port)
+{
+	stop_parent();
+	send_numbered(port, 70, FRAMES);
+	settle(p, FRAMES);
+	printf("  child:");
+	int rc = pcap_dispatch(p, -1, print_number, NULL);
+	printf(" -> %d [%s]\n", rc, rc < 0 ? pcap_geterr(p) : "");
+	kill(getppid(), SIGCONT);
+}
+
+static void in_child(pcap_t *p, int port, int reads)
+{
+	int status = 0;
+	fflush(stdout);
+	pid_t child = fork();
+	if (child == 0) {
+		signal(SIGALRM, overdue);
+		alarm(CHILD_SECONDS);
+		reads ? child_reads(p, port) : child_looks(p);
+		fflush(stdout);
+		/* Not exit(): a sanitizer would look for the thread that is not here. */
+		_exit(0);
+	}
+	waitpid(child, &status, 0);
+	printf("  child ended: %d\n", status);
+}
+
+static void fork_while_read(int version, int port, int reads)
+{
+	pthread_t thread;
+	struct loop waiting = { opened(far, version), reads ? -1 : FRAMES, 0 };
+	printf("version %d\n", version);
+	pthread_create(&thread, NULL, loop, &waiting);
+	sleep_ms(SETTLED);
+	in_child(waiting.p, port, reads);
+	/* The place in the ring is not shared: what the child has read keeps its parent from all after it. */
+	if (reads)
+		pcap_breakloop(waiting.p);
+	else
+		send_numbered(port, 0, FRAMES);
+	pthread_join(thread, NULL);
+	printf("  parent: -> %d [%s]\n", waiting.rc, waiting.rc == PCAP_ERROR ? pcap_geterr(waiting.p) : "");
+	pcap_close(waiting.p);
+}
+
+int main(void)
+{
+	int port = port_of(near);
+	for (int version = 2; version <= 3; version++) {
+		fork_while_read(version, port, 0);
+		fork_while_read(version, port, 1);
+	}
+	return 0;
+}
