@@ -33,7 +33,12 @@ impl Cores {
     }
 
     /// Whether the two had their cores to themselves, once the generator has ended.
-    pub(crate) fn undisturbed(&self, sent: &Sent, reader: &Member) -> Result<Result<(), Refusal>> {
+    pub(crate) fn undisturbed(
+        &self,
+        sent: &Sent,
+        reader: &Member,
+        woken: bool,
+    ) -> Result<Result<(), Refusal>> {
         if self.shared {
             return Ok(Ok(()));
         }
@@ -44,7 +49,7 @@ impl Cores {
             (&self.reader, reader_time),
         ];
         for (watch, own) in own {
-            if let Err(refusal) = foreign_share(watch.cpu(), watch.foreign(own)?) {
+            if let Err(refusal) = foreign_share(watch.cpu(), watch.foreign(own)?, woken) {
                 return Ok(Err(refusal));
             }
         }

@@ -31,7 +31,7 @@ pub(crate) fn run(
     thread::sleep(SETTLE);
     let cores = Cores::watch(bench, &member)?;
     let sent = bench.generate(Load::Flood(len, bench.way, bench.time))?;
-    let undisturbed = cores.undisturbed(&sent, &member)?;
+    let undisturbed = cores.undisturbed(&sent, &member, settings.immediate)?;
     let (told, counters) = finish(bench, member, side, before, &sent)?;
 
     let share = sent.cpu_ns as f64 / sent.nanoseconds as f64;

@@ -35,7 +35,7 @@ pub(crate) fn latency(
     let member = bench.read(side, settings, Work::Time)?;
     let cores = Cores::watch(bench, &member)?;
     let sent = bench.generate(Load::Probes(PROBES, INTERVAL))?;
-    let undisturbed = cores.undisturbed(&sent, &member)?;
+    let undisturbed = cores.undisturbed(&sent, &member, true)?;
     let (told, counters) = flood::finish(bench, member, side, before, &sent)?;
     if let Err(refusal) = counters.agree().and(undisturbed) {
         return Ok(Err(refusal));

@@ -8,8 +8,13 @@
 use fanpcap_ring::{Closed, Stamp};
 use std::time::Duration;
 
-/// The share of the ring that may fill during a rest: a burst of this many times the rate still fits.
+/// The share of a ring that may fill during a rest: a burst of this many times the rate still fits.
 const SHARE: u64 = 8;
+
+/// The same of a ring of this many blocks, which is 8 MiB: what is left is twice the system library's whole
+/// ring.
+const SHARE_OF_LARGE: u64 = 2;
+const LARGE: usize = 32;
 
 /// The longest rest of a reader of blocks, which the program's own time-out may shorten.
 const LONGEST: Duration = Duration::from_millis(20);
@@ -20,8 +25,8 @@ const LONGEST_IMMEDIATE: Duration = Duration::from_micros(500);
 /// How fast a ring fills, in blocks or frames.
 #[derive(Debug)]
 pub(crate) struct Pace {
-    /// Blocks or frames in the ring.
-    count: u64,
+    /// How many may fill during a rest.
+    most: u64,
     /// A rest shorter than it takes to fill this many is not worth it.
     least: u64,
     longest: Duration,
@@ -38,17 +43,22 @@ pub(crate) struct Pace {
 impl Pace {
     /// For blocks, each of many packets.
     pub(crate) fn blocks(count: usize) -> Self {
-        Self::new(count, 2, LONGEST, 0)
+        let share = if count >= LARGE {
+            SHARE_OF_LARGE
+        } else {
+            SHARE
+        };
+        Self::new(count as u64 / share, 2, LONGEST, 0)
     }
 
     /// For frames, each of one packet.
     pub(crate) fn frames(count: usize) -> Self {
-        Self::new(count, 16, LONGEST_IMMEDIATE, 1)
+        Self::new(count as u64 / SHARE, 16, LONGEST_IMMEDIATE, 1)
     }
 
-    fn new(count: usize, least: u64, longest: Duration, without_gap: u64) -> Self {
+    fn new(most: u64, least: u64, longest: Duration, without_gap: u64) -> Self {
         Self {
-            count: count as u64,
+            most,
             least,
             longest,
             without_gap,
@@ -90,7 +100,7 @@ impl Pace {
         let span = self.last.since(self.first);
         let each = span.checked_div(passed.saturating_sub(self.without_gap))?;
         let longest = limit.map_or(self.longest, |limit| limit.min(self.longest));
-        let rest = Duration::from_nanos(each.saturating_mul(self.count / SHARE)).min(longest);
+        let rest = Duration::from_nanos(each.saturating_mul(self.most)).min(longest);
         (rest >= Duration::from_nanos(each.saturating_mul(self.least))).then_some(rest)
     }
 }
@@ -119,10 +129,17 @@ mod tests {
     }
 
     #[test]
-    fn a_busy_reader_rests_while_an_eighth_of_its_ring_fills() {
-        let mut pace = after_blocks(64, 3, 1400, true);
-        assert_eq!(pace.rest(None), Some(Duration::from_micros(8 * 1400)));
+    fn a_busy_reader_rests_while_a_part_of_its_ring_fills() {
+        let mut pace = after_blocks(32, 3, 500, true);
+        assert_eq!(pace.rest(None), Some(Duration::from_micros(16 * 500)));
         assert_eq!(pace.rest(None), None, "nothing has come since");
+        let rest = |count| after_blocks(count, 3, 500, true).rest(None);
+        assert_eq!(
+            rest(31),
+            Some(Duration::from_micros(3 * 500)),
+            "a small ring"
+        );
+        assert_eq!(rest(1000), Some(LONGEST));
         let mut pace = after_blocks(64, 3, 1400, true);
         let limit = Some(Duration::from_millis(5));
         assert_eq!(pace.rest(limit), limit);
