@@ -11,9 +11,9 @@ use std::time::Duration;
 /// The share of a ring that may fill during a rest: a burst of this many times the rate still fits.
 const SHARE: u64 = 8;
 
-/// The same of a ring of this many blocks, which is 8 MiB: what is left is twice the system library's whole
-/// ring.
-const SHARE_OF_LARGE: u64 = 2;
+/// The same of a ring of this many blocks, which is 8 MiB: what is left is three times the system library's
+/// whole ring.
+const SHARE_OF_LARGE: u64 = 4;
 const LARGE: usize = 32;
 
 /// The longest rest of a reader of blocks, which the program's own time-out may shorten.
@@ -131,7 +131,7 @@ mod tests {
     #[test]
     fn a_busy_reader_rests_while_a_part_of_its_ring_fills() {
         let mut pace = after_blocks(32, 3, 500, true);
-        assert_eq!(pace.rest(None), Some(Duration::from_micros(16 * 500)));
+        assert_eq!(pace.rest(None), Some(Duration::from_micros(8 * 500)));
         assert_eq!(pace.rest(None), None, "nothing has come since");
         let rest = |count| after_blocks(count, 3, 500, true).rest(None);
         assert_eq!(
