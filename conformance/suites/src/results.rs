@@ -153,7 +153,7 @@ impl Report {
     pub(crate) fn new(day: String) -> Result<Self> {
         Ok(Self {
             day,
-            library: format!("{}, Linux {}", system_version()?, kernel()?),
+            library: format!("{}, Linux {}, {}", system_version()?, kernel()?, commit()),
             rows: Vec::new(),
         })
     }
@@ -243,6 +243,20 @@ fn kernel() -> Result<String> {
     Ok(numbers.join("."))
 }
 
+/// What of fanpcap was tested.
+fn commit() -> String {
+    let said = Command::new("git")
+        .args(["rev-parse", "--short=10", "HEAD"])
+        .current_dir(env!("CARGO_MANIFEST_DIR"))
+        .output();
+    match said {
+        Ok(said) if said.status.success() => {
+            String::from_utf8_lossy(&said.stdout).trim().to_owned()
+        }
+        _ => "no commit".to_owned(),
+    }
+}
+
 fn one_line(text: &str) -> String {
     text.split_whitespace().collect::<Vec<_>>().join(" ")
 }
@@ -255,7 +269,7 @@ const HEAD: &str = "\
 Written by `make conformance-full` and `make bindings`. Numbers are tests that passed: on the system's libpcap, on
 ours with nothing set, and on ours with `PCAP_DRIVER=tpacket`. Equal means that the same tests passed on all three.
 
-| suite | what it is | version | system | ours | tpacket | | date, system's library, kernel |
+| suite | what it is | version | system | ours | tpacket | | date, system's library, kernel, our commit |
 | --- | --- | --- | --- | --- | --- | --- | --- |
 ";
 
