@@ -6,7 +6,7 @@ use crate::system::{self, ERROR, Pcap, PcapStat, system};
 use crate::{handles, several, stats, take_over};
 use fanpcap::join::JoinError;
 use fanpcap::record::Counters;
-use fanpcap::settings::{Membership, Plan};
+use fanpcap::settings::{Group, Membership, Plan};
 use fanpcap_linux::interface;
 use fanpcap_linux::packet::{self, Address};
 use std::ffi::c_int;
@@ -151,11 +151,7 @@ unsafe fn activate_in_group(p: *mut Pcap, membership: &Membership) -> c_int {
     }
     // SAFETY: as above.
     let joined = unsafe { join_group(p, membership) };
-    if joined < 0 || status == 0 {
-        joined
-    } else {
-        status
-    }
+    if joined == 0 { status } else { joined }
 }
 
 /// Joins a group with a handle that was activated silently.
@@ -261,6 +257,8 @@ unsafe fn warn_of_strangers(p: *mut Pcap) -> c_int {
 pub(crate) unsafe fn activate_part(p: *mut Pcap) -> c_int {
     match handles::with(p, |entry| entry.part).unwrap_or_default() {
         Part::Silent => return 0,
+        // SAFETY: the caller vouches for `p`; the system's library says that it is activated.
+        Part::Live => return unsafe { activate(p) },
         Part::Failed => {
             // SAFETY: the caller vouches for `p`.
             return unsafe { fail(p, "it could not be activated: open the handle anew") };
@@ -294,11 +292,11 @@ pub(crate) unsafe fn activate_part(p: *mut Pcap) -> c_int {
 }
 
 /// Foresees whether the handle on one of several devices can join its group: one that has joined can't
-/// leave when another is refused.
+/// leave when another is refused. `groups` are those of the devices before it, and their devices.
 ///
 /// # Safety
 /// `p` is a handle that was activated silently.
-pub(crate) unsafe fn foresee(p: *mut Pcap) -> c_int {
+pub(crate) unsafe fn foresee(p: *mut Pcap, groups: &mut Vec<(Group, String)>) -> c_int {
     // SAFETY: the caller vouches for `p`.
     let membership = match unsafe { plan(p) } {
         Ok(plan) => plan.membership,
@@ -314,7 +312,21 @@ pub(crate) unsafe fn foresee(p: *mut Pcap) -> c_int {
     let socket = unsafe { BorrowedFd::borrow_raw(fd) };
     let Membership { group, mode, .. } = membership;
     let protocol = protocol.unwrap_or(packet::ETH_P_ALL);
-    match fanpcap::join::foresee(socket, group, mode, protocol) {
+    let foreseen = fanpcap::join::foresee(socket, group, mode, protocol);
+    let wants = handles::with(p, |entry| entry.request.system_name().to_owned());
+    let wants = wants.unwrap_or_default();
+    let before = groups.iter().find(|(other, _)| *other == group);
+    let apart = match (group, before) {
+        (Group::Number(group), Some((_, has))) => {
+            let has = has.clone();
+            Err(JoinError::OtherDevice { group, has, wants })
+        }
+        _ => {
+            groups.push((group, wants));
+            Ok(())
+        }
+    };
+    match foreseen.and(apart) {
         Ok(()) => 0,
         // SAFETY: as above.
         Err(error) => unsafe { fail(p, &membership.blame(&error)) },

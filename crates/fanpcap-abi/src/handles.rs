@@ -50,6 +50,8 @@ pub(crate) enum Part {
     New,
     /// Activated: it receives nothing yet, or joins as the last step.
     Silent,
+    /// It receives.
+    Live,
     /// It could not be activated.
     Failed,
 }

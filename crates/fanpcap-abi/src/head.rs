@@ -9,7 +9,7 @@ use crate::system::{self, Callback, Header, Pcap, system};
 use fanpcap_tpacket::Reader;
 use std::ffi::{c_int, c_void};
 use std::ptr::{NonNull, from_mut, null_mut};
-use std::sync::atomic::{AtomicU8, Ordering};
+use std::sync::atomic::{AtomicU8, Ordering, compiler_fence};
 
 /// `read_op`: reads at most so many packets.
 pub(crate) type Read = unsafe extern "C-unwind" fn(*mut Pcap, c_int, Callback, *mut u8) -> c_int;
@@ -39,22 +39,61 @@ unsafe fn head(p: *mut Pcap) -> Head {
     unsafe { p.cast::<Head>().read() }
 }
 
-/// Makes `read` the function by which `p` is read, and `reader` its state. False when the handle is not
-/// as expected, or the system's library is none that works so: then nothing was changed.
+/// Makes `read` the function by which `p` is read, and `reader` its state. Returns the system's function; none
+/// when the handle is not as expected, or the system's library is none that works so: then nothing was
+/// changed.
 ///
 /// # Safety
 /// `p` is an activated handle that nobody reads meanwhile. `reader` outlives it.
-pub(crate) unsafe fn attach(p: *mut Pcap, read: Read, reader: NonNull<Reader>) -> bool {
+pub(crate) unsafe fn attach(
+    p: *mut Pcap,
+    read: Read,
+    reader: NonNull<Reader>,
+) -> Option<*const c_void> {
     // SAFETY: the caller vouches for `p`.
     let Head { read: own, state } = unsafe { head(p) };
     let as_expected = state.is_null() && system().holds(own);
     if !as_expected || !is_proven() {
-        return false;
+        return None;
     }
     let ours = Head::new(read, reader.as_ptr().cast());
     // SAFETY: as above.
-    unsafe { p.cast::<Head>().write(ours) };
-    true
+    unsafe { put(p, ours) };
+    Some(own)
+}
+
+/// Makes the system's function the one by which `p` is read again.
+///
+/// # Safety
+/// `p` is an open handle, and `own` what attach() has returned for it.
+pub(crate) unsafe fn detach(p: *mut Pcap, own: *const c_void) {
+    let (read, state) = (own, null_mut());
+    // SAFETY: the caller vouches for both.
+    unsafe { put(p, Head { read, state }) };
+}
+
+/// Writes a head. A signal handler that breaks the loop meanwhile finds a reader that is there, or none.
+///
+/// # Safety
+/// `p` is an open handle.
+unsafe fn put(p: *mut Pcap, head: Head) {
+    let place = p.cast::<Head>();
+    // SAFETY: the caller vouches for `p`.
+    let read = unsafe { &raw mut (*place).read };
+    // SAFETY: as above.
+    let state = unsafe { &raw mut (*place).state };
+    // SAFETY: as above.
+    let write_state = || unsafe { state.write_volatile(head.state) };
+    if !head.state.is_null() {
+        write_state();
+    }
+    compiler_fence(Ordering::SeqCst);
+    // SAFETY: as above.
+    unsafe { read.write_volatile(head.read) };
+    compiler_fence(Ordering::SeqCst);
+    if head.state.is_null() {
+        write_state();
+    }
 }
 
 /// The reader that `read` was attached with; none when the system's library reads `p` itself.

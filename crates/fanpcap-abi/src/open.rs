@@ -192,7 +192,10 @@ pub unsafe extern "C" fn pcap_close(p: *mut Pcap) {
     let body = || {
         let mut entry = handles::handle_close(p);
         // It maps the socket's ring, and so would keep the socket in its group.
-        drop(entry.as_mut().and_then(|entry| entry.reader.take()));
+        if let Some(reader) = entry.as_mut().and_then(|entry| entry.reader.take()) {
+            // SAFETY: the caller's promise: nobody uses the handle any more.
+            unsafe { reader.remove(p) };
+        }
         if let Some(entry) = &entry {
             // SAFETY: the caller's promise: nobody uses the handle any more.
             unsafe { several::close_others(&entry.others) };

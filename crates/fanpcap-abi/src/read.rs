@@ -79,7 +79,10 @@ pub unsafe extern "C" fn pcap_breakloop(p: *mut Pcap) {
         return reader.break_loop();
     }
     // It may get a reader later.
-    handles::with(p, |entry| entry.broken = true);
+    handles::with(p, |entry| match &entry.reader {
+        Some(reader) => reader.as_ref().break_loop(),
+        None => entry.broken = true,
+    });
     if let Some(function) = system().pcap_breakloop {
         // SAFETY: the caller's promise, passed on.
         unsafe { function(p) };
@@ -194,11 +197,14 @@ unsafe fn tell_filter(reader: &Reader, p: *mut Pcap, program: *const BpfProgram)
         jf: instruction.jf,
         k: instruction.k,
     });
-    // SAFETY: the caller vouches for `p`.
-    let fd = unsafe { system::pcap_fileno(p) };
-    // SAFETY: the handle's socket is open.
-    let socket = unsafe { BorrowedFd::borrow_raw(fd) };
-    let in_kernel = Filter::of(socket).is_ok_and(|filter| filter.is_some());
+    let is_filtered = |part: &*mut Pcap| {
+        // SAFETY: the caller vouches for `p`, and its others are open as long.
+        let fd = unsafe { system::pcap_fileno(*part) };
+        // SAFETY: the handle's socket is open.
+        let socket = unsafe { BorrowedFd::borrow_raw(fd) };
+        Filter::of(socket).is_ok_and(|filter| filter.is_some())
+    };
+    let in_kernel = several::all(p).iter().all(is_filtered);
     reader.set_filter(Program::new(copied.collect()), in_kernel);
 }
 

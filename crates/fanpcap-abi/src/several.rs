@@ -16,6 +16,11 @@ fn others(p: *mut Pcap) -> Vec<*mut Pcap> {
     others.into_iter().map(|other| other as *mut Pcap).collect()
 }
 
+/// The handles on all devices of `p`, which is the first.
+pub(crate) fn all(p: *mut Pcap) -> Vec<*mut Pcap> {
+    [vec![p], others(p)].concat()
+}
+
 /// Whether `p` has several devices.
 pub(crate) fn is_several(p: *mut Pcap) -> bool {
     handles::with(p, |entry| !entry.others.is_empty()) == Some(true)
@@ -103,14 +108,15 @@ pub(crate) unsafe fn activate(p: *mut Pcap) -> c_int {
     if activated < 0 {
         return activated;
     }
-    let all = [vec![p], others(p)].concat();
+    let all = all(p);
     // SAFETY: as above.
     if let Err(text) = unsafe { take_over::take_over_several(&all) } {
         // SAFETY: as above.
         return unsafe { fail(p, &text) };
     }
+    let mut groups = Vec::new();
     // SAFETY: as above.
-    let foresee = |p| unsafe { activate::foresee(p) };
+    let foresee = |p| unsafe { activate::foresee(p, &mut groups) };
     // SAFETY: as above.
     let foreseen = unsafe { each(p, foresee) };
     if foreseen < 0 {
@@ -121,15 +127,13 @@ pub(crate) unsafe fn activate(p: *mut Pcap) -> c_int {
     // SAFETY: as above.
     let live = unsafe { each(p, go_live) };
     if live >= 0 {
-        // SAFETY: as above.
-        all.iter()
-            .for_each(|&part| unsafe { take_over::truncate(part, p) });
+        for &part in &all {
+            // SAFETY: as above.
+            unsafe { take_over::truncate(part, p) };
+            handles::with(part, |entry| entry.part = handles::Part::Live);
+        }
     }
-    if live < 0 || activated == 0 {
-        live
-    } else {
-        activated
-    }
+    if live == 0 { activated } else { live }
 }
 
 /// Closes the handles on the other devices.

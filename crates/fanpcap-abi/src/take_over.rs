@@ -6,9 +6,9 @@ use crate::system::{self, Pcap};
 use crate::{handles, head};
 use fanpcap_linux::packet::{Filter, is_packet_socket};
 use fanpcap_tpacket::{Direction, Options, Reader};
-use std::ffi::c_int;
+use std::ffi::{c_int, c_void};
 use std::os::fd::BorrowedFd;
-use std::ptr::NonNull;
+use std::ptr::{NonNull, null};
 
 /// Link types whose packets are in the ring as the program gets them (pcap/dlt.h).
 pub(crate) const EN10MB: c_int = 1;
@@ -119,11 +119,12 @@ unsafe fn served(p: *mut Pcap) -> Option<(c_int, BorrowedFd<'static>)> {
 /// # Safety
 /// `p` is a handle that has just been activated; nobody reads it yet.
 unsafe fn install(p: *mut Pcap, reader: Reader) -> bool {
-    let reader = Installed::new(reader);
-    // SAFETY: the caller vouches for `p`; pcap_close() drops the reader after the last read.
-    if !unsafe { head::attach(p, read, reader.0) } {
+    let mut reader = Installed::new(reader);
+    // SAFETY: the caller vouches for `p`; pcap_close() detaches the reader after the last read.
+    let Some(own) = (unsafe { head::attach(p, read, reader.reader) }) else {
         return false;
-    }
+    };
+    reader.own = own;
     // From here on pcap_breakloop() finds the reader. It may have been called before.
     handles::with_new(p, |entry| {
         if entry.broken {
@@ -169,25 +170,41 @@ const AFTER_ADDRESSES: u8 = 12;
 
 /// A reader at an address that handles have too.
 #[derive(Debug)]
-pub(crate) struct Installed(NonNull<Reader>);
+pub(crate) struct Installed {
+    reader: NonNull<Reader>,
+    /// What has read the handle before.
+    own: *const c_void,
+}
 
 // SAFETY: a reader may be used from any thread, and is owned by this alone.
 unsafe impl Send for Installed {}
 
 impl Installed {
     fn new(reader: Reader) -> Self {
-        Self(NonNull::from(Box::leak(Box::new(reader))))
+        Self {
+            reader: NonNull::from(Box::leak(Box::new(reader))),
+            own: null(),
+        }
     }
 
-    fn as_ref(&self) -> &Reader {
+    pub(crate) fn as_ref(&self) -> &Reader {
         // SAFETY: it lives until this is dropped.
-        unsafe { self.0.as_ref() }
+        unsafe { self.reader.as_ref() }
+    }
+
+    /// Takes the reader out of the handle, and drops it.
+    ///
+    /// # Safety
+    /// `p` is the handle that it is installed in, and nobody reads it any more.
+    pub(crate) unsafe fn remove(self, p: *mut Pcap) {
+        // SAFETY: the caller vouches for `p`.
+        unsafe { head::detach(p, self.own) };
     }
 }
 
 impl Drop for Installed {
     fn drop(&mut self) {
         // SAFETY: new() has leaked it, and nobody reads the handle any more.
-        drop(unsafe { Box::from_raw(self.0.as_ptr()) });
+        drop(unsafe { Box::from_raw(self.reader.as_ptr()) });
     }
 }

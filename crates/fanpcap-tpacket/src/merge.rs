@@ -17,6 +17,11 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 /// How much later than it should the kernel may hand over a block: timers of old kernels tick every 4 ms.
 const SLACK: Duration = Duration::from_millis(10);
 
+/// How often to look whether a ring fills while its packets are held back.
+const LOOK: Duration = Duration::from_millis(1);
+/// The same for a program that waits by itself, for which a look is a call in vain.
+const LOOK_OF_OTHERS: Duration = Duration::from_millis(4);
+
 /// How far ahead of the system's clock a stamp of that clock can be.
 const AHEAD: Duration = Duration::from_secs(1);
 
@@ -84,14 +89,15 @@ impl Merge {
         };
         let at_once = self.hurried
             || self.heads.iter().all(Option::is_some)
-            || self.lanes[lane].ring.is_filling();
+            || self.lanes.iter().any(|lane| lane.ring.is_filling());
         let wait = if at_once { None } else { self.wait(time) };
         wait.map_or(Turn::Now(lane), Turn::After)
     }
 
     /// How long a packet of this time must still wait for earlier ones; none when no longer.
     fn wait(&mut self, time: Duration) -> Option<Duration> {
-        if time <= self.horizon {
+        // Unless the clock has been set back since.
+        if time <= self.horizon && self.horizon - time < AHEAD {
             return None;
         }
         let now = SystemTime::now().duration_since(UNIX_EPOCH);
@@ -144,7 +150,8 @@ impl Reader {
                     return Err(End::Delivered(call.delivered).into());
                 }
                 Turn::After(longest) => {
-                    return Err(Pause::Wait(Wait::Any(merge.empty(), Some(longest))));
+                    let longest = Some(longest.min(LOOK));
+                    return Err(Pause::Wait(Wait::Any(merge.empty(), longest)));
                 }
                 Turn::Never => return Err(Pause::Wait(Wait::Any(merge.empty(), None))),
             }
@@ -166,7 +173,7 @@ impl Reader {
         }
         let due = match turn {
             Turn::Now(_) => Some(Duration::ZERO),
-            Turn::After(wait) => Some(*wait),
+            Turn::After(wait) => Some((*wait).min(LOOK_OF_OTHERS)),
             Turn::Never => None,
         };
         // Best effort: it may be readable too often, or late by one packet.
