@@ -28,6 +28,20 @@ static int fail(pcap_t *p, const char *what)
 	return 1;
 }
 
+/* The packet sockets of this namespace that hear all protocols, by the column of the kernel's table. */
+static int listening(void)
+{
+	char line[256];
+	int count = 0;
+	FILE *table = fopen("/proc/self/net/packet", "r");
+
+	while (table != NULL && fgets(line, sizeof line, table) != NULL)
+		count += strstr(line, " 0003 ") != NULL;
+	if (table != NULL)
+		fclose(table);
+	return count;
+}
+
 int main(int argc, char **argv)
 {
 	char errbuf[PCAP_ERRBUF_SIZE] = "";
@@ -46,8 +60,10 @@ int main(int argc, char **argv)
 		return fail(p, "pcap_fanout");
 	if (strcmp(argv[2], "number") == 0 && pcap_fanout(p, 7, "lb") != 0)
 		return fail(p, "pcap_fanout");
-	if (pcap_activate(p) < 0)
+	if (pcap_activate(p) < 0) {
+		printf("listening %d\n", listening());
 		return fail(p, "pcap_activate");
+	}
 	if (argc > 4) {
 		struct bpf_program program;
 

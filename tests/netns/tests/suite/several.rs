@@ -113,6 +113,8 @@ fn what_can_not_be_is_said() -> Result<()> {
         ensure!(text.contains("gone: No such device"), "{text}");
         let text = said(&["f1^f2", "plain", "1"], "5")?;
         ensure!(text.contains("give f2 another number"), "{text}");
+        // Or f1 would swallow its share of group 5.
+        ensure!(text.contains("listening 0\n"), "{text}");
         let text = said(&["f1^f2", "number", "1"], "")?;
         ensure!(text.contains("PCAP_FANOUT_NEW"), "{text}");
         let text = said(&["f1^any", "plain", "1"], "")?;
