@@ -24,7 +24,7 @@ soak:
 # The library is measured as users get it: built for release, and staged.
 bench:
 	@scripts/setup bench $(XTASK) stage >/dev/null
-	@scripts/setup bench cargo run --release --quiet -p fanpcap-bench -- $(NAME)
+	@scripts/setup bench cargo run --release --quiet -p fanpcap-cli -- bench $(NAME)
 
 # Each behaviour of libpcap on the system's library and on ours, and the matrix of them.
 conformance:

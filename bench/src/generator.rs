@@ -76,7 +76,7 @@ pub(crate) enum Load {
 pub(crate) fn start(wire: &Wire, cpu: usize, load: Load, scratch: &Scratch) -> Result<Member> {
     let own = env::current_exe().context("this program's file")?;
     let mut program = priority::program(own, "")?
-        .args(["generate", "--device", wire.near()])
+        .args(["bench", "generate", "--device", wire.near()])
         .args(["--cpu", &cpu.to_string()]);
     program = match load {
         Load::Flood(len, way, time) => program

@@ -10,8 +10,10 @@ use fanpcap_testkit::Scratch;
 /// Runs one row as quickly as can be, on our library as it is without an engine of its own. Other
 /// tests share the CPUs, so nothing is said of figures.
 fn tpacket(scratch: &Scratch, more: &[&str]) -> io::Result<Output> {
-    Command::new(env!("CARGO_BIN_EXE_fanpcap-bench"))
-        .args(["tpacket", "--quick", "--shared", "--driver", "none"])
+    Command::new(env!("CARGO_BIN_EXE_fanpcap"))
+        .args([
+            "bench", "tpacket", "--quick", "--shared", "--driver", "none",
+        ])
         .args(more)
         .arg("--output")
         .arg(scratch.file("results"))

@@ -1,4 +1,4 @@
-//! Measures our library against the system's libpcap, on a wire of its own: `make bench`.
+//! Measures our library against its peers, on a wire of its own: `fanpcap bench`, `make bench`.
 #![forbid(unsafe_code)]
 #![allow(
     clippy::print_stdout,
@@ -23,11 +23,10 @@ mod row;
 mod wire;
 
 use std::path::{Path, PathBuf};
-use std::process::ExitCode;
 use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
-use clap::{Parser, Subcommand};
+use clap::{Args, Subcommand};
 use fanpcap_testkit::netns;
 
 use bench::{Bench, Measure, Options};
@@ -37,10 +36,10 @@ use pairs::Pair;
 use report::Report;
 use row::{ROWS, Row};
 
-/// Measures fanpcap against the system's libpcap (as root; `make` first).
-#[derive(Debug, Parser)]
-#[command(name = "fanpcap-bench", args_conflicts_with_subcommands = true)]
-struct Arguments {
+/// Measures this library against its peers, on this machine (as root)
+#[derive(Args, Debug)]
+#[command(args_conflicts_with_subcommands = true)]
+pub struct Arguments {
     #[command(subcommand)]
     command: Option<Verb>,
     /// Rows to measure; all, if none is named
@@ -80,22 +79,18 @@ enum Verb {
     Generate(Traffic),
 }
 
-fn main() -> ExitCode {
-    let arguments = Arguments::parse();
-    let done = match &arguments.command {
+/// Does what was asked.
+///
+/// # Errors
+/// What could not be measured, and why.
+pub fn run(arguments: &Arguments) -> Result<()> {
+    match &arguments.command {
         Some(Verb::List) => {
             list();
             Ok(())
         }
         Some(Verb::Generate(traffic)) => generate(traffic),
-        None => measure(&arguments),
-    };
-    match done {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(error) => {
-            eprintln!("fanpcap-bench: {error:#}");
-            ExitCode::FAILURE
-        }
+        None => measure(arguments),
     }
 }
 
