@@ -2,6 +2,7 @@
 #![forbid(unsafe_code)]
 
 pub mod device;
+pub mod groups;
 pub mod join;
 pub mod member;
 pub mod mode;

@@ -38,8 +38,17 @@ impl Shelf {
 
     /// The pages of the members that live. Stale ones are removed, if the process may.
     pub fn records(&self) -> Vec<Record> {
+        self.pages().into_iter().map(|(_, record)| record).collect()
+    }
+
+    /// The same, each with its socket's inode.
+    pub fn pages(&self) -> Vec<(u64, Record)> {
         let entries = fs::read_dir(&self.0).into_iter().flatten().flatten();
-        let read = entries.filter_map(|entry| read(&entry.path()));
+        let read = entries.filter_map(|entry| {
+            let name = entry.file_name();
+            let (_, inode) = name.to_str()?.split_once('.')?;
+            Some((inode.parse().ok()?, read(&entry.path())?))
+        });
         read.take(PAGES_MAX).collect()
     }
 }
@@ -81,6 +90,7 @@ impl Page {
             executable: process::executable(),
             read_ns: 0,
             counters: Counters::default(),
+            taken: None,
         };
         let path = shelf.0.join(format!("{pid}.{inode}"));
         let file = make(shelf, &path, &record)?;

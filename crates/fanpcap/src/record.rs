@@ -36,6 +36,8 @@ pub struct Record {
     pub read_ns: u64,
     /// The member's counters.
     pub counters: Counters,
+    /// Packets that our reader has taken from the ring; none where the system's library reads.
+    pub taken: Option<u64>,
 }
 
 impl Record {
@@ -77,6 +79,7 @@ impl Record {
                 received: word(56)?,
                 dropped: word(64)?,
             },
+            taken: None,
         })
     }
 }
@@ -96,6 +99,7 @@ pub(crate) mod tests {
                 received: 10,
                 dropped: 3,
             },
+            taken: None,
         }
     }
 
