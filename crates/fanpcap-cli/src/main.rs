@@ -13,6 +13,7 @@ mod library;
 mod manual;
 mod metrics;
 mod run;
+mod snapshot;
 mod system;
 mod top;
 

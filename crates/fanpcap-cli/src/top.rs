@@ -1,15 +1,194 @@
 //! `fanpcap top`: who captures what, as it changes.
 
+use std::io::{self, IsTerminal, Write};
 use std::process::ExitCode;
+use std::thread;
+use std::time::Duration;
 
-use anyhow::{Result, bail};
+use anyhow::{Context, Result, ensure};
 use clap::Args;
 
+use crate::snapshot::Source;
+use order::Column;
+use screen::State;
+use view::View;
+
+mod figure;
+#[cfg(test)]
+pub(crate) mod fixture;
+mod order;
+mod rates;
+#[cfg(test)]
+mod schema;
+mod screen;
+mod table;
+mod terminal;
+mod view;
+
 /// Shows groups and their members: rates, shares, drops
+///
+/// Each device of this network namespace that has packet sockets, its fan-out groups, and their members. Programs
+/// on this library tell their counters; of others only the membership is known. Keys are on the last line.
 #[derive(Args, Debug)]
-pub(crate) struct Arguments {}
+pub(crate) struct Arguments {
+    /// This device only; 'any' for sockets on all devices
+    #[arg(value_name = "DEV")]
+    device: Option<String>,
+    /// Seconds between two looks
+    #[arg(long, value_name = "SECONDS", default_value = "1", value_parser = interval)]
+    interval: Duration,
+    /// Print one interval and end; needs no terminal
+    #[arg(long)]
+    once: bool,
+    /// Print each interval as a JSON object on a line (docs/top-json.md)
+    #[arg(long)]
+    json: bool,
+    /// Sort members and groups by this
+    #[arg(long, value_name = "COLUMN", value_enum, default_value_t)]
+    sort: Column,
+    /// The other way round
+    #[arg(long)]
+    reverse: bool,
+    /// Show only what this names: device, program, group or pid
+    #[arg(long, value_name = "TEXT")]
+    filter: Option<String>,
+}
 
 /// Does it.
-pub(crate) fn run(_arguments: &Arguments) -> Result<ExitCode> {
-    bail!("not built yet")
+pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode> {
+    let mut source = Source::new(arguments.device.as_deref())?;
+    let state = State {
+        device: arguments.device.clone(),
+        sort: arguments.sort,
+        reverse: arguments.reverse,
+        filter: arguments.filter.clone().unwrap_or_default(),
+        ..State::default()
+    };
+    if !arguments.once && !arguments.json {
+        ensure!(
+            io::stdout().is_terminal() && io::stdin().is_terminal(),
+            "this is no terminal: add --once for one table, or --json for other programs"
+        );
+        return terminal::run(&mut source, arguments.interval, state);
+    }
+    match print(arguments, &mut source, &state) {
+        // Whoever read it has enough.
+        Err(error) if is_broken_pipe(&error) => Ok(ExitCode::SUCCESS),
+        printed => printed.map(|()| ExitCode::SUCCESS),
+    }
+}
+
+/// Prints intervals, one or until it is ended.
+fn print(arguments: &Arguments, source: &mut Source, state: &State) -> Result<()> {
+    let mut before = source.take()?;
+    loop {
+        thread::sleep(arguments.interval);
+        let after = source.take()?;
+        let view = rates::view(Some(&before), &after);
+        let text = if arguments.json {
+            json(view, state)?
+        } else {
+            text(&view, state)
+        };
+        let mut out = io::stdout().lock();
+        writeln!(out, "{text}")
+            .and_then(|()| out.flush())
+            .context("writing to standard output")?;
+        if arguments.once {
+            return Ok(());
+        }
+        before = after;
+    }
+}
+
+/// An interval as a line of JSON.
+fn json(view: View, state: &State) -> Result<String> {
+    let mut view = order::filter(view, &state.filter);
+    order::sort(&mut view, state.sort, state.reverse);
+    serde_json::to_string(&view).context("writing JSON")
+}
+
+/// An interval as a table, as wide as the terminal, or with all columns.
+fn text(view: &View, state: &State) -> String {
+    let width = terminal::width().map_or(WIDE, usize::from);
+    let rows = screen::rows(view, state, width);
+    let head = [screen::title(view, state), screen::devices(view)];
+    if rows.is_empty() {
+        return format!("{}\n{}", head.join("\n").trim_end(), screen::nothing(state));
+    }
+    let table = std::iter::once(table::head(width)).chain(rows);
+    let lines = head.into_iter().chain(table.map(|row| row.text));
+    let lines: Vec<String> = lines.map(|line| line.trim_end().to_owned()).collect();
+    lines.join("\n")
+}
+
+/// Characters of a line where there is no terminal: all columns have room.
+const WIDE: usize = 132;
+
+fn is_broken_pipe(error: &anyhow::Error) -> bool {
+    let cause = error.downcast_ref::<io::Error>();
+    cause.is_some_and(|cause| cause.kind() == io::ErrorKind::BrokenPipe)
+}
+
+/// Reads an interval in seconds.
+fn interval(text: &str) -> Result<Duration, String> {
+    let seconds = text
+        .parse()
+        .ok()
+        .filter(|seconds| (0.1..=3600.0).contains(seconds));
+    seconds
+        .map(Duration::from_secs_f64)
+        .ok_or_else(|| "write a number of seconds from 0.1 to 3600".to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn intervals_are_seconds_within_reason() {
+        assert_eq!(interval("0.5"), Ok(Duration::from_millis(500)));
+        for wrong in ["0", "-1", "nan", "inf", "1s", "3601"] {
+            assert!(interval(wrong).is_err(), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn json_has_the_documented_fields_and_no_other() {
+        let line = json(fixture::view(), &State::default()).unwrap();
+        let value: serde_json::Value = serde_json::from_str(&line).unwrap();
+        schema::check(&value).unwrap();
+        // The fixture has each kind of object, so that each documented field is there.
+        let mut missing = schema::documented();
+        schema::walk(&value, "", &mut |path, _| {
+            missing.remove(path);
+            Ok(())
+        })
+        .unwrap();
+        assert!(missing.is_empty(), "documented and not there: {missing:?}");
+    }
+
+    #[test]
+    fn a_field_of_another_type_or_name_is_noticed() {
+        let line = json(fixture::view(), &State::default()).unwrap();
+        let value: serde_json::Value = serde_json::from_str(&line).unwrap();
+        let changed = |change: fn(&mut serde_json::Value)| {
+            let mut changed = value.clone();
+            change(&mut changed["devices"][0]["groups"][0]);
+            schema::check(&changed)
+        };
+        changed(|_| {}).unwrap();
+        changed(|group| group["group"] = "7".into()).unwrap_err();
+        changed(|group| group["group"] = serde_json::Value::Null).unwrap_err();
+        changed(|group| group["mood"] = 1.into()).unwrap_err();
+        changed(|group| drop(group.as_object_mut().unwrap().remove("skew"))).unwrap_err();
+    }
+
+    #[test]
+    fn a_table_has_a_line_for_each_member() {
+        let text = text(&fixture::view(), &State::default());
+        for pid in [4711, 4712, 4713, 4714, 5000] {
+            assert!(text.contains(&format!("  {pid} ")), "{pid} in:\n{text}");
+        }
+    }
 }

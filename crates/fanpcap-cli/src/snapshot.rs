@@ -1,0 +1,335 @@
+//! One look at the network namespace: its devices, packet sockets, members' pages and the processes behind them.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs;
+use std::os::linux::fs::MetadataExt;
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use anyhow::{Context, Result, ensure};
+use fanpcap::groups::{self, Seen};
+use fanpcap::mode::{Kind, Mode};
+use fanpcap_linux::{diag, interface, link, netns, process};
+
+mod holders;
+
+use holders::Holders;
+
+/// The name under which sockets without a device are listed, as libpcap has it.
+pub(crate) const ANY: &str = "any";
+
+/// What was there at one moment.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Snapshot {
+    /// Nanoseconds of `CLOCK_MONOTONIC`.
+    pub(crate) at_ns: u64,
+    /// Seconds since 1970, UTC.
+    pub(crate) unix_seconds: f64,
+    /// Name of the machine.
+    pub(crate) host: String,
+    /// Inode of the network namespace.
+    pub(crate) netns: u64,
+    /// Its name: "host" for that of process 1, else as ip-netns(8) named it.
+    pub(crate) netns_name: Option<String>,
+    /// Devices with packet sockets, or the one that was asked for, in the order of their names.
+    pub(crate) devices: Vec<Device>,
+    /// Their packet sockets.
+    pub(crate) sockets: Vec<Socket>,
+}
+
+/// A device.
+#[derive(Clone, Debug)]
+pub(crate) struct Device {
+    /// Interface index; 0 for all devices.
+    pub(crate) ifindex: u32,
+    /// Its name; "any" for all devices.
+    pub(crate) name: String,
+    /// What it has counted; none for all devices, and for one that is gone.
+    pub(crate) counters: Option<link::Counters>,
+}
+
+/// A packet socket.
+#[derive(Clone, Debug)]
+pub(crate) struct Socket {
+    /// Inode of the socket.
+    pub(crate) inode: u32,
+    /// Interface index of its device.
+    pub(crate) ifindex: u32,
+    /// `ETH_P_*`; 0 for one that only sends.
+    pub(crate) protocol: u16,
+    /// Its fan-out group.
+    pub(crate) group: Option<Group>,
+    /// Bytes of its receive ring.
+    pub(crate) ring_bytes: Option<u64>,
+    /// The counters on its page; none for sockets that are no members of ours, or never counted.
+    pub(crate) counts: Option<Counts>,
+    /// Whether it has a page.
+    pub(crate) has_page: bool,
+    /// The process that has it; none when that may not be seen.
+    pub(crate) process: Option<Process>,
+}
+
+/// A fan-out group.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Group {
+    /// Its number.
+    pub(crate) number: u16,
+    /// Its mode; options are known when a member has a page.
+    pub(crate) mode: String,
+}
+
+/// A member's counters since it joined.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Counts {
+    /// When they were read, nanoseconds of `CLOCK_MONOTONIC`.
+    pub(crate) read_ns: u64,
+    /// Packets that the kernel gave the member, dropped ones included.
+    pub(crate) received: u64,
+    /// Of these, packets lost as the ring was full.
+    pub(crate) dropped: u64,
+    /// Packets that were taken from the ring.
+    pub(crate) taken: Option<u64>,
+}
+
+impl Counts {
+    /// Packets that wait in the ring.
+    pub(crate) fn backlog(&self) -> Option<u64> {
+        let given = self.received.saturating_sub(self.dropped);
+        self.taken.map(|taken| given.saturating_sub(taken))
+    }
+}
+
+/// A process.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Process {
+    /// Its number.
+    pub(crate) pid: u32,
+    /// Its program's name.
+    pub(crate) program: String,
+    /// The CPUs that it may run on, as `0-3,8`.
+    pub(crate) affinity: Option<String>,
+    /// The CPU that its main thread ran on last.
+    pub(crate) last_cpu: Option<u32>,
+}
+
+/// Takes snapshots, and remembers between them what is dear to find out.
+#[derive(Debug)]
+pub(crate) struct Source {
+    device: Option<String>,
+    holders: Holders,
+}
+
+impl Source {
+    /// For one device, or for all that have packet sockets.
+    ///
+    /// # Errors
+    /// There is no such device.
+    pub(crate) fn new(device: Option<&str>) -> Result<Self> {
+        if let Some(name) = device.filter(|&name| name != ANY) {
+            let found = interface::find(name).with_context(|| format!("looking for {name}"))?;
+            ensure!(
+                found.is_some(),
+                "no device '{name}' in this network namespace: 'ip link' lists them"
+            );
+        }
+        Ok(Self {
+            device: device.map(str::to_owned),
+            holders: Holders::default(),
+        })
+    }
+
+    /// Looks once.
+    ///
+    /// # Errors
+    /// The kernel does not tell of packet sockets or devices.
+    pub(crate) fn take(&mut self) -> Result<Snapshot> {
+        let links = link::links().context("listing devices")?;
+        let seen = groups::seen().context(
+            "listing packet sockets (this needs packet diag in the kernel: CONFIG_PACKET_DIAG)",
+        )?;
+        // After the pages were read, so that no counter is younger than the snapshot.
+        let at_ns = process::monotonic_ns();
+        let devices = self.devices(&links, &seen);
+        let shown: BTreeSet<u32> = devices.iter().map(|device| device.ifindex).collect();
+        let seen: Vec<Seen> = seen
+            .into_iter()
+            .filter(|seen| shown.contains(&seen.socket.ifindex))
+            .collect();
+        let netns = netns::inode().context("this process's network namespace")?;
+        let since_1970 = SystemTime::now().duration_since(UNIX_EPOCH);
+        Ok(Snapshot {
+            at_ns,
+            unix_seconds: since_1970.unwrap_or_default().as_secs_f64(),
+            host: host(),
+            netns,
+            netns_name: netns_name(netns),
+            devices,
+            sockets: self.sockets(&seen),
+        })
+    }
+
+    fn devices(&self, links: &[link::Link], seen: &[Seen]) -> Vec<Device> {
+        let of_link = |link: &link::Link| Device {
+            ifindex: link.index,
+            name: link.name.clone(),
+            counters: Some(link.counters),
+        };
+        let indices: BTreeSet<u32> = seen.iter().map(|seen| seen.socket.ifindex).collect();
+        let mut devices: Vec<Device> = links
+            .iter()
+            .filter(|link| match &self.device {
+                Some(name) => *name == link.name,
+                None => indices.contains(&link.index),
+            })
+            .map(of_link)
+            .collect();
+        let unlisted = indices
+            .iter()
+            .filter(|&&index| links.iter().all(|link| link.index != index))
+            .map(|&ifindex| Device {
+                ifindex,
+                name: unlisted_name(ifindex),
+                counters: None,
+            });
+        devices.extend(
+            unlisted.filter(|device| self.device.as_ref().is_none_or(|only| *only == device.name)),
+        );
+        devices.sort_by(|one, other| one.name.cmp(&other.name));
+        devices
+    }
+
+    fn sockets(&mut self, seen: &[Seen]) -> Vec<Socket> {
+        let modes = modes(seen);
+        let foreign = seen.iter().filter(|seen| seen.page.is_none());
+        let inodes: BTreeSet<u32> = foreign.map(|seen| seen.socket.inode).collect();
+        self.holders.find(&inodes);
+        let socket = |seen: &Seen| Socket {
+            inode: seen.socket.inode,
+            ifindex: seen.socket.ifindex,
+            protocol: seen.socket.protocol,
+            group: seen.socket.fanout.map(|fanout| Group {
+                number: fanout.id,
+                mode: modes
+                    .get(&(seen.socket.ifindex, fanout.id))
+                    .map_or_else(|| kernel_mode(fanout), Mode::to_string),
+            }),
+            ring_bytes: seen
+                .socket
+                .ring
+                .map(|ring| u64::from(ring.block_size) * u64::from(ring.block_count)),
+            counts: counts(seen),
+            has_page: seen.page.is_some(),
+            process: match &seen.page {
+                Some(page) => Some(holders::process(page.pid, page.program.clone())),
+                None => self.holders.process(seen.socket.inode),
+            },
+        };
+        seen.iter().map(socket).collect()
+    }
+}
+
+/// The counters on a page, if its owner has ever read them.
+fn counts(seen: &Seen) -> Option<Counts> {
+    let page = seen.page.as_ref().filter(|page| page.read_ns > 0)?;
+    Some(Counts {
+        read_ns: page.read_ns,
+        received: page.counters.received,
+        dropped: page.counters.dropped,
+        taken: page.taken,
+    })
+}
+
+/// The groups' modes with options, which only pages tell.
+fn modes(seen: &[Seen]) -> BTreeMap<(u32, u16), Mode> {
+    let of_page = |seen: &Seen| {
+        let group = seen.socket.fanout?.id;
+        Some(((seen.socket.ifindex, group), seen.page.as_ref()?.mode))
+    };
+    seen.iter().filter_map(of_page).collect()
+}
+
+/// A mode as the kernel alone tells it, without options (linux/if_packet.h, `PACKET_FANOUT_*`).
+fn kernel_mode(group: diag::Group) -> String {
+    let kind = Kind::ALL
+        .into_iter()
+        .find(|kind| kind.kernel_type() == group.mode);
+    match (kind, group.mode) {
+        (Some(kind), _) => kind.name().to_owned(),
+        (None, 6) => "cbpf".to_owned(),
+        (None, 7) => "ebpf".to_owned(),
+        (None, other) => format!("mode-{other}"),
+    }
+}
+
+/// The name of a device that is in no list: all of them, or one that is gone.
+fn unlisted_name(ifindex: u32) -> String {
+    if ifindex == 0 {
+        ANY.to_owned()
+    } else {
+        format!("#{ifindex}")
+    }
+}
+
+fn host() -> String {
+    let name = fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
+    name.trim_end().to_owned()
+}
+
+/// A name for a network namespace.
+fn netns_name(inode: u64) -> Option<String> {
+    let is_it = |path: &std::path::Path| fs::metadata(path).is_ok_and(|it| it.st_ino() == inode);
+    if is_it("/proc/1/ns/net".as_ref()) {
+        return Some("host".to_owned());
+    }
+    let named = fs::read_dir("/run/netns").ok()?.flatten();
+    named
+        .map(|entry| entry.path())
+        .find(|path| is_it(path))
+        .and_then(|path| Some(path.file_name()?.to_string_lossy().into_owned()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn modes_of_foreign_groups_have_the_kernels_names() {
+        let name = |mode| kernel_mode(diag::Group { id: 1, mode });
+        assert_eq!((name(0), name(4)), ("hash".to_owned(), "rnd".to_owned()));
+        assert_eq!(
+            (name(7), name(99)),
+            ("ebpf".to_owned(), "mode-99".to_owned())
+        );
+    }
+
+    #[test]
+    fn what_waits_is_what_was_given_and_not_taken() {
+        let mut counts = Counts {
+            read_ns: 1,
+            received: 100,
+            dropped: 20,
+            taken: Some(70),
+        };
+        assert_eq!(counts.backlog(), Some(10));
+        // The two numbers are not read at the same instant.
+        counts.taken = Some(81);
+        assert_eq!(counts.backlog(), Some(0));
+        counts.taken = None;
+        assert_eq!(counts.backlog(), None);
+    }
+
+    #[test]
+    fn an_unknown_device_is_refused_by_name() {
+        let error = Source::new(Some("nosuch0")).unwrap_err();
+        assert!(error.to_string().contains("no device 'nosuch0'"), "{error}");
+        Source::new(Some(ANY)).unwrap();
+    }
+
+    #[test]
+    fn the_device_that_was_asked_for_is_listed_without_sockets_too() {
+        let links = link::links().unwrap();
+        let devices = Source::new(Some("lo")).unwrap().devices(&links, &[]);
+        assert_eq!(devices.len(), 1);
+        assert!(devices[0].name == "lo" && devices[0].counters.is_some());
+        assert!(Source::new(None).unwrap().devices(&links, &[]).is_empty());
+    }
+}

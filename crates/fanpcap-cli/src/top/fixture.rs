@@ -1,0 +1,150 @@
+//! Two looks at a made-up machine, for tests: members of ours, one of them stale, foreign ones, and two devices.
+
+use fanpcap_linux::link::Counters;
+
+use super::rates;
+use super::view::View;
+use crate::snapshot::{Counts, Device, Group, Process, Snapshot, Socket};
+
+/// Nanoseconds of a second.
+pub(crate) const SECOND: u64 = 1_000_000_000;
+
+/// What changed between the two looks.
+pub(crate) fn view() -> View {
+    rates::view(Some(&before()), &after())
+}
+
+/// The first look, at 100 seconds.
+pub(crate) fn before() -> Snapshot {
+    let mut snapshot = look(100);
+    snapshot.devices = vec![
+        device(2, "eth0", [40_000_000, 30_000_000_000, 90, 5]),
+        device(3, "wlan0", [1000, 90_000, 0, 0]),
+    ];
+    snapshot.sockets = sockets(99_950_000_000, [1_000_000, 500_000, 700_000], [0, 0, 0]);
+    snapshot
+}
+
+/// The second, one second later. The second member has not read its counters for a minute.
+pub(crate) fn after() -> Snapshot {
+    let mut snapshot = look(101);
+    snapshot.devices = vec![
+        device(2, "eth0", [40_812_345, 30_815_000_000, 120, 5]),
+        device(3, "wlan0", [1000, 90_000, 0, 0]),
+    ];
+    snapshot.sockets = sockets(
+        100_950_000_000,
+        [1_612_345, 500_100, 800_000],
+        [0, 20, 1234],
+    );
+    snapshot
+}
+
+/// A look without anything to see.
+pub(crate) fn look(seconds: u32) -> Snapshot {
+    Snapshot {
+        at_ns: u64::from(seconds) * SECOND,
+        unix_seconds: f64::from(seconds) + 1_700_000_000.0,
+        host: "probe-7".to_owned(),
+        netns: 4_026_531_840,
+        netns_name: Some("host".to_owned()),
+        ..Snapshot::default()
+    }
+}
+
+/// A device that has counted packets, bytes, dropped and missed.
+pub(crate) fn device(ifindex: u32, name: &str, counted: [u64; 4]) -> Device {
+    let [packets, bytes, dropped, missed] = counted;
+    Device {
+        ifindex,
+        name: name.to_owned(),
+        counters: Some(Counters {
+            packets,
+            bytes,
+            dropped,
+            missed,
+            ..Counters::default()
+        }),
+    }
+}
+
+/// A member of ours of group 7 on device 2.
+pub(crate) fn member(inode: u32, pid: u32, counts: Counts) -> Socket {
+    Socket {
+        inode,
+        ifindex: 2,
+        protocol: 3,
+        group: Some(Group {
+            number: 7,
+            mode: "hash+defrag".to_owned(),
+        }),
+        ring_bytes: Some(16 << 20),
+        counts: Some(counts),
+        has_page: true,
+        process: Some(Process {
+            pid,
+            program: "tcpdump".to_owned(),
+            affinity: Some("1".to_owned()),
+            last_cpu: Some(1),
+        }),
+    }
+}
+
+/// Counters without what was taken.
+pub(crate) fn counts(read_ns: u64, received: u64, dropped: u64) -> Counts {
+    Counts {
+        read_ns,
+        received,
+        dropped,
+        taken: None,
+    }
+}
+
+fn sockets(read_ns: u64, received: [u64; 3], dropped: [u64; 3]) -> Vec<Socket> {
+    let of = |index: usize, read_ns| Counts {
+        taken: Some(received[index] - dropped[index] - 7),
+        ..counts(read_ns, received[index], dropped[index])
+    };
+    let mut stale = member(12, 4712, of(1, 40 * SECOND));
+    let mut never = member(14, 4714, counts(0, 0, 0));
+    never.counts = None;
+    if let Some(process) = &mut stale.process {
+        process.affinity = Some("0-7".to_owned());
+        process.last_cpu = Some(5);
+    }
+    // The stale one is so in the second look only.
+    if read_ns < 100 * SECOND {
+        stale.counts = Some(of(1, 39 * SECOND));
+    }
+    vec![
+        member(11, 4711, of(0, read_ns)),
+        stale,
+        member(13, 4713, of(2, read_ns)),
+        never,
+        foreign(21, 2, Some(42), Some((5000, "suricata"))),
+        foreign(22, 2, None, None),
+        foreign(23, 3, None, Some((800, "wpa_supplicant"))),
+    ]
+}
+
+/// A socket of a program that is not on our library.
+fn foreign(inode: u32, ifindex: u32, group: Option<u16>, process: Option<(u32, &str)>) -> Socket {
+    Socket {
+        inode,
+        ifindex,
+        protocol: 3,
+        group: group.map(|number| Group {
+            number,
+            mode: "qm".to_owned(),
+        }),
+        ring_bytes: group.map(|_| 2 << 20),
+        counts: None,
+        has_page: false,
+        process: process.map(|(pid, program)| Process {
+            pid,
+            program: program.to_owned(),
+            affinity: Some("0-7".to_owned()),
+            last_cpu: Some(3),
+        }),
+    }
+}

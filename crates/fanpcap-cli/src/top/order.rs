@@ -1,0 +1,229 @@
+//! Which groups and members are shown, and in what order.
+
+use std::cmp::Ordering;
+
+use clap::ValueEnum;
+
+use super::view::{Group, Member, View};
+
+/// What members are sorted by, and groups where they have it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Column {
+    /// Packets per second
+    #[default]
+    Pps,
+    /// Packets lost per second
+    Drops,
+    /// Packets lost in all
+    Dropped,
+    /// Packets that wait in the ring
+    Backlog,
+    /// Process number
+    Pid,
+    /// Program's name
+    Program,
+    /// Age of the counters
+    Age,
+}
+
+impl Column {
+    /// The word for it, as the option `--sort` takes it.
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Column::Pps => "pps",
+            Column::Drops => "drops",
+            Column::Dropped => "dropped",
+            Column::Backlog => "backlog",
+            Column::Pid => "pid",
+            Column::Program => "program",
+            Column::Age => "age",
+        }
+    }
+
+    /// The one after it; the first after the last.
+    pub(crate) fn next(self) -> Column {
+        let all = Column::value_variants();
+        let place = all.iter().position(|&column| column == self);
+        all[place.map_or(0, |place| place + 1) % all.len()]
+    }
+
+    /// Whether the largest comes first, unless reversed.
+    pub(crate) fn is_descending(self) -> bool {
+        !matches!(self, Column::Pid | Column::Program)
+    }
+}
+
+/// Keeps what `text` names: a device or a program by a part of its name, a group or a process by its number. A
+/// device or group that is named is kept whole.
+pub(crate) fn filter(mut view: View, text: &str) -> View {
+    let text = text.trim().to_lowercase();
+    if text.is_empty() {
+        return view;
+    }
+    view.devices.retain_mut(|device| {
+        if device.device.to_lowercase().contains(&text) {
+            return true;
+        }
+        device.groups.retain_mut(|group| {
+            let named = group.group.to_string() == text;
+            let is_meant = |member: &Member| named || is_named(member, &text);
+            group.members.retain(is_meant);
+            !group.members.is_empty()
+        });
+        device.sockets.retain(|member| is_named(member, &text));
+        !device.groups.is_empty() || !device.sockets.is_empty()
+    });
+    view
+}
+
+fn is_named(member: &Member, text: &str) -> bool {
+    let is_program = |program: &String| program.to_lowercase().contains(text);
+    let is_pid = |pid: u32| pid.to_string() == text;
+    member.program.as_ref().is_some_and(is_program) || member.pid.is_some_and(is_pid)
+}
+
+/// Sorts groups within their device and members within their group. What is unknown comes last, either way round;
+/// equals keep the order of group numbers and sockets.
+pub(crate) fn sort(view: &mut View, column: Column, reverse: bool) {
+    let descending = column.is_descending() != reverse;
+    for device in &mut view.devices {
+        for group in &mut device.groups {
+            sort_members(&mut group.members, column, descending);
+        }
+        sort_members(&mut device.sockets, column, descending);
+        device.groups.sort_by(|one, other| {
+            let figures = (figure_of_group(one, column), figure_of_group(other, column));
+            compare(figures, descending).then(one.group.cmp(&other.group))
+        });
+    }
+}
+
+fn sort_members(members: &mut [Member], column: Column, descending: bool) {
+    members.sort_by(|one, other| {
+        let order = if column == Column::Program {
+            compare((one.program.as_ref(), other.program.as_ref()), descending)
+        } else {
+            compare((figure(one, column), figure(other, column)), descending)
+        };
+        order
+            .then(one.pid.cmp(&other.pid))
+            .then(one.socket.cmp(&other.socket))
+    });
+}
+
+fn compare<T: PartialOrd>((one, other): (Option<T>, Option<T>), descending: bool) -> Ordering {
+    match (one, other) {
+        (Some(one), Some(other)) => {
+            let order = one.partial_cmp(&other).unwrap_or(Ordering::Equal);
+            if descending { order.reverse() } else { order }
+        }
+        (one, other) => other.is_some().cmp(&one.is_some()),
+    }
+}
+
+fn figure(member: &Member, column: Column) -> Option<f64> {
+    match column {
+        Column::Pps => member.packets_per_second,
+        Column::Drops => member.ring_full_drops_per_second,
+        Column::Dropped => member.ring_full_drops_total.map(approximate),
+        Column::Backlog => member.backlog_packets.map(approximate),
+        Column::Pid => member.pid.map(f64::from),
+        Column::Program => None,
+        Column::Age => member.counters_age_seconds,
+    }
+}
+
+fn figure_of_group(group: &Group, column: Column) -> Option<f64> {
+    match column {
+        Column::Pps => group.packets_per_second,
+        Column::Drops => group.ring_full_drops_per_second,
+        Column::Dropped => group.ring_full_drops_total.map(approximate),
+        Column::Backlog => group.backlog_packets.map(approximate),
+        Column::Pid | Column::Program | Column::Age => None,
+    }
+}
+
+#[allow(
+    clippy::cast_precision_loss,
+    reason = "only the order of the numbers counts"
+)]
+fn approximate(number: u64) -> f64 {
+    number as f64
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::top::fixture;
+
+    fn pids(view: &View) -> Vec<Option<u32>> {
+        let group = &view.devices[0].groups[0];
+        group.members.iter().map(|member| member.pid).collect()
+    }
+
+    #[test]
+    fn what_is_unknown_comes_last_whichever_way_round() {
+        let mut view = fixture::view();
+        sort(&mut view, Column::Pps, false);
+        assert_eq!(
+            pids(&view),
+            [Some(4711), Some(4713), Some(4712), Some(4714)]
+        );
+        sort(&mut view, Column::Pps, true);
+        assert_eq!(
+            pids(&view),
+            [Some(4713), Some(4711), Some(4712), Some(4714)]
+        );
+        sort(&mut view, Column::Pid, false);
+        assert_eq!(
+            pids(&view),
+            [Some(4711), Some(4712), Some(4713), Some(4714)]
+        );
+    }
+
+    #[test]
+    fn groups_are_sorted_by_their_sums() {
+        let numbers = |view: &View| -> Vec<u16> {
+            let groups = &view.devices[0].groups;
+            groups.iter().map(|group| group.group).collect()
+        };
+        let mut view = fixture::view();
+        sort(&mut view, Column::Pps, false);
+        assert_eq!(numbers(&view), [7, 42]);
+        sort(&mut view, Column::Pps, true);
+        // Foreign members have no rates, so their group stays behind.
+        assert_eq!(numbers(&view), [7, 42]);
+    }
+
+    #[test]
+    fn each_column_follows_and_the_first_comes_again() {
+        let all = Column::value_variants();
+        let walked = all.iter().fold(Column::Pps, |column, _| column.next());
+        assert_eq!(walked, Column::Pps);
+        for column in all {
+            let value = column.to_possible_value().unwrap();
+            assert_eq!(value.get_name(), column.name());
+        }
+    }
+
+    #[test]
+    fn a_filter_names_devices_groups_programs_and_processes() {
+        let members = |text: &str| {
+            let view = filter(fixture::view(), text);
+            let devices = view.devices.iter();
+            let sockets = devices.flat_map(|device| {
+                let grouped = device.groups.iter().flat_map(|group| &group.members);
+                grouped.chain(&device.sockets)
+            });
+            sockets.count()
+        };
+        assert_eq!(members(""), 7);
+        assert_eq!(members("ETH0"), 6);
+        assert_eq!(members("42"), 1);
+        assert_eq!(members("tcpd"), 4);
+        assert_eq!(members("4713"), 1);
+        // A number is a whole one: group 7 is not process 4711.
+        assert_eq!(members("7"), 4);
+        assert_eq!(members("nobody"), 0);
+    }
+}

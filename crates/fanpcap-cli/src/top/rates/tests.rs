@@ -1,0 +1,178 @@
+//! Rates, shares and skew from made-up snapshots.
+
+use super::*;
+use crate::snapshot::Counts;
+use crate::top::fixture::{SECOND, after, before, counts, device, look, member};
+
+/// One member of group 7 for each of the counters, with inodes and pids from 1.
+fn members(seconds: u32, all: &[Counts]) -> Snapshot {
+    let mut snapshot = look(seconds);
+    snapshot.devices = vec![device(2, "eth0", [0; 4])];
+    snapshot.sockets = (1..)
+        .zip(all)
+        .map(|(number, &counts)| member(number, number, counts))
+        .collect();
+    snapshot
+}
+
+fn group_of(view: &View) -> &Group {
+    &view.devices[0].groups[0]
+}
+
+#[test]
+fn rates_are_over_the_time_between_two_readings() {
+    // A second between the looks, half a second between the readings.
+    let before = members(100, &[counts(99 * SECOND + SECOND / 2, 1000, 10)]);
+    let after = members(101, &[counts(100 * SECOND, 2000, 30)]);
+    let view = view(Some(&before), &after);
+    let member = &group_of(&view).members[0];
+    assert_eq!(member.packets_per_second, Some(2000.0));
+    assert_eq!(member.ring_full_drops_per_second, Some(40.0));
+    assert_eq!(member.counters_age_seconds, Some(1.0));
+    assert_eq!(view.interval_seconds, Some(1.0));
+}
+
+#[test]
+fn shares_and_skew_are_of_the_known_rates() {
+    let read = |second: u64, received: [u64; 4]| -> Vec<Counts> {
+        let all = received.iter();
+        all.map(|&received| counts(second * SECOND, received, 0))
+            .collect()
+    };
+    let before = members(100, &read(99, [0, 0, 0, 0]));
+    let mut later = read(100, [600, 300, 300, 900]);
+    later[3].read_ns = 90 * SECOND;
+    let view = view(Some(&before), &members(101, &later));
+    let group = group_of(&view);
+    let shares: Vec<_> = group
+        .members
+        .iter()
+        .map(|member| member.share_percent)
+        .collect();
+    assert_eq!(shares, [Some(50.0), Some(25.0), Some(25.0), None]);
+    assert_eq!((group.skew, group.members_with_rates), (Some(1.5), 3));
+    assert_eq!(group.packets_per_second, Some(1200.0));
+    // Totals are as true as they are old.
+    assert_eq!(group.received_packets_total, Some(2100));
+}
+
+#[test]
+fn even_rates_have_skew_one_and_idle_groups_none() {
+    assert_eq!(skew(&[5.0, 5.0, 5.0]), Some(1.0));
+    assert_eq!(skew(&[6.0, 0.0]), Some(2.0));
+    assert_eq!(skew(&[0.0, 0.0]), None);
+    assert_eq!(skew(&[7.0]), None);
+    assert_eq!(skew(&[]), None);
+}
+
+#[test]
+fn a_counter_that_went_back_has_no_rate() {
+    let before = members(100, &[counts(99 * SECOND, 1000, 10)]);
+    let after = members(101, &[counts(100 * SECOND, 5, 12)]);
+    let view = view(Some(&before), &after);
+    let member = &group_of(&view).members[0];
+    assert_eq!(member.packets_per_second, None);
+    assert_eq!(member.share_percent, None);
+    assert_eq!(member.received_packets_total, Some(5));
+    assert_eq!(member.ring_full_drops_per_second, Some(2.0));
+}
+
+#[test]
+fn a_device_made_anew_has_no_rate() {
+    let mut before = look(100);
+    before.devices = vec![device(2, "eth0", [900, 900, 0, 0])];
+    let mut after = look(101);
+    after.devices = vec![device(2, "eth0", [5, 500, 0, 0])];
+    let view = view(Some(&before), &after);
+    assert_eq!(view.devices[0].received_packets_per_second, None);
+    assert_eq!(view.devices[0].received_packets_total, Some(5));
+}
+
+#[test]
+fn members_come_without_a_rate_and_go_without_a_trace() {
+    let at = |second: u64, received| counts(second * SECOND, received, 0);
+    let before = members(100, &[at(99, 100), at(99, 100)]);
+    let mut after = members(101, &[at(100, 300), at(100, 300)]);
+    // The second has gone, and another process has a socket with its inode.
+    after.sockets[1] = member(2, 9, at(100, 300));
+    let view = view(Some(&before), &after);
+    let rates: Vec<_> = group_of(&view)
+        .members
+        .iter()
+        .map(|member| (member.pid, member.packets_per_second))
+        .collect();
+    assert_eq!(rates, [(Some(1), Some(200.0)), (Some(9), None)]);
+}
+
+#[test]
+fn old_counters_are_stale_and_not_zero() {
+    let read = counts(90 * SECOND, 500, 5);
+    let view = view(
+        Some(&members(100, &[read])),
+        &members(
+            101,
+            &[Counts {
+                taken: Some(1),
+                ..read
+            }],
+        ),
+    );
+    let member = &group_of(&view).members[0];
+    assert!(member.stale && member.counters_age_seconds == Some(11.0));
+    assert_eq!(
+        (member.packets_per_second, member.backlog_packets),
+        (None, None)
+    );
+    assert_eq!(member.received_packets_total, Some(500));
+    assert_eq!(group_of(&view).packets_per_second, None);
+}
+
+#[test]
+fn counters_that_were_not_read_anew_have_no_rate_yet() {
+    let read = counts(100 * SECOND, 500, 5);
+    let view = view(Some(&members(100, &[read])), &members(101, &[read]));
+    let member = &group_of(&view).members[0];
+    assert!(!member.stale && member.packets_per_second.is_none());
+}
+
+#[test]
+fn without_pages_there_is_membership_only() {
+    let mut before = members(100, &[counts(99 * SECOND, 1, 0)]);
+    before.sockets[0].counts = None;
+    before.sockets[0].has_page = false;
+    let mut after = before.clone();
+    after.at_ns += SECOND;
+    let view = view(Some(&before), &after);
+    let group = group_of(&view);
+    assert!(!group.members[0].stale && !group.members[0].ours);
+    assert_eq!(group.received_packets_total, None);
+    assert_eq!(group.members.len(), 1);
+}
+
+#[test]
+fn a_first_look_has_totals_only() {
+    let view = view(None, &after());
+    assert_eq!(view.interval_seconds, None);
+    assert_eq!(view.devices[0].received_packets_per_second, None);
+    assert_eq!(view.devices[0].received_packets_total, Some(40_812_345));
+    assert!(
+        group_of(&view)
+            .members
+            .iter()
+            .all(|member| member.packets_per_second.is_none())
+    );
+}
+
+#[test]
+fn a_devices_losses_are_added_up_and_told_apart() {
+    let view = view(Some(&before()), &after());
+    let eth0 = &view.devices[0];
+    assert_eq!(eth0.received_packets_per_second, Some(812_345.0));
+    assert_eq!(eth0.received_bits_per_second, Some(6_520_000_000.0));
+    assert_eq!(eth0.lost_packets_total, Some(125));
+    assert_eq!(
+        (eth0.dropped_packets_total, eth0.missed_packets_total),
+        (Some(120), Some(5))
+    );
+    assert_eq!(eth0.lost_packets_per_second, Some(30.0));
+}

@@ -1,0 +1,159 @@
+//! The screen at 80 by 24 as text, and what keys do to the state. Where a picture is meant to differ,
+//! `cargo insta review` or `INSTA_UPDATE=always` takes the new one; with `CI` set, insta writes none.
+
+use super::*;
+use crate::top::{fixture, rates};
+use ratatui::Terminal;
+use ratatui::backend::TestBackend;
+
+/// The screen as text, each line in quotes.
+fn picture(view: &View, state: &State, (width, height): (u16, u16)) -> String {
+    let mut terminal = Terminal::new(TestBackend::new(width, height)).unwrap();
+    let drawn = terminal.draw(|frame| render(view, state, frame));
+    drawn.unwrap();
+    terminal.backend().to_string()
+}
+
+const SIZE: (u16, u16) = (80, 24);
+
+#[test]
+fn normal() {
+    insta::assert_snapshot!(picture(&fixture::view(), &State::default(), SIZE));
+}
+
+#[test]
+fn wide() {
+    let state = State {
+        sort: Column::Dropped,
+        ..State::default()
+    };
+    insta::assert_snapshot!(picture(&fixture::view(), &state, (132, 18)));
+}
+
+#[test]
+fn empty() {
+    let view = rates::view(Some(&fixture::look(100)), &fixture::look(101));
+    insta::assert_snapshot!(picture(&view, &State::default(), SIZE));
+}
+
+#[test]
+fn filter_typed() {
+    let mut state = State::default();
+    for letter in "/tcpd".chars() {
+        state.press(KeyCode::Char(letter).into(), 0);
+    }
+    insta::assert_snapshot!(picture(&fixture::view(), &state, SIZE));
+}
+
+#[test]
+fn help() {
+    let mut state = State::default();
+    state.press(KeyCode::Char('h').into(), 0);
+    insta::assert_snapshot!(picture(&fixture::view(), &state, SIZE));
+}
+
+#[test]
+fn paused_and_collapsed() {
+    let mut state = State::default();
+    state.press(KeyCode::Char(' ').into(), 0);
+    state.press(KeyCode::Char('c').into(), 0);
+    insta::assert_snapshot!(picture(&fixture::view(), &state, SIZE));
+}
+
+/// With these set, a picture that differs would pass, or be taken for the right one.
+#[test]
+fn ci_takes_no_pictures() {
+    let set = |name: &str| {
+        std::env::var(name).is_ok_and(|value| !["", "no", "0"].contains(&value.as_str()))
+    };
+    assert!(!set("CI") || !set("INSTA_UPDATE") && !set("INSTA_FORCE_PASS"));
+}
+
+#[test]
+fn a_device_that_is_gone_is_named() {
+    let view = rates::view(None, &fixture::look(100));
+    let state = State {
+        device: Some("eth9".to_owned()),
+        ..State::default()
+    };
+    let shown = picture(&view, &state, SIZE);
+    assert!(shown.contains("Nobody captures on 'eth9'"), "{shown}");
+}
+
+#[test]
+fn no_size_makes_it_panic() {
+    for width in [1, 2, 10, 79, 200] {
+        for height in [1, 2, 3, 5, 60] {
+            for scroll in [0, 3, usize::MAX] {
+                let state = State {
+                    scroll,
+                    ..State::default()
+                };
+                picture(&fixture::view(), &state, (width, height));
+            }
+        }
+    }
+}
+
+#[test]
+fn scrolling_stops_where_the_last_row_shows() {
+    let mut state = State::default();
+    for _ in 0..9 {
+        state.press(KeyCode::Down.into(), 5);
+    }
+    assert_eq!(state.scroll, 5);
+    state.press(KeyCode::Up.into(), 5);
+    assert_eq!(state.scroll, 4);
+    state.press(KeyCode::End.into(), 5);
+    let shown = picture(&fixture::view(), &state, (80, 12));
+    assert!(
+        !shown.contains("4711") && shown.contains("wpa_supplicant"),
+        "{shown}"
+    );
+    state.press(KeyCode::Home.into(), 5);
+    assert!(picture(&fixture::view(), &state, (80, 12)).contains("4711"));
+}
+
+#[test]
+fn escape_takes_a_filter_back_and_enter_keeps_it() {
+    let mut state = State::default();
+    let press = |state: &mut State, keys: &[KeyCode]| {
+        for &key in keys {
+            state.press(key.into(), 0);
+        }
+    };
+    let letter = KeyCode::Char;
+    press(
+        &mut state,
+        &[letter('/'), letter('q'), letter('s'), KeyCode::Enter],
+    );
+    assert!(state.filter == "qs" && !state.quit && state.typing.is_none());
+    press(
+        &mut state,
+        &[letter('/'), KeyCode::Backspace, letter('x'), KeyCode::Esc],
+    );
+    assert!(state.filter == "qs" && state.typing.is_none());
+}
+
+#[test]
+fn q_and_control_c_quit_but_a_help_is_left_first() {
+    let mut state = State::default();
+    state.press(KeyCode::Char('h').into(), 0);
+    state.press(KeyCode::Char('q').into(), 0);
+    assert!(!state.help && !state.quit);
+    state.press(KeyCode::Char('q').into(), 0);
+    assert!(state.quit);
+    let mut typing = State {
+        typing: Some(String::new()),
+        ..State::default()
+    };
+    typing.press(KeyEvent::new(KeyCode::Char('c'), KeyModifiers::CONTROL), 0);
+    assert!(typing.quit);
+}
+
+#[test]
+fn all_keys_are_on_the_last_line() {
+    assert!(KEYS.chars().count() <= 80);
+    let longest = HELP.lines().map(|line| line.chars().count()).max();
+    assert!(longest <= Some(80) && HELP.lines().count() <= 21);
+}

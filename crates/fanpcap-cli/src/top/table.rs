@@ -1,0 +1,285 @@
+//! The table of devices, groups and members as text: which columns a width has room for, and what is in them.
+
+use super::figure::{UNKNOWN, age, bits, bytes, count, short};
+use super::view::{Device, Group, Member, View};
+
+/// What a row is about, which decides how it looks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Kind {
+    /// The columns' titles.
+    Head,
+    /// A device.
+    Device,
+    /// A group, or the sockets in none.
+    Group,
+    /// A member with figures.
+    Member,
+    /// A member that loses packets just now.
+    Losing,
+    /// A member without figures: foreign or stale.
+    Dim,
+}
+
+/// A row, as wide as was asked for.
+#[derive(Clone, Debug)]
+pub(crate) struct Row {
+    /// What it is about.
+    pub(crate) kind: Kind,
+    /// Its text.
+    pub(crate) text: String,
+}
+
+/// A row's figures; those that it does not have are empty.
+#[derive(Debug, Default)]
+struct Cells {
+    cpu: String,
+    affinity: String,
+    pps: String,
+    received: String,
+    share: String,
+    drops: String,
+    dropped: String,
+    backlog: String,
+    ring: String,
+    age: String,
+}
+
+/// A column: its title, characters, the width of the table from which it is shown, and its cell.
+struct Column {
+    title: &'static str,
+    width: usize,
+    from: usize,
+    cell: fn(&Cells) -> &str,
+}
+
+/// From left to right, after the name.
+const COLUMNS: [Column; 10] = [
+    column("CPU", 4, 72, |cells| &cells.cpu),
+    column("AFFINITY", 9, 118, |cells| &cells.affinity),
+    column("PPS", 7, 0, |cells| &cells.pps),
+    column("RECEIVED", 8, 106, |cells| &cells.received),
+    column("SHARE", 7, 0, |cells| &cells.share),
+    column("DROP/S", 7, 0, |cells| &cells.drops),
+    column("DROPPED", 7, 0, |cells| &cells.dropped),
+    column("BACKLOG", 7, 0, |cells| &cells.backlog),
+    column("RING", 7, 92, |cells| &cells.ring),
+    column("AGE", 5, 76, |cells| &cells.age),
+];
+
+/// The widest that names become.
+const NAME_MAX: usize = 48;
+
+const fn column(
+    title: &'static str,
+    width: usize,
+    from: usize,
+    cell: fn(&Cells) -> &str,
+) -> Column {
+    Column {
+        title,
+        width,
+        from,
+        cell,
+    }
+}
+
+/// The columns' titles.
+pub(crate) fn head(width: usize) -> Row {
+    let titles = |column: &Column| column.title.to_owned();
+    Row {
+        kind: Kind::Head,
+        text: line("DEVICE, GROUP, MEMBER", width, titles),
+    }
+}
+
+/// All rows below the head; without the members when they are collapsed.
+pub(crate) fn rows(view: &View, width: usize, collapsed: bool) -> Vec<Row> {
+    let mut rows = Vec::new();
+    let mut add = |kind: Kind, name: &str, cells: &Cells| {
+        let text = line(name, width, |column| (column.cell)(cells).to_owned());
+        rows.push(Row { kind, text });
+    };
+    for device in &view.devices {
+        add(Kind::Device, &device_name(device), &device_cells(device));
+        for group in &device.groups {
+            add(Kind::Group, &group_name(group), &group_cells(group));
+            for member in group.members.iter().filter(|_| !collapsed) {
+                add(kind(member), &member_name(member), &member_cells(member));
+            }
+        }
+        if !device.sockets.is_empty() {
+            let name = format!(" no group ({})", device.sockets.len());
+            add(Kind::Group, &name, &Cells::default());
+            for member in device.sockets.iter().filter(|_| !collapsed) {
+                add(kind(member), &member_name(member), &member_cells(member));
+            }
+        }
+    }
+    rows
+}
+
+fn kind(member: &Member) -> Kind {
+    match member.ring_full_drops_per_second {
+        _ if member.stale || !member.ours => Kind::Dim,
+        Some(drops) if drops > 0.0 => Kind::Losing,
+        _ => Kind::Member,
+    }
+}
+
+fn device_name(device: &Device) -> String {
+    let rate = device.received_bits_per_second.map(bits);
+    let rate = rate.map_or_else(String::new, |rate| format!(" {rate}"));
+    format!("{}{rate}", device.device)
+}
+
+fn device_cells(device: &Device) -> Cells {
+    Cells {
+        pps: figure(device.received_packets_per_second),
+        received: number(device.received_packets_total),
+        drops: figure(device.lost_packets_per_second),
+        dropped: number(device.lost_packets_total),
+        ..Cells::default()
+    }
+}
+
+fn group_name(group: &Group) -> String {
+    let members = match (group.members_with_rates, group.members.len()) {
+        (known, all) if known < all && known > 0 => format!("{known} of {all}"),
+        (_, all) => all.to_string(),
+    };
+    format!(" group {} {} ({members})", group.group, group.mode)
+}
+
+fn group_cells(group: &Group) -> Cells {
+    Cells {
+        pps: figure(group.packets_per_second),
+        received: number(group.received_packets_total),
+        share: group
+            .skew
+            .map_or_else(String::new, |skew| format!("x{skew:.2}")),
+        drops: figure(group.ring_full_drops_per_second),
+        dropped: number(group.ring_full_drops_total),
+        backlog: number(group.backlog_packets),
+        ..Cells::default()
+    }
+}
+
+fn member_name(member: &Member) -> String {
+    match (member.pid, &member.program) {
+        (Some(pid), Some(program)) => format!("  {pid} {program}"),
+        _ => format!("  ? socket {}", member.socket),
+    }
+}
+
+fn member_cells(member: &Member) -> Cells {
+    let share = member.share_percent.map(|share| format!("{share:.1}%"));
+    let pps = if member.stale {
+        "stale".to_owned()
+    } else {
+        figure(member.packets_per_second)
+    };
+    Cells {
+        cpu: cpu(member),
+        affinity: or_unknown(member.cpu_affinity.clone()),
+        pps,
+        received: number(member.received_packets_total),
+        share: or_unknown(share),
+        drops: figure(member.ring_full_drops_per_second),
+        dropped: number(member.ring_full_drops_total),
+        backlog: number(member.backlog_packets),
+        ring: or_unknown(member.ring_bytes.map(bytes)),
+        age: or_unknown(member.counters_age_seconds.map(age)),
+    }
+}
+
+/// The CPU that it ran on last; with a `=` when it may run on no other.
+fn cpu(member: &Member) -> String {
+    let alone = |list: &String| list.bytes().all(|byte| byte.is_ascii_digit());
+    match (&member.cpu_affinity, member.last_cpu) {
+        (Some(list), _) if alone(list) => format!("={list}"),
+        (_, Some(cpu)) => cpu.to_string(),
+        (_, None) => UNKNOWN.to_owned(),
+    }
+}
+
+fn figure(figure: Option<f64>) -> String {
+    or_unknown(figure.map(short))
+}
+
+fn number(number: Option<u64>) -> String {
+    or_unknown(number.map(count))
+}
+
+fn or_unknown(text: Option<String>) -> String {
+    text.unwrap_or_else(|| UNKNOWN.to_owned())
+}
+
+/// A line of the name and the columns that the width has room for.
+fn line(name: &str, width: usize, cell: impl Fn(&Column) -> String) -> String {
+    let shown = || COLUMNS.iter().filter(|column| column.from <= width);
+    let taken: usize = shown().map(|column| column.width + 1).sum();
+    let room = width.saturating_sub(taken).clamp(1, NAME_MAX);
+    let mut line = format!("{:<room$}", cut(name, room));
+    for column in shown() {
+        let text = cut(&cell(column), column.width);
+        line += &format!(" {text:>width$}", width = column.width);
+    }
+    line
+}
+
+/// A text of `room` characters at most; what is cut off has a mark. Control characters, which a process may
+/// have in its name, are replaced.
+fn cut(text: &str, room: usize) -> String {
+    let clean = text.chars().map(|c| if c.is_control() { '?' } else { c });
+    if text.chars().count() <= room {
+        return clean.collect();
+    }
+    let kept = clean.take(room.saturating_sub(1));
+    kept.chain(std::iter::once('…')).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::top::fixture;
+
+    #[test]
+    fn what_matters_is_there_at_any_width() {
+        for width in [40, 60, 72, 80, 100, 132, 300] {
+            let head = head(width).text;
+            for title in ["PPS", "SHARE", "DROP/S", "DROPPED", "BACKLOG"] {
+                assert!(head.contains(title), "{width}: {head}");
+            }
+            let lines = rows(&fixture::view(), width, false);
+            let widths = lines.iter().map(|row| row.text.chars().count());
+            assert!(width < 60 || widths.clone().all(|len| len <= width));
+            assert!(widths.clone().min() == widths.max());
+        }
+    }
+
+    #[test]
+    fn a_program_can_not_write_to_the_terminal() {
+        let mut view = fixture::view();
+        view.devices[0].groups[0].members[0].program = Some("\u{1b}[2Jx".to_owned());
+        let rows = rows(&view, 80, false);
+        assert!(rows.iter().all(|row| !row.text.contains('\u{1b}')));
+        assert!(rows.iter().any(|row| row.text.contains("?[2Jx")));
+    }
+
+    #[test]
+    fn long_names_are_cut_with_a_mark() {
+        assert_eq!(cut("tcpdump", 7), "tcpdump");
+        assert_eq!(cut("tcpdumps", 7), "tcpdum…");
+    }
+
+    #[test]
+    fn collapsed_groups_stay_without_their_members() {
+        let all = rows(&fixture::view(), 80, false);
+        let few = rows(&fixture::view(), 80, true);
+        assert!(all.len() > few.len());
+        assert!(
+            few.iter()
+                .all(|row| matches!(row.kind, Kind::Device | Kind::Group))
+        );
+    }
+}

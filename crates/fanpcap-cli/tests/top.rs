@@ -1,0 +1,298 @@
+//! `fanpcap top` on real members: what it prints, and its screen in a terminal of its own.
+#![forbid(unsafe_code)]
+
+use std::io::{BufRead, BufReader, Read};
+use std::process::{Command, Output, Stdio};
+
+use anyhow::{Context, Result, ensure};
+use fanpcap_testkit::await_for::LIMIT;
+use fanpcap_testkit::traffic::{self, Frame};
+use fanpcap_testkit::{Injector, Member, Program, Scratch, Veth, await_for, member, netns};
+use screen::Screen;
+use serde_json::Value;
+
+#[path = "../src/top/schema.rs"]
+mod schema;
+#[path = "top/screen.rs"]
+mod screen;
+
+const COMMAND: &str = env!("CARGO_BIN_EXE_fanpcap");
+const GROUP: u16 = 7;
+const FRAMES: u64 = 400;
+
+/// Two members of a group on `ftop1`, a program beside them that is not on our library, and a socket that sends
+/// to them.
+struct Wire {
+    scratch: Scratch,
+    members: Vec<Member>,
+    foreign: Member,
+    injector: Injector,
+    frames: Vec<Frame>,
+}
+
+fn on_wire(test: impl FnOnce(&Wire) -> Result<()> + Send) -> Result<()> {
+    netns::within_new(|| {
+        Veth::new("ftop0", "ftop1", 1)?;
+        let scratch = Scratch::new()?;
+        let start = |number: u32| {
+            let file = scratch.file(&format!("{number}.pcap"));
+            let program = Program::tcpdump("ftop1", file)?.group(GROUP, "hash");
+            program.start(&scratch)
+        };
+        let members = vec![start(0)?, start(1)?];
+        member::wait_for_members(GROUP, 2)?;
+        // On the system's library: nothing but the kernel tells of it.
+        let foreign = Program::tcpdump("ftop1", scratch.file("foreign.pcap"))?
+            .set("LD_LIBRARY_PATH", "")
+            .start(&scratch)?;
+        let wire = Wire {
+            injector: Injector::open("ftop0")?,
+            frames: traffic::frames(3, &traffic::flows(3, 16), 0..FRAMES)?,
+            scratch,
+            members,
+            foreign,
+        };
+        test(&wire)
+    })
+}
+
+impl Wire {
+    fn send(&self) -> Result<()> {
+        for frame in &self.frames {
+            self.injector.send(&frame.bytes)?;
+        }
+        Ok(())
+    }
+
+    /// Has the members read their counters, as tcpdump does when it is asked for a summary.
+    fn read_counters(&self) -> Result<()> {
+        self.members
+            .iter()
+            .try_for_each(|member| member.signal("USR1"))
+    }
+
+    fn pids(&self) -> Vec<u64> {
+        let mut pids: Vec<u64> = self.members.iter().map(|one| one.pid().into()).collect();
+        pids.sort_unstable();
+        pids
+    }
+}
+
+/// What a device has at `path`, of a whole view.
+fn device<'v>(view: &'v Value, name: &str) -> Result<&'v Value> {
+    let mut devices = view["devices"].as_array().context("devices")?.iter();
+    let found = devices.find(|device| device["device"] == name);
+    found.with_context(|| format!("no {name} in {view}"))
+}
+
+fn pids(sockets: &Value) -> Vec<u64> {
+    let sockets = sockets.as_array().map(Vec::as_slice).unwrap_or_default();
+    let mut pids: Vec<u64> = sockets.iter().filter_map(|it| it["pid"].as_u64()).collect();
+    pids.sort_unstable();
+    pids
+}
+
+fn top(arguments: &[&str]) -> Result<Output> {
+    let output = Command::new(COMMAND).arg("top").args(arguments).output()?;
+    let said = String::from_utf8_lossy(&output.stderr);
+    ensure!(output.status.success(), "{}: {said}", output.status);
+    Ok(output)
+}
+
+fn top_json(arguments: &[&str]) -> Result<Value> {
+    let output = top(&[&["--once", "--json", "--interval", "0.1"], arguments].concat())?;
+    let view = serde_json::from_slice(&output.stdout)?;
+    schema::check(&view).map_err(anyhow::Error::msg)?;
+    Ok(view)
+}
+
+#[test]
+fn without_a_terminal_it_says_what_to_add() {
+    let output = Command::new(COMMAND)
+        .arg("top")
+        .stdin(Stdio::null())
+        .output()
+        .unwrap();
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert!(
+        !output.status.success() && said.contains("--once"),
+        "{said}"
+    );
+    let unknown = top(&["nosuch0", "--once"]).unwrap_err().to_string();
+    assert!(unknown.contains("no device 'nosuch0'"), "{unknown}");
+}
+
+#[test]
+#[ignore = "needs root: namespaces, packet sockets"]
+fn members_their_counters_and_foreign_sockets_are_told() {
+    on_wire(|wire| {
+        wire.send()?;
+        let view = await_for("the members' counters", LIMIT, || {
+            wire.read_counters()?;
+            let view = top_json(&[])?;
+            let group = &device(&view, "ftop1")?["groups"][0];
+            Ok((group["received_packets_total"] == FRAMES).then_some(view))
+        })?;
+        let far = device(&view, "ftop1")?;
+        let group = &far["groups"][0];
+        assert_eq!(group["group"], GROUP);
+        assert_eq!(group["mode"], "hash");
+        assert_eq!(pids(&group["members"]), wire.pids());
+        for member in group["members"].as_array().context("members")? {
+            assert_eq!(member["program"], "tcpdump");
+            assert_eq!(member["ours"], true);
+            assert_eq!(member["ring_full_drops_total"], 0);
+            assert!(
+                member["received_packets_total"].as_u64() > Some(0),
+                "{member}"
+            );
+            assert!(member["ring_bytes"].as_u64() >= Some(1 << 20), "{member}");
+        }
+        assert_eq!(pids(&far["sockets"]), [u64::from(wire.foreign.pid())]);
+        assert_eq!(far["sockets"][0]["ours"], false);
+        assert_eq!(far["sockets"][0]["received_packets_total"], Value::Null);
+        assert!(
+            far["received_packets_total"].as_u64() >= Some(FRAMES),
+            "{far}"
+        );
+        // The injector is this test's own socket.
+        let near = device(&view, "ftop0")?;
+        assert_eq!(pids(&near["sockets"]), [u64::from(std::process::id())]);
+        assert_eq!(near["sockets"][0]["protocol"], 0);
+
+        let only = top_json(&["ftop0"])?;
+        assert_eq!(only["devices"].as_array().map(Vec::len), Some(1));
+        let filtered = top_json(&["--filter", &wire.members[1].pid().to_string()])?;
+        let members = &filtered["devices"][0]["groups"][0]["members"];
+        assert_eq!(pids(members), [u64::from(wire.members[1].pid())]);
+        Ok(())
+    })
+    .unwrap();
+}
+
+#[test]
+#[ignore = "needs root: namespaces, packet sockets"]
+fn rates_and_shares_come_with_each_interval() {
+    on_wire(|wire| {
+        let mut top = Command::new(COMMAND)
+            .args(["top", "ftop1", "--json", "--interval", "0.2"])
+            .stdout(Stdio::piped())
+            .spawn()?;
+        let mut lines = BufReader::new(top.stdout.take().context("its output")?).lines();
+        let found = await_for("rates of both members", LIMIT, || {
+            wire.send()?;
+            wire.read_counters()?;
+            let line = lines.next().context("the end of its output")??;
+            let view: Value = serde_json::from_str(&line)?;
+            schema::check(&view).map_err(anyhow::Error::msg)?;
+            let group = view["devices"][0]["groups"][0].clone();
+            let both = group["members_with_rates"] == 2 && group["skew"].is_number();
+            Ok(both.then_some(group))
+        });
+        top.kill()?;
+        top.wait()?;
+        let group = found?;
+        let figures = |name: &str| -> Vec<f64> {
+            let members = group["members"].as_array().map(Vec::as_slice);
+            let members = members.unwrap_or_default().iter();
+            members.filter_map(|member| member[name].as_f64()).collect()
+        };
+        let shares: f64 = figures("share_percent").iter().sum();
+        assert!((shares - 100.0).abs() < 0.01, "{group}");
+        let sum: f64 = figures("packets_per_second").iter().sum();
+        let told = group["packets_per_second"].as_f64().context("a sum")?;
+        assert!(sum > 0.0 && (sum - told).abs() < 0.01, "{group}");
+        Ok(())
+    })
+    .unwrap();
+}
+
+#[test]
+#[ignore = "needs root: namespaces, packet sockets"]
+fn a_table_is_printed_once_without_a_terminal() {
+    on_wire(|wire| {
+        let output = top(&["--once", "--interval", "0.1", "--sort", "pid"])?;
+        let text = String::from_utf8(output.stdout)?;
+        for pid in wire.pids() {
+            assert!(text.contains(&format!("\n  {pid} tcpdump ")), "{text}");
+        }
+        assert!(text.contains("\n group 7 hash ("), "{text}");
+        assert!(!text.contains('\u{1b}'), "{text}");
+        Ok(())
+    })
+    .unwrap();
+}
+
+#[test]
+#[ignore = "needs root: namespaces, packet sockets"]
+fn the_screen_shows_members_and_keys_work_until_q() {
+    on_wire(|wire| {
+        let mut screen = Screen::open(&wire.scratch, "ftop1")?;
+        await_for("both members' shares on the screen", LIMIT, || {
+            wire.send()?;
+            wire.read_counters()?;
+            let lines = screen.lines()?;
+            let has_share = |pid: &u64| {
+                let name = format!("  {pid} tcpdump ");
+                let mut rows = lines.iter().filter(|line| line.starts_with(&name));
+                rows.any(|row| row.contains('%'))
+            };
+            Ok(wire.pids().iter().all(has_share).then_some(()))
+        })?;
+        screen.wait_for("q quit  s sort")?;
+        ensure!(!screen.has_been_left()?, "the terminal was given back");
+        screen.press("h")?;
+        screen.wait_for("BACKLOG  packets that wait")?;
+        screen.press("h/nobody")?;
+        screen.wait_for("Nothing has 'nobody'")?;
+        screen.press("\rq")?;
+        assert_eq!(screen.end()?, (Some(0), true));
+        Ok(())
+    })
+    .unwrap();
+}
+
+#[test]
+#[ignore = "needs root: namespaces, packet sockets"]
+fn a_signal_ends_the_screen_and_the_terminal_is_restored() {
+    on_wire(|wire| {
+        let screen = Screen::open(&wire.scratch, "ftop1")?;
+        screen.wait_for("q quit  s sort")?;
+        let pid = screen.pid().to_string();
+        let sent = Command::new("kill").args(["-TERM", &pid]).status()?;
+        ensure!(sent.success(), "kill {pid}: {sent}");
+        assert_eq!(screen.end()?, (Some(128 + 15), true));
+        Ok(())
+    })
+    .unwrap();
+}
+
+#[test]
+#[ignore = "needs root: namespaces, packet sockets"]
+fn the_screen_ends_with_its_terminal() {
+    on_wire(|wire| {
+        let screen = Screen::open(&wire.scratch, "ftop1")?;
+        screen.wait_for("q quit  s sort")?;
+        screen.hang_up()
+    })
+    .unwrap();
+}
+
+#[test]
+fn a_reader_that_has_enough_ends_it() {
+    let mut top = Command::new(COMMAND)
+        .args(["top", "lo", "--json", "--interval", "0.1"])
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    drop(top.stdout.take());
+    let status = await_for("its end", LIMIT, || Ok(top.try_wait()?)).unwrap();
+    let mut said = String::new();
+    top.stderr
+        .take()
+        .unwrap()
+        .read_to_string(&mut said)
+        .unwrap();
+    assert!(status.success() && said.is_empty(), "{status}: {said}");
+}
