@@ -1,15 +1,217 @@
 //! `fanpcap capture`: counts packets in several threads of one group.
 
-use std::process::ExitCode;
+mod counts;
+mod cpus;
+mod handles;
+mod interval;
+mod link;
+mod quantity;
+mod savefile;
+mod session;
+mod summary;
+mod table;
+mod thread;
 
-use anyhow::{Result, bail};
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::time::Duration;
+
+use anyhow::{Context, Result, ensure};
 use clap::Args;
+use fanpcap_linux::pcap::Library;
+
+use crate::library;
+use cpus::Cpus;
 
 /// Captures and counts packets, in several threads that share them
 #[derive(Args, Debug)]
-pub(crate) struct Arguments {}
+#[command(after_long_help = FIGURES)]
+pub(crate) struct Arguments {
+    /// The device; several with ^ between them, which are read in order of time
+    #[arg(
+        short = 'i',
+        long,
+        value_name = "DEVICE",
+        required_unless_present = "read"
+    )]
+    interface: Option<String>,
+    /// Read a savefile instead of a device
+    #[arg(short, long, value_name = "FILE", conflicts_with_all = LIVE)]
+    read: Option<PathBuf>,
+    /// How many threads share the packets, each with a handle and a ring of its own
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u16).range(1..=256))]
+    threads: u16,
+    /// Where the threads run: `none` leaves it to the kernel, `auto` gives each a CPU of its own, CPU 0
+    /// the last; or a list such as 2,4-7
+    #[arg(long, value_name = "LIST", default_value = "none")]
+    cpus: Cpus,
+    /// How the packets are shared: hash, lb, rnd, cpu, rollover or qm, with +defrag or +rollover behind
+    /// it [default: what the settings say, else hash]
+    #[arg(long, value_name = "MODE")]
+    fanout: Option<String>,
+    /// The group, 0 to 65535, that other programs may be in too [default: what the settings say, else a new
+    /// one]
+    #[arg(short, long, value_name = "NUMBER")]
+    group: Option<u16>,
+    /// Bytes kept of each packet
+    #[arg(short, long, value_name = "BYTES", default_value_t = 262_144, value_parser = clap::value_parser!(i32).range(1..))]
+    snaplen: i32,
+    /// The size of each ring, in KiB, or with K, M or G behind it [default: the library's]
+    #[arg(short = 'B', long, value_name = "SIZE", value_parser = quantity::ring_bytes)]
+    buffer: Option<i32>,
+    /// After how many milliseconds packets are handed over at the latest
+    #[arg(short, long, value_name = "MS", default_value_t = 100, value_parser = clap::value_parser!(i32).range(1..))]
+    timeout: i32,
+    /// Hand each packet over at once
+    #[arg(long)]
+    immediate: bool,
+    /// Leave the device as it is: receive only what is for this host
+    #[arg(long)]
+    no_promisc: bool,
+    /// End after so many packets, of all threads together
+    #[arg(short, long, value_name = "PACKETS", value_parser = clap::value_parser!(u64).range(1..))]
+    count: Option<u64>,
+    /// End after so long
+    #[arg(long, value_name = "S", value_parser = quantity::seconds)]
+    seconds: Option<Duration>,
+    /// Nanoseconds of CPU time spent on each packet: a program with work to do, to try out fan-out. A clock
+    /// is read for it, so that less than about a microsecond is not met
+    #[arg(long, value_name = "NANOSECONDS", default_value_t = 0)]
+    work: u64,
+    /// Write the packets to a savefile; with several threads to one each: %i is the thread's number
+    #[arg(short, long, value_name = "FILE")]
+    write: Option<String>,
+    /// Print JSON: one object a line, each second and at the end
+    #[arg(long)]
+    json: bool,
+    /// Print nothing but the summary
+    #[arg(short, long)]
+    quiet: bool,
+    /// The libpcap to use [default: fanpcap's own]
+    #[arg(long, value_name = "FILE")]
+    library: Option<PathBuf>,
+    /// Only packets that match, pcap-filter(7)
+    #[arg(trailing_var_arg = true)]
+    filter: Vec<String>,
+}
+
+/// What says nothing to a savefile.
+const LIVE: [&str; 11] = [
+    "interface",
+    "threads",
+    "cpus",
+    "fanout",
+    "group",
+    "snaplen",
+    "buffer",
+    "timeout",
+    "immediate",
+    "no_promisc",
+    "seconds",
+];
+
+const FIGURES: &str = "\
+Figures:
+  Each second: packets captured so far, and per second the packets and bits captured, the packets \
+dropped by the kernel for want of room in a ring, and for the device the packets that it received and \
+dropped.
+  At the end, per thread and exactly: `received by filter` is what the kernel had for the thread's ring, \
+and must be the sum of `captured` and `dropped by kernel`. The program reads what is in its rings before \
+it ends; with --count it does not, and says what it left. `dropped by interface` is the device's, the \
+same for all threads.
+  `link received` counts what the device took off the wire while the program ran, whoever it was for. \
+It is more than what the threads received when a filter rejects packets or other members of the group \
+take some, and less when the host sends packets, which are captured too.
+  When there are several threads, each flow is seen by one of them under `hash`, from when the last has \
+joined.
+
+JSON:
+  One object a line; `kind` is `interval` or `summary`. `threads` is a list, in their order, of what `total` \
+is the sum of. Fields are named as the figures above; those that nobody knows, as the kernel's of a \
+savefile, are null. `left` is what was received but neither captured nor dropped, and `adds_up` whether that \
+is 0 for each thread.";
 
 /// Does it.
-pub(crate) fn run(_arguments: &Arguments) -> Result<ExitCode> {
-    bail!("not built yet")
+pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode> {
+    check_write(arguments.write.as_deref(), arguments.threads)?;
+    let path = match &arguments.library {
+        Some(path) => path.clone(),
+        None => library::directory()?.join(library::NAME),
+    };
+    let library = Library::open(&path).context("loading libpcap")?;
+    session::run(arguments, &library)
+}
+
+impl Arguments {
+    /// The words of the filter as one expression.
+    fn expression(&self) -> String {
+        self.filter.join(" ")
+    }
+}
+
+fn check_write(write: Option<&str>, threads: u16) -> Result<()> {
+    let Some(file) = write else { return Ok(()) };
+    ensure!(
+        file != "-",
+        "--write -: savefiles can't be written to standard output; name a file"
+    );
+    ensure!(
+        threads == 1 || file.contains(savefile::THREAD),
+        "--write {file}: each of the {threads} threads writes a file of its own; put %i, its number, in the name"
+    );
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::Parser;
+
+    #[derive(Debug, Parser)]
+    struct Command {
+        #[command(flatten)]
+        arguments: Arguments,
+    }
+
+    fn parse(line: &str) -> Result<Arguments, clap::Error> {
+        let words = std::iter::once("capture").chain(line.split_whitespace());
+        Command::try_parse_from(words).map(|command| command.arguments)
+    }
+
+    #[test]
+    fn the_filter_is_what_follows_the_options() {
+        let arguments = parse("-i eth0 --threads 4 -B 2M -c 10 udp and not port 53").unwrap();
+        assert_eq!(arguments.expression(), "udp and not port 53");
+        assert_eq!(arguments.buffer, Some(2 << 20));
+        assert_eq!((arguments.threads, arguments.count), (4, Some(10)));
+    }
+
+    #[test]
+    fn what_makes_no_sense_is_refused() {
+        let wrong = [
+            "",
+            "-i a -r b",
+            "-r b --threads 2",
+            "-i a --threads 0",
+            "-i a --threads 257",
+            "-i a -g 65536",
+            "-i a -c 0",
+            "-i a -B 0",
+            "-i a --cpus 3-",
+            "-i a --seconds -1",
+            "-i a -s 0",
+        ];
+        for line in wrong {
+            assert!(parse(line).is_err(), "{line}");
+        }
+    }
+
+    #[test]
+    fn several_threads_write_several_files() {
+        assert!(check_write(Some("a.pcap"), 1).is_ok());
+        assert!(check_write(Some("a%i.pcap"), 2).is_ok());
+        let error = check_write(Some("a.pcap"), 2).unwrap_err();
+        assert!(error.to_string().contains("%i"), "{error}");
+        assert!(check_write(Some("-"), 1).is_err());
+    }
 }

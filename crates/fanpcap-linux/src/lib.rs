@@ -18,6 +18,7 @@ pub mod library;
 pub mod link;
 pub mod netns;
 pub mod packet;
+pub mod pcap;
 pub mod process;
 pub mod ring;
 pub mod signal;

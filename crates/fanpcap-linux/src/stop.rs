@@ -1,51 +1,106 @@
-//! Signals that ask a program to end, kept as a flag for it to look at: a terminal wants to be restored first.
+//! SIGINT, SIGTERM and SIGHUP as a flag, for programs that end in good order; and the wait that they cut short.
 
 use crate::errno::check;
+use crate::wait::{self, Wake};
 use std::ffi::c_int;
 use std::io;
 use std::mem;
-use std::ptr;
-use std::sync::atomic::{AtomicI32, Ordering};
+use std::ptr::null_mut;
+use std::sync::OnceLock;
+use std::sync::atomic::{AtomicBool, AtomicI32, Ordering};
+use std::time::Duration;
 
-/// The last signal that arrived; 0: none.
-static ASKED: AtomicI32 = AtomicI32::new(0);
+static REQUESTED: AtomicBool = AtomicBool::new(false);
+/// The last signal that came; 0: none.
+static SIGNAL: AtomicI32 = AtomicI32::new(0);
+static WAKE: OnceLock<Wake> = OnceLock::new();
 
-/// From here on `SIGINT`, `SIGTERM` and `SIGHUP` do not end the process but are told by [`asked`].
+/// From now on SIGINT, SIGTERM and SIGHUP set the flag that is returned, instead of ending the process. System
+/// calls that they meet end with `EINTR` (no `SA_RESTART`). A signal that the process was started with
+/// ignored, as nohup(1) and shells do, stays ignored.
 ///
 /// # Errors
-/// What sigaction(2) says.
-pub fn listen() -> io::Result<()> {
-    let note: extern "C" fn(c_int) = note;
-    // SAFETY: a sigaction is plain data, for which zeros are a value: no flags, nothing blocked.
-    let mut action: libc::sigaction = unsafe { mem::zeroed() };
-    action.sa_sigaction = note as libc::sighandler_t;
-    for signal in [libc::SIGINT, libc::SIGTERM, libc::SIGHUP] {
-        // SAFETY: `action` is live, and its handler does nothing but store a number.
-        check(unsafe { libc::sigaction(signal, &raw const action, ptr::null_mut()) })?;
+/// What eventfd(2) and sigaction(2) say.
+pub fn on_signals() -> io::Result<&'static AtomicBool> {
+    if WAKE.get().is_none() {
+        // Another thread's may have come first: one of them is kept.
+        let _ = WAKE.set(Wake::new()?);
     }
-    Ok(())
+    for signal in [libc::SIGINT, libc::SIGTERM, libc::SIGHUP] {
+        catch(signal)?;
+    }
+    Ok(&REQUESTED)
 }
 
-/// The number of the signal that asked the process to end, if one did since [`listen`].
-pub fn asked() -> Option<u8> {
-    // Relaxed: the number is all that is told.
-    u8::try_from(ASKED.load(Ordering::Relaxed))
-        .ok()
-        .filter(|&signal| signal > 0)
+/// Whether somebody has asked for the end: a signal, or [`request`].
+pub fn is_requested() -> bool {
+    REQUESTED.load(Ordering::Acquire)
 }
 
-extern "C" fn note(signal: c_int) {
-    ASKED.store(signal, Ordering::Relaxed);
+/// The signal that asked for the end, if one has.
+pub fn signal() -> Option<u8> {
+    let number = u8::try_from(SIGNAL.load(Ordering::Relaxed)).ok();
+    number.filter(|&signal| signal > 0)
+}
+
+/// Asks for the end as a signal does. Async-signal-safe.
+pub fn request() {
+    REQUESTED.store(true, Ordering::Release);
+    if let Some(wake) = WAKE.get() {
+        wake.signal();
+    }
+}
+
+/// Waits until somebody asks for the end, at most for `limit`, and tells whether one has. Only one thread
+/// may wait.
+///
+/// # Errors
+/// What poll(2) says, but for `EINTR`.
+pub fn wait(limit: Duration) -> io::Result<bool> {
+    if !is_requested() {
+        match wait::wait(None, WAKE.get(), Some(limit)) {
+            Err(error) if error.kind() != io::ErrorKind::Interrupted => return Err(error),
+            Ok(_) | Err(_) => {}
+        }
+    }
+    Ok(is_requested())
+}
+
+fn catch(signal: c_int) -> io::Result<()> {
+    // SAFETY: a sigaction is plain data, for which zeros are a value: the default, no flags, no mask.
+    let mut action: libc::sigaction = unsafe { mem::zeroed() };
+    // SAFETY: the old action is live and written by the call; no new one is given.
+    check(unsafe { libc::sigaction(signal, std::ptr::null(), &raw mut action) })?;
+    if action.sa_sigaction == libc::SIG_IGN {
+        return Ok(());
+    }
+    // SAFETY: as above.
+    action = unsafe { mem::zeroed() };
+    let handler: extern "C" fn(c_int) = caught;
+    action.sa_sigaction = handler as libc::sighandler_t;
+    // SAFETY: the action is live, and its handler does only what is async-signal-safe.
+    check(unsafe { libc::sigaction(signal, &raw const action, null_mut()) })
+}
+
+extern "C" fn caught(signal: c_int) {
+    SIGNAL.store(signal, Ordering::Relaxed);
+    request();
 }
 
 #[cfg(test)]
 mod tests {
+    use super::*;
+
+    /// One test, because the flag is the process's.
     #[test]
-    fn a_signal_is_told_and_the_process_goes_on() {
-        super::listen().unwrap();
-        assert_eq!(super::asked(), None);
-        // SAFETY: raise takes a plain number; the handler is ours.
-        unsafe { libc::raise(libc::SIGTERM) };
-        assert_eq!(super::asked().map(i32::from), Some(libc::SIGTERM));
+    fn a_signal_sets_the_flag_and_ends_the_wait() {
+        let flag = on_signals().unwrap();
+        assert!(!flag.load(Ordering::Acquire) && signal().is_none());
+        assert!(!wait(Duration::from_millis(1)).unwrap());
+        // SAFETY: raise takes a number; the handler is set.
+        assert_eq!(unsafe { libc::raise(libc::SIGTERM) }, 0);
+        assert!(flag.load(Ordering::Acquire));
+        assert_eq!(signal().map(i32::from), Some(libc::SIGTERM));
+        assert!(wait(Duration::from_secs(3600)).unwrap());
     }
 }

@@ -49,7 +49,7 @@ pub(crate) fn run(source: &mut Source, interval: Duration, state: State) -> Resu
         snapshot,
         due: Instant::now() + interval,
     };
-    stop::listen().context("listening to signals")?;
+    stop::on_signals().context("listening to signals")?;
     thread::spawn(end_if_stuck);
     let restored = Restored;
     let mut terminal = ratatui::try_init().context("preparing the terminal")?;
@@ -63,7 +63,7 @@ pub(crate) fn run(source: &mut Source, interval: Duration, state: State) -> Resu
 fn end_if_stuck() {
     loop {
         thread::sleep(GLANCE);
-        if let Some(signal) = stop::asked() {
+        if let Some(signal) = stop::signal() {
             thread::sleep(GRACE);
             drop(Restored);
             process::exit(i32::from(status(signal)));
@@ -92,7 +92,7 @@ fn show(
         if event::poll(wait.min(GLANCE)).context("waiting for keys")? {
             read_key(terminal, &look.view, &mut state)?;
         }
-        if let Some(signal) = stop::asked() {
+        if let Some(signal) = stop::signal() {
             return Ok(ExitCode::from(status(signal)));
         }
         if state.quit {

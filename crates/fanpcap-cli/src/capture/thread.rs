@@ -1,0 +1,296 @@
+//! One thread: reads its handle, counts, writes, and tells the others when asked.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+use std::{hint, thread};
+
+use anyhow::{Context, Error, Result};
+use fanpcap_linux::pcap::{Break, Dispatched, Handle, Header, Stats};
+use fanpcap_linux::{inject, process, stop};
+
+use super::counts::{Counts, Kernel};
+use super::savefile::Savefile;
+
+/// What all threads see.
+#[derive(Debug)]
+pub(super) struct Shared {
+    /// Packets that may still be captured, of all threads together.
+    left: Option<AtomicU64>,
+    /// How often the threads have been asked for their counters.
+    round: AtomicU64,
+    told: Mutex<Vec<Told>>,
+    changed: Condvar,
+}
+
+/// A thread's counters, when it was asked last.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Told {
+    round: u64,
+    /// When they were read, by the clock of [`process::monotonic_ns`]; at first, when the threads began.
+    pub(super) at_ns: u64,
+    /// The counters.
+    pub(super) counts: Counts,
+}
+
+impl Told {
+    /// Before anybody asked.
+    pub(super) fn new(at_ns: u64, counts: Counts) -> Self {
+        Self {
+            round: 0,
+            at_ns,
+            counts,
+        }
+    }
+}
+
+impl Shared {
+    /// For so many threads, and packets if these are limited.
+    pub(super) fn new(threads: usize, limit: Option<u64>) -> Self {
+        let nothing = Told::new(process::monotonic_ns(), Counts::default());
+        Self {
+            left: limit.map(AtomicU64::new),
+            round: AtomicU64::new(0),
+            told: Mutex::new(vec![nothing; threads]),
+            changed: Condvar::new(),
+        }
+    }
+
+    /// What the threads have told.
+    pub(super) fn so_far(&self) -> Vec<Told> {
+        self.told().clone()
+    }
+
+    /// Asks the threads for their counters. `wake` ends their waits. A thread that is busy with its packets
+    /// is waited for a moment only; what it said before stands then.
+    pub(super) fn ask(&self, wake: impl FnOnce()) -> Vec<Told> {
+        let round = self.round.fetch_add(1, Ordering::AcqRel) + 1;
+        wake();
+        let missing = |told: &mut Vec<Told>| told.iter().any(|told| told.round < round);
+        let waited = self
+            .changed
+            .wait_timeout_while(self.told(), PATIENCE, missing);
+        let (told, _) = waited.unwrap_or_else(PoisonError::into_inner);
+        told.clone()
+    }
+
+    fn told(&self) -> MutexGuard<'_, Vec<Told>> {
+        self.told.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Takes one packet off the limit; false when it was reached before.
+    fn take(&self) -> bool {
+        let Some(left) = &self.left else { return true };
+        let one_less = |left: u64| left.checked_sub(1);
+        let taken = left.fetch_update(Ordering::AcqRel, Ordering::Acquire, one_less);
+        if matches!(taken, Ok(1) | Err(_)) {
+            stop::request();
+        }
+        taken.is_ok()
+    }
+
+    fn is_used_up(&self) -> bool {
+        let left = self.left.as_ref();
+        left.is_some_and(|left| left.load(Ordering::Acquire) == 0)
+    }
+}
+
+/// How long a thread that does not answer is waited for.
+const PATIENCE: Duration = Duration::from_millis(200);
+
+/// A thread's own.
+pub(super) struct Reader {
+    /// Its number.
+    pub(super) number: usize,
+    /// What it reads.
+    pub(super) handle: Handle,
+    /// Whether that is a savefile.
+    pub(super) offline: bool,
+    /// Where it runs.
+    pub(super) cpu: Option<usize>,
+    /// Where it writes.
+    pub(super) savefile: Option<Savefile>,
+    /// CPU time to spend on each packet.
+    pub(super) work_ns: u64,
+    /// How long the kernel holds packets back.
+    pub(super) timeout: Duration,
+}
+
+/// What a thread leaves. Its handle is open, so that it is a member of the group still.
+pub(super) struct Done {
+    /// What it has read from.
+    pub(super) handle: Handle,
+    /// Its last counters.
+    pub(super) counts: Counts,
+    /// What ended it before its time.
+    pub(super) failed: Option<Error>,
+}
+
+/// Whatever ends a thread ends all.
+struct EndsAll;
+
+impl Drop for EndsAll {
+    fn drop(&mut self) {
+        stop::request();
+    }
+}
+
+impl Reader {
+    /// Reads until somebody asks for the end.
+    pub(super) fn run(mut self, shared: &Shared) -> Done {
+        let _ends_all = EndsAll;
+        let mut counter = Counter::new(self.savefile.take(), self.work_ns, self.handle.breaker());
+        let read = self.read(&mut counter, shared);
+        if read.is_err() {
+            // The counters of a thread that failed are worth knowing, where there are any.
+            let _ = counter.ask_kernel(&mut self.handle, self.offline);
+        }
+        let savefile = counter.savefile.take();
+        let written = savefile.map_or(Ok(()), Savefile::finish);
+        self.tell_counts(counter.counts, shared, u64::MAX);
+        let failed = read.and(written).err();
+        Done {
+            counts: counter.counts,
+            failed: failed.map(|error| error.context(format!("thread {}", self.number))),
+            handle: self.handle,
+        }
+    }
+
+    fn read(&mut self, counter: &mut Counter, shared: &Shared) -> Result<()> {
+        if let Some(cpu) = self.cpu {
+            inject::pin(cpu).with_context(|| format!("CPU {cpu}"))?;
+        }
+        let mut round = 0;
+        while !stop::is_requested() {
+            let read = counter.read(&mut self.handle, None, shared)?;
+            if self.offline && read == Dispatched::Packets(0) {
+                break;
+            }
+            let asked = shared.round.load(Ordering::Acquire);
+            if asked > round {
+                round = asked;
+                self.tell(counter, shared, round)?;
+            }
+        }
+        self.finish(counter, shared)
+    }
+
+    fn tell(&mut self, counter: &mut Counter, shared: &Shared, round: u64) -> Result<()> {
+        counter.ask_kernel(&mut self.handle, self.offline)?;
+        self.tell_counts(counter.counts, shared, round);
+        Ok(())
+    }
+
+    fn tell_counts(&self, counts: Counts, shared: &Shared, round: u64) {
+        let at_ns = process::monotonic_ns();
+        if let Some(place) = shared.told().get_mut(self.number) {
+            *place = Told {
+                round,
+                at_ns,
+                counts,
+            };
+        }
+        shared.changed.notify_all();
+    }
+
+    /// Reads the kernel's counters for the last time, and what is in the ring by then: as many packets as
+    /// these say, so that the counters agree. When the packets were limited the rest stays where it is.
+    fn finish(&mut self, counter: &mut Counter, shared: &Shared) -> Result<()> {
+        counter.ask_kernel(&mut self.handle, self.offline)?;
+        if !self.offline {
+            self.handle.set_nonblock(true)?;
+            let mut empty = 0;
+            // The kernel hands over a block that is not full after the timeout.
+            while empty < 3 && !shared.is_used_up() {
+                let left = counter
+                    .counts
+                    .left()
+                    .and_then(|left| u32::try_from(left).ok());
+                let Some(left @ 1..) = left else { break };
+                match counter.read(&mut self.handle, Some(left), shared)? {
+                    Dispatched::Packets(0) => {
+                        empty += 1;
+                        thread::sleep(self.timeout);
+                    }
+                    Dispatched::Packets(_) => empty = 0,
+                    Dispatched::Broken => {}
+                }
+            }
+        }
+        counter.counts.cpu_ns = process::thread_cpu_ns();
+        Ok(())
+    }
+}
+
+/// Counts what comes.
+struct Counter {
+    counts: Counts,
+    last: Stats,
+    savefile: Option<Savefile>,
+    work_ns: u64,
+    end: Break,
+}
+
+impl Counter {
+    fn new(savefile: Option<Savefile>, work_ns: u64, end: Break) -> Self {
+        Self {
+            counts: Counts::default(),
+            last: Stats::default(),
+            savefile,
+            work_ns,
+            end,
+        }
+    }
+
+    /// One dispatch.
+    fn read(
+        &mut self,
+        handle: &mut Handle,
+        limit: Option<u32>,
+        shared: &Shared,
+    ) -> Result<Dispatched> {
+        let mut failed = None;
+        let read = handle.dispatch(limit, |header, bytes| {
+            if failed.is_some() || !shared.take() {
+                self.end.now();
+            } else if let Err(error) = self.count(header, bytes) {
+                failed = Some(error);
+                self.end.now();
+            }
+        });
+        failed.map_or(Ok(read?), Err)
+    }
+
+    fn count(&mut self, header: &Header, bytes: &[u8]) -> Result<()> {
+        if let Some(savefile) = &mut self.savefile {
+            savefile.write(header, bytes)?;
+        }
+        self.counts.captured += 1;
+        self.counts.bytes += u64::from(header.len);
+        if self.work_ns > 0 {
+            work(self.work_ns);
+        }
+        Ok(())
+    }
+
+    /// What the kernel says now, and the CPU time so far.
+    fn ask_kernel(&mut self, handle: &mut Handle, offline: bool) -> Result<()> {
+        self.counts.cpu_ns = process::thread_cpu_ns();
+        if offline {
+            return Ok(());
+        }
+        let now = handle.stats()?;
+        let kernel = self.counts.kernel.get_or_insert_with(Kernel::default);
+        kernel.advance(self.last, now);
+        self.last = now;
+        Ok(())
+    }
+}
+
+/// Spends CPU time. On a busy machine that takes longer, as real work would.
+fn work(nanoseconds: u64) {
+    let end = process::thread_cpu_ns() + nanoseconds;
+    while process::thread_cpu_ns() < end {
+        hint::spin_loop();
+    }
+}

@@ -1,0 +1,414 @@
+//! `fanpcap capture`: its figures are exact, its threads share by flow, and it ends in good order.
+#![forbid(unsafe_code)]
+
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, Result, ensure};
+use fanpcap_testkit::await_for::LIMIT;
+use fanpcap_testkit::member::Ended;
+use fanpcap_testkit::traffic::{self, Frame};
+use fanpcap_testkit::{
+    Capture, Injector, Member, Program, Scratch, Transport, Veth, await_for, capture, library,
+    netns,
+};
+use serde_json::Value;
+
+/// A veth pair, and programs that capture at its far end.
+struct Wire {
+    veth: Veth,
+    scratch: Scratch,
+}
+
+impl Wire {
+    /// Runs `test` in a network namespace of its own.
+    fn within(test: impl FnOnce(&Wire) -> Result<()> + Send) -> Result<()> {
+        netns::within_new(|| {
+            test(&Wire {
+                veth: Veth::new("near", "far", 1)?,
+                scratch: Scratch::new()?,
+            })
+        })
+    }
+
+    /// The command, with `arguments`. Its savefiles go to the test's directory.
+    fn program(&self, arguments: &str) -> Result<Program> {
+        let program = Program::new(env!("CARGO_BIN_EXE_fanpcap"), "capturing on far")?
+            .set("FANPCAP_LIB_DIR", library::library_dir()?)
+            .args(["capture", "-i", "far", "-w"])
+            .arg(self.scratch.file("%i.pcap"));
+        Ok(program.args(arguments.split_whitespace()))
+    }
+
+    fn start(&self, arguments: &str) -> Result<Member> {
+        self.program(arguments)?.start(&self.scratch)
+    }
+
+    fn send(&self, frames: &[Frame]) -> Result<()> {
+        Ok(Injector::open(self.veth.near)?.send_all(frames)?)
+    }
+
+    /// What so many threads have written.
+    fn captures(&self, threads: usize) -> Result<Vec<Capture>> {
+        let file = |thread| self.scratch.file(&format!("{thread}.pcap"));
+        (0..threads)
+            .map(|thread| Capture::read(&file(thread)))
+            .collect()
+    }
+}
+
+fn frames(seed: u64, count: u64) -> Result<Vec<Frame>> {
+    traffic::frames(seed, &traffic::flows(seed, 100), 0..count)
+}
+
+/// The last JSON object of a kind that a program has printed.
+fn last(said: &str, kind: &str) -> Option<Value> {
+    let objects = said.lines().rev().filter(|line| line.starts_with('{'));
+    let mut values = objects.filter_map(|line| serde_json::from_str::<Value>(line).ok());
+    values.find(|value| value["kind"] == kind)
+}
+
+fn summary(ended: &Ended) -> Result<Value> {
+    ensure!(ended.status.success(), "{}:\n{}", ended.status, ended.said);
+    last(&ended.said, "summary").with_context(|| format!("no summary in:\n{}", ended.said))
+}
+
+/// Waits until an interval says that the kernel has counted so many packets for the threads.
+fn wait_for_received(member: &Member, packets: u64) -> Result<()> {
+    await_for(&format!("{packets} packets received"), LIMIT, || {
+        let interval = last(&member.said()?, "interval");
+        let received = interval.map(|interval| interval["total"]["received_by_filter"].clone());
+        Ok((received == Some(packets.into())).then_some(()))
+    })
+}
+
+fn number(value: &Value, name: &str) -> u64 {
+    value[name]
+        .as_u64()
+        .unwrap_or_else(|| panic!("no {name} in {value}"))
+}
+
+#[test]
+#[ignore = "needs root: a network namespace"]
+fn four_threads_share_a_flood_by_flow() {
+    Wire::within(|wire| {
+        let member = wire.start("--threads 4 --fanout hash -B 16M --cpus auto --json")?;
+        wire.send(&frames(11, 20_000)?)?;
+        wait_for_received(&member, 20_000)?;
+        let summary = summary(&member.stop()?)?;
+
+        let captures = wire.captures(4)?;
+        for (thread, capture) in captures.iter().enumerate() {
+            let told = &summary["threads"][thread];
+            assert_eq!(number(told, "captured"), capture.packets.len() as u64);
+            assert_eq!(
+                number(told, "received_by_filter"),
+                capture.packets.len() as u64
+            );
+            assert!(capture.packets.len() > 1000, "{summary}");
+        }
+        assert_eq!(capture::split_flows(&captures), [].into());
+        let sequences = capture::sequences(&captures);
+        assert!(
+            sequences.keys().copied().eq(0..20_000) && sequences.values().all(|&times| times == 1)
+        );
+        assert_eq!(summary["adds_up"], true);
+        assert_eq!(number(&summary["link"], "received"), 20_000);
+        assert_eq!(number(&summary["group"], "received"), 20_000);
+        assert_eq!(number(&summary["group"], "members"), 4);
+        Ok(())
+    })
+    .unwrap();
+}
+
+#[test]
+#[ignore = "needs root: a network namespace"]
+fn what_the_rings_can_not_hold_is_counted() {
+    Wire::within(|wire| {
+        // 60000 packets, of 200 bytes, at 50 microseconds each: more than rings and threads can take.
+        let member = wire.start("--threads 4 -B 1M --work 50000 --json")?;
+        let frames = frames(12, 60_000)?;
+        wire.send(&frames)?;
+        wait_for_received(&member, 60_000)?;
+        member.signal("TERM")?;
+        let summary = summary(&member.wait()?)?;
+
+        let total = &summary["total"];
+        let dropped = number(total, "dropped_by_kernel");
+        assert!(dropped > 0, "{summary}");
+        assert_eq!(number(total, "received_by_filter"), 60_000);
+        assert_eq!(number(total, "captured") + dropped, 60_000);
+        assert_eq!(summary["adds_up"], true, "{summary}");
+        let of_threads = summary["threads"].as_array().unwrap().iter();
+        assert_eq!(
+            of_threads
+                .map(|one| number(one, "dropped_by_kernel"))
+                .sum::<u64>(),
+            dropped
+        );
+        assert!(
+            total["cpu_ns_per_packet"].as_f64() >= Some(50_000.0),
+            "{summary}"
+        );
+        let written = wire
+            .captures(4)?
+            .iter()
+            .map(|capture| capture.packets.len())
+            .sum::<usize>();
+        assert_eq!(written as u64 + dropped, 60_000);
+        Ok(())
+    })
+    .unwrap();
+}
+
+#[test]
+#[ignore = "needs root: a network namespace"]
+fn a_count_is_that_of_all_threads() {
+    Wire::within(|wire| {
+        let member = wire.start("--threads 4 -c 1000 --json --quiet")?;
+        wire.send(&frames(13, 5000)?)?;
+        let ended = member.wait()?;
+        let summary = summary(&ended)?;
+        assert_eq!(number(&summary["total"], "captured"), 1000);
+        assert!(last(&ended.said, "interval").is_none(), "{}", ended.said);
+        let captures = wire.captures(4)?;
+        assert_eq!(
+            captures
+                .iter()
+                .map(|capture| capture.packets.len())
+                .sum::<usize>(),
+            1000
+        );
+        assert_eq!(capture::split_flows(&captures), [].into());
+        Ok(())
+    })
+    .unwrap();
+}
+
+#[test]
+#[ignore = "needs root: a network namespace"]
+fn a_filter_chooses_and_a_signal_brings_the_summary() {
+    Wire::within(|wire| {
+        let member = wire.start("--threads 2 --group 4711 udp and not port 1")?;
+        let frames = frames(14, 3000)?;
+        let is_udp = |frame: &&Frame| frame.flow.transport == Transport::Udp;
+        let expected = frames.iter().filter(is_udp).count();
+        wire.send(&frames)?;
+        let files = [0, 1].map(|thread| wire.scratch.file(&format!("{thread}.pcap")));
+        // What the program prints each second is for people here: captured is the second word.
+        await_for("the total", LIMIT, || {
+            let said = member.said()?;
+            let mut totals = said
+                .lines()
+                .filter_map(|line| line.trim().strip_prefix("total"));
+            let captured = totals
+                .next_back()
+                .and_then(|total| total.split_whitespace().next());
+            Ok((captured == Some(expected.to_string().as_str())).then_some(()))
+        })?;
+        member.signal("TERM")?;
+        let ended = member.wait()?;
+        let said = &ended.said;
+        assert!(ended.status.success(), "{said}");
+        let sum = format!(
+            "received by filter {expected} = captured {expected} + dropped by kernel 0: adds up"
+        );
+        assert!(said.contains(&sum), "{said}");
+        let link = format!(
+            "link received 3000, interface dropped 0, application received {expected}, application dropped 0"
+        );
+        assert!(said.contains(&link), "{said}");
+        assert!(said.contains("group 4711: 2 members"), "{said}");
+        let written = files.map(|file| Capture::read(&file).unwrap());
+        let mut packets = written.iter().flat_map(|capture| &capture.packets);
+        assert!(packets.all(|packet| packet.flow.unwrap().transport() == Some(Transport::Udp)));
+        Ok(())
+    })
+    .unwrap();
+}
+
+#[test]
+#[ignore = "needs root: a network namespace"]
+fn a_device_that_goes_away_ends_it_with_the_summary() {
+    Wire::within(|wire| {
+        let member = wire.start("--threads 2 --json")?;
+        wire.send(&frames(18, 1000)?)?;
+        wait_for_received(&member, 1000)?;
+        fanpcap_testkit::veth::ip("link delete far")?;
+        let ended = member.wait()?;
+        assert!(!ended.status.success(), "{}", ended.said);
+        assert!(ended.said.contains("fanpcap: thread "), "{}", ended.said);
+        let summary = last(&ended.said, "summary").unwrap();
+        assert_eq!(number(&summary["total"], "captured"), 1000);
+        assert!(summary["link"].is_null(), "{summary}");
+        let written = wire.captures(2)?;
+        assert_eq!(capture::sequences(&written).len(), 1000);
+        Ok(())
+    })
+    .unwrap();
+}
+
+#[test]
+#[ignore = "needs root: a network namespace"]
+fn a_full_disk_is_an_error_and_what_was_captured_is_told() {
+    Wire::within(|wire| {
+        let program = Program::new(env!("CARGO_BIN_EXE_fanpcap"), "capturing on far")?
+            .set("FANPCAP_LIB_DIR", library::library_dir()?);
+        let arguments = "capture -i far --json -w /dev/full";
+        let member = program
+            .args(arguments.split_whitespace())
+            .start(&wire.scratch)?;
+        // More than is held back before it is written.
+        wire.send(&frames(19, 5000)?)?;
+        let ended = member.wait()?;
+        assert!(!ended.status.success(), "{}", ended.said);
+        assert!(ended.said.contains("writing /dev/full: "), "{}", ended.said);
+        let summary = last(&ended.said, "summary").unwrap();
+        assert!(
+            (1..5000).contains(&number(&summary["total"], "captured")),
+            "{summary}"
+        );
+        assert_eq!(summary["adds_up"], false);
+        Ok(())
+    })
+    .unwrap();
+}
+
+#[test]
+#[ignore = "needs root: a network namespace"]
+fn two_programs_may_be_in_one_group() {
+    Wire::within(|wire| {
+        let start = || {
+            let program = Program::new(env!("CARGO_BIN_EXE_fanpcap"), "capturing on far")?
+                .set("FANPCAP_LIB_DIR", library::library_dir()?);
+            let arguments = "capture -i far --threads 2 --group 9 --json";
+            program
+                .args(arguments.split_whitespace())
+                .start(&wire.scratch)
+        };
+        let members = [start()?, start()?];
+        wire.send(&frames(15, 4000)?)?;
+        let captured = |said: &str| {
+            last(said, "interval").map_or(0, |interval| number(&interval["total"], "captured"))
+        };
+        await_for("all packets", LIMIT, || {
+            let all = captured(&members[0].said()?) + captured(&members[1].said()?);
+            Ok((all == 4000).then_some(()))
+        })?;
+        let [one, other] = members;
+        let one = summary(&one.stop()?)?;
+        assert_eq!(number(&one["group"], "members"), 4);
+        let other = summary(&other.stop()?)?;
+        let both = number(&one["total"], "captured") + number(&other["total"], "captured");
+        assert_eq!(both, 4000);
+        Ok(())
+    })
+    .unwrap();
+}
+
+#[test]
+#[ignore = "needs root: a network namespace"]
+fn one_thread_works_on_the_systems_library() {
+    let Some(system) = system_library() else {
+        println!("{SKIP}");
+        return;
+    };
+    Wire::within(|wire| {
+        let library = format!("--library {} --json", system.display());
+        let member = wire.start(&format!("-B 16M {library}"))?;
+        wire.send(&frames(16, 5000)?)?;
+        wait_for_received(&member, 5000)?;
+        let summary = summary(&member.stop()?)?;
+        assert_eq!(summary["adds_up"], true);
+        assert_eq!(number(&summary["total"], "captured"), 5000);
+        assert_eq!(wire.captures(1)?[0].packets.len(), 5000);
+        assert!(summary["group"].is_null());
+
+        let ended = wire
+            .program(&format!("--threads 2 {library}"))?
+            .run(&wire.scratch)?;
+        assert!(!ended.status.success());
+        assert!(
+            ended.said.contains("has no pcap_fanout()"),
+            "{}",
+            ended.said
+        );
+        Ok(())
+    })
+    .unwrap();
+}
+
+#[test]
+fn a_savefile_is_counted_filtered_and_copied() {
+    let Some(system) = system_library() else {
+        println!("{SKIP}");
+        return;
+    };
+    let scratch = Scratch::new().unwrap();
+    let (source, copy) = (scratch.file("source.pcap"), scratch.file("copy.pcap"));
+    let frames = frames(17, 500).unwrap();
+    write(&source, &frames).unwrap();
+    let run = |more: &[&str]| {
+        let mut command = std::process::Command::new(env!("CARGO_BIN_EXE_fanpcap"));
+        command
+            .args(["capture", "--json", "--library"])
+            .arg(&system);
+        let output = command
+            .arg("-r")
+            .arg(&source)
+            .arg("-w")
+            .arg(&copy)
+            .args(more)
+            .output();
+        let output = output.unwrap();
+        let said = String::from_utf8_lossy(&output.stdout).into_owned();
+        assert!(
+            output.status.success(),
+            "{}",
+            String::from_utf8_lossy(&output.stderr)
+        );
+        let summary = last(&said, "summary").unwrap();
+        (
+            number(&summary["total"], "captured"),
+            Capture::read(&copy).unwrap(),
+        )
+    };
+
+    let (captured, all) = run(&[]);
+    assert_eq!(captured, 500);
+    let numbers = |capture: &Capture| {
+        capture
+            .packets
+            .iter()
+            .filter_map(|p| p.sequence)
+            .collect::<Vec<_>>()
+    };
+    assert_eq!(numbers(&all), (0..500).collect::<Vec<_>>());
+    let (captured, some) = run(&["-c", "42"]);
+    assert_eq!((captured, numbers(&some)), (42, (0..42).collect()));
+    let (captured, tcp) = run(&["tcp"]);
+    let is_tcp = |frame: &&Frame| frame.flow.transport == Transport::Tcp;
+    assert_eq!(captured, frames.iter().filter(is_tcp).count() as u64);
+    assert_eq!(captured, tcp.packets.len() as u64);
+}
+
+/// A savefile of frames, a microsecond apart.
+fn write(path: &Path, frames: &[Frame]) -> Result<()> {
+    let mut writer = pcap_file::pcap::PcapWriter::new(std::fs::File::create(path)?)?;
+    for (frame, microseconds) in frames.iter().zip(1..) {
+        let stamp = std::time::Duration::from_micros(microseconds);
+        let len = u32::try_from(frame.bytes.len())?;
+        writer.write_packet(&pcap_file::pcap::PcapPacket::new(stamp, len, &frame.bytes))?;
+    }
+    Ok(())
+}
+
+fn system_library() -> Option<PathBuf> {
+    let paths = [
+        "/usr/lib/x86_64-linux-gnu/libpcap.so.0.8",
+        "/usr/lib/aarch64-linux-gnu/libpcap.so.0.8",
+        "/usr/lib64/libpcap.so.1",
+    ];
+    paths.iter().map(PathBuf::from).find(|path| path.exists())
+}
+
+const SKIP: &str = "SKIP: the system's libpcap is not where it is on Debian and Fedora";

@@ -1,0 +1,298 @@
+//! A libpcap of one's choice, loaded by its path: handles, reading, filters, counters and fan-out groups.
+//!
+//! Programs load it so to choose at run time between our library and the system's, which lacks the
+//! functions of `pcap/fanout.h`. A library is never unloaded.
+
+mod created;
+mod functions;
+mod handle;
+mod read;
+
+pub use created::Created;
+pub use functions::{FanoutStats, Header, Stats};
+pub use handle::{Break, Handle, Precision};
+pub use read::Dispatched;
+
+use functions::Functions;
+use std::ffi::{CStr, CString, c_char, c_void};
+use std::fmt;
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
+use std::ptr::NonNull;
+use std::sync::Arc;
+
+/// A loaded libpcap.
+#[derive(Clone, Debug)]
+pub struct Library {
+    path: PathBuf,
+    functions: Arc<Functions>,
+}
+
+/// Why a libpcap can't be used.
+#[derive(Debug)]
+pub enum LoadError {
+    /// The loader's reason.
+    Loader {
+        /// The library.
+        path: PathBuf,
+        /// What dlopen(3) says.
+        reason: String,
+    },
+    /// It lacks a function.
+    Symbol {
+        /// The library.
+        path: PathBuf,
+        /// The function.
+        name: &'static str,
+    },
+}
+
+/// What a function of libpcap says when it fails.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Error {
+    /// The function.
+    pub call: &'static str,
+    /// Its reason.
+    pub reason: String,
+}
+
+impl Library {
+    /// Loads a libpcap (`RTLD_NOW | RTLD_LOCAL`), and looks up all that this module calls.
+    ///
+    /// # Errors
+    /// Names the library, and the function that it lacks.
+    pub fn open(path: &Path) -> Result<Self, LoadError> {
+        let failed = |reason| LoadError::Loader {
+            path: path.to_owned(),
+            reason,
+        };
+        let name = CString::new(path.as_os_str().as_bytes())
+            .map_err(|_| failed("the path has a zero byte".to_owned()))?;
+        let flags = libc::RTLD_NOW | libc::RTLD_LOCAL | libc::RTLD_NODELETE;
+        // SAFETY: `name` is a C string; the object's constructors are those of a libpcap.
+        let object = NonNull::new(unsafe { libc::dlopen(name.as_ptr(), flags) })
+            .ok_or_else(|| failed(last_error()))?;
+        let symbol = |name: &CStr| symbol(object, name);
+        let functions = Functions::find(symbol).map_err(|name| LoadError::Symbol {
+            path: path.to_owned(),
+            name,
+        })?;
+        Ok(Self {
+            path: path.to_owned(),
+            functions: Arc::new(functions),
+        })
+    }
+
+    /// Where it was loaded from.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// Whether its handles can share packets: it has the functions of `pcap/fanout.h`.
+    pub fn fans_out(&self) -> bool {
+        self.functions.fanout.is_some()
+    }
+
+    /// pcap_lib_version(3PCAP).
+    pub fn version(&self) -> String {
+        // SAFETY: the function has no preconditions.
+        let version = unsafe { (self.functions.pcap_lib_version)() };
+        // SAFETY: it returns a C string that stays.
+        unsafe { text(version) }
+    }
+
+    /// pcap_datalink_val_to_name(3PCAP): `EN10MB` for 1; none for a number without a name.
+    pub fn datalink_name(&self, datalink: i32) -> Option<String> {
+        // SAFETY: the function takes any number.
+        let name = unsafe { (self.functions.pcap_datalink_val_to_name)(datalink) };
+        // SAFETY: a name is a C string that stays.
+        (!name.is_null()).then(|| unsafe { text(name) })
+    }
+}
+
+impl fmt::Display for LoadError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            // dlerror names the path.
+            Self::Loader { path, reason } if reason.contains(&*path.to_string_lossy()) => {
+                f.write_str(reason)
+            }
+            Self::Loader { path, reason } => write!(f, "{}: {reason}", path.display()),
+            Self::Symbol { path, name } => {
+                write!(
+                    f,
+                    "{} has no {name}: it is no libpcap, or an old one",
+                    path.display()
+                )
+            }
+        }
+    }
+}
+
+impl std::error::Error for LoadError {}
+
+impl Error {
+    fn new(call: &'static str, reason: impl Into<String>) -> Self {
+        let reason = reason.into();
+        Self { call, reason }
+    }
+}
+
+impl fmt::Display for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}: {}", self.call, self.reason)
+    }
+}
+
+impl std::error::Error for Error {}
+
+fn symbol(object: NonNull<c_void>, name: &CStr) -> Option<NonNull<c_void>> {
+    // SAFETY: the object is loaded and `name` is a C string.
+    NonNull::new(unsafe { libc::dlsym(object.as_ptr(), name.as_ptr()) })
+}
+
+fn last_error() -> String {
+    // SAFETY: dlerror has no preconditions; its answer is a C string or null.
+    let error = unsafe { libc::dlerror() };
+    // SAFETY: as above; it stays until the thread's next dl call.
+    unsafe { text(error) }
+}
+
+/// A copy of a C string; empty for null.
+///
+/// # Safety
+/// `string` is null or a C string.
+unsafe fn text(string: *const c_char) -> String {
+    if string.is_null() {
+        return String::new();
+    }
+    // SAFETY: the caller vouches for it.
+    unsafe { CStr::from_ptr(string) }
+        .to_string_lossy()
+        .into_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::{env, fs, panic, process};
+
+    const SYSTEM: [&str; 3] = [
+        "/usr/lib/x86_64-linux-gnu/libpcap.so.0.8",
+        "/usr/lib/aarch64-linux-gnu/libpcap.so.0.8",
+        "/usr/lib64/libpcap.so.1",
+    ];
+
+    fn system() -> Option<Library> {
+        let path = SYSTEM.iter().map(Path::new).find(|path| path.exists());
+        if path.is_none() {
+            eprintln!("SKIP: no libpcap in {SYSTEM:?}");
+        }
+        path.map(|path| Library::open(path).unwrap())
+    }
+
+    /// A savefile with `packets` packets of 4 bytes, opened.
+    fn savefile(library: &Library, name: &str, packets: u32) -> Handle {
+        let header = [0xa1b2_c3d4, 0x0004_0002, 0, 0, 65535, 1];
+        let packets = (1..=packets).flat_map(|second| [second, 7, 4, 60, 0x0403_0201]);
+        let words = header.into_iter().chain(packets);
+        let bytes: Vec<u8> = words.flat_map(u32::to_ne_bytes).collect();
+        let path = env::temp_dir().join(format!("fanpcap-{name}-{}.pcap", process::id()));
+        fs::write(&path, bytes).unwrap();
+        let handle = library.open_offline(&path, Precision::Nano).unwrap();
+        fs::remove_file(path).unwrap();
+        handle
+    }
+
+    #[test]
+    fn what_is_no_libpcap_is_named() {
+        let missing = Library::open(Path::new("/nowhere/libpcap.so")).unwrap_err();
+        assert!(
+            missing.to_string().starts_with("/nowhere/libpcap.so: "),
+            "{missing}"
+        );
+        let wrong = Library::open(Path::new("libc.so.6")).unwrap_err();
+        assert!(
+            matches!(
+                wrong,
+                LoadError::Symbol {
+                    name: "pcap_lib_version",
+                    ..
+                }
+            ),
+            "{wrong}"
+        );
+    }
+
+    #[test]
+    fn a_savefile_is_read_to_its_end() {
+        let Some(library) = system() else { return };
+        let mut handle = savefile(&library, "read", 3);
+        let mut seen = Vec::new();
+        let some = handle.dispatch(Some(2), |header, bytes| {
+            seen.push((*header, bytes.to_vec()))
+        });
+        assert_eq!(some, Ok(Dispatched::Packets(2)));
+        let rest = handle.dispatch(None, |header, bytes| seen.push((*header, bytes.to_vec())));
+        assert_eq!(rest, Ok(Dispatched::Packets(1)));
+        assert_eq!(handle.dispatch(None, |_, _| ()), Ok(Dispatched::Packets(0)));
+        let third = Header {
+            seconds: 3,
+            fraction: 7000,
+            caplen: 4,
+            len: 60,
+        };
+        assert_eq!(seen[2], (third, 0x0403_0201_u32.to_ne_bytes().to_vec()));
+        assert_eq!((handle.datalink(), handle.snaplen()), (1, 65535));
+        assert_eq!(library.datalink_name(1).as_deref(), Some("EN10MB"));
+        assert_eq!(handle.stats().unwrap_err().call, "pcap_stats");
+    }
+
+    #[test]
+    fn a_break_ends_the_dispatch() {
+        let Some(library) = system() else { return };
+        let mut handle = savefile(&library, "break", 3);
+        let end = handle.breaker();
+        std::thread::spawn(move || end.now()).join().unwrap();
+        assert_eq!(handle.dispatch(None, |_, _| ()), Ok(Dispatched::Broken));
+        assert_eq!(handle.dispatch(None, |_, _| ()), Ok(Dispatched::Packets(3)));
+    }
+
+    #[test]
+    fn a_filter_chooses_and_a_wrong_one_is_an_error() {
+        let Some(library) = system() else { return };
+        let mut handle = savefile(&library, "filter", 3);
+        let error = handle.set_filter("no such word").unwrap_err();
+        assert!(!error.reason.is_empty(), "{error}");
+        handle.set_filter("ether[0] == 0").unwrap();
+        assert_eq!(handle.dispatch(None, |_, _| ()), Ok(Dispatched::Packets(0)));
+    }
+
+    #[test]
+    fn a_panic_comes_out_of_the_dispatch() {
+        let Some(library) = system() else { return };
+        let mut handle = savefile(&library, "panic", 3);
+        let mut visits = 0;
+        let read = panic::AssertUnwindSafe(|| {
+            handle.dispatch(None, |_, _| {
+                visits += 1;
+                panic!("at {visits}");
+            })
+        });
+        let panicked = panic::catch_unwind(read).unwrap_err();
+        assert_eq!(panicked.downcast_ref::<String>().unwrap(), "at 1");
+        assert_eq!(visits, 1);
+    }
+
+    #[test]
+    fn without_fan_out_a_library_says_so() {
+        let Some(library) = system() else { return };
+        assert!(!library.fans_out());
+        let error = library
+            .create("lo")
+            .unwrap()
+            .fanout(None, None)
+            .unwrap_err();
+        assert_eq!(error.call, "pcap_fanout");
+    }
+}

@@ -1,0 +1,152 @@
+//! Handles before they read: created, set up, activated; or opened on a savefile.
+
+use super::functions::{Functions, Pcap};
+use super::handle::{Handle, NANO, Precision, c_text};
+use super::{Error, Library};
+use std::ffi::{c_int, c_uint};
+use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
+use std::ptr::null;
+
+/// A handle before its activation (pcap_create(3PCAP)).
+#[derive(Debug)]
+pub struct Created(Handle);
+
+/// `PCAP_FANOUT_NEW`.
+const FANOUT_NEW: c_int = -1;
+
+impl Library {
+    /// pcap_create(3PCAP).
+    ///
+    /// # Errors
+    /// What it says.
+    pub fn create(&self, device: &str) -> Result<Created, Error> {
+        let name = c_text("pcap_create", device.as_bytes())?;
+        // SAFETY: a C string, and the buffer that the function may write to.
+        let create = |errbuf| unsafe { (self.functions.pcap_create)(name.as_ptr(), errbuf) };
+        Handle::new(&self.functions, "pcap_create", create).map(Created)
+    }
+
+    /// pcap_open_offline(3PCAP): reads a savefile, `-` standard input.
+    ///
+    /// # Errors
+    /// What it says.
+    pub fn open_offline(&self, file: &Path, precision: Precision) -> Result<Handle, Error> {
+        const CALL: &str = "pcap_open_offline";
+        let name = c_text(CALL, file.as_os_str().as_bytes())?;
+        let precision = c_uint::from(precision == Precision::Nano);
+        let open = self.functions.pcap_open_offline_with_tstamp_precision;
+        // SAFETY: a C string, and the buffer that the function may write to.
+        let open = |errbuf| unsafe { open(name.as_ptr(), precision, errbuf) };
+        Handle::new(&self.functions, CALL, open)
+    }
+}
+
+impl Created {
+    /// Bytes kept of each packet.
+    ///
+    /// # Errors
+    /// What pcap_set_snaplen(3PCAP) says; so do the others.
+    pub fn set_snaplen(&mut self, bytes: i32) -> Result<(), Error> {
+        self.set("pcap_set_snaplen", self.functions().pcap_set_snaplen, bytes)
+    }
+
+    /// Whether the device shall receive what is for others.
+    ///
+    /// # Errors
+    /// As [`Created::set_snaplen`].
+    pub fn set_promisc(&mut self, promisc: bool) -> Result<(), Error> {
+        let function = self.functions().pcap_set_promisc;
+        self.set("pcap_set_promisc", function, promisc.into())
+    }
+
+    /// Milliseconds after which packets are handed over at the latest.
+    ///
+    /// # Errors
+    /// As [`Created::set_snaplen`].
+    pub fn set_timeout(&mut self, milliseconds: i32) -> Result<(), Error> {
+        let function = self.functions().pcap_set_timeout;
+        self.set("pcap_set_timeout", function, milliseconds)
+    }
+
+    /// The size of the ring.
+    ///
+    /// # Errors
+    /// As [`Created::set_snaplen`].
+    pub fn set_buffer_size(&mut self, bytes: i32) -> Result<(), Error> {
+        let function = self.functions().pcap_set_buffer_size;
+        self.set("pcap_set_buffer_size", function, bytes)
+    }
+
+    /// Whether each packet is handed over at once.
+    ///
+    /// # Errors
+    /// As [`Created::set_snaplen`].
+    pub fn set_immediate_mode(&mut self, immediate: bool) -> Result<(), Error> {
+        let function = self.functions().pcap_set_immediate_mode;
+        self.set("pcap_set_immediate_mode", function, immediate.into())
+    }
+
+    /// What headers count.
+    ///
+    /// # Errors
+    /// When the device can't tell nanoseconds.
+    pub fn set_tstamp_precision(&mut self, precision: Precision) -> Result<(), Error> {
+        let function = self.functions().pcap_set_tstamp_precision;
+        let precision = if precision == Precision::Nano {
+            NANO
+        } else {
+            0
+        };
+        self.set("pcap_set_tstamp_precision", function, precision)
+    }
+
+    /// pcap_fanout(3PCAP): the group is joined at activation; none is a new one, and no mode the one that
+    /// the settings give, else `hash`.
+    ///
+    /// # Errors
+    /// That the library has no such function; that the mode is not known.
+    pub fn fanout(&mut self, group: Option<u16>, mode: Option<&str>) -> Result<(), Error> {
+        const CALL: &str = "pcap_fanout";
+        let Some(functions) = &self.functions().fanout else {
+            return Err(Error::new(CALL, "this libpcap has no such function"));
+        };
+        let mode = mode.map(|mode| c_text(CALL, mode.as_bytes())).transpose()?;
+        let mode = mode.as_ref().map_or(null(), |mode| mode.as_ptr());
+        let group = group.map_or(FANOUT_NEW, c_int::from);
+        // SAFETY: the handle is open, and the mode null or a C string.
+        let status = unsafe { (functions.pcap_fanout)(self.0.p(), group, mode) };
+        self.0.done(CALL, status).map(drop)
+    }
+
+    /// pcap_activate(3PCAP). Beside the handle there may be a warning.
+    ///
+    /// # Errors
+    /// What it says.
+    pub fn activate(self) -> Result<(Handle, Option<String>), Error> {
+        // SAFETY: the handle is open and not yet activated.
+        let status = unsafe { (self.functions().pcap_activate)(self.0.p()) };
+        let said = (status != 0).then(|| self.0.said(status));
+        if status < 0 {
+            return Err(Error::new("pcap_activate", said.unwrap_or_default()));
+        }
+        Ok((self.0, said))
+    }
+
+    fn functions(&self) -> &Functions {
+        &self.0.open.functions
+    }
+
+    fn set(
+        &self,
+        call: &'static str,
+        function: unsafe extern "C-unwind" fn(*mut Pcap, c_int) -> c_int,
+        value: c_int,
+    ) -> Result<(), Error> {
+        // SAFETY: the handle is open; setters of this type take any number.
+        match unsafe { function(self.0.p(), value) } {
+            0 => Ok(()),
+            status => Err(Error::new(call, self.0.said(status))),
+        }
+    }
+}

@@ -1,0 +1,238 @@
+//! Handles that read: their filter, counters and group.
+
+use super::functions::{FanoutStat, FanoutStats, Functions, Pcap, Program, Stats};
+use super::{Error, text};
+use std::cell::Cell;
+use std::ffi::{CString, c_char, c_int, c_uint};
+use std::marker::PhantomData;
+use std::mem;
+use std::ptr::{NonNull, null_mut};
+use std::sync::Arc;
+
+/// What a header's fraction of a second counts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Precision {
+    /// Microseconds.
+    Micro,
+    /// Nanoseconds.
+    Nano,
+}
+
+/// A handle that reads packets; for one thread at a time, which may be any. It is closed when it and
+/// its [`Break`]s are gone.
+#[derive(Debug)]
+pub struct Handle {
+    pub(super) open: Arc<Open>,
+    /// Handles are not for two threads at once.
+    _one_thread: PhantomData<Cell<()>>,
+}
+
+/// Ends the reading of a handle, from any thread or signal handler.
+#[derive(Clone, Debug)]
+pub struct Break(Arc<Open>);
+
+/// A `pcap_t`, closed at the end.
+#[derive(Debug)]
+pub(super) struct Open {
+    pub(super) p: NonNull<Pcap>,
+    pub(super) functions: Arc<Functions>,
+}
+
+// SAFETY: libpcap binds a handle to no thread. Of what may be called beside the one thread that has the
+// Handle, there is only pcap_breakloop, which is made for that.
+unsafe impl Send for Open {}
+// SAFETY: as above.
+unsafe impl Sync for Open {}
+
+impl Drop for Open {
+    fn drop(&mut self) {
+        // SAFETY: the handle is open, and nobody has it any more.
+        unsafe { (self.functions.pcap_close)(self.p.as_ptr()) };
+    }
+}
+
+/// `PCAP_ERRBUF_SIZE`.
+const ERRBUF_SIZE: usize = 256;
+/// `PCAP_ERROR`.
+pub(super) const ERROR: c_int = -1;
+/// `PCAP_WARNING`.
+const WARNING: c_int = 1;
+/// `PCAP_TSTAMP_PRECISION_NANO`.
+pub(super) const NANO: c_int = 1;
+/// `PCAP_NETMASK_UNKNOWN`.
+const NETMASK_UNKNOWN: c_uint = 0xffff_ffff;
+
+impl Handle {
+    /// Takes what `open` returns, or what it left in the errbuf that it is given.
+    pub(super) fn new(
+        functions: &Arc<Functions>,
+        call: &'static str,
+        open: impl FnOnce(*mut c_char) -> *mut Pcap,
+    ) -> Result<Self, Error> {
+        let mut errbuf = Errbuf::new();
+        let p = NonNull::new(open(errbuf.0.as_mut_ptr())).ok_or_else(|| errbuf.error(call))?;
+        let functions = Arc::clone(functions);
+        Ok(Self {
+            open: Arc::new(Open { p, functions }),
+            _one_thread: PhantomData,
+        })
+    }
+
+    pub(super) fn p(&self) -> *mut Pcap {
+        self.open.p.as_ptr()
+    }
+
+    /// What ends its reading.
+    pub fn breaker(&self) -> Break {
+        Break(Arc::clone(&self.open))
+    }
+
+    /// Compiles a filter expression, pcap-filter(7), and lets only what matches pass.
+    ///
+    /// # Errors
+    /// Where the expression is wrong.
+    pub fn set_filter(&mut self, expression: &str) -> Result<(), Error> {
+        const CALL: &str = "pcap_compile";
+        let text = c_text(CALL, expression.as_bytes())?;
+        let mut program = Program {
+            len: 0,
+            instructions: null_mut(),
+        };
+        let functions = &self.open.functions;
+        let (compile, into) = (functions.pcap_compile, &raw mut program);
+        // SAFETY: the handle is activated, the text a C string, the program live.
+        let status = unsafe { compile(self.p(), into, text.as_ptr(), 1, NETMASK_UNKNOWN) };
+        self.done(CALL, status)?;
+        // SAFETY: the program was compiled for this handle.
+        let status = unsafe { (functions.pcap_setfilter)(self.p(), &raw mut program) };
+        // SAFETY: the program was compiled above and is not used any more.
+        unsafe { (functions.pcap_freecode)(&raw mut program) };
+        self.done("pcap_setfilter", status).map(drop)
+    }
+
+    /// Whether [`Handle::dispatch`] returns at once when there is no packet.
+    ///
+    /// # Errors
+    /// What pcap_setnonblock(3PCAP) says.
+    pub fn set_nonblock(&mut self, nonblock: bool) -> Result<(), Error> {
+        let mut errbuf = Errbuf::new();
+        let set = self.open.functions.pcap_setnonblock;
+        // SAFETY: the handle is activated, and the buffer as large as the function may fill.
+        match unsafe { set(self.p(), nonblock.into(), errbuf.0.as_mut_ptr()) } {
+            0 => Ok(()),
+            _ => Err(errbuf.error("pcap_setnonblock")),
+        }
+    }
+
+    /// The counters since activation.
+    ///
+    /// # Errors
+    /// What pcap_stats(3PCAP) says; savefiles have none.
+    pub fn stats(&mut self) -> Result<Stats, Error> {
+        let mut stats = Stats::default();
+        // SAFETY: the handle is activated and the struct live.
+        let status = unsafe { (self.open.functions.pcap_stats)(self.p(), &raw mut stats) };
+        self.done("pcap_stats", status).map(|_| stats)
+    }
+
+    /// The group that it has joined.
+    pub fn group(&self) -> Option<u16> {
+        let functions = self.open.functions.fanout.as_ref()?;
+        // SAFETY: the handle is open.
+        let group = unsafe { (functions.pcap_fanout_group)(self.p()) };
+        u16::try_from(group).ok()
+    }
+
+    /// The counters of a member and its group.
+    ///
+    /// # Errors
+    /// That it is in no group, or its library knows none.
+    pub fn fanout_stats(&mut self) -> Result<FanoutStats, Error> {
+        const CALL: &str = "pcap_fanout_stats";
+        let Some(functions) = &self.open.functions.fanout else {
+            return Err(Error::new(CALL, "this libpcap has no such function"));
+        };
+        let mut stat = FanoutStat {
+            size: mem::size_of::<FanoutStat>(),
+            ..FanoutStat::default()
+        };
+        // SAFETY: the handle is activated, the struct live and its size in it.
+        let status = unsafe { (functions.pcap_fanout_stats)(self.p(), &raw mut stat) };
+        self.done(CALL, status).map(|_| stat.into())
+    }
+
+    /// The link-layer type of its packets, `DLT_*` (pcap_datalink(3PCAP)).
+    pub fn datalink(&self) -> i32 {
+        // SAFETY: the handle is open.
+        unsafe { (self.open.functions.pcap_datalink)(self.p()) }
+    }
+
+    /// Bytes kept of each packet.
+    pub fn snaplen(&self) -> i32 {
+        // SAFETY: the handle is open.
+        unsafe { (self.open.functions.pcap_snapshot)(self.p()) }
+    }
+
+    /// What headers count.
+    pub fn tstamp_precision(&self) -> Precision {
+        // SAFETY: the handle is open.
+        match unsafe { (self.open.functions.pcap_get_tstamp_precision)(self.p()) } {
+            NANO => Precision::Nano,
+            _ => Precision::Micro,
+        }
+    }
+
+    /// A status that is not negative, or the error that it stands for.
+    pub(super) fn done(&self, call: &'static str, status: c_int) -> Result<c_int, Error> {
+        if status < 0 {
+            return Err(Error::new(call, self.said(status)));
+        }
+        Ok(status)
+    }
+
+    /// What a status means: pcap_geterr(3PCAP), and before it the status by name where it has one.
+    pub(super) fn said(&self, status: c_int) -> String {
+        // SAFETY: the handle is open.
+        let said = unsafe { (self.open.functions.pcap_geterr)(self.p()) };
+        // SAFETY: it returns a C string, which stays until the handle's next call.
+        let said = unsafe { text(said) };
+        if status == ERROR || status == WARNING {
+            return said;
+        }
+        // SAFETY: the function takes any number.
+        let name = unsafe { (self.open.functions.pcap_statustostr)(status) };
+        // SAFETY: it returns a C string, which is copied at once.
+        let name = unsafe { text(name) };
+        if said.is_empty() || said == name {
+            return name;
+        }
+        format!("{name} ({said})")
+    }
+}
+
+impl Break {
+    /// pcap_breakloop(3PCAP): the dispatch that runs, or the next one, ends. Async-signal-safe.
+    pub fn now(&self) {
+        // SAFETY: the handle is open as long as this; the function may be called from anywhere.
+        unsafe { (self.0.functions.pcap_breakloop)(self.0.p.as_ptr()) };
+    }
+}
+
+pub(super) fn c_text(call: &'static str, bytes: &[u8]) -> Result<CString, Error> {
+    CString::new(bytes).map_err(|_| Error::new(call, "the text has a zero byte"))
+}
+
+/// Where functions without a handle leave their reason.
+struct Errbuf([c_char; ERRBUF_SIZE]);
+
+impl Errbuf {
+    fn new() -> Self {
+        Self([0; ERRBUF_SIZE])
+    }
+
+    fn error(&mut self, call: &'static str) -> Error {
+        self.0[ERRBUF_SIZE - 1] = 0;
+        // SAFETY: the last byte is zero.
+        Error::new(call, unsafe { text(self.0.as_ptr()) })
+    }
+}

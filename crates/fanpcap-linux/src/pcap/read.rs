@@ -1,0 +1,92 @@
+//! Reading: pcap_dispatch(3PCAP), with a closure for each packet.
+
+use super::Error;
+use super::functions::{Header, Pcap};
+use super::handle::Handle;
+use std::any::Any;
+use std::ffi::c_int;
+use std::panic::{self, AssertUnwindSafe};
+use std::slice;
+
+/// What ended a dispatch.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Dispatched {
+    /// So many packets were read; none when the time was up, or the savefile is at its end.
+    Packets(u32),
+    /// [`Break::now`](super::Break::now) was called.
+    Broken,
+}
+
+/// `PCAP_ERROR_BREAK`.
+const BREAK: c_int = -2;
+
+/// What the callback is given.
+struct Reading<'a> {
+    visit: &'a mut dyn FnMut(&Header, &[u8]),
+    breakloop: unsafe extern "C-unwind" fn(*mut Pcap),
+    p: *mut Pcap,
+    panicked: Option<Box<dyn Any + Send>>,
+}
+
+impl Handle {
+    /// Calls `visit` for each packet of one buffer, at most `limit` of them. The bytes are those of the
+    /// ring. Waits for packets, as libpcap does, unless the handle is in non-blocking mode.
+    ///
+    /// # Errors
+    /// What pcap_dispatch(3PCAP) says.
+    ///
+    /// # Panics
+    /// When `visit` does; packets that come after that in the same buffer may be lost.
+    pub fn dispatch(
+        &mut self,
+        limit: Option<u32>,
+        mut visit: impl FnMut(&Header, &[u8]),
+    ) -> Result<Dispatched, Error> {
+        if limit == Some(0) {
+            // To libpcap that means no limit.
+            return Ok(Dispatched::Packets(0));
+        }
+        let limit = limit.map_or(-1, |limit| c_int::try_from(limit).unwrap_or(c_int::MAX));
+        let functions = &self.open.functions;
+        let mut reading = Reading {
+            visit: &mut visit,
+            breakloop: functions.pcap_breakloop,
+            p: self.p(),
+            panicked: None,
+        };
+        let user = (&raw mut reading).cast();
+        // SAFETY: the handle is activated; `user` is what the callback takes it for, and lives through
+        // the call.
+        let status = unsafe { (functions.pcap_dispatch)(self.p(), limit, callback, user) };
+        if let Some(panicked) = reading.panicked {
+            panic::resume_unwind(panicked);
+        }
+        if status == BREAK {
+            return Ok(Dispatched::Broken);
+        }
+        let packets = self.done("pcap_dispatch", status)?;
+        Ok(Dispatched::Packets(packets.unsigned_abs()))
+    }
+}
+
+/// Calls the closure. Its panic is carried past libpcap's frames, which are not made for it.
+///
+/// # Safety
+/// For libpcap, with a [`Reading`] as `user`.
+unsafe extern "C-unwind" fn callback(user: *mut u8, header: *const Header, bytes: *const u8) {
+    // SAFETY: `dispatch` gave a live Reading, which nobody else uses meanwhile.
+    let reading = unsafe { &mut *user.cast::<Reading<'_>>() };
+    if reading.panicked.is_some() {
+        return;
+    }
+    // SAFETY: libpcap gives a header that is live during the call.
+    let header = unsafe { &*header };
+    // SAFETY: and as many bytes as the header says.
+    let bytes = unsafe { slice::from_raw_parts(bytes, header.caplen as usize) };
+    let visited = panic::catch_unwind(AssertUnwindSafe(|| (reading.visit)(header, bytes)));
+    if let Err(panicked) = visited {
+        reading.panicked = Some(panicked);
+        // SAFETY: the handle is the one being read.
+        unsafe { (reading.breakloop)(reading.p) };
+    }
+}
