@@ -169,6 +169,8 @@ unsafe fn join_group(p: *mut Pcap, membership: &Membership) -> c_int {
     if joined.is_ok() {
         // SAFETY: as above.
         unsafe { take_over::truncate(p, p) };
+        // SAFETY: as above; a part of another handle has no reader.
+        unsafe { take_over::keep_counters(p) };
     }
     match joined {
         // SAFETY: as above.

@@ -3,9 +3,9 @@
 use crate::activate;
 use crate::handles::{self, Entry};
 use crate::message::{ERRBUF_SIZE, fail, guard};
-use crate::several;
 use crate::stats::pcap_stats;
 use crate::system::{self, ERROR, NOT_ACTIVATED, Pcap, PcapStat};
+use crate::{several, take_over};
 use fanpcap::mode::{Kind, Mode};
 use fanpcap::settings::{Call, Group};
 use fanpcap_linux::packet;
@@ -118,6 +118,8 @@ unsafe fn apply(p: *mut Pcap, call: Call) -> Result<(), String> {
     };
     // SAFETY: the caller vouches for `p`.
     let status = unsafe { several::each(p, apply) };
+    // SAFETY: as above; one that is not activated has no reader.
+    unsafe { take_over::keep_counters(p) };
     if status < 0 { result } else { Ok(()) }
 }
 

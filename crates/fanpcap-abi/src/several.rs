@@ -132,6 +132,8 @@ pub(crate) unsafe fn activate(p: *mut Pcap) -> c_int {
             unsafe { take_over::truncate(part, p) };
             handles::with(part, |entry| entry.part = handles::Part::Live);
         }
+        // SAFETY: as above.
+        unsafe { take_over::keep_counters(p) };
     }
     if live == 0 { activated } else { live }
 }

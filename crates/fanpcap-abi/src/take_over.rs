@@ -3,9 +3,9 @@
 use crate::message::ERRBUF_SIZE;
 use crate::read::read;
 use crate::system::{self, Pcap};
-use crate::{handles, head};
+use crate::{handles, head, several};
 use fanpcap_linux::packet::{Filter, is_packet_socket};
-use fanpcap_tpacket::{Direction, Options, Reader};
+use fanpcap_tpacket::{Direction, Kept, Options, Reader};
 use std::ffi::{c_int, c_void};
 use std::os::fd::BorrowedFd;
 use std::ptr::{NonNull, null};
@@ -94,6 +94,29 @@ pub(crate) unsafe fn take_over_several(all: &[*mut Pcap]) -> Result<(), String> 
         return Err("this libpcap's handles can't be read by fanpcap".to_owned());
     }
     Ok(())
+}
+
+/// Has the reader of a handle keep the counters of its members, one for each device, on their pages.
+///
+/// # Safety
+/// `p` is an activated handle, the one that the program has.
+pub(crate) unsafe fn keep_counters(p: *mut Pcap) {
+    // SAFETY: the caller vouches for `p`.
+    let Some(reader) = (unsafe { head::reader(p, read) }) else {
+        return;
+    };
+    for (device, part) in several::all(p).into_iter().enumerate() {
+        let of_member = |entry: &mut handles::Entry| entry.member.as_ref()?.0.read_by_us();
+        if let Some(kept) = handles::with(part, of_member).flatten() {
+            let kept = Kept {
+                taken: kept.taken,
+                received: kept.received,
+                dropped: kept.dropped,
+                read_ns: kept.read_ns,
+            };
+            reader.keep(device, kept);
+        }
+    }
 }
 
 /// The link type and socket of a handle that we can read.

@@ -13,6 +13,7 @@ use std::path::Path;
 /// Makes a file without a name in `directory`, for its owner to write and everybody to read.
 pub fn create_unnamed(directory: &Path) -> io::Result<File> {
     OpenOptions::new()
+        .read(true)
         .write(true)
         .custom_flags(libc::O_TMPFILE)
         .mode(0o644)

@@ -208,6 +208,30 @@ pub fn detach_filter(fd: BorrowedFd<'_>) -> io::Result<()> {
     set(fd, libc::SOL_SOCKET, libc::SO_DETACH_FILTER, &0_i32)
 }
 
+/// Attaches a loaded eBPF program of type socket filter in place of the socket's filter
+/// (`SO_ATTACH_BPF`).
+pub fn attach_program(fd: BorrowedFd<'_>, program: BorrowedFd<'_>) -> io::Result<()> {
+    set(
+        fd,
+        libc::SOL_SOCKET,
+        libc::SO_ATTACH_BPF,
+        &program.as_raw_fd(),
+    )
+}
+
+/// Waits until every packet that was on its way through a socket's filter or into its ring has come to an
+/// end there: the kernel handles each within one read-side section of RCU, and `MEMBARRIER_CMD_GLOBAL` waits
+/// for all of them (kernel/sched/membarrier.c).
+///
+/// # Errors
+/// `EINVAL` on kernels that run with `nohz_full`, `ENOSYS` on those without membarrier(2).
+pub fn await_packets_in_flight() -> io::Result<()> {
+    const GLOBAL: c_int = 1;
+    // SAFETY: takes plain numbers.
+    let rc = unsafe { libc::syscall(libc::SYS_membarrier, GLOBAL, 0, 0) };
+    check(c_int::try_from(rc).unwrap_or(-1))
+}
+
 /// Reads and clears the socket's counters.
 pub fn take_statistics(fd: BorrowedFd<'_>) -> io::Result<Statistics> {
     // TPACKET_V3 adds a third word; older rings fill the first two.

@@ -86,8 +86,8 @@ impl From<End> for Pause {
 pub(crate) enum Wait {
     /// Leave a busy ring alone for so long.
     Rest(Duration),
-    /// Packets of the one device.
-    Packets,
+    /// Packets of the one device; after the time given, counters are to be published.
+    Packets(Option<Duration>),
     /// Packets of those devices whose bit is set, but no longer than this.
     Any(u64, Option<Duration>),
 }

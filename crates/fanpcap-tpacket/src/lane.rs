@@ -3,12 +3,15 @@
 use crate::accept::Wanted;
 use crate::call::{End, Packet};
 use crate::filter::{Program, View};
+use crate::publish::{self, Publisher};
 use crate::rest::Pace;
 use crate::ring::Ring;
 use crate::wait::ReadError;
-use fanpcap_ring::{Blocks, Stamp};
+use fanpcap_linux::shared::Word;
+use fanpcap_ring::{Closed, Stamp};
 use std::os::fd::BorrowedFd;
 use std::sync::atomic::AtomicBool;
+use std::time::Duration;
 
 /// What any thread may ask of a device.
 #[derive(Debug)]
@@ -24,6 +27,11 @@ pub(crate) struct Lane {
     pub(crate) ring: Ring,
     pub(crate) pace: Pace,
     refilter: Option<Refilter>,
+    /// Frames taken from the ring.
+    taken: u64,
+    /// Where others read that.
+    shown: Option<Word>,
+    publisher: Option<Box<Publisher>>,
 }
 
 /// Packets that were let in by another filter than the one that now holds.
@@ -40,7 +48,25 @@ impl Lane {
             pace: ring.pace(),
             ring,
             refilter: None,
+            taken: 0,
+            shown: None,
+            publisher: None,
         }
+    }
+
+    /// Keeps counters for others from now on.
+    pub(crate) fn set_publisher(&mut self, mut publisher: Box<Publisher>) {
+        let most = match self.ring {
+            Ring::V3(_) => publish::BLOCKS,
+            Ring::V2(_) => publish::FRAMES,
+        };
+        self.shown = Some(publisher.begin(self.taken, most));
+        self.publisher = Some(publisher);
+    }
+
+    /// The ring is empty: publishes when it is time, and tells when it will be.
+    pub(crate) fn handle_empty(&mut self) -> Option<Duration> {
+        self.publisher.as_mut()?.handle_empty(self.taken)
     }
 
     /// Lets a filter hold from the next packet on. What is in the ring has not passed it.
@@ -70,6 +96,11 @@ impl Lane {
         let Some(frame) = frame.map_err(corrupt)? else {
             return Ok(false);
         };
+        // Before the packet is delivered: should the program die in its callback, it had it.
+        self.taken += 1;
+        if let Some(shown) = &self.shown {
+            shown.set(self.taken);
+        }
         if let Some(Refilter { program, .. }) = &self.refilter {
             if program.run(&View::of(&frame)) == 0 {
                 return Ok(false);
@@ -81,10 +112,14 @@ impl Lane {
     /// Gives what has been read back to the kernel.
     #[inline]
     pub(crate) fn release(&mut self) {
-        match &mut self.ring {
-            Ring::V3(blocks) => release_block(blocks, &mut self.pace),
-            Ring::V2(frames) => frames.release(),
-        }
+        let closed = match &mut self.ring {
+            Ring::V3(blocks) => blocks.release(),
+            Ring::V2(frames) => {
+                frames.release();
+                None
+            }
+        };
+        handle_end(closed, &mut self.pace, &mut self.publisher, self.taken);
         pass(&mut self.refilter);
     }
 
@@ -95,19 +130,31 @@ impl Lane {
             ring,
             pace,
             refilter,
+            taken,
+            publisher,
+            ..
         } = self;
         ring.head(|closed| {
-            closed
-                .into_iter()
-                .for_each(|closed| pace.handle_block(closed));
+            handle_end(closed, pace, publisher, *taken);
             pass(refilter);
         })
     }
 }
 
-fn release_block(blocks: &mut Blocks, pace: &mut Pace) {
-    if let Some(closed) = blocks.release() {
+/// A block has been read and given back, or a frame.
+#[inline]
+fn handle_end(
+    closed: Option<Closed>,
+    pace: &mut Pace,
+    publisher: &mut Option<Box<Publisher>>,
+    taken: u64,
+) {
+    if let Some(closed) = closed {
         pace.handle_block(closed);
+    }
+    if let Some(publisher) = publisher {
+        // That of a frame was noted when it was handed out.
+        publisher.pass(pace.last(), taken);
     }
 }
 

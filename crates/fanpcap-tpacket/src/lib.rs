@@ -7,6 +7,7 @@ mod call;
 pub mod filter;
 mod lane;
 mod merge;
+mod publish;
 mod reader;
 mod rest;
 mod ring;
@@ -14,5 +15,6 @@ mod wait;
 
 pub use accept::Direction;
 pub use call::{Call, End, Options, Packet};
+pub use publish::Kept;
 pub use reader::Reader;
 pub use wait::ReadError;

@@ -67,6 +67,17 @@ impl Merge {
         }
     }
 
+    /// The lane of the device that has this index.
+    pub(crate) fn lane(&mut self, device: usize) -> Option<&mut Lane> {
+        self.lanes.get_mut(device)
+    }
+
+    /// There is nothing to deliver now: publishes the lanes' counters when it is time, and tells when it will
+    /// be.
+    fn handle_empty(&mut self) -> Option<Duration> {
+        self.lanes.iter_mut().filter_map(Lane::handle_empty).min()
+    }
+
     /// Lets the next packet be delivered without waiting for others. False when there is none.
     pub(crate) fn hurry(&mut self) -> bool {
         self.hurried = self.heads.iter().any(Option::is_some);
@@ -146,14 +157,19 @@ impl Reader {
                     }
                 }
                 Turn::After(_) | Turn::Never if self.ends(call) => {
+                    merge.handle_empty();
                     self.announce(merge, &turn);
                     return Err(End::Delivered(call.delivered).into());
                 }
                 Turn::After(longest) => {
+                    merge.handle_empty();
                     let longest = Some(longest.min(LOOK));
                     return Err(Pause::Wait(Wait::Any(merge.empty(), longest)));
                 }
-                Turn::Never => return Err(Pause::Wait(Wait::Any(merge.empty(), None))),
+                Turn::Never => {
+                    let unpublished = merge.handle_empty();
+                    return Err(Pause::Wait(Wait::Any(merge.empty(), unpublished)));
+                }
             }
         }
     }

@@ -6,9 +6,10 @@ use crate::call::{Call, End, Options, Packet, Pause, Wait};
 use crate::filter::Program;
 use crate::lane::{Device, Lane};
 use crate::merge::Merge;
+use crate::publish::{Kept, Publisher};
 use crate::ring::Ring;
-use fanpcap_linux::interface;
 use fanpcap_linux::wait::{AnyOf, Wake};
+use fanpcap_linux::{interface, process};
 use fanpcap_ring::OneReader;
 use std::io;
 use std::os::fd::{BorrowedFd, RawFd};
@@ -28,14 +29,23 @@ pub struct Reader {
     /// How late a packet may be delivered; without, however late (pcap_set_timeout(3PCAP)).
     pub(crate) timeout: Option<Duration>,
     pub(crate) wanted: Wanted,
-    /// The program's newest filter, and whether the kernel runs it too.
-    filter: Mutex<Option<(Program, bool)>>,
-    has_filter: AtomicBool,
+    /// What the thread that reads has not been told yet.
+    news: Mutex<News>,
+    has_news: AtomicBool,
     /// What to wait on for several devices.
     pub(crate) selectable: Option<AnyOf>,
     /// The program does so.
     pub(crate) is_selected: AtomicBool,
     state: OneReader<State>,
+}
+
+/// What other threads tell the one that reads.
+#[derive(Debug)]
+struct News {
+    /// The program's newest filter, and whether the kernel runs it too.
+    filter: Option<(Program, bool)>,
+    /// What is to publish each device's counters from now on.
+    publishers: Vec<Option<Box<Publisher>>>,
 }
 
 /// Devices of one handle.
@@ -98,8 +108,11 @@ impl Reader {
             nonblocking: AtomicBool::new(options.nonblocking),
             timeout,
             wanted: Wanted::new(options, interface::index("lo")),
-            filter: Mutex::new(None),
-            has_filter: AtomicBool::new(false),
+            news: Mutex::new(News {
+                filter: None,
+                publishers: sockets.iter().map(|_| None).collect(),
+            }),
+            has_news: AtomicBool::new(false),
             selectable,
             is_selected: AtomicBool::new(false),
             state: OneReader::new(state),
@@ -146,8 +159,8 @@ impl Reader {
         call: &mut Call,
         packet: &mut Packet,
     ) -> Result<(), Pause> {
-        if self.has_filter.load(Ordering::Relaxed) {
-            self.take_filter(state);
+        if self.has_news.load(Ordering::Relaxed) {
+            self.take_news(state);
         }
         match state {
             State::One(lane) if lane.ring.is_v3() => self.next_of_blocks(lane, call, packet),
@@ -228,13 +241,14 @@ impl Reader {
     /// else it waits.
     #[cold]
     fn starve(&self, lane: &mut Lane, call: &Call, may_be_empty: bool) -> Pause {
+        let unpublished = lane.handle_empty();
         if call.begun && (call.delivered > 0 || may_be_empty) {
             return End::Delivered(call.delivered).into();
         }
         let timeout = self.timeout.filter(|timeout| !timeout.is_zero());
         let may_rest = !self.is_nonblocking() && !self.is_net_down();
         let rest = lane.pace.rest(timeout).filter(|_| may_rest);
-        Pause::Wait(rest.map_or(Wait::Packets, Wait::Rest))
+        Pause::Wait(rest.map_or(Wait::Packets(unpublished), Wait::Rest))
     }
 
     /// A wait has ended the read, unless there are packets that only wait for others.
@@ -249,26 +263,50 @@ impl Reader {
     }
 
     #[cold]
-    fn take_filter(&self, state: &mut State) {
-        // Whoever is setting it now is not done yet.
-        let Ok(mut filter) = self.filter.try_lock() else {
+    fn take_news(&self, state: &mut State) {
+        // Whoever is telling it now is not done yet.
+        let Ok(mut news) = self.news.try_lock() else {
             return;
         };
-        self.has_filter.store(false, Ordering::Relaxed);
-        let Some((program, in_kernel)) = filter.take() else {
-            return;
-        };
-        match state {
-            State::One(lane) => lane.set_filter(program, in_kernel),
-            State::Several(merge) => merge.set_filter(&program, in_kernel),
+        self.has_news.store(false, Ordering::Relaxed);
+        if let Some((program, in_kernel)) = news.filter.take() {
+            match state {
+                State::One(lane) => lane.set_filter(program, in_kernel),
+                State::Several(merge) => merge.set_filter(&program, in_kernel),
+            }
         }
+        for (device, publisher) in news.publishers.iter_mut().enumerate() {
+            let lane = match state {
+                State::One(lane) => Some(lane),
+                State::Several(merge) => merge.lane(device),
+            };
+            if let (Some(lane), Some(publisher)) = (lane, publisher.take()) {
+                lane.set_publisher(publisher);
+            }
+        }
+    }
+
+    fn tell(&self, tell: impl FnOnce(&mut News)) {
+        let mut news = self.news.lock().unwrap_or_else(PoisonError::into_inner);
+        tell(&mut news);
+        self.has_news.store(true, Ordering::Relaxed);
     }
 
     /// Replaces the filter; `in_kernel` tells whether the sockets run it by now.
     pub fn set_filter(&self, program: Program, in_kernel: bool) {
-        let mut filter = self.filter.lock().unwrap_or_else(PoisonError::into_inner);
-        *filter = Some((program, in_kernel));
-        self.has_filter.store(true, Ordering::Relaxed);
+        self.tell(|news| news.filter = Some((program, in_kernel)));
+    }
+
+    /// Keeps counters for others from the next read on, of the member that the socket of this index has just
+    /// become. Its kernel counters are then read by the reader too: see [`Kept`].
+    pub fn keep(&self, device: usize, kept: Kept) {
+        let Some(Device { socket, .. }) = self.devices.get(device) else {
+            return;
+        };
+        let publisher = Publisher::new(kept, *socket, process::monotonic_ns());
+        // Made here: the thread that reads should not allocate.
+        let publisher = Box::new(publisher);
+        self.tell(|news| news.publishers[device] = Some(publisher));
     }
 
     /// Ends the read that is under way, or the next one. Async-signal-safe.

@@ -5,7 +5,7 @@ use crate::call::{Call, End, Wait};
 use crate::lane::Device;
 use crate::reader::Reader;
 use fanpcap_linux::wait::{
-    self, ENETDOWN, ENODEV, ENXIO, POLLERR, POLLHUP, POLLIN, POLLNVAL, POLLRDHUP,
+    self, ENETDOWN, ENODEV, ENXIO, POLLERR, POLLHUP, POLLIN, POLLNVAL, POLLRDHUP, Woken,
 };
 use fanpcap_linux::{interface, packet};
 use fanpcap_ring::Corrupt;
@@ -81,22 +81,30 @@ impl Reader {
     pub(crate) fn wait(&self, wait: Wait, call: &mut Call) -> Result<(), End> {
         match wait {
             Wait::Rest(rest) => return self.rest(rest),
-            Wait::Packets => self.wait_for_packets()?,
+            Wait::Packets(longest) => {
+                if !self.wait_for_packets(longest)? {
+                    // The program must not notice that this was no wait of its own.
+                    return Ok(());
+                }
+            }
             Wait::Any(devices, longest) => self.wait_for_any(devices, longest)?,
         }
         call.begun = true;
         Ok(())
     }
 
-    fn wait_for_packets(&self) -> Result<(), End> {
+    /// Waits for packets; false when `longest` has passed before, and the reader has something else to do.
+    fn wait_for_packets(&self, longest: Option<Duration>) -> Result<bool, End> {
         let device = &self.devices[0];
         let blocking = !self.is_nonblocking();
         loop {
             let wake = blocking.then_some(&self.wake);
-            let limit = limit(blocking, device.is_down());
-            if let Some(woken) = self.woken(wait::wait(Some(device.socket), wake, limit))? {
+            let limits = [longest, limit(blocking, device.is_down())];
+            let limit = limits.into_iter().flatten().min();
+            let woken = self.woken(wait::wait(Some(device.socket), wake, limit))?;
+            if let Some(woken) = woken {
                 if woken.socket == POLLIN {
-                    return Ok(());
+                    return Ok(true);
                 }
                 device.check(woken.socket)?;
                 self.check_break(woken.signalled)?;
@@ -105,7 +113,10 @@ impl Reader {
                 device.look_after()?;
             }
             if !blocking {
-                return Ok(());
+                return Ok(true);
+            }
+            if longest.is_some() && woken == Some(Woken::default()) {
+                return Ok(false);
             }
         }
     }

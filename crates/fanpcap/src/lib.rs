@@ -1,6 +1,7 @@
 //! libpcap with fan-out, in safe Rust: settings, what they ask of a handle, and groups.
 #![forbid(unsafe_code)]
 
+pub mod closing;
 pub mod device;
 pub mod groups;
 pub mod join;

@@ -1,9 +1,10 @@
 //! A member of a direct group: its place, its counters, and what is known of the whole group.
 
 use crate::mode::Mode;
-use crate::page::{Page, Shelf};
-use crate::record::{Counters, Record};
+use crate::page::{self, Page, Shelf};
+use crate::record::{Counters, NOT_READ_BY_US, Record, WORDS, at};
 use fanpcap_linux::diag::{self, PacketSocket};
+use fanpcap_linux::shared::{self, Word};
 use fanpcap_linux::{packet, process};
 use std::os::fd::BorrowedFd;
 
@@ -105,37 +106,49 @@ impl Place {
 }
 
 fn sum(records: &[Record]) -> Counters {
-    Counters {
-        received: records.iter().map(|record| record.counters.received).sum(),
-        dropped: records.iter().map(|record| record.counters.dropped).sum(),
-    }
+    // What others have written may be anything.
+    let add = |sum: Counters, record: &Record| Counters {
+        received: sum.received.saturating_add(record.counters.received),
+        dropped: sum.dropped.saturating_add(record.counters.dropped),
+    };
+    records.iter().fold(Counters::default(), add)
 }
 
 /// A handle in a kernel fan-out group. It ends when the handle's socket is closed.
 #[derive(Debug)]
 pub struct Member {
     place: Place,
-    /// What the system's library has counted; its counters are 32 bits wide and wrap.
+    /// What this process' system library has counted; its counters are 32 bits wide and wrap.
     told: Counters,
-    /// What was read from the socket past that library.
-    taken: Counters,
     /// What the socket had counted when it joined.
     before: Counters,
-    page: Option<Page>,
+    page: Result<Page, [Word; WORDS]>,
+}
+
+/// The counters on a member's page that its reader keeps.
+#[derive(Clone, Debug)]
+pub struct Kept {
+    /// Frames taken from the ring since the handle was activated.
+    pub taken: Word,
+    /// Packets that the reader has read from the socket as received.
+    pub received: Word,
+    /// The same of those dropped.
+    pub dropped: Word,
+    /// When it did so last, nanoseconds of `CLOCK_MONOTONIC`.
+    pub read_ns: Word,
 }
 
 impl Member {
     /// A member at `place` whose library has counted `before`, which was not the group's.
     pub(crate) fn new(place: Place, before: Counters) -> Self {
-        let create = |shelf| Page::create(shelf, place.mode, place.inode).ok();
+        let create = |shelf| Page::create(shelf, place.mode, place.inode, before).ok();
         // Without a page the group's sums are unknown, and say so.
         let page = place.shelf.as_ref().and_then(create);
         Self {
+            page: page.ok_or_else(|| shared::own(&page::content(place.mode, before))),
             place,
             told: before,
-            taken: Counters::default(),
             before,
-            page,
         }
     }
 
@@ -144,49 +157,80 @@ impl Member {
         &self.place
     }
 
+    /// What a reader of ours, which is told so by this, must keep of the member; none where there is no page
+    /// to keep it on.
+    pub fn read_by_us(&self) -> Option<Kept> {
+        let words = self.page.as_ref().ok()?.words();
+        let taken = &words[at::TAKEN];
+        if taken.get() == NOT_READ_BY_US {
+            taken.set(0);
+        }
+        Some(Kept {
+            taken: taken.clone(),
+            received: words[at::PAST[0]].clone(),
+            dropped: words[at::PAST[1]].clone(),
+            read_ns: words[at::READ_NS].clone(),
+        })
+    }
+
     /// Takes in the totals that the system's library tells and publishes. Returns the socket's totals,
     /// which begin with the handle, not with the group.
     pub fn handle_stats(&mut self, received: u32, dropped: u32) -> Counters {
-        self.told.received = unwrapped(self.told.received, received);
-        self.told.dropped = unwrapped(self.told.dropped, dropped);
-        self.publish();
+        let before = self.told;
+        self.told.received = unwrapped(before.received, received);
+        self.told.dropped = unwrapped(before.dropped, dropped);
+        // Added, not set: a forked child's library counts beside its parent's.
+        let more = Counters {
+            received: self.told.received - before.received,
+            dropped: self.told.dropped - before.dropped,
+        };
+        self.add(at::TOLD, more);
+        let past = self.sums(at::PAST);
         Counters {
-            received: self.told.received + self.taken.received,
-            dropped: self.told.dropped + self.taken.dropped,
+            received: self.told.received + past.received,
+            dropped: self.told.dropped + past.dropped,
         }
     }
 
     /// Reads the socket's counters past the system's library, from any thread of the process, and
     /// publishes. The kernel clears them on read, so each packet is counted on one side only.
-    pub fn refresh(&mut self, fd: BorrowedFd<'_>) {
+    pub fn refresh(&self, fd: BorrowedFd<'_>) {
         // Old counters must not look like new ones.
         if let Ok(statistics) = packet::take_statistics(fd) {
-            self.taken.received += u64::from(statistics.packets);
-            self.taken.dropped += u64::from(statistics.drops);
-            self.publish();
+            let more = Counters {
+                received: statistics.packets.into(),
+                dropped: statistics.drops.into(),
+            };
+            self.add(at::PAST, more);
         }
     }
 
     /// The member's counters as last read, since it joined.
     pub fn counters(&self) -> Counters {
-        let since = |told: u64, taken: u64, before: u64| told + taken - before;
-        let Self {
-            told,
-            taken,
-            before,
-            ..
-        } = self;
+        let (told, past, before) = (self.sums(at::TOLD), self.sums(at::PAST), self.before);
+        let since =
+            |told: u64, past: u64, before: u64| told.saturating_add(past).saturating_sub(before);
         Counters {
-            received: since(told.received, taken.received, before.received),
-            dropped: since(told.dropped, taken.dropped, before.dropped),
+            received: since(told.received, past.received, before.received),
+            dropped: since(told.dropped, past.dropped, before.dropped),
         }
     }
 
-    fn publish(&mut self) {
-        let counters = self.counters();
-        if let Some(page) = &mut self.page {
-            page.publish(counters);
+    fn words(&self) -> &[Word; WORDS] {
+        self.page.as_ref().map_or_else(|own| own, Page::words)
+    }
+
+    fn sums(&self, [received, dropped]: [usize; 2]) -> Counters {
+        Counters {
+            received: self.words()[received].get(),
+            dropped: self.words()[dropped].get(),
         }
+    }
+
+    fn add(&self, [received, dropped]: [usize; 2], more: Counters) {
+        self.words()[received].add(more.received);
+        self.words()[dropped].add(more.dropped);
+        self.words()[at::READ_NS].set(process::monotonic_ns());
     }
 }
 

@@ -1,11 +1,13 @@
 //! The members' pages: what each member of a direct group tells the others, because the kernel does
 //! not: mode with options, program, and counters that only their owner may read.
 //!
-//! A page is a file `/run/fanpcap/<netns>/<ifindex>.<group>/<pid>.<socket's inode>` of one record. Its owner holds
-//! the file's lock as long as it lives, so whoever finds a page unlocked knows it stale and removes it.
+//! A page is a file `/run/fanpcap/<netns>/<ifindex>.<group>/<pid>.<socket's inode>` of one record, of which the
+//! owner has mapped the counters. It holds the file's lock as long as it lives, so whoever finds a page unlocked
+//! knows it stale and removes it.
 
 use crate::mode::Mode;
-use crate::record::{Counters, LEN, Record};
+use crate::record::{Counters, Record, WORDS};
+use fanpcap_linux::shared::{self, Word};
 use fanpcap_linux::{file, netns, process};
 use std::fs::{self, DirEntry, File};
 use std::io;
@@ -61,56 +63,116 @@ fn read(path: &Path) -> Option<Record> {
         let _ = fs::remove_file(path);
         return None;
     }
+    record(&file)
+}
+
+/// Bytes of a page.
+const LEN: usize = WORDS * 8;
+
+/// How often a page is read at most, to find it the same twice.
+const READINGS: usize = 4;
+
+/// What a page says. Its words change one by one, so it is read until nothing but what was taken has changed
+/// meanwhile. One that changes all the time may be told with the counters of two readings, each whole.
+fn record(file: &File) -> Option<Record> {
+    let mut words = words(file)?;
+    for _ in 1..READINGS {
+        let again = self::words(file)?;
+        let same = |at: usize| words[at] == again[at] || at == crate::record::at::TAKEN;
+        let is_steady = (0..WORDS).all(same);
+        words = again;
+        if is_steady {
+            break;
+        }
+    }
+    Record::decode(&words)
+}
+
+fn words(file: &File) -> Option<[u64; WORDS]> {
     let mut bytes = [0; LEN];
-    (0..3).find_map(|_| {
-        let len = file.read_at(&mut bytes, 0).ok()?;
-        Record::decode(bytes.get(..len)?)
-    })
+    file.read_exact_at(&mut bytes, 0).ok()?;
+    let mut words = [0; WORDS];
+    for (word, bytes) in words.iter_mut().zip(bytes.chunks_exact(8)) {
+        *word = u64::from_ne_bytes(bytes.try_into().ok()?);
+    }
+    Some(words)
+}
+
+/// The page of a member that may die: held open, it can be read when others have removed it.
+#[derive(Debug)]
+pub struct Held(File);
+
+impl Held {
+    /// What it says now, or said when the member died; none for what is no page.
+    pub fn record(&self) -> Option<Record> {
+        record(&self.0)
+    }
+}
+
+impl Shelf {
+    /// Holds the page of the member that the process `pid` opened with the socket of this inode.
+    ///
+    /// # Errors
+    /// `ENOENT` when there is none, or what open(2) says.
+    pub fn hold(&self, pid: u32, inode: u64) -> io::Result<Held> {
+        let file = file::open_regular(&self.0.join(format!("{pid}.{inode}")))?;
+        file.map(Held).ok_or_else(|| io::ErrorKind::NotFound.into())
+    }
 }
 
 /// A member's own page, removed when the member leaves.
 #[derive(Debug)]
 pub struct Page {
-    file: File,
+    /// Has the lock.
+    _file: File,
     path: PathBuf,
-    record: Record,
+    pid: u32,
+    words: [Word; WORDS],
 }
 
 impl Page {
-    /// Makes the page of a new member of the calling process, whose socket has this inode.
+    /// Makes the page of a new member of the calling process, whose socket has this inode and has
+    /// counted `before`.
     ///
     /// # Errors
     /// The directory can't be written: counters of the group are then unknown to all.
-    pub fn create(shelf: &Shelf, mode: Mode, inode: u64) -> io::Result<Self> {
+    pub fn create(shelf: &Shelf, mode: Mode, inode: u64, before: Counters) -> io::Result<Self> {
         let pid = std::process::id();
-        let record = Record {
-            pid,
-            mode,
-            program: process::name(),
-            executable: process::executable(),
-            read_ns: 0,
-            counters: Counters::default(),
-            taken: None,
-        };
         let path = shelf.0.join(format!("{pid}.{inode}"));
-        let file = make(shelf, &path, &record)?;
+        let (file, words) = make(shelf, &path, &content(mode, before))?;
         sweep(Path::new(ROOT));
-        Ok(Self { file, path, record })
+        Ok(Self {
+            _file: file,
+            path,
+            pid,
+            words,
+        })
     }
 
-    /// Publishes the member's counters, just read.
-    pub fn publish(&mut self, counters: Counters) {
-        self.record.counters = counters;
-        self.record.read_ns = process::monotonic_ns();
-        // A full /run leaves the old numbers, whose age the reader sees.
-        let _ = self.file.write_all_at(&self.record.encode(), 0);
+    /// Its words, which change in place.
+    pub(crate) fn words(&self) -> &[Word; WORDS] {
+        &self.words
     }
+}
+
+/// What the page of a new member of the calling process says.
+pub(crate) fn content(mode: Mode, before: Counters) -> [u64; WORDS] {
+    let record = Record {
+        pid: std::process::id(),
+        mode,
+        program: process::name(),
+        executable: process::executable(),
+        read_ns: 0,
+        counters: Counters::default(),
+        taken: None,
+    };
+    record.encode(before)
 }
 
 impl Drop for Page {
     fn drop(&mut self) {
         // A forked child that closes its copy of the handle must not remove its parent's page.
-        if self.record.pid == std::process::id() {
+        if self.pid == std::process::id() {
             let _ = fs::remove_file(&self.path);
             // Directories go with their last page: rmdir refuses the others.
             let mut above = self.path.ancestors().skip(1).take(2);
@@ -121,15 +183,15 @@ impl Drop for Page {
 
 /// Makes a page file, locked and written before it has its name. The last member to leave removes the
 /// shelf, perhaps just now, and a dead member may have had the name: then it is tried again.
-fn make(shelf: &Shelf, path: &Path, record: &Record) -> io::Result<File> {
+fn make(shelf: &Shelf, path: &Path, content: &[u64; WORDS]) -> io::Result<(File, [Word; WORDS])> {
     let attempt = || {
         let mut directories = fs::DirBuilder::new();
         directories.recursive(true).mode(0o755).create(&shelf.0)?;
         let file = file::create_unnamed(&shelf.0)?;
         // Nobody else can have the lock of a file that nobody else can open.
         file::try_lock_exclusive(&file)?;
-        file.write_all_at(&record.encode(), 0)?;
-        file::set_name(&file, path).map(|()| file)
+        let words = shared::map(&file, content)?;
+        file::set_name(&file, path).map(|()| (file, words))
     };
     for _ in 1..ATTEMPTS {
         match attempt() {
@@ -163,6 +225,7 @@ fn directories(parent: &Path) -> impl Iterator<Item = PathBuf> + use<> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::record::at;
     use crate::record::tests::record;
 
     /// A directory in the place of ROOT.
@@ -185,17 +248,68 @@ mod tests {
         }
     }
 
+    fn create(shelf: &Shelf) -> Page {
+        Page::create(shelf, record().mode, 1, Counters::default()).unwrap()
+    }
+
+    #[test]
+    fn a_page_that_is_held_tells_of_the_dead() {
+        let root = Root::new("held");
+        let shelf = root.shelf("4/1.7");
+        assert!(shelf.hold(std::process::id(), 1).is_err());
+        let page = create(&shelf);
+        let held = shelf.hold(std::process::id(), 1).unwrap();
+        let words = page.words().clone();
+        drop(page);
+        words[at::PAST[0]].set(5);
+        assert_eq!(held.record().unwrap().counters.received, 5);
+    }
+
+    #[test]
+    fn a_page_that_changes_while_it_is_read_is_sane() {
+        const ROUNDS: u64 = 200_000;
+        let root = Root::new("changes");
+        let shelf = root.shelf("4/1.7");
+        let page = create(&shelf);
+        let [received, dropped] = at::PAST.map(|at| &page.words()[at]);
+        let taken = &page.words()[at::TAKEN];
+        std::thread::scope(|scope| {
+            let writer = scope.spawn(|| {
+                for round in 1..=ROUNDS {
+                    // A carry from the low half to the high one, time and again.
+                    taken.set(round << 31);
+                    received.add(1 << 31);
+                    dropped.add(1 << 30);
+                    page.words()[at::READ_NS].set(round);
+                }
+            });
+            let mut last = (0, 0, 0);
+            while !writer.is_finished() {
+                let record = shelf.records().pop().unwrap();
+                let Counters { received, dropped } = record.counters;
+                let taken = record.taken.unwrap_or(0);
+                let now = (received, dropped, taken);
+                let is_whole = received % (1 << 31) == 0 && taken % (1 << 31) == 0;
+                assert!(is_whole && dropped % (1 << 30) == 0, "{now:?}");
+                assert!(now.0 >= last.0 && now.1 >= last.1 && now.2 >= last.2);
+                last = now;
+            }
+        });
+        let record = shelf.records().pop().unwrap();
+        assert_eq!(record.counters.received, ROUNDS << 31);
+        assert_eq!(record.counters.dropped, ROUNDS << 30);
+        assert_eq!(record.taken, Some(ROUNDS << 31));
+    }
+
     #[test]
     fn a_page_lives_as_long_as_its_member() {
         let root = Root::new("page");
         let shelf = root.shelf("4/1.7");
-        let mut page = Page::create(&shelf, record().mode, 1).unwrap();
-        assert_eq!(shelf.records()[0].read_ns, 0);
-        page.publish(record().counters);
+        let page = create(&shelf);
         let records = shelf.records();
-        assert_eq!(records.len(), 1);
-        assert_eq!(records[0].counters, record().counters);
-        assert!(records[0].read_ns > 0 && records[0].pid == std::process::id());
+        assert_eq!((records.len(), records[0].read_ns), (1, 0));
+        assert_eq!(records[0].counters, Counters::default());
+        assert_eq!(records[0].pid, std::process::id());
         drop(page);
         assert!(shelf.records().is_empty() && !root.0.join("4").exists());
     }
@@ -207,7 +321,7 @@ mod tests {
         fs::create_dir_all(&shelf.0).unwrap();
         let path = shelf.0.join(format!("{}.1", std::process::id()));
         fs::write(&path, "left behind").unwrap();
-        let _page = Page::create(&shelf, record().mode, 1).unwrap();
+        let _page = create(&shelf);
         assert_eq!(shelf.records().len(), 1);
     }
 
@@ -216,8 +330,9 @@ mod tests {
         let root = Root::new("sweep");
         let (dead, living) = (root.shelf("4/1.7"), root.shelf("5/1.7"));
         fs::create_dir_all(&dead.0).unwrap();
-        fs::write(dead.0.join("1.0"), record().encode()).unwrap();
-        let page = Page::create(&living, record().mode, 1).unwrap();
+        let bytes = content(record().mode, Counters::default()).map(u64::to_ne_bytes);
+        fs::write(dead.0.join("1.0"), bytes.as_flattened()).unwrap();
+        let page = create(&living);
         sweep(&root.0);
         assert!(!root.0.join("4").exists() && page.path.exists());
     }

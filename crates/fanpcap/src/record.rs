@@ -3,14 +3,33 @@
 use crate::mode::Mode;
 
 /// First bytes of a page; the digit is the layout's version.
-const MAGIC: [u8; 8] = *b"FANPCAP1";
+const MAGIC: [u8; 8] = *b"FANPCAP2";
 
-/// Bytes of a page: magic, pid, mode, flags, program, its file's device and inode, then the time of
-/// reading, received, dropped, and the time again.
-pub(crate) const LEN: usize = 80;
+/// A page is of 64-bit words in the machine's order of bytes. Up to the counters they are constant: magic;
+/// pid, mode and flags; the program's name in two, its file's device and inode; what the socket had
+/// counted before it joined, received and dropped.
+pub(crate) const WORDS: usize = 24;
 
-/// Bytes of a program's name, padded with zeros (the kernel's TASK_COMM_LEN).
-const NAME_LEN: usize = 16;
+/// The words that change, updated in place by whoever has the member.
+pub(crate) mod at {
+    /// When the counters were read last.
+    pub(crate) const READ_NS: usize = 8;
+    /// Packets received, and dropped, that the system's library has counted.
+    pub(crate) const TOLD: [usize; 2] = [9, 10];
+    /// The same that were read from the socket past that library.
+    pub(crate) const PAST: [usize; 2] = [11, 12];
+    /// Frames that our reader has taken from the ring since the handle was activated: in a cache line of its
+    /// own, as it changes with each packet.
+    pub(crate) const TAKEN: usize = 16;
+}
+
+const PROCESS: usize = 1;
+const NAME: usize = 2;
+const EXECUTABLE: usize = 4;
+const BEFORE: [usize; 2] = [6, 7];
+
+/// In the place of what was taken: the system's library reads.
+pub(crate) const NOT_READ_BY_US: u64 = u64::MAX;
 
 /// Packets that a member was given, and lost, since it joined.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -36,50 +55,66 @@ pub struct Record {
     pub read_ns: u64,
     /// The member's counters.
     pub counters: Counters,
-    /// Packets that our reader has taken from the ring; none where the system's library reads.
+    /// Packets that our reader has taken from the ring; none where the system's library reads. It is of now,
+    /// not of `read_ns`.
     pub taken: Option<u64>,
 }
 
 impl Record {
-    pub(crate) fn encode(&self) -> [u8; LEN] {
-        let mut name = [0; NAME_LEN];
-        for (to, from) in name.iter_mut().zip(self.program.bytes()) {
+    /// The page of a member whose socket had counted `before` when it joined.
+    pub(crate) fn encode(&self, before: Counters) -> [u64; WORDS] {
+        let mut words = [0; WORDS];
+        let [a, b, c, d] = self.pid.to_ne_bytes();
+        let [e, f] = u16::from(self.mode.kind.kernel_type()).to_ne_bytes();
+        let [g, h] = self.mode.kernel_flags().to_ne_bytes();
+        let mut name = [[0; 8]; 2];
+        for (to, from) in name.as_flattened_mut().iter_mut().zip(self.program.bytes()) {
             *to = from;
         }
-        let mut bytes = [0; LEN];
-        bytes[..8].copy_from_slice(&MAGIC);
-        bytes[8..12].copy_from_slice(&self.pid.to_le_bytes());
-        bytes[12..14].copy_from_slice(&u16::from(self.mode.kind.kernel_type()).to_le_bytes());
-        bytes[14..16].copy_from_slice(&self.mode.kernel_flags().to_le_bytes());
-        bytes[16..32].copy_from_slice(&name);
-        let ((device, inode), counters) = (self.executable, self.counters);
-        let (read, received, dropped) = (self.read_ns, counters.received, counters.dropped);
-        let words = [device, inode, read, received, dropped, read];
-        for (to, word) in bytes[32..].chunks_exact_mut(8).zip(words) {
-            to.copy_from_slice(&word.to_le_bytes());
-        }
-        bytes
+        words[0] = u64::from_ne_bytes(MAGIC);
+        words[PROCESS] = u64::from_ne_bytes([a, b, c, d, e, f, g, h]);
+        words[NAME] = u64::from_ne_bytes(name[0]);
+        words[NAME + 1] = u64::from_ne_bytes(name[1]);
+        (words[EXECUTABLE], words[EXECUTABLE + 1]) = self.executable;
+        words[BEFORE[0]] = before.received;
+        words[BEFORE[1]] = before.dropped;
+        words[at::READ_NS] = self.read_ns;
+        words[at::TOLD[0]] = before.received + self.counters.received;
+        words[at::TOLD[1]] = before.dropped + self.counters.dropped;
+        let earlier = before.received.saturating_sub(before.dropped);
+        words[at::TAKEN] = self
+            .taken
+            .map_or(NOT_READ_BY_US, |taken| taken.saturating_add(earlier));
+        words
     }
 
-    /// None for bytes that are no page, or one caught while it was being written: its times differ.
-    pub(crate) fn decode(bytes: &[u8]) -> Option<Self> {
-        let word = |at: usize| Some(u64::from_le_bytes(bytes.get(at..at + 8)?.try_into().ok()?));
-        let half = |at: usize| Some(u16::from_le_bytes(bytes.get(at..at + 2)?.try_into().ok()?));
-        if bytes.get(..8)? != MAGIC || word(48)? != word(72)? {
+    /// None for words that are no page.
+    pub(crate) fn decode(words: &[u64; WORDS]) -> Option<Self> {
+        if words[0].to_ne_bytes() != MAGIC {
             return None;
         }
-        let name = bytes.get(16..32)?.split(|&byte| byte == 0).next()?;
+        let [a, b, c, d, e, f, g, h] = words[PROCESS].to_ne_bytes();
+        let kind = u8::try_from(u16::from_ne_bytes([e, f])).ok()?;
+        let name = [words[NAME].to_ne_bytes(), words[NAME + 1].to_ne_bytes()];
+        let name = name.as_flattened().split(|&byte| byte == 0).next()?;
+        let since = |which: usize| {
+            let total = words[at::TOLD[which]].checked_add(words[at::PAST[which]])?;
+            total.checked_sub(words[BEFORE[which]])
+        };
+        let taken = Some(words[at::TAKEN]).filter(|&taken| taken != NOT_READ_BY_US);
+        // What was in the ring when the member joined is read first.
+        let earlier = words[BEFORE[0]].saturating_sub(words[BEFORE[1]]);
         Some(Self {
-            pid: u32::from_le_bytes(bytes.get(8..12)?.try_into().ok()?),
-            mode: Mode::from_kernel(u8::try_from(half(12)?).ok()?, half(14)?)?,
+            pid: u32::from_ne_bytes([a, b, c, d]),
+            mode: Mode::from_kernel(kind, u16::from_ne_bytes([g, h]))?,
             program: String::from_utf8_lossy(name).into_owned(),
-            executable: (word(32)?, word(40)?),
-            read_ns: word(48)?,
+            executable: (words[EXECUTABLE], words[EXECUTABLE + 1]),
+            read_ns: words[at::READ_NS],
             counters: Counters {
-                received: word(56)?,
-                dropped: word(64)?,
+                received: since(0)?,
+                dropped: since(1)?,
             },
-            taken: None,
+            taken: taken.map(|taken| taken.saturating_sub(earlier)),
         })
     }
 }
@@ -87,6 +122,7 @@ impl Record {
 #[cfg(test)]
 pub(crate) mod tests {
     use super::*;
+    use proptest::prelude::*;
 
     pub(crate) fn record() -> Record {
         Record {
@@ -103,19 +139,66 @@ pub(crate) mod tests {
         }
     }
 
-    #[test]
-    fn records_survive_the_page() {
-        assert_eq!(Record::decode(&record().encode()), Some(record()));
+    const NOTHING: Counters = Counters {
+        received: 0,
+        dropped: 0,
+    };
+
+    fn garbage() -> impl Strategy<Value = [u64; WORDS]> {
+        let word = prop_oneof![any::<u64>(), 0..100_u64, u64::MAX - 9..=u64::MAX];
+        proptest::collection::vec(word, WORDS).prop_map(|words| {
+            let mut page = [0; WORDS];
+            page.copy_from_slice(&words);
+            page
+        })
     }
 
     #[test]
-    fn foreign_bytes_are_no_record() {
-        let whole = record().encode();
-        for len in 0..LEN {
-            assert_eq!(Record::decode(&whole[..len]), None);
+    fn foreign_words_are_no_record() {
+        let mut words = record().encode(NOTHING);
+        words[0] = u64::from_ne_bytes(*b"FANPCAP1");
+        assert_eq!(Record::decode(&words), None);
+        assert_eq!(Record::decode(&[0; WORDS]), None);
+    }
+
+    #[test]
+    fn counters_that_would_be_negative_are_no_record() {
+        let before = Counters {
+            received: 5,
+            dropped: 0,
+        };
+        let mut words = record().encode(before);
+        words[at::TOLD[0]] = 4;
+        assert_eq!(Record::decode(&words), None);
+        words[at::PAST[0]] = 1;
+        assert_eq!(Record::decode(&words).unwrap().counters.received, 0);
+    }
+
+    proptest! {
+        #[test]
+        fn records_survive_the_page(
+            pid: u32,
+            read_ns: u64,
+            received in 0..1_u64 << 60,
+            dropped in 0..1_u64 << 60,
+            earlier in 0..1_u64 << 60,
+            taken in proptest::option::of(0..1_u64 << 60),
+        ) {
+            let counters = Counters { received, dropped };
+            let record = Record { pid, read_ns, counters, taken, ..record() };
+            let before = Counters { received: earlier, dropped: earlier / 3 };
+            prop_assert_eq!(Record::decode(&record.encode(before)), Some(record));
         }
-        let mut torn = whole;
-        torn[48] ^= 1;
-        assert_eq!(Record::decode(&torn), None);
+
+        #[test]
+        fn no_garbage_makes_the_decoder_fail(mut words in garbage(), like_a_page: bool) {
+            if like_a_page {
+                let own = record().encode(NOTHING);
+                words[..2].copy_from_slice(&own[..2]);
+            }
+            if let Some(record) = Record::decode(&words) {
+                prop_assert!(record.program.len() <= 48 && like_a_page);
+            }
+        }
     }
 }

@@ -8,6 +8,7 @@ mod groups;
 mod joining;
 mod kernel;
 mod late;
+mod live;
 mod membership;
 mod merged;
 mod modes;

@@ -1,0 +1,108 @@
+//! Other processes, held by descriptor (pidfd_open(2)): their end, and their sockets.
+
+use crate::packet;
+use crate::wait::{self, POLLIN};
+use std::fs;
+use std::io;
+use std::os::fd::{AsFd, AsRawFd, FromRawFd, OwnedFd, RawFd};
+use std::time::Duration;
+
+/// A process. Its number may go to another one when it has ended, but this does not.
+#[derive(Debug)]
+pub struct Process(OwnedFd);
+
+impl Process {
+    /// The process that has this number now.
+    ///
+    /// # Errors
+    /// `ESRCH` when there is none; `ENOSYS` before Linux 5.3.
+    pub fn open(pid: u32) -> io::Result<Self> {
+        let pid = libc::pid_t::try_from(pid).map_err(|_| io::ErrorKind::InvalidInput)?;
+        // SAFETY: takes plain numbers.
+        let fd = unsafe { libc::syscall(libc::SYS_pidfd_open, pid, 0) };
+        owned(fd).map(Self)
+    }
+
+    /// A descriptor of our own for what the process has as `fd` (pidfd_getfd(2)); it is closed on exec.
+    ///
+    /// # Errors
+    /// `EBADF` when it has none such, `EPERM` for who may not trace it (ptrace(2)), `ESRCH` when it has
+    /// ended, `ENOSYS` before Linux 5.6.
+    pub fn duplicate(&self, fd: RawFd) -> io::Result<OwnedFd> {
+        // SAFETY: takes plain numbers.
+        let fd = unsafe { libc::syscall(libc::SYS_pidfd_getfd, self.0.as_raw_fd(), fd, 0) };
+        owned(fd)
+    }
+
+    /// A descriptor of our own for the process' socket of this inode, which packet diag tells. `pid` is
+    /// the process' number.
+    ///
+    /// # Errors
+    /// `ENOENT` when the process has no such socket, and as [`Process::duplicate`].
+    pub fn socket(&self, pid: u32, inode: u64) -> io::Result<OwnedFd> {
+        let name = format!("socket:[{inode}]");
+        let numbers = fs::read_dir(format!("/proc/{pid}/fd"))?.flatten();
+        let is_it = |entry: &fs::DirEntry| {
+            fs::read_link(entry.path()).is_ok_and(|target| target.as_os_str() == name.as_str())
+        };
+        let mut found = numbers
+            .filter_map(|entry| is_it(&entry).then(|| entry.file_name().to_str()?.parse().ok())?);
+        let none = || io::Error::from_raw_os_error(libc::ENOENT);
+        let socket = self.duplicate(found.next().ok_or_else(none)?)?;
+        // The process may have closed it meanwhile, and opened something else.
+        if packet::inode(socket.as_fd())? == inode {
+            Ok(socket)
+        } else {
+            Err(none())
+        }
+    }
+
+    /// Waits for the process' end, at most so long; for ever without a limit. Tells whether it has ended:
+    /// no thread of it runs any more, and its descriptors are closed.
+    ///
+    /// # Errors
+    /// `EINTR` after a signal handler has run, and what else poll(2) says.
+    pub fn ends_within(&self, limit: Option<Duration>) -> io::Result<bool> {
+        let woken = wait::wait(Some(self.0.as_fd()), None, limit)?;
+        Ok(woken.socket & POLLIN != 0)
+    }
+}
+
+fn owned(fd: libc::c_long) -> io::Result<OwnedFd> {
+    if fd < 0 {
+        return Err(io::Error::last_os_error());
+    }
+    let fd = RawFd::try_from(fd).map_err(|_| io::ErrorKind::InvalidData)?;
+    // SAFETY: a new descriptor that nobody else owns.
+    Ok(unsafe { OwnedFd::from_raw_fd(fd) })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::net::UdpSocket;
+    use std::process::{Command, Stdio};
+
+    #[test]
+    fn a_process_is_held_beyond_its_end() {
+        let mut child = Command::new("cat").stdin(Stdio::piped()).spawn().unwrap();
+        let process = Process::open(child.id()).unwrap();
+        assert!(!process.ends_within(Some(Duration::ZERO)).unwrap());
+        drop(child.stdin.take());
+        assert!(process.ends_within(None).unwrap());
+        child.wait().unwrap();
+        assert!(process.ends_within(Some(Duration::ZERO)).unwrap());
+        assert!(process.duplicate(0).is_err());
+    }
+
+    #[test]
+    fn a_socket_is_found_by_its_inode() {
+        let udp = UdpSocket::bind("127.0.0.1:0").unwrap();
+        let inode = packet::inode(udp.as_fd()).unwrap();
+        let own = Process::open(std::process::id()).unwrap();
+        let same = own.socket(std::process::id(), inode).unwrap();
+        assert_eq!(packet::inode(same.as_fd()).unwrap(), inode);
+        let none = own.socket(std::process::id(), inode.wrapping_add(1_000_000_007));
+        assert_eq!(none.unwrap_err().raw_os_error(), Some(libc::ENOENT));
+    }
+}

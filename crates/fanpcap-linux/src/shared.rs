@@ -1,0 +1,165 @@
+//! A small file of 64-bit counters, mapped: what one process counts, all others can read at any time.
+
+use std::fs::File;
+use std::io;
+use std::os::fd::AsRawFd;
+use std::os::unix::fs::FileExt;
+use std::ptr::{NonNull, null_mut};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+/// One counter. It can be used from any thread, by a forked child as by its parent, and stays as long as
+/// anybody has it, also when its file is removed.
+#[derive(Clone, Debug)]
+pub struct Word {
+    at: NonNull<AtomicU64>,
+    _memory: Arc<Memory>,
+}
+
+// SAFETY: the memory lives as long as the word, and is accessed atomically only.
+unsafe impl Send for Word {}
+
+// SAFETY: as above.
+unsafe impl Sync for Word {}
+
+/// Where counters are.
+#[derive(Debug)]
+enum Memory {
+    /// A mapped file of so many bytes. All processes that have the file share them, and children with
+    /// their parents.
+    Mapped(NonNull<AtomicU64>, usize),
+    /// The process' own, so many words. A child has a copy.
+    Own(NonNull<AtomicU64>, usize),
+}
+
+// SAFETY: the memory belongs to the process, not to a thread, and is freed once.
+unsafe impl Send for Memory {}
+
+// SAFETY: only its words' atomics access it.
+unsafe impl Sync for Memory {}
+
+/// Writes `content` to the file's begin, in the machine's order of bytes, and maps it. The file must be open
+/// to read and to write.
+///
+/// The bytes are written before they are mapped, so that a file system without room for them says so here:
+/// later, it could but kill the process.
+///
+/// # Errors
+/// What write(2) and mmap(2) say, such as `ENOSPC`.
+pub fn map<const N: usize>(file: &File, content: &[u64; N]) -> io::Result<[Word; N]> {
+    let bytes: Vec<u8> = content.iter().flat_map(|word| word.to_ne_bytes()).collect();
+    file.write_all_at(&bytes, 0)?;
+    let (protection, fd) = (libc::PROT_READ | libc::PROT_WRITE, file.as_raw_fd());
+    let len = bytes.len();
+    // SAFETY: a new mapping at an address that the kernel chooses touches no other.
+    let base = unsafe { libc::mmap(null_mut(), len, protection, libc::MAP_SHARED, fd, 0) };
+    if base == libc::MAP_FAILED {
+        return Err(io::Error::last_os_error());
+    }
+    let base = NonNull::new(base.cast()).ok_or_else(io::Error::last_os_error)?;
+    Ok(words(base, Memory::Mapped(base, len)))
+}
+
+/// Counters of the process' own, where there is no file to be had.
+pub fn own<const N: usize>(content: &[u64; N]) -> [Word; N] {
+    let memory: Box<[AtomicU64]> = content.iter().map(|&word| AtomicU64::new(word)).collect();
+    let base = NonNull::from(Box::leak(memory)).cast();
+    words(base, Memory::Own(base, N))
+}
+
+fn words<const N: usize>(base: NonNull<AtomicU64>, memory: Memory) -> [Word; N] {
+    let memory = Arc::new(memory);
+    std::array::from_fn(|index| Word {
+        // SAFETY: the memory has N words.
+        at: unsafe { base.add(index) },
+        _memory: Arc::clone(&memory),
+    })
+}
+
+impl Word {
+    /// What it is now.
+    #[inline]
+    pub fn get(&self) -> u64 {
+        self.atomic().load(Ordering::Relaxed)
+    }
+
+    /// Sets it.
+    #[inline]
+    pub fn set(&self, value: u64) {
+        self.atomic().store(value, Ordering::Relaxed);
+    }
+
+    /// Adds to it, whoever else does at the same time.
+    #[inline]
+    pub fn add(&self, more: u64) {
+        self.atomic().fetch_add(more, Ordering::Relaxed);
+    }
+
+    #[inline]
+    fn atomic(&self) -> &AtomicU64 {
+        // SAFETY: aligned, as mappings and boxes of words are, and there as long as `self`.
+        unsafe { self.at.as_ref() }
+    }
+}
+
+impl Drop for Memory {
+    fn drop(&mut self) {
+        match *self {
+            // SAFETY: map() has made it, and no word of it is left.
+            Self::Mapped(base, len) => unsafe {
+                libc::munmap(base.as_ptr().cast(), len);
+            },
+            Self::Own(base, len) => {
+                let words = NonNull::slice_from_raw_parts(base, len);
+                // SAFETY: own() has leaked it, and no word of it is left.
+                drop(unsafe { Box::from_raw(words.as_ptr()) });
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::file;
+
+    fn in_file(file: &File) -> [u64; 2] {
+        let mut bytes = [0; 16];
+        file.read_exact_at(&mut bytes, 0).unwrap();
+        let word = |at: usize| u64::from_ne_bytes(bytes[at..at + 8].try_into().unwrap());
+        [word(0), word(8)]
+    }
+
+    #[test]
+    fn what_is_counted_is_in_the_file_at_once() {
+        let file = file::create_unnamed(&std::env::temp_dir()).unwrap();
+        let [first, second] = map(&file, &[7, 0]).unwrap();
+        assert_eq!(in_file(&file), [7, 0]);
+        second.set(40);
+        second.add(2);
+        drop(second);
+        first.set(8);
+        assert_eq!(in_file(&file), [8, 42]);
+    }
+
+    #[test]
+    fn threads_lose_nothing_to_each_other() {
+        let file = file::create_unnamed(&std::env::temp_dir()).unwrap();
+        for [word] in [map(&file, &[0]).unwrap(), own(&[0])] {
+            std::thread::scope(|scope| {
+                for _ in 0..4 {
+                    scope.spawn(|| (0..1000).for_each(|_| word.add(1)));
+                }
+            });
+            assert_eq!(word.get(), 4000);
+        }
+    }
+
+    #[test]
+    fn a_file_system_without_room_says_so_before_anything_is_mapped() {
+        // Every write to it fails as on a full file system (full(4)).
+        let full = File::options().read(true).write(true).open("/dev/full");
+        let error = map(&full.unwrap(), &[0; 2]).unwrap_err();
+        assert_eq!(error.raw_os_error(), Some(libc::ENOSPC));
+    }
+}

@@ -1,0 +1,133 @@
+//! Closing the socket of a member that has died, so that every packet it was given is accounted for.
+//!
+//! While anybody has a descriptor of the socket, it stays in its group and is given its share. Between the last
+//! reading of its counters and its leaving, packets would come that nobody counts: so it refuses
+//! and counts them itself, by a program in its filter's place.
+
+use crate::record::Record;
+use fanpcap_linux::bpf::Number;
+use fanpcap_linux::bpf::socket_filter::SocketFilter;
+use fanpcap_linux::diag;
+use fanpcap_linux::packet::{self, Filter};
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::thread;
+use std::time::{Duration, Instant};
+
+/// What a socket had counted when it was closed, since its counters were read last.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Closed {
+    /// Packets that passed its filter, dropped ones included.
+    pub received: u64,
+    /// Of these, packets lost because its ring was full.
+    pub dropped: u64,
+    /// Packets that it was given and refused while it was being closed, also such as its own filter would not
+    /// have let in. None where that can't be counted: without `CAP_BPF`, or as somebody else has the socket
+    /// too.
+    pub refused: Option<u64>,
+}
+
+/// Packets that went to a member in vain.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Lost {
+    /// They were in its ring and it had not taken them.
+    pub unread: u64,
+    /// Its ring was full.
+    pub dropped: u64,
+    /// It was being closed; see [`Closed::refused`].
+    pub refused: Option<u64>,
+}
+
+/// How long packets on their way take at most, where the kernel can't tell when they have arrived.
+const IN_FLIGHT: Duration = Duration::from_millis(50);
+
+/// How long the kernel may take to forget a socket that was closed.
+const GONE_WITHIN: Duration = Duration::from_secs(1);
+
+/// Closes the socket of a member whose process has ended. `socket` is the last descriptor of it, by
+/// [`fanpcap_linux::pidfd::Process::socket`]; the member leaves its group by that.
+///
+/// # Errors
+/// When its filter can't be replaced or its counters can't be read. It is closed then too.
+pub fn close_counting(socket: OwnedFd) -> io::Result<Closed> {
+    let inode = packet::inode(socket.as_fd())?;
+    let refused = refuse(socket.as_fd())?;
+    if packet::await_packets_in_flight().is_err() {
+        thread::sleep(IN_FLIGHT);
+    }
+    let statistics = packet::take_statistics(socket.as_fd())?;
+    drop(socket);
+    let refused = refused.filter(|_| is_gone(inode));
+    Ok(Closed {
+        received: statistics.packets.into(),
+        dropped: statistics.drops.into(),
+        refused: refused.and_then(|refused| refused.get().ok()),
+    })
+}
+
+/// Lets no packet into a socket from now on. Returns where they are counted, if they are.
+fn refuse(socket: BorrowedFd<'_>) -> io::Result<Option<Number>> {
+    if let Ok(refused) = Number::new("refused") {
+        let filter = SocketFilter::refusing(&refused);
+        if filter.is_ok_and(|filter| filter.attach(socket).is_ok()) {
+            return Ok(Some(refused));
+        }
+    }
+    Filter::reject_all().attach(socket).map(|()| None)
+}
+
+/// Waits until the kernel has forgotten a socket: it can't be given any packet then.
+fn is_gone(inode: u64) -> bool {
+    let end = Instant::now() + GONE_WITHIN;
+    loop {
+        let Ok(sockets) = diag::packet_sockets() else {
+            return false;
+        };
+        if sockets
+            .iter()
+            .all(|socket| u64::from(socket.inode) != inode)
+        {
+            return true;
+        }
+        if Instant::now() > end {
+            return false;
+        }
+        thread::sleep(Duration::from_millis(5));
+    }
+}
+
+impl Closed {
+    /// What the member has lost, by what its page said after its death. None when the system's library has read
+    /// it: nobody knows then how far.
+    pub fn lost(&self, page: &Record) -> Option<Lost> {
+        let received = page.counters.received.saturating_add(self.received);
+        let dropped = page.counters.dropped.saturating_add(self.dropped);
+        let unread = received.saturating_sub(dropped).saturating_sub(page.taken?);
+        Some(Lost {
+            unread,
+            dropped,
+            refused: self.refused,
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::record::tests::record;
+
+    #[test]
+    fn what_is_neither_taken_nor_dropped_was_unread() {
+        let closed = Closed {
+            received: 7,
+            dropped: 1,
+            refused: Some(2),
+        };
+        // Received 10, dropped 3.
+        let mut page = record();
+        assert_eq!(closed.lost(&page), None);
+        page.taken = Some(5);
+        let lost = closed.lost(&page).unwrap();
+        assert_eq!((lost.unread, lost.dropped, lost.refused), (8, 4, Some(2)));
+    }
+}
