@@ -1,11 +1,11 @@
 # Short names for what xtask does. The logic lives in xtask/src; scripts/setup gets what is missing.
 BUILT  := $(or $(CARGO_TARGET_DIR),target)/debug/xtask
-STAGED := target/fanpcap/lib/libpcap.so.0.8
+STAGED := target/fanpcap/lib/libpcap.so.0.8 target/fanpcap/bin/fanpcap
 PREFIX ?= /usr/local
 XTASK  := cargo run --quiet -p xtask --
 SUITES := cargo run --quiet -p fanpcap-suites --
 
-.PHONY: all demo test soak bench conformance conformance-full bindings check install clean help
+.PHONY: all demo test soak bench conformance conformance-full bindings check install deb clean help
 
 all:
 	@scripts/setup build $(XTASK) stage
@@ -48,11 +48,15 @@ install: $(STAGED) $(BUILT)
 $(STAGED) $(BUILT):
 	@$(MAKE) --no-print-directory all
 
+# The Debian package, in target/fanpcap.
+deb:
+	@scripts/setup deb $(XTASK) deb
+
 clean:
 	rm -rf target
 
 help:
-	@echo 'make                   build; the library is then in target/fanpcap/lib'
+	@echo 'make                   build; library and command are then in target/fanpcap/lib and /bin'
 	@echo 'make demo              four tcpdumps share one interface (needs root)'
 	@echo 'make test              every test; as root also those on real packets'
 	@echo 'make soak MINUTES=30   everything at once for so long: nothing lost, nothing grows (needs root)'
@@ -62,4 +66,5 @@ help:
 	@echo 'make bindings          the tests of bindings: Perl, Python, Go, Rust, Java (needs root)'
 	@echo 'make check             formatting, lints, dependencies'
 	@echo 'make install PREFIX=   into PREFIX (default /usr/local); honours DESTDIR'
+	@echo 'make deb               the Debian package, target/fanpcap/fanpcap_VERSION_ARCH.deb'
 	@echo 'make clean             remove what was built'

@@ -1,4 +1,4 @@
-//! Installs what was staged: library, header, manual pages.
+//! Installs what was staged: library, command, header, manual pages, completions, pkg-config file.
 
 use std::env;
 use std::fs;
@@ -8,6 +8,33 @@ use anyhow::{Context, Result, ensure};
 
 use crate::{stage, tree};
 
+/// Where things go below a prefix, which differs between distributions.
+#[derive(Debug)]
+pub(crate) struct Layout {
+    /// The directory of libraries, without ours in it.
+    pub(crate) libraries: String,
+    /// zsh's completions.
+    pub(crate) zsh: &'static str,
+    /// The user guide and the examples.
+    pub(crate) documents: &'static str,
+}
+
+impl Layout {
+    /// The usual one below /usr/local.
+    fn local() -> Self {
+        Self {
+            libraries: "lib".to_owned(),
+            zsh: "share/zsh/site-functions",
+            documents: "share/doc/fanpcap",
+        }
+    }
+
+    /// Our library's own directory: only those find it who name it.
+    pub(crate) fn own(&self) -> String {
+        format!("{}/fanpcap", self.libraries)
+    }
+}
+
 /// Installs below `prefix`, inside the directory that DESTDIR names, if any.
 pub(crate) fn run(prefix: &str) -> Result<()> {
     ensure!(
@@ -15,25 +42,67 @@ pub(crate) fn run(prefix: &str) -> Result<()> {
         "PREFIX must be an absolute path, not {prefix:?}"
     );
     let target = below(&env::var("DESTDIR").unwrap_or_default(), prefix);
-    let (staged, libraries) = (tree::staged()?, target.join("lib/fanpcap"));
-    stage::place_library(&staged.join("lib").join(stage::LIBRARY), &libraries)?;
-    let header = staged.join("include").join(stage::HEADER);
-    stage::place(&header, &target.join("include").join(stage::HEADER))?;
-    let pages = install_pages(&target.join("share/man"))?;
-    println!("installed: {}/{}", libraries.display(), stage::LIBRARY);
-    println!(
-        "           {}",
-        target.join("include").join(stage::HEADER).display()
-    );
-    println!(
-        "           {pages} manual pages in {}",
-        target.join("share/man").display()
-    );
+    let layout = Layout::local();
+    let installed = place_all(&target, prefix, &layout)?;
+    println!("installed in {}:", target.display());
+    for path in installed {
+        println!("  {path}");
+    }
     println!("Programs share an interface, each its part, when started like this:");
-    println!("  LD_LIBRARY_PATH={prefix}/lib/fanpcap PCAP_GROUP=5 tcpdump -ni eth0");
+    println!("  {prefix}/bin/fanpcap run -n 2 -- tcpdump -ni eth0");
+    println!(
+        "  LD_LIBRARY_PATH={prefix}/{} PCAP_GROUP=5 tcpdump -ni eth0",
+        layout.own()
+    );
     println!("For every program of this machine, with settings in /etc/pcap.conf:");
-    println!("  echo {prefix}/lib/fanpcap >/etc/ld.so.conf.d/00-fanpcap.conf && ldconfig");
+    println!("  {prefix}/bin/fanpcap enable --system");
     Ok(())
+}
+
+/// Puts everything below `target`, which will be `prefix`; says what, relative to it.
+pub(crate) fn place_all(target: &Path, prefix: &str, layout: &Layout) -> Result<Vec<String>> {
+    let (staged, root) = (tree::staged()?, tree::root()?);
+    let own = layout.own();
+    stage::place_library(&staged.join("lib").join(stage::LIBRARY), &target.join(&own))?;
+    let files = [
+        (
+            staged.join("bin").join(stage::COMMAND),
+            "bin/fanpcap".to_owned(),
+        ),
+        (
+            staged.join("include").join(stage::HEADER),
+            format!("include/{}", stage::HEADER),
+        ),
+        (
+            root.join("packaging/apparmor/fanpcap"),
+            "share/fanpcap/apparmor".to_owned(),
+        ),
+        (
+            root.join("packaging/examples/pcap.conf"),
+            format!("{}/examples/pcap.conf", layout.documents),
+        ),
+        (
+            root.join("docs/guide.md"),
+            format!("{}/guide.md", layout.documents),
+        ),
+        (
+            root.join("docs/programs.md"),
+            format!("{}/programs.md", layout.documents),
+        ),
+    ];
+    let mut installed = vec![format!("{own}/{}", stage::LIBRARY)];
+    for (from, to) in files {
+        stage::place(&from, &target.join(&to))?;
+        installed.push(to);
+    }
+    let pkgconfig = format!("{}/pkgconfig/fanpcap.pc", layout.libraries);
+    stage::place_text(&pkg_config(prefix, &own)?, &target.join(&pkgconfig))?;
+    installed.push(pkgconfig);
+    let pages = install_pages(&root.join("docs/man"), &target.join("share/man"))?
+        + install_pages(&staged.join("share/man/man1"), &target.join("share/man"))?;
+    installed.push(format!("share/man ({pages} manual pages)"));
+    installed.extend(install_completions(&staged.join("share"), target, layout)?);
+    Ok(installed)
 }
 
 /// A path below DESTDIR, which packagers set and which is no part of the installed paths.
@@ -44,11 +113,19 @@ fn below(destdir: &str, prefix: &str) -> PathBuf {
     }
 }
 
-/// docs/man/NAME.SECTION goes to man<first letter of SECTION>/NAME.SECTION.
-fn install_pages(target: &Path) -> Result<usize> {
-    let dir = tree::root()?.join("docs/man");
+fn pkg_config(prefix: &str, own: &str) -> Result<String> {
+    let path = tree::root()?.join("packaging/pkgconfig/fanpcap.pc.in");
+    let text = fs::read_to_string(&path).with_context(|| format!("reading {}", path.display()))?;
+    Ok(text
+        .replace("@PREFIX@", prefix)
+        .replace("@LIBRARIES@", own)
+        .replace("@VERSION@", env!("CARGO_PKG_VERSION")))
+}
+
+/// NAME.SECTION goes to man<first letter of SECTION>/NAME.SECTION.
+fn install_pages(dir: &Path, target: &Path) -> Result<usize> {
     let mut pages = 0;
-    for entry in fs::read_dir(&dir).with_context(|| format!("reading {}", dir.display()))? {
+    for entry in fs::read_dir(dir).with_context(|| format!("reading {}", dir.display()))? {
         let path = entry?.path();
         let section = path
             .extension()
@@ -63,6 +140,29 @@ fn install_pages(target: &Path) -> Result<usize> {
     Ok(pages)
 }
 
+fn install_completions(share: &Path, target: &Path, layout: &Layout) -> Result<Vec<String>> {
+    let completions = [
+        (
+            "bash-completion/completions/fanpcap",
+            "share/bash-completion/completions/fanpcap".to_owned(),
+        ),
+        (
+            "zsh/site-functions/_fanpcap",
+            format!("{}/_fanpcap", layout.zsh),
+        ),
+        (
+            "fish/vendor_completions.d/fanpcap.fish",
+            "share/fish/vendor_completions.d/fanpcap.fish".to_owned(),
+        ),
+    ];
+    let mut installed = Vec::new();
+    for (from, to) in completions {
+        stage::place(&share.join(from), &target.join(&to))?;
+        installed.push(to);
+    }
+    Ok(installed)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -71,5 +171,13 @@ mod tests {
     fn destdir_comes_before_an_absolute_prefix() {
         assert_eq!(below("", "/usr"), Path::new("/usr"));
         assert_eq!(below("/tmp/root", "/usr"), Path::new("/tmp/root/usr"));
+    }
+
+    #[test]
+    fn the_pkg_config_file_has_no_place_left_open() {
+        let text = pkg_config("/usr", "lib/fanpcap").unwrap();
+        assert!(text.contains("\nprefix=/usr\n"), "{text}");
+        assert!(text.contains("\nlibdir=${prefix}/lib/fanpcap\n"), "{text}");
+        assert!(!text.contains('@'), "{text}");
     }
 }

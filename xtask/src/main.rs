@@ -6,6 +6,7 @@
 )]
 
 mod check;
+mod deb;
 mod demo;
 mod extension;
 mod fuzz;
@@ -27,7 +28,7 @@ use anyhow::{Result, bail};
 use tally::Tally;
 
 const USAGE: &str =
-    "usage: cargo run -p xtask -- stage | demo | test | check | symbols | install PREFIX";
+    "usage: cargo run -p xtask -- stage | demo | test | check | symbols | install PREFIX | deb";
 
 fn main() -> ExitCode {
     let arguments: Vec<String> = env::args().skip(1).collect();
@@ -48,6 +49,7 @@ fn run(arguments: &[String]) -> Result<Tally> {
             .and_then(|()| demo::run())
             .map(|()| Tally::default()),
         ["stage"] => stage::run().map(|()| Tally::default()),
+        ["deb"] => deb::run().map(|()| Tally::default()),
         ["symbols"] => counted(symbols::run),
         ["test"] => counted(test::run),
         ["check"] => counted(check::run),

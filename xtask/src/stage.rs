@@ -1,8 +1,9 @@
-//! Builds the library and lays out what users load: target/fanpcap/lib and target/fanpcap/include.
+//! Builds and lays out what users run and load: target/fanpcap/lib, include, bin and share.
 
 use std::fs;
 use std::os::unix::fs::symlink;
-use std::path::Path;
+use std::path::{Path, PathBuf};
+use std::process::Command;
 
 use anyhow::{Context, Result};
 
@@ -14,38 +15,46 @@ pub(crate) const LIBRARY: &str = "libpcap.so.0.8";
 pub(crate) const LINKS: [&str; 2] = ["libpcap.so.1", "libpcap.so"];
 /// The extension's header, relative to the directory that is included.
 pub(crate) const HEADER: &str = "pcap/fanout.h";
+/// The command.
+pub(crate) const COMMAND: &str = "fanpcap";
 
 /// Stages and says how to use it.
 pub(crate) fn run() -> Result<()> {
     build()?;
-    let library_dir = tree::staged()?.join("lib");
+    let staged = tree::staged()?;
+    let (libraries, command) = (staged.join("lib"), staged.join("bin").join(COMMAND));
     println!(
-        "fanpcap is in {}. To share an interface, start this twice:",
-        library_dir.display()
+        "The library is in {}, the command is {}. To share an interface, start this twice:",
+        libraries.display(),
+        command.display()
     );
     println!(
         "  LD_LIBRARY_PATH={} PCAP_GROUP=5 tcpdump -ni eth0",
-        library_dir.display()
+        libraries.display()
     );
     Ok(())
 }
 
 /// Builds and stages.
 pub(crate) fn build() -> Result<()> {
-    tree::run(&mut tree::cargo(&[
-        "build",
-        "--release",
-        "--quiet",
-        "-p",
-        "fanpcap-abi",
-    ])?)?;
+    let packages = ["-p", "fanpcap-abi", "-p", "fanpcap-cli"];
+    tree::run(tree::cargo(&["build", "--release", "--quiet"])?.args(packages))?;
     let (staged, root) = (tree::staged()?, tree::root()?);
-    place_library(
-        &tree::target()?.join("release/libpcap.so"),
-        &staged.join("lib"),
-    )?;
+    let built = tree::target()?.join("release");
+    place_library(&built.join("libpcap.so"), &staged.join("lib"))?;
     let header = root.join("crates/fanpcap-abi/include").join(HEADER);
-    place(&header, &staged.join("include").join(HEADER))
+    place(&header, &staged.join("include").join(HEADER))?;
+    let command = staged.join("bin").join(COMMAND);
+    place(&built.join(COMMAND), &command)?;
+    write_manual(&command, &staged.join("share"))
+}
+
+/// The command's own manual pages and completions, without those of earlier builds.
+fn write_manual(command: &Path, share: &Path) -> Result<()> {
+    if share.exists() {
+        fs::remove_dir_all(share).with_context(|| format!("emptying {}", share.display()))?;
+    }
+    tree::run(Command::new(command).arg("manual").arg(share))
 }
 
 /// Puts the library and its other names into a directory.
@@ -62,13 +71,25 @@ pub(crate) fn place_library(library: &Path, dir: &Path) -> Result<()> {
 
 /// Copies a file by a rename, so that running programs keep the one that they have mapped.
 pub(crate) fn place(from: &Path, to: &Path) -> Result<()> {
-    let dir = to.parent().context("a file in a directory")?;
-    fs::create_dir_all(dir).with_context(|| format!("making {}", dir.display()))?;
-    let name = to.file_name().context("a file's name")?.to_string_lossy();
-    let fresh = dir.join(format!(".{name}.new"));
+    let fresh = fresh(to)?;
     fs::copy(from, &fresh)
         .with_context(|| format!("copying {} to {}", from.display(), fresh.display()))?;
     rename(&fresh, to)
+}
+
+/// Writes a file likewise.
+pub(crate) fn place_text(text: &str, to: &Path) -> Result<()> {
+    let fresh = fresh(to)?;
+    fs::write(&fresh, text).with_context(|| format!("writing {}", fresh.display()))?;
+    rename(&fresh, to)
+}
+
+/// A name beside `to`, in a directory that exists then.
+fn fresh(to: &Path) -> Result<PathBuf> {
+    let dir = to.parent().context("a file in a directory")?;
+    fs::create_dir_all(dir).with_context(|| format!("making {}", dir.display()))?;
+    let name = to.file_name().context("a file's name")?.to_string_lossy();
+    Ok(dir.join(format!(".{name}.new")))
 }
 
 fn rename(from: &Path, to: &Path) -> Result<()> {

@@ -7,16 +7,17 @@ use std::time::Instant;
 use anyhow::{Context, Result};
 
 use crate::tally::Tally;
-use crate::{fuzz, stage, symbols, tier, tree};
+use crate::{deb, fuzz, stage, symbols, tier, tree};
 
 /// A tier: its name in .ci/tiers, and how it runs.
 type Tier = (&'static str, fn() -> Result<Tally>);
 
-const TIERS: [Tier; 9] = [
+const TIERS: [Tier; 10] = [
     ("unit", unit),
     ("symbols", symbols::run),
     ("loading", loading),
     ("manual", manual),
+    ("package", package),
     ("packets", packets),
     ("conformance", conformance),
     ("faults", faults),
@@ -60,6 +61,8 @@ fn unit() -> Result<Tally> {
         "fanpcap-loading",
         "--exclude",
         "fanpcap-conformance",
+        "--exclude",
+        "fanpcap-package-tests",
     ];
     tier::cargo_test(&others, &[], &[])
 }
@@ -71,6 +74,14 @@ fn loading() -> Result<Tally> {
 /// The programs of the manual pages.
 fn manual() -> Result<Tally> {
     tier::cargo_test(&["-p", "fanpcap-loading", "--test", "manual"], &[], &[])
+}
+
+/// The Debian package, which the tests say when it can't be built here.
+fn package() -> Result<Tally> {
+    if deb::can_build() {
+        deb::run()?;
+    }
+    tier::cargo_test(&["-p", "fanpcap-package-tests"], &[], &[])
 }
 
 /// Real packets in network namespaces. More threads than this would make timing a matter of luck.

@@ -22,7 +22,13 @@ pub(crate) fn directory() -> Result<PathBuf> {
         .nth(2)
         .context("where this command is")?;
     let multiarch = format!("lib/{}-linux-gnu/fanpcap", env::consts::ARCH);
-    let places = [multiarch.as_str(), "lib/fanpcap", "fanpcap/lib"];
+    // The last two are the build's: the command in target/release, and staged in target/fanpcap/bin.
+    let places = [
+        multiarch.as_str(),
+        "lib/fanpcap",
+        "fanpcap/lib",
+        "../fanpcap/lib",
+    ];
     places
         .iter()
         .find_map(|place| found(&above.join(place)))

@@ -1,15 +1,143 @@
-//! `fanpcap manual`: writes the command's manual pages and completions.
+//! `fanpcap manual`: writes the command's manual pages and completions, as `make` stages them.
 
+use std::fs;
+use std::io::Write;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-use anyhow::{Result, bail};
-use clap::Args;
+use anyhow::{Context, Result};
+use clap::{Args, Command, CommandFactory};
+use clap_complete::Shell;
+use clap_mangen::Man;
+
+/// What the pages say beyond the options: hand-written sections, by page.
+const SECTIONS: [(&str, &str); 3] = [
+    ("fanpcap", include_str!("../man/fanpcap.in")),
+    ("fanpcap-enable", include_str!("../man/fanpcap-enable.in")),
+    ("fanpcap-disable", include_str!("../man/fanpcap-disable.in")),
+];
+/// The pages of other sections that every page refers to.
+const RELATED: [(&str, &str); 2] = [("pcap.conf", "5"), ("pcap_fanout", "3PCAP")];
 
 /// Writes manual pages and completions into a directory
 #[derive(Args, Debug)]
-pub(crate) struct Arguments {}
+pub(crate) struct Arguments {
+    /// The directory, laid out as PREFIX/share
+    directory: PathBuf,
+}
 
 /// Does it.
-pub(crate) fn run(_arguments: &Arguments) -> Result<ExitCode> {
-    bail!("not built yet")
+pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode> {
+    let share = &arguments.directory;
+    let mut command = super::Arguments::command().disable_help_subcommand(true);
+    command.build();
+    let pages = pages(&command);
+    let names: Vec<String> = pages.iter().map(name).collect();
+    for page in &pages {
+        let path = share.join(format!("man/man1/{}.1", name(page)));
+        write(&path, &rendered(page, &names)?)?;
+    }
+    for (shell, path) in [
+        (Shell::Bash, "bash-completion/completions/fanpcap"),
+        (Shell::Zsh, "zsh/site-functions/_fanpcap"),
+        (Shell::Fish, "fish/vendor_completions.d/fanpcap.fish"),
+    ] {
+        let mut text = Vec::new();
+        clap_complete::generate(
+            shell,
+            &mut super::Arguments::command(),
+            "fanpcap",
+            &mut text,
+        );
+        write(&share.join(path), &text)?;
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+/// The command and its visible subcommands, one page each.
+fn pages(command: &Command) -> Vec<Command> {
+    let visible = command
+        .get_subcommands()
+        .filter(|subcommand| !subcommand.is_hide_set());
+    let mut pages = vec![command.clone()];
+    pages.extend(visible.cloned());
+    pages
+}
+
+/// A page's name: fanpcap, or fanpcap-NAME.
+fn name(page: &Command) -> String {
+    page.get_display_name()
+        .unwrap_or_else(|| page.get_name())
+        .to_owned()
+}
+
+fn rendered(page: &Command, names: &[String]) -> Result<Vec<u8>> {
+    let own = name(page);
+    // Without a date, its place on the line would be taken by the source.
+    let man = Man::new(page.clone())
+        .date("2026")
+        .source(concat!("fanpcap ", env!("CARGO_PKG_VERSION")))
+        .manual("fanpcap");
+    let mut text = Vec::new();
+    man.render(&mut text)
+        .with_context(|| format!("the page {own}"))?;
+    for (_, section) in SECTIONS.iter().filter(|(page, _)| *page == own) {
+        text.extend(section.bytes());
+    }
+    writeln!(text, "{}", see_also(&own, names))?;
+    Ok(text)
+}
+
+/// The last section: all the other pages.
+fn see_also(own: &str, names: &[String]) -> String {
+    let others = names
+        .iter()
+        .map(|name| (name.as_str(), "1"))
+        .filter(|(name, _)| *name != own);
+    let lines: Vec<String> = others
+        .chain(RELATED)
+        .map(|(name, section)| format!(".BR {} ({section})", name.replace('-', "\\-")))
+        .collect();
+    format!(".SH \"SEE ALSO\"\n{}", lines.join(",\n"))
+}
+
+fn write(path: &Path, text: &[u8]) -> Result<()> {
+    let directory = path.parent().context("a file in a directory")?;
+    fs::create_dir_all(directory).with_context(|| format!("making {}", directory.display()))?;
+    fs::write(path, text).with_context(|| format!("writing {}", path.display()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn all() -> Vec<(String, String)> {
+        let mut command = crate::Arguments::command().disable_help_subcommand(true);
+        command.build();
+        let pages = pages(&command);
+        let names: Vec<String> = pages.iter().map(name).collect();
+        let text = |page| String::from_utf8(rendered(page, &names).unwrap()).unwrap();
+        pages.iter().map(|page| (name(page), text(page))).collect()
+    }
+
+    #[test]
+    fn every_visible_subcommand_has_a_page_and_the_hidden_have_none() {
+        let names: Vec<String> = all().into_iter().map(|(name, _)| name).collect();
+        for name in ["fanpcap", "fanpcap-run", "fanpcap-bench", "fanpcap-enable"] {
+            assert!(names.iter().any(|page| page == name), "{name}: {names:?}");
+        }
+        assert!(!names.iter().any(|name| name.contains("manual")));
+    }
+
+    #[test]
+    fn pages_refer_to_the_others_and_have_their_own_sections() {
+        for (name, text) in all() {
+            let own = format!(".BR {} (1)", name.replace('-', "\\-"));
+            assert!(!text.contains(&own), "{name} refers to itself");
+            assert!(text.ends_with(".BR pcap_fanout (3PCAP)\n"), "{name}");
+            for (page, section) in SECTIONS {
+                assert_eq!(text.contains(section), page == name, "{page} in {name}");
+            }
+        }
+    }
 }

@@ -1,5 +1,5 @@
-//! The manual pages: they are well-formed and complete, and their programs do what they say, built
-//! against an installed tree as a user builds them.
+//! The installed tree and the manual pages: the pages are well-formed and complete, and their programs
+//! do what they say, built against an installed tree as a user builds them.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -17,8 +17,16 @@ const GROUP: u16 = 7;
 
 #[test]
 fn the_pages_are_well_formed() -> Result<()> {
+    let tree = Tree::install()?;
+    let installed = tree.prefix().join("share/man");
+    let mut pages = Vec::new();
+    for (section, least) in [("man1", 9), ("man3", 1), ("man5", 1)] {
+        let found = files(&installed.join(section))?;
+        ensure!(found.len() >= least, "{section}: {found:?}");
+        pages.extend(found);
+    }
     let scratch = Scratch::new()?;
-    for page in pages()? {
+    for page in pages {
         let mut command = Command::new("groff");
         let Ok(ended) = run(
             &scratch,
@@ -34,6 +42,64 @@ fn the_pages_are_well_formed() -> Result<()> {
             "{}",
             ended.err
         );
+    }
+    Ok(())
+}
+
+#[test]
+fn the_installed_command_finds_the_installed_library() -> Result<()> {
+    let tree = Tree::install()?;
+    let (library, command) = (
+        tree.prefix().join("lib/fanpcap"),
+        tree.prefix().join("bin/fanpcap"),
+    );
+    let said = run(&tree.scratch, on_system(&command).arg("enable"))?.success()?;
+    let line = format!(
+        "export LD_LIBRARY_PATH='{}'\n",
+        library.canonicalize()?.display()
+    );
+    ensure!(said == line, "{said}");
+    // As a shell takes it: the program that it starts then is on our library, until it is taken back.
+    let script = "eval \"$(\"$0\" enable)\"; tcpdump --version; \
+                  eval \"$(\"$0\" disable)\"; echo \"left: $LD_LIBRARY_PATH\"";
+    let mut shell = on_system("sh");
+    shell.args(["-c", script]).arg(&command);
+    let said = run(&tree.scratch, &mut shell)?.success()?;
+    ensure!(
+        said.contains("+ fanpcap ") && said.ends_with("left: \n"),
+        "{said}"
+    );
+    Ok(())
+}
+
+#[test]
+fn completions_and_the_pkg_config_file_are_installed() -> Result<()> {
+    let tree = Tree::install()?;
+    let share = tree.prefix().join("share");
+    for (shell, file) in [
+        ("bash", "bash-completion/completions/fanpcap"),
+        ("zsh", "zsh/site-functions/_fanpcap"),
+        ("fish", "fish/vendor_completions.d/fanpcap.fish"),
+    ] {
+        let path = share.join(file);
+        let text = fs::read_to_string(&path)?;
+        ensure!(text.contains("enable"), "{file}");
+        let mut command = on_system(shell);
+        match run(&tree.scratch, command.arg("-n").arg(&path)) {
+            Ok(ended) => ended.success().map(|_| ())?,
+            // A shell that isn't here has no say.
+            Err(_) => continue,
+        }
+    }
+    let pc = tree.prefix().join("lib/pkgconfig/fanpcap.pc");
+    let text = fs::read_to_string(pc)?;
+    let prefix = format!("prefix={}\n", tree.prefix().display());
+    for line in [
+        prefix.as_str(),
+        "libdir=${prefix}/lib/fanpcap\n",
+        "-lpcap\n",
+    ] {
+        ensure!(text.contains(line), "{line}: {text}");
     }
     Ok(())
 }
@@ -259,12 +325,17 @@ fn plain(text: &str) -> String {
 }
 
 fn pages() -> Result<Vec<PathBuf>> {
-    let entries = fs::read_dir(root().join("docs/man"))?;
-    let pages: Vec<PathBuf> = entries
+    files(&root().join("docs/man"))
+}
+
+/// What is in a directory.
+fn files(dir: &Path) -> Result<Vec<PathBuf>> {
+    let entries = fs::read_dir(dir).with_context(|| format!("reading {}", dir.display()))?;
+    let files: Vec<PathBuf> = entries
         .map(|entry| Ok(entry?.path()))
         .collect::<Result<_>>()?;
-    ensure!(!pages.is_empty(), "no manual pages");
-    Ok(pages)
+    ensure!(!files.is_empty(), "nothing in {}", dir.display());
+    Ok(files)
 }
 
 fn root() -> PathBuf {

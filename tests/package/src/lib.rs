@@ -1,0 +1,225 @@
+//! A clean Debian in a directory, to install the package in: made by debootstrap once, copied for each test.
+
+mod listing;
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::sync::{Mutex, PoisonError};
+
+use anyhow::{Context, Result, ensure};
+use fanpcap_testkit::Scratch;
+
+pub use listing::Listing;
+
+/// What a minimal Debian lacks of what the tests run; the package itself needs none of it.
+const TOOLS: &str = "tcpdump apparmor";
+/// Runs a command in a root directory with its own /proc and /sys, which end with the command.
+const ENTER: &str = "mount -t proc proc \"$0/proc\" && mount -t sysfs -o ro sysfs \"$0/sys\" \
+                     && exec chroot \"$0\" \"$@\"";
+
+/// A Debian of one test's own; it goes with the value.
+#[derive(Debug)]
+pub struct Root {
+    // Before the directory goes, nothing must run in it: tests wait for their programs.
+    scratch: Scratch,
+}
+
+impl Root {
+    /// A copy of the clean Debian; none, with the reason printed, where there can't be one.
+    ///
+    /// # Errors
+    /// When the copy fails.
+    pub fn new() -> Result<Option<Self>> {
+        let base = match base() {
+            Ok(base) => base,
+            Err(reason) => {
+                skip(&format!("no clean Debian here: {reason:#}"));
+                return Ok(None);
+            }
+        };
+        let root = Self {
+            scratch: Scratch::new()?,
+        };
+        success(Command::new("cp").arg("-a").arg(base).arg(root.path()))?;
+        Ok(Some(root))
+    }
+
+    /// The same with the package installed.
+    ///
+    /// # Errors
+    /// What apt-get says.
+    pub fn with_package() -> Result<Option<Self>> {
+        let Some(root) = Self::new()? else {
+            return Ok(None);
+        };
+        root.install()?;
+        Ok(Some(root))
+    }
+
+    /// Its directory.
+    pub fn path(&self) -> PathBuf {
+        self.scratch.file("root")
+    }
+
+    /// A file of it, by its path inside.
+    pub fn file(&self, path: &str) -> PathBuf {
+        self.path().join(path.trim_start_matches('/'))
+    }
+
+    /// The directory for the files of programs that run on it.
+    pub fn scratch(&self) -> &Scratch {
+        &self.scratch
+    }
+
+    /// Installs the package as a user does, or installs it anew.
+    ///
+    /// # Errors
+    /// What apt-get says.
+    pub fn install(&self) -> Result<()> {
+        fs::copy(package()?, self.file("tmp/fanpcap.deb"))?;
+        self.run("apt-get install -y -qq --no-install-recommends --reinstall /tmp/fanpcap.deb")?;
+        Ok(())
+    }
+
+    /// The arguments of `unshare` that run a command in it, in the caller's network namespace.
+    pub fn entered(&self, command: &[&str]) -> Vec<String> {
+        let path = self.path().display().to_string();
+        let words = ["--mount", "sh", "-c", ENTER, &path];
+        words.iter().chain(command).map(|&w| w.to_owned()).collect()
+    }
+
+    /// A line of the shell to its end in it: what it printed, both streams.
+    ///
+    /// # Errors
+    /// When it fails, with what it printed.
+    pub fn run(&self, line: &str) -> Result<String> {
+        let line = format!("exec 2>&1; {line}");
+        let mut command = Command::new("unshare");
+        command.args(self.entered(&["sh", "-c", &line]));
+        command.env_clear().envs([
+            ("PATH", "/usr/sbin:/usr/bin:/sbin:/bin"),
+            ("LC_ALL", "C"),
+            ("DEBIAN_FRONTEND", "noninteractive"),
+        ]);
+        success(&mut command)
+    }
+}
+
+/// Says why a test does nothing, in the form that the tally counts.
+#[allow(clippy::print_stdout, reason = "the tally reads it")]
+pub fn skip(reason: &str) {
+    println!("SKIP: {reason}");
+}
+
+/// Whether packages can be built here; when not, it says so.
+pub fn can_build() -> bool {
+    let can = Command::new("dpkg-shlibdeps")
+        .arg("--version")
+        .output()
+        .is_ok();
+    if !can {
+        skip("no dpkg-dev here, which builds the package");
+    }
+    can
+}
+
+/// The package that `make deb` built.
+///
+/// # Errors
+/// When there is none, or several.
+pub fn package() -> Result<PathBuf> {
+    let dir = workspace().join("target/fanpcap");
+    let entries = fs::read_dir(&dir).with_context(|| format!("reading {}", dir.display()))?;
+    let mut found = Vec::new();
+    for entry in entries {
+        let path = entry?.path();
+        if path.extension().is_some_and(|extension| extension == "deb") {
+            found.push(path);
+        }
+    }
+    ensure!(
+        found.len() == 1,
+        "{found:?}: build one package first (make deb)"
+    );
+    found.pop().context("a package")
+}
+
+/// The workspace's root.
+pub fn workspace() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
+}
+
+/// A command's standard output.
+///
+/// # Errors
+/// When it fails, with what it printed.
+pub fn success(command: &mut Command) -> Result<String> {
+    let done = command
+        .output()
+        .with_context(|| format!("starting {command:?}"))?;
+    let (out, err) = (&done.stdout, &done.stderr);
+    let (out, err) = (String::from_utf8_lossy(out), String::from_utf8_lossy(err));
+    ensure!(
+        done.status.success(),
+        "{command:?}: {}\n{out}{err}",
+        done.status
+    );
+    Ok(out.into_owned())
+}
+
+/// The clean Debian of the machine's own release, made when it isn't there yet.
+fn base() -> Result<PathBuf> {
+    static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
+    let guard = ONE_AT_A_TIME.lock();
+    let _guard = guard.unwrap_or_else(PoisonError::into_inner);
+    let release = release()?;
+    let dir = workspace().join("target/package");
+    let base = dir.join(format!("{release}-{}", TOOLS.replace(' ', "-")));
+    if !base.exists() {
+        fs::create_dir_all(&dir)?;
+        let fresh = Scratch::new()?;
+        let root = Root { scratch: fresh };
+        let mut debootstrap = Command::new("timeout");
+        debootstrap.args(["900", "debootstrap", "--variant=minbase", &release]);
+        success(debootstrap.arg(root.path()).arg(mirror()?))?;
+        root.run("timeout 300 apt-get update -qq")?;
+        let install = "apt-get install -y -qq --no-install-recommends";
+        root.run(&format!("timeout 300 {install} {TOOLS}"))?;
+        root.run("apt-get clean && rm -rf /var/lib/apt/lists/*")?;
+        // Under its name it is complete.
+        let half = dir.join(".half");
+        success(Command::new("rm").arg("-rf").arg(&half))?;
+        success(Command::new("cp").arg("-a").arg(root.path()).arg(&half))?;
+        fs::rename(&half, &base)?;
+    }
+    Ok(base)
+}
+
+/// The package is for the release that it is built on.
+fn release() -> Result<String> {
+    let text = fs::read_to_string("/etc/os-release").context("which distribution this is")?;
+    let value = |name: &str| {
+        let line = text.lines().find_map(|line| line.strip_prefix(name))?;
+        Some(line.trim_matches('"').to_owned())
+    };
+    ensure!(
+        value("ID=").as_deref() == Some("debian"),
+        "this machine is not a Debian"
+    );
+    value("VERSION_CODENAME=").context("a release without a name")
+}
+
+/// Where this machine gets its Debian from.
+fn mirror() -> Result<String> {
+    let format = "$(ORIGIN) $(COMPONENT) $(REPO_URI)";
+    let mut apt = Command::new("apt-get");
+    apt.args(["indextargets", "--format", format, "Created-By: Packages"]);
+    let sources = success(&mut apt)?;
+    let found = sources
+        .lines()
+        .find_map(|line| line.strip_prefix("Debian main "));
+    found
+        .map(str::to_owned)
+        .context("no source of Debian in apt's list")
+}

@@ -1,0 +1,231 @@
+//! The Debian package: in a clean Debian it installs, serves, and goes without a trace.
+
+use std::fs;
+use std::process::Command;
+use std::thread;
+
+use anyhow::{Context, Result, ensure};
+use fanpcap_package_tests::{Listing, Root, can_build, package, success, workspace};
+use fanpcap_testkit::hosts::{DEVICE, Hosts};
+use fanpcap_testkit::{Capture, FlowKey, Member, Program, await_for, capture};
+
+const CONF: &str = "/etc/ld.so.conf.d/00-fanpcap.conf";
+const LOCAL: &str = "/etc/apparmor.d/local/usr.bin.tcpdump";
+/// Conversations of each kind, of which there are four.
+const EACH: usize = 8;
+
+#[test]
+fn the_package_is_the_same_when_it_is_built_again() -> Result<()> {
+    if !can_build() {
+        return Ok(());
+    }
+    let (path, before) = (package()?, fs::read(package()?)?);
+    let mut make = Command::new("make");
+    success(make.args(["-s", "deb"]).current_dir(workspace()))?;
+    ensure!(fs::read(path)? == before, "two builds differ");
+    Ok(())
+}
+
+#[test]
+fn the_control_file_names_what_the_package_needs() -> Result<()> {
+    if !can_build() {
+        return Ok(());
+    }
+    let mut dpkg = Command::new("dpkg-deb");
+    let control = success(dpkg.arg("--field").arg(package()?))?;
+    for needed in ["libpcap0.8 (>= 1.10)", "libc6 (>= ", "libgcc-s1"] {
+        ensure!(control.contains(needed), "{needed}: {control}");
+    }
+    ensure!(
+        !control.contains('@') || control.contains("<root@localhost>"),
+        "{control}"
+    );
+    Ok(())
+}
+
+#[test]
+#[ignore = "needs root: a Debian in a directory"]
+fn files_are_where_they_belong_and_alter_no_program() -> Result<()> {
+    let Some(root) = Root::with_package()? else {
+        return Ok(());
+    };
+    let files = root.run("dpkg -L fanpcap")?;
+    let multiarch = multiarch()?;
+    for file in [
+        "/usr/bin/fanpcap",
+        &format!("/usr/lib/{multiarch}/fanpcap/libpcap.so.0.8"),
+        &format!("/usr/lib/{multiarch}/pkgconfig/fanpcap.pc"),
+        "/usr/include/pcap/fanout.h",
+        "/usr/share/man/man1/fanpcap.1.gz",
+        "/usr/share/man/man1/fanpcap-run.1.gz",
+        "/usr/share/man/man3/pcap_fanout.3pcap.gz",
+        "/usr/share/man/man5/pcap.conf.5.gz",
+        "/usr/share/doc/fanpcap/copyright",
+        "/usr/share/doc/fanpcap/changelog.Debian.gz",
+        "/usr/share/bash-completion/completions/fanpcap",
+    ] {
+        ensure!(files.lines().any(|line| line == file), "no {file}: {files}");
+        ensure!(root.file(file).exists(), "no {file}");
+    }
+    let wrong = root.run("dpkg --verify fanpcap")?;
+    ensure!(wrong.is_empty(), "{wrong}");
+    ensure!(!root.run("tcpdump --version")?.contains("fanpcap"));
+    ensure!(
+        root.run("fanpcap run --help")?
+            .contains("Usage: fanpcap run")
+    );
+    Ok(())
+}
+
+#[test]
+#[ignore = "needs root: a Debian in a directory"]
+fn enabled_plain_tcpdump_loads_the_library_until_disabled() -> Result<()> {
+    let Some(root) = Root::with_package()? else {
+        return Ok(());
+    };
+    fs::write(root.file(LOCAL), "  /srv/captures/** rw,")?;
+    let before = Listing::of(&root.path())?;
+    let said = root.run("fanpcap enable --system")?;
+    for told in [CONF, "pcap.conf(5)", "fanpcap disable --system", LOCAL] {
+        ensure!(said.contains(told), "{told}: {said}");
+    }
+    let version = root.run("tcpdump --version")?;
+    ensure!(version.contains("+ fanpcap "), "{version}");
+    // The block and the rules that it includes are what AppArmor understands.
+    let parse = "apparmor_parser --skip-kernel-load --skip-cache";
+    root.run(&format!("{parse} /etc/apparmor.d/usr.bin.tcpdump"))?;
+    let preprocess = format!("{parse} --preprocess /etc/apparmor.d/usr.bin.tcpdump");
+    ensure!(root.run(&preprocess)?.contains("/etc/pcap.conf r,"));
+
+    let enabled = Listing::of(&root.path())?;
+    ensure!(
+        root.run("fanpcap enable --system")?
+            .contains("Already enabled")
+    );
+    let twice = enabled.differences(&Listing::of(&root.path())?);
+    ensure!(twice.is_empty(), "twice is once: {twice:?}");
+
+    let said = root.run("fanpcap disable --system")?;
+    ensure!(said.contains("Removed"), "{said}");
+    // From outside too, as builders of images do.
+    let (command, dir) = (root.file("/usr/bin/fanpcap"), root.path());
+    for word in ["enable", "disable"] {
+        let mut outside = Command::new(&command);
+        success(outside.args([word, "--system", "--root"]).arg(&dir))?;
+        let is_ours = root.run("tcpdump --version")?.contains("+ fanpcap ");
+        ensure!(is_ours == (word == "enable"), "{word} --root");
+    }
+    ensure!(!root.run("tcpdump --version")?.contains("fanpcap"));
+    ensure!(
+        root.run("fanpcap disable --system")?
+            .contains("Not enabled")
+    );
+    let left = before.differences(&Listing::of(&root.path())?);
+    ensure!(left.is_empty(), "{left:?}");
+    Ok(())
+}
+
+#[test]
+#[ignore = "needs root: a Debian in a directory"]
+fn enable_refuses_when_another_library_would_come_first() -> Result<()> {
+    let Some(root) = Root::with_package()? else {
+        return Ok(());
+    };
+    let config = fs::read_to_string(root.file("/etc/ld.so.conf"))?;
+    let system = format!("/lib/{}", multiarch()?);
+    fs::write(root.file("/etc/ld.so.conf"), format!("{system}\n{config}"))?;
+    root.run("ldconfig")?;
+    let before = Listing::of(&root.path())?;
+    let said = root.run("fanpcap enable --system || true")?;
+    let told = format!("{system}/libpcap.so.0.8 comes before");
+    ensure!(said.contains(&told), "{said}");
+    let left = before.differences(&Listing::of(&root.path())?);
+    ensure!(left.is_empty(), "{left:?}");
+    // Nor may others than root change what every program loads.
+    fs::write(root.file("/etc/ld.so.conf"), config)?;
+    root.run("chmod 777 /usr/lib/*/fanpcap")?;
+    let said = root.run("fanpcap enable --system || true")?;
+    ensure!(said.contains("others than root may change"), "{said}");
+    ensure!(!root.file(CONF).exists());
+    Ok(())
+}
+
+#[test]
+#[ignore = "needs root: a Debian in a directory"]
+fn an_upgrade_keeps_it_enabled_and_purge_leaves_no_trace() -> Result<()> {
+    let Some(root) = Root::new()? else {
+        return Ok(());
+    };
+    let before = Listing::of(&root.path())?;
+    root.install()?;
+    root.run("fanpcap enable --system")?;
+    root.install()?;
+    ensure!(root.run("tcpdump --version")?.contains("+ fanpcap "));
+    // As a member leaves it that was killed.
+    fs::create_dir_all(root.file("/run/fanpcap/1.5"))?;
+    root.run("apt-get purge -y -qq fanpcap")?;
+    let left = before.differences(&Listing::of(&root.path())?);
+    ensure!(left.is_empty(), "{left:#?}");
+    Ok(())
+}
+
+#[test]
+#[ignore = "needs root: a Debian in a directory"]
+fn two_plain_tcpdumps_share_once_enabled() -> Result<()> {
+    let Some(root) = Root::with_package()? else {
+        return Ok(());
+    };
+    root.run("fanpcap enable --system")?;
+    // A thread of its own, as it moves between network namespaces.
+    let shared = thread::scope(|scope| scope.spawn(|| share(&root)).join());
+    shared.expect("no panic")
+}
+
+fn share(root: &Root) -> Result<()> {
+    let hosts = Hosts::new()?;
+    let files = ["/tmp/0.pcap", "/tmp/1.pcap"];
+    let members: Vec<Member> = files
+        .iter()
+        .map(|file| start(root, file))
+        .collect::<Result<_>>()?;
+    let packets = hosts.talk(EACH)?;
+    let written = || files.map(|file| Capture::count_so_far(&root.file(file)));
+    await_for("the last packets", await_for::LIMIT, || {
+        Ok((written().iter().sum::<usize>() >= packets).then_some(()))
+    })
+    .with_context(|| format!("{:?} of {packets} packets", written()))?;
+    for member in members {
+        member.stop()?;
+    }
+    let captures: Vec<Capture> = files
+        .iter()
+        .map(|file| Capture::read(&root.file(file)))
+        .collect::<Result<_>>()?;
+    ensure!(
+        written().iter().sum::<usize>() == packets,
+        "{:?}",
+        written()
+    );
+    let split: Vec<FlowKey> = capture::split_flows(&captures).into_iter().collect();
+    ensure!(split.is_empty(), "at both: {split:?}");
+    ensure!(written().iter().all(|&share| share > 0), "{:?}", written());
+    Ok(())
+}
+
+/// tcpdump in the root, with nothing but a group.
+fn start(root: &Root, file: &str) -> Result<Member> {
+    let tcpdump = [
+        "tcpdump", "-n", "-U", "-Z", "root", "-i", DEVICE, "-w", file,
+    ];
+    Program::new("unshare", "listening on")?
+        .args(root.entered(&tcpdump))
+        .set("LD_LIBRARY_PATH", "")
+        .group(5, "hash")
+        .start(root.scratch())
+}
+
+fn multiarch() -> Result<String> {
+    let mut dpkg = Command::new("dpkg-architecture");
+    let said = success(dpkg.args(["-q", "DEB_HOST_MULTIARCH"]))?;
+    Ok(said.trim().to_owned())
+}

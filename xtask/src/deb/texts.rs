@@ -1,0 +1,149 @@
+//! The package's texts: control file, changelog and copyright, from packaging/deb and the tree's own.
+
+use std::fs;
+use std::process::Command;
+
+use anyhow::{Context, Result};
+
+use super::Package;
+use crate::tree;
+
+/// Where a line of the changelog ends.
+const WIDTH: usize = 76;
+
+/// A file of packaging/deb.
+pub(super) fn template(name: &str) -> Result<String> {
+    read(&format!("packaging/deb/{name}"))
+}
+
+fn read(path: &str) -> Result<String> {
+    let path = tree::root()?.join(path);
+    fs::read_to_string(&path).with_context(|| format!("reading {}", path.display()))
+}
+
+/// The control file.
+pub(super) fn control(package: &Package, depends: &str, size: u64) -> Result<String> {
+    Ok(template("control.in")?
+        .replace("@VERSION@", &package.version)
+        .replace("@ARCHITECTURE@", &package.architecture)
+        .replace("@MAINTAINER@", &package.maintainer)
+        .replace("@DEPENDS@", depends)
+        .replace("@SIZE@", &size.to_string()))
+}
+
+/// Our licence, and the licences of the crates that are linked in.
+pub(super) fn copyright() -> Result<String> {
+    let license = read("LICENSE")?;
+    let (head, terms) = license.split_once("\n\n").context("LICENSE's first part")?;
+    let holder = head.lines().next().unwrap_or_default();
+    let terms: Vec<String> = terms
+        .trim_end()
+        .lines()
+        .map(|line| match line {
+            "" => " .".to_owned(),
+            line => format!(" {line}"),
+        })
+        .collect();
+    Ok(template("copyright.in")?
+        .replace("@CRATES@", &crates()?)
+        .replace("@COPYRIGHT@", holder.trim_start_matches("Copyright (c) "))
+        .replace("@LICENSE@", &terms.join("\n")))
+}
+
+/// The crates of others, a line each: `libc 0.2.1: MIT OR Apache-2.0`.
+fn crates() -> Result<String> {
+    let mut cargo = tree::cargo(&["tree", "--edges", "normal", "--prefix", "none"])?;
+    cargo.args(["-p", "fanpcap-abi", "-p", "fanpcap-cli"]);
+    let said = tree::output(cargo.args(["--no-dedupe", "--format", "{p}: {l}"]))?;
+    // Our own crates and what runs in the compiler only have a remark in brackets.
+    let mut lines: Vec<String> = said
+        .lines()
+        .filter(|line| !line.is_empty() && !line.contains('('))
+        .map(|line| format!("  {}", line.replacen(" v", " ", 1)))
+        .collect();
+    lines.sort();
+    lines.dedup();
+    Ok(lines.join("\n"))
+}
+
+/// The newest section of CHANGELOG.md as Debian writes it.
+pub(super) fn changelog(package: &Package) -> Result<String> {
+    let epoch = format!("@{}", package.epoch);
+    let mut date = Command::new("date");
+    date.args(["-u", "-R", "-d", &epoch]).env("LC_ALL", "C");
+    let date = tree::output(&mut date)?;
+    let items = items(&read("CHANGELOG.md")?);
+    let items: Vec<String> = items.iter().map(|item| wrapped(item)).collect();
+    Ok(format!(
+        "fanpcap ({}) unstable; urgency=medium\n\n{}\n\n -- {}  {}\n",
+        package.version,
+        items.join("\n"),
+        package.maintainer,
+        date.trim()
+    ))
+}
+
+/// The items of the first section, each in one line.
+fn items(changelog: &str) -> Vec<String> {
+    let section = changelog.split("\n## ").nth(1).unwrap_or_default();
+    let mut items: Vec<String> = Vec::new();
+    for line in section.lines().skip(1) {
+        if let Some(item) = line.strip_prefix("* ") {
+            items.push(item.to_owned());
+        } else if let (Some(item), false) = (items.last_mut(), line.trim().is_empty()) {
+            item.push(' ');
+            item.push_str(line.trim());
+        }
+    }
+    items
+}
+
+fn wrapped(item: &str) -> String {
+    let mut lines = vec!["  *".to_owned()];
+    for word in item.split_whitespace() {
+        let line = lines.last().map_or(0, |line| line.chars().count());
+        if line + 1 + word.chars().count() > WIDTH {
+            lines.push("   ".to_owned());
+        }
+        if let Some(line) = lines.last_mut() {
+            line.push(' ');
+            line.push_str(word);
+        }
+    }
+    lines.join("\n")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_newest_section_becomes_items() {
+        let text =
+            "# Changelog\n\n## Unreleased\n\n* One\n  and more.\n* Two.\n\n## 0.1\n\n* Old.\n";
+        assert_eq!(items(text), ["One and more.", "Two."]);
+    }
+
+    #[test]
+    fn long_items_are_broken_and_aligned() {
+        let long = "word ".repeat(40);
+        let text = wrapped(&long);
+        assert!(text.starts_with("  * word"));
+        assert!(text.lines().count() > 1);
+        assert!(
+            text.lines()
+                .skip(1)
+                .all(|line| line.starts_with("    word"))
+        );
+        assert!(text.lines().all(|line| line.len() <= WIDTH));
+    }
+
+    #[test]
+    fn the_licence_and_its_holder_are_in_the_copyright() {
+        let text = copyright().unwrap();
+        assert!(text.contains("the fanpcap authors\nLicense: BSD-3-Clause"));
+        assert!(text.contains(" .\n THIS SOFTWARE IS PROVIDED"));
+        assert!(text.contains("\n  libc 0.2"), "{text}");
+        assert!(!text.contains('@') && !text.contains("crates/"), "{text}");
+    }
+}
