@@ -12,13 +12,14 @@ use crate::{deb, fuzz, stage, symbols, tier, tree};
 /// A tier: its name in .ci/tiers, and how it runs.
 type Tier = (&'static str, fn() -> Result<Tally>);
 
-const TIERS: [Tier; 10] = [
+const TIERS: [Tier; 11] = [
     ("unit", unit),
     ("symbols", symbols::run),
     ("loading", loading),
     ("manual", manual),
     ("package", package),
     ("packets", packets),
+    ("tools", tools),
     ("conformance", conformance),
     ("faults", faults),
     ("soak", soak),
@@ -48,23 +49,22 @@ pub(crate) fn run() -> Result<Tally> {
     Ok(sum)
 }
 
+/// Packages that are tiers by themselves.
+const ALONE: [&str; 8] = [
+    "fanpcap-netns",
+    "fanpcap-faults",
+    "fanpcap-soak",
+    "fanpcap-loading",
+    "fanpcap-conformance",
+    "fanpcap-cli",
+    "fanpcap-gen",
+    "fanpcap-package-tests",
+];
+
 fn unit() -> Result<Tally> {
-    let others = [
-        "--workspace",
-        "--exclude",
-        "fanpcap-netns",
-        "--exclude",
-        "fanpcap-faults",
-        "--exclude",
-        "fanpcap-soak",
-        "--exclude",
-        "fanpcap-loading",
-        "--exclude",
-        "fanpcap-conformance",
-        "--exclude",
-        "fanpcap-package-tests",
-    ];
-    tier::cargo_test(&others, &[], &[])
+    let others = ALONE.iter().flat_map(|name| ["--exclude", name]);
+    let chosen: Vec<&str> = ["--workspace"].into_iter().chain(others).collect();
+    tier::cargo_test(&chosen, &[], &[])
 }
 
 fn loading() -> Result<Tally> {
@@ -87,6 +87,12 @@ fn package() -> Result<Tally> {
 /// Real packets in network namespaces. More threads than this would make timing a matter of luck.
 fn packets() -> Result<Tally> {
     tier::cargo_test(&["-p", "fanpcap-netns"], &["--test-threads=2"], &[])
+}
+
+/// The command and its traffic generator. More threads than this would make timing a matter of luck.
+fn tools() -> Result<Tally> {
+    let packages = ["-p", "fanpcap-cli", "-p", "fanpcap-gen"];
+    tier::cargo_test(&packages, &["--test-threads=2"], &[])
 }
 
 /// Failing system calls. The loops mostly wait for the kernel.
