@@ -1,15 +1,200 @@
 //! `fanpcap run`: copies of a program share one stream of packets.
 
-use std::process::ExitCode;
+mod arguments;
+mod copy;
+mod cpus;
+mod files;
+mod group;
+mod guard;
+mod joined;
+mod ledger;
+mod merge;
+mod output;
+mod progress;
+mod summary;
+mod supervise;
 
-use anyhow::{Result, bail};
+use std::ffi::OsString;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+use std::sync::Arc;
+
+use anyhow::{Context, Result, bail};
 use clap::Args;
+use fanpcap::mode::Mode;
+use fanpcap_linux::inject;
+
+use crate::library;
+use cpus::Wanted;
+use merge::Merged;
+use output::Output;
+use summary::{OfCopy, OfMerge, Summary};
+use supervise::{Run, Supervised};
 
 /// Runs copies of a program that share one stream of packets
+///
+/// Each copy gets its share of the packets, by the mode of --fanout; the program is not changed. In its
+/// arguments, %i is the copy's number, from 0, and %% is a percent sign.
+///
+/// What the copies print is merged line by line, and --merge merges the captures that they write in the
+/// order of time, as in: fanpcap run -n 4 --merge all.pcapng -- tcpdump -i eth0 -w %i.pcap
+///
+/// Signals go on to all copies; a second interrupt kills them. The exit status is that of the first copy that
+/// failed by itself, with 128 and the signal's number for one that was killed.
 #[derive(Args, Debug)]
-pub(crate) struct Arguments {}
+pub(crate) struct Arguments {
+    /// Copies
+    #[arg(short = 'n', long, default_value_t = 2, value_parser = clap::value_parser!(u16).range(1..=256))]
+    copies: u16,
+    /// How packets are shared: hash, lb, rnd, cpu, rollover or qm, with options such as +rollover
+    #[arg(long, value_name = "MODE", default_value = "hash")]
+    fanout: String,
+    /// The copies' group [default: a free one]
+    #[arg(long, value_name = "N")]
+    group: Option<u16>,
+    /// The CPUs that the copies run on: auto (near the device, not where it is received), a list, or none
+    #[arg(long, value_name = "CPUS", default_value = "auto")]
+    cpus: String,
+    /// The device, where the program's arguments don't name it by -i or --interface
+    #[arg(long, value_name = "DEV")]
+    device: Option<String>,
+    /// Starts a copy anew that was killed or ended with an error; a file that it wrote is kept as NAME.1, .2 and so on
+    #[arg(long)]
+    restart: bool,
+    /// Merges the captures that the copies write, to files named with %i or to standard output, into FILE:
+    /// pcapng if it is named so, else pcap; - is standard output
+    #[arg(long, value_name = "FILE")]
+    merge: Option<PathBuf>,
+    /// Begins each line of the copies' output with their number
+    #[arg(long)]
+    prefix: bool,
+    /// Writes the summary as JSON, too
+    #[arg(long, value_name = "FILE")]
+    json: Option<PathBuf>,
+    /// Shows neither progress nor summary
+    #[arg(short, long)]
+    quiet: bool,
+    /// Ends copies whose command was killed
+    #[arg(long, hide = true)]
+    guard: bool,
+    /// The program and its arguments
+    #[arg(last = true, value_name = "COMMAND", required_unless_present = "guard")]
+    command: Vec<OsString>,
+}
 
 /// Does it.
-pub(crate) fn run(_arguments: &Arguments) -> Result<ExitCode> {
-    bail!("not built yet")
+pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode> {
+    if arguments.guard {
+        return Ok(guard::stand());
+    }
+    let mode = group::mode(&arguments.fanout)?;
+    let wanted =
+        Wanted::parse(&arguments.cpus).with_context(|| format!("--cpus {:?}", arguments.cpus))?;
+    let library = library::directory()?;
+    let group = arguments.group.map_or_else(group::free, Ok)?;
+    if let Some(to) = &arguments.merge {
+        merge::ensure_writable(to)?;
+    }
+    let copies = usize::from(arguments.copies);
+    let device = arguments
+        .device
+        .clone()
+        .or_else(|| arguments::device(&arguments.command));
+    let allowed = inject::cpus().context("which CPUs this process may run on")?;
+    let choice = cpus::choose(&wanted, Path::new("/"), device.as_deref(), &allowed, copies)?;
+
+    let to_stdout = arguments.merge.as_deref() == Some(Path::new("-"));
+    let output = Arc::new(Output::new(!arguments.quiet, to_stdout));
+    if !arguments.quiet {
+        let plural = if copies == 1 { "copy" } else { "copies" };
+        output.say(&format!(
+            "{copies} {plural} in group {group}, {mode}; {}",
+            choice.why
+        ));
+    }
+    if let Some(file) = arguments::shared_file(&arguments.command).filter(|_| copies > 1) {
+        output.say(&format!(
+            "all copies write {}: put their number, %i, into its name",
+            Path::new(file).display()
+        ));
+    }
+    let run = Run {
+        command: &arguments.command,
+        library: &library,
+        group,
+        mode,
+        restart: arguments.restart,
+        merge: arguments.merge.as_deref(),
+        prefix: arguments.prefix,
+        output: &output,
+    };
+    let supervised = run.supervise(&choice.cpus)?;
+    finish(arguments, (group, mode), &output, &supervised)
+}
+
+/// Merges, sums up and tells the exit status.
+fn finish(
+    arguments: &Arguments,
+    (group, mode): (u16, Mode),
+    output: &Output,
+    supervised: &Supervised,
+) -> Result<ExitCode> {
+    let sources = supervised.sources();
+    let paths: Vec<PathBuf> = sources.iter().map(|(_, path)| path.clone()).collect();
+    let merged = match &arguments.merge {
+        None => None,
+        Some(_) if paths.is_empty() => Some(Err(anyhow::anyhow!(
+            "--merge: no copy wrote a capture; name files with %i (-w %i.pcap), or write to standard output (-w -)"
+        ))),
+        Some(to) => Some(merge::merge(&paths, to)),
+    };
+    let done = merged.as_ref().and_then(|merged| merged.as_ref().ok());
+    let of_merge = arguments
+        .merge
+        .as_deref()
+        .zip(done)
+        .map(|(to, done)| OfMerge::new(to, done));
+    let copies = supervised.copies.iter().map(|copy| {
+        let written = done.map(|done| written(copy.number, &sources, done));
+        OfCopy::new(copy, supervised.accounts[copy.number], written)
+    });
+    let summary = Summary::new(group, mode.to_string(), copies.collect(), of_merge);
+    if !arguments.quiet {
+        output.say(&summary.text());
+    }
+    if let Some(path) = &arguments.json {
+        summary.write(path)?;
+    }
+    if let Some(merged) = merged {
+        merged.with_context(|| left(&paths))?;
+        supervised.remove_spools();
+    }
+    if let Some(error) = &supervised.error {
+        bail!("{error}");
+    }
+    Ok(ExitCode::from(supervised.code()))
+}
+
+/// Packets in the captures of a copy.
+fn written(copy: usize, sources: &[(usize, PathBuf)], merged: &Merged) -> u64 {
+    let parts = sources.iter().zip(&merged.parts);
+    parts
+        .filter(|((of, _), _)| *of == copy)
+        .map(|(_, part)| part.packets)
+        .sum()
+}
+
+fn left(paths: &[PathBuf]) -> String {
+    let names: Vec<String> = paths
+        .iter()
+        .map(|path| path.display().to_string())
+        .collect();
+    if names.is_empty() {
+        "nothing is merged".to_owned()
+    } else {
+        format!(
+            "nothing is merged; what the copies wrote is in {}",
+            names.join(", ")
+        )
+    }
 }

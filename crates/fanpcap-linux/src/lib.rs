@@ -7,11 +7,14 @@ compile_error!(
 );
 
 pub mod bpf;
+pub mod child;
 pub mod diag;
 pub mod elf;
 mod errno;
+pub mod events;
 pub mod file;
 pub mod inject;
+pub mod inotify;
 pub mod interface;
 pub mod ldcache;
 pub mod library;

@@ -1,0 +1,170 @@
+//! The copies' arguments: `%i` becomes the copy's number, and what may name a file or a device in them.
+
+use std::ffi::{OsStr, OsString};
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::path::PathBuf;
+
+/// An argument of copy `number`: `%i` is the number, `%%` is `%`, and any other `%` stays (as in
+/// strftime's `%H`).
+pub(crate) fn expand(argument: &OsStr, number: usize) -> OsString {
+    let mut expanded = Vec::new();
+    let mut bytes = argument.as_bytes().iter().copied().peekable();
+    while let Some(byte) = bytes.next() {
+        match (byte, bytes.peek()) {
+            (b'%', Some(b'i')) => expanded.extend(number.to_string().bytes()),
+            (b'%', Some(b'%')) => expanded.push(b'%'),
+            _ => {
+                expanded.push(byte);
+                continue;
+            }
+        }
+        bytes.next();
+    }
+    OsString::from_vec(expanded)
+}
+
+/// Whether the argument differs between copies.
+pub(crate) fn is_numbered(argument: &OsStr) -> bool {
+    expand(argument, 0) != expand(argument, 1)
+}
+
+/// The files that copy `number` may have been told to write: each numbered argument, what follows its
+/// `=`, and what follows the letter of an option, as in `-w%i.pcap`.
+pub(crate) fn files(arguments: &[OsString], number: usize) -> Vec<PathBuf> {
+    let numbered = arguments.iter().filter(|argument| is_numbered(argument));
+    numbered
+        .flat_map(|argument| {
+            let parts = parts(argument).into_iter().filter(|part| is_numbered(part));
+            parts.map(|part| PathBuf::from(expand(part, number)))
+        })
+        .collect()
+}
+
+fn parts(argument: &OsStr) -> Vec<&OsStr> {
+    let bytes = argument.as_bytes();
+    let mut parts = vec![argument];
+    let equals = bytes.iter().enumerate().filter(|&(_, &byte)| byte == b'=');
+    parts.extend(equals.map(|(at, _)| OsStr::from_bytes(&bytes[at + 1..])));
+    if bytes.starts_with(b"-") && !bytes.starts_with(b"--") && bytes.len() > 2 {
+        parts.push(OsStr::from_bytes(&bytes[2..]));
+    }
+    parts
+}
+
+/// The device that the arguments name by `-i` or `--interface`: the first of several, without what our
+/// device names may have besides (`xdp:eth0`, `eth0:1`, `eth0^eth1`).
+pub(crate) fn device(arguments: &[OsString]) -> Option<String> {
+    let texts: Vec<&str> = arguments.iter().filter_map(|text| text.to_str()).collect();
+    let mut named = texts.iter().enumerate().filter_map(|(at, text)| {
+        let next = || texts.get(at + 1).copied();
+        match *text {
+            "-i" | "--interface" => next(),
+            _ => (text.strip_prefix("--interface="))
+                .or_else(|| text.strip_prefix("-i").filter(|rest| !rest.is_empty())),
+        }
+    });
+    plain(named.next()?)
+}
+
+fn plain(name: &str) -> Option<String> {
+    let first = name.split('^').next()?;
+    let parts: Vec<&str> = first.split(':').collect();
+    let plain = match parts[..] {
+        [device] => device,
+        [device, number] if number.bytes().all(|byte| byte.is_ascii_digit()) => device,
+        [_, device, ..] => device,
+        [] => return None,
+    };
+    (!plain.is_empty()).then(|| plain.to_owned())
+}
+
+/// The option by which all copies would write the same file: `-w` with a name that is not numbered.
+pub(crate) fn shared_file(arguments: &[OsString]) -> Option<&OsStr> {
+    let mut arguments = arguments.iter();
+    while let Some(argument) = arguments.next() {
+        let name = match argument.as_bytes() {
+            b"-w" => arguments.next()?.as_os_str(),
+            [b'-', b'w', name @ ..] => OsStr::from_bytes(name),
+            _ => continue,
+        };
+        if name != "-" && name != "/dev/null" && !is_numbered(name) {
+            return Some(name);
+        }
+    }
+    None
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn words(text: &str) -> Vec<OsString> {
+        text.split_whitespace().map(OsString::from).collect()
+    }
+
+    #[test]
+    fn numbers_and_percent_signs() {
+        for (argument, expanded) in [
+            ("%i.pcap", "7.pcap"),
+            ("a%%i", "a%i"),
+            ("%%%i%", "%7%"),
+            ("%H%i%M", "%H7%M"),
+            ("", ""),
+        ] {
+            assert_eq!(expand(OsStr::new(argument), 7), expanded, "{argument}");
+        }
+        assert!(is_numbered(OsStr::new("x%i")) && !is_numbered(OsStr::new("x%%i")));
+        let foreign = OsStr::from_bytes(b"\xff%i");
+        assert_eq!(expand(foreign, 12).as_bytes(), b"\xff12");
+    }
+
+    #[test]
+    fn files_are_found_in_every_form_of_option() {
+        let expected = |names: &[&str]| names.iter().map(PathBuf::from).collect::<Vec<_>>();
+        assert_eq!(
+            files(&words("-i eth0 -w %i.pcap tcp"), 1),
+            expected(&["1.pcap"])
+        );
+        assert_eq!(
+            files(&words("-w%i.pcap"), 0),
+            expected(&["-w0.pcap", "0.pcap"])
+        );
+        assert_eq!(
+            files(&words("--write=d=/%i.pcap"), 0),
+            expected(&["--write=d=/0.pcap", "d=/0.pcap", "/0.pcap"])
+        );
+        assert_eq!(files(&words("--name%i=x %%i"), 0), expected(&["--name0=x"]));
+    }
+
+    #[test]
+    fn devices_are_found_in_every_form_of_option() {
+        for (arguments, found) in [
+            ("-n -i eth0", Some("eth0")),
+            ("-ieth0", Some("eth0")),
+            ("--interface=eth0:1", Some("eth0")),
+            ("--interface xdp:eth0", Some("eth0")),
+            ("-i pfq:eth0:2^eth1 -i eth5", Some("eth0")),
+            ("-i", None),
+            ("-n tcp", None),
+        ] {
+            assert_eq!(device(&words(arguments)).as_deref(), found, "{arguments}");
+        }
+    }
+
+    #[test]
+    fn one_file_for_all_is_noticed() {
+        for (arguments, found) in [
+            ("-w all.pcap", Some("all.pcap")),
+            ("-wall.pcap", Some("all.pcap")),
+            ("-w - -w %i.pcap -n", None),
+            ("-w /dev/null", None),
+        ] {
+            let arguments = words(arguments);
+            assert_eq!(
+                shared_file(&arguments),
+                found.map(OsStr::new),
+                "{arguments:?}"
+            );
+        }
+    }
+}

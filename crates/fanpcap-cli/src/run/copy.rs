@@ -1,0 +1,246 @@
+//! One copy of the program: its starts and ends.
+
+use std::ffi::OsString;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, ExitStatus, Stdio};
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result};
+use fanpcap_linux::child;
+use std::os::unix::process::ExitStatusExt;
+
+use super::arguments;
+use super::files::Files;
+
+/// How long a copy is awaited before it is started again: doubled each time, from the first to the last.
+const DELAY_FIRST: Duration = Duration::from_millis(100);
+const DELAY_LAST: Duration = Duration::from_secs(5);
+
+/// A copy that ran so long was well: it is started again at once, so to speak.
+const WELL: Duration = Duration::from_secs(10);
+
+/// After so many ends in a row, none of which came after [`WELL`], it is given up.
+const ENDS_MAX: u32 = 10;
+
+/// How a start of a copy ended.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct End {
+    /// What the kernel says.
+    pub(crate) status: ExitStatus,
+    /// It had been told to end by a signal of ours.
+    pub(crate) told: bool,
+    /// It is started again.
+    pub(crate) again: bool,
+}
+
+impl End {
+    /// The status as shells tell it: 128 and the signal's number for a program that was killed.
+    pub(crate) fn code(&self) -> u8 {
+        let killed = || self.status.signal().map(|signal| signal + 128);
+        let code = self.status.code().or_else(killed);
+        code.and_then(|code| u8::try_from(code).ok())
+            .unwrap_or(u8::MAX)
+    }
+}
+
+/// A copy.
+#[derive(Debug)]
+pub(crate) struct Copy {
+    /// Its number, from 0.
+    pub(crate) number: usize,
+    /// The CPU that it runs on.
+    pub(crate) cpu: Option<usize>,
+    /// The files that it may write.
+    pub(crate) files: Files,
+    /// Captures that came on its standard output.
+    pub(crate) spools: Vec<PathBuf>,
+    /// How its starts ended.
+    pub(crate) ends: Vec<End>,
+    /// How often it was started.
+    pub(crate) starts: u32,
+    /// Members that earlier starts had.
+    pub(crate) members_before: usize,
+    /// It has been looked at why it did not join.
+    pub(crate) questioned: bool,
+    /// It ended too often and is not started again.
+    pub(crate) given_up: bool,
+    child: Option<Child>,
+    started: Instant,
+    /// When it is started again.
+    due: Option<Instant>,
+    short: u32,
+}
+
+impl Copy {
+    /// A copy that is not started yet.
+    pub(crate) fn new(number: usize, cpu: Option<usize>, arguments: &[OsString]) -> Self {
+        Self {
+            number,
+            cpu,
+            files: Files::of(arguments, number),
+            spools: Vec::new(),
+            ends: Vec::new(),
+            starts: 0,
+            members_before: 0,
+            questioned: false,
+            given_up: false,
+            child: None,
+            started: Instant::now(),
+            due: None,
+            short: 0,
+        }
+    }
+
+    /// Starts it; `lead` adds the environment. Its output is to be taken from the child that is returned.
+    ///
+    /// # Errors
+    /// When the program can't be started.
+    pub(crate) fn start(
+        &mut self,
+        command_line: &[OsString],
+        lead: impl FnOnce(&mut Command),
+    ) -> Result<&mut Child> {
+        let mut words = command_line
+            .iter()
+            .map(|word| arguments::expand(word, self.number));
+        let program = words.next().context("no command given")?;
+        let mut command = Command::new(&program);
+        command
+            .args(words)
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped());
+        lead(&mut command);
+        child::bind(&mut command, self.cpu);
+        let child = command.spawn().with_context(|| {
+            format!(
+                "starting copy {}, {}",
+                self.number,
+                Path::new(&program).display()
+            )
+        })?;
+        self.starts += 1;
+        self.started = Instant::now();
+        self.due = None;
+        self.questioned = false;
+        Ok(self.child.insert(child))
+    }
+
+    /// The process, while it runs.
+    pub(crate) fn pid(&self) -> Option<u32> {
+        self.child.as_ref().map(Child::id)
+    }
+
+    /// How long it has run.
+    pub(crate) fn age(&self) -> Duration {
+        self.started.elapsed()
+    }
+
+    /// Whether it neither runs nor will run again.
+    pub(crate) fn is_done(&self) -> bool {
+        self.child.is_none() && self.due.is_none()
+    }
+
+    /// Whether it is time to start it again.
+    pub(crate) fn is_due(&self) -> bool {
+        self.due.is_some_and(|due| due <= Instant::now())
+    }
+
+    /// It will not be started again.
+    pub(crate) fn stay_down(&mut self) {
+        self.due = None;
+        if let Some(end) = self.ends.last_mut() {
+            end.again = false;
+        }
+    }
+
+    /// Notes its end, if it has ended: `told` if by a signal of ours. It is to be started `again` unless it has
+    /// ended too often.
+    ///
+    /// # Errors
+    /// What waitpid(2) says.
+    pub(crate) fn end(
+        &mut self,
+        told: impl Fn(ExitStatus) -> bool,
+        again: bool,
+    ) -> Result<Option<End>> {
+        let Some(child) = &mut self.child else {
+            return Ok(None);
+        };
+        let Some(status) = child.try_wait().context("waiting for a copy")? else {
+            return Ok(None);
+        };
+        self.child = None;
+        let told = told(status);
+        let again = again && !told && !status.success();
+        self.short = if self.age() < WELL { self.short + 1 } else { 1 };
+        self.given_up = again && self.short >= ENDS_MAX;
+        let again = again && !self.given_up;
+        if again {
+            self.due = Some(Instant::now() + delay(self.short));
+        }
+        let end = End {
+            status,
+            told,
+            again,
+        };
+        self.ends.push(end);
+        Ok(Some(end))
+    }
+}
+
+/// How long to wait after so many short runs.
+fn delay(short: u32) -> Duration {
+    let doubled = 2_u32.saturating_pow(short.saturating_sub(1));
+    DELAY_FIRST.saturating_mul(doubled).min(DELAY_LAST)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn run(copy: &mut Copy, script: &str) -> End {
+        let line = ["sh", "-c", script].map(OsString::from);
+        copy.start(&line, |_| {}).unwrap();
+        loop {
+            if let Some(end) = copy.end(|_| false, true).unwrap() {
+                return end;
+            }
+            std::thread::sleep(Duration::from_millis(1));
+        }
+    }
+
+    #[test]
+    fn ends_as_shells_tell_them_and_numbers_in_arguments() {
+        let mut copy = Copy::new(3, None, &[]);
+        assert_eq!(run(&mut copy, "exit %i").code(), 3);
+        assert_eq!(run(&mut copy, "kill -9 $$").code(), 137);
+        assert_eq!(
+            (copy.starts, copy.ends.len(), copy.is_done()),
+            (2, 2, false)
+        );
+        copy.stay_down();
+        assert!(copy.is_done() && !copy.ends[1].again);
+    }
+
+    #[test]
+    fn what_has_done_its_work_is_not_started_again() {
+        let mut copy = Copy::new(0, None, &[]);
+        assert!(!run(&mut copy, "exit 0").again && copy.is_done());
+    }
+
+    #[test]
+    fn what_ends_at_once_again_and_again_is_given_up() {
+        let mut copy = Copy::new(0, None, &[]);
+        for round in 1..=ENDS_MAX {
+            assert_eq!(run(&mut copy, "exit 1").again, round < ENDS_MAX);
+        }
+        assert!(copy.given_up && copy.is_done());
+    }
+
+    #[test]
+    fn delays_grow_to_their_bound() {
+        let delays = [1, 2, 3, 7, 40].map(|short| delay(short).as_millis());
+        assert_eq!(delays, [100, 200, 400, 5000, 5000]);
+    }
+}

@@ -1,0 +1,301 @@
+//! Which CPUs the copies run on, from what sysfs and /proc tell of the device and the machine.
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, Result, bail, ensure};
+
+/// What `--cpus` asks for.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Wanted {
+    /// Chosen by [`choose`].
+    Auto,
+    /// These, in turn.
+    List(Vec<usize>),
+    /// As the kernel likes.
+    None,
+}
+
+impl Wanted {
+    /// Reads `auto`, `none` or a list such as `0,2-3`.
+    ///
+    /// # Errors
+    /// For anything else.
+    pub(crate) fn parse(text: &str) -> Result<Self> {
+        match text {
+            "auto" => Ok(Self::Auto),
+            "none" => Ok(Self::None),
+            _ => {
+                let cpus = list(text).filter(|cpus| !cpus.is_empty());
+                let cpus = cpus.context("write auto, none or a list of CPUs, such as 0,2-3")?;
+                Ok(Self::List(cpus))
+            }
+        }
+    }
+}
+
+/// A choice of CPUs.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Choice {
+    /// One for each copy; none where the kernel decides.
+    pub(crate) cpus: Vec<Option<usize>>,
+    /// What was chosen and why.
+    pub(crate) why: String,
+}
+
+/// The CPUs of `copies` copies that capture on `device`, of those that are `allowed`. Files are read under
+/// `root`, which is `/` but for tests.
+///
+/// # Errors
+/// When a list names a CPU that is not allowed.
+pub(crate) fn choose(
+    wanted: &Wanted,
+    root: &Path,
+    device: Option<&str>,
+    allowed: &[usize],
+    copies: usize,
+) -> Result<Choice> {
+    match wanted {
+        Wanted::None => Ok(Choice {
+            cpus: vec![None; copies],
+            why: "CPUs as the kernel likes".to_owned(),
+        }),
+        Wanted::List(cpus) => {
+            for cpu in cpus {
+                ensure!(
+                    allowed.contains(cpu),
+                    "--cpus: this process may not run on CPU {cpu}, only on {}",
+                    text(allowed)
+                );
+            }
+            let shared = sharing(cpus.len(), copies);
+            Ok(spread(cpus, copies, format!("as asked{shared}")))
+        }
+        Wanted::Auto => {
+            if allowed.is_empty() {
+                bail!("--cpus auto: no CPUs are known; --cpus none goes without");
+            }
+            Ok(automatic(root, device, allowed, copies))
+        }
+    }
+}
+
+fn automatic(root: &Path, device: Option<&str>, allowed: &[usize], copies: usize) -> Choice {
+    let nic = device.map(|device| Nic::read(root, device));
+    let node = nic.as_ref().and_then(|nic| nic.node);
+    let local = node.and_then(|node| node_cpus(root, node));
+    let mut reasons = Vec::new();
+    let mut candidates = allowed.to_vec();
+    if let (Some(device), Some(node), Some(local)) = (device, node, local) {
+        candidates.retain(|cpu| local.contains(cpu));
+        if candidates.is_empty() {
+            reasons.push(format!("none of {device}'s node {node} is allowed"));
+            candidates = allowed.to_vec();
+        } else {
+            reasons.push(format!("{device} is on node {node}"));
+        }
+    }
+    let receiving = nic.map(|nic| nic.receiving).unwrap_or_default();
+    if let (Some(device), false) = (device, receiving.is_empty()) {
+        let receiving: Vec<usize> = receiving.iter().copied().collect();
+        let receivers = text(&receiving);
+        let free: Vec<usize> = (candidates.iter().copied())
+            .filter(|cpu| !receiving.contains(cpu))
+            .collect();
+        if free.is_empty() {
+            reasons.push(format!("{device} is received on all of them"));
+        } else {
+            reasons.push(format!("{device} is received on {receivers}"));
+            candidates = free;
+        }
+    }
+    let (ordered, cores) = by_core(root, &candidates, &receiving);
+    if cores < ordered.len() && copies <= cores {
+        reasons.push("one thread of each core".to_owned());
+    }
+    let mut why = reasons.join(", ");
+    if device.is_none() {
+        why = "no device is known; --device names one".to_owned();
+    } else if why.is_empty() {
+        why = "no node or receiving CPUs are known".to_owned();
+    }
+    let shared = sharing(ordered.len(), copies);
+    spread(&ordered, copies, why + &shared)
+}
+
+fn spread(cpus: &[usize], copies: usize, why: String) -> Choice {
+    let chosen: Vec<usize> = cpus.iter().copied().cycle().take(copies).collect();
+    let names: Vec<String> = chosen.iter().map(usize::to_string).collect();
+    Choice {
+        why: format!("CPUs {} ({why})", names.join(", ")),
+        cpus: chosen.into_iter().map(Some).collect(),
+    }
+}
+
+fn sharing(cpus: usize, copies: usize) -> String {
+    if cpus < copies {
+        format!("; {cpus} for {copies} copies: they share")
+    } else {
+        String::new()
+    }
+}
+
+/// First one thread of each physical core, those first whose core receives nothing, then the others;
+/// and the number of cores.
+fn by_core(root: &Path, cpus: &[usize], receiving: &BTreeSet<usize>) -> (Vec<usize>, usize) {
+    let mut known = BTreeSet::new();
+    let mut ranked: Vec<(bool, bool, usize)> = Vec::new();
+    for &cpu in cpus {
+        let path = format!("sys/devices/system/cpu/cpu{cpu}/topology/thread_siblings_list");
+        let siblings = read_list(&root.join(path)).unwrap_or_else(|| vec![cpu]);
+        let is_second = !known.insert(siblings.iter().min().copied().unwrap_or(cpu));
+        let beside = siblings.iter().any(|sibling| receiving.contains(sibling));
+        ranked.push((is_second, beside, cpu));
+    }
+    ranked.sort_unstable();
+    (ranked.iter().map(|rank| rank.2).collect(), known.len())
+}
+
+/// What is known of a device.
+#[derive(Debug, Default)]
+struct Nic {
+    node: Option<usize>,
+    receiving: BTreeSet<usize>,
+}
+
+impl Nic {
+    fn read(root: &Path, device: &str) -> Self {
+        let mut nic = Self::default();
+        nic.add(root, device, 0);
+        nic
+    }
+
+    /// A VLAN, bond or bridge port receives where the devices below it do.
+    fn add(&mut self, root: &Path, device: &str, depth: usize) {
+        let of_device = root.join("sys/class/net").join(device);
+        if device.contains('/') || depth > DEPTH_MAX {
+            return;
+        }
+        let node = fs::read_to_string(of_device.join("device/numa_node"));
+        // -1: the machine has no nodes.
+        self.node = self.node.or_else(|| node.ok()?.trim().parse().ok());
+        for interrupt in interrupts(root, &of_device, device) {
+            let path = format!("proc/irq/{interrupt}/effective_affinity_list");
+            self.receiving
+                .extend(read_list(&root.join(path)).into_iter().flatten());
+        }
+        for queue in names(&of_device.join("queues")) {
+            if queue.starts_with("rx-") {
+                let path = of_device.join("queues").join(queue).join("rps_cpus");
+                let mask = fs::read_to_string(path).unwrap_or_default();
+                self.receiving.extend(mask_cpus(&mask));
+            }
+        }
+        for name in names(&of_device) {
+            if let Some(lower) = name.strip_prefix("lower_") {
+                self.add(root, lower, depth + 1);
+            }
+        }
+    }
+}
+
+const DEPTH_MAX: usize = 4;
+
+/// The numbers of a device's interrupts: those that its bus gave it, else those whose name has the device's
+/// or its driver's.
+fn interrupts(root: &Path, of_device: &Path, device: &str) -> Vec<usize> {
+    // A virtio device stands below the PCI device that has the interrupts.
+    for place in ["device/msi_irqs", "device/../msi_irqs"] {
+        let found = names(&of_device.join(place));
+        let numbers: Vec<usize> = found.iter().filter_map(|name| name.parse().ok()).collect();
+        if !numbers.is_empty() {
+            return numbers;
+        }
+    }
+    let target = fs::read_link(of_device.join("device")).unwrap_or_default();
+    let bus = target
+        .file_name()
+        .map(|name| name.to_string_lossy().into_owned());
+    let table = fs::read_to_string(root.join("proc/interrupts")).unwrap_or_default();
+    let wanted = |name: &str| {
+        let mut parts =
+            name.split(|sign: char| !sign.is_ascii_alphanumeric() && sign != '.' && sign != '_');
+        name == device || parts.any(|part| part == device || Some(part) == bus.as_deref())
+    };
+    let number_of = |line: &str| {
+        let (number, rest) = line.split_once(':')?;
+        let number = number.trim().parse().ok()?;
+        rest.split_whitespace().any(wanted).then_some(number)
+    };
+    table.lines().filter_map(number_of).collect()
+}
+
+fn node_cpus(root: &Path, node: usize) -> Option<Vec<usize>> {
+    read_list(&root.join(format!("sys/devices/system/node/node{node}/cpulist")))
+}
+
+fn names(directory: &Path) -> Vec<String> {
+    let entries = fs::read_dir(directory).into_iter().flatten().flatten();
+    let mut names: Vec<String> = entries
+        .filter_map(|entry| entry.file_name().into_string().ok())
+        .collect();
+    names.sort_unstable();
+    names
+}
+
+fn read_list(path: &PathBuf) -> Option<Vec<usize>> {
+    list(fs::read_to_string(path).ok()?.trim())
+}
+
+/// CPUs in a list such as `0,2-3`.
+fn list(text: &str) -> Option<Vec<usize>> {
+    let mut cpus = Vec::new();
+    for part in text.split(',').filter(|_| !text.is_empty()) {
+        let (first, last) = part.split_once('-').unwrap_or((part, part));
+        let (first, last): (usize, usize) = (first.trim().parse().ok()?, last.trim().parse().ok()?);
+        if first > last || last >= CPUS_MAX {
+            return None;
+        }
+        cpus.extend(first..=last);
+    }
+    Some(cpus)
+}
+
+/// CPUs in a mask of words of 32 bits, the last ones first: `00000001,00000003`.
+fn mask_cpus(text: &str) -> Vec<usize> {
+    let words = text.trim().rsplit(',').enumerate();
+    words
+        .flat_map(|(word, digits)| {
+            let bits = u32::from_str_radix(digits, 16).unwrap_or(0);
+            (0..32)
+                .filter(move |bit| bits >> bit & 1 == 1)
+                .map(move |bit| word * 32 + bit)
+        })
+        .collect()
+}
+
+/// CPUs as a list such as `0,2-3`.
+fn text(cpus: &[usize]) -> String {
+    let mut ranges: Vec<(usize, usize)> = Vec::new();
+    for &cpu in cpus {
+        match ranges.last_mut() {
+            Some((_, last)) if *last + 1 == cpu => *last = cpu,
+            _ => ranges.push((cpu, cpu)),
+        }
+    }
+    let range = |&(first, last): &(usize, usize)| {
+        if first == last {
+            first.to_string()
+        } else {
+            format!("{first}-{last}")
+        }
+    };
+    ranges.iter().map(range).collect::<Vec<_>>().join(",")
+}
+
+/// No machine has more: a longer list is a mistake.
+const CPUS_MAX: usize = 65_536;
+
+#[cfg(test)]
+mod tests;

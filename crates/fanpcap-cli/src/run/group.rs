@@ -1,0 +1,126 @@
+//! The copies' group, and the environment by which they join it.
+
+use std::collections::BTreeSet;
+use std::env;
+use std::ffi::OsString;
+use std::fs;
+use std::path::Path;
+use std::process::{self, Command};
+
+use anyhow::{Context, Result, anyhow, bail};
+use fanpcap::groups;
+use fanpcap::mode::Mode;
+
+/// Where free numbers are looked for: beyond those that people choose.
+const FIRST: u16 = 20_000;
+const LAST: u16 = 60_000;
+
+/// Reads a mode as the library will.
+///
+/// # Errors
+/// What the library would say.
+pub(crate) fn mode(text: &str) -> Result<Mode> {
+    Mode::parse(text).map_err(|fault| {
+        let hint = fault
+            .hint
+            .map(|hint| format!("; {hint}"))
+            .unwrap_or_default();
+        anyhow!("--fanout {text:?}: {}{hint}", fault.message)
+    })
+}
+
+/// A group's number that no packet socket of this network namespace has, nor a config file names.
+///
+/// # Errors
+/// When the kernel does not tell of groups, or none is free.
+pub(crate) fn free() -> Result<u16> {
+    let seen = groups::seen().context("asking the kernel for groups; --group N names one")?;
+    let used = seen.iter().filter_map(|seen| seen.socket.fanout);
+    let mut used: BTreeSet<u16> = used.map(|fanout| fanout.id).collect();
+    for path in config_files() {
+        used.extend(numbers(&fs::read_to_string(path).unwrap_or_default()));
+    }
+    // Two runs that start at once begin at different numbers.
+    let start = FIRST + u16::try_from(process::id() % u32::from(LAST - FIRST))?;
+    let mut all = (start..LAST).chain(FIRST..start);
+    match all.find(|number| !used.contains(number)) {
+        Some(number) => Ok(number),
+        None => bail!("no group from {FIRST} to {LAST} is free; --group N names one"),
+    }
+}
+
+fn config_files() -> Vec<OsString> {
+    let home = env::var_os("HOME").map(|home| Path::new(&home).join(".pcap.conf").into());
+    let chosen = env::var_os("PCAP_CONFIG");
+    let all = [chosen, Some("/etc/pcap.conf".into()), home];
+    all.into_iter().flatten().collect()
+}
+
+/// Every number in a config file: one too many does no harm.
+fn numbers(text: &str) -> impl Iterator<Item = u16> {
+    text.split(|character: char| !character.is_ascii_digit())
+        .filter_map(|digits| digits.parse().ok())
+}
+
+/// Makes `command` load our library and join the group: the variables of the calling environment that would
+/// lead it elsewhere are taken out.
+pub(crate) fn lead(command: &mut Command, library: &Path, group: u16, mode: Mode) {
+    for (name, _) in env::vars_os() {
+        let text = name.to_string_lossy();
+        if text == "PCAP_DEF_GROUP"
+            || text.starts_with("PCAP_GROUP_")
+            || text.starts_with("PCAP_FANOUT_")
+        {
+            command.env_remove(&name);
+        }
+    }
+    let mut directories = library.as_os_str().to_owned();
+    if let Some(before) = env::var_os("LD_LIBRARY_PATH").filter(|before| !before.is_empty()) {
+        directories.push(":");
+        directories.push(before);
+    }
+    command
+        .env("LD_LIBRARY_PATH", directories)
+        .env("PCAP_GROUP", group.to_string())
+        .env("PCAP_FANOUT", mode.to_string());
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_wrong_mode_says_what_to_write() {
+        assert_eq!(mode(" Hash + defrag").unwrap().to_string(), "hash+defrag");
+        let error = mode("hsah").unwrap_err().to_string();
+        assert!(
+            error.contains("unknown mode 'hsah'; did you mean 'hash'?"),
+            "{error}"
+        );
+    }
+
+    #[test]
+    fn numbers_of_a_config_file() {
+        let text = "group_eth0:1 = 23 # 5\nfanout@42 = hash\nrx_slots = 131072";
+        assert_eq!(numbers(text).collect::<Vec<_>>(), [0, 1, 23, 5, 42]);
+    }
+
+    #[test]
+    fn the_copy_finds_ours_before_what_was_there() {
+        let mut command = Command::new("true");
+        lead(&mut command, Path::new("/ours"), 7, mode("lb").unwrap());
+        let of = |name: &str| {
+            let found = command.get_envs().find(|(key, _)| *key == name);
+            found
+                .and_then(|(_, value)| value)
+                .map(|value| value.to_string_lossy().into_owned())
+        };
+        assert_eq!(of("PCAP_GROUP").as_deref(), Some("7"));
+        assert_eq!(of("PCAP_FANOUT").as_deref(), Some("lb"));
+        let directories = of("LD_LIBRARY_PATH").unwrap();
+        assert!(
+            directories.split(':').next() == Some("/ours"),
+            "{directories}"
+        );
+    }
+}

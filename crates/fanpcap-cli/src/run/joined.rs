@@ -1,0 +1,127 @@
+//! Why a copy has not joined the group: what is to be seen of its process.
+
+use std::fs;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+
+use fanpcap_linux::netns;
+
+/// Looks at a process that has no page in the group, and says what the matter may be.
+pub(crate) fn question(pid: u32, library: &Path, group: u16) -> String {
+    let of_process = PathBuf::from(format!("/proc/{pid}"));
+    let program = fs::read_link(of_process.join("exe"));
+    let name = program
+        .as_ref()
+        .map_or("the program".to_owned(), |path| path.display().to_string());
+    let own_netns = netns::inode().ok();
+    let its_netns = fs::metadata(of_process.join("ns/net"))
+        .map(|found| found.ino())
+        .ok();
+    if let (Some(own), Some(its)) = (own_netns, its_netns) {
+        if own != its {
+            return "it is in another network namespace, of which nothing is seen here; start this command there, as in: ip netns exec NAME fanpcap run ...".to_owned();
+        }
+    }
+    let maps = fs::read_to_string(of_process.join("maps"));
+    if is_raised(&of_process) {
+        return format!("{name} {RAISED}");
+    }
+    let Ok(maps) = maps else {
+        return format!("{name} does not let itself be looked at, so probably it {RAISED}");
+    };
+    match libraries(&maps) {
+        Loaded::Libpcap(path) if path.starts_with(library) => format!(
+            "{name} has loaded {}, but has no handle in group {group}, or could not publish its page in /run/fanpcap (then its counters are unknown)",
+            path.display()
+        ),
+        Loaded::Libpcap(path) => format!(
+            "{name} has loaded {} instead of ours, perhaps by a path of its own (rpath) or LD_PRELOAD",
+            path.display()
+        ),
+        Loaded::Others => format!(
+            "{name} has not loaded libpcap: it has one built in, loads it later, or does not capture by it"
+        ),
+        Loaded::Nothing => format!(
+            "{name} is linked statically, so it can't load our libpcap; a dynamically linked build can"
+        ),
+    }
+}
+
+const RAISED: &str = "has privileges of its own (setuid, setgid or file capabilities), so the loader ignores LD_LIBRARY_PATH; start this command as root, or let the whole system load the library: fanpcap enable --system";
+
+/// What a process has loaded.
+#[derive(Debug, PartialEq, Eq)]
+enum Loaded {
+    /// A libpcap.
+    Libpcap(PathBuf),
+    /// Shared libraries, but no libpcap.
+    Others,
+    /// No shared library at all.
+    Nothing,
+}
+
+/// Reads `/proc/PID/maps`: address, rights, offset, device, inode, path.
+fn libraries(maps: &str) -> Loaded {
+    let path = |line: &str| {
+        let at = line.find('/')?;
+        Some(PathBuf::from(line.get(at..)?))
+    };
+    let mut loaded = Loaded::Nothing;
+    for path in maps.lines().filter_map(path) {
+        let name = path
+            .file_name()
+            .map(|name| name.to_string_lossy().into_owned());
+        let name = name.unwrap_or_default();
+        if name.starts_with("libpcap.") {
+            return Loaded::Libpcap(path);
+        }
+        if name.contains(".so") {
+            loaded = Loaded::Others;
+        }
+    }
+    loaded
+}
+
+/// Whether the kernel told the loader not to trust the environment: `AT_SECURE` (23) in the auxiliary
+/// vector, pairs of words (getauxval(3)).
+fn is_raised(of_process: &Path) -> bool {
+    let vector = fs::read(of_process.join("auxv")).unwrap_or_default();
+    let mut words = vector
+        .chunks_exact(8)
+        .filter_map(|word| word.try_into().ok());
+    std::iter::from_fn(|| Some((words.next()?, words.next()?)))
+        .map(|(kind, value): ([u8; 8], [u8; 8])| (u64::from_ne_bytes(kind), value))
+        .any(|(kind, value)| kind == AT_SECURE && value != [0; 8])
+}
+
+const AT_SECURE: u64 = 23;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use fanpcap_testkit::await_for::{LIMIT, await_for};
+    use std::process::Command;
+
+    #[test]
+    fn maps_tell_which_libpcap() {
+        let line = |path: &str| format!("7f00-7f01 r-xp 00001000 fe:00 1234      {path}\n");
+        let libc = line("/lib/libc.so.6");
+        assert_eq!(libraries(&line("[stack]")), Loaded::Nothing);
+        assert_eq!(libraries(&libc), Loaded::Others);
+        let found = libraries(&(libc + &line("/a b/libpcap.so.1.10.3")));
+        assert_eq!(found, Loaded::Libpcap("/a b/libpcap.so.1.10.3".into()));
+    }
+
+    #[test]
+    fn a_program_without_libpcap_is_told() {
+        let mut child = Command::new("sleep").arg("60").spawn().unwrap();
+        // Until it has become another program and loaded its libraries it is something else.
+        let said = await_for("sleep to be known", LIMIT, || {
+            let said = question(child.id(), Path::new("/ours"), 7);
+            Ok(said.contains("sleep has not loaded libpcap").then_some(()))
+        });
+        child.kill().unwrap();
+        child.wait().unwrap();
+        said.unwrap();
+    }
+}

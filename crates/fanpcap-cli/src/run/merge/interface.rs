@@ -1,0 +1,146 @@
+//! Where a capture's packets come from: link type, snaplen, and how its stamps count.
+
+use pcap_file::pcap::PcapHeader;
+use pcap_file::pcapng::blocks::interface_description::{
+    InterfaceDescriptionBlock, InterfaceDescriptionOption,
+};
+use pcap_file::{DataLink, TsResolution};
+
+/// An interface of a source; a pcap file has one.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Interface {
+    /// Its link type.
+    pub(super) link: DataLink,
+    /// The most bytes of a packet; 0: no bound.
+    pub(super) snaplen: u32,
+    /// Its name and the like, without what tells how stamps count.
+    pub(super) options: Vec<InterfaceDescriptionOption<'static>>,
+    unit: Unit,
+}
+
+/// Nanoseconds in one unit of a stamp, as a fraction, and nanoseconds to add.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Unit {
+    nanoseconds: u128,
+    divisor: u128,
+    offset: i128,
+}
+
+impl Interface {
+    /// The interface of a pcap file.
+    pub(super) fn of_pcap(header: &PcapHeader) -> Self {
+        let exponent = match header.ts_resolution {
+            TsResolution::MicroSecond => 6,
+            TsResolution::NanoSecond => 9,
+        };
+        Self {
+            link: header.datalink,
+            snaplen: header.snaplen,
+            options: Vec::new(),
+            unit: Unit::new(exponent, 0),
+        }
+    }
+
+    /// An interface of a pcapng file.
+    pub(super) fn of_pcapng(block: &InterfaceDescriptionBlock<'static>) -> Self {
+        // Microseconds, unless it says otherwise.
+        let (mut resolution, mut offset) = (6, 0);
+        let mut options = Vec::new();
+        for option in &block.options {
+            #[allow(clippy::wildcard_enum_match_arm, reason = "all others are kept")]
+            match option {
+                InterfaceDescriptionOption::IfTsResol(found) => resolution = *found,
+                InterfaceDescriptionOption::IfTsOffset(found) => offset = *found,
+                other => options.push(other.clone()),
+            }
+        }
+        Self {
+            link: block.linktype,
+            snaplen: block.snaplen,
+            options,
+            unit: Unit::new(resolution, offset),
+        }
+    }
+
+    /// Nanoseconds since 1970; those before and after what 64 bits can tell are the first and the last.
+    pub(super) fn stamp(&self, units: u64) -> u64 {
+        let Unit {
+            nanoseconds,
+            divisor,
+            offset,
+        } = self.unit;
+        let since = u128::from(units) * nanoseconds / divisor;
+        let stamp = i128::try_from(since)
+            .unwrap_or(i128::MAX)
+            .saturating_add(offset);
+        u64::try_from(stamp.max(0)).unwrap_or(u64::MAX)
+    }
+
+    /// Whether its stamps are finer than microseconds.
+    pub(super) fn is_fine(&self) -> bool {
+        self.unit.nanoseconds < 1000 * self.unit.divisor
+    }
+
+    /// Whether packets of both may stand under one description: all but the snaplen is the same.
+    pub(super) fn is_like(&self, other: &Self) -> bool {
+        self.link == other.link && self.options == other.options
+    }
+}
+
+impl Unit {
+    /// From pcapng's `if_tsresol`, a power of 10 or, with the highest bit, of 2, and `if_tsoffset`,
+    /// seconds, which are signed.
+    fn new(resolution: u8, offset: u64) -> Self {
+        const SECOND: u128 = 1_000_000_000;
+        let exponent = u32::from(resolution & 0x7f);
+        let (nanoseconds, divisor) = if resolution & 0x80 != 0 {
+            (SECOND, 1 << exponent)
+        } else if exponent <= 9 {
+            (10_u128.pow(9 - exponent), 1)
+        } else {
+            // Beyond 10^-37 s every stamp of 64 bits is 0.
+            (1, 10_u128.pow((exponent - 9).min(37)))
+        };
+        Self {
+            nanoseconds,
+            divisor,
+            offset: i128::from(i64::from_ne_bytes(offset.to_ne_bytes())) * 1_000_000_000,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn stamp(resolution: u8, offset: u64, units: u64) -> u64 {
+        let options = vec![
+            InterfaceDescriptionOption::IfTsResol(resolution),
+            InterfaceDescriptionOption::IfTsOffset(offset),
+        ];
+        let (linktype, snaplen) = (DataLink::ETHERNET, 0);
+        let block = InterfaceDescriptionBlock {
+            linktype,
+            snaplen,
+            options,
+        };
+        let interface = Interface::of_pcapng(&block);
+        assert!(interface.options.is_empty());
+        interface.stamp(units)
+    }
+
+    #[test]
+    fn stamps_count_as_the_interface_says() {
+        assert_eq!(stamp(6, 0, 1_500_000), 1_500_000_000);
+        assert_eq!(stamp(9, 0, 1_500_000), 1_500_000);
+        assert_eq!(stamp(0, 0, 3), 3_000_000_000);
+        assert_eq!(stamp(12, 0, 1_999), 1);
+        assert_eq!(stamp(0x80 | 10, 0, 1536), 1_500_000_000);
+        assert_eq!(stamp(6, 10, 1), 10_000_001_000);
+        assert_eq!(stamp(0, u64::MAX - 1, 3), 1_000_000_000);
+        assert_eq!(stamp(0, u64::MAX - 3, 3), 0);
+        assert_eq!(stamp(0, 0, u64::MAX), u64::MAX);
+        assert_eq!(stamp(0x7f, 0, u64::MAX), 0);
+        assert_eq!(stamp(0xff, 0, u64::MAX), 0);
+    }
+}

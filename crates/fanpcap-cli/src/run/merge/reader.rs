@@ -1,0 +1,262 @@
+//! Reads a capture file's packets in the file's order: pcap or pcapng, of any byte order and precision.
+
+use std::fs::File;
+use std::io::{self, ErrorKind, Read};
+use std::path::Path;
+
+use anyhow::{Context, Result, bail};
+use pcap_file::pcap::PcapReader;
+use pcap_file::pcapng::blocks::enhanced_packet::EnhancedPacketOption;
+use pcap_file::pcapng::{Block, PcapNgReader};
+use pcap_file::{Endianness, PcapError, PcapResult};
+
+use super::interface::Interface;
+
+/// The first bytes of pcapng, and of pcap: both precisions in both byte orders.
+const MAGICS: [[u8; 4]; 5] = [
+    [0x0a, 0x0d, 0x0d, 0x0a],
+    [0xd4, 0xc3, 0xb2, 0xa1],
+    [0xa1, 0xb2, 0xc3, 0xd4],
+    [0x4d, 0x3c, 0xb2, 0xa1],
+    [0xa1, 0xb2, 0x3c, 0x4d],
+];
+
+/// Whether what begins like this is a capture; none while it is too short to tell.
+pub(crate) fn is_capture(head: &[u8]) -> Option<bool> {
+    match head.get(..4) {
+        Some(head) => Some(MAGICS.iter().any(|magic| magic == head)),
+        None if MAGICS.iter().any(|magic| magic.starts_with(head)) => None,
+        None => Some(false),
+    }
+}
+
+/// A packet.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Packet {
+    /// Nanoseconds since 1970.
+    pub(super) stamp: u64,
+    /// Which of the file's interfaces.
+    pub(super) interface: usize,
+    /// Bytes on the wire.
+    pub(super) original_len: u32,
+    /// Bytes captured.
+    pub(super) data: Vec<u8>,
+    /// What a pcapng says of it besides.
+    pub(super) options: Vec<EnhancedPacketOption<'static>>,
+}
+
+/// A capture file.
+pub(super) struct Reader {
+    format: Format,
+    /// All interfaces so far; those of a pcapng's earlier sections stay.
+    interfaces: Vec<Interface>,
+    /// Of these, where the present section's begin.
+    section: usize,
+    /// The last stamp, for the packets that have none.
+    last: u64,
+}
+
+enum Format {
+    Pcap(PcapReader<Pieces>),
+    PcapNg(PcapNgReader<Pieces>),
+}
+
+/// What comes next in a file.
+pub(super) enum Next {
+    /// A packet.
+    Packet(Packet),
+    /// Nothing more.
+    End,
+    /// A part of something: the file was cut short.
+    Cut,
+}
+
+impl Reader {
+    /// Opens a capture; none when it is cut short before its first packet could come.
+    ///
+    /// # Errors
+    /// When the file can't be read, or is no capture.
+    pub(super) fn open(path: &Path) -> Result<Option<Self>> {
+        let mut head = Vec::new();
+        File::open(path)?.take(4).read_to_end(&mut head)?;
+        match is_capture(&head) {
+            Some(true) => {}
+            None => return Ok(None),
+            Some(false) => bail!("neither pcap nor pcapng"),
+        }
+        let pieces = Pieces(File::open(path)?);
+        let format = if head == MAGICS[0] {
+            PcapNgReader::new(pieces).map(Format::PcapNg)
+        } else {
+            PcapReader::new(pieces).map(Format::Pcap)
+        };
+        let format = match format {
+            Ok(format) => format,
+            Err(error) if is_cut(&error) => return Ok(None),
+            Err(error) => return Err(error).context("the header"),
+        };
+        let interfaces = match &format {
+            Format::Pcap(reader) => vec![Interface::of_pcap(&reader.header())],
+            Format::PcapNg(_) => Vec::new(),
+        };
+        Ok(Some(Self {
+            format,
+            interfaces,
+            section: 0,
+            last: 0,
+        }))
+    }
+
+    /// The interfaces that were described so far.
+    pub(super) fn interfaces(&self) -> &[Interface] {
+        &self.interfaces
+    }
+
+    /// The next packet.
+    ///
+    /// # Errors
+    /// When the file can't be read, or is damaged before its end.
+    pub(super) fn next(&mut self) -> Result<Next> {
+        let next = match &mut self.format {
+            Format::Pcap(reader) => next_of_pcap(reader, &self.interfaces[0]),
+            Format::PcapNg(_) => self.next_of_pcapng(),
+        };
+        match next {
+            Ok(Some(packet)) => {
+                self.last = packet.stamp;
+                Ok(Next::Packet(packet))
+            }
+            Ok(None) => Ok(Next::End),
+            Err(error) if is_cut(&error) => Ok(Next::Cut),
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    fn next_of_pcapng(&mut self) -> PcapResult<Option<Packet>> {
+        let Format::PcapNg(reader) = &mut self.format else {
+            return Ok(None);
+        };
+        loop {
+            let little = reader.section().endianness == Endianness::Little;
+            let Some(block) = reader.next_block() else {
+                return Ok(None);
+            };
+            let mut found = match block? {
+                Block::SectionHeader(_) => {
+                    self.section = self.interfaces.len();
+                    continue;
+                }
+                Block::InterfaceDescription(block) => {
+                    self.interfaces
+                        .push(Interface::of_pcapng(&block.into_owned()));
+                    continue;
+                }
+                Block::EnhancedPacket(block) => Found {
+                    interface: block.interface_id,
+                    // The crate takes every unit for a nanosecond.
+                    units: u64::try_from(block.timestamp.as_nanos()).ok(),
+                    original_len: block.original_len,
+                    data: block.data.into_owned(),
+                    options: (block.options.into_iter())
+                        .map(EnhancedPacketOption::into_owned)
+                        .collect(),
+                },
+                Block::Packet(block) => Found {
+                    interface: block.interface_id.into(),
+                    // Two words, the high one first in either byte order.
+                    units: Some(block.timestamp.rotate_left(if little { 32 } else { 0 })),
+                    original_len: block.original_len,
+                    data: block.data.into_owned(),
+                    options: Vec::new(),
+                },
+                Block::SimplePacket(block) => Found {
+                    interface: 0,
+                    units: None,
+                    original_len: block.original_len,
+                    data: block.data.into_owned(),
+                    options: Vec::new(),
+                },
+                Block::InterfaceStatistics(_)
+                | Block::NameResolution(_)
+                | Block::SystemdJournalExport(_)
+                | Block::Unknown(_) => continue,
+            };
+            let number = self.section + found.interface as usize;
+            let Some(interface) = self.interfaces.get(number) else {
+                return Err(PcapError::InvalidInterfaceId(found.interface));
+            };
+            found.trim(interface);
+            return Ok(Some(Packet {
+                stamp: found
+                    .units
+                    .map_or(self.last, |units| interface.stamp(units)),
+                interface: number,
+                original_len: found.original_len,
+                data: found.data,
+                options: found.options,
+            }));
+        }
+    }
+}
+
+/// A packet whose interface is not looked up yet.
+struct Found {
+    interface: u32,
+    units: Option<u64>,
+    original_len: u32,
+    data: Vec<u8>,
+    options: Vec<EnhancedPacketOption<'static>>,
+}
+
+impl Found {
+    /// A simple packet tells no captured length: it is the lesser of what was there and the snaplen.
+    fn trim(&mut self, interface: &Interface) {
+        if self.units.is_none() {
+            let snaplen = match interface.snaplen {
+                0 => u32::MAX,
+                snaplen => snaplen,
+            };
+            self.data.truncate(self.original_len.min(snaplen) as usize);
+        }
+    }
+}
+
+fn next_of_pcap(
+    reader: &mut PcapReader<Pieces>,
+    interface: &Interface,
+) -> PcapResult<Option<Packet>> {
+    let Some(raw) = reader.next_raw_packet().transpose()? else {
+        return Ok(None);
+    };
+    let units_a_second = if interface.is_fine() {
+        1_000_000_000
+    } else {
+        1_000_000
+    };
+    let units = u64::from(raw.ts_sec) * units_a_second + u64::from(raw.ts_frac);
+    Ok(Some(Packet {
+        stamp: interface.stamp(units),
+        interface: 0,
+        original_len: raw.orig_len,
+        data: raw.data.into_owned(),
+        options: Vec::new(),
+    }))
+}
+
+fn is_cut(error: &PcapError) -> bool {
+    matches!(error, PcapError::IoError(error) if error.kind() == ErrorKind::UnexpectedEof)
+        || matches!(error, PcapError::IncompleteBuffer)
+}
+
+/// A file that is read by pieces: the reader's buffer is as large as the largest packet, and so only as
+/// much of it is touched as is needed.
+struct Pieces(File);
+
+impl Read for Pieces {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        let len = buffer.len().min(PIECE);
+        self.0.read(&mut buffer[..len])
+    }
+}
+
+const PIECE: usize = 256 << 10;

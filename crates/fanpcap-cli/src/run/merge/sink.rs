@@ -1,0 +1,198 @@
+//! The capture that a merge writes: pcap or pcapng.
+
+use std::borrow::Cow;
+use std::io::Write;
+use std::path::Path;
+
+use anyhow::{Context, Result, bail, ensure};
+use pcap_file::pcap::{PcapHeader, PcapWriter, RawPcapPacket};
+use pcap_file::pcapng::blocks::enhanced_packet::EnhancedPacketBlock;
+use pcap_file::pcapng::blocks::interface_description::{
+    InterfaceDescriptionBlock, InterfaceDescriptionOption,
+};
+use pcap_file::pcapng::{PcapNgBlock, PcapNgWriter};
+use pcap_file::{DataLink, Endianness, TsResolution};
+use std::time::Duration;
+
+use super::interface::Interface;
+use super::reader::Packet;
+use super::source::Source;
+
+/// What the merged file is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Format {
+    /// One link type for all packets.
+    Pcap,
+    /// Interfaces, each with its link type.
+    PcapNg,
+}
+
+impl Format {
+    /// By the file's name: `.pcapng` and `.ntar` are pcapng, all others pcap.
+    pub(super) fn of(path: &Path) -> Self {
+        let extension = path
+            .extension()
+            .map(|extension| extension.to_ascii_lowercase());
+        match extension
+            .as_deref()
+            .and_then(|extension| extension.to_str())
+        {
+            Some("pcapng" | "ntar") => Self::PcapNg,
+            _ => Self::Pcap,
+        }
+    }
+}
+
+/// The file that is written.
+pub(super) struct Sink<'a> {
+    writer: Writer<'a>,
+    /// Nanoseconds in a unit of its stamps.
+    unit: u64,
+    /// Interfaces that pcapng has, in its order.
+    interfaces: Vec<Interface>,
+}
+
+enum Writer<'a> {
+    Pcap(PcapWriter<&'a mut dyn Write>, DataLink),
+    PcapNg(PcapNgWriter<&'a mut dyn Write>),
+}
+
+impl<'a> Sink<'a> {
+    /// Begins a file for packets of `sources`: its precision is the finest of theirs, its snaplen the
+    /// largest.
+    ///
+    /// # Errors
+    /// When a pcap would have several link types, or the file can't be written.
+    pub(super) fn new(
+        format: Format,
+        sources: &[Source],
+        writer: &'a mut dyn Write,
+    ) -> Result<Self> {
+        let mut interfaces: Vec<Interface> = Vec::new();
+        let of_all = || sources.iter().flat_map(Source::interfaces);
+        for interface in of_all() {
+            match interfaces.iter_mut().find(|known| known.is_like(interface)) {
+                Some(known) => known.snaplen = wider(known.snaplen, interface.snaplen),
+                None => interfaces.push(interface.clone()),
+            }
+        }
+        let fine = of_all().any(Interface::is_fine);
+        let mut sink = Self {
+            writer: match format {
+                Format::Pcap => pcap(&interfaces, fine, writer)?,
+                Format::PcapNg => Writer::PcapNg(PcapNgWriter::new(writer)?),
+            },
+            unit: if fine { 1 } else { 1000 },
+            interfaces: Vec::new(),
+        };
+        for interface in interfaces {
+            sink.describe(interface)?;
+        }
+        Ok(sink)
+    }
+
+    /// Writes a packet of `source`.
+    ///
+    /// # Errors
+    /// When the file can't be written, or is a pcap of another link type.
+    pub(super) fn write(&mut self, source: &Source, packet: Packet) -> Result<()> {
+        let from = &source.interfaces()[packet.interface];
+        let interface = match self.interfaces.iter().position(|known| known.is_like(from)) {
+            Some(known) => known,
+            // Described in the middle of its file.
+            None => self.describe(from.clone())?,
+        };
+        match &mut self.writer {
+            Writer::Pcap(writer, link) => {
+                ensure!(from.link == *link, "{}", several_links(*link, from.link));
+                writer.write_raw_packet(&raw(&packet, self.unit)?)?;
+            }
+            Writer::PcapNg(writer) => {
+                let block = EnhancedPacketBlock {
+                    interface_id: u32::try_from(interface)?,
+                    // The crate takes every unit for a nanosecond.
+                    timestamp: Duration::from_nanos(packet.stamp / self.unit),
+                    original_len: packet.original_len,
+                    data: Cow::Owned(packet.data),
+                    options: packet.options,
+                };
+                writer.write_block(&block.into_block())?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Adds an interface and returns its number.
+    fn describe(&mut self, interface: Interface) -> Result<usize> {
+        if let Writer::PcapNg(writer) = &mut self.writer {
+            let resolution = if self.unit == 1 { 9 } else { 6 };
+            let mut options = vec![InterfaceDescriptionOption::IfTsResol(resolution)];
+            options.extend(interface.options.iter().cloned());
+            let block = InterfaceDescriptionBlock {
+                linktype: interface.link,
+                snaplen: interface.snaplen,
+                options,
+            };
+            writer.write_block(&block.into_block())?;
+        }
+        self.interfaces.push(interface);
+        Ok(self.interfaces.len() - 1)
+    }
+}
+
+fn pcap<'a>(interfaces: &[Interface], fine: bool, writer: &'a mut dyn Write) -> Result<Writer<'a>> {
+    let first = interfaces.first();
+    let datalink = first.map_or(DataLink::ETHERNET, |first| first.link);
+    if let Some(other) = interfaces.iter().find(|other| other.link != datalink) {
+        bail!("{}", several_links(datalink, other.link));
+    }
+    let snaplens = interfaces.iter().map(|interface| interface.snaplen);
+    let header = PcapHeader {
+        datalink,
+        snaplen: match snaplens.reduce(wider).unwrap_or(0) {
+            0 => MAXIMUM_SNAPLEN,
+            snaplen => snaplen,
+        },
+        ts_resolution: if fine {
+            TsResolution::NanoSecond
+        } else {
+            TsResolution::MicroSecond
+        },
+        endianness: Endianness::native(),
+        ..PcapHeader::default()
+    };
+    Ok(Writer::Pcap(
+        PcapWriter::with_header(writer, header)?,
+        datalink,
+    ))
+}
+
+fn raw(packet: &Packet, unit: u64) -> Result<RawPcapPacket<'_>> {
+    let (seconds, rest) = (packet.stamp / SECOND, packet.stamp % SECOND);
+    Ok(RawPcapPacket {
+        ts_sec: u32::try_from(seconds).context("a stamp after 2106, which pcap can't hold")?,
+        ts_frac: u32::try_from(rest / unit)?,
+        incl_len: u32::try_from(packet.data.len())?,
+        orig_len: packet.original_len,
+        data: Cow::Borrowed(&packet.data),
+    })
+}
+
+fn several_links(one: DataLink, other: DataLink) -> String {
+    format!(
+        "captures of several link types ({one:?}, {other:?}) don't fit into one pcap: name the file *.pcapng"
+    )
+}
+
+/// The wider of two snaplens, of which 0 is without bound.
+fn wider(one: u32, other: u32) -> u32 {
+    if one == 0 || other == 0 {
+        0
+    } else {
+        one.max(other)
+    }
+}
+
+/// libpcap's MAXIMUM_SNAPLEN (pcap-int.h).
+const MAXIMUM_SNAPLEN: u32 = 262_144;
+const SECOND: u64 = 1_000_000_000;

@@ -1,0 +1,132 @@
+//! One source of a merge: a capture whose packets are put in order within a window.
+
+use std::collections::BinaryHeap;
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, Result};
+
+use super::interface::Interface;
+use super::reader::{Next, Packet, Reader};
+
+/// Packets of one source that are held to be put in order, at most.
+const WINDOW_PACKETS: usize = 4096;
+
+/// Their bytes, at most; one packet is always held.
+const WINDOW_BYTES: usize = 4 << 20;
+
+/// A capture that is read.
+pub(super) struct Source {
+    path: PathBuf,
+    /// Its number among the sources that were named.
+    number: usize,
+    reader: Reader,
+    window: BinaryHeap<Held>,
+    bytes: usize,
+    packets: u64,
+    ended: bool,
+    cut: bool,
+}
+
+/// A packet with its place in the file, which decides between equal stamps.
+struct Held(Packet, u64);
+
+// The heap gives its greatest first: that is the earliest packet.
+impl Ord for Held {
+    fn cmp(&self, other: &Self) -> std::cmp::Ordering {
+        (other.0.stamp, other.1).cmp(&(self.0.stamp, self.1))
+    }
+}
+
+impl PartialOrd for Held {
+    fn partial_cmp(&self, other: &Self) -> Option<std::cmp::Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+impl PartialEq for Held {
+    fn eq(&self, other: &Self) -> bool {
+        self.cmp(other).is_eq()
+    }
+}
+
+impl Eq for Held {}
+
+impl Source {
+    /// Opens a capture and fills its window, so that most interfaces are known; none when it is cut short
+    /// before its first packet could come.
+    ///
+    /// # Errors
+    /// When the file can't be read, or is no capture.
+    pub(super) fn open(path: &Path, number: usize) -> Result<Option<Self>> {
+        let opened = Reader::open(path).with_context(|| place(path))?;
+        let Some(reader) = opened else {
+            return Ok(None);
+        };
+        let mut source = Self {
+            path: path.to_owned(),
+            number,
+            reader,
+            window: BinaryHeap::new(),
+            bytes: 0,
+            packets: 0,
+            ended: false,
+            cut: false,
+        };
+        source.fill()?;
+        Ok(Some(source))
+    }
+
+    /// Its number among the sources that were named.
+    pub(super) fn number(&self) -> usize {
+        self.number
+    }
+
+    /// The interfaces that were described so far.
+    pub(super) fn interfaces(&self) -> &[Interface] {
+        self.reader.interfaces()
+    }
+
+    /// Whether it was found cut short.
+    pub(super) fn is_cut(&self) -> bool {
+        self.cut
+    }
+
+    /// The stamp of its next packet.
+    pub(super) fn stamp(&self) -> Option<u64> {
+        self.window.peek().map(|held| held.0.stamp)
+    }
+
+    /// Takes its next packet.
+    ///
+    /// # Errors
+    /// When the file can't be read on.
+    pub(super) fn take(&mut self) -> Result<Option<Packet>> {
+        let Some(Held(packet, _)) = self.window.pop() else {
+            return Ok(None);
+        };
+        self.bytes -= packet.data.len();
+        self.fill()?;
+        Ok(Some(packet))
+    }
+
+    fn fill(&mut self) -> Result<()> {
+        let full =
+            |source: &Self| source.window.len() >= WINDOW_PACKETS || source.bytes >= WINDOW_BYTES;
+        while !self.ended && !full(self) {
+            match self.reader.next().with_context(|| place(&self.path))? {
+                Next::Packet(packet) => {
+                    self.bytes += packet.data.len();
+                    self.window.push(Held(packet, self.packets));
+                    self.packets += 1;
+                }
+                Next::End => self.ended = true,
+                Next::Cut => (self.ended, self.cut) = (true, true),
+            }
+        }
+        Ok(())
+    }
+}
+
+fn place(path: &Path) -> String {
+    format!("merging {}", path.display())
+}

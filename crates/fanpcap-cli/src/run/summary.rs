@@ -1,0 +1,272 @@
+//! What became of the copies and their packets: for people on standard error, for programs as JSON.
+
+use std::fmt::Write;
+use std::fs;
+use std::os::unix::process::ExitStatusExt;
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, Result};
+use serde::Serialize;
+
+use super::copy::{Copy, End};
+use super::ledger::Account;
+use super::merge::Merged;
+
+/// All of it.
+#[derive(Debug, Serialize)]
+pub(crate) struct Summary {
+    /// The copies' group.
+    pub(crate) group: u16,
+    /// Its mode.
+    pub(crate) mode: String,
+    /// Each copy, by its number.
+    pub(crate) copies: Vec<OfCopy>,
+    /// Sums over the copies; null where one is unknown.
+    pub(crate) total: Account,
+    /// What was merged.
+    pub(crate) merge: Option<OfMerge>,
+    /// Packets taken by the copies that none of their captures has, if captures were merged; negative when the
+    /// captures have more.
+    pub(crate) taken_not_written: Option<i64>,
+}
+
+/// One copy.
+#[derive(Debug, Serialize)]
+pub(crate) struct OfCopy {
+    /// Its number.
+    pub(crate) number: usize,
+    /// Its CPU.
+    pub(crate) cpu: Option<usize>,
+    /// How often it was started.
+    pub(crate) starts: u32,
+    /// How each start ended.
+    pub(crate) ends: Vec<OfEnd>,
+    /// It ended too often and was given up.
+    pub(crate) given_up: bool,
+    /// Its packets.
+    #[serde(flatten)]
+    pub(crate) account: Account,
+    /// Packets in its captures.
+    pub(crate) written: Option<u64>,
+}
+
+/// One end.
+#[derive(Debug, Serialize)]
+pub(crate) struct OfEnd {
+    /// Its exit status.
+    pub(crate) status: Option<i32>,
+    /// The signal that killed it.
+    pub(crate) signal: Option<i32>,
+    /// It had been told to end.
+    pub(crate) told: bool,
+}
+
+/// The merge.
+#[derive(Debug, Serialize)]
+pub(crate) struct OfMerge {
+    /// The merged file.
+    pub(crate) file: PathBuf,
+    /// Packets in it.
+    pub(crate) packets: u64,
+    /// Of these, packets out of order.
+    pub(crate) late: u64,
+    /// Captures that were merged.
+    pub(crate) sources: usize,
+    /// Of these, captures that end within a packet.
+    pub(crate) cut: usize,
+}
+
+impl OfCopy {
+    /// A copy at its end.
+    pub(crate) fn new(copy: &Copy, account: Account, written: Option<u64>) -> Self {
+        let end = |end: &End| OfEnd {
+            status: end.status.code(),
+            signal: end.status.signal(),
+            told: end.told,
+        };
+        Self {
+            number: copy.number,
+            cpu: copy.cpu,
+            starts: copy.starts,
+            ends: copy.ends.iter().map(end).collect(),
+            given_up: copy.given_up,
+            account,
+            written,
+        }
+    }
+}
+
+impl OfMerge {
+    /// What was merged into `file`.
+    pub(crate) fn new(file: &Path, merged: &Merged) -> Self {
+        Self {
+            file: file.to_owned(),
+            packets: merged.packets,
+            late: merged.late,
+            sources: merged.parts.len(),
+            cut: merged.parts.iter().filter(|part| part.cut).count(),
+        }
+    }
+}
+
+impl Summary {
+    /// Sums up.
+    pub(crate) fn new(
+        group: u16,
+        mode: String,
+        copies: Vec<OfCopy>,
+        merge: Option<OfMerge>,
+    ) -> Self {
+        let total = Account::sum(copies.iter().map(|copy| copy.account));
+        let difference = |merge: &OfMerge| {
+            let taken = i64::try_from(total.taken?).ok()?;
+            Some(taken - i64::try_from(merge.packets).ok()?)
+        };
+        Self {
+            group,
+            mode,
+            taken_not_written: merge.as_ref().and_then(difference),
+            copies,
+            total,
+            merge,
+        }
+    }
+
+    /// Writes it as JSON.
+    ///
+    /// # Errors
+    /// When the file can't be written.
+    pub(crate) fn write(&self, path: &Path) -> Result<()> {
+        let text = serde_json::to_string_pretty(self)? + "\n";
+        fs::write(path, text).with_context(|| format!("writing {}", path.display()))
+    }
+
+    /// The text for people.
+    pub(crate) fn text(&self) -> String {
+        let mut text = HEAD.to_owned();
+        for copy in &self.copies {
+            let written = copy.written;
+            row(
+                &mut text,
+                &copy.number.to_string(),
+                copy.starts,
+                &copy.account,
+                written,
+            );
+            let _ = writeln!(text, "  {}", ends(copy));
+        }
+        let starts = self.copies.iter().map(|copy| copy.starts).sum();
+        let written = self.merge.as_ref().map(|merge| merge.packets);
+        row(&mut text, "all", starts, &self.total, written);
+        text.push('\n');
+        if let Some(merge) = &self.merge {
+            let (file, packets, sources) = (merge.file.display(), merge.packets, merge.sources);
+            let _ = write!(text, "{file}: {packets} packets of {sources} captures");
+            let noted = [
+                (merge.late, "out of order"),
+                (merge.cut as u64, "captures cut short in their last packet"),
+            ];
+            for (count, what) in noted.iter().filter(|(count, _)| *count > 0) {
+                let _ = write!(text, ", {count} {what}");
+            }
+            let _ = match self.taken_not_written {
+                Some(0) => writeln!(text, ", all that the copies took"),
+                Some(more @ 1..) => writeln!(text, "; {more} more were taken, but not written"),
+                Some(less) => writeln!(text, "; it has {} more than were taken", -less),
+                None => writeln!(text, "; how many the copies took is unknown"),
+            };
+        }
+        text
+    }
+}
+
+const HEAD: &str =
+    "copy  starts    received     dropped       taken      unread     refused     written  ended\n";
+
+fn row(text: &mut String, name: &str, starts: u32, account: &Account, written: Option<u64>) {
+    let _ = write!(text, "{name:<4}  {starts:>6}");
+    for figure in [
+        account.received,
+        account.dropped,
+        account.taken,
+        account.unread,
+        account.refused,
+    ] {
+        let figure = figure.map_or("unknown".to_owned(), |figure| figure.to_string());
+        let _ = write!(text, "  {figure:>10}");
+    }
+    let written = written.map_or("-".to_owned(), |written| written.to_string());
+    let _ = write!(text, "  {written:>10}");
+}
+
+fn ends(copy: &OfCopy) -> String {
+    let one = |end: &OfEnd| match (end.status, end.signal) {
+        (Some(status), _) => status.to_string(),
+        (None, Some(signal)) => format!("signal {signal}"),
+        (None, None) => "?".to_owned(),
+    };
+    let mut text = copy.ends.iter().map(one).collect::<Vec<_>>().join(", ");
+    if copy.given_up {
+        text.push_str("; given up");
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn unknown_is_said_and_never_zero() {
+        let copy = |number, taken| OfCopy {
+            number,
+            cpu: Some(1),
+            starts: 1,
+            ends: vec![OfEnd {
+                status: None,
+                signal: Some(9),
+                told: false,
+            }],
+            given_up: false,
+            account: Account {
+                received: Some(10),
+                dropped: Some(0),
+                taken,
+                unread: Some(0),
+                refused: Some(0),
+            },
+            written: Some(8),
+        };
+        let merge = |packets| OfMerge {
+            file: "all.pcap".into(),
+            packets,
+            late: 0,
+            sources: 2,
+            cut: 1,
+        };
+        let copies = vec![copy(0, Some(9)), copy(1, None)];
+        let summary = Summary::new(7, "hash".to_owned(), copies, Some(merge(16)));
+        assert_eq!(
+            (summary.total.received, summary.total.taken),
+            (Some(20), None)
+        );
+        let text = summary.text();
+        assert!(
+            text.contains("unknown") && text.contains("signal 9"),
+            "{text}"
+        );
+        assert!(text.contains("1 captures cut short"), "{text}");
+        let json = serde_json::to_value(&summary).unwrap();
+        assert_eq!(json["copies"][0]["taken"], 9);
+        assert!(json["copies"][1]["taken"].is_null() && json["taken_not_written"].is_null());
+
+        let copies = vec![copy(0, Some(9)), copy(1, Some(10))];
+        let summary = Summary::new(7, "hash".to_owned(), copies, Some(merge(16)));
+        assert_eq!(summary.taken_not_written, Some(3));
+        assert!(
+            summary
+                .text()
+                .contains("3 more were taken, but not written")
+        );
+    }
+}

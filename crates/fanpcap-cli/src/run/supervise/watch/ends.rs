@@ -1,0 +1,114 @@
+//! Copies that end, and those that do not do what they were started for.
+
+use std::os::unix::process::ExitStatusExt;
+use std::process::ExitStatus;
+
+use anyhow::Result;
+
+use super::{Watch, YOUNG};
+use crate::run::copy::End;
+use crate::run::joined;
+
+impl Watch<'_> {
+    /// Notes which copies have ended.
+    ///
+    /// # Errors
+    /// What waitpid(2) says.
+    pub(super) fn reap(&mut self) -> Result<()> {
+        let (stopped, forwarded) = (self.stopped.is_some(), self.forwarded.clone());
+        let told = |status: ExitStatus| {
+            let by = status.signal();
+            stopped || by.is_some_and(|signal| forwarded.contains_key(&signal))
+        };
+        for number in 0..self.copies.len() {
+            let again = self.run.restart && !stopped;
+            let copy = &mut self.copies[number];
+            let pid = copy.pid();
+            let Some(end) = copy.end(told, again)? else {
+                continue;
+            };
+            pid.into_iter().for_each(|pid| self.guard.forget(pid));
+            self.note(number, end);
+        }
+        Ok(())
+    }
+
+    fn note(&mut self, number: usize, end: End) {
+        // Its members are settled before anything else: they would go on being given packets.
+        self.ledger.settle(true);
+        let copy = &self.copies[number];
+        if end.status.signal().is_some() && self.ledger.members(number) == copy.members_before {
+            // It may have joined and been killed before it was seen.
+            self.ledger.miss(number);
+        }
+        if copy.given_up {
+            self.run.output.say(&format!(
+                "copy {number} ends again and again ({}): it is not started any more",
+                end.status
+            ));
+        } else if end.again {
+            self.run.output.say(&format!(
+                "copy {number} ended ({}); it is started again",
+                end.status
+            ));
+        } else if !end.told && self.copies.iter().any(|copy| !copy.is_done()) {
+            self.run.output.say(&format!(
+                "copy {number} ended ({}); the others go on",
+                end.status
+            ));
+        }
+        let code = if copy.given_up {
+            end.code().max(1)
+        } else {
+            end.code()
+        };
+        if !end.again && code != 0 {
+            let failure = if end.told {
+                &mut self.failure_when_told
+            } else {
+                &mut self.failure
+            };
+            failure.get_or_insert(code);
+        }
+    }
+
+    /// Starts the copies again whose time has come.
+    pub(super) fn start_again(&mut self) {
+        for number in 0..self.copies.len() {
+            if !self.copies[number].is_due() {
+                continue;
+            }
+            let kept = self.copies[number].files.keep();
+            if let Err(error) = kept.and_then(|_| self.start(number)) {
+                self.copies[number].stay_down();
+                self.failure.get_or_insert(1);
+                self.run
+                    .output
+                    .say(&format!("copy {number} can't be started again: {error:#}"));
+            }
+        }
+    }
+
+    /// Says of a copy that has not joined what the matter may be, once for each start.
+    pub(super) fn question(&mut self) {
+        if self.stopped.is_some() {
+            return;
+        }
+        for copy in &mut self.copies {
+            let Some(pid) = copy
+                .pid()
+                .filter(|_| !copy.questioned && copy.age() >= YOUNG)
+            else {
+                continue;
+            };
+            copy.questioned = true;
+            if !self.ledger.has_members(copy.number) {
+                let matter = joined::question(pid, self.run.library, self.run.group);
+                let number = copy.number;
+                self.run
+                    .output
+                    .say(&format!("copy {number} has not joined the group: {matter}"));
+            }
+        }
+    }
+}

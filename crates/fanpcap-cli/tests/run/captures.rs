@@ -1,0 +1,232 @@
+//! tcpdump in copies: what is captured, merged, lost and told.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs::{self, File};
+use std::path::Path;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
+use std::time::Duration;
+
+use anyhow::{Context, Result, ensure};
+use fanpcap_testkit::await_for::{LIMIT, await_for};
+use fanpcap_testkit::traffic::{self, Frame};
+use fanpcap_testkit::{Capture, Injector, Veth, member, netns};
+use pcap_file::pcapng::{Block, PcapNgReader};
+use serde_json::Value;
+
+use crate::{FAR, GROUP, NEAR, Running, kill};
+
+fn on_wire(test: impl FnOnce(&Injector) -> Result<()> + Send) -> Result<()> {
+    netns::within_new(|| {
+        Veth::new(NEAR, FAR, 1)?;
+        test(&Injector::open(NEAR)?)
+    })
+}
+
+fn frames(count: u64) -> Result<Vec<Frame>> {
+    traffic::frames(7, &traffic::flows(7, 50), 0..count)
+}
+
+/// Each packet's number and how often it is there, of a pcapng whose stamps never go back.
+fn in_order(path: &Path) -> Result<BTreeMap<u64, usize>> {
+    let mut reader = PcapNgReader::new(File::open(path)?)?;
+    let (mut last, mut seen) = (Duration::ZERO, BTreeMap::new());
+    while let Some(block) = reader.next_block() {
+        if let Block::EnhancedPacket(packet) = block? {
+            ensure!(last <= packet.timestamp, "stamps go back");
+            last = packet.timestamp;
+            let number = traffic::sequence_of(&packet.data).context("a foreign packet")?;
+            *seen.entry(number).or_default() += 1;
+        }
+    }
+    Ok(seen)
+}
+
+fn ensure_each_once(seen: &BTreeMap<u64, usize>, frames: u64) -> Result<()> {
+    let expected: BTreeMap<u64, usize> = (0..frames).map(|number| (number, 1)).collect();
+    ensure!(
+        *seen == expected,
+        "{} different ones of {frames}",
+        seen.len()
+    );
+    Ok(())
+}
+
+#[test]
+#[ignore = "needs root: packet sockets in a namespace"]
+fn the_merged_file_has_each_packet_once_in_the_order_of_time() {
+    on_wire(|injector| {
+        let running = Running::tcpdumps(&["--merge", "all.pcapng"], "%i.pcap")?;
+        let frames = frames(20_000)?;
+        injector.send_all(&frames)?;
+        running.wait_for_packets(&["0.pcap", "1.pcap"], frames.len())?;
+        let ended = running.stop()?;
+        ensure_each_once(&in_order(&ended.scratch.file("all.pcapng"))?, 20_000)?;
+        let summary = ended.summary();
+        let total = &summary["total"];
+        for (figure, expected) in [
+            ("received", 20_000),
+            ("dropped", 0),
+            ("taken", 20_000),
+            ("unread", 0),
+        ] {
+            ensure!(total[figure] == expected, "{figure}: {summary:#}");
+        }
+        ensure!(summary["taken_not_written"] == 0, "{summary:#}");
+        for copy in [&summary["copies"][0], &summary["copies"][1]] {
+            ensure!(
+                copy["written"].as_u64() > Some(0) && copy["written"] == copy["taken"],
+                "{summary:#}"
+            );
+        }
+        ensure!(
+            !ended.scratch.file("all.pcapng.part").exists(),
+            "left behind"
+        );
+        Ok(())
+    })
+    .unwrap();
+}
+
+#[test]
+#[ignore = "needs root: packet sockets in a namespace"]
+fn captures_on_standard_output_are_merged_too() {
+    on_wire(|injector| {
+        let running = Running::tcpdumps(&["--merge", "all.pcapng"], "-")?;
+        injector.send_all(&frames(3000)?)?;
+        running.wait_for_packets(&["all.pcapng.0.1.part", "all.pcapng.1.1.part"], 1)?;
+        // The spools are written by whole buffers: the copies' counters tell what they have.
+        await_for("all to be taken", LIMIT, || {
+            let seen = fanpcap::groups::seen()?;
+            let taken = seen
+                .iter()
+                .filter_map(|seen| seen.page.as_ref()?.taken)
+                .sum::<u64>();
+            Ok((taken == 3000).then_some(()))
+        })?;
+        let ended = running.stop()?;
+        ensure_each_once(&in_order(&ended.scratch.file("all.pcapng"))?, 3000)?;
+        ensure!(ended.stdout().is_empty(), "a capture on standard output");
+        let left: BTreeSet<_> = fs::read_dir(ended.scratch.file(""))?
+            .map(|entry| entry.unwrap().file_name().into_string().unwrap())
+            .collect();
+        let expected = ["all.pcapng", "stderr", "stdout", "summary.json"].map(str::to_owned);
+        ensure!(left == BTreeSet::from(expected), "{left:?}");
+        Ok(())
+    })
+    .unwrap();
+}
+
+#[test]
+#[ignore = "needs root: packet sockets in a namespace"]
+fn captures_on_standard_output_without_merge_are_refused() {
+    on_wire(|_| {
+        let command = ["tcpdump", "-n", "-U", "-i", FAR, "-w", "-"];
+        let ended = Running::start(&["--cpus", "none"], &command)?.wait()?;
+        ensure!(ended.status.code() == Some(1), "{}", ended.status);
+        ensure!(
+            ended.said().contains("--merge FILE merges them"),
+            "{}",
+            ended.said()
+        );
+        ensure!(ended.stdout().is_empty(), "a capture on standard output");
+        Ok(())
+    })
+    .unwrap();
+}
+
+/// Sends frames at a bounded rate until all are sent, and waits where it is told to.
+fn send_slowly(injector: &Injector, frames: &[Frame], hold: &AtomicBool) -> Result<()> {
+    for some in frames.chunks(20) {
+        while hold.load(Ordering::SeqCst) {
+            thread::sleep(Duration::from_millis(1));
+        }
+        injector.send_all(some)?;
+        thread::sleep(Duration::from_millis(1));
+    }
+    Ok(())
+}
+
+#[test]
+#[ignore = "needs root: packet sockets in a namespace"]
+fn a_copy_that_is_killed_comes_back_and_its_loss_is_told() {
+    on_wire(|injector| {
+        let running = Running::tcpdumps(&["--restart", "--merge", "all.pcapng"], "%i.pcap")?;
+        let offered = 20_000;
+        let frames = frames(offered)?;
+        let hold = AtomicBool::new(false);
+        let (victim, other) = (running.copy(0)?, running.copy(1)?);
+        thread::scope(|scope| -> Result<()> {
+            let sender = scope.spawn(|| send_slowly(injector, &frames, &hold));
+            let result = (|| {
+                running.wait_for_packets(&["0.pcap"], 500)?;
+                // Stopped, it leaves something unread.
+                kill("STOP", victim)?;
+                let before = Capture::count_so_far(&running.scratch.file("1.pcap"));
+                running.wait_for_packets(&["1.pcap"], before + 500)?;
+                kill("KILL", victim)?;
+                // What comes at the very moment of joining is lost and told by nobody.
+                hold.store(true, Ordering::SeqCst);
+                running.wait_until_says("0: tcpdump: listening", 2)?;
+                member::wait_for_members(GROUP, 2)
+            })();
+            hold.store(false, Ordering::SeqCst);
+            sender.join().expect("the sender does not panic")?;
+            result
+        })?;
+        ensure!(running.copy(1)? == other, "copy 1 was started again too");
+        // All that the living have been given is written.
+        let received = |path: &str| Capture::count_so_far(&running.scratch.file(path));
+        await_for("the rings to be empty", LIMIT, || {
+            let seen = fanpcap::groups::seen()?;
+            let taken = seen
+                .iter()
+                .filter_map(|seen| seen.page.as_ref()?.taken)
+                .sum::<u64>();
+            Ok((received("0.pcap") as u64 + received("1.pcap") as u64 == taken).then_some(()))
+        })?;
+        let ended = running.stop()?;
+        let summary = ended.summary();
+        let number = |value: &Value| value.as_u64().with_context(|| format!("{summary:#}"));
+        let total = &summary["total"];
+        let lost = [&total["dropped"], &total["unread"], &total["refused"]];
+        let lost = lost.into_iter().map(number).sum::<Result<u64>>()?;
+        ensure!(number(&total["unread"])? > 0, "{summary:#}");
+        ensure!(number(&total["taken"])? + lost == offered, "{summary:#}");
+        let seen = in_order(&ended.scratch.file("all.pcapng"))?;
+        ensure!(seen.values().all(|&times| times == 1), "a packet twice");
+        let not_written = number(&summary["taken_not_written"])?;
+        ensure!(
+            seen.len() as u64 + not_written + lost == offered,
+            "{summary:#}"
+        );
+        let copies = &summary["copies"];
+        ensure!(
+            copies[0]["starts"] == 2 && copies[0]["ends"][0]["signal"] == 9,
+            "{summary:#}"
+        );
+        ensure!(copies[1]["starts"] == 1, "{summary:#}");
+        ensure!(
+            ended.scratch.file("0.pcap.1").exists(),
+            "the first file is gone"
+        );
+        Ok(())
+    })
+    .unwrap();
+}
+
+#[test]
+#[ignore = "needs root: packet sockets in a namespace"]
+fn copies_end_with_a_command_that_is_killed() {
+    on_wire(|_| {
+        let running = Running::tcpdumps(&[], "%i.pcap")?;
+        let copies = [running.copy(0)?, running.copy(1)?];
+        running.signal("KILL")?;
+        await_for("the copies' end", LIMIT, || {
+            let gone = |pid: &u32| !Path::new(&format!("/proc/{pid}/exe")).exists();
+            Ok(copies.iter().all(gone).then_some(()))
+        })?;
+        member::wait_for_members(GROUP, 0)
+    })
+    .unwrap();
+}

@@ -1,0 +1,185 @@
+//! `fanpcap run` as people use it: on a wire of their own, with tcpdump, and with programs that never capture.
+#![forbid(unsafe_code)]
+
+mod captures;
+mod scripts;
+
+use std::fs::{self, File};
+use std::path::PathBuf;
+use std::process::{Child, Command, ExitStatus, Stdio};
+
+use anyhow::{Context, Result, bail, ensure};
+use fanpcap_testkit::await_for::{LIMIT, await_for};
+use fanpcap_testkit::library::library_dir;
+use fanpcap_testkit::{Capture, Scratch, member};
+use serde_json::Value;
+
+const NEAR: &str = "run-a";
+const FAR: &str = "run-b";
+const GROUP: u16 = 4711;
+
+/// The command at work in a directory of its own.
+struct Running {
+    scratch: Scratch,
+    process: Child,
+}
+
+/// What it left.
+struct Ended {
+    scratch: Scratch,
+    status: ExitStatus,
+}
+
+impl Running {
+    /// Starts `fanpcap run OPTIONS --json summary.json -- COMMAND`.
+    fn start(options: &[&str], command: &[&str]) -> Result<Self> {
+        let scratch = Scratch::new()?;
+        let mut process = Command::new(env!("CARGO_BIN_EXE_fanpcap"));
+        process
+            .arg("run")
+            .args(options)
+            .args(["--json", "summary.json", "--"])
+            .args(command);
+        process.current_dir(scratch.file(""));
+        let library = library_dir().or_else(|_| stand_in(&scratch))?;
+        process.env("FANPCAP_LIB_DIR", library);
+        process.env("PCAP_CONFIG", "/dev/null").stdin(Stdio::null());
+        process.stdout(File::create(scratch.file("stdout"))?);
+        process.stderr(File::create(scratch.file("stderr"))?);
+        let process = process.spawn()?;
+        Ok(Self { scratch, process })
+    }
+
+    /// Starts two tcpdump, which write what `write` says, and waits until both capture.
+    fn tcpdumps(options: &[&str], write: &str) -> Result<Self> {
+        let group = GROUP.to_string();
+        let options = [&["-n", "2", "--group", &group, "--cpus", "none"], options].concat();
+        let mut command = vec![
+            "tcpdump", "-n", "-U", "-Z", "root", "-B", "16384", "-i", FAR,
+        ];
+        command.extend(["-w", write]);
+        let running = Self::start(&options, &command)?;
+        running.wait_until_says("0: tcpdump: listening", 1)?;
+        running.wait_until_says("1: tcpdump: listening", 1)?;
+        member::wait_for_members(GROUP, 2)?;
+        Ok(running)
+    }
+
+    fn said(&self) -> String {
+        said(&self.scratch)
+    }
+
+    fn wait_until_says(&self, text: &str, times: usize) -> Result<()> {
+        await_for(&format!("{text:?}, {times} times"), LIMIT, || {
+            Ok((self.said().matches(text).count() >= times).then_some(()))
+        })
+        .with_context(|| self.said())
+    }
+
+    /// Waits until the captures have `packets` packets together.
+    fn wait_for_packets(&self, captures: &[&str], packets: usize) -> Result<()> {
+        let count = || -> usize {
+            let paths = captures.iter().map(|name| self.scratch.file(name));
+            paths.map(|path| Capture::count_so_far(&path)).sum()
+        };
+        await_for("the last packets", LIMIT, || {
+            Ok((count() >= packets).then_some(()))
+        })
+        .with_context(|| format!("{} of {packets} packets", count()))
+    }
+
+    /// The process of a copy.
+    fn copy(&self, number: usize) -> Result<u32> {
+        let parent = self.process.id().to_string();
+        let mut found = Vec::new();
+        for entry in fs::read_dir("/proc")?.flatten() {
+            let Some(pid) = entry
+                .file_name()
+                .to_str()
+                .and_then(|name| name.parse().ok())
+            else {
+                continue;
+            };
+            let stat = fs::read_to_string(entry.path().join("stat")).unwrap_or_default();
+            let line = fs::read(entry.path().join("cmdline")).unwrap_or_default();
+            let of_stat = stat.rsplit_once(')').map(|(_, rest)| rest.to_owned());
+            let is_child = of_stat.and_then(|rest| Some(rest.split_whitespace().nth(1)? == parent));
+            let mark = format!("{number}.pcap\0");
+            if is_child == Some(true) && line.ends_with(mark.as_bytes()) {
+                found.push(pid);
+            }
+        }
+        match found[..] {
+            [pid] => Ok(pid),
+            _ => bail!("copy {number} is {found:?}"),
+        }
+    }
+
+    fn signal(&self, name: &str) -> Result<()> {
+        kill(name, self.process.id())
+    }
+
+    fn wait(mut self) -> Result<Ended> {
+        let status = await_for("its end", LIMIT, || Ok(self.process.try_wait()?));
+        let status = status.with_context(|| self.said())?;
+        let scratch = std::mem::replace(&mut self.scratch, Scratch::new()?);
+        Ok(Ended { scratch, status })
+    }
+
+    fn stop(self) -> Result<Ended> {
+        self.signal("INT")?;
+        let ended = self.wait()?;
+        ensure!(
+            ended.status.success(),
+            "{}: {}",
+            ended.status,
+            said(&ended.scratch)
+        );
+        Ok(ended)
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        // Its copies end with it.
+        let _ = self.process.kill();
+        let _ = self.process.wait();
+    }
+}
+
+impl Ended {
+    fn said(&self) -> String {
+        said(&self.scratch)
+    }
+
+    fn stdout(&self) -> Vec<u8> {
+        fs::read(self.scratch.file("stdout")).expect("the file of its output")
+    }
+
+    fn summary(&self) -> Value {
+        let json = fs::read(self.scratch.file("summary.json")).expect("a summary");
+        serde_json::from_slice(&json).expect("JSON")
+    }
+}
+
+/// What programs that never capture find in the place of our library where it is not staged.
+fn stand_in(scratch: &Scratch) -> Result<PathBuf> {
+    let directory = scratch.file("lib");
+    fs::create_dir(&directory)?;
+    File::create(directory.join("libpcap.so.0.8"))?;
+    Ok(directory)
+}
+
+fn said(scratch: &Scratch) -> String {
+    let bytes = fs::read(scratch.file("stderr")).unwrap_or_default();
+    String::from_utf8_lossy(&bytes).into_owned()
+}
+
+fn kill(name: &str, pid: u32) -> Result<()> {
+    let status = Command::new("kill")
+        .arg(format!("-{name}"))
+        .arg(pid.to_string())
+        .status()?;
+    ensure!(status.success(), "kill -{name} {pid}: {status}");
+    Ok(())
+}

@@ -1,0 +1,191 @@
+//! Programs that never capture: what they print, how they end, what is told of them.
+
+use std::fs;
+use std::os::unix::process::ExitStatusExt;
+
+use anyhow::Result;
+use fanpcap_testkit::await_for::{LIMIT, await_for};
+
+use crate::Running;
+
+/// A shell script, `%i` of which is the copy's number.
+fn script(options: &[&str], text: &str) -> Result<Running> {
+    Running::start(
+        &[&["--group", "4711"], options].concat(),
+        &["sh", "-c", text],
+    )
+}
+
+#[test]
+fn lines_stay_whole_and_streams_apart() {
+    let text = "for n in 1 2 3 4 5 6 7 8 9; do printf 'half of %%s, ' %i; sleep 0.01; echo $n; done; printf end; echo oops >&2";
+    let ended = script(&["-n", "3", "--prefix"], text)
+        .unwrap()
+        .wait()
+        .unwrap();
+    let out = String::from_utf8(ended.stdout()).unwrap();
+    let mut lines: Vec<&str> = out.lines().collect();
+    lines.sort_unstable();
+    let of = |copy: usize| {
+        let halves = (1..=9).map(move |n| format!("{copy}: half of {copy}, {n}"));
+        std::iter::once(format!("{copy}: end")).chain(halves)
+    };
+    assert_eq!(lines, (0..3).flat_map(of).collect::<Vec<_>>());
+    for copy in 0..3 {
+        assert!(
+            ended.said().contains(&format!("{copy}: oops\n")),
+            "{}",
+            ended.said()
+        );
+    }
+}
+
+#[test]
+fn a_line_of_megabytes_comes_in_one_piece() {
+    let text = "head -c 3000000 /dev/zero | tr '\\0' %i; echo; echo short";
+    let ended = script(&["-n", "3"], text).unwrap().wait().unwrap();
+    let out = ended.stdout();
+    let mut lines: Vec<&[u8]> = out.split(|&byte| byte == b'\n').collect();
+    assert_eq!(lines.pop(), Some(&b""[..]));
+    lines.sort_unstable();
+    assert_eq!(lines.len(), 6);
+    for (line, byte) in lines.iter().zip(*b"012") {
+        assert!(line.len() == 3_000_000 && line.iter().all(|&found| found == byte));
+    }
+    assert_eq!(lines[3..], [b"short"; 3]);
+}
+
+#[test]
+fn signals_go_on_and_the_exit_status_is_one() {
+    let ready = "echo ready; while :; do sleep 0.05; done";
+    for (trap, signal, code) in [
+        ("trap 'exit 0' INT;", "INT", 0),
+        ("trap 'exit 0' TERM;", "TERM", 0),
+        ("trap 'exit %i' USR1;", "USR1", 1),
+        ("trap 'exit 7' USR2;", "USR2", 7),
+        ("", "TERM", 143),
+        ("", "HUP", 129),
+    ] {
+        let running = script(&["-n", "2"], &format!("{trap} {ready}")).unwrap();
+        let stdout = running.scratch.file("stdout");
+        await_for("both copies", LIMIT, || {
+            Ok((fs::read_to_string(&stdout)?.matches("ready").count() == 2).then_some(()))
+        })
+        .unwrap();
+        running.signal(signal).unwrap();
+        let ended = running.wait().unwrap();
+        assert_eq!(
+            ended.status.code(),
+            Some(code),
+            "{trap} {signal}: {}",
+            ended.said()
+        );
+        assert_eq!(ended.status.signal(), None);
+    }
+}
+
+#[test]
+fn the_first_failure_by_itself_is_the_exit_status() {
+    let text = "test %i = 1 && kill -9 $$; while [ ! -e go ]; do sleep 0.05; done; exit 3";
+    let running = script(&["-n", "2"], text).unwrap();
+    running
+        .wait_until_says("copy 1 ended (signal: 9 (SIGKILL)); the others go on", 1)
+        .unwrap();
+    running.scratch.write("go", "").unwrap();
+    let ended = running.wait().unwrap();
+    assert_eq!(ended.status.code(), Some(137), "{}", ended.said());
+    let ends = |copy: usize| ended.summary()["copies"][copy]["ends"][0].clone();
+    assert_eq!(ends(1)["signal"], 9);
+    assert_eq!(ends(0)["status"], 3);
+}
+
+#[test]
+fn a_program_that_never_captures_is_warned_about() {
+    let running = script(&["-n", "1"], "exec sleep 600").unwrap();
+    running
+        .wait_until_says("copy 0 has not joined the group: ", 1)
+        .unwrap();
+    running
+        .wait_until_says("sleep has not loaded libpcap", 1)
+        .unwrap();
+    running.signal("TERM").unwrap();
+    let ended = running.wait().unwrap();
+    assert_eq!(ended.status.code(), Some(143));
+    assert!(ended.summary()["total"]["received"].is_null());
+    assert!(ended.said().contains("unknown"), "{}", ended.said());
+}
+
+#[test]
+fn mistakes_are_told_before_anything_is_started() {
+    for (options, complaint) in [
+        (vec!["--fanout", "hsah"], "did you mean 'hash'?"),
+        (vec!["--cpus", "3-1"], "a list of CPUs"),
+        (vec!["--cpus", "60000"], "may not run on CPU 60000"),
+        (vec!["--merge", "no/such/all.pcap"], "no/such/all.pcap"),
+    ] {
+        let ended = Running::start(&options, &["touch", "started"])
+            .unwrap()
+            .wait()
+            .unwrap();
+        assert_eq!(ended.status.code(), Some(1));
+        assert!(ended.said().contains(complaint), "{}", ended.said());
+        assert!(!ended.scratch.file("started").exists());
+    }
+    let ended = script(&["--merge", "all.pcap"], "true")
+        .unwrap()
+        .wait()
+        .unwrap();
+    assert_eq!(ended.status.code(), Some(1));
+    assert!(
+        ended.said().contains("no copy wrote a capture"),
+        "{}",
+        ended.said()
+    );
+    let ended = Running::start(&[], &["no-such-program"])
+        .unwrap()
+        .wait()
+        .unwrap();
+    assert_eq!(ended.status.code(), Some(1));
+    assert!(
+        ended.said().contains("starting copy 0, no-such-program"),
+        "{}",
+        ended.said()
+    );
+}
+
+#[test]
+fn copies_run_where_they_are_put_and_find_what_leads_them_here() {
+    let cpu = fanpcap_testkit::cpus().unwrap()[0].to_string();
+    let text =
+        "grep Cpus_allowed_list /proc/self/status; echo $PCAP_GROUP $PCAP_FANOUT $LD_LIBRARY_PATH";
+    let options = ["-n", "2", "--cpus", &cpu, "--fanout", "RR + rollover"];
+    let ended = script(&options, text).unwrap().wait().unwrap();
+    let out = String::from_utf8(ended.stdout()).unwrap();
+    let pinned = format!("Cpus_allowed_list:\t{cpu}\n");
+    assert_eq!(out.matches(&pinned).count(), 2, "{out}");
+    assert_eq!(out.matches("4711 lb+rollover /").count(), 2, "{out}");
+    let chosen =
+        format!("2 copies in group 4711, lb+rollover; CPUs {cpu}, {cpu} (as asked; 1 for 2");
+    assert!(ended.said().contains(&chosen), "{}", ended.said());
+}
+
+#[test]
+fn a_copy_that_came_back_and_then_ended_well_has_not_failed() {
+    let text =
+        "mkdir once && exit 4; trap 'exit 0' TERM; echo back >&2; while :; do sleep 0.05; done";
+    let running = script(&["-n", "1", "--restart", "--prefix"], text).unwrap();
+    running.wait_until_says("0: back", 1).unwrap();
+    running.signal("TERM").unwrap();
+    let ended = running.wait().unwrap();
+    assert_eq!(ended.status.code(), Some(0), "{}", ended.said());
+    let copy = &ended.summary()["copies"][0];
+    assert!(
+        copy["starts"] == 2 && copy["ends"][0]["status"] == 4,
+        "{copy}"
+    );
+    assert!(
+        ended
+            .said()
+            .contains("copy 0 ended (exit status: 4); it is started again")
+    );
+}

@@ -1,0 +1,90 @@
+//! Processes that the calling one starts and looks after: what they begin with, and signals to them.
+
+use crate::errno::check;
+use crate::inject;
+use std::ffi::c_int;
+use std::io;
+use std::mem::MaybeUninit;
+use std::os::unix::process::CommandExt;
+use std::process::Command;
+use std::ptr::null_mut;
+
+pub use libc::{SIGCHLD, SIGHUP, SIGINT, SIGKILL, SIGTERM, SIGUSR1, SIGUSR2};
+
+/// Makes `command` start a program in a process group of its own, on `cpu` if one is given, with no signal
+/// blocked, whatever the caller has blocked for itself, and with the kernel's promise that it gets `SIGTERM` when the calling thread ends (`PR_SET_PDEATHSIG`, prctl(2)). A
+/// program that changes its user afterwards loses that promise.
+pub fn bind(command: &mut Command, cpu: Option<usize>) {
+    let parent = std::process::id();
+    command.process_group(0);
+    let prepare = move || {
+        let_signals_through()?;
+        end_with_parent(parent)?;
+        cpu.map_or(Ok(()), inject::pin)
+    };
+    // SAFETY: between fork and exec the closure makes system calls only and allocates nothing.
+    unsafe { command.pre_exec(prepare) };
+}
+
+fn let_signals_through() -> io::Result<()> {
+    let mut none = MaybeUninit::<libc::sigset_t>::uninit();
+    // SAFETY: sigemptyset initialises the set it is given.
+    unsafe { libc::sigemptyset(none.as_mut_ptr()) };
+    // SAFETY: the set is initialised, and no old one is asked for.
+    check(unsafe { libc::sigprocmask(libc::SIG_SETMASK, none.as_ptr(), null_mut()) })
+}
+
+fn end_with_parent(parent: u32) -> io::Result<()> {
+    // SAFETY: this prctl takes plain numbers.
+    check(unsafe { libc::prctl(libc::PR_SET_PDEATHSIG, SIGTERM) })?;
+    // It may have died before the call: then nobody is left to tell.
+    if std::os::unix::process::parent_id() == parent {
+        Ok(())
+    } else {
+        Err(io::Error::from_raw_os_error(libc::ESRCH))
+    }
+}
+
+/// Sends a signal to a process group, named by its leader.
+///
+/// # Errors
+/// `ESRCH` when nobody is left in it, `EPERM` when none of them may be signalled.
+pub fn signal_group(leader: u32, signal: c_int) -> io::Result<()> {
+    let leader = libc::pid_t::try_from(leader).map_err(|_| io::ErrorKind::InvalidInput)?;
+    if leader <= 1 {
+        // 0 is the caller's own group, and -1 is everybody.
+        return Err(io::ErrorKind::InvalidInput.into());
+    }
+    // SAFETY: kill takes plain numbers.
+    check(unsafe { libc::kill(-leader, signal) })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::os::unix::process::ExitStatusExt;
+
+    #[test]
+    fn a_child_leads_its_group_runs_where_it_was_put_and_its_end_is_seen() {
+        let cpu = inject::cpus().unwrap()[0];
+        let mut command = Command::new("sh");
+        command.args(["-c", "sleep 60 & wait"]);
+        bind(&mut command, Some(cpu));
+        let _blocked = crate::signal::Blocked::new();
+        let mut child = command.spawn().unwrap();
+        let status = std::fs::read_to_string(format!("/proc/{}/status", child.id())).unwrap();
+        assert!(
+            status.contains(&format!("Cpus_allowed_list:\t{cpu}\n")),
+            "{status}"
+        );
+        signal_group(child.id(), SIGTERM).unwrap();
+        assert_eq!(child.wait().unwrap().signal(), Some(SIGTERM));
+    }
+
+    #[test]
+    fn no_group_is_everybody() {
+        for leader in [0, 1, u32::MAX] {
+            assert!(signal_group(leader, 0).is_err());
+        }
+    }
+}

@@ -1,0 +1,151 @@
+//! What a program that looks after others waits for: descriptors, and signals as one of them (signalfd(2)).
+
+use crate::errno::check;
+use std::ffi::c_int;
+use std::fs::File;
+use std::io::{self, Read};
+use std::mem::{MaybeUninit, offset_of, size_of};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
+use std::ptr::{null, null_mut};
+use std::time::Duration;
+
+/// Waits until one of the descriptors is readable or has nobody at its other end, for ever without a
+/// `limit`. Tells which ones; none when the time was up or a signal handler has run.
+///
+/// # Errors
+/// What ppoll(2) says otherwise.
+pub fn poll(fds: &[BorrowedFd<'_>], limit: Option<Duration>) -> io::Result<Vec<bool>> {
+    let entry = |fd: &BorrowedFd<'_>| libc::pollfd {
+        fd: fd.as_raw_fd(),
+        events: libc::POLLIN,
+        revents: 0,
+    };
+    let mut entries: Vec<libc::pollfd> = fds.iter().map(entry).collect();
+    let limit = limit.map(|limit| libc::timespec {
+        tv_sec: libc::time_t::try_from(limit.as_secs()).unwrap_or(libc::time_t::MAX),
+        tv_nsec: limit.subsec_nanos().into(),
+    });
+    let limit = limit.as_ref().map_or(null(), std::ptr::from_ref);
+    let count = libc::nfds_t::try_from(entries.len()).unwrap_or(libc::nfds_t::MAX);
+    // SAFETY: the array has `count` entries; the limit is null or a live timespec; no signal mask.
+    match check(unsafe { libc::ppoll(entries.as_mut_ptr(), count, limit, null()) }) {
+        Err(error) if error.kind() == io::ErrorKind::Interrupted => Ok(vec![false; fds.len()]),
+        result => result.map(|()| entries.iter().map(|entry| entry.revents != 0).collect()),
+    }
+}
+
+/// Signals that come as data, not as interruptions, as long as this lives.
+#[derive(Debug)]
+pub struct Signals {
+    file: File,
+    /// What the thread had blocked before.
+    before: libc::sigset_t,
+}
+
+/// A signal that has come.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Arrived {
+    /// Its number.
+    pub signal: c_int,
+    /// It came from the kernel, as a terminal's signals do, not from a process.
+    pub from_kernel: bool,
+}
+
+impl Signals {
+    /// Takes these signals for the calling thread and those that it starts from here on; other threads
+    /// must not exist yet. Programs that it starts have them blocked, unless [`crate::child::bind`] undoes it.
+    ///
+    /// # Errors
+    /// What sigprocmask(2) and signalfd(2) say.
+    pub fn take(signals: &[c_int]) -> io::Result<Self> {
+        let mut set = MaybeUninit::<libc::sigset_t>::uninit();
+        // SAFETY: sigemptyset initialises the set it is given.
+        unsafe { libc::sigemptyset(set.as_mut_ptr()) };
+        for &signal in signals {
+            // SAFETY: the set was initialised above.
+            check(unsafe { libc::sigaddset(set.as_mut_ptr(), signal) })?;
+        }
+        let mut before = MaybeUninit::<libc::sigset_t>::zeroed();
+        // SAFETY: the set is initialised, and the old one is written by the call.
+        match unsafe { libc::pthread_sigmask(libc::SIG_BLOCK, set.as_ptr(), before.as_mut_ptr()) } {
+            0 => {}
+            error => return Err(io::Error::from_raw_os_error(error)),
+        }
+        // SAFETY: a set of zeros is a valid one, if the call should not have written it.
+        let before = unsafe { before.assume_init() };
+        let flags = libc::SFD_CLOEXEC | libc::SFD_NONBLOCK;
+        // SAFETY: the set is initialised; a new descriptor is asked for.
+        let fd = unsafe { libc::signalfd(-1, set.as_ptr(), flags) };
+        check(fd)?;
+        // SAFETY: a new descriptor that nobody else owns.
+        let file = unsafe { OwnedFd::from_raw_fd(fd) }.into();
+        Ok(Self { file, before })
+    }
+
+    /// The next signal that has come, if any.
+    ///
+    /// # Errors
+    /// What read(2) says.
+    pub fn next(&self) -> io::Result<Option<Arrived>> {
+        let mut bytes = [0; size_of::<libc::signalfd_siginfo>()];
+        match (&self.file).read(&mut bytes) {
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(None),
+            result => result?,
+        };
+        let word = |at: usize| {
+            let word = bytes.get(at..at + 4).and_then(|word| word.try_into().ok());
+            c_int::from_ne_bytes(word.unwrap_or_default())
+        };
+        Ok(Some(Arrived {
+            signal: word(offset_of!(libc::signalfd_siginfo, ssi_signo)),
+            from_kernel: word(offset_of!(libc::signalfd_siginfo, ssi_code)) == SI_KERNEL,
+        }))
+    }
+}
+
+impl Drop for Signals {
+    /// Signals that have come until now are taken for seen.
+    fn drop(&mut self) {
+        while let Ok(Some(_)) = self.next() {}
+        // SAFETY: `before` is the mask that the thread had.
+        unsafe {
+            libc::pthread_sigmask(libc::SIG_SETMASK, &raw const self.before, null_mut());
+        }
+    }
+}
+
+impl AsFd for Signals {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.file.as_fd()
+    }
+}
+
+/// asm-generic/siginfo.h: sent by the kernel from somewhere.
+const SI_KERNEL: c_int = 0x80;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_signal_comes_once_with_its_origin() {
+        // A thread of its own, whose mask dies with it.
+        let body = || {
+            let signals = Signals::take(&[libc::SIGUSR1]).unwrap();
+            assert_eq!(signals.next().unwrap(), None);
+            // SAFETY: the signal is blocked on this thread, where it is sent.
+            unsafe { libc::raise(libc::SIGUSR1) };
+            assert_eq!(poll(&[signals.as_fd()], None).unwrap(), [true]);
+            let arrived = Arrived {
+                signal: libc::SIGUSR1,
+                from_kernel: false,
+            };
+            assert_eq!(signals.next().unwrap(), Some(arrived));
+            assert_eq!(signals.next().unwrap(), None);
+            // SAFETY: as above; it must not end the process when it is let through.
+            unsafe { libc::raise(libc::SIGUSR1) };
+            drop(signals);
+        };
+        std::thread::spawn(body).join().unwrap();
+    }
+}
