@@ -1,2 +1,61 @@
 //! Traffic for tests and measurements: frames, made from a description or a capture file, and their sending.
+//!
+//! A [`Pool`] is a list of frames, made by [`Description::pool`] or read by [`Replay`]. A [`Sender`] sends
+//! frame `i % pool.len()` as its frame `i`, as a [`Plan`] says: how fast, and until when.
+//! What arrives is the same for both ways to send:
+//!
+//! * live frames: an eBPF program within the kernel takes the frames from a map and sends them. It is
+//!   several times as fast as any reader, and not possible everywhere;
+//! * portable: sendmmsg(2) on a packet socket, past the queueing discipline.
+//!
+//! ```no_run
+//! use std::sync::atomic::AtomicBool;
+//! use std::time::Duration;
+//! use fanpcap_gen::{Choice, Description, Pace, Plan, Sender, Until};
+//!
+//! let description = Description { flows: 4096, ..Description::default() };
+//! let pool = description.pool()?;
+//! let mut sender = Sender::open("veth0", pool, Choice::Auto)?;
+//! let plan = Plan {
+//!     until: Until::Elapsed(Duration::from_secs(2)),
+//!     pace: Pace::Even("100kpps".parse()?),
+//! };
+//! let sent = sender.send(&plan, &AtomicBool::new(false))?;
+//! println!("{} frames, {} ns, {}", sent.frames, sent.nanoseconds, sender.way());
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
 #![forbid(unsafe_code)]
+
+mod checksum;
+mod counting;
+mod datagram;
+mod description;
+mod flow;
+mod live;
+mod pace;
+mod pool;
+mod portable;
+mod prefix;
+mod program;
+mod random;
+mod record;
+mod refusal;
+mod replay;
+mod rewrite;
+mod route;
+mod run;
+mod sender;
+
+pub use counting::{Counted, Counting, Peer};
+pub use description::{Description, DescriptionError, Families, Lengths, Transports};
+pub use live::LiveError;
+pub use pace::{Pace, Rate, RateError};
+pub use pool::{POOL_LIMIT, Pool, PoolError};
+pub use prefix::{Prefix, PrefixError};
+pub use record::{Record, Records};
+pub use refusal::{OpenError, SendError};
+pub use replay::{Replay, ReplayError};
+pub use rewrite::move_addresses;
+pub use route::carries_default_route;
+pub use run::{Plan, Sent, Until};
+pub use sender::{Choice, Sender, Way};

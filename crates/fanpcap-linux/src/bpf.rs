@@ -6,7 +6,10 @@ use std::io;
 use std::mem;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
 
+mod array;
 pub mod socket_filter;
+
+pub use array::Array;
 
 /// One instruction (linux/bpf.h, `struct bpf_insn`).
 #[repr(C)]

@@ -87,15 +87,22 @@ impl Injector {
     pub fn send_all<F: AsRef<[u8]>>(&self, frames: &[F]) -> io::Result<()> {
         let mut rest = frames;
         while !rest.is_empty() {
-            let sent = self.send_some(&rest[..rest.len().min(BATCH)])?;
+            let sent = self.send_some(rest)?;
             rest = &rest[sent..];
         }
         Ok(())
     }
 
-    fn send_some<F: AsRef<[u8]>>(&self, frames: &[F]) -> io::Result<usize> {
+    /// Sends `frames` in order by one system call, and says how many went: fewer than there are when
+    /// there are more than [`BATCH`], or when the device had enough.
+    ///
+    /// # Errors
+    /// As [`Injector::send`], for the first frame: none of them has been sent then. `ENOBUFS` when a
+    /// device without a queueing discipline before it takes no more for now; `EINTR`.
+    pub fn send_some<F: AsRef<[u8]>>(&self, frames: &[F]) -> io::Result<usize> {
         let mut parts: Vec<libc::iovec> = frames
             .iter()
+            .take(BATCH)
             .map(|frame| libc::iovec {
                 iov_base: frame.as_ref().as_ptr().cast_mut().cast(),
                 iov_len: frame.as_ref().len(),
@@ -131,6 +138,16 @@ pub fn pin(cpu: usize) -> io::Result<()> {
     check(unsafe { libc::sched_setaffinity(0, mem::size_of_val(&set), &raw const set) })
 }
 
+/// The CPU that the calling thread was on a moment ago.
+///
+/// # Errors
+/// Whatever sched_getcpu(3) says.
+pub fn current_cpu() -> io::Result<usize> {
+    // SAFETY: sched_getcpu has no preconditions.
+    let cpu = unsafe { libc::sched_getcpu() };
+    usize::try_from(cpu).map_err(|_| io::Error::last_os_error())
+}
+
 /// The CPUs that the calling thread may run on.
 ///
 /// # Errors
@@ -162,4 +179,8 @@ fn message(part: &mut libc::iovec) -> libc::mmsghdr {
 /// linux/if_packet.h, since Linux 3.14.
 const PACKET_QDISC_BYPASS: libc::c_int = 20;
 const INT_LEN: libc::socklen_t = 4;
-const BATCH: usize = 64;
+/// What a device says that takes no more for now (errno(3)).
+pub use libc::ENOBUFS;
+
+/// Frames to one system call.
+pub const BATCH: usize = 64;

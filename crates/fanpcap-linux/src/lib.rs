@@ -8,6 +8,7 @@ compile_error!(
 
 pub mod bpf;
 pub mod child;
+pub mod clock;
 pub mod diag;
 pub mod elf;
 mod errno;
@@ -19,6 +20,7 @@ pub mod interface;
 pub mod ldcache;
 pub mod library;
 pub mod link;
+mod netlink;
 pub mod netns;
 pub mod packet;
 pub mod pcap;

@@ -1,244 +1,204 @@
-//! The devices of the network namespace and what they have counted, by rtnetlink: sysfs would tell of the namespace
-//! in which it was mounted, and `/proc/net/dev` adds up causes (linux/rtnetlink.h, linux/if_link.h).
+//! Links by rtnetlink: a device's MTU, its counters, and where the other end of a pair is. sysfs would tell of the
+//! namespace in which it was mounted, and `/proc/net/dev` adds up causes (linux/if_link.h, linux/net_namespace.h).
 
-use std::ffi::c_void;
+use crate::netlink::{Question, for_each_attribute, malformed, u32_at};
 use std::io;
-use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
+use std::os::fd::{AsRawFd, BorrowedFd};
 
-/// A device of the calling thread's network namespace.
-#[derive(Clone, Debug, PartialEq, Eq)]
+/// A device of the calling thread's network namespace, as it was when asked.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Link {
     /// Interface index.
     pub index: u32,
     /// Its name.
     pub name: String,
-    /// What it has counted of arriving packets.
+    /// `IFF_*`.
+    pub flags: u32,
+    /// The longest frame in bytes, without the link-layer header.
+    pub mtu: u32,
+    /// Its kind, such as `veth`; empty for most hardware.
+    pub kind: String,
+    /// The index of the device that it is a pair with or stands on.
+    pub peer: Option<u32>,
+    /// The number by which this namespace knows the other's, when that device is elsewhere.
+    pub peer_namespace: Option<i32>,
+    /// What it has counted.
     pub counters: Counters,
 }
 
-/// What a device has counted of arriving packets since it was made (`struct rtnl_link_stats64`).
+/// What a device has counted (`struct rtnl_link_stats64`).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counters {
     /// Packets that arrived.
-    pub packets: u64,
+    pub rx_packets: u64,
+    /// Packets that left.
+    pub tx_packets: u64,
     /// Bytes that arrived.
-    pub bytes: u64,
-    /// Packets with an error of any kind.
-    pub errors: u64,
-    /// Packets that arrived and were dropped by the kernel or the driver, `rx_dropped`.
-    pub dropped: u64,
+    pub rx_bytes: u64,
+    /// Bytes that left.
+    pub tx_bytes: u64,
+    /// Packets that arrived with an error of any kind.
+    pub rx_errors: u64,
+    /// Packets that arrived and were dropped by the kernel or the driver.
+    pub rx_dropped: u64,
+    /// Packets that could not leave.
+    pub tx_dropped: u64,
     /// Packets that overran the device's FIFO; drivers differ in whether others count them too.
-    pub fifo: u64,
-    /// Packets that the device had no room for, `rx_missed_errors`.
-    pub missed: u64,
+    pub rx_fifo: u64,
+    /// Packets that the device had no room for.
+    pub rx_missed: u64,
 }
 
-const RTM_NEWLINK: u16 = 16;
-const RTM_GETLINK: u16 = 18;
-const IFLA_IFNAME: u16 = 3;
-const IFLA_STATS64: u16 = 23;
-/// Bits of an attribute's type that are flags (linux/netlink.h, `NLA_TYPE_MASK`).
-const TYPE_MASK: u16 = 0x3fff;
-const NLMSG_ERROR: u16 = 2;
-const NLMSG_DONE: u16 = 3;
-/// Bytes of `struct nlmsghdr`, and of `struct ifinfomsg`.
-const HEADER_LEN: usize = 16;
-/// The kernel fills a datagram of a dump up to 32 KiB at most.
-const ANSWER_LEN: usize = 32 * 1024;
+const LINKS: Question = Question {
+    protocol: libc::NETLINK_ROUTE,
+    asks: 18,    // RTM_GETLINK
+    answers: 16, // RTM_NEWLINK
+};
+const NAMESPACES: Question = Question {
+    protocol: libc::NETLINK_ROUTE,
+    asks: 90,    // RTM_GETNSID
+    answers: 88, // RTM_NEWNSID
+};
 
-/// Lists the devices of the calling thread's network namespace.
+/// The device with that index.
 ///
 /// # Errors
-/// What the socket calls said.
+/// `ENODEV` when there is none, and whatever the socket calls say.
+pub fn get(ifindex: u32) -> io::Result<Link> {
+    let mut body = vec![0; 4];
+    body.extend(ifindex.to_ne_bytes());
+    body.extend([0; 8]);
+    link(&LINKS.get(&body)?).ok_or_else(malformed)
+}
+
+/// Every device of the calling thread's network namespace.
+///
+/// # Errors
+/// Whatever the socket calls say.
 pub fn links() -> io::Result<Vec<Link>> {
-    let netlink = open()?;
-    send(&netlink, &request())?;
     let mut links = Vec::new();
-    let mut answer = vec![0; ANSWER_LEN];
-    loop {
-        let len = receive(&netlink, &mut answer)?;
-        if parse(&answer[..len], &mut links)? {
-            return Ok(links);
-        }
-    }
+    LINKS.list(&[0; 16], &mut |payload| {
+        links.push(link(payload)?);
+        Some(())
+    })?;
+    Ok(links)
 }
 
-/// nlmsghdr (length, type, NLM_F_REQUEST | NLM_F_DUMP, sequence, port), then ifinfomsg: any device.
-fn request() -> Vec<u8> {
-    let mut bytes = Vec::with_capacity(32);
-    bytes.extend(32_u32.to_ne_bytes());
-    bytes.extend(RTM_GETLINK.to_ne_bytes());
-    bytes.extend((0x0001_u16 | 0x0300).to_ne_bytes());
-    bytes.extend([0; 24]);
-    bytes
-}
-
-/// Reads one datagram of the dump into `links`; true when the dump is complete.
-fn parse(mut bytes: &[u8], links: &mut Vec<Link>) -> io::Result<bool> {
-    while let Some(len) = u32_at(bytes, 0).map(|len| len as usize) {
-        let message = bytes
-            .get(..len)
-            .filter(|_| len >= HEADER_LEN)
-            .ok_or_else(malformed)?;
-        let payload = &message[HEADER_LEN..];
-        match u16_at(message, 4) {
-            // The end carries an error code too; 0 is none.
-            Some(NLMSG_DONE) if u32_at(payload, 0).unwrap_or(0) == 0 => return Ok(true),
-            Some(NLMSG_DONE | NLMSG_ERROR) => return Err(error_of(payload)),
-            Some(RTM_NEWLINK) => links.push(link(payload).ok_or_else(malformed)?),
-            _ => {}
+/// The number by which the calling thread's namespace knows another one, if it has given it one.
+///
+/// # Errors
+/// Whatever the socket calls say.
+pub fn namespace_number(namespace: BorrowedFd<'_>) -> io::Result<Option<i32>> {
+    let mut body = vec![0; 4];
+    body.extend(8_u16.to_ne_bytes());
+    body.extend(NETNSA_FD.to_ne_bytes());
+    body.extend(namespace.as_raw_fd().to_ne_bytes());
+    let payload = NAMESPACES.get(&body)?;
+    let mut number = None;
+    for_each_attribute(payload.get(4..).unwrap_or_default(), |kind, value| {
+        if kind == NETNSA_NSID {
+            number = u32_at(value, 0).map(signed);
         }
-        bytes = bytes.get(len.next_multiple_of(4)..).unwrap_or_default();
-    }
-    Ok(false)
+    });
+    Ok(number.filter(|&number| number >= 0))
 }
 
 /// ifinfomsg (family, type, index, flags, change), then attributes.
 fn link(payload: &[u8]) -> Option<Link> {
     let mut link = Link {
         index: u32_at(payload, 4)?,
-        name: String::new(),
-        counters: Counters::default(),
+        flags: u32_at(payload, 8)?,
+        ..Link::default()
     };
-    let mut rest = payload.get(HEADER_LEN..)?;
-    while let Some(len) = u16_at(rest, 0).map(usize::from) {
-        let attribute = rest.get(..len).filter(|_| len >= 4)?;
-        match u16_at(attribute, 2)? & TYPE_MASK {
-            IFLA_IFNAME => {
-                let name = attribute[4..].split(|&byte| byte == 0).next()?;
-                link.name = String::from_utf8_lossy(name).into_owned();
+    for_each_attribute(payload.get(16..)?, |kind, value| match kind {
+        IFLA_IFNAME => link.name = text(value),
+        IFLA_MTU => link.mtu = u32_at(value, 0).unwrap_or(0),
+        IFLA_LINK => link.peer = u32_at(value, 0).filter(|&peer| peer != 0),
+        IFLA_LINK_NETNSID => link.peer_namespace = u32_at(value, 0).map(signed),
+        IFLA_LINKINFO => for_each_attribute(value, |kind, value| {
+            if kind == IFLA_INFO_KIND {
+                link.kind = text(value);
             }
-            IFLA_STATS64 => link.counters = counters(&attribute[4..])?,
-            _ => {}
-        }
-        rest = rest.get(len.next_multiple_of(4)..).unwrap_or_default();
-    }
+        }),
+        IFLA_STATS64 => link.counters = counters(value),
+        _ => {}
+    });
     Some(link)
 }
 
-/// rtnl_link_stats64: words of 64 bits, of which these are the receiving ones.
-fn counters(stats: &[u8]) -> Option<Counters> {
-    let word = |index: usize| {
-        let bytes = stats.get(index * 8..index * 8 + 8)?;
-        Some(u64::from_ne_bytes(bytes.try_into().ok()?))
+fn counters(value: &[u8]) -> Counters {
+    let number = |place: usize| {
+        let bytes = value.get(8 * place..8 * place + 8);
+        bytes
+            .and_then(|bytes| bytes.try_into().ok())
+            .map_or(0, u64::from_ne_bytes)
     };
-    Some(Counters {
-        packets: word(0)?,
-        bytes: word(2)?,
-        errors: word(4)?,
-        dropped: word(6)?,
-        fifo: word(14)?,
-        missed: word(15)?,
-    })
-}
-
-fn error_of(payload: &[u8]) -> io::Error {
-    u32_at(payload, 0).map_or_else(malformed, |code| {
-        let code = i32::from_ne_bytes(code.to_ne_bytes());
-        io::Error::from_raw_os_error(code.wrapping_neg())
-    })
-}
-
-fn malformed() -> io::Error {
-    io::Error::new(io::ErrorKind::InvalidData, "malformed rtnetlink answer")
-}
-
-fn u16_at(bytes: &[u8], at: usize) -> Option<u16> {
-    Some(u16::from_ne_bytes(bytes.get(at..at + 2)?.try_into().ok()?))
-}
-
-fn u32_at(bytes: &[u8], at: usize) -> Option<u32> {
-    Some(u32::from_ne_bytes(bytes.get(at..at + 4)?.try_into().ok()?))
-}
-
-fn open() -> io::Result<OwnedFd> {
-    let kind = libc::SOCK_RAW | libc::SOCK_CLOEXEC;
-    // SAFETY: socket(2) takes plain numbers.
-    let fd = unsafe { libc::socket(libc::AF_NETLINK, kind, libc::NETLINK_ROUTE) };
-    if fd < 0 {
-        return Err(io::Error::last_os_error());
-    }
-    // SAFETY: `fd` is a new descriptor that nobody else owns.
-    Ok(unsafe { OwnedFd::from_raw_fd(fd) })
-}
-
-fn send(netlink: &OwnedFd, bytes: &[u8]) -> io::Result<()> {
-    let source: *const c_void = bytes.as_ptr().cast();
-    // SAFETY: `source` points to `bytes.len()` readable bytes. An unconnected netlink socket sends to
-    // the kernel.
-    let sent = unsafe { libc::send(netlink.as_raw_fd(), source, bytes.len(), 0) };
-    if sent < 0 {
-        Err(io::Error::last_os_error())
-    } else {
-        Ok(())
+    Counters {
+        rx_packets: number(0),
+        tx_packets: number(1),
+        rx_bytes: number(2),
+        tx_bytes: number(3),
+        rx_errors: number(4),
+        rx_dropped: number(6),
+        tx_dropped: number(7),
+        rx_fifo: number(14),
+        rx_missed: number(15),
     }
 }
 
-fn receive(netlink: &OwnedFd, buffer: &mut [u8]) -> io::Result<usize> {
-    loop {
-        let target: *mut c_void = buffer.as_mut_ptr().cast();
-        // SAFETY: `target` points to `buffer.len()` writable bytes.
-        let received = unsafe { libc::recv(netlink.as_raw_fd(), target, buffer.len(), 0) };
-        match usize::try_from(received).map_err(|_| io::Error::last_os_error()) {
-            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-            result => return result,
-        }
-    }
+fn signed(number: u32) -> i32 {
+    i32::from_ne_bytes(number.to_ne_bytes())
 }
+
+fn text(value: &[u8]) -> String {
+    let end = value.iter().position(|&byte| byte == 0);
+    String::from_utf8_lossy(&value[..end.unwrap_or(value.len())]).into_owned()
+}
+
+const IFLA_IFNAME: u16 = 3;
+const IFLA_MTU: u16 = 4;
+const IFLA_LINK: u16 = 5;
+const IFLA_LINKINFO: u16 = 18;
+const IFLA_STATS64: u16 = 23;
+const IFLA_LINK_NETNSID: u16 = 37;
+const IFLA_INFO_KIND: u16 = 1;
+const NETNSA_NSID: u16 = 1;
+const NETNSA_FD: u16 = 3;
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
     #[test]
-    fn the_loopback_device_is_listed_with_its_counters() {
+    fn the_loopback_device_is_told() {
+        let index = crate::interface::index("lo").unwrap();
+        let link = get(index).unwrap();
+        assert_eq!(link.name, "lo");
+        assert!(link.mtu > 0);
+        assert_ne!(link.flags & libc::IFF_LOOPBACK.unsigned_abs(), 0);
+        assert_eq!(
+            get(u32::MAX / 2).unwrap_err().raw_os_error(),
+            Some(libc::ENODEV)
+        );
+    }
+
+    #[test]
+    fn every_device_is_listed_with_its_counters() {
         let links = links().unwrap();
         let lo = links.iter().find(|link| link.name == "lo").unwrap();
         assert_eq!(Some(lo.index), crate::interface::index("lo"));
-        assert!(lo.counters.bytes >= lo.counters.packets);
+        assert!(lo.counters.rx_bytes >= lo.counters.rx_packets);
     }
 
     #[test]
     fn words_are_taken_from_their_places() {
         let stats: Vec<u8> = (0_u64..24).flat_map(u64::to_ne_bytes).collect();
-        let expected = Counters {
-            packets: 0,
-            bytes: 2,
-            errors: 4,
-            dropped: 6,
-            fifo: 14,
-            missed: 15,
-        };
-        assert_eq!(counters(&stats), Some(expected));
-        assert_eq!(counters(&stats[..100]), None);
-    }
-
-    #[test]
-    fn truncated_answers_are_errors_or_silence_never_panics() {
-        let mut whole = request();
-        whole[4..6].copy_from_slice(&RTM_NEWLINK.to_ne_bytes());
-        whole.extend([
-            8, 0, 3, 0, b'l', b'o', 0, 0, 12, 0, 23, 0, 1, 2, 3, 4, 5, 6, 7, 8,
-        ]);
-        for len in 0..whole.len() {
-            let mut cut = whole[..len].to_vec();
-            for claimed in [0_u32, 15, 16, 32, 40, 52, u32::MAX] {
-                if let Some(head) = cut.get_mut(..4) {
-                    head.copy_from_slice(&claimed.to_ne_bytes());
-                }
-                let _ = parse(&cut, &mut Vec::new());
-            }
-        }
-    }
-
-    #[test]
-    fn a_kernel_error_is_told() {
-        let mut bytes = vec![];
-        bytes.extend(20_u32.to_ne_bytes());
-        bytes.extend(NLMSG_ERROR.to_ne_bytes());
-        bytes.extend([0; 10]);
-        bytes.extend((-libc::EPERM).to_ne_bytes());
-        let error = parse(&bytes, &mut Vec::new()).unwrap_err();
-        assert_eq!(error.raw_os_error(), Some(libc::EPERM));
+        let Counters {
+            rx_bytes,
+            rx_missed,
+            ..
+        } = counters(&stats);
+        assert_eq!((rx_bytes, rx_missed), (2, 15));
+        assert_eq!(counters(&stats[..100]).rx_missed, 0);
     }
 }

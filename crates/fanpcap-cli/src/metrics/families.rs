@@ -146,25 +146,25 @@ fn devices(snapshot: &Snapshot) -> [Family; 5] {
         counter(
             "fanpcap_device_received_packets_total",
             "Packets that arrived at the device.",
-            each(&[(None, |counters| counters.packets)]),
+            each(&[(None, |counters| counters.rx_packets)]),
         ),
         counter(
             "fanpcap_device_received_bytes_total",
             "Bytes that arrived at the device.",
-            each(&[(None, |counters| counters.bytes)]),
+            each(&[(None, |counters| counters.rx_bytes)]),
         ),
         counter(
             "fanpcap_device_dropped_packets_total",
             "Packets lost before any packet socket: dropped by kernel or driver, or missed by the device.",
             each(&[
-                (Some("dropped"), |counters| counters.dropped),
-                (Some("missed"), |counters| counters.missed),
+                (Some("dropped"), |counters| counters.rx_dropped),
+                (Some("missed"), |counters| counters.rx_missed),
             ]),
         ),
         counter(
             "fanpcap_device_receive_errors_total",
             "Packets that arrived with an error of any kind.",
-            each(&[(None, |counters| counters.errors)]),
+            each(&[(None, |counters| counters.rx_errors)]),
         ),
         gauge(
             "fanpcap_device_packet_sockets",

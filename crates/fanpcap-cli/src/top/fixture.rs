@@ -59,10 +59,10 @@ pub(crate) fn device(ifindex: u32, name: &str, counted: [u64; 4]) -> Device {
         ifindex,
         name: name.to_owned(),
         counters: Some(Counters {
-            packets,
-            bytes,
-            dropped,
-            missed,
+            rx_packets: packets,
+            rx_bytes: bytes,
+            rx_dropped: dropped,
+            rx_missed: missed,
             ..Counters::default()
         }),
     }

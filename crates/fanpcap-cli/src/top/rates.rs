@@ -48,20 +48,20 @@ fn figures(device: &snapshot::Device, before: Option<Counters>, seconds: Option<
     let total = |count: fn(&Counters) -> u64| now.as_ref().map(count);
     let per_second =
         |count: fn(&Counters) -> u64| rate(before.as_ref().map(count), total(count), seconds);
-    let lost = |counters: &Counters| counters.dropped + counters.missed;
+    let lost = |counters: &Counters| counters.rx_dropped + counters.rx_missed;
     Device {
         device: device.name.clone(),
         ifindex: device.ifindex,
-        received_packets_total: total(|counters| counters.packets),
-        received_packets_per_second: per_second(|counters| counters.packets),
-        received_bytes_total: total(|counters| counters.bytes),
-        received_bits_per_second: per_second(|counters| counters.bytes).map(|bytes| bytes * 8.0),
+        received_packets_total: total(|counters| counters.rx_packets),
+        received_packets_per_second: per_second(|counters| counters.rx_packets),
+        received_bytes_total: total(|counters| counters.rx_bytes),
+        received_bits_per_second: per_second(|counters| counters.rx_bytes).map(|bytes| bytes * 8.0),
         lost_packets_total: total(lost),
         lost_packets_per_second: per_second(lost),
-        dropped_packets_total: total(|counters| counters.dropped),
-        missed_packets_total: total(|counters| counters.missed),
-        fifo_errors_total: total(|counters| counters.fifo),
-        receive_errors_total: total(|counters| counters.errors),
+        dropped_packets_total: total(|counters| counters.rx_dropped),
+        missed_packets_total: total(|counters| counters.rx_missed),
+        fifo_errors_total: total(|counters| counters.rx_fifo),
+        receive_errors_total: total(|counters| counters.rx_errors),
         groups: Vec::new(),
         sockets: Vec::new(),
     }

@@ -1,0 +1,372 @@
+//! `fanpcap gen` on real devices: what is sent arrives, byte for byte, by both ways and at every rate.
+#![forbid(unsafe_code)]
+#![expect(
+    clippy::cast_possible_truncation,
+    reason = "what is below 251 fits into a byte"
+)]
+
+use std::borrow::Cow;
+use std::fs::{self, File};
+use std::path::Path;
+use std::process::{Command, Output};
+use std::thread;
+use std::time::Duration;
+
+use anyhow::{Context, Result, ensure};
+use fanpcap_linux::bpf::{Attached, Hook, Instruction, Program as Bpf};
+use fanpcap_linux::interface;
+use fanpcap_testkit::await_for::{LIMIT, await_for};
+use fanpcap_testkit::veth::{self, Veth, ip};
+use fanpcap_testkit::{Scratch, netns};
+use pcap_file::DataLink;
+use pcap_file::pcap::{PcapPacket, PcapReader, PcapWriter};
+use pcap_file::pcapng::PcapNgWriter;
+use pcap_file::pcapng::blocks::enhanced_packet::EnhancedPacketBlock;
+use pcap_file::pcapng::blocks::interface_description::InterfaceDescriptionBlock;
+
+const NEAR: &str = "fpggnear";
+const FAR: &str = "fpggfar";
+
+/// XDP's verdicts (linux/bpf.h, enum xdp_action).
+const DROP: i32 = 1;
+const PASS: i32 = 2;
+
+/// A pair, whose far end gives every frame the verdict.
+fn pair(verdict: i32) -> Result<Attached> {
+    Veth::new(NEAR, FAR, 1)?;
+    let code = [
+        Instruction::new(0xb7, 0, 0, 0, verdict),
+        Instruction::new(0x95, 0, 0, 0, 0),
+    ];
+    let index = interface::index(FAR).context("the far end")?;
+    Ok(Bpf::load("verdict", &code)?.attach(index, Hook::Driver)?)
+}
+
+fn fanpcap_gen(arguments: &str) -> Result<Output> {
+    Command::new(env!("CARGO_BIN_EXE_fanpcap"))
+        .arg("gen")
+        .args(arguments.split_whitespace())
+        .output()
+        .context("running fanpcap gen")
+}
+
+/// Its result as JSON; it must succeed.
+fn result(arguments: &str) -> Result<serde_json::Value> {
+    let output = fanpcap_gen(&format!("-i {NEAR} --json {arguments}"))?;
+    let complaint = String::from_utf8_lossy(&output.stderr);
+    ensure!(output.status.success(), "{arguments}: {complaint}");
+    serde_json::from_slice(&output.stdout).context("its JSON")
+}
+
+/// The frames that arrive at the far end while it sends, in order, and its result.
+fn captured(arguments: &str, scratch: &Scratch) -> Result<(Vec<Vec<u8>>, serde_json::Value)> {
+    let file = scratch.new_file("arrived.pcap");
+    let mut tcpdump = Command::new("tcpdump")
+        .args(["-Z", "root", "-B", "65536", "-U", "-n", "-i", FAR, "-w"])
+        .arg(&file)
+        .stderr(File::create(scratch.file("said"))?)
+        .spawn()
+        .context("running tcpdump")?;
+    await_for("tcpdump to listen", LIMIT, || {
+        let said = fs::read_to_string(scratch.file("said"))?;
+        Ok(said.contains("listening on").then_some(()))
+    })?;
+    let result = result(arguments);
+    let arrived = result.and_then(|result| {
+        let sent = result["sent"].as_u64().context("no count")?;
+        await_for("all frames to arrive", LIMIT, || {
+            let frames = read(&file).unwrap_or_default();
+            Ok((frames.len() as u64 >= sent).then_some(frames))
+        })
+        .map(|frames| (frames, result))
+    });
+    tcpdump.kill()?;
+    tcpdump.wait()?;
+    arrived
+}
+
+/// The packets of a file, as far as it has been written.
+fn read(path: &Path) -> Result<Vec<Vec<u8>>> {
+    let mut reader = PcapReader::new(File::open(path)?)?;
+    let mut frames = Vec::new();
+    while let Some(Ok(packet)) = reader.next_raw_packet() {
+        frames.push(packet.data.into_owned());
+    }
+    Ok(frames)
+}
+
+const WAYS: [&str; 2] = ["--live", "--portable"];
+
+#[test]
+#[ignore = "needs root: namespaces, eBPF, packet sockets"]
+fn the_same_seed_sends_the_same_packets_by_both_ways() {
+    let description =
+        "--count 3000 --flows 33 --imix -4 -6 --udp --tcp --both --fragments 5 --seed 7";
+    netns::within_new(|| {
+        let _attached = pair(PASS)?;
+        let scratch = Scratch::new()?;
+        for more in ["", "--vlan 5", "--vxlan 77 --no-stamp"] {
+            let mut runs = Vec::new();
+            for way in [WAYS[0], WAYS[1], WAYS[0]] {
+                let arguments = format!("{description} {more} {way} --rate 50kpps");
+                let (frames, result) = captured(&arguments, &scratch)?;
+                assert_eq!(frames.len(), 3000, "{result}");
+                runs.push(frames);
+            }
+            assert!(runs[0] == runs[1] && runs[0] == runs[2], "{more}");
+        }
+        let (other, _) = captured("--count 3000 --seed 8 --portable", &scratch)?;
+        let (one, _) = captured("--count 3000 --seed 7 --portable", &scratch)?;
+        assert_ne!(one, other);
+        Ok(())
+    })
+    .unwrap();
+}
+
+/// Says where they differ: all bytes of all frames would be long to read.
+fn assert_same(arrived: &[Vec<u8>], sent: &[Vec<u8>]) {
+    assert_eq!(arrived.len(), sent.len());
+    for (number, (arrived, sent)) in arrived.iter().zip(sent).enumerate() {
+        assert_eq!(arrived, sent, "frame {number}");
+    }
+}
+
+/// Every length from 60 to 1514, no two frames alike. All have one EtherType, a local experimental one: when
+/// the kernel receives several frames at once, those for nobody but a tap reach it after others
+/// (net/core/dev.c, `__netif_receive_skb_list_core`).
+fn odd_frames() -> Vec<Vec<u8>> {
+    (60..=1514_usize)
+        .map(|len| {
+            let mut frame: Vec<u8> = (0..len).map(|at| (at * len % 251) as u8).collect();
+            frame[12..14].copy_from_slice(&[0x88, 0xb5]);
+            frame
+        })
+        .collect()
+}
+
+fn write_pcap(path: &Path, frames: &[Vec<u8>]) -> Result<()> {
+    let mut writer = PcapWriter::new(File::create(path)?)?;
+    for (number, frame) in (0..).zip(frames) {
+        let time = Duration::from_micros(200 * number);
+        let len = u32::try_from(frame.len())?;
+        writer.write_packet(&PcapPacket::new(time, len, frame))?;
+    }
+    Ok(())
+}
+
+fn write_pcapng(path: &Path, frames: &[Vec<u8>]) -> Result<()> {
+    let mut writer = PcapNgWriter::new(File::create(path)?)?;
+    let interface = InterfaceDescriptionBlock::new(DataLink::ETHERNET, 65_535);
+    writer.write_pcapng_block(interface)?;
+    for frame in frames {
+        let packet = EnhancedPacketBlock {
+            interface_id: 0,
+            timestamp: Duration::from_nanos(1),
+            original_len: u32::try_from(frame.len())?,
+            data: Cow::Borrowed(frame),
+            options: vec![],
+        };
+        writer.write_pcapng_block(packet)?;
+    }
+    Ok(())
+}
+
+#[test]
+#[ignore = "needs root: namespaces, eBPF, packet sockets"]
+fn a_replay_sends_a_captures_packets_byte_for_byte() {
+    netns::within_new(|| {
+        let _attached = pair(PASS)?;
+        let scratch = Scratch::new()?;
+        let (pcap, pcapng) = (scratch.file("in.pcap"), scratch.file("in.pcapng"));
+        let frames = odd_frames();
+        let total: usize = frames.iter().map(Vec::len).sum();
+        write_pcap(&pcap, &frames)?;
+        write_pcapng(&pcapng, &frames)?;
+        let files = [pcap.clone(), pcapng];
+        for file in files {
+            for way in WAYS {
+                let arguments = format!("--replay {} --loops 2 --rate 20k {way}", file.display());
+                let (arrived, result) = captured(&arguments, &scratch)?;
+                assert_same(&arrived, &[frames.clone(), frames.clone()].concat());
+                assert_eq!(result["bytes"], 2 * total, "{result}");
+            }
+        }
+        let own = format!("--replay {} --speed 1.0", pcap.display());
+        let (arrived, result) = captured(&own, &scratch)?;
+        println!(
+            "{} s at the file's times, which take 0.291 s",
+            result["seconds"]
+        );
+        assert_same(&arrived, &frames);
+        let moved = format!("--replay {} --loops 3 --flows-per-loop", pcap.display());
+        let (arrived, _) = captured(&moved, &scratch)?;
+        // None of these is IP, so all stay as they are; what moves is checked without a device.
+        assert_eq!(arrived.len(), 3 * frames.len());
+        assert_same(&arrived[..frames.len()], &frames);
+        Ok(())
+    })
+    .unwrap();
+}
+
+#[test]
+#[ignore = "needs root: namespaces, eBPF"]
+fn as_many_frames_arrive_as_a_rate_asks_for() {
+    netns::within_new(|| {
+        let _attached = pair(DROP)?;
+        for rate in [10_000, 100_000, 1_000_000] {
+            for more in ["--live", "--live --gaps poisson", "--portable"] {
+                // What the machine can't reach it can't show.
+                if rate == 1_000_000 && more == "--portable" {
+                    continue;
+                }
+                let count = rate / 2;
+                let result = result(&format!("--rate {rate} --count {count} {more}"))?;
+                println!("{rate} {more}: {}", result["pps"]);
+                assert_eq!(result["sent"], count, "{result}");
+                assert_eq!(result["device_sent"], count, "{result}");
+                assert_eq!(result["peer"]["received"], count, "{result}");
+                assert_eq!(result["refused"], 0, "{result}");
+            }
+        }
+        // A time bounds the number: 100 ms at 10 kpps are 1000 frames, if the machine keeps up.
+        let result = result("--rate 10kpps --seconds 0.1 --live")?;
+        assert_eq!(result["sent"], 1000, "{result}");
+        Ok(())
+    })
+    .unwrap();
+}
+
+#[test]
+#[ignore = "needs root: namespaces, eBPF"]
+fn frames_that_are_refused_are_noticed() {
+    netns::within_new(|| {
+        // Without a program at its far end a veth takes no live frames.
+        drop(pair(PASS)?);
+        veth::offloads_off(FAR)?;
+        let auto = result("--count 1000")?;
+        assert_eq!(auto["way"], "portable", "{auto}");
+        let why = auto["instead"].as_str().unwrap();
+        assert!(why.contains("refuses them"), "{auto}");
+        assert_eq!(auto["peer"]["received"], 1000, "{auto}");
+        let live = result("--count 1000 --live")?;
+        assert_eq!(live["way"], "live-frames", "{live}");
+        assert_eq!(live["refused"], 1000, "{live}");
+        assert_eq!(live["peer"]["received"], 0, "{live}");
+        Ok(())
+    })
+    .unwrap();
+}
+
+#[test]
+#[ignore = "needs root: namespaces, eBPF"]
+fn frames_for_a_peer_that_takes_them_go_live_and_all_arrive() {
+    netns::within_new(|| {
+        let attached = pair(DROP)?;
+        let taken = result("--seconds 0.3")?;
+        assert_eq!(taken["way"], "live-frames", "{taken}");
+        assert_eq!(taken["instead"], serde_json::Value::Null);
+        assert_eq!(taken["peer"]["received"], taken["sent"], "{taken}");
+        drop(attached);
+        let alone = result("--seconds 0.3 --live")?;
+        println!(
+            "dropped by the peer: {}, refused: {}",
+            taken["pps"], alone["pps"]
+        );
+        assert_eq!(alone["refused"], alone["sent"], "{alone}");
+        Ok(())
+    })
+    .unwrap();
+}
+
+#[test]
+#[ignore = "needs root: namespaces, packet sockets"]
+fn a_peer_in_a_namespace_with_a_name_is_found() {
+    netns::within_new(|| {
+        let _attached = pair(PASS)?;
+        let name = format!("fpgg{}", std::process::id());
+        ip(&format!("netns add {name}"))?;
+        let done = || {
+            ip(&format!("link set {FAR} netns {name}"))?;
+            ip(&format!("-n {name} link set {FAR} up"))?;
+            veth::await_up(NEAR)?;
+            let result = result("--count 100 --portable")?;
+            let place = format!("/run/netns/{name}");
+            assert_eq!(result["peer"]["namespace"], place.as_str(), "{result}");
+            assert_eq!(result["peer"]["received"], 100, "{result}");
+            Ok(())
+        };
+        let done = done();
+        ip(&format!("netns del {name}"))?;
+        done
+    })
+    .unwrap();
+}
+
+#[test]
+#[ignore = "needs root: namespaces, routes"]
+fn devices_that_others_depend_on_are_refused() {
+    netns::within_new(|| {
+        let _attached = pair(PASS)?;
+        let refused = |device: &str, why: &str| {
+            let output = fanpcap_gen(&format!("-i {device} --count 1 --portable"))?;
+            let said = String::from_utf8_lossy(&output.stderr).into_owned();
+            assert!(!output.status.success() && said.contains(why), "{said}");
+            let forced = fanpcap_gen(&format!("-i {device} --count 1 --portable --force"))?;
+            let said = String::from_utf8_lossy(&forced.stderr).into_owned();
+            assert!(forced.status.success(), "{said}");
+            anyhow::Ok(())
+        };
+        refused("lo", "loopback")?;
+        ip(&format!("address add 10.77.0.1/24 dev {NEAR}"))?;
+        assert!(
+            fanpcap_gen(&format!("-i {NEAR} --count 1 --portable"))?
+                .status
+                .success()
+        );
+        ip(&format!("route add default via 10.77.0.2 dev {NEAR}"))?;
+        refused(NEAR, "default route")?;
+        ip("route del default")?;
+        fs::write(format!("/proc/sys/net/ipv6/conf/{FAR}/disable_ipv6"), "0")?;
+        ip(&format!("-6 route add default dev {FAR}"))?;
+        refused(FAR, "default route")?;
+        let nothing = fanpcap_gen("-i nosuchdevice --count 1")?;
+        let said = String::from_utf8_lossy(&nothing.stderr).into_owned();
+        assert!(said.contains("no device nosuchdevice"), "{said}");
+        Ok(())
+    })
+    .unwrap();
+}
+
+#[test]
+#[ignore = "needs root: namespaces, eBPF"]
+fn an_interrupt_ends_it_with_the_result() {
+    netns::within_new(|| {
+        let _attached = pair(DROP)?;
+        for more in ["--portable", "--live", "--live --rate 1000"] {
+            let mut command = Command::new(env!("CARGO_BIN_EXE_fanpcap"));
+            let arguments = format!("gen -i {NEAR} --json {more}");
+            let before = veth::counters(FAR)?.received;
+            let child = command
+                .args(arguments.split_whitespace())
+                .stdout(std::process::Stdio::piped())
+                .spawn()?;
+            await_for("the first frames", LIMIT, || {
+                Ok((veth::counters(FAR)?.received > before + 10).then_some(()))
+            })?;
+            thread::sleep(Duration::from_millis(30));
+            let pid = child.id().to_string();
+            ensure!(
+                Command::new("kill")
+                    .args(["-TERM", &pid])
+                    .status()?
+                    .success()
+            );
+            let output = child.wait_with_output()?;
+            assert!(output.status.success());
+            let result: serde_json::Value = serde_json::from_slice(&output.stdout)?;
+            assert_eq!(result["peer"]["received"], result["sent"], "{result}");
+        }
+        Ok(())
+    })
+    .unwrap();
+}

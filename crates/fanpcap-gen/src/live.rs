@@ -1,0 +1,235 @@
+//! Live frames: the kernel runs a program of ours on a frame and sends what it makes of it
+//! (Documentation/bpf/bpf_prog_run.rst).
+
+use std::fmt;
+use std::io;
+use std::os::fd::OwnedFd;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
+
+use fanpcap_linux::bpf::{Array, Attached, Hook, LoadError, Program};
+use fanpcap_linux::{interface, netns};
+
+use crate::pool::{POOL_LIMIT, Pool};
+use crate::program::{self, ROW_HEAD, STATE_LEN, Shape};
+
+/// Most frames to one call: its set-up costs some 15 us.
+pub(crate) const MOST: u64 = 16_384;
+
+/// Why live frames are not possible.
+#[derive(Debug)]
+pub enum LiveError {
+    /// No `CAP_BPF`, `CAP_NET_ADMIN` or `CAP_SYS_ADMIN`.
+    Privilege(io::Error),
+    /// The kernel knows no live frames; it is older than 5.18.
+    Kernel(io::Error),
+    /// The longest frame has more bytes than a live frame may.
+    TooLong(usize),
+    /// The frames' heads would take so many bytes of the kernel's memory, more than
+    /// [`crate::POOL_LIMIT`].
+    TooLarge(usize),
+    /// The kernel does not take the program.
+    Load(LoadError),
+    /// Something else failed: what, and how.
+    Call(&'static str, io::Error),
+    /// The program could not make so many frames.
+    Broken(u64),
+}
+
+impl fmt::Display for LiveError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Privilege(error) => write!(
+                f,
+                "eBPF needs CAP_BPF, CAP_NET_ADMIN and CAP_SYS_ADMIN: {error}"
+            ),
+            Self::Kernel(error) => write!(f, "this kernel has none (Linux 5.18 has): {error}"),
+            Self::TooLong(len) => write!(
+                f,
+                "a frame of {len} bytes: it has to fit into a page with what the kernel adds"
+            ),
+            Self::TooLarge(bytes) => write!(
+                f,
+                "they would take {} MiB of the kernel's memory, more than {}",
+                bytes >> 20,
+                POOL_LIMIT >> 20
+            ),
+            Self::Load(error) => error.fmt(f),
+            Self::Call(what, error) => write!(f, "{what}: {error}"),
+            Self::Broken(frames) => write!(f, "the program could not make {frames} frames"),
+        }
+    }
+}
+
+impl std::error::Error for LiveError {}
+
+/// A loaded pool and the program that sends it.
+#[derive(Debug)]
+pub(crate) struct Live {
+    program: Program,
+    state: Array,
+    template: Vec<u8>,
+    _kept: Kept,
+}
+
+impl Live {
+    /// Loads both for a device of the calling thread's namespace.
+    pub(crate) fn open(pool: &Pool, ifindex: u32) -> Result<Self, LiveError> {
+        try_out(pool.template())?;
+        let state = Array::new("state", 1, STATE_LEN).map_err(missing("making a map"))?;
+        let slots = load(pool)?;
+        let shape = Shape {
+            state: &state,
+            slots: &slots,
+            len: signed(pool.len()),
+            own_len: signed(pool.own_len()),
+            even: pool.is_even(),
+            stamps: pool.has_stamps(),
+            ifindex: i32::try_from(ifindex).unwrap_or(0),
+        };
+        let program = Program::load("send", &program::send(&shape)).map_err(LiveError::Load)?;
+        let kept = keep(&program)?;
+        Ok(Self {
+            program,
+            state,
+            template: pool.template().to_vec(),
+            _kept: kept,
+        })
+    }
+
+    /// Goes back to the first frame.
+    pub(crate) fn rewind(&self) -> Result<(), LiveError> {
+        self.state
+            .write(0, &[0; STATE_LEN])
+            .map_err(|error| LiveError::Call("writing a map", error))
+    }
+
+    /// Sends the next `count` frames, as many as [`MOST`]. Says how many went: all, unless it is told to
+    /// stop.
+    pub(crate) fn send(&self, count: u64, stop: &AtomicBool) -> Result<u64, LiveError> {
+        let begin = self.made()?;
+        let mut made = 0;
+        while made < count {
+            let repeat = u32::try_from(count - made).unwrap_or(u32::MAX);
+            match self.program.run_live(&self.template, repeat) {
+                Err(error) if error.kind() != io::ErrorKind::Interrupted => {
+                    return Err(LiveError::Call("running the program", error));
+                }
+                Ok(()) | Err(_) => made = self.made()? - begin,
+            }
+            if stop.load(Ordering::Relaxed) {
+                break;
+            }
+        }
+        Ok(made)
+    }
+
+    /// Frames that the program has made since [`Live::rewind`].
+    fn made(&self) -> Result<u64, LiveError> {
+        let state = self.state.read(0);
+        let state = state.map_err(|error| LiveError::Call("reading a map", error))?;
+        let number = |place: usize| {
+            let bytes = state.get(8 * place..8 * place + 8);
+            bytes
+                .and_then(|bytes| bytes.try_into().ok())
+                .map_or(0, u64::from_ne_bytes)
+        };
+        match number(2) {
+            0 => Ok(number(0)),
+            failed => Err(LiveError::Broken(failed)),
+        }
+    }
+}
+
+/// Whether the kernel has live frames at all, and so long ones. How long they may be depends on the
+/// sizes of its structs, so it is asked; it answers the same to either.
+fn try_out(template: &[u8]) -> Result<(), LiveError> {
+    let program = Program::load("drop", &program::drop_all()).map_err(|refused| {
+        if refused.error.kind() == io::ErrorKind::PermissionDenied {
+            LiveError::Privilege(refused.error)
+        } else {
+            LiveError::Load(refused)
+        }
+    })?;
+    program.run_live(&[0; 60], 1).map_err(LiveError::Kernel)?;
+    program
+        .run_live(template, 1)
+        .map_err(|_| LiveError::TooLong(template.len()))
+}
+
+/// The map of all frames.
+fn load(pool: &Pool) -> Result<Array, LiveError> {
+    let own_len = pool.own_len();
+    let row_len = (ROW_HEAD + own_len).next_multiple_of(8);
+    let size = pool.len() * row_len;
+    if size > POOL_LIMIT {
+        return Err(LiveError::TooLarge(size));
+    }
+    let count = u32::try_from(pool.len()).unwrap_or(u32::MAX);
+    let slots = Array::new("slots", count, row_len).map_err(missing("making a map"))?;
+    let (mut rows, mut frame) = (Vec::new(), Vec::new());
+    let mut first = 0;
+    for number in 0..count {
+        pool.write_frame(number.into(), &mut frame);
+        let shorter = signed(frame.len()) - signed(pool.longest());
+        let copied = own_len.min(frame.len());
+        let begin = rows.len();
+        for field in [shorter, signed(copied)] {
+            rows.extend_from_slice(&field.to_ne_bytes());
+        }
+        rows.extend_from_slice(&pool.stamp_at(number.into()).to_ne_bytes());
+        rows.extend_from_slice(&[0; 4]);
+        rows.extend_from_slice(&frame[..copied]);
+        rows.resize(begin + row_len, 0);
+        if rows.len() >= CHUNK || number + 1 == count {
+            slots
+                .write(first, &rows)
+                .map_err(|error| LiveError::Call("filling a map", error))?;
+            first = number + 1;
+            rows.clear();
+        }
+    }
+    Ok(slots)
+}
+
+/// Bytes to one call that fills a map.
+const CHUNK: usize = 1 << 20;
+
+fn missing(what: &'static str) -> impl Fn(io::Error) -> LiveError {
+    move |error| {
+        if error.kind() == io::ErrorKind::PermissionDenied {
+            LiveError::Privilege(error)
+        } else {
+            LiveError::Call(what, error)
+        }
+    }
+}
+
+fn signed(number: usize) -> i32 {
+    i32::try_from(number).unwrap_or(i32::MAX)
+}
+
+/// The program at a device of a namespace that nobody else is in.
+#[derive(Debug)]
+struct Kept {
+    _attached: Attached,
+    _namespace: OwnedFd,
+}
+
+/// A program that no device has is entered into the XDP dispatcher for each run and removed after it,
+/// and each time the kernel waits for all readers of the old one: tens of ms. So a device has it, the
+/// loopback device of a namespace of its own, where nothing arrives that it could send on.
+fn keep(program: &Program) -> Result<Kept, LiveError> {
+    let within = || -> io::Result<Kept> {
+        netns::enter_new()?;
+        let namespace = netns::current()?;
+        let loopback = interface::index("lo").ok_or(io::ErrorKind::NotFound)?;
+        Ok(Kept {
+            _attached: program.attach(loopback, Hook::Generic)?,
+            _namespace: namespace,
+        })
+    };
+    thread::scope(|scope| scope.spawn(within).join())
+        .unwrap_or_else(|_| Err(io::ErrorKind::Other.into()))
+        .map_err(missing("attaching the program in a namespace of its own"))
+}

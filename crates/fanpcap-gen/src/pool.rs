@@ -1,0 +1,302 @@
+//! Pools: the frames that a sender sends, in order and again. Of each is kept only what is its own.
+
+use std::fmt;
+
+use crate::datagram::{Frame, payload};
+
+/// A pool takes no more memory than this, in bytes; neither does what the kernel keeps of it.
+pub const POOL_LIMIT: usize = 256 << 20;
+
+/// The first bytes of each frame are sent from the frame's own entry, whatever is in them: what receives
+/// a frame may have changed its headers in place, and the memory is used again.
+const OWN_LEN: usize = 128;
+
+/// Frames in order. Frame `i` of what is sent is frame `i % len()`.
+#[derive(Clone, Debug, Default)]
+pub struct Pool {
+    /// What a frame is, from the end of its head on.
+    template: Vec<u8>,
+    heads: Vec<u8>,
+    slots: Vec<Slot>,
+    head_len: usize,
+    bytes: u64,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Slot {
+    at: usize,
+    head: u32,
+    len: u32,
+    stamp: u32,
+    /// Nanoseconds until the frame after it.
+    gap: u64,
+}
+
+/// Why there is no such pool.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum PoolError {
+    /// It would take more than [`POOL_LIMIT`]; so many frames do not.
+    TooLarge {
+        /// Frames that fit.
+        frames: usize,
+    },
+}
+
+impl fmt::Display for PoolError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self::TooLarge { frames } = self;
+        let limit = POOL_LIMIT >> 20;
+        write!(
+            f,
+            "the frames take more than {limit} MiB, {frames} of them fit: ask for fewer flows"
+        )
+    }
+}
+
+impl std::error::Error for PoolError {}
+
+impl Pool {
+    /// Number of frames.
+    pub fn len(&self) -> usize {
+        self.slots.len()
+    }
+
+    /// Whether there are none.
+    pub fn is_empty(&self) -> bool {
+        self.slots.is_empty()
+    }
+
+    /// Bytes of all frames together, without their check sequences.
+    pub fn bytes(&self) -> u64 {
+        self.bytes
+    }
+
+    /// Length of the longest frame in bytes.
+    pub fn longest(&self) -> usize {
+        self.template.len()
+    }
+
+    /// The frame that is sent as frame `number`: with that number as its stamp.
+    pub fn frame(&self, number: u64) -> Vec<u8> {
+        let mut frame = Vec::new();
+        self.write_frame(number, &mut frame);
+        frame
+    }
+
+    /// Writes that frame into `frame`, in place of what was there.
+    pub(crate) fn write_frame(&self, number: u64, frame: &mut Vec<u8>) {
+        frame.clear();
+        let Some(slot) = self.slot(number) else {
+            return;
+        };
+        let (head, len) = (slot.head as usize, slot.len as usize);
+        frame.extend_from_slice(&self.heads[slot.at..slot.at + head]);
+        frame.extend_from_slice(&self.template[head..len]);
+        if slot.stamp != 0 {
+            let at = slot.stamp as usize;
+            frame[at..at + 8].copy_from_slice(&stamp(number));
+        }
+    }
+
+    /// Length of frame `number`.
+    pub(crate) fn frame_len(&self, number: u64) -> usize {
+        self.slot(number).map_or(0, |slot| slot.len as usize)
+    }
+
+    /// Nanoseconds between frame `number` and the next one, where they were captured.
+    pub(crate) fn gap(&self, number: u64) -> u64 {
+        self.slot(number).map_or(0, |slot| slot.gap)
+    }
+
+    /// A frame of the longest frame's length, from which each other comes by writing its first
+    /// [`Pool::own_len`] bytes, and its stamp.
+    pub(crate) fn template(&self) -> &[u8] {
+        &self.template
+    }
+
+    /// In these first bytes frames may differ from the template.
+    pub(crate) fn own_len(&self) -> usize {
+        self.head_len.max(OWN_LEN).min(self.longest())
+    }
+
+    /// Whether all frames have the same length.
+    pub(crate) fn is_even(&self) -> bool {
+        let longest = self.longest();
+        self.slots.iter().all(|slot| slot.len as usize == longest)
+    }
+
+    /// Whether frames have stamps.
+    pub(crate) fn has_stamps(&self) -> bool {
+        self.slots.iter().any(|slot| slot.stamp != 0)
+    }
+
+    /// Where frame `number` has its stamp; 0 for nowhere.
+    pub(crate) fn stamp_at(&self, number: u64) -> u32 {
+        self.slot(number).map_or(0, |slot| slot.stamp)
+    }
+
+    fn slot(&self, number: u64) -> Option<&Slot> {
+        let place = number.checked_rem(self.slots.len() as u64)?;
+        self.slots.get(usize::try_from(place).ok()?)
+    }
+
+    fn push(&mut self, head: &[u8], len: usize, stamp: usize) -> Result<(), PoolError> {
+        let used = self.heads.len() + self.slots.len() * size_of::<Slot>();
+        let more = head.len() + size_of::<Slot>();
+        if used + more > POOL_LIMIT {
+            return Err(PoolError::TooLarge { frames: self.len() });
+        }
+        self.slots.push(Slot {
+            at: self.heads.len(),
+            head: short(head.len()),
+            len: short(len),
+            stamp: short(stamp),
+            gap: 0,
+        });
+        self.heads.extend_from_slice(head);
+        self.head_len = self.head_len.max(head.len());
+        self.bytes += len as u64;
+        Ok(())
+    }
+}
+
+/// A frame's stamp: its number in network order and the complement of it. Together they count nothing in
+/// a checksum.
+pub(crate) fn stamp(number: u64) -> [u8; 8] {
+    let low = u32::try_from(number & u64::from(u32::MAX)).unwrap_or(0);
+    let ([a, b, c, d], [e, f, g, h]) = (low.to_be_bytes(), (!low).to_be_bytes());
+    [a, b, c, d, e, f, g, h]
+}
+
+fn short(len: usize) -> u32 {
+    u32::try_from(len).unwrap_or(u32::MAX)
+}
+
+/// A pool of frames that are [`payload`] behind their headers.
+#[derive(Debug)]
+pub(crate) struct Synthetic {
+    pool: Pool,
+    longest: usize,
+}
+
+impl Synthetic {
+    /// One without frames.
+    pub(crate) fn new() -> Self {
+        Self {
+            pool: Pool::default(),
+            longest: 0,
+        }
+    }
+
+    /// Puts a frame in.
+    pub(crate) fn push(&mut self, frame: &Frame) -> Result<(), PoolError> {
+        let len = frame.bytes.len();
+        self.longest = self.longest.max(len);
+        self.pool
+            .push(&frame.bytes[..frame.head], len, frame.stamp.unwrap_or(0))
+    }
+
+    /// The pool.
+    pub(crate) fn finish(mut self) -> Pool {
+        self.pool.template = (0..self.longest).map(payload).collect();
+        self.pool
+    }
+}
+
+/// A pool of any frames.
+#[derive(Debug, Default)]
+pub(crate) struct Captured {
+    pool: Pool,
+}
+
+impl Captured {
+    /// Puts a frame in; it is `gap` nanoseconds after the one before.
+    pub(crate) fn push(&mut self, frame: &[u8], gap: u64) -> Result<(), PoolError> {
+        self.pool.push(frame, frame.len(), 0)?;
+        let before = self.pool.slots.len().checked_sub(2);
+        if let Some(slot) = before.and_then(|before| self.pool.slots.get_mut(before)) {
+            slot.gap = gap;
+        }
+        Ok(())
+    }
+
+    /// As many frames as it has so far.
+    pub(crate) fn len(&self) -> usize {
+        self.pool.len()
+    }
+
+    /// The memory that it takes so far.
+    pub(crate) fn used(&self) -> usize {
+        self.pool.heads.len() + self.pool.slots.len() * size_of::<Slot>()
+    }
+
+    /// The pool; after the last frame comes the average gap, or `gap` where that is known.
+    pub(crate) fn finish(mut self, gap: Option<u64>) -> Pool {
+        let pool = &mut self.pool;
+        let gaps: u64 = pool.slots.iter().map(|slot| slot.gap).sum();
+        let average = gaps
+            .checked_div(pool.slots.len().saturating_sub(1) as u64)
+            .unwrap_or(0);
+        if let Some(last) = pool.slots.last_mut() {
+            last.gap = gap.unwrap_or(average);
+        }
+        if let Some(longest) = pool.slots.iter().max_by_key(|slot| slot.len) {
+            pool.template = pool.heads[longest.at..longest.at + longest.len as usize].to_vec();
+        }
+        pool.head_len = 0;
+        for slot in &mut pool.slots {
+            let frame = &pool.heads[slot.at..slot.at + slot.len as usize];
+            let same = frame.iter().zip(&pool.template).rev();
+            let same = same.take_while(|(own, common)| own == common).count();
+            slot.head = short(frame.len() - same);
+            pool.head_len = pool.head_len.max(frame.len() - same);
+        }
+        self.pool
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn captured_frames_come_out_as_they_went_in() {
+        let frames: Vec<Vec<u8>> = (60..1514_usize)
+            .map(|len| (0..len).map(|at| payload(at * len / 7)).collect())
+            .collect();
+        let mut pool = Captured::default();
+        for frame in &frames {
+            pool.push(frame, 1000).unwrap();
+        }
+        let pool = pool.finish(None);
+        assert_eq!(pool.longest(), 1513);
+        for (number, frame) in (0..).zip(&frames) {
+            assert_eq!(&pool.frame(number), frame);
+            assert_eq!(pool.gap(number), 1000);
+        }
+        assert_eq!(&pool.frame(frames.len() as u64), &frames[0]);
+    }
+
+    #[test]
+    fn equal_frames_have_nothing_of_their_own_but_headers() {
+        let mut pool = Captured::default();
+        for _ in 0..3 {
+            pool.push(&[7; 1000], 0).unwrap();
+        }
+        assert_eq!(pool.finish(None).own_len(), OWN_LEN);
+    }
+
+    #[test]
+    fn a_pool_has_its_limit() {
+        let mut pool = Captured::default();
+        let frame = vec![0; 1 << 20];
+        let fitted = (0..300)
+            .take_while(|_| pool.push(&frame, 0).is_ok())
+            .count();
+        assert_eq!(fitted, 255);
+        assert_eq!(
+            pool.push(&frame, 0),
+            Err(PoolError::TooLarge { frames: 255 })
+        );
+    }
+}

@@ -1,0 +1,248 @@
+//! The eBPF program that sends: each run makes the next frame of the pool and redirects it to a device.
+
+use fanpcap_linux::bpf::{Array, Instruction};
+
+/// What the program is made for.
+#[derive(Debug)]
+pub(crate) struct Shape<'a> {
+    /// One row of [`STATE_LEN`] bytes: frames made, the next slot, frames that could not be made.
+    pub(crate) state: &'a Array,
+    /// A row for each frame: [`ROW_HEAD`] bytes, and the first `own_len` bytes of the frame.
+    pub(crate) slots: &'a Array,
+    /// Number of rows.
+    pub(crate) len: i32,
+    /// Bytes to copy at most.
+    pub(crate) own_len: i32,
+    /// All frames are as long as the one that the run begins with.
+    pub(crate) even: bool,
+    /// Some frames have a stamp.
+    pub(crate) stamps: bool,
+    /// The device.
+    pub(crate) ifindex: i32,
+}
+
+/// Three 64-bit numbers.
+pub(crate) const STATE_LEN: usize = 24;
+const MADE: i16 = 0;
+const SLOT: i16 = 8;
+const FAILED: i16 = 16;
+
+/// What a row begins with, 32 bits each: the frame's length less that of the longest, as many bytes as
+/// are copied, where the stamp is or 0, nothing.
+pub(crate) const ROW_HEAD: usize = 16;
+const SHORTER: i16 = 0;
+const COPIED: i16 = 4;
+const STAMP: i16 = 8;
+
+/// The program. Pages are used again with what earlier runs wrote into them; the kernel puts their
+/// length back. Only one core runs it, so its numbers need no atomic instructions.
+pub(crate) fn send(shape: &Shape<'_>) -> Vec<Instruction> {
+    let mut code = Code::default();
+    take_slot(&mut code, shape);
+    if !shape.even {
+        code.push(load_u32(ARG2, ROW, SHORTER));
+        code.jump(IF_EQUAL, ARG2, 0, 5);
+        code.push(shift_left(ARG2, 32));
+        code.push(shift_right_signed(ARG2, 32));
+        code.push(copy(ARG1, CONTEXT));
+        code.push(call(ADJUST_TAIL));
+        code.fail(UNLESS_EQUAL, RESULT, 0);
+    }
+    code.push(load_u32(ARG4, ROW, COPIED));
+    code.fail(IF_GREATER, ARG4, shape.own_len);
+    code.fail(IF_EQUAL, ARG4, 0);
+    code.push(copy(ARG3, ROW));
+    code.push(add(ARG3, i32::try_from(ROW_HEAD).unwrap_or(0)));
+    code.push(set(ARG2, 0));
+    code.push(copy(ARG1, CONTEXT));
+    code.push(call(STORE_BYTES));
+    code.fail(UNLESS_EQUAL, RESULT, 0);
+    if shape.stamps {
+        stamp(&mut code);
+    }
+    code.push(set(ARG1, shape.ifindex));
+    code.push(set(ARG2, 0));
+    code.push(call(REDIRECT));
+    code.push(exit());
+    code.finish()
+}
+
+/// The slot whose turn it is, and the frame's number.
+fn take_slot(code: &mut Code, shape: &Shape<'_>) {
+    code.push(copy(CONTEXT, ARG1));
+    code.push_all(shape.state.address(STATE));
+    code.push(load_u64(NUMBER, STATE, MADE));
+    code.push(copy(ARG1, NUMBER));
+    code.push(add(ARG1, 1));
+    code.push(store_u64(STATE, MADE, ARG1));
+    code.push(load_u64(ARG1, STATE, SLOT));
+    code.push(store_u32(FRAME, -4, ARG1));
+    code.push(add(ARG1, 1));
+    code.jump(UNLESS_EQUAL, ARG1, shape.len, 1);
+    code.push(set(ARG1, 0));
+    code.push(store_u64(STATE, SLOT, ARG1));
+    code.push_all(shape.slots.reference(ARG1));
+    code.push(copy(ARG2, FRAME));
+    code.push(add(ARG2, -4));
+    code.push(call(MAP_LOOKUP));
+    code.fail(IF_EQUAL, RESULT, 0);
+    code.push(copy(ROW, RESULT));
+}
+
+/// The number in network order, and its complement.
+fn stamp(code: &mut Code) {
+    code.push(load_u32(ARG2, ROW, STAMP));
+    code.jump(IF_EQUAL, ARG2, 0, 10);
+    code.push(network_order(NUMBER));
+    code.push(store_u32(FRAME, -16, NUMBER));
+    code.push(exclusive_or(NUMBER, -1));
+    code.push(store_u32(FRAME, -12, NUMBER));
+    code.push(copy(ARG3, FRAME));
+    code.push(add(ARG3, -16));
+    code.push(set(ARG4, 8));
+    code.push(copy(ARG1, CONTEXT));
+    code.push(call(STORE_BYTES));
+    code.fail(UNLESS_EQUAL, RESULT, 0);
+}
+
+/// Drops every frame: by it the kernel shows what it can do.
+pub(crate) fn drop_all() -> Vec<Instruction> {
+    vec![set(RESULT, XDP_DROP), exit()]
+}
+
+/// Instructions, some of which jump to the end, where failures are counted.
+#[derive(Default)]
+struct Code(Vec<Step>);
+
+enum Step {
+    Done(Instruction),
+    Fail { condition: u8, left: u8, right: i32 },
+}
+
+impl Code {
+    fn push(&mut self, instruction: Instruction) {
+        self.0.push(Step::Done(instruction));
+    }
+
+    fn push_all(&mut self, instructions: [Instruction; 2]) {
+        self.0.extend(instructions.map(Step::Done));
+    }
+
+    fn jump(&mut self, condition: u8, left: u8, right: i32, instructions: i16) {
+        self.push(Instruction::new(condition, left, 0, instructions, right));
+    }
+
+    fn fail(&mut self, condition: u8, left: u8, right: i32) {
+        self.0.push(Step::Fail {
+            condition,
+            left,
+            right,
+        });
+    }
+
+    fn finish(self) -> Vec<Instruction> {
+        let end = self.0.len();
+        let mut code: Vec<Instruction> = self
+            .0
+            .into_iter()
+            .enumerate()
+            .map(|(at, step)| match step {
+                Step::Done(instruction) => instruction,
+                Step::Fail {
+                    condition,
+                    left,
+                    right,
+                } => {
+                    let distance = i16::try_from(end - at - 1).unwrap_or(i16::MAX);
+                    Instruction::new(condition, left, 0, distance, right)
+                }
+            })
+            .collect();
+        code.extend([
+            load_u64(ARG1, STATE, FAILED),
+            add(ARG1, 1),
+            store_u64(STATE, FAILED, ARG1),
+            set(RESULT, XDP_DROP),
+            exit(),
+        ]);
+        code
+    }
+}
+
+// Registers: r0 is the result, r1 to r5 are a helper's arguments and lost when one is called; r6 to r9
+// stay, r10 is the end of the stack frame.
+const RESULT: u8 = 0;
+const ARG1: u8 = 1;
+const ARG2: u8 = 2;
+const ARG3: u8 = 3;
+const ARG4: u8 = 4;
+const CONTEXT: u8 = 6;
+const STATE: u8 = 7;
+const ROW: u8 = 8;
+const NUMBER: u8 = 9;
+const FRAME: u8 = 10;
+
+/// enum xdp_action and bpf_func_id of linux/bpf.h.
+const XDP_DROP: i32 = 1;
+const MAP_LOOKUP: i32 = 1;
+const REDIRECT: i32 = 23;
+const ADJUST_TAIL: i32 = 65;
+const STORE_BYTES: i32 = 190;
+
+// Operation codes: Documentation/bpf/standardization/instruction-set.rst.
+const IF_EQUAL: u8 = 0x15;
+const IF_GREATER: u8 = 0x25;
+const UNLESS_EQUAL: u8 = 0x55;
+
+fn load_u32(to: u8, at: u8, offset: i16) -> Instruction {
+    Instruction::new(0x61, to, at, offset, 0)
+}
+
+fn load_u64(to: u8, at: u8, offset: i16) -> Instruction {
+    Instruction::new(0x79, to, at, offset, 0)
+}
+
+fn store_u32(at: u8, offset: i16, from: u8) -> Instruction {
+    Instruction::new(0x63, at, from, offset, 0)
+}
+
+fn store_u64(at: u8, offset: i16, from: u8) -> Instruction {
+    Instruction::new(0x7b, at, from, offset, 0)
+}
+
+fn set(to: u8, value: i32) -> Instruction {
+    Instruction::new(0xb7, to, 0, 0, value)
+}
+
+fn copy(to: u8, from: u8) -> Instruction {
+    Instruction::new(0xbf, to, from, 0, 0)
+}
+
+fn add(to: u8, value: i32) -> Instruction {
+    Instruction::new(0x07, to, 0, 0, value)
+}
+
+fn exclusive_or(to: u8, value: i32) -> Instruction {
+    Instruction::new(0xa7, to, 0, 0, value)
+}
+
+fn shift_left(to: u8, bits: i32) -> Instruction {
+    Instruction::new(0x67, to, 0, 0, bits)
+}
+
+fn shift_right_signed(to: u8, bits: i32) -> Instruction {
+    Instruction::new(0xc7, to, 0, 0, bits)
+}
+
+/// The low 32 bits as they are in a frame; the others become 0.
+fn network_order(of: u8) -> Instruction {
+    Instruction::new(0xdc, of, 0, 0, 32)
+}
+
+fn call(helper: i32) -> Instruction {
+    Instruction::new(0x85, 0, 0, 0, helper)
+}
+
+fn exit() -> Instruction {
+    Instruction::new(0x95, 0, 0, 0, 0)
+}

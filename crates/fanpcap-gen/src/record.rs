@@ -1,0 +1,231 @@
+//! Capture files, pcap and pcapng: their packets one by one.
+
+use std::fs::File;
+use std::io::{BufReader, Read, Seek};
+use std::path::{Path, PathBuf};
+
+use pcap_file::pcap::PcapReader;
+use pcap_file::pcapng::blocks::interface_description::{
+    InterfaceDescriptionBlock, InterfaceDescriptionOption,
+};
+use pcap_file::pcapng::{Block, PcapNgReader};
+use pcap_file::{DataLink, PcapError, TsResolution};
+
+use crate::replay::ReplayError;
+
+/// One packet of a file.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Record {
+    /// Nanoseconds since 1970, or since whatever the file counts from.
+    pub time: u64,
+    /// What was captured of it, link-layer header included.
+    pub bytes: Vec<u8>,
+    /// It was longer than what was captured.
+    pub shortened: bool,
+}
+
+/// The packets of a file, in its order.
+#[derive(Debug)]
+pub struct Records {
+    path: PathBuf,
+    format: Format,
+    last_time: u64,
+    done: bool,
+}
+
+enum Format {
+    Pcap(Box<PcapReader<BufReader<File>>>),
+    PcapNg(Box<PcapNgReader<BufReader<File>>>),
+}
+
+impl std::fmt::Debug for Format {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(match self {
+            Self::Pcap(_) => "Pcap",
+            Self::PcapNg(_) => "PcapNg",
+        })
+    }
+}
+
+impl Records {
+    /// Opens a file of Ethernet frames.
+    ///
+    /// # Errors
+    /// When it can't be read, is no capture file, or has other frames than Ethernet's.
+    pub fn open(path: &Path) -> Result<Self, ReplayError> {
+        let unreadable = |error| ReplayError::Open(path.to_owned(), error);
+        let malformed = |error| ReplayError::Format(path.to_owned(), error);
+        let mut file = File::open(path).map_err(unreadable)?;
+        let mut magic = Vec::new();
+        let begin = file.by_ref().take(4).read_to_end(&mut magic);
+        begin.and_then(|_| file.rewind()).map_err(unreadable)?;
+        let file = BufReader::new(file);
+        let format = if magic == PCAPNG {
+            Format::PcapNg(Box::new(PcapNgReader::new(file).map_err(malformed)?))
+        } else {
+            let reader = PcapReader::new(file).map_err(malformed)?;
+            let link = reader.header().datalink;
+            if link != DataLink::ETHERNET {
+                return Err(ReplayError::Link(path.to_owned(), link.into()));
+            }
+            Format::Pcap(Box::new(reader))
+        };
+        Ok(Self {
+            path: path.to_owned(),
+            format,
+            last_time: 0,
+            done: false,
+        })
+    }
+
+    fn read(&mut self) -> Result<Option<Record>, ReplayError> {
+        let malformed = |error| ReplayError::Format(self.path.clone(), error);
+        match &mut self.format {
+            Format::Pcap(reader) => {
+                let fraction = match reader.header().ts_resolution {
+                    TsResolution::MicroSecond => 1000,
+                    TsResolution::NanoSecond => 1,
+                };
+                let Some(packet) = reader.next_raw_packet() else {
+                    return Ok(None);
+                };
+                let packet = packet.map_err(malformed)?;
+                Ok(Some(Record {
+                    time: u64::from(packet.ts_sec) * SECOND + u64::from(packet.ts_frac) * fraction,
+                    shortened: packet.orig_len > packet.incl_len,
+                    bytes: packet.data.into_owned(),
+                }))
+            }
+            Format::PcapNg(reader) => loop {
+                let Some(block) = reader.next_block() else {
+                    return Ok(None);
+                };
+                let found = packet(block.map_err(malformed)?);
+                let Some(found) = found else {
+                    continue;
+                };
+                let interface = usize::try_from(found.interface).ok();
+                let interface = interface.and_then(|number| reader.interfaces().get(number));
+                let unknown = PcapError::InvalidInterfaceId(found.interface);
+                let interface = interface.ok_or_else(|| malformed(unknown))?;
+                return finish(found, interface, self.last_time)
+                    .map(Some)
+                    .map_err(|link| ReplayError::Link(self.path.clone(), link));
+            },
+        }
+    }
+}
+
+/// A packet's block, as far as it is known without its interface.
+struct Found {
+    interface: u32,
+    ticks: Option<u64>,
+    original_len: u32,
+    bytes: Vec<u8>,
+}
+
+fn packet(block: Block<'_>) -> Option<Found> {
+    match block {
+        Block::EnhancedPacket(block) => Some(Found {
+            interface: block.interface_id,
+            // The crate takes the file's units for nanoseconds.
+            ticks: u64::try_from(block.timestamp.as_nanos()).ok(),
+            original_len: block.original_len,
+            bytes: block.data.into_owned(),
+        }),
+        Block::SimplePacket(block) => Some(Found {
+            interface: 0,
+            ticks: None,
+            original_len: block.original_len,
+            bytes: block.data.into_owned(),
+        }),
+        Block::Packet(block) => Some(Found {
+            interface: block.interface_id.into(),
+            ticks: None,
+            original_len: block.original_len,
+            bytes: block.data.into_owned(),
+        }),
+        Block::SectionHeader(_)
+        | Block::InterfaceDescription(_)
+        | Block::NameResolution(_)
+        | Block::InterfaceStatistics(_)
+        | Block::SystemdJournalExport(_)
+        | Block::Unknown(_) => None,
+    }
+}
+
+/// The record, or the number of a link type that is not Ethernet's. A packet without time has that of
+/// the one before.
+fn finish(
+    mut found: Found,
+    interface: &InterfaceDescriptionBlock<'_>,
+    last_time: u64,
+) -> Result<Record, u32> {
+    if interface.linktype != DataLink::ETHERNET {
+        return Err(interface.linktype.into());
+    }
+    // A simple block ends with what fills it up to four bytes.
+    found.bytes.truncate(found.original_len as usize);
+    if interface.snaplen > 0 {
+        found.bytes.truncate(interface.snaplen as usize);
+    }
+    let resolution = interface.options.iter().find_map(|option| {
+        if let InterfaceDescriptionOption::IfTsResol(resolution) = option {
+            Some(*resolution)
+        } else {
+            None
+        }
+    });
+    let ticks = found.ticks;
+    let time = ticks.map_or(last_time, |ticks| {
+        nanoseconds(ticks, resolution.unwrap_or(MICROSECONDS))
+    });
+    Ok(Record {
+        time,
+        shortened: found.bytes.len() < found.original_len as usize,
+        bytes: found.bytes,
+    })
+}
+
+/// Units of 10^-n seconds, or of 2^-n with the highest bit set (pcapng, if_tsresol).
+fn nanoseconds(ticks: u64, resolution: u8) -> u64 {
+    let exponent = u32::from(resolution & 0x7f);
+    let base: u128 = if resolution & 0x80 == 0 { 10 } else { 2 };
+    let unit = base.checked_pow(exponent).unwrap_or(u128::MAX);
+    u64::try_from(u128::from(ticks) * u128::from(SECOND) / unit).unwrap_or(u64::MAX)
+}
+
+impl Iterator for Records {
+    type Item = Result<Record, ReplayError>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        if self.done {
+            return None;
+        }
+        let read = self.read().transpose();
+        match &read {
+            Some(Ok(record)) => self.last_time = record.time,
+            Some(Err(_)) | None => self.done = true,
+        }
+        read
+    }
+}
+
+/// A section header's type, which reads the same in either byte order.
+const PCAPNG: [u8; 4] = [0x0a, 0x0d, 0x0d, 0x0a];
+const MICROSECONDS: u8 = 6;
+const SECOND: u64 = 1_000_000_000;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn times_are_nanoseconds_whatever_the_file_counts_in() {
+        assert_eq!(nanoseconds(5, 6), 5000);
+        assert_eq!(nanoseconds(5, 9), 5);
+        assert_eq!(nanoseconds(5_000, 12), 5);
+        assert_eq!(nanoseconds(3, 0), 3 * SECOND);
+        assert_eq!(nanoseconds(1 << 20, 0x80 | 20), SECOND);
+    }
+}

@@ -1,0 +1,73 @@
+//! Why frames can't be sent: what opening and sending may say.
+
+use std::fmt;
+use std::io;
+
+use crate::live::LiveError;
+use crate::replay::ReplayError;
+
+/// Why a sender can't be opened.
+#[derive(Debug)]
+pub enum OpenError {
+    /// There is no such device.
+    NoDevice(String),
+    /// The device is down.
+    Down(String),
+    /// The pool is empty.
+    NoFrames,
+    /// The longest frame has more bytes than the device takes.
+    TooLong {
+        /// The frame's length.
+        len: usize,
+        /// The longest that the device takes.
+        most: usize,
+    },
+    /// Live frames are not possible.
+    Live(LiveError),
+    /// Asking for the device failed, or opening the packet socket did.
+    Call(&'static str, io::Error),
+}
+
+impl fmt::Display for OpenError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::NoDevice(device) => write!(f, "there is no device {device} here"),
+            Self::Down(device) => write!(f, "{device} is down: ip link set {device} up"),
+            Self::NoFrames => write!(f, "there is no frame to send"),
+            Self::TooLong { len, most } => write!(
+                f,
+                "a frame of {len} bytes: the device takes {most} at most; raise its MTU"
+            ),
+            Self::Live(error) => write!(f, "live frames: {error}"),
+            Self::Call(what, error) => write!(f, "{what}: {error}"),
+        }
+    }
+}
+
+impl std::error::Error for OpenError {}
+
+/// What ended sending early.
+#[derive(Debug)]
+pub enum SendError {
+    /// The device, while sending.
+    Device(io::Error),
+    /// Live frames.
+    Live(LiveError),
+    /// The portable way can't be opened, to which live frames were to give way.
+    Open(OpenError),
+    /// The file that more frames come from.
+    Replay(ReplayError),
+}
+
+impl fmt::Display for SendError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Device(error) => write!(f, "the device takes no frames: {error}"),
+            Self::Live(error) => write!(f, "live frames: {error}"),
+            Self::Open(error) => error.fmt(f),
+            Self::Replay(error) => error.fmt(f),
+        }
+    }
+}
+
+impl std::error::Error for SendError {}

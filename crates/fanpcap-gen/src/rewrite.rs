@@ -1,0 +1,132 @@
+//! Other addresses for captured frames, so that each loop of a replay has flows of its own.
+
+use crate::checksum::updated;
+
+/// Changes the IP addresses of an Ethernet frame in their last 16 bits, by `turn`, with the checksums that
+/// cover them. An address always becomes the same one, so flows stay flows, in both directions; for
+/// 65535 consecutive turns it becomes a different one each time. Multicast, broadcast, loopback and
+/// unspecified addresses stay, and so does what is not IP over at most two VLAN tags.
+pub fn move_addresses(frame: &mut [u8], turn: u32) {
+    let Some((family, ip)) = network(frame) else {
+        return;
+    };
+    // An odd factor makes different numbers of different ones.
+    let mask = u16::try_from(turn.wrapping_mul(0x9e37) & 0xffff).unwrap_or(0);
+    match family {
+        IPV4 => move_v4(&mut frame[ip..], mask.to_be_bytes()),
+        _ => move_v6(&mut frame[ip..], mask.to_be_bytes()),
+    }
+}
+
+const IPV4: u16 = 0x0800;
+const IPV6: u16 = 0x86dd;
+
+/// The kind of the IP packet in a frame, and where it begins.
+fn network(frame: &[u8]) -> Option<(u16, usize)> {
+    let mut at = 12;
+    for _ in 0..=2 {
+        let kind = u16::from_be_bytes(frame.get(at..at + 2)?.try_into().ok()?);
+        match kind {
+            IPV4 | IPV6 => return Some((kind, at + 2)),
+            0x8100 | 0x88a8 | 0x9100 => at += 4,
+            _ => return None,
+        }
+    }
+    None
+}
+
+fn move_v4(packet: &mut [u8], mask: [u8; 2]) {
+    let Some(header) = packet.get(..20) else {
+        return;
+    };
+    let header_len = usize::from(header[0] & 15) * 4;
+    let later = u16::from_be_bytes([header[6], header[7]]) & 0x1fff != 0;
+    let protocol = header[9];
+    let old = header[12..20].to_vec();
+    let mut new = old.clone();
+    for address in new.chunks_exact_mut(4) {
+        // Loopback, unspecified, multicast and beyond.
+        if !matches!(address[0], 0 | 127 | 224..) {
+            change(&mut address[2..], mask);
+        }
+    }
+    packet[12..20].copy_from_slice(&new);
+    update(packet, 10, &old, &new);
+    if !later && header_len >= 20 {
+        update_transport(packet, header_len, protocol, &old, &new);
+    }
+}
+
+fn move_v6(packet: &mut [u8], mask: [u8; 2]) {
+    let Some(header) = packet.get(..40) else {
+        return;
+    };
+    let old = header[8..40].to_vec();
+    let mut new = old.clone();
+    for address in new.chunks_exact_mut(16) {
+        // Multicast; loopback and unspecified.
+        if address[0] != 0xff && address[..15].iter().any(|&byte| byte != 0) {
+            change(&mut address[14..], mask);
+        }
+    }
+    packet[8..40].copy_from_slice(&new);
+    if let Some((protocol, at)) = transport6(packet) {
+        update_transport(packet, at, protocol, &old, &new);
+    }
+}
+
+/// The transport protocol behind the extension headers of IPv6, and where it begins; none in a later
+/// fragment (RFC 8200, section 4).
+fn transport6(packet: &[u8]) -> Option<(u8, usize)> {
+    let (mut next, mut at) = (*packet.get(6)?, 40);
+    for _ in 0..8 {
+        let header = || packet.get(at..at + 8);
+        match next {
+            0 | 43 | 60 => {
+                let header = header()?;
+                (next, at) = (header[0], at + 8 + 8 * usize::from(header[1]));
+            }
+            44 => {
+                let header = header()?;
+                if u16::from_be_bytes([header[2], header[3]]) & 0xfff8 != 0 {
+                    return None;
+                }
+                (next, at) = (header[0], at + 8);
+            }
+            protocol => return Some((protocol, at)),
+        }
+    }
+    None
+}
+
+fn change(bytes: &mut [u8], mask: [u8; 2]) {
+    for (byte, mask) in bytes.iter_mut().zip(mask) {
+        *byte ^= mask;
+    }
+}
+
+/// TCP, UDP, UDP-Lite and ICMPv6 cover the addresses.
+fn update_transport(packet: &mut [u8], at: usize, protocol: u8, old: &[u8], new: &[u8]) {
+    let place = match protocol {
+        6 => at + 16,
+        17 | 136 => at + 6,
+        58 => at + 2,
+        _ => return,
+    };
+    // UDP's 0 says that there is none.
+    if protocol == 17 && packet.get(place..place + 2) == Some(&[0, 0]) {
+        return;
+    }
+    update(packet, place, old, new);
+    if protocol == 17 && packet.get(place..place + 2) == Some(&[0, 0]) {
+        packet[place..place + 2].copy_from_slice(&[255, 255]);
+    }
+}
+
+/// Nothing where the packet was cut before its checksum.
+fn update(packet: &mut [u8], place: usize, old: &[u8], new: &[u8]) {
+    if let Some(checksum) = packet.get_mut(place..place + 2) {
+        let before = u16::from_be_bytes([checksum[0], checksum[1]]);
+        checksum.copy_from_slice(&updated(before, old, new).to_be_bytes());
+    }
+}

@@ -1,0 +1,47 @@
+//! Sleeping until a time of the monotonic clock.
+
+use crate::errno::check;
+use std::io;
+
+/// Sleeps until [`crate::process::monotonic_ns`] is `due`, or until a signal handler has run.
+pub fn sleep_until(due: u64) {
+    let until = libc::timespec {
+        tv_sec: libc::time_t::try_from(due / NANOSECONDS).unwrap_or(libc::time_t::MAX),
+        tv_nsec: libc::c_long::try_from(due % NANOSECONDS).unwrap_or(0),
+    };
+    // SAFETY: `until` lives through the call, which need not say how much time is left.
+    unsafe {
+        libc::clock_nanosleep(
+            libc::CLOCK_MONOTONIC,
+            libc::TIMER_ABSTIME,
+            &raw const until,
+            std::ptr::null_mut(),
+        )
+    };
+}
+
+/// Has the kernel end the calling thread's sleeps as soon as they are over; otherwise it may let them
+/// last 50 us longer, to wake several threads at once (`PR_SET_TIMERSLACK`).
+///
+/// # Errors
+/// Whatever prctl(2) says.
+pub fn wake_on_time() -> io::Result<()> {
+    // SAFETY: this option takes a plain number.
+    check(unsafe { libc::prctl(libc::PR_SET_TIMERSLACK, 1_u64) })
+}
+
+const NANOSECONDS: u64 = 1_000_000_000;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::process::monotonic_ns;
+
+    #[test]
+    fn a_sleep_is_over_when_its_time_has_come_and_not_before() {
+        let due = monotonic_ns() + 2_000_000;
+        sleep_until(due);
+        assert!(monotonic_ns() >= due);
+        sleep_until(1);
+    }
+}

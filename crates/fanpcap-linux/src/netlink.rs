@@ -1,0 +1,211 @@
+//! Netlink: a request to the kernel, and the messages of its answer (netlink(7), linux/netlink.h).
+
+use std::ffi::{c_int, c_void};
+use std::io;
+use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
+
+const NLM_F_REQUEST: u16 = 0x0001;
+const NLM_F_DUMP: u16 = 0x0300;
+const NLMSG_ERROR: u16 = 2;
+const NLMSG_DONE: u16 = 3;
+/// Bits of an attribute's type that are flags (`NLA_TYPE_MASK`).
+const TYPE_MASK: u16 = 0x3fff;
+const HEADER_LEN: usize = 16;
+/// Longer than any datagram that the kernel makes: of a dump they have 32 KiB at most.
+const ANSWER_LEN: usize = 64 * 1024;
+
+/// A request of this type, and that of the messages which answer it.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Question {
+    /// The part of the kernel, `NETLINK_*`.
+    pub(crate) protocol: c_int,
+    /// The request's type.
+    pub(crate) asks: u16,
+    /// The answer's type.
+    pub(crate) answers: u16,
+}
+
+impl Question {
+    /// Asks for one thing and returns the payload of the answer.
+    pub(crate) fn get(self, body: &[u8]) -> io::Result<Vec<u8>> {
+        let netlink = open(self.protocol)?;
+        send(&netlink, &self.request(0, body))?;
+        let mut answer = vec![0; ANSWER_LEN];
+        let len = receive(&netlink, &mut answer)?;
+        let mut found = None;
+        self.read(&answer[..len], &mut |payload| {
+            found = Some(payload.to_vec());
+            Some(())
+        })?;
+        found.ok_or_else(malformed)
+    }
+
+    /// Asks for all that there is and shows each payload to `each`, which returns none for a malformed one.
+    pub(crate) fn list(
+        self,
+        body: &[u8],
+        each: &mut dyn FnMut(&[u8]) -> Option<()>,
+    ) -> io::Result<()> {
+        let netlink = open(self.protocol)?;
+        send(&netlink, &self.request(NLM_F_DUMP, body))?;
+        let mut answer = vec![0; ANSWER_LEN];
+        loop {
+            let len = receive(&netlink, &mut answer)?;
+            if self.read(&answer[..len], each)? {
+                return Ok(());
+            }
+        }
+    }
+
+    /// nlmsghdr (length, type, flags, sequence, port), then the body.
+    fn request(self, flags: u16, body: &[u8]) -> Vec<u8> {
+        let mut bytes = Vec::with_capacity(HEADER_LEN + body.len());
+        let len = u32::try_from(HEADER_LEN + body.len()).unwrap_or(u32::MAX);
+        bytes.extend(len.to_ne_bytes());
+        bytes.extend(self.asks.to_ne_bytes());
+        bytes.extend((NLM_F_REQUEST | flags).to_ne_bytes());
+        bytes.extend([0; 8]);
+        bytes.extend(body);
+        bytes
+    }
+
+    /// Reads one datagram of an answer; true when a list is complete.
+    fn read(self, mut bytes: &[u8], each: &mut dyn FnMut(&[u8]) -> Option<()>) -> io::Result<bool> {
+        while let Some(len) = u32_at(bytes, 0).map(|len| len as usize) {
+            let message = bytes
+                .get(..len)
+                .filter(|_| len >= HEADER_LEN)
+                .ok_or_else(malformed)?;
+            let payload = &message[HEADER_LEN..];
+            match u16_at(message, 4) {
+                // The end carries an error code too; 0 is none.
+                Some(NLMSG_DONE) if u32_at(payload, 0).unwrap_or(0) == 0 => return Ok(true),
+                Some(NLMSG_DONE | NLMSG_ERROR) => return Err(error_of(payload)),
+                Some(kind) if kind == self.answers => each(payload).ok_or_else(malformed)?,
+                _ => {}
+            }
+            bytes = bytes.get(align(len)..).unwrap_or_default();
+        }
+        Ok(false)
+    }
+}
+
+/// Shows each attribute's type and value to `visit`; one that claims more than there is ends the list.
+pub(crate) fn for_each_attribute(mut rest: &[u8], mut visit: impl FnMut(u16, &[u8])) {
+    while let (Some(len), Some(kind)) = (u16_at(rest, 0).map(usize::from), u16_at(rest, 2)) {
+        let Some(value) = rest.get(4..len) else {
+            return;
+        };
+        visit(kind & TYPE_MASK, value);
+        rest = rest.get(align(len)..).unwrap_or_default();
+    }
+}
+
+/// The number there, in the machine's byte order.
+pub(crate) fn u16_at(bytes: &[u8], at: usize) -> Option<u16> {
+    Some(u16::from_ne_bytes(bytes.get(at..at + 2)?.try_into().ok()?))
+}
+
+/// The number there, in the machine's byte order.
+pub(crate) fn u32_at(bytes: &[u8], at: usize) -> Option<u32> {
+    Some(u32::from_ne_bytes(bytes.get(at..at + 4)?.try_into().ok()?))
+}
+
+/// Messages and attributes begin at multiples of four.
+fn align(len: usize) -> usize {
+    len.next_multiple_of(4)
+}
+
+fn error_of(payload: &[u8]) -> io::Error {
+    u32_at(payload, 0).map_or_else(malformed, |code| {
+        let code = i32::from_ne_bytes(code.to_ne_bytes());
+        io::Error::from_raw_os_error(code.wrapping_neg())
+    })
+}
+
+/// An answer that is not laid out as netlink's are.
+pub(crate) fn malformed() -> io::Error {
+    io::Error::new(io::ErrorKind::InvalidData, "malformed netlink answer")
+}
+
+fn open(protocol: c_int) -> io::Result<OwnedFd> {
+    let kind = libc::SOCK_DGRAM | libc::SOCK_CLOEXEC;
+    // SAFETY: socket(2) takes plain numbers.
+    let fd = unsafe { libc::socket(libc::AF_NETLINK, kind, protocol) };
+    if fd < 0 {
+        return Err(io::Error::last_os_error());
+    }
+    // SAFETY: `fd` is a new descriptor that nobody else owns.
+    Ok(unsafe { OwnedFd::from_raw_fd(fd) })
+}
+
+fn send(netlink: &OwnedFd, bytes: &[u8]) -> io::Result<()> {
+    let source: *const c_void = bytes.as_ptr().cast();
+    // SAFETY: `source` points to `bytes.len()` readable bytes. An unconnected netlink socket sends to
+    // the kernel.
+    let sent = unsafe { libc::send(netlink.as_raw_fd(), source, bytes.len(), 0) };
+    if sent < 0 {
+        Err(io::Error::last_os_error())
+    } else {
+        Ok(())
+    }
+}
+
+fn receive(netlink: &OwnedFd, buffer: &mut [u8]) -> io::Result<usize> {
+    loop {
+        let target: *mut c_void = buffer.as_mut_ptr().cast();
+        // SAFETY: `target` points to `buffer.len()` writable bytes.
+        let received = unsafe { libc::recv(netlink.as_raw_fd(), target, buffer.len(), 0) };
+        match usize::try_from(received).map_err(|_| io::Error::last_os_error()) {
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            result => return result,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const QUESTION: Question = Question {
+        protocol: libc::NETLINK_ROUTE,
+        asks: 18,
+        answers: 16,
+    };
+
+    #[test]
+    fn truncated_answers_are_errors_or_silence_never_panics() {
+        let mut whole = QUESTION.request(0, &[0; 24]);
+        whole[4..6].copy_from_slice(&QUESTION.answers.to_ne_bytes());
+        for len in 0..whole.len() {
+            let mut cut = whole[..len].to_vec();
+            for claimed in [0_u32, 15, 16, 36, 40, 60, u32::MAX] {
+                if let Some(head) = cut.get_mut(..4) {
+                    head.copy_from_slice(&claimed.to_ne_bytes());
+                }
+                let _ = QUESTION.read(&cut, &mut |payload| {
+                    for_each_attribute(payload, |_, value| assert!(value.len() <= len));
+                    Some(())
+                });
+            }
+        }
+    }
+
+    #[test]
+    fn attributes_that_lie_about_their_length_end_the_list() {
+        for bytes in [&[0, 0, 3, 0][..], &[255, 255, 3, 0, 1], &[4, 0], &[]] {
+            for_each_attribute(bytes, |_, value| assert!(value.len() <= bytes.len()));
+        }
+    }
+
+    #[test]
+    fn a_kernel_error_is_told() {
+        let mut bytes = vec![];
+        bytes.extend(20_u32.to_ne_bytes());
+        bytes.extend(NLMSG_ERROR.to_ne_bytes());
+        bytes.extend([0; 10]);
+        bytes.extend((-libc::ENOENT).to_ne_bytes());
+        let error = QUESTION.read(&bytes, &mut |_| Some(())).unwrap_err();
+        assert_eq!(error.raw_os_error(), Some(libc::ENOENT));
+    }
+}
