@@ -24,7 +24,8 @@ soak:
 # The library is measured as users get it: built for release, and staged.
 bench:
 	@scripts/setup bench $(XTASK) stage >/dev/null
-	@scripts/setup bench cargo run --release --quiet -p fanpcap-cli -- bench $(NAME)
+	@FANPCAP_LIB_DIR="$${FANPCAP_LIB_DIR:-$(CURDIR)/target/fanpcap/lib}" scripts/setup bench \
+		cargo run --release --quiet -p fanpcap-cli -- bench --output target/bench $(NAME)
 
 # Each behaviour of libpcap on the system's library and on ours, and the matrix of them.
 conformance:

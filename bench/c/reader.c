@@ -1,13 +1,18 @@
 /* Reads packets by libpcap, whichever one the loader finds, and tells what it cost: one line of JSON. */
 #define _GNU_SOURCE
 #include <dlfcn.h>
+#include <errno.h>
+#include <linux/if_packet.h>
+#include <net/ethernet.h>
+#include <net/if.h>
+#include <netinet/in.h>
 #include <pcap/pcap.h>
-#include <sched.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/prctl.h>
+#include <sys/socket.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -18,14 +23,14 @@
 
 struct settings {
     const char *device, *filter;
-    int cpu, snaplen, immediate, timeout, latency, opens, version;
+    int snaplen, immediate, timeout, latency, opens, version, buffer, work, plain, group;
 };
 
-static struct settings set = {.cpu = -1, .snaplen = 262144, .timeout = 100};
+static struct settings set = {.snaplen = 262144, .timeout = 100};
 static pcap_t *pcap;
 static volatile sig_atomic_t stopped;
 static unsigned long long delivered, bytes, touched;
-static long long times[MOST];
+static long long times[MOST], busy;
 static size_t timed;
 
 static long long now(clockid_t clock)
@@ -49,6 +54,23 @@ static void stop(int signal)
         pcap_breakloop(pcap);
 }
 
+/* Reading the clock takes time too, all in all one and a half readings beyond what it shows. */
+static long long clock_cost(void)
+{
+    enum { READINGS = 20000 };
+    long long start = now(CLOCK_THREAD_CPUTIME_ID);
+    for (int i = 0; i < READINGS; i++)
+        now(CLOCK_THREAD_CPUTIME_ID);
+    return (now(CLOCK_THREAD_CPUTIME_ID) - start) / READINGS * 3 / 2;
+}
+
+/* Busy for so many nanoseconds of this thread's own CPU time: what others take of the core is not work. */
+static void work(void)
+{
+    for (long long due = now(CLOCK_THREAD_CPUTIME_ID) + busy; now(CLOCK_THREAD_CPUTIME_ID) < due;)
+        ;
+}
+
 /* Touches what any program would look at: the link-layer header. */
 static void count(u_char *user, const struct pcap_pkthdr *header, const u_char *data)
 {
@@ -56,6 +78,12 @@ static void count(u_char *user, const struct pcap_pkthdr *header, const u_char *
     delivered++;
     bytes += header->caplen;
     touched += data[0] + data[12];
+}
+
+static void count_and_work(u_char *user, const struct pcap_pkthdr *header, const u_char *data)
+{
+    count(user, header, data);
+    work();
 }
 
 static void time_probe(u_char *user, const struct pcap_pkthdr *header, const u_char *data)
@@ -90,6 +118,8 @@ static void open_handle(void)
     check(pcap_set_snaplen(pcap, set.snaplen), "pcap_set_snaplen");
     check(pcap_set_timeout(pcap, set.timeout), "pcap_set_timeout");
     check(pcap_set_immediate_mode(pcap, set.immediate), "pcap_set_immediate_mode");
+    if (set.buffer)
+        check(pcap_set_buffer_size(pcap, set.buffer), "pcap_set_buffer_size");
     check(pcap_activate(pcap), "pcap_activate");
     if (set.filter)
         filter();
@@ -126,11 +156,13 @@ static void print_origin(void)
 /* Reads until it is told to stop, then what is left. */
 static void capture(void)
 {
-    pcap_handler handler = set.latency ? time_probe : count;
+    pcap_handler handler = set.latency ? time_probe : set.work ? count_and_work : count;
     char error[PCAP_ERRBUF_SIZE];
     struct pcap_stat stats;
     int rc = 0;
     open_handle();
+    if (set.work)
+        busy = set.work - clock_cost();
     puts("ready");
     long long start = now(CLOCK_THREAD_CPUTIME_ID);
     while (!stopped && rc >= 0)
@@ -150,6 +182,51 @@ static void capture(void)
     print_times("latency_ns", times, timed);
     puts("}");
     pcap_close(pcap);
+}
+
+static int plain_socket(void)
+{
+    struct sockaddr_ll address = {.sll_family = AF_PACKET, .sll_protocol = htons(ETH_P_ALL)};
+    int packet = socket(AF_PACKET, SOCK_RAW, 0), fanout = set.group | PACKET_FANOUT_HASH << 16;
+    struct timeval timeout = {.tv_usec = set.timeout * 1000};
+    if (packet < 0)
+        fail("socket", strerror(errno));
+    if (!(address.sll_ifindex = if_nametoindex(set.device)))
+        fail("if_nametoindex", set.device);
+    if (setsockopt(packet, SOL_SOCKET, SO_RCVTIMEO, &timeout, sizeof timeout) < 0)
+        fail("SO_RCVTIMEO", strerror(errno));
+    if (bind(packet, (struct sockaddr *)&address, sizeof address) < 0)
+        fail("bind", strerror(errno));
+    if (set.group && setsockopt(packet, SOL_PACKET, PACKET_FANOUT, &fanout, sizeof fanout) < 0)
+        fail("PACKET_FANOUT", strerror(errno));
+    return packet;
+}
+
+/* Without libpcap and without a ring: one recvfrom for each packet. */
+static void receive(void)
+{
+    static u_char data[MOST];
+    struct tpacket_stats stats;
+    socklen_t length = sizeof stats;
+    int packet = plain_socket();
+    puts("ready");
+    long long start = now(CLOCK_THREAD_CPUTIME_ID);
+    for (;;) {
+        ssize_t n = recvfrom(packet, data, sizeof data, stopped ? MSG_DONTWAIT : 0, NULL, NULL);
+        struct pcap_pkthdr header = {.caplen = n > 0 ? n : 0};
+        if (n >= 0)
+            count(NULL, &header, data);
+        else if (errno != EAGAIN && errno != EINTR)
+            fail("recvfrom", strerror(errno));
+        else if (stopped)
+            break;
+    }
+    long long cpu = now(CLOCK_THREAD_CPUTIME_ID) - start;
+    if (getsockopt(packet, SOL_PACKET, PACKET_STATISTICS, &stats, &length) < 0)
+        fail("PACKET_STATISTICS", strerror(errno));
+    print_origin();
+    printf(",\"delivered\":%llu,\"bytes\":%llu,\"touched\":%llu,\"received\":%u,\"dropped\":%u"
+           ",\"cpu_ns\":%lld}\n", delivered, bytes, touched, stats.tp_packets, stats.tp_drops, cpu);
 }
 
 /* Opens again and again, each time up to the first packet. */
@@ -182,32 +259,27 @@ static void open_often(void)
     puts("}");
 }
 
-static void pin(void)
-{
-    cpu_set_t cpus;
-    CPU_ZERO(&cpus);
-    CPU_SET(set.cpu, &cpus);
-    if (set.cpu >= 0 && sched_setaffinity(0, sizeof cpus, &cpus) < 0)
-        fail("sched_setaffinity", "no such CPU");
-}
-
 static void arguments(int argc, char **argv)
 {
-    for (int option; (option = getopt(argc, argv, "i:c:s:t:f:o:ILV")) != -1;)
+    for (int option; (option = getopt(argc, argv, "i:s:t:f:o:b:w:g:ILVR")) != -1;)
         switch (option) {
         case 'i': set.device = optarg; break;
-        case 'c': set.cpu = atoi(optarg); break;
         case 's': set.snaplen = atoi(optarg); break;
         case 't': set.timeout = atoi(optarg); break;
         case 'f': set.filter = optarg; break;
         case 'o': set.opens = atoi(optarg); break;
+        case 'b': set.buffer = atoi(optarg); break;
+        case 'w': set.work = atoi(optarg); break;
+        case 'g': set.group = atoi(optarg); break;
+        case 'R': set.plain = 1; break;
         case 'I': set.immediate = 1; break;
         case 'L': set.latency = 1; break;
         case 'V': set.version = 1; break;
         default: exit(2);
         }
     if (!set.device || set.opens < 0 || set.opens > MOST)
-        fail("usage", "reader -i DEVICE [-c CPU] [-s SNAPLEN] [-t MS] [-f FILTER] [-o OPENS] [-ILV]");
+        fail("usage", "reader -i DEVICE [-s SNAPLEN] [-t MS] [-f FILTER] [-o OPENS] [-b BYTES]"
+             " [-w NANOSECONDS] [-g GROUP] [-ILVR]");
 }
 
 int main(int argc, char **argv)
@@ -217,13 +289,14 @@ int main(int argc, char **argv)
     prctl(PR_SET_PDEATHSIG, SIGKILL);
     setvbuf(stdout, NULL, _IOLBF, 0);
     arguments(argc, argv);
-    pin();
     sigaction(SIGTERM, &action, NULL);
     if (set.version) {
         puts("ready");
         print_origin();
         puts("}");
-    } else if (set.opens)
+    } else if (set.plain)
+        receive();
+    else if (set.opens)
         open_often();
     else
         capture();

@@ -1,51 +1,23 @@
 //! The bench: a wire, a generator and a reader on a core each, and one run of them.
 
-use std::fs;
+use std::path::Path;
 use std::time::Duration;
 
-use anyhow::{Context, Result, ensure};
-use fanpcap_testkit::library::library_dir;
+use anyhow::{Result, ensure};
 use fanpcap_testkit::{Injector, Member, Scratch, cpus};
 
-use crate::figure::{Figure, Sample};
 use crate::generator::{self, Load, Sent, Way, frame};
-use crate::reader::{self, Reader, Settings, Side, Work};
-use crate::refusal::Refusal;
-use crate::wire::Wire;
-use crate::{flood, probes};
-
-/// What one run measures.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub(crate) enum Measure {
-    /// Frames of a length at maximum rate, into a reader with these settings.
-    Flood(usize, Settings),
-    /// Single packets at a slow rate.
-    Latency(Settings),
-    /// Handles opened one after another.
-    Open(Settings),
-    /// The staged library's file.
-    Size,
-}
-
-impl Measure {
-    /// For people.
-    pub(crate) fn name(self) -> String {
-        match self {
-            Self::Flood(len, settings) => format!("{len} bytes, {}", settings.name()),
-            Self::Latency(settings) => format!("single packets, {}", settings.name()),
-            Self::Open(settings) => format!("opening, {}", settings.name()),
-            Self::Size => "the library".to_owned(),
-        }
-    }
-}
+use crate::libraries::Libraries;
+use crate::reader::{self, Place, Reader, Seat, Settings, Side, Work};
+use crate::wire::{Verdict, Wire};
 
 /// How to go about it; the same for all runs.
 #[derive(Clone, Debug)]
 pub(crate) struct Options {
     /// How long a flood lasts.
     pub(crate) time: Duration,
-    /// `PCAP_DRIVER` on our side, if any.
-    pub(crate) driver: Option<String>,
+    /// Ours, and how it is told to capture.
+    pub(crate) libraries: Libraries,
     /// Don't try live frames.
     pub(crate) portable: bool,
     /// Accept runs while others use the same CPUs.
@@ -57,9 +29,9 @@ pub(crate) struct Options {
 /// Everything that runs need, once made.
 #[derive(Debug)]
 pub(crate) struct Bench {
-    wire: Wire,
+    pub(crate) wire: Wire,
     reader: Reader,
-    scratch: Scratch,
+    pub(crate) scratch: Scratch,
     stray: bool,
     /// Whether others may use the CPUs during a run.
     pub(crate) shared: bool,
@@ -89,7 +61,7 @@ impl Bench {
         let scratch = Scratch::new()?;
         let mut bench = Self {
             wire: Wire::new()?,
-            reader: Reader::compile(&scratch, reader_cpu, options.driver)?,
+            reader: Reader::compile(&scratch, options.libraries)?,
             scratch,
             way: Way::Sendmmsg,
             time: options.time,
@@ -115,7 +87,7 @@ impl Bench {
     }
 
     fn live_frames_arrive(&mut self) -> Result<()> {
-        self.wire.take_frames()?;
+        self.wire.take_frames(Verdict::Pass)?;
         let before = self.arrived()?.received;
         let sent = self.generate(Load::Flood(
             frame::SHORTEST,
@@ -131,33 +103,63 @@ impl Bench {
         Ok(())
     }
 
-    /// One run on one side, or why it does not count.
-    pub(crate) fn run(&self, measure: Measure, side: Side) -> Result<Result<Sample, Refusal>> {
-        match measure {
-            Measure::Flood(len, settings) => flood::run(self, len, settings, side),
-            Measure::Latency(settings) => probes::latency(self, settings, side),
-            Measure::Open(settings) => probes::open(self, settings, side).map(Ok),
-            Measure::Size => size(side).map(Ok),
-        }
-    }
-
     /// What the library of one side calls itself; an error when a reader would run on another.
     pub(crate) fn version(&self, side: Side) -> Result<String> {
         let ended = self
             .read(side, Settings::default(), Work::Introduce)?
             .wait()?;
-        Ok(reader::told(&ended, side)?.version)
+        Ok(reader::told(&ended, side, self.library())?.version)
     }
 
-    /// Starts a reader at the far end.
+    /// Starts a reader at the far end, by itself.
     pub(crate) fn read(&self, side: Side, settings: Settings, work: Work) -> Result<Member> {
-        self.reader
-            .start(&self.wire, side, settings, work, &self.scratch)
+        self.seat(side, settings, work, Seat::ALONE)
+    }
+
+    /// Starts one on the seat that it is given.
+    pub(crate) fn seat(
+        &self,
+        side: Side,
+        settings: Settings,
+        work: Work,
+        seat: Seat,
+    ) -> Result<Member> {
+        self.reader.start(
+            &self.wire,
+            (side, settings, work),
+            (self.cpu(seat.place), seat.fanout),
+            &self.scratch,
+        )
+    }
+
+    /// The core of a place; a reader that may be anywhere has none.
+    pub(crate) fn cpu(&self, place: Place) -> Option<usize> {
+        match place {
+            Place::Receiving => Some(self.generator_cpu),
+            Place::Other => Some(self.reader_cpu),
+            Place::Anywhere => None,
+        }
+    }
+
+    /// The libraries that are compared.
+    pub(crate) fn libraries(&self) -> &Libraries {
+        self.reader.libraries()
+    }
+
+    /// The directory of ours.
+    pub(crate) fn library(&self) -> &Path {
+        &self.libraries().ours
+    }
+
+    /// As many frames of this length as the generator can send.
+    pub(crate) fn flood(&self, len: usize) -> Load {
+        Load::Flood(len, self.way, self.time)
     }
 
     /// Starts a generator at the near end.
     pub(crate) fn start_generator(&self, load: Load) -> Result<Member> {
-        generator::start(&self.wire, self.generator_cpu, load, &self.scratch)
+        let on = (self.generator_cpu, self.library());
+        generator::start(&self.wire, on, load, &self.scratch)
     }
 
     /// Runs one from start to end.
@@ -177,20 +179,9 @@ impl Bench {
     /// Sends one frame that no generator tells of, if that was asked for.
     pub(crate) fn stray(&self) -> Result<()> {
         if self.stray {
-            let frame = frame::template(frame::SHORTEST)?;
+            let frame = frame::single()?;
             Injector::open(self.wire.near())?.send(&frame)?;
         }
         Ok(())
     }
-}
-
-fn size(side: Side) -> Result<Sample> {
-    let file = match side {
-        Side::Ours => library_dir()?.join("libpcap.so.0.8"),
-        Side::System => return Ok(Sample::new()),
-    };
-    let length = fs::metadata(&file)
-        .with_context(|| format!("the size of {}", file.display()))?
-        .len();
-    Ok(Sample::from([(Figure::SizeMb, length as f64 / 1e6)]))
 }

@@ -1,58 +1,78 @@
-//! The generator's core and the reader's during a run: was anybody else at work there?
+//! The generator's core and the readers' during a run: was anybody else at work there?
 
 use std::time::Duration;
 
 use anyhow::Result;
-use fanpcap_testkit::Member;
 
 use crate::bench::Bench;
 use crate::cpu::{self, Watch};
 use crate::generator::Sent;
 use crate::refusal::{Refusal, foreign_share};
 
+/// A process that belongs to the run.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Occupant {
+    pub(crate) pid: u32,
+    /// The core that it stays on, if it does.
+    pub(crate) cpu: Option<usize>,
+}
+
 /// Both cores, watched.
 #[derive(Debug)]
 pub(crate) struct Cores {
-    generator: Watch,
-    reader: Watch,
-    /// CPU time that the reader had before.
-    reader_before: Duration,
+    generator_cpu: usize,
+    watches: Vec<Watch>,
+    /// Whose work is no disturbance, with the CPU time that they had before.
+    own: Vec<(Occupant, Duration)>,
     /// Whether others may be at work.
     shared: bool,
 }
 
 impl Cores {
-    /// Begins now, with the reader ready and the generator not yet started.
-    pub(crate) fn watch(bench: &Bench, reader: &Member) -> Result<Self> {
+    /// Begins now, with the readers ready and the generator not yet started.
+    pub(crate) fn watch(bench: &Bench, readers: &[Occupant]) -> Result<Self> {
+        let cpus = [bench.generator_cpu, bench.reader_cpu];
         Ok(Self {
-            generator: Watch::start(bench.generator_cpu)?,
-            reader: Watch::start(bench.reader_cpu)?,
-            reader_before: cpu::of_process(reader.pid())?,
+            generator_cpu: bench.generator_cpu,
+            watches: cpus.into_iter().map(Watch::start).collect::<Result<_>>()?,
+            own: readers
+                .iter()
+                .map(|reader| Ok((*reader, cpu::of_all_threads(reader.pid)?)))
+                .collect::<Result<_>>()?,
             shared: bench.shared,
         })
     }
 
-    /// Whether the two had their cores to themselves, once the generator has ended.
-    pub(crate) fn undisturbed(
-        &self,
-        sent: &Sent,
-        reader: &Member,
-        woken: bool,
-    ) -> Result<Result<(), Refusal>> {
+    /// The CPU time that the readers have had since.
+    pub(crate) fn readers_time(&self) -> Result<Duration> {
+        self.own.iter().map(had).sum()
+    }
+
+    /// Whether they and the generator had their cores to themselves, once the generator has ended.
+    pub(crate) fn undisturbed(&self, sent: &Sent, woken: bool) -> Result<Result<(), Refusal>> {
         if self.shared {
             return Ok(Ok(()));
         }
-        let reader_time = cpu::of_process(reader.pid())?.saturating_sub(self.reader_before);
-        let generator_time = Duration::from_nanos(sent.process_cpu_ns);
-        let own = [
-            (&self.generator, generator_time),
-            (&self.reader, reader_time),
-        ];
-        for (watch, own) in own {
+        // One that moves between cores may have been on either.
+        let anywhere = self.of(None)?;
+        for watch in &self.watches {
+            let mut own = anywhere + self.of(Some(watch.cpu()))?;
+            if watch.cpu() == self.generator_cpu {
+                own += Duration::from_nanos(sent.process_cpu_ns);
+            }
             if let Err(refusal) = foreign_share(watch.cpu(), watch.foreign(own)?, woken) {
                 return Ok(Err(refusal));
             }
         }
         Ok(Ok(()))
     }
+
+    fn of(&self, cpu: Option<usize>) -> Result<Duration> {
+        let here = self.own.iter().filter(|(occupant, _)| occupant.cpu == cpu);
+        here.map(had).sum()
+    }
+}
+
+fn had((occupant, before): &(Occupant, Duration)) -> Result<Duration> {
+    Ok(cpu::of_all_threads(occupant.pid)?.saturating_sub(*before))
 }

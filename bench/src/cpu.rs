@@ -10,6 +10,15 @@ pub(crate) fn of_process(pid: u32) -> Result<Duration> {
     first_number(&format!("/proc/{pid}/schedstat"))
 }
 
+/// The CPU time of all threads that a process has now.
+pub(crate) fn of_all_threads(pid: u32) -> Result<Duration> {
+    let tasks = format!("/proc/{pid}/task");
+    let threads = fs::read_dir(&tasks).with_context(|| format!("reading {tasks}"))?;
+    threads
+        .map(|thread| first_number(&thread?.path().join("schedstat").to_string_lossy()))
+        .sum()
+}
+
 /// The CPU time that the calling thread has had when it last left its CPU.
 pub(crate) fn of_this_thread() -> Result<Duration> {
     first_number("/proc/thread-self/schedstat")

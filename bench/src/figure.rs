@@ -23,6 +23,14 @@ pub(crate) enum Figure {
     ApplicationDropped,
     /// Packets that reached the callback, per second of sending.
     CapturedPps,
+    /// The same as a share of what was sent, in hundredths.
+    CapturedShare,
+    /// Packets that the program itself says it has handled.
+    Handled,
+    /// The same, per second of sending.
+    HandledPps,
+    /// Frames that the generator sent, per second of sending.
+    SentPps,
     /// The reader's CPU time for each of them.
     ReaderNs,
     /// The generator's CPU time for each frame: with it go the device and the kernel's receive path.
@@ -51,6 +59,10 @@ impl Figure {
             Self::ApplicationReceived => "application received",
             Self::ApplicationDropped => "application dropped",
             Self::CapturedPps => "captured, packets/s",
+            Self::CapturedShare => "captured, % of sent",
+            Self::Handled => "handled by the program",
+            Self::HandledPps => "handled, packets/s",
+            Self::SentPps => "sent, frames/s",
             Self::ReaderNs => "reader CPU, ns/packet",
             Self::GeneratorNs => "generator and kernel CPU, ns/frame",
             Self::LatencyP50Us => "latency p50, us",
@@ -66,6 +78,7 @@ impl Figure {
     pub(crate) fn format(self, value: f64) -> String {
         let digits = match self {
             Self::SizeMb => 3,
+            Self::CapturedShare => 2,
             Self::ReaderNs => 1,
             Self::Sent
             | Self::LinkReceived
@@ -73,6 +86,9 @@ impl Figure {
             | Self::ApplicationReceived
             | Self::ApplicationDropped
             | Self::CapturedPps
+            | Self::Handled
+            | Self::HandledPps
+            | Self::SentPps
             | Self::GeneratorNs
             | Self::LatencyP50Us
             | Self::LatencyP99Us

@@ -1,15 +1,16 @@
 //! The generator: a process that sends on one device from one core, and what it says it has done.
 
 pub(crate) mod frame;
-pub(crate) mod program;
 mod sending;
 
 use std::env;
+use std::num::NonZeroU64;
+use std::path::Path;
 use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
 use clap::Args;
-use fanpcap_testkit::{Member, Scratch};
+use fanpcap_testkit::{Member, Program, Scratch};
 use serde::{Deserialize, Serialize};
 
 use crate::priority;
@@ -30,6 +31,9 @@ pub(crate) struct Traffic {
     /// As many frames as possible for so many milliseconds
     #[arg(long, conflicts_with = "probes")]
     milliseconds: Option<u64>,
+    /// So many frames per second, not as many as possible
+    #[arg(long)]
+    rate: Option<NonZeroU64>,
     /// By sendmmsg instead of live frames
     #[arg(long)]
     portable: bool,
@@ -54,6 +58,23 @@ pub(crate) struct Sent {
     pub(crate) process_cpu_ns: u64,
 }
 
+impl Sent {
+    /// How long it took.
+    pub(crate) fn seconds(&self) -> f64 {
+        self.nanoseconds as f64 / 1e9
+    }
+
+    /// Frames per second.
+    pub(crate) fn pps(&self) -> f64 {
+        self.frames as f64 / self.seconds()
+    }
+
+    /// How much of its core the generator had.
+    pub(crate) fn share(&self) -> f64 {
+        self.cpu_ns as f64 / self.nanoseconds as f64
+    }
+}
+
 /// How frames get from user space to the device.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Way {
@@ -68,21 +89,42 @@ pub(crate) enum Way {
 pub(crate) enum Load {
     /// Frames of this length as fast as it goes, for so long.
     Flood(usize, Way, Duration),
+    /// Frames of a length at a rate, for so long.
+    Paced {
+        len: usize,
+        pps: u64,
+        way: Way,
+        time: Duration,
+    },
     /// So many probes, that far apart.
     Probes(u64, Duration),
 }
 
 /// Starts a generator on the wire's near end.
-pub(crate) fn start(wire: &Wire, cpu: usize, load: Load, scratch: &Scratch) -> Result<Member> {
+pub(crate) fn start(
+    wire: &Wire,
+    (cpu, library): (usize, &Path),
+    load: Load,
+    scratch: &Scratch,
+) -> Result<Member> {
     let own = env::current_exe().context("this program's file")?;
-    let mut program = priority::program(own, "")?
+    let mut program = priority::program(library, own, "", None)
         .args(["bench", "generate", "--device", wire.near()])
         .args(["--cpu", &cpu.to_string()]);
-    program = match load {
-        Load::Flood(len, way, time) => program
+    let frames = |program: Program, len: usize, way, time: Duration| {
+        program
             .args(["--len", &len.to_string()])
             .args(["--milliseconds", &time.as_millis().to_string()])
-            .args((way == Way::Sendmmsg).then_some("--portable")),
+            .args((way == Way::Sendmmsg).then_some("--portable"))
+    };
+    program = match load {
+        Load::Flood(len, way, time) => frames(program, len, way, time),
+        Load::Paced {
+            len,
+            pps,
+            way,
+            time,
+        } => frames(program, len, way, time).args(["--rate", &pps.to_string()]),
         Load::Probes(count, interval) => program
             .args(["--probes", &count.to_string()])
             .args(["--interval", &interval.as_micros().to_string()]),
@@ -109,11 +151,7 @@ pub(crate) fn generate(traffic: &Traffic) -> Result<Sent> {
         (_, Some(count)) => sending::probes(traffic, count),
         (milliseconds, None) => {
             let time = Duration::from_millis(milliseconds.unwrap_or(1000));
-            if traffic.portable {
-                sending::by_sendmmsg(traffic, time)
-            } else {
-                sending::live(traffic, time)
-            }
+            sending::frames(traffic, time)
         }
     }
 }
@@ -125,12 +163,13 @@ mod tests {
     use fanpcap_testkit::{Program, netns};
 
     use super::*;
+    use crate::wire::Verdict;
 
     /// Of `way`'s frames, 16384 or more are captured: all flows, and no checksum that tcpdump minds.
     fn frames_are_well_made(way: Way) -> Result<()> {
-        let mut wire = Wire::new()?;
+        let wire = Wire::new()?;
         if way == Way::LiveFrames {
-            wire.take_frames()?;
+            wire.take_frames(Verdict::Pass)?;
         }
         let scratch = Scratch::new()?;
         let file = scratch.file("capture");
@@ -141,6 +180,7 @@ mod tests {
             cpu: 0,
             len: 60,
             milliseconds: Some(40),
+            rate: None,
             portable: way == Way::Sendmmsg,
             probes: None,
             interval: 0,
@@ -151,7 +191,7 @@ mod tests {
             usize::try_from(sent.frames)?,
         )?;
         let capture = tcpdump.stop()?.capture()?;
-        assert_eq!(capture.flows().len(), usize::from(frame::FLOWS));
+        assert_eq!(capture.flows().len(), usize::try_from(frame::FLOWS)?);
         let read = Command::new("tcpdump").arg("-nvr").arg(&file).output()?;
         let text = String::from_utf8_lossy(&read.stdout);
         assert!(text.contains("UDP") && !text.contains("bad cksum"));

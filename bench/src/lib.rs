@@ -7,34 +7,44 @@
 )]
 
 mod bench;
+mod compare;
 mod cores;
 mod cpu;
 mod figure;
-mod flood;
 mod generator;
+mod libraries;
 mod machine;
-mod pairs;
+mod measure;
+mod outside;
+mod plot;
 mod priority;
-mod probes;
 mod reader;
 mod refusal;
 mod report;
 mod row;
+mod rows;
+mod spread;
+mod table;
+mod trial;
 mod wire;
 
 use std::path::{Path, PathBuf};
+use std::process::ExitCode;
 use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
 use clap::{Args, Subcommand};
 use fanpcap_testkit::netns;
 
-use bench::{Bench, Measure, Options};
+use bench::{Bench, Options};
+use compare::Compare;
 use generator::Traffic;
+use libraries::Libraries;
 use machine::Machine;
-use pairs::Pair;
+use measure::{Measure, Taken};
 use report::Report;
-use row::{ROWS, Row};
+use row::Row;
+use rows::ROWS;
 
 /// Measures this library against its peers, on this machine (as root)
 #[derive(Args, Debug)]
@@ -44,14 +54,14 @@ pub struct Arguments {
     command: Option<Verb>,
     /// Rows to measure; all, if none is named
     names: Vec<String>,
-    /// How many pairs of runs
-    #[arg(long, default_value_t = 8, value_parser = clap::value_parser!(u32).range(1..=100))]
-    pairs: u32,
+    /// How many rounds of runs
+    #[arg(long, alias = "pairs", default_value_t = 8, value_parser = clap::value_parser!(u32).range(1..=100))]
+    rounds: u32,
     /// How long a flood lasts
     #[arg(long, default_value_t = 1000, value_parser = clap::value_parser!(u64).range(50..=10_000))]
     milliseconds: u64,
-    /// 2 pairs of short runs: to see that it works, not for figures
-    #[arg(long, conflicts_with_all = ["pairs", "milliseconds"])]
+    /// 2 rounds of short runs: to see that it works, not for figures
+    #[arg(long, conflicts_with_all = ["rounds", "milliseconds"])]
     quick: bool,
     /// PCAP_DRIVER for our library; `none` leaves it unset
     #[arg(long, default_value = "tpacket")]
@@ -62,9 +72,9 @@ pub struct Arguments {
     /// Accept runs while others use the same CPUs: to see that it works, not for figures
     #[arg(long)]
     shared: bool,
-    /// Where to write NAME.json; target/bench, if not given
-    #[arg(long)]
-    output: Option<PathBuf>,
+    /// Where to write NAME.json and NAME.svg
+    #[arg(long, value_name = "DIRECTORY", default_value = "fanpcap-bench")]
+    output: PathBuf,
     /// One frame more than the generator tells, to see that such runs are refused
     #[arg(long, hide = true)]
     stray: bool,
@@ -74,31 +84,35 @@ pub struct Arguments {
 enum Verb {
     /// Tells the rows and their goals
     List,
+    Compare(Compare),
     /// The generator's process
     #[command(hide = true)]
     Generate(Traffic),
 }
 
-/// Does what was asked.
+/// Does what was asked; our library is in the directory that `library` finds.
 ///
 /// # Errors
 /// What could not be measured, and why.
-pub fn run(arguments: &Arguments) -> Result<()> {
+pub fn run(arguments: &Arguments, library: impl FnOnce() -> Result<PathBuf>) -> Result<ExitCode> {
     match &arguments.command {
-        Some(Verb::List) => {
-            list();
-            Ok(())
+        Some(Verb::List) => list(),
+        Some(Verb::Compare(directories)) => {
+            if !compare::compare(directories)? {
+                return Ok(ExitCode::FAILURE);
+            }
         }
-        Some(Verb::Generate(traffic)) => generate(traffic),
-        None => measure(arguments),
+        Some(Verb::Generate(traffic)) => generate(traffic)?,
+        None => measure(arguments, library()?)?,
     }
+    Ok(ExitCode::SUCCESS)
 }
 
 fn list() {
     for row in ROWS {
         println!("{:<12} {}", row.name, row.what);
         for goal in row.goals {
-            println!("{:<12} - {} {}", "", goal.what, goal.must.text());
+            println!("{:<12} - {}: {}", "", goal.what, goal.must.text());
         }
     }
 }
@@ -108,58 +122,54 @@ fn generate(traffic: &Traffic) -> Result<()> {
     Ok(())
 }
 
-fn measure(arguments: &Arguments) -> Result<()> {
+fn measure(arguments: &Arguments, library: PathBuf) -> Result<()> {
     let rows = chosen(&arguments.names)?;
-    let (pairs, milliseconds) = if arguments.quick {
+    let (rounds, milliseconds) = if arguments.quick {
         (2, 300)
     } else {
-        (arguments.pairs, arguments.milliseconds)
+        (arguments.rounds, arguments.milliseconds)
     };
-    let driver = (arguments.driver != "none").then(|| arguments.driver.clone());
     let options = Options {
         time: Duration::from_millis(milliseconds),
-        driver: driver.clone(),
+        libraries: Libraries {
+            ours: library,
+            driver: (arguments.driver != "none").then(|| arguments.driver.clone()),
+        },
         portable: arguments.portable,
         shared: arguments.shared,
         stray: arguments.stray,
     };
-    let target = || Path::new(env!("CARGO_MANIFEST_DIR")).join("../target/bench");
-    let output = arguments.output.clone().unwrap_or_else(target);
     netns::within_new(|| {
         let bench = Bench::new(options)?;
-        let machine = Machine::describe(&bench, driver.as_deref())?;
-        println!("{machine}\n{pairs} pairs of runs: median (least-most)\n");
-        report(&bench, &rows, pairs, &machine, &output)
+        let machine = Machine::describe(&bench)?;
+        println!("{machine}\n{rounds} rounds of runs: median (least-most)\n");
+        report(&bench, &rows, rounds, &machine, &arguments.output)
     })
 }
 
 /// The rows of these names.
 fn chosen(names: &[String]) -> Result<Vec<&'static Row>> {
     if names.is_empty() {
-        return Ok(ROWS.iter().collect());
+        return Ok(ROWS.to_vec());
     }
     let find = |name: &String| {
-        let row = ROWS.iter().find(|row| row.name == name);
+        let row = ROWS.iter().find(|row| row.name == name).copied();
         row.with_context(|| format!("no row {name:?}; `list` tells which there are"))
     };
     names.iter().map(find).collect()
 }
 
 /// Measures and reports each row. One that can't be measured does not keep the others from it.
-fn report(bench: &Bench, rows: &[&Row], pairs: u32, machine: &Machine, to: &Path) -> Result<()> {
-    let mut taken = Taken::default();
+fn report(bench: &Bench, rows: &[&Row], rounds: u32, machine: &Machine, to: &Path) -> Result<()> {
+    let mut known = Known::default();
     let (mut missed, mut broken) = (0, Vec::new());
     for row in rows {
-        let mut of_goals = Vec::new();
-        let outcome = row
+        let taken = row
             .goals
             .iter()
-            .try_for_each(|goal| -> Result<()> {
-                of_goals.push(taken.pairs(bench, goal.measure, pairs)?);
-                Ok(())
-            })
-            .and_then(|()| Report::new(row, machine, &of_goals));
-        match outcome {
+            .map(|goal| known.take(bench, goal.measure, rounds))
+            .collect::<Result<Vec<_>>>();
+        match taken.and_then(|taken| Report::new(row, machine, &taken)) {
             Ok(report) => {
                 report.print();
                 report.write(to)?;
@@ -176,18 +186,18 @@ fn report(bench: &Bench, rows: &[&Row], pairs: u32, machine: &Machine, to: &Path
     Ok(())
 }
 
-/// What was measured already: rows share runs.
+/// What was measured already, by name: rows share runs.
 #[derive(Default)]
-struct Taken(Vec<(Measure, Vec<Pair>)>);
+struct Known(Vec<(String, Taken)>);
 
-impl Taken {
-    fn pairs(&mut self, bench: &Bench, measure: Measure, count: u32) -> Result<Vec<Pair>> {
-        if let Some((_, pairs)) = self.0.iter().find(|(taken, _)| *taken == measure) {
-            return Ok(pairs.clone());
+impl Known {
+    fn take(&mut self, bench: &Bench, measure: &dyn Measure, rounds: u32) -> Result<Taken> {
+        let name = measure.name();
+        if let Some((_, taken)) = self.0.iter().find(|(known, _)| *known == name) {
+            return Ok(taken.clone());
         }
-        let count = if measure == Measure::Size { 1 } else { count };
-        let pairs = pairs::take(bench, measure, count)?;
-        self.0.push((measure, pairs.clone()));
-        Ok(pairs)
+        let taken = measure::take(bench, measure, rounds)?;
+        self.0.push((name, taken.clone()));
+        Ok(taken)
     }
 }

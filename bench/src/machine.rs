@@ -31,7 +31,7 @@ pub(crate) struct Machine {
 
 impl Machine {
     /// The one that this runs on.
-    pub(crate) fn describe(bench: &Bench, driver: Option<&str>) -> Result<Self> {
+    pub(crate) fn describe(bench: &Bench) -> Result<Self> {
         let first_of = |path, words| -> Result<String> {
             let text = fs::read_to_string(path)?;
             let words: Vec<&str> = text.split_whitespace().take(words).collect();
@@ -43,7 +43,11 @@ impl Machine {
             kernel: first_of("/proc/sys/kernel/osrelease", 1)?,
             load: first_of("/proc/loadavg", 3)?,
             shared: bench.shared,
-            driver: driver.unwrap_or("none").to_owned(),
+            driver: bench
+                .libraries()
+                .driver
+                .clone()
+                .unwrap_or_else(|| "none".to_owned()),
             generator: match bench.way {
                 Way::LiveFrames => "live frames",
                 Way::Sendmmsg => "sendmmsg",

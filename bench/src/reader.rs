@@ -1,16 +1,17 @@
 //! The reader: one C program on libpcap, run on our library or on the system's.
 
 use std::ffi::OsStr;
+use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use anyhow::{Context, Result, ensure};
-use fanpcap_testkit::library::library_dir;
 use fanpcap_testkit::member::Ended;
 use fanpcap_testkit::{Member, Program, Scratch};
 use serde::{Deserialize, Serialize};
 
-use crate::priority;
+use crate::libraries::Libraries;
+use crate::measure::Column;
 use crate::wire::Wire;
 
 /// The library that a reader runs on.
@@ -30,6 +31,8 @@ pub(crate) struct Settings {
     pub(crate) snaplen: Option<u32>,
     /// `pcap_set_immediate_mode`.
     pub(crate) immediate: bool,
+    /// `pcap_set_buffer_size`, in bytes.
+    pub(crate) buffer: Option<u32>,
     /// `pcap_set_timeout`, in milliseconds.
     pub(crate) timeout: Option<u32>,
     /// `pcap_compile`, `pcap_setfilter`.
@@ -37,11 +40,22 @@ pub(crate) struct Settings {
 }
 
 impl Settings {
+    /// What a program gets that sets nothing.
+    pub(crate) const DEFAULT: Self = Self {
+        snaplen: None,
+        immediate: false,
+        buffer: None,
+        timeout: None,
+        filter: None,
+    };
+
     /// For people.
     pub(crate) fn name(self) -> String {
         let set = [
             self.snaplen.map(|bytes| format!("snaplen {bytes}")),
             self.immediate.then(|| "immediate mode".to_owned()),
+            self.buffer
+                .map(|bytes| format!("ring of {} MiB", bytes >> 20)),
             self.timeout.map(|ms| format!("timeout {ms} ms")),
             self.filter.map(|filter| format!("filter {filter:?}")),
         ];
@@ -61,10 +75,59 @@ pub(crate) enum Work {
     Introduce,
     /// Counts packets until it is told to stop.
     Count,
-    /// The same, and measures how old each probe is.
+    /// The same, busy for so many nanoseconds of CPU time at each.
+    Busy(u32),
+    /// The same by recvfrom(2), without libpcap and without a ring.
+    Receive,
+    /// Counts, and measures how old each probe is.
     Time,
     /// Opens so many handles one after another, each up to its first packet.
     Open(u32),
+}
+
+/// A core of the bench.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Place {
+    /// Where the generator sends, and the kernel receives.
+    Receiving,
+    /// The other one.
+    Other,
+    /// Wherever the kernel puts it.
+    Anywhere,
+}
+
+/// Where a reader runs, and in which group.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Seat {
+    pub(crate) place: Place,
+    /// The group's number and its mode.
+    pub(crate) fanout: Option<(u16, &'static str)>,
+}
+
+impl Seat {
+    /// By itself, on the core that is not the generator's.
+    pub(crate) const ALONE: Self = Self::at(Place::Other);
+
+    /// By itself.
+    pub(crate) const fn at(place: Place) -> Self {
+        Self {
+            place,
+            fanout: None,
+        }
+    }
+
+    /// In a group.
+    pub(crate) const fn grouped(place: Place, group: u16, mode: &'static str) -> Self {
+        Self {
+            place,
+            fanout: Some((group, mode)),
+        }
+    }
+
+    /// Its group's number.
+    pub(crate) fn group(&self) -> Option<u16> {
+        self.fanout.map(|(group, _)| group)
+    }
 }
 
 /// What a reader tells at its end.
@@ -103,71 +166,68 @@ pub(crate) struct Times {
     pub(crate) p99: i64,
 }
 
-/// The program, and where it runs.
+/// Its source, as an installed command has no tree of sources.
+const SOURCE: &str = include_str!("../c/reader.c");
+
+/// The program.
 #[derive(Debug)]
 pub(crate) struct Reader {
     program: PathBuf,
-    cpu: usize,
-    /// `PCAP_DRIVER` on our side, if any.
-    driver: Option<String>,
+    libraries: Libraries,
 }
 
 impl Reader {
     /// Compiles it, against the system's headers and library.
-    pub(crate) fn compile(scratch: &Scratch, cpu: usize, driver: Option<String>) -> Result<Self> {
-        let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("c/reader.c");
+    pub(crate) fn compile(scratch: &Scratch, libraries: Libraries) -> Result<Self> {
+        let source = scratch.file("reader.c");
+        fs::write(&source, SOURCE).with_context(|| format!("writing {}", source.display()))?;
         let program = scratch.file("reader");
         let done = Command::new("cc")
             .args(["-std=gnu11", "-O2", "-Wall", "-Wextra", "-Werror"])
             .args([source.as_os_str(), "-o".as_ref(), program.as_os_str()])
             .arg("-lpcap")
             .output()
-            .context("running cc")?;
+            .context("running cc: the bench's reader is in C, so install a compiler (gcc)")?;
         let complaint = String::from_utf8_lossy(&done.stderr);
         ensure!(
             done.status.success(),
-            "cc {} (it needs libpcap's header, libpcap0.8-dev):\n{complaint}",
-            source.display()
+            "compiling the bench's reader (it needs libpcap's header, libpcap0.8-dev):\n{complaint}"
         );
-        Ok(Self {
-            program,
-            cpu,
-            driver,
-        })
+        Ok(Self { program, libraries })
     }
 
-    /// Starts it at the wire's far end; it is ready when this returns.
+    /// What it runs on.
+    pub(crate) fn libraries(&self) -> &Libraries {
+        &self.libraries
+    }
+
+    /// Starts it at the wire's far end, on one core or on any; it is ready when this returns.
     pub(crate) fn start(
         &self,
         wire: &Wire,
-        side: Side,
-        settings: Settings,
-        work: Work,
+        (side, settings, work): (Side, Settings, Work),
+        (cpu, fanout): (Option<usize>, Option<(u16, &str)>),
         scratch: &Scratch,
     ) -> Result<Member> {
-        let program = priority::program(&self.program, "ready")?.args([
-            "-i",
-            wire.far(),
-            "-c",
-            &self.cpu.to_string(),
-        ]);
-        let program = self.on(side, with(program, settings, work));
+        let cpu = cpu.map(|cpu| cpu.to_string());
+        let mut program = self
+            .libraries
+            .program(side, &self.program, "ready", cpu.as_deref())
+            .args(["-i", wire.far()]);
+        program = match fanout {
+            // It joins by itself, and knows the kernel's own mode only.
+            Some((group, _)) if work == Work::Receive => program.args(["-g", &group.to_string()]),
+            Some((group, mode)) => program.group(group, mode),
+            None => program,
+        };
+        let program = with(program, settings, work);
         wire.at_far(|| program.start(scratch))
             .with_context(|| format!("a reader on {}", side.name()))
-    }
-
-    fn on(&self, side: Side, program: Program) -> Program {
-        match (side, &self.driver) {
-            (Side::Ours, Some(driver)) => program.set("PCAP_DRIVER", driver),
-            (Side::Ours, None) => program,
-            // Empty, it counts as unset.
-            (Side::System, _) => program.set("LD_LIBRARY_PATH", ""),
-        }
     }
 }
 
 /// What an ended reader tells, once it is sure that it ran on the right library.
-pub(crate) fn told(ended: &Ended, side: Side) -> Result<Told> {
+pub(crate) fn told(ended: &Ended, side: Side, ours: &Path) -> Result<Told> {
     let said = ended.said.as_str();
     ensure!(
         ended.status.success(),
@@ -183,7 +243,7 @@ pub(crate) fn told(ended: &Ended, side: Side) -> Result<Told> {
         .library
         .canonicalize()
         .context("the reader's library")?;
-    let is_ours = file.starts_with(library_dir()?);
+    let is_ours = file.starts_with(ours);
     ensure!(
         is_ours == (side == Side::Ours),
         "the reader for {} ran on {}",
@@ -194,6 +254,15 @@ pub(crate) fn told(ended: &Ended, side: Side) -> Result<Told> {
 }
 
 impl Side {
+    /// The one that a column is about.
+    pub(crate) fn of(column: &Column) -> Self {
+        if column.key == "system" {
+            Self::System
+        } else {
+            Self::Ours
+        }
+    }
+
     /// For people.
     pub(crate) fn name(self) -> &'static str {
         match self {
@@ -209,6 +278,7 @@ fn with(program: Program, settings: Settings, work: Work) -> Program {
     };
     let program = program
         .args(numbered("-s", settings.snaplen))
+        .args(numbered("-b", settings.buffer))
         .args(numbered("-t", settings.timeout))
         .args(settings.immediate.then_some("-I"))
         .args(
@@ -221,6 +291,8 @@ fn with(program: Program, settings: Settings, work: Work) -> Program {
     match work {
         Work::Introduce => program.arg("-V"),
         Work::Count => program,
+        Work::Busy(ns) => program.args(["-w", &ns.to_string()]),
+        Work::Receive => program.arg("-R"),
         Work::Time => program.arg("-L"),
         Work::Open(count) => program.args(["-o", &count.to_string()]),
     }

@@ -11,9 +11,11 @@ pub(crate) struct Counters {
     pub(crate) arrived: u64,
     /// Packets that it dropped.
     pub(crate) lost: u64,
-    /// `ps_recv`.
+    /// Readers and groups of readers, each of which gets all packets.
+    pub(crate) copies: u64,
+    /// `ps_recv`, of all readers.
     pub(crate) received: u64,
-    /// `ps_drop`.
+    /// `ps_drop`, of all readers.
     pub(crate) dropped: u64,
     /// Calls of the callback.
     pub(crate) delivered: u64,
@@ -28,14 +30,24 @@ pub(crate) enum Refusal {
     Received(Counters),
     /// Packets are neither delivered nor dropped, or both.
     Delivered(Counters),
+    /// Of frames sent, so many should have reached the device, and so many did.
+    Taken {
+        sent: u64,
+        expected: u64,
+        arrived: u64,
+    },
     /// The generator had only this share of its core.
     Generator(f64),
+    /// The generator sent this share of what it was asked for.
+    Late(f64),
     /// Others took this share of a core.
     Foreign(usize, f64),
 }
 
 /// A flood's generator must have this share of its core; it only ever waits for the CPU.
 const OWN_SHARE: f64 = 0.9;
+/// A rate may be that far from what was asked for.
+const OFF_RATE: f64 = 0.02;
 /// Others may have that much of a core.
 const FOREIGN_SHARE: f64 = 0.1;
 /// The same of a core whose reader is woken for each packet: the kernel counts that for nobody.
@@ -46,7 +58,7 @@ impl Counters {
     pub(crate) fn agree(&self) -> Result<(), Refusal> {
         if self.sent != self.arrived {
             Err(Refusal::Arrived(*self))
-        } else if self.arrived != self.received {
+        } else if self.arrived * self.copies != self.received {
             Err(Refusal::Received(*self))
         } else if self.received != self.delivered + self.dropped {
             Err(Refusal::Delivered(*self))
@@ -59,14 +71,34 @@ impl Counters {
 impl Refusal {
     /// Whether the run's parts are right, but were not alone.
     pub(crate) fn is_for_others(&self) -> bool {
-        matches!(self, Self::Generator(_) | Self::Foreign(..))
+        matches!(self, Self::Generator(_) | Self::Late(_) | Self::Foreign(..))
     }
+}
+
+/// Refuses a flood without a reader of which the device took more or less than expected.
+pub(crate) fn into_nothing(sent: u64, expected: u64, arrived: u64) -> Result<(), Refusal> {
+    if expected != arrived {
+        return Err(Refusal::Taken {
+            sent,
+            expected,
+            arrived,
+        });
+    }
+    Ok(())
 }
 
 /// Refuses a flood whose generator had to wait for its core.
 pub(crate) fn generator_share(share: f64) -> Result<(), Refusal> {
     if share < OWN_SHARE {
         return Err(Refusal::Generator(share));
+    }
+    Ok(())
+}
+
+/// Refuses a run whose generator did not keep to the rate that it was asked for.
+pub(crate) fn on_time(share: f64) -> Result<(), Refusal> {
+    if (1.0 - share).abs() > OFF_RATE {
+        return Err(Refusal::Late(share));
     }
     Ok(())
 }
@@ -95,16 +127,31 @@ impl fmt::Display for Refusal {
             ),
             Self::Received(c) => write!(
                 f,
-                "counters disagree: the device received {}, pcap_stats says {}",
-                c.arrived, c.received
+                "counters disagree: the device received {} for {} readers or groups, pcap_stats says {}",
+                c.arrived, c.copies, c.received
             ),
             Self::Delivered(c) => write!(
                 f,
                 "counters disagree: pcap_stats says {} received and {} dropped, the callback had {}",
                 c.received, c.dropped, c.delivered
             ),
+            Self::Taken {
+                sent,
+                expected,
+                arrived,
+            } => write!(
+                f,
+                "counters disagree: of {sent} frames sent the device counted {arrived}, not {expected}"
+            ),
             Self::Generator(share) => {
                 write!(f, "the generator had {:.0} % of its CPU", share * 100.0)
+            }
+            Self::Late(share) => {
+                write!(
+                    f,
+                    "the generator sent {:.1} % of the rate asked for",
+                    share * 100.0
+                )
             }
             Self::Foreign(cpu, share) => {
                 write!(f, "others had {:.0} % of CPU {cpu}", share * 100.0)
@@ -121,6 +168,7 @@ mod tests {
         sent: 100,
         arrived: 100,
         lost: 0,
+        copies: 1,
         received: 100,
         dropped: 7,
         delivered: 93,
@@ -140,6 +188,11 @@ mod tests {
             ..GOOD
         };
         assert!(matches!(seen_by_nobody.agree(), Err(Refusal::Received(_))));
+        let seen_by_one_group_of_two = Counters { copies: 2, ..GOOD };
+        assert!(matches!(
+            seen_by_one_group_of_two.agree(),
+            Err(Refusal::Received(_))
+        ));
         let left_in_the_ring = Counters {
             delivered: 92,
             ..GOOD
@@ -160,6 +213,7 @@ mod tests {
 
     #[test]
     fn a_core_that_was_not_ours_alone_is_refused() {
+        assert!(on_time(0.97).is_err() && on_time(0.99).is_ok() && on_time(1.03).is_err());
         assert!(generator_share(0.89).is_err() && generator_share(0.97).is_ok());
         assert!(foreign_share(1, 0.11, false).is_err() && foreign_share(1, 0.02, false).is_ok());
         assert!(foreign_share(1, 0.11, true).is_ok() && foreign_share(1, 0.31, true).is_err());

@@ -1,6 +1,5 @@
-//! What was measured: a table for people, JSON for machines.
+//! What was measured: a table for people, JSON for machines, a plot for both.
 
-use std::collections::BTreeSet;
 use std::fs::{self, File};
 use std::path::Path;
 
@@ -9,9 +8,11 @@ use serde::Serialize;
 
 use crate::figure::Figure;
 use crate::machine::Machine;
-use crate::pairs::{Pair, Spread};
-use crate::reader::Side;
+use crate::measure::{Round, Taken};
+use crate::plot;
 use crate::row::{Compared, Goal, Must, Row};
+use crate::spread::Spread;
+use crate::table::{self, Table};
 
 /// A row as it came out.
 #[derive(Debug, Serialize)]
@@ -21,6 +22,9 @@ pub(crate) struct Report<'a> {
     machine: &'a Machine,
     /// One line of the table for each.
     goals: Vec<Outcome>,
+    published: &'static [&'static str],
+    #[serde(skip)]
+    tables: Vec<Table>,
 }
 
 /// A goal as it came out.
@@ -30,27 +34,38 @@ struct Outcome {
     measure: String,
     figure: Figure,
     compared: Compared,
-    spread: Spread,
+    of: &'static str,
+    to: &'static str,
+    /// None when one of its columns could not be measured here.
+    spread: Option<Spread>,
     must: Must,
     passed: bool,
+    /// Why columns are missing.
+    absent: Vec<String>,
     /// The runs that it comes from.
-    pairs: Vec<Pair>,
+    rounds: Vec<Round>,
 }
 
 impl<'a> Report<'a> {
-    /// Judges a row by the pairs of each of its goals.
-    pub(crate) fn new(row: &Row, machine: &'a Machine, taken: &[Vec<Pair>]) -> Result<Self> {
-        let goals = row
-            .goals
-            .iter()
-            .zip(taken)
-            .map(|(goal, pairs)| Outcome::new(goal, pairs))
-            .collect::<Result<_>>()?;
+    /// Judges a row by the rounds of each of its goals.
+    pub(crate) fn new(row: &Row, machine: &'a Machine, taken: &[Taken]) -> Result<Self> {
+        let both = || row.goals.iter().zip(taken);
+        let mut tables: Vec<Table> = Vec::new();
+        for (goal, taken) in both() {
+            let name = goal.measure.name();
+            if !tables.iter().any(|table| table.name == name) {
+                tables.push(Table::new(goal.measure, taken));
+            }
+        }
         Ok(Self {
             row: row.name,
             what: row.what,
             machine,
-            goals,
+            goals: both()
+                .map(|(goal, taken)| Outcome::new(goal, taken))
+                .collect::<Result<_>>()?,
+            published: row.published,
+            tables,
         })
     }
 
@@ -62,89 +77,101 @@ impl<'a> Report<'a> {
     /// For people. What two goals have in common is shown once.
     pub(crate) fn print(&self) {
         println!("{}: {}", self.row, self.what);
-        let mut shown: Vec<String> = Vec::new();
-        for goal in &self.goals {
-            let table = goal.table();
-            if !shown.contains(&table) {
-                print!("{table}");
-                shown.push(table);
-            }
+        for table in &self.tables {
+            print!("{}", table.text());
         }
         for goal in &self.goals {
             println!("  {}", goal.line());
         }
+        for line in self.published {
+            println!("  published: {line}");
+        }
         println!();
     }
 
-    /// For machines: `NAME.json` in a directory.
+    /// `NAME.json` and `NAME.svg` in a directory.
     pub(crate) fn write(&self, directory: &Path) -> Result<()> {
+        fs::create_dir_all(directory).with_context(|| format!("making {}", directory.display()))?;
         let path = directory.join(self.row).with_extension("json");
-        let write = || -> Result<()> {
-            fs::create_dir_all(directory)?;
-            Ok(serde_json::to_writer_pretty(File::create(&path)?, self)?)
-        };
-        write().with_context(|| format!("writing {}", path.display()))
+        let write =
+            || -> Result<()> { Ok(serde_json::to_writer_pretty(File::create(&path)?, self)?) };
+        write().with_context(|| format!("writing {}", path.display()))?;
+        let path = directory.join(self.row).with_extension("svg");
+        plot::draw(
+            &path,
+            &format!("{}: {}", self.row, self.what),
+            &self.panels(),
+        )
+        .with_context(|| format!("writing {}", path.display()))
+    }
+
+    /// One for each figure that goals are about.
+    fn panels(&self) -> Vec<plot::Panel> {
+        let mut panels: Vec<plot::Panel> = Vec::new();
+        for goal in &self.goals {
+            let Some(table) = self.tables.iter().find(|table| table.name == goal.measure) else {
+                continue;
+            };
+            let title = format!("{}, {}", goal.figure.name(), table.name);
+            if !panels.iter().any(|panel| panel.title == title) {
+                panels.push(plot::Panel {
+                    title,
+                    bars: table.bars(goal.figure),
+                });
+            }
+        }
+        panels
     }
 }
 
 impl Outcome {
-    fn new(goal: &Goal, pairs: &[Pair]) -> Result<Self> {
-        let spread = goal
-            .spread(pairs)
-            .with_context(|| format!("no run tells {}", goal.figure.name()))?;
+    fn new(goal: &Goal, taken: &Taken) -> Result<Self> {
+        let spread = goal.spread(&taken.rounds);
+        let is_absent = |key| taken.absent.iter().any(|(column, _)| column.key == key);
+        let explained = is_absent(goal.of) || is_absent(goal.to);
+        if spread.is_none() && !explained {
+            anyhow::bail!("no run tells {}", goal.figure.name());
+        }
+        let why =
+            |(column, why): &(crate::measure::Column, String)| format!("{}: {why}", column.name);
         Ok(Self {
             what: goal.what,
             measure: goal.measure.name(),
             figure: goal.figure,
             compared: goal.compared,
+            of: goal.of,
+            to: goal.to,
             spread,
             must: goal.must,
-            passed: goal.must.holds(spread),
-            pairs: pairs.to_vec(),
+            passed: spread.is_none_or(|spread| goal.must.holds(spread)),
+            absent: taken.absent.iter().map(why).collect(),
+            rounds: taken.rounds.clone(),
         })
     }
 
     fn line(&self) -> String {
-        let Spread {
-            median,
-            least,
-            most,
-        } = self.spread;
-        let verdict = if self.passed { "PASS" } else { "SHORT" };
+        let Some(spread) = self.spread else {
+            return format!("{:<40}not measured here", self.what);
+        };
         let value = match self.compared {
-            Compared::Ratio | Compared::Alone => format!("{median:.3} ({least:.3}-{most:.3})"),
-            Compared::Difference => format!("{median:.0} ({least:.0} to {most:.0})"),
+            Compared::Ratio => table::digits(spread, 3),
+            Compared::Alone if self.figure == Figure::SizeMb => table::digits(spread, 3),
+            Compared::Alone => table::digits(spread, 2),
+            Compared::Difference => {
+                let [median, least, most] = [spread.median, spread.least, spread.most];
+                format!("{median:.0} ({least:.0} to {most:.0})")
+            }
         };
-        let must = self.must.text();
-        format!("{:<40}{value:<24}must be {must:<22}{verdict}", self.what)
-    }
-
-    /// Each figure of both sides: median, least and most of the runs.
-    fn table(&self) -> String {
-        let figures = self.pairs.iter().flat_map(|pair| pair.system.keys());
-        let figures: BTreeSet<Figure> = figures.copied().collect();
-        if figures.is_empty() {
-            return String::new();
-        }
-        let line = |name: &str, cells: [String; 2]| {
-            let [ours, system] = cells;
-            format!("  {name:<40}{ours:<30}{system}\n")
+        let verdict = match self.must {
+            Must::Free => "",
+            Must::AtLeast(_) | Must::AtMost(_) | Must::Parity(_) if self.passed => "PASS",
+            Must::AtLeast(_) | Must::AtMost(_) | Must::Parity(_) => "SHORT",
         };
-        let sides = [Side::Ours, Side::System];
-        let heading = line(&self.measure, sides.map(|side| side.name().to_owned()));
-        let lines = figures.into_iter().map(|figure| {
-            let cells = sides.map(|side| cell(&self.pairs, side, figure));
-            line(figure.name(), cells)
-        });
-        heading + &lines.collect::<String>()
+        let line = format!(
+            "{:<40}{value:<24}{:<30}{verdict}",
+            self.what,
+            self.must.text()
+        );
+        line.trim_end().to_owned()
     }
-}
-
-fn cell(pairs: &[Pair], side: Side, figure: Figure) -> String {
-    let Some(spread) = Spread::of_side(pairs, side, figure) else {
-        return String::new();
-    };
-    let [median, least, most] =
-        [spread.median, spread.least, spread.most].map(|value| figure.format(value));
-    format!("{median} ({least}-{most})")
 }

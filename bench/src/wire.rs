@@ -1,15 +1,14 @@
 //! Two network namespaces joined by a veth pair: the generator's end and the reader's.
 
+use std::cell::RefCell;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::process;
 
 use anyhow::{Context, Result};
-use fanpcap_linux::bpf::{Attached, Hook, Program};
+use fanpcap_linux::bpf::{Attached, Hook, Instruction, Program};
 use fanpcap_linux::interface;
 use fanpcap_testkit::netns::{current, enter, enter_quiet};
 use fanpcap_testkit::veth::{self, Counters, Veth, ip};
-
-use crate::generator::program;
 
 /// Where the generator sends, and where the reader reads.
 const NEAR: &str = "fpbnear";
@@ -18,13 +17,36 @@ const FAR: &str = "fpbfar";
 /// As many queues as there are CPUs at work, so that none is shared.
 const QUEUES: usize = 2;
 
+impl Verdict {
+    /// Returns it for every frame: enum xdp_action of linux/bpf.h in register 0, exit.
+    fn program(self) -> [Instruction; 2] {
+        let action = match self {
+            Self::Drop => 1,
+            Self::Pass => 2,
+        };
+        [
+            Instruction::new(0xb7, 0, 0, 0, action),
+            Instruction::new(0x95, 0, 0, 0, 0),
+        ]
+    }
+}
+
 /// The wire. It is made, used and dropped by one thread, which stays in the near namespace; the
 /// namespaces end with that thread and what it has started.
 #[derive(Debug)]
 pub(crate) struct Wire {
     near: OwnedFd,
     far: OwnedFd,
-    passing: Option<Attached>,
+    program: RefCell<Option<Attached>>,
+}
+
+/// What the far device does with a frame, before it becomes an skb.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Verdict {
+    /// Lets it through to the stack.
+    Pass,
+    /// Drops it.
+    Drop,
 }
 
 impl Wire {
@@ -37,7 +59,7 @@ impl Wire {
         let wire = Self {
             near,
             far,
-            passing: None,
+            program: RefCell::new(None),
         };
         Veth::new(NEAR, FAR, QUEUES)?;
         let namespace = format!("/proc/{}/fd/{}", process::id(), wire.far.as_raw_fd());
@@ -69,20 +91,27 @@ impl Wire {
     }
 
     /// Makes the far device take frames that no skb carries: a veth does so only with a program.
-    pub(crate) fn take_frames(&mut self) -> Result<()> {
-        let pass = Program::load("pass", &program::pass())?;
+    pub(crate) fn take_frames(&self, verdict: Verdict) -> Result<()> {
+        self.take_no_frames();
+        let program = Program::load("verdict", &verdict.program())?;
         let attached = self.at_far(|| {
             let index = interface::index(FAR).context("the reader's device")?;
-            pass.attach(index, Hook::Driver)
+            program
+                .attach(index, Hook::Driver)
                 .with_context(|| format!("attaching a program to {FAR}"))
         })?;
-        self.passing = Some(attached);
+        self.program.replace(Some(attached));
         Ok(())
     }
 
     /// Undoes that: with a program on its far end a veth copies every skb that comes.
-    pub(crate) fn take_no_frames(&mut self) {
-        self.passing = None;
+    pub(crate) fn take_no_frames(&self) {
+        self.program.replace(None);
+    }
+
+    /// Takes away a program that others have left at the far device.
+    pub(crate) fn clear(&self) -> Result<()> {
+        self.at_far(|| ip(&format!("link set dev {FAR} xdp off")))
     }
 
     /// What the far device has counted so far.

@@ -6,7 +6,9 @@ use anyhow::Result;
 
 pub(crate) use fanpcap_bench::Arguments;
 
+use crate::library;
+
 /// Does it.
 pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode> {
-    fanpcap_bench::run(arguments).map(|()| ExitCode::SUCCESS)
+    fanpcap_bench::run(arguments, library::directory)
 }

@@ -27,6 +27,9 @@ pub enum Pace {
     /// At the rate, evenly. Frames that are due within 100 us may go together, when the last of them is
     /// due.
     Even(Rate),
+    /// The same, but frames that are due within so many nanoseconds may go together, which leaves more
+    /// of the core to others.
+    Bursts(Rate, u64),
     /// At the rate, with gaps that are distributed exponentially (a Poisson process), from a seed.
     Poisson(Rate, u64),
     /// As captured, so many times as fast.
@@ -121,7 +124,7 @@ impl Schedule {
     pub(crate) fn new(pace: Pace) -> Self {
         let seed = match pace {
             Pace::Poisson(_, seed) => seed,
-            Pace::Top | Pace::Even(_) | Pace::Recorded(_) => 0,
+            Pace::Top | Pace::Even(_) | Pace::Bursts(..) | Pace::Recorded(_) => 0,
         };
         Self {
             pace,
@@ -143,6 +146,7 @@ impl Schedule {
     pub(crate) fn rest(&self) -> u64 {
         match self.pace {
             Pace::Even(_) => 100_000,
+            Pace::Bursts(_, rest) => rest,
             Pace::Top | Pace::Poisson(..) | Pace::Recorded(_) => 0,
         }
     }
@@ -154,8 +158,12 @@ impl Schedule {
         self.bits += 8 * len as u64;
         self.due = match self.pace {
             Pace::Top => 0,
-            Pace::Even(Rate::Frames(rate)) => duration(self.frames, rate),
-            Pace::Even(Rate::Bits(rate)) => duration(self.bits, rate),
+            Pace::Even(Rate::Frames(rate)) | Pace::Bursts(Rate::Frames(rate), _) => {
+                duration(self.frames, rate)
+            }
+            Pace::Even(Rate::Bits(rate)) | Pace::Bursts(Rate::Bits(rate), _) => {
+                duration(self.bits, rate)
+            }
             Pace::Poisson(rate, _) => {
                 let mean = match rate {
                     Rate::Frames(rate) => 1e9 / rate.get() as f64,

@@ -30,6 +30,11 @@ impl Program {
     /// # Errors
     /// When our library isn't staged.
     pub fn new(program: impl AsRef<OsStr>, ready: &'static str) -> Result<Self> {
+        Ok(Self::on(&library_dir()?, program, ready))
+    }
+
+    /// The same on the libpcap of another directory, which is ours or anybody's.
+    pub fn on(library: &Path, program: impl AsRef<OsStr>, ready: &'static str) -> Self {
         let mut command = Command::new(program);
         for (name, _) in env::vars_os() {
             if name.as_encoded_bytes().starts_with(b"PCAP_") {
@@ -38,14 +43,14 @@ impl Program {
         }
         // An empty config file, so that the machine's own has no say.
         command
-            .env("LD_LIBRARY_PATH", library_dir()?)
+            .env("LD_LIBRARY_PATH", library)
             .env("PCAP_CONFIG", "/dev/null");
         command.stdin(Stdio::null());
-        Ok(Self {
+        Self {
             command,
             capture: None,
             ready,
-        })
+        }
     }
 
     /// tcpdump on `device`, writing each packet to `file` at once. It stays root, so that it may write

@@ -1,0 +1,184 @@
+//! Programs of others at the wire's far end: how they are started, and what they say they have counted.
+
+use std::env;
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+use std::thread;
+use std::time::Duration;
+
+use anyhow::{Context, Result, ensure};
+use fanpcap_testkit::member::{Ended, libraries_of};
+use fanpcap_testkit::{Member, Program};
+
+use crate::bench::Bench;
+use crate::cores::{Cores, Occupant};
+use crate::figure::{Figure, Sample};
+use crate::generator::Load;
+use crate::reader::Side;
+use crate::refusal::{Counters, Refusal, generator_share};
+use crate::trial::SETTLE;
+
+/// What a program has counted at its end.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Tally {
+    /// Packets, dropped ones included.
+    pub(crate) received: u64,
+    /// Packets for which it had no room.
+    pub(crate) dropped: u64,
+    /// Packets that it had in its hands.
+    pub(crate) delivered: u64,
+}
+
+/// Whether a program is installed, and if not, what to say.
+pub(crate) fn missing(program: &str, package: &str) -> Option<String> {
+    let path = env::var_os("PATH").unwrap_or_default();
+    let runs = |file: std::path::PathBuf| {
+        fs::metadata(file)
+            .is_ok_and(|file| file.is_file() && file.permissions().mode() & 0o111 != 0)
+    };
+    let found = env::split_paths(&path).any(|directory| runs(directory.join(program)));
+    (!found).then(|| format!("not installed (package {package})"))
+}
+
+/// A program for the far end, on one library and one core, that says `ready` once it captures.
+pub(crate) fn program(
+    bench: &Bench,
+    side: Side,
+    cpu: usize,
+    name: &str,
+    ready: &'static str,
+) -> Program {
+    let cpu = cpu.to_string();
+    bench
+        .libraries()
+        .program(side, name.as_ref(), ready, Some(&cpu))
+}
+
+/// Starts it there, and makes sure that one on libpcap runs on the right one.
+pub(crate) fn start(bench: &Bench, side: Option<Side>, program: Program) -> Result<Member> {
+    let member = bench.wire.at_far(|| program.start(&bench.scratch))?;
+    if let Some(side) = side {
+        let libraries = libraries_of(member.pid())?;
+        let on_ours = libraries
+            .iter()
+            .any(|file| file.starts_with(bench.library()));
+        ensure!(
+            on_ours == (side == Side::Ours),
+            "a program for {} ran on {libraries:?}",
+            side.name()
+        );
+    }
+    Ok(member)
+}
+
+/// A flood into a program that was started before, up to its end by `signal` after `grace`. Its CPU time is that of all
+/// its threads from the first frame on.
+pub(crate) fn flood(
+    bench: &Bench,
+    len: usize,
+    member: Member,
+    (signal, grace): (&str, Duration),
+    tally: impl FnOnce(&Ended, u64) -> Result<Tally>,
+) -> Result<Result<Sample, Refusal>> {
+    let before = bench.arrived()?;
+    thread::sleep(SETTLE);
+    let occupant = Occupant {
+        pid: member.pid(),
+        cpu: Some(bench.reader_cpu),
+    };
+    let cores = Cores::watch(bench, &[occupant])?;
+    // There are many programs, so each run is short.
+    let sent = bench.generate(Load::Flood(len, bench.way, bench.time / 2))?;
+    let undisturbed = cores.undisturbed(&sent, false)?;
+    bench.stray()?;
+    thread::sleep(grace);
+    let cpu = cores.readers_time()?;
+    let after = bench.arrived()?;
+    member.signal(signal)?;
+    let arrived = after.received - before.received;
+    let ended = member.wait()?;
+    let tally = tally(&ended, arrived)?;
+    let counters = Counters {
+        sent: sent.frames,
+        arrived,
+        lost: after.dropped - before.dropped,
+        copies: 1,
+        received: tally.received,
+        dropped: tally.dropped,
+        delivered: tally.delivered,
+    };
+    let alone = || {
+        if bench.shared {
+            Ok(())
+        } else {
+            generator_share(sent.share())
+        }
+    };
+    let accepted = counters.agree().and(undisturbed).and_then(|()| alone());
+    let delivered = tally.delivered as f64;
+    Ok(accepted.map(|()| {
+        Sample::from([
+            (Figure::Sent, sent.frames as f64),
+            (Figure::LinkReceived, arrived as f64),
+            (Figure::InterfaceDropped, counters.lost as f64),
+            (Figure::ApplicationReceived, delivered),
+            (Figure::ApplicationDropped, tally.dropped as f64),
+            (Figure::CapturedPps, delivered / sent.seconds()),
+            (
+                Figure::CapturedShare,
+                100.0 * delivered / sent.frames as f64,
+            ),
+            (Figure::ReaderNs, cpu.as_nanos() as f64 / delivered),
+            (Figure::GeneratorNs, sent.cpu_ns as f64 / sent.frames as f64),
+        ])
+    }))
+}
+
+/// The whole number right before `what` in what a program said.
+pub(crate) fn number_before(said: &str, what: &str) -> Result<u64> {
+    let number = |line: &str| {
+        let (before, _) = line.split_once(what)?;
+        before.split_whitespace().next_back()?.parse().ok()
+    };
+    said.lines()
+        .rev()
+        .find_map(number)
+        .with_context(|| format!("no number before {what:?} in:\n{said}"))
+}
+
+/// The whole number right after `what`, the last time that it was said.
+pub(crate) fn number_after(said: &str, what: &str) -> Result<u64> {
+    let number = |line: &str| {
+        let (_, after) = line.split_once(what)?;
+        let digits = after.trim_start();
+        let end = digits.find(|c: char| !c.is_ascii_digit());
+        digits[..end.unwrap_or(digits.len())].parse().ok()
+    };
+    said.lines()
+        .rev()
+        .find_map(number)
+        .with_context(|| format!("no number after {what:?} in:\n{said}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_are_found_in_closing_words() {
+        let said = "\r        1000  packets incoming (0 unread on exit)\n\r          70  packets passed filter\n";
+        assert_eq!(number_before(said, "packets incoming").unwrap(), 1000);
+        assert_eq!(number_before(said, "packets passed").unwrap(), 70);
+        assert!(number_before(said, "packets lost").is_err());
+        let said = "RX-packets: 12   RX-dropped: 3   RX-total: 15\n RX-packets: 40 \n";
+        assert_eq!(number_after(said, "RX-packets:").unwrap(), 40);
+        assert_eq!(number_after(said, "RX-dropped:").unwrap(), 3);
+    }
+
+    #[test]
+    fn a_program_is_installed_or_named_with_its_package() {
+        assert_eq!(missing("sh", "dash"), None);
+        let why = missing("no-such-program", "no-package").unwrap();
+        assert!(why.contains("package no-package"));
+    }
+}

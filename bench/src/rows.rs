@@ -1,0 +1,61 @@
+//! The rows: what each measures, and the goals it must reach.
+
+mod copies;
+mod fanout;
+mod flood;
+mod generator;
+mod paper;
+mod peers;
+mod placement;
+mod probes;
+mod real;
+mod steering;
+
+use crate::measure::Column;
+use crate::row::Row;
+
+/// The columns of rows that compare the two libraries.
+const SIDES: [Column; 2] = [
+    Column::new("ours", "fanpcap"),
+    Column::new("system", "libpcap"),
+];
+
+/// All of them.
+pub(crate) const ROWS: &[&Row] = &[
+    &flood::TPACKET,
+    &flood::TPACKET_CPU,
+    &flood::SNAPLEN,
+    &probes::IMMEDIATE,
+    &probes::OPEN,
+    &fanout::FANOUT,
+    &real::FANOUT_REAL,
+    &generator::GEN,
+    &peers::PEERS,
+    &steering::STEERING,
+    &copies::COPIES,
+    &placement::PLACEMENT,
+    &paper::PAPER,
+];
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_differ() {
+        let mut names: Vec<_> = ROWS.iter().map(|row| row.name).collect();
+        names.sort_unstable();
+        names.dedup();
+        assert_eq!(names.len(), ROWS.len());
+    }
+
+    #[test]
+    fn every_goal_is_about_columns_of_its_measure() {
+        for goal in ROWS.iter().flat_map(|row| row.goals) {
+            let keys: Vec<_> = goal.measure.columns().iter().map(|c| c.key).collect();
+            assert!(keys.contains(&goal.of), "{}: {keys:?}", goal.what);
+            let alone = goal.compared == crate::row::Compared::Alone;
+            assert!(alone || keys.contains(&goal.to), "{}: {keys:?}", goal.what);
+        }
+    }
+}

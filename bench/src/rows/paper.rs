@@ -1,0 +1,168 @@
+//! The article's ladder and the paper's figures in shape, with their own numbers beside ours.
+
+use anyhow::Result;
+
+use super::fanout::LIGHT;
+use super::placement;
+use crate::bench::Bench;
+use crate::figure::{Figure, Sample};
+use crate::generator::Load;
+use crate::generator::frame::SHORTEST;
+use crate::measure::{Column, Measure};
+use crate::reader::{Place, Seat, Settings, Side, Work};
+use crate::refusal::Refusal;
+use crate::row::{Goal, Must, Row};
+use crate::trial::Trial;
+
+const GROUP: u16 = 44;
+
+/// The article's four steps: one recvfrom a packet or a ring, one reader or one on each core.
+#[derive(Debug)]
+struct Ladder;
+
+const STEPS: [Column; 4] = [
+    Column::new("recv", "recv"),
+    Column::new("fanout", "fanout"),
+    Column::new("ring", "ring"),
+    Column::new("ring_fanout", "ring + fanout"),
+];
+
+const ON_BOTH: [Seat; 2] = [
+    Seat::grouped(Place::Other, GROUP, "hash"),
+    Seat::grouped(Place::Receiving, GROUP, "hash"),
+];
+
+impl Measure for Ladder {
+    fn name(&self) -> String {
+        format!("{SHORTEST} bytes, the article's steps")
+    }
+
+    fn columns(&self) -> &[Column] {
+        &STEPS
+    }
+
+    fn run(&self, bench: &Bench, column: &Column) -> Result<Result<Sample, Refusal>> {
+        let (side, work) = match column.key {
+            "recv" | "fanout" => (Side::System, Work::Receive),
+            _ => (Side::Ours, Work::Count),
+        };
+        let seats: &[Seat] = match column.key {
+            "recv" | "ring" => &[Seat::ALONE],
+            _ => &ON_BOTH,
+        };
+        let trial = Trial {
+            side,
+            settings: Settings::DEFAULT,
+            work,
+            seats,
+            load: bench.flood(SHORTEST),
+        };
+        Ok(trial.run(bench)?.map(|done| done.sample_with_share()))
+    }
+
+    fn shown(&self) -> &[Figure] {
+        &SHOWN
+    }
+}
+
+/// The paper's Fig. 6: threads that count, at one frame length, by mode.
+#[derive(Debug)]
+struct Counting {
+    len: usize,
+}
+
+const MODES: [Column; 4] = [
+    Column::new("none", "no fanout"),
+    Column::new("hash", "hash"),
+    Column::new("rnd", "rnd"),
+    Column::new("qm", "qm"),
+];
+
+impl Measure for Counting {
+    fn name(&self) -> String {
+        format!("{} bytes, 2 workers that count, by mode", self.len)
+    }
+
+    fn columns(&self) -> &[Column] {
+        &MODES
+    }
+
+    fn run(&self, bench: &Bench, column: &Column) -> Result<Result<Sample, Refusal>> {
+        let seats = match column.key {
+            "none" => vec![Seat::ALONE],
+            mode => vec![Seat::grouped(Place::Other, GROUP, mode); 2],
+        };
+        let trial = Trial {
+            side: Side::Ours,
+            settings: Settings::DEFAULT,
+            work: Work::Count,
+            seats: &seats,
+            // There are many, so each is short.
+            load: Load::Flood(self.len, bench.way, bench.time / 2),
+        };
+        Ok(trial.run(bench)?.map(|done| done.sample_with_share()))
+    }
+
+    fn shown(&self) -> &[Figure] {
+        &SHOWN
+    }
+}
+
+const SHOWN: [Figure; 4] = [
+    Figure::CapturedPps,
+    Figure::CapturedShare,
+    Figure::ReaderNs,
+    Figure::GeneratorNs,
+];
+
+static LADDER: Ladder = Ladder;
+static AT_60: Counting = Counting { len: SHORTEST };
+static AT_252: Counting = Counting { len: 252 };
+static AT_1496: Counting = Counting { len: 1496 };
+
+const fn step(what: &'static str, of: &'static str) -> Goal {
+    Goal::ratio(what, &LADDER, Figure::CapturedPps, Must::Free).between(of, "recv")
+}
+
+const fn mode(what: &'static str, at: &'static Counting, of: &'static str) -> Goal {
+    Goal::ratio(what, at, Figure::CapturedPps, Must::Free).between(of, "none")
+}
+
+const fn share(what: &'static str, of: &'static str) -> Goal {
+    Goal::ratio(what, &LIGHT, Figure::CapturedShare, Must::Free).alone(of)
+}
+
+pub(super) const PAPER: Row = Row {
+    name: "paper",
+    what: "the article's ladder and the paper's Figs. 6, 9 and 10 in shape",
+    goals: &[
+        step("ladder: fanout, ratio to recv", "fanout"),
+        step("ladder: ring, ratio to recv", "ring"),
+        step("ladder: ring + fanout, ratio to recv", "ring_fanout"),
+        mode("Fig. 6: hash, 60 bytes, ratio", &AT_60, "hash"),
+        mode("Fig. 6: rnd, 60 bytes, ratio", &AT_60, "rnd"),
+        mode("Fig. 6: qm, 60 bytes, ratio", &AT_60, "qm"),
+        mode("Fig. 6: hash, 252 bytes, ratio", &AT_252, "hash"),
+        mode("Fig. 6: rnd, 252 bytes, ratio", &AT_252, "rnd"),
+        mode("Fig. 6: qm, 252 bytes, ratio", &AT_252, "qm"),
+        mode("Fig. 6: hash, 1496 bytes, ratio", &AT_1496, "hash"),
+        mode("Fig. 6: rnd, 1496 bytes, ratio", &AT_1496, "rnd"),
+        mode("Fig. 6: qm, 1496 bytes, ratio", &AT_1496, "qm"),
+        placement::captured("Fig. 9: 1 of 2 cores overlaps", "two_both", "two_other"),
+        placement::captured("Fig. 9: 1 reader, overlaps", "one_receiving", "one_other"),
+        share("Fig. 10: 1 worker, % of sent", "one"),
+        share("Fig. 10: 2 workers, % of sent", "two"),
+    ],
+    published: &[
+        "article, 8 cores and queues, packets/s: recv 186315-222048, fanout 2234301-2266138, ring \
+         3582498-3815506, ring + fanout 8912556-9611580: 1, 11, 18 and 44 times recv",
+        "paper, Fig. 6 (4 threads, 1-4 receiving cores, 10 Gbit/s; shape only): any fan-out captures more short \
+         packets than none, as receiving cores contend for one ring; qm is the lightest; line rate \
+         from 128 bytes with qm, from 256 with the others. Here one core receives, so there is nothing \
+         to contend for, and a mode shows only its cost",
+        "paper, Fig. 9 (shape only): the more workers share a core with the receive path, the less is captured; \
+         the effect is with short packets",
+        "paper, Fig. 10 (Tstat, 300 bytes, 3.8 Mpps; shape only): one instance can't keep up, two process all \
+         that was received",
+    ],
+};

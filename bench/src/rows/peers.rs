@@ -1,0 +1,281 @@
+//! Side by side: our library and the system's, and what else captures packets on Linux.
+
+use std::time::Duration;
+
+use anyhow::Result;
+use fanpcap_testkit::Member;
+use fanpcap_testkit::member::Ended;
+
+use crate::bench::Bench;
+use crate::figure::{Figure, Sample};
+use crate::generator::Way;
+use crate::generator::frame::SHORTEST;
+use crate::measure::{Column, Measure};
+use crate::outside::{self, Tally, number_after, number_before};
+use crate::reader::{self, Settings, Side, Work};
+use crate::refusal::Refusal;
+use crate::row::{Goal, Must, Row};
+use crate::trial::GRACE;
+use crate::wire::Verdict;
+
+/// tcpdump asks for a timeout of a second, and the kernel hands over a block that is not full within two.
+const TCPDUMP_GRACE: Duration = Duration::from_millis(2200);
+
+/// All of them, at one length of frames.
+#[derive(Debug)]
+struct Peers {
+    len: usize,
+    snaplen: Option<u32>,
+}
+
+const COLUMNS: [Column; 7] = [
+    Column::new("ours", "fanpcap"),
+    Column::new("system", "libpcap"),
+    Column::new("tcpdump", "tcpdump on libpcap"),
+    Column::new("tcpdump_ours", "tcpdump on fanpcap"),
+    Column::new("netsniff", "netsniff-ng"),
+    Column::new("dpdk_packet", "testpmd, net_af_packet"),
+    Column::new("dpdk_xdp", "testpmd, net_af_xdp"),
+];
+
+impl Measure for Peers {
+    fn name(&self) -> String {
+        let snaplen = self.snaplen.map(|bytes| format!(", snaplen {bytes}"));
+        format!("{} bytes{}, peers", self.len, snaplen.unwrap_or_default())
+    }
+
+    fn columns(&self) -> &[Column] {
+        &COLUMNS
+    }
+
+    fn absent(&self, bench: &Bench, column: &Column) -> Result<Option<String>> {
+        let missing = match column.key {
+            "tcpdump" | "tcpdump_ours" => outside::missing("tcpdump", "tcpdump"),
+            "netsniff" => outside::missing("netsniff-ng", "netsniff-ng"),
+            "dpdk_xdp" if bench.way == Way::Sendmmsg => Some("needs live frames".to_owned()),
+            "dpdk_packet" | "dpdk_xdp" => outside::missing("dpdk-testpmd", "dpdk-dev"),
+            _ => None,
+        };
+        let reason = match (missing, column.key) {
+            (None, "dpdk_packet") => refusal(start_testpmd(bench, AF_PACKET)),
+            (None, "dpdk_xdp") => {
+                without_program(bench, || Ok(refusal(start_testpmd(bench, AF_XDP))))?
+            }
+            (missing, _) => missing,
+        };
+        Ok(reason)
+    }
+
+    fn run(&self, bench: &Bench, column: &Column) -> Result<Result<Sample, Refusal>> {
+        match column.key {
+            "tcpdump" => self.tcpdump(bench, Side::System),
+            "tcpdump_ours" => self.tcpdump(bench, Side::Ours),
+            "netsniff" => self.netsniff(bench),
+            "dpdk_packet" => self.testpmd(bench, AF_PACKET),
+            "dpdk_xdp" => without_program(bench, || self.testpmd(bench, AF_XDP)),
+            _ => self.reader(bench, Side::of(column)),
+        }
+    }
+
+    fn shown(&self) -> &[Figure] {
+        &[
+            Figure::CapturedPps,
+            Figure::CapturedShare,
+            Figure::ReaderNs,
+            Figure::GeneratorNs,
+        ]
+    }
+}
+
+impl Peers {
+    fn reader(&self, bench: &Bench, side: Side) -> Result<Result<Sample, Refusal>> {
+        let settings = Settings {
+            snaplen: self.snaplen,
+            ..Settings::DEFAULT
+        };
+        let member = bench.read(side, settings, Work::Count)?;
+        outside::flood(bench, self.len, member, ("TERM", GRACE), |ended, _| {
+            let told = reader::told(ended, side, bench.library())?;
+            Ok(Tally {
+                received: told.received,
+                dropped: told.dropped,
+                delivered: told.delivered,
+            })
+        })
+    }
+
+    fn tcpdump(&self, bench: &Bench, side: Side) -> Result<Result<Sample, Refusal>> {
+        let snaplen = self.snaplen.map(|bytes| format!("-s{bytes}"));
+        let program = outside::program(bench, side, bench.reader_cpu, "tcpdump", "listening on")
+            .args([
+                "-n",
+                "-Z",
+                "root",
+                "-i",
+                bench.wire.far(),
+                "-w",
+                "/dev/null",
+            ])
+            .args(snaplen);
+        let member = outside::start(bench, Some(side), program)?;
+        outside::flood(
+            bench,
+            self.len,
+            member,
+            ("INT", TCPDUMP_GRACE),
+            |ended, _| {
+                Ok(Tally {
+                    received: number_before(&ended.said, "packets received by filter")?,
+                    dropped: number_before(&ended.said, "packets dropped by kernel")?,
+                    delivered: number_before(&ended.said, "packets captured")?,
+                })
+            },
+        )
+    }
+
+    /// It has no snaplen, and must leave the machine's socket memory as it is.
+    fn netsniff(&self, bench: &Bench) -> Result<Result<Sample, Refusal>> {
+        let cpu = bench.reader_cpu;
+        let program = outside::program(bench, Side::System, cpu, "netsniff-ng", "Running!")
+            .args(["--in", bench.wire.far(), "--out", "/dev/null"])
+            .args(["--silent", "--no-sock-mem"]);
+        let member = outside::start(bench, None, program)?;
+        outside::flood(bench, self.len, member, ("INT", GRACE), |ended, _| {
+            Ok(Tally {
+                received: number_before(&ended.said, "packets incoming")?,
+                dropped: number_before(&ended.said, "packets failed filter")?,
+                delivered: number_before(&ended.said, "packets passed filter")?,
+            })
+        })
+    }
+
+    /// Its worker polls, so its CPU time is the whole core's. Its first thread does nothing meanwhile.
+    fn testpmd(&self, bench: &Bench, device: [&str; 2]) -> Result<Result<Sample, Refusal>> {
+        let member = start_testpmd(bench, device)?;
+        outside::flood(bench, self.len, member, ("INT", GRACE), unheard)
+    }
+}
+
+/// DPDK's drivers, with options as its guide has them.
+const AF_PACKET: [&str; 2] = ["net_af_packet0", ",framesz=2048,framecnt=4096,blocksz=4096"];
+const AF_XDP: [&str; 2] = ["net_af_xdp0", ""];
+
+fn start_testpmd(bench: &Bench, [driver, options]: [&str; 2]) -> Result<Member> {
+    let device = format!("{driver},iface={}{options}", bench.wire.far());
+    let cores = format!("{},{}", bench.generator_cpu, bench.reader_cpu);
+    let libraries = bench.libraries();
+    let program = libraries
+        .program(
+            Side::System,
+            "dpdk-testpmd".as_ref(),
+            "Port statistics",
+            None,
+        )
+        .args(["-l", &cores, "--no-huge", "-m", "512", "--no-pci"])
+        .args(["--no-telemetry", "--file-prefix", "fanpcap-bench"])
+        .args(["--vdev", &device, "--"])
+        .args(["--forward-mode=rxonly", "--auto-start", "--nb-cores=1"])
+        .args(["--rxq=1", "--txq=1", "--total-num-mbufs=16384"])
+        // Without it the program ends with its input.
+        .arg("--stats-period=3600");
+    outside::start(bench, None, program)
+}
+
+/// Why a program can't be used here.
+fn refusal(started: Result<Member>) -> Option<String> {
+    // It takes back its XDP program at an orderly end only.
+    let ended = started.and_then(|member| {
+        member.signal("INT")?;
+        member.wait()
+    });
+    let error = format!("{:#}", ended.err()?);
+    let cause = error.lines().rev().find(|line| line.contains("rror"));
+    Some(format!(
+        "does not start here: {}",
+        cause.unwrap_or(&error).trim()
+    ))
+}
+
+/// For a peer that brings an XDP program of its own.
+fn without_program<T>(bench: &Bench, work: impl FnOnce() -> Result<T>) -> Result<T> {
+    bench.wire.take_no_frames();
+    let done = work();
+    bench.wire.clear()?;
+    bench.wire.take_frames(Verdict::Pass)?;
+    done
+}
+
+/// testpmd's drivers do not tell all that they miss: what it lacks of what arrived counts as dropped.
+fn unheard(ended: &Ended, arrived: u64) -> Result<Tally> {
+    let delivered = number_after(&ended.said, "RX-packets:")?;
+    Ok(Tally {
+        received: arrived.max(delivered),
+        dropped: arrived.saturating_sub(delivered),
+        delivered,
+    })
+}
+
+static SHORT: Peers = Peers {
+    len: SHORTEST,
+    snaplen: None,
+};
+static LONG: Peers = Peers {
+    len: 1496,
+    snaplen: Some(96),
+};
+
+const fn captured(what: &'static str, at: &'static Peers, of: &'static str) -> Goal {
+    Goal::ratio(what, at, Figure::CapturedPps, Must::Free).between(of, "system")
+}
+
+const fn cpu(what: &'static str, at: &'static Peers, of: &'static str) -> Goal {
+    Goal::ratio(what, at, Figure::ReaderNs, Must::Free).between(of, "system")
+}
+
+pub(super) const PEERS: Row = Row {
+    name: "peers",
+    what: "captured packets and reader CPU by library and program, ratios to libpcap",
+    goals: &[
+        captured("60 B, fanpcap, captured", &SHORT, "ours"),
+        captured("60 B, tcpdump, captured", &SHORT, "tcpdump"),
+        captured("60 B, tcpdump on fanpcap, captured", &SHORT, "tcpdump_ours"),
+        captured("60 B, netsniff-ng, captured", &SHORT, "netsniff"),
+        captured(
+            "60 B, testpmd net_af_packet, captured",
+            &SHORT,
+            "dpdk_packet",
+        ),
+        captured("60 B, testpmd net_af_xdp, captured", &SHORT, "dpdk_xdp"),
+        cpu("60 B, fanpcap, reader CPU", &SHORT, "ours"),
+        cpu("60 B, tcpdump, reader CPU", &SHORT, "tcpdump"),
+        cpu(
+            "60 B, tcpdump on fanpcap, reader CPU",
+            &SHORT,
+            "tcpdump_ours",
+        ),
+        cpu("60 B, netsniff-ng, reader CPU", &SHORT, "netsniff"),
+        captured("1496 B, fanpcap, captured", &LONG, "ours"),
+        captured("1496 B, tcpdump, captured", &LONG, "tcpdump"),
+        captured(
+            "1496 B, tcpdump on fanpcap, captured",
+            &LONG,
+            "tcpdump_ours",
+        ),
+        captured("1496 B, netsniff-ng, captured", &LONG, "netsniff"),
+        captured(
+            "1496 B, testpmd net_af_packet, captured",
+            &LONG,
+            "dpdk_packet",
+        ),
+        captured("1496 B, testpmd net_af_xdp, captured", &LONG, "dpdk_xdp"),
+        cpu("1496 B, fanpcap, reader CPU", &LONG, "ours"),
+        cpu("1496 B, tcpdump, reader CPU", &LONG, "tcpdump"),
+        cpu(
+            "1496 B, tcpdump on fanpcap, reader CPU",
+            &LONG,
+            "tcpdump_ours",
+        ),
+        cpu("1496 B, netsniff-ng, reader CPU", &LONG, "netsniff"),
+    ],
+    published: &[],
+};

@@ -1,0 +1,204 @@
+//! Single packets at their times: how old they get on their way, and how soon a new handle has its
+//! first one.
+
+use std::fs;
+use std::thread;
+use std::time::Duration;
+
+use anyhow::{Context, Result, ensure};
+
+use super::SIDES;
+use super::flood::Flood;
+use crate::bench::Bench;
+use crate::figure::{Figure, Sample};
+use crate::generator::Load;
+use crate::generator::frame::SHORTEST;
+use crate::measure::{Column, Measure};
+use crate::reader::{self, Seat, Settings, Side, Times, Work};
+use crate::refusal::Refusal;
+use crate::row::{Goal, Must, Row};
+use crate::trial::Trial;
+
+const PROBES: u64 = 500;
+const INTERVAL: Duration = Duration::from_millis(2);
+
+const OPENS: u32 = 15;
+/// So close together that the packet waits for the handle, not the handle for the packet.
+const OPEN_INTERVAL: Duration = Duration::from_micros(200);
+/// More than all handles need, for 10 s: the generator is stopped when the reader has ended.
+const OPEN_PROBES: u64 = 50_000;
+/// Until the first of them have come.
+const SETTLE: Duration = Duration::from_millis(150);
+
+/// The age of packets that come one by one.
+#[derive(Debug)]
+struct Latency(Settings);
+
+impl Measure for Latency {
+    fn name(&self) -> String {
+        format!("single packets, {}", self.0.name())
+    }
+
+    fn columns(&self) -> &[Column] {
+        &SIDES
+    }
+
+    fn run(&self, bench: &Bench, column: &Column) -> Result<Result<Sample, Refusal>> {
+        let trial = Trial {
+            side: Side::of(column),
+            settings: self.0,
+            work: Work::Time,
+            seats: &[Seat::ALONE],
+            load: Load::Probes(PROBES, INTERVAL),
+        };
+        let done = match trial.run(bench)? {
+            Ok(done) => done,
+            Err(refusal) => return Ok(Err(refusal)),
+        };
+        let times = done.told.iter().find_map(|told| told.latency_ns);
+        let times = times.context("no probe reached the reader")?;
+        ensure!(
+            times.count == done.sent.frames,
+            "{} of {} probes were timed",
+            times.count,
+            done.sent.frames
+        );
+        Ok(Ok(Sample::from([
+            (Figure::LatencyP50Us, micros(times.p50)),
+            (Figure::LatencyP99Us, micros(times.p99)),
+        ])))
+    }
+}
+
+/// How long handles take. The medians of one reader's handles count.
+#[derive(Debug)]
+struct Open(Settings);
+
+impl Measure for Open {
+    fn name(&self) -> String {
+        format!("opening, {}", self.0.name())
+    }
+
+    fn columns(&self) -> &[Column] {
+        &SIDES
+    }
+
+    fn run(&self, bench: &Bench, column: &Column) -> Result<Result<Sample, Refusal>> {
+        let side = Side::of(column);
+        let generator = bench.start_generator(Load::Probes(OPEN_PROBES, OPEN_INTERVAL))?;
+        thread::sleep(SETTLE);
+        let ended = bench.read(side, self.0, Work::Open(OPENS))?.wait()?;
+        drop(generator);
+        let told = reader::told(&ended, side, bench.library())?;
+        let median = |times: Option<Times>| {
+            times
+                .map(|times| micros(times.p50))
+                .context("no handle was opened")
+        };
+        Ok(Ok(Sample::from([
+            (Figure::OpenUs, median(told.open_ns)?),
+            (Figure::FirstUs, median(told.first_ns)?),
+            (Figure::CloseUs, median(told.close_ns)?),
+        ])))
+    }
+}
+
+/// Our library's file.
+#[derive(Debug)]
+struct Size;
+
+impl Measure for Size {
+    fn name(&self) -> String {
+        "the library".to_owned()
+    }
+
+    fn columns(&self) -> &[Column] {
+        &SIDES[..1]
+    }
+
+    fn run(&self, bench: &Bench, _column: &Column) -> Result<Result<Sample, Refusal>> {
+        let file = bench.library().join("libpcap.so.0.8");
+        let length = fs::metadata(&file)
+            .with_context(|| format!("the size of {}", file.display()))?
+            .len();
+        Ok(Ok(Sample::from([(Figure::SizeMb, length as f64 / 1e6)])))
+    }
+
+    fn constant(&self) -> bool {
+        true
+    }
+}
+
+fn micros(nanoseconds: i64) -> f64 {
+    nanoseconds as f64 / 1e3
+}
+
+const IMMEDIATELY: Settings = Settings {
+    immediate: true,
+    ..Settings::DEFAULT
+};
+/// With a short timeout, so that the first packet is handed over soon.
+const SOON: Settings = Settings {
+    timeout: Some(1),
+    ..Settings::DEFAULT
+};
+
+static FLOOD: Flood = Flood {
+    len: SHORTEST,
+    settings: IMMEDIATELY,
+};
+static LATENCY: Latency = Latency(IMMEDIATELY);
+static OPENING: Open = Open(SOON);
+static OPENING_WITH_FILTER: Open = Open(Settings {
+    filter: Some("udp"),
+    ..SOON
+});
+static SIZE: Size = Size;
+
+pub(super) const IMMEDIATE: Row = Row {
+    name: "immediate",
+    what: "immediate mode: 60 bytes, and single packets every 2 ms",
+    goals: &[
+        Goal::ratio(
+            "captured packets/s, ratio",
+            &FLOOD,
+            Figure::CapturedPps,
+            Must::AtLeast(1.4),
+        ),
+        Goal::ratio(
+            "latency p99, difference in us",
+            &LATENCY,
+            Figure::LatencyP99Us,
+            Must::AtMost(1000.0),
+        )
+        .difference(),
+    ],
+    published: &[],
+};
+
+pub(super) const OPEN: Row = Row {
+    name: "open",
+    what: "pcap_open_live to the first packet, and the library's size",
+    goals: &[
+        Goal::ratio(
+            "open to first packet, ratio",
+            &OPENING,
+            Figure::FirstUs,
+            Must::AtMost(1.3),
+        ),
+        Goal::ratio(
+            "the same with a filter, ratio",
+            &OPENING_WITH_FILTER,
+            Figure::FirstUs,
+            Must::AtMost(2.0),
+        ),
+        Goal::ratio(
+            "size of the library, MB",
+            &SIZE,
+            Figure::SizeMb,
+            Must::AtMost(1.5),
+        )
+        .alone("ours"),
+    ],
+    published: &[],
+};

@@ -1,0 +1,252 @@
+//! A real program that is busy with each packet: tshark, one copy and two copies of it in a group.
+
+use std::process::Command;
+use std::sync::OnceLock;
+use std::thread;
+use std::time::Duration;
+
+use anyhow::{Context, Result, ensure};
+use fanpcap_testkit::{Member, Program};
+
+use crate::bench::Bench;
+use crate::cores::{Cores, Occupant};
+use crate::figure::{Figure, Sample};
+use crate::generator::{Load, Sent};
+use crate::measure::{Column, Measure};
+use crate::outside;
+use crate::reader::Side;
+use crate::refusal::{Counters, Refusal, on_time};
+use crate::row::{Goal, Must, Row};
+use crate::trial::SETTLE;
+
+/// Copies of tshark behind dumpcap, which captures on our library and stops reading when tshark is behind.
+#[derive(Debug)]
+struct Copies {
+    /// What one copy can do, in packets a second; found once.
+    one: OnceLock<f64>,
+}
+
+const COLUMNS: [Column; 2] = [
+    Column::new("one", "1 copy of tshark"),
+    Column::new("two", "2 copies"),
+];
+
+/// What a log of packets has; tabs are between them, a packet has a line.
+const FIELDS: &str = "-e frame.number -e frame.time_epoch -e frame.len -e frame.protocols \
+    -e eth.src -e eth.dst -e ip.src -e ip.dst -e ip.proto -e ip.id -e ip.ttl -e ip.len -e ip.dsfield \
+    -e udp.srcport -e udp.dstport -e udp.length -e udp.stream -e udp.time_delta";
+const LEN: usize = 508;
+const GROUP: u16 = 45;
+/// To find out what one copy can do: more than that.
+const FIRST_PPS: u64 = 200_000;
+/// Offered, by what one copy does: both copies must be busy, and the generator must not.
+const LOAD: f64 = 2.2;
+/// A run lasts so many floods, so that what the rings hold at its end is little of all.
+const LONGER: u32 = 4;
+/// Until the copies have read what their rings and pipes hold.
+const DRAIN: Duration = Duration::from_millis(500);
+
+impl Measure for Copies {
+    fn name(&self) -> String {
+        format!("{LEN} bytes, tshark -T fields, load {LOAD} of one copy")
+    }
+
+    fn columns(&self) -> &[Column] {
+        &COLUMNS
+    }
+
+    fn absent(&self, _bench: &Bench, _column: &Column) -> Result<Option<String>> {
+        Ok(outside::missing("tshark", "tshark")
+            .or_else(|| outside::missing("dumpcap", "wireshark-common")))
+    }
+
+    fn run(&self, bench: &Bench, column: &Column) -> Result<Result<Sample, Refusal>> {
+        let one = match self.one.get() {
+            Some(one) => *one,
+            None => match run(bench, 1, FIRST_PPS)? {
+                Ok(sample) => *self.one.get_or_init(|| sample[&Figure::HandledPps]),
+                Err(refusal) => return Ok(Err(refusal)),
+            },
+        };
+        let pps = Duration::from_secs_f64(LOAD * one).as_secs();
+        run(bench, if column.key == "one" { 1 } else { 2 }, pps)
+    }
+}
+
+/// One copy: what captures, and what looks at the packets.
+#[derive(Debug)]
+struct Copy {
+    dumpcap: Member,
+    tshark: Member,
+    cpu: usize,
+}
+
+impl Copy {
+    fn start(bench: &Bench, cpu: usize) -> Result<Self> {
+        let fifo = bench.scratch.new_file("packets");
+        let made = Command::new("mkfifo").arg(&fifo).status()?;
+        ensure!(made.success(), "mkfifo {}: {made}", fifo.display());
+        let shell = |script: &str, ready| {
+            let program = outside::program(bench, Side::Ours, cpu, "sh", ready);
+            program.args(["-c", script, "sh"]).arg(&fifo)
+        };
+        let read = format!("exec tshark -n -r - -T fields {FIELDS} <\"$1\"");
+        // It waits for dumpcap, so it is ready as soon as it runs.
+        let tshark = shell(&read, "").start(&bench.scratch)?;
+        let write = "exec dumpcap -q -P -i \"$2\" -w - >\"$1\"";
+        let dumpcap: Program = shell(write, "File: -")
+            .arg(bench.wire.far())
+            .group(GROUP, "hash");
+        let dumpcap = outside::start(bench, Some(Side::Ours), dumpcap)?;
+        Ok(Self {
+            dumpcap,
+            tshark,
+            cpu,
+        })
+    }
+
+    fn occupants(&self) -> [Occupant; 2] {
+        [&self.dumpcap, &self.tshark].map(|member| Occupant {
+            pid: member.pid(),
+            cpu: Some(self.cpu),
+        })
+    }
+
+    /// What it has captured, lost and handled.
+    fn finish(self) -> Result<Told> {
+        self.dumpcap.signal("INT")?;
+        let captured = self.dumpcap.wait()?;
+        let handled = self.tshark.wait()?;
+        let (captured, lost) = of_dumpcap(&captured.said)?;
+        Ok(Told {
+            captured,
+            lost,
+            handled: of_tshark(&handled.said)?,
+        })
+    }
+}
+
+/// One copy's counters.
+#[derive(Clone, Copy, Debug)]
+struct Told {
+    captured: u64,
+    lost: u64,
+    handled: u64,
+}
+
+/// One run of so many copies, the second of which shares its core with the generator.
+fn run(bench: &Bench, copies: usize, pps: u64) -> Result<Result<Sample, Refusal>> {
+    let before = bench.arrived()?;
+    let cpus = [bench.reader_cpu, bench.generator_cpu];
+    let started = cpus.iter().take(copies).map(|cpu| Copy::start(bench, *cpu));
+    let started = started.collect::<Result<Vec<_>>>()?;
+    thread::sleep(SETTLE);
+    let occupants: Vec<_> = started.iter().flat_map(Copy::occupants).collect();
+    let cores = Cores::watch(bench, &occupants)?;
+    let sent = bench.generate(Load::Paced {
+        len: LEN,
+        pps,
+        way: bench.way,
+        time: bench.time * LONGER,
+    })?;
+    let undisturbed = cores.undisturbed(&sent, true)?;
+    bench.stray()?;
+    thread::sleep(DRAIN);
+    let after = bench.arrived()?;
+    let told = started.into_iter().map(Copy::finish);
+    let told = told.collect::<Result<Vec<_>>>()?;
+    let sum = |count: fn(&Told) -> u64| told.iter().map(count).sum::<u64>();
+    let counters = Counters {
+        sent: sent.frames,
+        arrived: after.received - before.received,
+        lost: after.dropped - before.dropped,
+        copies: 1,
+        received: sum(|told| told.captured + told.lost),
+        dropped: sum(|told| told.lost),
+        delivered: sum(|told| told.handled),
+    };
+    let on_time = || {
+        if bench.shared {
+            Ok(())
+        } else {
+            on_time(sent.pps() / pps as f64)
+        }
+    };
+    let accepted = counters.agree().and(undisturbed).and_then(|()| on_time());
+    Ok(accepted.map(|()| sample(&sent, &counters)))
+}
+
+fn sample(sent: &Sent, counters: &Counters) -> Sample {
+    let handled = counters.delivered as f64;
+    Sample::from([
+        (Figure::Sent, counters.sent as f64),
+        (Figure::LinkReceived, counters.arrived as f64),
+        (Figure::InterfaceDropped, counters.lost as f64),
+        (Figure::ApplicationDropped, counters.dropped as f64),
+        (Figure::Handled, handled),
+        (Figure::HandledPps, handled / sent.seconds()),
+        (Figure::SentPps, sent.pps()),
+        (Figure::GeneratorNs, sent.cpu_ns as f64 / sent.frames as f64),
+    ])
+}
+
+/// `Packets received/dropped on interface 'eth0': 1002/0 (pcap:0/...`: the callback's, and `ps_drop`.
+fn of_dumpcap(said: &str) -> Result<(u64, u64)> {
+    let numbers = |line: &str| {
+        let (_, after) = line.split_once("received/dropped on interface")?;
+        let (_, numbers) = after.split_once("': ")?;
+        let (captured, lost) = numbers.split_whitespace().next()?.split_once('/')?;
+        Some((captured.parse().ok()?, lost.parse().ok()?))
+    };
+    said.lines()
+        .find_map(numbers)
+        .with_context(|| format!("no counters of dumpcap in:\n{said}"))
+}
+
+/// A line for each packet, which begins with its number.
+fn of_tshark(said: &str) -> Result<u64> {
+    let number = |line: &str| line.split_once('\t')?.0.parse::<u64>().ok();
+    let lines = said.lines().filter_map(number).zip(1..);
+    lines.into_iter().try_fold(0, |_, (number, line)| {
+        ensure!(number == line, "tshark's line {line} is of packet {number}");
+        Ok(line)
+    })
+}
+
+static COPIES: Copies = Copies {
+    one: OnceLock::new(),
+};
+
+pub(super) const FANOUT_REAL: Row = Row {
+    name: "fanout-real",
+    what: "packets that tshark handles: 2 copies in a group with hash, against 1",
+    goals: &[Goal::ratio(
+        "handled by 2 copies, ratio to 1",
+        &COPIES,
+        Figure::HandledPps,
+        Must::AtLeast(1.8),
+    )
+    .between("two", "one")],
+    published: &[],
+};
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn dumpcaps_counters_are_the_callbacks_and_the_kernels() {
+        let said = "Capturing on 'v'\nFile: -\n\rPackets captured: 70\nPackets received/dropped on \
+                    interface 'v': 70/30 (pcap:30/dumpcap:0/flushed:0/ps_ifdrop:0) (70.0%)\n";
+        assert_eq!(of_dumpcap(said).unwrap(), (70, 30));
+        assert!(of_dumpcap("Capturing on 'v'\n").is_err());
+    }
+
+    #[test]
+    fn every_packet_that_tshark_handled_has_its_line() {
+        let said = "Running as user \"root\".\n1\t10.1.0.0\n2\t10.1.0.1\n3\t10.1.0.2\n";
+        assert_eq!(of_tshark(said).unwrap(), 3);
+        assert_eq!(of_tshark("Running as user \"root\".\n").unwrap(), 0);
+        assert!(of_tshark("1\t10.1.0.0\n3\t10.1.0.2\n").is_err());
+    }
+}

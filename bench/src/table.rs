@@ -1,0 +1,134 @@
+//! The table of a measure's runs: median, least and most of each figure in each column.
+
+use std::collections::BTreeSet;
+use std::fmt::Write as _;
+
+use crate::figure::Figure;
+use crate::measure::{Column, Measure, Round, Taken};
+use crate::plot::Bar;
+use crate::spread::Spread;
+
+/// Up to so many columns stand side by side; more stand below each other.
+const ABREAST: usize = 3;
+
+/// The width of the first column.
+const NAME: usize = 40;
+
+/// A measure, ready to be shown.
+#[derive(Debug)]
+pub(crate) struct Table {
+    pub(crate) name: String,
+    columns: Vec<Column>,
+    figures: Vec<Figure>,
+    rounds: Vec<Round>,
+    absent: Vec<(Column, String)>,
+}
+
+impl Table {
+    /// Of what was taken.
+    pub(crate) fn new(measure: &dyn Measure, taken: &Taken) -> Self {
+        let is_absent = |column: &Column| taken.absent.iter().any(|(absent, _)| absent == column);
+        let columns = measure.columns().iter();
+        let columns: Vec<Column> = columns.filter(|c| !is_absent(c)).copied().collect();
+        let told = |column: &Column| {
+            let samples = taken
+                .rounds
+                .iter()
+                .filter_map(|round| round.sample(column.key));
+            samples.flat_map(|sample| sample.keys().copied())
+        };
+        let told: BTreeSet<Figure> = columns.iter().flat_map(told).collect();
+        let figures = match measure.shown() {
+            [] => told.into_iter().collect(),
+            shown => shown.to_vec(),
+        };
+        Self {
+            name: measure.name(),
+            columns,
+            figures,
+            rounds: taken.rounds.clone(),
+            absent: taken.absent.clone(),
+        }
+    }
+
+    /// For people.
+    pub(crate) fn text(&self) -> String {
+        let mut text = if self.columns.len() > ABREAST {
+            self.below_each_other()
+        } else {
+            self.side_by_side()
+        };
+        for (column, why) in &self.absent {
+            let _ = writeln!(text, "  {}: {why}", column.name);
+        }
+        text
+    }
+
+    /// A figure of each column.
+    pub(crate) fn bars(&self, figure: Figure) -> Vec<Bar> {
+        let bar = |column: &Column| {
+            Some(Bar {
+                name: column.name,
+                spread: Spread::of_column(&self.rounds, column.key, figure)?,
+            })
+        };
+        self.columns.iter().filter_map(bar).collect()
+    }
+
+    fn side_by_side(&self) -> String {
+        let line = |name: &str, cells: Vec<String>| {
+            let mut line = format!("  {name:<NAME$}");
+            for cell in cells {
+                let _ = write!(line, "{cell:<30}");
+            }
+            line.trim_end().to_owned() + "\n"
+        };
+        let names = self.columns.iter().map(|column| column.name.to_owned());
+        let heading = if self.name.len() < NAME {
+            line(&self.name, names.collect())
+        } else {
+            format!("  {}\n", self.name) + &line("", names.collect())
+        };
+        let lines = self.figures.iter().map(|figure| {
+            let cells = self.columns.iter().map(|column| self.cell(column, *figure));
+            line(figure.name(), cells.collect())
+        });
+        heading + &lines.collect::<String>()
+    }
+
+    fn below_each_other(&self) -> String {
+        let line = |name: &str, cells: Vec<String>| {
+            let mut line = format!("  {name:<26}");
+            for cell in cells {
+                let _ = write!(line, "{cell:<36}");
+            }
+            line.trim_end().to_owned() + "\n"
+        };
+        let names = self.figures.iter().map(|figure| figure.name().to_owned());
+        let heading = format!("  {}\n", self.name) + &line("", names.collect());
+        let lines = self.columns.iter().map(|column| {
+            let cells = self.figures.iter().map(|figure| self.cell(column, *figure));
+            line(column.name, cells.collect())
+        });
+        heading + &lines.collect::<String>()
+    }
+
+    fn cell(&self, column: &Column, figure: Figure) -> String {
+        let Some(spread) = Spread::of_column(&self.rounds, column.key, figure) else {
+            return String::new();
+        };
+        let [median, least, most] =
+            [spread.median, spread.least, spread.most].map(|value| figure.format(value));
+        format!("{median} ({least}-{most})")
+    }
+}
+
+/// A spread with so many digits.
+pub(crate) fn digits(spread: Spread, digits: usize) -> String {
+    let Spread {
+        median,
+        least,
+        most,
+    } = spread;
+    format!("{median:.digits$} ({least:.digits$}-{most:.digits$})")
+}

@@ -1,0 +1,162 @@
+//! One trial: readers take their seats, the generator sends, and all counters must agree.
+
+use std::thread;
+use std::time::Duration;
+
+use anyhow::Result;
+use fanpcap_testkit::Member;
+
+use crate::bench::{Arrived, Bench};
+use crate::cores::{Cores, Occupant};
+use crate::figure::{Figure, Sample};
+use crate::generator::{Load, Sent};
+use crate::reader::{self, Seat, Settings, Side, Told, Work};
+use crate::refusal::{Counters, Refusal, generator_share, on_time};
+
+/// Between the reader's being ready and the first frame.
+pub(crate) const SETTLE: Duration = Duration::from_millis(150);
+/// Between the last frame and the reader's end: more than twice the reader's timeout, after which
+/// the kernel hands over a block that is not full.
+pub(crate) const GRACE: Duration = Duration::from_millis(250);
+
+/// What takes part.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Trial<'a> {
+    pub(crate) side: Side,
+    pub(crate) settings: Settings,
+    pub(crate) work: Work,
+    /// One reader for each.
+    pub(crate) seats: &'a [Seat],
+    pub(crate) load: Load,
+}
+
+/// What a trial that counts has told.
+#[derive(Debug)]
+pub(crate) struct Done {
+    pub(crate) sent: Sent,
+    pub(crate) told: Vec<Told>,
+    pub(crate) counters: Counters,
+}
+
+impl Trial<'_> {
+    /// Runs it; or why it does not count.
+    pub(crate) fn run(&self, bench: &Bench) -> Result<Result<Done, Refusal>> {
+        let before = bench.arrived()?;
+        let members = self
+            .seats
+            .iter()
+            .map(|seat| bench.seat(self.side, self.settings, self.work, *seat))
+            .collect::<Result<Vec<_>>>()?;
+        thread::sleep(SETTLE);
+        let cores = Cores::watch(bench, &self.occupants(bench, &members))?;
+        let sent = bench.generate(self.load)?;
+        let undisturbed = cores.undisturbed(&sent, self.wakes_often())?;
+        let (told, counters) = self.finish(bench, members, before, &sent)?;
+        let accepted = counters
+            .agree()
+            .and(undisturbed)
+            .and_then(|()| self.well_sent(bench, &sent));
+        Ok(accepted.map(|()| Done {
+            sent,
+            told,
+            counters,
+        }))
+    }
+
+    /// Whether a core idles and wakes for every few packets: its reader's, or that of a generator which
+    /// sleeps between bursts.
+    fn wakes_often(&self) -> bool {
+        self.settings.immediate || !matches!(self.load, Load::Flood(..))
+    }
+
+    fn occupants(&self, bench: &Bench, members: &[Member]) -> Vec<Occupant> {
+        let seated = self.seats.iter().zip(members);
+        seated
+            .map(|(seat, member)| Occupant {
+                pid: member.pid(),
+                cpu: bench.cpu(seat.place),
+            })
+            .collect()
+    }
+
+    /// Gives the readers time to drain their rings, ends them, and collects what everybody counted.
+    fn finish(
+        &self,
+        bench: &Bench,
+        members: Vec<Member>,
+        before: Arrived,
+        sent: &Sent,
+    ) -> Result<(Vec<Told>, Counters)> {
+        bench.stray()?;
+        thread::sleep(GRACE);
+        let after = bench.arrived()?;
+        for member in &members {
+            member.signal("TERM")?;
+        }
+        let told = members
+            .into_iter()
+            .map(|member| reader::told(&member.wait()?, self.side, bench.library()))
+            .collect::<Result<Vec<_>>>()?;
+        let sum = |count: fn(&Told) -> u64| told.iter().map(count).sum();
+        let counters = Counters {
+            sent: sent.frames,
+            arrived: after.received - before.received,
+            lost: after.dropped - before.dropped,
+            copies: self.copies(),
+            received: sum(|told| told.received),
+            dropped: sum(|told| told.dropped),
+            delivered: sum(|told| told.delivered),
+        };
+        Ok((told, counters))
+    }
+
+    /// How often the kernel delivers each packet: once to each group and to each reader without one.
+    fn copies(&self) -> u64 {
+        let mut groups: Vec<u16> = self.seats.iter().filter_map(Seat::group).collect();
+        groups.sort_unstable();
+        groups.dedup();
+        let alone = self.seats.iter().filter(|seat| seat.fanout.is_none());
+        (groups.len() + alone.count()) as u64
+    }
+
+    /// Whether the generator could do its work, on a core that it shares with nobody but the readers.
+    fn well_sent(&self, bench: &Bench, sent: &Sent) -> Result<(), Refusal> {
+        let alone = |seat: &Seat| bench.cpu(seat.place) == Some(bench.reader_cpu);
+        match self.load {
+            _ if bench.shared => Ok(()),
+            Load::Flood(..) if self.seats.iter().all(alone) => generator_share(sent.share()),
+            Load::Paced { pps, .. } => on_time(sent.pps() / pps as f64),
+            Load::Flood(..) | Load::Probes(..) => Ok(()),
+        }
+    }
+}
+
+impl Done {
+    /// The figures that every trial has.
+    pub(crate) fn sample(&self) -> Sample {
+        let Self { sent, counters, .. } = self;
+        let delivered = counters.delivered as f64;
+        let cpu_ns: u64 = self.told.iter().map(|told| told.cpu_ns).sum();
+        Sample::from([
+            (Figure::Sent, counters.sent as f64),
+            (Figure::LinkReceived, counters.arrived as f64),
+            (Figure::InterfaceDropped, counters.lost as f64),
+            (Figure::ApplicationReceived, delivered),
+            (Figure::ApplicationDropped, counters.dropped as f64),
+            (Figure::CapturedPps, delivered / sent.seconds()),
+            (Figure::ReaderNs, cpu_ns as f64 / delivered),
+            (
+                Figure::GeneratorNs,
+                sent.cpu_ns as f64 / counters.sent as f64,
+            ),
+        ])
+    }
+
+    /// These, and the share of what was sent that the readers were given.
+    pub(crate) fn sample_with_share(&self) -> Sample {
+        let mut sample = self.sample();
+        let share = self.counters.delivered as f64 / self.counters.sent as f64;
+        sample.insert(Figure::CapturedShare, 100.0 * share);
+        sample
+    }
+}
