@@ -1,16 +1,18 @@
 //! `fanpcap capture`: counts packets in several threads of one group.
 
+mod counter;
 mod counts;
-mod cpus;
 mod handles;
 mod interval;
 mod link;
+mod meter;
 mod quantity;
 mod savefile;
 mod session;
 mod summary;
 mod table;
 mod thread;
+mod threads;
 
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -20,8 +22,8 @@ use anyhow::{Context, Result, ensure};
 use clap::Args;
 use fanpcap_linux::pcap::Library;
 
+use crate::cpus::Wanted;
 use crate::library;
-use cpus::Cpus;
 
 /// Captures and counts packets, in several threads that share them
 #[derive(Args, Debug)]
@@ -41,10 +43,10 @@ pub(crate) struct Arguments {
     /// How many threads share the packets, each with a handle and a ring of its own
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u16).range(1..=256))]
     threads: u16,
-    /// Where the threads run: `none` leaves it to the kernel, `auto` gives each a CPU of its own, CPU 0
-    /// the last; or a list such as 2,4-7
-    #[arg(long, value_name = "LIST", default_value = "none")]
-    cpus: Cpus,
+    /// The CPUs that the threads run on: none (as the kernel likes), auto (near the device, not where it is
+    /// received), or a list such as 2,4-7
+    #[arg(long, value_name = "LIST", default_value = "none", value_parser = Wanted::parse)]
+    cpus: Wanted,
     /// How the packets are shared: hash, lb, rnd, cpu, rollover or qm, with +defrag or +rollover behind
     /// it [default: what the settings say, else hash]
     #[arg(long, value_name = "MODE")]
@@ -115,10 +117,17 @@ Figures:
   Each second: packets captured so far, and per second the packets and bits captured, the packets \
 dropped by the kernel for want of room in a ring, and for the device the packets that it received and \
 dropped.
+  Each thread begins to capture when its handle is open; rates begin, as does --seconds, when all are. \
+Totals and the time of the summary are since the first was opened.
   At the end, per thread and exactly: `received by filter` is what the kernel had for the thread's ring, \
-and must be the sum of `captured` and `dropped by kernel`. The program reads what is in its rings before \
-it ends; with --count it does not, and says what it left. `dropped by interface` is the device's, the \
-same for all threads.
+and must be the sum of `captured`, `dropped by kernel` and `filtered late`: if it is not, the program \
+fails. Filtered late is what the kernel let through, before the filter was set, and libpcap rejected \
+afterwards; where the kernel can't run the filter at all it is all that was rejected. `dropped by \
+interface` is the device's, the same for all threads.
+  The program reads what is in its rings before it ends, which may take up to a second, or longer with \
+--work; a second signal ends it at once. With --count it does not read the rest. What it left it says: with \
+a --timeout above 333 the kernel may hold packets back for longer than that second.
+  With --write, `written` is what is in the savefiles, which a full disk makes less than `captured`.
   `link received` counts what the device took off the wire while the program ran, whoever it was for. \
 It is more than what the threads received when a filter rejects packets or other members of the group \
 take some, and less when the host sends packets, which are captured too.
@@ -128,8 +137,8 @@ joined.
 JSON:
   One object a line; `kind` is `interval` or `summary`. `threads` is a list, in their order, of what `total` \
 is the sum of. Fields are named as the figures above; those that nobody knows, as the kernel's of a \
-savefile, are null. `left` is what was received but neither captured nor dropped, and `adds_up` whether that \
-is 0 for each thread.";
+savefile, are null. `left` is what was received but neither captured nor dropped nor filtered late, and \
+`adds_up` whether that is 0 for each thread.";
 
 /// Does it.
 pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode> {

@@ -8,6 +8,7 @@
 
 mod bench;
 mod capture;
+mod cpus;
 mod generate;
 mod library;
 mod manual;

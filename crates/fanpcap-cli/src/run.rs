@@ -2,7 +2,6 @@
 
 mod arguments;
 mod copy;
-mod cpus;
 mod files;
 mod group;
 mod guard;
@@ -24,8 +23,8 @@ use clap::Args;
 use fanpcap::mode::Mode;
 use fanpcap_linux::inject;
 
+use crate::cpus::{self, Wanted};
 use crate::library;
-use cpus::Wanted;
 use merge::Merged;
 use output::Output;
 use summary::{OfCopy, OfMerge, Summary};

@@ -1,18 +1,22 @@
 //! SIGINT, SIGTERM and SIGHUP as a flag, for programs that end in good order; and the wait that they cut short.
 
 use crate::errno::check;
+use crate::process;
 use crate::wait::{self, Wake};
 use std::ffi::c_int;
 use std::io;
 use std::mem;
 use std::ptr::null_mut;
 use std::sync::OnceLock;
-use std::sync::atomic::{AtomicBool, AtomicI32, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU64, Ordering};
 use std::time::Duration;
 
 static REQUESTED: AtomicBool = AtomicBool::new(false);
 /// The last signal that came; 0: none.
 static SIGNAL: AtomicI32 = AtomicI32::new(0);
+/// When somebody asked for the end first, by the clock of [`process::monotonic_ns`]; 0: nobody has.
+static SINCE_NS: AtomicU64 = AtomicU64::new(0);
+static INSISTED: AtomicBool = AtomicBool::new(false);
 static WAKE: OnceLock<Wake> = OnceLock::new();
 
 /// From now on SIGINT, SIGTERM and SIGHUP set the flag that is returned, instead of ending the process. System
@@ -43,8 +47,18 @@ pub fn signal() -> Option<u8> {
     number.filter(|&signal| signal > 0)
 }
 
+/// Whether a signal came when the end had been asked for already: what takes its time should be given up.
+/// Signals that come within a fifth of a second of the first are one with it: timeout(1) and terminals send
+/// theirs to the process and to its group.
+pub fn is_insisted() -> bool {
+    INSISTED.load(Ordering::Acquire)
+}
+
 /// Asks for the end as a signal does. Async-signal-safe.
 pub fn request() {
+    let now = process::monotonic_ns();
+    // Only the first has its time kept.
+    let _ = SINCE_NS.compare_exchange(0, now, Ordering::AcqRel, Ordering::Relaxed);
     REQUESTED.store(true, Ordering::Release);
     if let Some(wake) = WAKE.get() {
         wake.signal();
@@ -66,6 +80,9 @@ pub fn wait(limit: Duration) -> io::Result<bool> {
     Ok(is_requested())
 }
 
+/// Signals so close together are one.
+const SAME_NS: u64 = 200_000_000;
+
 fn catch(signal: c_int) -> io::Result<()> {
     // SAFETY: a sigaction is plain data, for which zeros are a value: the default, no flags, no mask.
     let mut action: libc::sigaction = unsafe { mem::zeroed() };
@@ -84,6 +101,10 @@ fn catch(signal: c_int) -> io::Result<()> {
 
 extern "C" fn caught(signal: c_int) {
     SIGNAL.store(signal, Ordering::Relaxed);
+    let since = SINCE_NS.load(Ordering::Acquire);
+    if since > 0 && process::monotonic_ns().saturating_sub(since) > SAME_NS {
+        INSISTED.store(true, Ordering::Release);
+    }
     request();
 }
 
@@ -102,5 +123,13 @@ mod tests {
         assert!(flag.load(Ordering::Acquire));
         assert_eq!(signal().map(i32::from), Some(libc::SIGTERM));
         assert!(wait(Duration::from_secs(3600)).unwrap());
+        // SAFETY: as above.
+        assert_eq!(unsafe { libc::raise(libc::SIGTERM) }, 0);
+        assert!(!is_insisted());
+        std::thread::sleep(Duration::from_millis(250));
+        assert!(!is_insisted());
+        // SAFETY: as above.
+        assert_eq!(unsafe { libc::raise(libc::SIGINT) }, 0);
+        assert!(is_insisted());
     }
 }

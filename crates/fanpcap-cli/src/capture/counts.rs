@@ -13,8 +13,26 @@ pub(super) struct Counts {
     pub(super) bytes: u64,
     /// CPU time that the thread has had, nanoseconds.
     pub(super) cpu_ns: u64,
+    /// Packets that are in the savefile; none where there is no savefile.
+    pub(super) written: Option<u64>,
     /// The kernel's own; none for a savefile.
     pub(super) kernel: Option<Kernel>,
+    /// How many packets libpcap may have rejected that the kernel had let through: those which came before
+    /// the filter was set.
+    pub(super) late_max: u64,
+    /// Whether the ring was read to its end.
+    pub(super) read_to_end: bool,
+}
+
+/// What became of the packets that were neither captured nor dropped.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Rest {
+    /// Rejected by the filter, after the kernel had let them through.
+    pub(super) late: u64,
+    /// Still in the ring.
+    pub(super) unread: u64,
+    /// Nobody knows: the figures disagree by so much, up or down.
+    pub(super) off: u64,
 }
 
 /// What the kernel counts for a handle.
@@ -48,11 +66,36 @@ impl Counts {
     }
 }
 
+impl Counts {
+    /// What [`Counts::left`] consists of, for one thread. None for a savefile.
+    pub(super) fn rest(&self) -> Option<Rest> {
+        let left = self.left()?;
+        let mut rest = Rest::default();
+        match u64::try_from(left) {
+            Ok(left) if !self.read_to_end => rest.unread = left,
+            Ok(left) if left <= self.late_max => rest.late = left,
+            Ok(_) | Err(_) => rest.off = left.unsigned_abs(),
+        }
+        Some(rest)
+    }
+}
+
+impl AddAssign for Rest {
+    fn add_assign(&mut self, other: Self) {
+        self.late += other.late;
+        self.unread += other.unread;
+        self.off += other.off;
+    }
+}
+
 impl AddAssign for Counts {
     fn add_assign(&mut self, other: Self) {
         self.captured += other.captured;
         self.bytes += other.bytes;
         self.cpu_ns += other.cpu_ns;
+        if let Some(written) = other.written {
+            *self.written.get_or_insert_default() += written;
+        }
         let Some(kernel) = other.kernel else { return };
         let sum = self.kernel.get_or_insert_default();
         sum.received += kernel.received;
@@ -92,6 +135,26 @@ mod tests {
         assert_eq!(sum.left(), Some(1));
         assert_eq!(counts(11, 10, 0, 0).left(), Some(-1));
         assert_eq!(Counts::default().left(), None);
+    }
+
+    #[test]
+    fn what_is_left_is_late_unread_or_off() {
+        let rest = |left: u64, late_max, read_to_end| {
+            let counts = Counts {
+                late_max,
+                read_to_end,
+                ..counts(7, 10 + left, 3, 0)
+            };
+            counts.rest().unwrap()
+        };
+        let is = |late, unread, off| Rest { late, unread, off };
+        assert_eq!(rest(0, 0, true), is(0, 0, 0));
+        assert_eq!(rest(5, 5, true), is(5, 0, 0));
+        assert_eq!(rest(6, 5, true), is(0, 0, 6));
+        assert_eq!(rest(6, 5, false), is(0, 6, 0));
+        // More came out than went in: that is wrong whenever the reading ended.
+        assert_eq!(counts(11, 10, 0, 0).rest(), Some(is(0, 0, 1)));
+        assert_eq!(Counts::default().rest(), None);
     }
 
     #[test]

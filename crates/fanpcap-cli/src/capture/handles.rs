@@ -1,8 +1,9 @@
-//! The threads' handles: opened, put in one group, filtered.
+//! The threads' handles, one after the other: opened, put in one group, filtered.
 
-use anyhow::{Context, Result, bail, ensure};
+use anyhow::{Context, Result, ensure};
 use fanpcap::request::Request;
 use fanpcap_linux::pcap::{Handle, Library, Precision};
+use fanpcap_linux::process;
 
 use super::Arguments;
 
@@ -17,37 +18,98 @@ enum Membership {
     Call(Option<u16>),
 }
 
-/// Opens the savefile, or the device once for each thread.
-pub(super) fn open(arguments: &Arguments, library: &Library) -> Result<Vec<Handle>> {
-    let mut handles = match (&arguments.read, &arguments.interface) {
-        (Some(file), _) => vec![library.open_offline(file, Precision::Nano)?],
-        (None, Some(device)) => open_device(arguments, library, device)?,
-        (None, None) => bail!("no device: name one by --interface"),
-    };
-    let expression = arguments.expression();
-    if !expression.is_empty() {
-        for handle in &mut handles {
-            let set = handle.set_filter(&expression);
-            set.with_context(|| format!("the filter '{expression}'"))?;
-        }
-    }
-    Ok(handles)
+/// Opens them.
+pub(super) struct Source<'a> {
+    arguments: &'a Arguments,
+    library: &'a Library,
+    membership: Membership,
+    /// The group of those that are open.
+    group: Option<u16>,
 }
 
-fn open_device(arguments: &Arguments, library: &Library, device: &str) -> Result<Vec<Handle>> {
-    let mut membership = choose(arguments, library, device)?;
-    let mut handles = Vec::new();
-    for thread in 0..arguments.threads {
-        let handle = activate(arguments, library, device, membership)
-            .with_context(|| format!("{device}, thread {thread}"))?;
-        if membership == Membership::Call(None) {
-            // The group that the kernel has picked for the first is that of the others.
-            membership = Membership::Call(handle.group());
-        }
-        handles.push(handle);
+/// A handle that receives.
+pub(super) struct Opened {
+    /// The handle.
+    pub(super) handle: Handle,
+    /// Since when, by the clock of [`process::monotonic_ns`].
+    pub(super) since_ns: u64,
+    /// Packets that the kernel may have let through although the filter rejects them.
+    pub(super) late_max: u64,
+}
+
+impl<'a> Source<'a> {
+    /// What `arguments` name.
+    pub(super) fn new(arguments: &'a Arguments, library: &'a Library) -> Result<Self> {
+        let device = arguments.interface.as_deref();
+        let membership = device.map(|device| choose(arguments, library, device));
+        Ok(Self {
+            arguments,
+            library,
+            membership: membership.transpose()?.unwrap_or(Membership::None),
+            group: None,
+        })
     }
-    share(&handles, device)?;
-    Ok(handles)
+
+    /// Opens the savefile, or the device for a thread: those of the threads before it are open.
+    pub(super) fn open(&mut self, thread: u16) -> Result<Opened> {
+        let since_ns = process::monotonic_ns();
+        let arguments = self.arguments;
+        let mut handle = match (&arguments.read, &arguments.interface) {
+            (Some(file), _) => self.library.open_offline(file, Precision::Nano)?,
+            (None, device) => {
+                let device = device.as_deref();
+                let device = device.context("no device: name one by --interface")?;
+                self.open_device(device, thread)?
+            }
+        };
+        // At once: what arrives before it is set is let through by the kernel.
+        let late_max = self.set_filter(&mut handle)?;
+        Ok(Opened {
+            handle,
+            since_ns,
+            late_max,
+        })
+    }
+
+    fn open_device(&mut self, device: &str, thread: u16) -> Result<Handle> {
+        let handle = activate(self.arguments, self.library, device, self.membership)
+            .with_context(|| format!("{device}, thread {thread}"))?;
+        let group = handle.group();
+        if thread == 0 {
+            self.group = group;
+        }
+        if self.membership == Membership::Call(None) {
+            // The group that the kernel has picked for the first is that of the others.
+            self.membership = Membership::Call(group);
+        }
+        // Several handles must be in one group, or each packet would be captured several times.
+        ensure!(
+            self.arguments.threads == 1 || (group.is_some() && group == self.group),
+            "{device}: the settings put the threads' handles in no group, or in several; name one by --group"
+        );
+        Ok(handle)
+    }
+
+    /// Sets the filter, if there is one. A handle joins its group when it is activated, and can have a filter
+    /// only then: joined afterwards, it would first receive what the others receive too. So packets come in
+    /// between, of which libpcap rejects those that do not match when they are read. How many there are at
+    /// most is returned.
+    fn set_filter(&self, handle: &mut Handle) -> Result<u64> {
+        let expression = self.arguments.expression();
+        if expression.is_empty() {
+            return Ok(0);
+        }
+        let set = handle.set_filter(&expression);
+        set.with_context(|| format!("the filter '{expression}'"))?;
+        if self.arguments.read.is_some() {
+            return Ok(0);
+        }
+        if !handle.is_filtered_in_kernel() {
+            return Ok(u64::MAX);
+        }
+        let until_now = handle.stats()?;
+        Ok(until_now.received.saturating_sub(until_now.dropped).into())
+    }
 }
 
 /// What `arguments` and settings ask for.
@@ -111,15 +173,4 @@ fn activate(
         eprintln!("fanpcap: warning: {device}: {warning}");
     }
     Ok(handle)
-}
-
-/// Several handles must be in one group, or each packet would be captured several times.
-fn share(handles: &[Handle], device: &str) -> Result<()> {
-    let mut groups = handles.iter().map(Handle::group);
-    let first = groups.next().flatten();
-    ensure!(
-        handles.len() == 1 || (first.is_some() && groups.all(|group| group == first)),
-        "{device}: the settings put the threads' handles in no group, or in several; name one by --group"
-    );
-    Ok(())
 }

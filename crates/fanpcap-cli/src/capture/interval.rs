@@ -199,8 +199,8 @@ mod tests {
         let counts = Counts {
             captured,
             bytes: 125 * captured,
-            cpu_ns: 0,
             kernel,
+            ..Counts::default()
         };
         Told::new(at_ns, counts)
     }

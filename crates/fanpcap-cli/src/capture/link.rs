@@ -1,16 +1,16 @@
-//! What the device counts, whoever its packets are for: /proc/net/dev of the thread's network namespace.
+//! What the device counts, whoever its packets are for, in the thread's network namespace.
 
-use std::fs;
+use std::io;
 
 use anyhow::{Context, Result};
 use fanpcap::device::Device;
-use fanpcap_linux::interface;
+use fanpcap_linux::{interface, link};
 
 /// The network interfaces that a device string names.
 #[derive(Debug)]
 pub(super) struct Link {
-    /// None stands for all: the device `any`.
-    names: Option<Vec<String>>,
+    /// Their indices, each once. None stands for all: the device `any`.
+    indices: Option<Vec<u32>>,
 }
 
 /// What they have counted, all together.
@@ -28,34 +28,46 @@ impl Link {
         let device = Device::classify(device, |name| interface::index(name).is_some());
         let parts = device.parts().iter();
         if parts.clone().any(|part| part.base == "any") {
-            return Some(Self { names: None });
+            return Some(Self { indices: None });
         }
-        // By its index, as it may have other names beside the one that the table has.
-        let name = |base: &str| interface::name(interface::index(base)?);
-        let names = parts.map(|part| name(&part.base)).collect::<Option<_>>()?;
-        Some(Self { names: Some(names) })
+        let indices = parts.map(|part| interface::index(&part.base));
+        let mut indices: Vec<u32> = indices.collect::<Option<_>>()?;
+        indices.sort_unstable();
+        indices.dedup();
+        Some(Self {
+            indices: Some(indices),
+        })
     }
 
     /// The counters now; none when a device has gone.
     pub(super) fn counters(&self) -> Result<Option<Counters>> {
-        const TABLE: &str = "/proc/thread-self/net/dev";
-        let table = fs::read_to_string(TABLE).with_context(|| format!("reading {TABLE}"))?;
-        Ok(self.sum(&table))
-    }
-
-    fn sum(&self, table: &str) -> Option<Counters> {
-        let mut sum = Counters::default();
-        let mut missing = self.names.clone().unwrap_or_default();
-        for (name, counters) in table.lines().filter_map(row) {
-            let names = self.names.as_ref();
-            if names.is_none_or(|names| names.iter().any(|other| other == name)) {
-                missing.retain(|other| other != name);
-                sum.received += counters.received;
-                sum.dropped += counters.dropped;
-            }
+        let links = match &self.indices {
+            Some(indices) => indices.iter().map(|&index| link::get(index)).collect(),
+            None => link::links(),
+        };
+        match links {
+            Ok(links) => Ok(Some(sum(&links))),
+            Err(error) if is_gone(&error) => Ok(None),
+            Err(error) => Err(error).context("asking the kernel for the device's counters"),
         }
-        missing.is_empty().then_some(sum)
     }
+}
+
+fn is_gone(error: &io::Error) -> bool {
+    error.raw_os_error() == Some(ENODEV)
+}
+
+/// The kernel's answer for a device that is not there (asm-generic/errno-base.h).
+const ENODEV: i32 = 19;
+
+fn sum(links: &[link::Link]) -> Counters {
+    let mut sum = Counters::default();
+    for link in links {
+        sum.received += link.counters.rx_packets;
+        // Each packet is in one of the two; ip -s and /proc/net/dev show them apart and added up.
+        sum.dropped += link.counters.rx_dropped + link.counters.rx_missed;
+    }
+    sum
 }
 
 impl Counters {
@@ -68,54 +80,42 @@ impl Counters {
     }
 }
 
-/// A device's line: its name, and behind the colon bytes, packets, errors and drops received.
-fn row(line: &str) -> Option<(&str, Counters)> {
-    let (name, numbers) = line.split_once(':')?;
-    let mut numbers = numbers.split_whitespace().map(str::parse);
-    let received = numbers.nth(1)?.ok()?;
-    let dropped = numbers.nth(1)?.ok()?;
-    Some((name.trim(), Counters { received, dropped }))
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    const TABLE: &str = "\
-Inter-|   Receive                                                |  Transmit
- face |bytes    packets errs drop fifo frame compressed multicast|bytes    packets errs drop
-    lo:    1000      10    0    1    0     0          0         0     1000      10    0    0
-  eth0:90000000  123456    7    8    0     0          0         0     5000      50    0    0
- eth01:       1       2    3    4    0     0          0         0        0       0    0    0
-";
+    #[test]
+    fn what_was_dropped_or_missed_is_added_up_over_the_devices() {
+        let counters = link::Counters {
+            rx_packets: 100,
+            rx_dropped: 7,
+            rx_missed: 2,
+            rx_fifo: 2,
+            ..link::Counters::default()
+        };
+        let link = link::Link {
+            counters,
+            ..link::Link::default()
+        };
+        let both = Counters {
+            received: 200,
+            dropped: 18,
+        };
+        assert_eq!(sum(&[link.clone(), link]), both);
+    }
 
     #[test]
-    fn the_table_is_read_by_name() {
-        let link = |names: &[&str]| Link {
-            names: Some(names.iter().map(ToString::to_string).collect()),
-        };
-        let eth0 = Counters {
-            received: 123_456,
-            dropped: 8,
-        };
-        assert_eq!(link(&["eth0"]).sum(TABLE), Some(eth0));
-        let both = Counters {
-            received: 123_466,
-            dropped: 9,
-        };
-        assert_eq!(link(&["eth0", "lo"]).sum(TABLE), Some(both));
-        let all = Counters {
-            received: 123_468,
-            dropped: 13,
-        };
-        assert_eq!(Link { names: None }.sum(TABLE), Some(all));
-        assert_eq!(link(&["eth0", "eth1"]).sum(TABLE), None);
+    fn a_device_that_is_named_twice_is_counted_once_and_one_that_has_gone_not_at_all() {
+        let once = Link::of("lo^lo:1").unwrap();
+        assert_eq!(once.indices, Link::of("lo").unwrap().indices);
+        assert!(once.counters().unwrap().is_some());
+        assert!(Link::of("any").unwrap().counters().unwrap().is_some());
+        let indices = Some(vec![u32::MAX / 2]);
+        assert_eq!(Link { indices }.counters().unwrap(), None);
     }
 
     #[test]
     fn only_network_interfaces_have_a_link() {
-        assert!(Link::of("lo").is_some());
-        assert!(Link::of("lo^lo:1").is_some());
         assert!(Link::of("nflog:5").is_none());
         assert!(Link::of("no such device").is_none());
     }

@@ -1,55 +1,158 @@
 //! Savefiles: what a thread captures, written as it comes.
 
-use std::borrow::Cow;
-use std::fs::File;
-use std::io::{BufWriter, Write};
-use std::path::PathBuf;
+use std::collections::BTreeSet;
+use std::fs::{self, File, OpenOptions};
+use std::io::{self, ErrorKind, Write};
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, bail};
 use fanpcap_linux::pcap::{Handle, Header, Precision};
-use pcap_file::pcap::{PcapHeader, PcapWriter, RawPcapPacket};
+use pcap_file::pcap::{PcapHeader, PcapWriter};
 use pcap_file::{DataLink, Endianness, TsResolution};
 
 /// In a file's name, what stands for the thread's number.
 pub(super) const THREAD: &str = "%i";
 
-/// The savefile of a thread. libpcap's own writer does not tell when the disk is full; this one does.
-pub(super) struct Savefile {
-    path: PathBuf,
-    writer: PcapWriter<BufWriter<File>>,
+/// Makes the threads' savefiles, each a file of its own.
+#[derive(Debug, Default)]
+pub(super) struct Savefiles {
+    /// The file that is read, by device and inode.
+    source: Option<(u64, u64)>,
+    /// Those that are written.
+    made: BTreeSet<(u64, u64)>,
 }
 
-impl Savefile {
-    /// Begins the file for what `handle` reads.
-    pub(super) fn create(pattern: &str, thread: usize, handle: &Handle) -> Result<Self> {
+impl Savefiles {
+    /// None of them may be `source`, the file that is read, if one is.
+    pub(super) fn beside(source: Option<&Path>) -> Result<Self> {
+        let mut savefiles = Self::default();
+        if let Some(source) = source {
+            let stdin = source == Path::new("-");
+            let path = if stdin { Path::new(STDIN) } else { source };
+            let facts = fs::metadata(path).with_context(|| format!("{}", source.display()))?;
+            savefiles.source = identity(&facts);
+        }
+        Ok(savefiles)
+    }
+
+    /// Begins a thread's file for what `handle` reads.
+    pub(super) fn create(
+        &mut self,
+        pattern: &str,
+        thread: usize,
+        handle: &Handle,
+    ) -> Result<Savefile> {
         let path = PathBuf::from(pattern.replace(THREAD, &thread.to_string()));
-        let create = || -> Result<_> {
-            let file = BufWriter::with_capacity(BUFFER, File::create(&path)?);
-            Ok(PcapWriter::with_header(file, header(handle))?)
-        };
-        let writer = create().with_context(|| format!("making {}", path.display()))?;
-        Ok(Self { path, writer })
+        let made = self.open(&path).and_then(|file| {
+            let held = PcapWriter::with_header(Vec::new(), header(handle))?.into_writer();
+            Ok(Savefile::new(path.clone(), file, held))
+        });
+        made.with_context(|| format!("making {}", path.display()))
+    }
+
+    /// The file is compared before it is emptied, and by what it is: names may be links.
+    fn open(&mut self, path: &Path) -> Result<File> {
+        let mut options = OpenOptions::new();
+        let file = options
+            .write(true)
+            .create(true)
+            .truncate(false)
+            .open(path)?;
+        let identity = identity(&file.metadata()?);
+        if identity.is_some() && identity == self.source {
+            bail!(
+                "this is the file that is read (--read), and writing would destroy it; name another"
+            );
+        }
+        if identity.is_some_and(|identity| !self.made.insert(identity)) {
+            bail!("this is the file of another thread, by another name; name files of their own");
+        }
+        if identity.is_some() {
+            file.set_len(0)?;
+        }
+        Ok(file)
+    }
+}
+
+/// Standard input as a file.
+const STDIN: &str = "/dev/stdin";
+
+/// What tells a file from others whatever it is called; none for a device or a pipe, which many may write.
+fn identity(facts: &fs::Metadata) -> Option<(u64, u64)> {
+    facts.is_file().then(|| (facts.dev(), facts.ino()))
+}
+
+/// The savefile of a thread. libpcap's own writer does not tell when the disk is full; this one does, and
+/// counts what is in the file.
+#[derive(Debug)]
+pub(super) struct Savefile<F = File> {
+    path: PathBuf,
+    file: F,
+    /// What is not in the file yet.
+    held: Vec<u8>,
+    /// Where its packets end.
+    ends: Vec<usize>,
+    written: u64,
+}
+
+impl<F: Write> Savefile<F> {
+    fn new(path: PathBuf, file: F, held: Vec<u8>) -> Self {
+        Self {
+            path,
+            file,
+            held,
+            ends: Vec::new(),
+            written: 0,
+        }
     }
 
     /// Adds a packet.
     pub(super) fn write(&mut self, header: &Header, bytes: &[u8]) -> Result<()> {
-        let packet = RawPcapPacket {
-            ts_sec: low(header.seconds),
-            ts_frac: low(header.fraction),
-            incl_len: header.caplen,
-            orig_len: header.len,
-            data: Cow::Borrowed(bytes),
-        };
-        let written = self.writer.write_raw_packet(&packet);
-        written.with_context(|| format!("writing {}", self.path.display()))?;
+        let words = [
+            low(header.seconds),
+            low(header.fraction),
+            header.caplen,
+            header.len,
+        ];
+        self.held
+            .extend(words.into_iter().flat_map(u32::to_ne_bytes));
+        self.held.extend_from_slice(bytes);
+        self.ends.push(self.held.len());
+        if self.held.len() >= BUFFER {
+            self.flush()?;
+        }
         Ok(())
     }
 
-    /// Writes what is still held back.
-    pub(super) fn finish(self) -> Result<()> {
-        let written = self.writer.into_writer().flush();
+    /// Writes what is still held back. What can't be written is given up.
+    pub(super) fn flush(&mut self) -> Result<()> {
+        let (done, written) = write_most(&mut self.file, &self.held);
+        let whole = self.ends.partition_point(|&end| end <= done);
+        self.written += u64::try_from(whole)?;
+        self.held.clear();
+        self.ends.clear();
         written.with_context(|| format!("writing {}", self.path.display()))
     }
+
+    /// Packets that are in the file, whole.
+    pub(super) fn written(&self) -> u64 {
+        self.written
+    }
+}
+
+/// Writes all, or so many bytes and the reason.
+fn write_most(file: &mut impl Write, bytes: &[u8]) -> (usize, io::Result<()>) {
+    let mut done = 0;
+    while let Some(rest @ [_, ..]) = bytes.get(done..) {
+        match file.write(rest) {
+            Ok(0) => return (done, Err(ErrorKind::WriteZero.into())),
+            Ok(more) => done += more,
+            Err(error) if error.kind() == ErrorKind::Interrupted => {}
+            Err(error) => return (done, Err(error)),
+        }
+    }
+    (done, Ok(()))
 }
 
 fn header(handle: &Handle) -> PcapHeader {
@@ -95,5 +198,46 @@ mod tests {
     fn most_link_types_have_one_number() {
         assert_eq!([1, 12, 113, 276].map(link_type), [1, 101, 113, 276]);
         assert_eq!(low(1_700_000_000), 1_700_000_000);
+    }
+
+    /// A disk with room for so many bytes.
+    struct Disk(usize);
+
+    impl Write for Disk {
+        fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+            let taken = bytes.len().min(self.0);
+            self.0 -= taken;
+            if taken == 0 {
+                return Err(ErrorKind::StorageFull.into());
+            }
+            Ok(taken)
+        }
+
+        fn flush(&mut self) -> io::Result<()> {
+            Ok(())
+        }
+    }
+
+    #[test]
+    fn of_a_full_disk_the_whole_packets_are_counted() {
+        // 24 bytes of header; packets of 16 and 4.
+        let mut savefile = Savefile::new("full".into(), Disk(24 + 3 * 20 + 7), vec![0; 24]);
+        let packet = Header {
+            caplen: 4,
+            len: 60,
+            ..Header::default()
+        };
+        for _ in 0..5 {
+            savefile.write(&packet, &[1, 2, 3, 4]).unwrap();
+        }
+        assert_eq!(savefile.written(), 0);
+        let error = savefile.flush().unwrap_err();
+        assert_eq!(error.to_string(), "writing full");
+        let cause = error.downcast_ref::<io::Error>().unwrap();
+        assert_eq!(cause.kind(), ErrorKind::StorageFull);
+        assert_eq!(savefile.written(), 3);
+        // It is not tried again, which would write packets behind half a one.
+        savefile.flush().unwrap();
+        assert_eq!(savefile.written(), 3);
     }
 }

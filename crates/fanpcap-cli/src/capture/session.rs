@@ -1,49 +1,100 @@
 //! A capture from its beginning to its end: threads, the second's tick, the summary.
 
 use std::io::{self, IsTerminal, Write};
+use std::path::Path;
 use std::process::ExitCode;
-use std::sync::Arc;
-use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
-use anyhow::{Context, Result, anyhow};
-use fanpcap_linux::pcap::{Break, Handle, Library};
-use fanpcap_linux::{process, stop};
+use anyhow::{Context, Result};
+use fanpcap_linux::pcap::{Handle, Library};
+use fanpcap_linux::{inject, process, stop};
 
+use super::Arguments;
 use super::counts::Counts;
+use super::handles::{Opened, Source};
 use super::interval::{self, Interval};
-use super::link::{self, Link};
-use super::savefile::Savefile;
+use super::link;
+use super::meter::{Meter, Reading};
+use super::savefile::Savefiles;
 use super::summary::Summary;
-use super::thread::{Done, Reader, Shared, Told};
-use super::{Arguments, handles};
+use super::thread::{Done, Reader, Told};
+use super::threads::Threads;
+use crate::cpus::{self, Choice, Wanted};
 
 /// Captures until a signal, the count, the time or the end of the savefile.
 pub(super) fn run(arguments: &Arguments, library: &Library) -> Result<ExitCode> {
     stop::on_signals().context("catching signals")?;
+    let cpus = choose_cpus(arguments)?;
     let link = Meter::new(arguments.interface.as_deref())?;
-    let handles = handles::open(arguments, library)?;
-    let ready = ready_line(arguments, library, &handles);
-    let readers = readers(arguments, handles)?;
-    let threads = Threads::start(readers, arguments.count)?;
-    eprintln!("{ready}");
-    let watched = watch(arguments, &threads, link.as_ref());
+    let mut threads = Threads::new(arguments.count);
+    let begun = begin(arguments, library, &cpus, &mut threads);
+    let watched = begun.and_then(|ready| {
+        eprintln!("{ready}");
+        watch(arguments, &threads, link.as_ref())
+    });
     // Whatever went wrong, the threads end in good order.
     stop::request();
     let nanoseconds = process::monotonic_ns().saturating_sub(threads.start_ns);
     let mut done = threads.join()?;
     watched?;
     let counted = link.map_or(Ok(None), |link| link.since_start())?;
-    summarize(arguments, nanoseconds, &mut done, counted)?;
+    let summary = summarize(arguments, nanoseconds, &mut done, counted)?;
     match done.into_iter().find_map(|done| done.failed) {
         Some(error) => Err(error),
-        None => Ok(ExitCode::SUCCESS),
+        None => summary.verdict().map(|()| ExitCode::SUCCESS),
     }
 }
 
-fn ready_line(arguments: &Arguments, library: &Library, handles: &[Handle]) -> String {
-    let first = handles.first();
-    let datalink = first.map_or(0, Handle::datalink);
+fn choose_cpus(arguments: &Arguments) -> Result<Choice> {
+    let allowed = inject::cpus().context("which CPUs this process may run on")?;
+    // Of several devices the first is as good as the others.
+    let devices = arguments.interface.as_deref();
+    let device = devices.and_then(|devices| devices.split('^').next());
+    let threads = arguments.threads.into();
+    let choice = cpus::choose(&arguments.cpus, Path::new("/"), device, &allowed, threads)?;
+    if arguments.cpus != Wanted::None && !arguments.quiet {
+        eprintln!("{}", choice.why);
+    }
+    Ok(choice)
+}
+
+/// Opens the threads' handles and starts each thread when it has its own, so that what arrives while others
+/// are opened is read. What to say then.
+fn begin(
+    arguments: &Arguments,
+    library: &Library,
+    cpus: &Choice,
+    threads: &mut Threads,
+) -> Result<String> {
+    let mut source = Source::new(arguments, library)?;
+    let mut savefiles = Savefiles::beside(arguments.read.as_deref())?;
+    let mut ready = String::new();
+    for thread in 0..arguments.threads {
+        if stop::is_requested() {
+            return Ok(format!(
+                "ended when {thread} of {} threads had begun",
+                arguments.threads
+            ));
+        }
+        let opened = source.open(thread)?;
+        if thread == 0 {
+            threads.start_ns = opened.since_ns;
+            ready = ready_line(arguments, library, &opened.handle);
+        }
+        let cpu = cpus.cpus.get(usize::from(thread)).copied().flatten();
+        threads.start(reader(
+            arguments,
+            opened,
+            thread.into(),
+            cpu,
+            &mut savefiles,
+        )?)?;
+    }
+    Ok(ready)
+}
+
+fn ready_line(arguments: &Arguments, library: &Library, first: &Handle) -> String {
+    let datalink = first.datalink();
     let name = library
         .datalink_name(datalink)
         .unwrap_or(datalink.to_string());
@@ -52,89 +103,43 @@ fn ready_line(arguments: &Arguments, library: &Library, handles: &[Handle]) -> S
         .as_ref()
         .map(|file| file.display().to_string());
     let source = arguments.interface.clone().or(file).unwrap_or_default();
-    let group = first.and_then(|first| group(arguments, first));
+    let group = group(arguments, first);
     let group = group.map_or(String::new(), |group| format!(" of group {group}"));
-    let threads = handles.len();
+    let threads = arguments.threads;
     let plural = if threads == 1 { "" } else { "s" };
     format!("capturing on {source}, link-type {name}, {threads} thread{plural}{group}")
 }
 
-fn readers(arguments: &Arguments, handles: Vec<Handle>) -> Result<Vec<Reader>> {
-    let cpus = arguments.cpus.choose(arguments.threads)?;
-    let each = handles.into_iter().zip(cpus).enumerate();
-    each.map(|(number, (handle, cpu))| {
-        let pattern = arguments.write.as_deref();
-        let savefile = pattern.map(|pattern| Savefile::create(pattern, number, &handle));
-        Ok(Reader {
-            number,
-            savefile: savefile.transpose()?,
-            handle,
-            offline: arguments.read.is_some(),
-            cpu,
-            work_ns: arguments.work,
-            timeout: Duration::from_millis(arguments.timeout.unsigned_abs().max(10).into()),
-        })
+fn reader(
+    arguments: &Arguments,
+    opened: Opened,
+    number: usize,
+    cpu: Option<usize>,
+    savefiles: &mut Savefiles,
+) -> Result<Reader> {
+    let handle = opened.handle;
+    let pattern = arguments.write.as_deref();
+    let savefile = pattern.map(|pattern| savefiles.create(pattern, number, &handle));
+    Ok(Reader {
+        number,
+        savefile: savefile.transpose()?,
+        late_max: opened.late_max,
+        handle,
+        offline: arguments.read.is_some(),
+        cpu,
+        work_ns: arguments.work,
+        timeout: Duration::from_millis(arguments.timeout.unsigned_abs().max(10).into()),
     })
-    .collect()
-}
-
-/// The threads that run.
-struct Threads {
-    shared: Arc<Shared>,
-    start_ns: u64,
-    ends: Vec<Break>,
-    running: Vec<JoinHandle<Done>>,
-}
-
-impl Threads {
-    fn start(readers: Vec<Reader>, limit: Option<u64>) -> Result<Self> {
-        let mut threads = Self {
-            shared: Arc::new(Shared::new(readers.len(), limit)),
-            start_ns: process::monotonic_ns(),
-            ends: readers
-                .iter()
-                .map(|reader| reader.handle.breaker())
-                .collect(),
-            running: Vec::new(),
-        };
-        for reader in readers {
-            let shared = Arc::clone(&threads.shared);
-            let named = thread::Builder::new().name(format!("capture-{}", reader.number));
-            let running = named
-                .spawn(move || reader.run(&shared))
-                .inspect_err(|_| stop::request());
-            threads.running.push(running.context("starting a thread")?);
-        }
-        Ok(threads)
-    }
-
-    /// Ends the threads' waits for packets.
-    fn wake(&self) {
-        self.ends.iter().for_each(Break::now);
-    }
-
-    /// Waits for their ends. What they did, in their order.
-    fn join(mut self) -> Result<Vec<Done>> {
-        while self.running.iter().any(|thread| !thread.is_finished()) {
-            // Again and again: a thread may have been about to wait.
-            self.wake();
-            thread::sleep(Duration::from_millis(10));
-        }
-        let panicked = |_| anyhow!("a thread panicked");
-        let running = self.running.drain(..);
-        running
-            .map(|thread| thread.join().map_err(panicked))
-            .collect()
-    }
 }
 
 /// Prints once a second, until there is a reason to end.
 fn watch(arguments: &Arguments, threads: &Threads, link: Option<&Meter>) -> Result<()> {
     let start = Instant::now();
     let mut screen = Screen::new(arguments);
+    // What came while the handles were opened is in no rate.
     let mut last = Last {
-        told: threads.shared.so_far(),
-        link: link.map(|link| link.start),
+        told: threads.ask(),
+        link: link.map_or(Ok(None), Meter::read)?,
     };
     let mut tick = SECOND;
     loop {
@@ -181,12 +186,9 @@ struct Last {
 impl Last {
     /// What has happened since then.
     fn interval(&mut self, threads: &Threads, link: Option<&Meter>) -> Result<Interval> {
-        let told = threads.shared.ask(|| threads.wake());
+        let told = threads.ask();
         let link = link.map_or(Ok(None), Meter::read)?;
-        let rates = link.zip(self.link).map(|(now, before)| {
-            let counters = now.counters.since(before.counters);
-            (counters, now.at_ns.saturating_sub(before.at_ns))
-        });
+        let rates = link.zip(self.link).map(|(now, before)| now.since(before));
         let interval = Interval::between(threads.start_ns, &self.told, &told, rates);
         *self = Self { told, link };
         Ok(interval)
@@ -198,20 +200,20 @@ fn summarize(
     nanoseconds: u64,
     done: &mut [Done],
     link: Option<link::Counters>,
-) -> Result<()> {
+) -> Result<Summary> {
     let threads: Vec<Counts> = done.iter().map(|done| done.counts).collect();
     // All handles are open still, so that the group is whole.
-    let group = match done.first_mut() {
-        Some(first) if group(arguments, &first.handle).is_some() => {
-            first.handle.fanout_stats().ok()
-        }
-        _ => None,
-    };
+    let group = done.first_mut().and_then(|first| {
+        let number = group(arguments, &first.handle)?;
+        Some((number, first.handle.fanout_stats()))
+    });
     let summary = Summary::of(nanoseconds, &threads, link, group);
     if arguments.json {
-        return print(&[summary.json()?]);
+        print(&[summary.json()?])?;
+    } else {
+        print(&summary.text(arguments.count))?;
     }
-    print(&summary.text(arguments.count))
+    Ok(summary)
 }
 
 /// The handle's group. On several devices it has one on each, of which libpcap tells the first.
@@ -265,42 +267,4 @@ fn print(lines: &[String]) -> Result<()> {
         writeln!(out, "{line}").context("writing to standard output")?;
     }
     out.flush().context("writing to standard output")
-}
-
-/// The device's counters, since the beginning.
-struct Meter {
-    link: Link,
-    start: Reading,
-}
-
-#[derive(Clone, Copy)]
-struct Reading {
-    counters: link::Counters,
-    at_ns: u64,
-}
-
-impl Meter {
-    /// None for a device without counters.
-    fn new(device: Option<&str>) -> Result<Option<Self>> {
-        let Some(link) = device.and_then(Link::of) else {
-            return Ok(None);
-        };
-        let start = read(&link)?;
-        Ok(start.map(|start| Self { link, start }))
-    }
-
-    fn read(&self) -> Result<Option<Reading>> {
-        read(&self.link)
-    }
-
-    fn since_start(&self) -> Result<Option<link::Counters>> {
-        let now = self.read()?;
-        Ok(now.map(|now| now.counters.since(self.start.counters)))
-    }
-}
-
-fn read(link: &Link) -> Result<Option<Reading>> {
-    let at_ns = process::monotonic_ns();
-    let counters = link.counters()?;
-    Ok(counters.map(|counters| Reading { counters, at_ns }))
 }

@@ -1,10 +1,10 @@
 //! The end: what each thread did, exactly, and whether the figures agree.
 
-use anyhow::Result;
-use fanpcap_linux::pcap::FanoutStats;
+use anyhow::{Result, bail};
+use fanpcap_linux::pcap::{self, FanoutStats};
 use serde::Serialize;
 
-use super::counts::{self, Counts};
+use super::counts::{self, Counts, Rest};
 use super::interval::{lossy, seconds};
 use super::link;
 use super::table;
@@ -18,21 +18,28 @@ pub(super) struct Summary {
     total: Totals,
     link: Option<LinkTotals>,
     group: Option<Group>,
-    /// Whether `received_by_filter` is the sum of `captured` and `dropped_by_kernel`; none for a savefile.
+    /// Whether `received_by_filter` is the sum of `captured`, `dropped_by_kernel` and `filtered_late`; none for
+    /// a savefile.
     adds_up: Option<bool>,
+    #[serde(skip)]
+    rest: Rest,
 }
 
 /// The totals of a thread, or of all.
 #[derive(Debug, Serialize)]
 struct Totals {
     captured: u64,
+    /// Of these, in the savefile; none where nothing is written.
+    written: Option<u64>,
     bytes: u64,
     /// Of all that was captured, in percent.
     share: Option<f64>,
     received_by_filter: Option<u64>,
     dropped_by_kernel: Option<u64>,
     dropped_by_interface: Option<u64>,
-    /// Received, but neither captured nor dropped.
+    /// Received, but rejected by the filter afterwards.
+    filtered_late: Option<u64>,
+    /// Received, but neither captured nor dropped nor filtered late.
     left: Option<i64>,
     cpu_ns: u64,
     cpu_ns_per_packet: Option<f64>,
@@ -46,12 +53,47 @@ struct LinkTotals {
 }
 
 /// What the group's members say, of all processes.
-#[derive(Clone, Copy, Debug, Serialize)]
+#[derive(Clone, Debug, Default, Serialize)]
 struct Group {
-    number: i32,
+    number: u16,
     members: Option<u64>,
     received: Option<u64>,
     dropped: Option<u64>,
+    /// Why nothing is known.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    error: Option<String>,
+}
+
+impl Group {
+    fn of(number: u16, stats: Result<FanoutStats, pcap::Error>) -> Self {
+        let mut group = Self {
+            number,
+            ..Self::default()
+        };
+        match stats {
+            Ok(stats) => {
+                group.members = stats.members;
+                group.received = stats.group_received;
+                group.dropped = stats.group_dropped;
+            }
+            Err(error) => group.error = Some(error.to_string()),
+        }
+        group
+    }
+
+    fn line(&self) -> String {
+        let number = self.number;
+        if let Some(error) = &self.error {
+            return format!("group {number}: its counters could not be read: {error}");
+        }
+        let known = |number: Option<u64>| number.map_or("unknown".to_owned(), |n| n.to_string());
+        format!(
+            "group {number}: {} members, received {}, dropped {}",
+            known(self.members),
+            known(self.received),
+            known(self.dropped)
+        )
+    }
 }
 
 impl Summary {
@@ -60,29 +102,41 @@ impl Summary {
         nanoseconds: u64,
         threads: &[Counts],
         link: Option<link::Counters>,
-        group: Option<FanoutStats>,
+        group: Option<(u16, Result<FanoutStats, pcap::Error>)>,
     ) -> Self {
         let total = counts::sum(threads.iter().copied());
-        let mut lefts = threads.iter().map(Counts::left);
+        // Of each thread, or what one lacks would make up for what another has too much.
+        let mut rest = Rest::default();
+        (threads.iter().filter_map(Counts::rest)).for_each(|more| rest += more);
         Self {
             kind: "summary",
             seconds: seconds(nanoseconds),
             threads: threads
                 .iter()
-                .map(|counts| Totals::of(counts, &total))
+                .map(|counts| Totals::of(counts, counts.rest(), &total))
                 .collect(),
-            total: Totals::of(&total, &total),
+            total: Totals::of(&total, total.kernel.map(|_| rest), &total),
             link: link.map(|link| LinkTotals {
                 received: link.received,
                 dropped: link.dropped,
             }),
-            group: group.map(|group| Group {
-                number: group.group,
-                members: group.members,
-                received: group.group_received,
-                dropped: group.group_dropped,
-            }),
-            adds_up: total.kernel.map(|_| lefts.all(|left| left == Some(0))),
+            group: group.map(|(number, stats)| Group::of(number, stats)),
+            adds_up: total.kernel.map(|_| rest.unread == 0 && rest.off == 0),
+            rest,
+        }
+    }
+
+    /// That the figures agree, as far as they must.
+    ///
+    /// # Errors
+    /// When packets have come or gone that no figure has.
+    pub(super) fn verdict(&self) -> Result<()> {
+        match self.rest.off {
+            0 => Ok(()),
+            off => bail!(
+                "the figures disagree by {off} packets: of a thread, received by filter is not captured + \
+                 dropped by kernel + filtered late; please report it, with the summary"
+            ),
         }
     }
 
@@ -104,7 +158,8 @@ impl Summary {
         lines.extend(table::lines(&rows));
         lines.extend(self.figures());
         lines.extend(self.sum(limited));
-        lines.extend(self.group_line());
+        lines.extend(self.written());
+        lines.extend(self.group.as_ref().map(Group::line));
         lines
     }
 
@@ -126,22 +181,24 @@ impl Summary {
         else {
             return Vec::new();
         };
-        let left = match (self.adds_up, total.left) {
-            (Some(true), _) => ": adds up".to_owned(),
-            (_, left) if limited => {
-                let left = left.unwrap_or(0);
-                format!(" + left unread when the count was reached {left}")
-            }
-            _ => {
-                // Of each thread, or what one lacks would make up for what another has too much.
-                let lefts = self.threads.iter().filter_map(|totals| totals.left);
-                let by: u64 = lefts.map(i64::unsigned_abs).sum();
-                format!(
-                    ": DOES NOT ADD UP, by {by} (packets that came before the filter was set, or a ring that \
-                     was not read to its end)"
-                )
-            }
-        };
+        let Rest { late, unread, off } = self.rest;
+        let mut left = String::new();
+        if late > 0 {
+            left += &format!(" + filtered late {late}");
+        }
+        if unread > 0 {
+            let when = if limited {
+                " when the count was reached"
+            } else {
+                ""
+            };
+            left += &format!(" + left unread{when} {unread}");
+        }
+        if off > 0 {
+            left += &format!(": DOES NOT ADD UP, by {off}");
+        } else if unread == 0 {
+            left += ": adds up";
+        }
         let captured = total.captured;
         let mut lines = vec![format!(
             "received by filter {received} = captured {captured} + dropped by kernel {dropped}{left}"
@@ -150,16 +207,12 @@ impl Summary {
         lines
     }
 
-    fn group_line(&self) -> Option<String> {
-        let group = self.group?;
-        let known = |number: Option<u64>| number.map_or("unknown".to_owned(), |n| n.to_string());
-        Some(format!(
-            "group {}: {} members, received {}, dropped {}",
-            group.number,
-            known(group.members),
-            known(group.received),
-            known(group.dropped)
-        ))
+    fn written(&self) -> Option<String> {
+        let (captured, written) = (self.total.captured, self.total.written?);
+        Some(match captured.saturating_sub(written) {
+            0 => format!("captured {captured} = written {written}"),
+            lost => format!("captured {captured} = written {written} + NOT WRITTEN {lost}"),
+        })
     }
 }
 
@@ -191,16 +244,22 @@ const HEADING: [&str; 8] = [
 ];
 
 impl Totals {
-    fn of(counts: &Counts, total: &Counts) -> Self {
+    fn of(counts: &Counts, rest: Option<Rest>, total: &Counts) -> Self {
+        let late = rest.map(|rest| rest.late);
         let ratio = |part: u64, whole: u64| (whole > 0).then(|| lossy(part) / lossy(whole));
         Self {
             captured: counts.captured,
+            written: counts.written,
             bytes: counts.bytes,
             share: ratio(counts.captured, total.captured).map(|share| share * 100.0),
             received_by_filter: counts.kernel.map(|kernel| kernel.received),
             dropped_by_kernel: counts.kernel.map(|kernel| kernel.dropped),
             dropped_by_interface: counts.kernel.map(|kernel| kernel.interface_dropped),
-            left: counts.left(),
+            filtered_late: late,
+            left: counts
+                .left()
+                .zip(late.map(i64::try_from))
+                .and_then(|(left, late)| Some(left - late.ok()?)),
             cpu_ns: counts.cpu_ns,
             cpu_ns_per_packet: ratio(counts.cpu_ns, counts.captured),
         }
@@ -226,79 +285,4 @@ impl Totals {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::super::counts::Kernel;
-    use super::*;
-
-    fn counts(captured: u64, received: u64, dropped: u64) -> Counts {
-        Counts {
-            captured,
-            bytes: 100 * captured,
-            cpu_ns: 2000 * captured,
-            kernel: Some(Kernel {
-                received,
-                dropped,
-                interface_dropped: 1,
-            }),
-        }
-    }
-
-    fn text(threads: &[Counts], received: u64, count: Option<u64>) -> String {
-        let link = link::Counters {
-            received,
-            dropped: 1,
-        };
-        Summary::of(1_500_000_000, threads, Some(link), None)
-            .text(count)
-            .join("\n")
-    }
-
-    #[test]
-    fn figures_that_agree_are_said_to() {
-        let text = text(&[counts(30, 40, 10), counts(10, 10, 0)], 50, None);
-        insta::assert_snapshot!(text, @r"
-        after 1.500 s:
-        thread  captured  received by filter  dropped by kernel  dropped by interface    share  CPU time  CPU/packet
-            #0        30                  40                 10                     1   75.0 %   0.000 s     2000 ns
-            #1        10                  10                  0                     1   25.0 %   0.000 s     2000 ns
-         total        40                  50                 10                     1  100.0 %   0.000 s     2000 ns
-        link received 50, interface dropped 1, application received 40, application dropped 10
-        received by filter 50 = captured 40 + dropped by kernel 10: adds up
-        link received 50 = received by filter 50: adds up
-        ");
-    }
-
-    #[test]
-    fn figures_that_disagree_are_said_to_and_by_how_much() {
-        // The threads' differences cancel out in the sum, which must not hide them.
-        let hidden = text(&[counts(31, 40, 10), counts(9, 10, 0)], 50, None);
-        assert!(hidden.contains("DOES NOT ADD UP, by 2"), "{hidden}");
-        let limited = text(&[counts(5, 40, 0)], 60, Some(5));
-        assert!(
-            limited.contains("left unread when the count was reached 35"),
-            "{limited}"
-        );
-        assert!(
-            limited.contains("received by filter 40 + 20 more"),
-            "{limited}"
-        );
-        let sent = text(&[counts(5, 5, 0)], 3, None);
-        assert!(
-            sent.contains("received by filter 5 - 2: sent by this host"),
-            "{sent}"
-        );
-    }
-
-    #[test]
-    fn a_savefile_has_no_kernel() {
-        let counts = Counts {
-            captured: 3,
-            ..Counts::default()
-        };
-        let summary = Summary::of(1, &[counts], None, None);
-        assert_eq!(summary.text(None).len(), 3);
-        let json: serde_json::Value = serde_json::from_str(&summary.json().unwrap()).unwrap();
-        assert!(json["adds_up"].is_null() && json["total"]["received_by_filter"].is_null());
-        assert_eq!(json["total"]["captured"], 3);
-    }
-}
+mod tests;

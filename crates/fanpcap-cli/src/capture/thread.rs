@@ -2,14 +2,15 @@
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
-use std::time::Duration;
-use std::{hint, thread};
+use std::thread;
+use std::time::{Duration, Instant};
 
 use anyhow::{Context, Error, Result};
-use fanpcap_linux::pcap::{Break, Dispatched, Handle, Header, Stats};
+use fanpcap_linux::pcap::{Dispatched, Handle};
 use fanpcap_linux::{inject, process, stop};
 
-use super::counts::{Counts, Kernel};
+use super::counter::Counter;
+use super::counts::Counts;
 use super::savefile::Savefile;
 
 /// What all threads see.
@@ -45,20 +46,21 @@ impl Told {
 }
 
 impl Shared {
-    /// For so many threads, and packets if these are limited.
-    pub(super) fn new(threads: usize, limit: Option<u64>) -> Self {
-        let nothing = Told::new(process::monotonic_ns(), Counts::default());
+    /// For so many packets if these are limited, and no threads yet.
+    pub(super) fn new(limit: Option<u64>) -> Self {
         Self {
             left: limit.map(AtomicU64::new),
             round: AtomicU64::new(0),
-            told: Mutex::new(vec![nothing; threads]),
+            told: Mutex::new(Vec::new()),
             changed: Condvar::new(),
         }
     }
 
-    /// What the threads have told.
-    pub(super) fn so_far(&self) -> Vec<Told> {
-        self.told().clone()
+    /// One thread more, which begins now; its number.
+    pub(super) fn add(&self) -> usize {
+        let mut told = self.told();
+        told.push(Told::new(process::monotonic_ns(), Counts::default()));
+        told.len() - 1
     }
 
     /// Asks the threads for their counters. `wake` ends their waits. A thread that is busy with its packets
@@ -79,7 +81,7 @@ impl Shared {
     }
 
     /// Takes one packet off the limit; false when it was reached before.
-    fn take(&self) -> bool {
+    pub(super) fn take(&self) -> bool {
         let Some(left) = &self.left else { return true };
         let one_less = |left: u64| left.checked_sub(1);
         let taken = left.fetch_update(Ordering::AcqRel, Ordering::Acquire, one_less);
@@ -110,6 +112,8 @@ pub(super) struct Reader {
     pub(super) cpu: Option<usize>,
     /// Where it writes.
     pub(super) savefile: Option<Savefile>,
+    /// Packets that the filter may reject after the kernel has let them through.
+    pub(super) late_max: u64,
     /// CPU time to spend on each packet.
     pub(super) work_ns: u64,
     /// How long the kernel holds packets back.
@@ -139,14 +143,14 @@ impl Reader {
     /// Reads until somebody asks for the end.
     pub(super) fn run(mut self, shared: &Shared) -> Done {
         let _ends_all = EndsAll;
-        let mut counter = Counter::new(self.savefile.take(), self.work_ns, self.handle.breaker());
+        let (savefile, end) = (self.savefile.take(), self.handle.breaker());
+        let mut counter = Counter::new(savefile, self.late_max, self.work_ns, end);
         let read = self.read(&mut counter, shared);
         if read.is_err() {
             // The counters of a thread that failed are worth knowing, where there are any.
             let _ = counter.ask_kernel(&mut self.handle, self.offline);
         }
-        let savefile = counter.savefile.take();
-        let written = savefile.map_or(Ok(()), Savefile::finish);
+        let written = counter.finish();
         self.tell_counts(counter.counts, shared, u64::MAX);
         let failed = read.and(written).err();
         Done {
@@ -198,99 +202,45 @@ impl Reader {
     fn finish(&mut self, counter: &mut Counter, shared: &Shared) -> Result<()> {
         counter.ask_kernel(&mut self.handle, self.offline)?;
         if !self.offline {
-            self.handle.set_nonblock(true)?;
-            let mut empty = 0;
-            // The kernel hands over a block that is not full after the timeout.
-            while empty < 3 && !shared.is_used_up() {
-                let left = counter
-                    .counts
-                    .left()
-                    .and_then(|left| u32::try_from(left).ok());
-                let Some(left @ 1..) = left else { break };
-                match counter.read(&mut self.handle, Some(left), shared)? {
-                    Dispatched::Packets(0) => {
-                        empty += 1;
-                        thread::sleep(self.timeout);
-                    }
-                    Dispatched::Packets(_) => empty = 0,
-                    Dispatched::Broken => {}
-                }
-            }
+            counter.counts.read_to_end = self.drain(counter, shared)?;
         }
         counter.counts.cpu_ns = process::thread_cpu_ns();
         Ok(())
     }
-}
 
-/// Counts what comes.
-struct Counter {
-    counts: Counts,
-    last: Stats,
-    savefile: Option<Savefile>,
-    work_ns: u64,
-    end: Break,
-}
-
-impl Counter {
-    fn new(savefile: Option<Savefile>, work_ns: u64, end: Break) -> Self {
-        Self {
-            counts: Counts::default(),
-            last: Stats::default(),
-            savefile,
-            work_ns,
-            end,
-        }
-    }
-
-    /// One dispatch.
-    fn read(
-        &mut self,
-        handle: &mut Handle,
-        limit: Option<u32>,
-        shared: &Shared,
-    ) -> Result<Dispatched> {
-        let mut failed = None;
-        let read = handle.dispatch(limit, |header, bytes| {
-            if failed.is_some() || !shared.take() {
-                self.end.now();
-            } else if let Err(error) = self.count(header, bytes) {
-                failed = Some(error);
-                self.end.now();
+    /// Reads what is in the ring; false when that was given up. The kernel hands over a block that is not full
+    /// after one to two times the timeout, which may be longer than anybody wants to wait.
+    fn drain(&mut self, counter: &mut Counter, shared: &Shared) -> Result<bool> {
+        self.handle.set_nonblock(true)?;
+        let handed_over = self.timeout.saturating_mul(3);
+        let mut empty: Option<Instant> = None;
+        loop {
+            let left = counter.counts.left();
+            let Some(left @ 1..) = left.and_then(|left| u32::try_from(left).ok()) else {
+                return Ok(true);
+            };
+            if shared.is_used_up() || stop::is_insisted() {
+                return Ok(false);
             }
-        });
-        failed.map_or(Ok(read?), Err)
-    }
-
-    fn count(&mut self, header: &Header, bytes: &[u8]) -> Result<()> {
-        if let Some(savefile) = &mut self.savefile {
-            savefile.write(header, bytes)?;
+            match counter.read(&mut self.handle, Some(left), shared)? {
+                Dispatched::Packets(0) => {
+                    let waited = empty.get_or_insert_with(Instant::now).elapsed();
+                    if waited >= handed_over {
+                        return Ok(true);
+                    }
+                    if waited >= LONGEST {
+                        return Ok(false);
+                    }
+                    thread::sleep(PAUSE);
+                }
+                Dispatched::Packets(_) => empty = None,
+                Dispatched::Broken => {}
+            }
         }
-        self.counts.captured += 1;
-        self.counts.bytes += u64::from(header.len);
-        if self.work_ns > 0 {
-            work(self.work_ns);
-        }
-        Ok(())
-    }
-
-    /// What the kernel says now, and the CPU time so far.
-    fn ask_kernel(&mut self, handle: &mut Handle, offline: bool) -> Result<()> {
-        self.counts.cpu_ns = process::thread_cpu_ns();
-        if offline {
-            return Ok(());
-        }
-        let now = handle.stats()?;
-        let kernel = self.counts.kernel.get_or_insert_with(Kernel::default);
-        kernel.advance(self.last, now);
-        self.last = now;
-        Ok(())
     }
 }
 
-/// Spends CPU time. On a busy machine that takes longer, as real work would.
-fn work(nanoseconds: u64) {
-    let end = process::thread_cpu_ns() + nanoseconds;
-    while process::thread_cpu_ns() < end {
-        hint::spin_loop();
-    }
-}
+/// How long an empty ring is waited for at the end.
+const LONGEST: Duration = Duration::from_secs(1);
+/// Between two looks at it.
+const PAUSE: Duration = Duration::from_millis(10);

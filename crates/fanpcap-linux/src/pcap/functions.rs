@@ -152,6 +152,7 @@ functions! {
         fn pcap_compile(p: Handle, program: *mut Program, text: Text, optimize: c_int, netmask: c_uint) -> c_int;
         fn pcap_setfilter(p: Handle, program: *mut Program) -> c_int;
         fn pcap_freecode(program: *mut Program);
+        fn pcap_fileno(p: Handle) -> c_int;
         fn pcap_dispatch(p: Handle, count: c_int, callback: Callback, user: *mut u8) -> c_int;
         fn pcap_breakloop(p: Handle);
         fn pcap_stats(p: Handle, stats: *mut Stats) -> c_int;

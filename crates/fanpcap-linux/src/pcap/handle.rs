@@ -2,10 +2,12 @@
 
 use super::functions::{FanoutStat, FanoutStats, Functions, Pcap, Program, Stats};
 use super::{Error, text};
+use crate::packet::Filter;
 use std::cell::Cell;
 use std::ffi::{CString, c_char, c_int, c_uint};
 use std::marker::PhantomData;
 use std::mem;
+use std::os::fd::BorrowedFd;
 use std::ptr::{NonNull, null_mut};
 use std::sync::Arc;
 
@@ -108,6 +110,20 @@ impl Handle {
         // SAFETY: the program was compiled above and is not used any more.
         unsafe { (functions.pcap_freecode)(&raw mut program) };
         self.done("pcap_setfilter", status).map(drop)
+    }
+
+    /// Whether the kernel runs the filter. libpcap runs it itself where the kernel can't, as with link-layer
+    /// addresses on the device `any`; then the counters have what it rejects too. False also where it is not
+    /// known: a handle on several devices.
+    pub fn is_filtered_in_kernel(&self) -> bool {
+        // SAFETY: the handle is activated.
+        let fd = unsafe { (self.open.functions.pcap_fileno)(self.p()) };
+        if fd < 0 {
+            return false;
+        }
+        // SAFETY: the handle's socket is open as long as the handle.
+        let socket = unsafe { BorrowedFd::borrow_raw(fd) };
+        Filter::of(socket).is_ok_and(|filter| filter.is_some())
     }
 
     /// Whether [`Handle::dispatch`] returns at once when there is no packet.

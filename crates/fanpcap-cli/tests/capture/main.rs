@@ -1,15 +1,18 @@
 //! `fanpcap capture`: its figures are exact, its threads share by flow, and it ends in good order.
 #![forbid(unsafe_code)]
 
-use std::path::{Path, PathBuf};
+mod ends;
+mod filters;
+mod savefiles;
+
+use std::path::PathBuf;
 
 use anyhow::{Context, Result, ensure};
 use fanpcap_testkit::await_for::LIMIT;
 use fanpcap_testkit::member::Ended;
 use fanpcap_testkit::traffic::{self, Frame};
 use fanpcap_testkit::{
-    Capture, Injector, Member, Program, Scratch, Transport, Veth, await_for, capture, library,
-    netns,
+    Capture, Injector, Member, Program, Scratch, Veth, await_for, capture, library, netns,
 };
 use serde_json::Value;
 
@@ -37,6 +40,13 @@ impl Wire {
             .args(["capture", "-i", "far", "-w"])
             .arg(self.scratch.file("%i.pcap"));
         Ok(program.args(arguments.split_whitespace()))
+    }
+
+    /// The command, with these arguments and no others.
+    fn plain(&self, arguments: &str) -> Result<Program> {
+        let program = Program::new(env!("CARGO_BIN_EXE_fanpcap"), "capturing on far")?
+            .set("FANPCAP_LIB_DIR", library::library_dir()?);
+        Ok(program.arg("capture").args(arguments.split_whitespace()))
     }
 
     fn start(&self, arguments: &str) -> Result<Member> {
@@ -186,95 +196,6 @@ fn a_count_is_that_of_all_threads() {
 
 #[test]
 #[ignore = "needs root: a network namespace"]
-fn a_filter_chooses_and_a_signal_brings_the_summary() {
-    Wire::within(|wire| {
-        let member = wire.start("--threads 2 --group 4711 udp and not port 1")?;
-        let frames = frames(14, 3000)?;
-        let is_udp = |frame: &&Frame| frame.flow.transport == Transport::Udp;
-        let expected = frames.iter().filter(is_udp).count();
-        wire.send(&frames)?;
-        let files = [0, 1].map(|thread| wire.scratch.file(&format!("{thread}.pcap")));
-        // What the program prints each second is for people here: captured is the second word.
-        await_for("the total", LIMIT, || {
-            let said = member.said()?;
-            let mut totals = said
-                .lines()
-                .filter_map(|line| line.trim().strip_prefix("total"));
-            let captured = totals
-                .next_back()
-                .and_then(|total| total.split_whitespace().next());
-            Ok((captured == Some(expected.to_string().as_str())).then_some(()))
-        })?;
-        member.signal("TERM")?;
-        let ended = member.wait()?;
-        let said = &ended.said;
-        assert!(ended.status.success(), "{said}");
-        let sum = format!(
-            "received by filter {expected} = captured {expected} + dropped by kernel 0: adds up"
-        );
-        assert!(said.contains(&sum), "{said}");
-        let link = format!(
-            "link received 3000, interface dropped 0, application received {expected}, application dropped 0"
-        );
-        assert!(said.contains(&link), "{said}");
-        assert!(said.contains("group 4711: 2 members"), "{said}");
-        let written = files.map(|file| Capture::read(&file).unwrap());
-        let mut packets = written.iter().flat_map(|capture| &capture.packets);
-        assert!(packets.all(|packet| packet.flow.unwrap().transport() == Some(Transport::Udp)));
-        Ok(())
-    })
-    .unwrap();
-}
-
-#[test]
-#[ignore = "needs root: a network namespace"]
-fn a_device_that_goes_away_ends_it_with_the_summary() {
-    Wire::within(|wire| {
-        let member = wire.start("--threads 2 --json")?;
-        wire.send(&frames(18, 1000)?)?;
-        wait_for_received(&member, 1000)?;
-        fanpcap_testkit::veth::ip("link delete far")?;
-        let ended = member.wait()?;
-        assert!(!ended.status.success(), "{}", ended.said);
-        assert!(ended.said.contains("fanpcap: thread "), "{}", ended.said);
-        let summary = last(&ended.said, "summary").unwrap();
-        assert_eq!(number(&summary["total"], "captured"), 1000);
-        assert!(summary["link"].is_null(), "{summary}");
-        let written = wire.captures(2)?;
-        assert_eq!(capture::sequences(&written).len(), 1000);
-        Ok(())
-    })
-    .unwrap();
-}
-
-#[test]
-#[ignore = "needs root: a network namespace"]
-fn a_full_disk_is_an_error_and_what_was_captured_is_told() {
-    Wire::within(|wire| {
-        let program = Program::new(env!("CARGO_BIN_EXE_fanpcap"), "capturing on far")?
-            .set("FANPCAP_LIB_DIR", library::library_dir()?);
-        let arguments = "capture -i far --json -w /dev/full";
-        let member = program
-            .args(arguments.split_whitespace())
-            .start(&wire.scratch)?;
-        // More than is held back before it is written.
-        wire.send(&frames(19, 5000)?)?;
-        let ended = member.wait()?;
-        assert!(!ended.status.success(), "{}", ended.said);
-        assert!(ended.said.contains("writing /dev/full: "), "{}", ended.said);
-        let summary = last(&ended.said, "summary").unwrap();
-        assert!(
-            (1..5000).contains(&number(&summary["total"], "captured")),
-            "{summary}"
-        );
-        assert_eq!(summary["adds_up"], false);
-        Ok(())
-    })
-    .unwrap();
-}
-
-#[test]
-#[ignore = "needs root: a network namespace"]
 fn two_programs_may_be_in_one_group() {
     Wire::within(|wire| {
         let start = || {
@@ -335,71 +256,6 @@ fn one_thread_works_on_the_systems_library() {
         Ok(())
     })
     .unwrap();
-}
-
-#[test]
-fn a_savefile_is_counted_filtered_and_copied() {
-    let Some(system) = system_library() else {
-        println!("{SKIP}");
-        return;
-    };
-    let scratch = Scratch::new().unwrap();
-    let (source, copy) = (scratch.file("source.pcap"), scratch.file("copy.pcap"));
-    let frames = frames(17, 500).unwrap();
-    write(&source, &frames).unwrap();
-    let run = |more: &[&str]| {
-        let mut command = std::process::Command::new(env!("CARGO_BIN_EXE_fanpcap"));
-        command
-            .args(["capture", "--json", "--library"])
-            .arg(&system);
-        let output = command
-            .arg("-r")
-            .arg(&source)
-            .arg("-w")
-            .arg(&copy)
-            .args(more)
-            .output();
-        let output = output.unwrap();
-        let said = String::from_utf8_lossy(&output.stdout).into_owned();
-        assert!(
-            output.status.success(),
-            "{}",
-            String::from_utf8_lossy(&output.stderr)
-        );
-        let summary = last(&said, "summary").unwrap();
-        (
-            number(&summary["total"], "captured"),
-            Capture::read(&copy).unwrap(),
-        )
-    };
-
-    let (captured, all) = run(&[]);
-    assert_eq!(captured, 500);
-    let numbers = |capture: &Capture| {
-        capture
-            .packets
-            .iter()
-            .filter_map(|p| p.sequence)
-            .collect::<Vec<_>>()
-    };
-    assert_eq!(numbers(&all), (0..500).collect::<Vec<_>>());
-    let (captured, some) = run(&["-c", "42"]);
-    assert_eq!((captured, numbers(&some)), (42, (0..42).collect()));
-    let (captured, tcp) = run(&["tcp"]);
-    let is_tcp = |frame: &&Frame| frame.flow.transport == Transport::Tcp;
-    assert_eq!(captured, frames.iter().filter(is_tcp).count() as u64);
-    assert_eq!(captured, tcp.packets.len() as u64);
-}
-
-/// A savefile of frames, a microsecond apart.
-fn write(path: &Path, frames: &[Frame]) -> Result<()> {
-    let mut writer = pcap_file::pcap::PcapWriter::new(std::fs::File::create(path)?)?;
-    for (frame, microseconds) in frames.iter().zip(1..) {
-        let stamp = std::time::Duration::from_micros(microseconds);
-        let len = u32::try_from(frame.bytes.len())?;
-        writer.write_packet(&pcap_file::pcap::PcapPacket::new(stamp, len, &frame.bytes))?;
-    }
-    Ok(())
 }
 
 fn system_library() -> Option<PathBuf> {

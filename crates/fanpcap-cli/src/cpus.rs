@@ -1,4 +1,4 @@
-//! Which CPUs the copies run on, from what sysfs and /proc tell of the device and the machine.
+//! Which CPUs copies or threads run on, from what sysfs and /proc tell of the device and the machine.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -38,13 +38,13 @@ impl Wanted {
 /// A choice of CPUs.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Choice {
-    /// One for each copy; none where the kernel decides.
+    /// One for each copy or thread; none where the kernel decides.
     pub(crate) cpus: Vec<Option<usize>>,
     /// What was chosen and why.
     pub(crate) why: String,
 }
 
-/// The CPUs of `copies` copies that capture on `device`, of those that are `allowed`. Files are read under
+/// The CPUs of so many copies or threads that capture on `device`, of those that are `allowed`. Files are read under
 /// `root`, which is `/` but for tests.
 ///
 /// # Errors
@@ -135,7 +135,7 @@ fn spread(cpus: &[usize], copies: usize, why: String) -> Choice {
 
 fn sharing(cpus: usize, copies: usize) -> String {
     if cpus < copies {
-        format!("; {cpus} for {copies} copies: they share")
+        format!("; {cpus} for {copies}: they share")
     } else {
         String::new()
     }

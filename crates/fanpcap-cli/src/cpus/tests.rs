@@ -66,7 +66,7 @@ fn the_devices_node_without_the_receiving_cpus_one_thread_of_each_core_first() {
     );
     let (cpus, why) = machine.choose(Some("eth0"), &ALL, 4);
     assert_eq!(cpus, [2, 4, 6, 2]);
-    assert!(why.ends_with("; 3 for 4 copies: they share)"), "{why}");
+    assert!(why.ends_with("; 3 for 4: they share)"), "{why}");
     assert_eq!(machine.choose(Some("eth0"), &[0, 6], 1).0, [6]);
     let (cpus, why) = machine.choose(Some("eth0"), &[1, 3], 2);
     assert_eq!(cpus, [1, 3]);

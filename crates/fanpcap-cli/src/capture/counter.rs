@@ -1,0 +1,101 @@
+//! Counts what a thread reads, and writes it.
+
+use std::hint;
+
+use anyhow::Result;
+use fanpcap_linux::pcap::{Break, Dispatched, Handle, Header, Stats};
+use fanpcap_linux::{process, stop};
+
+use super::counts::{Counts, Kernel};
+use super::savefile::Savefile;
+use super::thread::Shared;
+
+/// Counts what comes.
+pub(super) struct Counter {
+    /// So far.
+    pub(super) counts: Counts,
+    last: Stats,
+    savefile: Option<Savefile>,
+    work_ns: u64,
+    end: Break,
+}
+
+impl Counter {
+    /// Of what the filter rejects at most `late_max` packets may come to the ring.
+    pub(super) fn new(savefile: Option<Savefile>, late_max: u64, work_ns: u64, end: Break) -> Self {
+        let counts = Counts {
+            written: savefile.as_ref().map(Savefile::written),
+            late_max,
+            ..Counts::default()
+        };
+        Self {
+            counts,
+            last: Stats::default(),
+            savefile,
+            work_ns,
+            end,
+        }
+    }
+
+    /// One dispatch.
+    pub(super) fn read(
+        &mut self,
+        handle: &mut Handle,
+        limit: Option<u32>,
+        shared: &Shared,
+    ) -> Result<Dispatched> {
+        let mut failed = None;
+        let read = handle.dispatch(limit, |header, bytes| {
+            if failed.is_some() || stop::is_insisted() || !shared.take() {
+                self.end.now();
+            } else if let Err(error) = self.count(header, bytes) {
+                failed = Some(error);
+                self.end.now();
+            }
+        });
+        failed.map_or(Ok(read?), Err)
+    }
+
+    fn count(&mut self, header: &Header, bytes: &[u8]) -> Result<()> {
+        self.counts.captured += 1;
+        self.counts.bytes += u64::from(header.len);
+        if let Some(savefile) = &mut self.savefile {
+            savefile.write(header, bytes)?;
+        }
+        if self.work_ns > 0 {
+            work(self.work_ns);
+        }
+        Ok(())
+    }
+
+    /// Writes what is held back, and counts what has been written for good.
+    pub(super) fn finish(&mut self) -> Result<()> {
+        let Some(savefile) = &mut self.savefile else {
+            return Ok(());
+        };
+        let written = savefile.flush();
+        self.counts.written = Some(savefile.written());
+        written
+    }
+
+    /// What the kernel says now, and the CPU time so far.
+    pub(super) fn ask_kernel(&mut self, handle: &mut Handle, offline: bool) -> Result<()> {
+        self.counts.cpu_ns = process::thread_cpu_ns();
+        if offline {
+            return Ok(());
+        }
+        let now = handle.stats()?;
+        let kernel = self.counts.kernel.get_or_insert_with(Kernel::default);
+        kernel.advance(self.last, now);
+        self.last = now;
+        Ok(())
+    }
+}
+
+/// Spends CPU time. On a busy machine that takes longer, as real work would.
+fn work(nanoseconds: u64) {
+    let end = process::thread_cpu_ns() + nanoseconds;
+    while process::thread_cpu_ns() < end {
+        hint::spin_loop();
+    }
+}

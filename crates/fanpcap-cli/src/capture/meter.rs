@@ -1,0 +1,65 @@
+//! The device's counters: since the beginning, and with their time for rates.
+
+use anyhow::Result;
+use fanpcap_linux::process;
+
+use super::link::{self, Link};
+
+/// Reads a device's counters.
+#[derive(Debug)]
+pub(super) struct Meter {
+    link: Link,
+    start: Reading,
+}
+
+/// The counters at a time.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Reading {
+    counters: link::Counters,
+    at_ns: u64,
+}
+
+impl Meter {
+    /// Begins now; none for a device without counters.
+    ///
+    /// # Errors
+    /// When the kernel can't be asked.
+    pub(super) fn new(device: Option<&str>) -> Result<Option<Self>> {
+        let Some(link) = device.and_then(Link::of) else {
+            return Ok(None);
+        };
+        let start = read(&link)?;
+        Ok(start.map(|start| Self { link, start }))
+    }
+
+    /// The counters now; none when a device has gone.
+    ///
+    /// # Errors
+    /// When the kernel can't be asked.
+    pub(super) fn read(&self) -> Result<Option<Reading>> {
+        read(&self.link)
+    }
+
+    /// What was counted since the beginning; none when a device has gone.
+    ///
+    /// # Errors
+    /// When the kernel can't be asked.
+    pub(super) fn since_start(&self) -> Result<Option<link::Counters>> {
+        let now = self.read()?;
+        Ok(now.map(|now| now.counters.since(self.start.counters)))
+    }
+}
+
+impl Reading {
+    /// What was counted since `before`, and in how many nanoseconds.
+    pub(super) fn since(self, before: Self) -> (link::Counters, u64) {
+        let counters = self.counters.since(before.counters);
+        (counters, self.at_ns.saturating_sub(before.at_ns))
+    }
+}
+
+fn read(link: &Link) -> Result<Option<Reading>> {
+    let at_ns = process::monotonic_ns();
+    let counters = link.counters()?;
+    Ok(counters.map(|counters| Reading { counters, at_ns }))
+}

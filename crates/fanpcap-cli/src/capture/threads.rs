@@ -1,0 +1,74 @@
+//! The threads, from the first one's start to the last one's end.
+
+use std::sync::Arc;
+use std::thread::{self, JoinHandle};
+use std::time::Duration;
+
+use anyhow::{Context, Result, anyhow};
+use fanpcap_linux::pcap::Break;
+use fanpcap_linux::process;
+
+use super::thread::{Done, Reader, Shared, Told};
+
+/// Those that have been started.
+pub(super) struct Threads {
+    /// When the first began to receive, by the clock of [`process::monotonic_ns`].
+    pub(super) start_ns: u64,
+    shared: Arc<Shared>,
+    ends: Vec<Break>,
+    running: Vec<JoinHandle<Done>>,
+}
+
+impl Threads {
+    /// None yet. Together they capture so many packets if these are limited.
+    pub(super) fn new(limit: Option<u64>) -> Self {
+        Self {
+            start_ns: process::monotonic_ns(),
+            shared: Arc::new(Shared::new(limit)),
+            ends: Vec::new(),
+            running: Vec::new(),
+        }
+    }
+
+    /// One more, which has the number behind the last one's.
+    ///
+    /// # Errors
+    /// When the system has no thread left.
+    pub(super) fn start(&mut self, reader: Reader) -> Result<()> {
+        let shared = Arc::clone(&self.shared);
+        let end = reader.handle.breaker();
+        let named = thread::Builder::new().name(format!("capture-{}", reader.number));
+        shared.add();
+        let running = named.spawn(move || reader.run(&shared));
+        self.running.push(running.context("starting a thread")?);
+        self.ends.push(end);
+        Ok(())
+    }
+
+    /// Their counters now, as far as they answer in time.
+    pub(super) fn ask(&self) -> Vec<Told> {
+        self.shared.ask(|| self.wake())
+    }
+
+    /// Ends the threads' waits for packets.
+    fn wake(&self) {
+        self.ends.iter().for_each(Break::now);
+    }
+
+    /// Waits for their ends. What they did, in their order.
+    ///
+    /// # Errors
+    /// When one panicked.
+    pub(super) fn join(mut self) -> Result<Vec<Done>> {
+        while self.running.iter().any(|thread| !thread.is_finished()) {
+            // Again and again: a thread may have been about to wait.
+            self.wake();
+            thread::sleep(Duration::from_millis(10));
+        }
+        let panicked = |_| anyhow!("a thread panicked");
+        let running = self.running.drain(..);
+        running
+            .map(|thread| thread.join().map_err(panicked))
+            .collect()
+    }
+}
