@@ -12,8 +12,13 @@ mod output;
 mod progress;
 mod summary;
 mod supervise;
+mod unnamed;
 
+use std::collections::BTreeSet;
 use std::ffi::OsString;
+use std::fs;
+use std::io;
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::Arc;
@@ -21,7 +26,7 @@ use std::sync::Arc;
 use anyhow::{Context, Result, bail};
 use clap::Args;
 use fanpcap::mode::Mode;
-use fanpcap_linux::inject;
+use fanpcap_linux::{child, inject};
 
 use crate::cpus::{self, Wanted};
 use crate::library;
@@ -61,7 +66,7 @@ pub(crate) struct Arguments {
     #[arg(long)]
     restart: bool,
     /// Merges the captures that the copies write, to files named with %i or to standard output, into FILE:
-    /// pcapng if it is named so, else pcap; - is standard output
+    /// pcapng if it is named so, else pcap; - is standard output, where it comes when all copies have ended
     #[arg(long, value_name = "FILE")]
     merge: Option<PathBuf>,
     /// Begins each line of the copies' output with their number
@@ -94,11 +99,13 @@ pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode> {
     if let Some(to) = &arguments.merge {
         merge::ensure_writable(to)?;
     }
+    // Each copy takes several descriptors here; where it can't be raised, it is told what fails.
+    let _ = child::raise_open_files();
     let copies = usize::from(arguments.copies);
     let device = arguments
         .device
         .clone()
-        .or_else(|| arguments::device(&arguments.command));
+        .or_else(|| arguments::device(&arguments.command, exists));
     let allowed = inject::cpus().context("which CPUs this process may run on")?;
     let choice = cpus::choose(&wanted, Path::new("/"), device.as_deref(), &allowed, copies)?;
 
@@ -115,6 +122,11 @@ pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode> {
         output.say(&format!(
             "all copies write {}: put their number, %i, into its name",
             Path::new(file).display()
+        ));
+    }
+    for member in group::members(group) {
+        output.say(&format!(
+            "group {group} has a member already, which gets its share of the packets: {member}"
         ));
     }
     let run = Run {
@@ -138,13 +150,16 @@ fn finish(
     output: &Output,
     supervised: &Supervised,
 ) -> Result<ExitCode> {
-    let sources = supervised.sources();
+    let mut sources = supervised.sources();
+    let mut seen = BTreeSet::new();
+    // Copies that were told to write the same file wrote it once.
+    sources.retain(|(_, path)| {
+        fs::metadata(path).map_or(true, |found| seen.insert((found.dev(), found.ino())))
+    });
     let paths: Vec<PathBuf> = sources.iter().map(|(_, path)| path.clone()).collect();
     let merged = match &arguments.merge {
         None => None,
-        Some(_) if paths.is_empty() => Some(Err(anyhow::anyhow!(
-            "--merge: no copy wrote a capture; name files with %i (-w %i.pcap), or write to standard output (-w -)"
-        ))),
+        Some(_) if paths.is_empty() => Some(Err(nothing_to_merge(supervised))),
         Some(to) => Some(merge::merge(&paths, to)),
     };
     let done = merged.as_ref().and_then(|merged| merged.as_ref().ok());
@@ -161,10 +176,19 @@ fn finish(
     if !arguments.quiet {
         output.say(&summary.text());
     }
+    if let Some(more @ 1..) = summary.taken_not_written {
+        output.say(&format!(
+            "--merge: {more} packets that the copies took are in none of the captures that were merged"
+        ));
+    }
     if let Some(path) = &arguments.json {
         summary.write(path)?;
     }
     if let Some(merged) = merged {
+        if merged.as_ref().err().is_some_and(is_broken_pipe) {
+            // Whoever read standard output has had enough of it.
+            supervised.remove_spools();
+        }
         merged.with_context(|| left(&paths))?;
         supervised.remove_spools();
     }
@@ -183,9 +207,40 @@ fn written(copy: usize, sources: &[(usize, PathBuf)], merged: &Merged) -> u64 {
         .sum()
 }
 
+/// Whether there is such a network device.
+fn exists(device: &str) -> bool {
+    !device.contains('/') && Path::new("/sys/class/net").join(device).exists()
+}
+
+fn is_broken_pipe(error: &anyhow::Error) -> bool {
+    let io = error
+        .chain()
+        .find_map(|cause| cause.downcast_ref::<io::Error>());
+    io.is_some_and(|error| error.kind() == io::ErrorKind::BrokenPipe)
+}
+
+fn nothing_to_merge(supervised: &Supervised) -> anyhow::Error {
+    let copies = supervised.copies.iter();
+    let others: Vec<String> = copies
+        .flat_map(|copy| copy.files.no_captures())
+        .map(|path| path.display().to_string())
+        .collect();
+    if others.is_empty() {
+        anyhow::anyhow!(
+            "--merge: no copy wrote a capture; name files with %i (-w %i.pcap), or write to standard output (-w -)"
+        )
+    } else {
+        anyhow::anyhow!(
+            "--merge: the copies wrote files that are no captures: {}",
+            others.join(", ")
+        )
+    }
+}
+
 fn left(paths: &[PathBuf]) -> String {
     let names: Vec<String> = paths
         .iter()
+        .filter(|path| path.exists())
         .map(|path| path.display().to_string())
         .collect();
     if names.is_empty() {

@@ -8,22 +8,62 @@ use std::mem::MaybeUninit;
 use std::os::unix::process::CommandExt;
 use std::process::Command;
 use std::ptr::null_mut;
+use std::sync::OnceLock;
 
 pub use libc::{SIGCHLD, SIGHUP, SIGINT, SIGKILL, SIGTERM, SIGUSR1, SIGUSR2};
 
 /// Makes `command` start a program in a process group of its own, on `cpu` if one is given, with no signal
-/// blocked, whatever the caller has blocked for itself, and with the kernel's promise that it gets `SIGTERM` when the calling thread ends (`PR_SET_PDEATHSIG`, prctl(2)). A
-/// program that changes its user afterwards loses that promise.
+/// blocked, whatever the caller has blocked for itself, with the limit of open files that was there before
+/// [`raise_open_files`], and with the kernel's promise that it gets `SIGTERM` when the calling thread ends
+/// (`PR_SET_PDEATHSIG`, prctl(2)). A program that changes its user afterwards loses that promise.
 pub fn bind(command: &mut Command, cpu: Option<usize>) {
     let parent = std::process::id();
     command.process_group(0);
     let prepare = move || {
         let_signals_through()?;
         end_with_parent(parent)?;
+        restore_open_files()?;
         cpu.map_or(Ok(()), inject::pin)
     };
     // SAFETY: between fork and exec the closure makes system calls only and allocates nothing.
     unsafe { command.pre_exec(prepare) };
+}
+
+/// The limit of open files as it was before it was raised.
+static OPEN_FILES: OnceLock<libc::rlimit> = OnceLock::new();
+
+/// Lets the calling process open as many files as it may: the soft limit becomes the hard one (getrlimit(2)).
+/// Programs that are started by [`bind`] have what was there before, as select(2) in them may need it low.
+///
+/// # Errors
+/// What getrlimit(2) and setrlimit(2) say.
+pub fn raise_open_files() -> io::Result<()> {
+    let mut limit = MaybeUninit::<libc::rlimit>::uninit();
+    // SAFETY: getrlimit fills the struct that it is given.
+    check(unsafe { libc::getrlimit(libc::RLIMIT_NOFILE, limit.as_mut_ptr()) })?;
+    // SAFETY: the call succeeded, so the struct is filled.
+    let before = unsafe { limit.assume_init() };
+    set_open_files(&libc::rlimit {
+        rlim_cur: before.rlim_max,
+        ..before
+    })?;
+    // Raised twice, the first one was there before.
+    let _ = OPEN_FILES.set(before);
+    Ok(())
+}
+
+fn restore_open_files() -> io::Result<()> {
+    OPEN_FILES.get().map_or(Ok(()), set_open_files)
+}
+
+fn set_open_files(limit: &libc::rlimit) -> io::Result<()> {
+    // SAFETY: setrlimit reads a struct that lives through the call.
+    check(unsafe { libc::setrlimit(libc::RLIMIT_NOFILE, limit) })
+}
+
+/// Whether a call failed as the process, or the system, has too many open files (`EMFILE`, `ENFILE`).
+pub fn is_lack_of_descriptors(error: &io::Error) -> bool {
+    matches!(error.raw_os_error(), Some(libc::EMFILE | libc::ENFILE))
 }
 
 fn let_signals_through() -> io::Result<()> {

@@ -1,4 +1,4 @@
-//! Word of files that leave their directory (inotify(7)).
+//! Word of files that come into a directory or leave it (inotify(7)).
 
 use crate::errno::check;
 use std::collections::BTreeMap;
@@ -9,14 +9,23 @@ use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
-/// Tells which files were removed from, or moved out of, the directories that it watches.
+/// What happened in a directory that is watched.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Change {
+    /// A file or directory was made, linked or moved there.
+    Came(PathBuf),
+    /// It was removed or moved away.
+    Gone(PathBuf),
+}
+
+/// Tells what comes and goes in the directories that it watches.
 #[derive(Debug)]
-pub struct Removals {
+pub struct Changes {
     file: File,
     watched: BTreeMap<c_int, PathBuf>,
 }
 
-impl Removals {
+impl Changes {
     /// Watches nothing yet.
     ///
     /// # Errors
@@ -39,7 +48,7 @@ impl Removals {
     /// `ENOENT` when there is none, `ENOSPC` when the user has too many watches.
     pub fn watch(&mut self, directory: &Path) -> io::Result<()> {
         let path = CString::new(directory.as_os_str().as_bytes())?;
-        let events = libc::IN_DELETE | libc::IN_MOVED_FROM | libc::IN_ONLYDIR;
+        let events = CAME | libc::IN_DELETE | libc::IN_MOVED_FROM | libc::IN_ONLYDIR;
         // SAFETY: the path is a C string that lives through the call.
         let watch =
             unsafe { libc::inotify_add_watch(self.file.as_raw_fd(), path.as_ptr(), events) };
@@ -48,13 +57,13 @@ impl Removals {
         Ok(())
     }
 
-    /// The files that have gone since the last call. None when so much happened that the kernel lost
+    /// What has happened since the last call, in its order. None when so much happened that the kernel lost
     /// count: then look for yourself.
     ///
     /// # Errors
     /// What read(2) says.
-    pub fn take(&mut self) -> io::Result<Option<Vec<PathBuf>>> {
-        let mut gone = Vec::new();
+    pub fn take(&mut self) -> io::Result<Option<Vec<Change>>> {
+        let mut changes = Vec::new();
         let mut complete = true;
         let mut bytes = [0; 8192];
         loop {
@@ -63,13 +72,13 @@ impl Removals {
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => break,
                 Err(error) => return Err(error),
             };
-            complete &= self.parse(&bytes[..len], &mut gone);
+            complete &= self.parse(&bytes[..len], &mut changes);
         }
-        Ok(complete.then_some(gone))
+        Ok(complete.then_some(changes))
     }
 
     /// inotify_event: watch, mask, cookie, length, then so many bytes of name, padded with zeros.
-    fn parse(&mut self, mut bytes: &[u8], gone: &mut Vec<PathBuf>) -> bool {
+    fn parse(&mut self, mut bytes: &[u8], changes: &mut Vec<Change>) -> bool {
         let mut complete = true;
         while let Some((head, rest)) = bytes.split_at_checked(HEAD_LEN) {
             let word = |at: usize| {
@@ -86,7 +95,12 @@ impl Removals {
                 self.watched.remove(&watch);
             } else if let Some(directory) = self.watched.get(&watch) {
                 let name = name.split(|&byte| byte == 0).next().unwrap_or_default();
-                gone.push(directory.join(OsStr::from_bytes(name)));
+                let path = directory.join(OsStr::from_bytes(name));
+                changes.push(if mask & CAME != 0 {
+                    Change::Came(path)
+                } else {
+                    Change::Gone(path)
+                });
             }
             bytes = rest;
         }
@@ -94,13 +108,14 @@ impl Removals {
     }
 }
 
-impl AsFd for Removals {
+impl AsFd for Changes {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.file.as_fd()
     }
 }
 
 const HEAD_LEN: usize = 16;
+const CAME: u32 = libc::IN_CREATE | libc::IN_MOVED_TO;
 
 #[cfg(test)]
 mod tests {
@@ -108,26 +123,42 @@ mod tests {
     use std::fs;
 
     #[test]
-    fn what_goes_is_told_and_a_directory_may_go_and_come() {
+    fn what_comes_and_goes_is_told_and_a_directory_may_too() {
         let name = format!("fanpcap-inotify-{}", std::process::id());
         let directory = std::env::temp_dir().join(name);
-        let mut removals = Removals::new().unwrap();
+        let mut changes = Changes::new().unwrap();
         for _ in 0..2 {
             fs::create_dir(&directory).unwrap();
-            removals.watch(&directory).unwrap();
-            removals.watch(&directory).unwrap();
+            changes.watch(&directory).unwrap();
+            changes.watch(&directory).unwrap();
             let files = ["7.1", "a longer name than that"].map(|name| directory.join(name));
             for file in &files {
                 fs::write(file, "").unwrap();
             }
-            assert_eq!(removals.take().unwrap(), Some(vec![]));
+            let linked = directory.join("linked");
+            fs::hard_link(&files[0], &linked).unwrap();
+            let came = [&files[0], &files[1], &linked].map(|path| Change::Came(path.clone()));
+            assert_eq!(changes.take().unwrap(), Some(came.to_vec()));
             for file in &files {
                 fs::remove_file(file).unwrap();
             }
-            assert_eq!(removals.take().unwrap(), Some(files.to_vec()));
+            let moved = directory.with_extension("moved");
+            fs::rename(&linked, &moved).unwrap();
+            fs::rename(&moved, &linked).unwrap();
+            fs::remove_file(&linked).unwrap();
+            let gone = files.clone().map(Change::Gone).to_vec();
+            let there_and_back = [
+                Change::Gone(linked.clone()),
+                Change::Came(linked.clone()),
+                Change::Gone(linked),
+            ];
+            assert_eq!(
+                changes.take().unwrap(),
+                Some([&gone[..], &there_and_back].concat())
+            );
             fs::remove_dir(&directory).unwrap();
-            assert_eq!(removals.take().unwrap(), Some(vec![]));
+            assert_eq!(changes.take().unwrap(), Some(vec![]));
         }
-        assert!(removals.watched.is_empty() && removals.watch(&directory).is_err());
+        assert!(changes.watched.is_empty() && changes.watch(&directory).is_err());
     }
 }

@@ -52,18 +52,30 @@ fn parts(argument: &OsStr) -> Vec<&OsStr> {
 }
 
 /// The device that the arguments name by `-i` or `--interface`: the first of several, without what our
-/// device names may have besides (`xdp:eth0`, `eth0:1`, `eth0^eth1`).
-pub(crate) fn device(arguments: &[OsString]) -> Option<String> {
+/// device names may have besides (`xdp:eth0`, `eth0:1`, `eth0^eth1`). Else that of `-d` (ngrep) or `--pcap`
+/// (Suricata), which mean other things elsewhere: only if `exists` says that there is such a device.
+pub(crate) fn device(arguments: &[OsString], exists: impl Fn(&str) -> bool) -> Option<String> {
     let texts: Vec<&str> = arguments.iter().filter_map(|text| text.to_str()).collect();
-    let mut named = texts.iter().enumerate().filter_map(|(at, text)| {
-        let next = || texts.get(at + 1).copied();
-        match *text {
-            "-i" | "--interface" => next(),
-            _ => (text.strip_prefix("--interface="))
-                .or_else(|| text.strip_prefix("-i").filter(|rest| !rest.is_empty())),
+    let value = |(at, text): (usize, &&'_ str), short: &str, long: &str| {
+        let next = || texts.get(at + 1).map(|next| (*next).to_owned());
+        if *text == short || *text == long {
+            return next();
         }
-    });
-    plain(named.next()?)
+        let after = |start: &str, end: &str| text.strip_prefix(start)?.strip_prefix(end);
+        let joined =
+            after(long, "=").or_else(|| after(short, "").filter(|_| !text.starts_with("--")));
+        joined.filter(|rest| !rest.is_empty()).map(str::to_owned)
+    };
+    let first = |short, long| {
+        let values = texts.iter().enumerate();
+        values.filter_map(move |text| value(text, short, long))
+    };
+    let mut certain = first("-i", "--interface");
+    if let Some(device) = certain.next() {
+        return plain(&device);
+    }
+    let mut perhaps = first("-d", "--pcap").filter_map(|text| plain(&text));
+    perhaps.find(|device| exists(device))
 }
 
 fn plain(name: &str) -> Option<String> {
@@ -146,8 +158,14 @@ mod tests {
             ("-i pfq:eth0:2^eth1 -i eth5", Some("eth0")),
             ("-i", None),
             ("-n tcp", None),
+            ("-q -d eth0 password", Some("eth0")),
+            ("-deth0", Some("eth0")),
+            ("-d -d eth7 --pcap=eth0 -l x", Some("eth0")),
+            ("-d eth0 -i eth5", Some("eth5")),
+            ("-dd --pcap", None),
         ] {
-            assert_eq!(device(&words(arguments)).as_deref(), found, "{arguments}");
+            let device = device(&words(arguments), |name| name == "eth0");
+            assert_eq!(device.as_deref(), found, "{arguments}");
         }
     }
 

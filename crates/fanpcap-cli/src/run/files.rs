@@ -1,7 +1,9 @@
 //! The files that the arguments of a copy name: which of them this run wrote, and how those of a copy that
 //! is started again are kept.
 
-use std::collections::BTreeMap;
+mod rotated;
+
+use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::OsString;
 use std::fs::{self, File, Metadata};
 use std::io::Read;
@@ -11,13 +13,18 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context, Result};
 
 use super::arguments;
-use super::merge::is_capture;
+use super::merge::{is_capture, resolve};
+use rotated::Pattern;
 
 /// The files of one copy.
 #[derive(Debug)]
 pub(crate) struct Files {
     /// What the arguments may name, and what was there before the copy was started.
     named: BTreeMap<PathBuf, Option<State>>,
+    /// What programs make of these names; files that were there before are in `named`.
+    patterns: Vec<Pattern>,
+    /// Names of other copies' files, which may look like a further one of this copy.
+    others: BTreeSet<PathBuf>,
     /// Those that earlier starts left, under their new names.
     kept: Vec<PathBuf>,
 }
@@ -45,20 +52,33 @@ impl State {
 impl Files {
     /// The files of copy `number`, before it is started.
     pub(crate) fn of(arguments: &[OsString], number: usize) -> Self {
-        let named = arguments::files(arguments, number).into_iter();
+        let mut named: BTreeSet<PathBuf> =
+            arguments::files(arguments, number).into_iter().collect();
+        let patterns: Vec<Pattern> = named.iter().filter_map(|path| Pattern::of(path)).collect();
+        let others = (0..NUMBERS).filter(|other| *other != number);
+        let others: BTreeSet<PathBuf> = others
+            .flat_map(|other| arguments::files(arguments, other))
+            .filter(|path| !named.contains(path))
+            .collect();
+        let found = patterns.iter().flat_map(Pattern::found);
+        named.extend(found.filter(|path| !others.contains(path)));
+        let named = named.into_iter();
         Self {
             named: named.map(|path| (path.clone(), State::of(&path))).collect(),
+            patterns,
+            others,
             kept: Vec::new(),
         }
     }
 
-    /// Whether one of them is `path`.
+    /// Whether one of them is `path`, which need not be there yet.
     pub(crate) fn contain(&self, path: &Path) -> bool {
-        let same = |named: &Path| match (named.canonicalize(), path.canonicalize()) {
-            (Ok(one), Ok(other)) => one == other,
+        let wanted = resolve(path).ok();
+        let same = |named: &Path| match (&wanted, resolve(named)) {
+            (Some(wanted), Ok(named)) => *wanted == named,
             _ => named == path,
         };
-        self.named.keys().any(|named| same(named))
+        self.named.keys().any(|named| same(named)) || self.written().iter().any(|named| same(named))
     }
 
     /// Renames what the copy wrote, so that its next start does not write over it: NAME to NAME.1, .2 and so
@@ -88,15 +108,33 @@ impl Files {
             .collect()
     }
 
+    /// What else the copy wrote under names of its own.
+    pub(crate) fn no_captures(&self) -> Vec<PathBuf> {
+        let written = self.written().into_iter();
+        written.filter(|path| !begins_as_capture(path)).collect()
+    }
+
+    /// What the copy wrote, the oldest first.
     fn written(&self) -> Vec<PathBuf> {
-        let changed = |(path, before): &(&PathBuf, &Option<State>)| {
-            let now = State::of(path);
-            now.is_some() && now != **before
-        };
-        let written = self.named.iter().filter(changed);
-        written.map(|(path, _)| path.clone()).collect()
+        let further = self.patterns.iter().flat_map(Pattern::found);
+        let further = further.filter(|path| !self.others.contains(path) && begins_as_capture(path));
+        let all: BTreeSet<PathBuf> = self.named.keys().cloned().chain(further).collect();
+        let changed = all.into_iter().filter_map(|path| {
+            let now = State::of(&path)?;
+            let before = self.named.get(&path).and_then(Option::as_ref);
+            (Some(&now) != before).then_some((now, path))
+        });
+        let mut changed: Vec<(State, PathBuf)> = changed.collect();
+        changed.sort_by_key(|(state, _)| state.modified);
+        // The same file may be named in several ways.
+        let mut seen = BTreeSet::new();
+        changed.retain(|(state, _)| seen.insert(state.file));
+        changed.into_iter().map(|(_, path)| path).collect()
     }
 }
+
+/// Copies have smaller numbers.
+const NUMBERS: usize = 256;
 
 fn free_name(path: &Path) -> PathBuf {
     let numbered = |number: u32| {
@@ -148,5 +186,59 @@ mod tests {
         assert!(files.keep().unwrap().is_empty());
         fs::write(&written, "text").unwrap();
         assert_eq!(files.captures().len(), 2);
+        assert_eq!(files.no_captures(), [written]);
+    }
+
+    fn of(scratch: &Scratch, name: &str, number: usize) -> Files {
+        Files::of(&["-w".into(), scratch.file(name).into_os_string()], number)
+    }
+
+    #[test]
+    fn rotated_captures_are_found_and_kept() {
+        let scratch = Scratch::new().unwrap();
+        fs::write(scratch.file("1.pcap7"), HEAD).unwrap();
+        let mut files = of(&scratch, "%i.pcap", 1);
+        let names = [
+            "1.pcap",
+            "1.pcap1",
+            "1.pcap2",
+            "1_00001_20261120203000.pcap",
+        ];
+        for name in names.iter().chain(&["1.pcap.9", "11.pcap", "1x.pcap"]) {
+            fs::write(scratch.file(name), HEAD).unwrap();
+        }
+        fs::write(scratch.file("1.pcap3"), "text").unwrap();
+        let found: BTreeSet<_> = files.captures().into_iter().collect();
+        assert_eq!(found, names.iter().map(|name| scratch.file(name)).collect());
+        assert_eq!(files.keep().unwrap().len(), 4);
+        fs::write(scratch.file("1.pcap1"), HEAD).unwrap();
+        assert_eq!(files.captures().len(), 5);
+
+        let strftime = of(&scratch, "%i-%H%M.pcap", 1);
+        fs::write(scratch.file("1-2030.pcap"), HEAD).unwrap();
+        assert_eq!(strftime.captures(), [scratch.file("1-2030.pcap")]);
+    }
+
+    #[test]
+    fn files_of_other_copies_are_not_taken_for_further_ones() {
+        let scratch = Scratch::new().unwrap();
+        let files = of(&scratch, "cap%i", 1);
+        fs::write(scratch.file("cap1"), HEAD).unwrap();
+        fs::write(scratch.file("cap10"), HEAD).unwrap();
+        assert_eq!(files.captures(), [scratch.file("cap1")]);
+    }
+
+    #[test]
+    fn a_file_is_the_same_by_whatever_path() {
+        let scratch = Scratch::new().unwrap();
+        let files = of(&scratch, "%i.pcap", 0);
+        let around = scratch
+            .file("")
+            .join("../")
+            .join(scratch.file("").file_name().unwrap());
+        assert!(files.contain(&around.join("./0.pcap")));
+        assert!(!files.contain(&around.join("1.pcap")));
+        std::os::unix::fs::symlink("0.pcap", scratch.file("all.pcap")).unwrap();
+        assert!(files.contain(&scratch.file("all.pcap")));
     }
 }

@@ -49,6 +49,18 @@ pub(crate) fn free() -> Result<u16> {
     }
 }
 
+/// The members that a group has already: each one's process and program, where it tells them.
+pub(crate) fn members(group: u16) -> Vec<String> {
+    let seen = groups::seen().unwrap_or_default().into_iter();
+    let of_group = seen.filter(|seen| seen.socket.fanout.is_some_and(|fanout| fanout.id == group));
+    let told = of_group.map(|seen| match seen.page {
+        Some(page) => format!("process {} ({})", page.pid, page.program),
+        None => "one without our library".to_owned(),
+    });
+    let all: BTreeSet<String> = told.collect();
+    all.into_iter().collect()
+}
+
 fn config_files() -> Vec<OsString> {
     let home = env::var_os("HOME").map(|home| Path::new(&home).join(".pcap.conf").into());
     let chosen = env::var_os("PCAP_CONFIG");

@@ -1,9 +1,11 @@
 //! Why a copy has not joined the group: what is to be seen of its process.
 
 use std::fs;
+use std::io::ErrorKind;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
+use fanpcap_linux::child::is_lack_of_descriptors;
 use fanpcap_linux::netns;
 
 /// Looks at a process that has no page in the group, and says what the matter may be.
@@ -26,10 +28,17 @@ pub(crate) fn question(pid: u32, library: &Path, group: u16) -> String {
     if is_raised(&of_process) {
         return format!("{name} {RAISED}");
     }
-    let Ok(maps) = maps else {
-        return format!("{name} does not let itself be looked at, so probably it {RAISED}");
+    let maps = match maps {
+        Ok(maps) => maps,
+        Err(error) if error.kind() == ErrorKind::PermissionDenied => {
+            return format!("{name} does not let itself be looked at, so probably it {RAISED}");
+        }
+        Err(error) if is_lack_of_descriptors(&error) => {
+            return format!("it can't be looked at ({error}): allow more open files (ulimit -n)");
+        }
+        Err(error) => return format!("it can't be looked at ({error})"),
     };
-    match libraries(&maps) {
+    match libraries(&maps, library) {
         Loaded::Libpcap(path) if path.starts_with(library) => format!(
             "{name} has loaded {}, but has no handle in group {group}, or could not publish its page in /run/fanpcap (then its counters are unknown)",
             path.display()
@@ -41,6 +50,7 @@ pub(crate) fn question(pid: u32, library: &Path, group: u16) -> String {
         Loaded::Others => format!(
             "{name} has not loaded libpcap: it has one built in, loads it later, or does not capture by it"
         ),
+        Loaded::Gone => "it is ending, or has just begun".to_owned(),
         Loaded::Nothing => format!(
             "{name} is linked statically, so it can't load our libpcap; a dynamically linked build can"
         ),
@@ -56,27 +66,36 @@ enum Loaded {
     Libpcap(PathBuf),
     /// Shared libraries, but no libpcap.
     Others,
-    /// No shared library at all.
+    /// No shared library at all, only the program.
     Nothing,
+    /// Not even the program: the process has no memory now.
+    Gone,
 }
 
-/// Reads `/proc/PID/maps`: address, rights, offset, device, inode, path.
-fn libraries(maps: &str) -> Loaded {
+/// Reads `/proc/PID/maps`: address, rights, offset, device, inode, path. Ours loads the system's libpcap beside
+/// itself: so one in `own`, our directory, comes before others.
+fn libraries(maps: &str, own: &Path) -> Loaded {
     let path = |line: &str| {
         let at = line.find('/')?;
         Some(PathBuf::from(line.get(at..)?))
     };
-    let mut loaded = Loaded::Nothing;
+    let mut loaded = Loaded::Gone;
     for path in maps.lines().filter_map(path) {
         let name = path
             .file_name()
             .map(|name| name.to_string_lossy().into_owned());
         let name = name.unwrap_or_default();
         if name.starts_with("libpcap.") {
-            return Loaded::Libpcap(path);
-        }
-        if name.contains(".so") {
+            if path.starts_with(own) {
+                return Loaded::Libpcap(path);
+            }
+            if !matches!(loaded, Loaded::Libpcap(_)) {
+                loaded = Loaded::Libpcap(path);
+            }
+        } else if name.contains(".so") && matches!(loaded, Loaded::Nothing | Loaded::Gone) {
             loaded = Loaded::Others;
+        } else if loaded == Loaded::Gone {
+            loaded = Loaded::Nothing;
         }
     }
     loaded
@@ -106,10 +125,19 @@ mod tests {
     fn maps_tell_which_libpcap() {
         let line = |path: &str| format!("7f00-7f01 r-xp 00001000 fe:00 1234      {path}\n");
         let libc = line("/lib/libc.so.6");
-        assert_eq!(libraries(&line("[stack]")), Loaded::Nothing);
+        let libraries = |maps: &str| libraries(maps, Path::new("/ours"));
+        assert_eq!(libraries(""), Loaded::Gone);
+        let program = line("/bin/static") + &line("[stack]");
+        assert_eq!(libraries(&program), Loaded::Nothing);
         assert_eq!(libraries(&libc), Loaded::Others);
-        let found = libraries(&(libc + &line("/a b/libpcap.so.1.10.3")));
+        let system = libc.clone() + &line("/a b/libpcap.so.1.10.3") + &libc;
+        let found = libraries(&system);
         assert_eq!(found, Loaded::Libpcap("/a b/libpcap.so.1.10.3".into()));
+        let both = system + &line("/ours/libpcap.so.0.8");
+        assert_eq!(
+            libraries(&both),
+            Loaded::Libpcap("/ours/libpcap.so.0.8".into())
+        );
     }
 
     #[test]

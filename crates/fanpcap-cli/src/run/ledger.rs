@@ -1,16 +1,21 @@
 //! What the copies' members received, lost and took: kept while they live, and settled when they end.
 
+mod arrivals;
 mod member;
+mod owner;
 
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::os::fd::{AsFd, BorrowedFd};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
+use std::thread;
 
 use fanpcap::groups::{self, Seen};
-use fanpcap_linux::inotify::Removals;
 use serde::Serialize;
 
+use arrivals::Arrivals;
 use member::Member;
+pub(crate) use owner::copy_of;
 
 /// Packets; none where it is not known.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
@@ -53,52 +58,125 @@ pub(crate) struct Ledger {
     held: Vec<Member>,
     /// Accounts of members that have ended, each with its copy.
     settled: Vec<(usize, Account)>,
-    removals: Option<Removals>,
+    arrivals: Option<Arrivals>,
+    /// Pages that came and belong to no member that is known.
+    came: BTreeSet<PathBuf>,
+    /// Some came since the last scan.
+    news: bool,
+    /// Pages came of which nothing more is known.
+    unseen: bool,
+    /// Sockets of all members so far.
+    known: BTreeSet<u64>,
+    /// Processes of copies so far.
+    processes: BTreeMap<u32, usize>,
     /// What can't be told, and why, if that was just found out.
-    complaint: Option<String>,
-    /// It was.
-    complained: bool,
+    complaints: Vec<String>,
+    /// What was.
+    complained: BTreeSet<String>,
+    /// Copies of which something was missed.
+    missed: BTreeSet<usize>,
 }
 
 impl Ledger {
-    /// The ledger of a group.
+    /// The ledger of a group; to be made before the first copy is started.
     pub(crate) fn new(group: u16) -> Self {
         Self {
             group,
             held: Vec::new(),
             settled: Vec::new(),
             // Without it pages are looked for each time.
-            removals: Removals::new().ok(),
-            complaint: None,
-            complained: false,
+            arrivals: Arrivals::of(group).ok(),
+            came: BTreeSet::new(),
+            news: false,
+            unseen: false,
+            known: BTreeSet::new(),
+            processes: BTreeMap::new(),
+            complaints: Vec::new(),
+            complained: BTreeSet::new(),
+            missed: BTreeSet::new(),
         }
     }
 
     /// What is to be waited for: it is readable when [`Ledger::settle`] has work.
     pub(crate) fn fd(&self) -> Option<BorrowedFd<'_>> {
-        self.removals.as_ref().map(AsFd::as_fd)
+        self.arrivals.as_ref().map(AsFd::as_fd)
+    }
+
+    /// Whether [`Ledger::scan`] has work before its time: pages came, and may go soon.
+    pub(crate) fn has_news(&self) -> bool {
+        self.news
     }
 
     /// What can't be told, and why: once.
     pub(crate) fn take_complaint(&mut self) -> Option<String> {
-        let complaint = self.complaint.take().filter(|_| !self.complained);
-        self.complained |= complaint.is_some();
-        complaint
+        while !self.complaints.is_empty() {
+            let complaint = self.complaints.remove(0);
+            if self.complained.insert(complaint.clone()) {
+                return Some(complaint);
+            }
+        }
+        None
     }
 
     /// Looks for members that are new and reads what the others have counted. `copies` are the copies'
     /// processes with their numbers.
     pub(crate) fn scan(&mut self, copies: &[(u32, usize)]) {
+        self.news = false;
+        self.processes.extend(copies.iter().copied());
         match groups::seen() {
             Ok(seen) => self.take_in(seen, copies),
             Err(error) => {
                 let complaint = format!(
                     "the copies' counters are unknown: the kernel does not tell of packet sockets ({error})"
                 );
-                self.complaint = Some(complaint);
+                self.complaints.push(complaint);
             }
         }
+        self.judge(copies);
         self.settle(true);
+    }
+
+    /// Whose the pages are that came and belong to no known member: what they counted is unknown when they
+    /// have gone.
+    fn judge(&mut self, copies: &[(u32, usize)]) {
+        let all = || self.processes.values().copied().collect::<Vec<_>>();
+        let running = match copies {
+            [] => all(),
+            _ => copies.iter().map(|(_, copy)| *copy).collect(),
+        };
+        let mut missed = Vec::new();
+        for path in std::mem::take(&mut self.came) {
+            let Some((pid, inode)) = arrivals::owner(&path) else {
+                continue;
+            };
+            if self.known.contains(&inode) {
+                continue;
+            }
+            let copy = copy_of(pid, copies).or_else(|| self.processes.get(&pid).copied());
+            let lives = Path::new(&format!("/proc/{pid}")).exists();
+            match copy {
+                // It is not in its group yet, or the kernel could not be asked.
+                Some(_) if path.exists() => {
+                    self.came.insert(path);
+                }
+                Some(copy) => missed.push(copy),
+                // Somebody else's.
+                None if lives => {}
+                // A descendant of a copy's, of which nobody can tell any more which.
+                None => missed.extend(&running),
+            }
+        }
+        if std::mem::take(&mut self.unseen) {
+            missed.extend(&running);
+        }
+        missed.sort_unstable();
+        missed.dedup();
+        for copy in missed {
+            self.miss(copy);
+            self.complaints.push(format!(
+                "copy {copy} had a handle that came and went too fast to be looked at: its figures are unknown from here on"
+            ));
+        }
     }
 
     fn take_in(&mut self, seen: Vec<Seen>, copies: &[(u32, usize)]) {
@@ -116,11 +194,8 @@ impl Ledger {
                     };
                     let (member, complaint) =
                         Member::hold(copy, socket.ifindex, self.group, inode, record);
-                    if let (Some(removals), Some(path)) = (&mut self.removals, member.shelf()) {
-                        // It may be gone by now: settle() looks for the page itself.
-                        let _ = removals.watch(path);
-                    }
-                    self.complaint = self.complaint.take().or(complaint);
+                    self.known.insert(inode);
+                    self.complaints.extend(complaint);
                     self.held.push(member);
                 }
             }
@@ -130,10 +205,7 @@ impl Ledger {
     /// Settles the members that have ended. Ours is the last descriptor of their sockets: it is closed at
     /// once, as the kernel would go on giving them packets. `all` looks at each member, whatever was told.
     pub(crate) fn settle(&mut self, all: bool) {
-        let gone = self
-            .removals
-            .as_mut()
-            .and_then(|removals| removals.take().ok().flatten());
+        let gone = self.learn();
         let left = |path: Option<&PathBuf>| match (&gone, path) {
             (Some(gone), Some(path)) if !all => gone.contains(path),
             (_, Some(path)) => fs::symlink_metadata(path).is_err(),
@@ -148,19 +220,27 @@ impl Ledger {
                 self.held.push(member);
             }
         }
-        let accounts = ended
-            .into_iter()
-            .map(|member| (member.copy(), member.settle()));
-        self.settled.extend(accounts);
+        self.settled.extend(settle_at_once(ended));
+    }
+
+    /// Learns of pages that came, and returns those that have gone, if that is known.
+    fn learn(&mut self) -> Option<BTreeSet<PathBuf>> {
+        let news = self.arrivals.as_mut()?.take();
+        self.news |= !news.came.is_empty() || news.unseen || news.lost;
+        self.unseen |= news.unseen || news.lost;
+        self.came.extend(news.came);
+        (!news.lost).then_some(news.gone)
     }
 
     /// Settles all: the copies have ended.
     pub(crate) fn close(&mut self) {
         self.settle(true);
+        self.judge(&[]);
         // A process that a copy has left behind goes on with its members.
         let rest = std::mem::take(&mut self.held).into_iter();
         self.settled
             .extend(rest.map(|member| (member.copy(), member.leave_alone())));
+        self.tell_least();
     }
 
     /// Whether a copy has members now.
@@ -182,7 +262,24 @@ impl Ledger {
 
     /// A copy may have had a member that nobody saw: from here on nothing is known of it.
     pub(crate) fn miss(&mut self, copy: usize) {
+        self.missed.insert(copy);
         self.settled.push((copy, Account::default()));
+    }
+
+    /// Says of each copy of which something was missed what is known nevertheless.
+    fn tell_least(&mut self) {
+        for copy in &self.missed {
+            let of_copy = || self.settled.iter().filter(|(of, _)| of == copy);
+            let sum = |figure: fn(&Account) -> Option<u64>| -> u64 {
+                of_copy().filter_map(|(_, account)| figure(account)).sum()
+            };
+            self.complaints.push(format!(
+                "copy {copy}: at least {} packets received, {} dropped, {} taken; not all of its handles were seen",
+                sum(|account| account.received),
+                sum(|account| account.dropped),
+                sum(|account| account.taken)
+            ));
+        }
     }
 
     /// What is known of a copy, all its members and starts together.
@@ -197,35 +294,23 @@ impl Ledger {
     }
 }
 
-/// The copy that a process belongs to: it is the copy's, of its process group, or a descendant.
-pub(crate) fn copy_of(pid: u32, copies: &[(u32, usize)]) -> Option<usize> {
-    let of = |pid: u32| {
-        copies
-            .iter()
-            .find(|(of, _)| *of == pid)
-            .map(|(_, copy)| *copy)
-    };
-    let mut pid = pid;
-    for _ in 0..DEPTH_MAX {
-        if let Some(copy) = of(pid) {
-            return Some(copy);
-        }
-        let (parent, group) = parent_and_group(pid)?;
-        if let Some(copy) = of(group) {
-            return Some(copy);
-        }
-        pid = parent;
-    }
-    None
-}
-
-const DEPTH_MAX: usize = 32;
-
-/// Fields 4 and 5 of `/proc/PID/stat`; the name before them may have anything in it (proc(5)).
-fn parent_and_group(pid: u32) -> Option<(u32, u32)> {
-    let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
-    let mut fields = stat.rsplit_once(')')?.1.split_whitespace().skip(1);
-    Some((fields.next()?.parse().ok()?, fields.next()?.parse().ok()?))
+/// Settles members, each on a thread: they refuse packets from now on all together, and the kernel makes them wait
+/// for the same things, tens of milliseconds each.
+fn settle_at_once(ended: Vec<Member>) -> Vec<(usize, Account)> {
+    thread::scope(|scope| {
+        let begin = |member: Member| {
+            let copy = member.copy();
+            let thread = thread::Builder::new().spawn_scoped(scope, move || member.settle());
+            (copy, thread.ok())
+        };
+        let threads: Vec<_> = ended.into_iter().map(begin).collect();
+        // Without a thread the member is gone, and nothing is known of it.
+        let account = |thread: thread::ScopedJoinHandle<'_, Account>| thread.join().ok();
+        threads
+            .into_iter()
+            .map(|(copy, thread)| (copy, thread.and_then(account).unwrap_or_default()))
+            .collect()
+    })
 }
 
 #[cfg(test)]
@@ -246,18 +331,5 @@ mod tests {
         );
         assert_eq!(Account::sum(std::iter::empty()), Account::default());
         assert_eq!(known.plus(Account::default()).received, None);
-    }
-
-    #[test]
-    fn processes_belong_to_the_copy_that_started_them() {
-        let own = std::process::id();
-        let mut child = std::process::Command::new("sleep")
-            .arg("60")
-            .spawn()
-            .unwrap();
-        assert_eq!(copy_of(child.id(), &[(own, 5)]), Some(5));
-        assert_eq!(copy_of(own, &[(child.id(), 5)]), None);
-        child.kill().unwrap();
-        child.wait().unwrap();
     }
 }

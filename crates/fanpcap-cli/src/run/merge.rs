@@ -4,18 +4,21 @@
 //! bounded window, and the sources' first packets within a heap: memory is bounded, whatever the files' size.
 
 mod interface;
+mod place;
 mod reader;
 mod sink;
 mod source;
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
-use std::fs::{self, File};
+use std::fs::OpenOptions;
 use std::io::{self, BufWriter, Write};
 use std::path::{Path, PathBuf};
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result};
 
+use place::{Part as PartFile, Place};
+pub(crate) use place::{make_spool, resolve, spool};
 pub(crate) use reader::is_capture;
 use sink::{Format, Sink};
 use source::Source;
@@ -40,35 +43,47 @@ pub(crate) struct Merged {
     pub(crate) late: u64,
 }
 
-/// Merges captures into `to`, which appears when it is complete; `-` is standard output.
+/// Merges captures into `to`: a regular file appears when it is complete, a device or FIFO is written as it
+/// is, `-` is standard output.
 ///
 /// # Errors
-/// When a source is no capture or damaged before its end, when link types differ in a format that has
-/// one only, when `to` can't be written. The sources stay as they are.
+/// When a source is no capture or damaged before its end or is `to` itself, when link types differ in a
+/// format that has one only, when `to` can't be written. The sources stay as they are.
 pub(crate) fn merge(sources: &[PathBuf], to: &Path) -> Result<Merged> {
     let format = Format::of(to);
-    if to == Path::new("-") {
-        let mut writer = BufWriter::new(io::stdout().lock());
-        let merged = write(sources, format, &mut writer)?;
-        writer.flush().context("standard output")?;
-        return Ok(merged);
-    }
-    let mut part = to.as_os_str().to_owned();
-    part.push(".part");
-    let part = PathBuf::from(part);
-    let place = || format!("writing {}", part.display());
-    let mut writer = BufWriter::with_capacity(1 << 20, File::create(&part).with_context(place)?);
-    let merged = write(sources, format, &mut writer)
-        .and_then(|merged| writer.flush().with_context(place).map(|()| merged))
-        .inspect_err(|_| {
-            // Half a capture is of no use to anybody.
-            let _ = fs::remove_file(&part);
-        })?;
-    fs::rename(&part, to).with_context(|| format!("naming {}", to.display()))?;
+    let place = Place::of(to).with_context(|| format!("--merge {}", to.display()))?;
+    let name = match &place {
+        Place::Stdout => "standard output".to_owned(),
+        Place::File(path) | Place::Stream(path) => path.display().to_string(),
+    };
+    let (part, file): (_, Box<dyn Write>) = match &place {
+        Place::Stdout => (None, Box::new(io::stdout().lock())),
+        Place::File(path) => {
+            place::ensure_apart(sources, path)?;
+            let (part, file) = PartFile::begin(path)?;
+            (Some(part), Box::new(file))
+        }
+        Place::Stream(path) => {
+            place::ensure_apart(sources, path)?;
+            let opened = OpenOptions::new().write(true).open(path);
+            (
+                None,
+                Box::new(opened.with_context(|| format!("opening {name}"))?),
+            )
+        }
+    };
+    let mut writer = BufWriter::with_capacity(1 << 20, file);
+    let merged = write(sources, format, (&name, &mut writer))?;
+    writer.flush().with_context(|| format!("writing {name}"))?;
+    part.map_or(Ok(()), PartFile::finish)?;
     Ok(merged)
 }
 
-fn write(paths: &[PathBuf], format: Format, writer: &mut dyn Write) -> Result<Merged> {
+fn write(
+    paths: &[PathBuf],
+    format: Format,
+    (name, writer): (&str, &mut dyn Write),
+) -> Result<Merged> {
     let mut merged = Merged {
         parts: vec![Part::default(); paths.len()],
         ..Merged::default()
@@ -80,7 +95,7 @@ fn write(paths: &[PathBuf], format: Format, writer: &mut dyn Write) -> Result<Me
             None => merged.parts[index].cut = true,
         }
     }
-    let mut sink = Sink::new(format, &sources, writer)?;
+    let mut sink = Sink::new(format, &sources, (name, writer))?;
     drain(&mut sources, &mut sink, &mut merged)?;
     for source in &sources {
         merged.parts[source.number()].cut = source.is_cut();
@@ -116,24 +131,15 @@ fn drain(sources: &mut [Source], sink: &mut Sink<'_>, merged: &mut Merged) -> Re
 /// Fails early where a merge is bound to fail: nothing can be made in the directory of `to`.
 ///
 /// # Errors
-/// Says which directory it is.
+/// Says what is in the way.
 pub(crate) fn ensure_writable(to: &Path) -> Result<()> {
-    if to == Path::new("-") {
-        return Ok(());
-    }
-    if to.is_dir() {
-        bail!("--merge {}: it is a directory", to.display());
-    }
-    let mut probe = to.as_os_str().to_owned();
-    probe.push(".part");
-    File::create(&probe).with_context(|| {
-        format!(
-            "--merge {}: making {}",
-            to.display(),
-            Path::new(&probe).display()
-        )
-    })?;
-    fs::remove_file(&probe).with_context(|| format!("removing {}", Path::new(&probe).display()))
+    let probe = || match Place::of(to)? {
+        // Removed at once, and nobody else's.
+        Place::File(path) => PartFile::begin(&path).map(drop),
+        // Opening a FIFO would wait for its reader.
+        Place::Stdout | Place::Stream(_) => Ok(()),
+    };
+    probe().with_context(|| format!("--merge {}", to.display()))
 }
 
 #[cfg(test)]

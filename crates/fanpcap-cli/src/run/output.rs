@@ -1,13 +1,12 @@
 //! What the copies print, merged line by line, and what this command says itself.
 
-use std::fs::{self, File};
 use std::io::{self, BufWriter, ErrorKind, IsTerminal, Read, Write};
 use std::path::PathBuf;
 use std::sync::mpsc::Sender;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread;
 
-use super::merge::is_capture;
+use super::merge::{is_capture, make_spool};
 
 /// The most of a line that is held until its end comes. Longer ones keep the others waiting instead.
 const LINE_MAX: usize = 1 << 20;
@@ -223,9 +222,7 @@ fn spool(
         return Ok(());
     };
     let _ = tell.send((way.copy, Word::Spooled(path.clone())));
-    // Where temporary files are, a link of somebody else's may have that name.
-    let _ = fs::remove_file(path);
-    let mut file = BufWriter::new(File::create_new(path)?);
+    let mut file = BufWriter::new(make_spool(path)?);
     file.write_all(begin)?;
     io::copy(pipe, &mut file)?;
     file.flush()

@@ -171,7 +171,10 @@ impl Summary {
             }
             let _ = match self.taken_not_written {
                 Some(0) => writeln!(text, ", all that the copies took"),
-                Some(more @ 1..) => writeln!(text, "; {more} more were taken, but not written"),
+                Some(more @ 1..) => writeln!(
+                    text,
+                    "; {more} more were taken than the merged captures have"
+                ),
                 Some(less) => writeln!(text, "; it has {} more than were taken", -less),
                 None => writeln!(text, "; how many the copies took is unknown"),
             };
@@ -266,7 +269,7 @@ mod tests {
         assert!(
             summary
                 .text()
-                .contains("3 more were taken, but not written")
+                .contains("3 more were taken than the merged captures have")
         );
     }
 }

@@ -2,6 +2,7 @@
 #![forbid(unsafe_code)]
 
 mod captures;
+mod members;
 mod scripts;
 
 use std::fs::{self, File};
@@ -104,7 +105,7 @@ impl Running {
             let line = fs::read(entry.path().join("cmdline")).unwrap_or_default();
             let of_stat = stat.rsplit_once(')').map(|(_, rest)| rest.to_owned());
             let is_child = of_stat.and_then(|rest| Some(rest.split_whitespace().nth(1)? == parent));
-            let mark = format!("{number}.pcap\0");
+            let mark = format!("\0{number}.pcap\0");
             if is_child == Some(true) && line.ends_with(mark.as_bytes()) {
                 found.push(pid);
             }

@@ -2,11 +2,13 @@
 
 use std::fs;
 use std::os::unix::process::ExitStatusExt;
+use std::process::{Command, Stdio};
 
 use anyhow::Result;
 use fanpcap_testkit::await_for::{LIMIT, await_for};
+use fanpcap_testkit::library::library_dir;
 
-use crate::Running;
+use crate::{Running, stand_in};
 
 /// A shell script, `%i` of which is the copy's number.
 fn script(options: &[&str], text: &str) -> Result<Running> {
@@ -113,6 +115,87 @@ fn a_program_that_never_captures_is_warned_about() {
     assert_eq!(ended.status.code(), Some(143));
     assert!(ended.summary()["total"]["received"].is_null());
     assert!(ended.said().contains("unknown"), "{}", ended.said());
+}
+
+#[test]
+fn captures_that_no_argument_names_are_told() {
+    let text = "exec 3> x%i.pcap; exec sleep 600";
+    let running = script(&["-n", "1", "--restart"], text).unwrap();
+    running
+        .wait_until_says("x0.pcap, which is not named by %i: it is neither kept", 1)
+        .unwrap();
+    running.signal("TERM").unwrap();
+    running.wait().unwrap();
+}
+
+#[test]
+fn files_that_are_no_captures_are_named() {
+    let running = Running::start(
+        &["-n", "1", "--merge", "all.pcap"],
+        &["sh", "-c", "echo text > $0", "%i.argus"],
+    );
+    let ended = running.unwrap().wait().unwrap();
+    let said = ended.said();
+    assert!(
+        said.contains("files that are no captures: 0.argus"),
+        "{said}"
+    );
+}
+
+#[test]
+fn a_copys_file_is_not_the_merged_one_by_whatever_name() {
+    for to in ["0.pcap", "./0.pcap", "/proc/self/cwd/1.pcap"] {
+        let ended = Running::start(&["--merge", to], &["touch", "%i.pcap"]);
+        let ended = ended.unwrap().wait().unwrap();
+        assert_eq!(ended.status.code(), Some(1), "{to}");
+        assert!(!ended.scratch.file("0.pcap").exists(), "{to}");
+        assert!(
+            ended.said().contains("writes that file"),
+            "{}",
+            ended.said()
+        );
+    }
+}
+
+#[test]
+fn nothing_stays_when_nobody_reads_the_merged_capture() {
+    let scratch = fanpcap_testkit::Scratch::new().unwrap();
+    let library = library_dir().or_else(|_| stand_in(&scratch)).unwrap();
+    let temporary = scratch.file("tmp");
+    fs::create_dir(&temporary).unwrap();
+    let mut command = Command::new(env!("CARGO_BIN_EXE_fanpcap"));
+    command.args(["run", "-q", "--merge", "-", "--group", "4711", "--"]);
+    // A pcap without packets.
+    let head = r"\324\303\262\241\2\0\4\0\0\0\0\0\0\0\0\0\0\0\4\0\1\0\0\0";
+    command.args(["sh", "-c", &format!("printf '{head}'; sleep 1")]);
+    command
+        .env("FANPCAP_LIB_DIR", library)
+        .env("TMPDIR", &temporary);
+    let mut child = command
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    drop(child.stdout.take());
+    let output = child.wait_with_output().unwrap();
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert!(said.contains("standard output: Broken pipe"), "{said}");
+    assert_eq!(fs::read_dir(&temporary).unwrap().count(), 0, "{said}");
+}
+
+#[test]
+fn copies_have_the_limit_of_open_files_that_was_there() {
+    let mut command = Command::new("sh");
+    command.args(["-c", "ulimit -Sn 64; exec \"$0\" \"$@\""]);
+    command.arg(env!("CARGO_BIN_EXE_fanpcap"));
+    command.args(["run", "-q", "-n", "40", "--cpus", "none", "--group", "4711"]);
+    command.args(["--", "sh", "-c", "sleep 1; ulimit -Sn"]);
+    let scratch = fanpcap_testkit::Scratch::new().unwrap();
+    let library = library_dir().or_else(|_| stand_in(&scratch)).unwrap();
+    let output = command.env("FANPCAP_LIB_DIR", library).output().unwrap();
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{said}");
+    assert_eq!(output.stdout, "64\n".repeat(40).as_bytes());
 }
 
 #[test]

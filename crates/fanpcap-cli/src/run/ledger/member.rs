@@ -2,12 +2,13 @@
 
 use std::io;
 use std::os::fd::OwnedFd;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 use fanpcap::closing;
 use fanpcap::page::{Held, Shelf};
 use fanpcap::record::Record;
+use fanpcap_linux::child::is_lack_of_descriptors;
 use fanpcap_linux::netns;
 use fanpcap_linux::pidfd::Process;
 
@@ -51,13 +52,17 @@ impl Member {
             Err(error) => Err(io::Error::from(error.kind())),
         };
         // One that has gone meanwhile is no reason to complain.
-        let complaint = socket
-            .as_ref()
-            .err()
-            .filter(|error| error.kind() == io::ErrorKind::PermissionDenied);
+        let complaint = socket.as_ref().err().filter(|error| {
+            error.kind() == io::ErrorKind::PermissionDenied || is_lack_of_descriptors(error)
+        });
         let complaint = complaint.map(|error| {
+            let need = if is_lack_of_descriptors(error) {
+                "more open files (ulimit -n)"
+            } else {
+                "the right to trace it (CAP_SYS_PTRACE)"
+            };
             format!(
-                "what copy {copy} leaves unread if it is killed will be unknown: its socket can't be held ({error}); this needs the right to trace it (CAP_SYS_PTRACE)"
+                "what copy {copy} leaves unread if it is killed will be unknown: its socket can't be held ({error}); this needs {need}"
             )
         });
         let member = Self {
@@ -86,11 +91,6 @@ impl Member {
     /// Its page.
     pub(super) fn path(&self) -> Option<&PathBuf> {
         self.path.as_ref()
-    }
-
-    /// The directory of its page.
-    pub(super) fn shelf(&self) -> Option<&Path> {
-        self.path.as_deref().and_then(Path::parent)
     }
 
     /// Takes in what its page says now.

@@ -11,7 +11,7 @@ use pcap_file::pcapng::blocks::interface_description::{
     InterfaceDescriptionBlock, InterfaceDescriptionOption,
 };
 use pcap_file::pcapng::{PcapNgBlock, PcapNgWriter};
-use pcap_file::{DataLink, Endianness, TsResolution};
+use pcap_file::{DataLink, Endianness, PcapError, TsResolution};
 use std::time::Duration;
 
 use super::interface::Interface;
@@ -46,6 +46,8 @@ impl Format {
 /// The file that is written.
 pub(super) struct Sink<'a> {
     writer: Writer<'a>,
+    /// What it is called when it can't be written.
+    name: String,
     /// Nanoseconds in a unit of its stamps.
     unit: u64,
     /// Interfaces that pcapng has, in its order.
@@ -66,7 +68,7 @@ impl<'a> Sink<'a> {
     pub(super) fn new(
         format: Format,
         sources: &[Source],
-        writer: &'a mut dyn Write,
+        (name, writer): (&str, &'a mut dyn Write),
     ) -> Result<Self> {
         let mut interfaces: Vec<Interface> = Vec::new();
         let of_all = || sources.iter().flat_map(Source::interfaces);
@@ -79,9 +81,12 @@ impl<'a> Sink<'a> {
         let fine = of_all().any(Interface::is_fine);
         let mut sink = Self {
             writer: match format {
-                Format::Pcap => pcap(&interfaces, fine, writer)?,
-                Format::PcapNg => Writer::PcapNg(PcapNgWriter::new(writer)?),
+                Format::Pcap => pcap(&interfaces, fine, (name, writer))?,
+                Format::PcapNg => Writer::PcapNg(
+                    PcapNgWriter::new(writer).map_err(|error| unwritten(name, error))?,
+                ),
             },
+            name: name.to_owned(),
             unit: if fine { 1 } else { 1000 },
             interfaces: Vec::new(),
         };
@@ -105,7 +110,9 @@ impl<'a> Sink<'a> {
         match &mut self.writer {
             Writer::Pcap(writer, link) => {
                 ensure!(from.link == *link, "{}", several_links(*link, from.link));
-                writer.write_raw_packet(&raw(&packet, self.unit)?)?;
+                writer
+                    .write_raw_packet(&raw(&packet, self.unit)?)
+                    .map_err(|error| unwritten(&self.name, error))?;
             }
             Writer::PcapNg(writer) => {
                 let block = EnhancedPacketBlock {
@@ -116,7 +123,9 @@ impl<'a> Sink<'a> {
                     data: Cow::Owned(packet.data),
                     options: packet.options,
                 };
-                writer.write_block(&block.into_block())?;
+                writer
+                    .write_block(&block.into_block())
+                    .map_err(|error| unwritten(&self.name, error))?;
             }
         }
         Ok(())
@@ -133,14 +142,20 @@ impl<'a> Sink<'a> {
                 snaplen: interface.snaplen,
                 options,
             };
-            writer.write_block(&block.into_block())?;
+            writer
+                .write_block(&block.into_block())
+                .map_err(|error| unwritten(&self.name, error))?;
         }
         self.interfaces.push(interface);
         Ok(self.interfaces.len() - 1)
     }
 }
 
-fn pcap<'a>(interfaces: &[Interface], fine: bool, writer: &'a mut dyn Write) -> Result<Writer<'a>> {
+fn pcap<'a>(
+    interfaces: &[Interface],
+    fine: bool,
+    (name, writer): (&str, &'a mut dyn Write),
+) -> Result<Writer<'a>> {
     let first = interfaces.first();
     let datalink = first.map_or(DataLink::ETHERNET, |first| first.link);
     if let Some(other) = interfaces.iter().find(|other| other.link != datalink) {
@@ -162,7 +177,7 @@ fn pcap<'a>(interfaces: &[Interface], fine: bool, writer: &'a mut dyn Write) -> 
         ..PcapHeader::default()
     };
     Ok(Writer::Pcap(
-        PcapWriter::with_header(writer, header)?,
+        PcapWriter::with_header(writer, header).map_err(|error| unwritten(name, error))?,
         datalink,
     ))
 }
@@ -176,6 +191,16 @@ fn raw(packet: &Packet, unit: u64) -> Result<RawPcapPacket<'_>> {
         orig_len: packet.original_len,
         data: Cow::Borrowed(&packet.data),
     })
+}
+
+/// The crate calls every failure of a file a reading one.
+fn unwritten(name: &str, error: PcapError) -> anyhow::Error {
+    let error = if let PcapError::IoError(error) = error {
+        error.into()
+    } else {
+        anyhow::Error::from(error)
+    };
+    error.context(format!("writing {name}"))
 }
 
 fn several_links(one: DataLink, other: DataLink) -> String {

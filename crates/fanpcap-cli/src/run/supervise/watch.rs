@@ -5,7 +5,6 @@ mod ends;
 use std::collections::BTreeMap;
 use std::io::ErrorKind;
 use std::os::fd::AsFd;
-use std::path::{Path, PathBuf};
 use std::sync::mpsc::{self, Receiver, RecvTimeoutError, Sender};
 use std::time::{Duration, Instant};
 
@@ -19,6 +18,7 @@ use crate::run::copy::Copy;
 use crate::run::group;
 use crate::run::guard::Guard;
 use crate::run::ledger::{Account, Ledger};
+use crate::run::merge;
 use crate::run::output::{self, Stream, Way, Word};
 use crate::run::progress::Progress;
 
@@ -117,6 +117,7 @@ impl<'a> Watch<'a> {
             self.show();
         }
         self.ledger.close();
+        self.complain();
         self.last_words();
         self.run.output.show("");
         Ok(Supervised {
@@ -172,7 +173,7 @@ impl<'a> Watch<'a> {
             spool: None,
         };
         if let Some(pipe) = out {
-            let spool = run.merge.map(|to| spool(to, number, copy.starts));
+            let spool = run.merge.map(|to| merge::spool(to, number, copy.starts));
             let way = Way {
                 spool,
                 ..way(Stream::Out, prefix(run.prefix))
@@ -284,10 +285,10 @@ impl<'a> Watch<'a> {
 
     fn scan(&mut self) {
         let period = self.period();
-        if self
+        let early = self
             .scanned
-            .is_some_and(|scanned| scanned.elapsed() < period)
-        {
+            .is_some_and(|scanned| scanned.elapsed() < period);
+        if early && !self.ledger.has_news() {
             return;
         }
         self.scanned = Some(Instant::now());
@@ -297,7 +298,11 @@ impl<'a> Watch<'a> {
             .filter_map(|copy| Some((copy.pid()?, copy.number)));
         let running: Vec<(u32, usize)> = running.collect();
         self.ledger.scan(&running);
-        if let Some(complaint) = self.ledger.take_complaint() {
+        self.complain();
+    }
+
+    fn complain(&mut self) {
+        while let Some(complaint) = self.ledger.take_complaint() {
             self.run.output.say(&complaint);
         }
     }
@@ -321,16 +326,4 @@ impl<'a> Watch<'a> {
             self.run.output.show(&line);
         }
     }
-}
-
-/// Where the capture that a start of a copy writes to standard output is kept: beside the merged file, or
-/// where temporary files are.
-fn spool(merged: &Path, copy: usize, start: u32) -> PathBuf {
-    if merged == Path::new("-") {
-        let name = format!("fanpcap-{}.{copy}.{start}.pcap", std::process::id());
-        return std::env::temp_dir().join(name);
-    }
-    let mut name = merged.as_os_str().to_owned();
-    name.push(format!(".{copy}.{start}.part"));
-    PathBuf::from(name)
 }

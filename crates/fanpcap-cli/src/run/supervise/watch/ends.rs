@@ -7,7 +7,7 @@ use anyhow::Result;
 
 use super::{Watch, YOUNG};
 use crate::run::copy::End;
-use crate::run::joined;
+use crate::run::{joined, unnamed};
 
 impl Watch<'_> {
     /// Notes which copies have ended.
@@ -37,7 +37,7 @@ impl Watch<'_> {
         // Its members are settled before anything else: they would go on being given packets.
         self.ledger.settle(true);
         let copy = &self.copies[number];
-        if end.status.signal().is_some() && self.ledger.members(number) == copy.members_before {
+        if !end.status.success() && self.ledger.members(number) == copy.members_before {
             // It may have joined and been killed before it was seen.
             self.ledger.miss(number);
         }
@@ -102,7 +102,16 @@ impl Watch<'_> {
                 continue;
             };
             copy.questioned = true;
-            if !self.ledger.has_members(copy.number) {
+            if self.run.restart || self.run.merge.is_some() {
+                for path in unnamed::captures(pid, &copy.files) {
+                    self.run.output.say(&format!(
+                        "copy {} writes {}, which is not named by %i: it is neither kept at a restart nor merged",
+                        copy.number,
+                        path.display()
+                    ));
+                }
+            }
+            if self.ledger.members(copy.number) == copy.members_before {
                 let matter = joined::question(pid, self.run.library, self.run.group);
                 let number = copy.number;
                 self.run

@@ -1,0 +1,202 @@
+//! Pages as they come and go: a handle may live shorter than the time between two looks at the kernel.
+
+use std::collections::BTreeSet;
+use std::fs::{self, DirBuilder};
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd};
+use std::os::unix::fs::DirBuilderExt;
+use std::path::{Path, PathBuf};
+
+use fanpcap_linux::inotify::{Change, Changes};
+use fanpcap_linux::netns;
+
+/// Where the pages of all network namespaces are (`fanpcap::page`).
+pub(super) const ROOT: &str = "/run/fanpcap";
+
+/// Tells of each page of a group that comes or goes, on whatever interface.
+#[derive(Debug)]
+pub(super) struct Arrivals {
+    changes: Changes,
+    /// Where the pages of this network namespace are.
+    netns: PathBuf,
+    /// The end of a shelf's name: a point and the group.
+    suffix: String,
+    /// Shelves of which no page has been seen.
+    empty: BTreeSet<PathBuf>,
+}
+
+/// What has happened to pages.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub(super) struct News {
+    /// Pages that came; perhaps they have gone again.
+    pub(super) came: BTreeSet<PathBuf>,
+    /// Pages that have gone.
+    pub(super) gone: BTreeSet<PathBuf>,
+    /// Pages came and went of which not even the name is known.
+    pub(super) unseen: bool,
+    /// The kernel lost count.
+    pub(super) lost: bool,
+}
+
+impl Arrivals {
+    /// Watches a group in the calling thread's network namespace. What is there already is no news.
+    ///
+    /// # Errors
+    /// When the place of pages can't be made or watched.
+    pub(super) fn of(group: u16) -> io::Result<Self> {
+        let netns = Path::new(ROOT).join(netns::inode()?.to_string());
+        Self::within(netns, group)
+    }
+
+    fn within(netns: PathBuf, group: u16) -> io::Result<Self> {
+        let mut arrivals = Self {
+            changes: Changes::new()?,
+            netns,
+            suffix: format!(".{group}"),
+            empty: BTreeSet::new(),
+        };
+        let root = arrivals.netns.parent().unwrap_or(Path::new(ROOT));
+        // The first member would make it just so.
+        DirBuilder::new().recursive(true).mode(0o755).create(root)?;
+        arrivals.changes.watch(root)?;
+        if arrivals.netns.exists() {
+            arrivals.look_into_netns(&mut News::default());
+        }
+        Ok(arrivals)
+    }
+
+    /// What has happened since the last call.
+    pub(super) fn take(&mut self) -> News {
+        let mut news = News::default();
+        let Ok(Some(changes)) = self.changes.take() else {
+            news.lost = true;
+            return news;
+        };
+        for change in changes {
+            match change {
+                Change::Came(path) if path == self.netns => self.look_into_netns(&mut news),
+                Change::Came(path) if self.is_shelf(&path) => self.look_into(path, &mut news),
+                Change::Came(path) if self.is_page(&path) => self.note(path, &mut news),
+                Change::Gone(path) if self.is_shelf(&path) => {
+                    news.unseen |= self.empty.remove(&path);
+                }
+                Change::Gone(path) if self.is_page(&path) => {
+                    news.gone.insert(path);
+                }
+                Change::Came(_) | Change::Gone(_) => {}
+            }
+        }
+        news
+    }
+
+    fn is_shelf(&self, path: &Path) -> bool {
+        let name = path.file_name().unwrap_or_default().to_string_lossy();
+        path.parent() == Some(&self.netns) && name.ends_with(&self.suffix)
+    }
+
+    fn is_page(&self, path: &Path) -> bool {
+        path.parent().is_some_and(|parent| self.is_shelf(parent))
+    }
+
+    fn look_into_netns(&mut self, news: &mut News) {
+        // Made for a page: gone already, that page has come and gone.
+        news.unseen |= self.changes.watch(&self.netns).is_err();
+        for shelf in entries(&self.netns) {
+            if self.is_shelf(&shelf) {
+                self.look_into(shelf, news);
+            }
+        }
+    }
+
+    /// Watches a shelf, and then looks what came before that.
+    fn look_into(&mut self, shelf: PathBuf, news: &mut News) {
+        if self.changes.watch(&shelf).is_err() {
+            news.unseen = true;
+            return;
+        }
+        let pages: Vec<PathBuf> = entries(&shelf).collect();
+        if pages.is_empty() {
+            self.empty.insert(shelf);
+        }
+        for page in pages {
+            self.note(page, news);
+        }
+    }
+
+    fn note(&mut self, page: PathBuf, news: &mut News) {
+        if let Some(shelf) = page.parent() {
+            self.empty.remove(shelf);
+        }
+        news.came.insert(page);
+    }
+}
+
+impl AsFd for Arrivals {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.changes.as_fd()
+    }
+}
+
+fn entries(directory: &Path) -> impl Iterator<Item = PathBuf> + use<> {
+    let entries = fs::read_dir(directory).into_iter().flatten().flatten();
+    entries.map(|entry| entry.path())
+}
+
+/// The process and the socket's inode that a page's name tells.
+pub(super) fn owner(page: &Path) -> Option<(u32, u64)> {
+    let (pid, inode) = page.file_name()?.to_str()?.split_once('.')?;
+    Some((pid.parse().ok()?, inode.parse().ok()?))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use fanpcap_testkit::Scratch;
+
+    #[test]
+    fn the_shortest_lives_are_told() {
+        let scratch = Scratch::new().unwrap();
+        let netns = scratch.file("root/4");
+        let mut arrivals = Arrivals::within(netns.clone(), 7).unwrap();
+        assert_eq!(arrivals.take(), News::default());
+        let (shelf, other) = (netns.join("2.7"), netns.join("2.17"));
+        // Known from the directory, then by word.
+        fs::create_dir_all(&shelf).unwrap();
+        fs::create_dir(&other).unwrap();
+        fs::write(shelf.join("5.1"), "").unwrap();
+        fs::write(other.join("5.2"), "").unwrap();
+        let news = arrivals.take();
+        assert_eq!(news.came, BTreeSet::from([shelf.join("5.1")]));
+        fs::write(shelf.join("5.3"), "").unwrap();
+        fs::remove_file(shelf.join("5.3")).unwrap();
+        let news = arrivals.take();
+        assert_eq!(news.came, BTreeSet::from([shelf.join("5.3")]));
+        assert_eq!((news.gone, news.unseen), (news.came, false));
+        assert_eq!(owner(&shelf.join("5.3")), Some((5, 3)));
+
+        // Gone before anybody could look.
+        let short = netns.join("3.7");
+        fs::create_dir(&short).unwrap();
+        fs::write(short.join("5.4"), "").unwrap();
+        fs::remove_dir_all(&short).unwrap();
+        assert!(arrivals.take().unseen);
+        // The shelf of a page that is known may go, and come back.
+        fs::remove_dir_all(&netns).unwrap();
+        assert!(!arrivals.take().unseen);
+        fs::create_dir_all(&short).unwrap();
+        fs::remove_dir_all(&netns).unwrap();
+        assert!(arrivals.take().unseen);
+    }
+
+    #[test]
+    fn what_is_there_before_is_no_news() {
+        let scratch = Scratch::new().unwrap();
+        let shelf = scratch.file("4/2.7");
+        fs::create_dir_all(&shelf).unwrap();
+        fs::write(shelf.join("5.1"), "").unwrap();
+        let mut arrivals = Arrivals::within(scratch.file("4"), 7).unwrap();
+        assert_eq!(arrivals.take(), News::default());
+        fs::remove_file(shelf.join("5.1")).unwrap();
+        assert_eq!(arrivals.take().gone, BTreeSet::from([shelf.join("5.1")]));
+    }
+}

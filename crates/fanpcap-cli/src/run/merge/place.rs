@@ -1,0 +1,192 @@
+//! Where a merged capture goes: a regular file appears when it is complete, anything else is written as it is.
+
+use std::fs::{self, File, OpenOptions};
+use std::hash::{BuildHasher, Hasher, RandomState};
+use std::io::{self, ErrorKind};
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt, PermissionsExt};
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, Result, bail};
+
+/// Links that are followed from one to the next, as the kernel does (path_resolution(7)).
+const LINKS_MAX: usize = 40;
+
+/// How often a name is tried that nobody can have guessed.
+const ATTEMPTS: usize = 4;
+
+/// Where a merge goes.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum Place {
+    /// Standard output.
+    Stdout,
+    /// A regular file, or a name that is free, behind all symbolic links.
+    File(PathBuf),
+    /// A device or a FIFO: it is opened and written.
+    Stream(PathBuf),
+}
+
+impl Place {
+    /// What `to` is; `-` is standard output.
+    ///
+    /// # Errors
+    /// When it is a directory, or leads nowhere.
+    pub(super) fn of(to: &Path) -> Result<Self> {
+        if to == Path::new("-") {
+            return Ok(Self::Stdout);
+        }
+        match fs::metadata(to) {
+            Ok(found) if found.is_dir() => bail!("it is a directory"),
+            Ok(found) if found.is_file() => Ok(Self::File(to.canonicalize()?)),
+            Ok(_) => Ok(Self::Stream(to.to_owned())),
+            Err(error) if error.kind() == ErrorKind::NotFound => {
+                Ok(Self::File(resolve(to).context("its directory")?))
+            }
+            Err(error) => Err(error.into()),
+        }
+    }
+}
+
+/// The path behind all symbolic links, of which the last part need not be there.
+///
+/// # Errors
+/// When its directory is not there, or links go round in a circle.
+pub(crate) fn resolve(path: &Path) -> io::Result<PathBuf> {
+    let mut path = path.to_owned();
+    for _ in 0..LINKS_MAX {
+        let parent = match path.parent() {
+            Some(parent) if parent == Path::new("") => Path::new("."),
+            Some(parent) => parent,
+            None => return path.canonicalize(),
+        };
+        let Ok(target) = fs::read_link(&path) else {
+            return match path.file_name() {
+                Some(name) => Ok(parent.canonicalize()?.join(name)),
+                None => path.canonicalize(),
+            };
+        };
+        path = parent.join(target);
+    }
+    Err(io::Error::other("symbolic links go round in a circle"))
+}
+
+/// A part of a file's name that nobody can guess.
+pub(crate) fn unguessable() -> String {
+    format!("{:016x}", RandomState::new().build_hasher().finish())
+}
+
+/// A file that has another name until it is complete; without that it is removed.
+#[derive(Debug)]
+pub(super) struct Part {
+    path: PathBuf,
+    to: PathBuf,
+    complete: bool,
+}
+
+impl Part {
+    /// Begins a file that will be `to`, beside it. Its rights are those of the file that it replaces, else by
+    /// the umask.
+    ///
+    /// # Errors
+    /// When nothing can be made in that directory.
+    pub(super) fn begin(to: &Path) -> Result<(Self, File)> {
+        let before = fs::metadata(to)
+            .ok()
+            .map(|found| found.permissions().mode());
+        for attempt in 1.. {
+            let mut name = to.as_os_str().to_owned();
+            name.push(format!(".{}.part", unguessable()));
+            let path = PathBuf::from(name);
+            let mut options = OpenOptions::new();
+            options
+                .write(true)
+                .create_new(true)
+                .mode(before.unwrap_or(0o666) & 0o777);
+            match options.open(&path) {
+                Ok(file) => {
+                    let part = Self {
+                        path,
+                        to: to.to_owned(),
+                        complete: false,
+                    };
+                    if let Some(mode) = before {
+                        file.set_permissions(fs::Permissions::from_mode(mode & 0o777))?;
+                    }
+                    return Ok((part, file));
+                }
+                Err(error) if error.kind() == ErrorKind::AlreadyExists && attempt < ATTEMPTS => {}
+                Err(error) => {
+                    return Err(error).with_context(|| format!("making {}", path.display()));
+                }
+            }
+        }
+        bail!("no name is free beside {}", to.display())
+    }
+
+    /// Gives it its name.
+    ///
+    /// # Errors
+    /// What rename(2) says.
+    pub(super) fn finish(mut self) -> Result<()> {
+        fs::rename(&self.path, &self.to)
+            .with_context(|| format!("naming {}", self.to.display()))?;
+        self.complete = true;
+        Ok(())
+    }
+}
+
+impl Drop for Part {
+    fn drop(&mut self) {
+        if !self.complete {
+            // Half a capture is of no use to anybody.
+            let _ = fs::remove_file(&self.path);
+        }
+    }
+}
+
+/// Ensures that none of `sources` is the file `to`.
+///
+/// # Errors
+/// Names the one that is.
+pub(super) fn ensure_apart(sources: &[PathBuf], to: &Path) -> Result<()> {
+    let id = |path: &Path| {
+        fs::metadata(path)
+            .ok()
+            .map(|found| (found.dev(), found.ino()))
+    };
+    let Some(own) = id(to) else {
+        return Ok(());
+    };
+    match sources.iter().find(|source| id(source) == Some(own)) {
+        Some(source) => bail!(
+            "{} is the same file as {}, which is to be merged",
+            to.display(),
+            source.display()
+        ),
+        None => Ok(()),
+    }
+}
+
+/// The place where a capture from a copy's standard output is kept until it is merged: beside the merged
+/// file, or where temporary files are.
+pub(crate) fn spool(merged: &Path, copy: usize, start: u32) -> PathBuf {
+    let secret = unguessable();
+    let file = match Place::of(merged) {
+        Ok(Place::File(file)) => file,
+        // Beside a device nothing is kept.
+        _ => {
+            return std::env::temp_dir().join(format!("fanpcap-{secret}.{copy}.{start}.part"));
+        }
+    };
+    let mut name = file.into_os_string();
+    name.push(format!(".{copy}.{start}.{secret}.part"));
+    PathBuf::from(name)
+}
+
+/// Makes a spool, for nobody else to read.
+///
+/// # Errors
+/// What open(2) says: also when the name is taken.
+pub(crate) fn make_spool(path: &Path) -> io::Result<File> {
+    let mut options = OpenOptions::new();
+    options.write(true).create_new(true).mode(0o600).open(path)
+}

@@ -1,0 +1,170 @@
+//! The copies' members: those that live for a moment, many, foreign ones, and those of a command that is killed.
+
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use anyhow::{Result, ensure};
+use fanpcap_testkit::await_for::{LIMIT, await_for};
+use fanpcap_testkit::{Capture, member};
+
+use crate::captures::{frames, on_wire, wait_until_taken};
+use crate::{FAR, GROUP, Running, kill};
+
+/// One copy, which has a handle all the time and others for a moment each.
+#[test]
+#[ignore = "needs root: packet sockets in a namespace"]
+fn figures_never_leave_out_handles_that_live_for_a_moment() {
+    on_wire(|injector| {
+        let text = format!(
+            "tcpdump -n -U -Z root -i {FAR} -w %i.pcap & \
+             while [ ! -s %i.pcap ]; do sleep 0.1; done; sleep 1; \
+             for n in 1 2 3 4 5 6 7 8; do \
+             tcpdump -n -Z root --immediate-mode -c 1 -i {FAR} -w short.$n; done; echo done >&2; wait"
+        );
+        let group = GROUP.to_string();
+        let options = ["-n", "1", "--group", &group, "--cpus", "none", "--fanout", "lb"];
+        let running = Running::start(&options, &["sh", "-c", &text, "%i.pcap"])?;
+        let frames = frames(100)?;
+        await_for("the short ones to end", LIMIT, || {
+            injector.send_all(&frames[..10])?;
+            Ok(running.said().contains("done\n").then_some(()))
+        })?;
+        running.signal("INT")?;
+        let ended = running.wait()?;
+        let summary = ended.summary();
+        let written = |name: &str| Capture::count_so_far(&ended.scratch.file(name)) as u64;
+        let short: u64 = (1..=8).map(|n| written(&format!("short.{n}"))).sum();
+        ensure!(short == 8, "{short}");
+        let taken = &summary["total"]["taken"];
+        match taken.as_u64() {
+            // Each was seen in time.
+            Some(taken) => ensure!(taken >= written("0.pcap") + short, "{summary:#}"),
+            None => ensure!(
+                ended.said().contains("came and went too fast")
+                    && ended.said().contains("copy 0: at least "),
+                "{}",
+                ended.said()
+            ),
+        }
+        Ok(())
+    })
+    .unwrap();
+}
+
+#[test]
+#[ignore = "needs root: packet sockets in a namespace"]
+fn a_foreign_member_of_the_group_is_told() {
+    on_wire(|_| {
+        let other = Running::tcpdumps(&[], "%i.pcap")?;
+        let pids = [other.copy(0)?, other.copy(1)?];
+        let group = GROUP.to_string();
+        let own = Running::start(&["--group", &group, "--cpus", "none"], &["true"])?.wait()?;
+        for pid in pids {
+            let told = format!("group {GROUP} has a member already, which gets its share of the packets: process {pid} (tcpdump)");
+            ensure!(own.said().contains(&told), "{}", own.said());
+        }
+        other.stop()?;
+        Ok(())
+    })
+    .unwrap();
+}
+
+/// The kernel makes each member wait for tens of milliseconds: they wait together.
+#[test]
+#[ignore = "needs root: packet sockets in a namespace"]
+fn many_members_are_settled_at_once() {
+    on_wire(|injector| {
+        let group = GROUP.to_string();
+        let options = [
+            "-n", "48", "--group", &group, "--cpus", "none", "--fanout", "lb",
+        ];
+        let command = ["tcpdump", "-n", "-Z", "root", "-i", FAR, "-w", "%i.pcap"];
+        let running = Running::start(&options, &command)?;
+        member::wait_for_members(GROUP, 48)?;
+        running.wait_until_says("tcpdump: listening", 48)?;
+        injector.send_all(&frames(480)?)?;
+        wait_until_taken(480)?;
+        let all: Vec<u32> = (0..48)
+            .map(|number| running.copy(number))
+            .collect::<Result<_>>()?;
+        for pid in &all {
+            kill("STOP", *pid)?;
+        }
+        for pid in all {
+            kill("KILL", pid)?;
+        }
+        let began = Instant::now();
+        let ended = running.wait()?;
+        ensure!(
+            began.elapsed() < Duration::from_secs(1),
+            "{:?}",
+            began.elapsed()
+        );
+        let total = &ended.summary()["total"];
+        ensure!(
+            total["received"] == 480 && total["unread"] == 0 && total["refused"] == 0,
+            "{total:#}"
+        );
+        Ok(())
+    })
+    .unwrap();
+}
+
+#[test]
+#[ignore = "needs root: packet sockets in a namespace"]
+fn copies_end_with_a_command_that_is_killed() {
+    on_wire(|_| {
+        let running = Running::tcpdumps(&[], "%i.pcap")?;
+        let copies = [running.copy(0)?, running.copy(1)?];
+        running.signal("KILL")?;
+        await_for("the copies' end", LIMIT, || {
+            let gone = |pid: &u32| !Path::new(&format!("/proc/{pid}/exe")).exists();
+            Ok(copies.iter().all(gone).then_some(()))
+        })?;
+        member::wait_for_members(GROUP, 0)
+    })
+    .unwrap();
+}
+
+#[test]
+#[ignore = "needs root: packet sockets in a namespace"]
+fn a_start_that_failed_unseen_makes_the_figures_unknown() {
+    on_wire(|injector| {
+        let text = format!("mkdir once && exit 4; exec tcpdump -n -U -Z root -i {FAR} -w %i.pcap");
+        let group = GROUP.to_string();
+        let options = ["-n", "1", "--group", &group, "--cpus", "none", "--restart"];
+        let running = Running::start(&options, &["sh", "-c", &text])?;
+        member::wait_for_members(GROUP, 1)?;
+        injector.send_all(&frames(10)?)?;
+        wait_until_taken(10)?;
+        running.signal("INT")?;
+        let ended = running.wait()?;
+        let total = &ended.summary()["total"];
+        ensure!(total["taken"].is_null(), "{total:#}");
+        Ok(())
+    })
+    .unwrap();
+}
+
+#[test]
+#[ignore = "needs root: packet sockets in a namespace"]
+fn a_copy_that_was_a_member_for_a_while_has_joined() {
+    on_wire(|injector| {
+        let text =
+            format!("tcpdump -n -Z root --immediate-mode -c 1 -i {FAR} -w %i.pcap; exec sleep 600");
+        let group = GROUP.to_string();
+        let options = [
+            "-n", "1", "--group", &group, "--cpus", "none", "--merge", "all.pcap",
+        ];
+        let running = Running::start(&options, &["sh", "-c", &text])?;
+        member::wait_for_members(GROUP, 1)?;
+        injector.send_all(&frames(10)?)?;
+        member::wait_for_members(GROUP, 0)?;
+        // Copies are looked at when they are three seconds old.
+        std::thread::sleep(Duration::from_secs(4));
+        let said = running.said();
+        ensure!(!said.contains("has not joined"), "{said}");
+        Ok(())
+    })
+    .unwrap();
+}
