@@ -1,5 +1,6 @@
 //! Builds the Debian package from what was staged: target/fanpcap/fanpcap_VERSION_ARCHITECTURE.deb.
 
+mod licenses;
 mod texts;
 
 use std::env;

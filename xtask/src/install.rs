@@ -8,6 +8,9 @@ use anyhow::{Context, Result, ensure};
 
 use crate::{stage, tree};
 
+/// What users read of docs, beside the manual pages.
+const DOCUMENTS: [&str; 4] = ["guide.md", "programs.md", "top-json.md", "errors.md"];
+
 /// Where things go below a prefix, which differs between distributions.
 #[derive(Debug)]
 pub(crate) struct Layout {
@@ -81,17 +84,13 @@ pub(crate) fn place_all(target: &Path, prefix: &str, layout: &Layout) -> Result<
             root.join("packaging/examples/pcap.conf"),
             format!("{}/examples/pcap.conf", layout.documents),
         ),
-        (
-            root.join("docs/guide.md"),
-            format!("{}/guide.md", layout.documents),
-        ),
-        (
-            root.join("docs/programs.md"),
-            format!("{}/programs.md", layout.documents),
-        ),
     ];
+    let documents = DOCUMENTS.iter().map(|name| {
+        let to = format!("{}/{name}", layout.documents);
+        (root.join("docs").join(name), to)
+    });
     let mut installed = vec![format!("{own}/{}", stage::LIBRARY)];
-    for (from, to) in files {
+    for (from, to) in files.into_iter().chain(documents) {
         stage::place(&from, &target.join(&to))?;
         installed.push(to);
     }

@@ -15,6 +15,7 @@ mod manual;
 mod metrics;
 mod run;
 mod snapshot;
+mod streams;
 mod system;
 mod top;
 
@@ -57,7 +58,7 @@ fn main() -> ExitCode {
         Command::Manual(arguments) => manual::run(&arguments),
     };
     done.unwrap_or_else(|error| {
-        eprintln!("fanpcap: {error:#}");
+        streams::note(&format!("fanpcap: {error:#}\n"));
         ExitCode::FAILURE
     })
 }

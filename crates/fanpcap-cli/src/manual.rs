@@ -11,10 +11,12 @@ use clap_complete::Shell;
 use clap_mangen::Man;
 
 /// What the pages say beyond the options: hand-written sections, by page.
-const SECTIONS: [(&str, &str); 3] = [
+const SECTIONS: [(&str, &str); 5] = [
     ("fanpcap", include_str!("../man/fanpcap.in")),
     ("fanpcap-enable", include_str!("../man/fanpcap-enable.in")),
     ("fanpcap-disable", include_str!("../man/fanpcap-disable.in")),
+    ("fanpcap-metrics", include_str!("../man/fanpcap-metrics.in")),
+    ("fanpcap-top", include_str!("../man/fanpcap-top.in")),
 ];
 /// The pages of other sections that every page refers to.
 const RELATED: [(&str, &str); 2] = [("pcap.conf", "5"), ("pcap_fanout", "3PCAP")];
@@ -81,11 +83,32 @@ fn rendered(page: &Command, names: &[String]) -> Result<Vec<u8>> {
     let mut text = Vec::new();
     man.render(&mut text)
         .with_context(|| format!("the page {own}"))?;
+    let mut text = with_values(page, &String::from_utf8_lossy(&text)).into_bytes();
     for (_, section) in SECTIONS.iter().filter(|(page, _)| *page == own) {
         text.extend(section.bytes());
     }
     writeln!(text, "{}", see_also(&own, names))?;
     Ok(text)
+}
+
+/// The synopsis as it is rendered names options without their values: adds these, `[--interval SECONDS]`.
+fn with_values(page: &Command, text: &str) -> String {
+    let Some(begin) = text.find("\n.SH SYNOPSIS\n") else {
+        return text.to_owned();
+    };
+    let length = text[begin + 1..].find("\n.SH DESCRIPTION");
+    let end = length.map_or(text.len(), |length| begin + 1 + length);
+    let mut synopsis = text[begin..end].to_owned();
+    for option in page.get_arguments().filter(|it| !it.is_positional()) {
+        let takes_values = option.get_action().takes_values();
+        let (Some(long), true) = (option.get_long(), takes_values) else {
+            continue;
+        };
+        let names = option.get_value_names().unwrap_or_default().join(" ");
+        let bold = format!("\\fB\\-\\-{}\\fR", long.replace('-', "\\-"));
+        synopsis = synopsis.replacen(&bold, &format!("{bold} \\fI{names}\\fR"), 1);
+    }
+    format!("{}{synopsis}{}", &text[..begin], &text[end..])
 }
 
 /// The last section: all the other pages.
@@ -127,6 +150,21 @@ mod tests {
             assert!(names.iter().any(|page| page == name), "{name}: {names:?}");
         }
         assert!(!names.iter().any(|name| name.contains("manual")));
+    }
+
+    #[test]
+    fn the_synopsis_has_the_options_values() {
+        let (_, top) = all()
+            .into_iter()
+            .find(|(name, _)| name == "fanpcap-top")
+            .unwrap();
+        for option in [
+            "[\\fB\\-\\-interval\\fR \\fISECONDS\\fR]",
+            "[\\fB\\-\\-filter\\fR \\fITEXT\\fR]",
+            "[\\fB\\-\\-once\\fR]",
+        ] {
+            assert!(top.contains(option), "{option} in:\n{top}");
+        }
     }
 
     #[test]

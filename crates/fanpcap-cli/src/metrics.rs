@@ -10,6 +10,7 @@ use anyhow::{Context, Result};
 use clap::Args;
 
 use crate::snapshot::Source;
+use crate::streams;
 
 mod exposition;
 mod families;
@@ -43,11 +44,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode> {
         write(path, &text).with_context(|| format!("writing {}", path.display()))?;
         return Ok(ExitCode::SUCCESS);
     }
-    match io::stdout().write_all(text.as_bytes()) {
-        // Whoever read it has enough.
-        Err(error) if error.kind() == io::ErrorKind::BrokenPipe => {}
-        written => written.context("writing to standard output")?,
-    }
+    streams::print(&text)?;
     Ok(ExitCode::SUCCESS)
 }
 
@@ -59,6 +56,7 @@ fn now(source: &mut Source) -> Result<String> {
 /// Writes a file that has its name only when it is whole. Until then it has one that the collector, which reads
 /// `*.prom`, passes over.
 fn write(path: &Path, text: &str) -> io::Result<()> {
+    let path = &replaceable(path)?;
     let name = path
         .file_name()
         .ok_or_else(|| io::Error::new(io::ErrorKind::InvalidInput, "this names no file"))?;
@@ -70,6 +68,29 @@ fn write(path: &Path, text: &str) -> io::Result<()> {
         let _ = fs::remove_file(&unfinished);
     }
     written
+}
+
+/// The file that a path stands for, links followed. What is there and no file, as a device, is not replaced.
+fn replaceable(path: &Path) -> io::Result<PathBuf> {
+    let wrong = |reason: &str| io::Error::new(io::ErrorKind::InvalidInput, reason);
+    match fs::symlink_metadata(path) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(path.to_owned()),
+        found => found?,
+    };
+    let path = path.canonicalize().map_err(|error| {
+        let leads_nowhere = error.kind() == io::ErrorKind::NotFound;
+        if leads_nowhere {
+            wrong("this link leads nowhere: remove it")
+        } else {
+            error
+        }
+    })?;
+    if !fs::metadata(&path)?.is_file() {
+        return Err(wrong(
+            "this is no regular file: name one, or a new one; without --write it is printed",
+        ));
+    }
+    Ok(path)
 }
 
 /// Writes a file that was not there: a link that somebody put in its place is not followed.
@@ -88,6 +109,8 @@ fn write_new(path: &Path, text: &str) -> io::Result<()> {
 mod tests {
     use super::*;
     use fanpcap_testkit::Scratch;
+    use std::os::unix::fs::symlink;
+    use std::os::unix::net::UnixListener;
 
     #[test]
     fn a_file_is_replaced_whole_and_nothing_stays_beside_it() {
@@ -102,12 +125,36 @@ mod tests {
     }
 
     #[test]
+    fn links_stay_and_what_is_no_file_is_not_replaced() {
+        let scratch = Scratch::new().unwrap();
+        let (file, link, socket) = (
+            scratch.file("file"),
+            scratch.file("link"),
+            scratch.file("s"),
+        );
+        fs::write(&file, "old").unwrap();
+        symlink(&file, &link).unwrap();
+        write(&link, "new").unwrap();
+        assert!(link.is_symlink() && fs::read_to_string(&file).unwrap() == "new");
+        let _listener = UnixListener::bind(&socket).unwrap();
+        let nowhere = scratch.file("nowhere");
+        symlink(scratch.file("absent"), &nowhere).unwrap();
+        for wrong in [&socket, &nowhere] {
+            let error = write(wrong, "text").unwrap_err();
+            assert_eq!(error.kind(), io::ErrorKind::InvalidInput, "{error}");
+        }
+        assert!(!fs::metadata(&socket).unwrap().is_file() && nowhere.is_symlink());
+        assert_eq!(fs::read_dir(file.parent().unwrap()).unwrap().count(), 4);
+    }
+
+    #[test]
     fn what_can_not_be_written_leaves_nothing() {
         let scratch = Scratch::new().unwrap();
         let taken = scratch.file("directory");
         fs::create_dir(&taken).unwrap();
         write(&taken, "text").unwrap_err();
         write(Path::new(".."), "text").unwrap_err();
+        write(Path::new("/dev/null"), "text").unwrap_err();
         assert_eq!(fs::read_dir(taken.parent().unwrap()).unwrap().count(), 1);
     }
 }

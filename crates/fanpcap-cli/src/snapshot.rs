@@ -17,6 +17,12 @@ use holders::Holders;
 /// The name under which sockets without a device are listed, as libpcap has it.
 pub(crate) const ANY: &str = "any";
 
+/// The name under which sockets are listed whose device has gone.
+const GONE: &str = "gone";
+
+/// Counters older than this tell nothing of now, seconds. Members that take packets refresh theirs ten times a second.
+const STALE_SECONDS: f64 = 2.0;
+
 /// What was there at one moment.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Snapshot {
@@ -41,7 +47,7 @@ pub(crate) struct Snapshot {
 pub(crate) struct Device {
     /// Interface index; 0 for all devices.
     pub(crate) ifindex: u32,
-    /// Its name; "any" for all devices.
+    /// Its name; "any" for all devices, "gone" for those that are no longer there.
     pub(crate) name: String,
     /// What it has counted; none for all devices, and for one that is gone.
     pub(crate) counters: Option<link::Counters>,
@@ -86,23 +92,46 @@ pub(crate) struct Counts {
     pub(crate) received: u64,
     /// Of these, packets lost as the ring was full.
     pub(crate) dropped: u64,
-    /// Packets that were taken from the ring.
+    /// Packets that were taken from the ring, as of now.
     pub(crate) taken: Option<u64>,
+    /// The same when the counters were read.
+    pub(crate) read_taken: Option<u64>,
+    /// Whether the reader waits at an empty ring and has told all: then the counters are of now, however old.
+    pub(crate) waits: bool,
 }
 
 impl Counts {
-    /// Packets that wait in the ring.
-    pub(crate) fn backlog(&self) -> Option<u64> {
+    /// Seconds since the counters were read.
+    #[allow(
+        clippy::cast_precision_loss,
+        reason = "2^53 nanoseconds are a hundred days, to a nanosecond"
+    )]
+    pub(crate) fn age(&self, at_ns: u64) -> f64 {
+        at_ns.saturating_sub(self.read_ns) as f64 / 1e9
+    }
+
+    /// Whether the counters are too old to tell of that moment.
+    pub(crate) fn is_stale(&self, at_ns: u64) -> bool {
+        !self.waits && self.age(at_ns) > STALE_SECONDS
+    }
+
+    /// Packets that wait in the ring, as of the reading; none when it is stale at that moment. What was taken since
+    /// the reading says nothing: the kernel has given more since then, too.
+    pub(crate) fn backlog(&self, at_ns: u64) -> Option<u64> {
+        if self.waits {
+            return Some(0);
+        }
         let given = self.received.saturating_sub(self.dropped);
-        self.taken.map(|taken| given.saturating_sub(taken))
+        let taken = self.read_taken.filter(|_| !self.is_stale(at_ns))?;
+        Some(given.saturating_sub(taken))
     }
 }
 
 /// A process.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Process {
-    /// Its number.
-    pub(crate) pid: u32,
+    /// Its number in our /proc; none when only the page tells of it, perhaps from another pid namespace.
+    pub(crate) pid: Option<u32>,
     /// Its program's name.
     pub(crate) program: String,
     /// The CPUs that it may run on, as `0-3,8`.
@@ -199,9 +228,9 @@ impl Source {
 
     fn sockets(&mut self, seen: &[Seen]) -> Vec<Socket> {
         let modes = modes(seen);
-        let foreign = seen.iter().filter(|seen| seen.page.is_none());
-        let inodes: BTreeSet<u32> = foreign.map(|seen| seen.socket.inode).collect();
-        self.holders.find(&inodes);
+        // The pid on a page is only a hint: its owner may count processes in a namespace of its own.
+        let hint = |seen: &Seen| (seen.socket.inode, seen.page.as_ref().map(|page| page.pid));
+        self.holders.find(&seen.iter().map(hint).collect());
         let socket = |seen: &Seen| Socket {
             inode: seen.socket.inode,
             ifindex: seen.socket.ifindex,
@@ -218,12 +247,19 @@ impl Source {
                 .map(|ring| u64::from(ring.block_size) * u64::from(ring.block_count)),
             counts: counts(seen),
             has_page: seen.page.is_some(),
-            process: match &seen.page {
-                Some(page) => Some(holders::process(page.pid, page.program.clone())),
-                None => self.holders.process(seen.socket.inode),
-            },
+            process: self.process(seen),
         };
         seen.iter().map(socket).collect()
+    }
+
+    /// Who has a socket. A page knows the program when the process may not be looked into.
+    fn process(&self, seen: &Seen) -> Option<Process> {
+        let found = self.holders.process(seen.socket.inode);
+        let Some(page) = &seen.page else { return found };
+        Some(Process {
+            program: page.program.clone(),
+            ..found.unwrap_or_default()
+        })
     }
 }
 
@@ -235,6 +271,8 @@ fn counts(seen: &Seen) -> Option<Counts> {
         received: page.counters.received,
         dropped: page.counters.dropped,
         taken: page.taken,
+        read_taken: page.read_taken,
+        waits: page.waits,
     })
 }
 
@@ -260,12 +298,13 @@ fn kernel_mode(group: diag::Group) -> String {
     }
 }
 
-/// The name of a device that is in no list: all of them, or one that is gone.
+/// The name of a device that is in no list: all of them, or one that is gone. The kernel gives sockets whose device
+/// is unregistered the index -1 (`net/packet/af_packet.c`, `packet_notifier`).
 fn unlisted_name(ifindex: u32) -> String {
-    if ifindex == 0 {
-        ANY.to_owned()
-    } else {
-        format!("#{ifindex}")
+    match ifindex {
+        0 => ANY.to_owned(),
+        u32::MAX => GONE.to_owned(),
+        other => format!("#{other}"),
     }
 }
 
@@ -288,48 +327,4 @@ fn netns_name(inode: u64) -> Option<String> {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn modes_of_foreign_groups_have_the_kernels_names() {
-        let name = |mode| kernel_mode(diag::Group { id: 1, mode });
-        assert_eq!((name(0), name(4)), ("hash".to_owned(), "rnd".to_owned()));
-        assert_eq!(
-            (name(7), name(99)),
-            ("ebpf".to_owned(), "mode-99".to_owned())
-        );
-    }
-
-    #[test]
-    fn what_waits_is_what_was_given_and_not_taken() {
-        let mut counts = Counts {
-            read_ns: 1,
-            received: 100,
-            dropped: 20,
-            taken: Some(70),
-        };
-        assert_eq!(counts.backlog(), Some(10));
-        // The two numbers are not read at the same instant.
-        counts.taken = Some(81);
-        assert_eq!(counts.backlog(), Some(0));
-        counts.taken = None;
-        assert_eq!(counts.backlog(), None);
-    }
-
-    #[test]
-    fn an_unknown_device_is_refused_by_name() {
-        let error = Source::new(Some("nosuch0")).unwrap_err();
-        assert!(error.to_string().contains("no device 'nosuch0'"), "{error}");
-        Source::new(Some(ANY)).unwrap();
-    }
-
-    #[test]
-    fn the_device_that_was_asked_for_is_listed_without_sockets_too() {
-        let links = link::links().unwrap();
-        let devices = Source::new(Some("lo")).unwrap().devices(&links, &[]);
-        assert_eq!(devices.len(), 1);
-        assert!(devices[0].name == "lo" && devices[0].counters.is_some());
-        assert!(Source::new(None).unwrap().devices(&links, &[]).is_empty());
-    }
-}
+mod tests;

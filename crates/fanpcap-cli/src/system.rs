@@ -4,6 +4,7 @@ mod apparmor;
 mod loader;
 
 use std::env;
+use std::io::{self, IsTerminal};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
@@ -11,7 +12,8 @@ use anyhow::{Context, Result};
 use clap::Args;
 
 use crate::library;
-use apparmor::Profile;
+use crate::streams;
+use apparmor::{Change, Profile};
 use loader::Loader;
 
 /// Lets this shell's programs, or every program of this machine, load fanpcap's libpcap
@@ -50,21 +52,20 @@ pub(crate) struct Disable {
 pub(crate) fn enable(arguments: &Enable) -> Result<ExitCode> {
     let root = existing(&arguments.root)?;
     let directory = seen_from(&root, library::directory()?);
-    if arguments.system {
-        enable_system(&root, &directory)?;
-    }
     if arguments.system || arguments.apparmor {
-        enable_apparmor(&root, &directory, arguments.apparmor)?;
-        return Ok(ExitCode::SUCCESS);
+        return told(|said| {
+            if arguments.system {
+                enable_system(&root, &directory, said)?;
+            }
+            enable_apparmor(&root, &directory, arguments.apparmor, said)
+        });
     }
     let own = own_path(Some(directory.as_path()));
-    println!("{}", exported(Some(directory.as_path()), &own));
-    eprintln!(
-        "Nothing is changed: programs load the library when they are started with this variable."
-    );
-    eprintln!("In a shell: eval \"$(fanpcap enable)\". For one command: fanpcap run -- COMMAND.");
-    eprintln!("For every program of this machine: fanpcap enable --system.");
-    Ok(ExitCode::SUCCESS)
+    let line = exported(Some(directory.as_path()), &own);
+    let notes = "Nothing is changed: programs load the library when they are started with this variable.\n\
+                 In a shell: eval \"$(fanpcap enable)\". For one command: fanpcap run -- COMMAND.\n\
+                 For every program of this machine: fanpcap enable --system.\n";
+    for_shell(&line, notes)
 }
 
 /// Takes it back.
@@ -73,94 +74,126 @@ pub(crate) fn disable(arguments: &Disable) -> Result<ExitCode> {
     // It works without the library too: that may be the reason.
     let directory = library::directory().ok();
     let directory = directory.map(|directory| seen_from(&root, directory));
-    if arguments.system {
-        disable_system(&root, directory.as_deref())?;
-    }
     if arguments.system || arguments.apparmor {
-        disable_apparmor(&root, arguments.apparmor)?;
-        return Ok(ExitCode::SUCCESS);
+        return told(|said| {
+            if arguments.system {
+                disable_system(&root, directory.as_deref(), said)?;
+            }
+            disable_apparmor(&root, arguments.apparmor, said)
+        });
     }
-    println!("{}", exported(None, &own_path(directory.as_deref())));
-    eprintln!("Nothing is changed. In a shell: eval \"$(fanpcap disable)\".");
-    eprintln!("For every program of this machine: fanpcap disable --system.");
+    let line = exported(None, &own_path(directory.as_deref()));
+    let notes = "Nothing is changed. In a shell: eval \"$(fanpcap disable)\".\n\
+                 For every program of this machine: fanpcap disable --system.\n";
+    for_shell(&line, notes)
+}
+
+/// Does the work, and only then tells of it, also of what was done before an error: whoever reads may go at any time.
+fn told(work: impl FnOnce(&mut String) -> Result<()>) -> Result<ExitCode> {
+    let mut said = String::new();
+    let done = work(&mut said);
+    let printed = streams::print(&said);
+    done?;
+    printed?;
     Ok(ExitCode::SUCCESS)
 }
 
-fn enable_system(root: &Path, directory: &Path) -> Result<()> {
+/// Prints the line that a shell reads; the notes are for people, who look at a terminal.
+fn for_shell(line: &str, notes: &str) -> Result<ExitCode> {
+    streams::print(&format!("{line}\n"))?;
+    if io::stdout().is_terminal() {
+        streams::note(notes);
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+fn enable_system(root: &Path, directory: &Path, said: &mut String) -> Result<()> {
     let loader = Loader::new(root);
     let outcome = loader.enable(directory)?;
-    let file = loader.file();
-    if outcome.changed {
-        println!("Wrote {} and ran ldconfig.", file.display());
+    let file = loader.file().display().to_string();
+    *said += &if outcome.changed {
+        format!("Wrote {file} and ran ldconfig.\n")
     } else {
-        println!("Already enabled by {}; ran ldconfig.", file.display());
-    }
-    let (name, ours) = (library::NAME, directory.join(library::NAME));
-    println!("{name} is now {}", ours.display());
+        format!("Already enabled by {file}; ran ldconfig.\n")
+    };
+    let ours = directory.join(library::NAME);
+    *said += &format!("{} is now {}\n", library::NAME, ours.display());
     for other in outcome.found.iter().skip(1) {
-        println!("  before {}", other.display());
+        *said += &format!("  before {}\n", other.display());
     }
-    println!(
-        "Every program that is started from now on and uses libpcap loads it. Those that run keep theirs;"
-    );
-    println!(
-        "those linked with libpcap statically, or that name its directory themselves, are not reached."
-    );
-    println!(
-        "Nothing changes for them without settings: /etc/pcap.conf or the environment, see pcap.conf(5)."
-    );
-    println!("To take it back: fanpcap disable --system");
+    *said += "\
+Every program that is started from now on and uses libpcap loads it. Those that run keep theirs;
+those linked with libpcap statically, or that name its directory themselves, are not reached.
+Nothing changes for them without settings: /etc/pcap.conf or the environment, see pcap.conf(5).
+To take it back: fanpcap disable --system
+";
     Ok(())
 }
 
-fn disable_system(root: &Path, directory: Option<&Path>) -> Result<()> {
+fn disable_system(root: &Path, directory: Option<&Path>, said: &mut String) -> Result<()> {
     let loader = Loader::new(root);
     let outcome = loader.disable(directory)?;
-    let file = loader.file();
-    if outcome.changed {
-        println!("Removed {} and ran ldconfig.", file.display());
+    let file = loader.file().display().to_string();
+    *said += &if outcome.changed {
+        format!("Removed {file} and ran ldconfig.\n")
     } else {
-        println!("Not enabled: there is no {}.", file.display());
-    }
-    match outcome.found.first() {
-        Some(first) => println!("{} is now {}", library::NAME, first.display()),
-        None => println!("The loader has no {} now.", library::NAME),
-    }
-    println!("Programs that run keep theirs.");
+        format!("Not enabled: there is no {file}.\n")
+    };
+    let name = library::NAME;
+    *said += &match outcome.found.first() {
+        Some(first) => format!("{name} is now {}\n", first.display()),
+        None => format!("The loader has no {name} now.\n"),
+    };
+    *said += "Programs that run keep theirs.\n";
     Ok(())
 }
 
 /// `asked` says whether silence would be a wrong answer.
-fn enable_apparmor(root: &Path, directory: &Path, asked: bool) -> Result<()> {
+fn enable_apparmor(root: &Path, directory: &Path, asked: bool, said: &mut String) -> Result<()> {
     let Some(profile) = Profile::find(root) else {
         if asked {
-            println!("AppArmor has no profile of tcpdump here: nothing to allow.");
+            *said += "AppArmor has no profile of tcpdump here: nothing to allow.\n";
         }
         return Ok(());
     };
     let rules = rules(root, directory)?;
-    let (changed, file) = (profile.enable(directory, &rules)?, profile.file());
-    if changed {
-        println!(
-            "AppArmor: a block in {} allows tcpdump what members need.",
-            file.display()
-        );
+    let change = profile.enable(directory, &rules)?;
+    let file = profile.file().display().to_string();
+    if change != Change::None {
+        *said += &format!("AppArmor: a block in {file} allows tcpdump what members need.\n");
     } else if asked {
-        println!("AppArmor: {} allows it already.", file.display());
+        *said += &format!("AppArmor: {file} allows it already.\n");
     }
+    warn(&change);
     Ok(())
 }
 
-fn disable_apparmor(root: &Path, asked: bool) -> Result<()> {
-    let changed = Profile::find(root)
-        .map(|profile| Ok::<_, anyhow::Error>((profile.disable()?, profile.file())))
-        .transpose()?;
-    match changed {
-        Some((true, file)) => println!("AppArmor: removed the block in {}.", file.display()),
-        _ if asked => println!("AppArmor: no block of ours there."),
-        _ => {}
+fn disable_apparmor(root: &Path, asked: bool, said: &mut String) -> Result<()> {
+    let Some(profile) = Profile::find(root) else {
+        if asked {
+            *said += "AppArmor: no block of ours there.\n";
+        }
+        return Ok(());
+    };
+    let change = profile.disable()?;
+    if change != Change::None {
+        let file = profile.file().display().to_string();
+        *said += &format!("AppArmor: removed the block in {file}.\n");
+    } else if asked {
+        *said += "AppArmor: no block of ours there.\n";
     }
+    warn(&change);
     Ok(())
+}
+
+/// The file is as it should be, which outlives what the kernel has loaded.
+fn warn(change: &Change) {
+    if let Change::NotLoaded(reason) = change {
+        streams::note(&format!(
+            "fanpcap: AppArmor's profile of tcpdump was not loaded anew, so that the running one stays until it is: \
+             {reason}\n"
+        ));
+    }
 }
 
 /// The rules that were installed with the library: share/fanpcap/apparmor beside the lib above it.
@@ -210,6 +243,13 @@ fn exported(first: Option<&Path>, others: &[PathBuf]) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn an_error_stays_one_when_all_is_told() {
+        let failed = told(|_| anyhow::bail!("no"));
+        assert_eq!(failed.unwrap_err().to_string(), "no");
+        told(|_| Ok(())).unwrap();
+    }
 
     #[test]
     fn a_shell_can_read_the_line() {

@@ -1,6 +1,6 @@
 //! `fanpcap top`: who captures what, as it changes.
 
-use std::io::{self, IsTerminal, Write};
+use std::io::{self, IsTerminal};
 use std::process::ExitCode;
 use std::thread;
 use std::time::Duration;
@@ -9,7 +9,9 @@ use anyhow::{Context, Result, ensure};
 use clap::Args;
 
 use crate::snapshot::Source;
+use crate::streams::{self, Reader};
 use order::Column;
+use rates::Rates;
 use screen::State;
 use view::View;
 
@@ -71,33 +73,26 @@ pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode> {
         );
         return terminal::run(&mut source, arguments.interval, state);
     }
-    match print(arguments, &mut source, &state) {
-        // Whoever read it has enough.
-        Err(error) if is_broken_pipe(&error) => Ok(ExitCode::SUCCESS),
-        printed => printed.map(|()| ExitCode::SUCCESS),
-    }
+    print(arguments, &mut source, &state)?;
+    Ok(ExitCode::SUCCESS)
 }
 
 /// Prints intervals, one or until it is ended.
 fn print(arguments: &Arguments, source: &mut Source, state: &State) -> Result<()> {
-    let mut before = source.take()?;
+    let mut rates = Rates::default();
+    rates.next(source.take()?);
     loop {
         thread::sleep(arguments.interval);
-        let after = source.take()?;
-        let view = rates::view(Some(&before), &after);
+        let view = rates.next(source.take()?);
         let text = if arguments.json {
             json(view, state)?
         } else {
             text(&view, state)
         };
-        let mut out = io::stdout().lock();
-        writeln!(out, "{text}")
-            .and_then(|()| out.flush())
-            .context("writing to standard output")?;
-        if arguments.once {
+        let reader = streams::print(&format!("{text}\n"))?;
+        if arguments.once || reader == Reader::Gone {
             return Ok(());
         }
-        before = after;
     }
 }
 
@@ -124,11 +119,6 @@ fn text(view: &View, state: &State) -> String {
 
 /// Characters of a line where there is no terminal: all columns have room.
 const WIDE: usize = 132;
-
-fn is_broken_pipe(error: &anyhow::Error) -> bool {
-    let cause = error.downcast_ref::<io::Error>();
-    cause.is_some_and(|cause| cause.kind() == io::ErrorKind::BrokenPipe)
-}
 
 /// Reads an interval in seconds.
 fn interval(text: &str) -> Result<Duration, String> {

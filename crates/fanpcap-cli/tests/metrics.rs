@@ -6,6 +6,7 @@ use std::fs;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpStream;
 use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail, ensure};
 use fanpcap_testkit::await_for::LIMIT;
@@ -158,7 +159,7 @@ impl Drop for Server {
 }
 
 #[test]
-fn it_is_served_by_http_one_after_the_other() {
+fn it_is_served_by_http() {
     let mut server = Command::new(COMMAND)
         .args(["metrics", "lo", "--listen", "0"])
         .stderr(Stdio::piped())
@@ -200,11 +201,20 @@ fn it_is_served_by_http_one_after_the_other() {
         head.starts_with("HTTP/1.1 200 ") && body.is_empty(),
         "{head}"
     );
+    let (head, _) = ask("GET /other HTTP/1.1\r\n\r\n").unwrap();
+    assert!(head.starts_with("HTTP/1.1 404 "), "{head}");
+    // Who connects and says nothing keeps nobody waiting.
+    let idle: Vec<TcpStream> = (0..6).flat_map(|_| TcpStream::connect(address)).collect();
+    let begun = Instant::now();
+    let (head, _) = ask("GET /metrics HTTP/1.1\r\nHost: x\r\n\r\n").unwrap();
     assert!(
-        ask("GET / HTTP/1.1\r\n\r\n")
-            .unwrap()
-            .0
-            .starts_with("HTTP/1.1 404 ")
+        head.starts_with("HTTP/1.1 200 ") && idle.len() == 6,
+        "{head}"
+    );
+    assert!(
+        begun.elapsed() < Duration::from_millis(1400),
+        "{:?}",
+        begun.elapsed()
     );
 }
 

@@ -296,3 +296,27 @@ fn a_reader_that_has_enough_ends_it() {
         .unwrap();
     assert!(status.success() && said.is_empty(), "{status}: {said}");
 }
+
+#[test]
+fn a_shell_that_asks_how_to_enable_is_told_the_line_alone() {
+    let asked = |stdout: Stdio| {
+        let library = Scratch::new().unwrap();
+        library.write("libpcap.so.0.8", "").unwrap();
+        let directory = library.file("libpcap.so.0.8");
+        Command::new(COMMAND)
+            .arg("enable")
+            .env("FANPCAP_LIB_DIR", directory.parent().unwrap())
+            .stdout(stdout)
+            .output()
+            .unwrap()
+    };
+    let output = asked(Stdio::piped());
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success() && said.is_empty(), "{said}");
+    assert!(output.stdout.starts_with(b"export LD_LIBRARY_PATH='"));
+    // Nobody reads: that is no error either.
+    let (reader, writer) = std::os::unix::net::UnixStream::pair().unwrap();
+    drop(reader);
+    let output = asked(std::os::fd::OwnedFd::from(writer).into());
+    assert!(output.status.success(), "{output:?}");
+}

@@ -165,6 +165,8 @@ pub(crate) fn content(mode: Mode, before: Counters) -> [u64; WORDS] {
         read_ns: 0,
         counters: Counters::default(),
         taken: None,
+        read_taken: None,
+        waits: false,
     };
     record.encode(before)
 }

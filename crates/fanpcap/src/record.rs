@@ -58,6 +58,11 @@ pub struct Record {
     /// Packets that our reader has taken from the ring; none where the system's library reads. It is of now,
     /// not of `read_ns`.
     pub taken: Option<u64>,
+    /// The same at `read_ns`, so that it goes with the counters.
+    pub read_taken: Option<u64>,
+    /// Whether the reader waits at an empty ring and has told all that it was given: the counters are of now,
+    /// however old `read_ns` is.
+    pub waits: bool,
 }
 
 impl Record {
@@ -115,6 +120,8 @@ impl Record {
                 dropped: since(1)?,
             },
             taken: taken.map(|taken| taken.saturating_sub(earlier)),
+            read_taken: None,
+            waits: false,
         })
     }
 }
@@ -136,6 +143,8 @@ pub(crate) mod tests {
                 dropped: 3,
             },
             taken: None,
+            read_taken: None,
+            waits: false,
         }
     }
 

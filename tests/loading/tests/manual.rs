@@ -73,9 +73,12 @@ fn the_installed_command_finds_the_installed_library() -> Result<()> {
 }
 
 #[test]
-fn completions_and_the_pkg_config_file_are_installed() -> Result<()> {
+fn completions_documents_and_the_pkg_config_file_are_installed() -> Result<()> {
     let tree = Tree::install()?;
     let share = tree.prefix().join("share");
+    for name in ["guide.md", "programs.md", "top-json.md", "errors.md"] {
+        ensure!(share.join("doc/fanpcap").join(name).exists(), "no {name}");
+    }
     for (shell, file) in [
         ("bash", "bash-completion/completions/fanpcap"),
         ("zsh", "zsh/site-functions/_fanpcap"),

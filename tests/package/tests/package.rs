@@ -61,6 +61,8 @@ fn files_are_where_they_belong_and_alter_no_program() -> Result<()> {
         "/usr/share/man/man3/pcap_fanout.3pcap.gz",
         "/usr/share/man/man5/pcap.conf.5.gz",
         "/usr/share/doc/fanpcap/copyright",
+        "/usr/share/doc/fanpcap/top-json.md",
+        "/usr/share/doc/fanpcap/errors.md",
         "/usr/share/doc/fanpcap/changelog.Debian.gz",
         "/usr/share/bash-completion/completions/fanpcap",
     ] {
@@ -122,6 +124,31 @@ fn enabled_plain_tcpdump_loads_the_library_until_disabled() -> Result<()> {
     );
     let left = before.differences(&Listing::of(&root.path())?);
     ensure!(left.is_empty(), "{left:?}");
+    Ok(())
+}
+
+#[test]
+#[ignore = "needs root: a Debian in a directory"]
+fn a_reader_that_goes_and_a_failure_to_disable_keep_nothing_half_done() -> Result<()> {
+    let Some(root) = Root::with_package()? else {
+        return Ok(());
+    };
+    let status = root.run(
+        "umask 077; { sleep 1; fanpcap enable --system; echo $? >/tmp/status; } | true; \
+         for i in 1 2 3 4 5 6 7 8 9; do [ -s /tmp/status ] || sleep 1; done; cat /tmp/status",
+    )?;
+    ensure!(status.trim() == "0", "{status}");
+    let block = fs::read_to_string(root.file(LOCAL))?;
+    ensure!(
+        root.file(CONF).exists() && block.contains("begin fanpcap"),
+        "{block}"
+    );
+    ensure!(root.run(&format!("stat -c %a {CONF}"))?.trim() == "644");
+    // The package goes all the same when its command can't take back what it did.
+    root.run("printf '#!/bin/sh\\nexit 1\\n' >/usr/bin/fanpcap")?;
+    let said = root.run("dpkg --remove fanpcap")?;
+    ensure!(said.contains("not all of"), "{said}");
+    ensure!(root.run("tcpdump --version").is_ok());
     Ok(())
 }
 

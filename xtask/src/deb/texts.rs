@@ -5,7 +5,7 @@ use std::process::Command;
 
 use anyhow::{Context, Result};
 
-use super::Package;
+use super::{Package, licenses};
 use crate::tree;
 
 /// Where a line of the changelog ends.
@@ -36,22 +36,19 @@ pub(super) fn copyright() -> Result<String> {
     let license = read("LICENSE")?;
     let (head, terms) = license.split_once("\n\n").context("LICENSE's first part")?;
     let holder = head.lines().next().unwrap_or_default();
-    let terms: Vec<String> = terms
-        .trim_end()
-        .lines()
-        .map(|line| match line {
-            "" => " .".to_owned(),
-            line => format!(" {line}"),
-        })
-        .collect();
+    let crates = crates()?;
+    let list: Vec<String> = crates.iter().map(|line| format!("  {line}")).collect();
+    let names = crates.iter().filter_map(|line| line.split_once(": "));
+    let names: Vec<String> = names.map(|(name, _)| name.to_owned()).collect();
     Ok(template("copyright.in")?
-        .replace("@CRATES@", &crates()?)
+        .replace("@CRATES@", &list.join("\n"))
         .replace("@COPYRIGHT@", holder.trim_start_matches("Copyright (c) "))
-        .replace("@LICENSE@", &terms.join("\n")))
+        .replace("@LICENSE@", &licenses::indented(terms.trim_end()))
+        .replace("@TEXTS@", &licenses::paragraphs(&names)?))
 }
 
 /// The crates of others, a line each: `libc 0.2.1: MIT OR Apache-2.0`.
-fn crates() -> Result<String> {
+fn crates() -> Result<Vec<String>> {
     let mut cargo = tree::cargo(&["tree", "--edges", "normal", "--prefix", "none"])?;
     cargo.args(["-p", "fanpcap-abi", "-p", "fanpcap-cli"]);
     let said = tree::output(cargo.args(["--no-dedupe", "--format", "{p}: {l}"]))?;
@@ -59,11 +56,11 @@ fn crates() -> Result<String> {
     let mut lines: Vec<String> = said
         .lines()
         .filter(|line| !line.is_empty() && !line.contains('('))
-        .map(|line| format!("  {}", line.replacen(" v", " ", 1)))
+        .map(|line| line.replacen(" v", " ", 1))
         .collect();
     lines.sort();
     lines.dedup();
-    Ok(lines.join("\n"))
+    Ok(lines)
 }
 
 /// The newest section of CHANGELOG.md as Debian writes it.
@@ -144,6 +141,31 @@ mod tests {
         assert!(text.contains("the fanpcap authors\nLicense: BSD-3-Clause"));
         assert!(text.contains(" .\n THIS SOFTWARE IS PROVIDED"));
         assert!(text.contains("\n  libc 0.2"), "{text}");
-        assert!(!text.contains('@') && !text.contains("crates/"), "{text}");
+        let is_open = |word: &str| text.contains(&format!("@{word}@"));
+        assert!(
+            !["CRATES", "COPYRIGHT", "LICENSE", "TEXTS"]
+                .into_iter()
+                .any(is_open)
+        );
+        assert!(!text.contains("crates/"), "{text}");
+    }
+
+    #[test]
+    fn every_crate_comes_with_its_licence() {
+        let text = copyright().unwrap();
+        let crates = crates().unwrap();
+        assert!(crates.len() > 20);
+        for line in crates {
+            let (name, _) = line.split_once(": ").unwrap();
+            let file = format!("{}/*", name.replace(' ', "-"));
+            assert!(text.contains(&file), "{file}");
+        }
+        let notice = "\n Copyright (c) The Rust Project Developers";
+        assert!(
+            text.contains(notice) || text.contains("Copyright (c) 2014-"),
+            "{text}"
+        );
+        let terms = text.matches("\n Permission is hereby granted").count();
+        assert!(terms > 5, "{terms}");
     }
 }

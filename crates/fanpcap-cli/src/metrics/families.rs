@@ -29,14 +29,8 @@ fn members(snapshot: &Snapshot) -> [Family; 5] {
         };
         snapshot.sockets.iter().filter_map(sample).collect()
     };
-    let age = |counts: &Counts| {
-        #[allow(
-            clippy::cast_precision_loss,
-            reason = "2^53 nanoseconds are a hundred days, to a nanosecond"
-        )]
-        let seconds = snapshot.at_ns.saturating_sub(counts.read_ns) as f64 / 1e9;
-        Some(Number::Seconds(seconds))
-    };
+    let age = |counts: &Counts| Some(Number::Seconds(counts.age(snapshot.at_ns)));
+    let backlog = |counts: &Counts| counts.backlog(snapshot.at_ns).map(Number::Whole);
     [
         counter(
             "fanpcap_member_received_packets_total",
@@ -58,12 +52,14 @@ fn members(snapshot: &Snapshot) -> [Family; 5] {
         ),
         gauge(
             "fanpcap_member_backlog_packets",
-            "Packets that waited in the member's ring when it read its counters.",
-            samples(&|counts| counts.backlog().map(Number::Whole), None),
+            "Packets that waited in the member's ring when it read its counters, 0 while it waits at an empty ring; \
+             none when the counters are older than 2 seconds.",
+            samples(&backlog, None),
         ),
         gauge(
             "fanpcap_member_counters_age_seconds",
-            "Time since the member read its counters; live ones are below a second.",
+            "Time since the member read its counters: it does so ten times a second while it takes packets, and not \
+             while it waits at an empty ring.",
             samples(&age, None),
         ),
     ]
@@ -73,42 +69,42 @@ fn members(snapshot: &Snapshot) -> [Family; 5] {
 /// without a group or a process.
 fn member_labels(snapshot: &Snapshot, socket: &Socket) -> Option<Vec<Label>> {
     let (group, process) = (socket.group.as_ref()?, socket.process.as_ref()?);
-    Some(vec![
-        ("device", device_name(snapshot, socket.ifindex)),
+    let pid = process.pid.map(|pid| pid.to_string());
+    let mut labels = device_labels(snapshot, socket.ifindex);
+    labels.extend([
         ("group", group.number.to_string()),
         ("mode", group.mode.clone()),
-        ("pid", process.pid.to_string()),
+        ("pid", pid.unwrap_or_default()),
         ("program", process.program.clone()),
         ("socket", socket.inode.to_string()),
-    ])
+    ]);
+    Some(labels)
 }
 
-fn device_name(snapshot: &Snapshot, ifindex: u32) -> String {
+/// A device may be named as what stands for all devices, `any`: its index tells them apart.
+fn device_labels(snapshot: &Snapshot, ifindex: u32) -> Vec<Label> {
     let mut devices = snapshot.devices.iter();
     let device = devices.find(|device| device.ifindex == ifindex);
-    device.map_or_else(String::new, |device| device.name.clone())
+    let name = device.map_or_else(String::new, |device| device.name.clone());
+    vec![("device", name), ("ifindex", ifindex.to_string())]
 }
 
 fn groups(snapshot: &Snapshot) -> [Family; 2] {
     // All members, and those with counters.
-    let mut groups: BTreeMap<(String, u16, &str), (u64, u64)> = BTreeMap::new();
+    let mut groups: BTreeMap<(u32, u16, &str), (u64, u64)> = BTreeMap::new();
     for socket in &snapshot.sockets {
         if let Some(group) = &socket.group {
-            let device = device_name(snapshot, socket.ifindex);
-            let entry = groups.entry((device, group.number, &group.mode));
+            let entry = groups.entry((socket.ifindex, group.number, &group.mode));
             let (all, counted) = entry.or_default();
             *all += 1;
             *counted += u64::from(socket.counts.is_some());
         }
     }
     let samples = |number: fn(&(u64, u64)) -> u64| -> Vec<Sample> {
-        let sample = |(group, numbers): (&(String, u16, &str), _)| {
-            let (device, group, mode) = group;
-            let labels = vec![
-                ("device", device.clone()),
-                ("group", group.to_string()),
-                ("mode", (*mode).to_owned()),
-            ];
+        let sample = |(group, numbers): (&(u32, u16, &str), _)| {
+            let (ifindex, group, mode) = group;
+            let mut labels = device_labels(snapshot, *ifindex);
+            labels.extend([("group", group.to_string()), ("mode", (*mode).to_owned())]);
             (labels, Number::Whole(number(numbers)))
         };
         groups.iter().map(sample).collect()
@@ -135,7 +131,7 @@ fn devices(snapshot: &Snapshot) -> [Family; 5] {
                 let Some(counters) = &device.counters else {
                     continue;
                 };
-                let mut labels = vec![("device", device.name.clone())];
+                let mut labels = device_labels(snapshot, device.ifindex);
                 labels.extend(cause.map(|cause| ("cause", cause.to_owned())));
                 samples.push((labels, Number::Whole(figure(counters))));
             }
@@ -178,7 +174,7 @@ fn packet_sockets(snapshot: &Snapshot) -> Vec<Sample> {
     let sample = |device: &Device| {
         let on_device = |socket: &&Socket| socket.ifindex == device.ifindex;
         let number = snapshot.sockets.iter().filter(on_device).count();
-        let labels = vec![("device", device.name.clone())];
+        let labels = device_labels(snapshot, device.ifindex);
         (labels, Number::Whole(number as u64))
     };
     snapshot.devices.iter().map(sample).collect()
@@ -213,12 +209,12 @@ mod tests {
     #[test]
     fn a_members_counters_have_its_labels() {
         let text = exposition::text(&of(&fixture::after()));
-        let labels = "device=\"eth0\",group=\"7\",mode=\"hash+defrag\",pid=\"4713\",\
+        let labels = "device=\"eth0\",ifindex=\"2\",group=\"7\",mode=\"hash+defrag\",pid=\"4713\",\
                       program=\"tcpdump\",socket=\"13\"";
         for (name, more, number) in [
             ("received_packets_total", "", "800000"),
             ("dropped_packets_total", ",cause=\"ring_full\"", "1234"),
-            ("taken_packets_total", "", "798759"),
+            ("taken_packets_total", "", "798766"),
             ("backlog_packets", "", "7"),
             ("counters_age_seconds", "", "0.050"),
         ] {
@@ -226,15 +222,66 @@ mod tests {
             assert!(text.contains(&line), "{line} in:\n{text}");
         }
         for line in [
-            "fanpcap_group_members{device=\"eth0\",group=\"7\",mode=\"hash+defrag\"} 4\n",
-            "fanpcap_group_members_with_counters{device=\"eth0\",group=\"7\",mode=\"hash+defrag\"} 3\n",
-            "fanpcap_group_members{device=\"eth0\",group=\"42\",mode=\"qm\"} 1\n",
-            "fanpcap_device_dropped_packets_total{device=\"eth0\",cause=\"missed\"} 5\n",
-            "fanpcap_device_received_bytes_total{device=\"eth0\"} 30815000000\n",
-            "fanpcap_device_packet_sockets{device=\"eth0\"} 6\n",
+            "fanpcap_group_members{device=\"eth0\",ifindex=\"2\",group=\"7\",mode=\"hash+defrag\"} 4\n",
+            "fanpcap_group_members_with_counters{device=\"eth0\",ifindex=\"2\",group=\"7\",mode=\"hash+defrag\"} 3\n",
+            "fanpcap_group_members{device=\"eth0\",ifindex=\"2\",group=\"42\",mode=\"qm\"} 1\n",
+            "fanpcap_device_dropped_packets_total{device=\"eth0\",ifindex=\"2\",cause=\"missed\"} 5\n",
+            "fanpcap_device_received_bytes_total{device=\"eth0\",ifindex=\"2\"} 30815000000\n",
+            "fanpcap_device_packet_sockets{device=\"eth0\",ifindex=\"2\"} 6\n",
         ] {
             assert!(text.contains(line), "{line} in:\n{text}");
         }
+    }
+
+    #[test]
+    fn a_stalled_member_has_no_backlog_and_one_that_waits_has_none_waiting() {
+        let backlog = |snapshot: &Snapshot| {
+            let text = exposition::text(&of(snapshot));
+            let mut lines = text.lines();
+            let line = lines.find(|line| {
+                line.starts_with("fanpcap_member_backlog_packets{") && line.contains("\"4712\"")
+            });
+            line.and_then(|line| Some(line.rsplit_once(' ')?.1.to_owned()))
+        };
+        let mut snapshot = fixture::after();
+        assert_eq!(backlog(&snapshot), None);
+        if let Some(counts) = &mut snapshot.sockets[1].counts {
+            counts.waits = true;
+        }
+        assert_eq!(backlog(&snapshot).as_deref(), Some("0"));
+    }
+
+    #[test]
+    fn a_device_named_any_is_not_all_devices() {
+        let mut snapshot = fixture::look(1);
+        snapshot.devices = [0, 5]
+            .map(|index| fixture::device(index, "any", [1; 4]))
+            .into();
+        let read = fixture::counts(1, 1, 0);
+        snapshot.sockets = vec![fixture::member(1, 1, read), fixture::member(2, 1, read)];
+        snapshot.sockets[0].ifindex = 0;
+        snapshot.sockets[1].ifindex = 5;
+        let text = exposition::text(&of(&snapshot));
+        let series: Vec<&str> = text
+            .lines()
+            .filter_map(|line| Some(line.rsplit_once(' ')?.0))
+            .filter(|series| !series.starts_with('#'))
+            .collect();
+        let different: std::collections::BTreeSet<&str> = series.iter().copied().collect();
+        assert_eq!(series.len(), different.len(), "{text}");
+        assert_eq!(text.matches("fanpcap_group_members{").count(), 2, "{text}");
+    }
+
+    /// The manual page names each metric, and no other.
+    #[test]
+    fn the_manual_has_every_metric() {
+        let page = include_str!("../../man/fanpcap-metrics.in");
+        let families = of(&fixture::after());
+        for family in &families {
+            let entry = format!("\n.B {}\n", family.name);
+            assert!(page.contains(&entry), "{}", family.name);
+        }
+        assert_eq!(page.matches("\n.B fanpcap_").count(), families.len());
     }
 
     #[test]

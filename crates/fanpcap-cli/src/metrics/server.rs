@@ -1,21 +1,39 @@
-//! As much of HTTP/1.1 as a scraper needs (RFC 9112): `GET` and `HEAD` of `/metrics`, one request a connection, one
-//! connection at a time.
+//! As much of HTTP/1.1 as a scraper needs (RFC 9112): `GET` and `HEAD` of `/metrics`, one request a connection, a few
+//! connections at a time.
 
 use std::io::{self, Read, Write};
 use std::net::{IpAddr, Ipv4Addr, Shutdown, SocketAddr, TcpListener, TcpStream};
 use std::process::ExitCode;
+use std::sync::{Mutex, PoisonError};
+use std::thread;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
 
+use crate::streams;
+
 /// The most bytes of a request's head.
 const HEAD_MAX: usize = 8 * 1024;
 
-/// The most time that a request may take to arrive, and its answer to leave.
-const PATIENCE: Duration = Duration::from_secs(5);
+/// Connections that are served at a time. Others wait in the listener's queue, no longer than these may take.
+const WORKERS: usize = 16;
 
-/// The most time that is waited for the other side to close. Meanwhile nobody else is served.
-const FAREWELL: Duration = Duration::from_secs(1);
+/// How long things may take.
+#[derive(Clone, Copy, Debug)]
+struct Patience {
+    /// A request to arrive: scrapers send it at once.
+    head: Duration,
+    /// Its answer to leave.
+    answer: Duration,
+    /// The other side to close.
+    farewell: Duration,
+}
+
+const PATIENCE: Patience = Patience {
+    head: Duration::from_millis(1500),
+    answer: Duration::from_secs(5),
+    farewell: Duration::from_millis(500),
+};
 
 /// The format's media type.
 const MEDIA_TYPE: &str = "text/plain; version=0.0.4; charset=utf-8";
@@ -38,18 +56,33 @@ pub(crate) fn address(text: &str) -> Result<SocketAddr, String> {
 /// The address can't be listened at.
 pub(crate) fn serve(
     address: SocketAddr,
-    mut metrics: impl FnMut() -> Result<String>,
+    metrics: impl FnMut() -> Result<String> + Send,
 ) -> Result<ExitCode> {
     let listener = TcpListener::bind(address).with_context(|| format!("listening at {address}"))?;
     let address = listener.local_addr().context("the address listened at")?;
-    eprintln!("fanpcap: serving http://{address}/metrics");
+    streams::note(&format!("fanpcap: serving http://{address}/metrics\n"));
+    let metrics = Mutex::new(metrics);
+    thread::scope(|scope| {
+        for _ in 0..WORKERS {
+            scope.spawn(|| work(&listener, &metrics));
+        }
+    });
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Serves one connection after the other. The metrics are looked for by one worker at a time.
+fn work<M: FnMut() -> Result<String>>(listener: &TcpListener, metrics: &Mutex<M>) {
     loop {
         let connection = listener.accept();
-        let served = connection.and_then(|(stream, _)| talk(stream, PATIENCE, &mut metrics));
+        let mut now = || {
+            let metrics = metrics.lock();
+            metrics.unwrap_or_else(PoisonError::into_inner)()
+        };
+        let served = connection.and_then(|(stream, _)| talk(stream, PATIENCE, &mut now));
         if let Err(error) = served {
             // The next scraper is served all the same. Without descriptors accept would fail at once again.
-            eprintln!("fanpcap: a request to {address}: {error}");
-            std::thread::sleep(Duration::from_millis(10));
+            streams::note(&format!("fanpcap: a request: {error}\n"));
+            thread::sleep(Duration::from_millis(100));
         }
     }
 }
@@ -77,10 +110,10 @@ impl Answer {
 /// Reads a request and answers it.
 fn talk(
     mut stream: TcpStream,
-    patience: Duration,
+    patience: Patience,
     metrics: &mut impl FnMut() -> Result<String>,
 ) -> io::Result<()> {
-    let deadline = Instant::now() + patience;
+    let deadline = Instant::now() + patience.head;
     let (answer, is_head) = match read_head(&mut stream, deadline) {
         Ok(Head::Whole(head)) => (answer(&head, metrics), head.starts_with(b"HEAD ")),
         Ok(Head::Gone) => return Ok(()),
@@ -104,9 +137,13 @@ fn talk(
     if !is_head {
         bytes += &body;
     }
-    write_all(&mut stream, bytes.as_bytes(), Instant::now() + patience)?;
+    write_all(
+        &mut stream,
+        bytes.as_bytes(),
+        Instant::now() + patience.answer,
+    )?;
     stream.shutdown(Shutdown::Write)?;
-    drain(&mut stream, Instant::now() + patience.min(FAREWELL));
+    drain(&mut stream, Instant::now() + patience.farewell);
     Ok(())
 }
 
@@ -130,7 +167,10 @@ fn read_head(stream: &mut TcpStream, deadline: Instant) -> io::Result<Head> {
             read => read?,
         };
         head.extend(&bytes[..len]);
-        let is_whole = head.windows(4).any(|end| end == b"\r\n\r\n");
+        // A line may end in LF alone (RFC 9112, 2.2).
+        let is_whole = [&b"\n\r\n"[..], b"\n\n"]
+            .iter()
+            .any(|&end| head.windows(end.len()).any(|bytes| bytes == end));
         match len {
             _ if head.len() > HEAD_MAX => return Ok(Head::TooLong),
             _ if is_whole => return Ok(Head::Whole(head)),
@@ -142,8 +182,8 @@ fn read_head(stream: &mut TcpStream, deadline: Instant) -> io::Result<Head> {
 
 /// Decides by the request line: method, target, version.
 fn answer(head: &[u8], metrics: &mut impl FnMut() -> Result<String>) -> Answer {
-    let line = head.split(|&byte| byte == b'\r').next().unwrap_or_default();
-    let line = String::from_utf8_lossy(line);
+    let line = head.split(|&byte| byte == b'\n').next().unwrap_or_default();
+    let line = String::from_utf8_lossy(line.strip_suffix(b"\r").unwrap_or(line));
     let mut words = line.split(' ');
     let (method, target, version) = (words.next(), words.next(), words.next());
     let (Some(method), Some(target), Some(version), None) = (method, target, version, words.next())
@@ -158,11 +198,17 @@ fn answer(head: &[u8], metrics: &mut impl FnMut() -> Result<String>) -> Answer {
         .strip_prefix("http://")
         .map_or(target, |rest| rest.find('/').map_or("/", |at| &rest[at..]));
     let path = path.split('?').next().unwrap_or_default();
-    if path != "/metrics" {
+    if !matches!(path, "/" | "/metrics") {
         return Answer::plain("404 Not Found", "");
     }
     if !matches!(method, "GET" | "HEAD") {
         return Answer::plain("405 Method Not Allowed", "Allow: GET, HEAD\r\n");
+    }
+    if path == "/" {
+        return Answer {
+            body: "The metrics are at /metrics.\n".to_owned(),
+            ..Answer::plain("200 OK", "")
+        };
     }
     match metrics() {
         Ok(body) => Answer {
@@ -172,7 +218,7 @@ fn answer(head: &[u8], metrics: &mut impl FnMut() -> Result<String>) -> Answer {
             body,
         },
         Err(error) => {
-            eprintln!("fanpcap: {error:#}");
+            streams::note(&format!("fanpcap: {error:#}\n"));
             Answer::plain("500 Internal Server Error", "")
         }
     }
@@ -219,111 +265,4 @@ fn is_late(error: &io::Error) -> bool {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use std::thread;
-
-    /// What is answered to these bytes; with `more` sent until there is an answer, or nothing.
-    fn answered(request: &[u8], patience: Duration, ends: bool) -> String {
-        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-        let mut client = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
-        let server = thread::spawn(move || {
-            let (stream, _) = listener.accept().unwrap();
-            talk(stream, patience, &mut || Ok("x 1\n".to_owned()))
-        });
-        client.write_all(request).unwrap();
-        if ends {
-            client.shutdown(Shutdown::Write).unwrap();
-        }
-        let mut answer = String::new();
-        client.read_to_string(&mut answer).unwrap();
-        drop(client);
-        server.join().unwrap().unwrap();
-        answer
-    }
-
-    fn said(request: &str) -> String {
-        answered(request.as_bytes(), PATIENCE, false)
-    }
-
-    #[test]
-    fn get_and_head_of_metrics_are_served() {
-        let get = said("GET /metrics HTTP/1.1\r\nHost: x\r\n\r\n");
-        assert!(get.starts_with("HTTP/1.1 200 OK\r\n"), "{get}");
-        assert!(get.contains("\r\nContent-Type: text/plain; version=0.0.4; charset=utf-8\r\n"));
-        assert!(
-            get.ends_with("\r\nContent-Length: 4\r\nConnection: close\r\n\r\nx 1\n"),
-            "{get}"
-        );
-        let absolute = said("GET http://x:1/metrics HTTP/1.1\r\nHost: x:1\r\n\r\n");
-        assert!(absolute.starts_with("HTTP/1.1 200 "), "{absolute}");
-        let head = said("HEAD /metrics?x=1 HTTP/1.0\r\n\r\n");
-        assert!(
-            head.contains("\r\nContent-Length: 4\r\n") && head.ends_with("\r\n\r\n"),
-            "{head}"
-        );
-    }
-
-    #[test]
-    fn all_else_is_refused_by_its_status() {
-        for (request, status) in [
-            ("GET / HTTP/1.1\r\n\r\n", "404 "),
-            ("GET /metrics/ HTTP/1.1\r\n\r\n", "404 "),
-            (
-                "POST /metrics HTTP/1.1\r\nContent-Length: 3\r\n\r\nabc",
-                "405 ",
-            ),
-            ("GET http://metrics HTTP/1.1\r\n\r\n", "404 "),
-            ("GET /metrics\r\n\r\n", "400 "),
-            ("GET  /metrics HTTP/1.1\r\n\r\n", "400 "),
-            ("GET /metrics HTTP/2\r\n\r\n", "400 "),
-            ("\r\n\r\n", "400 "),
-            ("\u{0}\u{ff}\r\n\r\n", "400 "),
-        ] {
-            let answer = said(request);
-            assert!(
-                answer.starts_with(&format!("HTTP/1.1 {status}")),
-                "{request:?}: {answer}"
-            );
-        }
-    }
-
-    #[test]
-    fn a_request_without_end_is_cut_short() {
-        let long = "GET /metrics HTTP/1.1\r\nX: ".to_owned() + &"x".repeat(2 * HEAD_MAX);
-        let answer = answered(long.as_bytes(), PATIENCE, true);
-        assert!(answer.starts_with("HTTP/1.1 431 "), "{answer}");
-    }
-
-    #[test]
-    fn a_slow_request_is_given_up() {
-        let answer = answered(b"GET /metr", Duration::from_millis(50), false);
-        assert!(answer.starts_with("HTTP/1.1 408 "), "{answer}");
-        assert_eq!(answered(b"GET /metr", PATIENCE, true), "");
-    }
-
-    #[test]
-    fn a_failure_is_a_status_and_not_the_end() {
-        let answer = answer(b"GET /metrics HTTP/1.1\r\n\r\n", &mut || {
-            anyhow::bail!("no")
-        });
-        assert_eq!(answer.status, "500 Internal Server Error");
-    }
-
-    #[test]
-    fn a_port_alone_is_for_this_machine() {
-        for text in ["9100", ":9100", "127.0.0.1:9100"] {
-            assert_eq!(
-                address(text),
-                Ok(SocketAddr::from(([127, 0, 0, 1], 9100))),
-                "{text}"
-            );
-        }
-        assert_eq!(
-            address("0.0.0.0:1").map(|it| it.ip().is_loopback()),
-            Ok(false)
-        );
-        assert!(address("[::]:1").is_ok());
-        assert!(address("localhost").is_err() && address("70000").is_err());
-    }
-}
+mod tests;

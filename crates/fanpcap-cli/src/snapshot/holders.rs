@@ -19,38 +19,61 @@ pub(crate) struct Holders {
 }
 
 impl Holders {
-    /// Finds the holders of these sockets. All processes are searched only when one is new or has moved.
-    pub(crate) fn find(&mut self, inodes: &BTreeSet<u32>) {
+    /// Finds the holders of these sockets, each with the process that may have it. That one is asked first; all
+    /// processes are searched only when a socket is new or has moved.
+    pub(crate) fn find(&mut self, sockets: &BTreeMap<u32, Option<u32>>) {
         self.known.retain(|inode, descriptor| {
             let holds = |path: &PathBuf| socket_behind(path) == Some(*inode);
-            inodes.contains(inode) && descriptor.as_ref().is_none_or(holds)
+            sockets.contains_key(inode) && descriptor.as_ref().is_none_or(holds)
         });
+        for (&inode, hint) in sockets {
+            if let (Some(pid), false) = (hint, self.known.contains_key(&inode)) {
+                let process = PathBuf::from(format!("/proc/{pid}"));
+                let found = descriptors(&process).find(|path| socket_behind(path) == Some(inode));
+                if found.is_some() {
+                    self.known.insert(inode, found);
+                }
+            }
+        }
         self.looks += 1;
-        let is_new = inodes.iter().any(|inode| !self.known.contains_key(inode));
+        let is_new = sockets.keys().any(|inode| !self.known.contains_key(inode));
         let again = self.looks >= PATIENCE && self.known.values().any(Option::is_none);
         if is_new || again {
             self.looks = 0;
-            let mut found = search(inodes);
-            self.known = inodes
-                .iter()
-                .map(|&inode| (inode, found.remove(&inode)))
-                .collect();
+            self.search_for(sockets.keys().copied());
         }
+    }
+
+    /// Searches all processes for those sockets that have no holder yet.
+    fn search_for(&mut self, inodes: impl Iterator<Item = u32>) {
+        let unknown = |inode: &u32| !matches!(self.known.get(inode), Some(Some(_)));
+        let wanted: BTreeSet<u32> = inodes.filter(unknown).collect();
+        let mut found = search(&wanted);
+        let with_holder = |inode: u32| (inode, found.remove(&inode));
+        self.known.extend(wanted.into_iter().map(with_holder));
     }
 
     /// The process that has a socket, if it was found.
     pub(crate) fn process(&self, inode: u32) -> Option<Process> {
         let pid = pid_in(self.known.get(&inode)?.as_ref()?)?;
-        let comm = fs::read_to_string(format!("/proc/{pid}/comm")).ok()?;
-        Some(process(pid, comm.trim_end().to_owned()))
+        let comm = fs::read(format!("/proc/{pid}/comm")).ok()?;
+        Some(process(pid, name(&comm)))
     }
 }
 
-/// A process with the CPUs that it runs on.
-pub(crate) fn process(pid: u32, program: String) -> Process {
-    let read = |file: &str| fs::read_to_string(format!("/proc/{pid}/{file}")).ok();
+/// A program's name in /proc, which may be any bytes.
+fn name(comm: &[u8]) -> String {
+    String::from_utf8_lossy(comm).trim_end().to_owned()
+}
+
+/// A process with the CPUs that it runs on. The name is in these files too, so that they may not be UTF-8.
+fn process(pid: u32, program: String) -> Process {
+    let read = |file: &str| {
+        let bytes = fs::read(format!("/proc/{pid}/{file}")).ok()?;
+        Some(String::from_utf8_lossy(&bytes).into_owned())
+    };
     Process {
-        pid,
+        pid: Some(pid),
         program,
         affinity: read("status").and_then(|status| allowed(&status)),
         last_cpu: read("stat").and_then(|stat| last_cpu(&stat)),
@@ -62,9 +85,7 @@ fn search(inodes: &BTreeSet<u32>) -> BTreeMap<u32, PathBuf> {
     let mut found = BTreeMap::new();
     let processes = fs::read_dir("/proc").into_iter().flatten().flatten();
     for process in processes.filter(|process| pid_of(&process.file_name()).is_some()) {
-        let descriptors = fs::read_dir(process.path().join("fd"));
-        for descriptor in descriptors.into_iter().flatten().flatten() {
-            let path = descriptor.path();
+        for path in descriptors(&process.path()) {
             if let Some(inode) = socket_behind(&path).filter(|inode| inodes.contains(inode)) {
                 found.entry(inode).or_insert(path);
             }
@@ -74,6 +95,12 @@ fn search(inodes: &BTreeSet<u32>) -> BTreeMap<u32, PathBuf> {
         }
     }
     found
+}
+
+/// The descriptors of a process, as far as they may be read.
+fn descriptors(process: &Path) -> impl Iterator<Item = PathBuf> {
+    let entries = fs::read_dir(process.join("fd")).into_iter();
+    entries.flatten().flatten().map(|entry| entry.path())
 }
 
 /// The inode of the socket that a descriptor in /proc stands for.
@@ -106,10 +133,54 @@ fn last_cpu(stat: &str) -> Option<u32> {
 }
 
 #[cfg(test)]
-mod tests {
+pub(crate) mod tests {
     use super::*;
+    use fanpcap::mode::Mode;
+    use fanpcap::record::{Counters, Record};
     use std::net::UdpSocket;
     use std::os::fd::AsRawFd;
+    use std::os::unix::process::CommandExt;
+    use std::process::Command;
+
+    /// The inode of a socket of ours.
+    pub(crate) fn inode(socket: &UdpSocket) -> u32 {
+        let descriptor = format!("/proc/self/fd/{}", socket.as_raw_fd());
+        socket_behind(descriptor.as_ref()).unwrap()
+    }
+
+    /// A page that says this pid.
+    pub(crate) fn page(pid: u32) -> Record {
+        Record {
+            pid,
+            mode: Mode::parse("hash").unwrap(),
+            program: "member".to_owned(),
+            executable: (0, 0),
+            read_ns: 0,
+            counters: Counters::default(),
+            taken: None,
+            read_taken: None,
+            waits: false,
+        }
+    }
+
+    #[test]
+    fn names_may_be_any_bytes() {
+        assert_eq!(name(b"t\xffp\n"), "t\u{fffd}p");
+        // The kernel writes the name into status too: a program that is not UTF-8 has CPUs all the same.
+        let scratch = fanpcap_testkit::Scratch::new().unwrap();
+        let odd: &std::ffi::OsStr = std::os::unix::ffi::OsStrExt::from_bytes(b"s\xffeep");
+        let program = scratch.file("x").with_file_name(odd);
+        fs::copy("/bin/sleep", &program).unwrap();
+        let mut child = Command::new(&program)
+            .arg0("sleep")
+            .arg("60")
+            .spawn()
+            .unwrap();
+        let seen = process(child.id(), String::new());
+        child.kill().unwrap();
+        child.wait().unwrap();
+        assert!(seen.affinity.is_some() && seen.last_cpu.is_some());
+    }
 
     #[test]
     fn the_cpu_is_field_39_whatever_the_name_is() {
@@ -133,15 +204,14 @@ mod tests {
     #[test]
     fn a_socket_is_found_while_somebody_has_it() {
         let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
-        let descriptor = format!("/proc/self/fd/{}", socket.as_raw_fd());
-        let inode = socket_behind(descriptor.as_ref()).unwrap();
+        let inode = inode(&socket);
         let mut holders = Holders::default();
-        holders.find(&[inode, 0].into());
+        holders.find(&[(inode, None), (0, None)].into());
         let holder = holders.process(inode).unwrap();
-        assert_eq!(holder.pid, std::process::id());
+        assert_eq!(holder.pid, Some(std::process::id()));
         assert!(holders.process(0).is_none());
         drop(socket);
-        holders.find(&[inode].into());
+        holders.find(&[(inode, None)].into());
         assert!(holders.process(inode).is_none());
     }
 }

@@ -19,13 +19,39 @@ const END: &str = "# end fanpcap\n";
 #[derive(Debug)]
 pub(crate) struct Profile {
     root: PathBuf,
+    /// None for another system than the running one, whose profiles no kernel has.
+    kernel: Option<Kernel>,
+}
+
+/// Where the kernel says what it has loaded, and the program that loads it anew.
+#[derive(Debug)]
+struct Kernel {
+    /// Every loaded profile on a line, with its mode in brackets.
+    profiles: PathBuf,
+    parser: PathBuf,
+}
+
+/// What was done.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum Change {
+    /// The file was as it should be.
+    None,
+    /// The file is changed, and so is what the kernel has.
+    Done,
+    /// The file is changed, and the kernel has the profile as it was before, for this reason.
+    NotLoaded(String),
 }
 
 impl Profile {
     /// The profile of the running system, or of another's root directory; none when it has none.
     pub(crate) fn find(root: &Path) -> Option<Self> {
+        let running = || Kernel {
+            profiles: "/sys/kernel/security/apparmor/profiles".into(),
+            parser: "apparmor_parser".into(),
+        };
         root.join(PROFILE).exists().then(|| Self {
             root: root.to_owned(),
+            kernel: (root == Path::new("/")).then(running),
         })
     }
 
@@ -34,36 +60,37 @@ impl Profile {
         self.root.join(LOCAL)
     }
 
-    /// Adds the block for the library in `directory` and the rules in `rules`; whether it was missing.
+    /// Adds the block for the library in `directory` and the rules in `rules`, if it is missing.
     ///
     /// # Errors
-    /// When the file can't be written, or AppArmor refuses it: then it is as before.
-    pub(crate) fn enable(&self, directory: &Path, rules: &Path) -> Result<bool> {
+    /// When the file can't be written.
+    pub(crate) fn enable(&self, directory: &Path, rules: &Path) -> Result<Change> {
         let before = self.read()?;
         let after = with_block(before.as_deref(), directory, rules);
         self.change(before, Some(after))
     }
 
-    /// Removes the block; whether there was one.
+    /// Removes the block, if there is one.
     ///
     /// # Errors
     /// When the file can't be written.
-    pub(crate) fn disable(&self) -> Result<bool> {
+    pub(crate) fn disable(&self) -> Result<Change> {
         let before = self.read()?;
         let after = before.as_deref().and_then(without_block);
         self.change(before, after)
     }
 
-    fn change(&self, before: Option<String>, after: Option<String>) -> Result<bool> {
+    /// The file's change stays when AppArmor does not take it: else the package could not be removed.
+    fn change(&self, before: Option<String>, after: Option<String>) -> Result<Change> {
         if before == after {
-            return Ok(false);
+            return Ok(Change::None);
         }
         self.write(after.as_deref())?;
-        if let Err(error) = self.reload() {
-            self.write(before.as_deref())?;
-            return Err(error);
+        let loaded = self.kernel.as_ref().map(|kernel| self.reload(kernel));
+        match loaded.unwrap_or(Ok(())) {
+            Ok(()) => Ok(Change::Done),
+            Err(error) => Ok(Change::NotLoaded(format!("{error:#}"))),
         }
-        Ok(true)
     }
 
     fn read(&self) -> Result<Option<String>> {
@@ -84,14 +111,13 @@ impl Profile {
         .with_context(|| format!("changing {}: run this as root", path.display()))
     }
 
-    /// Only a kernel that enforces profiles has any to load anew.
-    fn reload(&self) -> Result<()> {
-        let enabled = fs::read_to_string("/sys/module/apparmor/parameters/enabled");
-        if self.root != Path::new("/") || !enabled.is_ok_and(|word| word.starts_with('Y')) {
+    /// Only a profile that the kernel has needs to be loaded anew.
+    fn reload(&self, kernel: &Kernel) -> Result<()> {
+        if !kernel.has_tcpdump() {
             return Ok(());
         }
         let profile = self.root.join(PROFILE);
-        let done = Command::new("apparmor_parser")
+        let done = Command::new(&kernel.parser)
             .arg("-r")
             .arg(&profile)
             .output()
@@ -99,11 +125,24 @@ impl Profile {
         let complaint = String::from_utf8_lossy(&done.stderr);
         ensure!(
             done.status.success(),
-            "apparmor_parser -r {}: {}\n{complaint}",
+            "apparmor_parser -r {}: {}\n{}",
             profile.display(),
-            done.status
+            done.status,
+            complaint.trim_end()
         );
         Ok(())
+    }
+}
+
+impl Kernel {
+    /// Whether it has tcpdump's profile: `tcpdump (enforce)`, or older `/usr/sbin/tcpdump (complain)`. Where there is no
+    /// such list, AppArmor has no profiles.
+    fn has_tcpdump(&self) -> bool {
+        let profiles = fs::read_to_string(&self.profiles).unwrap_or_default();
+        profiles.lines().any(|line| {
+            let name = line.rsplit_once(" (").map_or(line, |(name, _)| name);
+            name.rsplit('/').next() == Some("tcpdump")
+        })
     }
 }
 
@@ -141,6 +180,80 @@ fn without_block(text: &str) -> Option<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use fanpcap_testkit::Scratch;
+    use std::os::unix::fs::PermissionsExt;
+
+    /// A system with the profile, in a kernel that has these loaded, and a parser that is this script.
+    fn profile(scratch: &Scratch, loaded: &str, parser: Option<&str>) -> Profile {
+        let (root, path) = (scratch.file("root"), scratch.file("parser"));
+        fs::create_dir_all(root.join("etc/apparmor.d/local")).unwrap();
+        fs::write(root.join(PROFILE), "").unwrap();
+        if let Some(script) = parser {
+            fs::write(&path, format!("#!/bin/sh\n{script}\n")).unwrap();
+            fs::set_permissions(&path, fs::Permissions::from_mode(0o755)).unwrap();
+        }
+        Profile {
+            root,
+            kernel: Some(Kernel {
+                profiles: scratch.write("profiles", loaded).unwrap(),
+                parser: path,
+            }),
+        }
+    }
+
+    const HAS_IT: &str = "man_groff (enforce)\ntcpdump (enforce)\n";
+
+    #[test]
+    fn what_can_not_be_loaded_is_a_warning_and_the_file_is_changed() {
+        for parser in [Some("echo no >&2; exit 1"), None] {
+            let scratch = Scratch::new().unwrap();
+            let profile = profile(&scratch, HAS_IT, parser);
+            let warned = |change: Change| {
+                let Change::NotLoaded(reason) = change else {
+                    panic!("{change:?}")
+                };
+                assert!(reason.contains("apparmor_parser"), "{reason}");
+            };
+            warned(
+                profile
+                    .enable(Path::new("/lib/f"), Path::new("/r"))
+                    .unwrap(),
+            );
+            assert!(profile.read().unwrap().is_some());
+            warned(profile.disable().unwrap());
+            assert_eq!(profile.read().unwrap(), None);
+            assert_eq!(profile.disable().unwrap(), Change::None);
+        }
+    }
+
+    #[test]
+    fn only_a_loaded_profile_is_loaded_anew() {
+        let scratch = Scratch::new().unwrap();
+        let ran = scratch.file("ran");
+        let script = format!("echo \"$@\" >>{}", ran.display());
+        let enable = |loaded| {
+            let profile = profile(&scratch, loaded, Some(&script));
+            let change = profile
+                .enable(Path::new("/lib/f"), Path::new("/r"))
+                .unwrap();
+            profile.write(None).unwrap();
+            (change, ran.exists())
+        };
+        assert_eq!(
+            enable("man_groff (enforce)\ntcpdumper (enforce)\n"),
+            (Change::Done, false)
+        );
+        assert_eq!(
+            enable("/usr/sbin/tcpdump (complain)\n"),
+            (Change::Done, true)
+        );
+        assert_eq!(enable(HAS_IT), (Change::Done, true));
+        let said = fs::read_to_string(ran).unwrap();
+        assert!(
+            said.lines().count() == 2 && said.starts_with("-r "),
+            "{said}"
+        );
+    }
 
     fn enabled(before: Option<&str>) -> String {
         let rules = Path::new("/usr/share/fanpcap/apparmor");

@@ -1,9 +1,9 @@
 //! The loader's order of directories: a file of ours in ld.so.conf.d, and ldconfig.
 
 use std::env;
-use std::fs;
+use std::fs::{self, Permissions};
 use std::io;
-use std::os::unix::fs::MetadataExt;
+use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::{Component, Path, PathBuf};
 use std::process::Command;
 
@@ -177,13 +177,27 @@ fn read(path: &Path) -> Result<Option<String>> {
     }
 }
 
+/// Every user's ldconfig may read it, whatever the umask is.
 fn write(path: &Path, text: &str) -> Result<()> {
-    fs::write(path, text).with_context(|| format!("writing {}: run this as root", path.display()))
+    fs::write(path, text)
+        .and_then(|()| fs::set_permissions(path, Permissions::from_mode(0o644)))
+        .with_context(|| format!("writing {}: run this as root", path.display()))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn everybody_may_read_the_file() {
+        let scratch = fanpcap_testkit::Scratch::new().unwrap();
+        let path = scratch.file("00-fanpcap.conf");
+        fs::write(&path, "").unwrap();
+        // As a umask of 077 leaves it.
+        fs::set_permissions(&path, Permissions::from_mode(0o600)).unwrap();
+        write(&path, "text").unwrap();
+        assert_eq!(fs::metadata(&path).unwrap().mode() & 0o777, 0o644);
+    }
 
     #[test]
     fn libraries_of_another_machine_do_not_count() {

@@ -2,7 +2,7 @@
 
 use fanpcap_linux::link::Counters;
 
-use super::rates;
+use super::rates::Rates;
 use super::view::View;
 use crate::snapshot::{Counts, Device, Group, Process, Snapshot, Socket};
 
@@ -11,7 +11,14 @@ pub(crate) const SECOND: u64 = 1_000_000_000;
 
 /// What changed between the two looks.
 pub(crate) fn view() -> View {
-    rates::view(Some(&before()), &after())
+    between(&before(), &after())
+}
+
+/// What changed between two looks.
+pub(crate) fn between(before: &Snapshot, after: &Snapshot) -> View {
+    let mut rates = Rates::default();
+    rates.next(before.clone());
+    rates.next(after.clone())
 }
 
 /// The first look, at 100 seconds.
@@ -82,7 +89,7 @@ pub(crate) fn member(inode: u32, pid: u32, counts: Counts) -> Socket {
         counts: Some(counts),
         has_page: true,
         process: Some(Process {
-            pid,
+            pid: Some(pid),
             program: "tcpdump".to_owned(),
             affinity: Some("1".to_owned()),
             last_cpu: Some(1),
@@ -97,12 +104,15 @@ pub(crate) fn counts(read_ns: u64, received: u64, dropped: u64) -> Counts {
         received,
         dropped,
         taken: None,
+        read_taken: None,
+        waits: false,
     }
 }
 
 fn sockets(read_ns: u64, received: [u64; 3], dropped: [u64; 3]) -> Vec<Socket> {
     let of = |index: usize, read_ns| Counts {
-        taken: Some(received[index] - dropped[index] - 7),
+        taken: Some(received[index] - dropped[index]),
+        read_taken: Some(received[index] - dropped[index] - 7),
         ..counts(read_ns, received[index], dropped[index])
     };
     let mut stale = member(12, 4712, of(1, 40 * SECOND));
@@ -141,7 +151,7 @@ fn foreign(inode: u32, ifindex: u32, group: Option<u16>, process: Option<(u32, &
         counts: None,
         has_page: false,
         process: process.map(|(pid, program)| Process {
-            pid,
+            pid: Some(pid),
             program: program.to_owned(),
             affinity: Some("0-7".to_owned()),
             last_cpu: Some(3),

@@ -5,32 +5,41 @@ use std::collections::BTreeMap;
 use fanpcap_linux::link::Counters;
 
 use super::view::{Device, Group, Member, SCHEMA, View};
-use crate::snapshot::{self, Counts, Snapshot, Socket};
+use crate::snapshot::{self, Snapshot};
+use member::{History, Share};
 
-/// Counters older than this tell nothing of now, seconds. Members refresh theirs ten times a second.
-pub(crate) const STALE_SECONDS: f64 = 2.0;
+mod member;
 
-/// What tells a socket from all others, also from a later one with its inode.
-type Key = (u32, Option<u16>, u32, Option<u32>);
+/// Looks one after the other, and the rates between them.
+#[derive(Debug, Default)]
+pub(crate) struct Rates {
+    before: Option<Snapshot>,
+    history: History,
+}
 
-/// What changed from `before` to `after`. Without `before` there are totals, and no rates.
-pub(crate) fn view(before: Option<&Snapshot>, after: &Snapshot) -> View {
+impl Rates {
+    /// What changed since the last look. The first one has totals, and no rates.
+    pub(crate) fn next(&mut self, after: Snapshot) -> View {
+        let view = view(self.before.as_ref(), &after, &mut self.history);
+        self.before = Some(after);
+        view
+    }
+}
+
+fn view(before: Option<&Snapshot>, after: &Snapshot, history: &mut History) -> View {
     let earlier = before.filter(|before| before.at_ns < after.at_ns);
     let seconds = earlier.map(|before| seconds(before.at_ns, after.at_ns));
-    let earlier_counts: BTreeMap<Key, Counts> = earlier
-        .into_iter()
-        .flat_map(|before| &before.sockets)
-        .filter_map(|socket| Some((key(socket), socket.counts?)))
-        .collect();
-    let device = |device: &snapshot::Device| {
+    history.begin(earlier, after);
+    let mut devices = Vec::new();
+    for device in &after.devices {
         let of_before = |before: &Snapshot| {
             let mut devices = before.devices.iter();
             let same = devices.find(|other| other.ifindex == device.ifindex)?;
             same.counters
         };
         let figures = figures(device, earlier.and_then(of_before), seconds);
-        with_sockets(figures, after, &earlier_counts)
-    };
+        devices.push(with_sockets(figures, after, history));
+    }
     View {
         schema: SCHEMA,
         time_unix_seconds: rounded(after.unix_seconds),
@@ -38,7 +47,7 @@ pub(crate) fn view(before: Option<&Snapshot>, after: &Snapshot) -> View {
         host: after.host.clone(),
         network_namespace: after.netns,
         network_namespace_name: after.netns_name.clone(),
-        devices: after.devices.iter().map(device).collect(),
+        devices,
     }
 }
 
@@ -68,13 +77,17 @@ fn figures(device: &snapshot::Device, before: Option<Counters>, seconds: Option<
 }
 
 /// Adds a device's sockets, by group.
-fn with_sockets(mut device: Device, after: &Snapshot, earlier: &BTreeMap<Key, Counts>) -> Device {
-    let mut groups: BTreeMap<u16, (String, Vec<Member>)> = BTreeMap::new();
-    let on_device = |socket: &&Socket| socket.ifindex == device.ifindex;
-    for socket in after.sockets.iter().filter(on_device) {
-        let member = member(socket, earlier.get(&key(socket)), after.at_ns);
+fn with_sockets(mut device: Device, after: &Snapshot, history: &mut History) -> Device {
+    let mut groups: BTreeMap<u16, (String, Vec<(Member, Share)>)> = BTreeMap::new();
+    let ifindex = device.ifindex;
+    for socket in after
+        .sockets
+        .iter()
+        .filter(|socket| socket.ifindex == ifindex)
+    {
+        let member = history.member(socket);
         match &socket.group {
-            None => device.sockets.push(member),
+            None => device.sockets.push(member.0),
             Some(group) => {
                 let entry = groups.entry(group.number);
                 let (_, members) = entry.or_insert_with(|| (group.mode.clone(), Vec::new()));
@@ -90,29 +103,28 @@ fn with_sockets(mut device: Device, after: &Snapshot, earlier: &BTreeMap<Key, Co
 }
 
 /// Sums, shares and skew of a group.
-fn group(group: u16, mode: String, mut members: Vec<Member>) -> Group {
-    let rates: Vec<f64> = members
-        .iter()
-        .filter_map(|member| member.packets_per_second)
-        .collect();
-    let total: f64 = rates.iter().sum();
-    for member in &mut members {
-        member.share_percent = member
-            .packets_per_second
+fn group(group: u16, mode: String, members: Vec<(Member, Share)>) -> Group {
+    let shares: Vec<f64> = members.iter().filter_map(|(_, share)| *share).collect();
+    let total: f64 = shares.iter().sum();
+    let with_share = |(member, share): (Member, Share)| Member {
+        share_percent: share
             .filter(|_| total > 0.0)
-            .map(|rate| rounded(100.0 * rate / total));
-    }
+            .map(|share| rounded(100.0 * share / total)),
+        ..member
+    };
+    let members: Vec<Member> = members.into_iter().map(with_share).collect();
     Group {
         group,
         mode,
-        members_with_rates: rates.len(),
+        members_total: members.len(),
+        members_with_rates: shares.len(),
         packets_per_second: sum(&members, |member| member.packets_per_second).map(rounded),
         received_packets_total: sum(&members, |member| member.received_packets_total),
         ring_full_drops_total: sum(&members, |member| member.ring_full_drops_total),
         ring_full_drops_per_second: sum(&members, |member| member.ring_full_drops_per_second)
             .map(rounded),
         backlog_packets: sum(&members, |member| member.backlog_packets),
-        skew: skew(&rates),
+        skew: skew(&shares),
         members,
     }
 }
@@ -130,47 +142,6 @@ fn sum<T: std::iter::Sum>(members: &[Member], figure: fn(&Member) -> Option<T>) 
     let mut known = members.iter().filter_map(figure).peekable();
     known.peek()?;
     Some(known.sum())
-}
-
-fn member(socket: &Socket, before: Option<&Counts>, at_ns: u64) -> Member {
-    let counts = socket.counts;
-    let age = counts.map(|counts| seconds(counts.read_ns, at_ns));
-    let stale = socket.has_page && age.is_none_or(|age| age > STALE_SECONDS);
-    // Rates are over the time between the two readings, which is not quite that between two looks.
-    let pair = before.zip(counts).filter(|_| !stale);
-    let per_second = |count: fn(&Counts) -> u64| {
-        let (before, after) = pair.as_ref()?;
-        let seconds = seconds(before.read_ns, after.read_ns);
-        rate(Some(count(before)), Some(count(after)), Some(seconds))
-    };
-    let process = socket.process.as_ref();
-    Member {
-        socket: socket.inode,
-        pid: process.map(|process| process.pid),
-        program: process.map(|process| process.program.clone()),
-        ours: socket.has_page,
-        cpu_affinity: process.and_then(|process| process.affinity.clone()),
-        last_cpu: process.and_then(|process| process.last_cpu),
-        protocol: socket.protocol,
-        ring_bytes: socket.ring_bytes,
-        counters_age_seconds: age.map(rounded),
-        stale,
-        received_packets_total: counts.map(|counts| counts.received),
-        packets_per_second: per_second(|counts| counts.received),
-        share_percent: None,
-        ring_full_drops_total: counts.map(|counts| counts.dropped),
-        ring_full_drops_per_second: per_second(|counts| counts.dropped),
-        taken_packets_total: counts.and_then(|counts| counts.taken),
-        backlog_packets: counts
-            .filter(|_| !stale)
-            .and_then(|counts| counts.backlog()),
-    }
-}
-
-fn key(socket: &Socket) -> Key {
-    let group = socket.group.as_ref().map(|group| group.number);
-    let pid = socket.process.as_ref().map(|process| process.pid);
-    (socket.ifindex, group, socket.inode, pid)
 }
 
 /// A counter that went back was reset: what it counted before is unknown, and so is the rate.

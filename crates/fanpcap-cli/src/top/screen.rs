@@ -120,6 +120,7 @@ AGE      age of the counters; stale when too old to tell of now
 -        unknown: only programs on this library tell their counters
 
 (3 of 4) rates of three members are known, and the sums are theirs
+(1 of 4 shown) a filter hides the others; the sums stay those of all
 
 s next column to sort by  r other way round  / filter by device, program,
 group or pid  space hold the view  c hide members  q quit  h back";
@@ -218,10 +219,11 @@ pub(crate) fn title(view: &View, state: &State) -> String {
 
 /// The second line: what arrives at the device, the busiest of several, and what it loses.
 pub(crate) fn devices(view: &View) -> String {
-    let rate = |device: &&Device| device.received_packets_per_second.unwrap_or(0.0);
+    // One without figures is less than one with none arriving.
+    let rate = |device: &Device| device.received_packets_per_second;
     let mut busiest = view.devices.first();
     for device in view.devices.iter().skip(1) {
-        if busiest.is_none_or(|other| rate(&device) > rate(&other)) {
+        if busiest.is_none_or(|other| rate(device) > rate(other)) {
             busiest = Some(device);
         }
     }

@@ -1,5 +1,9 @@
 //! The table of devices, groups and members as text: which columns a width has room for, and what is in them.
 
+use std::collections::BTreeMap;
+
+use ratatui::text::Span;
+
 use super::figure::{UNKNOWN, age, bits, bytes, count, short};
 use super::view::{Device, Group, Member, View};
 
@@ -52,16 +56,16 @@ struct Column {
     cell: fn(&Cells) -> &str,
 }
 
-/// From left to right, after the name.
+/// From left to right, after the name, which keeps 12 characters at least: before that columns go.
 const COLUMNS: [Column; 10] = [
     column("CPU", 4, 72, |cells| &cells.cpu),
     column("AFFINITY", 9, 118, |cells| &cells.affinity),
-    column("PPS", 7, 0, |cells| &cells.pps),
+    column("PPS", 7, 20, |cells| &cells.pps),
     column("RECEIVED", 8, 106, |cells| &cells.received),
-    column("SHARE", 7, 0, |cells| &cells.share),
-    column("DROP/S", 7, 0, |cells| &cells.drops),
-    column("DROPPED", 7, 0, |cells| &cells.dropped),
-    column("BACKLOG", 7, 0, |cells| &cells.backlog),
+    column("SHARE", 7, 36, |cells| &cells.share),
+    column("DROP/S", 7, 28, |cells| &cells.drops),
+    column("DROPPED", 7, 44, |cells| &cells.dropped),
+    column("BACKLOG", 7, 52, |cells| &cells.backlog),
     column("RING", 7, 92, |cells| &cells.ring),
     column("AGE", 5, 76, |cells| &cells.age),
 ];
@@ -103,15 +107,15 @@ pub(crate) fn rows(view: &View, width: usize, collapsed: bool) -> Vec<Row> {
         add(Kind::Device, &device_name(device), &device_cells(device));
         for group in &device.groups {
             add(Kind::Group, &group_name(group), &group_cells(group));
-            for member in group.members.iter().filter(|_| !collapsed) {
-                add(kind(member), &member_name(member), &member_cells(member));
+            for (name, member) in named(&group.members).filter(|_| !collapsed) {
+                add(kind(member), &name, &member_cells(member));
             }
         }
         if !device.sockets.is_empty() {
             let name = format!(" no group ({})", device.sockets.len());
             add(Kind::Group, &name, &Cells::default());
-            for member in device.sockets.iter().filter(|_| !collapsed) {
-                add(kind(member), &member_name(member), &member_cells(member));
+            for (name, member) in named(&device.sockets).filter(|_| !collapsed) {
+                add(kind(member), &name, &member_cells(member));
             }
         }
     }
@@ -143,9 +147,15 @@ fn device_cells(device: &Device) -> Cells {
 }
 
 fn group_name(group: &Group) -> String {
-    let members = match (group.members_with_rates, group.members.len()) {
-        (known, all) if known < all && known > 0 => format!("{known} of {all}"),
-        (_, all) => all.to_string(),
+    let (known, all) = (group.members_with_rates, group.members_total);
+    let members = match group.members.len() {
+        // In front, where it is not cut off.
+        shown if shown < all => {
+            let number = group.group;
+            return format!(" group {number} ({shown} of {all} shown) {}", group.mode);
+        }
+        _ if known < all && known > 0 => format!("{known} of {all}"),
+        _ => all.to_string(),
     };
     format!(" group {} {} ({members})", group.group, group.mode)
 }
@@ -164,10 +174,26 @@ fn group_cells(group: &Group) -> Cells {
     }
 }
 
-fn member_name(member: &Member) -> String {
-    match (member.pid, &member.program) {
-        (Some(pid), Some(program)) => format!("  {pid} {program}"),
-        _ => format!("  ? socket {}", member.socket),
+/// Members with their names. Where a process has several, as one for each thread, the sockets tell them apart.
+fn named(members: &[Member]) -> impl Iterator<Item = (String, &Member)> {
+    let mut sockets: BTreeMap<Option<u32>, usize> = BTreeMap::new();
+    for member in members {
+        *sockets.entry(member.pid).or_default() += 1;
+    }
+    members.iter().map(move |member| {
+        let several = sockets.get(&member.pid).is_some_and(|&number| number > 1);
+        (member_name(member, several), member)
+    })
+}
+
+fn member_name(member: &Member, several: bool) -> String {
+    let pid = member
+        .pid
+        .map_or_else(|| "?".to_owned(), |pid| pid.to_string());
+    match &member.program {
+        Some(program) if member.pid.is_some() && !several => format!("  {pid} {program}"),
+        Some(program) => format!("  {pid} {program} socket {}", member.socket),
+        None => format!("  {pid} socket {}", member.socket),
     }
 }
 
@@ -219,67 +245,41 @@ fn line(name: &str, width: usize, cell: impl Fn(&Column) -> String) -> String {
     let shown = || COLUMNS.iter().filter(|column| column.from <= width);
     let taken: usize = shown().map(|column| column.width + 1).sum();
     let room = width.saturating_sub(taken).clamp(1, NAME_MAX);
-    let mut line = format!("{:<room$}", cut(name, room));
+    let name = cut(name, room);
+    let mut line = format!("{name}{}", blanks(&name, room));
     for column in shown() {
         let text = cut(&cell(column), column.width);
-        line += &format!(" {text:>width$}", width = column.width);
+        line += &format!(" {}{text}", blanks(&text, column.width));
     }
     line
 }
 
-/// A text of `room` characters at most; what is cut off has a mark. Control characters, which a process may
-/// have in its name, are replaced.
+/// What fills a text up to `room` columns.
+fn blanks(text: &str, room: usize) -> String {
+    " ".repeat(room.saturating_sub(width(text)))
+}
+
+/// The columns of the terminal that a text takes: some characters take two, or none.
+fn width(text: &str) -> usize {
+    Span::raw(text).width()
+}
+
+/// A text of `room` columns at most; what is cut off has a mark. Control characters, and marks that turn the
+/// direction of what follows, which a process may have in its name, are replaced.
 fn cut(text: &str, room: usize) -> String {
-    let clean = text.chars().map(|c| if c.is_control() { '?' } else { c });
-    if text.chars().count() <= room {
-        return clean.collect();
+    let clean = |c: char| if c.is_control() || turns(c) { '?' } else { c };
+    let mut text: String = text.chars().map(clean).collect();
+    if width(&text) <= room {
+        return text;
     }
-    let kept = clean.take(room.saturating_sub(1));
-    kept.chain(std::iter::once('…')).collect()
+    while width(&text) + 1 > room && text.pop().is_some() {}
+    text + "…"
+}
+
+/// Embeddings, overrides and isolates of the bidirectional algorithm, and its marks (UAX #9, 2).
+fn turns(letter: char) -> bool {
+    matches!(letter, '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}' | '\u{200e}' | '\u{200f}' | '\u{61c}')
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::top::fixture;
-
-    #[test]
-    fn what_matters_is_there_at_any_width() {
-        for width in [40, 60, 72, 80, 100, 132, 300] {
-            let head = head(width).text;
-            for title in ["PPS", "SHARE", "DROP/S", "DROPPED", "BACKLOG"] {
-                assert!(head.contains(title), "{width}: {head}");
-            }
-            let lines = rows(&fixture::view(), width, false);
-            let widths = lines.iter().map(|row| row.text.chars().count());
-            assert!(width < 60 || widths.clone().all(|len| len <= width));
-            assert!(widths.clone().min() == widths.max());
-        }
-    }
-
-    #[test]
-    fn a_program_can_not_write_to_the_terminal() {
-        let mut view = fixture::view();
-        view.devices[0].groups[0].members[0].program = Some("\u{1b}[2Jx".to_owned());
-        let rows = rows(&view, 80, false);
-        assert!(rows.iter().all(|row| !row.text.contains('\u{1b}')));
-        assert!(rows.iter().any(|row| row.text.contains("?[2Jx")));
-    }
-
-    #[test]
-    fn long_names_are_cut_with_a_mark() {
-        assert_eq!(cut("tcpdump", 7), "tcpdump");
-        assert_eq!(cut("tcpdumps", 7), "tcpdum…");
-    }
-
-    #[test]
-    fn collapsed_groups_stay_without_their_members() {
-        let all = rows(&fixture::view(), 80, false);
-        let few = rows(&fixture::view(), 80, true);
-        assert!(all.len() > few.len());
-        assert!(
-            few.iter()
-                .all(|row| matches!(row.kind, Kind::Device | Kind::Group))
-        );
-    }
-}
+mod tests;

@@ -10,10 +10,10 @@ use fanpcap_linux::stop;
 use ratatui::DefaultTerminal;
 use ratatui::crossterm::event::{self, Event};
 
-use super::rates;
+use super::rates::Rates;
 use super::screen::{self, State};
 use super::view::View;
-use crate::snapshot::{Snapshot, Source};
+use crate::snapshot::Source;
 
 /// How long a signal may wait to be seen.
 const GLANCE: Duration = Duration::from_millis(200);
@@ -33,7 +33,7 @@ impl Drop for Restored {
 
 /// What is on the screen, and when it was looked for.
 struct Look {
-    snapshot: Snapshot,
+    rates: Rates,
     view: View,
     due: Instant,
 }
@@ -43,10 +43,10 @@ struct Look {
 /// # Errors
 /// The terminal or the kernel does not answer.
 pub(crate) fn run(source: &mut Source, interval: Duration, state: State) -> Result<ExitCode> {
-    let snapshot = source.take()?;
+    let mut rates = Rates::default();
     let look = Look {
-        view: rates::view(None, &snapshot),
-        snapshot,
+        view: rates.next(source.take()?),
+        rates,
         due: Instant::now() + interval,
     };
     stop::on_signals().context("listening to signals")?;
@@ -107,11 +107,10 @@ fn show(
 
 /// A held view stays. Looks go on, so that rates are of the last interval when it is let go.
 fn look_again(source: &mut Source, state: &State, look: &mut Look) -> Result<()> {
-    let after = source.take()?;
+    let view = look.rates.next(source.take()?);
     if !state.paused {
-        look.view = rates::view(Some(&look.snapshot), &after);
+        look.view = view;
     }
-    look.snapshot = after;
     Ok(())
 }
 

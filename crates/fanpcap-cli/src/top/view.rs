@@ -64,6 +64,8 @@ pub(crate) struct Group {
     pub(crate) group: u16,
     /// Mode.
     pub(crate) mode: String,
+    /// How many members it has; a filter may show fewer.
+    pub(crate) members_total: usize,
     /// How many members have a rate.
     pub(crate) members_with_rates: usize,
     /// Packets per second.

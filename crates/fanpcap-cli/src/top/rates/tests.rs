@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::snapshot::Counts;
-use crate::top::fixture::{SECOND, after, before, counts, device, look, member};
+use crate::top::fixture::{SECOND, after, before, between, counts, device, look, member};
 
 /// One member of group 7 for each of the counters, with inodes and pids from 1.
 fn members(seconds: u32, all: &[Counts]) -> Snapshot {
@@ -22,13 +22,13 @@ fn group_of(view: &View) -> &Group {
 #[test]
 fn rates_are_over_the_time_between_two_readings() {
     // A second between the looks, half a second between the readings.
-    let before = members(100, &[counts(99 * SECOND + SECOND / 2, 1000, 10)]);
-    let after = members(101, &[counts(100 * SECOND, 2000, 30)]);
-    let view = view(Some(&before), &after);
+    let before = members(100, &[counts(100 * SECOND, 1000, 10)]);
+    let after = members(101, &[counts(100 * SECOND + SECOND / 2, 2000, 30)]);
+    let view = between(&before, &after);
     let member = &group_of(&view).members[0];
     assert_eq!(member.packets_per_second, Some(2000.0));
     assert_eq!(member.ring_full_drops_per_second, Some(40.0));
-    assert_eq!(member.counters_age_seconds, Some(1.0));
+    assert_eq!(member.counters_age_seconds, Some(0.5));
     assert_eq!(view.interval_seconds, Some(1.0));
 }
 
@@ -39,10 +39,10 @@ fn shares_and_skew_are_of_the_known_rates() {
         all.map(|&received| counts(second * SECOND, received, 0))
             .collect()
     };
-    let before = members(100, &read(99, [0, 0, 0, 0]));
-    let mut later = read(100, [600, 300, 300, 900]);
+    let before = members(100, &read(100, [0, 0, 0, 0]));
+    let mut later = read(101, [600, 300, 300, 900]);
     later[3].read_ns = 90 * SECOND;
-    let view = view(Some(&before), &members(101, &later));
+    let view = between(&before, &members(101, &later));
     let group = group_of(&view);
     let shares: Vec<_> = group
         .members
@@ -67,9 +67,9 @@ fn even_rates_have_skew_one_and_idle_groups_none() {
 
 #[test]
 fn a_counter_that_went_back_has_no_rate() {
-    let before = members(100, &[counts(99 * SECOND, 1000, 10)]);
-    let after = members(101, &[counts(100 * SECOND, 5, 12)]);
-    let view = view(Some(&before), &after);
+    let before = members(100, &[counts(100 * SECOND, 1000, 10)]);
+    let after = members(101, &[counts(101 * SECOND, 5, 12)]);
+    let view = between(&before, &after);
     let member = &group_of(&view).members[0];
     assert_eq!(member.packets_per_second, None);
     assert_eq!(member.share_percent, None);
@@ -83,7 +83,7 @@ fn a_device_made_anew_has_no_rate() {
     before.devices = vec![device(2, "eth0", [900, 900, 0, 0])];
     let mut after = look(101);
     after.devices = vec![device(2, "eth0", [5, 500, 0, 0])];
-    let view = view(Some(&before), &after);
+    let view = between(&before, &after);
     assert_eq!(view.devices[0].received_packets_per_second, None);
     assert_eq!(view.devices[0].received_packets_total, Some(5));
 }
@@ -91,11 +91,11 @@ fn a_device_made_anew_has_no_rate() {
 #[test]
 fn members_come_without_a_rate_and_go_without_a_trace() {
     let at = |second: u64, received| counts(second * SECOND, received, 0);
-    let before = members(100, &[at(99, 100), at(99, 100)]);
-    let mut after = members(101, &[at(100, 300), at(100, 300)]);
+    let before = members(100, &[at(100, 100), at(100, 100)]);
+    let mut after = members(101, &[at(101, 300), at(101, 300)]);
     // The second has gone, and another process has a socket with its inode.
-    after.sockets[1] = member(2, 9, at(100, 300));
-    let view = view(Some(&before), &after);
+    after.sockets[1] = member(2, 9, at(101, 300));
+    let view = between(&before, &after);
     let rates: Vec<_> = group_of(&view)
         .members
         .iter()
@@ -107,16 +107,9 @@ fn members_come_without_a_rate_and_go_without_a_trace() {
 #[test]
 fn old_counters_are_stale_and_not_zero() {
     let read = counts(90 * SECOND, 500, 5);
-    let view = view(
-        Some(&members(100, &[read])),
-        &members(
-            101,
-            &[Counts {
-                taken: Some(1),
-                ..read
-            }],
-        ),
-    );
+    let read_taken = Some(1);
+    let later = Counts { read_taken, ..read };
+    let view = between(&members(100, &[read]), &members(101, &[later]));
     let member = &group_of(&view).members[0];
     assert!(member.stale && member.counters_age_seconds == Some(11.0));
     assert_eq!(
@@ -127,12 +120,80 @@ fn old_counters_are_stale_and_not_zero() {
     assert_eq!(group_of(&view).packets_per_second, None);
 }
 
+/// The rates of the only member in looks a second apart.
+fn rates_of(looks: &[Counts]) -> Vec<Option<f64>> {
+    let mut rates = Rates::default();
+    let look = |(second, counts): (u32, &Counts)| {
+        let view = rates.next(members(second, &[*counts]));
+        group_of(&view).members[0].packets_per_second
+    };
+    (100..).zip(looks).map(look).collect()
+}
+
 #[test]
-fn counters_that_were_not_read_anew_have_no_rate_yet() {
+fn until_counters_are_read_anew_the_last_rate_stands() {
     let read = counts(100 * SECOND, 500, 5);
-    let view = view(Some(&members(100, &[read])), &members(101, &[read]));
+    assert_eq!(rates_of(&[read, read]), [None, Some(0.0)]);
+    let next = counts(101 * SECOND, 700, 5);
+    let stands = [None, Some(200.0), Some(200.0), Some(200.0), None];
+    assert_eq!(rates_of(&[read, next, next, next, next]), stands);
+    // A tenth of a second is too short to say that nothing came.
+    let mut after = members(100, &[read]);
+    after.at_ns += SECOND / 10;
+    let view = between(&members(100, &[read]), &after);
     let member = &group_of(&view).members[0];
     assert!(!member.stale && member.packets_per_second.is_none());
+}
+
+#[test]
+fn after_a_pause_the_rate_is_that_of_the_interval() {
+    let paused = counts(40 * SECOND, 1000, 0);
+    let resumed = counts(101 * SECOND, 2100, 0);
+    assert_eq!(rates_of(&[paused, resumed]), [None, Some(1000.0)]);
+    // One that took packets all the time has the same share.
+    let before = members(100, &[paused, counts(100 * SECOND, 0, 0)]);
+    let after = members(101, &[resumed, counts(101 * SECOND, 1000, 0)]);
+    assert_eq!(group_of(&between(&before, &after)).skew, Some(1.0));
+}
+
+#[test]
+fn shares_are_over_one_window() {
+    // Both were given as much in this second, the second one all of it in the first half.
+    let before = [counts(100 * SECOND, 0, 0), counts(100 * SECOND, 0, 0)];
+    let half = counts(100 * SECOND + SECOND / 2, 900, 0);
+    let after = [counts(101 * SECOND, 1000, 0), half];
+    let view = between(&members(100, &before), &members(101, &after));
+    let group = group_of(&view);
+    assert_eq!(group.members[1].packets_per_second, Some(1800.0));
+    assert_eq!(group.members[1].share_percent, Some(50.0));
+    assert_eq!(group.skew, Some(1.0));
+}
+
+#[test]
+fn who_waits_at_an_empty_ring_is_not_stale() {
+    let waits = Counts {
+        read_taken: Some(3),
+        waits: true,
+        ..counts(40 * SECOND, 500, 5)
+    };
+    let view = between(&members(100, &[waits]), &members(101, &[waits]));
+    let member = &group_of(&view).members[0];
+    assert_eq!(member.packets_per_second, Some(0.0));
+    assert!(!member.stale && member.backlog_packets == Some(0));
+    // A burst that it has told all of belongs to the whole interval.
+    let burst = Counts {
+        read_ns: 100 * SECOND + SECOND / 10,
+        received: 700,
+        ..waits
+    };
+    assert_eq!(rates_of(&[waits, burst]), [None, Some(200.0)]);
+    // One that has stopped does not wait.
+    let stopped = Counts {
+        waits: false,
+        ..waits
+    };
+    let view = between(&members(100, &[stopped]), &members(101, &[stopped]));
+    assert!(group_of(&view).members[0].stale);
 }
 
 #[test]
@@ -142,7 +203,7 @@ fn without_pages_there_is_membership_only() {
     before.sockets[0].has_page = false;
     let mut after = before.clone();
     after.at_ns += SECOND;
-    let view = view(Some(&before), &after);
+    let view = between(&before, &after);
     let group = group_of(&view);
     assert!(!group.members[0].stale && !group.members[0].ours);
     assert_eq!(group.received_packets_total, None);
@@ -151,7 +212,7 @@ fn without_pages_there_is_membership_only() {
 
 #[test]
 fn a_first_look_has_totals_only() {
-    let view = view(None, &after());
+    let view = Rates::default().next(after());
     assert_eq!(view.interval_seconds, None);
     assert_eq!(view.devices[0].received_packets_per_second, None);
     assert_eq!(view.devices[0].received_packets_total, Some(40_812_345));
@@ -165,7 +226,7 @@ fn a_first_look_has_totals_only() {
 
 #[test]
 fn a_devices_losses_are_added_up_and_told_apart() {
-    let view = view(Some(&before()), &after());
+    let view = between(&before(), &after());
     let eth0 = &view.devices[0];
     assert_eq!(eth0.received_packets_per_second, Some(812_345.0));
     assert_eq!(eth0.received_bits_per_second, Some(6_520_000_000.0));

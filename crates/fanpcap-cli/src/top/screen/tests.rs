@@ -2,7 +2,8 @@
 //! `cargo insta review` or `INSTA_UPDATE=always` takes the new one; with `CI` set, insta writes none.
 
 use super::*;
-use crate::top::{fixture, rates};
+use crate::top::fixture;
+use crate::top::rates::Rates;
 use ratatui::Terminal;
 use ratatui::backend::TestBackend;
 
@@ -32,7 +33,7 @@ fn wide() {
 
 #[test]
 fn empty() {
-    let view = rates::view(Some(&fixture::look(100)), &fixture::look(101));
+    let view = fixture::between(&fixture::look(100), &fixture::look(101));
     insta::assert_snapshot!(picture(&view, &State::default(), SIZE));
 }
 
@@ -71,7 +72,7 @@ fn ci_takes_no_pictures() {
 
 #[test]
 fn a_device_that_is_gone_is_named() {
-    let view = rates::view(None, &fixture::look(100));
+    let view = Rates::default().next(fixture::look(100));
     let state = State {
         device: Some("eth9".to_owned()),
         ..State::default()
@@ -156,4 +157,38 @@ fn all_keys_are_on_the_last_line() {
     assert!(KEYS.chars().count() <= 80);
     let longest = HELP.lines().map(|line| line.chars().count()).max();
     assert!(longest <= Some(80) && HELP.lines().count() <= 21);
+}
+
+#[test]
+fn a_device_without_figures_is_not_the_busiest() {
+    let look = |second| {
+        let mut look = fixture::look(second);
+        look.devices = vec![
+            fixture::device(0, "any", [0; 4]),
+            fixture::device(2, "eth0", [5; 4]),
+        ];
+        look.devices[0].counters = None;
+        look
+    };
+    let line = devices(&fixture::between(&look(1), &look(2)));
+    assert!(line.starts_with("busiest: eth0 0 pps"), "{line}");
+}
+
+#[test]
+fn the_manual_has_every_key_and_column() {
+    let page = include_str!("../../../man/fanpcap-top.in");
+    for key in KEYS
+        .split("  ")
+        .filter_map(|key| key.trim().split(' ').next())
+    {
+        let name = match key {
+            "\u{2191}\u{2193}" => "Up",
+            other => other,
+        };
+        let forms = [format!("\n.B {name}\n"), format!("\n.BR {name} ")];
+        assert!(forms.iter().any(|form| page.contains(form)), "{name}");
+    }
+    for title in table::head(300).text.split_whitespace().skip(3) {
+        assert!(page.contains(&format!("\n.B {title}\n")), "{title}");
+    }
 }

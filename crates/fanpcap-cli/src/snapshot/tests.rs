@@ -1,0 +1,102 @@
+//! Backlog, names and holders from made-up sockets.
+
+use super::*;
+
+#[test]
+fn modes_of_foreign_groups_have_the_kernels_names() {
+    let name = |mode| kernel_mode(diag::Group { id: 1, mode });
+    assert_eq!((name(0), name(4)), ("hash".to_owned(), "rnd".to_owned()));
+    assert_eq!(
+        (name(7), name(99)),
+        ("ebpf".to_owned(), "mode-99".to_owned())
+    );
+}
+
+#[test]
+fn what_waits_is_what_was_given_and_not_taken() {
+    let mut counts = Counts {
+        read_ns: 1,
+        received: 100,
+        dropped: 20,
+        taken: Some(95),
+        read_taken: Some(70),
+        waits: false,
+    };
+    // What was taken since the reading does not count.
+    assert_eq!(counts.backlog(1), Some(10));
+    // The two numbers are not read at the same instant.
+    counts.read_taken = Some(81);
+    assert_eq!(counts.backlog(1), Some(0));
+    counts.read_taken = None;
+    assert_eq!(counts.backlog(1), None);
+}
+
+#[test]
+fn who_waits_is_never_stale_and_has_no_backlog() {
+    let mut counts = Counts {
+        read_ns: 1,
+        received: 100,
+        dropped: 20,
+        taken: Some(80),
+        read_taken: Some(70),
+        waits: true,
+    };
+    let later = 60_000_000_000;
+    assert!(!counts.is_stale(later) && counts.backlog(later) == Some(0));
+    counts.waits = false;
+    assert!(counts.is_stale(later) && counts.backlog(later).is_none());
+}
+
+#[test]
+fn devices_that_are_gone_are_named_so() {
+    assert_eq!(unlisted_name(0), "any");
+    assert_eq!(unlisted_name(u32::MAX), "gone");
+    assert_eq!(unlisted_name(7), "#7");
+}
+
+/// A member whose page has a pid that is another process here, as from another pid namespace.
+#[test]
+fn the_pid_on_a_page_is_checked() {
+    let socket = std::net::UdpSocket::bind("127.0.0.1:0").unwrap();
+    let inode = holders::tests::inode(&socket);
+    let of_page = |pid: u32, inode: u32| {
+        let mut source = Source::new(Some(ANY)).unwrap();
+        let seen = Seen {
+            socket: diag::PacketSocket {
+                inode,
+                ifindex: 0,
+                protocol: 3,
+                fanout: None,
+                version: 2,
+                ring: None,
+            },
+            page: Some(holders::tests::page(pid)),
+        };
+        source.sockets(&[seen]).remove(0).process.unwrap()
+    };
+    let own = std::process::id();
+    for pid in [own, 1] {
+        let found = of_page(pid, inode);
+        assert_eq!((found.pid, found.program.as_str()), (Some(own), "member"));
+        assert!(found.affinity.is_some());
+    }
+    // Nobody here has it: what the page says of the program is all that is known.
+    let unknown = of_page(own, 0);
+    assert_eq!((unknown.pid, unknown.program.as_str()), (None, "member"));
+}
+
+#[test]
+fn an_unknown_device_is_refused_by_name() {
+    let error = Source::new(Some("nosuch0")).unwrap_err();
+    assert!(error.to_string().contains("no device 'nosuch0'"), "{error}");
+    Source::new(Some(ANY)).unwrap();
+}
+
+#[test]
+fn the_device_that_was_asked_for_is_listed_without_sockets_too() {
+    let links = link::links().unwrap();
+    let devices = Source::new(Some("lo")).unwrap().devices(&links, &[]);
+    assert_eq!(devices.len(), 1);
+    assert!(devices[0].name == "lo" && devices[0].counters.is_some());
+    assert!(Source::new(None).unwrap().devices(&links, &[]).is_empty());
+}

@@ -1,0 +1,51 @@
+//! Writing to standard output and standard error: a reader that has seen enough, as `head` has, is no error.
+
+use std::io::{self, Write};
+
+use anyhow::{Context, Result};
+
+/// Whether there is still somebody to write to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Reader {
+    /// It has what was written.
+    Reads,
+    /// It has closed its end of the pipe.
+    Gone,
+}
+
+/// Writes a text to standard output, at once.
+///
+/// # Errors
+/// It can't be written, for another reason than that nobody reads.
+pub(crate) fn print(text: &str) -> Result<Reader> {
+    write(&mut io::stdout().lock(), text).context("writing to standard output")
+}
+
+/// Writes a text to standard error. There is nowhere to tell that it could not be written.
+pub(crate) fn note(text: &str) {
+    let _ = write(&mut io::stderr().lock(), text);
+}
+
+fn write(out: &mut impl Write, text: &str) -> io::Result<Reader> {
+    let written = out.write_all(text.as_bytes()).and_then(|()| out.flush());
+    match written {
+        Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(Reader::Gone),
+        written => written.map(|()| Reader::Reads),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::fs::OpenOptions;
+
+    #[test]
+    fn only_a_closed_pipe_is_no_error() {
+        let (reader, mut writer) = std::os::unix::net::UnixStream::pair().unwrap();
+        assert_eq!(write(&mut writer, "x").unwrap(), Reader::Reads);
+        drop(reader);
+        assert_eq!(write(&mut writer, "x").unwrap(), Reader::Gone);
+        let mut full = OpenOptions::new().write(true).open("/dev/full").unwrap();
+        write(&mut full, "x").unwrap_err();
+    }
+}

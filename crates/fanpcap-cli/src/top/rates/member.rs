@@ -1,0 +1,143 @@
+//! A member's rates, and its part of what the group was given.
+
+use std::collections::BTreeMap;
+
+use super::{rate, rounded};
+use crate::snapshot::{Counts, Snapshot, Socket};
+use crate::top::view::Member;
+
+/// Members that take packets read their counters this often, nanoseconds.
+const REFRESH_NS: u64 = 100_000_000;
+
+/// What tells a socket from all others, also from a later one with its inode.
+type Key = (u32, Option<u16>, u32, Option<u32>);
+
+/// Packets per second in the window that is common to all members; none when unknown.
+pub(super) type Share = Option<f64>;
+
+/// Received and dropped packets per second, and the first in the common window.
+#[derive(Clone, Copy, Debug, Default)]
+struct Speeds {
+    received: Option<f64>,
+    dropped: Option<f64>,
+    share: Share,
+}
+
+/// What is known of the members from before.
+#[derive(Debug, Default)]
+pub(super) struct History {
+    /// Times of the two looks, nanoseconds; the same where there is only one.
+    looks: (u64, u64),
+    counts: BTreeMap<Key, Counts>,
+    /// Of the last interval that had any.
+    speeds: BTreeMap<Key, Speeds>,
+}
+
+impl History {
+    /// Goes to the next interval.
+    pub(super) fn begin(&mut self, before: Option<&Snapshot>, after: &Snapshot) {
+        let first = before.map_or(after.at_ns, |before| before.at_ns);
+        self.looks = (first, after.at_ns);
+        self.counts = before
+            .into_iter()
+            .flat_map(|before| &before.sockets)
+            .filter_map(|socket| Some((key(socket), socket.counts?)))
+            .collect();
+        let counts = &self.counts;
+        self.speeds.retain(|key, _| counts.contains_key(key));
+    }
+
+    /// A member's figures in this interval, and what its share is made of.
+    pub(super) fn member(&mut self, socket: &Socket) -> (Member, Share) {
+        let at_ns = self.looks.1;
+        let counts = socket.counts;
+        let stale = socket.has_page && counts.is_none_or(|counts| counts.is_stale(at_ns));
+        let speeds = counts.filter(|_| !stale);
+        let speeds = speeds.map_or_else(Speeds::default, |counts| self.speeds(key(socket), counts));
+        let process = socket.process.as_ref();
+        let member = Member {
+            socket: socket.inode,
+            pid: process.and_then(|process| process.pid),
+            program: process.map(|process| process.program.clone()),
+            ours: socket.has_page,
+            cpu_affinity: process.and_then(|process| process.affinity.clone()),
+            last_cpu: process.and_then(|process| process.last_cpu),
+            protocol: socket.protocol,
+            ring_bytes: socket.ring_bytes,
+            counters_age_seconds: counts.map(|counts| rounded(counts.age(at_ns))),
+            stale,
+            received_packets_total: counts.map(|counts| counts.received),
+            packets_per_second: speeds.received,
+            share_percent: None,
+            ring_full_drops_total: counts.map(|counts| counts.dropped),
+            ring_full_drops_per_second: speeds.dropped,
+            taken_packets_total: counts.and_then(|counts| counts.taken),
+            backlog_packets: counts.and_then(|counts| counts.backlog(at_ns)),
+        };
+        (member, speeds.share)
+    }
+
+    fn speeds(&mut self, key: Key, after: Counts) -> Speeds {
+        let Some(before) = self.counts.get(&key) else {
+            return Speeds::default();
+        };
+        if before.read_ns == after.read_ns && !after.waits {
+            return self.unread(key);
+        }
+        let speeds = self.between(before, &after);
+        self.speeds.insert(key, speeds);
+        speeds
+    }
+
+    /// Without a new reading the rate is still that of the last interval. Where none is known, who took packets would
+    /// have read its counters meanwhile, unless the interval is too short to say so.
+    fn unread(&self, key: Key) -> Speeds {
+        let (first, last) = self.looks;
+        let was_quiet = last.saturating_sub(first) >= 2 * REFRESH_NS;
+        let zero = was_quiet.then_some(0.0);
+        let known = self.speeds.get(&key).copied().unwrap_or_default();
+        Speeds {
+            received: known.received.or(zero),
+            dropped: known.dropped.or(zero),
+            share: known.share.or(zero),
+        }
+    }
+
+    /// The rates are over the time between the two readings, which is not quite that between two looks. Who had not
+    /// read at the first look for longer than it does while it takes packets took none until then. Who waits has told
+    /// all by now.
+    fn between(&self, before: &Counts, after: &Counts) -> Speeds {
+        let (first, last) = self.looks;
+        let from = if before.waits {
+            first
+        } else {
+            before.read_ns.max(first.saturating_sub(REFRESH_NS))
+        };
+        let until = if after.waits { last } else { after.read_ns };
+        let seconds = super::seconds(from, until);
+        let per_second = |count: fn(&Counts) -> u64| {
+            rate(Some(count(before)), Some(count(after)), Some(seconds))
+        };
+        let received = per_second(|counts| counts.received);
+        Speeds {
+            received,
+            dropped: per_second(|counts| counts.dropped),
+            share: received.map(|rate| rate * self.common(from, until)),
+        }
+    }
+
+    /// How much of the window that all members have in common, from 0 to 1, lies in this one: all of it for who takes
+    /// packets all the time, less for who has stopped to.
+    fn common(&self, from: u64, until: u64) -> f64 {
+        let (first, last) = self.looks;
+        let end = Some(last.saturating_sub(REFRESH_NS)).filter(|&end| end > first);
+        let end = end.unwrap_or(last);
+        super::seconds(from.max(first), until.min(end)) / super::seconds(first, end)
+    }
+}
+
+fn key(socket: &Socket) -> Key {
+    let group = socket.group.as_ref().map(|group| group.number);
+    let pid = socket.process.as_ref().and_then(|process| process.pid);
+    (socket.ifindex, group, socket.inode, pid)
+}

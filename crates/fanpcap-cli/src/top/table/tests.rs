@@ -1,0 +1,95 @@
+//! What rows have at which width, and what names can not do.
+
+use super::*;
+use crate::top::{fixture, order};
+
+#[test]
+fn what_matters_is_there_at_any_width() {
+    for width in [52, 60, 72, 80, 100, 132, 300] {
+        let head = head(width).text;
+        for title in ["PPS", "SHARE", "DROP/S", "DROPPED", "BACKLOG"] {
+            assert!(head.contains(title), "{width}: {head}");
+        }
+        let lines = rows(&fixture::view(), width, false);
+        let widths = lines.iter().map(|row| row.text.chars().count());
+        assert!(widths.clone().all(|len| len <= width));
+        assert!(widths.clone().min() == widths.max());
+    }
+}
+
+#[test]
+fn in_little_room_columns_go_before_the_name() {
+    for width in [12, 20, 28, 36, 44] {
+        let lines = rows(&fixture::view(), width, false);
+        assert!(lines.iter().all(|row| row.text.chars().count() <= width));
+        assert!(lines.iter().any(|row| row.text.starts_with("  4711 tcpd")));
+        assert_eq!(head(width).text.contains("PPS"), width >= 20);
+    }
+}
+
+#[test]
+fn wide_characters_take_two_columns_and_none_turns_the_line() {
+    assert_eq!(cut("抓包程序", 8), "抓包程序");
+    assert_eq!(cut("抓包程序", 6), "抓包…");
+    assert_eq!(cut("a\u{202e}b\u{2066}", 9), "a?b?");
+    let mut view = fixture::view();
+    view.devices[0].groups[0].members[0].program = Some("抓包程序".to_owned());
+    let lines = rows(&view, 80, false);
+    assert!(
+        lines
+            .iter()
+            .all(|row| width(&row.text) == width(&lines[0].text))
+    );
+}
+
+#[test]
+fn sockets_of_one_process_are_told_apart() {
+    let mut view = fixture::view();
+    view.devices[0].groups[0].members[1].pid = Some(4711);
+    let text: Vec<String> = rows(&view, 80, false)
+        .into_iter()
+        .map(|row| row.text)
+        .collect();
+    for socket in ["4711 tcpdump socket 11 ", "4711 tcpdump socket 12 "] {
+        assert!(text.iter().any(|row| row.contains(socket)), "{text:?}");
+    }
+    assert!(text.iter().any(|row| row.starts_with("  4713 tcpdump   ")));
+}
+
+#[test]
+fn a_group_whose_members_are_filtered_says_so() {
+    let view = order::filter(fixture::view(), "4713");
+    let rows = rows(&view, 80, false);
+    assert!(
+        rows[1].text.starts_with(" group 7 (1 of 4 shown) hash"),
+        "{}",
+        rows[1].text
+    );
+    assert_eq!(view.devices[0].groups[0].members_total, 4);
+}
+
+#[test]
+fn a_program_can_not_write_to_the_terminal() {
+    let mut view = fixture::view();
+    view.devices[0].groups[0].members[0].program = Some("\u{1b}[2Jx".to_owned());
+    let rows = rows(&view, 80, false);
+    assert!(rows.iter().all(|row| !row.text.contains('\u{1b}')));
+    assert!(rows.iter().any(|row| row.text.contains("?[2Jx")));
+}
+
+#[test]
+fn long_names_are_cut_with_a_mark() {
+    assert_eq!(cut("tcpdump", 7), "tcpdump");
+    assert_eq!(cut("tcpdumps", 7), "tcpdum…");
+}
+
+#[test]
+fn collapsed_groups_stay_without_their_members() {
+    let all = rows(&fixture::view(), 80, false);
+    let few = rows(&fixture::view(), 80, true);
+    assert!(all.len() > few.len());
+    assert!(
+        few.iter()
+            .all(|row| matches!(row.kind, Kind::Device | Kind::Group))
+    );
+}
