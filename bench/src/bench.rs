@@ -3,12 +3,13 @@
 use std::path::Path;
 use std::time::Duration;
 
-use anyhow::{Result, ensure};
-use fanpcap_testkit::{Injector, Member, Scratch, cpus};
+use anyhow::{Context, Result, ensure};
+use fanpcap_testkit::{Injector, Member, Scratch};
 
 use crate::generator::{self, Load, Sent, Way, frame};
 use crate::libraries::Libraries;
 use crate::reader::{self, Place, Reader, Seat, Settings, Side, Work};
+use crate::topology::Pair;
 use crate::wire::{Verdict, Wire};
 
 /// How to go about it; the same for all runs.
@@ -24,6 +25,8 @@ pub(crate) struct Options {
     pub(crate) shared: bool,
     /// Send one more frame than the generator tells.
     pub(crate) stray: bool,
+    /// The CPUs that were asked for.
+    pub(crate) cpus: Option<Pair>,
 }
 
 /// Everything that runs need, once made.
@@ -54,10 +57,7 @@ impl Bench {
     /// Makes namespaces, devices and the reader, and finds out how frames can be sent. The calling
     /// thread must be in a network namespace of its own.
     pub(crate) fn new(options: Options) -> Result<Self> {
-        let cpus = cpus()?;
-        let (Some(&generator_cpu), Some(&reader_cpu)) = (cpus.first(), cpus.get(1)) else {
-            anyhow::bail!("this needs two CPUs, for the generator and the reader; here is one");
-        };
+        let cpus = Pair::choose(options.cpus)?;
         let scratch = Scratch::new()?;
         let mut bench = Self {
             wire: Wire::new()?,
@@ -67,8 +67,8 @@ impl Bench {
             time: options.time,
             stray: options.stray,
             shared: options.shared,
-            generator_cpu,
-            reader_cpu,
+            generator_cpu: cpus.generator,
+            reader_cpu: cpus.reader,
         };
         if !options.portable {
             bench.try_live_frames();
@@ -158,13 +158,35 @@ impl Bench {
 
     /// Starts a generator at the near end.
     pub(crate) fn start_generator(&self, load: Load) -> Result<Member> {
+        self.start_generator_for(load, None)
+    }
+
+    fn start_generator_for(&self, load: Load, reader: Option<u32>) -> Result<Member> {
         let on = (self.generator_cpu, self.library());
-        generator::start(&self.wire, on, load, &self.scratch)
+        generator::start(&self.wire, on, (load, reader), &self.scratch)
     }
 
     /// Runs one from start to end.
     pub(crate) fn generate(&self, load: Load) -> Result<Sent> {
         generator::finish(self.start_generator(load)?)
+    }
+
+    /// The same, with the CPU time in nanoseconds that a reader had had at its first frame and at its last.
+    pub(crate) fn generate_for(&self, load: Load, reader: u32) -> Result<(Sent, (u64, u64))> {
+        let sent = generator::finish(self.start_generator_for(load, Some(reader))?)?;
+        let times = sent.reader_ns;
+        Ok((
+            sent,
+            times.context("the generator did not tell the reader's CPU time")?,
+        ))
+    }
+
+    /// The two CPUs.
+    pub(crate) fn cpus(&self) -> Pair {
+        Pair {
+            generator: self.generator_cpu,
+            reader: self.reader_cpu,
+        }
     }
 
     /// What the device at the far end has counted so far.

@@ -1,11 +1,15 @@
 //! Two outputs of the bench, side by side: does each median lie in the other's range?
 
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::{Path, PathBuf};
+use std::process::ExitCode;
 
 use anyhow::{Context, Result, ensure};
 use clap::Args;
 use serde::Deserialize;
+use serde::de::IgnoredAny;
+use serde_json::Value;
 
 use crate::spread::Spread;
 
@@ -23,12 +27,22 @@ pub(crate) struct Compare {
 struct Row {
     row: String,
     goals: Vec<Goal>,
+    #[serde(default)]
+    machine: Facts,
+    #[serde(default)]
+    session: Facts,
 }
+
+/// By name.
+type Facts = BTreeMap<String, Value>;
 
 #[derive(Debug, Deserialize)]
 struct Goal {
     what: String,
     spread: Option<Spread>,
+    #[serde(default)]
+    constant: bool,
+    rounds: Option<Vec<IgnoredAny>>,
 }
 
 /// What became of a goal.
@@ -36,17 +50,45 @@ struct Goal {
 enum Verdict {
     Same,
     Differs,
+    /// One of them has one round only, so that it has no range.
+    OneRound,
     /// In one of the two only.
     Missing,
 }
 
+/// What a comparison comes to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Outcome {
+    /// All goals are the same.
+    Same,
+    /// One is not.
+    Differs,
+    /// They were measured on different machines, or in different ways.
+    Incomparable,
+}
+
+impl Outcome {
+    /// The command's.
+    pub(crate) fn status(self) -> ExitCode {
+        match self {
+            Self::Same => ExitCode::SUCCESS,
+            Self::Differs => ExitCode::FAILURE,
+            Self::Incomparable => ExitCode::from(2),
+        }
+    }
+}
+
 /// Prints each goal's two spreads; whether all medians lie in the other's range, and none is missing.
-pub(crate) fn compare(directories: &Compare) -> Result<bool> {
+pub(crate) fn compare(directories: &Compare) -> Result<Outcome> {
     let (first, second) = (rows(&directories.first)?, rows(&directories.second)?);
     let mut same = true;
+    let mut unlike = BTreeSet::new();
     for row in &first {
         let other = second.iter().find(|other| other.row == row.row);
         let goals = other.map_or(&[][..], |other| &other.goals);
+        if let Some(other) = other {
+            unlike.extend(differences(row, other));
+        }
         for goal in &row.goals {
             let other = goals.iter().find(|other| other.what == goal.what);
             same &= tell(&row.row, goal, other);
@@ -59,7 +101,43 @@ pub(crate) fn compare(directories: &Compare) -> Result<bool> {
             same &= tell(&row.row, goal, None);
         }
     }
-    Ok(same)
+    for line in &unlike {
+        println!("not to be compared: {line}");
+    }
+    Ok(match same {
+        _ if !unlike.is_empty() => Outcome::Incomparable,
+        true => Outcome::Same,
+        false => Outcome::Differs,
+    })
+}
+
+/// What must be the same of the machine and of the way in which was measured. What is measured may differ.
+const MACHINE: [&str; 8] = [
+    "cpu",
+    "cpus",
+    "used",
+    "kernel",
+    "shared",
+    "driver",
+    "generator",
+    "libpcap",
+];
+const SESSION: [&str; 2] = ["milliseconds", "rounds"];
+
+/// What differs, in words. What neither has is the same.
+fn differences(first: &Row, second: &Row) -> Vec<String> {
+    let both = |names: &[&str], first: &Facts, second: &Facts| {
+        let differs = |name: &&&str| first.get(**name) != second.get(**name);
+        let text = |fact: Option<&Value>| fact.map_or("not told".to_owned(), Value::to_string);
+        let line = |name: &&str| {
+            let (first, second) = (text(first.get(*name)), text(second.get(*name)));
+            format!("{name}: {first} and {second}")
+        };
+        names.iter().filter(differs).map(line).collect::<Vec<_>>()
+    };
+    let mut lines = both(&MACHINE, &first.machine, &second.machine);
+    lines.extend(both(&SESSION, &first.session, &second.session));
+    lines
 }
 
 impl Row {
@@ -68,14 +146,23 @@ impl Row {
     }
 }
 
+impl Goal {
+    /// Whether it has no range though it may vary.
+    fn is_single(&self) -> bool {
+        let rounds = self.rounds.as_ref().map(Vec::len);
+        !self.constant && rounds == Some(1)
+    }
+}
+
 fn tell(row: &str, goal: &Goal, other: Option<&Goal>) -> bool {
-    let verdict = judge(goal.spread, other.map(|other| other.spread));
+    let verdict = judge(goal, other);
     let text = |spread: Option<Spread>| {
         spread.map_or_else(|| "-".to_owned(), |spread| crate::table::digits(spread, 3))
     };
     let told = match verdict {
         Verdict::Same => "same",
         Verdict::Differs => "DIFFERS",
+        Verdict::OneRound => "one round tells nothing",
         Verdict::Missing => "in one only",
     };
     let (first, second) = (
@@ -87,16 +174,26 @@ fn tell(row: &str, goal: &Goal, other: Option<&Goal>) -> bool {
 }
 
 /// A goal that neither could measure is the same in both.
-fn judge(first: Option<Spread>, second: Option<Option<Spread>>) -> Verdict {
-    match (first, second) {
-        (Some(first), Some(Some(second)))
-            if first.holds(second.median) && second.holds(first.median) =>
-        {
-            Verdict::Same
-        }
-        (Some(_), Some(Some(_))) => Verdict::Differs,
-        (None, Some(None)) => Verdict::Same,
-        (Some(_) | None, _) => Verdict::Missing,
+fn judge(goal: &Goal, other: Option<&Goal>) -> Verdict {
+    let Some(other) = other else {
+        return Verdict::Missing;
+    };
+    let (first, second) = match (goal.spread, other.spread) {
+        (Some(first), Some(second)) => (first, second),
+        (None, None) => return Verdict::Same,
+        (Some(_), None) | (None, Some(_)) => return Verdict::Missing,
+    };
+    let alike = if goal.constant && other.constant {
+        first == second
+    } else if goal.is_single() || other.is_single() {
+        return Verdict::OneRound;
+    } else {
+        first.holds(second.median) && second.holds(first.median)
+    };
+    if alike {
+        Verdict::Same
+    } else {
+        Verdict::Differs
     }
 }
 
@@ -126,29 +223,81 @@ fn rows(directory: &Path) -> Result<Vec<Row>> {
 mod tests {
     use super::*;
 
-    fn spread(least: f64, median: f64, most: f64) -> Option<Spread> {
-        Some(Spread {
+    fn goal(spread: Option<[f64; 3]>, rounds: usize) -> Goal {
+        let spread = spread.map(|[least, median, most]| Spread {
             median,
             least,
             most,
-        })
+        });
+        Goal {
+            what: "captured".to_owned(),
+            spread,
+            constant: false,
+            rounds: Some(vec![IgnoredAny; rounds]),
+        }
+    }
+
+    fn spread(least: f64, median: f64, most: f64) -> Goal {
+        goal(Some([least, median, most]), 8)
     }
 
     #[test]
     fn each_median_must_lie_in_the_others_range() {
         let first = spread(0.9, 1.0, 1.1);
-        assert_eq!(judge(first, Some(spread(0.95, 1.05, 1.2))), Verdict::Same);
+        assert_eq!(judge(&first, Some(&spread(0.95, 1.05, 1.2))), Verdict::Same);
         let narrow_elsewhere = spread(1.04, 1.05, 1.06);
-        assert_eq!(judge(first, Some(narrow_elsewhere)), Verdict::Differs);
-        assert_eq!(judge(narrow_elsewhere, Some(first)), Verdict::Differs);
+        assert_eq!(judge(&first, Some(&narrow_elsewhere)), Verdict::Differs);
+        assert_eq!(judge(&narrow_elsewhere, Some(&first)), Verdict::Differs);
     }
 
     #[test]
     fn what_one_lacks_is_not_the_same() {
-        let first = spread(0.9, 1.0, 1.1);
-        assert_eq!(judge(first, None), Verdict::Missing);
-        assert_eq!(judge(first, Some(None)), Verdict::Missing);
-        assert_eq!(judge(None, Some(first)), Verdict::Missing);
-        assert_eq!(judge(None, Some(None)), Verdict::Same);
+        let (first, none) = (spread(0.9, 1.0, 1.1), goal(None, 8));
+        assert_eq!(judge(&first, None), Verdict::Missing);
+        assert_eq!(judge(&first, Some(&none)), Verdict::Missing);
+        assert_eq!(judge(&none, Some(&first)), Verdict::Missing);
+        assert_eq!(judge(&none, Some(&none)), Verdict::Same);
+    }
+
+    #[test]
+    fn one_round_has_no_range_and_a_constant_needs_none() {
+        let single = || goal(Some([1.0, 1.0, 1.0]), 1);
+        assert_eq!(judge(&single(), Some(&single())), Verdict::OneRound);
+        assert_eq!(
+            judge(&spread(0.9, 1.0, 1.1), Some(&single())),
+            Verdict::OneRound
+        );
+        let constant = |value| Goal {
+            constant: true,
+            ..goal(Some([value; 3]), 1)
+        };
+        assert_eq!(judge(&constant(1.0), Some(&constant(1.0))), Verdict::Same);
+        assert_eq!(
+            judge(&constant(1.0), Some(&constant(1.001))),
+            Verdict::Differs
+        );
+    }
+
+    #[test]
+    fn what_was_measured_differently_is_told() {
+        let row = |kernel: &str, milliseconds: u64, fanpcap: &str| Row {
+            row: "tpacket".to_owned(),
+            goals: Vec::new(),
+            machine: Facts::from([
+                ("kernel".to_owned(), kernel.into()),
+                ("fanpcap".to_owned(), fanpcap.into()),
+            ]),
+            session: Facts::from([("milliseconds".to_owned(), milliseconds.into())]),
+        };
+        let first = row("6.18", 1000, "old");
+        assert!(differences(&first, &row("6.18", 1000, "new")).is_empty());
+        let told = differences(&first, &row("6.12", 300, "old"));
+        assert_eq!(
+            told,
+            [
+                "kernel: \"6.18\" and \"6.12\"",
+                "milliseconds: 1000 and 300"
+            ]
+        );
     }
 }

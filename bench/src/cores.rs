@@ -43,11 +43,6 @@ impl Cores {
         })
     }
 
-    /// The CPU time that the readers have had since.
-    pub(crate) fn readers_time(&self) -> Result<Duration> {
-        self.own.iter().map(had).sum()
-    }
-
     /// Whether they and the generator had their cores to themselves, once the generator has ended.
     pub(crate) fn undisturbed(&self, sent: &Sent, woken: bool) -> Result<Result<(), Refusal>> {
         if self.shared {

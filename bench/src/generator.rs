@@ -43,6 +43,9 @@ pub(crate) struct Traffic {
     /// Microseconds between two probes
     #[arg(long, default_value_t = 2000)]
     interval: u64,
+    /// A process whose CPU time is told as of the first frame and of the last
+    #[arg(long)]
+    reader: Option<u32>,
 }
 
 /// What was sent, and what it took.
@@ -56,6 +59,8 @@ pub(crate) struct Sent {
     pub(crate) cpu_ns: u64,
     /// CPU time of the process.
     pub(crate) process_cpu_ns: u64,
+    /// The reader's CPU time when the first frame was about to be sent, and when the last one was.
+    pub(crate) reader_ns: Option<(u64, u64)>,
 }
 
 impl Sent {
@@ -104,7 +109,7 @@ pub(crate) enum Load {
 pub(crate) fn start(
     wire: &Wire,
     (cpu, library): (usize, &Path),
-    load: Load,
+    (load, reader): (Load, Option<u32>),
     scratch: &Scratch,
 ) -> Result<Member> {
     let own = env::current_exe().context("this program's file")?;
@@ -129,7 +134,8 @@ pub(crate) fn start(
             .args(["--probes", &count.to_string()])
             .args(["--interval", &interval.as_micros().to_string()]),
     };
-    program.start(scratch)
+    let reader = reader.map(|pid| ["--reader".to_owned(), pid.to_string()]);
+    program.args(reader.into_iter().flatten()).start(scratch)
 }
 
 /// Waits for its end.
@@ -184,6 +190,7 @@ mod tests {
             portable: way == Way::Sendmmsg,
             probes: None,
             interval: 0,
+            reader: None,
         };
         let sent = generate(&traffic)?;
         fanpcap_testkit::member::wait_for_packets(

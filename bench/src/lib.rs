@@ -10,12 +10,14 @@ mod bench;
 mod compare;
 mod cores;
 mod cpu;
+mod date;
 mod figure;
 mod generator;
 mod libraries;
 mod machine;
 mod measure;
 mod outside;
+mod pause;
 mod plot;
 mod priority;
 mod reader;
@@ -25,6 +27,7 @@ mod row;
 mod rows;
 mod spread;
 mod table;
+mod topology;
 mod trial;
 mod wire;
 
@@ -32,19 +35,21 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::Duration;
 
-use anyhow::{Context, Result, ensure};
+use anyhow::{Context, Result};
 use clap::{Args, Subcommand};
+use fanpcap_linux::stop;
 use fanpcap_testkit::netns;
 
 use bench::{Bench, Options};
 use compare::Compare;
 use generator::Traffic;
 use libraries::Libraries;
-use machine::Machine;
+use machine::{Machine, Session};
 use measure::{Measure, Taken};
 use report::Report;
 use row::Row;
 use rows::ROWS;
+use topology::Pair;
 
 /// Measures this library against its peers, on this machine (as root)
 #[derive(Args, Debug)]
@@ -72,6 +77,12 @@ pub struct Arguments {
     /// Accept runs while others use the same CPUs: to see that it works, not for figures
     #[arg(long)]
     shared: bool,
+    /// The generator's CPU and the reader's; two that are not hyper-threads of one core, if none are named
+    #[arg(long, value_name = "A,B")]
+    cpus: Option<Pair>,
+    /// Exit with 1 when a goal that has a bound is missed or could not be measured
+    #[arg(long)]
+    strict: bool,
     /// Where to write NAME.json and NAME.svg
     #[arg(long, value_name = "DIRECTORY", default_value = "fanpcap-bench")]
     output: PathBuf,
@@ -97,13 +108,9 @@ enum Verb {
 pub fn run(arguments: &Arguments, library: impl FnOnce() -> Result<PathBuf>) -> Result<ExitCode> {
     match &arguments.command {
         Some(Verb::List) => list(),
-        Some(Verb::Compare(directories)) => {
-            if !compare::compare(directories)? {
-                return Ok(ExitCode::FAILURE);
-            }
-        }
+        Some(Verb::Compare(directories)) => return Ok(compare::compare(directories)?.status()),
         Some(Verb::Generate(traffic)) => generate(traffic)?,
-        None => measure(arguments, library()?)?,
+        None => return measure(arguments, library()?),
     }
     Ok(ExitCode::SUCCESS)
 }
@@ -122,7 +129,7 @@ fn generate(traffic: &Traffic) -> Result<()> {
     Ok(())
 }
 
-fn measure(arguments: &Arguments, library: PathBuf) -> Result<()> {
+fn measure(arguments: &Arguments, library: PathBuf) -> Result<ExitCode> {
     let rows = chosen(&arguments.names)?;
     let (rounds, milliseconds) = if arguments.quick {
         (2, 300)
@@ -138,13 +145,45 @@ fn measure(arguments: &Arguments, library: PathBuf) -> Result<()> {
         portable: arguments.portable,
         shared: arguments.shared,
         stray: arguments.stray,
+        cpus: arguments.cpus,
     };
-    netns::within_new(|| {
+    stop::on_signals().context("catching signals")?;
+    let measured = netns::within_new(|| {
         let bench = Bench::new(options)?;
         let machine = Machine::describe(&bench)?;
-        println!("{machine}\n{rounds} rounds of runs: median (least-most)\n");
-        report(&bench, &rows, rounds, &machine, &arguments.output)
+        let session = Session::begin(milliseconds, rounds);
+        println!("{machine}\n{session}\n");
+        report(&bench, &rows, (&machine, &session), &arguments.output)
+    });
+    // What was begun is undone by now.
+    if let Some(signal) = stop::signal() {
+        eprintln!("fanpcap: stopped by signal {signal}");
+        return Ok(ExitCode::from(128_u8.saturating_add(signal)));
+    }
+    Ok(if measured?.fails(arguments.strict) {
+        ExitCode::FAILURE
+    } else {
+        ExitCode::SUCCESS
     })
+}
+
+/// What became of all rows.
+#[derive(Clone, Copy, Debug, Default)]
+struct Tally {
+    /// Goals.
+    missed: usize,
+    /// Goals.
+    not_measured: usize,
+    /// Those of them that have a bound.
+    not_judged: usize,
+    /// Rows.
+    broken: usize,
+}
+
+impl Tally {
+    fn fails(self, strict: bool) -> bool {
+        self.broken > 0 || strict && self.missed + self.not_judged > 0
+    }
 }
 
 /// The rows of these names.
@@ -160,30 +199,51 @@ fn chosen(names: &[String]) -> Result<Vec<&'static Row>> {
 }
 
 /// Measures and reports each row. One that can't be measured does not keep the others from it.
-fn report(bench: &Bench, rows: &[&Row], rounds: u32, machine: &Machine, to: &Path) -> Result<()> {
+fn report(
+    bench: &Bench,
+    rows: &[&Row],
+    (machine, session): (&Machine, &Session),
+    to: &Path,
+) -> Result<Tally> {
     let mut known = Known::default();
-    let (mut missed, mut broken) = (0, Vec::new());
+    let (mut tally, mut broken) = (Tally::default(), Vec::new());
     for row in rows {
         let taken = row
             .goals
             .iter()
-            .map(|goal| known.take(bench, goal.measure, rounds))
+            .map(|goal| known.take(bench, goal.measure, session.rounds))
             .collect::<Result<Vec<_>>>();
-        match taken.and_then(|taken| Report::new(row, machine, &taken)) {
+        match taken.and_then(|taken| Report::new(row, (machine, session), &taken)) {
             Ok(report) => {
                 report.print();
                 report.write(to)?;
-                missed += report.missed();
+                tally.missed += report.missed();
+                tally.not_measured += report.not_measured();
+                tally.not_judged += report.not_judged();
             }
+            // Told to stop: what an earlier run has written stays.
+            Err(error) if stop::is_requested() => return Err(error),
             Err(error) => {
                 println!("{}: BROKEN: {error:#}\n", row.name);
+                report::forget(row.name, to)?;
                 broken.push(row.name);
             }
         }
     }
-    println!("{missed} goals missed, {} rows broken", broken.len());
-    ensure!(broken.is_empty(), "could not measure {}", broken.join(", "));
-    Ok(())
+    tally.broken = broken.len();
+    let Tally {
+        missed,
+        not_measured,
+        ..
+    } = tally;
+    println!(
+        "{missed} goals missed, {not_measured} goals not measured, {} rows broken",
+        broken.len()
+    );
+    if !broken.is_empty() {
+        eprintln!("fanpcap: could not measure {}", broken.join(", "));
+    }
+    Ok(tally)
 }
 
 /// What was measured already, by name: rows share runs.
@@ -199,5 +259,28 @@ impl Known {
         let taken = measure::take(bench, measure, rounds)?;
         self.0.push((name, taken.clone()));
         Ok(taken)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_broken_row_fails_and_when_strict_a_goal_too() {
+        let good = Tally {
+            not_measured: 2,
+            ..Tally::default()
+        };
+        assert!(!good.fails(false) && !good.fails(true));
+        let missed = Tally { missed: 1, ..good };
+        assert!(!missed.fails(false) && missed.fails(true));
+        let unknown = Tally {
+            not_judged: 1,
+            ..good
+        };
+        assert!(!unknown.fails(false) && unknown.fails(true));
+        let broken = Tally { broken: 1, ..good };
+        assert!(broken.fails(false));
     }
 }

@@ -8,8 +8,51 @@ use anyhow::Result;
 use serde::Serialize;
 
 use crate::bench::Bench;
+use crate::date;
 use crate::generator::Way;
 use crate::reader::Side;
+
+/// When and how it was measured; the same for all rows.
+#[derive(Clone, Debug, Serialize)]
+pub(crate) struct Session {
+    /// In UTC, when the bench began.
+    pub(crate) date: String,
+    /// Of this program.
+    pub(crate) version: &'static str,
+    /// Of its sources, if it was built with `FANPCAP_COMMIT` set.
+    pub(crate) commit: Option<&'static str>,
+    /// How long a flood lasts.
+    pub(crate) milliseconds: u64,
+    /// Of each measure that is not a constant.
+    pub(crate) rounds: u32,
+}
+
+impl Session {
+    /// This one, from now on.
+    pub(crate) fn begin(milliseconds: u64, rounds: u32) -> Self {
+        Self {
+            date: date::now(),
+            version: env!("CARGO_PKG_VERSION"),
+            commit: option_env!("FANPCAP_COMMIT"),
+            milliseconds,
+            rounds,
+        }
+    }
+}
+
+impl fmt::Display for Session {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}, version {}", self.date, self.version)?;
+        if let Some(commit) = self.commit {
+            write!(f, ", commit {commit}")?;
+        }
+        write!(
+            f,
+            "\n{} rounds of runs, floods of {} ms: median (least-most)",
+            self.rounds, self.milliseconds
+        )
+    }
+}
 
 /// What a reader of the figures must know of it.
 #[derive(Clone, Debug, Serialize)]
@@ -17,6 +60,8 @@ pub(crate) struct Machine {
     cpu: String,
     cpus: usize,
     kernel: String,
+    /// The generator's and the reader's, and how they are related.
+    used: String,
     /// Averages of 1, 5 and 15 minutes, when the bench began.
     load: String,
     /// Whether runs count that others may have disturbed.
@@ -41,6 +86,7 @@ impl Machine {
             cpu: cpu_model()?,
             cpus: thread::available_parallelism()?.get(),
             kernel: first_of("/proc/sys/kernel/osrelease", 1)?,
+            used: bench.cpus().describe(),
             load: first_of("/proc/loadavg", 3)?,
             shared: bench.shared,
             driver: bench
@@ -61,6 +107,7 @@ impl Machine {
 impl fmt::Display for Machine {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         writeln!(f, "{}, {} CPUs, Linux {}", self.cpu, self.cpus, self.kernel)?;
+        writeln!(f, "CPUs of generator and reader: {}", self.used)?;
         writeln!(f, "load {}; generator: {}", self.load, self.generator)?;
         if self.shared {
             writeln!(f, "CPUs shared with others: these are no figures to keep")?;

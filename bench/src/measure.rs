@@ -1,7 +1,7 @@
 //! A measure: runs that take turns, a column for each, and what many rounds of them come to.
 
+use std::collections::BTreeMap;
 use std::fmt;
-use std::thread;
 use std::time::Duration;
 
 use anyhow::{Result, bail};
@@ -9,6 +9,7 @@ use serde::ser::{Serialize, SerializeMap, Serializer};
 
 use crate::bench::Bench;
 use crate::figure::{Figure, Sample};
+use crate::pause::{go_on, pause};
 use crate::refusal::Refusal;
 
 /// What is measured, once in each column: a library, a program, a setting.
@@ -26,6 +27,11 @@ pub(crate) trait Measure: fmt::Debug + Sync {
 
     /// One run of a column, or why it does not count.
     fn run(&self, bench: &Bench, column: &Column) -> Result<Result<Sample, Refusal>>;
+
+    /// Whether the others are still worth comparing without this column.
+    fn dispensable(&self, _column: &Column) -> bool {
+        false
+    }
 
     /// The figures that the table shows; all of them, if none is named.
     fn shown(&self) -> &[Figure] {
@@ -89,8 +95,11 @@ pub(crate) struct Taken {
     pub(crate) absent: Vec<(Column, String)>,
 }
 
-/// A run that does not count is repeated so often.
+/// A round with a run that does not count is repeated so often.
 const ATTEMPTS: u32 = 8;
+/// One whose counters disagree is not mended by waiting: a column that a measure can do without has so many
+/// attempts.
+const OWN_FAULTS: u32 = 3;
 /// Gives others who use the CPUs time to come to an end.
 const PAUSE: Duration = Duration::from_secs(2);
 
@@ -104,33 +113,222 @@ pub(crate) fn take(bench: &Bench, measure: &dyn Measure, count: u32) -> Result<T
         }
     }
     let count = if measure.constant() { 1 } else { count };
-    let mut rounds = Vec::new();
-    for _ in 0..count {
-        let mut samples = Vec::new();
-        for column in &present {
-            samples.push((column.key, accepted(bench, measure, column)?));
-        }
-        samples.sort_by_key(|(key, _)| measure.columns().iter().position(|c| c.key == *key));
-        rounds.push(Round(samples));
-        if !present.is_empty() {
-            present.rotate_left(1);
+    rounds(measure, count, present, absent, |column| {
+        go_on()?;
+        measure.run(bench, column)
+    })
+}
+
+/// A run of one column.
+type Run<'a> = dyn FnMut(&Column) -> Result<Result<Sample, Refusal>> + 'a;
+
+/// So many rounds of the columns that are present. One that the measure can do without and that can't be
+/// measured is absent from then on, and from the rounds before.
+fn rounds(
+    measure: &dyn Measure,
+    count: u32,
+    mut present: Vec<Column>,
+    mut absent: Vec<(Column, String)>,
+    mut run: impl FnMut(&Column) -> Result<Result<Sample, Refusal>>,
+) -> Result<Taken> {
+    let mut rounds: Vec<Round> = Vec::new();
+    while (rounds.len() as u64) < u64::from(count) {
+        match accepted(measure, &present, &mut run)? {
+            Ok(mut samples) => {
+                samples
+                    .sort_by_key(|(key, _)| measure.columns().iter().position(|c| c.key == *key));
+                rounds.push(Round(samples));
+                if !present.is_empty() {
+                    present.rotate_left(1);
+                }
+            }
+            Err((column, why)) => {
+                println!("  {} is left out: {why}", column.name);
+                present.retain(|other| *other != column);
+                for round in &mut rounds {
+                    round.0.retain(|(key, _)| *key != column.key);
+                }
+                absent.push((column, why));
+            }
         }
     }
     Ok(Taken { rounds, absent })
 }
 
-fn accepted(bench: &Bench, measure: &dyn Measure, column: &Column) -> Result<Sample> {
-    let name = column.name;
+/// A run of each column.
+type Samples = Vec<(&'static str, Sample)>;
+
+/// A round all of whose runs count, or a column that keeps it from that and can be done without. With one run its
+/// whole round is thrown away: only what was run right after each other is compared.
+fn accepted(
+    measure: &dyn Measure,
+    columns: &[Column],
+    run: &mut Run<'_>,
+) -> Result<Result<Samples, (Column, String)>> {
+    let mut own_faults: BTreeMap<&str, u32> = BTreeMap::new();
+    let mut last = None;
     for attempt in 1..=ATTEMPTS {
-        match measure.run(bench, column)? {
-            Ok(sample) => return Ok(sample),
-            Err(refusal) => {
-                println!("  run {attempt} of {ATTEMPTS} on {name} refused: {refusal}");
-                if refusal.is_for_others() {
-                    thread::sleep(PAUSE);
-                }
-            }
+        let (column, refusal) = match round(measure, columns, run)? {
+            Whole::Samples(samples) => return Ok(Ok(samples)),
+            Whole::Failed(column, why) => return Ok(Err((column, why))),
+            Whole::Refused(column, refusal) => (column, refusal),
+        };
+        let name = column.name;
+        println!("  round thrown away, attempt {attempt} of {ATTEMPTS}: {name} refused: {refusal}");
+        last = Some((column, format!("its runs are refused: {refusal}")));
+        if refusal.is_for_others() {
+            pause(PAUSE)?;
+            continue;
+        }
+        let faults = own_faults.entry(column.key).or_default();
+        *faults += 1;
+        if *faults >= OWN_FAULTS && measure.dispensable(&column) {
+            break;
         }
     }
-    bail!("{ATTEMPTS} runs on {name} were all refused")
+    match last {
+        Some((column, why)) if measure.dispensable(&column) => Ok(Err((column, why))),
+        Some((column, why)) => bail!("{ATTEMPTS} rounds thrown away, {}: {why}", column.name),
+        None => bail!("no attempt"),
+    }
+}
+
+/// What became of a round.
+enum Whole {
+    /// It counts.
+    Samples(Samples),
+    /// A run of this column does not.
+    Refused(Column, Refusal),
+    /// A program broke that can be done without.
+    Failed(Column, String),
+}
+
+fn round(measure: &dyn Measure, columns: &[Column], run: &mut Run<'_>) -> Result<Whole> {
+    let mut samples = Samples::new();
+    for column in columns {
+        match run(column).map(|ran| ran.and_then(finite)) {
+            Ok(Ok(sample)) => samples.push((column.key, sample)),
+            Ok(Err(refusal)) => return Ok(Whole::Refused(*column, refusal)),
+            Err(error) if measure.dispensable(column) && go_on().is_ok() => {
+                return Ok(Whole::Failed(*column, format!("{error:#}")));
+            }
+            Err(error) => return Err(error.context(column.name)),
+        }
+    }
+    Ok(Whole::Samples(samples))
+}
+
+/// Figures are numbers: what a program has divided by nothing is none.
+fn finite(sample: Sample) -> Result<Sample, Refusal> {
+    let wrong = sample.iter().find(|(_, value)| !value.is_finite());
+    match wrong {
+        Some((figure, _)) => Err(Refusal::NotFinite(figure.name())),
+        None => Ok(sample),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const BOTH: [Column; 2] = [Column::new("first", "first"), Column::new("peer", "peer")];
+    const DISAGREES: Refusal = Refusal::NotFinite("figure");
+
+    #[derive(Debug)]
+    struct Pretended;
+
+    impl Measure for Pretended {
+        fn name(&self) -> String {
+            "pretended".to_owned()
+        }
+
+        fn columns(&self) -> &[Column] {
+            &BOTH
+        }
+
+        fn run(&self, _: &Bench, _: &Column) -> Result<Result<Sample, Refusal>> {
+            bail!("nothing runs here")
+        }
+
+        fn dispensable(&self, column: &Column) -> bool {
+            column.key == "peer"
+        }
+    }
+
+    fn take_with(run: impl FnMut(&Column) -> Result<Result<Sample, Refusal>>) -> Result<Taken> {
+        rounds(&Pretended, 2, BOTH.to_vec(), Vec::new(), run)
+    }
+
+    fn sample(value: f64) -> Sample {
+        Sample::from([(Figure::Sent, value)])
+    }
+
+    #[test]
+    fn with_one_run_its_whole_round_is_repeated() {
+        let mut number = 0_u32;
+        let taken = take_with(|_| {
+            number += 1;
+            Ok(match number {
+                2 => Err(DISAGREES),
+                _ => Ok(sample(f64::from(number))),
+            })
+        })
+        .unwrap();
+        let value = |round: usize, key| taken.rounds[round].value(key, Figure::Sent);
+        assert_eq!(
+            (value(0, "first"), value(0, "peer")),
+            (Some(3.0), Some(4.0))
+        );
+        assert_eq!(
+            (value(1, "first"), value(1, "peer")),
+            (Some(6.0), Some(5.0))
+        );
+    }
+
+    #[test]
+    fn a_peer_that_is_refused_loses_its_column_only() {
+        let mut peers = 0;
+        let taken = take_with(|column| {
+            if column.key == "first" {
+                return Ok(Ok(sample(1.0)));
+            }
+            peers += 1;
+            Ok(if peers == 1 {
+                Ok(sample(2.0))
+            } else {
+                Err(DISAGREES)
+            })
+        })
+        .unwrap();
+        assert_eq!(peers, 1 + OWN_FAULTS);
+        assert_eq!(taken.rounds.len(), 2);
+        assert!(
+            taken
+                .rounds
+                .iter()
+                .all(|round| round.sample("peer").is_none())
+        );
+        assert!(taken.absent[0].1.contains("refused"), "{:?}", taken.absent);
+    }
+
+    #[test]
+    fn a_peer_that_breaks_loses_its_column_and_ours_breaks_the_row() {
+        let breaks = |key| {
+            move |column: &Column| {
+                if column.key == key {
+                    bail!("gone");
+                }
+                Ok(Ok(sample(1.0)))
+            }
+        };
+        let taken = take_with(breaks("peer")).unwrap();
+        assert_eq!(taken.absent[0].1, "gone");
+        assert!(take_with(breaks("first")).is_err());
+    }
+
+    #[test]
+    fn what_is_no_number_is_no_figure() {
+        let error = take_with(|_| Ok(Ok(sample(f64::INFINITY)))).unwrap_err();
+        assert!(format!("{error:#}").contains("no number"), "{error:#}");
+    }
 }

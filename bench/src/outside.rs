@@ -3,7 +3,6 @@
 use std::env;
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
-use std::thread;
 use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
@@ -12,8 +11,10 @@ use fanpcap_testkit::{Member, Program};
 
 use crate::bench::Bench;
 use crate::cores::{Cores, Occupant};
+use crate::cpu;
 use crate::figure::{Figure, Sample};
-use crate::generator::Load;
+use crate::generator::{Load, Sent};
+use crate::pause::pause;
 use crate::reader::Side;
 use crate::refusal::{Counters, Refusal, generator_share};
 use crate::trial::SETTLE;
@@ -27,6 +28,17 @@ pub(crate) struct Tally {
     pub(crate) dropped: u64,
     /// Packets that it had in its hands.
     pub(crate) delivered: u64,
+}
+
+/// How a program reads and ends.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Manner {
+    /// The signal that ends it, without SIG.
+    pub(crate) signal: &'static str,
+    /// How long it may need for what its ring holds at the end.
+    pub(crate) grace: Duration,
+    /// Whether it spins when there is nothing to read, on one core.
+    pub(crate) polls: bool,
 }
 
 /// Whether a program is installed, and if not, what to say.
@@ -71,30 +83,30 @@ pub(crate) fn start(bench: &Bench, side: Option<Side>, program: Program) -> Resu
     Ok(member)
 }
 
-/// A flood into a program that was started before, up to its end by `signal` after `grace`. Its CPU time is that of all
-/// its threads from the first frame on.
+/// A flood into a program that was started before, up to its end.
 pub(crate) fn flood(
     bench: &Bench,
     len: usize,
     member: Member,
-    (signal, grace): (&str, Duration),
+    manner: Manner,
     tally: impl FnOnce(&Ended, u64) -> Result<Tally>,
 ) -> Result<Result<Sample, Refusal>> {
     let before = bench.arrived()?;
-    thread::sleep(SETTLE);
+    pause(SETTLE)?;
     let occupant = Occupant {
         pid: member.pid(),
         cpu: Some(bench.reader_cpu),
     };
     let cores = Cores::watch(bench, &[occupant])?;
     // There are many programs, so each run is short.
-    let sent = bench.generate(Load::Flood(len, bench.way, bench.time / 2))?;
+    let load = Load::Flood(len, bench.way, bench.time / 2);
+    let (sent, times) = bench.generate_for(load, member.pid())?;
     let undisturbed = cores.undisturbed(&sent, false)?;
     bench.stray()?;
-    thread::sleep(grace);
-    let cpu = cores.readers_time()?;
+    pause(manner.grace)?;
+    let cpu_ns = reader_time(&member, manner, &sent, times)?;
     let after = bench.arrived()?;
-    member.signal(signal)?;
+    member.signal(manner.signal)?;
     let arrived = after.received - before.received;
     let ended = member.wait()?;
     let tally = tally(&ended, arrived)?;
@@ -115,23 +127,46 @@ pub(crate) fn flood(
         }
     };
     let accepted = counters.agree().and(undisturbed).and_then(|()| alone());
-    let delivered = tally.delivered as f64;
-    Ok(accepted.map(|()| {
-        Sample::from([
-            (Figure::Sent, sent.frames as f64),
-            (Figure::LinkReceived, arrived as f64),
-            (Figure::InterfaceDropped, counters.lost as f64),
-            (Figure::ApplicationReceived, delivered),
-            (Figure::ApplicationDropped, tally.dropped as f64),
-            (Figure::CapturedPps, delivered / sent.seconds()),
-            (
-                Figure::CapturedShare,
-                100.0 * delivered / sent.frames as f64,
-            ),
-            (Figure::ReaderNs, cpu.as_nanos() as f64 / delivered),
-            (Figure::GeneratorNs, sent.cpu_ns as f64 / sent.frames as f64),
-        ])
-    }))
+    Ok(accepted.map(|()| sample(&sent, &counters, cpu_ns)))
+}
+
+fn sample(sent: &Sent, counters: &Counters, cpu_ns: u64) -> Sample {
+    let delivered = counters.delivered as f64;
+    Sample::from([
+        (Figure::Sent, sent.frames as f64),
+        (Figure::LinkReceived, counters.arrived as f64),
+        (Figure::InterfaceDropped, counters.lost as f64),
+        (Figure::ApplicationReceived, delivered),
+        (Figure::ApplicationDropped, counters.dropped as f64),
+        (Figure::CapturedPps, delivered / sent.seconds()),
+        (
+            Figure::CapturedShare,
+            100.0 * delivered / sent.frames as f64,
+        ),
+        (Figure::ReaderNs, cpu_ns as f64 / delivered),
+        (Figure::GeneratorNs, sent.cpu_ns as f64 / sent.frames as f64),
+    ])
+}
+
+/// The CPU time of all threads from the first frame on, in nanoseconds: one that waits has had it all when its ring
+/// is drained, and nothing while it waited. One that spins would go on, so its time ends with the last frame.
+fn reader_time(
+    member: &Member,
+    manner: Manner,
+    sent: &Sent,
+    (first, last): (u64, u64),
+) -> Result<u64> {
+    if manner.polls {
+        return Ok(within(sent.nanoseconds, first, last));
+    }
+    let drained = u64::try_from(cpu::of_all_threads(member.pid())?.as_nanos())?;
+    Ok(drained.saturating_sub(first))
+}
+
+/// One spinning thread has at most all of its core. The kernel brings a running thread's time up to date at
+/// its ticks only, so that the difference may be a tick more.
+fn within(wall: u64, first: u64, last: u64) -> u64 {
+    last.saturating_sub(first).min(wall)
 }
 
 /// The whole number right before `what` in what a program said.
@@ -173,6 +208,13 @@ mod tests {
         let said = "RX-packets: 12   RX-dropped: 3   RX-total: 15\n RX-packets: 40 \n";
         assert_eq!(number_after(said, "RX-packets:").unwrap(), 40);
         assert_eq!(number_after(said, "RX-dropped:").unwrap(), 3);
+    }
+
+    #[test]
+    fn a_spinning_thread_has_one_core_at_the_most() {
+        assert_eq!(within(1000, 5000, 5900), 900);
+        assert_eq!(within(1000, 5000, 6004), 1000);
+        assert_eq!(within(1000, 5000, 4000), 0);
     }
 
     #[test]

@@ -72,8 +72,7 @@ impl Panel {
 
     fn draw(&self, area: &Area<'_>) -> Result<(), Box<dyn std::error::Error>> {
         area.draw(&Text::new(self.title.clone(), (12, 10), style(14.0)))?;
-        let most = self.bars.iter().map(|bar| bar.spread.most);
-        let most = most.fold(f64::MIN_POSITIVE, f64::max) * 1.05;
+        let most = reach(&self.bars);
         let (_, area) = area.split_vertically(34);
         let bottom = self.count();
         let mut chart = ChartBuilder::on(&area)
@@ -98,6 +97,13 @@ impl Panel {
         }
         Ok(())
     }
+}
+
+/// Up to where the axis goes. An axis without an end, or without a length, would have endless marks.
+fn reach(bars: &[Bar]) -> f64 {
+    let most = bars.iter().map(|bar| bar.spread.most);
+    let most = most.filter(|most| most.is_finite()).fold(0.0, f64::max);
+    if most > 0.0 { most * 1.05 } else { 1.0 }
 }
 
 type Chart<'a, 'b> = ChartContext<
@@ -183,6 +189,21 @@ mod tests {
             "0", "0.73", "9.70", "78.4", "100.0", "409", "9122", "65.0 k", "3.32 M",
         ];
         assert_eq!(told, expected);
+    }
+
+    #[test]
+    fn an_axis_has_an_end_and_a_length() {
+        let bar = |most| Bar {
+            name: "bar",
+            spread: Spread {
+                median: 0.0,
+                least: 0.0,
+                most,
+            },
+        };
+        assert_eq!(reach(&[bar(0.0)]), 1.0);
+        assert_eq!(reach(&[bar(2.0), bar(f64::INFINITY)]), 2.1);
+        assert_eq!(reach(&[]), 1.0);
     }
 
     #[test]

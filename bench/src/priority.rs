@@ -22,4 +22,5 @@ pub(crate) fn program(
         .args(["sh", "-c", FIRST, "sh"])
         .args(pinned)
         .arg(program)
+        .ends_with_caller()
 }

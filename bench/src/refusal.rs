@@ -30,6 +30,10 @@ pub(crate) enum Refusal {
     Received(Counters),
     /// Packets are neither delivered nor dropped, or both.
     Delivered(Counters),
+    /// Not one packet was delivered.
+    Nothing(Counters),
+    /// A figure came out as no number.
+    NotFinite(&'static str),
     /// Of frames sent, so many should have reached the device, and so many did.
     Taken {
         sent: u64,
@@ -54,7 +58,7 @@ const FOREIGN_SHARE: f64 = 0.1;
 const FOREIGN_SHARE_WOKEN: f64 = 0.3;
 
 impl Counters {
-    /// Refuses counters that disagree.
+    /// Refuses counters that disagree, or tell of nothing.
     pub(crate) fn agree(&self) -> Result<(), Refusal> {
         if self.sent != self.arrived {
             Err(Refusal::Arrived(*self))
@@ -62,6 +66,8 @@ impl Counters {
             Err(Refusal::Received(*self))
         } else if self.received != self.delivered + self.dropped {
             Err(Refusal::Delivered(*self))
+        } else if self.delivered == 0 {
+            Err(Refusal::Nothing(*self))
         } else {
             Ok(())
         }
@@ -135,6 +141,12 @@ impl fmt::Display for Refusal {
                 "counters disagree: pcap_stats says {} received and {} dropped, the callback had {}",
                 c.received, c.dropped, c.delivered
             ),
+            Self::Nothing(c) => write!(
+                f,
+                "of {} packets that the device received none was delivered",
+                c.arrived
+            ),
+            Self::NotFinite(figure) => write!(f, "{figure}: no number"),
             Self::Taken {
                 sent,
                 expected,
@@ -209,6 +221,25 @@ mod tests {
             delivered_twice.agree(),
             Err(Refusal::Delivered(_))
         ));
+    }
+
+    #[test]
+    fn a_run_without_a_packet_is_refused() {
+        let all_dropped = Counters {
+            dropped: 100,
+            delivered: 0,
+            ..GOOD
+        };
+        assert!(matches!(all_dropped.agree(), Err(Refusal::Nothing(_))));
+        let none_sent = Counters {
+            sent: 0,
+            arrived: 0,
+            received: 0,
+            dropped: 0,
+            delivered: 0,
+            ..GOOD
+        };
+        assert!(matches!(none_sent.agree(), Err(Refusal::Nothing(_))));
     }
 
     #[test]

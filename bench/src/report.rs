@@ -1,13 +1,14 @@
 //! What was measured: a table for people, JSON for machines, a plot for both.
 
 use std::fs::{self, File};
+use std::io::ErrorKind;
 use std::path::Path;
 
 use anyhow::{Context, Result};
 use serde::Serialize;
 
 use crate::figure::Figure;
-use crate::machine::Machine;
+use crate::machine::{Machine, Session};
 use crate::measure::{Round, Taken};
 use crate::plot;
 use crate::row::{Compared, Goal, Must, Row};
@@ -20,6 +21,7 @@ pub(crate) struct Report<'a> {
     row: &'static str,
     what: &'static str,
     machine: &'a Machine,
+    session: &'a Session,
     /// One line of the table for each.
     goals: Vec<Outcome>,
     published: &'static [&'static str],
@@ -39,7 +41,10 @@ struct Outcome {
     /// None when one of its columns could not be measured here.
     spread: Option<Spread>,
     must: Must,
-    passed: bool,
+    /// None when it was not measured.
+    passed: Option<bool>,
+    /// Whether it comes out the same every time, so that one round is enough.
+    constant: bool,
     /// Why columns are missing.
     absent: Vec<String>,
     /// The runs that it comes from.
@@ -48,7 +53,11 @@ struct Outcome {
 
 impl<'a> Report<'a> {
     /// Judges a row by the rounds of each of its goals.
-    pub(crate) fn new(row: &Row, machine: &'a Machine, taken: &[Taken]) -> Result<Self> {
+    pub(crate) fn new(
+        row: &Row,
+        (machine, session): (&'a Machine, &'a Session),
+        taken: &[Taken],
+    ) -> Result<Self> {
         let both = || row.goals.iter().zip(taken);
         let mut tables: Vec<Table> = Vec::new();
         for (goal, taken) in both() {
@@ -61,6 +70,7 @@ impl<'a> Report<'a> {
             row: row.name,
             what: row.what,
             machine,
+            session,
             goals: both()
                 .map(|(goal, taken)| Outcome::new(goal, taken))
                 .collect::<Result<_>>()?,
@@ -71,7 +81,20 @@ impl<'a> Report<'a> {
 
     /// How many goals were missed.
     pub(crate) fn missed(&self) -> usize {
-        self.goals.iter().filter(|goal| !goal.passed).count()
+        let missed = |goal: &&Outcome| goal.passed == Some(false);
+        self.goals.iter().filter(missed).count()
+    }
+
+    /// How many were not measured.
+    pub(crate) fn not_measured(&self) -> usize {
+        let unknown = |goal: &&Outcome| goal.passed.is_none();
+        self.goals.iter().filter(unknown).count()
+    }
+
+    /// How many of these have a bound.
+    pub(crate) fn not_judged(&self) -> usize {
+        let unknown = |goal: &&Outcome| goal.passed.is_none() && goal.must != Must::Free;
+        self.goals.iter().filter(unknown).count()
     }
 
     /// For people. What two goals have in common is shown once.
@@ -124,13 +147,27 @@ impl<'a> Report<'a> {
     }
 }
 
+/// Takes away what an earlier run has written of a row that is broken now, so that nobody takes that for this run's.
+pub(crate) fn forget(row: &str, directory: &Path) -> Result<()> {
+    for extension in ["json", "svg"] {
+        let path = directory.join(row).with_extension(extension);
+        match fs::remove_file(&path) {
+            Err(error) if error.kind() != ErrorKind::NotFound => {
+                return Err(error).with_context(|| format!("removing {}", path.display()));
+            }
+            Ok(()) | Err(_) => {}
+        }
+    }
+    Ok(())
+}
+
 impl Outcome {
     fn new(goal: &Goal, taken: &Taken) -> Result<Self> {
         let spread = goal.spread(&taken.rounds);
         let is_absent = |key| taken.absent.iter().any(|(column, _)| column.key == key);
         let explained = is_absent(goal.of) || is_absent(goal.to);
         if spread.is_none() && !explained {
-            anyhow::bail!("no run tells {}", goal.figure.name());
+            anyhow::bail!("{}: not each round tells {}", goal.what, goal.figure.name());
         }
         let why =
             |(column, why): &(crate::measure::Column, String)| format!("{}: {why}", column.name);
@@ -143,7 +180,8 @@ impl Outcome {
             to: goal.to,
             spread,
             must: goal.must,
-            passed: spread.is_none_or(|spread| goal.must.holds(spread)),
+            passed: spread.map(|spread| goal.must.holds(spread)),
+            constant: goal.measure.constant(),
             absent: taken.absent.iter().map(why).collect(),
             rounds: taken.rounds.clone(),
         })
@@ -164,7 +202,9 @@ impl Outcome {
         };
         let verdict = match self.must {
             Must::Free => "",
-            Must::AtLeast(_) | Must::AtMost(_) | Must::Parity(_) if self.passed => "PASS",
+            Must::AtLeast(_) | Must::AtMost(_) | Must::Parity(_) if self.passed == Some(true) => {
+                "PASS"
+            }
             Must::AtLeast(_) | Must::AtMost(_) | Must::Parity(_) => "SHORT",
         };
         let line = format!(

@@ -99,7 +99,7 @@ impl Goal {
         }
     }
 
-    /// The rounds' values for this goal.
+    /// The rounds' values for this goal; none when one of them is missing or no number.
     pub(crate) fn spread(&self, rounds: &[Round]) -> Option<Spread> {
         let value = |round: &Round| {
             let of = round.value(self.of, self.figure)?;
@@ -110,7 +110,9 @@ impl Goal {
                 Compared::Alone => of,
             })
         };
-        Spread::of(rounds.iter().filter_map(value))
+        let finite = |value: &f64| value.is_finite();
+        let values: Option<Vec<f64>> = rounds.iter().map(|r| value(r).filter(finite)).collect();
+        Spread::of(values?)
     }
 }
 

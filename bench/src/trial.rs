@@ -1,6 +1,5 @@
 //! One trial: readers take their seats, the generator sends, and all counters must agree.
 
-use std::thread;
 use std::time::Duration;
 
 use anyhow::Result;
@@ -10,6 +9,7 @@ use crate::bench::{Arrived, Bench};
 use crate::cores::{Cores, Occupant};
 use crate::figure::{Figure, Sample};
 use crate::generator::{Load, Sent};
+use crate::pause::pause;
 use crate::reader::{self, Seat, Settings, Side, Told, Work};
 use crate::refusal::{Counters, Refusal, generator_share, on_time};
 
@@ -47,7 +47,7 @@ impl Trial<'_> {
             .iter()
             .map(|seat| bench.seat(self.side, self.settings, self.work, *seat))
             .collect::<Result<Vec<_>>>()?;
-        thread::sleep(SETTLE);
+        pause(SETTLE)?;
         let cores = Cores::watch(bench, &self.occupants(bench, &members))?;
         let sent = bench.generate(self.load)?;
         let undisturbed = cores.undisturbed(&sent, self.wakes_often())?;
@@ -88,7 +88,7 @@ impl Trial<'_> {
         sent: &Sent,
     ) -> Result<(Vec<Told>, Counters)> {
         bench.stray()?;
-        thread::sleep(GRACE);
+        pause(GRACE)?;
         let after = bench.arrived()?;
         for member in &members {
             member.signal("TERM")?;

@@ -31,14 +31,18 @@ pub(super) fn frames(traffic: &Traffic, time: Duration) -> Result<Sent> {
     let pool = frame::pool(traffic.len)?;
     let mut sender =
         Sender::open(&traffic.device, pool, choice).context("opening the generator")?;
+    let reader_time = || traffic.reader.map(cpu::of_all_threads).transpose();
+    let before = reader_time()?;
     let sent = sender
         .send(&plan, &AtomicBool::new(false))
         .context("sending")?;
+    let after = reader_time()?;
     Ok(Sent {
         frames: sent.frames,
         nanoseconds: sent.nanoseconds,
         cpu_ns: sent.cpu_ns,
         process_cpu_ns: whole(own_cpu()?),
+        reader_ns: before.map(whole).zip(after.map(whole)),
     })
 }
 
@@ -62,6 +66,7 @@ pub(super) fn probes(traffic: &Traffic, count: u64) -> Result<Sent> {
         nanoseconds,
         cpu_ns,
         process_cpu_ns: cpu_ns,
+        reader_ns: None,
     })
 }
 

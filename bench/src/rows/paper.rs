@@ -65,22 +65,22 @@ impl Measure for Ladder {
     }
 }
 
-/// The paper's Fig. 6: threads that count, at one frame length, by mode.
+/// The paper's Fig. 6: readers that count, at one frame length: two of a group by mode, one without.
 #[derive(Debug)]
 struct Counting {
     len: usize,
 }
 
 const MODES: [Column; 4] = [
-    Column::new("none", "no fanout"),
-    Column::new("hash", "hash"),
-    Column::new("rnd", "rnd"),
-    Column::new("qm", "qm"),
+    Column::new("none", "1 reader, no fanout"),
+    Column::new("hash", "2 readers, hash"),
+    Column::new("rnd", "2 readers, rnd"),
+    Column::new("qm", "2 readers, qm"),
 ];
 
 impl Measure for Counting {
     fn name(&self) -> String {
-        format!("{} bytes, 2 workers that count, by mode", self.len)
+        format!("{} bytes, readers that count, by mode", self.len)
     }
 
     fn columns(&self) -> &[Column] {

@@ -11,7 +11,7 @@ use crate::figure::{Figure, Sample};
 use crate::generator::Way;
 use crate::generator::frame::SHORTEST;
 use crate::measure::{Column, Measure};
-use crate::outside::{self, Tally, number_after, number_before};
+use crate::outside::{self, Manner, Tally, number_after, number_before};
 use crate::reader::{self, Settings, Side, Work};
 use crate::refusal::Refusal;
 use crate::row::{Goal, Must, Row};
@@ -77,6 +77,11 @@ impl Measure for Peers {
         }
     }
 
+    /// What others have made may not work here; the libraries must.
+    fn dispensable(&self, column: &Column) -> bool {
+        !matches!(column.key, "ours" | "system")
+    }
+
     fn shown(&self) -> &[Figure] {
         &[
             Figure::CapturedPps,
@@ -94,7 +99,7 @@ impl Peers {
             ..Settings::DEFAULT
         };
         let member = bench.read(side, settings, Work::Count)?;
-        outside::flood(bench, self.len, member, ("TERM", GRACE), |ended, _| {
+        outside::flood(bench, self.len, member, waits("TERM", GRACE), |ended, _| {
             let told = reader::told(ended, side, bench.library())?;
             Ok(Tally {
                 received: told.received,
@@ -122,7 +127,7 @@ impl Peers {
             bench,
             self.len,
             member,
-            ("INT", TCPDUMP_GRACE),
+            waits("INT", TCPDUMP_GRACE),
             |ended, _| {
                 Ok(Tally {
                     received: number_before(&ended.said, "packets received by filter")?,
@@ -140,7 +145,7 @@ impl Peers {
             .args(["--in", bench.wire.far(), "--out", "/dev/null"])
             .args(["--silent", "--no-sock-mem"]);
         let member = outside::start(bench, None, program)?;
-        outside::flood(bench, self.len, member, ("INT", GRACE), |ended, _| {
+        outside::flood(bench, self.len, member, waits("INT", GRACE), |ended, _| {
             Ok(Tally {
                 received: number_before(&ended.said, "packets incoming")?,
                 dropped: number_before(&ended.said, "packets failed filter")?,
@@ -149,10 +154,24 @@ impl Peers {
         })
     }
 
-    /// Its worker polls, so its CPU time is the whole core's. Its first thread does nothing meanwhile.
+    /// Its worker polls, so its CPU time is the whole core's while frames are sent. Its first thread does nothing
+    /// meanwhile.
     fn testpmd(&self, bench: &Bench, device: [&str; 2]) -> Result<Result<Sample, Refusal>> {
         let member = start_testpmd(bench, device)?;
-        outside::flood(bench, self.len, member, ("INT", GRACE), unheard)
+        let polls = Manner {
+            polls: true,
+            ..waits("INT", GRACE)
+        };
+        outside::flood(bench, self.len, member, polls, unheard)
+    }
+}
+
+/// A program that sleeps until there are packets.
+const fn waits(signal: &'static str, grace: Duration) -> Manner {
+    Manner {
+        signal,
+        grace,
+        polls: false,
     }
 }
 
@@ -205,12 +224,20 @@ fn without_program<T>(bench: &Bench, work: impl FnOnce() -> Result<T>) -> Result
     done
 }
 
-/// testpmd's drivers do not tell all that they miss: what it lacks of what arrived counts as dropped.
+/// testpmd's own counters. Its drivers do not tell all that they miss: what is neither delivered nor told as missed counts
+/// as dropped. A driver that tells more than arrived does not agree with the device, and the run is refused.
 fn unheard(ended: &Ended, arrived: u64) -> Result<Tally> {
-    let delivered = number_after(&ended.said, "RX-packets:")?;
+    tally_of_testpmd(&ended.said, arrived)
+}
+
+fn tally_of_testpmd(said: &str, arrived: u64) -> Result<Tally> {
+    let delivered = number_after(said, "RX-packets:")?;
+    // Errors have a line only when there are some. (RX-nombufs counts attempts, not packets.)
+    let missed = number_after(said, "RX-dropped:")? + number_after(said, "RX-error:").unwrap_or(0);
+    let dropped = missed.max(arrived.saturating_sub(delivered));
     Ok(Tally {
-        received: arrived.max(delivered),
-        dropped: arrived.saturating_sub(delivered),
+        received: delivered + dropped,
+        dropped,
         delivered,
     })
 }
@@ -279,3 +306,24 @@ pub(super) const PEERS: Row = Row {
     ],
     published: &[],
 };
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_testpmd_tells_as_missed_is_used() {
+        let tally = |said: &str, arrived| {
+            let tally = tally_of_testpmd(said, arrived).unwrap();
+            (tally.received, tally.dropped, tally.delivered)
+        };
+        let said = "  RX-packets: 60             RX-dropped: 40            RX-total: 100\n";
+        assert_eq!(tally(said, 100), (100, 40, 60));
+        assert_eq!(tally(said, 110), (110, 50, 60));
+        // More than arrived: that is refused later.
+        assert_eq!(tally(said, 90), (100, 40, 60));
+        let errors = format!("{said}  RX-error: 3\n");
+        assert_eq!(tally(&errors, 103), (103, 43, 60));
+        assert!(tally_of_testpmd("no counters", 100).is_err());
+    }
+}

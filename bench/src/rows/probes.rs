@@ -2,7 +2,6 @@
 //! first one.
 
 use std::fs;
-use std::thread;
 use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
@@ -14,6 +13,7 @@ use crate::figure::{Figure, Sample};
 use crate::generator::Load;
 use crate::generator::frame::SHORTEST;
 use crate::measure::{Column, Measure};
+use crate::pause::pause;
 use crate::reader::{self, Seat, Settings, Side, Times, Work};
 use crate::refusal::Refusal;
 use crate::row::{Goal, Must, Row};
@@ -86,7 +86,7 @@ impl Measure for Open {
     fn run(&self, bench: &Bench, column: &Column) -> Result<Result<Sample, Refusal>> {
         let side = Side::of(column);
         let generator = bench.start_generator(Load::Probes(OPEN_PROBES, OPEN_INTERVAL))?;
-        thread::sleep(SETTLE);
+        pause(SETTLE)?;
         let ended = bench.read(side, self.0, Work::Open(OPENS))?.wait()?;
         drop(generator);
         let told = reader::told(&ended, side, bench.library())?;

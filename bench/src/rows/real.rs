@@ -2,7 +2,6 @@
 
 use std::process::Command;
 use std::sync::OnceLock;
-use std::thread;
 use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
@@ -14,6 +13,7 @@ use crate::figure::{Figure, Sample};
 use crate::generator::{Load, Sent};
 use crate::measure::{Column, Measure};
 use crate::outside;
+use crate::pause::pause;
 use crate::reader::Side;
 use crate::refusal::{Counters, Refusal, on_time};
 use crate::row::{Goal, Must, Row};
@@ -140,7 +140,7 @@ fn run(bench: &Bench, copies: usize, pps: u64) -> Result<Result<Sample, Refusal>
     let cpus = [bench.reader_cpu, bench.generator_cpu];
     let started = cpus.iter().take(copies).map(|cpu| Copy::start(bench, *cpu));
     let started = started.collect::<Result<Vec<_>>>()?;
-    thread::sleep(SETTLE);
+    pause(SETTLE)?;
     let occupants: Vec<_> = started.iter().flat_map(Copy::occupants).collect();
     let cores = Cores::watch(bench, &occupants)?;
     let sent = bench.generate(Load::Paced {
@@ -151,7 +151,7 @@ fn run(bench: &Bench, copies: usize, pps: u64) -> Result<Result<Sample, Refusal>
     })?;
     let undisturbed = cores.undisturbed(&sent, true)?;
     bench.stray()?;
-    thread::sleep(DRAIN);
+    pause(DRAIN)?;
     let after = bench.arrived()?;
     let told = started.into_iter().map(Copy::finish);
     let told = told.collect::<Result<Vec<_>>>()?;

@@ -5,7 +5,9 @@ use std::ffi::OsStr;
 use std::fs;
 use std::io;
 use std::path::PathBuf;
-use std::process::{Command, Output};
+use std::process::{Child, Command, Output, Stdio};
+use std::thread;
+use std::time::{Duration, Instant};
 
 use fanpcap_testkit::Scratch;
 
@@ -50,6 +52,9 @@ fn a_row_is_measured_on_both_libraries() {
     assert!(svg.contains("fanpcap") && svg.contains("libpcap"));
     let json = fs::read(scratch.file("results/tpacket.json")).unwrap();
     let report: serde_json::Value = serde_json::from_slice(&json).unwrap();
+    assert_eq!(report["session"]["milliseconds"], 300);
+    let date = report["session"]["date"].as_str().unwrap();
+    assert!(date.ends_with('Z') && date.starts_with("20"), "{date}");
     let rounds = report["goals"][0]["rounds"].as_array().unwrap();
     assert_eq!(rounds.len(), 2);
     for round in rounds {
@@ -133,6 +138,153 @@ fn results(scratch: &Scratch, name: &str, spread: [f64; 3]) -> io::Result<PathBu
     let row = serde_json::json!({"row": "tpacket", "goals": [goal]});
     fs::write(directory.join("tpacket.json"), row.to_string())?;
     Ok(directory)
+}
+
+/// The same of a session with rounds of so many milliseconds.
+fn results_of(scratch: &Scratch, name: &str, milliseconds: u32) -> io::Result<PathBuf> {
+    let directory = results(scratch, name, [0.9, 1.0, 1.1])?;
+    let file = directory.join("tpacket.json");
+    let mut row: serde_json::Value = serde_json::from_slice(&fs::read(&file)?)?;
+    row["session"] = serde_json::json!({"milliseconds": milliseconds, "rounds": 8});
+    fs::write(&file, row.to_string())?;
+    Ok(directory)
+}
+
+#[test]
+fn outputs_of_different_settings_are_not_compared() {
+    let scratch = Scratch::new().unwrap();
+    let long = results_of(&scratch, "long", 1000).unwrap();
+    let short = results_of(&scratch, "short", 300).unwrap();
+    let again = results_of(&scratch, "again", 1000).unwrap();
+    let compare = |other: &PathBuf| {
+        let output = bench(&["compare".as_ref(), long.as_ref(), other.as_ref()]).unwrap();
+        (output.status.code(), said(&output))
+    };
+    let (status, told) = compare(&short);
+    assert_eq!(status, Some(2), "{told}");
+    assert!(told.contains("milliseconds: 1000 and 300"), "{told}");
+    assert_eq!(compare(&again).0, Some(0));
+}
+
+/// A bench that runs until it is stopped, with its temporary files in the scratch directory.
+fn endless(row: &str, scratch: &Scratch) -> io::Result<Child> {
+    let temporary = scratch.file("temporary");
+    fs::create_dir(&temporary)?;
+    Command::new(env!("CARGO_BIN_EXE_fanpcap"))
+        .args(["bench", row, "--shared", "--milliseconds", "4000"])
+        .arg("--output")
+        .arg(scratch.file("results"))
+        .env("TMPDIR", temporary)
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
+        .spawn()
+}
+
+/// Killed at the end of a test that fails before.
+struct Running(Child);
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+/// The processes with this in their environment: what the bench has started, wherever it is by now.
+fn processes_with(variable: &str) -> io::Result<Vec<u32>> {
+    let mut pids = Vec::new();
+    for entry in fs::read_dir("/proc")? {
+        let name = entry?.file_name();
+        let Some(pid) = name.to_str().and_then(|name| name.parse().ok()) else {
+            continue;
+        };
+        // It may have ended, and then has none.
+        let environment = fs::read(format!("/proc/{pid}/environ")).unwrap_or_default();
+        let mut variables = environment.split(|byte| *byte == 0);
+        if variables.any(|other| other == variable.as_bytes()) {
+            pids.push(pid);
+        }
+    }
+    Ok(pids)
+}
+
+/// Whether a process runs this program, or is the bench's process for it.
+fn is_program(pid: u32, program: &str) -> bool {
+    let line = fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
+    let line = String::from_utf8_lossy(&line).replace('\0', " ");
+    let first = line.split(' ').next().unwrap_or_default();
+    first.ends_with(program) || line.contains(&format!("bench {program} "))
+}
+
+/// Waits up to 20 s for a condition.
+fn eventually(what: &str, mut condition: impl FnMut() -> io::Result<bool>) -> io::Result<()> {
+    let start = Instant::now();
+    while !condition()? {
+        if start.elapsed() > Duration::from_secs(20) {
+            return Err(io::Error::other(format!("waited in vain for {what}")));
+        }
+        thread::sleep(Duration::from_millis(10));
+    }
+    Ok(())
+}
+
+/// Starts a bench, sends it a signal while its generator and `program` run, and awaits the end of all.
+fn stopped_by(signal: &str, row: &str, program: &str) -> io::Result<(Scratch, Option<i32>)> {
+    let scratch = Scratch::new().map_err(io::Error::other)?;
+    let mut bench = Running(endless(row, &scratch)?);
+    let mark = format!("TMPDIR={}", scratch.file("temporary").display());
+    eventually("the generator and the program", || {
+        let pids = processes_with(&mark)?;
+        let runs = |what| pids.iter().any(|pid| is_program(*pid, what));
+        Ok(runs("generate") && runs(program))
+    })?;
+    let pid = bench.0.id().to_string();
+    Command::new("kill")
+        .args([&format!("-{signal}"), &pid])
+        .status()?;
+    let status = bench.0.wait()?.code();
+    eventually("the end of what the bench has started", || {
+        Ok(processes_with(&mark)?.is_empty())
+    })?;
+    Ok((scratch, status))
+}
+
+fn left_behind(scratch: &Scratch) -> io::Result<usize> {
+    Ok(fs::read_dir(scratch.file("temporary"))?.count())
+}
+
+#[test]
+#[ignore = "needs root: namespaces, eBPF"]
+fn a_signal_ends_the_bench_with_all_that_it_has_started() {
+    for (signal, number) in [("TERM", 15), ("INT", 2), ("HUP", 1)] {
+        let (scratch, status) = stopped_by(signal, "tpacket", "reader").unwrap();
+        assert_eq!(status, Some(128 + number), "{signal}");
+        assert_eq!(left_behind(&scratch).unwrap(), 0, "{signal}");
+    }
+}
+
+#[test]
+#[ignore = "needs root: namespaces, eBPF"]
+fn programs_of_others_end_with_a_bench_that_is_killed() {
+    // The scratch directory stays: nobody is left to remove it.
+    let (_scratch, status) = stopped_by("KILL", "fanout-real", "tshark").unwrap();
+    assert_eq!(status, None);
+    let (scratch, status) = stopped_by("TERM", "fanout-real", "dumpcap").unwrap();
+    assert_eq!(status, Some(128 + 15));
+    assert_eq!(left_behind(&scratch).unwrap(), 0);
+}
+
+#[test]
+#[ignore = "needs root: namespaces, eBPF"]
+fn a_broken_row_takes_its_old_results_away() {
+    let scratch = Scratch::new().unwrap();
+    results(&scratch, "results", [0.9, 1.0, 1.1]).unwrap();
+    fs::write(scratch.file("results/tpacket.svg"), "old").unwrap();
+    let output = tpacket(&scratch, &["--stray"]).unwrap();
+    assert!(!output.status.success());
+    for name in ["tpacket.json", "tpacket.svg"] {
+        assert!(!scratch.file("results").join(name).exists(), "{name}");
+    }
 }
 
 #[test]

@@ -21,7 +21,7 @@ pub fn bind(command: &mut Command, cpu: Option<usize>) {
     command.process_group(0);
     let prepare = move || {
         let_signals_through()?;
-        end_with_parent(parent)?;
+        end_with_parent(parent, SIGTERM)?;
         restore_open_files()?;
         cpu.map_or(Ok(()), inject::pin)
     };
@@ -66,6 +66,15 @@ pub fn is_lack_of_descriptors(error: &io::Error) -> bool {
     matches!(error.raw_os_error(), Some(libc::EMFILE | libc::ENFILE))
 }
 
+/// Makes `command` start a program that the kernel kills as soon as the calling thread ends, however it ends
+/// (`PR_SET_PDEATHSIG` with `SIGKILL`, prctl(2)). The promise outlasts exec(3), but not a change of user, and
+/// is not inherited by what the program starts.
+pub fn end_with_caller(command: &mut Command) {
+    let parent = std::process::id();
+    // SAFETY: between fork and exec the closure makes system calls only and allocates nothing.
+    unsafe { command.pre_exec(move || end_with_parent(parent, SIGKILL)) };
+}
+
 fn let_signals_through() -> io::Result<()> {
     let mut none = MaybeUninit::<libc::sigset_t>::uninit();
     // SAFETY: sigemptyset initialises the set it is given.
@@ -74,9 +83,9 @@ fn let_signals_through() -> io::Result<()> {
     check(unsafe { libc::sigprocmask(libc::SIG_SETMASK, none.as_ptr(), null_mut()) })
 }
 
-fn end_with_parent(parent: u32) -> io::Result<()> {
+fn end_with_parent(parent: u32, signal: c_int) -> io::Result<()> {
     // SAFETY: this prctl takes plain numbers.
-    check(unsafe { libc::prctl(libc::PR_SET_PDEATHSIG, SIGTERM) })?;
+    check(unsafe { libc::prctl(libc::PR_SET_PDEATHSIG, signal) })?;
     // It may have died before the call: then nobody is left to tell.
     if std::os::unix::process::parent_id() == parent {
         Ok(())
@@ -119,6 +128,18 @@ mod tests {
         );
         signal_group(child.id(), SIGTERM).unwrap();
         assert_eq!(child.wait().unwrap().signal(), Some(SIGTERM));
+    }
+
+    #[test]
+    fn a_child_ends_with_the_thread_that_started_it() {
+        let start = || {
+            let mut command = Command::new("sh");
+            command.args(["-c", "exec sleep 60"]);
+            end_with_caller(&mut command);
+            command.spawn()
+        };
+        let mut child = std::thread::spawn(start).join().unwrap().unwrap();
+        assert_eq!(child.wait().unwrap().signal(), Some(SIGKILL));
     }
 
     #[test]

@@ -4,11 +4,13 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use anyhow::{Result, bail};
+use fanpcap_linux::stop;
 
 /// Asks `condition` until it yields a value and returns that.
 ///
 /// # Errors
-/// The condition's own error at once; after `limit`, one that says what was awaited.
+/// The condition's own error at once; after `limit`, or when somebody has asked this process for its end, one
+/// that says what was awaited.
 pub fn await_for<T>(
     what: &str,
     limit: Duration,
@@ -20,6 +22,9 @@ pub fn await_for<T>(
         let late = Instant::now() > deadline;
         if let Some(value) = condition()? {
             return Ok(value);
+        }
+        if stop::is_requested() {
+            bail!("told to stop while waiting for {what}");
         }
         if late {
             bail!("waited {} s in vain for {what}", limit.as_secs());

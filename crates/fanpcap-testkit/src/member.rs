@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
 
 use anyhow::{Context, Result, bail, ensure};
-use fanpcap_linux::diag;
+use fanpcap_linux::{child, diag};
 
 use crate::await_for::{LIMIT, await_for};
 use crate::capture::Capture;
@@ -93,6 +93,13 @@ impl Program {
     pub fn group(self, group: u16, mode: &str) -> Self {
         self.set("PCAP_GROUP", group.to_string())
             .set("PCAP_FANOUT", mode)
+    }
+
+    /// It is killed when the calling thread ends, however it ends.
+    #[must_use]
+    pub fn ends_with_caller(mut self) -> Self {
+        child::end_with_caller(&mut self.command);
+        self
     }
 
     /// Starts the program and waits until it captures.
@@ -241,6 +248,7 @@ impl Member {
 impl Drop for Member {
     fn drop(&mut self) {
         // What it has started holds its sockets too. These fail only when all have ended.
+        let _ = child::signal_group(self.pid(), child::SIGKILL);
         let pid = self.pid().to_string();
         let _ = Command::new("pkill").args(["-KILL", "-P", &pid]).status();
         let _ = self.child.kill();
