@@ -7,8 +7,10 @@ mod group;
 mod guard;
 mod joined;
 mod ledger;
+mod left;
 mod merge;
 mod output;
+mod program;
 mod progress;
 mod summary;
 mod supervise;
@@ -23,7 +25,7 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::Arc;
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result};
 use clap::Args;
 use fanpcap::mode::Mode;
 use fanpcap_linux::{child, inject};
@@ -43,9 +45,11 @@ use supervise::{Run, Supervised};
 /// What the copies print is merged line by line, and --merge merges the captures that they write in the
 /// order of time, as in: fanpcap run -n 4 --merge all.pcapng -- tcpdump -i eth0 -w %i.pcap
 ///
-/// Signals go on to all copies; a second interrupt kills them. The exit status is that of the first copy that
-/// failed by itself, with 128 and the signal's number for one that was killed.
+/// Signals go on to all copies; a second interrupt kills them. Nothing that a copy has started outlives this
+/// command. The exit status is that of the first copy that failed by itself, with 128 and the signal's number for
+/// one that was killed; 127 for a program that is not found, 126 for one that can't be run.
 #[derive(Args, Debug)]
+#[command(override_usage = "fanpcap run [OPTIONS] [--] <COMMAND>...")]
 pub(crate) struct Arguments {
     /// Copies
     #[arg(short = 'n', long, default_value_t = 2, value_parser = clap::value_parser!(u16).range(1..=256))]
@@ -82,7 +86,11 @@ pub(crate) struct Arguments {
     #[arg(long, hide = true)]
     guard: bool,
     /// The program and its arguments
-    #[arg(last = true, value_name = "COMMAND", required_unless_present = "guard")]
+    #[arg(
+        trailing_var_arg = true,
+        value_name = "COMMAND",
+        required_unless_present = "guard"
+    )]
     command: Vec<OsString>,
 }
 
@@ -90,6 +98,10 @@ pub(crate) struct Arguments {
 pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode> {
     if arguments.guard {
         return Ok(guard::stand());
+    }
+    if let Err(error) = program::find(&arguments.command) {
+        eprintln!("fanpcap: {error}");
+        return Ok(ExitCode::from(error.code()));
     }
     let mode = group::mode(&arguments.fanout)?;
     let wanted =
@@ -101,6 +113,9 @@ pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode> {
     }
     // Each copy takes several descriptors here; where it can't be raised, it is told what fails.
     let _ = child::raise_open_files();
+    if let Some(path) = &arguments.json {
+        summary::ensure_writable(path)?;
+    }
     let copies = usize::from(arguments.copies);
     let device = arguments
         .device
@@ -110,7 +125,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode> {
     let choice = cpus::choose(&wanted, Path::new("/"), device.as_deref(), &allowed, copies)?;
 
     let to_stdout = arguments.merge.as_deref() == Some(Path::new("-"));
-    let output = Arc::new(Output::new(!arguments.quiet, to_stdout));
+    let output = Arc::new(Output::new(!arguments.quiet, to_stdout)?);
     if !arguments.quiet {
         let plural = if copies == 1 { "copy" } else { "copies" };
         output.say(&format!(
@@ -139,8 +154,15 @@ pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode> {
         prefix: arguments.prefix,
         output: &output,
     };
-    let supervised = run.supervise(&choice.cpus)?;
-    finish(arguments, (group, mode), &output, &supervised)
+    let code = match run.supervise(&choice.cpus) {
+        Ok(supervised) => finish(arguments, (group, mode), &output, &supervised),
+        Err(error) => {
+            output.say(&format!("{error:#}"));
+            program::code(&error)
+        }
+    };
+    output.close();
+    Ok(ExitCode::from(code))
 }
 
 /// Merges, sums up and tells the exit status.
@@ -149,7 +171,7 @@ fn finish(
     (group, mode): (u16, Mode),
     output: &Output,
     supervised: &Supervised,
-) -> Result<ExitCode> {
+) -> u8 {
     let mut sources = supervised.sources();
     let mut seen = BTreeSet::new();
     // Copies that were told to write the same file wrote it once.
@@ -181,21 +203,30 @@ fn finish(
             "--merge: {more} packets that the copies took are in none of the captures that were merged"
         ));
     }
-    if let Some(path) = &arguments.json {
-        summary.write(path)?;
-    }
-    if let Some(merged) = merged {
-        if merged.as_ref().err().is_some_and(is_broken_pipe) {
-            // Whoever read standard output has had enough of it.
-            supervised.remove_spools();
+    let mut errors = Vec::new();
+    match merged.transpose() {
+        Ok(None) => {}
+        Ok(Some(_)) => supervised.remove_spools(),
+        Err(error) => {
+            if is_broken_pipe(&error) {
+                // Whoever read standard output has had enough of it.
+                supervised.remove_spools();
+            }
+            errors.push(format!("{:#}", error.context(kept(&paths))));
         }
-        merged.with_context(|| left(&paths))?;
-        supervised.remove_spools();
     }
-    if let Some(error) = &supervised.error {
-        bail!("{error}");
+    errors.extend(supervised.error.clone());
+    if let Some(Err(error)) = arguments.json.as_deref().map(|path| summary.write(path)) {
+        errors.push(format!("{error:#}"));
     }
-    Ok(ExitCode::from(supervised.code()))
+    for error in &errors {
+        output.say(error);
+    }
+    if errors.is_empty() {
+        supervised.code()
+    } else {
+        1
+    }
 }
 
 /// Packets in the captures of a copy.
@@ -237,7 +268,7 @@ fn nothing_to_merge(supervised: &Supervised) -> anyhow::Error {
     }
 }
 
-fn left(paths: &[PathBuf]) -> String {
+fn kept(paths: &[PathBuf]) -> String {
     let names: Vec<String> = paths
         .iter()
         .filter(|path| path.exists())

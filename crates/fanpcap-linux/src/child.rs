@@ -10,7 +10,9 @@ use std::process::Command;
 use std::ptr::null_mut;
 use std::sync::OnceLock;
 
-pub use libc::{SIGCHLD, SIGHUP, SIGINT, SIGKILL, SIGTERM, SIGUSR1, SIGUSR2};
+pub use libc::{
+    SIGCHLD, SIGCONT, SIGHUP, SIGINT, SIGKILL, SIGQUIT, SIGTERM, SIGTSTP, SIGUSR1, SIGUSR2,
+};
 
 /// Makes `command` start a program in a process group of its own, on `cpu` if one is given, with no signal
 /// blocked, whatever the caller has blocked for itself, with the limit of open files that was there before
@@ -108,6 +110,62 @@ pub fn signal_group(leader: u32, signal: c_int) -> io::Result<()> {
     check(unsafe { libc::kill(-leader, signal) })
 }
 
+/// Sends a signal to one process.
+///
+/// # Errors
+/// `ESRCH` when it is gone, `EPERM` when it may not be signalled.
+pub fn signal(pid: u32, signal: c_int) -> io::Result<()> {
+    let pid = process(pid)?;
+    // SAFETY: kill takes plain numbers.
+    check(unsafe { libc::kill(pid, signal) })
+}
+
+/// Stops the calling process, as a terminal's suspend does, until it is sent `SIGCONT`.
+///
+/// # Errors
+/// What kill(2) says.
+pub fn stop_here() -> io::Result<()> {
+    // SAFETY: getpid has no preconditions.
+    let own = unsafe { libc::getpid() };
+    // SAFETY: kill takes plain numbers.
+    check(unsafe { libc::kill(own, libc::SIGSTOP) })
+}
+
+/// From here on descendants whose parents have ended become children of the calling process
+/// (`PR_SET_CHILD_SUBREAPER`, prctl(2)), for it to end and to [`reap`]. Children are awaited even where the
+/// process was started with `SIGCHLD` ignored, for which the kernel would forget them.
+///
+/// # Errors
+/// What prctl(2) says.
+pub fn adopt_orphans() -> io::Result<()> {
+    // SAFETY: the default action is no handler of ours.
+    if unsafe { libc::signal(SIGCHLD, libc::SIG_DFL) } == libc::SIG_ERR {
+        return Err(io::Error::last_os_error());
+    }
+    // SAFETY: this prctl takes plain numbers.
+    check(unsafe { libc::prctl(libc::PR_SET_CHILD_SUBREAPER, 1) })
+}
+
+/// Takes note of the end of a child that nobody else awaits; false while it runs.
+///
+/// # Errors
+/// `ECHILD` when it is no child of the calling process.
+pub fn reap(pid: u32) -> io::Result<bool> {
+    let pid = process(pid)?;
+    // SAFETY: no status is asked for.
+    let reaped = unsafe { libc::waitpid(pid, null_mut(), libc::WNOHANG) };
+    check(reaped).map(|()| reaped == pid)
+}
+
+/// One process' number, which 0 and -1 are not.
+fn process(pid: u32) -> io::Result<libc::pid_t> {
+    let pid = libc::pid_t::try_from(pid).map_err(|_| io::ErrorKind::InvalidInput)?;
+    if pid <= 1 {
+        return Err(io::ErrorKind::InvalidInput.into());
+    }
+    Ok(pid)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -146,6 +204,7 @@ mod tests {
     fn no_group_is_everybody() {
         for leader in [0, 1, u32::MAX] {
             assert!(signal_group(leader, 0).is_err());
+            assert!(signal(leader, 0).is_err() && reap(leader).is_err());
         }
     }
 }

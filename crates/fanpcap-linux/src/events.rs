@@ -55,13 +55,18 @@ impl Signals {
     /// Takes these signals for the calling thread and those that it starts from here on; other threads
     /// must not exist yet. Programs that it starts have them blocked, unless [`crate::child::bind`] undoes it.
     ///
+    /// A signal that the process ignores, as nohup(1) has it, stays ignored: a blocked one would be queued.
+    ///
     /// # Errors
-    /// What sigprocmask(2) and signalfd(2) say.
+    /// What sigprocmask(2), sigaction(2) and signalfd(2) say.
     pub fn take(signals: &[c_int]) -> io::Result<Self> {
         let mut set = MaybeUninit::<libc::sigset_t>::uninit();
         // SAFETY: sigemptyset initialises the set it is given.
         unsafe { libc::sigemptyset(set.as_mut_ptr()) };
         for &signal in signals {
+            if is_ignored(signal)? {
+                continue;
+            }
             // SAFETY: the set was initialised above.
             check(unsafe { libc::sigaddset(set.as_mut_ptr(), signal) })?;
         }
@@ -101,6 +106,15 @@ impl Signals {
             from_kernel: word(offset_of!(libc::signalfd_siginfo, ssi_code)) == SI_KERNEL,
         }))
     }
+}
+
+fn is_ignored(signal: c_int) -> io::Result<bool> {
+    let mut action = MaybeUninit::<libc::sigaction>::zeroed();
+    // SAFETY: no new action is set, and the old one is written to live memory.
+    check(unsafe { libc::sigaction(signal, null(), action.as_mut_ptr()) })?;
+    // SAFETY: zeros are a valid one, if the call should not have written it.
+    let action = unsafe { action.assume_init() };
+    Ok(action.sa_sigaction == libc::SIG_IGN)
 }
 
 impl Drop for Signals {
@@ -145,6 +159,19 @@ mod tests {
             // SAFETY: as above; it must not end the process when it is let through.
             unsafe { libc::raise(libc::SIGUSR1) };
             drop(signals);
+        };
+        std::thread::spawn(body).join().unwrap();
+    }
+
+    #[test]
+    fn an_ignored_signal_is_not_taken() {
+        let body = || {
+            // SAFETY: no handler is set; no other test has to do with this signal.
+            unsafe { libc::signal(libc::SIGWINCH, libc::SIG_IGN) };
+            let signals = Signals::take(&[libc::SIGWINCH]).unwrap();
+            // SAFETY: the signal is ignored.
+            unsafe { libc::raise(libc::SIGWINCH) };
+            assert_eq!(signals.next().unwrap(), None);
         };
         std::thread::spawn(body).join().unwrap();
     }

@@ -1,4 +1,4 @@
-//! The guard: a process of its own that ends the copies when this command is killed. The kernel's word for
+//! The guard: a process of its own that ends the copies, and what they have started, when this command is killed. The kernel's word for
 //! that, PR_SET_PDEATHSIG, is void for a program that changes its user, as tcpdump does.
 
 use std::collections::BTreeSet;
@@ -6,9 +6,15 @@ use std::env;
 use std::io::{self, BufRead, Write};
 use std::os::unix::process::CommandExt;
 use std::process::{Child, Command, ExitCode, Stdio};
+use std::thread;
+use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
 use fanpcap_linux::child;
+
+use super::left::{self, GRACE};
+
+const PERIOD: Duration = Duration::from_millis(50);
 
 /// The guard, seen from the command.
 #[derive(Debug)]
@@ -32,14 +38,19 @@ impl Guard {
         Ok(Self { process })
     }
 
-    /// A copy, leader of its process group, was started.
-    pub(crate) fn watch(&mut self, pid: u32) {
-        self.tell('+', pid);
+    /// Its process.
+    pub(crate) fn pid(&self) -> u32 {
+        self.process.id()
     }
 
-    /// A copy has ended.
-    pub(crate) fn forget(&mut self, pid: u32) {
-        self.tell('-', pid);
+    /// There is this process group: a copy's, or that of what a copy has left behind.
+    pub(crate) fn watch(&mut self, group: u32) {
+        self.tell('+', group);
+    }
+
+    /// Nobody is left in that group.
+    pub(crate) fn forget(&mut self, group: u32) {
+        self.tell('-', group);
     }
 
     fn tell(&mut self, sign: char, pid: u32) {
@@ -57,24 +68,39 @@ impl Drop for Guard {
     }
 }
 
-/// What the guard does: reads which copies there are until nobody writes any more, and ends those left.
+/// What the guard does: reads which groups there are until nobody writes any more, and ends those left.
 pub(crate) fn stand() -> ExitCode {
-    let mut copies = BTreeSet::new();
+    let mut groups = BTreeSet::new();
     for line in io::stdin().lock().lines().map_while(Result::ok) {
-        let (sign, pid) = line.split_at_checked(1).unwrap_or_default();
-        match (sign, pid.parse::<u32>()) {
-            ("+", Ok(pid)) => copies.insert(pid),
-            ("-", Ok(pid)) => copies.remove(&pid),
+        let (sign, group) = line.split_at_checked(1).unwrap_or_default();
+        match (sign, group.parse::<u32>()) {
+            ("+", Ok(group)) => groups.insert(group),
+            ("-", Ok(group)) => groups.remove(&group),
             _ => continue,
         };
     }
-    for &pid in &copies {
-        if child::signal_group(pid, child::SIGTERM).is_ok() {
-            let _ = writeln!(
-                io::stderr(),
-                "fanpcap: this command was killed; its copy {pid} is told to end"
-            );
-        }
+    if groups.is_empty() {
+        return ExitCode::SUCCESS;
+    }
+    // Their parents still live: afterwards nobody knows whose they were.
+    let mut groups = left::with_descendants(&groups);
+    groups.retain(|&group| child::signal_group(group, child::SIGTERM).is_ok());
+    let told = groups.clone();
+    let deadline = Instant::now() + GRACE;
+    while !groups.is_empty() && Instant::now() < deadline {
+        thread::sleep(PERIOD);
+        groups.retain(|&group| child::signal_group(group, 0).is_ok());
+    }
+    for &group in &groups {
+        // It may have ended by now.
+        let _ = child::signal_group(group, child::SIGKILL);
+    }
+    // Said last: it may be that nobody reads it.
+    for group in told {
+        let _ = writeln!(
+            io::stderr(),
+            "fanpcap: this command was killed; its copy's process group {group} was told to end"
+        );
     }
     ExitCode::SUCCESS
 }

@@ -1,15 +1,29 @@
 //! What the copies print, merged line by line, and what this command says itself.
 
-use std::io::{self, BufWriter, ErrorKind, IsTerminal, Read, Write};
-use std::path::PathBuf;
-use std::sync::mpsc::Sender;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::thread;
+mod queue;
+mod read;
 
-use super::merge::{is_capture, make_spool};
+use std::fs::{self, File};
+use std::io::{self, IsTerminal};
+use std::os::fd::AsFd;
+use std::os::unix::fs::MetadataExt;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
 
-/// The most of a line that is held until its end comes. Longer ones keep the others waiting instead.
-const LINE_MAX: usize = 1 << 20;
+use anyhow::{Context, Result};
+
+use queue::{Files, Queue};
+pub(crate) use read::{Activity, Way, Word, follow};
+
+/// Whoever reads our output and takes nothing for so long is not awaited when the command is to end.
+const STALL: Duration = Duration::from_secs(1);
+
+/// The same after a second interrupt. What can be written at once, such as the summary, still is.
+const STALL_AT_LAST: Duration = Duration::from_millis(200);
+
+/// How often it is looked at whether all is written.
+const PERIOD: Duration = Duration::from_millis(5);
 
 /// Which of a copy's streams.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -20,228 +34,138 @@ pub(crate) enum Stream {
     Err,
 }
 
-/// Our own standard output and standard error, one line at a time.
+/// Our own standard output and standard error. Copies wait for whoever reads them; this command does not.
 #[derive(Debug)]
 pub(crate) struct Output {
-    /// Standard output is taken by the merged capture: text goes to standard error.
-    capture_on_stdout: bool,
-    /// The line that shows the progress, rewritten in its place; none where that is not shown.
-    progress: Mutex<Option<String>>,
-}
-
-/// What a stream's reader tells.
-#[derive(Debug)]
-pub(crate) enum Word {
-    /// A capture comes, and there is nowhere to write it.
-    CaptureUnasked,
-    /// A capture came and was written there.
-    Spooled(PathBuf),
-    /// The stream has ended, or failed with an error.
-    Ended(Option<io::Error>),
-}
-
-/// How a stream is read.
-#[derive(Debug)]
-pub(crate) struct Way {
-    /// The copy.
-    pub(crate) copy: usize,
-    /// Which of its streams.
-    pub(crate) stream: Stream,
-    /// What comes before each line.
-    pub(crate) prefix: String,
-    /// Where a capture is written.
-    pub(crate) spool: Option<PathBuf>,
+    /// There is a line that shows the progress.
+    live: bool,
+    /// Standard error is a terminal.
+    is_terminal: bool,
+    /// Standard output; the same as `err` where both are one file, so that progress and lines keep apart.
+    out: Arc<Queue>,
+    err: Arc<Queue>,
+    /// The command is to end: nobody who has stopped reading is awaited.
+    hurried: AtomicBool,
+    /// It has been told so twice.
+    given_up: AtomicBool,
 }
 
 impl Output {
-    /// With a line of progress if `live` and standard error is a terminal.
-    pub(crate) fn new(live: bool, capture_on_stdout: bool) -> Self {
-        let live = live && io::stderr().is_terminal();
-        Self {
-            capture_on_stdout,
-            progress: Mutex::new(live.then(String::new)),
-        }
+    /// With a line of progress if `live` and standard error is a terminal. Where the merged capture takes
+    /// standard output, text goes to standard error.
+    ///
+    /// # Errors
+    /// When a descriptor can't be duplicated or a thread not started.
+    pub(crate) fn new(live: bool, capture_on_stdout: bool) -> Result<Self> {
+        let duplicate = |fd: &dyn AsFd| fd.as_fd().try_clone_to_owned().map(File::from);
+        let files = || -> io::Result<Files> {
+            let out = if capture_on_stdout {
+                duplicate(&io::stderr())?
+            } else {
+                duplicate(&io::stdout())?
+            };
+            let err = duplicate(&io::stderr())?;
+            Ok(Files { out, err })
+        };
+        let start = || Queue::start(files()?).context("a thread that writes the output");
+        let err = start()?;
+        let out = if capture_on_stdout || is_one_file() {
+            Arc::clone(&err)
+        } else {
+            start()?
+        };
+        let is_terminal = io::stderr().is_terminal();
+        Ok(Self {
+            live: live && is_terminal,
+            is_terminal,
+            out,
+            err,
+            hurried: AtomicBool::new(false),
+            given_up: AtomicBool::new(false),
+        })
     }
 
     /// Whether progress is shown.
     pub(crate) fn is_live(&self) -> bool {
-        self.lock().is_some()
+        self.live
     }
 
-    /// Says something on standard error.
+    /// Whether standard error is a terminal.
+    pub(crate) fn is_terminal(&self) -> bool {
+        self.is_terminal
+    }
+
+    /// Says something on standard error. Does not wait.
     pub(crate) fn say(&self, text: &str) {
-        let mut progress = self.lock();
-        for line in text.lines() {
-            // Nobody is left to tell.
-            let _ = self.write(&mut progress, Stream::Err, "fanpcap: ", line.as_bytes());
-        }
+        let lines = text.lines().map(|line| format!("fanpcap: {line}\n"));
+        self.err.say(lines.collect::<String>().into_bytes());
     }
 
-    /// Shows the progress in the place of what was shown before; nothing to clear it.
+    /// Shows the progress in the place of what was shown before; nothing to clear it. Does not wait.
     pub(crate) fn show(&self, text: &str) {
-        if let Some(shown) = self.lock().as_mut() {
-            let _ = write!(io::stderr(), "\r{text}\x1b[K");
-            text.clone_into(shown);
+        if self.live {
+            self.err.show(text);
         }
     }
 
-    fn lock(&self) -> MutexGuard<'_, Option<String>> {
-        self.progress.lock().unwrap_or_else(PoisonError::into_inner)
+    /// Writes what a copy has printed, when its turn comes.
+    ///
+    /// # Errors
+    /// What write(2) has said, now or before.
+    fn pass(&self, stream: Stream, bytes: Vec<u8>) -> io::Result<()> {
+        match stream {
+            Stream::Out => self.out.push(stream, bytes),
+            Stream::Err => self.err.push(stream, bytes),
+        }
     }
 
-    /// Writes prefix, text and a newline.
-    fn write(
-        &self,
-        progress: &mut MutexGuard<'_, Option<String>>,
-        stream: Stream,
-        prefix: &str,
-        text: &[u8],
-    ) -> io::Result<()> {
-        let shown = progress.as_deref().filter(|shown| !shown.is_empty());
-        if shown.is_some() {
-            let _ = write!(io::stderr(), "\r\x1b[K");
-        }
-        let line = [prefix.as_bytes(), text, b"\n"].concat();
-        let result = self.put(stream, &line);
-        if let Some(shown) = shown {
-            let _ = write!(io::stderr(), "{shown}");
-        }
-        result
+    /// From here on whoever has stopped reading is not awaited.
+    pub(crate) fn hurry(&self) {
+        self.hurried.store(true, Ordering::Relaxed);
     }
 
-    fn put(&self, stream: Stream, bytes: &[u8]) -> io::Result<()> {
-        if stream == Stream::Err || self.capture_on_stdout {
-            return io::stderr().write_all(bytes);
-        }
-        let mut stdout = io::stdout().lock();
-        stdout.write_all(bytes)?;
-        stdout.flush()
+    /// From here on hardly anybody is awaited.
+    pub(crate) fn give_up(&self) {
+        self.given_up.store(true, Ordering::Relaxed);
     }
-}
 
-/// Reads a stream of a copy to its end on a thread of its own: lines go to `output`, each whole, a
-/// capture to its spool. `tell` learns what happens, the end last.
-pub(crate) fn follow(
-    output: &Arc<Output>,
-    mut pipe: impl Read + Send + 'static,
-    way: Way,
-    tell: Sender<(usize, Word)>,
-) {
-    let output = Arc::clone(output);
-    thread::spawn(move || {
-        let result = read(&output, &mut pipe, &way, &tell);
-        let copy = way.copy;
-        // Closed first: a copy that goes on writing gets to know it as it would without us.
-        drop(pipe);
-        // The receiver is gone only when this command ends.
-        let _ = tell.send((copy, Word::Ended(result.err())));
-    });
-}
+    /// Whether all is written that was passed, as far as it ever will be.
+    pub(crate) fn is_written(&self) -> bool {
+        self.out.is_empty() && self.err.is_empty()
+    }
 
-fn read(
-    output: &Output,
-    pipe: &mut impl Read,
-    way: &Way,
-    tell: &Sender<(usize, Word)>,
-) -> io::Result<()> {
-    let mut held = Vec::new();
-    if way.stream == Stream::Out {
-        let capture = loop {
-            match is_capture(&held) {
-                Some(known) => break known,
-                None if !more(pipe, &mut held, 4)? => break false,
-                None => {}
-            }
+    /// Gives up what nobody takes and what is not awaited, so that copies that print get to know that nobody
+    /// reads. Tells how many bytes of theirs are lost.
+    pub(crate) fn abandon(&self) -> usize {
+        let limit = if self.given_up.load(Ordering::Relaxed) {
+            STALL_AT_LAST
+        } else if self.hurried.load(Ordering::Relaxed) {
+            STALL
+        } else {
+            return 0;
         };
-        if capture {
-            return spool(pipe, &held, way, tell);
+        let is_stuck = |queue: &Queue| queue.stalled() >= limit;
+        let queues = [&self.out, &self.err].into_iter();
+        queues
+            .filter(|queue| is_stuck(queue))
+            .map(|queue| queue.abandon())
+            .sum()
+    }
+
+    /// Waits until all is written.
+    pub(crate) fn close(&self) {
+        while !self.is_written() {
+            self.abandon();
+            std::thread::sleep(PERIOD);
         }
     }
-    lines(output, pipe, way, held)
 }
 
-fn lines(output: &Output, pipe: &mut impl Read, way: &Way, mut held: Vec<u8>) -> io::Result<()> {
-    let write = |progress: &mut MutexGuard<'_, Option<String>>, line: &[u8]| {
-        output.write(progress, way.stream, &way.prefix, line)
+/// Whether standard output and standard error lead to the same file, pipe or terminal.
+fn is_one_file() -> bool {
+    let file = |fd: u8| {
+        let file = fs::metadata(format!("/proc/self/fd/{fd}")).ok()?;
+        Some((file.dev(), file.ino()))
     };
-    loop {
-        while let Some(end) = held.iter().position(|&byte| byte == b'\n') {
-            let rest = held.split_off(end + 1);
-            held.pop();
-            write(&mut output.lock(), &held)?;
-            held = rest;
-        }
-        if held.len() > LINE_MAX {
-            held = long_line(output, pipe, way, &held)?;
-            continue;
-        }
-        if !more(pipe, &mut held, CHUNK)? {
-            break;
-        }
-    }
-    if held.is_empty() {
-        return Ok(());
-    }
-    // The last line had no end.
-    write(&mut output.lock(), &held)
+    file(1).is_some_and(|out| file(2) == Some(out))
 }
-
-/// Writes a line as it comes, while nobody else writes; returns what came after it.
-fn long_line(
-    output: &Output,
-    pipe: &mut impl Read,
-    way: &Way,
-    begin: &[u8],
-) -> io::Result<Vec<u8>> {
-    let _nobody_else = output.lock();
-    output.put(way.stream, way.prefix.as_bytes())?;
-    output.put(way.stream, begin)?;
-    let mut held = Vec::new();
-    loop {
-        let ended = !more(pipe, &mut held, CHUNK)?;
-        let end = held.iter().position(|&byte| byte == b'\n');
-        let rest = end.map(|end| held.split_off(end + 1));
-        output.put(way.stream, &held)?;
-        held.clear();
-        match rest {
-            Some(rest) => return Ok(rest),
-            None if ended => return output.put(way.stream, b"\n").map(|()| held),
-            None => {}
-        }
-    }
-}
-
-fn spool(
-    pipe: &mut impl Read,
-    begin: &[u8],
-    way: &Way,
-    tell: &Sender<(usize, Word)>,
-) -> io::Result<()> {
-    let Some(path) = &way.spool else {
-        let _ = tell.send((way.copy, Word::CaptureUnasked));
-        return Ok(());
-    };
-    let _ = tell.send((way.copy, Word::Spooled(path.clone())));
-    let mut file = BufWriter::new(make_spool(path)?);
-    file.write_all(begin)?;
-    io::copy(pipe, &mut file)?;
-    file.flush()
-}
-
-/// Reads more, at most `len` bytes; false at the end.
-fn more(pipe: &mut impl Read, held: &mut Vec<u8>, len: usize) -> io::Result<bool> {
-    let mut bytes = vec![0; len];
-    loop {
-        match pipe.read(&mut bytes) {
-            Ok(0) => return Ok(false),
-            Ok(read) => {
-                held.extend(&bytes[..read]);
-                return Ok(true);
-            }
-            Err(error) if error.kind() == ErrorKind::Interrupted => {}
-            Err(error) => return Err(error),
-        }
-    }
-}
-
-const CHUNK: usize = 64 << 10;

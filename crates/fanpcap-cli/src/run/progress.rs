@@ -1,5 +1,6 @@
 //! The line that shows how the copies get on.
 
+use std::cmp::Reverse;
 use std::time::{Duration, Instant};
 
 use super::ledger::Account;
@@ -35,26 +36,58 @@ impl Progress {
     }
 }
 
+/// The sum first, then the copies in their order; where not all fit, those that lose most or get least.
 fn line(before: &[Account], now: &[Account], passed: Duration, width: usize) -> String {
-    let copies = now
-        .iter()
-        .zip(before)
-        .enumerate()
-        .map(|(number, (now, before))| {
-            let Some(received) = now.received else {
-                return format!("{number}: ?");
-            };
-            let more = received.saturating_sub(before.received.unwrap_or(received));
-            let milliseconds = u64::try_from(passed.as_millis()).unwrap_or(u64::MAX).max(1);
-            let rate = more.saturating_mul(1000) / milliseconds;
-            let dropped = match now.dropped {
-                Some(0) | None => String::new(),
-                Some(dropped) => format!(" -{}", short(dropped)),
-            };
-            format!("{number}: {} {}/s{dropped}", short(received), short(rate))
-        });
-    let text = copies.collect::<Vec<_>>().join("  ");
-    text.chars().take(width.saturating_sub(1)).collect()
+    let width = width.saturating_sub(1);
+    let rate = |number: usize| rate(&before[number], &now[number], passed);
+    let copies: Vec<String> = (0..now.len())
+        .map(|number| one(&number.to_string(), &now[number], rate(number)))
+        .collect();
+    if copies.len() == 1 {
+        return copies[0].chars().take(width).collect();
+    }
+    let known = now.iter().filter(|account| account.received.is_some());
+    let sum = Account::sum(known.copied());
+    let all = (0..now.len())
+        .filter_map(rate)
+        .reduce(|sum, rate| sum + rate);
+    let mut text = one("all", &sum, all);
+    let mut order: Vec<usize> = (0..now.len()).collect();
+    order.sort_by_key(|&number| (Reverse(now[number].dropped.unwrap_or(0)), rate(number)));
+    let mut shown = vec![false; now.len()];
+    let mut left = width.saturating_sub(text.len());
+    for number in order {
+        let len = copies[number].len() + 2;
+        if len > left {
+            break;
+        }
+        left -= len;
+        shown[number] = true;
+    }
+    for (copy, _) in copies.iter().zip(shown).filter(|(_, shown)| *shown) {
+        text.push_str("  ");
+        text.push_str(copy);
+    }
+    text.chars().take(width).collect()
+}
+
+/// Packets in a second; none where that is unknown.
+fn rate(before: &Account, now: &Account, passed: Duration) -> Option<u64> {
+    let received = now.received?;
+    let more = received.saturating_sub(before.received.unwrap_or(received));
+    let milliseconds = u64::try_from(passed.as_millis()).unwrap_or(u64::MAX).max(1);
+    Some(more.saturating_mul(1000) / milliseconds)
+}
+
+fn one(name: &str, account: &Account, rate: Option<u64>) -> String {
+    let (Some(received), Some(rate)) = (account.received, rate) else {
+        return format!("{name}: ?");
+    };
+    let dropped = match account.dropped {
+        Some(0) | None => String::new(),
+        Some(dropped) => format!(" -{}", short(dropped)),
+    };
+    format!("{name}: {} {}/s{dropped}", short(received), short(rate))
 }
 
 /// A number in at most five characters or so: 1234 is 1234, 1234567 is 1234k.
@@ -89,7 +122,13 @@ mod tests {
             account(12_000_005, 70),
         ];
         let text = line(&before, &now, Duration::from_secs(2), 80);
-        assert_eq!(text, "0: 51k 25k/s  1: ?  2: 12M 6000k/s -70");
-        assert_eq!(line(&before, &now, Duration::from_secs(2), 10), "0: 51k 25");
+        let all = "all: 12M 6025k/s -70";
+        assert_eq!(
+            text,
+            format!("{all}  0: 51k 25k/s  1: ?  2: 12M 6000k/s -70")
+        );
+        let line = |width| super::line(&before, &now, Duration::from_secs(2), width);
+        assert_eq!(line(50), format!("{all}  1: ?  2: 12M 6000k/s -70"));
+        assert_eq!(line(10), "all: 12M ");
     }
 }

@@ -1,7 +1,7 @@
 //! What became of the copies and their packets: for people on standard error, for programs as JSON.
 
 use std::fmt::Write;
-use std::fs;
+use std::fs::{self, OpenOptions};
 use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
 
@@ -76,6 +76,23 @@ pub(crate) struct OfMerge {
     pub(crate) cut: usize,
 }
 
+/// Sees to it that the JSON can be written, which comes last of all.
+///
+/// # Errors
+/// Says which file it is.
+pub(crate) fn ensure_writable(path: &Path) -> Result<()> {
+    let is_new = !path.exists();
+    let mut options = OpenOptions::new();
+    options.write(true).create(true).truncate(false);
+    options
+        .open(path)
+        .with_context(|| format!("--json: writing {}", path.display()))?;
+    if is_new {
+        fs::remove_file(path).with_context(|| format!("removing {}", path.display()))?;
+    }
+    Ok(())
+}
+
 impl OfCopy {
     /// A copy at its end.
     pub(crate) fn new(copy: &Copy, account: Account, written: Option<u64>) -> Self {
@@ -138,27 +155,52 @@ impl Summary {
     /// When the file can't be written.
     pub(crate) fn write(&self, path: &Path) -> Result<()> {
         let text = serde_json::to_string_pretty(self)? + "\n";
-        fs::write(path, text).with_context(|| format!("writing {}", path.display()))
+        fs::write(path, text).with_context(|| format!("--json: writing {}", path.display()))
+    }
+
+    fn table(&self) -> String {
+        let of_copy = |copy: &OfCopy| {
+            row(
+                copy.number.to_string(),
+                copy.starts,
+                &copy.account,
+                copy.written,
+            )
+        };
+        let mut rows: Vec<Row> = self.copies.iter().map(of_copy).collect();
+        let starts = self.copies.iter().map(|copy| copy.starts).sum();
+        let written = self.merge.as_ref().map(|merge| merge.packets);
+        rows.push(row("all".to_owned(), starts, &self.total, written));
+        let says = |column: usize| {
+            let mut figures = rows.iter().map(|row| row.figures[column].as_str());
+            column < ALWAYS || figures.any(|figure| !["0", "-"].contains(&figure))
+        };
+        let columns: Vec<usize> = (0..COLUMNS.len()).filter(|&column| says(column)).collect();
+        let width = |column: usize| {
+            let widths = rows.iter().map(|row| row.figures[column].len());
+            widths.fold(COLUMNS[column].len(), usize::max)
+        };
+        let mut text = "copy  starts".to_owned();
+        for &column in &columns {
+            let _ = write!(text, "  {:>1$}", COLUMNS[column], width(column));
+        }
+        text.push_str("  ended\n");
+        for (number, row) in rows.iter().enumerate() {
+            let _ = write!(text, "{:<4}  {:>6}", row.name, row.starts);
+            for &column in &columns {
+                let _ = write!(text, "  {:>1$}", row.figures[column], width(column));
+            }
+            if let Some(copy) = self.copies.get(number) {
+                let _ = write!(text, "  {}", ends(copy));
+            }
+            text.push('\n');
+        }
+        text
     }
 
     /// The text for people.
     pub(crate) fn text(&self) -> String {
-        let mut text = HEAD.to_owned();
-        for copy in &self.copies {
-            let written = copy.written;
-            row(
-                &mut text,
-                &copy.number.to_string(),
-                copy.starts,
-                &copy.account,
-                written,
-            );
-            let _ = writeln!(text, "  {}", ends(copy));
-        }
-        let starts = self.copies.iter().map(|copy| copy.starts).sum();
-        let written = self.merge.as_ref().map(|merge| merge.packets);
-        row(&mut text, "all", starts, &self.total, written);
-        text.push('\n');
+        let mut text = self.table();
         if let Some(merge) = &self.merge {
             let (file, packets, sources) = (merge.file.display(), merge.packets, merge.sources);
             let _ = write!(text, "{file}: {packets} packets of {sources} captures");
@@ -183,23 +225,40 @@ impl Summary {
     }
 }
 
-const HEAD: &str =
-    "copy  starts    received     dropped       taken      unread     refused     written  ended\n";
+/// The table's columns of figures. Those that are zero throughout, of the last ones, are left out: it is to fit
+/// a terminal.
+const COLUMNS: [&str; 6] = [
+    "received", "dropped", "taken", "written", "unread", "refused",
+];
+const ALWAYS: usize = 3;
 
-fn row(text: &mut String, name: &str, starts: u32, account: &Account, written: Option<u64>) {
-    let _ = write!(text, "{name:<4}  {starts:>6}");
-    for figure in [
+/// A row's figures; none where there is no such thing.
+fn row(name: String, starts: u32, account: &Account, written: Option<u64>) -> Row {
+    let figures = [
         account.received,
         account.dropped,
         account.taken,
+        written,
         account.unread,
         account.refused,
-    ] {
-        let figure = figure.map_or("unknown".to_owned(), |figure| figure.to_string());
-        let _ = write!(text, "  {figure:>10}");
+    ];
+    let text =
+        |figure: Option<u64>| figure.map_or("unknown".to_owned(), |figure| figure.to_string());
+    let mut figures = figures.map(text);
+    if written.is_none() {
+        "-".clone_into(&mut figures[ALWAYS]);
     }
-    let written = written.map_or("-".to_owned(), |written| written.to_string());
-    let _ = write!(text, "  {written:>10}");
+    Row {
+        name,
+        starts: starts.to_string(),
+        figures,
+    }
+}
+
+struct Row {
+    name: String,
+    starts: String,
+    figures: [String; COLUMNS.len()],
 }
 
 fn ends(copy: &OfCopy) -> String {
@@ -259,6 +318,8 @@ mod tests {
             "{text}"
         );
         assert!(text.contains("1 captures cut short"), "{text}");
+        assert!(!text.contains("refused"), "{text}");
+        assert!(text.lines().take(4).all(|line| line.len() < 80), "{text}");
         let json = serde_json::to_value(&summary).unwrap();
         assert_eq!(json["copies"][0]["taken"], 9);
         assert!(json["copies"][1]["taken"].is_null() && json["taken_not_written"].is_null());

@@ -2,6 +2,7 @@
 #![forbid(unsafe_code)]
 
 mod captures;
+mod endings;
 mod members;
 mod scripts;
 
@@ -34,18 +35,23 @@ struct Ended {
 impl Running {
     /// Starts `fanpcap run OPTIONS --json summary.json -- COMMAND`.
     fn start(options: &[&str], command: &[&str]) -> Result<Self> {
+        let line = ["--json", "summary.json", "--"];
+        Self::start_by(&[], &[options, &line, command].concat(), None)
+    }
+
+    /// Starts `THROUGH fanpcap run LINE`, its standard output in a file unless it is given.
+    fn start_by(through: &[&str], line: &[&str], stdout: Option<Stdio>) -> Result<Self> {
         let scratch = Scratch::new()?;
-        let mut process = Command::new(env!("CARGO_BIN_EXE_fanpcap"));
-        process
-            .arg("run")
-            .args(options)
-            .args(["--json", "summary.json", "--"])
-            .args(command);
+        let own = env!("CARGO_BIN_EXE_fanpcap");
+        let words = [through, &[own, "run"], line].concat();
+        let mut process = Command::new(words[0]);
+        process.args(&words[1..]);
         process.current_dir(scratch.file(""));
         let library = library_dir().or_else(|_| stand_in(&scratch))?;
         process.env("FANPCAP_LIB_DIR", library);
         process.env("PCAP_CONFIG", "/dev/null").stdin(Stdio::null());
-        process.stdout(File::create(scratch.file("stdout"))?);
+        let file = File::create(scratch.file("stdout"))?;
+        process.stdout(stdout.unwrap_or_else(|| file.into()));
         process.stderr(File::create(scratch.file("stderr"))?);
         let process = process.spawn()?;
         Ok(Self { scratch, process })

@@ -43,18 +43,40 @@ fn lines_stay_whole_and_streams_apart() {
 }
 
 #[test]
-fn a_line_of_megabytes_comes_in_one_piece() {
-    let text = "head -c 3000000 /dev/zero | tr '\\0' %i; echo; echo short";
-    let ended = script(&["-n", "3"], text).unwrap().wait().unwrap();
-    let out = ended.stdout();
-    let mut lines: Vec<&[u8]> = out.split(|&byte| byte == b'\n').collect();
-    assert_eq!(lines.pop(), Some(&b""[..]));
-    lines.sort_unstable();
-    assert_eq!(lines.len(), 6);
-    for (line, byte) in lines.iter().zip(*b"012") {
-        assert!(line.len() == 3_000_000 && line.iter().all(|&found| found == byte));
+fn a_line_of_megabytes_is_cut_and_holds_nobody_up() {
+    let text =
+        "head -c 3000000 /dev/zero | tr '\\0' %i; test %i = 0 && sleep 600; echo; echo short";
+    let running = script(&["-n", "3"], text).unwrap();
+    let stdout = running.scratch.file("stdout");
+    await_for("the lines of the others", LIMIT, || {
+        let out = fs::read_to_string(&stdout)?;
+        Ok((out.matches("short\n").count() == 2).then_some(()))
+    })
+    .unwrap();
+    running.signal("TERM").unwrap();
+    let ended = running.wait().unwrap();
+    let out = String::from_utf8(ended.stdout()).unwrap();
+    for byte in ['0', '1', '2'] {
+        let lines = out.lines().filter(|line| line.starts_with(byte));
+        let lens: Vec<usize> = lines.map(str::len).collect();
+        assert_eq!(lens, [1 << 20, 1 << 20, 3_000_000 - (2 << 20)]);
+        assert_eq!(out.matches(byte).count(), 3_000_000);
     }
-    assert_eq!(lines[3..], [b"short"; 3]);
+    let said = ended.said();
+    assert!(
+        said.contains("copy 1 prints lines of more than 1 MiB"),
+        "{said}"
+    );
+}
+
+#[test]
+fn progress_with_carriage_returns_is_seen_as_it_comes() {
+    let running = script(&["-n", "1"], "printf '10%%%%\\r20%%%%'; sleep 600").unwrap();
+    let stdout = running.scratch.file("stdout");
+    await_for("the first step", LIMIT, || {
+        Ok((fs::read_to_string(&stdout)? == "10%\r").then_some(()))
+    })
+    .unwrap();
 }
 
 #[test]
@@ -65,6 +87,7 @@ fn signals_go_on_and_the_exit_status_is_one() {
         ("trap 'exit 0' TERM;", "TERM", 0),
         ("trap 'exit %i' USR1;", "USR1", 1),
         ("trap 'exit 7' USR2;", "USR2", 7),
+        ("trap 'exit 5' QUIT;", "QUIT", 5),
         ("", "TERM", 143),
         ("", "HUP", 129),
     ] {
@@ -224,16 +247,28 @@ fn mistakes_are_told_before_anything_is_started() {
         "{}",
         ended.said()
     );
-    let ended = Running::start(&[], &["no-such-program"])
-        .unwrap()
-        .wait()
-        .unwrap();
-    assert_eq!(ended.status.code(), Some(1));
-    assert!(
-        ended.said().contains("starting copy 0, no-such-program"),
-        "{}",
-        ended.said()
-    );
+    for (line, code, complaint) in [
+        (
+            ["--", "no-such-program"],
+            127,
+            "no-such-program: no such program",
+        ),
+        (["--", "/etc/passwd"], 126, "/etc/passwd: not executable"),
+        (["--json=no/such", "true"], 1, "--json: writing no/such"),
+        (["--bogus", "true"], 2, "unexpected argument '--bogus'"),
+    ] {
+        let ended = Running::start_by(&[], &line, None).unwrap().wait().unwrap();
+        assert_eq!(ended.status.code(), Some(code), "{}", ended.said());
+        assert!(ended.said().contains(complaint), "{}", ended.said());
+        assert!(!ended.said().contains("in group"), "{}", ended.said());
+    }
+}
+
+#[test]
+fn a_command_needs_no_dashes_before_it() {
+    let line = ["-n", "1", "sh", "-c", "echo $1 $2", "-n", "--restart", "--"];
+    let ended = Running::start_by(&[], &line, None).unwrap().wait().unwrap();
+    assert_eq!(ended.stdout(), b"--restart --\n", "{}", ended.said());
 }
 
 #[test]

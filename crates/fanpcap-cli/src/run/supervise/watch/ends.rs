@@ -27,7 +27,9 @@ impl Watch<'_> {
             let Some(end) = copy.end(told, again)? else {
                 continue;
             };
-            pid.into_iter().for_each(|pid| self.guard.forget(pid));
+            if let Some(pid) = pid {
+                self.left.end(number, pid);
+            }
             self.note(number, end);
         }
         Ok(())
@@ -75,7 +77,8 @@ impl Watch<'_> {
     /// Starts the copies again whose time has come.
     pub(super) fn start_again(&mut self) {
         for number in 0..self.copies.len() {
-            if !self.copies[number].is_due() {
+            // What the last start has left behind goes first.
+            if !self.copies[number].is_due() || self.left.has_groups() {
                 continue;
             }
             let kept = self.copies[number].files.keep();

@@ -1,0 +1,258 @@
+//! What copies leave behind: in their process groups, and in the background. Nothing of it outlives this command.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs;
+use std::io;
+use std::time::{Duration, Instant};
+
+use fanpcap_linux::child::{self, SIGCONT, SIGKILL, SIGTERM};
+
+use super::guard::Guard;
+
+/// What is told to end is killed so much later.
+pub(crate) const GRACE: Duration = Duration::from_secs(3);
+
+/// How often it is looked for processes in the background while nothing ends.
+const PERIOD: Duration = Duration::from_secs(1);
+
+/// Processes that nobody else looks after.
+#[derive(Debug)]
+pub(crate) struct Left {
+    own: u32,
+    /// Children that are not of copies.
+    foreign: BTreeSet<u32>,
+    /// Groups of copies that have ended.
+    groups: BTreeMap<u32, Ending>,
+    /// Orphans outside of their copies' groups, with their groups.
+    background: BTreeMap<u32, u32>,
+    /// Orphans that are to end.
+    orphans: BTreeMap<u32, Ending>,
+    /// Copies that have ended since it was looked for orphans.
+    ended: Vec<usize>,
+    looked: Option<Instant>,
+    /// Looks in a row that found nothing.
+    clean: u32,
+}
+
+/// Something that is told to end.
+#[derive(Debug, Default)]
+struct Ending {
+    told: Option<Instant>,
+    killed: Option<Instant>,
+}
+
+impl Ending {
+    /// Does what is due; false when nothing helps.
+    fn go_on(&mut self, signal: impl Fn(i32) -> io::Result<()>) -> bool {
+        let now = Instant::now();
+        if self.told.is_none() {
+            self.told = Some(now);
+            // Both may fail for one that has just ended.
+            let _ = signal(SIGTERM).and_then(|()| signal(SIGCONT));
+        } else if self.killed.is_none() && self.told.is_some_and(|told| now >= told + GRACE) {
+            self.killed = Some(now);
+            let _ = signal(SIGKILL);
+        }
+        self.killed.is_none_or(|killed| now < killed + GRACE)
+    }
+}
+
+/// A process as proc(5) tells it.
+struct Process {
+    pid: u32,
+    parent: u32,
+    group: u32,
+    has_ended: bool,
+}
+
+impl Left {
+    /// Children that there are now are not of copies.
+    pub(crate) fn new() -> Self {
+        let own = std::process::id();
+        let children = processes().into_iter().filter(|one| one.parent == own);
+        Self {
+            own,
+            foreign: children.map(|one| one.pid).collect(),
+            groups: BTreeMap::new(),
+            background: BTreeMap::new(),
+            orphans: BTreeMap::new(),
+            ended: Vec::new(),
+            looked: None,
+            clean: 0,
+        }
+    }
+
+    /// This child is not of copies.
+    pub(crate) fn spare(&mut self, pid: u32) {
+        self.foreign.insert(pid);
+    }
+
+    /// A copy has ended: so will the rest of its group, that `leader` has led.
+    pub(crate) fn end(&mut self, copy: usize, leader: u32) {
+        self.groups.insert(leader, Ending::default());
+        self.ended.push(copy);
+        self.clean = 0;
+    }
+
+    /// Whether nothing is left.
+    pub(crate) fn is_clean(&self) -> bool {
+        // What is orphaned while it is looked is seen by the next look.
+        self.clean > 1
+    }
+
+    /// Whether there are groups of copies that have ended.
+    pub(crate) fn has_groups(&self) -> bool {
+        !self.groups.is_empty()
+    }
+
+    /// Kills all that is told to end, at once.
+    pub(crate) fn kill(&mut self) {
+        let groups = self.groups.iter_mut().map(|(&group, ending)| {
+            ending.killed.get_or_insert_with(Instant::now);
+            child::signal_group(group, SIGKILL)
+        });
+        // They may have ended just now.
+        let _ = groups.filter(Result::is_err).count();
+        let orphans = self.orphans.iter_mut().map(|(&pid, ending)| {
+            ending.killed.get_or_insert_with(Instant::now);
+            child::signal(pid, SIGKILL)
+        });
+        let _ = orphans.filter(Result::is_err).count();
+    }
+
+    /// Goes on to end what is to end: what is left of groups, and all orphans if there are no `copies` any more,
+    /// which are told by their processes. Tells what is to be said.
+    pub(crate) fn tend(&mut self, copies: &[u32], all: bool, guard: &mut Guard) -> Vec<String> {
+        let pressed = all || self.has_groups() || !self.ended.is_empty();
+        if !pressed && self.looked.is_some_and(|looked| looked.elapsed() < PERIOD) {
+            return Vec::new();
+        }
+        self.looked = Some(Instant::now());
+        let processes = processes();
+        let is_ours = |one: &&Process| {
+            one.parent == self.own && !self.foreign.contains(&one.pid) && !copies.contains(&one.pid)
+        };
+        let (ended, alive): (Vec<&Process>, Vec<&Process>) = processes
+            .iter()
+            .filter(is_ours)
+            .partition(|one| one.has_ended);
+        for one in &ended {
+            // Its end is seen again if this should fail.
+            let _ = child::reap(one.pid);
+        }
+        let mut said = self.find(&alive, copies, guard);
+        said.extend(self.end_groups(&processes, guard));
+        if all {
+            said.extend(self.end_orphans(&alive));
+        }
+        let nothing = ended.is_empty() && self.groups.is_empty();
+        let nothing = nothing && alive.iter().all(|one| self.foreign.contains(&one.pid));
+        self.clean = if nothing { self.clean + 1 } else { 0 };
+        said
+    }
+
+    /// Notes what has gone to the background.
+    fn find(&mut self, alive: &[&Process], copies: &[u32], guard: &mut Guard) -> Vec<String> {
+        let mut new = Vec::new();
+        for one in alive {
+            let of_copy = copies.contains(&one.group) || self.groups.contains_key(&one.group);
+            if !of_copy && self.background.insert(one.pid, one.group).is_none() {
+                guard.watch(one.group);
+                new.push(one.pid.to_string());
+            }
+        }
+        let gone = |pid: &u32| !alive.iter().any(|one| one.pid == *pid);
+        let gone: Vec<u32> = self.background.keys().copied().filter(gone).collect();
+        for pid in gone {
+            if let Some(group) = self.background.remove(&pid) {
+                if !self.background.values().any(|of| *of == group) {
+                    guard.forget(group);
+                }
+            }
+        }
+        let ended: Vec<String> = self.ended.drain(..).map(|copy| copy.to_string()).collect();
+        if new.is_empty() {
+            return Vec::new();
+        }
+        let who = match &ended[..] {
+            [] => "a process of a copy".to_owned(),
+            [copy] => format!("copy {copy}"),
+            copies => format!("copies {}", copies.join(", ")),
+        };
+        vec![format!(
+            "{who} went to the background ({}), where it ends with this command: use the program's foreground option",
+            new.join(", ")
+        )]
+    }
+
+    fn end_groups(&mut self, processes: &[Process], guard: &mut Guard) -> Vec<String> {
+        let mut said = Vec::new();
+        self.groups.retain(|&group, ending| {
+            let is_there = processes
+                .iter()
+                .any(|one| one.group == group && !one.has_ended);
+            let goes_on = is_there && ending.go_on(|signal| child::signal_group(group, signal));
+            if is_there && !goes_on {
+                said.push(format!("process group {group} can't be ended"));
+            }
+            if !goes_on {
+                guard.forget(group);
+            }
+            goes_on
+        });
+        said
+    }
+
+    fn end_orphans(&mut self, alive: &[&Process]) -> Vec<String> {
+        let mut said = Vec::new();
+        for one in alive {
+            // Members of a group end with it.
+            if self.groups.contains_key(&one.group) {
+                continue;
+            }
+            let ending = self.orphans.entry(one.pid).or_default();
+            if !ending.go_on(|signal| child::signal(one.pid, signal)) {
+                said.push(format!("process {} can't be ended", one.pid));
+                self.foreign.insert(one.pid);
+            }
+        }
+        said
+    }
+}
+
+/// These groups and those of all that their members have started, as far as their parents live.
+pub(crate) fn with_descendants(groups: &BTreeSet<u32>) -> BTreeSet<u32> {
+    let processes = processes();
+    let mut groups = groups.clone();
+    loop {
+        let members = processes.iter().filter(|one| groups.contains(&one.group));
+        let members: BTreeSet<u32> = members.map(|one| one.pid).collect();
+        let children = processes.iter().filter(|one| members.contains(&one.parent));
+        let before = groups.len();
+        groups.extend(children.map(|one| one.group));
+        if groups.len() == before {
+            return groups;
+        }
+    }
+}
+
+fn processes() -> Vec<Process> {
+    let entries = fs::read_dir("/proc").into_iter().flatten().flatten();
+    let numbers = entries.filter_map(|entry| entry.file_name().to_str()?.parse().ok());
+    numbers.filter_map(process).collect()
+}
+
+fn process(pid: u32) -> Option<Process> {
+    let stat = fs::read(format!("/proc/{pid}/stat")).ok()?;
+    let stat = String::from_utf8_lossy(&stat);
+    // The name before may have any characters.
+    let (_, rest) = stat.rsplit_once(')')?;
+    let mut words = rest.split_whitespace();
+    let has_ended = ["Z", "X"].contains(&words.next()?);
+    Some(Process {
+        pid,
+        parent: words.next()?.parse().ok()?,
+        group: words.next()?.parse().ok()?,
+        has_ended,
+    })
+}

@@ -1,0 +1,284 @@
+//! What waits to be written to one of our own streams, and the thread that writes it. Nobody holds the lock
+//! while a write may wait.
+
+use std::collections::VecDeque;
+use std::fs::File;
+use std::io::{self, ErrorKind, Write};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use fanpcap_linux::signal::Blocked;
+
+use super::Stream;
+
+/// What the copies have printed waits up to this size; then they wait.
+const PASSED_MAX: usize = 1 << 20;
+
+/// What this command says waits up to this size; then it is counted only.
+const SAID_MAX: usize = 256 << 10;
+
+/// How long to wait where a descriptor is full that somebody has made non-blocking.
+const FULL: Duration = Duration::from_millis(10);
+
+/// Where it is written.
+#[derive(Debug)]
+pub(super) struct Files {
+    /// What comes from standard output.
+    pub(super) out: File,
+    /// What comes from standard error, what is said, and the progress.
+    pub(super) err: File,
+}
+
+/// The queue.
+#[derive(Debug)]
+pub(super) struct Queue {
+    state: Mutex<State>,
+    changed: Condvar,
+}
+
+#[derive(Debug)]
+struct State {
+    entries: VecDeque<Entry>,
+    /// Bytes in the queue that copies have printed, and those that were said.
+    passed: usize,
+    said: usize,
+    /// Messages that found no room.
+    unsaid: u64,
+    /// The progress that is to be shown, and what is shown.
+    progress: String,
+    shown: String,
+    /// Bytes of a copy that are being written.
+    in_flight: usize,
+    /// Something is being written.
+    writing: bool,
+    /// When the writer last got on.
+    moved: Instant,
+    failed: Option<Failure>,
+}
+
+#[derive(Debug)]
+struct Entry {
+    stream: Stream,
+    bytes: Vec<u8>,
+    is_said: bool,
+}
+
+/// An error that each of those gets who write.
+#[derive(Clone, Copy, Debug)]
+struct Failure {
+    number: Option<i32>,
+    kind: ErrorKind,
+}
+
+enum Job {
+    Entry(Entry),
+    Progress(String),
+}
+
+impl Queue {
+    /// An empty one, and its thread. Signals are not for that thread.
+    ///
+    /// # Errors
+    /// When the thread can't be started.
+    pub(super) fn start(files: Files) -> io::Result<Arc<Self>> {
+        let queue = Arc::new(Self {
+            state: Mutex::new(State {
+                entries: VecDeque::new(),
+                passed: 0,
+                said: 0,
+                unsaid: 0,
+                progress: String::new(),
+                shown: String::new(),
+                in_flight: 0,
+                writing: false,
+                moved: Instant::now(),
+                failed: None,
+            }),
+            changed: Condvar::new(),
+        });
+        let of_thread = Arc::clone(&queue);
+        let _blocked = Blocked::new();
+        thread::Builder::new().spawn(move || of_thread.serve(&files))?;
+        Ok(queue)
+    }
+
+    /// Appends what a copy has printed; waits while there is too much.
+    ///
+    /// # Errors
+    /// When writing has failed.
+    pub(super) fn push(&self, stream: Stream, bytes: Vec<u8>) -> io::Result<()> {
+        let mut state = self.lock();
+        while state.passed >= PASSED_MAX && state.failed.is_none() {
+            state = self.wait(state);
+        }
+        if let Some(Failure { number, kind }) = state.failed {
+            return Err(number.map_or_else(|| kind.into(), io::Error::from_raw_os_error));
+        }
+        state.passed += bytes.len();
+        state.append(stream, bytes, false);
+        self.changed.notify_all();
+        Ok(())
+    }
+
+    /// Appends what this command says, on standard error.
+    pub(super) fn say(&self, bytes: Vec<u8>) {
+        let mut state = self.lock();
+        if state.said >= SAID_MAX {
+            state.unsaid += 1;
+        } else if state.failed.is_none() {
+            state.said += bytes.len();
+            state.append(Stream::Err, bytes, true);
+            self.changed.notify_all();
+        }
+    }
+
+    /// Shows the progress when there is nothing else to write.
+    pub(super) fn show(&self, text: &str) {
+        text.clone_into(&mut self.lock().progress);
+        self.changed.notify_all();
+    }
+
+    /// Whether all is written, or nothing ever will be.
+    pub(super) fn is_empty(&self) -> bool {
+        let state = self.lock();
+        state.failed.is_some() || (!state.is_busy() && state.progress == state.shown)
+    }
+
+    /// How long a write has waited.
+    pub(super) fn stalled(&self) -> Duration {
+        let state = self.lock();
+        if state.failed.is_none() && state.is_busy() {
+            state.moved.elapsed()
+        } else {
+            Duration::ZERO
+        }
+    }
+
+    /// Gives up, as if nobody could read any more, unless all is written. Tells how many bytes of copies are
+    /// lost.
+    pub(super) fn abandon(&self) -> usize {
+        let (lost, busy) = {
+            let state = self.lock();
+            let lost = state.passed + state.in_flight;
+            (lost, state.failed.is_none() && state.is_busy())
+        };
+        if busy {
+            self.fail(&ErrorKind::BrokenPipe.into());
+        }
+        lost
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn wait<'a>(&self, state: MutexGuard<'a, State>) -> MutexGuard<'a, State> {
+        self.changed
+            .wait(state)
+            .unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn serve(&self, files: &Files) {
+        loop {
+            let result = match self.next() {
+                Job::Entry(entry) => self.write_entry(files, &entry),
+                Job::Progress(text) => {
+                    let result = self.write(&files.err, format!("\r{text}\x1b[K").as_bytes());
+                    self.lock().shown = text;
+                    result
+                }
+            };
+            if let Err(error) = result {
+                self.fail(&error);
+                return;
+            }
+            let mut state = self.lock();
+            (state.writing, state.in_flight) = (false, 0);
+        }
+    }
+
+    fn next(&self) -> Job {
+        let mut state = self.lock();
+        loop {
+            if let Some(entry) = state.entries.pop_front() {
+                if entry.is_said {
+                    state.said -= entry.bytes.len();
+                } else {
+                    state.passed -= entry.bytes.len();
+                    state.in_flight = entry.bytes.len();
+                }
+                state.writing = true;
+                self.changed.notify_all();
+                return Job::Entry(entry);
+            }
+            if state.unsaid > 0 {
+                let unsaid = std::mem::take(&mut state.unsaid);
+                let text = format!("fanpcap: {unsaid} messages found nobody who read them\n");
+                state.said += text.len();
+                state.append(Stream::Err, text.into_bytes(), true);
+            } else if state.progress == state.shown {
+                state = self.wait(state);
+            } else {
+                state.writing = true;
+                return Job::Progress(state.progress.clone());
+            }
+        }
+    }
+
+    fn write_entry(&self, files: &Files, entry: &Entry) -> io::Result<()> {
+        let shown = std::mem::take(&mut self.lock().shown);
+        if !shown.is_empty() {
+            self.write(&files.err, b"\r\x1b[K")?;
+        }
+        let file = match entry.stream {
+            Stream::Out => &files.out,
+            Stream::Err => &files.err,
+        };
+        self.write(file, &entry.bytes)
+    }
+
+    fn write(&self, mut file: &File, mut bytes: &[u8]) -> io::Result<()> {
+        while !bytes.is_empty() {
+            match file.write(bytes) {
+                Ok(0) => return Err(ErrorKind::WriteZero.into()),
+                Ok(written) => {
+                    bytes = &bytes[written..];
+                    self.lock().moved = Instant::now();
+                }
+                Err(error) if error.kind() == ErrorKind::Interrupted => {}
+                Err(error) if error.kind() == ErrorKind::WouldBlock => thread::sleep(FULL),
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(())
+    }
+
+    fn fail(&self, error: &io::Error) {
+        let mut state = self.lock();
+        state.failed = Some(Failure {
+            number: error.raw_os_error(),
+            kind: error.kind(),
+        });
+        state.entries.clear();
+        (state.passed, state.said, state.in_flight) = (0, 0, 0);
+        self.changed.notify_all();
+    }
+}
+
+impl State {
+    fn append(&mut self, stream: Stream, bytes: Vec<u8>, is_said: bool) {
+        if !self.is_busy() {
+            self.moved = Instant::now();
+        }
+        self.entries.push_back(Entry {
+            stream,
+            bytes,
+            is_said,
+        });
+    }
+
+    fn is_busy(&self) -> bool {
+        self.writing || !self.entries.is_empty()
+    }
+}

@@ -1,0 +1,83 @@
+//! Whether the program is there and may be run, before anything is done for it.
+
+use std::env;
+use std::ffi::OsString;
+use std::fmt::{self, Display, Formatter};
+use std::io::{self, ErrorKind};
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+
+use super::arguments;
+
+/// Where programs are looked for without PATH, as by execvp(3).
+const PATH: &str = "/bin:/usr/bin";
+
+/// Why it can't be run.
+#[derive(Debug)]
+pub(crate) enum Unusable {
+    /// There is no such file.
+    NotFound(PathBuf),
+    /// The file is no program, or not for this user.
+    NotExecutable(PathBuf),
+}
+
+impl Unusable {
+    /// The exit status that shells have for it.
+    pub(crate) fn code(&self) -> u8 {
+        match self {
+            Self::NotFound(_) => 127,
+            Self::NotExecutable(_) => 126,
+        }
+    }
+}
+
+impl Display for Unusable {
+    fn fmt(&self, to: &mut Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::NotFound(program) => write!(to, "{}: no such program", program.display()),
+            Self::NotExecutable(program) => write!(to, "{}: not executable", program.display()),
+        }
+    }
+}
+
+/// Looks for the program of a command line as it is for copy 0.
+///
+/// # Errors
+/// Why it can't be run.
+pub(crate) fn find(command: &[OsString]) -> Result<(), Unusable> {
+    let program = command.first().map(|word| arguments::expand(word, 0));
+    let program = PathBuf::from(program.unwrap_or_default());
+    if program.as_os_str().as_encoded_bytes().contains(&b'/') {
+        return match is_executable(&program) {
+            Some(true) => Ok(()),
+            Some(false) => Err(Unusable::NotExecutable(program)),
+            None => Err(Unusable::NotFound(program)),
+        };
+    }
+    let path = env::var_os("PATH").unwrap_or_else(|| PATH.into());
+    let found: Vec<(PathBuf, bool)> = env::split_paths(&path)
+        .map(|directory| directory.join(&program))
+        .filter_map(|file| is_executable(&file).map(|is| (file, is)))
+        .collect();
+    match found.first() {
+        _ if found.iter().any(|(_, is)| *is) => Ok(()),
+        Some((file, _)) if file.is_file() => Err(Unusable::NotExecutable(file.clone())),
+        Some(_) | None => Err(Unusable::NotFound(program)),
+    }
+}
+
+/// Whether a file may be executed by somebody; none where there is no file.
+fn is_executable(file: &Path) -> Option<bool> {
+    let metadata = file.metadata().ok()?;
+    Some(metadata.is_file() && metadata.permissions().mode() & 0o111 != 0)
+}
+
+/// The exit status for a program that could not be started after all.
+pub(crate) fn code(error: &anyhow::Error) -> u8 {
+    let cause = error.root_cause().downcast_ref::<io::Error>();
+    match cause.map(io::Error::kind) {
+        Some(ErrorKind::NotFound) => 127,
+        Some(ErrorKind::PermissionDenied) => 126,
+        _ => 1,
+    }
+}

@@ -1,0 +1,107 @@
+//! Signals that come: they go on to the copies, and some of them end all.
+
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result};
+use fanpcap_linux::child::{
+    self, SIGCHLD, SIGCONT, SIGHUP, SIGINT, SIGKILL, SIGQUIT, SIGTERM, SIGTSTP, SIGUSR1, SIGUSR2,
+};
+use fanpcap_linux::events::Arrived;
+
+use super::Watch;
+use crate::run::copy::Copy;
+
+/// The signals that are taken.
+pub(super) const TAKEN: [i32; 9] = [
+    SIGCHLD, SIGCONT, SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGTSTP, SIGUSR1, SIGUSR2,
+];
+
+/// An interrupt that comes so long after the first one kills. Some senders send the same one twice at once.
+const PATIENCE: Duration = Duration::from_millis(200);
+
+impl Watch<'_> {
+    /// Takes the signals that have come.
+    ///
+    /// # Errors
+    /// What read(2) says.
+    pub(super) fn take_signals(&mut self) -> Result<()> {
+        while let Some(signal) = self.signals.next().context("reading signals")? {
+            self.forward(signal)?;
+        }
+        Ok(())
+    }
+
+    /// Sends a signal on to the copies.
+    fn forward(&mut self, arrived: Arrived) -> Result<()> {
+        let Arrived {
+            signal,
+            from_kernel,
+        } = arrived;
+        if signal == SIGCHLD {
+            return Ok(());
+        }
+        // A hangup is the terminal's end when the kernel sends it; else programs take it as they like.
+        let ends = [SIGINT, SIGQUIT, SIGTERM].contains(&signal);
+        if ends
+            && self
+                .stopped
+                .is_some_and(|first| first.elapsed() >= PATIENCE)
+        {
+            self.kill();
+            return Ok(());
+        }
+        if ends || (signal == SIGHUP && from_kernel) {
+            if self.stopped.is_none() && self.run.output.is_terminal() {
+                self.run
+                    .output
+                    .say("the copies are told to end; once more kills them");
+            }
+            self.stop();
+        }
+        self.forwarded.insert(signal, Instant::now());
+        self.signal(signal);
+        if signal == SIGTSTP {
+            child::stop_here().context("stopping, as the copies do")?;
+        }
+        Ok(())
+    }
+
+    fn kill(&mut self) {
+        if self.copies.iter().any(|copy| copy.pid().is_some()) {
+            self.run.output.say("killing the copies");
+        }
+        self.signal(SIGKILL);
+        self.left.kill();
+        self.run.output.give_up();
+    }
+
+    /// From here on no copy is started, and nobody who does not read our output is awaited.
+    fn stop(&mut self) {
+        self.run.output.hurry();
+        self.stopped.get_or_insert_with(Instant::now);
+        for copy in &mut self.copies {
+            if copy.pid().is_none() {
+                copy.stay_down();
+            }
+        }
+    }
+
+    fn signal(&self, signal: i32) {
+        for pid in self.copies.iter().filter_map(Copy::pid) {
+            if let Err(error) = child::signal_group(pid, signal) {
+                self.run
+                    .output
+                    .say(&format!("signal {signal} to process {pid}: {error}"));
+            }
+        }
+    }
+
+    /// Ends everything, as it makes no sense to go on.
+    pub(super) fn abort(&mut self, error: String) {
+        if self.error.is_none() {
+            self.error = Some(error);
+            self.stop();
+            self.signal(SIGTERM);
+        }
+    }
+}

@@ -1,0 +1,111 @@
+//! The copies' output, from their start until what they have left of it is written.
+
+use std::io::{ErrorKind, Read};
+use std::os::fd::AsFd;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result};
+use fanpcap_linux::events;
+
+use super::Watch;
+use crate::run::merge;
+use crate::run::output::{self, Stream, Way, Word};
+
+/// What still has a copy's output, but prints nothing, is awaited so long after the last copy has ended.
+const LAST_WORDS: Duration = Duration::from_secs(2);
+
+/// How often it is looked at whether all is written.
+const PERIOD: Duration = Duration::from_millis(5);
+
+impl Watch<'_> {
+    /// Reads what a copy prints.
+    pub(super) fn follow(
+        &mut self,
+        number: usize,
+        stream: Stream,
+        pipe: Option<impl Read + Send + 'static>,
+    ) {
+        let Some(pipe) = pipe else {
+            return;
+        };
+        let (run, start) = (self.run, self.copies[number].starts);
+        // What several copies complain of is of no use without a number.
+        let numbered = run.prefix || (stream == Stream::Err && self.copies.len() > 1);
+        let merged = run.merge.filter(|_| stream == Stream::Out);
+        let way = Way {
+            copy: number,
+            stream,
+            prefix: if numbered {
+                format!("{number}: ")
+            } else {
+                String::new()
+            },
+            spool: merged.map(|to| merge::spool(to, number, start)),
+        };
+        output::follow(run.output, pipe, way, &self.activity, self.tell.clone());
+        self.streams += 1;
+    }
+
+    /// Takes what readers have told.
+    pub(super) fn take_words(&mut self) {
+        while let Ok((copy, word)) = self.told.try_recv() {
+            self.take_word(copy, word);
+        }
+        let lost = self.run.output.abandon();
+        if lost > 0 {
+            self.run.output.say(&format!(
+                "{lost} bytes that the copies have printed are not written, as nobody reads them"
+            ));
+        }
+    }
+
+    fn take_word(&mut self, copy: usize, word: Word) {
+        match word {
+            Word::Spooled(path) => self.copies[copy].spools.push(path),
+            Word::CaptureUnasked => self.abort(format!(
+                "copy {copy} writes a capture to standard output, where several would mix: --merge FILE merges them"
+            )),
+            Word::Cut => {
+                if self.cut.insert(copy) {
+                    self.run.output.say(&format!(
+                        "copy {copy} prints lines of more than 1 MiB: they are cut"
+                    ));
+                }
+            }
+            Word::Ended(error) => {
+                self.streams -= 1;
+                // Whoever reads our output may have enough of it.
+                if let Some(error) = error.filter(|error| error.kind() != ErrorKind::BrokenPipe) {
+                    self.run.output.say(&format!("the output of copy {copy}: {error}"));
+                }
+            }
+        }
+    }
+
+    /// Takes in what streams still have that the copies have left, and waits until it is written.
+    ///
+    /// # Errors
+    /// When signals can't be read.
+    pub(super) fn last_words(&mut self) -> Result<()> {
+        self.run.output.show("");
+        let (mut reads, mut since) = (None, Instant::now());
+        loop {
+            self.take_words();
+            if self.streams == 0 && self.run.output.is_written() {
+                return Ok(());
+            }
+            // Only silence counts: not the time that our own output takes.
+            let (waiting, seen) = self.activity.seen();
+            if waiting < self.streams || reads != Some(seen) || !self.run.output.is_written() {
+                (reads, since) = (Some(seen), Instant::now());
+            } else if since.elapsed() >= LAST_WORDS {
+                self.run
+                    .output
+                    .say("a process that a copy has left behind keeps its output open");
+                return Ok(());
+            }
+            events::poll(&[self.signals.as_fd()], Some(PERIOD)).context("waiting for output")?;
+            self.take_signals()?;
+        }
+    }
+}

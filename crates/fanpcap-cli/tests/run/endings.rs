@@ -1,0 +1,174 @@
+//! How all comes to its end: with a reader that does not read, by signals, and with what copies leave behind.
+
+use std::fs;
+use std::io::Read;
+use std::process::Stdio;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use anyhow::Result;
+use fanpcap_testkit::await_for::{LIMIT, await_for};
+
+use crate::{Running, kill};
+
+/// A shell script in copies, whose output goes to a pipe.
+fn piped(options: &[&str], text: &str) -> Running {
+    let line = [options, &["-n", "2", "--", "sh", "-c", text]].concat();
+    Running::start_by(&[], &line, Some(Stdio::piped())).expect("it starts")
+}
+
+/// The numbers in files that a script writes, when they are all there.
+fn pids(running: &Running, names: &[&str]) -> Vec<u32> {
+    let read = |name: &&str| {
+        let text = fs::read_to_string(running.scratch.file(name)).ok()?;
+        text.strip_suffix('\n')?.parse().ok()
+    };
+    await_for("the processes", LIMIT, || {
+        Ok(names.iter().map(read).collect::<Option<Vec<u32>>>())
+    })
+    .expect("numbers of processes")
+}
+
+/// The state of a process as proc(5) has it; none when it is gone.
+fn state(pid: u32) -> Option<char> {
+    let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
+    let (_, rest) = stat.rsplit_once(") ")?;
+    rest.chars().next().filter(|state| *state != 'Z')
+}
+
+fn await_state(pid: u32, wanted: &[Option<char>]) {
+    await_for("another state", LIMIT, || {
+        Ok(wanted.contains(&state(pid)).then_some(()))
+    })
+    .expect("another state");
+}
+
+#[test]
+fn a_signal_ends_all_while_nobody_reads() {
+    for (text, signals) in [
+        ("exec yes", 1),
+        // It has something to print when it is told to end.
+        (
+            "trap 'seq 1 99999; exit 0' TERM; while :; do echo and so on; done",
+            1,
+        ),
+        ("trap '' TERM; yes", 3),
+    ] {
+        let running = piped(&[], text);
+        thread::sleep(Duration::from_millis(500));
+        let begin = Instant::now();
+        for _ in 0..signals {
+            running.signal("TERM").unwrap();
+            thread::sleep(Duration::from_millis(500));
+        }
+        let mut running = running;
+        let pipe = running.process.stdout.take();
+        let ended = running.wait().unwrap();
+        assert!(begin.elapsed() < Duration::from_secs(5), "{text}");
+        assert!(ended.said().contains("are not written"), "{}", ended.said());
+        drop(pipe);
+    }
+}
+
+#[test]
+fn a_slow_reader_gets_all() {
+    let mut running = piped(&["--prefix"], "seq 1 25000");
+    let mut pipe = running.process.stdout.take().unwrap();
+    thread::sleep(Duration::from_secs(3));
+    let mut out = String::new();
+    pipe.read_to_string(&mut out).unwrap();
+    let ended = running.wait().unwrap();
+    assert_eq!(out.lines().count(), 50_000, "{}", ended.said());
+    let of_first = out.lines().filter_map(|line| line.strip_prefix("0: "));
+    assert!(of_first.eq((1..=25_000).map(|number| number.to_string())));
+}
+
+#[test]
+fn the_second_interrupt_kills() {
+    let text = "trap '' INT TERM QUIT; echo $$ >pid; while :; do sleep 0.05; done";
+    let running = Running::start(&["-n", "1"], &["sh", "-c", text]).unwrap();
+    pids(&running, &["pid"]);
+    let begin = Instant::now();
+    // On a busy machine two may be taken for one.
+    for _ in 0..3 {
+        running.signal("TERM").unwrap();
+        thread::sleep(Duration::from_millis(500));
+    }
+    let ended = running.wait().unwrap();
+    assert_eq!(ended.status.code(), Some(137), "{}", ended.said());
+    assert!(begin.elapsed() < Duration::from_secs(4));
+    assert!(
+        ended.said().contains("killing the copies"),
+        "{}",
+        ended.said()
+    );
+}
+
+#[test]
+fn what_is_ignored_stays_ignored() {
+    let text = "echo $$ >pid; while :; do sleep 0.05; done";
+    let line = ["-n", "1", "--", "sh", "-c", text];
+    let running = Running::start_by(&["nohup"], &line, None).unwrap();
+    pids(&running, &["pid"]);
+    running.signal("HUP").unwrap();
+    thread::sleep(Duration::from_millis(500));
+    running.signal("TERM").unwrap();
+    let ended = running.wait().unwrap();
+    assert_eq!(ended.status.code(), Some(143), "{}", ended.said());
+}
+
+#[test]
+fn copies_are_suspended_and_go_on_with_the_command() {
+    let text = "echo $$ >pid; while :; do sleep 0.05; done";
+    let running = Running::start(&["-n", "1"], &["sh", "-c", text]).unwrap();
+    let copy = pids(&running, &["pid"])[0];
+    let own = running.process.id();
+    running.signal("TSTP").unwrap();
+    await_state(own, &[Some('T')]);
+    await_state(copy, &[Some('T')]);
+    running.signal("CONT").unwrap();
+    await_state(copy, &[Some('S'), Some('R')]);
+    running.signal("TERM").unwrap();
+    assert_eq!(running.wait().unwrap().status.code(), Some(143));
+}
+
+/// Leaves a process in its group and one in the background, both deaf to SIGTERM.
+const LEAVES: &str = "trap '' TERM; sleep 600 & echo $! >group; setsid sh -c 'echo $$ >away; exec sleep 600' & \
+    while [ ! -s away ]; do sleep 0.02; done;";
+
+#[test]
+fn nothing_that_a_copy_started_outlives_it() {
+    let running = Running::start(&["-n", "1"], &["sh", "-c", LEAVES]).unwrap();
+    let left = pids(&running, &["group", "away"]);
+    let ended = running.wait().unwrap();
+    assert_eq!(ended.status.code(), Some(0), "{}", ended.said());
+    assert!(left.iter().all(|&pid| state(pid).is_none()), "{left:?}");
+    let said = format!("copy 0 went to the background ({})", left[1]);
+    assert!(ended.said().contains(&said), "{}", ended.said());
+    assert!(
+        !ended.said().contains("keeps its output"),
+        "{}",
+        ended.said()
+    );
+}
+
+#[test]
+fn what_is_left_is_gone_before_a_restart() -> Result<()> {
+    let text = "if [ -e old ]; then kill -0 $(cat old) && echo there || echo gone; exit 0; fi; \
+        sleep 600 & echo $! >old; exit 1";
+    let running = Running::start(&["-n", "1", "--restart"], &["sh", "-c", text])?;
+    let ended = running.wait()?;
+    assert_eq!(ended.stdout(), b"gone\n", "{}", ended.said());
+    Ok(())
+}
+
+#[test]
+fn the_guard_ends_groups_that_are_deaf() {
+    let text = format!("{LEAVES} while :; do sleep 0.05; done");
+    let running = Running::start(&["-n", "1"], &["sh", "-c", &text]).unwrap();
+    let left = pids(&running, &["group", "away"]);
+    kill("KILL", running.process.id()).unwrap();
+    for pid in left {
+        await_state(pid, &[None]);
+    }
+}
