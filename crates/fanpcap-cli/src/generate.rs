@@ -2,13 +2,15 @@
 
 mod options;
 mod report;
+mod values;
 
 use std::process::ExitCode;
 use std::sync::atomic::AtomicBool;
 
 use anyhow::{Context, Result, bail, ensure};
 use fanpcap_gen::{
-    Choice, Counting, Pace, Plan, Pool, Replay, Sender, Sent, Until, carries_default_route,
+    Choice, Counting, Device, Faults, Limit, Pace, Plan, Pool, Replay, Sender, Sent, Until,
+    carries_default_route,
 };
 use fanpcap_linux::{inject, interface, link, stop};
 
@@ -26,29 +28,40 @@ pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode> {
     };
     inject::pin(core).with_context(|| format!("staying on CPU {core}"))?;
     let stop = stop::on_signals().context("catching signals")?;
-    let traffic = traffic(arguments)?;
-    let (pool, more) = match traffic {
-        Traffic::Pool(pool) => (pool, None),
-        Traffic::Stream(first, more) => (first, Some(more)),
+    let found = Device::find(device)?;
+    let (pool, mut more, faults) = match traffic(arguments, found)? {
+        Traffic::Pool(pool, faults) => (pool, None, faults),
+        Traffic::Stream(first, more) => (first, Some(more), Faults::default()),
     };
     let plan = plan(arguments, &pool, more.is_some())?;
     let choice = choice(arguments, more.is_some())?;
     let mut sender = Sender::open(device, pool, choice).with_context(|| device.to_owned())?;
     let counting = Counting::start(device).with_context(|| format!("the counters of {device}"))?;
     let mut progress = Progress::new(arguments.progress);
-    let sent = send(&mut sender, &plan, stop, &mut progress, more);
+    let ended = send(&mut sender, &plan, stop, &mut progress, more.as_deref_mut());
     progress.end();
-    let sent = sent.with_context(|| format!("sending on {device}"))?;
-    let counted = counting
-        .finish(sent.frames)
-        .with_context(|| format!("the counters of {device}"))?;
-    let report = Report::new(arguments, &sender, sent, counted);
-    if arguments.json {
-        println!("{}", serde_json::to_string(&report)?);
-    } else {
-        print!("{report}");
+    let faults = more.map_or(faults, |more| more.faults());
+    if let Some(path) = &arguments.replay {
+        report::complain(path, &faults);
     }
-    Ok(ExitCode::SUCCESS)
+    // What was sent is told also if an error ended it, with what there is: the device may be gone.
+    let counted = counting.finish(sender.sent().frames);
+    let (counted, uncounted) = match counted {
+        Ok(counted) => (Some(counted), None),
+        Err(error) => (None, Some(error)),
+    };
+    let report = Report::new(arguments, &sender, counted, faults);
+    let lost = report.lost();
+    report.print(arguments.json)?;
+    ended.with_context(|| format!("sending on {device}"))?;
+    if let Some(error) = uncounted {
+        return Err(error).with_context(|| format!("the counters of {device}"));
+    }
+    Ok(if lost {
+        ExitCode::FAILURE
+    } else {
+        ExitCode::SUCCESS
+    })
 }
 
 /// Nobody floods by mistake the network that the machine is reached by, or all that runs on it.
@@ -59,10 +72,14 @@ fn guard(arguments: &Arguments) -> Result<()> {
     if arguments.force {
         return Ok(());
     }
-    if carries_default_route(device).context("reading the routes")? {
+    if let Some(carried) = carries_default_route(index).context("reading the routes")? {
+        let how = if interface::index(&carried) == Some(index) {
+            "carries the default route".to_owned()
+        } else {
+            format!("is below {carried}, which carries the default route")
+        };
         bail!(
-            "{device} carries the default route: traffic there reaches others; \
-             if that is what you want, say --force"
+            "{device} {how}: traffic there reaches others; if that is what you want, say --force"
         );
     }
     let link = link::get(index).with_context(|| device.to_owned())?;
@@ -79,44 +96,55 @@ const IFF_LOOPBACK: u32 = 1 << 3;
 /// What is sent.
 enum Traffic {
     /// The same frames again and again.
-    Pool(Pool),
+    Pool(Pool, Faults),
     /// These, then those of the file that follow.
-    Stream(Pool, Replay),
+    Stream(Pool, Box<Replay>),
 }
 
-fn traffic(arguments: &Arguments) -> Result<Traffic> {
+fn traffic(arguments: &Arguments, device: Device) -> Result<Traffic> {
     let Some(path) = &arguments.replay else {
-        let pool = arguments.description()?.pool();
-        return Ok(Traffic::Pool(pool.context("making the frames")?));
+        let pool = arguments
+            .description()?
+            .pool()
+            .context("making the frames")?;
+        return Ok(Traffic::Pool(pool, Faults::default()));
+    };
+    let limit = Limit {
+        device,
+        skip: arguments.skip_long,
     };
     if !arguments.flows_per_loop {
-        if let Some((pool, shortened)) = Pool::replay(path).context("reading the capture")? {
-            if shortened > 0 {
-                eprintln!(
-                    "fanpcap gen: of {shortened} packets {} has only the beginning, which is sent",
-                    path.display()
-                );
-            }
-            return Ok(Traffic::Pool(pool));
+        let read = Pool::replay(path, Some(&limit)).context("reading the capture")?;
+        if let Some((pool, faults)) = read {
+            return Ok(Traffic::Pool(pool, faults));
         }
     }
     let loops = (arguments.loops() > 0).then_some(arguments.loops());
-    let mut replay =
-        Replay::open(path, loops, arguments.flows_per_loop).context("reading the capture")?;
+    let mut replay = Replay::open(path, loops, arguments.flows_per_loop, Some(limit))
+        .context("reading the capture")?;
     let first = replay.next_pool().context("reading the capture")?;
-    Ok(Traffic::Stream(first.context("no packets")?, replay))
+    Ok(Traffic::Stream(
+        first.context("no packets")?,
+        Box::new(replay),
+    ))
 }
 
 fn plan(arguments: &Arguments, pool: &Pool, stream: bool) -> Result<Plan> {
     let loops = u64::from(arguments.loops());
-    let until = match (arguments.count, arguments.seconds) {
-        (Some(count), _) => Until::Frames(count),
-        (None, Some(seconds)) => Until::Elapsed(options::duration(seconds)?),
-        // The stream itself ends after its loops.
-        (None, None) if loops > 0 && !stream => {
-            let frames = loops.checked_mul(pool.len() as u64);
-            Until::Frames(frames.context("so many loops have no end")?)
-        }
+    // A stream ends after its loops by itself.
+    let looped = (loops > 0 && !stream)
+        .then(|| loops.checked_mul(pool.len() as u64))
+        .flatten();
+    let count = match (arguments.count, looped) {
+        (Some(count), Some(looped)) => Some(count.min(looped)),
+        (count, looped) => count.or(looped),
+    };
+    let time = arguments.seconds.map(values::duration).transpose()?;
+    let until = match (count, time) {
+        (Some(count), Some(time)) => Until::First(count, time),
+        (Some(count), None) => Until::Frames(count),
+        (None, Some(time)) => Until::Elapsed(time),
+        (None, None) if loops > 0 && !stream => bail!("so many loops have no end"),
         (None, None) => Until::Stopped,
     };
     let pace = match (arguments.rate, arguments.gaps, arguments.speed) {
@@ -146,12 +174,12 @@ fn send(
     plan: &Plan,
     stop: &AtomicBool,
     progress: &mut Progress,
-    more: Option<Replay>,
+    more: Option<&mut Replay>,
 ) -> Result<Sent> {
     let mut watch = |sent: &Sent| progress.tell(sent);
     let sent = match more {
         None => sender.send_watched(plan, stop, &mut watch),
-        Some(mut replay) => sender.send_stream(plan, stop, &mut watch, &mut || replay.next_pool()),
+        Some(replay) => sender.send_stream(plan, stop, &mut watch, &mut || replay.next_pool()),
     };
     Ok(sent?)
 }

@@ -58,6 +58,15 @@ fn result(arguments: &str) -> Result<serde_json::Value> {
     serde_json::from_slice(&output.stdout).context("its JSON")
 }
 
+/// Its result when it must fail, as JSON, and what it says.
+fn failed(arguments: &str) -> Result<(serde_json::Value, String)> {
+    let output = fanpcap_gen(&format!("-i {NEAR} --json {arguments}"))?;
+    let complaint = String::from_utf8_lossy(&output.stderr).into_owned();
+    ensure!(output.status.code() == Some(1), "{arguments}: {complaint}");
+    let result = serde_json::from_slice(&output.stdout).context("its JSON")?;
+    Ok((result, complaint))
+}
+
 /// The frames that arrive at the far end while it sends, in order, and its result.
 fn captured(arguments: &str, scratch: &Scratch) -> Result<(Vec<Vec<u8>>, serde_json::Value)> {
     let file = scratch.new_file("arrived.pcap");
@@ -248,7 +257,7 @@ fn frames_that_are_refused_are_noticed() {
         let why = auto["instead"].as_str().unwrap();
         assert!(why.contains("refuses them"), "{auto}");
         assert_eq!(auto["peer"]["received"], 1000, "{auto}");
-        let live = result("--count 1000 --live")?;
+        let (live, _) = failed("--count 1000 --live")?;
         assert_eq!(live["way"], "live-frames", "{live}");
         assert_eq!(live["refused"], 1000, "{live}");
         assert_eq!(live["peer"]["received"], 0, "{live}");
@@ -267,7 +276,9 @@ fn frames_for_a_peer_that_takes_them_go_live_and_all_arrive() {
         assert_eq!(taken["instead"], serde_json::Value::Null);
         assert_eq!(taken["peer"]["received"], taken["sent"], "{taken}");
         drop(attached);
-        let alone = result("--seconds 0.3 --live")?;
+        let (alone, said) = failed("--seconds 20 --live")?;
+        assert!(said.contains("did not leave"), "{said}");
+        assert!(alone["seconds"].as_f64().unwrap() < 5.0, "{alone}");
         println!(
             "dropped by the peer: {}, refused: {}",
             taken["pps"], alone["pps"]
@@ -329,6 +340,30 @@ fn devices_that_others_depend_on_are_refused() {
         fs::write(format!("/proc/sys/net/ipv6/conf/{FAR}/disable_ipv6"), "0")?;
         ip(&format!("-6 route add default dev {FAR}"))?;
         refused(FAR, "default route")?;
+        ip("-6 route del default")?;
+        // In another table, by the second next hop, by another name.
+        ip(&format!(
+            "route add default table 77 nexthop via 10.77.0.2 dev {NEAR}"
+        ))?;
+        refused(NEAR, "default route")?;
+        ip(&format!("link property add dev {NEAR} altname fpggother"))?;
+        refused("fpggother", "default route")?;
+        ip("route del default table 77")?;
+        // Above it: a VLAN, where the kernel has them, and a bridge.
+        if ip(&format!(
+            "link add link {NEAR} name fpggvlan up type vlan id 5"
+        ))
+        .is_ok()
+        {
+            ip("address add 10.78.0.1/24 dev fpggvlan")?;
+            ip("route add default via 10.78.0.2 dev fpggvlan")?;
+            refused(NEAR, "below fpggvlan")?;
+            ip("link del fpggvlan")?;
+        }
+        ip("link add fpggbr up type bridge")?;
+        ip(&format!("link set {FAR} master fpggbr"))?;
+        ip("route add default dev fpggbr")?;
+        refused(FAR, "below fpggbr")?;
         let nothing = fanpcap_gen("-i nosuchdevice --count 1")?;
         let said = String::from_utf8_lossy(&nothing.stderr).into_owned();
         assert!(said.contains("no device nosuchdevice"), "{said}");
@@ -366,6 +401,205 @@ fn an_interrupt_ends_it_with_the_result() {
             let result: serde_json::Value = serde_json::from_slice(&output.stdout)?;
             assert_eq!(result["peer"]["received"], result["sent"], "{result}");
         }
+        Ok(())
+    })
+    .unwrap();
+}
+
+/// Other traffic on the near end while `done` runs: so many short frames a second.
+fn among_others<T>(rate: u32, done: impl FnOnce() -> Result<T>) -> Result<T> {
+    let arguments = format!("gen -i {NEAR} --portable --rate {rate} --len 60");
+    let mut others = Command::new(env!("CARGO_BIN_EXE_fanpcap"))
+        .args(arguments.split_whitespace())
+        .stdout(std::process::Stdio::null())
+        .spawn()?;
+    let before = veth::counters(NEAR)?.sent;
+    let result = await_for("other traffic", LIMIT, || {
+        Ok((veth::counters(NEAR)?.sent > before + 10).then_some(()))
+    })
+    .and_then(|()| done());
+    others.kill()?;
+    others.wait()?;
+    result
+}
+
+#[test]
+#[ignore = "needs root: namespaces, eBPF"]
+fn other_traffic_does_not_hide_that_frames_are_refused() {
+    netns::within_new(|| {
+        drop(pair(PASS)?);
+        veth::offloads_off(FAR)?;
+        for rate in [20, 300] {
+            let auto = among_others(rate, || result("--count 5000 --len 200"))?;
+            assert_eq!(auto["way"], "portable", "{rate}: {auto}");
+            assert!(auto["peer"]["received"].as_u64() >= Some(5000), "{auto}");
+        }
+        Ok(())
+    })
+    .unwrap();
+}
+
+#[test]
+#[ignore = "needs root: namespaces, eBPF"]
+fn frames_that_are_refused_from_some_time_on_go_the_other_way() {
+    netns::within_new(|| {
+        let attached = pair(DROP)?;
+        let gone = thread::scope(|scope| {
+            let run = scope.spawn(|| netns_result("--rate 100kpps --seconds 2"));
+            thread::sleep(Duration::from_millis(700));
+            drop(attached);
+            run.join().unwrap()
+        });
+        let (status, result) = gone?;
+        assert_eq!(result["way"], "portable", "{result}");
+        assert!(result["refused"].as_u64() > Some(0) && !status, "{result}");
+        assert!(
+            result["peer"]["received"].as_u64() > Some(100_000),
+            "{result}"
+        );
+        Ok(())
+    })
+    .unwrap();
+}
+
+/// Whether it succeeds, and its result.
+fn netns_result(arguments: &str) -> Result<(bool, serde_json::Value)> {
+    let output = fanpcap_gen(&format!("-i {NEAR} --json {arguments}"))?;
+    let result = serde_json::from_slice(&output.stdout).context("its JSON")?;
+    Ok((output.status.success(), result))
+}
+
+#[test]
+#[ignore = "needs root: namespaces, packet sockets"]
+fn a_time_is_kept_when_the_rate_is_not() {
+    netns::within_new(|| {
+        let _attached = pair(DROP)?;
+        for way in WAYS {
+            let result = result(&format!("--rate 400Gbit --len 1500 --seconds 0.5 {way}"))?;
+            let seconds = result["seconds"].as_f64().unwrap();
+            assert!(seconds < 0.7, "{result}");
+            assert_eq!(result["kept"], false, "{result}");
+            assert_eq!(result["asked"], "400Gbit/s", "{result}");
+        }
+        let slow = result("--rate 2000 --seconds 0.2")?;
+        assert_eq!(slow["kept"], true, "{slow}");
+        let text = fanpcap_gen(&format!("-i {NEAR} --rate 400Gbit --seconds 0.2"))?;
+        let text = String::from_utf8_lossy(&text.stdout).into_owned();
+        assert!(text.contains("asked 400Gbit/s, reached"), "{text}");
+        Ok(())
+    })
+    .unwrap();
+}
+
+#[test]
+#[ignore = "needs root: namespaces, packet sockets"]
+fn whichever_end_comes_first_is_the_end() {
+    netns::within_new(|| {
+        let _attached = pair(DROP)?;
+        for way in WAYS {
+            let sent = |more: &str| anyhow::Ok(result(&format!("{more} {way}"))?["sent"].clone());
+            assert_eq!(sent("--flows 10 --loops 3 --count 1000")?, 30);
+            assert_eq!(sent("--flows 10 --loops 3 --count 7")?, 7);
+            assert_eq!(sent("--flows 10 --loops 3 --seconds 5")?, 30);
+            assert_eq!(
+                sent("--flows 10 --loops 3000 --seconds 0.1 --rate 1000")?,
+                100
+            );
+        }
+        Ok(())
+    })
+    .unwrap();
+}
+
+#[test]
+#[ignore = "needs root: namespaces, eBPF"]
+fn a_device_that_goes_ends_it_with_what_was_sent_before() {
+    netns::within_new(|| {
+        for (change, why) in [
+            (format!("link set {NEAR} down"), "set down"),
+            (format!("link set {FAR} down"), "no carrier"),
+            (format!("link del {NEAR}"), "removed"),
+        ] {
+            for way in WAYS {
+                let _attached = pair(DROP)?;
+                let (result, said) = thread::scope(|scope| {
+                    let run = scope.spawn(|| failed(&format!("--rate 5000 --seconds 30 {way}")));
+                    thread::sleep(Duration::from_millis(700));
+                    let changed = ip(&change);
+                    changed.and_then(|()| run.join().unwrap())
+                })?;
+                assert!(said.contains(why), "{way} {change}: {said}");
+                assert!(result["sent"].as_u64() > Some(100), "{result}");
+                if interface::index(NEAR).is_some() {
+                    ip(&format!("link del {NEAR}"))?;
+                }
+            }
+        }
+        Ok(())
+    })
+    .unwrap();
+}
+
+#[test]
+#[ignore = "needs root: namespaces, packet sockets"]
+fn devices_that_cannot_send_are_refused_with_the_reason() {
+    netns::within_new(|| {
+        let _attached = pair(PASS)?;
+        let refused = |arguments: &str, why: &str| {
+            let output = fanpcap_gen(&format!("{arguments} --count 1 --portable"))?;
+            let said = String::from_utf8_lossy(&output.stderr).into_owned();
+            assert!(!output.status.success() && said.contains(why), "{said}");
+            anyhow::Ok(())
+        };
+        let near = format!("-i {NEAR}");
+        refused(&format!("{near} --len 1515"), "takes 1514 at most")?;
+        refused(&format!("{near} --len 1519 --vlan 5"), "takes 1518 at most")?;
+        refused(
+            &format!("{near} --len 1515 --vlan 5 --vlan 6"),
+            "takes 1514 at most",
+        )?;
+        for fits in [
+            "--len 1514",
+            "--len 1518 --vlan 5",
+            "--len 1514 --vlan 5 --vlan 6",
+        ] {
+            result(&format!("{fits} --count 1 --portable"))?;
+        }
+        ip(&format!("link set {FAR} down"))?;
+        refused(&near, "no carrier")?;
+        ip(&format!("link set {NEAR} down"))?;
+        refused(&near, "is down")?;
+        ip("tuntap add fpggtun mode tun")?;
+        ip("link set fpggtun up")?;
+        refused("-i fpggtun", "no carrier")?;
+        Ok(())
+    })
+    .unwrap();
+}
+
+#[test]
+#[ignore = "needs root: namespaces, packet sockets"]
+fn a_result_that_nobody_reads_is_no_panic() {
+    netns::within_new(|| {
+        let _attached = pair(DROP)?;
+        let run = |out: std::process::Stdio| {
+            let arguments = format!("gen -i {NEAR} --count 100 --portable");
+            let mut command = Command::new(env!("CARGO_BIN_EXE_fanpcap"));
+            let command = command.args(arguments.split_whitespace()).stdout(out);
+            anyhow::Ok(command.output()?)
+        };
+        let full = run(File::create("/dev/full")?.into())?;
+        let said = String::from_utf8_lossy(&full.stderr).into_owned();
+        assert_eq!(full.status.code(), Some(1), "{said}");
+        assert!(said.contains("writing the result"), "{said}");
+        let mut gone = Command::new("true")
+            .stdin(std::process::Stdio::piped())
+            .spawn()?;
+        let pipe = gone.stdin.take().context("its pipe")?;
+        gone.wait()?;
+        let closed = run(pipe.into())?;
+        assert_eq!(closed.status.code(), Some(0));
+        assert!(closed.stderr.is_empty());
         Ok(())
     })
     .unwrap();

@@ -44,7 +44,8 @@ pub struct Peer {
     pub namespace: Option<PathBuf>,
     /// Packets that arrived there.
     pub received: u64,
-    /// Packets that it could not take.
+    /// Packets that it had no room for, or that nobody there wanted: of a VLAN or a protocol that it has not.
+    /// Drivers differ in whether they are among those that arrived.
     pub dropped: u64,
 }
 

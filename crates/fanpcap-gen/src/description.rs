@@ -105,6 +105,11 @@ pub enum DescriptionError {
     Vxlan(u32),
     /// Fragments of every 0th datagram.
     NoFragments,
+    /// Fragments of every so manieth datagram come at the same places only after so many datagrams,
+    /// more than fit.
+    Fragments(u32, u64),
+    /// A length whose three fragments make a datagram that is too long for IP.
+    FragmentLength(u16),
     /// Addresses of IPv4 where those of IPv6 belong, or the other way round.
     Family(Prefix),
     /// The pool can't be made.
@@ -131,6 +136,15 @@ impl fmt::Display for DescriptionError {
             ),
             Self::Vxlan(number) => write!(f, "VXLAN {number}: its identifier has 24 bits"),
             Self::NoFragments => write!(f, "fragments of every 0th datagram: say 1 or more"),
+            Self::Fragments(every, datagrams) => write!(
+                f,
+                "fragments of every {every}th datagram: that takes {datagrams} datagrams to repeat; choose \
+                 one that has a divisor in common with the number of flows"
+            ),
+            Self::FragmentLength(len) => write!(
+                f,
+                "fragments of {len} bytes: they have {LONGEST_FRAGMENT} at most, for a datagram is three"
+            ),
             Self::Family(prefix) => write!(f, "the addresses {prefix} are of the other family"),
             Self::Pool(error) => error.fmt(f),
         }
@@ -231,8 +245,12 @@ impl Description {
         if let Some(number) = self.vxlan.filter(|&number| number >= 1 << 24) {
             return Err(DescriptionError::Vxlan(number));
         }
-        if self.fragments == Some(0) {
-            return Err(DescriptionError::NoFragments);
+        match self.fragments {
+            Some(0) => return Err(DescriptionError::NoFragments),
+            Some(every) if self.datagrams() > MOST => {
+                return Err(DescriptionError::Fragments(every, self.datagrams()));
+            }
+            Some(_) | None => {}
         }
         self.check_lengths()
     }
@@ -252,13 +270,17 @@ impl Description {
         if from > to {
             return Err(DescriptionError::Range(from, to));
         }
+        if self.fragments.is_some() && to > LONGEST_FRAGMENT {
+            return Err(DescriptionError::FragmentLength(to));
+        }
         Ok(())
     }
 
     /// Whole rounds: of the flows, of their answers, of the deck of lengths, of what is fragmented.
     fn datagrams(&self) -> u64 {
         let rounds = if self.answers { 2 } else { 1 };
-        let round = u64::from(self.flows) * rounds;
+        let every = u64::from(self.fragments.unwrap_or(1));
+        let round = least_common_multiple(u64::from(self.flows) * rounds, every);
         match (self.lengths, self.fragments) {
             (Lengths::Fixed(_), None) => round,
             _ if round >= MANY => round,
@@ -279,7 +301,11 @@ const MANY: u64 = 1 << 16;
 
 const SHORTEST: u16 = 14;
 /// What one frame may have; longer than any device's, whose MTU is checked when sending.
-const LONGEST: u16 = 16_000;
+const LONGEST: u16 = u16::MAX;
+/// Two of these and one of half the length are less than 64 KiB.
+const LONGEST_FRAGMENT: u16 = 26_000;
+/// More datagrams never fit into a pool.
+const MOST: u64 = 1 << 22;
 
 fn least_common_multiple(a: u64, b: u64) -> u64 {
     let (mut divisor, mut rest) = (a, b);

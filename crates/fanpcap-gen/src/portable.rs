@@ -33,7 +33,7 @@ impl Portable {
     }
 
     /// Sends frames `first` to `first + count`, as many as [`MOST`]. Says how many went: all, unless it
-    /// is told to stop.
+    /// is told to stop or the device takes no more, which the next call finds again.
     pub(crate) fn send(
         &mut self,
         pool: &Pool,
@@ -59,16 +59,25 @@ impl Portable {
                 Err(error) if error.raw_os_error() == Some(ENOBUFS) => {
                     let now = monotonic_ns();
                     if now > moved + PATIENCE {
-                        return Err(error);
+                        return told(filled - rest.len(), error);
                     }
                     sleep_until(now + PAUSE);
                 }
-                Err(error) => return Err(error),
+                Err(error) => return told(filled - rest.len(), error),
             }
             if stop.load(Ordering::Relaxed) {
                 break;
             }
         }
         Ok((filled - rest.len()) as u64)
+    }
+}
+
+/// Frames that went are counted before the error is told.
+fn told(sent: usize, error: io::Error) -> io::Result<u64> {
+    if sent == 0 {
+        Err(error)
+    } else {
+        Ok(sent as u64)
     }
 }

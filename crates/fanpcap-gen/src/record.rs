@@ -31,6 +31,11 @@ pub struct Records {
     format: Format,
     last_time: u64,
     done: bool,
+    /// Packets so far.
+    count: u64,
+    cut: bool,
+    /// Bytes of a check sequence at the end of each packet.
+    check_len: u32,
 }
 
 enum Format {
@@ -59,14 +64,27 @@ impl Records {
         let mut magic = Vec::new();
         let begin = file.by_ref().take(4).read_to_end(&mut magic);
         begin.and_then(|_| file.rewind()).map_err(unreadable)?;
+        if magic.is_empty() {
+            return Err(ReplayError::Empty(path.to_owned()));
+        }
+        if let Some((_, tool)) = COMPRESSED
+            .iter()
+            .find(|(begin, _)| magic.starts_with(begin))
+        {
+            return Err(ReplayError::Compressed(path.to_owned(), tool));
+        }
+        let mut check_len = 0;
         let file = BufReader::new(file);
         let format = if magic == PCAPNG {
             Format::PcapNg(Box::new(PcapNgReader::new(file).map_err(malformed)?))
         } else {
             let reader = PcapReader::new(file).map_err(malformed)?;
-            let link = reader.header().datalink;
-            if link != DataLink::ETHERNET {
-                return Err(ReplayError::Link(path.to_owned(), link.into()));
+            let link = u32::from(reader.header().datalink);
+            if link & LINK_TYPE != u32::from(DataLink::ETHERNET) {
+                return Err(ReplayError::Link(path.to_owned(), link & LINK_TYPE));
+            }
+            if link & HAS_CHECK_LEN != 0 {
+                check_len = 2 * (link >> 28);
             }
             Format::Pcap(Box::new(reader))
         };
@@ -75,7 +93,16 @@ impl Records {
             format,
             last_time: 0,
             done: false,
+            count: 0,
+            cut: false,
+            check_len,
         })
+    }
+
+    /// Whether the file ends within a packet, as far as it was read. What is there of that one is left
+    /// out.
+    pub fn is_cut(&self) -> bool {
+        self.cut
     }
 
     fn read(&mut self) -> Result<Option<Record>, ReplayError> {
@@ -90,10 +117,16 @@ impl Records {
                     return Ok(None);
                 };
                 let packet = packet.map_err(malformed)?;
+                // A device appends its own check sequence.
+                let frame_len = packet.orig_len.saturating_sub(self.check_len);
+                let mut bytes = packet.data.into_owned();
+                if self.check_len > 0 {
+                    bytes.truncate(frame_len as usize);
+                }
                 Ok(Some(Record {
                     time: u64::from(packet.ts_sec) * SECOND + u64::from(packet.ts_frac) * fraction,
-                    shortened: packet.orig_len > packet.incl_len,
-                    bytes: packet.data.into_owned(),
+                    shortened: frame_len as usize > bytes.len(),
+                    bytes,
                 }))
             }
             Format::PcapNg(reader) => loop {
@@ -121,6 +154,8 @@ struct Found {
     interface: u32,
     ticks: Option<u64>,
     original_len: u32,
+    /// A simple block does not say how much of the packet it has: it goes by the interface.
+    simple: bool,
     bytes: Vec<u8>,
 }
 
@@ -131,18 +166,21 @@ fn packet(block: Block<'_>) -> Option<Found> {
             // The crate takes the file's units for nanoseconds.
             ticks: u64::try_from(block.timestamp.as_nanos()).ok(),
             original_len: block.original_len,
+            simple: false,
             bytes: block.data.into_owned(),
         }),
         Block::SimplePacket(block) => Some(Found {
             interface: 0,
             ticks: None,
             original_len: block.original_len,
+            simple: true,
             bytes: block.data.into_owned(),
         }),
         Block::Packet(block) => Some(Found {
             interface: block.interface_id.into(),
             ticks: None,
             original_len: block.original_len,
+            simple: false,
             bytes: block.data.into_owned(),
         }),
         Block::SectionHeader(_)
@@ -165,8 +203,10 @@ fn finish(
         return Err(interface.linktype.into());
     }
     // A simple block ends with what fills it up to four bytes.
-    found.bytes.truncate(found.original_len as usize);
-    if interface.snaplen > 0 {
+    if found.simple {
+        found.bytes.truncate(found.original_len as usize);
+    }
+    if found.simple && interface.snaplen > 0 {
         found.bytes.truncate(interface.snaplen as usize);
     }
     let resolution = interface.options.iter().find_map(|option| {
@@ -203,8 +243,16 @@ impl Iterator for Records {
             return None;
         }
         let read = self.read().transpose();
+        if self.count > 0 && matches!(&read, Some(Err(error)) if error.is_end()) {
+            self.cut = true;
+            self.done = true;
+            return None;
+        }
         match &read {
-            Some(Ok(record)) => self.last_time = record.time,
+            Some(Ok(record)) => {
+                self.last_time = record.time;
+                self.count += 1;
+            }
             Some(Err(_)) | None => self.done = true,
         }
         read
@@ -213,6 +261,17 @@ impl Iterator for Records {
 
 /// A section header's type, which reads the same in either byte order.
 const PCAPNG: [u8; 4] = [0x0a, 0x0d, 0x0d, 0x0a];
+/// What compressed files begin with, and what decompresses them: gzip, Zstandard, xz, bzip2.
+const COMPRESSED: [(&[u8], &str); 4] = [
+    (&[0x1f, 0x8b], "zcat"),
+    (&[0x28, 0xb5, 0x2f, 0xfd], "zstdcat"),
+    (&[0xfd, b'7', b'z', b'X'], "xzcat"),
+    (b"BZh", "bzcat"),
+];
+/// The upper bits of a pcap's link type tell of check sequences: their length in 16 bits, if it is known
+/// (pcap file format, LinkType and additional information).
+const LINK_TYPE: u32 = 0xffff;
+const HAS_CHECK_LEN: u32 = 0x0400_0000;
 const MICROSECONDS: u8 = 6;
 const SECOND: u64 = 1_000_000_000;
 

@@ -13,6 +13,10 @@ pub enum OpenError {
     NoDevice(String),
     /// The device is down.
     Down(String),
+    /// The device is up, but has no carrier.
+    NoCarrier(String),
+    /// The device's frames are others than Ethernet's: its `ARPHRD_*` number.
+    NotEthernet(String, u16),
     /// The pool is empty.
     NoFrames,
     /// The longest frame has more bytes than the device takes.
@@ -33,6 +37,14 @@ impl fmt::Display for OpenError {
         match self {
             Self::NoDevice(device) => write!(f, "there is no device {device} here"),
             Self::Down(device) => write!(f, "{device} is down: ip link set {device} up"),
+            Self::NoCarrier(device) => write!(
+                f,
+                "{device} has no carrier: nothing is plugged in, or its other end is down"
+            ),
+            Self::NotEthernet(device, kind) => write!(
+                f,
+                "{device} is no Ethernet device (its type is {kind}): it would take Ethernet's header for data"
+            ),
             Self::NoFrames => write!(f, "there is no frame to send"),
             Self::TooLong { len, most } => write!(
                 f,
@@ -51,6 +63,14 @@ impl std::error::Error for OpenError {}
 pub enum SendError {
     /// The device, while sending.
     Device(io::Error),
+    /// The device was removed.
+    Gone(String),
+    /// The device was set down.
+    Down(String),
+    /// The device lost its carrier.
+    NoCarrier(String),
+    /// Most live frames don't leave the device: which, and how many.
+    Refused(String),
     /// Live frames.
     Live(LiveError),
     /// The portable way can't be opened, to which live frames were to give way.
@@ -63,6 +83,10 @@ impl fmt::Display for SendError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Device(error) => write!(f, "the device takes no frames: {error}"),
+            Self::Gone(device) => write!(f, "{device} was removed"),
+            Self::Down(device) => write!(f, "{device} was set down"),
+            Self::NoCarrier(device) => write!(f, "{device} has no carrier any more"),
+            Self::Refused(why) => write!(f, "live frames: {why}"),
             Self::Live(error) => write!(f, "live frames: {error}"),
             Self::Open(error) => error.fmt(f),
             Self::Replay(error) => error.fmt(f),

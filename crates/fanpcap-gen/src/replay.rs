@@ -6,7 +6,9 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use pcap_file::PcapError;
+use serde::Serialize;
 
+use crate::device::Device;
 use crate::pool::{Captured, Pool};
 use crate::record::{Record, Records};
 use crate::rewrite::move_addresses;
@@ -18,10 +20,14 @@ pub struct Replay {
     loops: Option<u32>,
     moving: bool,
     records: Records,
+    limit: Option<Limit>,
+    faults: Faults,
     turn: u32,
     /// Read already, for the next pool.
     ahead: Option<Record>,
-    /// In this turn.
+    /// Packets read in this turn.
+    number: u64,
+    /// Packets to be sent in this turn.
     packets: u64,
     first: u64,
     last: u64,
@@ -42,6 +48,46 @@ pub enum ReplayError {
     Short(PathBuf, u64),
     /// It has one of so many bytes, more than any device takes.
     Long(PathBuf, usize),
+    /// It has one that is too long for the device.
+    TooLong {
+        /// The file.
+        path: PathBuf,
+        /// The packet's place in the file, from 1 on.
+        packet: u64,
+        /// Its length.
+        len: usize,
+        /// The longest that the device takes.
+        most: usize,
+    },
+    /// It is compressed; this tool decompresses it.
+    Compressed(PathBuf, &'static str),
+}
+
+impl ReplayError {
+    /// Whether the file ends where more should be.
+    pub(crate) fn is_end(&self) -> bool {
+        matches!(self, Self::Format(_, PcapError::IoError(error)) if error.kind() == io::ErrorKind::UnexpectedEof)
+    }
+}
+
+/// How long packets of a file may be, and what becomes of longer ones.
+#[derive(Clone, Debug)]
+pub struct Limit {
+    /// The device has it.
+    pub device: Device,
+    /// Longer ones are left out, rather than an error.
+    pub skip: bool,
+}
+
+/// What is not as it should be with a file that was replayed.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct Faults {
+    /// Packets of which the file has only the beginning, which is sent.
+    pub shortened: u64,
+    /// Packets that were left out as they are too long for the device.
+    pub skipped: u64,
+    /// The file ends within a packet, which is left out.
+    pub cut: bool,
 }
 
 impl fmt::Display for ReplayError {
@@ -61,6 +107,22 @@ impl fmt::Display for ReplayError {
                 path.display(),
                 before + 1
             ),
+            Self::TooLong {
+                path,
+                packet,
+                len,
+                most,
+            } => write!(
+                f,
+                "{}: packet {packet} has {len} bytes, the device takes {most} at most; raise its MTU, or \
+                 leave out such packets with --skip-long",
+                path.display()
+            ),
+            Self::Compressed(path, tool) => write!(
+                f,
+                "{}: it is compressed; decompress it first, as by {tool}",
+                path.display()
+            ),
             Self::Long(path, len) => write!(f, "{}: a packet of {len} bytes", path.display()),
         }
     }
@@ -70,35 +132,67 @@ impl std::error::Error for ReplayError {}
 
 impl Pool {
     /// All packets of a file, pcap or pcapng, byte for byte; none when they take more than
-    /// [`crate::POOL_LIMIT`]. Also the number of packets of which the file has only the beginning.
+    /// [`crate::POOL_LIMIT`].
     ///
     /// # Errors
     /// See [`ReplayError`].
-    pub fn replay(path: &Path) -> Result<Option<(Self, u64)>, ReplayError> {
+    pub fn replay(
+        path: &Path,
+        limit: Option<&Limit>,
+    ) -> Result<Option<(Self, Faults)>, ReplayError> {
         let mut pool = Captured::default();
-        let mut shortened = 0;
+        let mut faults = Faults::default();
         let mut before = None;
-        for record in Records::open(path)? {
-            let record = checked(record?, path, pool.len() as u64)?;
+        let mut records = Records::open(path)?;
+        let mut number = 0;
+        for record in records.by_ref() {
+            number += 1;
+            let Some(record) = checked(record?, path, number, limit, &mut faults)? else {
+                continue;
+            };
             let gap = record.time.saturating_sub(before.unwrap_or(record.time));
             before = Some(record.time);
-            shortened += u64::from(record.shortened);
             if pool.push(&record.bytes, gap).is_err() {
                 return Ok(None);
             }
         }
+        faults.cut = records.is_cut();
         if pool.len() == 0 {
             return Err(ReplayError::Empty(path.to_owned()));
         }
-        Ok(Some((pool.finish(None), shortened)))
+        Ok(Some((pool.finish(None), faults)))
     }
 }
 
-fn checked(record: Record, path: &Path, before: u64) -> Result<Record, ReplayError> {
-    if record.bytes.len() < SHORTEST {
-        return Err(ReplayError::Short(path.to_owned(), before));
+/// The packet with that number, if it is to be sent.
+fn checked(
+    record: Record,
+    path: &Path,
+    packet: u64,
+    limit: Option<&Limit>,
+    faults: &mut Faults,
+) -> Result<Option<Record>, ReplayError> {
+    let len = record.bytes.len();
+    if len < SHORTEST {
+        return Err(ReplayError::Short(path.to_owned(), packet - 1));
     }
-    Ok(record)
+    if let Some(limit) = limit {
+        let most = limit.device.longest(&record.bytes);
+        if len > most && limit.skip {
+            faults.skipped += 1;
+            return Ok(None);
+        }
+        if len > most {
+            return Err(ReplayError::TooLong {
+                path: path.to_owned(),
+                packet,
+                len,
+                most,
+            });
+        }
+    }
+    faults.shortened += u64::from(record.shortened);
+    Ok(Some(record))
 }
 
 impl Replay {
@@ -107,14 +201,22 @@ impl Replay {
     ///
     /// # Errors
     /// See [`ReplayError`].
-    pub fn open(path: &Path, loops: Option<u32>, moving: bool) -> Result<Self, ReplayError> {
+    pub fn open(
+        path: &Path,
+        loops: Option<u32>,
+        moving: bool,
+        limit: Option<Limit>,
+    ) -> Result<Self, ReplayError> {
         Ok(Self {
             path: path.to_owned(),
             loops,
             moving,
             records: Records::open(path)?,
+            limit,
+            faults: Faults::default(),
             turn: 0,
             ahead: None,
+            number: 0,
             packets: 0,
             first: 0,
             last: 0,
@@ -148,19 +250,19 @@ impl Replay {
                 None => return Ok(None),
             },
         };
-        self.ahead = self.records.next().transpose()?;
-        if let Some(next) = self.ahead.take() {
-            let next = self.taken(next)?;
+        self.ahead = self.taken()?;
+        if let Some(next) = &self.ahead {
             let gap = next.time.saturating_sub(record.time);
-            self.ahead = Some(next);
             return Ok(Some((record, gap)));
         }
         let span = self.last.saturating_sub(self.first);
-        let average = span.checked_div(self.packets - 1).unwrap_or(0);
+        let average = span
+            .checked_div(self.packets.saturating_sub(1))
+            .unwrap_or(0);
         self.turn = self.turn.saturating_add(1);
         if self.loops.is_none_or(|loops| self.turn < loops) {
             self.records = Records::open(&self.path)?;
-            self.packets = 0;
+            (self.number, self.packets) = (0, 0);
         }
         Ok(Some((record, average)))
     }
@@ -170,24 +272,38 @@ impl Replay {
         if self.loops.is_some_and(|loops| self.turn >= loops) {
             return Ok(None);
         }
-        match self.records.next().transpose()? {
-            Some(record) => self.taken(record).map(Some),
+        match self.taken()? {
+            Some(record) => Ok(Some(record)),
             None => Err(ReplayError::Empty(self.path.clone())),
         }
     }
 
-    /// Counts a packet of this loop, and moves its addresses.
-    fn taken(&mut self, record: Record) -> Result<Record, ReplayError> {
-        let mut record = checked(record, &self.path, self.packets)?;
-        if self.packets == 0 {
-            self.first = record.time;
+    /// The next packet of this loop that is to be sent, with its addresses moved.
+    fn taken(&mut self) -> Result<Option<Record>, ReplayError> {
+        for record in self.records.by_ref() {
+            self.number += 1;
+            let limit = self.limit.as_ref();
+            let record = checked(record?, &self.path, self.number, limit, &mut self.faults)?;
+            let Some(mut record) = record else {
+                continue;
+            };
+            if self.packets == 0 {
+                self.first = record.time;
+            }
+            self.last = record.time;
+            self.packets += 1;
+            if self.moving && self.turn > 0 {
+                move_addresses(&mut record.bytes, self.turn);
+            }
+            return Ok(Some(record));
         }
-        self.last = record.time;
-        self.packets += 1;
-        if self.moving && self.turn > 0 {
-            move_addresses(&mut record.bytes, self.turn);
-        }
-        Ok(record)
+        self.faults.cut |= self.records.is_cut();
+        Ok(None)
+    }
+
+    /// What was found to be wrong with the file so far, in all loops together.
+    pub fn faults(&self) -> Faults {
+        self.faults
     }
 }
 

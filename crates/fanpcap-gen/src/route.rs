@@ -1,68 +1,84 @@
-//! The default route: which device has it, and so must not be flooded by mistake.
+//! The default route: which devices frames for it pass, so that none is flooded by mistake.
 
-use std::fs;
+use std::collections::BTreeSet;
 use std::io;
 
-/// Whether a default route of IPv4 or IPv6 of the calling thread's network namespace leads through
-/// `device` (proc_net(5): `route`, `ipv6_route`).
+use fanpcap_linux::link::{self, Link};
+use fanpcap_linux::route;
+
+/// The device through which a default route of the calling thread's network namespace leads, if that is
+/// the one with index `ifindex` or stands on it: a bridge, bond or VRF that it is a port of, a VLAN on it, and
+/// so on upwards. All tables and all next hops count, see [`route::default_devices`].
 ///
 /// # Errors
-/// When the routes of IPv4 can't be read; a kernel without IPv6 has no table of these.
-pub fn carries_default_route(device: &str) -> io::Result<bool> {
-    let v4 = fs::read_to_string("/proc/thread-self/net/route")?;
-    let v6 = fs::read_to_string("/proc/thread-self/net/ipv6_route").unwrap_or_default();
-    Ok(v4.lines().any(|line| is_default4(line, device))
-        || v6.lines().any(|line| is_default6(line, device)))
+/// When the kernel does not list its routes or its devices.
+pub fn carries_default_route(ifindex: u32) -> io::Result<Option<String>> {
+    let links = link::links()?;
+    let routes = route::default_devices()?;
+    let carried = routes
+        .into_iter()
+        .find(|&upper| below(upper, &links).contains(&ifindex));
+    Ok(carried.map(|upper| {
+        let link = links.iter().find(|link| link.index == upper);
+        link.map_or_else(|| format!("device {upper}"), |link| link.name.clone())
+    }))
 }
 
-/// Interface, destination, gateway, flags, reference count, use, metric, mask.
-fn is_default4(line: &str, device: &str) -> bool {
-    let fields: Vec<&str> = line.split_whitespace().collect();
-    let field = |place: usize| fields.get(place).copied();
-    field(0) == Some(device) && field(1) == Some(NOWHERE4) && field(7) == Some(NOWHERE4)
+/// A device and all that it stands on.
+fn below(upper: u32, links: &[Link]) -> BTreeSet<u32> {
+    let mut all = BTreeSet::from([upper]);
+    loop {
+        let mut more = BTreeSet::new();
+        for link in links {
+            if link.master.is_some_and(|master| all.contains(&master)) {
+                more.insert(link.index);
+            }
+            // A veth names its other end there, and an index of another namespace means nothing here.
+            let stands = all.contains(&link.index) && link.kind != "veth";
+            if stands && link.peer_namespace.is_none() {
+                more.extend(link.peer);
+            }
+        }
+        let before = all.len();
+        all.extend(more);
+        if all.len() == before {
+            return all;
+        }
+    }
 }
-
-/// Destination and its prefix, source and its prefix, next hop, metric, counts, flags, interface.
-fn is_default6(line: &str, device: &str) -> bool {
-    let fields: Vec<&str> = line.split_whitespace().collect();
-    let field = |place: usize| fields.get(place).copied();
-    let nowhere = field(0).is_some_and(|address| address.bytes().all(|digit| digit == b'0'));
-    let flags = field(8).and_then(|flags| u32::from_str_radix(flags, 16).ok());
-    // Where there is no default route, the kernel lists one on lo that rejects.
-    let leads = flags.is_none_or(|flags| flags & RTF_REJECT == 0);
-    field(9) == Some(device) && nowhere && field(1) == Some("00") && leads
-}
-
-/// linux/ipv6_route.h and linux/route.h.
-const RTF_REJECT: u32 = 0x0200;
-
-const NOWHERE4: &str = "00000000";
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    #[test]
-    fn default_routes_are_known_by_their_empty_mask() {
-        let default = "eth0\t00000000\t0100000A\t0003\t0\t0\t0\t00000000\t0\t0\t0";
-        let subnet = "eth0\t0000000A\t00000000\t0001\t0\t0\t0\t00FFFFFF\t0\t0\t0";
-        let half = "eth0\t00000000\t00000000\t0001\t0\t0\t0\t00000080\t0\t0\t0";
-        assert!(is_default4(default, "eth0"));
-        assert!(!is_default4(default, "eth1"));
-        assert!(!is_default4(subnet, "eth0") && !is_default4(half, "eth0"));
-
-        let zeros = "0".repeat(32);
-        let default = format!(
-            "{zeros} 00 {zeros} 00 fe800000000000000000000000000001 00000400 00000001 00000000 00000003     eth0"
-        );
-        assert!(is_default6(&default, "eth0") && !is_default6(&default, "lo"));
-        let rejects = default.replace("00000003", "00200200");
-        assert!(!is_default6(&rejects, "eth0"));
-        assert!(!is_default6(&default.replacen(" 00 ", " 40 ", 1), "eth0"));
+    fn device(index: u32, kind: &str, master: Option<u32>, peer: Option<u32>) -> Link {
+        Link {
+            index,
+            kind: kind.to_owned(),
+            master,
+            peer,
+            ..Link::default()
+        }
     }
 
     #[test]
-    fn no_device_has_no_default_route() {
-        assert!(!carries_default_route("no such device").unwrap());
+    fn ports_and_lower_devices_carry_what_is_above_them() {
+        // A VLAN on a bridge of a veth, whose other end is elsewhere, and of a bond's port.
+        let links = [
+            device(1, "vlan", None, Some(2)),
+            device(2, "bridge", None, None),
+            device(3, "veth", Some(2), Some(9)),
+            device(4, "bond", Some(2), None),
+            device(5, "", Some(4), None),
+            device(6, "", None, None),
+        ];
+        assert_eq!(below(1, &links), BTreeSet::from([1, 2, 3, 4, 5]));
+        assert_eq!(below(6, &links), BTreeSet::from([6]));
+        assert_eq!(below(4, &links), BTreeSet::from([4, 5]));
+    }
+
+    #[test]
+    fn no_device_carries_nothing() {
+        assert_eq!(carries_default_route(u32::MAX).unwrap(), None);
     }
 }

@@ -9,6 +9,7 @@ use fanpcap_linux::process::thread_cpu_ns;
 use serde::Serialize;
 
 use crate::pace::{Pace, Schedule};
+use crate::pool::Pool;
 use crate::sender::Sender;
 
 /// What is to be sent, and when.
@@ -20,15 +21,51 @@ pub struct Plan {
     pub pace: Pace,
 }
 
+impl Plan {
+    /// Whether as many frames are sent at all, and nearly at once. What is slower needs no live frames.
+    pub(crate) fn is_quick(&self, pool: &Pool, frames: u64) -> bool {
+        let mut schedule = Schedule::new(self.pace);
+        for number in 0..frames {
+            schedule.advance(pool.frame_len(number), pool.gap(number));
+        }
+        self.until.frames() >= frames && schedule.due() <= AT_ONCE
+    }
+}
+
+/// In nanoseconds; 64 frames at 6400 a second.
+const AT_ONCE: u64 = 10_000_000;
+
 /// When sending ends; in any case when it is told to stop.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Until {
     /// After so many frames.
     Frames(u64),
-    /// After so much time: frames that are due before are sent.
+    /// After so much time: frames that are due before are sent, if they are no more than 10 ms late.
     Elapsed(Duration),
+    /// After so many frames or so much time, whichever is over first.
+    First(u64, Duration),
     /// When it is told to stop.
     Stopped,
+}
+
+impl Until {
+    /// No more frames than these.
+    pub(crate) fn frames(self) -> u64 {
+        match self {
+            Self::Frames(frames) | Self::First(frames, _) => frames,
+            Self::Elapsed(_) | Self::Stopped => u64::MAX,
+        }
+    }
+
+    /// No frame is due from here on, in nanoseconds after the start.
+    fn end(self) -> u64 {
+        match self {
+            Self::Elapsed(time) | Self::First(_, time) => {
+                u64::try_from(time.as_nanos()).unwrap_or(u64::MAX)
+            }
+            Self::Frames(_) | Self::Stopped => u64::MAX,
+        }
+    }
 }
 
 /// What was sent.
@@ -43,11 +80,18 @@ pub struct Sent {
     pub nanoseconds: u64,
     /// CPU time of the thread in between, the delivery to a peer on the same machine included.
     pub cpu_ns: u64,
+    /// How late the last frame was, or the first that came no more; 0 at top speed. It grows when the
+    /// pace can't be kept.
+    pub late_ns: u64,
 }
 
-/// The longest sleep, for the sake of `stop`, and the time between two calls of `watch`.
+/// The longest sleep, for the sake of `stop`, and between two looks at the device; the time between two
+/// calls of `watch`.
 pub(crate) const TICK: u64 = 100_000_000;
 pub(crate) const TELL: u64 = 1_000_000_000;
+
+/// A run that is bounded by time ends no later than this after it.
+const LATE: u64 = 10_000_000;
 
 /// One run of a plan.
 pub(crate) struct Run {
@@ -59,6 +103,10 @@ pub(crate) struct Run {
     last: u64,
     /// When `watch` was last called.
     pub(crate) told: u64,
+    /// When the device was last looked at.
+    pub(crate) looked: u64,
+    /// Nothing more is to be sent.
+    pub(crate) over: bool,
     sent: Sent,
     /// The next frame's place in the pool.
     pub(crate) place: u64,
@@ -91,18 +139,17 @@ impl Run {
             cpu: thread_cpu_ns(),
             last: 0,
             told: 0,
+            looked: 0,
+            over: false,
             sent: Sent::default(),
             place: 0,
             paced: plan.pace != Pace::Top,
-            end: match plan.until {
-                Until::Elapsed(time) => u64::try_from(time.as_nanos()).unwrap_or(u64::MAX),
-                Until::Frames(_) | Until::Stopped => u64::MAX,
-            },
+            end: plan.until.end(),
         };
-        for _ in 0..already {
-            let bytes = sender.bytes(0, 1);
-            run.schedule
-                .advance(sender.pool().frame_len(0), sender.pool().gap(0));
+        for place in 0..already {
+            let bytes = sender.bytes(place, 1);
+            let pool = sender.pool();
+            run.schedule.advance(pool.frame_len(place), pool.gap(place));
             run.count(sender, 1, 1, bytes);
         }
         run
@@ -115,10 +162,8 @@ impl Run {
 
     /// What is to be done now; no more than `left` frames.
     pub(crate) fn due(&mut self, plan: &Plan, sender: &Sender, left: u64) -> Due {
-        let mut most = left.min(sender.most());
-        if let Until::Frames(count) = plan.until {
-            most = most.min(count - self.sent.frames.min(count));
-        }
+        let most = left.min(sender.most());
+        let most = most.min(plan.until.frames().saturating_sub(self.sent.frames));
         let now = self.elapsed();
         if most == 0 {
             return Due::Never;
@@ -135,7 +180,7 @@ impl Run {
             };
         }
         let wake = self.schedule.due().max(self.last + self.schedule.rest());
-        if self.schedule.due() >= self.end {
+        if self.schedule.due() >= self.end || now >= self.end.saturating_add(LATE) {
             return Due::Never;
         }
         if wake > now {
@@ -167,8 +212,14 @@ impl Run {
 
     /// What was sent until now.
     pub(crate) fn so_far(&self) -> Sent {
+        let elapsed = self.elapsed();
         Sent {
-            nanoseconds: self.elapsed(),
+            nanoseconds: elapsed,
+            late_ns: if self.paced {
+                elapsed.saturating_sub(self.schedule.due())
+            } else {
+                0
+            },
             cpu_ns: thread_cpu_ns() - self.cpu,
             ..self.sent
         }
@@ -176,10 +227,14 @@ impl Run {
 
     /// Waits until the last frame's time is over.
     pub(crate) fn finish(self, stop: &AtomicBool) -> Sent {
+        let late_ns = self.so_far().late_ns;
         let over = self.schedule.due().min(self.end);
         if self.paced && !stop.load(Ordering::Relaxed) && over < self.elapsed() + TICK {
             sleep_until(self.start + over);
         }
-        self.so_far()
+        Sent {
+            late_ns,
+            ..self.so_far()
+        }
     }
 }

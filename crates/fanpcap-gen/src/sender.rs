@@ -4,16 +4,16 @@ use std::fmt;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use fanpcap_linux::clock::{sleep_until, wake_on_time};
-use fanpcap_linux::process::monotonic_ns;
-use fanpcap_linux::{interface, link};
 use serde::Serialize;
 
+use crate::device::Device;
 use crate::live::{self, Live};
 use crate::pool::Pool;
 use crate::portable::{self, Portable};
 use crate::refusal::{OpenError, SendError};
 use crate::replay::ReplayError;
-use crate::run::{Due, Plan, Run, Sent, TELL, TICK, Until};
+use crate::run::{Due, Plan, Run, Sent, TELL, TICK};
+use crate::watch::{PROBES, Shown, Watch};
 
 /// How frames get to the device.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
@@ -37,10 +37,11 @@ impl fmt::Display for Way {
 /// Which way to take.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Choice {
-    /// Live frames where they are possible and the device takes them, which is tried with the first
-    /// frame; else the portable way.
+    /// Live frames where they are possible and the device takes them, which its counters show for the
+    /// first 64 frames, and for all from time to time; else the portable way, also for fewer frames
+    /// and for slower ones than 6400 a second. What a device that counts none took is sent twice.
     Auto,
-    /// Live frames or an error. Frames that the device refuses are lost.
+    /// Live frames or an error, also when most don't leave the device. Frames that it refuses are lost.
     Live,
     /// The portable way.
     Portable,
@@ -52,13 +53,13 @@ pub enum Choice {
 /// frame takes goes by the CPU, and frames of different queues may overtake each other.
 #[derive(Debug)]
 pub struct Sender {
-    device: String,
-    ifindex: u32,
+    device: Device,
     choice: Choice,
     pool: Pool,
     even: bool,
     route: Route,
     instead: Option<String>,
+    sent: Sent,
 }
 
 #[derive(Debug)]
@@ -76,14 +77,12 @@ impl Sender {
     /// # Errors
     /// See [`OpenError`].
     pub fn open(device: &str, pool: Pool, choice: Choice) -> Result<Self, OpenError> {
-        let found = interface::find(device)
-            .map_err(|error| OpenError::Call("looking for the device", error))?;
-        let ifindex = found.ok_or_else(|| OpenError::NoDevice(device.to_owned()))?;
-        check(ifindex, &pool)?;
+        let device = Device::find(device)?;
+        device.check(&pool)?;
         let mut instead = None;
         let route = match choice {
             Choice::Portable => None,
-            Choice::Live | Choice::Auto => match Live::open(&pool, ifindex) {
+            Choice::Live | Choice::Auto => match Live::open(&pool, device.index) {
                 Ok(live) => Some(Route::Live(Box::new(live))),
                 Err(error) if choice == Choice::Live => return Err(OpenError::Live(error)),
                 Err(error) => {
@@ -94,16 +93,16 @@ impl Sender {
         };
         let route = match route {
             Some(route) => route,
-            None => portable(device)?,
+            None => portable(&device)?,
         };
         Ok(Self {
-            device: device.to_owned(),
-            ifindex,
+            device,
             choice,
             even: pool.is_even(),
             pool,
             route,
             instead,
+            sent: Sent::default(),
         })
     }
 
@@ -118,6 +117,11 @@ impl Sender {
     /// Why it is the portable way though live frames were not ruled out.
     pub fn instead(&self) -> Option<&str> {
         self.instead.as_deref()
+    }
+
+    /// What the last run has sent, also if an error ended it.
+    pub fn sent(&self) -> Sent {
+        self.sent
     }
 
     /// Sends the pool, again and again from its first frame on, until the plan's end or until `stop` is
@@ -167,80 +171,138 @@ impl Sender {
     ) -> Result<Sent, SendError> {
         // Without this, sleeps last up to 50 us longer, which shows in gaps only.
         let _ = wake_on_time();
-        let first = self.first(plan, stop)?;
-        let mut run = Run::new(plan, u64::from(first), self);
+        self.sent = Sent::default();
+        let mut watching = Watch::start(&self.device)?;
+        let first = self.first(plan, more.is_some(), &watching, stop)?;
+        let mut run = Run::new(plan, first, self);
+        let mut ended = Ok(());
         while !stop.load(Ordering::Relaxed) {
-            if more.is_some() && run.place == self.pool.len() as u64 {
-                let next = more.as_mut().map_or(Ok(None), |more| more());
-                match next.map_err(SendError::Replay)? {
-                    Some(pool) => self.load(pool)?,
-                    None => break,
-                }
-                run.place = 0;
-            }
-            let left = if more.is_some() {
-                self.pool.len() as u64 - run.place
-            } else {
-                u64::MAX
-            };
-            match run.due(plan, self, left) {
-                Due::Now { frames, bytes } => {
-                    let sent = self.hand_over(run.place, frames, stop)?;
-                    run.count(self, sent, frames, bytes);
-                }
-                Due::At(time) => sleep_until(run.start + time.min(run.elapsed() + TICK)),
-                Due::Never => break,
+            ended = self.step(&mut run, plan, stop, &mut more);
+            if run.elapsed() >= run.looked + TICK && ended.is_ok() {
+                run.looked = run.elapsed();
+                ended = self.look(&mut watching, &run);
             }
             if run.elapsed() >= run.told + TELL {
                 run.told = run.elapsed();
                 watch(&run.so_far());
             }
+            if run.over || ended.is_err() {
+                break;
+            }
         }
-        Ok(run.finish(stop))
+        if matches!(ended, Err(SendError::Device(_))) {
+            // That the device is gone or down says more than what a call says then.
+            ended = watching.counters().map(drop).and(ended);
+        }
+        self.sent = if ended.is_ok() {
+            run.finish(stop)
+        } else {
+            run.so_far()
+        };
+        ended.map(|()| self.sent)
     }
 
-    /// Where the device may refuse live frames, the first frame shows whether it does: its counters
-    /// move, or the way is changed. Whether one was sent.
-    fn first(&mut self, plan: &Plan, stop: &AtomicBool) -> Result<bool, SendError> {
+    /// Sends what is due, or waits.
+    fn step(
+        &mut self,
+        run: &mut Run,
+        plan: &Plan,
+        stop: &AtomicBool,
+        more: &mut Option<More<'_>>,
+    ) -> Result<(), SendError> {
+        let mut left = u64::MAX;
+        if let Some(more) = more {
+            if run.place == self.pool.len() as u64 {
+                match more().map_err(SendError::Replay)? {
+                    Some(pool) => self.load(pool)?,
+                    None => {
+                        run.over = true;
+                        return Ok(());
+                    }
+                }
+                run.place = 0;
+            }
+            left = self.pool.len() as u64 - run.place;
+        }
+        match run.due(plan, self, left) {
+            Due::Now { frames, bytes } => {
+                let sent = self.hand_over(run.place, frames, stop)?;
+                run.count(self, sent, frames, bytes);
+            }
+            Due::At(time) => sleep_until(run.start + time.min(run.elapsed() + TICK)),
+            Due::Never => run.over = true,
+        }
+        Ok(())
+    }
+
+    /// Where the device may refuse live frames, the first frames show whether it does: its counters tell
+    /// of them, or the way is changed. How many were sent.
+    fn first(
+        &mut self,
+        plan: &Plan,
+        stream: bool,
+        watching: &Watch,
+        stop: &AtomicBool,
+    ) -> Result<u64, SendError> {
         let Route::Live(live) = &self.route else {
-            return Ok(false);
+            return Ok(0);
         };
         live.rewind().map_err(SendError::Live)?;
-        if self.choice != Choice::Auto || plan.until == Until::Frames(0) {
-            return Ok(false);
+        if self.choice != Choice::Auto {
+            return Ok(0);
         }
-        let gone = || {
-            link::get(self.ifindex).map(|link| {
-                let counters = link.counters;
-                counters.tx_packets + counters.tx_dropped
-            })
+        let most = if stream {
+            self.pool.len() as u64
+        } else {
+            u64::MAX
         };
-        let Ok(before) = gone() else {
-            return Ok(false);
+        if !plan.is_quick(&self.pool, PROBES) || most < PROBES {
+            return self.give_way("so few frames, or at such a rate, need none".to_owned());
+        }
+        if live.send(PROBES, stop).map_err(SendError::Live)? < PROBES {
+            return Ok(0);
+        }
+        let device = &self.device.name;
+        match watching.first(PROBES, self.bytes(0, PROBES))? {
+            Shown::Taken => Ok(PROBES),
+            Shown::Refused => self.give_way(self.device.refuses()),
+            Shown::Hidden => self.give_way(format!(
+                "other traffic on {device} hides whether it takes them; --live insists on them"
+            )),
+        }
+    }
+
+    /// From here on it is the portable way.
+    fn give_way(&mut self, why: String) -> Result<u64, SendError> {
+        self.instead = Some(why);
+        self.route = portable(&self.device).map_err(SendError::Open)?;
+        Ok(0)
+    }
+
+    /// Whether the device is still there, and whether live frames leave it.
+    fn look(&mut self, watching: &mut Watch, run: &Run) -> Result<(), SendError> {
+        if matches!(self.route, Route::Portable(_)) {
+            return watching.counters().map(drop);
+        }
+        let handed = run.so_far().frames;
+        let Some(missing) = watching.look(handed)? else {
+            return Ok(());
         };
-        if live.send(1, stop).map_err(SendError::Live)? == 0 {
-            return Ok(false);
+        let why = format!(
+            "{}: of {handed} frames {missing} at least did not leave",
+            self.device.refuses()
+        );
+        if self.choice == Choice::Live {
+            return Err(SendError::Refused(why));
         }
-        let patience = monotonic_ns() + SETTLE;
-        while gone().is_ok_and(|now| now == before) {
-            if monotonic_ns() > patience {
-                self.instead = Some(format!(
-                    "{} refuses them (a veth takes them when its other end has an XDP program or GRO)",
-                    self.device
-                ));
-                self.route = portable(&self.device).map_err(SendError::Open)?;
-                return Ok(false);
-            }
-            sleep_until(monotonic_ns() + 1_000_000);
-        }
-        Ok(true)
+        self.give_way(why).map(drop)
     }
 
     /// Changes to another pool.
     fn load(&mut self, pool: Pool) -> Result<(), SendError> {
-        check(self.ifindex, &pool).map_err(SendError::Open)?;
+        self.device.check(&pool).map_err(SendError::Open)?;
         if matches!(self.route, Route::Live(_)) {
-            let live = Live::open(&pool, self.ifindex).map_err(SendError::Live)?;
+            let live = Live::open(&pool, self.device.index).map_err(SendError::Live)?;
             self.route = Route::Live(Box::new(live));
         }
         self.even = pool.is_even();
@@ -281,32 +343,8 @@ impl Sender {
     }
 }
 
-/// A device's counters may need so long to tell of a frame.
-const SETTLE: u64 = 1_000_000_000;
-
-fn portable(device: &str) -> Result<Route, OpenError> {
-    Portable::open(device)
+fn portable(device: &Device) -> Result<Route, OpenError> {
+    Portable::open(&device.name)
         .map(Route::Portable)
         .map_err(|error| OpenError::Call("opening a packet socket (it needs CAP_NET_RAW)", error))
 }
-
-/// Whether the device is up and takes frames of such length.
-fn check(ifindex: u32, pool: &Pool) -> Result<(), OpenError> {
-    if pool.is_empty() {
-        return Err(OpenError::NoFrames);
-    }
-    let link =
-        link::get(ifindex).map_err(|error| OpenError::Call("asking for the device", error))?;
-    if link.flags & IFF_UP == 0 {
-        return Err(OpenError::Down(link.name));
-    }
-    // Ethernet's header, and a VLAN tag, which the kernel does not count.
-    let most = link.mtu as usize + 14 + 4;
-    if pool.longest() > most {
-        let len = pool.longest();
-        return Err(OpenError::TooLong { len, most });
-    }
-    Ok(())
-}
-
-const IFF_UP: u32 = 1;

@@ -315,6 +315,22 @@ fn what_no_frame_is_like_is_refused() {
             },
             "say 1 or more",
         ),
+        (
+            Description {
+                flows: 65_536,
+                fragments: Some(999),
+                ..Description::default()
+            },
+            "every 999th",
+        ),
+        (
+            Description {
+                lengths: Lengths::Fixed(30_000),
+                fragments: Some(2),
+                ..Description::default()
+            },
+            "26000 at most",
+        ),
         (flows(4_000_000, "10.0.0.0/8"), "more than 256 MiB"),
     ] {
         let error = description.pool().unwrap_err().to_string();
@@ -331,4 +347,36 @@ fn a_million_flows_fit() {
     let pool = description.pool().unwrap();
     assert_eq!(pool.len(), 1_000_000);
     assert_eq!(pool.bytes(), 60_000_000);
+}
+
+#[test]
+fn every_so_manieth_datagram_is_fragmented_again_and_again() {
+    for (flows, every) in [(64, 7), (10, 4), (100, 30)] {
+        let description = Description {
+            flows,
+            fragments: Some(every),
+            ..Description::default()
+        };
+        let pool = description.pool().unwrap();
+        let whole = look_at(&pool, pool.len() as u64).datagrams;
+        // So the first one of the second round comes as it does in the first.
+        assert_eq!(whole.len() % every as usize, 0, "{flows} {every}");
+        assert_eq!(whole.len() % flows as usize, 0, "{flows} {every}");
+        assert_eq!(whole.last().unwrap().pieces, 3);
+    }
+}
+
+#[test]
+fn the_longest_frames_are_sound() {
+    for vxlan in [None, Some(7)] {
+        let description = Description {
+            lengths: Lengths::Fixed(65_535),
+            vxlan,
+            families: Families::Both,
+            ..Description::default()
+        };
+        let pool = description.pool().unwrap();
+        assert_eq!(pool.longest(), 65_535);
+        assert_eq!(look_at(&pool, 4).datagrams.len(), 4);
+    }
 }

@@ -13,7 +13,8 @@ use std::time::Duration;
 
 use etherparse::{NetSlice, SlicedPacket, TransportSlice};
 use fanpcap_gen::{
-    Description, Families, Lengths, Pool, Records, Replay, Transports, move_addresses,
+    Description, Device, Families, Faults, Lengths, Limit, Pool, Records, Replay, Transports,
+    move_addresses,
 };
 use pcap_file::pcap::{PcapPacket, PcapWriter};
 use pcap_file::pcapng::PcapNgWriter;
@@ -69,8 +70,8 @@ fn assert_holds(pool: &Pool, frames: &[Vec<u8>]) {
 fn a_pcap_comes_out_as_it_went_in() {
     let file = Scratch::new("one.pcap");
     write_pcap(&file.0, &frames(), 10);
-    let (pool, shortened) = Pool::replay(&file.0).unwrap().unwrap();
-    assert_eq!(shortened, 0);
+    let (pool, faults) = Pool::replay(&file.0, None).unwrap().unwrap();
+    assert_eq!(faults, Faults::default());
     assert_holds(&pool, &frames());
 }
 
@@ -103,7 +104,7 @@ fn a_pcapng_comes_out_as_it_went_in_with_its_times() {
         writer.write_pcapng_block(odd).unwrap();
         drop(writer);
 
-        let (pool, _) = Pool::replay(&file.0).unwrap().unwrap();
+        let (pool, _) = Pool::replay(&file.0, None).unwrap().unwrap();
         let mut all = frames();
         all.push(vec![3; 61]);
         assert_holds(&pool, &all);
@@ -131,26 +132,116 @@ fn what_is_no_capture_of_ethernet_is_refused() {
         ),
     ] {
         fs::write(&file.0, content).unwrap();
-        let error = Pool::replay(&file.0).unwrap_err().to_string();
+        let error = Pool::replay(&file.0, None).unwrap_err().to_string();
         assert!(error.contains(why), "{error}");
     }
     write_pcap(&file.0, &[], 1);
-    let error = Pool::replay(&file.0).unwrap_err().to_string();
+    let error = Pool::replay(&file.0, None).unwrap_err().to_string();
     assert!(error.contains("no packets"), "{error}");
     write_pcap(&file.0, &[vec![0; 60], vec![0; 13]], 1);
-    let error = Pool::replay(&file.0).unwrap_err().to_string();
+    let error = Pool::replay(&file.0, None).unwrap_err().to_string();
     assert!(error.contains("packet 2 is shorter"), "{error}");
-    write_pcap(&file.0, &[vec![0; 60]], 1);
+    fs::write(&file.0, [0x1f, 0x8b, 8, 0, 0, 0, 0, 0, 0, 3]).unwrap();
+    let error = Pool::replay(&file.0, None).unwrap_err().to_string();
+    assert!(error.contains("zcat"), "{error}");
+}
+
+#[test]
+fn of_a_cut_file_the_whole_packets_are_taken() {
+    let file = Scratch::new("cut.pcap");
+    write_pcap(&file.0, &[vec![1; 60], vec![2; 70]], 1);
     let whole = fs::read(&file.0).unwrap();
-    fs::write(&file.0, &whole[..whole.len() - 5]).unwrap();
-    assert!(Pool::replay(&file.0).is_err(), "the last packet is cut");
+    for missing in [1, 5, 70, 80] {
+        fs::write(&file.0, &whole[..whole.len() - missing]).unwrap();
+        let (pool, faults) = Pool::replay(&file.0, None).unwrap().unwrap();
+        assert_holds(&pool, &[vec![1; 60]]);
+        assert!(faults.cut);
+        let mut replay = Replay::open(&file.0, Some(2), false, None).unwrap();
+        let pool = replay.next_pool().unwrap().unwrap();
+        assert_holds(&pool, &[vec![1; 60], vec![1; 60]]);
+        assert!(replay.faults().cut);
+    }
+}
+
+#[test]
+fn bits_about_check_sequences_are_no_link_type() {
+    let file = Scratch::new("checked.pcap");
+    write_pcap(&file.0, &[vec![1; 64]], 1);
+    let mut content = fs::read(&file.0).unwrap();
+    // PcapWriter is big-endian here; the link type is the header's last word: four bytes of check
+    // sequence, or a number of them that is not told.
+    let big = content[0] == 0xa1;
+    for (link, len) in [(0x2400_0001_u32, 60), (0x1000_0001, 64)] {
+        let bytes = if big {
+            link.to_be_bytes()
+        } else {
+            link.to_le_bytes()
+        };
+        content[20..24].copy_from_slice(&bytes);
+        fs::write(&file.0, &content).unwrap();
+        let (pool, faults) = Pool::replay(&file.0, None).unwrap().unwrap();
+        assert_holds(&pool, &[vec![1; len]]);
+        assert_eq!(faults, Faults::default());
+    }
+}
+
+#[test]
+fn packets_that_are_too_long_are_named_or_left_out() {
+    let file = Scratch::new("long.pcap");
+    let frames = [vec![1; 1514], vec![2; 1515], vec![3; 60], vec![4; 9000]];
+    write_pcap(&file.0, &frames, 1);
+    let device = Device {
+        name: "x".to_owned(),
+        index: 1,
+        kind: String::new(),
+        mtu: 1500,
+    };
+    let mut limit = Limit {
+        device,
+        skip: false,
+    };
+    let error = Pool::replay(&file.0, Some(&limit)).unwrap_err().to_string();
+    assert!(error.contains("packet 2 has 1515 bytes"), "{error}");
+    assert!(error.contains("--skip-long"), "{error}");
+    limit.skip = true;
+    let (pool, faults) = Pool::replay(&file.0, Some(&limit)).unwrap().unwrap();
+    assert_holds(&pool, &[frames[0].clone(), frames[2].clone()]);
+    assert_eq!(faults.skipped, 2);
+    let mut replay = Replay::open(&file.0, Some(1), true, Some(limit)).unwrap();
+    assert_eq!(replay.next_pool().unwrap().unwrap().len(), 2);
+    assert_eq!(replay.faults().skipped, 2);
+}
+
+#[test]
+fn packets_longer_than_the_snaplen_stay_whole_and_cut_ones_are_counted() {
+    let file = Scratch::new("snaplen.pcapng");
+    let mut writer = PcapNgWriter::new(File::create(&file.0).unwrap()).unwrap();
+    let interface = InterfaceDescriptionBlock::new(DataLink::ETHERNET, 64);
+    writer.write_pcapng_block(interface).unwrap();
+    for original_len in [100, 200] {
+        let packet = EnhancedPacketBlock {
+            interface_id: 0,
+            timestamp: Duration::ZERO,
+            original_len,
+            data: Cow::Owned(vec![9; 100]),
+            options: vec![],
+        };
+        writer.write_pcapng_block(packet).unwrap();
+    }
+    drop(writer);
+    let (pool, faults) = Pool::replay(&file.0, None).unwrap().unwrap();
+    assert_holds(&pool, &[vec![9; 100], vec![9; 100]]);
+    assert_eq!(faults.shortened, 1);
+    let mut replay = Replay::open(&file.0, Some(1), true, None).unwrap();
+    replay.next_pool().unwrap();
+    assert_eq!(replay.faults().shortened, 1);
 }
 
 #[test]
 fn loops_repeat_all_packets() {
     let file = Scratch::new("loops.pcap");
     write_pcap(&file.0, &frames(), 10);
-    let mut replay = Replay::open(&file.0, Some(3), false).unwrap();
+    let mut replay = Replay::open(&file.0, Some(3), false, None).unwrap();
     let pool = replay.next_pool().unwrap().unwrap();
     assert_holds(&pool, &[frames(), frames(), frames()].concat());
     assert!(replay.next_pool().unwrap().is_none());
@@ -163,7 +254,7 @@ fn a_large_file_comes_in_several_pools_and_loses_nothing() {
         .map(|number| [number.to_be_bytes().as_slice(), &[7; 1500]].concat())
         .collect();
     write_pcap(&file.0, &many, 1);
-    let mut replay = Replay::open(&file.0, Some(2), false).unwrap();
+    let mut replay = Replay::open(&file.0, Some(2), false, None).unwrap();
     let (mut number, mut pools) = (0, 0);
     while let Some(pool) = replay.next_pool().unwrap() {
         for place in 0..pool.len() as u64 {
@@ -298,7 +389,7 @@ fn loops_move_all_but_the_first() {
     let pool = Description::default().pool().unwrap();
     let frames: Vec<Vec<u8>> = (0..64).map(|number| pool.frame(number)).collect();
     write_pcap(&file.0, &frames, 10);
-    let mut replay = Replay::open(&file.0, Some(3), true).unwrap();
+    let mut replay = Replay::open(&file.0, Some(3), true, None).unwrap();
     let pool = replay.next_pool().unwrap().unwrap();
     assert_eq!(pool.len(), 3 * 64);
     for (number, frame) in (0..).zip(&frames) {

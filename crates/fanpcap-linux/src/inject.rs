@@ -1,4 +1,4 @@
-//! Sends whole frames on an interface through AF_PACKET, for tests and the demo.
+//! Sends whole frames on an interface through AF_PACKET, one by one or many to a call, and keeps threads on CPUs.
 
 use std::io;
 use std::mem;

@@ -27,6 +27,7 @@ pub mod pcap;
 pub mod pidfd;
 pub mod process;
 pub mod ring;
+pub mod route;
 pub mod shared;
 pub mod signal;
 pub mod stop;

@@ -1,7 +1,7 @@
 //! Links by rtnetlink: a device's MTU, its counters, and where the other end of a pair is. sysfs would tell of the
 //! namespace in which it was mounted, and `/proc/net/dev` adds up causes (linux/if_link.h, linux/net_namespace.h).
 
-use crate::netlink::{Question, for_each_attribute, malformed, u32_at};
+use crate::netlink::{Question, for_each_attribute, malformed, u16_at, u32_at};
 use std::io;
 use std::os::fd::{AsRawFd, BorrowedFd};
 
@@ -12,12 +12,16 @@ pub struct Link {
     pub index: u32,
     /// Its name.
     pub name: String,
+    /// What its frames begin with, `ARPHRD_*` (linux/if_arp.h).
+    pub hardware: u16,
     /// `IFF_*`.
     pub flags: u32,
     /// The longest frame in bytes, without the link-layer header.
     pub mtu: u32,
     /// Its kind, such as `veth`; empty for most hardware.
     pub kind: String,
+    /// The index of the bridge, bond, team or VRF that it is a port of.
+    pub master: Option<u32>,
     /// The index of the device that it is a pair with or stands on.
     pub peer: Option<u32>,
     /// The number by which this namespace knows the other's, when that device is elsewhere.
@@ -106,6 +110,7 @@ pub fn namespace_number(namespace: BorrowedFd<'_>) -> io::Result<Option<i32>> {
 /// ifinfomsg (family, type, index, flags, change), then attributes.
 fn link(payload: &[u8]) -> Option<Link> {
     let mut link = Link {
+        hardware: u16_at(payload, 2)?,
         index: u32_at(payload, 4)?,
         flags: u32_at(payload, 8)?,
         ..Link::default()
@@ -113,6 +118,7 @@ fn link(payload: &[u8]) -> Option<Link> {
     for_each_attribute(payload.get(16..)?, |kind, value| match kind {
         IFLA_IFNAME => link.name = text(value),
         IFLA_MTU => link.mtu = u32_at(value, 0).unwrap_or(0),
+        IFLA_MASTER => link.master = u32_at(value, 0).filter(|&master| master != 0),
         IFLA_LINK => link.peer = u32_at(value, 0).filter(|&peer| peer != 0),
         IFLA_LINK_NETNSID => link.peer_namespace = u32_at(value, 0).map(signed),
         IFLA_LINKINFO => for_each_attribute(value, |kind, value| {
@@ -158,6 +164,7 @@ fn text(value: &[u8]) -> String {
 const IFLA_IFNAME: u16 = 3;
 const IFLA_MTU: u16 = 4;
 const IFLA_LINK: u16 = 5;
+const IFLA_MASTER: u16 = 10;
 const IFLA_LINKINFO: u16 = 18;
 const IFLA_STATS64: u16 = 23;
 const IFLA_LINK_NETNSID: u16 = 37;
@@ -175,6 +182,7 @@ mod tests {
         let link = get(index).unwrap();
         assert_eq!(link.name, "lo");
         assert!(link.mtu > 0);
+        assert_eq!((link.hardware, link.master), (libc::ARPHRD_LOOPBACK, None));
         assert_ne!(link.flags & libc::IFF_LOOPBACK.unsigned_abs(), 0);
         assert_eq!(
             get(u32::MAX / 2).unwrap_err().raw_os_error(),

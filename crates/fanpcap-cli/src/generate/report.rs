@@ -2,8 +2,10 @@
 
 use std::fmt;
 use std::io::{self, IsTerminal, Write};
+use std::path::Path;
 
-use fanpcap_gen::{Counted, Peer, Sender, Sent, Way};
+use anyhow::{Context, Result};
+use fanpcap_gen::{Counted, Faults, Peer, Sender, Sent, Way};
 use serde::Serialize;
 
 use super::Arguments;
@@ -29,14 +31,20 @@ pub(super) struct Report {
     pps: f64,
     /// Bits a second, of the frames alone.
     bits_per_second: f64,
-    /// Packets that left the device meanwhile, as it counts.
-    device_sent: u64,
+    /// What was asked for: a rate, or the times of the file.
+    asked: Option<String>,
+    /// It was kept, to 1 %.
+    kept: bool,
+    /// Packets that left the device meanwhile, as it counts; nothing when it is gone.
+    device_sent: Option<u64>,
     /// Packets that it dropped, as it counts.
-    device_dropped: u64,
+    device_dropped: Option<u64>,
     /// Frames that it counted as neither.
-    refused: u64,
+    refused: Option<u64>,
     /// The other end of a veth pair.
     peer: Option<Peer>,
+    /// What is not as it should be with the file, if one was replayed.
+    file: Option<Faults>,
 }
 
 impl Report {
@@ -44,9 +52,10 @@ impl Report {
     pub(super) fn new(
         arguments: &Arguments,
         sender: &Sender,
-        sent: Sent,
-        counted: Counted,
+        counted: Option<Counted>,
+        faults: Faults,
     ) -> Self {
+        let sent = sender.sent();
         let seconds = sent.nanoseconds as f64 / 1e9;
         let rate = |count: u64| {
             if sent.nanoseconds == 0 {
@@ -65,16 +74,81 @@ impl Report {
             cpu_seconds: sent.cpu_ns as f64 / 1e9,
             pps: rate(sent.frames),
             bits_per_second: rate(sent.bytes) * 8.0,
-            device_sent: counted.left,
-            device_dropped: counted.dropped,
-            refused: counted.refused,
-            peer: counted.peer,
+            asked: asked(arguments),
+            kept: sent.late_ns <= LATE.max(sent.nanoseconds / 100),
+            device_sent: counted.as_ref().map(|counted| counted.left),
+            device_dropped: counted.as_ref().map(|counted| counted.dropped),
+            refused: counted.as_ref().map(|counted| counted.refused),
+            peer: counted.and_then(|counted| counted.peer),
+            file: arguments.replay.is_some().then_some(faults),
+        }
+    }
+
+    /// Whether frames were lost on the way out.
+    pub(super) fn lost(&self) -> bool {
+        self.refused.unwrap_or(0) + self.device_dropped.unwrap_or(0) > 0
+    }
+
+    /// Prints it, as a line of JSON or as text.
+    pub(super) fn print(&self, json: bool) -> Result<()> {
+        let text = if json {
+            format!("{}\n", serde_json::to_string(self)?)
+        } else {
+            self.to_string()
+        };
+        let mut out = io::stdout().lock();
+        match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
+            // Nobody reads it.
+            Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(()),
+            written => written.context("writing the result"),
         }
     }
 }
 
+/// A run that is so late at its end has not kept its times, in nanoseconds.
+const LATE: u64 = 10_000_000;
+
+/// The pace in words.
+fn asked(arguments: &Arguments) -> Option<String> {
+    let times = |speed: f64| format!("the times of the file, {speed} times as fast");
+    let rate = arguments.rate.map(|rate| rate.to_string());
+    rate.or(arguments.speed.map(times))
+}
+
+/// Says on standard error what is not as it should be with a file.
+pub(super) fn complain(path: &Path, faults: &Faults) {
+    let path = path.display();
+    let mut lines = Vec::new();
+    if faults.shortened > 0 {
+        let count = faults.shortened;
+        lines.push(format!(
+            "of {count} packets {path} has only the beginning, which is sent"
+        ));
+    }
+    if faults.skipped > 0 {
+        let count = faults.skipped;
+        lines.push(format!(
+            "{count} packets of {path} are too long for the device and left out"
+        ));
+    }
+    if faults.cut {
+        lines.push(format!("{path} ends within a packet, which is left out"));
+    }
+    for line in lines {
+        say(&format!("fanpcap gen: {line}\n"));
+    }
+}
+
+/// Writes to standard error, if somebody is there.
+fn say(text: &str) {
+    let _ = io::stderr().write_all(text.as_bytes());
+}
+
 impl fmt::Display for Report {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if self.sent == 0 {
+            return writeln!(f, "sent no frames");
+        }
         if let Some(why) = &self.instead {
             writeln!(f, "no live frames: {why}")?;
         }
@@ -88,14 +162,26 @@ impl fmt::Display for Report {
             short(self.pps, "pps"),
             short(self.bits_per_second, "bit/s")
         )?;
-        write!(f, "{} counted {} sent", self.device, self.device_sent)?;
-        if self.device_dropped > 0 {
-            write!(f, ", {} dropped", self.device_dropped)?;
+        if let Some(asked) = self.asked.as_ref().filter(|_| !self.kept) {
+            writeln!(
+                f,
+                "asked {asked}, reached {}, {}: as fast as it goes",
+                short(self.pps, "pps"),
+                short(self.bits_per_second, "bit/s")
+            )?;
         }
-        if self.refused > 0 {
-            write!(f, "; it refused {} frames, which are lost", self.refused)?;
+        if let Some(left) = self.device_sent {
+            write!(f, "{} counted {left} sent", self.device)?;
+            let dropped = self.device_dropped.unwrap_or(0);
+            if dropped > 0 {
+                write!(f, ", {dropped} dropped")?;
+            }
+            let refused = self.refused.unwrap_or(0);
+            if refused > 0 {
+                write!(f, "; it refused {refused} frames, which are lost")?;
+            }
+            writeln!(f)?;
         }
-        writeln!(f)?;
         if let Some(peer) = &self.peer {
             write!(f, "its other end {}", peer.name)?;
             if let Some(namespace) = &peer.namespace {
@@ -103,7 +189,7 @@ impl fmt::Display for Report {
             }
             writeln!(
                 f,
-                " received {}, could not take {}",
+                " received {}; {} more had no room or nobody who wanted them",
                 peer.received, peer.dropped
             )?;
         }
@@ -148,17 +234,16 @@ impl Progress {
             short(bits, "bit/s")
         );
         if self.over {
-            eprint!("\r\x1b[K{line}");
-            let _ = io::stderr().flush();
+            say(&format!("\r\x1b[K{line}"));
         } else {
-            eprintln!("{line}");
+            say(&format!("{line}\n"));
         }
     }
 
     /// Clears the line.
     pub(super) fn end(&self) {
         if self.over && self.before.frames > 0 {
-            eprint!("\r\x1b[K");
+            say("\r\x1b[K");
         }
     }
 }

@@ -1,0 +1,197 @@
+//! Routes by rtnetlink: which devices the default routes lead through (linux/rtnetlink.h, linux/nexthop.h).
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::io;
+
+use crate::netlink::{Question, for_each_attribute, u16_at, u32_at};
+
+const ROUTES: Question = Question {
+    protocol: libc::NETLINK_ROUTE,
+    asks: 26,    // RTM_GETROUTE
+    answers: 24, // RTM_NEWROUTE
+};
+const NEXTHOPS: Question = Question {
+    protocol: libc::NETLINK_ROUTE,
+    asks: 106,    // RTM_GETNEXTHOP
+    answers: 104, // RTM_NEWNEXTHOP
+};
+
+/// The indices of the devices that default routes of IPv4 and IPv6 lead through, in all tables and by all
+/// their next hops, in the calling thread's network namespace. Routes to such large parts of all addresses
+/// count as well: 0.0.0.0/1 and 2000::/3 stand for a default route in practice.
+///
+/// # Errors
+/// Whatever the socket calls and the kernel say.
+pub fn default_devices() -> io::Result<BTreeSet<u32>> {
+    let mut found = Found::default();
+    for family in [libc::AF_INET, libc::AF_INET6] {
+        let mut body = [0; 12];
+        body[0] = u8::try_from(family).unwrap_or(0);
+        ROUTES.list(&body, &mut |payload| found.route(payload))?;
+    }
+    if !found.nexthops.is_empty() {
+        let mut hops = Nexthops::default();
+        NEXTHOPS.list(&[0; 8], &mut |payload| hops.add(payload))?;
+        for &hop in &found.nexthops {
+            found.devices.extend(hops.devices(hop));
+        }
+    }
+    Ok(found.devices)
+}
+
+/// What default routes name: devices, or objects that stand for next hops.
+#[derive(Debug, Default)]
+struct Found {
+    devices: BTreeSet<u32>,
+    nexthops: BTreeSet<u32>,
+}
+
+impl Found {
+    /// rtmsg (family, lengths of destination and source, service, table, protocol, scope, type, flags),
+    /// then attributes.
+    fn route(&mut self, payload: &[u8]) -> Option<()> {
+        let family = i32::from(*payload.first()?);
+        let longest = match family {
+            libc::AF_INET => 1,
+            libc::AF_INET6 => 3,
+            _ => return Some(()),
+        };
+        // Other types than this one lead to no device: they reject, or deliver here.
+        if *payload.get(7)? != RTN_UNICAST || *payload.get(1)? > longest {
+            return Some(());
+        }
+        for_each_attribute(payload.get(12..)?, |kind, value| match kind {
+            RTA_OIF => self.devices.extend(u32_at(value, 0)),
+            RTA_MULTIPATH => self.hops(value),
+            RTA_NH_ID => self.nexthops.extend(u32_at(value, 0)),
+            _ => {}
+        });
+        Some(())
+    }
+
+    /// rtnexthop (length, flags, weight, device), each with attributes.
+    fn hops(&mut self, mut rest: &[u8]) {
+        while let (Some(len), Some(device)) = (u16_at(rest, 0), u32_at(rest, 4)) {
+            self.devices.insert(device);
+            let step = usize::from(len).next_multiple_of(4).max(8);
+            rest = rest.get(step..).unwrap_or_default();
+        }
+    }
+}
+
+/// Objects that stand for next hops: the device of each, or the others that it is a group of.
+#[derive(Debug, Default)]
+struct Nexthops {
+    single: BTreeMap<u32, u32>,
+    groups: BTreeMap<u32, Vec<u32>>,
+}
+
+impl Nexthops {
+    /// nhmsg (family, scope, protocol, flags), then attributes.
+    fn add(&mut self, payload: &[u8]) -> Option<()> {
+        let (mut id, mut device, mut group) = (None, None, Vec::new());
+        for_each_attribute(payload.get(8..)?, |kind, value| match kind {
+            NHA_ID => id = u32_at(value, 0),
+            // Of eight bytes each: the object, its weight.
+            NHA_GROUP => group.extend(value.chunks_exact(8).filter_map(|one| u32_at(one, 0))),
+            NHA_OIF => device = u32_at(value, 0),
+            _ => {}
+        });
+        let id = id?;
+        self.single.extend(device.map(|device| (id, device)));
+        self.groups.insert(id, group);
+        Some(())
+    }
+
+    /// A group's members are no groups themselves.
+    fn devices(&self, id: u32) -> Vec<u32> {
+        let members = self.groups.get(&id).into_iter().flatten();
+        members
+            .chain([&id])
+            .filter_map(|one| self.single.get(one).copied())
+            .collect()
+    }
+}
+
+const RTN_UNICAST: u8 = 1;
+const RTA_OIF: u16 = 4;
+const RTA_MULTIPATH: u16 = 9;
+const RTA_NH_ID: u16 = 30;
+const NHA_ID: u16 = 1;
+const NHA_GROUP: u16 = 2;
+const NHA_OIF: u16 = 5;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn attribute(kind: u16, value: &[u8]) -> Vec<u8> {
+        let len = u16::try_from(4 + value.len()).unwrap();
+        let mut bytes = [len.to_ne_bytes(), kind.to_ne_bytes()].concat();
+        bytes.extend(value);
+        bytes
+    }
+
+    fn route(family: u8, prefix: u8, kind: u8, attributes: &[u8]) -> BTreeSet<u32> {
+        let mut payload = vec![family, prefix, 0, 0, 254, 0, 0, kind, 0, 0, 0, 0];
+        payload.extend(attributes);
+        let mut found = Found::default();
+        found.route(&payload).unwrap();
+        assert!(found.nexthops.is_empty());
+        found.devices
+    }
+
+    #[test]
+    fn default_routes_are_known_by_their_length_in_any_table() {
+        let through = attribute(RTA_OIF, &7_u32.to_ne_bytes());
+        let one = BTreeSet::from([7]);
+        assert_eq!(route(2, 0, 1, &through), one);
+        assert_eq!(route(10, 0, 1, &through), one);
+        assert_eq!(route(2, 1, 1, &through), one);
+        assert_eq!(route(10, 3, 1, &through), one);
+        for (family, prefix, kind) in [(2, 8, 1), (10, 64, 1), (2, 0, 7), (10, 0, 7), (7, 0, 1)] {
+            assert_eq!(route(family, prefix, kind, &through), BTreeSet::new());
+        }
+    }
+
+    #[test]
+    fn every_next_hop_counts() {
+        let mut hops = Vec::new();
+        for device in [3_u32, 4] {
+            hops.extend([16, 0, 0, 0]);
+            hops.extend(device.to_ne_bytes());
+            hops.extend(attribute(5, &[10, 0, 0, 1]));
+        }
+        let several = attribute(RTA_MULTIPATH, &hops);
+        assert_eq!(route(2, 0, 1, &several), BTreeSet::from([3, 4]));
+        for cut in 0..hops.len() {
+            route(2, 0, 1, &attribute(RTA_MULTIPATH, &hops[..cut]));
+        }
+    }
+
+    #[test]
+    fn next_hop_objects_lead_to_their_devices() {
+        let number = |kind, number: u32| attribute(kind, &number.to_ne_bytes());
+        let mut group = Vec::new();
+        for member in [1_u32, 2] {
+            group.extend(member.to_ne_bytes());
+            group.extend([0; 4]);
+        }
+        let mut hops = Nexthops::default();
+        for attributes in [
+            [number(NHA_ID, 1), number(NHA_OIF, 11)].concat(),
+            [number(NHA_ID, 2), number(NHA_OIF, 12)].concat(),
+            [number(NHA_ID, 5), attribute(NHA_GROUP, &group)].concat(),
+        ] {
+            hops.add(&[vec![0; 8], attributes].concat()).unwrap();
+        }
+        assert_eq!(hops.devices(1), [11]);
+        assert_eq!(hops.devices(5), [11, 12]);
+        assert_eq!(hops.devices(9), []);
+    }
+
+    #[test]
+    fn the_kernel_answers() {
+        default_devices().unwrap();
+    }
+}
