@@ -5,6 +5,7 @@ use crate::errno::check;
 use std::ffi::CString;
 use std::fs::{File, OpenOptions};
 use std::io;
+use std::mem::MaybeUninit;
 use std::os::fd::AsRawFd;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::OpenOptionsExt;
@@ -41,6 +42,21 @@ pub fn open_regular(path: &Path) -> io::Result<Option<File>> {
     Ok(file.metadata()?.is_file().then_some(file))
 }
 
+/// Whether a file or directory is on a file system in memory (tmpfs or ramfs, statfs(2)): a store to a mapped
+/// file waits for no disk there.
+pub fn is_in_memory(path: &Path) -> io::Result<bool> {
+    let path = CString::new(path.as_os_str().as_bytes())?;
+    let mut about = MaybeUninit::<libc::statfs>::uninit();
+    // SAFETY: the path is a C string, and the target as large as the call's result.
+    check(unsafe { libc::statfs(path.as_ptr(), about.as_mut_ptr()) })?;
+    // SAFETY: the call has succeeded, so it has written all of it.
+    let about = unsafe { about.assume_init() };
+    Ok([libc::TMPFS_MAGIC, RAMFS_MAGIC].contains(&about.f_type))
+}
+
+/// linux/magic.h.
+const RAMFS_MAGIC: libc::__fsword_t = 0x8584_58f6;
+
 /// Takes the exclusive lock of a file, without waiting; false when somebody else has it.
 pub fn try_lock_exclusive(file: &File) -> io::Result<bool> {
     try_lock(file, libc::LOCK_EX)
@@ -57,5 +73,27 @@ fn try_lock(file: &File, kind: i32) -> io::Result<bool> {
         Ok(()) => Ok(true),
         Err(error) if error.kind() == io::ErrorKind::WouldBlock => Ok(false),
         Err(error) => Err(error),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn file_systems_in_memory_are_told_from_others() {
+        assert!(!is_in_memory(Path::new("/proc")).unwrap());
+        let none = is_in_memory(Path::new("/proc/none")).unwrap_err();
+        assert_eq!(none.kind(), io::ErrorKind::NotFound);
+        let mounts = std::fs::read_to_string("/proc/self/mounts").unwrap();
+        let of_tmpfs = |line: &str| {
+            let mut fields = line.split(' ').skip(1);
+            let path = fields.next()?.to_owned();
+            (fields.next()? == "tmpfs").then_some(path)
+        };
+        // The last one mounted hides the others of its path.
+        for path in mounts.lines().rev().filter_map(of_tmpfs).take(1) {
+            assert!(is_in_memory(Path::new(&path)).unwrap(), "{path}");
+        }
     }
 }

@@ -22,6 +22,12 @@ pub fn executable() -> (u64, u64) {
     fs::metadata("/proc/self/exe").map_or((0, 0), |file| (file.dev(), file.ino()))
 }
 
+/// The effective user (geteuid(2)); 0 is root.
+pub fn effective_user() -> u32 {
+    // SAFETY: no preconditions; it always succeeds.
+    unsafe { libc::geteuid() }
+}
+
 /// Nanoseconds of `CLOCK_MONOTONIC`, which all processes of a machine share.
 pub fn monotonic_ns() -> u64 {
     clock_ns(libc::CLOCK_MONOTONIC)
@@ -43,7 +49,7 @@ fn clock_ns(clock: libc::clockid_t) -> u64 {
         tv_sec: 0,
         tv_nsec: 0,
     };
-    // SAFETY: `now` is a live timespec; both clocks always exist.
+    // SAFETY: `now` is a live timespec; these clocks always exist.
     let _ = unsafe { libc::clock_gettime(clock, &raw mut now) };
     let seconds = u64::try_from(now.tv_sec).unwrap_or(0);
     seconds * 1_000_000_000 + u64::try_from(now.tv_nsec).unwrap_or(0)

@@ -3,12 +3,12 @@
 use crate::accept::Wanted;
 use crate::call::{End, Packet};
 use crate::filter::{Program, View};
-use crate::publish::{self, Publisher};
+use crate::publish::Publisher;
 use crate::rest::Pace;
 use crate::ring::Ring;
 use crate::wait::ReadError;
 use fanpcap_linux::shared::Word;
-use fanpcap_ring::{Closed, Stamp};
+use fanpcap_ring::Stamp;
 use std::os::fd::BorrowedFd;
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
@@ -32,6 +32,8 @@ pub(crate) struct Lane {
     /// Where others read that.
     shown: Option<Word>,
     publisher: Option<Box<Publisher>>,
+    /// When so many have been taken, the publisher looks whether it is time.
+    look_at: u64,
 }
 
 /// Packets that were let in by another filter than the one that now holds.
@@ -51,20 +53,23 @@ impl Lane {
             taken: 0,
             shown: None,
             publisher: None,
+            look_at: 0,
         }
     }
 
     /// Keeps counters for others from now on.
     pub(crate) fn set_publisher(&mut self, mut publisher: Box<Publisher>) {
-        let most = match self.ring {
-            Ring::V3(_) => publish::BLOCKS,
-            Ring::V2(_) => publish::FRAMES,
-        };
-        self.shown = Some(publisher.begin(self.taken, most));
+        self.shown = Some(publisher.begin(self.taken));
+        self.look_at = self.taken + 1;
         self.publisher = Some(publisher);
     }
 
-    /// The ring is empty: publishes when it is time, and tells when it will be.
+    /// Whether the publisher looks at the clock with the next frame.
+    pub(crate) fn is_about_to_look(&self) -> bool {
+        self.shown.is_some() && self.taken + 1 >= self.look_at
+    }
+
+    /// There is nothing to be read: publishes when it is time, and tells when it will be.
     pub(crate) fn handle_empty(&mut self) -> Option<Duration> {
         self.publisher.as_mut()?.handle_empty(self.taken)
     }
@@ -100,6 +105,9 @@ impl Lane {
         self.taken += 1;
         if let Some(shown) = &self.shown {
             shown.set(self.taken);
+            if self.taken >= self.look_at {
+                self.look_at = look(&mut self.publisher, self.taken);
+            }
         }
         if let Some(Refilter { program, .. }) = &self.refilter {
             if program.run(&View::of(&frame)) == 0 {
@@ -112,14 +120,15 @@ impl Lane {
     /// Gives what has been read back to the kernel.
     #[inline]
     pub(crate) fn release(&mut self) {
-        let closed = match &mut self.ring {
-            Ring::V3(blocks) => blocks.release(),
-            Ring::V2(frames) => {
-                frames.release();
-                None
+        match &mut self.ring {
+            Ring::V3(blocks) => {
+                if let Some(closed) = blocks.release() {
+                    self.pace.handle_block(closed);
+                }
             }
-        };
-        handle_end(closed, &mut self.pace, &mut self.publisher, self.taken);
+            // It was noted when it was handed out.
+            Ring::V2(frames) => frames.release(),
+        }
         pass(&mut self.refilter);
     }
 
@@ -130,31 +139,22 @@ impl Lane {
             ring,
             pace,
             refilter,
-            taken,
-            publisher,
             ..
         } = self;
         ring.head(|closed| {
-            handle_end(closed, pace, publisher, *taken);
+            if let Some(closed) = closed {
+                pace.handle_block(closed);
+            }
             pass(refilter);
         })
     }
 }
 
-/// A block has been read and given back, or a frame.
-#[inline]
-fn handle_end(
-    closed: Option<Closed>,
-    pace: &mut Pace,
-    publisher: &mut Option<Box<Publisher>>,
-    taken: u64,
-) {
-    if let Some(closed) = closed {
-        pace.handle_block(closed);
-    }
-    if let Some(publisher) = publisher {
-        // That of a frame was noted when it was handed out.
-        publisher.pass(pace.last(), taken);
+#[cold]
+fn look(publisher: &mut Option<Box<Publisher>>, taken: u64) -> u64 {
+    match publisher {
+        Some(publisher) => publisher.look(taken),
+        None => u64::MAX,
     }
 }
 

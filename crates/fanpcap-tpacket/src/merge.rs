@@ -72,8 +72,7 @@ impl Merge {
         self.lanes.get_mut(device)
     }
 
-    /// There is nothing to deliver now: publishes the lanes' counters when it is time, and tells when it will
-    /// be.
+    /// Publishes the lanes' counters when it is time, and tells when it will be.
     fn handle_empty(&mut self) -> Option<Duration> {
         self.lanes.iter_mut().filter_map(Lane::handle_empty).min()
     }
@@ -152,6 +151,10 @@ impl Reader {
                 Turn::Now(lane) => {
                     call.begun = true;
                     merge.hurried = false;
+                    if merge.lanes[lane].is_about_to_look() {
+                        // For those too that have no packets to look with.
+                        merge.handle_empty();
+                    }
                     if merge.lanes[lane].next_packet(&self.wanted, packet)? {
                         return Ok(());
                     }

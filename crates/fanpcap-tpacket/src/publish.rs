@@ -1,14 +1,12 @@
 //! What a reader tells others of its member: how much it has taken from the ring, with each packet; and what the
 //! kernel has counted, about ten times a second.
 //!
-//! The kernel tells a socket's counters to its owner only, so the reader asks for them itself, past the system's
-//! library. When a block has been read, the kernel's own stamps tell whether it is time; a clock is asked
-//! only where the ring is empty.
+//! The kernel tells a socket's counters to its owner only, so the reader asks for them itself, past the
+//! system's library. A clock says when; it is looked at once in many frames, and where the ring is empty.
 
 use fanpcap_linux::shared::Word;
 use fanpcap_linux::signal::Blocked;
 use fanpcap_linux::{packet, process};
-use fanpcap_ring::Stamp;
 use std::os::fd::BorrowedFd;
 use std::time::Duration;
 
@@ -28,32 +26,28 @@ pub struct Kept {
 
 /// How old the kernel's counters become while packets come.
 const INTERVAL: Duration = Duration::from_millis(100);
-const INTERVAL_NS: u64 = 100_000_000;
 
 /// The shortest wait for the next publication: the coarse clock's ticks are some milliseconds.
 const SHORTEST: Duration = Duration::from_millis(2);
 
-/// After so many blocks or frames the counters are published whatever the stamps say: a burst has stamps
-/// that are close together, however long it takes to read.
-pub(crate) const BLOCKS: u32 = 16;
-pub(crate) const FRAMES: u32 = 4096;
+/// The most frames from one look at the clock to the next.
+const STRIDE: u64 = 64;
+
+/// Frames that take longer than this are looked at one by one: the program is slow.
+const SLOW: Duration = Duration::from_millis(50);
 
 /// The publisher of one lane.
 #[derive(Debug)]
 pub(crate) struct Publisher {
     kept: Kept,
     socket: BorrowedFd<'static>,
-    /// What was taken when the counters were published last; none for never.
-    published: Option<u64>,
+    /// What was taken when the counters were asked for last; none for never.
+    asked: Option<u64>,
     /// When that was, by the clock.
-    at_ns: u64,
-    /// The first stamp that was seen since.
-    base: Option<Stamp>,
-    /// The last stamp's [`tick`].
-    tick: u64,
-    /// Blocks or frames read since, and after how many to publish.
-    passed: u32,
-    most: u32,
+    asked_ns: u64,
+    /// When the clock was looked at last, and after how many frames it is looked at again.
+    looked_ns: u64,
+    stride: u64,
 }
 
 impl Publisher {
@@ -62,54 +56,42 @@ impl Publisher {
         Self {
             kept,
             socket,
-            published: None,
-            at_ns: since_ns,
-            base: None,
-            tick: 0,
-            passed: 0,
-            most: BLOCKS,
+            asked: None,
+            asked_ns: since_ns,
+            looked_ns: since_ns,
+            stride: 1,
         }
     }
 
-    /// Begins with what has been `taken` so far of a ring of whose blocks or frames `most` may pass. Returns
-    /// where what is taken is shown.
-    pub(crate) fn begin(&mut self, taken: u64, most: u32) -> Word {
-        self.most = most;
+    /// Begins with what has been `taken` so far. Returns where what is taken is shown.
+    pub(crate) fn begin(&mut self, taken: u64) -> Word {
         self.kept.taken.set(taken);
         self.kept.taken.clone()
     }
 
-    /// A block or frame has been read that ended at `stamp`.
-    #[inline]
-    pub(crate) fn pass(&mut self, stamp: Stamp, taken: u64) {
-        self.passed += 1;
-        if (tick(stamp) != self.tick || self.passed >= self.most) && self.is_due(stamp) {
-            self.publish(taken);
-            self.base = Some(stamp);
-        }
-    }
-
+    /// Publishes when it is time. Returns how much will have been taken when to look again.
     #[cold]
-    fn is_due(&mut self, stamp: Stamp) -> bool {
-        self.tick = tick(stamp);
-        let base = *self.base.get_or_insert(stamp);
-        // A clock that was set back says nothing of how much time has passed.
-        let apart = stamp.since(base).max(base.since(stamp));
-        apart >= INTERVAL_NS || self.passed >= self.most
+    pub(crate) fn look(&mut self, taken: u64) -> u64 {
+        let now = process::coarse_ns();
+        self.stride = stride(self.stride, since(self.looked_ns, now));
+        self.looked_ns = now;
+        if since(self.asked_ns, now) >= INTERVAL {
+            self.publish(taken);
+        }
+        taken + self.stride
     }
 
-    /// The ring is empty, and its reader about to wait: publishes when it is time. Returns after how long it
-    /// will be, if there is something to publish.
+    /// The lane has nothing to be read: publishes when it is time. Returns after how long it will be, if
+    /// there is something to publish.
     pub(crate) fn handle_empty(&mut self, taken: u64) -> Option<Duration> {
-        if self.published == Some(taken) {
+        if self.asked == Some(taken) {
             return None;
         }
-        let age = Duration::from_nanos(process::coarse_ns().saturating_sub(self.at_ns));
+        let age = since(self.asked_ns, process::coarse_ns());
         if age < INTERVAL {
             return Some((INTERVAL - age).max(SHORTEST));
         }
         self.publish(taken);
-        self.base = None;
         None
     }
 
@@ -122,18 +104,25 @@ impl Publisher {
                 self.kept.received.add(statistics.packets.into());
                 self.kept.dropped.add(statistics.drops.into());
                 self.kept.read_ns.set(process::monotonic_ns());
-                self.published = Some(taken);
             }
         }
-        self.at_ns = process::monotonic_ns();
-        self.passed = 0;
+        // Also when that has failed, as it may for good: an idle reader need not wake for it.
+        self.asked = Some(taken);
+        self.asked_ns = process::monotonic_ns();
     }
 }
 
-/// Which part of time a stamp is in, each of 67 milliseconds: so that a look at a stamp is one comparison.
-#[inline]
-fn tick(stamp: Stamp) -> u64 {
-    u64::from(stamp.seconds) << 6 | u64::from(stamp.nanoseconds >> 26)
+fn since(then_ns: u64, now_ns: u64) -> Duration {
+    Duration::from_nanos(now_ns.saturating_sub(then_ns))
+}
+
+/// After how many frames to look at the clock again, when `last` many took so long.
+fn stride(last: u64, took: Duration) -> u64 {
+    if took > SLOW {
+        1
+    } else {
+        (last * 2).min(STRIDE)
+    }
 }
 
 #[cfg(test)]
@@ -142,13 +131,6 @@ mod tests {
     use fanpcap_linux::shared;
     use std::net::UdpSocket;
     use std::os::fd::AsFd;
-
-    fn at(milliseconds: u32) -> Stamp {
-        Stamp {
-            seconds: 7 + milliseconds / 1000,
-            nanoseconds: milliseconds % 1000 * 1_000_000,
-        }
-    }
 
     /// A publisher on a socket that has no counters to read.
     fn publisher(at_ns: u64) -> (Publisher, Kept) {
@@ -165,25 +147,31 @@ mod tests {
     }
 
     #[test]
-    fn stamps_tell_when_it_is_time() {
-        let (mut publisher, _) = publisher(0);
-        assert!(!publisher.is_due(at(500)), "the first says nothing");
-        assert!(!publisher.is_due(at(599)));
-        assert!(publisher.is_due(at(600)));
-        assert!(publisher.is_due(at(1300)));
-        assert!(publisher.is_due(at(100)), "set back");
+    fn the_clock_is_looked_at_rarely_unless_the_program_is_slow() {
+        let (mut publisher, _) = publisher(process::monotonic_ns());
+        let mut next = 1;
+        let looks = std::iter::from_fn(|| {
+            let taken = next;
+            next = publisher.look(taken);
+            Some(next - taken)
+        });
+        let strides: Vec<u64> = looks.take(8).collect();
+        assert_eq!(strides, [2, 4, 8, 16, 32, 64, 64, 64]);
+        let slow = SLOW + Duration::from_millis(1);
+        assert_eq!(stride(STRIDE, slow), 1);
+        assert_eq!(stride(1, slow), 1);
     }
 
     #[test]
-    fn a_burst_is_published_by_the_way() {
-        let (mut publisher, _) = publisher(0);
-        assert_eq!(publisher.begin(3, 4).get(), 3);
-        for passed in 1..=4 {
-            publisher.passed = passed;
-            assert_eq!(publisher.is_due(at(500)), passed == 4);
-        }
-        publisher.pass(at(500), 9);
-        assert_eq!(publisher.passed, 0);
+    fn a_look_publishes_when_it_is_time() {
+        let (mut early, _) = publisher(process::monotonic_ns());
+        early.look(1);
+        assert_eq!(early.asked, None);
+        let (mut late, _) = publisher(0);
+        late.look(7);
+        assert_eq!(late.asked, Some(7));
+        late.look(8);
+        assert_eq!(late.asked, Some(7), "just now");
     }
 
     #[test]
@@ -191,7 +179,7 @@ mod tests {
         let (mut early, _) = publisher(process::monotonic_ns());
         let wait = early.handle_empty(0).unwrap();
         assert!(wait <= INTERVAL && wait >= SHORTEST, "{wait:?}");
-        early.published = Some(0);
+        early.asked = Some(0);
         assert_eq!(early.handle_empty(0), None);
         assert!(early.handle_empty(1).is_some());
     }
@@ -201,9 +189,7 @@ mod tests {
         let (mut late, kept) = publisher(0);
         assert_eq!(late.handle_empty(5), None);
         assert_eq!((kept.received.get(), kept.read_ns.get()), (0, 0));
-        assert!(
-            late.handle_empty(5).is_some(),
-            "it is tried again, but not at once"
-        );
+        assert_eq!(late.handle_empty(5), None, "nobody wakes for it");
+        assert!(late.handle_empty(6).is_some(), "packets have come");
     }
 }

@@ -91,12 +91,6 @@ impl Pace {
         self.passed += 1;
     }
 
-    /// When the last block or frame that has been read ended.
-    #[inline]
-    pub(crate) fn last(&self) -> Stamp {
-        self.last
-    }
-
     /// The ring is empty: how long its reader may rest, if at all, but not longer than `limit`.
     pub(crate) fn rest(&mut self, limit: Option<Duration>) -> Option<Duration> {
         let passed = std::mem::take(&mut self.passed);

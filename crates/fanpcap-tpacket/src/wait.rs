@@ -93,7 +93,8 @@ impl Reader {
         Ok(())
     }
 
-    /// Waits for packets; false when `longest` has passed before, and the reader has something else to do.
+    /// Waits for packets; false when `longest` may have passed before, and the reader has something else to do:
+    /// it knows how much of it is left when a signal has cut the wait short.
     fn wait_for_packets(&self, longest: Option<Duration>) -> Result<bool, End> {
         let device = &self.devices[0];
         let blocking = !self.is_nonblocking();
@@ -115,7 +116,7 @@ impl Reader {
             if !blocking {
                 return Ok(true);
             }
-            if longest.is_some() && woken == Some(Woken::default()) {
+            if longest.is_some() && woken.is_none_or(|woken| woken == Woken::default()) {
                 return Ok(false);
             }
         }

@@ -4,15 +4,16 @@
 //! reading of its counters and its leaving, packets would come that nobody counts: so it refuses
 //! and counts them itself, by a program in its filter's place.
 
+use crate::page::Held;
 use crate::record::Record;
 use fanpcap_linux::bpf::Number;
 use fanpcap_linux::bpf::socket_filter::SocketFilter;
 use fanpcap_linux::diag;
 use fanpcap_linux::packet::{self, Filter};
-use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::thread;
 use std::time::{Duration, Instant};
+use std::{fmt, io};
 
 /// What a socket had counted when it was closed, since its counters were read last.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -44,12 +45,44 @@ const IN_FLIGHT: Duration = Duration::from_millis(50);
 /// How long the kernel may take to forget a socket that was closed.
 const GONE_WITHIN: Duration = Duration::from_secs(1);
 
+/// Why a member's socket can't be closed so that every packet is accounted for.
+#[derive(Debug)]
+pub enum CloseError {
+    /// A forked child has the member and may read it: the socket is as it was. Try again when the child has
+    /// ended, of which the page tells ([`Held::is_had`]).
+    StillHeld(OwnedFd),
+    /// Whether anybody has it can't be told: flock(2) has failed. The socket was let go of as it was.
+    Unknown(io::Error),
+    /// Its filter can't be replaced, or its counters can't be read. It was closed.
+    Uncounted(io::Error),
+}
+
+impl fmt::Display for CloseError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::StillHeld(_) => f.write_str("a child of the member's process still has it"),
+            Self::Unknown(error) => write!(f, "whether anybody has the member: {error}"),
+            Self::Uncounted(error) => write!(f, "the member's last counters: {error}"),
+        }
+    }
+}
+
+impl std::error::Error for CloseError {}
+
 /// Closes the socket of a member whose process has ended. `socket` is the last descriptor of it, by
-/// [`fanpcap_linux::pidfd::Process::socket`]; the member leaves its group by that.
+/// [`fanpcap_linux::pidfd::Process::socket`]; the member leaves its group by that. `page` is the member's.
 ///
 /// # Errors
-/// When its filter can't be replaced or its counters can't be read. It is closed then too.
-pub fn close_counting(socket: OwnedFd) -> io::Result<Closed> {
+/// When somebody has the member, or as [`CloseError`] tells.
+pub fn close_counting(page: &Held, socket: OwnedFd) -> Result<Closed, CloseError> {
+    match page.is_had() {
+        Ok(false) => count_and_close(socket).map_err(CloseError::Uncounted),
+        Ok(true) => Err(CloseError::StillHeld(socket)),
+        Err(error) => Err(CloseError::Unknown(error)),
+    }
+}
+
+fn count_and_close(socket: OwnedFd) -> io::Result<Closed> {
     let inode = packet::inode(socket.as_fd())?;
     let refused = refuse(socket.as_fd())?;
     if packet::await_packets_in_flight().is_err() {

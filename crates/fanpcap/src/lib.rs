@@ -11,4 +11,5 @@ pub mod page;
 pub mod record;
 pub mod report;
 pub mod request;
+pub mod root;
 pub mod settings;

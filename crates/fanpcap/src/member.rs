@@ -33,7 +33,7 @@ pub struct GroupStats {
 
 impl Place {
     pub(crate) fn new(group: u16, mode: Mode, ifindex: u32, inode: u64) -> Self {
-        let shelf = Shelf::of(ifindex, group).ok();
+        let shelf = Shelf::for_member(ifindex, group).ok();
         Self {
             group,
             mode,

@@ -1,21 +1,19 @@
 //! The members' pages: what each member of a direct group tells the others, because the kernel does
 //! not: mode with options, program, and counters that only their owner may read.
 //!
-//! A page is a file `/run/fanpcap/<netns>/<ifindex>.<group>/<pid>.<socket's inode>` of one record, of which the
-//! owner has mapped the counters. It holds the file's lock as long as it lives, so whoever finds a page unlocked
+//! A page is a file `<root>/<netns>/<ifindex>.<group>/<pid>.<socket's inode>` of one record, of which the owner has
+//! mapped the counters; [`crate::root`] tells where the root is. The owner holds the file's lock as long as it lives, so whoever finds a page unlocked
 //! knows it stale and removes it.
 
 use crate::mode::Mode;
 use crate::record::{Counters, Record, WORDS};
+use crate::root;
 use fanpcap_linux::shared::{self, Word};
 use fanpcap_linux::{file, netns, process};
 use std::fs::{self, DirEntry, File};
 use std::io;
 use std::os::unix::fs::{DirBuilderExt, FileExt};
 use std::path::{Path, PathBuf};
-
-/// Where the pages of all network namespaces are.
-const ROOT: &str = "/run/fanpcap";
 
 /// The most pages that are read of one group: the kernel's limit of members.
 const PAGES_MAX: usize = 256;
@@ -31,11 +29,37 @@ const ATTEMPTS: usize = 8;
 pub struct Shelf(PathBuf);
 
 impl Shelf {
-    /// The shelf of a group on an interface of the calling thread's network namespace.
+    /// The shelf of a group on an interface of the calling thread's network namespace, to read pages.
+    ///
+    /// # Errors
+    /// Where there are no pages: see [`crate::root::root`].
     pub fn of(ifindex: u32, group: u16) -> io::Result<Self> {
+        Self::below(&root::root()?, ifindex, group)
+    }
+
+    /// The same for a member of the group.
+    pub(crate) fn for_member(ifindex: u32, group: u16) -> io::Result<Self> {
+        Self::below(&root::make_root()?, ifindex, group)
+    }
+
+    fn below(root: &Path, ifindex: u32, group: u16) -> io::Result<Self> {
         let netns = netns::inode()?;
-        let shelf = format!("{netns}/{ifindex}.{group}");
-        Ok(Self(Path::new(ROOT).join(shelf)))
+        Ok(Self(root.join(format!("{netns}/{ifindex}.{group}"))))
+    }
+
+    /// The directory that it is.
+    pub fn path(&self) -> &Path {
+        &self.0
+    }
+
+    /// Where the page is of the member that the process `pid` opened with the socket of this inode.
+    pub fn page(&self, pid: u32, inode: u64) -> PathBuf {
+        self.0.join(format!("{pid}.{inode}"))
+    }
+
+    /// The directory of all pages.
+    fn root(&self) -> Option<&Path> {
+        self.0.ancestors().nth(2)
     }
 
     /// The pages of the members that live. Stale ones are removed, if the process may.
@@ -107,6 +131,16 @@ impl Held {
     pub fn record(&self) -> Option<Record> {
         record(&self.0)
     }
+
+    /// Whether anybody still has the member: its process, or a child that has it by fork(2). A program that was
+    /// started by exec(2) may have its socket, but can't read it as a member.
+    ///
+    /// # Errors
+    /// What flock(2) says.
+    pub fn is_had(&self) -> io::Result<bool> {
+        // The lock is the owners'. To get it harms nobody: a page without owners is not locked again.
+        Ok(!file::try_lock_shared(&self.0)?)
+    }
 }
 
 impl Shelf {
@@ -115,7 +149,7 @@ impl Shelf {
     /// # Errors
     /// `ENOENT` when there is none, or what open(2) says.
     pub fn hold(&self, pid: u32, inode: u64) -> io::Result<Held> {
-        let file = file::open_regular(&self.0.join(format!("{pid}.{inode}")))?;
+        let file = file::open_regular(&self.page(pid, inode))?;
         file.map(Held).ok_or_else(|| io::ErrorKind::NotFound.into())
     }
 }
@@ -138,9 +172,9 @@ impl Page {
     /// The directory can't be written: counters of the group are then unknown to all.
     pub fn create(shelf: &Shelf, mode: Mode, inode: u64, before: Counters) -> io::Result<Self> {
         let pid = std::process::id();
-        let path = shelf.0.join(format!("{pid}.{inode}"));
+        let path = shelf.page(pid, inode);
         let (file, words) = make(shelf, &path, &content(mode, before))?;
-        sweep(Path::new(ROOT));
+        shelf.root().into_iter().for_each(sweep);
         Ok(Self {
             _file: file,
             path,
@@ -229,8 +263,11 @@ mod tests {
     use super::*;
     use crate::record::at;
     use crate::record::tests::record;
+    use std::collections::BTreeSet;
+    use std::sync::atomic::{AtomicBool, Ordering};
+    use std::time::{Duration, Instant};
 
-    /// A directory in the place of ROOT.
+    /// A directory in the place of the root.
     struct Root(PathBuf);
 
     impl Root {
@@ -262,9 +299,13 @@ mod tests {
         let page = create(&shelf);
         let held = shelf.hold(std::process::id(), 1).unwrap();
         let words = page.words().clone();
+        assert!(held.is_had().unwrap());
         drop(page);
+        assert!(held.is_had().unwrap(), "the words are left");
         words[at::PAST[0]].set(5);
         assert_eq!(held.record().unwrap().counters.received, 5);
+        drop(words);
+        assert!(!held.is_had().unwrap());
     }
 
     #[test]
@@ -301,6 +342,40 @@ mod tests {
         assert_eq!(record.counters.received, ROUNDS << 31);
         assert_eq!(record.counters.dropped, ROUNDS << 30);
         assert_eq!(record.taken, Some(ROUNDS << 31));
+    }
+
+    #[test]
+    fn what_a_page_says_is_of_one_time() {
+        const LIMIT: Duration = Duration::from_secs(20);
+        let root = Root::new("one-time");
+        let shelf = root.shelf("4/1.7");
+        let page = create(&shelf);
+        let held = shelf.hold(std::process::id(), 1).unwrap();
+        let done = AtomicBool::new(false);
+        // Words that are always the same, but for the moment in which they change.
+        let is_torn = |words: &[u64; WORDS]| words[at::PAST[0]] != words[at::PAST[1]];
+        let (mut torn, mut told_torn) = (0, BTreeSet::new());
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                while !done.load(Ordering::Relaxed) {
+                    page.words()[at::PAST[0]].add(1);
+                    page.words()[at::PAST[1]].add(1);
+                    (0..1000).for_each(|_| std::hint::spin_loop());
+                }
+            });
+            let begin = Instant::now();
+            while torn < 100 && begin.elapsed() < LIMIT {
+                torn += usize::from(is_torn(&words(&held.0).unwrap()));
+                let Counters { received, dropped } = held.record().unwrap().counters;
+                if received != dropped {
+                    told_torn.insert((received, dropped));
+                }
+            }
+            done.store(true, Ordering::Relaxed);
+        });
+        // The scheduler may stop the writer between the two.
+        assert!(told_torn.len() <= torn / 10, "{told_torn:?} of {torn}");
+        assert!(torn >= 20, "it never changed while it was read: {torn}");
     }
 
     #[test]

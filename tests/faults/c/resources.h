@@ -57,13 +57,13 @@ static inline int count_mappings(void)
 static inline int count_matches(const char *pattern)
 {
 	glob_t found;
-	int count = glob(pattern, 0, NULL, &found) == 0 ? (int)found.gl_pathc : 0;
+	int count = glob(pattern, GLOB_BRACE, NULL, &found) == 0 ? (int)found.gl_pathc : 0;
 
 	globfree(&found);
 	return count;
 }
 
-/* Pages of members in this network namespace, and their directories. */
+/* Pages of members in this network namespace, and their directories: wherever they are kept on this machine. */
 static inline int count_pages(void)
 {
 	char pattern[96];
@@ -72,7 +72,7 @@ static inline int count_pages(void)
 
 	if (stat("/proc/self/ns/net", &netns) != 0)
 		return -1;
-	snprintf(pattern, sizeof(pattern), "/run/fanpcap/%lu/*", (unsigned long)netns.st_ino);
+	snprintf(pattern, sizeof(pattern), "{/run,/dev/shm}/fanpcap/%lu/*", (unsigned long)netns.st_ino);
 	count = count_matches(pattern);
 	strcat(pattern, "/*");
 	return count + count_matches(pattern);

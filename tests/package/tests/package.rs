@@ -189,7 +189,9 @@ fn an_upgrade_keeps_it_enabled_and_purge_leaves_no_trace() -> Result<()> {
     root.install()?;
     ensure!(root.run("tcpdump --version")?.contains("+ fanpcap "));
     // As a member leaves it that was killed.
-    fs::create_dir_all(root.file("/run/fanpcap/1.5"))?;
+    for pages in ["/run/fanpcap/1.5", "/dev/shm/fanpcap/1.5"] {
+        fs::create_dir_all(root.file(pages))?;
+    }
     root.run("apt-get purge -y -qq fanpcap")?;
     let left = before.differences(&Listing::of(&root.path())?);
     ensure!(left.is_empty(), "{left:#?}");

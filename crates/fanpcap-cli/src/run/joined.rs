@@ -5,6 +5,7 @@ use std::io::ErrorKind;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
+use fanpcap::root;
 use fanpcap_linux::child::is_lack_of_descriptors;
 use fanpcap_linux::netns;
 
@@ -40,8 +41,9 @@ pub(crate) fn question(pid: u32, library: &Path, group: u16) -> String {
     };
     match libraries(&maps, library) {
         Loaded::Libpcap(path) if path.starts_with(library) => format!(
-            "{name} has loaded {}, but has no handle in group {group}, or could not publish its page in /run/fanpcap (then its counters are unknown)",
-            path.display()
+            "{name} has loaded {}, but has no handle in group {group}, or could not publish its page in {} (then its counters are unknown)",
+            path.display(),
+            root::root().map_or("memory".to_owned(), |root| root.display().to_string())
         ),
         Loaded::Libpcap(path) => format!(
             "{name} has loaded {} instead of ours, perhaps by a path of its own (rpath) or LD_PRELOAD",

@@ -6,6 +6,7 @@ mod owner;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
+use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::path::{Path, PathBuf};
 use std::thread;
@@ -220,7 +221,28 @@ impl Ledger {
                 self.held.push(member);
             }
         }
-        self.settled.extend(settle_at_once(ended));
+        self.settle_at_once(ended);
+    }
+
+    /// Settles members, each on a thread: they refuse packets from now on all together, and the kernel makes them wait
+    /// for what is in flight only once. One that lives on in a child stays, and is looked after each time.
+    fn settle_at_once(&mut self, mut ended: Vec<Member>) {
+        let accounts: Vec<Option<Account>> = thread::scope(|scope| {
+            let begin =
+                |member| thread::Builder::new().spawn_scoped(scope, || Member::settle(member));
+            let threads: Vec<_> = ended.iter_mut().map(begin).collect();
+            // Without a thread, it is tried again.
+            let account = |thread: io::Result<thread::ScopedJoinHandle<'_, _>>| {
+                thread.ok()?.join().unwrap_or_default()
+            };
+            threads.into_iter().map(account).collect()
+        });
+        for (member, account) in ended.into_iter().zip(accounts) {
+            match account {
+                Some(account) => self.settled.push((member.copy(), account)),
+                None => self.held.push(member),
+            }
+        }
     }
 
     /// Learns of pages that came, and returns those that have gone, if that is known.
@@ -292,25 +314,6 @@ impl Ledger {
                 .chain(held.map(Member::account)),
         )
     }
-}
-
-/// Settles members, each on a thread: they refuse packets from now on all together, and the kernel makes them wait
-/// for the same things, tens of milliseconds each.
-fn settle_at_once(ended: Vec<Member>) -> Vec<(usize, Account)> {
-    thread::scope(|scope| {
-        let begin = |member: Member| {
-            let copy = member.copy();
-            let thread = thread::Builder::new().spawn_scoped(scope, move || member.settle());
-            (copy, thread.ok())
-        };
-        let threads: Vec<_> = ended.into_iter().map(begin).collect();
-        // Without a thread the member is gone, and nothing is known of it.
-        let account = |thread: thread::ScopedJoinHandle<'_, Account>| thread.join().ok();
-        threads
-            .into_iter()
-            .map(|(copy, thread)| (copy, thread.and_then(account).unwrap_or_default()))
-            .collect()
-    })
 }
 
 #[cfg(test)]

@@ -8,9 +8,10 @@ use std::thread;
 use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
+use fanpcap::groups;
 use fanpcap_testkit::await_for::{LIMIT, await_for};
 use fanpcap_testkit::traffic::{self, Frame};
-use fanpcap_testkit::{Capture, Injector, Veth, member, netns};
+use fanpcap_testkit::{Capture, Injector, Scratch, Veth, library, member, netns};
 use pcap_file::pcapng::{Block, PcapNgReader};
 use serde_json::Value;
 
@@ -248,6 +249,53 @@ fn a_copy_that_is_killed_comes_back_and_its_loss_is_told() {
             ended.scratch.file("0.pcap.1").exists(),
             "the first file is gone"
         );
+        Ok(())
+    })
+    .unwrap();
+}
+
+#[test]
+#[ignore = "needs root: packet sockets in a namespace"]
+fn a_copy_that_goes_on_in_a_child_is_not_deafened() {
+    on_wire(|injector| {
+        let scratch = Scratch::new()?;
+        let daemon = scratch.file("daemon");
+        let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/netns/c/daemon.c");
+        library::compile_c(&source, &daemon)?;
+        let daemon = daemon.to_str().context("a path")?;
+        // The second copy keeps the command going.
+        let script = format!(
+            "if [ %i = 0 ]; then exec setsid --wait {daemon} {FAR} {GROUP} hash 100 >&2; else exec sleep 60; fi"
+        );
+        let group = GROUP.to_string();
+        let options = ["-n", "2", "--group", &group, "--cpus", "none"];
+        let running = Running::start(&options, &["sh", "-c", &script])?;
+        running.wait_until_says("ready", 1)?;
+        member::wait_for_members(GROUP, 1)?;
+        let parent = await_for("its page", LIMIT, || {
+            let mut seen = groups::seen()?.into_iter().filter_map(|seen| seen.page);
+            Ok(seen.next().map(|page| page.pid))
+        })?;
+        // It is looked for every now and then.
+        thread::sleep(Duration::from_millis(500));
+        kill("KILL", parent)?;
+        running.wait_until_says("copy 0 ended", 1)?;
+        let frames = frames(150)?;
+        for frame in &frames {
+            injector.send(&frame.bytes)?;
+        }
+        running.wait_until_says("child has 100 packets", 1)?;
+        await_for("the child's place to be free", LIMIT, || {
+            let is_free = groups::seen()?
+                .iter()
+                .all(|seen| seen.socket.fanout.is_none());
+            Ok(is_free.then_some(()))
+        })?;
+        running.signal("INT")?;
+        let summary = running.wait()?.summary();
+        let copy = &summary["copies"][0];
+        let told = ["taken", "unread", "refused"].map(|what| copy[what].as_u64());
+        ensure!(told == [Some(100), Some(50), Some(0)], "{summary:#}");
         Ok(())
     })
     .unwrap();

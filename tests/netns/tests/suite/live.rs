@@ -127,7 +127,7 @@ fn what_a_killed_member_lost_is_known_to_the_packet() -> Result<()> {
         // Others find the page stale, and remove it.
         ensure!(shelf.records().len() == 1);
         wire.send_as_tap(&frames)?;
-        let closed = while_sending(&frames, || Ok(close_counting(socket)?))?;
+        let closed = while_sending(&frames, || Ok(close_counting(&held, socket)?))?;
         wire.send_as_tap(&frames)?;
 
         let offered = veth::counters(DEVICE)?.received - before;
@@ -225,13 +225,17 @@ fn who_joins_late_has_taken_only_what_is_the_groups() -> Result<()> {
 
 /// What the pages say together.
 #[derive(Clone, Copy, Debug, Default)]
-struct Sum {
-    received: u64,
-    dropped: u64,
-    taken: u64,
+pub(crate) struct Sum {
+    pub(crate) received: u64,
+    pub(crate) dropped: u64,
+    pub(crate) taken: u64,
 }
 
-fn await_totals(what: &str, limit: Duration, are_right: impl Fn(&Sum) -> bool) -> Result<Sum> {
+pub(crate) fn await_totals(
+    what: &str,
+    limit: Duration,
+    are_right: impl Fn(&Sum) -> bool,
+) -> Result<Sum> {
     let mut last = Sum::default();
     let awaited = await_for(what, limit, || {
         last = Sum::default();
@@ -245,17 +249,17 @@ fn await_totals(what: &str, limit: Duration, are_right: impl Fn(&Sum) -> bool) -
     awaited.with_context(|| format!("{last:?}"))
 }
 
-fn pages() -> Result<Vec<Record>> {
+pub(crate) fn pages() -> Result<Vec<Record>> {
     let seen = groups::seen()?.into_iter();
     Ok(seen.filter_map(|seen| seen.page).collect())
 }
 
-fn oldest_of(pages: &[Record]) -> Duration {
+pub(crate) fn oldest_of(pages: &[Record]) -> Duration {
     let oldest = pages.iter().map(|page| page.read_ns).min().unwrap_or(0);
     Duration::from_nanos(monotonic_ns().saturating_sub(oldest))
 }
 
-fn is_of(seen: &Seen, pid: u32) -> bool {
+pub(crate) fn is_of(seen: &Seen, pid: u32) -> bool {
     seen.page.as_ref().is_some_and(|page| page.pid == pid)
 }
 
@@ -273,13 +277,13 @@ fn packets_of(said: &str) -> Result<u64> {
 }
 
 /// Starts programs that never ask, in a group; `how` is MODE BUFFER STALL_AT and so on.
-fn start(wire: &Wire, count: usize, how: &[&str]) -> Result<Vec<Member>> {
+pub(crate) fn start(wire: &Wire, count: usize, how: &[&str]) -> Result<Vec<Member>> {
     let members = start_on(wire, count, how)?;
     member::wait_for_members(GROUP, count)?;
     Ok(members)
 }
 
-fn start_on(wire: &Wire, count: usize, how: &[&str]) -> Result<Vec<Member>> {
+pub(crate) fn start_on(wire: &Wire, count: usize, how: &[&str]) -> Result<Vec<Member>> {
     let program = wire.scratch.file("never_asks");
     if !program.exists() {
         wire.compile("never_asks")?;

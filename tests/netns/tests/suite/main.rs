@@ -1,6 +1,8 @@
 //! Tests on real packets with unmodified programs, each in a network namespace of its own.
 
+mod burdened;
 mod calls;
+mod closing;
 mod counters;
 mod devices;
 mod forks;

@@ -16,6 +16,41 @@ fn no_page_is_written_through_a_link() -> Result<()> {
     ensure_harmless("link")
 }
 
+#[test]
+#[ignore = "needs root: run by make test"]
+fn without_memory_in_run_pages_are_in_shm() -> Result<()> {
+    ensure_says_where_run_is_no_memory("true", "1 pages, sums known")
+}
+
+#[test]
+#[ignore = "needs root: run by make test"]
+fn what_others_put_into_shm_is_not_used() -> Result<()> {
+    let planted = [
+        "mkdir -m 777 /dev/shm/fanpcap",
+        "mkdir -m 755 /dev/shm/fanpcap && chown nobody /dev/shm/fanpcap",
+        "mkdir /dev/shm/victim && ln -s victim /dev/shm/fanpcap",
+    ];
+    for plant in planted {
+        ensure_says_where_run_is_no_memory(plant, "0 pages, sums unknown")?;
+    }
+    Ok(())
+}
+
+fn ensure_says_where_run_is_no_memory(before: &str, expected: &str) -> Result<()> {
+    on_wire(1, |wire| {
+        let private = format!(
+            "mount --bind /proc /run && mount -t tmpfs -o mode=1777 tmpfs /dev/shm && {before} && exec \"$@\""
+        );
+        let program = Program::new("unshare", "")?
+            .args(["-m", "sh", "-c", &private, "sh"])
+            .arg(wire.compile("sees")?)
+            .args([DEVICE, "7"]);
+        let said = program.run(&wire.scratch)?.said;
+        ensure!(said.contains(expected), "{before}: {said}");
+        Ok(())
+    })
+}
+
 fn ensure_harmless(planted: &str) -> Result<()> {
     on_wire(1, |wire| {
         // A /run of its own, so that the machine's stays as it is.

@@ -7,11 +7,9 @@ use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 
+use fanpcap::root;
 use fanpcap_linux::inotify::{Change, Changes};
 use fanpcap_linux::netns;
-
-/// Where the pages of all network namespaces are (`fanpcap::page`).
-pub(super) const ROOT: &str = "/run/fanpcap";
 
 /// Tells of each page of a group that comes or goes, on whatever interface.
 #[derive(Debug)]
@@ -44,7 +42,7 @@ impl Arrivals {
     /// # Errors
     /// When the place of pages can't be made or watched.
     pub(super) fn of(group: u16) -> io::Result<Self> {
-        let netns = Path::new(ROOT).join(netns::inode()?.to_string());
+        let netns = root::make_root()?.join(netns::inode()?.to_string());
         Self::within(netns, group)
     }
 
@@ -55,7 +53,7 @@ impl Arrivals {
             suffix: format!(".{group}"),
             empty: BTreeSet::new(),
         };
-        let root = arrivals.netns.parent().unwrap_or(Path::new(ROOT));
+        let root = arrivals.netns.parent().unwrap_or(Path::new("/"));
         // The first member would make it just so.
         DirBuilder::new().recursive(true).mode(0o755).create(root)?;
         arrivals.changes.watch(root)?;

@@ -5,11 +5,10 @@ use std::os::fd::OwnedFd;
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
-use fanpcap::closing;
+use fanpcap::closing::{CloseError, close_counting};
 use fanpcap::page::{Held, Shelf};
 use fanpcap::record::Record;
 use fanpcap_linux::child::is_lack_of_descriptors;
-use fanpcap_linux::netns;
 use fanpcap_linux::pidfd::Process;
 
 use super::Account;
@@ -22,6 +21,7 @@ const LEAVES_WITHIN: Duration = Duration::from_secs(1);
 pub(super) struct Member {
     copy: usize,
     inode: u64,
+    /// Where its page is.
     path: Option<PathBuf>,
     /// What its page said last.
     record: Record,
@@ -43,7 +43,11 @@ impl Member {
         record: Record,
     ) -> (Self, Option<String>) {
         let pid = record.pid;
-        let page = Shelf::of(ifindex, group).and_then(|shelf| shelf.hold(pid, inode));
+        let shelf = Shelf::of(ifindex, group);
+        let page = match &shelf {
+            Ok(shelf) => shelf.hold(pid, inode),
+            Err(error) => Err(error.kind().into()),
+        };
         let process = Process::open(pid);
         let socket = match &process {
             // Without its page it is of no use.
@@ -68,7 +72,7 @@ impl Member {
         let member = Self {
             copy,
             inode,
-            path: page_path(ifindex, group, pid, inode),
+            path: shelf.as_ref().map(|shelf| shelf.page(pid, inode)).ok(),
             record,
             page: page.ok(),
             process: process.ok(),
@@ -140,9 +144,10 @@ impl Member {
         }
     }
 
-    /// Ends its stay in the group and tells what became of its packets. A handle that was closed in order has
-    /// left, and ours is the last descriptor of its socket, just as when its process has died.
-    pub(super) fn settle(mut self) -> Account {
+    /// Ends its stay in the group and tells what became of its packets; none while a forked child has it and reads
+    /// on. A handle that was closed in order has left, and ours is the last descriptor of its socket, just as
+    /// when its process has died.
+    pub(super) fn settle(&mut self) -> Option<Account> {
         if let Some(last) = self.page.as_ref().and_then(Held::record) {
             self.record = last;
         }
@@ -152,27 +157,30 @@ impl Member {
             refused: None,
             ..account
         };
-        let Some(socket) = self.socket.take() else {
-            return unknown;
+        let (Some(page), Some(socket)) = (&self.page, self.socket.take()) else {
+            return Some(unknown);
         };
-        let Ok(closed) = closing::close_counting(socket) else {
-            return unknown;
+        let closed = match close_counting(page, socket) {
+            Ok(closed) => closed,
+            Err(CloseError::StillHeld(socket)) => {
+                self.socket = Some(socket);
+                return None;
+            }
+            Err(CloseError::Unknown(_) | CloseError::Uncounted(_)) => return Some(unknown),
         };
+        // What was taken between our reading and the last owner's end is on the page.
+        if let Some(last) = page.record() {
+            self.record = last;
+        }
         // Known now, even if the page had no counters yet.
         let counters = self.record.counters;
         let lost = closed.lost(&self.record);
-        Account {
+        Some(Account {
             received: Some(counters.received + closed.received),
             dropped: Some(counters.dropped + closed.dropped),
             taken: self.record.taken,
             unread: lost.map(|lost| lost.unread),
             refused: closed.refused,
-        }
+        })
     }
-}
-
-/// Where a member's page is (`fanpcap::page`).
-fn page_path(ifindex: u32, group: u16, pid: u32, inode: u64) -> Option<PathBuf> {
-    let netns = netns::inode().ok()?;
-    Some(format!("/run/fanpcap/{netns}/{ifindex}.{group}/{pid}.{inode}").into())
 }
