@@ -113,6 +113,8 @@ pub(crate) unsafe fn keep_counters(p: *mut Pcap) {
                 received: kept.received,
                 dropped: kept.dropped,
                 read_ns: kept.read_ns,
+                read_taken: kept.read_taken,
+                idle_taken: kept.idle_taken,
             };
             reader.keep(device, kept);
         }

@@ -138,6 +138,8 @@ pub(crate) struct Process {
     pub(crate) affinity: Option<String>,
     /// The CPU that its main thread ran on last.
     pub(crate) last_cpu: Option<u32>,
+    /// It was stopped by a signal, or by a debugger.
+    pub(crate) is_stopped: bool,
 }
 
 /// Takes snapshots, and remembers between them what is dear to find out.
@@ -231,23 +233,31 @@ impl Source {
         // The pid on a page is only a hint: its owner may count processes in a namespace of its own.
         let hint = |seen: &Seen| (seen.socket.inode, seen.page.as_ref().map(|page| page.pid));
         self.holders.find(&seen.iter().map(hint).collect());
-        let socket = |seen: &Seen| Socket {
-            inode: seen.socket.inode,
-            ifindex: seen.socket.ifindex,
-            protocol: seen.socket.protocol,
-            group: seen.socket.fanout.map(|fanout| Group {
-                number: fanout.id,
-                mode: modes
-                    .get(&(seen.socket.ifindex, fanout.id))
-                    .map_or_else(|| kernel_mode(fanout), Mode::to_string),
-            }),
-            ring_bytes: seen
-                .socket
-                .ring
-                .map(|ring| u64::from(ring.block_size) * u64::from(ring.block_count)),
-            counts: counts(seen),
-            has_page: seen.page.is_some(),
-            process: self.process(seen),
+        let socket = |seen: &Seen| {
+            let process = self.process(seen);
+            // What was begun before it was stopped is no wait any more.
+            let is_stopped = process.as_ref().is_some_and(|process| process.is_stopped);
+            Socket {
+                inode: seen.socket.inode,
+                ifindex: seen.socket.ifindex,
+                protocol: seen.socket.protocol,
+                group: seen.socket.fanout.map(|fanout| Group {
+                    number: fanout.id,
+                    mode: modes
+                        .get(&(seen.socket.ifindex, fanout.id))
+                        .map_or_else(|| kernel_mode(fanout), Mode::to_string),
+                }),
+                ring_bytes: seen
+                    .socket
+                    .ring
+                    .map(|ring| u64::from(ring.block_size) * u64::from(ring.block_count)),
+                counts: counts(seen).map(|counts| Counts {
+                    waits: counts.waits && !is_stopped,
+                    ..counts
+                }),
+                has_page: seen.page.is_some(),
+                process,
+            }
         };
         seen.iter().map(socket).collect()
     }

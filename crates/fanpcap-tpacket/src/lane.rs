@@ -74,6 +74,13 @@ impl Lane {
         self.publisher.as_mut()?.handle_empty(self.taken)
     }
 
+    /// The reader is about to wait, with nothing left to tell.
+    pub(crate) fn handle_idle(&self) {
+        if let Some(publisher) = &self.publisher {
+            publisher.handle_idle(self.taken);
+        }
+    }
+
     /// Lets a filter hold from the next packet on. What is in the ring has not passed it.
     pub(crate) fn set_filter(&mut self, program: Program, in_kernel: bool) {
         let left = in_kernel.then(|| self.ring.pending());

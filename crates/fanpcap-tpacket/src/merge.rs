@@ -171,6 +171,9 @@ impl Reader {
                 }
                 Turn::Never => {
                     let unpublished = merge.handle_empty();
+                    if unpublished.is_none() && !self.is_nonblocking() {
+                        merge.lanes.iter().for_each(Lane::handle_idle);
+                    }
                     return Err(Pause::Wait(Wait::Any(merge.empty(), unpublished)));
                 }
             }

@@ -22,6 +22,10 @@ pub struct Kept {
     pub dropped: Word,
     /// When it did so last, nanoseconds of `CLOCK_MONOTONIC`.
     pub read_ns: Word,
+    /// What it had taken then.
+    pub read_taken: Word,
+    /// What it had taken when it last began to wait with nothing left to tell.
+    pub idle_taken: Word,
 }
 
 /// How old the kernel's counters become while packets come.
@@ -95,6 +99,11 @@ impl Publisher {
         None
     }
 
+    /// The reader is about to wait at the empty ring, and has told all that it was given.
+    pub(crate) fn handle_idle(&self, taken: u64) {
+        self.kept.idle_taken.set(taken);
+    }
+
     fn publish(&mut self, taken: u64) {
         {
             // A signal handler that asks for counters, or leaves the read by siglongjmp, must not meet packets
@@ -103,6 +112,7 @@ impl Publisher {
             if let Ok(statistics) = packet::take_statistics(self.socket) {
                 self.kept.received.add(statistics.packets.into());
                 self.kept.dropped.add(statistics.drops.into());
+                self.kept.read_taken.set(taken);
                 self.kept.read_ns.set(process::monotonic_ns());
             }
         }
@@ -136,12 +146,15 @@ mod tests {
     fn publisher(at_ns: u64) -> (Publisher, Kept) {
         let socket: &'static UdpSocket =
             Box::leak(Box::new(UdpSocket::bind("127.0.0.1:0").unwrap()));
-        let [taken, received, dropped, read_ns] = shared::own(&[u64::MAX, 0, 0, 0]);
+        let [taken, received, dropped, read_ns, read_taken, idle_taken] =
+            shared::own(&[u64::MAX, 0, 0, 0, 0, 0]);
         let kept = Kept {
             taken,
             received,
             dropped,
             read_ns,
+            read_taken,
+            idle_taken,
         };
         (Publisher::new(kept.clone(), socket.as_fd(), at_ns), kept)
     }

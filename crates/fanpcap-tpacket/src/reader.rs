@@ -248,6 +248,9 @@ impl Reader {
         let timeout = self.timeout.filter(|timeout| !timeout.is_zero());
         let may_rest = !self.is_nonblocking() && !self.is_net_down();
         let rest = lane.pace.rest(timeout).filter(|_| may_rest);
+        if rest.is_none() && unpublished.is_none() && !self.is_nonblocking() {
+            lane.handle_idle();
+        }
         Pause::Wait(rest.map_or(Wait::Packets(unpublished), Wait::Rest))
     }
 

@@ -136,6 +136,10 @@ pub struct Kept {
     pub dropped: Word,
     /// When it did so last, nanoseconds of `CLOCK_MONOTONIC`.
     pub read_ns: Word,
+    /// What it had taken then.
+    pub read_taken: Word,
+    /// What it had taken when it last began to wait with nothing left to tell.
+    pub idle_taken: Word,
 }
 
 impl Member {
@@ -170,6 +174,8 @@ impl Member {
             received: words[at::PAST[0]].clone(),
             dropped: words[at::PAST[1]].clone(),
             read_ns: words[at::READ_NS].clone(),
+            read_taken: words[at::READ_TAKEN].clone(),
+            idle_taken: words[at::IDLE_TAKEN].clone(),
         })
     }
 
@@ -230,6 +236,7 @@ impl Member {
     fn add(&self, [received, dropped]: [usize; 2], more: Counters) {
         self.words()[received].add(more.received);
         self.words()[dropped].add(more.dropped);
+        self.words()[at::READ_TAKEN].set(self.words()[at::TAKEN].get());
         self.words()[at::READ_NS].set(process::monotonic_ns());
     }
 }

@@ -18,6 +18,10 @@ pub(crate) mod at {
     pub(crate) const TOLD: [usize; 2] = [9, 10];
     /// The same that were read from the socket past that library.
     pub(crate) const PAST: [usize; 2] = [11, 12];
+    /// What had been taken when the counters were read last.
+    pub(crate) const READ_TAKEN: usize = 13;
+    /// What had been taken when the reader last began to wait at an empty ring with nothing left to tell.
+    pub(crate) const IDLE_TAKEN: usize = 14;
     /// Frames that our reader has taken from the ring since the handle was activated: in a cache line of its
     /// own, as it changes with each packet.
     pub(crate) const TAKEN: usize = 16;
@@ -87,9 +91,14 @@ impl Record {
         words[at::TOLD[0]] = before.received + self.counters.received;
         words[at::TOLD[1]] = before.dropped + self.counters.dropped;
         let earlier = before.received.saturating_sub(before.dropped);
-        words[at::TAKEN] = self
-            .taken
-            .map_or(NOT_READ_BY_US, |taken| taken.saturating_add(earlier));
+        let taken = |taken: Option<u64>| taken.map(|taken| taken.saturating_add(earlier));
+        words[at::TAKEN] = taken(self.taken).unwrap_or(NOT_READ_BY_US);
+        words[at::READ_TAKEN] = taken(self.read_taken).unwrap_or_default();
+        words[at::IDLE_TAKEN] = if self.waits {
+            words[at::TAKEN]
+        } else {
+            NOT_READ_BY_US
+        };
         words
     }
 
@@ -109,19 +118,22 @@ impl Record {
         let taken = Some(words[at::TAKEN]).filter(|&taken| taken != NOT_READ_BY_US);
         // What was in the ring when the member joined is read first.
         let earlier = words[BEFORE[0]].saturating_sub(words[BEFORE[1]]);
+        let read_ns = words[at::READ_NS];
+        let read_taken = taken.filter(|_| read_ns > 0).map(|_| words[at::READ_TAKEN]);
+        let is_idle = taken.is_some_and(|taken| taken == words[at::IDLE_TAKEN]);
         Some(Self {
             pid: u32::from_ne_bytes([a, b, c, d]),
             mode: Mode::from_kernel(kind, u16::from_ne_bytes([g, h]))?,
             program: String::from_utf8_lossy(name).into_owned(),
             executable: (words[EXECUTABLE], words[EXECUTABLE + 1]),
-            read_ns: words[at::READ_NS],
+            read_ns,
             counters: Counters {
                 received: since(0)?,
                 dropped: since(1)?,
             },
             taken: taken.map(|taken| taken.saturating_sub(earlier)),
-            read_taken: None,
-            waits: false,
+            read_taken: read_taken.map(|taken| taken.saturating_sub(earlier)),
+            waits: is_idle && read_taken == taken,
         })
     }
 }
@@ -192,9 +204,14 @@ pub(crate) mod tests {
             dropped in 0..1_u64 << 60,
             earlier in 0..1_u64 << 60,
             taken in proptest::option::of(0..1_u64 << 60),
+            read in 0..1_u64 << 60,
+            waits: bool,
         ) {
             let counters = Counters { received, dropped };
-            let record = Record { pid, read_ns, counters, taken, ..record() };
+            let known = taken.filter(|_| read_ns > 0);
+            let waits = waits && known.is_some();
+            let read_taken = known.map(|taken| if waits { taken } else { read });
+            let record = Record { pid, read_ns, counters, taken, read_taken, waits, ..record() };
             let before = Counters { received: earlier, dropped: earlier / 3 };
             prop_assert_eq!(Record::decode(&record.encode(before)), Some(record));
         }

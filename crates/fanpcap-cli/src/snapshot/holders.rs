@@ -72,11 +72,13 @@ fn process(pid: u32, program: String) -> Process {
         let bytes = fs::read(format!("/proc/{pid}/{file}")).ok()?;
         Some(String::from_utf8_lossy(&bytes).into_owned())
     };
+    let stat = read("stat").unwrap_or_default();
     Process {
         pid: Some(pid),
         program,
         affinity: read("status").and_then(|status| allowed(&status)),
-        last_cpu: read("stat").and_then(|stat| last_cpu(&stat)),
+        last_cpu: last_cpu(&stat),
+        is_stopped: is_stopped(&stat),
     }
 }
 
@@ -132,6 +134,12 @@ fn last_cpu(stat: &str) -> Option<u32> {
     after_name.split_whitespace().nth(39 - 3)?.parse().ok()
 }
 
+/// Field 3 of `/proc/PID/stat`: stopped by a signal, or by a debugger.
+fn is_stopped(stat: &str) -> bool {
+    let after_name = stat.rsplit_once(')').map(|(_, after)| after.trim_start());
+    after_name.is_some_and(|state| state.starts_with(['T', 't']))
+}
+
 #[cfg(test)]
 pub(crate) mod tests {
     use super::*;
@@ -180,6 +188,12 @@ pub(crate) mod tests {
         child.kill().unwrap();
         child.wait().unwrap();
         assert!(seen.affinity.is_some() && seen.last_cpu.is_some());
+    }
+
+    #[test]
+    fn a_stopped_process_is_told() {
+        assert!(is_stopped("4711 (T (x) S) T 1 2") && is_stopped("4711 (a) t 1"));
+        assert!(!is_stopped("4711 (T) S 1 2") && !is_stopped(""));
     }
 
     #[test]

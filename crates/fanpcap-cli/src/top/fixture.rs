@@ -93,6 +93,7 @@ pub(crate) fn member(inode: u32, pid: u32, counts: Counts) -> Socket {
             program: "tcpdump".to_owned(),
             affinity: Some("1".to_owned()),
             last_cpu: Some(1),
+            is_stopped: false,
         }),
     }
 }
@@ -155,6 +156,7 @@ fn foreign(inode: u32, ifindex: u32, group: Option<u16>, process: Option<(u32, &
             program: program.to_owned(),
             affinity: Some("0-7".to_owned()),
             last_cpu: Some(3),
+            is_stopped: false,
         }),
     }
 }
