@@ -18,7 +18,8 @@ pub(super) fn frames(traffic: &Traffic, time: Duration) -> Result<Sent> {
     let choice = if traffic.portable {
         Choice::Portable
     } else {
-        Choice::Live
+        // What arrives is counted at the other end.
+        Choice::Unwatched
     };
     let pace = match traffic.rate {
         Some(rate) => Pace::Bursts(Rate::Frames(rate), BURST * 1_000_000_000 / rate.get()),

@@ -43,6 +43,8 @@ pub enum Choice {
     Auto,
     /// Live frames or an error, also when most don't leave the device. Frames that it refuses are lost.
     Live,
+    /// Live frames, and nobody looks whether they leave the device: what a generator makes by itself.
+    Unwatched,
     /// The portable way.
     Portable,
 }
@@ -82,14 +84,16 @@ impl Sender {
         let mut instead = None;
         let route = match choice {
             Choice::Portable => None,
-            Choice::Live | Choice::Auto => match Live::open(&pool, device.index) {
-                Ok(live) => Some(Route::Live(Box::new(live))),
-                Err(error) if choice == Choice::Live => return Err(OpenError::Live(error)),
-                Err(error) => {
-                    instead = Some(error.to_string());
-                    None
+            Choice::Live | Choice::Unwatched | Choice::Auto => {
+                match Live::open(&pool, device.index) {
+                    Ok(live) => Some(Route::Live(Box::new(live))),
+                    Err(error) if choice != Choice::Auto => return Err(OpenError::Live(error)),
+                    Err(error) => {
+                        instead = Some(error.to_string());
+                        None
+                    }
                 }
-            },
+            }
         };
         let route = match route {
             Some(route) => route,
@@ -281,6 +285,9 @@ impl Sender {
 
     /// Whether the device is still there, and whether live frames leave it.
     fn look(&mut self, watching: &mut Watch, run: &Run) -> Result<(), SendError> {
+        if self.choice == Choice::Unwatched {
+            return Ok(());
+        }
         if matches!(self.route, Route::Portable(_)) {
             return watching.counters().map(drop);
         }

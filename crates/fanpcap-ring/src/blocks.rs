@@ -80,6 +80,8 @@ pub struct Blocks {
     count: usize,
     current: usize,
     open: Option<Open>,
+    /// Packets of all blocks that were begun.
+    begun: u64,
 }
 
 /// The current block, when the reader has begun with it.
@@ -114,6 +116,7 @@ impl Blocks {
             count,
             current: 0,
             open: None,
+            begun: 0,
         })
     }
 
@@ -134,6 +137,7 @@ impl Blocks {
             return false;
         }
         let descriptor = self.descriptor();
+        self.begun += u64::from(descriptor.packets);
         self.open = Some(Open {
             next: descriptor.first as usize,
             left: descriptor.packets,
@@ -151,6 +155,13 @@ impl Blocks {
     #[inline]
     pub fn is_spent(&self) -> bool {
         self.open.is_some_and(|open| open.left == 0)
+    }
+
+    /// Packets that were read since this was made. They are not counted one by one, so that it costs
+    /// nothing where nobody asks.
+    #[inline]
+    pub fn taken(&self) -> u64 {
+        self.begun - self.open.map_or(0, |open| u64::from(open.left))
     }
 
     /// The next packet of the block that is begun, if it has one.

@@ -42,6 +42,7 @@ pub struct Frames {
     count: usize,
     current: usize,
     held: bool,
+    taken: u64,
 }
 
 impl Frames {
@@ -64,6 +65,7 @@ impl Frames {
             count,
             current: 0,
             held: false,
+            taken: 0,
         })
     }
 
@@ -79,6 +81,12 @@ impl Frames {
         self.held
     }
 
+    /// Frames that were handed out since this was made.
+    #[inline]
+    pub fn taken(&self) -> u64 {
+        self.taken
+    }
+
     /// The current frame, if it is the reader's. It counts as handed out then.
     ///
     /// # Errors
@@ -88,6 +96,7 @@ impl Frames {
         if !self.is_ready() {
             return Ok(None);
         }
+        self.taken += u64::from(!self.held);
         self.held = true;
         let base = self.frame(self.current);
         prefetch(self.frame((self.current + AHEAD) % self.count).as_ptr());

@@ -27,9 +27,7 @@ pub(crate) struct Lane {
     pub(crate) ring: Ring,
     pub(crate) pace: Pace,
     refilter: Option<Refilter>,
-    /// Frames taken from the ring.
-    taken: u64,
-    /// Where others read that.
+    /// Where others read how many frames were taken from the ring.
     shown: Option<Word>,
     publisher: Option<Box<Publisher>>,
     /// When so many have been taken, the publisher looks whether it is time.
@@ -50,7 +48,6 @@ impl Lane {
             pace: ring.pace(),
             ring,
             refilter: None,
-            taken: 0,
             shown: None,
             publisher: None,
             look_at: 0,
@@ -59,25 +56,27 @@ impl Lane {
 
     /// Keeps counters for others from now on.
     pub(crate) fn set_publisher(&mut self, mut publisher: Box<Publisher>) {
-        self.shown = Some(publisher.begin(self.taken));
-        self.look_at = self.taken + 1;
+        let taken = self.ring.taken();
+        self.shown = Some(publisher.begin(taken));
+        self.look_at = taken + 1;
         self.publisher = Some(publisher);
     }
 
     /// Whether the publisher looks at the clock with the next frame.
     pub(crate) fn is_about_to_look(&self) -> bool {
-        self.shown.is_some() && self.taken + 1 >= self.look_at
+        self.shown.is_some() && self.ring.taken() + 1 >= self.look_at
     }
 
     /// There is nothing to be read: publishes when it is time, and tells when it will be.
     pub(crate) fn handle_empty(&mut self) -> Option<Duration> {
-        self.publisher.as_mut()?.handle_empty(self.taken)
+        let taken = self.ring.taken();
+        self.publisher.as_mut()?.handle_empty(taken)
     }
 
     /// The reader is about to wait, with nothing left to tell.
     pub(crate) fn handle_idle(&self) {
         if let Some(publisher) = &self.publisher {
-            publisher.handle_idle(self.taken);
+            publisher.handle_idle(self.ring.taken());
         }
     }
 
@@ -94,6 +93,8 @@ impl Lane {
         wanted: &Wanted,
         packet: &mut Packet,
     ) -> Result<bool, End> {
+        // Asked for only where it is shown.
+        let taken = self.shown.as_ref().map_or(0, |_| self.ring.taken() + 1);
         let frame = match &mut self.ring {
             Ring::V3(blocks) => blocks.next_frame(),
             Ring::V2(frames) => {
@@ -109,11 +110,10 @@ impl Lane {
             return Ok(false);
         };
         // Before the packet is delivered: should the program die in its callback, it had it.
-        self.taken += 1;
         if let Some(shown) = &self.shown {
-            shown.set(self.taken);
-            if self.taken >= self.look_at {
-                self.look_at = look(&mut self.publisher, self.taken);
+            shown.set(taken);
+            if taken >= self.look_at {
+                self.look_at = look(&mut self.publisher, taken);
             }
         }
         if let Some(Refilter { program, .. }) = &self.refilter {

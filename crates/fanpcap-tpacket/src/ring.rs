@@ -48,6 +48,15 @@ impl Ring {
         }
     }
 
+    /// Frames that were taken from it.
+    #[inline]
+    pub(crate) fn taken(&self) -> u64 {
+        match self {
+            Self::V2(frames) => frames.taken(),
+            Self::V3(blocks) => blocks.taken(),
+        }
+    }
+
     /// When the next packet arrived that there is. What has been read goes back to the kernel by the way.
     pub(crate) fn head(&mut self, mut released: impl FnMut(Option<Closed>)) -> Option<Stamp> {
         match self {
