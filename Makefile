@@ -13,8 +13,9 @@ all:
 demo:
 	@scripts/setup demo $(XTASK) demo
 
+# A shell that runs this in the background has it ignore interrupts, which tests send to programs.
 test:
-	@scripts/setup test $(XTASK) test
+	@env --default-signal=INT,QUIT scripts/setup test $(XTASK) test
 
 # Everything at once for MINUTES minutes.
 soak:
