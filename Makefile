@@ -13,9 +13,9 @@ all:
 demo:
 	@scripts/setup demo $(XTASK) demo
 
-# A shell that runs this in the background has it ignore interrupts, which tests send to programs.
+# Who runs this in the background may have it ignore signals that tests send to programs.
 test:
-	@env --default-signal=INT,QUIT scripts/setup test $(XTASK) test
+	@env --default-signal=INT,QUIT,HUP scripts/setup test $(XTASK) test
 
 # Everything at once for MINUTES minutes.
 soak:
