@@ -35,7 +35,7 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::Duration;
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, bail};
 use clap::{Args, Subcommand};
 use fanpcap_linux::stop;
 use fanpcap_testkit::netns;
@@ -45,7 +45,7 @@ use compare::Compare;
 use generator::Traffic;
 use libraries::Libraries;
 use machine::{Machine, Session};
-use measure::{Measure, Taken};
+use measure::{Measure, Taken, Taking};
 use report::Report;
 use row::Row;
 use rows::ROWS;
@@ -205,14 +205,10 @@ fn report(
     (machine, session): (&Machine, &Session),
     to: &Path,
 ) -> Result<Tally> {
-    let mut known = Known::default();
+    let known = Known::take(bench, rows, session.rounds)?;
     let (mut tally, mut broken) = (Tally::default(), Vec::new());
     for row in rows {
-        let taken = row
-            .goals
-            .iter()
-            .map(|goal| known.take(bench, goal.measure, session.rounds))
-            .collect::<Result<Vec<_>>>();
+        let taken: Result<Vec<_>> = row.goals.iter().map(|g| known.of(g.measure)).collect();
         match taken.and_then(|taken| Report::new(row, (machine, session), &taken)) {
             Ok(report) => {
                 report.print();
@@ -221,8 +217,6 @@ fn report(
                 tally.not_measured += report.not_measured();
                 tally.not_judged += report.not_judged();
             }
-            // Told to stop: what an earlier run has written stays.
-            Err(error) if stop::is_requested() => return Err(error),
             Err(error) => {
                 println!("{}: BROKEN: {error:#}\n", row.name);
                 report::forget(row.name, to)?;
@@ -246,19 +240,40 @@ fn report(
     Ok(tally)
 }
 
-/// What was measured already, by name: rows share runs.
-#[derive(Default)]
-struct Known(Vec<(String, Taken)>);
+/// What was measured, by name: rows share runs.
+struct Known(Vec<(String, Result<Taken>)>);
 
 impl Known {
-    fn take(&mut self, bench: &Bench, measure: &dyn Measure, rounds: u32) -> Result<Taken> {
-        let name = measure.name();
-        if let Some((_, taken)) = self.0.iter().find(|(known, _)| *known == name) {
-            return Ok(taken.clone());
+    /// Takes all measures of the rows, one round of each in turn. One that breaks is left where it is.
+    fn take(bench: &Bench, rows: &[&Row], rounds: u32) -> Result<Self> {
+        let mut known: Vec<(String, Result<Taking<'_>>)> = Vec::new();
+        for goal in rows.iter().flat_map(|row| row.goals) {
+            let name = goal.measure.name();
+            if !known.iter().any(|(other, _)| *other == name) {
+                known.push((name, Taking::new(bench, goal.measure)));
+            }
         }
-        let taken = measure::take(bench, measure, rounds)?;
-        self.0.push((name, taken.clone()));
-        Ok(taken)
+        for _ in 0..rounds {
+            for (_, state) in &mut known {
+                let Ok(taking) = state else { continue };
+                if let Err(error) = taking.round(bench) {
+                    // Told to stop: what an earlier run has written stays.
+                    pause::go_on()?;
+                    *state = Err(error);
+                }
+            }
+        }
+        let taken = |(name, state): (String, Result<Taking<'_>>)| (name, state.map(Taking::taken));
+        Ok(Self(known.into_iter().map(taken).collect()))
+    }
+
+    fn of(&self, measure: &dyn Measure) -> Result<Taken> {
+        let name = measure.name();
+        match self.0.iter().find(|(known, _)| *known == name) {
+            Some((_, Ok(taken))) => Ok(taken.clone()),
+            Some((_, Err(error))) => bail!("{error:#}"),
+            None => bail!("{name} was not measured"),
+        }
     }
 }
 

@@ -103,56 +103,85 @@ const OWN_FAULTS: u32 = 3;
 /// Gives others who use the CPUs time to come to an end.
 const PAUSE: Duration = Duration::from_secs(2);
 
-/// Takes `count` rounds. Each column goes first in its turn, so that a drift favours none.
-pub(crate) fn take(bench: &Bench, measure: &dyn Measure, count: u32) -> Result<Taken> {
-    let (mut present, mut absent) = (Vec::new(), Vec::new());
-    for column in measure.columns() {
-        match measure.absent(bench, column)? {
-            None => present.push(*column),
-            Some(why) => absent.push((*column, why)),
-        }
-    }
-    let count = if measure.constant() { 1 } else { count };
-    rounds(measure, count, present, absent, |column| {
-        go_on()?;
-        measure.run(bench, column)
-    })
+/// A measure of which rounds are taken, one at a time, so that those of others come between them: what a machine does differently
+/// ten minutes later is then in the range of each.
+#[derive(Debug)]
+pub(crate) struct Taking<'a> {
+    measure: &'a dyn Measure,
+    /// Those that take part, the one that goes first in the next round before the others: a drift favours none.
+    present: Vec<Column>,
+    taken: Taken,
 }
 
 /// A run of one column.
 type Run<'a> = dyn FnMut(&Column) -> Result<Result<Sample, Refusal>> + 'a;
 
-/// So many rounds of the columns that are present. One that the measure can do without and that can't be
-/// measured is absent from then on, and from the rounds before.
-fn rounds(
-    measure: &dyn Measure,
-    count: u32,
-    mut present: Vec<Column>,
-    mut absent: Vec<(Column, String)>,
-    mut run: impl FnMut(&Column) -> Result<Result<Sample, Refusal>>,
-) -> Result<Taken> {
-    let mut rounds: Vec<Round> = Vec::new();
-    while (rounds.len() as u64) < u64::from(count) {
-        match accepted(measure, &present, &mut run)? {
-            Ok(mut samples) => {
-                samples
-                    .sort_by_key(|(key, _)| measure.columns().iter().position(|c| c.key == *key));
-                rounds.push(Round(samples));
-                if !present.is_empty() {
-                    present.rotate_left(1);
-                }
+impl<'a> Taking<'a> {
+    /// Before the first round.
+    pub(crate) fn new(bench: &Bench, measure: &'a dyn Measure) -> Result<Self> {
+        let (mut present, mut absent) = (Vec::new(), Vec::new());
+        for column in measure.columns() {
+            match measure.absent(bench, column)? {
+                None => present.push(*column),
+                Some(why) => absent.push((*column, why)),
             }
-            Err((column, why)) => {
-                println!("  {} is left out: {why}", column.name);
-                present.retain(|other| *other != column);
-                for round in &mut rounds {
-                    round.0.retain(|(key, _)| *key != column.key);
+        }
+        let rounds = Vec::new();
+        Ok(Self {
+            measure,
+            present,
+            taken: Taken { rounds, absent },
+        })
+    }
+
+    /// What has come of it.
+    pub(crate) fn taken(self) -> Taken {
+        self.taken
+    }
+
+    /// Takes one more round, unless one is enough.
+    pub(crate) fn round(&mut self, bench: &Bench) -> Result<()> {
+        if self.measure.constant() && !self.taken.rounds.is_empty() {
+            return Ok(());
+        }
+        let measure = self.measure;
+        self.round_of(&mut |column| {
+            go_on()?;
+            measure.run(bench, column)
+        })
+    }
+
+    /// A round of the columns that are present. One that the measure can do without and that can't be measured is
+    /// absent from then on, and from the rounds before.
+    fn round_of(&mut self, run: &mut Run<'_>) -> Result<()> {
+        loop {
+            match accepted(self.measure, &self.present, run)? {
+                Ok(samples) => {
+                    self.add(samples);
+                    return Ok(());
                 }
-                absent.push((column, why));
+                Err((column, why)) => self.leave_out(column, why),
             }
         }
     }
-    Ok(Taken { rounds, absent })
+
+    fn add(&mut self, mut samples: Samples) {
+        let columns = self.measure.columns();
+        samples.sort_by_key(|(key, _)| columns.iter().position(|column| column.key == *key));
+        self.taken.rounds.push(Round(samples));
+        if !self.present.is_empty() {
+            self.present.rotate_left(1);
+        }
+    }
+
+    fn leave_out(&mut self, column: Column, why: String) {
+        println!("  {} is left out: {why}", column.name);
+        self.present.retain(|other| *other != column);
+        for round in &mut self.taken.rounds {
+            round.0.retain(|(key, _)| *key != column.key);
+        }
+        self.taken.absent.push((column, why));
+    }
 }
 
 /// A run of each column.
@@ -255,8 +284,18 @@ mod tests {
         }
     }
 
-    fn take_with(run: impl FnMut(&Column) -> Result<Result<Sample, Refusal>>) -> Result<Taken> {
-        rounds(&Pretended, 2, BOTH.to_vec(), Vec::new(), run)
+    fn take_with(mut run: impl FnMut(&Column) -> Result<Result<Sample, Refusal>>) -> Result<Taken> {
+        let mut taking = Taking {
+            measure: &Pretended,
+            present: BOTH.to_vec(),
+            taken: Taken {
+                rounds: Vec::new(),
+                absent: Vec::new(),
+            },
+        };
+        taking.round_of(&mut run)?;
+        taking.round_of(&mut run)?;
+        Ok(taking.taken)
     }
 
     fn sample(value: f64) -> Sample {
