@@ -61,15 +61,23 @@ pub fn hold(servers: &[IpAddr], count: usize) -> Result<()> {
     Ok(())
 }
 
-/// Sends `count` datagrams to a port where nobody listens, from each of as many sockets as `sockets`.
+/// Sends `count` datagrams to `sink` from each of `sockets` sockets. Those of one arrive before the next one
+/// sends, so that no queue on the way overflows.
 ///
 /// # Errors
-/// When a socket can't be made.
-pub fn babble(host: IpAddr, sockets: usize, count: usize) -> Result<()> {
+/// When a socket can't be made, or a datagram does not arrive.
+pub fn babble(sink: &UdpSocket, sockets: usize, count: usize) -> Result<()> {
+    sink.set_read_timeout(Some(LIMIT))?;
+    let address = sink.local_addr()?;
+    let mut datagram = [0; MESSAGE.len()];
     for _ in 0..sockets {
         let socket = UdpSocket::bind("0.0.0.0:0")?;
         for _ in 0..count {
-            socket.send_to(&MESSAGE, SocketAddr::new(host, 9))?;
+            socket.send_to(&MESSAGE, address)?;
+        }
+        for _ in 0..count {
+            sink.recv(&mut datagram)
+                .context("a datagram that fills blocks")?;
         }
     }
     Ok(())

@@ -2,7 +2,7 @@
 
 use std::fs;
 use std::mem;
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, UdpSocket};
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::process;
 use std::thread;
@@ -75,13 +75,18 @@ impl Hosts {
         Ok(usize::try_from(after - before)?)
     }
 
-    /// Sends what fills every member's current block of its ring: programs that open with a timeout of 0
-    /// are given packets by whole blocks only. It is no conversation.
+    /// Sends what fills the current block of each ring in a group of `members` under `hash`: programs that
+    /// open with a timeout of 0 are given packets by whole blocks only. It is no conversation.
+    ///
+    /// A block has 256 KiB. For a program that takes 160 bytes of a packet, as softflowd does, a packet needs
+    /// 248 there, so that 1,056 fill it. Each member gets 2,048 on average, in so many small flows that chance
+    /// does not halve its share.
     ///
     /// # Errors
     /// When it can't be sent.
-    pub fn fill_blocks(&self) -> Result<()> {
-        self.on_peer(|| conversation::babble(HOST[0], 64, 32))
+    pub fn fill_blocks(&self, members: usize) -> Result<()> {
+        let sink = UdpSocket::bind((HOST[0], 0))?;
+        self.on_peer(|| conversation::babble(&sink, 256 * members, 8))
     }
 
     fn on_peer<T>(&self, work: impl FnOnce() -> Result<T>) -> Result<T> {

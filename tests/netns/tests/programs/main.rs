@@ -189,7 +189,7 @@ fn each_its_share_together_everything_once() -> Result<()> {
         let started = started.collect::<Result<Vec<_>>>()?;
         let offered = hosts.talk(EACH)?;
         let whole = member::finish(vec![whole], offered)?;
-        hosts.fill_blocks()?;
+        hosts.fill_blocks(COPIES)?;
         thread::sleep(GRACE);
         for (subject, copies) in here.iter().zip(started) {
             let found = copies
@@ -225,7 +225,7 @@ fn wanted(whole: &Capture, sees: Sees) -> Flows {
     flows.filter(|(flow, _)| seen(flow)).collect()
 }
 
-/// Without what fills blocks, and the replies to it.
+/// Without what fills blocks.
 fn conversations(flows: Result<Flows>) -> Result<Flows> {
     let held = |flow: &FlowKey| flow.has_port(conversation::PORT);
     flows.map(|flows| flows.into_iter().filter(|(flow, _)| held(flow)).collect())
