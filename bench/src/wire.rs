@@ -5,7 +5,7 @@ use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::process;
 
 use anyhow::{Context, Result};
-use fanpcap_linux::bpf::{Attached, Hook, Instruction, Program};
+use fanpcap_linux::bpf::{Attached, Hook, Instruction, Program, ProgramKind};
 use fanpcap_linux::interface;
 use fanpcap_testkit::netns::{current, enter, enter_quiet};
 use fanpcap_testkit::veth::{self, Counters, Veth, ip};
@@ -93,7 +93,7 @@ impl Wire {
     /// Makes the far device take frames that no skb carries: a veth does so only with a program.
     pub(crate) fn take_frames(&self, verdict: Verdict) -> Result<()> {
         self.take_no_frames();
-        let program = Program::load("verdict", &verdict.program())?;
+        let program = Program::load(ProgramKind::Xdp, "verdict", &verdict.program())?;
         let attached = self.at_far(|| {
             let index = interface::index(FAR).context("the reader's device")?;
             program

@@ -1,4 +1,4 @@
-//! Short fuzzing: generated inputs for the settings' parsers and the filter machine.
+//! Short fuzzing: generated inputs for the parsers, the filter machines, the walk through a frame and the slices of programs.
 
 use anyhow::Result;
 
@@ -8,11 +8,21 @@ use crate::tier;
 /// Inputs for each property. Four of them are about any config file: a million for that parser alone.
 const CASES: usize = 250_000;
 
+/// Where the properties are: packages and their tests.
+const PROPERTIES: [(&str, &str); 6] = [
+    ("fanpcap", "settings"),
+    ("fanpcap-tpacket", "filter"),
+    ("fanpcap-wire", "properties"),
+    ("fanpcap-steer", "language"),
+    ("fanpcap-steer", "slices"),
+    ("fanpcap-steer", "classic"),
+];
+
 pub(crate) fn run() -> Result<Tally> {
     println!("  {CASES} generated inputs for each property");
     let cases = CASES.to_string();
     let mut tally = Tally::default();
-    for (package, test) in [("fanpcap", "settings"), ("fanpcap-tpacket", "filter")] {
+    for (package, test) in PROPERTIES {
         let target = ["--release", "-p", package, "--test", test];
         tally += tier::cargo_test(&target, &[], &[("PROPTEST_CASES", &cases)])?;
     }

@@ -9,7 +9,13 @@ use anyhow::{Context, Result, ensure};
 use crate::{stage, tree};
 
 /// What users read of docs, beside the manual pages.
-const DOCUMENTS: [&str; 4] = ["guide.md", "programs.md", "top-json.md", "errors.md"];
+const DOCUMENTS: [&str; 5] = [
+    "guide.md",
+    "programs.md",
+    "steering.md",
+    "top-json.md",
+    "errors.md",
+];
 
 /// Where things go below a prefix, which differs between distributions.
 #[derive(Debug)]
@@ -98,7 +104,8 @@ pub(crate) fn place_all(target: &Path, prefix: &str, layout: &Layout) -> Result<
     stage::place_text(&pkg_config(prefix, &own)?, &target.join(&pkgconfig))?;
     installed.push(pkgconfig);
     let pages = install_pages(&root.join("docs/man"), &target.join("share/man"))?
-        + install_pages(&staged.join("share/man/man1"), &target.join("share/man"))?;
+        + install_pages(&staged.join("share/man/man1"), &target.join("share/man"))?
+        + install_pages(&staged.join("share/man/man7"), &target.join("share/man"))?;
     installed.push(format!("share/man ({pages} manual pages)"));
     installed.extend(install_completions(&staged.join("share"), target, layout)?);
     Ok(installed)

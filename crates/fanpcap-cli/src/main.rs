@@ -10,6 +10,7 @@ mod bench;
 mod capture;
 mod cpus;
 mod generate;
+mod lang;
 mod library;
 mod manual;
 mod metrics;
@@ -39,6 +40,7 @@ enum Command {
     Capture(capture::Arguments),
     Gen(generate::Arguments),
     Bench(bench::Arguments),
+    Lang(lang::Arguments),
     Enable(system::Enable),
     Disable(system::Disable),
     #[command(hide = true)]
@@ -53,6 +55,7 @@ fn main() -> ExitCode {
         Command::Capture(arguments) => capture::run(&arguments),
         Command::Gen(arguments) => generate::run(&arguments),
         Command::Bench(arguments) => bench::run(&arguments),
+        Command::Lang(arguments) => lang::run(&arguments),
         Command::Enable(arguments) => system::enable(&arguments),
         Command::Disable(arguments) => system::disable(&arguments),
         Command::Manual(arguments) => manual::run(&arguments),

@@ -1,5 +1,7 @@
 //! `fanpcap manual`: writes the command's manual pages and completions, as `make` stages them.
 
+mod language;
+
 use std::fs;
 use std::io::Write;
 use std::path::{Path, PathBuf};
@@ -19,7 +21,11 @@ const SECTIONS: [(&str, &str); 5] = [
     ("fanpcap-top", include_str!("../man/fanpcap-top.in")),
 ];
 /// The pages of other sections that every page refers to.
-const RELATED: [(&str, &str); 2] = [("pcap.conf", "5"), ("pcap_fanout", "3PCAP")];
+const RELATED: [(&str, &str); 3] = [
+    ("pcap.conf", "5"),
+    ("fanpcap-lang", "7"),
+    ("pcap_fanout", "3PCAP"),
+];
 
 /// Writes manual pages and completions into a directory
 #[derive(Args, Debug)]
@@ -39,6 +45,8 @@ pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode> {
         let path = share.join(format!("man/man1/{}.1", name(page)));
         write(&path, &rendered(page, &names)?)?;
     }
+    let path = share.join("man/man7/fanpcap-lang.7");
+    write(&path, language::page().as_bytes())?;
     for (shell, path) in [
         (Shell::Bash, "bash-completion/completions/fanpcap"),
         (Shell::Zsh, "zsh/site-functions/_fanpcap"),

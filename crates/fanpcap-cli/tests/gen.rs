@@ -13,7 +13,7 @@ use std::thread;
 use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
-use fanpcap_linux::bpf::{Attached, Hook, Instruction, Program as Bpf};
+use fanpcap_linux::bpf::{Attached, Hook, Instruction, Program as Bpf, ProgramKind};
 use fanpcap_linux::interface;
 use fanpcap_testkit::await_for::{LIMIT, await_for};
 use fanpcap_testkit::veth::{self, Veth, ip};
@@ -39,7 +39,7 @@ fn pair(verdict: i32) -> Result<Attached> {
         Instruction::new(0x95, 0, 0, 0, 0),
     ];
     let index = interface::index(FAR).context("the far end")?;
-    Ok(Bpf::load("verdict", &code)?.attach(index, Hook::Driver)?)
+    Ok(Bpf::load(ProgramKind::Xdp, "verdict", &code)?.attach(index, Hook::Driver)?)
 }
 
 fn fanpcap_gen(arguments: &str) -> Result<Output> {

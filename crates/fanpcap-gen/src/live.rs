@@ -7,7 +7,7 @@ use std::os::fd::OwnedFd;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 
-use fanpcap_linux::bpf::{Array, Attached, Hook, LoadError, Program};
+use fanpcap_linux::bpf::{Attached, Hook, LoadError, Map, Program, ProgramKind};
 use fanpcap_linux::{interface, netns};
 
 use crate::pool::{POOL_LIMIT, Pool};
@@ -67,7 +67,7 @@ impl std::error::Error for LiveError {}
 #[derive(Debug)]
 pub(crate) struct Live {
     program: Program,
-    state: Array,
+    state: Map,
     template: Vec<u8>,
     _kept: Kept,
 }
@@ -76,7 +76,7 @@ impl Live {
     /// Loads both for a device of the calling thread's namespace.
     pub(crate) fn open(pool: &Pool, ifindex: u32) -> Result<Self, LiveError> {
         try_out(pool.template())?;
-        let state = Array::new("state", 1, STATE_LEN).map_err(missing("making a map"))?;
+        let state = Map::array("state", 1, STATE_LEN).map_err(missing("making a map"))?;
         let slots = load(pool)?;
         let shape = Shape {
             state: &state,
@@ -87,7 +87,8 @@ impl Live {
             stamps: pool.has_stamps(),
             ifindex: i32::try_from(ifindex).unwrap_or(0),
         };
-        let program = Program::load("send", &program::send(&shape)).map_err(LiveError::Load)?;
+        let program = Program::load(ProgramKind::Xdp, "send", &program::send(&shape))
+            .map_err(LiveError::Load)?;
         let kept = keep(&program)?;
         Ok(Self {
             program,
@@ -144,13 +145,14 @@ impl Live {
 /// Whether the kernel has live frames at all, and so long ones. How long they may be depends on the
 /// sizes of its structs, so it is asked; it answers the same to either.
 fn try_out(template: &[u8]) -> Result<(), LiveError> {
-    let program = Program::load("drop", &program::drop_all()).map_err(|refused| {
-        if refused.error.kind() == io::ErrorKind::PermissionDenied {
-            LiveError::Privilege(refused.error)
-        } else {
-            LiveError::Load(refused)
-        }
-    })?;
+    let program =
+        Program::load(ProgramKind::Xdp, "drop", &program::drop_all()).map_err(|refused| {
+            if refused.error.kind() == io::ErrorKind::PermissionDenied {
+                LiveError::Privilege(refused.error)
+            } else {
+                LiveError::Load(refused)
+            }
+        })?;
     program.run_live(&[0; 60], 1).map_err(LiveError::Kernel)?;
     program
         .run_live(template, 1)
@@ -158,7 +160,7 @@ fn try_out(template: &[u8]) -> Result<(), LiveError> {
 }
 
 /// The map of all frames.
-fn load(pool: &Pool) -> Result<Array, LiveError> {
+fn load(pool: &Pool) -> Result<Map, LiveError> {
     let own_len = pool.own_len();
     let row_len = (ROW_HEAD + own_len).next_multiple_of(8);
     let size = pool.len() * row_len;
@@ -166,7 +168,7 @@ fn load(pool: &Pool) -> Result<Array, LiveError> {
         return Err(LiveError::TooLarge(size));
     }
     let count = u32::try_from(pool.len()).unwrap_or(u32::MAX);
-    let slots = Array::new("slots", count, row_len).map_err(missing("making a map"))?;
+    let slots = Map::array("slots", count, row_len).map_err(missing("making a map"))?;
     let (mut rows, mut frame) = (Vec::new(), Vec::new());
     let mut first = 0;
     for number in 0..count {

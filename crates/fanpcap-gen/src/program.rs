@@ -1,14 +1,14 @@
 //! The eBPF program that sends: each run makes the next frame of the pool and redirects it to a device.
 
-use fanpcap_linux::bpf::{Array, Instruction};
+use fanpcap_linux::bpf::{Instruction, Map};
 
 /// What the program is made for.
 #[derive(Debug)]
 pub(crate) struct Shape<'a> {
     /// One row of [`STATE_LEN`] bytes: frames made, the next slot, frames that could not be made.
-    pub(crate) state: &'a Array,
+    pub(crate) state: &'a Map,
     /// A row for each frame: [`ROW_HEAD`] bytes, and the first `own_len` bytes of the frame.
-    pub(crate) slots: &'a Array,
+    pub(crate) slots: &'a Map,
     /// Number of rows.
     pub(crate) len: i32,
     /// Bytes to copy at most.

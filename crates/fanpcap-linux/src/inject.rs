@@ -2,7 +2,7 @@
 
 use std::io;
 use std::mem;
-use std::os::fd::{AsFd, AsRawFd, FromRawFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 
 use crate::errno::check;
 use crate::interface;
@@ -22,11 +22,7 @@ impl Injector {
     pub fn open(device: &str) -> io::Result<Self> {
         let ifindex =
             interface::index(device).ok_or_else(|| io::Error::from_raw_os_error(libc::ENODEV))?;
-        // SAFETY: socket takes no pointers.
-        let fd = unsafe { libc::socket(libc::AF_PACKET, libc::SOCK_RAW | libc::SOCK_CLOEXEC, 0) };
-        check(fd)?;
-        // SAFETY: the descriptor was opened above and nobody else has it.
-        let socket = unsafe { OwnedFd::from_raw_fd(fd) };
+        let socket = packet::open()?;
         packet::bind(
             socket.as_fd(),
             Address {

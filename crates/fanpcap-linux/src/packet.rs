@@ -4,7 +4,7 @@ use crate::errno::check;
 use std::ffi::{c_int, c_void};
 use std::io;
 use std::mem;
-use std::os::fd::{AsRawFd, BorrowedFd};
+use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 
 /// Every protocol (`ETH_P_ALL`, linux/if_ether.h).
 pub const ETH_P_ALL: u16 = 0x0003;
@@ -48,6 +48,18 @@ pub struct Statistics {
     pub packets: u32,
     /// Packets lost because the ring or the socket's queue was full.
     pub drops: u32,
+}
+
+/// Opens a packet socket for whole frames. It hears nothing until it is bound.
+///
+/// # Errors
+/// `EPERM` without `CAP_NET_RAW`.
+pub fn open() -> io::Result<OwnedFd> {
+    // SAFETY: socket takes no pointers.
+    let fd = unsafe { libc::socket(libc::AF_PACKET, libc::SOCK_RAW | libc::SOCK_CLOEXEC, 0) };
+    check(fd)?;
+    // SAFETY: the descriptor was opened above and nobody else has it.
+    Ok(unsafe { OwnedFd::from_raw_fd(fd) })
 }
 
 /// Tells whether a descriptor is a packet socket.
@@ -217,6 +229,16 @@ pub fn attach_program(fd: BorrowedFd<'_>, program: BorrowedFd<'_>) -> io::Result
         libc::SO_ATTACH_BPF,
         &program.as_raw_fd(),
     )
+}
+
+/// Gives a fan-out group of mode `PACKET_FANOUT_EBPF` the program whose result, modulo the number of members, says who gets a
+/// packet, in place of the one that it had (`PACKET_FANOUT_DATA`; af_packet.c `fanout_set_data_ebpf`). Any member may set it.
+///
+/// # Errors
+/// `EINVAL` when the socket's group has another mode or the program another type, `EPERM` when its filter is locked.
+pub fn set_fanout_program(fd: BorrowedFd<'_>, program: BorrowedFd<'_>) -> io::Result<()> {
+    let number = program.as_raw_fd();
+    set(fd, libc::SOL_PACKET, libc::PACKET_FANOUT_DATA, &number)
 }
 
 /// Waits until every packet that was on its way through a socket's filter or into its ring has come to an

@@ -3,11 +3,13 @@
 //! Programs load it so to choose at run time between our library and the system's, which lacks the
 //! functions of `pcap/fanout.h`. A library is never unloaded.
 
+mod compiled;
 mod created;
 mod functions;
 mod handle;
 mod read;
 
+pub use compiled::Classic;
 pub use created::Created;
 pub use functions::{FanoutStats, Header, Stats};
 pub use handle::{Break, Handle, Precision};
@@ -246,6 +248,18 @@ mod tests {
         assert_eq!((handle.datalink(), handle.snaplen()), (1, 65535));
         assert_eq!(library.datalink_name(1).as_deref(), Some("EN10MB"));
         assert_eq!(handle.stats().unwrap_err().call, "pcap_stats");
+    }
+
+    #[test]
+    fn an_expression_is_compiled_for_frames_with_their_tags() {
+        let Some(library) = system() else { return };
+        let code = library.compile("vlan 7").unwrap();
+        // The type behind the addresses, loaded from the bytes.
+        assert_eq!((code[0].code, code[0].k), (0x28, 12));
+        assert_eq!(code.last().map(|last| (last.code, last.k)), Some((0x06, 0)));
+        let wrong = library.compile("tpc port").unwrap_err();
+        assert_eq!(wrong.call, "pcap_compile");
+        assert!(!wrong.reason.is_empty());
     }
 
     #[test]

@@ -1,4 +1,28 @@
 //! The steering language: one program says which packets a group wants and which member gets each.
+//!
+//! ```
+//! let program = fanpcap_steer::compile("main = tcp >-> steer_flow", &|_| Err("no libpcap".to_owned()))?;
+//! # Ok::<(), fanpcap_steer::Error>(())
+//! ```
 
+mod ast;
+mod check;
+mod compile;
+pub mod ebpf;
+mod error;
 pub mod hash;
 pub mod ir;
+mod lexer;
+mod measure;
+pub mod modes;
+pub mod native;
+mod nearest;
+mod parser;
+pub mod slice;
+pub mod table;
+
+pub use compile::{
+    CALLS_MAX, DEPTH_MAX, FILTERS_MAX, INNER_MAX, LIST_MAX, NODES_MAX, PARAMETERS_MAX, PcapFilter,
+    SAMPLERS_MAX, SOURCE_MAX, WORK_MAX, compile,
+};
+pub use error::Error;

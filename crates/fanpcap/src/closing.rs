@@ -6,8 +6,7 @@
 
 use crate::page::Held;
 use crate::record::Record;
-use fanpcap_linux::bpf::Number;
-use fanpcap_linux::bpf::socket_filter::SocketFilter;
+use fanpcap_linux::bpf::{Map, Program};
 use fanpcap_linux::diag;
 use fanpcap_linux::packet::{self, Filter};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -94,15 +93,15 @@ fn count_and_close(socket: OwnedFd) -> io::Result<Closed> {
     Ok(Closed {
         received: statistics.packets.into(),
         dropped: statistics.drops.into(),
-        refused: refused.and_then(|refused| refused.get().ok()),
+        refused: refused.and_then(|refused| refused.numbers().ok()?.first().copied()),
     })
 }
 
 /// Lets no packet into a socket from now on. Returns where they are counted, if they are.
-fn refuse(socket: BorrowedFd<'_>) -> io::Result<Option<Number>> {
-    if let Ok(refused) = Number::new("refused") {
-        let filter = SocketFilter::refusing(&refused);
-        if filter.is_ok_and(|filter| filter.attach(socket).is_ok()) {
+fn refuse(socket: BorrowedFd<'_>) -> io::Result<Option<Map>> {
+    if let Ok(refused) = Map::array("refused", 1, 8) {
+        let filter = Program::refusing(&refused);
+        if filter.is_ok_and(|filter| packet::attach_program(socket, filter.as_fd()).is_ok()) {
             return Ok(Some(refused));
         }
     }

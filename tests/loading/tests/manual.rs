@@ -20,7 +20,7 @@ fn the_pages_are_well_formed() -> Result<()> {
     let tree = Tree::install()?;
     let installed = tree.prefix().join("share/man");
     let mut pages = Vec::new();
-    for (section, least) in [("man1", 9), ("man3", 1), ("man5", 1)] {
+    for (section, least) in [("man1", 10), ("man3", 1), ("man5", 1), ("man7", 1)] {
         let found = files(&installed.join(section))?;
         ensure!(found.len() >= least, "{section}: {found:?}");
         pages.extend(found);
@@ -76,7 +76,13 @@ fn the_installed_command_finds_the_installed_library() -> Result<()> {
 fn completions_documents_and_the_pkg_config_file_are_installed() -> Result<()> {
     let tree = Tree::install()?;
     let share = tree.prefix().join("share");
-    for name in ["guide.md", "programs.md", "top-json.md", "errors.md"] {
+    for name in [
+        "guide.md",
+        "programs.md",
+        "steering.md",
+        "top-json.md",
+        "errors.md",
+    ] {
         ensure!(share.join("doc/fanpcap").join(name).exists(), "no {name}");
     }
     for (shell, file) in [

@@ -138,6 +138,7 @@ functions! {
         fn pcap_statustostr(status: c_int) -> Text;
         fn pcap_geterr(p: Handle) -> Buffer;
         fn pcap_create(device: Text, errbuf: Buffer) -> Handle;
+        fn pcap_open_dead(linktype: c_int, snaplen: c_int) -> Handle;
         fn pcap_open_offline_with_tstamp_precision(file: Text, precision: c_uint, errbuf: Buffer) -> Handle;
         fn pcap_set_snaplen(p: Handle, snaplen: c_int) -> c_int;
         fn pcap_set_promisc(p: Handle, promisc: c_int) -> c_int;

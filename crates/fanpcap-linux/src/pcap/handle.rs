@@ -62,7 +62,7 @@ const WARNING: c_int = 1;
 /// `PCAP_TSTAMP_PRECISION_NANO`.
 pub(super) const NANO: c_int = 1;
 /// `PCAP_NETMASK_UNKNOWN`.
-const NETMASK_UNKNOWN: c_uint = 0xffff_ffff;
+pub(super) const NETMASK_UNKNOWN: c_uint = 0xffff_ffff;
 
 impl Handle {
     /// Takes what `open` returns, or what it left in the errbuf that it is given.

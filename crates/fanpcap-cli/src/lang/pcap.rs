@@ -1,0 +1,35 @@
+//! pcap expressions in programs: libpcap compiles them, and is loaded when there is one.
+
+use std::cell::OnceCell;
+use std::path::Path;
+
+use fanpcap_linux::pcap::Library;
+use fanpcap_steer::ir::Classic;
+
+/// The names by which the loader knows libpcap: Debian's, and that of others.
+const NAMES: [&str; 2] = ["libpcap.so.0.8", "libpcap.so.1"];
+
+/// libpcap, or why there is none.
+#[derive(Default)]
+pub(super) struct Pcap(OnceCell<Result<Library, String>>);
+
+impl Pcap {
+    /// Compiles an expression for Ethernet.
+    pub(super) fn compile(&self, expression: &str) -> Result<Vec<Classic>, String> {
+        let library = self.0.get_or_init(open).as_ref().map_err(String::clone)?;
+        let code = library.compile(expression).map_err(|error| error.reason)?;
+        let code = code.into_iter().map(|instruction| Classic {
+            code: instruction.code,
+            jt: instruction.jt,
+            jf: instruction.jf,
+            k: instruction.k,
+        });
+        Ok(code.collect())
+    }
+}
+
+fn open() -> Result<Library, String> {
+    let mut opened = NAMES.iter().map(|name| Library::open(Path::new(name)));
+    let found = opened.find_map(Result::ok);
+    found.ok_or_else(|| format!("loading {} failed", NAMES.join(" and ")))
+}

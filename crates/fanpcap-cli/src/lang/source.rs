@@ -1,0 +1,46 @@
+//! A program's text, from a file or standard input.
+
+use std::fs::File;
+use std::io::{self, Read};
+use std::path::Path;
+
+use anyhow::{Context, Result, anyhow};
+use fanpcap_steer::ir::Program;
+use fanpcap_steer::{SOURCE_MAX, compile};
+
+use super::pcap::Pcap;
+
+/// A program's text and what it is called.
+pub(super) struct Source {
+    name: String,
+    text: String,
+}
+
+impl Source {
+    /// Reads a file, or standard input for `-`.
+    pub(super) fn read(file: &Path) -> Result<Source> {
+        let (name, text) = if file == Path::new("-") {
+            ("standard input".to_owned(), read(io::stdin()))
+        } else {
+            (file.display().to_string(), File::open(file).and_then(read))
+        };
+        let text = text.with_context(|| format!("reading {name}"))?;
+        Ok(Source { name, text })
+    }
+
+    /// Compiles it; the error has the place, the line and a caret.
+    pub(super) fn compile(&self) -> Result<Program> {
+        let pcap = Pcap::default();
+        compile(&self.text, &|expression| pcap.compile(expression))
+            .map_err(|error| anyhow!("{}:{}", self.name, error.render(&self.text)))
+    }
+}
+
+/// Reads a text; of one that is too long, enough to see that it is.
+fn read(from: impl Read) -> io::Result<String> {
+    let mut text = String::new();
+    let most = u64::try_from(SOURCE_MAX).unwrap_or(u64::MAX);
+    from.take(most.saturating_add(1))
+        .read_to_string(&mut text)?;
+    Ok(text)
+}

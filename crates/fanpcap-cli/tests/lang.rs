@@ -1,0 +1,84 @@
+//! `fanpcap lang`: what is said of programs, and the exit status.
+#![forbid(unsafe_code)]
+
+use std::fs;
+use std::io::{self, Write};
+use std::process::{Command, Output, Stdio};
+
+use fanpcap_testkit::Scratch;
+
+/// Checks this text as standard input.
+fn check(program: &str) -> io::Result<Output> {
+    let mut child = Command::new(env!("CARGO_BIN_EXE_fanpcap"))
+        .args(["lang", "check", "-"])
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()?;
+    child
+        .stdin
+        .take()
+        .map(|mut into| into.write_all(program.as_bytes()))
+        .transpose()?;
+    child.wait_with_output()
+}
+
+fn said(output: &Output) -> String {
+    let (out, err) = (&output.stdout, &output.stderr);
+    String::from_utf8_lossy(out).into_owned() + &String::from_utf8_lossy(err)
+}
+
+#[test]
+fn a_program_that_is_right_is_passed_in_silence() {
+    let output = check("main = do\n  tcp\n  inner steer_flow\n").unwrap();
+    assert!(output.status.success(), "{}", said(&output));
+    assert_eq!(said(&output), "");
+}
+
+#[test]
+fn a_program_that_is_wrong_is_shown_with_its_place() {
+    let output = check("main = do\n  tcp\n  steer_flwo\n").unwrap();
+    assert_eq!(output.status.code(), Some(1));
+    assert_eq!(
+        said(&output),
+        "standard input:3:3: expected a function, found the unknown name 'steer_flwo'; did you mean \
+         'steer_flow'?\n  steer_flwo\n  ^\n"
+    );
+}
+
+#[test]
+fn expressions_are_compiled_by_libpcap() {
+    let output = check("filter \"tcp port 443 or vlan\" >-> steer_flow").unwrap();
+    assert!(output.status.success(), "{}", said(&output));
+    let output = check("filter \"tpc port 443\"").unwrap();
+    assert_eq!(output.status.code(), Some(1));
+    let said = said(&output);
+    assert!(
+        said.starts_with("standard input:1:8: expected a pcap expression, found 'tpc port 443': "),
+        "{said}"
+    );
+}
+
+#[test]
+fn all_files_are_checked() {
+    let scratch = Scratch::new().unwrap();
+    let (right, wrong) = (scratch.file("right.hs"), scratch.file("wrong.hs"));
+    fs::write(&right, "main = steer_flow").unwrap();
+    fs::write(&wrong, "main = is_tcp").unwrap();
+    let output = Command::new(env!("CARGO_BIN_EXE_fanpcap"))
+        .args(["lang", "check"])
+        .args([&wrong, &scratch.file("missing.hs"), &right])
+        .output()
+        .unwrap();
+    assert_eq!(output.status.code(), Some(1));
+    let said = said(&output);
+    assert!(
+        said.contains("wrong.hs:1:8: expected a function, found the predicate 'is_tcp'"),
+        "{said}"
+    );
+    assert!(
+        said.contains("reading ") && said.contains("missing.hs: No such file"),
+        "{said}"
+    );
+    assert!(!said.contains("right.hs"), "{said}");
+}

@@ -1,0 +1,294 @@
+//! Maps: numbers and rows that programs and processes share.
+
+use std::fs;
+use std::io;
+use std::os::fd::{AsRawFd, OwnedFd};
+
+use super::{Attributes, Instruction, bpf, descriptor, number, short};
+
+/// How a map keeps its values (linux/bpf.h, enum bpf_map_type).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum MapKind {
+    /// Rows by index, zeros at first. Keys have 4 bytes.
+    Array,
+    /// The same, apart for each CPU.
+    PerCpuArray,
+    /// Values by key.
+    Hash,
+    /// The same; those not used for long make room for others.
+    LruHash,
+}
+
+impl MapKind {
+    fn number(self) -> u32 {
+        match self {
+            Self::Hash => 1,
+            Self::Array => 2,
+            Self::PerCpuArray => 6,
+            Self::LruHash => 9,
+        }
+    }
+}
+
+/// A map.
+#[derive(Debug)]
+pub struct Map {
+    fd: OwnedFd,
+    kind: MapKind,
+    key_len: usize,
+    value_len: usize,
+    entries: u32,
+}
+
+impl Map {
+    /// Makes one of `entries` values of `value_len` bytes at most.
+    ///
+    /// # Errors
+    /// `EPERM` without `CAP_BPF`, `E2BIG` and `ENOMEM` when it is too large, `EINVAL` without entries.
+    pub fn new(
+        kind: MapKind,
+        name: &str,
+        key_len: u32,
+        value_len: u32,
+        entries: u32,
+    ) -> io::Result<Self> {
+        let mut attr = MapCreate {
+            kind: kind.number(),
+            key_len,
+            value_len,
+            entries,
+            name: short(name),
+            ..MapCreate::default()
+        };
+        let fd = descriptor(bpf(BPF_MAP_CREATE, &mut attr)?)?;
+        let bytes = |len: u32| usize::try_from(len).map_err(|_| io::ErrorKind::InvalidInput);
+        Ok(Self {
+            fd,
+            kind,
+            key_len: bytes(key_len)?,
+            value_len: bytes(value_len)?,
+            entries,
+        })
+    }
+
+    /// Makes an array of `rows` rows, each of `row_len` zeros. The kernel keeps a row in a multiple of eight
+    /// bytes.
+    ///
+    /// # Errors
+    /// As [`Map::new`].
+    pub fn array(name: &str, rows: u32, row_len: usize) -> io::Result<Self> {
+        let value_len = u32::try_from(row_len).map_err(|_| io::ErrorKind::InvalidInput)?;
+        Self::new(MapKind::Array, name, 4, value_len, rows)
+    }
+
+    /// Writes whole rows of an array, one after the other, from row `first` on.
+    ///
+    /// # Errors
+    /// `InvalidInput` when `content` is not whole rows or does not fit.
+    pub fn write(&self, first: u32, content: &[u8]) -> io::Result<()> {
+        let rows = content.len() / self.value_len;
+        let end = u32::try_from(rows).ok().and_then(|n| first.checked_add(n));
+        let end = end.filter(|&end| end <= self.entries);
+        let end = end.ok_or(io::ErrorKind::InvalidInput)?;
+        let keys: Vec<u8> = (first..end).flat_map(u32::to_ne_bytes).collect();
+        self.insert(&keys, content)
+    }
+
+    /// Writes as many values as there are keys, one behind the other in both (`BPF_MAP_UPDATE_BATCH`, since Linux 5.6).
+    ///
+    /// # Errors
+    /// `InvalidInput` when they are not whole or not as many, or when each CPU has its own; `E2BIG` when there is no room.
+    pub fn insert(&self, keys: &[u8], values: &[u8]) -> io::Result<()> {
+        let count = keys.len() / self.key_len;
+        let whole = count * self.key_len == keys.len() && count * self.value_len == values.len();
+        if !whole || self.kind == MapKind::PerCpuArray {
+            return Err(io::ErrorKind::InvalidInput.into());
+        }
+        if count == 0 {
+            return Ok(());
+        }
+        let mut attr = MapBatch {
+            keys: keys.as_ptr().expose_provenance() as u64,
+            values: values.as_ptr().expose_provenance() as u64,
+            count: u32::try_from(count).map_err(|_| io::ErrorKind::InvalidInput)?,
+            map: number(&self.fd),
+            ..MapBatch::default()
+        };
+        bpf(BPF_MAP_UPDATE_BATCH, &mut attr).map(drop)
+    }
+
+    /// Reads row `row` of an array.
+    ///
+    /// # Errors
+    /// `ENOENT` when there is none.
+    pub fn read(&self, row: u32) -> io::Result<Vec<u8>> {
+        let mut value = self.look_up(&row.to_ne_bytes(), 1)?;
+        value.truncate(self.value_len);
+        Ok(value)
+    }
+
+    /// Reads row `row` of an array of which each CPU has its own: one value for each possible CPU.
+    ///
+    /// # Errors
+    /// `ENOENT` when there is none; those of reading how many CPUs are possible.
+    pub fn read_per_cpu(&self, row: u32) -> io::Result<Vec<Vec<u8>>> {
+        let values = self.look_up(&row.to_ne_bytes(), possible_cpus()?)?;
+        let each = values.chunks(self.value_len.next_multiple_of(8));
+        Ok(each.map(|value| value[..self.value_len].to_vec()).collect())
+    }
+
+    /// Reads the 64-bit numbers of row 0.
+    ///
+    /// # Errors
+    /// None on any known kernel.
+    pub fn numbers(&self) -> io::Result<Vec<u64>> {
+        let row = self.read(0)?;
+        let numbers = row.chunks_exact(8).map(|bytes| {
+            let mut number = [0; 8];
+            number.copy_from_slice(bytes);
+            u64::from_ne_bytes(number)
+        });
+        Ok(numbers.collect())
+    }
+
+    fn look_up(&self, key: &[u8], values: usize) -> io::Result<Vec<u8>> {
+        let per_cpu = self.kind == MapKind::PerCpuArray;
+        if key.len() != self.key_len || (values > 1 && !per_cpu) {
+            return Err(io::ErrorKind::InvalidInput.into());
+        }
+        // The kernel writes a multiple of eight bytes for each.
+        let mut value = vec![0_u8; self.value_len.next_multiple_of(8) * values];
+        let mut attr = MapElement {
+            map: number(&self.fd),
+            key: key.as_ptr().expose_provenance() as u64,
+            value: value.as_mut_ptr().expose_provenance() as u64,
+            ..MapElement::default()
+        };
+        bpf(BPF_MAP_LOOKUP_ELEM, &mut attr)?;
+        Ok(value)
+    }
+
+    /// The two instructions that put the address of row 0 of an array into a register of a program that is loaded
+    /// while this value lives.
+    pub fn address(&self, register: u8) -> [Instruction; 2] {
+        self.load(register, PSEUDO_MAP_VALUE)
+    }
+
+    /// The two instructions that put the map itself into a register, as the helper
+    /// `bpf_map_lookup_elem` wants it.
+    pub fn reference(&self, register: u8) -> [Instruction; 2] {
+        self.load(register, PSEUDO_MAP_FD)
+    }
+
+    fn load(&self, register: u8, what: u8) -> [Instruction; 2] {
+        [
+            Instruction::new(LOAD_WIDE, register, what, 0, self.fd.as_raw_fd()),
+            Instruction::new(0, 0, 0, 0, 0),
+        ]
+    }
+}
+
+/// As many values has a row of which each CPU has its own.
+fn possible_cpus() -> io::Result<usize> {
+    let list = fs::read_to_string("/sys/devices/system/cpu/possible")?;
+    let last = list.trim().rsplit([',', '-']).next();
+    let last = last.and_then(|number| number.parse::<usize>().ok());
+    last.map(|last| last + 1)
+        .ok_or(io::ErrorKind::InvalidData.into())
+}
+
+impl Attributes for MapCreate {}
+impl Attributes for MapElement {}
+impl Attributes for MapBatch {}
+
+#[repr(C)]
+#[derive(Default)]
+struct MapCreate {
+    kind: u32,
+    key_len: u32,
+    value_len: u32,
+    entries: u32,
+    flags: u32,
+    inner_map: u32,
+    numa_node: u32,
+    name: [u8; 16],
+}
+
+#[repr(C)]
+#[derive(Default)]
+struct MapElement {
+    map: u32,
+    padding: u32,
+    key: u64,
+    value: u64,
+    flags: u64,
+}
+
+#[repr(C)]
+#[derive(Default)]
+struct MapBatch {
+    in_batch: u64,
+    out_batch: u64,
+    keys: u64,
+    values: u64,
+    count: u32,
+    map: u32,
+    element_flags: u64,
+    flags: u64,
+}
+
+const BPF_MAP_CREATE: libc::c_long = 0;
+const BPF_MAP_LOOKUP_ELEM: libc::c_long = 1;
+const BPF_MAP_UPDATE_BATCH: libc::c_long = 26;
+
+/// BPF_LD | BPF_IMM | BPF_DW, and what its source register then means.
+const LOAD_WIDE: u8 = 0x18;
+const PSEUDO_MAP_FD: u8 = 1;
+const PSEUDO_MAP_VALUE: u8 = 2;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    #[ignore = "needs root: eBPF"]
+    fn rows_are_read_as_they_were_written() {
+        let array = Map::array("rows", 5, 12).unwrap();
+        let content: Vec<u8> = (0..36).collect();
+        array.write(1, &content).unwrap();
+        assert_eq!(array.read(0).unwrap(), [0; 12]);
+        for row in 0..3 {
+            let at = 12 * row as usize;
+            assert_eq!(array.read(row + 1).unwrap(), content[at..at + 12]);
+        }
+        assert!(array.write(3, &content).is_err(), "one row too many");
+        assert!(array.write(0, &content[1..]).is_err(), "not whole rows");
+    }
+
+    #[test]
+    #[ignore = "needs root: eBPF"]
+    fn a_number_starts_at_nothing() {
+        let number = Map::array("packets", 1, 8).unwrap();
+        assert_eq!(number.numbers().unwrap(), [0]);
+    }
+
+    #[test]
+    #[ignore = "needs root: eBPF"]
+    fn each_cpu_has_a_row_of_its_own() {
+        let map = Map::new(MapKind::PerCpuArray, "turns", 4, 12, 1).unwrap();
+        let rows = map.read_per_cpu(0).unwrap();
+        assert_eq!(rows.len(), possible_cpus().unwrap());
+        assert!(rows.iter().all(|row| row == &[0; 12]));
+        assert!(map.insert(&[0; 4], &[0; 12]).is_err());
+    }
+
+    #[test]
+    #[ignore = "needs root: eBPF"]
+    fn a_hash_takes_as_many_values_as_it_has_room_for() {
+        let map = Map::new(MapKind::Hash, "set", 8, 1, 2).unwrap();
+        let keys: Vec<u8> = (0..24).collect();
+        map.insert(&keys[..16], &[1, 2]).unwrap();
+        assert_eq!(map.look_up(&keys[8..16], 1).unwrap()[0], 2);
+        assert!(map.insert(&keys, &[1, 2, 3]).is_err(), "a third");
+    }
+}

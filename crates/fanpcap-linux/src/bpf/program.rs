@@ -1,0 +1,396 @@
+//! Programs: loaded, tried out, run at a device or as a socket's filter.
+
+use std::ffi::CStr;
+use std::fmt;
+use std::io;
+use std::mem;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+
+use super::{Attributes, Instruction, Map, bpf, descriptor, len, number, short};
+
+/// What a program is for (linux/bpf.h, enum bpf_prog_type).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ProgramKind {
+    /// A socket's filter, or the program of a fan-out group.
+    SocketFilter,
+    /// A device's, before the kernel's own stack.
+    Xdp,
+}
+
+impl ProgramKind {
+    fn number(self) -> u32 {
+        match self {
+            Self::SocketFilter => 1,
+            Self::Xdp => 6,
+        }
+    }
+
+    /// The capabilities that loading one takes.
+    pub fn capabilities(self) -> &'static str {
+        match self {
+            Self::SocketFilter => "CAP_BPF",
+            Self::Xdp => "CAP_BPF and CAP_NET_ADMIN",
+        }
+    }
+}
+
+/// Why the kernel does not take a program.
+#[derive(Debug)]
+pub struct LoadError {
+    /// `EPERM` without [`ProgramKind::capabilities`]; `EINVAL` or `EACCES` when the verifier objects.
+    pub error: io::Error,
+    /// What the verifier said.
+    pub log: String,
+}
+
+impl fmt::Display for LoadError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let log = self.log.trim_end();
+        let end = if log.is_empty() { "" } else { "\n" };
+        write!(
+            f,
+            "the kernel refuses the program: {}{end}{log}",
+            self.error
+        )
+    }
+}
+
+impl std::error::Error for LoadError {}
+
+/// A program, loaded.
+#[derive(Debug)]
+pub struct Program {
+    fd: OwnedFd,
+}
+
+/// Which of a device's hooks runs a program.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Hook {
+    /// The stack's own, after the frame has become an skb; every device has it.
+    Generic,
+    /// The driver's, before that.
+    Driver,
+}
+
+/// A program at a device; dropping it takes the program away.
+#[derive(Debug)]
+pub struct Attached {
+    _link: OwnedFd,
+}
+
+/// What a test run came to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Run {
+    /// What the program returned.
+    pub verdict: u32,
+    /// How long each run took on average.
+    pub nanoseconds: u32,
+}
+
+impl Program {
+    /// Loads `code`; when the verifier objects, the error has its log.
+    ///
+    /// # Errors
+    /// See [`LoadError`].
+    pub fn load(kind: ProgramKind, name: &str, code: &[Instruction]) -> Result<Self, LoadError> {
+        // The log is long to write, so it is asked for only when there is something to explain.
+        let mut log = Vec::new();
+        for log_len in [0, LOG_LEN, LOG_LEN_MAX] {
+            log.resize(log_len, 0);
+            let error = match load(kind, name, code, &mut log) {
+                Ok(program) => return Ok(program),
+                Err(error) => error,
+            };
+            let longer = match error.raw_os_error() {
+                Some(libc::EPERM) => false,
+                Some(libc::ENOSPC) => log_len < LOG_LEN_MAX,
+                _ => log_len == 0,
+            };
+            if !longer {
+                let log = text(&log);
+                return Err(LoadError { error, log });
+            }
+        }
+        Err(LoadError {
+            error: io::ErrorKind::Other.into(),
+            log: String::new(),
+        })
+    }
+
+    /// A socket filter that adds 1 to `refused`, a map of one number, for each packet, and lets none in. It may be
+    /// dropped once it is attached.
+    ///
+    /// # Errors
+    /// See [`LoadError`].
+    pub fn refusing(refused: &Map) -> Result<Self, LoadError> {
+        let [address, address_high] = refused.address(1);
+        Self::load(
+            ProgramKind::SocketFilter,
+            "refuse",
+            &[
+                address,
+                address_high,
+                Instruction::new(MOVE, 2, 0, 0, 1),
+                Instruction::new(ATOMIC_ADD, 1, 2, 0, 0),
+                Instruction::new(MOVE, 0, 0, 0, 0),
+                Instruction::new(EXIT, 0, 0, 0, 0),
+            ],
+        )
+    }
+
+    /// Attaches an XDP program to a device of the calling thread's namespace.
+    ///
+    /// # Errors
+    /// `EBUSY` when the device has one, `EOPNOTSUPP` when its driver can't.
+    pub fn attach(&self, ifindex: u32, hook: Hook) -> io::Result<Attached> {
+        let mut attr = LinkCreate {
+            program: number(&self.fd),
+            ifindex,
+            kind: ATTACH_XDP,
+            flags: match hook {
+                Hook::Generic => 1 << 1, // XDP_FLAGS_SKB_MODE
+                Hook::Driver => 1 << 2,  // XDP_FLAGS_DRV_MODE
+            },
+        };
+        Ok(Attached {
+            _link: descriptor(bpf(BPF_LINK_CREATE, &mut attr)?)?,
+        })
+    }
+
+    /// Runs it `repeat` times on `frame` and does nothing else (`BPF_PROG_TEST_RUN`, since Linux 4.12). `context` is the beginning of
+    /// `struct __sk_buff` or `struct xdp_md`, as far as the kernel lets it be set, or empty.
+    ///
+    /// # Errors
+    /// `EINVAL` for frames that are too short for Ethernet or for the IP version that they say they are, or too long, and for a context with fields that
+    /// can't be set; `EINTR` when a signal came.
+    pub fn run(&self, frame: &[u8], context: &[u8], repeat: u32) -> io::Result<Run> {
+        let mut attr = TestRun {
+            program: number(&self.fd),
+            data_len: len(frame),
+            data: frame.as_ptr().expose_provenance() as u64,
+            repeat,
+            context_len: len(context),
+            context: match context {
+                [] => 0,
+                _ => context.as_ptr().expose_provenance() as u64,
+            },
+            ..TestRun::default()
+        };
+        bpf(BPF_PROG_TEST_RUN, &mut attr)?;
+        Ok(Run {
+            verdict: attr.verdict,
+            nanoseconds: attr.duration,
+        })
+    }
+
+    /// How many instructions the verifier went through, over all ways (`BPF_OBJ_GET_INFO_BY_FD`, since Linux 5.16; 0 before). It
+    /// gives up at a million.
+    ///
+    /// # Errors
+    /// None on any known kernel.
+    pub fn verified(&self) -> io::Result<u32> {
+        let mut info = ProgramInfo {
+            before: [0; 27],
+            verified: 0,
+            padding: 0,
+        };
+        let mut attr = Info {
+            fd: number(&self.fd),
+            len: u32::try_from(mem::size_of::<ProgramInfo>()).unwrap_or(0),
+            info: (&raw mut info).expose_provenance() as u64,
+        };
+        bpf(BPF_OBJ_GET_INFO_BY_FD, &mut attr)?;
+        Ok(info.verified)
+    }
+
+    /// Runs an XDP program `repeat` times on `frame`, each time with the kernel doing what its verdict says, such
+    /// as to send the frame on the device that it redirects to (`BPF_F_TEST_XDP_LIVE_FRAMES`, since
+    /// Linux 5.18). A run finds what earlier ones wrote into the frame. Frames that the device refuses
+    /// vanish without an error.
+    ///
+    /// # Errors
+    /// `EINVAL` on older kernels, `EINTR` when a signal came.
+    pub fn run_live(&self, frame: &[u8], repeat: u32) -> io::Result<()> {
+        let mut attr = TestRun {
+            program: number(&self.fd),
+            data_len: len(frame),
+            data: frame.as_ptr().expose_provenance() as u64,
+            repeat,
+            flags: TEST_XDP_LIVE_FRAMES,
+            ..TestRun::default()
+        };
+        bpf(BPF_PROG_TEST_RUN, &mut attr).map(drop)
+    }
+}
+
+impl AsFd for Program {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.fd.as_fd()
+    }
+}
+
+fn load(
+    kind: ProgramKind,
+    name: &str,
+    code: &[Instruction],
+    log: &mut [u8],
+) -> io::Result<Program> {
+    let mut attr = ProgramLoad {
+        kind: kind.number(),
+        code_len: len(code),
+        code: code.as_ptr().expose_provenance() as u64,
+        license: LICENSE.as_ptr().expose_provenance() as u64,
+        name: short(name),
+        ..ProgramLoad::default()
+    };
+    if !log.is_empty() {
+        attr.log_level = 1;
+        attr.log_len = len(log);
+        attr.log = log.as_mut_ptr().expose_provenance() as u64;
+    }
+    let fd = descriptor(bpf(BPF_PROG_LOAD, &mut attr)?)?;
+    Ok(Program { fd })
+}
+
+fn text(log: &[u8]) -> String {
+    let end = log.iter().position(|&byte| byte == 0);
+    let text = String::from_utf8_lossy(&log[..end.unwrap_or(log.len())]);
+    let end = text.len().saturating_sub(LOG_SHOWN);
+    let from = text.char_indices().map(|(at, _)| at).find(|&at| at >= end);
+    text[from.unwrap_or(0)..].to_owned()
+}
+
+impl Attributes for ProgramLoad {}
+impl Attributes for Info {}
+impl Attributes for TestRun {}
+impl Attributes for LinkCreate {}
+
+#[repr(C)]
+#[derive(Default)]
+struct ProgramLoad {
+    kind: u32,
+    code_len: u32,
+    code: u64,
+    license: u64,
+    log_level: u32,
+    log_len: u32,
+    log: u64,
+    kernel_version: u32,
+    flags: u32,
+    name: [u8; 16],
+}
+
+#[repr(C)]
+#[derive(Default)]
+struct TestRun {
+    program: u32,
+    verdict: u32,
+    data_len: u32,
+    data_out_len: u32,
+    data: u64,
+    data_out: u64,
+    repeat: u32,
+    duration: u32,
+    context_len: u32,
+    context_out_len: u32,
+    context: u64,
+    context_out: u64,
+    flags: u32,
+    cpu: u32,
+    batch_size: u32,
+    padding: u32,
+}
+
+#[repr(C)]
+#[derive(Default)]
+struct LinkCreate {
+    program: u32,
+    ifindex: u32,
+    kind: u32,
+    flags: u32,
+}
+
+#[repr(C)]
+struct Info {
+    fd: u32,
+    len: u32,
+    info: u64,
+}
+
+/// struct bpf_prog_info, as far as it is asked for.
+#[repr(C)]
+struct ProgramInfo {
+    before: [u64; 27],
+    verified: u32,
+    padding: u32,
+}
+
+const BPF_PROG_LOAD: libc::c_long = 5;
+const BPF_PROG_TEST_RUN: libc::c_long = 10;
+const BPF_OBJ_GET_INFO_BY_FD: libc::c_long = 15;
+const BPF_LINK_CREATE: libc::c_long = 28;
+
+/// enum bpf_attach_type.
+const ATTACH_XDP: u32 = 37;
+const TEST_XDP_LIVE_FRAMES: u32 = 1 << 1;
+
+/// BPF_ALU64 | BPF_MOV | BPF_K; BPF_STX | BPF_ATOMIC | BPF_DW, with BPF_ADD as its immediate 0;
+/// BPF_JMP | BPF_EXIT.
+const MOVE: u8 = 0xb7;
+const ATOMIC_ADD: u8 = 0xdb;
+const EXIT: u8 = 0x95;
+
+/// Some helpers are for programs under the GPL only. The kernel asks what a program says of itself.
+const LICENSE: &CStr = c"Dual BSD/GPL";
+/// The log of a long program does not fit in the first; of either only the end is shown.
+const LOG_LEN: usize = 1 << 16;
+const LOG_LEN_MAX: usize = 1 << 24;
+const LOG_SHOWN: usize = 1 << 14;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::packet;
+    use std::net::UdpSocket;
+
+    #[test]
+    #[ignore = "needs root: eBPF"]
+    fn a_program_that_is_wrong_is_refused_with_the_verifiers_words() {
+        // BPF_JMP | BPF_EXIT while r0 was never set.
+        let code = [Instruction::new(EXIT, 0, 0, 0, 0)];
+        for kind in [ProgramKind::SocketFilter, ProgramKind::Xdp] {
+            let refused = Program::load(kind, "wrong", &code).unwrap_err();
+            assert!(refused.to_string().contains("R0 !read_ok"), "{refused}");
+        }
+    }
+
+    #[test]
+    #[ignore = "needs root: eBPF"]
+    fn what_a_socket_refuses_is_counted() {
+        let refused = Map::array("refused", 1, 8).unwrap();
+        let to = UdpSocket::bind("127.0.0.1:0").unwrap();
+        let filter = Program::refusing(&refused).unwrap();
+        packet::attach_program(to.as_fd(), filter.as_fd()).unwrap();
+        drop(filter);
+        let from = UdpSocket::bind("127.0.0.1:0").unwrap();
+        for _ in 0..3 {
+            from.send_to(b"x", to.local_addr().unwrap()).unwrap();
+        }
+        assert_eq!(refused.numbers().unwrap(), [3]);
+        to.set_nonblocking(true).unwrap();
+        assert!(to.recv(&mut [0]).is_err());
+    }
+
+    #[test]
+    #[ignore = "needs root: eBPF"]
+    fn a_run_tells_what_the_program_returned() {
+        let code = [
+            Instruction::new(MOVE, 0, 0, 0, 7),
+            Instruction::new(EXIT, 0, 0, 0, 0),
+        ];
+        for kind in [ProgramKind::SocketFilter, ProgramKind::Xdp] {
+            let program = Program::load(kind, "seven", &code).unwrap();
+            assert_eq!(program.run(&[0; 60], &[], 1).unwrap().verdict, 7);
+        }
+    }
+}

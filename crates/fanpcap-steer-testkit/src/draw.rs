@@ -1,0 +1,92 @@
+//! A tape of bytes that choices are drawn from.
+
+/// What is left of a tape. Behind its end all choices are the first one, so that all that is drawn ends.
+#[derive(Clone, Debug)]
+pub struct Draw<'t> {
+    tape: &'t [u8],
+}
+
+impl<'t> Draw<'t> {
+    /// From the tape's beginning.
+    pub fn new(tape: &'t [u8]) -> Self {
+        Self { tape }
+    }
+
+    /// A byte.
+    pub fn byte(&mut self) -> u8 {
+        let Some((first, rest)) = self.tape.split_first() else {
+            return 0;
+        };
+        self.tape = rest;
+        *first
+    }
+
+    /// So many bytes.
+    pub fn bytes(&mut self, count: usize) -> Vec<u8> {
+        (0..count).map(|_| self.byte()).collect()
+    }
+
+    /// 16 bits.
+    pub fn u16(&mut self) -> u16 {
+        u16::from_be_bytes([self.byte(), self.byte()])
+    }
+
+    /// 32 bits.
+    pub fn u32(&mut self) -> u32 {
+        u32::from(self.u16()) << 16 | u32::from(self.u16())
+    }
+
+    /// 64 bits.
+    pub fn u64(&mut self) -> u64 {
+        u64::from(self.u32()) << 32 | u64::from(self.u32())
+    }
+
+    /// Below `count`, 1 to 65536.
+    pub fn below(&mut self, count: usize) -> usize {
+        let drawn = if count <= 256 {
+            usize::from(self.byte())
+        } else {
+            usize::from(self.u16())
+        };
+        drawn % count.max(1)
+    }
+
+    /// True once in `count` times, at most 256.
+    pub fn one_in(&mut self, count: usize) -> bool {
+        self.below(count) == count - 1
+    }
+
+    /// One of them.
+    pub fn pick<T: Copy>(&mut self, from: &[T]) -> T {
+        from[self.below(from.len())]
+    }
+
+    /// The place of one of these weights, which come to 256 at most.
+    pub fn weighted(&mut self, weights: &[usize]) -> usize {
+        let mut drawn = self.below(weights.iter().sum());
+        for (place, weight) in weights.iter().enumerate() {
+            if drawn < *weight {
+                return place;
+            }
+            drawn -= weight;
+        }
+        0
+    }
+}
+
+/// A tape of this length, the same for the same seed (SplitMix64, Steele, Lea, Flood 2014).
+pub fn tape(seed: u64, len: usize) -> Vec<u8> {
+    let mut state = seed;
+    let mut words = std::iter::repeat_with(|| {
+        state = state.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let z = (state ^ (state >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        let z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        z ^ (z >> 31)
+    });
+    let mut tape = Vec::with_capacity(len + 8);
+    while tape.len() < len {
+        tape.extend_from_slice(&words.next().unwrap_or_default().to_le_bytes());
+    }
+    tape.truncate(len);
+    tape
+}

@@ -1,0 +1,138 @@
+//! Packets: all stacks that the walk knows, and what hostile senders make of them.
+
+mod link;
+mod network;
+mod transport;
+mod tunnel;
+
+use std::fmt;
+
+use fanpcap_steer::native::Packet;
+use fanpcap_wire::{Frame, Tag};
+
+use crate::{Draw, pools};
+
+/// A packet with its bytes, and what its receiver knows beside them.
+#[derive(Clone, Default, PartialEq, Eq)]
+pub struct Made {
+    /// What was captured.
+    pub bytes: Vec<u8>,
+    /// The tag beside it.
+    pub tag: Option<Tag>,
+    /// The frame's length on the wire, without the tag beside it.
+    pub length: u32,
+    /// The kernel's hash, 0 for none.
+    pub hash: u32,
+    /// The queue.
+    pub queue: Option<u32>,
+    /// The CPU.
+    pub cpu: u32,
+    /// The mark.
+    pub mark: Option<u32>,
+    /// How long after the packet before, in nanoseconds.
+    pub gap_ns: u64,
+}
+
+/// The bytes as other tools take them: `text2pcap`, `od`, a disassembler of packets.
+impl fmt::Debug for Made {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let hex: String = self
+            .bytes
+            .iter()
+            .map(|byte| format!("{byte:02x}"))
+            .collect();
+        write!(
+            f,
+            "{hex} ({} of {} bytes), {:?}, ",
+            self.bytes.len(),
+            self.length,
+            self.tag
+        )?;
+        write!(
+            f,
+            "hash {:#x}, queue {:?}, CPU {}, ",
+            self.hash, self.queue, self.cpu
+        )?;
+        write!(f, "mark {:?}, {} ns after the last", self.mark, self.gap_ns)
+    }
+}
+
+impl Made {
+    /// As the walk takes it.
+    pub fn frame(&self) -> Frame<'_> {
+        Frame {
+            bytes: &self.bytes,
+            tag: self.tag,
+        }
+    }
+
+    /// As the evaluator takes it.
+    pub fn packet(&self, now_ns: u64) -> Packet<'_> {
+        Packet {
+            frame: self.frame(),
+            length: self.length,
+            hash: self.hash,
+            queue: self.queue,
+            cpu: self.cpu,
+            mark: self.mark,
+            now_ns,
+        }
+    }
+}
+
+/// How many packets may be inside each other.
+const DEPTH: usize = 3;
+
+/// A packet, of which about seven in ten are as they should be.
+pub fn packet(draw: &mut Draw<'_>) -> Made {
+    let whole = frame(draw);
+    let length = u32::try_from(whole.len()).unwrap_or(u32::MAX);
+    let kept = damaged(draw, whole);
+    beside(draw, kept, length)
+}
+
+/// A packet as it should be and whole, but for stacks that are deeper than the walk.
+pub fn frame(draw: &mut Draw<'_>) -> Vec<u8> {
+    link::ethernet(draw, DEPTH)
+}
+
+/// Cut off, with other bytes, or nothing but garbage; mostly none of these.
+fn damaged(draw: &mut Draw<'_>, mut bytes: Vec<u8>) -> Vec<u8> {
+    match draw.weighted(&[70, 14, 10, 2, 2]) {
+        0 => {}
+        1 => bytes.truncate(draw.below(bytes.len() + 1)),
+        2 => {
+            for _ in 0..=draw.below(4) {
+                let at = draw.below(bytes.len());
+                bytes[at] = draw.byte();
+            }
+        }
+        3 => {
+            let at = draw.below(bytes.len());
+            let more = draw.bytes(8);
+            bytes.splice(at..at, more);
+        }
+        _ => {
+            let len = draw.below(64);
+            bytes = draw.bytes(len);
+        }
+    }
+    bytes
+}
+
+fn beside(draw: &mut Draw<'_>, bytes: Vec<u8>, length: u32) -> Made {
+    let tagged = draw.one_in(6);
+    Made {
+        bytes,
+        tag: tagged.then(|| Tag {
+            tpid: draw.pick(&[0x8100, 0x88a8]),
+            tci: pools::vlan(draw) | draw.pick(&[0, 0xe000]),
+        }),
+        length,
+        hash: draw.pick(&[0, 1, 0x1234_5678, u32::MAX]),
+        queue: draw.pick(&[Some(0), Some(1), Some(3), None]),
+        cpu: draw.pick(&[0, 1]),
+        mark: draw.pick(&[Some(0), Some(1), Some(2), None]),
+        gap_ns: draw.pick(&[0, 1000, 1_000_000, 1_500_000_000, 3_000_000_000]),
+    }
+}

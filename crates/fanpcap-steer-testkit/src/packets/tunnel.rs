@@ -1,0 +1,131 @@
+//! Packets in packets.
+
+use super::link::{ethernet, labels};
+use super::network::{self, ip};
+use super::transport::datagram;
+use crate::{Draw, pools};
+
+/// VXLAN, Geneve, GTP: UDP's header and what is behind.
+pub(super) fn in_udp(draw: &mut Draw<'_>, depth: usize) -> Vec<u8> {
+    let (port, payload) = match draw.weighted(&[30, 30, 40, 10]) {
+        0 => (draw.pick(&[4789, 8472]), vxlan(draw, depth)),
+        1 => (6081, geneve(draw, depth)),
+        2 => (2152, gtp(draw, depth)),
+        _ => (2123, draw.bytes(12)),
+    };
+    let other = pools::port(draw);
+    // The source's port tells of no tunnel but GTP's, and of that only in steering.
+    let ports = if draw.one_in(10) {
+        [port, other]
+    } else {
+        [other, port]
+    };
+    datagram(ports, &payload)
+}
+
+fn vxlan(draw: &mut Draw<'_>, depth: usize) -> Vec<u8> {
+    let flags = if draw.one_in(12) { 0 } else { 0x08 };
+    let mut packet = vec![flags, 0, 0, 0, 0, 0, draw.byte(), 0];
+    packet.extend(ethernet(draw, depth));
+    packet
+}
+
+fn geneve(draw: &mut Draw<'_>, depth: usize) -> Vec<u8> {
+    let options = draw.pick(&[0, 1, 2, 63]);
+    let version = if draw.one_in(12) { 0x40 } else { 0 };
+    let (protocol, inside): (u16, _) = match draw.weighted(&[40, 20, 20, 4]) {
+        0 => (0x6558, ethernet(draw, depth)),
+        1 => (0x0800, network::v4(draw, depth)),
+        2 => (0x86dd, network::v6(draw, depth)),
+        _ => (pools::ether_type(draw), draw.bytes(40)),
+    };
+    let mut packet = vec![version | options, 0];
+    packet.extend(protocol.to_be_bytes());
+    packet.extend([0, 0, draw.byte(), 0]);
+    packet.extend(vec![0; usize::from(options) * 4]);
+    packet.extend(inside);
+    packet
+}
+
+fn gtp(draw: &mut Draw<'_>, depth: usize) -> Vec<u8> {
+    let extensions = draw.weighted(&[50, 14, 10, 8, 8, 10]);
+    let flags = match extensions {
+        0 => draw.pick(&[0x30, 0x32, 0x31, 0x33]),
+        _ => 0x34,
+    };
+    let first = if draw.one_in(20) { draw.byte() } else { flags };
+    let kind = if draw.one_in(12) { 1 } else { 255 };
+    let mut packet = vec![first, kind, 0, 0, 0, 0, 0, draw.byte()];
+    if flags & 7 != 0 {
+        let next = if extensions == 0 {
+            draw.pick(&[0, 0x85])
+        } else {
+            0x85
+        };
+        packet.extend([0, 0, 0, next]);
+    }
+    for left in (0..extensions).rev() {
+        // Once in a while of length 0.
+        let units = if draw.one_in(20) {
+            0
+        } else {
+            1 + draw.below(2)
+        };
+        let next = if left == 0 { 0 } else { 0x85 };
+        packet.push(u8::try_from(units).unwrap_or(0));
+        packet.extend(draw.bytes((units * 4).saturating_sub(2)));
+        packet.push(next);
+    }
+    packet.extend(ip(draw, depth).1);
+    packet
+}
+
+/// IPIP and GRE: the protocol, and what is behind IP's header.
+pub(super) fn in_ip(draw: &mut Draw<'_>, depth: usize) -> (u8, Vec<u8>) {
+    match draw.weighted(&[10, 10, 60]) {
+        0 => (4, network::v4(draw, depth)),
+        1 => (41, network::v6(draw, depth)),
+        _ => (47, gre(draw, depth)),
+    }
+}
+
+fn gre(draw: &mut Draw<'_>, depth: usize) -> Vec<u8> {
+    let (protocol, inside): (u16, _) = match draw.weighted(&[20, 16, 14, 10, 16, 16, 4]) {
+        0 => (0x0800, network::v4(draw, depth)),
+        1 => (0x86dd, network::v6(draw, depth)),
+        2 => (0x6558, ethernet(draw, depth)),
+        3 => (draw.pick(&[0x8847, 0x8848]), labels(draw, depth)),
+        4 => (0x88be, Vec::new()),
+        5 => (0x22eb, erspan_iii(draw, depth)),
+        _ => (pools::ether_type(draw), draw.bytes(40)),
+    };
+    let mut flags: u16 = draw.pick(&[0, 0x2000, 0x1000, 0x3000, 0xb000, 0x8000]);
+    let inside = match protocol {
+        // With a sequence number it has a header of its own.
+        0x88be if flags & 0x1000 != 0 => {
+            [&[0x10, 1, 0, 5, 0, 0, 0, 0], &*ethernet(draw, depth)].concat()
+        }
+        0x88be => ethernet(draw, depth),
+        _ => inside,
+    };
+    let fields = [0x8000, 0x2000, 0x1000].map(|flag| usize::from(flags & flag != 0));
+    // Once in a while routing, or another version.
+    if draw.one_in(20) {
+        flags |= draw.pick(&[0x4000, 1]);
+    }
+    let mut packet = flags.to_be_bytes().to_vec();
+    packet.extend(protocol.to_be_bytes());
+    packet.extend(draw.bytes(4 * fields.iter().sum::<usize>()));
+    packet.extend(inside);
+    packet
+}
+
+fn erspan_iii(draw: &mut Draw<'_>, depth: usize) -> Vec<u8> {
+    let optional = draw.one_in(2);
+    let mut packet = vec![0x20, 1, 0, 5, 0, 0, 0, 0, 0, 0, 0, u8::from(optional)];
+    if optional {
+        packet.extend(draw.bytes(8));
+    }
+    packet.extend(ethernet(draw, depth));
+    packet
+}

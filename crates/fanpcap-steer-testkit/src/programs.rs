@@ -1,0 +1,163 @@
+//! Programs: trees as a checker lets through, of all nodes, with numbers that packets have.
+
+mod filter;
+mod predicate;
+mod steer;
+
+pub use filter::classic;
+
+use fanpcap_steer::ir::{Filter, Function, Program};
+
+use crate::Draw;
+
+/// How deep functions nest, and predicates.
+const DEPTH: usize = 4;
+/// How often `inner` may be inside itself.
+const INNER_MAX: usize = 2;
+/// Samplers of a program.
+const SAMPLERS_MAX: u8 = 16;
+
+/// Any program: what the hub runs.
+pub fn program(draw: &mut Draw<'_>) -> Program {
+    let mut maker = Maker::new(draw, false);
+    let main = maker.function(DEPTH, Place::default());
+    maker.program(main)
+}
+
+/// One that a group of the kernel's can run, unless it is too clever to be told so: behind all others stands a function that steers.
+pub fn group_program(draw: &mut Draw<'_>) -> Program {
+    let mut maker = Maker::new(draw, true);
+    let before = maker.function(DEPTH, Place::default());
+    let last = maker.steer();
+    let main = if maker.draw.one_in(3) {
+        Function::First(vec![before, Function::Steer(last)])
+    } else {
+        Function::Sequence(vec![before, Function::Steer(last)])
+    };
+    maker.program(main)
+}
+
+/// Draws a program, and keeps what its nodes name by place.
+struct Maker<'d, 't> {
+    draw: &'d mut Draw<'t>,
+    /// Without what a group of the kernel's can't do.
+    group: bool,
+    sets: Vec<Vec<u128>>,
+    filters: Vec<Filter>,
+    samplers: u8,
+}
+
+/// Where in the tree.
+#[derive(Clone, Copy, Default)]
+struct Place {
+    inner: usize,
+    /// Another function is tried where this one drops.
+    is_told: bool,
+}
+
+impl<'d, 't> Maker<'d, 't> {
+    fn new(draw: &'d mut Draw<'t>, group: bool) -> Self {
+        Self {
+            draw,
+            group,
+            sets: Vec::new(),
+            filters: Vec::new(),
+            samplers: 0,
+        }
+    }
+
+    fn program(self, main: Function) -> Program {
+        Program {
+            main,
+            sets: self.sets,
+            filters: self.filters,
+        }
+    }
+
+    fn function(&mut self, depth: usize, place: Place) -> Function {
+        let deep = usize::from(depth > 1);
+        match self.draw.weighted(&[
+            44,
+            44 * deep,
+            34 * deep,
+            30,
+            16 * deep,
+            8 * deep,
+            16 * deep,
+            30,
+        ]) {
+            0 => Function::Steer(self.steer()),
+            1 => {
+                let count = 2 + self.draw.below(3);
+                Function::Sequence(
+                    (0..count)
+                        .map(|_| self.function(depth - 1, place))
+                        .collect(),
+                )
+            }
+            2 => Function::If(
+                Box::new(self.predicate(DEPTH - 1)),
+                Box::new(self.function(depth - 1, place)),
+                Box::new(self.function(depth - 1, place)),
+            ),
+            3 => self.filter_by(Function::Pass, Function::Drop),
+            4 => self.first(depth, place),
+            5 => {
+                let is_told = Place {
+                    is_told: true,
+                    ..place
+                };
+                Function::Inverse(Box::new(self.function(depth - 1, is_told)))
+            }
+            6 if place.inner < INNER_MAX => {
+                let inside = Place {
+                    inner: place.inner + 1,
+                    ..place
+                };
+                Function::Inner(Box::new(self.function(depth - 1, inside)))
+            }
+            _ => self.leaf(place),
+        }
+    }
+
+    fn filter_by(&mut self, then: Function, otherwise: Function) -> Function {
+        let predicate = self.predicate(DEPTH - 1);
+        Function::If(Box::new(predicate), Box::new(then), Box::new(otherwise))
+    }
+
+    fn first(&mut self, depth: usize, place: Place) -> Function {
+        let count = 2 + self.draw.below(2);
+        let alternatives = (1..=count).map(|each| {
+            let is_told = place.is_told || each < count;
+            self.function(depth - 1, Place { is_told, ..place })
+        });
+        Function::First(alternatives.collect())
+    }
+
+    fn leaf(&mut self, place: Place) -> Function {
+        let hub = if self.group { 0 } else { 8 };
+        match self.draw.weighted(&[10, 6, 30, 30, 20, hub, hub, hub, hub]) {
+            0 => Function::Pass,
+            1 => Function::Drop,
+            2 => Function::Count(self.draw.pick(&[0, 1, 63]), self.draw.pick(&[1, -1])),
+            3 => Function::SetState(self.draw.pick(&[1, 2, 0, u32::MAX])),
+            4 if self.samplers < SAMPLERS_MAX && !(self.group && place.is_told) => self.sample(),
+            5 => Function::Broadcast,
+            6 => Function::Classify(self.draw.pick(&[1, 2, 63])),
+            7 => Function::Host(self.draw.one_in(2)),
+            8 => Function::Mark(self.draw.pick(&[1, 2, u32::MAX])),
+            _ => Function::Pass,
+        }
+    }
+
+    fn sample(&mut self) -> Function {
+        let of = self.draw.pick(&[2, 3, 1, 10]);
+        let index = self.samplers;
+        self.samplers += 1;
+        Function::Sample {
+            keep: self.draw.pick(&[1, 2, 0, 10]).min(of),
+            of,
+            index,
+        }
+    }
+}

@@ -1,0 +1,212 @@
+//! That what is drawn is worth testing with: each question answered both ways, each function met by packets that it drops and that it does not.
+
+use std::collections::{BTreeMap, HashSet};
+
+use fanpcap_steer::ir::{Field, Flow, Function, Header, Key, Predicate, Program, Property, Steer};
+use fanpcap_steer::native::{Decision, Evaluator};
+use fanpcap_steer_testkit::{Draw, Made, packets, programs, tape};
+
+const PACKETS: u64 = 20_000;
+
+fn drawn() -> impl Iterator<Item = Made> {
+    (0..PACKETS).map(|seed| packets::packet(&mut Draw::new(&tape(seed, 400))))
+}
+
+/// In how many of all packets it holds, in hundredths of a percent.
+fn share(predicate: &Predicate) -> u64 {
+    let holds = Function::If(
+        Box::new(predicate.clone()),
+        Box::new(Function::Pass),
+        Box::new(Function::Drop),
+    );
+    kept(holds)
+}
+
+fn kept(main: Function) -> u64 {
+    let mut evaluator = Evaluator::of_group(&Program {
+        main,
+        sets: Vec::new(),
+        filters: Vec::new(),
+    });
+    let kept = drawn().filter(|made| evaluator.decide(&made.packet(0)) != Decision::Drop);
+    kept.count() as u64 * 10_000 / PACKETS
+}
+
+/// Each of them holds for one in a hundred packets, and for one in a hundred it does not.
+fn assert_both_ways(shares: &[(String, u64)]) {
+    let rare: Vec<_> = shares
+        .iter()
+        .filter(|(_, share)| !(100..=9900).contains(share))
+        .collect();
+    assert!(rare.is_empty(), "{rare:?}");
+}
+
+#[test]
+fn headers_are_there_and_are_not() {
+    let headers = [
+        Header::Tag,
+        Header::Ipv4,
+        Header::Ipv6,
+        Header::Ip,
+        Header::Fragment,
+        Header::FirstFragment,
+        Header::LaterFragment,
+        Header::Inner,
+        Header::LinkBroadcast,
+        Header::LinkMulticast,
+        Header::IpBroadcast,
+        Header::IpMulticast,
+    ];
+    let mut shares: Vec<_> = headers
+        .iter()
+        .map(|&header| (format!("{header:?}"), share(&Predicate::Has(header))))
+        .collect();
+    shares.push(("Rtp".to_owned(), share(&Predicate::Rtp)));
+    shares.push(("Rtcp".to_owned(), share(&Predicate::Rtcp)));
+    println!("{shares:?}");
+    assert_both_ways(&shares);
+    assert!(share(&Predicate::Has(Header::Link)) < 9950);
+}
+
+#[test]
+fn packets_are_steered_and_dropped_by_each_function() {
+    let field = |offset| Field { offset, len: 4 };
+    let key = Key::SOURCE_PORT.and(Key::IP_SOURCE);
+    let steers = [
+        Steer::Flow(Flow::WHOLE),
+        Steer::Vlan,
+        Steer::Field(field(50)),
+        Steer::Fields(field(50), field(60)),
+        Steer::Key(key),
+        Steer::Key(Key::ICMP_TYPE),
+        Steer::Media,
+        Steer::Gtp,
+    ];
+    let shares: Vec<_> = steers
+        .into_iter()
+        .map(|steer| (format!("{steer:?}"), kept(Function::Steer(steer))))
+        .collect();
+    println!("{shares:?}");
+    assert_both_ways(&shares);
+}
+
+/// What programs are made of, by name.
+#[derive(Default)]
+struct Parts {
+    met: BTreeMap<String, usize>,
+}
+
+#[allow(
+    clippy::wildcard_enum_match_arm,
+    reason = "what has no parts is met by its name"
+)]
+impl Parts {
+    fn meet(&mut self, part: &impl std::fmt::Debug) {
+        let text = format!("{part:?}");
+        let end = text.find([' ', '(', '{']).unwrap_or(text.len());
+        *self.met.entry(text[..end].to_owned()).or_default() += 1;
+    }
+
+    fn function(&mut self, function: &Function) {
+        self.meet(function);
+        match function {
+            Function::Sequence(functions) | Function::First(functions) => {
+                functions.iter().for_each(|each| self.function(each));
+            }
+            Function::If(predicate, then, otherwise) => {
+                self.predicate(predicate);
+                self.function(then);
+                self.function(otherwise);
+            }
+            Function::Inverse(function) | Function::Inner(function) => self.function(function),
+            Function::Steer(steer) => self.meet(steer),
+            _ => {}
+        }
+    }
+
+    fn predicate(&mut self, predicate: &Predicate) {
+        self.meet(predicate);
+        match predicate {
+            Predicate::Not(one) => self.predicate(one),
+            Predicate::And(one, other) | Predicate::Or(one, other) | Predicate::Xor(one, other) => {
+                self.predicate(one);
+                self.predicate(other);
+            }
+            Predicate::Compare(property, comparison, _) => {
+                self.meet(property);
+                self.meet(comparison);
+            }
+            Predicate::Member(property, _) => self.meet(property),
+            Predicate::Has(header) => self.meet(header),
+            _ => {}
+        }
+    }
+}
+
+#[test]
+fn programs_have_all_parts() {
+    let mut parts = Parts::default();
+    let mut decided = BTreeMap::new();
+    let packets: Vec<Made> = drawn().take(50).collect();
+    for seed in 0..2000 {
+        let program = programs::program(&mut Draw::new(&tape(seed, 300)));
+        parts.function(&program.main);
+        let mut evaluator = Evaluator::new(&program);
+        for made in &packets {
+            let decision = format!("{:?}", evaluator.decide(&made.packet(0)));
+            let kind = decision.split('(').next().unwrap_or_default().to_owned();
+            *decided.entry(kind).or_insert(0_usize) += 1;
+        }
+    }
+    println!("{:?}\n{decided:?}", parts.met);
+    // 15 functions, 19 ways to steer, 15 predicates, 19 properties, 8 comparisons, 13 headers; names that two of them share: Link, Drop ...
+    let functions = [
+        "Pass", "Drop", "Sequence", "If", "First", "Inverse", "Inner", "Steer",
+    ];
+    let more = [
+        "Broadcast",
+        "Classify",
+        "Host",
+        "Mark",
+        "Count",
+        "SetState",
+        "Sample",
+    ];
+    for name in functions.iter().chain(&more) {
+        assert!(parts.met.get(*name).is_some_and(|met| *met > 20), "{name}");
+    }
+    let rare: HashSet<_> = parts.met.iter().filter(|(_, met)| **met < 10).collect();
+    assert!(rare.is_empty(), "{rare:?}");
+    assert!(parts.met.len() >= 75, "{}", parts.met.len());
+    assert!(
+        decided.len() == 5 && decided.values().all(|count| *count > 500),
+        "{decided:?}"
+    );
+}
+
+/// A property is there, and its usual numbers are met.
+#[test]
+fn properties_are_there_and_are_not() {
+    let properties = [
+        Property::EtherType,
+        Property::VlanId,
+        Property::Protocol,
+        Property::IpId,
+        Property::TcpSource,
+        Property::UdpSource,
+        Property::IcmpType,
+        Property::Mark,
+        Property::Queue,
+    ];
+    let is_there = |property| {
+        let any = fanpcap_steer::ir::Comparison::GreaterEqual;
+        share(&Predicate::Compare(property, any, 0))
+    };
+    let shares: Vec<_> = properties
+        .iter()
+        .map(|&property| (format!("{property:?}"), is_there(property)))
+        .collect();
+    println!("{shares:?}");
+    assert_both_ways(&shares[1..]);
+    assert!(shares[0].1 < 9990, "{shares:?}");
+}

@@ -1,0 +1,353 @@
+//! A program's meaning: names, types, and definitions put in where they are named.
+//!
+//! There is nothing in the language that runs before a packet comes, but for putting definitions in. So the checker
+//! evaluates: each expression is a value, parts of the tree among them, and types are those of values.
+
+mod argument;
+mod call;
+mod finish;
+mod message;
+mod names;
+mod value;
+
+use crate::Error;
+use crate::ast::{Chain, Expression, Node, Program, Span};
+use crate::compile::{CALLS_MAX, DEPTH_MAX, INNER_MAX, LIST_MAX, NODES_MAX, PcapFilter, WORK_MAX};
+use crate::ir::{self, Filter, Function, Key, Predicate};
+use crate::measure::Measure;
+use crate::parser::MAIN;
+use crate::table::Kind;
+use std::collections::HashMap;
+use value::{Value, Want};
+
+/// Checks a program and makes its tree.
+pub(crate) fn check(
+    source: &str,
+    program: &Program<'_>,
+    pcap: PcapFilter<'_>,
+) -> Result<ir::Program, Error> {
+    let definitions = program.definitions.iter().enumerate();
+    let mut checker = Checker {
+        source,
+        program,
+        places: definitions.map(|(at, it)| (it.name, at)).collect(),
+        constants: program
+            .definitions
+            .iter()
+            .map(|_| Constant::Unseen)
+            .collect(),
+        pcap,
+        sets: Vec::new(),
+        filters: Vec::new(),
+        work: 0,
+        depth: 0,
+        sample: 0..0,
+    };
+    let main = checker.main()?;
+    checker.others()?;
+    checker.finish(main)
+}
+
+struct Checker<'p, 'a> {
+    source: &'p str,
+    program: &'p Program<'a>,
+    /// Of the definitions, by their names.
+    places: HashMap<&'a str, usize>,
+    /// Values of definitions without parameters.
+    constants: Vec<Constant<'a>>,
+    pcap: PcapFilter<'p>,
+    sets: Vec<Vec<u128>>,
+    filters: Vec<Filter>,
+    work: usize,
+    depth: usize,
+    /// Where `sample` was used last.
+    sample: Span,
+}
+
+/// What is known of a definition without parameters.
+#[derive(Clone, Debug)]
+enum Constant<'a> {
+    Unseen,
+    /// It is being evaluated.
+    Open,
+    Known(Value<'a>),
+}
+
+/// Parameters of the definition that is being evaluated, and what they stand for.
+type Locals<'a> = [(&'a str, Value<'a>)];
+
+impl<'p, 'a> Checker<'p, 'a> {
+    fn main(&mut self) -> Result<Function, Error> {
+        let Some(&at) = self.places.get(MAIN) else {
+            return Err(self.without_main());
+        };
+        let definition = &self.program.definitions[at];
+        if !definition.parameters.is_empty() {
+            let message = "expected 'main' without parameters, found one that has some";
+            return Err(Error::new(definition.span.clone(), message));
+        }
+        let want = Want::from(Kind::Function);
+        let value = self.evaluated(at, Some(want))?;
+        self.function(value, &definition.body.span, want)
+    }
+
+    /// The definitions that `main` has no use for are checked all the same.
+    fn others(&mut self) -> Result<(), Error> {
+        for at in 0..self.program.definitions.len() {
+            let definition = &self.program.definitions[at];
+            if !definition.parameters.is_empty() {
+                self.known(&definition.body, &definition.parameters)?;
+            } else if definition.name != MAIN {
+                self.constant(at, None)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// The value of a definition without parameters, evaluated when it is first asked for.
+    fn constant(&mut self, at: usize, want: Option<Want>) -> Result<Value<'a>, Error> {
+        if let Constant::Known(value) = &self.constants[at] {
+            let value = value.clone();
+            self.spend(value.size(), &self.program.definitions[at].span)?;
+            return Ok(value);
+        }
+        let value = self.evaluated(at, want)?;
+        self.constants[at] = Constant::Known(value.clone());
+        Ok(value)
+    }
+
+    fn evaluated(&mut self, at: usize, want: Option<Want>) -> Result<Value<'a>, Error> {
+        let definition = &self.program.definitions[at];
+        if matches!(self.constants[at], Constant::Open) {
+            let name = definition.name;
+            let message =
+                format!("expected a definition of '{name}', found one that needs '{name}' itself");
+            return Err(Error::new(definition.span.clone(), message));
+        }
+        self.constants[at] = Constant::Open;
+        let value = self.value(&definition.body, want, &[])?;
+        self.constants[at] = Constant::Unseen;
+        Ok(value)
+    }
+
+    /// The value of an expression.
+    fn value(
+        &mut self,
+        expression: &'p Expression<'a>,
+        want: Option<Want>,
+        locals: &Locals<'a>,
+    ) -> Result<Value<'a>, Error> {
+        self.spend(1, &expression.span)?;
+        if self.depth == CALLS_MAX {
+            let message = format!(
+                "expected at most {CALLS_MAX} expressions in each other, found one more as definitions are put in"
+            );
+            let error = Error::new(expression.span.clone(), message);
+            return Err(error.hint("a definition must not need itself"));
+        }
+        self.depth += 1;
+        let value = self.node(expression, want, locals);
+        self.depth -= 1;
+        let value = value?;
+        if value.depth() > DEPTH_MAX {
+            let message =
+                format!("expected at most {DEPTH_MAX} values in each other, found one more");
+            return Err(Error::new(expression.span.clone(), message));
+        }
+        Ok(value)
+    }
+
+    fn node(
+        &mut self,
+        expression: &'p Expression<'a>,
+        want: Option<Want>,
+        locals: &Locals<'a>,
+    ) -> Result<Value<'a>, Error> {
+        let span = &expression.span;
+        match &expression.node {
+            Node::Name(name) => self.named(name, span, want, locals),
+            Node::Number(number) => Ok(Value::Number(*number)),
+            Node::Text(text) => Ok(Value::Text(text.clone())),
+            Node::List(elements) => Ok(Value::List(self.elements(elements, locals)?)),
+            Node::Tuple(parts) => {
+                let parts = parts.iter().map(|part| {
+                    let value = self.value(part, None, locals)?;
+                    Ok((value, part.span.clone()))
+                });
+                Ok(Value::Tuple(parts.collect::<Result<_, Error>>()?))
+            }
+            Node::Range(..) => {
+                let message = "expected a list around this range, found none";
+                Err(Error::new(span.clone(), message))
+            }
+            Node::Apply(head, arguments) => {
+                let callee = self.value(head, want, locals)?;
+                self.apply(callee, head, arguments, span, locals)
+            }
+            Node::Chain(chain, operands) => self.chain(*chain, operands, span, locals),
+        }
+    }
+
+    /// The elements of a list, ranges put in.
+    fn elements(
+        &mut self,
+        elements: &'p [Expression<'a>],
+        locals: &Locals<'a>,
+    ) -> Result<Vec<(Value<'a>, Span)>, Error> {
+        let mut values = Vec::with_capacity(elements.len());
+        for element in elements {
+            if let Node::Range(first, last) = &element.node {
+                let (first, last) = (self.number(first, locals)?, self.number(last, locals)?);
+                let count = usize::try_from(last.saturating_sub(first).saturating_add(1).max(0));
+                let count = count.unwrap_or(usize::MAX).saturating_add(values.len());
+                self.fits(count, &element.span)?;
+                let numbers = (first..=last).map(Value::Number);
+                values.extend(numbers.map(|number| (number, element.span.clone())));
+            } else {
+                let value = self.value(element, None, locals)?;
+                values.push((value, element.span.clone()));
+                self.fits(values.len(), &element.span)?;
+            }
+        }
+        self.spend(
+            values.len(),
+            &elements.last().map_or(0..0, |last| last.span.clone()),
+        )?;
+        Ok(values)
+    }
+
+    /// Refuses a list that is too long.
+    fn fits(&self, count: usize, span: &Span) -> Result<(), Error> {
+        if count <= LIST_MAX {
+            return Ok(());
+        }
+        let message = format!("expected a list of at most {LIST_MAX} elements, found more");
+        Err(Error::new(span.clone(), message))
+    }
+
+    /// An end of a range.
+    fn number(&mut self, end: &'p Expression<'a>, locals: &Locals<'a>) -> Result<i128, Error> {
+        let value = self.value(end, None, locals)?;
+        let Value::Number(number) = value else {
+            let found = self.describe(&value, &end.span);
+            let message = format!("expected a number at the end of a range, found {found}");
+            return Err(Error::new(end.span.clone(), message));
+        };
+        Ok(number)
+    }
+
+    fn chain(
+        &mut self,
+        chain: Chain,
+        operands: &'p [Expression<'a>],
+        span: &Span,
+        locals: &Locals<'a>,
+    ) -> Result<Value<'a>, Error> {
+        let want = Want::from(match chain {
+            Chain::Sequence => Kind::Function,
+            Chain::Or | Chain::Xor | Chain::And => Kind::Predicate,
+            Chain::Join => Kind::Key,
+        });
+        let join = match chain {
+            Chain::Sequence => {
+                let functions = self.all(operands, want, locals, Self::function)?;
+                return self.measured(Value::Function(sequence(functions)), span);
+            }
+            Chain::Join => {
+                let keys = self.all(operands, want, locals, Self::key)?;
+                return Ok(Value::Key(keys.into_iter().fold(Key(0), Key::and)));
+            }
+            Chain::Or => Predicate::Or,
+            Chain::Xor => Predicate::Xor,
+            Chain::And => Predicate::And,
+        };
+        let predicates = self.all(operands, want, locals, Self::predicate)?;
+        let joined = balanced(predicates, join).unwrap_or(Predicate::Constant(true));
+        self.measured(Value::Predicate(joined), span)
+    }
+
+    /// What all operands are.
+    fn all<T>(
+        &mut self,
+        operands: &'p [Expression<'a>],
+        want: Want,
+        locals: &Locals<'a>,
+        convert: fn(&mut Self, Value<'a>, &Span, Want) -> Result<T, Error>,
+    ) -> Result<Vec<T>, Error> {
+        let operands = operands.iter().map(|operand| {
+            let value = self.value(operand, Some(want), locals)?;
+            convert(self, value, &operand.span, want)
+        });
+        operands.collect()
+    }
+
+    /// Lets a part of the tree pass if it keeps the limits.
+    fn measured(&mut self, value: Value<'a>, span: &Span) -> Result<Value<'a>, Error> {
+        let measure = value.measure();
+        self.spend(measure.nodes, span)?;
+        let Measure {
+            nodes,
+            depth,
+            inner,
+        } = measure;
+        for (found, most, what) in [
+            (nodes, NODES_MAX, "functions and predicates in a program"),
+            (depth, DEPTH_MAX, "functions and predicates in each other"),
+            (inner, INNER_MAX, "'inner' in each other"),
+        ] {
+            if found > most {
+                let message = format!("expected at most {most} {what}, found {found}");
+                return Err(Error::new(span.clone(), message));
+            }
+        }
+        Ok(value)
+    }
+
+    /// Counts the work, so that every program comes to an end soon.
+    fn spend(&mut self, steps: usize, span: &Span) -> Result<(), Error> {
+        self.work = self.work.saturating_add(steps);
+        if self.work <= WORK_MAX {
+            return Ok(());
+        }
+        let message = format!(
+            "expected a program that takes at most {WORK_MAX} steps to put together, found more"
+        );
+        Err(Error::new(span.clone(), message))
+    }
+}
+
+/// One function that does them all; sequences in it are put in.
+fn sequence(functions: Vec<Function>) -> Function {
+    let is_sequence = |part: &Function| matches!(part, Function::Sequence(_));
+    if functions.len() > 1 && !functions.iter().any(is_sequence) {
+        return Function::Sequence(functions);
+    }
+    let mut parts = Vec::with_capacity(functions.len());
+    for function in functions {
+        if let Function::Sequence(inner) = function {
+            parts.extend(inner);
+        } else {
+            parts.push(function);
+        }
+    }
+    match parts.pop() {
+        Some(only) if parts.is_empty() => only,
+        last => {
+            parts.extend(last);
+            Function::Sequence(parts)
+        }
+    }
+}
+
+/// Joins all of them in their order, as flat as can be.
+fn balanced(
+    mut predicates: Vec<Predicate>,
+    join: fn(Box<Predicate>, Box<Predicate>) -> Predicate,
+) -> Option<Predicate> {
+    if predicates.len() < 2 {
+        return predicates.pop();
+    }
+    let right = predicates.split_off(predicates.len().div_ceil(2));
+    let (left, right) = (balanced(predicates, join)?, balanced(right, join)?);
+    Some(join(left.into(), right.into()))
+}

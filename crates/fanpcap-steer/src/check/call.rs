@@ -1,0 +1,120 @@
+//! Application: arguments for functions of the table and for definitions.
+
+use super::value::{Callee, Partial, Value, Want};
+use super::{Checker, Locals};
+use crate::Error;
+use crate::ast::{Expression, Span};
+use crate::error::quote;
+use crate::ir::Function;
+use crate::table::{Entry, Given, Type};
+use std::mem;
+
+impl<'p, 'a> Checker<'p, 'a> {
+    /// The value of a function with these arguments.
+    pub(super) fn apply(
+        &mut self,
+        callee: Value<'a>,
+        head: &'p Expression<'a>,
+        arguments: &'p [Expression<'a>],
+        span: &Span,
+        locals: &Locals<'a>,
+    ) -> Result<Value<'a>, Error> {
+        let mut value = callee;
+        for (at, argument) in arguments.iter().enumerate() {
+            let Value::Partial(mut partial) = value else {
+                return Err(self.too_many(&value, head, at, argument));
+            };
+            let want = partial.want();
+            let given = self.value(argument, want, locals)?;
+            partial.given.push((given, argument.span.clone()));
+            value = if partial.given.len() == self.arity(partial.callee) {
+                self.call(partial, span)?
+            } else {
+                Value::Partial(partial)
+            };
+        }
+        Ok(value)
+    }
+
+    /// How many parameters it has.
+    pub(super) fn arity(&self, callee: Callee) -> usize {
+        match callee {
+            Callee::Entry(entry) => entry.takes.len(),
+            Callee::Definition(at) => self.program.definitions[at].parameters.len(),
+        }
+    }
+
+    fn call(&mut self, partial: Partial<'a>, span: &Span) -> Result<Value<'a>, Error> {
+        match partial.callee {
+            Callee::Entry(entry) => self.make(entry, partial.given, span),
+            Callee::Definition(at) => {
+                let definition = &self.program.definitions[at];
+                let given = partial.given.into_iter().map(|(value, _)| value);
+                let locals: Vec<_> = definition.parameters.iter().copied().zip(given).collect();
+                self.value(&definition.body, None, &locals)
+            }
+        }
+    }
+
+    /// What an entry makes of its arguments.
+    pub(super) fn make(
+        &mut self,
+        entry: &'static Entry,
+        mut given: Vec<(Value<'a>, Span)>,
+        span: &Span,
+    ) -> Result<Value<'a>, Error> {
+        let mut arguments = Vec::with_capacity(given.len());
+        for (at, (value, span)) in given.iter_mut().enumerate() {
+            if let Some(want) = Want::parameter(entry, at) {
+                let value = mem::replace(value, Value::Number(0));
+                arguments.push(self.argument(value, span, want)?);
+            }
+        }
+        let made = (entry.make)(&mut Given::new(arguments, &mut self.sets)).map_err(|wrong| {
+            let argument = given.get(wrong.argument).map(|(_, span)| span);
+            let at = argument.unwrap_or(span).clone();
+            Error::new(at, wrong.message).hint(format!("as in '{}'", entry.example))
+        })?;
+        let value = Value::from(made);
+        if matches!(value, Value::Function(Function::Sample { .. })) {
+            self.sample = span.clone();
+        }
+        self.measured(value, span)
+    }
+
+    fn too_many(
+        &self,
+        value: &Value<'a>,
+        head: &Expression<'a>,
+        taken: usize,
+        argument: &Expression<'a>,
+    ) -> Error {
+        let name = quote(&self.source[head.span.clone()]);
+        let found = quote(&self.source[argument.span.clone()]);
+        let message = match taken {
+            0 => format!(
+                "expected no argument for {}, found {found}",
+                self.describe(value, &head.span)
+            ),
+            1 => format!("expected 1 argument of {name}, found a second one, {found}"),
+            _ => format!("expected {taken} arguments of {name}, found one more, {found}"),
+        };
+        let error = Error::new(argument.span.clone(), message);
+        error.hinted(match value.gives() {
+            Some(Type::Function) => Some("'>->' runs one function after the other".to_owned()),
+            Some(Type::Predicate) => Some("'.&&.' and '.||.' join predicates".to_owned()),
+            Some(Type::Property) => Some("'.==', '.<' and others compare a property".to_owned()),
+            Some(Type::Key | Type::Net | Type::Number) | None => None,
+        })
+    }
+}
+
+impl Partial<'_> {
+    /// What the next argument has to be.
+    fn want(&self) -> Option<Want> {
+        match self.callee {
+            Callee::Entry(entry) => Want::parameter(entry, self.given.len()),
+            Callee::Definition(_) => None,
+        }
+    }
+}

@@ -1,0 +1,70 @@
+//! The whole program: samplers, sets and filters numbered in the order of their use.
+
+use super::Checker;
+use crate::Error;
+use crate::compile::SAMPLERS_MAX;
+use crate::ir::{Filter, Function, Predicate, Program};
+use crate::measure::{Leaf, leaves};
+use std::collections::HashMap;
+use std::hash::Hash;
+
+impl Checker<'_, '_> {
+    /// The program of this function. Each use of `sample` counts by itself, also where one definition is used twice.
+    pub(super) fn finish(self, mut main: Function) -> Result<Program, Error> {
+        let mut samplers = 0;
+        let (mut sets, mut filters) = (Numbering::default(), Numbering::default());
+        leaves(&mut main, &mut |leaf| match leaf {
+            Leaf::Function(Function::Sample { index, .. }) => {
+                *index = u8::try_from(samplers).unwrap_or(u8::MAX);
+                samplers += 1;
+            }
+            Leaf::Predicate(Predicate::Member(_, set) | Predicate::AddressIn { set, .. }) => {
+                *set = sets.number(&self.sets[*set]);
+            }
+            Leaf::Predicate(Predicate::Pcap(filter)) => {
+                *filter = filters.number(&self.filters[*filter].text);
+            }
+            Leaf::Function(_) | Leaf::Predicate(_) => {}
+        });
+        if samplers > SAMPLERS_MAX {
+            let message = format!(
+                "expected 'sample' at most {SAMPLERS_MAX} times in a program, found it {samplers} times"
+            );
+            return Err(Error::new(self.sample.clone(), message));
+        }
+        let sets = sets.all.into_iter().cloned().collect();
+        let named = |text: &String| self.filters.iter().find(|filter| filter.text == *text);
+        let filters: Vec<Filter> = filters.all.into_iter().filter_map(named).cloned().collect();
+        Ok(Program {
+            main,
+            sets,
+            filters,
+        })
+    }
+}
+
+/// Things by the order in which they came, equal ones once.
+struct Numbering<'a, T> {
+    all: Vec<&'a T>,
+    places: HashMap<&'a T, usize>,
+}
+
+impl<T> Default for Numbering<'_, T> {
+    fn default() -> Self {
+        Numbering {
+            all: Vec::new(),
+            places: HashMap::new(),
+        }
+    }
+}
+
+impl<'a, T: Eq + Hash> Numbering<'a, T> {
+    fn number(&mut self, thing: &'a T) -> usize {
+        let next = self.all.len();
+        let place = *self.places.entry(thing).or_insert(next);
+        if place == next {
+            self.all.push(thing);
+        }
+        place
+    }
+}

@@ -1,0 +1,107 @@
+//! What was found where something else was expected, and what to write instead.
+
+use super::Checker;
+use super::value::{Callee, Partial, Value, Want};
+use crate::Error;
+use crate::ast::Span;
+use crate::error::quote;
+use crate::table::{self, Kind, Type};
+
+impl<'a> Checker<'_, 'a> {
+    /// The error that a value is not of the kind that is wanted.
+    pub(super) fn mismatch(&self, value: &Value<'a>, span: &Span, want: Want) -> Error {
+        let found = self.describe(value, span);
+        let message = format!("expected {} found {found}", want.expected_before_found());
+        Error::new(span.clone(), message).hinted(self.advice(value, span, want))
+    }
+
+    /// A value in a message.
+    pub(super) fn describe(&self, value: &Value<'a>, span: &Span) -> String {
+        let text = quote(self.source[span.clone()].trim_end());
+        match value {
+            Value::Partial(partial) => self.needs(partial, &text),
+            Value::Text(_) => format!("the string {text}"),
+            Value::List(_) => format!("the list {text}"),
+            Value::Tuple(_) => format!("the pair {text}"),
+            Value::Predicate(_)
+            | Value::Property(_)
+            | Value::Function(_)
+            | Value::Key(_)
+            | Value::Net(_)
+            | Value::Number(_) => {
+                let word = value.gives().map_or("value", Type::word);
+                format!("the {word} {text}")
+            }
+        }
+    }
+
+    fn needs(&self, partial: &Partial<'a>, text: &str) -> String {
+        let left = self.arity(partial.callee) - partial.given.len();
+        let parameters: Vec<&str> = match partial.callee {
+            Callee::Entry(entry) => entry.takes.iter().map(|takes| takes.name).collect(),
+            Callee::Definition(at) => self.program.definitions[at].parameters.clone(),
+        };
+        let names = parameters[parameters.len() - left..].join("', '");
+        let noun = if left == 1 { "argument" } else { "arguments" };
+        format!("{text}, which still needs the {noun} '{names}'")
+    }
+
+    /// What to do about it.
+    fn advice(&self, value: &Value<'a>, span: &Span, want: Want) -> Option<String> {
+        let text = self.source[span.clone()].trim_end();
+        let near = |name: String| format!("did you mean '{name}'?");
+        match (value, want.kind) {
+            (
+                Value::Partial(Partial {
+                    callee: Callee::Entry(entry),
+                    ..
+                }),
+                _,
+            ) => Some(format!("as in '{}'", entry.example)),
+            (Value::Predicate(_), Kind::Function) => {
+                let write = if text.contains(' ') { "(...)" } else { text };
+                Some(twin(text, Type::Function).map_or(format!("write 'filter {write}'"), near))
+            }
+            (Value::Function(_), Kind::Predicate) => twin(text, Type::Predicate).map(near),
+            (Value::Property(_), Kind::Predicate | Kind::Function) => {
+                Some("compare it with a number: 'ip_ttl .< 64'".to_owned())
+            }
+            (Value::Number(_), Kind::Property) => {
+                Some("'.<' has its number on the right, '<.' on the left".to_owned())
+            }
+            (Value::Text(_), Kind::Function) => {
+                Some("a pcap expression is a predicate: write 'filter \"tcp\"'".to_owned())
+            }
+            (Value::Number(_) | Value::Text(_), Kind::Numbers(..) | Kind::Hosts) => {
+                Some(format!("a list of one is '[{text}]'"))
+            }
+            _ => None,
+        }
+    }
+}
+
+impl Want {
+    /// What it is in a message, before `found`.
+    pub(super) fn expected_before_found(self) -> String {
+        let expected = self.expected();
+        if expected.ends_with(',') {
+            expected
+        } else {
+            format!("{expected},")
+        }
+    }
+}
+
+/// The function that is named after a predicate, or the other way round.
+fn twin(name: &str, gives: Type) -> Option<String> {
+    let stripped = ["is_", "has_"]
+        .iter()
+        .filter_map(|prefix| name.strip_prefix(prefix));
+    let longer = ["is_", "has_"]
+        .iter()
+        .map(|prefix| format!("{prefix}{name}"));
+    let mut names = stripped.map(str::to_owned).chain(longer);
+    names.find(|name| {
+        table::find(name).is_some_and(|entry| entry.gives == gives && entry.takes.is_empty())
+    })
+}

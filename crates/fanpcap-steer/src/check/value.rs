@@ -1,0 +1,155 @@
+//! What an expression is worth before it is a part of the tree.
+
+use crate::ast::Span;
+use crate::ir::{Function, Key, Net, Predicate, Property};
+use crate::measure::Measure;
+use crate::table::{Entry, Kind, Made, Type};
+use std::borrow::Cow;
+
+/// A value.
+#[derive(Clone, Debug)]
+pub(super) enum Value<'a> {
+    Predicate(Predicate),
+    Property(Property),
+    Function(Function),
+    Key(Key),
+    Net(Net),
+    Number(i128),
+    Text(Cow<'a, str>),
+    List(Vec<(Value<'a>, Span)>),
+    Tuple(Vec<(Value<'a>, Span)>),
+    /// What still needs arguments.
+    Partial(Partial<'a>),
+}
+
+/// A function that has some of its arguments.
+#[derive(Clone, Debug)]
+pub(super) struct Partial<'a> {
+    pub(super) callee: Callee,
+    pub(super) given: Vec<(Value<'a>, Span)>,
+}
+
+/// Something with parameters.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Callee {
+    Entry(&'static Entry),
+    /// The definition of this place.
+    Definition(usize),
+}
+
+/// What is expected of an expression, and where.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Want {
+    pub(super) kind: Kind,
+    /// As which parameter of what.
+    pub(super) role: Option<(&'static str, &'static str)>,
+}
+
+impl From<Kind> for Want {
+    fn from(kind: Kind) -> Want {
+        Want { kind, role: None }
+    }
+}
+
+impl Want {
+    /// The parameter of an entry.
+    pub(super) fn parameter(entry: &'static Entry, at: usize) -> Option<Want> {
+        let parameter = entry.takes.get(at)?;
+        Some(Want {
+            kind: parameter.kind,
+            role: Some((parameter.name, entry.name)),
+        })
+    }
+
+    /// What it is in a message.
+    pub(super) fn expected(self) -> String {
+        let kind = self.kind.expected();
+        match self.role {
+            Some((parameter, of)) => format!("{kind} as '{parameter}' of '{of}'"),
+            None => kind.trim_end_matches(',').to_owned(),
+        }
+    }
+}
+
+impl<'a> Value<'a> {
+    /// Its type; of what still needs arguments, that of what it becomes.
+    pub(super) fn gives(&self) -> Option<Type> {
+        match self {
+            Value::Predicate(_) => Some(Type::Predicate),
+            Value::Property(_) => Some(Type::Property),
+            Value::Function(_) => Some(Type::Function),
+            Value::Key(_) => Some(Type::Key),
+            Value::Net(_) => Some(Type::Net),
+            Value::Number(_) => Some(Type::Number),
+            Value::Partial(partial) => match partial.callee {
+                Callee::Entry(entry) => Some(entry.gives),
+                Callee::Definition(_) => None,
+            },
+            Value::Text(_) | Value::List(_) | Value::Tuple(_) => None,
+        }
+    }
+
+    pub(super) fn measure(&self) -> Measure {
+        match self {
+            Value::Predicate(predicate) => Measure::predicate(predicate),
+            Value::Function(function) => Measure::function(function),
+            Value::Property(_)
+            | Value::Key(_)
+            | Value::Net(_)
+            | Value::Number(_)
+            | Value::Text(_)
+            | Value::List(_)
+            | Value::Tuple(_)
+            | Value::Partial(_) => Measure::default(),
+        }
+    }
+
+    /// How deep lists, pairs and arguments that wait lie in each other.
+    pub(super) fn depth(&self) -> usize {
+        let below = |values: &[(Value<'a>, Span)]| {
+            let depths = values.iter().map(|(value, _)| value.depth());
+            1 + depths.max().unwrap_or(0)
+        };
+        match self {
+            Value::List(values) | Value::Tuple(values) => below(values),
+            Value::Partial(partial) => below(&partial.given),
+            Value::Predicate(_)
+            | Value::Property(_)
+            | Value::Function(_)
+            | Value::Key(_)
+            | Value::Net(_)
+            | Value::Number(_)
+            | Value::Text(_) => 0,
+        }
+    }
+
+    /// What a copy of it costs.
+    pub(super) fn size(&self) -> usize {
+        let all = |values: &[(Value<'a>, Span)]| -> usize {
+            values.iter().map(|(value, _)| value.size()).sum()
+        };
+        match self {
+            Value::List(values) | Value::Tuple(values) => 1 + all(values),
+            Value::Partial(partial) => 1 + all(&partial.given),
+            Value::Text(text) => 1 + text.len() / TEXT_PER_STEP,
+            Value::Predicate(_) | Value::Function(_) => self.measure().nodes,
+            Value::Property(_) | Value::Key(_) | Value::Net(_) | Value::Number(_) => 1,
+        }
+    }
+}
+
+impl From<Made> for Value<'_> {
+    fn from(made: Made) -> Self {
+        match made {
+            Made::Predicate(predicate) => Value::Predicate(predicate),
+            Made::Property(property) => Value::Property(property),
+            Made::Function(function) => Value::Function(function),
+            Made::Key(key) => Value::Key(key),
+            Made::Net(net) => Value::Net(net),
+            Made::Number(number) => Value::Number(number),
+        }
+    }
+}
+
+/// Bytes of text that are copied in a step.
+const TEXT_PER_STEP: usize = 64;

@@ -1,0 +1,285 @@
+//! Classic BPF to eBPF: pcap filters of the program, and the filter that a user has set.
+//!
+//! r7 is A, r8 is X. A load out of range and a division by zero end with 0, as in libpcap's `bpf_filter` and in the kernel.
+
+mod ancillary;
+mod loads;
+
+use super::EbpfError;
+use super::assembler::{If, Label, Op, Operand, R0, R1, R7, R8, R9, R10, Width};
+use super::emitter::Emitter;
+use crate::ir::Classic;
+
+/// Which bytes a filter is about.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Source {
+    /// The frame as it is.
+    Frame,
+    /// The frame with the tag put back that is beside it: r9 has its protocol and its TCI.
+    Tagged,
+    /// The frame as it is, and what the kernel knows of it.
+    Socket,
+}
+
+/// A filter in the making.
+struct Filter<'c> {
+    text: &'c str,
+    source: Source,
+    /// Each instruction's own.
+    labels: Vec<Label>,
+    /// Ends with 0.
+    out: Label,
+}
+
+/// 4 bytes for what is loaded.
+const LOADED: i16 = -136;
+
+/// A word of scratch memory. At 4 behind a multiple of eight the verifier does not keep track of values.
+fn memory(index: u32) -> i16 {
+    -4 - 8 * i16::try_from(index & 15).unwrap_or(0)
+}
+
+impl Emitter<'_> {
+    /// [`super::emitter::Routine::Pcap`].
+    pub(super) fn pcap_routine(&mut self, index: usize) -> Result<(), EbpfError> {
+        let program = self.program;
+        let Some(filter) = program.filters.get(index) else {
+            self.asm.set(R0, 0);
+            self.asm.exit();
+            return Ok(());
+        };
+        let untagged = self.asm.label();
+        self.target.tag(&mut self.asm, untagged);
+        if self.asm.is_live() {
+            self.asm.set(R9, R1);
+            self.target.tag_type(&mut self.asm);
+            self.asm.alu(Op::Left, R1, 16);
+            self.asm.alu(Op::Or, R9, R1);
+            self.classic(&filter.code, &filter.text, Source::Tagged)?;
+        }
+        self.asm.bind(untagged);
+        self.classic(&filter.code, &filter.text, Source::Frame)
+    }
+
+    /// The user's own filter; ends the program with what it returns.
+    pub(super) fn user_filter(&mut self, code: &[Classic]) -> Result<(), EbpfError> {
+        self.asm.note("the user's filter");
+        self.classic(code, "the handle's own filter", Source::Socket)
+    }
+
+    fn classic(&mut self, code: &[Classic], text: &str, source: Source) -> Result<(), EbpfError> {
+        let labels = code.iter().map(|_| self.asm.label()).collect();
+        let out = self.asm.label();
+        let filter = Filter {
+            text,
+            source,
+            labels,
+            out,
+        };
+        self.asm.alu32(Op::Move, R7, 0);
+        self.asm.alu32(Op::Move, R8, 0);
+        for index in 0..16 {
+            let reads = |one: &Classic| matches!(one.code, 0x60 | 0x61) && one.k == index;
+            if code.iter().any(reads) {
+                self.asm.store(Width::Word, R10, memory(index), R7);
+            }
+        }
+        for (at, &instruction) in code.iter().enumerate() {
+            self.asm.bind(filter.label(at, 0)?);
+            self.instruction(&filter, at, instruction)?;
+        }
+        if self.asm.is_live() {
+            return Err(filter.refuse(code.len(), "it has no end"));
+        }
+        self.asm.bind(filter.out);
+        self.asm.alu32(Op::Move, R0, 0);
+        self.asm.exit();
+        Ok(())
+    }
+
+    fn instruction(
+        &mut self,
+        filter: &Filter<'_>,
+        at: usize,
+        classic: Classic,
+    ) -> Result<(), EbpfError> {
+        let Classic { code, k, .. } = classic;
+        let number = k as i32;
+        match code {
+            0x00 => self.asm.alu32(Op::Move, R7, number),
+            0x01 => self.asm.alu32(Op::Move, R8, number),
+            0x20 | 0x28 | 0x30 => {
+                self.absolute(filter, at, k, size(code))?;
+                self.asm.set(R7, R1);
+            }
+            0x40 | 0x48 | 0x50 => {
+                self.indirect(filter, at, k, size(code))?;
+                self.asm.set(R7, R1);
+            }
+            0xb1 => {
+                self.absolute(filter, at, k, 1)?;
+                self.asm.alu(Op::And, R1, 15);
+                self.asm.alu(Op::Left, R1, 2);
+                self.asm.set(R8, R1);
+            }
+            0x80 | 0x81 => {
+                self.target.length(&mut self.asm);
+                let tag = if filter.source == Source::Tagged {
+                    4
+                } else {
+                    0
+                };
+                self.asm.alu(Op::Add, R1, tag);
+                self.asm.set(if code == 0x80 { R7 } else { R8 }, R1);
+            }
+            0x60..=0x63 if k > 15 => return Err(filter.refuse(at, "it has no such memory")),
+            0x60 => self.asm.load(Width::Word, R7, R10, memory(k)),
+            0x61 => self.asm.load(Width::Word, R8, R10, memory(k)),
+            0x02 if k < 16 => self.asm.store(Width::Word, R10, memory(k), R7),
+            0x03 if k < 16 => self.asm.store(Width::Word, R10, memory(k), R8),
+            0x07 => self.asm.set(R8, R7),
+            0x87 => self.asm.set(R7, R8),
+            0x06 | 0x16 => {
+                let value = if code == 0x06 {
+                    number.into()
+                } else {
+                    Operand::from(R7)
+                };
+                self.asm.alu32(Op::Move, R0, value);
+                self.asm.exit();
+            }
+            _ if code & 7 == 4 => self.arithmetic(filter, at, classic)?,
+            _ if code & 7 == 5 => self.jump(filter, at, classic)?,
+            _ => return Err(filter.refuse(at, "it is unknown")),
+        }
+        Ok(())
+    }
+
+    fn arithmetic(
+        &mut self,
+        filter: &Filter<'_>,
+        at: usize,
+        Classic { code, k, .. }: Classic,
+    ) -> Result<(), EbpfError> {
+        let by_x = code & 8 != 0;
+        let value = if by_x {
+            Operand::from(R8)
+        } else {
+            (k as i32).into()
+        };
+        let op = match code & 0xf0 {
+            0x00 => Op::Add,
+            0x10 => Op::Sub,
+            0x20 => Op::Mul,
+            0x30 => Op::Div,
+            0x40 => Op::Or,
+            0x50 => Op::And,
+            0x60 => Op::Left,
+            0x70 => Op::Right,
+            0x80 if !by_x => {
+                self.asm.alu32(Op::Negate, R7, 0);
+                return Ok(());
+            }
+            0x90 => Op::Mod,
+            0xa0 => Op::Xor,
+            _ => return Err(filter.refuse(at, "it is unknown")),
+        };
+        match op {
+            Op::Div | Op::Mod if by_x => self.asm.jump_if(If::Equal, R8, 0, filter.out),
+            Op::Div | Op::Mod if k == 0 => return Err(filter.refuse(at, "it divides by zero")),
+            Op::Left | Op::Right => {
+                self.shift(op, by_x, k);
+                return Ok(());
+            }
+            Op::Add
+            | Op::Sub
+            | Op::Mul
+            | Op::Div
+            | Op::Or
+            | Op::And
+            | Op::Negate
+            | Op::Mod
+            | Op::Xor
+            | Op::Move => {}
+        }
+        self.asm.alu32(op, R7, value);
+        Ok(())
+    }
+
+    /// By 32 and more: 0, as libpcap has it.
+    fn shift(&mut self, op: Op, by_x: bool, k: u32) {
+        if by_x {
+            let (short, done) = (self.asm.label(), self.asm.label());
+            self.asm.jump_if(If::Less, R8, 32, short);
+            self.asm.alu32(Op::Move, R7, 0);
+            self.asm.jump(done);
+            self.asm.bind(short);
+            self.asm.alu32(op, R7, R8);
+            self.asm.bind(done);
+        } else if k < 32 {
+            self.asm.alu32(op, R7, k as i32);
+        } else {
+            self.asm.alu32(Op::Move, R7, 0);
+        }
+    }
+
+    fn jump(
+        &mut self,
+        filter: &Filter<'_>,
+        at: usize,
+        Classic { code, jt, jf, k }: Classic,
+    ) -> Result<(), EbpfError> {
+        let what = match code & 0xf0 {
+            0x00 if code == 0x05 => {
+                self.asm.jump(filter.label(at + 1, k)?);
+                return Ok(());
+            }
+            0x10 => If::Equal,
+            0x20 => If::Greater,
+            0x30 => If::GreaterEqual,
+            0x40 => If::AnyBit,
+            _ => return Err(filter.refuse(at, "it is unknown")),
+        };
+        let value = if code & 8 != 0 {
+            Operand::from(R8)
+        } else {
+            (k as i32).into()
+        };
+        let (yes, no) = (
+            filter.label(at + 1, jt.into())?,
+            filter.label(at + 1, jf.into())?,
+        );
+        self.asm.jump32_if(what, R7, value, yes);
+        self.asm.jump(no);
+        Ok(())
+    }
+}
+
+impl Filter<'_> {
+    fn label(&self, at: usize, further: u32) -> Result<Label, EbpfError> {
+        let index = usize::try_from(further)
+            .ok()
+            .and_then(|further| at.checked_add(further));
+        let label = index.and_then(|index| self.labels.get(index));
+        label
+            .copied()
+            .ok_or_else(|| self.refuse(at, "it jumps out of the filter"))
+    }
+
+    fn refuse(&self, at: usize, why: &'static str) -> EbpfError {
+        let text = self.text.to_owned();
+        EbpfError::Filter {
+            text,
+            instruction: at,
+            why,
+        }
+    }
+}
+
+fn size(code: u16) -> u8 {
+    match code & 0x18 {
+        0x10 => 1,
+        0x08 => 2,
+        _ => 4,
+    }
+}

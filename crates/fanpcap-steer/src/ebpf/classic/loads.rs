@@ -1,0 +1,154 @@
+//! Loads from the frame, with the tag put back where it was.
+
+use super::super::EbpfError;
+use super::super::assembler::{Assembler, If, Label, Op, R0, R1, R2, R8, R9, R10, Width};
+use super::super::emitter::Emitter;
+use super::super::view::Place;
+use super::{Filter, LOADED, Source};
+
+impl Emitter<'_> {
+    /// Bytes at a constant offset, as a number in r1.
+    pub(super) fn absolute(
+        &mut self,
+        filter: &Filter<'_>,
+        at: usize,
+        k: u32,
+        size: u8,
+    ) -> Result<(), EbpfError> {
+        if k > i32::MAX as u32 {
+            if filter.source != Source::Socket {
+                return Err(filter.refuse(at, "it asks for more than the frame"));
+            }
+            return self.beside(filter, at, k, size);
+        }
+        match u16::try_from(k) {
+            Ok(offset) if filter.source == Source::Tagged => self.tagged(filter, offset, size),
+            Ok(offset) => self.bytes(filter, offset, size),
+            // Frames are not that long.
+            Err(_) => self.asm.jump(filter.out),
+        }
+        Ok(())
+    }
+
+    fn bytes(&mut self, filter: &Filter<'_>, offset: u16, size: u8) {
+        self.load(Place::Frame, offset, size, LOADED, filter.out);
+        self.loaded(size);
+    }
+
+    /// The number that was loaded, to r1.
+    pub(super) fn loaded(&mut self, size: u8) {
+        let width = match size {
+            1 => Width::Byte,
+            2 => Width::Half,
+            _ => Width::Word,
+        };
+        self.asm.load(width, R1, R10, LOADED);
+        match size {
+            1 => {}
+            2 => self.asm.big_endian(R1, 16),
+            _ => self.asm.big_endian(R1, 32),
+        }
+    }
+
+    /// Bytes of the frame with its tag, which is bytes 12 to 15.
+    fn tagged(&mut self, filter: &Filter<'_>, offset: u16, size: u8) {
+        let end = offset + u16::from(size);
+        if end <= 12 {
+            return self.bytes(filter, offset, size);
+        }
+        if offset >= 16 {
+            return self.bytes(filter, offset - 4, size);
+        }
+        // What lies before the tag, of it, and behind it: r2, r1, r0.
+        let (before, behind) = (12_u16.saturating_sub(offset), end.saturating_sub(16));
+        self.asm.set(R0, 0);
+        if before > 0 {
+            self.several(filter, offset, before);
+        } else if behind > 0 {
+            self.several(filter, 12, behind);
+        }
+        let bits = |bytes: u16| 8 * i32::from(bytes);
+        self.asm.set(R1, R9);
+        self.asm
+            .alu(Op::Left, R1, 32 + bits(offset.saturating_sub(12)));
+        self.asm
+            .alu(Op::Right, R1, 32 + bits(offset.saturating_sub(12)));
+        if behind > 0 {
+            self.asm.alu(Op::Left, R1, bits(behind));
+        } else {
+            self.asm.alu(Op::Right, R1, bits(16 - end));
+            self.asm.alu(Op::Left, R0, bits(end - 12));
+        }
+        self.asm.alu(Op::Or, R1, R0);
+    }
+
+    /// One to three bytes as a number in r0.
+    fn several(&mut self, filter: &Filter<'_>, offset: u16, len: u16) {
+        let size = u8::try_from(len).unwrap_or(3);
+        self.load(Place::Frame, offset, size, LOADED, filter.out);
+        self.asm.set(R0, 0);
+        for at in 0..i16::from(size) {
+            self.asm.load(Width::Byte, R1, R10, LOADED + at);
+            self.asm.alu(Op::Left, R0, 8);
+            self.asm.alu(Op::Or, R0, R1);
+        }
+    }
+
+    /// Bytes behind X, as a number in r1.
+    pub(super) fn indirect(
+        &mut self,
+        filter: &Filter<'_>,
+        at: usize,
+        k: u32,
+        size: u8,
+    ) -> Result<(), EbpfError> {
+        if k > i32::MAX as u32 {
+            return Err(filter.refuse(at, "it asks for more than the frame"));
+        }
+        let number = k as i32;
+        let done = self.asm.label();
+        let position = move |asm: &mut Assembler| {
+            asm.set(R2, R8);
+            asm.alu(Op::Add, R2, number);
+        };
+        position(&mut self.asm);
+        self.asm.jump_if(If::Greater, R2, 0xffff, filter.out);
+        if filter.source == Source::Tagged {
+            self.indirect_tagged(filter, size, number, done);
+        }
+        self.target
+            .load(&mut self.asm, &position, size, LOADED, filter.out);
+        self.loaded(size);
+        self.asm.bind(done);
+        Ok(())
+    }
+
+    /// Where the tag moves or is among the bytes; goes on for bytes before it, with their offset in r2.
+    fn indirect_tagged(&mut self, filter: &Filter<'_>, size: u8, number: i32, done: Label) {
+        let (before, behind) = (self.asm.label(), self.asm.label());
+        self.asm.jump_if(If::GreaterEqual, R2, 16, behind);
+        self.asm
+            .jump_if(If::LessEqual, R2, 12 - i32::from(size), before);
+        for offset in 13 - u16::from(size)..16 {
+            let other = self.asm.label();
+            self.asm.jump_if(If::NotEqual, R2, i32::from(offset), other);
+            self.tagged(filter, offset, size);
+            self.asm.jump(done);
+            self.asm.bind(other);
+        }
+        // It was one of these.
+        self.asm.jump(filter.out);
+        self.asm.bind(behind);
+        self.asm.alu(Op::Sub, R2, 4);
+        let again = move |asm: &mut Assembler| {
+            asm.set(R2, R8);
+            asm.alu(Op::Add, R2, number);
+            asm.alu(Op::Sub, R2, 4);
+        };
+        self.target
+            .load(&mut self.asm, &again, size, LOADED, filter.out);
+        self.loaded(size);
+        self.asm.jump(done);
+        self.asm.bind(before);
+    }
+}

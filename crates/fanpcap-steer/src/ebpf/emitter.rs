@@ -1,0 +1,320 @@
+//! The program as a whole: the way in, what is done with a packet, the ways out, and the functions behind.
+
+use super::assembler::{Assembler, Code, If, Label, Op, R0, R1, R2, R6, R7, R8, R10, Width};
+use super::effect::Effect;
+use super::maps::{Map, Maps};
+use super::target::Target;
+use super::view::{IPV4, IPV6, SAVED, SAVED_MAX, STATE, View};
+use super::{EbpfError, needs::Needs};
+use crate::ir::{COUNTERS, Classic, Function, Program};
+use crate::slice::Unfit;
+
+/// What the program is for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Role<'a> {
+    /// It returns the hash that a packet is steered by; what drops has the second value.
+    Steer { drop: u32 },
+    /// It returns how much of a packet a member keeps: nothing, or what the user's own filter says, or all.
+    Keep { user: Option<&'a [Classic]> },
+}
+
+/// A function of the program, made once and called.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Routine {
+    /// r1: context, r2: view. The hash of its flow. It is IP.
+    Hash(Ends),
+    /// r1: context, r2: view of a fragment, r3: its hash by itself. The hash that it is steered by.
+    Fragments,
+    /// r1: context. Whether the filter of this place takes the frame.
+    Pcap(usize),
+}
+
+/// What ends a flow has.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Ends {
+    /// As [`Steer::Flow`] tells them.
+    Flow(crate::ir::Flow),
+    /// As [`Steer::Media`] does.
+    Media,
+}
+
+/// Code in the making.
+pub(super) struct Emitter<'a> {
+    pub(super) asm: Assembler,
+    pub(super) target: &'a dyn Target,
+    pub(super) program: &'a Program,
+    pub(super) role: Role<'a>,
+    pub(super) view: View,
+    /// Inside of an `Inner`.
+    pub(super) nested: bool,
+    /// Something asks for the packet's headers.
+    pub(super) walks: bool,
+    /// Something asks for what the packet carries.
+    pub(super) asks_inside: bool,
+    pub(super) maps: Maps,
+    routines: Vec<(Routine, Label)>,
+    /// Something asks for the program's state.
+    keeps_state: bool,
+    saved: i16,
+    error: Option<EbpfError>,
+}
+
+/// Makes the code; `plain` packets have some of their own.
+pub(super) fn emit(
+    program: &Program,
+    target: &dyn Target,
+    role: Role<'_>,
+    plain: bool,
+) -> Result<(Code, Vec<Map>), EbpfError> {
+    let needs = Needs::of(&program.main)?;
+    let mut emitter = Emitter {
+        asm: Assembler::new(),
+        target,
+        program,
+        role,
+        view: View::Packed,
+        nested: false,
+        walks: needs.frame,
+        asks_inside: needs.inside,
+        maps: Maps::default(),
+        routines: Vec::new(),
+        keeps_state: needs.state,
+        saved: 0,
+        error: None,
+    };
+    emitter.main(&needs, plain);
+    emitter.routines();
+    if let Some(error) = emitter.error {
+        return Err(error);
+    }
+    Ok((emitter.asm.finish()?, emitter.maps.finish()))
+}
+
+impl<'a> Emitter<'a> {
+    fn main(&mut self, needs: &Needs, plain: bool) {
+        let program = self.program;
+        self.asm.set(R6, R1);
+        if self.keeps_state {
+            self.start_state();
+        }
+        if needs.frame {
+            if plain {
+                self.plain(needs);
+            }
+            self.walk();
+        }
+        self.body(&program.main);
+    }
+
+    /// 0, of which the verifier does not know.
+    fn start_state(&mut self) {
+        self.asm.load(Width::Word, R1, R6, 16);
+        self.asm.set(R2, R1);
+        self.asm.alu(Op::Xor, R1, R2);
+        self.asm.store(Width::Word, R10, STATE, R1);
+    }
+
+    /// What is done with a packet, and the ways out.
+    pub(super) fn body(&mut self, main: &'a Function) {
+        let drop = self.asm.label();
+        self.asm.set(R8, 0);
+        self.function(main, drop);
+        let dropped = match self.role {
+            Role::Steer { drop } => {
+                self.asm.alu32(Op::Move, R0, R8);
+                drop as i32
+            }
+            Role::Keep { user: Some(user) } => {
+                if let Err(error) = self.user_filter(user) {
+                    self.fail(error);
+                }
+                0
+            }
+            Role::Keep { user: None } => {
+                self.asm.alu32(Op::Move, R0, -1);
+                0
+            }
+        };
+        self.asm.exit();
+        self.asm.bind(drop);
+        self.asm.alu32(Op::Move, R0, dropped);
+        self.asm.exit();
+    }
+
+    /// What one function does; goes to `drop` where it drops.
+    pub(super) fn function(&mut self, function: &'a Function, drop: Label) {
+        if !self.asm.is_live() {
+            return;
+        }
+        match function {
+            Function::Pass => {}
+            Function::Drop => self.asm.jump(drop),
+            Function::Sequence(functions) => {
+                for function in functions {
+                    self.function(function, drop);
+                }
+            }
+            Function::If(predicate, then, otherwise) => {
+                let (yes, no, done) = (self.asm.label(), self.asm.label(), self.asm.label());
+                self.branch(predicate, yes, no);
+                self.asm.bind(yes);
+                self.function(then, drop);
+                self.asm.jump(done);
+                self.asm.bind(no);
+                self.function(otherwise, drop);
+                self.asm.bind(done);
+            }
+            Function::First(functions) => self.first(functions, drop),
+            Function::Inverse(function) => {
+                let dropped = self.asm.label();
+                self.attempt(function, dropped, drop);
+            }
+            Function::Inner(function) => self.inner(function, drop),
+            Function::Steer(steer) => self.steer(steer, drop),
+            Function::Count(counter, amount) => self.count(*counter, *amount),
+            Function::SetState(state) if self.keeps_state => {
+                self.asm.number(R1, u64::from(*state));
+                self.asm.store(Width::Word, R10, STATE, R1);
+            }
+            Function::SetState(_) => {}
+            Function::Sample { keep, of, index } => self.sample(*keep, *of, *index, drop),
+            Function::Broadcast => self.unfit("a copy to every member"),
+            Function::Classify(_) => self.unfit("a class of members"),
+            Function::Host(_) => self.unfit("what the host gets"),
+            Function::Mark(_) => self.unfit("a packet's mark"),
+        }
+    }
+
+    fn first(&mut self, functions: &'a [Function], drop: Label) {
+        let done = self.asm.label();
+        let Some((last, others)) = functions.split_last() else {
+            return self.asm.jump(drop);
+        };
+        for function in others {
+            let next = self.asm.label();
+            self.attempt(function, next, done);
+        }
+        self.function(last, drop);
+        self.asm.bind(done);
+    }
+
+    /// Runs a function and goes to `passed`; where it drops, goes on at `dropped`, which it binds, with all as it was.
+    fn attempt(&mut self, function: &'a Function, dropped: Label, passed: Label) {
+        let effect = Effect::of(function);
+        let saved = effect.dirty.then(|| self.save());
+        self.function(function, dropped);
+        self.asm.jump(passed);
+        self.asm.bind(dropped);
+        if let Some(slot) = saved {
+            self.put_back(slot);
+        }
+    }
+
+    /// Keeps outcome and state.
+    fn save(&mut self) -> i16 {
+        let slot = self.take_slot();
+        self.asm.store(Width::Double, R10, slot, R8);
+        if self.keeps_state {
+            self.asm.load(Width::Word, R1, R10, STATE);
+            self.asm.store(Width::Double, R10, slot - 8, R1);
+        }
+        slot
+    }
+
+    fn put_back(&mut self, slot: i16) {
+        self.asm.load(Width::Double, R8, R10, slot);
+        if self.keeps_state {
+            self.asm.load(Width::Double, R1, R10, slot - 8);
+            self.asm.store(Width::Word, R10, STATE, R1);
+        }
+        self.give_back();
+    }
+
+    /// A place of the stack for 8 bytes, and 8 more before them, until [`Emitter::give_back`].
+    pub(super) fn take_slot(&mut self) -> i16 {
+        if self.saved >= SAVED_MAX {
+            self.fail(EbpfError::TooDeep);
+        }
+        self.saved += 1;
+        SAVED - 16 * (self.saved - 1)
+    }
+
+    pub(super) fn give_back(&mut self) {
+        self.saved -= 1;
+    }
+
+    fn inner(&mut self, function: &'a Function, drop: Label) {
+        let nested = std::mem::replace(&mut self.nested, true);
+        self.function(function, drop);
+        self.nested = nested;
+    }
+
+    fn count(&mut self, counter: u8, amount: i64) {
+        if usize::from(counter) >= COUNTERS {
+            return self.fail(EbpfError::Unfit(Unfit {
+                what: format!("there are counters 0 to {}, and no {counter}", COUNTERS - 1),
+            }));
+        }
+        let map = self.maps.of(Map::Counters);
+        self.asm.value(R1, map, 8 * i32::from(counter));
+        self.asm.number(R2, amount as u64);
+        self.asm.atomic_add(R1, 0, R2);
+    }
+
+    fn unfit(&mut self, what: &str) {
+        self.fail(EbpfError::Unfit(Unfit {
+            what: format!("{what} can't be decided by a program in the kernel"),
+        }));
+    }
+
+    pub(super) fn fail(&mut self, error: EbpfError) {
+        self.error.get_or_insert(error);
+    }
+
+    /// Calls a routine, which is made behind the program.
+    pub(super) fn routine(&mut self, routine: Routine) {
+        let known = self.routines.iter().find(|(known, _)| *known == routine);
+        let label = known.map(|&(_, label)| label).unwrap_or_else(|| {
+            let label = self.asm.label();
+            self.routines.push((routine, label));
+            label
+        });
+        self.asm.call_function(label);
+    }
+
+    fn routines(&mut self) {
+        (self.view, self.nested) = (View::Packed, false);
+        let mut next = 0;
+        while let Some(&(routine, label)) = self.routines.get(next) {
+            self.asm.bind(label);
+            self.asm.note(format!("{routine:?}"));
+            self.asm.set(R6, R1);
+            match routine {
+                Routine::Hash(ends) => self.hash_routine(ends),
+                Routine::Fragments => self.fragments_routine(),
+                Routine::Pcap(filter) => {
+                    if let Err(error) = self.pcap_routine(filter) {
+                        self.fail(error);
+                    }
+                }
+            }
+            next += 1;
+        }
+    }
+
+    /// Goes to `no` unless it is IP.
+    pub(super) fn require_ip(&mut self, no: Label) {
+        if self.view == View::Packed {
+            self.require(IPV4 | IPV6, no);
+        }
+    }
+
+    /// Goes on for IPv4 and to `six` for IPv6, for what is one of the two.
+    pub(super) fn by_version(&mut self, six: Label) {
+        match self.view {
+            View::Packed => self.asm.jump_if(If::AnyBit, R7, IPV6, six),
+            View::Plain { ipv6: true, .. } => self.asm.jump(six),
+            View::Plain { .. } => {}
+        }
+    }
+}

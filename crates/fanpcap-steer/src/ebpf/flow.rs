@@ -1,0 +1,217 @@
+//! The hash of a packet's flow, and the table by which fragments go with their datagram.
+
+use super::assembler::{If, Label, Op, R0, R1, R2, R3, R4, R5, R7, R8, R9, R10, Width};
+use super::emitter::{Emitter, Ends};
+use super::maps::{FRAGMENT_AGE, Map};
+use super::target::{KTIME_GET_NS, MAP_LOOKUP, MAP_UPDATE};
+use super::view::{Bytes, IPV6, KEY, LATER, Place, VALUE, VLAN, View};
+use crate::hash::M1;
+use crate::ir::{Flow, Ports, Property};
+
+impl Emitter<'_> {
+    /// [`super::emitter::Routine::Hash`].
+    pub(super) fn hash_routine(&mut self, ends: Ends) {
+        self.asm.set(R7, R2);
+        self.hash(ends);
+        self.asm.exit();
+    }
+
+    /// That of an IP packet, to r0.
+    pub(super) fn hash(&mut self, ends: Ends) {
+        let none = self.asm.label();
+        let vlan = matches!(ends, Ends::Flow(Flow { vlan: true, .. }));
+        if vlan {
+            self.keep_vlan();
+        }
+        if matches!(ends, Ends::Flow(_)) && self.view == View::Packed {
+            self.quoted();
+        }
+        self.ports_of(ends);
+        let (six, both) = (self.asm.label(), self.asm.label());
+        self.by_version(six);
+        if self.asm.is_live() {
+            let addresses = self.fetch(Place::Network, 12, 8, none);
+            self.two_ends4(addresses);
+            self.asm.jump(both);
+        }
+        self.asm.bind(six);
+        if self.asm.is_live() {
+            let addresses = self.fetch(Place::Network, 8, 32, none);
+            self.two_ends6(addresses);
+        }
+        self.asm.bind(both);
+        if matches!(ends, Ends::Flow(Flow { protocol: true, .. })) {
+            self.protocol(R2);
+            self.asm.alu(Op::Xor, R1, R2);
+            self.mix(R1);
+        }
+        if vlan {
+            self.asm.load(Width::Word, R2, R10, VLAN);
+            self.asm.alu(Op::Xor, R1, R2);
+            self.mix(R1);
+        }
+        self.finish(R1);
+        // Never reached: the walk has seen the addresses.
+        self.asm.bind(none);
+    }
+
+    /// The tag's number, or 0, on the stack.
+    fn keep_vlan(&mut self) {
+        let (untagged, done) = (self.asm.label(), self.asm.label());
+        self.property(Property::VlanId, untagged);
+        self.asm.jump(done);
+        self.asm.bind(untagged);
+        self.asm.set(R1, 0);
+        self.asm.bind(done);
+        self.asm.store(Width::Word, R10, VLAN, R1);
+    }
+
+    /// Both ports to r9, or 0.
+    fn ports_of(&mut self, ends: Ends) {
+        let done = self.asm.label();
+        self.asm.set(R9, 0);
+        match ends {
+            Ends::Flow(Flow {
+                ports: Ports::None, ..
+            }) => return,
+            Ends::Flow(Flow {
+                ports: Ports::Tcp, ..
+            }) => self.require_protocol(&[6], done),
+            Ends::Flow(_) | Ends::Media => {}
+        }
+        let ports = self.ports(done);
+        ports.word(&mut self.asm, R9);
+        if ends == Ends::Media {
+            // Half of each.
+            self.asm.alu(Op::Right, R9, 1);
+            self.asm.alu(Op::And, R9, 0x7fff_7fff);
+        }
+        self.asm.bind(done);
+    }
+
+    /// The sum of both ends to r1; M1 to r5.
+    fn two_ends4(&mut self, addresses: Bytes) {
+        addresses.word(&mut self.asm, R1);
+        addresses.at(4).word(&mut self.asm, R2);
+        self.asm.alu(Op::Left, R1, 16);
+        self.asm.alu(Op::Left, R2, 16);
+        self.asm.set(R3, R9);
+        self.asm.alu(Op::Right, R3, 16);
+        self.asm.alu(Op::Or, R1, R3);
+        self.asm.alu(Op::And, R9, 0xffff);
+        self.asm.alu(Op::Or, R2, R9);
+        self.asm.number(R5, M1);
+        self.mix(R1);
+        self.mix(R2);
+        self.asm.alu(Op::Add, R1, R2);
+    }
+
+    fn two_ends6(&mut self, addresses: Bytes) {
+        self.asm.set(R3, R9);
+        self.asm.alu(Op::Right, R3, 16);
+        self.asm.alu(Op::And, R9, 0xffff);
+        self.asm.number(R5, M1);
+        for (hash, at, port) in [(R1, 0, R3), (R2, 16, R9)] {
+            addresses.at(at).double(&mut self.asm, hash);
+            self.mix(hash);
+            addresses.at(at + 8).double(&mut self.asm, R4);
+            self.asm.alu(Op::Xor, hash, R4);
+            self.mix(hash);
+            self.asm.alu(Op::Xor, hash, port);
+            self.mix(hash);
+        }
+        self.asm.alu(Op::Add, R1, R2);
+    }
+
+    /// [`super::emitter::Routine::Fragments`].
+    pub(super) fn fragments_routine(&mut self) {
+        let (unknown, done, known) = (self.asm.label(), self.asm.label(), self.asm.label());
+        self.asm.set(R7, R2);
+        self.asm.set(R8, R3);
+        // The walk has seen all that the key is made of.
+        self.fragment_key(done);
+        self.asm.call(KTIME_GET_NS);
+        self.asm.set(R9, R0);
+        self.fragment_map();
+        self.asm.call(MAP_LOOKUP);
+        self.asm.jump_if(If::Equal, R0, 0, unknown);
+        self.asm.load(Width::Double, R1, R0, TIME);
+        self.asm.set(R2, R9);
+        self.asm.alu(Op::Sub, R2, R1);
+        self.asm.number(R3, FRAGMENT_AGE);
+        self.asm.jump_if(If::Greater, R2, R3, unknown);
+        self.asm.jump_if(If::AnyBit, R7, LATER, known);
+        // The first one follows those that came before it, once.
+        self.asm.load(Width::Word, R1, R0, EARLY);
+        self.asm.jump_if(If::Equal, R1, 0, unknown);
+        self.asm.set(R1, 0);
+        self.asm.store(Width::Word, R0, EARLY, R1);
+        self.asm.bind(known);
+        self.asm.load(Width::Word, R0, R0, HASH);
+        self.asm.exit();
+        self.asm.bind(unknown);
+        self.remember();
+        self.require(LATER, done);
+        let late = self.maps.of(Map::Late);
+        self.asm.value(R1, late, 0);
+        self.asm.set(R2, 1);
+        self.asm.atomic_add(R1, 0, R2);
+        self.asm.bind(done);
+        self.asm.set(R0, R8);
+        self.asm.exit();
+    }
+
+    /// Addresses, id, and version and protocol, on the stack.
+    fn fragment_key(&mut self, missing: Label) {
+        let (six, done) = (self.asm.label(), self.asm.label());
+        self.asm.jump_if(If::AnyBit, R7, IPV6, six);
+        self.asm.set(R1, 0);
+        for at in [0, 8, 16, 24, 32] {
+            self.asm.store(Width::Double, R10, KEY + at, R1);
+        }
+        let addresses = self.fetch(Place::Network, 4, 16, missing);
+        for (from, to) in [(8, 0), (12, 16)] {
+            addresses.at(from).word(&mut self.asm, R1);
+            self.asm.store(Width::Word, R10, KEY + to, R1);
+        }
+        addresses.half(&mut self.asm, R1);
+        self.asm.store(Width::Word, R10, KEY + 32, R1);
+        self.asm.jump(done);
+        self.asm.bind(six);
+        self.fetch_to(Place::Network, 8, 32, KEY, missing);
+        let id = self.fetch(Place::Fragment, 4, 4, missing);
+        id.word(&mut self.asm, R1);
+        self.asm.store(Width::Word, R10, KEY + 32, R1);
+        self.asm.bind(done);
+        self.asm.set(R1, R7);
+        self.asm.alu(Op::And, R1, super::view::PROTOCOL_MASK | IPV6);
+        self.asm.store(Width::Word, R10, KEY + 36, R1);
+    }
+
+    /// The map and the key, as a helper's arguments.
+    fn fragment_map(&mut self) {
+        let map = self.maps.of(Map::Fragments);
+        self.asm.map(R1, map);
+        self.asm.set(R2, R10);
+        self.asm.alu(Op::Add, R2, i32::from(KEY));
+    }
+
+    /// Writes what this fragment's datagram is steered by.
+    fn remember(&mut self) {
+        self.asm.store(Width::Word, R10, VALUE, R8);
+        self.asm.set(R1, R7);
+        self.asm.alu(Op::And, R1, LATER);
+        self.asm.store(Width::Word, R10, VALUE + EARLY, R1);
+        self.asm.store(Width::Double, R10, VALUE + TIME, R9);
+        self.fragment_map();
+        self.asm.set(R3, R10);
+        self.asm.alu(Op::Add, R3, i32::from(VALUE));
+        self.asm.set(R4, 0);
+        self.asm.call(MAP_UPDATE);
+    }
+}
+
+/// A value of [`Map::Fragments`].
+const HASH: i16 = 0;
+const EARLY: i16 = 4;
+const TIME: i16 = 8;

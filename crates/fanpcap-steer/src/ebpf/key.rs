@@ -1,0 +1,97 @@
+//! Hashes of the fields of a key.
+
+use super::assembler::{Label, Op, R1, R2, R5, R9};
+use super::emitter::Emitter;
+use super::view::Place;
+use crate::hash::M1;
+use crate::ir::{Key, Property, Side};
+
+impl Emitter<'_> {
+    /// The hash of a key's fields, to r0.
+    pub(super) fn key(&mut self, key: Key, missing: Label) {
+        self.asm.set(R9, 0);
+        self.fold_property(key, Key::ETHER_TYPE, Property::EtherType, missing);
+        for (part, offset) in [(Key::LINK_SOURCE, 6), (Key::LINK_DESTINATION, 0)] {
+            if key.has(part) {
+                self.require_link(missing);
+                let address = self.fetch(Place::Link, offset, 6, missing);
+                address.six(&mut self.asm, R1, R2);
+                self.fold_in();
+            }
+        }
+        for (part, side) in [
+            (Key::IP_SOURCE, Side::Source),
+            (Key::IP_DESTINATION, Side::Destination),
+        ] {
+            if key.has(part) {
+                self.fold_address(side, missing);
+            }
+        }
+        self.fold_property(key, Key::PROTOCOL, Property::Protocol, missing);
+        if key.has(Key::ECN) {
+            self.property(Property::Tos, missing);
+            self.asm.alu(Op::And, R1, 3);
+            self.fold_in();
+        }
+        if key.has(Key::DSCP) {
+            self.property(Property::Tos, missing);
+            self.asm.alu(Op::Right, R1, 2);
+            self.fold_in();
+        }
+        for (part, offset) in [(Key::SOURCE_PORT, 0), (Key::DESTINATION_PORT, 2)] {
+            if key.has(part) {
+                let ports = self.ports(missing);
+                ports.at(offset).half(&mut self.asm, R1);
+                self.fold_in();
+            }
+        }
+        for (part, property) in LAST {
+            self.fold_property(key, part, property, missing);
+        }
+        self.finish(R9);
+    }
+
+    fn fold_property(&mut self, key: Key, part: Key, property: Property, missing: Label) {
+        if key.has(part) {
+            self.property(property, missing);
+            self.fold_in();
+        }
+    }
+
+    /// Takes r1 into the hash in r9.
+    fn fold_in(&mut self) {
+        self.asm.alu(Op::Xor, R9, R1);
+        self.asm.number(R5, M1);
+        self.mix(R9);
+    }
+
+    fn fold_address(&mut self, side: Side, missing: Label) {
+        let (six, done) = (self.asm.label(), self.asm.label());
+        self.require_ip(missing);
+        self.by_version(six);
+        if self.asm.is_live() {
+            let offset = if side == Side::Source { 0 } else { 4 };
+            let address = self.fetch(Place::Network, 12 + offset, 4, missing);
+            address.word(&mut self.asm, R1);
+            self.fold_in();
+            self.asm.jump(done);
+        }
+        self.asm.bind(six);
+        if self.asm.is_live() {
+            let offset = if side == Side::Source { 0 } else { 16 };
+            let address = self.fetch(Place::Network, 8 + offset, 16, missing);
+            address.double(&mut self.asm, R1);
+            self.fold_in();
+            address.at(8).double(&mut self.asm, R1);
+            self.fold_in();
+        }
+        self.asm.bind(done);
+    }
+}
+
+/// What a key's hash ends with.
+const LAST: [(Key, Property); 3] = [
+    (Key::ICMP_TYPE, Property::IcmpType),
+    (Key::ICMP_CODE, Property::IcmpCode),
+    (Key::VLAN, Property::VlanId),
+];

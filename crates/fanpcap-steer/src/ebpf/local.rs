@@ -1,0 +1,86 @@
+//! Steering by the side that is local.
+
+use super::assembler::{If, Label, Op, R1, R2, R3, R5, R9};
+use super::emitter::Emitter;
+use super::view::{Bytes, Place};
+use crate::hash::M1;
+use crate::ir::Net;
+use std::net::IpAddr;
+
+impl Emitter<'_> {
+    /// By the local address, or both; `bits` of it count.
+    pub(super) fn by_local(&mut self, net: Net, bits: Option<u8>, drop: Label) {
+        let ipv6 = net.address.is_ipv6();
+        let bits = bits.unwrap_or(128);
+        let (source, not_source, done) = (self.asm.label(), self.asm.label(), self.asm.label());
+        let other = if ipv6 { 16 } else { 4 };
+        let both = self.addresses(ipv6, drop);
+        self.in_net(both, net, not_source);
+        self.in_net(both.at(other), net, source);
+        self.local_end(both, ipv6, bits);
+        self.asm.set(R9, R1);
+        self.local_end(both.at(other), ipv6, bits);
+        self.asm.alu(Op::Add, R1, R9);
+        self.outcome(R1);
+        self.asm.jump(done);
+        self.asm.bind(source);
+        self.local_end(both, ipv6, bits);
+        self.outcome(R1);
+        self.asm.jump(done);
+        self.asm.bind(not_source);
+        self.in_net(both.at(other), net, drop);
+        self.local_end(both.at(other), ipv6, bits);
+        self.outcome(R1);
+        self.asm.bind(done);
+    }
+
+    /// The end of an address that is cut, without a port, to r1.
+    fn local_end(&mut self, address: Bytes, ipv6: bool, bits: u8) {
+        self.cut(address, ipv6, bits);
+        self.asm.number(R5, M1);
+        if ipv6 {
+            self.mix(R1);
+            self.asm.alu(Op::Xor, R1, R2);
+            self.mix(R1);
+        } else {
+            self.asm.alu(Op::Left, R1, 16);
+        }
+        self.mix(R1);
+    }
+
+    /// Goes to `yes` or `no`, whether one of the addresses is local.
+    pub(super) fn local(&mut self, net: Net, yes: Label, no: Label) {
+        let ipv6 = matches!(net.address, IpAddr::V6(_));
+        let not_source = self.asm.label();
+        let both = self.addresses(ipv6, no);
+        self.in_net(both, net, not_source);
+        self.asm.jump(yes);
+        self.asm.bind(not_source);
+        self.in_net(both.at(if ipv6 { 16 } else { 4 }), net, no);
+        self.asm.jump(yes);
+    }
+
+    pub(super) fn by_local_link(&mut self, gateway: [u8; 6], drop: Label) {
+        let (not_source, neither, one) = (self.asm.label(), self.asm.label(), self.asm.label());
+        let done = self.asm.label();
+        self.require_link(drop);
+        let both = self.fetch(Place::Link, 0, 12, drop);
+        both.six(&mut self.asm, R1, R3);
+        both.at(6).six(&mut self.asm, R2, R3);
+        let [a, b, c, d, e, f] = gateway;
+        self.asm
+            .number(R3, u64::from_be_bytes([0, 0, a, b, c, d, e, f]));
+        self.asm.jump_if(If::NotEqual, R2, R3, not_source);
+        self.asm.jump(one);
+        self.asm.bind(not_source);
+        self.asm.jump_if(If::NotEqual, R1, R3, neither);
+        self.asm.set(R1, R2);
+        self.asm.bind(one);
+        self.end_of(R1);
+        self.outcome(R1);
+        self.asm.jump(done);
+        self.asm.bind(neither);
+        self.two_ends();
+        self.asm.bind(done);
+    }
+}

@@ -1,0 +1,106 @@
+//! What a program asks for, so that no more is made ready.
+
+use super::EbpfError;
+use crate::ir::{Function, Header, Predicate, Property, Steer};
+
+/// What has to be there before the program's own code.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Needs {
+    /// The walk.
+    pub(super) frame: bool,
+    /// Also that of the packet inside.
+    pub(super) inside: bool,
+    /// The state: something asks for it.
+    pub(super) state: bool,
+}
+
+/// Deeper trees are refused, so that the descent into them has an end.
+const DEPTH_MAX: usize = 400;
+
+impl Needs {
+    pub(super) fn of(main: &Function) -> Result<Self, EbpfError> {
+        let mut needs = Self::default();
+        needs.function(main, 0)?;
+        Ok(needs)
+    }
+
+    fn function(&mut self, function: &Function, depth: usize) -> Result<(), EbpfError> {
+        let depth = deeper(depth)?;
+        match function {
+            Function::Sequence(functions) | Function::First(functions) => {
+                for function in functions {
+                    self.function(function, depth)?;
+                }
+            }
+            Function::If(predicate, then, otherwise) => {
+                self.predicate(predicate, depth)?;
+                self.function(then, depth)?;
+                self.function(otherwise, depth)?;
+            }
+            Function::Inverse(function) => self.function(function, depth)?,
+            Function::Inner(function) => {
+                (self.frame, self.inside) = (true, true);
+                self.function(function, depth)?;
+            }
+            Function::Steer(steer) => self.steer(steer),
+            Function::Pass
+            | Function::SetState(_)
+            | Function::Drop
+            | Function::Broadcast
+            | Function::Classify(_)
+            | Function::Host(_)
+            | Function::Mark(_)
+            | Function::Count(..)
+            | Function::Sample { .. } => {}
+        }
+        Ok(())
+    }
+
+    fn steer(&mut self, steer: &Steer) {
+        self.inside |= *steer == Steer::Gtp;
+        self.frame |= !matches!(
+            steer,
+            Steer::RoundRobin
+                | Steer::Random
+                | Steer::Cpu
+                | Steer::To(_)
+                | Steer::Field(_)
+                | Steer::Fields(..)
+        );
+    }
+
+    fn predicate(&mut self, predicate: &Predicate, depth: usize) -> Result<(), EbpfError> {
+        let depth = deeper(depth)?;
+        match predicate {
+            Predicate::Not(of) => self.predicate(of, depth)?,
+            Predicate::And(one, other) | Predicate::Or(one, other) | Predicate::Xor(one, other) => {
+                self.predicate(one, depth)?;
+                self.predicate(other, depth)?;
+            }
+            Predicate::Compare(property, ..) | Predicate::Member(property, _) => {
+                self.state |= *property == Property::State;
+                self.frame |=
+                    !matches!(property, Property::State | Property::Mark | Property::Queue);
+            }
+            Predicate::Has(header) => {
+                self.inside |= *header == Header::Inner;
+                self.frame = true;
+            }
+            Predicate::Constant(_) | Predicate::Pcap(_) => {}
+            Predicate::Address(..)
+            | Predicate::AddressIn { .. }
+            | Predicate::Port(..)
+            | Predicate::Share { .. }
+            | Predicate::Rtp
+            | Predicate::Rtcp => self.frame = true,
+        }
+        Ok(())
+    }
+}
+
+fn deeper(depth: usize) -> Result<usize, EbpfError> {
+    if depth >= DEPTH_MAX {
+        return Err(EbpfError::TooDeep);
+    }
+    Ok(depth + 1)
+}

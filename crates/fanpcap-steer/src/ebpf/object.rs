@@ -1,0 +1,268 @@
+//! A program that is ready to be loaded, and one that was.
+
+use super::assembler::{Code, Relocation};
+use super::listing;
+use super::maps::{
+    FRAGMENT_KEY_LEN, FRAGMENT_VALUE_LEN, FRAGMENTS_MAX, Map, SET_KEY_LEN, TURNS_LEN, set_keys,
+};
+use crate::ir::{COUNTERS, Program as Tree};
+use fanpcap_linux::bpf::{self, Instruction, MapKind, Program, ProgramKind};
+use fanpcap_linux::packet;
+use std::fmt;
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd};
+use std::sync::OnceLock;
+
+/// Instructions, the maps that they need, and where these have to be put in.
+#[derive(Debug)]
+pub struct Object {
+    kind: ProgramKind,
+    code: Code,
+    maps: Vec<Map>,
+    set_keys: Vec<u8>,
+}
+
+/// An object that the kernel has. It may be dropped once it is attached, but for its counters.
+#[derive(Debug)]
+pub struct Loaded {
+    program: Program,
+    maps: Vec<(Map, bpf::Map)>,
+    /// The same for buffers that begin with the network header, as those of a trial do: code, and when it was loaded.
+    trial: Option<(Vec<Instruction>, OnceLock<Program>)>,
+}
+
+/// Why an object can't be loaded.
+#[derive(Debug)]
+pub enum LoadError {
+    /// A capability is missing.
+    Privilege {
+        /// What it takes.
+        capabilities: &'static str,
+        /// What the kernel said.
+        error: io::Error,
+    },
+    /// A map can't be made or filled.
+    Map(io::Error),
+    /// The verifier refuses the program.
+    Refused(bpf::LoadError),
+}
+
+impl fmt::Display for LoadError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Privilege {
+                capabilities,
+                error,
+            } => {
+                write!(f, "a program in the kernel takes {capabilities}: {error}")
+            }
+            Self::Map(error) => write!(f, "the program's maps: {error}"),
+            Self::Refused(refused) => refused.fmt(f),
+        }
+    }
+}
+
+impl std::error::Error for LoadError {}
+
+/// Bytes that a trial's buffer has before the network header.
+const TRIAL_START: i32 = 14;
+
+impl Object {
+    pub(super) fn new(kind: ProgramKind, code: Code, maps: Vec<Map>, tree: &Tree) -> Self {
+        let set_keys = if maps.contains(&Map::Sets) {
+            set_keys(tree).concat()
+        } else {
+            Vec::new()
+        };
+        Self {
+            kind,
+            code,
+            maps,
+            set_keys,
+        }
+    }
+
+    /// How many instructions it has.
+    pub fn instructions(&self) -> usize {
+        self.code.instructions.len()
+    }
+
+    /// The same with those of each function counted with each call: what the verifier has to go through at least.
+    pub fn steps(&self) -> usize {
+        self.code.steps
+    }
+
+    /// The code, one line for each instruction, with what it is for above.
+    pub fn listing(&self) -> String {
+        listing::listing(&self.code)
+    }
+
+    /// Makes the maps and loads the program, under a name of at most 15 letters, digits, dots and underscores.
+    ///
+    /// # Errors
+    /// See [`LoadError`].
+    pub fn load(&self, name: &str) -> Result<Loaded, LoadError> {
+        let made = self
+            .maps
+            .iter()
+            .map(|&map| Ok((map, self.make(map, name)?)));
+        let made: Result<Vec<_>, io::Error> = made.collect();
+        let maps = made.map_err(|error| match error.raw_os_error() {
+            Some(EPERM) => self.missing(error),
+            _ => LoadError::Map(error),
+        })?;
+        let code = self.relocated(&maps, 0);
+        let program = Program::load(self.kind, name, &code).map_err(|refused| {
+            match refused.error.raw_os_error() {
+                Some(EPERM) => self.missing(refused.error),
+                _ => LoadError::Refused(refused),
+            }
+        })?;
+        let starts = self.code.relocations.iter();
+        let moves = starts
+            .into_iter()
+            .any(|&(_, what)| what == Relocation::Start);
+        let trial = moves.then(|| (self.relocated(&maps, TRIAL_START), OnceLock::new()));
+        Ok(Loaded {
+            program,
+            maps,
+            trial,
+        })
+    }
+
+    fn missing(&self, error: io::Error) -> LoadError {
+        LoadError::Privilege {
+            capabilities: self.kind.capabilities(),
+            error,
+        }
+    }
+
+    fn make(&self, map: Map, name: &str) -> io::Result<bpf::Map> {
+        match map {
+            Map::Counters => bpf::Map::array(name, 1, 8 * COUNTERS),
+            Map::Late => bpf::Map::array(name, 1, 8),
+            Map::Turns => bpf::Map::new(MapKind::PerCpuArray, name, 4, TURNS_LEN, 1),
+            Map::Fragments => {
+                let (key, value) = (FRAGMENT_KEY_LEN, FRAGMENT_VALUE_LEN);
+                bpf::Map::new(MapKind::LruHash, name, key, value, FRAGMENTS_MAX)
+            }
+            Map::Sets => {
+                let len = SET_KEY_LEN.try_into().unwrap_or(1);
+                let count = self.set_keys.len() / len;
+                let entries = u32::try_from(count).map_err(|_| io::ErrorKind::OutOfMemory)?;
+                let map = bpf::Map::new(MapKind::Hash, name, SET_KEY_LEN, 1, entries.max(1))?;
+                map.insert(&self.set_keys, &vec![1; count])?;
+                Ok(map)
+            }
+        }
+    }
+
+    fn relocated(&self, maps: &[(Map, bpf::Map)], start: i32) -> Vec<Instruction> {
+        let mut code = self.code.instructions.clone();
+        for &(at, what) in &self.code.relocations {
+            let Some(instruction) = code.get_mut(at) else {
+                continue;
+            };
+            let register = instruction.target();
+            *instruction = match what {
+                Relocation::Start => instruction.with_immediate(start),
+                Relocation::Map(map) => match maps.get(map) {
+                    Some((_, map)) => map.reference(register)[0],
+                    None => continue,
+                },
+                Relocation::Value(map) => match maps.get(map) {
+                    Some((_, map)) => map.address(register)[0],
+                    None => continue,
+                },
+            };
+        }
+        code
+    }
+}
+
+impl Loaded {
+    /// Makes it the program of the group that a packet socket is in, of mode `PACKET_FANOUT_EBPF`.
+    ///
+    /// # Errors
+    /// See [`packet::set_fanout_program`].
+    pub fn attach_fanout(&self, socket: BorrowedFd<'_>) -> io::Result<()> {
+        packet::set_fanout_program(socket, self.program.as_fd())
+    }
+
+    /// Makes it the filter of a socket, in place of the one that it had.
+    ///
+    /// # Errors
+    /// `EPERM` when the socket's filter is locked, `ENOMEM` when its memory is used up.
+    pub fn attach_filter(&self, socket: BorrowedFd<'_>) -> io::Result<()> {
+        packet::attach_program(socket, self.program.as_fd())
+    }
+
+    /// Tries it out on a frame, which has no tag beside it, no mark, queue or hash.
+    ///
+    /// # Errors
+    /// See [`Program::run`].
+    pub fn run(&self, frame: &[u8]) -> io::Result<u32> {
+        self.time(frame, 1).map(|(verdict, _)| verdict)
+    }
+
+    /// Tries it out many times: what it returned last, and how many nanoseconds a run took.
+    ///
+    /// # Errors
+    /// See [`Program::run`].
+    pub fn time(&self, frame: &[u8], repeat: u32) -> io::Result<(u32, u32)> {
+        let program = match &self.trial {
+            None => &self.program,
+            Some((code, trial)) => self.trial(code, trial)?,
+        };
+        let run = program.run(frame, &[], repeat)?;
+        Ok((run.verdict, run.nanoseconds))
+    }
+
+    /// How many instructions the verifier went through; see [`Program::verified`].
+    ///
+    /// # Errors
+    /// None on any known kernel.
+    pub fn verified(&self) -> io::Result<u32> {
+        self.program.verified()
+    }
+
+    fn trial<'a>(
+        &self,
+        code: &[Instruction],
+        trial: &'a OnceLock<Program>,
+    ) -> io::Result<&'a Program> {
+        if trial.get().is_none() {
+            let program = Program::load(ProgramKind::SocketFilter, "trial", code);
+            let _ = trial.set(program.map_err(|refused| refused.error)?);
+        }
+        trial.get().ok_or(io::ErrorKind::Other.into())
+    }
+
+    /// The program's counters, all of [`crate::ir::COUNTERS`]; none where it has none.
+    ///
+    /// # Errors
+    /// None on any known kernel.
+    pub fn counters(&self) -> io::Result<Vec<u64>> {
+        self.map(Map::Counters)
+            .map_or(Ok(Vec::new()), bpf::Map::numbers)
+    }
+
+    /// How many later fragments came before their first, and may have left their flow by that.
+    ///
+    /// # Errors
+    /// None on any known kernel.
+    pub fn late(&self) -> io::Result<u64> {
+        let numbers = self
+            .map(Map::Late)
+            .map_or(Ok(Vec::new()), bpf::Map::numbers)?;
+        Ok(numbers.first().copied().unwrap_or(0))
+    }
+
+    fn map(&self, what: Map) -> Option<&bpf::Map> {
+        let found = self.maps.iter().find(|(map, _)| *map == what);
+        found.map(|(_, map)| map)
+    }
+}
+
+/// errno(3).
+const EPERM: i32 = 1;

@@ -1,0 +1,290 @@
+//! Questions about a packet: each goes to one label or the other.
+
+use super::assembler::{If, Label, Op, R0, R1, R2, R6, R7, R10, Width};
+use super::emitter::{Emitter, Routine};
+use super::view::{Bytes, FRAGMENT, INNER, IPV4, IPV6, LATER, LINK, Place, TAG, View};
+use crate::ir::{Comparison, Header, Predicate, Side};
+
+impl<'a> Emitter<'a> {
+    /// Goes to `yes` or to `no`.
+    pub(super) fn branch(&mut self, predicate: &'a Predicate, yes: Label, no: Label) {
+        match predicate {
+            Predicate::Constant(value) => self.asm.jump(if *value { yes } else { no }),
+            Predicate::Not(of) => self.branch(of, no, yes),
+            Predicate::And(one, other) => {
+                let both = self.asm.label();
+                self.branch(one, both, no);
+                self.asm.bind(both);
+                self.branch(other, yes, no);
+            }
+            Predicate::Or(one, other) => {
+                let neither = self.asm.label();
+                self.branch(one, yes, neither);
+                self.asm.bind(neither);
+                self.branch(other, yes, no);
+            }
+            Predicate::Xor(one, other) => self.exclusive(one, other, yes, no),
+            leaf @ (Predicate::Compare(..)
+            | Predicate::Member(..)
+            | Predicate::Has(_)
+            | Predicate::Address(..)
+            | Predicate::AddressIn { .. }
+            | Predicate::Port(..)
+            | Predicate::Pcap(_)
+            | Predicate::Share { .. }
+            | Predicate::Rtp
+            | Predicate::Rtcp) => {
+                self.recall_view();
+                self.leaf(leaf, yes, no);
+            }
+        }
+    }
+
+    fn leaf(&mut self, predicate: &Predicate, yes: Label, no: Label) {
+        match predicate {
+            Predicate::Compare(property, comparison, number) => {
+                self.property(*property, no);
+                self.compare(*comparison, *number, yes);
+                self.asm.jump(no);
+            }
+            Predicate::Member(property, set) => {
+                self.property(*property, no);
+                self.member(*set, false, yes, no);
+            }
+            Predicate::Has(header) => {
+                self.has(*header, yes, no);
+            }
+            Predicate::Address(side, net) => {
+                self.address(*side, *net, yes, no);
+            }
+            Predicate::AddressIn {
+                side,
+                ipv6,
+                bits,
+                set,
+            } => {
+                self.address_in(*side, (*ipv6, *bits), *set, yes, no);
+            }
+            Predicate::Port(side, port) => {
+                self.port(*side, *port, yes, no);
+            }
+            Predicate::Pcap(filter) => {
+                self.asm.set(R1, R6);
+                self.routine(Routine::Pcap(*filter));
+                self.asm.jump_if(If::NotEqual, R0, 0, yes);
+                self.asm.jump(no);
+            }
+            Predicate::Share { index, of, key } => {
+                self.key(*key, no);
+                self.asm.number(R2, u64::from(*of));
+                self.asm.alu(Op::Mod, R0, R2);
+                self.asm.number(R2, u64::from(*index));
+                self.asm.jump_if(If::Equal, R0, R2, yes);
+                self.asm.jump(no);
+            }
+            Predicate::Rtp => {
+                self.rtp(yes, no);
+            }
+            Predicate::Rtcp => {
+                self.rtcp(yes, no);
+            }
+            Predicate::Constant(_)
+            | Predicate::Not(_)
+            | Predicate::And(..)
+            | Predicate::Or(..)
+            | Predicate::Xor(..) => {}
+        }
+    }
+
+    /// The first answer is kept on the stack, so that the code of the other is there once.
+    fn exclusive(&mut self, one: &'a Predicate, other: &'a Predicate, yes: Label, no: Label) {
+        let (first, first_not, second) = (self.asm.label(), self.asm.label(), self.asm.label());
+        let (is, is_not) = (self.asm.label(), self.asm.label());
+        self.branch(one, first, first_not);
+        // A number that is 0 or 1, of which the verifier knows neither.
+        for (label, value) in [(first, 1), (first_not, 0)] {
+            self.asm.bind(label);
+            self.asm.load(Width::Word, R1, R6, 16);
+            self.asm.set(R2, R1);
+            self.asm.alu(Op::Xor, R1, value);
+            self.asm.alu(Op::Xor, R1, R2);
+            if value == 1 {
+                self.asm.jump(second);
+            }
+        }
+        self.asm.bind(second);
+        let slot = self.take_slot();
+        self.asm.store(Width::Double, R10, slot, R1);
+        self.branch(other, is, is_not);
+        self.asm.bind(is);
+        self.asm.load(Width::Double, R1, R10, slot);
+        self.asm.jump_if(If::Equal, R1, 0, yes);
+        self.asm.jump(no);
+        self.asm.bind(is_not);
+        self.asm.load(Width::Double, R1, R10, slot);
+        self.asm.jump_if(If::Equal, R1, 0, no);
+        self.asm.jump(yes);
+        self.give_back();
+    }
+
+    /// Goes to `yes` where r1 compares so.
+    fn compare(&mut self, comparison: Comparison, number: u64, yes: Label) {
+        self.asm.number(R2, number);
+        let what = match comparison {
+            Comparison::Less => If::Less,
+            Comparison::LessEqual => If::LessEqual,
+            Comparison::Equal => If::Equal,
+            Comparison::NotEqual => If::NotEqual,
+            Comparison::Greater => If::Greater,
+            Comparison::GreaterEqual => If::GreaterEqual,
+            Comparison::AnyBit => If::AnyBit,
+            Comparison::AllBits => {
+                self.asm.alu(Op::And, R1, R2);
+                If::Equal
+            }
+        };
+        self.asm.jump_if(what, R1, R2, yes);
+    }
+
+    fn has(&mut self, header: Header, yes: Label, no: Label) {
+        match header {
+            Header::Ipv4 => self.is(IPV4, yes, no),
+            Header::Ipv6 => self.is(IPV6, yes, no),
+            Header::Ip => self.is(IPV4 | IPV6, yes, no),
+            Header::Link => self.is(LINK, yes, no),
+            Header::Fragment => self.is(FRAGMENT, yes, no),
+            Header::LaterFragment => self.is(LATER, yes, no),
+            Header::FirstFragment => {
+                let first = self.asm.label();
+                self.is(FRAGMENT, first, no);
+                self.asm.bind(first);
+                self.is(LATER, no, yes);
+            }
+            Header::Inner if self.view != View::Packed || self.nested => self.asm.jump(no),
+            Header::Inner => {
+                self.recall_carried();
+                self.asm.jump_if(If::NotEqual, R1, 0, yes);
+                self.asm.jump(no);
+            }
+            Header::Tag => self.has_tag(yes, no),
+            Header::LinkBroadcast | Header::LinkMulticast => self.link_group(header, yes, no),
+            Header::IpBroadcast | Header::IpMulticast => self.ip_group(header, yes, no),
+        }
+    }
+
+    /// Whether the view has one of the flags; of a plain packet they are known.
+    fn is(&mut self, flags: i32, yes: Label, no: Label) {
+        match self.view {
+            View::Packed => {
+                self.asm.jump_if(If::AnyBit, R7, flags, yes);
+                self.asm.jump(no);
+            }
+            View::Plain { ipv6, .. } => {
+                let has = LINK | if ipv6 { IPV6 } else { IPV4 };
+                self.asm.jump(if has & flags == 0 { no } else { yes });
+            }
+        }
+    }
+
+    fn has_tag(&mut self, yes: Label, no: Label) {
+        let bytes = self.asm.label();
+        if self.view == View::Packed {
+            self.require(LINK, no);
+            self.asm.jump_if(If::AnyBit, R7, INNER, bytes);
+        }
+        self.target.tag(&mut self.asm, bytes);
+        self.asm.jump(yes);
+        self.asm.bind(bytes);
+        if self.view == View::Packed {
+            self.asm.jump_if(If::AnyBit, R7, 7 * TAG, yes);
+        }
+        self.asm.jump(no);
+    }
+
+    fn link_group(&mut self, header: Header, yes: Label, no: Label) {
+        if self.view == View::Packed {
+            self.require(LINK, no);
+        }
+        let address = self.fetch(Place::Link, 0, 6, no);
+        if header == Header::LinkMulticast {
+            address.byte(&mut self.asm, R1);
+            self.asm.jump_if(If::AnyBit, R1, 1, yes);
+        } else {
+            address.six(&mut self.asm, R1, R2);
+            self.asm.number(R2, 0xffff_ffff_ffff);
+            self.asm.jump_if(If::Equal, R1, R2, yes);
+        }
+        self.asm.jump(no);
+    }
+
+    fn ip_group(&mut self, header: Header, yes: Label, no: Label) {
+        let six = self.asm.label();
+        self.require_ip(no);
+        self.by_version(six);
+        if self.asm.is_live() {
+            let address = self.fetch(Place::Network, 16, 4, no);
+            address.word(&mut self.asm, R1);
+            let all = if header == Header::IpBroadcast {
+                u32::MAX
+            } else {
+                0xe
+            };
+            if header == Header::IpMulticast {
+                self.asm.alu(Op::Right, R1, 28);
+            }
+            self.asm.jump32_if(If::Equal, R1, all as i32, yes);
+            self.asm.jump(no);
+        }
+        self.asm.bind(six);
+        if self.asm.is_live() && header == Header::IpMulticast {
+            let address = self.fetch(Place::Network, 24, 1, no);
+            address.byte(&mut self.asm, R1);
+            self.asm.jump_if(If::Equal, R1, 0xff, yes);
+        }
+        self.asm.jump(no);
+    }
+
+    fn port(&mut self, side: Side, port: u16, yes: Label, no: Label) {
+        let ports = self.ports(no);
+        for (offset, place) in [(0, Side::Source), (2, Side::Destination)] {
+            if side == Side::Either || side == place {
+                ports.at(offset).half(&mut self.asm, R1);
+                self.asm.jump_if(If::Equal, R1, i32::from(port), yes);
+            }
+        }
+        self.asm.jump(no);
+    }
+
+    /// UDP with both ports at least 1024 and even or odd as `parity` says; the first bytes behind its header.
+    fn real_time(&mut self, parity: i32, len: u8, no: Label) -> Bytes {
+        let ports = self.udp_header(no);
+        for offset in [0, 2] {
+            ports.at(offset).half(&mut self.asm, R1);
+            self.asm.jump_if(If::Less, R1, 1024, no);
+            self.asm.alu(Op::And, R1, 1);
+            self.asm.jump_if(If::NotEqual, R1, parity, no);
+        }
+        let payload = self.fetch(Place::Transport, 8, len, no);
+        payload.byte(&mut self.asm, R1);
+        self.asm.alu(Op::Right, R1, 6);
+        self.asm.jump_if(If::NotEqual, R1, 2, no);
+        payload
+    }
+
+    fn rtp(&mut self, yes: Label, no: Label) {
+        self.real_time(0, RTP_LEN, no);
+        self.asm.jump(yes);
+    }
+
+    fn rtcp(&mut self, yes: Label, no: Label) {
+        let payload = self.real_time(1, RTCP_LEN, no);
+        payload.at(1).byte(&mut self.asm, R1);
+        self.asm.jump_if(If::Less, R1, 200, no);
+        self.asm.jump_if(If::LessEqual, R1, 204, yes);
+        self.asm.jump(no);
+    }
+}
+
+/// RFC 3550 section 5.1 and 6.4.1: what every packet has.
+const RTP_LEN: u8 = 12;
+const RTCP_LEN: u8 = 4;

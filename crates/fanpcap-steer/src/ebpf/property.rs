@@ -1,0 +1,208 @@
+//! Numbers that a packet may have, into r1.
+
+use super::assembler::{If, Label, Op, R1, R2, R7, R10, Width};
+use super::emitter::Emitter;
+use super::view::{
+    Bytes, FRAGMENT_SHIFT, INNER, IPV4, IPV6, LINK, Place, STATE, TAG, UNTYPED, View,
+};
+use crate::ir::Property;
+
+/// Protocols that have ports.
+const WITH_PORTS: [i32; 5] = [6, 17, 33, 132, 136];
+
+impl Emitter<'_> {
+    /// The property to r1, or to `absent`. r0 and r2 to r5 are lost.
+    pub(super) fn property(&mut self, property: Property, absent: Label) {
+        match property {
+            Property::EtherType => self.ether_type(absent),
+            Property::VlanId => self.vlan_id(absent),
+            Property::Protocol => {
+                self.require_ip(absent);
+                self.protocol(R1);
+            }
+            Property::Tos => self.ip_property((1, 1), Self::ipv6_tos, absent),
+            Property::IpLength => self.ip_property((2, 2), Self::ipv6_length, absent),
+            Property::IpId => self.ip_property((4, 2), Self::ipv6_id, absent),
+            Property::IpFragment => self.ip_property((6, 2), Self::ipv6_fragment, absent),
+            Property::Ttl => self.ip_property((8, 1), Self::ipv6_hop_limit, absent),
+            Property::TcpSource => self.tcp(0, absent),
+            Property::TcpDestination => self.tcp(2, absent),
+            Property::TcpHeaderLength => {
+                self.tcp(12, absent);
+                self.asm.alu(Op::Right, R1, 12);
+                self.asm.alu(Op::Left, R1, 2);
+            }
+            Property::UdpSource => self.udp_field(0, absent),
+            Property::UdpDestination => self.udp_field(2, absent),
+            Property::UdpLength => self.udp_field(4, absent),
+            Property::IcmpType => self.icmp(0, absent),
+            Property::IcmpCode => self.icmp(1, absent),
+            Property::Mark => self.target.mark(&mut self.asm, absent),
+            Property::State => self.asm.load(Width::Word, R1, R10, STATE),
+            Property::Queue => self.target.queue(&mut self.asm, absent),
+        }
+    }
+
+    fn ether_type(&mut self, absent: Label) {
+        if self.view == View::Packed {
+            self.require(LINK, absent);
+            self.asm.jump_if(If::AnyBit, R7, UNTYPED, absent);
+        }
+        let kind = self.fetch(Place::Type, 0, 2, absent);
+        kind.half(&mut self.asm, R1);
+    }
+
+    /// Of the outermost tag: the one beside the frame, else the first in the bytes.
+    fn vlan_id(&mut self, absent: Label) {
+        let (bytes, found) = (self.asm.label(), self.asm.label());
+        if self.view == View::Packed {
+            self.require(LINK, absent);
+            self.asm.jump_if(If::AnyBit, R7, INNER, bytes);
+        }
+        self.target.tag(&mut self.asm, bytes);
+        self.asm.jump(found);
+        self.asm.bind(bytes);
+        if self.view == View::Packed {
+            self.require(7 * TAG, absent);
+            let tag = self.fetch(Place::Link, 14, 2, absent);
+            tag.half(&mut self.asm, R1);
+        } else {
+            self.asm.jump(absent);
+        }
+        self.asm.bind(found);
+        self.asm.alu(Op::And, R1, 0xfff);
+    }
+
+    /// IPv4's field, of one or two bytes, or what IPv6 has.
+    fn ip_property(
+        &mut self,
+        (offset, len): (u8, u8),
+        ipv6: impl FnOnce(&mut Self, Label),
+        absent: Label,
+    ) {
+        let (six, done) = (self.asm.label(), self.asm.label());
+        self.require_ip(absent);
+        self.by_version(six);
+        if self.asm.is_live() {
+            let field = self.fetch(Place::Network, offset, len, absent);
+            if len == 1 {
+                field.byte(&mut self.asm, R1);
+            } else {
+                field.half(&mut self.asm, R1);
+            }
+            self.asm.jump(done);
+        }
+        self.asm.bind(six);
+        if self.asm.is_live() {
+            ipv6(self, absent);
+        }
+        self.asm.bind(done);
+    }
+
+    fn ipv6_tos(&mut self, absent: Label) {
+        let field = self.fetch(Place::Network, 0, 2, absent);
+        field.half(&mut self.asm, R1);
+        self.asm.alu(Op::Right, R1, 4);
+        self.asm.alu(Op::And, R1, 0xff);
+    }
+
+    fn ipv6_length(&mut self, absent: Label) {
+        let field = self.fetch(Place::Network, 4, 2, absent);
+        field.half(&mut self.asm, R1);
+        self.asm.alu(Op::Add, R1, 40);
+    }
+
+    fn ipv6_id(&mut self, absent: Label) {
+        self.require_fragment_header(absent);
+        let field = self.fetch(Place::Fragment, 4, 4, absent);
+        field.word(&mut self.asm, R1);
+    }
+
+    fn ipv6_hop_limit(&mut self, absent: Label) {
+        let field = self.fetch(Place::Network, 7, 1, absent);
+        field.byte(&mut self.asm, R1);
+    }
+
+    /// As IPv4 has it.
+    fn ipv6_fragment(&mut self, absent: Label) {
+        let (none, done) = (self.asm.label(), self.asm.label());
+        self.require_fragment_header(none);
+        if self.asm.is_live() {
+            let field = self.fetch(Place::Fragment, 2, 2, absent);
+            field.half(&mut self.asm, R1);
+            self.asm.set(R2, R1);
+            self.asm.alu(Op::And, R2, 1);
+            self.asm.alu(Op::Left, R2, 13);
+            self.asm.alu(Op::Right, R1, 3);
+            self.asm.alu(Op::Or, R1, R2);
+            self.asm.jump(done);
+        }
+        self.asm.bind(none);
+        self.asm.set(R1, 0);
+        self.asm.bind(done);
+    }
+
+    fn require_fragment_header(&mut self, no: Label) {
+        if self.view == View::Packed {
+            self.asm.set(R2, R7);
+            self.asm.alu(Op::Right, R2, FRAGMENT_SHIFT);
+            self.asm.jump_if(If::Equal, R2, 0, no);
+        } else {
+            self.asm.jump(no);
+        }
+    }
+
+    fn tcp(&mut self, offset: u8, absent: Label) {
+        self.require_ip(absent);
+        self.require_protocol(&[6], absent);
+        self.require_transport(absent);
+        let header = self.transport(20, absent);
+        header.at(offset).half(&mut self.asm, R1);
+    }
+
+    /// All of a transport header. What of it lies in a plain packet's head is not read from there, as the rest has to be asked for.
+    fn transport(&mut self, len: u8, absent: Label) -> Bytes {
+        self.fetch(Place::Transport, 0, len, absent)
+    }
+
+    fn udp_field(&mut self, offset: u8, absent: Label) {
+        let header = self.udp_header(absent);
+        header.at(offset).half(&mut self.asm, R1);
+    }
+
+    /// UDP's header; r2 is lost, as are all others below r6.
+    pub(super) fn udp_header(&mut self, absent: Label) -> Bytes {
+        self.require_ip(absent);
+        self.require_protocol(&[17], absent);
+        self.require_transport(absent);
+        self.transport(8, absent)
+    }
+
+    fn icmp(&mut self, offset: u8, absent: Label) {
+        let (six, there) = (self.asm.label(), self.asm.label());
+        if self.view != View::Packed {
+            return self.asm.jump(absent);
+        }
+        self.require(IPV4 | IPV6, absent);
+        self.protocol(R1);
+        self.asm.jump_if(If::AnyBit, R7, IPV6, six);
+        self.asm.jump_if(If::NotEqual, R1, 1, absent);
+        self.asm.jump(there);
+        self.asm.bind(six);
+        self.asm.jump_if(If::NotEqual, R1, 58, absent);
+        self.asm.bind(there);
+        self.require_transport(absent);
+        let header = self.fetch(Place::Transport, 0, 2, absent);
+        header.at(offset).byte(&mut self.asm, R1);
+    }
+
+    /// The ports of a packet that has them, 4 bytes.
+    pub(super) fn ports(&mut self, absent: Label) -> Bytes {
+        if self.view == View::Packed {
+            self.require(IPV4 | IPV6, absent);
+            self.require_protocol(&WITH_PORTS, absent);
+            self.require_transport(absent);
+        }
+        self.fetch(Place::Transport, 0, 4, absent)
+    }
+}

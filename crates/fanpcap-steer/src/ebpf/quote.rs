@@ -1,0 +1,45 @@
+//! From an ICMP error to the packet that it quotes.
+
+use super::assembler::{If, Label, Op, R0, R1, R7, R8};
+use super::emitter::Emitter;
+use super::view::{CARRIED, IPV4, IPV6, OUTER, PROTOCOL_MASK, Place};
+
+impl Emitter<'_> {
+    /// Becomes the packet that an ICMP error quotes, where it quotes one (RFC 792, RFC 4443). A view in r7 that has no such is kept.
+    pub(super) fn quoted(&mut self) {
+        let (six, keep) = (self.asm.label(), self.asm.label());
+        let stages = self.stages();
+        self.asm.set(R0, R7);
+        self.asm.alu(Op::And, R0, PROTOCOL_MASK);
+        self.require_transport(keep);
+        self.asm.jump_if(If::AnyBit, R7, IPV6, six);
+        self.asm.jump_if(If::NotEqual, R0, 1, keep);
+        self.quote([3, 4, 5, 11, 12], stages.ipv4, keep);
+        self.asm.bind(six);
+        self.asm.jump_if(If::NotEqual, R0, 58, keep);
+        self.quote([1, 2, 3, 4], stages.ipv6, keep);
+        self.ipv4(stages);
+        self.ipv6(stages);
+        self.asm.bind(stages.end);
+        self.forget(CARRIED);
+        self.asm.jump_if(If::AnyBit, R7, IPV4 | IPV6, keep);
+        self.recall(OUTER);
+        self.asm.bind(keep);
+    }
+
+    fn quote<const N: usize>(&mut self, types: [i32; N], to: Label, keep: Label) {
+        let error = self.asm.label();
+        let kind = self.fetch(Place::Transport, 0, 1, keep);
+        kind.byte(&mut self.asm, R1);
+        for number in types {
+            self.asm.jump_if(If::Equal, R1, number, error);
+        }
+        self.asm.jump(keep);
+        self.asm.bind(error);
+        self.transport_to_current();
+        self.asm.alu(Op::Add, R8, 8);
+        self.forget(OUTER);
+        self.asm.set(R7, 0);
+        self.asm.jump(to);
+    }
+}

@@ -1,0 +1,162 @@
+//! Addresses and their nets, and numbers that are in sets.
+
+use super::assembler::{If, Label, Op, R0, R1, R2, R3, R10, Width};
+use super::emitter::Emitter;
+use super::maps::{Map, halves};
+use super::target::MAP_LOOKUP;
+use super::view::{Bytes, IPV4, IPV6, KEY, Place, View};
+use crate::ir::{Net, Side};
+use std::net::IpAddr;
+
+/// Sets of so many numbers or fewer are compared one by one.
+const CHAIN_MAX: usize = 16;
+
+impl Emitter<'_> {
+    /// Goes to `yes` where the set has the number in r1, or with `wide` the one whose halves are in r1 and r2.
+    pub(super) fn member(&mut self, set: usize, wide: bool, yes: Label, no: Label) {
+        let program = self.program;
+        let Some(numbers) = program.sets.get(set) else {
+            return self.asm.jump(no);
+        };
+        if numbers.len() > CHAIN_MAX {
+            return self.look_up(set, wide, yes, no);
+        }
+        for &number in numbers {
+            let (high, low) = halves(number);
+            if wide {
+                let differs = self.asm.label();
+                self.asm.number(R3, high);
+                self.asm.jump_if(If::NotEqual, R1, R3, differs);
+                self.asm.number(R3, low);
+                self.asm.jump_if(If::Equal, R2, R3, yes);
+                self.asm.bind(differs);
+            } else if high == 0 {
+                self.asm.number(R3, low);
+                self.asm.jump_if(If::Equal, R1, R3, yes);
+            }
+        }
+        self.asm.jump(no);
+    }
+
+    fn look_up(&mut self, set: usize, wide: bool, yes: Label, no: Label) {
+        let (high, low) = if wide { (R1, R2) } else { (R3, R1) };
+        if !wide {
+            self.asm.set(R3, 0);
+        }
+        self.asm.store(Width::Double, R10, KEY, high);
+        self.asm.store(Width::Double, R10, KEY + 8, low);
+        self.asm.set(R3, i32::try_from(set).unwrap_or(i32::MAX));
+        self.asm.store(Width::Double, R10, KEY + 16, R3);
+        let map = self.maps.of(Map::Sets);
+        self.asm.map(R1, map);
+        self.asm.set(R2, R10);
+        self.asm.alu(Op::Add, R2, i32::from(KEY));
+        self.asm.call(MAP_LOOKUP);
+        self.asm.jump_if(If::NotEqual, R0, 0, yes);
+        self.asm.jump(no);
+    }
+
+    /// The packet's addresses, each of 4 or 16 bytes, where it is of that version.
+    pub(super) fn addresses(&mut self, ipv6: bool, no: Label) -> Bytes {
+        match self.view {
+            View::Packed => self.require(if ipv6 { IPV6 } else { IPV4 }, no),
+            View::Plain { ipv6: is, .. } if is != ipv6 => self.asm.jump(no),
+            View::Plain { .. } => {}
+        }
+        let (offset, len) = if ipv6 { (8, 32) } else { (12, 8) };
+        self.fetch(Place::Network, offset, len, no)
+    }
+
+    pub(super) fn address(&mut self, side: Side, net: Net, yes: Label, no: Label) {
+        let ipv6 = net.address.is_ipv6();
+        let both = self.addresses(ipv6, no);
+        for (offset, last) in sides(side, ipv6) {
+            let outside = self.asm.label();
+            self.in_net(both.at(offset), net, outside);
+            self.asm.jump(yes);
+            self.asm.bind(outside);
+            if last {
+                self.asm.jump(no);
+            }
+        }
+    }
+
+    /// Goes to `no` where an address lies outside of the net. r1 and r2 are lost.
+    pub(super) fn in_net(&mut self, address: Bytes, net: Net, no: Label) {
+        let bits = u32::from(net.bits);
+        match net.address {
+            IpAddr::V4(first) => {
+                let mask = u32::MAX.checked_shl(32 - bits.min(32)).unwrap_or(0);
+                address.word(&mut self.asm, R1);
+                self.asm.alu32(Op::And, R1, mask as i32);
+                let first = first.to_bits() & mask;
+                self.asm.jump32_if(If::NotEqual, R1, first as i32, no);
+            }
+            IpAddr::V6(first) => {
+                let mask = u128::MAX.checked_shl(128 - bits.min(128)).unwrap_or(0);
+                let first = first.to_bits() & mask;
+                let ((high_mask, low_mask), (high, low)) = (halves(mask), halves(first));
+                for (offset, mask, first) in [(0, high_mask, high), (8, low_mask, low)] {
+                    if mask != 0 {
+                        address.at(offset).double(&mut self.asm, R1);
+                        self.asm.number(R2, mask);
+                        self.asm.alu(Op::And, R1, R2);
+                        self.asm.number(R2, first);
+                        self.asm.jump_if(If::NotEqual, R1, R2, no);
+                    }
+                }
+            }
+        }
+    }
+
+    pub(super) fn address_in(
+        &mut self,
+        side: Side,
+        (ipv6, bits): (bool, u8),
+        set: usize,
+        yes: Label,
+        no: Label,
+    ) {
+        let both = self.addresses(ipv6, no);
+        for (offset, last) in sides(side, ipv6) {
+            let outside = self.asm.label();
+            self.cut(both.at(offset), ipv6, bits);
+            self.member(set, ipv6, yes, outside);
+            self.asm.bind(outside);
+            if last {
+                self.asm.jump(no);
+            }
+        }
+    }
+
+    /// An address with all but its first bits 0: r1, of IPv6 r1 and r2. r3 is lost.
+    pub(super) fn cut(&mut self, address: Bytes, ipv6: bool, bits: u8) {
+        if ipv6 {
+            let mask = u128::MAX
+                .checked_shl(128 - u32::from(bits.min(128)))
+                .unwrap_or(0);
+            let (high, low) = halves(mask);
+            for (register, offset, mask) in [(R1, 0, high), (R2, 8, low)] {
+                address.at(offset).double(&mut self.asm, register);
+                if mask != u64::MAX {
+                    self.asm.number(R3, mask);
+                    self.asm.alu(Op::And, register, R3);
+                }
+            }
+        } else {
+            let mask = u32::MAX
+                .checked_shl(32 - u32::from(bits.min(32)))
+                .unwrap_or(0);
+            address.word(&mut self.asm, R1);
+            self.asm.alu32(Op::And, R1, mask as i32);
+        }
+    }
+}
+
+/// Offsets of the addresses that count, and which is the last.
+fn sides(side: Side, ipv6: bool) -> impl Iterator<Item = (u8, bool)> {
+    let destination = if ipv6 { 16 } else { 4 };
+    let source = (side != Side::Destination).then_some((0, side == Side::Source));
+    let destination = (side != Side::Source).then_some((destination, true));
+    source.into_iter().chain(destination)
+}

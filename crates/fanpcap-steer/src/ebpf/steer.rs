@@ -1,0 +1,307 @@
+//! Which member: the hash into r8, or drop.
+
+use super::assembler::{
+    If, Label, Op, R0, R1, R2, R3, R4, R5, R6, R7, R8, R9, R10, Register, Width,
+};
+use super::emitter::{Emitter, Ends, Role, Routine};
+use super::inside::{GTP_C, GTP_U};
+use super::maps::Map;
+use super::target::{GET_PRANDOM_U32, GET_SMP_PROCESSOR_ID, MAP_LOOKUP};
+use super::view::{FRAGMENT, KEY, LATER, LINK, Place, View};
+use crate::hash::{M1, M2};
+use crate::ir::{Field, Flow, Ports, Predicate, Property, Steer};
+
+impl Emitter<'_> {
+    /// Sets the outcome, or goes to `drop`. A filter only asks whether there is one.
+    pub(super) fn steer(&mut self, steer: &Steer, drop: Label) {
+        self.recall_view();
+        if matches!(self.role, Role::Keep { .. }) {
+            return self.steerable(steer, drop);
+        }
+        match *steer {
+            Steer::Flow(flow) => self.by_flow(Ends::Flow(flow), drop),
+            Steer::Link => self.by_link(drop),
+            Steer::Vlan => self.by_property(Property::VlanId, drop),
+            Steer::RoundRobin => self.in_turn(drop),
+            Steer::Random => {
+                self.asm.call(GET_PRANDOM_U32);
+                self.asm.alu(Op::And, R0, i32::MAX);
+                self.asm.set(R8, R0);
+            }
+            Steer::Cpu => {
+                self.asm.call(GET_SMP_PROCESSOR_ID);
+                self.asm.set(R8, R0);
+            }
+            Steer::Rss => self.by_rss(),
+            Steer::To(member) => self.asm.number(R8, u64::from(member)),
+            Steer::Field(field) => {
+                self.field(field, drop);
+                self.end_of(R1);
+                self.outcome(R1);
+            }
+            Steer::Fields(one, other) => self.by_fields(one, other, drop),
+            Steer::LocalIp(net) => self.by_local(net, None, drop),
+            Steer::LocalNet(net, bits) => self.by_local(net, Some(bits), drop),
+            Steer::LocalLink(gateway) => self.by_local_link(gateway, drop),
+            Steer::Key(key) => {
+                self.key(key, drop);
+                self.asm.set(R8, R0);
+            }
+            Steer::Media => self.by_media(drop),
+            Steer::Gtp => self.by_gtp(drop),
+            Steer::DoubleLink | Steer::DoubleIp | Steer::DoubleField(..) => self.two_members(),
+        }
+    }
+
+    fn two_members(&mut self) {
+        self.fail(super::EbpfError::Unfit(crate::slice::Unfit {
+            what: "a program in the kernel can't give a packet to two members".to_owned(),
+        }));
+    }
+
+    /// Goes on where there is something to steer by.
+    fn steerable(&mut self, steer: &Steer, drop: Label) {
+        match *steer {
+            Steer::Flow(_) => self.require_ip(drop),
+            Steer::Link | Steer::LocalLink(_) => self.require_link(drop),
+            Steer::Vlan => self.property(Property::VlanId, drop),
+            Steer::Field(field) => self.field(field, drop),
+            Steer::Fields(one, other) => {
+                self.field(one, drop);
+                self.field(other, drop);
+            }
+            Steer::LocalIp(net) | Steer::LocalNet(net, _) => {
+                let local = self.asm.label();
+                self.local(net, local, drop);
+                self.asm.bind(local);
+            }
+            Steer::Key(key) => self.key(key, drop),
+            Steer::Media => self.media(drop),
+            Steer::Gtp => {
+                let (carried, outer) = (self.asm.label(), self.asm.label());
+                self.gtp(carried, outer, drop);
+                self.asm.bind(carried);
+                self.asm.bind(outer);
+            }
+            Steer::RoundRobin | Steer::Random | Steer::Cpu | Steer::Rss | Steer::To(_) => {}
+            Steer::DoubleLink | Steer::DoubleIp | Steer::DoubleField(..) => self.two_members(),
+        }
+    }
+
+    pub(super) fn require_link(&mut self, no: Label) {
+        if self.view == View::Packed {
+            self.require(LINK, no);
+        }
+    }
+
+    /// The hash of a number's register by itself, as an end. r0 and r5 are lost.
+    pub(super) fn end_of(&mut self, value: Register) {
+        self.asm.number(R5, M1);
+        self.mix(value);
+    }
+
+    /// As `mix` of `hash.rs`; r5 has M1. r0 is lost.
+    pub(super) fn mix(&mut self, value: Register) {
+        self.asm.alu(Op::Mul, value, R5);
+        self.asm.set(R0, value);
+        self.asm.alu(Op::Right, R0, 32);
+        self.asm.alu(Op::Xor, value, R0);
+    }
+
+    /// As `finish`, to r0. r5 is lost.
+    pub(super) fn finish(&mut self, hash: Register) {
+        self.asm.number(R5, M2);
+        self.asm.alu(Op::Mul, hash, R5);
+        self.asm.alu(Op::Right, hash, 33);
+        self.asm.set(R0, hash);
+    }
+
+    pub(super) fn outcome(&mut self, hash: Register) {
+        self.finish(hash);
+        self.asm.set(R8, R0);
+    }
+
+    fn by_property(&mut self, property: Property, drop: Label) {
+        self.property(property, drop);
+        self.end_of(R1);
+        self.outcome(R1);
+    }
+
+    /// By a flow's ends, fragments with their datagram.
+    fn by_flow(&mut self, ends: Ends, drop: Label) {
+        if self.view != View::Packed {
+            self.hash(ends);
+            return self.asm.set(R8, R0);
+        }
+        self.require_ip(drop);
+        self.call_hash(ends, R7);
+        self.asm.set(R8, R0);
+        if matches!(
+            ends,
+            Ends::Flow(Flow {
+                ports: Ports::None,
+                ..
+            })
+        ) {
+            return;
+        }
+        let whole = self.asm.label();
+        self.require(FRAGMENT, whole);
+        self.asm.set(R1, R6);
+        self.asm.set(R2, R7);
+        self.asm.set(R3, R8);
+        self.routine(Routine::Fragments);
+        self.asm.set(R8, R0);
+        self.asm.bind(whole);
+    }
+
+    fn call_hash(&mut self, ends: Ends, view: Register) {
+        self.asm.set(R2, view);
+        self.asm.set(R1, R6);
+        self.routine(Routine::Hash(ends));
+    }
+
+    fn by_rss(&mut self) {
+        let (none, not_ip, done) = (self.asm.label(), self.asm.label(), self.asm.label());
+        self.target.hash(&mut self.asm, none);
+        self.asm.set(R8, R1);
+        self.asm.jump(done);
+        self.asm.bind(none);
+        self.by_flow(Ends::Flow(Flow::WHOLE), not_ip);
+        self.asm.jump(done);
+        self.asm.bind(not_ip);
+        self.asm.set(R8, 0);
+        self.asm.bind(done);
+    }
+
+    fn by_link(&mut self, drop: Label) {
+        self.require_link(drop);
+        let both = self.fetch(Place::Link, 0, 12, drop);
+        both.six(&mut self.asm, R1, R3);
+        both.at(6).six(&mut self.asm, R2, R3);
+        self.two_ends();
+    }
+
+    /// By r1 and r2, the same when they change places.
+    pub(super) fn two_ends(&mut self) {
+        self.asm.number(R5, M1);
+        self.mix(R1);
+        self.mix(R2);
+        self.asm.alu(Op::Add, R1, R2);
+        self.outcome(R1);
+    }
+
+    /// The address of this CPU's [`Map::Turns`] to r0.
+    fn turns(&mut self, drop: Label) {
+        let map = self.maps.of(Map::Turns);
+        self.asm.set(R1, 0);
+        self.asm.store(Width::Word, R10, KEY, R1);
+        self.asm.map(R1, map);
+        self.asm.set(R2, R10);
+        self.asm.alu(Op::Add, R2, i32::from(KEY));
+        self.asm.call(MAP_LOOKUP);
+        self.asm.jump_if(If::Equal, R0, 0, drop);
+    }
+
+    fn in_turn(&mut self, drop: Label) {
+        self.turns(drop);
+        self.asm.load(Width::Word, R8, R0, 0);
+        self.asm.set(R1, R8);
+        self.asm.alu(Op::Add, R1, 1);
+        self.asm.alu(Op::And, R1, i32::MAX);
+        self.asm.store(Width::Word, R0, 0, R1);
+    }
+
+    /// Goes on with some, by a counter that goes from 0 to `of`.
+    pub(super) fn sample(&mut self, keep: u32, of: u32, index: u8, drop: Label) {
+        let at = 4 * (1 + i16::from(index));
+        let within = self.asm.label();
+        self.turns(drop);
+        self.asm.load(Width::Word, R1, R0, at);
+        self.asm.set(R2, R1);
+        self.asm.alu(Op::Add, R2, 1);
+        self.asm.number(R3, u64::from(of));
+        self.asm.jump_if(If::Less, R2, R3, within);
+        self.asm.set(R2, 0);
+        self.asm.bind(within);
+        self.asm.store(Width::Word, R0, at, R2);
+        self.asm.number(R3, u64::from(keep));
+        self.asm.jump_if(If::GreaterEqual, R1, R3, drop);
+    }
+
+    /// Bytes of the frame as a number in r1; r9 stays.
+    fn field(&mut self, field: Field, drop: Label) {
+        let to = super::view::SCRATCH;
+        self.load(Place::Frame, field.offset, field.len, to, drop);
+        self.asm.set(R1, 0);
+        for at in 0..i16::from(field.len) {
+            self.asm.load(Width::Byte, R2, R10, to + at);
+            self.asm.alu(Op::Left, R1, 8);
+            self.asm.alu(Op::Or, R1, R2);
+        }
+    }
+
+    fn by_fields(&mut self, one: Field, other: Field, drop: Label) {
+        self.field(one, drop);
+        self.asm.set(R9, R1);
+        self.field(other, drop);
+        self.asm.set(R2, R9);
+        self.two_ends();
+    }
+
+    /// RTP, RTCP and what may be the rest of either, else to `drop`.
+    fn media(&mut self, drop: Label) {
+        let (not_rtp, whole, yes) = (self.asm.label(), self.asm.label(), self.asm.label());
+        if self.view == View::Packed {
+            self.require(LATER, whole);
+            self.require_protocol(&[17], drop);
+            self.asm.jump(yes);
+        }
+        self.asm.bind(whole);
+        self.branch(&Predicate::Rtp, yes, not_rtp);
+        self.asm.bind(not_rtp);
+        self.branch(&Predicate::Rtcp, yes, drop);
+        self.asm.bind(yes);
+    }
+
+    fn by_media(&mut self, drop: Label) {
+        self.media(drop);
+        self.by_flow(Ends::Media, drop);
+    }
+
+    /// Goes to `carried` where the user's packet is there, with its view in r1, or to `outer` for what controls the tunnel.
+    fn gtp(&mut self, carried: Label, outer: Label, drop: Label) {
+        let control = self.asm.label();
+        let ports = self.udp_header(drop);
+        ports.half(&mut self.asm, R3);
+        ports.at(2).half(&mut self.asm, R4);
+        if self.view == View::Packed && !self.nested {
+            let user = self.asm.label();
+            self.asm.jump_if(If::Equal, R3, i32::from(GTP_U), user);
+            self.asm
+                .jump_if(If::NotEqual, R4, i32::from(GTP_U), control);
+            self.asm.bind(user);
+            self.recall_carried();
+            self.asm.jump_if(If::NotEqual, R1, 0, carried);
+        }
+        self.asm.bind(control);
+        self.asm.jump_if(If::Equal, R3, i32::from(GTP_C), outer);
+        self.asm.jump_if(If::Equal, R4, i32::from(GTP_C), outer);
+        self.asm.jump(drop);
+    }
+
+    fn by_gtp(&mut self, drop: Label) {
+        let (carried, outer, done) = (self.asm.label(), self.asm.label(), self.asm.label());
+        let addresses = Ends::Flow(Flow::ADDRESSES);
+        self.gtp(carried, outer, drop);
+        self.asm.bind(carried);
+        if self.view == View::Packed && !self.nested {
+            self.call_hash(addresses, R1);
+            self.asm.set(R8, R0);
+            self.asm.jump(done);
+        }
+        self.asm.bind(outer);
+        self.by_flow(addresses, drop);
+        self.asm.bind(done);
+    }
+}

@@ -1,0 +1,141 @@
+//! What the kernel makes of the code: all ways to the same answer, on frames made by hand.
+
+mod agreement;
+mod classic;
+mod flows;
+mod frames;
+mod limits;
+mod predicates;
+mod privilege;
+mod speed;
+mod steering;
+mod wire;
+
+use super::*;
+use crate::ir::{Filter, Flow, Function, Predicate, Steer};
+
+fn program(main: Function) -> Program {
+    Program {
+        main,
+        sets: Vec::new(),
+        filters: Vec::new(),
+    }
+}
+
+fn object(program: &Program, target: &dyn Target, drop: u32, plain: bool) -> Object {
+    let (code, maps) = emit(program, target, Role::Steer { drop }, plain).unwrap();
+    let kind = if target.is_socket_buffer() {
+        ProgramKind::SocketFilter
+    } else {
+        ProgramKind::Xdp
+    };
+    Object::new(kind, code, maps, program)
+}
+
+/// A program loaded in all ways: for a group and for XDP, with code for plain packets and without.
+struct All(Vec<(&'static str, Loaded)>);
+
+const DROP: u32 = u32::MAX;
+
+impl All {
+    fn of(program: &Program) -> Self {
+        let fanout = Socket { fanout: true };
+        let ways: [(&str, &dyn Target, bool); 4] = [
+            ("plain socket", &fanout, true),
+            ("socket", &fanout, false),
+            ("plain xdp", &Xdp, true),
+            ("xdp", &Xdp, false),
+        ];
+        Self(
+            ways.into_iter()
+                .map(|(name, target, plain)| {
+                    let object = object(program, target, DROP, plain);
+                    let loaded = object.load("test");
+                    let loaded = loaded
+                        .unwrap_or_else(|error| panic!("{name}: {error}\n{}", program.main_text()));
+                    (name, loaded)
+                })
+                .collect(),
+        )
+    }
+
+    /// What all of them say; those that can't take such a frame are left out.
+    fn run(&self, frame: &[u8]) -> u32 {
+        self.answer(frame).expect("a way that takes the frame")
+    }
+
+    /// The same; none where nobody can take it.
+    fn answer(&self, frame: &[u8]) -> Option<u32> {
+        let answers: Vec<_> = self
+            .0
+            .iter()
+            .filter_map(|(name, loaded)| Some((name, loaded.run(frame).ok()?)))
+            .collect();
+        let (_, first) = answers.first()?;
+        assert!(
+            answers.iter().all(|(_, answer)| answer == first),
+            "{answers:?} of {frame:02x?}"
+        );
+        Some(*first)
+    }
+}
+
+impl Program {
+    fn main_text(&self) -> String {
+        let text = format!("{:?}", self.main);
+        text.chars().take(2000).collect()
+    }
+}
+
+/// What a function makes of a frame.
+fn steer(main: Function, frame: &[u8]) -> u32 {
+    All::of(&program(main)).run(frame)
+}
+
+/// Whether a predicate is true of a frame.
+fn ask(predicate: Predicate, frame: &[u8]) -> bool {
+    ask_of(predicate, Vec::new(), frame)
+}
+
+fn ask_of(predicate: Predicate, sets: Vec<Vec<u128>>, frame: &[u8]) -> bool {
+    let program = Program {
+        main: choice(predicate),
+        sets,
+        filters: Vec::new(),
+    };
+    All::of(&program).run(frame) == 1
+}
+
+/// 1 or 2.
+fn choice(predicate: Predicate) -> Function {
+    let to = |member| Box::new(Function::Steer(Steer::To(member)));
+    Function::If(Box::new(predicate), to(1), to(2))
+}
+
+fn inner(function: Function) -> Function {
+    Function::Inner(Box::new(function))
+}
+
+fn by_flow() -> Function {
+    Function::Steer(Steer::Flow(Flow::WHOLE))
+}
+
+fn flow_mode() -> Function {
+    Function::First(vec![
+        inner(by_flow()),
+        Function::Steer(Steer::Link),
+        Function::Steer(Steer::To(0)),
+    ])
+}
+
+fn with_filter(main: Function, code: Vec<Classic>) -> Program {
+    let filter = Filter {
+        text: "a test's".to_owned(),
+        code,
+    };
+    Program {
+        main,
+        sets: Vec::new(),
+        filters: vec![filter],
+    }
+}

@@ -1,0 +1,311 @@
+//! What is known of the packet that the code is about, and how its headers are read.
+//!
+//! The walk's result is one number in r7, so that two ways through the walk that come together are the same to the verifier:
+//!
+//! | bits | |
+//! | --- | --- |
+//! | 0-7 | upper protocol |
+//! | 8-14 | flags, below |
+//! | 15-17 | VLAN tags in the bytes |
+//! | 18-22 | network header less Ethernet header, halved |
+//! | 25-39 | offset of the network header |
+//! | 40-51 | transport header less network header, by 4; 0: none |
+//! | 52-63 | IPv6's fragment header less network header, by 4; 0: none |
+//!
+//! Most packets are plain: IPv4 without options or IPv6 without extension headers, of TCP or UDP, right behind Ethernet.
+//! Their headers are where they always are, so the code for them is made apart, and reads from the frame's head alone.
+
+use super::assembler::{Assembler, If, Label, Op, R2, R3, R7, R8, R10, Register, Width};
+use super::emitter::Emitter;
+
+pub(super) const IPV4: i32 = 1 << 8;
+pub(super) const IPV6: i32 = 1 << 9;
+/// Any fragment.
+pub(super) const FRAGMENT: i32 = 1 << 10;
+/// One that does not begin its datagram.
+pub(super) const LATER: i32 = 1 << 11;
+/// It has an Ethernet header.
+pub(super) const LINK: i32 = 1 << 12;
+/// It is carried by another packet.
+pub(super) const INNER: i32 = 1 << 13;
+/// A tag is cut off.
+pub(super) const UNTYPED: i32 = 1 << 14;
+/// One tag.
+pub(super) const TAG: i32 = 1 << 15;
+pub(super) const BACK_SHIFT: i32 = 18;
+pub(super) const NETWORK_SHIFT: i32 = 25;
+pub(super) const TRANSPORT_SHIFT: i32 = 40;
+pub(super) const FRAGMENT_SHIFT: i32 = 52;
+pub(super) const PROTOCOL_MASK: i32 = 0xff;
+const TAGS_MASK: i32 = 7;
+const BACK_MASK: i32 = 0x1f;
+const NETWORK_MASK: i32 = 0x7fff;
+const DISTANCE_MASK: i32 = 0xfff;
+
+/// The packet.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum View {
+    /// As r7 says, from the last [`Emitter::recall_view`] on.
+    Packed,
+    /// A plain one, whose first bytes are at `at` of `base`.
+    Plain { ipv6: bool, base: Register, at: i16 },
+}
+
+/// Where bytes are counted from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Place {
+    /// The frame's first byte.
+    Frame,
+    /// r8.
+    Current,
+    /// The packet's Ethernet header.
+    Link,
+    /// What is behind all of its tags, less two: where the type is.
+    Type,
+    /// The IP header.
+    Network,
+    /// The header behind it.
+    Transport,
+    /// IPv6's last fragment header.
+    Fragment,
+}
+
+/// Bytes that can be read.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Bytes {
+    pub(super) base: Register,
+    pub(super) at: i16,
+}
+
+impl Bytes {
+    pub(super) fn at(self, offset: u8) -> Self {
+        Self {
+            at: self.at + i16::from(offset),
+            ..self
+        }
+    }
+
+    pub(super) fn byte(self, asm: &mut Assembler, target: Register) {
+        asm.load(Width::Byte, target, self.base, self.at);
+    }
+
+    pub(super) fn half(self, asm: &mut Assembler, target: Register) {
+        asm.load(Width::Half, target, self.base, self.at);
+        asm.big_endian(target, 16);
+    }
+
+    pub(super) fn word(self, asm: &mut Assembler, target: Register) {
+        asm.load(Width::Word, target, self.base, self.at);
+        asm.big_endian(target, 32);
+    }
+
+    pub(super) fn double(self, asm: &mut Assembler, target: Register) {
+        asm.load(Width::Double, target, self.base, self.at);
+        asm.big_endian(target, 64);
+    }
+
+    /// An Ethernet address; `other` is lost.
+    pub(super) fn six(self, asm: &mut Assembler, target: Register, other: Register) {
+        // The stack is read by aligned numbers only; a frame begins two bytes behind a multiple of four.
+        let skewed = self.base != R10;
+        let bits = if (self.at % 4 == 0) == skewed {
+            self.half(asm, target);
+            self.at(2).word(asm, other);
+            32
+        } else {
+            self.word(asm, target);
+            self.at(4).half(asm, other);
+            16
+        };
+        asm.alu(Op::Left, target, bits);
+        asm.alu(Op::Or, target, other);
+    }
+}
+
+impl Emitter<'_> {
+    /// Goes to `no` unless r7 has one of the flags.
+    pub(super) fn require(&mut self, flags: i32, no: Label) {
+        let yes = self.asm.label();
+        self.asm.jump_if(If::AnyBit, R7, flags, yes);
+        self.asm.jump(no);
+        self.asm.bind(yes);
+    }
+
+    /// Goes to `no` unless there is a transport header. r2 is lost.
+    pub(super) fn require_transport(&mut self, no: Label) {
+        if self.view == View::Packed {
+            distance(&mut self.asm, R2, TRANSPORT_SHIFT);
+            self.asm.jump_if(If::Equal, R2, 0, no);
+        }
+    }
+
+    /// Goes to `no` unless the upper protocol is one of these. r2 is lost.
+    pub(super) fn require_protocol(&mut self, protocols: &[i32], no: Label) {
+        let yes = self.asm.label();
+        self.protocol(R2);
+        for &protocol in protocols {
+            self.asm.jump_if(If::Equal, R2, protocol, yes);
+        }
+        self.asm.jump(no);
+        self.asm.bind(yes);
+    }
+
+    /// The upper protocol of an IP packet.
+    pub(super) fn protocol(&mut self, target: Register) {
+        match self.view {
+            View::Packed => {
+                self.asm.set(target, R7);
+                self.asm.alu(Op::And, target, PROTOCOL_MASK);
+            }
+            View::Plain { ipv6, base, at } => {
+                let offset = if ipv6 { 20 } else { 23 };
+                Bytes { base, at }.at(offset).byte(&mut self.asm, target);
+            }
+        }
+    }
+
+    /// Makes bytes readable, in place or at [`SCRATCH`]. r0 to r5 may be lost.
+    pub(super) fn fetch(&mut self, place: Place, offset: u8, len: u8, missing: Label) -> Bytes {
+        self.fetch_to(place, offset, len, SCRATCH, missing)
+    }
+
+    /// As [`Emitter::fetch`], at another place of the stack.
+    pub(super) fn fetch_to(
+        &mut self,
+        place: Place,
+        offset: u8,
+        len: u8,
+        to: i16,
+        missing: Label,
+    ) -> Bytes {
+        let at = u16::from(offset);
+        if let View::Plain {
+            ipv6,
+            base,
+            at: head,
+        } = self.view
+        {
+            let start = plain_start(place, ipv6) + at;
+            if start + u16::from(len) <= u16::from(plain_len(ipv6)) {
+                let at = head + i16::try_from(start).unwrap_or(0);
+                return Bytes { base, at };
+            }
+        }
+        self.load(place, at, len, to, missing);
+        Bytes { base: R10, at: to }
+    }
+
+    /// Loads bytes of the frame to the stack.
+    pub(super) fn load(&mut self, place: Place, offset: u16, len: u8, to: i16, missing: Label) {
+        let view = self.view;
+        let again = move |asm: &mut Assembler| position(asm, view, place, offset);
+        again(&mut self.asm);
+        self.target.load(&mut self.asm, &again, len, to, missing);
+    }
+}
+
+impl Emitter<'_> {
+    /// Puts the offset of the transport header into r2. r3 is lost.
+    pub(super) fn position_of_transport(&mut self) {
+        position(&mut self.asm, self.view, Place::Transport, 0);
+    }
+}
+
+/// Where the headers of a plain packet are.
+fn plain_start(place: Place, ipv6: bool) -> u16 {
+    match place {
+        Place::Frame | Place::Current | Place::Link => 0,
+        Place::Type => 12,
+        Place::Network | Place::Fragment => 14,
+        Place::Transport if ipv6 => 54,
+        Place::Transport => 34,
+    }
+}
+
+/// Bytes of a plain frame that are read at once, ports included.
+pub(super) fn plain_len(ipv6: bool) -> u8 {
+    if ipv6 { 58 } else { 38 }
+}
+
+fn distance(asm: &mut Assembler, target: Register, shift: i32) {
+    asm.set(target, R7);
+    asm.alu(Op::Right, target, shift);
+    asm.alu(Op::And, target, DISTANCE_MASK);
+}
+
+/// Puts an offset of the frame into r2. r3 is lost.
+fn position(asm: &mut Assembler, view: View, place: Place, offset: u16) {
+    let offset = i32::from(offset);
+    match (place, view) {
+        (Place::Frame, _) => return asm.set(R2, offset),
+        (Place::Current, _) => asm.set(R2, R8),
+        (_, View::Plain { ipv6, .. }) => {
+            return asm.set(R2, i32::from(plain_start(place, ipv6)) + offset);
+        }
+        (_, View::Packed) => {
+            asm.set(R2, R7);
+            asm.alu(Op::Right, R2, NETWORK_SHIFT);
+            asm.alu(Op::And, R2, NETWORK_MASK);
+            packed(asm, place);
+        }
+    }
+    if offset != 0 {
+        asm.alu(Op::Add, R2, offset);
+    }
+}
+
+/// From the network header in r2 to another place.
+fn packed(asm: &mut Assembler, place: Place) {
+    match place {
+        Place::Frame | Place::Current | Place::Network => {}
+        Place::Link | Place::Type => {
+            asm.set(R3, R7);
+            asm.alu(Op::Right, R3, BACK_SHIFT);
+            asm.alu(Op::And, R3, BACK_MASK);
+            asm.alu(Op::Left, R3, 1);
+            asm.alu(Op::Sub, R2, R3);
+            if place == Place::Type {
+                asm.set(R3, R7);
+                asm.alu(Op::Right, R3, 13);
+                asm.alu(Op::And, R3, TAGS_MASK << 2);
+                asm.alu(Op::Add, R2, R3);
+                asm.alu(Op::Add, R2, 12);
+            }
+        }
+        Place::Transport | Place::Fragment => {
+            let shift = if place == Place::Transport {
+                TRANSPORT_SHIFT
+            } else {
+                FRAGMENT_SHIFT
+            };
+            distance(asm, R3, shift);
+            asm.alu(Op::Left, R3, 2);
+            asm.alu(Op::Add, R2, R3);
+        }
+    }
+}
+
+// The stack, counted from its end. The verifier wants each byte written before it is read, and by aligned accesses; a
+// first store costs a barrier without `CAP_PERFMON`, unless a helper has written there before.
+
+/// Where a plain frame's head is: two bytes behind a multiple of eight, so that its addresses are aligned.
+pub(super) const WINDOW: i16 = -62;
+/// The packet's own view, where the window was: its lower half, and 8 bytes on the upper one. At 4 behind a multiple of eight the
+/// verifier does not keep track of values.
+pub(super) const OUTER: i16 = -52;
+/// The view of what it carries, or 0; the same.
+pub(super) const CARRIED: i16 = -36;
+/// The program's state.
+pub(super) const STATE: i16 = -4;
+/// 40 bytes for headers.
+pub(super) const SCRATCH: i16 = -104;
+/// A VLAN id.
+pub(super) const VLAN: i16 = -108;
+/// The key of a map, up to 40 bytes; behind it the value, 16 bytes.
+pub(super) const KEY: i16 = -168;
+/// See above.
+pub(super) const VALUE: i16 = -128;
+/// What an alternative has to put back begins here, 16 bytes each, downwards.
+pub(super) const SAVED: i16 = -176;
+/// The most of these.
+pub(super) const SAVED_MAX: i16 = 8;

@@ -1,0 +1,301 @@
+//! The walk from the Ethernet header to the transport header, as `fanpcap_wire` says it.
+//!
+//! r7 becomes the view, r8 is the offset of the header that comes next, r9 its type or protocol. Once a stage has set what it
+//! found, all ways out lead to the same end.
+
+use super::assembler::{If, Label, Op, R1, R2, R3, R7, R8, R9};
+use super::emitter::Emitter;
+use super::view::{
+    BACK_SHIFT, Bytes, CARRIED, FRAGMENT, FRAGMENT_SHIFT, INNER, IPV4, IPV6, LATER, LINK,
+    NETWORK_SHIFT, OUTER, Place, TAG, TRANSPORT_SHIFT, UNTYPED,
+};
+use fanpcap_wire::{EXTENSIONS_MAX, LABELS_MAX, TAGS_MAX};
+
+/// Where a walk can begin, with r7 as far as it is known and r8.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Stages {
+    pub(super) ethernet: Label,
+    pub(super) mpls: Label,
+    /// IPv4 or IPv6, as the first nibble says.
+    pub(super) version: Label,
+    pub(super) ipv4: Label,
+    pub(super) ipv6: Label,
+    pub(super) end: Label,
+}
+
+impl Emitter<'_> {
+    /// Walks the frame: r7, and on the stack where what it carries is asked for.
+    pub(super) fn walk(&mut self) {
+        self.asm.note("walk: the packet");
+        let stages = self.stages();
+        self.asm.set(R7, 0);
+        self.asm.set(R8, 0);
+        self.link(stages, true);
+        self.network(stages);
+        self.asm.bind(stages.end);
+        self.forget(OUTER);
+        if self.asks_inside {
+            self.asm.note("walk: what it carries");
+            self.carried();
+        }
+    }
+
+    fn carried(&mut self) {
+        let (stages, none, done) = (self.stages(), self.asm.label(), self.asm.label());
+        self.inside(stages, none);
+        self.link(stages, false);
+        self.network(stages);
+        self.asm.bind(stages.end);
+        self.forget(CARRIED);
+        self.asm.jump_if(If::AnyBit, R7, IPV4 | IPV6, done);
+        self.asm.bind(none);
+        self.asm.set(R7, 0);
+        self.forget(CARRIED);
+        self.asm.bind(done);
+    }
+
+    pub(super) fn stages(&mut self) -> Stages {
+        Stages {
+            ethernet: self.asm.label(),
+            mpls: self.asm.label(),
+            version: self.asm.label(),
+            ipv4: self.asm.label(),
+            ipv6: self.asm.label(),
+            end: self.asm.label(),
+        }
+    }
+
+    /// Bytes behind r8.
+    pub(super) fn here(&mut self, offset: u8, len: u8, missing: Label) -> Bytes {
+        self.fetch(Place::Current, offset, len, missing)
+    }
+
+    /// Ethernet, tags, PPPoE and MPLS.
+    fn link(&mut self, stages: Stages, outermost: bool) {
+        let (typed, cut) = (self.asm.label(), self.asm.label());
+        self.asm.bind(stages.ethernet);
+        let kind = self.here(12, 2, stages.end);
+        kind.half(&mut self.asm, R9);
+        self.asm.set(R1, R8);
+        self.asm.alu(Op::Left, R1, NETWORK_SHIFT);
+        self.asm.alu(Op::Or, R7, R1);
+        self.asm.alu(Op::Or, R7, LINK);
+        self.asm.alu(Op::Add, R8, 14);
+        for number in 1..=TAGS_MAX {
+            self.tag(outermost && number == TAGS_MAX, typed, cut, stages.end);
+        }
+        self.asm.jump(typed);
+        self.asm.bind(cut);
+        self.asm.alu(Op::Or, R7, UNTYPED);
+        self.asm.jump(stages.end);
+        self.asm.bind(typed);
+        self.asm.jump_if(If::Equal, R9, 0x0800, stages.ipv4);
+        self.asm.jump_if(If::Equal, R9, 0x86dd, stages.ipv6);
+        self.asm.jump_if(If::Equal, R9, 0x8847, stages.mpls);
+        self.asm.jump_if(If::Equal, R9, 0x8848, stages.mpls);
+        self.asm.jump_if(If::NotEqual, R9, 0x8864, stages.end);
+        self.pppoe(stages);
+        self.mpls(stages);
+    }
+
+    /// One tag; the `last` that is allowed counts as one more where there is a tag beside the frame.
+    fn tag(&mut self, last: bool, typed: Label, cut: Label, end: Label) {
+        let (tag, alone) = (self.asm.label(), self.asm.label());
+        for kind in [0x8100, 0x88a8, 0x9100] {
+            self.asm.jump_if(If::Equal, R9, kind, tag);
+        }
+        self.asm.jump(typed);
+        self.asm.bind(tag);
+        if last {
+            self.target.tag(&mut self.asm, alone);
+            self.asm.jump(end);
+        }
+        self.asm.bind(alone);
+        let tag = self.here(0, 4, cut);
+        tag.at(2).half(&mut self.asm, R9);
+        self.asm.alu(Op::Add, R7, TAG);
+        self.asm.alu(Op::Add, R8, 4);
+    }
+
+    /// RFC 2516.
+    fn pppoe(&mut self, stages: Stages) {
+        let header = self.here(0, 8, stages.end);
+        header.half(&mut self.asm, R1);
+        self.asm.jump_if(If::NotEqual, R1, 0x1100, stages.end);
+        header.at(6).half(&mut self.asm, R1);
+        self.asm.alu(Op::Add, R8, 8);
+        self.asm.jump_if(If::Equal, R1, 0x0021, stages.ipv4);
+        self.asm.jump_if(If::Equal, R1, 0x0057, stages.ipv6);
+        self.asm.jump(stages.end);
+    }
+
+    /// RFC 3032.
+    fn mpls(&mut self, stages: Stages) {
+        self.asm.bind(stages.mpls);
+        for _ in 0..LABELS_MAX {
+            let label = self.here(0, 4, stages.end);
+            label.at(2).byte(&mut self.asm, R1);
+            self.asm.alu(Op::Add, R8, 4);
+            self.asm.jump_if(If::AnyBit, R1, 1, stages.version);
+        }
+        self.asm.jump(stages.end);
+    }
+
+    /// IP, by version where only that tells.
+    fn network(&mut self, stages: Stages) {
+        self.asm.bind(stages.version);
+        if self.asm.is_live() {
+            let first = self.here(0, 1, stages.end);
+            first.byte(&mut self.asm, R1);
+            self.asm.alu(Op::Right, R1, 4);
+            self.asm.jump_if(If::Equal, R1, 4, stages.ipv4);
+            self.asm.jump_if(If::Equal, R1, 6, stages.ipv6);
+            self.asm.jump(stages.end);
+        }
+        self.ipv4(stages);
+        self.ipv6(stages);
+    }
+
+    /// Sets the network header's place. r2 and r3 are lost.
+    fn placed(&mut self, flag: i32) {
+        let bare = self.asm.label();
+        self.asm.set(R2, R7);
+        self.asm.alu(Op::Right, R2, NETWORK_SHIFT);
+        self.asm.set(R3, R8);
+        self.asm.alu(Op::Sub, R3, R2);
+        self.asm.set(R2, R3);
+        self.asm.alu(Op::Left, R2, NETWORK_SHIFT);
+        self.asm.alu(Op::Add, R7, R2);
+        self.require(LINK, bare);
+        self.asm.alu(Op::Left, R3, BACK_SHIFT - 1);
+        self.asm.alu(Op::Or, R7, R3);
+        self.asm.bind(bare);
+        self.asm.alu(Op::Or, R7, flag);
+    }
+
+    /// RFC 791.
+    pub(super) fn ipv4(&mut self, stages: Stages) {
+        let whole = self.asm.label();
+        self.asm.bind(stages.ipv4);
+        self.forget(CARRIED);
+        let header = self.here(0, 20, stages.end);
+        header.byte(&mut self.asm, R1);
+        self.asm.set(R2, R1);
+        self.asm.alu(Op::Right, R2, 4);
+        self.asm.jump_if(If::NotEqual, R2, 4, stages.end);
+        self.asm.alu(Op::And, R1, 15);
+        self.asm.jump_if(If::Less, R1, 5, stages.end);
+        self.placed(IPV4);
+        header.at(9).byte(&mut self.asm, R2);
+        self.asm.alu(Op::Or, R7, R2);
+        header.at(6).half(&mut self.asm, R2);
+        self.asm.alu(Op::And, R2, 0x3fff);
+        self.asm.jump_if(If::Equal, R2, 0, whole);
+        self.asm.alu(Op::Or, R7, FRAGMENT);
+        self.asm.alu(Op::And, R2, 0x1fff);
+        self.asm.jump_if(If::Equal, R2, 0, whole);
+        self.asm.alu(Op::Or, R7, LATER);
+        self.asm.jump(stages.end);
+        self.asm.bind(whole);
+        self.asm.alu(Op::Left, R1, TRANSPORT_SHIFT);
+        self.asm.alu(Op::Or, R7, R1);
+        self.asm.jump(stages.end);
+    }
+
+    /// RFC 8200.
+    pub(super) fn ipv6(&mut self, stages: Stages) {
+        let (last, transport) = (self.asm.label(), self.asm.label());
+        self.asm.bind(stages.ipv6);
+        self.forget(CARRIED);
+        let header = self.here(0, 40, stages.end);
+        header.byte(&mut self.asm, R1);
+        self.asm.alu(Op::Right, R1, 4);
+        self.asm.jump_if(If::NotEqual, R1, 6, stages.end);
+        header.at(6).byte(&mut self.asm, R9);
+        self.placed(IPV6);
+        self.asm.alu(Op::Add, R8, 40);
+        for _ in 0..EXTENSIONS_MAX {
+            self.extension(transport, last);
+        }
+        self.asm.jump(last);
+        self.asm.bind(transport);
+        self.words_behind_network();
+        self.asm.alu(Op::Left, R1, TRANSPORT_SHIFT);
+        self.asm.alu(Op::Or, R7, R1);
+        self.asm.bind(last);
+        self.asm.alu(Op::Or, R7, R9);
+    }
+
+    /// One extension header; `last` where nothing follows that can be told.
+    fn extension(&mut self, transport: Label, last: Label) {
+        let (is_one, by_eight, fragment, next) = (
+            self.asm.label(),
+            self.asm.label(),
+            self.asm.label(),
+            self.asm.label(),
+        );
+        for protocol in [0, 43, 44, 51, 60] {
+            self.asm.jump_if(If::Equal, R9, protocol, is_one);
+        }
+        self.asm.jump(transport);
+        self.asm.bind(is_one);
+        let header = self.here(0, 8, last);
+        self.asm.set(R3, R9);
+        header.byte(&mut self.asm, R9);
+        self.asm.jump_if(If::Equal, R3, 44, fragment);
+        header.at(1).byte(&mut self.asm, R1);
+        self.asm.jump_if(If::NotEqual, R3, 51, by_eight);
+        self.asm.alu(Op::Add, R1, 2);
+        self.asm.alu(Op::Left, R1, 2);
+        self.asm.alu(Op::Add, R8, R1);
+        self.asm.jump(next);
+        self.asm.bind(by_eight);
+        self.asm.alu(Op::Add, R1, 1);
+        self.asm.alu(Op::Left, R1, 3);
+        self.asm.alu(Op::Add, R8, R1);
+        self.asm.jump(next);
+        self.asm.bind(fragment);
+        self.fragment(header, last);
+        self.asm.bind(next);
+    }
+
+    /// The fragment header at r8, and behind it; the one that comes last counts.
+    fn fragment(&mut self, header: Bytes, last: Label) {
+        let (begins, whole) = (self.asm.label(), self.asm.label());
+        self.asm.alu(Op::Left, R7, 64 - FRAGMENT_SHIFT);
+        self.asm.alu(Op::Right, R7, 64 - FRAGMENT_SHIFT);
+        self.asm.alu(Op::And, R7, !FRAGMENT);
+        self.words_behind_network();
+        self.asm.alu(Op::Left, R1, FRAGMENT_SHIFT);
+        self.asm.alu(Op::Or, R7, R1);
+        self.asm.alu(Op::Add, R8, 8);
+        header.at(2).half(&mut self.asm, R1);
+        self.asm.jump_if(If::Less, R1, 8, begins);
+        self.asm.alu(Op::Or, R7, FRAGMENT | LATER);
+        self.asm.jump(last);
+        self.asm.bind(begins);
+        self.asm.alu(Op::And, R1, 1);
+        self.asm.jump_if(If::Equal, R1, 0, whole);
+        self.asm.alu(Op::Or, R7, FRAGMENT);
+        self.asm.bind(whole);
+    }
+
+    /// r8 less the network header, by four, in r1. r2 is lost.
+    fn words_behind_network(&mut self) {
+        self.asm.set(R1, R8);
+        self.asm.set(R2, R7);
+        self.asm.alu(Op::Right, R2, NETWORK_SHIFT);
+        self.asm.alu(Op::And, R2, 0x7fff);
+        self.asm.alu(Op::Sub, R1, R2);
+        self.asm.alu(Op::Right, R1, 2);
+    }
+
+    /// r8 becomes the offset of the transport header. r2 and r3 are lost.
+    pub(super) fn transport_to_current(&mut self) {
+        self.position_of_transport();
+        self.asm.set(R8, R2);
+    }
+}
+
+/// What a walk inside begins with.
+pub(super) const CARRIED_START: i32 = INNER;

@@ -1,0 +1,299 @@
+//! Source text to tokens: words, numbers, strings, addresses and symbols; blanks and comments go.
+
+mod literal;
+
+use crate::Error;
+use crate::compile::SOURCE_MAX;
+use crate::error::quote;
+use std::borrow::Cow;
+use std::ops::Range;
+
+/// A token and where it stands.
+#[derive(Clone, Debug)]
+pub(crate) struct Token<'a> {
+    pub(crate) kind: Kind<'a>,
+    /// Bytes of the source.
+    pub(crate) span: Range<usize>,
+    /// From 1, with tabs to multiples of 8.
+    pub(crate) column: u32,
+    /// Whether it is the first one of its line.
+    pub(crate) first: bool,
+}
+
+/// What a token is.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Kind<'a> {
+    /// A word; of a qualified one, `P.filter`, the last part.
+    Name(&'a str),
+    Number(u64),
+    /// A string, without its quotes.
+    Text(Cow<'a, str>),
+    /// An address or prefix that is not in quotes.
+    Address(&'a str),
+    /// A run of symbol characters: an operator, `=`, `::`, `..`, `$`, `-`.
+    Symbol(&'a str),
+    /// One of `( ) [ ] { } , ; `` ` ``.
+    Mark(char),
+    /// The end of the source.
+    End,
+}
+
+/// The tokens of a source; the last one is [`Kind::End`].
+pub(crate) fn tokens(source: &str) -> Result<Vec<Token<'_>>, Error> {
+    if source.len() > SOURCE_MAX {
+        let message = format!(
+            "expected at most {SOURCE_MAX} bytes, found {}",
+            source.len()
+        );
+        return Err(Error::new(0..0, message));
+    }
+    let mut lexer = Lexer {
+        source,
+        at: 0,
+        column: 1,
+        first: true,
+        tokens: Vec::with_capacity(source.len() / 4 + 1),
+    };
+    while lexer.blanks()? {
+        lexer.token()?;
+    }
+    lexer.push(Kind::End, 0);
+    Ok(lexer.tokens)
+}
+
+struct Lexer<'a> {
+    source: &'a str,
+    at: usize,
+    column: u32,
+    first: bool,
+    tokens: Vec<Token<'a>>,
+}
+
+impl<'a> Lexer<'a> {
+    fn rest(&self) -> &'a str {
+        &self.source[self.at..]
+    }
+
+    fn advance(&mut self, bytes: usize) {
+        for c in self.rest()[..bytes].chars() {
+            match c {
+                '\n' => (self.column, self.first) = (1, true),
+                '\t' => self.column = (self.column - 1) / TAB * TAB + TAB + 1,
+                _ => self.column += 1,
+            }
+        }
+        self.at += bytes;
+    }
+
+    fn push(&mut self, kind: Kind<'a>, bytes: usize) {
+        self.tokens.push(Token {
+            kind,
+            span: self.at..self.at + bytes,
+            column: self.column,
+            first: self.first,
+        });
+        self.advance(bytes);
+        self.first = false;
+    }
+
+    /// Passes over blanks and comments. False at the end.
+    fn blanks(&mut self) -> Result<bool, Error> {
+        loop {
+            let rest = self.rest();
+            let blank = rest.len() - rest.trim_start_matches([' ', '\t', '\n', '\r']).len();
+            if blank > 0 {
+                self.advance(blank);
+            } else if rest.starts_with("--") {
+                self.advance(rest.find('\n').unwrap_or(rest.len()));
+            } else if rest.starts_with("{-") {
+                let bytes = self.comment()?;
+                self.advance(bytes);
+            } else {
+                return Ok(!rest.is_empty());
+            }
+        }
+    }
+
+    /// The length of the comment that begins here; there may be others in it.
+    fn comment(&self) -> Result<usize, Error> {
+        let rest = self.rest().as_bytes();
+        let (mut at, mut open) = (0, 0);
+        while let Some(pair) = rest.get(at..at + 2) {
+            match pair {
+                b"{-" => (open, at) = (open + 1, at + 2),
+                b"-}" => (open, at) = (open - 1, at + 2),
+                _ => at += 1,
+            }
+            if open == 0 {
+                return Ok(at);
+            }
+        }
+        let message = "expected '-}' at this comment's end, found the end of the program";
+        Err(Error::new(self.at..self.at + 2, message))
+    }
+
+    fn token(&mut self) -> Result<(), Error> {
+        let rest = self.rest();
+        let Some(c) = rest.chars().next() else {
+            return Ok(());
+        };
+        if let Some(bytes) = literal::address(rest) {
+            self.push(Kind::Address(&rest[..bytes]), bytes);
+            return Ok(());
+        }
+        match c {
+            '(' | ')' | '[' | ']' | '{' | '}' | ',' | ';' | '`' => self.push(Kind::Mark(c), 1),
+            '"' => {
+                let (text, bytes) = literal::text(rest).map_err(|error| self.shifted(error))?;
+                self.push(Kind::Text(text), bytes);
+            }
+            '0'..='9' => {
+                let (number, bytes) = literal::number(rest).map_err(|error| self.shifted(error))?;
+                self.push(Kind::Number(number), bytes);
+            }
+            c if is_letter(c) => {
+                let (name, bytes) = word(rest);
+                self.push(Kind::Name(name), bytes);
+            }
+            c if SYMBOLS.contains(c) => {
+                let bytes = symbol(rest);
+                self.push(Kind::Symbol(&rest[..bytes]), bytes);
+            }
+            c => return Err(self.unknown(c)),
+        }
+        Ok(())
+    }
+
+    /// An error of what begins here.
+    fn shifted(&self, error: Error) -> Error {
+        let span = error.span.start + self.at..error.span.end + self.at;
+        Error { span, ..error }
+    }
+
+    fn unknown(&self, c: char) -> Error {
+        let message = format!(
+            "expected a word, a number, a string or an operator, found {}",
+            quote(c.encode_utf8(&mut [0; 4]))
+        );
+        let error = Error::new(self.at..self.at + c.len_utf8(), message);
+        match c {
+            '\u{201c}' | '\u{201d}' | '\u{2018}' | '\u{2019}' | '\'' => {
+                error.hint("strings are in \"straight double quotes\"")
+            }
+            _ => error,
+        }
+    }
+}
+
+/// A word, `Q.when` with its module's name, and its length.
+fn word(rest: &str) -> (&str, usize) {
+    let mut from = 0;
+    loop {
+        let part = &rest[from..];
+        let end = part.find(|c| !is_of_word(c)).unwrap_or(part.len());
+        let mut after = part[end..].chars();
+        let is_module = part.starts_with(|c: char| c.is_ascii_uppercase());
+        let goes_on = after.next() == Some('.') && after.next().is_some_and(is_letter);
+        if !(is_module && goes_on) {
+            return (&part[..end], from + end);
+        }
+        from += end + 1;
+    }
+}
+
+/// The length of the symbol: as many symbol characters as there are, up to a comment.
+fn symbol(rest: &str) -> usize {
+    let end = rest.find(|c| !SYMBOLS.contains(c)).unwrap_or(rest.len());
+    let comment = rest[..end].find("--").filter(|at| *at > 0);
+    comment.unwrap_or(end)
+}
+
+fn is_letter(c: char) -> bool {
+    c.is_ascii_alphabetic() || c == '_'
+}
+
+pub(crate) fn is_of_word(c: char) -> bool {
+    is_letter(c) || c.is_ascii_digit() || c == '\''
+}
+
+const SYMBOLS: &str = "!#$%&*+./<=>?@\\^|-~:";
+/// Columns from one tab stop to the next.
+const TAB: u32 = 8;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn kinds(source: &str) -> Vec<Kind<'_>> {
+        let mut kinds: Vec<_> = tokens(source)
+            .unwrap()
+            .into_iter()
+            .map(|t| t.kind)
+            .collect();
+        assert_eq!(kinds.pop(), Some(Kind::End));
+        kinds
+    }
+
+    #[test]
+    fn words_numbers_strings_and_symbols() {
+        use Kind::{Mark, Name, Number, Symbol, Text};
+        assert_eq!(
+            kinds("main=tcp>->Q.when is_x' 0x1F{-# a {- b -} #-}[1..5] -- end"),
+            [
+                Name("main"),
+                Symbol("="),
+                Name("tcp"),
+                Symbol(">->"),
+                Name("when"),
+                Name("is_x'"),
+                Number(31),
+                Mark('['),
+                Number(1),
+                Symbol(".."),
+                Number(5),
+                Mark(']'),
+            ]
+        );
+        assert_eq!(kinds(r#""a \"b\" \\""#), [Text(r#"a "b" \"#.into())]);
+    }
+
+    #[test]
+    fn addresses_need_no_quotes_and_are_not_operators() {
+        use Kind::{Address, Name, Number, Symbol};
+        for address in [
+            "192.168.0.0/16",
+            "10.0.0.1",
+            "2001:db8::1",
+            "::1/128",
+            "::/0",
+            "fe80::1",
+            "cafe::/16",
+            "::ffff:1.2.3.4",
+            "4c:60:de:86:55:46",
+        ] {
+            assert_eq!(kinds(address), [Address(address)]);
+            let before = format!("{address}.&&.x");
+            assert_eq!(kinds(&before)[0], Address(address), "{before}");
+        }
+        assert_eq!(
+            kinds("a :: Net fac::NetFunction 80.||."),
+            [
+                Name("a"),
+                Symbol("::"),
+                Name("Net"),
+                Name("fac"),
+                Symbol("::"),
+                Name("NetFunction"),
+                Number(80),
+                Symbol(".||."),
+            ]
+        );
+    }
+
+    #[test]
+    fn columns_count_characters_and_tab_stops() {
+        let tokens = tokens("a\n\tb {- é -} c\n").unwrap();
+        let places: Vec<_> = tokens.iter().map(|t| (t.column, t.first)).collect();
+        assert_eq!(places, [(1, true), (9, true), (19, false), (1, true)]);
+    }
+}

@@ -1,0 +1,50 @@
+//! Programs that have a name of their own as fan-out mode: `flow`, and PF_RING's cluster types.
+//!
+//! Each falls back to the Ethernet addresses and then to the first member, so that it never drops.
+//! PF_RING's `flow` and `inner_flow` tell the VLAN and the protocol apart too, which only splits what belongs together.
+
+/// Mode and program, in the order of their names.
+pub const MODES: [(&str, &str); 10] = [
+    ("flow", INNER_FLOW),
+    (
+        "flow_2_tuple",
+        "main = par3 steer_p2p steer_link (steer_to 0)",
+    ),
+    (
+        "flow_4_tuple",
+        "main = par3 steer_flow steer_link (steer_to 0)",
+    ),
+    (
+        "flow_5_tuple",
+        "main = par3 steer_flow_5_tuple steer_link (steer_to 0)",
+    ),
+    (
+        "flow_tcp_5_tuple",
+        "main = par3 steer_flow_tcp_5_tuple steer_link (steer_to 0)",
+    ),
+    ("inner_flow", INNER_FLOW),
+    (
+        "inner_flow_2_tuple",
+        "main = par3 (inner steer_p2p) steer_link (steer_to 0)",
+    ),
+    (
+        "inner_flow_4_tuple",
+        "main = par3 (inner steer_flow) steer_link (steer_to 0)",
+    ),
+    (
+        "inner_flow_5_tuple",
+        "main = par3 (inner steer_flow_5_tuple) steer_link (steer_to 0)",
+    ),
+    (
+        "inner_flow_tcp_5_tuple",
+        "main = par3 (inner steer_flow_tcp_5_tuple) steer_link (steer_to 0)",
+    ),
+];
+
+const INNER_FLOW: &str = "main = par3 (inner steer_flow) steer_link (steer_to 0)";
+
+/// The program of the mode with this name, which is in lower case.
+pub fn source(name: &str) -> Option<&'static str> {
+    let found = MODES.iter().find(|(mode, _)| *mode == name);
+    found.map(|(_, program)| *program)
+}

@@ -1,0 +1,108 @@
+//! Which member a datagram went to, so that its other fragments follow.
+
+use std::collections::HashMap;
+use std::net::IpAddr;
+
+use fanpcap_wire::{Ip, number};
+
+/// Datagrams that are remembered.
+pub const FRAGMENTS_MAX: usize = 16384;
+/// For how long, in nanoseconds: 2 s.
+pub const FRAGMENT_AGE_NS: u64 = 2_000_000_000;
+
+/// A datagram, by what its fragments have in common, and which fragment this is.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Datagram {
+    key: Key,
+    is_later: bool,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+struct Key {
+    source: IpAddr,
+    destination: IpAddr,
+    id: u32,
+    protocol: u8,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Entry {
+    hash: u32,
+    /// Made by a fragment that came before the first one.
+    early: bool,
+    since_ns: u64,
+}
+
+/// Datagrams in two generations: when the younger one is full, the older one is forgotten. What is looked up is young again, so
+/// at least half of [`FRAGMENTS_MAX`] are those used last.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Fragments {
+    young: HashMap<Key, Entry>,
+    old: HashMap<Key, Entry>,
+    late: u64,
+}
+
+impl Datagram {
+    /// The one that the packet is a fragment of, if it is.
+    pub(super) fn of(ip: &Ip<'_>) -> Option<Self> {
+        if !ip.is_fragment() {
+            return None;
+        }
+        // IPv6 tells datagrams apart without a protocol (RFC 8200 section 4.5), of which only the first fragment may know the last.
+        let protocol = ip.ipv4().map_or(number::FRAGMENT, |_| ip.protocol());
+        let key = Key {
+            source: ip.source(),
+            destination: ip.destination(),
+            id: ip.id()?,
+            protocol,
+        };
+        Some(Self {
+            key,
+            is_later: ip.is_later_fragment(),
+        })
+    }
+}
+
+impl Fragments {
+    /// The hash to go by, for a fragment that would go by `hash` if it were alone.
+    pub(super) fn follow(&mut self, datagram: Datagram, hash: u32, now_ns: u64) -> u32 {
+        let Datagram { key, is_later } = datagram;
+        if let Some(entry) = self.find(&key, now_ns) {
+            if is_later {
+                return entry.hash;
+            }
+            if entry.early {
+                entry.early = false;
+                return entry.hash;
+            }
+        }
+        self.late = self.late.wrapping_add(is_later.into());
+        let entry = Entry {
+            hash,
+            early: is_later,
+            since_ns: now_ns,
+        };
+        self.store(key, entry);
+        hash
+    }
+
+    pub(super) fn late(&self) -> u64 {
+        self.late
+    }
+
+    fn find(&mut self, key: &Key, now_ns: u64) -> Option<&mut Entry> {
+        if let Some(entry) = self.old.remove(key) {
+            self.store(*key, entry);
+        }
+        let is_fresh =
+            |entry: &&mut Entry| now_ns.saturating_sub(entry.since_ns) <= FRAGMENT_AGE_NS;
+        self.young.get_mut(key).filter(is_fresh)
+    }
+
+    fn store(&mut self, key: Key, entry: Entry) {
+        if self.young.len() >= FRAGMENTS_MAX / 2 && !self.young.contains_key(&key) {
+            self.old = std::mem::take(&mut self.young);
+        }
+        self.young.insert(key, entry);
+    }
+}

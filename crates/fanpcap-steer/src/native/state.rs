@@ -1,0 +1,72 @@
+//! What a program keeps between packets.
+
+use std::collections::BTreeMap;
+
+use super::fragments::Fragments;
+use crate::ir::COUNTERS;
+
+#[derive(Clone, Debug)]
+pub(super) struct State {
+    pub(super) counters: [u64; COUNTERS],
+    pub(super) fragments: Fragments,
+    turns: BTreeMap<u32, Turns>,
+    random: u64,
+}
+
+/// What is counted on each CPU by itself.
+#[derive(Clone, Debug, Default)]
+struct Turns {
+    round: u32,
+    /// By the sampler's index: how many of its current run have come.
+    samples: BTreeMap<u8, u32>,
+}
+
+/// Steering numbers are of 31 bits, as those of [`crate::hash::finish`].
+const NUMBER: u32 = 0x7fff_ffff;
+
+impl Default for State {
+    fn default() -> Self {
+        Self {
+            counters: [0; COUNTERS],
+            fragments: Fragments::default(),
+            turns: BTreeMap::new(),
+            random: 0,
+        }
+    }
+}
+
+impl State {
+    pub(super) fn count(&mut self, counter: u8, by: i64) {
+        if let Some(counter) = self.counters.get_mut(usize::from(counter)) {
+            *counter = counter.wrapping_add_signed(by);
+        }
+    }
+
+    pub(super) fn turn(&mut self, cpu: u32) -> u32 {
+        let round = &mut self.turns.entry(cpu).or_default().round;
+        let turn = *round;
+        *round = turn.wrapping_add(1) & NUMBER;
+        turn
+    }
+
+    pub(super) fn is_sampled(&mut self, cpu: u32, index: u8, keep: u32, of: u32) -> bool {
+        let turns = self.turns.entry(cpu).or_default();
+        let come = turns.samples.entry(index).or_default();
+        let place = *come;
+        *come = if place.saturating_add(1) < of {
+            place.saturating_add(1)
+        } else {
+            0
+        };
+        place < keep
+    }
+
+    /// SplitMix64 (Steele, Lea, Flood 2014): to spread packets, not to keep secrets.
+    pub(super) fn random(&mut self) -> u32 {
+        self.random = self.random.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut z = self.random;
+        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        crate::hash::finish(z ^ (z >> 31))
+    }
+}

@@ -1,0 +1,179 @@
+//! By what packets are steered, and the number that comes of it.
+
+use fanpcap_wire::{Ip, Layers, Link, Udp, number};
+
+use super::{Decision, Run, address, key};
+use crate::hash;
+use crate::ir::{Field, Flow, Net, Ports, Steer};
+
+/// Numbers that members are told by are never [`u32::MAX`], which means "drop" in XDP.
+const NUMBER: u32 = 0x7fff_ffff;
+
+/// Two ends, each as [`crate::hash`] mixes it.
+type Ends = (u64, u64);
+
+impl Run<'_> {
+    /// None where the packet lacks what it is steered by.
+    pub(super) fn steer(&mut self, steer: &Steer, layers: &Layers<'_>) -> Option<Decision> {
+        Some(match steer {
+            Steer::Flow(flow) => Decision::Steer(of_flow(*flow, layers)?),
+            Steer::Media => Decision::Steer(media(layers.ip()?)?),
+            Steer::Rss => match self.packet.hash {
+                0 => Decision::Steer(of_flow(Flow::WHOLE, layers).unwrap_or(0)),
+                given => Decision::Steer(given & NUMBER),
+            },
+            Steer::Link => self.link(layers.link()?),
+            Steer::Vlan => by(hash::end(layers.tag()?.id().into())),
+            Steer::RoundRobin => Decision::Steer(self.state.turn(self.packet.cpu)),
+            Steer::Random => Decision::Steer(self.state.random()),
+            Steer::Cpu => Decision::Steer(self.packet.cpu & NUMBER),
+            Steer::To(member) => Decision::Steer(*member),
+            Steer::Field(field) => by(self.field(*field)?),
+            Steer::Fields(one, other) => by_both((self.field(*one)?, self.field(*other)?)),
+            Steer::LocalIp(net) => self.local(layers.ip()?, net, u8::MAX)?,
+            Steer::LocalNet(net, bits) => self.local(layers.ip()?, net, *bits)?,
+            Steer::LocalLink(gateway) => self.local_link(layers.link()?, *gateway),
+            Steer::Key(fields) => Decision::Steer(key::hash_of(layers, *fields)?),
+            Steer::DoubleLink => double(links(layers.link()?)),
+            Steer::DoubleIp => double(addresses(layers.ip()?, u8::MAX)),
+            Steer::DoubleField(one, other) => double((self.field(*one)?, self.field(*other)?)),
+            Steer::Gtp => self.gtp(layers)?,
+        })
+    }
+
+    /// Whether it is a fragment that is to follow its datagram, as ports count, which only the first one has.
+    pub(super) fn fragment(&self, steer: &Steer, layers: &Layers<'_>) -> Option<u32> {
+        let by_ports = matches!(steer, Steer::Flow(flow) if flow.ports != Ports::None)
+            || matches!(steer, Steer::Media)
+            || matches!(steer, Steer::Rss if self.packet.hash == 0);
+        (by_ports && layers.ip().is_some_and(Ip::is_fragment)).then_some(self.inside)
+    }
+
+    fn link(&self, link: &Link<'_>) -> Decision {
+        if link.destination() == [0xff; 6] && !self.group {
+            Decision::Broadcast
+        } else {
+            by_both(links(link))
+        }
+    }
+
+    /// A number in the frame's bytes, as an end.
+    fn field(&self, field: Field) -> Option<u64> {
+        let at = usize::from(field.offset);
+        let bytes = self.packet.frame.bytes;
+        let bytes = bytes.get(at..at + usize::from(field.len))?;
+        let number = bytes
+            .iter()
+            .fold(0, |number, byte| number << 8 | u64::from(*byte));
+        Some(hash::end(number))
+    }
+
+    fn local(&self, ip: &Ip<'_>, net: &Net, bits: u8) -> Option<Decision> {
+        let (source, destination) = addresses(ip, bits);
+        let is_local = |address| address::is_in(address, net);
+        match (is_local(ip.source()), is_local(ip.destination())) {
+            (true, true) => Some(self.at_both((source, destination))),
+            (true, false) => Some(by(source)),
+            (false, true) => Some(by(destination)),
+            (false, false) => None,
+        }
+    }
+
+    fn local_link(&self, link: &Link<'_>, gateway: [u8; 6]) -> Decision {
+        let (source, destination) = links(link);
+        if link.source() == gateway {
+            by(destination)
+        } else if link.destination() == gateway {
+            by(source)
+        } else {
+            self.at_both((source, destination))
+        }
+    }
+
+    /// Where the hub gives the packet to the members of both ends, a group of the kernel's goes by both.
+    fn at_both(&self, ends: Ends) -> Decision {
+        if self.group {
+            by_both(ends)
+        } else {
+            double(ends)
+        }
+    }
+
+    fn gtp(&self, layers: &Layers<'_>) -> Option<Decision> {
+        let ip = layers.ip()?;
+        let udp = ip.udp()?;
+        let is_at = |port| udp.source() == port || udp.destination() == port;
+        let by_address =
+            |layers: &Layers<'_>| of_flow(Flow::ADDRESSES, layers).map(Decision::Steer);
+        let inner = layers.inner().filter(|_| is_at(number::PORT_GTP_USER));
+        match inner {
+            Some(inner) => by_address(&inner),
+            None if !is_at(number::PORT_GTP_CONTROL) => None,
+            None if self.group => by_address(layers),
+            None => Some(Decision::Broadcast),
+        }
+    }
+}
+
+fn of_flow(flow: Flow, layers: &Layers<'_>) -> Option<u32> {
+    let quoted = layers.ip()?.quoted();
+    let ip = quoted.as_ref().or(layers.ip())?;
+    let with_ports = match flow.ports {
+        Ports::None => false,
+        Ports::Tcp => ip.protocol() == number::TCP,
+        Ports::All => true,
+    };
+    let (source, destination) = ip
+        .ports()
+        .filter(|_| with_ports)
+        .map_or((0, 0), |ports| (ports.source, ports.destination));
+    let source = address::end(ip.source(), source);
+    let destination = address::end(ip.destination(), destination);
+    let mut hash = hash::both(source, destination);
+    if flow.protocol {
+        hash = hash::fold(hash, ip.protocol().into());
+    }
+    if flow.vlan {
+        let id = layers.tag().map_or(0, |tag| tag.id());
+        hash = hash::fold(hash, id.into());
+    }
+    Some(hash::finish(hash))
+}
+
+fn media(ip: &Ip<'_>) -> Option<u32> {
+    let is_media = |udp: Udp<'_>| udp.rtp().is_some() || udp.rtcp().is_some();
+    // What a later fragment carries is not to be seen: it follows its first one, which knows.
+    let may_be = ip.is_later_fragment() && ip.protocol() == number::UDP;
+    if !may_be && !ip.udp().is_some_and(is_media) {
+        return None;
+    }
+    let (source, destination) = ip
+        .ports()
+        .map_or((0, 0), |ports| (ports.source / 2, ports.destination / 2));
+    let source = address::end(ip.source(), source);
+    let destination = address::end(ip.destination(), destination);
+    Some(hash::finish(hash::both(source, destination)))
+}
+
+fn links(link: &Link<'_>) -> Ends {
+    let [source, destination] = [link.source(), link.destination()].map(address::link);
+    (hash::end(source), hash::end(destination))
+}
+
+fn addresses(ip: &Ip<'_>, bits: u8) -> Ends {
+    let [source, destination] = [ip.source(), ip.destination()];
+    let end = |address| address::end(address::cut(address, bits), 0);
+    (end(source), end(destination))
+}
+
+fn by(end: u64) -> Decision {
+    Decision::Steer(hash::finish(end))
+}
+
+fn by_both((one, other): Ends) -> Decision {
+    by(hash::both(one, other))
+}
+
+fn double((one, other): Ends) -> Decision {
+    Decision::Double(hash::finish(one), hash::finish(other))
+}

@@ -1,0 +1,65 @@
+//! The name that somebody meant who wrote another one.
+
+/// The candidate nearest to `word` if it is near: a third of the longer one's letters may differ.
+pub(crate) fn nearest<'a>(
+    word: &str,
+    candidates: impl IntoIterator<Item = &'a str>,
+) -> Option<&'a str> {
+    let near = |candidate: &'a str| {
+        let allowed = (word.len().max(candidate.len()) / 3).max(1);
+        let comparable = word.len().abs_diff(candidate.len()) <= allowed;
+        let distance = comparable.then(|| distance(word, candidate))?;
+        (distance <= allowed).then_some((distance, candidate))
+    };
+    let near = candidates.into_iter().filter_map(near);
+    near.min_by_key(|(distance, _)| *distance)
+        .map(|(_, name)| name)
+}
+
+/// Damerau-Levenshtein distance (optimal string alignment) without regard to ASCII case.
+fn distance(a: &str, b: &str) -> usize {
+    let (a, b) = (a.to_ascii_lowercase(), b.to_ascii_lowercase());
+    let (a, b) = (a.as_bytes(), b.as_bytes());
+    let mut before: Vec<usize> = Vec::new();
+    let mut above: Vec<usize> = (0..=b.len()).collect();
+    for i in 0..a.len() {
+        let mut row = vec![i + 1];
+        for j in 0..b.len() {
+            let replaced = above[j] + usize::from(a[i] != b[j]);
+            let mut least = replaced.min(above[j + 1] + 1).min(row[j] + 1);
+            if i > 0 && j > 0 && a[i] == b[j - 1] && a[i - 1] == b[j] {
+                least = least.min(before[j - 1] + 1);
+            }
+            row.push(least);
+        }
+        before = std::mem::replace(&mut above, row);
+    }
+    above[b.len()]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn distance_counts_a_transposition_once() {
+        for (a, b, expected) in [
+            ("tcp", "tcp", 0),
+            ("TCP", "tcp", 0),
+            ("tpc", "tcp", 1),
+            ("", "tcp", 3),
+            ("kitten", "sitting", 3),
+        ] {
+            assert_eq!(distance(a, b), expected, "{a} {b}");
+        }
+    }
+
+    #[test]
+    fn nearest_allows_more_in_longer_names() {
+        let names = ["tcp", "steer_flow", "steer_field_symmetric"];
+        assert_eq!(nearest("steer_flwo", names), Some("steer_flow"));
+        assert_eq!(nearest("steer_symmetric_field", ["steer_field"]), None);
+        assert_eq!(nearest("xx", names), None);
+        assert_eq!(nearest(&"x".repeat(60_000), names), None);
+    }
+}

@@ -1,0 +1,118 @@
+//! Tokens to a [`Program`]: recursive descent, operators by precedence, blocks by layout.
+
+mod block;
+mod expression;
+mod layout;
+mod operator;
+mod program;
+
+pub(crate) use program::MAIN;
+
+use crate::Error;
+use crate::ast::{Program, Span};
+use crate::compile::DEPTH_MAX;
+use crate::error::quote;
+use crate::lexer::{Kind, Token};
+use layout::Context;
+
+/// Parses a program.
+pub(crate) fn program<'a>(source: &'a str, tokens: Vec<Token<'a>>) -> Result<Program<'a>, Error> {
+    let mut parser = Parser {
+        source,
+        tokens,
+        at: 0,
+        contexts: Vec::new(),
+        margin: 1,
+        depth: 0,
+    };
+    parser.program()
+}
+
+struct Parser<'a> {
+    source: &'a str,
+    /// The last one is the end.
+    tokens: Vec<Token<'a>>,
+    at: usize,
+    /// What is open, the innermost last.
+    contexts: Vec<Context>,
+    /// The column in which definitions begin.
+    margin: u32,
+    depth: usize,
+}
+
+impl<'a> Parser<'a> {
+    fn token(&self) -> &Token<'a> {
+        &self.tokens[self.at]
+    }
+
+    /// The next token, unless layout ends here what is being read.
+    fn peek(&self) -> Option<&Kind<'a>> {
+        self.goes_on().then(|| &self.token().kind)
+    }
+
+    /// Passes over a token. At the end it stays there.
+    fn take(&mut self) {
+        self.at = (self.at + 1).min(self.tokens.len() - 1);
+    }
+
+    /// Passes over the mark if it is next.
+    fn taken(&mut self, mark: char) -> bool {
+        let is_next = self.peek() == Some(&Kind::Mark(mark));
+        if is_next {
+            self.take();
+        }
+        is_next
+    }
+
+    fn is_symbol(&self, symbol: &str) -> bool {
+        self.peek() == Some(&Kind::Symbol(symbol))
+    }
+
+    fn is_word(&self, word: &str) -> bool {
+        matches!(self.peek(), Some(Kind::Name(name)) if *name == word)
+    }
+
+    /// From a token's beginning to the end of the last one that was taken.
+    fn since(&self, start: usize) -> Span {
+        let last = self.tokens[..self.at].last();
+        start..last.map_or(start, |token| token.span.end).max(start)
+    }
+
+    /// Reads something that lies in something else.
+    fn nested<T>(&mut self, read: impl FnOnce(&mut Self) -> Result<T, Error>) -> Result<T, Error> {
+        if self.depth == DEPTH_MAX {
+            let message =
+                format!("expected at most {DEPTH_MAX} expressions in each other, found one more");
+            let error = Error::new(self.token().span.clone(), message);
+            return Err(error.hint("give parts of it names of their own: 'web = has_port 80'"));
+        }
+        self.depth += 1;
+        let read = read(self);
+        self.depth -= 1;
+        read
+    }
+
+    /// The error that something else stands here than what was expected.
+    fn expected(&self, what: &str) -> Error {
+        let token = self.token();
+        let found = match &token.kind {
+            Kind::End => "the end of the program".to_owned(),
+            _ if !self.goes_on() => format!("the next line, {}", self.quoted()),
+            Kind::Number(_) => format!("the number {}", self.quoted()),
+            Kind::Text(_) => format!("the string {}", self.quoted()),
+            Kind::Address(_) => format!("the address {}", self.quoted()),
+            Kind::Name(_) | Kind::Symbol(_) | Kind::Mark(_) => self.quoted(),
+        };
+        let message = format!("expected {what}, found {found}");
+        let error = Error::new(token.span.clone(), message);
+        match &token.kind {
+            Kind::Symbol(symbol) => error.hinted(operator::meant(symbol)),
+            Kind::Name(name) => error.hinted(program::foreign(name)),
+            Kind::Number(_) | Kind::Text(_) | Kind::Address(_) | Kind::Mark(_) | Kind::End => error,
+        }
+    }
+
+    fn quoted(&self) -> String {
+        quote(&self.source[self.token().span.clone()])
+    }
+}

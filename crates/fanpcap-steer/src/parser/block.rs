@@ -1,0 +1,119 @@
+//! Blocks: `do` and its lines, and `if`.
+
+use super::Parser;
+use super::layout::{Boundary, Context, begins_item};
+use crate::Error;
+use crate::ast::{Chain, Expression, Node};
+use crate::lexer::Kind;
+
+impl<'a> Parser<'a> {
+    /// A block, which `do` or `if` begins.
+    pub(super) fn block(&mut self) -> Result<Expression<'a>, Error> {
+        if self.is_word("if") {
+            self.condition()
+        } else {
+            self.lines()
+        }
+    }
+
+    /// `if p then f else g`
+    fn condition(&mut self) -> Result<Expression<'a>, Error> {
+        let start = self.token().span.start;
+        let function = self.name("conditional");
+        let mut arguments = vec![self.expression()?];
+        for word in ["then", "else"] {
+            let separated = self.peek() == Some(&Kind::Mark(';'));
+            if separated
+                && matches!(self.tokens[self.at + 1].kind, Kind::Name(name) if name == word)
+            {
+                self.take();
+            }
+            if !self.is_word(word) {
+                return Err(self.expected(&format!("an operator or '{word}'")));
+            }
+            self.take();
+            arguments.push(self.expression()?);
+        }
+        let span = self.since(start);
+        let node = Node::Apply(Box::new(function), arguments);
+        Ok(Expression { node, span })
+    }
+
+    /// `do` and its lines: below each other, or between braces.
+    fn lines(&mut self) -> Result<Expression<'a>, Error> {
+        let start = self.token().span.start;
+        self.take();
+        let lines = if self.peek() == Some(&Kind::Mark('{')) {
+            self.take();
+            self.within(Context::Braces, Self::items_in_braces)?
+        } else {
+            let indent = self.indent()?;
+            let item = self.at;
+            self.within(Context::Block { indent, item }, Self::items)?
+        };
+        let span = self.since(start);
+        let node = Node::Chain(Chain::Sequence, lines);
+        Ok(Expression { node, span })
+    }
+
+    /// The column of a block's first line. A program's own block may stand at the margin, as in configuration files.
+    fn indent(&self) -> Result<u32, Error> {
+        let token = self.token();
+        let is_outermost = self.contexts.len() == 1;
+        let least = self.enclosing() + u32::from(!is_outermost);
+        let is_deep = token.column >= least && token.kind != Kind::End;
+        if is_deep && !(token.first && self.defines(self.at)) {
+            return Ok(token.column);
+        }
+        let error = self.expected("the block's first line");
+        Err(error
+            .hint("the lines of a 'do' block stand below each other, right of what is around it"))
+    }
+
+    /// Items below each other, or with semicolons between them.
+    fn items(&mut self) -> Result<Vec<Expression<'a>>, Error> {
+        let mut items = Vec::new();
+        loop {
+            self.begin_item();
+            items.push(self.expression()?);
+            if !self.separated() {
+                return Ok(items);
+            }
+        }
+    }
+
+    /// Passes over what is between two items. False if this was the last one.
+    fn separated(&mut self) -> bool {
+        let mut semicolon = false;
+        loop {
+            match self.boundary() {
+                Boundary::Item => return true,
+                Boundary::End => return false,
+                Boundary::No => {}
+            }
+            if self.token().kind != Kind::Mark(';') {
+                return semicolon && begins_item(&self.token().kind);
+            }
+            if self.defines(self.at + 1) {
+                return false;
+            }
+            self.take();
+            semicolon = true;
+        }
+    }
+
+    fn items_in_braces(&mut self) -> Result<Vec<Expression<'a>>, Error> {
+        let mut items = Vec::new();
+        loop {
+            while self.taken(';') {}
+            if !items.is_empty() && self.taken('}') {
+                return Ok(items);
+            }
+            items.push(self.expression()?);
+            let next = &self.token().kind;
+            if ![Kind::Mark(';'), Kind::Mark('}')].contains(next) {
+                return Err(self.expected("an operator, ';' or '}'"));
+            }
+        }
+    }
+}

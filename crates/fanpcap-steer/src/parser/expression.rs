@@ -1,0 +1,263 @@
+//! Expressions: operators, application, and what stands by itself.
+
+use super::layout::Context;
+use super::operator::{Infix, LOOSEST, TIGHTEST};
+use super::{Parser, program};
+use crate::Error;
+use crate::ast::{Chain, Expression, Node};
+use crate::compile::DEPTH_MAX;
+use crate::lexer::Kind;
+use std::borrow::Cow;
+
+impl<'a> Parser<'a> {
+    /// An expression of any operators.
+    pub(super) fn expression(&mut self) -> Result<Expression<'a>, Error> {
+        self.nested(|parser| parser.operators(LOOSEST))
+    }
+
+    /// An expression of operators that bind at least so tight.
+    fn operators(&mut self, least: u8) -> Result<Expression<'a>, Error> {
+        let start = self.token().span.start;
+        let mut left = self.application()?;
+        let mut named = 0;
+        while let Some(infix) = self.infix().filter(|infix| infix.power() >= least) {
+            let node = match infix {
+                Infix::Chain(chain) => self.chain(chain, left)?,
+                Infix::Compare(name, flipped) => self.comparison(name, flipped, left)?,
+                Infix::Named => {
+                    named += 1;
+                    self.named(named, left)?
+                }
+            };
+            let span = self.since(start);
+            left = Expression { node, span };
+        }
+        Ok(left)
+    }
+
+    fn chain(&mut self, chain: Chain, first: Expression<'a>) -> Result<Node<'a>, Error> {
+        let mut operands = vec![first];
+        let infix = Infix::Chain(chain);
+        while self.infix() == Some(infix) {
+            self.take();
+            operands.push(self.operators(infix.power() + 1)?);
+        }
+        Ok(Node::Chain(chain, operands))
+    }
+
+    fn comparison(
+        &mut self,
+        name: &'static str,
+        flipped: bool,
+        left: Expression<'a>,
+    ) -> Result<Node<'a>, Error> {
+        let function = self.name(name);
+        let power = Infix::Compare(name, flipped).power();
+        let right = self.operators(power + 1)?;
+        if matches!(self.infix(), Some(Infix::Compare(..))) {
+            let error = self.expected("one comparison");
+            return Err(error.hint("join two comparisons by '.&&.'"));
+        }
+        let arguments = if flipped {
+            vec![right, left]
+        } else {
+            vec![left, right]
+        };
+        Ok(Node::Apply(Box::new(function), arguments))
+    }
+
+    /// A function between back quotes; these lie in each other to the left.
+    fn named(&mut self, count: usize, left: Expression<'a>) -> Result<Node<'a>, Error> {
+        if count > DEPTH_MAX {
+            let what = format!("at most {DEPTH_MAX} functions between back quotes");
+            return Err(self.expected(&what));
+        }
+        self.take();
+        let function = match self.peek() {
+            Some(Kind::Name(name)) => {
+                let name = *name;
+                self.name(name)
+            }
+            _ => return Err(self.expected("a function's name behind the back quote")),
+        };
+        if !self.taken('`') {
+            return Err(self.expected("a back quote behind the function's name"));
+        }
+        let right = self.operators(TIGHTEST)?;
+        Ok(Node::Apply(Box::new(function), vec![left, right]))
+    }
+
+    /// Takes a token as this name.
+    pub(super) fn name(&mut self, name: &'a str) -> Expression<'a> {
+        let span = self.token().span.clone();
+        self.take();
+        let node = Node::Name(name);
+        Expression { node, span }
+    }
+
+    /// A function and its arguments, the last of which may be a block, or all that follows `$`.
+    fn application(&mut self) -> Result<Expression<'a>, Error> {
+        let start = self.token().span.start;
+        if self.is_word("do") || self.is_word("if") {
+            return self.block();
+        }
+        let head = self.atom("a predicate, a function or a value")?;
+        let mut arguments = Vec::new();
+        loop {
+            if self.is_word("do") || self.is_word("if") {
+                arguments.push(self.block()?);
+                break;
+            }
+            if self.is_symbol("$") {
+                self.take();
+                arguments.push(self.expression()?);
+                break;
+            }
+            if !self.begins_atom() {
+                break;
+            }
+            arguments.push(self.atom("an argument")?);
+        }
+        if arguments.is_empty() {
+            return Ok(head);
+        }
+        let span = self.since(start);
+        let node = Node::Apply(Box::new(head), arguments);
+        Ok(Expression { node, span })
+    }
+
+    fn begins_atom(&self) -> bool {
+        match self.peek() {
+            Some(Kind::Name(name)) => !program::is_reserved(name),
+            Some(Kind::Number(_) | Kind::Text(_) | Kind::Address(_)) => true,
+            Some(Kind::Mark(mark)) => matches!(mark, '(' | '['),
+            Some(Kind::Symbol(symbol)) => *symbol == "-",
+            Some(Kind::End) | None => false,
+        }
+    }
+
+    fn atom(&mut self, what: &str) -> Result<Expression<'a>, Error> {
+        let span = self.token().span.clone();
+        if !self.begins_atom() {
+            return Err(self.expected(what));
+        }
+        let node = match self.token().kind.clone() {
+            Kind::Name(name) => Node::Name(name),
+            Kind::Number(number) => Node::Number(number.into()),
+            Kind::Text(text) => Node::Text(text),
+            Kind::Address(text) => Node::Text(Cow::Borrowed(text)),
+            Kind::Mark('(') => return self.parentheses(),
+            Kind::Mark(_) => return self.list(),
+            Kind::Symbol(_) | Kind::End => return self.negative(),
+        };
+        self.take();
+        Ok(Expression { node, span })
+    }
+
+    fn negative(&mut self) -> Result<Expression<'a>, Error> {
+        let start = self.token().span.start;
+        self.take();
+        let Some(Kind::Number(number)) = self.peek() else {
+            return Err(self.expected("a number behind '-'"));
+        };
+        let node = Node::Number(-i128::from(*number));
+        self.take();
+        let span = self.since(start);
+        Ok(Expression { node, span })
+    }
+
+    /// `(a)`, or `(a, b)`.
+    fn parentheses(&mut self) -> Result<Expression<'a>, Error> {
+        let start = self.token().span.start;
+        self.take();
+        let mut parts = self.within(Context::Free, |parser| parser.parts(start, ')'))?;
+        let span = self.since(start);
+        let node = match parts.pop() {
+            Some(part) if parts.is_empty() => part.node,
+            last => {
+                parts.extend(last);
+                Node::Tuple(parts)
+            }
+        };
+        Ok(Expression { node, span })
+    }
+
+    /// Expressions with commas between them, and what closes them.
+    fn parts(&mut self, start: usize, close: char) -> Result<Vec<Expression<'a>>, Error> {
+        let mut parts = Vec::new();
+        loop {
+            parts.push(self.expression()?);
+            self.annotation(close);
+            if self.taken(close) {
+                return Ok(parts);
+            }
+            if !self.taken(',') {
+                let error = self.expected(&format!("an operator, ',' or '{close}'"));
+                return Err(self.unclosed(error, start));
+            }
+        }
+    }
+
+    /// Where the error may come from a bracket that is not closed.
+    fn unclosed(&self, error: Error, start: usize) -> Error {
+        if error.hint.is_some() {
+            return error;
+        }
+        let open = Error::new(start..start + 1, "");
+        let (line, column) = open.position(self.source);
+        let bracket = &self.source[start..start + 1];
+        error.hint(format!(
+            "'{bracket}' is open since line {line}, column {column}"
+        ))
+    }
+
+    /// Passes over the type that was written behind an expression.
+    fn annotation(&mut self, close: char) {
+        if !self.is_symbol("::") {
+            return;
+        }
+        while self.goes_on() && ![Kind::Mark(close), Kind::Mark(',')].contains(&self.token().kind) {
+            self.take();
+        }
+    }
+
+    /// `[a, b]`, `[a..b]`, `[]`.
+    fn list(&mut self) -> Result<Expression<'a>, Error> {
+        let start = self.token().span.start;
+        self.take();
+        let elements = self.within(Context::Free, |parser| parser.elements(start))?;
+        let span = self.since(start);
+        let node = Node::List(elements);
+        Ok(Expression { node, span })
+    }
+
+    fn elements(&mut self, start: usize) -> Result<Vec<Expression<'a>>, Error> {
+        let mut elements = Vec::new();
+        if self.taken(']') {
+            return Ok(elements);
+        }
+        loop {
+            elements.push(self.element()?);
+            if self.taken(']') {
+                return Ok(elements);
+            }
+            if !self.taken(',') {
+                let error = self.expected("an operator, ',', '..' or ']'");
+                return Err(self.unclosed(error, start));
+            }
+        }
+    }
+
+    /// `a`, or `a..b`.
+    fn element(&mut self) -> Result<Expression<'a>, Error> {
+        let first = self.expression()?;
+        if !self.is_symbol("..") {
+            return Ok(first);
+        }
+        self.take();
+        let last = self.expression()?;
+        let span = first.span.start..last.span.end;
+        let node = Node::Range(Box::new(first), Box::new(last));
+        Ok(Expression { node, span })
+    }
+}

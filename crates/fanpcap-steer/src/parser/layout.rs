@@ -1,0 +1,137 @@
+//! Where lines begin and end things: definitions at the margin, the lines of a `do` block below each other.
+
+use super::{Parser, operator};
+use crate::compile::PARAMETERS_MAX;
+use crate::lexer::{Kind, Token};
+
+/// Something open that says what the beginning of a line means.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Context {
+    /// Items that begin in this column; the last one at this token.
+    Block { indent: u32, item: usize },
+    /// Between braces: lines mean nothing.
+    Braces,
+    /// Between parentheses or brackets: only a definition at the margin ends it.
+    Free,
+}
+
+/// What the next token's place means.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Boundary {
+    /// Nothing.
+    No,
+    /// An item of the innermost block begins.
+    Item,
+    /// The innermost block ends.
+    End,
+}
+
+impl Parser<'_> {
+    pub(super) fn goes_on(&self) -> bool {
+        self.boundary() == Boundary::No
+    }
+
+    pub(super) fn boundary(&self) -> Boundary {
+        let token = self.token();
+        if matches!(token.kind, Kind::End) {
+            return Boundary::End;
+        }
+        let Some(context) = self.contexts.last() else {
+            return Boundary::No;
+        };
+        if !token.first {
+            return Boundary::No;
+        }
+        let is_outermost = self.contexts.len() == 1;
+        let defines = || token.column <= self.margin && self.defines(self.at);
+        match *context {
+            Context::Braces => Boundary::No,
+            Context::Block { item, .. } if item == self.at => Boundary::No,
+            Context::Block { .. } if is_outermost && defines() => Boundary::Item,
+            Context::Block { .. } | Context::Free if defines() => Boundary::End,
+            Context::Free => Boundary::No,
+            Context::Block { indent, .. } if token.column < indent => Boundary::End,
+            Context::Block { indent, .. } => {
+                if token.column == indent && begins_item(&token.kind) {
+                    Boundary::Item
+                } else {
+                    Boundary::No
+                }
+            }
+        }
+    }
+
+    /// Whether a definition or a signature begins at this token: a name, parameters in its line, `=` or `::`.
+    pub(super) fn defines(&self, at: usize) -> bool {
+        let is_name = |at: usize, token: &Token<'_>| {
+            let is_word = matches!(token.kind, Kind::Name(name) if !operator::is_keyword(name));
+            is_word && (at == 0 || !token.first)
+        };
+        let tokens = &self.tokens[at..];
+        let head = tokens.iter().take(PARAMETERS_MAX + 2).enumerate();
+        let names = head.take_while(|(at, token)| is_name(*at, token)).count();
+        match tokens.get(names).map(|token| &token.kind) {
+            Some(Kind::Symbol("=")) => names > 0,
+            Some(Kind::Symbol("::")) => names == 1,
+            // `a, b :: T`
+            Some(Kind::Mark(',')) => names == 1 && self.declares(at),
+            _ => false,
+        }
+    }
+
+    /// Whether names with commas between them and `::` behind them begin at this token.
+    fn declares(&self, at: usize) -> bool {
+        let mut tokens = self.tokens[at..].iter().map(|token| &token.kind);
+        for _ in 0..DECLARED_MAX {
+            match (tokens.next(), tokens.next()) {
+                (Some(Kind::Name(_)), Some(Kind::Mark(','))) => {}
+                (Some(Kind::Name(_)), Some(Kind::Symbol("::"))) => return true,
+                _ => return false,
+            }
+        }
+        false
+    }
+
+    /// The column that a block's items must be right of.
+    pub(super) fn enclosing(&self) -> u32 {
+        let enclosing = self
+            .contexts
+            .iter()
+            .rev()
+            .find_map(|context| match context {
+                Context::Block { indent, .. } => Some(*indent),
+                Context::Braces => Some(0),
+                Context::Free => None,
+            });
+        enclosing.unwrap_or(0)
+    }
+
+    /// Reads in a context.
+    pub(super) fn within<T>(&mut self, context: Context, read: impl FnOnce(&mut Self) -> T) -> T {
+        self.contexts.push(context);
+        let read = read(self);
+        self.contexts.pop();
+        read
+    }
+
+    /// Says that the block's next item begins here.
+    pub(super) fn begin_item(&mut self) {
+        let at = self.at;
+        if let Some(Context::Block { item, .. }) = self.contexts.last_mut() {
+            *item = at;
+        }
+    }
+}
+
+/// Whether a line that begins so begins something new, rather than to go on with what is above it.
+pub(super) fn begins_item(kind: &Kind<'_>) -> bool {
+    match kind {
+        Kind::Name(name) => !matches!(*name, "then" | "else"),
+        Kind::Number(_) | Kind::Text(_) | Kind::Address(_) => true,
+        Kind::Mark(mark) => matches!(mark, '(' | '['),
+        Kind::Symbol(_) | Kind::End => false,
+    }
+}
+
+/// Names of one signature.
+const DECLARED_MAX: usize = 64;

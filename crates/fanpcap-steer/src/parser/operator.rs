@@ -1,0 +1,104 @@
+//! The operators: what they mean, which binds tighter, and what others write for them.
+
+use super::Parser;
+use crate::ast::Chain;
+use crate::lexer::Kind;
+
+/// An operator between two expressions.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Infix {
+    /// One that is associative.
+    Chain(Chain),
+    /// A comparison: the table's name of it, and whether the property stands on the right.
+    Compare(&'static str, bool),
+    /// A function between back quotes.
+    Named,
+}
+
+/// How tight operators bind: the greater, the tighter. Comparisons bind tighter than in PFQ, where they need parentheses.
+pub(super) const LOOSEST: u8 = 1;
+/// Of what stands right of a function between back quotes.
+pub(super) const TIGHTEST: u8 = 8;
+
+impl Infix {
+    pub(super) fn power(self) -> u8 {
+        match self {
+            Infix::Chain(Chain::Sequence) => LOOSEST,
+            Infix::Chain(Chain::Or) => 2,
+            Infix::Chain(Chain::Xor) => 3,
+            Infix::Chain(Chain::And) => 4,
+            Infix::Chain(Chain::Join) => 5,
+            Infix::Compare(..) => 6,
+            Infix::Named => 7,
+        }
+    }
+}
+
+impl Parser<'_> {
+    /// The operator that is next.
+    pub(super) fn infix(&self) -> Option<Infix> {
+        match self.peek()? {
+            Kind::Symbol(symbol) => infix(symbol),
+            Kind::Mark('`') => Some(Infix::Named),
+            Kind::Mark(_)
+            | Kind::Name(_)
+            | Kind::Number(_)
+            | Kind::Text(_)
+            | Kind::Address(_)
+            | Kind::End => None,
+        }
+    }
+}
+
+fn infix(symbol: &str) -> Option<Infix> {
+    Some(match symbol {
+        ">->" => Infix::Chain(Chain::Sequence),
+        ".||." => Infix::Chain(Chain::Or),
+        ".^^." => Infix::Chain(Chain::Xor),
+        ".&&." => Infix::Chain(Chain::And),
+        "<>" | ".|." => Infix::Chain(Chain::Join),
+        ".<" => Infix::Compare("less", false),
+        ".<=" => Infix::Compare("less_eq", false),
+        ".==" => Infix::Compare("equal", false),
+        "./=" => Infix::Compare("not_equal", false),
+        ".>" => Infix::Compare("greater", false),
+        ".>=" => Infix::Compare("greater_eq", false),
+        "<." => Infix::Compare("greater", true),
+        "<=." => Infix::Compare("greater_eq", true),
+        "==." => Infix::Compare("equal", true),
+        "/=." => Infix::Compare("not_equal", true),
+        ">." => Infix::Compare("less", true),
+        ">=." => Infix::Compare("less_eq", true),
+        _ => return None,
+    })
+}
+
+/// The hint where somebody wrote an operator of another language, or nearly one of this.
+pub(super) fn meant(symbol: &str) -> Option<String> {
+    let operator = match symbol {
+        ">>" | ">=>" | "->" | ">-" | "->-" | ">->>" | ">-->" | "=>" => ">->",
+        "&&" | "&" | ".&." | ".&&" | "&&." => ".&&.",
+        "||" | "|" | ".||" | "||." => ".||.",
+        "^" | "^^" | ".^." | ".^^" | "^^." => ".^^.",
+        "==" | ".=" | "=." => ".==",
+        "!=" | "/=" | ".!=" => "./=",
+        "<" => ".<",
+        "<=" | "=<" => ".<=",
+        ">" => ".>",
+        ">=" => ".>=",
+        "+" | "++" => "<>",
+        "!" => return Some("did you mean 'not'?".to_owned()),
+        "#" | "//" | "/*" => return Some("comments begin with '--'".to_owned()),
+        ">>=" | "<-" => {
+            return Some("functions have no results here: join them by '>->'".to_owned());
+        }
+        "\\" => return Some("write a definition with parameters: 'web p = has_port p'".to_owned()),
+        _ => return None,
+    };
+    Some(format!("did you mean '{operator}'?"))
+}
+
+/// Words that are part of the grammar.
+pub(super) fn is_keyword(name: &str) -> bool {
+    matches!(name, "do" | "if" | "then" | "else")
+}

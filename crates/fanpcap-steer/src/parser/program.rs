@@ -1,0 +1,217 @@
+//! A program's outermost lines: definitions, and what PFQ's programs have beside them.
+
+use super::Parser;
+use super::layout::{Boundary, Context};
+use super::operator;
+use crate::Error;
+use crate::ast::{Definition, Expression, Program};
+use crate::compile::PARAMETERS_MAX;
+use crate::error::quote;
+use crate::lexer::Kind;
+
+impl<'a> Parser<'a> {
+    pub(super) fn program(&mut self) -> Result<Program<'a>, Error> {
+        self.margin = self.token().column;
+        let (indent, item) = (self.margin, self.at);
+        self.within(Context::Block { indent, item }, |parser| {
+            let mut program = Program {
+                definitions: Vec::new(),
+                modules: Vec::new(),
+                span: 0..parser.source.len(),
+            };
+            while parser.token().kind != Kind::End {
+                parser.line(&mut program)?;
+            }
+            Ok(program)
+        })
+    }
+
+    /// One definition, signature, import or bare expression.
+    fn line(&mut self, program: &mut Program<'a>) -> Result<(), Error> {
+        self.begin_item();
+        if self.taken(';') {
+            return Ok(());
+        }
+        if self.is_word("module") {
+            return self.module();
+        }
+        if self.is_word("import") {
+            self.import(program);
+            return Ok(());
+        }
+        if self.defines(self.at) {
+            if let Some(definition) = self.definition()? {
+                self.add(program, definition)?;
+            }
+        } else {
+            let bare = self.bare(program)?;
+            self.add(program, bare)?;
+        }
+        self.end_of_line(program)
+    }
+
+    fn end_of_line(&mut self, program: &Program<'a>) -> Result<(), Error> {
+        if !self.goes_on() || self.token().kind == Kind::Mark(';') {
+            return Ok(());
+        }
+        let error = self.expected("an operator or the end of the definition");
+        let is_block = program.definitions.last().is_some_and(|last| {
+            let begins = &self.source[last.body.span.clone()];
+            begins.starts_with("do")
+        });
+        Err(if error.hint.is_none() && is_block {
+            error.hint("the lines of a 'do' block begin in the same column")
+        } else {
+            error
+        })
+    }
+
+    /// `name parameters = body`, or a signature, which says nothing that is not known.
+    fn definition(&mut self) -> Result<Option<Definition<'a>>, Error> {
+        let start = self.at;
+        if matches!(self.token().kind, Kind::Name(name) if is_reserved(name)) {
+            return Err(self.expected("a definition's name"));
+        }
+        let mut names = Vec::new();
+        while let Kind::Name(name) = self.token().kind {
+            names.push(name);
+            self.take();
+        }
+        if !self.is_symbol("=") {
+            self.rest_of_line();
+            return Ok(None);
+        }
+        if names.len() > PARAMETERS_MAX + 1 {
+            let span = self.tokens[start + PARAMETERS_MAX + 1].span.clone();
+            let message = format!(
+                "expected at most {PARAMETERS_MAX} parameters, found {}",
+                names.len() - 1
+            );
+            return Err(Error::new(span, message));
+        }
+        self.take();
+        let body = self.expression()?;
+        if self.is_symbol("::") {
+            self.rest_of_line();
+        }
+        let (name, parameters) = (names[0], names.split_off(1));
+        let twice = (1..parameters.len()).find(|at| parameters[..*at].contains(&parameters[*at]));
+        if let Some(at) = twice.filter(|at| parameters[*at] != "_") {
+            let span = self.tokens[start + 1 + at].span.clone();
+            let message = format!(
+                "expected another name, found the parameter {} twice",
+                quote(parameters[at])
+            );
+            return Err(Error::new(span, message));
+        }
+        Ok(Some(Definition {
+            name,
+            span: self.tokens[start].span.clone(),
+            parameters,
+            body,
+        }))
+    }
+
+    /// An expression without a name is the program itself.
+    fn bare(&mut self, program: &Program<'a>) -> Result<Definition<'a>, Error> {
+        let span = self.token().span.clone();
+        let is_first = program.definitions.is_empty();
+        let what = if is_first {
+            "a program"
+        } else {
+            "a definition, 'name = ...'"
+        };
+        if program.definitions.iter().any(|known| known.name == MAIN) {
+            let error = self.expected("a definition, 'name = ...', or the end of the program");
+            return Err(error.hint("the lines of a block follow 'do', or are joined by '>->'"));
+        }
+        if self.token().column != self.margin && self.token().first {
+            let error = self.expected(&format!("{what}, in column {}", self.margin));
+            return Err(error);
+        }
+        let body: Expression<'a> = self.expression()?;
+        Ok(Definition {
+            name: MAIN,
+            span,
+            parameters: Vec::new(),
+            body,
+        })
+    }
+
+    fn add(&self, program: &mut Program<'a>, definition: Definition<'a>) -> Result<(), Error> {
+        let known = program
+            .definitions
+            .iter()
+            .find(|known| known.name == definition.name);
+        if let Some(known) = known {
+            let (line, _) = Error::new(known.span.clone(), "").position(self.source);
+            let message = format!(
+                "expected a new name, found a second definition of {}",
+                quote(definition.name)
+            );
+            let error = Error::new(definition.span, message);
+            return Err(error.hint(format!("the first one is in line {line}")));
+        }
+        program.definitions.push(definition);
+        Ok(())
+    }
+
+    /// `module Name (exports) where`
+    fn module(&mut self) -> Result<(), Error> {
+        let span = self.token().span.clone();
+        while !matches!(self.token().kind, Kind::Name("where") | Kind::End) {
+            self.take();
+        }
+        if self.token().kind == Kind::End {
+            let message = "expected 'where' behind the module's name, found the end of the program";
+            return Err(Error::new(span, message));
+        }
+        self.take();
+        Ok(())
+    }
+
+    /// `import qualified Name as N (names)`: what is PFQ's own is known anyway.
+    fn import(&mut self, program: &mut Program<'a>) {
+        let line = self.token().span.start;
+        self.rest_of_line();
+        let line = &self.source[self.since(line)];
+        let words = line.split_whitespace().skip(1);
+        let module = words
+            .clone()
+            .find(|word| *word != "qualified")
+            .unwrap_or_default();
+        let own = ["Network.PFQ", "Network.PFq", "Prelude", "Data."];
+        if !own.iter().any(|own| module.starts_with(own)) {
+            program.modules.push(module);
+        }
+    }
+
+    /// Passes over what is left of a line and of those that go on with it.
+    fn rest_of_line(&mut self) {
+        while self.boundary() == Boundary::No && self.token().kind != Kind::Mark(';') {
+            self.take();
+        }
+    }
+}
+
+/// Whether the word can't be a name.
+pub(super) fn is_reserved(name: &str) -> bool {
+    operator::is_keyword(name) || foreign(name).is_some()
+}
+
+/// The hint where a word of Haskell stands that this language has not.
+pub(super) fn foreign(name: &str) -> Option<String> {
+    let hint = match name {
+        "let" | "where" | "in" => "write it as a definition of its own: 'web = has_port 80'",
+        "case" | "of" => "write 'if p then f else g'",
+        "import" | "module" => "write it in a line of its own",
+        "data" | "type" | "newtype" | "class" | "instance" | "deriving" => {
+            "there are no other types than those that fanpcap-lang(7) names"
+        }
+        _ => return None,
+    };
+    Some(hint.to_owned())
+}
+
+/// The definition that is the program.
+pub(crate) const MAIN: &str = "main";

@@ -1,0 +1,192 @@
+//! What a group of the kernel's can do: each packet to one member, the same whatever was sampled.
+
+use super::{Unfit, has};
+use crate::ir::{Function, Predicate, Steer};
+
+/// What may have been decided about packets that are not dropped.
+#[derive(Clone, Copy, Default)]
+struct Ends {
+    copy: bool,
+    broadcast: bool,
+    double: bool,
+}
+
+impl Ends {
+    fn or(self, other: Ends) -> Ends {
+        Ends {
+            copy: self.copy || other.copy,
+            broadcast: self.broadcast || other.broadcast,
+            double: self.double || other.double,
+        }
+    }
+}
+
+/// Whether the whole program fits.
+///
+/// # Errors
+/// The first thing that does not.
+pub(super) fn check(main: &Function) -> Result<(), Unfit> {
+    each_fits(main, false)?;
+    let begin = Ends {
+        copy: true,
+        ..Ends::default()
+    };
+    let ends = ends(main, begin).unwrap_or_default();
+    if ends.broadcast {
+        return refuse("`broadcast` gives a packet to all members");
+    }
+    if ends.double {
+        return refuse("`double_steer_...` gives a packet to two members");
+    }
+    if ends.copy {
+        return Err(Unfit {
+            what: "packets that no steering function has seen go to all members, which a group of the kernel's can't do: \
+                   put a steering function where all paths pass that do not drop, such as `>-> steer_flow` at the end"
+                .to_owned(),
+        });
+    }
+    Ok(())
+}
+
+fn refuse(what: &str) -> Result<(), Unfit> {
+    Err(Unfit {
+        what: format!("{what}, which a group of the kernel's can't do: use the hub"),
+    })
+}
+
+/// `is_told`: whether another function is tried where this one drops.
+fn each_fits(function: &Function, is_told: bool) -> Result<(), Unfit> {
+    match function {
+        Function::Classify(_) => refuse("`classify` chooses among members"),
+        Function::Host(_) => refuse("`kernel` and `detour` say what the host gets"),
+        Function::Mark(_) => refuse("`mark` marks a packet"),
+        Function::Sample { keep, of, .. } if is_told && keep < of => Err(Unfit {
+            what: "`sample` inside of `par` or `inv` would have each member's filter decide what the group is steered by: \
+                   sample before or behind it"
+                .to_owned(),
+        }),
+        Function::Sequence(functions) => functions
+            .iter()
+            .try_for_each(|each| each_fits(each, is_told)),
+        Function::If(_, then, otherwise) => {
+            each_fits(then, is_told)?;
+            each_fits(otherwise, is_told)
+        }
+        Function::First(alternatives) => {
+            let last = alternatives.len().saturating_sub(1);
+            let mut numbered = alternatives.iter().enumerate();
+            numbered.try_for_each(|(at, each)| each_fits(each, is_told || at != last))
+        }
+        Function::Inverse(function) => each_fits(function, true),
+        Function::Inner(function) => each_fits(function, is_told),
+        Function::Pass
+        | Function::Drop
+        | Function::Steer(_)
+        | Function::Broadcast
+        | Function::Count(..)
+        | Function::SetState(_)
+        | Function::Sample { .. } => Ok(()),
+    }
+}
+
+/// What may be decided behind the function; none where it always drops.
+fn ends(function: &Function, before: Ends) -> Option<Ends> {
+    match function {
+        Function::Drop => None,
+        Function::Sequence(functions) => functions
+            .iter()
+            .try_fold(before, |before, each| ends(each, before)),
+        Function::If(predicate, then, otherwise) => {
+            one_of(ways(predicate, then, otherwise), before)
+        }
+        Function::First(alternatives) => one_of(tried(alternatives), before),
+        Function::Inverse(function) => may_drop(function).then_some(before),
+        Function::Inner(function) => ends(function, before),
+        Function::Steer(Steer::DoubleLink | Steer::DoubleIp | Steer::DoubleField(..)) => {
+            Some(Ends {
+                double: true,
+                ..Ends::default()
+            })
+        }
+        Function::Steer(_) => Some(Ends::default()),
+        Function::Broadcast => Some(Ends {
+            broadcast: true,
+            ..Ends::default()
+        }),
+        Function::Pass
+        | Function::Classify(_)
+        | Function::Host(_)
+        | Function::Mark(_)
+        | Function::Count(..)
+        | Function::SetState(_)
+        | Function::Sample { .. } => Some(before),
+    }
+}
+
+fn one_of<'f>(functions: impl Iterator<Item = &'f Function>, before: Ends) -> Option<Ends> {
+    functions
+        .filter_map(|each| ends(each, before))
+        .reduce(Ends::or)
+}
+
+/// The branches that may be taken.
+fn ways<'f>(
+    predicate: &Predicate,
+    then: &'f Function,
+    otherwise: &'f Function,
+) -> impl Iterator<Item = &'f Function> {
+    let may = |way: bool| *predicate != Predicate::Constant(!way);
+    let ways = [(may(true), then), (may(false), otherwise)];
+    ways.into_iter()
+        .filter_map(|(may, branch)| may.then_some(branch))
+}
+
+/// The alternatives up to the first that never drops.
+fn tried(alternatives: &[Function]) -> impl Iterator<Item = &Function> {
+    let sure = alternatives.iter().position(|each| !may_drop(each));
+    alternatives
+        .iter()
+        .take(sure.map_or(alternatives.len(), |at| at + 1))
+}
+
+/// Whether there may be a packet that it drops.
+pub(super) fn may_drop(function: &Function) -> bool {
+    match function {
+        Function::Drop => true,
+        Function::Sequence(functions) => functions.iter().any(may_drop),
+        Function::If(predicate, then, otherwise) => ways(predicate, then, otherwise).any(may_drop),
+        Function::First(alternatives) => alternatives.iter().all(may_drop),
+        Function::Inverse(function) => **function != Function::Drop,
+        Function::Inner(function) => may_drop(function),
+        // What bytes a packet must have is not told by a predicate.
+        Function::Steer(Steer::Field(_) | Steer::Fields(..)) => true,
+        Function::Steer(steer) => has(steer) != Function::Pass,
+        Function::Sample { keep, of, .. } => keep < of,
+        Function::Pass
+        | Function::Broadcast
+        | Function::Classify(_)
+        | Function::Host(_)
+        | Function::Mark(_)
+        | Function::Count(..)
+        | Function::SetState(_) => false,
+    }
+}
+
+/// Whether it counts anything.
+pub(super) fn counts(function: &Function) -> bool {
+    match function {
+        Function::Count(..) => true,
+        Function::Sequence(functions) | Function::First(functions) => functions.iter().any(counts),
+        Function::If(_, then, otherwise) => counts(then) || counts(otherwise),
+        Function::Inverse(function) | Function::Inner(function) => counts(function),
+        Function::Pass
+        | Function::Drop
+        | Function::Steer(_)
+        | Function::Broadcast
+        | Function::Classify(_)
+        | Function::Host(_)
+        | Function::Mark(_)
+        | Function::SetState(_)
+        | Function::Sample { .. } => false,
+    }
+}

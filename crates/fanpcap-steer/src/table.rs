@@ -1,0 +1,293 @@
+//! The function table: what the compiler knows, and what the manual page tells.
+
+mod build;
+mod combinators;
+mod comparisons;
+mod filters;
+mod forwarding;
+mod given;
+mod keys;
+pub(crate) mod net;
+mod predicates;
+mod properties;
+mod refused;
+mod steering;
+
+pub(crate) use given::{Argument, Given, Made, Wrong};
+pub(crate) use refused::find as find_refused;
+pub use refused::{REFUSED, Refused};
+
+use crate::ir::Key;
+use std::sync::LazyLock;
+
+/// A function of the language.
+#[derive(Clone, Copy, Debug)]
+pub struct Entry {
+    /// Its name.
+    pub name: &'static str,
+    /// Other names of it.
+    pub aliases: &'static [&'static str],
+    /// Its parameters.
+    pub takes: &'static [Parameter],
+    /// What it is when it has them.
+    pub gives: Type,
+    /// What it means.
+    pub meaning: &'static str,
+    /// What it means for IPv6, where that is not what the meaning says.
+    pub ipv6: &'static str,
+    /// A program that has it.
+    pub example: &'static str,
+    /// Which engines run it.
+    pub engines: Engines,
+    pub(crate) make: Make,
+}
+
+/// Makes the part of the tree.
+pub(crate) type Make = fn(&mut Given<'_>) -> Result<Made, Wrong>;
+
+/// A parameter of a function.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Parameter {
+    /// What it is called.
+    pub name: &'static str,
+    /// What it may be.
+    pub kind: Kind,
+}
+
+/// What an argument may be.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    /// A number in this range, its ends included.
+    Number(i128, i128),
+    /// A list of such numbers.
+    Numbers(i128, i128),
+    /// An address with or without a prefix length.
+    Net,
+    /// An address.
+    Host,
+    /// A list of addresses.
+    Hosts,
+    /// An address and a prefix length in parentheses.
+    Pair,
+    /// An Ethernet address.
+    Ethernet,
+    /// A pcap expression.
+    Pcap,
+    /// A predicate, or a pcap expression.
+    Predicate,
+    /// A property.
+    Property,
+    /// A function.
+    Function,
+    /// A key, or the names of its fields.
+    Key,
+}
+
+/// What an expression is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Type {
+    /// A question about a packet.
+    Predicate,
+    /// A number that a packet may have.
+    Property,
+    /// What is done with a packet.
+    Function,
+    /// Fields of a packet.
+    Key,
+    /// An address and how much of it counts.
+    Net,
+    /// A number.
+    Number,
+}
+
+/// Which engines run a function.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Engines {
+    /// All of them.
+    All,
+    /// The hub; a group of the kernel's gives each packet to one member and can't do it.
+    Hub,
+    /// The engine on XDP.
+    Xdp,
+}
+
+/// Functions that belong together.
+#[derive(Clone, Copy, Debug)]
+pub struct Group {
+    /// What they are.
+    pub title: &'static str,
+    /// A sentence about all of them.
+    pub about: &'static str,
+    /// In the order of the manual page.
+    pub entries: &'static [Entry],
+}
+
+/// The table, in the order of the manual page.
+pub static GROUPS: [Group; 8] = [
+    predicates::GROUP,
+    properties::GROUP,
+    comparisons::GROUP,
+    combinators::GROUP,
+    filters::GROUP,
+    steering::GROUP,
+    forwarding::GROUP,
+    keys::GROUP,
+];
+
+/// All entries of the table.
+pub fn entries() -> impl Iterator<Item = &'static Entry> {
+    GROUPS.iter().flat_map(|group| group.entries)
+}
+
+/// The entry that has this name or alias.
+pub fn find(name: &str) -> Option<&'static Entry> {
+    let found = NAMES.binary_search_by_key(&name, |(known, _)| known).ok()?;
+    NAMES.get(found).map(|(_, entry)| *entry)
+}
+
+/// The fields of the key that has this name.
+pub(crate) fn key(name: &str) -> Option<Key> {
+    let entry = find(name).filter(|entry| entry.gives == Type::Key)?;
+    match (entry.make)(&mut Given::new(Vec::new(), &mut Vec::new())) {
+        Ok(Made::Key(key)) => Some(key),
+        _ => None,
+    }
+}
+
+/// All names in order.
+static NAMES: LazyLock<Vec<(&str, &Entry)>> = LazyLock::new(|| {
+    let mut names: Vec<_> = entries()
+        .flat_map(|entry| entry.names().map(move |name| (name, entry)))
+        .collect();
+    names.sort_unstable_by_key(|(name, _)| *name);
+    names
+});
+
+impl Entry {
+    /// Its name and its aliases.
+    pub fn names(&self) -> impl Iterator<Item = &'static str> {
+        [self.name].into_iter().chain(self.aliases.iter().copied())
+    }
+
+    /// Its type, `port -> predicate`.
+    pub fn signature(&self) -> String {
+        let takes = self.takes.iter().map(|parameter| parameter.kind.word());
+        let parts: Vec<&str> = takes.chain([self.gives.word()]).collect();
+        parts.join(" -> ")
+    }
+}
+
+impl Kind {
+    /// What it is in a signature.
+    pub fn word(self) -> &'static str {
+        match self {
+            Kind::Number(..) => "number",
+            Kind::Numbers(..) => "[number]",
+            Kind::Net => "net",
+            Kind::Host => "address",
+            Kind::Hosts => "[address]",
+            Kind::Pair => "(address, number)",
+            Kind::Ethernet | Kind::Pcap => "string",
+            Kind::Predicate => "predicate",
+            Kind::Property => "property",
+            Kind::Function => "function",
+            Kind::Key => "key",
+        }
+    }
+
+    /// What it is in a message.
+    pub(crate) fn expected(self) -> String {
+        match self {
+            Kind::Number(least, most) => format!("a number from {least} to {most}"),
+            Kind::Numbers(least, most) => format!("a list of numbers from {least} to {most}"),
+            Kind::Net => "an address or net, \"192.168.0.0/16\" or \"2001:db8::/32\",".to_owned(),
+            Kind::Host => "an address, \"192.168.0.1\" or \"2001:db8::1\",".to_owned(),
+            Kind::Hosts => "a list of addresses, [\"192.168.0.1\"],".to_owned(),
+            Kind::Pair => "an address and a prefix length, (\"192.168.0.0\", 16),".to_owned(),
+            Kind::Ethernet => "an Ethernet address, \"4c:60:de:86:55:46\",".to_owned(),
+            Kind::Pcap => "a pcap expression in quotes".to_owned(),
+            Kind::Predicate => "a predicate".to_owned(),
+            Kind::Property => "a property".to_owned(),
+            Kind::Function => "a function".to_owned(),
+            Kind::Key => "a key, key_5tuple or \"ip_src,ip_dst\",".to_owned(),
+        }
+    }
+
+    /// Whether something of this type may be it.
+    pub(crate) fn fits(self, gives: Type) -> bool {
+        match self {
+            Kind::Number(..) => gives == Type::Number,
+            Kind::Net => gives == Type::Net,
+            Kind::Predicate => gives == Type::Predicate,
+            Kind::Property => gives == Type::Property,
+            Kind::Function => gives == Type::Function,
+            Kind::Key => gives == Type::Key,
+            Kind::Numbers(..)
+            | Kind::Host
+            | Kind::Hosts
+            | Kind::Pair
+            | Kind::Ethernet
+            | Kind::Pcap => false,
+        }
+    }
+}
+
+impl Type {
+    /// What it is in a signature and in a message.
+    pub fn word(self) -> &'static str {
+        match self {
+            Type::Predicate => "predicate",
+            Type::Property => "property",
+            Type::Function => "function",
+            Type::Key => "key",
+            Type::Net => "net",
+            Type::Number => "number",
+        }
+    }
+}
+
+impl Engines {
+    /// Which engines they are, for the manual page; nothing where all are.
+    pub fn limit(self) -> &'static str {
+        match self {
+            Engines::All => "",
+            Engines::Hub => "hub only",
+            Engines::Xdp => "xdp engine only",
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_name_is_there_once() {
+        for pair in NAMES.windows(2) {
+            assert_ne!(pair[0].0, pair[1].0);
+        }
+        for refused in &REFUSED {
+            for name in refused.names {
+                assert!(find(name).is_none(), "{name}");
+            }
+        }
+    }
+
+    #[test]
+    fn names_and_aliases_are_found() {
+        assert_eq!(find("steer_p2p").unwrap().name, "steer_p2p");
+        assert_eq!(find("shift").unwrap().name, "inner");
+        assert!(find("tpc").is_none());
+    }
+
+    #[test]
+    fn signatures_name_all_parameters() {
+        let signature = |name| find(name).unwrap().signature();
+        assert_eq!(signature("is_tcp"), "predicate");
+        assert_eq!(signature("when"), "predicate -> function -> function");
+        assert_eq!(
+            signature("bloom"),
+            "number -> [address] -> number -> predicate"
+        );
+    }
+}

@@ -1,0 +1,104 @@
+//! Functions made of predicates and functions.
+
+use super::build::{function, parameter};
+use super::{Entry, Given, Group, Kind, Made, Parameter, Wrong};
+use crate::ir::{Function, Predicate, Side};
+use crate::measure::{Leaf, leaves};
+
+pub(super) const GROUP: Group = Group {
+    title: "COMBINATORS",
+    about: "Functions made of others. f >-> g runs f, then g, unless f drops; a do block is the same with one function in each line.",
+    entries: &ENTRIES,
+};
+
+const P: Parameter = parameter("p", Kind::Predicate);
+const F: Parameter = parameter("f", Kind::Function);
+const G: Parameter = parameter("g", Kind::Function);
+const H: Parameter = parameter("h", Kind::Function);
+const SAMPLE: [Parameter; 2] = [
+    parameter("n", Kind::Number(1, u32::MAX as i128)),
+    parameter("m", Kind::Number(1, u32::MAX as i128)),
+];
+
+static ENTRIES: [Entry; 18] = [
+    function("filter", &[P], "Goes on if p is true, else drops.", "filter (has_port 80) >-> steer_flow", |given| {
+        Ok(filter(given.predicate()?).into())
+    }),
+    function("unit", &[], "Goes on.", "main = unit", |_| Ok(Function::Pass.into())),
+    function("when", &[P, F], "Runs f if p is true, else goes on.", "when (ip_ttl .< 64) drop", |given| {
+        Ok(choice(given.predicate()?, given.function()?, Function::Pass))
+    }),
+    function("unless", &[P, F], "Runs f if p is false, else goes on.", "unless is_frag (inc 0)", |given| {
+        Ok(choice(given.predicate()?, Function::Pass, given.function()?))
+    }),
+    function("conditional", &[P, F, G], "Runs f if p is true, else g; written if p then f else g.", "if is_udp then steer_p2p else steer_flow",
+        |given| Ok(choice(given.predicate()?, given.function()?, given.function()?))),
+    function("par", &[F, G], "The first of them that does not drop. What one that drops has done is forgotten, but for its counters.",
+        "par udp icmp >-> steer_p2p", first),
+    function("par3", &[F, G, H], "The same of three.", "par3 steer_flow steer_link (steer_to 0)", first),
+    function("par4", &[F, G, H, F], "The same of four.", "par4 tcp udp sctp icmp", first),
+    function("par5", &[F, G, H, F, F], "The same of five.", "par5 tcp udp sctp dccp icmp", first),
+    function("par6", &[F, G, H, F, F, F], "The same of six.", "par6 tcp udp sctp dccp icmp vlan", first),
+    function("par7", &[F, G, H, F, F, F, F], "The same of seven.", "par7 tcp udp sctp dccp icmp vlan (l4_proto 89)", first),
+    function("par8", &[F, G, H, F, F, F, F, F], "The same of eight.", "par8 tcp udp sctp dccp icmp vlan (l4_proto 89) (l3_proto 0x0806)", first),
+    function("inv", &[F], "Drops where f goes on, goes on where f drops.", "inv ip >-> steer_link", |given| {
+        Ok(Function::Inverse(given.function()?.into()).into())
+    }),
+    function("inner", &[F], "Runs f on the packet that this one carries in VXLAN, Geneve, GTP-U, GRE, ERSPAN or IP, on this one if it carries none. \
+        VLAN tags, MPLS and PPPoE are passed over anyway. At most 2 deep.", "inner steer_flow", |given| {
+        Ok(Function::Inner(given.function()?.into()).into())
+    })
+    .or(&["shift"]),
+    function("src", &[F], "Runs f; addresses and ports of either side in it are those of the source.", "src (addr \"10.0.0.0/8\" >-> port 53)",
+        |given| side(given, Side::Source)),
+    function("dst", &[F], "Runs f; addresses and ports of either side in it are those of the destination.", "dst $ addr \"10.0.0.0/8\"",
+        |given| side(given, Side::Destination)),
+    function("sample", &SAMPLE, "Goes on with the first n of each m packets that come here on a CPU, drops the others. At most 16 in a program.",
+        "filter \"tcp port 443 or udp port 443\" >-> sample 1 10 >-> inner steer_flow", sample),
+    function("put_state", &[parameter("value", Kind::Number(0, 0xffff_ffff))], "Sets the packet's state, which is 0 at first.",
+        "if is_tcp then put_state 1 else put_state 2", |given| Ok(Function::SetState(given.number()?).into())),
+];
+
+/// A predicate as function.
+pub(super) fn filter(predicate: Predicate) -> Function {
+    Function::If(
+        predicate.into(),
+        Function::Pass.into(),
+        Function::Drop.into(),
+    )
+}
+
+fn choice(question: Predicate, then: Function, otherwise: Function) -> Made {
+    Function::If(question.into(), then.into(), otherwise.into()).into()
+}
+
+fn first(given: &mut Given<'_>) -> Result<Made, Wrong> {
+    Ok(Function::First(given.functions()?).into())
+}
+
+/// Narrows what asks for either side, but for what lies in another `src` or `dst`, which was there first.
+fn side(given: &mut Given<'_>, side: Side) -> Result<Made, Wrong> {
+    let mut function = given.function()?;
+    leaves(&mut function, &mut |leaf| match leaf {
+        Leaf::Predicate(
+            Predicate::Address(of @ Side::Either, _)
+            | Predicate::AddressIn {
+                side: of @ Side::Either,
+                ..
+            }
+            | Predicate::Port(of @ Side::Either, _),
+        ) => *of = side,
+        Leaf::Predicate(_) | Leaf::Function(_) => {}
+    });
+    Ok(function.into())
+}
+
+fn sample(given: &mut Given<'_>) -> Result<Made, Wrong> {
+    let (keep, of) = (given.number()?, given.number()?);
+    if keep > of {
+        let message = format!("expected to keep at most {of} of {of} packets, found {keep}");
+        return Err(Wrong::new(0, message));
+    }
+    // Samplers are numbered when the program is whole.
+    Ok(Function::Sample { keep, of, index: 0 }.into())
+}

@@ -1,0 +1,38 @@
+//! Comparisons of a property with a number.
+
+use super::build::{parameter, predicate};
+use super::{Entry, Group, Kind, Parameter};
+use crate::ir::{Comparison, Predicate};
+
+pub(super) const GROUP: Group = Group {
+    title: "COMPARISONS",
+    about: "Predicates on a property, as unsigned numbers. The operators are written between property and number, .< .<= .== ./= .> .>=, \
+            or with the number first, <. <=. ==. /=. >. >=.; a name is written between back quotes, or first.",
+    entries: &ENTRIES,
+};
+
+const TAKES: [Parameter; 2] = [
+    parameter("property", Kind::Property),
+    parameter("value", Kind::Number(0, u64::MAX as i128)),
+];
+
+macro_rules! comparisons {
+    ($($name:literal, $is:ident, $meaning:literal, $example:literal;)*) => {
+        static ENTRIES: [Entry; [$($name),*].len()] = [
+            $(predicate($name, &TAKES, $meaning, $example, |given| {
+                Ok(Predicate::Compare(given.property()?, Comparison::$is, given.number()?).into())
+            })),*
+        ];
+    };
+}
+
+comparisons! {
+    "less", Less, "Less: .< and >.", "filter (ip_ttl .< 64)";
+    "less_eq", LessEqual, "Less or equal: .<= and >=.", "filter (ip_ttl .<= 64)";
+    "equal", Equal, "Equal: .== and ==.", "filter (ip_ttl .== 64)";
+    "not_equal", NotEqual, "Not equal: ./= and /=.", "filter (ip_ttl ./= 64)";
+    "greater", Greater, "Greater: .> and <.", "filter (64 <. ip_ttl)";
+    "greater_eq", GreaterEqual, "Greater or equal: .>= and <=.", "filter (greater_eq ip_ttl 64)";
+    "any_bit", AnyBit, "One of the value's bits, or more, is set.", "filter (ip_id `any_bit` 0xff)";
+    "all_bit", AllBits, "All of the value's bits are set.", "filter (ip_tos `all_bit` 0xb8)";
+}

@@ -1,0 +1,138 @@
+//! What an entry gets to make its part of the tree of, and what it makes.
+
+use crate::ir::{Function, Key, Net, Predicate, Property};
+use std::net::IpAddr;
+use std::vec;
+
+/// An argument whose kind was checked.
+#[derive(Clone, Debug)]
+pub(crate) enum Argument {
+    Number(i128),
+    Numbers(Vec<i128>),
+    Net(Net),
+    Host(IpAddr),
+    Hosts(Vec<IpAddr>),
+    Ethernet([u8; 6]),
+    Predicate(Predicate),
+    Property(Property),
+    Function(Function),
+    Key(Key),
+}
+
+/// The arguments, from the first to the last, and the program's sets.
+#[derive(Debug)]
+pub(crate) struct Given<'a> {
+    arguments: vec::IntoIter<Argument>,
+    sets: &'a mut Vec<Vec<u128>>,
+}
+
+/// A part of the tree, or another value.
+#[derive(Clone, Debug)]
+pub(crate) enum Made {
+    Predicate(Predicate),
+    Property(Property),
+    Function(Function),
+    Key(Key),
+    Net(Net),
+    Number(i128),
+}
+
+/// Why an entry refuses arguments that are each of the right kind.
+#[derive(Clone, Debug)]
+pub(crate) struct Wrong {
+    /// Which argument the error is about, from 0.
+    pub(crate) argument: usize,
+    /// What was expected and what was found.
+    pub(crate) message: String,
+}
+
+impl Wrong {
+    pub(super) fn new(argument: usize, message: impl Into<String>) -> Wrong {
+        let message = message.into();
+        Wrong { argument, message }
+    }
+
+    /// An entry asks for other arguments than it names.
+    fn mismatch() -> Wrong {
+        Wrong::new(
+            0,
+            "expected other arguments: the function table contradicts itself",
+        )
+    }
+}
+
+macro_rules! getters {
+    ($($(#[$doc:meta])* $name:ident: $variant:ident, $type:ty;)*) => {
+        $($(#[$doc])* pub(super) fn $name(&mut self) -> Result<$type, Wrong> {
+            match self.arguments.next() {
+                Some(Argument::$variant(value)) => Ok(value),
+                _ => Err(Wrong::mismatch()),
+            }
+        })*
+    };
+}
+
+impl<'a> Given<'a> {
+    pub(crate) fn new(arguments: Vec<Argument>, sets: &'a mut Vec<Vec<u128>>) -> Given<'a> {
+        let arguments = arguments.into_iter();
+        Given { arguments, sets }
+    }
+
+    getters! {
+        /// The next argument, which is a list of numbers.
+        numbers: Numbers, Vec<i128>;
+        /// The next argument, which is a net.
+        net: Net, Net;
+        /// The next argument, which is an address.
+        host: Host, IpAddr;
+        /// The next argument, which is a list of addresses.
+        hosts: Hosts, Vec<IpAddr>;
+        /// The next argument, which is an Ethernet address.
+        ethernet: Ethernet, [u8; 6];
+        /// The next argument, which is a predicate.
+        predicate: Predicate, Predicate;
+        /// The next argument, which is a property.
+        property: Property, Property;
+        /// The next argument, which is a function.
+        function: Function, Function;
+        /// The next argument, which is a key.
+        key: Key, Key;
+    }
+
+    /// The next argument, which is a number that the parameter's range lets fit.
+    pub(super) fn number<T: TryFrom<i128>>(&mut self) -> Result<T, Wrong> {
+        match self.arguments.next() {
+            Some(Argument::Number(value)) => T::try_from(value).map_err(|_| Wrong::mismatch()),
+            _ => Err(Wrong::mismatch()),
+        }
+    }
+
+    /// The next arguments to the last one, which are functions.
+    pub(super) fn functions(&mut self) -> Result<Vec<Function>, Wrong> {
+        let mut functions = Vec::with_capacity(self.arguments.len());
+        while self.arguments.len() > 0 {
+            functions.push(self.function()?);
+        }
+        Ok(functions)
+    }
+
+    /// The place of a set of these values.
+    pub(super) fn set(&mut self, mut values: Vec<u128>) -> usize {
+        values.sort_unstable();
+        values.dedup();
+        self.sets.push(values);
+        self.sets.len() - 1
+    }
+}
+
+impl From<Predicate> for Made {
+    fn from(made: Predicate) -> Made {
+        Made::Predicate(made)
+    }
+}
+
+impl From<Function> for Made {
+    fn from(made: Function) -> Made {
+        Made::Function(made)
+    }
+}

@@ -1,0 +1,76 @@
+//! What PFQ has and this language has not, and why.
+
+/// Functions of PFQ that are refused for one reason.
+#[derive(Clone, Copy, Debug)]
+pub struct Refused {
+    /// Their names.
+    pub names: &'static [&'static str],
+    /// Why they are not here.
+    pub reason: &'static str,
+    /// What to write instead.
+    pub instead: &'static str,
+}
+
+/// All of them.
+pub static REFUSED: [Refused; 8] = [
+    Refused {
+        names: &["forward", "forwardIO", "bridge", "link", "tee", "tap"],
+        reason: "it transmits, and a program here only says who receives",
+        instead: "leave it out; transmit with pcap_inject() in the program that captures",
+    },
+    Refused {
+        names: &["log_msg", "log_buff", "log_packet", "trace"],
+        reason: "it writes to the kernel's log, once for each packet",
+        instead: "count with 'inc 0', or look at a savefile with fanpcap lang try",
+    },
+    Refused {
+        names: &["is_ip_host", "is_incoming_host", "ip_host", "incoming_host"],
+        reason: "it asks for the interface's own addresses, which a program does not know",
+        instead: "name them: 'has_dst_addr \"192.0.2.1\"'",
+    },
+    Refused {
+        names: &[
+            "dummy_int",
+            "dummy_ints",
+            "dummy_ip",
+            "dummy_ips",
+            "dummy_string",
+            "dummy_strings",
+            "dummy_cidr",
+            "dummy_cidrs",
+        ],
+        reason: "it does nothing, but for PFQ's own tests",
+        instead: "leave it out",
+    },
+    Refused {
+        names: &["bloomCalcN", "bloomCalcM", "bloomCalcP"],
+        reason: "it computes the size of a filter that is probable, and sets are exact here",
+        instead: "write any number in the place of the size",
+    },
+    Refused {
+        names: &["dispatch", "deliver"],
+        reason: "PFQ has replaced it",
+        instead: "write 'classify n', and a steering function behind it",
+    },
+    Refused {
+        names: &["return", "fmap", "pure", "mempty", "mappend"],
+        reason: "functions have no results here",
+        instead: "write 'unit' for a function that only goes on",
+    },
+    Refused {
+        names: &[
+            "class_default",
+            "class_user_plane",
+            "class_control_plane",
+            "class_control",
+            "class_any",
+        ],
+        reason: "it is a set of classes, and 'classify' takes the number of one",
+        instead: "write 'classify n' with a number from 1 to 63",
+    },
+];
+
+/// Why a name is refused, if it is.
+pub(crate) fn find(name: &str) -> Option<&'static Refused> {
+    REFUSED.iter().find(|refused| refused.names.contains(&name))
+}

@@ -1,0 +1,146 @@
+//! Steering functions: which member gets a packet.
+
+use super::build::{function, parameter};
+use super::net::{cut, width};
+use super::predicates::{gtp_control, gtp_user, sip};
+use super::{Engines, Entry, Given, Group, Kind, Made, Parameter, Wrong};
+use crate::ir::{Field, Flow, Function, Header, Net, Ports, Predicate, Steer};
+use std::net::IpAddr;
+
+pub(super) const GROUP: Group = Group {
+    title: "STEERING",
+    about: "Functions that say which member gets a packet, and drop one that has no such thing to be steered by. A later one overrides an \
+            earlier one; a filter behind it still drops.",
+    entries: &ENTRIES,
+};
+
+const NET: Parameter = parameter("net", Kind::Net);
+const HOST: Parameter = parameter("address", Kind::Host);
+const PREFIX: Parameter = parameter("prefix", Kind::Number(0, 128));
+const SIZE: Parameter = parameter("size", Kind::Number(1, 4));
+const OFFSET: Parameter = parameter("offset", Kind::Number(0, 0xffff));
+const OFFSET2: Parameter = parameter("offset2", Kind::Number(0, 0xffff));
+
+static ENTRIES: [Entry; 25] = [
+    function("steer_flow", &[], "By addresses and ports, the same in both directions. An ICMP error goes with the flow that it is about, a later \
+        fragment with its datagram. Not IP: drops.", "steer_flow", |_| flow(Flow::WHOLE)),
+    function("steer_flow_5_tuple", &[], "The same, and by the upper protocol.", "steer_flow_5_tuple", |_| {
+        flow(Flow { protocol: true, ..Flow::WHOLE })
+    }),
+    function("steer_flow_6_tuple", &[], "The same, and by the upper protocol and the outermost VLAN id.", "steer_flow_6_tuple", |_| {
+        flow(Flow { protocol: true, vlan: true, ..Flow::WHOLE })
+    }),
+    function("steer_flow_tcp_5_tuple", &[], "By addresses and upper protocol, of TCP by the ports too.", "steer_flow_tcp_5_tuple", |_| {
+        flow(Flow { ports: Ports::Tcp, protocol: true, vlan: false })
+    }),
+    function("steer_p2p", &[], "By the addresses, the same in both directions. Not IP: drops.", "ip >-> steer_p2p", |_| flow(Flow::ADDRESSES))
+        .or(&["steer_ip"]),
+    function("steer_local_ip", &[NET], "By the address that is in the net, that of the local side. Both are: by both; neither is: drops.",
+        "steer_local_ip \"192.168.1.0/24\"", |given| steer(Steer::LocalIp(given.net()?))),
+    function("steer_local_net", &[HOST, PREFIX, parameter("subprefix", Kind::Number(0, 128))],
+        "The same, but by the local side's network of subprefix bits.", "steer_local_net \"192.168.0.0\" 16 24", local_net),
+    function("steer_link", &[], "By both Ethernet addresses, the same in both directions. Broadcast frames: to all; in a group of the kernel's, by the \
+        addresses.", "steer_link", |_| steer(Steer::Link)),
+    function("steer_local_link", &[parameter("gateway", Kind::Ethernet)], "By the Ethernet address that is not the gateway's. Neither is: by both.",
+        "steer_local_link \"4c:60:de:86:55:46\"", |given| steer(Steer::LocalLink(given.ethernet()?))),
+    function("steer_vlan", &[], "By the VLAN id of the outermost tag. Untagged: drops.", "steer_vlan", |_| steer(Steer::Vlan)),
+    function("steer_rrobin", &[], "In turn, counted on each CPU.", "ip >-> steer_rrobin", |_| steer(Steer::RoundRobin)),
+    function("steer_rnd", &[], "At random.", "steer_rnd", |_| steer(Steer::Random)),
+    function("steer_cpu", &[], "By the CPU on which the packet arrived.", "steer_cpu", |_| steer(Steer::Cpu)),
+    function("steer_rss", &[], "By the hash that the NIC or the kernel gave the packet; without one as steer_flow, and to the first member where \
+        that would drop.", "ip >-> steer_rss", |_| steer(Steer::Rss)),
+    function("steer_to", &[parameter("n", Kind::Number(0, i32::MAX as i128))], "To the member of this number, from 0, modulo the members.",
+        "ip >-> steer_to 1", |given| steer(Steer::To(given.number()?))),
+    function("steer_key", &[parameter("key", Kind::Key)], "By the fields of the key, as they are: source and destination are told apart. A field is \
+        missing: drops.", "ip >-> steer_key key_5tuple", |given| steer(Steer::Key(given.key()?))),
+    function("steer_field", &[OFFSET, SIZE], "By this many bytes at this offset of the frame; a VLAN tag that the kernel keeps beside the frame is not \
+        in it. They are not there: drops.", "steer_field 14 2", |given| steer(Steer::Field(field(given)?))),
+    function("steer_field_symmetric", &[OFFSET, OFFSET2, SIZE], "By two such fields, the same when they change places.",
+        "steer_field_symmetric 26 30 4", |given| {
+        let (one, other) = fields(given)?;
+        steer(Steer::Fields(one, other))
+    }),
+    function("steer_rtp", &[], "RTP and RTCP by addresses and half the ports, so that both streams of a session go together. Others: drops.",
+        "steer_rtp", |_| steer(Steer::Media)),
+    function("steer_voip", &[], "The same, and SIP to all.", "voip >-> steer_voip", |_| Ok(voip().into())).on(Engines::Hub),
+    function("steer_gtp", &[], "GTP's user plane by the addresses of the packet inside, its control plane to all; in a group of the kernel's, by its \
+        addresses. Others: drops.", "steer_gtp", |_| steer(Steer::Gtp)),
+    function("steer_gtp_usr", &[HOST, PREFIX], "GTP's user plane by the address of the packet inside that is in the net, the user's; its control plane \
+        to all. Others: drops.", "steer_gtp_usr \"192.168.0.0\" 16", gtp_usr).on(Engines::Hub),
+    function("double_steer_ip", &[], "To two members, by each address alone.", "double_steer_ip", |_| steer(Steer::DoubleIp)).on(Engines::Hub),
+    function("double_steer_mac", &[], "To two members, by each Ethernet address alone.", "double_steer_mac", |_| steer(Steer::DoubleLink))
+        .on(Engines::Hub),
+    function("double_steer_field", &[OFFSET, OFFSET2, SIZE], "To two members, by each field alone.", "double_steer_field 26 30 4", |given| {
+        let (one, other) = fields(given)?;
+        steer(Steer::DoubleField(one, other))
+    })
+    .on(Engines::Hub),
+];
+
+fn steer(by: Steer) -> Result<Made, Wrong> {
+    Ok(Function::Steer(by).into())
+}
+
+fn flow(flow: Flow) -> Result<Made, Wrong> {
+    steer(Steer::Flow(flow))
+}
+
+fn field(given: &mut Given<'_>) -> Result<Field, Wrong> {
+    let (offset, len) = (given.number()?, given.number()?);
+    Ok(Field { offset, len })
+}
+
+fn fields(given: &mut Given<'_>) -> Result<(Field, Field), Wrong> {
+    let (one, other) = (given.number()?, given.number()?);
+    let len = given.number()?;
+    let at = |offset| Field { offset, len };
+    Ok((at(one), at(other)))
+}
+
+/// The net of an address and a prefix length that is this argument.
+fn net(address: IpAddr, bits: u8, argument: usize) -> Result<Net, Wrong> {
+    let most = width(address);
+    if bits > most {
+        let message = format!("expected a prefix from 0 to {most}, found {bits}");
+        return Err(Wrong::new(argument, message));
+    }
+    Ok(cut(address, bits))
+}
+
+fn local_net(given: &mut Given<'_>) -> Result<Made, Wrong> {
+    let (address, bits, part): (_, u8, u8) = (given.host()?, given.number()?, given.number()?);
+    let local = net(address, bits, 1)?;
+    net(address, part, 2)?;
+    if part < bits {
+        let message = format!("expected a subprefix of {bits} bits or more, found {part}");
+        return Err(Wrong::new(2, message));
+    }
+    steer(Steer::LocalNet(local, part))
+}
+
+/// SIP to all, media by session.
+fn voip() -> Function {
+    Function::If(
+        sip().into(),
+        Function::Broadcast.into(),
+        Function::Steer(Steer::Media).into(),
+    )
+}
+
+/// The control plane to all; of the user plane what carries a packet, by the user's address.
+fn gtp_usr(given: &mut Given<'_>) -> Result<Made, Wrong> {
+    let (address, bits) = (given.host()?, given.number()?);
+    let user = Function::Steer(Steer::LocalIp(net(address, bits, 1)?));
+    let carries = Predicate::And(gtp_user().into(), Predicate::Has(Header::Inner).into());
+    let user = Function::If(
+        carries.into(),
+        Function::Inner(user.into()).into(),
+        Function::Drop.into(),
+    );
+    Ok(Function::If(
+        gtp_control().into(),
+        Function::Broadcast.into(),
+        user.into(),
+    )
+    .into())
+}

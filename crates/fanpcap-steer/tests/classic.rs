@@ -1,0 +1,85 @@
+//! Pcap filters are answered as the engine's interpreter of classic BPF answers them, which is held to the system's libpcap.
+
+use fanpcap_steer::ir::{Classic, Filter, Function, Predicate, Program, Steer};
+use fanpcap_steer::native::{Decision, Evaluator};
+use fanpcap_steer_testkit::{Draw, Made, packet, programs};
+use fanpcap_tpacket::filter::{self, Instruction, View};
+use proptest::collection::vec;
+use proptest::prelude::*;
+
+/// Whether a program that only asks the filter takes the packet.
+fn ours(code: &[Classic], made: &Made) -> bool {
+    let program = Program {
+        main: Function::If(
+            Box::new(Predicate::Pcap(0)),
+            Box::new(Function::Steer(Steer::To(1))),
+            Box::new(Function::Drop),
+        ),
+        sets: Vec::new(),
+        filters: vec![Filter {
+            text: String::new(),
+            code: code.to_vec(),
+        }],
+    };
+    Evaluator::new(&program).decide(&made.packet(0)) == Decision::Steer(1)
+}
+
+fn theirs(code: &[Classic], made: &Made) -> bool {
+    let instructions = code
+        .iter()
+        .map(|&Classic { code, jt, jf, k }| Instruction { code, jt, jf, k })
+        .collect();
+    let mut data = made.bytes.clone();
+    let mut wire_len = made.length;
+    if let Some(tag) = made.tag.filter(|_| data.len() >= 14) {
+        let bytes = [tag.tpid.to_be_bytes(), tag.tci.to_be_bytes()].concat();
+        data.splice(12..12, bytes);
+        wire_len += 4;
+    }
+    let view = View {
+        data: &data,
+        wire_len,
+        protocol: 0,
+        pkttype: 0,
+        ifindex: 0,
+        hatype: 0,
+        vlan: None,
+    };
+    filter::Program::new(instructions).run(&view) != 0
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
+
+    #[test]
+    fn filters_take_what_the_engine_takes(tape in vec(any::<u8>(), 200), made in packet()) {
+        let code = programs::classic(&mut Draw::new(&tape));
+        prop_assert_eq!(ours(&code, &made), theirs(&code, &made), "{:#?}", code);
+    }
+
+    #[test]
+    fn any_instructions_end_without_a_panic(
+        code in vec((0..0x200_u16, 0..6_u8, 0..6_u8, any::<u32>()), 0..40),
+        made in packet(),
+    ) {
+        let code: Vec<Classic> = code
+            .into_iter()
+            .map(|(code, jt, jf, k)| Classic { code, jt, jf, k })
+            .collect();
+        ours(&code, &made);
+    }
+}
+
+#[test]
+fn shifts_are_the_kernels() {
+    let made = Made::default();
+    let op = |code, k| Classic {
+        code,
+        jt: 0,
+        jf: 0,
+        k,
+    };
+    // A = 1; X = 33; A <<= X; what it returns is then 2, and not 0.
+    let code = [op(0x00, 1), op(0x01, 33), op(0x6c, 0), op(0x16, 0)];
+    assert!(ours(&code, &made));
+}

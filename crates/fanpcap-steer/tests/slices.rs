@@ -1,0 +1,156 @@
+//! The two slices of a program together say what the whole one says.
+#![allow(clippy::unwrap_used, reason = "a test may panic")]
+
+use fanpcap_steer::ir::{Function, Program, Steer};
+use fanpcap_steer::native::{Decision, Evaluator};
+use fanpcap_steer::slice::{self, Unfit};
+use fanpcap_steer_testkit::{Draw, Made, group_program, packet, packets, program, programs, tape};
+use proptest::collection::vec;
+use proptest::prelude::*;
+
+/// A program and its slices, each with its own state.
+struct Cut {
+    whole: Evaluator,
+    steering: Evaluator,
+    verdict: Option<Evaluator>,
+}
+
+impl Cut {
+    fn of(program: &Program) -> Result<Self, Unfit> {
+        Ok(Self {
+            whole: Evaluator::of_group(program),
+            steering: Evaluator::of_group(&slice::steering(program)?),
+            verdict: slice::verdict(program)?.as_ref().map(Evaluator::of_group),
+        })
+    }
+
+    /// What the whole program decides, and what steering and verdict make of it together.
+    fn decide(&mut self, made: &Made, now_ns: u64) -> (Decision, Decision) {
+        let packet = made.packet(now_ns);
+        let kept = match &mut self.verdict {
+            Some(verdict) => verdict.decide(&packet) != Decision::Drop,
+            None => true,
+        };
+        let member = self.steering.decide(&packet);
+        let together = if kept { member } else { Decision::Drop };
+        (self.whole.decide(&packet), together)
+    }
+}
+
+/// Whether what it decides depends on packets that the whole program may have dropped: turns and random numbers.
+fn has_turns(function: &Function) -> bool {
+    match function {
+        Function::Steer(steer) => matches!(steer, Steer::RoundRobin | Steer::Random),
+        Function::Sequence(functions) | Function::First(functions) => {
+            functions.iter().any(has_turns)
+        }
+        Function::If(_, then, otherwise) => has_turns(then) || has_turns(otherwise),
+        Function::Inverse(function) | Function::Inner(function) => has_turns(function),
+        Function::Pass
+        | Function::Drop
+        | Function::Broadcast
+        | Function::Classify(_)
+        | Function::Host(_)
+        | Function::Mark(_)
+        | Function::Count(..)
+        | Function::SetState(_)
+        | Function::Sample { .. } => false,
+    }
+}
+
+/// How it went with many programs and packets.
+#[derive(Debug, Default)]
+struct Tally {
+    fit: usize,
+    without_verdict: usize,
+    dropped: usize,
+    steered: usize,
+}
+
+/// Each packet by itself, so that no state is between them.
+fn each_alone(program: &Program, packets: &[Made], tally: &mut Tally) {
+    for made in packets {
+        let Ok(mut cut) = Cut::of(program) else {
+            return;
+        };
+        let (whole, together) = cut.decide(made, 0);
+        let is_dropped = whole == Decision::Drop;
+        assert_eq!(
+            together == Decision::Drop,
+            is_dropped,
+            "{made:?}\n{program:#?}"
+        );
+        if !has_turns(&program.main) {
+            assert_eq!(together, whole, "{made:?}\n{program:#?}");
+        }
+        assert!(matches!(
+            whole,
+            Decision::Drop | Decision::Steer(0..=0x7fff_ffff)
+        ));
+        tally.dropped += usize::from(is_dropped);
+        tally.steered += usize::from(!is_dropped);
+    }
+    tally.fit += 1;
+    tally.without_verdict += usize::from(slice::verdict(program).unwrap().is_none());
+}
+
+/// One after the other: what is dropped and counted, and sampled in turn, is the same.
+fn one_after_the_other(program: &Program, packets: &[Made]) {
+    let Ok(mut cut) = Cut::of(program) else {
+        return;
+    };
+    let mut now_ns = 0;
+    for made in packets {
+        now_ns += made.gap_ns;
+        let (whole, together) = cut.decide(made, now_ns);
+        assert_eq!(
+            together == Decision::Drop,
+            whole == Decision::Drop,
+            "{made:?}\n{program:#?}"
+        );
+    }
+    let counted = cut
+        .verdict
+        .as_ref()
+        .map_or([0; 64], |verdict| *verdict.counters());
+    assert_eq!(&counted, cut.whole.counters(), "{program:#?}");
+    assert_eq!(cut.steering.counters(), &[0; 64]);
+    let late = cut.verdict.map_or(0, |verdict| verdict.late());
+    assert_eq!(late, 0, "fragments are the steering slice's alone");
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
+
+    #[test]
+    fn both_slices_say_what_the_whole_says(program in group_program(), packets in vec(packet(), 1..8)) {
+        each_alone(&program, &packets, &mut Tally::default());
+        one_after_the_other(&program, &packets);
+    }
+
+    /// Mostly refused; what is not holds all the same.
+    #[test]
+    fn of_any_program(program in program(), packets in vec(packet(), 1..8)) {
+        each_alone(&program, &packets, &mut Tally::default());
+        one_after_the_other(&program, &packets);
+    }
+}
+
+/// That the properties are about something.
+#[test]
+fn most_programs_fit_and_decide_both_ways() {
+    let mut tally = Tally::default();
+    let packets: Vec<Made> = (0..20)
+        .map(|seed| packets::packet(&mut Draw::new(&tape(seed, 400))))
+        .collect();
+    let count = 2000;
+    for seed in 0..count {
+        let program = programs::group_program(&mut Draw::new(&tape(seed, 300)));
+        each_alone(&program, &packets, &mut tally);
+        one_after_the_other(&program, &packets);
+    }
+    println!("{tally:?}");
+    assert!(tally.fit > 1600, "{tally:?}");
+    assert!(tally.without_verdict > 50, "{tally:?}");
+    assert!(tally.dropped > 8000 && tally.steered > 8000, "{tally:?}");
+}

@@ -1,0 +1,59 @@
+//! What tells flows apart, the same in both directions.
+
+use std::net::IpAddr;
+
+use crate::Ip;
+
+/// One end of a flow.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct End {
+    /// Its address.
+    pub address: IpAddr,
+    /// Its port; 0 where there is none.
+    pub port: u16,
+}
+
+/// The flow of a packet. Both directions have the same key: it holds the smaller end first.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct FlowKey {
+    low: End,
+    high: End,
+    protocol: u8,
+}
+
+impl FlowKey {
+    /// The flow between two ends.
+    pub fn new(one: End, other: End, protocol: u8) -> Self {
+        Self {
+            low: one.min(other),
+            high: one.max(other),
+            protocol,
+        }
+    }
+
+    /// The flow of a packet. An ICMP error belongs to the flow of the packet that it quotes.
+    pub fn of(ip: &Ip<'_>) -> Self {
+        let quoted = ip.quoted();
+        let ip = quoted.as_ref().unwrap_or(ip);
+        let ports = ip.ports();
+        let source = End {
+            address: ip.source(),
+            port: ports.map_or(0, |ports| ports.source),
+        };
+        let destination = End {
+            address: ip.destination(),
+            port: ports.map_or(0, |ports| ports.destination),
+        };
+        Self::new(source, destination, ip.protocol())
+    }
+
+    /// Both ends, the smaller one first.
+    pub fn ends(&self) -> [End; 2] {
+        [self.low, self.high]
+    }
+
+    /// The upper protocol.
+    pub fn protocol(&self) -> u8 {
+        self.protocol
+    }
+}

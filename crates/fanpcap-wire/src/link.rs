@@ -1,0 +1,136 @@
+//! Ethernet and its tags: steps 1 and 2 of the walk.
+
+use crate::number::{
+    ETHER_ARP, ETHER_IPV4, ETHER_IPV6, ETHER_MPLS, ETHER_MPLS_MULTICAST, ETHER_PPPOE, ETHER_TAG,
+    ETHER_TAG_OLD, ETHER_TAG_SERVICE,
+};
+use crate::shim::{Labels, Pppoe};
+use crate::{Arp, Ip, TAGS_MAX};
+
+/// A VLAN tag (IEEE 802.1Q).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Tag {
+    /// Which kind: 0x8100, 0x88a8 or 0x9100.
+    pub tpid: u16,
+    /// Control information: priority (3 bits), drop eligible (1), id (12).
+    pub tci: u16,
+}
+
+impl Tag {
+    /// The VLAN's id, 0 to 4095.
+    pub fn id(self) -> u16 {
+        self.tci & 0x0fff
+    }
+}
+
+/// Ethernet's header and the tags behind it.
+#[derive(Clone, Copy, Debug)]
+pub struct Link<'a> {
+    header: &'a [u8; 14],
+    beside: Option<Tag>,
+    /// Behind the header: the tags, of 4 bytes each, then the payload.
+    behind: &'a [u8],
+    /// Tags that are in the bytes.
+    tags: usize,
+    ether_type: Option<u16>,
+    payload: &'a [u8],
+}
+
+impl<'a> Link<'a> {
+    pub(crate) fn of(bytes: &'a [u8], beside: Option<Tag>) -> Option<Self> {
+        let (header, behind) = bytes.split_first_chunk::<14>()?;
+        let mut link = Self {
+            header,
+            beside,
+            behind,
+            tags: 0,
+            ether_type: Some(u16::from_be_bytes([header[12], header[13]])),
+            payload: behind,
+        };
+        let left = TAGS_MAX - usize::from(beside.is_some());
+        while link.tags < left && link.ether_type.is_some_and(is_tag) {
+            let Some(([_, _, high, low], payload)) = link.payload.split_first_chunk() else {
+                link.ether_type = None;
+                break;
+            };
+            link.tags += 1;
+            link.ether_type = Some(u16::from_be_bytes([*high, *low]));
+            link.payload = payload;
+        }
+        Some(link)
+    }
+
+    /// The frame's destination.
+    pub fn destination(&self) -> [u8; 6] {
+        let [a, b, c, d, e, f, ..] = *self.header;
+        [a, b, c, d, e, f]
+    }
+
+    /// The frame's source.
+    pub fn source(&self) -> [u8; 6] {
+        let [_, _, _, _, _, _, a, b, c, d, e, f, ..] = *self.header;
+        [a, b, c, d, e, f]
+    }
+
+    /// The type behind all tags that are passed over; of 802.3 frames the length. None behind a tag that is cut off.
+    pub fn ether_type(&self) -> Option<u16> {
+        self.ether_type
+    }
+
+    /// The outermost tag.
+    pub fn tag(&self) -> Option<Tag> {
+        self.tags().next()
+    }
+
+    /// The tags, from outside to inside, at most [`TAGS_MAX`].
+    pub fn tags(&self) -> impl Iterator<Item = Tag> + use<'a> {
+        let mut tpid = u16::from_be_bytes([self.header[12], self.header[13]]);
+        let mut rest = self.behind;
+        let inside = (0..self.tags).map_while(move |_| {
+            let (&[a, b, c, d], behind) = rest.split_first_chunk()?;
+            rest = behind;
+            let next = u16::from_be_bytes([c, d]);
+            Some(Tag {
+                tpid: std::mem::replace(&mut tpid, next),
+                tci: u16::from_be_bytes([a, b]),
+            })
+        });
+        self.beside.into_iter().chain(inside)
+    }
+
+    /// What was captured behind the tags.
+    pub fn payload(&self) -> &'a [u8] {
+        self.payload
+    }
+
+    /// ARP for IPv4 over Ethernet.
+    pub fn arp(&self) -> Option<Arp<'a>> {
+        (self.ether_type? == ETHER_ARP).then(|| Arp::of(self.payload))?
+    }
+
+    /// PPPoE of a session.
+    pub fn pppoe(&self) -> Option<Pppoe<'a>> {
+        (self.ether_type? == ETHER_PPPOE).then(|| Pppoe::of(self.payload))?
+    }
+
+    /// MPLS labels.
+    pub fn labels(&self) -> Option<Labels<'a>> {
+        matches!(self.ether_type?, ETHER_MPLS | ETHER_MPLS_MULTICAST)
+            .then(|| Labels::of(self.payload))
+    }
+
+    /// The IP packet, behind PPPoE or labels.
+    pub(crate) fn ip(&self) -> Option<Ip<'a>> {
+        match self.ether_type? {
+            ETHER_IPV4 => Ip::v4(self.payload),
+            ETHER_IPV6 => Ip::v6(self.payload),
+            ETHER_PPPOE => self.pppoe()?.ip(),
+            ETHER_MPLS | ETHER_MPLS_MULTICAST => Labels::of(self.payload).ip(),
+            _ => None,
+        }
+    }
+}
+
+fn is_tag(ether_type: u16) -> bool {
+    matches!(ether_type, ETHER_TAG | ETHER_TAG_SERVICE | ETHER_TAG_OLD)
+}

@@ -1,0 +1,69 @@
+//! Numbers of Ethernet types, protocols and ports that the walk knows (IANA).
+
+/// Ethernet type of IPv4.
+pub const ETHER_IPV4: u16 = 0x0800;
+/// Ethernet type of ARP.
+pub const ETHER_ARP: u16 = 0x0806;
+/// Ethernet type of a bridged Ethernet frame, in GRE and Geneve.
+pub const ETHER_ETHERNET: u16 = 0x6558;
+/// Ethernet type of an 802.1Q tag.
+pub const ETHER_TAG: u16 = 0x8100;
+/// Ethernet type of an 802.1ad tag.
+pub const ETHER_TAG_SERVICE: u16 = 0x88a8;
+/// Ethernet type of the outer tag of old switches.
+pub const ETHER_TAG_OLD: u16 = 0x9100;
+/// Ethernet type of IPv6.
+pub const ETHER_IPV6: u16 = 0x86dd;
+/// Ethernet type of MPLS.
+pub const ETHER_MPLS: u16 = 0x8847;
+/// Ethernet type of MPLS multicast.
+pub const ETHER_MPLS_MULTICAST: u16 = 0x8848;
+/// Ethernet type of a PPPoE session.
+pub const ETHER_PPPOE: u16 = 0x8864;
+/// GRE's type of ERSPAN I and II.
+pub const ETHER_ERSPAN: u16 = 0x88be;
+/// GRE's type of ERSPAN III.
+pub const ETHER_ERSPAN_III: u16 = 0x22eb;
+
+/// ICMP.
+pub const ICMP: u8 = 1;
+/// IPv4 inside.
+pub const IPV4: u8 = 4;
+/// TCP.
+pub const TCP: u8 = 6;
+/// UDP.
+pub const UDP: u8 = 17;
+/// DCCP.
+pub const DCCP: u8 = 33;
+/// IPv6 inside.
+pub const IPV6: u8 = 41;
+/// GRE.
+pub const GRE: u8 = 47;
+/// ICMPv6.
+pub const ICMPV6: u8 = 58;
+/// SCTP.
+pub const SCTP: u8 = 132;
+/// UDP-Lite.
+pub const UDP_LITE: u8 = 136;
+
+/// Extension header of IPv6: hop-by-hop options.
+pub const HOP_BY_HOP: u8 = 0;
+/// Extension header of IPv6: routing.
+pub const ROUTING: u8 = 43;
+/// Extension header of IPv6: fragment.
+pub const FRAGMENT: u8 = 44;
+/// Extension header of IPv6: authentication.
+pub const AUTHENTICATION: u8 = 51;
+/// Extension header of IPv6: options for the destination.
+pub const DESTINATION_OPTIONS: u8 = 60;
+
+/// VXLAN's port.
+pub const PORT_VXLAN: u16 = 4789;
+/// VXLAN's port before it had one, which Linux still takes by default.
+pub const PORT_VXLAN_OLD: u16 = 8472;
+/// Geneve's port.
+pub const PORT_GENEVE: u16 = 6081;
+/// GTP-C's port.
+pub const PORT_GTP_CONTROL: u16 = 2123;
+/// GTP-U's port.
+pub const PORT_GTP_USER: u16 = 2152;

@@ -1,0 +1,177 @@
+//! Transport headers, step 7 of the walk: TCP, UDP with RTP, SCTP, ICMP.
+
+use crate::number::{DCCP, SCTP, TCP, UDP, UDP_LITE};
+
+/// Both ports.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Ports {
+    /// The source's.
+    pub source: u16,
+    /// The destination's.
+    pub destination: u16,
+}
+
+impl Ports {
+    pub(crate) fn of(protocol: u8, transport: &[u8]) -> Option<Self> {
+        let &[a, b, c, d] = transport.first_chunk()?;
+        matches!(protocol, TCP | UDP | DCCP | SCTP | UDP_LITE).then_some(Self {
+            source: u16::from_be_bytes([a, b]),
+            destination: u16::from_be_bytes([c, d]),
+        })
+    }
+}
+
+/// TCP's header (RFC 9293) without its options.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Tcp<'a>(&'a [u8; 20]);
+
+impl<'a> Tcp<'a> {
+    pub(crate) fn of(bytes: &'a [u8]) -> Option<Self> {
+        bytes.first_chunk().map(Self)
+    }
+
+    /// Source port.
+    pub fn source(self) -> u16 {
+        u16::from_be_bytes([self.0[0], self.0[1]])
+    }
+
+    /// Destination port.
+    pub fn destination(self) -> u16 {
+        u16::from_be_bytes([self.0[2], self.0[3]])
+    }
+
+    /// Number of the segment's first byte.
+    pub fn sequence(self) -> u32 {
+        u32::from_be_bytes([self.0[4], self.0[5], self.0[6], self.0[7]])
+    }
+
+    /// The header's length in bytes, as it says it.
+    pub fn header_len(self) -> u8 {
+        (self.0[12] >> 4) * 4
+    }
+
+    /// Flags: FIN 1, SYN 2, RST 4, PSH 8, ACK 16 ...
+    pub fn flags(self) -> u8 {
+        self.0[13]
+    }
+}
+
+/// UDP's header (RFC 768), and what was captured behind it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Udp<'a> {
+    header: &'a [u8; 8],
+    payload: &'a [u8],
+}
+
+impl<'a> Udp<'a> {
+    pub(crate) fn of(bytes: &'a [u8]) -> Option<Self> {
+        let (header, payload) = bytes.split_first_chunk()?;
+        Some(Self { header, payload })
+    }
+
+    /// Source port.
+    pub fn source(self) -> u16 {
+        u16::from_be_bytes([self.header[0], self.header[1]])
+    }
+
+    /// Destination port.
+    pub fn destination(self) -> u16 {
+        u16::from_be_bytes([self.header[2], self.header[3]])
+    }
+
+    /// Length of header and payload, as the header says it.
+    pub fn datagram_len(self) -> u16 {
+        u16::from_be_bytes([self.header[4], self.header[5]])
+    }
+
+    /// What was captured behind the header.
+    pub fn payload(self) -> &'a [u8] {
+        self.payload
+    }
+
+    /// RTP, as far as it can be told: version 2, even ports from 1024 on.
+    pub fn rtp(self) -> Option<Rtp<'a>> {
+        let header = self.media(0)?;
+        Some(Rtp(header))
+    }
+
+    /// RTCP, as far as it can be told: version 2, odd ports from 1024 on, type 200 to 204.
+    pub fn rtcp(self) -> Option<Rtcp<'a>> {
+        let header = self.media(1)?;
+        matches!(header[1], 200..=204).then_some(Rtcp(header))
+    }
+
+    fn media(self, odd: u16) -> Option<&'a [u8; 2]> {
+        let header = self.payload.first_chunk::<2>()?;
+        let fits = |port: u16| port >= 1024 && port % 2 == odd;
+        let is_media = header[0] >> 6 == 2 && fits(self.source()) && fits(self.destination());
+        is_media.then_some(header)
+    }
+}
+
+/// The first two bytes of RTP's header (RFC 3550 section 5.1).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Rtp<'a>(&'a [u8; 2]);
+
+impl Rtp<'_> {
+    /// What the payload is.
+    pub fn payload_type(self) -> u8 {
+        self.0[1] & 0x7f
+    }
+}
+
+/// The first two bytes of RTCP's header (RFC 3550 section 6.4).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Rtcp<'a>(&'a [u8; 2]);
+
+impl Rtcp<'_> {
+    /// 200 to 204: sender's report, receiver's report, description, goodbye, application's.
+    pub fn packet_type(self) -> u8 {
+        self.0[1]
+    }
+}
+
+/// SCTP's common header (RFC 9260).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Sctp<'a>(&'a [u8; 12]);
+
+impl<'a> Sctp<'a> {
+    pub(crate) fn of(bytes: &'a [u8]) -> Option<Self> {
+        bytes.first_chunk().map(Self)
+    }
+
+    /// Verification tag.
+    pub fn verification_tag(self) -> u32 {
+        u32::from_be_bytes([self.0[4], self.0[5], self.0[6], self.0[7]])
+    }
+}
+
+/// Type and code of ICMP (RFC 792) or ICMPv6 (RFC 4443).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Icmp<'a> {
+    bytes: &'a [u8],
+    kind: u8,
+    code: u8,
+}
+
+impl<'a> Icmp<'a> {
+    pub(crate) fn of(bytes: &'a [u8]) -> Option<Self> {
+        let &[kind, code] = bytes.first_chunk()?;
+        Some(Self { bytes, kind, code })
+    }
+
+    /// Type.
+    pub fn kind(self) -> u8 {
+        self.kind
+    }
+
+    /// Code.
+    pub fn code(self) -> u8 {
+        self.code
+    }
+
+    /// What was captured behind the 8 bytes with which errors begin.
+    pub(crate) fn quote(self) -> Option<&'a [u8]> {
+        self.bytes.get(8..)
+    }
+}

@@ -1,0 +1,121 @@
+//! GRE (RFC 2784, RFC 2890) and ERSPAN (draft-foschiano-erspan-03).
+
+use crate::number::{
+    ETHER_ERSPAN, ETHER_ERSPAN_III, ETHER_ETHERNET, ETHER_IPV4, ETHER_IPV6, ETHER_MPLS,
+    ETHER_MPLS_MULTICAST,
+};
+use crate::{Ip, Labels, Layers};
+
+/// GRE's header of version 0 without routing.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Gre<'a> {
+    protocol: u16,
+    key: Option<u32>,
+    sequence: Option<u32>,
+    payload: &'a [u8],
+}
+
+const CHECKSUM: u16 = 0x8000;
+const ROUTING: u16 = 0x4000;
+const KEY: u16 = 0x2000;
+const SEQUENCE: u16 = 0x1000;
+const VERSION: u16 = 0x0007;
+
+impl<'a> Gre<'a> {
+    pub(crate) fn of(bytes: &'a [u8]) -> Option<Self> {
+        let (&[a, b, c, d], mut rest) = bytes.split_first_chunk()?;
+        let flags = u16::from_be_bytes([a, b]);
+        if flags & (ROUTING | VERSION) != 0 {
+            return None;
+        }
+        let mut field = |flag| {
+            if flags & flag == 0 {
+                return Some(None);
+            }
+            let (word, behind) = rest.split_first_chunk()?;
+            rest = behind;
+            Some(Some(u32::from_be_bytes(*word)))
+        };
+        field(CHECKSUM)?;
+        let (key, sequence) = (field(KEY)?, field(SEQUENCE)?);
+        Some(Self {
+            protocol: u16::from_be_bytes([c, d]),
+            key,
+            sequence,
+            payload: rest,
+        })
+    }
+
+    /// The Ethernet type of what it carries.
+    pub fn protocol(self) -> u16 {
+        self.protocol
+    }
+
+    /// The key.
+    pub fn key(self) -> Option<u32> {
+        self.key
+    }
+
+    /// The sequence number.
+    pub fn sequence(self) -> Option<u32> {
+        self.sequence
+    }
+
+    /// A mirrored frame's header.
+    pub fn erspan(self) -> Option<Erspan<'a>> {
+        match self.protocol {
+            ETHER_ERSPAN if self.sequence.is_none() => Some(Erspan::I(self.payload)),
+            ETHER_ERSPAN => {
+                let (header, frame) = self.payload.split_first_chunk()?;
+                Some(Erspan::II(header, frame))
+            }
+            ETHER_ERSPAN_III => {
+                let (header, behind) = self.payload.split_first_chunk::<12>()?;
+                // Flag O: a subheader that tells the platform.
+                let subheader = if header[11] & 1 == 0 { 0 } else { 8 };
+                Some(Erspan::III(header, behind.get(subheader..)?))
+            }
+            _ => None,
+        }
+    }
+
+    pub(super) fn inner(self) -> Option<Layers<'a>> {
+        Some(match self.protocol {
+            ETHER_IPV4 => Layers::of_ip(Ip::v4(self.payload)),
+            ETHER_IPV6 => Layers::of_ip(Ip::v6(self.payload)),
+            ETHER_MPLS | ETHER_MPLS_MULTICAST => Layers::of_ip(Labels::of(self.payload).ip()),
+            ETHER_ETHERNET => Layers::of_ethernet(self.payload),
+            _ => Layers::of_ethernet(self.erspan()?.frame()),
+        })
+    }
+}
+
+/// A frame that a switch has mirrored, by the version of the header before it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Erspan<'a> {
+    /// No header: GRE without a sequence number.
+    I(&'a [u8]),
+    /// 8 bytes, then the frame.
+    II(&'a [u8; 8], &'a [u8]),
+    /// 12 bytes, and 8 more with flag O, then the frame.
+    III(&'a [u8; 12], &'a [u8]),
+}
+
+impl<'a> Erspan<'a> {
+    /// What was captured of the mirrored frame.
+    pub fn frame(self) -> &'a [u8] {
+        match self {
+            Erspan::I(frame) | Erspan::II(_, frame) | Erspan::III(_, frame) => frame,
+        }
+    }
+
+    /// Which mirroring session it is from, 10 bits.
+    pub fn session(self) -> Option<u16> {
+        match self {
+            Erspan::I(_) => None,
+            Erspan::II([_, _, a, b, ..], _) | Erspan::III([_, _, a, b, ..], _) => {
+                Some(u16::from_be_bytes([*a, *b]) & 0x03ff)
+            }
+        }
+    }
+}

@@ -1,0 +1,499 @@
+//! Each step of the walk, and its limits, on frames made by hand.
+#![allow(
+    clippy::indexing_slicing,
+    clippy::unwrap_used,
+    reason = "a test may panic"
+)]
+
+use fanpcap_steer_testkit::frames::{DESTINATION, SOURCE, TCP, ethernet, fragment, udp, v4, v6};
+use fanpcap_wire::{
+    End, Erspan, FlowKey, Frame, GTP_EXTENSIONS_MAX, LABELS_MAX, Layers, Ports, TAGS_MAX, Tag,
+};
+use std::net::Ipv4Addr;
+
+fn frame(bytes: &[u8]) -> Frame<'_> {
+    Frame { bytes, tag: None }
+}
+
+/// Source and destination port where the walk ends.
+fn ports(bytes: &[u8]) -> Option<(u16, u16)> {
+    let ports = Layers::of(&frame(bytes)).ip()?.ports()?;
+    Some((ports.source, ports.destination))
+}
+
+/// The same of the packet inside.
+fn inner_ports(bytes: &[u8]) -> Option<(u16, u16)> {
+    let ports = Layers::of(&frame(bytes)).inner()?.ip()?.ports()?;
+    Some((ports.source, ports.destination))
+}
+
+const HTTP: Option<(u16, u16)> = Some((8080, 80));
+
+#[test]
+fn less_than_ethernet_is_nothing() {
+    let bytes = ethernet(0x0800, &[]);
+    let tag = Some(Tag {
+        tpid: 0x8100,
+        tci: 5,
+    });
+    let layers = Layers::of(&Frame {
+        bytes: &bytes[..13],
+        tag,
+    });
+    assert!(layers.link().is_none() && layers.tag().is_none());
+    let layers = Layers::of(&Frame { bytes: &bytes, tag });
+    assert_eq!(layers.link().unwrap().destination(), DESTINATION);
+    assert_eq!(layers.link().unwrap().source(), SOURCE);
+    assert_eq!(layers.ether_type(), Some(0x0800));
+    assert_eq!(layers.tag().unwrap().id(), 5);
+}
+
+#[test]
+fn tags_are_passed_over_as_far_as_allowed() {
+    let tagged = |count: usize| {
+        let mut bytes = [DESTINATION, SOURCE].concat();
+        for id in 1..=u8::try_from(count).unwrap() {
+            bytes.extend([0x81, 0, 0x20, id]);
+        }
+        bytes.extend([8, 0]);
+        bytes.extend(v4(6, 0, &TCP));
+        bytes
+    };
+    for count in 0..=TAGS_MAX {
+        assert_eq!(ports(&tagged(count)), HTTP, "{count} tags");
+    }
+    let many = tagged(TAGS_MAX + 1);
+    assert_eq!(ports(&many), None);
+    let whole = frame(&many);
+    let layers = Layers::of(&whole);
+    assert_eq!(layers.ether_type(), Some(0x8100));
+    assert_eq!(
+        layers
+            .link()
+            .unwrap()
+            .tags()
+            .map(|tag| tag.id())
+            .collect::<Vec<_>>(),
+        [1, 2, 3, 4]
+    );
+
+    let beside = Some(Tag {
+        tpid: 0x88a8,
+        tci: 9,
+    });
+    let many = tagged(TAGS_MAX);
+    let layers = Layers::of(&Frame {
+        bytes: &many,
+        tag: beside,
+    });
+    assert_eq!(layers.tag(), beside);
+    assert_eq!(layers.ether_type(), Some(0x8100));
+    assert!(layers.ip().is_none());
+    let few = tagged(TAGS_MAX - 1);
+    assert!(
+        Layers::of(&Frame {
+            bytes: &few,
+            tag: beside
+        })
+        .ip()
+        .is_some()
+    );
+}
+
+#[test]
+fn behind_a_tag_that_is_cut_off_is_no_type() {
+    let bytes = ethernet(0x8100, &[0, 7, 8, 0]);
+    let whole = frame(&bytes);
+    assert_eq!(
+        Layers::of(&whole).tag(),
+        Some(Tag {
+            tpid: 0x8100,
+            tci: 7
+        })
+    );
+    assert_eq!(Layers::of(&whole).ether_type(), Some(0x0800));
+    let cut = frame(&bytes[..17]);
+    assert_eq!(Layers::of(&cut).tag(), None);
+    assert_eq!(Layers::of(&cut).ether_type(), None);
+}
+
+#[test]
+fn pppoe_and_labels_are_passed_over() {
+    let session = |kind: [u8; 2], protocol: u8| {
+        let header = [kind[0], kind[1], 0, 3, 0, 62, 0, protocol];
+        ethernet(0x8864, &[&header[..], &v4(6, 0, &TCP)].concat())
+    };
+    assert_eq!(ports(&session([0x11, 0], 0x21)), HTTP);
+    assert_eq!(ports(&session([0x11, 0], 0x57)), None, "says IPv6");
+    assert_eq!(ports(&session([0x11, 9], 0x21)), None, "no session's");
+    assert_eq!(ports(&session([0x21, 0], 0x21)), None, "another version");
+
+    let labelled = |count: usize| {
+        let mut stack = Vec::new();
+        for label in 1..=count {
+            stack.extend([0, 0, 0x10 | u8::from(label == count), 64]);
+        }
+        ethernet(0x8847, &[stack, v6(6, &TCP)].concat())
+    };
+    for count in 1..=LABELS_MAX {
+        assert_eq!(ports(&labelled(count)), HTTP, "{count} labels");
+    }
+    assert_eq!(ports(&labelled(LABELS_MAX + 1)), None);
+}
+
+#[test]
+fn ipv4_is_read_with_options_and_fragments() {
+    let mut with_options = v4(6, 0, &[&[0; 8][..], &TCP].concat());
+    with_options[0] = 0x47;
+    assert_eq!(ports(&ethernet(0x0800, &with_options)), HTTP);
+    with_options[0] = 0x44;
+    assert_eq!(ports(&ethernet(0x0800, &with_options)), None, "too short");
+    with_options[0] = 0x67;
+    assert_eq!(
+        ports(&ethernet(0x0800, &with_options)),
+        None,
+        "another version"
+    );
+    assert_eq!(
+        ports(&ethernet(0x86dd, &v4(6, 0, &TCP))),
+        None,
+        "another type"
+    );
+
+    let kind = |field| {
+        let bytes = ethernet(0x0800, &v4(6, field, &TCP));
+        let whole = frame(&bytes);
+        let layers = Layers::of(&whole);
+        let ip = layers.ip().unwrap();
+        assert_eq!((ip.tos(), ip.ttl(), ip.total_len()), (0xb8, 64, 60));
+        assert_eq!((ip.id(), ip.flags_and_offset()), (Some(0x1234), field));
+        let is_there = ip.ports().is_some();
+        (
+            ip.is_fragment(),
+            ip.is_first_fragment(),
+            ip.is_later_fragment(),
+            is_there,
+        )
+    };
+    assert_eq!(kind(0x4000), (false, false, false, true));
+    assert_eq!(kind(0x2000), (true, true, false, true));
+    assert_eq!(kind(0x2001), (true, false, true, false));
+    assert_eq!(kind(0x0001), (true, false, true, false));
+}
+
+#[test]
+fn ipv6_is_read_with_extension_headers() {
+    let options = |next| [next, 0, 1, 4, 0, 0, 0, 0];
+    let chain = |count: usize| {
+        let mut headers = Vec::new();
+        for header in 1..=count {
+            headers.extend(options(if header == count { 6 } else { 60 }));
+        }
+        ethernet(
+            0x86dd,
+            &v6(
+                if count == 0 { 6 } else { 60 },
+                &[headers, TCP.to_vec()].concat(),
+            ),
+        )
+    };
+    for count in 0..6 {
+        assert_eq!(ports(&chain(count)), HTTP, "{count} headers");
+    }
+    let many = chain(6);
+    assert_eq!(ports(&many), None, "behind the last that is allowed");
+    assert_eq!(Layers::of(&frame(&many)).ip().unwrap().protocol(), 6);
+    let more = chain(7);
+    assert_eq!(Layers::of(&frame(&more)).ip().unwrap().protocol(), 60);
+
+    // Authentication counts in units of 4, and 2 less.
+    let authentication = [&[6, 4][..], &[0; 22], &TCP].concat();
+    assert_eq!(ports(&ethernet(0x86dd, &v6(51, &authentication))), HTTP);
+    let routing = [&[6, 1][..], &[0; 14], &TCP].concat();
+    assert_eq!(ports(&ethernet(0x86dd, &v6(43, &routing))), HTTP);
+
+    let cut = ethernet(0x86dd, &v6(60, &options(6)[..7]));
+    let whole = frame(&cut);
+    let layers = Layers::of(&whole);
+    assert_eq!(layers.ip().unwrap().protocol(), 60);
+    assert!(layers.ip().unwrap().transport().is_none());
+}
+
+#[test]
+fn ipv6_fragments_are_as_ipv4s() {
+    let kind = |packet: &[u8]| {
+        let bytes = ethernet(0x86dd, &v6(44, packet));
+        let whole = frame(&bytes);
+        let layers = Layers::of(&whole);
+        let ip = *layers.ip().unwrap();
+        assert_eq!(ip.id(), Some(0x5678));
+        (ip.flags_and_offset(), ip.protocol(), ip.ports().is_some())
+    };
+    assert_eq!(kind(&fragment(6, 0x0001, &TCP)), (0x2000, 6, true));
+    assert_eq!(kind(&fragment(6, 0x05c9, &TCP)), (0x2000 | 185, 6, false));
+    assert_eq!(
+        kind(&fragment(6, 0x0000, &TCP)),
+        (0, 6, true),
+        "a whole datagram"
+    );
+    let options = [&[6, 0, 1, 4, 0, 0, 0, 0][..], &TCP].concat();
+    assert_eq!(kind(&fragment(60, 0x0001, &options)), (0x2000, 6, true));
+    assert_eq!(
+        kind(&fragment(60, 0x0008, &options)),
+        (1, 60, false),
+        "no header is in there"
+    );
+    let twice = fragment(44, 0x0001, &fragment(6, 0x0008, &TCP));
+    assert_eq!(kind(&twice), (1, 6, false), "the last one counts");
+}
+
+#[test]
+fn ports_are_there_without_the_rest_of_the_header() {
+    for protocol in [6, 17, 33, 132, 136] {
+        let bytes = ethernet(0x0800, &v4(protocol, 0, &TCP));
+        assert_eq!(ports(&bytes), HTTP, "protocol {protocol}");
+        assert_eq!(ports(&bytes[..14 + 20 + 4]), HTTP);
+        assert_eq!(ports(&bytes[..14 + 20 + 3]), None);
+    }
+    assert_eq!(ports(&ethernet(0x0800, &v4(50, 0, &TCP))), None);
+    let bytes = ethernet(0x0800, &v4(6, 0, &TCP));
+    let whole = frame(&bytes);
+    let layers = Layers::of(&whole);
+    let tcp = layers.ip().unwrap().tcp().unwrap();
+    assert_eq!(
+        (tcp.header_len(), tcp.flags(), tcp.sequence()),
+        (24, 0x12, 7)
+    );
+    let cut = frame(&bytes[..14 + 20 + 19]);
+    assert!(Layers::of(&cut).ip().unwrap().tcp().is_none());
+}
+
+#[test]
+fn gre_carries_all_that_it_may() {
+    let inside = v4(6, 0, &TCP);
+    let gre = |flags: u16, protocol: u16, behind: &[u8]| {
+        let header = [flags.to_be_bytes(), protocol.to_be_bytes()].concat();
+        ethernet(0x0800, &v4(47, 0, &[&header[..], behind].concat()))
+    };
+    let behind = |len: usize, inside: &[u8]| [&vec![0; len][..], inside].concat();
+    assert_eq!(inner_ports(&gre(0, 0x0800, &inside)), HTTP);
+    assert_eq!(
+        inner_ports(&gre(0xb000, 0x0800, &behind(12, &inside))),
+        HTTP
+    );
+    assert_eq!(inner_ports(&gre(0x2000, 0x0800, &behind(4, &inside))), HTTP);
+    assert_eq!(inner_ports(&gre(0x4000, 0x0800, &inside)), None, "routing");
+    assert_eq!(inner_ports(&gre(1, 0x0800, &inside)), None, "version 1");
+    assert_eq!(inner_ports(&gre(0, 0x86dd, &v6(6, &TCP))), HTTP);
+    let label = [&[0, 0, 1, 64][..], &inside].concat();
+    assert_eq!(inner_ports(&gre(0, 0x8847, &label)), HTTP);
+    let bridged = ethernet(0x0800, &inside);
+    assert_eq!(inner_ports(&gre(0, 0x6558, &bridged)), HTTP);
+    assert_eq!(inner_ports(&gre(0, 0x88be, &bridged)), HTTP, "ERSPAN I");
+    let two = behind(4, &[&[0x10, 0, 0x0c, 5, 0, 0, 0, 0][..], &bridged].concat());
+    let mirrored = gre(0x1000, 0x88be, &two);
+    assert_eq!(inner_ports(&mirrored), HTTP, "ERSPAN II");
+    let whole = frame(&mirrored);
+    let layers = Layers::of(&whole);
+    let erspan = layers.ip().unwrap().gre().unwrap().erspan();
+    assert!(matches!(erspan, Some(Erspan::II(..))));
+    assert_eq!(erspan.and_then(Erspan::session), Some(5));
+    let mut three = behind(4, &behind(12, &bridged));
+    assert_eq!(
+        inner_ports(&gre(0x1000, 0x22eb, &three)),
+        HTTP,
+        "ERSPAN III"
+    );
+    three[4 + 11] = 1;
+    three.splice(16..16, [0; 8]);
+    assert_eq!(
+        inner_ports(&gre(0x1000, 0x22eb, &three)),
+        HTTP,
+        "with flag O"
+    );
+}
+
+#[test]
+fn tunnels_in_udp_are_told_by_the_destination_port() {
+    let inside = v4(6, 0, &TCP);
+    let bridged = ethernet(0x0800, &inside);
+    let carried = |port: u16, header: &[u8], inside: &[u8]| {
+        ethernet(
+            0x0800,
+            &v4(17, 0, &udp(12345, port, &[header, inside].concat())),
+        )
+    };
+    let vxlan = [8, 0, 0, 0, 0, 0, 9, 0];
+    assert_eq!(inner_ports(&carried(4789, &vxlan, &bridged)), HTTP);
+    assert_eq!(inner_ports(&carried(8472, &vxlan, &bridged)), HTTP);
+    assert_eq!(inner_ports(&carried(4790, &vxlan, &bridged)), None);
+    assert_eq!(
+        inner_ports(&carried(4789, &[0; 8], &bridged)),
+        None,
+        "without flag I"
+    );
+    let geneve = |options: u8, kind: [u8; 2]| {
+        let mut header = vec![options, 0, kind[0], kind[1], 0, 0, 9, 0];
+        header.extend(vec![0; usize::from(options & 0x3f) * 4]);
+        header
+    };
+    assert_eq!(
+        inner_ports(&carried(6081, &geneve(0, [0x65, 0x58]), &bridged)),
+        HTTP
+    );
+    assert_eq!(
+        inner_ports(&carried(6081, &geneve(3, [0x65, 0x58]), &bridged)),
+        HTTP
+    );
+    assert_eq!(
+        inner_ports(&carried(6081, &geneve(1, [8, 0]), &inside)),
+        HTTP
+    );
+    assert_eq!(
+        inner_ports(&carried(6081, &geneve(0x40, [8, 0]), &inside)),
+        None,
+        "version 1"
+    );
+    assert_eq!(
+        inner_ports(&ethernet(0x86dd, &v6(4, &inside))),
+        HTTP,
+        "IPIP"
+    );
+    assert_eq!(
+        inner_ports(&ethernet(0x0800, &v4(41, 0, &v6(6, &TCP)))),
+        HTTP
+    );
+    assert_eq!(
+        inner_ports(&ethernet(0x0800, &v4(4, 0, &v6(6, &TCP)))),
+        None
+    );
+}
+
+#[test]
+fn gtp_is_passed_over_with_its_extensions() {
+    let inside = v4(6, 0, &TCP);
+    let carried = |header: &[u8]| {
+        ethernet(
+            0x0800,
+            &v4(17, 0, &udp(12345, 2152, &[header, &inside].concat())),
+        )
+    };
+    assert_eq!(inner_ports(&carried(&[0x30, 255, 0, 40, 0, 0, 0, 1])), HTTP);
+    assert_eq!(
+        inner_ports(&carried(&[0x30, 1, 0, 40, 0, 0, 0, 1])),
+        None,
+        "no user's packet"
+    );
+    assert_eq!(
+        inner_ports(&carried(&[0x20, 255, 0, 40, 0, 0, 0, 1])),
+        None,
+        "GTP'"
+    );
+    let optional = |flags| [flags, 255, 0, 40, 0, 0, 0, 1, 0, 0, 0, 0x85];
+    assert_eq!(
+        inner_ports(&carried(&optional(0x32))),
+        HTTP,
+        "without flag E"
+    );
+    let extended = |count: usize| {
+        let mut header = optional(0x34).to_vec();
+        for left in (0..count).rev() {
+            header.extend([1, 0, 0, if left == 0 { 0 } else { 0x85 }]);
+        }
+        header
+    };
+    for count in 1..=GTP_EXTENSIONS_MAX {
+        assert_eq!(
+            inner_ports(&carried(&extended(count))),
+            HTTP,
+            "{count} extensions"
+        );
+    }
+    assert_eq!(
+        inner_ports(&carried(&extended(GTP_EXTENSIONS_MAX + 1))),
+        None
+    );
+    let mut endless = extended(1);
+    endless[12] = 0;
+    assert_eq!(inner_ports(&carried(&endless)), None, "of length 0");
+}
+
+#[test]
+fn an_icmp_error_belongs_to_what_it_quotes() {
+    let end = |last, port| End {
+        address: Ipv4Addr::new(10, 0, 0, last).into(),
+        port,
+    };
+    let key = |bytes: &[u8]| FlowKey::of(Layers::of(&frame(bytes)).ip().unwrap());
+    let error = |kind: u8, quote: &[u8]| {
+        let message = [&[kind, 1, 0, 0, 0, 0, 0, 0][..], quote].concat();
+        ethernet(0x0800, &v4(1, 0, &message))
+    };
+    let quote = v4(6, 0, &TCP[..8]);
+    let flow = FlowKey::new(end(2, 80), end(1, 8080), 6);
+    for kind in [3, 4, 5, 11, 12] {
+        assert_eq!(key(&error(kind, &quote)), flow, "type {kind}");
+    }
+    let own = FlowKey::new(end(1, 0), end(2, 0), 1);
+    assert_eq!(key(&error(8, &quote)), own);
+    assert_eq!(key(&error(3, &quote[..19])), own, "not all of it is there");
+    assert_eq!(key(&error(3, &v6(6, &TCP))), own, "of another family");
+    let without_ports = FlowKey::new(end(1, 0), end(2, 0), 6);
+    assert_eq!(key(&error(3, &quote[..23])), without_ports);
+    let message = [&[1, 0, 0, 0, 0, 0, 0, 0][..], &v6(6, &TCP)].concat();
+    let whole = ethernet(0x86dd, &v6(58, &message));
+    assert_eq!(key(&whole), key(&ethernet(0x86dd, &v6(6, &TCP))));
+}
+
+#[test]
+fn media_is_told_by_ports_version_and_type() {
+    let told = |source: u16, destination: u16, payload: &[u8]| {
+        let bytes = ethernet(0x0800, &v4(17, 0, &udp(source, destination, payload)));
+        let whole = frame(&bytes);
+        let layers = Layers::of(&whole);
+        let udp = layers.ip().unwrap().udp().unwrap();
+        (
+            udp.rtp().map(|rtp| rtp.payload_type()),
+            udp.rtcp().map(|rtcp| rtcp.packet_type()),
+        )
+    };
+    assert_eq!(told(5004, 6004, &[0x80, 0x88]), (Some(8), None));
+    assert_eq!(told(5004, 6004, &[0x40, 0x88]), (None, None), "version 1");
+    assert_eq!(told(5004, 6005, &[0x80, 0x88]), (None, None));
+    assert_eq!(told(1022, 6004, &[0x80, 0x88]), (None, None));
+    assert_eq!(told(5005, 6005, &[0x80, 200]), (None, Some(200)));
+    assert_eq!(told(5005, 6005, &[0x80, 205]), (None, None));
+    assert_eq!(told(5005, 6005, &[0x80]), (None, None));
+}
+
+#[test]
+fn arp_is_that_of_ipv4() {
+    let request = [
+        0, 1, 8, 0, 6, 4, 0, 1, 2, 0, 0, 0, 0, 1, 10, 0, 0, 1, 0, 0, 0, 0, 0, 0, 10, 0, 0, 2,
+    ];
+    let bytes = ethernet(0x0806, &request);
+    let whole = frame(&bytes);
+    let arp = Layers::of(&whole).arp().unwrap();
+    assert_eq!(
+        (arp.operation(), arp.sender()),
+        (1, Ipv4Addr::new(10, 0, 0, 1))
+    );
+    assert_eq!(arp.target(), Ipv4Addr::new(10, 0, 0, 2));
+    assert!(Layers::of(&frame(&bytes[..41])).arp().is_none());
+}
+
+#[test]
+fn ports_of_sctp_come_with_its_tag() {
+    let bytes = ethernet(0x0800, &v4(132, 0, &[0, 1, 0, 2, 0, 0, 0, 3, 0, 0, 0, 0]));
+    let whole = frame(&bytes);
+    let layers = Layers::of(&whole);
+    let ip = layers.ip().unwrap();
+    assert_eq!(
+        ip.ports(),
+        Some(Ports {
+            source: 1,
+            destination: 2
+        })
+    );
+    assert_eq!(ip.sctp().map(|sctp| sctp.verification_tag()), Some(3));
+}

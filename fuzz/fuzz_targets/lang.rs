@@ -1,0 +1,19 @@
+//! Any text as a steering program: compiled, or refused with a place in it, never a panic.
+#![no_main]
+
+use fanpcap_steer::compile;
+use libfuzzer_sys::fuzz_target;
+
+fuzz_target!(|bytes: &[u8]| {
+    let source = String::from_utf8_lossy(bytes);
+    let pcap = |text: &str| match text.len() % 2 {
+        0 => Ok(Vec::new()),
+        _ => Err("syntax error".to_owned()),
+    };
+    if let Err(error) = compile(&source, &pcap) {
+        assert!(source.get(error.span.clone()).is_some());
+        let (line, column) = error.position(&source);
+        assert!(line >= 1 && column >= 1);
+        assert!(error.render(&source).ends_with('^'));
+    }
+});
