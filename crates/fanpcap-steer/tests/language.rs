@@ -210,7 +210,7 @@ proptest! {
     }
 
     #[test]
-    fn definitions_in_definitions_come_to_an_end(calls in vec((0_usize..6, 0_usize..6, select(vec![">->", "`par`"])), 1..9)) {
+    fn definitions_in_definitions_come_to_an_end(calls in vec((0_usize..6, 0_usize..6, select(vec![">->", "`par`"])), 1..7)) {
         let mut source = "f0 x = x\n".to_owned();
         for (at, (f, g, operator)) in calls.iter().enumerate() {
             let (f, g) = ((*f).min(at), (*g).min(at));
