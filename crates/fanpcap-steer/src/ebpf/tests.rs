@@ -5,6 +5,7 @@ mod classic;
 mod flows;
 mod frames;
 mod limits;
+mod listing;
 mod predicates;
 mod privilege;
 mod speed;
