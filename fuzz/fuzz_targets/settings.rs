@@ -2,10 +2,13 @@
 #![no_main]
 
 use fanpcap::device::Device;
+use fanpcap::fanout::Script;
 use fanpcap::settings::{Environment, Settings};
+use fanpcap::steering::Steering;
 use libfuzzer_sys::fuzz_target;
 use std::ffi::OsString;
 use std::path::PathBuf;
+use std::sync::Arc;
 
 const INTERFACES: [&str; 3] = ["eth0", "wan-1", "eth0_1"];
 
@@ -25,8 +28,11 @@ fuzz_target!(|bytes: &[u8]| {
         system_config: PathBuf::new(),
     };
     let device = Device::classify(device, |name| INTERFACES.contains(&name));
+    let interfaces = INTERFACES.map(str::to_owned);
+    let pcap = |_: &str| Err("no libpcap here".to_owned());
+    let compile = |script: &Script| Steering::compile(script, &pcap).map(Arc::new);
     let plan = Settings::parse(&environment, config, "pcap.conf")
-        .and_then(|settings| settings.plan(&device, None, &INTERFACES.map(str::to_owned)));
+        .and_then(|settings| settings.plan(&device, None, &interfaces, &compile));
     if let Err(report) = plan {
         let place = report.place.as_ref().expect("a refusal has a place");
         assert!(place.line >= 1 && place.column >= 1);

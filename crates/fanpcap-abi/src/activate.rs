@@ -3,9 +3,10 @@
 use crate::handles::Part;
 use crate::message::{ERRBUF_SIZE, fail, guard};
 use crate::system::{self, ERROR, Pcap, PcapStat, system};
-use crate::{handles, several, stats, take_over};
-use fanpcap::join::JoinError;
+use crate::{expressions, handles, several, stats, take_over};
+use fanpcap::join::{Entrant, JoinError};
 use fanpcap::record::Counters;
+use fanpcap::request::Request;
 use fanpcap::settings::{Group, Membership, Plan};
 use fanpcap_linux::interface;
 use fanpcap_linux::packet::{self, Address};
@@ -117,7 +118,7 @@ unsafe fn activate_alone(p: *mut Pcap, by_name: bool) -> c_int {
     unsafe {
         fail(
             p,
-            "tpacket can't read this device: the system's libpcap does",
+            "fanpcap can't read this device: the system's libpcap does",
         )
     };
     WARNING
@@ -174,7 +175,7 @@ unsafe fn join_group(p: *mut Pcap, membership: &Membership) -> c_int {
     }
     match joined {
         // SAFETY: as above.
-        Ok(()) => unsafe { warn_of_strangers(p) },
+        Ok(()) => unsafe { warn(p) },
         // SAFETY: as above.
         Err(error) => unsafe { fail(p, &membership.blame(&error)) },
     }
@@ -225,29 +226,49 @@ pub(crate) unsafe fn join(p: *mut Pcap, membership: &Membership) -> Result<(), J
     };
     // SAFETY: the handle's descriptor is open as long as the handle.
     let socket = unsafe { BorrowedFd::borrow_raw(fd) };
-    let Membership { group, mode, .. } = *membership;
-    let protocol = protocol.unwrap_or(packet::ETH_P_ALL);
-    let member = fanpcap::join::join(socket, group, mode, protocol, before)?;
+    let member = fanpcap::join::join(Entrant {
+        socket,
+        membership,
+        protocol: protocol.unwrap_or(packet::ETH_P_ALL),
+        before,
+    })?;
     handles::with_new(p, |entry| entry.member = Some((member, fd)));
     Ok(())
 }
 
-/// A handle that shares its group with another program works, and says so: rarely is it meant.
+/// A member works though its group is not as it should be, and says so.
 ///
 /// # Safety
 /// `p` is a handle.
-unsafe fn warn_of_strangers(p: *mut Pcap) -> c_int {
-    let stranger = handles::place(p).and_then(|place| Some((place.group(), place.stranger()?)));
-    let Some((group, (program, pid))) = stranger else {
+unsafe fn warn(p: *mut Pcap) -> c_int {
+    let Some(text) = of_unknown_program(p).or_else(|| of_strangers(p)) else {
         return 0;
     };
-    let text = format!(
-        "fan-out group {group} is shared with another program, {program} (process {pid}): each sees \
-         a part of the packets; give one of them another group to see all"
-    );
     // SAFETY: the caller vouches for `p`.
     unsafe { fail(p, &text) };
     WARNING
+}
+
+/// Who came first has given the group its program, which may be another one.
+fn of_unknown_program(p: *mut Pcap) -> Option<String> {
+    let group = handles::place(p)?.group();
+    let is_unknown = handles::steered(p)?.is_unknown();
+    is_unknown.then(|| {
+        format!(
+            "fan-out group {group} is steered by its first member's program, which may be another than \
+             this one: its members have no page in /run/fanpcap that would tell"
+        )
+    })
+}
+
+/// Rarely is it meant to share a group with another program.
+fn of_strangers(p: *mut Pcap) -> Option<String> {
+    let place = handles::place(p)?;
+    let (group, (program, pid)) = (place.group(), place.stranger()?);
+    Some(format!(
+        "fan-out group {group} is shared with another program, {program} (process {pid}): each sees \
+         a part of the packets; give one of them another group to see all"
+    ))
 }
 
 /// Activates the handle on one of several devices, silently: it receives nothing yet. One that has been
@@ -312,9 +333,9 @@ pub(crate) unsafe fn foresee(p: *mut Pcap, groups: &mut Vec<(Group, String)>) ->
     let fd = unsafe { system::pcap_fileno(p) };
     // SAFETY: the handle's descriptor is open as long as the handle.
     let socket = unsafe { BorrowedFd::borrow_raw(fd) };
-    let Membership { group, mode, .. } = membership;
+    let group = membership.group;
     let protocol = protocol.unwrap_or(packet::ETH_P_ALL);
-    let foreseen = fanpcap::join::foresee(socket, group, mode, protocol);
+    let foreseen = fanpcap::join::foresee(socket, &membership, protocol);
     let wants = handles::with(p, |entry| entry.request.system_name().to_owned());
     let wants = wants.unwrap_or_default();
     let before = groups.iter().find(|(other, _)| *other == group);
@@ -381,7 +402,8 @@ pub(crate) unsafe fn go_live(p: *mut Pcap) -> c_int {
 /// `p` is a handle.
 unsafe fn plan(p: *mut Pcap) -> Result<Plan, c_int> {
     let request = handles::with(p, |entry| Arc::clone(&entry.request));
-    let plan = request.map_or_else(|| Ok(Plan::default()), |request| request.plan());
+    let plan = |request: Arc<Request>| request.plan(&expressions::compile);
+    let plan = request.map_or_else(|| Ok(Plan::default()), plan);
     // SAFETY: the caller vouches for `p`.
     plan.map_err(|report| unsafe { fail(p, &report.render(ERRBUF_SIZE - 1)) })
 }

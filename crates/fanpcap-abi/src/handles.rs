@@ -7,7 +7,9 @@
 use crate::system::Pcap;
 use crate::take_over::Installed;
 use fanpcap::member::{Member, Place};
+use fanpcap::replace::Own;
 use fanpcap::request::Request;
+use fanpcap::steered::Steered;
 use fanpcap_linux::signal::Blocked;
 use std::cell::RefCell;
 use std::collections::BTreeMap;
@@ -181,6 +183,37 @@ pub(crate) fn handle_close(p: *mut Pcap) -> Option<Entry> {
 /// Where a handle sits in its group.
 pub(crate) fn place(p: *mut Pcap) -> Option<Place> {
     with(p, |entry| Some(entry.member.as_ref()?.0.place().clone())).flatten()
+}
+
+/// A handle's part in its group's program, where that has one.
+pub(crate) fn steered(p: *mut Pcap) -> Option<Arc<Steered>> {
+    with(p, |entry| entry.member.as_ref()?.0.steering().cloned()).flatten()
+}
+
+/// This process's members of the group at `place`, by copies of their descriptors: first `p`. After a fork the others may
+/// be the other process's too, and are none.
+pub(crate) fn members(p: *mut Pcap, place: &Place) -> Vec<Own> {
+    let forked = FORKED.load(Ordering::Relaxed);
+    let mut own = locked(|entries| {
+        let mine = entries
+            .iter()
+            .filter(|(at, _)| **at == p as usize || !forked);
+        let members = mine.filter_map(|(at, entry)| Some((*at, entry.member.as_ref()?)));
+        let beside = members.filter(|(_, (member, _))| member.place().is_beside(place));
+        let own = beside.filter_map(|(at, (member, fd))| {
+            // SAFETY: handles leave the table before they are closed, so the descriptor is open.
+            let socket = unsafe { BorrowedFd::borrow_raw(*fd) };
+            let own = Own {
+                steered: Arc::clone(member.steering()?),
+                place: member.place().clone(),
+                socket: socket.try_clone_to_owned().ok()?,
+            };
+            Some((at, own))
+        });
+        own.collect::<Vec<_>>()
+    });
+    own.sort_by_key(|(at, _)| *at != p as usize);
+    own.into_iter().map(|(_, own)| own).collect()
 }
 
 /// Publishes the counters of this process's other members of the group at `place`. After a fork they

@@ -8,6 +8,7 @@
 
 pub mod activate;
 pub mod data;
+mod expressions;
 pub mod fanout;
 mod handles;
 mod head;

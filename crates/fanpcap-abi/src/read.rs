@@ -6,10 +6,12 @@ use crate::message::{self, fail, guard};
 use crate::several;
 use crate::system::{self, BpfProgram, Callback, ERROR, Header, Pcap, system};
 use crate::take_over::tag_at;
+use fanpcap::steered::Filtering;
 use fanpcap_linux::packet::Filter;
 use fanpcap_tpacket::filter::{Instruction, Program};
 use fanpcap_tpacket::{Call, Direction, End, Packet, Reader};
 use std::ffi::{c_char, c_int, c_void};
+use std::fmt::Display;
 use std::os::fd::BorrowedFd;
 use std::ptr::null;
 
@@ -169,11 +171,19 @@ pub unsafe extern "C" fn pcap_setfilter(p: *mut Pcap, program: *mut BpfProgram) 
         let set = |p| function.map_or(ERROR, |function| unsafe { function(p, program) });
         // SAFETY: as above.
         let status = unsafe { several::each(p, set) };
+        if status != 0 {
+            return status;
+        }
         // SAFETY: as above.
-        let reader = unsafe { head::reader(p, read) };
-        if let Some(reader) = reader.filter(|_| status == 0) {
+        let in_kernel = match unsafe { put_beside_programs(p) } {
+            Ok(in_kernel) => in_kernel,
+            // SAFETY: as above.
+            Err(text) => return unsafe { fail(p, &text) },
+        };
+        // SAFETY: as above.
+        if let Some(reader) = unsafe { head::reader(p, read) } {
             // SAFETY: as above; the system's library has read the program.
-            unsafe { tell_filter(reader, p, program) };
+            unsafe { tell_filter(reader, program, in_kernel) };
         }
         status
     };
@@ -181,12 +191,53 @@ pub unsafe extern "C" fn pcap_setfilter(p: *mut Pcap, program: *mut BpfProgram) 
     guard(body, |text| unsafe { fail(p, text) })
 }
 
-/// Tells a reader its new filter. Where the kernel did not take it, the system's library has detached
+/// Puts the filter that the system's library has just set beside the steering program that a member has in the same place. Tells
+/// whether the kernel runs the filter, on all devices: where it did not take it, the system's library has detached
 /// the old one too.
 ///
+/// # Errors
+/// What to say when it can't be run at all.
+///
 /// # Safety
-/// `p` is an activated handle and `program` a valid program.
-unsafe fn tell_filter(reader: &Reader, p: *mut Pcap, program: *const BpfProgram) {
+/// `p` is an activated handle.
+unsafe fn put_beside_programs(p: *mut Pcap) -> Result<bool, String> {
+    let failed =
+        |why: &dyn Display| format!("the filter can't be set beside the steering program: {why}");
+    // SAFETY: the caller vouches for `p`.
+    let is_ours = unsafe { head::reader(p, read) }.is_some();
+    let mut in_kernel = true;
+    for part in several::all(p) {
+        let steered = handles::steered(part);
+        if !is_ours && steered.is_none() {
+            continue;
+        }
+        // SAFETY: the caller vouches for `p`, and its others are open as long.
+        let fd = unsafe { system::pcap_fileno(part) };
+        // SAFETY: the handle's socket is open.
+        let socket = unsafe { BorrowedFd::borrow_raw(fd) };
+        let own = Filter::of(socket).unwrap_or_default();
+        let is_filtered = own.is_some();
+        in_kernel &= is_filtered;
+        let Some(steered) = steered else { continue };
+        let filtering = steered.refilter(socket, own);
+        match filtering.map_err(|error| failed(&error))? {
+            Filtering::Kernel => {}
+            Filtering::Reader if is_filtered && !is_ours => {
+                return Err(failed(
+                    &"it takes CAP_BPF to load both, and this device is not read by fanpcap",
+                ));
+            }
+            Filtering::Reader => in_kernel = false,
+        }
+    }
+    Ok(in_kernel)
+}
+
+/// Tells a reader its new filter.
+///
+/// # Safety
+/// `program` is a valid program.
+unsafe fn tell_filter(reader: &Reader, program: *const BpfProgram, in_kernel: bool) {
     // SAFETY: the caller vouches for `program`.
     let BpfProgram { len, instructions } = unsafe { program.read() };
     // SAFETY: as above.
@@ -197,14 +248,6 @@ unsafe fn tell_filter(reader: &Reader, p: *mut Pcap, program: *const BpfProgram)
         jf: instruction.jf,
         k: instruction.k,
     });
-    let is_filtered = |part: &*mut Pcap| {
-        // SAFETY: the caller vouches for `p`, and its others are open as long.
-        let fd = unsafe { system::pcap_fileno(*part) };
-        // SAFETY: the handle's socket is open.
-        let socket = unsafe { BorrowedFd::borrow_raw(fd) };
-        Filter::of(socket).is_ok_and(|filter| filter.is_some())
-    };
-    let in_kernel = several::all(p).iter().all(is_filtered);
     reader.set_filter(Program::new(copied.collect()), in_kernel);
 }
 

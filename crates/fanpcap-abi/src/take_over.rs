@@ -4,11 +4,13 @@ use crate::message::ERRBUF_SIZE;
 use crate::read::read;
 use crate::system::{self, Pcap};
 use crate::{handles, head, several};
+use fanpcap::steered::Steered;
 use fanpcap_linux::packet::{Filter, is_packet_socket};
-use fanpcap_tpacket::{Direction, Kept, Options, Reader};
+use fanpcap_tpacket::{Direction, Kept, Options, Reader, Tell};
 use std::ffi::{c_int, c_void};
 use std::os::fd::BorrowedFd;
 use std::ptr::{NonNull, null};
+use std::sync::Arc;
 
 /// Link types whose packets are in the ring as the program gets them (pcap/dlt.h).
 pub(crate) const EN10MB: c_int = 1;
@@ -50,11 +52,13 @@ pub(crate) unsafe fn truncate(p: *mut Pcap, reader_of: *mut Pcap) {
     };
     // SAFETY: as above.
     if let Some((_, socket)) = unsafe { served(p) } {
-        if Filter::of(socket).is_ok_and(|filter| filter.is_none()) {
-            // A VLAN tag goes back in behind the addresses, and counts for the length.
-            let kept = snaplen.max(AFTER_ADDRESSES.into());
-            // Best effort: what the kernel does not cut off, the reader does.
-            let _ = Filter::keep(kept).attach(socket);
+        // A VLAN tag goes back in behind the addresses, and counts for the length.
+        let mut keep = Filter::keep(snaplen.max(AFTER_ADDRESSES.into()));
+        // Best effort: what the kernel does not cut off, the reader does.
+        if let Some(steered) = handles::steered(p) {
+            let _ = steered.truncate(socket, keep);
+        } else if Filter::of(socket).is_ok_and(|filter| filter.is_none()) {
+            let _ = keep.attach(socket);
         }
     }
 }
@@ -115,9 +119,22 @@ pub(crate) unsafe fn keep_counters(p: *mut Pcap) {
                 read_ns: kept.read_ns,
                 read_taken: kept.read_taken,
                 idle_taken: kept.idle_taken,
+                more: kept
+                    .steered
+                    .map(|steered| Arc::new(OfProgram(steered)) as Arc<dyn Tell>),
             };
             reader.keep(device, kept);
         }
+    }
+}
+
+/// The counters of a steering program.
+#[derive(Debug)]
+struct OfProgram(Arc<Steered>);
+
+impl Tell for OfProgram {
+    fn tell(&self) {
+        self.0.publish();
     }
 }
 

@@ -47,8 +47,8 @@ pub(crate) struct Arguments {
     /// received), or a list such as 2,4-7
     #[arg(long, value_name = "LIST", default_value = "none", value_parser = Wanted::parse)]
     cpus: Wanted,
-    /// How the packets are shared: hash, lb, rnd, cpu, rollover or qm, with +defrag or +rollover behind
-    /// it [default: what the settings say, else hash]
+    /// How the packets are shared: hash, lb, rnd, cpu, rollover, qm or flow, with +defrag or +rollover behind
+    /// it; a steering program, or file:PATH of one [default: what the settings say, else hash]
     #[arg(long, value_name = "MODE")]
     fanout: Option<String>,
     /// The group, 0 to 65535, that other programs may be in too [default: what the settings say, else a new

@@ -27,7 +27,6 @@ use std::sync::Arc;
 
 use anyhow::{Context, Result};
 use clap::Args;
-use fanpcap::mode::Mode;
 use fanpcap_linux::{child, inject};
 
 use crate::cpus::{self, Wanted};
@@ -54,7 +53,8 @@ pub(crate) struct Arguments {
     /// Copies
     #[arg(short = 'n', long, default_value_t = 2, value_parser = clap::value_parser!(u16).range(1..=256))]
     copies: u16,
-    /// How packets are shared: hash, lb, rnd, cpu, rollover or qm, with options such as +rollover
+    /// How packets are shared: hash, lb, rnd, cpu, rollover, qm or flow, with options such as +rollover; a steering
+    /// program, or file:PATH of one
     #[arg(long, value_name = "MODE", default_value = "hash")]
     fanout: String,
     /// The copies' group [default: a free one]
@@ -148,14 +148,14 @@ pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode> {
         command: &arguments.command,
         library: &library,
         group,
-        mode,
+        mode: &mode,
         restart: arguments.restart,
         merge: arguments.merge.as_deref(),
         prefix: arguments.prefix,
         output: &output,
     };
     let code = match run.supervise(&choice.cpus) {
-        Ok(supervised) => finish(arguments, (group, mode), &output, &supervised),
+        Ok(supervised) => finish(arguments, (group, &mode), &output, &supervised),
         Err(error) => {
             output.say(&format!("{error:#}"));
             program::code(&error)
@@ -168,7 +168,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode> {
 /// Merges, sums up and tells the exit status.
 fn finish(
     arguments: &Arguments,
-    (group, mode): (u16, Mode),
+    (group, mode): (u16, &str),
     output: &Output,
     supervised: &Supervised,
 ) -> u8 {

@@ -7,7 +7,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use anyhow::{Context, Result, ensure};
 use fanpcap::groups::{self, Seen};
-use fanpcap::mode::{Kind, Mode};
+use fanpcap::mode::Kind;
 use fanpcap_linux::{diag, interface, link, netns, process};
 
 mod holders;
@@ -68,6 +68,8 @@ pub(crate) struct Socket {
     pub(crate) ring_bytes: Option<u64>,
     /// The counters on its page; none for sockets that are no members of ours, or never counted.
     pub(crate) counts: Option<Counts>,
+    /// The steering program's counters on its page, up to the last that is not 0; none where nothing is known of them.
+    pub(crate) program_counters: Option<Vec<i64>>,
     /// Whether it has a page.
     pub(crate) has_page: bool,
     /// The process that has it; none when that may not be seen.
@@ -245,7 +247,8 @@ impl Source {
                     number: fanout.id,
                     mode: modes
                         .get(&(seen.socket.ifindex, fanout.id))
-                        .map_or_else(|| kernel_mode(fanout), Mode::to_string),
+                        .cloned()
+                        .unwrap_or_else(|| kernel_mode(fanout)),
                 }),
                 ring_bytes: seen
                     .socket
@@ -255,6 +258,7 @@ impl Source {
                     waits: counts.waits && !is_stopped,
                     ..counts
                 }),
+                program_counters: program_counters(seen),
                 has_page: seen.page.is_some(),
                 process,
             }
@@ -286,11 +290,25 @@ fn counts(seen: &Seen) -> Option<Counts> {
     })
 }
 
-/// The groups' modes with options, which only pages tell.
-fn modes(seen: &[Seen]) -> BTreeMap<(u32, u16), Mode> {
+/// The counters of a steering program, if its owner has ever read them.
+fn program_counters(seen: &Seen) -> Option<Vec<i64>> {
+    let running = seen.page.as_ref()?.steering.as_ref()?;
+    let counters = Some(&running.counters).filter(|_| running.counted_ns > 0)?;
+    let used = counters.iter().rposition(|&counter| counter != 0);
+    let used = &counters[..used.map_or(0, |last| last + 1)];
+    Some(
+        used.iter()
+            .map(|counter| i64::from_ne_bytes(counter.to_ne_bytes()))
+            .collect(),
+    )
+}
+
+/// The groups' modes with options, and how their programs begin, which only pages tell.
+fn modes(seen: &[Seen]) -> BTreeMap<(u32, u16), String> {
     let of_page = |seen: &Seen| {
         let group = seen.socket.fanout?.id;
-        Some(((seen.socket.ifindex, group), seen.page.as_ref()?.mode))
+        let page = seen.page.as_ref()?;
+        Some(((seen.socket.ifindex, group), page.shown_mode()))
     };
     seen.iter().filter_map(of_page).collect()
 }

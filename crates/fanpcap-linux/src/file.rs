@@ -35,8 +35,16 @@ pub fn set_name(file: &File, path: &Path) -> io::Result<()> {
 
 /// Opens a regular file to read; none for anything else, such as a link or a pipe.
 pub fn open_regular(path: &Path) -> io::Result<Option<File>> {
-    let file = OpenOptions::new()
-        .read(true)
+    open(path, OpenOptions::new().read(true))
+}
+
+/// The same to write.
+pub fn open_regular_to_write(path: &Path) -> io::Result<Option<File>> {
+    open(path, OpenOptions::new().write(true))
+}
+
+fn open(path: &Path, options: &mut OpenOptions) -> io::Result<Option<File>> {
+    let file = options
         .custom_flags(libc::O_NOFOLLOW | libc::O_NONBLOCK)
         .open(path)?;
     Ok(file.metadata()?.is_file().then_some(file))

@@ -99,6 +99,11 @@ pub fn address(fd: BorrowedFd<'_>) -> io::Result<Address> {
     })
 }
 
+/// The hardware type (`ARPHRD_*`, linux/if_arp.h) of the interface that a packet socket is bound to; 0 when it is bound to none.
+pub fn hardware_type(fd: BorrowedFd<'_>) -> io::Result<u16> {
+    sockaddr(fd).map(|sll| sll.sll_hatype)
+}
+
 fn sockaddr(fd: BorrowedFd<'_>) -> io::Result<libc::sockaddr_ll> {
     let mut sll = blank_sockaddr();
     let mut len = socklen::<libc::sockaddr_ll>();
@@ -182,6 +187,9 @@ impl Filter {
     }
 
     /// The one that a socket has, if any (`SO_GET_FILTER`, whose lengths count instructions).
+    ///
+    /// # Errors
+    /// `EACCES` when the socket's filter is an eBPF program.
     pub fn of(fd: BorrowedFd<'_>) -> io::Result<Option<Self>> {
         let mut program = vec![instruction(0); BPF_MAXINSNS];
         let mut len = libc::socklen_t::try_from(program.len()).unwrap_or(0);
@@ -192,6 +200,12 @@ impl Filter {
         check(rc)?;
         program.truncate(usize::try_from(len).unwrap_or(0));
         Ok((!program.is_empty()).then_some(Self(program)))
+    }
+
+    /// Its instructions: code, jump if true, jump if false, operand.
+    pub fn instructions(&self) -> impl Iterator<Item = (u16, u8, u8, u32)> + '_ {
+        let parts = |it: &libc::sock_filter| (it.code, it.jt, it.jf, it.k);
+        self.0.iter().map(parts)
     }
 
     /// Attaches it in place of the socket's filter.

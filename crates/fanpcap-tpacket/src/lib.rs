@@ -15,6 +15,6 @@ mod wait;
 
 pub use accept::Direction;
 pub use call::{Call, End, Options, Packet};
-pub use publish::Kept;
+pub use publish::{Kept, Tell};
 pub use reader::Reader;
 pub use wait::ReadError;

@@ -7,7 +7,9 @@
 use fanpcap_linux::shared::Word;
 use fanpcap_linux::signal::Blocked;
 use fanpcap_linux::{packet, process};
+use std::fmt::Debug;
 use std::os::fd::BorrowedFd;
+use std::sync::Arc;
 use std::time::Duration;
 
 /// The counters that a reader keeps for others to read.
@@ -26,6 +28,14 @@ pub struct Kept {
     pub read_taken: Word,
     /// What it had taken when it last began to wait with nothing left to tell.
     pub idle_taken: Word,
+    /// What tells more each time that the kernel's counters are told.
+    pub more: Option<Arc<dyn Tell>>,
+}
+
+/// More that is told with the kernel's counters.
+pub trait Tell: Debug + Send + Sync {
+    /// Tells it, while signals are held back.
+    fn tell(&self);
 }
 
 /// How old the kernel's counters become while packets come.
@@ -115,6 +125,9 @@ impl Publisher {
                 self.kept.read_taken.set(taken);
                 self.kept.read_ns.set(process::monotonic_ns());
             }
+            if let Some(more) = &self.kept.more {
+                more.tell();
+            }
         }
         // Also when that has failed, as it may for good: an idle reader need not wake for it.
         self.asked = Some(taken);
@@ -155,6 +168,7 @@ mod tests {
             read_ns,
             read_taken,
             idle_taken,
+            more: None,
         };
         (Publisher::new(kept.clone(), socket.as_fd(), at_ns), kept)
     }

@@ -2,11 +2,19 @@
 
 /// The engines' names, as prefix of a device, as value of `driver@DEV` and of PCAP_DRIVER.
 pub const ENGINES: [&str; 8] = [
-    TPACKET, "xdp", "afxdp", "dpdk", "netmap", "pfring", "zc", "pfq",
+    TPACKET, "xdp", "afxdp", "dpdk", "netmap", "pfring", "zc", PFQ,
 ];
 
 /// The engine on AF_PACKET.
 pub const TPACKET: &str = "tpacket";
+
+/// The programmable engine: here the same one, with steering programs in the kernel.
+pub const PFQ: &str = "pfq";
+
+/// Whether an engine reads the rings of packet sockets.
+pub fn is_rings(engine: &str) -> bool {
+    [TPACKET, PFQ].contains(&engine)
+}
 
 /// One of the devices that a device string names.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -53,6 +61,7 @@ impl Device {
             };
         }
         let (engine, names) = match text.split_once(':') {
+            None if text == PFQ => (Some(PFQ), ""),
             Some((prefix, names)) => match ENGINES.into_iter().find(|engine| *engine == prefix) {
                 Some(engine) => (Some(engine), names),
                 None => (None, text),
@@ -79,6 +88,20 @@ impl Device {
         }
     }
 
+    /// Whether it names the programmable engine and no device: it is its group's, as PFQ has it.
+    pub fn names_none(&self) -> bool {
+        let is_unnamed = |part: &Part| part.name.is_empty();
+        self.engine == Some(PFQ) && self.parts.len() == 1 && self.parts.iter().all(is_unnamed)
+    }
+
+    /// The same, where the device is known.
+    #[must_use]
+    pub fn on(self, interface: &str) -> Device {
+        let (name, base) = (interface.to_owned(), interface.to_owned());
+        let parts = vec![Part { name, base }];
+        Device { parts, ..self }
+    }
+
     /// The string as the application wrote it.
     pub fn text(&self) -> &str {
         &self.text
@@ -98,7 +121,9 @@ impl Device {
     /// is, so that prefixes which the system library knows itself (`dpdk:0`) keep working.
     pub fn system_name(&self) -> &str {
         match (self.engine, self.parts.as_slice()) {
-            (None | Some(TPACKET), [part]) => &part.base,
+            // It is never activated.
+            (Some(PFQ), [part]) if part.name.is_empty() => "any",
+            (None | Some(TPACKET | PFQ), [part]) => &part.base,
             _ => &self.text,
         }
     }
@@ -169,8 +194,23 @@ mod tests {
         assert_eq!(device.engine(), Some("pfq"));
         assert_eq!(parts, [("eth0:1", "eth0"), ("eth1", "eth1")]);
         assert_eq!(device.system_name(), "pfq:eth0:1^eth1");
+        assert_eq!(classify("pfq:eth0:1").system_name(), "eth0");
         assert_eq!(classify("eth0^eth1").parts().len(), 2);
         assert_eq!(classify("dpdk:0").system_name(), "dpdk:0");
         assert_eq!(classify("rpcap:eth0").engine(), None);
+    }
+
+    #[test]
+    fn pfq_alone_is_the_device_of_its_group() {
+        for text in ["pfq:", "pfq"] {
+            let device = classify(text);
+            assert!(device.names_none(), "{text}");
+            let device = device.on("eth1");
+            assert_eq!((device.names_none(), device.system_name()), (false, "eth1"));
+            assert_eq!((device.text(), device.engine()), (text, Some(PFQ)));
+        }
+        for text in ["pfq:eth0", "pfq:^", "tpacket:", ""] {
+            assert!(!classify(text).names_none(), "{text}");
+        }
     }
 }

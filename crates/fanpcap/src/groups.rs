@@ -4,6 +4,7 @@
 use crate::page::Shelf;
 use crate::record::Record;
 use fanpcap_linux::diag::{self, PacketSocket};
+use fanpcap_linux::interface;
 use std::collections::BTreeMap;
 use std::io;
 
@@ -39,4 +40,14 @@ pub fn seen() -> io::Result<Vec<Seen>> {
             socket,
         })
         .collect())
+}
+
+/// The name of the device that a group of the calling thread's network namespace is on, once it has a member.
+pub fn device_of(group: u16) -> Option<String> {
+    let sockets = diag::packet_sockets().ok()?;
+    let is_member = |socket: &&PacketSocket| socket.fanout.is_some_and(|has| has.id == group);
+    match sockets.iter().find(is_member)?.ifindex {
+        0 => Some("any".to_owned()),
+        index => interface::name(index),
+    }
 }

@@ -1,80 +1,45 @@
 //! Joining a group without duplicates, and why it failed.
 
+mod error;
+mod program;
+mod program_error;
+
 use crate::member::{Member, Place};
-use crate::mode::Mode;
+use crate::mode::{Kind, Mode};
 use crate::page::Shelf;
 use crate::record::Counters;
-use crate::settings::{Group, shell_name};
+use crate::settings::{Group, Membership};
+pub use error::JoinError;
 use fanpcap_linux::diag::{self, PacketSocket};
 use fanpcap_linux::interface;
 use fanpcap_linux::packet::{self, Address, ETH_P_SILENT, Fanout, Filter, Refusal};
-use std::fmt;
+pub use program::takes_programs;
+pub use program_error::ProgramError;
 use std::io;
 use std::os::fd::BorrowedFd;
 
-/// Why a handle can't join a group.
-#[derive(Debug)]
-pub enum JoinError {
-    /// The handle has no packet socket: another kind of device, a savefile, a dead handle.
-    NotPacket,
-    /// The handle is in a group already.
-    AlreadyIn(u16),
-    /// The group runs another mode.
-    OtherMode {
-        /// The group's number.
-        group: u16,
-        /// The mode that was asked for.
-        asked: Mode,
-        /// What the group runs.
-        runs: String,
-    },
-    /// The group's number is taken on another device.
-    OtherDevice {
-        /// The group's number.
-        group: u16,
-        /// The device that has it.
-        has: String,
-        /// The device that the handle is on.
-        wants: String,
-    },
-    /// The group captures another protocol.
-    OtherProtocol {
-        /// The group's number.
-        group: u16,
-        /// Its protocol, `ETH_P_*`.
-        has: u16,
-        /// The handle's.
-        wants: u16,
-    },
-    /// The group has as many members as the kernel allows.
-    Full(u16),
-    /// The kernel refused for a reason of its own.
-    Kernel {
-        /// The group's number.
-        group: u16,
-        /// The mode that was asked for.
-        mode: Mode,
-        /// The system call or option.
-        call: &'static str,
-        /// What it said.
-        error: io::Error,
-    },
+/// A handle that is to join a group.
+#[derive(Clone, Copy, Debug)]
+pub struct Entrant<'a> {
+    /// Its socket.
+    pub socket: BorrowedFd<'a>,
+    /// The group.
+    pub membership: &'a Membership,
+    /// What it captures, where it was activated silently; `ETH_P_*`.
+    pub protocol: u16,
+    /// What its library has counted.
+    pub before: Counters,
 }
 
-/// Joins a group with a socket whose library has counted `before`. A socket that was activated silently
-/// (bound to [`ETH_P_SILENT`]) is bound to `protocol` behind a filter that rejects all, so that nothing
-/// reaches it before it is in the group; without that, a newcomer has every packet twice until it has
-/// joined. When it can't join, it is silent again.
+/// Joins a group. A socket that was activated silently (bound to [`ETH_P_SILENT`]) is bound to its protocol
+/// behind a filter that rejects all, so that nothing reaches it before it is in the group; without that, a newcomer
+/// has every packet twice until it has joined. When it can't join, it is silent again.
 ///
 /// # Errors
 /// Each says what the group is and what to do.
-pub fn join(
-    fd: BorrowedFd<'_>,
-    group: Group,
-    mode: Mode,
-    protocol: u16,
-    before: Counters,
-) -> Result<Member, JoinError> {
+pub fn join(entrant: Entrant<'_>) -> Result<Member, JoinError> {
+    let (fd, membership) = (entrant.socket, entrant.membership);
+    let (group, mode) = (membership.group, membership.mode);
     let fanout = wanted(group, mode);
     let failed = |call, error| explain(fanout, mode, call, error);
     if !packet::is_packet_socket(fd).map_err(|error| failed("SO_DOMAIN", error))? {
@@ -83,18 +48,20 @@ pub fn join(
     let inode = packet::inode(fd).map_err(|error| failed("fstat", error))?;
     packet::close_on_exec(fd).map_err(|error| failed("F_SETFD", error))?;
     let bound = packet::address(fd).map_err(|error| failed("getsockname", error))?;
-    if bound.protocol == ETH_P_SILENT {
-        join_from_silence(fd, fanout, mode, Address { protocol, ..bound })?;
-    } else {
-        enter(fd, fanout, mode, bound)?;
-    }
-    let joined = match (packet::fanout(fd), group) {
-        (Ok(joined), _) => joined.id,
-        (Err(_), Group::Number(number)) => number,
-        (Err(error), Group::New) => return Err(failed("PACKET_FANOUT", error)),
+    let seat = Seat {
+        fd,
+        group,
+        fanout,
+        mode,
+        bound,
+        protocol: entrant.protocol,
+        inode,
     };
-    let place = Place::new(joined, mode, bound.ifindex, inode);
-    Ok(Member::new(place, before))
+    if let Some(steering) = &membership.steering {
+        return program::join(&seat, steering, entrant.before);
+    }
+    seat.take(|| Ok(false))?;
+    Ok(Member::new(seat.place(seat.number()?), entrant.before))
 }
 
 /// Tells whether joining would be refused by what others have made of the group so far.
@@ -103,61 +70,101 @@ pub fn join(
 /// What joining would say.
 pub fn foresee(
     fd: BorrowedFd<'_>,
-    group: Group,
-    mode: Mode,
+    membership: &Membership,
     protocol: u16,
 ) -> Result<(), JoinError> {
-    let Group::Number(number) = group else {
+    let (mode, steering) = (membership.mode, membership.steering.as_deref());
+    let (Group::Number(number), Ok(address)) = (membership.group, packet::address(fd)) else {
         return Ok(());
     };
-    let Ok(address) = packet::address(fd) else {
-        return Ok(());
+    let own = Address {
+        protocol,
+        ..address
     };
-    match conflict(
-        number,
-        mode,
-        Address {
-            protocol,
-            ..address
-        },
-    ) {
+    match conflict(number, mode, own) {
         // Only the kernel knows.
-        Some(JoinError::OtherMode { runs, .. }) if runs == other_options(mode) => Ok(()),
-        Some(error) => Err(error),
-        None => Ok(()),
+        Some(JoinError::OtherMode { runs, .. }) if runs == other_options(mode) => {}
+        Some(error) => return Err(error),
+        None => {}
     }
+    steering.map_or(Ok(()), |steering| {
+        program::foresee(fd, number, address.ifindex, steering)
+    })
 }
 
-fn join_from_silence(
-    fd: BorrowedFd<'_>,
+/// A handle's place in the group that it is to join.
+struct Seat<'a> {
+    fd: BorrowedFd<'a>,
+    group: Group,
     fanout: Fanout,
     mode: Mode,
-    address: Address,
-) -> Result<(), JoinError> {
-    let failed = |call, error| explain(fanout, mode, call, error);
-    // A program that tries again may have set one since.
-    let mut filter = Filter::of(fd).map_err(|error| failed("SO_GET_FILTER", error))?;
-    let mut reject = Filter::reject_all();
-    reject
-        .attach(fd)
-        .map_err(|error| failed("SO_ATTACH_FILTER", error))?;
-    let bound = packet::bind(fd, address).map_err(|error| failed("bind", error));
-    let joined = bound.and_then(|()| enter(fd, fanout, mode, address));
-    if joined.is_err() {
-        let silence = Address {
-            protocol: ETH_P_SILENT,
-            ..address
-        };
-        // Best effort: the reason of the failure is what the caller must hear.
-        let _ = packet::bind(fd, silence);
+    bound: Address,
+    protocol: u16,
+    inode: u64,
+}
+
+impl Seat<'_> {
+    fn failed(&self, call: &'static str, error: io::Error) -> JoinError {
+        explain(self.fanout, self.mode, call, error)
     }
-    let mut restore = || match filter.as_mut() {
-        Some(filter) => filter.attach(fd),
-        None => packet::detach_filter(fd),
-    };
-    // A member that rejects everything would swallow its share: one failure must not do that.
-    let restored = restore().or_else(|_| restore());
-    joined.and(restored.map_err(|error| failed("SO_ATTACH_FILTER", error)))
+
+    /// The place in the group of this number.
+    fn place(&self, number: u16) -> Place {
+        Place::new(number, self.mode, self.bound.ifindex, self.inode)
+    }
+
+    /// The number of the group that was joined.
+    fn number(&self) -> Result<u16, JoinError> {
+        match (packet::fanout(self.fd), self.group) {
+            (Ok(joined), _) => Ok(joined.id),
+            (Err(_), Group::Number(number)) => Ok(number),
+            (Err(error), Group::New) => Err(self.failed("PACKET_FANOUT", error)),
+        }
+    }
+
+    /// Joins. In the group, `steer` is run before the first packet comes in; it tells whether the socket has
+    /// got a filter by that.
+    fn take(&self, steer: impl FnOnce() -> Result<bool, JoinError>) -> Result<(), JoinError> {
+        if self.bound.protocol == ETH_P_SILENT {
+            return self.take_from_silence(steer);
+        }
+        enter(self.fd, self.fanout, self.mode, self.bound)?;
+        steer().map(drop)
+    }
+
+    fn take_from_silence(
+        &self,
+        steer: impl FnOnce() -> Result<bool, JoinError>,
+    ) -> Result<(), JoinError> {
+        let fd = self.fd;
+        let address = Address {
+            protocol: self.protocol,
+            ..self.bound
+        };
+        // A program that tries again may have set one since.
+        let mut filter = Filter::of(fd).map_err(|error| self.failed("SO_GET_FILTER", error))?;
+        let mut reject = Filter::reject_all();
+        reject
+            .attach(fd)
+            .map_err(|error| self.failed("SO_ATTACH_FILTER", error))?;
+        let bound = packet::bind(fd, address).map_err(|error| self.failed("bind", error));
+        let joined = bound.and_then(|()| enter(fd, self.fanout, self.mode, address));
+        if joined.is_err() {
+            // Best effort: the reason of the failure is what the caller must hear.
+            let _ = packet::bind(fd, self.bound);
+        }
+        let has_filter = joined.and_then(|()| steer());
+        if matches!(has_filter, Ok(true)) {
+            return Ok(());
+        }
+        let mut restore = || match filter.as_mut() {
+            Some(filter) => filter.attach(fd),
+            None => packet::detach_filter(fd),
+        };
+        // A member that rejects everything would swallow its share: one failure must not do that.
+        let restored = restore().or_else(|_| restore());
+        has_filter.and(restored.map_err(|error| self.failed("SO_ATTACH_FILTER", error)))
+    }
 }
 
 fn enter(
@@ -217,10 +224,8 @@ fn conflict(group: u16, asked: Mode, own: Address) -> Option<JoinError> {
     }
     let shelf = Shelf::of(other.ifindex, group).ok();
     let told = shelf.and_then(|shelf| {
-        shelf
-            .records()
-            .first()
-            .map(|record| record.mode.to_string())
+        let records = shelf.records();
+        records.first().map(|record| record.mode.to_string())
     });
     if told.as_ref() == Some(&asked.to_string()) {
         return None;
@@ -238,6 +243,7 @@ fn other_options(mode: Mode) -> String {
 fn mode_name(number: u8, asked: Mode) -> String {
     match Mode::from_kernel(number, 0) {
         Some(mode) if mode.kind == asked.kind => other_options(mode),
+        Some(mode) if mode.kind == Kind::Program => "a program".to_owned(),
         Some(mode) => mode.to_string(),
         None => format!("a mode of another program (number {number})"),
     }
@@ -249,54 +255,3 @@ fn device(ifindex: u32) -> String {
         index => interface::name(index).unwrap_or_else(|| format!("interface {index}")),
     }
 }
-
-impl fmt::Display for JoinError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::NotPacket => f.write_str(
-                "fan-out is for network devices; this handle has no packet socket: open it without a \
-                 group (PCAP_GROUP_DEVICE gives one device a group, PCAP_GROUP all)",
-            ),
-            Self::AlreadyIn(group) => {
-                write!(
-                    f,
-                    "the handle is in fan-out group {group} already; close it to leave"
-                )
-            }
-            Self::OtherMode { group, asked, runs } => write!(
-                f,
-                "fan-out group {group} runs {runs}, not {asked}: use the group's mode or another \
-                 group (all members of a group have one mode)",
-            ),
-            Self::OtherDevice { group, has, wants } => write!(
-                f,
-                "fan-out group {group} is on device {has}, not on {wants}: give {wants} another \
-                 number, as PCAP_GROUP_{} or group_{wants} in pcap.conf",
-                shell_name(wants),
-            ),
-            Self::OtherProtocol { group, has, wants } => write!(
-                f,
-                "fan-out group {group} captures protocol {has:#06x}, this handle {wants:#06x}: use \
-                 the same pcap_set_protocol_linux() or another group",
-            ),
-            Self::Full(group) => write!(
-                f,
-                "fan-out group {group} is full (256 members, the kernel's limit): start fewer \
-                 members or another group",
-            ),
-            Self::Kernel {
-                group,
-                mode,
-                call,
-                error,
-            } => {
-                write!(
-                    f,
-                    "can't join fan-out group {group} ({mode}): {call}: {error}"
-                )
-            }
-        }
-    }
-}
-
-impl std::error::Error for JoinError {}

@@ -3,13 +3,18 @@
 
 pub mod closing;
 pub mod device;
+pub mod fanout;
 pub mod groups;
 pub mod join;
 pub mod member;
 pub mod mode;
 pub mod page;
 pub mod record;
+pub mod replace;
 pub mod report;
 pub mod request;
 pub mod root;
 pub mod settings;
+pub mod source;
+pub mod steered;
+pub mod steering;

@@ -2,11 +2,15 @@
 
 use crate::mode::Mode;
 use crate::page::{self, Page, Shelf};
-use crate::record::{Counters, NOT_READ_BY_US, Record, WORDS, at};
+use crate::record::{Counters, NOT_READ_BY_US, Record, Running, WORDS, at};
+use crate::steered::Steered;
+use crate::steering::{Counts, Steering};
 use fanpcap_linux::diag::{self, PacketSocket};
 use fanpcap_linux::shared::{self, Word};
 use fanpcap_linux::{packet, process};
+use fanpcap_steer::ir::COUNTERS;
 use std::os::fd::BorrowedFd;
+use std::sync::Arc;
 
 /// Where a member sits. It stays true when the process or thread moves to another network namespace.
 #[derive(Clone, Debug)]
@@ -21,7 +25,7 @@ pub struct Place {
 }
 
 /// What is known of a whole group; what is not, is none.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct GroupStats {
     /// Sockets in the group, of all processes.
     pub members: Option<u64>,
@@ -29,6 +33,11 @@ pub struct GroupStats {
     pub counters: Option<Counters>,
     /// Age of the oldest counters in the sums, in nanoseconds.
     pub age_ns: u64,
+    /// Sums over the program's counters, when each member has published its own.
+    pub counts: Option<Counts>,
+    /// Later fragments that came before the first of their datagram, if the member lives whose copy of the program meets
+    /// them.
+    pub late: Option<u64>,
 }
 
 impl Place {
@@ -46,6 +55,16 @@ impl Place {
     /// The group's number.
     pub fn group(&self) -> u16 {
         self.group
+    }
+
+    /// The socket's inode.
+    pub(crate) fn inode(&self) -> u64 {
+        self.inode
+    }
+
+    /// Where the pages of the group are.
+    pub(crate) fn shelf(&self) -> Option<&Shelf> {
+        self.shelf.as_ref()
     }
 
     /// The group's mode.
@@ -69,27 +88,29 @@ impl Place {
 
     /// What the kernel and the members' pages tell of the group.
     pub fn group_stats(&self) -> GroupStats {
-        let members = self.members();
+        let members = self.members().map(|members| members.len() as u64);
         let records = self.records();
         let complete = members == Some(records.len() as u64);
         let oldest = records.iter().map(|record| record.read_ns).min();
         let now = process::monotonic_ns();
-        match oldest.filter(|&oldest| complete && oldest > 0) {
-            None => GroupStats {
-                members,
-                ..GroupStats::default()
-            },
-            Some(oldest) => GroupStats {
-                members,
-                counters: Some(sum(&records)),
-                age_ns: now.saturating_sub(oldest),
-            },
+        let known = oldest.filter(|&oldest| complete && oldest > 0);
+        let programs: Option<Vec<&Running>> = records
+            .iter()
+            .map(|record| record.steering.as_ref())
+            .collect();
+        let programs = programs.filter(|programs| complete && !programs.is_empty());
+        GroupStats {
+            members,
+            counters: known.map(|_| sum(&records)),
+            age_ns: known.map_or(0, |oldest| now.saturating_sub(oldest)),
+            counts: programs.as_deref().and_then(sum_counts),
+            late: programs.as_deref().and_then(sum_late),
         }
     }
 
     /// The sockets in the group; none if this one is not among those of the calling thread's network
     /// namespace.
-    fn members(&self) -> Option<u64> {
+    pub(crate) fn members(&self) -> Option<Vec<u64>> {
         let sockets = diag::packet_sockets().ok()?;
         let is_own = |socket: &PacketSocket| u64::from(socket.inode) == self.inode;
         let is_member = |socket: &&PacketSocket| {
@@ -97,7 +118,10 @@ impl Place {
             socket.ifindex == self.ifindex && group.is_some()
         };
         let here = sockets.iter().any(is_own);
-        here.then(|| sockets.iter().filter(is_member).count() as u64)
+        here.then(|| {
+            let members = sockets.iter().filter(is_member);
+            members.map(|socket| socket.inode.into()).collect()
+        })
     }
 
     fn records(&self) -> Vec<Record> {
@@ -114,6 +138,25 @@ fn sum(records: &[Record]) -> Counters {
     records.iter().fold(Counters::default(), add)
 }
 
+/// Sums over the programs' counters, when all have published theirs.
+fn sum_counts(programs: &[&Running]) -> Option<Counts> {
+    let mut sums = [0_u64; COUNTERS];
+    for running in programs {
+        (running.counted_ns > 0).then_some(())?;
+        for (sum, count) in sums.iter_mut().zip(running.counters) {
+            *sum = sum.wrapping_add(count);
+        }
+    }
+    Some(sums)
+}
+
+/// All late fragments, when a member tells of them that has set the program.
+fn sum_late(programs: &[&Running]) -> Option<u64> {
+    let setters = programs.iter().filter(|running| running.has_set);
+    let late = setters.map(|running| running.late);
+    late.reduce(u64::saturating_add)
+}
+
 /// A handle in a kernel fan-out group. It ends when the handle's socket is closed.
 #[derive(Debug)]
 pub struct Member {
@@ -123,11 +166,15 @@ pub struct Member {
     /// What the socket had counted when it joined.
     before: Counters,
     page: Result<Page, [Word; WORDS]>,
+    /// Its part in the group's program, where that has one.
+    steered: Option<Arc<Steered>>,
 }
 
 /// The counters on a member's page that its reader keeps.
 #[derive(Clone, Debug)]
 pub struct Kept {
+    /// The program whose counters go on the page with the kernel's.
+    pub steered: Option<Arc<Steered>>,
     /// Frames taken from the ring since the handle was activated.
     pub taken: Word,
     /// Packets that the reader has read from the socket as received.
@@ -145,15 +192,47 @@ pub struct Kept {
 impl Member {
     /// A member at `place` whose library has counted `before`, which was not the group's.
     pub(crate) fn new(place: Place, before: Counters) -> Self {
-        let create = |shelf| Page::create(shelf, place.mode, place.inode, before).ok();
+        Self::with(place, before, None)
+    }
+
+    /// The same in a group with a program.
+    pub(crate) fn steered(
+        place: Place,
+        before: Counters,
+        program: (&Steering, &Arc<Steered>),
+    ) -> Self {
+        Self::with(place, before, Some(program))
+    }
+
+    fn with(place: Place, before: Counters, program: Option<(&Steering, &Arc<Steered>)>) -> Self {
+        let steering = program.map(|(steering, _)| steering);
+        let content = page::content(place.mode, steering, before);
+        let create = |shelf| Page::create(shelf, place.inode, &content).ok();
         // Without a page the group's sums are unknown, and say so.
         let page = place.shelf.as_ref().and_then(create);
+        let page = page.ok_or_else(|| shared::own(&content));
+        let words = page.as_ref().map_or_else(|own| own, Page::words);
+        let steered = program.map(|(_, steered)| Arc::clone(steered));
+        if let Some(steered) = &steered {
+            steered.publish_on(&words[at::DIGEST..]);
+        }
         Self {
-            page: page.ok_or_else(|| shared::own(&page::content(place.mode, before))),
+            page,
             place,
             told: before,
             before,
+            steered,
         }
+    }
+
+    /// Its part in the group's program, where that has one.
+    pub fn steering(&self) -> Option<&Arc<Steered>> {
+        self.steered.as_ref()
+    }
+
+    /// Whether its group has this program, as its page tells: another member may have replaced it.
+    pub fn runs(&self, steering: &Steering) -> bool {
+        self.words()[at::DIGEST].get() == steering.digest()
     }
 
     /// Where it sits.
@@ -170,6 +249,7 @@ impl Member {
             taken.set(0);
         }
         Some(Kept {
+            steered: self.steered.clone(),
             taken: taken.clone(),
             received: words[at::PAST[0]].clone(),
             dropped: words[at::PAST[1]].clone(),
@@ -208,6 +288,9 @@ impl Member {
                 dropped: statistics.drops.into(),
             };
             self.add(at::PAST, more);
+        }
+        if let Some(steered) = &self.steered {
+            steered.publish();
         }
     }
 

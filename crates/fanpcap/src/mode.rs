@@ -2,6 +2,7 @@
 
 use crate::report::{Fault, nearest, offset_in, quote};
 use fanpcap_linux::packet::{FANOUT_FLAG_DEFRAG, FANOUT_FLAG_ROLLOVER};
+use fanpcap_steer::modes;
 use std::fmt;
 
 /// How the kernel chooses the member for a packet (linux/if_packet.h, PACKET_FANOUT_*).
@@ -19,10 +20,12 @@ pub enum Kind {
     Rollover,
     /// By the NIC's queue.
     Qm,
+    /// By a steering program (`PACKET_FANOUT_EBPF`).
+    Program,
 }
 
 impl Kind {
-    /// All kinds, in the order in which messages list them.
+    /// All kinds of the kernel's own, in the order in which messages list them.
     pub const ALL: [Kind; 6] = [
         Kind::Hash,
         Kind::Lb,
@@ -44,6 +47,7 @@ impl Kind {
             Kind::Cpu => "cpu",
             Kind::Rollover => "rollover",
             Kind::Qm => "qm",
+            Kind::Program => "program",
         }
     }
 
@@ -56,7 +60,13 @@ impl Kind {
             Kind::Rollover => 3,
             Kind::Rnd => 4,
             Kind::Qm => 5,
+            Kind::Program => 7,
         }
+    }
+
+    /// Whether a word is the name or alias of a kind of the kernel's own.
+    pub(crate) fn is_name(word: &str) -> bool {
+        Kind::named(&word.to_ascii_lowercase()).is_some()
     }
 
     /// The kind with this name or alias, in lower case.
@@ -92,12 +102,14 @@ pub struct Mode {
 impl Mode {
     /// Reads `hash`, `LB + rollover` and the like; the fault tells the byte of the wrong word.
     pub fn parse(text: &str) -> Result<Mode, Fault> {
-        if text.contains(">->") {
-            return Err(program().shift(offset_in(text, text.trim_start())));
-        }
-        let mut words = text.split('+');
-        let mut mode = Mode::from(Kind::parse(words.next().unwrap_or_default())?);
-        for word in words {
+        let name = text.split('+').next().unwrap_or_default();
+        Mode::with_options(Kind::parse(name)?, text)
+    }
+
+    /// A mode of this kind with the options in `text`, behind the first `+`.
+    pub(crate) fn with_options(kind: Kind, text: &str) -> Result<Mode, Fault> {
+        let mut mode = Mode::from(kind);
+        for word in text.split('+').skip(1) {
             let at = offset_in(text, word.trim_start());
             mode.add_option(word.trim())
                 .map_err(|fault| fault.shift(at))?;
@@ -134,9 +146,8 @@ impl Mode {
 
     /// The mode with these numbers; `None` when it has no name here.
     pub fn from_kernel(kernel_type: u8, flags: u16) -> Option<Mode> {
-        let kind = Kind::ALL
-            .into_iter()
-            .find(|kind| kind.kernel_type() == kernel_type)?;
+        let mut kinds = Kind::ALL.into_iter().chain([Kind::Program]);
+        let kind = kinds.find(|kind| kind.kernel_type() == kernel_type)?;
         let (defrag, rollover) = (
             flags & FANOUT_FLAG_DEFRAG != 0,
             flags & FANOUT_FLAG_ROLLOVER != 0,
@@ -173,29 +184,18 @@ fn refuse_name(written: &str, lower: &str) -> Fault {
     if written.is_empty() {
         return Fault::new("mode-empty", "no fan-out mode given").hint(one_of());
     }
-    if FLOW_NAMES.contains(&lower) || lower.starts_with("inner_flow") {
-        let message = format!("mode {} is not in this version", quote(written));
-        return Fault::new("mode-not-in-version", message)
-            .hint("write 'hash', which keeps flows whole");
-    }
     let mut words = written.split_whitespace();
-    let known = words
-        .next()
-        .and_then(|word| Kind::named(&word.to_ascii_lowercase()));
-    if let (Some(kind), Some(option)) = (known, words.next()) {
-        let message = format!(
-            "unexpected {} after mode '{kind}'",
-            quote(option),
-            kind = kind.name()
-        );
+    let word = words.next().unwrap_or_default();
+    let known = Kind::named(&word.to_ascii_lowercase()).map(Kind::name);
+    let known = known.or_else(|| program_named(word));
+    if let (Some(mode), Some(option)) = (known, words.next()) {
+        let message = format!("unexpected {} after mode '{mode}'", quote(option));
         return Fault::new("option-without-plus", message)
             .hint("options start with '+', as in 'hash+defrag'")
             .shift(offset_in(written, option));
     }
-    if looks_like_program(lower) {
-        return program();
-    }
     let names = Kind::NAMES.into_iter().chain(ALIASES_OF_LB);
+    let names = names.chain(programs());
     let near = nearest(lower, names).map(str::to_owned);
     Fault::new("mode-unknown", format!("unknown mode {}", quote(written))).nearest(near, one_of())
 }
@@ -215,36 +215,22 @@ fn refuse_option(written: &str, lower: &str) -> Fault {
     Fault::new("option-unknown", format!("unknown option {quoted}")).nearest(near, OPTIONS)
 }
 
-fn looks_like_program(lower: &str) -> bool {
-    lower == "do"
-        || lower.contains('=')
-        || lower.contains(char::is_whitespace)
-        || ["file:", "steer_"]
-            .iter()
-            .any(|mark| lower.starts_with(mark))
+/// The modes that are programs, by name.
+pub fn programs() -> impl Iterator<Item = &'static str> {
+    modes::MODES.iter().map(|(name, _)| *name)
 }
 
-/// The fault of a steering program.
-pub(crate) fn program() -> Fault {
-    Fault::new(
-        "program-not-in-version",
-        "steering programs are not in this version",
-    )
-    .hint(one_of())
+/// The mode of this name that is a program.
+pub(crate) fn program_named(name: &str) -> Option<&'static str> {
+    programs().find(|mode| mode.eq_ignore_ascii_case(name))
 }
 
 fn one_of() -> String {
-    format!("write one of {}", Kind::NAMES.join(", "))
+    let kernels = Kind::NAMES.join(", ");
+    format!("write one of {kernels}, flow, or a steering program")
 }
 
 const ALIASES_OF_LB: [&str; 2] = ["round_robin", "rr"];
-const FLOW_NAMES: [&str; 5] = [
-    "flow",
-    "flow_2_tuple",
-    "flow_4_tuple",
-    "flow_5_tuple",
-    "flow_tcp_5_tuple",
-];
 const HUB_OPTIONS: [&str; 4] = ["sticky", "balance", "class", "weight"];
 const OPTIONS: &str = "the options are +defrag and +rollover";
 
@@ -297,6 +283,7 @@ mod tests {
                 assert_eq!(back, Some(mode));
             }
         }
+        assert_eq!(Mode::from_kernel(7, 0), Some(Kind::Program.into()));
         assert_eq!(Mode::from_kernel(6, 0), None);
         assert_eq!(Mode::from_kernel(0, 0x4000), None);
     }
@@ -307,6 +294,8 @@ mod tests {
         assert_eq!(refusal(" hsah+defrag"), ("mode-unknown", 1, hint));
         let hint = "did you mean 'round_robin'?".to_owned();
         assert_eq!(refusal("roundrobin"), ("mode-unknown", 0, hint));
+        let hint = "did you mean 'flow'?".to_owned();
+        assert_eq!(refusal("flwo"), ("mode-unknown", 0, hint));
         assert_eq!(refusal("ebpf"), ("mode-unknown", 0, one_of()));
         let hint = "did you mean '+defrag'?".to_owned();
         assert_eq!(refusal("hash + defarg"), ("option-unknown", 7, hint));
@@ -322,21 +311,10 @@ mod tests {
             ("hash++defrag", "option-empty", 5),
             ("rollover+rollover", "rollover-twice", 9),
             ("hash defrag", "option-without-plus", 5),
-            ("flow", "mode-not-in-version", 0),
-            ("Flow_4_Tuple", "mode-not-in-version", 0),
-            ("inner_flow_tcp_5_tuple", "mode-not-in-version", 0),
             ("hash+sticky", "option-needs-hub", 5),
             ("hash+class = 2", "option-needs-hub", 5),
             ("hash+weight=3+sticky", "option-needs-hub", 5),
             ("hash+classy", "option-unknown", 5),
-            ("tcp >-> steer_flow", "program-not-in-version", 0),
-            ("tcp>->steer_flow", "program-not-in-version", 0),
-            ("main = steer_flow", "program-not-in-version", 0),
-            ("main=steer_flow", "program-not-in-version", 0),
-            ("steer_flow", "program-not-in-version", 0),
-            ("do", "program-not-in-version", 0),
-            (" file:/etc/steer.pfq", "program-not-in-version", 1),
-            ("when tcp", "program-not-in-version", 0),
         ] {
             let (found, at, _) = refusal(text);
             assert_eq!((found, at), (slug, offset), "{text}");

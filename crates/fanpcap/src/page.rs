@@ -6,8 +6,9 @@
 //! knows it stale and removes it.
 
 use crate::mode::Mode;
-use crate::record::{Counters, Record, WORDS};
+use crate::record::{Counters, Record, Running, WORDS, at, title_words};
 use crate::root;
+use crate::steering::Steering;
 use fanpcap_linux::shared::{self, Word};
 use fanpcap_linux::{file, netns, process};
 use std::fs::{self, DirEntry, File};
@@ -154,6 +155,38 @@ impl Shelf {
     }
 }
 
+/// Another member's page, open to be told which program the group has.
+#[derive(Debug)]
+pub(crate) struct Told(File);
+
+impl Shelf {
+    /// Opens the pages of the members that live but for those with these sockets.
+    ///
+    /// # Errors
+    /// `EACCES` where a page is another user's.
+    pub(crate) fn others(&self, own: &[u64]) -> io::Result<Vec<Told>> {
+        let pages = self.pages().into_iter();
+        let others = pages.filter(|(inode, _)| !own.contains(inode));
+        let open = |(inode, record): (u64, Record)| {
+            let file = file::open_regular_to_write(&self.page(record.pid, inode))?;
+            file.map(Told).ok_or_else(|| io::ErrorKind::NotFound.into())
+        };
+        others.map(open).collect()
+    }
+}
+
+impl Told {
+    /// Writes the group's program.
+    pub(crate) fn tell(&self, steering: &Steering) -> io::Result<()> {
+        let put = |at: usize, words: &[u64]| {
+            let bytes: Vec<u8> = words.iter().flat_map(|word| word.to_ne_bytes()).collect();
+            self.0.write_all_at(&bytes, at as u64 * 8)
+        };
+        put(at::TITLE, &title_words(steering.title()))?;
+        put(at::DIGEST, &[steering.digest()])
+    }
+}
+
 /// A member's own page, removed when the member leaves.
 #[derive(Debug)]
 pub struct Page {
@@ -165,15 +198,14 @@ pub struct Page {
 }
 
 impl Page {
-    /// Makes the page of a new member of the calling process, whose socket has this inode and has
-    /// counted `before`.
+    /// Makes the page of a new member of the calling process, whose socket has this inode.
     ///
     /// # Errors
     /// The directory can't be written: counters of the group are then unknown to all.
-    pub fn create(shelf: &Shelf, mode: Mode, inode: u64, before: Counters) -> io::Result<Self> {
+    pub(crate) fn create(shelf: &Shelf, inode: u64, content: &[u64; WORDS]) -> io::Result<Self> {
         let pid = std::process::id();
         let path = shelf.page(pid, inode);
-        let (file, words) = make(shelf, &path, &content(mode, before))?;
+        let (file, words) = make(shelf, &path, content)?;
         shelf.root().into_iter().for_each(sweep);
         Ok(Self {
             _file: file,
@@ -190,7 +222,7 @@ impl Page {
 }
 
 /// What the page of a new member of the calling process says.
-pub(crate) fn content(mode: Mode, before: Counters) -> [u64; WORDS] {
+pub(crate) fn content(mode: Mode, steering: Option<&Steering>, before: Counters) -> [u64; WORDS] {
     let record = Record {
         pid: std::process::id(),
         mode,
@@ -201,6 +233,7 @@ pub(crate) fn content(mode: Mode, before: Counters) -> [u64; WORDS] {
         taken: None,
         read_taken: None,
         waits: false,
+        steering: steering.map(Running::new),
     };
     record.encode(before)
 }
@@ -288,7 +321,7 @@ mod tests {
     }
 
     fn create(shelf: &Shelf) -> Page {
-        Page::create(shelf, record().mode, 1, Counters::default()).unwrap()
+        Page::create(shelf, 1, &content(record().mode, None, Counters::default())).unwrap()
     }
 
     #[test]
@@ -407,7 +440,7 @@ mod tests {
         let root = Root::new("sweep");
         let (dead, living) = (root.shelf("4/1.7"), root.shelf("5/1.7"));
         fs::create_dir_all(&dead.0).unwrap();
-        let bytes = content(record().mode, Counters::default()).map(u64::to_ne_bytes);
+        let bytes = content(record().mode, None, Counters::default()).map(u64::to_ne_bytes);
         fs::write(dead.0.join("1.0"), bytes.as_flattened()).unwrap();
         let page = create(&living);
         sweep(&root.0);

@@ -1,14 +1,16 @@
 //! What a member's page says, and how it is laid out.
 
-use crate::mode::Mode;
+use crate::mode::{Kind, Mode};
+use crate::steering::{Counts, Steering};
+use fanpcap_steer::ir::COUNTERS;
 
 /// First bytes of a page; the digit is the layout's version.
-const MAGIC: [u8; 8] = *b"FANPCAP2";
+const MAGIC: [u8; 8] = *b"FANPCAP3";
 
 /// A page is of 64-bit words in the machine's order of bytes. Up to the counters they are constant: magic;
 /// pid, mode and flags; the program's name in two, its file's device and inode; what the socket had
 /// counted before it joined, received and dropped.
-pub(crate) const WORDS: usize = 24;
+pub(crate) const WORDS: usize = at::COUNTERS + COUNTERS;
 
 /// The words that change, updated in place by whoever has the member.
 pub(crate) mod at {
@@ -25,7 +27,29 @@ pub(crate) mod at {
     /// Frames that our reader has taken from the ring since the handle was activated: in a cache line of its
     /// own, as it changes with each packet.
     pub(crate) const TAKEN: usize = 16;
+    /// The digest of the group's steering program, 0 for none. It changes when the program is replaced, as does what
+    /// follows; whoever replaces it writes both on all pages.
+    pub(crate) const DIGEST: usize = 24;
+    /// Whether the group is known to have that program: [`super::SET`], [`super::SET_BY_US`], else 0.
+    pub(crate) const IS_SET: usize = 25;
+    /// When the program's counters were read last.
+    pub(crate) const COUNTED_NS: usize = 26;
+    /// Later fragments that this member's copy of the program has met before the first of their datagram.
+    pub(crate) const LATE: usize = 27;
+    /// How the program begins.
+    pub(crate) const TITLE: usize = 32;
+    /// The program's counters, of this member.
+    pub(crate) const COUNTERS: usize = TITLE + super::TITLE_WORDS;
 }
+
+/// The group has its program.
+pub(crate) const SET: u64 = 1;
+
+/// The same, by this member.
+pub(crate) const SET_BY_US: u64 = 2;
+
+/// Words of a program's beginning.
+pub(crate) const TITLE_WORDS: usize = 8;
 
 const PROCESS: usize = 1;
 const NAME: usize = 2;
@@ -42,6 +66,93 @@ pub struct Counters {
     pub received: u64,
     /// Of these, packets lost because the member's ring was full.
     pub dropped: u64,
+}
+
+/// The steering program that a page tells of.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Running {
+    /// What tells it from others.
+    pub digest: u64,
+    /// Its name, or how its text begins.
+    pub title: String,
+    /// Whether the group is known to have it.
+    pub is_set: bool,
+    /// Whether this member has set it: then it tells of late fragments.
+    pub has_set: bool,
+    /// When the counters were read, nanoseconds of `CLOCK_MONOTONIC`; 0: never yet.
+    pub counted_ns: u64,
+    /// The program's counters, of this member.
+    pub counters: Counts,
+    /// Later fragments that came before the first of their datagram, as far as this member's copy of the program has
+    /// met them.
+    pub late: u64,
+}
+
+impl Running {
+    /// The page of a new member.
+    pub(crate) fn new(steering: &Steering) -> Self {
+        Self {
+            digest: steering.digest(),
+            title: shortened(steering.title()).to_owned(),
+            is_set: false,
+            has_set: false,
+            counted_ns: 0,
+            counters: [0; COUNTERS],
+            late: 0,
+        }
+    }
+
+    fn encode(&self, words: &mut [u64; WORDS]) {
+        words[at::DIGEST] = self.digest;
+        words[at::IS_SET] = match (self.is_set, self.has_set) {
+            (_, true) => SET_BY_US,
+            (true, false) => SET,
+            (false, false) => 0,
+        };
+        words[at::COUNTED_NS] = self.counted_ns;
+        words[at::LATE] = self.late;
+        words[at::TITLE..at::COUNTERS].copy_from_slice(&title_words(&self.title));
+        words[at::COUNTERS..].copy_from_slice(&self.counters);
+    }
+
+    fn decode(words: &[u64; WORDS]) -> Option<Self> {
+        let title: Vec<u8> = words[at::TITLE..at::COUNTERS]
+            .iter()
+            .flat_map(|word| word.to_ne_bytes())
+            .take_while(|&byte| byte != 0)
+            .map(|byte| if byte.is_ascii_control() { b'?' } else { byte })
+            .collect();
+        let running = Self {
+            digest: words[at::DIGEST],
+            title: String::from_utf8_lossy(&title).into_owned(),
+            is_set: words[at::IS_SET] != 0,
+            has_set: words[at::IS_SET] == SET_BY_US,
+            counted_ns: words[at::COUNTED_NS],
+            counters: words[at::COUNTERS..].try_into().ok()?,
+            late: words[at::LATE],
+        };
+        (running.digest != 0).then_some(running)
+    }
+}
+
+/// As much of a title as a page has room for.
+fn shortened(title: &str) -> &str {
+    let end = (0..=title.len().min(TITLE_WORDS * 8)).rev();
+    let end = end.into_iter().find(|&end| title.is_char_boundary(end));
+    &title[..end.unwrap_or(0)]
+}
+
+/// A title as a page has it.
+pub(crate) fn title_words(title: &str) -> [u64; TITLE_WORDS] {
+    let mut bytes = [[0; 8]; TITLE_WORDS];
+    for (to, from) in bytes
+        .as_flattened_mut()
+        .iter_mut()
+        .zip(shortened(title).bytes())
+    {
+        *to = from;
+    }
+    bytes.map(u64::from_ne_bytes)
 }
 
 /// What a page says.
@@ -67,9 +178,21 @@ pub struct Record {
     /// Whether the reader waits at an empty ring and has told all that it was given: the counters are of now,
     /// however old `read_ns` is.
     pub waits: bool,
+    /// The program that steers the group, where one does.
+    pub steering: Option<Running>,
 }
 
 impl Record {
+    /// The mode with its options; of a program, how that begins.
+    pub fn shown_mode(&self) -> String {
+        let mode = self.mode.to_string();
+        let options = mode.strip_prefix(Kind::Program.name());
+        match (&self.steering, options) {
+            (Some(running), Some(options)) => format!("{}{options}", running.title),
+            (Some(_), None) | (None, _) => mode,
+        }
+    }
+
     /// The page of a member whose socket had counted `before` when it joined.
     pub(crate) fn encode(&self, before: Counters) -> [u64; WORDS] {
         let mut words = [0; WORDS];
@@ -99,6 +222,9 @@ impl Record {
         } else {
             NOT_READ_BY_US
         };
+        if let Some(running) = &self.steering {
+            running.encode(&mut words);
+        }
         words
     }
 
@@ -121,9 +247,10 @@ impl Record {
         let read_ns = words[at::READ_NS];
         let read_taken = taken.filter(|_| read_ns > 0).map(|_| words[at::READ_TAKEN]);
         let is_idle = taken.is_some_and(|taken| taken == words[at::IDLE_TAKEN]);
+        let mode = Mode::from_kernel(kind, u16::from_ne_bytes([g, h]))?;
         Some(Self {
             pid: u32::from_ne_bytes([a, b, c, d]),
-            mode: Mode::from_kernel(kind, u16::from_ne_bytes([g, h]))?,
+            mode,
             program: String::from_utf8_lossy(name).into_owned(),
             executable: (words[EXECUTABLE], words[EXECUTABLE + 1]),
             read_ns,
@@ -134,6 +261,7 @@ impl Record {
             taken: taken.map(|taken| taken.saturating_sub(earlier)),
             read_taken: read_taken.map(|taken| taken.saturating_sub(earlier)),
             waits: is_idle && read_taken == taken,
+            steering: Running::decode(words).filter(|_| mode.kind == Kind::Program),
         })
     }
 }
@@ -157,6 +285,19 @@ pub(crate) mod tests {
             taken: None,
             read_taken: None,
             waits: false,
+            steering: None,
+        }
+    }
+
+    pub(crate) fn running(title: &str) -> Running {
+        Running {
+            digest: 4711,
+            title: title.to_owned(),
+            is_set: true,
+            has_set: true,
+            counted_ns: 78,
+            counters: std::array::from_fn(|index| 1 << index),
+            late: 5,
         }
     }
 
@@ -177,7 +318,7 @@ pub(crate) mod tests {
     #[test]
     fn foreign_words_are_no_record() {
         let mut words = record().encode(NOTHING);
-        words[0] = u64::from_ne_bytes(*b"FANPCAP1");
+        words[0] = u64::from_ne_bytes(*b"FANPCAP2");
         assert_eq!(Record::decode(&words), None);
         assert_eq!(Record::decode(&[0; WORDS]), None);
     }
@@ -193,6 +334,36 @@ pub(crate) mod tests {
         assert_eq!(Record::decode(&words), None);
         words[at::PAST[0]] = 1;
         assert_eq!(Record::decode(&words).unwrap().counters.received, 0);
+    }
+
+    #[test]
+    fn a_program_is_told_by_groups_that_have_one() {
+        let steering = Some(running("main = tcp >-> steer_flow"));
+        let mode = Kind::Program.into();
+        let told = Record {
+            mode,
+            steering,
+            ..record()
+        };
+        assert_eq!(Record::decode(&told.encode(NOTHING)), Some(told.clone()));
+        let of_hash = Record {
+            mode: record().mode,
+            ..told
+        };
+        let decoded = Record::decode(&of_hash.encode(NOTHING)).unwrap();
+        assert_eq!(decoded.steering, None);
+    }
+
+    #[test]
+    fn a_long_title_is_cut_between_characters() {
+        let title = "é".repeat(33);
+        let told = Record {
+            mode: Kind::Program.into(),
+            steering: Some(running(&title)),
+            ..record()
+        };
+        let decoded = Record::decode(&told.encode(NOTHING)).unwrap();
+        assert_eq!(decoded.steering.unwrap().title, "é".repeat(32));
     }
 
     proptest! {

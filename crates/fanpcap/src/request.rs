@@ -1,10 +1,14 @@
 //! What is asked of a handle between create and activate: by settings, and by the application's calls.
 
-use crate::device::{Device, TPACKET};
+use crate::device::{Device, is_rings};
+use crate::fanout::{Fanout, Script};
+use crate::groups;
 use crate::report::{Fault, Report, quote};
 use crate::settings::{Call, Environment, Plan, Settings};
+use crate::steering::{PcapCompiler, Steering};
 use fanpcap_linux::{interface, process};
 use std::io;
+use std::sync::{Arc, OnceLock};
 
 /// The own name of the interface that `device` is a name of; none for what is no interface.
 fn own_name(device: &str) -> io::Result<Option<String>> {
@@ -27,6 +31,8 @@ pub struct Request {
     device: Device,
     settings: Result<Settings, Report>,
     call: Option<Call>,
+    /// The program that steers the handle's group.
+    steering: OnceLock<Arc<Steering>>,
 }
 
 impl Request {
@@ -42,7 +48,13 @@ impl Request {
             }
             None
         });
-        let device = Device::classify(own_name.as_deref().unwrap_or(device), exists);
+        let mut device = Device::classify(own_name.as_deref().unwrap_or(device), exists);
+        if let (true, Ok(settings)) = (device.names_none(), &settings) {
+            let of_group = settings.default_group().and_then(groups::device_of);
+            if let Some(interface) = of_group {
+                device = device.on(&interface);
+            }
+        }
         let configured = settings
             .as_ref()
             .map_or(true, |settings| !settings.is_empty());
@@ -51,6 +63,7 @@ impl Request {
             device,
             settings,
             call: None,
+            steering: OnceLock::new(),
         })
     }
 
@@ -61,13 +74,14 @@ impl Request {
             device,
             settings: Ok(Settings::default()),
             call: None,
+            steering: OnceLock::new(),
         }
     }
 
     /// A request for each device of a handle on several; none for a handle on one.
     pub fn of_parts(&self) -> Option<Vec<Self>> {
         let parts = self.device.parts();
-        let is_ours = self.device.engine().is_none_or(|engine| engine == TPACKET);
+        let is_ours = self.device.engine().is_none_or(is_rings);
         (is_ours && parts.len() > 1).then(|| {
             let of_part = |part| Self {
                 device: Device::of_part(part),
@@ -85,14 +99,37 @@ impl Request {
     /// The application's pcap_fanout(): it wins over environment and file, the last call wins.
     pub fn handle_call(&mut self, call: Call) {
         self.call = Some(call);
+        self.steering = OnceLock::new();
     }
 
-    /// What the handle shall be.
+    /// Compiles the program of the application's call, if that has one.
+    ///
+    /// # Errors
+    /// What is wrong with it.
+    pub fn compile_call(&self, pcap: PcapCompiler<'_>) -> Result<(), Report> {
+        match self.call.as_ref().and_then(|call| call.fanout.as_ref()) {
+            Some(Fanout::Program(script)) => self.compile(script, pcap).map(drop),
+            Some(Fanout::Mode(_)) | None => Ok(()),
+        }
+    }
+
+    /// What the handle shall be. A program is compiled once, however often this is asked; `pcap` compiles the filter
+    /// expressions in it.
     ///
     /// # Errors
     /// The first thing that is wrong, with its place: then nothing is applied.
-    pub fn plan(&self) -> Result<Plan, Report> {
+    pub fn plan(&self, pcap: PcapCompiler<'_>) -> Result<Plan, Report> {
         let settings = self.settings.as_ref().map_err(Clone::clone)?;
-        settings.plan(&self.device, self.call.as_ref(), &interface::names())
+        let (call, interfaces) = (self.call.as_ref(), interface::names());
+        let compile = |script: &Script| self.compile(script, pcap);
+        settings.plan(&self.device, call, &interfaces, &compile)
+    }
+
+    fn compile(&self, script: &Script, pcap: PcapCompiler<'_>) -> Result<Arc<Steering>, Report> {
+        if let Some(steering) = self.steering.get() {
+            return Ok(Arc::clone(steering));
+        }
+        let steering = Arc::new(Steering::compile(script, pcap)?);
+        Ok(Arc::clone(self.steering.get_or_init(|| steering)))
     }
 }

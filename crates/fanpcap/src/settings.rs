@@ -9,7 +9,7 @@ use crate::report::{Fault, Report, shorten};
 pub use environment::Environment;
 pub(crate) use environment::shell_name;
 pub use keys::{Entry, Key, Target, Value};
-pub use plan::{Call, Group, Membership, Plan};
+pub use plan::{Call, Compile, Group, Membership, Plan};
 use std::fs::{self, File};
 use std::io::{self, Read};
 use std::path::{Path, PathBuf};
@@ -48,7 +48,7 @@ impl Settings {
     }
 
     /// The group of handles whose device has none of its own.
-    fn default_group(&self) -> Option<u16> {
+    pub(crate) fn default_group(&self) -> Option<u16> {
         self.for_all(Key::Group)
             .and_then(|entry| entry.value.group())
     }

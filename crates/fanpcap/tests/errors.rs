@@ -3,13 +3,15 @@
 #![expect(clippy::unwrap_used, reason = "a test stops at what it did not expect")]
 
 use fanpcap::device::Device;
+use fanpcap::fanout::Script;
 use fanpcap::report::Report;
 use fanpcap::request::unreadable;
 use fanpcap::settings::{Environment, Settings};
+use fanpcap::steering::Steering;
 use fanpcap_testkit::errors_page;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
-use std::sync::LazyLock;
+use std::sync::{Arc, LazyLock};
 use std::{fs, io};
 
 const SOURCES: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/src");
@@ -36,9 +38,27 @@ fn in_variables(variables: &[(&str, &str)]) -> Report {
 fn for_handle(variables: &[(&str, &str)], config: &str, device: &str) -> Report {
     let settings = Settings::parse(&environment(variables), config, "/etc/pcap.conf").unwrap();
     let device = Device::classify(device, |name| INTERFACES.contains(&name));
+    let pcap = |_: &str| Err("no libpcap here".to_owned());
+    let compile = |script: &Script| Steering::compile(script, &pcap).map(Arc::new);
     settings
-        .plan(&device, None, &INTERFACES.map(str::to_owned))
+        .plan(&device, None, &INTERFACES.map(str::to_owned), &compile)
         .unwrap_err()
+}
+
+/// A program that comes to more than the kernel takes.
+fn too_large() -> String {
+    let step = "when (has_addr \"fe80::1\") (inc 0) >-> ";
+    format!("fanout@7 = main = {}steer_flow", step.repeat(1000))
+}
+
+/// Of a file with a program, of this length; the test runs in its directory, so that the name is short.
+fn of_file(len: usize) -> Report {
+    std::env::set_current_dir(env!("CARGO_TARGET_TMPDIR")).unwrap();
+    fs::write("steer.pfq", " ".repeat(len) + "main = tpc >-> steer_flow").unwrap();
+    let group = [("PCAP_GROUP", "7"), ("PCAP_FANOUT", "file:steer.pfq")];
+    let report = for_handle(&group, "", "eth0");
+    fs::remove_file("steer.pfq").unwrap();
+    report
 }
 
 fn at_load(path: &str) -> Report {
@@ -86,15 +106,19 @@ fn produce() -> Vec<Report> {
         in_file("fanout@11 = hash defrag"),
         in_file("fanout@11 = rollover+rollover"),
         in_file("fanout@11 = hash +sticky"),
-        in_file("fanout = flow"),
-        for_handle(&group, "> main = steer_flow", "eth0"),
+        for_handle(&group, "> main = do\n>   tpc\n>   steer_flow", "eth0"),
+        for_handle(&group, "fanout@7 = main = broadcast", "eth0"),
+        for_handle(&group, &too_large(), "eth0"),
+        for_handle(&group, "fanout@7 = file:/etc/absent/steer.pfq", "eth0"),
+        for_handle(&group, "fanout@7 = file:/dev/zero", "eth0"),
         in_variables(&[("PCAP_GRUOP", "7")]),
         in_variables(&[("PFQ_GROUP", "7")]),
         in_variables(&[("PCAP_HUB", "/run/hub")]),
         for_handle(&[("PCAP_GROUP_eth0_1", "7")], "", "eth0:1"),
         for_handle(&[("PCAP_FANOUT", "hash")], "", "eth0"),
         for_handle(&[], "combined_channels@eth0 = 2", "eth0"),
-        for_handle(&group, "", "pfq:eth0"),
+        for_handle(&group, "", "xdp:eth0"),
+        for_handle(&group, "", "pfq:"),
         unreadable("eth0", &io::Error::from_raw_os_error(24)),
     ]
 }
@@ -138,4 +162,15 @@ fn every_error_in_the_code_is_produced() {
             "'{slug}' of {file} is not produced"
         );
     }
+}
+
+#[test]
+fn a_file_of_a_program_is_the_place_of_what_is_wrong_in_it() {
+    let rendered = of_file(0).render(255);
+    let shown = "\nmain = tpc >-> steer_flow\n       ^";
+    assert!(
+        rendered.starts_with("steer.pfq:1:8: ") && rendered.ends_with(shown),
+        "{rendered}"
+    );
+    assert_eq!(of_file(64 * 1024).slug, "program-too-long");
 }

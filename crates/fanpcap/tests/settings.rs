@@ -1,12 +1,15 @@
 //! Properties of settings over generated files and variables; PROPTEST_CASES sets how many.
 
 use fanpcap::device::Device;
+use fanpcap::fanout::Script;
 use fanpcap::mode::{Kind, Mode};
 use fanpcap::report::Report;
 use fanpcap::settings::{Environment, Key, Settings, Target, Value, environment, file};
+use fanpcap::steering::Steering;
 use proptest::collection::vec;
 use proptest::prelude::*;
 use std::path::PathBuf;
+use std::sync::Arc;
 
 const SOURCE: &str = "/etc/pcap.conf";
 const INTERFACES: [&str; 4] = ["eth0", "wan-1", "wan_1", "eth0.5"];
@@ -339,7 +342,10 @@ proptest! {
         let interfaces = INTERFACES.map(str::to_owned);
         let device = Device::classify(DEVICES[device], |name| INTERFACES.contains(&name));
         let settings = Settings::parse(&surroundings(&variables), &text, SOURCE);
-        let plan = settings.and_then(|settings| settings.plan(&device, None, &interfaces));
+        let pcap = |_: &str| Err("no libpcap here".to_owned());
+        let compile = |script: &Script| Steering::compile(script, &pcap).map(Arc::new);
+        let plan = settings
+            .and_then(|settings| settings.plan(&device, None, &interfaces, &compile));
         if let Err(report) = plan {
             check(&report)?;
         }

@@ -40,19 +40,20 @@ static void outside_any_group(const char *device)
 
 static void modes(const char *device)
 {
-	static const char *const kernel[] = { "hash", "lb", "rnd", "cpu", "rollover", "qm" };
+	static const char *const listed[] = { "hash", "lb", "rnd", "cpu", "rollover", "qm", "flow",
+	                                      "inner_flow_5_tuple" };
 	pcap_t *p = handle(device);
 	char **names;
 	int count;
 
 	CHECK(pcap_activate(p) == 0, p);
 	count = pcap_list_fanout_modes(p, &names);
-	CHECK(count >= 6, p);
-	for (size_t k = 0; k < sizeof(kernel) / sizeof(kernel[0]); k++) {
+	CHECK(count >= 8, p);
+	for (size_t k = 0; k < sizeof(listed) / sizeof(listed[0]); k++) {
 		int found = 0;
 
 		for (int i = 0; i < count; i++)
-			found += strcmp(names[i], kernel[k]) == 0;
+			found += strcmp(names[i], listed[k]) == 0;
 		CHECK(found == 1, p);
 	}
 	pcap_free_fanout_modes(names);
@@ -102,6 +103,12 @@ static void statistics(const char *device)
 
 	st.size = 0;
 	CHECK(pcap_fanout_stats(one, &st) == PCAP_ERROR, one);
+	/* A caller that was built before there were counters of programs. */
+	memset(&st, 0xff, sizeof(st));
+	st.size = offsetof(struct pcap_fanout_stat, counters);
+	CHECK(st.size == 64, one);
+	CHECK(pcap_fanout_stats(one, &st) == 0, one);
+	CHECK(st.members == 2 && st.counters[0] == UINT64_MAX && st.late == UINT64_MAX, one);
 	/* A caller that was built when the structure had grown: what came later stays as it was. */
 	memset(&later, 0xff, sizeof(later));
 	later.known.size = sizeof(later);

@@ -1,10 +1,15 @@
 /* Does one thing that the library must refuse and prints the reason that it gives: refused CASE DEVICE
    OTHER_DEVICE. */
+#define _GNU_SOURCE
 #include <pcap/pcap.h>
 #include <pcap/fanout.h>
+#include <linux/capability.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/prctl.h>
+#include <sys/syscall.h>
+#include <unistd.h>
 
 static const char *device, *other_device;
 
@@ -116,6 +121,96 @@ static pcap_t *set_by_variable(void)
 	return p;
 }
 
+#define TCP "main = tcp >-> steer_flow"
+#define UDP "main = udp >-> steer_flow"
+#define ALL "main = steer_rnd"
+
+static pcap_t *other_program(void)
+{
+	joined(created(device), 7, TCP);
+	return joined(created(device), 7, UDP);
+}
+
+/* Goes on as another user, or as root, with these of the capabilities 0 to 63. */
+static void keep(int user, unsigned long long capabilities)
+{
+	struct __user_cap_header_struct header = { .version = _LINUX_CAPABILITY_VERSION_3 };
+	struct __user_cap_data_struct data[2] = {
+		{ .effective = (unsigned)capabilities, .permitted = (unsigned)capabilities },
+		{ .effective = (unsigned)(capabilities >> 32), .permitted = (unsigned)(capabilities >> 32) },
+	};
+
+	if (prctl(PR_SET_KEEPCAPS, 1) != 0 || setresuid(user, user, user) != 0 ||
+	    syscall(SYS_capset, &header, data) != 0) {
+		perror("capset");
+		exit(2);
+	}
+}
+
+#define NET_RAW (1ULL << CAP_NET_RAW)
+#define BPF (1ULL << 39)
+
+static pcap_t *without_cap_bpf(void)
+{
+	keep(0, NET_RAW);
+	return joined(created(device), 7, TCP);
+}
+
+/* A device that the test has made, whose frames are no Ethernet frames. */
+static pcap_t *not_ethernet(void) { return joined(created("notether"), 7, TCP); }
+
+/* A member in another process, which lives as long as this one. */
+static void member_elsewhere(const char *program, void (*first)(void))
+{
+	int parent[2], child[2];
+	char byte = 0;
+
+	if (pipe(parent) != 0 || pipe(child) != 0)
+		exit(2);
+	if (fork() == 0) {
+		close(parent[1]);
+		close(child[0]);
+		first();
+		joined(created(device), 7, program);
+		if (write(child[1], &byte, 1) == 1)
+			(void)!read(parent[0], &byte, 1);
+		_exit(0);
+	}
+	close(parent[0]);
+	close(child[1]);
+	(void)!read(child[0], &byte, 1);
+}
+
+static void as_it_is(void) {}
+static void as_nobody(void) { keep(65534, NET_RAW | BPF); }
+
+static pcap_t *replaced(const char *before, const char *after)
+{
+	pcap_t *p = joined(created(device), 7, before);
+
+	(void)pcap_fanout(p, 7, after);
+	return p;
+}
+
+static pcap_t *of_others(void)
+{
+	member_elsewhere(TCP, as_it_is);
+	return replaced(TCP, UDP);
+}
+
+static pcap_t *of_pageless(void)
+{
+	member_elsewhere(ALL, as_nobody);
+	return replaced(ALL, "main = steer_rrobin");
+}
+
+static pcap_t *of_another_user(void)
+{
+	member_elsewhere(ALL, as_it_is);
+	as_nobody();
+	return replaced(ALL, "main = steer_rrobin");
+}
+
 static pcap_t *several(const char *other)
 {
 	char names[64];
@@ -154,6 +249,12 @@ static const struct {
 	{ "already-in-a-group", already_in },
 	{ "group-has-other-mode", other_mode },
 	{ "group-has-other-options", other_options },
+	{ "group-has-other-program", other_program },
+	{ "program-needs-cap-bpf", without_cap_bpf },
+	{ "program-needs-ethernet", not_ethernet },
+	{ "program-of-others", of_others },
+	{ "program-of-members-without-page", of_pageless },
+	{ "program-of-members-of-another-user", of_another_user },
 	{ "group-on-other-device", on_other_device },
 	{ "group-has-other-protocol", other_protocol },
 	{ "one-group-for-several-devices", one_group_for_several },

@@ -1,6 +1,8 @@
 //! The scene of the tests on real packets: a wire in a network namespace, members that capture at its
 //! far end, and the checks that most tests share.
 
+pub mod dialog;
+
 use std::cell::Cell;
 use std::path::{Path, PathBuf};
 

@@ -5,10 +5,10 @@ use std::collections::BTreeMap;
 
 use anyhow::{Result, ensure};
 use fanpcap_netns::{DEVICE, FAR_DEVICE, Wire, on_wire};
-use fanpcap_testkit::{Program, errors_page};
+use fanpcap_testkit::{Program, errors_page, veth};
 
 /// The cases of c/refused.c about groups, with what is set in the environment.
-const JOINING: [Case; 15] = [
+const JOINING: [Case; 21] = [
     ("not-a-packet-socket", &[]),
     ("not-a-live-handle", &[]),
     ("group-out-of-range", &[]),
@@ -16,6 +16,12 @@ const JOINING: [Case; 15] = [
     ("already-in-a-group", &[]),
     ("group-has-other-mode", &[]),
     ("group-has-other-options", &[]),
+    ("group-has-other-program", &[]),
+    ("program-needs-cap-bpf", &[]),
+    ("program-needs-ethernet", &[]),
+    ("program-of-others", &[]),
+    ("program-of-members-without-page", &[]),
+    ("program-of-members-of-another-user", &[]),
     ("group-on-other-device", &[]),
     ("group-has-other-protocol", &[]),
     ("one-group-for-several-devices", &[]),
@@ -42,6 +48,8 @@ type Case = (&'static str, &'static [(&'static str, &'static str)]);
 #[ignore = "needs root: run by make test"]
 fn the_page_lists_every_refusal_as_it_is() -> Result<()> {
     on_wire(1, |wire| {
+        veth::ip("tuntap add dev notether mode tun")?;
+        veth::ip("link set notether up")?;
         errors_page::check("Joining a group", &produced(wire, &JOINING)?)?;
         errors_page::check("Loading", &produced(wire, &LOADING)?)
     })

@@ -22,6 +22,12 @@ extern "C" {
 #define PCAP_FANOUT_STAT_MEMBERS        0x04
 #define PCAP_FANOUT_STAT_GROUP_RECEIVED 0x08
 #define PCAP_FANOUT_STAT_GROUP_DROPPED  0x10
+#define PCAP_FANOUT_STAT_COUNTERS       0x20
+#define PCAP_FANOUT_STAT_GROUP_COUNTERS 0x40
+#define PCAP_FANOUT_STAT_LATE           0x80
+
+/* Counters of a steering program (`inc N`, `dec N`), 0..63. */
+#define PCAP_FANOUT_COUNTERS 64
 
 struct pcap_fanout_stat {
 	size_t   size;            /* in: sizeof(struct pcap_fanout_stat) */
@@ -33,10 +39,15 @@ struct pcap_fanout_stat {
 	uint64_t group_received;  /* sum of `received` over the members */
 	uint64_t group_dropped;   /* sum of `dropped` over the members */
 	uint64_t group_age_ns;    /* age of the oldest of the counters in these sums, nanoseconds */
+	/* Of groups with a steering program. A program built before there were these passes a smaller `size`. */
+	uint64_t counters[PCAP_FANOUT_COUNTERS];        /* the program's, of this member; two's complement */
+	uint64_t group_counters[PCAP_FANOUT_COUNTERS];  /* sums over the members */
+	uint64_t late;            /* fragments that came before the first one of their datagram */
 };
 
-/* Joins `group` under mode `fanout` (NULL: the mode that environment or config file give the group,
-   else "hash"). Before pcap_activate() it is remembered and done there. 0, or PCAP_ERROR with the
+/* Joins `group` under `fanout`: a mode, a steering program, or "file:PATH" of one (NULL: what environment or
+   config file give the group, else "hash"). Before pcap_activate() it is remembered and done there. On a member of a group with
+   a program another program takes its place, for the whole group. 0, or PCAP_ERROR with the
    reason in pcap_geterr(); when pcap_activate() could not join, both may be called again. The handle's
    descriptor is closed in programs that the process starts, or it would keep its place there. */
 int pcap_fanout(pcap_t *p, int group, const char *fanout);

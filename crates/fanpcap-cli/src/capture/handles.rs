@@ -145,7 +145,8 @@ fn is_set(device: &str) -> bool {
         return false;
     };
     let of_parts = request.of_parts().unwrap_or_else(|| vec![request]);
-    let mut plans = of_parts.iter().map(Request::plan);
+    let pcap = |_: &str| Err("it is the library that compiles filters".to_owned());
+    let mut plans = of_parts.iter().map(|request| request.plan(&pcap));
     plans.any(|plan| plan.map_or(true, |plan| plan.membership.is_some()))
 }
 

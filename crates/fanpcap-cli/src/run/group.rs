@@ -8,25 +8,24 @@ use std::path::Path;
 use std::process::{self, Command};
 
 use anyhow::{Context, Result, anyhow, bail};
+use fanpcap::fanout::Fanout;
 use fanpcap::groups;
-use fanpcap::mode::Mode;
+use fanpcap::source::Source;
 
 /// Where free numbers are looked for: beyond those that people choose.
 const FIRST: u16 = 20_000;
 const LAST: u16 = 60_000;
 
-/// Reads a mode as the library will.
+/// Reads a mode as the library will. What is wrong with a program the library says itself.
 ///
 /// # Errors
 /// What the library would say.
-pub(crate) fn mode(text: &str) -> Result<Mode> {
-    Mode::parse(text).map_err(|fault| {
-        let hint = fault
-            .hint
-            .map(|hint| format!("; {hint}"))
-            .unwrap_or_default();
-        anyhow!("--fanout {text:?}: {}{hint}", fault.message)
-    })
+pub(crate) fn mode(text: &str) -> Result<String> {
+    match Fanout::parse(Source::new("--fanout", text)) {
+        Ok(Fanout::Mode(mode)) => Ok(mode.to_string()),
+        Ok(Fanout::Program(_)) => Ok(text.trim().to_owned()),
+        Err(fault) => Err(anyhow!("--fanout {text:?}: {fault}")),
+    }
 }
 
 /// A group's number that no packet socket of this network namespace has, nor a config file names.
@@ -76,7 +75,7 @@ fn numbers(text: &str) -> impl Iterator<Item = u16> {
 
 /// Makes `command` load our library and join the group: the variables of the calling environment that would
 /// lead it elsewhere are taken out.
-pub(crate) fn lead(command: &mut Command, library: &Path, group: u16, mode: Mode) {
+pub(crate) fn lead(command: &mut Command, library: &Path, group: u16, mode: &str) {
     for (name, _) in env::vars_os() {
         let text = name.to_string_lossy();
         if text == "PCAP_DEF_GROUP"
@@ -94,7 +93,7 @@ pub(crate) fn lead(command: &mut Command, library: &Path, group: u16, mode: Mode
     command
         .env("LD_LIBRARY_PATH", directories)
         .env("PCAP_GROUP", group.to_string())
-        .env("PCAP_FANOUT", mode.to_string());
+        .env("PCAP_FANOUT", mode);
 }
 
 #[cfg(test)]
@@ -103,7 +102,9 @@ mod tests {
 
     #[test]
     fn a_wrong_mode_says_what_to_write() {
-        assert_eq!(mode(" Hash + defrag").unwrap().to_string(), "hash+defrag");
+        assert_eq!(mode(" Hash + defrag").unwrap(), "hash+defrag");
+        let program = "main = tcp >-> steer_flow";
+        assert_eq!(mode(program).unwrap(), program);
         let error = mode("hsah").unwrap_err().to_string();
         assert!(
             error.contains("unknown mode 'hsah'; did you mean 'hash'?"),
@@ -120,7 +121,7 @@ mod tests {
     #[test]
     fn the_copy_finds_ours_before_what_was_there() {
         let mut command = Command::new("true");
-        lead(&mut command, Path::new("/ours"), 7, mode("lb").unwrap());
+        lead(&mut command, Path::new("/ours"), 7, &mode("lb").unwrap());
         let of = |name: &str| {
             let found = command.get_envs().find(|(key, _)| *key == name);
             found

@@ -8,7 +8,6 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use anyhow::{Result, bail};
-use fanpcap::mode::Mode;
 
 use super::copy::Copy;
 use super::ledger::Account;
@@ -25,7 +24,7 @@ pub(crate) struct Run<'a> {
     /// The copies' group.
     pub(crate) group: u16,
     /// Its mode.
-    pub(crate) mode: Mode,
+    pub(crate) mode: &'a str,
     /// Copies that end are started again.
     pub(crate) restart: bool,
     /// The file into which captures will be merged.

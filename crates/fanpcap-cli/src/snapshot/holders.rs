@@ -168,6 +168,7 @@ pub(crate) mod tests {
             taken: None,
             read_taken: None,
             waits: false,
+            steering: None,
         }
     }
 

@@ -87,6 +87,7 @@ pub(crate) fn member(inode: u32, pid: u32, counts: Counts) -> Socket {
         }),
         ring_bytes: Some(16 << 20),
         counts: Some(counts),
+        program_counters: Some(vec![12, 0, -3]),
         has_page: true,
         process: Some(Process {
             pid: Some(pid),
@@ -150,6 +151,7 @@ fn foreign(inode: u32, ifindex: u32, group: Option<u16>, process: Option<(u32, &
         }),
         ring_bytes: group.map(|_| 2 << 20),
         counts: None,
+        program_counters: None,
         has_page: false,
         process: process.map(|(pid, program)| Process {
             pid: Some(pid),

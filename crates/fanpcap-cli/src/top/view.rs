@@ -121,4 +121,6 @@ pub(crate) struct Member {
     pub(crate) taken_packets_total: Option<u64>,
     /// Packets that wait in the ring.
     pub(crate) backlog_packets: Option<u64>,
+    /// The steering program's counters.
+    pub(crate) program_counters: Option<Vec<i64>>,
 }

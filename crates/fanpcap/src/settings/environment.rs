@@ -2,6 +2,7 @@
 
 use super::keys::{self, Entries, Entry, Key, SENDING, Target, VLAN};
 use crate::report::{Fault, Place, Report, nearest_within, offset_in, quote};
+use crate::source::Source;
 use std::ffi::{OsStr, OsString};
 use std::path::PathBuf;
 
@@ -94,6 +95,7 @@ fn entry(name: &str, text: &str) -> Result<Option<Entry>, Fault> {
     let Some((key, target)) = found else {
         return near_miss(name, rest).map_or(Ok(None), Err);
     };
+    let value = Source::within(SOURCE, 1, text, at, value.len());
     let value = key.value(value).map_err(|fault| fault.shift(at))?;
     let place = Place::new(SOURCE, 1, text, 0);
     Ok(Some(Entry {
@@ -170,9 +172,10 @@ fn old(name: &str) -> Fault {
     let instead = match name {
         "PFQ_CONFIG" => "set PCAP_CONFIG".to_owned(),
         "PFQ_GROUP" | "PFQ_DEF_GROUP" | "PCAP_FANOUT_ID" => "set PCAP_GROUP".to_owned(),
-        "PFQ_FANOUT" | "PFQ_LANG" | "PFQ_LANG_SRC" | "PFQ_LANG_LIT" => {
-            "set PCAP_FANOUT to a mode such as hash".to_owned()
+        "PFQ_FANOUT" | "PFQ_LANG" | "PFQ_LANG_LIT" => {
+            "set PCAP_FANOUT to the program, or to a mode such as hash".to_owned()
         }
+        "PFQ_LANG_SRC" => "set PCAP_FANOUT=file:PATH".to_owned(),
         "PFQ_CAPLEN" => "set PCAP_CAPLEN".to_owned(),
         "PFQ_VLAN" => VLAN.to_owned(),
         _ if name.starts_with("PFQ_TX_") => SENDING.to_owned(),
@@ -367,7 +370,7 @@ mod tests {
             ("PFQ_GROUP", "set PCAP_GROUP"),
             ("PCAP_FANOUT_ID", "set PCAP_GROUP"),
             ("PFQ_GROUP_eth0", "set PCAP_GROUP_eth0"),
-            ("PFQ_LANG_SRC", "set PCAP_FANOUT to a mode such as hash"),
+            ("PFQ_LANG_SRC", "set PCAP_FANOUT=file:PATH"),
             ("PFQ_TX_HW_QUEUE", SENDING),
             ("PFQ_VLAN", VLAN),
             ("PFQ_FORCE_ALL", "unset it, nothing reads it any more"),

@@ -1,68 +1,72 @@
 //! The config file: its grammar, from text to entries.
 
 use super::keys::{self, Entries, Entry, KEYS, Key, OLD_KEYS, Scope, Target, Value};
+use crate::fanout::{Script, too_long};
 use crate::report::{Fault, Place, Report, nearest, offset_in, quote};
+use crate::source::{PROGRAM_MAX, Source};
 
 /// Reads the text of a config file; `source` is the name that errors give it.
 pub fn parse(text: &str, source: &str) -> Result<Vec<Entry>, Report> {
     let mut entries = Entries::default();
-    let mut program = Program::default();
+    let mut program = None;
     let text = text.strip_prefix('\u{feff}').unwrap_or(text);
     for (number, line) in (1..).zip(text.lines()) {
         let placed = |fault: Fault| fault.at(source, number, line);
         if let Some(code) = line.trim_start().strip_prefix('>') {
-            let place = || Place::new(source, number, line, offset_in(line, code) - 1);
-            program.push(code, place).map_err(placed)?;
+            let begun = program.get_or_insert_with(|| Program::new(source, number, line));
+            begun.push(line, offset_in(line, code)).map_err(placed)?;
             continue;
         }
-        program.end(&mut entries)?;
-        let place = |offset| Place::new(source, number, line, offset);
-        if let Some(entry) = entry(line, place).map_err(placed)? {
+        add(&mut entries, program.take())?;
+        if let Some(entry) = entry(line, source, number).map_err(placed)? {
             entries.add(entry)?;
         }
     }
-    program.end(&mut entries)?;
+    add(&mut entries, program)?;
     Ok(entries.into_list())
 }
 
 /// The `>` lines in a row, read so far.
-#[derive(Default)]
 struct Program {
-    text: String,
-    place: Option<Place>,
+    text: Source,
+    place: Place,
 }
 
 impl Program {
-    fn push(&mut self, code: &str, place: impl Fn() -> Place) -> Result<(), Fault> {
-        self.place.get_or_insert_with(place);
-        self.text.push_str(code);
-        self.text.push('\n');
-        if self.text.len() > PROGRAM_MAX {
-            let message = format!("the program is longer than {PROGRAM_MAX} bytes");
-            return Err(Fault::new("program-too-long", message).hint("shorten it"));
+    /// None of them yet; the first is line `number`.
+    fn new(source: &str, number: usize, line: &str) -> Self {
+        let at = line.len() - line.trim_start().len();
+        Self {
+            text: Source::lines_from(source, number),
+            place: Place::new(source, number, line, at),
         }
-        Ok(())
     }
 
-    /// Ends the program if one was begun.
-    fn end(&mut self, entries: &mut Entries) -> Result<(), Report> {
-        let Some(place) = self.place.take() else {
-            return Ok(());
-        };
-        let value = Value::Program(std::mem::take(&mut self.text));
-        let (name, key, target) = (">".to_owned(), Key::Program, Target::All);
-        entries.add(Entry {
-            name,
-            key,
-            target,
-            value,
-            place,
-        })
+    /// Adds a line, in which the program's part begins at byte `at`.
+    fn push(&mut self, line: &str, at: usize) -> Result<(), Fault> {
+        self.text.push_line(line, at);
+        match self.text.text().len() {
+            0..=PROGRAM_MAX => Ok(()),
+            _ => Err(too_long()),
+        }
     }
 }
 
+fn add(entries: &mut Entries, program: Option<Program>) -> Result<(), Report> {
+    let Some(Program { text, place }) = program else {
+        return Ok(());
+    };
+    entries.add(Entry {
+        name: ">".to_owned(),
+        key: Key::Program,
+        target: Target::All,
+        value: Value::Program(Script::of_text(text)),
+        place,
+    })
+}
+
 /// Reads a line that is not of a program; `None`: blank or comment.
-fn entry(line: &str, place: impl Fn(usize) -> Place) -> Result<Option<Entry>, Fault> {
+fn entry(line: &str, source: &str, number: usize) -> Result<Option<Entry>, Fault> {
     let written = without_comment(line).trim();
     if written.is_empty() {
         return Ok(None);
@@ -79,13 +83,14 @@ fn entry(line: &str, place: impl Fn(usize) -> Place) -> Result<Option<Entry>, Fa
     }
     let value = value.trim_start();
     let at = offset_in(line, value);
+    let value = Source::within(source, number, line, at, value.len());
     let value = key.value(value).map_err(|fault| fault.shift(at))?;
     Ok(Some(Entry {
         name: name.to_owned(),
         key,
         target,
         value,
-        place: place(start),
+        place: Place::new(source, number, line, start),
     }))
 }
 
@@ -171,7 +176,6 @@ fn unknown(name: &str, lower: &str) -> Fault {
 }
 
 const GROUP_OF: &str = "group_";
-const PROGRAM_MAX: usize = 64 * 1024;
 
 #[cfg(test)]
 mod tests {
@@ -307,7 +311,10 @@ mod tests {
 
     #[test]
     fn program_lines_in_a_row_are_one_program() {
-        let program = |text: &str| Value::Program(text.to_owned());
+        let program = |text: &str| {
+            let text = Source::new("another place", text);
+            Value::Program(Script::of_text(text))
+        };
         let text = "> main = do\r\n  >   tcp # no comment\n>\n> steer_flow";
         let (_, key, target, found) = value(text);
         assert_eq!((key, target), (Key::Program, Target::All));

@@ -1,8 +1,10 @@
 //! The table of keys: what each is called, applies to and accepts; one entry read, and its value.
 
 use crate::device::ENGINES;
-use crate::mode::{self, Mode};
+use crate::fanout::{Fanout, Script};
+use crate::mode::Mode;
 use crate::report::{Fault, Place, Report, nearest, offset_in, quote};
+use crate::source::Source;
 use std::collections::HashMap;
 
 /// What an entry sets.
@@ -68,8 +70,17 @@ pub enum Value {
     Engine(&'static str),
     /// A fan-out mode.
     Mode(Mode),
-    /// A steering program's text.
-    Program(String),
+    /// A steering program.
+    Program(Script),
+}
+
+impl From<Fanout> for Value {
+    fn from(fanout: Fanout) -> Value {
+        match fanout {
+            Fanout::Mode(mode) => Value::Mode(mode),
+            Fanout::Program(script) => Value::Program(script),
+        }
+    }
 }
 
 impl Value {
@@ -144,7 +155,10 @@ pub(super) const OLD_KEYS: [(&str, &str); 14] = [
     ("tx_idx_thread", SENDING),
     ("pfq_vlan", VLAN),
     ("vlan", VLAN),
-    ("lang", "write 'fanout = MODE'"),
+    (
+        "lang",
+        "write 'fanout = PROGRAM', or the program in lines that begin with '>'",
+    ),
 ];
 
 /// What to write instead of the old settings for sending.
@@ -154,7 +168,8 @@ pub(super) const VLAN: &str = "use a filter expression such as 'vlan 5'";
 
 impl Key {
     /// Reads a value of this key.
-    pub(super) fn value(self, text: &str) -> Result<Value, Fault> {
+    pub(super) fn value(self, written: Source) -> Result<Value, Fault> {
+        let text = written.text();
         match self {
             Key::Group => number(text, 0, GROUP_MAX).map(Value::Number),
             Key::Caplen => number(text, 1, CAPLEN_MAX).map(Value::Number),
@@ -168,8 +183,7 @@ impl Key {
             Key::Irq => cpus(text).map(Value::Cpus),
             Key::Steal | Key::Outgoing | Key::Keep => yes_no(text).map(Value::YesNo),
             Key::Driver => engine(text).map(Value::Engine),
-            Key::Fanout => Mode::parse(text).map(Value::Mode),
-            Key::Program => Err(mode::program()),
+            Key::Fanout | Key::Program => Fanout::parse(written).map(Value::from),
         }
     }
 }
@@ -329,8 +343,12 @@ const ENTRIES_MAX: usize = 4096;
 mod tests {
     use super::*;
 
+    fn value(key: Key, text: &str) -> Result<Value, Fault> {
+        key.value(Source::new("test", text))
+    }
+
     fn refusal(key: Key, text: &str) -> (&'static str, usize) {
-        let fault = key.value(text).unwrap_err();
+        let fault = value(key, text).unwrap_err();
         (fault.slug, fault.offset)
     }
 
@@ -343,8 +361,8 @@ mod tests {
             (Key::CombinedChannels, 1, 65_535),
             (Key::Napi, 0, 8191),
         ] {
-            assert_eq!(key.value(&min.to_string()), Ok(Value::Number(min)));
-            assert_eq!(key.value(&max.to_string()), Ok(Value::Number(max)));
+            assert_eq!(value(key, &min.to_string()), Ok(Value::Number(min)));
+            assert_eq!(value(key, &max.to_string()), Ok(Value::Number(max)));
             assert_eq!(refusal(key, &(max + 1).to_string()), ("out-of-range", 0));
         }
         assert_eq!(refusal(Key::Caplen, "0"), ("out-of-range", 0));
@@ -360,7 +378,7 @@ mod tests {
     #[test]
     fn cpu_lists() {
         let list = Value::Cpus(vec![(0, 0), (2, 3), (8191, 8191)]);
-        assert_eq!(Key::Irq.value("0, 2 - 3 ,8191"), Ok(list));
+        assert_eq!(value(Key::Irq, "0, 2 - 3 ,8191"), Ok(list));
         assert_eq!(refusal(Key::Irq, "0,8192"), ("out-of-range", 2));
         assert_eq!(refusal(Key::Irq, "0,"), ("not-a-number", 2));
         assert_eq!(refusal(Key::Irq, "0-x"), ("not-a-number", 2));
@@ -369,11 +387,11 @@ mod tests {
 
     #[test]
     fn words() {
-        assert_eq!(Key::Keep.value("Yes"), Ok(Value::YesNo(true)));
-        assert_eq!(Key::Keep.value("no"), Ok(Value::YesNo(false)));
+        assert_eq!(value(Key::Keep, "Yes"), Ok(Value::YesNo(true)));
+        assert_eq!(value(Key::Keep, "no"), Ok(Value::YesNo(false)));
         assert_eq!(refusal(Key::Keep, "true"), ("not-yes-or-no", 0));
-        assert_eq!(Key::Driver.value("XDP"), Ok(Value::Engine("xdp")));
-        let fault = Key::Driver.value("tpaket").unwrap_err();
+        assert_eq!(value(Key::Driver, "XDP"), Ok(Value::Engine("xdp")));
+        let fault = value(Key::Driver, "tpaket").unwrap_err();
         assert_eq!(fault.hint.as_deref(), Some("did you mean 'tpacket'?"));
     }
 

@@ -3,10 +3,13 @@
 use super::environment::{self, shell_name};
 use super::keys::{Entry, Key, Target, Value};
 use super::{Settings, find};
-use crate::device::{Device, Part, TPACKET};
+use crate::device::{Device, Part, is_rings};
+use crate::fanout::{Fanout, Script};
 use crate::join::JoinError;
-use crate::mode::{self, Kind, Mode};
+use crate::mode::{Kind, Mode};
 use crate::report::{Fault, Report, quote};
+use crate::steering::Steering;
+use std::sync::Arc;
 
 /// The group that a handle joins.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -18,13 +21,16 @@ pub enum Group {
 }
 
 /// The application's own pcap_fanout().
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Call {
     /// The group.
     pub group: Group,
-    /// The mode, unless the call leaves it to the settings.
-    pub fanout: Option<Mode>,
+    /// The mode or program, unless the call leaves it to the settings.
+    pub fanout: Option<Fanout>,
 }
+
+/// What makes a program of a script, once for each handle.
+pub type Compile<'a> = &'a dyn Fn(&Script) -> Result<Arc<Steering>, Report>;
 
 /// The group that a handle joins, how, and who says so.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -33,6 +39,8 @@ pub struct Membership {
     pub group: Group,
     /// The mode.
     pub mode: Mode,
+    /// The program, where that is the mode.
+    pub steering: Option<Arc<Steering>>,
     /// Where the group comes from: `PCAP_GROUP=7`, `/etc/pcap.conf:3`, `pcap_fanout()`.
     pub origin: String,
 }
@@ -82,15 +90,23 @@ impl Plan {
 
 impl Settings {
     /// What the settings and the application's call mean for a handle on `device`; `interfaces`
-    /// are the machine's, by which ambiguous variables are found.
+    /// are the machine's, by which ambiguous variables are found. Of all programs `compile` is given the one that
+    /// steers the handle's group.
+    ///
+    /// # Errors
+    /// The first thing that is wrong, with its place.
     pub fn plan(
         &self,
         device: &Device,
         call: Option<&Call>,
         interfaces: &[String],
+        compile: Compile<'_>,
     ) -> Result<Plan, Report> {
+        if device.names_none() {
+            return Err(self.no_device(device));
+        }
         let mut membership = None;
-        let by_name = device.engine() == Some(TPACKET);
+        let by_name = device.engine().is_some_and(is_rings);
         let mut tpacket = by_name;
         for part in device.parts() {
             let handle = Handle {
@@ -98,11 +114,12 @@ impl Settings {
                 part,
                 call,
                 interfaces,
+                compile,
             };
             let joined = handle.membership()?;
             handle.refuse_unhonoured(joined.is_some())?;
             membership = membership.or(joined);
-            tpacket |= handle.driver().is_some_and(Entry::is_tpacket);
+            tpacket |= handle.driver().is_some_and(Entry::is_rings);
         }
         if membership.is_some() {
             refuse_engine(device)?;
@@ -118,6 +135,19 @@ impl Settings {
         })
     }
 
+    /// The refusal of a device that is to be the group's, where that has none.
+    fn no_device(&self, device: &Device) -> Report {
+        let why = match self.default_group() {
+            Some(group) => format!("group {group} has no member yet that would tell it"),
+            None => "no group is set".to_owned(),
+        };
+        let text = quote(device.text());
+        let message = format!("{text} is the device of the group, and {why}");
+        let fault = Fault::new("device-of-no-group", message);
+        let fault = fault.hint("name a device, as in pfq:eth0");
+        fault.at("device", 1, device.text())
+    }
+
     /// The config file's mode or program for the default group.
     fn default_fanout(&self) -> Option<&Entry> {
         let [mode, program] = [Key::Fanout, Key::Program];
@@ -131,6 +161,7 @@ struct Handle<'a> {
     part: &'a Part,
     call: Option<&'a Call>,
     interfaces: &'a [String],
+    compile: Compile<'a>,
 }
 
 impl<'a> Handle<'a> {
@@ -142,9 +173,14 @@ impl<'a> Handle<'a> {
         } else {
             return self.refuse_mode_without_group().map(|()| None);
         };
+        let (mode, steering) = match self.fanout(group)? {
+            Fanout::Mode(mode) => (mode, None),
+            Fanout::Program(script) => (script.mode(), Some((self.compile)(&script)?)),
+        };
         Ok(Some(Membership {
             group,
-            mode: self.mode(group)?,
+            mode,
+            steering,
             origin,
         }))
     }
@@ -158,29 +194,30 @@ impl<'a> Handle<'a> {
         Ok(entry.and_then(|entry| Some((entry.value.group()?, entry))))
     }
 
-    fn mode(&self, group: Group) -> Result<Mode, Report> {
-        if let Some(mode) = self.call.and_then(|call| call.fanout) {
-            return Ok(mode);
+    fn fanout(&self, group: Group) -> Result<Fanout, Report> {
+        if let Some(fanout) = self.call.and_then(|call| call.fanout.clone()) {
+            return Ok(fanout);
         }
         let of_group = || match group {
             Group::Number(number) => find(&self.settings.file, Key::Fanout, &Target::Group(number)),
             Group::New => None,
         };
         match self.in_environment(Key::Fanout)?.or_else(of_group) {
-            Some(entry) => entry.mode(),
-            None => self.default_mode(group),
+            Some(entry) => Ok(entry.fanout()),
+            None => self.default_fanout(group),
         }
     }
 
-    /// The mode that the file gives the default group, when `group` is it.
-    fn default_mode(&self, group: Group) -> Result<Mode, Report> {
+    /// What the file gives the default group, when `group` is it.
+    fn default_fanout(&self, group: Group) -> Result<Fanout, Report> {
+        let hash = Fanout::Mode(Kind::Hash.into());
         let Some(entry) = self.settings.default_fanout() else {
-            return Ok(Kind::Hash.into());
+            return Ok(hash);
         };
         match self.settings.default_group() {
             None => Err(without_group(entry, DEF_GROUP)),
-            Some(default) if group == Group::Number(default) => entry.mode(),
-            Some(_) => Ok(Kind::Hash.into()),
+            Some(default) if group == Group::Number(default) => Ok(entry.fanout()),
+            Some(_) => Ok(hash),
         }
     }
 
@@ -239,7 +276,7 @@ impl<'a> Handle<'a> {
         let refused = |&entry: &&Entry| match entry.key {
             Key::Group | Key::Caplen | Key::Fanout | Key::Program => false,
             Key::RxSlots => joins,
-            Key::Driver => self.driver() == Some(entry) && !entry.is_tpacket(),
+            Key::Driver => self.driver() == Some(entry) && !entry.is_rings(),
             Key::Steal
             | Key::Outgoing
             | Key::Keep
@@ -284,15 +321,20 @@ impl<'a> Handle<'a> {
 }
 
 impl Entry {
-    fn mode(&self) -> Result<Mode, Report> {
-        let Value::Mode(mode) = self.value else {
-            return Err(mode::program().report(self.place.clone()));
-        };
-        Ok(mode)
+    /// The value of an entry for fan-out.
+    fn fanout(&self) -> Fanout {
+        match &self.value {
+            Value::Program(script) => Fanout::Program(script.clone()),
+            Value::Mode(mode) => Fanout::Mode(*mode),
+            Value::Number(_) | Value::YesNo(_) | Value::Cpus(_) | Value::Engine(_) => {
+                Fanout::Mode(Kind::Hash.into())
+            }
+        }
     }
 
-    fn is_tpacket(&self) -> bool {
-        self.value == Value::Engine(TPACKET)
+    /// Whether it names an engine that reads the rings of packet sockets.
+    fn is_rings(&self) -> bool {
+        matches!(self.value, Value::Engine(engine) if is_rings(engine))
     }
 
     fn origin(&self) -> String {
@@ -328,7 +370,7 @@ fn ambiguous(entry: &Entry, name: &str, other: &str) -> Report {
 }
 
 fn refuse_engine(device: &Device) -> Result<(), Report> {
-    let Some(engine) = device.engine().filter(|engine| *engine != TPACKET) else {
+    let Some(engine) = device.engine().filter(|engine| !is_rings(engine)) else {
         return Ok(());
     };
     let message = format!("groups on engine '{engine}' are not in this version");

@@ -19,6 +19,7 @@ mod pages;
 mod settings;
 mod several;
 mod signals;
+mod steering;
 mod strangers;
 mod thousand;
 mod two_wires;

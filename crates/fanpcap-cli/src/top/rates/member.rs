@@ -73,6 +73,7 @@ impl History {
             ring_full_drops_per_second: speeds.dropped,
             taken_packets_total: counts.and_then(|counts| counts.taken),
             backlog_packets: counts.and_then(|counts| counts.backlog(at_ns)),
+            program_counters: socket.program_counters.clone(),
         };
         (member, speeds.share)
     }

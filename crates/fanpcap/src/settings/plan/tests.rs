@@ -2,6 +2,7 @@
 
 use super::*;
 use crate::settings::Environment;
+use crate::source::Source;
 use std::path::PathBuf;
 
 const INTERFACES: [&str; 4] = ["eth0", "eth1", "eth2.7", "wan-1"];
@@ -20,7 +21,9 @@ fn settings(variables: &[(&str, &str)], config: &str) -> Settings {
 
 fn plan_with(settings: &Settings, device: &str, call: Option<&Call>) -> Result<Plan, Report> {
     let device = Device::classify(device, |name| INTERFACES.contains(&name));
-    settings.plan(&device, call, &INTERFACES.map(str::to_owned))
+    let pcap = |_: &str| Err("no libpcap here".to_owned());
+    let compile = |script: &Script| Steering::compile(script, &pcap).map(Arc::new);
+    settings.plan(&device, call, &INTERFACES.map(str::to_owned), &compile)
 }
 
 /// Group, mode and origin as text; empty: no group is joined.
@@ -29,21 +32,18 @@ fn joins(variables: &[(&str, &str)], config: &str, device: &str) -> String {
 }
 
 fn shown(plan: Result<Plan, Report>) -> String {
-    match plan.unwrap().membership {
-        Some(Membership {
-            group: Group::Number(group),
-            mode,
-            origin,
-        }) => {
-            format!("{group} {mode} {origin}")
-        }
-        Some(Membership {
-            group: Group::New,
-            mode,
-            origin,
-        }) => format!("new {mode} {origin}"),
-        None => String::new(),
-    }
+    let Some(joined) = plan.unwrap().membership else {
+        return String::new();
+    };
+    let group = match joined.group {
+        Group::Number(group) => group.to_string(),
+        Group::New => "new".to_owned(),
+    };
+    let program = joined
+        .steering
+        .map(|steering| format!(" [{}]", steering.title()));
+    let (mode, program, origin) = (joined.mode, program.unwrap_or_default(), joined.origin);
+    format!("{group} {mode}{program} {origin}")
 }
 
 fn refusal(variables: &[(&str, &str)], config: &str, device: &str) -> (&'static str, String) {
@@ -56,7 +56,7 @@ fn nothing_set_means_nothing_done() {
     assert!(settings(&[], "# nothing").is_empty());
     assert!(settings(&[("PCAP_HUB", "auto")], "").is_empty());
     assert!(!settings(&[], "caplen = 1").is_empty());
-    for device in ["eth0", "pfq:eth0", "eth0^eth1", "nflog:5"] {
+    for device in ["eth0", "xdp:eth0", "eth0^eth1", "nflog:5"] {
         let plan = plan_with(&Settings::default(), device, None).unwrap();
         assert_eq!(plan, Plan::default(), "{device}");
     }
@@ -104,7 +104,7 @@ fn a_plain_fanout_is_the_default_groups_wherever_that_is_set() {
 fn the_application_wins_field_by_field() {
     let call = |group, mode: Option<&str>| Call {
         group,
-        fanout: mode.map(|m| Mode::parse(m).unwrap()),
+        fanout: mode.map(|text| Fanout::parse(Source::new("call", text)).unwrap()),
     };
     let file = "def_group = 4\nfanout = lb\nfanout@6 = rnd";
     let joins = |variables: &[(&str, &str)], call| {
@@ -134,7 +134,7 @@ fn the_application_wins_field_by_field() {
 fn the_application_wins_over_a_variable_that_is_ambiguous() {
     let call = Call {
         group: Group::Number(6),
-        fanout: Some(Kind::Lb.into()),
+        fanout: Some(Fanout::Mode(Kind::Lb.into())),
     };
     let settings = settings(&[("PCAP_GROUP_eth2_7", "5")], "");
     let plan = plan_with(&settings, "eth2:7", Some(&call));
@@ -260,6 +260,8 @@ fn the_engine_on_af_packet_is_asked_for_by_prefix_environment_or_file() {
     let (none, yes) = ((false, false), (true, true));
     assert_eq!(asked(&[], "", "eth0"), none);
     assert_eq!(asked(&[], "", "tpacket:eth0"), yes);
+    assert_eq!(asked(&[], "", "pfq:eth0"), yes);
+    assert_eq!(asked(&[("PCAP_DRIVER", "pfq")], "", "eth0"), yes);
     assert_eq!(asked(&[("PCAP_DRIVER", "tpacket")], "", "eth0"), yes);
     assert_eq!(asked(&[], "driver@eth0 = tpacket", "eth0:1"), yes);
     assert_eq!(asked(&[], "driver@eth0 = tpacket", "eth1"), none);
@@ -270,20 +272,84 @@ fn the_engine_on_af_packet_is_asked_for_by_prefix_environment_or_file() {
 }
 
 #[test]
-fn a_program_is_refused_where_it_would_decide() {
-    let file = "> steer_flow\ngroup = 3\ngroup_eth1 = 4\n";
-    let refused = ("program-not-in-version", "> steer_flow".to_owned());
-    assert_eq!(refusal(&[], file, "eth0"), refused);
-    assert_eq!(joins(&[], file, "eth1"), "4 hash /etc/pcap.conf:3");
+fn a_program_steers_where_it_decides() {
+    let file = "> main = do\n>   tcp\n>   steer_flow\ngroup = 3\ngroup_eth1 = 4\n";
+    let title = "main = do tcp steer_flow";
+    let joined = format!("3 program [{title}] /etc/pcap.conf:4");
+    assert_eq!(joins(&[], file, "eth0"), joined);
+    assert_eq!(joins(&[], file, "eth1"), "4 hash /etc/pcap.conf:5");
     assert_eq!(
         joins(&[("PCAP_FANOUT", "lb")], file, "eth0"),
-        "3 lb /etc/pcap.conf:2"
+        "3 lb /etc/pcap.conf:4"
     );
+    let of_group = "group = 3\nfanout@3 = flow + rollover # by name";
+    let joined = "3 program+rollover [flow] /etc/pcap.conf:1";
+    assert_eq!(joins(&[], of_group, "eth0"), joined);
+    let variable = [("PCAP_FANOUT_eth0", "udp >-> steer_rnd")];
+    let joined = "3 program [udp >-> steer_rnd] /etc/pcap.conf:1";
+    assert_eq!(joins(&variable, "group = 3", "eth0"), joined);
+}
+
+/// The place of what is wrong with the program of a handle on eth0.
+fn wrong(variables: &[(&str, &str)], config: &str) -> (&'static str, String) {
+    let report = plan_with(&settings(variables, config), "eth0", None).unwrap_err();
+    let rendered = report.render(255);
+    let position = rendered.split(": ").next().unwrap_or_default();
+    (
+        report.slug,
+        format!("{position} {}", report.place.unwrap().text),
+    )
+}
+
+#[test]
+fn what_is_wrong_with_a_program_is_shown_in_its_own_line() {
+    let at = |text: &str| ("program-wrong", text.to_owned());
+    let lines = "group = 3\n> main = do\n >  tcp\n >  steer_flwo\n";
+    assert_eq!(wrong(&[], lines), at("/etc/pcap.conf:4:5  >  steer_flwo"));
+    let value = "group = 3\nfanout@3 = main = tpc >-> steer_flow # x";
+    let shown = "/etc/pcap.conf:2:19 fanout@3 = main = tpc >-> steer_flow # x";
+    assert_eq!(wrong(&[], value), at(shown));
+    let variables = [
+        ("PCAP_GROUP", "3"),
+        ("PCAP_FANOUT", "main = do\n  tpc\n  steer_flow"),
+    ];
+    assert_eq!(wrong(&variables, ""), at("environment:2:3   tpc"));
+}
+
+#[test]
+fn what_a_group_of_the_kernels_cannot_do_is_refused_where_it_was_asked_for() {
+    let report = wrong(
+        &[("PCAP_GROUP", "3"), ("PCAP_FANOUT", "main = broadcast")],
+        "",
+    );
+    let shown = "environment:1:13 PCAP_FANOUT=main = broadcast".to_owned();
+    assert_eq!(report, ("program-needs-hub", shown));
+}
+
+#[test]
+fn a_program_that_no_handle_joins_with_is_not_compiled() {
+    let file = "group_eth1 = 3\ngroup_eth0 = 4\nfanout@3 = main = tpc >-> steer_flow";
+    assert_eq!(joins(&[], file, "eth0"), "4 hash /etc/pcap.conf:2");
 }
 
 #[test]
 fn other_engines_are_refused_with_a_group() {
     let group = [("PCAP_GROUP_eth1", "3")];
-    assert_eq!(refusal(&group, "", "pfq:eth1").0, "engine-not-in-version");
-    assert_eq!(joins(&group, "", "pfq:eth0"), "");
+    assert_eq!(refusal(&group, "", "xdp:eth1").0, "engine-not-in-version");
+    assert_eq!(joins(&group, "", "xdp:eth0"), "");
+}
+
+#[test]
+fn the_programmable_engine_is_steering_programs_in_the_kernel() {
+    let group = [("PCAP_GROUP", "3"), ("PCAP_FANOUT", "flow")];
+    let joined = "3 program [flow] PCAP_GROUP=3";
+    assert_eq!(joins(&group, "", "pfq:eth1"), joined);
+    assert_eq!(joins(&[], "", "pfq:eth1"), "");
+    assert!(
+        plan_with(&settings(&[], ""), "pfq:eth1", None)
+            .unwrap()
+            .is_read_by_us()
+    );
+    let (slug, text) = refusal(&group, "", "pfq:");
+    assert_eq!((slug, text.as_str()), ("device-of-no-group", "pfq:"));
 }

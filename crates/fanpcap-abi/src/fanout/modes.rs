@@ -1,0 +1,92 @@
+//! The list of modes that a handle can use.
+
+use crate::message::{fail, guard};
+use crate::system::{self, ERROR, Pcap};
+use fanpcap::join;
+use fanpcap::mode::{self, Kind};
+use fanpcap_linux::packet;
+use std::ffi::{c_char, c_int};
+use std::mem;
+use std::os::fd::BorrowedFd;
+use std::ptr::null_mut;
+
+/// See pcap_list_fanout_modes(3PCAP).
+///
+/// # Safety
+/// As its man page asks.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn pcap_list_fanout_modes(
+    p: *mut Pcap,
+    modes: *mut *mut *mut c_char,
+) -> c_int {
+    // SAFETY: the caller's promise, passed on.
+    let body = || unsafe { list_modes(p, modes) };
+    // SAFETY: the caller's promise: `p` is a handle.
+    guard(body, |text| unsafe { fail(p, text) })
+}
+
+/// # Safety
+/// `p` is a handle and `modes` writable.
+unsafe fn list_modes(p: *mut Pcap, modes: *mut *mut *mut c_char) -> c_int {
+    // SAFETY: the caller vouches for `p`.
+    let fd = unsafe { system::pcap_fileno(p) };
+    // SAFETY: the handle's descriptor is open as long as the handle.
+    let socket = (fd >= 0).then(|| unsafe { BorrowedFd::borrow_raw(fd) });
+    let names = socket.map_or_else(all_modes, modes_of);
+    let list = copy(&names);
+    if list.is_null() {
+        // SAFETY: as above.
+        return unsafe { fail(p, "malloc: out of memory") };
+    }
+    // SAFETY: the caller vouches for `modes`.
+    unsafe { modes.write(list) };
+    c_int::try_from(names.len()).unwrap_or(ERROR)
+}
+
+fn all_modes() -> Vec<&'static str> {
+    Kind::NAMES.into_iter().chain(mode::programs()).collect()
+}
+
+/// The modes that a handle with this descriptor can use. Programs read Ethernet frames.
+fn modes_of(socket: BorrowedFd<'_>) -> Vec<&'static str> {
+    if !packet::is_packet_socket(socket).unwrap_or(false) {
+        return Vec::new();
+    }
+    let ifindex = packet::address(socket).map_or(0, |address| address.ifindex);
+    match join::takes_programs(socket, ifindex) {
+        true => all_modes(),
+        false => Kind::NAMES.to_vec(),
+    }
+}
+
+/// A null-ended array of C strings in one piece of malloc'ed memory, so that free() frees it whole; null when there
+/// is no memory.
+fn copy(names: &[&str]) -> *mut *mut c_char {
+    let slots = names.len() + 1;
+    let text: usize = names.iter().map(|name| name.len() + 1).sum();
+    // SAFETY: calloc has no preconditions.
+    let memory = unsafe { libc::calloc(1, slots * mem::size_of::<*mut c_char>() + text) };
+    let list: *mut *mut c_char = memory.cast();
+    if list.is_null() {
+        return null_mut();
+    }
+    let mut end: *mut u8 = list.wrapping_add(slots).cast();
+    for (index, name) in names.iter().enumerate() {
+        // SAFETY: slot `index` lies before the text.
+        unsafe { list.wrapping_add(index).write(end.cast()) };
+        // SAFETY: `text` bytes were kept for the names, each with its zero.
+        unsafe { end.copy_from_nonoverlapping(name.as_ptr(), name.len()) };
+        end = end.wrapping_add(name.len() + 1);
+    }
+    list
+}
+
+/// See pcap_list_fanout_modes(3PCAP).
+///
+/// # Safety
+/// As its man page asks.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn pcap_free_fanout_modes(modes: *mut *mut c_char) {
+    // SAFETY: the caller's promise: null, or a list of pcap_list_fanout_modes().
+    unsafe { libc::free(modes.cast()) };
+}

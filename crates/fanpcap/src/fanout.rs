@@ -1,0 +1,246 @@
+//! What a group shares its packets by, as settings and calls write it: a mode of the kernel's, or a steering program.
+
+use crate::mode::{self, Kind, Mode};
+use crate::report::{Fault, Report, offset_in, shorten};
+use crate::source::{PROGRAM_MAX, Source};
+use fanpcap_steer::modes;
+use std::fs::{self, File};
+use std::io::{self, Read};
+
+/// What was asked for.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Fanout {
+    /// A mode of the kernel's.
+    Mode(Mode),
+    /// A steering program.
+    Program(Script),
+}
+
+/// A steering program as it was asked for.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Script {
+    written: Written,
+    source: Source,
+    mode: Mode,
+}
+
+/// How a program is given.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Written {
+    /// By its text.
+    Text,
+    /// By the path of a file with its text.
+    File,
+    /// By the name of a mode that is a program.
+    Named(&'static str),
+}
+
+impl Fanout {
+    /// Reads a mode, a program, or `file:PATH`.
+    ///
+    /// # Errors
+    /// What is wrong with a mode, at its byte. Programs are not looked into here.
+    pub fn parse(source: Source) -> Result<Self, Fault> {
+        let text = source.text();
+        let (written, mode) = if path(text).is_some() {
+            (Written::File, Kind::Program.into())
+        } else if is_program(text) {
+            (Written::Text, Kind::Program.into())
+        } else if let Some(name) = named(text) {
+            (
+                Written::Named(name),
+                Mode::with_options(Kind::Program, text)?,
+            )
+        } else {
+            return Mode::parse(text).map(Self::Mode);
+        };
+        Ok(Self::Program(Script {
+            written,
+            source,
+            mode,
+        }))
+    }
+}
+
+impl Script {
+    /// A program by its text.
+    pub fn of_text(source: Source) -> Self {
+        Self {
+            written: Written::Text,
+            source,
+            mode: Kind::Program.into(),
+        }
+    }
+
+    /// How the kernel runs it: the options.
+    pub fn mode(&self) -> Mode {
+        self.mode
+    }
+
+    /// Its text, from where it is.
+    ///
+    /// # Errors
+    /// When it is in a file that can't be read.
+    pub(crate) fn load(&self) -> Result<Source, Report> {
+        match self.written {
+            Written::Text => Ok(self.source.clone()),
+            Written::Named(name) => {
+                let text = modes::source(name).unwrap_or_default();
+                Ok(Source::new(name, text))
+            }
+            Written::File => {
+                let text = self.source.text();
+                let path = path(text).unwrap_or_default();
+                let at = offset_in(text, path);
+                read(path).map_err(|fault| self.source.blame(fault.shift(at)))
+            }
+        }
+    }
+
+    /// What names it to people: its name, else how it begins, in one line.
+    pub(crate) fn title(&self, text: &str) -> String {
+        match self.written {
+            Written::Named(name) => name.to_owned(),
+            Written::Text | Written::File => text.split_whitespace().collect::<Vec<_>>().join(" "),
+        }
+    }
+
+    /// The report of what is wrong with the whole of it.
+    pub(crate) fn blame(&self, fault: Fault) -> Report {
+        self.source.blame(fault)
+    }
+}
+
+/// The path of `file:PATH`.
+fn path(text: &str) -> Option<&str> {
+    let text = text.trim();
+    let scheme = text.get(..FILE.len())?;
+    scheme
+        .eq_ignore_ascii_case(FILE)
+        .then(|| text[FILE.len()..].trim_start())
+}
+
+/// The name of the mode that is a program, before options.
+fn named(text: &str) -> Option<&'static str> {
+    let head = text.split('+').next().unwrap_or_default().trim();
+    mode::program_named(head)
+}
+
+/// Whether a text is meant as a program rather than as a mode, right or wrong.
+fn is_program(text: &str) -> bool {
+    let head = text.split('+').next().unwrap_or_default().trim();
+    let first = head.split_whitespace().next().unwrap_or_default();
+    let is_mode = Kind::is_name(first) || mode::program_named(first).is_some();
+    let marks = ["=", "(", "steer_"];
+    let looks_like_one = head == "do"
+        || head.contains(char::is_whitespace)
+        || marks.iter().any(|mark| head.contains(mark));
+    text.contains(">->") || (!is_mode && looks_like_one)
+}
+
+fn read(path: &str) -> Result<Source, Fault> {
+    let name = shorten(path);
+    let failed = |error: io::Error| {
+        let message = format!("cannot read the program '{name}': {error}");
+        Fault::new("program-unreadable", message)
+            .hint("write file:PATH of a file that this user may read")
+    };
+    // Opening a pipe could wait.
+    if !fs::metadata(path).map_err(failed)?.is_file() {
+        let message = format!("'{name}' is not a regular file");
+        return Err(Fault::new("program-not-a-file", message)
+            .hint("write file:PATH of a file with a steering program"));
+    }
+    let file = File::open(path).map_err(failed)?;
+    let mut bytes = Vec::new();
+    let limit = PROGRAM_MAX as u64 + 1;
+    file.take(limit).read_to_end(&mut bytes).map_err(failed)?;
+    if bytes.len() > PROGRAM_MAX {
+        return Err(too_long());
+    }
+    Ok(Source::new(path, &String::from_utf8_lossy(&bytes)))
+}
+
+/// The fault of a program that is longer than any should be.
+pub(crate) fn too_long() -> Fault {
+    let message = format!("the program is longer than {PROGRAM_MAX} bytes");
+    Fault::new("program-too-long", message).hint("shorten it")
+}
+
+const FILE: &str = "file:";
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn parse(text: &str) -> Result<Fanout, Fault> {
+        Fanout::parse(Source::new("test", text))
+    }
+
+    fn written(text: &str) -> Written {
+        match parse(text).unwrap() {
+            Fanout::Program(script) => script.written,
+            Fanout::Mode(mode) => panic!("{text} is the mode {mode}"),
+        }
+    }
+
+    #[test]
+    fn programs_are_told_from_modes() {
+        for text in [
+            "tcp >-> steer_flow",
+            "tcp>->steer_flow",
+            "main = steer_flow",
+            "main=steer_flow",
+            "steer_flow",
+            "double_steer_ip",
+            "do",
+            "when tcp",
+            "main = do\n  tcp\n  steer_flow",
+            "filter \"tcp[12] + 1 > 3\" >-> steer_flow",
+        ] {
+            assert_eq!(written(text), Written::Text, "{text}");
+        }
+        assert_eq!(written(" file:/etc/steer.pfq"), Written::File);
+        assert_eq!(written("flow"), Written::Named("flow"));
+        assert_eq!(written(" Flow + rollover"), Written::Named("flow"));
+        for text in ["hash", "rr+rollover", "Hash + defrag"] {
+            assert!(matches!(parse(text), Ok(Fanout::Mode(_))), "{text}");
+        }
+    }
+
+    #[test]
+    fn what_is_neither_is_refused_as_a_mode() {
+        for (text, slug, offset) in [
+            ("", "mode-empty", 0),
+            ("+defrag", "mode-empty", 0),
+            ("hash defrag", "option-without-plus", 5),
+            ("flow defrag", "option-without-plus", 5),
+            ("flow+sticky", "option-needs-hub", 5),
+            ("flwo", "mode-unknown", 0),
+            ("tcp", "mode-unknown", 0),
+        ] {
+            let fault = parse(text).unwrap_err();
+            assert_eq!((fault.slug, fault.offset), (slug, offset), "{text}");
+        }
+    }
+
+    #[test]
+    fn a_named_program_has_the_kernels_options() {
+        let Ok(Fanout::Program(script)) = parse("flow+rollover+defrag") else {
+            panic!("flow is a program");
+        };
+        assert_eq!(script.mode().to_string(), "program+defrag+rollover");
+        assert_eq!(script.title("main = steer_flow"), "flow");
+        assert_eq!(
+            script.load().unwrap().text(),
+            modes::source("flow").unwrap()
+        );
+    }
+
+    #[test]
+    fn a_programs_title_is_how_it_begins() {
+        let script = Script::of_text(Source::new("x", "main = do\n   tcp\n  steer_flow\n"));
+        let title = script.title(script.load().unwrap().text());
+        assert_eq!(title, "main = do tcp steer_flow");
+    }
+}

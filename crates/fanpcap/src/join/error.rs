@@ -1,0 +1,116 @@
+//! Why a handle can't join a group.
+
+use super::ProgramError;
+use crate::mode::Mode;
+use crate::settings::shell_name;
+use std::fmt;
+use std::io;
+
+/// Why a handle can't join a group.
+#[derive(Debug)]
+pub enum JoinError {
+    /// The handle has no packet socket: another kind of device, a savefile, a dead handle.
+    NotPacket,
+    /// The handle is in a group already.
+    AlreadyIn(u16),
+    /// The group runs another mode.
+    OtherMode {
+        /// The group's number.
+        group: u16,
+        /// The mode that was asked for.
+        asked: Mode,
+        /// What the group runs.
+        runs: String,
+    },
+    /// The group's number is taken on another device.
+    OtherDevice {
+        /// The group's number.
+        group: u16,
+        /// The device that has it.
+        has: String,
+        /// The device that the handle is on.
+        wants: String,
+    },
+    /// The group captures another protocol.
+    OtherProtocol {
+        /// The group's number.
+        group: u16,
+        /// Its protocol, `ETH_P_*`.
+        has: u16,
+        /// The handle's.
+        wants: u16,
+    },
+    /// The group has as many members as the kernel allows.
+    Full(u16),
+    /// It is about the group's program.
+    Program(ProgramError),
+    /// The kernel refused for a reason of its own.
+    Kernel {
+        /// The group's number.
+        group: u16,
+        /// The mode that was asked for.
+        mode: Mode,
+        /// The system call or option.
+        call: &'static str,
+        /// What it said.
+        error: io::Error,
+    },
+}
+
+impl fmt::Display for JoinError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::NotPacket => f.write_str(
+                "fan-out is for network devices; this handle has no packet socket: open it without a \
+                 group (PCAP_GROUP_DEVICE gives one device a group, PCAP_GROUP all)",
+            ),
+            Self::AlreadyIn(group) => {
+                write!(
+                    f,
+                    "the handle is in fan-out group {group} already; close it to leave"
+                )
+            }
+            Self::OtherMode { group, asked, runs } => write!(
+                f,
+                "fan-out group {group} runs {runs}, not {asked}: use the group's mode or another \
+                 group (all members of a group have one mode)",
+            ),
+            Self::OtherDevice { group, has, wants } => write!(
+                f,
+                "fan-out group {group} is on device {has}, not on {wants}: give {wants} another \
+                 number, as PCAP_GROUP_{} or group_{wants} in pcap.conf",
+                shell_name(wants),
+            ),
+            Self::OtherProtocol { group, has, wants } => write!(
+                f,
+                "fan-out group {group} captures protocol {has:#06x}, this handle {wants:#06x}: use \
+                 the same pcap_set_protocol_linux() or another group",
+            ),
+            Self::Full(group) => write!(
+                f,
+                "fan-out group {group} is full (256 members, the kernel's limit): start fewer \
+                 members or another group",
+            ),
+            Self::Program(error) => error.fmt(f),
+            Self::Kernel {
+                group,
+                mode,
+                call,
+                error,
+            } => {
+                write!(
+                    f,
+                    "can't join fan-out group {group} ({mode}): {call}: {error}"
+                )
+            }
+        }
+    }
+}
+
+impl std::error::Error for JoinError {}
+
+impl From<ProgramError> for JoinError {
+    fn from(error: ProgramError) -> Self {
+        Self::Program(error)
+    }
+}

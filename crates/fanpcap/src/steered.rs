@@ -1,0 +1,334 @@
+//! A member's part in its group's program: what it has loaded of it, and what that has counted.
+//!
+//! A member whose program drops or counts has it in its filter's place, together with the filter that the handle has itself.
+//! It is loaded twice: by itself when the member joins, and with the handle's own filter when that is set. By then the process may have dropped the
+//! privilege to load programs; then what was loaded first is enough, and the reader filters.
+
+use crate::record::{SET, SET_BY_US, at, title_words};
+use crate::steering::{Counts, Steering};
+use fanpcap_linux::packet::{self, Filter};
+use fanpcap_linux::process;
+use fanpcap_linux::shared::Word;
+use fanpcap_steer::ebpf::{LoadError, Loaded};
+use fanpcap_steer::ir::COUNTERS;
+use std::fmt;
+use std::io;
+use std::os::fd::BorrowedFd;
+use std::sync::{Arc, Mutex, MutexGuard};
+use std::thread;
+use std::time::Duration;
+
+/// What a member has of the program, shared with whoever publishes its counters.
+#[derive(Debug)]
+pub struct Steered(Mutex<State>);
+
+#[derive(Debug)]
+struct State {
+    steering: Arc<Steering>,
+    /// What this member has given the group.
+    fanout: Option<Loaded>,
+    filters: Filters,
+    /// The handle's own filter, as the kernel had it.
+    own: Option<Filter>,
+    /// What programs counted that are gone.
+    past: Counts,
+    past_late: u64,
+    /// What is known of the group's program: 0, [`SET`] or [`SET_BY_US`].
+    set: u64,
+    /// The page from the program's digest on.
+    words: Vec<Word>,
+}
+
+/// A member's filters by one program.
+#[derive(Debug, Default)]
+struct Filters {
+    /// What drops and counts; none where the program does neither.
+    bare: Option<Loaded>,
+    /// The same with the handle's own filter.
+    combined: Option<Loaded>,
+}
+
+/// Where a handle's own filter is run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Filtering {
+    /// In the kernel, with the program.
+    Kernel,
+    /// Not in the kernel: whoever reads must do it.
+    Reader,
+}
+
+/// Why a member can't filter by its group's program.
+#[derive(Debug)]
+pub enum SteerError {
+    /// The program was not taken by the kernel.
+    Load(LoadError),
+    /// The socket did not take it.
+    Attach(io::Error),
+    /// Another thread is about it, or was so when the process forked.
+    Busy,
+}
+
+impl fmt::Display for SteerError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Load(error) => error.fmt(f),
+            Self::Attach(error) => write!(f, "SO_ATTACH_BPF: {error}"),
+            Self::Busy => f.write_str("another thread is changing it"),
+        }
+    }
+}
+
+impl std::error::Error for SteerError {}
+
+impl Filters {
+    fn load(steering: &Steering, own: Option<&Filter>) -> Result<Self, SteerError> {
+        let bare = steering.load_filter().map_err(SteerError::Load)?;
+        let combined = own.filter(|_| bare.is_some());
+        let combined = combined.and_then(|own| steering.load_filter_with(own));
+        Ok(Self { bare, combined })
+    }
+
+    fn attach(&self, socket: BorrowedFd<'_>) -> Result<(), SteerError> {
+        let filter = self.combined.as_ref().or(self.bare.as_ref());
+        let attach = |filter: &Loaded| filter.attach_filter(socket);
+        filter.map_or(Ok(()), attach).map_err(SteerError::Attach)
+    }
+}
+
+impl Steered {
+    /// For a member of a group with this program, on a socket that has this filter.
+    pub(crate) fn load(steering: &Arc<Steering>, own: Option<Filter>) -> Result<Self, SteerError> {
+        Ok(Self(Mutex::new(State {
+            filters: Filters::load(steering, own.as_ref())?,
+            steering: Arc::clone(steering),
+            fanout: None,
+            own,
+            past: [0; COUNTERS],
+            past_late: 0,
+            set: 0,
+            words: Vec::new(),
+        })))
+    }
+
+    /// Publishes on a page from now on, given from the program's digest on.
+    pub(crate) fn publish_on(&self, words: &[Word]) {
+        if let Ok(mut state) = self.lock() {
+            state.words = words.to_vec();
+            state.show(at::IS_SET, state.set);
+            state.publish();
+        }
+    }
+
+    /// What is held while it changes. A fork may leave it locked in the child, for good.
+    fn lock(&self) -> Result<MutexGuard<'_, State>, SteerError> {
+        for _ in 0..PATIENCE {
+            if let Ok(state) = self.0.try_lock() {
+                return Ok(state);
+            }
+            thread::sleep(Duration::from_millis(1));
+        }
+        Err(SteerError::Busy)
+    }
+
+    /// The program.
+    pub(crate) fn steering(&self) -> Option<Arc<Steering>> {
+        self.lock().ok().map(|state| Arc::clone(&state.steering))
+    }
+
+    /// Gives the group its program, by any member's socket.
+    pub(crate) fn set(&self, loaded: Loaded, socket: BorrowedFd<'_>) -> Result<(), SteerError> {
+        loaded.attach_fanout(socket).map_err(SteerError::Attach)?;
+        let mut state = self.lock()?;
+        let before = state.fanout.replace(loaded);
+        state.past_late += before.map_or(0, |before| before.late().unwrap_or(0));
+        state.mark(SET_BY_US);
+        Ok(())
+    }
+
+    /// The group is known to have the program.
+    pub(crate) fn mark_as_set(&self) {
+        if let Ok(mut state) = self.lock() {
+            state.mark(SET);
+        }
+    }
+
+    /// Whether another program than this may steer the group: its members tell nothing.
+    pub fn is_unknown(&self) -> bool {
+        self.lock().is_ok_and(|state| state.set == 0)
+    }
+
+    /// Puts what drops and counts into the filter's place. Tells whether there is such a thing.
+    pub(crate) fn attach(&self, socket: BorrowedFd<'_>) -> Result<bool, SteerError> {
+        let state = self.lock()?;
+        state.filters.attach(socket)?;
+        Ok(state.steering.has_verdict())
+    }
+
+    /// The handle has this filter now, and the kernel that one alone: it gets the program with it again, else by itself.
+    ///
+    /// # Errors
+    /// See [`SteerError`]. The kernel may then have the handle's filter alone.
+    pub fn refilter(
+        &self,
+        socket: BorrowedFd<'_>,
+        own: Option<Filter>,
+    ) -> Result<Filtering, SteerError> {
+        let mut state = self.lock()?;
+        if !state.steering.has_verdict() {
+            state.own = own;
+            return Ok(Filtering::Kernel);
+        }
+        let load = |own| state.steering.load_filter_with(own);
+        let combined = own.as_ref().and_then(load);
+        let filtering = match combined {
+            Some(_) => Filtering::Kernel,
+            None => Filtering::Reader,
+        };
+        let before = std::mem::replace(&mut state.filters.combined, combined);
+        state.own = own;
+        state.filters.attach(socket)?;
+        if state.steering.counts() {
+            state.retire(&[before]);
+        }
+        Ok(filtering)
+    }
+
+    /// What the member's copies of the program have counted, and the late fragments that they met.
+    pub fn counted(&self) -> Option<(Counts, u64)> {
+        self.0.try_lock().ok()?.counted().ok()
+    }
+
+    /// Brings the counters on the page up to date. It allocates, so it is not for signal handlers.
+    pub fn publish(&self) {
+        if let Ok(state) = self.0.try_lock() {
+            state.publish();
+        }
+    }
+
+    /// The kernel cuts packets by this filter from now on, unless the handle has one itself.
+    ///
+    /// # Errors
+    /// See [`Steered::refilter`].
+    pub fn truncate(&self, socket: BorrowedFd<'_>, mut keep: Filter) -> Result<(), SteerError> {
+        {
+            let mut state = self.lock()?;
+            if state.own.is_some() {
+                return Ok(());
+            }
+            if !state.steering.has_verdict() {
+                keep.attach(socket).map_err(SteerError::Attach)?;
+                state.own = Some(keep);
+                return Ok(());
+            }
+        }
+        self.refilter(socket, Some(keep)).map(drop)
+    }
+
+    /// Loads the filters by another program, for this member.
+    pub(crate) fn prepare(&self, steering: &Steering) -> Result<Prepared, SteerError> {
+        let state = self.lock()?;
+        if state.steering.judges_as(steering) {
+            return Ok(Prepared(None));
+        }
+        let filters = Filters::load(steering, state.own.as_ref())?;
+        Ok(Prepared(Some(filters)))
+    }
+
+    /// Goes over to another program, for which the filters are loaded.
+    pub(crate) fn go_over(
+        &self,
+        steering: &Arc<Steering>,
+        prepared: Prepared,
+        socket: BorrowedFd<'_>,
+    ) -> Result<(), SteerError> {
+        let mut state = self.lock()?;
+        let before = std::mem::replace(&mut state.steering, Arc::clone(steering));
+        if let Some(filters) = prepared.0 {
+            let had = std::mem::replace(&mut state.filters, filters);
+            match (steering.has_verdict(), state.own.as_mut()) {
+                (true, _) => state.filters.attach(socket)?,
+                (false, Some(own)) => own.attach(socket).map_err(SteerError::Attach)?,
+                (false, None) if before.has_verdict() => {
+                    packet::detach_filter(socket).map_err(SteerError::Attach)?;
+                }
+                (false, None) => {}
+            }
+            if before.counts() {
+                state.retire(&[had.bare, had.combined]);
+            }
+        }
+        state.tell();
+        Ok(())
+    }
+}
+
+/// A member's filters by a program that is to come; none where the old ones do.
+#[derive(Debug)]
+pub(crate) struct Prepared(Option<Filters>);
+
+impl State {
+    /// Takes over what filters have counted that are no longer attached.
+    fn retire(&mut self, before: &[Option<Loaded>]) {
+        if packet::await_packets_in_flight().is_err() {
+            thread::sleep(IN_FLIGHT);
+        }
+        for before in before.iter().flatten() {
+            add(&mut self.past, &before.counters().unwrap_or_default());
+        }
+    }
+
+    fn counted(&self) -> io::Result<(Counts, u64)> {
+        let mut counts = self.past;
+        if self.steering.counts() {
+            let both = [&self.filters.bare, &self.filters.combined];
+            for filter in both.into_iter().flatten() {
+                add(&mut counts, &filter.counters()?);
+            }
+        }
+        let late = self.fanout.as_ref().map_or(Ok(0), Loaded::late)?;
+        Ok((counts, self.past_late + late))
+    }
+
+    fn publish(&self) {
+        if let Ok((counts, late)) = self.counted() {
+            for (index, count) in counts.into_iter().enumerate() {
+                self.show(at::COUNTERS + index, count);
+            }
+            self.show(at::LATE, late);
+            self.show(at::COUNTED_NS, process::monotonic_ns());
+        }
+    }
+
+    fn mark(&mut self, set: u64) {
+        self.set = set;
+        self.show(at::IS_SET, set);
+    }
+
+    /// Shows the program on the page.
+    fn tell(&self) {
+        let title = title_words(self.steering.title());
+        for (index, word) in title.into_iter().enumerate() {
+            self.show(at::TITLE + index, word);
+        }
+        self.show(at::DIGEST, self.steering.digest());
+    }
+
+    fn show(&self, at: usize, value: u64) {
+        if let Some(word) = self.words.get(at - at::DIGEST) {
+            word.set(value);
+        }
+    }
+}
+
+fn add(counts: &mut Counts, more: &[u64]) {
+    for (count, more) in counts.iter_mut().zip(more) {
+        // They can go down, by `dec`.
+        *count = count.wrapping_add(*more);
+    }
+}
+
+/// Milliseconds to wait for another thread.
+const PATIENCE: u32 = 1000;
+
+/// How long packets on their way take at most, where the kernel can't tell when they have arrived.
+const IN_FLIGHT: Duration = Duration::from_millis(50);

@@ -1,0 +1,152 @@
+/* Members of a group with a steering program, told what to do line by line on standard input:
+   steered DEVICE GROUP.
+
+     open PROGRAM        a new handle joins; says "opened N" or "refused: ..."
+     filter N TEXT       pcap_setfilter() on handle N
+     fanout N PROGRAM    pcap_fanout() on handle N, a member: says "done" or "refused: ..."
+     count N             reads what is there; says "N has COUNT packets"
+     stats N             says "N: members M counters A B C group A B C"; the first three
+     nobody              gives up root and all capabilities
+     quit */
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+#include <pcap/fanout.h>
+
+#define MOST 8
+
+static pcap_t *handles[MOST];
+static unsigned long packets[MOST];
+static int opened;
+static const char *device;
+static int group;
+
+static void count(u_char *user, const struct pcap_pkthdr *header, const u_char *bytes)
+{
+	(void)header;
+	(void)bytes;
+	++*(unsigned long *)user;
+}
+
+static void say(int status, pcap_t *p)
+{
+	if (status < 0)
+		printf("refused: %s\n", pcap_geterr(p));
+	else if (status > 0)
+		printf("warned: %s\n", pcap_geterr(p));
+	else
+		puts("done");
+}
+
+static void open_member(const char *program)
+{
+	char errbuf[PCAP_ERRBUF_SIZE];
+	pcap_t *p = pcap_create(device, errbuf);
+	int status;
+
+	if (p == NULL) {
+		printf("pcap_create: %s\n", errbuf);
+		exit(1);
+	}
+	pcap_set_timeout(p, 10);
+	pcap_set_immediate_mode(p, 1);
+	status = pcap_fanout(p, group, program);
+	if (status == 0)
+		status = pcap_activate(p);
+	if (status >= 0)
+		status = pcap_setnonblock(p, 1, errbuf) == 0 ? status : -1;
+	if (status < 0) {
+		printf("refused: %s\n", pcap_geterr(p));
+		pcap_close(p);
+		return;
+	}
+	if (status > 0)
+		printf("warned: %s\n", pcap_geterr(p));
+	handles[opened] = p;
+	printf("opened %d\n", opened++);
+}
+
+static void set_filter(pcap_t *p, const char *text)
+{
+	struct bpf_program filter;
+
+	if (pcap_compile(p, &filter, text, 1, PCAP_NETMASK_UNKNOWN) != 0) {
+		printf("pcap_compile: %s\n", pcap_geterr(p));
+		exit(1);
+	}
+	say(pcap_setfilter(p, &filter), p);
+	pcap_freecode(&filter);
+}
+
+static void count_packets(int n)
+{
+	int got;
+
+	do {
+		usleep(20000);
+		got = pcap_dispatch(handles[n], -1, count, (u_char *)&packets[n]);
+	} while (got > 0);
+	printf("%d has %lu packets\n", n, packets[n]);
+}
+
+static void tell(int n)
+{
+	struct pcap_fanout_stat st = { .size = sizeof st };
+	uint32_t wanted = PCAP_FANOUT_STAT_COUNTERS | PCAP_FANOUT_STAT_GROUP_COUNTERS;
+
+	if (pcap_fanout_stats(handles[n], &st) != 0) {
+		printf("refused: %s\n", pcap_geterr(handles[n]));
+		return;
+	}
+	if ((st.valid & wanted) != wanted) {
+		printf("%d: valid %#x\n", n, st.valid);
+		return;
+	}
+	printf("%d: members %llu counters %lld %lld %lld group %lld %lld %lld\n", n,
+	       (unsigned long long)st.members, (long long)st.counters[0], (long long)st.counters[1],
+	       (long long)st.counters[2], (long long)st.group_counters[0],
+	       (long long)st.group_counters[1], (long long)st.group_counters[2]);
+}
+
+static void obey(char *line)
+{
+	char *word = strsep(&line, " ");
+	char *text = line != NULL ? line : "";
+	int n = atoi(text);
+	char *rest = strchr(text, ' ');
+
+	rest = rest != NULL ? rest + 1 : "";
+	if (strcmp(word, "open") == 0)
+		open_member(text);
+	else if (strcmp(word, "filter") == 0)
+		set_filter(handles[n], rest);
+	else if (strcmp(word, "fanout") == 0)
+		say(pcap_fanout(handles[n], group, rest), handles[n]);
+	else if (strcmp(word, "count") == 0)
+		count_packets(n);
+	else if (strcmp(word, "stats") == 0)
+		tell(n);
+	else if (strcmp(word, "nobody") == 0)
+		puts(setgid(65534) == 0 && setuid(65534) == 0 ? "done" : "failed");
+	else if (strcmp(word, "quit") == 0)
+		exit(0);
+}
+
+int main(int argc, char **argv)
+{
+	char line[4096];
+
+	setvbuf(stdout, NULL, _IOLBF, 0);
+	if (argc != 3)
+		return 2;
+	device = argv[1];
+	group = atoi(argv[2]);
+	puts("ready");
+	while (fgets(line, sizeof line, stdin) != NULL) {
+		line[strcspn(line, "\n")] = '\0';
+		obey(line);
+	}
+	return 0;
+}
