@@ -45,6 +45,14 @@ pub(crate) enum Figure {
     FirstUs,
     /// `pcap_close`.
     CloseUs,
+    /// From a program's text to what the kernel is given.
+    CompileUs,
+    /// From there to what the kernel has taken.
+    LoadUs,
+    /// Both.
+    CompileAndLoadMs,
+    /// Both, the first time in a process.
+    FirstProgramMs,
     /// The library's file.
     SizeMb,
 }
@@ -70,14 +78,28 @@ impl Figure {
             Self::OpenUs => "open, us",
             Self::FirstUs => "open to first packet, us",
             Self::CloseUs => "close, us",
+            Self::CompileUs => "compile, us",
+            Self::LoadUs => "load, us",
+            Self::CompileAndLoadMs => "compile and load, ms",
+            Self::FirstProgramMs => "the first in a process, ms",
             Self::SizeMb => "size, MB",
         }
     }
 
+    /// Whether thousandths matter.
+    pub(crate) fn is_fine(self) -> bool {
+        self.digits() == 3
+    }
+
     /// A value with as many digits as it deserves.
     pub(crate) fn format(self, value: f64) -> String {
-        let digits = match self {
-            Self::SizeMb => 3,
+        let digits = self.digits();
+        format!("{value:.digits$}")
+    }
+
+    fn digits(self) -> usize {
+        match self {
+            Self::SizeMb | Self::CompileAndLoadMs | Self::FirstProgramMs => 3,
             Self::CapturedShare => 2,
             Self::ReaderNs => 1,
             Self::Sent
@@ -94,8 +116,9 @@ impl Figure {
             | Self::LatencyP99Us
             | Self::OpenUs
             | Self::FirstUs
-            | Self::CloseUs => 0,
-        };
-        format!("{value:.digits$}")
+            | Self::CloseUs
+            | Self::CompileUs
+            | Self::LoadUs => 0,
+        }
     }
 }

@@ -8,6 +8,7 @@
 
 mod bench;
 mod compare;
+mod compiler;
 mod cores;
 mod cpu;
 mod date;
@@ -42,6 +43,7 @@ use fanpcap_testkit::netns;
 
 use bench::{Bench, Options};
 use compare::Compare;
+use compiler::Compiling;
 use generator::Traffic;
 use libraries::Libraries;
 use machine::{Machine, Session};
@@ -99,6 +101,9 @@ enum Verb {
     /// The generator's process
     #[command(hide = true)]
     Generate(Traffic),
+    /// The compiler's process
+    #[command(hide = true)]
+    Compiler(Compiling),
 }
 
 /// Does what was asked; our library is in the directory that `library` finds.
@@ -110,6 +115,7 @@ pub fn run(arguments: &Arguments, library: impl FnOnce() -> Result<PathBuf>) -> 
         Some(Verb::List) => list(),
         Some(Verb::Compare(directories)) => return Ok(compare::compare(directories)?.status()),
         Some(Verb::Generate(traffic)) => generate(traffic)?,
+        Some(Verb::Compiler(compiling)) => compile(compiling)?,
         None => return measure(arguments, library()?),
     }
     Ok(ExitCode::SUCCESS)
@@ -126,6 +132,11 @@ fn list() {
 
 fn generate(traffic: &Traffic) -> Result<()> {
     println!("{}", serde_json::to_string(&generator::generate(traffic)?)?);
+    Ok(())
+}
+
+fn compile(compiling: &Compiling) -> Result<()> {
+    println!("{}", serde_json::to_string(&compiler::compile(compiling)?)?);
     Ok(())
 }
 

@@ -38,6 +38,7 @@ struct Outcome {
     compared: Compared,
     of: &'static str,
     to: &'static str,
+    over: Option<&'static str>,
     /// None when one of its columns could not be measured here.
     spread: Option<Spread>,
     must: Must,
@@ -165,7 +166,8 @@ impl Outcome {
     fn new(goal: &Goal, taken: &Taken) -> Result<Self> {
         let spread = goal.spread(&taken.rounds);
         let is_absent = |key| taken.absent.iter().any(|(column, _)| column.key == key);
-        let explained = is_absent(goal.of) || is_absent(goal.to);
+        let explained =
+            is_absent(goal.of) || is_absent(goal.to) || goal.over.is_some_and(is_absent);
         if spread.is_none() && !explained {
             anyhow::bail!("{}: not each round tells {}", goal.what, goal.figure.name());
         }
@@ -178,6 +180,7 @@ impl Outcome {
             compared: goal.compared,
             of: goal.of,
             to: goal.to,
+            over: goal.over,
             spread,
             must: goal.must,
             passed: spread.map(|spread| goal.must.holds(spread)),
@@ -193,7 +196,7 @@ impl Outcome {
         };
         let value = match self.compared {
             Compared::Ratio => table::digits(spread, 3),
-            Compared::Alone if self.figure == Figure::SizeMb => table::digits(spread, 3),
+            Compared::Alone if self.figure.is_fine() => table::digits(spread, 3),
             Compared::Alone => table::digits(spread, 2),
             Compared::Difference => {
                 let [median, least, most] = [spread.median, spread.least, spread.most];

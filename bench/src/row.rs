@@ -29,6 +29,8 @@ pub(crate) struct Goal {
     pub(crate) of: &'static str,
     /// The one that it is compared with.
     pub(crate) to: &'static str,
+    /// The one that is taken off both first.
+    pub(crate) over: Option<&'static str>,
     pub(crate) must: Must,
 }
 
@@ -73,6 +75,7 @@ impl Goal {
             compared: Compared::Ratio,
             of: "ours",
             to: "system",
+            over: None,
             must,
         }
     }
@@ -90,6 +93,14 @@ impl Goal {
         }
     }
 
+    /// What both columns have beyond a third one, and the ratio of that.
+    pub(crate) const fn over(self, base: &'static str) -> Self {
+        Self {
+            over: Some(base),
+            ..self
+        }
+    }
+
     /// One column alone, in the figure's unit.
     pub(crate) const fn alone(self, of: &'static str) -> Self {
         Self {
@@ -102,8 +113,12 @@ impl Goal {
     /// The rounds' values for this goal; none when one of them is missing or no number.
     pub(crate) fn spread(&self, rounds: &[Round]) -> Option<Spread> {
         let value = |round: &Round| {
-            let of = round.value(self.of, self.figure)?;
-            let to = || round.value(self.to, self.figure);
+            let base = match self.over {
+                Some(key) => round.value(key, self.figure)?,
+                None => 0.0,
+            };
+            let of = round.value(self.of, self.figure)? - base;
+            let to = || Some(round.value(self.to, self.figure)? - base);
             Some(match self.compared {
                 Compared::Ratio => of / to()?,
                 Compared::Difference => of - to()?,

@@ -1,5 +1,6 @@
 //! The rows: what each measures, and the goals it must reach.
 
+mod compile;
 mod copies;
 mod fanout;
 mod flood;
@@ -32,6 +33,7 @@ pub(crate) const ROWS: &[&Row] = &[
     &generator::GEN,
     &peers::PEERS,
     &steering::STEERING,
+    &compile::COMPILE,
     &copies::COPIES,
     &placement::PLACEMENT,
     &paper::PAPER,
@@ -56,6 +58,8 @@ mod tests {
             assert!(keys.contains(&goal.of), "{}: {keys:?}", goal.what);
             let alone = goal.compared == crate::row::Compared::Alone;
             assert!(alone || keys.contains(&goal.to), "{}: {keys:?}", goal.what);
+            let over = goal.over.is_none_or(|over| keys.contains(&over));
+            assert!(over, "{}: {keys:?}", goal.what);
         }
     }
 }

@@ -1,15 +1,20 @@
 //! `fanpcap lang`: what a steering program is worth before it runs.
 
 mod check;
+mod explain;
+mod given;
 mod pcap;
 mod source;
+mod try_out;
+mod unknown;
+mod written;
 
 use std::process::ExitCode;
 
 use anyhow::Result;
 use clap::{Args, Subcommand};
 
-/// Looks at steering programs, fanpcap-lang(7)
+/// Checks, explains and tries steering programs, fanpcap-lang(7)
 #[derive(Args, Debug)]
 pub(crate) struct Arguments {
     #[command(subcommand)]
@@ -19,11 +24,15 @@ pub(crate) struct Arguments {
 #[derive(Debug, Subcommand)]
 enum Verb {
     Check(check::Arguments),
+    Explain(explain::Arguments),
+    Try(try_out::Arguments),
 }
 
 /// Does it.
 pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode> {
     match &arguments.verb {
         Verb::Check(arguments) => check::run(arguments),
+        Verb::Explain(arguments) => explain::run(arguments),
+        Verb::Try(arguments) => try_out::run(arguments),
     }
 }

@@ -64,14 +64,12 @@ pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// The command and its visible subcommands, one page each.
+/// The command, its visible subcommands and theirs, one page each.
 fn pages(command: &Command) -> Vec<Command> {
-    let visible = command
-        .get_subcommands()
-        .filter(|subcommand| !subcommand.is_hide_set());
-    let mut pages = vec![command.clone()];
-    pages.extend(visible.cloned());
-    pages
+    let all = command.get_subcommands();
+    let visible = all.filter(|it| !it.is_hide_set() && it.get_name() != "help");
+    let below = visible.flat_map(pages);
+    [command.clone()].into_iter().chain(below).collect()
 }
 
 /// A page's name: fanpcap, or fanpcap-NAME.
@@ -154,10 +152,22 @@ mod tests {
     #[test]
     fn every_visible_subcommand_has_a_page_and_the_hidden_have_none() {
         let names: Vec<String> = all().into_iter().map(|(name, _)| name).collect();
-        for name in ["fanpcap", "fanpcap-run", "fanpcap-bench", "fanpcap-enable"] {
+        for name in [
+            "fanpcap",
+            "fanpcap-run",
+            "fanpcap-bench",
+            "fanpcap-enable",
+            "fanpcap-lang",
+            "fanpcap-lang-try",
+        ] {
             assert!(names.iter().any(|page| page == name), "{name}: {names:?}");
         }
-        assert!(!names.iter().any(|name| name.contains("manual")));
+        for hidden in ["manual", "help", "generate"] {
+            assert!(
+                !names.iter().any(|page| page.contains(hidden)),
+                "{hidden}: {names:?}"
+            );
+        }
     }
 
     #[test]

@@ -20,8 +20,15 @@ pub struct Record {
     pub time: u64,
     /// What was captured of it, link-layer header included.
     pub bytes: Vec<u8>,
-    /// It was longer than what was captured.
-    pub shortened: bool,
+    /// Its length on the wire, without a check sequence, in bytes.
+    pub len: u32,
+}
+
+impl Record {
+    /// Whether it was longer than what was captured.
+    pub fn is_shortened(&self) -> bool {
+        self.len as usize > self.bytes.len()
+    }
 }
 
 /// The packets of a file, in its order.
@@ -125,7 +132,7 @@ impl Records {
                 }
                 Ok(Some(Record {
                     time: u64::from(packet.ts_sec) * SECOND + u64::from(packet.ts_frac) * fraction,
-                    shortened: frame_len as usize > bytes.len(),
+                    len: frame_len,
                     bytes,
                 }))
             }
@@ -222,7 +229,7 @@ fn finish(
     });
     Ok(Record {
         time,
-        shortened: found.bytes.len() < found.original_len as usize,
+        len: found.original_len,
         bytes: found.bytes,
     })
 }

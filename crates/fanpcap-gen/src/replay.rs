@@ -97,7 +97,7 @@ impl fmt::Display for ReplayError {
             Self::Format(path, error) => write!(f, "{}: {error}", path.display()),
             Self::Link(path, link) => write!(
                 f,
-                "{}: packets of link type {link}, only Ethernet's (1) can be sent",
+                "{}: packets of link type {link}, only Ethernet's (1) can be read",
                 path.display()
             ),
             Self::Empty(path) => write!(f, "{}: no packets", path.display()),
@@ -191,7 +191,7 @@ fn checked(
             });
         }
     }
-    faults.shortened += u64::from(record.shortened);
+    faults.shortened += u64::from(record.is_shortened());
     Ok(Some(record))
 }
 

@@ -8,6 +8,7 @@ mod call;
 mod finish;
 mod message;
 mod names;
+mod signature;
 mod value;
 
 use crate::Error;
@@ -20,32 +21,30 @@ use crate::table::Kind;
 use std::collections::HashMap;
 use value::{Value, Want};
 
+pub use signature::Definition;
+
 /// Checks a program and makes its tree.
 pub(crate) fn check(
     source: &str,
     program: &Program<'_>,
     pcap: PcapFilter<'_>,
 ) -> Result<ir::Program, Error> {
-    let definitions = program.definitions.iter().enumerate();
-    let mut checker = Checker {
-        source,
-        program,
-        places: definitions.map(|(at, it)| (it.name, at)).collect(),
-        constants: program
-            .definitions
-            .iter()
-            .map(|_| Constant::Unseen)
-            .collect(),
-        pcap,
-        sets: Vec::new(),
-        filters: Vec::new(),
-        work: 0,
-        depth: 0,
-        sample: 0..0,
-    };
+    let mut checker = Checker::new(source, program, pcap);
     let main = checker.main()?;
     checker.others()?;
     checker.finish(main)
+}
+
+/// Checks a program and tells what its definitions are.
+pub(crate) fn definitions(
+    source: &str,
+    program: &Program<'_>,
+    pcap: PcapFilter<'_>,
+) -> Result<Vec<Definition>, Error> {
+    let mut checker = Checker::new(source, program, pcap);
+    checker.main()?;
+    checker.others()?;
+    Ok(checker.definitions())
 }
 
 struct Checker<'p, 'a> {
@@ -77,6 +76,26 @@ enum Constant<'a> {
 type Locals<'a> = [(&'a str, Value<'a>)];
 
 impl<'p, 'a> Checker<'p, 'a> {
+    fn new(source: &'p str, program: &'p Program<'a>, pcap: PcapFilter<'p>) -> Self {
+        let definitions = program.definitions.iter();
+        Checker {
+            source,
+            program,
+            places: definitions
+                .clone()
+                .enumerate()
+                .map(|(at, it)| (it.name, at))
+                .collect(),
+            constants: definitions.map(|_| Constant::Unseen).collect(),
+            pcap,
+            sets: Vec::new(),
+            filters: Vec::new(),
+            work: 0,
+            depth: 0,
+            sample: 0..0,
+        }
+    }
+
     fn main(&mut self) -> Result<Function, Error> {
         let Some(&at) = self.places.get(MAIN) else {
             return Err(self.without_main());

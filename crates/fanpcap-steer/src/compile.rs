@@ -1,7 +1,7 @@
 //! From source text to [`Program`], and the limits that hold on the way.
 
 use crate::ir::{Classic, Program};
-use crate::{Error, check, lexer, parser};
+use crate::{Definition, Error, check, lexer, parser};
 
 /// Bytes of a source text.
 pub const SOURCE_MAX: usize = 64 << 10;
@@ -35,4 +35,14 @@ pub fn compile(source: &str, pcap: PcapFilter<'_>) -> Result<Program, Error> {
     let tokens = lexer::tokens(source)?;
     let program = parser::program(source, tokens)?;
     check::check(source, &program, pcap)
+}
+
+/// What the definitions of a program are, in its order.
+///
+/// # Errors
+/// What is wrong first, and where.
+pub fn definitions(source: &str, pcap: PcapFilter<'_>) -> Result<Vec<Definition>, Error> {
+    let tokens = lexer::tokens(source)?;
+    let program = parser::program(source, tokens)?;
+    check::definitions(source, &program, pcap)
 }

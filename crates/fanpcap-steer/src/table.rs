@@ -179,7 +179,7 @@ impl Entry {
 
 impl Kind {
     /// What it is in a signature.
-    pub fn word(self) -> &'static str {
+    pub const fn word(self) -> &'static str {
         match self {
             Kind::Number(..) => "number",
             Kind::Numbers(..) => "[number]",

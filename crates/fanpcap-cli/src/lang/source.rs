@@ -6,7 +6,7 @@ use std::path::Path;
 
 use anyhow::{Context, Result, anyhow};
 use fanpcap_steer::ir::Program;
-use fanpcap_steer::{SOURCE_MAX, compile};
+use fanpcap_steer::{Definition, Error, SOURCE_MAX, compile, definitions};
 
 use super::pcap::Pcap;
 
@@ -28,11 +28,28 @@ impl Source {
         Ok(Source { name, text })
     }
 
+    /// A text that is not in a file.
+    pub(super) fn new(name: &str, text: &str) -> Source {
+        let [name, text] = [name, text].map(str::to_owned);
+        Source { name, text }
+    }
+
     /// Compiles it; the error has the place, the line and a caret.
     pub(super) fn compile(&self) -> Result<Program> {
         let pcap = Pcap::default();
         compile(&self.text, &|expression| pcap.compile(expression))
-            .map_err(|error| anyhow!("{}:{}", self.name, error.render(&self.text)))
+            .map_err(|error| self.wrong(&error))
+    }
+
+    /// What its definitions are; errors as above.
+    pub(super) fn definitions(&self) -> Result<Vec<Definition>> {
+        let pcap = Pcap::default();
+        definitions(&self.text, &|expression| pcap.compile(expression))
+            .map_err(|error| self.wrong(&error))
+    }
+
+    fn wrong(&self, error: &Error) -> anyhow::Error {
+        anyhow!("{}:{}", self.name, error.render(&self.text))
     }
 }
 

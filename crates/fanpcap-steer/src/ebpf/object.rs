@@ -92,6 +92,20 @@ impl Object {
         self.code.steps
     }
 
+    /// The maps that it needs, in words, in the order in which the listing numbers them.
+    pub fn maps(&self) -> impl Iterator<Item = String> {
+        self.maps.iter().map(|map| match map {
+            Map::Counters => format!("counters, array of {COUNTERS} numbers"),
+            Map::Late => "late fragments, one number".to_owned(),
+            Map::Turns => "turns and samples, array on each CPU".to_owned(),
+            Map::Fragments => format!("fragments, LRU hash of {FRAGMENTS_MAX} datagrams"),
+            Map::Sets => {
+                let len = SET_KEY_LEN.try_into().unwrap_or(1);
+                format!("sets, hash of {} numbers", self.set_keys.len() / len)
+            }
+        })
+    }
+
     /// The code, one line for each instruction, with what it is for above.
     pub fn listing(&self) -> String {
         listing::listing(&self.code)

@@ -1,5 +1,4 @@
-//! `fanpcap lang`: what is said of programs, and the exit status.
-#![forbid(unsafe_code)]
+//! `fanpcap lang check`: what is said of programs, and the exit status.
 
 use std::fs;
 use std::io::{self, Write};

@@ -1,0 +1,135 @@
+//! The compiler: a process that takes a steering program from its text to the kernel, over and over, and what it says.
+
+use std::env;
+use std::hint::black_box;
+use std::time::Instant;
+
+use anyhow::{Context, Result, anyhow, ensure};
+use clap::Args;
+use fanpcap_steer::ir::Program;
+use fanpcap_steer::{compile as to_tree, ebpf};
+use serde::{Deserialize, Serialize};
+
+use crate::bench::Bench;
+use crate::priority;
+use crate::spread::Spread;
+
+/// What is compiled: 50 lines with all that programs are usually made of.
+pub(crate) const SOURCE: &str = include_str!("../programs/probe.pfq");
+
+/// The arguments of the hidden subcommand `compiler`.
+#[derive(Args, Clone, Debug)]
+pub(crate) struct Compiling {
+    /// The CPU to stay on
+    #[arg(long)]
+    cpu: usize,
+    /// How often
+    #[arg(long, default_value_t = TIMES)]
+    times: u32,
+}
+
+/// How long it took, in nanoseconds: medians, and the first time.
+#[derive(Clone, Copy, Debug, Deserialize, Serialize)]
+pub(crate) struct Compiled {
+    /// From the text to what the kernel is given.
+    pub(crate) compile: f64,
+    /// Until the kernel has taken it.
+    pub(crate) load: f64,
+    /// Both.
+    pub(crate) both: f64,
+    /// Both, when nothing is in a cache yet.
+    pub(crate) first: f64,
+}
+
+const TIMES: u32 = 101;
+
+/// Runs the process on the reader's core.
+pub(crate) fn measured(bench: &Bench) -> Result<Compiled> {
+    let own = env::current_exe().context("this program's file")?;
+    let cpu = bench.reader_cpu.to_string();
+    let program = priority::program(bench.library(), own, "", None);
+    let compiler = program.args(["bench", "compiler", "--cpu", &cpu]);
+    let ended = compiler.start(&bench.scratch)?.wait()?;
+    ensure!(
+        ended.status.success(),
+        "the compiler: {}",
+        ended.said.trim()
+    );
+    serde_json::from_str(&ended.said).with_context(|| format!("the compiler said {:?}", ended.said))
+}
+
+/// The process itself.
+pub(crate) fn compile(compiling: &Compiling) -> Result<Compiled> {
+    let cpu = compiling.cpu;
+    fanpcap_testkit::pin(cpu).with_context(|| format!("staying on CPU {cpu}"))?;
+    let times = (0..compiling.times)
+        .map(|_| once())
+        .collect::<Result<Vec<_>>>()?;
+    let first = times.first().context("no time at all")?;
+    let median = |time: fn(&Times) -> u128| {
+        let spread = Spread::of(times.iter().map(|it| time(it) as f64));
+        spread.map_or(f64::NAN, |spread| spread.median)
+    };
+    Ok(Compiled {
+        compile: median(|times| times.compile),
+        load: median(|times| times.load),
+        both: median(|times| times.compile + times.load),
+        first: (first.compile + first.load) as f64,
+    })
+}
+
+/// Of one time, in nanoseconds.
+struct Times {
+    compile: u128,
+    load: u128,
+}
+
+/// As the first member of a group does it: what decides the member, and this member's filter.
+fn once() -> Result<Times> {
+    let begin = Instant::now();
+    let program = tree(black_box(SOURCE))?;
+    let fanout = ebpf::fanout(&program).map_err(|error| anyhow!("{error}"))?;
+    let filter = ebpf::filter(&program, None).map_err(|error| anyhow!("{error}"))?;
+    let filter = filter.context("a program that drops has a filter")?;
+    let compiled = Instant::now();
+    let fanout = fanout
+        .load("bench_fanout")
+        .map_err(|error| anyhow!("{error}"))?;
+    let filter = filter
+        .load("bench_filter")
+        .map_err(|error| anyhow!("{error}"))?;
+    let loaded = Instant::now();
+    drop((fanout, filter));
+    Ok(Times {
+        compile: (compiled - begin).as_nanos(),
+        load: (loaded - compiled).as_nanos(),
+    })
+}
+
+fn tree(source: &str) -> Result<Program> {
+    let no_pcap = |_: &str| Err("no pcap expressions here".to_owned());
+    to_tree(source, &no_pcap).map_err(|error| anyhow!("{}", error.render(source)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_program_has_fifty_lines() {
+        let lines = SOURCE.lines().filter(|line| !line.trim().is_empty());
+        assert_eq!(lines.count(), 50);
+        tree(SOURCE).unwrap();
+    }
+
+    #[test]
+    #[ignore = "needs root: eBPF"]
+    fn it_takes_time() {
+        let compiled = compile(&Compiling { cpu: 0, times: 3 }).unwrap();
+        assert!(
+            compiled.compile > 0.0 && compiled.load > 0.0,
+            "{compiled:?}"
+        );
+        assert!(compiled.both >= compiled.load, "{compiled:?}");
+    }
+}

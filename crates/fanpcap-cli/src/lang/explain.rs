@@ -1,0 +1,106 @@
+//! `fanpcap lang explain`: what a program is made of, what runs it, and what that costs.
+
+mod cost;
+mod frames;
+mod part;
+
+use std::fmt::Write;
+use std::process::ExitCode;
+
+use anyhow::Result;
+use clap::Args;
+use fanpcap_steer::ir::Program;
+use fanpcap_steer::{Definition, ebpf, slice};
+
+use super::given::Given;
+use super::written;
+use crate::streams;
+use frames::Frames;
+use part::Part;
+
+/// Explains a program: types, what runs it, what it costs, its eBPF
+#[derive(Args, Debug)]
+#[command(override_usage = USAGE, after_long_help = SECTIONS)]
+pub(super) struct Arguments {
+    #[command(flatten)]
+    program: Given,
+    /// Show the eBPF as well
+    #[arg(long)]
+    bytecode: bool,
+}
+
+const USAGE: &str = "fanpcap lang explain [OPTIONS] <FILE | -e TEXT | --mode MODE>";
+
+const SECTIONS: &str = "\
+What it says:
+  Definitions have their types as in fanpcap-lang(7). One with parameters is put in where it is named; its type is as its body uses them, \
+`any` where that does not tell.
+  A fan-out group of the kernel's runs a program in two parts: the group's program decides which member gets a packet, and can't drop; \
+each member's own filter decides whether the packet is kept, and counts. Each is shown in the language, as it is left when the other is taken out: \
+a steering function in the filter drops what has no such thing to be steered by. A program that never drops and counts nothing has no filter.
+  Time is that of a run in the kernel on this machine (BPF_PROG_TEST_RUN, the median of several), for one packet of each kind, with nothing \
+else at work on it; some nanoseconds of it are the trial's own, as a program shows that does nothing. Without the capability to load programs it is an estimate from the number of instructions: rough, by what others took.
+  Instructions and maps are those of eBPF; verified is how many instructions the kernel's verifier went through, of the million that it takes at most.";
+
+/// Does it.
+pub(super) fn run(arguments: &Arguments) -> Result<ExitCode> {
+    let source = arguments.program.source()?;
+    let (program, definitions) = (source.compile()?, source.definitions()?);
+    let text = text(&program, &definitions, arguments.bytecode)?;
+    streams::print(&text)?;
+    Ok(ExitCode::SUCCESS)
+}
+
+fn text(program: &Program, definitions: &[Definition], bytecode: bool) -> Result<String> {
+    let frames = Frames::new()?;
+    let mut text = String::new();
+    write_definitions(&mut text, definitions)?;
+    match in_group(program) {
+        Ok(parts) => {
+            writeln!(text, "\nIn a fan-out group of the kernel's: yes")?;
+            for part in &parts {
+                part.write(&mut text, &frames, bytecode)?;
+            }
+            if parts.len() == 1 {
+                writeln!(text, "  no filter: it never drops and counts nothing")?;
+            }
+        }
+        Err(why) => writeln!(text, "\nIn a fan-out group of the kernel's: no\n  {why}")?,
+    }
+    match ebpf::xdp(program) {
+        Ok(object) => {
+            writeln!(text, "\nAt XDP, which no engine of this version uses: yes")?;
+            Part::whole("which member, or nobody", object).write(&mut text, &frames, bytecode)?;
+        }
+        Err(why) => writeln!(
+            text,
+            "\nAt XDP, which no engine of this version uses: no\n  {why}"
+        )?,
+    }
+    writeln!(text, "\nWithout the kernel, as in fanpcap lang try: yes")?;
+    writeln!(text, "  {}", cost::native(program, &frames))?;
+    Ok(text)
+}
+
+fn write_definitions(text: &mut String, definitions: &[Definition]) -> Result<()> {
+    writeln!(text, "Definitions")?;
+    let width = definitions.iter().map(|it| it.name.chars().count()).max();
+    for Definition { name, signature } in definitions {
+        writeln!(text, "  {name:<0$}  {signature}", width.unwrap_or(0))?;
+    }
+    Ok(())
+}
+
+/// The parts of which each has a program of its own.
+fn in_group(program: &Program) -> Result<Vec<Part>, ebpf::EbpfError> {
+    let steering = slice::steering(program)?;
+    let object = ebpf::fanout(program)?;
+    let what = "which member, for the group";
+    let mut parts = vec![Part::of(what, written::lines(&steering), object)];
+    if let (Some(verdict), Some(object)) = (slice::verdict(program)?, ebpf::filter(program, None)?)
+    {
+        let what = "whether it is kept, as each member's filter";
+        parts.push(Part::of(what, written::lines(&verdict), object));
+    }
+    Ok(parts)
+}

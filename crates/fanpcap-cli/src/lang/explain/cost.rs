@@ -1,0 +1,121 @@
+//! What a packet costs: measured where programs may be loaded, else estimated.
+
+use std::fmt;
+use std::hint::black_box;
+use std::io;
+use std::time::Instant;
+
+use fanpcap_steer::ebpf::{Loaded, Object};
+use fanpcap_steer::ir::Program;
+use fanpcap_steer::native::{Evaluator, Packet};
+use fanpcap_wire::Frame;
+
+use super::frames::Frames;
+
+/// Runs in a trial, in the kernel and here, and trials, of which the median counts.
+const RUNS: u32 = 20_000;
+const NATIVE_RUNS: u32 = 2_000;
+const TRIALS: usize = 5;
+
+/// What programs were found to take where they were measured: a packet that is soon done with, and for each instruction of the
+/// program what one takes that goes through all of it. Most are for packets that are rare.
+const LEAST_NS: f64 = 30.0;
+const INSTRUCTION_NS: f64 = 0.07;
+
+/// Of an object.
+pub(super) enum Cost {
+    /// Nanoseconds for each frame, by its name.
+    Measured {
+        times: Vec<(&'static str, u32)>,
+        verified: Option<u32>,
+    },
+    /// From its size, in nanoseconds, and why it was not measured.
+    Estimated { most: f64, why: String },
+}
+
+/// Loads the object and lets go of it again.
+pub(super) fn of(object: &Object, frames: &Frames) -> Cost {
+    let measured = object
+        .load("explain")
+        .map_err(|error| error.to_string())
+        .and_then(|loaded| {
+            let times = times(&loaded, frames).map_err(|error| error.to_string())?;
+            Ok((
+                times,
+                loaded.verified().ok().filter(|verified| *verified > 0),
+            ))
+        });
+    match measured {
+        Ok((times, verified)) => Cost::Measured { times, verified },
+        Err(why) => Cost::Estimated {
+            most: LEAST_NS + object.instructions() as f64 * INSTRUCTION_NS,
+            why,
+        },
+    }
+}
+
+fn times(loaded: &Loaded, frames: &Frames) -> io::Result<Vec<(&'static str, u32)>> {
+    let time = |(name, frame): (&'static str, &[u8])| {
+        let trials = (0..TRIALS).map(|_| Ok(loaded.time(frame, RUNS)?.1));
+        Ok((name, median(trials.collect::<io::Result<_>>()?)))
+    };
+    frames.iter().map(time).collect()
+}
+
+fn median(mut times: Vec<u32>) -> u32 {
+    times.sort_unstable();
+    times.get(times.len() / 2).copied().unwrap_or(0)
+}
+
+/// Of the evaluator.
+pub(super) fn native(program: &Program, frames: &Frames) -> Cost {
+    let mut evaluator = Evaluator::new(program);
+    let mut time = |(name, bytes): (&'static str, &[u8])| {
+        let packet = Packet::of(Frame { bytes, tag: None });
+        let trials = (0..TRIALS).map(|_| {
+            let begin = Instant::now();
+            for _ in 0..NATIVE_RUNS {
+                black_box(evaluator.evaluate(black_box(&packet)));
+            }
+            let nanoseconds = begin.elapsed().as_nanos() / u128::from(NATIVE_RUNS);
+            u32::try_from(nanoseconds).unwrap_or(u32::MAX)
+        });
+        (name, median(trials.collect()))
+    };
+    Cost::Measured {
+        times: frames.iter().map(&mut time).collect(),
+        verified: None,
+    }
+}
+
+impl Cost {
+    /// How much the verifier had to do, as more of a sentence.
+    pub(super) fn verified(&self) -> String {
+        match self {
+            Self::Measured {
+                verified: Some(verified),
+                ..
+            } => format!(", {verified} verified"),
+            Self::Measured { verified: None, .. } | Self::Estimated { .. } => String::new(),
+        }
+    }
+}
+
+impl fmt::Display for Cost {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Measured { times, .. } => {
+                let times = times
+                    .iter()
+                    .map(|(name, time)| format!("{time} ns for {name}"));
+                write!(f, "{}, measured", times.collect::<Vec<_>>().join(", "))
+            }
+            Self::Estimated { most, why } => {
+                write!(
+                    f,
+                    "some {LEAST_NS:.0} to {most:.0} ns a packet, estimated: {why}"
+                )
+            }
+        }
+    }
+}

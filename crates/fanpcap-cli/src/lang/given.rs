@@ -1,0 +1,49 @@
+//! A program as it is given on the command line: its file, its text, or the name of a mode that is one.
+
+use std::path::PathBuf;
+
+use anyhow::{Context, Result};
+use clap::Args;
+use fanpcap_steer::modes;
+
+use super::source::Source;
+
+/// One of the three.
+#[derive(Args, Debug)]
+pub(super) struct Given {
+    /// The program's file; `-` is standard input
+    #[arg(required_unless_present_any = ["text", "mode"], conflicts_with_all = ["text", "mode"])]
+    file: Option<PathBuf>,
+    /// The program itself
+    #[arg(short = 'e', long, value_name = "TEXT", conflicts_with = "mode")]
+    text: Option<String>,
+    /// A fan-out mode that is a program, by its name: flow, flow_2_tuple ...
+    #[arg(long, value_name = "NAME")]
+    mode: Option<String>,
+}
+
+impl Given {
+    /// Its text.
+    ///
+    /// # Errors
+    /// When a file can't be read, or no mode has this name.
+    pub(super) fn source(&self) -> Result<Source> {
+        match (&self.text, &self.mode, &self.file) {
+            (Some(text), _, _) => Ok(Source::new("--text", text)),
+            (_, Some(name), _) => {
+                let text = modes::source(&name.to_lowercase()).with_context(|| unknown(name))?;
+                Ok(Source::new(name, text))
+            }
+            (_, _, Some(file)) => Source::read(file),
+            (None, None, None) => anyhow::bail!("no program"),
+        }
+    }
+}
+
+fn unknown(name: &str) -> String {
+    let known: Vec<&str> = modes::MODES.iter().map(|(name, _)| *name).collect();
+    format!(
+        "--mode {name}: no program has this name; there are {}",
+        known.join(", ")
+    )
+}

@@ -1,0 +1,126 @@
+//! `fanpcap lang try`: who would get what of a capture file's packets.
+
+mod datagrams;
+mod engine;
+mod flows;
+mod members;
+mod report;
+mod tally;
+
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use anyhow::{Result, ensure};
+use clap::Args;
+use fanpcap_gen::{Record, Records};
+use fanpcap_steer::ir::Program;
+use fanpcap_steer::native::Packet;
+use fanpcap_wire::{Frame, Layers, Tag};
+
+use super::given::Given;
+use crate::streams;
+use engine::Engine;
+use flows::Flows;
+use members::MEMBERS_MAX;
+use report::Report;
+use tally::Tally;
+
+/// Tells who would get what of a capture file
+#[derive(Args, Debug)]
+#[command(allow_missing_positional = true, override_usage = USAGE, after_long_help = FIGURES)]
+pub(super) struct Arguments {
+    #[command(flatten)]
+    program: Given,
+    /// The capture file, pcap or pcapng, of Ethernet frames
+    capture: PathBuf,
+    /// How many members the group has
+    #[arg(short = 'n', long, value_name = "N", default_value_t = 4, value_parser = clap::value_parser!(u16).range(1..=i64::from(MEMBERS_MAX)))]
+    members: u16,
+    /// Print JSON
+    #[arg(long)]
+    json: bool,
+}
+
+const USAGE: &str = "fanpcap lang try [OPTIONS] <FILE | -e TEXT | --mode MODE> <CAPTURE>";
+
+const FIGURES: &str = "\
+What is done:
+  Each packet goes through the program as it would in a fan-out group of the kernel's: one half of the program decides the member, \
+the other, as this member's filter, whether it is kept. What no such group can do, as copies to several members, is done \
+as the language says, and the output tells the reason. The outermost 802.1Q or 802.1ad tag is taken out of the frame and \
+kept beside it, as the kernel does on receipt. Nothing is loaded into the kernel, so no privilege is needed.
+
+Figures:
+  Member 0 is the one that joins first. Share: of the packets that somebody gets. Skew: the busiest member's packets over the mean. \
+Bytes are those on the wire.
+  A flow is all that goes between two ends, in either direction: addresses, ports and protocol of the innermost packet; an ICMP error \
+is of the flow that it quotes, a fragment of its datagram's. It is whole when one member, or more, gets all of it that is not dropped; \
+split when nobody gets all of one direction; apart when its directions go to different members. The program is symmetric when the directions \
+of all flows that were seen in both meet.
+  A datagram in fragments of which a later one comes first has no ports to go by: it may leave its flow, and is counted as late.";
+
+/// Does it.
+pub(super) fn run(arguments: &Arguments) -> Result<ExitCode> {
+    let program = arguments.program.source()?.compile()?;
+    let report = report(&program, arguments)?;
+    let text = if arguments.json {
+        serde_json::to_string(&report)? + "\n"
+    } else {
+        report.to_string()
+    };
+    streams::print(&text)?;
+    Ok(ExitCode::SUCCESS)
+}
+
+fn report(program: &Program, arguments: &Arguments) -> Result<Report> {
+    let mut engine = Engine::new(program, arguments.members);
+    let (mut tally, mut flows) = (Tally::of(arguments.members), Flows::default());
+    let mut records = Records::open(&arguments.capture)?;
+    let mut shortened = 0;
+    for record in records.by_ref() {
+        let record = record?;
+        shortened += u64::from(record.is_shortened());
+        let length = record.len;
+        let now_ns = record.time;
+        let (bytes, tag) = received(record);
+        let frame = Frame { bytes: &bytes, tag };
+        let packet = Packet {
+            frame,
+            length: length - if tag.is_some() { 4 } else { 0 },
+            mark: Some(0),
+            now_ns,
+            ..Packet::default()
+        };
+        let outcome = engine.evaluate(&packet);
+        let members = tally.take(&outcome, length.into());
+        if !members.is_empty() {
+            flows.take(&Layers::of(&frame), members, now_ns);
+        }
+    }
+    ensure!(
+        tally.read.packets > 0,
+        "{}: no packets",
+        arguments.capture.display()
+    );
+    Ok(Report::new(
+        arguments,
+        program,
+        &engine,
+        (&tally, &flows),
+        (shortened, records.is_cut()),
+    ))
+}
+
+/// The frame as the kernel has it after receipt: without its outermost tag, which is kept beside it (`skb_vlan_untag`).
+fn received(record: Record) -> (Vec<u8>, Option<Tag>) {
+    let mut bytes = record.bytes;
+    let Some(&[a, b, c, d, _, _]) = bytes.get(12..18).and_then(|it| it.first_chunk()) else {
+        return (bytes, None);
+    };
+    let [tpid, tci] = [[a, b], [c, d]].map(u16::from_be_bytes);
+    if !matches!(tpid, 0x8100 | 0x88a8) {
+        return (bytes, None);
+    }
+    bytes.drain(12..16);
+    (bytes, Some(Tag { tpid, tci }))
+}

@@ -1,0 +1,107 @@
+//! Datagrams that come in fragments: does one member get all of each?
+
+use std::collections::HashMap;
+use std::net::IpAddr;
+
+use fanpcap_wire::{Ip, number};
+
+use super::flows::Place;
+use super::members::Members;
+
+/// How long a datagram's fragments may be on their way: as long as hosts wait for them (RFC 791, ipfrag_time).
+const AGE_NS: u64 = 30_000_000_000;
+/// Datagrams that are remembered, at least.
+const KEPT: usize = 1 << 16;
+
+/// Those of a capture. Two generations of them: when the younger one is full, the older one is forgotten.
+#[derive(Debug, Default)]
+pub(super) struct Datagrams {
+    young: HashMap<Key, Datagram>,
+    old: HashMap<Key, Datagram>,
+    pub(super) total: u64,
+    /// Of these, those of which no member got all that came.
+    pub(super) split: u64,
+    /// Of these, those of which another fragment came before the first one.
+    pub(super) late: u64,
+}
+
+/// What fragments of one have in common (RFC 791; RFC 8200 section 4.5 goes without the protocol).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+struct Key {
+    source: IpAddr,
+    destination: IpAddr,
+    id: u32,
+    protocol: u8,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Datagram {
+    /// As its first fragment tells.
+    place: Option<Place>,
+    late: bool,
+    /// Who got all so far.
+    all: Members,
+    last_ns: u64,
+}
+
+impl Datagrams {
+    /// A fragment that these members get; `shown` is the flow that it shows. Tells its datagram's flow, once that is known,
+    /// and whether it came late.
+    pub(super) fn take(
+        &mut self,
+        ip: &Ip<'_>,
+        shown: Place,
+        to: Members,
+        now_ns: u64,
+    ) -> (Option<Place>, bool) {
+        let Some(key) = Key::of(ip) else {
+            return (Some(shown), false);
+        };
+        let known = self.find(&key, now_ns);
+        let is_later = ip.is_later_fragment();
+        // A second first fragment begins another datagram of the same number.
+        let known = known.filter(|known| is_later || known.place.is_none());
+        let mut datagram = known.unwrap_or_else(|| {
+            self.total += 1;
+            self.late += u64::from(is_later);
+            Datagram {
+                place: None,
+                late: is_later,
+                all: to,
+                last_ns: now_ns,
+            }
+        });
+        if !is_later {
+            datagram.place = Some(shown);
+        }
+        let was_whole = !datagram.all.is_empty();
+        datagram.all = datagram.all.and(to);
+        self.split += u64::from(was_whole && datagram.all.is_empty());
+        datagram.last_ns = now_ns;
+        self.store(key, datagram);
+        (datagram.place, datagram.late)
+    }
+
+    fn find(&mut self, key: &Key, now_ns: u64) -> Option<Datagram> {
+        let known = self.young.get(key).or_else(|| self.old.get(key)).copied();
+        known.filter(|known| now_ns.saturating_sub(known.last_ns) <= AGE_NS)
+    }
+
+    fn store(&mut self, key: Key, datagram: Datagram) {
+        if self.young.len() >= KEPT && !self.young.contains_key(&key) {
+            self.old = std::mem::take(&mut self.young);
+        }
+        self.young.insert(key, datagram);
+    }
+}
+
+impl Key {
+    fn of(ip: &Ip<'_>) -> Option<Self> {
+        Some(Self {
+            source: ip.source(),
+            destination: ip.destination(),
+            id: ip.id()?,
+            protocol: ip.ipv4().map_or(number::FRAGMENT, |_| ip.protocol()),
+        })
+    }
+}

@@ -1,0 +1,223 @@
+//! What `fanpcap lang try` says; its fields are those of the JSON.
+
+mod text;
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+
+use fanpcap_steer::ir::Program;
+use fanpcap_wire::{End, FlowKey, number};
+use serde::Serialize;
+
+use super::Arguments;
+use super::engine::Engine;
+use super::flows::{Fate, Flow, Flows};
+use super::members::Members;
+use super::tally::{Amount, Tally};
+use crate::lang::unknown;
+
+/// All of it.
+#[derive(Debug, Serialize)]
+pub(super) struct Report {
+    capture: PathBuf,
+    #[serde(flatten)]
+    read: Amount,
+    /// The file ends within a packet, which is left out.
+    cut: bool,
+    /// Why it was not run as a group of the kernel's.
+    not_in_group: Option<String>,
+    members: Vec<Member>,
+    skew: Option<f64>,
+    dropped: Amount,
+    copied: Amount,
+    /// How often a packet is given beyond its first time.
+    copies: u64,
+    /// Packets for other classes than the members', by class.
+    classes: BTreeMap<u8, u64>,
+    /// Packets that the host gets too.
+    host_too: u64,
+    /// Packets that the host gets and no member.
+    host_only: u64,
+    flows: OfFlows,
+    datagrams: OfDatagrams,
+    /// The program's own, those that are not 0.
+    counters: BTreeMap<usize, u64>,
+    /// Why it may be otherwise on a device.
+    caveats: Vec<String>,
+}
+
+/// One member.
+#[derive(Debug, Serialize)]
+struct Member {
+    #[serde(flatten)]
+    amount: Amount,
+    /// Of the packets that somebody gets, in percent.
+    share: Option<f64>,
+    /// Of which it gets a part at least.
+    flows: u64,
+}
+
+/// Flows that are not dropped.
+#[derive(Debug, Default, Serialize)]
+struct OfFlows {
+    total: u64,
+    /// Nobody gets all of one direction.
+    split: u64,
+    /// The directions go to different members.
+    apart: u64,
+    /// Whole but for late datagrams.
+    left_by_late: u64,
+    both_directions: u64,
+    /// Whether all directions meet; unknown where no flow was seen in both.
+    symmetric: Option<bool>,
+    /// Those of the most packets that are not whole.
+    examples: Vec<Example>,
+    /// Packets that are not IP.
+    not_ip_packets: u64,
+}
+
+/// A flow that is not whole.
+#[derive(Debug, Serialize)]
+struct Example {
+    flow: String,
+    packets: u64,
+    /// Who gets what goes from the first end, and from the second.
+    members: [Vec<usize>; 2],
+}
+
+/// Datagrams in fragments.
+#[derive(Debug, Serialize)]
+struct OfDatagrams {
+    total: u64,
+    split: u64,
+    late: u64,
+    /// Fragments that the program could not give to their flow.
+    late_fragments: u64,
+}
+
+/// Flows that are shown.
+const EXAMPLES: usize = 5;
+
+impl Report {
+    pub(super) fn new(
+        arguments: &Arguments,
+        program: &Program,
+        engine: &Engine,
+        (tally, flows): (&Tally, &Flows),
+        (shortened, cut): (u64, bool),
+    ) -> Self {
+        let mut caveats = unknown::of(program);
+        if shortened > 0 {
+            let read = tally.read.packets;
+            caveats.push(format!(
+                "{shortened} of {read} packets were captured in part; on a device the program sees all of each"
+            ));
+        }
+        let datagrams = flows.datagrams();
+        let counters = engine.counters().into_iter().enumerate();
+        Self {
+            capture: arguments.capture.clone(),
+            read: tally.read,
+            cut,
+            not_in_group: engine.unfit().map(ToString::to_string),
+            members: members(tally, flows),
+            skew: tally.skew(),
+            dropped: tally.dropped,
+            copied: tally.copied,
+            copies: tally.copies,
+            classes: tally.classes.clone(),
+            host_too: tally.host[0],
+            host_only: tally.host[1],
+            flows: OfFlows::new(flows),
+            datagrams: OfDatagrams {
+                total: datagrams.total,
+                split: datagrams.split,
+                late: datagrams.late,
+                late_fragments: engine.late(),
+            },
+            counters: counters.filter(|(_, count)| *count != 0).collect(),
+            caveats,
+        }
+    }
+}
+
+fn members(tally: &Tally, flows: &Flows) -> Vec<Member> {
+    let mut parts = vec![0; tally.members.len()];
+    for (_, flow) in flows.iter() {
+        let [one, other] = flow.members();
+        one.or(other)
+            .numbers()
+            .for_each(|member| parts[member] += 1);
+    }
+    let member = |(amount, flows): (&Amount, u64)| Member {
+        amount: *amount,
+        share: percent(amount.packets, tally.given.packets),
+        flows,
+    };
+    tally.members.iter().zip(parts).map(member).collect()
+}
+
+fn percent(part: u64, whole: u64) -> Option<f64> {
+    (whole > 0).then(|| 100.0 * part as f64 / whole as f64)
+}
+
+impl OfFlows {
+    fn new(flows: &Flows) -> Self {
+        let mut told = Self {
+            not_ip_packets: flows.strangers(),
+            ..Self::default()
+        };
+        let mut broken: Vec<(&FlowKey, &Flow)> = Vec::new();
+        for (key, flow) in flows.iter() {
+            told.total += 1;
+            told.both_directions += u64::from(flow.goes_both_ways());
+            let kind = match flow.fate() {
+                Fate::Whole => continue,
+                Fate::Apart => &mut told.apart,
+                Fate::Split => &mut told.split,
+                Fate::Late => &mut told.left_by_late,
+            };
+            *kind += 1;
+            broken.push((key, flow));
+        }
+        let meets = |flow: &Flow| matches!(flow.fate(), Fate::Whole | Fate::Late);
+        let all_meet = !broken
+            .iter()
+            .any(|(_, flow)| flow.goes_both_ways() && !meets(flow));
+        told.symmetric = (told.both_directions > 0).then_some(all_meet);
+        broken.sort_by_key(|(key, flow)| (std::cmp::Reverse(flow.packets()), **key));
+        told.examples = broken.into_iter().take(EXAMPLES).map(example).collect();
+        told
+    }
+}
+
+fn example((key, flow): (&FlowKey, &Flow)) -> Example {
+    let [one, other] = key.ends().map(end);
+    Example {
+        flow: format!("{} {one} - {other}", protocol(key.protocol())),
+        packets: flow.packets(),
+        members: flow
+            .members()
+            .map(|members| Members::numbers(members).collect()),
+    }
+}
+
+fn end(end: End) -> String {
+    match (end.port, end.address) {
+        (0, address) => address.to_string(),
+        (port, address) => std::net::SocketAddr::new(address, port).to_string(),
+    }
+}
+
+fn protocol(protocol: u8) -> String {
+    let name = match protocol {
+        number::TCP => "TCP",
+        number::UDP => "UDP",
+        number::SCTP => "SCTP",
+        number::ICMP => "ICMP",
+        number::ICMPV6 => "ICMPv6",
+        number::GRE => "GRE",
+        other => return format!("protocol {other}"),
+    };
+    name.to_owned()
+}

@@ -1,0 +1,108 @@
+//! Who gets what: packets and bytes of each member, and what goes to nobody or to several.
+
+use std::collections::BTreeMap;
+
+use fanpcap_steer::native::{Decision, Host, Outcome};
+use serde::Serialize;
+
+use super::members::Members;
+
+/// Packets and their bytes on the wire.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+pub(super) struct Amount {
+    pub(super) packets: u64,
+    pub(super) bytes: u64,
+}
+
+impl Amount {
+    fn add(&mut self, bytes: u64) {
+        self.packets += 1;
+        self.bytes += bytes;
+    }
+}
+
+/// What became of all packets.
+#[derive(Debug)]
+pub(super) struct Tally {
+    everyone: Members,
+    count: u16,
+    /// All that were read.
+    pub(super) read: Amount,
+    /// Of these, what somebody gets.
+    pub(super) given: Amount,
+    /// What each member gets.
+    pub(super) members: Vec<Amount>,
+    /// What nobody gets.
+    pub(super) dropped: Amount,
+    /// What more than one gets.
+    pub(super) copied: Amount,
+    /// How often a packet is given beyond the first time.
+    pub(super) copies: u64,
+    /// Packets for members of other classes than the default, by class.
+    pub(super) classes: BTreeMap<u8, u64>,
+    /// Packets for the host: too, and only.
+    pub(super) host: [u64; 2],
+}
+
+impl Tally {
+    /// For so many members, all of the default class.
+    pub(super) fn of(members: u16) -> Self {
+        Self {
+            everyone: Members::all(members),
+            count: members,
+            read: Amount::default(),
+            given: Amount::default(),
+            members: vec![Amount::default(); usize::from(members)],
+            dropped: Amount::default(),
+            copied: Amount::default(),
+            copies: 0,
+            classes: BTreeMap::new(),
+            host: [0; 2],
+        }
+    }
+
+    /// Counts a packet and tells who gets it.
+    pub(super) fn take(&mut self, outcome: &Outcome, bytes: u64) -> Members {
+        let members = self.members_of(outcome);
+        self.read.add(bytes);
+        let mut times = 0;
+        for member in members.numbers() {
+            self.members[member].add(bytes);
+            times += 1;
+        }
+        match times {
+            0 if outcome.class != 0 => *self.classes.entry(outcome.class).or_default() += 1,
+            0 => self.dropped.add(bytes),
+            _ => self.given.add(bytes),
+        }
+        if times > 1 {
+            self.copied.add(bytes);
+            self.copies += times - 1;
+        }
+        match outcome.host {
+            Host::Unsaid => {}
+            Host::Too => self.host[0] += 1,
+            Host::Only => self.host[1] += 1,
+        }
+        members
+    }
+
+    fn members_of(&self, outcome: &Outcome) -> Members {
+        let one = |number| Members::one(number, self.count);
+        match outcome.decision {
+            Decision::Drop => Members::NONE,
+            Decision::Broadcast => self.everyone,
+            _ if outcome.class != 0 => Members::NONE,
+            Decision::Copy => self.everyone,
+            Decision::Steer(number) => one(number),
+            Decision::Double(first, second) => one(first).or(one(second)),
+        }
+    }
+
+    /// The busiest member's packets by the mean; none of nothing.
+    pub(super) fn skew(&self) -> Option<f64> {
+        let most = self.members.iter().map(|member| member.packets).max()?;
+        let sum: u64 = self.members.iter().map(|member| member.packets).sum();
+        (sum > 0).then(|| most as f64 * self.members.len() as f64 / sum as f64)
+    }
+}

@@ -1,0 +1,195 @@
+//! `fanpcap lang try`: who would get what.
+
+use anyhow::{Result, ensure};
+use fanpcap_gen::{Description, Families, Lengths, Transports};
+use serde_json::{Value, json};
+
+use super::{Capture, complaint, frames, per_member, said};
+
+/// 256 flows of all kinds, in both directions.
+fn answered() -> Description {
+    Description {
+        flows: 256,
+        families: Families::Both,
+        transports: Transports::Both,
+        lengths: Lengths::Fixed(128),
+        answers: true,
+        ..Description::default()
+    }
+}
+
+/// All, split, with directions apart, seen in both directions; and whether it is symmetric.
+fn flows(told: &Value) -> Value {
+    let of = &told["flows"];
+    json!([
+        of["total"],
+        of["split"],
+        of["apart"],
+        of["both_directions"],
+        of["symmetric"]
+    ])
+}
+
+#[test]
+fn a_mode_keeps_flows_together_and_shares_them() -> Result<()> {
+    let told = Capture::described(&answered())?.tried_as(&["--mode", "flow"], 4)?;
+    assert_eq!(flows(&told), json!([256, 0, 0, 256, true]));
+    let packets = per_member(&told, "packets");
+    ensure!(packets.iter().all(|packets| *packets > 60), "{packets:?}");
+    assert_eq!(per_member(&told, "flows").iter().sum::<u64>(), 256);
+    assert_eq!(told["not_in_group"], Value::Null);
+    Ok(())
+}
+
+#[test]
+fn what_goes_by_the_source_alone_is_not_symmetric() -> Result<()> {
+    let told = Capture::described(&answered())?.tried("main = steer_key \"ip_src\"", 4)?;
+    assert_eq!(told["flows"]["symmetric"], false);
+    assert_eq!(told["flows"]["split"], 0);
+    let apart = told["flows"]["apart"].as_u64().unwrap_or(0);
+    // Of two ends one in four comes to the same member.
+    ensure!((150..=230).contains(&apart), "{told}");
+    let example = &told["flows"]["examples"][0];
+    ensure!(example["members"][0] != example["members"][1], "{example}");
+    Ok(())
+}
+
+#[test]
+fn turns_split_flows() -> Result<()> {
+    let one_way = Description {
+        flows: 3,
+        lengths: Lengths::Imix,
+        ..Description::default()
+    };
+    let capture = Capture::described(&one_way)?;
+    let told = capture.tried("main = steer_rrobin", 4)?;
+    assert_eq!(flows(&told), json!([3, 3, 0, 0, null]));
+    assert_eq!(per_member(&told, "packets"), [capture.frames / 4; 4]);
+    ensure!(
+        told["caveats"].to_string().contains("steer_rrobin"),
+        "{told}"
+    );
+    Ok(())
+}
+
+#[test]
+fn what_is_filtered_out_is_dropped_and_counted() -> Result<()> {
+    let capture = Capture::described(&answered())?;
+    let program = "main = inc 7 >-> when is_tcp (inc 8) >-> udp >-> steer_to 6";
+    let told = capture.tried(program, 4)?;
+    // One half is UDP, and 6 modulo 4 is 2.
+    let half = capture.frames / 2;
+    assert_eq!(per_member(&told, "packets"), [0, 0, half, 0]);
+    assert_eq!(told["dropped"]["packets"], half);
+    assert_eq!(told["counters"], json!({"7": capture.frames, "8": half}));
+    assert_eq!(told["members"][2]["share"], 100.0);
+    assert_eq!(flows(&told), json!([128, 0, 0, 128, true]));
+    Ok(())
+}
+
+#[test]
+fn each_member_samples_by_itself() -> Result<()> {
+    let capture = Capture::described(&answered())?;
+    let told = capture.tried("main = sample 1 4 >-> steer_flow", 2)?;
+    let all = per_member(&capture.tried("main = steer_flow", 2)?, "packets");
+    let kept = per_member(&told, "packets");
+    assert_eq!(kept, [all[0].div_ceil(4), all[1].div_ceil(4)]);
+    Ok(())
+}
+
+#[test]
+fn what_no_kernel_group_does_is_done_and_told() -> Result<()> {
+    let capture = Capture::described(&answered())?;
+    let told = capture.tried("main = unit", 3)?;
+    assert_eq!(per_member(&told, "packets"), [capture.frames; 3]);
+    assert_eq!(told["copies"], 2 * capture.frames);
+    assert_eq!(flows(&told), json!([256, 0, 0, 256, true]));
+    ensure!(told["not_in_group"].is_string(), "{told}");
+
+    let told = capture.tried("main = if is_tcp then classify 5 else double_steer_ip", 64)?;
+    assert_eq!(told["classes"], json!({"5": capture.frames / 2}));
+    // Every source has its member, so the two directions of a flow meet at both.
+    assert_eq!(flows(&told), json!([128, 0, 0, 128, true]));
+    Ok(())
+}
+
+#[test]
+fn fragments_that_come_late_are_told() -> Result<()> {
+    let description = Description {
+        flows: 64,
+        fragments: Some(1),
+        lengths: Lengths::Fixed(600),
+        ..Description::default()
+    };
+    let mut frames = frames(&description.pool()?);
+    let tried = |frames: &[Vec<u8>]| {
+        Capture::of(frames.iter().map(Vec::as_slice), usize::MAX)?.tried_as(&["--mode", "flow"], 8)
+    };
+    let told = tried(&frames)?;
+    let datagrams = frames.len() / 3;
+    let expected =
+        |late| json!({"total": datagrams, "split": 0, "late": late, "late_fragments": late});
+    assert_eq!(told["datagrams"], expected(0));
+    assert_eq!(flows(&told), json!([64, 0, 0, 0, null]));
+
+    // The first flow's first datagram comes with its second fragment first.
+    frames.swap(0, 1);
+    let told = tried(&frames)?;
+    assert_eq!(told["datagrams"], expected(1));
+    assert_eq!(told["flows"]["split"], 0);
+
+    // Without the first flow's other datagrams it is known to have left by nobody.
+    let told = Capture::of(frames.iter().map(Vec::as_slice), usize::MAX)?
+        .tried("main = steer_rrobin", 8)?;
+    assert_eq!(told["datagrams"]["split"], datagrams);
+    Ok(())
+}
+
+#[test]
+fn tags_are_where_the_kernel_has_them() -> Result<()> {
+    let tagged = Description {
+        vlans: vec![42],
+        ..Description::default()
+    };
+    let capture = Capture::described(&tagged)?;
+    // Without the tag there is IPv4's first byte.
+    let told = capture.tried("main = filter (has_vid 42) >-> steer_field 14 1", 4)?;
+    assert_eq!(told["dropped"]["packets"], 0);
+    let packets = per_member(&told, "packets");
+    assert_eq!(packets.iter().filter(|packets| **packets > 0).count(), 1);
+    Ok(())
+}
+
+#[test]
+fn packets_that_were_captured_in_part_are_told() -> Result<()> {
+    let frames = frames(&answered().pool()?);
+    let capture = Capture::of(frames.iter().map(Vec::as_slice), 64)?;
+    let told = capture.tried("main = steer_to 0", 1)?;
+    ensure!(
+        told["caveats"].to_string().contains("captured in part"),
+        "{told}"
+    );
+    Ok(())
+}
+
+#[test]
+fn text_and_errors_are_for_people() -> Result<()> {
+    let capture = Capture::described(&answered())?;
+    let text = said(&["try", "-e", "main = steer_flow", capture.path()])?;
+    for part in [
+        "member 3",
+        "dropped",
+        "skew x1.",
+        "flows: 256, 0 split",
+        "symmetric",
+    ] {
+        ensure!(text.contains(part), "{part} in:\n{text}");
+    }
+    let wrong = complaint(&["try", "-e", "main = steer_flwo", capture.path()])?;
+    ensure!(wrong.contains("steer_flow"), "{wrong}");
+    let missing = complaint(&["try", "--mode", "flow", "/nonexistent"])?;
+    ensure!(missing.contains("/nonexistent"), "{missing}");
+    let unknown = complaint(&["try", "--mode", "flwo", capture.path()])?;
+    ensure!(unknown.contains("flow"), "{unknown}");
+    Ok(())
+}

@@ -1,0 +1,174 @@
+//! What the definitions of a program are, for people: their types.
+
+use super::value::{Callee, Partial, Value};
+use super::{Checker, Constant};
+use crate::ast::{Chain, Expression, Node};
+use crate::table::{self, Kind, Type};
+
+/// A definition of a program.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Definition {
+    /// Its name.
+    pub name: String,
+    /// Its type as in the manual page, `number -> predicate`. A definition with parameters is put in where it is named, and has
+    /// no type of its own: this one is as its body uses them, `any` where that does not tell.
+    pub signature: String,
+}
+
+const ANY: &str = "any";
+/// How many definitions are looked into, one named by the other.
+const STEPS_MAX: usize = 16;
+
+impl<'a> Checker<'_, 'a> {
+    /// All of a program that was checked, in its order.
+    pub(super) fn definitions(&self) -> Vec<Definition> {
+        let definitions = self.program.definitions.iter().enumerate();
+        definitions
+            .map(|(at, definition)| Definition {
+                name: definition.name.to_owned(),
+                signature: self.signature(Callee::Definition(at), 0, STEPS_MAX),
+            })
+            .collect()
+    }
+
+    /// Of what has so many of its arguments.
+    fn signature(&self, callee: Callee, given: usize, steps: usize) -> String {
+        let arity = self.arity(callee);
+        let takes = (given..arity).map(|at| self.parameter(callee, at, steps));
+        let parts: Vec<String> = takes.chain([self.result(callee, steps)]).collect();
+        parts.join(" -> ")
+    }
+
+    /// What an argument has to be.
+    fn parameter(&self, callee: Callee, at: usize, steps: usize) -> String {
+        let kind = match callee {
+            Callee::Entry(entry) => entry.takes.get(at).map(|parameter| parameter.kind.word()),
+            Callee::Definition(definition) => {
+                let definition = &self.program.definitions[definition];
+                let used = definition.parameters.get(at);
+                used.and_then(|name| self.used(name, &definition.body, None, steps))
+            }
+        };
+        kind.unwrap_or(ANY).to_owned()
+    }
+
+    /// As what an expression uses a name, if it is expected to be of a kind itself.
+    fn used(
+        &self,
+        name: &str,
+        expression: &Expression<'a>,
+        want: Option<&'static str>,
+        steps: usize,
+    ) -> Option<&'static str> {
+        let all = |parts: &[Expression<'a>], want| {
+            parts
+                .iter()
+                .find_map(|part| self.used(name, part, want, steps))
+        };
+        match &expression.node {
+            Node::Name(known) if *known == name => want,
+            Node::Name(_) | Node::Number(_) | Node::Text(_) => None,
+            Node::List(parts) | Node::Tuple(parts) => all(parts, None),
+            Node::Range(first, last) => {
+                let number = Some(Type::Number.word());
+                [first, last]
+                    .into_iter()
+                    .find_map(|end| self.used(name, end, number, steps))
+            }
+            Node::Chain(chain, parts) => all(parts, Some(joined(*chain).word())),
+            Node::Apply(head, arguments) => {
+                let kinds = self.kinds(head, arguments.len(), steps);
+                let mut both = arguments.iter().zip(kinds);
+                both.find_map(|(argument, want)| self.used(name, argument, want, steps))
+                    .or_else(|| self.used(name, head, None, steps))
+            }
+        }
+    }
+
+    /// What the arguments of a head have to be.
+    fn kinds(
+        &self,
+        head: &Expression<'a>,
+        arguments: usize,
+        steps: usize,
+    ) -> Vec<Option<&'static str>> {
+        let kind = |at: usize| match self.callee(head)? {
+            Callee::Entry(entry) => entry.takes.get(at).map(|parameter| parameter.kind.word()),
+            Callee::Definition(place) => {
+                let definition = &self.program.definitions[place];
+                let name = definition.parameters.get(at)?;
+                self.used(name, &definition.body, None, steps.checked_sub(1)?)
+            }
+        };
+        (0..arguments).map(kind).collect()
+    }
+
+    /// What a name is that takes arguments.
+    fn callee(&self, head: &Expression<'a>) -> Option<Callee> {
+        let Node::Name(name) = &head.node else {
+            return None;
+        };
+        let own = self.places.get(name).map(|at| Callee::Definition(*at));
+        own.or_else(|| table::find(name).map(Callee::Entry))
+    }
+
+    /// What becomes of it with all its arguments.
+    fn result(&self, callee: Callee, steps: usize) -> String {
+        let place = match callee {
+            Callee::Entry(entry) => return entry.gives.word().to_owned(),
+            Callee::Definition(place) => place,
+        };
+        if let Constant::Known(value) = &self.constants[place] {
+            return self.value_word(value, steps);
+        }
+        let body = &self.program.definitions[place].body;
+        self.made(body, steps).unwrap_or(ANY).to_owned()
+    }
+
+    /// What an expression makes, where its outermost part tells.
+    fn made(&self, expression: &Expression<'a>, steps: usize) -> Option<&'static str> {
+        let head = match &expression.node {
+            Node::Chain(chain, _) => return Some(joined(*chain).word()),
+            Node::Number(_) => return Some(Type::Number.word()),
+            Node::Text(_) => return Some(STRING),
+            Node::Apply(head, _) => head,
+            Node::Name(_) => expression,
+            Node::List(_) | Node::Tuple(_) | Node::Range(..) => return None,
+        };
+        match self.callee(head)? {
+            Callee::Entry(entry) => Some(entry.gives.word()),
+            Callee::Definition(place) => {
+                self.made(&self.program.definitions[place].body, steps.checked_sub(1)?)
+            }
+        }
+    }
+
+    fn value_word(&self, value: &Value<'a>, steps: usize) -> String {
+        match (value, value.gives()) {
+            (Value::Partial(Partial { callee, given }), _) => match steps.checked_sub(1) {
+                Some(steps) => self.signature(*callee, given.len(), steps),
+                None => ANY.to_owned(),
+            },
+            (Value::List(elements), _) => match elements.first() {
+                Some((first, _)) => format!("[{}]", self.value_word(first, 0)),
+                None => format!("[{ANY}]"),
+            },
+            (Value::Tuple(parts), _) => {
+                let parts = parts.iter().map(|(part, _)| self.value_word(part, 0));
+                format!("({})", parts.collect::<Vec<_>>().join(", "))
+            }
+            (_, Some(gives)) => gives.word().to_owned(),
+            (_, None) => STRING.to_owned(),
+        }
+    }
+}
+
+const STRING: &str = Kind::Pcap.word();
+
+fn joined(chain: Chain) -> Type {
+    match chain {
+        Chain::Sequence => Type::Function,
+        Chain::Or | Chain::Xor | Chain::And => Type::Predicate,
+        Chain::Join => Type::Key,
+    }
+}
