@@ -54,7 +54,8 @@ pub enum Function {
     /// Drops where the function passes; where it drops, goes on with the outcome and the state from before.
     Inverse(Box<Function>),
     /// Runs the function on the packet that this one carries ([`fanpcap_wire`] tells which), or on this one where it carries
-    /// none that can be told.
+    /// none that can be told. Of a packet that comes in fragments only the first shows what it carries: steered by its flow, it has the
+    /// others go with it.
     Inner(Box<Function>),
     /// Says which member gets it; drops what has no such thing to be steered by.
     Steer(Steer),

@@ -107,7 +107,7 @@ struct Course {
     outcome: Outcome,
     /// What the program remembers while it runs.
     state: u32,
-    /// Where the outcome is to be that of the other fragments: how many packets the fragment is inside of.
+    /// Where the outcome is to be that of the other fragments: how many packets it is inside of.
     fragment: Option<u32>,
 }
 
@@ -170,6 +170,7 @@ impl Evaluator {
             state: &mut self.state,
             group: self.group,
             packet,
+            looks_inside: 0,
             inside: 0,
         };
         let Some(course) = run.function(&self.program.main, &layers, Course::START) else {
@@ -186,12 +187,14 @@ impl Evaluator {
         outcome
     }
 
-    /// A fragment goes where its datagram went; only what is decided in the end is remembered.
+    /// A fragment goes where its datagram went, and what one carries with it; only what is decided in the end is remembered.
     fn follow(&mut self, layers: &Layers<'_>, inside: u32, hash: u32, now_ns: u64) -> u32 {
-        let fragment = (0..inside).try_fold(*layers, |layers, _| layers.inner());
-        let datagram = fragment.and_then(|layers| Datagram::of(layers.ip()?));
-        datagram.map_or(hash, |datagram| {
-            self.state.fragments.follow(datagram, hash, now_ns)
+        (0..=inside).rev().fold(hash, |hash, depth| {
+            let layers = (0..depth).try_fold(*layers, |layers, _| layers.inner());
+            let datagram = layers.and_then(|layers| Datagram::of(layers.ip()?));
+            datagram.map_or(hash, |datagram| {
+                self.state.fragments.follow(datagram, hash, now_ns)
+            })
         })
     }
 
@@ -212,7 +215,9 @@ struct Run<'r> {
     state: &'r mut State,
     group: bool,
     packet: &'r Packet<'r>,
-    /// How many packets it is inside of.
+    /// How many `inner` it is in.
+    looks_inside: u32,
+    /// How many packets it is inside of by that.
     inside: u32,
 }
 
@@ -239,19 +244,20 @@ impl<'r> Run<'r> {
                 Some(_) => None,
                 None => Some(course),
             },
-            Function::Inner(function) => match layers.inner() {
-                Some(inner) => {
-                    self.inside += 1;
-                    let course = self.function(function, &inner, course);
-                    self.inside -= 1;
-                    course
-                }
-                None => self.function(function, layers, course),
-            },
+            Function::Inner(function) => {
+                let inner = layers.inner();
+                let depth = u32::from(inner.is_some());
+                self.looks_inside += 1;
+                self.inside += depth;
+                let course = self.function(function, inner.as_ref().unwrap_or(layers), course);
+                self.inside -= depth;
+                self.looks_inside -= 1;
+                course
+            }
             Function::Drop => None,
             Function::Steer(steer) => {
                 let decision = self.steer(steer, layers)?;
-                Some(course.decided(decision, self.fragment(steer, layers)))
+                Some(course.decided(decision, self.follows(steer)))
             }
             Function::Sample { keep, of, index } => self
                 .state

@@ -172,6 +172,31 @@ fn fragments_of_ipv6_follow_whatever_header_is_first() {
     assert_eq!(evaluator.late(), 0);
 }
 
+/// What carries a packet shows it in its first fragment only.
+#[test]
+fn fragments_of_a_tunnel_follow_what_it_carries() {
+    let carried = [&[8, 0, 0, 0, 0, 0, 7, 0][..], &tcp()].concat();
+    let tunnel = [&[0xc3, 0x50, 0x12, 0xb5, 0, 0, 0, 0][..], &carried].concat();
+    let first = ethernet(0x0800, &v4(17, 0x2000, &tunnel));
+    let later = ethernet(0x0800, &v4(17, 0x0009, &[0; 16]));
+    let flow = |flow| Function::Inner(Box::new(Function::Steer(Steer::Flow(flow))));
+    let (whole, addresses) = (flow(Flow::WHOLE), flow(Flow::ADDRESSES));
+    for (function, hash) in [(whole, flow_of_tcp()), (addresses, by_addresses())] {
+        let mut evaluator = Evaluator::new(&program(function));
+        let there = Decision::Steer(finish(hash));
+        assert_eq!(evaluator.decide(&packet(&first)), there);
+        assert_eq!(evaluator.decide(&packet(&later)), there);
+        assert_eq!(evaluator.late(), 0);
+        // Another datagram of the tunnel's, the later fragment first.
+        let later = ethernet(0x0800, &v4(47, 0x0009, &[0; 16]));
+        assert_eq!(
+            evaluator.decide(&packet(&later)),
+            Decision::Steer(finish(by_addresses()))
+        );
+        assert_eq!(evaluator.late(), 1);
+    }
+}
+
 /// However many datagrams begin, the last ones are known.
 #[test]
 fn the_last_datagrams_are_remembered() {

@@ -73,6 +73,16 @@ impl Capture {
     }
 }
 
+/// The captured bytes of each packet of a complete pcap file, in its order.
+///
+/// # Errors
+/// As [`Capture::read`].
+pub fn frames(path: &Path) -> Result<Vec<Vec<u8>>> {
+    let mut frames = Vec::new();
+    for_each_record(path, |record| frames.push(record.data.into_owned()))?;
+    Ok(frames)
+}
+
 /// The flows that more than one of the captures saw.
 pub fn split_flows(captures: &[Capture]) -> BTreeSet<FlowKey> {
     split_by(captures, |flow| flow)

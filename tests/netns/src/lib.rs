@@ -33,7 +33,7 @@ pub const FAR_DEVICE: &str = "va";
 ///
 /// # Errors
 /// The test's, or that the wire can't be made.
-pub fn on_wire(queues: usize, test: impl FnOnce(&Wire) -> Result<()> + Send) -> Result<()> {
+pub fn on_wire<T: Send>(queues: usize, test: impl FnOnce(&Wire) -> Result<T> + Send) -> Result<T> {
     netns::within_new(|| {
         Veth::new(FAR_DEVICE, DEVICE, queues)?;
         test(&Wire {
@@ -79,10 +79,7 @@ impl Wire {
     /// # Errors
     /// When one can't be sent or was dropped on the way.
     pub fn send(&self, frames: &[Frame]) -> Result<()> {
-        self.send_each(frames, |frame| match frame.direction {
-            Direction::Request => &self.requests,
-            Direction::Reply => &self.replies,
-        })
+        self.send_with(frames, |frame| frame.direction)
     }
 
     /// Sends frames in order, both directions from the far side, as a tap delivers them; otherwise
@@ -91,29 +88,38 @@ impl Wire {
     /// # Errors
     /// As [`Wire::send`].
     pub fn send_as_tap(&self, frames: &[Frame]) -> Result<()> {
-        self.send_each(frames, |_| &self.requests)
+        self.send_with(frames, |_| Direction::Request)
     }
 
-    fn send_each<'a>(
-        &'a self,
-        frames: &[Frame],
-        side: impl Fn(&Frame) -> &'a Injector,
+    fn send_with(&self, frames: &[Frame], side: impl Fn(&Frame) -> Direction) -> Result<()> {
+        let dropped = || veth::counters(DEVICE).map(|counters| counters.receive_dropped);
+        let before = dropped()?;
+        self.send_bytes(frames.iter().map(|frame| (side(frame), &frame.bytes[..])))?;
+        ensure!(dropped()? == before, "the host dropped frames");
+        Ok(())
+    }
+
+    /// Sends frames of any kind, also such as the host drops once the packet sockets have them; each
+    /// from its side, in order, and checks that all of them passed the device.
+    ///
+    /// # Errors
+    /// When one can't be sent or did not pass.
+    pub fn send_bytes<'a>(
+        &self,
+        frames: impl Iterator<Item = (Direction, &'a [u8])>,
     ) -> Result<()> {
         let before = veth::counters(DEVICE)?;
-        for frame in frames {
-            side(frame).send(&frame.bytes)?;
+        let mut sent = 0;
+        for (direction, bytes) in frames {
+            match direction {
+                Direction::Request => self.requests.send(bytes)?,
+                Direction::Reply => self.replies.send(bytes)?,
+            }
+            sent += 1;
         }
         let after = veth::counters(DEVICE)?;
         let passed = after.received - before.received + after.sent - before.sent;
-        ensure!(
-            passed == frames.len() as u64,
-            "{passed} of {} frames passed",
-            frames.len()
-        );
-        ensure!(
-            after.receive_dropped == before.receive_dropped,
-            "the host dropped frames"
-        );
+        ensure!(passed == sent, "{passed} of {sent} frames passed");
         Ok(())
     }
 

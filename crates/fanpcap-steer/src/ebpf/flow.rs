@@ -161,7 +161,7 @@ impl Emitter<'_> {
         self.asm.exit();
     }
 
-    /// Addresses, id, and version and protocol, on the stack.
+    /// Addresses, id, and protocol or version, on the stack.
     fn fragment_key(&mut self, missing: Label) {
         let (six, done) = (self.asm.label(), self.asm.label());
         self.asm.jump_if(If::AnyBit, R7, IPV6, six);
@@ -176,16 +176,19 @@ impl Emitter<'_> {
         }
         addresses.half(&mut self.asm, R1);
         self.asm.store(Width::Word, R10, KEY + 32, R1);
+        self.asm.set(R1, R7);
+        self.asm.alu(Op::And, R1, super::view::PROTOCOL_MASK);
+        self.asm.store(Width::Word, R10, KEY + 36, R1);
         self.asm.jump(done);
         self.asm.bind(six);
         self.fetch_to(Place::Network, 8, 32, KEY, missing);
         let id = self.fetch(Place::Fragment, 4, 4, missing);
         id.word(&mut self.asm, R1);
         self.asm.store(Width::Word, R10, KEY + 32, R1);
-        self.asm.bind(done);
-        self.asm.set(R1, R7);
-        self.asm.alu(Op::And, R1, super::view::PROTOCOL_MASK | IPV6);
+        // Only the first fragment may know the upper protocol, so it does not tell datagrams apart (RFC 8200 section 4.5).
+        self.asm.set(R1, IPV6);
         self.asm.store(Width::Word, R10, KEY + 36, R1);
+        self.asm.bind(done);
     }
 
     /// The map and the key, as a helper's arguments.

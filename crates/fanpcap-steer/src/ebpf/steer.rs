@@ -7,7 +7,7 @@ use super::emitter::{Emitter, Ends, Role, Routine};
 use super::inside::{GTP_C, GTP_U};
 use super::maps::Map;
 use super::target::{GET_PRANDOM_U32, GET_SMP_PROCESSOR_ID, MAP_LOOKUP};
-use super::view::{FRAGMENT, KEY, LATER, LINK, Place, View};
+use super::view::{FRAGMENT, KEY, LATER, LINK, OUTER, Place, View};
 use crate::hash::{M1, M2};
 use crate::ir::{Field, Flow, Ports, Predicate, Property, Steer};
 
@@ -129,22 +129,32 @@ impl Emitter<'_> {
 
     /// By a flow's ends, fragments with their datagram.
     fn by_flow(&mut self, ends: Ends, drop: Label) {
+        self.by_ends(ends, drop);
         if self.view != View::Packed {
-            self.hash(ends);
-            return self.asm.set(R8, R0);
-        }
-        self.require_ip(drop);
-        self.call_hash(ends, R7);
-        self.asm.set(R8, R0);
-        if matches!(
-            ends,
-            Ends::Flow(Flow {
-                ports: Ports::None,
-                ..
-            })
-        ) {
             return;
         }
+        let inside = self.nested && self.asks_inside;
+        let by_ports = !matches!(ends, Ends::Flow(flow) if flow.ports == Ports::None);
+        if by_ports || inside {
+            self.follow_datagram();
+        }
+        if inside {
+            self.follow_carrier();
+        }
+    }
+
+    fn by_ends(&mut self, ends: Ends, drop: Label) {
+        if self.view == View::Packed {
+            self.require_ip(drop);
+            self.call_hash(ends, R7);
+        } else {
+            self.hash(ends);
+        }
+        self.asm.set(R8, R0);
+    }
+
+    /// A fragment goes where its datagram went: from r8 to r8.
+    fn follow_datagram(&mut self) {
         let whole = self.asm.label();
         self.require(FRAGMENT, whole);
         self.asm.set(R1, R6);
@@ -153,6 +163,17 @@ impl Emitter<'_> {
         self.routine(Routine::Fragments);
         self.asm.set(R8, R0);
         self.asm.bind(whole);
+    }
+
+    /// Only the first fragment of what carries a packet shows that packet; the others follow it.
+    fn follow_carrier(&mut self) {
+        let alone = self.asm.label();
+        self.recall_carried();
+        self.asm.jump_if(If::Equal, R1, 0, alone);
+        self.recall(OUTER);
+        self.follow_datagram();
+        self.recall_view();
+        self.asm.bind(alone);
     }
 
     fn call_hash(&mut self, ends: Ends, view: Register) {
@@ -301,7 +322,7 @@ impl Emitter<'_> {
             self.asm.jump(done);
         }
         self.asm.bind(outer);
-        self.by_flow(addresses, drop);
+        self.by_ends(addresses, drop);
         self.asm.bind(done);
     }
 }

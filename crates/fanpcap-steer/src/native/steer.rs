@@ -41,12 +41,14 @@ impl Run<'_> {
         })
     }
 
-    /// Whether it is a fragment that is to follow its datagram, as ports count, which only the first one has.
-    pub(super) fn fragment(&self, steer: &Steer, layers: &Layers<'_>) -> Option<u32> {
+    /// Where a fragment is to follow its datagram, as ports count or what it carries, which only the first one has: how many packets
+    /// it is inside of.
+    pub(super) fn follows(&self, steer: &Steer) -> Option<u32> {
         let by_ports = matches!(steer, Steer::Flow(flow) if flow.ports != Ports::None)
             || matches!(steer, Steer::Media)
             || matches!(steer, Steer::Rss if self.packet.hash == 0);
-        (by_ports && layers.ip().is_some_and(Ip::is_fragment)).then_some(self.inside)
+        let by_carried = matches!(steer, Steer::Flow(_)) && self.looks_inside > 0;
+        (by_ports || by_carried).then_some(self.inside)
     }
 
     fn link(&self, link: &Link<'_>) -> Decision {

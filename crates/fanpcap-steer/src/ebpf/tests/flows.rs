@@ -236,6 +236,40 @@ fn fragments_go_with_their_datagram() {
 
 #[test]
 #[ignore = "needs root: eBPF"]
+fn fragments_go_with_the_first_one_whatever_only_that_one_shows() {
+    let options = [&[17, 0, 1, 4, 0, 0, 0, 0][..], &udp(1111, 2222, &[0; 40])].concat();
+    let six = |field: u16, rest: &[u8]| {
+        let header = [&[60, 0][..], &field.to_be_bytes(), &[0, 0, 0, 9]].concat();
+        ethernet(0x86dd, &ip6(44, &[&header, rest].concat()))
+    };
+    let carried = [&[8, 0, 0, 0, 0, 0, 7, 0][..], &udp6()].concat();
+    let four = |field: u16, rest: &[u8]| ethernet(0x0800, &ip4_of(17, field, &[], rest));
+    let first = four(0x2000, &udp(50000, 4789, &carried));
+    let later = four(0x0006, &[0; 48]);
+    let by_addresses = Function::Steer(Steer::Flow(Flow::ADDRESSES));
+    for (main, first, later, whole) in [
+        (
+            by_flow(),
+            &six(1, &options),
+            &six(48, &[0; 24]),
+            sum6(1111, 2222),
+        ),
+        (inner(by_flow()), &first, &later, sum6(1111, 2222)),
+        (inner(by_addresses), &first, &later, sum6(0, 0)),
+    ] {
+        for target in [&Socket { fanout: true } as &dyn Target, &Xdp] {
+            let loaded = object(&program(main.clone()), target, DROP, true)
+                .load("test")
+                .unwrap();
+            assert_eq!(loaded.run(first).unwrap(), finish(whole), "{main:?}");
+            assert_eq!(loaded.run(later).unwrap(), finish(whole), "{main:?}");
+            assert_eq!(loaded.late().unwrap(), 0);
+        }
+    }
+}
+
+#[test]
+#[ignore = "needs root: eBPF"]
 fn old_fragments_do_not_count() {
     let four = |fragment: u16| ethernet(0x0800, &ip4_of(17, fragment, &[], &udp(1, 2, &[0; 40])));
     let loaded = fanout_of(&program(by_flow()))

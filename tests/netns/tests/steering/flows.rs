@@ -1,0 +1,66 @@
+//! Flow consistency: under `flow` both directions of each flow, the errors about it and what tunnels carry stay together at one of eight
+//! members. The kernel's `hash` on the same frames is printed beside.
+
+use anyhow::{Result, ensure};
+use rand_pcg::Pcg64Mcg;
+use rand_pcg::rand_core::RngCore;
+
+use crate::conversation::{AT_ONCE, Part, Speaker, data, interleaved};
+use crate::scene::on_scene;
+use crate::talk::{TRANSPORTS, Talk, WRAPS};
+use crate::together::{beside, both_modes, flows, flows_split, split_without_errors};
+
+/// Flows of each way, family and transport.
+const EACH: usize = 40;
+
+#[test]
+#[ignore = "needs root: run by make test"]
+fn flows_stay_at_one_member_both_ways_and_in_tunnels() -> Result<()> {
+    on_scene(1, |scene| {
+        let parts = interleaved(2, AT_ONCE, conversations(1));
+        let (flow, hash) = both_modes(scene, &parts)?;
+        let all = flows(&parts);
+        let split = [&flow, &hash].map(|outcome| split_without_errors(&parts, outcome));
+        println!("{}", beside("flows", &all, &split[0], &split[1]));
+        let split = [&flow, &hash].map(|outcome| flows_split(&parts, outcome));
+        println!(
+            "{}",
+            beside(
+                "flows with the errors about them",
+                &all,
+                &split[0],
+                &split[1]
+            )
+        );
+        println!(
+            "each member: flow {:?}, hash {:?}",
+            flow.shares(),
+            hash.shares()
+        );
+        ensure!(split[0].is_empty(), "{} flows split", split[0].len());
+        ensure!(!flow.shares().contains(&0), "{:?}", flow.shares());
+        Ok(())
+    })
+}
+
+/// Requests and replies of each flow, and an error about it.
+fn conversations(seed: u64) -> Vec<Vec<Part>> {
+    let mut random = Pcg64Mcg::new(seed.into());
+    let mut conversations = Vec::new();
+    for (kind, wrap) in WRAPS {
+        for transport in TRANSPORTS {
+            for number in 0..2 * EACH {
+                let flow = conversations.len();
+                let talk = Talk::draw(&mut random, transport, number % 2 == 0, flow);
+                let mut speaker = Speaker::new(&mut random, kind, wrap, flow);
+                for packet in 0..6 {
+                    let reply = speaker.random.next_u32() % 2 == 0;
+                    speaker.say(&talk.packet(reply, &data(flow, packet, 20)), reply);
+                }
+                speaker.complain(&talk);
+                conversations.push(speaker.parts);
+            }
+        }
+    }
+    conversations
+}

@@ -1,0 +1,153 @@
+//! Fragments: under `flow` a datagram is never split, and goes with its flow where its first fragment came first. The kernel's `hash` on the
+//! same frames is printed beside.
+
+use anyhow::{Result, ensure};
+use rand_pcg::Pcg64Mcg;
+
+use crate::conversation::{AT_ONCE, Part, Speaker, data, interleaved};
+use crate::frame::{Frame, fragments, in_vxlan};
+use crate::scene::on_scene;
+use crate::talk::{Talk, Transport, Wrap, plain, qinq, vlan, vxlan};
+use crate::together::{
+    MEMBERS, beside, both_modes, datagrams, datagrams_split, flows, flows_split, late_datagrams,
+};
+
+/// Flows of each way.
+const FLOWS: usize = 120;
+
+#[test]
+#[ignore = "needs root: run by make test"]
+fn fragments_stay_with_their_datagram_and_its_flow() -> Result<()> {
+    on_scene(1, |scene| {
+        let parts = interleaved(4, AT_ONCE, fragmented_conversations(3, &WAYS, FLOWS));
+        let (flow, hash) = both_modes(scene, &parts)?;
+        let torn = [&flow, &hash].map(|outcome| datagrams_split(&parts, outcome));
+        println!(
+            "{}",
+            beside("datagrams", &datagrams(&parts), &torn[0], &torn[1])
+        );
+        let split = [&flow, &hash].map(|outcome| flows_split(&parts, outcome));
+        let what = "flows, without late datagrams";
+        println!("{}", beside(what, &flows(&parts), &split[0], &split[1]));
+        let (late, astray) = late_datagrams(&parts, &flow);
+        println!(
+            "datagrams whose first fragment came last: {late}, away from their flow: {astray}"
+        );
+        ensure!(torn[0].is_empty(), "{} datagrams split", torn[0].len());
+        ensure!(split[0].is_empty(), "{} flows split", split[0].len());
+        let counted = flow.told.get("late").copied();
+        ensure!(
+            counted == i64::try_from(late).ok(),
+            "{counted:?} of {late} counted as late"
+        );
+        Ok(())
+    })
+}
+
+#[test]
+#[ignore = "needs root: run by make test"]
+fn fragments_of_a_tunnels_own_packets_stay_together() -> Result<()> {
+    on_scene(1, |scene| {
+        let parts = interleaved(6, AT_ONCE, conversations_cut_outside(5));
+        let (flow, hash) = both_modes(scene, &parts)?;
+        let torn = [&flow, &hash].map(|outcome| datagrams_split(&parts, outcome));
+        println!(
+            "{}",
+            beside("datagrams", &datagrams(&parts), &torn[0], &torn[1])
+        );
+        let split = [&flow, &hash].map(|outcome| flows_split(&parts, outcome));
+        println!("{}", beside("flows", &flows(&parts), &split[0], &split[1]));
+        ensure!(torn[0].is_empty(), "{} datagrams split", torn[0].len());
+        ensure!(split[0].is_empty(), "{} flows split", split[0].len());
+        Ok(())
+    })
+}
+
+/// The kernel's table forgets by and large what was not used for longest. Datagrams of some hundreds of flows are in flight here, and more
+/// come by than the table holds.
+#[test]
+#[ignore = "needs root: run by make test"]
+fn a_datagram_in_flight_is_not_forgotten_for_those_that_are_complete() -> Result<()> {
+    on_scene(1, |scene| {
+        let conversations = fragmented_conversations(7, &WAYS[..1], 5000);
+        let parts = interleaved(8, 500, conversations);
+        let frames: Vec<Frame> = parts.iter().map(|part| part.frame.clone()).collect();
+        let outcome = scene.share("flow", MEMBERS, &frames)?;
+        outcome.ensure_all_came()?;
+        let (all, torn) = (
+            datagrams(&parts).len(),
+            datagrams_split(&parts, &outcome).len(),
+        );
+        println!("{torn} of {all} datagrams split");
+        ensure!(all > 16384, "the table holds {all}");
+        ensure!(torn == 0, "{torn} of {all} datagrams split");
+        Ok(())
+    })
+}
+
+/// How packets are wrapped, and whether options of IPv6 are before the ports, in the first fragment only.
+type Pieces = (&'static str, Wrap, bool);
+
+const WAYS: [Pieces; 5] = [
+    ("plain", plain, false),
+    ("VLAN", vlan, false),
+    ("QinQ", qinq, false),
+    ("in VXLAN", vxlan, false),
+    ("options", plain, true),
+];
+
+/// Datagrams whole and in fragments; of every fourth flow the last one comes with its first fragment last.
+fn fragmented_conversations(seed: u64, ways: &[Pieces], flows: usize) -> Vec<Vec<Part>> {
+    let mut random = Pcg64Mcg::new(seed.into());
+    let mut conversations = Vec::new();
+    for &(kind, wrap, options) in ways {
+        for number in 0..flows {
+            let flow = conversations.len();
+            let ipv4 = number % 2 == 0 && !options;
+            let talk = Talk::draw(&mut random, Transport::Udp, ipv4, flow);
+            let mut speaker = Speaker::new(&mut random, kind, wrap, flow);
+            speaker.say(&talk.packet(false, &data(flow, 0, 20)), false);
+            for datagram in 1..5 {
+                let reply = datagram % 2 == 0;
+                let late = datagram == 4 && number / 2 % 4 == 0;
+                let mut carried = talk.segment(reply, &data(flow, datagram, 600));
+                if options {
+                    carried = carried.behind_options();
+                }
+                let identification = u16::try_from(datagram).unwrap_or(0);
+                speaker.in_fragments(datagram, late, |speaker| {
+                    for piece in fragments(talk.ends(reply), identification, &carried, 256) {
+                        speaker.say(&piece, reply);
+                    }
+                });
+            }
+            speaker.complain(&talk);
+            conversations.push(speaker.parts);
+        }
+    }
+    conversations
+}
+
+/// Packets in VXLAN, of whose own packets each comes in fragments.
+fn conversations_cut_outside(seed: u64) -> Vec<Vec<Part>> {
+    let mut random = Pcg64Mcg::new(seed.into());
+    let mut conversations = Vec::new();
+    for flow in 0..FLOWS {
+        let talk = Talk::draw(&mut random, Transport::Tcp, flow % 2 == 0, flow);
+        let mut speaker = Speaker::new(&mut random, "VXLAN cut outside", vxlan, flow);
+        for datagram in 0..4 {
+            let reply = datagram % 2 == 1;
+            let way = speaker.way(reply);
+            let packet = talk.packet(reply, &data(flow, datagram, 600));
+            let carried = in_vxlan(&packet.between(way.inner_macs()), way.port(), 7);
+            let identification = u16::try_from(flow * 4 + datagram).unwrap_or(0);
+            speaker.in_fragments(datagram, false, |speaker| {
+                for piece in fragments(way.tunnel_ends(), identification, &carried, 256) {
+                    speaker.put(plain(&piece, way), reply);
+                }
+            });
+        }
+        conversations.push(speaker.parts);
+    }
+    conversations
+}

@@ -1,0 +1,306 @@
+//! Frames layer by layer, from the inside out: each layer takes what it carries and says how it is told of in the next.
+//!
+//! Checksums are 0: nothing between the wire and a member looks at them.
+
+use std::net::IpAddr;
+
+use fanpcap_testkit::Direction;
+
+/// A frame, and which way it passes the device where members capture.
+#[derive(Clone, Debug)]
+pub(crate) struct Frame {
+    pub(crate) direction: Direction,
+    pub(crate) bytes: Vec<u8>,
+}
+
+/// What an Ethernet frame carries, and its type there.
+#[derive(Clone, Debug)]
+pub(crate) struct Packet {
+    kind: u16,
+    bytes: Vec<u8>,
+}
+
+/// What an IP packet carries, and its protocol there.
+#[derive(Clone, Debug)]
+pub(crate) struct Segment {
+    protocol: u8,
+    bytes: Vec<u8>,
+}
+
+/// Source and destination.
+pub(crate) type Ends<T> = (T, T);
+pub(crate) type Mac = [u8; 6];
+
+/// The two hosts that speak in most frames.
+pub(crate) const CLIENT: Mac = [0x02, 0, 0, 0, 0, 0x0a];
+pub(crate) const SERVER: Mac = [0x02, 0, 0, 0, 0, 0x0b];
+
+impl Frame {
+    /// It comes in, as from the wire or a tap.
+    pub(crate) fn arriving(bytes: Vec<u8>) -> Self {
+        let direction = Direction::Request;
+        Self { direction, bytes }
+    }
+
+    /// This host sends it.
+    pub(crate) fn leaving(bytes: Vec<u8>) -> Self {
+        let direction = Direction::Reply;
+        Self { direction, bytes }
+    }
+}
+
+impl Packet {
+    /// A packet of any type.
+    pub(crate) fn other(kind: u16, bytes: &[u8]) -> Self {
+        let bytes = bytes.to_vec();
+        Self { kind, bytes }
+    }
+
+    /// The same with another byte at this place.
+    pub(crate) fn with(mut self, at: usize, value: u8) -> Self {
+        self.bytes[at] = value;
+        self
+    }
+
+    /// As the payload of an Ethernet frame.
+    pub(crate) fn between(&self, (from, to): Ends<Mac>) -> Vec<u8> {
+        [&to[..], &from, &self.kind.to_be_bytes(), &self.bytes].concat()
+    }
+
+    /// From client to server.
+    pub(crate) fn framed(&self) -> Vec<u8> {
+        self.between((CLIENT, SERVER))
+    }
+
+    /// Behind a tag of this type: 0x8100 is 802.1Q's, 0x88a8 is 802.1ad's.
+    pub(crate) fn tagged(&self, tag: u16, vlan: u16) -> Self {
+        let inside = [
+            &vlan.to_be_bytes()[..],
+            &self.kind.to_be_bytes(),
+            &self.bytes,
+        ];
+        Self::other(tag, &inside.concat())
+    }
+
+    /// Behind MPLS labels, the outermost first (RFC 3032).
+    pub(crate) fn labelled(&self, labels: &[u32]) -> Self {
+        let last = labels.len().saturating_sub(1);
+        let entry = |(place, label): (usize, &u32)| {
+            let bottom = u32::from(place == last) << 8;
+            (label << 12 | bottom | 64).to_be_bytes()
+        };
+        let mut bytes: Vec<u8> = labels.iter().enumerate().flat_map(entry).collect();
+        bytes.extend(&self.bytes);
+        Self::other(0x8847, &bytes)
+    }
+
+    /// In a PPPoE session (RFC 2516).
+    pub(crate) fn in_session(&self, session: u16) -> Self {
+        let protocol: u16 = if self.kind == IPV4 { 0x0021 } else { 0x0057 };
+        let mut bytes = vec![0x11, 0];
+        bytes.extend(session.to_be_bytes());
+        bytes.extend(short(self.bytes.len() + 2));
+        bytes.extend(protocol.to_be_bytes());
+        bytes.extend(&self.bytes);
+        Self::other(0x8864, &bytes)
+    }
+
+    /// Itself as what an IP packet carries (RFC 2003, RFC 2473).
+    pub(crate) fn in_ip(&self) -> Segment {
+        let protocol = if self.kind == IPV4 { 4 } else { 41 };
+        segment(protocol, &[&self.bytes])
+    }
+
+    /// In GRE with a key (RFC 2890).
+    pub(crate) fn in_gre(&self, key: u32) -> Segment {
+        let head = [&[0x20, 0][..], &self.kind.to_be_bytes(), &key.to_be_bytes()];
+        segment(47, &[&head.concat(), &self.bytes])
+    }
+
+    /// In GTP-U, from this UDP port (3GPP TS 29.281).
+    pub(crate) fn in_gtp(&self, port: u16, tunnel: u32) -> Segment {
+        let mut data = vec![0x30, 0xff];
+        data.extend(short(self.bytes.len()));
+        data.extend(tunnel.to_be_bytes());
+        data.extend(&self.bytes);
+        udp((port, 2152), &data)
+    }
+
+    /// An ICMP error about it: of IPv4 destination unreachable, of IPv6 the same (RFC 792, RFC 4443).
+    /// The packet is quoted with eight bytes of what it carries.
+    pub(crate) fn refused(&self) -> Segment {
+        let (protocol, kind, quoted) = if self.kind == IPV4 {
+            (ICMP, 3, 28)
+        } else {
+            (ICMP6, 1, 48)
+        };
+        let quote = &self.bytes[..quoted.min(self.bytes.len())];
+        segment(protocol, &[&[kind, 1, 0, 0, 0, 0, 0, 0], quote])
+    }
+}
+
+impl Segment {
+    /// Behind IPv6's destination options, which are padding (RFC 8200 section 4.6).
+    pub(crate) fn behind_options(&self) -> Self {
+        segment(60, &[&[self.protocol, 0, 1, 4, 0, 0, 0, 0], &self.bytes])
+    }
+}
+
+/// In VXLAN, from this UDP port (RFC 7348).
+pub(crate) fn in_vxlan(frame: &[u8], port: u16, network: u32) -> Segment {
+    let head = [0x0800_0000_u32.to_be_bytes(), (network << 8).to_be_bytes()].concat();
+    udp((port, 4789), &[&head, frame].concat())
+}
+
+/// In Geneve with an option, from this UDP port (RFC 8926).
+pub(crate) fn in_geneve(frame: &[u8], port: u16, network: u32) -> Segment {
+    let head = [&[0x02, 0, 0x65, 0x58][..], &(network << 8).to_be_bytes()].concat();
+    let option = [0x01, 0x02, 0x80, 1, 0xde, 0xad, 0xbe, 0xef];
+    udp((port, 6081), &[&head, &option[..], frame].concat())
+}
+
+/// In ERSPAN of type II, by GRE with a sequence number.
+pub(crate) fn in_erspan(frame: &[u8], sequence: u32) -> Segment {
+    let gre = [&[0x10, 0, 0x88, 0xbe][..], &sequence.to_be_bytes()].concat();
+    segment(47, &[&gre, &[0x10, 0x01, 0, 0x05, 0, 0, 0, 0], frame])
+}
+
+/// What an IP packet of any protocol carries.
+pub(crate) fn segment(protocol: u8, parts: &[&[u8]]) -> Segment {
+    let bytes = parts.concat();
+    Segment { protocol, bytes }
+}
+
+pub(crate) fn udp(ports: Ends<u16>, data: &[u8]) -> Segment {
+    let tail = [short(data.len() + 8), [0, 0]].concat();
+    segment(UDP, &[&both(ports), &tail, data])
+}
+
+pub(crate) fn tcp(ports: Ends<u16>, data: &[u8]) -> Segment {
+    let tail = [0, 0, 0, 1, 0, 0, 0, 1, 0x50, 0x18, 0x20, 0, 0, 0, 0, 0];
+    segment(TCP, &[&both(ports), &tail, data])
+}
+
+/// With a DATA chunk (RFC 9260).
+pub(crate) fn sctp(ports: Ends<u16>, data: &[u8]) -> Segment {
+    let tail = [0, 0, 0, 1, 0, 0, 0, 0];
+    let chunk = [&[0, 3][..], &short(data.len() + 16), &[0; 12]].concat();
+    segment(SCTP, &[&both(ports), &tail, &chunk, data])
+}
+
+/// An echo request, or the reply to one.
+pub(crate) fn echo(ipv4: bool, reply: bool, data: &[u8]) -> Segment {
+    let (protocol, kind) = match (ipv4, reply) {
+        (true, false) => (ICMP, 8),
+        (true, true) => (ICMP, 0),
+        (false, _) => (ICMP6, 128 + u8::from(reply)),
+    };
+    segment(protocol, &[&[kind, 0, 0, 0, 0, 1, 0, 1], data])
+}
+
+/// An IP packet.
+pub(crate) fn ip(ends: Ends<IpAddr>, carried: &Segment) -> Packet {
+    let Segment { protocol, bytes } = carried;
+    piece(ends, *protocol, None, bytes)
+}
+
+/// The fragments of an IP packet, cut every `every` bytes, which are a multiple of eight.
+pub(crate) fn fragments(
+    ends: Ends<IpAddr>,
+    identification: u16,
+    carried: &Segment,
+    every: usize,
+) -> Vec<Packet> {
+    let count = carried.bytes.len().div_ceil(every);
+    let cut = |(place, bytes): (usize, &[u8])| {
+        let fragment = Fragment {
+            identification,
+            offset: place * every,
+            more: place + 1 < count,
+        };
+        piece(ends, carried.protocol, Some(fragment), bytes)
+    };
+    carried.bytes.chunks(every).enumerate().map(cut).collect()
+}
+
+#[derive(Clone, Copy)]
+struct Fragment {
+    identification: u16,
+    offset: usize,
+    more: bool,
+}
+
+fn piece(ends: Ends<IpAddr>, protocol: u8, fragment: Option<Fragment>, bytes: &[u8]) -> Packet {
+    let mut packet = match ends {
+        (IpAddr::V4(from), IpAddr::V4(to)) => {
+            let mut head = vec![0x45, 0];
+            head.extend(short(bytes.len() + 20));
+            head.extend(fragment4(fragment));
+            head.extend([64, protocol, 0, 0]);
+            head.extend([from.octets(), to.octets()].concat());
+            Packet::other(IPV4, &head)
+        }
+        (IpAddr::V6(from), IpAddr::V6(to)) => {
+            let extension = fragment.map_or(vec![], |fragment| fragment6(protocol, fragment));
+            let next = if fragment.is_some() {
+                FRAGMENT
+            } else {
+                protocol
+            };
+            let mut head = vec![0x60, 0, 0, 0];
+            head.extend(short(bytes.len() + extension.len()));
+            head.extend([next, 64]);
+            head.extend([from.octets(), to.octets()].concat());
+            head.extend(extension);
+            Packet::other(IPV6, &head)
+        }
+        _ => panic!("a packet with both IPv4 and IPv6"),
+    };
+    packet.bytes.extend(bytes);
+    packet
+}
+
+/// Identification, flags and offset (RFC 791).
+fn fragment4(fragment: Option<Fragment>) -> Vec<u8> {
+    let Some(fragment) = fragment else {
+        return vec![0; 4];
+    };
+    let flags = u16::from(fragment.more) << 13;
+    let offset = u16::try_from(fragment.offset / 8).unwrap_or(0);
+    [
+        fragment.identification.to_be_bytes(),
+        (flags | offset).to_be_bytes(),
+    ]
+    .concat()
+}
+
+/// The extension header (RFC 8200 section 4.5).
+fn fragment6(protocol: u8, fragment: Fragment) -> Vec<u8> {
+    let offset = u16::try_from(fragment.offset).unwrap_or(0) | u16::from(fragment.more);
+    let mut header = vec![protocol, 0];
+    header.extend(offset.to_be_bytes());
+    header.extend(u32::from(fragment.identification).to_be_bytes());
+    header
+}
+
+/// The other way round.
+pub(crate) fn turned<T>((one, other): Ends<T>) -> Ends<T> {
+    (other, one)
+}
+
+fn both((from, to): Ends<u16>) -> Vec<u8> {
+    [from.to_be_bytes(), to.to_be_bytes()].concat()
+}
+
+fn short(len: usize) -> [u8; 2] {
+    u16::try_from(len).unwrap_or(u16::MAX).to_be_bytes()
+}
+
+const IPV4: u16 = 0x0800;
+const IPV6: u16 = 0x86dd;
+const ICMP: u8 = 1;
+const TCP: u8 = 6;
+const UDP: u8 = 17;
+const FRAGMENT: u8 = 44;
+const ICMP6: u8 = 58;
+const SCTP: u8 = 132;

@@ -1,0 +1,107 @@
+//! What each steering function goes by: many frames, of which those that it takes for the same come to one member and the others to all.
+
+mod addresses;
+mod links;
+mod sessions;
+mod turns;
+
+use std::net::{Ipv4Addr, Ipv6Addr};
+
+use anyhow::{Context, Result};
+
+use crate::frame::{CLIENT, Ends, Frame, Mac, Packet, SERVER, Segment, echo, ip, tcp, udp};
+use crate::scene::{Outcome, on_scene};
+
+const MEMBERS: usize = 4;
+/// Enough that each of four members gets one of them, and such that what is dealt out in turn does not look right.
+const MANY: u8 = 61;
+const PORTS: Ends<u16> = (40000, 80);
+
+/// A frame with what it goes by; without it must not come.
+type Keyed = (Frame, Option<u64>);
+
+/// Frames for each of the numbers, in the order of their places so that neighbours are of different numbers.
+fn each(frames: impl Fn(u8) -> Vec<Keyed>) -> Vec<Keyed> {
+    let mut all: Vec<_> = (0..MANY)
+        .flat_map(|n| frames(n).into_iter().enumerate())
+        .collect();
+    all.sort_by_key(|(place, _)| *place);
+    all.into_iter().map(|(_, keyed)| keyed).collect()
+}
+
+fn steered(program: &str, frames: &[Keyed]) -> Result<Outcome> {
+    let keys: Vec<Option<u64>> = frames.iter().map(|(_, key)| *key).collect();
+    let outcome = outcome_of(program, frames)?;
+    outcome
+        .ensure_steered_by(&keys)
+        .with_context(|| program.to_owned())?;
+    Ok(outcome)
+}
+
+fn outcome_of(program: &str, keyed: &[Keyed]) -> Result<Outcome> {
+    let frames: Vec<Frame> = keyed.iter().map(|(frame, _)| frame.clone()).collect();
+    on_scene(1, |scene| scene.share(program, MEMBERS, &frames))
+}
+
+/// How many numbers have frames of key `n` and of key `n + plus` at different members.
+fn apart(frames: &[Keyed], outcome: &Outcome, plus: u64) -> usize {
+    let owner = |key: u64| {
+        let place = frames.iter().position(|(_, known)| *known == Some(key));
+        place.and_then(|place| outcome.owners[place])
+    };
+    let differs = |n: &u64| owner(*n) != owner(n + plus);
+    (0..u64::from(MANY)).filter(differs).count()
+}
+
+fn arrives(packet: Packet) -> Frame {
+    Frame::arriving(packet.framed())
+}
+
+fn leaves(packet: Packet) -> Frame {
+    Frame::leaving(packet.between((SERVER, CLIENT)))
+}
+
+fn mac(n: u8) -> Mac {
+    [0x02, 0, 0, 0, 7, n]
+}
+
+fn remote(n: u8, place: u8) -> Ipv4Addr {
+    Ipv4Addr::new(10, n, 0, place)
+}
+
+fn between4(from: Ipv4Addr, to: Ipv4Addr) -> Packet {
+    ip((from.into(), to.into()), &tcp(PORTS, b"data"))
+}
+
+/// TCP of pair `n` of hosts, of which there are several by `place`.
+fn packet4(n: u8, place: u8, ports: Ends<u16>) -> Packet {
+    carried4(n, place, &tcp(ports, b"data"))
+}
+
+fn carried4(n: u8, place: u8, carried: &Segment) -> Packet {
+    ip(
+        (remote(n, place).into(), remote(n, 100 + place).into()),
+        carried,
+    )
+}
+
+/// What comes back.
+fn back4(n: u8, place: u8, ports: Ends<u16>) -> Packet {
+    ip(
+        (remote(n, 100 + place).into(), remote(n, place).into()),
+        &tcp(ports, b"data"),
+    )
+}
+
+fn with_udp(n: u8, ports: Ends<u16>) -> Packet {
+    carried4(n, 1, &udp(ports, b"data"))
+}
+
+fn echo4(n: u8) -> Packet {
+    carried4(n, 1, &echo(true, false, b"echo"))
+}
+
+fn packet6(n: u8, ports: Ends<u16>) -> Packet {
+    let host = |place| Ipv6Addr::new(0xfd00, place, 0, 0, 0, 0, 0, n.into());
+    ip((host(1).into(), host(2).into()), &tcp(ports, b"data"))
+}
