@@ -83,14 +83,18 @@ impl Instruction {
     }
 }
 
-/// The attributes of one command: a plain struct whose pointers, held as numbers, are valid for what
-/// the command does with them.
-trait Attributes {}
+/// The attributes of one command.
+///
+/// # Safety
+/// It is `repr(C)`, of integers alone and without hidden padding, as the kernel lays out what the command reads and writes. Whoever fills
+/// one in and hands it to [`bpf`] sees to it that its addresses are 0 or those of memory as large as the kernel takes it to be, that
+/// stays through the call and, where the kernel writes, is borrowed for nothing else.
+unsafe trait Attributes {}
 
 fn bpf<A: Attributes>(command: libc::c_long, attributes: &mut A) -> io::Result<libc::c_long> {
     let size = mem::size_of::<A>();
-    // SAFETY: the kernel reads and writes `size` bytes of a live struct; `Attributes` vouches for the
-    // pointers in it, which their owners, all in this module, keep alive through the call.
+    // SAFETY: the kernel reads and writes `size` bytes of a live struct, in which any bits are valid; `Attributes` vouches for
+    // that and for the addresses in it.
     let rc = unsafe { libc::syscall(libc::SYS_bpf, command, &raw mut *attributes, size) };
     if rc < 0 {
         Err(io::Error::last_os_error())

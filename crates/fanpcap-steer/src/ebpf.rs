@@ -30,7 +30,6 @@ mod view;
 mod walk;
 
 pub use assembler::{CONDITIONS_MAX, INSTRUCTIONS_MAX, STEPS_MAX};
-pub use maps::{FRAGMENT_AGE, FRAGMENTS_MAX};
 pub use object::{LoadError, Loaded, Object};
 
 use crate::ir::{Classic, Program};

@@ -84,6 +84,10 @@ pub enum Function {
 
 /// Counters of a program.
 pub const COUNTERS: usize = 64;
+/// Fragmented datagrams that are known at a time.
+pub const FRAGMENTS_MAX: u32 = 16_384;
+/// How long fragments of a datagram go together, in nanoseconds: 2 s.
+pub const FRAGMENT_AGE_NS: u64 = 2_000_000_000;
 
 /// A question about a packet.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -10,10 +10,8 @@ mod steer;
 
 use fanpcap_wire::{Frame, Layers};
 
-use fragments::Datagram;
-pub use fragments::{FRAGMENT_AGE_NS, FRAGMENTS_MAX};
-
 use crate::ir::{COUNTERS, Function, Program};
+use fragments::Datagram;
 use predicate::Question;
 use state::State;
 

@@ -1,6 +1,8 @@
 //! Flows are spread evenly over members, also where addresses and ports grow together.
 
-use fanpcap_steer::ir::{Flow, Function, Program, Steer};
+use std::collections::HashSet;
+
+use fanpcap_steer::ir::{Flow, Function, Key, Program, Steer};
 use fanpcap_steer::native::{Decision, Evaluator, Packet};
 use fanpcap_steer_testkit::frames::{ethernet, udp, v4, v6};
 use fanpcap_steer_testkit::tape;
@@ -8,15 +10,14 @@ use fanpcap_wire::Frame;
 
 const MEMBERS: usize = 8;
 
-/// How many of these frames each member gets.
-fn shares(frames: impl Iterator<Item = Vec<u8>>) -> [usize; MEMBERS] {
+/// What these frames are steered by.
+fn hashes(steer: Steer, frames: impl Iterator<Item = Vec<u8>>) -> Vec<u32> {
     let mut evaluator = Evaluator::of_group(&Program {
-        main: Function::Steer(Steer::Flow(Flow::WHOLE)),
+        main: Function::Steer(steer),
         sets: Vec::new(),
         filters: Vec::new(),
     });
-    let mut shares = [0; MEMBERS];
-    for bytes in frames {
+    let mut hash = |bytes: Vec<u8>| {
         let frame = Frame {
             bytes: &bytes,
             tag: None,
@@ -24,6 +25,15 @@ fn shares(frames: impl Iterator<Item = Vec<u8>>) -> [usize; MEMBERS] {
         let Decision::Steer(number) = evaluator.decide(&Packet::of(frame)) else {
             panic!("a flow is steered");
         };
+        number
+    };
+    frames.map(&mut hash).collect()
+}
+
+/// How many of these frames each member gets.
+fn shares(frames: impl Iterator<Item = Vec<u8>>) -> [usize; MEMBERS] {
+    let mut shares = [0; MEMBERS];
+    for number in hashes(Steer::Flow(Flow::WHOLE), frames) {
         shares[number as usize % MEMBERS] += 1;
     }
     shares
@@ -93,4 +103,147 @@ fn clients_whose_port_grows_with_their_address_are_spread() {
 fn ports_alone_spread_the_flows_of_two_hosts() {
     let frames = (1024..=65535_u16).map(|port| ethernet(0x0800, &v4(17, 0, &udp(port, 53, &[]))));
     assert_even(shares(frames), "ports");
+}
+
+/// All hashes but a few are different, and the fullest of 2 to 12 members is as full as chance would have it.
+fn assert_spread(steer: &Steer, frames: impl Iterator<Item = Vec<u8>>, what: &str) {
+    let hashes = hashes(steer.clone(), frames);
+    let distinct = hashes.iter().collect::<HashSet<_>>().len();
+    let count = hashes.len();
+    assert!(distinct + 4 >= count, "{what}: {distinct} of {count}");
+    for members in 2..=12 {
+        let mut shares = vec![0_u32; members];
+        for hash in &hashes {
+            shares[*hash as usize % members] += 1;
+        }
+        let mean = count as f64 / members as f64;
+        let fullest = f64::from(shares.iter().copied().fold(0, u32::max)) / mean;
+        let bound = 1.0 + 5.0 / mean.sqrt();
+        assert!(
+            fullest <= bound,
+            "{what}: {fullest} times the mean of {members} members, {shares:?}"
+        );
+    }
+}
+
+/// Pairs of ends, each a number of a byte.
+type Pairs = Vec<[u8; 2]>;
+
+/// Every two of 256, and each with its like in the other half of them, from the middle on and from the end.
+fn among_themselves() -> [(&'static str, Pairs); 3] {
+    let mesh = (0..=255).flat_map(|one| (0..one).map(move |other| [one, other]));
+    let halves = (0..128).map(|one| [one, one + 128]);
+    let mirror = (0..128).map(|one| [one, 255 - one]);
+    [
+        ("mesh", mesh.collect()),
+        ("halves", halves.collect()),
+        ("mirror", mirror.collect()),
+    ]
+}
+
+/// Each of 256 with each of 256 others.
+fn with_others() -> Pairs {
+    let all = (0..=255).flat_map(|one| (0..=255).map(move |other| [one, other]));
+    all.collect()
+}
+
+/// A frame for each pair, with its numbers at these places.
+fn numbered<'a>(
+    frame: &'a [u8],
+    [from, to]: [usize; 2],
+    pairs: &'a Pairs,
+) -> impl Iterator<Item = Vec<u8>> + 'a {
+    pairs.iter().map(move |[one, other]| {
+        let mut bytes = frame.to_vec();
+        (bytes[from], bytes[to]) = (*one, *other);
+        bytes
+    })
+}
+
+/// By addresses and ports, and by all.
+fn flows() -> [Steer; 2] {
+    let all = Flow {
+        protocol: true,
+        vlan: true,
+        ..Flow::WHOLE
+    };
+    [Flow::WHOLE, all].map(Steer::Flow)
+}
+
+#[test]
+fn grids_of_ipv4_addresses_are_spread() {
+    let (net, hosts) = ([10, 0, 0, 0], [10, 0, 0, 1]);
+    let others = [172, 16, 1, 0];
+    for (steer, at) in flows()
+        .iter()
+        .flat_map(|steer| (0..4).map(move |at| (steer, at)))
+    {
+        for (from, to) in [(net, net), (hosts, hosts), (hosts, others)] {
+            let mut frame = ethernet(0x0800, &v4(17, 0, &udp(5060, 5060, &[])));
+            frame[26..30].copy_from_slice(&from);
+            frame[30..34].copy_from_slice(&to);
+            let grids = if from == to {
+                among_themselves().to_vec()
+            } else {
+                vec![("others", with_others())]
+            };
+            for (what, pairs) in &grids {
+                let what = format!("{what} of {from:?} and {to:?} at byte {at}, {steer:?}");
+                assert_spread(steer, numbered(&frame, [26 + at, 30 + at], pairs), &what);
+            }
+        }
+    }
+}
+
+/// But for the first byte, which tells kinds of addresses apart and not hosts.
+#[test]
+fn grids_of_ipv6_addresses_are_spread() {
+    for (steer, at) in flows()
+        .iter()
+        .flat_map(|steer| (1..16).map(move |at| (steer, at)))
+    {
+        let mut frame = ethernet(0x86dd, &v6(17, &udp(5060, 5060, &[])));
+        frame[53] = frame[37];
+        for (what, pairs) in among_themselves() {
+            let what = format!("{what} at byte {at}, {steer:?}");
+            assert_spread(steer, numbered(&frame, [22 + at, 38 + at], &pairs), &what);
+        }
+    }
+}
+
+#[test]
+fn grids_of_ports_are_spread() {
+    let four = ethernet(0x0800, &v4(17, 0, &udp(0, 0, &[])));
+    let six = ethernet(0x86dd, &v6(17, &udp(0, 0, &[])));
+    let pairs = with_others();
+    for (frame, ports) in [(four, 34), (six, 54)] {
+        for at in [ports, ports + 1] {
+            let what = format!("ports at byte {at}");
+            let frames = numbered(&frame, [at, at + 2], &pairs);
+            assert_spread(&flows()[0], frames, &what);
+        }
+    }
+}
+
+#[test]
+fn grids_of_ethernet_addresses_are_spread() {
+    let mut frame = ethernet(0x88b5, &[0; 46]);
+    frame.copy_within(0..6, 6);
+    for at in 0..6 {
+        for (what, pairs) in among_themselves() {
+            let what = format!("{what} at byte {at}");
+            assert_spread(&Steer::Link, numbered(&frame, [at, 6 + at], &pairs), &what);
+        }
+    }
+}
+
+/// One number, wherever in a key it is counted.
+#[test]
+fn keys_of_one_address_are_spread() {
+    let frame = ethernet(0x88b5, &[0; 46]);
+    let all = (0..=255).map(|one| [one, 0]).collect();
+    for at in 0..6 {
+        let frames = numbered(&frame, [6 + at, 0], &all);
+        assert_spread(&Steer::Key(Key::LINK_SOURCE), frames, &format!("byte {at}"));
+    }
 }

@@ -5,7 +5,7 @@ use std::net::Ipv4Addr;
 
 use fanpcap_steer::hash::{both, end, end4, end6, finish, fold};
 use fanpcap_steer::ir::*;
-use fanpcap_steer::native::{Decision, Evaluator, FRAGMENT_AGE_NS, FRAGMENTS_MAX, Host, Packet};
+use fanpcap_steer::native::{Decision, Evaluator, Host, Packet};
 use fanpcap_steer_testkit::frames::{TCP, ethernet, fragment, udp, v4, v6};
 use fanpcap_wire::{Frame, Tag};
 
@@ -208,11 +208,12 @@ fn the_last_datagrams_are_remembered() {
         bytes
     };
     let mut evaluator = Evaluator::new(&program(Function::Steer(Steer::Flow(Flow::WHOLE))));
-    let count = 5 * FRAGMENTS_MAX;
+    let most = FRAGMENTS_MAX as usize;
+    let count = 5 * most;
     let there: Vec<_> = (0..count)
         .map(|datagram| evaluator.decide(&packet(&fragment_of(datagram, 0x2000))))
         .collect();
-    for (datagram, there) in there.iter().enumerate().skip(count - FRAGMENTS_MAX / 2) {
+    for (datagram, there) in there.iter().enumerate().skip(count - most / 2) {
         let followed = evaluator.decide(&packet(&fragment_of(datagram, 2)));
         assert_eq!(followed, *there);
     }

@@ -117,12 +117,12 @@ impl Map {
         bpf(BPF_MAP_UPDATE_BATCH, &mut attr).map(drop)
     }
 
-    /// Reads row `row` of an array.
+    /// Reads row `row` of an array; where each CPU has its own, that of the first one.
     ///
     /// # Errors
     /// `ENOENT` when there is none.
     pub fn read(&self, row: u32) -> io::Result<Vec<u8>> {
-        let mut value = self.look_up(&row.to_ne_bytes(), 1)?;
+        let mut value = self.look_up(&row.to_ne_bytes())?;
         value.truncate(self.value_len);
         Ok(value)
     }
@@ -132,7 +132,7 @@ impl Map {
     /// # Errors
     /// `ENOENT` when there is none; those of reading how many CPUs are possible.
     pub fn read_per_cpu(&self, row: u32) -> io::Result<Vec<Vec<u8>>> {
-        let values = self.look_up(&row.to_ne_bytes(), possible_cpus()?)?;
+        let values = self.look_up(&row.to_ne_bytes())?;
         let each = values.chunks(self.value_len.next_multiple_of(8));
         Ok(each.map(|value| value[..self.value_len].to_vec()).collect())
     }
@@ -151,12 +151,15 @@ impl Map {
         Ok(numbers.collect())
     }
 
-    fn look_up(&self, key: &[u8], values: usize) -> io::Result<Vec<u8>> {
-        let per_cpu = self.kind == MapKind::PerCpuArray;
-        if key.len() != self.key_len || (values > 1 && !per_cpu) {
+    /// The value of a key, or those of all possible CPUs, each in a multiple of eight bytes, as the kernel writes them.
+    fn look_up(&self, key: &[u8]) -> io::Result<Vec<u8>> {
+        if key.len() != self.key_len {
             return Err(io::ErrorKind::InvalidInput.into());
         }
-        // The kernel writes a multiple of eight bytes for each.
+        let values = match self.kind {
+            MapKind::PerCpuArray => possible_cpus()?,
+            MapKind::Array | MapKind::Hash | MapKind::LruHash => 1,
+        };
         let mut value = vec![0_u8; self.value_len.next_multiple_of(8) * values];
         let mut attr = MapElement {
             map: number(&self.fd),
@@ -188,7 +191,7 @@ impl Map {
     }
 }
 
-/// As many values has a row of which each CPU has its own.
+/// As many values has a row of which each CPU has its own, or fewer where the CPUs' numbers have gaps.
 fn possible_cpus() -> io::Result<usize> {
     let list = fs::read_to_string("/sys/devices/system/cpu/possible")?;
     let last = list.trim().rsplit([',', '-']).next();
@@ -197,9 +200,12 @@ fn possible_cpus() -> io::Result<usize> {
         .ok_or(io::ErrorKind::InvalidData.into())
 }
 
-impl Attributes for MapCreate {}
-impl Attributes for MapElement {}
-impl Attributes for MapBatch {}
+// SAFETY: BPF_MAP_CREATE's part of union bpf_attr, without addresses.
+unsafe impl Attributes for MapCreate {}
+// SAFETY: that of BPF_MAP_*_ELEM. `Map::look_up` has a key of the map's length and room for all that the kernel writes.
+unsafe impl Attributes for MapElement {}
+// SAFETY: `batch` of union bpf_attr. `Map::insert` has as many keys and values, whole ones, as it says; the kernel only reads them.
+unsafe impl Attributes for MapBatch {}
 
 #[repr(C)]
 #[derive(Default)]
@@ -284,11 +290,22 @@ mod tests {
 
     #[test]
     #[ignore = "needs root: eBPF"]
+    fn what_is_looked_up_has_room_for_all_cpus() {
+        let map = Map::new(MapKind::PerCpuArray, "turns", 4, 12, 1).unwrap();
+        let all = map.look_up(&[0; 4]).unwrap();
+        assert_eq!(all.len(), 16 * possible_cpus().unwrap());
+        assert_eq!(map.read(0).unwrap(), [0; 12]);
+        assert_eq!(map.numbers().unwrap(), [0]);
+        assert_eq!(map.read(1).unwrap_err().raw_os_error(), Some(libc::ENOENT));
+    }
+
+    #[test]
+    #[ignore = "needs root: eBPF"]
     fn a_hash_takes_as_many_values_as_it_has_room_for() {
         let map = Map::new(MapKind::Hash, "set", 8, 1, 2).unwrap();
         let keys: Vec<u8> = (0..24).collect();
         map.insert(&keys[..16], &[1, 2]).unwrap();
-        assert_eq!(map.look_up(&keys[8..16], 1).unwrap()[0], 2);
+        assert_eq!(map.look_up(&keys[8..16]).unwrap()[0], 2);
         assert!(map.insert(&keys, &[1, 2, 3]).is_err(), "a third");
     }
 }

@@ -260,10 +260,15 @@ fn text(log: &[u8]) -> String {
     text[from.unwrap_or(0)..].to_owned()
 }
 
-impl Attributes for ProgramLoad {}
-impl Attributes for Info {}
-impl Attributes for TestRun {}
-impl Attributes for LinkCreate {}
+// SAFETY: `prog_load` of union bpf_attr. Code and log are slices with their own lengths, the license ends with a NUL.
+unsafe impl Attributes for ProgramLoad {}
+// SAFETY: `info` of union bpf_attr. The kernel writes `len` bytes at most, the size of the struct at the address, and nothing elsewhere, as
+// all that the struct asks for by an address of its own is 0.
+unsafe impl Attributes for Info {}
+// SAFETY: `test` of union bpf_attr. Frame and context are slices with their own lengths, only read; nothing is asked for to be written.
+unsafe impl Attributes for TestRun {}
+// SAFETY: `link_create` of union bpf_attr, without addresses.
+unsafe impl Attributes for LinkCreate {}
 
 #[repr(C)]
 #[derive(Default)]

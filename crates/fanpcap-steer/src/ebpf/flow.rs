@@ -2,11 +2,11 @@
 
 use super::assembler::{If, Label, Op, R0, R1, R2, R3, R4, R5, R7, R8, R9, R10, Width};
 use super::emitter::{Emitter, Ends};
-use super::maps::{FRAGMENT_AGE, Map};
+use super::maps::Map;
 use super::target::{KTIME_GET_NS, MAP_LOOKUP, MAP_UPDATE};
 use super::view::{Bytes, IPV6, KEY, LATER, Place, VALUE, VLAN, View};
 use crate::hash::M1;
-use crate::ir::{Flow, Ports, Property};
+use crate::ir::{FRAGMENT_AGE_NS, Flow, Ports, Property};
 
 impl Emitter<'_> {
     /// [`super::emitter::Routine::Hash`].
@@ -100,10 +100,7 @@ impl Emitter<'_> {
         self.asm.alu(Op::Or, R1, R3);
         self.asm.alu(Op::And, R9, 0xffff);
         self.asm.alu(Op::Or, R2, R9);
-        self.asm.number(R5, M1);
-        self.mix(R1);
-        self.mix(R2);
-        self.asm.alu(Op::Add, R1, R2);
+        self.two_ends();
     }
 
     fn two_ends6(&mut self, addresses: Bytes) {
@@ -112,9 +109,9 @@ impl Emitter<'_> {
         self.asm.alu(Op::And, R9, 0xffff);
         self.asm.number(R5, M1);
         for (hash, at, port) in [(R1, 0, R3), (R2, 16, R9)] {
-            addresses.at(at).double(&mut self.asm, hash);
+            addresses.at(at + 8).double(&mut self.asm, hash);
             self.mix(hash);
-            addresses.at(at + 8).double(&mut self.asm, R4);
+            addresses.at(at).double(&mut self.asm, R4);
             self.asm.alu(Op::Xor, hash, R4);
             self.mix(hash);
             self.asm.alu(Op::Xor, hash, port);
@@ -138,7 +135,7 @@ impl Emitter<'_> {
         self.asm.load(Width::Double, R1, R0, TIME);
         self.asm.set(R2, R9);
         self.asm.alu(Op::Sub, R2, R1);
-        self.asm.number(R3, FRAGMENT_AGE);
+        self.asm.number(R3, FRAGMENT_AGE_NS);
         self.asm.jump_if(If::Greater, R2, R3, unknown);
         self.asm.jump_if(If::AnyBit, R7, LATER, known);
         // The first one follows those that came before it, once.

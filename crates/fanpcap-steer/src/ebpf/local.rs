@@ -5,7 +5,6 @@ use super::emitter::Emitter;
 use super::view::{Bytes, Place};
 use crate::hash::M1;
 use crate::ir::Net;
-use std::net::IpAddr;
 
 impl Emitter<'_> {
     /// By the local address, or both; `bits` of it count.
@@ -39,25 +38,13 @@ impl Emitter<'_> {
         self.cut(address, ipv6, bits);
         self.asm.number(R5, M1);
         if ipv6 {
-            self.mix(R1);
+            self.mix(R2);
             self.asm.alu(Op::Xor, R1, R2);
-            self.mix(R1);
         } else {
             self.asm.alu(Op::Left, R1, 16);
         }
         self.mix(R1);
-    }
-
-    /// Goes to `yes` or `no`, whether one of the addresses is local.
-    pub(super) fn local(&mut self, net: Net, yes: Label, no: Label) {
-        let ipv6 = matches!(net.address, IpAddr::V6(_));
-        let not_source = self.asm.label();
-        let both = self.addresses(ipv6, no);
-        self.in_net(both, net, not_source);
-        self.asm.jump(yes);
-        self.asm.bind(not_source);
-        self.in_net(both.at(if ipv6 { 16 } else { 4 }), net, no);
-        self.asm.jump(yes);
+        self.mix(R1);
     }
 
     pub(super) fn by_local_link(&mut self, gateway: [u8; 6], drop: Label) {
@@ -76,11 +63,12 @@ impl Emitter<'_> {
         self.asm.jump_if(If::NotEqual, R1, R3, neither);
         self.asm.set(R1, R2);
         self.asm.bind(one);
-        self.end_of(R1);
+        self.end(R1);
         self.outcome(R1);
         self.asm.jump(done);
         self.asm.bind(neither);
         self.two_ends();
+        self.outcome(R1);
         self.asm.bind(done);
     }
 }

@@ -1,5 +1,6 @@
 //! The maps that a program needs.
 
+use crate::hash::halves;
 use crate::ir::Program;
 
 /// A map, by what it is for.
@@ -16,11 +17,6 @@ pub(super) enum Map {
     /// All numbers of all sets.
     Sets,
 }
-
-/// Most fragmented datagrams that are known at a time.
-pub const FRAGMENTS_MAX: u32 = 16_384;
-/// How long fragments of a datagram go together, in nanoseconds.
-pub const FRAGMENT_AGE: u64 = 2_000_000_000;
 
 /// Sources, destination, id, and version and protocol.
 pub(super) const FRAGMENT_KEY_LEN: u32 = 40;
@@ -55,12 +51,6 @@ pub(super) fn set_keys(program: &Program) -> Vec<[u8; SET_KEY_LEN as usize]> {
     let all = program.sets.iter().enumerate();
     all.flat_map(|(index, set)| set.iter().map(move |&number| set_key(index, number)))
         .collect()
-}
-
-/// The upper and the lower 64 bits.
-pub(super) fn halves(number: u128) -> (u64, u64) {
-    let half = |shift: u32| u64::try_from(number >> shift & u128::from(u64::MAX)).unwrap_or(0);
-    (half(64), half(0))
 }
 
 fn set_key(index: usize, number: u128) -> [u8; SET_KEY_LEN as usize] {

@@ -2,10 +2,8 @@
 
 use super::assembler::{Code, Relocation};
 use super::listing;
-use super::maps::{
-    FRAGMENT_KEY_LEN, FRAGMENT_VALUE_LEN, FRAGMENTS_MAX, Map, SET_KEY_LEN, TURNS_LEN, set_keys,
-};
-use crate::ir::{COUNTERS, Program as Tree};
+use super::maps::{FRAGMENT_KEY_LEN, FRAGMENT_VALUE_LEN, Map, SET_KEY_LEN, TURNS_LEN, set_keys};
+use crate::ir::{COUNTERS, FRAGMENTS_MAX, Program as Tree};
 use fanpcap_linux::bpf::{self, Instruction, MapKind, Program, ProgramKind};
 use fanpcap_linux::packet;
 use std::fmt;

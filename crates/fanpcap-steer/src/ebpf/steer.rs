@@ -3,7 +3,7 @@
 use super::assembler::{
     If, Label, Op, R0, R1, R2, R3, R4, R5, R6, R7, R8, R9, R10, Register, Width,
 };
-use super::emitter::{Emitter, Ends, Role, Routine};
+use super::emitter::{Emitter, Ends, Routine};
 use super::inside::{GTP_C, GTP_U};
 use super::maps::Map;
 use super::target::{GET_PRANDOM_U32, GET_SMP_PROCESSOR_ID, MAP_LOOKUP};
@@ -12,12 +12,9 @@ use crate::hash::{M1, M2};
 use crate::ir::{Field, Flow, Ports, Predicate, Property, Steer};
 
 impl Emitter<'_> {
-    /// Sets the outcome, or goes to `drop`. A filter only asks whether there is one.
+    /// Sets the outcome, or goes to `drop`.
     pub(super) fn steer(&mut self, steer: &Steer, drop: Label) {
         self.recall_view();
-        if matches!(self.role, Role::Keep { .. }) {
-            return self.steerable(steer, drop);
-        }
         match *steer {
             Steer::Flow(flow) => self.by_flow(Ends::Flow(flow), drop),
             Steer::Link => self.by_link(drop),
@@ -36,7 +33,7 @@ impl Emitter<'_> {
             Steer::To(member) => self.asm.number(R8, u64::from(member)),
             Steer::Field(field) => {
                 self.field(field, drop);
-                self.end_of(R1);
+                self.end(R1);
                 self.outcome(R1);
             }
             Steer::Fields(one, other) => self.by_fields(one, other, drop),
@@ -59,44 +56,16 @@ impl Emitter<'_> {
         }));
     }
 
-    /// Goes on where there is something to steer by.
-    fn steerable(&mut self, steer: &Steer, drop: Label) {
-        match *steer {
-            Steer::Flow(_) => self.require_ip(drop),
-            Steer::Link | Steer::LocalLink(_) => self.require_link(drop),
-            Steer::Vlan => self.property(Property::VlanId, drop),
-            Steer::Field(field) => self.field(field, drop),
-            Steer::Fields(one, other) => {
-                self.field(one, drop);
-                self.field(other, drop);
-            }
-            Steer::LocalIp(net) | Steer::LocalNet(net, _) => {
-                let local = self.asm.label();
-                self.local(net, local, drop);
-                self.asm.bind(local);
-            }
-            Steer::Key(key) => self.key(key, drop),
-            Steer::Media => self.media(drop),
-            Steer::Gtp => {
-                let (carried, outer) = (self.asm.label(), self.asm.label());
-                self.gtp(carried, outer, drop);
-                self.asm.bind(carried);
-                self.asm.bind(outer);
-            }
-            Steer::RoundRobin | Steer::Random | Steer::Cpu | Steer::Rss | Steer::To(_) => {}
-            Steer::DoubleLink | Steer::DoubleIp | Steer::DoubleField(..) => self.two_members(),
-        }
-    }
-
     pub(super) fn require_link(&mut self, no: Label) {
         if self.view == View::Packed {
             self.require(LINK, no);
         }
     }
 
-    /// The hash of a number's register by itself, as an end. r0 and r5 are lost.
-    pub(super) fn end_of(&mut self, value: Register) {
+    /// As `end` of `hash.rs`; M1 to r5. r0 is lost.
+    pub(super) fn end(&mut self, value: Register) {
         self.asm.number(R5, M1);
+        self.mix(value);
         self.mix(value);
     }
 
@@ -111,6 +80,9 @@ impl Emitter<'_> {
     /// As `finish`, to r0. r5 is lost.
     pub(super) fn finish(&mut self, hash: Register) {
         self.asm.number(R5, M2);
+        self.asm.set(R0, hash);
+        self.asm.alu(Op::Right, R0, 29);
+        self.asm.alu(Op::Xor, hash, R0);
         self.asm.alu(Op::Mul, hash, R5);
         self.asm.alu(Op::Right, hash, 33);
         self.asm.set(R0, hash);
@@ -123,7 +95,7 @@ impl Emitter<'_> {
 
     fn by_property(&mut self, property: Property, drop: Label) {
         self.property(property, drop);
-        self.end_of(R1);
+        self.end(R1);
         self.outcome(R1);
     }
 
@@ -201,15 +173,14 @@ impl Emitter<'_> {
         both.six(&mut self.asm, R1, R3);
         both.at(6).six(&mut self.asm, R2, R3);
         self.two_ends();
+        self.outcome(R1);
     }
 
-    /// By r1 and r2, the same when they change places.
+    /// The sum of r1 and r2 as ends, to r1; M1 to r5. r0 is lost.
     pub(super) fn two_ends(&mut self) {
-        self.asm.number(R5, M1);
-        self.mix(R1);
-        self.mix(R2);
+        self.end(R1);
+        self.end(R2);
         self.asm.alu(Op::Add, R1, R2);
-        self.outcome(R1);
     }
 
     /// The address of this CPU's [`Map::Turns`] to r0.
@@ -268,6 +239,7 @@ impl Emitter<'_> {
         self.field(other, drop);
         self.asm.set(R2, R9);
         self.two_ends();
+        self.outcome(R1);
     }
 
     /// RTP, RTCP and what may be the rest of either, else to `drop`.

@@ -5,21 +5,12 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use crate::hash;
 use crate::ir::Net;
 
-/// The upper and the lower half.
-pub(super) fn halves(number: u128) -> (u64, u64) {
-    let [a, b, c, d, e, f, g, h, i, j, k, l, m, n, o, p] = number.to_be_bytes();
-    (
-        u64::from_be_bytes([a, b, c, d, e, f, g, h]),
-        u64::from_be_bytes([i, j, k, l, m, n, o, p]),
-    )
-}
-
 /// One end of a flow.
 pub(super) fn end(address: IpAddr, port: u16) -> u64 {
     match address {
         IpAddr::V4(address) => hash::end4(address.into(), port),
         IpAddr::V6(address) => {
-            let (high, low) = halves(address.into());
+            let (high, low) = hash::halves(address.into());
             hash::end6(high, low, port)
         }
     }

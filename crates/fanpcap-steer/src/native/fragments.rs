@@ -5,10 +5,10 @@ use std::net::IpAddr;
 
 use fanpcap_wire::{Ip, number};
 
-/// Datagrams that are remembered.
-pub const FRAGMENTS_MAX: usize = 16384;
-/// For how long, in nanoseconds: 2 s.
-pub const FRAGMENT_AGE_NS: u64 = 2_000_000_000;
+use crate::ir::{FRAGMENT_AGE_NS, FRAGMENTS_MAX};
+
+/// Datagrams of one generation.
+const GENERATION: usize = FRAGMENTS_MAX as usize / 2;
 
 /// A datagram, by what its fragments have in common, and which fragment this is.
 #[derive(Clone, Copy, Debug)]
@@ -100,7 +100,7 @@ impl Fragments {
     }
 
     fn store(&mut self, key: Key, entry: Entry) {
-        if self.young.len() >= FRAGMENTS_MAX / 2 && !self.young.contains_key(&key) {
+        if self.young.len() >= GENERATION && !self.young.contains_key(&key) {
             self.old = std::mem::take(&mut self.young);
         }
         self.young.insert(key, entry);

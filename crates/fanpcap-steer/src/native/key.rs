@@ -72,7 +72,7 @@ fn ip(sum: u64, address: IpAddr) -> u64 {
     match address {
         IpAddr::V4(address) => hash::fold(sum, u32::from(address).into()),
         IpAddr::V6(address) => {
-            let (high, low) = address::halves(address.into());
+            let (high, low) = hash::halves(address.into());
             hash::fold(hash::fold(sum, high), low)
         }
     }

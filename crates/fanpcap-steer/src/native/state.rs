@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use super::fragments::Fragments;
+use crate::hash::{NUMBER_MAX, finish};
 use crate::ir::COUNTERS;
 
 #[derive(Clone, Debug)]
@@ -20,9 +21,6 @@ struct Turns {
     /// By the sampler's index: how many of its current run have come.
     samples: BTreeMap<u8, u32>,
 }
-
-/// Steering numbers are of 31 bits, as those of [`crate::hash::finish`].
-const NUMBER: u32 = 0x7fff_ffff;
 
 impl Default for State {
     fn default() -> Self {
@@ -45,7 +43,7 @@ impl State {
     pub(super) fn turn(&mut self, cpu: u32) -> u32 {
         let round = &mut self.turns.entry(cpu).or_default().round;
         let turn = *round;
-        *round = turn.wrapping_add(1) & NUMBER;
+        *round = turn.wrapping_add(1) & NUMBER_MAX;
         turn
     }
 
@@ -67,6 +65,6 @@ impl State {
         let mut z = self.random;
         z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
         z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        crate::hash::finish(z ^ (z >> 31))
+        finish(z ^ (z >> 31))
     }
 }

@@ -3,11 +3,8 @@
 use fanpcap_wire::{Ip, Layers, Link, Udp, number};
 
 use super::{Decision, Run, address, key};
-use crate::hash;
+use crate::hash::{self, NUMBER_MAX};
 use crate::ir::{Field, Flow, Net, Ports, Steer};
-
-/// Numbers that members are told by are never [`u32::MAX`], which means "drop" in XDP.
-const NUMBER: u32 = 0x7fff_ffff;
 
 /// Two ends, each as [`crate::hash`] mixes it.
 type Ends = (u64, u64);
@@ -20,13 +17,13 @@ impl Run<'_> {
             Steer::Media => Decision::Steer(media(layers.ip()?)?),
             Steer::Rss => match self.packet.hash {
                 0 => Decision::Steer(of_flow(Flow::WHOLE, layers).unwrap_or(0)),
-                given => Decision::Steer(given & NUMBER),
+                given => Decision::Steer(given & NUMBER_MAX),
             },
             Steer::Link => self.link(layers.link()?),
             Steer::Vlan => by(hash::end(layers.tag()?.id().into())),
             Steer::RoundRobin => Decision::Steer(self.state.turn(self.packet.cpu)),
             Steer::Random => Decision::Steer(self.state.random()),
-            Steer::Cpu => Decision::Steer(self.packet.cpu & NUMBER),
+            Steer::Cpu => Decision::Steer(self.packet.cpu & NUMBER_MAX),
             Steer::To(member) => Decision::Steer(*member),
             Steer::Field(field) => by(self.field(*field)?),
             Steer::Fields(one, other) => by_both((self.field(*one)?, self.field(*other)?)),

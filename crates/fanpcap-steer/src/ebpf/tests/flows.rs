@@ -3,7 +3,7 @@
 use super::frames::*;
 use super::*;
 use crate::hash::{both, end, end4, end6, finish, fold};
-use crate::ir::Ports;
+use crate::ir::{FRAGMENT_AGE_NS, Ports};
 
 fn hash4(source: u16, destination: u16) -> u32 {
     let (one, other) = (u32::from_be_bytes(SOURCE), u32::from_be_bytes(DESTINATION));
@@ -277,7 +277,7 @@ fn old_fragments_do_not_count() {
         .load("test")
         .unwrap();
     assert_eq!(loaded.run(&four(0x2000)).unwrap(), hash4(1, 2));
-    std::thread::sleep(std::time::Duration::from_nanos(FRAGMENT_AGE) * 21 / 20);
+    std::thread::sleep(std::time::Duration::from_nanos(FRAGMENT_AGE_NS) * 21 / 20);
     assert_eq!(loaded.run(&four(0x0003)).unwrap(), hash4(0, 0));
     assert_eq!(loaded.late().unwrap(), 1);
 }
