@@ -12,8 +12,9 @@ use crate::{deb, fuzz, stage, symbols, tier, tree};
 /// A tier: its name in .ci/tiers, and how it runs.
 type Tier = (&'static str, fn() -> Result<Tally>);
 
-const TIERS: [Tier; 11] = [
+const TIERS: [Tier; 12] = [
     ("unit", unit),
+    ("steering", steering),
     ("symbols", symbols::run),
     ("loading", loading),
     ("manual", manual),
@@ -50,7 +51,8 @@ pub(crate) fn run() -> Result<Tally> {
 }
 
 /// Packages that are tiers by themselves.
-const ALONE: [&str; 8] = [
+const ALONE: [&str; 9] = [
+    "fanpcap-steer",
     "fanpcap-netns",
     "fanpcap-faults",
     "fanpcap-soak",
@@ -65,6 +67,11 @@ fn unit() -> Result<Tally> {
     let others = ALONE.iter().flat_map(|name| ["--exclude", name]);
     let chosen: Vec<&str> = ["--workspace"].into_iter().chain(others).collect();
     tier::cargo_test(&chosen, &[], &[])
+}
+
+/// The steering language, and the proof that the kernel runs its programs as we do. The proof has a thread on each CPU by itself.
+fn steering() -> Result<Tally> {
+    tier::cargo_test(&["-p", "fanpcap-steer"], &["--test-threads=2"], &[])
 }
 
 fn loading() -> Result<Tally> {

@@ -54,7 +54,7 @@ pub enum Function {
     /// Drops where the function passes; where it drops, goes on with the outcome and the state from before.
     Inverse(Box<Function>),
     /// Runs the function on the packet that this one carries ([`fanpcap_wire`] tells which), or on this one where it carries
-    /// none that can be told. Of a packet that comes in fragments only the first shows what it carries: steered by its flow, it has the
+    /// none that can be told. What that one carries is not looked at. Of a packet that comes in fragments only the first shows what it carries: steered by its flow, it has the
     /// others go with it.
     Inner(Box<Function>),
     /// Says which member gets it; drops what has no such thing to be steered by.
@@ -134,9 +134,9 @@ pub enum Predicate {
         /// By what; see [`Key`].
         key: Key,
     },
-    /// UDP with RTP, version 2, and its ports even and at least 1024 (RFC 3550 section 5.1).
+    /// UDP with RTP, version 2, the 12 bytes of its header there, and its ports even and at least 1024 (RFC 3550 section 5.1).
     Rtp,
-    /// UDP with RTCP: ports odd and at least 1024, type 200 to 204 (RFC 3550 section 6).
+    /// UDP with RTCP, version 2, 4 bytes there: ports odd and at least 1024, type 200 to 204 (RFC 3550 section 6).
     Rtcp,
 }
 
@@ -259,7 +259,7 @@ pub enum Property {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Steer {
     /// By the flow, the same in both directions: addresses, and ports where `ports` says so. See `hash.rs`. An ICMP error
-    /// goes with the flow that it is about, later fragments with their datagram. Not IP: drops.
+    /// goes with the flow that it is about, later fragments with their datagram, of which only what is decided in the end is remembered. Not IP: drops.
     Flow(Flow),
     /// By both Ethernet addresses, the same in both directions. Broadcast: to all (a kernel group: by the addresses).
     Link,

@@ -417,7 +417,7 @@ fn keys_hash_their_fields_in_order() {
 fn media_goes_by_half_its_ports() {
     let hash = both(end4(ONE, 2502), end4(TWO, 3002));
     let media = |source, destination, kind| {
-        let datagram = udp(source, destination, &[0x80, kind, 0, 0]);
+        let datagram = udp(source, destination, &[&[0x80, kind][..], &[0; 10]].concat());
         steer(Steer::Media, &ethernet(0x0800, &v4(17, 0, &datagram)))
     };
     assert_eq!(media(5004, 6004, 0), Decision::Steer(finish(hash)));

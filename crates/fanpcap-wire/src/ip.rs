@@ -224,7 +224,7 @@ impl<'a> Ip<'a> {
     }
 
     /// The layers of the packet that this one carries: always with an IP packet.
-    pub fn inner(&self) -> Option<Layers<'a>> {
+    pub(crate) fn inner(&self) -> Option<Layers<'a>> {
         tunnel::inner(self).filter(|layers| layers.ip().is_some())
     }
 }

@@ -17,6 +17,8 @@ pub struct Frame<'a> {
 pub struct Layers<'a> {
     link: Option<Link<'a>>,
     ip: Option<Ip<'a>>,
+    /// Another packet carries it.
+    is_inside: bool,
 }
 
 impl<'a> Layers<'a> {
@@ -32,12 +34,19 @@ impl<'a> Layers<'a> {
 
     /// Those of an IP packet without a link of its own.
     pub(crate) fn of_ip(ip: Option<Ip<'a>>) -> Self {
-        Self { link: None, ip }
+        Self {
+            ip,
+            ..Self::default()
+        }
     }
 
     fn from_link(link: Option<Link<'a>>) -> Self {
         let ip = link.as_ref().and_then(Link::ip);
-        Self { link, ip }
+        Self {
+            link,
+            ip,
+            is_inside: false,
+        }
     }
 
     /// Ethernet and its tags. An IP packet inside another has none.
@@ -65,8 +74,12 @@ impl<'a> Layers<'a> {
         self.link.as_ref()?.arp()
     }
 
-    /// The layers of the packet that this one carries: always with an IP packet.
+    /// The layers of the packet that this one carries: always with an IP packet. What that one carries is not looked at.
     pub fn inner(&self) -> Option<Layers<'a>> {
-        self.ip.as_ref()?.inner()
+        let ip = self.ip.as_ref().filter(|_| !self.is_inside)?;
+        ip.inner().map(|layers| Self {
+            is_inside: true,
+            ..layers
+        })
     }
 }

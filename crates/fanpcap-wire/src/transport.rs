@@ -91,8 +91,7 @@ impl<'a> Udp<'a> {
 
     /// RTP, as far as it can be told: version 2, even ports from 1024 on.
     pub fn rtp(self) -> Option<Rtp<'a>> {
-        let header = self.media(0)?;
-        Some(Rtp(header))
+        self.media(0).map(Rtp)
     }
 
     /// RTCP, as far as it can be told: version 2, odd ports from 1024 on, type 200 to 204.
@@ -101,17 +100,17 @@ impl<'a> Udp<'a> {
         matches!(header[1], 200..=204).then_some(Rtcp(header))
     }
 
-    fn media(self, odd: u16) -> Option<&'a [u8; 2]> {
-        let header = self.payload.first_chunk::<2>()?;
+    fn media<const LEN: usize>(self, odd: u16) -> Option<&'a [u8; LEN]> {
+        let header = self.payload.first_chunk()?;
         let fits = |port: u16| port >= 1024 && port % 2 == odd;
         let is_media = header[0] >> 6 == 2 && fits(self.source()) && fits(self.destination());
         is_media.then_some(header)
     }
 }
 
-/// The first two bytes of RTP's header (RFC 3550 section 5.1).
+/// RTP's header, as much as each packet has (RFC 3550 section 5.1).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Rtp<'a>(&'a [u8; 2]);
+pub struct Rtp<'a>(&'a [u8; 12]);
 
 impl Rtp<'_> {
     /// What the payload is.
@@ -120,9 +119,9 @@ impl Rtp<'_> {
     }
 }
 
-/// The first two bytes of RTCP's header (RFC 3550 section 6.4).
+/// RTCP's header, as much as each packet has (RFC 3550 section 6.4.1).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Rtcp<'a>(&'a [u8; 2]);
+pub struct Rtcp<'a>(&'a [u8; 4]);
 
 impl Rtcp<'_> {
     /// 200 to 204: sender's report, receiver's report, description, goodbye, application's.

@@ -283,6 +283,9 @@ fn gre_carries_all_that_it_may() {
     );
     assert_eq!(inner_ports(&gre(0x2000, 0x0800, &behind(4, &inside))), HTTP);
     assert_eq!(inner_ports(&gre(0x4000, 0x0800, &inside)), None, "routing");
+    let twice = gre(0, 0x0800, &v4(4, 0, &inside));
+    let carried = Layers::of(&frame(&twice)).inner().unwrap();
+    assert!(carried.inner().is_none(), "one level");
     assert_eq!(inner_ports(&gre(1, 0x0800, &inside)), None, "version 1");
     assert_eq!(inner_ports(&gre(0, 0x86dd, &v6(6, &TCP))), HTTP);
     let label = [&[0, 0, 1, 64][..], &inside].concat();
@@ -447,8 +450,12 @@ fn an_icmp_error_belongs_to_what_it_quotes() {
 
 #[test]
 fn media_is_told_by_ports_version_and_type() {
-    let told = |source: u16, destination: u16, payload: &[u8]| {
-        let bytes = ethernet(0x0800, &v4(17, 0, &udp(source, destination, payload)));
+    let told_of = |source: u16, destination: u16, begin: [u8; 2], len: usize| {
+        let payload = [&begin[..], &[0; 10]].concat();
+        let bytes = ethernet(
+            0x0800,
+            &v4(17, 0, &udp(source, destination, &payload[..len])),
+        );
         let whole = frame(&bytes);
         let layers = Layers::of(&whole);
         let udp = layers.ip().unwrap().udp().unwrap();
@@ -457,13 +464,16 @@ fn media_is_told_by_ports_version_and_type() {
             udp.rtcp().map(|rtcp| rtcp.packet_type()),
         )
     };
-    assert_eq!(told(5004, 6004, &[0x80, 0x88]), (Some(8), None));
-    assert_eq!(told(5004, 6004, &[0x40, 0x88]), (None, None), "version 1");
-    assert_eq!(told(5004, 6005, &[0x80, 0x88]), (None, None));
-    assert_eq!(told(1022, 6004, &[0x80, 0x88]), (None, None));
-    assert_eq!(told(5005, 6005, &[0x80, 200]), (None, Some(200)));
-    assert_eq!(told(5005, 6005, &[0x80, 205]), (None, None));
-    assert_eq!(told(5005, 6005, &[0x80]), (None, None));
+    let told = |source, destination, begin| told_of(source, destination, begin, 12);
+    assert_eq!(told(5004, 6004, [0x80, 0x88]), (Some(8), None));
+    assert_eq!(told(5004, 6004, [0x40, 0x88]), (None, None), "version 1");
+    assert_eq!(told(5004, 6005, [0x80, 0x88]), (None, None));
+    assert_eq!(told(1022, 6004, [0x80, 0x88]), (None, None));
+    assert_eq!(told(5005, 6005, [0x80, 200]), (None, Some(200)));
+    assert_eq!(told(5005, 6005, [0x80, 205]), (None, None));
+    assert_eq!(told_of(5004, 6004, [0x80, 0x88], 11), (None, None), "cut");
+    assert_eq!(told_of(5005, 6005, [0x80, 200], 4), (None, Some(200)));
+    assert_eq!(told_of(5005, 6005, [0x80, 200], 3), (None, None), "cut");
 }
 
 #[test]

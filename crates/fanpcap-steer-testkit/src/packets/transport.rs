@@ -76,7 +76,7 @@ fn media(draw: &mut Draw<'_>) -> Vec<u8> {
     let version = draw.pick(&[0x80, 0x81, 0x90, 0xbf, 0x40]);
     let mut payload = vec![version, kind];
     payload.extend(draw.bytes(10));
-    payload.truncate(draw.pick(&[12, 12, 12, 12, 2, 1, 0]));
+    payload.truncate(draw.pick(&[12, 12, 12, 12, 11, 4, 3, 0]));
     datagram(ports, &payload)
 }
 

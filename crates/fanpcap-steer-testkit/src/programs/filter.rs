@@ -111,7 +111,10 @@ fn instruction(draw: &mut Draw<'_>, left: usize) -> Classic {
         6 => op(draw.pick(&[0x02, 0x03]), draw.pick(&[0, 1, 15])),
         7 => op(draw.pick(&[0x07, 0x87]), 0),
         8 => op(0x04 | source | draw.pick(&ARITHMETIC), number),
-        9 => op(draw.pick(&[0x64, 0x74]), draw.pick(&[1, 2, 8, 31, 0])),
+        9 => op(
+            draw.pick(&[0x64, 0x74, 0x6c, 0x7c]),
+            draw.pick(&[1, 2, 8, 31, 0]),
+        ),
         10 => op(0x84, 0),
         11 => jump(0x05 | source | draw.pick(&CONDITIONS), number, jt, jf),
         _ => op(0x05, jt.into()),

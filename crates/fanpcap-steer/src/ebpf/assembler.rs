@@ -59,9 +59,9 @@ pub const INSTRUCTIONS_MAX: usize = 30_000;
 /// (BPF_COMPLEXITY_LIMIT_JMP_SEQ), and one more for some that it simulates as mispredicted.
 pub const CONDITIONS_MAX: usize = 4_000;
 
-/// Most instructions, those of a function counted once for each call. The verifier goes through each a few times, and gives
+/// Most instructions, those of a function counted once for each call. The verifier goes through each a few times, up to 14 times without `CAP_PERFMON`, and gives
 /// up at a million.
-pub const STEPS_MAX: usize = 100_000;
+pub const STEPS_MAX: usize = 40_000;
 
 impl Assembler {
     pub(super) fn new() -> Self {

@@ -206,20 +206,12 @@ impl Emitter<'_> {
         Ok(())
     }
 
-    /// By 32 and more: 0, as libpcap has it.
+    /// Modulo 32, as the kernel has it.
     fn shift(&mut self, op: Op, by_x: bool, k: u32) {
         if by_x {
-            let (short, done) = (self.asm.label(), self.asm.label());
-            self.asm.jump_if(If::Less, R8, 32, short);
-            self.asm.alu32(Op::Move, R7, 0);
-            self.asm.jump(done);
-            self.asm.bind(short);
             self.asm.alu32(op, R7, R8);
-            self.asm.bind(done);
-        } else if k < 32 {
-            self.asm.alu32(op, R7, k as i32);
         } else {
-            self.asm.alu32(Op::Move, R7, 0);
+            self.asm.alu32(op, R7, (k % 32) as i32);
         }
     }
 

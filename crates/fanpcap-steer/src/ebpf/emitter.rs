@@ -55,6 +55,8 @@ pub(super) struct Emitter<'a> {
     routines: Vec<(Routine, Label)>,
     /// Something asks for the program's state.
     keeps_state: bool,
+    /// Some fragments go with their datagram.
+    pub(super) follows: bool,
     saved: i16,
     error: Option<EbpfError>,
 }
@@ -79,6 +81,7 @@ pub(super) fn emit(
         maps: Maps::default(),
         routines: Vec::new(),
         keeps_state: needs.state,
+        follows: false,
         saved: 0,
         error: None,
     };
@@ -121,6 +124,9 @@ impl<'a> Emitter<'a> {
         self.function(main, drop);
         let dropped = match self.role {
             Role::Steer { drop } => {
+                if self.view == View::Packed && self.follows {
+                    self.follow();
+                }
                 self.asm.alu32(Op::Move, R0, R8);
                 drop as i32
             }

@@ -1,10 +1,10 @@
 //! The hash of a packet's flow, and the table by which fragments go with their datagram.
 
-use super::assembler::{If, Label, Op, R0, R1, R2, R3, R4, R5, R7, R8, R9, R10, Width};
-use super::emitter::{Emitter, Ends};
+use super::assembler::{If, Label, Op, R0, R1, R2, R3, R4, R5, R6, R7, R8, R9, R10, Width};
+use super::emitter::{Emitter, Ends, Routine};
 use super::maps::Map;
 use super::target::{KTIME_GET_NS, MAP_LOOKUP, MAP_UPDATE};
-use super::view::{Bytes, IPV6, KEY, LATER, Place, VALUE, VLAN, View};
+use super::view::{Bytes, CARRIED, FRAGMENT, IPV6, KEY, LATER, OUTER, Place, VALUE, VLAN, View};
 use crate::hash::M1;
 use crate::ir::{FRAGMENT_AGE_NS, Flow, Ports, Property};
 
@@ -120,6 +120,45 @@ impl Emitter<'_> {
         self.asm.alu(Op::Add, R1, R2);
     }
 
+    /// Marks the outcome in r8: a fragment is to have that of its datagram. What decides later takes the mark away, and so does what drops.
+    pub(super) fn will_follow(&mut self) {
+        self.follows = true;
+        let mark = if self.nested { FOLLOWS_INSIDE } else { FOLLOWS };
+        self.asm.number(R1, u64::from(mark) << 32);
+        self.asm.alu(Op::Or, R8, R1);
+    }
+
+    /// In the end, as the mark in r8 says: from r8 to r8. Only the first fragment of what carries a packet shows that packet; the others follow it.
+    pub(super) fn follow(&mut self) {
+        let (outer, done) = (self.asm.label(), self.asm.label());
+        self.asm.note("fragments");
+        self.asm.set(R2, R8);
+        self.asm.alu(Op::Right, R2, 32);
+        self.asm.jump_if(If::Equal, R2, 0, done);
+        if self.asks_inside {
+            self.asm.jump_if(If::Equal, R2, i32::from(FOLLOWS), outer);
+            self.recall(CARRIED);
+            self.asm.jump_if(If::Equal, R7, 0, outer);
+            self.follow_datagram();
+        }
+        self.asm.bind(outer);
+        self.recall(OUTER);
+        self.follow_datagram();
+        self.asm.bind(done);
+    }
+
+    /// A fragment goes where its datagram went.
+    fn follow_datagram(&mut self) {
+        let whole = self.asm.label();
+        self.require(FRAGMENT, whole);
+        self.asm.set(R1, R6);
+        self.asm.set(R2, R7);
+        self.asm.set(R3, R8);
+        self.routine(Routine::Fragments);
+        self.asm.set(R8, R0);
+        self.asm.bind(whole);
+    }
+
     /// [`super::emitter::Routine::Fragments`].
     pub(super) fn fragments_routine(&mut self) {
         let (unknown, done, known) = (self.asm.label(), self.asm.label(), self.asm.label());
@@ -210,6 +249,10 @@ impl Emitter<'_> {
         self.asm.call(MAP_UPDATE);
     }
 }
+
+/// In the upper half of r8: by the packet's own flow, or by that of what it carries.
+const FOLLOWS: u8 = 1;
+const FOLLOWS_INSIDE: u8 = 2;
 
 /// A value of [`Map::Fragments`].
 const HASH: i16 = 0;

@@ -7,7 +7,7 @@ use super::emitter::{Emitter, Ends, Routine};
 use super::inside::{GTP_C, GTP_U};
 use super::maps::Map;
 use super::target::{GET_PRANDOM_U32, GET_SMP_PROCESSOR_ID, MAP_LOOKUP};
-use super::view::{FRAGMENT, KEY, LATER, LINK, OUTER, Place, View};
+use super::view::{KEY, LATER, LINK, Place, View};
 use crate::hash::{M1, M2};
 use crate::ir::{Field, Flow, Ports, Predicate, Property, Steer};
 
@@ -99,19 +99,12 @@ impl Emitter<'_> {
         self.outcome(R1);
     }
 
-    /// By a flow's ends, fragments with their datagram.
+    /// By a flow's ends, fragments with their datagram, and what one carries with it.
     fn by_flow(&mut self, ends: Ends, drop: Label) {
         self.by_ends(ends, drop);
-        if self.view != View::Packed {
-            return;
-        }
-        let inside = self.nested && self.asks_inside;
         let by_ports = !matches!(ends, Ends::Flow(flow) if flow.ports == Ports::None);
-        if by_ports || inside {
-            self.follow_datagram();
-        }
-        if inside {
-            self.follow_carrier();
+        if self.view == View::Packed && (by_ports || self.nested) {
+            self.will_follow();
         }
     }
 
@@ -125,29 +118,6 @@ impl Emitter<'_> {
         self.asm.set(R8, R0);
     }
 
-    /// A fragment goes where its datagram went: from r8 to r8.
-    fn follow_datagram(&mut self) {
-        let whole = self.asm.label();
-        self.require(FRAGMENT, whole);
-        self.asm.set(R1, R6);
-        self.asm.set(R2, R7);
-        self.asm.set(R3, R8);
-        self.routine(Routine::Fragments);
-        self.asm.set(R8, R0);
-        self.asm.bind(whole);
-    }
-
-    /// Only the first fragment of what carries a packet shows that packet; the others follow it.
-    fn follow_carrier(&mut self) {
-        let alone = self.asm.label();
-        self.recall_carried();
-        self.asm.jump_if(If::Equal, R1, 0, alone);
-        self.recall(OUTER);
-        self.follow_datagram();
-        self.recall_view();
-        self.asm.bind(alone);
-    }
-
     fn call_hash(&mut self, ends: Ends, view: Register) {
         self.asm.set(R2, view);
         self.asm.set(R1, R6);
@@ -157,6 +127,7 @@ impl Emitter<'_> {
     fn by_rss(&mut self) {
         let (none, not_ip, done) = (self.asm.label(), self.asm.label(), self.asm.label());
         self.target.hash(&mut self.asm, none);
+        self.asm.alu(Op::And, R1, i32::MAX);
         self.asm.set(R8, R1);
         self.asm.jump(done);
         self.asm.bind(none);

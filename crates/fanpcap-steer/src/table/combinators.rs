@@ -45,7 +45,7 @@ static ENTRIES: [Entry; 18] = [
         Ok(Function::Inverse(given.function()?.into()).into())
     }),
     function("inner", &[F], "Runs f on the packet that this one carries in VXLAN, Geneve, GTP-U, GRE, ERSPAN or IP, on this one if it carries none. \
-        VLAN tags, MPLS and PPPoE are passed over anyway. At most 2 deep.", "inner steer_flow", |given| {
+        VLAN tags, MPLS and PPPoE are passed over anyway. What that one carries is not looked at.", "inner steer_flow", |given| {
         Ok(Function::Inner(given.function()?.into()).into())
     })
     .or(&["shift"]),

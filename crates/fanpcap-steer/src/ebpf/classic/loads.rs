@@ -52,12 +52,12 @@ impl Emitter<'_> {
 
     /// Bytes of the frame with its tag, which is bytes 12 to 15.
     fn tagged(&mut self, filter: &Filter<'_>, offset: u16, size: u8) {
+        if offset >= 16 {
+            return self.bytes(filter, offset - 4, size);
+        }
         let end = offset + u16::from(size);
         if end <= 12 {
             return self.bytes(filter, offset, size);
-        }
-        if offset >= 16 {
-            return self.bytes(filter, offset - 4, size);
         }
         // What lies before the tag, of it, and behind it: r2, r1, r0.
         let (before, behind) = (12_u16.saturating_sub(offset), end.saturating_sub(16));

@@ -92,7 +92,7 @@ fn operations_are_as_the_interpreter_has_them() {
         (0xa4, 0xffff_ffff, !a),
         (0x64, 4, a << 4),
         (0x74, 4, a >> 4),
-        (0x64, 32, 0),
+        (0x64, 36, a << 4),
         (0x84, 0, a.wrapping_neg()),
     ] {
         assert_eq!(of(code, k), expected, "{code:#x} {k:#x}");

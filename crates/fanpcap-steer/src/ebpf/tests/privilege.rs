@@ -27,7 +27,8 @@ fn is_child() -> bool {
 fn expect(output: &Output) {
     let text = [&output.stdout[..], &output.stderr].concat();
     let text = String::from_utf8_lossy(&text);
-    println!("{text}");
+    // Not as lines of this process' own.
+    text.lines().for_each(|line| println!("  {line}"));
     assert!(
         output.status.success() && text.contains("1 passed"),
         "{text}"

@@ -1,0 +1,314 @@
+//! A program and the packets that come to it: tried out at each hook, and compared.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::time::Instant;
+
+use fanpcap_steer::ebpf::EbpfError;
+use fanpcap_steer::ir::{Function, Program, Steer};
+use fanpcap_steer::native::{Decision, Evaluator, Packet};
+use fanpcap_steer::slice;
+use fanpcap_wire::{Frame, Layers};
+
+use super::seed::Seed;
+use super::side::{Hook, NotRun, Side};
+use super::traffic::{Shot, Untried};
+use super::tree;
+
+/// A program and its packets.
+#[derive(Clone)]
+pub(crate) struct Case {
+    pub(crate) program: Program,
+    /// What it was written as, if it was.
+    pub(crate) source: String,
+    pub(crate) shots: Vec<Shot>,
+    /// Where it is tried out.
+    pub(crate) hooks: &'static [Hook],
+}
+
+/// What was compared, and how it came out.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Outcome {
+    /// Programs that ran at each hook.
+    pub(crate) programs: [u64; 3],
+    /// Trials at each hook.
+    pub(crate) trials: [u64; 3],
+    /// Of these, those that dropped.
+    pub(crate) drops: [u64; 3],
+    /// Packets of which both slices together were compared with the whole program.
+    pub(crate) together: u64,
+    /// Later fragments that came before their first, as both sides have counted them.
+    pub(crate) late: u64,
+    /// Programs that moved a counter.
+    pub(crate) counting: u64,
+    /// Frames that trials do not take.
+    pub(crate) untried: BTreeMap<Untried, u64>,
+    /// Programs that the back end refuses, by why.
+    pub(crate) refused: BTreeMap<String, u64>,
+}
+
+/// Where both did not agree.
+#[derive(Clone, Debug)]
+pub(crate) struct Difference {
+    pub(crate) hook: Hook,
+    /// Which packet, if it is one.
+    pub(crate) shot: Option<usize>,
+    pub(crate) what: String,
+    /// The kernel has taken the program.
+    pub(crate) is_taken: bool,
+    pub(crate) listing: String,
+}
+
+/// Tries a case out on the CPU that the thread is pinned to.
+pub(crate) fn check(case: &Case, cpu: u32, seed: &Seed<'_>) -> Result<Outcome, Difference> {
+    let mut outcome = Outcome::default();
+    let mut sides = sides(case, seed, &mut outcome)?;
+    let mut whole = Whole::of(&case.program, &sides);
+    let begin = Instant::now();
+    for (number, shot) in case.shots.iter().enumerate() {
+        let now_ns = u64::try_from(begin.elapsed().as_nanos()).unwrap_or(u64::MAX);
+        let mut bytes = shot.bytes.clone();
+        let mut returned = [None; 3];
+        for side in &mut sides {
+            let place = side.hook as usize;
+            let mut packet = Packet {
+                cpu,
+                now_ns,
+                ..Packet::of(Frame {
+                    bytes: &shot.bytes,
+                    tag: None,
+                })
+            };
+            if let Seed::Packet(change) = seed {
+                bytes.clone_from(&shot.bytes);
+                change(&mut bytes);
+                packet.frame.bytes = &bytes;
+            }
+            returned[place] = one(side, shot, number, packet, &mut outcome)?;
+        }
+        if let Some(whole) = &mut whole {
+            whole.compare(shot, number, cpu, returned, &mut outcome)?;
+        }
+    }
+    for side in &sides {
+        states(side, &mut outcome)?;
+    }
+    Ok(outcome)
+}
+
+fn sides(case: &Case, seed: &Seed<'_>, outcome: &mut Outcome) -> Result<Vec<Side>, Difference> {
+    let mut sides = Vec::new();
+    for &hook in case.hooks {
+        match Side::new(hook, &case.program, seed) {
+            Ok(side) => {
+                outcome.programs[hook as usize] += 1;
+                sides.push(side);
+            }
+            Err(NotRun::Idle) => {}
+            Err(NotRun::Refused(error)) => {
+                *outcome.refused.entry(why(hook, &error)).or_default() += 1
+            }
+            Err(NotRun::Load { error, listing }) => {
+                return Err(Difference {
+                    hook,
+                    shot: None,
+                    what: format!("the kernel does not take it: {error}"),
+                    is_taken: false,
+                    listing,
+                });
+            }
+        }
+    }
+    Ok(sides)
+}
+
+/// The kind of refusal, without what is of the program alone.
+fn why(hook: Hook, error: &EbpfError) -> String {
+    let kind = match error {
+        EbpfError::Unfit(unfit) => unfit.what.split([',', ':']).next().unwrap_or_default(),
+        EbpfError::TooLong { what, .. } => what,
+        EbpfError::TooDeep => "too deep",
+        EbpfError::Filter { why, .. } => why,
+    };
+    format!("{hook:?}: {kind}")
+}
+
+/// What the kernel returned for one packet, if it takes such a frame.
+fn one(
+    side: &mut Side,
+    shot: &Shot,
+    number: usize,
+    packet: Packet<'_>,
+    outcome: &mut Outcome,
+) -> Result<Option<u32>, Difference> {
+    let place = side.hook as usize;
+    let untried = shot.untried(side.hook != Hook::Xdp);
+    let answers = match (side.run(shot, packet), untried) {
+        (Ok(answers), _) => answers,
+        (Err(error), Some(why)) if error.raw_os_error() == Some(EINVAL) => {
+            *outcome.untried.entry(why).or_default() += 1;
+            return Ok(None);
+        }
+        (Err(error), _) => return Err(side.differs(Some(number), format!("no trial: {error}"))),
+    };
+    outcome.trials[place] += 1;
+    outcome.drops[place] += u64::from(answers.native == Decision::Drop);
+    if !answers.agree(side.hook) {
+        let (kernel, native) = (answers.kernel, answers.native);
+        let expected = side.hook.returns(native);
+        let what = format!("the kernel says {kernel:#x}, the evaluator {native:x?}: {expected:x?}");
+        return Err(side.differs(Some(number), what));
+    }
+    Ok(Some(answers.kernel))
+}
+
+fn states(side: &Side, outcome: &mut Outcome) -> Result<(), Difference> {
+    let [kernel, native] = side
+        .state()
+        .map_err(|error| side.differs(None, format!("no counters: {error}")))?;
+    if kernel != native {
+        let what = format!("the kernel has counted {kernel:?}, the evaluator {native:?}");
+        return Err(side.differs(None, what));
+    }
+    outcome.late += kernel.1;
+    outcome.counting += u64::from(kernel.0.iter().any(|&counter| counter != 0));
+    Ok(())
+}
+
+impl Side {
+    fn differs(&self, shot: Option<usize>, what: String) -> Difference {
+        Difference {
+            hook: self.hook,
+            shot,
+            what,
+            is_taken: true,
+            listing: self.listing().to_owned(),
+        }
+    }
+}
+
+/// The whole program, which both slices together have to come to.
+struct Whole {
+    evaluator: Evaluator,
+    /// It has a verdict.
+    judges: bool,
+    /// What it decides depends on packets that another part of it drops: turns, and random numbers.
+    has_turns: bool,
+}
+
+impl Whole {
+    /// None where it does not run in a group.
+    fn of(program: &Program, sides: &[Side]) -> Option<Self> {
+        sides.iter().find(|side| side.hook == Hook::Fanout)?;
+        let judges = slice::verdict(program).ok()?.is_some();
+        if judges {
+            sides.iter().find(|side| side.hook == Hook::Filter)?;
+        }
+        let mut has_turns = false;
+        tree::each(&mut program.main.clone(), &mut |function| {
+            has_turns |= matches!(function, Function::Steer(Steer::RoundRobin | Steer::Random));
+        });
+        Some(Self {
+            evaluator: Evaluator::of_group(program),
+            judges,
+            has_turns,
+        })
+    }
+
+    fn compare(
+        &mut self,
+        shot: &Shot,
+        number: usize,
+        cpu: u32,
+        returned: [Option<u32>; 3],
+        outcome: &mut Outcome,
+    ) -> Result<(), Difference> {
+        let [Some(member), filter, _] = returned else {
+            return Ok(());
+        };
+        let frame = Frame {
+            bytes: &shot.bytes,
+            tag: None,
+        };
+        let packet = Packet {
+            cpu,
+            mark: Some(shot.mark),
+            ..Packet::of(frame)
+        };
+        let decision = self.evaluator.decide(&packet);
+        let keeps = !self.judges || filter == Some(u32::MAX);
+        let agree = match decision {
+            Decision::Drop => !keeps,
+            // Which member a fragment goes to depends on those before it, also on those that are dropped.
+            Decision::Steer(_) if self.has_turns || is_fragment(&frame) => keeps,
+            Decision::Steer(number) => keeps && number == member,
+            Decision::Copy | Decision::Broadcast | Decision::Double(..) => false,
+        };
+        outcome.together += 1;
+        if agree {
+            return Ok(());
+        }
+        Err(Difference {
+            hook: Hook::Fanout,
+            shot: Some(number),
+            what: format!(
+                "both slices: member {member:#x}, filter {filter:x?}; the whole program: {decision:x?}"
+            ),
+            is_taken: true,
+            listing: String::new(),
+        })
+    }
+}
+
+fn is_fragment(frame: &Frame<'_>) -> bool {
+    let outer = Layers::of(frame);
+    let inner = outer.inner();
+    [Some(&outer), inner.as_ref()]
+        .into_iter()
+        .flatten()
+        .any(|layers| layers.ip().is_some_and(|ip| ip.is_fragment()))
+}
+
+impl Outcome {
+    pub(crate) fn add(&mut self, other: &Outcome) {
+        for place in 0..3 {
+            self.programs[place] += other.programs[place];
+            self.trials[place] += other.trials[place];
+            self.drops[place] += other.drops[place];
+        }
+        self.together += other.together;
+        self.late += other.late;
+        self.counting += other.counting;
+        for (why, count) in &other.untried {
+            *self.untried.entry(*why).or_default() += count;
+        }
+        for (why, count) in &other.refused {
+            *self.refused.entry(why.clone()).or_default() += count;
+        }
+    }
+}
+
+/// All that it takes to see it again.
+pub(crate) struct Report<'a>(pub(crate) &'a Case, pub(crate) &'a Difference);
+
+impl fmt::Display for Report<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self(case, difference) = self;
+        writeln!(f, "{:?}: {}", difference.hook, difference.what)?;
+        if let Some(shot) = difference.shot {
+            writeln!(f, "at packet {shot} of {}", case.shots.len())?;
+        }
+        if !case.source.is_empty() {
+            writeln!(f, "{}", case.source)?;
+        }
+        writeln!(f, "{:#?}", case.program)?;
+        let end = difference.shot.map_or(case.shots.len(), |shot| shot + 1);
+        for (number, shot) in case.shots.iter().take(end).enumerate() {
+            writeln!(f, "packet {number}: {shot}")?;
+        }
+        f.write_str(&difference.listing)
+    }
+}
+
+/// errno(3).
+const EINVAL: i32 = 22;

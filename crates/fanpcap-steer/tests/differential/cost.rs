@@ -1,0 +1,122 @@
+//! What a packet costs in the kernel, and what it costs to load a program.
+
+use std::hint::black_box;
+use std::time::{Duration, Instant};
+
+use fanpcap_steer::ebpf::{self, Loaded};
+use fanpcap_steer::{compile, modes};
+use fanpcap_steer_testkit::frames;
+
+use super::written::compiled;
+
+const REPEAT: u32 = 200_000;
+const ROUNDS: usize = 5;
+
+fn packets() -> [(&'static str, Vec<u8>); 5] {
+    let datagram = frames::udp(1111, 2222, &[0; 22]);
+    let udp4 = frames::ethernet(0x0800, &frames::v4(17, 0x4000, &datagram));
+    let udp6 = frames::ethernet(0x86dd, &frames::v6(17, &datagram));
+    let vxlan = [&[8, 0, 0, 0, 0, 0, 1, 0], &*udp4].concat();
+    let vxlan = frames::v4(17, 0x4000, &frames::udp(1111, 4789, &vxlan));
+    let tagged = [&[0, 100, 0x08, 0], &udp4[14..]].concat();
+    [
+        ("IPv4, UDP", udp4),
+        ("IPv6, UDP", udp6),
+        ("tagged", frames::ethernet(0x8100, &tagged)),
+        ("VXLAN", frames::ethernet(0x0800, &vxlan)),
+        ("ARP", frames::ethernet(0x0806, &[0; 46])),
+    ]
+}
+
+/// The quickest of some rounds, ns.
+fn time(loaded: &Loaded, frame: &[u8]) -> u32 {
+    let rounds = (0..ROUNDS).map(|_| loaded.time(frame, REPEAT).unwrap().1);
+    rounds.min().unwrap_or_default()
+}
+
+#[test]
+#[ignore = "needs root: eBPF; says figures, of which only the coarsest can fail"]
+fn packets_cost_little() {
+    let sources = [
+        ("nothing", "steer_to 0"),
+        ("mode flow", modes::source("flow").unwrap()),
+        ("steer_flow", "steer_flow"),
+        ("steer_flow_5_tuple", "steer_flow_5_tuple"),
+        ("steer_p2p", "steer_p2p"),
+        ("steer_link", "steer_link"),
+        ("key_5tuple", "steer_key key_5tuple"),
+        (
+            "three filters",
+            "par3 (filter (has_port 80) >-> steer_flow) (udp >-> addr \"10.0.0.0/8\" >-> steer_p2p) steer_link",
+        ),
+    ];
+    for (name, source) in sources {
+        let program = compiled(source);
+        let socket = ebpf::fanout(&program).unwrap();
+        let xdp = ebpf::xdp(&program).unwrap();
+        println!(
+            "{name}: {} and {} instructions",
+            socket.instructions(),
+            xdp.instructions()
+        );
+        let (socket, xdp) = (socket.load("cost").unwrap(), xdp.load("cost").unwrap());
+        for (what, frame) in packets() {
+            let (group, device) = (time(&socket, &frame), time(&xdp, &frame));
+            println!("  {what}: {group} ns in a group, {device} ns at XDP");
+            assert!(group < 2000 && device < 2000);
+        }
+    }
+}
+
+/// 50 lines, as a user with many needs writes them.
+fn fifty_lines() -> String {
+    let lines = [
+        "    when (has_port 53 .||. has_addr \"192.168.0.0/16\") (inc 1)\n",
+        "    unless is_frag (conditional (ip_ttl .< 64) (inc 2) (inc 3))\n",
+        "    par3 (web >-> tcp) (filter (is_udp .&&. not is_multicast)) unit\n",
+        "    vlan_id_filter [0, 1, 13, 42..45]\n",
+    ];
+    let lines: String = lines.iter().cycle().take(46).copied().collect();
+    format!(
+        "web = filter (has_port 80 .||. has_port 443)\n\nmain = do\n{lines}    inner steer_flow\n"
+    )
+}
+
+fn median(mut times: Vec<Duration>) -> Duration {
+    times.sort_unstable();
+    times[times.len() / 2]
+}
+
+#[test]
+#[ignore = "needs root: eBPF; says figures, of which only the coarsest can fail"]
+fn programs_load_quickly() {
+    const RUNS: usize = 51;
+    let usual = "main = filter (is_tcp .&&. has_port 443) >-> inner steer_flow".to_owned();
+    for (name, source) in [("one line", usual), ("50 lines", fifty_lines())] {
+        let mut sizes = [None; 3];
+        let (mut compiling, mut loading) = (Vec::new(), [Vec::new(), Vec::new(), Vec::new()]);
+        for _ in 0..RUNS {
+            let begin = Instant::now();
+            let program = compile(black_box(&source), &|_| Ok(vec![]));
+            let program =
+                black_box(program.unwrap_or_else(|error| panic!("{}", error.render(&source))));
+            compiling.push(begin.elapsed());
+            for (hook, times) in super::side::HOOKS.into_iter().zip(&mut loading) {
+                let begin = Instant::now();
+                let object = hook.object(&program).unwrap();
+                let loaded =
+                    object.map(|object| (object.instructions(), object.load("cost").unwrap()));
+                times.push(begin.elapsed());
+                sizes[hook as usize] =
+                    loaded.map(|(size, loaded)| (size, loaded.verified().unwrap()));
+            }
+        }
+        let [group, filter, xdp] = loading.map(median);
+        println!(
+            "{name}: compiled in {:?}; made and loaded: the group's program {group:?}, a member's filter {filter:?}, XDP's {xdp:?} (medians)",
+            median(compiling)
+        );
+        println!("  instructions, and how many the verifier went through: {sizes:?}");
+        assert!(group + filter < Duration::from_millis(500));
+    }
+}

@@ -1,0 +1,47 @@
+//! Programs and packets drawn from seeds.
+
+use std::time::Instant;
+
+use fanpcap_steer_testkit::{Draw, programs, tape};
+
+use super::case::Case;
+use super::side::HOOKS;
+use super::traffic::drawn;
+use super::workers::all_agree;
+
+/// Packets of each program.
+const PACKETS: usize = 500;
+/// Pairs of program and packet, unless FANPCAP_PROOF_PACKETS says another number.
+const PAIRS: u64 = 1_000_000;
+
+pub(crate) fn case(seed: u64) -> Case {
+    let tape = tape(!seed, 300);
+    let mut draw = Draw::new(&tape);
+    // What a group can't do mostly runs at XDP all the same.
+    let program = if seed % 8 == 7 {
+        programs::program(&mut draw)
+    } else {
+        programs::group_program(&mut draw)
+    };
+    Case {
+        program,
+        source: String::new(),
+        shots: drawn(seed, PACKETS).shots,
+        hooks: &HOOKS,
+    }
+}
+
+#[test]
+#[ignore = "needs root: eBPF"]
+fn drawn_programs_agree_on_drawn_packets() {
+    let pairs = std::env::var("FANPCAP_PROOF_PACKETS");
+    let pairs = pairs.map_or(PAIRS, |pairs| pairs.parse().unwrap());
+    let count = pairs.div_ceil(PACKETS as u64);
+    let first = std::env::var("FANPCAP_PROOF_SEED").map_or(0, |seed| seed.parse().unwrap());
+    let begin = Instant::now();
+    let outcome = all_agree(count, |number| case(first + number));
+    println!(
+        "{count} programs, {pairs} pairs in {:?}: {outcome:#?}",
+        begin.elapsed()
+    );
+}

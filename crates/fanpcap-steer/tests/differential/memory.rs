@@ -1,0 +1,53 @@
+//! What is forgotten: fragments of a datagram after two seconds.
+
+use std::thread::sleep;
+use std::time::{Duration, Instant};
+
+use fanpcap_steer::native::Packet;
+use fanpcap_steer_testkit::frames;
+use fanpcap_wire::Frame;
+
+use super::seed::Seed;
+use super::side::{Hook, Side};
+use super::traffic::Shot;
+use super::written::compiled;
+
+#[test]
+#[ignore = "needs root: eBPF"]
+fn a_datagram_is_forgotten_after_two_seconds() {
+    let shot = |field| Shot {
+        bytes: frames::ethernet(0x0800, &frames::v4(17, field, &frames::udp(1, 2, &[0; 8]))),
+        mark: 0,
+    };
+    let (first, later) = (shot(0x2000), shot(185));
+    let program = compiled("steer_flow");
+    let begin = Instant::now();
+    for hook in [Hook::Fanout, Hook::Xdp] {
+        let mut side = Side::new(hook, &program, &Seed::None).unwrap();
+        let mut go = |shot: &Shot| {
+            let frame = Frame {
+                bytes: &shot.bytes,
+                tag: None,
+            };
+            let now_ns = u64::try_from(begin.elapsed().as_nanos()).unwrap();
+            let packet = Packet {
+                now_ns,
+                ..Packet::of(frame)
+            };
+            let answers = side.run(shot, packet).unwrap();
+            assert!(answers.agree(hook), "{answers:?}");
+            let [(_, late), native] = side.state().unwrap();
+            assert_eq!(late, native.1);
+            (answers.kernel, late)
+        };
+        let (hash, _) = go(&first);
+        assert_eq!(go(&later), (hash, 0));
+        sleep(Duration::from_millis(1900));
+        assert_eq!(go(&later), (hash, 0));
+        sleep(Duration::from_millis(200));
+        let (alone, late) = go(&later);
+        assert!(alone != hash && late == 1);
+        assert_eq!(go(&first), (alone, 1), "the first follows those before it");
+        assert_eq!(go(&first), (hash, 1), "once");
+    }
+}

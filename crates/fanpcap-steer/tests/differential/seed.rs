@@ -1,0 +1,37 @@
+//! A bug that is put in on purpose, to see whether it is found.
+
+use fanpcap_linux::bpf::Instruction;
+use fanpcap_steer::ebpf::Object;
+use fanpcap_steer::ir::Program;
+
+use super::side::Hook;
+
+/// Where the bug is.
+#[derive(Clone, Copy)]
+pub(crate) enum Seed<'a> {
+    /// Nowhere.
+    None,
+    /// One instruction of the code at one hook is another one.
+    Code(Hook, usize, Instruction),
+    /// The evaluator runs another program.
+    Program(&'a dyn Fn(&mut Program)),
+    /// The evaluator is told of another packet.
+    Packet(&'a dyn Fn(&mut Vec<u8>)),
+}
+
+impl Seed<'_> {
+    pub(crate) fn object(&self, hook: Hook, object: Object) -> Object {
+        match *self {
+            Self::Code(at, place, instruction) if at == hook => {
+                object.with_instruction(place, instruction)
+            }
+            Self::None | Self::Code(..) | Self::Program(_) | Self::Packet(_) => object,
+        }
+    }
+
+    pub(crate) fn program(&self, program: &mut Program) {
+        if let Self::Program(change) = self {
+            change(program);
+        }
+    }
+}

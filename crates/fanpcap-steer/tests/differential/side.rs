@@ -1,0 +1,168 @@
+//! A program at one hook: what the kernel makes of it, beside the evaluator that says what it should.
+
+use std::io;
+
+use fanpcap_steer::ebpf::{self, EbpfError, LoadError, Loaded, Object};
+use fanpcap_steer::ir::{COUNTERS, Function, Program, Steer};
+use fanpcap_steer::native::{Decision, Evaluator, Packet};
+use fanpcap_steer::slice;
+
+use super::seed::Seed;
+use super::traffic::Shot;
+use super::tree;
+
+/// Where a program runs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Hook {
+    /// The program of a group: the steering slice.
+    Fanout,
+    /// A member's filter: the verdict slice.
+    Filter,
+    /// The whole program.
+    Xdp,
+}
+
+pub(crate) static HOOKS: [Hook; 3] = [Hook::Fanout, Hook::Filter, Hook::Xdp];
+
+/// Stands in for the random number, of which only the range can be compared. No other way to steer comes to it, but by a chance of 2^-31.
+const ANY: u32 = 0x5a3c_96e1;
+
+/// Why a program does not run at a hook.
+#[derive(Debug)]
+pub(crate) enum NotRun {
+    /// The back end refuses it, with its own words.
+    Refused(EbpfError),
+    /// It has nothing to do there.
+    Idle,
+    /// The kernel refuses what the back end has made.
+    Load { error: LoadError, listing: String },
+}
+
+/// A program in the kernel, and its evaluator.
+pub(crate) struct Side {
+    pub(crate) hook: Hook,
+    listing: String,
+    loaded: Loaded,
+    evaluator: Evaluator,
+}
+
+/// What one packet came to.
+#[derive(Debug)]
+pub(crate) struct Answers {
+    pub(crate) kernel: u32,
+    pub(crate) native: Decision,
+}
+
+impl Hook {
+    /// It and no other.
+    pub(crate) fn alone(self) -> &'static [Hook] {
+        let place = self as usize;
+        &HOOKS[place..=place]
+    }
+
+    /// What the hook's evaluator runs; none where nothing is to be done.
+    fn part(self, program: &Program) -> Result<Option<Program>, EbpfError> {
+        Ok(match self {
+            Self::Fanout => Some(slice::steering(program)?),
+            Self::Filter => slice::verdict(program)?,
+            Self::Xdp => Some(program.clone()),
+        })
+    }
+
+    /// What the kernel runs.
+    pub(crate) fn object(self, program: &Program) -> Result<Option<Object>, EbpfError> {
+        match self {
+            Self::Fanout => ebpf::fanout(program).map(Some),
+            Self::Filter => ebpf::filter(program, None),
+            Self::Xdp => ebpf::xdp(program).map(Some),
+        }
+    }
+
+    /// What the program returns for what was decided; none where that is a random number.
+    pub(crate) fn returns(self, decision: Decision) -> Option<u32> {
+        match (self, decision) {
+            (Self::Filter, Decision::Drop) => Some(0),
+            (Self::Filter, _) => Some(u32::MAX),
+            // A group's program can't drop: any member will do.
+            (Self::Fanout, Decision::Drop) => Some(0),
+            (Self::Xdp, Decision::Drop) => Some(u32::MAX),
+            (_, Decision::Steer(ANY)) => None,
+            (_, Decision::Steer(number)) => Some(number),
+            (_, Decision::Copy | Decision::Broadcast | Decision::Double(..)) => Some(0),
+        }
+    }
+}
+
+impl Side {
+    pub(crate) fn new(hook: Hook, program: &Program, seed: &Seed<'_>) -> Result<Self, NotRun> {
+        let object = hook.object(program).map_err(NotRun::Refused)?;
+        let part = hook.part(program).map_err(NotRun::Refused)?;
+        let (Some(object), Some(mut part)) = (object, part) else {
+            return Err(NotRun::Idle);
+        };
+        let object = seed.object(hook, object);
+        let listing = object.listing();
+        let load = |error| NotRun::Load {
+            error,
+            listing: listing.clone(),
+        };
+        let loaded = object.load("proof").map_err(load)?;
+        tree::each(&mut part.main, &mut |function| {
+            if *function == Function::Steer(Steer::Random) {
+                *function = Function::Steer(Steer::To(ANY));
+            }
+        });
+        seed.program(&mut part);
+        let evaluator = Evaluator::of_group(&part);
+        Ok(Self {
+            hook,
+            listing,
+            loaded,
+            evaluator,
+        })
+    }
+
+    /// Both on one packet; an error where the kernel does not try out such a frame, which then neither has seen.
+    pub(crate) fn run(&mut self, shot: &Shot, packet: Packet<'_>) -> io::Result<Answers> {
+        let kernel = if shot.mark == 0 || self.hook == Hook::Xdp {
+            self.loaded.run(&shot.bytes)?
+        } else {
+            self.loaded.run_marked(&shot.bytes, shot.mark)?
+        };
+        let packet = match self.hook {
+            // A trial is on the loopback device's only queue.
+            Hook::Xdp => Packet {
+                queue: Some(0),
+                ..packet
+            },
+            Hook::Fanout | Hook::Filter => Packet {
+                mark: Some(shot.mark),
+                ..packet
+            },
+        };
+        let native = self.evaluator.decide(&packet);
+        Ok(Answers { kernel, native })
+    }
+
+    /// Counters and late fragments: of the kernel's, and of the evaluator.
+    pub(crate) fn state(&self) -> io::Result<[(Vec<u64>, u64); 2]> {
+        let mut counters = self.loaded.counters()?;
+        counters.resize(COUNTERS, 0);
+        let native = (self.evaluator.counters().to_vec(), self.evaluator.late());
+        Ok([(counters, self.loaded.late()?), native])
+    }
+
+    pub(crate) fn listing(&self) -> &str {
+        &self.listing
+    }
+}
+
+impl Answers {
+    /// Whether they are the same.
+    pub(crate) fn agree(&self, hook: Hook) -> bool {
+        match hook.returns(self.native) {
+            Some(expected) => self.kernel == expected,
+            None => self.kernel <= 0x7fff_ffff,
+        }
+    }
+}

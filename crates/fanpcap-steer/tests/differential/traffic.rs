@@ -1,0 +1,167 @@
+//! Packets: drawn, cut into fragments, or from capture files.
+
+use std::fmt;
+use std::path::{Path, PathBuf};
+
+use fanpcap_gen::Records;
+use fanpcap_steer_testkit::{Draw, packets, tape};
+use fanpcap_wire::{Frame, Layers};
+
+/// A packet as a trial takes it: there is no tag beside it, no queue and no hash.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Shot {
+    pub(crate) bytes: Vec<u8>,
+    /// The kernel's mark.
+    pub(crate) mark: u32,
+}
+
+/// Drawn packets, and what of them trials can't take.
+#[derive(Default)]
+pub(crate) struct Drawn {
+    pub(crate) shots: Vec<Shot>,
+    /// Those that had a tag beside them, a queue, a hash: tried out without it.
+    pub(crate) beside: [u64; 3],
+}
+
+/// As many packets of this seed, one in eight followed by fragments of it in any order.
+pub(crate) fn drawn(seed: u64, count: usize) -> Drawn {
+    let mut drawn = Drawn::default();
+    for number in 0.. {
+        if drawn.shots.len() >= count {
+            break;
+        }
+        let tape = tape(seed << 20 | number, 420);
+        let mut draw = Draw::new(&tape);
+        let made = packets::packet(&mut draw);
+        let beside = [made.tag.is_some(), made.queue.is_some(), made.hash != 0];
+        for (sum, is) in drawn.beside.iter_mut().zip(beside) {
+            *sum += u64::from(is);
+        }
+        let shot = Shot {
+            bytes: made.bytes,
+            mark: made.mark.unwrap_or(0),
+        };
+        // The end of the tape, as the packet has not come to it.
+        let [.., choice, order] = tape[..] else {
+            continue;
+        };
+        if choice % 8 == 0 {
+            drawn.shots.extend(fragments(&shot, order));
+        }
+        drawn.shots.push(shot);
+    }
+    drawn.shots.truncate(count);
+    drawn
+}
+
+/// The packet as first, later and last fragment of one datagram, in one of the orders.
+fn fragments(shot: &Shot, order: u8) -> Vec<Shot> {
+    const ORDERS: [[u16; 4]; 6] = [
+        [0, 185, 370, 185],
+        [185, 0, 370, 0],
+        [370, 185, 0, 370],
+        [0, 370, 0, 185],
+        [185, 370, 185, 0],
+        [0, 0, 185, 370],
+    ];
+    let offsets = ORDERS[usize::from(order) % ORDERS.len()];
+    let fragment = |offset| fragment(&shot.bytes, offset).map(|bytes| Shot { bytes, ..*shot });
+    offsets.into_iter().filter_map(fragment).collect()
+}
+
+/// The outer packet as a fragment; none where there is no place to say so.
+fn fragment(frame: &[u8], offset: u16) -> Option<Vec<u8>> {
+    let layers = Layers::of(&Frame {
+        bytes: frame,
+        tag: None,
+    });
+    let ip = layers.ip()?;
+    let more = offset != 370;
+    let (address, field) = match ip.source() {
+        std::net::IpAddr::V4(source) => (source.octets().to_vec(), u16::from(more) << 13 | offset),
+        std::net::IpAddr::V6(source) => (source.octets().to_vec(), u16::from(more) | offset << 3),
+    };
+    let mut bytes = frame.to_vec();
+    let source = frame
+        .windows(address.len())
+        .position(|part| part == address)?;
+    let at = match ip.source() {
+        std::net::IpAddr::V4(_) => source.checked_sub(6)?,
+        std::net::IpAddr::V6(_) => {
+            let header = source.checked_sub(8)?;
+            let next = std::mem::replace(bytes.get_mut(header + 6)?, 44);
+            if next != 44 {
+                bytes.splice(header + 40..header + 40, [next, 0, 0, 0, 0, 0, 0, 1]);
+            }
+            header + 42
+        }
+    };
+    bytes
+        .get_mut(at..at + 2)?
+        .copy_from_slice(&field.to_be_bytes());
+    Some(bytes)
+}
+
+/// Why there is no trial of a frame.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Untried {
+    /// Shorter than Ethernet's header.
+    Runt,
+    /// IPv4's type, and shorter than its header.
+    Ipv4,
+    /// IPv6's type, and shorter than its header.
+    Ipv6,
+    /// More than a page has room for.
+    Long,
+}
+
+impl Shot {
+    /// Why a trial should not take it; none where it should.
+    pub(crate) fn untried(&self, is_socket: bool) -> Option<Untried> {
+        let len = self.bytes.len();
+        let ether_type = self.bytes.get(12..14);
+        match ether_type {
+            None => Some(Untried::Runt),
+            Some([0x08, 0x00]) if is_socket && len < 34 => Some(Untried::Ipv4),
+            Some([0x86, 0xdd]) if is_socket && len < 54 => Some(Untried::Ipv6),
+            Some(_) => (len > 3000).then_some(Untried::Long),
+        }
+    }
+}
+
+/// The frames of a capture file of Ethernet.
+pub(crate) fn captured(path: &Path) -> Result<Vec<Shot>, String> {
+    let records = Records::open(path).map_err(|error| error.to_string())?;
+    let shots = records.map(|record| {
+        let bytes = record.map_err(|error| error.to_string())?.bytes;
+        Ok(Shot { bytes, mark: 0 })
+    });
+    shots.collect()
+}
+
+/// All files of a directory and of those in it.
+pub(crate) fn files(directory: &Path) -> Vec<PathBuf> {
+    let mut found = Vec::new();
+    let mut left = vec![directory.to_owned()];
+    while let Some(directory) = left.pop() {
+        let entries = std::fs::read_dir(&directory).unwrap();
+        for entry in entries.map(Result::unwrap) {
+            if entry.file_type().unwrap().is_dir() {
+                left.push(entry.path());
+            } else {
+                found.push(entry.path());
+            }
+        }
+    }
+    found.sort();
+    found
+}
+
+impl fmt::Display for Shot {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for byte in &self.bytes {
+            write!(f, "{byte:02x}")?;
+        }
+        write!(f, " ({} bytes), mark {}", self.bytes.len(), self.mark)
+    }
+}

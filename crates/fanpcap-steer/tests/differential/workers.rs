@@ -1,0 +1,62 @@
+//! One thread on each CPU, each of which takes the next case until one shows a difference.
+
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::thread;
+
+use fanpcap_linux::inject::{cpus, pin};
+
+use super::case::{Case, Outcome, Report, check};
+use super::seed::Seed;
+use super::shrink::shrunk;
+
+/// Keeps the thread on one CPU, which counts turns and samples by itself.
+pub(crate) fn pinned() -> u32 {
+    let cpu = cpus().unwrap()[0];
+    pin(cpu).unwrap();
+    u32::try_from(cpu).unwrap()
+}
+
+/// Tries out the cases of these numbers.
+///
+/// # Panics
+/// With the smallest case that was found, where there is a difference.
+pub(crate) fn all_agree(count: u64, case: impl Fn(u64) -> Case + Sync) -> Outcome {
+    let (next, stopped) = (AtomicU64::new(0), AtomicBool::new(false));
+    let work = |cpu: usize| {
+        pin(cpu).unwrap();
+        let cpu = u32::try_from(cpu).unwrap();
+        let mut sum = Outcome::default();
+        while !stopped.load(Ordering::Relaxed) {
+            let number = next.fetch_add(1, Ordering::Relaxed);
+            if number >= count {
+                break;
+            }
+            let case = case(number);
+            match check(&case, cpu, &Seed::None) {
+                Ok(outcome) => sum.add(&outcome),
+                Err(difference) => {
+                    stopped.store(true, Ordering::Relaxed);
+                    let (case, difference) = shrunk(case, difference, cpu, &Seed::None);
+                    panic!("case {number}: {}", Report(&case, &difference));
+                }
+            }
+        }
+        sum
+    };
+    let work = &work;
+    thread::scope(|scope| {
+        let cpus = cpus().unwrap();
+        let threads: Vec<_> = cpus
+            .into_iter()
+            .map(|cpu| scope.spawn(move || work(cpu)))
+            .collect();
+        let mut sum = Outcome::default();
+        for thread in threads {
+            match thread.join() {
+                Ok(outcome) => sum.add(&outcome),
+                Err(panic) => std::panic::resume_unwind(panic),
+            }
+        }
+        sum
+    })
+}

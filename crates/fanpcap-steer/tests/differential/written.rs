@@ -1,0 +1,122 @@
+//! Programs as users write them: the example of each function of the table, under each of its names, and the modes.
+
+use std::path::Path;
+
+use fanpcap_linux::pcap::Library;
+use fanpcap_steer::ebpf::EbpfError;
+use fanpcap_steer::ir::{Classic, Program};
+use fanpcap_steer::table::{self, Engines, Entry};
+use fanpcap_steer::{compile, modes, slice};
+
+use super::case::Case;
+use super::side::HOOKS;
+use super::traffic::{Shot, drawn};
+use super::workers::all_agree;
+
+/// Packets that come to each program.
+const PACKETS: usize = 4000;
+
+/// A program, with the system's libpcap for its filters.
+pub(crate) fn compiled(source: &str) -> Program {
+    let library = Library::open(Path::new("libpcap.so.0.8")).unwrap();
+    let pcap = |text: &str| {
+        let code = library.compile(text).map_err(|error| error.reason)?;
+        let classic = code.into_iter().map(|instruction| Classic {
+            code: instruction.code,
+            jt: instruction.jt,
+            jf: instruction.jf,
+            k: instruction.k,
+        });
+        Ok(classic.collect())
+    };
+    compile(source, &pcap).unwrap_or_else(|error| panic!("{}", error.render(source)))
+}
+
+/// The example with each of the entry's names, with something to be steered by where the example has nothing.
+pub(crate) fn examples(entry: &Entry) -> Vec<String> {
+    let named = entry.names().map(|name| {
+        let words = entry.example.split_inclusive(|c: char| !is_of_name(c));
+        let renamed = words.map(|word| match word.strip_prefix(entry.name) {
+            Some(rest) if !rest.starts_with(is_of_name) => format!("{name}{rest}"),
+            _ => word.to_owned(),
+        });
+        renamed.collect::<String>()
+    });
+    let steered = named.map(|source| match slice::steering(&compiled(&source)) {
+        Err(unfit) if unfit.what.starts_with("packets that no steering") => {
+            format!("({}) >-> steer_flow", source.trim_start_matches("main = "))
+        }
+        _ => source,
+    });
+    steered.collect()
+}
+
+fn is_of_name(c: char) -> bool {
+    c.is_alphanumeric() || c == '_' || c == '\''
+}
+
+pub(crate) fn case(source: &str, shots: &[Shot]) -> Case {
+    Case {
+        program: compiled(source),
+        source: source.to_owned(),
+        shots: shots.to_vec(),
+        hooks: &HOOKS,
+    }
+}
+
+#[test]
+#[ignore = "needs root: eBPF"]
+fn each_function_of_the_table_agrees() {
+    let shots = drawn(1 << 30, PACKETS).shots;
+    let runs = table::entries().filter(|entry| entry.engines == Engines::All);
+    let sources: Vec<String> = runs.flat_map(examples).collect();
+    let mut one_way = Vec::new();
+    for source in &sources {
+        let outcome = all_agree(1, |_| case(source, &shots));
+        assert_eq!(
+            [outcome.programs[0], outcome.programs[2]],
+            [1; 2],
+            "{source}"
+        );
+        assert!(outcome.trials[2] > 3000, "{source}: {outcome:?}");
+        let is_one_way = outcome.drops[2] == 0 || outcome.drops[2] == outcome.trials[2];
+        if is_one_way && outcome.counting == 0 {
+            one_way.push(source.as_str());
+        }
+    }
+    println!(
+        "{} functions and names, {PACKETS} packets each",
+        sources.len()
+    );
+    println!("all or none dropped and nothing counted: {one_way:#?}");
+}
+
+#[test]
+fn what_is_of_other_engines_is_refused() {
+    let others = table::entries().filter(|entry| entry.engines != Engines::All);
+    let mut count = 0;
+    for source in others.flat_map(examples) {
+        let program = compiled(&source);
+        for hook in HOOKS {
+            let refused = hook.object(&program);
+            assert!(
+                matches!(refused, Err(EbpfError::Unfit(_))),
+                "{hook:?}: {source}"
+            );
+        }
+        count += 1;
+    }
+    assert!(count > 5);
+}
+
+#[test]
+#[ignore = "needs root: eBPF"]
+fn each_mode_agrees() {
+    let shots = drawn(1 << 31, 4 * PACKETS).shots;
+    let count = modes::MODES.len() as u64;
+    let source = |number: u64| modes::MODES[usize::try_from(number).unwrap()].1;
+    let outcome = all_agree(count, |number| case(source(number), &shots));
+    println!("{outcome:#?}");
+    assert_eq!(outcome.programs, [count, 0, count], "no mode drops");
+    assert!(outcome.late > 100);
+}
