@@ -36,8 +36,10 @@ pub(crate) struct Expression<'a> {
 /// What an expression is.
 #[derive(Debug)]
 pub(crate) enum Node<'a> {
-    /// The name of a definition, a parameter or a function of the table; comparisons are names too.
+    /// The name of a definition, a parameter or a function of the table.
     Name(&'a str),
+    /// The table's function that a comparison or `if` stands for, whatever the program itself calls by that name.
+    Own(&'static str),
     Number(i128),
     /// A string, or an address without quotes.
     Text(Cow<'a, str>),

@@ -6,6 +6,7 @@
 mod argument;
 mod call;
 mod finish;
+mod list;
 mod message;
 mod names;
 mod signature;
@@ -13,11 +14,12 @@ mod value;
 
 use crate::Error;
 use crate::ast::{Chain, Expression, Node, Program, Span};
-use crate::compile::{CALLS_MAX, DEPTH_MAX, INNER_MAX, LIST_MAX, NODES_MAX, PcapFilter, WORK_MAX};
+use crate::compile::{CALLS_MAX, DEPTH_MAX, INNER_MAX, NODES_MAX, PcapFilter, WORK_MAX};
 use crate::ir::{self, Filter, Function, Key, Predicate};
 use crate::measure::Measure;
 use crate::parser::MAIN;
 use crate::table::Kind;
+use message::is_unquoted;
 use std::collections::HashMap;
 use value::{Value, Want};
 
@@ -72,8 +74,24 @@ enum Constant<'a> {
     Known(Value<'a>),
 }
 
-/// Parameters of the definition that is being evaluated, and what they stand for.
-type Locals<'a> = [(&'a str, Value<'a>)];
+/// Parameters of the definition that is being evaluated.
+type Locals<'a> = [Local<'a>];
+
+/// A parameter, and the argument that it stands for.
+struct Local<'a> {
+    name: &'a str,
+    value: Value<'a>,
+    /// Of the argument, where it is called.
+    span: Span,
+}
+
+/// Where a value was written: the argument of the call if the expression is a parameter.
+fn place(expression: &Expression<'_>, locals: &Locals<'_>) -> Span {
+    let is_it =
+        |local: &&Local<'_>| matches!(expression.node, Node::Name(name) if name == local.name);
+    let local = locals.iter().find(is_it);
+    local.map_or(&expression.span, |local| &local.span).clone()
+}
 
 impl<'p, 'a> Checker<'p, 'a> {
     fn new(source: &'p str, program: &'p Program<'a>, pcap: PcapFilter<'p>) -> Self {
@@ -185,13 +203,14 @@ impl<'p, 'a> Checker<'p, 'a> {
         let span = &expression.span;
         match &expression.node {
             Node::Name(name) => self.named(name, span, want, locals),
+            Node::Own(name) => self.own(name, span, want),
             Node::Number(number) => Ok(Value::Number(*number)),
             Node::Text(text) => Ok(Value::Text(text.clone())),
             Node::List(elements) => Ok(Value::List(self.elements(elements, locals)?)),
             Node::Tuple(parts) => {
                 let parts = parts.iter().map(|part| {
                     let value = self.value(part, None, locals)?;
-                    Ok((value, part.span.clone()))
+                    Ok((value, place(part, locals)))
                 });
                 Ok(Value::Tuple(parts.collect::<Result<_, Error>>()?))
             }
@@ -201,58 +220,14 @@ impl<'p, 'a> Checker<'p, 'a> {
             }
             Node::Apply(head, arguments) => {
                 let callee = self.value(head, want, locals)?;
-                self.apply(callee, head, arguments, span, locals)
+                let applied = self.apply(callee, head, arguments, span, locals);
+                applied.map_err(|error| match is_unquoted(head, arguments) {
+                    true => error.hint("a pcap expression is in quotes: 'filter \"tcp port 80\"'"),
+                    false => error,
+                })
             }
             Node::Chain(chain, operands) => self.chain(*chain, operands, span, locals),
         }
-    }
-
-    /// The elements of a list, ranges put in.
-    fn elements(
-        &mut self,
-        elements: &'p [Expression<'a>],
-        locals: &Locals<'a>,
-    ) -> Result<Vec<(Value<'a>, Span)>, Error> {
-        let mut values = Vec::with_capacity(elements.len());
-        for element in elements {
-            if let Node::Range(first, last) = &element.node {
-                let (first, last) = (self.number(first, locals)?, self.number(last, locals)?);
-                let count = usize::try_from(last.saturating_sub(first).saturating_add(1).max(0));
-                let count = count.unwrap_or(usize::MAX).saturating_add(values.len());
-                self.fits(count, &element.span)?;
-                let numbers = (first..=last).map(Value::Number);
-                values.extend(numbers.map(|number| (number, element.span.clone())));
-            } else {
-                let value = self.value(element, None, locals)?;
-                values.push((value, element.span.clone()));
-                self.fits(values.len(), &element.span)?;
-            }
-        }
-        self.spend(
-            values.len(),
-            &elements.last().map_or(0..0, |last| last.span.clone()),
-        )?;
-        Ok(values)
-    }
-
-    /// Refuses a list that is too long.
-    fn fits(&self, count: usize, span: &Span) -> Result<(), Error> {
-        if count <= LIST_MAX {
-            return Ok(());
-        }
-        let message = format!("expected a list of at most {LIST_MAX} elements, found more");
-        Err(Error::new(span.clone(), message))
-    }
-
-    /// An end of a range.
-    fn number(&mut self, end: &'p Expression<'a>, locals: &Locals<'a>) -> Result<i128, Error> {
-        let value = self.value(end, None, locals)?;
-        let Value::Number(number) = value else {
-            let found = self.describe(&value, &end.span);
-            let message = format!("expected a number at the end of a range, found {found}");
-            return Err(Error::new(end.span.clone(), message));
-        };
-        Ok(number)
     }
 
     fn chain(
@@ -295,7 +270,7 @@ impl<'p, 'a> Checker<'p, 'a> {
     ) -> Result<Vec<T>, Error> {
         let operands = operands.iter().map(|operand| {
             let value = self.value(operand, Some(want), locals)?;
-            convert(self, value, &operand.span, want)
+            convert(self, value, &place(operand, locals), want)
         });
         operands.collect()
     }

@@ -23,6 +23,8 @@ pub const WORK_MAX: usize = 1 << 18;
 pub const SAMPLERS_MAX: usize = 16;
 /// Different pcap expressions in a program.
 pub const FILTERS_MAX: usize = 16;
+/// Bytes of a pcap expression: libpcap's optimizer takes more than the square of its length.
+pub const FILTER_LENGTH_MAX: usize = 2048;
 
 /// Compiles a pcap expression for Ethernet, or says why it can't.
 pub type PcapFilter<'a> = &'a dyn Fn(&str) -> Result<Vec<Classic>, String>;

@@ -30,6 +30,12 @@ impl Error {
         }
     }
 
+    /// Adds the hint if there is none yet.
+    pub(crate) fn or_hint(self, hint: &str) -> Error {
+        let hint = self.hint.or_else(|| Some(hint.to_owned()));
+        Error { hint, ..self }
+    }
+
     /// Adds the hint if there is one.
     pub(crate) fn hinted(self, hint: Option<String>) -> Error {
         Error { hint, ..self }

@@ -103,7 +103,7 @@ impl<'a> Lexer<'a> {
             let blank = rest.len() - rest.trim_start_matches([' ', '\t', '\n', '\r']).len();
             if blank > 0 {
                 self.advance(blank);
-            } else if rest.starts_with("--") {
+            } else if is_comment(rest) {
                 self.advance(rest.find('\n').unwrap_or(rest.len()));
             } else if rest.starts_with("{-") {
                 let bytes = self.comment()?;
@@ -155,7 +155,7 @@ impl<'a> Lexer<'a> {
                 let (name, bytes) = word(rest);
                 self.push(Kind::Name(name), bytes);
             }
-            c if SYMBOLS.contains(c) => {
+            c if is_symbol(c) => {
                 let bytes = symbol(rest);
                 self.push(Kind::Symbol(&rest[..bytes]), bytes);
             }
@@ -180,6 +180,8 @@ impl<'a> Lexer<'a> {
             '\u{201c}' | '\u{201d}' | '\u{2018}' | '\u{2019}' | '\'' => {
                 error.hint("strings are in \"straight double quotes\"")
             }
+            '\u{feff}' => error.hint("save the text without a byte order mark"),
+            c if c.is_whitespace() => error.hint("it only looks like a blank: write one"),
             _ => error,
         }
     }
@@ -201,11 +203,20 @@ fn word(rest: &str) -> (&str, usize) {
     }
 }
 
+/// Whether a comment begins here: two dashes and more, and no other symbol behind them, as in `-->`.
+fn is_comment(rest: &str) -> bool {
+    rest.starts_with("--") && !rest.trim_start_matches('-').starts_with(is_symbol)
+}
+
 /// The length of the symbol: as many symbol characters as there are, up to a comment.
 fn symbol(rest: &str) -> usize {
-    let end = rest.find(|c| !SYMBOLS.contains(c)).unwrap_or(rest.len());
-    let comment = rest[..end].find("--").filter(|at| *at > 0);
+    let end = rest.find(|c| !is_symbol(c)).unwrap_or(rest.len());
+    let comment = rest[..end].find("--").filter(|at| is_comment(&rest[*at..]));
     comment.unwrap_or(end)
+}
+
+fn is_symbol(c: char) -> bool {
+    SYMBOLS.contains(c)
 }
 
 fn is_letter(c: char) -> bool {
@@ -288,6 +299,17 @@ mod tests {
                 Symbol(".||."),
             ]
         );
+    }
+
+    #[test]
+    fn dashes_with_a_symbol_behind_them_are_an_operator() {
+        use Kind::{Name, Symbol};
+        assert_eq!(kinds("a --> b"), [Name("a"), Symbol("-->"), Name("b")]);
+        assert_eq!(kinds("a >--> b"), [Name("a"), Symbol(">-->"), Name("b")]);
+        for source in ["a -- > b", "a --b", "a ----", "a --- | b", "a ---("] {
+            assert_eq!(kinds(source), [Name("a")], "{source}");
+        }
+        assert_eq!(kinds("a >->--b"), [Name("a"), Symbol(">->")]);
     }
 
     #[test]

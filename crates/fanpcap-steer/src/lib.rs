@@ -23,7 +23,7 @@ pub mod table;
 
 pub use check::Definition;
 pub use compile::{
-    CALLS_MAX, DEPTH_MAX, FILTERS_MAX, INNER_MAX, LIST_MAX, NODES_MAX, PARAMETERS_MAX, PcapFilter,
-    SAMPLERS_MAX, SOURCE_MAX, WORK_MAX, compile, definitions,
+    CALLS_MAX, DEPTH_MAX, FILTER_LENGTH_MAX, FILTERS_MAX, INNER_MAX, LIST_MAX, NODES_MAX,
+    PARAMETERS_MAX, PcapFilter, SAMPLERS_MAX, SOURCE_MAX, WORK_MAX, compile, definitions,
 };
 pub use error::Error;

@@ -92,7 +92,7 @@ impl Outcome {
         host: Host::Unsaid,
         mark: None,
     };
-    /// A program that drops says nothing else.
+    /// A program that drops says nothing else, but for the host.
     const DROP: Outcome = Outcome {
         decision: Decision::Drop,
         ..Outcome::START
@@ -168,19 +168,21 @@ impl Evaluator {
             state: &mut self.state,
             group: self.group,
             packet,
+            host: Host::Unsaid,
             looks_inside: 0,
             inside: 0,
         };
         let Some(course) = run.function(&self.program.main, &layers, Course::START) else {
-            return Outcome::DROP;
+            let host = run.host;
+            return Outcome {
+                host,
+                ..Outcome::DROP
+            };
         };
         let mut outcome = course.outcome;
         if let (Decision::Steer(hash), Some(inside)) = (outcome.decision, course.fragment) {
             let followed = self.follow(&layers, inside, hash, packet.now_ns);
             outcome.decision = Decision::Steer(followed);
-        }
-        if outcome.host == Host::Only {
-            outcome.decision = Decision::Drop;
         }
         outcome
     }
@@ -213,6 +215,8 @@ struct Run<'r> {
     state: &'r mut State,
     group: bool,
     packet: &'r Packet<'r>,
+    /// What the host was said to get, where the packet is dropped behind it.
+    host: Host,
     /// How many `inner` it is in.
     looks_inside: u32,
     /// How many packets it is inside of by that.
@@ -235,13 +239,15 @@ impl<'r> Run<'r> {
                 let holds = self.question(layers, &course).holds(predicate);
                 self.function(if holds { then } else { otherwise }, layers, course)
             }
-            Function::First(functions) => functions
-                .iter()
-                .find_map(|alternative| self.function(alternative, layers, course)),
-            Function::Inverse(function) => match self.function(function, layers, course) {
-                Some(_) => None,
-                None => Some(course),
-            },
+            Function::First(functions) => functions.iter().find_map(|alternative| {
+                self.host = course.outcome.host;
+                self.function(alternative, layers, course)
+            }),
+            Function::Inverse(function) => {
+                let passed = self.function(function, layers, course).is_some();
+                self.host = course.outcome.host;
+                (!passed).then_some(course)
+            }
             Function::Inner(function) => {
                 let inner = layers.inner();
                 let depth = u32::from(inner.is_some());
@@ -272,8 +278,9 @@ impl<'r> Run<'r> {
                 Some(course)
             }
             Function::Host(only) => {
-                course.outcome.host = if *only { Host::Only } else { Host::Too };
-                Some(course)
+                self.host = if *only { Host::Only } else { Host::Too };
+                course.outcome.host = self.host;
+                (!only).then_some(course)
             }
             Function::Mark(mark) => {
                 course.outcome.mark = Some(*mark);

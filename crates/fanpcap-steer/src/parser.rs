@@ -24,6 +24,7 @@ pub(crate) fn program<'a>(source: &'a str, tokens: Vec<Token<'a>>) -> Result<Pro
         contexts: Vec::new(),
         margin: 1,
         depth: 0,
+        named: 0,
     };
     parser.program()
 }
@@ -38,6 +39,8 @@ struct Parser<'a> {
     /// The column in which definitions begin.
     margin: u32,
     depth: usize,
+    /// How many functions between back quotes lie in each other in what was read; they do so to the left.
+    named: usize,
 }
 
 impl<'a> Parser<'a> {

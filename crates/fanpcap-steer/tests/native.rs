@@ -3,6 +3,7 @@
 
 use std::net::Ipv4Addr;
 
+use fanpcap_steer::compile;
 use fanpcap_steer::hash::{both, end, end4, end6, finish, fold};
 use fanpcap_steer::ir::*;
 use fanpcap_steer::native::{Decision, Evaluator, Host, Packet};
@@ -516,6 +517,34 @@ fn classes_marks_and_the_host_are_told() {
         (outcome.decision, outcome.class, outcome.mark),
         (Decision::Drop, 0, None)
     );
+}
+
+#[test]
+fn what_the_host_gets_outlasts_a_drop_behind_it() {
+    let arp = ethernet(0x0806, &[0; 28]);
+    let icmp = ethernet(0x0800, &v4(1, 0, &[0; 8]));
+    let outcome = |source, bytes: &[u8]| {
+        let program = compile(source, &|_| Err("no libpcap".to_owned())).unwrap();
+        let outcome = Evaluator::new(&program).evaluate(&packet(bytes));
+        (outcome.decision, outcome.host)
+    };
+    let dropped = |host| (Decision::Drop, host);
+    let detour = "when is_eth_arp detour >-> steer_flow";
+    assert_eq!(outcome(detour, &arp), dropped(Host::Only));
+    assert_eq!(outcome(detour, &tcp()).1, Host::Unsaid);
+    let known = "when is_eth_arp detour >-> inc 0 >-> steer_to 1 >-> kernel";
+    assert_eq!(
+        outcome(known, &arp),
+        dropped(Host::Only),
+        "nothing is run behind it"
+    );
+    let kernel = "when is_icmp kernel >-> tcp >-> steer_flow";
+    assert_eq!(outcome(kernel, &icmp), dropped(Host::Too));
+    assert_eq!(outcome(kernel, &arp), dropped(Host::Unsaid));
+    // What an alternative that drops has done is forgotten.
+    for source in ["par (kernel >-> tcp) udp", "inv (kernel >-> icmp)"] {
+        assert_eq!(outcome(source, &icmp), dropped(Host::Unsaid), "{source}");
+    }
 }
 
 #[test]

@@ -310,3 +310,35 @@ fn the_programs_of_the_documentation_compile() {
     }
     assert_eq!(count, 13);
 }
+
+#[test]
+fn a_type_ends_with_its_line_or_at_an_operator() {
+    let block = compiled("main = do\n  unit\n  inc 0\n  filter is_tcp\n  steer_flow");
+    for source in [
+        "main = do\n  unit\n  inc 0 :: NetFunction\n  filter is_tcp\n  steer_flow",
+        "main = do\n  unit :: NetFunction\n  inc 0\n  filter is_tcp :: Maybe\n      [(A, B)] -> C\n  steer_flow :: F",
+        "main = do { unit :: F; inc 0 :: F; filter is_tcp :: F; steer_flow :: F }",
+        "main = unit :: NetFunction >-> inc 0 >-> filter (is_tcp :: NetPredicate) >-> steer_flow",
+    ] {
+        assert_eq!(compiled(source), block, "{source}");
+    }
+    let filtered = compiled("main = steer_flow >-> filter is_tcp");
+    let typed = compiled("main = steer_flow :: NetFunction >-> filter is_tcp\n");
+    assert_eq!(typed, filtered);
+}
+
+#[test]
+fn operators_and_if_are_those_of_the_language_whatever_is_defined() {
+    for (own, main) in [
+        ("equal a b = has_port 80", "filter (ip_ttl .== 64)"),
+        ("less n = ip_ttl .< n", "filter (less 64)"),
+        (
+            "conditional p f g = drop",
+            "if is_tcp then steer_flow else steer_link",
+        ),
+    ] {
+        let source = format!("{own}\nmain = {main}");
+        let expected = main.replace("less 64", "ip_ttl .< 64");
+        assert_eq!(compiled(&source), compiled(&expected), "{source}");
+    }
+}

@@ -1,9 +1,10 @@
 //! Programs that are wrong, and what is said about them.
 
-use fanpcap_steer::compile;
+use fanpcap_steer::ir::Classic;
+use fanpcap_steer::{FILTER_LENGTH_MAX, compile};
 
 /// What is wrong, topic by topic.
-const WRONG: [(&str, &[&str]); 9] = [
+const WRONG: [(&str, &[&str]); 11] = [
     (
         "names",
         &[
@@ -156,7 +157,41 @@ const WRONG: [(&str, &[&str]); 9] = [
             "main = filter \"a\\qb\"",
             "# main\nmain = tcp",
             "main = tcp;; § udp",
+            "\u{feff}main = tcp",
+            "main =\u{a0}tcp",
             "main = filter \"tpc port 80\"",
+        ],
+    ),
+    (
+        "lists",
+        &[
+            "main = vlan_id_filter [1,3..9]",
+            "main = vlan_id_filter [45..42]",
+            "f n = [n..42]\nmain = vlan_id_filter (f 45)",
+        ],
+    ),
+    (
+        "habits",
+        &[
+            "main = tcp --> steer_flow",
+            "main = tcp --| the web\n",
+            "main = filter \"inbound\"",
+            "main = filter is_tcp .&&. has_port 80",
+            "main = when is_tcp .&&. is_ip drop",
+            "main = filter tcp port 80",
+            "main = filter host 10.0.0.1",
+            "main = addr 10.0.0.0/255.0.0.0",
+            "main = addr \"10.0.0.0/255.0.255.0\"",
+            "main = addr \"10.0.0.0/+8\"",
+            "web p = has_port p\nmain = filter (web \"x\")",
+            "web p = has_port p\nboth p = filter (web p)\nmain = both tcp",
+            "ids n = vlan_id_filter [1, n]\nmain = ids 5000",
+            "main = has_port(80) >-> drop",
+            "main = filter $ is_tcp .||. is_udp >-> steer_flow",
+            "main = par tcp udp icmp",
+            "main = do\n  let web = has_port 80\n  filter web",
+            "main = do\n  x = tcp\n  udp",
+            "main = tcp ::",
         ],
     ),
     (
@@ -178,6 +213,13 @@ const WRONG: [(&str, &[&str]); 9] = [
 fn refused(source: &str) -> String {
     let pcap = |text: &str| match text {
         "tcp" => Ok(Vec::new()),
+        // ldb #type
+        "inbound" => Ok(vec![Classic {
+            code: 0x30,
+            jt: 0,
+            jf: 0,
+            k: 0xffff_f004,
+        }]),
         _ => Err("syntax error".to_owned()),
     };
     let error = compile(source, &pcap).expect_err(source);
@@ -206,6 +248,16 @@ fn errors_say_where_what_was_expected_and_what_was_meant() {
 /// `main = ` and this many times what opens, `tcp`, and what closes.
 fn deep(open: &str, close: &str, count: usize) -> String {
     format!("main = {}tcp{}", open.repeat(count), close.repeat(count))
+}
+
+/// `((... `par` tcp ...) `par` tcp ...)`: 64 functions between back quotes in each of so many parentheses.
+fn named_in_parentheses(count: usize) -> String {
+    let named = format!("{})", " `par` tcp".repeat(64));
+    format!(
+        "f p = {}tcp{}\nmain = tcp",
+        "(".repeat(count),
+        named.repeat(count)
+    )
 }
 
 /// A first definition, 200 more that each name the one before, and the last one as program.
@@ -256,6 +308,10 @@ fn nesting_is_limited_and_nothing_overflows() {
         "expected at most 64 functions between back quotes",
     );
     refused_for(
+        &named_in_parentheses(63),
+        "expected at most 64 functions between back quotes",
+    );
+    refused_for(
         &grown("f0 = tcp", "NEXT = par LAST udp", "main = f200"),
         "in each other",
     );
@@ -263,6 +319,7 @@ fn nesting_is_limited_and_nothing_overflows() {
         &grown("f0 x = x", "NEXT x = LAST x", "main = f200 tcp"),
         "in each other",
     );
+    refused_for("y f x = f (y f) x\nmain = y y tcp", "in each other");
 }
 
 #[test]
@@ -300,6 +357,11 @@ fn size_is_limited() {
         &format!("main = {}", filters.join(" >-> ")),
         "expected at most 16 different pcap",
     );
+    let long = format!("main = filter \"{}\"", "x".repeat(FILTER_LENGTH_MAX + 1));
+    refused_for(
+        &long,
+        "expected a pcap expression of at most 2048 bytes, found 2049",
+    );
     let list = ["1..4000"; 17].join(",");
     refused_for(
         &format!("main = vlan_id_filter [{list}]"),
@@ -309,6 +371,10 @@ fn size_is_limited() {
         "f a b c d e f g h i = tcp\nmain = tcp",
         "expected at most 8 parameters, found 9",
     );
+    refused_for(
+        "f a b c d e f g h i j k l = tcp\nmain = tcp",
+        "expected at most 8 parameters, found 12",
+    );
 }
 
 #[test]
@@ -317,6 +383,8 @@ fn what_is_at_the_limits_is_taken() {
         format!("main = {}tcp{}", "(".repeat(63), ")".repeat(63)),
         format!("main = {}inv tcp", "inv $ ".repeat(60)),
         format!("main = {}tcp", "inc 1 >-> ".repeat(4000)),
+        format!("main = filter \"{}\"", "x".repeat(FILTER_LENGTH_MAX)),
+        format!("main = {}tcp", "tcp `par` ".repeat(60)),
         format!("main = filter ({}is_udp)", "is_tcp .||. ".repeat(2000)),
         format!("main = {}", ["sample 1 2"; 16].join(" >-> ")),
         format!("main = vlan_id_filter [{}]", vec!["7"; 32_000].join(",")),

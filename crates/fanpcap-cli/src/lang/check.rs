@@ -5,13 +5,15 @@ use std::process::ExitCode;
 
 use anyhow::Result;
 use clap::Args;
+use fanpcap_steer::slice;
 
 use super::source::Source;
 use crate::streams;
 
 /// Says where programs are wrong: line, column, and what was expected there
 ///
-/// Nothing is printed for a program that is right. The exit status is 1 if one is wrong or can't be read.
+/// Nothing is printed for a program that is right, but for a note if a group of the kernel's refuses it. The exit status is 1
+/// if one is wrong or can't be read.
 #[derive(Args, Debug)]
 pub(super) struct Arguments {
     /// The programs; `-` is standard input
@@ -23,11 +25,23 @@ pub(super) struct Arguments {
 pub(super) fn run(arguments: &Arguments) -> Result<ExitCode> {
     let mut code = ExitCode::SUCCESS;
     for file in &arguments.files {
-        let checked = Source::read(file).and_then(|source| source.compile());
-        if let Err(error) = checked {
-            streams::note(&format!("{error:#}\n"));
-            code = ExitCode::FAILURE;
+        match Source::read(file).and_then(|source| note(&source)) {
+            Ok(note) => streams::note(&note),
+            Err(error) => {
+                streams::note(&format!("{error:#}\n"));
+                code = ExitCode::FAILURE;
+            }
         }
     }
     Ok(code)
+}
+
+/// What is to be said of a program that is right: why a group of the kernel's refuses it, or nothing.
+fn note(source: &Source) -> Result<String> {
+    let program = source.compile()?;
+    let unfit = slice::steering(&program).err();
+    Ok(unfit.map_or_else(String::new, |unfit| {
+        let name = source.name();
+        format!("{name}: note: a group of the kernel's refuses it: {unfit}\n")
+    }))
 }

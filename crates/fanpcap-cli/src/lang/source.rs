@@ -28,6 +28,11 @@ impl Source {
         Ok(Source { name, text })
     }
 
+    /// What it is called: the file.
+    pub(super) fn name(&self) -> &str {
+        &self.name
+    }
+
     /// A text that is not in a file.
     pub(super) fn new(name: &str, text: &str) -> Source {
         let [name, text] = [name, text].map(str::to_owned);

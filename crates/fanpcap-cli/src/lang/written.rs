@@ -203,6 +203,8 @@ mod tests {
         let text = |source| lines(&compiled(source)).join("");
         let ranges = text("filter (vlan_id [1..100, 200, 201, 4000..4002])");
         assert_eq!(ranges, "filter (vlan_id [1..100, 200, 201, 4000..4002])");
+        let behind = text("filter (vlan_id [3..9, 1])");
+        assert_eq!(behind, "filter (vlan_id [3..9, 1])");
         let odd: Vec<String> = (0..100).map(|n| (2 * n + 1).to_string()).collect();
         let cut = text(&format!("filter (vlan_id [{}])", odd.join(", ")));
         assert!(cut.ends_with("29, 31 {- and 84 more -}])"), "{cut}");

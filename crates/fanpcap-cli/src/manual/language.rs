@@ -2,13 +2,13 @@
 
 use fanpcap_steer::table::{self, Entry, Group, Refused};
 use fanpcap_steer::{
-    CALLS_MAX, DEPTH_MAX, FILTERS_MAX, INNER_MAX, LIST_MAX, NODES_MAX, PARAMETERS_MAX,
-    SAMPLERS_MAX, SOURCE_MAX, WORK_MAX, modes,
+    CALLS_MAX, DEPTH_MAX, FILTER_LENGTH_MAX, FILTERS_MAX, INNER_MAX, LIST_MAX, NODES_MAX,
+    PARAMETERS_MAX, SAMPLERS_MAX, SOURCE_MAX, WORK_MAX, modes,
 };
 
 /// Before the table: what is written by hand.
 const INTRODUCTION: &str = include_str!("../../man/fanpcap-lang.7.in");
-const LIMITS: [(usize, &str); 10] = [
+const LIMITS: [(usize, &str); 11] = [
     (SOURCE_MAX, "bytes of source."),
     (
         DEPTH_MAX,
@@ -25,6 +25,7 @@ const LIMITS: [(usize, &str); 10] = [
     (WORK_MAX, "steps to put definitions in."),
     (SAMPLERS_MAX, "uses of sample."),
     (FILTERS_MAX, "different pcap expressions."),
+    (FILTER_LENGTH_MAX, "bytes of a pcap expression."),
 ];
 
 /// The page.

@@ -35,6 +35,28 @@ fn a_program_that_is_right_is_passed_in_silence() {
 }
 
 #[test]
+fn what_a_group_refuses_is_noted_and_no_error() {
+    let output = check("main = tcp >-> broadcast").unwrap();
+    assert!(output.status.success(), "{}", said(&output));
+    assert_eq!(
+        said(&output),
+        "standard input: note: a group of the kernel's refuses it: `broadcast` gives a packet to all members, \
+         which a group of the kernel's can't do: use the hub\n"
+    );
+}
+
+#[test]
+fn what_only_the_kernel_knows_is_refused() {
+    let output = check("filter \"inbound\" >-> steer_flow").unwrap();
+    assert_eq!(output.status.code(), Some(1));
+    let said = said(&output);
+    assert!(
+        said.starts_with("standard input:1:8: expected a pcap expression"),
+        "{said}"
+    );
+}
+
+#[test]
 fn a_program_that_is_wrong_is_shown_with_its_place() {
     let output = check("main = do\n  tcp\n  steer_flwo\n").unwrap();
     assert_eq!(output.status.code(), Some(1));

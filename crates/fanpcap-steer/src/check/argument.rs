@@ -4,13 +4,13 @@ use super::Checker;
 use super::value::{Value, Want};
 use crate::Error;
 use crate::ast::Span;
-use crate::compile::FILTERS_MAX;
+use crate::compile::{FILTER_LENGTH_MAX, FILTERS_MAX};
 use crate::error::quote;
-use crate::ir::{Filter, Function, Key, Net, Predicate};
+use crate::ir::{Classic, Filter, Function, Key, Net, Predicate};
 use crate::nearest::nearest;
 use crate::table::net::{cut, width};
 use crate::table::{self, Argument, Kind, Type};
-use std::net::IpAddr;
+use std::net::{IpAddr, Ipv4Addr};
 
 impl<'a> Checker<'_, 'a> {
     /// A value as argument of this kind.
@@ -25,34 +25,12 @@ impl<'a> Checker<'_, 'a> {
                 Argument::Number(self.ranged(number, (least, most), span, want)?)
             }
             (Kind::Numbers(least, most), Value::List(elements)) => {
-                let want = Want {
-                    kind: Kind::Number(least, most),
-                    ..want
-                };
-                let numbers = elements.into_iter().map(|(value, span)| {
-                    let Value::Number(number) = value else {
-                        return Err(self.mismatch(&value, &span, want));
-                    };
-                    self.ranged(number, (least, most), &span, want)
-                });
-                Argument::Numbers(numbers.collect::<Result<_, _>>()?)
+                Argument::Numbers(self.numbers(elements, (least, most), want)?)
             }
             (Kind::Net, Value::Net(net)) => Argument::Net(net),
             (Kind::Net, Value::Text(text)) => Argument::Net(self.net(&text, span, want)?),
             (Kind::Host, Value::Text(text)) => Argument::Host(self.host(&text, span, want)?),
-            (Kind::Hosts, Value::List(elements)) => {
-                let want = Want {
-                    kind: Kind::Host,
-                    ..want
-                };
-                let hosts = elements.into_iter().map(|(value, span)| {
-                    let Value::Text(text) = &value else {
-                        return Err(self.mismatch(&value, &span, want));
-                    };
-                    self.host(text, &span, want)
-                });
-                Argument::Hosts(hosts.collect::<Result<_, _>>()?)
-            }
+            (Kind::Hosts, Value::List(elements)) => Argument::Hosts(self.hosts(elements, want)?),
             (Kind::Pair, Value::Tuple(parts)) => Argument::Net(self.pair(parts, span, want)?),
             (Kind::Ethernet, Value::Text(text)) => {
                 let address = ethernet(&text);
@@ -66,6 +44,35 @@ impl<'a> Checker<'_, 'a> {
             (Kind::Key, value) => Argument::Key(self.key(value, span, want)?),
             (_, other) => return Err(self.mismatch(&other, span, want)),
         })
+    }
+
+    fn numbers(
+        &self,
+        elements: Vec<(Value<'a>, Span)>,
+        (least, most): (i128, i128),
+        want: Want,
+    ) -> Result<Vec<i128>, Error> {
+        let kind = Kind::Number(least, most);
+        let want = Want { kind, ..want };
+        let numbers = elements.into_iter().map(|(value, span)| {
+            let Value::Number(number) = value else {
+                return Err(self.mismatch(&value, &span, want));
+            };
+            self.ranged(number, (least, most), &span, want)
+        });
+        numbers.collect()
+    }
+
+    fn hosts(&self, elements: Vec<(Value<'a>, Span)>, want: Want) -> Result<Vec<IpAddr>, Error> {
+        let kind = Kind::Host;
+        let want = Want { kind, ..want };
+        let hosts = elements.into_iter().map(|(value, span)| {
+            let Value::Text(text) = &value else {
+                return Err(self.mismatch(&value, &span, want));
+            };
+            self.host(text, &span, want)
+        });
+        hosts.collect()
     }
 
     pub(super) fn function(
@@ -124,19 +131,34 @@ impl<'a> Checker<'_, 'a> {
         if let Some(at) = self.filters.iter().position(|filter| filter.text == text) {
             return Ok(Predicate::Pcap(at));
         }
+        let error = |message: String| Error::new(span.clone(), message);
         if self.filters.len() == FILTERS_MAX {
-            let message = format!(
+            return Err(error(format!(
                 "expected at most {FILTERS_MAX} different pcap expressions, found one more"
-            );
-            return Err(Error::new(span.clone(), message));
+            )));
         }
-        let code = (self.pcap)(text).map_err(|reason| {
-            let message = format!(
-                "expected a pcap expression, found {}: {reason}",
+        if text.len() > FILTER_LENGTH_MAX {
+            let found = text.len();
+            return Err(error(format!(
+                "expected a pcap expression of at most {FILTER_LENGTH_MAX} bytes, found {found}"
+            ))
+            .hint("join several by '.||.' or '.&&.'"));
+        }
+        let wrong = |reason: String| {
+            let found = quote(text);
+            error(format!(
+                "expected a pcap expression, found {found}: {reason}"
+            ))
+            .hint("see pcap-filter(7)")
+        };
+        let code = (self.pcap)(text).map_err(wrong)?;
+        if code.iter().any(is_ancillary) {
+            return Err(error(format!(
+                "expected a pcap expression about a packet's bytes, found {}, which asks for what only the kernel knows",
                 quote(text)
-            );
-            Error::new(span.clone(), message).hint("see pcap-filter(7)")
-        })?;
+            ))
+            .hint("leave out 'inbound', 'outbound' and 'ifindex'"));
+        }
         let text = text.to_owned();
         self.filters.push(Filter { text, code });
         Ok(Predicate::Pcap(self.filters.len() - 1))
@@ -153,13 +175,17 @@ impl<'a> Checker<'_, 'a> {
         let Some(bits) = bits else {
             return Ok(cut(address, most));
         };
-        let known = bits.parse::<u8>().ok().filter(|bits| *bits <= most);
+        let digits = Some(bits).filter(|bits| bits.bytes().all(|byte| byte.is_ascii_digit()));
+        let known = digits.and_then(|bits| bits.parse::<u8>().ok());
+        let known = known.filter(|bits| *bits <= most);
         known.map(|bits| cut(address, bits)).ok_or_else(|| {
             let message = format!(
                 "expected a prefix length from 0 to {most}, found {}",
                 quote(bits)
             );
-            Error::new(span.clone(), message)
+            let meant = mask(bits).filter(|_| address.is_ipv4());
+            let hint = meant.map(|meant| format!("write '{address}/{meant}'"));
+            Error::new(span.clone(), message).hinted(hint)
         })
     }
 
@@ -205,6 +231,20 @@ impl<'a> Checker<'_, 'a> {
         );
         Error::new(span.clone(), message)
     }
+}
+
+/// Whether it loads what the kernel knows beside the packet (linux/filter.h, SKF_AD_OFF): a load from a place that no packet has.
+fn is_ancillary(instruction: &Classic) -> bool {
+    const LOAD_ABSOLUTE: u16 = 0x20;
+    const CLASS_AND_MODE: u16 = 0xe7;
+    const SKF_AD_OFF: u32 = 0xffff_f000;
+    instruction.code & CLASS_AND_MODE == LOAD_ABSOLUTE && instruction.k >= SKF_AD_OFF
+}
+
+/// The prefix length that a mask is, 8 of `255.0.0.0`.
+fn mask(text: &str) -> Option<u32> {
+    let mask = u32::from(text.parse::<Ipv4Addr>().ok()?);
+    (mask.leading_ones() == mask.count_ones()).then_some(mask.count_ones())
 }
 
 /// Six bytes with colons between them.

@@ -1,12 +1,12 @@
 //! Application: arguments for functions of the table and for definitions.
 
 use super::value::{Callee, Partial, Value, Want};
-use super::{Checker, Locals};
+use super::{Checker, Local, Locals, place};
 use crate::Error;
-use crate::ast::{Expression, Span};
+use crate::ast::{Expression, Node, Span};
 use crate::error::quote;
 use crate::ir::Function;
-use crate::table::{Entry, Given, Type};
+use crate::table::{self, Entry, Given, Type};
 use std::mem;
 
 impl<'p, 'a> Checker<'p, 'a> {
@@ -22,11 +22,11 @@ impl<'p, 'a> Checker<'p, 'a> {
         let mut value = callee;
         for (at, argument) in arguments.iter().enumerate() {
             let Value::Partial(mut partial) = value else {
-                return Err(self.too_many(&value, head, at, argument));
+                return Err(self.too_many(&value, head, at, arguments));
             };
             let want = partial.want();
             let given = self.value(argument, want, locals)?;
-            partial.given.push((given, argument.span.clone()));
+            partial.given.push((given, place(argument, locals)));
             value = if partial.given.len() == self.arity(partial.callee) {
                 self.call(partial, span)?
             } else {
@@ -49,8 +49,9 @@ impl<'p, 'a> Checker<'p, 'a> {
             Callee::Entry(entry) => self.make(entry, partial.given, span),
             Callee::Definition(at) => {
                 let definition = &self.program.definitions[at];
-                let given = partial.given.into_iter().map(|(value, _)| value);
-                let locals: Vec<_> = definition.parameters.iter().copied().zip(given).collect();
+                let parameters = definition.parameters.iter().copied();
+                let local = |(name, (value, span))| Local { name, value, span };
+                let locals: Vec<_> = parameters.zip(partial.given).map(local).collect();
                 self.value(&definition.body, None, &locals)
             }
         }
@@ -87,10 +88,11 @@ impl<'p, 'a> Checker<'p, 'a> {
         value: &Value<'a>,
         head: &Expression<'a>,
         taken: usize,
-        argument: &Expression<'a>,
+        arguments: &[Expression<'a>],
     ) -> Error {
+        let at = arguments[taken].span.clone();
         let name = quote(&self.source[head.span.clone()]);
-        let found = quote(&self.source[argument.span.clone()]);
+        let found = quote(&self.source[at.clone()]);
         let message = match taken {
             0 => format!(
                 "expected no argument for {}, found {found}",
@@ -99,7 +101,10 @@ impl<'p, 'a> Checker<'p, 'a> {
             1 => format!("expected 1 argument of {name}, found a second one, {found}"),
             _ => format!("expected {taken} arguments of {name}, found one more, {found}"),
         };
-        let error = Error::new(argument.span.clone(), message);
+        let error = Error::new(at, message);
+        if let Some(meant) = longer(head, arguments.len()) {
+            return error.hint(format!("did you mean '{meant}'?"));
+        }
         error.hinted(match value.gives() {
             Some(Type::Function) => Some("'>->' runs one function after the other".to_owned()),
             Some(Type::Predicate) => Some("'.&&.' and '.||.' join predicates".to_owned()),
@@ -107,6 +112,17 @@ impl<'p, 'a> Checker<'p, 'a> {
             Some(Type::Key | Type::Net | Type::Number) | None => None,
         })
     }
+}
+
+/// `par3` where `par` has three arguments.
+fn longer(head: &Expression<'_>, count: usize) -> Option<&'static str> {
+    let Node::Name(name) = &head.node else {
+        return None;
+    };
+    let given = name.strip_prefix("par")?;
+    let entry = table::find(&format!("par{count}"))?;
+    let is_par = given.bytes().all(|byte| byte.is_ascii_digit());
+    is_par.then_some(entry.name)
 }
 
 impl Partial<'_> {

@@ -3,8 +3,9 @@
 use super::Checker;
 use super::value::{Callee, Partial, Value, Want};
 use crate::Error;
-use crate::ast::Span;
+use crate::ast::{Expression, Node, Span};
 use crate::error::quote;
+use crate::lexer::is_of_word;
 use crate::table::{self, Kind, Type};
 
 impl<'a> Checker<'_, 'a> {
@@ -50,7 +51,16 @@ impl<'a> Checker<'_, 'a> {
     fn advice(&self, value: &Value<'a>, span: &Span, want: Want) -> Option<String> {
         let text = self.source[span.clone()].trim_end();
         let near = |name: String| format!("did you mean '{name}'?");
+        let is_word = text.chars().all(is_of_word);
         match (value, want.kind) {
+            (Value::Function(_) | Value::Partial(_), Kind::Predicate)
+                if want.role.is_none() && !is_word =>
+            {
+                let head = text.split(|c| !is_of_word(c)).next();
+                head.filter(|head| !head.is_empty()).map(|head| {
+                    format!("an argument with operators stands in parentheses: '{head} (is_tcp .&&. is_ip)'")
+                })
+            }
             (
                 Value::Partial(Partial {
                     callee: Callee::Entry(entry),
@@ -59,7 +69,11 @@ impl<'a> Checker<'_, 'a> {
                 _,
             ) => Some(format!("as in '{}'", entry.example)),
             (Value::Predicate(_), Kind::Function) => {
-                let write = if text.contains(' ') { "(...)" } else { text };
+                if self.source[..span.start].trim_end().ends_with('$') {
+                    let hint = "'$' takes all that follows, '>->' too: write 'filter (...)'";
+                    return Some(hint.to_owned());
+                }
+                let write = if is_word { text } else { "(...)" };
                 Some(twin(text, Type::Function).map_or(format!("write 'filter {write}'"), near))
             }
             (Value::Function(_), Kind::Predicate) => twin(text, Type::Predicate).map(near),
@@ -105,3 +119,36 @@ fn twin(name: &str, gives: Type) -> Option<String> {
         table::find(name).is_some_and(|entry| entry.gives == gives && entry.takes.is_empty())
     })
 }
+
+/// Whether it is tcpdump's way to write a filter: `filter tcp port 80`.
+pub(super) fn is_unquoted(head: &Expression<'_>, arguments: &[Expression<'_>]) -> bool {
+    let [first, _, ..] = arguments else {
+        return false;
+    };
+    let begins = |word: &&str| PRIMITIVES.contains(word);
+    matches!(head.node, Node::Name("filter"))
+        && matches!(&first.node, Node::Name(word) if begins(word))
+}
+
+/// Words that pcap expressions begin with, and predicates here do not.
+const PRIMITIVES: [&str; 19] = [
+    "arp",
+    "dst",
+    "ether",
+    "geneve",
+    "gre",
+    "host",
+    "icmp",
+    "icmp6",
+    "ip",
+    "ip6",
+    "mpls",
+    "net",
+    "port",
+    "portrange",
+    "proto",
+    "sctp",
+    "src",
+    "tcp",
+    "udp",
+];

@@ -7,7 +7,7 @@ use crate::ast::{Expression, Node, Span};
 use crate::error::quote;
 use crate::nearest::nearest;
 use crate::parser::MAIN;
-use crate::table::{self, Refused, Type};
+use crate::table::{self, Entry, Refused, Type};
 
 impl<'p, 'a> Checker<'p, 'a> {
     /// The value of a name: of a parameter, a definition, or a function of the table, in this order.
@@ -18,29 +18,46 @@ impl<'p, 'a> Checker<'p, 'a> {
         want: Option<Want>,
         locals: &Locals<'a>,
     ) -> Result<Value<'a>, Error> {
-        if let Some((_, value)) = locals.iter().find(|(local, _)| *local == name) {
-            self.spend(value.size(), span)?;
-            return Ok(value.clone());
+        if let Some(local) = locals.iter().find(|local| local.name == name) {
+            self.spend(local.value.size(), span)?;
+            return Ok(local.value.clone());
         }
-        let given = Vec::new();
         if let Some(&at) = self.places.get(name) {
             if self.program.definitions[at].parameters.is_empty() {
                 return self.constant(at, want);
             }
-            let callee = Callee::Definition(at);
+            let (callee, given) = (Callee::Definition(at), Vec::new());
             return Ok(Value::Partial(Partial { callee, given }));
         }
         if let Some(entry) = table::find(name) {
-            if entry.takes.is_empty() {
-                return self.make(entry, given, span);
-            }
-            let callee = Callee::Entry(entry);
-            return Ok(Value::Partial(Partial { callee, given }));
+            return self.entry(entry, span);
         }
         Err(match table::find_refused(name) {
             Some(refused) => refusal(name, refused, span),
-            None => self.unknown(name, span, want, locals.iter().map(|(local, _)| *local)),
+            None => self.unknown(name, span, want, locals.iter().map(|local| local.name)),
         })
+    }
+
+    /// The value of a function of the table, whatever the program itself calls by its name.
+    pub(super) fn own(
+        &mut self,
+        name: &str,
+        span: &Span,
+        want: Option<Want>,
+    ) -> Result<Value<'a>, Error> {
+        match table::find(name) {
+            Some(entry) => self.entry(entry, span),
+            None => Err(self.unknown(name, span, want, [].into_iter())),
+        }
+    }
+
+    fn entry(&mut self, entry: &'static Entry, span: &Span) -> Result<Value<'a>, Error> {
+        let given = Vec::new();
+        if entry.takes.is_empty() {
+            return self.make(entry, given, span);
+        }
+        let callee = Callee::Entry(entry);
+        Ok(Value::Partial(Partial { callee, given }))
     }
 
     /// Refuses names that are not known in what is never evaluated.
@@ -65,7 +82,7 @@ impl<'p, 'a> Checker<'p, 'a> {
                 }
                 Err(self.unknown(name, &expression.span, None, parameters.iter().copied()))
             }
-            Node::Number(_) | Node::Text(_) => Ok(()),
+            Node::Own(_) | Node::Number(_) | Node::Text(_) => Ok(()),
             Node::List(parts) | Node::Tuple(parts) | Node::Chain(_, parts) => all(parts),
             Node::Range(first, last) => {
                 self.known(first, parameters)?;

@@ -67,7 +67,7 @@ impl<'a> Checker<'_, 'a> {
         };
         match &expression.node {
             Node::Name(known) if *known == name => want,
-            Node::Name(_) | Node::Number(_) | Node::Text(_) => None,
+            Node::Name(_) | Node::Own(_) | Node::Number(_) | Node::Text(_) => None,
             Node::List(parts) | Node::Tuple(parts) => all(parts, None),
             Node::Range(first, last) => {
                 let number = Some(Type::Number.word());
@@ -105,6 +105,9 @@ impl<'a> Checker<'_, 'a> {
 
     /// What a name is that takes arguments.
     fn callee(&self, head: &Expression<'a>) -> Option<Callee> {
+        if let Node::Own(name) = head.node {
+            return table::find(name).map(Callee::Entry);
+        }
         let Node::Name(name) = &head.node else {
             return None;
         };
@@ -132,7 +135,7 @@ impl<'a> Checker<'_, 'a> {
             Node::Number(_) => return Some(Type::Number.word()),
             Node::Text(_) => return Some(STRING),
             Node::Apply(head, _) => head,
-            Node::Name(_) => expression,
+            Node::Name(_) | Node::Own(_) => expression,
             Node::List(_) | Node::Tuple(_) | Node::Range(..) => return None,
         };
         match self.callee(head)? {

@@ -13,7 +13,7 @@ pub(super) fn address(rest: &str) -> Option<usize> {
         return None;
     }
     let bytes = colons(rest).or_else(|| dots(rest))?;
-    let prefix = rest[bytes..].strip_prefix('/').map_or(0, digits);
+    let prefix = rest[bytes..].strip_prefix('/').map_or(0, prefix);
     let is_address = prefix > 0 || &rest[..bytes] != "::";
     is_address.then_some(if prefix > 0 {
         bytes + 1 + prefix
@@ -50,6 +50,11 @@ fn dots(rest: &str) -> Option<usize> {
         end += 1 + more;
     }
     (first > 0 && end > first).then_some(end)
+}
+
+/// The length of a prefix length, or of a mask, whose error the checker has.
+fn prefix(text: &str) -> usize {
+    dots(text).unwrap_or_else(|| digits(text))
 }
 
 fn digits(text: &str) -> usize {

@@ -19,7 +19,7 @@ impl<'a> Parser<'a> {
     /// `if p then f else g`
     fn condition(&mut self) -> Result<Expression<'a>, Error> {
         let start = self.token().span.start;
-        let function = self.name("conditional");
+        let function = self.meaning("conditional");
         let mut arguments = vec![self.expression()?];
         for word in ["then", "else"] {
             let separated = self.peek() == Some(&Kind::Mark(';'));
@@ -62,12 +62,16 @@ impl<'a> Parser<'a> {
         let is_outermost = self.contexts.len() == 1;
         let least = self.enclosing() + u32::from(!is_outermost);
         let is_deep = token.column >= least && token.kind != Kind::End;
-        if is_deep && !(token.first && self.defines(self.at)) {
+        // Right of the margin, `f :: T` is a line with its type.
+        let is_typed = token.column > self.margin
+            && self.tokens.get(self.at + 1).map(|next| &next.kind) == Some(&Kind::Symbol("::"));
+        if is_deep && (!token.first || is_typed || !self.defines(self.at)) {
             return Ok(token.column);
         }
         let error = self.expected("the block's first line");
-        Err(error
-            .hint("the lines of a 'do' block stand below each other, right of what is around it"))
+        Err(error.or_hint(
+            "the lines of a 'do' block stand below each other, right of what is around it",
+        ))
     }
 
     /// Items below each other, or with semicolons between them.

@@ -2,12 +2,13 @@
 
 use super::layout::Context;
 use super::operator::{Infix, LOOSEST, TIGHTEST};
-use super::{Parser, program};
+use super::{Parser, operator, program};
 use crate::Error;
 use crate::ast::{Chain, Expression, Node};
 use crate::compile::DEPTH_MAX;
 use crate::lexer::Kind;
 use std::borrow::Cow;
+use std::mem;
 
 impl<'a> Parser<'a> {
     /// An expression of any operators.
@@ -18,20 +19,18 @@ impl<'a> Parser<'a> {
     /// An expression of operators that bind at least so tight.
     fn operators(&mut self, least: u8) -> Result<Expression<'a>, Error> {
         let start = self.token().span.start;
-        let mut left = self.application()?;
-        let mut named = 0;
+        let beside = mem::take(&mut self.named);
+        let mut left = self.operand()?;
         while let Some(infix) = self.infix().filter(|infix| infix.power() >= least) {
             let node = match infix {
                 Infix::Chain(chain) => self.chain(chain, left)?,
                 Infix::Compare(name, flipped) => self.comparison(name, flipped, left)?,
-                Infix::Named => {
-                    named += 1;
-                    self.named(named, left)?
-                }
+                Infix::Named => self.named(left)?,
             };
             let span = self.since(start);
             left = Expression { node, span };
         }
+        self.named = self.named.max(beside);
         Ok(left)
     }
 
@@ -51,7 +50,7 @@ impl<'a> Parser<'a> {
         flipped: bool,
         left: Expression<'a>,
     ) -> Result<Node<'a>, Error> {
-        let function = self.name(name);
+        let function = self.meaning(name);
         let power = Infix::Compare(name, flipped).power();
         let right = self.operators(power + 1)?;
         if matches!(self.infix(), Some(Infix::Compare(..))) {
@@ -67,8 +66,8 @@ impl<'a> Parser<'a> {
     }
 
     /// A function between back quotes; these lie in each other to the left.
-    fn named(&mut self, count: usize, left: Expression<'a>) -> Result<Node<'a>, Error> {
-        if count > DEPTH_MAX {
+    fn named(&mut self, left: Expression<'a>) -> Result<Node<'a>, Error> {
+        if self.named == DEPTH_MAX {
             let what = format!("at most {DEPTH_MAX} functions between back quotes");
             return Err(self.expected(&what));
         }
@@ -84,23 +83,40 @@ impl<'a> Parser<'a> {
             return Err(self.expected("a back quote behind the function's name"));
         }
         let right = self.operators(TIGHTEST)?;
+        self.named += 1;
         Ok(Node::Apply(Box::new(function), vec![left, right]))
     }
 
     /// Takes a token as this name.
-    pub(super) fn name(&mut self, name: &'a str) -> Expression<'a> {
+    fn name(&mut self, name: &'a str) -> Expression<'a> {
         let span = self.token().span.clone();
         self.take();
         let node = Node::Name(name);
         Expression { node, span }
     }
 
+    /// Takes a token that stands for this function of the table.
+    pub(super) fn meaning(&mut self, name: &'static str) -> Expression<'a> {
+        let span = self.token().span.clone();
+        self.take();
+        let node = Node::Own(name);
+        Expression { node, span }
+    }
+
+    /// What stands between operators: a block, or a function and its arguments.
+    fn operand(&mut self) -> Result<Expression<'a>, Error> {
+        let operand = if self.is_word("do") || self.is_word("if") {
+            self.block()?
+        } else {
+            self.application()?
+        };
+        self.annotation()?;
+        Ok(operand)
+    }
+
     /// A function and its arguments, the last of which may be a block, or all that follows `$`.
     fn application(&mut self) -> Result<Expression<'a>, Error> {
         let start = self.token().span.start;
-        if self.is_word("do") || self.is_word("if") {
-            return self.block();
-        }
         let head = self.atom("a predicate, a function or a value")?;
         let mut arguments = Vec::new();
         loop {
@@ -187,7 +203,6 @@ impl<'a> Parser<'a> {
         let mut parts = Vec::new();
         loop {
             parts.push(self.expression()?);
-            self.annotation(close);
             if self.taken(close) {
                 return Ok(parts);
             }
@@ -211,14 +226,29 @@ impl<'a> Parser<'a> {
         ))
     }
 
-    /// Passes over the type that was written behind an expression.
-    fn annotation(&mut self, close: char) {
+    /// Passes over `:: Type`, which says nothing that is not known. It ends where no type goes on: at an operator, a comma, or the next line.
+    fn annotation(&mut self) -> Result<(), Error> {
         if !self.is_symbol("::") {
-            return;
+            return Ok(());
         }
-        while self.goes_on() && ![Kind::Mark(close), Kind::Mark(',')].contains(&self.token().kind) {
+        self.take();
+        let (start, mut open) = (self.at, 0_usize);
+        while let Some(kind) = self.peek() {
+            match kind {
+                Kind::Mark('(' | '[') => open += 1,
+                Kind::Mark(')' | ']') if open > 0 => open -= 1,
+                Kind::Mark(',') if open > 0 => {}
+                Kind::Symbol("->" | "=>") => {}
+                Kind::Name(name) if !operator::is_keyword(name) => {}
+                Kind::Name(_) | Kind::Number(_) | Kind::Text(_) | Kind::Address(_) => break,
+                Kind::Symbol(_) | Kind::Mark(_) | Kind::End => break,
+            }
             self.take();
         }
+        if self.at == start || open > 0 {
+            return Err(self.expected("a type"));
+        }
+        Ok(())
     }
 
     /// `[a, b]`, `[a..b]`, `[]`.

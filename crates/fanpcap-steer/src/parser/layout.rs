@@ -1,7 +1,6 @@
 //! Where lines begin and end things: definitions at the margin, the lines of a `do` block below each other.
 
 use super::{Parser, operator};
-use crate::compile::PARAMETERS_MAX;
 use crate::lexer::{Kind, Token};
 
 /// Something open that says what the beginning of a line means.
@@ -68,7 +67,7 @@ impl Parser<'_> {
             is_word && (at == 0 || !token.first)
         };
         let tokens = &self.tokens[at..];
-        let head = tokens.iter().take(PARAMETERS_MAX + 2).enumerate();
+        let head = tokens.iter().take(NAMES_MAX).enumerate();
         let names = head.take_while(|(at, token)| is_name(*at, token)).count();
         match tokens.get(names).map(|token| &token.kind) {
             Some(Kind::Symbol("=")) => names > 0,
@@ -82,7 +81,7 @@ impl Parser<'_> {
     /// Whether names with commas between them and `::` behind them begin at this token.
     fn declares(&self, at: usize) -> bool {
         let mut tokens = self.tokens[at..].iter().map(|token| &token.kind);
-        for _ in 0..DECLARED_MAX {
+        for _ in 0..NAMES_MAX {
             match (tokens.next(), tokens.next()) {
                 (Some(Kind::Name(_)), Some(Kind::Mark(','))) => {}
                 (Some(Kind::Name(_)), Some(Kind::Symbol("::"))) => return true,
@@ -133,5 +132,5 @@ pub(super) fn begins_item(kind: &Kind<'_>) -> bool {
     }
 }
 
-/// Names of one signature.
-const DECLARED_MAX: usize = 64;
+/// Names of one signature, or of a definition and its parameters: more than there may be, so that too many are told as such.
+const NAMES_MAX: usize = 64;

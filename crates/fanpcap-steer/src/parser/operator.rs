@@ -76,7 +76,7 @@ fn infix(symbol: &str) -> Option<Infix> {
 /// The hint where somebody wrote an operator of another language, or nearly one of this.
 pub(super) fn meant(symbol: &str) -> Option<String> {
     let operator = match symbol {
-        ">>" | ">=>" | "->" | ">-" | "->-" | ">->>" | ">-->" | "=>" => ">->",
+        ">>" | ">=>" | "->" | ">-" | "->-" | ">->>" | ">-->" | "-->" | "=>" => ">->",
         "&&" | "&" | ".&." | ".&&" | "&&." => ".&&.",
         "||" | "|" | ".||" | "||." => ".||.",
         "^" | "^^" | ".^." | ".^^" | "^^." => ".^^.",
@@ -93,6 +93,9 @@ pub(super) fn meant(symbol: &str) -> Option<String> {
             return Some("functions have no results here: join them by '>->'".to_owned());
         }
         "\\" => return Some("write a definition with parameters: 'web p = has_port p'".to_owned()),
+        _ if symbol.starts_with("--") => {
+            return Some("write a blank behind the '--' of a comment".to_owned());
+        }
         _ => return None,
     };
     Some(format!("did you mean '{operator}'?"))

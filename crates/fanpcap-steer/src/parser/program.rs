@@ -59,8 +59,8 @@ impl<'a> Parser<'a> {
             let begins = &self.source[last.body.span.clone()];
             begins.starts_with("do")
         });
-        Err(if error.hint.is_none() && is_block {
-            error.hint("the lines of a 'do' block begin in the same column")
+        Err(if is_block {
+            error.or_hint("the lines of a 'do' block begin in the same column")
         } else {
             error
         })
@@ -81,35 +81,36 @@ impl<'a> Parser<'a> {
             self.rest_of_line();
             return Ok(None);
         }
-        if names.len() > PARAMETERS_MAX + 1 {
-            let span = self.tokens[start + PARAMETERS_MAX + 1].span.clone();
-            let message = format!(
-                "expected at most {PARAMETERS_MAX} parameters, found {}",
-                names.len() - 1
-            );
-            return Err(Error::new(span, message));
-        }
+        let (name, parameters) = (names[0], names.split_off(1));
+        self.few_and_different(&parameters, start + 1)?;
         self.take();
         let body = self.expression()?;
-        if self.is_symbol("::") {
-            self.rest_of_line();
-        }
-        let (name, parameters) = (names[0], names.split_off(1));
-        let twice = (1..parameters.len()).find(|at| parameters[..*at].contains(&parameters[*at]));
-        if let Some(at) = twice.filter(|at| parameters[*at] != "_") {
-            let span = self.tokens[start + 1 + at].span.clone();
-            let message = format!(
-                "expected another name, found the parameter {} twice",
-                quote(parameters[at])
-            );
-            return Err(Error::new(span, message));
-        }
         Ok(Some(Definition {
             name,
             span: self.tokens[start].span.clone(),
             parameters,
             body,
         }))
+    }
+
+    /// Refuses parameters, of which the first is this token, if there are too many or one twice.
+    fn few_and_different(&self, parameters: &[&str], start: usize) -> Result<(), Error> {
+        let count = parameters.len();
+        if count > PARAMETERS_MAX {
+            let span = self.tokens[start + PARAMETERS_MAX].span.clone();
+            let message = format!("expected at most {PARAMETERS_MAX} parameters, found {count}");
+            return Err(Error::new(span, message));
+        }
+        let twice = (1..parameters.len()).find(|at| parameters[..*at].contains(&parameters[*at]));
+        if let Some(at) = twice.filter(|at| parameters[*at] != "_") {
+            let span = self.tokens[start + at].span.clone();
+            let message = format!(
+                "expected another name, found the parameter {} twice",
+                quote(parameters[at])
+            );
+            return Err(Error::new(span, message));
+        }
+        Ok(())
     }
 
     /// An expression without a name is the program itself.

@@ -58,7 +58,11 @@ fn refuse(what: &str) -> Result<(), Unfit> {
 fn each_fits(function: &Function, is_told: bool) -> Result<(), Unfit> {
     match function {
         Function::Classify(_) => refuse("`classify` chooses among members"),
-        Function::Host(_) => refuse("`kernel` and `detour` say what the host gets"),
+        Function::Host(_) => Err(Unfit {
+            what: "`kernel` and `detour` say what the host gets, which a group of the kernel's can't do: leave them out, \
+                   they are for the engine on XDP"
+                .to_owned(),
+        }),
         Function::Mark(_) => refuse("`mark` marks a packet"),
         Function::Sample { keep, of, .. } if is_told && keep < of => Err(Unfit {
             what: "`sample` inside of `par` or `inv` would have each member's filter decide what the group is steered by: \
@@ -152,7 +156,7 @@ fn tried(alternatives: &[Function]) -> impl Iterator<Item = &Function> {
 /// Whether there may be a packet that it drops.
 pub(super) fn may_drop(function: &Function) -> bool {
     match function {
-        Function::Drop => true,
+        Function::Drop | Function::Host(true) => true,
         Function::Sequence(functions) => functions.iter().any(may_drop),
         Function::If(predicate, then, otherwise) => ways(predicate, then, otherwise).any(may_drop),
         Function::First(alternatives) => alternatives.iter().all(may_drop),
@@ -165,7 +169,7 @@ pub(super) fn may_drop(function: &Function) -> bool {
         Function::Pass
         | Function::Broadcast
         | Function::Classify(_)
-        | Function::Host(_)
+        | Function::Host(false)
         | Function::Mark(_)
         | Function::Count(..)
         | Function::SetState(_) => false,

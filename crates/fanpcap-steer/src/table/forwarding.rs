@@ -62,7 +62,7 @@ static ENTRIES: [Entry; 10] = [
     function(
         "kernel",
         &[],
-        "The host gets the packet too.",
+        "The host gets the packet too, also where it is dropped behind this.",
         "when is_icmp kernel >-> steer_p2p",
         |_| Ok(Function::Host(false).into()),
     )
@@ -70,7 +70,7 @@ static ENTRIES: [Entry; 10] = [
     function(
         "detour",
         &[],
-        "The host gets the packet, and nobody else.",
+        "The host gets the packet, and nobody else: a drop but for that.",
         "when is_eth_arp detour >-> steer_flow",
         |_| Ok(Function::Host(true).into()),
     )

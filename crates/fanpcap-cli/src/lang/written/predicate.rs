@@ -152,7 +152,14 @@ fn numbers(set: &[u128]) -> Vec<String> {
         [first, _, .., last] => vec![format!("{first}..{last}")],
         few => few.iter().map(ToString::to_string).collect(),
     };
-    runs.flat_map(text).collect()
+    let mut elements: Vec<String> = runs.flat_map(text).collect();
+    // `[a, b..c]` would be steps in Haskell, and is refused.
+    if let [_, range] = elements.as_slice() {
+        if range.contains("..") {
+            elements.reverse();
+        }
+    }
+    elements
 }
 
 fn list(elements: &[String]) -> String {
