@@ -6,6 +6,7 @@ use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
 
 mod map;
 mod program;
+mod types;
 
 pub use map::{Map, MapKind};
 pub use program::{Attached, Hook, LoadError, Program, ProgramKind, Run};

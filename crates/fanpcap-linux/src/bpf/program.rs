@@ -6,7 +6,7 @@ use std::io;
 use std::mem;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
-use super::{Attributes, Instruction, Map, bpf, descriptor, len, number, short};
+use super::{Attributes, Instruction, Map, bpf, descriptor, len, number, short, types};
 
 /// What a program is for (linux/bpf.h, enum bpf_prog_type).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -22,6 +22,14 @@ impl ProgramKind {
         match self {
             Self::SocketFilter => 1,
             Self::Xdp => 6,
+        }
+    }
+
+    /// The struct that a program is given (linux/bpf.h).
+    fn context(self) -> &'static str {
+        match self {
+            Self::SocketFilter => "__sk_buff",
+            Self::Xdp => "xdp_md",
         }
     }
 
@@ -93,11 +101,31 @@ impl Program {
     /// # Errors
     /// See [`LoadError`].
     pub fn load(kind: ProgramKind, name: &str, code: &[Instruction]) -> Result<Self, LoadError> {
+        Self::load_functions(kind, name, code, &[])
+    }
+
+    /// As [`Program::load`], for code that has functions: `functions` says at which instructions they begin, in rising order. Each takes the context
+    /// and two numbers, and returns a number. The kernel verifies each once, or, where it can't be told of them (it has no type information of
+    /// its own, `CONFIG_DEBUG_INFO_BTF`), with every call.
+    ///
+    /// # Errors
+    /// See [`LoadError`].
+    pub fn load_functions(
+        kind: ProgramKind,
+        name: &str,
+        code: &[Instruction],
+        functions: &[u32],
+    ) -> Result<Self, LoadError> {
+        if !functions.is_empty() {
+            if let Ok(program) = load(kind, name, code, functions, &mut []) {
+                return Ok(program);
+            }
+        }
         // The log is long to write, so it is asked for only when there is something to explain.
         let mut log = Vec::new();
         for log_len in [0, LOG_LEN, LOG_LEN_MAX] {
             log.resize(log_len, 0);
-            let error = match load(kind, name, code, &mut log) {
+            let error = match load(kind, name, code, &[], &mut log) {
                 Ok(program) => return Ok(program),
                 Err(error) => error,
             };
@@ -233,8 +261,21 @@ fn load(
     kind: ProgramKind,
     name: &str,
     code: &[Instruction],
+    functions: &[u32],
     log: &mut [u8],
 ) -> io::Result<Program> {
+    let types = match functions {
+        [] => None,
+        _ => Some(types::load(kind.context())?),
+    };
+    let functions: Vec<[u32; 2]> = match functions {
+        [] => Vec::new(),
+        _ => [0]
+            .iter()
+            .chain(functions)
+            .map(|&at| [at, types::GLOBAL])
+            .collect(),
+    };
     let mut attr = ProgramLoad {
         kind: kind.number(),
         code_len: len(code),
@@ -243,6 +284,12 @@ fn load(
         name: short(name),
         ..ProgramLoad::default()
     };
+    if let Some(types) = &types {
+        attr.types = number(types);
+        attr.function_size = 8;
+        attr.functions = functions.as_ptr().expose_provenance() as u64;
+        attr.function_count = len(&functions);
+    }
     if !log.is_empty() {
         attr.log_level = 1;
         attr.log_len = len(log);
@@ -283,6 +330,13 @@ struct ProgramLoad {
     kernel_version: u32,
     flags: u32,
     name: [u8; 16],
+    ifindex: u32,
+    attach_type: u32,
+    types: u32,
+    function_size: u32,
+    functions: u64,
+    function_count: u32,
+    line_size: u32,
 }
 
 #[repr(C)]
@@ -344,6 +398,10 @@ const TEST_XDP_LIVE_FRAMES: u32 = 1 << 1;
 const MOVE: u8 = 0xb7;
 const ATOMIC_ADD: u8 = 0xdb;
 const EXIT: u8 = 0x95;
+#[cfg(test)]
+const MOVE_REGISTER: u8 = 0xbf;
+#[cfg(test)]
+const CALL: u8 = 0x85;
 
 /// Some helpers are for programs under the GPL only. The kernel asks what a program says of itself.
 const LICENSE: &CStr = c"Dual BSD/GPL";
@@ -384,6 +442,33 @@ mod tests {
         assert_eq!(refused.numbers().unwrap(), [3]);
         to.set_nonblocking(true).unwrap();
         assert!(to.recv(&mut [0]).is_err());
+    }
+
+    #[test]
+    #[ignore = "needs root: eBPF, and a kernel with type information"]
+    fn a_function_is_verified_once() {
+        const CALLS: i32 = 50;
+        let call = |at: i32| {
+            [
+                Instruction::new(MOVE_REGISTER, 1, 6, 0, 0),
+                Instruction::new(MOVE, 2, 0, 0, 0),
+                Instruction::new(MOVE, 3, 0, 0, 0),
+                Instruction::new(CALL, 0, 1, 0, 4 * (CALLS - at) - 3),
+            ]
+        };
+        let mut code = vec![Instruction::new(MOVE_REGISTER, 6, 1, 0, 0)];
+        code.extend((0..CALLS).flat_map(call));
+        code.push(Instruction::new(EXIT, 0, 0, 0, 0));
+        let function = len(&code);
+        code.extend([Instruction::new(MOVE, 0, 0, 0, 7); 100]);
+        code.push(Instruction::new(EXIT, 0, 0, 0, 0));
+        for kind in [ProgramKind::SocketFilter, ProgramKind::Xdp] {
+            let each = Program::load(kind, "each", &code).unwrap();
+            let once = Program::load_functions(kind, "once", &code, &[function]).unwrap();
+            assert!(each.verified().unwrap() > 5_000);
+            assert!(once.verified().unwrap() < 400);
+            assert_eq!(once.run(&[0; 60], &[], 1).unwrap().verdict, 7);
+        }
     }
 
     #[test]

@@ -2,6 +2,7 @@
 
 use super::EbpfError;
 use fanpcap_linux::bpf::Instruction;
+use std::collections::BTreeSet;
 
 mod operations;
 
@@ -29,6 +30,8 @@ pub(super) enum Relocation {
 pub(super) struct Code {
     pub(super) instructions: Vec<Instruction>,
     pub(super) relocations: Vec<(usize, Relocation)>,
+    /// Where functions begin.
+    pub(super) functions: Vec<u32>,
     pub(super) notes: Vec<(usize, String)>,
     pub(super) steps: usize,
 }
@@ -38,6 +41,8 @@ pub(super) struct Code {
 pub(super) struct Assembler {
     code: Vec<Instruction>,
     labels: Vec<Place>,
+    /// In this order.
+    bound: Vec<Label>,
     jumps: Vec<(usize, Label)>,
     calls: Vec<(usize, Label)>,
     relocations: Vec<(usize, Relocation)>,
@@ -68,6 +73,7 @@ impl Assembler {
         Self {
             code: Vec::new(),
             labels: Vec::new(),
+            bound: Vec::new(),
             jumps: Vec::new(),
             calls: Vec::new(),
             relocations: Vec::new(),
@@ -82,25 +88,44 @@ impl Assembler {
         Label(self.labels.len() - 1)
     }
 
-    /// Binds a label here. A jump to it that would be the last instruction is left out.
+    /// Binds a label here. A jump to it that would be the last instruction is left out, as the kernel would, which takes long for that.
     pub(super) fn bind(&mut self, label: Label) {
-        while self.live_jump_to(label) {
+        while self.ends_with_jump_to(label) {
             self.code.pop();
             self.jumps.pop();
             self.live = true;
+            self.move_back();
         }
         let here = self.code.len();
         if let Some(place) = self.labels.get_mut(label.0) {
             place.at = Some(here);
             self.live |= place.used;
+            self.bound.push(label);
         }
     }
 
-    fn live_jump_to(&self, label: Label) -> bool {
+    /// To the end of the code what was bound behind it.
+    fn move_back(&mut self) {
         let here = self.code.len();
-        self.jumps.last() == Some(&(here.wrapping_sub(1), label))
+        for label in self.bound.iter().rev() {
+            match self
+                .labels
+                .get_mut(label.0)
+                .and_then(|place| place.at.as_mut())
+            {
+                Some(at) if *at > here => *at = here,
+                _ => break,
+            }
+        }
+        for (at, _) in self.notes.iter_mut().rev().take_while(|(at, _)| *at > here) {
+            *at = here;
+        }
+    }
+
+    fn ends_with_jump_to(&self, label: Label) -> bool {
+        let last = self.code.len().wrapping_sub(1);
+        self.jumps.last() == Some(&(last, label))
             && self.code.last() == Some(&Instruction::new(JUMP, 0, 0, 0, 0))
-            && self.labels.iter().all(|place| place.at != Some(here))
     }
 
     /// Whether what comes next can be reached.
@@ -267,11 +292,13 @@ impl Assembler {
         self.push(Instruction::new(CALL, 0, 0, 0, helper));
     }
 
-    /// A function of this program, which is bound behind.
+    /// A function of this program, whose label may be bound before.
     pub(super) fn call_function(&mut self, function: Label) {
         if self.live {
             self.calls.push((self.code.len(), function));
-            self.use_label(function);
+            if let Some(place) = self.labels.get_mut(function.0) {
+                place.used = true;
+            }
             self.push(Instruction::new(CALL, 0, PSEUDO_CALL, 0, 0));
         }
     }
@@ -312,11 +339,21 @@ impl Assembler {
             }
         }
         Ok(Code {
+            functions: self.functions(),
             instructions: self.code,
             relocations: self.relocations,
             notes: self.notes,
             steps,
         })
+    }
+
+    fn functions(&self) -> Vec<u32> {
+        let labels = self
+            .calls
+            .iter()
+            .filter_map(|(_, label)| self.labels.get(label.0));
+        let starts = labels.filter_map(|place| u32::try_from(place.at?).ok());
+        starts.collect::<BTreeSet<_>>().into_iter().collect()
     }
 
     /// The code's length with that of each function once more for each call, as the verifier follows calls.
@@ -338,10 +375,13 @@ impl Assembler {
 
     fn distance(&self, at: usize, label: Label) -> Result<i32, EbpfError> {
         let place = self.labels.get(label.0).and_then(|place| place.at);
-        let distance = place.and_then(|place| place.checked_sub(at + 1));
-        debug_assert!(distance.is_some(), "a label that is not bound");
-        let distance = distance.and_then(|distance| i32::try_from(distance).ok());
-        distance.ok_or(EbpfError::TooDeep)
+        debug_assert!(place.is_some(), "a label that is not bound");
+        let place = place.and_then(|place| i32::try_from(place).ok());
+        let next = i32::try_from(at + 1).ok();
+        place
+            .zip(next)
+            .map(|(place, next)| place - next)
+            .ok_or(EbpfError::TooDeep)
     }
 }
 

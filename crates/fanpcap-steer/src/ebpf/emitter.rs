@@ -4,7 +4,7 @@ use super::assembler::{Assembler, Code, If, Label, Op, R0, R1, R2, R6, R7, R8, R
 use super::effect::Effect;
 use super::maps::{Map, Maps};
 use super::target::Target;
-use super::view::{IPV4, IPV6, SAVED, SAVED_MAX, STATE, View};
+use super::view::{IPV4, IPV6, SAVED, SAVED_MAX, SCRATCH, STATE, View};
 use super::{EbpfError, needs::Needs};
 use crate::ir::{COUNTERS, Classic, Function, Program};
 use crate::slice::Unfit;
@@ -21,6 +21,8 @@ pub(super) enum Role<'a> {
 /// A function of the program, made once and called.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Routine {
+    /// r1: context, r2: view so far, r3: offset and stage. The view.
+    Walk,
     /// r1: context, r2: view. The hash of its flow. It is IP.
     Hash(Ends),
     /// r1: context, r2: view of a fragment, r3: its hash by itself. The hash that it is steered by.
@@ -45,12 +47,16 @@ pub(super) struct Emitter<'a> {
     pub(super) program: &'a Program,
     pub(super) role: Role<'a>,
     pub(super) view: View,
+    /// Where headers are read to, on the stack.
+    pub(super) scratch: i16,
     /// Inside of an `Inner`.
     pub(super) nested: bool,
     /// Something asks for the packet's headers.
     pub(super) walks: bool,
     /// Something asks for what the packet carries.
     pub(super) asks_inside: bool,
+    /// The packet's headers are on the stack, for those who ask.
+    pub(super) keeps_headers: bool,
     pub(super) maps: Maps,
     routines: Vec<(Routine, Label)>,
     /// Something asks for the program's state.
@@ -75,9 +81,11 @@ pub(super) fn emit(
         program,
         role,
         view: View::Packed,
+        scratch: SCRATCH,
         nested: false,
         walks: needs.frame,
         asks_inside: needs.inside,
+        keeps_headers: needs.headers,
         maps: Maps::default(),
         routines: Vec::new(),
         keeps_state: needs.state,
@@ -277,7 +285,7 @@ impl<'a> Emitter<'a> {
         self.error.get_or_insert(error);
     }
 
-    /// Calls a routine, which is made behind the program.
+    /// Calls a routine, which is made behind the program. r1 to r3 are set: the verifier wants it of each, whether or not it is looked at.
     pub(super) fn routine(&mut self, routine: Routine) {
         let known = self.routines.iter().find(|(known, _)| *known == routine);
         let label = known.map(|&(_, label)| label).unwrap_or_else(|| {
@@ -289,13 +297,14 @@ impl<'a> Emitter<'a> {
     }
 
     fn routines(&mut self) {
-        (self.view, self.nested) = (View::Packed, false);
+        (self.view, self.nested, self.keeps_headers) = (View::Packed, false, false);
         let mut next = 0;
         while let Some(&(routine, label)) = self.routines.get(next) {
             self.asm.bind(label);
             self.asm.note(format!("{routine:?}"));
             self.asm.set(R6, R1);
             match routine {
+                Routine::Walk => self.walk_routine(),
                 Routine::Hash(ends) => self.hash_routine(ends),
                 Routine::Fragments => self.fragments_routine(),
                 Routine::Pcap(filter) => {

@@ -1,9 +1,9 @@
 //! From a packet's transport header to the packet that it carries, as `fanpcap_wire` says it.
 
-use super::assembler::{If, Label, Op, R0, R1, R2, R7, R8, R9};
+use super::assembler::{If, Label, Op, R0, R1, R2, R8, R9};
 use super::emitter::Emitter;
-use super::view::Place;
-use super::walk::{CARRIED_START, Stages};
+use super::view::{INNER, Place};
+use super::walk::Stages;
 use fanpcap_wire::GTP_EXTENSIONS_MAX;
 
 /// UDP destination ports behind which a packet may be.
@@ -22,7 +22,7 @@ impl Emitter<'_> {
         self.require_transport(none);
         self.transport_to_current();
         self.protocol(R1);
-        self.asm.set(R7, CARRIED_START);
+        self.restart_view(INNER);
         self.asm.jump_if(If::Equal, R1, 4, stages.ipv4);
         self.asm.jump_if(If::Equal, R1, 41, stages.ipv6);
         self.asm.jump_if(If::Equal, R1, 47, gre);

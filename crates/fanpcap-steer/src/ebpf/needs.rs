@@ -10,6 +10,8 @@ pub(super) struct Needs {
     pub(super) frame: bool,
     /// Also that of the packet inside.
     pub(super) inside: bool,
+    /// Some of the packet's own IP header, or its ports, beside those of its flow.
+    pub(super) headers: bool,
     /// The state: something asks for it.
     pub(super) state: bool,
 }
@@ -81,21 +83,30 @@ impl Needs {
                 self.state |= *property == Property::State;
                 self.frame |=
                     !matches!(property, Property::State | Property::Mark | Property::Queue);
+                self.headers |= of_ip(*property);
             }
             Predicate::Has(header) => {
                 self.inside |= *header == Header::Inner;
+                self.headers |= matches!(header, Header::IpBroadcast | Header::IpMulticast);
                 self.frame = true;
             }
             Predicate::Constant(_) | Predicate::Pcap(_) => {}
             Predicate::Address(..)
             | Predicate::AddressIn { .. }
             | Predicate::Port(..)
-            | Predicate::Share { .. }
-            | Predicate::Rtp
-            | Predicate::Rtcp => self.frame = true,
+            | Predicate::Share { .. } => (self.frame, self.headers) = (true, true),
+            Predicate::Rtp | Predicate::Rtcp => self.frame = true,
         }
         Ok(())
     }
+}
+
+/// Whether it is read from the IP header.
+fn of_ip(property: Property) -> bool {
+    matches!(
+        property,
+        Property::Tos | Property::IpLength | Property::IpId | Property::IpFragment | Property::Ttl
+    )
 }
 
 fn deeper(depth: usize) -> Result<usize, EbpfError> {

@@ -26,7 +26,14 @@ pub struct Loaded {
     program: Program,
     maps: Vec<(Map, bpf::Map)>,
     /// The same for buffers that begin with the network header, as those of a trial do: code, and when it was loaded.
-    trial: Option<(Vec<Instruction>, OnceLock<Program>)>,
+    trial: Option<Trial>,
+}
+
+#[derive(Debug)]
+struct Trial {
+    code: Vec<Instruction>,
+    functions: Vec<u32>,
+    program: OnceLock<Program>,
 }
 
 /// Why an object can't be loaded.
@@ -139,17 +146,20 @@ impl Object {
             _ => LoadError::Map(error),
         })?;
         let code = self.relocated(&maps, 0);
-        let program = Program::load(self.kind, name, &code).map_err(|refused| {
-            match refused.error.raw_os_error() {
-                Some(EPERM) => self.missing(refused.error),
-                _ => LoadError::Refused(refused),
-            }
+        let program = Program::load_functions(self.kind, name, &code, &self.code.functions);
+        let program = program.map_err(|refused| match refused.error.raw_os_error() {
+            Some(EPERM) => self.missing(refused.error),
+            _ => LoadError::Refused(refused),
         })?;
         let starts = self.code.relocations.iter();
         let moves = starts
             .into_iter()
             .any(|&(_, what)| what == Relocation::Start);
-        let trial = moves.then(|| (self.relocated(&maps, TRIAL_START), OnceLock::new()));
+        let trial = moves.then(|| Trial {
+            code: self.relocated(&maps, TRIAL_START),
+            functions: self.code.functions.clone(),
+            program: OnceLock::new(),
+        });
         Ok(Loaded {
             program,
             maps,
@@ -270,14 +280,10 @@ impl Loaded {
 
     /// The program for trials.
     fn tried(&self) -> io::Result<&Program> {
-        let Some((code, trial)) = &self.trial else {
-            return Ok(&self.program);
-        };
-        if trial.get().is_none() {
-            let program = Program::load(ProgramKind::SocketFilter, "trial", code);
-            let _ = trial.set(program.map_err(|refused| refused.error)?);
+        match &self.trial {
+            None => Ok(&self.program),
+            Some(trial) => trial.program(),
         }
-        trial.get().ok_or(io::ErrorKind::Other.into())
     }
 
     /// The program's counters, all of [`crate::ir::COUNTERS`]; none where it has none.
@@ -303,6 +309,17 @@ impl Loaded {
     fn map(&self, what: Map) -> Option<&bpf::Map> {
         let found = self.maps.iter().find(|(map, _)| *map == what);
         found.map(|(_, map)| map)
+    }
+}
+
+impl Trial {
+    fn program(&self) -> io::Result<&Program> {
+        if self.program.get().is_none() {
+            let (kind, name) = (ProgramKind::SocketFilter, "trial");
+            let program = Program::load_functions(kind, name, &self.code, &self.functions);
+            let _ = self.program.set(program.map_err(|refused| refused.error)?);
+        }
+        self.program.get().ok_or(io::ErrorKind::Other.into())
     }
 }
 

@@ -4,7 +4,7 @@ use super::assembler::{If, Label, Op, R1, Width};
 use super::emitter::Emitter;
 use super::inside::TUNNEL_PORTS;
 use super::needs::Needs;
-use super::view::{Bytes, View, WINDOW, plain_len};
+use super::view::{Bytes, View, WINDOW, network_order, plain_len};
 
 impl Emitter<'_> {
     /// The program for plain packets, by the first bytes of the frame.
@@ -65,9 +65,4 @@ impl Emitter<'_> {
     fn raw_half(&mut self, bytes: Bytes) {
         self.asm.load(Width::Half, R1, bytes.base, bytes.at);
     }
-}
-
-/// 16 bits as a load in the machine's order finds them.
-fn network_order(value: u16) -> i32 {
-    i32::from(value.to_be())
 }

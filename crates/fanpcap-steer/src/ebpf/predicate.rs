@@ -1,6 +1,6 @@
 //! Questions about a packet: each goes to one label or the other.
 
-use super::assembler::{If, Label, Op, R0, R1, R2, R6, R7, R10, Width};
+use super::assembler::{If, Label, Op, R0, R1, R2, R3, R6, R7, R10, Width};
 use super::emitter::{Emitter, Routine};
 use super::view::{Bytes, FRAGMENT, INNER, IPV4, IPV6, LATER, LINK, Place, TAG, View};
 use crate::ir::{Comparison, Header, Predicate, Side};
@@ -70,6 +70,8 @@ impl<'a> Emitter<'a> {
             }
             Predicate::Pcap(filter) => {
                 self.asm.set(R1, R6);
+                self.asm.set(R2, 0);
+                self.asm.set(R3, 0);
                 self.routine(Routine::Pcap(*filter));
                 self.asm.jump_if(If::NotEqual, R0, 0, yes);
                 self.asm.jump(no);
@@ -248,8 +250,7 @@ impl<'a> Emitter<'a> {
         let ports = self.ports(no);
         for (offset, place) in [(0, Side::Source), (2, Side::Destination)] {
             if side == Side::Either || side == place {
-                ports.at(offset).half(&mut self.asm, R1);
-                self.asm.jump_if(If::Equal, R1, i32::from(port), yes);
+                ports.at(offset).half_is(&mut self.asm, port, yes);
             }
         }
         self.asm.jump(no);

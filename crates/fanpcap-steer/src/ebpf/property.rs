@@ -3,12 +3,10 @@
 use super::assembler::{If, Label, Op, R1, R2, R7, R10, Width};
 use super::emitter::Emitter;
 use super::view::{
-    Bytes, FRAGMENT_SHIFT, INNER, IPV4, IPV6, LINK, Place, STATE, TAG, UNTYPED, View,
+    Bytes, FRAGMENT_SHIFT, INNER, IPV6, LINK, PORT_PROTOCOLS, PORTS, Place, STATE, TAG, UNTYPED,
+    View, WITH_PORTS,
 };
 use crate::ir::Property;
-
-/// Protocols that have ports.
-const WITH_PORTS: [i32; 5] = [6, 17, 33, 132, 136];
 
 impl Emitter<'_> {
     /// The property to r1, or to `absent`. r0 and r2 to r5 are lost.
@@ -153,7 +151,6 @@ impl Emitter<'_> {
     }
 
     fn tcp(&mut self, offset: u8, absent: Label) {
-        self.require_ip(absent);
         self.require_protocol(&[6], absent);
         self.require_transport(absent);
         let header = self.transport(20, absent);
@@ -172,7 +169,6 @@ impl Emitter<'_> {
 
     /// UDP's header; r2 is lost, as are all others below r6.
     pub(super) fn udp_header(&mut self, absent: Label) -> Bytes {
-        self.require_ip(absent);
         self.require_protocol(&[17], absent);
         self.require_transport(absent);
         self.transport(8, absent)
@@ -183,7 +179,6 @@ impl Emitter<'_> {
         if self.view != View::Packed {
             return self.asm.jump(absent);
         }
-        self.require(IPV4 | IPV6, absent);
         self.protocol(R1);
         self.asm.jump_if(If::AnyBit, R7, IPV6, six);
         self.asm.jump_if(If::NotEqual, R1, 1, absent);
@@ -198,10 +193,14 @@ impl Emitter<'_> {
 
     /// The ports of a packet that has them, 4 bytes.
     pub(super) fn ports(&mut self, absent: Label) -> Bytes {
+        if self.keeps() {
+            self.require(WITH_PORTS, absent);
+            let at = PORTS;
+            return Bytes { base: R10, at };
+        }
         if self.view == View::Packed {
-            self.require(IPV4 | IPV6, absent);
-            self.require_protocol(&WITH_PORTS, absent);
             self.require_transport(absent);
+            self.require_protocol(&PORT_PROTOCOLS, absent);
         }
         self.fetch(Place::Transport, 0, 4, absent)
     }

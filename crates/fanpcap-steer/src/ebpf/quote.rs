@@ -14,32 +14,25 @@ impl Emitter<'_> {
         self.require_transport(keep);
         self.asm.jump_if(If::AnyBit, R7, IPV6, six);
         self.asm.jump_if(If::NotEqual, R0, 1, keep);
-        self.quote([3, 4, 5, 11, 12], stages.ipv4, keep);
+        self.quote(&[3, 4, 5, 11, 12], stages.ipv4, keep);
         self.asm.bind(six);
         self.asm.jump_if(If::NotEqual, R0, 58, keep);
-        self.quote([1, 2, 3, 4], stages.ipv6, keep);
-        self.ipv4(stages);
-        self.ipv6(stages);
-        self.asm.bind(stages.end);
+        self.quote(&[1, 2, 3, 4], stages.ipv6, keep);
+        self.walk_from(stages);
         self.forget(CARRIED);
         self.asm.jump_if(If::AnyBit, R7, IPV4 | IPV6, keep);
         self.recall(OUTER);
         self.asm.bind(keep);
     }
 
-    fn quote<const N: usize>(&mut self, types: [i32; N], to: Label, keep: Label) {
-        let error = self.asm.label();
+    fn quote(&mut self, types: &[u8], to: Label, keep: Label) {
         let kind = self.fetch(Place::Transport, 0, 1, keep);
         kind.byte(&mut self.asm, R1);
-        for number in types {
-            self.asm.jump_if(If::Equal, R1, number, error);
-        }
-        self.asm.jump(keep);
-        self.asm.bind(error);
+        self.require_one_of(R1, types, keep);
         self.transport_to_current();
         self.asm.alu(Op::Add, R8, 8);
         self.forget(OUTER);
-        self.asm.set(R7, 0);
+        self.restart_view(0);
         self.asm.jump(to);
     }
 }

@@ -121,6 +121,7 @@ impl Emitter<'_> {
     fn call_hash(&mut self, ends: Ends, view: Register) {
         self.asm.set(R2, view);
         self.asm.set(R1, R6);
+        self.asm.set(R3, 0);
         self.routine(Routine::Hash(ends));
     }
 

@@ -3,15 +3,20 @@
 use super::assembler::{
     Assembler, If, Label, Op, R0, R1, R2, R3, R4, R5, R6, R7, R10, Register, Width,
 };
+use super::view::LATE_START;
 
 /// Where the program runs. r6 holds its context all the time.
 pub(super) trait Target {
+    /// Begins a view in r7: [`LATE_START`] or 0. r1 to r5 stay.
+    fn begin_view(&self, asm: &mut Assembler);
+
     /// Loads `len` bytes of the frame, from the offset in r2, to the stack at `to`; `again` puts the offset into r2 once more.
-    /// r0 to r5 are lost. Goes to `missing` where the bytes are not there.
+    /// `viewed` tells that r7 is a view. r0 to r5 are lost. Goes to `missing` where the bytes are not there.
     fn load(
         &self,
         asm: &mut Assembler,
         again: &dyn Fn(&mut Assembler),
+        viewed: bool,
         len: u8,
         to: i16,
         missing: Label,
@@ -63,17 +68,29 @@ pub(super) struct Socket {
 
 impl Socket {
     /// Takes from r2 the number of the frame's bytes before those that the buffer begins with. r5 is lost.
-    fn subtract_start(&self, asm: &mut Assembler) {
-        if self.fanout {
-            let begins = asm.label();
-            asm.load(Width::Word, R5, R6, PACKET_TYPE);
-            asm.jump_if(If::Equal, R5, PACKET_OUTGOING, begins);
-            asm.alu(Op::Add, R2, -ETHERNET_LEN);
-            asm.bind(begins);
-        } else {
-            asm.subtract_start(R2);
+    fn subtract_start(&self, asm: &mut Assembler, viewed: bool) {
+        if !self.fanout {
+            return asm.subtract_start(R2);
         }
+        if viewed {
+            asm.set(R5, R7);
+            asm.alu(Op::Right, R5, LATE_START.trailing_zeros() as i32);
+            asm.alu(Op::And, R5, 1);
+        } else {
+            is_received(asm, R5);
+        }
+        asm.alu(Op::Mul, R5, ETHERNET_LEN);
+        asm.alu(Op::Sub, R2, R5);
     }
+}
+
+/// 1 where the frame was received, 0 where it is sent; without a jump, as the verifier would go on both ways. The kernel makes
+/// more instructions of the load, and to make room for them takes it as long as the program is.
+fn is_received(asm: &mut Assembler, target: Register) {
+    asm.load(Width::Word, target, R6, PACKET_TYPE);
+    asm.alu(Op::Xor, target, PACKET_OUTGOING);
+    asm.alu(Op::Negate, target, 0);
+    asm.alu(Op::Right, target, 63);
 }
 
 fn destination(asm: &mut Assembler, to: i16, len: u8) {
@@ -84,10 +101,20 @@ fn destination(asm: &mut Assembler, to: i16, len: u8) {
 }
 
 impl Target for Socket {
+    fn begin_view(&self, asm: &mut Assembler) {
+        if self.fanout {
+            is_received(asm, R7);
+            asm.alu(Op::Left, R7, LATE_START.trailing_zeros() as i32);
+        } else {
+            asm.set(R7, 0);
+        }
+    }
+
     fn load(
         &self,
         asm: &mut Assembler,
         again: &dyn Fn(&mut Assembler),
+        viewed: bool,
         len: u8,
         to: i16,
         missing: Label,
@@ -98,7 +125,7 @@ impl Target for Socket {
         asm.call(SKB_LOAD_BYTES_RELATIVE);
         asm.jump_if(If::Equal, R0, 0, loaded);
         again(asm);
-        self.subtract_start(asm);
+        self.subtract_start(asm, viewed);
         destination(asm, to, len);
         asm.call(SKB_LOAD_BYTES);
         asm.jump_if(If::NotEqual, R0, 0, missing);
@@ -154,7 +181,7 @@ impl Target for Socket {
         // len = -(-len - start)
         asm.load(Width::Word, R2, R6, LEN);
         asm.alu(Op::Negate, R2, 0);
-        self.subtract_start(asm);
+        self.subtract_start(asm, false);
         asm.alu(Op::Negate, R2, 0);
         asm.set(R1, R2);
     }
@@ -170,10 +197,15 @@ impl Target for Socket {
 pub(super) struct Xdp;
 
 impl Target for Xdp {
+    fn begin_view(&self, asm: &mut Assembler) {
+        asm.set(R7, 0);
+    }
+
     fn load(
         &self,
         asm: &mut Assembler,
         _again: &dyn Fn(&mut Assembler),
+        _viewed: bool,
         len: u8,
         to: i16,
         missing: Label,

@@ -8,6 +8,7 @@
 //! | 8-14 | flags, below |
 //! | 15-17 | VLAN tags in the bytes |
 //! | 18-22 | network header less Ethernet header, halved |
+//! | 23-24 | flags, below |
 //! | 25-39 | offset of the network header |
 //! | 40-51 | transport header less network header, by 4; 0: none |
 //! | 52-63 | IPv6's fragment header less network header, by 4; 0: none |
@@ -15,7 +16,7 @@
 //! Most packets are plain: IPv4 without options or IPv6 without extension headers, of TCP or UDP, right behind Ethernet.
 //! Their headers are where they always are, so the code for them is made apart, and reads from the frame's head alone.
 
-use super::assembler::{Assembler, If, Label, Op, R2, R3, R7, R8, R10, Register, Width};
+use super::assembler::{Assembler, If, Label, Op, R1, R2, R3, R7, R8, R10, Register, Width};
 use super::emitter::Emitter;
 
 pub(super) const IPV4: i32 = 1 << 8;
@@ -33,6 +34,10 @@ pub(super) const UNTYPED: i32 = 1 << 14;
 /// One tag.
 pub(super) const TAG: i32 = 1 << 15;
 pub(super) const BACK_SHIFT: i32 = 18;
+/// It has ports, and they are kept.
+pub(super) const WITH_PORTS: i32 = 1 << 23;
+/// Where the buffer of a group's program begins with the network header.
+pub(super) const LATE_START: i32 = 1 << 24;
 pub(super) const NETWORK_SHIFT: i32 = 25;
 pub(super) const TRANSPORT_SHIFT: i32 = 40;
 pub(super) const FRAGMENT_SHIFT: i32 = 52;
@@ -94,6 +99,12 @@ impl Bytes {
         asm.big_endian(target, 16);
     }
 
+    /// Goes to `yes` where 16 bits are this number. r1 is lost.
+    pub(super) fn half_is(self, asm: &mut Assembler, number: u16, yes: Label) {
+        asm.load(Width::Half, R1, self.base, self.at);
+        asm.jump_if(If::Equal, R1, network_order(number), yes);
+    }
+
     pub(super) fn word(self, asm: &mut Assembler, target: Register) {
         asm.load(Width::Word, target, self.base, self.at);
         asm.big_endian(target, 32);
@@ -139,12 +150,29 @@ impl Emitter<'_> {
         }
     }
 
-    /// Goes to `no` unless the upper protocol is one of these. r2 is lost.
-    pub(super) fn require_protocol(&mut self, protocols: &[i32], no: Label) {
-        let yes = self.asm.label();
+    /// Goes to `no` unless the upper protocol is one of these. r2 and r3 are lost.
+    pub(super) fn require_protocol(&mut self, protocols: &[u8], no: Label) {
         self.protocol(R2);
-        for &protocol in protocols {
-            self.asm.jump_if(If::Equal, R2, protocol, yes);
+        self.require_one_of(R2, protocols, no);
+    }
+
+    /// Goes to `no` unless the number is one of these: by few jumps, of which the verifier goes both ways. r3 is lost.
+    pub(super) fn require_one_of(&mut self, number: Register, of: &[u8], no: Label) {
+        let yes = self.asm.label();
+        let (low, high): (Vec<u8>, Vec<u8>) = of.iter().partition(|&&one| one < 64);
+        for one in high {
+            self.asm.jump_if(If::Equal, number, i32::from(one), yes);
+        }
+        match low[..] {
+            [] => {}
+            [one] => self.asm.jump_if(If::Equal, number, i32::from(one), yes),
+            _ => {
+                self.asm.jump_if(If::Greater, number, 63, no);
+                self.asm
+                    .number(R3, low.iter().fold(0, |mask, one| mask | 1 << one));
+                self.asm.alu(Op::Right, R3, number);
+                self.asm.jump_if(If::AnyBit, R3, 1, yes);
+            }
         }
         self.asm.jump(no);
         self.asm.bind(yes);
@@ -164,9 +192,9 @@ impl Emitter<'_> {
         }
     }
 
-    /// Makes bytes readable, in place or at [`SCRATCH`]. r0 to r5 may be lost.
+    /// Makes bytes readable, in place or on the stack. r0 to r5 may be lost.
     pub(super) fn fetch(&mut self, place: Place, offset: u8, len: u8, missing: Label) -> Bytes {
-        self.fetch_to(place, offset, len, SCRATCH, missing)
+        self.fetch_to(place, offset, len, self.scratch, missing)
     }
 
     /// As [`Emitter::fetch`], at another place of the stack.
@@ -191,8 +219,32 @@ impl Emitter<'_> {
                 return Bytes { base, at };
             }
         }
+        if place == Place::Network && self.keeps() {
+            let at = HEADER + i16::from(offset);
+            return Bytes { base: R10, at };
+        }
         self.load(place, at, len, to, missing);
         Bytes { base: R10, at: to }
+    }
+
+    /// Whether the packet is the one whose headers are kept.
+    pub(super) fn keeps(&self) -> bool {
+        self.view == View::Packed && self.keeps_headers && !self.nested
+    }
+
+    /// Keeps the IP header and the ports on the stack, for all that comes. What is not there is written as well, for the verifier.
+    pub(super) fn keep_headers(&mut self) {
+        let (short, network, done) = (self.asm.label(), self.asm.label(), self.asm.label());
+        self.load(Place::Network, 0, 40, HEADER, short);
+        self.asm.jump(network);
+        self.asm.bind(short);
+        self.load(Place::Network, 0, 20, HEADER, network);
+        self.asm.bind(network);
+        self.load(Place::Transport, 0, 4, PORTS, done);
+        self.require_transport(done);
+        self.require_protocol(&PORT_PROTOCOLS, done);
+        self.asm.alu(Op::Or, R7, WITH_PORTS);
+        self.asm.bind(done);
     }
 
     /// Loads bytes of the frame to the stack.
@@ -200,7 +252,9 @@ impl Emitter<'_> {
         let view = self.view;
         let again = move |asm: &mut Assembler| position(asm, view, place, offset);
         again(&mut self.asm);
-        self.target.load(&mut self.asm, &again, len, to, missing);
+        let viewed = view == View::Packed && self.walks;
+        self.target
+            .load(&mut self.asm, &again, viewed, len, to, missing);
     }
 }
 
@@ -210,6 +264,14 @@ impl Emitter<'_> {
         position(&mut self.asm, self.view, Place::Transport, 0);
     }
 }
+
+/// 16 bits as a load in the machine's order finds them.
+pub(super) fn network_order(value: u16) -> i32 {
+    i32::from(value.to_be())
+}
+
+/// Protocols that have ports.
+pub(super) const PORT_PROTOCOLS: [u8; 5] = [6, 17, 33, 132, 136];
 
 /// Where the headers of a plain packet are.
 fn plain_start(place: Place, ipv6: bool) -> u16 {
@@ -295,16 +357,24 @@ pub(super) const WINDOW: i16 = -62;
 pub(super) const OUTER: i16 = -52;
 /// The view of what it carries, or 0; the same.
 pub(super) const CARRIED: i16 = -36;
+/// The walk's own view, and its headers: it is called deep, and its stack is short.
+pub(super) const WALKED: i16 = -20;
+/// See above.
+pub(super) const WALKED_SCRATCH: i16 = -64;
+/// The packet's own ports.
+pub(super) const PORTS: i16 = -20;
 /// The program's state.
 pub(super) const STATE: i16 = -4;
 /// 40 bytes for headers.
 pub(super) const SCRATCH: i16 = -104;
-/// A VLAN id.
+/// A VLAN id, of a flow.
 pub(super) const VLAN: i16 = -108;
-/// The key of a map, up to 40 bytes; behind it the value, 16 bytes.
+/// The key of a map, up to 40 bytes, those of [`super::maps::Map::Fragments`]; behind it the value, 16 bytes.
 pub(super) const KEY: i16 = -168;
 /// See above.
 pub(super) const VALUE: i16 = -128;
+/// The packet's own IP header, behind the 24 bytes that a key has here.
+const HEADER: i16 = -144;
 /// What an alternative has to put back begins here, 16 bytes each, downwards.
 pub(super) const SAVED: i16 = -176;
 /// The most of these.

@@ -3,11 +3,11 @@
 //! r7 becomes the view, r8 is the offset of the header that comes next, r9 its type or protocol. Once a stage has set what it
 //! found, all ways out lead to the same end.
 
-use super::assembler::{If, Label, Op, R1, R2, R3, R7, R8, R9};
-use super::emitter::Emitter;
+use super::assembler::{If, Label, Op, R0, R1, R2, R3, R6, R7, R8, R9};
+use super::emitter::{Emitter, Routine};
 use super::view::{
-    BACK_SHIFT, Bytes, CARRIED, FRAGMENT, FRAGMENT_SHIFT, INNER, IPV4, IPV6, LATER, LINK,
-    NETWORK_SHIFT, OUTER, Place, TAG, TRANSPORT_SHIFT, UNTYPED,
+    BACK_SHIFT, Bytes, CARRIED, FRAGMENT, FRAGMENT_SHIFT, INNER, IPV4, IPV6, LATE_START, LATER,
+    LINK, NETWORK_SHIFT, OUTER, Place, TAG, TRANSPORT_SHIFT, UNTYPED, WALKED, WALKED_SCRATCH,
 };
 use fanpcap_wire::{EXTENSIONS_MAX, LABELS_MAX, TAGS_MAX};
 
@@ -20,19 +20,30 @@ pub(super) struct Stages {
     pub(super) version: Label,
     pub(super) ipv4: Label,
     pub(super) ipv6: Label,
-    pub(super) end: Label,
 }
+
+impl Stages {
+    /// In the order of their numbers.
+    fn all(self) -> [Label; 5] {
+        [self.ethernet, self.mpls, self.version, self.ipv4, self.ipv6]
+    }
+}
+
+/// Where a stage's number is, above the offset at which it begins.
+const STAGE_SHIFT: i32 = 16;
 
 impl Emitter<'_> {
     /// Walks the frame: r7, and on the stack where what it carries is asked for.
     pub(super) fn walk(&mut self) {
         self.asm.note("walk: the packet");
         let stages = self.stages();
-        self.asm.set(R7, 0);
+        self.target.begin_view(&mut self.asm);
         self.asm.set(R8, 0);
-        self.link(stages, true);
-        self.network(stages);
-        self.asm.bind(stages.end);
+        self.asm.jump(stages.ethernet);
+        self.walk_from(stages);
+        if self.keeps_headers {
+            self.keep_headers();
+        }
         self.forget(OUTER);
         if self.asks_inside {
             self.asm.note("walk: what it carries");
@@ -43,15 +54,48 @@ impl Emitter<'_> {
     fn carried(&mut self) {
         let (stages, none, done) = (self.stages(), self.asm.label(), self.asm.label());
         self.inside(stages, none);
-        self.link(stages, false);
-        self.network(stages);
-        self.asm.bind(stages.end);
+        self.walk_from(stages);
         self.forget(CARRIED);
         self.asm.jump_if(If::AnyBit, R7, IPV4 | IPV6, done);
         self.asm.bind(none);
         self.asm.set(R7, 0);
         self.forget(CARRIED);
         self.asm.bind(done);
+    }
+
+    /// Calls the walk from the stages that were jumped to; r7 becomes the view. r0 to r5 are lost.
+    pub(super) fn walk_from(&mut self, stages: Stages) {
+        let call = self.asm.label();
+        for (number, stage) in (0..).zip(stages.all()) {
+            self.asm.bind(stage);
+            self.asm.set(R3, number << STAGE_SHIFT);
+            self.asm.jump(call);
+        }
+        self.asm.bind(call);
+        self.asm.set(R1, R6);
+        self.asm.set(R2, R7);
+        self.asm.alu(Op::Or, R3, R8);
+        self.routine(Routine::Walk);
+        self.asm.set(R7, R0);
+    }
+
+    /// [`Routine::Walk`].
+    pub(super) fn walk_routine(&mut self) {
+        let (stages, end) = (self.stages(), self.asm.label());
+        let scratch = std::mem::replace(&mut self.scratch, WALKED_SCRATCH);
+        self.asm.set(R7, R2);
+        self.asm.set(R8, R3);
+        self.asm.alu(Op::And, R8, (1 << STAGE_SHIFT) - 1);
+        self.asm.alu(Op::Right, R3, STAGE_SHIFT);
+        for (number, stage) in (0..).zip(stages.all()).skip(1) {
+            self.asm.jump_if(If::Equal, R3, number, stage);
+        }
+        self.link(stages, end);
+        self.network(stages, end);
+        self.asm.bind(end);
+        self.asm.set(R0, R7);
+        self.asm.exit();
+        self.scratch = scratch;
     }
 
     pub(super) fn stages(&mut self) -> Stages {
@@ -61,7 +105,6 @@ impl Emitter<'_> {
             version: self.asm.label(),
             ipv4: self.asm.label(),
             ipv6: self.asm.label(),
-            end: self.asm.label(),
         }
     }
 
@@ -71,10 +114,10 @@ impl Emitter<'_> {
     }
 
     /// Ethernet, tags, PPPoE and MPLS.
-    fn link(&mut self, stages: Stages, outermost: bool) {
+    fn link(&mut self, stages: Stages, end: Label) {
         let (typed, cut) = (self.asm.label(), self.asm.label());
         self.asm.bind(stages.ethernet);
-        let kind = self.here(12, 2, stages.end);
+        let kind = self.here(12, 2, end);
         kind.half(&mut self.asm, R9);
         self.asm.set(R1, R8);
         self.asm.alu(Op::Left, R1, NETWORK_SHIFT);
@@ -82,20 +125,20 @@ impl Emitter<'_> {
         self.asm.alu(Op::Or, R7, LINK);
         self.asm.alu(Op::Add, R8, 14);
         for number in 1..=TAGS_MAX {
-            self.tag(outermost && number == TAGS_MAX, typed, cut, stages.end);
+            self.tag(number == TAGS_MAX, typed, cut, end);
         }
         self.asm.jump(typed);
         self.asm.bind(cut);
         self.asm.alu(Op::Or, R7, UNTYPED);
-        self.asm.jump(stages.end);
+        self.asm.jump(end);
         self.asm.bind(typed);
         self.asm.jump_if(If::Equal, R9, 0x0800, stages.ipv4);
         self.asm.jump_if(If::Equal, R9, 0x86dd, stages.ipv6);
         self.asm.jump_if(If::Equal, R9, 0x8847, stages.mpls);
         self.asm.jump_if(If::Equal, R9, 0x8848, stages.mpls);
-        self.asm.jump_if(If::NotEqual, R9, 0x8864, stages.end);
-        self.pppoe(stages);
-        self.mpls(stages);
+        self.asm.jump_if(If::NotEqual, R9, 0x8864, end);
+        self.pppoe(stages, end);
+        self.mpls(stages, end);
     }
 
     /// One tag; the `last` that is allowed counts as one more where there is a tag beside the frame.
@@ -107,6 +150,7 @@ impl Emitter<'_> {
         self.asm.jump(typed);
         self.asm.bind(tag);
         if last {
+            self.asm.jump_if(If::AnyBit, R7, INNER, alone);
             self.target.tag(&mut self.asm, alone);
             self.asm.jump(end);
         }
@@ -118,42 +162,42 @@ impl Emitter<'_> {
     }
 
     /// RFC 2516.
-    fn pppoe(&mut self, stages: Stages) {
-        let header = self.here(0, 8, stages.end);
+    fn pppoe(&mut self, stages: Stages, end: Label) {
+        let header = self.here(0, 8, end);
         header.half(&mut self.asm, R1);
-        self.asm.jump_if(If::NotEqual, R1, 0x1100, stages.end);
+        self.asm.jump_if(If::NotEqual, R1, 0x1100, end);
         header.at(6).half(&mut self.asm, R1);
         self.asm.alu(Op::Add, R8, 8);
         self.asm.jump_if(If::Equal, R1, 0x0021, stages.ipv4);
         self.asm.jump_if(If::Equal, R1, 0x0057, stages.ipv6);
-        self.asm.jump(stages.end);
+        self.asm.jump(end);
     }
 
     /// RFC 3032.
-    fn mpls(&mut self, stages: Stages) {
+    fn mpls(&mut self, stages: Stages, end: Label) {
         self.asm.bind(stages.mpls);
         for _ in 0..LABELS_MAX {
-            let label = self.here(0, 4, stages.end);
+            let label = self.here(0, 4, end);
             label.at(2).byte(&mut self.asm, R1);
             self.asm.alu(Op::Add, R8, 4);
             self.asm.jump_if(If::AnyBit, R1, 1, stages.version);
         }
-        self.asm.jump(stages.end);
+        self.asm.jump(end);
     }
 
     /// IP, by version where only that tells.
-    fn network(&mut self, stages: Stages) {
+    fn network(&mut self, stages: Stages, end: Label) {
         self.asm.bind(stages.version);
         if self.asm.is_live() {
-            let first = self.here(0, 1, stages.end);
+            let first = self.here(0, 1, end);
             first.byte(&mut self.asm, R1);
             self.asm.alu(Op::Right, R1, 4);
             self.asm.jump_if(If::Equal, R1, 4, stages.ipv4);
             self.asm.jump_if(If::Equal, R1, 6, stages.ipv6);
-            self.asm.jump(stages.end);
+            self.asm.jump(end);
         }
-        self.ipv4(stages);
-        self.ipv6(stages);
+        self.ipv4(stages, end);
+        self.ipv6(stages, end);
     }
 
     /// Sets the network header's place. r2 and r3 are lost.
@@ -174,17 +218,17 @@ impl Emitter<'_> {
     }
 
     /// RFC 791.
-    pub(super) fn ipv4(&mut self, stages: Stages) {
+    fn ipv4(&mut self, stages: Stages, end: Label) {
         let whole = self.asm.label();
         self.asm.bind(stages.ipv4);
-        self.forget(CARRIED);
-        let header = self.here(0, 20, stages.end);
+        self.forget(WALKED);
+        let header = self.here(0, 20, end);
         header.byte(&mut self.asm, R1);
         self.asm.set(R2, R1);
         self.asm.alu(Op::Right, R2, 4);
-        self.asm.jump_if(If::NotEqual, R2, 4, stages.end);
+        self.asm.jump_if(If::NotEqual, R2, 4, end);
         self.asm.alu(Op::And, R1, 15);
-        self.asm.jump_if(If::Less, R1, 5, stages.end);
+        self.asm.jump_if(If::Less, R1, 5, end);
         self.placed(IPV4);
         header.at(9).byte(&mut self.asm, R2);
         self.asm.alu(Op::Or, R7, R2);
@@ -195,22 +239,22 @@ impl Emitter<'_> {
         self.asm.alu(Op::And, R2, 0x1fff);
         self.asm.jump_if(If::Equal, R2, 0, whole);
         self.asm.alu(Op::Or, R7, LATER);
-        self.asm.jump(stages.end);
+        self.asm.jump(end);
         self.asm.bind(whole);
         self.asm.alu(Op::Left, R1, TRANSPORT_SHIFT);
         self.asm.alu(Op::Or, R7, R1);
-        self.asm.jump(stages.end);
+        self.asm.jump(end);
     }
 
     /// RFC 8200.
-    pub(super) fn ipv6(&mut self, stages: Stages) {
+    fn ipv6(&mut self, stages: Stages, end: Label) {
         let (last, transport) = (self.asm.label(), self.asm.label());
         self.asm.bind(stages.ipv6);
-        self.forget(CARRIED);
-        let header = self.here(0, 40, stages.end);
+        self.forget(WALKED);
+        let header = self.here(0, 40, end);
         header.byte(&mut self.asm, R1);
         self.asm.alu(Op::Right, R1, 4);
-        self.asm.jump_if(If::NotEqual, R1, 6, stages.end);
+        self.asm.jump_if(If::NotEqual, R1, 6, end);
         header.at(6).byte(&mut self.asm, R9);
         self.placed(IPV6);
         self.asm.alu(Op::Add, R8, 40);
@@ -228,17 +272,8 @@ impl Emitter<'_> {
 
     /// One extension header; `last` where nothing follows that can be told.
     fn extension(&mut self, transport: Label, last: Label) {
-        let (is_one, by_eight, fragment, next) = (
-            self.asm.label(),
-            self.asm.label(),
-            self.asm.label(),
-            self.asm.label(),
-        );
-        for protocol in [0, 43, 44, 51, 60] {
-            self.asm.jump_if(If::Equal, R9, protocol, is_one);
-        }
-        self.asm.jump(transport);
-        self.asm.bind(is_one);
+        let (by_eight, fragment, next) = (self.asm.label(), self.asm.label(), self.asm.label());
+        self.require_one_of(R9, &EXTENSIONS, transport);
         let header = self.here(0, 8, last);
         self.asm.set(R3, R9);
         header.byte(&mut self.asm, R9);
@@ -290,6 +325,12 @@ impl Emitter<'_> {
         self.asm.alu(Op::Right, R1, 2);
     }
 
+    /// A view of which nothing is known but that.
+    pub(super) fn restart_view(&mut self, flags: i32) {
+        self.asm.alu(Op::And, R7, LATE_START);
+        self.asm.alu(Op::Or, R7, flags);
+    }
+
     /// r8 becomes the offset of the transport header. r2 and r3 are lost.
     pub(super) fn transport_to_current(&mut self) {
         self.position_of_transport();
@@ -297,5 +338,5 @@ impl Emitter<'_> {
     }
 }
 
-/// What a walk inside begins with.
-pub(super) const CARRIED_START: i32 = INNER;
+/// IPv6's extension headers, as far as they are passed over.
+const EXTENSIONS: [u8; 5] = [0, 43, 44, 51, 60];

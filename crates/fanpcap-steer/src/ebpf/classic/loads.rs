@@ -117,7 +117,7 @@ impl Emitter<'_> {
             self.indirect_tagged(filter, size, number, done);
         }
         self.target
-            .load(&mut self.asm, &position, size, LOADED, filter.out);
+            .load(&mut self.asm, &position, false, size, LOADED, filter.out);
         self.loaded(size);
         self.asm.bind(done);
         Ok(())
@@ -146,7 +146,7 @@ impl Emitter<'_> {
             asm.alu(Op::Sub, R2, 4);
         };
         self.target
-            .load(&mut self.asm, &again, size, LOADED, filter.out);
+            .load(&mut self.asm, &again, false, size, LOADED, filter.out);
         self.loaded(size);
         self.asm.jump(done);
         self.asm.bind(before);
