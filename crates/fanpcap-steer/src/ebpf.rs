@@ -1,8 +1,10 @@
 //! eBPF for the kernel: from the tree to a fan-out group's program, a member's filter, or a program at XDP.
 //!
-//! The code is made to be taken by every verifier since Linux 5.8, for who has `CAP_BPF` and no more: jumps go forward, the stack is read where it
+//! The code is made to be taken by every verifier since Linux 5.8 (at XDP 5.18), for who has `CAP_BPF` and no more: jumps go forward, the stack is read where it
 //! was written, no pointer moves by a number that is not constant. What the verifier goes through grows with the code and not with the
 //! ways through it, as what the ways find is forgotten where they meet (`view.rs`), and the code is bounded: [`INSTRUCTIONS_MAX`], [`CONDITIONS_MAX`].
+//! The walk, the hash of a flow, the fragment table and each pcap filter are functions, of which the kernel is told so much (BTF) that it verifies each once and
+//! not with every call; where it does not take that, they are loaded without.
 
 mod assembler;
 mod classic;

@@ -279,7 +279,7 @@ const BEYOND: &[Case<'_>] = &[
     ("sctp >-> steer_flow", &[Together(&[&["sctp>", "sctp<"]])]),
     ("vlan_or_untagged >-> steer_to 3", &[At(3, &ALL)]),
     (
-        "filter (udp_dest `is_in` [53, 4000..5060]) >-> steer_to 0",
+        "filter (udp_dest `is_in` [4000..5060, 53]) >-> steer_to 0",
         &[At(0, &[&["dns>", "dns6>", "head", "sip", "vxlan"]])],
     ),
 ];
