@@ -53,7 +53,9 @@ proptest! {
 
     #[test]
     fn filters_take_what_the_engine_takes(tape in vec(any::<u8>(), 200), made in packet()) {
-        let code = programs::classic(&mut Draw::new(&tape));
+        let mut code = programs::classic(&mut Draw::new(&tape));
+        // By 32 and more libpcap shifts everything out, and the kernel, as we do, modulo 32: shifts by X are not compared.
+        code.retain(|instruction| !matches!(instruction.code, 0x6c | 0x7c));
         prop_assert_eq!(ours(&code, &made), theirs(&code, &made), "{:#?}", code);
     }
 
