@@ -12,6 +12,9 @@ pub const M2: u64 = 0xbf58_476d_1ce4_e5b9;
 /// Members are told by numbers of 31 bits: so they are never [`u32::MAX`], which means "drop" at XDP.
 pub const NUMBER_MAX: u32 = 0x7fff_ffff;
 
+/// What `share` begins with: so packets that are selected by a key are still spread over all members by the same key.
+pub const SHARE: u64 = M2;
+
 /// One step: multiplies, and brings the upper half down.
 pub const fn mix(value: u64) -> u64 {
     let product = value.wrapping_mul(M1);

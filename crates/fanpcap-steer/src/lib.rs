@@ -16,7 +16,7 @@ mod lexer;
 mod measure;
 pub mod modes;
 pub mod native;
-mod nearest;
+pub mod nearest;
 mod parser;
 pub mod slice;
 pub mod table;

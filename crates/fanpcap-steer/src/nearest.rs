@@ -1,7 +1,13 @@
 //! The name that somebody meant who wrote another one.
 
 /// The candidate nearest to `word` if it is near: a third of the longer one's letters may differ.
-pub(crate) fn nearest<'a>(
+pub fn nearest<'a>(word: &str, candidates: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
+    nearest_within(usize::MAX, word, candidates)
+}
+
+/// The same, where at most `limit` letters may differ.
+pub fn nearest_within<'a>(
+    limit: usize,
     word: &str,
     candidates: impl IntoIterator<Item = &'a str>,
 ) -> Option<&'a str> {
@@ -9,7 +15,7 @@ pub(crate) fn nearest<'a>(
         return None;
     }
     let near = |candidate: &'a str| {
-        let allowed = (word.len().max(candidate.len()) / 3).max(1);
+        let allowed = (word.len().max(candidate.len()) / 3).max(1).min(limit);
         let comparable = word.len().abs_diff(candidate.len()) <= allowed;
         let distance = comparable.then(|| distance(word, candidate))?;
         (distance <= allowed).then_some((distance, candidate))

@@ -2,7 +2,7 @@
 
 use std::collections::HashSet;
 
-use fanpcap_steer::ir::{Flow, Function, Key, Program, Steer};
+use fanpcap_steer::ir::{Flow, Function, Key, Predicate, Program, Steer};
 use fanpcap_steer::native::{Decision, Evaluator, Packet};
 use fanpcap_steer_testkit::frames::{ethernet, udp, v4, v6};
 use fanpcap_steer_testkit::tape;
@@ -246,4 +246,31 @@ fn keys_of_one_address_are_spread() {
         let frames = numbered(&frame, [6 + at, 0], &all);
         assert_spread(&Steer::Key(Key::LINK_SOURCE), frames, &format!("byte {at}"));
     }
+}
+
+/// Else a member of eight would get all that is selected as one part of eight.
+#[test]
+fn what_is_shared_out_by_a_key_is_still_spread_by_it() {
+    let key = Key::IP_SOURCE;
+    let of = 8;
+    let share = Predicate::Share { index: 3, of, key };
+    let steer = Function::Steer(Steer::Key(key)).into();
+    let mut evaluator = Evaluator::of_group(&Program {
+        main: Function::If(share.into(), steer, Function::Drop.into()),
+        sets: Vec::new(),
+        filters: Vec::new(),
+    });
+    let mut got = [0; MEMBERS];
+    for address in 0..32768_u16 {
+        let mut bytes = ethernet(0x0800, &v4(17, 0, &udp(0, 0, &[])));
+        bytes[28..30].copy_from_slice(&address.to_be_bytes());
+        let frame = Frame {
+            bytes: &bytes,
+            tag: None,
+        };
+        if let Decision::Steer(number) = evaluator.decide(&Packet::of(frame)) {
+            got[number as usize % MEMBERS] += 1;
+        }
+    }
+    assert_even(got, "selected and steered by one key");
 }

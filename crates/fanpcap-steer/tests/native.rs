@@ -4,7 +4,7 @@
 use std::net::Ipv4Addr;
 
 use fanpcap_steer::compile;
-use fanpcap_steer::hash::{both, end, end4, end6, finish, fold};
+use fanpcap_steer::hash::{SHARE, both, end, end4, end6, finish, fold};
 use fanpcap_steer::ir::*;
 use fanpcap_steer::native::{Decision, Evaluator, Host, Packet};
 use fanpcap_steer_testkit::frames::{TCP, ethernet, fragment, udp, v4, v6};
@@ -407,7 +407,7 @@ fn keys_hash_their_fields_in_order() {
         Decision::Drop
     );
     let share = |index, of| Predicate::Share { index, of, key };
-    let part = finish([ONE.into(), 0, 0x2e, 80].into_iter().fold(0, fold)) % 5;
+    let part = finish([ONE.into(), 0, 0x2e, 80].into_iter().fold(SHARE, fold)) % 5;
     for index in 0..5 {
         let is_in = decide(filter(share(index, 5)), &tcp()) == Decision::Copy;
         assert_eq!(is_in, index == part);

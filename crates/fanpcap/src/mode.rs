@@ -1,8 +1,9 @@
 //! Fan-out modes: `hash+defrag` as text, as PACKET_FANOUT's numbers, and what is refused and why.
 
-use crate::report::{Fault, nearest, offset_in, quote};
+use crate::report::{Fault, offset_in, quote};
 use fanpcap_linux::packet::{FANOUT_FLAG_DEFRAG, FANOUT_FLAG_ROLLOVER};
 use fanpcap_steer::modes;
+use fanpcap_steer::nearest::nearest;
 use std::fmt;
 
 /// How the kernel chooses the member for a packet (linux/if_packet.h, PACKET_FANOUT_*).

@@ -392,6 +392,8 @@ mod tests {
             scope.spawn(|| {
                 while !done.load(Ordering::Relaxed) {
                     page.words()[at::PAST[0]].add(1);
+                    // Less than one reading takes, so that two can't see the same halfway state.
+                    (0..8).for_each(|_| std::hint::spin_loop());
                     page.words()[at::PAST[1]].add(1);
                     (0..1000).for_each(|_| std::hint::spin_loop());
                 }

@@ -209,57 +209,6 @@ pub(crate) fn quote(text: &str) -> String {
     }
 }
 
-/// The candidate nearest to `word` if it is near: a third of the longer one's letters may differ.
-pub(crate) fn nearest<'a>(
-    word: &str,
-    candidates: impl IntoIterator<Item = &'a str>,
-) -> Option<&'a str> {
-    nearest_within(usize::MAX, word, candidates)
-}
-
-/// The same, where at most `limit` letters may differ.
-pub(crate) fn nearest_within<'a>(
-    limit: usize,
-    word: &str,
-    candidates: impl IntoIterator<Item = &'a str>,
-) -> Option<&'a str> {
-    let near = |candidate: &'a str| {
-        let longer = word.len().max(candidate.len());
-        let allowed = (longer / 3).max(1).min(limit);
-        let comparable = word.len().abs_diff(candidate.len()) <= allowed;
-        let distance = comparable.then(|| distance(word, candidate))?;
-        (distance <= allowed).then_some((distance, candidate))
-    };
-    candidates
-        .into_iter()
-        .filter_map(near)
-        .min_by_key(|(distance, _)| *distance)
-        .map(|near| near.1)
-}
-
-/// Damerau-Levenshtein distance (optimal string alignment) without regard to ASCII case.
-fn distance(a: &str, b: &str) -> usize {
-    let (a, b) = (
-        a.to_ascii_lowercase().into_bytes(),
-        b.to_ascii_lowercase().into_bytes(),
-    );
-    let mut before: Vec<usize> = Vec::new();
-    let mut above: Vec<usize> = (0..=b.len()).collect();
-    for i in 0..a.len() {
-        let mut row = vec![i + 1];
-        for j in 0..b.len() {
-            let replaced = above[j] + usize::from(a[i] != b[j]);
-            let mut least = replaced.min(above[j + 1] + 1).min(row[j] + 1);
-            if i > 0 && j > 0 && a[i] == b[j - 1] && a[i - 1] == b[j] {
-                least = least.min(before[j - 1] + 1);
-            }
-            row.push(least);
-        }
-        before = std::mem::replace(&mut above, row);
-    }
-    above[b.len()]
-}
-
 /// The character itself unless it would act on a terminal or hide; one column either way.
 fn harmless(c: char) -> char {
     match c {
@@ -379,29 +328,6 @@ mod tests {
             "{rendered}"
         );
         assert!(rendered.ends_with("\n fan?[2J??x\n ^"), "{rendered}");
-    }
-
-    #[test]
-    fn distance_counts_a_transposition_once() {
-        for (a, b, expected) in [
-            ("hash", "hash", 0),
-            ("HASH", "hash", 0),
-            ("hsah", "hash", 1),
-            ("hah", "hash", 1),
-            ("", "hash", 4),
-            ("kitten", "sitting", 3),
-        ] {
-            assert_eq!(distance(a, b), expected, "{a} {b}");
-        }
-    }
-
-    #[test]
-    fn nearest_allows_more_in_longer_names() {
-        let names = ["lb", "rollover", "combined_channels"];
-        assert_eq!(nearest("rolover", names), Some("rollover"));
-        assert_eq!(nearest("combine_chanels", names), Some("combined_channels"));
-        assert_eq!(nearest("xx", names), None);
-        assert_eq!(nearest(&"x".repeat(100_000), names), None);
     }
 
     #[test]

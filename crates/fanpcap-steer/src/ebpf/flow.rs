@@ -172,10 +172,10 @@ impl Emitter<'_> {
         self.asm.call(MAP_LOOKUP);
         self.asm.jump_if(If::Equal, R0, 0, unknown);
         self.asm.load(Width::Double, R1, R0, TIME);
-        self.asm.set(R2, R9);
-        self.asm.alu(Op::Sub, R2, R1);
-        self.asm.number(R3, FRAGMENT_AGE_NS);
-        self.asm.jump_if(If::Greater, R2, R3, unknown);
+        // Another CPU may have written it since the clock was read.
+        self.asm.number(R2, FRAGMENT_AGE_NS);
+        self.asm.alu(Op::Add, R1, R2);
+        self.asm.jump_if(If::Greater, R9, R1, unknown);
         self.asm.jump_if(If::AnyBit, R7, LATER, known);
         // The first one follows those that came before it, once.
         self.asm.load(Width::Word, R1, R0, EARLY);

@@ -7,9 +7,9 @@ use crate::hash::M1;
 use crate::ir::{Key, Property, Side};
 
 impl Emitter<'_> {
-    /// The hash of a key's fields, to r0.
-    pub(super) fn key(&mut self, key: Key, missing: Label) {
-        self.asm.set(R9, 0);
+    /// The hash of a key's fields, folded into `start`, to r0.
+    pub(super) fn key(&mut self, key: Key, start: u64, missing: Label) {
+        self.asm.number(R9, start);
         self.fold_property(key, Key::ETHER_TYPE, Property::EtherType, missing);
         for (part, offset) in [(Key::LINK_SOURCE, 6), (Key::LINK_DESTINATION, 0)] {
             if key.has(part) {

@@ -3,6 +3,7 @@
 use super::assembler::{If, Label, Op, R0, R1, R2, R3, R6, R7, R10, Width};
 use super::emitter::{Emitter, Routine};
 use super::view::{Bytes, FRAGMENT, INNER, IPV4, IPV6, LATER, LINK, Place, TAG, View};
+use crate::hash;
 use crate::ir::{Comparison, Header, Predicate, Side};
 
 impl<'a> Emitter<'a> {
@@ -77,7 +78,7 @@ impl<'a> Emitter<'a> {
                 self.asm.jump(no);
             }
             Predicate::Share { index, of, key } => {
-                self.key(*key, no);
+                self.key(*key, hash::SHARE, no);
                 self.asm.number(R2, u64::from(*of));
                 self.asm.alu(Op::Mod, R0, R2);
                 self.asm.number(R2, u64::from(*index));

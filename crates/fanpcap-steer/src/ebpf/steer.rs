@@ -41,7 +41,7 @@ impl Emitter<'_> {
             Steer::LocalNet(net, bits) => self.by_local(net, Some(bits), drop),
             Steer::LocalLink(gateway) => self.by_local_link(gateway, drop),
             Steer::Key(key) => {
-                self.key(key, drop);
+                self.key(key, 0, drop);
                 self.asm.set(R8, R0);
             }
             Steer::Media => self.by_media(drop),

@@ -8,9 +8,9 @@ use super::address;
 use crate::hash;
 use crate::ir::Key;
 
-/// None where the packet lacks one of the fields.
-pub(super) fn hash_of(layers: &Layers<'_>, key: Key) -> Option<u32> {
-    let mut sum = 0;
+/// Of the fields folded into `start`; none where the packet lacks one of them.
+pub(super) fn hash_of(layers: &Layers<'_>, key: Key, start: u64) -> Option<u32> {
+    let mut sum = start;
     for (field, fold) in FIELDS {
         if key.has(field) {
             sum = fold(layers, sum)?;

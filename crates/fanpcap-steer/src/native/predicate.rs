@@ -5,6 +5,7 @@ use std::net::{IpAddr, Ipv4Addr};
 use fanpcap_wire::{Ip, Layers, Link, Udp};
 
 use super::{Packet, address, classic, key};
+use crate::hash;
 use crate::ir::{Comparison, Header, Predicate, Program, Property, Side};
 
 /// All that questions are about.
@@ -47,7 +48,7 @@ impl<'q> Question<'q> {
             Predicate::Pcap(filter) => self.program.filters.get(*filter).is_some_and(|filter| {
                 classic::run(&filter.code, &self.packet.frame, self.packet.length) != 0
             }),
-            Predicate::Share { index, of, key } => key::hash_of(self.layers, *key)
+            Predicate::Share { index, of, key } => key::hash_of(self.layers, *key, hash::SHARE)
                 .is_some_and(|hash| hash.checked_rem(*of) == Some(*index)),
             Predicate::Rtp => self.udp().and_then(Udp::rtp).is_some(),
             Predicate::Rtcp => self.udp().and_then(Udp::rtcp).is_some(),

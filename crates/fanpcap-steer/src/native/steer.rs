@@ -30,7 +30,7 @@ impl Run<'_> {
             Steer::LocalIp(net) => self.local(layers.ip()?, net, u8::MAX)?,
             Steer::LocalNet(net, bits) => self.local(layers.ip()?, net, *bits)?,
             Steer::LocalLink(gateway) => self.local_link(layers.link()?, *gateway),
-            Steer::Key(fields) => Decision::Steer(key::hash_of(layers, *fields)?),
+            Steer::Key(fields) => Decision::Steer(key::hash_of(layers, *fields, 0)?),
             Steer::DoubleLink => double(links(layers.link()?)),
             Steer::DoubleIp => double(addresses(layers.ip()?, u8::MAX)),
             Steer::DoubleField(one, other) => double((self.field(*one)?, self.field(*other)?)),

@@ -50,7 +50,7 @@ pub(super) fn check(main: &Function) -> Result<(), Unfit> {
 
 fn refuse(what: &str) -> Result<(), Unfit> {
     Err(Unfit {
-        what: format!("{what}, which a group of the kernel's can't do: use the hub"),
+        what: format!("{what}, which a group of the kernel's can't do"),
     })
 }
 

@@ -1,8 +1,9 @@
 //! The environment: its snapshot, the variables that are settings, and those that look like one.
 
 use super::keys::{self, Entries, Entry, Key, SENDING, Target, VLAN};
-use crate::report::{Fault, Place, Report, nearest_within, offset_in, quote};
+use crate::report::{Fault, Place, Report, offset_in, quote};
 use crate::source::Source;
+use fanpcap_steer::nearest::nearest_within;
 use std::ffi::{OsStr, OsString};
 use std::path::PathBuf;
 

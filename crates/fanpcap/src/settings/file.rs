@@ -2,8 +2,9 @@
 
 use super::keys::{self, Entries, Entry, KEYS, Key, OLD_KEYS, Scope, Target, Value};
 use crate::fanout::{Script, too_long};
-use crate::report::{Fault, Place, Report, nearest, offset_in, quote};
+use crate::report::{Fault, Place, Report, offset_in, quote};
 use crate::source::{PROGRAM_MAX, Source};
+use fanpcap_steer::nearest::nearest;
 
 /// Reads the text of a config file; `source` is the name that errors give it.
 pub fn parse(text: &str, source: &str) -> Result<Vec<Entry>, Report> {

@@ -3,8 +3,9 @@
 use crate::device::ENGINES;
 use crate::fanout::{Fanout, Script};
 use crate::mode::Mode;
-use crate::report::{Fault, Place, Report, nearest, offset_in, quote};
+use crate::report::{Fault, Place, Report, offset_in, quote};
 use crate::source::Source;
+use fanpcap_steer::nearest::nearest;
 use std::collections::HashMap;
 
 /// What an entry sets.
