@@ -4,6 +4,7 @@ use super::EbpfError;
 use fanpcap_linux::bpf::Instruction;
 use std::collections::BTreeSet;
 
+mod jumps;
 mod operations;
 
 pub(super) use operations::{
@@ -88,13 +89,11 @@ impl Assembler {
         Label(self.labels.len() - 1)
     }
 
-    /// Binds a label here. A jump to it that would be the last instruction is left out, as the kernel would, which takes long for that.
+    /// Binds a label here. A jump to it that would be the last instruction is left out, as the kernel would, which takes long for that; and
+    /// a condition that jumps to it over a jump elsewhere becomes the contrary condition that jumps there.
     pub(super) fn bind(&mut self, label: Label) {
-        while self.ends_with_jump_to(label) {
-            self.code.pop();
-            self.jumps.pop();
-            self.live = true;
-            self.move_back();
+        while self.ends_with_jump_to(label) || self.turn_around(label) {
+            self.leave_out_last();
         }
         let here = self.code.len();
         if let Some(place) = self.labels.get_mut(label.0) {
@@ -102,30 +101,6 @@ impl Assembler {
             self.live |= place.used;
             self.bound.push(label);
         }
-    }
-
-    /// To the end of the code what was bound behind it.
-    fn move_back(&mut self) {
-        let here = self.code.len();
-        for label in self.bound.iter().rev() {
-            match self
-                .labels
-                .get_mut(label.0)
-                .and_then(|place| place.at.as_mut())
-            {
-                Some(at) if *at > here => *at = here,
-                _ => break,
-            }
-        }
-        for (at, _) in self.notes.iter_mut().rev().take_while(|(at, _)| *at > here) {
-            *at = here;
-        }
-    }
-
-    fn ends_with_jump_to(&self, label: Label) -> bool {
-        let last = self.code.len().wrapping_sub(1);
-        self.jumps.last() == Some(&(last, label))
-            && self.code.last() == Some(&Instruction::new(JUMP, 0, 0, 0, 0))
     }
 
     /// Whether what comes next can be reached.

@@ -1,6 +1,6 @@
 //! The program as a whole: the way in, what is done with a packet, the ways out, and the functions behind.
 
-use super::assembler::{Assembler, Code, If, Label, Op, R0, R1, R2, R6, R7, R8, R10, Width};
+use super::assembler::{Assembler, Code, Label, Op, R0, R1, R2, R6, R8, R10, Width};
 use super::effect::Effect;
 use super::maps::{Map, Maps};
 use super::target::Target;
@@ -55,8 +55,6 @@ pub(super) struct Emitter<'a> {
     pub(super) walks: bool,
     /// Something asks for what the packet carries.
     pub(super) asks_inside: bool,
-    /// The packet's headers are on the stack, for those who ask.
-    pub(super) keeps_headers: bool,
     pub(super) maps: Maps,
     routines: Vec<(Routine, Label)>,
     /// Something asks for the program's state.
@@ -85,7 +83,6 @@ pub(super) fn emit(
         nested: false,
         walks: needs.frame,
         asks_inside: needs.inside,
-        keeps_headers: needs.headers,
         maps: Maps::default(),
         routines: Vec::new(),
         keeps_state: needs.state,
@@ -109,10 +106,17 @@ impl<'a> Emitter<'a> {
             self.start_state();
         }
         if needs.frame {
-            if plain {
-                self.plain(needs);
+            let ready = self.asm.label();
+            match (plain, needs.headers) {
+                (false, _) => {}
+                (true, false) => self.plain_bodies(needs),
+                (true, true) => self.plain_views(needs, ready),
             }
-            self.walk();
+            self.walk(needs);
+            self.asm.bind(ready);
+        }
+        if needs.headers {
+            self.view = View::Kept;
         }
         self.body(&program.main);
     }
@@ -132,7 +136,7 @@ impl<'a> Emitter<'a> {
         self.function(main, drop);
         let dropped = match self.role {
             Role::Steer { drop } => {
-                if self.view == View::Packed && self.follows {
+                if !self.view.is_plain() && self.follows {
                     self.follow();
                 }
                 self.asm.alu32(Op::Move, R0, R8);
@@ -258,9 +262,13 @@ impl<'a> Emitter<'a> {
     }
 
     fn inner(&mut self, function: &'a Function, drop: Label) {
-        let nested = std::mem::replace(&mut self.nested, true);
+        let outside = (self.nested, self.view);
+        self.nested = true;
+        if self.view == View::Kept {
+            self.view = View::Packed;
+        }
         self.function(function, drop);
-        self.nested = nested;
+        (self.nested, self.view) = outside;
     }
 
     fn count(&mut self, counter: u8, amount: i64) {
@@ -297,7 +305,7 @@ impl<'a> Emitter<'a> {
     }
 
     fn routines(&mut self) {
-        (self.view, self.nested, self.keeps_headers) = (View::Packed, false, false);
+        (self.view, self.nested) = (View::Packed, false);
         let mut next = 0;
         while let Some(&(routine, label)) = self.routines.get(next) {
             self.asm.bind(label);
@@ -317,17 +325,17 @@ impl<'a> Emitter<'a> {
         }
     }
 
-    /// Goes to `no` unless it is IP.
+    /// Goes to `no` unless it is IP. r2 is lost.
     pub(super) fn require_ip(&mut self, no: Label) {
-        if self.view == View::Packed {
+        if !self.view.is_plain() {
             self.require(IPV4 | IPV6, no);
         }
     }
 
-    /// Goes on for IPv4 and to `six` for IPv6, for what is one of the two.
+    /// Goes on for IPv4 and to `six` for IPv6, for what is one of the two. r2 is lost.
     pub(super) fn by_version(&mut self, six: Label) {
         match self.view {
-            View::Packed => self.asm.jump_if(If::AnyBit, R7, IPV6, six),
+            View::Packed | View::Kept => self.jump_if_any(IPV6, six),
             View::Plain { ipv6: true, .. } => self.asm.jump(six),
             View::Plain { .. } => {}
         }

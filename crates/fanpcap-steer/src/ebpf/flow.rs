@@ -132,6 +132,7 @@ impl Emitter<'_> {
     pub(super) fn follow(&mut self) {
         let (outer, done) = (self.asm.label(), self.asm.label());
         self.asm.note("fragments");
+        let view = std::mem::replace(&mut self.view, View::Packed);
         self.asm.set(R2, R8);
         self.asm.alu(Op::Right, R2, 32);
         self.asm.jump_if(If::Equal, R2, 0, done);
@@ -145,6 +146,7 @@ impl Emitter<'_> {
         self.recall(OUTER);
         self.follow_datagram();
         self.asm.bind(done);
+        self.view = view;
     }
 
     /// A fragment goes where its datagram went.

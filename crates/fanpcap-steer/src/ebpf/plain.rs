@@ -1,14 +1,23 @@
 //! The way in for plain packets, which most are: see `view.rs`.
+//!
+//! A program that asks for headers has one body, and a plain packet's view and headers are put where the walk and the body's questions
+//! have those of all others. One that does not has a body of its own for each IP version, which reads addresses and ports where they came.
 
-use super::assembler::{If, Label, Op, R1, Width};
+use super::assembler::{If, Label, Op, R1, R2, R6, R7, R10, Width};
 use super::emitter::Emitter;
 use super::inside::TUNNEL_PORTS;
 use super::needs::Needs;
-use super::view::{Bytes, View, WINDOW, network_order, plain_len};
+use super::view::{
+    BACK_SHIFT, Bytes, CARRIED, HEADER, IPV4, IPV6, LINK, NETWORK_SHIFT, OUTER, PORTS,
+    TRANSPORT_SHIFT, View, WINDOW, WITH_PORTS, network_order, plain_len,
+};
+
+/// Of an Ethernet header.
+const LINK_LEN: u8 = 14;
 
 impl Emitter<'_> {
     /// The program for plain packets, by the first bytes of the frame.
-    pub(super) fn plain(&mut self, needs: &Needs) {
+    pub(super) fn plain_bodies(&mut self, needs: &Needs) {
         let (six, general) = (self.asm.label(), self.asm.label());
         self.asm.note("plain IPv4?");
         let (base, at) = self
@@ -19,50 +28,114 @@ impl Emitter<'_> {
         self.asm.jump_if(If::Equal, R1, network_order(0x86dd), six);
         self.asm
             .jump_if(If::NotEqual, R1, network_order(0x0800), general);
-        head.at(14).byte(&mut self.asm, R1);
-        self.asm.jump_if(If::NotEqual, R1, 0x45, general);
-        self.raw_half(head.at(20));
-        self.asm
-            .jump_if(If::AnyBit, R1, network_order(0x3fff), general);
         self.plain_body(needs, false, head, general);
         self.asm.bind(six);
         self.asm.note("plain IPv6?");
         let (from, to) = (plain_len(false), plain_len(true));
         let (base, at) = self.target.head(&mut self.asm, from, to, WINDOW, general);
-        let head = Bytes { base, at };
-        head.at(14).byte(&mut self.asm, R1);
-        self.asm.alu(Op::And, R1, 0xf0);
-        self.asm.jump_if(If::NotEqual, R1, 0x60, general);
-        self.plain_body(needs, true, head, general);
+        self.plain_body(needs, true, Bytes { base, at }, general);
         self.asm.bind(general);
     }
 
     fn plain_body(&mut self, needs: &Needs, ipv6: bool, head: Bytes, general: Label) {
-        let tcp = self.asm.label();
-        self.view = View::Plain {
-            ipv6,
-            base: head.base,
-            at: head.at,
-        };
-        self.protocol(R1);
-        self.asm.jump_if(If::Equal, R1, 6, tcp);
-        self.asm.jump_if(If::NotEqual, R1, 17, general);
-        if needs.inside {
-            let ports = plain_len(ipv6) - 4;
-            self.raw_half(head.at(ports + 2));
-            for port in TUNNEL_PORTS {
-                self.asm
-                    .jump_if(If::Equal, R1, network_order(port), general);
-            }
-        }
-        self.asm.bind(tcp);
+        self.require_plain(needs, ipv6, head, general);
         self.asm
             .note(if ipv6 { "plain IPv6" } else { "plain IPv4" });
         self.body(&self.program.main);
         self.view = View::Packed;
     }
 
+    /// Goes to `general` unless it is plain, of what is IPv4 or IPv6 by its type; the view is that of a plain one then.
+    fn require_plain(&mut self, needs: &Needs, ipv6: bool, head: Bytes, general: Label) {
+        let tcp = self.asm.label();
+        head.at(LINK_LEN).byte(&mut self.asm, R1);
+        if ipv6 {
+            self.asm.alu(Op::And, R1, 0xf0);
+            self.asm.jump_if(If::NotEqual, R1, 0x60, general);
+        } else {
+            self.asm.jump_if(If::NotEqual, R1, 0x45, general);
+            self.raw_half(head.at(LINK_LEN + 6));
+            self.asm
+                .jump_if(If::AnyBit, R1, network_order(0x3fff), general);
+        }
+        let (base, at) = (head.base, head.at);
+        self.view = View::Plain { ipv6, base, at };
+        self.protocol(R1);
+        self.asm.jump_if(If::Equal, R1, 6, tcp);
+        self.asm.jump_if(If::NotEqual, R1, 17, general);
+        if needs.inside {
+            self.raw_half(head.at(plain_len(ipv6) - 2));
+            for port in TUNNEL_PORTS {
+                self.asm
+                    .jump_if(If::Equal, R1, network_order(port), general);
+            }
+        }
+        self.asm.bind(tcp);
+    }
+
+    /// Views and headers of plain packets, on the stack; goes to `ready` with them.
+    pub(super) fn plain_views(&mut self, needs: &Needs, ready: Label) {
+        let (short, four, six) = (self.asm.label(), self.asm.label(), self.asm.label());
+        let (general, seen) = (self.asm.label(), self.asm.label());
+        self.asm.note("plain?");
+        let at = HEADER - i16::from(LINK_LEN);
+        let head = Bytes { base: R10, at };
+        let (less, len) = (plain_len(false), plain_len(true));
+        self.target.start(&mut self.asm, len, at, short);
+        self.raw_half(head.at(12));
+        self.asm.jump_if(If::Equal, R1, network_order(0x0800), four);
+        self.asm.jump_if(If::Equal, R1, network_order(0x86dd), six);
+        self.asm.jump(general);
+        self.asm.bind(short);
+        self.target.start(&mut self.asm, less, at, general);
+        self.raw_half(head.at(12));
+        self.asm
+            .jump_if(If::NotEqual, R1, network_order(0x0800), general);
+        self.asm.bind(four);
+        self.plain_view(needs, false, head, general);
+        self.asm.jump(seen);
+        self.asm.bind(six);
+        self.plain_view(needs, true, head, general);
+        self.asm.bind(seen);
+        self.keep_plain_view(needs);
+        self.asm.jump(ready);
+        self.asm.bind(general);
+    }
+
+    /// The view to r7; its ports are kept.
+    fn plain_view(&mut self, needs: &Needs, ipv6: bool, head: Bytes, general: Label) {
+        self.require_plain(needs, ipv6, head, general);
+        let ports = head.at(plain_len(ipv6) - 4);
+        ports.raw(&mut self.asm, Width::Word, R1);
+        self.asm.store(Width::Word, R10, PORTS, R1);
+        self.protocol(R1);
+        self.view = View::Packed;
+        let (version, words) = if ipv6 { (IPV6, 10) } else { (IPV4, 5) };
+        let flags = LINK | WITH_PORTS | version | i32::from(LINK_LEN / 2) << BACK_SHIFT;
+        self.target.begin_view(&mut self.asm);
+        self.asm.alu(Op::Or, R7, R1);
+        self.asm.alu(Op::Or, R7, flags);
+        let places = u64::from(LINK_LEN) << NETWORK_SHIFT | words << TRANSPORT_SHIFT;
+        self.asm.number(R1, places);
+        self.asm.alu(Op::Or, R7, R1);
+    }
+
+    /// As the walk does, without its pains: nothing here is a number that the verifier would remember.
+    fn keep_plain_view(&mut self, needs: &Needs) {
+        self.asm.store(Width::Word, R10, OUTER, R7);
+        self.asm.alu(Op::Right, R7, 32);
+        self.asm.store(Width::Word, R10, OUTER + 8, R7);
+        if needs.inside {
+            // 0, of which the verifier does not know.
+            self.asm.load(Width::Word, R1, R6, 16);
+            self.asm.set(R2, R1);
+            self.asm.alu(Op::Xor, R1, R2);
+            self.asm.store(Width::Word, R10, CARRIED, R1);
+            self.asm.store(Width::Word, R10, CARRIED + 8, R1);
+        }
+    }
+
     fn raw_half(&mut self, bytes: Bytes) {
-        self.asm.load(Width::Half, R1, bytes.base, bytes.at);
+        bytes.raw(&mut self.asm, Width::Half, R1);
     }
 }

@@ -1,8 +1,10 @@
 //! Questions about a packet: each goes to one label or the other.
 
-use super::assembler::{If, Label, Op, R0, R1, R2, R3, R6, R7, R10, Width};
+use super::assembler::{If, Label, Op, R0, R1, R2, R3, R6, R10, Width};
 use super::emitter::{Emitter, Routine};
-use super::view::{Bytes, FRAGMENT, INNER, IPV4, IPV6, LATER, LINK, Place, TAG, View};
+use super::view::{
+    Bytes, FRAGMENT, INNER, IPV4, IPV6, LATER, LINK, Place, TAG, View, network_order,
+};
 use crate::hash;
 use crate::ir::{Comparison, Header, Predicate, Side};
 
@@ -19,10 +21,10 @@ impl<'a> Emitter<'a> {
                 self.branch(other, yes, no);
             }
             Predicate::Or(one, other) => {
-                let neither = self.asm.label();
-                self.branch(one, yes, neither);
-                self.asm.bind(neither);
-                self.branch(other, yes, no);
+                let mut alternatives = Vec::new();
+                collect(one, &mut alternatives);
+                collect(other, &mut alternatives);
+                self.any(&alternatives, yes, no);
             }
             Predicate::Xor(one, other) => self.exclusive(one, other, yes, no),
             leaf @ (Predicate::Compare(..)
@@ -67,7 +69,7 @@ impl<'a> Emitter<'a> {
                 self.address_in(*side, (*ipv6, *bits), *set, yes, no);
             }
             Predicate::Port(side, port) => {
-                self.port(*side, *port, yes, no);
+                self.port(&[(*side, *port)], yes, no);
             }
             Predicate::Pcap(filter) => {
                 self.asm.set(R1, R6);
@@ -132,7 +134,6 @@ impl<'a> Emitter<'a> {
 
     /// Goes to `yes` where r1 compares so.
     fn compare(&mut self, comparison: Comparison, number: u64, yes: Label) {
-        self.asm.number(R2, number);
         let what = match comparison {
             Comparison::Less => If::Less,
             Comparison::LessEqual => If::LessEqual,
@@ -142,11 +143,12 @@ impl<'a> Emitter<'a> {
             Comparison::GreaterEqual => If::GreaterEqual,
             Comparison::AnyBit => If::AnyBit,
             Comparison::AllBits => {
+                self.asm.number(R2, number);
                 self.asm.alu(Op::And, R1, R2);
                 If::Equal
             }
         };
-        self.asm.jump_if(what, R1, R2, yes);
+        self.jump_if_number(what, R1, number, yes);
     }
 
     fn has(&mut self, header: Header, yes: Label, no: Label) {
@@ -163,7 +165,7 @@ impl<'a> Emitter<'a> {
                 self.asm.bind(first);
                 self.is(LATER, no, yes);
             }
-            Header::Inner if self.view != View::Packed || self.nested => self.asm.jump(no),
+            Header::Inner if self.view.is_plain() || self.nested => self.asm.jump(no),
             Header::Inner => {
                 self.recall_carried();
                 self.asm.jump_if(If::NotEqual, R1, 0, yes);
@@ -178,8 +180,8 @@ impl<'a> Emitter<'a> {
     /// Whether the view has one of the flags; of a plain packet they are known.
     fn is(&mut self, flags: i32, yes: Label, no: Label) {
         match self.view {
-            View::Packed => {
-                self.asm.jump_if(If::AnyBit, R7, flags, yes);
+            View::Packed | View::Kept => {
+                self.jump_if_any(flags, yes);
                 self.asm.jump(no);
             }
             View::Plain { ipv6, .. } => {
@@ -191,23 +193,21 @@ impl<'a> Emitter<'a> {
 
     fn has_tag(&mut self, yes: Label, no: Label) {
         let bytes = self.asm.label();
+        self.require_link(no);
         if self.view == View::Packed {
-            self.require(LINK, no);
-            self.asm.jump_if(If::AnyBit, R7, INNER, bytes);
+            self.jump_if_any(INNER, bytes);
         }
         self.target.tag(&mut self.asm, bytes);
         self.asm.jump(yes);
         self.asm.bind(bytes);
-        if self.view == View::Packed {
-            self.asm.jump_if(If::AnyBit, R7, 7 * TAG, yes);
+        if !self.view.is_plain() {
+            self.jump_if_any(7 * TAG, yes);
         }
         self.asm.jump(no);
     }
 
     fn link_group(&mut self, header: Header, yes: Label, no: Label) {
-        if self.view == View::Packed {
-            self.require(LINK, no);
-        }
+        self.require_link(no);
         let address = self.fetch(Place::Link, 0, 6, no);
         if header == Header::LinkMulticast {
             address.byte(&mut self.asm, R1);
@@ -247,11 +247,41 @@ impl<'a> Emitter<'a> {
         self.asm.jump(no);
     }
 
-    fn port(&mut self, side: Side, port: u16, yes: Label, no: Label) {
+    /// Goes to `yes` where one of them is true. Ports are read once for all that ask for them.
+    fn any(&mut self, alternatives: &[&'a Predicate], yes: Label, no: Label) {
+        let mut ports = Vec::new();
+        let mut others = Vec::new();
+        for &alternative in alternatives {
+            match alternative {
+                Predicate::Port(side, port) => ports.push((*side, *port)),
+                other => others.push(other),
+            }
+        }
+        if !ports.is_empty() {
+            let neither = self.asm.label();
+            self.recall_view();
+            self.port(&ports, yes, neither);
+            self.asm.bind(neither);
+        }
+        for other in others {
+            let neither = self.asm.label();
+            self.branch(other, yes, neither);
+            self.asm.bind(neither);
+        }
+        self.asm.jump(no);
+    }
+
+    fn port(&mut self, wanted: &[(Side, u16)], yes: Label, no: Label) {
         let ports = self.ports(no);
         for (offset, place) in [(0, Side::Source), (2, Side::Destination)] {
-            if side == Side::Either || side == place {
-                ports.at(offset).half_is(&mut self.asm, port, yes);
+            let wanted = wanted
+                .iter()
+                .filter(|(side, _)| *side == Side::Either || *side == place);
+            for (at, (_, port)) in wanted.enumerate() {
+                if at == 0 {
+                    ports.at(offset).raw(&mut self.asm, Width::Half, R1);
+                }
+                self.asm.jump_if(If::Equal, R1, network_order(*port), yes);
             }
         }
         self.asm.jump(no);
@@ -259,7 +289,8 @@ impl<'a> Emitter<'a> {
 
     /// UDP with both ports at least 1024 and even or odd as `parity` says; the first bytes behind its header.
     fn real_time(&mut self, parity: i32, len: u8, no: Label) -> Bytes {
-        let ports = self.udp_header(no);
+        self.require_protocol(&[17], no);
+        let ports = self.ports(no);
         for offset in [0, 2] {
             ports.at(offset).half(&mut self.asm, R1);
             self.asm.jump_if(If::Less, R1, 1024, no);
@@ -284,6 +315,17 @@ impl<'a> Emitter<'a> {
         self.asm.jump_if(If::Less, R1, 200, no);
         self.asm.jump_if(If::LessEqual, R1, 204, yes);
         self.asm.jump(no);
+    }
+}
+
+/// All that have to be false for the whole to be.
+fn collect<'a>(predicate: &'a Predicate, alternatives: &mut Vec<&'a Predicate>) {
+    match predicate {
+        Predicate::Or(one, other) => {
+            collect(one, alternatives);
+            collect(other, alternatives);
+        }
+        other => alternatives.push(other),
     }
 }
 

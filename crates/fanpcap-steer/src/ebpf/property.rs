@@ -3,7 +3,7 @@
 use super::assembler::{If, Label, Op, R1, R2, R7, R10, Width};
 use super::emitter::Emitter;
 use super::view::{
-    Bytes, FRAGMENT_SHIFT, INNER, IPV6, LINK, PORT_PROTOCOLS, PORTS, Place, STATE, TAG, UNTYPED,
+    Bytes, FRAGMENT_SHIFT, INNER, IPV6, OUTER, PORT_PROTOCOLS, PORTS, Place, STATE, TAG, UNTYPED,
     View, WITH_PORTS,
 };
 use crate::ir::Property;
@@ -42,9 +42,9 @@ impl Emitter<'_> {
     }
 
     fn ether_type(&mut self, absent: Label) {
-        if self.view == View::Packed {
-            self.require(LINK, absent);
-            self.asm.jump_if(If::AnyBit, R7, UNTYPED, absent);
+        self.require_link(absent);
+        if !self.view.is_plain() {
+            self.jump_if_any(UNTYPED, absent);
         }
         let kind = self.fetch(Place::Type, 0, 2, absent);
         kind.half(&mut self.asm, R1);
@@ -53,19 +53,19 @@ impl Emitter<'_> {
     /// Of the outermost tag: the one beside the frame, else the first in the bytes.
     fn vlan_id(&mut self, absent: Label) {
         let (bytes, found) = (self.asm.label(), self.asm.label());
+        self.require_link(absent);
         if self.view == View::Packed {
-            self.require(LINK, absent);
-            self.asm.jump_if(If::AnyBit, R7, INNER, bytes);
+            self.jump_if_any(INNER, bytes);
         }
         self.target.tag(&mut self.asm, bytes);
         self.asm.jump(found);
         self.asm.bind(bytes);
-        if self.view == View::Packed {
+        if self.view.is_plain() {
+            self.asm.jump(absent);
+        } else {
             self.require(7 * TAG, absent);
             let tag = self.fetch(Place::Link, 14, 2, absent);
             tag.half(&mut self.asm, R1);
-        } else {
-            self.asm.jump(absent);
         }
         self.asm.bind(found);
         self.asm.alu(Op::And, R1, 0xfff);
@@ -141,13 +141,16 @@ impl Emitter<'_> {
     }
 
     fn require_fragment_header(&mut self, no: Label) {
-        if self.view == View::Packed {
-            self.asm.set(R2, R7);
-            self.asm.alu(Op::Right, R2, FRAGMENT_SHIFT);
-            self.asm.jump_if(If::Equal, R2, 0, no);
-        } else {
-            self.asm.jump(no);
+        match self.view {
+            View::Packed => self.asm.set(R2, R7),
+            View::Kept => {
+                self.asm.load(Width::Word, R2, R10, OUTER + 8);
+                self.asm.alu(Op::Left, R2, 32);
+            }
+            View::Plain { .. } => return self.asm.jump(no),
         }
+        self.asm.alu(Op::Right, R2, FRAGMENT_SHIFT);
+        self.asm.jump_if(If::Equal, R2, 0, no);
     }
 
     fn tcp(&mut self, offset: u8, absent: Label) {
@@ -176,11 +179,11 @@ impl Emitter<'_> {
 
     fn icmp(&mut self, offset: u8, absent: Label) {
         let (six, there) = (self.asm.label(), self.asm.label());
-        if self.view != View::Packed {
+        if self.view.is_plain() {
             return self.asm.jump(absent);
         }
         self.protocol(R1);
-        self.asm.jump_if(If::AnyBit, R7, IPV6, six);
+        self.jump_if_any(IPV6, six);
         self.asm.jump_if(If::NotEqual, R1, 1, absent);
         self.asm.jump(there);
         self.asm.bind(six);
@@ -193,12 +196,12 @@ impl Emitter<'_> {
 
     /// The ports of a packet that has them, 4 bytes.
     pub(super) fn ports(&mut self, absent: Label) -> Bytes {
-        if self.keeps() {
+        if self.view == View::Kept {
             self.require(WITH_PORTS, absent);
             let at = PORTS;
             return Bytes { base: R10, at };
         }
-        if self.view == View::Packed {
+        if !self.view.is_plain() {
             self.require_transport(absent);
             self.require_protocol(&PORT_PROTOCOLS, absent);
         }

@@ -1,6 +1,6 @@
 //! Addresses and their nets, and numbers that are in sets.
 
-use super::assembler::{If, Label, Op, R0, R1, R2, R3, R10, Width};
+use super::assembler::{If, Label, Op, R0, R1, R2, R3, R10, Register, Width};
 use super::emitter::Emitter;
 use super::maps::Map;
 use super::target::MAP_LOOKUP;
@@ -26,17 +26,25 @@ impl Emitter<'_> {
             let (high, low) = halves(number);
             if wide {
                 let differs = self.asm.label();
-                self.asm.number(R3, high);
-                self.asm.jump_if(If::NotEqual, R1, R3, differs);
-                self.asm.number(R3, low);
-                self.asm.jump_if(If::Equal, R2, R3, yes);
+                self.jump_if_number(If::NotEqual, R1, high, differs);
+                self.jump_if_number(If::Equal, R2, low, yes);
                 self.asm.bind(differs);
             } else if high == 0 {
-                self.asm.number(R3, low);
-                self.asm.jump_if(If::Equal, R1, R3, yes);
+                self.jump_if_number(If::Equal, R1, low, yes);
             }
         }
         self.asm.jump(no);
+    }
+
+    /// Compares with a number of 64 bits. r3 is lost.
+    pub(super) fn jump_if_number(&mut self, what: If, left: Register, number: u64, to: Label) {
+        match i32::try_from(number) {
+            Ok(number) => self.asm.jump_if(what, left, number, to),
+            Err(_) => {
+                self.asm.number(R3, number);
+                self.asm.jump_if(what, left, R3, to);
+            }
+        }
     }
 
     fn look_up(&mut self, set: usize, wide: bool, yes: Label, no: Label) {
@@ -60,7 +68,7 @@ impl Emitter<'_> {
     /// The packet's addresses, each of 4 or 16 bytes, where it is of that version.
     pub(super) fn addresses(&mut self, ipv6: bool, no: Label) -> Bytes {
         match self.view {
-            View::Packed => self.require(if ipv6 { IPV6 } else { IPV4 }, no),
+            View::Packed | View::Kept => self.require(if ipv6 { IPV6 } else { IPV4 }, no),
             View::Plain { ipv6: is, .. } if is != ipv6 => self.asm.jump(no),
             View::Plain { .. } => {}
         }
@@ -82,16 +90,19 @@ impl Emitter<'_> {
         }
     }
 
-    /// Goes to `no` where an address lies outside of the net. r1 and r2 are lost.
+    /// Goes to `no` where an address lies outside of the net. r1 to r3 are lost.
     pub(super) fn in_net(&mut self, address: Bytes, net: Net, no: Label) {
         let bits = u32::from(net.bits);
         match net.address {
             IpAddr::V4(first) => {
                 let mask = u32::MAX.checked_shl(32 - bits.min(32)).unwrap_or(0);
-                address.word(&mut self.asm, R1);
-                self.asm.alu32(Op::And, R1, mask as i32);
+                address.raw(&mut self.asm, Width::Word, R1);
                 let first = first.to_bits() & mask;
-                self.asm.jump32_if(If::NotEqual, R1, first as i32, no);
+                if mask != u32::MAX {
+                    self.asm.alu32(Op::And, R1, mask.to_be() as i32);
+                }
+                self.asm
+                    .jump32_if(If::NotEqual, R1, first.to_be() as i32, no);
             }
             IpAddr::V6(first) => {
                 let mask = u128::MAX.checked_shl(128 - bits.min(128)).unwrap_or(0);
@@ -99,11 +110,12 @@ impl Emitter<'_> {
                 let ((high_mask, low_mask), (high, low)) = (halves(mask), halves(first));
                 for (offset, mask, first) in [(0, high_mask, high), (8, low_mask, low)] {
                     if mask != 0 {
-                        address.at(offset).double(&mut self.asm, R1);
-                        self.asm.number(R2, mask);
-                        self.asm.alu(Op::And, R1, R2);
-                        self.asm.number(R2, first);
-                        self.asm.jump_if(If::NotEqual, R1, R2, no);
+                        address.at(offset).raw(&mut self.asm, Width::Double, R1);
+                        if mask != u64::MAX {
+                            self.asm.number(R2, mask.to_be());
+                            self.asm.alu(Op::And, R1, R2);
+                        }
+                        self.jump_if_number(If::NotEqual, R1, first.to_be(), no);
                     }
                 }
             }

@@ -7,7 +7,7 @@ use super::emitter::{Emitter, Ends, Routine};
 use super::inside::{GTP_C, GTP_U};
 use super::maps::Map;
 use super::target::{GET_PRANDOM_U32, GET_SMP_PROCESSOR_ID, MAP_LOOKUP};
-use super::view::{KEY, LATER, LINK, Place, View};
+use super::view::{KEY, LATER, LINK, OUTER, Place, View};
 use crate::hash::{M1, M2};
 use crate::ir::{Field, Flow, Ports, Predicate, Property, Steer};
 
@@ -56,8 +56,9 @@ impl Emitter<'_> {
         }));
     }
 
+    /// Goes to `no` unless it has an Ethernet header. r2 is lost.
     pub(super) fn require_link(&mut self, no: Label) {
-        if self.view == View::Packed {
+        if !self.view.is_plain() {
             self.require(LINK, no);
         }
     }
@@ -103,17 +104,20 @@ impl Emitter<'_> {
     fn by_flow(&mut self, ends: Ends, drop: Label) {
         self.by_ends(ends, drop);
         let by_ports = !matches!(ends, Ends::Flow(flow) if flow.ports == Ports::None);
-        if self.view == View::Packed && (by_ports || self.nested) {
+        if !self.view.is_plain() && (by_ports || self.nested) {
             self.will_follow();
         }
     }
 
     fn by_ends(&mut self, ends: Ends, drop: Label) {
-        if self.view == View::Packed {
-            self.require_ip(drop);
-            self.call_hash(ends, R7);
-        } else {
+        if self.view.is_plain() {
             self.hash(ends);
+        } else {
+            self.require_ip(drop);
+            if self.view == View::Kept {
+                self.recall(OUTER);
+            }
+            self.call_hash(ends, R7);
         }
         self.asm.set(R8, R0);
     }
@@ -217,7 +221,7 @@ impl Emitter<'_> {
     /// RTP, RTCP and what may be the rest of either, else to `drop`.
     fn media(&mut self, drop: Label) {
         let (not_rtp, whole, yes) = (self.asm.label(), self.asm.label(), self.asm.label());
-        if self.view == View::Packed {
+        if !self.view.is_plain() {
             self.require(LATER, whole);
             self.require_protocol(&[17], drop);
             self.asm.jump(yes);
@@ -240,7 +244,7 @@ impl Emitter<'_> {
         let ports = self.udp_header(drop);
         ports.half(&mut self.asm, R3);
         ports.at(2).half(&mut self.asm, R4);
-        if self.view == View::Packed && !self.nested {
+        if !self.view.is_plain() && !self.nested {
             let user = self.asm.label();
             self.asm.jump_if(If::Equal, R3, i32::from(GTP_U), user);
             self.asm
@@ -260,7 +264,7 @@ impl Emitter<'_> {
         let addresses = Ends::Flow(Flow::ADDRESSES);
         self.gtp(carried, outer, drop);
         self.asm.bind(carried);
-        if self.view == View::Packed && !self.nested {
+        if !self.view.is_plain() && !self.nested {
             self.call_hash(addresses, R1);
             self.asm.set(R8, R0);
             self.asm.jump(done);

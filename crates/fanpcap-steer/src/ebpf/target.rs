@@ -33,6 +33,9 @@ pub(super) trait Target {
         missing: Label,
     ) -> (Register, i16);
 
+    /// Loads the frame's first `len` bytes to the stack at `to`, or goes to `missing`. r0 to r5 are lost.
+    fn start(&self, asm: &mut Assembler, len: u8, to: i16, missing: Label);
+
     /// The tag beside the frame: its TCI to r1, or to `none`. r2 to r5 stay.
     fn tag(&self, asm: &mut Assembler, none: Label);
 
@@ -100,6 +103,15 @@ fn destination(asm: &mut Assembler, to: i16, len: u8) {
     asm.set(R4, i32::from(len));
 }
 
+/// Loads bytes of the buffer's linear part.
+fn linear(asm: &mut Assembler, from: u8, len: u8, to: i16, missing: Label) {
+    asm.set(R2, i32::from(from));
+    destination(asm, to, len);
+    asm.set(R5, START_MAC);
+    asm.call(SKB_LOAD_BYTES_RELATIVE);
+    asm.jump_if(If::NotEqual, R0, 0, missing);
+}
+
 impl Target for Socket {
     fn begin_view(&self, asm: &mut Assembler) {
         if self.fanout {
@@ -140,12 +152,12 @@ impl Target for Socket {
         window: i16,
         missing: Label,
     ) -> (Register, i16) {
-        asm.set(R2, i32::from(from));
-        destination(asm, window + i16::from(from), to - from);
-        asm.set(R5, START_MAC);
-        asm.call(SKB_LOAD_BYTES_RELATIVE);
-        asm.jump_if(If::NotEqual, R0, 0, missing);
+        linear(asm, from, to - from, window + i16::from(from), missing);
         (R10, window)
+    }
+
+    fn start(&self, asm: &mut Assembler, len: u8, to: i16, missing: Label) {
+        linear(asm, 0, len, to, missing);
     }
 
     fn tag(&self, asm: &mut Assembler, none: Label) {
@@ -232,6 +244,11 @@ impl Target for Xdp {
         asm.alu(Op::Add, R1, i32::from(to));
         asm.jump_if(If::Greater, R1, R2, missing);
         (R7, 0)
+    }
+
+    fn start(&self, asm: &mut Assembler, len: u8, to: i16, missing: Label) {
+        asm.set(R2, 0);
+        self.load(asm, &|_| {}, false, len, to, missing);
     }
 
     fn tag(&self, asm: &mut Assembler, none: Label) {

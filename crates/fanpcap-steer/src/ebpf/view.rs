@@ -14,9 +14,9 @@
 //! | 52-63 | IPv6's fragment header less network header, by 4; 0: none |
 //!
 //! Most packets are plain: IPv4 without options or IPv6 without extension headers, of TCP or UDP, right behind Ethernet.
-//! Their headers are where they always are, so the code for them is made apart, and reads from the frame's head alone.
+//! Their headers are where they always are, so they need no walk: see `plain.rs`.
 
-use super::assembler::{Assembler, If, Label, Op, R1, R2, R3, R7, R8, R10, Register, Width};
+use super::assembler::{Assembler, If, Label, Op, R2, R3, R7, R8, R10, Register, Width};
 use super::emitter::Emitter;
 
 pub(super) const IPV4: i32 = 1 << 8;
@@ -42,6 +42,8 @@ pub(super) const NETWORK_SHIFT: i32 = 25;
 pub(super) const TRANSPORT_SHIFT: i32 = 40;
 pub(super) const FRAGMENT_SHIFT: i32 = 52;
 pub(super) const PROTOCOL_MASK: i32 = 0xff;
+/// Where the lowest byte of a number is, in memory.
+const LOWEST: i16 = if cfg!(target_endian = "big") { 3 } else { 0 };
 const TAGS_MASK: i32 = 7;
 const BACK_MASK: i32 = 0x1f;
 const NETWORK_MASK: i32 = 0x7fff;
@@ -52,8 +54,16 @@ const DISTANCE_MASK: i32 = 0xfff;
 pub(super) enum View {
     /// As r7 says, from the last [`Emitter::recall_view`] on.
     Packed,
+    /// The packet's own, as the stack says, where its IP header and its ports are too.
+    Kept,
     /// A plain one, whose first bytes are at `at` of `base`.
     Plain { ipv6: bool, base: Register, at: i16 },
+}
+
+impl View {
+    pub(super) fn is_plain(self) -> bool {
+        matches!(self, Self::Plain { .. })
+    }
 }
 
 /// Where bytes are counted from.
@@ -90,6 +100,11 @@ impl Bytes {
         }
     }
 
+    /// As the machine has it.
+    pub(super) fn raw(self, asm: &mut Assembler, width: Width, target: Register) {
+        asm.load(width, target, self.base, self.at);
+    }
+
     pub(super) fn byte(self, asm: &mut Assembler, target: Register) {
         asm.load(Width::Byte, target, self.base, self.at);
     }
@@ -97,12 +112,6 @@ impl Bytes {
     pub(super) fn half(self, asm: &mut Assembler, target: Register) {
         asm.load(Width::Half, target, self.base, self.at);
         asm.big_endian(target, 16);
-    }
-
-    /// Goes to `yes` where 16 bits are this number. r1 is lost.
-    pub(super) fn half_is(self, asm: &mut Assembler, number: u16, yes: Label) {
-        asm.load(Width::Half, R1, self.base, self.at);
-        asm.jump_if(If::Equal, R1, network_order(number), yes);
     }
 
     pub(super) fn word(self, asm: &mut Assembler, target: Register) {
@@ -134,20 +143,36 @@ impl Bytes {
 }
 
 impl Emitter<'_> {
-    /// Goes to `no` unless r7 has one of the flags.
+    /// Goes to `yes` where the view has one of the flags. r2 is lost.
+    pub(super) fn jump_if_any(&mut self, flags: i32, yes: Label) {
+        let mut view = R7;
+        if self.view == View::Kept {
+            self.asm.load(Width::Word, R2, R10, OUTER);
+            view = R2;
+        }
+        self.asm.jump_if(If::AnyBit, view, flags, yes);
+    }
+
+    /// Goes to `no` unless the view has one of the flags. r2 is lost.
     pub(super) fn require(&mut self, flags: i32, no: Label) {
         let yes = self.asm.label();
-        self.asm.jump_if(If::AnyBit, R7, flags, yes);
+        self.jump_if_any(flags, yes);
         self.asm.jump(no);
         self.asm.bind(yes);
     }
 
     /// Goes to `no` unless there is a transport header. r2 is lost.
     pub(super) fn require_transport(&mut self, no: Label) {
-        if self.view == View::Packed {
-            distance(&mut self.asm, R2, TRANSPORT_SHIFT);
-            self.asm.jump_if(If::Equal, R2, 0, no);
+        match self.view {
+            View::Plain { .. } => return,
+            View::Packed => distance(&mut self.asm, R2, TRANSPORT_SHIFT),
+            View::Kept => {
+                self.asm.load(Width::Word, R2, R10, OUTER + 8);
+                self.asm.alu(Op::Right, R2, TRANSPORT_SHIFT - 32);
+                self.asm.alu(Op::And, R2, DISTANCE_MASK);
+            }
         }
+        self.asm.jump_if(If::Equal, R2, 0, no);
     }
 
     /// Goes to `no` unless the upper protocol is one of these. r2 and r3 are lost.
@@ -185,6 +210,7 @@ impl Emitter<'_> {
                 self.asm.set(target, R7);
                 self.asm.alu(Op::And, target, PROTOCOL_MASK);
             }
+            View::Kept => self.asm.load(Width::Byte, target, R10, OUTER + LOWEST),
             View::Plain { ipv6, base, at } => {
                 let offset = if ipv6 { 20 } else { 23 };
                 Bytes { base, at }.at(offset).byte(&mut self.asm, target);
@@ -219,17 +245,12 @@ impl Emitter<'_> {
                 return Bytes { base, at };
             }
         }
-        if place == Place::Network && self.keeps() {
+        if place == Place::Network && self.view == View::Kept {
             let at = HEADER + i16::from(offset);
             return Bytes { base: R10, at };
         }
         self.load(place, at, len, to, missing);
         Bytes { base: R10, at: to }
-    }
-
-    /// Whether the packet is the one whose headers are kept.
-    pub(super) fn keeps(&self) -> bool {
-        self.view == View::Packed && self.keeps_headers && !self.nested
     }
 
     /// Keeps the IP header and the ports on the stack, for all that comes. What is not there is written as well, for the verifier.
@@ -250,9 +271,12 @@ impl Emitter<'_> {
     /// Loads bytes of the frame to the stack.
     pub(super) fn load(&mut self, place: Place, offset: u16, len: u8, to: i16, missing: Label) {
         let view = self.view;
+        if view == View::Kept {
+            self.recall(OUTER);
+        }
         let again = move |asm: &mut Assembler| position(asm, view, place, offset);
         again(&mut self.asm);
-        let viewed = view == View::Packed && self.walks;
+        let viewed = !view.is_plain() && self.walks;
         self.target
             .load(&mut self.asm, &again, viewed, len, to, missing);
     }
@@ -304,7 +328,7 @@ fn position(asm: &mut Assembler, view: View, place: Place, offset: u16) {
         (_, View::Plain { ipv6, .. }) => {
             return asm.set(R2, i32::from(plain_start(place, ipv6)) + offset);
         }
-        (_, View::Packed) => {
+        (_, View::Packed | View::Kept) => {
             asm.set(R2, R7);
             asm.alu(Op::Right, R2, NETWORK_SHIFT);
             asm.alu(Op::And, R2, NETWORK_MASK);
@@ -374,7 +398,7 @@ pub(super) const KEY: i16 = -168;
 /// See above.
 pub(super) const VALUE: i16 = -128;
 /// The packet's own IP header, behind the 24 bytes that a key has here.
-const HEADER: i16 = -144;
+pub(super) const HEADER: i16 = -144;
 /// What an alternative has to put back begins here, 16 bytes each, downwards.
 pub(super) const SAVED: i16 = -176;
 /// The most of these.

@@ -5,6 +5,7 @@
 
 use super::assembler::{If, Label, Op, R0, R1, R2, R3, R6, R7, R8, R9};
 use super::emitter::{Emitter, Routine};
+use super::needs::Needs;
 use super::view::{
     BACK_SHIFT, Bytes, CARRIED, FRAGMENT, FRAGMENT_SHIFT, INNER, IPV4, IPV6, LATE_START, LATER,
     LINK, NETWORK_SHIFT, OUTER, Place, TAG, TRANSPORT_SHIFT, UNTYPED, WALKED, WALKED_SCRATCH,
@@ -34,14 +35,14 @@ const STAGE_SHIFT: i32 = 16;
 
 impl Emitter<'_> {
     /// Walks the frame: r7, and on the stack where what it carries is asked for.
-    pub(super) fn walk(&mut self) {
+    pub(super) fn walk(&mut self, needs: &Needs) {
         self.asm.note("walk: the packet");
         let stages = self.stages();
         self.target.begin_view(&mut self.asm);
         self.asm.set(R8, 0);
         self.asm.jump(stages.ethernet);
         self.walk_from(stages);
-        if self.keeps_headers {
+        if needs.headers {
             self.keep_headers();
         }
         self.forget(OUTER);
