@@ -333,19 +333,32 @@ impl Assembler {
 
     /// The code's length with that of each function once more for each call, as the verifier follows calls.
     fn steps(&self) -> usize {
-        let start = |label: Label| self.labels.get(label.0).and_then(|place| place.at);
-        let mut starts: Vec<usize> = self
+        let functions = self.functions();
+        let starts = functions.iter().filter_map(|&at| usize::try_from(at).ok());
+        let bounds: Vec<usize> = [0]
+            .into_iter()
+            .chain(starts)
+            .chain([self.code.len()])
+            .collect();
+        let own: Vec<usize> = bounds.windows(2).map(|range| range[1] - range[0]).collect();
+        let within = |at: usize| bounds.partition_point(|&begin| begin <= at) - 1;
+        let calls: Vec<(usize, usize)> = self
             .calls
             .iter()
-            .filter_map(|&(_, label)| start(label))
+            .filter_map(|&(at, label)| {
+                let function = self.labels.get(label.0)?.at?;
+                Some((within(at), within(function)))
+            })
             .collect();
-        starts.push(self.code.len());
-        let calls = self.calls.iter().filter_map(|&(_, label)| {
-            let begin = start(label)?;
-            let end = starts.iter().filter(|&&other| other > begin).min()?;
-            Some(end - begin)
-        });
-        self.code.len() + calls.sum::<usize>()
+        let mut steps = own.clone();
+        for _ in 0..FRAMES_MAX {
+            let mut all = own.clone();
+            for &(caller, function) in &calls {
+                all[caller] += steps[function];
+            }
+            steps = all;
+        }
+        steps[0]
     }
 
     fn distance(&self, at: usize, label: Label) -> Result<i32, EbpfError> {
@@ -359,6 +372,9 @@ impl Assembler {
             .ok_or(EbpfError::TooDeep)
     }
 }
+
+/// Functions call functions so deep at most (MAX_CALL_FRAMES).
+const FRAMES_MAX: usize = 8;
 
 // Documentation/bpf/standardization/instruction-set.rst.
 const ALU32: u8 = 0x04;

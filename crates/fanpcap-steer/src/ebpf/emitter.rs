@@ -23,7 +23,11 @@ pub(super) enum Role<'a> {
 pub(super) enum Routine {
     /// r1: context, r2: view so far, r3: offset and stage. The view.
     Walk,
-    /// r1: context, r2: view. The hash of its flow. It is IP.
+    /// r1: context, r2: offset, r3: length, 1 to 8. The first four bytes of so many as they are, or a negative number where these are not there.
+    Word,
+    /// r1: context, r2: view. The same, or that of the packet that an ICMP error quotes.
+    Quoted,
+    /// r1: context, r2: view of whose flow it is, r3: that of the packet. The hash of the flow. It is IP.
     Hash(Ends),
     /// r1: context, r2: view of a fragment, r3: its hash by itself. The hash that it is steered by.
     Fragments,
@@ -313,6 +317,8 @@ impl<'a> Emitter<'a> {
             self.asm.set(R6, R1);
             match routine {
                 Routine::Walk => self.walk_routine(),
+                Routine::Word => self.word_routine(),
+                Routine::Quoted => self.quoted_routine(),
                 Routine::Hash(ends) => self.hash_routine(ends),
                 Routine::Fragments => self.fragments_routine(),
                 Routine::Pcap(filter) => {

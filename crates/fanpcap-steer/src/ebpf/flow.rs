@@ -11,7 +11,14 @@ use crate::ir::{FRAGMENT_AGE_NS, Flow, Ports, Property};
 impl Emitter<'_> {
     /// [`super::emitter::Routine::Hash`].
     pub(super) fn hash_routine(&mut self, ends: Ends) {
-        self.asm.set(R7, R2);
+        if ends.by_vlan() {
+            self.asm.set(R9, R2);
+            self.asm.set(R7, R3);
+            self.keep_vlan();
+            self.asm.set(R7, R9);
+        } else {
+            self.asm.set(R7, R2);
+        }
         self.hash(ends);
         self.asm.exit();
     }
@@ -19,13 +26,6 @@ impl Emitter<'_> {
     /// That of an IP packet, to r0.
     pub(super) fn hash(&mut self, ends: Ends) {
         let none = self.asm.label();
-        let vlan = matches!(ends, Ends::Flow(Flow { vlan: true, .. }));
-        if vlan {
-            self.keep_vlan();
-        }
-        if matches!(ends, Ends::Flow(_)) && self.view == View::Packed {
-            self.quoted();
-        }
         self.ports_of(ends);
         let (six, both) = (self.asm.label(), self.asm.label());
         self.by_version(six);
@@ -45,7 +45,7 @@ impl Emitter<'_> {
             self.asm.alu(Op::Xor, R1, R2);
             self.mix(R1);
         }
-        if vlan {
+        if ends.by_vlan() {
             self.asm.load(Width::Word, R2, R10, VLAN);
             self.asm.alu(Op::Xor, R1, R2);
             self.mix(R1);
@@ -56,7 +56,7 @@ impl Emitter<'_> {
     }
 
     /// The tag's number, or 0, on the stack.
-    fn keep_vlan(&mut self) {
+    pub(super) fn keep_vlan(&mut self) {
         let (untagged, done) = (self.asm.label(), self.asm.label());
         self.property(Property::VlanId, untagged);
         self.asm.jump(done);
@@ -219,9 +219,11 @@ impl Emitter<'_> {
         self.asm.store(Width::Word, R10, KEY + 36, R1);
         self.asm.jump(done);
         self.asm.bind(six);
-        self.fetch_to(Place::Network, 8, 32, KEY, missing);
-        let id = self.fetch(Place::Fragment, 4, 4, missing);
-        id.word(&mut self.asm, R1);
+        self.load(Place::Network, 8, 32, KEY, missing);
+        // Not by a function: the key takes the stack that it would need.
+        self.load(Place::Fragment, 4, 4, VALUE, missing);
+        let (base, at) = (R10, VALUE);
+        Bytes { base, at }.word(&mut self.asm, R1);
         self.asm.store(Width::Word, R10, KEY + 32, R1);
         // Only the first fragment may know the upper protocol, so it does not tell datagrams apart (RFC 8200 section 4.5).
         self.asm.set(R1, IPV6);
@@ -249,6 +251,12 @@ impl Emitter<'_> {
         self.asm.alu(Op::Add, R3, i32::from(VALUE));
         self.asm.set(R4, 0);
         self.asm.call(MAP_UPDATE);
+    }
+}
+
+impl Ends {
+    pub(super) fn by_vlan(self) -> bool {
+        matches!(self, Self::Flow(Flow { vlan: true, .. }))
     }
 }
 

@@ -67,8 +67,8 @@ impl Emitter<'_> {
         self.asm.alu(Op::Add, R8, 8);
         self.asm.jump(stages.ethernet);
         self.asm.bind(third);
-        let header = self.here(0, 12, none);
-        header.at(11).byte(&mut self.asm, R1);
+        let header = self.here(11, 1, none);
+        header.byte(&mut self.asm, R1);
         self.asm.alu(Op::Add, R8, 12);
         self.asm.alu(Op::And, R1, 1);
         self.asm.alu(Op::Left, R1, 3);
@@ -78,7 +78,7 @@ impl Emitter<'_> {
 
     fn udp(&mut self, stages: Stages, none: Label) {
         let (vxlan, geneve, gtp) = (self.asm.label(), self.asm.label(), self.asm.label());
-        let header = self.here(0, 8, none);
+        let header = self.first_four(Place::Current, 0, 8, none);
         header.at(2).half(&mut self.asm, R9);
         self.asm.alu(Op::Add, R8, 8);
         self.asm.jump_if(If::Equal, R9, i32::from(VXLAN), vxlan);
@@ -96,7 +96,7 @@ impl Emitter<'_> {
 
     /// RFC 7348.
     fn vxlan(&mut self, stages: Stages, none: Label) {
-        let header = self.here(0, 8, none);
+        let header = self.first_four(Place::Current, 0, 8, none);
         header.byte(&mut self.asm, R1);
         self.asm.alu(Op::Add, R8, 8);
         self.asm.jump_if(If::AnyBit, R1, 8, stages.ethernet);
@@ -105,7 +105,7 @@ impl Emitter<'_> {
 
     /// RFC 8926.
     fn geneve(&mut self, stages: Stages, none: Label) {
-        let header = self.here(0, 8, none);
+        let header = self.first_four(Place::Current, 0, 8, none);
         header.byte(&mut self.asm, R1);
         header.at(2).half(&mut self.asm, R2);
         self.asm.jump_if(If::AnyBit, R1, 0xc0, none);
@@ -121,7 +121,7 @@ impl Emitter<'_> {
     /// 3GPP TS 29.281.
     fn gtp_user(&mut self, stages: Stages, none: Label) {
         let longer = self.asm.label();
-        let header = self.here(0, 8, none);
+        let header = self.first_four(Place::Current, 0, 8, none);
         header.half(&mut self.asm, R9);
         self.asm.set(R1, R9);
         self.asm.alu(Op::And, R1, 0xf0ff);

@@ -143,6 +143,7 @@ fn condition(instruction: Instruction) -> String {
         0x40 => "&",
         0x50 => "!=",
         0xa0 => "<",
+        0xc0 => "s<",
         _ => "<=",
     };
     format!("if {letter}{} {op} {operand}", instruction.target())

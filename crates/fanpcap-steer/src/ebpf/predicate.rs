@@ -252,9 +252,10 @@ impl<'a> Emitter<'a> {
         let mut ports = Vec::new();
         let mut others = Vec::new();
         for &alternative in alternatives {
-            match alternative {
-                Predicate::Port(side, port) => ports.push((*side, *port)),
-                other => others.push(other),
+            if let Predicate::Port(side, port) = alternative {
+                ports.push((*side, *port));
+            } else {
+                others.push(alternative);
             }
         }
         if !ports.is_empty() {
@@ -297,7 +298,10 @@ impl<'a> Emitter<'a> {
             self.asm.alu(Op::And, R1, 1);
             self.asm.jump_if(If::NotEqual, R1, parity, no);
         }
-        let payload = self.fetch(Place::Transport, 8, len, no);
+        if len > 4 {
+            self.fetch(Place::Transport, 4 + len, 4, no);
+        }
+        let payload = self.fetch(Place::Transport, 8, 4, no);
         payload.byte(&mut self.asm, R1);
         self.asm.alu(Op::Right, R1, 6);
         self.asm.jump_if(If::NotEqual, R1, 2, no);
@@ -320,12 +324,11 @@ impl<'a> Emitter<'a> {
 
 /// All that have to be false for the whole to be.
 fn collect<'a>(predicate: &'a Predicate, alternatives: &mut Vec<&'a Predicate>) {
-    match predicate {
-        Predicate::Or(one, other) => {
-            collect(one, alternatives);
-            collect(other, alternatives);
-        }
-        other => alternatives.push(other),
+    if let Predicate::Or(one, other) = predicate {
+        collect(one, alternatives);
+        collect(other, alternatives);
+    } else {
+        alternatives.push(predicate);
     }
 }
 

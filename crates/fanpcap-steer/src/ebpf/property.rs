@@ -156,25 +156,23 @@ impl Emitter<'_> {
     fn tcp(&mut self, offset: u8, absent: Label) {
         self.require_protocol(&[6], absent);
         self.require_transport(absent);
-        let header = self.transport(20, absent);
+        let header = self.fetch(Place::Transport, 0, 20, absent);
         header.at(offset).half(&mut self.asm, R1);
-    }
-
-    /// All of a transport header. What of it lies in a plain packet's head is not read from there, as the rest has to be asked for.
-    fn transport(&mut self, len: u8, absent: Label) -> Bytes {
-        self.fetch(Place::Transport, 0, len, absent)
     }
 
     fn udp_field(&mut self, offset: u8, absent: Label) {
-        let header = self.udp_header(absent);
-        header.at(offset).half(&mut self.asm, R1);
+        let mut field = self.udp_header(absent).at(offset);
+        if offset >= 4 {
+            field = self.fetch(Place::Transport, offset, 2, absent);
+        }
+        field.half(&mut self.asm, R1);
     }
 
-    /// UDP's header; r2 is lost, as are all others below r6.
+    /// UDP's header, which has to be there, and of it the ports; r2 is lost, as are all others below r6.
     pub(super) fn udp_header(&mut self, absent: Label) -> Bytes {
         self.require_protocol(&[17], absent);
         self.require_transport(absent);
-        self.transport(8, absent)
+        self.first_four(Place::Transport, 0, 8, absent)
     }
 
     fn icmp(&mut self, offset: u8, absent: Label) {

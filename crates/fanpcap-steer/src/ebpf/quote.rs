@@ -1,14 +1,16 @@
 //! From an ICMP error to the packet that it quotes.
 
-use super::assembler::{If, Label, Op, R0, R1, R7, R8};
+use super::assembler::{If, Label, Op, R0, R1, R2, R7, R8};
 use super::emitter::Emitter;
-use super::view::{CARRIED, IPV4, IPV6, OUTER, PROTOCOL_MASK, Place};
+use super::view::{CARRIED, IPV4, IPV6, OUTER, PROTOCOL_MASK, Place, WALKED_SCRATCH};
 
 impl Emitter<'_> {
-    /// Becomes the packet that an ICMP error quotes, where it quotes one (RFC 792, RFC 4443). A view in r7 that has no such is kept.
-    pub(super) fn quoted(&mut self) {
+    /// [`super::emitter::Routine::Quoted`] (RFC 792, RFC 4443).
+    pub(super) fn quoted_routine(&mut self) {
         let (six, keep) = (self.asm.label(), self.asm.label());
         let stages = self.stages();
+        let scratch = std::mem::replace(&mut self.scratch, WALKED_SCRATCH);
+        self.asm.set(R7, R2);
         self.asm.set(R0, R7);
         self.asm.alu(Op::And, R0, PROTOCOL_MASK);
         self.require_transport(keep);
@@ -23,6 +25,9 @@ impl Emitter<'_> {
         self.asm.jump_if(If::AnyBit, R7, IPV4 | IPV6, keep);
         self.recall(OUTER);
         self.asm.bind(keep);
+        self.asm.set(R0, R7);
+        self.asm.exit();
+        self.scratch = scratch;
     }
 
     fn quote(&mut self, types: &[u8], to: Label, keep: Label) {

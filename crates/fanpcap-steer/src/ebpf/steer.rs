@@ -110,22 +110,58 @@ impl Emitter<'_> {
     }
 
     fn by_ends(&mut self, ends: Ends, drop: Label) {
-        if self.view.is_plain() {
-            self.hash(ends);
-        } else {
-            self.require_ip(drop);
-            if self.view == View::Kept {
-                self.recall(OUTER);
+        match self.view {
+            View::Plain { .. } => {
+                if ends.by_vlan() {
+                    self.keep_vlan();
+                }
+                self.hash(ends);
             }
-            self.call_hash(ends, R7);
+            View::Packed => {
+                self.require_ip(drop);
+                self.call_hash(ends);
+            }
+            View::Kept => {
+                self.require_ip(drop);
+                self.hash_of_kept(ends);
+            }
         }
         self.asm.set(R8, R0);
     }
 
-    fn call_hash(&mut self, ends: Ends, view: Register) {
-        self.asm.set(R2, view);
+    /// By the headers that are kept, but for what may quote a packet.
+    fn hash_of_kept(&mut self, ends: Ends) {
+        let (error, done) = (self.asm.label(), self.asm.label());
+        if matches!(ends, Ends::Flow(_)) {
+            self.protocol(R1);
+            for icmp in [1, 58] {
+                self.asm.jump_if(If::Equal, R1, icmp, error);
+            }
+        }
+        if ends.by_vlan() {
+            self.keep_vlan();
+        }
+        self.hash(ends);
+        self.asm.jump(done);
+        self.asm.bind(error);
+        if self.asm.is_live() {
+            self.recall(OUTER);
+            self.call_hash(ends);
+        }
+        self.asm.bind(done);
+    }
+
+    /// The hash of the packet in r7, to r0.
+    fn call_hash(&mut self, ends: Ends) {
+        self.asm.set(R2, R7);
+        if matches!(ends, Ends::Flow(_)) {
+            self.asm.set(R1, R6);
+            self.asm.set(R3, 0);
+            self.routine(Routine::Quoted);
+            self.asm.set(R2, R0);
+        }
         self.asm.set(R1, R6);
-        self.asm.set(R3, 0);
+        self.asm.set(R3, R7);
         self.routine(Routine::Hash(ends));
     }
 
@@ -265,7 +301,8 @@ impl Emitter<'_> {
         self.gtp(carried, outer, drop);
         self.asm.bind(carried);
         if !self.view.is_plain() && !self.nested {
-            self.call_hash(addresses, R1);
+            self.asm.set(R7, R1);
+            self.call_hash(addresses);
             self.asm.set(R8, R0);
             self.asm.jump(done);
         }

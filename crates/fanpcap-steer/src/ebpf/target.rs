@@ -1,7 +1,7 @@
 //! What differs between the hooks: how the frame is read, and what the kernel knows beside it.
 
 use super::assembler::{
-    Assembler, If, Label, Op, R0, R1, R2, R3, R4, R5, R6, R7, R10, Register, Width,
+    Assembler, If, Label, Op, Operand, R0, R1, R2, R3, R4, R5, R6, R7, R10, Register, Width,
 };
 use super::view::LATE_START;
 
@@ -10,14 +10,14 @@ pub(super) trait Target {
     /// Begins a view in r7: [`LATE_START`] or 0. r1 to r5 stay.
     fn begin_view(&self, asm: &mut Assembler);
 
-    /// Loads `len` bytes of the frame, from the offset in r2, to the stack at `to`; `again` puts the offset into r2 once more.
-    /// `viewed` tells that r7 is a view. r0 to r5 are lost. Goes to `missing` where the bytes are not there.
+    /// Loads `len` bytes of the frame, a number or r6 to r9, from the offset in r2, to the stack at `to`; `again` puts the offset into r2
+    /// once more. `viewed` tells that r7 is a view. r0 to r5 are lost. Goes to `missing` where the bytes are not there.
     fn load(
         &self,
         asm: &mut Assembler,
         again: &dyn Fn(&mut Assembler),
         viewed: bool,
-        len: u8,
+        len: Operand,
         to: i16,
         missing: Label,
     );
@@ -96,17 +96,17 @@ fn is_received(asm: &mut Assembler, target: Register) {
     asm.alu(Op::Right, target, 63);
 }
 
-fn destination(asm: &mut Assembler, to: i16, len: u8) {
+fn destination(asm: &mut Assembler, to: i16, len: Operand) {
     asm.set(R1, R6);
     asm.set(R3, R10);
     asm.alu(Op::Add, R3, i32::from(to));
-    asm.set(R4, i32::from(len));
+    asm.set(R4, len);
 }
 
 /// Loads bytes of the buffer's linear part.
 fn linear(asm: &mut Assembler, from: u8, len: u8, to: i16, missing: Label) {
     asm.set(R2, i32::from(from));
-    destination(asm, to, len);
+    destination(asm, to, i32::from(len).into());
     asm.set(R5, START_MAC);
     asm.call(SKB_LOAD_BYTES_RELATIVE);
     asm.jump_if(If::NotEqual, R0, 0, missing);
@@ -127,7 +127,7 @@ impl Target for Socket {
         asm: &mut Assembler,
         again: &dyn Fn(&mut Assembler),
         viewed: bool,
-        len: u8,
+        len: Operand,
         to: i16,
         missing: Label,
     ) {
@@ -218,14 +218,14 @@ impl Target for Xdp {
         asm: &mut Assembler,
         _again: &dyn Fn(&mut Assembler),
         _viewed: bool,
-        len: u8,
+        len: Operand,
         to: i16,
         missing: Label,
     ) {
         asm.set(R1, R6);
         asm.set(R3, R10);
         asm.alu(Op::Add, R3, i32::from(to));
-        asm.set(R4, i32::from(len));
+        asm.set(R4, len);
         asm.call(XDP_LOAD_BYTES);
         asm.jump_if(If::NotEqual, R0, 0, missing);
     }
@@ -248,7 +248,7 @@ impl Target for Xdp {
 
     fn start(&self, asm: &mut Assembler, len: u8, to: i16, missing: Label) {
         asm.set(R2, 0);
-        self.load(asm, &|_| {}, false, len, to, missing);
+        self.load(asm, &|_| {}, false, i32::from(len).into(), to, missing);
     }
 
     fn tag(&self, asm: &mut Assembler, none: Label) {

@@ -16,8 +16,10 @@
 //! Most packets are plain: IPv4 without options or IPv6 without extension headers, of TCP or UDP, right behind Ethernet.
 //! Their headers are where they always are, so they need no walk: see `plain.rs`.
 
-use super::assembler::{Assembler, If, Label, Op, R2, R3, R7, R8, R10, Register, Width};
-use super::emitter::Emitter;
+use super::assembler::{
+    Assembler, If, Label, Op, R0, R1, R2, R3, R6, R7, R8, R10, Register, Width,
+};
+use super::emitter::{Emitter, Routine};
 
 pub(super) const IPV4: i32 = 1 << 8;
 pub(super) const IPV6: i32 = 1 << 9;
@@ -220,18 +222,46 @@ impl Emitter<'_> {
 
     /// Makes bytes readable, in place or on the stack. r0 to r5 may be lost.
     pub(super) fn fetch(&mut self, place: Place, offset: u8, len: u8, missing: Label) -> Bytes {
-        self.fetch_to(place, offset, len, self.scratch, missing)
+        if len <= 4 {
+            return self.first_four(place, offset, len, missing);
+        }
+        self.at_hand(place, offset, len).unwrap_or_else(|| {
+            let at = self.scratch;
+            self.load(place, offset.into(), len, at, missing);
+            Bytes { base: R10, at }
+        })
     }
 
-    /// As [`Emitter::fetch`], at another place of the stack.
-    pub(super) fn fetch_to(
+    /// Makes the first four readable of bytes that have to be there, 8 at most. r0 to r5 may be lost.
+    pub(super) fn first_four(
         &mut self,
         place: Place,
         offset: u8,
         len: u8,
-        to: i16,
         missing: Label,
     ) -> Bytes {
+        self.at_hand(place, offset, len).unwrap_or_else(|| {
+            self.word(place, offset.into(), len);
+            self.asm.jump_if(If::SignedLess, R0, 0, missing);
+            let at = self.scratch + 4;
+            self.asm.store(Width::Word, R10, at, R0);
+            Bytes { base: R10, at }
+        })
+    }
+
+    /// What [`Routine::Word`] says of these bytes, in r0.
+    fn word(&mut self, place: Place, offset: u16, len: u8) {
+        if self.view == View::Kept {
+            self.recall(OUTER);
+        }
+        position(&mut self.asm, self.view, place, offset);
+        self.asm.set(R1, R6);
+        self.asm.set(R3, i32::from(len));
+        self.routine(Routine::Word);
+    }
+
+    /// Bytes that can be read already.
+    fn at_hand(&self, place: Place, offset: u8, len: u8) -> Option<Bytes> {
         let at = u16::from(offset);
         if let View::Plain {
             ipv6,
@@ -242,15 +272,14 @@ impl Emitter<'_> {
             let start = plain_start(place, ipv6) + at;
             if start + u16::from(len) <= u16::from(plain_len(ipv6)) {
                 let at = head + i16::try_from(start).unwrap_or(0);
-                return Bytes { base, at };
+                return Some(Bytes { base, at });
             }
         }
-        if place == Place::Network && self.view == View::Kept {
-            let at = HEADER + i16::from(offset);
-            return Bytes { base: R10, at };
-        }
-        self.load(place, at, len, to, missing);
-        Bytes { base: R10, at: to }
+        let is_kept = place == Place::Network && self.view == View::Kept;
+        is_kept.then(|| Bytes {
+            base: R10,
+            at: HEADER + i16::from(offset),
+        })
     }
 
     /// Keeps the IP header and the ports on the stack, for all that comes. What is not there is written as well, for the verifier.
@@ -261,7 +290,9 @@ impl Emitter<'_> {
         self.asm.bind(short);
         self.load(Place::Network, 0, 20, HEADER, network);
         self.asm.bind(network);
-        self.load(Place::Transport, 0, 4, PORTS, done);
+        self.word(Place::Transport, 0, 4);
+        self.asm.store(Width::Word, R10, PORTS, R0);
+        self.asm.jump_if(If::SignedLess, R0, 0, done);
         self.require_transport(done);
         self.require_protocol(&PORT_PROTOCOLS, done);
         self.asm.alu(Op::Or, R7, WITH_PORTS);
@@ -277,8 +308,34 @@ impl Emitter<'_> {
         let again = move |asm: &mut Assembler| position(asm, view, place, offset);
         again(&mut self.asm);
         let viewed = !view.is_plain() && self.walks;
+        self.target.load(
+            &mut self.asm,
+            &again,
+            viewed,
+            i32::from(len).into(),
+            to,
+            missing,
+        );
+    }
+
+    /// [`Routine::Word`].
+    pub(super) fn word_routine(&mut self) {
+        let missing = self.asm.label();
+        self.asm.set(R7, R2);
+        self.asm.set(R8, R3);
+        // The verifier wants to know how long, and all of it written.
+        self.asm.jump_if(If::Equal, R8, 0, missing);
+        self.asm.jump_if(If::Greater, R8, 8, missing);
+        self.asm.store(Width::Double, R10, WORD, 0);
+        let again = |asm: &mut Assembler| asm.set(R2, R7);
+        again(&mut self.asm);
         self.target
-            .load(&mut self.asm, &again, viewed, len, to, missing);
+            .load(&mut self.asm, &again, false, R8.into(), WORD, missing);
+        self.asm.load(Width::Word, R0, R10, WORD);
+        self.asm.exit();
+        self.asm.bind(missing);
+        self.asm.set(R0, -1);
+        self.asm.exit();
     }
 }
 
@@ -385,14 +442,16 @@ pub(super) const CARRIED: i16 = -36;
 pub(super) const WALKED: i16 = -20;
 /// See above.
 pub(super) const WALKED_SCRATCH: i16 = -64;
+/// Of [`Routine::Word`], 8 bytes.
+const WORD: i16 = -8;
 /// The packet's own ports.
 pub(super) const PORTS: i16 = -20;
 /// The program's state.
 pub(super) const STATE: i16 = -4;
 /// 40 bytes for headers.
 pub(super) const SCRATCH: i16 = -104;
-/// A VLAN id, of a flow.
-pub(super) const VLAN: i16 = -108;
+/// A VLAN id, of a flow; where a key would be, which is not needed at the same time.
+pub(super) const VLAN: i16 = -148;
 /// The key of a map, up to 40 bytes, those of [`super::maps::Map::Fragments`]; behind it the value, 16 bytes.
 pub(super) const KEY: i16 = -168;
 /// See above.

@@ -164,10 +164,11 @@ impl Emitter<'_> {
 
     /// RFC 2516.
     fn pppoe(&mut self, stages: Stages, end: Label) {
-        let header = self.here(0, 8, end);
-        header.half(&mut self.asm, R1);
+        let start = self.here(0, 2, end);
+        start.half(&mut self.asm, R1);
         self.asm.jump_if(If::NotEqual, R1, 0x1100, end);
-        header.at(6).half(&mut self.asm, R1);
+        let protocol = self.here(6, 2, end);
+        protocol.half(&mut self.asm, R1);
         self.asm.alu(Op::Add, R8, 8);
         self.asm.jump_if(If::Equal, R1, 0x0021, stages.ipv4);
         self.asm.jump_if(If::Equal, R1, 0x0057, stages.ipv6);
@@ -275,7 +276,7 @@ impl Emitter<'_> {
     fn extension(&mut self, transport: Label, last: Label) {
         let (by_eight, fragment, next) = (self.asm.label(), self.asm.label(), self.asm.label());
         self.require_one_of(R9, &EXTENSIONS, transport);
-        let header = self.here(0, 8, last);
+        let header = self.first_four(Place::Current, 0, 8, last);
         self.asm.set(R3, R9);
         header.byte(&mut self.asm, R9);
         self.asm.jump_if(If::Equal, R3, 44, fragment);

@@ -71,4 +71,5 @@ pub(in super::super) enum If {
     NotEqual = 0x50,
     Less = 0xa0,
     LessEqual = 0xb0,
+    SignedLess = 0xc0,
 }

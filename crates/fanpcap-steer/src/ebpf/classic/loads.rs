@@ -116,8 +116,14 @@ impl Emitter<'_> {
         if filter.source == Source::Tagged {
             self.indirect_tagged(filter, size, number, done);
         }
-        self.target
-            .load(&mut self.asm, &position, false, size, LOADED, filter.out);
+        self.target.load(
+            &mut self.asm,
+            &position,
+            false,
+            i32::from(size).into(),
+            LOADED,
+            filter.out,
+        );
         self.loaded(size);
         self.asm.bind(done);
         Ok(())
@@ -145,8 +151,14 @@ impl Emitter<'_> {
             asm.alu(Op::Add, R2, number);
             asm.alu(Op::Sub, R2, 4);
         };
-        self.target
-            .load(&mut self.asm, &again, false, size, LOADED, filter.out);
+        self.target.load(
+            &mut self.asm,
+            &again,
+            false,
+            i32::from(size).into(),
+            LOADED,
+            filter.out,
+        );
         self.loaded(size);
         self.asm.jump(done);
         self.asm.bind(before);
