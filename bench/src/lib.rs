@@ -62,7 +62,7 @@ pub struct Arguments {
     /// Rows to measure; all, if none is named
     names: Vec<String>,
     /// How many rounds of runs
-    #[arg(long, alias = "pairs", default_value_t = 8, value_parser = clap::value_parser!(u32).range(1..=100))]
+    #[arg(long, alias = "pairs", default_value_t = 12, value_parser = clap::value_parser!(u32).range(1..=100))]
     rounds: u32,
     /// How long a flood lasts
     #[arg(long, default_value_t = 1000, value_parser = clap::value_parser!(u64).range(50..=10_000))]

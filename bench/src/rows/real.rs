@@ -39,6 +39,7 @@ const LEN: usize = 508;
 const GROUP: u16 = 45;
 /// To find out what one copy can do: more than that.
 const FIRST_PPS: u64 = 200_000;
+const FIRST_RUNS: u32 = 3;
 /// Offered, by what one copy does: both copies must be busy, and the generator must not.
 const LOAD: f64 = 2.2;
 /// A run lasts so many floods, so that what the rings hold at its end is little of all.
@@ -63,8 +64,8 @@ impl Measure for Copies {
     fn run(&self, bench: &Bench, column: &Column) -> Result<Result<Sample, Refusal>> {
         let one = match self.one.get() {
             Some(one) => *one,
-            None => match run(bench, 1, FIRST_PPS)? {
-                Ok(sample) => *self.one.get_or_init(|| sample[&Figure::HandledPps]),
+            None => match best_of_one(bench)? {
+                Ok(one) => *self.one.get_or_init(|| one),
                 Err(refusal) => return Ok(Err(refusal)),
             },
         };
@@ -132,6 +133,19 @@ struct Told {
     captured: u64,
     lost: u64,
     handled: u64,
+}
+
+/// What one copy can do: the most of a few runs, as others on the machine only make it less, and with too low a load the two
+/// copies would have nothing to do.
+fn best_of_one(bench: &Bench) -> Result<Result<f64, Refusal>> {
+    let mut best = 0.0_f64;
+    for _ in 0..FIRST_RUNS {
+        match run(bench, 1, FIRST_PPS)? {
+            Ok(sample) => best = best.max(sample[&Figure::HandledPps]),
+            Err(refusal) => return Ok(Err(refusal)),
+        }
+    }
+    Ok(Ok(best))
 }
 
 /// One run of so many copies, the second of which shares its core with the generator.

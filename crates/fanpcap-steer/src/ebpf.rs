@@ -3,8 +3,8 @@
 //! The code is made to be taken by every verifier since Linux 5.8 (at XDP 5.18), for who has `CAP_BPF` and no more: jumps go forward, the stack is read where it
 //! was written, no pointer moves by a number that is not constant. What the verifier goes through grows with the code and not with the
 //! ways through it, as what the ways find is forgotten where they meet (`view.rs`), and the code is bounded: [`INSTRUCTIONS_MAX`], [`CONDITIONS_MAX`].
-//! The walk, the hash of a flow, the fragment table and each pcap filter are functions, of which the kernel is told so much (BTF) that it verifies each once and
-//! not with every call; where it does not take that, they are loaded without.
+//! The walk, what loads few bytes, what an ICMP error quotes, the hash of a flow, the fragment table and each pcap filter are functions, of which the kernel is
+//! told so much (BTF) that it verifies each once and not with every call; where it does not take that, they are loaded without.
 
 mod assembler;
 mod classic;
@@ -132,7 +132,7 @@ fn filter_of(program: &Program, user: Option<&[Classic]>) -> Result<Object, Ebpf
     compile(program, &Socket { fanout: false }, Role::Keep { user })
 }
 
-/// Plain packets have code of their own, unless there is no room for it.
+/// Plain packets have a way in of their own, and a body where nothing asks for headers, unless there is no room for it.
 fn compile(program: &Program, target: &dyn Target, role: Role<'_>) -> Result<Object, EbpfError> {
     let code = match emit(program, target, role, true) {
         Err(EbpfError::TooLong { .. }) => emit(program, target, role, false),

@@ -46,7 +46,7 @@ pub const fn end(value: u64) -> u64 {
     mix(mix(value))
 }
 
-/// Takes one more value in: those of a [`crate::ir::Key`] in turn, from 0; and after a flow's two ends what else tells it apart.
+/// Takes one more value in: those of a [`crate::ir::Key`] in turn, from 0 or [`SHARE`]; and after a flow's two ends what else tells it apart.
 pub const fn fold(hash: u64, value: u64) -> u64 {
     mix(hash ^ value)
 }

@@ -125,7 +125,7 @@ pub enum Predicate {
     Port(Side, u16),
     /// The filter of this place in [`Program::filters`] takes the frame. Inside of `inner` it sees the whole frame all the same.
     Pcap(usize),
-    /// The hash of the key's fields, modulo `of`, is `index`; false where the packet lacks one of the fields.
+    /// The hash of the key's fields, folded into [`crate::hash::SHARE`], is `index` modulo `of`; false where the packet lacks one of the fields.
     Share {
         /// Which part.
         index: u32,

@@ -191,7 +191,7 @@ impl Evaluator {
     fn follow(&mut self, layers: &Layers<'_>, inside: u32, hash: u32, now_ns: u64) -> u32 {
         (0..=inside).rev().fold(hash, |hash, depth| {
             let layers = (0..depth).try_fold(*layers, |layers, _| layers.inner());
-            let datagram = layers.and_then(|layers| Datagram::of(layers.ip()?));
+            let datagram = layers.and_then(|layers| Datagram::of(&layers));
             datagram.map_or(hash, |datagram| {
                 self.state.fragments.follow(datagram, hash, now_ns)
             })

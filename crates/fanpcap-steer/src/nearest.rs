@@ -75,6 +75,17 @@ mod tests {
     }
 
     #[test]
+    fn nearest_within_allows_no_more_than_its_limit() {
+        let names = ["steer_field_symmetric"];
+        assert_eq!(nearest("steer_field_symmtr", names), Some(names[0]));
+        assert_eq!(
+            nearest_within(3, "steer_field_symmtr", names),
+            Some(names[0])
+        );
+        assert_eq!(nearest_within(2, "steer_field_symmtr", names), None);
+    }
+
+    #[test]
     fn long_words_have_no_neighbours() {
         let [long, longer] = [64, 65].map(|length| "x".repeat(length));
         assert_eq!(nearest(&long, [longer.as_str()]), Some(longer.as_str()));

@@ -159,6 +159,25 @@ fn fragments_follow_their_first_one() {
     assert_eq!(at(&later, FRAGMENT_AGE_NS + 5), (whole, 1));
 }
 
+/// On both sides of a router, which keeps the identification.
+#[test]
+fn a_datagram_on_two_vlans_is_two_where_they_count() {
+    let on = |id: u8, field, payload: &[u8]| {
+        let tagged = [&[0, id, 8, 0][..], &v4(6, field, payload)].concat();
+        ethernet(0x8100, &tagged)
+    };
+    let flow = Flow {
+        vlan: true,
+        ..Flow::WHOLE
+    };
+    let mut evaluator = Evaluator::new(&program(Function::Steer(Steer::Flow(flow))));
+    let firsts = [7, 8].map(|id| evaluator.decide(&packet(&on(id, 0x2000, &TCP))));
+    assert_ne!(firsts[0], firsts[1]);
+    let others = [7, 8].map(|id| evaluator.decide(&packet(&on(id, 2, &[0; 16]))));
+    assert_eq!(firsts, others);
+    assert_eq!(evaluator.late(), 0);
+}
+
 /// The first fragment alone knows the last protocol, but the datagram is one.
 #[test]
 fn fragments_of_ipv6_follow_whatever_header_is_first() {

@@ -5,7 +5,7 @@ use std::process::ExitCode;
 
 use anyhow::Result;
 use clap::Args;
-use fanpcap_steer::slice;
+use fanpcap_steer::ebpf;
 
 use super::source::Source;
 use crate::streams;
@@ -39,9 +39,9 @@ pub(super) fn run(arguments: &Arguments) -> Result<ExitCode> {
 /// What is to be said of a program that is right: why a group of the kernel's refuses it, or nothing.
 fn note(source: &Source) -> Result<String> {
     let program = source.compile()?;
-    let unfit = slice::steering(&program).err();
-    Ok(unfit.map_or_else(String::new, |unfit| {
+    let refused = ebpf::fanout(&program).and_then(|_| ebpf::filter(&program, None));
+    Ok(refused.err().map_or_else(String::new, |why| {
         let name = source.name();
-        format!("{name}: note: a group of the kernel's refuses it: {unfit}\n")
+        format!("{name}: note: a group of the kernel's refuses it: {why}\n")
     }))
 }

@@ -32,6 +32,8 @@ pub(crate) struct Family {
 pub(crate) enum Number {
     /// Of packets, bytes, members.
     Whole(u64),
+    /// Of what a program counts, which may be less than nothing.
+    Signed(i64),
     /// Of seconds.
     Seconds(f64),
 }
@@ -63,6 +65,7 @@ fn sample(name: &str, labels: &[Label], number: Number) -> String {
     // Writing to a string can't fail.
     let _ = match number {
         Number::Whole(number) => writeln!(line, "{number}"),
+        Number::Signed(number) => writeln!(line, "{number}"),
         Number::Seconds(number) => writeln!(line, "{number:.3}"),
     };
     line

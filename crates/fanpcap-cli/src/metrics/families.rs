@@ -16,7 +16,8 @@ type Figure<'c> = (Option<&'c str>, fn(&Counters) -> u64);
 /// All metrics of a snapshot.
 pub(crate) fn of(snapshot: &Snapshot) -> Vec<Family> {
     let (members, groups, devices) = (members(snapshot), groups(snapshot), devices(snapshot));
-    members.into_iter().chain(groups).chain(devices).collect()
+    let members = members.into_iter().chain([program_counters(snapshot)]);
+    members.chain(groups).chain(devices).collect()
 }
 
 fn members(snapshot: &Snapshot) -> [Family; 5] {
@@ -63,6 +64,26 @@ fn members(snapshot: &Snapshot) -> [Family; 5] {
             samples(&age, None),
         ),
     ]
+}
+
+/// Each counter that a member tells.
+fn program_counters(snapshot: &Snapshot) -> Family {
+    let of_member = |socket: &Socket| {
+        let labels = member_labels(snapshot, socket)?;
+        let counters = socket.program_counters.as_ref()?.iter().enumerate();
+        let sample = counters.map(|(number, &counter)| {
+            let mut labels = labels.clone();
+            labels.push(("counter", number.to_string()));
+            (labels, Number::Signed(counter))
+        });
+        Some(sample.collect::<Vec<_>>())
+    };
+    let samples = snapshot.sockets.iter().filter_map(of_member);
+    gauge(
+        "fanpcap_member_program_counter",
+        "What the group's steering program has counted on the member's packets, by the counter's number.",
+        samples.flatten().collect(),
+    )
 }
 
 /// What tells a member from others; a process may have several, so that its socket is among it. None for sockets
@@ -217,6 +238,8 @@ mod tests {
             ("taken_packets_total", "", "798766"),
             ("backlog_packets", "", "7"),
             ("counters_age_seconds", "", "0.050"),
+            ("program_counter", ",counter=\"0\"", "12"),
+            ("program_counter", ",counter=\"2\"", "-3"),
         ] {
             let line = format!("\nfanpcap_member_{name}{{{labels}{more}}} {number}\n");
             assert!(text.contains(&line), "{line} in:\n{text}");

@@ -120,6 +120,7 @@ fn sockets(read_ns: u64, received: [u64; 3], dropped: [u64; 3]) -> Vec<Socket> {
     let mut stale = member(12, 4712, of(1, 40 * SECOND));
     let mut never = member(14, 4714, counts(0, 0, 0));
     never.counts = None;
+    never.program_counters = None;
     if let Some(process) = &mut stale.process {
         process.affinity = Some("0-7".to_owned());
         process.last_cpu = Some(5);

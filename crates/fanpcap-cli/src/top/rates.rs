@@ -125,6 +125,7 @@ fn group(group: u16, mode: String, members: Vec<(Member, Share)>) -> Group {
             .map(rounded),
         backlog_packets: sum(&members, |member| member.backlog_packets),
         skew: skew(&shares),
+        program_counters: program_counters(&members),
         members,
     }
 }
@@ -135,6 +136,21 @@ fn skew(rates: &[f64]) -> Option<f64> {
     let highest = rates.iter().copied().fold(0.0, f64::max);
     let number = u32::try_from(rates.len()).ok()?;
     (number > 1 && total > 0.0).then(|| rounded(highest * f64::from(number) / total))
+}
+
+/// The sum of each counter over the members that tell it.
+fn program_counters(members: &[Member]) -> Option<Vec<i64>> {
+    let known = members
+        .iter()
+        .filter_map(|member| member.program_counters.as_deref());
+    known.fold(None, |sums, counters| {
+        let mut sums = sums.unwrap_or_default();
+        sums.resize(counters.len().max(sums.len()), 0);
+        for (sum, counter) in sums.iter_mut().zip(counters) {
+            *sum = sum.wrapping_add(*counter);
+        }
+        Some(sums)
+    })
 }
 
 /// The sum of what is known; none when nothing is.

@@ -264,7 +264,7 @@ fn style(kind: Kind) -> Style {
     match kind {
         Kind::Head => style.add_modifier(Modifier::REVERSED),
         Kind::Device => style.add_modifier(Modifier::BOLD),
-        Kind::Group => style.fg(Color::Cyan),
+        Kind::Group | Kind::Counters => style.fg(Color::Cyan),
         Kind::Member => style,
         Kind::Losing => style.fg(Color::Red),
         Kind::Dim => style.add_modifier(Modifier::DIM),

@@ -16,6 +16,8 @@ pub(crate) enum Kind {
     Device,
     /// A group, or the sockets in none.
     Group,
+    /// The counters of a group's steering program.
+    Counters,
     /// A member with figures.
     Member,
     /// A member that loses packets just now.
@@ -99,27 +101,53 @@ pub(crate) fn head(width: usize) -> Row {
 /// All rows below the head; without the members when they are collapsed.
 pub(crate) fn rows(view: &View, width: usize, collapsed: bool) -> Vec<Row> {
     let mut rows = Vec::new();
-    let mut add = |kind: Kind, name: &str, cells: &Cells| {
+    let add = |rows: &mut Vec<Row>, kind: Kind, name: &str, cells: &Cells| {
         let text = line(name, width, |column| (column.cell)(cells).to_owned());
         rows.push(Row { kind, text });
     };
     for device in &view.devices {
-        add(Kind::Device, &device_name(device), &device_cells(device));
+        add(
+            &mut rows,
+            Kind::Device,
+            &device_name(device),
+            &device_cells(device),
+        );
         for group in &device.groups {
-            add(Kind::Group, &group_name(group), &group_cells(group));
+            add(
+                &mut rows,
+                Kind::Group,
+                &group_name(group),
+                &group_cells(group),
+            );
+            rows.extend(counters(group, width));
             for (name, member) in named(&group.members).filter(|_| !collapsed) {
-                add(kind(member), &name, &member_cells(member));
+                add(&mut rows, kind(member), &name, &member_cells(member));
             }
         }
         if !device.sockets.is_empty() {
             let name = format!(" no group ({})", device.sockets.len());
-            add(Kind::Group, &name, &Cells::default());
+            add(&mut rows, Kind::Group, &name, &Cells::default());
             for (name, member) in named(&device.sockets).filter(|_| !collapsed) {
-                add(kind(member), &name, &member_cells(member));
+                add(&mut rows, kind(member), &name, &member_cells(member));
             }
         }
     }
     rows
+}
+
+/// Those that are not 0, with their numbers; they need all the width.
+fn counters(group: &Group, width: usize) -> Option<Row> {
+    let counters = group.program_counters.iter().flatten().enumerate();
+    let used: Vec<String> = counters
+        .filter(|(_, counter)| **counter != 0)
+        .map(|(number, counter)| format!("{number}: {counter}"))
+        .collect();
+    let room = self::width(&line("", width, |_| String::new()));
+    let text = cut(&format!("  counters {}", used.join(", ")), room);
+    (!used.is_empty()).then(|| Row {
+        kind: Kind::Counters,
+        text: format!("{text}{}", blanks(&text, room)),
+    })
 }
 
 fn kind(member: &Member) -> Kind {

@@ -80,6 +80,8 @@ pub(crate) struct Group {
     pub(crate) backlog_packets: Option<u64>,
     /// Highest rate of a member over the mean; 1 is even.
     pub(crate) skew: Option<f64>,
+    /// The steering program's counters.
+    pub(crate) program_counters: Option<Vec<i64>>,
     /// The members.
     pub(crate) members: Vec<Member>,
 }

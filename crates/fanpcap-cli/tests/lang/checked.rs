@@ -46,6 +46,16 @@ fn what_a_group_refuses_is_noted_and_no_error() {
 }
 
 #[test]
+fn what_is_too_long_for_the_kernel_is_noted() {
+    let counting = "  when is_rtp (inc 0)\n".repeat(900);
+    let program = format!("main = do\n{counting}  steer_flow\n");
+    let output = check(&program).unwrap();
+    assert!(output.status.success(), "{}", said(&output));
+    let note = "standard input: note: a group of the kernel's refuses it: the program comes to ";
+    assert!(said(&output).starts_with(note), "{}", said(&output));
+}
+
+#[test]
 fn what_only_the_kernel_knows_is_refused() {
     let output = check("filter \"inbound\" >-> steer_flow").unwrap();
     assert_eq!(output.status.code(), Some(1));

@@ -65,9 +65,10 @@ pub const INSTRUCTIONS_MAX: usize = 30_000;
 /// (BPF_COMPLEXITY_LIMIT_JMP_SEQ), and one more for some that it simulates as mispredicted.
 pub const CONDITIONS_MAX: usize = 4_000;
 
-/// Most instructions, those of a function counted once for each call. The verifier goes through each a few times, up to 14 times without `CAP_PERFMON`, and gives
-/// up at a million.
-pub const STEPS_MAX: usize = 40_000;
+/// Most instructions, those of a function and of what it calls counted with each call. Where the verifier goes through functions with each call it
+/// goes through these, each once or twice, up to 7 times at worst, and gives up at a million. Where functions are verified once, what counts is
+/// [`INSTRUCTIONS_MAX`]: up to 14 times each without `CAP_PERFMON`.
+pub const STEPS_MAX: usize = 100_000;
 
 impl Assembler {
     pub(super) fn new() -> Self {

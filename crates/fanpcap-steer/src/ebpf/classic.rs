@@ -32,7 +32,7 @@ struct Filter<'c> {
 }
 
 /// 4 bytes for what is loaded.
-const LOADED: i16 = -136;
+pub(super) const LOADED: i16 = -136;
 
 /// A word of scratch memory. At 4 behind a multiple of eight the verifier does not keep track of values.
 fn memory(index: u32) -> i16 {

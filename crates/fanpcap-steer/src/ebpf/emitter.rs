@@ -23,7 +23,8 @@ pub(super) enum Role<'a> {
 pub(super) enum Routine {
     /// r1: context, r2: view so far, r3: offset and stage. The view.
     Walk,
-    /// r1: context, r2: offset, r3: length, 1 to 8. The first four bytes of so many as they are, or a negative number where these are not there.
+    /// r1: context, r2: offset, r3: length less 1, 0 to 7. The first four bytes of so many as they are, or a negative number where these are not
+    /// there.
     Word,
     /// r1: context, r2: view. The same, or that of the packet that an ICMP error quotes.
     Quoted,
@@ -69,7 +70,7 @@ pub(super) struct Emitter<'a> {
     error: Option<EbpfError>,
 }
 
-/// Makes the code; `plain` packets have some of their own.
+/// Makes the code; with `plain` packets have some of their own.
 pub(super) fn emit(
     program: &Program,
     target: &dyn Target,

@@ -4,7 +4,7 @@ use super::assembler::{If, Label, Op, R0, R1, R2, R3, R4, R5, R6, R7, R8, R9, R1
 use super::emitter::{Emitter, Ends, Routine};
 use super::maps::Map;
 use super::target::{KTIME_GET_NS, MAP_LOOKUP, MAP_UPDATE};
-use super::view::{Bytes, CARRIED, FRAGMENT, IPV6, KEY, LATER, OUTER, Place, VALUE, VLAN, View};
+use super::view::{Bytes, CARRIED, FRAGMENT, IPV6, LATER, OUTER, Place, VLAN, View};
 use crate::hash::M1;
 use crate::ir::{FRAGMENT_AGE_NS, Flow, Ports, Property};
 
@@ -57,13 +57,18 @@ impl Emitter<'_> {
 
     /// The tag's number, or 0, on the stack.
     pub(super) fn keep_vlan(&mut self) {
+        self.vlan_or_none();
+        self.asm.store(Width::Word, R10, VLAN, R1);
+    }
+
+    /// The tag's number to r1, or 0.
+    fn vlan_or_none(&mut self) {
         let (untagged, done) = (self.asm.label(), self.asm.label());
         self.property(Property::VlanId, untagged);
         self.asm.jump(done);
         self.asm.bind(untagged);
         self.asm.set(R1, 0);
         self.asm.bind(done);
-        self.asm.store(Width::Word, R10, VLAN, R1);
     }
 
     /// Both ports to r9, or 0.
@@ -166,6 +171,8 @@ impl Emitter<'_> {
         let (unknown, done, known) = (self.asm.label(), self.asm.label(), self.asm.label());
         self.asm.set(R7, R2);
         self.asm.set(R8, R3);
+        self.vlan_or_none();
+        self.asm.set(R9, R1);
         // The walk has seen all that the key is made of.
         self.fragment_key(done);
         self.asm.call(KTIME_GET_NS);
@@ -199,7 +206,7 @@ impl Emitter<'_> {
         self.asm.exit();
     }
 
-    /// Addresses, id, and protocol or version, on the stack.
+    /// Addresses, id, and of protocol or version and the VLAN in r9 one number, on the stack.
     fn fragment_key(&mut self, missing: Label) {
         let (six, done) = (self.asm.label(), self.asm.label());
         self.asm.jump_if(If::AnyBit, R7, IPV6, six);
@@ -216,19 +223,18 @@ impl Emitter<'_> {
         self.asm.store(Width::Word, R10, KEY + 32, R1);
         self.asm.set(R1, R7);
         self.asm.alu(Op::And, R1, super::view::PROTOCOL_MASK);
-        self.asm.store(Width::Word, R10, KEY + 36, R1);
         self.asm.jump(done);
         self.asm.bind(six);
         self.load(Place::Network, 8, 32, KEY, missing);
-        // Not by a function: the key takes the stack that it would need.
-        self.load(Place::Fragment, 4, 4, VALUE, missing);
-        let (base, at) = (R10, VALUE);
-        Bytes { base, at }.word(&mut self.asm, R1);
+        let id = self.fetch(Place::Fragment, 4, 4, missing);
+        id.word(&mut self.asm, R1);
         self.asm.store(Width::Word, R10, KEY + 32, R1);
         // Only the first fragment may know the upper protocol, so it does not tell datagrams apart (RFC 8200 section 4.5).
         self.asm.set(R1, IPV6);
-        self.asm.store(Width::Word, R10, KEY + 36, R1);
         self.asm.bind(done);
+        self.asm.alu(Op::Left, R9, 16);
+        self.asm.alu(Op::Or, R1, R9);
+        self.asm.store(Width::Word, R10, KEY + 36, R1);
     }
 
     /// The map and the key, as a helper's arguments.
@@ -263,6 +269,10 @@ impl Ends {
 /// In the upper half of r8: by the packet's own flow, or by that of what it carries.
 const FOLLOWS: u8 = 1;
 const FOLLOWS_INSIDE: u8 = 2;
+
+/// On the stack of the function for fragments: a key of [`Map::Fragments`], and a value.
+const KEY: i16 = -40;
+const VALUE: i16 = -56;
 
 /// A value of [`Map::Fragments`].
 const HASH: i16 = 0;

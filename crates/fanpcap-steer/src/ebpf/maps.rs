@@ -18,7 +18,7 @@ pub(super) enum Map {
     Sets,
 }
 
-/// Sources, destination, id, and version and protocol.
+/// Source, destination, id, and in one number VLAN and protocol or version.
 pub(super) const FRAGMENT_KEY_LEN: u32 = 40;
 /// Hash, early or not, time.
 pub(super) const FRAGMENT_VALUE_LEN: u32 = 16;

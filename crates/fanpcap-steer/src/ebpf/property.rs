@@ -9,7 +9,7 @@ use super::view::{
 use crate::ir::Property;
 
 impl Emitter<'_> {
-    /// The property to r1, or to `absent`. r0 and r2 to r5 are lost.
+    /// The property to r1, or to `absent`. r0 and r2 to r5 are lost, and r7 where headers are kept.
     pub(super) fn property(&mut self, property: Property, absent: Label) {
         match property {
             Property::EtherType => self.ether_type(absent),

@@ -220,7 +220,7 @@ impl Emitter<'_> {
         }
     }
 
-    /// Makes bytes readable, in place or on the stack. r0 to r5 may be lost.
+    /// Makes bytes readable, in place or on the stack. r0 to r5 may be lost, and r7, which is recalled where headers are kept.
     pub(super) fn fetch(&mut self, place: Place, offset: u8, len: u8, missing: Label) -> Bytes {
         if len <= 4 {
             return self.first_four(place, offset, len, missing);
@@ -232,7 +232,7 @@ impl Emitter<'_> {
         })
     }
 
-    /// Makes the first four readable of bytes that have to be there, 8 at most. r0 to r5 may be lost.
+    /// Makes the first four readable of bytes that have to be there, 8 at most. Registers as above.
     pub(super) fn first_four(
         &mut self,
         place: Place,
@@ -256,7 +256,7 @@ impl Emitter<'_> {
         }
         position(&mut self.asm, self.view, place, offset);
         self.asm.set(R1, R6);
-        self.asm.set(R3, i32::from(len));
+        self.asm.set(R3, i32::from(len) - 1);
         self.routine(Routine::Word);
     }
 
@@ -299,7 +299,7 @@ impl Emitter<'_> {
         self.asm.bind(done);
     }
 
-    /// Loads bytes of the frame to the stack.
+    /// Loads bytes of the frame to the stack. Registers as above.
     pub(super) fn load(&mut self, place: Place, offset: u16, len: u8, to: i16, missing: Label) {
         let view = self.view;
         if view == View::Kept {
@@ -323,9 +323,9 @@ impl Emitter<'_> {
         let missing = self.asm.label();
         self.asm.set(R7, R2);
         self.asm.set(R8, R3);
-        // The verifier wants to know how long, and all of it written.
-        self.asm.jump_if(If::Equal, R8, 0, missing);
-        self.asm.jump_if(If::Greater, R8, 8, missing);
+        // The verifier wants to know that it is 1 to 8, and so many bytes written.
+        self.asm.alu(Op::And, R8, 7);
+        self.asm.alu(Op::Add, R8, 1);
         self.asm.store(Width::Double, R10, WORD, 0);
         let again = |asm: &mut Assembler| asm.set(R2, R7);
         again(&mut self.asm);
@@ -452,13 +452,30 @@ pub(super) const STATE: i16 = -4;
 pub(super) const SCRATCH: i16 = -104;
 /// A VLAN id, of a flow; where a key would be, which is not needed at the same time.
 pub(super) const VLAN: i16 = -148;
-/// The key of a map, up to 40 bytes, those of [`super::maps::Map::Fragments`]; behind it the value, 16 bytes.
+/// The key of a map, up to 24 bytes.
 pub(super) const KEY: i16 = -168;
-/// See above.
-pub(super) const VALUE: i16 = -128;
 /// The packet's own IP header, behind the 24 bytes that a key has here.
 pub(super) const HEADER: i16 = -144;
 /// What an alternative has to put back begins here, 16 bytes each, downwards.
 pub(super) const SAVED: i16 = -176;
 /// The most of these.
 pub(super) const SAVED_MAX: i16 = 8;
+
+/// What a function takes of the stack whose lowest byte is here; newer kernels round by less.
+const fn frame(lowest: i16) -> i16 {
+    (-lowest + 31) / 32 * 32
+}
+
+// All that are called in each other have 512 bytes (MAX_BPF_STACK).
+const _: () = {
+    let main = frame(SAVED - 16 * (SAVED_MAX - 1) - 8);
+    let (walk, word) = (frame(WALKED_SCRATCH), frame(WORD));
+    let quoted = frame(WALKED_SCRATCH);
+    let hash = frame(VLAN);
+    let fragments = frame(SCRATCH);
+    let pcap = frame(super::classic::LOADED);
+    assert!(main + quoted + walk + word <= 512);
+    assert!(main + hash + word <= 512);
+    assert!(main + fragments + word <= 512);
+    assert!(main + pcap <= 512);
+};

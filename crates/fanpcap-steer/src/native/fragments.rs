@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::net::IpAddr;
 
-use fanpcap_wire::{Ip, number};
+use fanpcap_wire::{Layers, Tag, number};
 
 use crate::ir::{FRAGMENT_AGE_NS, FRAGMENTS_MAX};
 
@@ -23,6 +23,8 @@ struct Key {
     destination: IpAddr,
     id: u32,
     protocol: u8,
+    /// The outermost tag's, or 0: what passes through a router may be seen on two sides of it.
+    vlan: u16,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -44,7 +46,8 @@ pub(super) struct Fragments {
 
 impl Datagram {
     /// The one that the packet is a fragment of, if it is.
-    pub(super) fn of(ip: &Ip<'_>) -> Option<Self> {
+    pub(super) fn of(layers: &Layers<'_>) -> Option<Self> {
+        let ip = layers.ip()?;
         if !ip.is_fragment() {
             return None;
         }
@@ -55,6 +58,7 @@ impl Datagram {
             destination: ip.destination(),
             id: ip.id()?,
             protocol,
+            vlan: layers.tag().map_or(0, Tag::id),
         };
         Some(Self {
             key,

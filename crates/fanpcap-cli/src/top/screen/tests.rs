@@ -100,12 +100,12 @@ fn no_size_makes_it_panic() {
 fn scrolling_stops_where_the_last_row_shows() {
     let mut state = State::default();
     for _ in 0..9 {
-        state.press(KeyCode::Down.into(), 5);
+        state.press(KeyCode::Down.into(), 6);
     }
+    assert_eq!(state.scroll, 6);
+    state.press(KeyCode::Up.into(), 6);
     assert_eq!(state.scroll, 5);
-    state.press(KeyCode::Up.into(), 5);
-    assert_eq!(state.scroll, 4);
-    state.press(KeyCode::End.into(), 5);
+    state.press(KeyCode::End.into(), 6);
     let shown = picture(&fixture::view(), &state, (80, 12));
     assert!(
         !shown.contains("4711") && shown.contains("wpa_supplicant"),

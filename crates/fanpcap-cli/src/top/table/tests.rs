@@ -69,6 +69,13 @@ fn a_group_whose_members_are_filtered_says_so() {
 }
 
 #[test]
+fn what_a_program_has_counted_stands_below_its_group() {
+    let rows = rows(&fixture::view(), 80, false);
+    assert_eq!(rows[2].text.trim_end(), "  counters 0: 36, 2: -9");
+    assert_eq!(rows[2].kind, Kind::Counters);
+}
+
+#[test]
 fn a_program_can_not_write_to_the_terminal() {
     let mut view = fixture::view();
     view.devices[0].groups[0].members[0].program = Some("\u{1b}[2Jx".to_owned());
@@ -90,6 +97,6 @@ fn collapsed_groups_stay_without_their_members() {
     assert!(all.len() > few.len());
     assert!(
         few.iter()
-            .all(|row| matches!(row.kind, Kind::Device | Kind::Group))
+            .all(|row| matches!(row.kind, Kind::Device | Kind::Group | Kind::Counters))
     );
 }

@@ -3,7 +3,6 @@
 use super::super::EbpfError;
 use super::super::assembler::{Assembler, If, Label, Op, R0, R1, R2, R8, R9, R10, Width};
 use super::super::emitter::Emitter;
-use super::super::view::Place;
 use super::{Filter, LOADED, Source};
 
 impl Emitter<'_> {
@@ -31,8 +30,17 @@ impl Emitter<'_> {
     }
 
     fn bytes(&mut self, filter: &Filter<'_>, offset: u16, size: u8) {
-        self.load(Place::Frame, offset, size, LOADED, filter.out);
+        self.constant(filter, offset, size);
         self.loaded(size);
+    }
+
+    /// Bytes at a constant offset, to the stack. Only r0 to r5 are lost: r7 is A, and no view.
+    fn constant(&mut self, filter: &Filter<'_>, offset: u16, size: u8) {
+        let position = move |asm: &mut Assembler| asm.set(R2, i32::from(offset));
+        position(&mut self.asm);
+        let len = i32::from(size).into();
+        self.target
+            .load(&mut self.asm, &position, false, len, LOADED, filter.out);
     }
 
     /// The number that was loaded, to r1.
@@ -85,7 +93,7 @@ impl Emitter<'_> {
     /// One to three bytes as a number in r0.
     fn several(&mut self, filter: &Filter<'_>, offset: u16, len: u16) {
         let size = u8::try_from(len).unwrap_or(3);
-        self.load(Place::Frame, offset, size, LOADED, filter.out);
+        self.constant(filter, offset, size);
         self.asm.set(R0, 0);
         for at in 0..i16::from(size) {
             self.asm.load(Width::Byte, R1, R10, LOADED + at);

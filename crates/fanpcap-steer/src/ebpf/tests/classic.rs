@@ -69,6 +69,15 @@ fn a_users_filter_comes_behind_the_program() {
     assert_eq!(loaded.run(&tcp4()).unwrap(), 0);
     let other = ethernet(0x0800, &ip4(17, &udp(1112, 2222, &[])));
     assert_eq!(loaded.run(&other).unwrap(), 0);
+    // It has its registers for itself.
+    let kept = [one(0x00, 0, 0, 7), one(0xb1, 0, 0, 14), one(0x16, 0, 0, 0)];
+    let web = Function::If(
+        Box::new(Predicate::Port(crate::ir::Side::Source, 1111)),
+        Box::new(Function::Pass),
+        Box::new(Function::Drop),
+    );
+    let loaded = filter_of(&program(web), Some(&kept)).unwrap();
+    assert_eq!(loaded.load("test").unwrap().run(&udp4()).unwrap(), 7);
 }
 
 #[test]

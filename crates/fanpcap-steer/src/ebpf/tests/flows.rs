@@ -236,6 +236,28 @@ fn fragments_go_with_their_datagram() {
 
 #[test]
 #[ignore = "needs root: eBPF"]
+fn a_datagram_on_two_vlans_is_two() {
+    let datagram = udp(1111, 2222, &[0; 40]);
+    let on = |id: u8, field| {
+        let packet = ip4_of(17, field, &[], &datagram);
+        ethernet(0x8100, &[&[0, id, 8, 0][..], &packet].concat())
+    };
+    let by_vlan = Function::Steer(Steer::Flow(Flow {
+        vlan: true,
+        ..Flow::WHOLE
+    }));
+    for target in [&Socket { fanout: true } as &dyn Target, &Xdp] {
+        let loaded = object(&program(by_vlan.clone()), target, DROP, true);
+        let loaded = loaded.load("test").unwrap();
+        let firsts = [7, 8].map(|id| loaded.run(&on(id, 0x2000)).unwrap());
+        assert_ne!(firsts[0], firsts[1]);
+        let others = [7, 8].map(|id| loaded.run(&on(id, 2)).unwrap());
+        assert_eq!((firsts, loaded.late().unwrap()), (others, 0));
+    }
+}
+
+#[test]
+#[ignore = "needs root: eBPF"]
 fn fragments_go_with_the_first_one_whatever_only_that_one_shows() {
     let options = [&[17, 0, 1, 4, 0, 0, 0, 0][..], &udp(1111, 2222, &[0; 40])].concat();
     let six = |field: u16, rest: &[u8]| {

@@ -380,3 +380,20 @@ fn the_kernel_takes_what_is_deep() {
         (0..size).fold(by_flow(), |main, _| Function::Inverse(Box::new(main)))
     });
 }
+
+/// Loads without type information work as well, so nothing else would tell.
+#[test]
+#[ignore = "needs root: eBPF"]
+fn functions_are_verified_once() {
+    let site = |port| {
+        let (port, flow) = (Predicate::Port(Side::Either, port), by_flow());
+        Function::If(port.into(), flow.into(), Function::Pass.into())
+    };
+    let [ten, twenty] = [10, 20].map(|sites| {
+        let main = Function::Sequence((0..sites).map(site).collect());
+        load(&program(main)).unwrap()
+    });
+    for (twenty, ten) in twenty.into_iter().zip(ten) {
+        assert!((twenty - ten) / 10 < 1000, "{twenty} and {ten}");
+    }
+}
