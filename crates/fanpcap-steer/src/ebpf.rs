@@ -22,8 +22,10 @@ mod plain;
 mod predicate;
 mod property;
 mod quote;
+mod read;
 mod recall;
 mod sets;
+mod stack;
 mod steer;
 mod target;
 #[cfg(test)]

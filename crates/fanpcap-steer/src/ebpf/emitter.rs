@@ -3,8 +3,9 @@
 use super::assembler::{Assembler, Code, Label, Op, R0, R1, R2, R6, R8, R10, Width};
 use super::effect::Effect;
 use super::maps::{Map, Maps};
+use super::stack::{SAVED, SAVED_MAX, SCRATCH, STATE};
 use super::target::Target;
-use super::view::{IPV4, IPV6, SAVED, SAVED_MAX, SCRATCH, STATE, View};
+use super::view::{IPV4, IPV6, View};
 use super::{EbpfError, needs::Needs};
 use crate::ir::{COUNTERS, Classic, Function, Program};
 use crate::slice::Unfit;

@@ -3,8 +3,9 @@
 use super::assembler::{If, Label, Op, R0, R1, R2, R3, R4, R5, R6, R7, R8, R9, R10, Width};
 use super::emitter::{Emitter, Ends, Routine};
 use super::maps::Map;
+use super::stack::{CARRIED, OUTER, VLAN};
 use super::target::{KTIME_GET_NS, MAP_LOOKUP, MAP_UPDATE};
-use super::view::{Bytes, CARRIED, FRAGMENT, IPV6, LATER, OUTER, Place, VLAN, View};
+use super::view::{Bytes, FRAGMENT, IPV6, LATER, Place, View};
 use crate::hash::M1;
 use crate::ir::{FRAGMENT_AGE_NS, Flow, Ports, Property};
 

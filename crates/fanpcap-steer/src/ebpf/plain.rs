@@ -7,9 +7,10 @@ use super::assembler::{If, Label, Op, R1, R2, R6, R7, R10, Width};
 use super::emitter::Emitter;
 use super::inside::TUNNEL_PORTS;
 use super::needs::Needs;
+use super::stack::{CARRIED, HEADER, OUTER, PORTS, WINDOW};
 use super::view::{
-    BACK_SHIFT, Bytes, CARRIED, HEADER, IPV4, IPV6, LINK, NETWORK_SHIFT, OUTER, PORTS,
-    TRANSPORT_SHIFT, View, WINDOW, WITH_PORTS, network_order, plain_len,
+    BACK_SHIFT, Bytes, IPV4, IPV6, LINK, NETWORK_SHIFT, TRANSPORT_SHIFT, View, WITH_PORTS,
+    network_order, plain_len,
 };
 
 /// Of an Ethernet header.

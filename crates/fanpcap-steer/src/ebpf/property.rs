@@ -2,9 +2,9 @@
 
 use super::assembler::{If, Label, Op, R1, R2, R7, R10, Width};
 use super::emitter::Emitter;
+use super::stack::{OUTER, PORTS, STATE};
 use super::view::{
-    Bytes, FRAGMENT_SHIFT, INNER, IPV6, OUTER, PORT_PROTOCOLS, PORTS, Place, STATE, TAG, UNTYPED,
-    View, WITH_PORTS,
+    Bytes, FRAGMENT_SHIFT, INNER, IPV6, PORT_PROTOCOLS, Place, TAG, UNTYPED, View, WITH_PORTS,
 };
 use crate::ir::Property;
 

@@ -2,7 +2,8 @@
 
 use super::assembler::{If, Label, Op, R0, R1, R2, R7, R8};
 use super::emitter::Emitter;
-use super::view::{CARRIED, IPV4, IPV6, OUTER, PROTOCOL_MASK, Place, WALKED_SCRATCH};
+use super::stack::{CARRIED, OUTER, WALKED_SCRATCH};
+use super::view::{IPV4, IPV6, PROTOCOL_MASK, Place};
 
 impl Emitter<'_> {
     /// [`super::emitter::Routine::Quoted`] (RFC 792, RFC 4443).

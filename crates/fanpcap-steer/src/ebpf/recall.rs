@@ -2,7 +2,8 @@
 
 use super::assembler::{If, Op, R1, R2, R6, R7, R10, Width};
 use super::emitter::Emitter;
-use super::view::{CARRIED, OUTER, View};
+use super::stack::{CARRIED, OUTER};
+use super::view::View;
 
 impl Emitter<'_> {
     /// Keeps r7 on the stack and makes the verifier forget what it can be, so that whatever follows is the same for all ways that lead

@@ -3,8 +3,9 @@
 use super::assembler::{If, Label, Op, R0, R1, R2, R3, R10, Register, Width};
 use super::emitter::Emitter;
 use super::maps::Map;
+use super::stack::KEY;
 use super::target::MAP_LOOKUP;
-use super::view::{Bytes, IPV4, IPV6, KEY, Place, View};
+use super::view::{Bytes, IPV4, IPV6, Place, View};
 use crate::hash::halves;
 use crate::ir::{Net, Side};
 use std::net::IpAddr;

@@ -6,8 +6,9 @@ use super::assembler::{
 use super::emitter::{Emitter, Ends, Routine};
 use super::inside::{GTP_C, GTP_U};
 use super::maps::Map;
+use super::stack::{KEY, OUTER};
 use super::target::{GET_PRANDOM_U32, GET_SMP_PROCESSOR_ID, MAP_LOOKUP};
-use super::view::{KEY, LATER, LINK, OUTER, Place, View};
+use super::view::{LATER, LINK, Place, View};
 use crate::hash::{M1, M2};
 use crate::ir::{Field, Flow, Ports, Predicate, Property, Steer};
 
@@ -235,7 +236,7 @@ impl Emitter<'_> {
 
     /// Bytes of the frame as a number in r1; r9 stays.
     fn field(&mut self, field: Field, drop: Label) {
-        let to = super::view::SCRATCH;
+        let to = super::stack::SCRATCH;
         self.load(Place::Frame, field.offset, field.len, to, drop);
         self.asm.set(R1, 0);
         for at in 0..i16::from(field.len) {

@@ -6,9 +6,10 @@
 use super::assembler::{If, Label, Op, R0, R1, R2, R3, R6, R7, R8, R9};
 use super::emitter::{Emitter, Routine};
 use super::needs::Needs;
+use super::stack::{CARRIED, OUTER, WALKED, WALKED_SCRATCH};
 use super::view::{
-    BACK_SHIFT, Bytes, CARRIED, FRAGMENT, FRAGMENT_SHIFT, INNER, IPV4, IPV6, LATE_START, LATER,
-    LINK, NETWORK_SHIFT, OUTER, Place, TAG, TRANSPORT_SHIFT, UNTYPED, WALKED, WALKED_SCRATCH,
+    BACK_SHIFT, Bytes, FRAGMENT, FRAGMENT_SHIFT, INNER, IPV4, IPV6, LATE_START, LATER, LINK,
+    NETWORK_SHIFT, Place, TAG, TRANSPORT_SHIFT, UNTYPED,
 };
 use fanpcap_wire::{EXTENSIONS_MAX, LABELS_MAX, TAGS_MAX};
 

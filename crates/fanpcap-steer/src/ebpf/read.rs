@@ -1,0 +1,197 @@
+//! How headers are read: in place, or by way of the stack.
+
+use super::assembler::{Assembler, If, Label, Op, R0, R1, R2, R3, R6, R7, R8, R10, Width};
+use super::emitter::{Emitter, Routine};
+use super::stack::{HEADER, OUTER, PORTS, WORD};
+use super::view::{
+    BACK_MASK, BACK_SHIFT, Bytes, FRAGMENT_SHIFT, NETWORK_MASK, NETWORK_SHIFT, PORT_PROTOCOLS,
+    Place, TAGS_MASK, TRANSPORT_SHIFT, View, WITH_PORTS, distance, plain_len,
+};
+
+impl Emitter<'_> {
+    /// Makes bytes readable, in place or on the stack. r0 to r5 may be lost, and r7, which is recalled where headers are kept.
+    pub(super) fn fetch(&mut self, place: Place, offset: u8, len: u8, missing: Label) -> Bytes {
+        if len <= 4 {
+            return self.first_four(place, offset, len, missing);
+        }
+        self.at_hand(place, offset, len).unwrap_or_else(|| {
+            let at = self.scratch;
+            self.load(place, offset.into(), len, at, missing);
+            Bytes { base: R10, at }
+        })
+    }
+
+    /// Makes the first four readable of bytes that have to be there, 8 at most. Registers as above.
+    pub(super) fn first_four(
+        &mut self,
+        place: Place,
+        offset: u8,
+        len: u8,
+        missing: Label,
+    ) -> Bytes {
+        self.at_hand(place, offset, len).unwrap_or_else(|| {
+            self.word(place, offset.into(), len);
+            self.asm.jump_if(If::SignedLess, R0, 0, missing);
+            let at = self.scratch + 4;
+            self.asm.store(Width::Word, R10, at, R0);
+            Bytes { base: R10, at }
+        })
+    }
+
+    /// What [`Routine::Word`] says of these bytes, in r0.
+    fn word(&mut self, place: Place, offset: u16, len: u8) {
+        if self.view == View::Kept {
+            self.recall(OUTER);
+        }
+        position(&mut self.asm, self.view, place, offset);
+        self.asm.set(R1, R6);
+        self.asm.set(R3, i32::from(len) - 1);
+        self.routine(Routine::Word);
+    }
+
+    /// Bytes that can be read already.
+    fn at_hand(&self, place: Place, offset: u8, len: u8) -> Option<Bytes> {
+        let at = u16::from(offset);
+        if let View::Plain {
+            ipv6,
+            base,
+            at: head,
+        } = self.view
+        {
+            let start = plain_start(place, ipv6) + at;
+            if start + u16::from(len) <= u16::from(plain_len(ipv6)) {
+                let at = head + i16::try_from(start).unwrap_or(0);
+                return Some(Bytes { base, at });
+            }
+        }
+        let is_kept = place == Place::Network && self.view == View::Kept;
+        is_kept.then(|| Bytes {
+            base: R10,
+            at: HEADER + i16::from(offset),
+        })
+    }
+
+    /// Keeps the IP header and the ports on the stack, for all that comes. What is not there is written as well, for the verifier.
+    pub(super) fn keep_headers(&mut self) {
+        let (short, network, done) = (self.asm.label(), self.asm.label(), self.asm.label());
+        self.load(Place::Network, 0, 40, HEADER, short);
+        self.asm.jump(network);
+        self.asm.bind(short);
+        self.load(Place::Network, 0, 20, HEADER, network);
+        self.asm.bind(network);
+        self.word(Place::Transport, 0, 4);
+        self.asm.store(Width::Word, R10, PORTS, R0);
+        self.asm.jump_if(If::SignedLess, R0, 0, done);
+        self.require_transport(done);
+        self.require_protocol(&PORT_PROTOCOLS, done);
+        self.asm.alu(Op::Or, R7, WITH_PORTS);
+        self.asm.bind(done);
+    }
+
+    /// Loads bytes of the frame to the stack. Registers as above.
+    pub(super) fn load(&mut self, place: Place, offset: u16, len: u8, to: i16, missing: Label) {
+        let view = self.view;
+        if view == View::Kept {
+            self.recall(OUTER);
+        }
+        let again = move |asm: &mut Assembler| position(asm, view, place, offset);
+        again(&mut self.asm);
+        let viewed = !view.is_plain() && self.walks;
+        self.target.load(
+            &mut self.asm,
+            &again,
+            viewed,
+            i32::from(len).into(),
+            to,
+            missing,
+        );
+    }
+
+    /// [`Routine::Word`].
+    pub(super) fn word_routine(&mut self) {
+        let missing = self.asm.label();
+        self.asm.set(R7, R2);
+        self.asm.set(R8, R3);
+        // The verifier wants to know that it is 1 to 8, and so many bytes written.
+        self.asm.alu(Op::And, R8, 7);
+        self.asm.alu(Op::Add, R8, 1);
+        self.asm.store(Width::Double, R10, WORD, 0);
+        let again = |asm: &mut Assembler| asm.set(R2, R7);
+        again(&mut self.asm);
+        self.target
+            .load(&mut self.asm, &again, false, R8.into(), WORD, missing);
+        self.asm.load(Width::Word, R0, R10, WORD);
+        self.asm.exit();
+        self.asm.bind(missing);
+        self.asm.set(R0, -1);
+        self.asm.exit();
+    }
+
+    /// Puts the offset of the transport header into r2. r3 is lost.
+    pub(super) fn position_of_transport(&mut self) {
+        position(&mut self.asm, self.view, Place::Transport, 0);
+    }
+}
+
+/// Where the headers of a plain packet are.
+fn plain_start(place: Place, ipv6: bool) -> u16 {
+    match place {
+        Place::Frame | Place::Current | Place::Link => 0,
+        Place::Type => 12,
+        Place::Network | Place::Fragment => 14,
+        Place::Transport if ipv6 => 54,
+        Place::Transport => 34,
+    }
+}
+
+/// Puts an offset of the frame into r2. r3 is lost.
+fn position(asm: &mut Assembler, view: View, place: Place, offset: u16) {
+    let offset = i32::from(offset);
+    match (place, view) {
+        (Place::Frame, _) => return asm.set(R2, offset),
+        (Place::Current, _) => asm.set(R2, R8),
+        (_, View::Plain { ipv6, .. }) => {
+            return asm.set(R2, i32::from(plain_start(place, ipv6)) + offset);
+        }
+        (_, View::Packed | View::Kept) => {
+            asm.set(R2, R7);
+            asm.alu(Op::Right, R2, NETWORK_SHIFT);
+            asm.alu(Op::And, R2, NETWORK_MASK);
+            packed(asm, place);
+        }
+    }
+    if offset != 0 {
+        asm.alu(Op::Add, R2, offset);
+    }
+}
+
+/// From the network header in r2 to another place.
+fn packed(asm: &mut Assembler, place: Place) {
+    match place {
+        Place::Frame | Place::Current | Place::Network => {}
+        Place::Link | Place::Type => {
+            asm.set(R3, R7);
+            asm.alu(Op::Right, R3, BACK_SHIFT);
+            asm.alu(Op::And, R3, BACK_MASK);
+            asm.alu(Op::Left, R3, 1);
+            asm.alu(Op::Sub, R2, R3);
+            if place == Place::Type {
+                asm.set(R3, R7);
+                asm.alu(Op::Right, R3, 13);
+                asm.alu(Op::And, R3, TAGS_MASK << 2);
+                asm.alu(Op::Add, R2, R3);
+                asm.alu(Op::Add, R2, 12);
+            }
+        }
+        Place::Transport | Place::Fragment => {
+            let shift = if place == Place::Transport {
+                TRANSPORT_SHIFT
+            } else {
+                FRAGMENT_SHIFT
+            };
+            distance(asm, R3, shift);
+            asm.alu(Op::Left, R3, 2);
+            asm.alu(Op::Add, R2, R3);
+        }
+    }
+}
