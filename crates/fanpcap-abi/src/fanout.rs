@@ -13,7 +13,7 @@ use fanpcap::join::JoinError;
 use fanpcap::member::Place;
 use fanpcap::replace::replace;
 use fanpcap::report::Report;
-use fanpcap::settings::{Call, Group};
+use fanpcap::settings::{Call, Group, Membership};
 use fanpcap::source::Source;
 use fanpcap::steering::Steering;
 use std::ffi::{CStr, c_char, c_int};
@@ -128,10 +128,20 @@ unsafe fn apply_to_one(p: *mut Pcap, call: Call) -> Result<(), String> {
             let replaced = |steering| replace_program(p, &place, steering);
             return membership.steering.as_ref().map_or(Ok(()), replaced);
         }
-        return Err(membership.blame(&JoinError::AlreadyIn(place.group())));
+        return Err(membership.blame(&already(&place, &membership)));
     }
     // SAFETY: the caller vouches for `p`, which is activated.
     unsafe { activate::join(p, &membership) }.map_err(|error| membership.blame(&error))
+}
+
+/// Why a member can't become one of this kind.
+fn already(place: &Place, wanted: &Membership) -> JoinError {
+    let (group, has) = (place.group(), place.mode());
+    if wanted.group != Group::Number(group) {
+        return JoinError::AlreadyIn(group);
+    }
+    let asked = wanted.mode;
+    JoinError::AlreadyAs { group, has, asked }
 }
 
 /// Gives the group of a member another program.

@@ -224,7 +224,8 @@ unsafe fn put_beside_programs(p: *mut Pcap) -> Result<bool, String> {
             Filtering::Kernel => {}
             Filtering::Reader if is_filtered && !is_ours => {
                 return Err(failed(
-                    &"it takes CAP_BPF to load both, and this device is not read by fanpcap",
+                    &"the kernel does not take both as one (without CAP_BPF it takes none, and both may be too long), and \
+                      fanpcap, which would run the filter then, does not read this handle: set a shorter one, or none",
                 ));
             }
             Filtering::Reader => in_kernel = false,

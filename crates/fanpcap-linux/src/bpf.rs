@@ -4,12 +4,16 @@ use std::io;
 use std::mem;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
 
+mod locked;
 mod map;
 mod program;
+mod refused;
 mod types;
 
+pub use locked::locked_limit;
 pub use map::{Map, MapKind};
-pub use program::{Attached, Hook, LoadError, Program, ProgramKind, Run};
+pub use program::{Attached, Hook, Program, ProgramKind, Run};
+pub use refused::LoadError;
 
 /// One instruction (linux/bpf.h, `struct bpf_insn`).
 #[repr(C)]

@@ -74,6 +74,15 @@ pub fn is_packet_socket(fd: BorrowedFd<'_>) -> io::Result<bool> {
     }
 }
 
+/// Whether a packet socket's packets come without their link layer's header (`SOCK_DGRAM`, packet(7)), which libpcap calls cooked.
+///
+/// # Errors
+/// What `SO_TYPE` says of a socket.
+pub fn is_cooked(fd: BorrowedFd<'_>) -> io::Result<bool> {
+    let kind = get::<c_int>(fd, libc::SOL_SOCKET, libc::SO_TYPE)?;
+    Ok(kind == libc::SOCK_DGRAM)
+}
+
 /// The inode of a socket, as packet diag tells it.
 pub fn inode(fd: BorrowedFd<'_>) -> io::Result<u64> {
     let mut stat = mem::MaybeUninit::<libc::stat>::zeroed();

@@ -5,6 +5,10 @@
 
 use std::net::IpAddr;
 
+/// Which meaning it is that trees have. It is one more with each change by which any tree comes to select, count or steer otherwise in the kernel, so that members of
+/// an older and a newer build of the library know that they have different programs, though the tree is the same.
+pub const MEANING: u32 = 1;
+
 /// A program that was checked.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Program {

@@ -5,8 +5,8 @@ use crate::report::{Fault, Report};
 use crate::source::Source;
 use fanpcap_linux::packet;
 use fanpcap_steer::ebpf::{self, EbpfError, LoadError, Loaded, Object};
+use fanpcap_steer::ir::{self, Function, Program};
 pub use fanpcap_steer::ir::{COUNTERS, Classic};
-use fanpcap_steer::ir::{Function, Program};
 use fanpcap_steer::slice;
 use std::fmt::{self, Write};
 
@@ -57,7 +57,7 @@ impl Steering {
             filter,
             counts: verdict.as_ref().is_some_and(|it| counts(&it.main)),
             verdict,
-            digest: digest(&program),
+            digest: digest(&program, ir::MEANING),
             title: script.title(source.text()),
             program,
         })
@@ -149,11 +149,12 @@ fn counts(function: &Function) -> bool {
     }
 }
 
-/// FNV-1a of the tree as text, which has no memory addresses in it.
-fn digest(program: &Program) -> u64 {
+/// FNV-1a of the tree as text, which has no memory addresses in it, and of what it means: members of an older and a newer build agree on
+/// a program only if it does the same in both.
+fn digest(program: &Program, meaning: u32) -> u64 {
     let mut digest = Digest(0xcbf2_9ce4_8422_2325);
     // It can't fail: Digest doesn't.
-    let _ = write!(digest, "{program:?}");
+    let _ = write!(digest, "{meaning} {program:?}");
     // 0 stands for none.
     digest.0.max(1)
 }
@@ -184,6 +185,13 @@ pub(crate) mod tests {
         assert_eq!(one, steering("main = do\n  tcp -- only\n  steer_flow"));
         assert_ne!(one, steering("main = udp >-> steer_flow"));
         assert_eq!(one.title(), "main = tcp >-> steer_flow");
+    }
+
+    #[test]
+    fn what_means_something_else_in_another_build_has_another_digest() {
+        let one = steering("main = tcp >-> steer_flow");
+        assert_eq!(one.digest(), digest(&one.program, ir::MEANING));
+        assert_ne!(one.digest(), digest(&one.program, ir::MEANING + 1));
     }
 
     #[test]

@@ -60,6 +60,26 @@ static void modes(const char *device)
 	pcap_close(p);
 }
 
+/* Programs need Ethernet frames, which not all devices have; all can be shared by the kernel's modes. */
+static void modes_on_all_devices(void)
+{
+	pcap_t *p = handle("any");
+	char **names;
+	int count;
+
+	CHECK(pcap_activate(p) == 0, p);
+	count = pcap_list_fanout_modes(p, &names);
+	CHECK(count >= 6, p);
+	for (int i = 0; i < count; i++)
+		CHECK(strcmp(names[i], "flow") != 0, p);
+	pcap_free_fanout_modes(names);
+	CHECK(pcap_fanout(p, 7, "flow") == PCAP_ERROR, p);
+	CHECK(pcap_fanout_group(p) == PCAP_ERROR, p);
+	CHECK(pcap_fanout(p, 7, "hash") == 0, p);
+	CHECK(pcap_fanout_group(p) == 7, p);
+	pcap_close(p);
+}
+
 static void new_groups(const char *device)
 {
 	pcap_t *one = handle(device), *other = handle(device), *joiner = handle(device);
@@ -144,6 +164,7 @@ int main(int argc, char **argv)
 	}
 	outside_any_group(argv[1]);
 	modes(argv[1]);
+	modes_on_all_devices();
 	new_groups(argv[1]);
 	statistics(argv[1]);
 	refusals(argv[1]);

@@ -57,6 +57,14 @@ static pcap_t *already_in(void)
 	return p;
 }
 
+static pcap_t *already_as(void)
+{
+	pcap_t *p = joined(created(device), 7, "flow+rollover");
+
+	(void)pcap_fanout(p, 7, "main = steer_flow");
+	return p;
+}
+
 static pcap_t *other_mode(void)
 {
 	joined(created(device), 7, "hash");
@@ -159,6 +167,9 @@ static pcap_t *without_cap_bpf(void)
 /* A device that the test has made, whose frames are no Ethernet frames. */
 static pcap_t *not_ethernet(void) { return joined(created("notether"), 7, TCP); }
 
+/* Among all devices there may be such ones. */
+static pcap_t *all_devices(void) { return joined(created("any"), 7, TCP); }
+
 /* A member in another process, which lives as long as this one. */
 static void member_elsewhere(const char *program, void (*first)(void))
 {
@@ -204,6 +215,13 @@ static pcap_t *of_pageless(void)
 	return replaced(ALL, "main = steer_rrobin");
 }
 
+/* It becomes a member, with a warning. */
+static pcap_t *unknown_program(void)
+{
+	member_elsewhere(ALL, as_nobody);
+	return joined(created(device), 7, ALL);
+}
+
 static pcap_t *of_another_user(void)
 {
 	member_elsewhere(ALL, as_it_is);
@@ -247,11 +265,14 @@ static const struct {
 	{ "group-out-of-range", group_range },
 	{ "call-with-unknown-mode", bad_mode },
 	{ "already-in-a-group", already_in },
+	{ "already-in-by-another-mode", already_as },
 	{ "group-has-other-mode", other_mode },
 	{ "group-has-other-options", other_options },
 	{ "group-has-other-program", other_program },
 	{ "program-needs-cap-bpf", without_cap_bpf },
 	{ "program-needs-ethernet", not_ethernet },
+	{ "program-on-all-devices", all_devices },
+	{ "group-has-unknown-program", unknown_program },
 	{ "program-of-others", of_others },
 	{ "program-of-members-without-page", of_pageless },
 	{ "program-of-members-of-another-user", of_another_user },

@@ -8,17 +8,20 @@ use fanpcap_netns::{DEVICE, FAR_DEVICE, Wire, on_wire};
 use fanpcap_testkit::{Program, errors_page, veth};
 
 /// The cases of c/refused.c about groups, with what is set in the environment.
-const JOINING: [Case; 21] = [
+const JOINING: [Case; 24] = [
     ("not-a-packet-socket", &[]),
     ("not-a-live-handle", &[]),
     ("group-out-of-range", &[]),
     ("call-with-unknown-mode", &[]),
     ("already-in-a-group", &[]),
+    ("already-in-by-another-mode", &[]),
     ("group-has-other-mode", &[]),
     ("group-has-other-options", &[]),
     ("group-has-other-program", &[]),
     ("program-needs-cap-bpf", &[]),
     ("program-needs-ethernet", &[]),
+    ("program-on-all-devices", &[]),
+    ("group-has-unknown-program", &[]),
     ("program-of-others", &[]),
     ("program-of-members-without-page", &[]),
     ("program-of-members-of-another-user", &[]),

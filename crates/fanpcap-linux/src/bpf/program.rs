@@ -1,12 +1,11 @@
 //! Programs: loaded, tried out, run at a device or as a socket's filter.
 
 use std::ffi::CStr;
-use std::fmt;
 use std::io;
 use std::mem;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
-use super::{Attributes, Instruction, Map, bpf, descriptor, len, number, short, types};
+use super::{Attributes, Instruction, LoadError, Map, bpf, descriptor, len, number, short, types};
 
 /// What a program is for (linux/bpf.h, enum bpf_prog_type).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -41,29 +40,6 @@ impl ProgramKind {
         }
     }
 }
-
-/// Why the kernel does not take a program.
-#[derive(Debug)]
-pub struct LoadError {
-    /// `EPERM` without [`ProgramKind::capabilities`]; `EINVAL` or `EACCES` when the verifier objects.
-    pub error: io::Error,
-    /// What the verifier said.
-    pub log: String,
-}
-
-impl fmt::Display for LoadError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let log = self.log.trim_end();
-        let end = if log.is_empty() { "" } else { "\n" };
-        write!(
-            f,
-            "the kernel refuses the program: {}{end}{log}",
-            self.error
-        )
-    }
-}
-
-impl std::error::Error for LoadError {}
 
 /// A program, loaded.
 #[derive(Debug)]
@@ -423,7 +399,10 @@ mod tests {
         let code = [Instruction::new(EXIT, 0, 0, 0, 0)];
         for kind in [ProgramKind::SocketFilter, ProgramKind::Xdp] {
             let refused = Program::load(kind, "wrong", &code).unwrap_err();
-            assert!(refused.to_string().contains("R0 !read_ok"), "{refused}");
+            let (text, all) = (refused.to_string(), format!("{refused:#}"));
+            assert!(text.ends_with(": R0 !read_ok"), "{text}");
+            assert!(!text.contains('\n'), "{text}");
+            assert!(all.contains("\nprocessed "), "{all}");
         }
     }
 

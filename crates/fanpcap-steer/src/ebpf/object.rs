@@ -46,6 +46,11 @@ pub enum LoadError {
         /// What the kernel said.
         error: io::Error,
     },
+    /// It would take more locked memory than the process may have, which kernels before 5.11 count.
+    Locked {
+        /// How many bytes it may have.
+        limit: u64,
+    },
     /// A map can't be made or filled.
     Map(io::Error),
     /// The verifier refuses the program.
@@ -61,6 +66,11 @@ impl fmt::Display for LoadError {
             } => {
                 write!(f, "a program in the kernel takes {capabilities}: {error}")
             }
+            Self::Locked { limit } => write!(
+                f,
+                "before Linux 5.11 programs and their maps are locked memory, of which this process may have {limit} \
+                 bytes: raise that (ulimit -l unlimited, LimitMEMLOCK=infinity in a unit)"
+            ),
             Self::Map(error) => write!(f, "the program's maps: {error}"),
             Self::Refused(refused) => refused.fmt(f),
         }
@@ -142,13 +152,13 @@ impl Object {
             .map(|&map| Ok((map, self.make(map, name)?)));
         let made: Result<Vec<_>, io::Error> = made.collect();
         let maps = made.map_err(|error| match error.raw_os_error() {
-            Some(EPERM) => self.missing(error),
+            Some(EPERM) => self.denied(error),
             _ => LoadError::Map(error),
         })?;
         let code = self.relocated(&maps, 0);
         let program = Program::load_functions(self.kind, name, &code, &self.code.functions);
         let program = program.map_err(|refused| match refused.error.raw_os_error() {
-            Some(EPERM) => self.missing(refused.error),
+            Some(EPERM) => self.denied(refused.error),
             _ => LoadError::Refused(refused),
         })?;
         let starts = self.code.relocations.iter();
@@ -167,7 +177,11 @@ impl Object {
         })
     }
 
-    fn missing(&self, error: io::Error) -> LoadError {
+    /// What `EPERM` is about.
+    fn denied(&self, error: io::Error) -> LoadError {
+        if let Some(limit) = bpf::locked_limit() {
+            return LoadError::Locked { limit };
+        }
         LoadError::Privilege {
             capabilities: self.kind.capabilities(),
             error,

@@ -112,7 +112,7 @@ fn sides(case: &Case, seed: &Seed<'_>, outcome: &mut Outcome) -> Result<Vec<Side
                 return Err(Difference {
                     hook,
                     shot: None,
-                    what: format!("the kernel does not take it: {error}"),
+                    what: format!("the kernel does not take it: {error:#}"),
                     is_taken: false,
                     listing,
                 });

@@ -13,6 +13,15 @@ pub enum JoinError {
     NotPacket,
     /// The handle is in a group already.
     AlreadyIn(u16),
+    /// The handle is in that group already, and was asked to be in it in another way.
+    AlreadyAs {
+        /// The group's number.
+        group: u16,
+        /// The mode that it is in by.
+        has: Mode,
+        /// The mode that was asked for.
+        asked: Mode,
+    },
     /// The group runs another mode.
     OtherMode {
         /// The group's number.
@@ -70,6 +79,11 @@ impl fmt::Display for JoinError {
                     "the handle is in fan-out group {group} already; close it to leave"
                 )
             }
+            Self::AlreadyAs { group, has, asked } => write!(
+                f,
+                "the handle is in fan-out group {group} already, as {has}, not {asked}: a mode and its \
+                 options stay until the handle is closed",
+            ),
             Self::OtherMode { group, asked, runs } => write!(
                 f,
                 "fan-out group {group} runs {runs}, not {asked}: use the group's mode or another \

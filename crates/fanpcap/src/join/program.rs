@@ -138,13 +138,18 @@ fn ensure_ethernet(fd: BorrowedFd<'_>, ifindex: u32) -> Result<(), JoinError> {
         return Ok(());
     }
     let device = super::device(ifindex);
-    Err(ProgramError::NotEthernet { device }.into())
+    Err(match ifindex {
+        0 => ProgramError::AllDevices.into(),
+        _ => ProgramError::NotEthernet { device }.into(),
+    })
 }
 
-/// Whether a packet socket's frames are such as programs read: Ethernet's, or those of all devices.
+/// Whether a packet socket's frames are such as programs read: Ethernet's, with their headers. Those of all devices are not: among
+/// them are tunnels', and a cooked socket's filter counts from behind the Ethernet header.
 pub fn takes_programs(fd: BorrowedFd<'_>, ifindex: u32) -> bool {
     let kind = packet::hardware_type(fd).unwrap_or(ETHERNET);
-    ifindex == 0 || [ETHERNET, LOOPBACK].contains(&kind)
+    let is_cooked = packet::is_cooked(fd).unwrap_or(false);
+    ifindex != 0 && !is_cooked && [ETHERNET, LOOPBACK].contains(&kind)
 }
 
 /// linux/if_arp.h, `ARPHRD_*`.

@@ -23,6 +23,8 @@ pub enum ProgramError {
         /// The device.
         device: String,
     },
+    /// Programs read Ethernet frames, and all devices together have others too.
+    AllDevices,
     /// The process may not load programs.
     NotPermitted(u16),
     /// The program can't be loaded or put in its place.
@@ -67,6 +69,10 @@ impl fmt::Display for ProgramError {
                 f,
                 "steering programs read Ethernet frames, and {device} has others: use a mode of the kernel's, \
                  such as hash",
+            ),
+            Self::AllDevices => f.write_str(
+                "steering programs, mode flow too, read Ethernet frames, and the device any has others among them: \
+                 name Ethernet devices (eth0, or eth0^eth1 for several), or use a mode of the kernel's, such as hash",
             ),
             Self::NotPermitted(group) => write!(
                 f,

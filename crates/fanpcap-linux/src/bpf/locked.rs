@@ -1,0 +1,83 @@
+//! Locked memory: before Linux 5.11 maps and programs are charged to `RLIMIT_MEMLOCK`, and too much is refused with the `EPERM`
+//! that also stands for a missing capability (kernel/bpf/syscall.c, `bpf_charge_memlock`).
+
+use std::fs;
+
+/// How many bytes the process may lock, where that can be why the kernel says `EPERM`: an old kernel, to whom has the
+/// capability. None where no limit can be the reason, or /proc does not tell.
+pub fn locked_limit() -> Option<u64> {
+    let read = |path| fs::read_to_string(path).ok();
+    let is_charged = is_charged(&read("/proc/sys/kernel/osrelease")?)?;
+    let may_load = may_load(&read("/proc/thread-self/status")?)?;
+    if !is_charged || !may_load {
+        return None;
+    }
+    limit(&read("/proc/self/limits")?)
+}
+
+/// Whether a kernel of this release charges.
+fn is_charged(release: &str) -> Option<bool> {
+    let mut numbers = release.split(|c: char| !c.is_ascii_digit());
+    let mut number = || numbers.next()?.parse::<u32>().ok();
+    Some((number()?, number()?) < (5, 11))
+}
+
+/// Whether a thread with this status may load programs (proc(5), `CapEff`).
+fn may_load(status: &str) -> Option<bool> {
+    let line = status.lines().find_map(|it| it.strip_prefix("CapEff:"))?;
+    let effective = u64::from_str_radix(line.trim(), 16).ok()?;
+    Some(effective & (1 << CAP_BPF | 1 << CAP_SYS_ADMIN) != 0)
+}
+
+/// The soft limit in proc(5)'s `limits`; none where it is `unlimited`.
+fn limit(limits: &str) -> Option<u64> {
+    let mut lines = limits.lines();
+    let line = lines.find_map(|it| it.strip_prefix("Max locked memory"))?;
+    line.split_whitespace().next()?.parse().ok()
+}
+
+/// linux/capability.h.
+const CAP_SYS_ADMIN: u32 = 21;
+const CAP_BPF: u32 = 39;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn kernels_before_5_11_charge() {
+        for old in ["5.8.0", "5.10.0-28-amd64\n", "4.19.0+"] {
+            assert_eq!(is_charged(old), Some(true), "{old}");
+        }
+        for new in ["5.11.0\n", "5.15.0-1-generic", "6.1", "10.0.1"] {
+            assert_eq!(is_charged(new), Some(false), "{new}");
+        }
+        assert_eq!(is_charged("linux"), None);
+    }
+
+    #[test]
+    fn who_has_no_capability_lacks_that() {
+        assert_eq!(
+            may_load("Name:\tx\nCapEff:\t0000000000002000\n"),
+            Some(false)
+        );
+        assert_eq!(may_load("CapEff:\t0000008000002000\n"), Some(true));
+        assert_eq!(may_load("CapEff:\t000001ffffffffff\n"), Some(true));
+        assert_eq!(may_load("Name:\tx\n"), None);
+    }
+
+    #[test]
+    fn the_soft_limit_counts() {
+        let limits = "Limit    Soft Limit  Hard Limit  Units\nMax locked memory         65536    unlimited   bytes\n";
+        assert_eq!(limit(limits), Some(65536));
+        assert_eq!(limit(&limits.replace("65536", "unlimited")), None);
+    }
+
+    #[test]
+    fn this_process_is_told_its_own_facts() {
+        let read = |path| fs::read_to_string(path).unwrap();
+        assert!(is_charged(&read("/proc/sys/kernel/osrelease")).is_some());
+        assert!(may_load(&read("/proc/thread-self/status")).is_some());
+        assert!(read("/proc/self/limits").contains("\nMax locked memory"));
+    }
+}
