@@ -224,7 +224,7 @@ unsafe fn put_beside_programs(p: *mut Pcap) -> Result<bool, String> {
             Filtering::Kernel => {}
             Filtering::Reader if is_filtered && !is_ours => {
                 return Err(failed(
-                    &"the kernel does not take both as one (without CAP_BPF it takes none, and both may be too long), and \
+                    &"the kernel does not take both as one (it takes CAP_BPF, and room in net.core.optmem_max), and \
                       fanpcap, which would run the filter then, does not read this handle: set a shorter one, or none",
                 ));
             }

@@ -22,6 +22,7 @@ pub mod library;
 pub mod link;
 mod netlink;
 pub mod netns;
+pub mod optmem;
 pub mod packet;
 pub mod pcap;
 pub mod pidfd;

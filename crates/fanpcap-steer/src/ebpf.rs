@@ -24,6 +24,7 @@ mod property;
 mod quote;
 mod read;
 mod recall;
+mod room;
 mod sets;
 mod stack;
 mod steer;
@@ -35,6 +36,7 @@ mod walk;
 
 pub use assembler::{CONDITIONS_MAX, INSTRUCTIONS_MAX, STEPS_MAX};
 pub use object::{LoadError, Loaded, Object};
+pub use room::NoRoom;
 
 use crate::ir::{Classic, Program};
 use crate::slice::{self, Unfit};

@@ -60,7 +60,7 @@ pub fn join(entrant: Entrant<'_>) -> Result<Member, JoinError> {
     if let Some(steering) = &membership.steering {
         return program::join(&seat, steering, entrant.before);
     }
-    seat.take(|| Ok(false))?;
+    seat.take(None, || Ok(()))?;
     Ok(Member::new(seat.place(seat.number()?), entrant.before))
 }
 
@@ -122,50 +122,104 @@ impl Seat<'_> {
         }
     }
 
-    /// Joins. In the group, `steer` is run before the first packet comes in; it tells whether the socket has
-    /// got a filter by that.
-    fn take(&self, steer: impl FnOnce() -> Result<bool, JoinError>) -> Result<(), JoinError> {
+    /// Joins. `attach` puts the program's part that drops and counts into the filter's place, where there is such a thing; `steer`
+    /// gives the group its program. Both are there before the first packet of the group's comes in, where the socket was silent.
+    fn take(
+        &self,
+        attach: Option<Attach<'_>>,
+        steer: impl FnOnce() -> Result<(), JoinError>,
+    ) -> Result<(), JoinError> {
         if self.bound.protocol == ETH_P_SILENT {
-            return self.take_from_silence(steer);
+            return self.take_from_silence(attach, steer);
         }
-        enter(self.fd, self.fanout, self.mode, self.bound)?;
-        steer().map(drop)
+        match attach {
+            Some(attach) => self.enter_with(attach)?,
+            None => enter(self.fd, self.fanout, self.mode, self.bound)?,
+        }
+        steer().map_err(|error| self.stranded(error))
     }
 
     fn take_from_silence(
         &self,
-        steer: impl FnOnce() -> Result<bool, JoinError>,
+        attach: Option<Attach<'_>>,
+        steer: impl FnOnce() -> Result<(), JoinError>,
     ) -> Result<(), JoinError> {
-        let fd = self.fd;
+        // A program that tries again may have set one since.
+        let before = self.filter()?;
+        let mut reject = Filter::reject_all();
+        reject
+            .attach(self.fd)
+            .map_err(|error| self.failed("SO_ATTACH_FILTER", error))?;
+        let entered = self.enter_bound();
+        let is_in = entered.is_ok();
+        let done = entered.and_then(|()| steer());
+        let done = done.and_then(|()| attach.map_or(Ok(()), |attach| attach()));
+        if done.is_ok() && attach.is_some() {
+            return Ok(());
+        }
+        let done = done.and(self.restore(before));
+        done.map_err(|error| match is_in {
+            true => self.stranded(error),
+            false => error,
+        })
+    }
+
+    /// Binds the silent socket to its protocol and enters the group; one that can't is silent again.
+    fn enter_bound(&self) -> Result<(), JoinError> {
         let address = Address {
             protocol: self.protocol,
             ..self.bound
         };
-        // A program that tries again may have set one since.
-        let mut filter = Filter::of(fd).map_err(|error| self.failed("SO_GET_FILTER", error))?;
-        let mut reject = Filter::reject_all();
-        reject
-            .attach(fd)
-            .map_err(|error| self.failed("SO_ATTACH_FILTER", error))?;
-        let bound = packet::bind(fd, address).map_err(|error| self.failed("bind", error));
-        let joined = bound.and_then(|()| enter(fd, self.fanout, self.mode, address));
-        if joined.is_err() {
+        let bound = packet::bind(self.fd, address).map_err(|error| self.failed("bind", error));
+        let entered = bound.and_then(|()| enter(self.fd, self.fanout, self.mode, address));
+        if entered.is_err() {
             // Best effort: the reason of the failure is what the caller must hear.
-            let _ = packet::bind(fd, self.bound);
+            let _ = packet::bind(self.fd, self.bound);
         }
-        let has_filter = joined.and_then(|()| steer());
-        if matches!(has_filter, Ok(true)) {
-            return Ok(());
+        entered
+    }
+
+    /// Enters the group with what the program drops dropped already: in the group it would be too late to find that it can't be.
+    fn enter_with(&self, attach: Attach<'_>) -> Result<(), JoinError> {
+        let before = self.filter()?;
+        let entered = attach().and_then(|()| enter(self.fd, self.fanout, self.mode, self.bound));
+        if entered.is_err() {
+            // Best effort, as above.
+            let _ = self.restore(before);
         }
+        entered
+    }
+
+    /// The filter that the socket has.
+    fn filter(&self) -> Result<Option<Filter>, JoinError> {
+        let program = Kind::Program.kernel_type();
+        Filter::of(self.fd).map_err(|error| match packet::fanout(self.fd) {
+            // One that has failed in its group has the program's there, which can't be read.
+            Ok(has) if has.mode == program => JoinError::AlreadyIn(has.id),
+            _ => self.failed("SO_GET_FILTER", error),
+        })
+    }
+
+    /// Gives the socket the filter that it had.
+    fn restore(&self, mut filter: Option<Filter>) -> Result<(), JoinError> {
         let mut restore = || match filter.as_mut() {
-            Some(filter) => filter.attach(fd),
-            None => packet::detach_filter(fd),
+            Some(filter) => filter.attach(self.fd),
+            None => packet::detach_filter(self.fd),
         };
         // A member that rejects everything would swallow its share: one failure must not do that.
         let restored = restore().or_else(|_| restore());
-        has_filter.and(restored.map_err(|error| self.failed("SO_ATTACH_FILTER", error)))
+        restored.map_err(|error| self.failed("SO_ATTACH_FILTER", error))
+    }
+
+    /// What has failed in the group.
+    fn stranded(&self, error: JoinError) -> JoinError {
+        let (group, error) = (self.number().unwrap_or(self.fanout.id), Box::new(error));
+        JoinError::Stranded { group, error }
     }
 }
+
+/// Puts what a program drops and counts into the filter's place.
+type Attach<'a> = &'a dyn Fn() -> Result<(), JoinError>;
 
 fn enter(
     fd: BorrowedFd<'_>,

@@ -230,9 +230,10 @@ impl Member {
         self.steered.as_ref()
     }
 
-    /// Whether its group has this program, as its page tells: another member may have replaced it.
+    /// Whether its group is known to have this program, as its page tells: another member may have replaced it.
     pub fn runs(&self, steering: &Steering) -> bool {
-        self.words()[at::DIGEST].get() == steering.digest()
+        let is_unknown = self.steered.as_ref().is_some_and(|it| it.is_unknown());
+        !is_unknown && self.words()[at::DIGEST].get() == steering.digest()
     }
 
     /// Where it sits.

@@ -7,8 +7,8 @@
 use crate::record::{SET, SET_BY_US, at, title_words};
 use crate::steering::{Counts, Steering};
 use fanpcap_linux::packet::{self, Filter};
-use fanpcap_linux::process;
 use fanpcap_linux::shared::Word;
+use fanpcap_linux::{optmem, process};
 use fanpcap_steer::ebpf::{LoadError, Loaded};
 use fanpcap_steer::ir::COUNTERS;
 use std::fmt;
@@ -64,6 +64,8 @@ pub enum SteerError {
     Load(LoadError),
     /// The socket did not take it.
     Attach(io::Error),
+    /// The filter that the handle has can't be loaded together with the program.
+    Beside,
     /// Another thread is about it, or was so when the process forked.
     Busy,
 }
@@ -73,6 +75,10 @@ impl fmt::Display for SteerError {
         match self {
             Self::Load(error) => error.fmt(f),
             Self::Attach(error) => write!(f, "SO_ATTACH_BPF: {error}"),
+            Self::Beside => f.write_str(
+                "the handle's filter can't be loaded together with it: write shorter ones, or set \
+                 net.core.optmem_max higher",
+            ),
             Self::Busy => f.write_str("another thread is changing it"),
         }
     }
@@ -88,18 +94,39 @@ impl Filters {
         Ok(Self { bare, combined })
     }
 
+    /// Whether a handle's own filter is left to the reader by them.
+    fn lack_own(&self) -> bool {
+        self.bare.is_some() && self.combined.is_none()
+    }
+
     fn attach(&self, socket: BorrowedFd<'_>) -> Result<(), SteerError> {
         let filter = self.combined.as_ref().or(self.bare.as_ref());
-        let attach = |filter: &Loaded| filter.attach_filter(socket);
-        filter.map_or(Ok(()), attach).map_err(SteerError::Attach)
+        let attach = |filter: &Loaded| match filter.attach_filter(socket) {
+            // Beside the socket's filter, which may be as long. Rather than all, nothing comes in between.
+            Err(error) if optmem::is_no_room(&error) => {
+                Filter::reject_all().attach(socket)?;
+                let attached = filter.attach_filter(socket);
+                attached.inspect_err(|_| _ = packet::detach_filter(socket))
+            }
+            attached => attached,
+        };
+        let refused = |error| match filter.filter(|_| optmem::is_no_room(&error)) {
+            Some(filter) => SteerError::Load(LoadError::NoRoom(filter.no_room())),
+            None => SteerError::Attach(error),
+        };
+        filter.map_or(Ok(()), attach).map_err(refused)
     }
 }
 
 impl Steered {
     /// For a member of a group with this program, on a socket that has this filter.
     pub(crate) fn load(steering: &Arc<Steering>, own: Option<Filter>) -> Result<Self, SteerError> {
+        let filters = Filters::load(steering, own.as_ref())?;
+        if own.is_some() && filters.lack_own() {
+            return Err(SteerError::Beside);
+        }
         Ok(Self(Mutex::new(State {
-            filters: Filters::load(steering, own.as_ref())?,
+            filters,
             steering: Arc::clone(steering),
             fanout: None,
             own,
@@ -157,11 +184,9 @@ impl Steered {
         self.lock().is_ok_and(|state| state.set == 0)
     }
 
-    /// Puts what drops and counts into the filter's place. Tells whether there is such a thing.
-    pub(crate) fn attach(&self, socket: BorrowedFd<'_>) -> Result<bool, SteerError> {
-        let state = self.lock()?;
-        state.filters.attach(socket)?;
-        Ok(state.steering.has_verdict())
+    /// Puts what drops and counts into the filter's place, where there is such a thing.
+    pub(crate) fn attach(&self, socket: BorrowedFd<'_>) -> Result<(), SteerError> {
+        self.lock()?.filters.attach(socket)
     }
 
     /// The handle has this filter now, and the kernel that one alone: it gets the program with it again, else by itself.
@@ -180,17 +205,20 @@ impl Steered {
         }
         let load = |own| state.steering.load_filter_with(own);
         let combined = own.as_ref().and_then(load);
-        let filtering = match combined {
-            Some(_) => Filtering::Kernel,
-            None => Filtering::Reader,
-        };
         let before = std::mem::replace(&mut state.filters.combined, combined);
         state.own = own;
-        state.filters.attach(socket)?;
+        let mut attached = state.filters.attach(socket);
+        if attached.is_err() && state.filters.combined.take().is_some() {
+            // What the program drops has to stay away, whoever runs the handle's filter.
+            attached = state.filters.attach(socket);
+        }
         if state.steering.counts() {
             state.retire(&[before]);
         }
-        Ok(filtering)
+        attached.map(|()| match state.filters.combined {
+            Some(_) => Filtering::Kernel,
+            None => Filtering::Reader,
+        })
     }
 
     /// What the member's copies of the program have counted, and the late fragments that they met.
@@ -231,6 +259,10 @@ impl Steered {
             return Ok(Prepared(None));
         }
         let filters = Filters::load(steering, state.own.as_ref())?;
+        let is_in_kernel = state.own.is_some() && !state.filters.lack_own();
+        if is_in_kernel && filters.lack_own() {
+            return Err(SteerError::Beside);
+        }
         Ok(Prepared(Some(filters)))
     }
 
@@ -243,22 +275,24 @@ impl Steered {
     ) -> Result<(), SteerError> {
         let mut state = self.lock()?;
         let before = std::mem::replace(&mut state.steering, Arc::clone(steering));
+        let mut done = Ok(());
         if let Some(filters) = prepared.0 {
             let had = std::mem::replace(&mut state.filters, filters);
-            match (steering.has_verdict(), state.own.as_mut()) {
-                (true, _) => state.filters.attach(socket)?,
-                (false, Some(own)) => own.attach(socket).map_err(SteerError::Attach)?,
+            done = match (steering.has_verdict(), state.own.as_mut()) {
+                (true, _) => state.filters.attach(socket),
+                (false, Some(own)) => own.attach(socket).map_err(SteerError::Attach),
                 (false, None) if before.has_verdict() => {
-                    packet::detach_filter(socket).map_err(SteerError::Attach)?;
+                    packet::detach_filter(socket).map_err(SteerError::Attach)
                 }
-                (false, None) => {}
-            }
+                (false, None) => Ok(()),
+            };
             if before.counts() {
                 state.retire(&[had.bare, had.combined]);
             }
         }
+        // The group has the program by now, come what may.
         state.tell();
-        Ok(())
+        done
     }
 }
 

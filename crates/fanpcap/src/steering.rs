@@ -93,17 +93,22 @@ impl Steering {
         self.fanout.load("fanpcap_steer")
     }
 
-    /// Loads what is a member's filter, if the program has such a thing.
+    /// Loads what is a member's filter, if the program has such a thing. A socket has room for it then.
     pub(crate) fn load_filter(&self) -> Result<Option<Loaded>, LoadError> {
-        let load = |filter: &Object| filter.load(FILTER_NAME);
         self.filter.as_ref().map(load).transpose()
     }
 
     /// The same together with the filter that a handle has itself; none where that can't be.
     pub(crate) fn load_filter_with(&self, own: &packet::Filter) -> Option<Loaded> {
         let filter = ebpf::filter(&self.program, Some(&classic(own))).ok()??;
-        filter.load(FILTER_NAME).ok()
+        load(&filter).ok()
     }
+}
+
+fn load(filter: &Object) -> Result<Loaded, LoadError> {
+    let loaded = filter.load(FILTER_NAME)?;
+    loaded.ensure_room()?;
+    Ok(loaded)
 }
 
 const FILTER_NAME: &str = "fanpcap_filter";

@@ -164,6 +164,25 @@ static pcap_t *without_cap_bpf(void)
 	return joined(created(device), 7, TCP);
 }
 
+/* What sockets of this namespace may have of memory. */
+static void limit(const char *bytes)
+{
+	FILE *file = fopen("/proc/sys/net/core/optmem_max", "w");
+
+	if (file == NULL || fputs(bytes, file) < 0 || fclose(file) != 0)
+		exit(2);
+}
+
+static pcap_t *without_room(void)
+{
+	pcap_t *p = created(device);
+
+	limit("300");
+	joined(p, 7, TCP);
+	limit("131072");
+	return p;
+}
+
 /* A device that the test has made, whose frames are no Ethernet frames. */
 static pcap_t *not_ethernet(void) { return joined(created("notether"), 7, TCP); }
 
@@ -270,6 +289,7 @@ static const struct {
 	{ "group-has-other-options", other_options },
 	{ "group-has-other-program", other_program },
 	{ "program-needs-cap-bpf", without_cap_bpf },
+	{ "program-without-room", without_room },
 	{ "program-needs-ethernet", not_ethernet },
 	{ "program-on-all-devices", all_devices },
 	{ "group-has-unknown-program", unknown_program },

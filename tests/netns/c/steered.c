@@ -2,6 +2,8 @@
    steered DEVICE GROUP.
 
      open PROGRAM        a new handle joins; says "opened N" or "refused: ..."
+     keep                handles that are refused stay open from now on
+     plain               a new handle in no group; says "opened N"
      filter N TEXT       pcap_setfilter() on handle N
      fanout N PROGRAM    pcap_fanout() on handle N, a member: says "done" or "refused: ..."
      count N             reads what is there; says "N has COUNT packets"
@@ -19,7 +21,7 @@
 
 static pcap_t *handles[MOST];
 static unsigned long packets[MOST];
-static int opened;
+static int opened, keeps_refused;
 static const char *device;
 static int group;
 
@@ -52,14 +54,15 @@ static void open_member(const char *program)
 	}
 	pcap_set_timeout(p, 10);
 	pcap_set_immediate_mode(p, 1);
-	status = pcap_fanout(p, group, program);
+	status = program != NULL ? pcap_fanout(p, group, program) : 0;
 	if (status == 0)
 		status = pcap_activate(p);
 	if (status >= 0)
 		status = pcap_setnonblock(p, 1, errbuf) == 0 ? status : -1;
 	if (status < 0) {
 		printf("refused: %s\n", pcap_geterr(p));
-		pcap_close(p);
+		if (!keeps_refused)
+			pcap_close(p);
 		return;
 	}
 	if (status > 0)
@@ -120,6 +123,10 @@ static void obey(char *line)
 	rest = rest != NULL ? rest + 1 : "";
 	if (strcmp(word, "open") == 0)
 		open_member(text);
+	else if (strcmp(word, "plain") == 0)
+		open_member(NULL);
+	else if (strcmp(word, "keep") == 0)
+		keeps_refused = puts("done") >= 0;
 	else if (strcmp(word, "filter") == 0)
 		set_filter(handles[n], rest);
 	else if (strcmp(word, "fanout") == 0)

@@ -2,13 +2,14 @@
 //! here.
 
 use std::collections::BTreeMap;
+use std::fs;
 
 use anyhow::{Result, ensure};
 use fanpcap_netns::{DEVICE, FAR_DEVICE, Wire, on_wire};
 use fanpcap_testkit::{Program, errors_page, veth};
 
 /// The cases of c/refused.c about groups, with what is set in the environment.
-const JOINING: [Case; 24] = [
+const JOINING: [Case; 25] = [
     ("not-a-packet-socket", &[]),
     ("not-a-live-handle", &[]),
     ("group-out-of-range", &[]),
@@ -19,6 +20,7 @@ const JOINING: [Case; 24] = [
     ("group-has-other-options", &[]),
     ("group-has-other-program", &[]),
     ("program-needs-cap-bpf", &[]),
+    ("program-without-room", &[]),
     ("program-needs-ethernet", &[]),
     ("program-on-all-devices", &[]),
     ("group-has-unknown-program", &[]),
@@ -51,6 +53,10 @@ type Case = (&'static str, &'static [(&'static str, &'static str)]);
 #[ignore = "needs root: run by make test"]
 fn the_page_lists_every_refusal_as_it_is() -> Result<()> {
     on_wire(1, |wire| {
+        if !fs::exists("/proc/sys/net/core/optmem_max")? {
+            println!("SKIP: net.core.optmem_max is the machine's before Linux 6.8");
+            return Ok(());
+        }
         veth::ip("tuntap add dev notether mode tun")?;
         veth::ip("link set notether up")?;
         errors_page::check("Joining a group", &produced(wire, &JOINING)?)?;

@@ -193,18 +193,26 @@ impl Program {
     /// # Errors
     /// None on any known kernel.
     pub fn verified(&self) -> io::Result<u32> {
-        let mut info = ProgramInfo {
-            before: [0; 27],
-            verified: 0,
-            padding: 0,
-        };
+        self.info().map(|info| info.verified)
+    }
+
+    /// How many bytes of code it has as the verifier has rewritten it; 0 for who may not load programs.
+    ///
+    /// # Errors
+    /// None on any known kernel.
+    pub fn translated(&self) -> io::Result<u32> {
+        self.info().map(|info| info.translated)
+    }
+
+    fn info(&self) -> io::Result<ProgramInfo> {
+        let mut info = ProgramInfo::default();
         let mut attr = Info {
             fd: number(&self.fd),
             len: u32::try_from(mem::size_of::<ProgramInfo>()).unwrap_or(0),
             info: (&raw mut info).expose_provenance() as u64,
         };
         bpf(BPF_OBJ_GET_INFO_BY_FD, &mut attr)?;
-        Ok(info.verified)
+        Ok(info)
     }
 
     /// Runs an XDP program `repeat` times on `frame`, each time with the kernel doing what its verdict says, such
@@ -354,8 +362,11 @@ struct Info {
 
 /// struct bpf_prog_info, as far as it is asked for.
 #[repr(C)]
+#[derive(Default)]
 struct ProgramInfo {
-    before: [u64; 27],
+    before: [u32; 5],
+    translated: u32,
+    between: [u64; 24],
     verified: u32,
     padding: u32,
 }

@@ -3,9 +3,10 @@
 use super::assembler::{Code, Relocation};
 use super::listing;
 use super::maps::{FRAGMENT_KEY_LEN, FRAGMENT_VALUE_LEN, Map, SET_KEY_LEN, TURNS_LEN, set_keys};
+use super::room::NoRoom;
 use crate::ir::{COUNTERS, FRAGMENTS_MAX, Program as Tree};
 use fanpcap_linux::bpf::{self, Instruction, MapKind, Program, ProgramKind};
-use fanpcap_linux::packet;
+use fanpcap_linux::{optmem, packet};
 use std::fmt;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
@@ -55,6 +56,8 @@ pub enum LoadError {
     Map(io::Error),
     /// The verifier refuses the program.
     Refused(bpf::LoadError),
+    /// It is too long for a socket's filter.
+    NoRoom(NoRoom),
 }
 
 impl fmt::Display for LoadError {
@@ -73,6 +76,7 @@ impl fmt::Display for LoadError {
             ),
             Self::Map(error) => write!(f, "the program's maps: {error}"),
             Self::Refused(refused) => refused.fmt(f),
+            Self::NoRoom(no_room) => no_room.fmt(f),
         }
     }
 }
@@ -238,6 +242,22 @@ impl Loaded {
     /// See [`packet::set_fanout_program`].
     pub fn attach_fanout(&self, socket: BorrowedFd<'_>) -> io::Result<()> {
         packet::set_fanout_program(socket, self.program.as_fd())
+    }
+
+    /// Sees to it that a socket has room for it as its filter, beside the one that rejects everything.
+    ///
+    /// # Errors
+    /// [`LoadError::NoRoom`] where it has not. Where that can't be told, attaching it will tell.
+    pub fn ensure_room(&self) -> Result<(), LoadError> {
+        match optmem::has_room(self.program.as_fd()) {
+            Ok(false) => Err(LoadError::NoRoom(self.no_room())),
+            Ok(true) | Err(_) => Ok(()),
+        }
+    }
+
+    /// What to say where a socket has no room for it.
+    pub fn no_room(&self) -> NoRoom {
+        NoRoom::new(self.program.translated().unwrap_or(0).into())
     }
 
     /// Makes it the filter of a socket, in place of the one that it had.

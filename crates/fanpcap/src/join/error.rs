@@ -51,6 +51,13 @@ pub enum JoinError {
     },
     /// The group has as many members as the kernel allows.
     Full(u16),
+    /// It has failed in the group, which a socket leaves only when it is closed.
+    Stranded {
+        /// The group's number.
+        group: u16,
+        /// What has failed.
+        error: Box<JoinError>,
+    },
     /// It is about the group's program.
     Program(ProgramError),
     /// The kernel refused for a reason of its own.
@@ -105,6 +112,10 @@ impl fmt::Display for JoinError {
                 "fan-out group {group} is full (256 members, the kernel's limit): start fewer \
                  members or another group",
             ),
+            Self::Stranded { group, error } => write!(
+                f,
+                "close the handle, as it has entered fan-out group {group} before this failed: {error}",
+            ),
             Self::Program(error) => error.fmt(f),
             Self::Kernel {
                 group,
@@ -126,5 +137,18 @@ impl std::error::Error for JoinError {}
 impl From<ProgramError> for JoinError {
     fn from(error: ProgramError) -> Self {
         Self::Program(error)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn who_has_failed_in_the_group_is_told_to_close_the_handle_first() {
+        let error = Box::new(JoinError::NotPacket);
+        let said = JoinError::Stranded { group: 7, error }.to_string();
+        let begins = "close the handle, as it has entered fan-out group 7 before this failed: ";
+        assert!(said.starts_with(begins), "{said}");
     }
 }

@@ -1,6 +1,6 @@
 //! Joining a group with a steering program: its members bring the same one, and the first of them gives it to the kernel.
 
-use super::{JoinError, ProgramError, Seat};
+use super::{Attach, JoinError, ProgramError, Seat};
 use crate::member::Member;
 use crate::mode::Kind;
 use crate::page::Shelf;
@@ -9,7 +9,7 @@ use crate::settings::Group;
 use crate::steered::{SteerError, Steered};
 use crate::steering::Steering;
 use fanpcap_linux::diag;
-use fanpcap_linux::packet::{self, Filter};
+use fanpcap_linux::packet;
 use std::collections::BTreeSet;
 use std::os::fd::BorrowedFd;
 use std::sync::Arc;
@@ -19,14 +19,21 @@ use std::sync::Arc;
 enum Runs {
     /// Nobody is in it.
     Nothing,
-    /// Its members tell nothing of its program.
+    /// No member tells that it has its program, and one tells nothing at all.
     Unknown,
     /// Its members bring this program; one of them is known to be in the group that has it.
     This { is_set: bool },
 }
 
+impl Runs {
+    /// Whether a newcomer has to give the group its program.
+    fn lacks_program(self) -> bool {
+        matches!(self, Self::Nothing | Self::This { is_set: false })
+    }
+}
+
 /// Joins. The page is there before it is looked for others', so that of two that come at once with different programs one at least
-/// sees the other's.
+/// sees the other's. What may fail is done before the group is entered, as a socket leaves that only when it is closed.
 pub(super) fn join(
     seat: &Seat<'_>,
     steering: &Arc<Steering>,
@@ -34,39 +41,35 @@ pub(super) fn join(
 ) -> Result<Member, JoinError> {
     let id = seat.fanout.id;
     ensure_ethernet(seat.fd, seat.bound.ifindex)?;
-    let found = look(seat, steering)?;
     let failed = |error| JoinError::from(ProgramError::of(id, error));
-    let own = Filter::of(seat.fd).map_err(|error| seat.failed("SO_GET_FILTER", error))?;
-    let steered = Steered::load(steering, own).map_err(failed)?;
+    let load = || steering.load_fanout().map_err(SteerError::Load);
+    let load = || load().map_err(failed);
+    let found = look(seat, steering)?;
+    let steered = Steered::load(steering, seat.filter()?).map_err(failed)?;
     let steered = Arc::new(steered);
-    let spare = match found {
-        Runs::Nothing => Some(
-            steering
-                .load_fanout()
-                .map_err(SteerError::Load)
-                .map_err(failed)?,
-        ),
-        Runs::Unknown | Runs::This { .. } => None,
-    };
+    let mut spare = found.lacks_program().then(load).transpose()?;
     let member = |number| Member::steered(seat.place(number), before, (steering, &steered));
     let early = match seat.group {
         Group::Number(number) => Some(member(number)),
         Group::New => None,
     };
-    look(seat, steering)?;
-    seat.take(|| {
-        match (found, look(seat, steering)?, spare) {
-            (_, Runs::This { is_set: true }, _) => steered.mark_as_set(),
+    let found = look(seat, steering)?;
+    if spare.is_none() && found.lacks_program() {
+        spare = Some(load()?);
+    }
+    let attach: Attach<'_> = &|| steered.attach(seat.fd).map_err(failed);
+    let attach = steering.has_verdict().then_some(attach);
+    seat.take(attach, || {
+        match (found, look(seat, steering)?) {
+            (_, Runs::This { is_set: true }) => steered.mark_as_set(),
             // Whoever came first has given it one, or is about to.
-            (Runs::Unknown, ..) => {}
-            (_, _, Some(spare)) => steered.set(spare, seat.fd).map_err(failed)?,
-            (_, _, None) => {
-                let loaded = steering.load_fanout().map_err(SteerError::Load);
-                let set = loaded.and_then(|loaded| steered.set(loaded, seat.fd));
-                set.map_err(failed)?;
+            (Runs::Unknown | Runs::This { is_set: true }, Runs::Unknown) => {}
+            _ => {
+                let loaded = spare.map_or_else(load, Ok)?;
+                steered.set(loaded, seat.fd).map_err(failed)?;
             }
         }
-        steered.attach(seat.fd).map_err(failed)
+        Ok(())
     })?;
     match early {
         Some(member) => Ok(member),
@@ -108,17 +111,20 @@ fn runs(group: u16, ifindex: u32, own: u64, steering: &Steering) -> Result<Runs,
         };
         return Err(error.into());
     }
-    let members = members(group, own);
-    if told.is_empty() {
-        return Ok(match members.is_empty() {
-            true => Runs::Nothing,
-            false => Runs::Unknown,
-        });
-    }
+    Ok(known(&told, &members(group, own)))
+}
+
+/// What a group runs whose members bring no other program: by the pages that tell so, and the sockets that are in it.
+fn known(told: &[(u64, Running)], members: &BTreeSet<u64>) -> Runs {
     let is_set = |(inode, running): &(u64, Running)| running.is_set && members.contains(inode);
-    Ok(Runs::This {
-        is_set: told.iter().any(is_set),
-    })
+    let has_page = |member: &u64| told.iter().any(|(inode, _)| inode == member);
+    match (told.iter().any(is_set), members.iter().all(has_page)) {
+        (true, _) => Runs::This { is_set: true },
+        // The one without a page may have come first, with another program than the others.
+        (false, false) => Runs::Unknown,
+        (false, true) if told.is_empty() => Runs::Nothing,
+        (false, true) => Runs::This { is_set: false },
+    }
 }
 
 /// The sockets of a group that has a program, but for `own`; none where the kernel does not tell.
@@ -155,3 +161,44 @@ pub fn takes_programs(fd: BorrowedFd<'_>, ifindex: u32) -> bool {
 /// linux/if_arp.h, `ARPHRD_*`.
 const ETHERNET: u16 = 1;
 const LOOPBACK: u16 = 772;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::steering::tests::steering;
+
+    /// The pages of sockets, each with whether its member knows that the group has the program.
+    fn told(pages: &[(u64, bool)]) -> Vec<(u64, Running)> {
+        let steering = steering("main = steer_rnd");
+        let page = |&(inode, is_set): &(u64, bool)| {
+            let running = Running::new(&steering);
+            (inode, Running { is_set, ..running })
+        };
+        pages.iter().map(page).collect()
+    }
+
+    fn runs(pages: &[(u64, bool)], members: &[u64]) -> Runs {
+        known(&told(pages), &members.iter().copied().collect())
+    }
+
+    #[test]
+    fn a_group_with_a_member_that_tells_nothing_is_unknown_also_to_the_third() {
+        assert_eq!(runs(&[], &[1]), Runs::Unknown);
+        assert_eq!(runs(&[(2, false)], &[1, 2]), Runs::Unknown);
+        assert_eq!(runs(&[(2, false)], &[1]), Runs::Unknown);
+    }
+
+    #[test]
+    fn a_member_in_the_group_that_knows_its_program_speaks_for_all() {
+        assert_eq!(runs(&[(2, true)], &[1, 2]), Runs::This { is_set: true });
+        assert_eq!(runs(&[(2, true)], &[1]), Runs::Unknown);
+        assert_eq!(runs(&[(2, true)], &[]), Runs::This { is_set: false });
+    }
+
+    #[test]
+    fn those_who_have_just_come_give_the_group_its_program() {
+        assert_eq!(runs(&[], &[]), Runs::Nothing);
+        assert_eq!(runs(&[(1, false)], &[]), Runs::This { is_set: false });
+        assert_eq!(runs(&[(1, false)], &[1]), Runs::This { is_set: false });
+    }
+}

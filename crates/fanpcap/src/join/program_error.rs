@@ -109,7 +109,7 @@ impl ProgramError {
     pub(crate) fn of(group: u16, error: SteerError) -> Self {
         match error {
             SteerError::Load(LoadError::Privilege { .. }) => Self::NotPermitted(group),
-            SteerError::Load(_) | SteerError::Attach(_) | SteerError::Busy => {
+            SteerError::Load(_) | SteerError::Attach(_) | SteerError::Beside | SteerError::Busy => {
                 Self::Steer { group, error }
             }
         }

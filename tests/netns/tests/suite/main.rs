@@ -5,6 +5,7 @@ mod calls;
 mod closing;
 mod counters;
 mod devices;
+mod entering;
 mod forks;
 mod groups;
 mod joining;

@@ -31,7 +31,7 @@ fn the_mode_flow_and_pf_rings_names_keep_flows_whole() -> Result<()> {
 }
 
 /// Frames of all kinds, and those of them over this transport.
-fn mixed(seed: u64, transport: Transport) -> Result<(Vec<Frame>, Vec<Frame>)> {
+pub(crate) fn mixed(seed: u64, transport: Transport) -> Result<(Vec<Frame>, Vec<Frame>)> {
     let frames = traffic::frames(seed, &traffic::flows(seed, 30), 0..2000)?;
     let of_it = |frame: &&Frame| frame.flow.transport == transport;
     let some = frames.iter().filter(of_it).cloned().collect();
@@ -327,7 +327,7 @@ fn with(capabilities: &str) -> Vec<String> {
         .collect()
 }
 
-fn start_with(wire: &Wire, capabilities: &str) -> Result<Dialog> {
+pub(crate) fn start_with(wire: &Wire, capabilities: &str) -> Result<Dialog> {
     let words = with(capabilities);
     let words: Vec<&str> = words.iter().map(String::as_str).collect();
     Dialog::behind(wire, 7, &words)
