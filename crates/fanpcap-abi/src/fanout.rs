@@ -11,7 +11,7 @@ use crate::{expressions, several, take_over};
 use fanpcap::fanout::Fanout;
 use fanpcap::join::JoinError;
 use fanpcap::member::Place;
-use fanpcap::replace::replace;
+use fanpcap::replace::{Turn, replace};
 use fanpcap::report::Report;
 use fanpcap::settings::{Call, Group, Membership};
 use fanpcap::source::Source;
@@ -150,11 +150,13 @@ fn replace_program(p: *mut Pcap, place: &Place, steering: &Arc<Steering>) -> Res
     if handles::with(p, runs).flatten() == Some(true) {
         return Ok(());
     }
+    let turn = Turn::take(place).map_err(|error| error.to_string())?;
     let members = handles::members(p, place);
     if members.is_empty() {
-        return Err("pcap_fanout: no descriptor is left to replace the program by".to_owned());
+        return Err("pcap_fanout: the handle has no part in a program to replace".to_owned());
     }
-    replace(&members, steering).map_err(|error| error.to_string())
+    let replaced = replace(&turn, &members, steering, &handles::copy_socket);
+    replaced.map_err(|error| error.to_string())
 }
 
 /// See pcap_fanout_group(3PCAP).

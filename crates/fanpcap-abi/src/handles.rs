@@ -14,7 +14,8 @@ use fanpcap_linux::signal::Blocked;
 use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::ffi::c_int;
-use std::os::fd::{BorrowedFd, RawFd};
+use std::io;
+use std::os::fd::{BorrowedFd, OwnedFd, RawFd};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, Once, PoisonError};
 
@@ -190,8 +191,7 @@ pub(crate) fn steered(p: *mut Pcap) -> Option<Arc<Steered>> {
     with(p, |entry| entry.member.as_ref()?.0.steering().cloned()).flatten()
 }
 
-/// This process's members of the group at `place`, by copies of their descriptors: first `p`. After a fork the others may
-/// be the other process's too, and are none.
+/// This process's members of the group at `place`: first `p`. After a fork the others may be the other process's too, and are none.
 pub(crate) fn members(p: *mut Pcap, place: &Place) -> Vec<Own> {
     let forked = FORKED.load(Ordering::Relaxed);
     let mut own = locked(|entries| {
@@ -200,13 +200,10 @@ pub(crate) fn members(p: *mut Pcap, place: &Place) -> Vec<Own> {
             .filter(|(at, _)| **at == p as usize || !forked);
         let members = mine.filter_map(|(at, entry)| Some((*at, entry.member.as_ref()?)));
         let beside = members.filter(|(_, (member, _))| member.place().is_beside(place));
-        let own = beside.filter_map(|(at, (member, fd))| {
-            // SAFETY: handles leave the table before they are closed, so the descriptor is open.
-            let socket = unsafe { BorrowedFd::borrow_raw(*fd) };
+        let own = beside.filter_map(|(at, (member, _))| {
             let own = Own {
                 steered: Arc::clone(member.steering()?),
                 place: member.place().clone(),
-                socket: socket.try_clone_to_owned().ok()?,
             };
             Some((at, own))
         });
@@ -214,6 +211,21 @@ pub(crate) fn members(p: *mut Pcap, place: &Place) -> Vec<Own> {
     });
     own.sort_by_key(|(at, _)| *at != p as usize);
     own.into_iter().map(|(_, own)| own).collect()
+}
+
+/// A copy of the descriptor of the handle at `place`; none where it has been closed.
+pub(crate) fn copy_socket(place: &Place) -> io::Result<Option<OwnedFd>> {
+    locked(|entries| {
+        let mut members = entries.values().filter_map(|entry| entry.member.as_ref());
+        let here = members.find(|(member, _)| {
+            let other = member.place();
+            other.is_beside(place) && other.inode() == place.inode()
+        });
+        // SAFETY: handles leave the table before they are closed, so the descriptor is open.
+        let socket = here.map(|(_, fd)| unsafe { BorrowedFd::borrow_raw(*fd) });
+        let copied = socket.map(|socket| socket.try_clone_to_owned());
+        copied.transpose()
+    })
 }
 
 /// Publishes the counters of this process's other members of the group at `place`. After a fork they

@@ -6,7 +6,7 @@ use crate::message::{self, fail, guard};
 use crate::several;
 use crate::system::{self, BpfProgram, Callback, ERROR, Header, Pcap, system};
 use crate::take_over::tag_at;
-use fanpcap::steered::Filtering;
+use fanpcap::steered::{Filtering, SteerError, Steered};
 use fanpcap_linux::packet::Filter;
 use fanpcap_tpacket::filter::{Instruction, Program};
 use fanpcap_tpacket::{Call, Direction, End, Packet, Reader};
@@ -14,6 +14,7 @@ use std::ffi::{c_char, c_int, c_void};
 use std::fmt::Display;
 use std::os::fd::BorrowedFd;
 use std::ptr::null;
+use std::sync::Arc;
 
 /// `PCAP_ERROR_BREAK`.
 const BREAK: c_int = -2;
@@ -166,48 +167,85 @@ pub unsafe extern "C" fn pcap_set_datalink(p: *mut Pcap, linktype: c_int) -> c_i
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn pcap_setfilter(p: *mut Pcap, program: *mut BpfProgram) -> c_int {
     let body = || {
-        let function = system().pcap_setfilter;
         // SAFETY: the caller's promise, passed on.
-        let set = |p| function.map_or(ERROR, |function| unsafe { function(p, program) });
+        match unsafe { set_filter(p, program) } {
+            Ok(status) => status,
+            // SAFETY: as above.
+            Err(text) => unsafe { fail(p, &text) },
+        }
+    };
+    // SAFETY: the caller's promise: `p` is a handle.
+    guard(body, |text| unsafe { fail(p, text) })
+}
+
+/// Sets a filter by the system's library, and beside steering programs: again where another thread has replaced the program
+/// meanwhile. What the system's library says is passed on.
+///
+/// # Errors
+/// What to say when it can't be run at all.
+///
+/// # Safety
+/// As pcap_setfilter(3PCAP) asks.
+unsafe fn set_filter(p: *mut Pcap, program: *mut BpfProgram) -> Result<c_int, String> {
+    let function = system().pcap_setfilter;
+    // SAFETY: the caller's promise, passed on.
+    let set = |p| function.map_or(ERROR, |function| unsafe { function(p, program) });
+    for _ in 0..ATTEMPTS {
+        let parts = several::all(p).into_iter().map(on_device);
+        let parts: Result<Vec<OnDevice>, SteerError> = parts.collect();
+        let parts = parts.map_err(|error| not_beside(&error))?;
         // SAFETY: as above.
         let status = unsafe { several::each(p, set) };
         if status != 0 {
-            return status;
+            return Ok(status);
         }
         // SAFETY: as above.
-        let in_kernel = match unsafe { put_beside_programs(p) } {
-            Ok(in_kernel) => in_kernel,
-            // SAFETY: as above.
-            Err(text) => return unsafe { fail(p, &text) },
+        let Some(in_kernel) = (unsafe { put_beside_programs(p, &parts) })? else {
+            continue;
         };
         // SAFETY: as above.
         if let Some(reader) = unsafe { head::reader(p, read) } {
             // SAFETY: as above; the system's library has read the program.
             unsafe { tell_filter(reader, program, in_kernel) };
         }
-        status
+        return Ok(status);
+    }
+    Err(not_beside(&SteerError::Busy))
+}
+
+/// How often a filter is set that a replaced program overtakes.
+const ATTEMPTS: usize = 8;
+
+/// The handle on one device, with its part in a program, if it has one, and how often that has changed.
+type OnDevice = (*mut Pcap, Option<(Arc<Steered>, u64)>);
+
+fn on_device(part: *mut Pcap) -> Result<OnDevice, SteerError> {
+    let Some(steered) = handles::steered(part) else {
+        return Ok((part, None));
     };
-    // SAFETY: the caller's promise: `p` is a handle.
-    guard(body, |text| unsafe { fail(p, text) })
+    let generation = steered.generation()?;
+    Ok((part, Some((steered, generation))))
+}
+
+fn not_beside(why: &dyn Display) -> String {
+    format!("the filter can't be set beside the steering program: {why}")
 }
 
 /// Puts the filter that the system's library has just set beside the steering program that a member has in the same place. Tells
 /// whether the kernel runs the filter, on all devices: where it did not take it, the system's library has detached
-/// the old one too.
+/// the old one too. None where it is to be set again.
 ///
 /// # Errors
 /// What to say when it can't be run at all.
 ///
 /// # Safety
-/// `p` is an activated handle.
-unsafe fn put_beside_programs(p: *mut Pcap) -> Result<bool, String> {
-    let failed =
-        |why: &dyn Display| format!("the filter can't be set beside the steering program: {why}");
+/// `p` is an activated handle, which has these parts.
+unsafe fn put_beside_programs(p: *mut Pcap, parts: &[OnDevice]) -> Result<Option<bool>, String> {
     // SAFETY: the caller vouches for `p`.
     let is_ours = unsafe { head::reader(p, read) }.is_some();
     let mut in_kernel = true;
-    for part in several::all(p) {
-        let steered = handles::steered(part);
+    for (part, steered) in parts {
+        let part = *part;
         if !is_ours && steered.is_none() {
             continue;
         }
@@ -215,15 +253,18 @@ unsafe fn put_beside_programs(p: *mut Pcap) -> Result<bool, String> {
         let fd = unsafe { system::pcap_fileno(part) };
         // SAFETY: the handle's socket is open.
         let socket = unsafe { BorrowedFd::borrow_raw(fd) };
-        let own = Filter::of(socket).unwrap_or_default();
-        let is_filtered = own.is_some();
+        let own = Filter::of(socket);
+        let is_filtered = own.as_ref().is_ok_and(Option::is_some);
         in_kernel &= is_filtered;
-        let Some(steered) = steered else { continue };
-        let filtering = steered.refilter(socket, own);
-        match filtering.map_err(|error| failed(&error))? {
+        let Some((steered, since)) = steered else {
+            continue;
+        };
+        let filtering = steered.refilter(socket, own, *since);
+        match filtering.map_err(|error| not_beside(&error))? {
             Filtering::Kernel => {}
+            Filtering::Again => return Ok(None),
             Filtering::Reader if is_filtered && !is_ours => {
-                return Err(failed(
+                return Err(not_beside(
                     &"the kernel does not take both as one (it takes CAP_BPF, and room in net.core.optmem_max), and \
                       fanpcap, which would run the filter then, does not read this handle: set a shorter one, or none",
                 ));
@@ -231,7 +272,7 @@ unsafe fn put_beside_programs(p: *mut Pcap) -> Result<bool, String> {
             Filtering::Reader => in_kernel = false,
         }
     }
-    Ok(in_kernel)
+    Ok(Some(in_kernel))
 }
 
 /// Tells a reader its new filter.

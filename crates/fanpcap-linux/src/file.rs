@@ -50,6 +50,17 @@ fn open(path: &Path, options: &mut OpenOptions) -> io::Result<Option<File>> {
     Ok(file.metadata()?.is_file().then_some(file))
 }
 
+/// Opens a directory, to lock it; links are not followed.
+///
+/// # Errors
+/// What open(2) says: `ENOTDIR` for anything else.
+pub fn open_directory(path: &Path) -> io::Result<File> {
+    OpenOptions::new()
+        .read(true)
+        .custom_flags(libc::O_DIRECTORY | libc::O_NOFOLLOW)
+        .open(path)
+}
+
 /// Whether a file or directory is on a file system in memory (tmpfs or ramfs, statfs(2)): a store to a mapped
 /// file waits for no disk there.
 pub fn is_in_memory(path: &Path) -> io::Result<bool> {
@@ -75,6 +86,14 @@ pub fn try_lock_shared(file: &File) -> io::Result<bool> {
     try_lock(file, libc::LOCK_SH)
 }
 
+/// Gives a lock back, also for the copies of the descriptor that children have by fork(2).
+///
+/// # Errors
+/// What flock(2) says.
+pub fn unlock(file: &File) -> io::Result<()> {
+    try_lock(file, libc::LOCK_UN).map(drop)
+}
+
 fn try_lock(file: &File, kind: i32) -> io::Result<bool> {
     // SAFETY: flock takes plain numbers; the descriptor is open.
     match check(unsafe { libc::flock(file.as_raw_fd(), kind | libc::LOCK_NB) }) {
@@ -87,6 +106,21 @@ fn try_lock(file: &File, kind: i32) -> io::Result<bool> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_lock_that_is_given_back_is_so_for_copies_too() {
+        let path = std::env::temp_dir();
+        let (one, other) = (
+            open_directory(&path).unwrap(),
+            open_directory(&path).unwrap(),
+        );
+        assert!(try_lock_exclusive(&one).unwrap());
+        let _copy = one.try_clone().unwrap();
+        assert!(!try_lock_exclusive(&other).unwrap());
+        unlock(&one).unwrap();
+        assert!(try_lock_exclusive(&other).unwrap());
+        assert!(open_directory(Path::new("/proc/self/exe")).is_err());
+    }
 
     #[test]
     fn file_systems_in_memory_are_told_from_others() {

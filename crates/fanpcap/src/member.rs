@@ -58,7 +58,7 @@ impl Place {
     }
 
     /// The socket's inode.
-    pub(crate) fn inode(&self) -> u64 {
+    pub fn inode(&self) -> u64 {
         self.inode
     }
 

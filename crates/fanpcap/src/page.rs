@@ -157,10 +157,16 @@ impl Shelf {
 
 /// Another member's page, open to be told which program the group has.
 #[derive(Debug)]
-pub(crate) struct Told(File);
+pub(crate) struct Told {
+    file: File,
+    /// The member's socket.
+    pub(crate) inode: u64,
+    /// Of the program that it told of when it was opened; 0 for none.
+    pub(crate) digest: u64,
+}
 
 impl Shelf {
-    /// Opens the pages of the members that live but for those with these sockets.
+    /// Opens the pages of the members that live but for those with these sockets, and those that leave meanwhile.
     ///
     /// # Errors
     /// `EACCES` where a page is another user's.
@@ -168,10 +174,19 @@ impl Shelf {
         let pages = self.pages().into_iter();
         let others = pages.filter(|(inode, _)| !own.contains(inode));
         let open = |(inode, record): (u64, Record)| {
-            let file = file::open_regular_to_write(&self.page(record.pid, inode))?;
-            file.map(Told).ok_or_else(|| io::ErrorKind::NotFound.into())
+            let file = match file::open_regular_to_write(&self.page(record.pid, inode)) {
+                Err(error) if error.kind() == io::ErrorKind::NotFound => None,
+                opened => opened.transpose(),
+            };
+            let digest = record.steering.map_or(0, |running| running.digest);
+            let told = |file| Told {
+                file,
+                inode,
+                digest,
+            };
+            file.map(|file| file.map(told))
         };
-        others.map(open).collect()
+        others.filter_map(open).collect()
     }
 }
 
@@ -180,7 +195,7 @@ impl Told {
     pub(crate) fn tell(&self, steering: &Steering) -> io::Result<()> {
         let put = |at: usize, words: &[u64]| {
             let bytes: Vec<u8> = words.iter().flat_map(|word| word.to_ne_bytes()).collect();
-            self.0.write_all_at(&bytes, at as u64 * 8)
+            self.file.write_all_at(&bytes, at as u64 * 8)
         };
         put(at::TITLE, &title_words(steering.title()))?;
         put(at::DIGEST, &[steering.digest()])

@@ -3,63 +3,213 @@
 //! The kernel takes a group's program from any member. What drops and counts is in each member's own filter, though, which only
 //! its own process can change; and the others are told on their pages, so that whoever joins later compares with what runs.
 
+mod turn;
+
 use crate::join::ProgramError;
 use crate::member::Place;
-use crate::page::Shelf;
-use crate::steered::{SteerError, Steered};
+use crate::page::Told;
+use crate::steered::{Prepared, SteerError, Steered};
 use crate::steering::Steering;
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
+pub use turn::Turn;
 
-/// A member of the calling process, and a descriptor of its socket.
+/// A member of the calling process.
 #[derive(Debug)]
 pub struct Own {
     /// Its part in the program.
     pub steered: Arc<Steered>,
     /// Where it sits.
     pub place: Place,
-    /// Its socket.
-    pub socket: OwnedFd,
 }
 
-/// Gives a group another program. `members` are all that the process has in it, one at least. Nothing is done where it
-/// can't be done for all members.
+/// Copies the descriptor of a member's socket; none where the handle has been closed. A copy keeps a closed socket in its group,
+/// where it swallows its share: so it is asked for as late as can be.
+pub type CopySocket<'a> = &'a dyn Fn(&Place) -> io::Result<Option<OwnedFd>>;
+
+/// Gives a group another program, in the caller's turn. `members` are all that the process has in it, one at least. Nothing is done
+/// where it can't be done for all members.
 ///
 /// # Errors
 /// Each says why.
-pub fn replace(members: &[Own], steering: &Arc<Steering>) -> Result<(), ProgramError> {
+pub fn replace(
+    _turn: &Turn,
+    members: &[Own],
+    steering: &Arc<Steering>,
+    copy: CopySocket<'_>,
+) -> Result<(), ProgramError> {
     let Some(first) = members.first() else {
         return Ok(());
     };
     let group = first.place.group();
     let failed = |error| ProgramError::of(group, error);
-    let own: Vec<u64> = members.iter().map(|own| own.place.inode()).collect();
-    let all = first.place.members().unwrap_or_default();
-    let others = all.iter().filter(|inode| !own.contains(inode)).count();
     let runs = first.steered.steering().ok_or(SteerError::Busy);
-    if others > 0 && !runs.map_err(failed)?.judges_as(steering) {
-        let members = others;
-        return Err(ProgramError::OthersJudge { group, members });
-    }
-    let pages = first.place.shelf().map(|shelf: &Shelf| shelf.others(&own));
-    let untold = |error: io::Error| ProgramError::Untold { group, error };
-    let pages = pages.transpose().map_err(untold)?.unwrap_or_default();
-    if pages.len() < others {
-        return Err(ProgramError::Pageless { group });
-    }
+    let change = Change {
+        steering,
+        place: &first.place,
+        own: members.iter().map(|own| own.place.inode()).collect(),
+        judges_alike: runs.map_err(failed)?.judges_as(steering),
+    };
+    // Before anything is loaded in vain, and again thereafter, as that takes long.
+    change.others()?;
     let loaded = steering.load_fanout().map_err(SteerError::Load);
     let loaded = loaded.map_err(failed)?;
-    let prepare = |own: &Own| own.steered.prepare(steering).map_err(failed);
-    let prepared = members.iter().map(prepare).collect::<Result<Vec<_>, _>>()?;
-    let set = first.steered.set(loaded, first.socket.as_fd());
+    let prepared = prepared(members, steering).map_err(failed)?;
+    let pages = change.others()?;
+    let seated = seated(prepared, copy).map_err(|error| failed(SteerError::Attach(error)))?;
+    let Some(giver) = seated.first() else {
+        return Ok(());
+    };
+    let set = giver.own.steered.set(loaded, giver.socket.as_fd());
     set.map_err(failed)?;
-    for (own, prepared) in members.iter().zip(prepared) {
-        let done = own.steered.go_over(steering, prepared, own.socket.as_fd());
-        done.map_err(failed)?;
+    // From here on, what fails for one is done for the others all the same.
+    let mut gone = Ok(());
+    for one in seated {
+        let steered = &one.own.steered;
+        gone = gone.and(steered.go_over(steering, one.prepared, one.socket.as_fd()));
     }
-    pages
-        .iter()
-        .try_for_each(|page| page.tell(steering))
-        .map_err(untold)
+    let told = change.tell(&pages);
+    gone.map_err(failed).and(told)
+}
+
+/// What each member has of the program that is to come.
+fn prepared<'a>(
+    members: &'a [Own],
+    steering: &Steering,
+) -> Result<Vec<(&'a Own, Prepared)>, SteerError> {
+    let prepared = members.iter().map(|own| {
+        let prepared = own.steered.prepare(steering)?;
+        Ok((own, prepared))
+    });
+    prepared.collect()
+}
+
+/// A member of the calling process that goes over to another program.
+struct Seated<'a> {
+    own: &'a Own,
+    prepared: Prepared,
+    socket: OwnedFd,
+}
+
+/// The members whose handles are still open.
+fn seated<'a>(
+    prepared: Vec<(&'a Own, Prepared)>,
+    copy: CopySocket<'_>,
+) -> io::Result<Vec<Seated<'a>>> {
+    let seated = prepared.into_iter().filter_map(|(own, prepared)| {
+        let socket = copy(&own.place).transpose()?;
+        Some(socket.map(|socket| Seated {
+            own,
+            prepared,
+            socket,
+        }))
+    });
+    seated.collect()
+}
+
+/// Another program for a group.
+struct Change<'a> {
+    steering: &'a Steering,
+    /// Where one of the calling process's members sits.
+    place: &'a Place,
+    /// The sockets of all of them.
+    own: Vec<u64>,
+    /// Whether it drops and counts as the one before.
+    judges_alike: bool,
+}
+
+impl Change<'_> {
+    /// The pages of other processes' members, who can be left with what they have.
+    fn others(&self) -> Result<Vec<Told>, ProgramError> {
+        let group = self.place.group();
+        let others = self.members().ok_or(ProgramError::Unseen { group })?;
+        if !others.is_empty() && !self.judges_alike {
+            let members = others.len();
+            return Err(ProgramError::OthersJudge { group, members });
+        }
+        let pages = self.pages();
+        let pages = pages.map_err(|error| ProgramError::Untold { group, error })?;
+        match lack_pages(&others, &pages) {
+            true => Err(ProgramError::Pageless { group }),
+            false => Ok(pages),
+        }
+    }
+
+    /// Tells the others, those that were there and those that came meanwhile. A newcomer looks once more when it has its filter: so
+    /// either it finds what the calling process's pages say by now, or its own page is found here.
+    fn tell(&self, pages: &[Told]) -> Result<(), ProgramError> {
+        let group = self.place.group();
+        let tell = |pages: &[Told]| pages.iter().try_for_each(|page| page.tell(self.steering));
+        let told = tell(pages).map_err(|error| ProgramError::Untold { group, error });
+        let came = || ProgramError::CameBetween { group };
+        let mut late = self.pages().map_err(|_| came())?;
+        late.retain(|page| page.digest != self.steering.digest());
+        let newcomers = match self.judges_alike {
+            true => tell(&late).map_err(|_| came()),
+            false => self.ensure_outside(&late),
+        };
+        told.and(newcomers)
+    }
+
+    /// Checks that none of these is in the group: what it says it would drop and count by.
+    fn ensure_outside(&self, pages: &[Told]) -> Result<(), ProgramError> {
+        let members = self.members();
+        let is_inside = |page: &Told| {
+            let members = members.as_ref();
+            members.is_none_or(|members| members.contains(&page.inode))
+        };
+        match pages.iter().any(is_inside) {
+            true => Err(ProgramError::CameBetween {
+                group: self.place.group(),
+            }),
+            false => Ok(()),
+        }
+    }
+
+    /// The other members' sockets, if the kernel tells.
+    fn members(&self) -> Option<Vec<u64>> {
+        let mut members = self.place.members()?;
+        members.retain(|inode| !self.own.contains(inode));
+        Some(members)
+    }
+
+    fn pages(&self) -> io::Result<Vec<Told>> {
+        let shelf = self.place.shelf();
+        let pages = shelf.map(|shelf| shelf.others(&self.own)).transpose()?;
+        Ok(pages.unwrap_or_default())
+    }
+}
+
+/// Whether one of these members has none of these pages.
+fn lack_pages(members: &[u64], pages: &[Told]) -> bool {
+    let has_page = |inode| pages.iter().any(|page| page.inode == inode);
+    !members.iter().all(|&inode| has_page(inode))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::mode::Mode;
+    use crate::steering::tests::steering;
+
+    /// A member that packet diag does not list, as it is in no namespace.
+    fn unseen() -> Own {
+        let steering = Arc::new(steering("main = tcp >-> steer_rrobin"));
+        let mode = Mode::from(crate::mode::Kind::Program);
+        Own {
+            steered: Arc::new(Steered::unloaded(&steering)),
+            place: Place::new(7, mode, 1, 1),
+        }
+    }
+
+    #[test]
+    fn where_the_members_are_not_known_nothing_is_replaced() {
+        let members = [unseen()];
+        let turn = Turn::take(&members[0].place).unwrap();
+        let other = Arc::new(steering("main = udp >-> steer_rrobin"));
+        let copy = |_: &Place| Ok(None);
+        let refused = replace(&turn, &members, &other, &copy);
+        assert!(matches!(refused, Err(ProgramError::Unseen { group: 7 })));
+    }
 }

@@ -30,6 +30,8 @@ struct State {
     filters: Filters,
     /// The handle's own filter, as the kernel had it.
     own: Option<Filter>,
+    /// How often the program or the handle's own filter has changed.
+    generation: u64,
     /// What programs counted that are gone.
     past: Counts,
     past_late: u64,
@@ -55,6 +57,8 @@ pub enum Filtering {
     Kernel,
     /// Not in the kernel: whoever reads must do it.
     Reader,
+    /// Nowhere: the program was replaced, or another filter set, since the socket got this one. It is to be set again.
+    Again,
 }
 
 /// Why a member can't filter by its group's program.
@@ -64,9 +68,13 @@ pub enum SteerError {
     Load(LoadError),
     /// The socket did not take it.
     Attach(io::Error),
-    /// The filter that the handle has can't be loaded together with the program.
+    /// The socket does not tell its filter.
+    Read(io::Error),
+    /// The kernel does not take the program together with the filter that the handle has.
     Beside,
-    /// Another thread is about it, or was so when the process forked.
+    /// Nobody can be kept from the group's pages.
+    Shelf(io::Error),
+    /// Another thread or process is about it, or was so when the process forked.
     Busy,
 }
 
@@ -75,11 +83,13 @@ impl fmt::Display for SteerError {
         match self {
             Self::Load(error) => error.fmt(f),
             Self::Attach(error) => write!(f, "SO_ATTACH_BPF: {error}"),
+            Self::Read(error) => write!(f, "SO_GET_FILTER: {error}"),
             Self::Beside => f.write_str(
-                "the handle's filter can't be loaded together with it: write shorter ones, or set \
+                "it can't be loaded together with a member's own filter: write shorter ones, or set \
                  net.core.optmem_max higher",
             ),
-            Self::Busy => f.write_str("another thread is changing it"),
+            Self::Shelf(error) => write!(f, "locking the group's pages: {error}"),
+            Self::Busy => f.write_str("another thread or process is changing it: try again"),
         }
     }
 }
@@ -125,16 +135,27 @@ impl Steered {
         if own.is_some() && filters.lack_own() {
             return Err(SteerError::Beside);
         }
-        Ok(Self(Mutex::new(State {
+        Ok(Self::with(steering, own, filters))
+    }
+
+    fn with(steering: &Arc<Steering>, own: Option<Filter>, filters: Filters) -> Self {
+        Self(Mutex::new(State {
             filters,
             steering: Arc::clone(steering),
             fanout: None,
             own,
+            generation: 0,
             past: [0; COUNTERS],
             past_late: 0,
             set: 0,
             words: Vec::new(),
-        })))
+        }))
+    }
+
+    /// For tests: nothing is loaded.
+    #[cfg(test)]
+    pub(crate) fn unloaded(steering: &Arc<Steering>) -> Self {
+        Self::with(steering, None, Filters::default())
     }
 
     /// Publishes on a page from now on, given from the program's digest on.
@@ -189,36 +210,31 @@ impl Steered {
         self.lock()?.filters.attach(socket)
     }
 
-    /// The handle has this filter now, and the kernel that one alone: it gets the program with it again, else by itself.
+    /// How often the program or the handle's own filter has changed: to be asked before that filter is set.
+    ///
+    /// # Errors
+    /// [`SteerError::Busy`].
+    pub fn generation(&self) -> Result<u64, SteerError> {
+        self.lock().map(|state| state.generation)
+    }
+
+    /// The handle has this filter now, as the socket tells, and the kernel that one alone: it gets the program with it again,
+    /// else by itself. `since` is what [`Steered::generation`] told before: with another one, what the socket has may be
+    /// another thread's.
     ///
     /// # Errors
     /// See [`SteerError`]. The kernel may then have the handle's filter alone.
     pub fn refilter(
         &self,
         socket: BorrowedFd<'_>,
-        own: Option<Filter>,
+        own: io::Result<Option<Filter>>,
+        since: u64,
     ) -> Result<Filtering, SteerError> {
         let mut state = self.lock()?;
-        if !state.steering.has_verdict() {
-            state.own = own;
-            return Ok(Filtering::Kernel);
+        if state.generation != since {
+            return Ok(Filtering::Again);
         }
-        let load = |own| state.steering.load_filter_with(own);
-        let combined = own.as_ref().and_then(load);
-        let before = std::mem::replace(&mut state.filters.combined, combined);
-        state.own = own;
-        let mut attached = state.filters.attach(socket);
-        if attached.is_err() && state.filters.combined.take().is_some() {
-            // What the program drops has to stay away, whoever runs the handle's filter.
-            attached = state.filters.attach(socket);
-        }
-        if state.steering.counts() {
-            state.retire(&[before]);
-        }
-        attached.map(|()| match state.filters.combined {
-            Some(_) => Filtering::Kernel,
-            None => Filtering::Reader,
-        })
+        state.refilter(socket, own.map_err(SteerError::Read)?)
     }
 
     /// What the member's copies of the program have counted, and the late fragments that they met.
@@ -238,32 +254,19 @@ impl Steered {
     /// # Errors
     /// See [`Steered::refilter`].
     pub fn truncate(&self, socket: BorrowedFd<'_>, mut keep: Filter) -> Result<(), SteerError> {
-        {
-            let mut state = self.lock()?;
-            if state.own.is_some() {
-                return Ok(());
-            }
-            if !state.steering.has_verdict() {
-                keep.attach(socket).map_err(SteerError::Attach)?;
-                state.own = Some(keep);
-                return Ok(());
-            }
+        let mut state = self.lock()?;
+        if state.own.is_some() {
+            return Ok(());
         }
-        self.refilter(socket, Some(keep)).map(drop)
+        if !state.steering.has_verdict() {
+            keep.attach(socket).map_err(SteerError::Attach)?;
+        }
+        state.refilter(socket, Some(keep)).map(drop)
     }
 
     /// Loads the filters by another program, for this member.
     pub(crate) fn prepare(&self, steering: &Steering) -> Result<Prepared, SteerError> {
-        let state = self.lock()?;
-        if state.steering.judges_as(steering) {
-            return Ok(Prepared(None));
-        }
-        let filters = Filters::load(steering, state.own.as_ref())?;
-        let is_in_kernel = state.own.is_some() && !state.filters.lack_own();
-        if is_in_kernel && filters.lack_own() {
-            return Err(SteerError::Beside);
-        }
-        Ok(Prepared(Some(filters)))
+        self.lock()?.prepare(steering)
     }
 
     /// Goes over to another program, for which the filters are loaded.
@@ -274,9 +277,15 @@ impl Steered {
         socket: BorrowedFd<'_>,
     ) -> Result<(), SteerError> {
         let mut state = self.lock()?;
+        // A filter that was set since is not in what was loaded.
+        let prepared = match state.generation == prepared.generation {
+            true => prepared,
+            false => state.prepare(steering)?,
+        };
+        state.generation += 1;
         let before = std::mem::replace(&mut state.steering, Arc::clone(steering));
         let mut done = Ok(());
-        if let Some(filters) = prepared.0 {
+        if let Some(filters) = prepared.filters {
             let had = std::mem::replace(&mut state.filters, filters);
             done = match (steering.has_verdict(), state.own.as_mut()) {
                 (true, _) => state.filters.attach(socket),
@@ -296,11 +305,67 @@ impl Steered {
     }
 }
 
-/// A member's filters by a program that is to come; none where the old ones do.
+/// What a member has of a program that is to come.
 #[derive(Debug)]
-pub(crate) struct Prepared(Option<Filters>);
+pub(crate) struct Prepared {
+    /// Its filters by it; none where the old ones do.
+    filters: Option<Filters>,
+    /// The member's generation when they were loaded.
+    generation: u64,
+}
 
 impl State {
+    /// See [`Steered::refilter`].
+    fn refilter(
+        &mut self,
+        socket: BorrowedFd<'_>,
+        own: Option<Filter>,
+    ) -> Result<Filtering, SteerError> {
+        self.generation += 1;
+        if !self.steering.has_verdict() {
+            self.own = own;
+            return Ok(Filtering::Kernel);
+        }
+        let load = |own| self.steering.load_filter_with(own);
+        let combined = own.as_ref().and_then(load);
+        let before = std::mem::replace(&mut self.filters.combined, combined);
+        self.own = own;
+        let mut attached = self.filters.attach(socket);
+        if attached.is_err() && self.filters.combined.take().is_some() {
+            // What the program drops has to stay away, whoever runs the handle's filter.
+            attached = self.filters.attach(socket);
+        }
+        if self.steering.counts() {
+            self.retire(&[before]);
+        }
+        attached.map(|()| match self.filters.combined {
+            Some(_) => Filtering::Kernel,
+            None => Filtering::Reader,
+        })
+    }
+
+    /// See [`Steered::prepare`].
+    fn prepare(&self, steering: &Steering) -> Result<Prepared, SteerError> {
+        let generation = self.generation;
+        if self.steering.judges_as(steering) {
+            let filters = None;
+            return Ok(Prepared {
+                filters,
+                generation,
+            });
+        }
+        let filters = Filters::load(steering, self.own.as_ref())?;
+        // Where the reader runs the handle's filter already, it goes on.
+        let is_in_kernel = self.own.is_some() && !self.filters.lack_own();
+        if is_in_kernel && filters.lack_own() {
+            return Err(SteerError::Beside);
+        }
+        Ok(Prepared {
+            filters: Some(filters),
+            generation,
+        })
+    }
+
     /// Takes over what filters have counted that are no longer attached.
     fn retire(&mut self, before: &[Option<Loaded>]) {
         if packet::await_packets_in_flight().is_err() {
@@ -366,3 +431,58 @@ const PATIENCE: u32 = 1000;
 
 /// How long packets on their way take at most, where the kernel can't tell when they have arrived.
 const IN_FLIGHT: Duration = Duration::from_millis(50);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::steering::tests::steering;
+    use std::fs::File;
+    use std::os::fd::AsFd;
+
+    /// Nothing is loaded or attached for programs that neither drop nor count, so that any descriptor does.
+    fn member() -> (Steered, File) {
+        let steering = Arc::new(steering("main = steer_rrobin"));
+        let steered = Steered::load(&steering, None).unwrap();
+        (steered, File::open("/dev/null").unwrap())
+    }
+
+    fn own(steered: &Steered) -> bool {
+        steered.lock().unwrap().own.is_some()
+    }
+
+    #[test]
+    fn a_filter_that_the_program_overtook_is_set_again() {
+        let (steered, file) = member();
+        let other = Arc::new(steering("main = steer_rnd"));
+        let since = steered.generation().unwrap();
+        let prepared = steered.prepare(&other).unwrap();
+        steered.go_over(&other, prepared, file.as_fd()).unwrap();
+        // What the socket tells by then is no matter, also if it does not tell.
+        let refused = || Err(io::ErrorKind::PermissionDenied.into());
+        let filtering = steered.refilter(file.as_fd(), refused(), since);
+        assert_eq!(filtering.unwrap(), Filtering::Again);
+        let since = steered.generation().unwrap();
+        let filtering = steered.refilter(file.as_fd(), refused(), since);
+        assert!(matches!(filtering, Err(SteerError::Read(_))));
+        assert!(!own(&steered));
+        let filter = Ok(Some(Filter::reject_all()));
+        let filtering = steered.refilter(file.as_fd(), filter, since);
+        assert_eq!(filtering.unwrap(), Filtering::Kernel);
+        assert!(own(&steered));
+    }
+
+    #[test]
+    fn what_was_loaded_before_a_filter_is_set_is_loaded_again() {
+        let (steered, file) = member();
+        let dropping = Arc::new(steering("main = tcp >-> steer_rnd"));
+        let stale = Prepared {
+            filters: Some(Filters::default()),
+            generation: steered.generation().unwrap(),
+        };
+        let since = steered.generation().unwrap();
+        steered.refilter(file.as_fd(), Ok(None), since).unwrap();
+        // It is loaded, which takes privileges, or attached, which takes a socket: /dev/null is none.
+        let gone = steered.go_over(&dropping, stale, file.as_fd());
+        assert!(gone.is_err(), "the stale filters were taken");
+    }
+}

@@ -4,6 +4,7 @@
 #include <pcap/pcap.h>
 #include <pcap/fanout.h>
 #include <linux/capability.h>
+#include <sched.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -241,6 +242,19 @@ static pcap_t *unknown_program(void)
 	return joined(created(device), 7, ALL);
 }
 
+/* The caller has left the group's network namespace. */
+static pcap_t *of_unseen(void)
+{
+	pcap_t *p = joined(created(device), 7, TCP);
+
+	if (unshare(CLONE_NEWNET) != 0) {
+		perror("unshare");
+		exit(2);
+	}
+	(void)pcap_fanout(p, 7, UDP);
+	return p;
+}
+
 static pcap_t *of_another_user(void)
 {
 	member_elsewhere(ALL, as_it_is);
@@ -295,6 +309,7 @@ static const struct {
 	{ "group-has-unknown-program", unknown_program },
 	{ "program-of-others", of_others },
 	{ "program-of-members-without-page", of_pageless },
+	{ "program-of-members-unseen", of_unseen },
 	{ "program-of-members-of-another-user", of_another_user },
 	{ "group-on-other-device", on_other_device },
 	{ "group-has-other-protocol", other_protocol },

@@ -6,11 +6,16 @@
      plain               a new handle in no group; says "opened N"
      filter N TEXT       pcap_setfilter() on handle N
      fanout N PROGRAM    pcap_fanout() on handle N, a member: says "done" or "refused: ..."
+     race N USECONDS FILTER ; PROGRAM
+                         pcap_setfilter() on handle N after that while pcap_fanout() on handle 0
+     race N USECONDS = PROGRAM ; PROGRAM
+                         pcap_fanout() on both; says "done" or "refused: ..."
      count N             reads what is there; says "N has COUNT packets"
      stats N             says "N: members M counters A B C group A B C"; the first three
      nobody              gives up root and all capabilities
      quit */
 
+#include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -83,6 +88,54 @@ static void set_filter(pcap_t *p, const char *text)
 	pcap_freecode(&filter);
 }
 
+/* What another thread does to a handle, after a while. */
+struct job {
+	pcap_t *p;
+	useconds_t after;
+	const char *program; /* or else */
+	struct bpf_program filter;
+	int status;
+};
+
+static void *work(void *argument)
+{
+	struct job *job = argument;
+
+	usleep(job->after);
+	if (job->program != NULL)
+		job->status = pcap_fanout(job->p, group, job->program);
+	else
+		job->status = pcap_setfilter(job->p, &job->filter);
+	return NULL;
+}
+
+static void race(pcap_t *p, char *text)
+{
+	struct job job = { .p = p, .after = (useconds_t)atoi(strsep(&text, " ")) };
+	char *program = strstr(text, " ; ");
+	pthread_t thread;
+	int status;
+
+	*program = '\0';
+	program += 3;
+	if (strncmp(text, "= ", 2) == 0) {
+		job.program = text + 2;
+	} else if (pcap_compile(p, &job.filter, text, 1, PCAP_NETMASK_UNKNOWN) != 0) {
+		printf("pcap_compile: %s\n", pcap_geterr(p));
+		exit(1);
+	}
+	if (pthread_create(&thread, NULL, work, &job) != 0)
+		exit(1);
+	status = pcap_fanout(handles[0], group, program);
+	pthread_join(thread, NULL);
+	if (status != 0)
+		say(status, handles[0]);
+	else
+		say(job.status, p);
+	if (job.program == NULL)
+		pcap_freecode(&job.filter);
+}
+
 static void count_packets(int n)
 {
 	int got;
@@ -131,6 +184,8 @@ static void obey(char *line)
 		set_filter(handles[n], rest);
 	else if (strcmp(word, "fanout") == 0)
 		say(pcap_fanout(handles[n], group, rest), handles[n]);
+	else if (strcmp(word, "race") == 0)
+		race(handles[n], rest);
 	else if (strcmp(word, "count") == 0)
 		count_packets(n);
 	else if (strcmp(word, "stats") == 0)

@@ -9,7 +9,7 @@ use fanpcap_netns::{DEVICE, FAR_DEVICE, Wire, on_wire};
 use fanpcap_testkit::{Program, errors_page, veth};
 
 /// The cases of c/refused.c about groups, with what is set in the environment.
-const JOINING: [Case; 25] = [
+const JOINING: [Case; 26] = [
     ("not-a-packet-socket", &[]),
     ("not-a-live-handle", &[]),
     ("group-out-of-range", &[]),
@@ -26,6 +26,7 @@ const JOINING: [Case; 25] = [
     ("group-has-unknown-program", &[]),
     ("program-of-others", &[]),
     ("program-of-members-without-page", &[]),
+    ("program-of-members-unseen", &[]),
     ("program-of-members-of-another-user", &[]),
     ("group-on-other-device", &[]),
     ("group-has-other-protocol", &[]),

@@ -69,6 +69,8 @@ pub(super) fn join(
                 steered.set(loaded, seat.fd).map_err(failed)?;
             }
         }
+        // Who replaces the program looks for pages once more when it is done: by now it sees this one, or its own are seen.
+        look(seat, steering)?;
         Ok(())
     })?;
     match early {

@@ -41,6 +41,16 @@ pub enum ProgramError {
         /// How many of them there are.
         members: usize,
     },
+    /// The program can't be replaced, as the kernel does not tell who is in the group.
+    Unseen {
+        /// The group's number.
+        group: u16,
+    },
+    /// The program is replaced, but another process has joined with the old one meanwhile, and drops and counts by that.
+    CameBetween {
+        /// The group's number.
+        group: u16,
+    },
     /// The program can't be replaced, as members have no page on which they could be told.
     Pageless {
         /// The group's number.
@@ -88,6 +98,16 @@ impl fmt::Display for ProgramError {
                 "the program of fan-out group {group} can't be replaced by one that drops or counts otherwise: \
                  {members} of its members are other processes', whose filters can't be changed from here",
             ),
+            Self::Unseen { group } => write!(
+                f,
+                "the program of fan-out group {group} can't be replaced: packet diag does not tell this thread who is in \
+                 the group; call from the network namespace of its device",
+            ),
+            Self::CameBetween { group } => write!(
+                f,
+                "the program of fan-out group {group} is replaced, but another process has joined with the old one \
+                 meanwhile, which drops and counts by that: start it anew",
+            ),
             Self::Pageless { group } => write!(
                 f,
                 "the program of fan-out group {group} can't be replaced: members of other processes have no page \
@@ -109,9 +129,12 @@ impl ProgramError {
     pub(crate) fn of(group: u16, error: SteerError) -> Self {
         match error {
             SteerError::Load(LoadError::Privilege { .. }) => Self::NotPermitted(group),
-            SteerError::Load(_) | SteerError::Attach(_) | SteerError::Beside | SteerError::Busy => {
-                Self::Steer { group, error }
-            }
+            SteerError::Load(_)
+            | SteerError::Attach(_)
+            | SteerError::Read(_)
+            | SteerError::Beside
+            | SteerError::Shelf(_)
+            | SteerError::Busy => Self::Steer { group, error },
         }
     }
 }

@@ -17,6 +17,7 @@ mod merged;
 mod modes;
 mod namespaces;
 mod pages;
+mod replacing;
 mod settings;
 mod several;
 mod signals;

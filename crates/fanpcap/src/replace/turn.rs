@@ -1,0 +1,133 @@
+//! Whose turn it is to replace a group's program: one thread's of one process at a time. The kernel would run one's program,
+//! and the members' filters and pages would be another's.
+
+use crate::join::ProgramError;
+use crate::member::Place;
+use crate::page::Shelf;
+use crate::steered::SteerError;
+use fanpcap_linux::file;
+use std::fs::File;
+use std::io;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::thread;
+use std::time::Duration;
+
+/// The right to replace a group's program, for as long as it is kept.
+#[derive(Debug)]
+pub struct Turn {
+    /// The directory of the group's pages, locked, if there are any. The lock ends with the process, however it dies.
+    shelf: Option<File>,
+    /// Given back last.
+    _thread: Thread,
+}
+
+impl Turn {
+    /// Waits for it, for a second at most.
+    ///
+    /// # Errors
+    /// Another has it for longer, or the pages can't be locked.
+    pub fn take(place: &Place) -> Result<Self, ProgramError> {
+        let failed = |error| ProgramError::of(place.group(), error);
+        let of_thread = wait(|| Ok(Thread::take())).map_err(failed)?;
+        let shelf = place.shelf().map(lock).transpose().map_err(failed)?;
+        Ok(Self {
+            shelf: shelf.flatten(),
+            _thread: of_thread,
+        })
+    }
+}
+
+impl Drop for Turn {
+    fn drop(&mut self) {
+        if let Some(shelf) = &self.shelf {
+            // A child that was forked meanwhile has a copy of the descriptor, which would keep the lock.
+            let _ = file::unlock(shelf);
+        }
+    }
+}
+
+/// Locks a group's pages; none where there are none, or none for this process: then nobody else can be told of another program,
+/// and whoever has others in the group is refused by that.
+fn lock(shelf: &Shelf) -> Result<Option<File>, SteerError> {
+    let directory = match file::open_directory(shelf.path()) {
+        Err(error) if is_elsewhere(error.kind()) => return Ok(None),
+        opened => opened.map_err(SteerError::Shelf)?,
+    };
+    wait(|| {
+        let locked = file::try_lock_exclusive(&directory)?;
+        Ok(locked.then_some(()))
+    })?;
+    Ok(Some(directory))
+}
+
+fn is_elsewhere(kind: io::ErrorKind) -> bool {
+    [io::ErrorKind::NotFound, io::ErrorKind::PermissionDenied].contains(&kind)
+}
+
+/// Tries until there is something, but not for ever.
+fn wait<T>(mut attempt: impl FnMut() -> io::Result<Option<T>>) -> Result<T, SteerError> {
+    for _ in 0..PATIENCE {
+        if let Some(got) = attempt().map_err(SteerError::Shelf)? {
+            return Ok(got);
+        }
+        thread::sleep(Duration::from_millis(1));
+    }
+    Err(SteerError::Busy)
+}
+
+/// The process of which a thread has its turn; 0 for none. A child that was forked meanwhile finds its parent here, and no such
+/// thread of its own.
+static TAKEN: AtomicU32 = AtomicU32::new(0);
+
+/// The turn among the threads of a process.
+#[derive(Debug)]
+struct Thread;
+
+impl Thread {
+    fn take() -> Option<Self> {
+        let own = std::process::id();
+        let other = TAKEN.load(Ordering::Relaxed);
+        let is_free = other != own;
+        let take = || TAKEN.compare_exchange(other, own, Ordering::Acquire, Ordering::Relaxed);
+        (is_free && take().is_ok()).then_some(Self)
+    }
+}
+
+impl Drop for Thread {
+    fn drop(&mut self) {
+        TAKEN.store(0, Ordering::Release);
+    }
+}
+
+/// Milliseconds to wait for another thread or process.
+const PATIENCE: u32 = 1000;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// All in one test, as the turn is the process's.
+    #[test]
+    fn one_thread_has_its_turn_and_a_parents_is_none() {
+        let first = Thread::take().unwrap();
+        assert!(Thread::take().is_none());
+        drop(first);
+        let again = Thread::take().unwrap();
+        // As a child finds it that was forked while another thread had its turn.
+        TAKEN.store(std::process::id() + 1, Ordering::Relaxed);
+        assert!(Thread::take().is_some());
+        drop(again);
+        assert_eq!(TAKEN.load(Ordering::Relaxed), 0);
+    }
+
+    #[test]
+    fn nobody_is_waited_for_longer_than_a_second() {
+        let mut attempts = 0;
+        let waited = wait(|| {
+            attempts += 1;
+            Ok((attempts > 3).then_some(attempts))
+        });
+        assert_eq!(waited.unwrap(), 4);
+        assert!(matches!(wait(|| Ok(None::<()>)), Err(SteerError::Busy)));
+    }
+}
