@@ -156,6 +156,8 @@ fn replace_program(p: *mut Pcap, place: &Place, steering: &Arc<Steering>) -> Res
         return Err("pcap_fanout: the handle has no part in a program to replace".to_owned());
     }
     let replaced = replace(&turn, &members, steering, &handles::copy_socket);
+    // Those that wait do so until they are to publish, if the old program had them publish at all.
+    handles::nudge_readers();
     replaced.map_err(|error| error.to_string())
 }
 

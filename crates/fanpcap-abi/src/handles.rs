@@ -228,6 +228,14 @@ pub(crate) fn copy_socket(place: &Place) -> io::Result<Option<OwnedFd>> {
     })
 }
 
+/// Has all readers that wait look again when they are to publish.
+pub(crate) fn nudge_readers() {
+    locked(|entries| {
+        let readers = entries.values().filter_map(|entry| entry.reader.as_ref());
+        readers.for_each(|reader| reader.as_ref().nudge());
+    });
+}
+
 /// Publishes the counters of this process's other members of the group at `place`. After a fork they
 /// may be the other process's to read: the kernel clears them for both.
 pub(crate) fn refresh_beside(p: *mut Pcap, place: &Place) {

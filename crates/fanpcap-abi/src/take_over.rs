@@ -136,6 +136,10 @@ impl Tell for OfProgram {
     fn tell(&self) {
         self.0.publish();
     }
+
+    fn goes_on(&self) -> bool {
+        self.0.goes_on()
+    }
 }
 
 /// The link type and socket of a handle that we can read.

@@ -8,6 +8,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use anyhow::{Context, Result, ensure};
 use fanpcap::groups::{self, Seen};
 use fanpcap::mode::Kind;
+use fanpcap::record::Running;
 use fanpcap_linux::{diag, interface, link, netns, process};
 
 mod holders;
@@ -21,7 +22,7 @@ pub(crate) const ANY: &str = "any";
 const GONE: &str = "gone";
 
 /// Counters older than this tell nothing of now, seconds. Members that take packets refresh theirs ten times a second.
-const STALE_SECONDS: f64 = 2.0;
+pub(crate) const STALE_SECONDS: f64 = 2.0;
 
 /// What was there at one moment.
 #[derive(Clone, Debug, Default)]
@@ -70,6 +71,8 @@ pub(crate) struct Socket {
     pub(crate) counts: Option<Counts>,
     /// The steering program's counters on its page, up to the last that is not 0; none where nothing is known of them.
     pub(crate) program_counters: Option<Vec<i64>>,
+    /// When these were read, nanoseconds of `CLOCK_MONOTONIC`; later than any other time where they can't change.
+    pub(crate) program_counted_ns: u64,
     /// Whether it has a page.
     pub(crate) has_page: bool,
     /// The process that has it; none when that may not be seen.
@@ -102,14 +105,27 @@ pub(crate) struct Counts {
     pub(crate) waits: bool,
 }
 
+/// Seconds from one time to a later one.
+#[allow(
+    clippy::cast_precision_loss,
+    reason = "2^53 nanoseconds are a hundred days, to a nanosecond"
+)]
+fn seconds(from_ns: u64, to_ns: u64) -> f64 {
+    to_ns.saturating_sub(from_ns) as f64 / 1e9
+}
+
+impl Socket {
+    /// Seconds since the steering program's counters were read; none where nothing is known of them.
+    pub(crate) fn program_counters_age(&self, at_ns: u64) -> Option<f64> {
+        let known = self.program_counters.as_ref();
+        known.map(|_| seconds(self.program_counted_ns, at_ns))
+    }
+}
+
 impl Counts {
     /// Seconds since the counters were read.
-    #[allow(
-        clippy::cast_precision_loss,
-        reason = "2^53 nanoseconds are a hundred days, to a nanosecond"
-    )]
     pub(crate) fn age(&self, at_ns: u64) -> f64 {
-        at_ns.saturating_sub(self.read_ns) as f64 / 1e9
+        seconds(self.read_ns, at_ns)
     }
 
     /// Whether the counters are too old to tell of that moment.
@@ -259,6 +275,7 @@ impl Source {
                     ..counts
                 }),
                 program_counters: program_counters(seen),
+                program_counted_ns: running(seen).map_or(0, |running| running.counted_ns),
                 has_page: seen.page.is_some(),
                 process,
             }
@@ -290,9 +307,13 @@ fn counts(seen: &Seen) -> Option<Counts> {
     })
 }
 
+fn running(seen: &Seen) -> Option<&Running> {
+    seen.page.as_ref()?.steering.as_ref()
+}
+
 /// The counters of a steering program, if its owner has ever read them.
 fn program_counters(seen: &Seen) -> Option<Vec<i64>> {
-    let running = seen.page.as_ref()?.steering.as_ref()?;
+    let running = running(seen)?;
     let counters = Some(&running.counters).filter(|_| running.counted_ns > 0)?;
     let used = counters.iter().rposition(|&counter| counter != 0);
     let used = &counters[..used.map_or(0, |last| last + 1)];

@@ -38,9 +38,9 @@ pub fn open_regular(path: &Path) -> io::Result<Option<File>> {
     open(path, OpenOptions::new().read(true))
 }
 
-/// The same to write.
+/// The same to read and to write.
 pub fn open_regular_to_write(path: &Path) -> io::Result<Option<File>> {
-    open(path, OpenOptions::new().write(true))
+    open(path, OpenOptions::new().read(true).write(true))
 }
 
 fn open(path: &Path, options: &mut OpenOptions) -> io::Result<Option<File>> {

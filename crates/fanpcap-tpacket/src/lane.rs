@@ -73,6 +73,13 @@ impl Lane {
         self.publisher.as_mut()?.handle_empty(taken)
     }
 
+    /// Whether all that was taken has been told; where nothing is, there is nothing left.
+    pub(crate) fn has_told(&self) -> bool {
+        let taken = self.ring.taken();
+        let publisher = self.publisher.as_ref();
+        publisher.is_none_or(|publisher| publisher.has_told(taken))
+    }
+
     /// The reader is about to wait, with nothing left to tell.
     pub(crate) fn handle_idle(&self) {
         if let Some(publisher) = &self.publisher {

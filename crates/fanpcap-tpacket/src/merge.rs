@@ -170,11 +170,11 @@ impl Reader {
                     return Err(Pause::Wait(Wait::Any(merge.empty(), longest)));
                 }
                 Turn::Never => {
-                    let unpublished = merge.handle_empty();
-                    if unpublished.is_none() && !self.is_nonblocking() {
+                    let next = merge.handle_empty();
+                    if merge.lanes.iter().all(Lane::has_told) && !self.is_nonblocking() {
                         merge.lanes.iter().for_each(Lane::handle_idle);
                     }
-                    return Err(Pause::Wait(Wait::Any(merge.empty(), unpublished)));
+                    return Err(Pause::Wait(Wait::Any(merge.empty(), next)));
                 }
             }
         }

@@ -36,6 +36,9 @@ pub struct Kept {
 pub trait Tell: Debug + Send + Sync {
     /// Tells it, while signals are held back.
     fn tell(&self);
+
+    /// Whether it changes also while nothing comes into the ring: a reader that waits tells it then, too.
+    fn goes_on(&self) -> bool;
 }
 
 /// How old the kernel's counters become while packets come.
@@ -57,7 +60,7 @@ pub(crate) struct Publisher {
     socket: BorrowedFd<'static>,
     /// What was taken when the counters were asked for last; none for never.
     asked: Option<u64>,
-    /// When that was, by the clock.
+    /// When that was, by the clock, or when more was told since.
     asked_ns: u64,
     /// When the clock was looked at last, and after how many frames it is looked at again.
     looked_ns: u64,
@@ -98,15 +101,45 @@ impl Publisher {
     /// The lane has nothing to be read: publishes when it is time. Returns after how long it will be, if
     /// there is something to publish.
     pub(crate) fn handle_empty(&mut self, taken: u64) -> Option<Duration> {
-        if self.asked == Some(taken) {
+        let has_told = self.has_told(taken);
+        if has_told && !self.goes_on() {
             return None;
         }
-        let age = since(self.asked_ns, process::coarse_ns());
+        // By the coarse clock, who waits all the time would wake too early each time.
+        let now = if has_told {
+            process::monotonic_ns()
+        } else {
+            process::coarse_ns()
+        };
+        let age = since(self.asked_ns, now);
         if age < INTERVAL {
             return Some((INTERVAL - age).max(SHORTEST));
         }
-        self.publish(taken);
-        None
+        if has_told {
+            self.tell_more();
+        } else {
+            self.publish(taken);
+        }
+        self.goes_on().then_some(INTERVAL)
+    }
+
+    /// Whether all that was taken has been told.
+    pub(crate) fn has_told(&self, taken: u64) -> bool {
+        self.asked == Some(taken)
+    }
+
+    /// Whether there is something to tell while nothing comes.
+    fn goes_on(&self) -> bool {
+        self.kept.more.as_ref().is_some_and(|more| more.goes_on())
+    }
+
+    /// What the kernel has counted of the socket can't have changed.
+    fn tell_more(&mut self) {
+        if let Some(more) = &self.kept.more {
+            let _signals = Blocked::new();
+            more.tell();
+        }
+        self.asked_ns = process::monotonic_ns();
     }
 
     /// The reader is about to wait at the empty ring, and has told all that it was given.
@@ -154,6 +187,31 @@ mod tests {
     use fanpcap_linux::shared;
     use std::net::UdpSocket;
     use std::os::fd::AsFd;
+    use std::sync::atomic::{AtomicU32, Ordering};
+
+    /// Counts how often it was told.
+    #[derive(Debug)]
+    struct Times {
+        told: AtomicU32,
+        goes_on: bool,
+    }
+
+    impl Tell for Times {
+        fn tell(&self) {
+            self.told.fetch_add(1, Ordering::Relaxed);
+        }
+
+        fn goes_on(&self) -> bool {
+            self.goes_on
+        }
+    }
+
+    fn telling(publisher: &mut Publisher, goes_on: bool) -> Arc<Times> {
+        let told = AtomicU32::new(0);
+        let times = Arc::new(Times { told, goes_on });
+        publisher.kept.more = Some(Arc::clone(&times) as Arc<dyn Tell>);
+        times
+    }
 
     /// A publisher on a socket that has no counters to read.
     fn publisher(at_ns: u64) -> (Publisher, Kept) {
@@ -209,6 +267,30 @@ mod tests {
         early.asked = Some(0);
         assert_eq!(early.handle_empty(0), None);
         assert!(early.handle_empty(1).is_some());
+    }
+
+    #[test]
+    fn what_changes_by_itself_is_told_ten_times_a_second_by_who_waits() {
+        let (mut publisher, _) = publisher(0);
+        let times = telling(&mut publisher, true);
+        let told = || times.told.load(Ordering::Relaxed);
+        assert_eq!(publisher.handle_empty(5), Some(INTERVAL), "with the rest");
+        assert!(publisher.has_told(5) && told() == 1);
+        let wait = publisher.handle_empty(5).unwrap();
+        assert!(wait <= INTERVAL && told() == 1, "just now");
+        publisher.asked_ns = 0;
+        assert_eq!(publisher.handle_empty(5), Some(INTERVAL));
+        assert!(publisher.has_told(5) && told() == 2);
+    }
+
+    #[test]
+    fn nobody_wakes_for_what_does_not_change() {
+        let (mut publisher, _) = publisher(0);
+        let times = telling(&mut publisher, false);
+        assert_eq!(publisher.handle_empty(5), None);
+        publisher.asked_ns = 0;
+        assert_eq!(publisher.handle_empty(5), None);
+        assert_eq!(times.told.load(Ordering::Relaxed), 1);
     }
 
     #[test]

@@ -241,17 +241,17 @@ impl Reader {
     /// else it waits.
     #[cold]
     fn starve(&self, lane: &mut Lane, call: &Call, may_be_empty: bool) -> Pause {
-        let unpublished = lane.handle_empty();
+        let next = lane.handle_empty();
         if call.begun && (call.delivered > 0 || may_be_empty) {
             return End::Delivered(call.delivered).into();
         }
         let timeout = self.timeout.filter(|timeout| !timeout.is_zero());
         let may_rest = !self.is_nonblocking() && !self.is_net_down();
         let rest = lane.pace.rest(timeout).filter(|_| may_rest);
-        if rest.is_none() && unpublished.is_none() && !self.is_nonblocking() {
+        if rest.is_none() && lane.has_told() && !self.is_nonblocking() {
             lane.handle_idle();
         }
-        Pause::Wait(rest.map_or(Wait::Packets(unpublished), Wait::Rest))
+        Pause::Wait(rest.map_or(Wait::Packets(next), Wait::Rest))
     }
 
     /// A wait has ended the read, unless there are packets that only wait for others.
@@ -315,6 +315,11 @@ impl Reader {
     /// Ends the read that is under way, or the next one. Async-signal-safe.
     pub fn break_loop(&self) {
         self.broken.store(true, Ordering::Relaxed);
+        self.wake.signal();
+    }
+
+    /// Has a reader that waits look again what there is to tell, and for how long to wait.
+    pub fn nudge(&self) {
         self.wake.signal();
     }
 

@@ -93,8 +93,8 @@ impl Reader {
         Ok(())
     }
 
-    /// Waits for packets; false when `longest` may have passed before, and the reader has something else to do:
-    /// it knows how much of it is left when a signal has cut the wait short.
+    /// Waits for packets; false when `longest` may have passed before, or another thread has nudged it, and the reader
+    /// has something else to do: it knows how much of it is left when a signal has cut the wait short.
     fn wait_for_packets(&self, longest: Option<Duration>) -> Result<bool, End> {
         let device = &self.devices[0];
         let blocking = !self.is_nonblocking();
@@ -116,7 +116,9 @@ impl Reader {
             if !blocking {
                 return Ok(true);
             }
-            if longest.is_some() && woken.is_none_or(|woken| woken == Woken::default()) {
+            let is_nudged = woken.is_some_and(|woken| woken.signalled);
+            let is_over = woken.is_none_or(|woken| woken == Woken::default());
+            if is_nudged || (longest.is_some() && is_over) {
                 return Ok(false);
             }
         }

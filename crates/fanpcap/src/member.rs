@@ -31,8 +31,10 @@ pub struct GroupStats {
     pub members: Option<u64>,
     /// Sums over the members, when each of them has published its counters.
     pub counters: Option<Counters>,
-    /// Age of the oldest counters in the sums, in nanoseconds.
+    /// Age of the oldest counters in the sums, in nanoseconds; 0 where there are none.
     pub age_ns: u64,
+    /// The same of the program's counters and the late fragments.
+    pub counts_age_ns: u64,
     /// Sums over the program's counters, when each member has published its own.
     pub counts: Option<Counts>,
     /// Later fragments that came before the first of their datagram, if the member lives whose copy of the program meets
@@ -99,10 +101,13 @@ impl Place {
             .map(|record| record.steering.as_ref())
             .collect();
         let programs = programs.filter(|programs| complete && !programs.is_empty());
+        let counted = programs.as_deref().and_then(oldest_count);
+        let age = |oldest: Option<u64>| oldest.map_or(0, |oldest| now.saturating_sub(oldest));
         GroupStats {
             members,
             counters: known.map(|_| sum(&records)),
-            age_ns: known.map_or(0, |oldest| now.saturating_sub(oldest)),
+            age_ns: age(known),
+            counts_age_ns: age(counted),
             counts: programs.as_deref().and_then(sum_counts),
             late: programs.as_deref().and_then(sum_late),
         }
@@ -148,6 +153,12 @@ fn sum_counts(programs: &[&Running]) -> Option<Counts> {
         }
     }
     Some(sums)
+}
+
+/// When the oldest of the programs' counters was read that may have changed since.
+fn oldest_count(programs: &[&Running]) -> Option<u64> {
+    let counted = programs.iter().map(|running| running.counted_ns);
+    counted.filter(|&counted_ns| counted_ns > 0).min()
 }
 
 /// All late fragments, when a member tells of them that has set the program.
@@ -272,6 +283,9 @@ impl Member {
             dropped: self.told.dropped - before.dropped,
         };
         self.add(at::TOLD, more);
+        if let Some(steered) = &self.steered {
+            steered.publish_at_once();
+        }
         let past = self.sums(at::PAST);
         Counters {
             received: self.told.received + past.received,

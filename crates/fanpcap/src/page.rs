@@ -6,7 +6,7 @@
 //! knows it stale and removes it.
 
 use crate::mode::Mode;
-use crate::record::{Counters, Record, Running, WORDS, at, title_words};
+use crate::record::{Counters, Record, Running, SET, WORDS, at, title_words};
 use crate::root;
 use crate::steering::Steering;
 use fanpcap_linux::shared::{self, Word};
@@ -155,7 +155,7 @@ impl Shelf {
     }
 }
 
-/// Another member's page, open to be told which program the group has.
+/// Another member's page, open to be told which program the group has, and whose.
 #[derive(Debug)]
 pub(crate) struct Told {
     file: File,
@@ -191,14 +191,26 @@ impl Shelf {
 }
 
 impl Told {
+    /// Tells a member that has set the program that another has done so since. Returns the late fragments that it knew of
+    /// by then: they are the other's to tell.
+    pub(crate) fn demote(&self) -> io::Result<u64> {
+        let steering = record(&self.file).and_then(|record| record.steering);
+        let Some(running) = steering.filter(|running| running.has_set) else {
+            return Ok(0);
+        };
+        self.put(at::IS_SET, &[SET])?;
+        Ok(running.late)
+    }
+
     /// Writes the group's program.
     pub(crate) fn tell(&self, steering: &Steering) -> io::Result<()> {
-        let put = |at: usize, words: &[u64]| {
-            let bytes: Vec<u8> = words.iter().flat_map(|word| word.to_ne_bytes()).collect();
-            self.file.write_all_at(&bytes, at as u64 * 8)
-        };
-        put(at::TITLE, &title_words(steering.title()))?;
-        put(at::DIGEST, &[steering.digest()])
+        self.put(at::TITLE, &title_words(steering.title()))?;
+        self.put(at::DIGEST, &[steering.digest()])
+    }
+
+    fn put(&self, at: usize, words: &[u64]) -> io::Result<()> {
+        let bytes: Vec<u8> = words.iter().flat_map(|word| word.to_ne_bytes()).collect();
+        self.file.write_all_at(&bytes, at as u64 * 8)
     }
 }
 
@@ -309,8 +321,10 @@ fn directories(parent: &Path) -> impl Iterator<Item = PathBuf> + use<> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::record::at;
+    use crate::mode::Kind;
     use crate::record::tests::record;
+    use crate::record::{SET_BY_US, at};
+    use crate::steering::tests::steering;
     use std::collections::BTreeSet;
     use std::sync::atomic::{AtomicBool, Ordering};
     use std::time::{Duration, Instant};
@@ -426,6 +440,26 @@ mod tests {
         // The scheduler may stop the writer between the two.
         assert!(told_torn.len() <= torn / 10, "{told_torn:?} of {torn}");
         assert!(torn >= 20, "it never changed while it was read: {torn}");
+    }
+
+    #[test]
+    fn who_had_set_the_program_is_told_that_another_has() {
+        let root = Root::new("demoted");
+        let shelf = root.shelf("4/1.7");
+        let steering = steering("main = steer_flow");
+        let content = content(Kind::Program.into(), Some(&steering), Counters::default());
+        let page = Page::create(&shelf, 1, &content).unwrap();
+        page.words()[at::LATE].set(5);
+        let set = |value: u64| page.words()[at::IS_SET].set(value);
+        let others = shelf.others(&[2]).unwrap();
+        let demoted = || others[0].demote().unwrap();
+        set(SET);
+        assert_eq!(demoted(), 0, "another had set it");
+        set(SET_BY_US);
+        assert_eq!(demoted(), 5);
+        let running = shelf.records()[0].steering.clone().unwrap();
+        assert!(running.is_set && !running.has_set);
+        assert_eq!(demoted(), 0, "once");
     }
 
     #[test]

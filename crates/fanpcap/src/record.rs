@@ -30,9 +30,10 @@ pub(crate) mod at {
     /// The digest of the group's steering program, 0 for none. It changes when the program is replaced, as does what
     /// follows; whoever replaces it writes both on all pages.
     pub(crate) const DIGEST: usize = 24;
-    /// Whether the group is known to have that program: [`super::SET`], [`super::SET_BY_US`], else 0.
+    /// Whether the group is known to have that program: [`super::SET`], [`super::SET_BY_US`], else 0. Who gives the group
+    /// another one makes it [`super::SET`] on the page that had [`super::SET_BY_US`].
     pub(crate) const IS_SET: usize = 25;
-    /// When the program's counters were read last.
+    /// When the program's counters were read last; [`super::UNCHANGING`] where they can't change.
     pub(crate) const COUNTED_NS: usize = 26;
     /// Later fragments that this member's copy of the program has met before the first of their datagram.
     pub(crate) const LATE: usize = 27;
@@ -47,6 +48,9 @@ pub(crate) const SET: u64 = 1;
 
 /// The same, by this member.
 pub(crate) const SET_BY_US: u64 = 2;
+
+/// In the place of when counters were read: the program has none here, so that they are of now.
+pub(crate) const UNCHANGING: u64 = u64::MAX;
 
 /// Words of a program's beginning.
 pub(crate) const TITLE_WORDS: usize = 8;
@@ -77,9 +81,10 @@ pub struct Running {
     pub title: String,
     /// Whether the group is known to have it.
     pub is_set: bool,
-    /// Whether this member has set it: then it tells of late fragments.
+    /// Whether this member has set it, as the last that did: then it tells of late fragments.
     pub has_set: bool,
-    /// When the counters were read, nanoseconds of `CLOCK_MONOTONIC`; 0: never yet.
+    /// When the counters were read, nanoseconds of `CLOCK_MONOTONIC`; 0: never yet; later than any other time where they
+    /// can't change.
     pub counted_ns: u64,
     /// The program's counters, of this member.
     pub counters: Counts,

@@ -63,6 +63,7 @@ pub fn replace(
     };
     let set = giver.own.steered.set(loaded, giver.socket.as_fd());
     set.map_err(failed)?;
+    demote_others(&seated, &pages);
     // From here on, what fails for one is done for the others all the same.
     let mut gone = Ok(());
     for one in seated {
@@ -71,6 +72,18 @@ pub fn replace(
     }
     let told = change.tell(&pages);
     gone.map_err(failed).and(told)
+}
+
+/// The first one has given the group its program: whoever did before tells no longer of late fragments.
+fn demote_others(seated: &[Seated<'_>], pages: &[Told]) {
+    let Some((giver, rest)) = seated.split_first() else {
+        return;
+    };
+    let own = rest.iter().map(|one| one.own.steered.demote());
+    // Best effort: a page that can't be written has been made smaller, and is none any more.
+    let others = pages.iter().map(|page| page.demote().unwrap_or(0));
+    let late = own.chain(others).fold(0, u64::saturating_add);
+    giver.own.steered.inherit(late);
 }
 
 /// What each member has of the program that is to come.

@@ -4,7 +4,7 @@
 //! It is loaded twice: by itself when the member joins, and with the handle's own filter when that is set. By then the process may have dropped the
 //! privilege to load programs; then what was loaded first is enough, and the reader filters.
 
-use crate::record::{SET, SET_BY_US, at, title_words};
+use crate::record::{SET, SET_BY_US, UNCHANGING, at, title_words};
 use crate::steering::{Counts, Steering};
 use fanpcap_linux::packet::{self, Filter};
 use fanpcap_linux::shared::Word;
@@ -187,10 +187,27 @@ impl Steered {
     pub(crate) fn set(&self, loaded: Loaded, socket: BorrowedFd<'_>) -> Result<(), SteerError> {
         loaded.attach_fanout(socket).map_err(SteerError::Attach)?;
         let mut state = self.lock()?;
+        state.heed();
         let before = state.fanout.replace(loaded);
         state.past_late += before.map_or(0, |before| before.late().unwrap_or(0));
         state.mark(SET_BY_US);
         Ok(())
+    }
+
+    /// Another member has given the group its program since. Returns the late fragments that this one knows of: they are the
+    /// other's to tell.
+    pub(crate) fn demote(&self) -> u64 {
+        self.lock().map_or(0, |mut state| {
+            state.heed();
+            state.demote()
+        })
+    }
+
+    /// Takes over what members knew of late fragments that had set the program before.
+    pub(crate) fn inherit(&self, late: u64) {
+        if let Ok(mut state) = self.lock() {
+            state.past_late = state.past_late.saturating_add(late);
+        }
     }
 
     /// The group is known to have the program.
@@ -242,11 +259,26 @@ impl Steered {
         self.0.try_lock().ok()?.counted().ok()
     }
 
-    /// Brings the counters on the page up to date. It allocates, so it is not for signal handlers.
+    /// Brings the counters on the page up to date. It may close and free what is gone, so it is not for signal handlers.
     pub fn publish(&self) {
+        if let Ok(mut state) = self.0.try_lock() {
+            state.heed();
+            state.publish();
+        }
+    }
+
+    /// The same for signal handlers: nothing is waited for, allocated or freed.
+    pub fn publish_at_once(&self) {
         if let Ok(state) = self.0.try_lock() {
             state.publish();
         }
+    }
+
+    /// Whether its counters change also while nothing comes to the member: those of packets that are dropped, and of
+    /// fragments that come to others.
+    pub fn goes_on(&self) -> bool {
+        // Who has it locked may be about to change it.
+        self.0.try_lock().map_or(true, |state| state.changes())
     }
 
     /// The kernel cuts packets by this filter from now on, unless the handle has one itself.
@@ -301,6 +333,7 @@ impl Steered {
         }
         // The group has the program by now, come what may.
         state.tell();
+        state.publish();
         done
     }
 }
@@ -381,21 +414,51 @@ impl State {
         if self.steering.counts() {
             let both = [&self.filters.bare, &self.filters.combined];
             for filter in both.into_iter().flatten() {
-                add(&mut counts, &filter.counters()?);
+                filter.add_counters(&mut counts)?;
             }
         }
         let late = self.fanout.as_ref().map_or(Ok(0), Loaded::late)?;
-        Ok((counts, self.past_late + late))
+        Ok((counts, self.past_late.saturating_add(late)))
+    }
+
+    /// Whether it has counters that may change.
+    fn changes(&self) -> bool {
+        self.steering.counts() || self.fanout.as_ref().is_some_and(Loaded::counts_late)
     }
 
     fn publish(&self) {
+        let now = if self.changes() {
+            process::monotonic_ns()
+        } else {
+            UNCHANGING
+        };
         if let Ok((counts, late)) = self.counted() {
             for (index, count) in counts.into_iter().enumerate() {
                 self.show(at::COUNTERS + index, count);
             }
             self.show(at::LATE, late);
-            self.show(at::COUNTED_NS, process::monotonic_ns());
+            self.show(at::COUNTED_NS, now);
         }
+    }
+
+    /// Lets go of what this member gave the group when its page says that another has replaced it.
+    fn heed(&mut self) {
+        if self.set == SET_BY_US && self.shown(at::IS_SET) == Some(SET) {
+            self.demote();
+        }
+    }
+
+    fn demote(&mut self) -> u64 {
+        if self.set != SET_BY_US {
+            return 0;
+        }
+        let shown = self.shown(at::LATE).unwrap_or(0);
+        let late = self.counted().map_or(shown, |(_, late)| late);
+        self.mark(SET);
+        // Its maps go with it.
+        self.fanout = None;
+        self.past_late = 0;
+        late
     }
 
     fn mark(&mut self, set: u64) {
@@ -410,6 +473,10 @@ impl State {
             self.show(at::TITLE + index, word);
         }
         self.show(at::DIGEST, self.steering.digest());
+    }
+
+    fn shown(&self, at: usize) -> Option<u64> {
+        self.words.get(at - at::DIGEST).map(Word::get)
     }
 
     fn show(&self, at: usize, value: u64) {

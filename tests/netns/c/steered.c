@@ -10,8 +10,12 @@
                          pcap_setfilter() on handle N after that while pcap_fanout() on handle 0
      race N USECONDS = PROGRAM ; PROGRAM
                          pcap_fanout() on both; says "done" or "refused: ..."
+     read N              a thread reads handle N from now on, and waits
      count N             reads what is there; says "N has COUNT packets"
      stats N             says "N: members M counters A B C group A B C"; the first three
+     late N              says "N: late COUNT", or "N: late unknown"
+     age N               says "N: MILLISECONDS ms old": the group's counters
+     ask N               pcap_stats() on handle N
      nobody              gives up root and all capabilities
      quit */
 
@@ -136,6 +140,26 @@ static void race(pcap_t *p, char *text)
 		pcap_freecode(&job.filter);
 }
 
+static void *read_all(void *p)
+{
+	unsigned long read = 0;
+
+	pcap_loop(p, -1, count, (u_char *)&read);
+	return NULL;
+}
+
+static void start_reading(int n)
+{
+	char errbuf[PCAP_ERRBUF_SIZE];
+	pthread_t thread;
+
+	if (pcap_setnonblock(handles[n], 0, errbuf) != 0 ||
+	    pthread_create(&thread, NULL, read_all, handles[n]) != 0)
+		puts("failed");
+	else
+		puts("done");
+}
+
 static void count_packets(int n)
 {
 	int got;
@@ -166,6 +190,39 @@ static void tell(int n)
 	       (long long)st.group_counters[1], (long long)st.group_counters[2]);
 }
 
+static struct pcap_fanout_stat fanout_stats(int n)
+{
+	struct pcap_fanout_stat st = { .size = sizeof st };
+
+	if (pcap_fanout_stats(handles[n], &st) != 0) {
+		printf("pcap_fanout_stats: %s\n", pcap_geterr(handles[n]));
+		exit(1);
+	}
+	return st;
+}
+
+static void tell_late(int n)
+{
+	struct pcap_fanout_stat st = fanout_stats(n);
+
+	if (st.valid & PCAP_FANOUT_STAT_LATE)
+		printf("%d: late %llu\n", n, (unsigned long long)st.late);
+	else
+		printf("%d: late unknown\n", n);
+}
+
+static void tell_age(int n)
+{
+	printf("%d: %llu ms old\n", n, (unsigned long long)fanout_stats(n).group_age_ns / 1000000);
+}
+
+static void ask(int n)
+{
+	struct pcap_stat stat;
+
+	say(pcap_stats(handles[n], &stat), handles[n]);
+}
+
 static void obey(char *line)
 {
 	char *word = strsep(&line, " ");
@@ -186,10 +243,18 @@ static void obey(char *line)
 		say(pcap_fanout(handles[n], group, rest), handles[n]);
 	else if (strcmp(word, "race") == 0)
 		race(handles[n], rest);
+	else if (strcmp(word, "read") == 0)
+		start_reading(n);
 	else if (strcmp(word, "count") == 0)
 		count_packets(n);
 	else if (strcmp(word, "stats") == 0)
 		tell(n);
+	else if (strcmp(word, "late") == 0)
+		tell_late(n);
+	else if (strcmp(word, "age") == 0)
+		tell_age(n);
+	else if (strcmp(word, "ask") == 0)
+		ask(n);
 	else if (strcmp(word, "nobody") == 0)
 		puts(setgid(65534) == 0 && setuid(65534) == 0 ? "done" : "failed");
 	else if (strcmp(word, "quit") == 0)

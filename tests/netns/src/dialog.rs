@@ -55,6 +55,12 @@ impl Dialog {
         Ok(dialog)
     }
 
+    /// Its process.
+    #[must_use]
+    pub fn pid(&self) -> u32 {
+        self.child.id()
+    }
+
     /// The next line that it says.
     ///
     /// # Errors
@@ -88,6 +94,19 @@ impl Dialog {
     pub fn expect(&mut self, line: &str, answer: &str) -> Result<()> {
         let said = self.ask(line)?;
         ensure!(said == answer, "{line:?}: not {answer:?} but {said:?}");
+        Ok(())
+    }
+
+    /// Opens a handle under a program, beside other programs.
+    ///
+    /// # Errors
+    /// When it can't be opened.
+    pub fn open_beside(&mut self, program: &str) -> Result<()> {
+        let mut said = self.ask(&format!("open {program}"))?;
+        if said.starts_with("warned: ") {
+            said = self.hear()?;
+        }
+        ensure!(said.starts_with("opened "), "{said}");
         Ok(())
     }
 

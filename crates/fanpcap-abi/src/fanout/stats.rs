@@ -41,7 +41,7 @@ pub struct Stat {
     pub group_received: u64,
     /// Sum of `dropped` over the members.
     pub group_dropped: u64,
-    /// Age of the oldest counters in the sums, nanoseconds.
+    /// Age of the oldest counters in the sums, nanoseconds; of the group's late fragments too.
     pub group_age_ns: u64,
     /// The steering program's counters, of this member.
     pub counters: Counts,
@@ -107,7 +107,7 @@ unsafe fn stats(p: *mut Pcap, size: usize) -> Option<Stat> {
     }
     handles::refresh_beside(p, &place);
     stat.add_group(&place.group_stats());
-    if size < mem::size_of::<Stat>() {
+    if !stat.has_counters() {
         stat.valid &= !(COUNTERS | GROUP_COUNTERS | LATE);
     }
     Some(stat)
@@ -132,15 +132,23 @@ impl Stat {
         }
     }
 
+    /// Whether the caller's struct has room for programs' counters.
+    fn has_counters(&self) -> bool {
+        self.size >= mem::size_of::<Self>()
+    }
+
     fn add_group(&mut self, whole: &GroupStats) {
         if let Some(members) = whole.members {
             self.members = members;
             self.valid |= MEMBERS;
         }
+        self.group_age_ns = match self.has_counters() {
+            true => whole.age_ns.max(whole.counts_age_ns),
+            false => whole.age_ns,
+        };
         if let Some(counters) = whole.counters {
             self.group_received = counters.received;
             self.group_dropped = counters.dropped;
-            self.group_age_ns = whole.age_ns;
             self.valid |= GROUP_RECEIVED | GROUP_DROPPED;
         }
         if let Some(counts) = whole.counts {

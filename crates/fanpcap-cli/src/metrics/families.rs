@@ -16,7 +16,8 @@ type Figure<'c> = (Option<&'c str>, fn(&Counters) -> u64);
 /// All metrics of a snapshot.
 pub(crate) fn of(snapshot: &Snapshot) -> Vec<Family> {
     let (members, groups, devices) = (members(snapshot), groups(snapshot), devices(snapshot));
-    let members = members.into_iter().chain([program_counters(snapshot)]);
+    let of_program = [program_counters(snapshot), program_counters_age(snapshot)];
+    let members = members.into_iter().chain(of_program);
     members.chain(groups).chain(devices).collect()
 }
 
@@ -83,6 +84,21 @@ fn program_counters(snapshot: &Snapshot) -> Family {
         "fanpcap_member_program_counter",
         "What the group's steering program has counted on the member's packets, by the counter's number.",
         samples.flatten().collect(),
+    )
+}
+
+/// How old they are.
+fn program_counters_age(snapshot: &Snapshot) -> Family {
+    let of_member = |socket: &Socket| {
+        let age = socket.program_counters_age(snapshot.at_ns)?;
+        Some((member_labels(snapshot, socket)?, Number::Seconds(age)))
+    };
+    let samples = snapshot.sockets.iter().filter_map(of_member);
+    gauge(
+        "fanpcap_member_program_counters_age_seconds",
+        "Time since the member read the steering program's counters: it does so ten times a second while it is in a read, \
+         also while no packet reaches it; 0 where the program has none.",
+        samples.collect(),
     )
 }
 
@@ -238,6 +254,7 @@ mod tests {
             ("taken_packets_total", "", "798766"),
             ("backlog_packets", "", "7"),
             ("counters_age_seconds", "", "0.050"),
+            ("program_counters_age_seconds", "", "0.050"),
             ("program_counter", ",counter=\"0\"", "12"),
             ("program_counter", ",counter=\"2\"", "-3"),
         ] {

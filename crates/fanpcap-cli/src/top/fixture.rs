@@ -88,6 +88,7 @@ pub(crate) fn member(inode: u32, pid: u32, counts: Counts) -> Socket {
         ring_bytes: Some(16 << 20),
         counts: Some(counts),
         program_counters: Some(vec![12, 0, -3]),
+        program_counted_ns: counts.read_ns,
         has_page: true,
         process: Some(Process {
             pid: Some(pid),
@@ -118,6 +119,7 @@ fn sockets(read_ns: u64, received: [u64; 3], dropped: [u64; 3]) -> Vec<Socket> {
         ..counts(read_ns, received[index], dropped[index])
     };
     let mut stale = member(12, 4712, of(1, 40 * SECOND));
+    stale.program_counted_ns = read_ns;
     let mut never = member(14, 4714, counts(0, 0, 0));
     never.counts = None;
     never.program_counters = None;
@@ -153,6 +155,7 @@ fn foreign(inode: u32, ifindex: u32, group: Option<u16>, process: Option<(u32, &
         ring_bytes: group.map(|_| 2 << 20),
         counts: None,
         program_counters: None,
+        program_counted_ns: 0,
         has_page: false,
         process: process.map(|(pid, program)| Process {
             pid: Some(pid),

@@ -126,6 +126,7 @@ fn group(group: u16, mode: String, members: Vec<(Member, Share)>) -> Group {
         backlog_packets: sum(&members, |member| member.backlog_packets),
         skew: skew(&shares),
         program_counters: program_counters(&members),
+        program_counters_age_seconds: program_counters_age(&members),
         members,
     }
 }
@@ -151,6 +152,14 @@ fn program_counters(members: &[Member]) -> Option<Vec<i64>> {
         }
         Some(sums)
     })
+}
+
+/// How old the oldest are of those in the sums.
+fn program_counters_age(members: &[Member]) -> Option<f64> {
+    let ages = members
+        .iter()
+        .filter_map(|member| member.program_counters_age_seconds);
+    ages.reduce(f64::max)
 }
 
 /// The sum of what is known; none when nothing is.

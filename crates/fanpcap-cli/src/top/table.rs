@@ -6,6 +6,7 @@ use ratatui::text::Span;
 
 use super::figure::{UNKNOWN, age, bits, bytes, count, short};
 use super::view::{Device, Group, Member, View};
+use crate::snapshot::STALE_SECONDS;
 
 /// What a row is about, which decides how it looks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -143,7 +144,10 @@ fn counters(group: &Group, width: usize) -> Option<Row> {
         .map(|(number, counter)| format!("{number}: {counter}"))
         .collect();
     let room = self::width(&line("", width, |_| String::new()));
-    let text = cut(&format!("  counters {}", used.join(", ")), room);
+    let old = group.program_counters_age_seconds;
+    let old = old.filter(|&age| age > STALE_SECONDS);
+    let old = old.map_or_else(String::new, |age| format!(" {age:.0} s ago:"));
+    let text = cut(&format!("  counters{old} {}", used.join(", ")), room);
     (!used.is_empty()).then(|| Row {
         kind: Kind::Counters,
         text: format!("{text}{}", blanks(&text, room)),

@@ -82,6 +82,8 @@ pub(crate) struct Group {
     pub(crate) skew: Option<f64>,
     /// The steering program's counters.
     pub(crate) program_counters: Option<Vec<i64>>,
+    /// Their age; of a group's, that of the oldest.
+    pub(crate) program_counters_age_seconds: Option<f64>,
     /// The members.
     pub(crate) members: Vec<Member>,
 }
@@ -125,4 +127,6 @@ pub(crate) struct Member {
     pub(crate) backlog_packets: Option<u64>,
     /// The steering program's counters.
     pub(crate) program_counters: Option<Vec<i64>>,
+    /// Their age.
+    pub(crate) program_counters_age_seconds: Option<f64>,
 }

@@ -141,6 +141,25 @@ impl Map {
         Ok(numbers.collect())
     }
 
+    /// Reads those of an array into `numbers`. It allocates nothing, so that signal handlers may.
+    ///
+    /// # Errors
+    /// `InvalidInput` when the row has more of them, or when it is none of an array that all CPUs share.
+    pub fn read_numbers(&self, numbers: &mut [u64]) -> io::Result<()> {
+        let row = 0_u32.to_ne_bytes();
+        let has_room = self.value_len.next_multiple_of(8) <= size_of_val(numbers);
+        if self.kind != MapKind::Array || self.key_len != row.len() || !has_room {
+            return Err(io::ErrorKind::InvalidInput.into());
+        }
+        let mut attr = MapElement {
+            map: number(&self.fd),
+            key: row.as_ptr().expose_provenance() as u64,
+            value: numbers.as_mut_ptr().expose_provenance() as u64,
+            ..MapElement::default()
+        };
+        bpf(BPF_MAP_LOOKUP_ELEM, &mut attr).map(drop)
+    }
+
     /// The value of a key, or those of all possible CPUs, each in a multiple of eight bytes, as the kernel writes them.
     fn look_up(&self, key: &[u8]) -> io::Result<Vec<u8>> {
         if key.len() != self.key_len {
@@ -192,7 +211,8 @@ fn possible_cpus() -> io::Result<usize> {
 
 // SAFETY: BPF_MAP_CREATE's part of union bpf_attr, without addresses.
 unsafe impl Attributes for MapCreate {}
-// SAFETY: that of BPF_MAP_*_ELEM. `Map::look_up` has a key of the map's length and room for all that the kernel writes.
+// SAFETY: that of BPF_MAP_*_ELEM. `Map::look_up` and `Map::read_numbers` have a key of the map's length and room for all that
+// the kernel writes.
 unsafe impl Attributes for MapElement {}
 // SAFETY: `batch` of union bpf_attr. `Map::insert` has as many keys and values, whole ones, as it says; the kernel only reads them.
 unsafe impl Attributes for MapBatch {}
@@ -266,6 +286,10 @@ mod tests {
     fn a_number_starts_at_nothing() {
         let number = Map::array("packets", 1, 8).unwrap();
         assert_eq!(number.numbers().unwrap(), [0]);
+        let mut read = [7, 7];
+        number.read_numbers(&mut read).unwrap();
+        assert_eq!(read, [0, 7]);
+        assert!(number.read_numbers(&mut []).is_err(), "no room");
     }
 
     #[test]

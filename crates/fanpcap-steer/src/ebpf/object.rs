@@ -329,15 +329,36 @@ impl Loaded {
             .map_or(Ok(Vec::new()), bpf::Map::numbers)
     }
 
-    /// How many later fragments came before their first, and may have left their flow by that.
+    /// Adds them to `counts`; they can go down, by `dec`. It allocates nothing, so that signal handlers may.
     ///
     /// # Errors
-    /// None on any known kernel.
+    /// `EPERM` before Linux 5.19 where the process has dropped its privileges.
+    pub fn add_counters(&self, counts: &mut [u64; COUNTERS]) -> io::Result<()> {
+        let Some(map) = self.map(Map::Counters) else {
+            return Ok(());
+        };
+        let mut own = [0; COUNTERS];
+        map.read_numbers(&mut own)?;
+        for (count, more) in counts.iter_mut().zip(own) {
+            *count = count.wrapping_add(more);
+        }
+        Ok(())
+    }
+
+    /// How many later fragments came before their first, and may have left their flow by that. It allocates nothing.
+    ///
+    /// # Errors
+    /// As [`Loaded::add_counters`].
     pub fn late(&self) -> io::Result<u64> {
-        let numbers = self
-            .map(Map::Late)
-            .map_or(Ok(Vec::new()), bpf::Map::numbers)?;
-        Ok(numbers.first().copied().unwrap_or(0))
+        let mut late = [0];
+        self.map(Map::Late)
+            .map_or(Ok(()), |map| map.read_numbers(&mut late))?;
+        Ok(late[0])
+    }
+
+    /// Whether it counts those.
+    pub fn counts_late(&self) -> bool {
+        self.map(Map::Late).is_some()
     }
 
     fn map(&self, what: Map) -> Option<&bpf::Map> {

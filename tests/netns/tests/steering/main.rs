@@ -1,6 +1,7 @@
 //! Groups under steering programs, on real packets: who got what. What is expected is written down from the frames, not computed by any
 //! part of the compiler.
 
+mod age;
 mod balance;
 mod cast;
 mod conversation;
@@ -9,6 +10,7 @@ mod documented;
 mod flows;
 mod fragments;
 mod frame;
+mod late;
 mod queues;
 mod runts;
 mod scene;

@@ -74,6 +74,7 @@ impl History {
             taken_packets_total: counts.and_then(|counts| counts.taken),
             backlog_packets: counts.and_then(|counts| counts.backlog(at_ns)),
             program_counters: socket.program_counters.clone(),
+            program_counters_age_seconds: socket.program_counters_age(at_ns).map(rounded),
         };
         (member, speeds.share)
     }

@@ -70,9 +70,13 @@ fn a_group_whose_members_are_filtered_says_so() {
 
 #[test]
 fn what_a_program_has_counted_stands_below_its_group() {
-    let rows = rows(&fixture::view(), 80, false);
-    assert_eq!(rows[2].text.trim_end(), "  counters 0: 36, 2: -9");
-    assert_eq!(rows[2].kind, Kind::Counters);
+    let mut view = fixture::view();
+    let shown = rows(&view, 80, false);
+    assert_eq!(shown[2].text.trim_end(), "  counters 0: 36, 2: -9");
+    assert_eq!(shown[2].kind, Kind::Counters);
+    view.devices[0].groups[0].program_counters_age_seconds = Some(12.3);
+    let text = &rows(&view, 80, false)[2].text;
+    assert_eq!(text.trim_end(), "  counters 12 s ago: 0: 36, 2: -9");
 }
 
 #[test]

@@ -1,0 +1,173 @@
+//! How old the counters of programs are that others see, of members that no packet reaches.
+
+use std::fs;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, ensure};
+use fanpcap::groups;
+use fanpcap::record::Record;
+use fanpcap_linux::process::monotonic_ns;
+use fanpcap_netns::dialog::Dialog;
+use fanpcap_netns::{Wire, on_wire};
+use fanpcap_testkit::traffic::{self, Frame};
+use fanpcap_testkit::{Member, Transport, await_for, member};
+
+const GROUP: u16 = 7;
+
+/// Counts all packets, and lets those of TCP through, of which there are none.
+const COUNTS: &str = "main = inc 0 >-> tcp >-> inc 1 >-> steer_flow";
+
+/// Until what was counted is seen, at most, on a machine that does much else.
+const SOON: Duration = Duration::from_secs(2);
+
+/// Of one transport.
+fn frames(seed: u64, transport: Transport) -> Result<Vec<Frame>> {
+    let frames = traffic::frames(seed, &traffic::flows(seed, 30), 0..1000)?;
+    let of_it = frames
+        .into_iter()
+        .filter(|it| it.flow.transport == transport);
+    Ok(of_it.collect())
+}
+
+fn start(wire: &Wire, program: &str) -> Result<Member> {
+    let program = wire.tcpdump()?.group(GROUP, program);
+    let member = program.start(&wire.scratch)?;
+    member::wait_for_members(GROUP, 1)?;
+    Ok(member)
+}
+
+/// What the member's page says.
+fn page(pid: u32) -> Result<Record> {
+    let seen = groups::seen()?;
+    let mut pages = seen.into_iter().filter_map(|seen| seen.page);
+    let page = pages.find(|page| page.pid == pid);
+    page.with_context(|| format!("process {pid} has no page"))
+}
+
+fn counted_ns(pid: u32) -> Result<u64> {
+    let steering = page(pid)?.steering;
+    Ok(steering.context("no program on the page")?.counted_ns)
+}
+
+/// The group's first two counters, as a member of another process is told them.
+fn told(other: &mut Dialog) -> Result<(usize, usize)> {
+    let said = other.ask("stats 0")?;
+    let (_, group) = said.split_once(" group ").with_context(|| said.clone())?;
+    let mut numbers = group.split(' ').map(str::parse);
+    let mut next = || numbers.next().context("no counter");
+    Ok((next()??, next()??))
+}
+
+#[test]
+#[ignore = "needs root: run by make test"]
+fn what_a_program_drops_is_counted_before_the_eyes_of_others() -> Result<()> {
+    on_wire(1, |wire| {
+        let counting = start(wire, COUNTS)?;
+        let mut other = Dialog::start(wire, GROUP)?;
+        other.open_beside(COUNTS)?;
+        let frames = frames(21, Transport::Udp)?;
+        for round in 1..=3 {
+            wire.send(&frames)?;
+            let expected = (round * frames.len(), 0);
+            await_for("the counters", SOON, || {
+                Ok((told(&mut other)? == expected).then_some(()))
+            })
+            .with_context(|| format!("round {round}: {:?}", told(&mut other)))?;
+        }
+        ensure!(other.count(0)? == 0);
+        let page = page(counting.pid())?;
+        ensure!(page.counters.received == 0, "{page:?}");
+        let steering = page.steering.context("a program")?;
+        ensure!(
+            steering.counters[0] > 0,
+            "all went to the other: {steering:?}"
+        );
+        Ok(())
+    })
+}
+
+/// How often a process has waited so far.
+fn waits(pid: u32) -> Result<u64> {
+    let status = fs::read_to_string(format!("/proc/{pid}/status"))?;
+    let mut lines = status.lines();
+    let waits = lines.find_map(|line| line.strip_prefix("voluntary_ctxt_switches:"));
+    Ok(waits.context("no such line")?.trim().parse()?)
+}
+
+#[test]
+#[ignore = "needs root: run by make test"]
+fn who_waits_reads_counters_ten_times_a_second_and_only_where_there_are_any() -> Result<()> {
+    const PERIOD: Duration = Duration::from_secs(2);
+    // How often it may wait in that time, and in which it must.
+    for (program, least, most) in [(COUNTS, 10, 24), ("main = tcp >-> steer_rrobin", 0, 3)] {
+        on_wire(1, |wire| {
+            let member = start(wire, program)?;
+            thread::sleep(Duration::from_millis(500));
+            let before = waits(member.pid())?;
+            let begin = Instant::now();
+            let mut oldest = 0;
+            while begin.elapsed() < PERIOD {
+                let counted_ns = counted_ns(member.pid())?;
+                oldest = oldest.max(monotonic_ns().saturating_sub(counted_ns));
+                thread::sleep(Duration::from_millis(20));
+            }
+            let waits = waits(member.pid())? - before;
+            ensure!((least..=most).contains(&waits), "{program}: {waits} waits");
+            let oldest = Duration::from_nanos(oldest);
+            ensure!(oldest < Duration::from_millis(600), "{program}: {oldest:?}");
+            Ok(())
+        })?;
+    }
+    Ok(())
+}
+
+#[test]
+#[ignore = "needs root: run by make test"]
+fn who_is_away_shows_how_old_its_counters_are() -> Result<()> {
+    on_wire(1, |wire| {
+        // Nobody reads their handles.
+        let mut away = Dialog::start(wire, GROUP)?;
+        let mut other = Dialog::start(wire, GROUP)?;
+        away.open_beside(COUNTS)?;
+        other.open_beside(COUNTS)?;
+        let frames = frames(22, Transport::Udp)?;
+        wire.send(&frames)?;
+        thread::sleep(Duration::from_millis(300));
+        let age = |dialog: &mut Dialog| -> Result<u64> {
+            let said = dialog.ask("age 0")?;
+            let age = said.split(' ').nth(1).and_then(|age| age.parse().ok());
+            age.with_context(|| said.clone())
+        };
+        let before = age(&mut other)?;
+        ensure!(
+            before >= 300 && told(&mut other)?.0 < frames.len(),
+            "{before} ms"
+        );
+        // It publishes by the way.
+        away.expect("ask 0", "done")?;
+        let after = age(&mut other)?;
+        ensure!(after < 300, "{after} ms, {before} before");
+        ensure!(told(&mut other)? == (frames.len(), 0));
+        Ok(())
+    })
+}
+
+#[test]
+#[ignore = "needs root: run by make test"]
+fn a_reader_that_waits_heeds_a_program_that_begins_to_count() -> Result<()> {
+    on_wire(1, |wire| {
+        let mut own = Dialog::start(wire, GROUP)?;
+        own.expect("open main = tcp >-> steer_to 0", "opened 0")?;
+        own.expect("read 0", "done")?;
+        thread::sleep(Duration::from_millis(300));
+        ensure!(counted_ns(own.pid())? > monotonic_ns(), "nothing changes");
+        own.expect("fanout 0 main = inc 0 >-> tcp >-> steer_to 0", "done")?;
+        let frames = frames(23, Transport::Udp)?;
+        wire.send(&frames)?;
+        await_for("the counter", SOON, || {
+            let steering = page(own.pid())?.steering.context("a program")?;
+            Ok((steering.counters[0] == frames.len() as u64).then_some(()))
+        })
+    })
+}
