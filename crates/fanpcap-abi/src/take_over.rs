@@ -119,6 +119,7 @@ pub(crate) unsafe fn keep_counters(p: *mut Pcap) {
                 read_ns: kept.read_ns,
                 read_taken: kept.read_taken,
                 idle_taken: kept.idle_taken,
+                looked_ns: kept.looked_ns,
                 more: kept
                     .steered
                     .map(|steered| Arc::new(OfProgram(steered)) as Arc<dyn Tell>),

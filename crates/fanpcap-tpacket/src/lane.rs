@@ -87,6 +87,13 @@ impl Lane {
         }
     }
 
+    /// The application begins to wait for packets, or has waited.
+    pub(crate) fn note_wait(&self, waits: bool) {
+        if let Some(publisher) = &self.publisher {
+            publisher.note_wait(waits);
+        }
+    }
+
     /// Lets a filter hold from the next packet on. What is in the ring has not passed it.
     pub(crate) fn set_filter(&mut self, program: Program, in_kernel: bool) {
         let left = in_kernel.then(|| self.ring.pending());

@@ -72,6 +72,11 @@ impl Merge {
         self.lanes.get_mut(device)
     }
 
+    /// The application begins to wait for packets, or has waited.
+    pub(crate) fn note_wait(&self, waits: bool) {
+        self.lanes.iter().for_each(|lane| lane.note_wait(waits));
+    }
+
     /// Publishes the lanes' counters when it is time, and tells when it will be.
     fn handle_empty(&mut self) -> Option<Duration> {
         self.lanes.iter_mut().filter_map(Lane::handle_empty).min()

@@ -28,6 +28,9 @@ pub struct Kept {
     pub read_taken: Word,
     /// What it had taken when it last began to wait with nothing left to tell.
     pub idle_taken: Word,
+    /// When the application last looked for packets, nanoseconds of `CLOCK_MONOTONIC`; `u64::MAX` while it waits
+    /// for them.
+    pub looked_ns: Word,
     /// What tells more each time that the kernel's counters are told.
     pub more: Option<Arc<dyn Tell>>,
 }
@@ -40,6 +43,9 @@ pub trait Tell: Debug + Send + Sync {
     /// Whether it changes also while nothing comes into the ring: a reader that waits tells it then, too.
     fn goes_on(&self) -> bool;
 }
+
+/// In the place of the time of the last look: the application waits for packets.
+pub(crate) const WAITS: u64 = u64::MAX;
 
 /// How old the kernel's counters become while packets come.
 const INTERVAL: Duration = Duration::from_millis(100);
@@ -92,6 +98,7 @@ impl Publisher {
         let now = process::coarse_ns();
         self.stride = stride(self.stride, since(self.looked_ns, now));
         self.looked_ns = now;
+        self.kept.looked_ns.set(now);
         if since(self.asked_ns, now) >= INTERVAL {
             self.publish(taken);
         }
@@ -145,6 +152,13 @@ impl Publisher {
     /// The reader is about to wait at the empty ring, and has told all that it was given.
     pub(crate) fn handle_idle(&self, taken: u64) {
         self.kept.idle_taken.set(taken);
+    }
+
+    /// The application begins to wait for packets, or has waited. A wait that siglongjmp(3) has left counts as one until the next
+    /// read.
+    pub(crate) fn note_wait(&self, waits: bool) {
+        let looked_ns = if waits { WAITS } else { process::coarse_ns() };
+        self.kept.looked_ns.set(looked_ns);
     }
 
     fn publish(&mut self, taken: u64) {
@@ -217,8 +231,15 @@ mod tests {
     fn publisher(at_ns: u64) -> (Publisher, Kept) {
         let socket: &'static UdpSocket =
             Box::leak(Box::new(UdpSocket::bind("127.0.0.1:0").unwrap()));
-        let [taken, received, dropped, read_ns, read_taken, idle_taken] =
-            shared::own(&[u64::MAX, 0, 0, 0, 0, 0]);
+        let [
+            taken,
+            received,
+            dropped,
+            read_ns,
+            read_taken,
+            idle_taken,
+            looked_ns,
+        ] = shared::own(&[u64::MAX, 0, 0, 0, 0, 0, 0]);
         let kept = Kept {
             taken,
             received,
@@ -226,6 +247,7 @@ mod tests {
             read_ns,
             read_taken,
             idle_taken,
+            looked_ns,
             more: None,
         };
         (Publisher::new(kept.clone(), socket.as_fd(), at_ns), kept)
@@ -257,6 +279,21 @@ mod tests {
         assert_eq!(late.asked, Some(7));
         late.look(8);
         assert_eq!(late.asked, Some(7), "just now");
+    }
+
+    #[test]
+    fn looks_and_waits_are_shown() {
+        let (mut publisher, kept) = publisher(process::monotonic_ns());
+        assert_eq!(kept.looked_ns.get(), 0, "never");
+        publisher.note_wait(true);
+        assert_eq!(kept.looked_ns.get(), WAITS);
+        let before = process::coarse_ns();
+        publisher.note_wait(false);
+        let looked = kept.looked_ns.get();
+        assert!((before..=process::monotonic_ns()).contains(&looked));
+        kept.looked_ns.set(0);
+        publisher.look(1);
+        assert!(kept.looked_ns.get() >= before);
     }
 
     #[test]

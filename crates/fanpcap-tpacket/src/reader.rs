@@ -60,6 +60,16 @@ enum State {
     Several(Merge),
 }
 
+impl State {
+    /// The application begins to wait for packets, or has waited.
+    fn note_wait(&self, waits: bool) {
+        match self {
+            Self::One(lane) => lane.note_wait(waits),
+            Self::Several(merge) => merge.note_wait(waits),
+        }
+    }
+}
+
 impl Reader {
     /// A reader of the ring that `socket` has and of which nothing has been read. The socket must stay
     /// open as long as the reader lives.
@@ -143,9 +153,12 @@ impl Reader {
                 Err(Pause::End(end)) => return Err(end),
                 Err(Pause::Wait(wait)) => wait,
             };
-            if let Err(end) = self.wait(wait, call) {
-                // SAFETY: as above.
-                let state = unsafe { self.state.get() };
+            state.note_wait(true);
+            let waited = self.wait(wait, call);
+            // SAFETY: as above.
+            let state = unsafe { self.state.get() };
+            state.note_wait(false);
+            if let Err(end) = waited {
                 self.give_up(state, end)?;
             }
         }

@@ -198,6 +198,8 @@ pub struct Kept {
     pub read_taken: Word,
     /// What it had taken when it last began to wait with nothing left to tell.
     pub idle_taken: Word,
+    /// When it last looked for packets, nanoseconds of `CLOCK_MONOTONIC`; `u64::MAX` while it waits for them.
+    pub looked_ns: Word,
 }
 
 impl Member {
@@ -268,6 +270,7 @@ impl Member {
             read_ns: words[at::READ_NS].clone(),
             read_taken: words[at::READ_TAKEN].clone(),
             idle_taken: words[at::IDLE_TAKEN].clone(),
+            looked_ns: words[at::LOOKED_NS].clone(),
         })
     }
 

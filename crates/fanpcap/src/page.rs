@@ -6,7 +6,7 @@
 //! knows it stale and removes it.
 
 use crate::mode::Mode;
-use crate::record::{Counters, Record, Running, SET, WORDS, at, title_words};
+use crate::record::{Counters, LastLook, Record, Running, SET, WORDS, at, title_words};
 use crate::root;
 use crate::steering::Steering;
 use fanpcap_linux::shared::{self, Word};
@@ -260,6 +260,8 @@ pub(crate) fn content(mode: Mode, steering: Option<&Steering>, before: Counters)
         taken: None,
         read_taken: None,
         waits: false,
+        joined_ns: process::monotonic_ns(),
+        last_look: LastLook::Never,
         steering: steering.map(Running::new),
     };
     record.encode(before)

@@ -1,7 +1,10 @@
 //! What a member's page says, and how it is laid out.
 
+mod attention;
+
 use crate::mode::{Kind, Mode};
 use crate::steering::{Counts, Steering};
+pub use attention::LastLook;
 use fanpcap_steer::ir::COUNTERS;
 
 /// First bytes of a page; the digit is the layout's version.
@@ -24,6 +27,9 @@ pub(crate) mod at {
     pub(crate) const READ_TAKEN: usize = 13;
     /// What had been taken when the reader last began to wait at an empty ring with nothing left to tell.
     pub(crate) const IDLE_TAKEN: usize = 14;
+    /// When the application last looked for packets, nanoseconds of `CLOCK_MONOTONIC`; 0: never; `u64::MAX`: its
+    /// reader waits for packets now.
+    pub(crate) const LOOKED_NS: usize = 15;
     /// Frames that our reader has taken from the ring since the handle was activated: in a cache line of its
     /// own, as it changes with each packet.
     pub(crate) const TAKEN: usize = 16;
@@ -37,6 +43,8 @@ pub(crate) mod at {
     pub(crate) const COUNTED_NS: usize = 26;
     /// Later fragments that this member's copy of the program has met before the first of their datagram.
     pub(crate) const LATE: usize = 27;
+    /// When the member joined, nanoseconds of `CLOCK_MONOTONIC`. Constant; 0 on pages of older libraries.
+    pub(crate) const JOINED_NS: usize = 28;
     /// How the program begins.
     pub(crate) const TITLE: usize = 32;
     /// The program's counters, of this member.
@@ -183,6 +191,10 @@ pub struct Record {
     /// Whether the reader waits at an empty ring and has told all that it was given: the counters are of now,
     /// however old `read_ns` is.
     pub waits: bool,
+    /// When the member joined, nanoseconds of `CLOCK_MONOTONIC`; 0: unknown.
+    pub joined_ns: u64,
+    /// When the application last looked for packets; see [`Record::unread_for`].
+    pub last_look: LastLook,
     /// The program that steers the group, where one does.
     pub steering: Option<Running>,
 }
@@ -227,6 +239,8 @@ impl Record {
         } else {
             NOT_READ_BY_US
         };
+        words[at::LOOKED_NS] = self.last_look.encode();
+        words[at::JOINED_NS] = self.joined_ns;
         if let Some(running) = &self.steering {
             running.encode(&mut words);
         }
@@ -266,6 +280,8 @@ impl Record {
             taken: taken.map(|taken| taken.saturating_sub(earlier)),
             read_taken: read_taken.map(|taken| taken.saturating_sub(earlier)),
             waits: is_idle && read_taken == taken,
+            joined_ns: words[at::JOINED_NS],
+            last_look: LastLook::decode(words, taken.is_some()),
             steering: Running::decode(words).filter(|_| mode.kind == Kind::Program),
         })
     }
@@ -290,6 +306,8 @@ pub(crate) mod tests {
             taken: None,
             read_taken: None,
             waits: false,
+            joined_ns: 44,
+            last_look: LastLook::Unknown,
             steering: None,
         }
     }
@@ -310,6 +328,11 @@ pub(crate) mod tests {
         received: 0,
         dropped: 0,
     };
+
+    fn last_look() -> impl Strategy<Value = LastLook> {
+        let at = (1..u64::MAX).prop_map(LastLook::At);
+        prop_oneof![Just(LastLook::Never), Just(LastLook::Waits), at]
+    }
 
     fn garbage() -> impl Strategy<Value = [u64; WORDS]> {
         let word = prop_oneof![any::<u64>(), 0..100_u64, u64::MAX - 9..=u64::MAX];
@@ -382,12 +405,14 @@ pub(crate) mod tests {
             taken in proptest::option::of(0..1_u64 << 60),
             read in 0..1_u64 << 60,
             waits: bool,
+            last_look in last_look(),
         ) {
             let counters = Counters { received, dropped };
             let known = taken.filter(|_| read_ns > 0);
             let waits = waits && known.is_some();
             let read_taken = known.map(|taken| if waits { taken } else { read });
-            let record = Record { pid, read_ns, counters, taken, read_taken, waits, ..record() };
+            let last_look = taken.map_or(LastLook::Unknown, |_| last_look);
+            let record = Record { pid, read_ns, counters, taken, read_taken, waits, last_look, ..record() };
             let before = Counters { received: earlier, dropped: earlier / 3 };
             prop_assert_eq!(Record::decode(&record.encode(before)), Some(record));
         }

@@ -1,6 +1,6 @@
-/* A member that never asks for counters: never_asks DEVICE GROUP MODE BUFFER STALL_AT [immediate|poll]. Says
+/* A member that never asks for counters: never_asks DEVICE GROUP MODE BUFFER STALL_AT [immediate|poll|idle]. Says
    "ready"; after STALL_AT packets (0: never) "stalled", and reads no more; "N packets" when it is
-   interrupted. BUFFER is of bytes, 0 the library's choice. GROUP may be - for the environment's. */
+   interrupted. One that is idle reads nothing at all. BUFFER is of bytes, 0 the library's choice. GROUP may be - for the environment's. */
 #include "scene.h"
 #include <poll.h>
 #include <signal.h>
@@ -49,7 +49,7 @@ int main(int argc, char **argv)
 
 	setvbuf(stdout, NULL, _IOLBF, 0);
 	if (argc < 6)
-		fail("usage", "never_asks DEVICE GROUP MODE BUFFER STALL_AT [immediate|poll]");
+		fail("usage", "never_asks DEVICE GROUP MODE BUFFER STALL_AT [immediate|poll|idle]");
 	p = created(argv[1]);
 	stall_at = strtoul(argv[5], NULL, 10);
 	if (atoi(argv[4]) > 0)
@@ -61,9 +61,11 @@ int main(int argc, char **argv)
 		fail("pcap_activate", pcap_geterr(p));
 	signal(SIGINT, stop);
 	puts("ready");
+	while (strcmp(how, "idle") == 0 && !stopped)
+		pause();
 	if (strcmp(how, "poll") == 0)
 		poll_and_read();
-	else if (pcap_loop(p, -1, count, NULL) == PCAP_ERROR)
+	else if (!stopped && pcap_loop(p, -1, count, NULL) == PCAP_ERROR)
 		fail("pcap_loop", pcap_geterr(p));
 	printf("%lu packets\n", packets);
 	pcap_close(p);

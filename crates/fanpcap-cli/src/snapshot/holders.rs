@@ -144,7 +144,7 @@ fn is_stopped(stat: &str) -> bool {
 pub(crate) mod tests {
     use super::*;
     use fanpcap::mode::Mode;
-    use fanpcap::record::{Counters, Record};
+    use fanpcap::record::{Counters, LastLook, Record};
     use std::net::UdpSocket;
     use std::os::fd::AsRawFd;
     use std::os::unix::process::CommandExt;
@@ -168,6 +168,8 @@ pub(crate) mod tests {
             taken: None,
             read_taken: None,
             waits: false,
+            joined_ns: 0,
+            last_look: LastLook::Unknown,
             steering: None,
         }
     }

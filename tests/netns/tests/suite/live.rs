@@ -223,6 +223,44 @@ fn who_joins_late_has_taken_only_what_is_the_groups() -> Result<()> {
     })
 }
 
+#[test]
+#[ignore = "needs root: run by make test"]
+fn pages_tell_which_handles_nobody_reads() -> Result<()> {
+    const STALL_AT: u64 = 10;
+    const UNREAD: Duration = Duration::from_millis(500);
+    on_wire(1, |wire| {
+        let stall_at = STALL_AT.to_string();
+        let member = |stall_at: &str, how| {
+            let started = start_on(wire, 1, &["lb", "0", stall_at, how])?.pop();
+            started.context("no member")
+        };
+        let loops = member("0", "loop")?;
+        let polls = member("0", "poll")?;
+        let idle = member("0", "idle")?;
+        let mut stalled = member(&stall_at, "immediate")?;
+        member::wait_for_members(GROUP, 4)?;
+        let frames = traffic::frames(1, &traffic::flows(1, 20), 0..100)?;
+        wire.send(&frames)?;
+        stalled.wait_until_says("stalled")?;
+        thread::sleep(UNREAD);
+        let pages = pages()?;
+        let told = |member: &Member| {
+            let page = pages.iter().find(|page| page.pid == member.pid());
+            let page = page.context("no page")?;
+            anyhow::Ok((page.unread_for(monotonic_ns()), page.is_never_read()))
+        };
+        ensure!(told(&loops)? == (None, false), "{pages:?}");
+        // It looks every 50 ms; how long ago depends on the scheduler.
+        ensure!(!told(&polls)?.1, "{pages:?}");
+        for (unread, never) in [(&idle, true), (&stalled, false)] {
+            let (unread_for, is_never_read) = told(unread)?;
+            let long = unread_for.is_some_and(|age| age >= UNREAD);
+            ensure!(long && is_never_read == never, "{pages:?}");
+        }
+        Ok(())
+    })
+}
+
 /// What the pages say together.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Sum {

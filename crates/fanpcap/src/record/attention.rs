@@ -1,0 +1,127 @@
+//! Whether an application reads a member's ring: a handle that nobody reads still takes its share of the group.
+
+use super::{Record, WORDS, at};
+use std::time::Duration;
+
+/// In the place of the time of the last look: the reader waits for packets now.
+const WAITS: u64 = u64::MAX;
+
+/// When the application last looked for packets in the member's ring.
+///
+/// A reader notes each wait for packets, and about every 64th frame that it takes; of a slow application, every frame.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum LastLook {
+    /// The page can't tell: the system's library reads the ring, or the page is of an older fanpcap.
+    #[default]
+    Unknown,
+    /// The application has never read the handle.
+    Never,
+    /// The application is in a read that waits for packets.
+    Waits,
+    /// At this time, nanoseconds of `CLOCK_MONOTONIC`.
+    At(u64),
+}
+
+impl LastLook {
+    pub(super) fn encode(self) -> u64 {
+        match self {
+            Self::Unknown | Self::Never => 0,
+            Self::Waits => WAITS,
+            Self::At(ns) => ns,
+        }
+    }
+
+    /// From the words of a page whose member is read by our reader if `is_ours`.
+    pub(super) fn decode(words: &[u64; WORDS], is_ours: bool) -> Self {
+        match words[at::LOOKED_NS] {
+            _ if !is_ours || words[at::JOINED_NS] == 0 => Self::Unknown,
+            0 => Self::Never,
+            WAITS => Self::Waits,
+            ns => Self::At(ns),
+        }
+    }
+}
+
+impl Record {
+    /// How long ago the application last looked for packets, or joined if it has never looked; `now_ns` is the time of
+    /// `CLOCK_MONOTONIC`. `None`: it waits for packets now, or the page can't tell.
+    ///
+    /// An application that waits by select(2) or poll(2) looks only when packets come. So a long time means that packets
+    /// pile up unread only where other members of the group have received some meanwhile.
+    pub fn unread_for(&self, now_ns: u64) -> Option<Duration> {
+        let since_ns = match self.last_look {
+            LastLook::Unknown | LastLook::Waits => return None,
+            LastLook::Never => self.joined_ns,
+            LastLook::At(ns) => ns,
+        };
+        Some(Duration::from_nanos(now_ns.saturating_sub(since_ns)))
+    }
+
+    /// Whether the application has not read the handle once since it joined.
+    pub fn is_never_read(&self) -> bool {
+        self.last_look == LastLook::Never
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::tests::record;
+    use super::*;
+    use crate::record::Counters;
+
+    const SECOND: u64 = 1_000_000_000;
+
+    /// A page as another process reads it, of a member that joined after 5 s.
+    fn told(taken: Option<u64>, last_look: LastLook) -> Record {
+        let joined_ns = 5 * SECOND;
+        let record = Record {
+            taken,
+            last_look,
+            joined_ns,
+            ..record()
+        };
+        Record::decode(&record.encode(Counters::default())).unwrap()
+    }
+
+    #[test]
+    fn a_handle_that_was_never_read_is_unread_since_it_joined() {
+        let page = told(Some(0), LastLook::Never);
+        assert_eq!(page.unread_for(8 * SECOND), Some(Duration::from_secs(3)));
+        assert!(page.is_never_read());
+        assert_eq!(
+            page.unread_for(4 * SECOND),
+            Some(Duration::ZERO),
+            "clocks differ"
+        );
+    }
+
+    #[test]
+    fn a_handle_is_unread_since_the_last_look_unless_the_reader_waits() {
+        let page = told(Some(7), LastLook::At(6 * SECOND));
+        assert_eq!(page.unread_for(8 * SECOND), Some(Duration::from_secs(2)));
+        assert!(!page.is_never_read());
+        assert_eq!(told(Some(7), LastLook::Waits).unread_for(8 * SECOND), None);
+    }
+
+    #[test]
+    fn nothing_is_said_of_a_handle_that_the_systems_library_reads() {
+        for last_look in [LastLook::Unknown, LastLook::Never, LastLook::At(6 * SECOND)] {
+            let page = told(None, last_look);
+            assert_eq!(
+                (page.last_look, page.unread_for(8 * SECOND)),
+                (LastLook::Unknown, None)
+            );
+        }
+    }
+
+    #[test]
+    fn nothing_is_said_by_a_page_of_an_older_library() {
+        let mut words = told(Some(7), LastLook::Never).encode(Counters::default());
+        words[at::JOINED_NS] = 0;
+        let page = Record::decode(&words).unwrap();
+        assert_eq!(
+            (page.unread_for(8 * SECOND), page.is_never_read()),
+            (None, false)
+        );
+    }
+}
