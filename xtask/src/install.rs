@@ -14,6 +14,7 @@ const DOCUMENTS: [&str; 5] = [
     "programs.md",
     "steering.md",
     "top-json.md",
+    "config-json.md",
     "errors.md",
 ];
 

@@ -81,6 +81,7 @@ fn completions_documents_and_the_pkg_config_file_are_installed() -> Result<()> {
         "programs.md",
         "steering.md",
         "top-json.md",
+        "config-json.md",
         "errors.md",
     ] {
         ensure!(share.join("doc/fanpcap").join(name).exists(), "no {name}");
