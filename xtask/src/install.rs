@@ -9,7 +9,7 @@ use anyhow::{Context, Result, anyhow, ensure};
 use crate::{stage, tree};
 
 /// What users read of docs, beside the manual pages.
-const DOCUMENTS: [&str; 5] = [
+const DOCUMENTS: [&str; 6] = [
     "guide.md",
     "programs.md",
     "steering.md",
