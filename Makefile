@@ -5,7 +5,7 @@ PREFIX ?= /usr/local
 XTASK  := cargo run --quiet -p xtask --
 SUITES := cargo run --quiet -p fanpcap-suites --
 
-.PHONY: all demo test soak bench conformance conformance-full bindings check install deb clean help
+.PHONY: all demo test soak ledger bench conformance conformance-full bindings check install deb clean help
 
 all:
 	@scripts/setup build $(XTASK) stage
@@ -21,6 +21,12 @@ test:
 soak:
 	@scripts/setup bench $(XTASK) stage >/dev/null
 	@scripts/setup bench cargo run --release --quiet -p fanpcap-soak -- $(or $(MINUTES),30)
+
+# The ledger of `fanpcap run` while its copies are killed, RUNS times for each mode.
+ledger:
+	@scripts/setup test $(XTASK) stage >/dev/null
+	@FANPCAP_LEDGER_RUNS=$(or $(RUNS),10) scripts/setup test cargo test --quiet -p fanpcap-cli --test run -- \
+		--include-ignored --nocapture within_the_bound
 
 # The library is measured as users get it: built for release, and staged.
 bench:
@@ -61,6 +67,7 @@ help:
 	@echo 'make                   build; library and command are then in target/fanpcap/lib and /bin'
 	@echo 'make demo              four tcpdumps share one interface (needs root)'
 	@echo 'make test              every test; as root also those on real packets'
+	@echo 'make ledger RUNS=10    what run tells of copies that are killed, against the device (needs root)'
 	@echo 'make soak MINUTES=30   everything at once for so long: nothing lost, nothing grows (needs root)'
 	@echo 'make bench NAME=       our library against the system, all rows or some (needs root)'
 	@echo "make conformance       each behaviour of libpcap, on the system's library and on ours (needs root)"

@@ -7,6 +7,7 @@
 use crate::system::Pcap;
 use crate::take_over::Installed;
 use fanpcap::member::{Member, Place};
+use fanpcap::rejecting::Rejections;
 use fanpcap::replace::Own;
 use fanpcap::request::Request;
 use fanpcap::steered::Steered;
@@ -189,6 +190,11 @@ pub(crate) fn place(p: *mut Pcap) -> Option<Place> {
 /// A handle's part in its group's program, where that has one.
 pub(crate) fn steered(p: *mut Pcap) -> Option<Arc<Steered>> {
     with(p, |entry| entry.member.as_ref()?.0.steering().cloned()).flatten()
+}
+
+/// What notes on a member's page when it rejects all packets.
+pub(crate) fn rejections(p: *mut Pcap) -> Option<Rejections> {
+    with(p, |entry| Some(entry.member.as_ref()?.0.rejections())).flatten()
 }
 
 /// This process's members of the group at `place`: first `p`. After a fork the others may be the other process's too, and are none.

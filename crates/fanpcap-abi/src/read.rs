@@ -195,7 +195,7 @@ unsafe fn set_filter(p: *mut Pcap, program: *mut BpfProgram) -> Result<c_int, St
         let parts: Result<Vec<OnDevice>, SteerError> = parts.collect();
         let parts = parts.map_err(|error| not_beside(&error))?;
         // SAFETY: as above.
-        let status = unsafe { several::each(p, set) };
+        let status = unsafe { several::each(p, |p| while_rejecting(p, set)) };
         if status != 0 {
             return Ok(status);
         }
@@ -211,6 +211,20 @@ unsafe fn set_filter(p: *mut Pcap, program: *mut BpfProgram) -> Result<c_int, St
         return Ok(status);
     }
     Err(not_beside(&SteerError::Busy))
+}
+
+/// Notes on a member's page that it rejects all packets meanwhile: between two filters the system's library attaches one that does
+/// so, to empty the ring.
+fn while_rejecting(p: *mut Pcap, set: impl FnOnce(*mut Pcap) -> c_int) -> c_int {
+    let rejections = handles::rejections(p);
+    if let Some(rejections) = &rejections {
+        rejections.begin();
+    }
+    let status = set(p);
+    if let Some(rejections) = rejections {
+        rejections.end();
+    }
+    status
 }
 
 /// How often a filter is set that a replaced program overtakes.

@@ -27,7 +27,7 @@ use std::sync::Arc;
 
 use anyhow::{Context, Result};
 use clap::Args;
-use fanpcap_linux::{child, inject};
+use fanpcap_linux::{child, inject, interface};
 
 use crate::cpus::{self, Wanted};
 use crate::library;
@@ -43,6 +43,11 @@ use supervise::{Run, Supervised};
 ///
 /// What the copies print is merged line by line, and --merge merges the captures that they write in the
 /// order of time, as in: fanpcap run -n 4 --merge all.pcapng -- tcpdump -i eth0 -w %i.pcap
+///
+/// The summary tells for each copy what it received, and where packets were lost. A copy that joins the group, or sets its
+/// filter, rejects its share of the packets for some microseconds, and nobody counts these: "at most N packets are in no
+/// figure" bounds them by the device's counters. What comes while no copy is in the group, as all are started anew, is
+/// told apart.
 ///
 /// Signals go on to all copies; a second interrupt kills them. Nothing that a copy has started outlives this
 /// command. The exit status is that of the first copy that failed by itself, with 128 and the signal's number for
@@ -144,7 +149,9 @@ pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode> {
             "group {group} has a member already, which gets its share of the packets: {member}"
         ));
     }
+    let ifindex = device.as_deref().and_then(interface::index);
     let run = Run {
+        devices: ifindex.as_slice(),
         command: &arguments.command,
         library: &library,
         group,
@@ -194,7 +201,8 @@ fn finish(
         let written = done.map(|done| written(copy.number, &sources, done));
         OfCopy::new(copy, supervised.accounts[copy.number], written)
     });
-    let summary = Summary::new(group, mode.to_string(), copies.collect(), of_merge);
+    let copies = (copies.collect(), supervised.absent);
+    let summary = Summary::new(group, mode.to_string(), copies, of_merge);
     if !arguments.quiet {
         output.say(&summary.text());
     }

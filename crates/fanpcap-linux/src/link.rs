@@ -88,6 +88,22 @@ pub fn links() -> io::Result<Vec<Link>> {
     Ok(links)
 }
 
+/// Packets that the device with that index has counted, in both directions; all devices together for 0.
+///
+/// # Errors
+/// `ENODEV` when there is none, and whatever the socket calls say.
+pub fn packets(ifindex: u32) -> io::Result<u64> {
+    let both = |link: &Link| {
+        link.counters
+            .rx_packets
+            .wrapping_add(link.counters.tx_packets)
+    };
+    match ifindex {
+        0 => Ok(links()?.iter().map(both).fold(0, u64::wrapping_add)),
+        _ => get(ifindex).map(|link| both(&link)),
+    }
+}
+
 /// The number by which the calling thread's namespace knows another one, if it has given it one.
 ///
 /// # Errors
@@ -196,6 +212,10 @@ mod tests {
         let lo = links.iter().find(|link| link.name == "lo").unwrap();
         assert_eq!(Some(lo.index), crate::interface::index("lo"));
         assert!(lo.counters.rx_bytes >= lo.counters.rx_packets);
+        let both = lo.counters.rx_packets + lo.counters.tx_packets;
+        let all = packets(0).unwrap();
+        assert!(packets(lo.index).unwrap() >= both && all >= both);
+        assert!(packets(u32::MAX / 2).is_err());
     }
 
     #[test]

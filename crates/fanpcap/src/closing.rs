@@ -8,7 +8,7 @@ use crate::page::Held;
 use crate::record::Record;
 use fanpcap_linux::bpf::{Map, Program};
 use fanpcap_linux::diag;
-use fanpcap_linux::packet::{self, Filter};
+use fanpcap_linux::packet::{self, Filter, Statistics};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -74,27 +74,65 @@ impl std::error::Error for CloseError {}
 /// # Errors
 /// When somebody has the member, or as [`CloseError`] tells.
 pub fn close_counting(page: &Held, socket: OwnedFd) -> Result<Closed, CloseError> {
-    match page.is_had() {
-        Ok(false) => count_and_close(socket).map_err(CloseError::Uncounted),
-        Ok(true) => Err(CloseError::StillHeld(socket)),
-        Err(error) => Err(CloseError::Unknown(error)),
+    Closing::begin(page, socket).map(Closing::finish)
+}
+
+/// A member that refuses and counts what its group gives it, and has not left the group yet.
+#[derive(Debug)]
+pub struct Closing {
+    socket: OwnedFd,
+    inode: u64,
+    refused: Option<Map>,
+    statistics: Statistics,
+}
+
+impl Closing {
+    /// The first half of [`close_counting`].
+    ///
+    /// # Errors
+    /// The same.
+    pub fn begin(page: &Held, socket: OwnedFd) -> Result<Self, CloseError> {
+        match page.is_had() {
+            Ok(false) => Self::refuse(socket).map_err(CloseError::Uncounted),
+            Ok(true) => Err(CloseError::StillHeld(socket)),
+            Err(error) => Err(CloseError::Unknown(error)),
+        }
+    }
+
+    fn refuse(socket: OwnedFd) -> io::Result<Self> {
+        let inode = packet::inode(socket.as_fd())?;
+        let refused = refuse(socket.as_fd())?;
+        if packet::await_packets_in_flight().is_err() {
+            thread::sleep(IN_FLIGHT);
+        }
+        let statistics = packet::take_statistics(socket.as_fd())?;
+        Ok(Self {
+            socket,
+            inode,
+            refused,
+            statistics,
+        })
+    }
+
+    /// Packets that it has refused so far, where they are counted.
+    pub fn refused(&self) -> Option<u64> {
+        refused(self.refused.as_ref())
+    }
+
+    /// The second half: the member leaves its group.
+    pub fn finish(self) -> Closed {
+        drop(self.socket);
+        let counted = self.refused.filter(|_| is_gone(self.inode));
+        Closed {
+            received: self.statistics.packets.into(),
+            dropped: self.statistics.drops.into(),
+            refused: refused(counted.as_ref()),
+        }
     }
 }
 
-fn count_and_close(socket: OwnedFd) -> io::Result<Closed> {
-    let inode = packet::inode(socket.as_fd())?;
-    let refused = refuse(socket.as_fd())?;
-    if packet::await_packets_in_flight().is_err() {
-        thread::sleep(IN_FLIGHT);
-    }
-    let statistics = packet::take_statistics(socket.as_fd())?;
-    drop(socket);
-    let refused = refused.filter(|_| is_gone(inode));
-    Ok(Closed {
-        received: statistics.packets.into(),
-        dropped: statistics.drops.into(),
-        refused: refused.and_then(|refused| refused.numbers().ok()?.first().copied()),
-    })
+fn refused(map: Option<&Map>) -> Option<u64> {
+    map?.numbers().ok()?.first().copied()
 }
 
 /// Lets no packet into a socket from now on. Returns where they are counted, if they are.

@@ -8,6 +8,7 @@ use crate::member::{Member, Place};
 use crate::mode::{Kind, Mode};
 use crate::page::Shelf;
 use crate::record::Counters;
+use crate::rejecting::Rejections;
 use crate::settings::{Group, Membership};
 pub use error::JoinError;
 use fanpcap_linux::diag::{self, PacketSocket};
@@ -60,8 +61,11 @@ pub fn join(entrant: Entrant<'_>) -> Result<Member, JoinError> {
     if let Some(steering) = &membership.steering {
         return program::join(&seat, steering, entrant.before);
     }
-    seat.take(None, || Ok(()))?;
-    Ok(Member::new(seat.place(seat.number()?), entrant.before))
+    let member = |number| Member::new(seat.place(number), entrant.before);
+    // The page is there first: who watches the group's pages can hold the newcomer before the group gives it anything.
+    let early = seat.early(member);
+    seat.take(early.as_ref(), None, || Ok(()))?;
+    seat.joined(early, member)
 }
 
 /// Tells whether joining would be refused by what others have made of the group so far.
@@ -81,7 +85,8 @@ pub fn foresee(
         protocol,
         ..address
     };
-    match conflict(number, mode, own) {
+    let inode = packet::inode(fd).unwrap_or(0);
+    match conflict(number, mode, (own, inode)) {
         // Only the kernel knows.
         Some(JoinError::OtherMode { runs, .. }) if runs == other_options(mode) => {}
         Some(error) => return Err(error),
@@ -113,6 +118,30 @@ impl Seat<'_> {
         Place::new(number, self.mode, self.bound.ifindex, self.inode)
     }
 
+    /// The member before it joins, where its group has a number by then.
+    fn early(&self, member: impl Fn(u16) -> Member) -> Option<Member> {
+        match self.group {
+            Group::Number(number) => Some(member(number)),
+            Group::New => None,
+        }
+    }
+
+    /// The member when it has joined.
+    fn joined(
+        &self,
+        early: Option<Member>,
+        member: impl Fn(u16) -> Member,
+    ) -> Result<Member, JoinError> {
+        early.map_or_else(
+            || {
+                let late = member(self.number()?);
+                late.rejections().are_unknown();
+                Ok(late)
+            },
+            Ok,
+        )
+    }
+
     /// The number of the group that was joined.
     fn number(&self) -> Result<u16, JoinError> {
         match (packet::fanout(self.fd), self.group) {
@@ -124,23 +153,29 @@ impl Seat<'_> {
 
     /// Joins. `attach` puts the program's part that drops and counts into the filter's place, where there is such a thing; `steer`
     /// gives the group its program. Both are there before the first packet of the group's comes in, where the socket was silent.
+    /// The page of `early` tells when it began, and how long the socket has rejected what came.
     fn take(
         &self,
+        early: Option<&Member>,
         attach: Option<Attach<'_>>,
         steer: impl FnOnce() -> Result<(), JoinError>,
     ) -> Result<(), JoinError> {
         if self.bound.protocol == ETH_P_SILENT {
-            return self.take_from_silence(attach, steer);
+            return self.take_from_silence(early, attach, steer);
+        }
+        if let Some(early) = early {
+            early.rejections().join(false);
         }
         match attach {
             Some(attach) => self.enter_with(attach)?,
-            None => enter(self.fd, self.fanout, self.mode, self.bound)?,
+            None => self.enter(self.bound)?,
         }
         steer().map_err(|error| self.stranded(error))
     }
 
     fn take_from_silence(
         &self,
+        early: Option<&Member>,
         attach: Option<Attach<'_>>,
         steer: impl FnOnce() -> Result<(), JoinError>,
     ) -> Result<(), JoinError> {
@@ -150,14 +185,18 @@ impl Seat<'_> {
         reject
             .attach(self.fd)
             .map_err(|error| self.failed("SO_ATTACH_FILTER", error))?;
-        let entered = self.enter_bound();
+        let rejections = early.map(Member::rejections);
+        let entered = self.enter_bound(rejections.as_ref());
         let is_in = entered.is_ok();
         let done = entered.and_then(|()| steer());
         let done = done.and_then(|()| attach.map_or(Ok(()), |attach| attach()));
-        if done.is_ok() && attach.is_some() {
-            return Ok(());
+        let done = match attach {
+            Some(_) if done.is_ok() => done,
+            _ => done.and(self.restore(before)),
+        };
+        if let Some(rejections) = rejections {
+            rejections.end();
         }
-        let done = done.and(self.restore(before));
         done.map_err(|error| match is_in {
             true => self.stranded(error),
             false => error,
@@ -165,13 +204,15 @@ impl Seat<'_> {
     }
 
     /// Binds the silent socket to its protocol and enters the group; one that can't is silent again.
-    fn enter_bound(&self) -> Result<(), JoinError> {
+    fn enter_bound(&self, rejections: Option<&Rejections>) -> Result<(), JoinError> {
         let address = Address {
             protocol: self.protocol,
             ..self.bound
         };
         let bound = packet::bind(self.fd, address).map_err(|error| self.failed("bind", error));
-        let entered = bound.and_then(|()| enter(self.fd, self.fanout, self.mode, address));
+        // Not earlier: binding takes as long as the kernel waits for packets on their way.
+        let begun = bound.inspect(|()| _ = rejections.map(|it| it.join(true)));
+        let entered = begun.and_then(|()| self.enter(address));
         if entered.is_err() {
             // Best effort: the reason of the failure is what the caller must hear.
             let _ = packet::bind(self.fd, self.bound);
@@ -182,12 +223,25 @@ impl Seat<'_> {
     /// Enters the group with what the program drops dropped already: in the group it would be too late to find that it can't be.
     fn enter_with(&self, attach: Attach<'_>) -> Result<(), JoinError> {
         let before = self.filter()?;
-        let entered = attach().and_then(|()| enter(self.fd, self.fanout, self.mode, self.bound));
+        let entered = attach().and_then(|()| self.enter(self.bound));
         if entered.is_err() {
             // Best effort, as above.
             let _ = self.restore(before);
         }
         entered
+    }
+
+    fn enter(&self, address: Address) -> Result<(), JoinError> {
+        let (fanout, mode) = (self.fanout, self.mode);
+        packet::join(self.fd, fanout).map_err(|refusal| match refusal {
+            Refusal::Joined => {
+                JoinError::AlreadyIn(packet::fanout(self.fd).map_or(fanout.id, |own| own.id))
+            }
+            Refusal::Full => JoinError::Full(fanout.id),
+            Refusal::Conflict(error) => conflict(fanout.id, mode, (address, self.inode))
+                .unwrap_or_else(|| self.failed("PACKET_FANOUT", error)),
+            Refusal::Other(error) => self.failed("PACKET_FANOUT", error),
+        })
     }
 
     /// The filter that the socket has.
@@ -221,21 +275,6 @@ impl Seat<'_> {
 /// Puts what a program drops and counts into the filter's place.
 type Attach<'a> = &'a dyn Fn() -> Result<(), JoinError>;
 
-fn enter(
-    fd: BorrowedFd<'_>,
-    fanout: Fanout,
-    mode: Mode,
-    address: Address,
-) -> Result<(), JoinError> {
-    packet::join(fd, fanout).map_err(|refusal| match refusal {
-        Refusal::Joined => JoinError::AlreadyIn(packet::fanout(fd).map_or(fanout.id, |own| own.id)),
-        Refusal::Full => JoinError::Full(fanout.id),
-        Refusal::Conflict(error) => conflict(fanout.id, mode, address)
-            .unwrap_or_else(|| explain(fanout, mode, "PACKET_FANOUT", error)),
-        Refusal::Other(error) => explain(fanout, mode, "PACKET_FANOUT", error),
-    })
-}
-
 fn explain(fanout: Fanout, mode: Mode, call: &'static str, error: io::Error) -> JoinError {
     JoinError::Kernel {
         group: fanout.id,
@@ -261,8 +300,9 @@ fn wanted(group: Group, mode: Mode) -> Fanout {
     }
 }
 
-/// What of the group, as packet diag and the members' pages tell it, differs from what was asked for.
-fn conflict(group: u16, asked: Mode, own: Address) -> Option<JoinError> {
+/// What of the group, as packet diag and the pages of its members but for the socket of this inode tell it, differs from
+/// what was asked for.
+fn conflict(group: u16, asked: Mode, (own, inode): (Address, u64)) -> Option<JoinError> {
     let sockets = diag::packet_sockets().ok()?;
     let of_group = |socket: &PacketSocket| socket.fanout.filter(|has| has.id == group);
     let (other, has) = sockets
@@ -278,8 +318,8 @@ fn conflict(group: u16, asked: Mode, own: Address) -> Option<JoinError> {
     }
     let shelf = Shelf::of(other.ifindex, group).ok();
     let told = shelf.and_then(|shelf| {
-        let records = shelf.records();
-        records.first().map(|record| record.mode.to_string())
+        let mut others = shelf.pages().into_iter().filter(|(of, _)| *of != inode);
+        others.next().map(|(_, record)| record.mode.to_string())
     });
     if told.as_ref() == Some(&asked.to_string()) {
         return None;

@@ -10,6 +10,7 @@ pub mod member;
 pub mod mode;
 pub mod page;
 pub mod record;
+pub mod rejecting;
 pub mod replace;
 pub mod report;
 pub mod request;

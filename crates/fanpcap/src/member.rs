@@ -3,6 +3,7 @@
 use crate::mode::Mode;
 use crate::page::{self, Page, Shelf};
 use crate::record::{Counters, NOT_READ_BY_US, Record, Running, WORDS, at};
+use crate::rejecting::Rejections;
 use crate::steered::Steered;
 use crate::steering::{Counts, Steering};
 use fanpcap_linux::diag::{self, PacketSocket};
@@ -247,6 +248,11 @@ impl Member {
     pub fn runs(&self, steering: &Steering) -> bool {
         let is_unknown = self.steered.as_ref().is_some_and(|it| it.is_unknown());
         !is_unknown && self.words()[at::DIGEST].get() == steering.digest()
+    }
+
+    /// Notes on its page when it rejects all.
+    pub fn rejections(&self) -> Rejections {
+        Rejections::new(self.place.ifindex, self.words())
     }
 
     /// Where it sits.

@@ -133,6 +133,11 @@ impl Held {
         record(&self.0)
     }
 
+    /// Its words.
+    pub(crate) fn words(&self) -> Option<[u64; WORDS]> {
+        words(&self.0)
+    }
+
     /// Whether anybody still has the member: its process, or a child that has it by fork(2). A program that was
     /// started by exec(2) may have its socket, but can't read it as a member.
     ///

@@ -33,6 +33,13 @@ pub(crate) mod at {
     /// Frames that our reader has taken from the ring since the handle was activated: in a cache line of its
     /// own, as it changes with each packet.
     pub(crate) const TAKEN: usize = 16;
+    /// What the device had counted when the member began to join, and one more; 0: it has not begun. This and the next
+    /// two: [`crate::rejecting`].
+    pub(crate) const JOINED_AT: usize = 17;
+    /// Packets that the device has counted while the member rejected all.
+    pub(crate) const REJECTED: usize = 18;
+    /// What the device had counted when it began to do so, and one more; 0: it does not.
+    pub(crate) const REJECTING_SINCE: usize = 19;
     /// The digest of the group's steering program, 0 for none. It changes when the program is replaced, as does what
     /// follows; whoever replaces it writes both on all pages.
     pub(crate) const DIGEST: usize = 24;

@@ -1,56 +1,27 @@
 //! What the copies' members received, lost and took: kept while they live, and settled when they end.
 
+mod absence;
+mod account;
 mod arrivals;
+mod leave;
 mod member;
+mod missed;
 mod owner;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
-use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
-use std::path::{Path, PathBuf};
-use std::thread;
+use std::path::PathBuf;
 
 use fanpcap::groups::{self, Seen};
-use serde::Serialize;
+use fanpcap_linux::link;
 
-use arrivals::Arrivals;
+use absence::Absences;
+pub(crate) use absence::Absent;
+pub(crate) use account::Account;
+use arrivals::{Arrivals, Owner};
 use member::Member;
 pub(crate) use owner::copy_of;
-
-/// Packets; none where it is not known.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
-pub(crate) struct Account {
-    /// Given to the members, those dropped included.
-    pub(crate) received: Option<u64>,
-    /// Dropped by the kernel, as a ring was full.
-    pub(crate) dropped: Option<u64>,
-    /// Taken from the ring and handed to the program.
-    pub(crate) taken: Option<u64>,
-    /// Left in the ring when the member ended.
-    pub(crate) unread: Option<u64>,
-    /// Sent to the member's place in the group after its end, until that was free.
-    pub(crate) refused: Option<u64>,
-}
-
-impl Account {
-    /// The sum: unknown when a part is.
-    pub(crate) fn plus(self, other: Self) -> Self {
-        let sum = |one: Option<u64>, other: Option<u64>| Some(one? + other?);
-        Self {
-            received: sum(self.received, other.received),
-            dropped: sum(self.dropped, other.dropped),
-            taken: sum(self.taken, other.taken),
-            unread: sum(self.unread, other.unread),
-            refused: sum(self.refused, other.refused),
-        }
-    }
-
-    /// The sum of all; unknown when there are none.
-    pub(crate) fn sum(accounts: impl Iterator<Item = Self>) -> Self {
-        accounts.reduce(Self::plus).unwrap_or_default()
-    }
-}
 
 /// The members of the copies.
 #[derive(Debug)]
@@ -60,14 +31,17 @@ pub(crate) struct Ledger {
     /// Accounts of members that have ended, each with its copy.
     settled: Vec<(usize, Account)>,
     arrivals: Option<Arrivals>,
-    /// Pages that came and belong to no member that is known.
-    came: BTreeSet<PathBuf>,
-    /// Some came since the last scan.
-    news: bool,
-    /// Pages came of which nothing more is known.
-    unseen: bool,
+    absences: Absences,
+    /// What the devices had counted when they were asked last. Who came before has been held, or was told of.
+    counted: BTreeMap<u32, u64>,
     /// Sockets of all members so far.
     known: BTreeSet<u64>,
+    /// Sockets in the group that have no page.
+    pageless: BTreeSet<u64>,
+    /// One of them was seen twice: members may be there of which nothing is told.
+    has_pageless: bool,
+    /// The copies' processes that run, with their numbers.
+    running: Vec<(u32, usize)>,
     /// Processes of copies so far.
     processes: BTreeMap<u32, usize>,
     /// What can't be told, and why, if that was just found out.
@@ -79,18 +53,21 @@ pub(crate) struct Ledger {
 }
 
 impl Ledger {
-    /// The ledger of a group; to be made before the first copy is started.
-    pub(crate) fn new(group: u16) -> Self {
+    /// The ledger of a group, on these devices and perhaps others; to be made before the first copy is started.
+    pub(crate) fn new(group: u16, devices: &[u32]) -> Self {
+        let of_now = |&ifindex: &u32| Some((ifindex, link::packets(ifindex).ok()?));
         Self {
             group,
             held: Vec::new(),
             settled: Vec::new(),
             // Without it pages are looked for each time.
             arrivals: Arrivals::of(group).ok(),
-            came: BTreeSet::new(),
-            news: false,
-            unseen: false,
+            absences: Absences::new(),
+            counted: devices.iter().filter_map(of_now).collect(),
             known: BTreeSet::new(),
+            pageless: BTreeSet::new(),
+            has_pageless: false,
+            running: Vec::new(),
             processes: BTreeMap::new(),
             complaints: Vec::new(),
             complained: BTreeSet::new(),
@@ -98,14 +75,15 @@ impl Ledger {
         }
     }
 
+    /// A copy has been started.
+    pub(crate) fn started(&mut self, pid: u32, copy: usize) {
+        self.running.push((pid, copy));
+        self.processes.insert(pid, copy);
+    }
+
     /// What is to be waited for: it is readable when [`Ledger::settle`] has work.
     pub(crate) fn fd(&self) -> Option<BorrowedFd<'_>> {
         self.arrivals.as_ref().map(AsFd::as_fd)
-    }
-
-    /// Whether [`Ledger::scan`] has work before its time: pages came, and may go soon.
-    pub(crate) fn has_news(&self) -> bool {
-        self.news
     }
 
     /// What can't be told, and why: once.
@@ -122,10 +100,11 @@ impl Ledger {
     /// Looks for members that are new and reads what the others have counted. `copies` are the copies'
     /// processes with their numbers.
     pub(crate) fn scan(&mut self, copies: &[(u32, usize)]) {
-        self.news = false;
-        self.processes.extend(copies.iter().copied());
+        self.running = copies.to_vec();
+        self.settle(true);
+        self.count();
         match groups::seen() {
-            Ok(seen) => self.take_in(seen, copies),
+            Ok(seen) => self.take_in(seen),
             Err(error) => {
                 let complaint = format!(
                     "the copies' counters are unknown: the kernel does not tell of packet sockets ({error})"
@@ -133,84 +112,82 @@ impl Ledger {
                 self.complaints.push(complaint);
             }
         }
-        self.judge(copies);
-        self.settle(true);
     }
 
-    /// Whose the pages are that came and belong to no known member: what they counted is unknown when they
-    /// have gone.
-    fn judge(&mut self, copies: &[(u32, usize)]) {
-        let all = || self.processes.values().copied().collect::<Vec<_>>();
-        let running = match copies {
-            [] => all(),
-            _ => copies.iter().map(|(_, copy)| *copy).collect(),
-        };
-        let mut missed = Vec::new();
-        for path in std::mem::take(&mut self.came) {
-            let Some((pid, inode)) = arrivals::owner(&path) else {
-                continue;
-            };
-            if self.known.contains(&inode) {
-                continue;
-            }
-            let copy = copy_of(pid, copies).or_else(|| self.processes.get(&pid).copied());
-            let lives = Path::new(&format!("/proc/{pid}")).exists();
-            match copy {
-                // It is not in its group yet, or the kernel could not be asked.
-                Some(_) if path.exists() => {
-                    self.came.insert(path);
-                }
-                Some(copy) => missed.push(copy),
-                // Somebody else's.
-                None if lives => {}
-                // A descendant of a copy's, of which nobody can tell any more which.
-                None => missed.extend(&running),
-            }
+    /// Asks the devices for what they have counted. Pages that came until then are learned of before that is noted: so a member
+    /// that comes and goes unseen has come since.
+    fn count(&mut self) {
+        let mut counted = self.counted.clone();
+        for (&ifindex, counted) in &mut counted {
+            *counted = link::packets(ifindex).unwrap_or(*counted);
         }
-        if std::mem::take(&mut self.unseen) {
-            missed.extend(&running);
-        }
-        missed.sort_unstable();
-        missed.dedup();
-        for copy in missed {
-            self.miss(copy);
-            self.complaints.push(format!(
-                "copy {copy} had a handle that came and went too fast to be looked at: its figures are unknown from here on"
-            ));
-        }
+        self.settle(false);
+        self.counted.extend(counted);
     }
 
-    fn take_in(&mut self, seen: Vec<Seen>, copies: &[(u32, usize)]) {
+    fn take_in(&mut self, seen: Vec<Seen>) {
+        let mut pageless = BTreeSet::new();
         for Seen { socket, page } in seen {
-            let in_group = socket.fanout.is_some_and(|fanout| fanout.id == self.group);
-            let (true, Some(record)) = (in_group, page) else {
-                continue;
-            };
             let inode = u64::from(socket.inode);
-            match self.held.iter_mut().find(|member| member.inode() == inode) {
-                Some(member) => member.learn(record),
-                None => {
-                    let Some(copy) = copy_of(record.pid, copies) else {
-                        continue;
-                    };
-                    let (member, complaint) =
-                        Member::hold(copy, socket.ifindex, self.group, inode, record);
-                    self.known.insert(inode);
-                    self.complaints.extend(complaint);
-                    self.held.push(member);
-                }
+            if socket.fanout.is_none_or(|fanout| fanout.id != self.group) {
+                continue;
+            }
+            let held = self.held.iter_mut().find(|member| member.inode() == inode);
+            match (held, page) {
+                (Some(member), Some(record)) => member.learn(record),
+                (Some(_), None) => {}
+                (None, Some(record)) => self.welcome(Owner {
+                    ifindex: socket.ifindex,
+                    pid: record.pid,
+                    inode,
+                }),
+                (None, None) if self.known.contains(&inode) => {}
+                (None, None) => _ = pageless.insert(inode),
             }
         }
+        // The page of one that dies goes a moment before its socket.
+        self.has_pageless |= !self.pageless.is_disjoint(&pageless);
+        self.pageless = pageless;
+    }
+
+    /// A page has come: its member is held, if it is a copy's, before the group gives it anything.
+    fn welcome(&mut self, owner: Owner) {
+        let Owner {
+            ifindex,
+            pid,
+            inode,
+        } = owner;
+        if self.known.contains(&inode) {
+            return;
+        }
+        let copy = copy_of(pid, &self.running).or_else(|| self.processes.get(&pid).copied());
+        let Some(copy) = copy else {
+            if fs::metadata(format!("/proc/{pid}")).is_err() {
+                // A descendant of a copy's, of which nobody can tell any more which.
+                self.miss_all(Some(ifindex));
+            }
+            return;
+        };
+        match Member::hold(copy, (ifindex, self.group), (pid, inode)) {
+            Some((member, complaint)) => {
+                self.known.insert(inode);
+                self.complaints.extend(complaint);
+                self.held.push(member);
+            }
+            None => self.miss_since(copy, Some(ifindex)),
+        }
+        let counted = || link::packets(ifindex).unwrap_or(0);
+        self.counted.entry(ifindex).or_insert_with(counted);
     }
 
     /// Settles the members that have ended. Ours is the last descriptor of their sockets: it is closed at
     /// once, as the kernel would go on giving them packets. `all` looks at each member, whatever was told.
     pub(crate) fn settle(&mut self, all: bool) {
         let gone = self.learn();
-        let left = |path: Option<&PathBuf>| match (&gone, path) {
-            (Some(gone), Some(path)) if !all => gone.contains(path),
-            (_, Some(path)) => fs::symlink_metadata(path).is_err(),
-            (_, None) => false,
+        self.end_absences();
+        let left = |path: &PathBuf| match &gone {
+            Some(gone) if !all => gone.contains(path),
+            _ => fs::symlink_metadata(path).is_err(),
         };
         let mut ended = Vec::new();
         for mut member in std::mem::take(&mut self.held) {
@@ -221,43 +198,40 @@ impl Ledger {
                 self.held.push(member);
             }
         }
-        self.settle_at_once(ended);
+        if !ended.is_empty() {
+            self.settle_at_once(ended);
+        }
     }
 
-    /// Settles members, each on a thread: they refuse packets from now on all together, and the kernel makes them wait
-    /// for what is in flight only once. One that lives on in a child stays, and is looked after each time.
-    fn settle_at_once(&mut self, mut ended: Vec<Member>) {
-        let accounts: Vec<Option<Account>> = thread::scope(|scope| {
-            let begin =
-                |member| thread::Builder::new().spawn_scoped(scope, || Member::settle(member));
-            let threads: Vec<_> = ended.iter_mut().map(begin).collect();
-            // Without a thread, it is tried again.
-            let account = |thread: io::Result<thread::ScopedJoinHandle<'_, _>>| {
-                thread.ok()?.join().unwrap_or_default()
-            };
-            threads.into_iter().map(account).collect()
-        });
-        for (member, account) in ended.into_iter().zip(accounts) {
-            match account {
-                Some(account) => self.settled.push((member.copy(), account)),
-                None => self.held.push(member),
-            }
+    /// The copies are told to end: from now on it is meant that none is there.
+    pub(crate) fn end_of_watch(&mut self) {
+        self.absences.are_over();
+        for ifindex in self.absences.devices() {
+            let counted = link::packets(ifindex).ok();
+            self.complaints.extend(self.absences.end(ifindex, counted));
         }
+    }
+
+    /// Times in which no copy was in the group.
+    pub(crate) fn absent(&self) -> Absent {
+        self.absences.sum()
     }
 
     /// Learns of pages that came, and returns those that have gone, if that is known.
     fn learn(&mut self) -> Option<BTreeSet<PathBuf>> {
         let news = self.arrivals.as_mut()?.take();
-        self.news |= !news.came.is_empty() || news.unseen || news.lost;
-        self.unseen |= news.unseen || news.lost;
-        self.came.extend(news.came);
+        if news.unseen || news.lost {
+            self.miss_all(None);
+        }
+        for page in news.came.iter().filter_map(|page| arrivals::owner(page)) {
+            self.welcome(page);
+        }
         (!news.lost).then_some(news.gone)
     }
 
     /// Settles all: the copies have ended.
     pub(crate) fn close(&mut self) {
         self.settle(true);
-        self.judge(&[]);
         // A process that a copy has left behind goes on with its members.
         let rest = std::mem::take(&mut self.held).into_iter();
         self.settled
@@ -267,7 +241,8 @@ impl Ledger {
 
     /// Whether a copy has members now.
     pub(crate) fn has_members(&self, copy: usize) -> bool {
-        self.held.iter().any(|member| member.copy() == copy)
+        let mut held = self.held.iter();
+        held.any(|member| member.copy() == copy && member.rejecting().has_begun)
     }
 
     /// Whether a member is about to leave.
@@ -279,60 +254,18 @@ impl Ledger {
     pub(crate) fn members(&self, copy: usize) -> usize {
         let settled = self.settled.iter().filter(|(of, _)| *of == copy);
         let held = self.held.iter().filter(|member| member.copy() == copy);
-        settled.count() + held.count()
-    }
-
-    /// A copy may have had a member that nobody saw: from here on nothing is known of it.
-    pub(crate) fn miss(&mut self, copy: usize) {
-        self.missed.insert(copy);
-        self.settled.push((copy, Account::default()));
-    }
-
-    /// Says of each copy of which something was missed what is known nevertheless.
-    fn tell_least(&mut self) {
-        for copy in &self.missed {
-            let of_copy = || self.settled.iter().filter(|(of, _)| of == copy);
-            let sum = |figure: fn(&Account) -> Option<u64>| -> u64 {
-                of_copy().filter_map(|(_, account)| figure(account)).sum()
-            };
-            self.complaints.push(format!(
-                "copy {copy}: at least {} packets received, {} dropped, {} taken; not all of its handles were seen",
-                sum(|account| account.received),
-                sum(|account| account.dropped),
-                sum(|account| account.taken)
-            ));
-        }
+        settled.count() + held.filter(|member| member.rejecting().has_begun).count()
     }
 
     /// What is known of a copy, all its members and starts together.
     pub(crate) fn account(&self, copy: usize) -> Account {
         let settled = self.settled.iter().filter(|(of, _)| *of == copy);
         let held = self.held.iter().filter(|member| member.copy() == copy);
+        let held = held.filter(|member| member.rejecting().has_begun);
         Account::sum(
             settled
                 .map(|(_, account)| *account)
                 .chain(held.map(Member::account)),
         )
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn unknown_parts_make_unknown_sums() {
-        let known = Account {
-            received: Some(3),
-            dropped: Some(1),
-            ..Account::default()
-        };
-        let sum = Account::sum([known, known].into_iter());
-        assert_eq!(
-            (sum.received, sum.dropped, sum.taken),
-            (Some(6), Some(2), None)
-        );
-        assert_eq!(Account::sum(std::iter::empty()), Account::default());
-        assert_eq!(known.plus(Account::default()).received, None);
     }
 }

@@ -9,7 +9,7 @@ use anyhow::{Context, Result};
 use serde::Serialize;
 
 use super::copy::{Copy, End};
-use super::ledger::Account;
+use super::ledger::{Absent, Account};
 use super::merge::Merged;
 
 /// All of it.
@@ -23,6 +23,8 @@ pub(crate) struct Summary {
     pub(crate) copies: Vec<OfCopy>,
     /// Sums over the copies; null where one is unknown.
     pub(crate) total: Account,
+    /// Times in which no copy was in the group.
+    pub(crate) absent: Absent,
     /// What was merged.
     pub(crate) merge: Option<OfMerge>,
     /// Packets taken by the copies that none of their captures has, if captures were merged; negative when the
@@ -131,7 +133,7 @@ impl Summary {
     pub(crate) fn new(
         group: u16,
         mode: String,
-        copies: Vec<OfCopy>,
+        (copies, absent): (Vec<OfCopy>, Absent),
         merge: Option<OfMerge>,
     ) -> Self {
         let total = Account::sum(copies.iter().map(|copy| copy.account));
@@ -145,8 +147,36 @@ impl Summary {
             taken_not_written: merge.as_ref().and_then(difference),
             copies,
             total,
+            absent,
             merge,
         }
+    }
+
+    /// What no copy's figures have.
+    fn besides(&self) -> String {
+        let mut text = String::new();
+        if self.absent.times > 0 {
+            let packets = self.absent.packets;
+            let packets = packets.map_or("an unknown number of".to_owned(), |it| it.to_string());
+            let _ = writeln!(
+                text,
+                "no copy was in the group {} times, {:.2} s together: {packets} packets came to the device meanwhile, and no copy got them",
+                self.absent.times, self.absent.seconds
+            );
+        }
+        match self.total.uncounted_at_most {
+            Some(0) => {}
+            Some(at_most) => {
+                let _ = writeln!(
+                    text,
+                    "at most {at_most} packets are in no figure: they came while a copy joined the group or set its filter, or to a copy that ended as it joined"
+                );
+            }
+            None => text.push_str(
+                "how many packets came while copies joined the group, and are in no figure, is unknown\n",
+            ),
+        }
+        text
     }
 
     /// Writes it as JSON.
@@ -200,7 +230,7 @@ impl Summary {
 
     /// The text for people.
     pub(crate) fn text(&self) -> String {
-        let mut text = self.table();
+        let mut text = self.table() + &self.besides();
         if let Some(merge) = &self.merge {
             let (file, packets, sources) = (merge.file.display(), merge.packets, merge.sources);
             let _ = write!(text, "{file}: {packets} packets of {sources} captures");
@@ -296,6 +326,7 @@ mod tests {
                 taken,
                 unread: Some(0),
                 refused: Some(0),
+                uncounted_at_most: Some(3),
             },
             written: Some(8),
         };
@@ -307,7 +338,8 @@ mod tests {
             cut: 1,
         };
         let copies = vec![copy(0, Some(9)), copy(1, None)];
-        let summary = Summary::new(7, "hash".to_owned(), copies, Some(merge(16)));
+        let all = (copies, ABSENT);
+        let summary = Summary::new(7, "hash".to_owned(), all, Some(merge(16)));
         assert_eq!(
             (summary.total.received, summary.total.taken),
             (Some(20), None)
@@ -325,12 +357,46 @@ mod tests {
         assert!(json["copies"][1]["taken"].is_null() && json["taken_not_written"].is_null());
 
         let copies = vec![copy(0, Some(9)), copy(1, Some(10))];
-        let summary = Summary::new(7, "hash".to_owned(), copies, Some(merge(16)));
+        let all = (copies, ABSENT);
+        let summary = Summary::new(7, "hash".to_owned(), all, Some(merge(16)));
         assert_eq!(summary.taken_not_written, Some(3));
         assert!(
             summary
                 .text()
                 .contains("3 more were taken than the merged captures have")
         );
+    }
+
+    const ABSENT: Absent = Absent {
+        times: 2,
+        seconds: 0.5,
+        packets: Some(34),
+    };
+
+    #[test]
+    fn what_no_copy_got_is_said_besides() {
+        let of = |account, absent| {
+            let copy = Copy::new(0, None, &[]);
+            let copies = vec![OfCopy::new(&copy, account, None)];
+            Summary::new(7, "hash".to_owned(), (copies, absent), None)
+        };
+        let uncounted = |uncounted_at_most| Account {
+            uncounted_at_most,
+            ..Account::ZERO
+        };
+        let summary = of(uncounted(Some(6)), ABSENT);
+        let text = summary.text();
+        for part in [
+            "in the group 2 times, 0.50 s together: 34 packets",
+            "at most 6 packets are in no figure",
+        ] {
+            assert!(text.contains(part), "{text}");
+        }
+        let json = serde_json::to_value(&summary).unwrap();
+        assert_eq!(json["absent"]["packets"], 34);
+        assert_eq!(json["total"]["uncounted_at_most"], 6);
+        let never = Absent { times: 0, ..ABSENT };
+        assert_eq!(of(Account::ZERO, never).besides(), "");
+        assert!(of(uncounted(None), never).text().contains("is unknown"));
     }
 }

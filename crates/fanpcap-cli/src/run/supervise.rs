@@ -10,7 +10,7 @@ use std::sync::Arc;
 use anyhow::{Result, bail};
 
 use super::copy::Copy;
-use super::ledger::Account;
+use super::ledger::{Absent, Account};
 use super::output::Output;
 use watch::Watch;
 
@@ -25,6 +25,8 @@ pub(crate) struct Run<'a> {
     pub(crate) group: u16,
     /// Its mode.
     pub(crate) mode: &'a str,
+    /// The indices of the devices that the arguments name.
+    pub(crate) devices: &'a [u32],
     /// Copies that end are started again.
     pub(crate) restart: bool,
     /// The file into which captures will be merged.
@@ -42,6 +44,8 @@ pub(crate) struct Supervised {
     pub(crate) copies: Vec<Copy>,
     /// Their packets.
     pub(crate) accounts: Vec<Account>,
+    /// Times without a copy.
+    pub(crate) absent: Absent,
     /// Why it was all ended.
     pub(crate) error: Option<String>,
     /// The first end of a copy by itself, and the first other one, that was a failure and final.

@@ -3,6 +3,7 @@
 
 mod captures;
 mod endings;
+mod ledger;
 mod members;
 mod scripts;
 

@@ -49,17 +49,14 @@ pub(super) fn join(
     let steered = Arc::new(steered);
     let mut spare = found.lacks_program().then(load).transpose()?;
     let member = |number| Member::steered(seat.place(number), before, (steering, &steered));
-    let early = match seat.group {
-        Group::Number(number) => Some(member(number)),
-        Group::New => None,
-    };
+    let early = seat.early(member);
     let found = look(seat, steering)?;
     if spare.is_none() && found.lacks_program() {
         spare = Some(load()?);
     }
     let attach: Attach<'_> = &|| steered.attach(seat.fd).map_err(failed);
     let attach = steering.has_verdict().then_some(attach);
-    seat.take(attach, || {
+    seat.take(early.as_ref(), attach, || {
         match (found, look(seat, steering)?) {
             (_, Runs::This { is_set: true }) => steered.mark_as_set(),
             // Whoever came first has given it one, or is about to.
@@ -73,10 +70,7 @@ pub(super) fn join(
         look(seat, steering)?;
         Ok(())
     })?;
-    match early {
-        Some(member) => Ok(member),
-        None => Ok(member(seat.number()?)),
-    }
+    seat.joined(early, member)
 }
 
 /// Tells whether joining would be refused by what is known of the group.

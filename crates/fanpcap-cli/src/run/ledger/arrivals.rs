@@ -140,10 +140,25 @@ fn entries(directory: &Path) -> impl Iterator<Item = PathBuf> + use<> {
     entries.map(|entry| entry.path())
 }
 
-/// The process and the socket's inode that a page's name tells.
-pub(super) fn owner(page: &Path) -> Option<(u32, u64)> {
+/// Whose a page is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Owner {
+    /// The device of its group.
+    pub(super) ifindex: u32,
+    pub(super) pid: u32,
+    /// The socket's.
+    pub(super) inode: u64,
+}
+
+/// What a page's name and its shelf's tell.
+pub(super) fn owner(page: &Path) -> Option<Owner> {
     let (pid, inode) = page.file_name()?.to_str()?.split_once('.')?;
-    Some((pid.parse().ok()?, inode.parse().ok()?))
+    let (ifindex, _) = page.parent()?.file_name()?.to_str()?.split_once('.')?;
+    Some(Owner {
+        ifindex: ifindex.parse().ok()?,
+        pid: pid.parse().ok()?,
+        inode: inode.parse().ok()?,
+    })
 }
 
 #[cfg(test)]
@@ -170,7 +185,13 @@ mod tests {
         let news = arrivals.take();
         assert_eq!(news.came, BTreeSet::from([shelf.join("5.3")]));
         assert_eq!((news.gone, news.unseen), (news.came, false));
-        assert_eq!(owner(&shelf.join("5.3")), Some((5, 3)));
+        let (ifindex, pid, inode) = (2, 5, 3);
+        let expected = Owner {
+            ifindex,
+            pid,
+            inode,
+        };
+        assert_eq!(owner(&shelf.join("5.3")), Some(expected));
 
         // Gone before anybody could look.
         let short = netns.join("3.7");

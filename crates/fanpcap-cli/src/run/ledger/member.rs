@@ -5,10 +5,12 @@ use std::os::fd::OwnedFd;
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
-use fanpcap::closing::{CloseError, close_counting};
+use fanpcap::closing::{CloseError, Closing};
 use fanpcap::page::{Held, Shelf};
 use fanpcap::record::Record;
+use fanpcap::rejecting::Rejecting;
 use fanpcap_linux::child::is_lack_of_descriptors;
+use fanpcap_linux::link;
 use fanpcap_linux::pidfd::Process;
 
 use super::Account;
@@ -20,66 +22,59 @@ const LEAVES_WITHIN: Duration = Duration::from_secs(1);
 #[derive(Debug)]
 pub(super) struct Member {
     copy: usize,
+    ifindex: u32,
     inode: u64,
     /// Where its page is.
-    path: Option<PathBuf>,
+    path: PathBuf,
     /// What its page said last.
     record: Record,
     /// Its page, to be read after its death, when others may have removed it.
-    page: Option<Held>,
+    page: Held,
+    /// None where it had ended already.
     process: Option<Process>,
     socket: Option<OwnedFd>,
+    /// The kernel does not let us have its socket.
+    is_denied: bool,
+    /// It refuses packets now, and is about to be settled.
+    closing: Option<Closing>,
     /// When its page was found gone.
     leaving: Option<Instant>,
 }
 
 impl Member {
-    /// Holds a member that was seen, as far as it can be held, and says what could not.
+    /// Holds the member that the process `pid` of a copy opened with the socket of this inode, as far as it can be held, and
+    /// says what could not; none where its page is gone.
     pub(super) fn hold(
         copy: usize,
-        ifindex: u32,
-        group: u16,
-        inode: u64,
-        record: Record,
-    ) -> (Self, Option<String>) {
-        let pid = record.pid;
-        let shelf = Shelf::of(ifindex, group);
-        let page = match &shelf {
-            Ok(shelf) => shelf.hold(pid, inode),
-            Err(error) => Err(error.kind().into()),
-        };
+        (ifindex, group): (u32, u16),
+        (pid, inode): (u32, u64),
+    ) -> Option<(Self, Option<String>)> {
+        let shelf = Shelf::of(ifindex, group).ok()?;
+        let page = shelf.hold(pid, inode).ok()?;
+        let record = page.record()?;
         let process = Process::open(pid);
         let socket = match &process {
-            // Without its page it is of no use.
-            Ok(process) if page.is_ok() => process.socket(pid, inode),
-            Ok(_) => Err(io::ErrorKind::NotFound.into()),
+            Ok(process) => process.socket(pid, inode),
             Err(error) => Err(io::Error::from(error.kind())),
         };
-        // One that has gone meanwhile is no reason to complain.
-        let complaint = socket.as_ref().err().filter(|error| {
+        let denied = socket.as_ref().err().filter(|error| {
             error.kind() == io::ErrorKind::PermissionDenied || is_lack_of_descriptors(error)
         });
-        let complaint = complaint.map(|error| {
-            let need = if is_lack_of_descriptors(error) {
-                "more open files (ulimit -n)"
-            } else {
-                "the right to trace it (CAP_SYS_PTRACE)"
-            };
-            format!(
-                "what copy {copy} leaves unread if it is killed will be unknown: its socket can't be held ({error}); this needs {need}"
-            )
-        });
+        let complaint = denied.map(|error| complaint(copy, error));
         let member = Self {
             copy,
+            ifindex,
             inode,
-            path: shelf.as_ref().map(|shelf| shelf.page(pid, inode)).ok(),
+            path: shelf.page(pid, inode),
             record,
-            page: page.ok(),
+            page,
             process: process.ok(),
+            is_denied: complaint.is_some(),
             socket: socket.ok(),
+            closing: None,
             leaving: None,
         };
-        (member, complaint)
+        Some((member, complaint))
     }
 
     /// The copy that it belongs to.
@@ -93,8 +88,22 @@ impl Member {
     }
 
     /// Its page.
-    pub(super) fn path(&self) -> Option<&PathBuf> {
-        self.path.as_ref()
+    pub(super) fn path(&self) -> &PathBuf {
+        &self.path
+    }
+
+    /// The device that it captures on.
+    pub(super) fn ifindex(&self) -> u32 {
+        self.ifindex
+    }
+
+    /// When it rejected packets, and since when it is in the group.
+    pub(super) fn rejecting(&self) -> Rejecting {
+        let begun = Rejecting {
+            has_begun: true,
+            ..Rejecting::default()
+        };
+        self.page.rejecting().unwrap_or(begun)
     }
 
     /// Takes in what its page says now.
@@ -104,8 +113,10 @@ impl Member {
 
     /// Whether its process has ended.
     pub(super) fn is_dead(&self) -> bool {
-        let process = self.process.as_ref();
-        process.is_some_and(|process| process.ends_within(Some(Duration::ZERO)).unwrap_or(false))
+        match &self.process {
+            Some(process) => process.ends_within(Some(Duration::ZERO)).unwrap_or(false),
+            None => !self.page.is_had().unwrap_or(true),
+        }
     }
 
     /// Whether it has left: its page is gone, and the process has closed the socket, which it does a moment
@@ -132,6 +143,7 @@ impl Member {
             taken: self.record.taken,
             unread: Some(0),
             refused: Some(0),
+            uncounted_at_most: self.rejecting().at_most(None),
         }
     }
 
@@ -144,34 +156,44 @@ impl Member {
         }
     }
 
-    /// Ends its stay in the group and tells what became of its packets; none while a forked child has it and reads
-    /// on. A handle that was closed in order has left, and ours is the last descriptor of its socket, just as
-    /// when its process has died.
-    pub(super) fn settle(&mut self) -> Option<Account> {
-        if let Some(last) = self.page.as_ref().and_then(Held::record) {
-            self.record = last;
-        }
-        let account = self.account();
-        let unknown = Account {
-            unread: None,
-            refused: None,
-            ..account
+    /// Lets it refuse and count what comes from now on, if nobody reads it any more. A handle that was closed in order has
+    /// left, and ours is the last descriptor of its socket, just as when its process has died. Tells whether it can be settled:
+    /// not while a forked child has it and reads on.
+    pub(super) fn refuse(&mut self) -> bool {
+        let Some(socket) = self.socket.take() else {
+            return true;
         };
-        let (Some(page), Some(socket)) = (&self.page, self.socket.take()) else {
-            return Some(unknown);
-        };
-        let closed = match close_counting(page, socket) {
-            Ok(closed) => closed,
+        match Closing::begin(&self.page, socket) {
+            Ok(closing) => self.closing = Some(closing),
             Err(CloseError::StillHeld(socket)) => {
                 self.socket = Some(socket);
-                return None;
+                return false;
             }
-            Err(CloseError::Unknown(_) | CloseError::Uncounted(_)) => return Some(unknown),
-        };
+            Err(CloseError::Unknown(_) | CloseError::Uncounted(_)) => self.is_denied = true,
+        }
+        true
+    }
+
+    /// What it has refused so far, where that is counted.
+    pub(super) fn refused(&self) -> Option<u64> {
+        self.closing.as_ref()?.refused()
+    }
+
+    /// Ends its stay in the group and tells what became of its packets; none if it has never joined.
+    pub(super) fn settle(&mut self) -> Option<Account> {
+        let closed = self.closing.take().map(Closing::finish);
         // What was taken between our reading and the last owner's end is on the page.
-        if let Some(last) = page.record() {
+        if let Some(last) = self.page.record() {
             self.record = last;
         }
+        let rejecting = self.rejecting();
+        if !rejecting.has_begun {
+            return None;
+        }
+        let counted = link::packets(self.ifindex).ok();
+        let Some(closed) = closed else {
+            return Some(self.unheld(rejecting, counted));
+        };
         // Known now, even if the page had no counters yet.
         let counters = self.record.counters;
         let lost = closed.lost(&self.record);
@@ -181,6 +203,44 @@ impl Member {
             taken: self.record.taken,
             unread: lost.map(|lost| lost.unread),
             refused: closed.refused,
+            uncounted_at_most: rejecting.at_most(counted),
         })
     }
+
+    /// What is known of one whose socket was not held. If it had ended before that could be done, it can't have lost more
+    /// than its device has counted since it joined.
+    fn unheld(&self, rejecting: Rejecting, counted: Option<u64>) -> Account {
+        let account = self.account();
+        let (dropped, taken) = (self.record.counters.dropped, self.record.taken);
+        let since = counted.zip(rejecting.joined_at);
+        let since = since.map(|(now, joined)| now.saturating_sub(joined));
+        match (self.is_denied, since, taken) {
+            (false, Some(since), Some(taken)) => {
+                let received = taken.saturating_add(dropped);
+                Account {
+                    received: Some(received),
+                    dropped: Some(dropped),
+                    uncounted_at_most: Some(since.saturating_sub(received)),
+                    ..account
+                }
+            }
+            _ => Account {
+                unread: None,
+                refused: None,
+                uncounted_at_most: None,
+                ..account
+            },
+        }
+    }
+}
+
+fn complaint(copy: usize, error: &io::Error) -> String {
+    let need = if is_lack_of_descriptors(error) {
+        "more open files (ulimit -n)"
+    } else {
+        "the right to trace it (CAP_SYS_PTRACE)"
+    };
+    format!(
+        "what copy {copy} leaves unread if it is killed will be unknown: its socket can't be held ({error}); this needs {need}"
+    )
 }

@@ -74,7 +74,7 @@ impl<'a> Watch<'a> {
         let (tell, told) = mpsc::channel();
         Ok(Self {
             run,
-            ledger: Ledger::new(run.group),
+            ledger: Ledger::new(run.group, run.devices),
             progress: Progress::new(copies.len()),
             copies,
             left,
@@ -110,6 +110,7 @@ impl<'a> Watch<'a> {
         loop {
             self.take_signals()?;
             self.ledger.settle(false);
+            self.complain();
             self.take_words();
             self.scan();
             self.reap()?;
@@ -130,6 +131,7 @@ impl<'a> Watch<'a> {
         }
         Ok(Supervised {
             accounts: self.accounts(),
+            absent: self.ledger.absent(),
             copies: self.copies,
             error: self.error,
             failure: self.failure,
@@ -169,6 +171,7 @@ impl<'a> Watch<'a> {
         })?;
         let (pid, out, err) = (child.id(), child.stdout.take(), child.stderr.take());
         self.guard.watch(pid);
+        self.ledger.started(pid, number);
         self.follow(number, Stream::Out, out);
         self.follow(number, Stream::Err, err);
         Ok(())
@@ -185,10 +188,8 @@ impl<'a> Watch<'a> {
 
     fn scan(&mut self) {
         let period = self.period();
-        let early = self
-            .scanned
-            .is_some_and(|scanned| scanned.elapsed() < period);
-        if early && !self.ledger.has_news() {
+        let early = |scanned: Instant| scanned.elapsed() < period;
+        if self.scanned.is_some_and(early) {
             return;
         }
         self.scanned = Some(Instant::now());

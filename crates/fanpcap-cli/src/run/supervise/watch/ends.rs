@@ -39,9 +39,10 @@ impl Watch<'_> {
         // Its members are settled before anything else: they would go on being given packets.
         self.ledger.settle(true);
         let copy = &self.copies[number];
-        if !end.status.success() && self.ledger.members(number) == copy.members_before {
-            // It may have joined and been killed before it was seen.
-            self.ledger.miss(number);
+        let never_joined = self.ledger.members(number) == copy.members_before;
+        if never_joined && !(copy.questioned && end.status.success()) {
+            // One that was looked at is told to capture elsewhere.
+            self.ledger.never_joined(number, !copy.questioned);
         }
         if copy.given_up {
             self.run.output.say(&format!(

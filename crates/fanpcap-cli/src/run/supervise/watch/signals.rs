@@ -78,6 +78,7 @@ impl Watch<'_> {
     /// From here on no copy is started, and nobody who does not read our output is awaited.
     fn stop(&mut self) {
         self.run.output.hurry();
+        self.ledger.end_of_watch();
         self.stopped.get_or_insert_with(Instant::now);
         for copy in &mut self.copies {
             if copy.pid().is_none() {

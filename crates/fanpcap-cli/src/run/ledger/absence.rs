@@ -1,0 +1,109 @@
+//! Times in which no copy was in the group: nobody got what came to the device.
+
+use std::collections::BTreeMap;
+use std::time::Instant;
+
+use serde::Serialize;
+
+/// All such times together.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+pub(crate) struct Absent {
+    /// How often there was no copy.
+    pub(crate) times: u32,
+    /// How long.
+    pub(crate) seconds: f64,
+    /// Packets on the device meanwhile; none where its counters are unknown.
+    pub(crate) packets: Option<u64>,
+}
+
+/// Keeps them, for each device apart.
+#[derive(Debug)]
+pub(super) struct Absences {
+    /// Devices without a copy: since when, and what the device had counted then.
+    open: BTreeMap<u32, (Instant, Option<u64>)>,
+    sum: Absent,
+    /// The copies are told to end: that none is there is meant.
+    is_over: bool,
+}
+
+impl Absences {
+    pub(super) fn new() -> Self {
+        Self {
+            open: BTreeMap::new(),
+            sum: Absent {
+                times: 0,
+                seconds: 0.0,
+                packets: Some(0),
+            },
+            is_over: false,
+        }
+    }
+
+    /// The last copy has left the group on this device, which had counted so much.
+    pub(super) fn begin(&mut self, ifindex: u32, counted: Option<u64>) {
+        if !self.is_over {
+            self.open
+                .entry(ifindex)
+                .or_insert((Instant::now(), counted));
+        }
+    }
+
+    /// A copy is in the group again, since the device had counted so much. Tells of the time that has ended by it.
+    pub(super) fn end(&mut self, ifindex: u32, counted: Option<u64>) -> Option<String> {
+        let (since, before) = self.open.remove(&ifindex)?;
+        let packets = counted
+            .zip(before)
+            .map(|(counted, before)| counted.saturating_sub(before));
+        let seconds = since.elapsed().as_secs_f64();
+        self.sum.times += 1;
+        self.sum.seconds += seconds;
+        self.sum.packets = self.sum.packets.zip(packets).map(|(sum, more)| sum + more);
+        let packets = packets.map_or("an unknown number of".to_owned(), |it| it.to_string());
+        Some(format!(
+            "no copy was in the group for {seconds:.2} s: {packets} packets came to the device meanwhile, and no copy got them"
+        ))
+    }
+
+    /// Devices without a copy.
+    pub(super) fn devices(&self) -> Vec<u32> {
+        self.open.keys().copied().collect()
+    }
+
+    /// From now on it is meant that no copy is there.
+    pub(super) fn are_over(&mut self) {
+        self.is_over = true;
+    }
+
+    pub(super) fn sum(&self) -> Absent {
+        self.sum
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_came_while_no_copy_was_there_is_added_up() {
+        let mut absences = Absences::new();
+        assert_eq!(absences.end(1, Some(5)), None);
+        absences.begin(1, Some(10));
+        absences.begin(1, Some(11));
+        absences.begin(2, Some(70));
+        assert_eq!(absences.devices(), [1, 2]);
+        let said = absences.end(1, Some(25)).unwrap();
+        assert!(said.contains(" s: 15 packets came to the device"), "{said}");
+        absences.end(2, Some(70)).unwrap();
+        assert_eq!(
+            (absences.sum().times, absences.sum().packets),
+            (2, Some(15))
+        );
+        absences.begin(1, None);
+        let said = absences.end(1, Some(25)).unwrap();
+        assert!(said.contains("an unknown number of packets"), "{said}");
+        assert_eq!(absences.sum().packets, None);
+        absences.are_over();
+        absences.begin(1, Some(5));
+        assert!(absences.devices().is_empty());
+    }
+}

@@ -1,0 +1,132 @@
+//! How members leave their group, and when nobody is left in it.
+
+use std::collections::BTreeSet;
+use std::io;
+use std::thread;
+
+use fanpcap::groups::{self, Seen};
+use fanpcap_linux::link;
+
+use super::member::Member;
+use super::{Account, Ledger};
+
+impl Ledger {
+    /// Settles members, each on a thread: they refuse packets from now on all together, and the kernel makes them wait
+    /// for what is in flight only once. One that lives on in a child stays, and is looked after each time.
+    pub(super) fn settle_at_once(&mut self, mut ended: Vec<Member>) {
+        let refuse = on_threads(&mut ended, Member::refuse);
+        let mut refuse = refuse.into_iter();
+        // Without a thread, it is tried again.
+        let (mut ended, stay): (Vec<_>, Vec<_>) = ended
+            .into_iter()
+            .partition(|_| refuse.next().flatten().unwrap_or(false));
+        self.held.extend(stay);
+        let devices: BTreeSet<u32> = ended.iter().map(Member::ifindex).collect();
+        let devices = devices.into_iter();
+        let moments: Vec<Moment> = devices.map(|it| Moment::of(it, &ended)).collect();
+        let accounts = on_threads(&mut ended, Member::settle);
+        let accounts: Vec<Option<Account>> = accounts.into_iter().map(Option::flatten).collect();
+        for moment in moments {
+            self.note_leave(&moment, &ended, &accounts);
+        }
+        for (member, account) in ended.iter().zip(accounts) {
+            let of_copy = |account| (member.copy(), account);
+            self.settled.extend(account.map(of_copy));
+        }
+        self.end_absences();
+    }
+
+    /// Members have left the group on a device: perhaps nobody is left.
+    fn note_leave(&mut self, moment: &Moment, ended: &[Member], accounts: &[Option<Account>]) {
+        let of_device = ended.iter().zip(accounts);
+        let of_device = of_device.filter(|(member, _)| member.ifindex() == moment.ifindex);
+        let refused = of_device.filter_map(|(_, account)| account.as_ref()?.refused);
+        let left = moment.counted_at_the_leave(refused.sum());
+        if let (true, Some(one)) = (self.is_deserted(moment.ifindex, left), ended.first()) {
+            self.absences.begin(moment.ifindex, left);
+            let uncounted_at_most = moment.unsure();
+            let account = Account {
+                uncounted_at_most,
+                ..Account::ZERO
+            };
+            self.settled.push((one.copy(), account));
+        }
+    }
+
+    /// Whether nobody was in the group on a device when members had left it, and the device had counted so much.
+    fn is_deserted(&self, ifindex: u32, counted: Option<u64>) -> bool {
+        let group = self.group;
+        let joined = |member: &Member| match member.rejecting() {
+            it if member.ifindex() != ifindex || !it.has_begun => false,
+            // Who has joined since was not there then.
+            it => it
+                .joined_at
+                .zip(counted)
+                .is_none_or(|(joined, left)| joined <= left),
+        };
+        let is_foreign = |seen: &Seen| {
+            let (socket, inode) = (&seen.socket, u64::from(seen.socket.inode));
+            let in_group = socket.fanout.is_some_and(|fanout| fanout.id == group);
+            in_group && socket.ifindex == ifindex && !self.known.contains(&inode)
+        };
+        let is_seen = || groups::seen().is_ok_and(|seen| seen.iter().any(is_foreign));
+        !self.held.iter().any(joined) && !is_seen()
+    }
+
+    /// Notes which devices have a copy again.
+    pub(super) fn end_absences(&mut self) {
+        for ifindex in self.absences.devices() {
+            let of_device = self
+                .held
+                .iter()
+                .filter(|member| member.ifindex() == ifindex);
+            let begun = of_device.map(Member::rejecting).filter(|it| it.has_begun);
+            if let Some(first) = begun.map(|it| it.joined_at).min() {
+                self.complaints.extend(self.absences.end(ifindex, first));
+            }
+        }
+    }
+}
+
+/// Members that refuse packets and are about to leave the group on a device.
+struct Moment {
+    ifindex: u32,
+    /// What the device had counted, before and after it was asked what they have refused.
+    counted: [Option<u64>; 2],
+    /// What they had refused by then.
+    refused: u64,
+}
+
+impl Moment {
+    fn of(ifindex: u32, members: &[Member]) -> Self {
+        let before = link::packets(ifindex).ok();
+        let of_device = members.iter().filter(|member| member.ifindex() == ifindex);
+        let refused = of_device.filter_map(Member::refused).sum();
+        Self {
+            ifindex,
+            counted: [before, link::packets(ifindex).ok()],
+            refused,
+        }
+    }
+
+    /// What the device had counted when the last of them left, if nobody else was in the group: what came until then they
+    /// have refused. It may have been less, by [`Moment::unsure`].
+    fn counted_at_the_leave(&self, refused: u64) -> Option<u64> {
+        Some(self.counted[1]? + refused.saturating_sub(self.refused))
+    }
+
+    fn unsure(&self) -> Option<u64> {
+        let [before, after] = self.counted;
+        Some(after?.saturating_sub(before?))
+    }
+}
+
+/// Does the same to each member, each on a thread. None where there is no thread to be had.
+fn on_threads<T: Send>(members: &mut [Member], act: fn(&mut Member) -> T) -> Vec<Option<T>> {
+    thread::scope(|scope| {
+        let begin = |member| thread::Builder::new().spawn_scoped(scope, move || act(member));
+        let threads: Vec<_> = members.iter_mut().map(begin).collect();
+        let joined = |thread: io::Result<thread::ScopedJoinHandle<'_, T>>| thread.ok()?.join().ok();
+        threads.into_iter().map(joined).collect()
+    })
+}
