@@ -22,7 +22,7 @@ const SIDES: [Column; 2] = [
 ];
 
 /// All of them.
-pub(crate) const ROWS: &[&Row] = &[
+pub(crate) static ROWS: &[&Row] = &[
     &flood::TPACKET,
     &flood::TPACKET_CPU,
     &flood::SNAPLEN,

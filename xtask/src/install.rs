@@ -4,16 +4,17 @@ use std::env;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use anyhow::{Context, Result, ensure};
+use anyhow::{Context, Result, anyhow, ensure};
 
 use crate::{stage, tree};
 
 /// What users read of docs, beside the manual pages.
-const DOCUMENTS: [&str; 5] = [
+const DOCUMENTS: [&str; 6] = [
     "guide.md",
     "programs.md",
     "steering.md",
     "top-json.md",
+    "config-json.md",
     "errors.md",
 ];
 
@@ -86,17 +87,14 @@ pub(crate) fn place_all(target: &Path, prefix: &str, layout: &Layout) -> Result<
             root.join("packaging/apparmor/fanpcap"),
             "share/fanpcap/apparmor".to_owned(),
         ),
-        (
-            root.join("packaging/examples/pcap.conf"),
-            format!("{}/examples/pcap.conf", layout.documents),
-        ),
     ];
     let documents = DOCUMENTS.iter().map(|name| {
         let to = format!("{}/{name}", layout.documents);
         (root.join("docs").join(name), to)
     });
+    let examples = examples(&root.join("packaging/examples"), layout)?;
     let mut installed = vec![format!("{own}/{}", stage::LIBRARY)];
-    for (from, to) in files.into_iter().chain(documents) {
+    for (from, to) in files.into_iter().chain(documents).chain(examples) {
         stage::place(&from, &target.join(&to))?;
         installed.push(to);
     }
@@ -117,6 +115,21 @@ fn below(destdir: &str, prefix: &str) -> PathBuf {
         "" => PathBuf::from(prefix),
         _ => Path::new(destdir).join(prefix.trim_start_matches('/')),
     }
+}
+
+/// Every file in the directory of examples, with its place below the prefix.
+fn examples(dir: &Path, layout: &Layout) -> Result<Vec<(PathBuf, String)>> {
+    let place = |entry: std::io::Result<fs::DirEntry>| {
+        let entry = entry?;
+        let name = entry.file_name().into_string();
+        let name = name.map_err(|name| anyhow!("{} is no text", name.to_string_lossy()))?;
+        let to = format!("{}/examples/{name}", layout.documents);
+        Ok((entry.path(), to))
+    };
+    let entries = fs::read_dir(dir).with_context(|| format!("reading {}", dir.display()))?;
+    let mut files = entries.map(place).collect::<Result<Vec<_>>>()?;
+    files.sort();
+    Ok(files)
 }
 
 fn pkg_config(prefix: &str, own: &str) -> Result<String> {

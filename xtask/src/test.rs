@@ -78,9 +78,11 @@ fn loading() -> Result<Tally> {
     tier::cargo_test(&["-p", "fanpcap-loading", "--test", "loading"], &[], &[])
 }
 
-/// The programs of the manual pages.
+/// The programs of the manual pages, and the examples.
 fn manual() -> Result<Tally> {
-    tier::cargo_test(&["-p", "fanpcap-loading", "--test", "manual"], &[], &[])
+    let tests = ["--test", "manual", "--test", "examples"];
+    let chosen: Vec<&str> = ["-p", "fanpcap-loading"].into_iter().chain(tests).collect();
+    tier::cargo_test(&chosen, &[], &[])
 }
 
 /// The Debian package, which the tests say when it can't be built here.

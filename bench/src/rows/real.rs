@@ -231,7 +231,7 @@ static COPIES: Copies = Copies {
     one: OnceLock::new(),
 };
 
-pub(super) const FANOUT_REAL: Row = Row {
+pub(super) static FANOUT_REAL: Row = Row {
     name: "fanout-real",
     what: "packets that tshark handles: 2 copies in a group with hash, against 1",
     goals: &[Goal::ratio(

@@ -55,9 +55,9 @@ unsafe fn activate_one(p: *mut Pcap) -> c_int {
 /// # Safety
 /// `p` is a handle.
 unsafe fn activate(p: *mut Pcap) -> c_int {
-    // SAFETY: the caller vouches for `p`.
     system()
         .pcap_activate
+        // SAFETY: the caller vouches for `p`.
         .map_or(ERROR, |function| unsafe { function(p) })
 }
 
@@ -386,8 +386,8 @@ pub(crate) unsafe fn go_live(p: *mut Pcap) -> c_int {
                     },
                 )
             });
-            // SAFETY: as above.
             bound.map_or_else(
+                // SAFETY: as above.
                 |error| unsafe { fail(p, &format!("bind: {error}")) },
                 |()| 0,
             )

@@ -75,8 +75,8 @@ pub(crate) unsafe fn create(parts: Vec<Request>, errbuf: *mut c_char) -> *mut Pc
         // SAFETY: the caller vouches for errbuf.
         let p = unsafe { open::create_for(request, errbuf) };
         if p.is_null() {
-            // SAFETY: they are open and not used again.
             made.into_iter()
+                // SAFETY: they are open and not used again.
                 .for_each(|p| unsafe { open::pcap_close(p) });
             return null_mut();
         }

@@ -43,9 +43,9 @@ pub unsafe extern "C" fn pcap_stats(p: *mut Pcap, stats: *mut PcapStat) -> c_int
 /// # Safety
 /// As pcap_stats(3PCAP) asks.
 pub(crate) unsafe fn told(p: *mut Pcap, stats: *mut PcapStat) -> c_int {
-    // SAFETY: the caller's promise, passed on.
     system()
         .pcap_stats
+        // SAFETY: the caller's promise, passed on.
         .map_or(ERROR, |function| unsafe { function(p, stats) })
 }
 

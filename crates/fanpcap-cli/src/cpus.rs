@@ -269,7 +269,7 @@ fn mask_cpus(text: &str) -> Vec<usize> {
         .flat_map(|(word, digits)| {
             let bits = u32::from_str_radix(digits, 16).unwrap_or(0);
             (0..32)
-                .filter(move |bit| bits >> bit & 1 == 1)
+                .filter(move |bit| (bits >> bit) & 1 == 1)
                 .map(move |bit| word * 32 + bit)
         })
         .collect()

@@ -13,6 +13,7 @@ use std::process::ExitCode;
 
 use anyhow::Result;
 use clap::{Args, Subcommand};
+pub(crate) use pcap::Pcap;
 
 /// Checks, explains and tries steering programs, fanpcap-lang(7)
 #[derive(Args, Debug)]

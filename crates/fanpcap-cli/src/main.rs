@@ -8,6 +8,7 @@
 
 mod bench;
 mod capture;
+mod config;
 mod cpus;
 mod generate;
 mod lang;
@@ -36,6 +37,7 @@ struct Arguments {
 enum Command {
     Run(run::Arguments),
     Top(top::Arguments),
+    Config(config::Arguments),
     Metrics(metrics::Arguments),
     Capture(capture::Arguments),
     Gen(generate::Arguments),
@@ -51,6 +53,7 @@ fn main() -> ExitCode {
     let done = match Arguments::parse().command {
         Command::Run(arguments) => run::run(&arguments),
         Command::Top(arguments) => top::run(&arguments),
+        Command::Config(arguments) => config::run(&arguments),
         Command::Metrics(arguments) => metrics::run(&arguments),
         Command::Capture(arguments) => capture::run(&arguments),
         Command::Gen(arguments) => generate::run(&arguments),

@@ -18,6 +18,7 @@ use view::View;
 mod figure;
 #[cfg(test)]
 pub(crate) mod fixture;
+mod headline;
 mod order;
 mod rates;
 #[cfg(test)]
@@ -51,7 +52,7 @@ pub(crate) struct Arguments {
     /// The other way round
     #[arg(long)]
     reverse: bool,
-    /// Show only what this names: device, program, group or pid
+    /// Show only what has this in its name, as rows have it: eth0, 'group 7', tcpdump, a pid
     #[arg(long, value_name = "TEXT")]
     filter: Option<String>,
 }
@@ -107,7 +108,10 @@ fn json(view: View, state: &State) -> Result<String> {
 fn text(view: &View, state: &State) -> String {
     let width = terminal::width().map_or(WIDE, usize::from);
     let rows = screen::rows(view, state, width);
-    let head = [screen::title(view, state), screen::devices(view)];
+    let head = [
+        headline::title(view, state, width),
+        headline::devices(view, width),
+    ];
     if rows.is_empty() {
         return format!("{}\n{}", head.join("\n").trim_end(), screen::nothing(state));
     }

@@ -11,6 +11,7 @@ use fanpcap_testkit::{Injector, Member, Program, Scratch, Veth, await_for, membe
 use screen::Screen;
 use serde_json::Value;
 
+#[allow(dead_code, reason = "pages of other JSON are not asked for here")]
 #[path = "../src/top/schema.rs"]
 mod schema;
 #[path = "top/screen.rs"]

@@ -6,7 +6,7 @@ use rand_pcg::Pcg64Mcg;
 /// A source of numbers; `stream` tells apart those that one seed is used for.
 pub(crate) fn source(seed: u64, stream: u64) -> Pcg64Mcg {
     // The state of this generator is odd, so `new` loses the lowest bit; hence the shift.
-    Pcg64Mcg::new(u128::from(scatter(seed)) << 64 | u128::from(scatter(stream ^ seed)) << 1)
+    Pcg64Mcg::new((u128::from(scatter(seed)) << 64) | (u128::from(scatter(stream ^ seed)) << 1))
 }
 
 /// Less than `end`, all equally likely but for a bias of `end` / 2^64.
@@ -26,9 +26,9 @@ pub(crate) fn shuffle<T>(random: &mut Pcg64Mcg, items: &mut [T]) {
 /// Scatters consecutive numbers over all; no two to the same (splitmix64).
 pub(crate) fn scatter(number: u64) -> u64 {
     let mut mixed = number.wrapping_add(0x9e37_79b9_7f4a_7c15);
-    mixed = (mixed ^ mixed >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-    mixed = (mixed ^ mixed >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
-    mixed ^ mixed >> 31
+    mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+    mixed ^ (mixed >> 31)
 }
 
 #[cfg(test)]

@@ -136,7 +136,7 @@ fn holds(datagram: &Datagram) -> bool {
     bytes.resize(bytes.len().next_multiple_of(2), 0);
     let sum: u64 = bytes
         .chunks(2)
-        .map(|word| u64::from(word[0]) << 8 | u64::from(word[1]))
+        .map(|word| (u64::from(word[0]) << 8) | u64::from(word[1]))
         .sum();
     sum % 0xffff == 0
 }

@@ -30,9 +30,9 @@ impl Instruction {
     pub const fn new(code: u8, target: u8, source: u8, offset: i16, immediate: i32) -> Self {
         // The struct has two bit-fields of four bits, whose order is that of the machine's bytes.
         let registers = if cfg!(target_endian = "little") {
-            source << 4 | target
+            (source << 4) | target
         } else {
-            target << 4 | source
+            (target << 4) | source
         };
         Self {
             code,

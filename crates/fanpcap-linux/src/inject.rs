@@ -153,8 +153,8 @@ pub fn cpus() -> io::Result<Vec<usize>> {
     // SAFETY: the set lives through the call and has the size given.
     check(unsafe { libc::sched_getaffinity(0, mem::size_of_val(&set), &raw mut set) })?;
     let all = 0..8 * mem::size_of_val(&set);
-    // SAFETY: every CPU asked for is within the set.
     Ok(all
+        // SAFETY: every CPU asked for is within the set.
         .filter(|&cpu| unsafe { libc::CPU_ISSET(cpu, &set) })
         .collect())
 }

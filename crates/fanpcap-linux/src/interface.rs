@@ -72,8 +72,8 @@ pub fn names() -> Vec<String> {
         if name.is_null() {
             break;
         }
-        // SAFETY: the names in the array are C strings.
         names.push(
+            // SAFETY: the names in the array are C strings.
             unsafe { CStr::from_ptr(name) }
                 .to_string_lossy()
                 .into_owned(),

@@ -157,7 +157,7 @@ impl AnyOf {
     /// What epoll and timerfd say.
     pub fn set(&self, watched: u64, after: Option<Duration>) -> io::Result<()> {
         for (index, socket) in self.sockets.iter().enumerate() {
-            self.control(libc::EPOLL_CTL_MOD, *socket, watched >> index & 1 == 1)?;
+            self.control(libc::EPOLL_CTL_MOD, *socket, (watched >> index) & 1 == 1)?;
         }
         // Zero would stop the timer.
         let after = after.map_or(Duration::ZERO, |after| after.max(Duration::from_nanos(1)));

@@ -33,12 +33,12 @@ impl<'t> Draw<'t> {
 
     /// 32 bits.
     pub fn u32(&mut self) -> u32 {
-        u32::from(self.u16()) << 16 | u32::from(self.u16())
+        (u32::from(self.u16()) << 16) | u32::from(self.u16())
     }
 
     /// 64 bits.
     pub fn u64(&mut self) -> u64 {
-        u64::from(self.u32()) << 32 | u64::from(self.u32())
+        (u64::from(self.u32()) << 32) | u64::from(self.u32())
     }
 
     /// Below `count`, 1 to 65536.

@@ -57,7 +57,7 @@ pub fn address(draw: &mut Draw<'_>) -> Ipv4Addr {
 pub fn address_6(draw: &mut Draw<'_>) -> Ipv6Addr {
     if draw.one_in(8) {
         let (high, low) = (draw.u64(), draw.u64());
-        return (u128::from(high) << 64 | u128::from(low)).into();
+        return ((u128::from(high) << 64) | u128::from(low)).into();
     }
     draw.pick(&ADDRESSES_6)
 }

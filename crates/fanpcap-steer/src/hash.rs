@@ -23,7 +23,7 @@ pub const fn mix(value: u64) -> u64 {
 
 /// An end with an IPv4 address; port 0 where ports do not count.
 pub const fn end4(address: u32, port: u16) -> u64 {
-    end((address as u64) << 16 | port as u64)
+    end(((address as u64) << 16) | port as u64)
 }
 
 /// The upper and the lower 64 bits, as of an IPv6 address.

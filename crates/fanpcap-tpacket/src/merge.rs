@@ -129,7 +129,7 @@ impl Merge {
     fn empty(&self) -> u64 {
         let bits = self.heads.iter().enumerate();
         bits.fold(0, |bits, (lane, head)| {
-            bits | u64::from(head.is_none()) << lane
+            bits | (u64::from(head.is_none()) << lane)
         })
     }
 }
@@ -213,7 +213,7 @@ impl Reader {
         // A socket whose lane has a packet is readable all the time.
         let sockets = self.devices.iter().enumerate();
         let sockets =
-            sockets.map(|(index, device)| (devices >> index & 1 == 1).then_some(device.socket));
+            sockets.map(|(index, device)| ((devices >> index) & 1 == 1).then_some(device.socket));
         let wake = blocking.then_some(&self.wake);
         let bounds = [longest, limit(blocking, self.is_net_down())];
         let limit = bounds.into_iter().flatten().min();

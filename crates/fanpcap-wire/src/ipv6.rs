@@ -29,7 +29,7 @@ impl<'a> Ipv6<'a> {
 
     /// Traffic class.
     pub fn traffic_class(self) -> u8 {
-        self.fixed[0] << 4 | self.fixed[1] >> 4
+        (self.fixed[0] << 4) | (self.fixed[1] >> 4)
     }
 
     /// Length of all behind the header.
@@ -92,7 +92,7 @@ impl Extension<'_> {
         let [_, _, a, b, id @ ..] = *self.header;
         let field = u16::from_be_bytes([a, b]);
         let more = if field & 1 == 0 { 0 } else { 0x2000 };
-        (self.number == FRAGMENT).then_some((more | field >> 3, u32::from_be_bytes(id)))
+        (self.number == FRAGMENT).then_some((more | (field >> 3), u32::from_be_bytes(id)))
     }
 }
 

@@ -4,7 +4,7 @@ use crate::device::{Device, is_rings};
 use crate::fanout::{Fanout, Script};
 use crate::groups;
 use crate::report::{Fault, Report, quote};
-use crate::settings::{Call, Environment, Plan, Settings};
+use crate::settings::{Call, Environment, Explained, Plan, Settings};
 use crate::steering::{PcapCompiler, Steering};
 use fanpcap_linux::{interface, process};
 use std::io;
@@ -39,7 +39,19 @@ impl Request {
     /// The request of a handle on `device`; none when nothing is configured and the name is an ordinary
     /// one. Errors in the settings are kept for [`Request::plan`]: opening a handle never fails.
     pub fn new(device: &str) -> Option<Self> {
-        let mut settings = Settings::load(&Environment::of_process(process::is_secure()));
+        let environment = Environment::of_process(process::is_secure());
+        let request = Self::of(device, Settings::load(&environment));
+        let configured = request
+            .settings
+            .as_ref()
+            .map_or(true, |settings| !settings.is_empty());
+        let device = &request.device;
+        let ordinary = device.engine().is_none() && device.parts().len() == 1;
+        (configured || !ordinary).then_some(request)
+    }
+
+    /// The request of a handle on `device` by these settings.
+    pub fn of(device: &str, mut settings: Result<Settings, Report>) -> Self {
         let exists = |name: &str| name == "any" || interface::index(name).is_some();
         // An interface may have other names; settings know it by its own.
         let own_name = own_name(device).unwrap_or_else(|error| {
@@ -55,16 +67,12 @@ impl Request {
                 device = device.on(&interface);
             }
         }
-        let configured = settings
-            .as_ref()
-            .map_or(true, |settings| !settings.is_empty());
-        let ordinary = device.engine().is_none() && device.parts().len() == 1;
-        (configured || !ordinary).then_some(Self {
+        Self {
             device,
             settings,
             call: None,
             steering: OnceLock::new(),
-        })
+        }
     }
 
     /// The request of a handle for which nothing was configured when it was opened.
@@ -123,6 +131,25 @@ impl Request {
         let (call, interfaces) = (self.call.as_ref(), interface::names());
         let compile = |script: &Script| self.compile(script, pcap);
         settings.plan(&self.device, call, &interfaces, &compile)
+    }
+
+    /// What the handle gets, and where each value is from; of several devices, for each. `pcap` is as for
+    /// [`Request::plan`].
+    ///
+    /// # Errors
+    /// The settings are wrong, so that no handle opens.
+    pub fn explain(&self, pcap: PcapCompiler<'_>) -> Result<Vec<Explained>, Report> {
+        let settings = self.settings.as_ref().map_err(Clone::clone)?;
+        let interfaces = interface::names();
+        let explain = |request: &Self| {
+            let compile = |script: &Script| request.compile(script, pcap);
+            settings.explain(&request.device, &interfaces, &compile)
+        };
+        let parts = self.of_parts();
+        Ok(match parts {
+            Some(parts) => parts.iter().map(explain).collect(),
+            None => vec![explain(self)],
+        })
     }
 
     fn compile(&self, script: &Script, pcap: PcapCompiler<'_>) -> Result<Arc<Steering>, Report> {

@@ -9,7 +9,7 @@ use crate::report::{Fault, Report, shorten};
 pub use environment::Environment;
 pub(crate) use environment::shell_name;
 pub use keys::{Entry, Key, Target, Value};
-pub use plan::{Call, Compile, Group, Membership, Plan};
+pub use plan::{Call, Compile, Explained, Group, Ignored, Membership, Origins, Plan, Reason};
 use std::fs::{self, File};
 use std::io::{self, Read};
 use std::path::{Path, PathBuf};
@@ -40,6 +40,11 @@ impl Settings {
         let environment = environment::parse(environment)?;
         let file = file::parse(config, source)?;
         Ok(Settings { environment, file })
+    }
+
+    /// The config file that [`Settings::load`] reads, if there is one.
+    pub fn config_file(environment: &Environment) -> Option<PathBuf> {
+        config_path(environment)
     }
 
     /// Nothing is set: every handle is the system library's own.

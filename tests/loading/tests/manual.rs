@@ -81,9 +81,15 @@ fn completions_documents_and_the_pkg_config_file_are_installed() -> Result<()> {
         "programs.md",
         "steering.md",
         "top-json.md",
+        "config-json.md",
         "errors.md",
     ] {
         ensure!(share.join("doc/fanpcap").join(name).exists(), "no {name}");
+    }
+    for example in files(&root().join("packaging/examples"))? {
+        let name = example.file_name().context("a name")?;
+        let installed = share.join("doc/fanpcap/examples").join(name);
+        ensure!(fs::read(&installed)? == fs::read(&example)?, "{name:?}");
     }
     for (shell, file) in [
         ("bash", "bash-completion/completions/fanpcap"),

@@ -203,6 +203,32 @@ fn an_upgrade_keeps_it_enabled_and_purge_leaves_no_trace() -> Result<()> {
 
 #[test]
 #[ignore = "needs root: a Debian in a directory"]
+fn the_dockerfiles_commands_make_an_image_that_works() -> Result<()> {
+    let Some(root) = Root::new()? else {
+        return Ok(());
+    };
+    let path = workspace().join("packaging/examples/Dockerfile");
+    let text = fs::read_to_string(path)?.replace("\\\n", " ");
+    let commands: Vec<&str> = text
+        .lines()
+        .filter_map(|l| l.strip_prefix("RUN "))
+        .collect();
+    ensure!(text.contains("\nCOPY fanpcap_*.deb /tmp/\n"), "{text}");
+    let package = package()?;
+    let name = package.file_name().context("the package's name")?;
+    fs::copy(&package, root.file("tmp").join(name))?;
+    for command in commands {
+        // The lists, which are larger than all else, were there when tcpdump was installed.
+        root.run(&command.replace("apt-get update", "true"))?;
+    }
+    ensure!(root.run("tcpdump --version")?.contains("+ fanpcap "));
+    ensure!(root.run("fanpcap top --once")?.contains("fanpcap top"));
+    ensure!(root.run("ls /tmp")?.is_empty());
+    Ok(())
+}
+
+#[test]
+#[ignore = "needs root: a Debian in a directory"]
 fn two_plain_tcpdumps_share_once_enabled() -> Result<()> {
     let Some(root) = Root::with_package()? else {
         return Ok(());

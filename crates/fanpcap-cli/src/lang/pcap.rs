@@ -11,11 +11,11 @@ const NAMES: [&str; 2] = ["libpcap.so.0.8", "libpcap.so.1"];
 
 /// libpcap, or why there is none.
 #[derive(Default)]
-pub(super) struct Pcap(OnceCell<Result<Library, String>>);
+pub(crate) struct Pcap(OnceCell<Result<Library, String>>);
 
 impl Pcap {
     /// Compiles an expression for Ethernet.
-    pub(super) fn compile(&self, expression: &str) -> Result<Vec<Classic>, String> {
+    pub(crate) fn compile(&self, expression: &str) -> Result<Vec<Classic>, String> {
         let library = self.0.get_or_init(open).as_ref().map_err(String::clone)?;
         let code = library.compile(expression).map_err(|error| error.reason)?;
         let code = code.into_iter().map(|instruction| Classic {

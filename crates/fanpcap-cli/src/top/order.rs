@@ -53,33 +53,52 @@ impl Column {
     }
 }
 
-/// Keeps what `text` names: a device or a program by a part of its name, a group or a process by its number. A
-/// device or group that is named is kept whole.
+/// Keeps what `text` is a part of, as the screen names it: `eth0`, `group 7 hash`, `no group`, `4711 tcpdump`. A device or
+/// group that is named is kept whole.
 pub(crate) fn filter(mut view: View, text: &str) -> View {
     let text = text.trim().to_lowercase();
     if text.is_empty() {
         return view;
     }
     view.devices.retain_mut(|device| {
-        if device.device.to_lowercase().contains(&text) {
+        if has(&device.device, &text) {
             return true;
         }
         device.groups.retain_mut(|group| {
-            let named = group.group.to_string() == text;
+            let named = has(&format!("group {} {}", group.group, group.mode), &text);
             let is_meant = |member: &Member| named || is_named(member, &text);
             group.members.retain(is_meant);
             !group.members.is_empty()
         });
-        device.sockets.retain(|member| is_named(member, &text));
+        let named = has(NO_GROUP, &text);
+        let is_meant = |member: &Member| named || is_named(member, &text);
+        device.sockets.retain(is_meant);
         !device.groups.is_empty() || !device.sockets.is_empty()
     });
     view
 }
 
+/// What the sockets of a device are called that are in no group.
+pub(crate) const NO_GROUP: &str = "no group";
+
 fn is_named(member: &Member, text: &str) -> bool {
-    let is_program = |program: &String| program.to_lowercase().contains(text);
-    let is_pid = |pid: u32| pid.to_string() == text;
-    member.program.as_ref().is_some_and(is_program) || member.pid.is_some_and(is_pid)
+    let pid = member.pid.map_or_else(String::new, |pid| pid.to_string());
+    let program = member.program.as_deref().unwrap_or_default();
+    has(&format!("{pid} {program} socket {}", member.socket), text)
+}
+
+/// Whether a lower-case text is a part of a name. A number in it is a whole one: `7` is no part of `4711`.
+fn has(name: &str, text: &str) -> bool {
+    let name = name.to_lowercase();
+    let is_digit = |letter: Option<char>| letter.is_some_and(|it| it.is_ascii_digit());
+    let begins = is_digit(text.chars().next());
+    let ends = is_digit(text.chars().next_back());
+    name.match_indices(text).any(|(at, found)| {
+        let (before, after) = (&name[..at], &name[at + found.len()..]);
+        let cut_before = begins && is_digit(before.chars().next_back());
+        let cut_after = ends && is_digit(after.chars().next());
+        !cut_before && !cut_after
+    })
 }
 
 /// Sorts groups within their device and members within their group. What is unknown comes last, either way round;
@@ -225,5 +244,13 @@ mod tests {
         // A number is a whole one: group 7 is not process 4711.
         assert_eq!(members("7"), 4);
         assert_eq!(members("nobody"), 0);
+        // What the screen shows is found.
+        assert_eq!(members("group 7"), 4);
+        assert_eq!(members("Group 42 qm"), 1);
+        assert_eq!(members("hash+defrag"), 4);
+        assert_eq!(members("no group"), 2);
+        assert_eq!(members("4713 tcpdump"), 1);
+        assert_eq!(members("socket 22"), 1);
+        assert_eq!(members("group 4"), 0);
     }
 }

@@ -118,6 +118,7 @@ fn group(group: u16, mode: String, members: Vec<(Member, Share)>) -> Group {
         mode,
         members_total: members.len(),
         members_with_rates: shares.len(),
+        members_with_rough_rates: members.iter().filter(|it| it.rate_is_rough).count(),
         packets_per_second: sum(&members, |member| member.packets_per_second).map(rounded),
         received_packets_total: sum(&members, |member| member.received_packets_total),
         ring_full_drops_total: sum(&members, |member| member.ring_full_drops_total),

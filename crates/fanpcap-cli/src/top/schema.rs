@@ -1,4 +1,4 @@
-//! docs/top-json.md as a check: each field of the JSON is documented, with its type, and each documented one is there.
+//! A page on a form of JSON as a check: each field is documented, with its type, and each documented one is there.
 
 use std::collections::BTreeMap;
 
@@ -7,22 +7,32 @@ use serde_json::Value;
 /// The page.
 const PAGE: &str = include_str!("../../../../docs/top-json.md");
 
-/// The documented types by the fields' paths, such as `devices[].groups[].group`.
+/// The types that the page of `top` documents, by the fields' paths, such as `devices[].groups[].group`.
 pub(crate) fn documented() -> BTreeMap<String, String> {
+    documented_by(PAGE)
+}
+
+/// The same of any page.
+pub(crate) fn documented_by(page: &str) -> BTreeMap<String, String> {
     let row = |line: &str| {
         let mut cells = line.strip_prefix("| `")?.split('|');
         let path = cells.next()?.trim().strip_suffix('`')?;
         Some((path.to_owned(), cells.next()?.trim().to_owned()))
     };
-    PAGE.lines().filter_map(row).collect()
+    page.lines().filter_map(row).collect()
 }
 
-/// Compares a value with the page, field by field.
+/// Compares a value with the page of `top`, field by field.
 ///
 /// # Errors
 /// The first field that is not as documented, or is missing.
 pub(crate) fn check(value: &Value) -> Result<(), String> {
-    let documented = documented();
+    check_by(PAGE, value)
+}
+
+/// The same by any page.
+pub(crate) fn check_by(page: &str, value: &Value) -> Result<(), String> {
+    let documented = documented_by(page);
     walk(value, "", &mut |path, value| {
         let types = documented
             .get(path)

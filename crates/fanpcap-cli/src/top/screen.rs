@@ -7,10 +7,10 @@ use ratatui::style::{Color, Modifier, Style};
 use ratatui::text::Line;
 use ratatui::widgets::Paragraph;
 
-use super::figure::{UNKNOWN, bits, count, short};
+use super::headline;
 use super::order::{self, Column};
 use super::table::{self, Kind, Row};
-use super::view::{Device, View};
+use super::view::View;
 
 /// What the user has chosen.
 #[derive(Clone, Debug, Default)]
@@ -78,6 +78,10 @@ impl State {
         self.scroll = self.scroll.min(furthest);
         match key {
             KeyCode::Esc | KeyCode::Char('q') if self.help => self.help = false,
+            KeyCode::Esc => {
+                self.filter.clear();
+                self.scroll = 0;
+            }
             KeyCode::Char('q') => self.quit = true,
             KeyCode::Char('s') => self.sort = self.sort.next(),
             KeyCode::Char('r') => self.reverse = !self.reverse,
@@ -103,17 +107,22 @@ const PAGE: usize = 10;
 const KEYS: &str =
     "q quit  s sort  r reverse  / filter  space pause  ↑↓ scroll  c collapse  h help";
 
+/// What stands before the keys while a filter hides rows.
+const CLEAR: &str = "esc shows all  ";
+
 const HELP: &str = "\
 Each device has its groups, each group its members: packet sockets of one
 fan-out group, which share the device's packets.
 
 PPS      packets per second that the kernel gave to a member, dropped ones
          included; of a device, packets that arrived, while its members see
-         those that it sends too
+         those that it sends too; ~ over another time than the interval, as
+         the member read its counters late
 SHARE    a member's part of its group's packets; of a group, the skew: highest
          rate over the mean, x1.00 is even
-DROP/S   packets lost per second, DROPPED in all: of a member because its ring
-         was full, of a device before any packet socket saw them
+DROP/S   packets lost per second, with a ! when there are any, DROPPED in all:
+         of a member because its ring was full, of a device before any packet
+         socket saw them
 BACKLOG  packets that wait in the ring
 CPU      where the process ran last; =2 when it may run on CPU 2 only
 AGE      age of the counters; stale when too old to tell of now
@@ -122,33 +131,78 @@ AGE      age of the counters; stale when too old to tell of now
 (3 of 4) rates of three members are known, and the sums are theirs
 (1 of 4 shown) a filter hides the others; the sums stay those of all
 
-s next column to sort by  r other way round  / filter by device, program,
-group or pid  space hold the view  c hide members  q quit  h back";
+s next column to sort by  r other way round  / filter by what rows are named
+esc no filter  space hold the view  c hide members  q quit  h back";
+
+/// Which lines a screen of some height has beside the rows: rows are what it is for.
+struct Lines {
+    title: u16,
+    devices: u16,
+    head: u16,
+    foot: u16,
+}
+
+impl Lines {
+    fn of(height: u16, state: &State) -> Self {
+        let typing = state.typing.is_some();
+        let from = |least: u16| u16::from(height >= least);
+        let above = u16::from(!state.help);
+        Self {
+            title: above * from(if typing { 5 } else { 4 }),
+            devices: above * from(7),
+            head: from(3),
+            foot: from(if typing { 1 } else { 6 }),
+        }
+    }
+}
 
 /// Draws a view. What a small screen has no room for is cut off at the right and the bottom.
 pub(crate) fn render(view: &View, state: &State, frame: &mut Frame<'_>) {
-    let [top, body, foot] = Layout::vertical([
-        Constraint::Length(2),
+    let width = usize::from(frame.area().width);
+    let lines = Lines::of(frame.area().height, state);
+    let [top, second, body, foot] = Layout::vertical([
+        Constraint::Length(lines.title),
+        Constraint::Length(lines.devices),
         Constraint::Min(0),
-        Constraint::Length(1),
+        Constraint::Length(lines.foot),
     ])
     .areas(frame.area());
     let bold = Style::new().add_modifier(Modifier::BOLD);
-    let title = Line::styled(title(view, state), bold);
-    frame.render_widget(Paragraph::new(vec![title, Line::raw(devices(view))]), top);
+    let title = Line::styled(headline::title(view, state, width), bold);
+    frame.render_widget(Paragraph::new(title), top);
+    let losing = if headline::is_losing(view) {
+        style(Kind::Losing)
+    } else {
+        Style::new()
+    };
+    let devices = Line::styled(headline::devices(view, width), losing);
+    frame.render_widget(Paragraph::new(devices), second);
     if state.help {
         frame.render_widget(Paragraph::new(HELP), body);
     } else {
-        draw_table(view, state, frame, body);
+        draw_table(view, state, frame, body, lines.head);
     }
-    let footer = match &state.typing {
-        Some(_) => format!(
-            "filter: {}_  (enter keeps it, esc takes it back)",
-            state.filter
-        ),
-        None => KEYS.to_owned(),
-    };
-    frame.render_widget(Paragraph::new(footer), foot);
+    frame.render_widget(Paragraph::new(footer(state, width)), foot);
+}
+
+/// The last line: the keys, or the filter that is being typed, of which the end is seen.
+fn footer(state: &State, width: usize) -> String {
+    if state.typing.is_none() {
+        let clear = if state.filter.is_empty() { "" } else { CLEAR };
+        return format!("{clear}{KEYS}");
+    }
+    let typed = format!("filter: {}_", state.filter);
+    let explained = format!("{typed}  (enter keeps it, esc takes it back)");
+    if table::width(&explained) <= width {
+        return explained;
+    }
+    let mut end = typed.as_str();
+    while table::width(end) > width {
+        let mut letters = end.chars();
+        letters.next();
+        end = letters.as_str();
+    }
+    end.to_owned()
 }
 
 /// The rows of a view in the state's order, filtered.
@@ -159,22 +213,25 @@ pub(crate) fn rows(view: &View, state: &State, width: usize) -> Vec<Row> {
 }
 
 /// How many rows of the table a screen of that height has room for.
-pub(crate) fn room(height: u16) -> usize {
-    usize::from(height.saturating_sub(4))
+pub(crate) fn room(height: u16, state: &State) -> usize {
+    let lines = Lines::of(height, state);
+    let others = lines.title + lines.devices + lines.head + lines.foot;
+    usize::from(height.saturating_sub(others))
 }
 
-fn draw_table(view: &View, state: &State, frame: &mut Frame<'_>, body: Rect) {
+fn draw_table(view: &View, state: &State, frame: &mut Frame<'_>, body: Rect, heads: u16) {
     let width = usize::from(body.width);
     let rows = rows(view, state, width);
     if rows.is_empty() {
         frame.render_widget(Paragraph::new(nothing(state)), body);
         return;
     }
-    let room = usize::from(body.height).saturating_sub(1);
+    let room = usize::from(body.height.saturating_sub(heads));
     let scroll = state.scroll.min(rows.len().saturating_sub(room));
     let shown = rows.iter().skip(scroll).take(room);
     let head = table::head(width);
     let lines: Vec<Line<'_>> = std::iter::once(&head)
+        .take(usize::from(heads))
         .chain(shown)
         .map(|row| Line::styled(row.text.as_str(), style(row.kind)))
         .collect();
@@ -184,7 +241,8 @@ fn draw_table(view: &View, state: &State, frame: &mut Frame<'_>, body: Rect) {
 /// Why there is nothing to see, and what to do.
 pub(crate) fn nothing(state: &State) -> String {
     if !state.filter.is_empty() {
-        return format!("\nNothing has '{}' in its name or number.", state.filter);
+        let filter = &state.filter;
+        return format!("\nNothing has '{filter}' in its name or number: Escape shows all.");
     }
     if let Some(device) = &state.device {
         return format!("\nNobody captures on '{device}'. If it was a device, it is gone.");
@@ -193,70 +251,6 @@ pub(crate) fn nothing(state: &State) -> String {
      Start two members of a group and look again:\n\n    \
      fanpcap run -n 2 -- tcpdump -i DEVICE"
         .to_owned()
-}
-
-/// The first line: when, where, how.
-pub(crate) fn title(view: &View, state: &State) -> String {
-    let name = view.network_namespace_name.as_ref();
-    let name = name.map_or_else(String::new, |name| format!(" ({name})"));
-    let descending = state.sort.is_descending() != state.reverse;
-    let mut title = format!(
-        "fanpcap top {}  {}  netns {}{name}  sort {} {}",
-        time(view.time_unix_seconds),
-        view.host,
-        view.network_namespace,
-        state.sort.name(),
-        if descending { "▼" } else { "▲" },
-    );
-    if !state.filter.is_empty() && state.typing.is_none() {
-        title += &format!("  filter {}", state.filter);
-    }
-    if state.paused {
-        title.insert_str(0, "PAUSED  ");
-    }
-    title
-}
-
-/// The second line: what arrives at the device, the busiest of several, and what it loses.
-pub(crate) fn devices(view: &View) -> String {
-    // One without figures is less than one with none arriving.
-    let rate = |device: &Device| device.received_packets_per_second;
-    let mut busiest = view.devices.first();
-    for device in view.devices.iter().skip(1) {
-        if busiest.is_none_or(|other| rate(device) > rate(other)) {
-            busiest = Some(device);
-        }
-    }
-    let Some(device) = busiest else {
-        return String::new();
-    };
-    let known = |text: Option<String>| text.unwrap_or_else(|| UNKNOWN.to_owned());
-    let which = if view.devices.len() > 1 {
-        "busiest: "
-    } else {
-        ""
-    };
-    format!(
-        "{which}{} {} pps {}, lost {}/s: dropped {} missed {} fifo {}",
-        device.device,
-        known(device.received_packets_per_second.map(short)),
-        known(device.received_bits_per_second.map(bits)),
-        known(device.lost_packets_per_second.map(short)),
-        known(device.dropped_packets_total.map(count)),
-        known(device.missed_packets_total.map(count)),
-        known(device.fifo_errors_total.map(count)),
-    )
-}
-
-/// The time of day, UTC.
-fn time(unix_seconds: f64) -> String {
-    #[allow(
-        clippy::cast_possible_truncation,
-        reason = "a day's seconds, without the fraction"
-    )]
-    let of_day = unix_seconds.rem_euclid(86_400.0) as i32;
-    let (hours, minutes) = (of_day / 3600, of_day / 60 % 60);
-    format!("{hours:02}:{minutes:02}:{:02} UTC", of_day % 60)
 }
 
 fn style(kind: Kind) -> Style {

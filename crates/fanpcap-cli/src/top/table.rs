@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use ratatui::text::Span;
 
 use super::figure::{UNKNOWN, age, bits, bytes, count, short};
+use super::order::NO_GROUP;
 use super::view::{Device, Group, Member, View};
 use crate::snapshot::STALE_SECONDS;
 
@@ -21,7 +22,7 @@ pub(crate) enum Kind {
     Counters,
     /// A member with figures.
     Member,
-    /// A member that loses packets just now.
+    /// A device, a group or a member that loses packets just now.
     Losing,
     /// A member without figures: foreign or stale.
     Dim,
@@ -109,14 +110,14 @@ pub(crate) fn rows(view: &View, width: usize, collapsed: bool) -> Vec<Row> {
     for device in &view.devices {
         add(
             &mut rows,
-            Kind::Device,
+            or_losing(Kind::Device, device.lost_packets_per_second),
             &device_name(device),
             &device_cells(device),
         );
         for group in &device.groups {
             add(
                 &mut rows,
-                Kind::Group,
+                or_losing(Kind::Group, group.ring_full_drops_per_second),
                 &group_name(group),
                 &group_cells(group),
             );
@@ -126,7 +127,7 @@ pub(crate) fn rows(view: &View, width: usize, collapsed: bool) -> Vec<Row> {
             }
         }
         if !device.sockets.is_empty() {
-            let name = format!(" no group ({})", device.sockets.len());
+            let name = format!(" {NO_GROUP} ({})", device.sockets.len());
             add(&mut rows, Kind::Group, &name, &Cells::default());
             for (name, member) in named(&device.sockets).filter(|_| !collapsed) {
                 add(&mut rows, kind(member), &name, &member_cells(member));
@@ -155,10 +156,16 @@ fn counters(group: &Group, width: usize) -> Option<Row> {
 }
 
 fn kind(member: &Member) -> Kind {
-    match member.ring_full_drops_per_second {
-        _ if member.stale || !member.ours => Kind::Dim,
-        Some(drops) if drops > 0.0 => Kind::Losing,
-        _ => Kind::Member,
+    if member.stale || !member.ours {
+        return Kind::Dim;
+    }
+    or_losing(Kind::Member, member.ring_full_drops_per_second)
+}
+
+fn or_losing(kind: Kind, lost_per_second: Option<f64>) -> Kind {
+    match lost_per_second {
+        Some(lost) if lost > 0.0 => Kind::Losing,
+        _ => kind,
     }
 }
 
@@ -172,7 +179,7 @@ fn device_cells(device: &Device) -> Cells {
     Cells {
         pps: figure(device.received_packets_per_second),
         received: number(device.received_packets_total),
-        drops: figure(device.lost_packets_per_second),
+        drops: drops(device.lost_packets_per_second),
         dropped: number(device.lost_packets_total),
         ..Cells::default()
     }
@@ -194,12 +201,12 @@ fn group_name(group: &Group) -> String {
 
 fn group_cells(group: &Group) -> Cells {
     Cells {
-        pps: figure(group.packets_per_second),
+        pps: rate(group.packets_per_second, group.members_with_rough_rates > 0),
         received: number(group.received_packets_total),
         share: group
             .skew
             .map_or_else(String::new, |skew| format!("x{skew:.2}")),
-        drops: figure(group.ring_full_drops_per_second),
+        drops: drops(group.ring_full_drops_per_second),
         dropped: number(group.ring_full_drops_total),
         backlog: number(group.backlog_packets),
         ..Cells::default()
@@ -234,7 +241,7 @@ fn member_cells(member: &Member) -> Cells {
     let pps = if member.stale {
         "stale".to_owned()
     } else {
-        figure(member.packets_per_second)
+        rate(member.packets_per_second, member.rate_is_rough)
     };
     Cells {
         cpu: cpu(member),
@@ -242,7 +249,7 @@ fn member_cells(member: &Member) -> Cells {
         pps,
         received: number(member.received_packets_total),
         share: or_unknown(share),
-        drops: figure(member.ring_full_drops_per_second),
+        drops: drops(member.ring_full_drops_per_second),
         dropped: number(member.ring_full_drops_total),
         backlog: number(member.backlog_packets),
         ring: or_unknown(member.ring_bytes.map(bytes)),
@@ -262,6 +269,18 @@ fn cpu(member: &Member) -> String {
 
 fn figure(figure: Option<f64>) -> String {
     or_unknown(figure.map(short))
+}
+
+/// A rate; with a mark when it is over another time than the interval.
+fn rate(rate: Option<f64>, is_rough: bool) -> String {
+    let mark = if is_rough { "~" } else { "" };
+    or_unknown(rate.map(|rate| format!("{mark}{}", short(rate))))
+}
+
+/// What is lost per second; with a mark that is seen without colours, too.
+fn drops(per_second: Option<f64>) -> String {
+    let mark = |&lost: &f64| if lost > 0.0 { "!" } else { "" };
+    or_unknown(per_second.map(|lost| format!("{}{}", mark(&lost), short(lost))))
 }
 
 fn number(number: Option<u64>) -> String {
@@ -292,13 +311,13 @@ fn blanks(text: &str, room: usize) -> String {
 }
 
 /// The columns of the terminal that a text takes: some characters take two, or none.
-fn width(text: &str) -> usize {
+pub(crate) fn width(text: &str) -> usize {
     Span::raw(text).width()
 }
 
 /// A text of `room` columns at most; what is cut off has a mark. Control characters, and marks that turn the
 /// direction of what follows, which a process may have in its name, are replaced.
-fn cut(text: &str, room: usize) -> String {
+pub(crate) fn cut(text: &str, room: usize) -> String {
     let clean = |c: char| if c.is_control() || turns(c) { '?' } else { c };
     let mut text: String = text.chars().map(clean).collect();
     if width(&text) <= room {

@@ -119,7 +119,7 @@ fn read_key(terminal: &DefaultTerminal, view: &View, state: &mut State) -> Resul
     if let Event::Key(key) = event {
         let size = terminal.size().context("the terminal's size")?;
         let rows = screen::rows(view, state, usize::from(size.width)).len();
-        state.press(key, rows.saturating_sub(screen::room(size.height)));
+        state.press(key, rows.saturating_sub(screen::room(size.height, state)));
     }
     Ok(())
 }

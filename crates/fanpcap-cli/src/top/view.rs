@@ -68,6 +68,8 @@ pub(crate) struct Group {
     pub(crate) members_total: usize,
     /// How many members have a rate.
     pub(crate) members_with_rates: usize,
+    /// How many of these have a rough one.
+    pub(crate) members_with_rough_rates: usize,
     /// Packets per second.
     pub(crate) packets_per_second: Option<f64>,
     /// Packets given to the members.
@@ -115,6 +117,10 @@ pub(crate) struct Member {
     pub(crate) received_packets_total: Option<u64>,
     /// The same, per second.
     pub(crate) packets_per_second: Option<f64>,
+    /// Seconds between the two readings of the counters that the rates are over.
+    pub(crate) rate_window_seconds: Option<f64>,
+    /// Whether that differs much from the interval, so that the rates are not quite of it.
+    pub(crate) rate_is_rough: bool,
     /// Its part of the group's packets, percent.
     pub(crate) share_percent: Option<f64>,
     /// Packets lost as the ring was full.

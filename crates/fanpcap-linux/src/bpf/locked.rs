@@ -26,7 +26,7 @@ fn is_charged(release: &str) -> Option<bool> {
 fn may_load(status: &str) -> Option<bool> {
     let line = status.lines().find_map(|it| it.strip_prefix("CapEff:"))?;
     let effective = u64::from_str_radix(line.trim(), 16).ok()?;
-    Some(effective & (1 << CAP_BPF | 1 << CAP_SYS_ADMIN) != 0)
+    Some(effective & ((1 << CAP_BPF) | (1 << CAP_SYS_ADMIN)) != 0)
 }
 
 /// The soft limit in proc(5)'s `limits`; none where it is `unlimited`.

@@ -39,9 +39,9 @@ fn blob(context: &str) -> Vec<u8> {
         &[number, INT << 24, 8, 64],
         &[name, STRUCT << 24, 0],
         &[nothing, PTR << 24, CONTEXT],
-        &[nothing, FUNC_PROTO << 24 | 3, NUMBER, number, POINTER],
+        &[nothing, (FUNC_PROTO << 24) | 3, NUMBER, number, POINTER],
         &[number, NUMBER, number, NUMBER],
-        &[number, FUNC << 24 | LINKAGE_GLOBAL, SIGNATURE],
+        &[number, (FUNC << 24) | LINKAGE_GLOBAL, SIGNATURE],
     ];
     let types: Vec<u8> = words
         .concat()

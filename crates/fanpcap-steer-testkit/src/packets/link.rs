@@ -37,7 +37,7 @@ pub(super) fn labels(draw: &mut Draw<'_>, depth: usize) -> Vec<u8> {
     for label in 1..=count {
         // Once in a while the bottom is not told, or too early.
         let is_bottom = (label == count) != draw.one_in(40);
-        let entry = u32::from(draw.u16()) << 12 | u32::from(is_bottom) << 8 | 64;
+        let entry = (u32::from(draw.u16()) << 12) | (u32::from(is_bottom) << 8) | 64;
         stack.extend(entry.to_be_bytes());
     }
     stack.extend(ip(draw, depth).1);

@@ -73,7 +73,7 @@ pub(super) fn v6(draw: &mut Draw<'_>, depth: usize) -> Vec<u8> {
     let len = u16::try_from(body.len()).unwrap_or(u16::MAX);
     let class = pools::small(draw);
     let version = if draw.one_in(60) { 0x40 } else { 0x60 };
-    let mut packet = vec![version | class >> 4, class << 4, 0, 0];
+    let mut packet = vec![version | (class >> 4), class << 4, 0, 0];
     packet.extend(len.to_be_bytes());
     packet.extend([next, pools::small(draw)]);
     packet.extend(pools::address_6(draw).octets());
@@ -89,7 +89,7 @@ fn extension(draw: &mut Draw<'_>, next: u8) -> (u8, Vec<u8>) {
     let header = match number {
         44 => {
             let (more, offset) = fragmentation(draw);
-            let field = offset << 3 | u16::from(more);
+            let field = (offset << 3) | u16::from(more);
             let mut header = vec![next, 0];
             header.extend(field.to_be_bytes());
             header.extend(u32::from(draw.pick(&[1_u8, 2])).to_be_bytes());

@@ -51,7 +51,7 @@ fn line(instruction: Instruction, at: usize, next: i32) -> String {
     };
     match (code & 7, code) {
         (_, 0x18) => {
-            let number = u64::from(next as u32) << 32 | u64::from(immediate as u32);
+            let number = (u64::from(next as u32) << 32) | u64::from(immediate as u32);
             format!("r{target} = {number:#x}")
         }
         (1, _) => format!("r{target} = *({size} *)(r{source} {offset:+})"),

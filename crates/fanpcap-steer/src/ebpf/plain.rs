@@ -112,11 +112,11 @@ impl Emitter<'_> {
         self.protocol(R1);
         self.view = View::Packed;
         let (version, words) = if ipv6 { (IPV6, 10) } else { (IPV4, 5) };
-        let flags = LINK | WITH_PORTS | version | i32::from(LINK_LEN / 2) << BACK_SHIFT;
+        let flags = LINK | WITH_PORTS | version | (i32::from(LINK_LEN / 2) << BACK_SHIFT);
         self.target.begin_view(&mut self.asm);
         self.asm.alu(Op::Or, R7, R1);
         self.asm.alu(Op::Or, R7, flags);
-        let places = u64::from(LINK_LEN) << NETWORK_SHIFT | words << TRANSPORT_SHIFT;
+        let places = (u64::from(LINK_LEN) << NETWORK_SHIFT) | (words << TRANSPORT_SHIFT);
         self.asm.number(R1, places);
         self.asm.alu(Op::Or, R7, R1);
     }

@@ -31,13 +31,12 @@ pub(super) const SAVED: i16 = -176;
 /// The most of these.
 pub(super) const SAVED_MAX: i16 = 8;
 
-/// What a function takes of the stack whose lowest byte is here; newer kernels round by less.
-const fn frame(lowest: i16) -> i16 {
-    (-lowest + 31) / 32 * 32
-}
-
 // All that are called in each other have 512 bytes (MAX_BPF_STACK).
 const _: () = {
+    /// What a function takes of the stack whose lowest byte is here; newer kernels round by less.
+    const fn frame(lowest: i16) -> i16 {
+        (-lowest + 31) / 32 * 32
+    }
     let main = frame(SAVED - 16 * (SAVED_MAX - 1) - 8);
     let (walk, word) = (frame(WALKED_SCRATCH), frame(WORD));
     let quoted = frame(WALKED_SCRATCH);

@@ -195,7 +195,7 @@ impl Emitter<'_> {
             _ => {
                 self.asm.jump_if(If::Greater, number, 63, no);
                 self.asm
-                    .number(R3, low.iter().fold(0, |mask, one| mask | 1 << one));
+                    .number(R3, low.iter().fold(0, |mask, one| mask | (1 << one)));
                 self.asm.alu(Op::Right, R3, number);
                 self.asm.jump_if(If::AnyBit, R3, 1, yes);
             }

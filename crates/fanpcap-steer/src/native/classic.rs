@@ -87,7 +87,7 @@ impl<'f> Tagged<'f> {
             _ => return None,
         };
         let at = usize::try_from(at).ok()?;
-        (at..at.checked_add(size)?).try_fold(0, |value, at| Some(value << 8 | self.byte(at)?))
+        (at..at.checked_add(size)?).try_fold(0, |value, at| Some((value << 8) | self.byte(at)?))
     }
 }
 

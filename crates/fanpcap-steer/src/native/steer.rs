@@ -63,7 +63,7 @@ impl Run<'_> {
         let bytes = bytes.get(at..at + usize::from(field.len))?;
         let number = bytes
             .iter()
-            .fold(0, |number, byte| number << 8 | u64::from(*byte));
+            .fold(0, |number, byte| (number << 8) | u64::from(*byte));
         Some(hash::end(number))
     }
 

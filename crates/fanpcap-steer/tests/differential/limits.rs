@@ -71,7 +71,7 @@ fn large(seed: u64) -> Program {
     };
     let (mut parts, mut nodes) = (Vec::new(), 2 * DEPTH_MAX);
     for part in 0.. {
-        let tape = tape(seed << 16 | part, 300);
+        let tape = tape((seed << 16) | part, 300);
         let drawn = programs::group_program(&mut Draw::new(&tape));
         nodes += tree::nodes(&drawn.main);
         if nodes > target {

@@ -30,7 +30,7 @@ pub(crate) fn drawn(seed: u64, count: usize) -> Drawn {
         if drawn.shots.len() >= count {
             break;
         }
-        let tape = tape(seed << 20 | number, 420);
+        let tape = tape((seed << 20) | number, 420);
         let mut draw = Draw::new(&tape);
         let made = packets::packet(&mut draw);
         let beside = [made.tag.is_some(), made.queue.is_some(), made.hash != 0];
@@ -78,8 +78,10 @@ fn fragment(frame: &[u8], offset: u16) -> Option<Vec<u8>> {
     let ip = layers.ip()?;
     let more = offset != 370;
     let (address, field) = match ip.source() {
-        std::net::IpAddr::V4(source) => (source.octets().to_vec(), u16::from(more) << 13 | offset),
-        std::net::IpAddr::V6(source) => (source.octets().to_vec(), u16::from(more) | offset << 3),
+        std::net::IpAddr::V4(source) => {
+            (source.octets().to_vec(), (u16::from(more) << 13) | offset)
+        }
+        std::net::IpAddr::V6(source) => (source.octets().to_vec(), u16::from(more) | (offset << 3)),
     };
     let mut bytes = frame.to_vec();
     let source = frame

@@ -3,7 +3,7 @@
 use super::keys::{self, Entries, Entry, Key, SENDING, Target, VLAN};
 use crate::report::{Fault, Place, Report, offset_in, quote};
 use crate::source::Source;
-use fanpcap_steer::nearest::nearest_within;
+use fanpcap_steer::nearest::{nearest, nearest_within};
 use std::ffi::{OsStr, OsString};
 use std::path::PathBuf;
 
@@ -31,6 +31,14 @@ impl Environment {
                 .collect(),
             secure,
             system_config: PathBuf::from("/etc/pcap.conf"),
+        }
+    }
+
+    /// The same with all variables, so that those which only look like settings are seen, too.
+    pub fn whole(secure: bool) -> Environment {
+        Environment {
+            variables: std::env::vars_os().collect(),
+            ..Environment::of_process(secure)
         }
     }
 
@@ -139,6 +147,34 @@ fn hub(value: &str) -> Result<Option<Entry>, Fault> {
     }
 }
 
+/// A variable that looks like one of ours and sets nothing: why, and what was meant. `name` is set, and not refused.
+pub(super) fn stranger(name: &str) -> Option<(String, String)> {
+    let upper = name.to_ascii_uppercase();
+    let rest = upper.strip_prefix("PCAP_")?;
+    let is_read = name.starts_with("PCAP_") && (rest == "CONFIG" || rest == "HUB");
+    if is_read || rest.starts_with("PF_RING") {
+        return None;
+    }
+    let is_setting = target(rest).is_ok_and(|found| found.is_some());
+    if name.starts_with("PCAP_") && is_setting {
+        return None;
+    }
+    let near = if is_setting {
+        Some(rest)
+    } else {
+        let other = OTHER_WORDS.iter().find(|(word, _)| rest.starts_with(word));
+        nearest(rest, WHOLE).or(other.map(|(_, meant)| *meant))
+    };
+    let hint = match near {
+        Some(near) => format!("did you mean 'PCAP_{near}'?"),
+        None => format!("ours are PCAP_{}", WHOLE.join(", PCAP_")),
+    };
+    Some((
+        format!("no variable of ours is called {}", quote(name)),
+        hint,
+    ))
+}
+
 /// The refusal of a variable that is one slip away from one of ours; others may be other programs'
 /// (PCAP_SNAPLEN is).
 fn near_miss(name: &str, rest: &str) -> Option<Fault> {
@@ -217,6 +253,16 @@ const WHOLE: [&str; 9] = [
     "HUB",
     "CHANNEL",
     "IRQ",
+];
+
+/// What the same is called elsewhere.
+const OTHER_WORDS: [(&str, &str); 6] = [
+    ("CLUSTER", "GROUP"),
+    ("MODE", "FANOUT"),
+    ("ALGO", "FANOUT"),
+    ("BALANCE", "FANOUT"),
+    ("SNAPLEN", "CAPLEN"),
+    ("ENGINE", "DRIVER"),
 ];
 
 #[cfg(test)]

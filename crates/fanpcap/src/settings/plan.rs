@@ -198,26 +198,32 @@ impl<'a> Handle<'a> {
         if let Some(fanout) = self.call.and_then(|call| call.fanout.clone()) {
             return Ok(fanout);
         }
+        let hash = Fanout::Mode(Kind::Hash.into());
+        let entry = self.fanout_entry(group)?;
+        Ok(entry.map_or(hash, Entry::fanout))
+    }
+
+    /// What sets the mode or program of `group`; none leaves it at hash.
+    fn fanout_entry(&self, group: Group) -> Result<Option<&'a Entry>, Report> {
         let of_group = || match group {
             Group::Number(number) => find(&self.settings.file, Key::Fanout, &Target::Group(number)),
             Group::New => None,
         };
         match self.in_environment(Key::Fanout)?.or_else(of_group) {
-            Some(entry) => Ok(entry.fanout()),
+            Some(entry) => Ok(Some(entry)),
             None => self.default_fanout(group),
         }
     }
 
     /// What the file gives the default group, when `group` is it.
-    fn default_fanout(&self, group: Group) -> Result<Fanout, Report> {
-        let hash = Fanout::Mode(Kind::Hash.into());
+    fn default_fanout(&self, group: Group) -> Result<Option<&'a Entry>, Report> {
         let Some(entry) = self.settings.default_fanout() else {
-            return Ok(hash);
+            return Ok(None);
         };
         match self.settings.default_group() {
             None => Err(without_group(entry, DEF_GROUP)),
-            Some(default) if group == Group::Number(default) => Ok(entry.fanout()),
-            Some(_) => Ok(hash),
+            Some(default) if group == Group::Number(default) => Ok(Some(entry)),
+            Some(_) => Ok(None),
         }
     }
 
@@ -380,6 +386,9 @@ fn refuse_engine(device: &Device) -> Result<(), Report> {
 
 const CALL: &str = "pcap_fanout()";
 const DEF_GROUP: &str = "add 'def_group = NUMBER', or write 'fanout@NUMBER'";
+
+mod explain;
+pub use explain::{Explained, Ignored, Origins, Reason};
 
 #[cfg(test)]
 mod tests;

@@ -87,7 +87,7 @@ impl Packet {
         let last = labels.len().saturating_sub(1);
         let entry = |(place, label): (usize, &u32)| {
             let bottom = u32::from(place == last) << 8;
-            (label << 12 | bottom | 64).to_be_bytes()
+            ((label << 12) | bottom | 64).to_be_bytes()
         };
         let mut bytes: Vec<u8> = labels.iter().enumerate().flat_map(entry).collect();
         bytes.extend(&self.bytes);

@@ -51,7 +51,7 @@ impl Members {
 
     /// Their numbers, in order.
     pub(super) fn numbers(self) -> impl Iterator<Item = usize> {
-        let has = move |number: &usize| self.0[number / WORD] >> (number % WORD) & 1 == 1;
+        let has = move |number: &usize| (self.0[number / WORD] >> (number % WORD)) & 1 == 1;
         (0..usize::from(MEMBERS_MAX)).filter(has)
     }
 }

@@ -21,6 +21,10 @@ struct Speeds {
     received: Option<f64>,
     dropped: Option<f64>,
     share: Share,
+    /// Seconds between the two readings that the rates are over.
+    window: Option<f64>,
+    /// The rates are over another time than the interval.
+    is_rough: bool,
 }
 
 /// What is known of the members from before.
@@ -68,6 +72,8 @@ impl History {
             stale,
             received_packets_total: counts.map(|counts| counts.received),
             packets_per_second: speeds.received,
+            rate_window_seconds: speeds.window.map(rounded),
+            rate_is_rough: speeds.is_rough,
             share_percent: None,
             ring_full_drops_total: counts.map(|counts| counts.dropped),
             ring_full_drops_per_second: speeds.dropped,
@@ -84,7 +90,7 @@ impl History {
             return Speeds::default();
         };
         if before.read_ns == after.read_ns && !after.waits {
-            return self.unread(key);
+            return self.unread(key, after);
         }
         let speeds = self.between(before, &after);
         self.speeds.insert(key, speeds);
@@ -93,39 +99,58 @@ impl History {
 
     /// Without a new reading the rate is still that of the last interval. Where none is known, who took packets would
     /// have read its counters meanwhile, unless the interval is too short to say so.
-    fn unread(&self, key: Key) -> Speeds {
+    fn unread(&self, key: Key, counts: Counts) -> Speeds {
         let (first, last) = self.looks;
         let was_quiet = last.saturating_sub(first) >= 2 * REFRESH_NS;
         let zero = was_quiet.then_some(0.0);
         let known = self.speeds.get(&key).copied().unwrap_or_default();
+        let is_old = last.saturating_sub(counts.read_ns) > self.slack();
         Speeds {
             received: known.received.or(zero),
             dropped: known.dropped.or(zero),
             share: known.share.or(zero),
+            window: known.window,
+            is_rough: known.is_rough || is_old,
         }
     }
 
-    /// The rates are over the time between the two readings, which is not quite that between two looks. Who had not
-    /// read at the first look for longer than it does while it takes packets took none until then. Who waits has told
-    /// all by now.
+    /// Rates are over the time between the two readings. A member that is short of CPU time reads late, and the kernel
+    /// gives it packets meanwhile: so the time between the looks, or any part of it, would be the wrong divisor. The
+    /// counters of a member that waits are of the look itself.
     fn between(&self, before: &Counts, after: &Counts) -> Speeds {
         let (first, last) = self.looks;
-        let from = if before.waits {
-            first
-        } else {
-            before.read_ns.max(first.saturating_sub(REFRESH_NS))
-        };
+        let from = if before.waits { first } else { before.read_ns };
         let until = if after.waits { last } else { after.read_ns };
         let seconds = super::seconds(from, until);
         let per_second = |count: fn(&Counts) -> u64| {
             rate(Some(count(before)), Some(count(after)), Some(seconds))
         };
         let received = per_second(|counts| counts.received);
+        let is_rough = self.is_rough(until.saturating_sub(from));
+        let share = |rate: f64| match is_rough {
+            true => rate,
+            false => rate * self.common(from, until),
+        };
         Speeds {
             received,
             dropped: per_second(|counts| counts.dropped),
-            share: received.map(|rate| rate * self.common(from, until)),
+            share: received.map(share),
+            window: received.map(|_| seconds),
+            is_rough: is_rough && received.is_some(),
         }
+    }
+
+    /// Whether a window is so much longer or shorter than the interval that its rate does not stand for it.
+    fn is_rough(&self, window_ns: u64) -> bool {
+        let (first, last) = self.looks;
+        let interval = last.saturating_sub(first);
+        window_ns.abs_diff(interval) > self.slack() || window_ns < REFRESH_NS / 2
+    }
+
+    /// By how much a window may differ from the interval, nanoseconds: by half of it, or by two readings.
+    fn slack(&self) -> u64 {
+        let (first, last) = self.looks;
+        (last.saturating_sub(first) / 2).max(2 * REFRESH_NS)
     }
 
     /// How much of the window that all members have in common, from 0 to 1, lies in this one: all of it for who takes

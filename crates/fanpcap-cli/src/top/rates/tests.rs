@@ -146,14 +146,52 @@ fn until_counters_are_read_anew_the_last_rate_stands() {
 }
 
 #[test]
-fn after_a_pause_the_rate_is_that_of_the_interval() {
+fn a_member_short_of_cpu_time_has_the_rate_of_its_own_window_and_a_mark() {
+    // It is given 20000 packets a second, and reads 0.9 s before the first look and 0.05 s after it.
+    let tenths = |tenths: u64| 100 * SECOND + tenths * SECOND / 20;
+    let late = counts(tenths(0), 1000, 0);
+    let next = counts(tenths(19), 1000 + 19_000, 0);
+    let mut before = members(100, &[late]);
+    before.at_ns = tenths(18);
+    let mut after = members(101, &[next]);
+    after.at_ns = tenths(38);
+    let view = between(&before, &after);
+    let member = &group_of(&view).members[0];
+    assert_eq!(member.packets_per_second, Some(20_000.0));
+    assert_eq!(member.rate_window_seconds, Some(0.95));
+    assert!(!member.rate_is_rough);
+    // Where the window is much longer than the interval, the rate is marked.
+    before.at_ns = tenths(18);
+    after.at_ns = tenths(20);
+    let view = between(&before, &after);
+    let group = group_of(&view);
+    assert_eq!(group.members[0].packets_per_second, Some(20_000.0));
+    assert!(group.members[0].rate_is_rough);
+    assert_eq!(group.members_with_rough_rates, 1);
+}
+
+#[test]
+fn a_rate_that_only_stands_until_the_next_reading_is_marked() {
+    let mut rates = Rates::default();
+    let read = [100, 101, 101].map(|second| counts(second * SECOND, second * 100, 0));
+    let mut is_rough = (100..).zip(read).map(|(second, counts)| {
+        let view = rates.next(members(second, &[counts]));
+        group_of(&view).members[0].rate_is_rough
+    });
+    assert_eq!(is_rough.next(), Some(false));
+    assert_eq!(is_rough.next(), Some(false));
+    assert_eq!(is_rough.next(), Some(true));
+}
+
+#[test]
+fn after_a_pause_the_rate_is_over_all_of_it() {
+    // The kernel gave it these at any time of the pause.
     let paused = counts(40 * SECOND, 1000, 0);
-    let resumed = counts(101 * SECOND, 2100, 0);
-    assert_eq!(rates_of(&[paused, resumed]), [None, Some(1000.0)]);
-    // One that took packets all the time has the same share.
-    let before = members(100, &[paused, counts(100 * SECOND, 0, 0)]);
-    let after = members(101, &[resumed, counts(101 * SECOND, 1000, 0)]);
-    assert_eq!(group_of(&between(&before, &after)).skew, Some(1.0));
+    let resumed = counts(101 * SECOND, 1000 + 6100, 0);
+    let view = between(&members(100, &[paused]), &members(101, &[resumed]));
+    let member = &group_of(&view).members[0];
+    assert_eq!(member.packets_per_second, Some(100.0));
+    assert!(member.rate_is_rough && member.rate_window_seconds == Some(61.0));
 }
 
 #[test]

@@ -101,6 +101,35 @@ fn collapsed_groups_stay_without_their_members() {
     assert!(all.len() > few.len());
     assert!(
         few.iter()
-            .all(|row| matches!(row.kind, Kind::Device | Kind::Group | Kind::Counters))
+            .all(|row| !matches!(row.kind, Kind::Member | Kind::Dim))
     );
+}
+
+#[test]
+fn what_loses_is_marked_up_to_its_device() {
+    let rows = rows(&fixture::view(), 80, false);
+    let kind_of = |name: &str| {
+        let mut found = rows.iter().filter(|row| row.text.starts_with(name));
+        found.next().map(|row| (row.kind, row.text.contains(" !")))
+    };
+    for name in ["eth0 ", " group 7 ", "  4713 "] {
+        assert_eq!(kind_of(name), Some((Kind::Losing, true)), "{name}");
+    }
+    assert_eq!(kind_of("  4711 "), Some((Kind::Member, false)));
+    assert_eq!(kind_of(" group 42 "), Some((Kind::Group, false)));
+}
+
+#[test]
+fn a_rate_over_another_time_has_a_mark() {
+    let mut view = fixture::view();
+    let group = &mut view.devices[0].groups[0];
+    group.members[0].rate_is_rough = true;
+    group.members_with_rough_rates = 1;
+    let text: Vec<String> = rows(&view, 80, false)
+        .into_iter()
+        .map(|row| row.text)
+        .collect();
+    assert!(text[1].contains(" ~712k "), "{text:?}");
+    assert!(text[3].contains(" ~612k "), "{text:?}");
+    assert!(!text[4].contains('~'), "{text:?}");
 }

@@ -193,7 +193,7 @@ fn fragments_go_with_their_datagram() {
     let behind = |more: u16, at: u16, protocol: u8| {
         let header = [
             &[protocol, 0][..],
-            &(at << 3 | more).to_be_bytes(),
+            &((at << 3) | more).to_be_bytes(),
             &[0, 0, 0, 9],
         ]
         .concat();

@@ -99,7 +99,7 @@ fn numbers_compare_without_sign() {
         (AnyBit, 0x808, false),
         (AnyBit, 0, false),
         (AllBits, 0x457, true),
-        (AllBits, 0x457 | 1 << 35, false),
+        (AllBits, 0x457 | (1 << 35), false),
         (AllBits, 0, true),
     ] {
         let predicate = Predicate::Compare(Property::UdpSource, comparison, number);
@@ -217,7 +217,7 @@ fn sets_short_and_long_have_their_members() {
     let narrow: Vec<u128> = (0..40).map(|number| v4 + (number << 8)).collect();
     let sets = vec![
         vec![5, 1111],
-        vec![1 << 64 | 1111],
+        vec![(1 << 64) | 1111],
         long,
         wide,
         vec![v6],

@@ -148,7 +148,7 @@ fn of_bytes(frame: &[u8], behind_x: bool) -> Vec<Filter> {
             let bytes = &frame[offset..offset + len];
             let value = bytes
                 .iter()
-                .fold(0, |sum, &byte| sum << 8 | u32::from(byte));
+                .fold(0, |sum, &byte| (sum << 8) | u32::from(byte));
             let k = u32::try_from(offset).unwrap();
             let mode = if behind_x { 0x40 } else { 0x20 };
             let code = vec![

@@ -1,0 +1,180 @@
+//! `fanpcap config`: what the settings come to for a device, and which of them have no effect.
+
+use std::process::ExitCode;
+
+use anyhow::Result;
+use clap::{Args, ValueHint};
+use fanpcap::report::Report;
+use fanpcap::request::Request;
+use fanpcap::settings::{Environment, Explained, Group, Ignored, Membership, Settings};
+use fanpcap_linux::{interface, process};
+
+use crate::lang::Pcap;
+use crate::snapshot::ANY;
+use crate::streams;
+
+mod json;
+mod text;
+
+/// Shows what applications get on a device, from which setting, and which settings have no effect
+///
+/// It reads the environment and the config file as the library does in an application that is started from here: group,
+/// mode, snapshot length, driver, each with the variable or the line that it is from. It changes nothing, and opens no
+/// device. The exit status is 1 if a setting is wrong, so that the library would refuse a handle.
+#[derive(Args, Debug)]
+pub(crate) struct Arguments {
+    /// The device, as an application names it; all devices if there is none
+    #[arg(value_name = "DEV", value_hint = ValueHint::Other)]
+    device: Option<String>,
+    /// Print one JSON object (docs/config-json.md)
+    #[arg(long)]
+    json: bool,
+}
+
+/// Everything that is told.
+struct Told {
+    /// The config file that is read, and whether PCAP_CONFIG names it.
+    file: Option<(String, bool)>,
+    /// Whether one device was asked for.
+    is_one: bool,
+    /// Each device, or what is wrong with the settings as a whole.
+    devices: Result<Vec<Seen>, Report>,
+    /// What has no effect on any device.
+    ignored: Vec<Ignored>,
+}
+
+/// A device.
+struct Seen {
+    explained: Explained,
+    /// Whether there is such a network device.
+    is_there: bool,
+}
+
+impl Told {
+    /// What is wrong, each once.
+    fn errors(&self) -> Vec<&Report> {
+        let devices = match &self.devices {
+            Err(report) => return vec![report],
+            Ok(devices) => devices.iter(),
+        };
+        let mut errors: Vec<&Report> = Vec::new();
+        for report in devices.filter_map(|device| device.explained.plan.as_ref().err()) {
+            if !errors.contains(&report) {
+                errors.push(report);
+            }
+        }
+        errors
+    }
+
+    /// What has no effect: for the one device that was asked for, also what another setting overrides there.
+    fn ignored(&self) -> Vec<&Ignored> {
+        let devices = self.devices.iter().flatten();
+        let of_devices = devices.flat_map(|device| &device.explained.ignored);
+        let mut ignored: Vec<&Ignored> = Vec::new();
+        for one in of_devices.filter(|_| self.is_one).chain(&self.ignored) {
+            if !ignored.contains(&one) {
+                ignored.push(one);
+            }
+        }
+        ignored
+    }
+}
+
+/// Does it.
+pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode> {
+    let told = look(arguments.device.as_deref());
+    let text = match arguments.json {
+        true => json::line(&told)?,
+        false => text::page(&told),
+    };
+    streams::print(&text)?;
+    Ok(match told.errors().is_empty() {
+        true => ExitCode::SUCCESS,
+        false => ExitCode::FAILURE,
+    })
+}
+
+/// Reads the settings as the library does, and asks it what they come to.
+fn look(device: Option<&str>) -> Told {
+    let environment = Environment::whole(process::is_secure());
+    let settings = Settings::load(&environment);
+    let mut interfaces = interface::names();
+    interfaces.sort();
+    let ignored = settings.as_ref().map_or_else(
+        |_| Vec::new(),
+        |settings| settings.without_effect(&environment, &interfaces),
+    );
+    let names = match (device, &settings) {
+        (Some(device), _) => vec![device.to_owned()],
+        (None, Ok(settings)) => all(settings, &interfaces),
+        (None, Err(_)) => vec![ANY.to_owned()],
+    };
+    let pcap = Pcap::default();
+    let compile = |expression: &str| pcap.compile(expression);
+    let mut devices = Ok(Vec::new());
+    for name in names {
+        let told = Request::of(&name, settings.clone()).explain(&compile);
+        devices = devices.and_then(|mut devices: Vec<Seen>| {
+            devices.extend(
+                told?
+                    .into_iter()
+                    .map(|explained| seen(explained, &interfaces)),
+            );
+            Ok(devices)
+        });
+    }
+    let file = Settings::config_file(&environment).map(|path| {
+        let is_named = environment
+            .variables
+            .iter()
+            .any(|(name, value)| name.as_encoded_bytes() == b"PCAP_CONFIG" && !value.is_empty());
+        (path.display().to_string(), is_named)
+    });
+    Told {
+        file,
+        is_one: device.is_some(),
+        devices,
+        ignored,
+    }
+}
+
+fn seen(explained: Explained, interfaces: &[String]) -> Seen {
+    let name = explained.device.as_str();
+    let exists = |name: &str| name == ANY || interfaces.iter().any(|it| it == name);
+    let is_there = exists(name) || name.rsplit_once(':').is_some_and(|(base, _)| exists(base));
+    Seen {
+        explained,
+        is_there,
+    }
+}
+
+/// The interfaces, their virtual devices that settings name, and the device of all.
+fn all(settings: &Settings, interfaces: &[String]) -> Vec<String> {
+    let mut names = interfaces.to_vec();
+    let is_on_one = |name: &String| {
+        let base = name.rsplit_once(':').map(|(base, _)| base);
+        base.is_some_and(|base| base == ANY || interfaces.iter().any(|it| it == base))
+    };
+    names.extend(settings.virtual_devices().into_iter().filter(is_on_one));
+    names.push(ANY.to_owned());
+    names.sort();
+    names.dedup();
+    names
+}
+
+/// The mode of a membership, or how its program begins.
+fn mode(joined: &Membership) -> String {
+    let mode = joined.mode.to_string();
+    let Some(steering) = &joined.steering else {
+        return mode;
+    };
+    let options = mode.find('+').map_or("", |at| &mode[at..]);
+    format!("{}{options}", steering.title())
+}
+
+fn group(joined: &Membership) -> String {
+    match joined.group {
+        Group::Number(number) => number.to_string(),
+        Group::New => "new".to_owned(),
+    }
+}

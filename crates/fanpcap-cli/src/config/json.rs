@@ -1,0 +1,76 @@
+//! The JSON of `fanpcap config`: docs/config-json.md tells of each field.
+
+use anyhow::{Context, Result};
+use fanpcap::report::Report;
+use fanpcap::settings::{Group, Ignored};
+use serde_json::{Value, json};
+
+use super::{Seen, Told, mode};
+
+/// Version of the JSON's form: a field that is new leaves it, one that changes or goes raises it.
+const SCHEMA: u32 = 1;
+
+/// The object, on a line.
+pub(super) fn line(told: &Told) -> Result<String> {
+    let devices: Vec<Value> = told.devices.iter().flatten().map(device).collect();
+    let ignored: Vec<Value> = told.ignored().into_iter().map(without_effect).collect();
+    let object = json!({
+        "schema": SCHEMA,
+        "config_file": told.file.as_ref().map(|(path, _)| path),
+        "config_file_is_named": told.file.as_ref().is_some_and(|(_, is_named)| *is_named),
+        "error": told.devices.as_ref().err().map(error),
+        "devices": devices,
+        "without_effect": ignored,
+    });
+    let text = serde_json::to_string(&object).context("writing JSON")?;
+    Ok(format!("{text}\n"))
+}
+
+fn device(seen: &Seen) -> Value {
+    let explained = &seen.explained;
+    let plan = explained.plan.as_ref().ok();
+    let joined = plan.and_then(|plan| plan.membership.as_ref());
+    let origins = &explained.origins;
+    let number = |group: Group| match group {
+        Group::Number(number) => Some(number),
+        Group::New => None,
+    };
+    json!({
+        "device": explained.device,
+        "is_there": seen.is_there,
+        "error": explained.plan.as_ref().err().map(error),
+        "group": joined.and_then(|joined| number(joined.group)),
+        "group_from": joined.map(|joined| &joined.origin),
+        "mode": joined.map(mode),
+        "mode_from": joined.and(origins.mode.as_ref()),
+        "is_program": joined.is_some_and(|joined| joined.steering.is_some()),
+        "driver": origins.driver.as_ref().map(|(_, engine)| engine),
+        "driver_from": origins.driver.as_ref().map(|(origin, _)| origin),
+        "is_read_by_fanpcap": plan.map(|plan| plan.is_read_by_us()),
+        "caplen": plan.and_then(|plan| plan.caplen),
+        "caplen_from": origins.caplen,
+        "default_ring_bytes": plan.and_then(|plan| plan.buffer_size()),
+    })
+}
+
+fn error(report: &Report) -> Value {
+    let place = report.place.as_ref();
+    json!({
+        "name": report.slug,
+        "message": report.message,
+        "hint": report.hint,
+        "source": place.map(|place| &place.source),
+        "line": place.map(|place| place.line),
+        "column": place.map(|place| place.column),
+    })
+}
+
+fn without_effect(ignored: &Ignored) -> Value {
+    json!({
+        "setting": ignored.setting,
+        "source": ignored.place,
+        "reason": ignored.reason.name(),
+        "message": ignored.why,
+        "hint": ignored.hint,
+    })
+}

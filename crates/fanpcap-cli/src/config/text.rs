@@ -1,0 +1,187 @@
+//! What `fanpcap config` prints for people.
+
+use std::fmt::Write;
+
+use fanpcap::settings::{Explained, Plan};
+
+use super::{Seen, Told, group, mode};
+
+/// Longer values and places are cut: a program may be in them.
+const LONGEST: usize = 56;
+
+/// Everything.
+pub(super) fn page(told: &Told) -> String {
+    let mut page = String::new();
+    let file = match &told.file {
+        Some((path, true)) => format!("{path} (named by PCAP_CONFIG)"),
+        Some((path, false)) => path.clone(),
+        None => "none (there is no /etc/pcap.conf and no ~/.pcap.conf)".to_owned(),
+    };
+    line(&mut page, "config file", &file, None);
+    match &told.devices {
+        Ok(devices) if told.is_one => devices.iter().for_each(|it| one(&mut page, it)),
+        Ok(devices) => table(&mut page, devices),
+        Err(_) => {}
+    }
+    let mut errors = String::new();
+    for report in told.errors() {
+        let _ = write!(errors, "\n{report}\n");
+    }
+    if !errors.is_empty() {
+        page += "\nwrong: applications get this error\n";
+        page += &errors;
+    }
+    without_effect(&mut page, told);
+    page
+}
+
+/// A device, a line for each value.
+fn one(page: &mut String, device: &Seen) {
+    let explained = &device.explained;
+    page.push('\n');
+    let note = (!device.is_there).then_some("no network device has this name");
+    line(page, "device", &explained.device, note);
+    let Ok(plan) = &explained.plan else { return };
+    let origins = &explained.origins;
+    match &plan.membership {
+        Some(joined) => {
+            line(page, "group", &group(joined), Some(&joined.origin));
+            let from = origins.mode.as_deref().unwrap_or("the default");
+            // A program stands there once.
+            let variable = from.split_once('=').map(|(name, _)| name);
+            let from = joined.steering.as_ref().and(variable).unwrap_or(from);
+            line(page, "mode", &mode(joined), Some(from));
+        }
+        None => line(
+            page,
+            "group",
+            "none",
+            Some("an application gets every packet"),
+        ),
+    }
+    line(page, "read by", reader(plan), None);
+    if let Some((origin, engine)) = &origins.driver {
+        line(page, "driver", engine, Some(origin));
+    }
+    match plan.caplen {
+        Some(caplen) => {
+            let from = origins.caplen.as_deref();
+            line(page, "caplen", &format!("{caplen} at most"), from);
+        }
+        None => line(page, "caplen", "what the application sets", None),
+    }
+    let ring = plan
+        .buffer_size()
+        .map(|bytes| format!("{} MiB", bytes >> 20));
+    let ring = ring.as_deref().unwrap_or("libpcap's default");
+    line(
+        page,
+        "ring",
+        ring,
+        Some("unless the application sets its size"),
+    );
+}
+
+fn reader(plan: &Plan) -> &'static str {
+    match plan.is_read_by_us() {
+        true => "fanpcap",
+        false => "the system's libpcap",
+    }
+}
+
+fn line(page: &mut String, name: &str, value: &str, from: Option<&str>) {
+    let value = short(value);
+    let text = match from {
+        Some(from) => format!("{name:<12} {value:<24} {}", short(from)),
+        None => format!("{name:<12} {value}"),
+    };
+    let _ = writeln!(page, "{}", text.trim_end());
+}
+
+/// All devices, a line for each.
+fn table(page: &mut String, devices: &[Seen]) {
+    let head = ["DEVICE", "GROUP", "MODE", "READ BY", "CAPLEN", "FROM"].map(str::to_owned);
+    let rows: Vec<[String; 6]> = std::iter::once(head)
+        .chain(devices.iter().map(|device| row(&device.explained)))
+        .collect();
+    let mut widths = [0; 6];
+    for row in &rows {
+        for (width, cell) in widths.iter_mut().zip(row) {
+            *width = (*width).max(cell.chars().count());
+        }
+    }
+    page.push('\n');
+    for row in &rows {
+        let cells = row.iter().zip(widths);
+        let cells: Vec<String> = cells
+            .map(|(cell, width)| format!("{cell:<width$}"))
+            .collect();
+        let _ = writeln!(page, "{}", cells.join("  ").trim_end());
+    }
+}
+
+fn row(explained: &Explained) -> [String; 6] {
+    let unknown = || "-".to_owned();
+    let origins = &explained.origins;
+    let Ok(plan) = &explained.plan else {
+        let what = "an error, see below".to_owned();
+        let device = explained.device.clone();
+        return [device, unknown(), what, unknown(), unknown(), String::new()];
+    };
+    let joined = plan.membership.as_ref();
+    let mut from = Vec::new();
+    let driver = origins.driver.as_ref().map(|(origin, _)| origin);
+    let all = [
+        origins.group.as_ref(),
+        origins.mode.as_ref(),
+        origins.caplen.as_ref(),
+        driver,
+    ];
+    for origin in all.into_iter().flatten() {
+        let origin = short(origin);
+        if !from.contains(&origin) {
+            from.push(origin);
+        }
+    }
+    [
+        explained.device.clone(),
+        joined.map_or_else(unknown, group),
+        joined.map_or_else(unknown, |joined| short(&mode(joined))),
+        if plan.is_read_by_us() {
+            "fanpcap"
+        } else {
+            "libpcap"
+        }
+        .to_owned(),
+        plan.caplen
+            .map_or_else(unknown, |caplen| caplen.to_string()),
+        from.join(", "),
+    ]
+}
+
+fn without_effect(page: &mut String, told: &Told) {
+    let ignored = told.ignored();
+    if ignored.is_empty() {
+        return;
+    }
+    *page += "\nset, and without effect:\n";
+    for one in ignored {
+        let setting = short(&one.setting);
+        let _ = writeln!(page, "  {setting:<28} {}: {}", one.place, one.why);
+        if let Some(hint) = &one.hint {
+            let _ = writeln!(page, "  {:<28} {hint}", "");
+        }
+    }
+}
+
+/// The first line, cut where it is long; nothing in it acts on a terminal.
+fn short(text: &str) -> String {
+    let line = text.lines().next().unwrap_or_default();
+    let clean = |c: char| if c.is_control() { '?' } else { c };
+    let mut letters = line.chars().map(clean);
+    let mut short: String = letters.by_ref().take(LONGEST).collect();
+    if letters.next().is_some() {
+        short += "...";
+    }
+    short
+}

@@ -1,0 +1,162 @@
+//! `fanpcap config` in namespaces of its own: what an application gets, from where, and what is set in vain.
+#![forbid(unsafe_code)]
+
+use std::process::{Command, Output};
+
+use anyhow::{Context, Result, ensure};
+use fanpcap_testkit::{Program, Scratch, Veth, member, netns};
+use serde_json::Value;
+
+#[allow(dead_code, reason = "the page of `top` is not asked for here")]
+#[path = "../src/top/schema.rs"]
+mod schema;
+
+const COMMAND: &str = env!("CARGO_BIN_EXE_fanpcap");
+const PAGE: &str = include_str!("../../../docs/config-json.md");
+
+fn config(arguments: &[&str], variables: &[(&str, &str)]) -> Result<Output> {
+    let mut command = Command::new(COMMAND);
+    // Nothing of the machine's own settings.
+    for (name, _) in std::env::vars_os() {
+        if name.to_string_lossy().to_uppercase().starts_with("PCAP_") {
+            command.env_remove(name);
+        }
+    }
+    command.env("PCAP_CONFIG", "/dev/null");
+    command.arg("config").args(arguments);
+    Ok(command.envs(variables.iter().copied()).output()?)
+}
+
+fn config_json(arguments: &[&str], variables: &[(&str, &str)]) -> Result<(i32, Value)> {
+    let output = config(&[arguments, &["--json"]].concat(), variables)?;
+    let told: Value = serde_json::from_slice(&output.stdout)?;
+    Ok((output.status.code().context("an exit status")?, told))
+}
+
+#[test]
+fn what_is_wrong_is_told_with_its_place_and_fails() {
+    let output = config(&[], &[("PCAP_GROUP", "x5")]).unwrap();
+    let said = String::from_utf8_lossy(&output.stdout).into_owned();
+    assert_eq!(output.status.code(), Some(1));
+    assert!(said.contains("PCAP_GROUP=x5\n           ^"), "{said}");
+    let (status, told) = config_json(&["any"], &[("PCAP_FANOUT", "hash")]).unwrap();
+    assert_eq!(status, 1);
+    assert_eq!(told["devices"][0]["error"]["name"], "mode-without-group");
+    let (status, told) = config_json(&[], &[("PCAP_GROUP", "x5")]).unwrap();
+    assert_eq!(
+        (status, &told["error"]["name"]),
+        (1, &Value::from("not-a-number"))
+    );
+    assert_eq!(told["error"]["column"], 12);
+}
+
+#[test]
+fn a_device_that_is_not_there_is_said_so() {
+    let output = config(&["nosuch7"], &[]).unwrap();
+    let said = String::from_utf8_lossy(&output.stdout).into_owned();
+    assert!(output.status.success(), "{said}");
+    assert!(said.contains("no network device has this name"), "{said}");
+}
+
+#[test]
+#[ignore = "needs root: namespaces"]
+fn each_value_has_its_place_and_what_is_in_vain_its_reason() {
+    netns::within_new(|| {
+        Veth::new("ux0", "ux1", 1)?;
+        let scratch = Scratch::new()?;
+        let text =
+            "def_group = 11\ngroup_ux1 = 1\nfanout@6 = lb\nfanout@1 = main = tcp >-> steer_flow\n";
+        scratch.write("pcap.conf", text)?;
+        let file = scratch.file("pcap.conf").display().to_string();
+        let variables = [
+            ("PCAP_CONFIG", file.as_str()),
+            ("PCAP_GROUP_uxO", "5"),
+            ("PCAP_CLUSTER", "5"),
+            ("PCAP_CAPLEN", "96"),
+        ];
+        let (status, told) = config_json(&["ux1"], &variables)?;
+        ensure!(status == 0, "{told}");
+        schema::check_by(PAGE, &told).map_err(anyhow::Error::msg)?;
+        let device = &told["devices"][0];
+        let place = |line: u32| Value::from(format!("{file}:{line}"));
+        assert_eq!(
+            (&device["group"], &device["group_from"]),
+            (&1.into(), &place(2))
+        );
+        assert_eq!(device["mode"], "main = tcp >-> steer_flow");
+        assert_eq!(
+            (&device["is_program"], &device["mode_from"]),
+            (&true.into(), &place(4))
+        );
+        assert_eq!(device["caplen_from"], "PCAP_CAPLEN=96");
+        let rows = told["without_effect"].as_array().context("rows")?;
+        let rows: Vec<_> = rows
+            .iter()
+            .map(|row| (&row["setting"], &row["reason"]))
+            .collect();
+        let expected = [
+            ("def_group = 11", "overridden"),
+            ("PCAP_GROUP_uxO=5", "no-such-device"),
+            ("fanout@6 = lb", "nobodys-group"),
+            ("PCAP_CLUSTER=5", "unknown-name"),
+        ]
+        .map(|(setting, reason)| (Value::from(setting), Value::from(reason)));
+        let expected: Vec<_> = expected.iter().map(|(one, other)| (one, other)).collect();
+        assert_eq!(rows, expected);
+
+        let output = config(&[], &variables)?;
+        let said = String::from_utf8_lossy(&output.stdout).into_owned();
+        for line in [
+            "did you mean 'PCAP_GROUP_ux0'?",
+            "did you mean 'PCAP_GROUP'?",
+            "ux0     11     hash",
+        ] {
+            assert!(said.contains(line), "{line} in:\n{said}");
+        }
+        Ok(())
+    })
+    .unwrap();
+}
+
+#[test]
+#[ignore = "needs root: namespaces"]
+fn each_device_of_several_is_told() {
+    netns::within_new(|| {
+        Veth::new("ux0", "ux1", 1)?;
+        let (_, told) = config_json(&["ux0^ux1"], &[("PCAP_GROUP_ux1", "5")])?;
+        let devices = told["devices"].as_array().context("devices")?.iter();
+        let groups: Vec<&Value> = devices.map(|device| &device["group"]).collect();
+        assert_eq!(groups, [&Value::Null, &5.into()]);
+        Ok(())
+    })
+    .unwrap();
+}
+
+#[test]
+#[ignore = "needs root: namespaces, packet sockets"]
+fn it_says_what_the_library_does() {
+    netns::within_new(|| {
+        Veth::new("ux0", "ux1", 1)?;
+        let scratch = Scratch::new()?;
+        let program = Program::tcpdump("ux1", scratch.file("out.pcap"))?.group(7, "lb+defrag");
+        let _member = program.start(&scratch)?;
+        member::wait_for_members(7, 1)?;
+        let variables = [("PCAP_GROUP", "7"), ("PCAP_FANOUT", "lb+defrag")];
+        let (_, told) = config_json(&["ux1"], &variables)?;
+        let top = Command::new(COMMAND)
+            .args(["top", "ux1", "--once", "--json", "--interval", "0.1"])
+            .output()?;
+        let top: Value = serde_json::from_slice(&top.stdout)?;
+        let (said, joined) = (&told["devices"][0], &top["devices"][0]["groups"][0]);
+        assert_eq!(
+            (&said["group"], &said["mode"]),
+            (&joined["group"], &joined["mode"])
+        );
+        assert_eq!(said["group"], 7);
+        // The ring is as large as is said, and the program is one that we read.
+        let ring = &joined["members"][0]["ring_bytes"];
+        assert_eq!(&said["default_ring_bytes"], ring);
+        Ok(())
+    })
+    .unwrap();
+}

@@ -1,0 +1,323 @@
+//! What the settings come to for one device, and where each value is from; what is set and has no effect, and why.
+
+use super::{Compile, Handle, Plan};
+use crate::device::{Device, Part};
+use crate::report::{Report, quote};
+use crate::settings::environment::{self, shell_name};
+use crate::settings::keys::{Entry, Key, Target};
+use crate::settings::{Environment, Settings};
+use fanpcap_steer::nearest::nearest;
+
+/// What a handle on a device gets.
+#[derive(Debug, Clone)]
+pub struct Explained {
+    /// The device's name, as settings have it.
+    pub device: String,
+    /// What the library does with the handle, or why it refuses it.
+    pub plan: Result<Plan, Report>,
+    /// Where the values are from.
+    pub origins: Origins,
+    /// What is set for this device, but by something that comes later.
+    pub ignored: Vec<Ignored>,
+}
+
+/// Where values are from: `PCAP_GROUP=7`, `/etc/pcap.conf:3`. None is the default.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Origins {
+    /// Of the group.
+    pub group: Option<String>,
+    /// Of the mode or the steering program.
+    pub mode: Option<String>,
+    /// Of the upper bound of the snapshot length.
+    pub caplen: Option<String>,
+    /// Of the driver, and which it is.
+    pub driver: Option<(String, &'static str)>,
+}
+
+/// A setting without effect.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Ignored {
+    /// As it is written: `PCAP_GROUP_eth9=5`, `fanout@6 = lb`.
+    pub setting: String,
+    /// Where: `environment`, `/etc/pcap.conf:3`.
+    pub place: String,
+    /// Why, for programs.
+    pub reason: Reason,
+    /// Why, for people.
+    pub why: String,
+    /// What to do.
+    pub hint: Option<String>,
+}
+
+/// Why a setting has no effect.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Reason {
+    /// Another setting of the same comes first.
+    Overridden,
+    /// The device that it names is not there.
+    NoSuchDevice,
+    /// No setting puts a handle in the group that it names.
+    NobodysGroup,
+    /// A mode, and the device is in no group.
+    NoGroup,
+    /// A variable that is none of ours.
+    UnknownName,
+}
+
+impl Reason {
+    /// A word for it.
+    pub fn name(self) -> &'static str {
+        match self {
+            Reason::Overridden => "overridden",
+            Reason::NoSuchDevice => "no-such-device",
+            Reason::NobodysGroup => "nobodys-group",
+            Reason::NoGroup => "no-group",
+            Reason::UnknownName => "unknown-name",
+        }
+    }
+}
+
+impl Settings {
+    /// What an application gets on `device`, which names a single one: by the same way as [`Settings::plan`].
+    pub fn explain(
+        &self,
+        device: &Device,
+        interfaces: &[String],
+        compile: Compile<'_>,
+    ) -> Explained {
+        let plan = self.plan(device, None, interfaces, compile);
+        let part = device.parts().first();
+        let handle = part.map(|part| Handle {
+            settings: self,
+            part,
+            call: None,
+            interfaces,
+            compile,
+        });
+        let used = handle.as_ref().map(Used::of).unwrap_or_default();
+        let later = |handle: &Handle<'_>| {
+            let all = self.environment.iter().chain(&self.file);
+            let later = all.filter_map(|entry| used.overrides(entry, handle));
+            later.collect()
+        };
+        Explained {
+            device: part.map_or_else(String::new, |part| part.name.clone()),
+            plan,
+            origins: used.origins(),
+            ignored: handle.as_ref().map(later).unwrap_or_default(),
+        }
+    }
+
+    /// What has no effect on any device; `variables` are the names of all that the process has.
+    pub fn without_effect(&self, environment: &Environment, interfaces: &[String]) -> Vec<Ignored> {
+        let entries = self.environment.iter().chain(&self.file);
+        let mut ignored: Vec<Ignored> = entries
+            .filter_map(|entry| self.of_nobody(entry, interfaces))
+            .collect();
+        for (name, value) in &environment.variables {
+            let (name, value) = (name.to_string_lossy(), value.to_string_lossy());
+            let stranger = environment::stranger(&name).filter(|_| !value.is_empty());
+            ignored.extend(stranger.map(|(why, hint)| Ignored {
+                setting: format!("{name}={value}"),
+                place: environment::SOURCE.to_owned(),
+                reason: Reason::UnknownName,
+                why,
+                hint: Some(hint),
+            }));
+        }
+        ignored
+    }
+
+    /// The virtual devices that settings name: `eth0:1`.
+    pub fn virtual_devices(&self) -> Vec<String> {
+        let name = |entry: &Entry| match &entry.target {
+            Target::Device(name) => Some(name.clone()).filter(|name| name.contains(':')),
+            Target::All | Target::Group(_) | Target::Channel(..) => None,
+        };
+        self.file.iter().filter_map(name).collect()
+    }
+
+    fn of_nobody(&self, entry: &Entry, interfaces: &[String]) -> Option<Ignored> {
+        match &entry.target {
+            Target::Device(name) | Target::Channel(name, _) => {
+                let is_there = is_there(name, entry, interfaces);
+                (!is_there).then(|| no_device(entry, name, interfaces))
+            }
+            Target::Group(group) if entry.key == Key::Fanout => {
+                let lists = self.environment.iter().chain(&self.file);
+                let is_joined = lists
+                    .filter(|other| other.key == Key::Group)
+                    .any(|other| other.value.group() == Some(*group));
+                let why = format!(
+                    "no setting puts a device in group {group}, so this is for applications that \
+                     call pcap_fanout()"
+                );
+                let ignored = ignored(entry, Reason::NobodysGroup, why);
+                (!is_joined).then_some(ignored)
+            }
+            Target::Group(_) | Target::All => None,
+        }
+    }
+}
+
+/// The settings that a handle's values are from.
+#[derive(Default)]
+struct Used<'a> {
+    group: Option<&'a Entry>,
+    mode: Option<&'a Entry>,
+    caplen: Option<&'a Entry>,
+    driver: Option<&'a Entry>,
+}
+
+impl<'a> Used<'a> {
+    /// By the handle's own way of finding them. What it refuses is not used: the plan has the refusal.
+    fn of(handle: &Handle<'a>) -> Self {
+        let group = handle.group_entry().ok().flatten();
+        let mode = group.and_then(|(group, _)| {
+            let group = super::Group::Number(group);
+            handle.fanout_entry(group).ok().flatten()
+        });
+        Self {
+            group: group.map(|(_, entry)| entry),
+            mode,
+            caplen: handle.settings.for_all(Key::Caplen),
+            driver: handle.driver(),
+        }
+    }
+
+    fn origins(&self) -> Origins {
+        let origin = |entry: Option<&Entry>| entry.map(Entry::origin);
+        let engine = |entry: &Entry| {
+            let super::Value::Engine(engine) = entry.value else {
+                return None;
+            };
+            Some((entry.origin(), engine))
+        };
+        Origins {
+            group: origin(self.group),
+            mode: origin(self.mode),
+            caplen: origin(self.caplen),
+            driver: self.driver.and_then(engine),
+        }
+    }
+
+    /// Why an entry that would concern the handle is not used; none where it is, or concerns others.
+    fn overrides(&self, entry: &Entry, handle: &Handle<'_>) -> Option<Ignored> {
+        let first = match entry.key {
+            Key::Group => self.group,
+            Key::Fanout | Key::Program => self.mode,
+            Key::Caplen => self.caplen,
+            Key::Driver => self.driver,
+            // What can't be honoured is refused.
+            Key::RxSlots
+            | Key::Steal
+            | Key::Outgoing
+            | Key::Keep
+            | Key::RxChannels
+            | Key::TxChannels
+            | Key::OtherChannels
+            | Key::CombinedChannels
+            | Key::Channels
+            | Key::Irq
+            | Key::Napi => return None,
+        };
+        let group = self.group.and_then(|entry| entry.value.group());
+        let concerns = match (entry.key, &entry.target) {
+            // The file's mode without a target is the default group's.
+            (Key::Fanout | Key::Program, Target::All) if !entry.is_variable() => {
+                group.is_some() && group == handle.settings.default_group()
+            }
+            (Key::Fanout, Target::Group(number)) => group == Some(*number),
+            (Key::Group | Key::Fanout, Target::Device(name)) => {
+                let spelled = entry.is_variable() && shell_name(&handle.part.name) == *name;
+                handle.part.name == *name || spelled
+            }
+            _ => handle.concerns(entry),
+        };
+        match first {
+            _ if !concerns => None,
+            Some(first) if std::ptr::eq(first, entry) => None,
+            Some(first) => {
+                let why = format!("{} comes first", shown(&first.origin()));
+                Some(ignored(entry, Reason::Overridden, why))
+            }
+            None => {
+                let name = &handle.part.name;
+                let why = format!("{name} is in no group");
+                Some(ignored(entry, Reason::NoGroup, why))
+            }
+        }
+    }
+}
+
+/// Whether a device that a setting names is one of the interfaces, `any`, or a virtual one of these.
+fn is_there(name: &str, entry: &Entry, interfaces: &[String]) -> bool {
+    let any = "any".to_owned();
+    let is = |base: &str| interfaces.iter().chain([&any]).any(|it| it == base);
+    let exists = |name: &str| is(name);
+    if is(&base_of(name, exists)) {
+        return true;
+    }
+    let spelled = |interface: &String| {
+        let interface = shell_name(interface);
+        let rest = name.strip_prefix(interface.as_str());
+        let is_number = |rest: &str| {
+            rest.is_empty()
+                || rest
+                    .strip_prefix('_')
+                    .is_some_and(|it| !it.is_empty() && it.bytes().all(|it| it.is_ascii_digit()))
+        };
+        rest.is_some_and(is_number)
+    };
+    entry.is_variable() && interfaces.iter().chain([&any]).any(spelled)
+}
+
+/// The interface under a device's name.
+fn base_of(name: &str, exists: impl Fn(&str) -> bool) -> String {
+    let parts = Device::classify(name, exists);
+    let base = |part: &Part| part.base.clone();
+    parts.parts().first().map(base).unwrap_or_default()
+}
+
+fn no_device(entry: &Entry, name: &str, interfaces: &[String]) -> Ignored {
+    let why = format!("there is no device {}", quote(name));
+    let near = nearest(name, interfaces.iter().map(String::as_str));
+    let hint = near.map(|near| {
+        let near = match entry.is_variable() {
+            true => shell_name(near),
+            false => near.to_owned(),
+        };
+        format!("did you mean '{}'?", entry.name.replacen(name, &near, 1))
+    });
+    let for_all = || {
+        let family = entry.name.strip_suffix(name)?.strip_suffix('_')?;
+        let is_one = [Key::Group, Key::Fanout].contains(&entry.key) && entry.is_variable();
+        is_one.then(|| format!("for every device it is {family}"))
+    };
+    Ignored {
+        hint: hint.or_else(for_all),
+        ..ignored(entry, Reason::NoSuchDevice, why)
+    }
+}
+
+fn ignored(entry: &Entry, reason: Reason, why: String) -> Ignored {
+    let place = &entry.place;
+    Ignored {
+        setting: shown(place.text.trim()),
+        place: match entry.is_variable() {
+            true => place.source.clone(),
+            false => format!("{}:{}", place.source, place.line),
+        },
+        reason,
+        why,
+        hint: None,
+    }
+}
+
+/// The first line of a setting.
+fn shown(text: &str) -> String {
+    text.lines().next().unwrap_or_default().to_owned()
+}
+
+#[cfg(test)]
+mod tests;

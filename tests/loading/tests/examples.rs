@@ -1,0 +1,184 @@
+//! The files in packaging/examples: each is read by the program that it is for, and its commands run.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::thread;
+use std::time::Duration;
+
+use anyhow::{Context, Result, ensure};
+use fanpcap_loading::{on_system, run, skip};
+use fanpcap_testkit::{Injector, Program, Scratch, Veth, library, member, netns, traffic};
+
+const FRAMES: u64 = 400;
+const UNIT: &str = "fanpcap-capture@.service";
+const DEVICE: &str = "vb";
+
+#[test]
+fn the_units_are_what_systemd_understands() -> Result<()> {
+    let scratch = Scratch::new()?;
+    let command = library::library_dir()?.join("../bin/fanpcap");
+    let command = command.canonicalize()?.display().to_string();
+    let mut verify = on_system("systemd-analyze");
+    verify.args(["verify", "--man=no", "--recursive-errors=no"]);
+    for name in [UNIT, "fanpcap-metrics.service"] {
+        let unit = text(name)?.replace("/usr/bin/fanpcap", &command);
+        verify.arg(scratch.write(name, &unit)?);
+    }
+    // A drop-in is read with a unit of its service, wherever systemd looks for these.
+    let service = "[Service]\nExecStart=/bin/true\n";
+    verify.arg(scratch.write("fanpcap-example.service", service)?);
+    let dropins = scratch.file("fanpcap-example.service.d");
+    fs::create_dir(&dropins)?;
+    fs::write(dropins.join("group.conf"), text("fanpcap-group.conf")?)?;
+    let Ok(ended) = run(&scratch, &mut verify) else {
+        skip("no systemd-analyze here");
+        return Ok(());
+    };
+    // What it doesn't understand it leaves out, with a warning.
+    ensure!(
+        ended.status.success() && ended.err.is_empty(),
+        "{}",
+        ended.err
+    );
+    Ok(())
+}
+
+#[test]
+fn the_alert_rules_pass_their_tests() -> Result<()> {
+    let scratch = Scratch::new()?;
+    for words in [
+        ["check", "rules", "fanpcap.rules.yml"],
+        ["test", "rules", "fanpcap.rules.test.yml"],
+    ] {
+        let mut promtool = on_system("promtool");
+        promtool.args(words).current_dir(examples());
+        let Ok(ended) = run(&scratch, &mut promtool) else {
+            skip("no promtool here");
+            return Ok(());
+        };
+        ended.success()?;
+    }
+    Ok(())
+}
+
+#[test]
+fn the_alert_rules_ask_for_metrics_that_there_are() -> Result<()> {
+    let page = root().join("crates/fanpcap-cli/man/fanpcap-metrics.in");
+    let page = fs::read_to_string(page)?;
+    let rules = text("fanpcap.rules.yml")?;
+    let word = |c: char| !c.is_ascii_alphanumeric() && c != '_';
+    let mut metrics: Vec<&str> = rules.split(word).collect();
+    metrics.retain(|word| word.starts_with("fanpcap_"));
+    ensure!(metrics.len() >= 10, "{metrics:?}");
+    for metric in metrics {
+        ensure!(page.contains(&format!("\n.B {metric}\n")), "{metric}");
+    }
+    for alert in rules
+        .lines()
+        .filter_map(|line| line.split_once("- alert: "))
+    {
+        let tried = format!("alertname: {}\n        exp_alerts:\n", alert.1);
+        ensure!(text("fanpcap.rules.test.yml")?.contains(&tried), "{tried}");
+    }
+    Ok(())
+}
+
+#[test]
+fn the_containers_files_are_yaml_and_allow_what_the_unit_does() -> Result<()> {
+    let scratch = Scratch::new()?;
+    let load = "import sys, yaml\nfor path in sys.argv[1:]: list(yaml.safe_load_all(open(path)))";
+    let mut python = on_system("python3");
+    python.args(["-c", load]);
+    for (name, key) in [
+        ("compose.yaml", "cap_add: ["),
+        ("kubernetes.yaml", "add: ["),
+    ] {
+        python.arg(examples().join(name));
+        let text = text(name)?;
+        let capabilities = text.split_once(key).context(key)?.1.split_once(']');
+        let allowed: Vec<&str> = capabilities.context(key)?.0.split(", ").collect();
+        for capability in capabilities_of_unit()? {
+            let short = capability.trim_start_matches("CAP_").to_owned();
+            ensure!(allowed.contains(&&*short), "{name}: {short}, {allowed:?}");
+        }
+    }
+    match run(&scratch, &mut python) {
+        Ok(ended) if ended.err.contains("No module named") => skip("no python3-yaml here"),
+        Ok(ended) => ended.success().map(|_| ())?,
+        Err(_) => skip("no python3 here"),
+    }
+    Ok(())
+}
+
+#[test]
+#[ignore = "needs root: captures in a network namespace"]
+fn the_units_command_shares_packets_with_the_units_capabilities() -> Result<()> {
+    let scratch = Scratch::new()?;
+    let line = command_of_unit(&scratch.file(""))?;
+    let allowed = capabilities_of_unit()?.join(",+").to_lowercase();
+    let allowed = format!("--bounding-set=-all,+{}", allowed.replace("cap_", ""));
+    let shell = format!("exec setpriv {allowed} --inh-caps=-all --no-new-privs {line}");
+    netns::within_new(|| {
+        Veth::new("va", DEVICE, 1)?;
+        let injector = Injector::open("va")?;
+        let running = Program::new("sh", "4 copies in group 5")?
+            .args(["-c", &shell])
+            .start(&scratch)?;
+        member::wait_for_members(5, 4)?;
+        for frame in traffic::frames(1, &traffic::flows(1, 25), 0..FRAMES)? {
+            injector.send(&frame.bytes)?;
+        }
+        // tcpdump reads at least once a second.
+        thread::sleep(Duration::from_millis(1500));
+        let ended = running.stop()?;
+        let all = ended
+            .said
+            .lines()
+            .find(|line| line.contains("fanpcap: all"));
+        let all: Vec<&str> = all.context("the sums")?.split_whitespace().collect();
+        let expected = format!("fanpcap: all 4 {FRAMES} 0 {FRAMES}");
+        ensure!(all.join(" ") == expected, "{}", ended.said);
+        Ok(())
+    })
+}
+
+/// What the unit starts, as systemd does it for the device, with files in `directory`.
+fn command_of_unit(directory: &Path) -> Result<String> {
+    let unit = text(UNIT)?.replace("\\\n", " ");
+    let lines = unit.lines();
+    let line = lines
+        .filter_map(|line| line.strip_prefix("ExecStart="))
+        .next();
+    let command = library::library_dir()?.join("../bin/fanpcap");
+    let directory = format!("{}/", directory.display());
+    Ok(line
+        .context("ExecStart")?
+        .replace(
+            "/usr/bin/fanpcap",
+            &command.canonicalize()?.display().to_string(),
+        )
+        .replace("/var/lib/fanpcap/", &directory)
+        .replace("%I", DEVICE)
+        .replace("%%", "%"))
+}
+
+fn capabilities_of_unit() -> Result<Vec<String>> {
+    let unit = text(UNIT)?;
+    let mut lines = unit.lines();
+    let set = lines.find_map(|line| line.strip_prefix("CapabilityBoundingSet="));
+    let set = set.context("the unit's capabilities")?;
+    Ok(set.split(' ').map(str::to_owned).collect())
+}
+
+fn text(name: &str) -> Result<String> {
+    let path = examples().join(name);
+    fs::read_to_string(&path).with_context(|| format!("reading {}", path.display()))
+}
+
+fn examples() -> PathBuf {
+    root().join("packaging/examples")
+}
+
+fn root() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
+}
