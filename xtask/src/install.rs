@@ -9,8 +9,10 @@ use anyhow::{Context, Result, anyhow, ensure};
 use crate::{stage, tree};
 
 /// What users read of docs, beside the manual pages.
-const DOCUMENTS: [&str; 6] = [
+const DOCUMENTS: [&str; 8] = [
     "guide.md",
+    "peers.md",
+    "benchmarks.md",
     "programs.md",
     "steering.md",
     "top-json.md",

@@ -11,6 +11,7 @@ mod demo;
 mod extension;
 mod fuzz;
 mod install;
+mod pictures;
 mod shared_object;
 mod sources;
 mod stage;
@@ -27,8 +28,7 @@ use anyhow::{Result, bail};
 
 use tally::Tally;
 
-const USAGE: &str =
-    "usage: cargo run -p xtask -- stage | demo | test | check | symbols | install PREFIX | deb";
+const USAGE: &str = "usage: cargo run -p xtask -- stage | demo | test | check | symbols | install PREFIX | deb | pictures [top]";
 
 fn main() -> ExitCode {
     let arguments: Vec<String> = env::args().skip(1).collect();
@@ -54,6 +54,8 @@ fn run(arguments: &[String]) -> Result<Tally> {
         ["test"] => counted(test::run),
         ["check"] => counted(check::run),
         ["install", prefix] => install::run(prefix).map(|()| Tally::default()),
+        ["pictures"] => pictures::run().map(|()| Tally::default()),
+        ["pictures", "top"] => pictures::top().map(|()| Tally::default()),
         _ => bail!("{USAGE}"),
     }
 }

@@ -78,6 +78,8 @@ fn completions_documents_and_the_pkg_config_file_are_installed() -> Result<()> {
     let share = tree.prefix().join("share");
     for name in [
         "guide.md",
+        "peers.md",
+        "benchmarks.md",
         "programs.md",
         "steering.md",
         "top-json.md",

@@ -1,0 +1,71 @@
+//! The pictures of the README: a plot of the table in docs/benchmarks.md, and a screen of `fanpcap top`.
+
+mod plot;
+mod scene;
+mod screen;
+
+use std::fs;
+use std::path::PathBuf;
+
+use anyhow::{Context, Result};
+
+use crate::tree;
+
+/// Draws the plot, which takes nothing but the table.
+pub(crate) fn run() -> Result<()> {
+    write("reader.svg", &plot::reader(&benchmarks()?)?)
+}
+
+/// Makes the scene, looks at it with `fanpcap top` and draws what the terminal shows. It takes root,
+/// tmux, tcpdump and p0f, and the library as it was staged.
+pub(crate) fn top() -> Result<()> {
+    write("top.svg", &screen::svg(&scene::look()?))
+}
+
+fn write(name: &str, svg: &str) -> Result<()> {
+    let path = directory()?.join(name);
+    fs::write(&path, svg).with_context(|| format!("writing {}", path.display()))?;
+    println!("{}", path.display());
+    Ok(())
+}
+
+fn directory() -> Result<PathBuf> {
+    Ok(tree::root()?.join("docs/pictures"))
+}
+
+fn benchmarks() -> Result<String> {
+    let path = tree::root()?.join("docs/benchmarks.md");
+    fs::read_to_string(&path).with_context(|| format!("reading {}", path.display()))
+}
+
+/// A text as XML has it.
+fn escaped(text: &str) -> String {
+    text.replace('&', "&amp;")
+        .replace('<', "&lt;")
+        .replace('>', "&gt;")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_plot_is_of_the_table() {
+        let drawn = plot::reader(&benchmarks().unwrap()).unwrap();
+        let path = directory().unwrap().join("reader.svg");
+        let there = fs::read_to_string(path).unwrap();
+        assert!(drawn == there, "run: cargo run -p xtask -- pictures");
+    }
+
+    #[test]
+    fn the_readmes_pictures_are_there() {
+        let readme = fs::read_to_string(tree::root().unwrap().join("README.md")).unwrap();
+        for name in ["top.svg", "reader.svg"] {
+            assert!(
+                readme.contains(&format!("(docs/pictures/{name})")),
+                "{name}"
+            );
+            assert!(directory().unwrap().join(name).exists(), "{name}");
+        }
+    }
+}
