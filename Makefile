@@ -1,11 +1,13 @@
-# Short names for what xtask does. The logic lives in xtask/src; scripts/setup gets what is missing.
+# Short names for what xtask does. The logic lives in xtask/src; scripts/setup gets what is missing,
+# as root; FANPCAP_NO_INSTALL=1 forbids that.
 BUILT  := $(or $(CARGO_TARGET_DIR),target)/debug/xtask
 STAGED := target/fanpcap/lib/libpcap.so.0.8 target/fanpcap/bin/fanpcap
 PREFIX ?= /usr/local
-XTASK  := cargo run --quiet -p xtask --
+XTASK  := cargo run -p xtask --
 SUITES := cargo run --quiet -p fanpcap-suites --
 
-.PHONY: all demo test soak ledger bench conformance conformance-full bindings check install deb clean help
+.PHONY: all demo test test-bare soak ledger bench conformance conformance-full bindings check \
+	install deb clean help
 
 all:
 	@scripts/setup build $(XTASK) stage
@@ -15,7 +17,11 @@ demo:
 
 # Who runs this in the background may have it ignore signals that tests send to programs.
 test:
-	@env --default-signal=INT,QUIT,HUP scripts/setup test $(XTASK) test
+	@env --default-signal=INT,QUIT,HUP scripts/setup test $(XTASK) test $(TIERS)
+
+# In clean roots of distributions, or in those that ROOTS names.
+test-bare:
+	@scripts/setup bare $(XTASK) bare $(ROOTS)
 
 # Everything at once for MINUTES minutes.
 soak:
@@ -67,6 +73,8 @@ help:
 	@echo 'make                   build; library and command are then in target/fanpcap/lib and /bin'
 	@echo 'make demo              four tcpdumps share one interface (needs root)'
 	@echo 'make test              every test; as root also those on real packets'
+	@echo 'make test TIERS=       some tiers of tests'
+	@echo 'make test-bare ROOTS=  build, demo and tests in clean roots: debian-12, debian-13, ubuntu-24.04 (needs root)'
 	@echo 'make ledger RUNS=10    what run tells of copies that are killed, against the device (needs root)'
 	@echo 'make soak MINUTES=30   everything at once for so long: nothing lost, nothing grows (needs root)'
 	@echo 'make bench NAME=       our library against the system, all rows or some (needs root)'

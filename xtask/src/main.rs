@@ -5,12 +5,14 @@
     reason = "a command's output is for the terminal"
 )]
 
+mod bare;
 mod check;
 mod deb;
 mod demo;
 mod extension;
 mod fuzz;
 mod install;
+mod least;
 mod pictures;
 mod shared_object;
 mod sources;
@@ -28,7 +30,8 @@ use anyhow::{Result, bail};
 
 use tally::Tally;
 
-const USAGE: &str = "usage: cargo run -p xtask -- stage | demo | test | check | symbols | install PREFIX | deb | pictures [top]";
+const USAGE: &str = "usage: cargo run -p xtask -- stage | demo | test [TIER...] | bare [ROOT...] \
+                     | check | least | symbols | install PREFIX | deb | pictures [top]";
 
 fn main() -> ExitCode {
     let arguments: Vec<String> = env::args().skip(1).collect();
@@ -51,7 +54,9 @@ fn run(arguments: &[String]) -> Result<Tally> {
         ["stage"] => stage::run().map(|()| Tally::default()),
         ["deb"] => deb::run().map(|()| Tally::default()),
         ["symbols"] => counted(symbols::run),
-        ["test"] => counted(test::run),
+        ["test", ref tiers @ ..] => counted(|| test::run(tiers)),
+        ["bare", ref names @ ..] => counted(|| bare::run(names)),
+        ["least"] => counted(least::run),
         ["check"] => counted(check::run),
         ["install", prefix] => install::run(prefix).map(|()| Tally::default()),
         ["pictures"] => pictures::run().map(|()| Tally::default()),
@@ -61,7 +66,7 @@ fn run(arguments: &[String]) -> Result<Tally> {
 }
 
 /// Runs what counts tests and ends with the line that scripts read.
-fn counted(work: fn() -> Result<Tally>) -> Result<Tally> {
+fn counted(work: impl FnOnce() -> Result<Tally>) -> Result<Tally> {
     let tally = work().unwrap_or_else(|error| {
         eprintln!("xtask: {error:#}");
         Tally::one_failed()

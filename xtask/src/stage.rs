@@ -38,7 +38,7 @@ pub(crate) fn run() -> Result<()> {
 /// Builds and stages.
 pub(crate) fn build() -> Result<()> {
     let packages = ["-p", "fanpcap-abi", "-p", "fanpcap-cli"];
-    tree::run(tree::cargo(&["build", "--release", "--quiet"])?.args(packages))?;
+    tree::run(tree::cargo(&["build", "--release"])?.args(packages))?;
     let (staged, root) = (tree::staged()?, tree::root()?);
     let built = tree::target()?.join("release");
     place_library(&built.join("libpcap.so"), &staged.join("lib"))?;

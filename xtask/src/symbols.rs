@@ -176,7 +176,7 @@ fn no_text_relocation(ours: &SharedObject) -> Result<String> {
     Ok("none".to_owned())
 }
 
-fn small(path: &Path) -> Result<String> {
+pub(crate) fn small(path: &Path) -> Result<String> {
     let meta = fs::metadata(path).with_context(|| format!("no {}", path.display()))?;
     ensure!(
         meta.len() <= SIZE_MOST,

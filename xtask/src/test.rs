@@ -4,15 +4,16 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::time::Instant;
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, bail};
 
 use crate::tally::Tally;
-use crate::{deb, fuzz, stage, symbols, tier, tree};
+use crate::{deb, fuzz, least, stage, symbols, tier, tree};
 
 /// A tier: its name in .ci/tiers, and how it runs.
 type Tier = (&'static str, fn() -> Result<Tally>);
 
-const TIERS: [Tier; 12] = [
+const TIERS: [Tier; 13] = [
+    ("least", least::run),
     ("unit", unit),
     ("steering", steering),
     ("symbols", symbols::run),
@@ -27,12 +28,20 @@ const TIERS: [Tier; 12] = [
     ("fuzz", fuzz::run),
 ];
 
-pub(crate) fn run() -> Result<Tally> {
+/// Runs the tiers of these names; all of them when there are none.
+pub(crate) fn run(names: &[&str]) -> Result<Tally> {
+    let known = TIERS.map(|(name, _)| name);
+    if let Some(name) = names.iter().find(|name| !known.contains(name)) {
+        bail!("no tier {name:?}: there are {}", known.join(", "));
+    }
     stage::build()?;
-    let least = least()?;
+    let least = least_numbers()?;
     let mut sum = Tally::default();
     let mut lines = Vec::new();
     for (name, work) in TIERS {
+        if !names.is_empty() && !names.contains(&name) {
+            continue;
+        }
         println!("{name} ...");
         let begin = Instant::now();
         let mut tally = work().unwrap_or_else(|error| {
@@ -120,7 +129,7 @@ fn conformance() -> Result<Tally> {
 }
 
 /// The least number of tests of each tier, as checked in.
-fn least() -> Result<BTreeMap<String, usize>> {
+fn least_numbers() -> Result<BTreeMap<String, usize>> {
     let path = tree::root()?.join(".ci/tiers");
     let text = fs::read_to_string(&path).with_context(|| format!("reading {}", path.display()))?;
     let lines = text
@@ -167,7 +176,7 @@ mod tests {
 
     #[test]
     fn every_tier_has_its_least_number() {
-        let least = least().unwrap();
+        let least = least_numbers().unwrap();
         let names: Vec<&str> = least.keys().map(String::as_str).collect();
         for (tier, _) in TIERS {
             assert!(names.contains(&tier), "{tier} is not in .ci/tiers");

@@ -9,7 +9,7 @@ use std::process::{Child, Command, Output, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use fanpcap_testkit::Scratch;
+use fanpcap_testkit::{Scratch, member};
 
 /// Runs one row as quickly as can be. Other tests share the CPUs, so nothing is said of figures.
 fn quickly(row: &str, scratch: &Scratch, more: &[&str]) -> io::Result<Output> {
@@ -238,10 +238,7 @@ fn stopped_by(signal: &str, row: &str, program: &str) -> io::Result<(Scratch, Op
         let runs = |what| pids.iter().any(|pid| is_program(*pid, what));
         Ok(runs("generate") && runs(program))
     })?;
-    let pid = bench.0.id().to_string();
-    Command::new("kill")
-        .args([&format!("-{signal}"), &pid])
-        .status()?;
+    member::signal(bench.0.id(), signal).map_err(io::Error::other)?;
     let status = bench.0.wait()?.code();
     eventually("the end of what the bench has started", || {
         Ok(processes_with(&mark)?.is_empty())

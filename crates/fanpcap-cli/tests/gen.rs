@@ -17,7 +17,7 @@ use fanpcap_linux::bpf::{Attached, Hook, Instruction, Program as Bpf, ProgramKin
 use fanpcap_linux::interface;
 use fanpcap_testkit::await_for::{LIMIT, await_for};
 use fanpcap_testkit::veth::{self, Veth, ip};
-use fanpcap_testkit::{Scratch, netns};
+use fanpcap_testkit::{Scratch, member, netns};
 use pcap_file::DataLink;
 use pcap_file::pcap::{PcapPacket, PcapReader, PcapWriter};
 use pcap_file::pcapng::PcapNgWriter;
@@ -389,13 +389,7 @@ fn an_interrupt_ends_it_with_the_result() {
                 Ok((veth::counters(FAR)?.received > before + 10).then_some(()))
             })?;
             thread::sleep(Duration::from_millis(30));
-            let pid = child.id().to_string();
-            ensure!(
-                Command::new("kill")
-                    .args(["-TERM", &pid])
-                    .status()?
-                    .success()
-            );
+            member::signal(child.id(), "TERM")?;
             let output = child.wait_with_output()?;
             assert!(output.status.success());
             let result: serde_json::Value = serde_json::from_slice(&output.stdout)?;

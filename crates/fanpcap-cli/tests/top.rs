@@ -259,9 +259,7 @@ fn a_signal_ends_the_screen_and_the_terminal_is_restored() {
     on_wire(|wire| {
         let screen = Screen::open(&wire.scratch, "ftop1")?;
         screen.wait_for("q quit  s sort")?;
-        let pid = screen.pid().to_string();
-        let sent = Command::new("kill").args(["-TERM", &pid]).status()?;
-        ensure!(sent.success(), "kill {pid}: {sent}");
+        member::signal(screen.pid(), "TERM")?;
         assert_eq!(screen.end()?, (Some(128 + 15), true));
         Ok(())
     })

@@ -8,6 +8,7 @@ pub mod flow;
 pub mod hosts;
 pub mod library;
 pub mod member;
+pub mod mounts;
 pub mod netns;
 pub mod scratch;
 pub mod traffic;

@@ -208,10 +208,7 @@ impl Member {
     /// # Errors
     /// When the process is gone.
     pub fn signal(&self, name: &str) -> Result<()> {
-        let (signal, pid) = (format!("-{name}"), self.pid().to_string());
-        let status = Command::new("kill").args([&signal, &pid]).status()?;
-        ensure!(status.success(), "kill {signal} {pid}: {status}");
-        Ok(())
+        signal(self.pid(), name)
     }
 
     /// Stops it as a user would, with an interrupt, and waits for its end.
@@ -245,12 +242,39 @@ impl Member {
     }
 }
 
+/// Sends a process a signal, by name without SIG. The shell has `kill`; a minimal system lacks the
+/// program of that name.
+///
+/// # Errors
+/// When the process is gone.
+pub fn signal(pid: u32, name: &str) -> Result<()> {
+    let mut sh = Command::new("sh");
+    sh.args(["-c", "kill \"-$0\" \"$1\"", name, &pid.to_string()]);
+    let status = sh.status()?;
+    ensure!(status.success(), "kill -{name} {pid}: {status}");
+    Ok(())
+}
+
+/// The processes that a process has started (proc(5), the fourth field of `stat`).
+fn children(parent: u32) -> Vec<u32> {
+    let is_child = |pid: &u32| {
+        let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
+        let behind_name = stat.rsplit_once(") ").map(|(_, rest)| rest);
+        let field = behind_name.and_then(|rest| rest.split(' ').nth(1));
+        field.is_some_and(|field| field == parent.to_string())
+    };
+    let entries = fs::read_dir("/proc").into_iter().flatten().flatten();
+    let pids = entries.filter_map(|entry| entry.file_name().to_str()?.parse().ok());
+    pids.filter(is_child).collect()
+}
+
 impl Drop for Member {
     fn drop(&mut self) {
         // What it has started holds its sockets too. These fail only when all have ended.
         let _ = child::signal_group(self.pid(), child::SIGKILL);
-        let pid = self.pid().to_string();
-        let _ = Command::new("pkill").args(["-KILL", "-P", &pid]).status();
+        for pid in children(self.pid()) {
+            let _ = child::signal(pid, child::SIGKILL);
+        }
         let _ = self.child.kill();
         let _ = self.child.wait();
     }

@@ -7,8 +7,8 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::{Mutex, PoisonError};
 
-use anyhow::{Context, Result, ensure};
-use fanpcap_testkit::Scratch;
+use anyhow::{Context, Result, bail, ensure};
+use fanpcap_testkit::{Scratch, mounts};
 
 pub use listing::Listing;
 
@@ -173,6 +173,9 @@ fn base() -> Result<PathBuf> {
     static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
     let guard = ONE_AT_A_TIME.lock();
     let _guard = guard.unwrap_or_else(PoisonError::into_inner);
+    if let Some(reason) = mounts::hindrance()? {
+        bail!("{reason}");
+    }
     let release = release()?;
     let dir = workspace().join("target/package");
     let base = dir.join(format!("{release}-{}", TOOLS.replace(' ', "-")));

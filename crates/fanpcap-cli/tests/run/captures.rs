@@ -15,7 +15,7 @@ use fanpcap_testkit::{Capture, Injector, Scratch, Veth, library, member, netns};
 use pcap_file::pcapng::{Block, PcapNgReader};
 use serde_json::Value;
 
-use crate::{FAR, GROUP, NEAR, Running, kill};
+use crate::{FAR, GROUP, NEAR, Running};
 
 pub(crate) fn on_wire(test: impl FnOnce(&Injector) -> Result<()> + Send) -> Result<()> {
     netns::within_new(|| {
@@ -200,10 +200,10 @@ fn a_copy_that_is_killed_comes_back_and_its_loss_is_told() {
             let result = (|| {
                 running.wait_for_packets(&["0.pcap"], 500)?;
                 // Stopped, it leaves something unread.
-                kill("STOP", victim)?;
+                member::signal(victim, "STOP")?;
                 let before = Capture::count_so_far(&running.scratch.file("1.pcap"));
                 running.wait_for_packets(&["1.pcap"], before + 500)?;
-                kill("KILL", victim)?;
+                member::signal(victim, "KILL")?;
                 // What comes at the very moment of joining is lost and told by nobody.
                 hold.store(true, Ordering::SeqCst);
                 running.wait_until_says("0: tcpdump: listening", 2)?;
@@ -278,7 +278,7 @@ fn a_copy_that_goes_on_in_a_child_is_not_deafened() {
         })?;
         // It is looked for every now and then.
         thread::sleep(Duration::from_millis(500));
-        kill("KILL", parent)?;
+        member::signal(parent, "KILL")?;
         running.wait_until_says("copy 0 ended", 1)?;
         let frames = frames(150)?;
         for frame in &frames {

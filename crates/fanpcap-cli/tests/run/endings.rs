@@ -8,8 +8,9 @@ use std::time::{Duration, Instant};
 
 use anyhow::Result;
 use fanpcap_testkit::await_for::{LIMIT, await_for};
+use fanpcap_testkit::member;
 
-use crate::{Running, kill};
+use crate::Running;
 
 /// A shell script in copies, whose output goes to a pipe.
 fn piped(options: &[&str], text: &str) -> Running {
@@ -167,7 +168,7 @@ fn the_guard_ends_groups_that_are_deaf() {
     let text = format!("{LEAVES} while :; do sleep 0.05; done");
     let running = Running::start(&["-n", "1"], &["sh", "-c", &text]).unwrap();
     let left = pids(&running, &["group", "away"]);
-    kill("KILL", running.process.id()).unwrap();
+    member::signal(running.process.id(), "KILL").unwrap();
     for pid in left {
         await_state(pid, &[None]);
     }

@@ -13,7 +13,7 @@ use fanpcap_testkit::library::library_dir;
 use fanpcap_testkit::{Veth, member, netns, veth};
 use serde_json::Value;
 
-use crate::{FAR, GROUP, NEAR, Running, kill};
+use crate::{FAR, GROUP, NEAR, Running};
 
 const COPIES: usize = 4;
 const RATE: &str = "200kpps";
@@ -58,7 +58,7 @@ fn run(mode: &str, kills: usize, seed: u64) -> Result<String> {
     })?;
     let killed = kill_copies(&running, kills, seed);
     thread::sleep(Duration::from_millis(300));
-    kill("INT", traffic.id())?;
+    member::signal(traffic.id(), "INT")?;
     traffic.wait()?;
     killed?;
     thread::sleep(Duration::from_millis(300));
@@ -138,7 +138,7 @@ fn kill_copies(running: &Running, kills: usize, seed: u64) -> Result<()> {
             copies.rotate_left(usize::try_from(random.below(len))?);
         }
         for pid in copies.into_iter().take(count) {
-            kill("KILL", pid)?;
+            member::signal(pid, "KILL")?;
             killed.push(pid);
         }
     }

@@ -124,7 +124,7 @@ impl Running {
     }
 
     fn signal(&self, name: &str) -> Result<()> {
-        kill(name, self.process.id())
+        member::signal(self.process.id(), name)
     }
 
     fn wait(mut self) -> Result<Ended> {
@@ -181,13 +181,4 @@ fn stand_in(scratch: &Scratch) -> Result<PathBuf> {
 fn said(scratch: &Scratch) -> String {
     let bytes = fs::read(scratch.file("stderr")).unwrap_or_default();
     String::from_utf8_lossy(&bytes).into_owned()
-}
-
-fn kill(name: &str, pid: u32) -> Result<()> {
-    let status = Command::new("kill")
-        .arg(format!("-{name}"))
-        .arg(pid.to_string())
-        .status()?;
-    ensure!(status.success(), "kill -{name} {pid}: {status}");
-    Ok(())
 }

@@ -8,7 +8,7 @@ use fanpcap_testkit::await_for::{LIMIT, await_for};
 use fanpcap_testkit::{Capture, member};
 
 use crate::captures::{frames, on_wire, wait_until_taken};
-use crate::{FAR, GROUP, Running, kill};
+use crate::{FAR, GROUP, Running};
 
 /// One copy, which has a handle all the time and others for a moment each.
 #[test]
@@ -91,10 +91,10 @@ fn many_members_are_settled_at_once() {
             .map(|number| running.copy(number))
             .collect::<Result<_>>()?;
         for pid in &all {
-            kill("STOP", *pid)?;
+            member::signal(*pid, "STOP")?;
         }
         for pid in all {
-            kill("KILL", pid)?;
+            member::signal(pid, "KILL")?;
         }
         let began = Instant::now();
         let ended = running.wait()?;

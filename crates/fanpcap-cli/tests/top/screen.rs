@@ -7,7 +7,7 @@ use std::process::{Child, ChildStdin, Command, Stdio};
 
 use anyhow::{Context, Result};
 use fanpcap_testkit::await_for::LIMIT;
-use fanpcap_testkit::{Scratch, await_for};
+use fanpcap_testkit::{Scratch, await_for, member};
 
 /// What gives a terminal back: its first screen, and its cursor.
 const RESTORED: [&str; 2] = ["\u{1b}[?1049l", "\u{1b}[?25h"];
@@ -117,8 +117,7 @@ impl Drop for Screen {
         let _ = self.script.kill();
         let _ = self.script.wait();
         if self.runs() {
-            let pid = self.pid.to_string();
-            let _ = Command::new("kill").args(["-KILL", &pid]).status();
+            let _ = member::signal(self.pid, "KILL");
         }
     }
 }

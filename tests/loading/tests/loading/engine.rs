@@ -3,8 +3,10 @@
 use std::process::Command;
 
 use anyhow::{Result, ensure};
-use fanpcap_loading::{LIBRARY, compile, library_dir, on_ours, on_system, run, system_library};
-use fanpcap_testkit::Scratch;
+use fanpcap_loading::{
+    LIBRARY, compile, library_dir, on_ours, on_system, run, skip, system_library,
+};
+use fanpcap_testkit::{Scratch, mounts};
 
 use crate::ways::MARK;
 
@@ -54,6 +56,10 @@ fn a_chosen_library_that_is_missing_is_named() -> Result<()> {
 #[test]
 #[ignore = "needs root: hides the system's library in a mount namespace"]
 fn without_a_system_library_every_path_tried_is_named() -> Result<()> {
+    if let Some(reason) = mounts::hindrance()? {
+        skip(&reason);
+        return Ok(());
+    }
     let scratch = Scratch::new()?;
     let program = compile(&scratch, "version.c", &[])?;
     let (ours, system) = (library_dir()?.join(LIBRARY), system_library()?);

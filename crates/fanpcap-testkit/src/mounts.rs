@@ -1,0 +1,45 @@
+//! Whether a test can have mounts of its own here.
+
+use std::process::Command;
+
+use anyhow::{Context, Result};
+
+/// Why `unshare --mount` fails here; `None` where it works. In a chroot whose directory is not a
+/// mount, the kernel can't make the root private (`EINVAL` from mount(2)).
+///
+/// # Errors
+/// When there is no unshare(1).
+pub fn hindrance() -> Result<Option<String>> {
+    complaint(Command::new("unshare").args(["--mount", "true"]))
+}
+
+fn complaint(command: &mut Command) -> Result<Option<String>> {
+    let done = command.output().context("starting unshare")?;
+    let said = String::from_utf8_lossy(&done.stderr).trim().to_owned();
+    Ok((!done.status.success()).then(|| format!("no mounts of its own: {said}")))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Scratch;
+
+    /// A root that is a directory, not a mount, with the machine's programs.
+    const CHROOT: &str = "for dir in usr bin lib lib64; do \
+                              test ! -e /$dir || { mkdir \"$0/$dir\" && mount --rbind /$dir \"$0/$dir\"; } \
+                          done && exec chroot \"$0\" unshare --mount true";
+
+    #[test]
+    #[ignore = "needs root: mounts"]
+    fn a_chroot_without_a_mount_is_a_reason_to_skip() -> Result<()> {
+        let scratch = Scratch::new()?;
+        let root = scratch.file("root");
+        std::fs::create_dir(&root)?;
+        let mut unshare = Command::new("unshare");
+        unshare.args(["--mount", "sh", "-c", CHROOT]).arg(&root);
+        let reason = complaint(&mut unshare)?.context("it worked")?;
+        assert!(reason.contains("propagation"), "{reason}");
+        assert_eq!(complaint(&mut Command::new("true"))?, None);
+        Ok(())
+    }
+}

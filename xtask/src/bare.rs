@@ -1,0 +1,134 @@
+//! `make test-bare`: builds, shows and tests in clean roots, with what each distribution has.
+
+mod root;
+
+use std::fs::{self, File};
+use std::path::Path;
+use std::time::Instant;
+
+use anyhow::{Context, Result, bail, ensure};
+
+use crate::tally::Tally;
+use crate::tree;
+use root::Root;
+
+/// The roots that there are.
+pub(crate) const DISTRIBUTIONS: [Distribution; 3] = [
+    Distribution::new("debian-12", "Debian", "bookworm", "sid", "make"),
+    Distribution::new(
+        "debian-13",
+        "Debian",
+        "trixie",
+        "sid",
+        "make ubuntu-keyring",
+    ),
+    Distribution::new("ubuntu-24.04", "Ubuntu", "noble", "gutsy", "make"),
+];
+
+/// What runs in each root, in this order, as on a user's fresh machine. `make` and `make demo`
+/// install what they need; the tests run with that and nothing more. Left out: `least` and `fuzz`,
+/// which have nothing to do with what is installed; `soak` and `package`, which take long.
+const COMMANDS: [&str; 3] = [
+    "make",
+    "make demo",
+    "FANPCAP_NO_INSTALL=1 make test TIERS='unit steering symbols loading manual packets tools conformance faults'",
+];
+
+/// A release of a distribution.
+#[derive(Debug)]
+pub(crate) struct Distribution {
+    pub(crate) name: &'static str,
+    /// As its archive calls itself (`Origin`).
+    pub(crate) origin: &'static str,
+    pub(crate) suite: &'static str,
+    /// debootstrap's script for it, which serves all later suites.
+    pub(crate) script: &'static str,
+    /// What its user has installed: README asks for `make`. Debian's Ubuntu keys verify Ubuntu.
+    pub(crate) packages: &'static str,
+}
+
+impl Distribution {
+    const fn new(
+        name: &'static str,
+        origin: &'static str,
+        suite: &'static str,
+        script: &'static str,
+        packages: &'static str,
+    ) -> Self {
+        Self {
+            name,
+            origin,
+            suite,
+            script,
+            packages,
+        }
+    }
+}
+
+/// Runs in the roots of these names; in all of them when there are none.
+pub(crate) fn run(names: &[&str]) -> Result<Tally> {
+    ensure!(
+        tree::is_root()?,
+        "roots are made by debootstrap: run it as root"
+    );
+    let known = DISTRIBUTIONS.map(|distribution| distribution.name);
+    if let Some(name) = names.iter().find(|name| !known.contains(name)) {
+        bail!("no root {name:?}: there are {}", known.join(", "));
+    }
+    let mut tally = Tally::default();
+    for distribution in &DISTRIBUTIONS {
+        if names.is_empty() || names.contains(&distribution.name) {
+            try_out(distribution, &mut tally)?;
+        }
+    }
+    Ok(tally)
+}
+
+fn try_out(distribution: &Distribution, tally: &mut Tally) -> Result<()> {
+    let name = distribution.name;
+    println!("{name} ...");
+    let root = match Root::new(distribution) {
+        Ok(root) => root,
+        Err(error) => {
+            tally.skip(name, &format!("no clean root: {error:#}"));
+            return Ok(());
+        }
+    };
+    let log = tree::target()?.join(format!("bare/{name}.log"));
+    let file = File::create(&log).with_context(|| format!("making {}", log.display()))?;
+    for command in COMMANDS {
+        let begin = Instant::now();
+        let outcome = root.run(command, &file).and_then(|()| last_line(&log));
+        let seconds = begin.elapsed().as_secs();
+        let outcome = outcome
+            .map(|line| format!("{line} ({seconds} s)"))
+            .with_context(|| format!("after {seconds} s; see {}", log.display()));
+        tally.check(&format!("{name}: {command}"), &outcome);
+        if outcome.is_err() {
+            break;
+        }
+    }
+    print_tests(&log)?;
+    root.remove()
+}
+
+/// What the tests said one by one of those that were skipped or failed.
+fn print_tests(log: &Path) -> Result<()> {
+    for line in read(log)?.lines() {
+        if line.starts_with("  skip  ") || line.starts_with("  FAIL  ") {
+            println!("    {}", line.trim_start());
+        }
+    }
+    Ok(())
+}
+
+fn last_line(log: &Path) -> Result<String> {
+    let text = read(log)?;
+    let line = text.lines().rfind(|line| !line.trim().is_empty());
+    Ok(line.unwrap_or_default().trim().to_owned())
+}
+
+fn read(log: &Path) -> Result<String> {
+    let bytes = fs::read(log).with_context(|| format!("reading {}", log.display()))?;
+    Ok(String::from_utf8_lossy(&bytes).into_owned())
+}

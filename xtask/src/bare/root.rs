@@ -1,0 +1,268 @@
+//! A clean root: made by debootstrap, with a copy of the tracked files and no toolchain.
+
+use std::env;
+use std::fs::{self, File};
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+use anyhow::{Context, Result, ensure};
+
+use super::Distribution;
+use crate::tree;
+
+/// Enters a root: it is a mount of its own, so that tests in it can have private mounts. Processes
+/// and mounts end with the command.
+const ENTER: &str = "mount --bind \"$0\" \"$0\" && cd \"$0\" && mount -t proc proc proc \
+    && mount -t sysfs sysfs sys && mount -t tmpfs -o mode=755 tmpfs run \
+    && mkdir -p dev/shm dev/pts && mount -t tmpfs -o mode=1777 tmpfs dev/shm \
+    && mount -t devpts -o newinstance,ptmxmode=666 devpts dev/pts \
+    && exec chroot . sh -c \"$1\"";
+/// Where the source lies in a root.
+const SOURCE: &str = "root/fanpcap";
+/// What decides how cargo and apt reach their sources.
+const NETWORK: [&str; 9] = [
+    "CARGO_HTTP_",
+    "CARGO_NET_",
+    "CARGO_REGISTR",
+    "CARGO_SOURCE_",
+    "http_proxy",
+    "https_proxy",
+    "no_proxy",
+    "HTTP",
+    "NO_PROXY",
+];
+
+/// A clean root with the source in it.
+#[derive(Debug)]
+pub(super) struct Root {
+    path: PathBuf,
+}
+
+impl Root {
+    /// A copy of a fresh system. That is made once, and kept.
+    pub(super) fn new(distribution: &Distribution) -> Result<Self> {
+        let dir = tree::target()?.join("bare");
+        fs::create_dir_all(&dir).with_context(|| format!("making {}", dir.display()))?;
+        let base = dir.join(format!("{}.base", distribution.name));
+        if !base.exists() {
+            let half = dir.join(format!("{}.half", distribution.name));
+            remove(&half)?;
+            make(distribution, &half)?;
+            fs::rename(&half, &base).with_context(|| format!("making {}", base.display()))?;
+        }
+        let path = dir.join(distribution.name);
+        remove(&path)?;
+        tree::output(Command::new("cp").arg("-a").args([&base, &path]))?;
+        copy_source(&path.join(SOURCE))?;
+        copy_cargo_settings(&path.join("root/.cargo"))?;
+        copy_certificates(&path)?;
+        Ok(Self { path })
+    }
+
+    /// Runs a line of the shell in the source's directory; what it says goes to a file.
+    pub(super) fn run(&self, line: &str, log: &File) -> Result<()> {
+        enter(&self.path, &format!("cd /{SOURCE} && {line}"), log)
+    }
+
+    /// Removes it.
+    pub(super) fn remove(self) -> Result<()> {
+        remove(&self.path)
+    }
+}
+
+/// A system with `make`, which README asks for, and with the lists of its packages.
+fn make(distribution: &Distribution, path: &Path) -> Result<()> {
+    let sources = sources(distribution)?;
+    let mut debootstrap = Command::new("timeout");
+    debootstrap.args([
+        "900",
+        "debootstrap",
+        "--variant=minbase",
+        "--force-check-gpg",
+    ]);
+    if distribution.origin == "Ubuntu" {
+        debootstrap.arg("--keyring").arg(ubuntu_keys()?);
+    }
+    debootstrap.arg(distribution.suite).arg(path);
+    // An empty name of a mirror stands for the distribution's own.
+    let main = sources.iter().find(|it| it.suite == distribution.suite);
+    debootstrap.arg(main.map_or("", |source| source.uri.as_str()));
+    // An older debootstrap knows how a distribution is made, but not each later suite of it.
+    debootstrap.arg(format!(
+        "/usr/share/debootstrap/scripts/{}",
+        distribution.script
+    ));
+    tree::output(&mut debootstrap)?;
+    if !sources.is_empty() {
+        let lines: String = sources.iter().map(Source::line).collect();
+        fs::write(path.join("etc/apt/sources.list"), lines).context("writing sources.list")?;
+    }
+    let log = File::create(path.with_extension("log"))?;
+    let install = "apt-get update -q && apt-get install -qy --no-install-recommends";
+    enter(path, &format!("{install} {}", distribution.packages), &log)
+        .with_context(|| format!("see {}.log", path.display()))
+}
+
+/// The keys of Ubuntu's archive: this machine's, or those that the root of Debian 13 has.
+fn ubuntu_keys() -> Result<PathBuf> {
+    let name = "usr/share/keyrings/ubuntu-archive-keyring.gpg";
+    let places = [
+        Path::new("/").join(name),
+        tree::target()?.join("bare/debian-13.base").join(name),
+    ];
+    let found = places.into_iter().find(|path| path.exists());
+    found.context("no keys of Ubuntu's archive: install ubuntu-keyring, or try debian-13 first")
+}
+
+/// A line of sources.list.
+#[derive(Debug, PartialEq, Eq)]
+struct Source {
+    uri: String,
+    suite: String,
+    component: String,
+}
+
+impl Source {
+    fn line(&self) -> String {
+        format!("deb {} {} {}\n", self.uri, self.suite, self.component)
+    }
+}
+
+/// The machine's own package sources, for another release of the same distribution.
+fn sources(distribution: &Distribution) -> Result<Vec<Source>> {
+    let format = "$(ORIGIN) $(RELEASE) $(COMPONENT) $(REPO_URI)";
+    let mut apt = Command::new("apt-get");
+    apt.args(["indextargets", "--format", format, "Created-By: Packages"]);
+    let own = fs::read_to_string("/etc/os-release").context("which distribution this is")?;
+    let codename = own
+        .lines()
+        .find_map(|line| line.strip_prefix("VERSION_CODENAME="));
+    let codename = codename.context("no VERSION_CODENAME in /etc/os-release")?;
+    Ok(rewritten(&tree::output(&mut apt)?, codename, distribution))
+}
+
+/// Of apt's listing the lines of a distribution's main component, with another release's name.
+fn rewritten(listing: &str, codename: &str, distribution: &Distribution) -> Vec<Source> {
+    let source = |line: &str| {
+        let words: Vec<&str> = line.split(' ').collect();
+        let [origin, release, component, uri] = words[..] else {
+            return None;
+        };
+        let pocket = release.strip_prefix(codename)?;
+        let wanted = component == "main" || component == "universe";
+        (origin == distribution.origin && wanted).then(|| Source {
+            uri: uri.to_owned(),
+            suite: format!("{}{pocket}", distribution.suite),
+            component: component.to_owned(),
+        })
+    };
+    let mut sources: Vec<Source> = Vec::new();
+    for found in listing.lines().filter_map(source) {
+        if !sources.contains(&found) {
+            sources.push(found);
+        }
+    }
+    sources
+}
+
+/// What git tracks, as it is here, with what is not committed yet.
+fn copy_source(to: &Path) -> Result<()> {
+    fs::create_dir_all(to).with_context(|| format!("making {}", to.display()))?;
+    let copy = "git ls-files -z --cached --others --exclude-standard \
+                | tar -c --null --no-recursion --ignore-failed-read -T - | tar -x -C \"$0\"";
+    let mut sh = Command::new("sh");
+    sh.args(["-c", copy]).arg(to).current_dir(tree::root()?);
+    tree::output(&mut sh).map(|_| ())
+}
+
+/// How cargo reaches its registry, where this machine says so in a file.
+fn copy_cargo_settings(to: &Path) -> Result<()> {
+    let home = env::var_os("CARGO_HOME").map(PathBuf::from);
+    let home = home.or_else(|| Some(PathBuf::from(env::var_os("HOME")?).join(".cargo")));
+    for name in ["config.toml", "config"] {
+        let from = home.as_ref().map(|home| home.join(name));
+        if let Some(from) = from.filter(|from| from.exists()) {
+            fs::create_dir_all(to).with_context(|| format!("making {}", to.display()))?;
+            fs::copy(&from, to.join(name))
+                .with_context(|| format!("copying {}", from.display()))?;
+        }
+    }
+    Ok(())
+}
+
+/// The certificates that this machine's owner added: a proxy between it and the registry may
+/// present them. The package ca-certificates takes them from there.
+fn copy_certificates(root: &Path) -> Result<()> {
+    let added = Path::new("/usr/local/share/ca-certificates");
+    if !added.exists() {
+        return Ok(());
+    }
+    let mut cp = Command::new("cp");
+    cp.args(["-a", "--parents"]).arg(added).arg(root);
+    tree::output(&mut cp).map(|_| ())
+}
+
+fn enter(root: &Path, line: &str, log: &File) -> Result<()> {
+    let reaches = |name: &str| NETWORK.iter().any(|prefix| name.starts_with(prefix));
+    let network = env::vars().filter(|(name, _)| reaches(name));
+    let status = Command::new("unshare")
+        .args([
+            "--mount",
+            "--pid",
+            "--fork",
+            "--kill-child",
+            "sh",
+            "-c",
+            ENTER,
+        ])
+        .arg(root)
+        .arg(line)
+        .env_clear()
+        .envs(network)
+        .env(
+            "PATH",
+            "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin",
+        )
+        .env("HOME", "/root")
+        .env("LC_ALL", "C.UTF-8")
+        .stdin(Stdio::null())
+        .stdout(log.try_clone()?)
+        .stderr(log.try_clone()?)
+        .status()
+        .context("starting unshare")?;
+    ensure!(status.success(), "{line}: {status}");
+    Ok(())
+}
+
+/// Nothing is mounted below it here: what was, was so for its own processes only.
+fn remove(path: &Path) -> Result<()> {
+    tree::output(
+        Command::new("rm")
+            .args(["-rf", "--one-file-system"])
+            .arg(path),
+    )
+    .map(|_| ())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_machines_sources_serve_another_release() {
+        let listing = "Debian bookworm main http://m/debian/\n\
+                       Debian bookworm main http://m/debian/\n\
+                       Debian bookworm-security main http://m/security/\n\
+                       Debian bookworm contrib http://m/debian/\n\
+                       Other bookworm main http://other/\n";
+        let trixie = Distribution::new("debian-13", "Debian", "trixie", "sid", "make");
+        let lines: String = rewritten(listing, "bookworm", &trixie)
+            .iter()
+            .map(Source::line)
+            .collect();
+        assert_eq!(
+            lines,
+            "deb http://m/debian/ trixie main\ndeb http://m/security/ trixie-security main\n"
+        );
+    }
+}
