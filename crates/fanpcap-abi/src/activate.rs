@@ -293,8 +293,9 @@ pub(crate) unsafe fn activate_part(p: *mut Pcap) -> c_int {
         Ok(plan) => plan,
         Err(status) => return status,
     };
-    let name = handles::with(p, |entry| entry.request.system_name().to_owned());
-    let is_there = |name: String| name == "any" || !matches!(interface::find(&name), Ok(None));
+    let request = handles::request(p);
+    let name = request.as_ref().map(|request| request.system_name());
+    let is_there = |name| name == "any" || !matches!(interface::find(name), Ok(None));
     if !name.is_none_or(is_there) {
         // One that was not activated yet can be, when its device comes.
         // SAFETY: as above.
@@ -336,8 +337,8 @@ pub(crate) unsafe fn foresee(p: *mut Pcap, groups: &mut Vec<(Group, String)>) ->
     let group = membership.group;
     let protocol = protocol.unwrap_or(packet::ETH_P_ALL);
     let foreseen = fanpcap::join::foresee(socket, &membership, protocol);
-    let wants = handles::with(p, |entry| entry.request.system_name().to_owned());
-    let wants = wants.unwrap_or_default();
+    let request = handles::request(p);
+    let wants = request.map_or_else(String::new, |request| request.system_name().to_owned());
     let before = groups.iter().find(|(other, _)| *other == group);
     let apart = match (group, before) {
         (Group::Number(group), Some((_, has))) => {
@@ -401,7 +402,7 @@ pub(crate) unsafe fn go_live(p: *mut Pcap) -> c_int {
 /// # Safety
 /// `p` is a handle.
 unsafe fn plan(p: *mut Pcap) -> Result<Plan, c_int> {
-    let request = handles::with(p, |entry| Arc::clone(&entry.request));
+    let request = handles::request(p);
     let plan = |request: Arc<Request>| request.plan(&expressions::compile);
     let plan = request.map_or_else(|| Ok(Plan::default()), plan);
     // SAFETY: the caller vouches for `p`.

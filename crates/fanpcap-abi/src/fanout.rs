@@ -13,10 +13,12 @@ use fanpcap::join::JoinError;
 use fanpcap::member::Place;
 use fanpcap::replace::{Turn, replace};
 use fanpcap::report::Report;
+use fanpcap::request::Request;
 use fanpcap::settings::{Call, Group, Membership};
 use fanpcap::source::Source;
 use fanpcap::steering::Steering;
 use std::ffi::{CStr, c_char, c_int};
+use std::mem;
 use std::sync::Arc;
 
 /// `PCAP_FANOUT_NEW`.
@@ -100,14 +102,18 @@ unsafe fn apply(p: *mut Pcap, call: Call) -> Result<(), String> {
 /// # Safety
 /// `p` is a handle.
 unsafe fn apply_to_one(p: *mut Pcap, call: Call) -> Result<(), String> {
-    let (request, before) = handles::with_new(p, |entry| {
-        let before = Arc::clone(&entry.request);
-        Arc::make_mut(&mut entry.request).handle_call(call);
-        (Arc::clone(&entry.request), before)
-    });
+    let before = handles::with_new(p, |entry| Arc::clone(&entry.request));
+    let mut request = Request::clone(&before);
+    request.handle_call(call);
+    let request = Arc::new(request);
+    let remember = |request: &Arc<Request>| {
+        let request = Arc::clone(request);
+        handles::with(p, |entry| mem::replace(&mut entry.request, request))
+    };
+    drop(remember(&request));
     // What is wrong with a program is said here, as of a mode, and what was refused is not remembered.
     let refused = |report: Report| {
-        handles::with(p, |entry| entry.request = before);
+        drop(remember(&before));
         report.render(ERRBUF_SIZE - 1)
     };
     let compiled = request.compile_call(&expressions::compile);
@@ -146,8 +152,10 @@ fn already(place: &Place, wanted: &Membership) -> JoinError {
 
 /// Gives the group of a member another program.
 fn replace_program(p: *mut Pcap, place: &Place, steering: &Arc<Steering>) -> Result<(), String> {
-    let runs = |entry: &mut Entry| Some(entry.member.as_ref()?.0.runs(steering));
-    if handles::with(p, runs).flatten() == Some(true) {
+    let digest = |entry: &mut Entry| Some(entry.member.as_ref()?.0.digest());
+    let has = handles::with(p, digest).flatten();
+    let is_unknown = handles::steered(p).is_some_and(|steered| steered.is_unknown());
+    if has == Some(steering.digest()) && !is_unknown {
         return Ok(());
     }
     let turn = Turn::take(place).map_err(|error| error.to_string())?;

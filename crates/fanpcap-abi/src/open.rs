@@ -198,7 +198,7 @@ pub unsafe extern "C" fn pcap_close(p: *mut Pcap) {
         }
         if let Some(entry) = &entry {
             // SAFETY: the caller's promise: nobody uses the handle any more.
-            unsafe { several::close_others(&entry.others) };
+            unsafe { several::close_others(entry.others.as_deref().unwrap_or_default()) };
         }
         if let Some(function) = system().pcap_close {
             // SAFETY: the caller's promise, passed on.

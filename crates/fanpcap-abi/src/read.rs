@@ -1,20 +1,21 @@
 //! The function that reads a handle, and the entry points that a reader must know of.
 
-use crate::handles;
+use crate::handles::{self, breaks};
 use crate::head;
 use crate::message::{self, fail, guard};
 use crate::several;
 use crate::system::{self, BpfProgram, Callback, ERROR, Header, Pcap, system};
 use crate::take_over::tag_at;
-use fanpcap::steered::{Filtering, SteerError, Steered};
+use fanpcap::steered::{Filtering, SteerError, Unchanging};
 use fanpcap_linux::packet::Filter;
+use fanpcap_linux::signal::Blocked;
 use fanpcap_tpacket::filter::{Instruction, Program};
 use fanpcap_tpacket::{Call, Direction, End, Packet, Reader};
 use std::ffi::{c_char, c_int, c_void};
 use std::fmt::Display;
 use std::os::fd::BorrowedFd;
 use std::ptr::null;
-use std::sync::Arc;
+use std::sync::atomic::{Ordering, fence};
 
 /// `PCAP_ERROR_BREAK`.
 const BREAK: c_int = -2;
@@ -78,14 +79,16 @@ unsafe fn with_reader(p: *mut Pcap, tell: impl FnOnce(&Reader)) {
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn pcap_breakloop(p: *mut Pcap) {
     // SAFETY: the caller's promise: `p` is a handle.
-    if let Some(reader) = unsafe { head::reader(p, read) } {
+    let reader = || unsafe { head::reader(p, read) };
+    if let Some(reader) = reader() {
         return reader.break_loop();
     }
-    // It may get a reader later.
-    handles::with(p, |entry| match &entry.reader {
-        Some(reader) => reader.as_ref().break_loop(),
-        None => entry.broken = true,
-    });
+    // It may get a reader later, or another thread gives it one just now.
+    breaks::set(p as usize);
+    fence(Ordering::SeqCst);
+    if let Some(reader) = reader() {
+        return reader.break_loop();
+    }
     if let Some(function) = system().pcap_breakloop {
         // SAFETY: the caller's promise, passed on.
         unsafe { function(p) };
@@ -178,7 +181,7 @@ pub unsafe extern "C" fn pcap_setfilter(p: *mut Pcap, program: *mut BpfProgram) 
     guard(body, |text| unsafe { fail(p, text) })
 }
 
-/// Sets a filter by the system's library, and beside steering programs: again where another thread has replaced the program
+/// Sets a filter by the system's library, and beside steering programs, which nobody replaces
 /// meanwhile. What the system's library says is passed on.
 ///
 /// # Errors
@@ -190,31 +193,34 @@ unsafe fn set_filter(p: *mut Pcap, program: *mut BpfProgram) -> Result<c_int, St
     let function = system().pcap_setfilter;
     // SAFETY: the caller's promise, passed on.
     let set = |p| function.map_or(ERROR, |function| unsafe { function(p, program) });
-    for _ in 0..ATTEMPTS {
-        let parts = several::all(p).into_iter().map(on_device);
-        let parts: Result<Vec<OnDevice>, SteerError> = parts.collect();
-        let parts = parts.map_err(|error| not_beside(&error))?;
-        // SAFETY: as above.
-        let status = unsafe { several::each(p, |p| while_rejecting(p, set)) };
-        if status != 0 {
-            return Ok(status);
-        }
-        // SAFETY: as above.
-        let Some(in_kernel) = (unsafe { put_beside_programs(p, &parts) })? else {
-            continue;
-        };
-        // SAFETY: as above.
-        if let Some(reader) = unsafe { head::reader(p, read) } {
-            // SAFETY: as above; the system's library has read the program.
-            unsafe { tell_filter(reader, program, in_kernel) };
-        }
+    let all = several::all(p).into_iter();
+    let all: Vec<_> = all.map(|part| (part, handles::steered(part))).collect();
+    // A handler that left by siglongjmp() would leave the filter without the steering program.
+    let is_steered = all.iter().any(|(_, steered)| steered.is_some());
+    let _signals = is_steered.then(Blocked::new);
+    let parts = all.iter().map(|(part, steered)| {
+        let steered = steered.as_ref().map(|steered| steered.unchanging());
+        Ok((*part, steered.transpose()?))
+    });
+    let parts: Result<Vec<OnDevice<'_>>, SteerError> = parts.collect();
+    let parts = parts.map_err(|error| not_beside(&error))?;
+    // SAFETY: as above.
+    let status = unsafe { several::each(p, |p| while_rejecting(p, set)) };
+    if status != 0 {
         return Ok(status);
     }
-    Err(not_beside(&SteerError::Busy))
+    // SAFETY: as above.
+    let in_kernel = unsafe { put_beside_programs(p, parts) }?;
+    // SAFETY: as above.
+    if let Some(reader) = unsafe { head::reader(p, read) } {
+        // SAFETY: as above; the system's library has read the program.
+        unsafe { tell_filter(reader, program, in_kernel) };
+    }
+    Ok(status)
 }
 
-/// Notes on a member's page that it rejects all packets meanwhile: between two filters the system's library attaches one that does
-/// so, to empty the ring.
+/// Notes on a member's page that it rejects all packets meanwhile: between two filters the system's
+/// library attaches one that does so, to empty the ring.
 fn while_rejecting(p: *mut Pcap, set: impl FnOnce(*mut Pcap) -> c_int) -> c_int {
     let rejections = handles::rejections(p);
     if let Some(rejections) = &rejections {
@@ -227,19 +233,8 @@ fn while_rejecting(p: *mut Pcap, set: impl FnOnce(*mut Pcap) -> c_int) -> c_int 
     status
 }
 
-/// How often a filter is set that a replaced program overtakes.
-const ATTEMPTS: usize = 8;
-
-/// The handle on one device, with its part in a program, if it has one, and how often that has changed.
-type OnDevice = (*mut Pcap, Option<(Arc<Steered>, u64)>);
-
-fn on_device(part: *mut Pcap) -> Result<OnDevice, SteerError> {
-    let Some(steered) = handles::steered(part) else {
-        return Ok((part, None));
-    };
-    let generation = steered.generation()?;
-    Ok((part, Some((steered, generation))))
-}
+/// The handle on one device, with its part in a steering program, if it has one.
+type OnDevice<'a> = (*mut Pcap, Option<Unchanging<'a>>);
 
 fn not_beside(why: &dyn Display) -> String {
     format!("the filter can't be set beside the steering program: {why}")
@@ -247,19 +242,18 @@ fn not_beside(why: &dyn Display) -> String {
 
 /// Puts the filter that the system's library has just set beside the steering program that a member has in the same place. Tells
 /// whether the kernel runs the filter, on all devices: where it did not take it, the system's library has detached
-/// the old one too. None where it is to be set again.
+/// the old one too.
 ///
 /// # Errors
 /// What to say when it can't be run at all.
 ///
 /// # Safety
 /// `p` is an activated handle, which has these parts.
-unsafe fn put_beside_programs(p: *mut Pcap, parts: &[OnDevice]) -> Result<Option<bool>, String> {
+unsafe fn put_beside_programs(p: *mut Pcap, parts: Vec<OnDevice<'_>>) -> Result<bool, String> {
     // SAFETY: the caller vouches for `p`.
     let is_ours = unsafe { head::reader(p, read) }.is_some();
     let mut in_kernel = true;
     for (part, steered) in parts {
-        let part = *part;
         if !is_ours && steered.is_none() {
             continue;
         }
@@ -270,13 +264,12 @@ unsafe fn put_beside_programs(p: *mut Pcap, parts: &[OnDevice]) -> Result<Option
         let own = Filter::of(socket);
         let is_filtered = own.as_ref().is_ok_and(Option::is_some);
         in_kernel &= is_filtered;
-        let Some((steered, since)) = steered else {
+        let Some(mut steered) = steered else {
             continue;
         };
-        let filtering = steered.refilter(socket, own, *since);
+        let filtering = steered.refilter(socket, own);
         match filtering.map_err(|error| not_beside(&error))? {
             Filtering::Kernel => {}
-            Filtering::Again => return Ok(None),
             Filtering::Reader if is_filtered && !is_ours => {
                 return Err(not_beside(
                     &"the kernel does not take both as one (it takes CAP_BPF, and room in net.core.optmem_max), and \
@@ -286,7 +279,7 @@ unsafe fn put_beside_programs(p: *mut Pcap, parts: &[OnDevice]) -> Result<Option
             Filtering::Reader => in_kernel = false,
         }
     }
-    Ok(Some(in_kernel))
+    Ok(in_kernel)
 }
 
 /// Tells a reader its new filter.

@@ -5,25 +5,24 @@ use crate::system::{self, ERROR, Pcap, system};
 use crate::{activate, handles, open, take_over};
 use fanpcap::request::Request;
 use std::ffi::{CStr, c_char, c_int};
+use std::iter;
 use std::ptr::null_mut;
+use std::sync::Arc;
 
 /// Milliseconds within which each device hands over its packets: what order in time waits for.
 pub(crate) const LATEST: c_int = 20;
 
-/// The handles on the other devices of `p`; none where there is only one.
-fn others(p: *mut Pcap) -> Vec<*mut Pcap> {
-    let others = handles::with(p, |entry| entry.others.clone()).unwrap_or_default();
-    others.into_iter().map(|other| other as *mut Pcap).collect()
-}
-
 /// The handles on all devices of `p`, which is the first.
 pub(crate) fn all(p: *mut Pcap) -> Vec<*mut Pcap> {
-    [vec![p], others(p)].concat()
+    let others = handles::others(p);
+    let others = others.iter().flat_map(|others| others.iter());
+    let others = others.map(|&other| other as *mut Pcap);
+    iter::once(p).chain(others).collect()
 }
 
 /// Whether `p` has several devices.
 pub(crate) fn is_several(p: *mut Pcap) -> bool {
-    handles::with(p, |entry| !entry.others.is_empty()) == Some(true)
+    handles::with(p, |entry| entry.others.is_some()) == Some(true)
 }
 
 /// Does the same to the handle on each device, until one fails. What that says, `p` says then; or what the
@@ -36,7 +35,10 @@ pub(crate) unsafe fn each(p: *mut Pcap, mut apply: impl FnMut(*mut Pcap) -> c_in
     if first < 0 {
         return first;
     }
-    for other in others(p) {
+    // No list of its own: pcap_stats() comes here in signal handlers.
+    let others = handles::others(p);
+    for other in others.iter().flat_map(|others| others.iter()) {
+        let other = *other as *mut Pcap;
         let status = apply(other);
         if status < 0 || (status > 0 && first == 0) {
             // SAFETY: the caller vouches for `p`, and its others are open as long.
@@ -55,12 +57,13 @@ pub(crate) unsafe fn each(p: *mut Pcap, mut apply: impl FnMut(*mut Pcap) -> c_in
 /// # Safety
 /// Both are handles.
 unsafe fn blame(p: *mut Pcap, other: *mut Pcap) {
-    let name = handles::with(other, |entry| entry.request.system_name().to_owned());
+    let request = handles::request(other);
+    let name = request.as_ref().map_or("", |request| request.system_name());
     // SAFETY: the caller vouches for `other`.
     let error = unsafe { system::pcap_geterr(other) };
     // SAFETY: libpcap's answer is a C string.
     let error = unsafe { CStr::from_ptr(error) }.to_string_lossy();
-    let text = format!("{}: {error}", name.unwrap_or_default());
+    let text = format!("{name}: {error}");
     // SAFETY: the caller vouches for `p`.
     unsafe { fail(p, &text) };
 }
@@ -88,8 +91,10 @@ pub(crate) unsafe fn create(parts: Vec<Request>, errbuf: *mut c_char) -> *mut Pc
     let Some((&first, others)) = made.split_first() else {
         return null_mut();
     };
-    let others = others.iter().map(|&p| p as usize).collect();
-    handles::with_new(first, |entry| entry.others = others);
+    let others: Arc<[usize]> = others.iter().map(|&p| p as usize).collect();
+    if !others.is_empty() {
+        handles::with_new(first, |entry| entry.others = Some(others));
+    }
     // SAFETY: the handle is new.
     unsafe { crate::setters::pcap_set_timeout(first, LATEST) };
     first

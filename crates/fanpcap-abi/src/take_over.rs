@@ -1,5 +1,6 @@
 //! Puts our reader into a handle of the system's library.
 
+use crate::handles::breaks;
 use crate::message::ERRBUF_SIZE;
 use crate::read::read;
 use crate::system::{self, Pcap};
@@ -11,6 +12,7 @@ use std::ffi::{c_int, c_void};
 use std::os::fd::BorrowedFd;
 use std::ptr::{NonNull, null};
 use std::sync::Arc;
+use std::sync::atomic::{Ordering, fence};
 
 /// Link types whose packets are in the ring as the program gets them (pcap/dlt.h).
 pub(crate) const EN10MB: c_int = 1;
@@ -173,12 +175,11 @@ unsafe fn install(p: *mut Pcap, reader: Reader) -> bool {
     };
     reader.own = own;
     // From here on pcap_breakloop() finds the reader. It may have been called before.
-    handles::with_new(p, |entry| {
-        if entry.broken {
-            reader.as_ref().break_loop();
-        }
-        entry.reader = Some(reader);
-    });
+    fence(Ordering::SeqCst);
+    if breaks::take(p as usize) {
+        reader.as_ref().break_loop();
+    }
+    handles::with_new(p, |entry| entry.reader = Some(reader));
     true
 }
 

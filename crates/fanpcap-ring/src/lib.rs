@@ -6,10 +6,12 @@
 mod blocks;
 mod frame;
 mod frames;
+mod handover;
 mod one_reader;
 mod prefetch;
 
 pub use blocks::{Blocks, Closed};
 pub use frame::{Corrupt, Frame, Link, Stamp, Vlan};
 pub use frames::Frames;
+pub use handover::Handover;
 pub use one_reader::OneReader;

@@ -10,11 +10,10 @@ use crate::publish::{Kept, Publisher};
 use crate::ring::Ring;
 use fanpcap_linux::wait::{AnyOf, Wake};
 use fanpcap_linux::{interface, process};
-use fanpcap_ring::OneReader;
+use fanpcap_ring::{Handover, OneReader};
 use std::io;
 use std::os::fd::{BorrowedFd, RawFd};
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 /// Reads the packets of one or several sockets' rings. One thread reads at a time; all else may be called
@@ -29,8 +28,11 @@ pub struct Reader {
     /// How late a packet may be delivered; without, however late (pcap_set_timeout(3PCAP)).
     pub(crate) timeout: Option<Duration>,
     pub(crate) wanted: Wanted,
-    /// What the thread that reads has not been told yet.
-    news: Mutex<News>,
+    /// The application's newest filter, until the thread that reads takes it.
+    filter: Handover<NewFilter>,
+    /// What is to publish each device's counters from now on, likewise.
+    publishers: Vec<Handover<Publisher>>,
+    /// Something was handed over since the reader looked.
     has_news: AtomicBool,
     /// What to wait on for several devices.
     pub(crate) selectable: Option<AnyOf>,
@@ -39,13 +41,12 @@ pub struct Reader {
     state: OneReader<State>,
 }
 
-/// What other threads tell the one that reads.
+/// A filter that the application has set.
 #[derive(Debug)]
-struct News {
-    /// The program's newest filter, and whether the kernel runs it too.
-    filter: Option<(Program, bool)>,
-    /// What is to publish each device's counters from now on.
-    publishers: Vec<Option<Box<Publisher>>>,
+struct NewFilter {
+    program: Program,
+    /// Whether the kernel runs it too.
+    in_kernel: bool,
 }
 
 /// Devices of one handle.
@@ -118,10 +119,8 @@ impl Reader {
             nonblocking: AtomicBool::new(options.nonblocking),
             timeout,
             wanted: Wanted::new(options, interface::index("lo")),
-            news: Mutex::new(News {
-                filter: None,
-                publishers: sockets.iter().map(|_| None).collect(),
-            }),
+            filter: Handover::new(),
+            publishers: sockets.iter().map(|_| Handover::new()).collect(),
             has_news: AtomicBool::new(false),
             selectable,
             is_selected: AtomicBool::new(false),
@@ -280,18 +279,16 @@ impl Reader {
 
     #[cold]
     fn take_news(&self, state: &mut State) {
-        // Whoever is telling it now is not done yet.
-        let Ok(mut news) = self.news.try_lock() else {
-            return;
-        };
-        self.has_news.store(false, Ordering::Relaxed);
-        if let Some((program, in_kernel)) = news.filter.take() {
+        // First: what is handed over from here on is told once more.
+        self.has_news.swap(false, Ordering::Acquire);
+        if let Some(filter) = self.filter.take() {
+            let NewFilter { program, in_kernel } = *filter;
             match state {
                 State::One(lane) => lane.set_filter(program, in_kernel),
                 State::Several(merge) => merge.set_filter(&program, in_kernel),
             }
         }
-        for (device, publisher) in news.publishers.iter_mut().enumerate() {
+        for (device, publisher) in self.publishers.iter().enumerate() {
             let lane = match state {
                 State::One(lane) => Some(lane),
                 State::Several(merge) => merge.lane(device),
@@ -302,27 +299,21 @@ impl Reader {
         }
     }
 
-    fn tell(&self, tell: impl FnOnce(&mut News)) {
-        let mut news = self.news.lock().unwrap_or_else(PoisonError::into_inner);
-        tell(&mut news);
-        self.has_news.store(true, Ordering::Relaxed);
-    }
-
     /// Replaces the filter; `in_kernel` tells whether the sockets run it by now.
     pub fn set_filter(&self, program: Program, in_kernel: bool) {
-        self.tell(|news| news.filter = Some((program, in_kernel)));
+        self.filter.give(Box::new(NewFilter { program, in_kernel }));
+        self.has_news.store(true, Ordering::Release);
     }
 
     /// Keeps counters for others from the next read on, of the member that the socket of this index has just
     /// become. Its kernel counters are then read by the reader too: see [`Kept`].
     pub fn keep(&self, device: usize, kept: Kept) {
-        let Some(Device { socket, .. }) = self.devices.get(device) else {
-            return;
-        };
-        let publisher = Publisher::new(kept, *socket, process::monotonic_ns());
-        // Made here: the thread that reads should not allocate.
-        let publisher = Box::new(publisher);
-        self.tell(|news| news.publishers[device] = Some(publisher));
+        let devices = self.devices.iter().zip(&self.publishers);
+        if let Some((Device { socket, .. }, handover)) = devices.into_iter().nth(device) {
+            let publisher = Publisher::new(kept, *socket, process::monotonic_ns());
+            handover.give(Box::new(publisher));
+            self.has_news.store(true, Ordering::Release);
+        }
     }
 
     /// Ends the read that is under way, or the next one. Async-signal-safe.

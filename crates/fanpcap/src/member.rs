@@ -172,7 +172,7 @@ fn sum_late(programs: &[&Running]) -> Option<u64> {
 /// A handle in a kernel fan-out group. It ends when the handle's socket is closed.
 #[derive(Debug)]
 pub struct Member {
-    place: Place,
+    place: Arc<Place>,
     /// What this process' system library has counted; its counters are 32 bits wide and wrap.
     told: Counters,
     /// What the socket had counted when it joined.
@@ -232,7 +232,7 @@ impl Member {
         }
         Self {
             page,
-            place,
+            place: Arc::new(place),
             told: before,
             before,
             steered,
@@ -244,10 +244,10 @@ impl Member {
         self.steered.as_ref()
     }
 
-    /// Whether its group is known to have this program, as its page tells: another member may have replaced it.
-    pub fn runs(&self, steering: &Steering) -> bool {
-        let is_unknown = self.steered.as_ref().is_some_and(|it| it.is_unknown());
-        !is_unknown && self.words()[at::DIGEST].get() == steering.digest()
+    /// The digest of its group's steering program, as its page tells: another member may have
+    /// replaced it. 0 for none.
+    pub fn digest(&self) -> u64 {
+        self.words()[at::DIGEST].get()
     }
 
     /// Notes on its page when it rejects all.
@@ -256,7 +256,7 @@ impl Member {
     }
 
     /// Where it sits.
-    pub fn place(&self) -> &Place {
+    pub fn place(&self) -> &Arc<Place> {
         &self.place
     }
 
@@ -304,6 +304,7 @@ impl Member {
 
     /// Reads the socket's counters past the system's library, from any thread of the process, and
     /// publishes. The kernel clears them on read, so each packet is counted on one side only.
+    /// Nothing is allocated or freed.
     pub fn refresh(&self, fd: BorrowedFd<'_>) {
         // Old counters must not look like new ones.
         if let Ok(statistics) = packet::take_statistics(fd) {
@@ -312,9 +313,6 @@ impl Member {
                 dropped: statistics.drops.into(),
             };
             self.add(at::PAST, more);
-        }
-        if let Some(steered) = &self.steered {
-            steered.publish();
         }
     }
 

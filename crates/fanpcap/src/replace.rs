@@ -21,7 +21,7 @@ pub struct Own {
     /// Its part in the program.
     pub steered: Arc<Steered>,
     /// Where it sits.
-    pub place: Place,
+    pub place: Arc<Place>,
 }
 
 /// Copies the descriptor of a member's socket; none where the handle has been closed. A copy keeps a closed socket in its group,
@@ -212,7 +212,7 @@ mod tests {
         let mode = Mode::from(crate::mode::Kind::Program);
         Own {
             steered: Arc::new(Steered::unloaded(&steering)),
-            place: Place::new(7, mode, 1, 1),
+            place: Arc::new(Place::new(7, mode, 1, 1)),
         }
     }
 

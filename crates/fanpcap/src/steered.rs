@@ -4,6 +4,8 @@
 //! It is loaded twice: by itself when the member joins, and with the handle's own filter when that is set. By then the process may have dropped the
 //! privilege to load programs; then what was loaded first is enough, and the reader filters.
 
+mod hold;
+
 use crate::record::{SET, SET_BY_US, UNCHANGING, at, title_words};
 use crate::steering::{Counts, Steering};
 use fanpcap_linux::packet::{self, Filter};
@@ -14,9 +16,11 @@ use fanpcap_steer::ir::COUNTERS;
 use std::fmt;
 use std::io;
 use std::os::fd::BorrowedFd;
-use std::sync::{Arc, Mutex, MutexGuard};
+use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::Duration;
+
+pub use hold::Unchanging;
 
 /// What a member has of the program, shared with whoever publishes its counters.
 #[derive(Debug)]
@@ -57,8 +61,6 @@ pub enum Filtering {
     Kernel,
     /// Not in the kernel: whoever reads must do it.
     Reader,
-    /// Nowhere: the program was replaced, or another filter set, since the socket got this one. It is to be set again.
-    Again,
 }
 
 /// Why a member can't filter by its group's program.
@@ -160,33 +162,22 @@ impl Steered {
 
     /// Publishes on a page from now on, given from the program's digest on.
     pub(crate) fn publish_on(&self, words: &[Word]) {
-        if let Ok(mut state) = self.lock() {
+        if let Ok(mut state) = self.hold() {
             state.words = words.to_vec();
             state.show(at::IS_SET, state.set);
             state.publish();
         }
     }
 
-    /// What is held while it changes. A fork may leave it locked in the child, for good.
-    fn lock(&self) -> Result<MutexGuard<'_, State>, SteerError> {
-        for _ in 0..PATIENCE {
-            if let Ok(state) = self.0.try_lock() {
-                return Ok(state);
-            }
-            thread::sleep(Duration::from_millis(1));
-        }
-        Err(SteerError::Busy)
-    }
-
     /// The program.
     pub(crate) fn steering(&self) -> Option<Arc<Steering>> {
-        self.lock().ok().map(|state| Arc::clone(&state.steering))
+        self.hold().ok().map(|state| Arc::clone(&state.steering))
     }
 
     /// Gives the group its program, by any member's socket.
     pub(crate) fn set(&self, loaded: Loaded, socket: BorrowedFd<'_>) -> Result<(), SteerError> {
         loaded.attach_fanout(socket).map_err(SteerError::Attach)?;
-        let mut state = self.lock()?;
+        let mut state = self.hold()?;
         state.heed();
         let before = state.fanout.replace(loaded);
         state.past_late += before.map_or(0, |before| before.late().unwrap_or(0));
@@ -197,7 +188,7 @@ impl Steered {
     /// Another member has given the group its program since. Returns the late fragments that this one knows of: they are the
     /// other's to tell.
     pub(crate) fn demote(&self) -> u64 {
-        self.lock().map_or(0, |mut state| {
+        self.hold().map_or(0, |mut state| {
             state.heed();
             state.demote()
         })
@@ -205,63 +196,36 @@ impl Steered {
 
     /// Takes over what members knew of late fragments that had set the program before.
     pub(crate) fn inherit(&self, late: u64) {
-        if let Ok(mut state) = self.lock() {
+        if let Ok(mut state) = self.hold() {
             state.past_late = state.past_late.saturating_add(late);
         }
     }
 
     /// The group is known to have the program.
     pub(crate) fn mark_as_set(&self) {
-        if let Ok(mut state) = self.lock() {
+        if let Ok(mut state) = self.hold() {
             state.mark(SET);
         }
     }
 
     /// Whether another program than this may steer the group: its members tell nothing.
     pub fn is_unknown(&self) -> bool {
-        self.lock().is_ok_and(|state| state.set == 0)
+        self.hold().is_ok_and(|state| state.set == 0)
     }
 
     /// Puts what drops and counts into the filter's place, where there is such a thing.
     pub(crate) fn attach(&self, socket: BorrowedFd<'_>) -> Result<(), SteerError> {
-        self.lock()?.filters.attach(socket)
-    }
-
-    /// How often the program or the handle's own filter has changed: to be asked before that filter is set.
-    ///
-    /// # Errors
-    /// [`SteerError::Busy`].
-    pub fn generation(&self) -> Result<u64, SteerError> {
-        self.lock().map(|state| state.generation)
-    }
-
-    /// The handle has this filter now, as the socket tells, and the kernel that one alone: it gets the program with it again,
-    /// else by itself. `since` is what [`Steered::generation`] told before: with another one, what the socket has may be
-    /// another thread's.
-    ///
-    /// # Errors
-    /// See [`SteerError`]. The kernel may then have the handle's filter alone.
-    pub fn refilter(
-        &self,
-        socket: BorrowedFd<'_>,
-        own: io::Result<Option<Filter>>,
-        since: u64,
-    ) -> Result<Filtering, SteerError> {
-        let mut state = self.lock()?;
-        if state.generation != since {
-            return Ok(Filtering::Again);
-        }
-        state.refilter(socket, own.map_err(SteerError::Read)?)
+        self.hold()?.filters.attach(socket)
     }
 
     /// What the member's copies of the program have counted, and the late fragments that they met.
     pub fn counted(&self) -> Option<(Counts, u64)> {
-        self.0.try_lock().ok()?.counted().ok()
+        self.try_hold()?.counted().ok()
     }
 
     /// Brings the counters on the page up to date. It may close and free what is gone, so it is not for signal handlers.
     pub fn publish(&self) {
-        if let Ok(mut state) = self.0.try_lock() {
+        if let Some(mut state) = self.try_hold() {
             state.heed();
             state.publish();
         }
@@ -269,7 +233,7 @@ impl Steered {
 
     /// The same for signal handlers: nothing is waited for, allocated or freed.
     pub fn publish_at_once(&self) {
-        if let Ok(state) = self.0.try_lock() {
+        if let Some(state) = self.try_hold() {
             state.publish();
         }
     }
@@ -278,15 +242,15 @@ impl Steered {
     /// fragments that come to others.
     pub fn goes_on(&self) -> bool {
         // Who has it locked may be about to change it.
-        self.0.try_lock().map_or(true, |state| state.changes())
+        self.try_hold().is_none_or(|state| state.changes())
     }
 
     /// The kernel cuts packets by this filter from now on, unless the handle has one itself.
     ///
     /// # Errors
-    /// See [`Steered::refilter`].
+    /// See [`Unchanging::refilter`].
     pub fn truncate(&self, socket: BorrowedFd<'_>, mut keep: Filter) -> Result<(), SteerError> {
-        let mut state = self.lock()?;
+        let mut state = self.hold()?;
         if state.own.is_some() {
             return Ok(());
         }
@@ -298,7 +262,7 @@ impl Steered {
 
     /// Loads the filters by another program, for this member.
     pub(crate) fn prepare(&self, steering: &Steering) -> Result<Prepared, SteerError> {
-        self.lock()?.prepare(steering)
+        self.hold()?.prepare(steering)
     }
 
     /// Goes over to another program, for which the filters are loaded.
@@ -308,7 +272,7 @@ impl Steered {
         prepared: Prepared,
         socket: BorrowedFd<'_>,
     ) -> Result<(), SteerError> {
-        let mut state = self.lock()?;
+        let mut state = self.hold()?;
         // A filter that was set since is not in what was loaded.
         let prepared = match state.generation == prepared.generation {
             true => prepared,
@@ -348,7 +312,7 @@ pub(crate) struct Prepared {
 }
 
 impl State {
-    /// See [`Steered::refilter`].
+    /// See [`Unchanging::refilter`].
     fn refilter(
         &mut self,
         socket: BorrowedFd<'_>,
@@ -493,49 +457,25 @@ fn add(counts: &mut Counts, more: &[u64]) {
     }
 }
 
-/// Milliseconds to wait for another thread.
-const PATIENCE: u32 = 1000;
-
 /// How long packets on their way take at most, where the kernel can't tell when they have arrived.
 const IN_FLIGHT: Duration = Duration::from_millis(50);
 
 #[cfg(test)]
-mod tests {
+pub(super) mod tests {
     use super::*;
     use crate::steering::tests::steering;
     use std::fs::File;
     use std::os::fd::AsFd;
 
     /// Nothing is loaded or attached for programs that neither drop nor count, so that any descriptor does.
-    fn member() -> (Steered, File) {
+    pub(super) fn member() -> (Steered, File) {
         let steering = Arc::new(steering("main = steer_rrobin"));
         let steered = Steered::load(&steering, None).unwrap();
         (steered, File::open("/dev/null").unwrap())
     }
 
-    fn own(steered: &Steered) -> bool {
-        steered.lock().unwrap().own.is_some()
-    }
-
-    #[test]
-    fn a_filter_that_the_program_overtook_is_set_again() {
-        let (steered, file) = member();
-        let other = Arc::new(steering("main = steer_rnd"));
-        let since = steered.generation().unwrap();
-        let prepared = steered.prepare(&other).unwrap();
-        steered.go_over(&other, prepared, file.as_fd()).unwrap();
-        // What the socket tells by then is no matter, also if it does not tell.
-        let refused = || Err(io::ErrorKind::PermissionDenied.into());
-        let filtering = steered.refilter(file.as_fd(), refused(), since);
-        assert_eq!(filtering.unwrap(), Filtering::Again);
-        let since = steered.generation().unwrap();
-        let filtering = steered.refilter(file.as_fd(), refused(), since);
-        assert!(matches!(filtering, Err(SteerError::Read(_))));
-        assert!(!own(&steered));
-        let filter = Ok(Some(Filter::reject_all()));
-        let filtering = steered.refilter(file.as_fd(), filter, since);
-        assert_eq!(filtering.unwrap(), Filtering::Kernel);
-        assert!(own(&steered));
+    pub(super) fn own(steered: &Steered) -> bool {
+        steered.hold().unwrap().own.is_some()
     }
 
     #[test]
@@ -544,10 +484,11 @@ mod tests {
         let dropping = Arc::new(steering("main = tcp >-> steer_rnd"));
         let stale = Prepared {
             filters: Some(Filters::default()),
-            generation: steered.generation().unwrap(),
+            generation: steered.hold().unwrap().generation,
         };
-        let since = steered.generation().unwrap();
-        steered.refilter(file.as_fd(), Ok(None), since).unwrap();
+        let mut unchanging = steered.unchanging().unwrap();
+        unchanging.refilter(file.as_fd(), Ok(None)).unwrap();
+        drop(unchanging);
         // It is loaded, which takes privileges, or attached, which takes a socket: /dev/null is none.
         let gone = steered.go_over(&dropping, stale, file.as_fd());
         assert!(gone.is_err(), "the stale filters were taken");

@@ -6,6 +6,7 @@ use crate::member::Place;
 use crate::page::Shelf;
 use crate::steered::SteerError;
 use fanpcap_linux::file;
+use fanpcap_linux::signal::Blocked;
 use std::fs::File;
 use std::io;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -79,17 +80,21 @@ fn wait<T>(mut attempt: impl FnMut() -> io::Result<Option<T>>) -> Result<T, Stee
 /// thread of its own.
 static TAKEN: AtomicU32 = AtomicU32::new(0);
 
-/// The turn among the threads of a process.
+/// The turn among the threads of a process. Its signals are blocked: a handler that left by
+/// siglongjmp(3) would leave the turn taken for good.
 #[derive(Debug)]
-struct Thread;
+struct Thread {
+    _signals: Blocked,
+}
 
 impl Thread {
     fn take() -> Option<Self> {
+        let signals = Blocked::new();
         let own = std::process::id();
         let other = TAKEN.load(Ordering::Relaxed);
         let is_free = other != own;
         let take = || TAKEN.compare_exchange(other, own, Ordering::Acquire, Ordering::Relaxed);
-        (is_free && take().is_ok()).then_some(Self)
+        (is_free && take().is_ok()).then_some(Self { _signals: signals })
     }
 }
 

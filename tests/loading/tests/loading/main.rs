@@ -9,4 +9,5 @@ mod live;
 mod missing;
 mod raised;
 mod runtimes;
+mod sanitizers;
 mod ways;

@@ -1,0 +1,107 @@
+//! Handles whose loop was broken before they had a reader.
+//!
+//! pcap_breakloop() may be called in a signal handler that has interrupted malloc(3), or while
+//! another thread forks with the table locked, which waits for malloc(3) then. So it takes no lock:
+//! cells are found by atomic loads, and stay for good.
+
+use std::iter;
+use std::ptr::null_mut;
+use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicUsize, Ordering};
+
+/// What is known of one handle.
+struct Cell {
+    /// Its address; 0: the cell is free.
+    handle: AtomicUsize,
+    broken: AtomicBool,
+    /// The cell that was made before; null for the first one.
+    next: *mut Cell,
+}
+
+/// The newest cell.
+static CELLS: AtomicPtr<Cell> = AtomicPtr::new(null_mut());
+
+fn cells() -> impl Iterator<Item = &'static Cell> {
+    // SAFETY: cells are never freed, and were whole before they could be found.
+    let cell = |cell: *mut Cell| unsafe { cell.as_ref() };
+    iter::successors(cell(CELLS.load(Ordering::Acquire)), move |found| {
+        cell(found.next)
+    })
+}
+
+fn cell(handle: usize) -> Option<&'static Cell> {
+    cells().find(|cell| cell.handle.load(Ordering::Relaxed) == handle)
+}
+
+/// Gives a handle a cell.
+pub(super) fn open(handle: usize) {
+    let take = |cell: &Cell| {
+        let free = cell
+            .handle
+            .compare_exchange(0, handle, Ordering::Acquire, Ordering::Relaxed);
+        free.is_ok()
+    };
+    if cells().any(take) {
+        return;
+    }
+    let cell = Box::leak(Box::new(Cell {
+        handle: AtomicUsize::new(handle),
+        broken: AtomicBool::new(false),
+        next: null_mut(),
+    }));
+    let mut newest = CELLS.load(Ordering::Relaxed);
+    loop {
+        cell.next = newest;
+        match CELLS.compare_exchange(newest, cell, Ordering::Release, Ordering::Relaxed) {
+            Ok(_) => return,
+            Err(other) => newest = other,
+        }
+    }
+}
+
+/// The handle is closed.
+pub(super) fn close(handle: usize) {
+    if let Some(cell) = cell(handle) {
+        cell.broken.store(false, Ordering::Relaxed);
+        cell.handle.store(0, Ordering::Release);
+    }
+}
+
+/// The handle's loop was broken. Async-signal-safe.
+pub(crate) fn set(handle: usize) {
+    if let Some(cell) = cell(handle) {
+        // With the reader's installation, it is like two threads that each store one and load the
+        // other.
+        cell.broken.store(true, Ordering::SeqCst);
+    }
+}
+
+/// Whether it was broken; once.
+pub(crate) fn take(handle: usize) -> bool {
+    cell(handle).is_some_and(|cell| cell.broken.swap(false, Ordering::SeqCst))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_break_is_kept_for_its_handle_until_it_is_closed() {
+        let [first, second, third] = [0x10, 0x20, 0x30];
+        open(first);
+        open(second);
+        set(first);
+        set(third);
+        assert!(!take(second) && !take(third));
+        assert!(take(first) && !take(first), "once");
+        set(second);
+        close(second);
+        open(third);
+        let count = cells().count();
+        assert!(!take(second) && !take(third), "the cell is another's");
+        close(first);
+        open(second);
+        assert_eq!(cells().count(), count, "cells are used again");
+        close(second);
+        close(third);
+    }
+}

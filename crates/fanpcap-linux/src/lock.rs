@@ -1,0 +1,182 @@
+//! A lock around data that signal handlers and forked children use too.
+//!
+//! It is a pthread_mutex_t, not std's `Mutex`: ThreadSanitizer intercepts pthread_mutex_lock(3)
+//! also in a library that was built without it, but not futex(2). It knows a thread by
+//! pthread_self(3), not by a thread-local: the first use of a thread-local may allocate, and a
+//! signal handler may have interrupted malloc(3).
+
+use crate::signal::Blocked;
+use std::cell::UnsafeCell;
+use std::fmt;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+/// A value that one thread uses at a time, with its signals blocked.
+pub struct Lock<T> {
+    mutex: UnsafeCell<libc::pthread_mutex_t>,
+    /// The thread that holds the mutex while it forks, by pthread_self(3); 0 for none. Only that
+    /// thread finds itself here.
+    forking: AtomicU64,
+    /// What that thread has blocked meanwhile.
+    signals: UnsafeCell<Option<Blocked>>,
+    value: UnsafeCell<T>,
+}
+
+// SAFETY: whoever holds the mutex has the value and the signals for itself.
+unsafe impl<T: Send> Sync for Lock<T> {}
+
+impl<T> Lock<T> {
+    /// Holds a value.
+    pub const fn new(value: T) -> Self {
+        Self {
+            mutex: UnsafeCell::new(libc::PTHREAD_MUTEX_INITIALIZER),
+            forking: AtomicU64::new(0),
+            signals: UnsafeCell::new(None),
+            value: UnsafeCell::new(value),
+        }
+    }
+
+    /// Runs `work` on the value. Called from within `work`, it would wait for ever.
+    ///
+    /// Where signal handlers call it, no `work` may allocate or free: the handler may have
+    /// interrupted malloc(3), for which the `work` of another thread would wait.
+    pub fn with<R>(&self, work: impl FnOnce(&mut T) -> R) -> R {
+        let own = thread();
+        let _held = if self.forking.load(Ordering::Relaxed) == own {
+            Held::for_fork(self, own)
+        } else {
+            Held::new(self)
+        };
+        // SAFETY: this thread has the mutex, and `held` lets no second call come here.
+        work(unsafe { &mut *self.value.get() })
+    }
+
+    /// For pthread_atfork(3), before the fork: keeps all other threads out, as the child will not
+    /// have them. The forking thread itself can use the value, also in other fork handlers.
+    pub fn before_fork(&'static self) {
+        let signals = Blocked::new();
+        self.lock();
+        // SAFETY: this thread has the mutex.
+        unsafe { *self.signals.get() = Some(signals) };
+        self.forking.store(thread(), Ordering::Relaxed);
+    }
+
+    /// The same for parent and child, after the fork.
+    pub fn after_fork(&'static self) {
+        // SAFETY: this thread has the mutex since before_fork().
+        let signals = unsafe { (*self.signals.get()).take() };
+        self.forking.store(0, Ordering::Relaxed);
+        self.unlock();
+        drop(signals);
+    }
+
+    fn lock(&self) {
+        // SAFETY: the mutex was initialised, and does not move while it is locked: it is borrowed
+        // or static then.
+        unsafe { libc::pthread_mutex_lock(self.mutex.get()) };
+    }
+
+    fn unlock(&self) {
+        // SAFETY: as above; a mutex of this kind can be unlocked by a forked child, too.
+        unsafe { libc::pthread_mutex_unlock(self.mutex.get()) };
+    }
+}
+
+impl<T> fmt::Debug for Lock<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Lock")
+    }
+}
+
+/// The calling thread; never 0. A forked child's one thread is called as its parent's was.
+fn thread() -> libc::pthread_t {
+    // SAFETY: no preconditions.
+    unsafe { libc::pthread_self() }
+}
+
+/// The right to use the value.
+struct Held<'a, T> {
+    lock: &'a Lock<T>,
+    /// The thread that forks; 0: it has locked just for this.
+    forking: u64,
+    /// Given back last.
+    _signals: Option<Blocked>,
+}
+
+impl<'a, T> Held<'a, T> {
+    fn new(lock: &'a Lock<T>) -> Self {
+        let signals = Blocked::new();
+        lock.lock();
+        Self {
+            lock,
+            forking: 0,
+            _signals: Some(signals),
+        }
+    }
+
+    /// The forking thread has the mutex already. It is not found there until it is done.
+    fn for_fork(lock: &'a Lock<T>, own: u64) -> Self {
+        lock.forking.store(0, Ordering::Relaxed);
+        Self {
+            lock,
+            forking: own,
+            _signals: None,
+        }
+    }
+}
+
+impl<T> Drop for Held<'_, T> {
+    fn drop(&mut self) {
+        match self.forking {
+            0 => self.lock.unlock(),
+            own => self.lock.forking.store(own, Ordering::Relaxed),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::sync::atomic::AtomicBool;
+    use std::thread;
+    use std::time::Duration;
+
+    #[test]
+    fn one_thread_at_a_time_has_the_value() {
+        let lock = Lock::new(0_u64);
+        thread::scope(|scope| {
+            for _ in 0..4 {
+                scope.spawn(|| (0..1000).for_each(|_| lock.with(|value| *value += 1)));
+            }
+        });
+        assert_eq!(lock.with(|value| *value), 4000);
+    }
+
+    #[test]
+    fn a_panic_leaves_it_unlocked() {
+        let lock = Lock::new(1);
+        let panicked = thread::scope(|scope| {
+            let work = || lock.with(|_| panic!("with it locked"));
+            scope.spawn(work).join().is_err()
+        });
+        assert!(panicked);
+        assert_eq!(lock.with(|value| *value), 1);
+    }
+
+    #[test]
+    fn who_forks_has_the_value_and_others_wait() {
+        static LOCK: Lock<u32> = Lock::new(0);
+        static CAME: AtomicBool = AtomicBool::new(false);
+        LOCK.before_fork();
+        let other = thread::spawn(|| {
+            LOCK.with(|value| *value += 10);
+            CAME.store(true, Ordering::Relaxed);
+        });
+        (0..2).for_each(|_| LOCK.with(|value| *value += 1));
+        thread::sleep(Duration::from_millis(20));
+        assert!(!CAME.load(Ordering::Relaxed), "it was locked");
+        assert_eq!(LOCK.with(|value| *value), 2);
+        LOCK.after_fork();
+        other.join().unwrap();
+        assert_eq!(LOCK.with(|value| *value), 12);
+    }
+}

@@ -1,0 +1,89 @@
+//! A value that any thread gives to the one that reads.
+
+use std::fmt;
+use std::ptr::null_mut;
+use std::sync::atomic::{AtomicPtr, Ordering};
+
+/// Room for one boxed value. There is no lock that could stay locked when a signal handler leaves
+/// the giving thread's call by siglongjmp(3), or in a child that was forked during it.
+pub struct Handover<T>(AtomicPtr<T>);
+
+// SAFETY: a value is given by one thread and taken by another, one at a time.
+unsafe impl<T: Send> Send for Handover<T> {}
+
+// SAFETY: as above; nobody has a reference to a value that is in here.
+unsafe impl<T: Send> Sync for Handover<T> {}
+
+impl<T> Handover<T> {
+    /// Nothing has been given.
+    pub fn new() -> Self {
+        Self(AtomicPtr::new(null_mut()))
+    }
+
+    /// Gives a value in place of one that has not been taken.
+    pub fn give(&self, value: Box<T>) {
+        drop(self.swap(Box::into_raw(value)));
+    }
+
+    /// Takes the value that was given last, if it has not been taken.
+    pub fn take(&self) -> Option<Box<T>> {
+        self.swap(null_mut())
+    }
+
+    fn swap(&self, value: *mut T) -> Option<Box<T>> {
+        let before = self.0.swap(value, Ordering::AcqRel);
+        // SAFETY: give() has leaked it, and whoever swaps it out owns it.
+        (!before.is_null()).then(|| unsafe { Box::from_raw(before) })
+    }
+}
+
+impl<T> Default for Handover<T> {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl<T> Drop for Handover<T> {
+    fn drop(&mut self) {
+        drop(self.take());
+    }
+}
+
+impl<T> fmt::Debug for Handover<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Handover")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::sync::Arc;
+
+    #[test]
+    fn the_last_value_is_taken_once() {
+        let handover = Handover::new();
+        assert!(handover.take().is_none());
+        handover.give(Box::new(1));
+        handover.give(Box::new(2));
+        assert_eq!(handover.take(), Some(Box::new(2)));
+        assert!(handover.take().is_none());
+    }
+
+    #[test]
+    fn every_value_is_freed_whoever_comes_between() {
+        const EACH: usize = 1000;
+        let value = Arc::new(());
+        let handover = Handover::new();
+        std::thread::scope(|scope| {
+            for _ in 0..2 {
+                let give = || handover.give(Box::new(Arc::clone(&value)));
+                scope.spawn(move || (0..EACH).for_each(|_| give()));
+            }
+            scope.spawn(|| (0..EACH).for_each(|_| drop(handover.take())));
+        });
+        handover.give(Box::new(Arc::clone(&value)));
+        drop(handover);
+        assert_eq!(Arc::strong_count(&value), 1);
+    }
+}
