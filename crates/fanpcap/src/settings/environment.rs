@@ -3,6 +3,7 @@
 use super::keys::{self, Entries, Entry, Key, SENDING, Target, VLAN};
 use crate::report::{Fault, Place, Report, offset_in, quote};
 use crate::source::Source;
+use fanpcap_linux::environment;
 use fanpcap_steer::nearest::{nearest, nearest_within};
 use std::ffi::{OsStr, OsString};
 use std::path::PathBuf;
@@ -19,16 +20,15 @@ pub struct Environment {
 }
 
 impl Environment {
-    /// The process's own environment, as far as it can matter.
+    /// The process's own environment, as far as it can matter: also names that are none of ours but
+    /// look like it, which asking for known names by getenv(3) would not find.
     pub fn of_process(secure: bool) -> Environment {
         let matters = |name: &OsStr| {
             let name = name.as_encoded_bytes();
             name.starts_with(b"PCAP_") || name.starts_with(b"PFQ_") || name == b"HOME"
         };
         Environment {
-            variables: std::env::vars_os()
-                .filter(|(name, _)| matters(name))
-                .collect(),
+            variables: environment::variables(matters),
             secure,
             system_config: PathBuf::from("/etc/pcap.conf"),
         }

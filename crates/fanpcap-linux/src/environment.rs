@@ -1,0 +1,77 @@
+//! The process's environment, read in one walk.
+//!
+//! Threads of the application may change it meanwhile by setenv(3), which POSIX forbids and before
+//! glibc 2.41 may free what is being read. libpcap's own getenv(3) runs the same risk. std's lock
+//! does not keep C's setenv(3) out, and its `vars_os()` copies every variable while it walks. So
+//! only what matters is copied here: one walk risks as much as one getenv(3), and fewer than one
+//! for each of many names.
+
+use std::ffi::{CStr, OsStr, OsString, c_char};
+use std::os::unix::ffi::OsStrExt;
+
+/// Names and values of the variables whose name `matters`.
+pub fn variables(matters: impl Fn(&OsStr) -> bool) -> Vec<(OsString, OsString)> {
+    let mut found = Vec::new();
+    let mut next = first();
+    loop {
+        // SAFETY: `environ` ends with a null pointer (environ(7)).
+        let variable = unsafe { next.as_ref() }.filter(|variable| !variable.is_null());
+        let Some(&variable) = variable else {
+            return found;
+        };
+        // SAFETY: the array's other elements are C strings (environ(7)).
+        let text = unsafe { CStr::from_ptr(variable) }.to_bytes();
+        if let Some((name, value)) = split(text).filter(|(name, _)| matters(name)) {
+            found.push((name.to_owned(), value.to_owned()));
+        }
+        // SAFETY: the array goes on behind an element that is not null.
+        next = unsafe { next.add(1) };
+    }
+}
+
+/// The array's first element; null where the application has cleared it (clearenv(3)).
+fn first() -> *const *const c_char {
+    unsafe extern "C" {
+        // environ(7): the C library has it under this name.
+        static mut environ: *const *const c_char;
+    }
+    let place = &raw const environ;
+    // SAFETY: the C library defines it; it is read once.
+    unsafe { place.read() }
+}
+
+/// Name and value of an element; none for what setenv(3) would not have made.
+fn split(text: &[u8]) -> Option<(&OsStr, &OsStr)> {
+    let mut bytes = text.iter();
+    let at = bytes.position(|&byte| byte == b'=').filter(|&at| at > 0)?;
+    Some((
+        OsStr::from_bytes(&text[..at]),
+        OsStr::from_bytes(bytes.as_slice()),
+    ))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_matters_is_found_with_its_value() {
+        let path = variables(|name| name == "PATH");
+        assert_eq!(path, [("PATH".into(), std::env::var_os("PATH").unwrap())]);
+        assert!(variables(|_| false).is_empty());
+        let all = variables(|_| true);
+        assert_eq!(all.len(), std::env::vars_os().count());
+    }
+
+    #[test]
+    fn a_variable_has_a_name_and_any_value() {
+        let split = |text: &str| {
+            let (name, value) = split(text.as_bytes())?;
+            Some((name.to_str()?.to_owned(), value.to_str()?.to_owned()))
+        };
+        let owned = |name: &str, value: &str| Some((name.to_owned(), value.to_owned()));
+        assert_eq!(split("A=b=c"), owned("A", "b=c"));
+        assert_eq!(split("A="), owned("A", ""));
+        assert_eq!((split("A"), split("=b"), split("")), (None, None, None));
+    }
+}
