@@ -7,7 +7,7 @@ XTASK  := cargo run -p xtask --
 SUITES := cargo run --quiet -p fanpcap-suites --
 
 .PHONY: all demo test test-bare soak ledger bench conformance conformance-full bindings check \
-	install deb clean help
+	install uninstall deb clean help
 
 all:
 	@scripts/setup build $(XTASK) stage
@@ -59,6 +59,10 @@ check:
 install: $(STAGED) $(BUILT)
 	@$(BUILT) install "$(PREFIX)"
 
+# Takes back what `make install PREFIX=` did.
+uninstall: $(BUILT)
+	@$(BUILT) uninstall "$(PREFIX)"
+
 $(STAGED) $(BUILT):
 	@$(MAKE) --no-print-directory all
 
@@ -83,5 +87,6 @@ help:
 	@echo 'make bindings          the tests of bindings: Perl, Python, Go, Rust, Java (needs root)'
 	@echo 'make check             formatting, lints, dependencies'
 	@echo 'make install PREFIX=   into PREFIX (default /usr/local); honours DESTDIR'
+	@echo 'make uninstall PREFIX= takes that back'
 	@echo 'make deb               the Debian package, target/fanpcap/fanpcap_VERSION_ARCH.deb'
 	@echo 'make clean             remove what was built'

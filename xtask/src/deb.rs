@@ -25,6 +25,9 @@ struct Package {
     epoch: String,
 }
 
+/// Stands where the builder names no address: a domain that no one can have (RFC 2606).
+const NO_ADDRESS: &str = "fanpcap@maintainer.invalid";
+
 impl Package {
     fn new() -> Result<Self> {
         let dpkg = |variable: &str| -> Result<String> {
@@ -33,7 +36,8 @@ impl Package {
         };
         let set = |variable: &str| env::var(variable).ok().filter(|value| !value.is_empty());
         let name = set("DEBFULLNAME").unwrap_or_else(|| "the fanpcap authors".to_owned());
-        let address = set("DEBEMAIL").unwrap_or_else(|| "root@localhost".to_owned());
+        let address = set("DEBEMAIL").or_else(|| set("EMAIL"));
+        let address = address.unwrap_or_else(|| NO_ADDRESS.to_owned());
         Ok(Self {
             version: format!("{}-1", env!("CARGO_PKG_VERSION")),
             architecture: dpkg("DEB_HOST_ARCH")?,

@@ -4,9 +4,9 @@ use std::env;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use anyhow::{Context, Result, anyhow, ensure};
+use anyhow::{Context, Result, ensure};
 
-use crate::{stage, tree};
+use crate::{stage, tree, uninstall};
 
 /// What users read of docs, beside the manual pages.
 const DOCUMENTS: [&str; 8] = [
@@ -49,17 +49,19 @@ impl Layout {
 
 /// Installs below `prefix`, inside the directory that DESTDIR names, if any.
 pub(crate) fn run(prefix: &str) -> Result<()> {
-    ensure!(
-        prefix.starts_with('/'),
-        "PREFIX must be an absolute path, not {prefix:?}"
-    );
-    let target = below(&env::var("DESTDIR").unwrap_or_default(), prefix);
+    let target = target(prefix)?;
     let layout = Layout::local();
-    let installed = place_all(&target, prefix, &layout)?;
+    let plan = plan(prefix, &layout)?;
+    uninstall::record(&target, &paths(&plan))?;
+    place(&target, &plan)?;
     println!("installed in {}:", target.display());
-    for path in installed {
+    let is_page = |path: &&str| path.starts_with(PAGES);
+    let (pages, others): (Vec<&str>, Vec<&str>) =
+        plan.iter().map(|(_, to)| to.as_str()).partition(is_page);
+    for path in others {
         println!("  {path}");
     }
+    println!("  {PAGES} ({} manual pages)", pages.len());
     println!("Programs share an interface, each its part, when started like this:");
     println!("  {prefix}/bin/fanpcap run -n 2 -- tcpdump -ni eth0");
     println!(
@@ -71,44 +73,105 @@ pub(crate) fn run(prefix: &str) -> Result<()> {
     Ok(())
 }
 
-/// Puts everything below `target`, which will be `prefix`; says what, relative to it.
-pub(crate) fn place_all(target: &Path, prefix: &str, layout: &Layout) -> Result<Vec<String>> {
+/// Puts everything below `target`, which will be `prefix`.
+pub(crate) fn place_all(target: &Path, prefix: &str, layout: &Layout) -> Result<()> {
+    place(target, &plan(prefix, layout)?)
+}
+
+/// What a file is made of.
+#[derive(Debug)]
+enum Source {
+    /// A copy of this one.
+    File(PathBuf),
+    /// A copy of the library, with links of its other names.
+    Library(PathBuf),
+    Text(String),
+}
+
+/// Where the manual pages are, below a prefix.
+const PAGES: &str = "share/man";
+
+/// Every file, and its path below the prefix.
+type Plan = Vec<(Source, String)>;
+
+fn plan(prefix: &str, layout: &Layout) -> Result<Plan> {
     let (staged, root) = (tree::staged()?, tree::root()?);
     let own = layout.own();
-    stage::place_library(&staged.join("lib").join(stage::LIBRARY), &target.join(&own))?;
-    let files = [
+    let header = format!("include/{}", stage::HEADER);
+    let examples = format!("{}/examples", layout.documents);
+    let mut files = vec![
         (
             staged.join("bin").join(stage::COMMAND),
-            "bin/fanpcap".to_owned(),
+            "bin/fanpcap".into(),
         ),
-        (
-            staged.join("include").join(stage::HEADER),
-            format!("include/{}", stage::HEADER),
-        ),
+        (staged.join("include").join(stage::HEADER), header),
         (
             root.join("packaging/apparmor/fanpcap"),
-            "share/fanpcap/apparmor".to_owned(),
+            "share/fanpcap/apparmor".into(),
         ),
     ];
-    let documents = DOCUMENTS.iter().map(|name| {
+    files.extend(DOCUMENTS.iter().map(|name| {
         let to = format!("{}/{name}", layout.documents);
         (root.join("docs").join(name), to)
-    });
-    let examples = examples(&root.join("packaging/examples"), layout)?;
-    let mut installed = vec![format!("{own}/{}", stage::LIBRARY)];
-    for (from, to) in files.into_iter().chain(documents).chain(examples) {
-        stage::place(&from, &target.join(&to))?;
-        installed.push(to);
+    }));
+    files.extend(all_of(&root.join("packaging/examples"), &examples)?);
+    for dir in [
+        root.join("docs/man"),
+        staged.join("share/man/man1"),
+        staged.join("share/man/man7"),
+    ] {
+        files.extend(pages(&dir)?);
     }
-    let pkgconfig = format!("{}/pkgconfig/fanpcap.pc", layout.libraries);
-    stage::place_text(&pkg_config(prefix, &own)?, &target.join(&pkgconfig))?;
-    installed.push(pkgconfig);
-    let pages = install_pages(&root.join("docs/man"), &target.join("share/man"))?
-        + install_pages(&staged.join("share/man/man1"), &target.join("share/man"))?
-        + install_pages(&staged.join("share/man/man7"), &target.join("share/man"))?;
-    installed.push(format!("share/man ({pages} manual pages)"));
-    installed.extend(install_completions(&staged.join("share"), target, layout)?);
-    Ok(installed)
+    files.extend(completions(&staged.join("share"), layout));
+    let library = staged.join("lib").join(stage::LIBRARY);
+    let pkg_config = Source::Text(pkg_config(prefix, &own)?);
+    let mut plan = vec![
+        (
+            Source::Library(library),
+            format!("{own}/{}", stage::LIBRARY),
+        ),
+        (
+            pkg_config,
+            format!("{}/pkgconfig/fanpcap.pc", layout.libraries),
+        ),
+    ];
+    plan.extend(files.into_iter().map(|(from, to)| (Source::File(from), to)));
+    Ok(plan)
+}
+
+fn place(target: &Path, plan: &Plan) -> Result<()> {
+    for (source, to) in plan {
+        let to = target.join(to);
+        match source {
+            Source::File(from) => stage::place(from, &to)?,
+            Source::Text(text) => stage::place_text(text, &to)?,
+            Source::Library(from) => {
+                stage::place_library(from, to.parent().context("a directory")?)?;
+            }
+        }
+    }
+    Ok(())
+}
+
+/// The paths of all files and links, below the prefix.
+fn paths(plan: &Plan) -> Vec<String> {
+    let mut paths = Vec::new();
+    for (source, to) in plan {
+        if let (Source::Library(_), Some((dir, _))) = (source, to.rsplit_once('/')) {
+            paths.extend(stage::LINKS.map(|link| format!("{dir}/{link}")));
+        }
+        paths.push(to.clone());
+    }
+    paths
+}
+
+/// The directory that `prefix` is in the end.
+pub(crate) fn target(prefix: &str) -> Result<PathBuf> {
+    ensure!(
+        prefix.starts_with('/'),
+        "PREFIX must be an absolute path, not {prefix:?}"
+    );
+    Ok(below(&env::var("DESTDIR").unwrap_or_default(), prefix))
 }
 
 /// A path below DESTDIR, which packagers set and which is no part of the installed paths.
@@ -119,19 +182,22 @@ fn below(destdir: &str, prefix: &str) -> PathBuf {
     }
 }
 
-/// Every file in the directory of examples, with its place below the prefix.
-fn examples(dir: &Path, layout: &Layout) -> Result<Vec<(PathBuf, String)>> {
+/// Every file of a directory, with its place below the prefix.
+fn all_of(dir: &Path, to: &str) -> Result<Vec<(PathBuf, String)>> {
     let place = |entry: std::io::Result<fs::DirEntry>| {
-        let entry = entry?;
-        let name = entry.file_name().into_string();
-        let name = name.map_err(|name| anyhow!("{} is no text", name.to_string_lossy()))?;
-        let to = format!("{}/examples/{name}", layout.documents);
-        Ok((entry.path(), to))
+        let path = entry?.path();
+        let to = format!("{to}/{}", name(&path)?);
+        Ok((path, to))
     };
     let entries = fs::read_dir(dir).with_context(|| format!("reading {}", dir.display()))?;
     let mut files = entries.map(place).collect::<Result<Vec<_>>>()?;
     files.sort();
     Ok(files)
+}
+
+fn name(path: &Path) -> Result<&str> {
+    let name = path.file_name().and_then(|name| name.to_str());
+    name.with_context(|| format!("the name of {} is no text", path.display()))
 }
 
 fn pkg_config(prefix: &str, own: &str) -> Result<String> {
@@ -144,44 +210,30 @@ fn pkg_config(prefix: &str, own: &str) -> Result<String> {
 }
 
 /// NAME.SECTION goes to man<first letter of SECTION>/NAME.SECTION.
-fn install_pages(dir: &Path, target: &Path) -> Result<usize> {
-    let mut pages = 0;
-    for entry in fs::read_dir(dir).with_context(|| format!("reading {}", dir.display()))? {
-        let path = entry?.path();
-        let section = path
-            .extension()
-            .and_then(|section| section.to_str()?.chars().next());
-        let Some(section) = section.filter(char::is_ascii_digit) else {
-            continue;
-        };
-        let name = path.file_name().context("a page's name")?;
-        stage::place(&path, &target.join(format!("man{section}")).join(name))?;
-        pages += 1;
-    }
+fn pages(dir: &Path) -> Result<Vec<(PathBuf, String)>> {
+    let mut pages = all_of(dir, "")?;
+    pages.retain_mut(|(path, to)| {
+        let section = path.extension().and_then(|it| it.to_str()?.chars().next());
+        let section = section.filter(char::is_ascii_digit);
+        *to = section.map_or_else(String::new, |section| format!("{PAGES}/man{section}{to}"));
+        section.is_some()
+    });
     Ok(pages)
 }
 
-fn install_completions(share: &Path, target: &Path, layout: &Layout) -> Result<Vec<String>> {
-    let completions = [
+fn completions(share: &Path, layout: &Layout) -> [(PathBuf, String); 3] {
+    let (bash, fish) = (
+        "bash-completion/completions/fanpcap",
+        "fish/vendor_completions.d/fanpcap.fish",
+    );
+    [
+        (share.join(bash), format!("share/{bash}")),
         (
-            "bash-completion/completions/fanpcap",
-            "share/bash-completion/completions/fanpcap".to_owned(),
-        ),
-        (
-            "zsh/site-functions/_fanpcap",
+            share.join("zsh/site-functions/_fanpcap"),
             format!("{}/_fanpcap", layout.zsh),
         ),
-        (
-            "fish/vendor_completions.d/fanpcap.fish",
-            "share/fish/vendor_completions.d/fanpcap.fish".to_owned(),
-        ),
-    ];
-    let mut installed = Vec::new();
-    for (from, to) in completions {
-        stage::place(&share.join(from), &target.join(&to))?;
-        installed.push(to);
-    }
-    Ok(installed)
+        (share.join(fish), format!("share/{fish}")),
+    ]
 }
 
 #[cfg(test)]

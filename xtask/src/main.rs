@@ -22,6 +22,7 @@ mod tally;
 mod test;
 mod tier;
 mod tree;
+mod uninstall;
 
 use std::env;
 use std::process::ExitCode;
@@ -31,7 +32,7 @@ use anyhow::{Result, bail};
 use tally::Tally;
 
 const USAGE: &str = "usage: cargo run -p xtask -- stage | demo | test [TIER...] | bare [ROOT...] \
-                     | check | least | symbols | install PREFIX | deb | pictures [top]";
+                     | check | least | symbols | install PREFIX | uninstall PREFIX | deb | pictures [top]";
 
 fn main() -> ExitCode {
     let arguments: Vec<String> = env::args().skip(1).collect();
@@ -59,6 +60,7 @@ fn run(arguments: &[String]) -> Result<Tally> {
         ["least"] => counted(least::run),
         ["check"] => counted(check::run),
         ["install", prefix] => install::run(prefix).map(|()| Tally::default()),
+        ["uninstall", prefix] => uninstall::run(prefix).map(|()| Tally::default()),
         ["pictures"] => pictures::run().map(|()| Tally::default()),
         ["pictures", "top"] => pictures::top().map(|()| Tally::default()),
         _ => bail!("{USAGE}"),

@@ -269,6 +269,25 @@ fn on_wire(test: impl FnOnce(&dyn Fn() -> Result<()>) -> Result<()> + Send) -> R
     })
 }
 
+#[test]
+fn uninstall_removes_what_install_made_and_nothing_else() -> Result<()> {
+    let tree = Tree {
+        scratch: Scratch::new()?,
+    };
+    let others = tree.prefix().join("share/man/man1");
+    fs::create_dir_all(&others)?;
+    fs::write(others.join("other.1"), "")?;
+    let before = tree.listing()?;
+    tree.make("install")?;
+    ensure!(tree.prefix().join("lib/fanpcap/libpcap.so").exists());
+    // Again, as for an update: the directories that the first one made are still known.
+    tree.make("install")?;
+    tree.make("uninstall")?;
+    let after = tree.listing()?;
+    ensure!(after == before, "{after:#?}");
+    Ok(())
+}
+
 /// What `make install` leaves behind, in a directory of the test's own.
 struct Tree {
     scratch: Scratch,
@@ -279,16 +298,32 @@ impl Tree {
         let tree = Self {
             scratch: Scratch::new()?,
         };
+        tree.make("install")?;
+        Ok(tree)
+    }
+
+    /// `make install` or `make uninstall`.
+    fn make(&self, goal: &str) -> Result<()> {
         let mut command = on_system("make");
         command
-            .args(["-s", "install"])
-            .arg(format!("PREFIX={}", tree.prefix().display()));
+            .args(["-s", goal])
+            .arg(format!("PREFIX={}", self.prefix().display()));
         run(
-            &tree.scratch,
+            &self.scratch,
             command.current_dir(root()).env_remove("DESTDIR"),
         )?
         .success()?;
-        Ok(tree)
+        Ok(())
+    }
+
+    /// Every file and directory.
+    fn listing(&self) -> Result<Vec<String>> {
+        let mut find = on_system("find");
+        find.arg(self.prefix()).args(["-mindepth", "1"]);
+        let said = run(&self.scratch, &mut find)?.success()?;
+        let mut lines: Vec<String> = said.lines().map(str::to_owned).collect();
+        lines.sort();
+        Ok(lines)
     }
 
     fn prefix(&self) -> PathBuf {

@@ -36,10 +36,12 @@ fn the_control_file_names_what_the_package_needs() -> Result<()> {
     for needed in ["libpcap0.8 (>= 1.10)", "libc6 (>= ", "libgcc-s1"] {
         ensure!(control.contains(needed), "{needed}: {control}");
     }
+    let addresses: Vec<&str> = control.lines().filter(|line| line.contains('@')).collect();
     ensure!(
-        !control.contains('@') || control.contains("<root@localhost>"),
-        "{control}"
+        matches!(addresses[..], [line] if line.starts_with("Maintainer: ") && line.ends_with('>')),
+        "a place is left open: {control}"
     );
+    ensure!(!control.contains("root@localhost"), "{control}");
     Ok(())
 }
 
