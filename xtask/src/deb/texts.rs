@@ -80,11 +80,12 @@ pub(super) fn changelog(package: &Package) -> Result<String> {
     ))
 }
 
-/// The items of the first section, each in one line.
+/// The items of the first section, each in one line. Debian has no headings between them.
 fn items(changelog: &str) -> Vec<String> {
     let section = changelog.split("\n## ").nth(1).unwrap_or_default();
     let mut items: Vec<String> = Vec::new();
-    for line in section.lines().skip(1) {
+    let lines = section.lines().skip(1);
+    for line in lines.filter(|line| !line.starts_with('#')) {
         if let Some(item) = line.strip_prefix("* ") {
             items.push(item.to_owned());
         } else if let (Some(item), false) = (items.last_mut(), line.trim().is_empty()) {
@@ -116,8 +117,7 @@ mod tests {
 
     #[test]
     fn the_newest_section_becomes_items() {
-        let text =
-            "# Changelog\n\n## Unreleased\n\n* One\n  and more.\n* Two.\n\n## 0.1\n\n* Old.\n";
+        let text = "# Changelog\n\n## Unreleased\n\n### Part\n\n* One\n  and more.\n\n### Other\n\n* Two.\n\n## 0.1\n\n* Old.\n";
         assert_eq!(items(text), ["One and more.", "Two."]);
     }
 
