@@ -121,7 +121,7 @@ fn the_units_command_shares_packets_with_the_units_capabilities() -> Result<()> 
     netns::within_new(|| {
         Veth::new("va", DEVICE, 1)?;
         let injector = Injector::open("va")?;
-        let running = Program::new("sh", "4 copies in group 5")?
+        let running = Program::new("sh", "in group 5")?
             .args(["-c", &shell])
             .start(&scratch)?;
         member::wait_for_members(5, 4)?;
