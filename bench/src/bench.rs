@@ -8,6 +8,7 @@ use fanpcap_testkit::{Injector, Member, Scratch};
 
 use crate::generator::{self, Load, Sent, Way, frame};
 use crate::libraries::Libraries;
+use crate::out::tell;
 use crate::reader::{self, Place, Reader, Seat, Settings, Side, Work};
 use crate::topology::Pair;
 use crate::wire::{Verdict, Wire};
@@ -80,7 +81,7 @@ impl Bench {
         match self.live_frames_arrive() {
             Ok(()) => self.way = Way::LiveFrames,
             Err(error) => {
-                println!("live frames don't work here, so floods are by sendmmsg: {error:#}\n");
+                tell!("live frames don't work here, so floods are by sendmmsg: {error:#}\n");
                 self.wire.take_no_frames();
             }
         }

@@ -11,6 +11,7 @@ use serde::Deserialize;
 use serde::de::IgnoredAny;
 use serde_json::Value;
 
+use crate::out::tell;
 use crate::spread::Spread;
 
 /// Tells whether two outputs say the same
@@ -102,7 +103,7 @@ pub(crate) fn compare(directories: &Compare) -> Result<Outcome> {
         }
     }
     for line in &unlike {
-        println!("not to be compared: {line}");
+        tell!("not to be compared: {line}");
     }
     Ok(match same {
         _ if !unlike.is_empty() => Outcome::Incomparable,
@@ -169,7 +170,7 @@ fn tell(row: &str, goal: &Goal, other: Option<&Goal>) -> bool {
         text(goal.spread),
         text(other.and_then(|other| other.spread)),
     );
-    println!("{row:<12} {:<40}{first:<28}{second:<28}{told}", goal.what);
+    tell!("{row:<12} {:<40}{first:<28}{second:<28}{told}", goal.what);
     verdict == Verdict::Same
 }
 

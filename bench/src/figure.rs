@@ -86,6 +86,30 @@ impl Figure {
         }
     }
 
+    /// Which way is the better one; none for what is only told.
+    pub(crate) fn direction(self) -> Option<&'static str> {
+        match self {
+            Self::Sent | Self::LinkReceived | Self::ApplicationReceived | Self::Handled => None,
+            Self::CapturedPps | Self::CapturedShare | Self::HandledPps | Self::SentPps => {
+                Some("higher is better")
+            }
+            Self::InterfaceDropped
+            | Self::ApplicationDropped
+            | Self::ReaderNs
+            | Self::GeneratorNs
+            | Self::LatencyP50Us
+            | Self::LatencyP99Us
+            | Self::OpenUs
+            | Self::FirstUs
+            | Self::CloseUs
+            | Self::CompileUs
+            | Self::LoadUs
+            | Self::CompileAndLoadMs
+            | Self::FirstProgramMs
+            | Self::SizeMb => Some("lower is better"),
+        }
+    }
+
     /// Whether thousandths matter.
     pub(crate) fn is_fine(self) -> bool {
         self.digits() == 3

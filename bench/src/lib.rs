@@ -1,10 +1,5 @@
 //! Measures our library against its peers, on a wire of its own: `fanpcap bench`, `make bench`.
 #![forbid(unsafe_code)]
-#![allow(
-    clippy::print_stdout,
-    clippy::print_stderr,
-    reason = "a command's output is for the terminal"
-)]
 
 mod bench;
 mod compare;
@@ -17,6 +12,7 @@ mod generator;
 mod libraries;
 mod machine;
 mod measure;
+mod out;
 mod outside;
 mod pause;
 mod plot;
@@ -48,6 +44,7 @@ use generator::Traffic;
 use libraries::Libraries;
 use machine::{Machine, Session};
 use measure::{Measure, Taken, Taking};
+use out::{note, tell};
 use report::Report;
 use row::Row;
 use rows::ROWS;
@@ -60,6 +57,7 @@ pub struct Arguments {
     #[command(subcommand)]
     command: Option<Verb>,
     /// Rows to measure; all, if none is named
+    #[arg(value_name = "ROW")]
     names: Vec<String>,
     /// How many rounds of runs
     #[arg(long, alias = "pairs", default_value_t = 12, value_parser = clap::value_parser!(u32).range(1..=100))]
@@ -106,37 +104,44 @@ enum Verb {
     Compiler(Compiling),
 }
 
+/// The rows' names.
+pub fn rows() -> impl Iterator<Item = &'static str> {
+    ROWS.iter().map(|row| row.name)
+}
+
 /// Does what was asked; our library is in the directory that `library` finds.
 ///
 /// # Errors
 /// What could not be measured, and why.
 pub fn run(arguments: &Arguments, library: impl FnOnce() -> Result<PathBuf>) -> Result<ExitCode> {
+    let mut code = ExitCode::SUCCESS;
     match &arguments.command {
         Some(Verb::List) => list(),
-        Some(Verb::Compare(directories)) => return Ok(compare::compare(directories)?.status()),
+        Some(Verb::Compare(directories)) => code = compare::compare(directories)?.status(),
         Some(Verb::Generate(traffic)) => generate(traffic)?,
         Some(Verb::Compiler(compiling)) => compile(compiling)?,
-        None => return measure(arguments, library()?),
+        None => code = measure(arguments, library()?)?,
     }
-    Ok(ExitCode::SUCCESS)
+    out::finish()?;
+    Ok(code)
 }
 
 fn list() {
     for row in ROWS {
-        println!("{:<12} {}", row.name, row.what);
+        tell!("{:<12} {}", row.name, row.what);
         for goal in row.goals {
-            println!("{:<12} - {}: {}", "", goal.what, goal.must.text());
+            tell!("{:<12} - {}: {}", "", goal.what, goal.must.text());
         }
     }
 }
 
 fn generate(traffic: &Traffic) -> Result<()> {
-    println!("{}", serde_json::to_string(&generator::generate(traffic)?)?);
+    tell!("{}", serde_json::to_string(&generator::generate(traffic)?)?);
     Ok(())
 }
 
 fn compile(compiling: &Compiling) -> Result<()> {
-    println!("{}", serde_json::to_string(&compiler::compile(compiling)?)?);
+    tell!("{}", serde_json::to_string(&compiler::compile(compiling)?)?);
     Ok(())
 }
 
@@ -162,13 +167,13 @@ fn measure(arguments: &Arguments, library: PathBuf) -> Result<ExitCode> {
     let measured = netns::within_new(|| {
         let bench = Bench::new(options)?;
         let machine = Machine::describe(&bench)?;
-        let session = Session::begin(milliseconds, rounds);
-        println!("{machine}\n{session}\n");
+        let session = Session::begin(milliseconds, rounds, arguments.quick);
+        tell!("{machine}\n{session}\n");
         report(&bench, &rows, (&machine, &session), &arguments.output)
     });
     // What was begun is undone by now.
     if let Some(signal) = stop::signal() {
-        eprintln!("fanpcap: stopped by signal {signal}");
+        note!("fanpcap: stopped by signal {signal}");
         return Ok(ExitCode::from(128_u8.saturating_add(signal)));
     }
     Ok(if measured?.fails(arguments.strict) {
@@ -229,7 +234,7 @@ fn report(
                 tally.not_judged += report.not_judged();
             }
             Err(error) => {
-                println!("{}: BROKEN: {error:#}\n", row.name);
+                tell!("{}: BROKEN: {error:#}\n", row.name);
                 report::forget(row.name, to)?;
                 broken.push(row.name);
             }
@@ -241,12 +246,12 @@ fn report(
         not_measured,
         ..
     } = tally;
-    println!(
+    tell!(
         "{missed} goals missed, {not_measured} goals not measured, {} rows broken",
         broken.len()
     );
     if !broken.is_empty() {
-        eprintln!("fanpcap: could not measure {}", broken.join(", "));
+        note!("fanpcap: could not measure {}", broken.join(", "));
     }
     Ok(tally)
 }

@@ -25,17 +25,20 @@ pub(crate) struct Session {
     pub(crate) milliseconds: u64,
     /// Of each measure that is not a constant.
     pub(crate) rounds: u32,
+    /// Short runs, to see that it works: their figures are no result.
+    pub(crate) quick: bool,
 }
 
 impl Session {
     /// This one, from now on.
-    pub(crate) fn begin(milliseconds: u64, rounds: u32) -> Self {
+    pub(crate) fn begin(milliseconds: u64, rounds: u32, quick: bool) -> Self {
         Self {
             date: date::now(),
             version: env!("CARGO_PKG_VERSION"),
             commit: option_env!("FANPCAP_COMMIT"),
             milliseconds,
             rounds,
+            quick,
         }
     }
 }
@@ -101,6 +104,40 @@ impl Machine {
             fanpcap: bench.version(Side::Ours)?,
             libpcap: bench.version(Side::System)?,
         })
+    }
+}
+
+impl Machine {
+    /// What a picture must tell of the machine and the session, a line each.
+    pub(crate) fn captions(&self, session: &Session) -> [String; 2] {
+        let commit = session.commit.map(|commit| format!(", commit {commit}"));
+        let driver = &self.driver;
+        [
+            format!(
+                "{}, {} CPUs, Linux {}; fanpcap {}{}, PCAP_DRIVER {driver}",
+                self.cpu,
+                self.cpus,
+                self.kernel,
+                session.version,
+                commit.unwrap_or_default()
+            ),
+            format!(
+                "{}; {} rounds, floods of {} ms; bar: median, line: least to most",
+                session.date, session.rounds, session.milliseconds
+            ),
+        ]
+    }
+
+    /// Why the figures are no result, where they are none.
+    pub(crate) fn warning(&self, session: &Session) -> Option<String> {
+        let mut why = Vec::new();
+        if session.quick {
+            why.push("--quick: too few and too short runs");
+        }
+        if self.shared {
+            why.push("--shared: others used the CPUs");
+        }
+        (!why.is_empty()).then(|| format!("NOT A RESULT ({})", why.join("; ")))
     }
 }
 

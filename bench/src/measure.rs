@@ -9,6 +9,7 @@ use serde::ser::{Serialize, SerializeMap, Serializer};
 
 use crate::bench::Bench;
 use crate::figure::{Figure, Sample};
+use crate::out::tell;
 use crate::pause::{go_on, pause};
 use crate::refusal::Refusal;
 
@@ -175,7 +176,7 @@ impl<'a> Taking<'a> {
     }
 
     fn leave_out(&mut self, column: Column, why: String) {
-        println!("  {} is left out: {why}", column.name);
+        tell!("  {} is left out: {why}", column.name);
         self.present.retain(|other| *other != column);
         for round in &mut self.taken.rounds {
             round.0.retain(|(key, _)| *key != column.key);
@@ -203,7 +204,7 @@ fn accepted(
             Whole::Refused(column, refusal) => (column, refusal),
         };
         let name = column.name;
-        println!("  round thrown away, attempt {attempt} of {ATTEMPTS}: {name} refused: {refusal}");
+        tell!("  round thrown away, attempt {attempt} of {ATTEMPTS}: {name} refused: {refusal}");
         last = Some((column, format!("its runs are refused: {refusal}")));
         if refusal.is_for_others() {
             pause(PAUSE)?;

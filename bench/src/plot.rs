@@ -9,6 +9,17 @@ use plotters::style::text_anchor::{HPos, Pos, VPos};
 
 use crate::spread::Spread;
 
+/// A row.
+#[derive(Debug)]
+pub(crate) struct Picture {
+    pub(crate) heading: String,
+    /// Machine, version and date.
+    pub(crate) captions: Vec<String>,
+    /// Why it shows no result.
+    pub(crate) warning: Option<String>,
+    pub(crate) panels: Vec<Panel>,
+}
+
 /// One figure, by columns.
 #[derive(Debug)]
 pub(crate) struct Panel {
@@ -24,41 +35,64 @@ pub(crate) struct Bar {
 }
 
 // All in pixels.
-const WIDTH: u32 = 900;
+const WIDTH: u32 = 1000;
 const HEADING: u32 = 40;
+/// A line below the heading.
+const CAPTION: u32 = 18;
 /// What a panel needs beside its bars: title, axis, space.
 const PANEL: u32 = 92;
 const BAR: u32 = 30;
 /// Left of the bars, for their names; right of them, for their values.
-const NAMES: u32 = 210;
+const NAMES: u32 = 300;
 const VALUES: u32 = 190;
 const INK: RGBColor = RGBColor(40, 40, 40);
-const FILL: RGBColor = RGBColor(120, 170, 215);
+const FILL: RGBColor = RGBColor(175, 180, 188);
+/// The bars of our library.
+const OURS: RGBColor = RGBColor(230, 140, 40);
+const WARNING: RGBColor = RGBColor(190, 20, 20);
 
 type Area<'a> = DrawingArea<SVGBackend<'a>, Shift>;
 
 /// Draws the panels below each other into a file.
-pub(crate) fn draw(path: &Path, heading: &str, panels: &[Panel]) -> Result<()> {
-    let height = HEADING + panels.iter().map(Panel::height).sum::<u32>();
+pub(crate) fn draw(path: &Path, picture: &Picture) -> Result<()> {
+    let panels = picture.panels.iter().map(Panel::height).sum::<u32>();
+    let height = picture.head() + panels;
     let all = SVGBackend::new(path, (WIDTH, height)).into_drawing_area();
-    draw_all(&all, heading, panels).map_err(|error| anyhow!("drawing: {error}"))
+    picture
+        .draw(&all)
+        .map_err(|error| anyhow!("drawing: {error}"))
 }
 
-fn draw_all(
-    all: &Area<'_>,
-    heading: &str,
-    panels: &[Panel],
-) -> Result<(), Box<dyn std::error::Error>> {
-    all.fill(&WHITE)?;
-    let (top, mut rest) = all.split_vertically(HEADING);
-    top.draw(&Text::new(heading.to_owned(), (12, 12), style(17.0)))?;
-    for panel in panels {
-        let (area, below) = rest.split_vertically(panel.height());
-        panel.draw(&area)?;
-        rest = below;
+impl Picture {
+    fn lines(&self) -> impl Iterator<Item = (&str, RGBColor)> {
+        let warning = self.warning.iter().map(|line| (line.as_str(), WARNING));
+        warning.chain(self.captions.iter().map(|line| (line.as_str(), INK)))
     }
-    all.present()?;
-    Ok(())
+
+    /// The height of what stands above the panels.
+    fn head(&self) -> u32 {
+        let lines = u32::try_from(self.lines().count()).unwrap_or(0);
+        HEADING + CAPTION * lines + 8
+    }
+
+    fn draw(&self, all: &Area<'_>) -> Result<(), Box<dyn std::error::Error>> {
+        all.fill(&WHITE)?;
+        let (top, mut rest) = all.split_vertically(self.head());
+        top.draw(&Text::new(self.heading.clone(), (12, 12), style(17.0)))?;
+        let mut y = i32::try_from(HEADING)?;
+        for (line, colour) in self.lines() {
+            let style = ("sans-serif", 12.0).into_font().color(&colour);
+            top.draw(&Text::new(line.to_owned(), (12, y), style))?;
+            y += i32::try_from(CAPTION)?;
+        }
+        for panel in &self.panels {
+            let (area, below) = rest.split_vertically(panel.height());
+            panel.draw(&area)?;
+            rest = below;
+        }
+        all.present()?;
+        Ok(())
+    }
 }
 
 impl Panel {
@@ -113,6 +147,14 @@ type Chart<'a, 'b> = ChartContext<
 >;
 
 impl Bar {
+    /// Ours stand out where others stand beside them.
+    fn fill(&self) -> RGBColor {
+        let is_ours = ["fanpcap", "ours", "flow"]
+            .iter()
+            .any(|name| self.name.contains(name));
+        if is_ours { OURS } else { FILL }
+    }
+
     fn draw(
         &self,
         chart: &mut Chart<'_, '_>,
@@ -130,7 +172,10 @@ impl Bar {
             [(least, middle - 0.16), (least, middle + 0.16)],
             [(most, middle - 0.16), (most, middle + 0.16)],
         ];
-        let filled = Rectangle::new([(0.0, top + 0.2), (median, top + 0.8)], FILL.filled());
+        let filled = Rectangle::new(
+            [(0.0, top + 0.2), (median, top + 0.8)],
+            self.fill().filled(),
+        );
         chart.draw_series([filled])?;
         chart.draw_series(lines.map(|line| PathElement::new(line, INK.stroke_width(2))))?;
 
@@ -220,10 +265,18 @@ mod tests {
             title: "captured".to_owned(),
             bars: bars.into(),
         };
-        draw(&file, "a row", &[panel]).unwrap();
+        let picture = Picture {
+            heading: "a row".to_owned(),
+            captions: vec!["a machine, Linux 6".to_owned()],
+            warning: Some("NOT A RESULT".to_owned()),
+            panels: vec![panel],
+        };
+        draw(&file, &picture).unwrap();
         let text = std::fs::read_to_string(file).unwrap();
         for part in [
             "a row",
+            "a machine, Linux 6",
+            "NOT A RESULT",
             "captured",
             "fanpcap",
             "libpcap",

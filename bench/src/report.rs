@@ -10,6 +10,7 @@ use serde::Serialize;
 use crate::figure::Figure;
 use crate::machine::{Machine, Session};
 use crate::measure::{Round, Taken};
+use crate::out::tell;
 use crate::plot;
 use crate::row::{Compared, Goal, Must, Row};
 use crate::spread::Spread;
@@ -100,17 +101,17 @@ impl<'a> Report<'a> {
 
     /// For people. What two goals have in common is shown once.
     pub(crate) fn print(&self) {
-        println!("{}: {}", self.row, self.what);
+        tell!("{}: {}", self.row, self.what);
         for table in &self.tables {
-            print!("{}", table.text());
+            tell!("{}", table.text().trim_end_matches('\n'));
         }
         for goal in &self.goals {
-            println!("  {}", goal.line());
+            tell!("  {}", goal.line());
         }
         for line in self.published {
-            println!("  published: {line}");
+            tell!("  published: {line}");
         }
-        println!();
+        tell!("");
     }
 
     /// `NAME.json` and `NAME.svg` in a directory.
@@ -121,28 +122,49 @@ impl<'a> Report<'a> {
             || -> Result<()> { Ok(serde_json::to_writer_pretty(File::create(&path)?, self)?) };
         write().with_context(|| format!("writing {}", path.display()))?;
         let path = directory.join(self.row).with_extension("svg");
-        plot::draw(
-            &path,
-            &format!("{}: {}", self.row, self.what),
-            &self.panels(),
-        )
-        .with_context(|| format!("writing {}", path.display()))
+        let picture = plot::Picture {
+            heading: format!("{}: {}", self.row, self.what),
+            captions: self.machine.captions(self.session).into(),
+            warning: self.machine.warning(self.session),
+            panels: self.panels(),
+        };
+        plot::draw(&path, &picture).with_context(|| format!("writing {}", path.display()))
     }
 
-    /// One for each figure that goals are about.
+    /// One for each figure that goals are about, and one for what goals say when they compare.
     fn panels(&self) -> Vec<plot::Panel> {
         let mut panels: Vec<plot::Panel> = Vec::new();
+        let mut add = |title: String, bars: Vec<plot::Bar>| {
+            let is_new = !panels.iter().any(|panel| panel.title == title);
+            if is_new && !bars.is_empty() {
+                panels.push(plot::Panel { title, bars });
+            }
+        };
         for goal in &self.goals {
             let Some(table) = self.tables.iter().find(|table| table.name == goal.measure) else {
                 continue;
             };
-            let title = format!("{}, {}", goal.figure.name(), table.name);
-            if !panels.iter().any(|panel| panel.title == title) {
-                panels.push(plot::Panel {
-                    title,
-                    bars: table.bars(goal.figure),
-                });
+            let direction = goal.figure.direction();
+            let direction = direction.map_or_else(String::new, |it| format!(" ({it})"));
+            let (figure, table_name) = (goal.figure.name(), &table.name);
+            let compared = self.goals.iter().filter(|other| {
+                other.measure == goal.measure
+                    && other.figure == goal.figure
+                    && other.compared == goal.compared
+            });
+            let bars: Vec<plot::Bar> = compared.filter_map(Outcome::bar).collect();
+            match goal.compared {
+                Compared::Ratio => add(format!("{figure}: ratio, {table_name}{direction}"), bars),
+                Compared::Difference => {
+                    add(
+                        format!("{figure}: difference, {table_name}{direction}"),
+                        bars,
+                    );
+                }
+                Compared::Alone => {}
             }
+            let title = format!("{figure}: measured, {table_name}{direction}");
+            add(title, table.bars(goal.figure));
         }
         panels
     }
@@ -187,6 +209,14 @@ impl Outcome {
             constant: goal.measure.constant(),
             absent: taken.absent.iter().map(why).collect(),
             rounds: taken.rounds.clone(),
+        })
+    }
+
+    /// What it came to, as a bar.
+    fn bar(&self) -> Option<plot::Bar> {
+        Some(plot::Bar {
+            name: self.what,
+            spread: self.spread?,
         })
     }
 

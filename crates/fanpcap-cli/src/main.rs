@@ -1,13 +1,9 @@
 //! The `fanpcap` command: one file per subcommand.
 #![forbid(unsafe_code)]
-#![allow(
-    clippy::print_stdout,
-    clippy::print_stderr,
-    reason = "a command's output is for the terminal"
-)]
 
 mod bench;
 mod capture;
+mod complete;
 mod config;
 mod cpus;
 mod generate;
@@ -46,6 +42,8 @@ enum Command {
     Enable(system::Enable),
     Disable(system::Disable),
     #[command(hide = true)]
+    Complete(complete::Arguments),
+    #[command(hide = true)]
     Manual(manual::Arguments),
 }
 
@@ -61,6 +59,7 @@ fn main() -> ExitCode {
         Command::Lang(arguments) => lang::run(&arguments),
         Command::Enable(arguments) => system::enable(&arguments),
         Command::Disable(arguments) => system::disable(&arguments),
+        Command::Complete(arguments) => complete::run(&arguments),
         Command::Manual(arguments) => manual::run(&arguments),
     };
     done.unwrap_or_else(|error| {

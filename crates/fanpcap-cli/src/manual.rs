@@ -1,5 +1,6 @@
 //! `fanpcap manual`: writes the command's manual pages and completions, as `make` stages them.
 
+mod examples;
 mod language;
 
 use std::fs;
@@ -9,8 +10,9 @@ use std::process::ExitCode;
 
 use anyhow::{Context, Result};
 use clap::{Args, Command, CommandFactory};
-use clap_complete::Shell;
 use clap_mangen::Man;
+
+use crate::complete::SCRIPTS;
 
 /// What the pages say beyond the options: hand-written sections, by page.
 const SECTIONS: [(&str, &str); 5] = [
@@ -47,19 +49,8 @@ pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode> {
     }
     let path = share.join("man/man7/fanpcap-lang.7");
     write(&path, language::page().as_bytes())?;
-    for (shell, path) in [
-        (Shell::Bash, "bash-completion/completions/fanpcap"),
-        (Shell::Zsh, "zsh/site-functions/_fanpcap"),
-        (Shell::Fish, "fish/vendor_completions.d/fanpcap.fish"),
-    ] {
-        let mut text = Vec::new();
-        clap_complete::generate(
-            shell,
-            &mut super::Arguments::command(),
-            "fanpcap",
-            &mut text,
-        );
-        write(&share.join(path), &text)?;
+    for (path, script) in SCRIPTS {
+        write(&share.join(path), script.as_bytes())?;
     }
     Ok(ExitCode::SUCCESS)
 }
@@ -89,10 +80,17 @@ fn rendered(page: &Command, names: &[String]) -> Result<Vec<u8>> {
     let mut text = Vec::new();
     man.render(&mut text)
         .with_context(|| format!("the page {own}"))?;
-    let mut text = with_values(page, &String::from_utf8_lossy(&text)).into_bytes();
+    // What is said behind the options has a title of its own, not that of clap_mangen.
+    let title = match own.as_str() {
+        "fanpcap-lang-explain" => "OUTPUT",
+        _ => "FIGURES",
+    };
+    let text = String::from_utf8_lossy(&text).replace(".SH EXTRA\n", &format!(".SH {title}\n"));
+    let mut text = with_values(page, &text).into_bytes();
     for (_, section) in SECTIONS.iter().filter(|(page, _)| *page == own) {
         text.extend(section.bytes());
     }
+    text.extend(examples::section(&own).unwrap_or_default().bytes());
     writeln!(text, "{}", see_also(&own, names))?;
     Ok(text)
 }
@@ -166,6 +164,18 @@ mod tests {
             assert!(
                 !names.iter().any(|page| page.contains(hidden)),
                 "{hidden}: {names:?}"
+            );
+        }
+    }
+
+    #[test]
+    fn every_page_has_examples_and_no_section_without_a_name_of_its_own() {
+        for (name, text) in all() {
+            assert_eq!(text.matches("\n.SH EXAMPLES\n").count(), 1, "{name}");
+            assert!(!text.contains(".SH EXTRA"), "{name}");
+            assert!(
+                !text.contains(".SH FIGURES") || text.contains("Figures:"),
+                "{name}"
             );
         }
     }

@@ -105,7 +105,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode> {
         return Ok(guard::stand());
     }
     if let Err(error) = program::find(&arguments.command) {
-        eprintln!("fanpcap: {error}");
+        crate::streams::note(&format!("fanpcap: {error}\n"));
         return Ok(ExitCode::from(error.code()));
     }
     let mode = group::mode(&arguments.fanout)?;

@@ -8,7 +8,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use anyhow::{Context, Result, ensure};
 use fanpcap::groups::{self, Seen};
 use fanpcap::mode::Kind;
-use fanpcap::record::Running;
+use fanpcap::record::{LastLook, Record, Running};
 use fanpcap_linux::{diag, interface, link, netns, process};
 
 mod holders;
@@ -73,6 +73,11 @@ pub(crate) struct Socket {
     pub(crate) program_counters: Option<Vec<i64>>,
     /// When these were read, nanoseconds of `CLOCK_MONOTONIC`; later than any other time where they can't change.
     pub(crate) program_counted_ns: u64,
+    /// Seconds since the application looked for packets, or joined if it never has; 0 while it waits for some. None
+    /// where the page does not tell.
+    pub(crate) unread_seconds: Option<f64>,
+    /// The application has never looked.
+    pub(crate) is_never_read: bool,
     /// Whether it has a page.
     pub(crate) has_page: bool,
     /// The process that has it; none when that may not be seen.
@@ -212,7 +217,7 @@ impl Source {
             netns,
             netns_name: netns_name(netns),
             devices,
-            sockets: self.sockets(&seen),
+            sockets: self.sockets(&seen, at_ns),
         })
     }
 
@@ -246,7 +251,7 @@ impl Source {
         devices
     }
 
-    fn sockets(&mut self, seen: &[Seen]) -> Vec<Socket> {
+    fn sockets(&mut self, seen: &[Seen], at_ns: u64) -> Vec<Socket> {
         let modes = modes(seen);
         // The pid on a page is only a hint: its owner may count processes in a namespace of its own.
         let hint = |seen: &Seen| (seen.socket.inode, seen.page.as_ref().map(|page| page.pid));
@@ -276,6 +281,8 @@ impl Source {
                 }),
                 program_counters: program_counters(seen),
                 program_counted_ns: running(seen).map_or(0, |running| running.counted_ns),
+                unread_seconds: unread(seen, at_ns),
+                is_never_read: seen.page.as_ref().is_some_and(Record::is_never_read),
                 has_page: seen.page.is_some(),
                 process,
             }
@@ -305,6 +312,15 @@ fn counts(seen: &Seen) -> Option<Counts> {
         read_taken: page.read_taken,
         waits: page.waits,
     })
+}
+
+/// How long the application has not looked for packets.
+fn unread(seen: &Seen, at_ns: u64) -> Option<f64> {
+    let page = seen.page.as_ref()?;
+    if page.last_look == LastLook::Waits {
+        return Some(0.0);
+    }
+    page.unread_for(at_ns).map(|since| since.as_secs_f64())
 }
 
 fn running(seen: &Seen) -> Option<&Running> {

@@ -4,10 +4,13 @@
 use std::io::{BufRead, BufReader, Read};
 use std::process::{Command, Output, Stdio};
 
-use anyhow::{Context, Result, ensure};
+use anyhow::{Context, Result, anyhow, ensure};
+use fanpcap_linux::pcap::Library;
 use fanpcap_testkit::await_for::LIMIT;
 use fanpcap_testkit::traffic::{self, Frame};
-use fanpcap_testkit::{Injector, Member, Program, Scratch, Veth, await_for, member, netns};
+use fanpcap_testkit::{
+    Injector, Member, Program, Scratch, Veth, await_for, library, member, netns,
+};
 use screen::Screen;
 use serde_json::Value;
 
@@ -278,6 +281,35 @@ fn the_screen_ends_with_its_terminal() {
 }
 
 #[test]
+#[ignore = "needs root: namespaces, packet sockets"]
+fn a_handle_that_is_never_read_is_named() {
+    on_wire(|_| {
+        let path = library::library_dir()?.join("libpcap.so.0.8");
+        let ours = Library::open(&path).map_err(|error| anyhow!("{error:?}"))?;
+        let mut created = ours.create("ftop1").map_err(|error| anyhow!("{error:?}"))?;
+        let joined = created.fanout(Some(GROUP), Some("hash"));
+        joined.map_err(|error| anyhow!("{error:?}"))?;
+        let _handle = created.activate().map_err(|error| anyhow!("{error:?}"))?;
+        let group = await_for("the mark", LIMIT, || {
+            let group = top_json(&["ftop1"])?["devices"][0]["groups"][0].clone();
+            Ok((group["members_unread"] == 1).then_some(group))
+        })?;
+        let members = group["members"].as_array().context("members")?;
+        let unread = members.iter().filter(|member| member["is_unread"] == true);
+        let pids: Vec<_> = unread.map(|member| member["pid"].as_u64()).collect();
+        assert_eq!(pids, [Some(std::process::id().into())]);
+        let metrics = Command::new(COMMAND).arg("metrics").output()?;
+        let metrics = String::from_utf8(metrics.stdout)?;
+        assert!(
+            metrics.contains("fanpcap_member_unread_seconds{"),
+            "{metrics}"
+        );
+        Ok(())
+    })
+    .unwrap();
+}
+
+#[test]
 fn a_reader_that_has_enough_ends_it() {
     let mut top = Command::new(COMMAND)
         .args(["top", "lo", "--json", "--interval", "0.1"])
@@ -294,6 +326,36 @@ fn a_reader_that_has_enough_ends_it() {
         .read_to_string(&mut said)
         .unwrap();
     assert!(status.success() && said.is_empty(), "{status}: {said}");
+}
+
+#[test]
+fn without_a_reader_no_command_panics() {
+    for arguments in [
+        &["bench", "list"][..],
+        &["config"],
+        &["metrics", "lo"],
+        &["top", "lo", "--once", "--interval", "0.1"],
+        &["--help"],
+        &["bench", "nosuchrow"],
+        &["run"],
+    ] {
+        let closed = || {
+            let (reader, writer) = std::os::unix::net::UnixStream::pair().unwrap();
+            drop(reader);
+            std::os::fd::OwnedFd::from(writer)
+        };
+        let mut command = Command::new(COMMAND);
+        command.args(arguments).env("PCAP_CONFIG", "/dev/null");
+        let output = command.stdout(closed()).output().unwrap();
+        let said = String::from_utf8_lossy(&output.stderr);
+        assert!(!said.contains("panicked"), "{arguments:?}: {said}");
+        // Standard error may have no reader either: a panic has the status 101.
+        let status = command.stderr(closed()).stdout(closed()).status().unwrap();
+        assert!(
+            [Some(0), Some(1), Some(2)].contains(&status.code()),
+            "{arguments:?}: {status}"
+        );
+    }
 }
 
 #[test]

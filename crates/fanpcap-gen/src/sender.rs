@@ -261,7 +261,7 @@ impl Sender {
             u64::MAX
         };
         if !plan.is_quick(&self.pool, PROBES) || most < PROBES {
-            return self.give_way("so few frames, or at such a rate, need none".to_owned());
+            return self.give_way("sendmmsg is enough at this rate".to_owned());
         }
         if live.send(PROBES, stop).map_err(SendError::Live)? < PROBES {
             return Ok(0);

@@ -171,7 +171,7 @@ fn activate(
     }
     let (handle, warning) = created.activate()?;
     if let Some(warning) = warning {
-        eprintln!("fanpcap: warning: {device}: {warning}");
+        crate::streams::note(&format!("fanpcap: warning: {device}: {warning}\n"));
     }
     Ok(handle)
 }

@@ -29,7 +29,7 @@ pub(super) fn run(arguments: &Arguments, library: &Library) -> Result<ExitCode> 
     let mut threads = Threads::new(arguments.count);
     let begun = begin(arguments, library, &cpus, &mut threads);
     let watched = begun.and_then(|ready| {
-        eprintln!("{ready}");
+        crate::streams::note(&format!("{ready}\n"));
         watch(arguments, &threads, link.as_ref())
     });
     // Whatever went wrong, the threads end in good order.
@@ -53,7 +53,7 @@ fn choose_cpus(arguments: &Arguments) -> Result<Choice> {
     let threads = arguments.threads.into();
     let choice = cpus::choose(&arguments.cpus, Path::new("/"), device, &allowed, threads)?;
     if arguments.cpus != Wanted::None && !arguments.quiet {
-        eprintln!("{}", choice.why);
+        crate::streams::note(&format!("{}\n", choice.why));
     }
     Ok(choice)
 }

@@ -189,7 +189,7 @@ impl fmt::Display for Report {
             }
             writeln!(
                 f,
-                " received {}; {} more had no room or nobody who wanted them",
+                " received {}; {} dropped at the other end",
                 peer.received, peer.dropped
             )?;
         }

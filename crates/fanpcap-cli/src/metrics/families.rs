@@ -16,7 +16,11 @@ type Figure<'c> = (Option<&'c str>, fn(&Counters) -> u64);
 /// All metrics of a snapshot.
 pub(crate) fn of(snapshot: &Snapshot) -> Vec<Family> {
     let (members, groups, devices) = (members(snapshot), groups(snapshot), devices(snapshot));
-    let of_program = [program_counters(snapshot), program_counters_age(snapshot)];
+    let of_program = [
+        unread(snapshot),
+        program_counters(snapshot),
+        program_counters_age(snapshot),
+    ];
     let members = members.into_iter().chain(of_program);
     members.chain(groups).chain(devices).collect()
 }
@@ -65,6 +69,21 @@ fn members(snapshot: &Snapshot) -> [Family; 5] {
             samples(&age, None),
         ),
     ]
+}
+
+/// How long applications have not looked for packets.
+fn unread(snapshot: &Snapshot) -> Family {
+    let of_member = |socket: &Socket| {
+        let seconds = socket.unread_seconds?;
+        Some((member_labels(snapshot, socket)?, Number::Seconds(seconds)))
+    };
+    let samples = snapshot.sockets.iter().filter_map(of_member);
+    gauge(
+        "fanpcap_member_unread_seconds",
+        "Time since the application looked for packets, or joined if it never has; 0 while it waits for some. A member that is \
+         never read loses its share.",
+        samples.collect(),
+    )
 }
 
 /// Each counter that a member tells.

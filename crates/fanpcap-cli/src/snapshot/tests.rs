@@ -72,7 +72,7 @@ fn the_pid_on_a_page_is_checked() {
             },
             page: Some(holders::tests::page(pid)),
         };
-        source.sockets(&[seen]).remove(0).process.unwrap()
+        source.sockets(&[seen], 0).remove(0).process.unwrap()
     };
     let own = std::process::id();
     for pid in [own, 1] {

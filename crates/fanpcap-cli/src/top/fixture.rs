@@ -89,6 +89,8 @@ pub(crate) fn member(inode: u32, pid: u32, counts: Counts) -> Socket {
         counts: Some(counts),
         program_counters: Some(vec![12, 0, -3]),
         program_counted_ns: counts.read_ns,
+        unread_seconds: Some(0.0),
+        is_never_read: false,
         has_page: true,
         process: Some(Process {
             pid: Some(pid),
@@ -122,6 +124,7 @@ fn sockets(read_ns: u64, received: [u64; 3], dropped: [u64; 3]) -> Vec<Socket> {
     stale.program_counted_ns = read_ns;
     let mut never = member(14, 4714, counts(0, 0, 0));
     never.counts = None;
+    never.unread_seconds = None;
     never.program_counters = None;
     if let Some(process) = &mut stale.process {
         process.affinity = Some("0-7".to_owned());
@@ -156,6 +159,8 @@ fn foreign(inode: u32, ifindex: u32, group: Option<u16>, process: Option<(u32, &
         counts: None,
         program_counters: None,
         program_counted_ns: 0,
+        unread_seconds: None,
+        is_never_read: false,
         has_page: false,
         process: process.map(|(pid, program)| Process {
             pid: Some(pid),

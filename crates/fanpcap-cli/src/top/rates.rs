@@ -112,13 +112,15 @@ fn group(group: u16, mode: String, members: Vec<(Member, Share)>) -> Group {
             .map(|share| rounded(100.0 * share / total)),
         ..member
     };
-    let members: Vec<Member> = members.into_iter().map(with_share).collect();
+    let mut members: Vec<Member> = members.into_iter().map(with_share).collect();
+    mark_left(&mut members);
     Group {
         group,
         mode,
         members_total: members.len(),
         members_with_rates: shares.len(),
         members_with_rough_rates: members.iter().filter(|it| it.rate_is_rough).count(),
+        members_unread: members.iter().filter(|it| it.is_unread).count(),
         packets_per_second: sum(&members, |member| member.packets_per_second).map(rounded),
         received_packets_total: sum(&members, |member| member.received_packets_total),
         ring_full_drops_total: sum(&members, |member| member.ring_full_drops_total),
@@ -131,6 +133,21 @@ fn group(group: u16, mode: String, members: Vec<(Member, Share)>) -> Group {
         members,
     }
 }
+
+/// Marks members that have been read once, and not for long while others were given packets. One that is given none
+/// itself may wait by select(2), which its page does not tell: so the time is long.
+fn mark_left(members: &mut [Member]) {
+    let is_given = |member: &Member| member.packets_per_second > Some(0.0);
+    let given = members.iter().filter(|member| is_given(member)).count();
+    for member in members {
+        let others = given - usize::from(is_given(member));
+        let is_left = member.unread_seconds >= Some(LEFT_SECONDS) && others > 0;
+        member.is_unread |= is_left;
+    }
+}
+
+/// Seconds after which a member that was read once counts as left alone.
+const LEFT_SECONDS: f64 = 30.0;
 
 /// The highest rate over the mean. One rate, or none above zero, has no skew.
 fn skew(rates: &[f64]) -> Option<f64> {

@@ -126,6 +126,7 @@ DROP/S   packets lost per second, with a ! when there are any, DROPPED in all:
 BACKLOG  packets that wait in the ring
 CPU      where the process ran last; =2 when it may run on CPU 2 only
 AGE      age of the counters; stale when too old to tell of now
+unread   the application keeps a share and does not look for its packets
 -        unknown: only programs on this library tell their counters
 
 (3 of 4) rates of three members are known, and the sums are theirs

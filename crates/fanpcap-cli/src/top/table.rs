@@ -22,7 +22,7 @@ pub(crate) enum Kind {
     Counters,
     /// A member with figures.
     Member,
-    /// A device, a group or a member that loses packets just now.
+    /// A device, a group or a member that loses packets just now, and a member that nobody reads.
     Losing,
     /// A member without figures: foreign or stale.
     Dim,
@@ -156,6 +156,9 @@ fn counters(group: &Group, width: usize) -> Option<Row> {
 }
 
 fn kind(member: &Member) -> Kind {
+    if member.is_unread {
+        return Kind::Losing;
+    }
     if member.stale || !member.ours {
         return Kind::Dim;
     }
@@ -192,6 +195,10 @@ fn group_name(group: &Group) -> String {
         shown if shown < all => {
             let number = group.group;
             return format!(" group {number} ({shown} of {all} shown) {}", group.mode);
+        }
+        _ if group.members_unread > 0 => {
+            let (number, unread) = (group.group, group.members_unread);
+            return format!(" group {number} ({unread} of {all} unread) {}", group.mode);
         }
         _ if known < all && known > 0 => format!("{known} of {all}"),
         _ => all.to_string(),
@@ -238,7 +245,9 @@ fn member_name(member: &Member, several: bool) -> String {
 
 fn member_cells(member: &Member) -> Cells {
     let share = member.share_percent.map(|share| format!("{share:.1}%"));
-    let pps = if member.stale {
+    let pps = if member.is_unread {
+        "unread".to_owned()
+    } else if member.stale {
         "stale".to_owned()
     } else {
         rate(member.packets_per_second, member.rate_is_rough)

@@ -70,6 +70,8 @@ pub(crate) struct Group {
     pub(crate) members_with_rates: usize,
     /// How many of these have a rough one.
     pub(crate) members_with_rough_rates: usize,
+    /// How many members nobody reads.
+    pub(crate) members_unread: usize,
     /// Packets per second.
     pub(crate) packets_per_second: Option<f64>,
     /// Packets given to the members.
@@ -111,6 +113,10 @@ pub(crate) struct Member {
     pub(crate) ring_bytes: Option<u64>,
     /// Age of the counters.
     pub(crate) counters_age_seconds: Option<f64>,
+    /// Seconds since the application looked for packets, or joined if it never has.
+    pub(crate) unread_seconds: Option<f64>,
+    /// Whether it has a share of the group's packets, and does not look for them.
+    pub(crate) is_unread: bool,
     /// Whether the counters are too old to tell of now.
     pub(crate) stale: bool,
     /// Packets given to the member, since it joined, dropped ones included.

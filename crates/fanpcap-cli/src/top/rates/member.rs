@@ -9,6 +9,9 @@ use crate::top::view::Member;
 /// Members that take packets read their counters this often, nanoseconds.
 const REFRESH_NS: u64 = 100_000_000;
 
+/// An application that has not looked once for so long, seconds, is not about to begin.
+const UNREAD_SECONDS: f64 = 5.0;
+
 /// What tells a socket from all others, also from a later one with its inode.
 type Key = (u32, Option<u16>, u32, Option<u32>);
 
@@ -69,6 +72,8 @@ impl History {
             protocol: socket.protocol,
             ring_bytes: socket.ring_bytes,
             counters_age_seconds: counts.map(|counts| rounded(counts.age(at_ns))),
+            unread_seconds: socket.unread_seconds.map(rounded),
+            is_unread: socket.is_never_read && socket.unread_seconds >= Some(UNREAD_SECONDS),
             stale,
             received_packets_total: counts.map(|counts| counts.received),
             packets_per_second: speeds.received,

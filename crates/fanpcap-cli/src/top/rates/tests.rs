@@ -275,3 +275,25 @@ fn a_devices_losses_are_added_up_and_told_apart() {
     );
     assert_eq!(eth0.lost_packets_per_second, Some(30.0));
 }
+
+#[test]
+fn a_member_that_nobody_reads_is_marked() {
+    let at = |second: u64, received| counts(second * SECOND, received, 0);
+    let unread = |seconds: f64, is_never_read: bool, others: u64| {
+        let before = members(100, &[at(100, 0), at(100, 0)]);
+        let mut after = members(101, &[at(101, others), at(100, 0)]);
+        after.sockets[1].unread_seconds = Some(seconds);
+        after.sockets[1].is_never_read = is_never_read;
+        let view = between(&before, &after);
+        let group = group_of(&view);
+        assert!(!group.members[0].is_unread);
+        assert_eq!(
+            group.members_unread,
+            usize::from(group.members[1].is_unread)
+        );
+        group.members[1].is_unread
+    };
+    assert!(!unread(4.9, true, 100) && unread(5.0, true, 100) && unread(5.0, true, 0));
+    // One that was read may wait by select(2), for as long as nobody is given packets.
+    assert!(!unread(29.0, false, 100) && !unread(90.0, false, 0) && unread(30.0, false, 100));
+}

@@ -133,3 +133,16 @@ fn a_rate_over_another_time_has_a_mark() {
     assert!(text[3].contains(" ~612k "), "{text:?}");
     assert!(!text[4].contains('~'), "{text:?}");
 }
+
+#[test]
+fn a_member_that_nobody_reads_is_named_and_marked() {
+    let mut view = fixture::view();
+    let group = &mut view.devices[0].groups[0];
+    group.members[2].is_unread = true;
+    group.members_unread = 1;
+    let rows = rows(&view, 80, false);
+    let found = |part: &str| rows.iter().find(|row| row.text.contains(part));
+    let member = found(" unread ").unwrap();
+    assert!(member.kind == Kind::Losing && member.text.contains("4713 tcpdump"));
+    assert!(found(" group 7 (1 of 4 unread) ").is_some(), "{rows:?}");
+}
