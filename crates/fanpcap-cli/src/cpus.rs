@@ -118,7 +118,8 @@ fn automatic(root: &Path, device: Option<&str>, allowed: &[usize], copies: usize
     if device.is_none() {
         why = "no device is known; --device names one".to_owned();
     } else if why.is_empty() {
-        why = "no node or receiving CPUs are known".to_owned();
+        let device = device.unwrap_or_default();
+        why = format!("{device} has no NUMA or IRQ information: using all CPUs");
     }
     let shared = sharing(ordered.len(), copies);
     spread(&ordered, copies, why + &shared)

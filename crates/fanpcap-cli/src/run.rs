@@ -1,6 +1,7 @@
 //! `fanpcap run`: copies of a program share one stream of packets.
 
 mod arguments;
+mod checks;
 mod copy;
 mod files;
 mod group;
@@ -9,6 +10,7 @@ mod joined;
 mod ledger;
 mod left;
 mod merge;
+mod options;
 mod output;
 mod program;
 mod progress;
@@ -49,6 +51,9 @@ use supervise::{Run, Supervised};
 /// figure" bounds them by the device's counters. What comes while no copy is in the group, as all are started anew, is
 /// told apart.
 ///
+/// A copy that captures past the group sees all packets, as do programs that read packet sockets by themselves: then all copies
+/// are told to end, unless --allow-outsiders is given.
+///
 /// Signals go on to all copies; a second interrupt kills them. Nothing that a copy has started outlives this
 /// command. The exit status is that of the first copy that failed by itself, with 128 and the signal's number for
 /// one that was killed; 127 for a program that is not found, 126 for one that can't be run.
@@ -78,6 +83,9 @@ pub(crate) struct Arguments {
     /// pcapng if it is named so, else pcap; - is standard output, where it comes when all copies have ended
     #[arg(long, value_name = "FILE")]
     merge: Option<PathBuf>,
+    /// Goes on although a copy has not joined the group and sees all packets
+    #[arg(long)]
+    allow_outsiders: bool,
     /// Begins each line of the copies' output with their number
     #[arg(long)]
     prefix: bool,
@@ -108,11 +116,16 @@ pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode> {
         crate::streams::note(&format!("fanpcap: {error}\n"));
         return Ok(ExitCode::from(error.code()));
     }
-    let mode = group::mode(&arguments.fanout)?;
+    let fanout = group::wanted(&arguments.fanout)?;
+    let mode = fanout.text.clone();
     let wanted =
         Wanted::parse(&arguments.cpus).with_context(|| format!("--cpus {:?}", arguments.cpus))?;
     let library = library::directory()?;
     let group = arguments.group.map_or_else(group::free, Ok)?;
+    let copies = usize::from(arguments.copies);
+    let device = checks::device(arguments.device.as_deref(), &arguments.command)?;
+    checks::group(group, &fanout, device.as_deref())?;
+    checks::files(&arguments.command, copies, arguments.merge.is_some())?;
     if let Some(to) = &arguments.merge {
         merge::ensure_writable(to)?;
     }
@@ -121,34 +134,12 @@ pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode> {
     if let Some(path) = &arguments.json {
         summary::ensure_writable(path)?;
     }
-    let copies = usize::from(arguments.copies);
-    let device = arguments
-        .device
-        .clone()
-        .or_else(|| arguments::device(&arguments.command, exists));
     let allowed = inject::cpus().context("which CPUs this process may run on")?;
     let choice = cpus::choose(&wanted, Path::new("/"), device.as_deref(), &allowed, copies)?;
 
     let to_stdout = arguments.merge.as_deref() == Some(Path::new("-"));
     let output = Arc::new(Output::new(!arguments.quiet, to_stdout)?);
-    if !arguments.quiet {
-        let plural = if copies == 1 { "copy" } else { "copies" };
-        output.say(&format!(
-            "{copies} {plural} in group {group}, {mode}; {}",
-            choice.why
-        ));
-    }
-    if let Some(file) = arguments::shared_file(&arguments.command).filter(|_| copies > 1) {
-        output.say(&format!(
-            "all copies write {}: put their number, %i, into its name",
-            Path::new(file).display()
-        ));
-    }
-    for member in group::members(group) {
-        output.say(&format!(
-            "group {group} has a member already, which gets its share of the packets: {member}"
-        ));
-    }
+    announce(arguments, (group, &mode), &choice.why, &output);
     let ifindex = device.as_deref().and_then(interface::index);
     let run = Run {
         devices: ifindex.as_slice(),
@@ -157,6 +148,8 @@ pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode> {
         group,
         mode: &mode,
         restart: arguments.restart,
+        is_quiet: arguments.quiet,
+        allow_outsiders: arguments.allow_outsiders,
         merge: arguments.merge.as_deref(),
         prefix: arguments.prefix,
         output: &output,
@@ -170,6 +163,35 @@ pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode> {
     };
     output.close();
     Ok(ExitCode::from(code))
+}
+
+/// Says what is about to be run, and what may not be meant so.
+fn announce(arguments: &Arguments, (group, mode): (u16, &str), why: &str, output: &Output) {
+    let copies = arguments.copies;
+    if !arguments.quiet {
+        let plural = if copies == 1 { "copy" } else { "copies" };
+        output.say(&format!(
+            "{copies} {plural} in group {group}, {mode}; {why}"
+        ));
+    }
+    for name in checks::ignored() {
+        output.say(&format!(
+            "{name} is set and does nothing here: the copies are in group {group}, {mode}"
+        ));
+    }
+    let shared = || arguments::shared_file(&arguments.command);
+    let is_known = options::known_program(&arguments.command).is_some();
+    if let Some(file) = shared().filter(|_| copies > 1 && !is_known) {
+        output.say(&format!(
+            "all copies write {}: put their number, %i, into its name",
+            Path::new(file).display()
+        ));
+    }
+    for member in group::members(group) {
+        output.say(&format!(
+            "group {group} has a member already, which gets its share of the packets: {member}"
+        ));
+    }
 }
 
 /// Merges, sums up and tells the exit status.
@@ -205,6 +227,15 @@ fn finish(
     let summary = Summary::new(group, mode.to_string(), copies, of_merge);
     if !arguments.quiet {
         output.say(&summary.text());
+    }
+    if done.is_some() {
+        let copies = supervised.copies.iter();
+        for path in copies.flat_map(|copy| copy.files.no_captures()) {
+            output.say(&format!(
+                "--merge: {} is left out, as it is no capture",
+                path.display()
+            ));
+        }
     }
     if let Some(more @ 1..) = summary.taken_not_written {
         output.say(&format!(
@@ -244,11 +275,6 @@ fn written(copy: usize, sources: &[(usize, PathBuf)], merged: &Merged) -> u64 {
         .filter(|((of, _), _)| *of == copy)
         .map(|(_, part)| part.packets)
         .sum()
-}
-
-/// Whether there is such a network device.
-fn exists(device: &str) -> bool {
-    !device.contains('/') && Path::new("/sys/class/net").join(device).exists()
 }
 
 fn is_broken_pipe(error: &anyhow::Error) -> bool {

@@ -146,7 +146,7 @@ fn without_a_device_or_anything_known() {
     assert!(
         choice
             .why
-            .contains("no node or receiving CPUs are known; 1 for 2"),
+            .contains("has no NUMA or IRQ information: using all CPUs; 1 for 2"),
         "{}",
         choice.why
     );

@@ -4,6 +4,8 @@ use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::PathBuf;
 
+use super::options;
+
 /// An argument of copy `number`: `%i` is the number, `%%` is `%`, and any other `%` stays (as in
 /// strftime's `%H`).
 pub(crate) fn expand(argument: &OsStr, number: usize) -> OsString {
@@ -51,34 +53,60 @@ fn parts(argument: &OsStr) -> Vec<&OsStr> {
     parts
 }
 
-/// The device that the arguments name by `-i` or `--interface`: the first of several, without what our
-/// device names may have besides (`xdp:eth0`, `eth0:1`, `eth0^eth1`). Else that of `-d` (ngrep) or `--pcap`
-/// (Suricata), which mean other things elsewhere: only if `exists` says that there is such a device.
-pub(crate) fn device(arguments: &[OsString], exists: impl Fn(&str) -> bool) -> Option<String> {
-    let texts: Vec<&str> = arguments.iter().filter_map(|text| text.to_str()).collect();
-    let value = |(at, text): (usize, &&'_ str), short: &str, long: &str| {
-        let next = || texts.get(at + 1).map(|next| (*next).to_owned());
+/// The device that a command line names: as its program reads its options, if that is known. Else by `-i` or `--interface`; or by
+/// `-d` or `--pcap` (Suricata), or by a bundle of options that ends with `i`, which may mean other things: only if
+/// `exists` says that there is such a device. The first of several, without what our device names may have besides
+/// (`xdp:eth0`, `eth0:1`, `eth0^eth1`).
+pub(crate) fn device(command: &[OsString], exists: impl Fn(&str) -> bool) -> Option<String> {
+    let known = options::known_program(command);
+    let named = known.and_then(|(known, arguments)| {
+        let named = known.values(known.device, arguments).into_iter().next()?;
+        plain(named.to_str()?)
+    });
+    let texts: Vec<&str> = command.iter().filter_map(|text| text.to_str()).collect();
+    let of = |short, long| values(&texts, short, long);
+    let short = if known.is_some() { "--interface" } else { "-i" };
+    let certain = || plain(of(short, "--interface").first()?);
+    let perhaps = || {
+        let all = [of("-d", "--pcap"), bundled(&texts)].concat();
+        let mut all = all.into_iter().filter_map(|text| plain(&text));
+        all.find(|device| exists(device))
+    };
+    named.or_else(certain).or_else(perhaps)
+}
+
+/// The values of an option, in its forms: `-i eth0`, `-ieth0`, `--interface eth0`, `--interface=eth0`.
+fn values(texts: &[&str], short: &str, long: &str) -> Vec<String> {
+    let value = |(at, text): (usize, &&str)| {
         if *text == short || *text == long {
-            return next();
+            return texts.get(at + 1).map(|next| (*next).to_owned());
         }
         let after = |start: &str, end: &str| text.strip_prefix(start)?.strip_prefix(end);
         let joined =
             after(long, "=").or_else(|| after(short, "").filter(|_| !text.starts_with("--")));
         joined.filter(|rest| !rest.is_empty()).map(str::to_owned)
     };
-    let first = |short, long| {
-        let values = texts.iter().enumerate();
-        values.filter_map(move |text| value(text, short, long))
-    };
-    let mut certain = first("-i", "--interface");
-    if let Some(device) = certain.next() {
-        return plain(&device);
-    }
-    let mut perhaps = first("-d", "--pcap").filter_map(|text| plain(&text));
-    perhaps.find(|device| exists(device))
+    texts.iter().enumerate().filter_map(value).collect()
 }
 
-fn plain(name: &str) -> Option<String> {
+/// What may be the value of an `i` among other options: `-ni eth0`, `-nieth0`.
+fn bundled(texts: &[&str]) -> Vec<String> {
+    let mut values = Vec::new();
+    for (at, text) in texts.iter().enumerate() {
+        let Some(letters) = text.strip_prefix('-').filter(|rest| !rest.starts_with('-')) else {
+            continue;
+        };
+        for (end, _) in letters.match_indices('i') {
+            let rest = &letters[end + 1..];
+            let next = texts.get(at + 1).copied().filter(|_| rest.is_empty());
+            values.push(next.unwrap_or(rest).to_owned());
+        }
+    }
+    values
+}
+
+/// A device's own name.
+pub(crate) fn plain(name: &str) -> Option<String> {
     let first = name.split('^').next()?;
     let parts: Vec<&str> = first.split(':').collect();
     let plain = match parts[..] {
@@ -90,7 +118,7 @@ fn plain(name: &str) -> Option<String> {
     (!plain.is_empty()).then(|| plain.to_owned())
 }
 
-/// The option by which all copies would write the same file: `-w` with a name that is not numbered.
+/// The file that all copies of a program that is not known would write: `-w` with a name that is not numbered.
 pub(crate) fn shared_file(arguments: &[OsString]) -> Option<&OsStr> {
     let mut arguments = arguments.iter();
     while let Some(argument) = arguments.next() {
@@ -99,11 +127,16 @@ pub(crate) fn shared_file(arguments: &[OsString]) -> Option<&OsStr> {
             [b'-', b'w', name @ ..] => OsStr::from_bytes(name),
             _ => continue,
         };
-        if name != "-" && name != "/dev/null" && !is_numbered(name) {
+        if is_shared(name) {
             return Some(name);
         }
     }
     None
+}
+
+/// Whether all copies that are given this name would write one file.
+pub(crate) fn is_shared(name: &OsStr) -> bool {
+    name != "-" && name != "/dev/null" && !is_numbered(name)
 }
 
 #[cfg(test)]
@@ -163,6 +196,14 @@ mod tests {
             ("-d -d eth7 --pcap=eth0 -l x", Some("eth0")),
             ("-d eth0 -i eth5", Some("eth5")),
             ("-dd --pcap", None),
+            ("-qi eth0 -l x", Some("eth0")),
+            ("-qieth0", Some("eth0")),
+            ("-qi nosuch --ignore", None),
+            ("tcpdump -nnei eth5 -s96", Some("eth5")),
+            ("tcpdump -niux0:1", Some("ux0")),
+            ("tcpdump -n --interface=eth5", Some("eth5")),
+            ("ngrep -i -d eth5 password", Some("eth5")),
+            ("ngrep -qi password", None),
         ] {
             let device = device(&words(arguments), |name| name == "eth0");
             assert_eq!(device.as_deref(), found, "{arguments}");

@@ -10,20 +10,47 @@ use std::process::{self, Command};
 use anyhow::{Context, Result, anyhow, bail};
 use fanpcap::fanout::Fanout;
 use fanpcap::groups;
+use fanpcap::mode::Mode;
 use fanpcap::source::Source;
+use fanpcap::steering::Steering;
+
+use crate::lang::Pcap;
 
 /// Where free numbers are looked for: beyond those that people choose.
 const FIRST: u16 = 20_000;
 const LAST: u16 = 60_000;
 
-/// Reads a mode as the library will. What is wrong with a program the library says itself.
+/// How the copies are to share packets.
+#[derive(Debug)]
+pub(crate) struct Wanted {
+    /// As the copies are told.
+    pub(crate) text: String,
+    /// As the kernel has it.
+    pub(crate) mode: Mode,
+    /// What tells the steering program from others, if it is one.
+    pub(crate) digest: Option<u64>,
+}
+
+/// Reads a mode, or compiles a steering program, as the library will.
 ///
 /// # Errors
 /// What the library would say.
-pub(crate) fn mode(text: &str) -> Result<String> {
+pub(crate) fn wanted(text: &str) -> Result<Wanted> {
     match Fanout::parse(Source::new("--fanout", text)) {
-        Ok(Fanout::Mode(mode)) => Ok(mode.to_string()),
-        Ok(Fanout::Program(_)) => Ok(text.trim().to_owned()),
+        Ok(Fanout::Mode(mode)) => Ok(Wanted {
+            text: mode.to_string(),
+            mode,
+            digest: None,
+        }),
+        Ok(Fanout::Program(script)) => {
+            let pcap = Pcap::default();
+            let steering = Steering::compile(&script, &|expression| pcap.compile(expression));
+            Ok(Wanted {
+                text: text.trim().to_owned(),
+                mode: script.mode(),
+                digest: Some(steering.map_err(|report| anyhow!("{report}"))?.digest()),
+            })
+        }
         Err(fault) => Err(anyhow!("--fanout {text:?}: {fault}")),
     }
 }
@@ -102,10 +129,13 @@ mod tests {
 
     #[test]
     fn a_wrong_mode_says_what_to_write() {
-        assert_eq!(mode(" Hash + defrag").unwrap(), "hash+defrag");
+        assert_eq!(wanted(" Hash + defrag").unwrap().text, "hash+defrag");
         let program = "main = tcp >-> steer_flow";
-        assert_eq!(mode(program).unwrap(), program);
-        let error = mode("hsah").unwrap_err().to_string();
+        let compiled = wanted(program).unwrap();
+        assert!(compiled.text == program && compiled.digest.is_some());
+        let error = wanted("main = tpc >-> steer_flow").unwrap_err().to_string();
+        assert!(error.contains("tpc"), "{error}");
+        let error = wanted("hsah").unwrap_err().to_string();
         assert!(
             error.contains("unknown mode 'hsah'; did you mean 'hash'?"),
             "{error}"
@@ -121,7 +151,7 @@ mod tests {
     #[test]
     fn the_copy_finds_ours_before_what_was_there() {
         let mut command = Command::new("true");
-        lead(&mut command, Path::new("/ours"), 7, &mode("lb").unwrap());
+        lead(&mut command, Path::new("/ours"), 7, "lb");
         let of = |name: &str| {
             let found = command.get_envs().find(|(key, _)| *key == name);
             found

@@ -9,8 +9,9 @@ use fanpcap::root;
 use fanpcap_linux::child::is_lack_of_descriptors;
 use fanpcap_linux::netns;
 
-/// Looks at a process that has no page in the group, and says what the matter may be.
-pub(crate) fn question(pid: u32, library: &Path, group: u16) -> String {
+/// Looks at a process that has no page in the group, and says what the matter may be. `captures` says that it has a packet socket
+/// all the same.
+pub(crate) fn question(pid: u32, library: &Path, group: u16, captures: bool) -> String {
     let of_process = PathBuf::from(format!("/proc/{pid}"));
     let program = fs::read_link(of_process.join("exe"));
     let name = program
@@ -32,7 +33,7 @@ pub(crate) fn question(pid: u32, library: &Path, group: u16) -> String {
     let maps = match maps {
         Ok(maps) => maps,
         Err(error) if error.kind() == ErrorKind::PermissionDenied => {
-            return format!("{name} does not let itself be looked at, so probably it {RAISED}");
+            return format!("{name} can't be looked at; most likely it {RAISED}");
         }
         Err(error) if is_lack_of_descriptors(&error) => {
             return format!("it can't be looked at ({error}): allow more open files (ulimit -n)");
@@ -40,6 +41,12 @@ pub(crate) fn question(pid: u32, library: &Path, group: u16) -> String {
         Err(error) => return format!("it can't be looked at ({error})"),
     };
     match libraries(&maps, library) {
+        Loaded::Libpcap(path) if captures && path.starts_with(library) => {
+            format!("{name} reads a packet socket of its own, past libpcap")
+        }
+        Loaded::Others if captures => {
+            format!("{name} reads a packet socket of its own, or has a libpcap built in")
+        }
         Loaded::Libpcap(path) if path.starts_with(library) => format!(
             "{name} has loaded {}, but has no handle in group {group}, or could not publish its page in {} (then its counters are unknown)",
             path.display(),
@@ -59,7 +66,7 @@ pub(crate) fn question(pid: u32, library: &Path, group: u16) -> String {
     }
 }
 
-const RAISED: &str = "has privileges of its own (setuid, setgid or file capabilities), so the loader ignores LD_LIBRARY_PATH; start this command as root, or let the whole system load the library: fanpcap enable --system";
+const RAISED: &str = "is setuid or has file capabilities, so LD_LIBRARY_PATH was ignored; start this command as root, or let the whole system load the library: fanpcap enable --system";
 
 /// What a process has loaded.
 #[derive(Debug, PartialEq, Eq)]
@@ -147,7 +154,7 @@ mod tests {
         let mut child = Command::new("sleep").arg("60").spawn().unwrap();
         // Until it has become another program and loaded its libraries it is something else.
         let said = await_for("sleep to be known", LIMIT, || {
-            let said = question(child.id(), Path::new("/ours"), 7);
+            let said = question(child.id(), Path::new("/ours"), 7, false);
             Ok(said.contains("sleep has not loaded libpcap").then_some(()))
         });
         child.kill().unwrap();

@@ -7,6 +7,7 @@ mod leave;
 mod member;
 mod missed;
 mod owner;
+mod unread;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -148,6 +149,7 @@ impl Ledger {
         // The page of one that dies goes a moment before its socket.
         self.has_pageless |= !self.pageless.is_disjoint(&pageless);
         self.pageless = pageless;
+        self.note_unread();
     }
 
     /// A page has come: its member is held, if it is a copy's, before the group gives it anything.
@@ -243,6 +245,12 @@ impl Ledger {
     pub(crate) fn has_members(&self, copy: usize) -> bool {
         let mut held = self.held.iter();
         held.any(|member| member.copy() == copy && member.rejecting().has_begun)
+    }
+
+    /// The devices that the copies have members on.
+    pub(crate) fn devices(&self) -> BTreeSet<u32> {
+        let begun = self.held.iter().filter(|it| it.rejecting().has_begun);
+        begun.map(Member::ifindex).collect()
     }
 
     /// Whether a member is about to leave.

@@ -27,6 +27,10 @@ pub(crate) struct Run<'a> {
     pub(crate) mode: &'a str,
     /// The indices of the devices that the arguments name.
     pub(crate) devices: &'a [u32],
+    /// Only what is wrong is said.
+    pub(crate) is_quiet: bool,
+    /// It goes on with copies that see all packets.
+    pub(crate) allow_outsiders: bool,
     /// Copies that end are started again.
     pub(crate) restart: bool,
     /// The file into which captures will be merged.

@@ -5,6 +5,7 @@ mod captures;
 mod endings;
 mod ledger;
 mod members;
+mod outsiders;
 mod scripts;
 
 use std::fs::{self, File};

@@ -166,6 +166,18 @@ fn files_that_are_no_captures_are_named() {
 }
 
 #[test]
+fn files_that_are_left_out_of_a_merge_are_named() {
+    let head = r"\324\303\262\241\2\0\4\0\0\0\0\0\0\0\0\0\0\0\4\0\1\0\0\0";
+    let text = format!("printf '{head}' > %i.pcap; echo text > %i.log");
+    let options = ["-n", "1", "--merge", "all.pcap"];
+    let command = ["sh", "-c", &text, "%i.pcap", "%i.log"];
+    let ended = Running::start(&options, &command).unwrap().wait().unwrap();
+    assert!(ended.scratch.file("all.pcap").exists(), "{}", ended.said());
+    let told = "--merge: 0.log is left out, as it is no capture";
+    assert!(ended.said().contains(told), "{}", ended.said());
+}
+
+#[test]
 fn a_copys_file_is_not_the_merged_one_by_whatever_name() {
     for to in ["0.pcap", "./0.pcap", "/proc/self/cwd/1.pcap"] {
         let ended = Running::start(&["--merge", to], &["touch", "%i.pcap"]);
@@ -225,6 +237,8 @@ fn copies_have_the_limit_of_open_files_that_was_there() {
 fn mistakes_are_told_before_anything_is_started() {
     for (options, complaint) in [
         (vec!["--fanout", "hsah"], "did you mean 'hash'?"),
+        (vec!["--fanout", "main = tpc >-> steer_flow"], "tpc"),
+        (vec!["--device", "nosuch"], "there are: lo"),
         (vec!["--cpus", "3-1"], "a list of CPUs"),
         (vec!["--cpus", "60000"], "may not run on CPU 60000"),
         (vec!["--merge", "no/such/all.pcap"], "no/such/all.pcap"),
@@ -234,6 +248,28 @@ fn mistakes_are_told_before_anything_is_started() {
             .wait()
             .unwrap();
         assert_eq!(ended.status.code(), Some(1));
+        assert!(ended.said().contains(complaint), "{}", ended.said());
+        assert!(!ended.scratch.file("started").exists());
+    }
+    for (options, line, complaint) in [
+        (
+            &[][..],
+            "-w all.pcap",
+            "all 2 copies would write all.pcap, each over the others: write -w all.%i.pcap",
+        ),
+        (
+            &["--merge", "m.pcap"],
+            "-n",
+            "--merge: nothing would be merged: tcpdump writes no capture here",
+        ),
+        (&[], "-nnei nosuch", "there is no device nosuch here"),
+    ] {
+        let command: Vec<&str> = line.split(' ').collect();
+        let stand_in = "PATH=.:$PATH; printf '#!/bin/sh\\ntouch started\\n' > tcpdump; chmod +x tcpdump; exec \"$@\"";
+        let line = [&["--group", "4711"], options, &["--", "tcpdump"], &command].concat();
+        let ended = Running::start_by(&["sh", "-c", stand_in, "sh"], &line, None).unwrap();
+        let ended = ended.wait().unwrap();
+        assert_eq!(ended.status.code(), Some(1), "{}", ended.said());
         assert!(ended.said().contains(complaint), "{}", ended.said());
         assert!(!ended.scratch.file("started").exists());
     }
@@ -261,6 +297,18 @@ fn mistakes_are_told_before_anything_is_started() {
         assert_eq!(ended.status.code(), Some(code), "{}", ended.said());
         assert!(ended.said().contains(complaint), "{}", ended.said());
         assert!(!ended.said().contains("in group"), "{}", ended.said());
+    }
+}
+
+#[test]
+fn settings_that_do_nothing_are_told() {
+    let line = ["-n", "1", "--group", "4711", "--", "true"];
+    let ended = Running::start_by(&["env", "PCAP_GROUP_eth0=5", "PCAP_FANOUT=lb"], &line, None);
+    let ended = ended.unwrap().wait().unwrap();
+    for name in ["PCAP_GROUP_eth0", "PCAP_FANOUT"] {
+        let told =
+            format!("{name} is set and does nothing here: the copies are in group 4711, hash");
+        assert!(ended.said().contains(&told), "{}", ended.said());
     }
 }
 

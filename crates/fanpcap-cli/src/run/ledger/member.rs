@@ -92,6 +92,11 @@ impl Member {
         &self.path
     }
 
+    /// What its page said last.
+    pub(super) fn record(&self) -> &Record {
+        &self.record
+    }
+
     /// The device that it captures on.
     pub(super) fn ifindex(&self) -> u32 {
         self.ifindex

@@ -1,6 +1,7 @@
 //! Looks after the copies from their start to the end of the last one.
 
 mod ends;
+mod joins;
 mod signals;
 mod streams;
 
@@ -23,6 +24,7 @@ use crate::run::ledger::{Account, Ledger};
 use crate::run::left::Left;
 use crate::run::output::{Activity, Stream, Word};
 use crate::run::progress::Progress;
+use joins::Outsiders;
 
 /// How often members are looked for and read; and while a copy is young, so that it is known early.
 const PERIOD: Duration = Duration::from_millis(200);
@@ -55,6 +57,9 @@ pub(super) struct Watch<'a> {
     /// Signals that were sent on.
     forwarded: BTreeMap<i32, Instant>,
     scanned: Option<Instant>,
+    outsiders: Outsiders,
+    /// It was said that all copies have joined.
+    has_said_joined: bool,
     error: Option<String>,
     failure: Option<u8>,
     failure_when_told: Option<u8>,
@@ -88,6 +93,8 @@ impl<'a> Watch<'a> {
             stopped: None,
             forwarded: BTreeMap::new(),
             scanned: None,
+            outsiders: Outsiders::default(),
+            has_said_joined: false,
             error: None,
             failure: None,
             failure_when_told: None,
@@ -117,6 +124,8 @@ impl<'a> Watch<'a> {
             self.tend();
             self.start_again();
             self.question();
+            self.look_for_outsiders();
+            self.say_who_joined();
             self.show();
             if self.copies.iter().all(Copy::is_done) && self.left.is_clean() {
                 break;

@@ -116,7 +116,7 @@ impl Watch<'_> {
                 }
             }
             if self.ledger.members(copy.number) == copy.members_before {
-                let matter = joined::question(pid, self.run.library, self.run.group);
+                let matter = joined::question(pid, self.run.library, self.run.group, false);
                 let number = copy.number;
                 self.run
                     .output

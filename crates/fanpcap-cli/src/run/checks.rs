@@ -1,0 +1,241 @@
+//! What is checked before any copy is started: device, files, and what the group has already.
+
+use std::env;
+use std::ffi::{OsStr, OsString};
+use std::path::Path;
+
+use anyhow::{Result, bail, ensure};
+use fanpcap::groups::{self, Seen};
+use fanpcap_linux::interface;
+
+use super::arguments;
+use super::group::Wanted;
+use super::options::{self, Known};
+
+/// Names of captures that are no network devices, as libpcap has them.
+const NO_DEVICES: [&str; 7] = [
+    "usbmon",
+    "nflog",
+    "nfqueue",
+    "bluetooth",
+    "dbus",
+    "netmap",
+    "dag",
+];
+
+/// The device that the copies capture on, as far as that can be told: `given` by --device, or by the command line.
+///
+/// # Errors
+/// When there is no such device here, with those that there are.
+pub(crate) fn device(given: Option<&str>, command: &[OsString]) -> Result<Option<String>> {
+    let exists = |name: &str| name == "any" || interface::index(name).is_some();
+    let there_are = || interface::names().join(", ");
+    if let Some(given) = given {
+        let name = arguments::plain(given).unwrap_or_default();
+        ensure!(
+            exists(&name),
+            "--device {given}: there is no such device here; there are: {}",
+            there_are()
+        );
+        return Ok(Some(name));
+    }
+    let device = arguments::device(command, exists);
+    if let Some(name) = device.as_deref().filter(|name| !exists(name)) {
+        let (program, rest) = command.split_at(1.min(command.len()));
+        // Others may run it elsewhere: ip netns exec, ssh.
+        let is_here = options::known_program(program).is_some_and(|(known, _)| known.needs_device);
+        let is_device = name.bytes().any(|byte| !byte.is_ascii_digit())
+            && !NO_DEVICES.iter().any(|other| name.starts_with(other))
+            && !rest.iter().any(|word| word == "-r");
+        ensure!(
+            !(is_here && is_device),
+            "there is no device {name} here, which the copies would capture on; there are: {}",
+            there_are()
+        );
+    }
+    Ok(device)
+}
+
+/// Whether each of the copies writes a file of its own, and --merge has something to merge.
+///
+/// # Errors
+/// With what to write instead.
+pub(crate) fn files(command: &[OsString], copies: usize, is_merged: bool) -> Result<()> {
+    let Some((known, arguments)) = options::known_program(command) else {
+        return Ok(());
+    };
+    let Some(option) = known.file else {
+        return Ok(());
+    };
+    let file = known.values(option, arguments).into_iter().next_back();
+    let letter = char::from(option);
+    if let Some(file) = file.filter(|file| arguments::is_shared(file)) {
+        let (name, own) = (Path::new(file).display(), numbered(file));
+        ensure!(
+            copies == 1,
+            "all {copies} copies would write {name}, each over the others: write -{letter} {own}, where %i is the copy's number"
+        );
+        ensure!(
+            !is_merged,
+            "--merge: nothing would be merged: write -{letter} {own} in the place of -{letter} {name}, where %i is the copy's number"
+        );
+    }
+    ensure_merged(known, file.filter(|file| *file != "/dev/null"), is_merged)
+}
+
+fn ensure_merged(known: Known, file: Option<&OsStr>, is_merged: bool) -> Result<()> {
+    let (name, letter) = (known.name, char::from(known.file.unwrap_or(b'w')));
+    ensure!(
+        !is_merged || !known.captures || file.is_some(),
+        "--merge: nothing would be merged: {name} writes no capture here; write -{letter} %i.pcap, or -{letter} - for standard output"
+    );
+    Ok(())
+}
+
+/// A name of this kind for each copy.
+fn numbered(file: &OsStr) -> String {
+    let path = Path::new(file);
+    let own = match path.extension() {
+        Some(extension) => format!("%i.{}", extension.to_string_lossy()),
+        None => "%i".to_owned(),
+    };
+    let own = match path.extension() {
+        Some(_) => path.with_extension(own),
+        None => path.with_file_name(format!(
+            "{}.{own}",
+            path.file_name().unwrap_or_default().to_string_lossy()
+        )),
+    };
+    own.display().to_string()
+}
+
+/// Whether the copies can join their group, as far as the kernel and the pages of its members tell.
+///
+/// # Errors
+/// What the group is and what to do.
+pub(crate) fn group(group: u16, wanted: &Wanted, device: Option<&str>) -> Result<()> {
+    let seen = groups::seen().unwrap_or_default().into_iter();
+    let here = device.and_then(interface::index);
+    for Seen { socket, page } in seen {
+        let Some(has) = socket.fanout.filter(|has| has.id == group) else {
+            continue;
+        };
+        let elsewhere = "leave out --group for a free one, or name another";
+        if here.is_some_and(|here| here != socket.ifindex) {
+            let on = interface::name(socket.ifindex).unwrap_or_else(|| "other devices".to_owned());
+            bail!("--group {group}: the group is on {on} already: {elsewhere}");
+        }
+        let runs = page.as_ref().map(|page| page.shown_mode());
+        let digest = page.as_ref().and_then(|page| page.steering.as_ref());
+        let digest = digest.map(|running| running.digest);
+        let is_same_kind = has.mode == wanted.mode.kind.kernel_type();
+        let is_same = page.is_none_or(|page| page.mode == wanted.mode && digest == wanted.digest);
+        if !is_same_kind || !is_same {
+            let runs = runs.unwrap_or_else(|| format!("another mode (number {})", has.mode));
+            bail!(
+                "--group {group}: the group has {runs} already, not {}: {elsewhere}, or --fanout the same",
+                wanted.text
+            );
+        }
+    }
+    Ok(())
+}
+
+/// Settings of the calling environment that do nothing here, as the copies are given their group by this command.
+pub(crate) fn ignored() -> Vec<String> {
+    let names = env::vars_os().filter_map(|(name, _)| name.into_string().ok());
+    let is_ours = |name: &String| {
+        let whole = ["PCAP_GROUP", "PCAP_FANOUT", "PCAP_DEF_GROUP"];
+        let of_device = ["PCAP_GROUP_", "PCAP_FANOUT_"];
+        whole.contains(&name.as_str()) || of_device.iter().any(|start| name.starts_with(start))
+    };
+    let mut names: Vec<String> = names.filter(is_ours).collect();
+    names.sort();
+    names
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn words(text: &str) -> Vec<OsString> {
+        text.split_whitespace().map(OsString::from).collect()
+    }
+
+    fn refused(line: &str, copies: usize, is_merged: bool) -> String {
+        let result = files(&words(line), copies, is_merged);
+        result.err().map_or_else(String::new, |it| it.to_string())
+    }
+
+    #[test]
+    fn one_file_for_all_copies_is_refused_with_the_name_to_write() {
+        for (line, own) in [
+            ("tcpdump -nUw all.pcap -i eth0", "-w all.%i.pcap"),
+            ("dumpcap -i eth0 -wd/x.y/all", "-w d/x.y/all.%i"),
+            ("ngrep -O all.pcap -w word", "-O all.%i.pcap"),
+            ("p0f -i eth0 -o p0f.log", "-o p0f.%i.log"),
+        ] {
+            let said = refused(line, 2, false);
+            assert!(
+                said.contains("all 2 copies would write") && said.contains(own),
+                "{said}"
+            );
+            assert_eq!(refused(line, 1, false), "", "{line}");
+        }
+        for line in [
+            "tcpdump -w %i.pcap",
+            "tcpdump -w /dev/null",
+            "tcpdump -w a -w -",
+            "ngrep -w word",
+            "other -w all.pcap",
+        ] {
+            assert_eq!(refused(line, 2, false), "", "{line}");
+        }
+    }
+
+    #[test]
+    fn a_merge_of_nothing_is_refused() {
+        for line in ["tcpdump -ni eth0", "tshark -n", "tcpdump -w /dev/null"] {
+            let said = refused(line, 2, true);
+            assert!(
+                said.contains("writes no capture here; write -w %i.pcap"),
+                "{said}"
+            );
+        }
+        let said = refused("tcpdump -w all.pcap", 1, true);
+        assert!(
+            said.contains("write -w all.%i.pcap in the place of"),
+            "{said}"
+        );
+        for line in ["tcpdump -w -", "tcpdump -w%i.pcap", "argus -i eth0", "cat"] {
+            assert_eq!(refused(line, 2, true), "", "{line}");
+        }
+    }
+
+    #[test]
+    fn devices_that_are_not_there_are_refused_where_that_is_sure() {
+        let device = |given, line: &str| device(given, &words(line));
+        let error = device(Some("nosuch"), "true").unwrap_err().to_string();
+        assert!(
+            error.starts_with("--device nosuch: there is no such device"),
+            "{error}"
+        );
+        assert!(
+            error.contains("there are: ") && error.contains("lo"),
+            "{error}"
+        );
+        assert_eq!(device(Some("lo"), "true").unwrap().as_deref(), Some("lo"));
+        let error = device(None, "tcpdump -nni nosuch").unwrap_err().to_string();
+        assert!(error.contains("no device nosuch here"), "{error}");
+        for line in [
+            "tcpdump -i 1",
+            "tcpdump -i usbmon1",
+            "tcpdump -i any",
+            "ip netns exec a tcpdump -i nosuch",
+            "tshark -i nosuch",
+            "other -i nosuch",
+        ] {
+            assert!(device(None, line).is_ok(), "{line}");
+        }
+    }
+}

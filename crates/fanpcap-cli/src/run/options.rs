@@ -1,0 +1,187 @@
+//! The options of the programs that people run in copies, as getopt(3) reads them: `tcpdump -nni eth0` names a device, and
+//! `ngrep -i` does not.
+
+use std::ffi::{OsStr, OsString};
+use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
+
+/// A program that is known.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Known {
+    pub(super) name: &'static str,
+    /// Options that have a value.
+    valued: &'static str,
+    /// The one that names the device.
+    pub(super) device: u8,
+    /// The one that names the file that is written, if a second copy would overwrite it.
+    pub(super) file: Option<u8>,
+    /// It captures on network devices only.
+    pub(super) needs_device: bool,
+    /// That file is a capture.
+    pub(super) captures: bool,
+}
+
+const fn known(name: &'static str, valued: &'static str, device: u8) -> Known {
+    Known {
+        name,
+        valued,
+        device,
+        file: None,
+        needs_device: true,
+        captures: false,
+    }
+}
+
+const fn writing(known: Known, file: u8, captures: bool) -> Known {
+    Known {
+        file: Some(file),
+        captures,
+        ..known
+    }
+}
+
+/// It captures on pipes and other sources too, by the same option.
+const fn elsewhere(known: Known) -> Known {
+    Known {
+        needs_device: false,
+        ..known
+    }
+}
+
+/// As their manual pages and sources have them.
+const KNOWN: [Known; 11] = [
+    writing(known("tcpdump", "BcCEFGijmMQrsTVwWyzZ", b'i'), b'w', true),
+    elsewhere(writing(
+        known("tshark", "abBcCdeEfFHijJKmMNoOrRsStTuUwWXyYz", b'i'),
+        b'w',
+        true,
+    )),
+    elsewhere(writing(
+        known("dumpcap", "abBcCfFikNswWyZ", b'i'),
+        b'w',
+        true,
+    )),
+    writing(known("ngrep", "AcdFIKnOPsSuW", b'd'), b'O', true),
+    writing(known("tcpflow", "AbdEeFfiLmoRrSTwXx", b'i'), b'w', true),
+    elsewhere(writing(
+        known("argus", "BcDeFgiMPrsStTuUw", b'i'),
+        b'w',
+        false,
+    )),
+    writing(known("p0f", "fimorsStu", b'i'), b'o', false),
+    known("softflowd", "AbBcCefiLmnpPrRstTv", b'i'),
+    known("pmacctd", "bcEfFiIKLmnoOpPrRsSTvY", b'i'),
+    known("nfpcapd", "BbDefgijlMmopPrsStuw", b'i'),
+    known("snort", "ABcFghijkKlLmnPQrRsStuzZG", b'i'),
+];
+
+/// The program that a command line runs, and what it is given: behind others that run it, such as nice(1), too.
+pub(super) fn known_program(command: &[OsString]) -> Option<(Known, &[OsString])> {
+    let name = |word: &OsString| {
+        let name = Path::new(word).file_name()?.to_str()?;
+        KNOWN.iter().find(|known| known.name == name).copied()
+    };
+    let at = command.iter().position(|word| name(word).is_some())?;
+    Some((name(&command[at])?, &command[at + 1..]))
+}
+
+impl Known {
+    /// The values of an option, in their order.
+    pub(super) fn values<'a>(&self, option: u8, arguments: &'a [OsString]) -> Vec<&'a OsStr> {
+        let mut values = Vec::new();
+        let mut words = arguments.iter().map(OsString::as_os_str);
+        while let Some(word) = words.next().filter(|word| *word != "--") {
+            let Some(letters) = word.as_bytes().strip_prefix(b"-") else {
+                continue;
+            };
+            if letters.starts_with(b"-") {
+                continue;
+            }
+            let is_valued = |letter: &u8| self.valued.as_bytes().contains(letter);
+            let Some(at) = letters.iter().position(is_valued) else {
+                continue;
+            };
+            let value = match &letters[at + 1..] {
+                [] => words.next(),
+                rest => Some(OsStr::from_bytes(rest)),
+            };
+            values.extend(value.filter(|_| letters[at] == option));
+        }
+        values
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn words(text: &str) -> Vec<OsString> {
+        text.split_whitespace().map(OsString::from).collect()
+    }
+
+    #[test]
+    fn devices_are_found_as_the_programs_find_them() {
+        for (line, found) in [
+            ("tcpdump -ni eth0", &["eth0"][..]),
+            ("/usr/sbin/tcpdump -nnei eth0 tcp", &["eth0"]),
+            ("tcpdump -niux0", &["ux0"]),
+            ("tcpdump -s96 -i eth0", &["eth0"]),
+            ("tcpdump -wi.pcap -i eth0", &["eth0"]),
+            ("tcpdump -w -i eth0", &[]),
+            ("nice -n 5 tcpdump -nUi eth0 -c5", &["eth0"]),
+            ("ngrep -qid eth0 password", &["eth0"]),
+            ("dumpcap -i eth0 -Pqi eth1", &["eth0", "eth1"]),
+            ("tcpdump -n -- -i eth0", &[]),
+            ("tcpdump --immediate-mode -ni", &[]),
+        ] {
+            let words = words(line);
+            let (known, arguments) = known_program(&words).unwrap();
+            assert_eq!(known.values(known.device, arguments), found, "{line}");
+        }
+        assert_eq!(known_program(&words("cat -i eth0")), None);
+    }
+
+    /// Options of a program with their values, and a line that has them in some form.
+    fn line(known: Known) -> impl Strategy<Value = (Vec<(u8, String)>, Vec<OsString>)> {
+        let valued: Vec<u8> = known.valued.bytes().collect();
+        let flags: Vec<u8> = (b'a'..=b'z').filter(|it| !valued.contains(it)).collect();
+        let option = (
+            proptest::collection::vec(proptest::sample::select(flags), 0..4),
+            proptest::sample::select(valued),
+            "[a-z0-9.%-]{1,6}",
+            any::<bool>(),
+            proptest::option::of("[a-z0-9]{1,4}"),
+        );
+        proptest::collection::vec(option, 0..6).prop_map(|options| {
+            let (mut expected, mut line) = (Vec::new(), Vec::new());
+            for (flags, letter, value, joined, operand) in options {
+                expected.push((letter, value.clone()));
+                let mut word = [b"-", &flags[..], &[letter]].concat();
+                if joined {
+                    word.extend(value.bytes());
+                }
+                line.push(OsStr::from_bytes(&word).to_owned());
+                line.extend((!joined).then(|| value.into()));
+                line.extend(operand.map(OsString::from));
+            }
+            (expected, line)
+        })
+    }
+
+    proptest! {
+        #[test]
+        fn every_form_of_a_line_has_the_same_values(
+            (known, (expected, line)) in proptest::sample::select(KNOWN.to_vec())
+                .prop_flat_map(|known| (Just(known), line(known)))
+        ) {
+            for option in known.valued.bytes() {
+                let wanted: Vec<&str> = expected.iter()
+                    .filter(|(letter, _)| *letter == option)
+                    .map(|(_, value)| value.as_str())
+                    .collect();
+                prop_assert_eq!(known.values(option, &line), wanted);
+            }
+        }
+    }
+}

@@ -1,0 +1,125 @@
+//! Which copies have joined the group, and which capture past it.
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::time::{Duration, Instant};
+
+use fanpcap::groups;
+use fanpcap_linux::interface;
+use fanpcap_linux::packet::ETH_P_SILENT;
+
+use super::Watch;
+use crate::run::joined;
+use crate::run::ledger::copy_of;
+
+/// How often it is looked for outsiders.
+const PERIOD: Duration = Duration::from_secs(1);
+
+/// Copies that have no member, but a packet socket that gets all packets.
+#[derive(Debug, Default)]
+pub(super) struct Outsiders {
+    looked: Option<Instant>,
+    /// Sockets of the last look: one that is there only for a moment may learn what the device is.
+    sockets: BTreeSet<u32>,
+    /// Copies of which it was said.
+    said: BTreeSet<usize>,
+}
+
+impl Watch<'_> {
+    /// Says once that all copies have joined.
+    pub(super) fn say_who_joined(&mut self) {
+        let all = |watch: &Self| {
+            let mut copies = watch.copies.iter();
+            copies.all(|copy| watch.ledger.has_members(copy.number))
+        };
+        if self.has_said_joined || self.run.is_quiet || !all(self) {
+            return;
+        }
+        self.has_said_joined = true;
+        let name = |ifindex: u32| match ifindex {
+            0 => Some("any".to_owned()),
+            index => interface::name(index),
+        };
+        let devices: Vec<String> = self.ledger.devices().into_iter().filter_map(name).collect();
+        let copies = match self.copies.len() {
+            1 => "1 copy".to_owned(),
+            copies => format!("{copies} copies"),
+        };
+        self.run.output.say(&format!(
+            "in group {}, {}, on {}: {copies}",
+            self.run.group,
+            self.run.mode,
+            devices.join(", ")
+        ));
+    }
+
+    /// Ends all if a copy sees all packets, unless that is allowed.
+    pub(super) fn look_for_outsiders(&mut self) {
+        let early = |looked: Instant| looked.elapsed() < PERIOD;
+        if self.stopped.is_some() || self.outsiders.looked.is_some_and(early) {
+            return;
+        }
+        self.outsiders.looked = Some(Instant::now());
+        let apart = self.copies.iter().filter(|copy| {
+            let joined = self.ledger.has_members(copy.number);
+            !joined && !self.outsiders.said.contains(&copy.number)
+        });
+        let apart = apart.filter_map(|copy| Some((copy.pid()?, copy.number)));
+        let apart: Vec<(u32, usize)> = apart.collect();
+        let found = if apart.is_empty() {
+            Vec::new()
+        } else {
+            outside(&apart)
+        };
+        let before = std::mem::take(&mut self.outsiders.sockets);
+        for (socket, copy) in found {
+            self.outsiders.sockets.insert(socket);
+            if before.contains(&socket) && self.outsiders.said.insert(copy) {
+                self.turn_away(copy);
+            }
+        }
+    }
+
+    fn turn_away(&mut self, number: usize) {
+        let Some(pid) = self.copies[number].pid() else {
+            return;
+        };
+        self.copies[number].questioned = true;
+        let matter = joined::question(pid, self.run.library, self.run.group, true);
+        let text = format!("copy {number} did not join and sees ALL packets: {matter}");
+        if self.run.allow_outsiders {
+            self.run.output.say(&text);
+        } else {
+            self.abort(format!("{text}. --allow-outsiders lets it go on"));
+        }
+    }
+}
+
+/// Packet sockets that these copies have and that are in no group, each with its copy. One without a protocol gets nothing, nor does
+/// one of ours that is about to join.
+fn outside(copies: &[(u32, usize)]) -> Vec<(u32, usize)> {
+    let seen = groups::seen().unwrap_or_default().into_iter();
+    let alone = seen
+        .map(|seen| seen.socket)
+        .filter(|socket| socket.fanout.is_none() && ![0, ETH_P_SILENT].contains(&socket.protocol));
+    let sockets: BTreeSet<u32> = alone.map(|socket| socket.inode).collect();
+    if sockets.is_empty() {
+        return Vec::new();
+    }
+    let processes = fs::read_dir("/proc").into_iter().flatten().flatten();
+    let pids = processes.filter_map(|entry| entry.file_name().to_str()?.parse::<u32>().ok());
+    let of_copies = pids.filter_map(|pid| Some((pid, copy_of(pid, copies)?)));
+    of_copies
+        .flat_map(|(pid, copy)| {
+            let descriptors = fs::read_dir(format!("/proc/{pid}/fd")).into_iter();
+            let targets = descriptors.flatten().flatten();
+            let targets = targets.filter_map(|entry| fs::read_link(entry.path()).ok());
+            let inodes = targets.filter_map(|target| {
+                let inode = target.to_str()?.strip_prefix("socket:[")?;
+                inode.strip_suffix(']')?.parse::<u32>().ok()
+            });
+            inodes.map(move |inode| (inode, copy))
+        })
+        .filter(|(inode, _)| sockets.contains(inode))
+        .collect()
+}

@@ -1,0 +1,106 @@
+//! Copies that see all packets, handles that nobody reads, and groups that copies can't join.
+
+use std::path::Path;
+use std::time::Duration;
+
+use anyhow::{Context, Result, ensure};
+use fanpcap_testkit::await_for::{LIMIT, await_for};
+use fanpcap_testkit::{Scratch, library, member};
+
+use crate::captures::{frames, on_wire};
+use crate::{FAR, GROUP, Running};
+
+fn compiled(scratch: &Scratch, name: &str) -> Result<String> {
+    let program = scratch.file(name);
+    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join(format!("tests/run/c/{name}.c"));
+    library::compile_c(&source, &program)?;
+    Ok(program.to_str().context("a path")?.to_owned())
+}
+
+#[test]
+#[ignore = "needs root: packet sockets in a namespace"]
+fn a_copy_that_sees_all_packets_ends_the_run_unless_that_is_allowed() {
+    on_wire(|_| {
+        let scratch = Scratch::new()?;
+        let outsider = compiled(&scratch, "outsider")?;
+        let group = GROUP.to_string();
+        let options = ["-n", "2", "--group", &group, "--cpus", "none"];
+        let ended = Running::start(&options, &[&outsider])?.wait()?;
+        ensure!(ended.status.code() == Some(1), "{}", ended.status);
+        let told = format!(
+            "did not join and sees ALL packets: {outsider} reads a packet socket of its own"
+        );
+        for part in [&told, "--allow-outsiders lets it go on"] {
+            ensure!(ended.said().contains(part), "{}", ended.said());
+        }
+        let options = [&options[..], &["--allow-outsiders"]].concat();
+        let running = Running::start(&options, &[&outsider])?;
+        running.wait_until_says(&told, 2)?;
+        std::thread::sleep(Duration::from_millis(1500));
+        running.signal("TERM")?;
+        ensure!(running.wait()?.status.code() == Some(143), "it went on");
+        Ok(())
+    })
+    .unwrap();
+}
+
+#[test]
+#[ignore = "needs root: packet sockets in a namespace"]
+fn a_handle_that_nobody_reads_is_told() {
+    on_wire(|injector| {
+        let scratch = Scratch::new()?;
+        let two_handles = compiled(&scratch, "two_handles")?;
+        let group = GROUP.to_string();
+        let options = ["-n", "1", "--group", &group, "--cpus", "none"];
+        let running = Running::start(&options, &[&two_handles, FAR])?;
+        running.wait_until_says("ready", 1)?;
+        let frames = frames(50)?;
+        await_for("a word of the unread handle", LIMIT, || {
+            injector.send_all(&frames)?;
+            let told = "(two_handles) has a handle that it has never read";
+            Ok(running.said().contains(told).then_some(()))
+        })
+        .with_context(|| running.said())?;
+        ensure!(
+            running.said().matches("has never read").count() == 1,
+            "{}",
+            running.said()
+        );
+        running.signal("TERM")?;
+        running.wait()?;
+        Ok(())
+    })
+    .unwrap();
+}
+
+#[test]
+#[ignore = "needs root: packet sockets in a namespace"]
+fn what_was_joined_is_said_and_a_group_of_another_mode_is_refused() {
+    on_wire(|_| {
+        let running = Running::tcpdumps(&[], "%i.pcap")?;
+        running.wait_until_says(&format!("in group {GROUP}, hash, on {FAR}: 2 copies"), 1)?;
+        let group = GROUP.to_string();
+        for (mode, device, complaint) in [
+            ("lb", FAR, "the group has hash already, not lb"),
+            ("flow", FAR, "the group has hash already, not flow"),
+            (
+                "hash+defrag",
+                FAR,
+                "the group has hash already, not hash+defrag",
+            ),
+            ("hash", "lo", "the group is on run-b already"),
+        ] {
+            let options = ["--group", &group, "--fanout", mode, "--device", device];
+            let ended = Running::start(&options, &["touch", "started"])?.wait()?;
+            ensure!(ended.status.code() == Some(1), "{mode}: {}", ended.status);
+            ensure!(ended.said().contains(complaint), "{}", ended.said());
+            ensure!(
+                !ended.scratch.file("started").exists(),
+                "{mode}: it was started"
+            );
+        }
+        running.stop()?;
+        member::wait_for_members(GROUP, 0)
+    })
+    .unwrap();
+}
