@@ -36,6 +36,7 @@ fn what_others_put_into_shm_is_not_used() -> Result<()> {
     Ok(())
 }
 
+#[allow(clippy::print_stdout, reason = "the tally reads it")]
 fn ensure_says_where_run_is_no_memory(before: &str, expected: &str) -> Result<()> {
     if let Some(reason) = mounts::hindrance()? {
         println!("SKIP: {reason}");
@@ -55,6 +56,7 @@ fn ensure_says_where_run_is_no_memory(before: &str, expected: &str) -> Result<()
     })
 }
 
+#[allow(clippy::print_stdout, reason = "the tally reads it")]
 fn ensure_harmless(planted: &str) -> Result<()> {
     if let Some(reason) = mounts::hindrance()? {
         println!("SKIP: {reason}");
