@@ -93,10 +93,14 @@ fn make(distribution: &Distribution, path: &Path) -> Result<()> {
         distribution.script
     ));
     tree::output(&mut debootstrap)?;
-    if !sources.is_empty() {
-        let lines: String = sources.iter().map(Source::line).collect();
-        fs::write(path.join("etc/apt/sources.list"), lines).context("writing sources.list")?;
-    }
+    let list = path.join("etc/apt/sources.list");
+    let lines = if sources.is_empty() {
+        let text = fs::read_to_string(&list).context("reading sources.list")?;
+        with_updates(&text, distribution.suite)
+    } else {
+        sources.iter().map(Source::line).collect()
+    };
+    fs::write(&list, lines).context("writing sources.list")?;
     let log = File::create(path.with_extension("log"))?;
     let install = "apt-get update -q && apt-get install -qy --no-install-recommends";
     enter(path, &format!("{install} {}", distribution.packages), &log)
@@ -126,6 +130,16 @@ impl Source {
     fn line(&self) -> String {
         format!("deb {} {} {}\n", self.uri, self.suite, self.component)
     }
+}
+
+/// The line that debootstrap wrote, with the updates, where Ubuntu has its newer compilers.
+fn with_updates(list: &str, suite: &str) -> String {
+    let archive = list.lines().find_map(|line| line.strip_prefix("deb "));
+    let uri = archive
+        .and_then(|rest| rest.split(' ').next())
+        .unwrap_or_default();
+    let line = |pocket| format!("deb {uri} {suite}{pocket} main universe\n");
+    ["", "-updates", "-security"].map(line).concat()
 }
 
 /// The machine's own package sources, for another release of the same distribution.
@@ -247,6 +261,17 @@ fn remove(path: &Path) -> Result<()> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_foreign_distribution_has_its_updates() {
+        let lines = with_updates("deb http://m/ubuntu noble main\n", "noble");
+        assert_eq!(
+            lines,
+            "deb http://m/ubuntu noble main universe\n\
+             deb http://m/ubuntu noble-updates main universe\n\
+             deb http://m/ubuntu noble-security main universe\n"
+        );
+    }
 
     #[test]
     fn the_machines_sources_serve_another_release() {
