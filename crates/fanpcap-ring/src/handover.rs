@@ -59,6 +59,7 @@ impl<T> fmt::Debug for Handover<T> {
 mod tests {
     use super::*;
     use std::sync::Arc;
+    use std::sync::atomic::AtomicBool;
 
     #[test]
     fn the_last_value_is_taken_once() {
@@ -68,6 +69,45 @@ mod tests {
         handover.give(Box::new(2));
         assert_eq!(handover.take(), Some(Box::new(2)));
         assert!(handover.take().is_none());
+    }
+
+    #[test]
+    fn a_child_hands_over_whatever_other_threads_were_doing() {
+        let handover = Handover::new();
+        let done = AtomicBool::new(false);
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                while !done.load(Ordering::Relaxed) {
+                    handover.give(Box::new(1));
+                }
+            });
+            let mut statuses = Vec::new();
+            for _ in 0..50 {
+                // SAFETY: the child calls functions of this file and of the C library only, which may allocate.
+                let child = unsafe { libc::fork() };
+                if child == 0 {
+                    // SAFETY: no preconditions.
+                    unsafe { libc::alarm(5) };
+                    handover.give(Box::new(2));
+                    let is_own = handover.take() == Some(Box::new(2));
+                    // SAFETY: no preconditions.
+                    unsafe { libc::_exit(i32::from(!is_own)) };
+                }
+                let mut status = -1;
+                // SAFETY: the child is this thread's, and `status` is its own.
+                unsafe { libc::waitpid(child, &raw mut status, 0) };
+                statuses.push(status);
+                if status != 0 {
+                    break;
+                }
+            }
+            done.store(true, Ordering::Relaxed);
+            let all_well = statuses.iter().all(|&status| status == 0);
+            assert!(
+                all_well,
+                "a child hung, or found another's value: {statuses:?}"
+            );
+        });
     }
 
     #[test]

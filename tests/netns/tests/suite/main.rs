@@ -21,6 +21,7 @@ mod replacing;
 mod settings;
 mod several;
 mod signals;
+mod stack;
 mod steering;
 mod strangers;
 mod thousand;
