@@ -40,47 +40,51 @@ use supervise::{Run, Supervised};
 
 /// Runs copies of a program that share one stream of packets
 ///
-/// Each copy gets its share of the packets, by the mode of --fanout; the program is not changed. In its
-/// arguments, %i is the copy's number, from 0, and %% is a percent sign.
+/// Each copy gets its share of the packets, by the mode of --fanout; the program is not changed. In
+/// its arguments, %i is the copy's number, from 0, and %% is a percent sign.
 ///
-/// What the copies print is merged line by line, and --merge merges the captures that they write in the
-/// order of time, as in: fanpcap run -n 4 --merge all.pcapng -- tcpdump -i eth0 -w %i.pcap
+/// What the copies print is merged line by line, and --merge merges the captures that they write in
+/// the order of time, as in: fanpcap run -n 4 --merge all.pcapng -- tcpdump -i eth0 -w %i.pcap
 ///
-/// The summary tells for each copy what it received, and where packets were lost. A copy that joins the group, or sets its
-/// filter, rejects its share of the packets for some microseconds, and nobody counts these: "at most N packets are in no
-/// figure" bounds them by the device's counters. What comes while no copy is in the group, as all are started anew, is
-/// told apart.
+/// The summary tells for each copy what it received, and where packets were lost. A copy that joins
+/// the group, or sets its filter, rejects its share of the packets for some microseconds, and
+/// nobody counts these: "at most N packets are in no figure" bounds them by the device's counters.
+/// What comes while no copy is in the group, as all are started anew, is told apart.
 ///
-/// A copy that captures past the group sees all packets, as do programs that read packet sockets by themselves: then all copies
-/// are told to end, unless --allow-outsiders is given.
+/// A copy that captures past the group sees all packets, as do programs that read packet sockets by
+/// themselves: then all copies are told to end, unless --allow-outsiders is given.
 ///
-/// Signals go on to all copies; a second interrupt kills them. Nothing that a copy has started outlives this
-/// command. The exit status is that of the first copy that failed by itself, with 128 and the signal's number for
-/// one that was killed; 127 for a program that is not found, 126 for one that can't be run.
+/// Signals go on to all copies; a second interrupt kills them. This command ends everything that its
+/// copies have started, so run daemons in the foreground. The exit status is that of the first copy
+/// that failed by itself, with 128 and the signal's number for one that was killed; 127 for a program
+/// that is not found, 126 for one that can't be run.
 #[derive(Args, Debug)]
 #[command(override_usage = "fanpcap run [OPTIONS] [--] <COMMAND>...")]
 pub(crate) struct Arguments {
     /// Copies
     #[arg(short = 'n', long, default_value_t = 2, value_parser = clap::value_parser!(u16).range(1..=256))]
     copies: u16,
-    /// How packets are shared: hash, lb, rnd, cpu, rollover, qm or flow, with options such as +rollover; a steering
-    /// program, or file:PATH of one
+    /// How packets are shared: hash, lb, rnd, cpu, rollover, qm or flow, with options such as
+    /// +rollover; a steering program, or file:PATH of one
     #[arg(long, value_name = "MODE", default_value = "hash")]
     fanout: String,
     /// The copies' group [default: a free one]
     #[arg(long, value_name = "N")]
     group: Option<u16>,
-    /// The CPUs that the copies run on: auto (near the device, not where it is received), a list, or none
+    /// The CPUs that the copies run on: auto (near the device, not where it is received), a list,
+    /// or none
     #[arg(long, value_name = "CPUS", default_value = "auto")]
     cpus: String,
     /// The device, where the program's arguments don't name it by -i or --interface
     #[arg(long, value_name = "DEV")]
     device: Option<String>,
-    /// Starts a copy anew that was killed or ended with an error; a file that it wrote is kept as NAME.1, .2 and so on
+    /// Starts a copy anew that was killed or ended with an error; a file that it wrote is kept as
+    /// NAME.1, .2 and so on
     #[arg(long)]
     restart: bool,
-    /// Merges the captures that the copies write, to files named with %i or to standard output, into FILE:
-    /// pcapng if it is named so, else pcap; - is standard output, where it comes when all copies have ended
+    /// Merges the captures that the copies write, to files named with %i or to standard output,
+    /// into FILE: pcapng if it is named so, else pcap; - is standard output, where it comes when
+    /// all copies have ended
     #[arg(long, value_name = "FILE")]
     merge: Option<PathBuf>,
     /// Goes on although a copy has not joined the group and sees all packets

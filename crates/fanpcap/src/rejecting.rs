@@ -1,6 +1,7 @@
-//! The moments in which a member is in its group and its socket's filter rejects all packets: while it joins (decision 2), and
-//! while its filter is replaced. The kernel counts no packet that a filter rejects. So the member's page tells how many packets
-//! the device has counted meanwhile: the group has lost at most so many.
+//! The moments in which a member is in its group and its socket's filter rejects all packets: while
+//! it joins (decision 2), and while its filter is replaced. The kernel counts no packet that a
+//! filter rejects. So the member's page tells how many packets the device has counted meanwhile:
+//! the group has lost at most so many.
 
 use crate::page::Held;
 use crate::record::{WORDS, at};
@@ -10,7 +11,8 @@ use fanpcap_linux::shared::Word;
 /// In the place of a count: the device's counters can't be read.
 pub(crate) const UNKNOWN: u64 = u64::MAX;
 
-/// What a member's page tells of these moments. Counts are of packets on the device, in both directions.
+/// What a member's page tells of these moments. Counts are of packets on the device, in both
+/// directions.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Rejecting {
     /// Whether the member has begun to join: before that the group gives it nothing.
@@ -24,7 +26,8 @@ pub struct Rejecting {
 }
 
 impl Rejecting {
-    /// The most packets that the group may have lost by the member's rejecting, by what its device has counted so far.
+    /// The most packets that the group may have lost by the member's rejecting, by what its device
+    /// has counted so far.
     pub fn at_most(&self, counted: Option<u64>) -> Option<u64> {
         let now = match self.now {
             None => 0,
@@ -75,7 +78,8 @@ impl Rejections {
         }
     }
 
-    /// The member is about to join; `rejects` tells whether its filter rejects all until [`Rejections::end`].
+    /// The member is about to join; `rejects` tells whether its filter rejects all until
+    /// [`Rejections::end`].
     pub(crate) fn join(&self, rejects: bool) {
         let counted = self.counted();
         // First: who reads the page of one that was killed between the two knows that it rejects.

@@ -1,4 +1,5 @@
-//! The copies' arguments: `%i` becomes the copy's number, and what may name a file or a device in them.
+//! The copies' arguments: `%i` becomes the copy's number, and what may name a file or a device in
+//! them.
 
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
@@ -30,8 +31,8 @@ pub(crate) fn is_numbered(argument: &OsStr) -> bool {
     expand(argument, 0) != expand(argument, 1)
 }
 
-/// The files that copy `number` may have been told to write: each numbered argument, what follows its
-/// `=`, and what follows the letter of an option, as in `-w%i.pcap`.
+/// The files that copy `number` may have been told to write: each numbered argument, what follows
+/// its `=`, and what follows the letter of an option, as in `-w%i.pcap`.
 pub(crate) fn files(arguments: &[OsString], number: usize) -> Vec<PathBuf> {
     let numbered = arguments.iter().filter(|argument| is_numbered(argument));
     numbered
@@ -53,10 +54,11 @@ fn parts(argument: &OsStr) -> Vec<&OsStr> {
     parts
 }
 
-/// The device that a command line names: as its program reads its options, if that is known. Else by `-i` or `--interface`; or by
-/// `-d` or `--pcap` (Suricata), or by a bundle of options that ends with `i`, which may mean other things: only if
-/// `exists` says that there is such a device. The first of several, without what our device names may have besides
-/// (`xdp:eth0`, `eth0:1`, `eth0^eth1`).
+/// The device that a command line names: as its program reads its options, if that is known. Else
+/// by `-i` or `--interface`; or by `-d` or `--pcap` (Suricata), or by a bundle of options that ends
+/// with `i`, which may mean other things: only if `exists` says that there is such a device. The
+/// first of several, without what our device names may have besides (`xdp:eth0`, `eth0:1`,
+/// `eth0^eth1`).
 pub(crate) fn device(command: &[OsString], exists: impl Fn(&str) -> bool) -> Option<String> {
     let known = options::known_program(command);
     let named = known.and_then(|(known, arguments)| {
@@ -75,7 +77,8 @@ pub(crate) fn device(command: &[OsString], exists: impl Fn(&str) -> bool) -> Opt
     named.or_else(certain).or_else(perhaps)
 }
 
-/// The values of an option, in its forms: `-i eth0`, `-ieth0`, `--interface eth0`, `--interface=eth0`.
+/// The values of an option, in its forms: `-i eth0`, `-ieth0`, `--interface eth0`,
+/// `--interface=eth0`.
 fn values(texts: &[&str], short: &str, long: &str) -> Vec<String> {
     let value = |(at, text): (usize, &&str)| {
         if *text == short || *text == long {
@@ -118,7 +121,8 @@ pub(crate) fn plain(name: &str) -> Option<String> {
     (!plain.is_empty()).then(|| plain.to_owned())
 }
 
-/// The file that all copies of a program that is not known would write: `-w` with a name that is not numbered.
+/// The file that all copies of a program that is not known would write: `-w` with a name that is
+/// not numbered.
 pub(crate) fn shared_file(arguments: &[OsString]) -> Option<&OsStr> {
     let mut arguments = arguments.iter();
     while let Some(argument) = arguments.next() {

@@ -23,7 +23,8 @@ const NO_DEVICES: [&str; 7] = [
     "dag",
 ];
 
-/// The device that the copies capture on, as far as that can be told: `given` by --device, or by the command line.
+/// The device that the copies capture on, as far as that can be told: `given` by --device, or by
+/// the command line.
 ///
 /// # Errors
 /// When there is no such device here, with those that there are.
@@ -141,7 +142,8 @@ pub(crate) fn group(group: u16, wanted: &Wanted, device: Option<&str>) -> Result
     Ok(())
 }
 
-/// Settings of the calling environment that do nothing here, as the copies are given their group by this command.
+/// Settings of the calling environment that do nothing here, as the copies are given their group by
+/// this command.
 pub(crate) fn ignored() -> Vec<String> {
     let names = env::vars_os().filter_map(|(name, _)| name.into_string().ok());
     let is_ours = |name: &String| {

@@ -9,8 +9,8 @@ use fanpcap::root;
 use fanpcap_linux::child::is_lack_of_descriptors;
 use fanpcap_linux::netns;
 
-/// Looks at a process that has no page in the group, and says what the matter may be. `captures` says that it has a packet socket
-/// all the same.
+/// Looks at a process that has no page in the group, and says what the matter may be. `captures`
+/// says that it has a packet socket all the same.
 pub(crate) fn question(pid: u32, library: &Path, group: u16, captures: bool) -> String {
     let of_process = PathBuf::from(format!("/proc/{pid}"));
     let program = fs::read_link(of_process.join("exe"));
@@ -81,8 +81,8 @@ enum Loaded {
     Gone,
 }
 
-/// Reads `/proc/PID/maps`: address, rights, offset, device, inode, path. Ours loads the system's libpcap beside
-/// itself: so one in `own`, our directory, comes before others.
+/// Reads `/proc/PID/maps`: address, rights, offset, device, inode, path. Ours loads the system's
+/// libpcap beside itself: so one in `own`, our directory, comes before others.
 fn libraries(maps: &str, own: &Path) -> Loaded {
     let path = |line: &str| {
         let at = line.find('/')?;
@@ -110,8 +110,8 @@ fn libraries(maps: &str, own: &Path) -> Loaded {
     loaded
 }
 
-/// Whether the kernel told the loader not to trust the environment: `AT_SECURE` (23) in the auxiliary
-/// vector, pairs of words (getauxval(3)).
+/// Whether the kernel told the loader not to trust the environment: `AT_SECURE` (23) in the
+/// auxiliary vector, pairs of words (getauxval(3)).
 fn is_raised(of_process: &Path) -> bool {
     let vector = fs::read(of_process.join("auxv")).unwrap_or_default();
     let mut words = vector

@@ -1,4 +1,5 @@
-//! What the copies' members received, lost and took: kept while they live, and settled when they end.
+//! What the copies' members received, lost and took: kept while they live, and settled when they
+//! end.
 
 mod absence;
 mod account;
@@ -33,7 +34,8 @@ pub(crate) struct Ledger {
     settled: Vec<(usize, Account)>,
     arrivals: Option<Arrivals>,
     absences: Absences,
-    /// What the devices had counted when they were asked last. Who came before has been held, or was told of.
+    /// What the devices had counted when they were asked last. Who came before has been held, or
+    /// was told of.
     counted: BTreeMap<u32, u64>,
     /// Sockets of all members so far.
     known: BTreeSet<u64>,
@@ -54,7 +56,8 @@ pub(crate) struct Ledger {
 }
 
 impl Ledger {
-    /// The ledger of a group, on these devices and perhaps others; to be made before the first copy is started.
+    /// The ledger of a group, on these devices and perhaps others; to be made before the first copy
+    /// is started.
     pub(crate) fn new(group: u16, devices: &[u32]) -> Self {
         let of_now = |&ifindex: &u32| Some((ifindex, link::packets(ifindex).ok()?));
         Self {
@@ -98,8 +101,8 @@ impl Ledger {
         None
     }
 
-    /// Looks for members that are new and reads what the others have counted. `copies` are the copies'
-    /// processes with their numbers.
+    /// Looks for members that are new and reads what the others have counted. `copies` are the
+    /// copies' processes with their numbers.
     pub(crate) fn scan(&mut self, copies: &[(u32, usize)]) {
         self.running = copies.to_vec();
         self.settle(true);
@@ -115,8 +118,8 @@ impl Ledger {
         }
     }
 
-    /// Asks the devices for what they have counted. Pages that came until then are learned of before that is noted: so a member
-    /// that comes and goes unseen has come since.
+    /// Asks the devices for what they have counted. Pages that came until then are learned of
+    /// before that is noted: so a member that comes and goes unseen has come since.
     fn count(&mut self) {
         let mut counted = self.counted.clone();
         for (&ifindex, counted) in &mut counted {
@@ -182,8 +185,9 @@ impl Ledger {
         self.counted.entry(ifindex).or_insert_with(counted);
     }
 
-    /// Settles the members that have ended. Ours is the last descriptor of their sockets: it is closed at
-    /// once, as the kernel would go on giving them packets. `all` looks at each member, whatever was told.
+    /// Settles the members that have ended. Ours is the last descriptor of their sockets: it is
+    /// closed at once, as the kernel would go on giving them packets. `all` looks at each member,
+    /// whatever was told.
     pub(crate) fn settle(&mut self, all: bool) {
         let gone = self.learn();
         self.end_absences();

@@ -1,5 +1,5 @@
-//! The options of the programs that people run in copies, as getopt(3) reads them: `tcpdump -nni eth0` names a device, and
-//! `ngrep -i` does not.
+//! The options of the programs that people run in copies, as getopt(3) reads them: `tcpdump -nni
+//! eth0` names a device, and `ngrep -i` does not.
 
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::OsStrExt;
@@ -75,7 +75,8 @@ const KNOWN: [Known; 11] = [
     known("snort", "ABcFghijkKlLmnPQrRsStuzZG", b'i'),
 ];
 
-/// The program that a command line runs, and what it is given: behind others that run it, such as nice(1), too.
+/// The program that a command line runs, and what it is given: behind others that run it, such as
+/// nice(1), too.
 pub(super) fn known_program(command: &[OsString]) -> Option<(Known, &[OsString])> {
     let name = |word: &OsString| {
         let name = Path::new(word).file_name()?.to_str()?;

@@ -1,5 +1,6 @@
-//! The ledger of copies that are killed all the time: what the device received is delivered, lost by name, or within the bound
-//! that is told. `make ledger RUNS=10` does it ten times for each mode, with more kills.
+//! The ledger of copies that are killed all the time: what the device received is delivered, lost
+//! by name, or within the bound that is told. `make ledger RUNS=10` does it ten times for each
+//! mode, with more kills.
 
 use std::env;
 use std::path::PathBuf;
@@ -18,8 +19,8 @@ use crate::{FAR, GROUP, NEAR, Running};
 const COPIES: usize = 4;
 const RATE: &str = "200kpps";
 
-/// Packets of the one sender that the device has counted and that are on their way to the sockets, whenever counters are
-/// compared.
+/// Packets of the one sender that the device has counted and that are on their way to the sockets,
+/// whenever counters are compared.
 const IN_FLIGHT: u64 = 1;
 
 #[test]

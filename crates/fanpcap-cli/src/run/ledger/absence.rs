@@ -48,7 +48,8 @@ impl Absences {
         }
     }
 
-    /// A copy is in the group again, since the device had counted so much. Tells of the time that has ended by it.
+    /// A copy is in the group again, since the device had counted so much. Tells of the time that
+    /// has ended by it.
     pub(super) fn end(&mut self, ifindex: u32, counted: Option<u64>) -> Option<String> {
         let (since, before) = self.open.remove(&ifindex)?;
         let packets = counted

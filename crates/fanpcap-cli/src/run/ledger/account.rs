@@ -15,8 +15,9 @@ pub(crate) struct Account {
     pub(crate) unread: Option<u64>,
     /// Sent to the member's place in the group after its end, until that was free.
     pub(crate) refused: Option<u64>,
-    /// The most packets that may have come besides and are in no other figure: while a member joined or changed its filter, or
-    /// to a member that ended before it could be held. The device has counted so many meanwhile.
+    /// The most packets that may have come besides and are in no other figure: while a member
+    /// joined or changed its filter, or to a member that ended before it could be held. The device
+    /// has counted so many meanwhile.
     pub(crate) uncounted_at_most: Option<u64>,
 }
 

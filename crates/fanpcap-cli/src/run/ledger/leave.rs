@@ -11,8 +11,9 @@ use super::member::Member;
 use super::{Account, Ledger};
 
 impl Ledger {
-    /// Settles members, each on a thread: they refuse packets from now on all together, and the kernel makes them wait
-    /// for what is in flight only once. One that lives on in a child stays, and is looked after each time.
+    /// Settles members, each on a thread: they refuse packets from now on all together, and the
+    /// kernel makes them wait for what is in flight only once. One that lives on in a child stays,
+    /// and is looked after each time.
     pub(super) fn settle_at_once(&mut self, mut ended: Vec<Member>) {
         let refuse = on_threads(&mut ended, Member::refuse);
         let mut refuse = refuse.into_iter();
@@ -53,7 +54,8 @@ impl Ledger {
         }
     }
 
-    /// Whether nobody was in the group on a device when members had left it, and the device had counted so much.
+    /// Whether nobody was in the group on a device when members had left it, and the device had
+    /// counted so much.
     fn is_deserted(&self, ifindex: u32, counted: Option<u64>) -> bool {
         let group = self.group;
         let joined = |member: &Member| match member.rejecting() {
@@ -109,8 +111,8 @@ impl Moment {
         }
     }
 
-    /// What the device had counted when the last of them left, if nobody else was in the group: what came until then they
-    /// have refused. It may have been less, by [`Moment::unsure`].
+    /// What the device had counted when the last of them left, if nobody else was in the group:
+    /// what came until then they have refused. It may have been less, by [`Moment::unsure`].
     fn counted_at_the_leave(&self, refused: u64) -> Option<u64> {
         Some(self.counted[1]? + refused.saturating_sub(self.refused))
     }

@@ -1,4 +1,5 @@
-//! One member: its page, and its socket, which is held so that what it lost can be told when it dies.
+//! One member: its page, and its socket, which is held so that what it lost can be told when it
+//! dies.
 
 use std::io;
 use std::os::fd::OwnedFd;
@@ -42,8 +43,8 @@ pub(super) struct Member {
 }
 
 impl Member {
-    /// Holds the member that the process `pid` of a copy opened with the socket of this inode, as far as it can be held, and
-    /// says what could not; none where its page is gone.
+    /// Holds the member that the process `pid` of a copy opened with the socket of this inode, as
+    /// far as it can be held, and says what could not; none where its page is gone.
     pub(super) fn hold(
         copy: usize,
         (ifindex, group): (u32, u16),
@@ -124,8 +125,8 @@ impl Member {
         }
     }
 
-    /// Whether it has left: its page is gone, and the process has closed the socket, which it does a moment
-    /// later. Somebody else may have removed the page: then the member must be left alone.
+    /// Whether it has left: its page is gone, and the process has closed the socket, which it does
+    /// a moment later. Somebody else may have removed the page: then the member must be left alone.
     pub(super) fn has_left(&mut self) -> bool {
         self.leaving.get_or_insert_with(Instant::now);
         let process = self.process.as_ref();
@@ -161,9 +162,10 @@ impl Member {
         }
     }
 
-    /// Lets it refuse and count what comes from now on, if nobody reads it any more. A handle that was closed in order has
-    /// left, and ours is the last descriptor of its socket, just as when its process has died. Tells whether it can be settled:
-    /// not while a forked child has it and reads on.
+    /// Lets it refuse and count what comes from now on, if nobody reads it any more. A handle that
+    /// was closed in order has left, and ours is the last descriptor of its socket, just as when
+    /// its process has died. Tells whether it can be settled: not while a forked child has it and
+    /// reads on.
     pub(super) fn refuse(&mut self) -> bool {
         let Some(socket) = self.socket.take() else {
             return true;
@@ -184,7 +186,8 @@ impl Member {
         self.closing.as_ref()?.refused()
     }
 
-    /// Ends its stay in the group and tells what became of its packets; none if it has never joined.
+    /// Ends its stay in the group and tells what became of its packets; none if it has never
+    /// joined.
     pub(super) fn settle(&mut self) -> Option<Account> {
         let closed = self.closing.take().map(Closing::finish);
         // What was taken between our reading and the last owner's end is on the page.
@@ -212,8 +215,8 @@ impl Member {
         })
     }
 
-    /// What is known of one whose socket was not held. If it had ended before that could be done, it can't have lost more
-    /// than its device has counted since it joined.
+    /// What is known of one whose socket was not held. If it had ended before that could be done,
+    /// it can't have lost more than its device has counted since it joined.
     fn unheld(&self, rejecting: Rejecting, counted: Option<u64>) -> Account {
         let account = self.account();
         let (dropped, taken) = (self.record.counters.dropped, self.record.taken);

@@ -7,7 +7,8 @@ use fanpcap_linux::link;
 use super::{Account, Ledger};
 
 impl Ledger {
-    /// A start of a copy has ended without a member that was seen. `is_sure` says that it would have been seen.
+    /// A start of a copy has ended without a member that was seen. `is_sure` says that it would
+    /// have been seen.
     pub(crate) fn never_joined(&mut self, copy: usize, is_sure: bool) {
         if is_sure && self.arrivals.is_some() && !self.has_pageless {
             self.settled.push((copy, Account::ZERO));
@@ -33,8 +34,8 @@ impl Ledger {
         }
     }
 
-    /// The same of this copy, on this device or on any. It has come since the devices were asked last: they tell what it can
-    /// have been given at most.
+    /// The same of this copy, on this device or on any. It has come since the devices were asked
+    /// last: they tell what it can have been given at most.
     pub(super) fn miss_since(&mut self, copy: usize, ifindex: Option<u32>) {
         let what = match self.counted_since(ifindex) {
             Some(at_most) => {

@@ -95,8 +95,8 @@ impl Watch<'_> {
     }
 }
 
-/// Packet sockets that these copies have and that are in no group, each with its copy. One without a protocol gets nothing, nor does
-/// one of ours that is about to join.
+/// Packet sockets that these copies have and that are in no group, each with its copy. One without
+/// a protocol gets nothing, nor does one of ours that is about to join.
 fn outside(copies: &[(u32, usize)]) -> Vec<(u32, usize)> {
     let seen = groups::seen().unwrap_or_default().into_iter();
     let alone = seen
