@@ -426,3 +426,54 @@ fn files(dir: &Path) -> Result<Vec<PathBuf>> {
 fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
 }
+
+/// Lines of examples that are for a machine of one's own: they change it, measure for long, or need what is not here.
+const NOT_HERE: [&str; 4] = ["--system", "bench steering", "bench compare", "eval "];
+
+#[test]
+#[ignore = "needs root: namespaces, packet sockets"]
+fn the_examples_of_the_commands_pages_work() -> Result<()> {
+    let tree = Tree::install()?;
+    let mut lines = Vec::new();
+    for page in files(&tree.prefix().join("share/man/man1"))? {
+        let text = fs::read_to_string(&page)?;
+        let (_, examples) = text.split_once(".SH EXAMPLES").context("no examples")?;
+        for example in examples.split(".EX\n").skip(1) {
+            let (shown, _) = example.split_once("\n.EE").context(".EE")?;
+            let shown = shown.replace("\\-", "-").replace("\\(aq", "'");
+            lines.extend(shown.lines().map(str::to_owned));
+        }
+    }
+    lines.retain(|line| NOT_HERE.iter().all(|part| !line.contains(part)));
+    ensure!(lines.len() >= 15, "{lines:?}");
+    netns::within_new(|| {
+        Veth::new("eth0", "eth1", 1)?;
+        let scratch = Scratch::new()?;
+        scratch.write("steer.pfq", "main = tcp >-> steer_flow\n")?;
+        let directory = scratch.file("steer.pfq");
+        let directory = directory.parent().context("a directory")?.to_owned();
+        // What the others read: a capture of what is sent.
+        let bin = tree.prefix().join("bin");
+        let path = format!("{}:{}", bin.display(), std::env::var("PATH")?);
+        let try_line = |line: &str| -> Result<()> {
+            // Traffic until the line ends, which a signal does where it would go on.
+            let script = format!(
+                "fanpcap gen -i eth1 --rate 5k --seconds 6 >/dev/null 2>&1 & \
+                 timeout --preserve-status -s INT 4 sh -c '{}'; code=$?; kill $!; \
+                 [ $code = 130 ] || exit $code",
+                line.replace('\'', "'\\''")
+            );
+            let mut shell = on_system("bash");
+            shell
+                .args(["-c", &script])
+                .current_dir(&directory)
+                .env("PATH", &path);
+            run(&scratch, &mut shell)?
+                .success()
+                .with_context(|| line.to_owned())?;
+            Ok(())
+        };
+        try_line("fanpcap capture -i eth0 --count 100 --write traffic.pcap")?;
+        lines.iter().try_for_each(|line| try_line(line))
+    })
+}
