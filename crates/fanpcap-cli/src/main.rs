@@ -63,7 +63,7 @@ fn main() -> ExitCode {
         Command::Manual(arguments) => manual::run(&arguments),
     };
     done.unwrap_or_else(|error| {
-        streams::note(&format!("fanpcap: {error:#}\n"));
+        streams::note(&format!("fanpcap: {}\n", streams::words(&error)));
         ExitCode::FAILURE
     })
 }

@@ -26,6 +26,18 @@ pub(crate) fn note(text: &str) {
     let _ = write(&mut io::stderr().lock(), text);
 }
 
+/// An error and its causes. Many texts have their cause's in them, which is not said again.
+pub(crate) fn words(error: &anyhow::Error) -> String {
+    let mut text = error.to_string();
+    for cause in error.chain().skip(1).map(ToString::to_string) {
+        if !text.contains(&cause) {
+            text += ": ";
+            text += &cause;
+        }
+    }
+    text
+}
+
 fn write(out: &mut impl Write, text: &str) -> io::Result<Reader> {
     let written = out.write_all(text.as_bytes()).and_then(|()| out.flush());
     match written {
@@ -38,6 +50,15 @@ fn write(out: &mut impl Write, text: &str) -> io::Result<Reader> {
 mod tests {
     use super::*;
     use std::fs::OpenOptions;
+
+    #[test]
+    fn a_cause_is_said_once() {
+        let error = anyhow::Error::new(io::Error::from_raw_os_error(1));
+        let error = error.context("socket: Operation not permitted (os error 1)");
+        let error = error.context("sending");
+        let said = "sending: socket: Operation not permitted (os error 1)";
+        assert_eq!(words(&error), said);
+    }
 
     #[test]
     fn only_a_closed_pipe_is_no_error() {

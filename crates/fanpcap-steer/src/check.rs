@@ -180,7 +180,7 @@ impl<'p, 'a> Checker<'p, 'a> {
                 "expected at most {CALLS_MAX} expressions in each other, found one more as definitions are put in"
             );
             let error = Error::new(expression.span.clone(), message);
-            return Err(error.hint("a definition must not need itself"));
+            return Err(error.hint("write definitions without recursion"));
         }
         self.depth += 1;
         let value = self.node(expression, want, locals);

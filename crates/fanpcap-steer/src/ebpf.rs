@@ -94,7 +94,14 @@ impl fmt::Display for EbpfError {
     }
 }
 
-impl std::error::Error for EbpfError {}
+impl std::error::Error for EbpfError {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        match self {
+            Self::Unfit(unfit) => Some(unfit),
+            Self::TooLong { .. } | Self::TooDeep | Self::Filter { .. } => None,
+        }
+    }
+}
 
 impl From<Unfit> for EbpfError {
     fn from(unfit: Unfit) -> Self {

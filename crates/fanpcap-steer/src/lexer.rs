@@ -180,6 +180,7 @@ impl<'a> Lexer<'a> {
             '\u{201c}' | '\u{201d}' | '\u{2018}' | '\u{2019}' | '\'' => {
                 error.hint("strings are in \"straight double quotes\"")
             }
+            char::REPLACEMENT_CHARACTER => error.hint("save the text as UTF-8"),
             '\u{feff}' => error.hint("save the text without a byte order mark"),
             c if c.is_whitespace() => error.hint("it only looks like a blank: write one"),
             _ => error,

@@ -328,17 +328,46 @@ fn a_type_ends_with_its_line_or_at_an_operator() {
 }
 
 #[test]
-fn operators_and_if_are_those_of_the_language_whatever_is_defined() {
-    for (own, main) in [
-        ("equal a b = has_port 80", "filter (ip_ttl .== 64)"),
-        ("less n = ip_ttl .< n", "filter (less 64)"),
+fn operators_and_if_are_those_of_the_language_whatever_a_parameter_is_called() {
+    for (own, argument, expected) in [
         (
-            "conditional p f g = drop",
+            "equal = filter (ip_ttl .== equal)",
+            "64",
+            "filter (ip_ttl .== 64)",
+        ),
+        (
+            "less = filter (ip_ttl .< less)",
+            "64",
+            "filter (ip_ttl .< 64)",
+        ),
+        (
+            "conditional = if conditional then steer_flow else steer_link",
+            "is_tcp",
             "if is_tcp then steer_flow else steer_link",
         ),
     ] {
-        let source = format!("{own}\nmain = {main}");
-        let expected = main.replace("less 64", "ip_ttl .< 64");
-        assert_eq!(compiled(&source), compiled(&expected), "{source}");
+        let source = format!("own {own}\nmain = own {argument}");
+        assert_eq!(compiled(&source), compiled(expected), "{source}");
+    }
+}
+
+#[test]
+fn imports_are_passed_over() {
+    for import in [
+        "import Network.PFQ.Lang.Default",
+        "import qualified Network.PFQ.Lang as Q",
+        "import Network.PFQ.Lang qualified as Q",
+        "import Network.PFQ (tcp, (>->), Net(..))",
+        "import Prelude hiding (filter, log)",
+        "import Data.List hiding (\n  filter,\n  log)",
+        "import Data.Word;",
+        "import Prelude ()",
+    ] {
+        let source = format!("{import}\nmain = tcp >-> steer_flow");
+        assert_eq!(
+            compiled(&source),
+            compiled("tcp >-> steer_flow"),
+            "{import}"
+        );
     }
 }

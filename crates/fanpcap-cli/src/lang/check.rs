@@ -3,9 +3,9 @@
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-use anyhow::Result;
+use anyhow::{Result, bail};
 use clap::Args;
-use fanpcap_steer::ebpf;
+use fanpcap_steer::ebpf::{self, EbpfError};
 
 use super::source::Source;
 use crate::streams;
@@ -13,7 +13,7 @@ use crate::streams;
 /// Says where programs are wrong: line, column, and what was expected there
 ///
 /// Nothing is printed for a program that is right, but for a note if a group of the kernel's refuses it. The exit status is 1
-/// if one is wrong or can't be read.
+/// if one is wrong, too large for this machine's sockets, or can't be read.
 #[derive(Args, Debug)]
 pub(super) struct Arguments {
     /// The programs; `-` is standard input
@@ -36,12 +36,19 @@ pub(super) fn run(arguments: &Arguments) -> Result<ExitCode> {
     Ok(code)
 }
 
-/// What is to be said of a program that is right: why a group of the kernel's refuses it, or nothing.
+/// What is to be said of a program that is right: why a group of the kernel's refuses it, or nothing. One that is too large
+/// is wrong.
 fn note(source: &Source) -> Result<String> {
-    let program = source.compile()?;
-    let refused = ebpf::fanout(&program).and_then(|_| ebpf::filter(&program, None));
-    Ok(refused.err().map_or_else(String::new, |why| {
-        let name = source.name();
-        format!("{name}: note: a group of the kernel's refuses it: {why}\n")
-    }))
+    let (program, name) = (source.compile()?, source.name());
+    let objects = ebpf::fanout(&program).and_then(|_| ebpf::filter(&program, None));
+    match objects {
+        Err(EbpfError::Unfit(why)) => Ok(format!(
+            "{name}: note: a group of the kernel's refuses it: {why}\n"
+        )),
+        Err(why) => bail!("{name}: {why}"),
+        Ok(filter) => {
+            let refused = filter.and_then(|filter| filter.lacks_room());
+            refused.map_or_else(|| Ok(String::new()), |why| bail!("{name}: {why}"))
+        }
+    }
 }

@@ -8,7 +8,7 @@ use std::fmt::Write;
 use std::process::ExitCode;
 
 use anyhow::Result;
-use clap::Args;
+use clap::{ArgGroup, Args};
 use fanpcap_steer::ir::Program;
 use fanpcap_steer::{Definition, ebpf, slice};
 
@@ -21,6 +21,7 @@ use part::Part;
 /// Explains a program: types, what runs it, what it costs, its eBPF
 #[derive(Args, Debug)]
 #[command(override_usage = USAGE, after_long_help = SECTIONS)]
+#[command(group(ArgGroup::new("given").required(true).args(["file", "text", "mode"])))]
 pub(super) struct Arguments {
     #[command(flatten)]
     program: Given,

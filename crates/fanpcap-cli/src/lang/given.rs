@@ -12,7 +12,7 @@ use super::source::Source;
 #[derive(Args, Debug)]
 pub(super) struct Given {
     /// The program's file; `-` is standard input
-    #[arg(required_unless_present_any = ["text", "mode"], conflicts_with_all = ["text", "mode"])]
+    #[arg(conflicts_with_all = ["text", "mode"])]
     file: Option<PathBuf>,
     /// The program itself
     #[arg(short = 'e', long, value_name = "TEXT", conflicts_with = "mode")]
@@ -37,6 +37,11 @@ impl Given {
             (_, _, Some(file)) => Source::read(file),
             (None, None, None) => anyhow::bail!("no program"),
         }
+    }
+
+    /// Whether none is given.
+    pub(super) fn is_missing(&self) -> bool {
+        self.text.is_none() && self.mode.is_none() && self.file.is_none()
     }
 }
 

@@ -61,6 +61,13 @@ of all flows that were seen in both meet.
 
 /// Does it.
 pub(super) fn run(arguments: &Arguments) -> Result<ExitCode> {
+    // The one positional argument is the capture, unless that is what is missing.
+    let given = arguments.capture.display();
+    ensure!(
+        !arguments.program.is_missing(),
+        "a program and a capture are needed, and there is {given} alone: fanpcap lang try {given} CAPTURE, or \
+         fanpcap lang try --mode flow {given}"
+    );
     let program = arguments.program.source()?.compile()?;
     let report = report(&program, arguments)?;
     let text = if arguments.json {

@@ -7,7 +7,7 @@ use std::process::{Command, Output, Stdio};
 use fanpcap_testkit::Scratch;
 
 /// Checks this text as standard input.
-fn check(program: &str) -> io::Result<Output> {
+fn check(program: impl AsRef<[u8]>) -> io::Result<Output> {
     let mut child = Command::new(env!("CARGO_BIN_EXE_fanpcap"))
         .args(["lang", "check", "-"])
         .stdin(Stdio::piped())
@@ -17,7 +17,7 @@ fn check(program: &str) -> io::Result<Output> {
     child
         .stdin
         .take()
-        .map(|mut into| into.write_all(program.as_bytes()))
+        .map(|mut into| into.write_all(program.as_ref()))
         .transpose()?;
     child.wait_with_output()
 }
@@ -46,13 +46,28 @@ fn what_a_group_refuses_is_noted_and_no_error() {
 }
 
 #[test]
-fn what_is_too_long_for_the_kernel_is_noted() {
-    let counting = "  when is_rtp (inc 0)\n".repeat(900);
-    let program = format!("main = do\n{counting}  steer_flow\n");
-    let output = check(&program).unwrap();
-    assert!(output.status.success(), "{}", said(&output));
-    let note = "standard input: note: a group of the kernel's refuses it: the program comes to ";
-    assert!(said(&output).starts_with(note), "{}", said(&output));
+fn what_is_too_long_for_the_kernel_is_refused_as_at_joining() {
+    for (line, times, begins) in [
+        ("when is_rtp (inc 0)", 900, "the program comes to "),
+        ("inc 1", 4000, "its filter has no room in the socket: "),
+    ] {
+        let lines = format!("  {line}\n").repeat(times);
+        let output = check(format!("main = do\n{lines}  steer_flow\n")).unwrap();
+        assert_eq!(output.status.code(), Some(1), "{}", said(&output));
+        let begins = format!("standard input: {begins}");
+        assert!(said(&output).starts_with(&begins), "{}", said(&output));
+    }
+}
+
+#[test]
+fn what_is_not_utf_8_has_a_place() {
+    let output = check(b"-- caf\xe9\nmain = do\n  tcp \xff").unwrap();
+    assert_eq!(output.status.code(), Some(1));
+    let said = said(&output);
+    let is_placed =
+        said.starts_with("standard input:3:7: ") && said.contains("; save the text as UTF-8\n");
+    assert!(is_placed, "{said}");
+    assert!(check(b"-- caf\xe9\nmain = tcp").unwrap().status.success());
 }
 
 #[test]

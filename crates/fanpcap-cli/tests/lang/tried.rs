@@ -193,3 +193,12 @@ fn text_and_errors_are_for_people() -> Result<()> {
     ensure!(unknown.contains("flow"), "{unknown}");
     Ok(())
 }
+
+#[test]
+fn the_argument_that_is_missing_is_named() -> Result<()> {
+    let said = complaint(&["try", "ok.pfq"])?;
+    ensure!(said.contains("fanpcap lang try ok.pfq CAPTURE"), "{said}");
+    let said = complaint(&["explain"])?;
+    ensure!(said.contains("required") && said.contains("FILE"), "{said}");
+    Ok(())
+}

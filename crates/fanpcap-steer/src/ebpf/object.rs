@@ -81,7 +81,15 @@ impl fmt::Display for LoadError {
     }
 }
 
-impl std::error::Error for LoadError {}
+impl std::error::Error for LoadError {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        match self {
+            Self::Privilege { error, .. } | Self::Map(error) => Some(error),
+            Self::Refused(refused) => Some(refused),
+            Self::Locked { .. } | Self::NoRoom(_) => None,
+        }
+    }
+}
 
 /// Bytes that a trial's buffer has before the network header.
 const TRIAL_START: i32 = 14;
@@ -99,6 +107,12 @@ impl Object {
             maps,
             set_keys,
         }
+    }
+
+    /// Why a socket has no room for it as its filter, by its own length: what the kernel makes of it may be longer.
+    pub fn lacks_room(&self) -> Option<NoRoom> {
+        let bytes = self.code.instructions.len() as u64 * 8;
+        NoRoom::of(bytes)
     }
 
     /// How many instructions it has.

@@ -18,6 +18,12 @@ impl NoRoom {
         Self::within(bytes, optmem::limit().ok())
     }
 
+    /// For a filter of so many bytes, if it is longer than a socket's memory.
+    pub(super) fn of(bytes: u64) -> Option<Self> {
+        let limit = optmem::limit().ok();
+        (bytes > limit.unwrap_or(USUAL)).then(|| Self::within(bytes, limit))
+    }
+
     fn within(bytes: u64, limit: Option<u64>) -> Self {
         let least = bytes.max(limit.unwrap_or(0)) + 1;
         let needs = least.next_multiple_of(STEP).max(USUAL);

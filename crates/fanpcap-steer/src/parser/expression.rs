@@ -246,7 +246,8 @@ impl<'a> Parser<'a> {
             self.take();
         }
         if self.at == start || open > 0 {
-            return Err(self.expected("a type"));
+            let error = self.expected("a type behind '::'");
+            return Err(error.or_hint("the address '::' is in quotes: 'addr \"::\"'"));
         }
         Ok(())
     }

@@ -8,6 +8,7 @@ use crate::ast::{Definition, Expression, Program};
 use crate::compile::PARAMETERS_MAX;
 use crate::error::quote;
 use crate::lexer::Kind;
+use crate::table;
 
 impl<'a> Parser<'a> {
     pub(super) fn program(&mut self) -> Result<Program<'a>, Error> {
@@ -36,8 +37,7 @@ impl<'a> Parser<'a> {
             return self.module();
         }
         if self.is_word("import") {
-            self.import(program);
-            return Ok(());
+            return self.import(program);
         }
         if self.defines(self.at) {
             if let Some(definition) = self.definition()? {
@@ -78,9 +78,10 @@ impl<'a> Parser<'a> {
             self.take();
         }
         if !self.is_symbol("=") {
-            self.rest_of_line();
+            self.signature()?;
             return Ok(None);
         }
+        self.ensure_new(names[0], start)?;
         let (name, parameters) = (names[0], names.split_off(1));
         self.few_and_different(&parameters, start + 1)?;
         self.take();
@@ -91,6 +92,30 @@ impl<'a> Parser<'a> {
             parameters,
             body,
         }))
+    }
+
+    /// Passes over the rest of `a, b :: Type`.
+    fn signature(&mut self) -> Result<(), Error> {
+        while self.taken(',') {
+            self.take();
+        }
+        self.take();
+        if !self.goes_on() || self.token().kind == Kind::Mark(';') {
+            return Err(self.expected("a type behind '::'"));
+        }
+        self.rest_of_line();
+        Ok(())
+    }
+
+    /// Refuses a definition, whose name is this token, of what the language has already.
+    fn ensure_new(&self, name: &str, start: usize) -> Result<(), Error> {
+        if table::find(name).is_none() {
+            return Ok(());
+        }
+        let span = self.tokens[start].span.clone();
+        let name = quote(name);
+        let message = format!("expected a new name, found {name}, which the language has already");
+        Err(Error::new(span, message).hint("give the definition another name"))
     }
 
     /// Refuses parameters, of which the first is this token, if there are too many or one twice.
@@ -171,20 +196,49 @@ impl<'a> Parser<'a> {
         Ok(())
     }
 
-    /// `import qualified Name as N (names)`: what is PFQ's own is known anyway.
-    fn import(&mut self, program: &mut Program<'a>) {
-        let line = self.token().span.start;
+    /// `import qualified Name as N hiding (names)`: what is PFQ's own is known anyway.
+    fn import(&mut self, program: &mut Program<'a>) -> Result<(), Error> {
+        self.take();
+        self.pass_word("qualified");
+        let span = self.token().span.clone();
+        self.pass_name("a module's name")?;
+        let module = &self.source[span];
+        self.pass_word("qualified");
+        if self.pass_word("as") {
+            self.pass_name("a name behind 'as'")?;
+        }
+        let lists = self.pass_word("hiding");
+        if lists && self.peek() != Some(&Kind::Mark('(')) {
+            return Err(self.expected("names in brackets behind 'hiding'"));
+        }
+        let is_over = !self.goes_on() || matches!(self.token().kind, Kind::Mark(';' | '('));
+        if !is_over {
+            return Err(self.expected("names in brackets, or the end of the import"));
+        }
         self.rest_of_line();
-        let line = &self.source[self.since(line)];
-        let words = line.split_whitespace().skip(1);
-        let module = words
-            .clone()
-            .find(|word| *word != "qualified")
-            .unwrap_or_default();
         let own = ["Network.PFQ", "Network.PFq", "Prelude", "Data."];
         if !own.iter().any(|own| module.starts_with(own)) {
             program.modules.push(module);
         }
+        Ok(())
+    }
+
+    /// Passes over the word if it is next.
+    fn pass_word(&mut self, word: &str) -> bool {
+        let is_next = self.is_word(word);
+        if is_next {
+            self.take();
+        }
+        is_next
+    }
+
+    /// Passes over a name.
+    fn pass_name(&mut self, what: &str) -> Result<(), Error> {
+        if !matches!(self.peek(), Some(Kind::Name(_))) {
+            return Err(self.expected(what));
+        }
+        self.take();
+        Ok(())
     }
 
     /// Passes over what is left of a line and of those that go on with it.

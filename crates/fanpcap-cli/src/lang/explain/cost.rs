@@ -12,10 +12,13 @@ use fanpcap_wire::Frame;
 
 use super::frames::Frames;
 
-/// Runs in a trial, in the kernel and here, and trials, of which the median counts.
+/// Runs in a trial, in the kernel and here, where a run is short; and trials, of which the median counts.
 const RUNS: u32 = 20_000;
 const NATIVE_RUNS: u32 = 2_000;
 const TRIALS: usize = 5;
+/// Runs that tell how long one takes, and nanoseconds that a trial of long ones may take.
+const FIRST_RUNS: u32 = 20;
+const TRIAL_NS: u32 = 5_000_000;
 
 /// What programs were found to take where they were measured: a packet that is soon done with, and for each instruction of the
 /// program what one takes that goes through all of it. Most are for packets that are rare.
@@ -56,10 +59,16 @@ pub(super) fn of(object: &Object, frames: &Frames) -> Cost {
 
 fn times(loaded: &Loaded, frames: &Frames) -> io::Result<Vec<(&'static str, u32)>> {
     let time = |(name, frame): (&'static str, &[u8])| {
-        let trials = (0..TRIALS).map(|_| Ok(loaded.time(frame, RUNS)?.1));
+        let runs = runs(loaded.time(frame, FIRST_RUNS)?.1, RUNS);
+        let trials = (0..TRIALS).map(|_| Ok(loaded.time(frame, runs)?.1));
         Ok((name, median(trials.collect::<io::Result<_>>()?)))
     };
     frames.iter().map(time).collect()
+}
+
+/// How often to run what takes so many nanoseconds.
+fn runs(nanoseconds: u32, most: u32) -> u32 {
+    (TRIAL_NS / nanoseconds.max(1)).clamp(1, most)
 }
 
 fn median(mut times: Vec<u32>) -> u32 {
@@ -72,15 +81,16 @@ pub(super) fn native(program: &Program, frames: &Frames) -> Cost {
     let mut evaluator = Evaluator::new(program);
     let mut time = |(name, bytes): (&'static str, &[u8])| {
         let packet = Packet::of(Frame { bytes, tag: None });
-        let trials = (0..TRIALS).map(|_| {
+        let mut trial = |runs: u32| {
             let begin = Instant::now();
-            for _ in 0..NATIVE_RUNS {
+            for _ in 0..runs {
                 black_box(evaluator.evaluate(black_box(&packet)));
             }
-            let nanoseconds = begin.elapsed().as_nanos() / u128::from(NATIVE_RUNS);
+            let nanoseconds = begin.elapsed().as_nanos() / u128::from(runs);
             u32::try_from(nanoseconds).unwrap_or(u32::MAX)
-        });
-        (name, median(trials.collect()))
+        };
+        let runs = runs(trial(FIRST_RUNS), NATIVE_RUNS);
+        (name, median((0..TRIALS).map(|_| trial(runs)).collect()))
     };
     Cost::Measured {
         times: frames.iter().map(&mut time).collect(),
@@ -117,5 +127,20 @@ impl fmt::Display for Cost {
                 )
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_takes_long_is_run_less_often() {
+        assert_eq!(runs(30, RUNS), RUNS);
+        assert_eq!(runs(0, RUNS), RUNS);
+        for nanoseconds in [300, 10_000, 200_000, TRIAL_NS] {
+            assert!(runs(nanoseconds, RUNS) * nanoseconds <= TRIAL_NS);
+        }
+        assert_eq!(runs(u32::MAX, RUNS), 1);
     }
 }
