@@ -20,6 +20,9 @@ const MAXIMUM_SNAPLEN: c_int = 262_144;
 /// `PCAP_ERROR_NO_SUCH_DEVICE`.
 const NO_SUCH_DEVICE: c_int = -5;
 
+/// `PCAP_ERROR_PERM_DENIED`.
+const PERM_DENIED: c_int = -8;
+
 /// `PCAP_WARNING`: done, but pcap_geterr() has something to say.
 const WARNING: c_int = 1;
 
@@ -147,6 +150,12 @@ unsafe fn activate_in_group(p: *mut Pcap, membership: &Membership) -> c_int {
     // SAFETY: the caller vouches for `p`.
     let activate = || unsafe { activate_silently(p) };
     let status = if again { 0 } else { activate() };
+    if status == PERM_DENIED {
+        let is_steered = membership.steering.is_some();
+        let denied = membership.blame(&JoinError::NotPermitted { is_steered });
+        // SAFETY: as above.
+        unsafe { fail(p, &denied) };
+    }
     if status < 0 {
         return status;
     }

@@ -11,6 +11,7 @@ use crate::{expressions, several, take_over};
 use fanpcap::fanout::Fanout;
 use fanpcap::join::JoinError;
 use fanpcap::member::Place;
+use fanpcap::mode::described;
 use fanpcap::replace::{Turn, replace};
 use fanpcap::report::Report;
 use fanpcap::request::Request;
@@ -134,19 +135,21 @@ unsafe fn apply_to_one(p: *mut Pcap, call: Call) -> Result<(), String> {
             let replaced = |steering| replace_program(p, &place, steering);
             return membership.steering.as_ref().map_or(Ok(()), replaced);
         }
-        return Err(membership.blame(&already(&place, &membership)));
+        return Err(membership.blame(&already(p, &place, &membership)));
     }
     // SAFETY: the caller vouches for `p`, which is activated.
     unsafe { activate::join(p, &membership) }.map_err(|error| membership.blame(&error))
 }
 
 /// Why a member can't become one of this kind.
-fn already(place: &Place, wanted: &Membership) -> JoinError {
-    let (group, has) = (place.group(), place.mode());
+fn already(p: *mut Pcap, place: &Place, wanted: &Membership) -> JoinError {
+    let group = place.group();
     if wanted.group != Group::Number(group) {
         return JoinError::AlreadyIn(group);
     }
-    let asked = wanted.mode;
+    let steering = handles::steered(p).and_then(|steered| steered.steering());
+    let has = described(place.mode(), steering.as_ref().map(|it| it.title()));
+    let asked = wanted.shown_mode();
     JoinError::AlreadyAs { group, has, asked }
 }
 

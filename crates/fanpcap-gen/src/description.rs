@@ -151,7 +151,23 @@ impl fmt::Display for DescriptionError {
     }
 }
 
-impl std::error::Error for DescriptionError {}
+impl std::error::Error for DescriptionError {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        match self {
+            Self::Pool(error) => Some(error),
+            Self::NoFlows
+            | Self::TooManyFlows { .. }
+            | Self::Length(_)
+            | Self::Range(..)
+            | Self::Vlans(_)
+            | Self::Vxlan(_)
+            | Self::NoFragments
+            | Self::Fragments(..)
+            | Self::FragmentLength(_)
+            | Self::Family(_) => None,
+        }
+    }
+}
 
 impl Default for Description {
     fn default() -> Self {

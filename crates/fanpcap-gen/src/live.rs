@@ -61,7 +61,15 @@ impl fmt::Display for LiveError {
     }
 }
 
-impl std::error::Error for LiveError {}
+impl std::error::Error for LiveError {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        match self {
+            Self::Privilege(error) | Self::Kernel(error) | Self::Call(_, error) => Some(error),
+            Self::Load(error) => Some(error),
+            Self::TooLong(_) | Self::TooLarge(_) | Self::Broken(_) => None,
+        }
+    }
+}
 
 /// A loaded pool and the program that sends it.
 #[derive(Debug)]

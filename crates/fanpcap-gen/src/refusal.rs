@@ -56,7 +56,20 @@ impl fmt::Display for OpenError {
     }
 }
 
-impl std::error::Error for OpenError {}
+impl std::error::Error for OpenError {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        match self {
+            Self::Live(error) => Some(error),
+            Self::Call(_, error) => Some(error),
+            Self::NoDevice(_)
+            | Self::Down(_)
+            | Self::NoCarrier(_)
+            | Self::NotEthernet(..)
+            | Self::NoFrames
+            | Self::TooLong { .. } => None,
+        }
+    }
+}
 
 /// What ended sending early.
 #[derive(Debug)]
@@ -94,4 +107,14 @@ impl fmt::Display for SendError {
     }
 }
 
-impl std::error::Error for SendError {}
+impl std::error::Error for SendError {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        match self {
+            Self::Device(error) => Some(error),
+            Self::Live(error) => Some(error),
+            Self::Open(error) => Some(error),
+            Self::Replay(error) => Some(error),
+            Self::Gone(_) | Self::Down(_) | Self::NoCarrier(_) | Self::Refused(_) => None,
+        }
+    }
+}

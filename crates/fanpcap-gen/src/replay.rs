@@ -128,7 +128,20 @@ impl fmt::Display for ReplayError {
     }
 }
 
-impl std::error::Error for ReplayError {}
+impl std::error::Error for ReplayError {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        match self {
+            Self::Open(_, error) => Some(error),
+            Self::Format(_, error) => Some(error),
+            Self::Link(..)
+            | Self::Empty(_)
+            | Self::Short(..)
+            | Self::TooLong { .. }
+            | Self::Compressed(..)
+            | Self::Long(..) => None,
+        }
+    }
+}
 
 impl Pool {
     /// All packets of a file, pcap or pcapng, byte for byte; none when they take more than

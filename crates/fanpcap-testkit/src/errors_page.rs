@@ -1,7 +1,7 @@
 //! docs/errors.md, held to what the library really says: each error listed there is produced by a test,
 //! each one produced is listed, and the printed text is exact.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::env;
 use std::fs;
 
@@ -36,6 +36,16 @@ pub fn check(section: &str, produced: &BTreeMap<String, String>) -> Result<()> {
         fs::write(PAGE, rewritten)?;
     }
     Ok(())
+}
+
+/// The names of all errors on the page.
+///
+/// # Errors
+/// When the page can't be read.
+pub fn names() -> Result<BTreeSet<String>> {
+    let page = fs::read_to_string(PAGE).context("docs/errors.md")?;
+    let names = page.lines().filter_map(|line| line.strip_prefix("### "));
+    Ok(names.map(str::to_owned).collect())
 }
 
 /// The errors under a heading, as name and block, and the page with each block replaced by `now`.

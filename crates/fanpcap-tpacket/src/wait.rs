@@ -60,7 +60,18 @@ impl fmt::Display for ReadError {
     }
 }
 
-impl std::error::Error for ReadError {}
+impl std::error::Error for ReadError {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        match self {
+            Self::Poll(error) | Self::Condition(error) | Self::Flags { error, .. } => Some(error),
+            Self::Invalid
+            | Self::Hangup
+            | Self::NoCondition
+            | Self::Disappeared
+            | Self::Corrupt(_) => None,
+        }
+    }
+}
 
 /// An error as strerror(3) tells it.
 fn plain(error: &io::Error) -> String {

@@ -66,7 +66,14 @@ impl fmt::Display for CloseError {
     }
 }
 
-impl std::error::Error for CloseError {}
+impl std::error::Error for CloseError {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        match self {
+            Self::Unknown(error) | Self::Uncounted(error) => Some(error),
+            Self::StillHeld(_) => None,
+        }
+    }
+}
 
 /// Closes the socket of a member whose process has ended. `socket` is the last descriptor of it, by
 /// [`fanpcap_linux::pidfd::Process::socket`]; the member leaves its group by that. `page` is the member's.

@@ -5,9 +5,9 @@ mod program;
 mod program_error;
 
 use crate::member::{Member, Place};
-use crate::mode::{Kind, Mode};
+use crate::mode::{Kind, Mode, described};
 use crate::page::Shelf;
-use crate::record::Counters;
+use crate::record::{Counters, Record};
 use crate::rejecting::Rejections;
 use crate::settings::{Group, Membership};
 pub use error::JoinError;
@@ -16,6 +16,7 @@ use fanpcap_linux::interface;
 use fanpcap_linux::packet::{self, Address, ETH_P_SILENT, Fanout, Filter, Refusal};
 pub use program::takes_programs;
 pub use program_error::ProgramError;
+use std::collections::BTreeMap;
 use std::io;
 use std::os::fd::BorrowedFd;
 
@@ -42,7 +43,7 @@ pub fn join(entrant: Entrant<'_>) -> Result<Member, JoinError> {
     let (fd, membership) = (entrant.socket, entrant.membership);
     let (group, mode) = (membership.group, membership.mode);
     let fanout = wanted(group, mode);
-    let failed = |call, error| explain(fanout, mode, call, error);
+    let failed = |call, error| explain(fanout, membership, call, error);
     if !packet::is_packet_socket(fd).map_err(|error| failed("SO_DOMAIN", error))? {
         return Err(JoinError::NotPacket);
     }
@@ -53,7 +54,7 @@ pub fn join(entrant: Entrant<'_>) -> Result<Member, JoinError> {
         fd,
         group,
         fanout,
-        mode,
+        membership,
         bound,
         protocol: entrant.protocol,
         inode,
@@ -77,7 +78,7 @@ pub fn foresee(
     membership: &Membership,
     protocol: u16,
 ) -> Result<(), JoinError> {
-    let (mode, steering) = (membership.mode, membership.steering.as_deref());
+    let steering = membership.steering.as_deref();
     let (Group::Number(number), Ok(address)) = (membership.group, packet::address(fd)) else {
         return Ok(());
     };
@@ -85,12 +86,8 @@ pub fn foresee(
         protocol,
         ..address
     };
-    let inode = packet::inode(fd).unwrap_or(0);
-    match conflict(number, mode, (own, inode)) {
-        // Only the kernel knows.
-        Some(JoinError::OtherMode { runs, .. }) if runs == other_options(mode) => {}
-        Some(error) => return Err(error),
-        None => {}
+    if let Some(error) = conflict(number, membership, own, Doubt::ForIt) {
+        return Err(error);
     }
     steering.map_or(Ok(()), |steering| {
         program::foresee(fd, number, address.ifindex, steering)
@@ -102,7 +99,7 @@ struct Seat<'a> {
     fd: BorrowedFd<'a>,
     group: Group,
     fanout: Fanout,
-    mode: Mode,
+    membership: &'a Membership,
     bound: Address,
     protocol: u16,
     inode: u64,
@@ -110,12 +107,12 @@ struct Seat<'a> {
 
 impl Seat<'_> {
     fn failed(&self, call: &'static str, error: io::Error) -> JoinError {
-        explain(self.fanout, self.mode, call, error)
+        explain(self.fanout, self.membership, call, error)
     }
 
     /// The place in the group of this number.
     fn place(&self, number: u16) -> Place {
-        Place::new(number, self.mode, self.bound.ifindex, self.inode)
+        Place::new(number, self.membership.mode, self.bound.ifindex, self.inode)
     }
 
     /// The member before it joins, where its group has a number by then.
@@ -220,6 +217,21 @@ impl Seat<'_> {
         entered
     }
 
+    /// Enters the group, bound to `address`.
+    fn enter(&self, address: Address) -> Result<(), JoinError> {
+        let id = self.fanout.id;
+        packet::join(self.fd, self.fanout).map_err(|refusal| match refusal {
+            Refusal::Joined => {
+                let own = packet::fanout(self.fd);
+                JoinError::AlreadyIn(own.map_or(id, |own| own.id))
+            }
+            Refusal::Full => JoinError::Full(id),
+            Refusal::Conflict(error) => conflict(id, self.membership, address, Doubt::AgainstIt)
+                .unwrap_or_else(|| self.failed("PACKET_FANOUT", error)),
+            Refusal::Other(error) => self.failed("PACKET_FANOUT", error),
+        })
+    }
+
     /// Enters the group with what the program drops dropped already: in the group it would be too late to find that it can't be.
     fn enter_with(&self, attach: Attach<'_>) -> Result<(), JoinError> {
         let before = self.filter()?;
@@ -229,19 +241,6 @@ impl Seat<'_> {
             let _ = self.restore(before);
         }
         entered
-    }
-
-    fn enter(&self, address: Address) -> Result<(), JoinError> {
-        let (fanout, mode) = (self.fanout, self.mode);
-        packet::join(self.fd, fanout).map_err(|refusal| match refusal {
-            Refusal::Joined => {
-                JoinError::AlreadyIn(packet::fanout(self.fd).map_or(fanout.id, |own| own.id))
-            }
-            Refusal::Full => JoinError::Full(fanout.id),
-            Refusal::Conflict(error) => conflict(fanout.id, mode, (address, self.inode))
-                .unwrap_or_else(|| self.failed("PACKET_FANOUT", error)),
-            Refusal::Other(error) => self.failed("PACKET_FANOUT", error),
-        })
     }
 
     /// The filter that the socket has.
@@ -275,10 +274,10 @@ impl Seat<'_> {
 /// Puts what a program drops and counts into the filter's place.
 type Attach<'a> = &'a dyn Fn() -> Result<(), JoinError>;
 
-fn explain(fanout: Fanout, mode: Mode, call: &'static str, error: io::Error) -> JoinError {
+fn explain(fanout: Fanout, asked: &Membership, call: &'static str, error: io::Error) -> JoinError {
     JoinError::Kernel {
         group: fanout.id,
-        mode,
+        mode: asked.shown_mode(),
         call,
         error,
     }
@@ -300,14 +299,23 @@ fn wanted(group: Group, mode: Mode) -> Fanout {
     }
 }
 
-/// What of the group, as packet diag and the pages of its members but for the socket of this inode tell it, differs from
-/// what was asked for.
-fn conflict(group: u16, asked: Mode, (own, inode): (Address, u64)) -> Option<JoinError> {
+/// What to assume of a mode's options where no member's page tells them: packet diag does not.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Doubt {
+    /// They are those that were asked for.
+    ForIt,
+    /// They are others, as the kernel has refused to join.
+    AgainstIt,
+}
+
+/// Finds what of the group, as packet diag and its members' pages tell it, differs from what was asked for.
+fn conflict(group: u16, asked: &Membership, own: Address, doubt: Doubt) -> Option<JoinError> {
     let sockets = diag::packet_sockets().ok()?;
     let of_group = |socket: &PacketSocket| socket.fanout.filter(|has| has.id == group);
-    let (other, has) = sockets
+    let mut members = sockets
         .iter()
-        .find_map(|socket| Some((socket, of_group(socket)?)))?;
+        .filter_map(|socket| Some((socket, of_group(socket)?)));
+    let (other, has) = members.clone().next()?;
     if other.ifindex != own.ifindex {
         let (has, wants) = (device(other.ifindex), device(own.ifindex));
         return Some(JoinError::OtherDevice { group, has, wants });
@@ -316,30 +324,27 @@ fn conflict(group: u16, asked: Mode, (own, inode): (Address, u64)) -> Option<Joi
         let (has, wants) = (other.protocol, own.protocol);
         return Some(JoinError::OtherProtocol { group, has, wants });
     }
-    let shelf = Shelf::of(other.ifindex, group).ok();
-    let told = shelf.and_then(|shelf| {
-        let mut others = shelf.pages().into_iter().filter(|(of, _)| *of != inode);
-        others.next().map(|(_, record)| record.mode.to_string())
-    });
-    if told.as_ref() == Some(&asked.to_string()) {
-        return None;
-    }
-    let runs = told.unwrap_or_else(|| mode_name(has.mode, asked));
+    let pages = Shelf::of(other.ifindex, group).map(|shelf| shelf.pages());
+    let pages: BTreeMap<u64, Record> = pages.unwrap_or_default().into_iter().collect();
+    // A page alone proves nothing: it may be a newcomer's, such as this one's own.
+    let told = members.find_map(|(socket, _)| pages.get(&u64::from(socket.inode)));
+    let runs = match told {
+        Some(record) if record.mode == asked.mode => return None,
+        Some(record) => described(record.mode, record.title()),
+        None if has.mode != asked.mode.kind.kernel_type() => kernel_mode(has.mode),
+        None if doubt == Doubt::ForIt => return None,
+        None => format!("{} with other options", kernel_mode(has.mode)),
+    };
+    let asked = asked.shown_mode();
     Some(JoinError::OtherMode { group, asked, runs })
 }
 
-/// A mode of which only the kernel knows the options.
-fn other_options(mode: Mode) -> String {
-    format!("{} with other options", Mode::from(mode.kind))
-}
-
 /// The name of a mode that packet diag tells by number, without its options.
-fn mode_name(number: u8, asked: Mode) -> String {
+fn kernel_mode(number: u8) -> String {
     match Mode::from_kernel(number, 0) {
-        Some(mode) if mode.kind == asked.kind => other_options(mode),
-        Some(mode) if mode.kind == Kind::Program => "a program".to_owned(),
+        Some(mode) if mode.kind == Kind::Program => "a steering program".to_owned(),
         Some(mode) => mode.to_string(),
-        None => format!("a mode of another program (number {number})"),
+        None => format!("a mode of another library (number {number})"),
     }
 }
 

@@ -180,10 +180,27 @@ impl fmt::Display for Mode {
     }
 }
 
+/// A mode as messages show it: a steering program by `title`, which is the name of a mode that is one, or how it begins.
+pub fn described(mode: Mode, title: Option<&str>) -> String {
+    let shown = mode.to_string();
+    let Some((options, title)) = shown.strip_prefix(Kind::Program.name()).zip(title) else {
+        return shown;
+    };
+    match (program_named(title), options) {
+        (Some(name), _) => format!("{name}{options}"),
+        (None, "") => format!("the steering program {}", quote(title)),
+        (None, _) => format!("the steering program {} with {options}", quote(title)),
+    }
+}
+
 /// Why a name is no mode of this version.
 fn refuse_name(written: &str, lower: &str) -> Fault {
     if written.is_empty() {
         return Fault::new("mode-empty", "no fan-out mode given").hint(one_of());
+    }
+    if written.contains('/') || lower.ends_with(".pfq") {
+        let fault = Fault::new("mode-unknown", format!("unknown mode {}", quote(written)));
+        return fault.hint(format!("the program in a file is 'file:{written}'"));
     }
     let mut words = written.split_whitespace();
     let word = words.next().unwrap_or_default();
@@ -197,8 +214,20 @@ fn refuse_name(written: &str, lower: &str) -> Fault {
     }
     let names = Kind::NAMES.into_iter().chain(ALIASES_OF_LB);
     let names = names.chain(programs());
-    let near = nearest(lower, names).map(str::to_owned);
-    Fault::new("mode-unknown", format!("unknown mode {}", quote(written))).nearest(near, one_of())
+    let near = named_elsewhere(lower).or_else(|| nearest(lower, names));
+    let fault = Fault::new("mode-unknown", format!("unknown mode {}", quote(written)));
+    match near {
+        // It is a steering program, which takes a capability more.
+        Some("flow") => fault.hint("did you mean 'flow', or 'hash' (without CAP_BPF)?"),
+        near => fault.nearest(near.map(str::to_owned), one_of()),
+    }
+}
+
+/// The mode that PF_RING (`cluster_flow`) or the kernel (`PACKET_FANOUT_HASH`) calls so, which is in lower case.
+fn named_elsewhere(lower: &str) -> Option<&'static str> {
+    let name = PREFIXES.iter().find_map(|it| lower.strip_prefix(it))?;
+    let kind = Kind::named(name).map(Kind::name);
+    kind.or_else(|| program_named(name))
 }
 
 /// Why a word after `+` is no option of this version.
@@ -231,6 +260,7 @@ fn one_of() -> String {
     format!("write one of {kernels}, flow, or a steering program")
 }
 
+const PREFIXES: [&str; 3] = ["cluster_per_", "cluster_", "packet_fanout_"];
 const ALIASES_OF_LB: [&str; 2] = ["round_robin", "rr"];
 const HUB_OPTIONS: [&str; 4] = ["sticky", "balance", "class", "weight"];
 const OPTIONS: &str = "the options are +defrag and +rollover";
@@ -290,13 +320,44 @@ mod tests {
     }
 
     #[test]
+    fn messages_show_programs_by_their_titles() {
+        let mode = Mode {
+            rollover: true,
+            ..Kind::Program.into()
+        };
+        assert_eq!(described(Kind::Hash.into(), None), "hash");
+        assert_eq!(described(mode, Some("flow")), "flow+rollover");
+        let shown = described(Kind::Program.into(), Some("main = steer_rnd"));
+        assert_eq!(shown, "the steering program 'main = steer_rnd'");
+        let shown = described(mode, Some("main = steer_rnd"));
+        assert_eq!(
+            shown,
+            "the steering program 'main = steer_rnd' with +rollover"
+        );
+    }
+
+    #[test]
     fn wrong_names_get_the_nearest_one() {
         let hint = "did you mean 'hash'?".to_owned();
         assert_eq!(refusal(" hsah+defrag"), ("mode-unknown", 1, hint));
         let hint = "did you mean 'round_robin'?".to_owned();
         assert_eq!(refusal("roundrobin"), ("mode-unknown", 0, hint));
-        let hint = "did you mean 'flow'?".to_owned();
-        assert_eq!(refusal("flwo"), ("mode-unknown", 0, hint));
+        let hint = "did you mean 'flow', or 'hash' (without CAP_BPF)?".to_owned();
+        for text in ["flwo", "cluster_flow", "CLUSTER_FLOW", "cluster_per_flow"] {
+            assert_eq!(refusal(text), ("mode-unknown", 0, hint.clone()), "{text}");
+        }
+        for (text, near) in [
+            ("cluster_round_robin", "lb"),
+            ("cluster_per_flow_2_tuple", "flow_2_tuple"),
+            ("PACKET_FANOUT_CPU", "cpu"),
+        ] {
+            let hint = format!("did you mean '{near}'?");
+            assert_eq!(refusal(text), ("mode-unknown", 0, hint));
+        }
+        let hint = "the program in a file is 'file:/etc/steer.pfq'".to_owned();
+        assert_eq!(refusal("/etc/steer.pfq"), ("mode-unknown", 0, hint));
+        let hint = "the program in a file is 'file:steer.pfq'".to_owned();
+        assert_eq!(refusal("steer.pfq"), ("mode-unknown", 0, hint));
         assert_eq!(refusal("ebpf"), ("mode-unknown", 0, one_of()));
         let hint = "did you mean '+defrag'?".to_owned();
         assert_eq!(refusal("hash + defarg"), ("option-unknown", 7, hint));

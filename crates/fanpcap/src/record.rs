@@ -207,6 +207,11 @@ pub struct Record {
 }
 
 impl Record {
+    /// How the steering program begins, where the group has one.
+    pub fn title(&self) -> Option<&str> {
+        self.steering.as_ref().map(|running| running.title.as_str())
+    }
+
     /// The mode with its options; of a program, how that begins.
     pub fn shown_mode(&self) -> String {
         let mode = self.mode.to_string();

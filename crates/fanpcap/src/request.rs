@@ -25,6 +25,17 @@ pub fn unreadable(device: &str, error: &io::Error) -> Report {
     fault.hint("try again").at("device", 1, device)
 }
 
+/// The report of a device that a device string names twice, if there is one.
+pub fn named_twice(device: &Device) -> Option<Report> {
+    let parts = device.parts();
+    let is_again = |at: &usize| parts[..*at].iter().any(|part| part.name == parts[*at].name);
+    let name = &parts[(1..parts.len()).find(is_again)?].name;
+    let text = device.text();
+    let message = format!("device {} is named twice", quote(name));
+    let fault = Fault::new("device-named-twice", message).hint("name each device once");
+    Some(fault.shift(text.rfind(name)?).at("device", 1, text))
+}
+
 /// The wishes for one handle.
 #[derive(Clone, Debug)]
 pub struct Request {
@@ -91,8 +102,10 @@ impl Request {
         let parts = self.device.parts();
         let is_ours = self.device.engine().is_none_or(is_rings);
         (is_ours && parts.len() > 1).then(|| {
+            let settings = named_twice(&self.device).map_or_else(|| self.settings.clone(), Err);
             let of_part = |part| Self {
                 device: Device::of_part(part),
+                settings: settings.clone(),
                 ..self.clone()
             };
             parts.iter().map(of_part).collect()

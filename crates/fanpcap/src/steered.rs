@@ -96,7 +96,31 @@ impl fmt::Display for SteerError {
     }
 }
 
-impl std::error::Error for SteerError {}
+impl std::error::Error for SteerError {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        match self {
+            Self::Load(error) => Some(error),
+            Self::Attach(error) | Self::Read(error) | Self::Shelf(error) => Some(error),
+            Self::Beside | Self::Busy => None,
+        }
+    }
+}
+
+impl SteerError {
+    /// The error's section in docs/errors.md.
+    pub fn slug(&self) -> &'static str {
+        match self {
+            Self::Load(LoadError::Privilege { .. }) => "program-needs-cap-bpf",
+            Self::Load(LoadError::Locked { .. }) => "program-and-locked-memory",
+            Self::Load(LoadError::Refused(_)) => "program-refused",
+            Self::Load(LoadError::NoRoom(_)) => "program-without-room",
+            Self::Load(LoadError::Map(_)) | Self::Attach(_) | Self::Read(_) => "system-call-failed",
+            Self::Beside => "program-and-own-filter",
+            Self::Shelf(_) => "pages-not-locked",
+            Self::Busy => "program-is-busy",
+        }
+    }
+}
 
 impl Filters {
     fn load(steering: &Steering, own: Option<&Filter>) -> Result<Self, SteerError> {
@@ -170,7 +194,7 @@ impl Steered {
     }
 
     /// The program.
-    pub(crate) fn steering(&self) -> Option<Arc<Steering>> {
+    pub fn steering(&self) -> Option<Arc<Steering>> {
         self.hold().ok().map(|state| Arc::clone(&state.steering))
     }
 

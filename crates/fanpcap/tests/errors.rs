@@ -4,12 +4,17 @@
 
 use fanpcap::device::Device;
 use fanpcap::fanout::Script;
+use fanpcap::join::{JoinError, ProgramError};
 use fanpcap::report::Report;
-use fanpcap::request::unreadable;
+use fanpcap::request::{named_twice, unreadable};
 use fanpcap::settings::{Environment, Settings};
+use fanpcap::steered::SteerError;
 use fanpcap::steering::Steering;
+use fanpcap_linux::bpf;
+use fanpcap_steer::ebpf::LoadError;
 use fanpcap_testkit::errors_page;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
+use std::error::Error;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, LazyLock};
 use std::{fs, io};
@@ -119,8 +124,37 @@ fn produce() -> Vec<Report> {
         for_handle(&[], "combined_channels@eth0 = 2", "eth0"),
         for_handle(&group, "", "xdp:eth0"),
         for_handle(&group, "", "pfq:"),
+        named_twice(&Device::classify("eth0^eth1^eth0", |_| false)).unwrap(),
         unreadable("eth0", &io::Error::from_raw_os_error(24)),
     ]
+}
+
+/// Errors of joining and replacing that no test on a device can bring about at will.
+fn of_programs() -> BTreeMap<String, String> {
+    let os = io::Error::from_raw_os_error;
+    let steer = |error| ProgramError::Steer { group: 7, error };
+    let refused = bpf::LoadError {
+        error: os(22),
+        log: "0: (95) exit\nR0 !read_ok\n".to_owned(),
+    };
+    let of_programs = [
+        steer(SteerError::Load(LoadError::Locked { limit: 65_536 })),
+        steer(SteerError::Load(LoadError::Refused(refused))),
+        steer(SteerError::Beside),
+        steer(SteerError::Shelf(os(37))),
+        steer(SteerError::Busy),
+        ProgramError::CameBetween { group: 7 },
+    ];
+    let of_kernel = JoinError::Kernel {
+        group: 7,
+        mode: "hash".to_owned(),
+        call: "SO_ATTACH_FILTER",
+        error: os(12),
+    };
+    let all = of_programs.into_iter().map(JoinError::from);
+    let all = all.chain([of_kernel]);
+    all.map(|error| (error.slug().to_owned(), error.to_string()))
+        .collect()
 }
 
 static PRODUCED: LazyLock<Vec<Report>> = LazyLock::new(produce);
@@ -144,10 +178,69 @@ fn in_code(directory: &Path, slugs: &mut BTreeMap<String, String>) {
     }
 }
 
+/// The page is rewritten whole, so one test checks both sections.
 #[test]
 fn the_page_lists_every_error_as_it_is() {
     let rendered = |report: &Report| (report.slug.to_owned(), report.render(255));
     errors_page::check("Settings", &PRODUCED.iter().map(rendered).collect()).unwrap();
+    let mut of_programs = of_programs();
+    let of_filter = SteerError::Attach(io::Error::from_raw_os_error(12));
+    // crates/fanpcap-abi puts the beginning before it.
+    let text = format!("the filter can't be set beside the steering program: {of_filter}");
+    of_programs.insert("filter-beside-program".to_owned(), text);
+    errors_page::check("With a steering program", &of_programs).unwrap();
+}
+
+/// What `fn slug` of the errors of joining returns: one for each of their variants, as the compiler sees to.
+fn of_joining(directory: &Path, slugs: &mut BTreeSet<String>) {
+    for entry in fs::read_dir(directory).unwrap() {
+        let path = entry.unwrap().path();
+        if path.is_dir() {
+            of_joining(&path, slugs);
+            continue;
+        }
+        let code = fs::read_to_string(&path).unwrap();
+        for function in code.split("fn slug(").skip(1) {
+            let body = function.split("\n    }\n").next().unwrap_or_default();
+            slugs.extend(body.split('"').skip(1).step_by(2).map(str::to_owned));
+        }
+    }
+}
+
+#[test]
+fn every_error_of_joining_has_its_section() {
+    let mut slugs = BTreeSet::new();
+    of_joining(Path::new(SOURCES), &mut slugs);
+    assert!(slugs.len() > 20, "the search finds the code: {slugs:?}");
+    let listed = errors_page::names().unwrap();
+    let missing: Vec<_> = slugs.difference(&listed).collect();
+    assert!(missing.is_empty(), "docs/errors.md lacks {missing:?}");
+}
+
+/// Counts the errors from this one down to the first that has no source.
+fn depth(error: &dyn Error) -> usize {
+    error.source().map_or(1, |source| 1 + depth(source))
+}
+
+#[test]
+fn an_error_tells_its_source() {
+    let os = || io::Error::from_raw_os_error(1);
+    let steer = SteerError::Load(LoadError::Map(os()));
+    let program = ProgramError::Steer {
+        group: 7,
+        error: steer,
+    };
+    let error = JoinError::Stranded {
+        group: 7,
+        error: Box::new(program.into()),
+    };
+    assert_eq!(depth(&error), 6, "{error:?}");
+    let shelf = ProgramError::Untold {
+        group: 7,
+        error: os(),
+    };
+    assert_eq!(depth(&shelf), 2);
+    assert_eq!(depth(&JoinError::NotPacket), 1);
 }
 
 #[test]

@@ -159,6 +159,12 @@ static void keep(int user, unsigned long long capabilities)
 #define NET_RAW (1ULL << CAP_NET_RAW)
 #define BPF (1ULL << 39)
 
+static pcap_t *without_cap_net_raw(void)
+{
+	keep(65534, 0);
+	return joined(created(device), 7, "flow");
+}
+
 static pcap_t *without_cap_bpf(void)
 {
 	keep(0, NET_RAW);
@@ -302,6 +308,7 @@ static const struct {
 	{ "group-has-other-mode", other_mode },
 	{ "group-has-other-options", other_options },
 	{ "group-has-other-program", other_program },
+	{ "group-needs-cap-net-raw", without_cap_net_raw },
 	{ "program-needs-cap-bpf", without_cap_bpf },
 	{ "program-without-room", without_room },
 	{ "program-needs-ethernet", not_ethernet },

@@ -9,7 +9,7 @@ use fanpcap_netns::{DEVICE, FAR_DEVICE, Wire, on_wire};
 use fanpcap_testkit::{Program, errors_page, veth};
 
 /// The cases of c/refused.c about groups, with what is set in the environment.
-const JOINING: [Case; 26] = [
+const JOINING: [Case; 27] = [
     ("not-a-packet-socket", &[]),
     ("not-a-live-handle", &[]),
     ("group-out-of-range", &[]),
@@ -19,6 +19,7 @@ const JOINING: [Case; 26] = [
     ("group-has-other-mode", &[]),
     ("group-has-other-options", &[]),
     ("group-has-other-program", &[]),
+    ("group-needs-cap-net-raw", &[]),
     ("program-needs-cap-bpf", &[]),
     ("program-without-room", &[]),
     ("program-needs-ethernet", &[]),

@@ -36,7 +36,11 @@ fn reason(log: &str) -> Option<&str> {
     lines.find(is_reason)
 }
 
-impl std::error::Error for LoadError {}
+impl std::error::Error for LoadError {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        Some(&self.error)
+    }
+}
 
 #[cfg(test)]
 mod tests {

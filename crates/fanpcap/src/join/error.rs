@@ -1,7 +1,6 @@
 //! Why a handle can't join a group.
 
 use super::ProgramError;
-use crate::mode::Mode;
 use crate::settings::shell_name;
 use std::fmt;
 use std::io;
@@ -11,6 +10,11 @@ use std::io;
 pub enum JoinError {
     /// The handle has no packet socket: another kind of device, a savefile, a dead handle.
     NotPacket,
+    /// The process may not open packet sockets, so that the handle has none.
+    NotPermitted {
+        /// Whether a steering program takes a capability more.
+        is_steered: bool,
+    },
     /// The handle is in a group already.
     AlreadyIn(u16),
     /// The handle is in that group already, and was asked to be in it in another way.
@@ -18,16 +22,16 @@ pub enum JoinError {
         /// The group's number.
         group: u16,
         /// The mode that it is in by.
-        has: Mode,
+        has: String,
         /// The mode that was asked for.
-        asked: Mode,
+        asked: String,
     },
     /// The group runs another mode.
     OtherMode {
         /// The group's number.
         group: u16,
         /// The mode that was asked for.
-        asked: Mode,
+        asked: String,
         /// What the group runs.
         runs: String,
     },
@@ -65,7 +69,7 @@ pub enum JoinError {
         /// The group's number.
         group: u16,
         /// The mode that was asked for.
-        mode: Mode,
+        mode: String,
         /// The system call or option.
         call: &'static str,
         /// What it said.
@@ -80,6 +84,17 @@ impl fmt::Display for JoinError {
                 "fan-out is for network devices; this handle has no packet socket: open it without a \
                  group (PCAP_GROUP_DEVICE gives one device a group, PCAP_GROUP all)",
             ),
+            Self::NotPermitted { is_steered } => {
+                let needs = match is_steered {
+                    true => "CAP_NET_RAW, and CAP_BPF for its steering program",
+                    false => "CAP_NET_RAW",
+                };
+                write!(
+                    f,
+                    "joining a fan-out group needs {needs}: run as root, or with capabilities (setpriv \
+                     --ambient-caps, AmbientCapabilities= in a unit)",
+                )
+            }
             Self::AlreadyIn(group) => {
                 write!(
                     f,
@@ -132,7 +147,42 @@ impl fmt::Display for JoinError {
     }
 }
 
-impl std::error::Error for JoinError {}
+impl std::error::Error for JoinError {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        match self {
+            Self::Stranded { error, .. } => Some(error),
+            Self::Program(error) => Some(error),
+            Self::Kernel { error, .. } => Some(error),
+            Self::NotPacket
+            | Self::NotPermitted { .. }
+            | Self::AlreadyIn(_)
+            | Self::AlreadyAs { .. }
+            | Self::OtherMode { .. }
+            | Self::OtherDevice { .. }
+            | Self::OtherProtocol { .. }
+            | Self::Full(_) => None,
+        }
+    }
+}
+
+impl JoinError {
+    /// The error's section in docs/errors.md.
+    pub fn slug(&self) -> &'static str {
+        match self {
+            Self::NotPacket => "not-a-packet-socket",
+            Self::NotPermitted { .. } => "group-needs-cap-net-raw",
+            Self::AlreadyIn(_) => "already-in-a-group",
+            Self::AlreadyAs { .. } => "already-in-by-another-mode",
+            Self::OtherMode { .. } => "group-has-other-mode",
+            Self::OtherDevice { .. } => "group-on-other-device",
+            Self::OtherProtocol { .. } => "group-has-other-protocol",
+            Self::Full(_) => "group-is-full",
+            Self::Stranded { error, .. } => error.slug(),
+            Self::Program(error) => error.slug(),
+            Self::Kernel { .. } => "system-call-failed",
+        }
+    }
+}
 
 impl From<ProgramError> for JoinError {
     fn from(error: ProgramError) -> Self {

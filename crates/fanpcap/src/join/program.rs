@@ -5,6 +5,7 @@ use crate::member::Member;
 use crate::mode::Kind;
 use crate::page::Shelf;
 use crate::record::{Counters, Running};
+use crate::replace::Turn;
 use crate::settings::Group;
 use crate::steered::{SteerError, Steered};
 use crate::steering::Steering;
@@ -57,6 +58,10 @@ pub(super) fn join(
     let attach: Attach<'_> = &|| steered.attach(seat.fd).map_err(failed);
     let attach = steering.has_verdict().then_some(attach);
     seat.take(early.as_ref(), attach, || {
+        // Of two that come first at once, one sets the program and the other finds it set, so that one alone tells of late
+        // fragments. Without a turn both set equal programs.
+        let place = early.as_ref().map(Member::place);
+        let _turn = place.and_then(|place| Turn::take(place).ok());
         match (found, look(seat, steering)?) {
             (_, Runs::This { is_set: true }) => steered.mark_as_set(),
             // Whoever came first has given it one, or is about to.

@@ -122,9 +122,40 @@ impl fmt::Display for ProgramError {
     }
 }
 
-impl std::error::Error for ProgramError {}
+impl std::error::Error for ProgramError {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        match self {
+            Self::Steer { error, .. } => Some(error),
+            Self::Untold { error, .. } => Some(error),
+            Self::Other { .. }
+            | Self::NotEthernet { .. }
+            | Self::AllDevices
+            | Self::NotPermitted(_)
+            | Self::OthersJudge { .. }
+            | Self::Unseen { .. }
+            | Self::CameBetween { .. }
+            | Self::Pageless { .. } => None,
+        }
+    }
+}
 
 impl ProgramError {
+    /// The error's section in docs/errors.md.
+    pub fn slug(&self) -> &'static str {
+        match self {
+            Self::Other { .. } => "group-has-other-program",
+            Self::NotEthernet { .. } => "program-needs-ethernet",
+            Self::AllDevices => "program-on-all-devices",
+            Self::NotPermitted(_) => "program-needs-cap-bpf",
+            Self::Steer { error, .. } => error.slug(),
+            Self::OthersJudge { .. } => "program-of-others",
+            Self::Unseen { .. } => "program-of-members-unseen",
+            Self::CameBetween { .. } => "program-of-a-newcomer",
+            Self::Pageless { .. } => "program-of-members-without-page",
+            Self::Untold { .. } => "program-of-members-of-another-user",
+        }
+    }
+
     /// What the program of this group has failed of.
     pub(crate) fn of(group: u16, error: SteerError) -> Self {
         match error {

@@ -73,7 +73,9 @@ fn entry(line: &str, source: &str, number: usize) -> Result<Option<Entry>, Fault
         return Ok(None);
     }
     let start = offset_in(line, written);
-    let (name, value) = written.split_once('=').unwrap_or((written, ""));
+    let Some((name, value)) = written.split_once('=') else {
+        return Err(without_equals(written).shift(start));
+    };
     let name = name.trim_end();
     let (key, target) = key(name).map_err(|fault| fault.shift(start))?;
     if value.is_empty() {
@@ -93,6 +95,30 @@ fn entry(line: &str, source: &str, number: usize) -> Result<Option<Entry>, Fault
         value,
         place: Place::new(source, number, line, start),
     }))
+}
+
+/// What is wrong with a line that has no `=`: there is another sign in its place, or no value.
+fn without_equals(written: &str) -> Fault {
+    let (name, value) =
+        written.split_at(written.find(char::is_whitespace).unwrap_or(written.len()));
+    // A virtual device's name has a ':' of its own.
+    let name = name.trim_end_matches(':');
+    let value = value.trim_start_matches(|c: char| c == ':' || c.is_whitespace());
+    match (key(name), value) {
+        (Ok(_), value) if !value.is_empty() => {
+            let fault = Fault::new("value-missing", format!("no '=' behind {}", quote(name)));
+            let hint = format!("write '{name} = {value}'");
+            fault.hint(hint).shift(name.len())
+        }
+        _ => key(written).map_or_else(
+            |fault| fault,
+            |_| {
+                let message = format!("{} has no value", quote(written));
+                let fault = Fault::new("value-missing", message);
+                fault.hint("write 'key = value'").shift(written.len())
+            },
+        ),
+    }
 }
 
 /// The line up to a `#` that is not inside double quotes.
@@ -143,7 +169,12 @@ fn scoped(scope: Scope, key: &str, target: Option<&str>) -> Result<Target, Fault
         (Scope::Channel, Some(target)) => {
             keys::device(target).and_then(|_| keys::channel(target, '.'))
         }
-        (Scope::All, Some(_)) => Err(target_unwanted(key)),
+        (Scope::All, Some(target)) => Err(match (keys::device(target), key) {
+            (Ok(device), "group" | "def_group") => {
+                target_unwanted(key).hint(format!("write '{GROUP_OF}{device} = NUMBER'"))
+            }
+            _ => target_unwanted(key),
+        }),
         (Scope::Device | Scope::Channel, None) => {
             let channel = if scope == Scope::Channel { ".0" } else { "" };
             let message = format!("key '{key}' needs a device");
@@ -379,6 +410,30 @@ mod tests {
             ("group = 1, 2", "not-a-number", 9),
         ] {
             assert_eq!(refusal(text), (slug, 1, column), "{text}");
+        }
+    }
+
+    #[test]
+    fn what_to_write_instead_is_what_was_meant() {
+        for (text, column, hint) in [
+            ("group@eth0 = 5", 7, "write 'group_eth0 = NUMBER'"),
+            ("def_group@eth0:1 = 5", 11, "write 'group_eth0:1 = NUMBER'"),
+            ("caplen@eth0 = 5", 8, "remove '@' and what follows"),
+            ("group@ = 5", 7, "remove '@' and what follows"),
+            ("group_eth0: 5", 11, "write 'group_eth0 = 5'"),
+            ("group_eth0 5", 11, "write 'group_eth0 = 5'"),
+            (" group_eth0:1: 5 # why", 14, "write 'group_eth0:1 = 5'"),
+            (
+                "fanout@7 : hash + defrag",
+                9,
+                "write 'fanout@7 = hash + defrag'",
+            ),
+            ("group_eth0:5", 13, "write 'key = value'"),
+            ("gruop_eth0: 5", 1, "did you mean 'group_eth0: 5'?"),
+        ] {
+            let report = parse(text, "pcap.conf").unwrap_err();
+            assert_eq!(report.hint.as_deref(), Some(hint), "{text}");
+            assert_eq!(report.place.unwrap().column, column, "{text}");
         }
     }
 

@@ -3,10 +3,10 @@
 use super::environment::{self, shell_name};
 use super::keys::{Entry, Key, Target, Value};
 use super::{Settings, find};
-use crate::device::{Device, Part, is_rings};
+use crate::device::{Device, Part, TPACKET, is_rings};
 use crate::fanout::{Fanout, Script};
 use crate::join::JoinError;
-use crate::mode::{Kind, Mode};
+use crate::mode::{Kind, Mode, described};
 use crate::report::{Fault, Report, quote};
 use crate::steering::Steering;
 use std::sync::Arc;
@@ -46,6 +46,11 @@ pub struct Membership {
 }
 
 impl Membership {
+    /// The mode as messages show it.
+    pub fn shown_mode(&self) -> String {
+        described(self.mode, self.steering.as_ref().map(|it| it.title()))
+    }
+
     /// Why the group can't be joined, and who wanted it, unless that is the application.
     pub fn blame(&self, error: &JoinError) -> String {
         match self.origin.as_str() {
@@ -297,9 +302,7 @@ impl<'a> Handle<'a> {
         let Some(entry) = environment.iter().chain(file).find(refused) else {
             return Ok(());
         };
-        let message = format!("{} is not in this version", quote(&entry.name));
-        let fault = Fault::new("setting-not-in-version", message);
-        Err(fault.hint("remove it").report(entry.place.clone()))
+        Err(not_in_version(entry))
     }
 
     /// The engine that the settings name for this device, the environment's first.
@@ -354,6 +357,21 @@ impl Entry {
     fn is_variable(&self) -> bool {
         self.place.source == environment::SOURCE
     }
+}
+
+/// The refusal of a setting that this version can't honour.
+fn not_in_version(entry: &Entry) -> Report {
+    let (is_variable, name) = (entry.is_variable(), &entry.name);
+    let remove = if is_variable { "unset" } else { "remove" };
+    let (what, hint) = if let Value::Engine(engine) = entry.value {
+        let hint = format!("write {TPACKET}, or {remove} {name}");
+        (format!("driver '{engine}'"), hint)
+    } else {
+        (quote(name), format!("{remove} it"))
+    };
+    let message = format!("{what} is not in this version");
+    let fault = Fault::new("setting-not-in-version", message).hint(hint);
+    fault.report(entry.place.clone())
 }
 
 fn without_group(entry: &Entry, hint: &str) -> Report {

@@ -1,8 +1,10 @@
 //! Late fragments are told by the member that gave the group its program last, and by no other.
 
 use std::fs;
+use std::process::Command;
+use std::thread;
 
-use anyhow::{Result, ensure};
+use anyhow::{Context, Result, anyhow, ensure};
 use fanpcap_netns::dialog::Dialog;
 use fanpcap_netns::{Wire, on_wire};
 use fanpcap_testkit::member;
@@ -87,4 +89,38 @@ fn a_processs_other_handle_lets_go_of_the_old_program() -> Result<()> {
         ensure!(has == had, "{has} maps, {had} at first");
         Ok(())
     })
+}
+
+#[test]
+#[ignore = "needs root: run by make test"]
+fn of_two_that_come_first_at_once_one_alone_tells() -> Result<()> {
+    on_wire(1, |wire| {
+        let slowly = format!("LD_PRELOAD={}", slow_to_set(wire)?);
+        let start = || Dialog::behind(wire, GROUP, &["env", &slowly]);
+        let mut both = [start()?, start()?];
+        thread::scope(|scope| {
+            let open = |one| scope.spawn(move || Dialog::open_beside(one, FIRST));
+            let opened: Vec<_> = both.iter_mut().map(open).collect();
+            let mut joined = opened.into_iter().map(|one| one.join());
+            joined.try_for_each(|one| one.map_err(|_| anyhow!("a panic"))?)
+        })?;
+        let [one, other] = [maps(both[0].pid())?, maps(both[1].pid())?];
+        ensure!((one > 0) != (other > 0), "{one} and {other} maps");
+        send_late(wire, 1)?;
+        // Who has set the program brings its page up to date when it is asked.
+        let setter = usize::from(other > 0);
+        both[setter].expect("late 0", "0: late 1")?;
+        both[1 - setter].expect("late 0", "0: late 1")
+    })
+}
+
+/// Compiles what makes a program wait before it gives a group a steering program.
+fn slow_to_set(wire: &Wire) -> Result<String> {
+    const SOURCE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/c/slow_to_set.c");
+    let object = wire.scratch.file("slow_to_set.so");
+    let object = object.to_str().context("a path in UTF-8")?;
+    let mut compiler = Command::new("cc");
+    let compiled = compiler.args(["-shared", "-fPIC", "-o", object, SOURCE]);
+    ensure!(compiled.status()?.success(), "cc failed");
+    Ok(object.to_owned())
 }

@@ -12,6 +12,7 @@ mod joining;
 mod kernel;
 mod late;
 mod live;
+mod matrix;
 mod membership;
 mod merged;
 mod modes;

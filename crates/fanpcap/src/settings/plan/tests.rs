@@ -52,6 +52,22 @@ fn refusal(variables: &[(&str, &str)], config: &str, device: &str) -> (&'static 
 }
 
 #[test]
+fn a_driver_that_is_not_here_is_told_by_its_name() {
+    let said = |variables: &[_], config| {
+        let plan = plan_with(&settings(variables, config), "eth0", None);
+        plan.unwrap_err().to_string()
+    };
+    let of_variable = said(&[("PCAP_DRIVER", "xdp")], "");
+    let expected = "driver 'xdp' is not in this version; write tpacket, or unset PCAP_DRIVER\n";
+    assert!(of_variable.contains(expected), "{of_variable}");
+    let of_file = said(&[], "driver@eth0 = xdp");
+    let expected = "driver 'xdp' is not in this version; write tpacket, or remove driver@eth0\n";
+    assert!(of_file.contains(expected), "{of_file}");
+    let of_variable = said(&[("PCAP_CHANNEL_eth0", "2")], "");
+    assert!(of_variable.contains("version; unset it\n"), "{of_variable}");
+}
+
+#[test]
 fn nothing_set_means_nothing_done() {
     assert!(settings(&[], "# nothing").is_empty());
     assert!(settings(&[("PCAP_HUB", "auto")], "").is_empty());

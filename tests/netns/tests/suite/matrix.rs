@@ -1,0 +1,116 @@
+//! Every mode in a group of every other: a refusal names both.
+
+use anyhow::{Context, Result, ensure};
+use fanpcap_netns::{DEVICE, on_wire};
+use fanpcap_testkit::Program;
+
+const TCP: &str = "main = tcp >-> steer_flow";
+const ALL: &str = "main = steer_rnd";
+
+const MODES: [&str; 14] = [
+    "hash",
+    "hash+defrag",
+    "hash+rollover",
+    "lb",
+    "lb+defrag",
+    "rnd",
+    "cpu",
+    "rollover",
+    "qm",
+    "flow",
+    "flow+rollover",
+    "flow+defrag+rollover",
+    TCP,
+    ALL,
+];
+
+/// Its kind, as the kernel has it, and its options.
+fn parts(mode: &str) -> (&str, &str) {
+    let (name, options) = mode.split_at(mode.find('+').unwrap_or(mode.len()));
+    match name {
+        "flow" | TCP | ALL => ("a steering program", options),
+        name => (name, options),
+    }
+}
+
+/// How a message shows it.
+fn shown(mode: &str) -> String {
+    match mode {
+        TCP | ALL => format!("the steering program '{mode}'"),
+        mode => mode.to_owned(),
+    }
+}
+
+/// What is said in a group of number `group` whose members' pages tell that it runs `runs`.
+fn with_pages(runs: &str, asked: &str) -> String {
+    let ((kind, options), (asked_kind, asked_options)) = (parts(runs), parts(asked));
+    let texts = [runs, asked].map(|mode| mode.strip_suffix(parts(mode).1).unwrap_or(mode));
+    if runs == asked {
+        return "joined".to_owned();
+    }
+    if kind == asked_kind && kind == "a steering program" && texts[0] != texts[1] {
+        let [runs, asked] = texts;
+        return format!("runs the program '{runs}', not '{asked}': bring the same program");
+    }
+    ensure_differ((kind, options), (asked_kind, asked_options));
+    format!(
+        "runs {}, not {}: use the group's mode",
+        shown(runs),
+        shown(asked)
+    )
+}
+
+fn ensure_differ(one: (&str, &str), other: (&str, &str)) {
+    assert_ne!(one, other, "two programs of one name");
+}
+
+/// The same where the kernel alone tells, which has no options.
+fn without_pages(runs: &str, asked: &str) -> String {
+    let ((kind, options), (asked_kind, asked_options)) = (parts(runs), parts(asked));
+    let asked = shown(asked);
+    match (kind == asked_kind, options == asked_options) {
+        (true, true) => "joined".to_owned(),
+        (true, false) => format!("runs {kind} with other options, not {asked}: use the group's"),
+        (false, _) => format!("runs {kind}, not {asked}: use the group's mode"),
+    }
+}
+
+fn ensure_says(first: &str, expected: fn(&str, &str) -> String) -> Result<()> {
+    on_wire(1, |wire| {
+        let program = Program::new(wire.compile("matrix")?, "")?;
+        let ended = program
+            .args([DEVICE, first])
+            .args(MODES)
+            .run(&wire.scratch)?;
+        ensure!(ended.status.success(), "{}", ended.said);
+        let mut wrong = Vec::new();
+        let lines = ended.said.lines();
+        ensure!(
+            lines.clone().count() == MODES.len() * MODES.len(),
+            "{}",
+            ended.said
+        );
+        for line in lines {
+            let mut fields = line.split('\t');
+            let mut field = || fields.next().with_context(|| line.to_owned());
+            let (runs, asked, said) = (field()?, field()?, field()?);
+            if !said.contains(&expected(runs, asked)) {
+                wrong.push(line);
+            }
+        }
+        ensure!(wrong.is_empty(), "{} of them: {wrong:#?}", wrong.len());
+        Ok(())
+    })
+}
+
+#[test]
+#[ignore = "needs root: run by make test"]
+fn a_refusal_names_both_modes() -> Result<()> {
+    ensure_says("OWN", with_pages)
+}
+
+#[test]
+#[ignore = "needs root: run by make test"]
+fn a_refusal_names_both_modes_as_far_as_the_kernel_tells() -> Result<()> {
+    ensure_says("RAW", without_pages)
+}
