@@ -73,10 +73,13 @@ fn guard(arguments: &Arguments) -> Result<()> {
         return Ok(());
     }
     if let Some(carried) = carries_default_route(index).context("reading the routes")? {
-        let how = if interface::index(&carried) == Some(index) {
+        let name = &carried.name;
+        let how = if interface::index(name) == Some(index) {
             "carries the default route".to_owned()
+        } else if carried.is_above {
+            format!("is below {name}, which carries the default route")
         } else {
-            format!("is below {carried}, which carries the default route")
+            format!("sends by the same device as {name}, which carries the default route")
         };
         bail!(
             "{device} {how}: traffic there reaches others; if that is what you want, say --force"

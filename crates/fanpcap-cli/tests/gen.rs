@@ -349,6 +349,15 @@ fn devices_that_others_depend_on_are_refused() {
         ip(&format!("link property add dev {NEAR} altname fpggother"))?;
         refused("fpggother", "default route")?;
         ip("route del default table 77")?;
+        // A device above the one that carries the route, or beside it, sends by the same one.
+        ip(&format!("route add default via 10.77.0.2 dev {NEAR}"))?;
+        for kind in ["macvlan mode bridge", "ipvlan", "vlan id 5", "macsec"] {
+            if ip(&format!("link add link {NEAR} name fpggup up type {kind}")).is_ok() {
+                refused("fpggup", "default route")?;
+                ip("link del fpggup")?;
+            }
+        }
+        ip("route del default")?;
         // Above it: a VLAN, where the kernel has them, and a bridge.
         if ip(&format!(
             "link add link {NEAR} name fpggvlan up type vlan id 5"

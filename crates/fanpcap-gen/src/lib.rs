@@ -59,6 +59,6 @@ pub use record::{Record, Records};
 pub use refusal::{OpenError, SendError};
 pub use replay::{Faults, Limit, Replay, ReplayError};
 pub use rewrite::move_addresses;
-pub use route::carries_default_route;
+pub use route::{Carrier, carries_default_route};
 pub use run::{Plan, Sent, Until};
 pub use sender::{Choice, Sender, Way};

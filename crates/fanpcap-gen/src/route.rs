@@ -6,22 +6,43 @@ use std::io;
 use fanpcap_linux::link::{self, Link};
 use fanpcap_linux::route;
 
-/// The device through which a default route of the calling thread's network namespace leads, if that is
-/// the one with index `ifindex` or stands on it: a bridge, bond or VRF that it is a port of, a VLAN on it, and
-/// so on upwards. All tables and all next hops count, see [`route::default_devices`].
+/// A device through which a default route leads.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Carrier {
+    /// Its name.
+    pub name: String,
+    /// Whether it is the device that was asked about, or stands on it: as a bridge, bond or VRF on its ports, or a VLAN on its
+    /// device. Otherwise the one that was asked about stands on it, or both stand on one: VLANs, macvlans, ipvlans, macsec.
+    pub is_above: bool,
+}
+
+/// The device through which a default route of the calling thread's network namespace leads, if what the one with
+/// index `ifindex` sends may leave by the same device. All tables and all next hops count, see [`route::default_devices`].
+/// Where a tunnel's packets leave is not known.
 ///
 /// # Errors
 /// When the kernel does not list its routes or its devices.
-pub fn carries_default_route(ifindex: u32) -> io::Result<Option<String>> {
+pub fn carries_default_route(ifindex: u32) -> io::Result<Option<Carrier>> {
     let links = link::links()?;
     let routes = route::default_devices()?;
-    let carried = routes
-        .into_iter()
-        .find(|&upper| below(upper, &links).contains(&ifindex));
-    Ok(carried.map(|upper| {
-        let link = links.iter().find(|link| link.index == upper);
-        link.map_or_else(|| format!("device {upper}"), |link| link.name.clone())
+    Ok(carrier(ifindex, &routes, &links).map(|(index, is_above)| {
+        let link = links.iter().find(|link| link.index == index);
+        let name = link.map_or_else(|| format!("device {index}"), |link| link.name.clone());
+        Carrier { name, is_above }
     }))
+}
+
+/// Of the devices of default routes the one that matters, and whether it is above the device with index `ifindex`.
+fn carrier(ifindex: u32, routes: &BTreeSet<u32>, links: &[Link]) -> Option<(u32, bool)> {
+    let own = below(ifindex, links);
+    let reach = routes.iter().map(|&device| (device, below(device, links)));
+    let mut shared = reach
+        .filter(|(_, reach)| !reach.is_disjoint(&own))
+        .map(|(device, reach)| (device, reach.contains(&ifindex)));
+    let first = shared.next()?;
+    // The plainest reason is told.
+    let above = shared.find(|(_, is_above)| *is_above);
+    Some(above.filter(|_| !first.1).unwrap_or(first))
 }
 
 /// A device and all that it stands on.
@@ -75,6 +96,33 @@ mod tests {
         assert_eq!(below(1, &links), BTreeSet::from([1, 2, 3, 4, 5]));
         assert_eq!(below(6, &links), BTreeSet::from([6]));
         assert_eq!(below(4, &links), BTreeSet::from([4, 5]));
+    }
+
+    #[test]
+    fn what_stands_on_a_carrier_or_beside_it_sends_by_it() {
+        // Two VLANs and a macvlan on a bond; a device apart; a macvlan of one in another namespace.
+        let mut foreign = device(7, "macvlan", None, Some(3));
+        foreign.peer_namespace = Some(0);
+        let links = [
+            device(1, "vlan", None, Some(3)),
+            device(2, "vlan", None, Some(3)),
+            device(3, "bond", None, None),
+            device(4, "", Some(3), None),
+            device(5, "macvlan", None, Some(2)),
+            device(6, "", None, None),
+            foreign,
+        ];
+        let carrier =
+            |ifindex, routes: &[u32]| carrier(ifindex, &routes.iter().copied().collect(), &links);
+        assert_eq!(carrier(5, &[2]), Some((2, false)));
+        assert_eq!(carrier(1, &[2]), Some((2, false)));
+        assert_eq!(carrier(1, &[3]), Some((3, false)));
+        assert_eq!(carrier(4, &[2]), Some((2, true)));
+        assert_eq!(carrier(3, &[3, 5]), Some((3, true)));
+        assert_eq!(carrier(1, &[1, 2]), Some((1, true)));
+        assert_eq!(carrier(2, &[1, 2]), Some((2, true)));
+        assert_eq!(carrier(6, &[1]), None);
+        assert_eq!(carrier(7, &[3]), None);
     }
 
     #[test]

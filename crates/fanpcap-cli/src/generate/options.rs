@@ -28,8 +28,9 @@ use super::values::{lengths, mac, speed};
 /// The exit status is 0 when the device took all frames, 1 when it refused or dropped some, or when sending
 /// ended with an error; what was sent before is told in any case.
 ///
-/// Without --force a device is refused that carries a default route, in any table, by itself or below a
-/// bridge, bond, VRF or VLAN that does; and so is the loopback device.
+/// Without --force a device is refused that carries a default route, in any table; that is below a bridge,
+/// bond, VRF or VLAN that does; or that is above such a device or shares one with it, as a VLAN, macvlan,
+/// ipvlan or macsec. So is the loopback device. Where a tunnel's packets leave is not known.
 #[derive(Args, Clone, Debug)]
 pub(crate) struct Arguments {
     /// The device to send on
