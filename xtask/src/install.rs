@@ -9,7 +9,7 @@ use anyhow::{Context, Result, ensure};
 use crate::{stage, tree, uninstall};
 
 /// What users read of docs, beside the manual pages.
-const DOCUMENTS: [&str; 8] = [
+const DOCUMENTS: [&str; 9] = [
     "guide.md",
     "peers.md",
     "benchmarks.md",
@@ -18,6 +18,7 @@ const DOCUMENTS: [&str; 8] = [
     "top-json.md",
     "config-json.md",
     "errors.md",
+    "security.md",
 ];
 
 /// Where things go below a prefix, which differs between distributions.

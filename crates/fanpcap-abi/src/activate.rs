@@ -265,7 +265,8 @@ fn of_unknown_program(p: *mut Pcap) -> Option<String> {
     is_unknown.then(|| {
         format!(
             "fan-out group {group} is steered by its first member's program, which may be another than \
-             this one: its members have no page in /run/fanpcap that would tell"
+             this one: its members have no page that would tell{}",
+            fanpcap::root::distrust()
         )
     })
 }

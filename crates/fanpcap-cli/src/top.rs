@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
 use clap::Args;
+use fanpcap::report::harmless_text;
 
 use crate::snapshot::Source;
 use crate::streams::{self, Reader};
@@ -113,11 +114,12 @@ fn text(view: &View, state: &State) -> String {
         headline::devices(view, width),
     ];
     if rows.is_empty() {
-        return format!("{}\n{}", head.join("\n").trim_end(), screen::nothing(state));
+        let head = head.map(|line| harmless_text(&line)).join("\n");
+        return format!("{}\n{}", head.trim_end(), screen::nothing(state));
     }
     let table = std::iter::once(table::head(width)).chain(rows);
     let lines = head.into_iter().chain(table.map(|row| row.text));
-    let lines: Vec<String> = lines.map(|line| line.trim_end().to_owned()).collect();
+    let lines: Vec<String> = lines.map(|line| harmless_text(line.trim_end())).collect();
     lines.join("\n")
 }
 

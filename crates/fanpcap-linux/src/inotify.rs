@@ -42,13 +42,14 @@ impl Changes {
         })
     }
 
-    /// Watches a directory until it is removed; once more does no harm.
+    /// Watches a directory until it is removed; once more does no harm. A link is not followed.
     ///
     /// # Errors
     /// `ENOENT` when there is none, `ENOSPC` when the user has too many watches.
     pub fn watch(&mut self, directory: &Path) -> io::Result<()> {
         let path = CString::new(directory.as_os_str().as_bytes())?;
         let events = CAME | libc::IN_DELETE | libc::IN_MOVED_FROM | libc::IN_ONLYDIR;
+        let events = events | libc::IN_DONT_FOLLOW;
         // SAFETY: the path is a C string that lives through the call.
         let watch =
             unsafe { libc::inotify_add_watch(self.file.as_raw_fd(), path.as_ptr(), events) };

@@ -1,5 +1,6 @@
 //! A small file of 64-bit counters, mapped: what one process counts, all others can read at any time.
 
+use crate::errno::check;
 use std::fs::File;
 use std::io;
 use std::os::fd::AsRawFd;
@@ -45,9 +46,13 @@ unsafe impl Sync for Memory {}
 /// later, it could but kill the process.
 ///
 /// # Errors
-/// What write(2) and mmap(2) say, such as `ENOSPC`.
+/// What write(2) and mmap(2) say, such as `ENOSPC`. `EFBIG` where the process may not make files of that size: to try it
+/// would kill the process (`SIGXFSZ`, setrlimit(2)).
 pub fn map<const N: usize>(file: &File, content: &[u64; N]) -> io::Result<[Word; N]> {
     let bytes: Vec<u8> = content.iter().flat_map(|word| word.to_ne_bytes()).collect();
+    if file_size_limit()? < bytes.len() as u64 {
+        return Err(io::Error::from_raw_os_error(libc::EFBIG));
+    }
     file.write_all_at(&bytes, 0)?;
     let (protection, fd) = (libc::PROT_READ | libc::PROT_WRITE, file.as_raw_fd());
     let len = bytes.len();
@@ -58,6 +63,17 @@ pub fn map<const N: usize>(file: &File, content: &[u64; N]) -> io::Result<[Word;
     }
     let base = NonNull::new(base.cast()).ok_or_else(io::Error::last_os_error)?;
     Ok(words(base, Memory::Mapped(base, len)))
+}
+
+/// Bytes that a file of the process may have, `RLIMIT_FSIZE`.
+fn file_size_limit() -> io::Result<u64> {
+    let mut limit = libc::rlimit {
+        rlim_cur: 0,
+        rlim_max: 0,
+    };
+    // SAFETY: the target is a live struct rlimit.
+    check(unsafe { libc::getrlimit(libc::RLIMIT_FSIZE, &raw mut limit) })?;
+    Ok(limit.rlim_cur)
 }
 
 /// Counters of the process' own, where there is no file to be had.
@@ -121,7 +137,7 @@ impl Drop for Memory {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::file;
+    use crate::directory::Directory;
 
     fn in_file(file: &File) -> [u64; 2] {
         let mut bytes = [0; 16];
@@ -130,9 +146,14 @@ mod tests {
         [word(0), word(8)]
     }
 
+    fn unnamed() -> File {
+        let directory = Directory::open(&std::env::temp_dir()).unwrap();
+        directory.create_unnamed().unwrap()
+    }
+
     #[test]
     fn what_is_counted_is_in_the_file_at_once() {
-        let file = file::create_unnamed(&std::env::temp_dir()).unwrap();
+        let file = unnamed();
         let [first, second] = map(&file, &[7, 0]).unwrap();
         assert_eq!(in_file(&file), [7, 0]);
         second.set(40);
@@ -144,7 +165,7 @@ mod tests {
 
     #[test]
     fn threads_lose_nothing_to_each_other() {
-        let file = file::create_unnamed(&std::env::temp_dir()).unwrap();
+        let file = unnamed();
         for [word] in [map(&file, &[0]).unwrap(), own(&[0])] {
             std::thread::scope(|scope| {
                 for _ in 0..4 {

@@ -50,7 +50,7 @@ pub enum CloseError {
     /// A forked child has the member and may read it: the socket is as it was. Try again when the child has
     /// ended, of which the page tells ([`Held::is_had`]).
     StillHeld(OwnedFd),
-    /// Whether anybody has it can't be told: flock(2) has failed. The socket was let go of as it was.
+    /// Whether anybody has it can't be told: fcntl(2) has failed. The socket was let go of as it was.
     Unknown(io::Error),
     /// Its filter can't be replaced, or its counters can't be read. It was closed.
     Uncounted(io::Error),

@@ -9,6 +9,7 @@ use crate::mode::{Kind, Mode, described};
 use crate::page::Shelf;
 use crate::record::{Counters, Record};
 use crate::rejecting::Rejections;
+use crate::report::harmless_text;
 use crate::settings::{Group, Membership};
 pub use error::JoinError;
 use fanpcap_linux::diag::{self, PacketSocket};
@@ -351,6 +352,7 @@ fn kernel_mode(number: u8) -> String {
 fn device(ifindex: u32) -> String {
     match ifindex {
         0 => "any".to_owned(),
-        index => interface::name(index).unwrap_or_else(|| format!("interface {index}")),
+        index => interface::name(index)
+            .map_or_else(|| format!("interface {index}"), |name| harmless_text(&name)),
     }
 }

@@ -81,10 +81,10 @@ impl Place {
     }
 
     /// Another program in the group, by its page: name and process. Two different programs that share
-    /// a stream are rarely meant to.
+    /// a stream are rarely meant to. The number of the process tells nothing: in another container it may be our own.
     pub fn stranger(&self) -> Option<(String, u32)> {
-        let own = (process::executable(), std::process::id());
-        let differs = |record: &Record| record.executable != own.0 && record.pid != own.1;
+        let own = process::executable();
+        let differs = |record: &Record| record.executable != own;
         let other = self.records().into_iter().find(differs)?;
         Some((other.program, other.pid))
     }

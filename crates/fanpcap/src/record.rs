@@ -3,12 +3,13 @@
 mod attention;
 
 use crate::mode::{Kind, Mode};
+use crate::report::harmless_text;
 use crate::steering::{Counts, Steering};
 pub use attention::LastLook;
 use fanpcap_steer::ir::COUNTERS;
 
-/// First bytes of a page; the digit is the layout's version.
-const MAGIC: [u8; 8] = *b"FANPCAP3";
+/// First bytes of a page; the digit is the version of the layout and of the locks, as in [`crate::root`].
+pub(crate) const MAGIC: [u8; 8] = *b"FANPCAP4";
 
 /// A page is of 64-bit words in the machine's order of bytes. Up to the counters they are constant: magic;
 /// pid, mode and flags; the program's name in two, its file's device and inode; what the socket had
@@ -140,11 +141,10 @@ impl Running {
             .iter()
             .flat_map(|word| word.to_ne_bytes())
             .take_while(|&byte| byte != 0)
-            .map(|byte| if byte.is_ascii_control() { b'?' } else { byte })
             .collect();
         let running = Self {
             digest: words[at::DIGEST],
-            title: String::from_utf8_lossy(&title).into_owned(),
+            title: harmless_text(&String::from_utf8_lossy(&title)),
             is_set: words[at::IS_SET] != 0,
             has_set: words[at::IS_SET] == SET_BY_US,
             counted_ns: words[at::COUNTED_NS],
@@ -182,7 +182,7 @@ pub struct Record {
     pub pid: u32,
     /// The group's mode, with options.
     pub mode: Mode,
-    /// Name of the program.
+    /// Name of the program, safe to print.
     pub program: String,
     /// Device and inode of the program's file.
     pub executable: (u64, u64),
@@ -282,7 +282,7 @@ impl Record {
         Some(Self {
             pid: u32::from_ne_bytes([a, b, c, d]),
             mode,
-            program: String::from_utf8_lossy(name).into_owned(),
+            program: harmless_text(&String::from_utf8_lossy(name)),
             executable: (words[EXECUTABLE], words[EXECUTABLE + 1]),
             read_ns,
             counters: Counters {
@@ -358,7 +358,7 @@ pub(crate) mod tests {
     #[test]
     fn foreign_words_are_no_record() {
         let mut words = record().encode(NOTHING);
-        words[0] = u64::from_ne_bytes(*b"FANPCAP2");
+        words[0] = u64::from_ne_bytes(*b"FANPCAP3");
         assert_eq!(Record::decode(&words), None);
         assert_eq!(Record::decode(&[0; WORDS]), None);
     }
@@ -392,6 +392,19 @@ pub(crate) mod tests {
         };
         let decoded = Record::decode(&of_hash.encode(NOTHING)).unwrap();
         assert_eq!(decoded.steering, None);
+    }
+
+    #[test]
+    fn names_on_a_page_can_not_act_on_a_terminal() {
+        let told = Record {
+            program: "a\u{1b}[31m\u{9b}b".to_owned(),
+            mode: Kind::Program.into(),
+            steering: Some(running("\u{1b}]0;x\u{7}")),
+            ..record()
+        };
+        let decoded = Record::decode(&told.encode(NOTHING)).unwrap();
+        assert_eq!(decoded.program, "a?[31m?b");
+        assert_eq!(decoded.steering.unwrap().title, "?]0;x?");
     }
 
     #[test]

@@ -93,7 +93,7 @@ impl Report {
         let Some(place) = &self.place else {
             return cut(what, limit);
         };
-        let source: String = place.source.chars().map(harmless).collect();
+        let source = harmless_text(&place.source);
         let short = shorten(&source);
         let [full, shortened] = [source.as_str(), short.as_str()]
             .map(|source| format!("{source}:{}:{}: {what}", place.line, place.column));
@@ -207,6 +207,11 @@ pub(crate) fn quote(text: &str) -> String {
         Some((end, _)) => format!("'{}{ELLIPSIS}'", &text[..end]),
         None => format!("'{text}'"),
     }
+}
+
+/// Text of others, such as a program's or a device's name, so that nothing in it acts on a terminal or hides.
+pub fn harmless_text(text: &str) -> String {
+    text.chars().map(harmless).collect()
 }
 
 /// The character itself unless it would act on a terminal or hide; one column either way.

@@ -1,12 +1,18 @@
-//! Where the pages of all network namespaces are: in memory, and where nobody but root can have put them.
+//! Where the member pages of all network namespaces are: in memory, and where only root and the process's own user can
+//! change anything (`docs/security.md`).
+//!
+//! Below `/run` or `/dev/shm`, the base, is `fanpcap`; below that a directory for each version of pages, so that builds with
+//! other pages or locks never take each other's for their own.
 
-use fanpcap_linux::{file, process};
-use std::fs::{self, DirBuilder};
-use std::io;
-use std::os::unix::fs::{DirBuilderExt, MetadataExt};
+use fanpcap_linux::directory::{self, Directory};
+use fanpcap_linux::process;
+use std::ffi::OsStr;
+use std::fs::Metadata;
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
+use std::{fmt, io};
 
-/// Only root makes names here.
+/// Only root makes names here, as a rule.
 const RUN: &str = "/run";
 
 /// Where `/run` is on a disk, as in many containers. Here everybody makes names.
@@ -14,145 +20,238 @@ const SHM: &str = "/dev/shm";
 
 const NAME: &str = "fanpcap";
 
-/// Bits of a directory's mode that let group or others write.
-const OTHERS_WRITE: u32 = 0o022;
+/// Version of the pages' layout and locks. Those before 4 had flock(2)'s locks and no directory of a version.
+const VERSION: &str = "v4";
 
-/// The directory of all pages, which need not be there yet below `/run`.
+/// In a directory with this bit only the owners of files rename and remove them (inode(7)).
+const STICKY: u32 = 0o1000;
+
+/// How often making the directory is tried while others make it, or something in its place.
+const ATTEMPTS: u32 = 8;
+
+/// The place of all pages. What is there is checked each time that it is opened.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Root {
+    base: PathBuf,
+}
+
+/// What is in the place of a directory of pages, and not trusted.
+#[derive(Debug)]
+pub struct Foreign {
+    path: PathBuf,
+    user: u32,
+    mode: u32,
+}
+
+impl fmt::Display for Foreign {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { path, user, mode } = self;
+        let mode = mode & 0o7777;
+        write!(
+            f,
+            "{} is not trusted (user {user}, mode {mode:o}): make it root's, mode 755",
+            path.display()
+        )
+    }
+}
+
+impl std::error::Error for Foreign {}
+
+/// The directory of all pages, which need not be there yet.
 ///
 /// # Errors
-/// `ENOENT` before root has made it below `/dev/shm`; `EPERM` when what is there is not root's alone;
-/// `ENODEV` when neither place is in memory. There are no pages then.
+/// `ENODEV` when neither place is in memory; [`Foreign`], of kind `PermissionDenied`, when others could change what is
+/// there. There are no pages then.
 pub fn root() -> io::Result<PathBuf> {
-    find(Path::new(RUN), Path::new(SHM), |_| Ok(()))
+    let root = Root::find()?;
+    match root.open() {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
+        Ok(_) | Err(_) => Ok(root.path()),
+    }
 }
 
-/// The same for a member, or who waits for one: it is made if that may be.
+/// The same for who waits for members: it is made if that may be.
 ///
 /// # Errors
-/// As [`root`].
+/// As [`root`], and what mkdir(2) says.
 pub fn make_root() -> io::Result<PathBuf> {
-    find(Path::new(RUN), Path::new(SHM), make)
+    let root = Root::find()?;
+    root.make().map(|_| root.path())
 }
 
-fn find(run: &Path, shm: &Path, make: impl FnOnce(&Path) -> io::Result<()>) -> io::Result<PathBuf> {
-    let in_run = run.join(NAME);
-    // It may be a mount of its own.
-    if file::is_in_memory(&in_run)
-        .or_else(|_| file::is_in_memory(run))
-        .unwrap_or(false)
-    {
-        return Ok(in_run);
-    }
-    if !file::is_in_memory(shm).unwrap_or(false) {
-        return Err(io::Error::from_raw_os_error(ENODEV));
-    }
-    let in_shm = shm.join(NAME);
-    make(&in_shm)?;
-    // It can't be replaced after this: others can't rename or remove what is root's in a sticky directory.
-    ensure_roots_alone(&in_shm)?;
-    Ok(in_shm)
+/// Why there are no pages, in brackets for the end of a message, where what is in their place is not trusted.
+pub fn distrust() -> String {
+    let foreign = root().err().filter(is_foreign);
+    foreign.map_or_else(String::new, |error| format!(" ({error})"))
 }
 
-fn make(directory: &Path) -> io::Result<()> {
-    if process::effective_user() != 0 {
-        return Ok(());
+fn is_foreign(error: &io::Error) -> bool {
+    error.get_ref().is_some_and(|inner| inner.is::<Foreign>())
+}
+
+impl Root {
+    /// The place on this machine.
+    ///
+    /// # Errors
+    /// `ENODEV` when neither base is in memory.
+    pub(crate) fn find() -> io::Result<Self> {
+        Self::of(Path::new(RUN), Path::new(SHM))
     }
-    match DirBuilder::new().mode(0o755).create(directory) {
-        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => Ok(()),
-        result => result,
+
+    fn of(run: &Path, shm: &Path) -> io::Result<Self> {
+        let is_in_memory = |directory: &Directory| directory.is_in_memory().unwrap_or(false);
+        // `/run/fanpcap` may be a mount of its own.
+        let is_usable = |base: &Path| {
+            let base = Directory::open(base);
+            base.is_ok_and(|base| {
+                let own = base.enter(OsStr::new(NAME));
+                own.is_ok_and(|own| is_in_memory(&own)) || is_in_memory(&base)
+            })
+        };
+        let base = [run, shm].into_iter().find(|base| is_usable(base));
+        let base = base.ok_or_else(|| io::Error::from_raw_os_error(ENODEV))?;
+        Ok(Self::below(base))
+    }
+
+    /// The place below this base.
+    pub(crate) fn below(base: &Path) -> Self {
+        Self {
+            base: base.to_owned(),
+        }
+    }
+
+    /// The path of the directory.
+    pub(crate) fn path(&self) -> PathBuf {
+        self.base.join(NAME).join(VERSION)
+    }
+
+    /// Opens the directory.
+    ///
+    /// # Errors
+    /// `ENOENT` when there is none yet, and [`Foreign`].
+    pub(crate) fn open(&self) -> io::Result<Directory> {
+        let own = enter(&self.open_base()?, NAME);
+        enter(&own.map_err(|error| self.placed(error))?, VERSION)
+    }
+
+    /// Opens the directory, which is made if it is not there.
+    ///
+    /// # Errors
+    /// [`Foreign`], and what mkdir(2) says.
+    pub(crate) fn make(&self) -> io::Result<Directory> {
+        let base = self.open_base()?;
+        let own = make_own(&base).map_err(|error| self.placed(error))?;
+        enter_or_make(&own, VERSION)
+    }
+
+    fn open_base(&self) -> io::Result<Directory> {
+        let base = Directory::open(&self.base)?;
+        let about = base.metadata()?;
+        let is_sticky = about.mode() & STICKY != 0 && directory::is_roots_or_own(&about);
+        match is_sticky || directory::is_trusted(&about) {
+            true => Ok(base),
+            false => Err(foreign(self.base.clone(), &about)),
+        }
+    }
+
+    /// An error that names the whole path.
+    fn placed(&self, error: io::Error) -> io::Error {
+        match error.downcast::<Foreign>() {
+            Ok(found) => Foreign {
+                path: self.base.join(found.path),
+                ..found
+            }
+            .into(),
+            Err(error) => error,
+        }
     }
 }
 
-fn ensure_roots_alone(directory: &Path) -> io::Result<()> {
-    // Not followed, should it be a link.
-    let about = fs::symlink_metadata(directory)?;
-    if about.is_dir() && about.uid() == 0 && about.mode() & OTHERS_WRITE == 0 {
-        Ok(())
-    } else {
-        Err(io::ErrorKind::PermissionDenied.into())
+impl From<Foreign> for io::Error {
+    fn from(foreign: Foreign) -> Self {
+        Self::new(io::ErrorKind::PermissionDenied, foreign)
     }
+}
+
+fn foreign(path: PathBuf, about: &Metadata) -> io::Error {
+    let (user, mode) = (about.uid(), about.mode());
+    Foreign { path, user, mode }.into()
+}
+
+/// Opens a directory in another one, if only root and the process's user can change it.
+///
+/// # Errors
+/// [`Foreign`], also for what is no directory, and what openat(2) says.
+pub(crate) fn enter(parent: &Directory, name: &str) -> io::Result<Directory> {
+    let found = match parent.enter(OsStr::new(name)) {
+        Err(error) if error.kind() == io::ErrorKind::NotADirectory => {
+            return Err(foreign(name.into(), &parent.about(OsStr::new(name))?));
+        }
+        found => found?,
+    };
+    let about = found.metadata()?;
+    match directory::is_trusted(&about) {
+        true => Ok(found),
+        false => Err(foreign(name.into(), &about)),
+    }
+}
+
+/// The same; a directory that is not there is made.
+///
+/// # Errors
+/// As [`enter`], and what mkdirat(2) says.
+pub(crate) fn enter_or_make(parent: &Directory, name: &str) -> io::Result<Directory> {
+    match enter(parent, name) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+        entered => return entered,
+    }
+    match parent.make(OsStr::new(name)) {
+        Err(error) if error.kind() != io::ErrorKind::AlreadyExists => Err(error),
+        Ok(()) | Err(_) => enter(parent, name),
+    }
+}
+
+/// Opens or makes our directory in the base. Where others may make names, root's processes make it alone, and move what others
+/// have put there aside.
+fn make_own(base: &Directory) -> io::Result<Directory> {
+    let is_root = process::effective_user() == 0;
+    if directory::is_trusted(&base.metadata()?) {
+        return enter_or_make(base, NAME);
+    }
+    if !is_root {
+        return enter(base, NAME);
+    }
+    for attempt in 1..ATTEMPTS {
+        match enter_or_make(base, NAME) {
+            Err(error) if is_foreign(&error) => {
+                // The next attempt tells when that fails: the directory is still not ours.
+                let _ = move_aside(base, attempt);
+            }
+            entered => return entered,
+        }
+    }
+    enter_or_make(base, NAME)
+}
+
+/// Puts a directory of ours in the place of what others have put there, which gets another name.
+fn move_aside(base: &Directory, attempt: u32) -> io::Result<()> {
+    let (own, now) = (OsStr::new(NAME), process::monotonic_ns());
+    // A name that nobody can have taken before.
+    let aside = format!("{NAME}.foreign.{}.{attempt}.{now}", std::process::id());
+    let aside = OsStr::new(&aside);
+    base.make(aside)?;
+    base.exchange(own, aside)
+        .inspect_err(|_| _ = base.remove_directory(aside))?;
+    let moved = base.about(aside)?;
+    if moved.is_dir() && directory::is_trusted(&moved) {
+        // Another process of root's was faster: it keeps its place.
+        base.exchange(own, aside)?;
+        base.remove_directory(aside)?;
+    }
+    Ok(())
 }
 
 const ENODEV: i32 = 19;
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use std::os::unix::fs::{PermissionsExt, chown, symlink};
-
-    /// On no file system in memory.
-    const DISK: &str = "/proc";
-
-    /// A directory in memory.
-    struct Memory(PathBuf);
-
-    impl Memory {
-        fn new(name: &str) -> Self {
-            let name = format!("fanpcap-root-{name}-{}", std::process::id());
-            let path = Path::new(SHM).join(name);
-            fs::create_dir(&path).unwrap();
-            Self(path)
-        }
-    }
-
-    impl Drop for Memory {
-        fn drop(&mut self) {
-            let _ = fs::remove_dir_all(&self.0);
-        }
-    }
-
-    #[test]
-    fn run_comes_first_if_it_is_in_memory() {
-        let memory = Memory::new("first");
-        let refuse = |_: &Path| Err(io::ErrorKind::Other.into());
-        let found = find(&memory.0, Path::new(DISK), refuse).unwrap();
-        assert_eq!(found, memory.0.join(NAME));
-    }
-
-    #[test]
-    fn without_memory_there_is_none() {
-        let error = find(Path::new(DISK), Path::new(DISK), make).unwrap_err();
-        assert_eq!(error.raw_os_error(), Some(ENODEV));
-    }
-
-    #[test]
-    fn who_only_reads_makes_nothing() {
-        let memory = Memory::new("reads");
-        let error = find(Path::new(DISK), &memory.0, |_| Ok(())).unwrap_err();
-        assert_eq!(error.kind(), io::ErrorKind::NotFound);
-        assert!(!memory.0.join(NAME).exists());
-    }
-
-    #[test]
-    fn what_others_may_have_put_there_is_refused() {
-        let memory = Memory::new("others");
-        let planted = memory.0.join(NAME);
-        let is_refused = || {
-            let error = find(Path::new(DISK), &memory.0, make).unwrap_err();
-            error.kind() == io::ErrorKind::PermissionDenied
-        };
-        symlink("/", &planted).unwrap();
-        assert!(is_refused(), "a link to a directory of root's");
-        fs::remove_file(&planted).unwrap();
-        fs::write(&planted, "").unwrap();
-        assert!(is_refused(), "a file");
-        fs::remove_file(&planted).unwrap();
-        fs::create_dir(&planted).unwrap();
-        for mode in [0o775, 0o757] {
-            fs::set_permissions(&planted, fs::Permissions::from_mode(mode)).unwrap();
-            assert!(is_refused(), "{mode:o}");
-        }
-    }
-
-    #[test]
-    #[ignore = "needs root: makes the directory as root and gives it away"]
-    fn root_makes_it_and_only_roots_is_taken() {
-        let memory = Memory::new("makes");
-        let found = find(Path::new(DISK), &memory.0, make).unwrap();
-        assert_eq!(fs::metadata(&found).unwrap().mode() & 0o777, 0o755);
-        assert!(find(Path::new(DISK), &memory.0, |_| Ok(())).is_ok());
-        chown(&found, Some(65_534), None).unwrap();
-        let error = find(Path::new(DISK), &memory.0, make).unwrap_err();
-        assert_eq!(error.kind(), io::ErrorKind::PermissionDenied);
-    }
-}
+mod tests;

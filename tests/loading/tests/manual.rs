@@ -85,6 +85,7 @@ fn completions_documents_and_the_pkg_config_file_are_installed() -> Result<()> {
         "top-json.md",
         "config-json.md",
         "errors.md",
+        "security.md",
     ] {
         ensure!(share.join("doc/fanpcap").join(name).exists(), "no {name}");
     }

@@ -5,6 +5,7 @@ use std::io::ErrorKind;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
+use fanpcap::report::harmless_text;
 use fanpcap::root;
 use fanpcap_linux::child::is_lack_of_descriptors;
 use fanpcap_linux::netns;
@@ -14,9 +15,9 @@ use fanpcap_linux::netns;
 pub(crate) fn question(pid: u32, library: &Path, group: u16, captures: bool) -> String {
     let of_process = PathBuf::from(format!("/proc/{pid}"));
     let program = fs::read_link(of_process.join("exe"));
-    let name = program
-        .as_ref()
-        .map_or("the program".to_owned(), |path| path.display().to_string());
+    let name = program.as_ref().map_or("the program".to_owned(), |path| {
+        harmless_text(&path.display().to_string())
+    });
     let own_netns = netns::inode().ok();
     let its_netns = fs::metadata(of_process.join("ns/net"))
         .map(|found| found.ino())
@@ -50,11 +51,14 @@ pub(crate) fn question(pid: u32, library: &Path, group: u16, captures: bool) -> 
         Loaded::Libpcap(path) if path.starts_with(library) => format!(
             "{name} has loaded {}, but has no handle in group {group}, or could not publish its page in {} (then its counters are unknown)",
             path.display(),
-            root::root().map_or("memory".to_owned(), |root| root.display().to_string())
+            root::root().map_or_else(
+                |error| format!("memory: {error}"),
+                |root| root.display().to_string()
+            )
         ),
         Loaded::Libpcap(path) => format!(
             "{name} has loaded {} instead of ours, perhaps by a path of its own (rpath) or LD_PRELOAD",
-            path.display()
+            harmless_text(&path.display().to_string())
         ),
         Loaded::Others => format!(
             "{name} has not loaded libpcap: it has one built in, loads it later, or does not capture by it"

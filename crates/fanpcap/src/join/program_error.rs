@@ -1,6 +1,7 @@
 //! Why a handle can't be in a group with a program, or the program can't be replaced.
 
 use crate::report::quote;
+use crate::root;
 use crate::steered::SteerError;
 use fanpcap_steer::ebpf::LoadError;
 use std::fmt;
@@ -111,12 +112,13 @@ impl fmt::Display for ProgramError {
             Self::Pageless { group } => write!(
                 f,
                 "the program of fan-out group {group} can't be replaced: members of other processes have no page \
-                 in /run/fanpcap that would tell them",
+                 that would tell them{}",
+                root::distrust(),
             ),
             Self::Untold { group, error } => write!(
                 f,
                 "the program of fan-out group {group} can't be replaced: a member of another process can't be told on its \
-                 page in /run/fanpcap: {error}",
+                 page: {error}",
             ),
         }
     }

@@ -5,7 +5,7 @@ use crate::join::ProgramError;
 use crate::member::Place;
 use crate::page::Shelf;
 use crate::steered::SteerError;
-use fanpcap_linux::file;
+use fanpcap_linux::file_lock;
 use fanpcap_linux::signal::Blocked;
 use std::fs::File;
 use std::io;
@@ -16,8 +16,9 @@ use std::time::Duration;
 /// The right to replace a group's program, for as long as it is kept.
 #[derive(Debug)]
 pub struct Turn {
-    /// The directory of the group's pages, locked, if there are any. The lock ends with the process, however it dies.
-    shelf: Option<File>,
+    /// The file with the groups' locks, and which of them is taken, if there are pages. The lock ends with the process, however
+    /// it dies.
+    lock: Option<(File, u32)>,
     /// Given back last.
     _thread: Thread,
 }
@@ -30,9 +31,9 @@ impl Turn {
     pub fn take(place: &Place) -> Result<Self, ProgramError> {
         let failed = |error| ProgramError::of(place.group(), error);
         let of_thread = wait(|| Ok(Thread::take())).map_err(failed)?;
-        let shelf = place.shelf().map(lock).transpose().map_err(failed)?;
+        let lock = place.shelf().map(take_lock).transpose().map_err(failed)?;
         Ok(Self {
-            shelf: shelf.flatten(),
+            lock: lock.flatten(),
             _thread: of_thread,
         })
     }
@@ -40,29 +41,30 @@ impl Turn {
 
 impl Drop for Turn {
     fn drop(&mut self) {
-        if let Some(shelf) = &self.shelf {
+        if let Some((file, number)) = &self.lock {
             // A child that was forked meanwhile has a copy of the descriptor, which would keep the lock.
-            let _ = file::unlock(shelf);
+            let _ = file_lock::release_byte(file, *number);
         }
     }
 }
 
-/// Locks a group's pages; none where there are none, or none for this process: then nobody else can be told of another program,
-/// and whoever has others in the group is refused by that.
-fn lock(shelf: &Shelf) -> Result<Option<File>, SteerError> {
-    let directory = match file::open_directory(shelf.path()) {
+/// Takes a group's lock; none where there are no pages, or none for this process: then nobody else can be told of another
+/// program, and whoever has others in the group is refused by that.
+fn take_lock(shelf: &Shelf) -> Result<Option<(File, u32)>, SteerError> {
+    let (file, number) = match shelf.turns() {
         Err(error) if is_elsewhere(error.kind()) => return Ok(None),
         opened => opened.map_err(SteerError::Shelf)?,
     };
     wait(|| {
-        let locked = file::try_lock_exclusive(&directory)?;
-        Ok(locked.then_some(()))
+        let is_taken = file_lock::try_take_byte(&file, number)?;
+        Ok(is_taken.then_some(()))
     })?;
-    Ok(Some(directory))
+    Ok(Some((file, number)))
 }
 
 fn is_elsewhere(kind: io::ErrorKind) -> bool {
-    [io::ErrorKind::NotFound, io::ErrorKind::PermissionDenied].contains(&kind)
+    use io::ErrorKind::{NotFound, PermissionDenied, ReadOnlyFilesystem};
+    [NotFound, PermissionDenied, ReadOnlyFilesystem].contains(&kind)
 }
 
 /// Tries until there is something, but not for ever.

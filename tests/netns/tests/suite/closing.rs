@@ -15,6 +15,7 @@ use fanpcap_testkit::{Member, Program, await_for, member, veth};
 
 use crate::burdened::{self, while_flooding};
 use crate::live::{await_totals, is_of, start, start_on};
+use crate::trust::start_hog;
 
 const GROUP: u16 = 7;
 
@@ -137,6 +138,21 @@ fn a_child_that_reads_on_is_not_deafened() -> Result<()> {
         let lost = closed.lost(&page).context("nothing known")?;
         let all = (lost.unread, lost.dropped, lost.refused);
         ensure!(all == (50, 0, Some(0)), "{lost:?}");
+        Ok(())
+    })
+}
+
+#[test]
+#[ignore = "needs root: run by make test"]
+fn a_strangers_lock_keeps_no_dead_members_socket_in_the_group() -> Result<()> {
+    on_wire(1, |wire| {
+        let mut hog = start_hog(wire)?;
+        let mut killed = start(wire, 1, &["lb", "0", "0"])?;
+        let killed = Watched::new(killed.pop().context("no member")?)?;
+        killed.kill()?;
+        hog.wait_until_says(&format!("has {}.", killed.member.pid()))?;
+        ensure!(!killed.page.is_had()?, "a stranger has it");
+        close_counting(&killed.page, killed.socket)?;
         Ok(())
     })
 }

@@ -26,4 +26,5 @@ mod stack;
 mod steering;
 mod strangers;
 mod thousand;
+mod trust;
 mod two_wires;

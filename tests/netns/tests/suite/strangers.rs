@@ -48,6 +48,21 @@ fn another_executable_is_a_stranger_under_any_name() -> Result<()> {
     })
 }
 
+#[test]
+#[ignore = "needs root: run by make test"]
+fn a_strangers_name_can_not_act_on_a_terminal() -> Result<()> {
+    on_wire(1, |wire| {
+        let program = wire.compile("renamed")?;
+        let other = wire.scratch.file("other");
+        fs::copy(&program, &other)?;
+        let _one = start(wire, &other, &["a\u{1b}[31mX"])?;
+        let said = start(wire, &program, &["core"])?.stop()?.said;
+        let shown = said.contains("a?[31mX") && !said.contains('\u{1b}');
+        ensure!(shown, "{said:?}");
+        Ok(())
+    })
+}
+
 /// A member under each of these names of its thread.
 fn start(wire: &Wire, program: &Path, names: &[&str]) -> Result<Member> {
     Program::new(program, "ready")?

@@ -56,6 +56,17 @@ mod tests {
     use super::*;
 
     #[test]
+    fn forged_figures_overflow_nothing() {
+        let forged = Account {
+            received: Some(u64::MAX),
+            dropped: Some(1),
+            ..Account::default()
+        };
+        let sum = Account::sum([forged, forged].into_iter());
+        assert_eq!((sum.received, sum.dropped), (Some(u64::MAX), Some(2)));
+    }
+
+    #[test]
     fn unknown_parts_make_unknown_sums() {
         let known = Account {
             received: Some(3),

@@ -206,8 +206,8 @@ impl Member {
         let counters = self.record.counters;
         let lost = closed.lost(&self.record);
         Some(Account {
-            received: Some(counters.received + closed.received),
-            dropped: Some(counters.dropped + closed.dropped),
+            received: Some(counters.received.saturating_add(closed.received)),
+            dropped: Some(counters.dropped.saturating_add(closed.dropped)),
             taken: self.record.taken,
             unread: lost.map(|lost| lost.unread),
             refused: closed.refused,

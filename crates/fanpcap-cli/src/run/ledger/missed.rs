@@ -73,7 +73,9 @@ impl Ledger {
         for copy in &self.missed {
             let of_copy = || self.settled.iter().filter(|(of, _)| of == copy);
             let sum = |figure: fn(&Account) -> Option<u64>| -> u64 {
-                of_copy().filter_map(|(_, account)| figure(account)).sum()
+                let figures = of_copy().filter_map(|(_, account)| figure(account));
+                // What others have written on their pages may be anything.
+                figures.fold(0, u64::saturating_add)
             };
             self.complaints.push(format!(
                 "copy {copy}: at least {} packets received, {} dropped, {} taken; not all of its handles were seen",

@@ -1,0 +1,365 @@
+//! Directories held by descriptor: neither a link nor a rename leads what is done in one of them elsewhere.
+
+use crate::errno::check;
+use crate::process;
+use std::ffi::{CString, OsStr, OsString};
+use std::fs::{self, File, Metadata};
+use std::io;
+use std::mem::MaybeUninit;
+use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+
+/// A directory. The descriptor is a place in the file system only (`O_PATH`, open(2)).
+#[derive(Debug)]
+pub struct Directory(File);
+
+/// How a file in a directory is opened.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Access {
+    /// To read.
+    Read,
+    /// To read and to write.
+    Write,
+    /// To read and to write; the file is made for its owner alone, if there is none.
+    Make,
+}
+
+impl Directory {
+    /// Opens the directory that a path leads to, links included.
+    ///
+    /// # Errors
+    /// What open(2) says.
+    pub fn open(path: &Path) -> io::Result<Self> {
+        open_at(
+            libc::AT_FDCWD,
+            path.as_os_str(),
+            O_PLACE | libc::O_DIRECTORY,
+            0,
+        )
+        .map(Self)
+    }
+
+    /// Opens the directory of this name in it. A link is not followed.
+    ///
+    /// # Errors
+    /// `ENOTDIR` for anything else, and what openat(2) says.
+    pub fn enter(&self, name: &OsStr) -> io::Result<Self> {
+        let flags = O_PLACE | libc::O_NOFOLLOW | libc::O_DIRECTORY;
+        open_at(self.fd(), single(name)?, flags, 0).map(Self)
+    }
+
+    /// What it is, whoever has renamed it since it was opened.
+    ///
+    /// # Errors
+    /// What statx(2) says.
+    pub fn metadata(&self) -> io::Result<Metadata> {
+        self.0.metadata()
+    }
+
+    /// What has this name in it; a link is not followed.
+    ///
+    /// # Errors
+    /// `ENOENT` for nothing, and what openat(2) says.
+    pub fn about(&self, name: &OsStr) -> io::Result<Metadata> {
+        self.place(name)?.metadata()
+    }
+
+    /// Where the link of this name leads, and whose the link is; none for what is no link.
+    ///
+    /// # Errors
+    /// As [`Directory::about`], and what readlinkat(2) says.
+    pub fn link(&self, name: &OsStr) -> io::Result<Option<(PathBuf, Metadata)>> {
+        let place = self.place(name)?;
+        let about = place.metadata()?;
+        if !about.is_symlink() {
+            return Ok(None);
+        }
+        let mut target = vec![0_u8; PATH_MAX];
+        let (fd, room) = (place.as_raw_fd(), target.len());
+        // SAFETY: the name is a C string, and the target has the room that is told.
+        let len = unsafe { libc::readlinkat(fd, c"".as_ptr(), target.as_mut_ptr().cast(), room) };
+        let len = usize::try_from(len).map_err(|_| io::Error::last_os_error())?;
+        target.truncate(len);
+        Ok(Some((OsString::from_vec(target).into(), about)))
+    }
+
+    fn place(&self, name: &OsStr) -> io::Result<File> {
+        open_at(self.fd(), single(name)?, O_PLACE | libc::O_NOFOLLOW, 0)
+    }
+
+    /// The names in it, in no order; none where it can't be read.
+    pub fn names(&self) -> impl Iterator<Item = OsString> + use<> {
+        let own = format!("/proc/thread-self/fd/{}", self.fd());
+        let entries = fs::read_dir(own).into_iter().flatten().flatten();
+        entries.map(|entry| entry.file_name())
+    }
+
+    /// Opens a regular file, neither following a link nor waiting; none for anything else.
+    ///
+    /// # Errors
+    /// What openat(2) says.
+    pub fn file(&self, name: &OsStr, access: Access) -> io::Result<Option<File>> {
+        let flags = match access {
+            Access::Read => libc::O_RDONLY,
+            Access::Write => libc::O_RDWR,
+            Access::Make => libc::O_RDWR | libc::O_CREAT,
+        };
+        let flags = flags | libc::O_NOFOLLOW | libc::O_NONBLOCK;
+        let file = open_at(self.fd(), single(name)?, flags, 0o600)?;
+        Ok(file.metadata()?.is_file().then_some(file))
+    }
+
+    /// Makes a file that was not there, to write.
+    ///
+    /// # Errors
+    /// `EEXIST`, also for a link, and what openat(2) says.
+    pub fn create(&self, name: &OsStr, mode: u32) -> io::Result<File> {
+        let flags = libc::O_WRONLY | libc::O_CREAT | libc::O_EXCL;
+        open_at(self.fd(), single(name)?, flags, mode)
+    }
+
+    /// Makes a file without a name, for its owner to write and everybody to read.
+    ///
+    /// # Errors
+    /// What openat(2) says.
+    pub fn create_unnamed(&self) -> io::Result<File> {
+        let flags = libc::O_RDWR | libc::O_TMPFILE;
+        open_at(self.fd(), OsStr::new("."), flags, 0o644)
+    }
+
+    /// Gives a file of [`Directory::create_unnamed`] its name (linkat(2)).
+    ///
+    /// # Errors
+    /// `EEXIST`: there is such a file. `ENOENT`: the directory has been removed.
+    pub fn set_name(&self, file: &File, name: &OsStr) -> io::Result<()> {
+        let own = CString::new(format!("/proc/thread-self/fd/{}", file.as_raw_fd()))?;
+        let name = CString::new(single(name)?.as_bytes())?;
+        let (here, follow) = (libc::AT_FDCWD, libc::AT_SYMLINK_FOLLOW);
+        // SAFETY: both names are C strings that live through the call.
+        check(unsafe { libc::linkat(here, own.as_ptr(), self.fd(), name.as_ptr(), follow) })
+    }
+
+    /// Makes a directory that others may read.
+    ///
+    /// # Errors
+    /// `EEXIST`, and what mkdirat(2) says.
+    pub fn make(&self, name: &OsStr) -> io::Result<()> {
+        let name = CString::new(single(name)?.as_bytes())?;
+        // SAFETY: the name is a C string that lives through the call.
+        check(unsafe { libc::mkdirat(self.fd(), name.as_ptr(), 0o755) })
+    }
+
+    /// Removes a file.
+    ///
+    /// # Errors
+    /// What unlinkat(2) says.
+    pub fn remove_file(&self, name: &OsStr) -> io::Result<()> {
+        self.remove(name, 0)
+    }
+
+    /// Removes a directory that is empty.
+    ///
+    /// # Errors
+    /// `ENOTEMPTY` for others, and what unlinkat(2) says.
+    pub fn remove_directory(&self, name: &OsStr) -> io::Result<()> {
+        self.remove(name, libc::AT_REMOVEDIR)
+    }
+
+    fn remove(&self, name: &OsStr, flags: i32) -> io::Result<()> {
+        let name = CString::new(single(name)?.as_bytes())?;
+        // SAFETY: the name is a C string that lives through the call.
+        check(unsafe { libc::unlinkat(self.fd(), name.as_ptr(), flags) })
+    }
+
+    /// Gives a file in it another name, in the place of what has that name.
+    ///
+    /// # Errors
+    /// What renameat2(2) says.
+    pub fn rename(&self, from: &OsStr, to: &OsStr) -> io::Result<()> {
+        self.rename_as(from, to, 0)
+    }
+
+    /// Makes two names change places, at once.
+    ///
+    /// # Errors
+    /// What renameat2(2) says.
+    pub fn exchange(&self, one: &OsStr, other: &OsStr) -> io::Result<()> {
+        self.rename_as(one, other, libc::RENAME_EXCHANGE)
+    }
+
+    fn rename_as(&self, from: &OsStr, to: &OsStr, flags: u32) -> io::Result<()> {
+        let from = CString::new(single(from)?.as_bytes())?;
+        let to = CString::new(single(to)?.as_bytes())?;
+        let fd = self.fd();
+        // SAFETY: both names are C strings that live through the call.
+        check(unsafe { libc::renameat2(fd, from.as_ptr(), fd, to.as_ptr(), flags) })
+    }
+
+    /// Whether it is on a file system in memory (tmpfs or ramfs, fstatfs(2)): a store to a mapped file waits for
+    /// no disk there.
+    ///
+    /// # Errors
+    /// What fstatfs(2) says.
+    pub fn is_in_memory(&self) -> io::Result<bool> {
+        let mut about = MaybeUninit::<libc::statfs>::uninit();
+        // SAFETY: the target is as large as the call's result.
+        check(unsafe { libc::fstatfs(self.fd(), about.as_mut_ptr()) })?;
+        // SAFETY: the call has succeeded, so it has written all of it.
+        let about = unsafe { about.assume_init() };
+        Ok([libc::TMPFS_MAGIC, RAMFS_MAGIC].contains(&about.f_type))
+    }
+
+    fn fd(&self) -> RawFd {
+        self.0.as_raw_fd()
+    }
+}
+
+/// Whether only root and the calling process's effective user can change it, by its owner and its mode.
+pub fn is_trusted(about: &Metadata) -> bool {
+    is_roots_or_own(about) && about.mode() & OTHERS_WRITE == 0
+}
+
+/// Whether it belongs to root or to the calling process's effective user.
+pub fn is_roots_or_own(about: &Metadata) -> bool {
+    [0, process::effective_user()].contains(&about.uid())
+}
+
+/// Bits of a mode that let group or others write.
+const OTHERS_WRITE: u32 = 0o022;
+
+/// For a descriptor that is a place only.
+const O_PLACE: i32 = libc::O_PATH;
+
+/// linux/magic.h.
+const RAMFS_MAGIC: libc::__fsword_t = 0x8584_58f6;
+
+/// linux/limits.h: bytes of a link's target.
+const PATH_MAX: usize = 4096;
+
+/// A name of what is in the directory itself.
+fn single(name: &OsStr) -> io::Result<&OsStr> {
+    let is_path = name.as_bytes().contains(&b'/');
+    match is_path || name.is_empty() {
+        true => Err(io::ErrorKind::InvalidInput.into()),
+        false => Ok(name),
+    }
+}
+
+fn open_at(directory: RawFd, path: &OsStr, flags: i32, mode: u32) -> io::Result<File> {
+    let path = CString::new(path.as_bytes())?;
+    let flags = flags | libc::O_CLOEXEC;
+    loop {
+        // SAFETY: the path is a C string that lives through the call.
+        let fd = unsafe { libc::openat(directory, path.as_ptr(), flags, mode) };
+        match check(fd) {
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            // SAFETY: a new descriptor that nobody else owns.
+            opened => return opened.map(|()| unsafe { OwnedFd::from_raw_fd(fd) }.into()),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::os::unix::fs::{DirBuilderExt, PermissionsExt, symlink};
+
+    /// A directory of the test's own.
+    struct Scene(PathBuf);
+
+    impl Scene {
+        fn new(name: &str) -> (Self, Directory) {
+            let name = format!("fanpcap-directory-{name}-{}", std::process::id());
+            let path = std::env::temp_dir().join(name);
+            fs::DirBuilder::new().mode(0o755).create(&path).unwrap();
+            let directory = Directory::open(&path).unwrap();
+            (Self(path), directory)
+        }
+    }
+
+    impl Drop for Scene {
+        fn drop(&mut self) {
+            let _ = fs::remove_dir_all(&self.0);
+        }
+    }
+
+    fn name(text: &str) -> &OsStr {
+        OsStr::new(text)
+    }
+
+    #[test]
+    fn a_directory_that_was_renamed_is_still_the_one() {
+        let (scene, directory) = Scene::new("renamed");
+        directory.make(name("old")).unwrap();
+        let inner = directory.enter(name("old")).unwrap();
+        directory.rename(name("old"), name("new")).unwrap();
+        symlink("/", scene.0.join("old")).unwrap();
+        inner.create(name("file"), 0o600).unwrap();
+        assert!(scene.0.join("new/file").exists());
+        assert_eq!(inner.names().collect::<Vec<_>>(), ["file"]);
+        inner.remove_file(name("file")).unwrap();
+        directory.remove_directory(name("new")).unwrap();
+        assert!(directory.names().eq(["old"]));
+    }
+
+    #[test]
+    fn links_and_paths_are_not_followed() {
+        let (scene, directory) = Scene::new("links");
+        symlink("/etc", scene.0.join("directory")).unwrap();
+        symlink("/etc/hostname", scene.0.join("file")).unwrap();
+        let not_a_directory = directory.enter(name("directory")).unwrap_err();
+        assert_eq!(not_a_directory.raw_os_error(), Some(libc::ENOTDIR));
+        for access in [Access::Read, Access::Write, Access::Make] {
+            let refused = directory.file(name("file"), access).unwrap_err();
+            assert_eq!(refused.raw_os_error(), Some(libc::ELOOP));
+        }
+        let (target, about) = directory.link(name("file")).unwrap().unwrap();
+        assert_eq!(target, Path::new("/etc/hostname"));
+        assert!(is_roots_or_own(&about));
+        for path in ["", "a/b", "/etc"] {
+            let refused = directory.enter(name(path)).unwrap_err();
+            assert_eq!(refused.kind(), io::ErrorKind::InvalidInput);
+        }
+    }
+
+    #[test]
+    fn names_change_places() {
+        let (scene, directory) = Scene::new("places");
+        directory.create(name("file"), 0o600).unwrap();
+        directory.make(name("directory")).unwrap();
+        directory.exchange(name("file"), name("directory")).unwrap();
+        assert!(scene.0.join("file").is_dir() && scene.0.join("directory").is_file());
+        assert!(directory.link(name("file")).unwrap().is_none());
+    }
+
+    #[test]
+    fn what_others_may_write_is_not_trusted() {
+        let (scene, directory) = Scene::new("trusted");
+        let is_trusted = |mode: u32| {
+            fs::set_permissions(&scene.0, fs::Permissions::from_mode(mode)).unwrap();
+            is_trusted(&directory.metadata().unwrap())
+        };
+        assert!(is_trusted(0o755) && is_trusted(0o700));
+        assert!(!is_trusted(0o775) && !is_trusted(0o757) && !is_trusted(0o1777));
+    }
+
+    #[test]
+    fn file_systems_in_memory_are_told_from_others() {
+        let is_in_memory = |path: &str| Directory::open(Path::new(path))?.is_in_memory();
+        assert!(!is_in_memory("/proc").unwrap());
+        let none = is_in_memory("/proc/none").unwrap_err();
+        assert_eq!(none.kind(), io::ErrorKind::NotFound);
+        let mounts = fs::read_to_string("/proc/self/mounts").unwrap();
+        let of_tmpfs = |line: &str| {
+            let mut fields = line.split(' ').skip(1);
+            let path = fields.next()?.to_owned();
+            (fields.next()? == "tmpfs").then_some(path)
+        };
+        // The last one mounted hides the others of its path.
+        for path in mounts.lines().rev().filter_map(of_tmpfs).take(1) {
+            assert!(is_in_memory(&path).unwrap(), "{path}");
+        }
+    }
+}

@@ -1,0 +1,137 @@
+//! Locks that only who may write a file can take, and that last while its owner lives, however it dies: of the open
+//! file description (fcntl(2), `F_OFD_SETLK`), exclusive. flock(2)'s would not do: it needs no right to write.
+//!
+//! The lock belongs to the open file description. A child has it by fork(2), and a mapping of the file keeps it when the
+//! descriptor is closed.
+
+use std::fs::File;
+use std::io;
+use std::os::fd::AsRawFd;
+
+/// Takes a file's lock without waiting; false when somebody else has it. The file must be open to write.
+///
+/// # Errors
+/// `EBADF` for a file that is open to read only, and what fcntl(2) says.
+pub fn try_take(file: &File) -> io::Result<bool> {
+    try_take_byte(file, 0)
+}
+
+/// Takes one of a file's many locks, which has a number: the lock of that byte.
+///
+/// # Errors
+/// As [`try_take`].
+pub fn try_take_byte(file: &File, byte: u32) -> io::Result<bool> {
+    match lock(file, libc::F_OFD_SETLK, libc::F_WRLCK, byte) {
+        Ok(_) => Ok(true),
+        Err(error) if error.kind() == io::ErrorKind::WouldBlock => Ok(false),
+        Err(error) => Err(error),
+    }
+}
+
+/// Whether anybody else has a file's lock. Nothing is taken by that; a lock to read, which needs no right to write, does not
+/// count.
+///
+/// # Errors
+/// What fcntl(2) says.
+pub fn is_taken(file: &File) -> io::Result<bool> {
+    let found = lock(file, libc::F_OFD_GETLK, libc::F_RDLCK, 0)?;
+    Ok(i32::from(found.l_type) != libc::F_UNLCK)
+}
+
+/// Gives a lock of [`try_take_byte`] back, also for the copies of the descriptor that children have by fork(2).
+///
+/// # Errors
+/// What fcntl(2) says.
+pub fn release_byte(file: &File, byte: u32) -> io::Result<()> {
+    lock(file, libc::F_OFD_SETLK, libc::F_UNLCK, byte).map(drop)
+}
+
+fn lock(file: &File, command: i32, kind: i32, byte: u32) -> io::Result<libc::flock> {
+    let narrow = |number: i32| libc::c_short::try_from(number).map_err(io::Error::other);
+    let mut lock = libc::flock {
+        l_type: narrow(kind)?,
+        l_whence: narrow(libc::SEEK_SET)?,
+        l_start: byte.into(),
+        l_len: 1,
+        l_pid: 0,
+    };
+    // SAFETY: a live struct flock, which is what these commands read and write; the descriptor is open.
+    let done = unsafe { libc::fcntl(file.as_raw_fd(), command, &raw mut lock) };
+    crate::errno::check(done).map(|()| lock)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::shared;
+    use std::fs::OpenOptions;
+    use std::path::PathBuf;
+
+    struct Scene(PathBuf);
+
+    impl Scene {
+        fn new(name: &str) -> Self {
+            let name = format!("fanpcap-lock-{name}-{}", std::process::id());
+            Self(std::env::temp_dir().join(name))
+        }
+
+        fn open(&self) -> File {
+            let mut options = OpenOptions::new();
+            options.read(true).write(true).create(true).truncate(false);
+            options.open(&self.0).unwrap()
+        }
+    }
+
+    impl Drop for Scene {
+        fn drop(&mut self) {
+            let _ = std::fs::remove_file(&self.0);
+        }
+    }
+
+    #[test]
+    fn who_may_only_read_can_neither_take_a_lock_nor_pretend_to() {
+        let scene = Scene::new("reads");
+        let owner = scene.open();
+        let stranger = File::open(&scene.0).unwrap();
+        assert!(!is_taken(&stranger).unwrap());
+        let refused = try_take(&stranger).unwrap_err();
+        assert_eq!(refused.raw_os_error(), Some(libc::EBADF));
+        lock(&stranger, libc::F_OFD_SETLK, libc::F_RDLCK, 0).unwrap();
+        // SAFETY: takes plain numbers; the descriptor is open.
+        let flock = unsafe { libc::flock(stranger.as_raw_fd(), libc::LOCK_EX | libc::LOCK_NB) };
+        assert_eq!(flock, 0);
+        let watcher = File::open(&scene.0).unwrap();
+        assert!(!is_taken(&watcher).unwrap(), "a stranger's locks count");
+        drop(stranger);
+        assert!(try_take(&owner).unwrap() && is_taken(&watcher).unwrap());
+    }
+
+    #[test]
+    fn a_mapping_keeps_the_lock() {
+        let scene = Scene::new("mapping");
+        let owner = scene.open();
+        assert!(try_take(&owner).unwrap());
+        let words = shared::map(&owner, &[0; 2]).unwrap();
+        drop(owner);
+        let watcher = File::open(&scene.0).unwrap();
+        assert!(is_taken(&watcher).unwrap());
+        drop(words);
+        // A test beside this one may be about to start a program: its child has the mapping until then.
+        let end = std::time::Instant::now() + std::time::Duration::from_secs(10);
+        while is_taken(&watcher).unwrap() {
+            assert!(std::time::Instant::now() < end);
+        }
+    }
+
+    #[test]
+    fn a_lock_that_is_given_back_is_so_for_copies_too() {
+        let scene = Scene::new("copies");
+        let (one, other) = (scene.open(), scene.open());
+        assert!(try_take_byte(&one, 7).unwrap());
+        let _copy = one.try_clone().unwrap();
+        assert!(!try_take_byte(&other, 7).unwrap());
+        assert!(try_take_byte(&other, u32::MAX).unwrap(), "another lock");
+        release_byte(&one, 7).unwrap();
+        assert!(try_take_byte(&other, 7).unwrap());
+    }
+}

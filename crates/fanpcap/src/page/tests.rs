@@ -1,0 +1,319 @@
+//! Pages on a file system: made, read, held, swept; and what is there that is no page.
+
+use super::content::words;
+use super::*;
+use crate::mode::Kind;
+use crate::record::tests::record;
+use crate::record::{SET, SET_BY_US, at};
+use crate::root::Root;
+use crate::steering::tests::steering;
+use std::collections::BTreeSet;
+use std::fs;
+use std::os::unix::fs::{DirBuilderExt, PermissionsExt};
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+/// A directory in the place of `/run`.
+struct Base(PathBuf);
+
+impl Base {
+    fn new(name: &str) -> Self {
+        let name = format!("fanpcap-{name}-{}", std::process::id());
+        let path = std::env::temp_dir().join(name);
+        fs::DirBuilder::new().mode(0o755).create(&path).unwrap();
+        Self(path)
+    }
+
+    fn shelf(&self, netns: u64) -> Shelf {
+        Shelf::below(Root::below(&self.0), netns, 1, 7)
+    }
+}
+
+impl Drop for Base {
+    fn drop(&mut self) {
+        let _ = fs::remove_dir_all(&self.0);
+    }
+}
+
+/// Writes a file in the directory of a group.
+fn leave(shelf: &Shelf, name: &str, content: &[u8]) -> PathBuf {
+    shelf.make().unwrap();
+    let path = shelf.page(0, 0).with_file_name(name);
+    fs::write(&path, content).unwrap();
+    path
+}
+
+/// What a member that has died left on its page.
+fn dead() -> Vec<u8> {
+    let words = content(record().mode, None, Counters::default());
+    words.map(u64::to_ne_bytes).concat()
+}
+
+fn create(shelf: &Shelf) -> Page {
+    Page::create(shelf, 1, &content(record().mode, None, Counters::default())).unwrap()
+}
+
+#[test]
+fn a_page_that_is_held_tells_of_the_dead() {
+    let base = Base::new("held");
+    let shelf = base.shelf(4);
+    assert!(shelf.hold(std::process::id(), 1).is_err());
+    let page = create(&shelf);
+    let held = shelf.hold(std::process::id(), 1).unwrap();
+    let words = page.words().clone();
+    assert!(held.is_had().unwrap());
+    drop(page);
+    assert!(held.is_had().unwrap(), "the words are left");
+    words[at::PAST[0]].set(5);
+    assert_eq!(held.record().unwrap().counters.received, 5);
+    drop(words);
+    // A test beside this one may be starting a program: its child has the page until it becomes that program.
+    let end = Instant::now() + Duration::from_secs(10);
+    while held.is_had().unwrap() {
+        assert!(Instant::now() < end, "nobody has it any more");
+    }
+}
+
+#[test]
+fn a_page_that_changes_while_it_is_read_is_sane() {
+    const ROUNDS: u64 = 200_000;
+    let base = Base::new("changes");
+    let shelf = base.shelf(4);
+    let page = create(&shelf);
+    let [received, dropped] = at::PAST.map(|at| &page.words()[at]);
+    let taken = &page.words()[at::TAKEN];
+    std::thread::scope(|scope| {
+        let writer = scope.spawn(|| {
+            for round in 1..=ROUNDS {
+                // A carry from the low half to the high one, time and again.
+                taken.set(round << 31);
+                received.add(1 << 31);
+                dropped.add(1 << 30);
+                page.words()[at::READ_NS].set(round);
+            }
+        });
+        let mut last = (0, 0, 0);
+        while !writer.is_finished() {
+            let record = shelf.records().pop().unwrap();
+            let Counters { received, dropped } = record.counters;
+            let taken = record.taken.unwrap_or(0);
+            let now = (received, dropped, taken);
+            let is_whole = received % (1 << 31) == 0 && taken % (1 << 31) == 0;
+            assert!(is_whole && dropped % (1 << 30) == 0, "{now:?}");
+            assert!(now.0 >= last.0 && now.1 >= last.1 && now.2 >= last.2);
+            last = now;
+        }
+    });
+    let record = shelf.records().pop().unwrap();
+    assert_eq!(record.counters.received, ROUNDS << 31);
+    assert_eq!(record.counters.dropped, ROUNDS << 30);
+    assert_eq!(record.taken, Some(ROUNDS << 31));
+}
+
+#[test]
+fn what_a_page_says_is_of_one_time() {
+    const LIMIT: Duration = Duration::from_secs(20);
+    let base = Base::new("one-time");
+    let shelf = base.shelf(4);
+    let page = create(&shelf);
+    let held = shelf.hold(std::process::id(), 1).unwrap();
+    let done = AtomicBool::new(false);
+    // Words that are always the same, but for the moment in which they change.
+    let is_torn = |words: &[u64; WORDS]| words[at::PAST[0]] != words[at::PAST[1]];
+    let (mut torn, mut told_torn) = (0, BTreeSet::new());
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            while !done.load(Ordering::Relaxed) {
+                page.words()[at::PAST[0]].add(1);
+                // Less than one reading takes, so that two can't see the same halfway state.
+                (0..8).for_each(|_| std::hint::spin_loop());
+                page.words()[at::PAST[1]].add(1);
+                (0..1000).for_each(|_| std::hint::spin_loop());
+            }
+        });
+        let begin = Instant::now();
+        while torn < 100 && begin.elapsed() < LIMIT {
+            torn += usize::from(is_torn(&words(&held.0).unwrap()));
+            let Counters { received, dropped } = held.record().unwrap().counters;
+            if received != dropped {
+                told_torn.insert((received, dropped));
+            }
+        }
+        done.store(true, Ordering::Relaxed);
+    });
+    // The scheduler may stop the writer between the two.
+    assert!(told_torn.len() <= torn / 10, "{told_torn:?} of {torn}");
+    assert!(torn >= 20, "it never changed while it was read: {torn}");
+}
+
+#[test]
+fn who_had_set_the_program_is_told_that_another_has() {
+    let base = Base::new("demoted");
+    let shelf = base.shelf(4);
+    let steering = steering("main = steer_flow");
+    let content = content(Kind::Program.into(), Some(&steering), Counters::default());
+    let page = Page::create(&shelf, 1, &content).unwrap();
+    page.words()[at::LATE].set(5);
+    let set = |value: u64| page.words()[at::IS_SET].set(value);
+    let others = shelf.others(&[2]).unwrap();
+    let demoted = || others[0].demote().unwrap();
+    set(SET);
+    assert_eq!(demoted(), 0, "another had set it");
+    set(SET_BY_US);
+    assert_eq!(demoted(), 5);
+    let running = shelf.records()[0].steering.clone().unwrap();
+    assert!(running.is_set && !running.has_set);
+    assert_eq!(demoted(), 0, "once");
+}
+
+#[test]
+fn a_page_lives_as_long_as_its_member() {
+    let base = Base::new("page");
+    let shelf = base.shelf(4);
+    let page = create(&shelf);
+    let records = shelf.records();
+    assert_eq!((records.len(), records[0].read_ns), (1, 0));
+    assert_eq!(records[0].counters, Counters::default());
+    assert_eq!(records[0].pid, std::process::id());
+    assert!(shelf.page(std::process::id(), 1).exists());
+    drop(page);
+    let netns = base.0.join("fanpcap/v4/4");
+    assert!(shelf.records().is_empty() && !netns.exists());
+    assert!(netns.parent().is_some_and(Path::exists));
+}
+
+#[test]
+fn a_dead_members_name_is_taken_over_and_no_other_files() {
+    let base = Base::new("name");
+    let shelf = base.shelf(4);
+    let name = page_name(1);
+    leave(&shelf, &name, &dead());
+    let page = create(&shelf);
+    assert_eq!(shelf.records().len(), 1);
+    drop(page);
+    let other = leave(&shelf, &name, b"somebody else's");
+    let content = content(record().mode, None, Counters::default());
+    Page::create(&shelf, 1, &content).unwrap_err();
+    assert_eq!(fs::read(other).unwrap(), b"somebody else's");
+}
+
+fn page_name(inode: u64) -> String {
+    shelf::page_name(std::process::id(), inode)
+}
+
+#[test]
+fn what_dead_members_leave_is_swept_and_the_living_stay() {
+    let base = Base::new("sweep");
+    let (gone, living) = (base.shelf(4), base.shelf(5));
+    leave(&gone, "1.0", &dead());
+    let page = create(&living);
+    page.shelf.sweep();
+    assert!(!base.0.join("fanpcap/v4/4").exists());
+    assert_eq!(living.records().len(), 1);
+}
+
+#[test]
+fn only_pages_are_removed() {
+    let base = Base::new("magic");
+    let shelf = base.shelf(4);
+    let older = [&b"FANPCAP3"[..], &dead()[8..]].concat();
+    let kept = [
+        ("syslog.1", &b"precious"[..]),
+        ("5.2", b""),
+        ("5.3", &older),
+    ];
+    let kept = kept.map(|(name, content)| leave(&shelf, name, content));
+    let _page = create(&base.shelf(5));
+    assert!(shelf.records().is_empty() && kept.iter().all(|path| path.exists()));
+}
+
+#[test]
+fn pages_of_builds_with_other_locks_are_left_alone() {
+    let base = Base::new("older");
+    let older = base.0.join("fanpcap/4/1.7/5.1");
+    fs::create_dir_all(older.parent().unwrap()).unwrap();
+    let page = [&b"FANPCAP3"[..], &dead()[8..]].concat();
+    fs::write(&older, page).unwrap();
+    let shelf = base.shelf(4);
+    let _page = create(&shelf);
+    assert!(older.exists() && shelf.records().len() == 1);
+    // As they sweep: they take the directory of our version for a network namespace.
+    let ours = base.0.join("fanpcap/v4/4");
+    assert!(fs::remove_dir(&ours).is_err() && shelf.records().len() == 1);
+}
+
+#[test]
+fn what_others_may_write_is_not_believed() {
+    let base = Base::new("others");
+    let shelf = base.shelf(4);
+    let page = create(&shelf);
+    let path = shelf.page(std::process::id(), 1);
+    let set_mode = |path: &Path, mode| {
+        fs::set_permissions(path, fs::Permissions::from_mode(mode)).unwrap();
+    };
+    let is_believed = || {
+        let is_held = shelf.hold(std::process::id(), 1).is_ok();
+        let is_read = shelf.records().len() == 1;
+        assert_eq!(is_held, is_read);
+        is_read
+    };
+    assert!(is_believed());
+    set_mode(&path, 0o666);
+    assert!(!is_believed() && path.exists(), "the page");
+    set_mode(&path, 0o644);
+    for level in path.ancestors().skip(1).take(4) {
+        set_mode(level, 0o777);
+        assert!(!is_believed() && path.exists(), "{}", level.display());
+        assert!(Page::create(&shelf, 2, &dead_words()).is_err());
+        set_mode(level, 0o755);
+    }
+    assert!(is_believed());
+    drop(page);
+}
+
+fn dead_words() -> [u64; WORDS] {
+    content(record().mode, None, Counters::default())
+}
+
+#[test]
+fn a_link_in_a_directorys_place_leads_nowhere() {
+    let base = Base::new("led");
+    let (shelf, elsewhere) = (base.shelf(4), base.0.join("elsewhere"));
+    shelf.make().unwrap();
+    let victim = leave(&base.shelf(5), "9.1", &dead());
+    fs::rename(victim.parent().unwrap(), &elsewhere).unwrap();
+    let directory = shelf.page(0, 0).parent().unwrap().to_owned();
+    fs::remove_dir(&directory).unwrap();
+    std::os::unix::fs::symlink(&elsewhere, &directory).unwrap();
+    assert!(shelf.records().is_empty());
+    Page::create(&shelf, 1, &dead_words()).unwrap_err();
+    let _page = create(&base.shelf(6));
+    assert_eq!(fs::read_dir(&elsewhere).unwrap().count(), 1);
+}
+
+#[test]
+fn links_and_pipes_are_no_pages() {
+    let base = Base::new("links");
+    let shelf = base.shelf(4);
+    let link = leave(&shelf, "1.0", b"");
+    fs::remove_file(&link).unwrap();
+    std::os::unix::fs::symlink("/etc/hostname", &link).unwrap();
+    let pipe = link.with_file_name("1.1");
+    let made = std::process::Command::new("mkfifo").arg(&pipe).status();
+    assert!(made.unwrap().success());
+    assert!(shelf.records().is_empty() && pipe.exists());
+}
+
+#[test]
+fn groups_have_locks_of_their_own_that_only_their_owner_may_open() {
+    let base = Base::new("turns");
+    let shelves = [base.shelf(4), base.shelf(5)];
+    assert!(shelves[0].turns().is_err(), "no pages");
+    shelves[0].make().unwrap();
+    let [(one, first), (other, second)] = shelves.each_ref().map(|shelf| shelf.turns().unwrap());
+    assert_eq!(one.metadata().unwrap().permissions().mode() & 0o777, 0o600);
+    assert!(file_lock::try_take_byte(&one, first).unwrap());
+    assert!(!file_lock::try_take_byte(&other, first).unwrap());
+    assert!(file_lock::try_take_byte(&other, second).unwrap());
+}

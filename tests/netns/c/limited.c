@@ -1,0 +1,24 @@
+/* A member of a process that may not make files of any size (RLIMIT_FSIZE): limited DEVICE GROUP. */
+#include "scene.h"
+#include <sys/resource.h>
+
+int main(int argc, char **argv)
+{
+	struct rlimit before, none;
+	pcap_t *p;
+
+	if (argc != 3 || getrlimit(RLIMIT_FSIZE, &before) != 0)
+		fail("usage", "limited DEVICE GROUP");
+	none = before;
+	none.rlim_cur = 0;
+	if (setrlimit(RLIMIT_FSIZE, &none) != 0)
+		fail("setrlimit", "refused");
+	p = opened(argv[1], atoi(argv[2]), "hash");
+	/* What is printed goes to a file. */
+	if (setrlimit(RLIMIT_FSIZE, &before) != 0)
+		return 1;
+	printf("%llu members, sums %s\n", (unsigned long long)fanout_stats(p).members,
+	       fanout_stats(p).valid & PCAP_FANOUT_STAT_GROUP_RECEIVED ? "known" : "unknown");
+	pcap_close(p);
+	return 0;
+}

@@ -1,0 +1,189 @@
+//! Other users: what they can lock, plant, own or print changes nothing for root's members (`docs/security.md`).
+
+use std::fs;
+use std::os::unix::fs::{DirBuilderExt, MetadataExt};
+use std::path::PathBuf;
+
+use anyhow::{Context, Result, ensure};
+use fanpcap::root;
+use fanpcap_linux::{interface, netns};
+use fanpcap_netns::dialog::Dialog;
+use fanpcap_netns::{DEVICE, Wire, on_wire};
+use fanpcap_testkit::{Member, Program, mounts};
+
+/// Starts another user that takes each lock of pages that it can have.
+pub(crate) fn start_hog(wire: &Wire) -> Result<Member> {
+    let hog = Program::new(wire.compile("lockhog")?, "ready")?.ends_with_caller();
+    hog.arg(root::make_root()?).start(&wire.scratch)
+}
+
+#[test]
+#[ignore = "needs root: run by make test"]
+fn a_strangers_lock_makes_no_dead_member_live() -> Result<()> {
+    on_wire(1, |wire| {
+        let mut hog = start_hog(wire)?;
+        let mut dead = Dialog::start(wire, 7)?;
+        dead.expect("open main = tcp >-> steer_flow", "opened 0")?;
+        let page = format!("has {}.", dead.pid());
+        drop(dead);
+        // As soon as nobody else has it.
+        hog.wait_until_says(&page)?;
+        let mut other = Dialog::start(wire, 7)?;
+        other.expect("open main = udp >-> steer_flow", "opened 0")
+    })
+}
+
+#[test]
+#[ignore = "needs root: run by make test"]
+fn a_strangers_lock_keeps_nobody_from_replacing_a_program() -> Result<()> {
+    on_wire(1, |wire| {
+        let mut hog = start_hog(wire)?;
+        let mut own = Dialog::start(wire, 7)?;
+        own.expect("open main = steer_flow", "opened 0")?;
+        let ifindex = interface::index(DEVICE).context("the device")?;
+        hog.wait_until_says(&format!("has {ifindex}.7\n"))?;
+        own.expect("fanout 0 main = steer_rrobin", "done")
+    })
+}
+
+/// Runs a member whose `/run/fanpcap` is a file system of this mode, in which another user was first.
+fn ensure_spared(mode: &str) -> Result<()> {
+    const PRECIOUS: [&str; 5] = ["syslog.1", "backup.20", "db.0", "keep.me", "libfoo.so.1"];
+    on_wire(1, |wire| {
+        let victim = wire.scratch.file("victim");
+        fs::create_dir(&victim)?;
+        for name in PRECIOUS {
+            fs::write(victim.join(name), "precious")?;
+        }
+        let ifindex = interface::index(DEVICE).context("the device")?;
+        let (netns, victim) = (netns::inode()?, victim.display());
+        // The directories of this build, and of one without a version.
+        let plant = format!(
+            "cd /run/fanpcap && mkdir -p {netns} v4/{netns} && \
+             ln -s {victim} {netns}/{ifindex}.7 && ln -s {victim} v4/{netns}/{ifindex}.7"
+        );
+        let scene = format!(
+            "mount -t tmpfs -o mode=755 tmpfs /run && mkdir /run/fanpcap && \
+             mount -t tmpfs -o mode={mode} tmpfs /run/fanpcap && \
+             setpriv --reuid=65534 --regid=65534 --clear-groups sh -c '{plant}' && exec \"$@\""
+        );
+        let member = Program::new("unshare", "")?
+            .args(["-m", "sh", "-c", &scene, "sh"])
+            .arg(wire.compile("sees")?)
+            .args([DEVICE, "7"]);
+        let ended = member.run(&wire.scratch)?;
+        ensure!(ended.said.contains("sums unknown"), "{}", ended.said);
+        let left = fs::read_dir(wire.scratch.file("victim"))?.count();
+        ensure!(left == PRECIOUS.len(), "{left} files are left");
+        Ok(())
+    })
+}
+
+#[test]
+#[ignore = "needs root: run by make test"]
+fn a_link_that_another_user_planted_is_not_followed() -> Result<()> {
+    if let Some(reason) = mounts::hindrance()? {
+        println!("SKIP: {reason}");
+        return Ok(());
+    }
+    ensure_spared("777")?;
+    ensure_spared("1777")
+}
+
+#[test]
+#[ignore = "needs root: run by make test"]
+fn a_process_that_may_make_no_files_is_a_member_without_a_page() -> Result<()> {
+    on_wire(1, |wire| {
+        let limited = Program::new(wire.compile("limited")?, "")?.args([DEVICE, "7"]);
+        let ended = limited.run(&wire.scratch)?;
+        ensure!(ended.status.success(), "{:?}: {}", ended.status, ended.said);
+        ensure!(ended.said == "1 members, sums unknown\n", "{}", ended.said);
+        Ok(())
+    })
+}
+
+/// A directory in memory that containers share, or have each of its own.
+struct Volume(PathBuf);
+
+impl Volume {
+    fn new(name: &str) -> Result<Self> {
+        let name = format!("fanpcap-volume-{name}-{}", std::process::id());
+        let path = PathBuf::from("/dev/shm").join(name);
+        fs::DirBuilder::new().mode(0o755).create(&path)?;
+        Ok(Self(path))
+    }
+
+    /// The words that start a command in a container of its own, with this volume as `/run/fanpcap`: the first process of a
+    /// pid namespace, with a `/run` of its own.
+    fn behind(&self) -> Vec<&str> {
+        const SCENE: &str = "mount -t tmpfs -o mode=755 tmpfs /run && mkdir /run/fanpcap && \
+                             mount --bind \"$0\" /run/fanpcap && exec \"$@\"";
+        let unshare = ["unshare", "-m", "-p", "-f", "--kill-child", "--mount-proc"];
+        let volume = self.0.to_str().unwrap_or_default();
+        [&unshare[..], &["sh", "-c", SCENE, volume]].concat()
+    }
+}
+
+impl Drop for Volume {
+    fn drop(&mut self) {
+        let _ = fs::remove_dir_all(&self.0);
+    }
+}
+
+#[test]
+#[ignore = "needs root: run by make test"]
+fn members_of_containers_with_one_volume_know_each_other() -> Result<()> {
+    if let Some(reason) = mounts::hindrance()? {
+        println!("SKIP: {reason}");
+        return Ok(());
+    }
+    on_wire(1, |wire| {
+        let (shared, apart) = (Volume::new("shared")?, Volume::new("apart")?);
+        let mut one = Dialog::behind(wire, 7, &shared.behind())?;
+        let mut other = Dialog::behind(wire, 7, &shared.behind())?;
+        one.expect("open main = tcp >-> steer_flow", "opened 0")?;
+        other.expect("open main = tcp >-> steer_flow", "opened 0")?;
+        let refused = other.ask("open main = udp >-> steer_flow")?;
+        ensure!(refused.contains("runs the program"), "{refused}");
+        let sums = one.ask("stats 0")?;
+        ensure!(sums.starts_with("0: members 2 "), "{sums}");
+        let root = fs::metadata(shared.0.join("v4"))?;
+        ensure!(root.uid() == 0 && root.mode() & 0o777 == 0o755, "{root:?}");
+
+        let mut stranger = Dialog::behind(wire, 7, &apart.behind())?;
+        let warned = stranger.ask("open main = tcp >-> steer_flow")?;
+        ensure!(warned.contains("no page that would tell"), "{warned}");
+        let sums = one.ask("stats 0")?;
+        ensure!(sums.starts_with("0: valid "), "sums of a part: {sums}");
+        Ok(())
+    })
+}
+
+#[test]
+#[ignore = "needs root: run by make test"]
+fn another_program_is_a_stranger_also_by_the_same_pid() -> Result<()> {
+    if let Some(reason) = mounts::hindrance()? {
+        println!("SKIP: {reason}");
+        return Ok(());
+    }
+    on_wire(1, |wire| {
+        let volume = Volume::new("pid")?;
+        let program = wire.compile("renamed")?;
+        let other = wire.scratch.file("other");
+        fs::copy(&program, &other)?;
+        let start = |program: &PathBuf| {
+            let words = volume.behind();
+            Program::new(words[0], "ready")?
+                .args(&words[1..])
+                .arg(program)
+                .args([DEVICE, "worker"])
+                .group(7, "hash")
+                .ends_with_caller()
+                .start(&wire.scratch)
+        };
+        let _one = start(&program)?;
+        let said = start(&other)?.said()?;
+        ensure!(said.contains("(process 1)"), "{said}");
+        Ok(())
+    })
+}
