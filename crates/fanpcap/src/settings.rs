@@ -8,10 +8,12 @@ mod plan;
 use crate::report::{Fault, Report, shorten};
 pub use environment::Environment;
 pub(crate) use environment::shell_name;
+use fanpcap_linux::directory::is_roots_or_own;
 pub use keys::{Entry, Key, Target, Value};
 pub use plan::{Call, Compile, Explained, Group, Ignored, Membership, Origins, Plan, Reason};
 use std::fs::{self, File};
 use std::io::{self, Read};
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 /// All settings of a process, checked.
@@ -77,12 +79,26 @@ fn config_path(environment: &Environment) -> Option<PathBuf> {
     if let Some(path) = environment.value(CONFIG) {
         return Some(PathBuf::from(path));
     }
-    let home = environment
-        .value("HOME")
-        .map(|home| Path::new(home).join(".pcap.conf"));
-    let paths = [Some(environment.system_config.clone()), home];
-    paths.into_iter().flatten().find(|path| path.exists())
+    if environment.system_config.exists() {
+        return Some(environment.system_config.clone());
+    }
+    let home = Path::new(environment.value("HOME")?);
+    let path = home.join(".pcap.conf");
+    (path.exists() && is_own_home(home, &path)).then_some(path)
 }
+
+/// Whether the config file in a home was put there by root or by the user whose rights the process has. A process may
+/// have another user's HOME, as sudo can keep it: that user must not say what it does, nor have a file's content shown that
+/// a link leads to.
+fn is_own_home(home: &Path, file: &Path) -> bool {
+    let is_safe = |home: fs::Metadata| is_roots_or_own(&home) && home.mode() & WORLD_WRITES == 0;
+    fs::metadata(home).is_ok_and(is_safe)
+        && fs::symlink_metadata(file).is_ok_and(|link| is_roots_or_own(&link))
+        && fs::metadata(file).is_ok_and(|file| is_roots_or_own(&file))
+}
+
+/// The bit of a mode that lets everybody write.
+const WORLD_WRITES: u32 = 0o002;
 
 /// The file's text. Only a regular file gives the same settings at every handle's opening, so
 /// pipes and terminals are refused; /dev/null says "no file".
@@ -178,6 +194,31 @@ mod tests {
         assert_eq!(machine.group(&environment), Some(2));
         environment.secure = true;
         assert_eq!(machine.group(&environment), None);
+    }
+
+    #[test]
+    #[ignore = "needs root: gives files to another user"]
+    fn another_users_file_is_ignored() {
+        use std::os::unix::fs::{PermissionsExt, chown, lchown, symlink};
+        let machine = Machine::new("another");
+        let mut environment = machine.environment("");
+        environment.system_config = machine.0.join("absent.conf");
+        let (home, file) = (&machine.0, machine.0.join(".pcap.conf"));
+        let group = || machine.group(&environment);
+        for path in [home, &file] {
+            chown(path, Some(65_534), None).unwrap();
+            assert_eq!(group(), None, "{}", path.display());
+            chown(path, Some(0), None).unwrap();
+            assert_eq!(group(), Some(2));
+        }
+        fs::rename(&file, home.join("root-only")).unwrap();
+        symlink("root-only", &file).unwrap();
+        assert_eq!(group(), Some(2), "a link of root's");
+        lchown(&file, Some(65_534), None).unwrap();
+        assert_eq!(group(), None, "a link of another's");
+        lchown(&file, Some(0), None).unwrap();
+        fs::set_permissions(home, fs::Permissions::from_mode(0o1777)).unwrap();
+        assert_eq!(group(), None, "where everybody makes names");
     }
 
     #[test]
