@@ -2,7 +2,7 @@
 //! not: mode with options, program, and counters that only their owner may read.
 //!
 //! A page is a file `<root>/<netns>/<ifindex>.<group>/<pid>.<socket's inode>` of one record, of which the owner has
-//! mapped the counters; [`crate::root`] tells where the root is. The mapping holds the file's lock as long as the owner lives,
+//! mapped the counters; [`crate::root`] tells where the root is. The owner holds the file's lock as long as it lives,
 //! so whoever finds a page unlocked knows that its member is dead, and removes the page. Only who may write a page can lock it.
 
 mod content;
@@ -21,6 +21,7 @@ use fanpcap_linux::directory::Directory;
 use fanpcap_linux::shared::{self, Word};
 use fanpcap_linux::{file_lock, process};
 use std::ffi::OsStr;
+use std::fs::File;
 use std::io;
 
 /// How often a page's making is tried while others remove directories under it.
@@ -29,12 +30,14 @@ const ATTEMPTS: usize = 8;
 /// A member's own page, removed when the member leaves.
 #[derive(Debug)]
 pub struct Page {
-    /// Where it is.
+    /// Where it is: it can be removed also when no descriptor is left.
     directory: Directory,
+    /// Has the lock, and is younger than the socket: when a process dies, the kernel unmaps its memory, then closes its
+    /// descriptors in order (`kernel/exit.c`, `fs/file.c`). So nobody finds the member dead that is in its group still.
+    _file: File,
     shelf: Shelf,
     name: String,
     pid: u32,
-    /// They keep the lock.
     words: [Word; WORDS],
 }
 
@@ -46,10 +49,11 @@ impl Page {
     pub(crate) fn create(shelf: &Shelf, inode: u64, content: &[u64; WORDS]) -> io::Result<Self> {
         let pid = std::process::id();
         let name = shelf::page_name(pid, inode);
-        let (directory, words) = make(shelf, &name, content)?;
+        let (directory, file, words) = make(shelf, &name, content)?;
         shelf.sweep();
         Ok(Self {
             directory,
+            _file: file,
             shelf: shelf.clone(),
             name,
             pid,
@@ -98,7 +102,7 @@ fn make(
     shelf: &Shelf,
     name: &str,
     content: &[u64; WORDS],
-) -> io::Result<(Directory, [Word; WORDS])> {
+) -> io::Result<(Directory, File, [Word; WORDS])> {
     let attempt = || {
         let directory = shelf.make()?;
         let file = directory.create_unnamed()?;
@@ -110,7 +114,7 @@ fn make(
                 content::remove_dead(&directory, OsStr::new(name))?;
                 Err(error)
             }
-            named => named.map(|()| (directory, words)),
+            named => named.map(|()| (directory, file, words)),
         }
     };
     for _ in 1..ATTEMPTS {

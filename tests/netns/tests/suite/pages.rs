@@ -7,24 +7,40 @@ use fanpcap_testkit::{Program, mounts};
 #[test]
 #[ignore = "needs root: run by make test"]
 fn nobody_waits_for_a_pipe_among_the_pages() -> Result<()> {
+    if let Some(reason) = mounts::hindrance()? {
+        println!("SKIP: {reason}");
+        return Ok(());
+    }
     ensure_harmless("pipe")
 }
 
 #[test]
 #[ignore = "needs root: run by make test"]
 fn no_page_is_written_through_a_link() -> Result<()> {
+    if let Some(reason) = mounts::hindrance()? {
+        println!("SKIP: {reason}");
+        return Ok(());
+    }
     ensure_harmless("link")
 }
 
 #[test]
 #[ignore = "needs root: run by make test"]
 fn without_memory_in_run_pages_are_in_shm() -> Result<()> {
+    if let Some(reason) = mounts::hindrance()? {
+        println!("SKIP: {reason}");
+        return Ok(());
+    }
     ensure_says_where_run_is_no_memory("true", "1 pages, sums known")
 }
 
 #[test]
 #[ignore = "needs root: run by make test"]
 fn what_others_put_into_shm_is_moved_aside() -> Result<()> {
+    if let Some(reason) = mounts::hindrance()? {
+        println!("SKIP: {reason}");
+        return Ok(());
+    }
     let planted = [
         "mkdir -m 777 /dev/shm/fanpcap",
         "mkdir -m 755 /dev/shm/fanpcap && chown nobody /dev/shm/fanpcap",
@@ -38,10 +54,6 @@ fn what_others_put_into_shm_is_moved_aside() -> Result<()> {
 
 #[allow(clippy::print_stdout, reason = "the tally reads it")]
 fn ensure_says_where_run_is_no_memory(before: &str, expected: &str) -> Result<()> {
-    if let Some(reason) = mounts::hindrance()? {
-        println!("SKIP: {reason}");
-        return Ok(());
-    }
     on_wire(1, |wire| {
         let private = format!(
             "mount --bind /proc /run && mount -t tmpfs -o mode=1777 tmpfs /dev/shm && {before} && exec \"$@\""
@@ -58,10 +70,6 @@ fn ensure_says_where_run_is_no_memory(before: &str, expected: &str) -> Result<()
 
 #[allow(clippy::print_stdout, reason = "the tally reads it")]
 fn ensure_harmless(planted: &str) -> Result<()> {
-    if let Some(reason) = mounts::hindrance()? {
-        println!("SKIP: {reason}");
-        return Ok(());
-    }
     on_wire(1, |wire| {
         // A /run of its own, so that the machine's stays as it is.
         let private = "mount -t tmpfs tmpfs /run && exec \"$@\"";
