@@ -118,6 +118,7 @@ pub(crate) unsafe fn keep_counters(p: *mut Pcap) {
                 taken: kept.taken,
                 received: kept.received,
                 dropped: kept.dropped,
+                reading: kept.reading,
                 read_ns: kept.read_ns,
                 read_taken: kept.read_taken,
                 idle_taken: kept.idle_taken,

@@ -111,6 +111,15 @@ impl Word {
         self.atomic().fetch_add(more, Ordering::Relaxed);
     }
 
+    /// Runs `work` while the word is one higher. A process that is killed within it leaves the word
+    /// so.
+    pub fn during<T>(&self, work: impl FnOnce() -> T) -> T {
+        self.add(1);
+        let done = work();
+        self.atomic().fetch_sub(1, Ordering::Relaxed);
+        done
+    }
+
     #[inline]
     fn atomic(&self) -> &AtomicU64 {
         // SAFETY: aligned, as mappings and boxes of words are, and there as long as `self`.

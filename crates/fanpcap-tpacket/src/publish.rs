@@ -22,6 +22,8 @@ pub struct Kept {
     pub received: Word,
     /// The same of those dropped.
     pub dropped: Word,
+    /// One higher while the kernel's counters are read and not yet added.
+    pub reading: Word,
     /// When it did so last, nanoseconds of `CLOCK_MONOTONIC`.
     pub read_ns: Word,
     /// What it had taken then.
@@ -166,12 +168,15 @@ impl Publisher {
             // A signal handler that asks for counters, or leaves the read by siglongjmp, must not meet packets
             // that neither the kernel nor the page has.
             let _signals = Blocked::new();
-            if let Ok(statistics) = packet::take_statistics(self.socket) {
+            self.kept.reading.during(|| {
+                let Ok(statistics) = packet::take_statistics(self.socket) else {
+                    return;
+                };
                 self.kept.received.add(statistics.packets.into());
                 self.kept.dropped.add(statistics.drops.into());
                 self.kept.read_taken.set(taken);
                 self.kept.read_ns.set(process::monotonic_ns());
-            }
+            });
             if let Some(more) = &self.kept.more {
                 more.tell();
             }
@@ -235,15 +240,17 @@ mod tests {
             taken,
             received,
             dropped,
+            reading,
             read_ns,
             read_taken,
             idle_taken,
             looked_ns,
-        ] = shared::own(&[u64::MAX, 0, 0, 0, 0, 0, 0]);
+        ] = shared::own(&[u64::MAX, 0, 0, 0, 0, 0, 0, 0]);
         let kept = Kept {
             taken,
             received,
             dropped,
+            reading,
             read_ns,
             read_taken,
             idle_taken,

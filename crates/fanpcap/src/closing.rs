@@ -89,6 +89,7 @@ pub fn close_counting(page: &Held, socket: OwnedFd) -> Result<Closed, CloseError
 pub struct Closing {
     socket: OwnedFd,
     inode: u64,
+    has_joined: bool,
     refused: Option<Map>,
     statistics: Statistics,
 }
@@ -108,6 +109,7 @@ impl Closing {
 
     fn refuse(socket: OwnedFd) -> io::Result<Self> {
         let inode = packet::inode(socket.as_fd())?;
+        let has_joined = is_in_a_group(inode);
         let refused = refuse(socket.as_fd())?;
         if packet::await_packets_in_flight().is_err() {
             thread::sleep(IN_FLIGHT);
@@ -116,9 +118,16 @@ impl Closing {
         Ok(Self {
             socket,
             inode,
+            has_joined,
             refused,
             statistics,
         })
+    }
+
+    /// Whether the member had entered its group. One that was killed before that is bound to its
+    /// device already: it is given copies of the packets, and the group lacks none of them.
+    pub fn has_joined(&self) -> bool {
+        self.has_joined
     }
 
     /// Packets that it has refused so far, where they are counted.
@@ -151,6 +160,15 @@ fn refuse(socket: BorrowedFd<'_>) -> io::Result<Option<Map>> {
         }
     }
     Filter::reject_all().attach(socket).map(|()| None)
+}
+
+/// Whether a socket is in a group; also where the kernel does not tell.
+fn is_in_a_group(inode: u64) -> bool {
+    let Ok(sockets) = diag::packet_sockets() else {
+        return true;
+    };
+    let own = sockets.iter().find(|it| u64::from(it.inode) == inode);
+    own.is_none_or(|socket| socket.fanout.is_some())
 }
 
 /// Waits until the kernel has forgotten a socket: it can't be given any packet then.

@@ -193,6 +193,8 @@ pub struct Kept {
     pub received: Word,
     /// The same of those dropped.
     pub dropped: Word,
+    /// One higher while the kernel's counters are read and not yet added.
+    pub reading: Word,
     /// When it did so last, nanoseconds of `CLOCK_MONOTONIC`.
     pub read_ns: Word,
     /// What it had taken then.
@@ -273,6 +275,7 @@ impl Member {
             taken: taken.clone(),
             received: words[at::PAST[0]].clone(),
             dropped: words[at::PAST[1]].clone(),
+            reading: words[at::READING].clone(),
             read_ns: words[at::READ_NS].clone(),
             read_taken: words[at::READ_TAKEN].clone(),
             idle_taken: words[at::IDLE_TAKEN].clone(),
@@ -307,13 +310,15 @@ impl Member {
     /// Nothing is allocated or freed.
     pub fn refresh(&self, fd: BorrowedFd<'_>) {
         // Old counters must not look like new ones.
-        if let Ok(statistics) = packet::take_statistics(fd) {
-            let more = Counters {
-                received: statistics.packets.into(),
-                dropped: statistics.drops.into(),
-            };
-            self.add(at::PAST, more);
-        }
+        self.words()[at::READING].during(|| {
+            if let Ok(statistics) = packet::take_statistics(fd) {
+                let more = Counters {
+                    received: statistics.packets.into(),
+                    dropped: statistics.drops.into(),
+                };
+                self.add(at::PAST, more);
+            }
+        });
     }
 
     /// The member's counters as last read, since it joined.

@@ -41,6 +41,9 @@ pub(crate) mod at {
     pub(crate) const REJECTED: usize = 18;
     /// What the device had counted when it began to do so, and one more; 0: it does not.
     pub(crate) const REJECTING_SINCE: usize = 19;
+    /// How many readings of the kernel's counters are under way. The kernel clears its counters with
+    /// the reading, so that a member that is killed meanwhile takes them with it.
+    pub(crate) const READING: usize = 20;
     /// The digest of the group's steering program, 0 for none. It changes when the program is replaced, as does what
     /// follows; whoever replaces it writes both on all pages.
     pub(crate) const DIGEST: usize = 24;

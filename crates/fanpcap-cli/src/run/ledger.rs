@@ -4,6 +4,7 @@
 mod absence;
 mod account;
 mod arrivals;
+mod counts;
 mod leave;
 mod member;
 mod missed;
@@ -16,12 +17,12 @@ use std::os::fd::{AsFd, BorrowedFd};
 use std::path::PathBuf;
 
 use fanpcap::groups::{self, Seen};
-use fanpcap_linux::link;
 
 use absence::Absences;
 pub(crate) use absence::Absent;
 pub(crate) use account::Account;
 use arrivals::{Arrivals, Owner};
+use counts::Counts;
 use member::Member;
 pub(crate) use owner::copy_of;
 
@@ -34,9 +35,9 @@ pub(crate) struct Ledger {
     settled: Vec<(usize, Account)>,
     arrivals: Option<Arrivals>,
     absences: Absences,
-    /// What the devices had counted when they were asked last. Who came before has been held, or
-    /// was told of.
-    counted: BTreeMap<u32, u64>,
+    /// What the devices had counted. Who came before they were asked last has been held, or was
+    /// told of.
+    counts: Counts,
     /// Sockets of all members so far.
     known: BTreeSet<u64>,
     /// Sockets in the group that have no page.
@@ -59,7 +60,6 @@ impl Ledger {
     /// The ledger of a group, on these devices and perhaps others; to be made before the first copy
     /// is started.
     pub(crate) fn new(group: u16, devices: &[u32]) -> Self {
-        let of_now = |&ifindex: &u32| Some((ifindex, link::packets(ifindex).ok()?));
         Self {
             group,
             held: Vec::new(),
@@ -67,7 +67,7 @@ impl Ledger {
             // Without it pages are looked for each time.
             arrivals: Arrivals::of(group).ok(),
             absences: Absences::new(),
-            counted: devices.iter().filter_map(of_now).collect(),
+            counts: Counts::of(devices),
             known: BTreeSet::new(),
             pageless: BTreeSet::new(),
             has_pageless: false,
@@ -121,12 +121,13 @@ impl Ledger {
     /// Asks the devices for what they have counted. Pages that came until then are learned of
     /// before that is noted: so a member that comes and goes unseen has come since.
     fn count(&mut self) {
-        let mut counted = self.counted.clone();
-        for (&ifindex, counted) in &mut counted {
-            *counted = link::packets(ifindex).unwrap_or(*counted);
-        }
+        let mut counts = self.counts.clone();
+        counts.ask_all();
         self.settle(false);
-        self.counted.extend(counted);
+        // Devices that were met meanwhile.
+        let met: Vec<u32> = self.counts.last(None).map(|(ifindex, _)| ifindex).collect();
+        met.into_iter().for_each(|ifindex| counts.meet(ifindex));
+        self.counts = counts;
     }
 
     fn take_in(&mut self, seen: Vec<Seen>) {
@@ -181,8 +182,7 @@ impl Ledger {
             }
             None => self.miss_since(copy, Some(ifindex)),
         }
-        let counted = || link::packets(ifindex).unwrap_or(0);
-        self.counted.entry(ifindex).or_insert_with(counted);
+        self.counts.meet(ifindex);
     }
 
     /// Settles the members that have ended. Ours is the last descriptor of their sockets: it is
@@ -190,7 +190,7 @@ impl Ledger {
     /// whatever was told.
     pub(crate) fn settle(&mut self, all: bool) {
         let gone = self.learn();
-        self.end_absences();
+        self.end_absences(&[]);
         let left = |path: &PathBuf| match &gone {
             Some(gone) if !all => gone.contains(path),
             _ => fs::symlink_metadata(path).is_err(),
@@ -213,7 +213,7 @@ impl Ledger {
     pub(crate) fn end_of_watch(&mut self) {
         self.absences.are_over();
         for ifindex in self.absences.devices() {
-            let counted = link::packets(ifindex).ok();
+            let counted = fanpcap_linux::link::packets(ifindex).ok();
             self.complaints.extend(self.absences.end(ifindex, counted));
         }
     }

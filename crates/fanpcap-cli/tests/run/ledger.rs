@@ -11,9 +11,10 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result, ensure};
 use fanpcap_testkit::await_for::{LIMIT, await_for};
 use fanpcap_testkit::library::library_dir;
-use fanpcap_testkit::{Veth, member, netns, veth};
+use fanpcap_testkit::{Scratch, Veth, member, netns, veth};
 use serde_json::Value;
 
+use crate::captures::{frames, on_wire};
 use crate::{FAR, GROUP, NEAR, Running};
 
 const COPIES: usize = 4;
@@ -53,16 +54,14 @@ fn run(mode: &str, kills: usize, seed: u64) -> Result<String> {
     running.wait_until_says("tcpdump: listening", COPIES)?;
     member::wait_for_members(GROUP, COPIES)?;
     let before = counted()?;
-    let mut traffic = traffic()?;
+    let traffic = Traffic::start()?;
     await_for("traffic", LIMIT, || {
         Ok((counted()? > before + 10_000).then_some(()))
     })?;
     let killed = kill_copies(&running, kills, seed);
     thread::sleep(Duration::from_millis(300));
-    member::signal(traffic.id(), "INT")?;
-    traffic.wait()?;
+    traffic.end()?;
     killed?;
-    thread::sleep(Duration::from_millis(300));
     let device = counted()? - before;
     running.signal("INT")?;
     let ended = running.wait()?;
@@ -104,17 +103,43 @@ fn counted() -> Result<u64> {
     Ok(counters.received + counters.sent)
 }
 
-/// Traffic until it is interrupted.
-fn traffic() -> Result<Child> {
-    let staged = library_dir().map(|lib| lib.join("../bin/fanpcap"));
-    let own = || PathBuf::from(env!("CARGO_BIN_EXE_fanpcap"));
-    let program = staged.ok().filter(|it| it.exists()).unwrap_or_else(own);
-    let line = ["gen", "-i", NEAR, "--rate", RATE, "--flows", "1000"];
-    let child = Command::new(program)
-        .args(line)
-        .stdout(Stdio::null())
-        .spawn()?;
-    Ok(child)
+/// Traffic until it is dropped or ended, or for the longest run's time.
+struct Traffic(Child);
+
+impl Traffic {
+    fn start() -> Result<Self> {
+        let staged = library_dir().map(|lib| lib.join("../bin/fanpcap"));
+        let own = || PathBuf::from(env!("CARGO_BIN_EXE_fanpcap"));
+        let program = staged.ok().filter(|it| it.exists()).unwrap_or_else(own);
+        let line = [
+            "gen",
+            "-i",
+            NEAR,
+            "--rate",
+            RATE,
+            "--flows",
+            "1000",
+            "--seconds",
+            "120",
+        ];
+        let mut command = Command::new(program);
+        Ok(Self(command.args(line).stdout(Stdio::null()).spawn()?))
+    }
+
+    /// Ends it, and waits until what it sent has reached the sockets.
+    fn end(mut self) -> Result<()> {
+        member::signal(self.0.id(), "INT")?;
+        self.0.wait()?;
+        thread::sleep(Duration::from_millis(300));
+        Ok(())
+    }
+}
+
+impl Drop for Traffic {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
 }
 
 /// Kills so many copies: some that capture, some as they start, and once all together.
@@ -186,4 +211,83 @@ impl Random {
         self.0 ^= self.0 << 17;
         self.0 % limit
     }
+}
+
+/// A copy that is killed between the kernel's clearing of its counters and their noting takes that
+/// reading with it. The bound has it.
+#[test]
+#[ignore = "needs root: packet sockets in a namespace"]
+fn a_reading_that_dies_with_its_copy_is_within_the_bound() {
+    const FRAMES: u64 = 40;
+    on_wire(|injector| {
+        let scratch = Scratch::new()?;
+        let preload = format!("LD_PRELOAD={}", dies(&scratch)?);
+        let group = GROUP.to_string();
+        let options = [
+            "-n", "1", "--group", &group, "--cpus", "none", "--device", FAR,
+        ];
+        let tcpdump = ["tcpdump", "-n", "-Z", "root", "-i", FAR, "-w", "/dev/null"];
+        let command = [&["env", "DIES=reading", &preload], &tcpdump[..]].concat();
+        let running = Running::start(&options, &command)?;
+        running.wait_until_says("tcpdump: listening", 1)?;
+        member::wait_for_members(GROUP, 1)?;
+        injector.send_all(&frames(FRAMES)?)?;
+        let ended = running.wait()?;
+        let total = &ended.summary()["total"];
+        let figure = |name: &str| total[name].as_u64().with_context(|| format!("{total:#}"));
+        let (received, bound) = (figure("received")?, figure("uncounted_at_most")?);
+        ensure!(received < FRAMES, "nothing was lost: {total:#}");
+        ensure!(received + bound >= FRAMES, "{total:#}");
+        Ok(())
+    })
+    .unwrap();
+}
+
+/// A copy that is killed as it joins is bound to the device and not in the group: what its socket
+/// refuses was another copy's.
+#[test]
+#[ignore = "needs root: packet sockets in a namespace"]
+fn a_copy_that_dies_as_it_joins_has_refused_nothing() {
+    let row = netns::within_new(|| {
+        Veth::new(NEAR, FAR, 1)?;
+        let scratch = Scratch::new()?;
+        let (group, preload) = (GROUP.to_string(), dies(&scratch)?);
+        let tcpdump = format!("tcpdump -n -Z root -i {FAR} -w /dev/null");
+        let line = format!(
+            "[ %i = 0 ] && exec {tcpdump}; while [ ! -e go ]; do sleep 0.05; done; \
+             DIES=joining LD_PRELOAD={preload} exec {tcpdump}"
+        );
+        let options = [
+            "-n", "2", "--group", &group, "--cpus", "none", "--device", FAR,
+        ];
+        let running = Running::start(&options, &["sh", "-c", &line])?;
+        running.wait_until_says("tcpdump: listening", 1)?;
+        member::wait_for_members(GROUP, 1)?;
+        let before = counted()?;
+        let traffic = Traffic::start()?;
+        let counts = |least: u64| Ok((counted()? > before + least).then_some(()));
+        await_for("traffic", LIMIT, || counts(10_000))?;
+        std::fs::write(running.scratch.file("go"), "")?;
+        running.wait_until_says("copy 1 ended", 1)?;
+        let so_far = counted()? - before;
+        await_for("more traffic", LIMIT, || counts(so_far.max(100_000)))?;
+        traffic.end()?;
+        let device = counted()? - before;
+        running.signal("INT")?;
+        let ended = running.wait()?;
+        row(("hash", 0, device), &ended.summary()).with_context(|| ended.said())
+    });
+    let row = row.unwrap();
+    assert!(!row.contains("WRONG"), "{row}");
+}
+
+/// Compiles what makes tcpdump die at a bad moment.
+fn dies(scratch: &Scratch) -> Result<String> {
+    const SOURCE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/run/c/dies.c");
+    let object = scratch.file("dies.so");
+    let object = object.to_str().context("a path in UTF-8")?;
+    let mut compiler = Command::new("cc");
+    let compiled = compiler.args(["-shared", "-fPIC", "-o", object, SOURCE]);
+    ensure!(compiled.status()?.success(), "cc failed");
+    Ok(object.to_owned())
 }

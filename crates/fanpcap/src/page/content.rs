@@ -104,6 +104,12 @@ impl Held {
         words(&self.0)
     }
 
+    /// Whether the member has died while the kernel's counters were read: that reading may be lost.
+    /// Packets since [`Record::read_ns`] are in it.
+    pub fn died_reading(&self) -> bool {
+        self.words().is_some_and(|words| words[at::READING] != 0)
+    }
+
     /// Whether anybody still has the member: its process, or a child that has it by fork(2). A program that was
     /// started by exec(2) may have its socket, but can't read it as a member.
     ///

@@ -25,8 +25,14 @@ impl Ledger {
         let devices: BTreeSet<u32> = ended.iter().map(Member::ifindex).collect();
         let devices = devices.into_iter();
         let moments: Vec<Moment> = devices.map(|it| Moment::of(it, &ended)).collect();
+        // One of these may have joined and died since it was looked at last.
+        self.end_absences(&ended);
         let accounts = on_threads(&mut ended, Member::settle);
-        let accounts: Vec<Option<Account>> = accounts.into_iter().map(Option::flatten).collect();
+        let accounts = accounts.into_iter().map(Option::flatten);
+        let accounts: Vec<Option<Account>> = accounts
+            .zip(&ended)
+            .map(|(account, member)| Some(self.with_lost_reading(account?, member)))
+            .collect();
         for moment in moments {
             self.note_leave(&moment, &ended, &accounts);
         }
@@ -34,7 +40,25 @@ impl Ledger {
             let of_copy = |account| (member.copy(), account);
             self.settled.extend(account.map(of_copy));
         }
-        self.end_absences();
+        self.end_absences(&[]);
+    }
+
+    /// The account of a member that died while its counters were read: what the kernel had counted
+    /// since the reading before may be in no figure.
+    fn with_lost_reading(&self, account: Account, member: &Member) -> Account {
+        let Some(read_ns) = member.died_reading() else {
+            return account;
+        };
+        let ifindex = member.ifindex();
+        let before = self.counts.before(ifindex, read_ns);
+        let before = before.or(member.rejecting().joined_at);
+        let since = link::packets(ifindex).ok().zip(before);
+        let lost = since.map(|(now, before)| now.saturating_sub(before));
+        let at_most = account.uncounted_at_most.zip(lost);
+        Account {
+            uncounted_at_most: at_most.map(|(known, lost)| known.saturating_add(lost)),
+            ..account
+        }
     }
 
     /// Members have left the group on a device: perhaps nobody is left.
@@ -75,14 +99,14 @@ impl Ledger {
         !self.held.iter().any(joined) && !is_seen()
     }
 
-    /// Notes which devices have a copy again.
-    pub(super) fn end_absences(&mut self) {
+    /// Notes which devices have a copy again, or had one of those that have `ended`.
+    pub(super) fn end_absences(&mut self, ended: &[Member]) {
         for ifindex in self.absences.devices() {
-            let of_device = self
-                .held
-                .iter()
-                .filter(|member| member.ifindex() == ifindex);
-            let begun = of_device.map(Member::rejecting).filter(|it| it.has_begun);
+            let members = self.held.iter().chain(ended);
+            let of_device = members.filter(|member| member.ifindex() == ifindex);
+            let begun = of_device
+                .filter(|it| it.has_joined())
+                .map(Member::rejecting);
             if let Some(first) = begun.map(|it| it.joined_at).min() {
                 self.complaints.extend(self.absences.end(ifindex, first));
             }

@@ -140,6 +140,11 @@ impl Member {
             .is_some_and(|since| since.elapsed() < LEAVES_WITHIN)
     }
 
+    /// When its counters were read last, if it has died while they were read once more.
+    pub(super) fn died_reading(&self) -> Option<u64> {
+        self.page.died_reading().then_some(self.record.read_ns)
+    }
+
     /// What its page says.
     pub(super) fn account(&self) -> Account {
         let read = self.record.read_ns > 0;
@@ -181,21 +186,29 @@ impl Member {
         true
     }
 
-    /// What it has refused so far, where that is counted.
+    /// What it has refused so far, where that is counted and was the group's.
     pub(super) fn refused(&self) -> Option<u64> {
-        self.closing.as_ref()?.refused()
+        let closing = self.closing.as_ref().filter(|it| it.has_joined())?;
+        closing.refused()
+    }
+
+    /// Whether it is or was in the group, as far as that can be told.
+    pub(super) fn has_joined(&self) -> bool {
+        let has_entered = self.closing.as_ref().is_none_or(Closing::has_joined);
+        has_entered && self.rejecting().has_begun
     }
 
     /// Ends its stay in the group and tells what became of its packets; none if it has never
     /// joined.
     pub(super) fn settle(&mut self) -> Option<Account> {
+        let has_joined = self.has_joined();
         let closed = self.closing.take().map(Closing::finish);
         // What was taken between our reading and the last owner's end is on the page.
         if let Some(last) = self.page.record() {
             self.record = last;
         }
         let rejecting = self.rejecting();
-        if !rejecting.has_begun {
+        if !has_joined {
             return None;
         }
         let counted = link::packets(self.ifindex).ok();

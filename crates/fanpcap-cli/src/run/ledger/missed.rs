@@ -58,12 +58,10 @@ impl Ledger {
 
     /// What this device, or all that are known, have counted since they were asked last.
     fn counted_since(&self, ifindex: Option<u32>) -> Option<u64> {
-        let devices = self.counted.iter();
-        let devices = devices.filter(|(it, _)| ifindex.is_none_or(|ifindex| **it == ifindex));
-        let since = |(&ifindex, &before): (&u32, &u64)| {
+        let since = |(ifindex, before): (u32, u64)| {
             Some(link::packets(ifindex).ok()?.saturating_sub(before))
         };
-        let mut since = devices.map(since).peekable();
+        let mut since = self.counts.last(ifindex).map(since).peekable();
         since.peek()?;
         since.sum()
     }

@@ -1,0 +1,84 @@
+//! What the devices had counted, time and again: a bound for what no member could count.
+
+use std::collections::{BTreeMap, VecDeque};
+
+use fanpcap_linux::{link, process};
+
+/// How many counts are kept of each device: one a second.
+const KEPT: usize = 16;
+
+/// The counts of each device, the newest last: nanoseconds of `CLOCK_MONOTONIC`, and packets in
+/// both directions.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Counts(BTreeMap<u32, VecDeque<(u64, u64)>>);
+
+impl Counts {
+    /// The counts of these devices as of now, without those that can't be asked.
+    pub(super) fn of(devices: &[u32]) -> Self {
+        let mut counts = Self::default();
+        devices.iter().for_each(|&ifindex| counts.ask(ifindex));
+        counts
+    }
+
+    /// Begins with a device, if it is new.
+    pub(super) fn meet(&mut self, ifindex: u32) {
+        if !self.0.contains_key(&ifindex) {
+            self.ask(ifindex);
+        }
+    }
+
+    /// Asks all devices once more.
+    pub(super) fn ask_all(&mut self) {
+        let devices: Vec<u32> = self.0.keys().copied().collect();
+        devices.into_iter().for_each(|ifindex| self.ask(ifindex));
+    }
+
+    fn ask(&mut self, ifindex: u32) {
+        // Before the count: it must not be older than the time says.
+        let now = process::monotonic_ns();
+        if let Ok(packets) = link::packets(ifindex) {
+            self.note(ifindex, now, packets);
+        }
+    }
+
+    fn note(&mut self, ifindex: u32, at_ns: u64, packets: u64) {
+        let counts = self.0.entry(ifindex).or_default();
+        counts.push_back((at_ns, packets));
+        if counts.len() > KEPT {
+            counts.pop_front();
+        }
+    }
+
+    /// What the devices had counted when they were asked last: this one, or all.
+    pub(super) fn last(&self, ifindex: Option<u32>) -> impl Iterator<Item = (u32, u64)> {
+        let of_device = move |it: &u32| ifindex.is_none_or(|ifindex| ifindex == *it);
+        let devices = self.0.iter().filter(move |(it, _)| of_device(it));
+        devices.filter_map(|(&ifindex, counts)| Some((ifindex, counts.back()?.1)))
+    }
+
+    /// The newest count of a device that is older than a time; none where that is not kept.
+    pub(super) fn before(&self, ifindex: u32, at_ns: u64) -> Option<u64> {
+        let counts = self.0.get(&ifindex)?.iter().rev();
+        let older = counts.copied().find(|(noted_ns, _)| *noted_ns < at_ns);
+        older.map(|(_, packets)| packets)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_count_before_a_time_is_never_a_newer_one() {
+        let mut counts = Counts::default();
+        (1..=KEPT as u64 + 2).for_each(|at| counts.note(7, at * 10, at * 100));
+        assert_eq!(counts.before(7, 45), Some(400));
+        assert_eq!(counts.before(7, 40), Some(300));
+        assert_eq!(counts.before(7, 30), None, "no longer kept");
+        assert_eq!(counts.before(8, 45), None);
+        counts.note(8, 5, 1);
+        let last = |ifindex| counts.last(ifindex).collect::<Vec<_>>();
+        assert_eq!(last(Some(7)), [(7, 1800)]);
+        assert_eq!(last(None), [(7, 1800), (8, 1)]);
+    }
+}
