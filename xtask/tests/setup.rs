@@ -8,7 +8,12 @@ use std::process::Command;
 use anyhow::{Context, Result};
 use fanpcap_testkit::Scratch;
 
-const TOOLS: [&str; 8] = ["sh", "sed", "sort", "tr", "head", "tail", "ls", "grep"];
+const TOOLS: [&str; 10] = [
+    "sh", "sed", "sort", "tr", "head", "tail", "ls", "grep", "chmod", "rm",
+];
+
+/// Keeps services from starting while packages are installed. It is the machine's: tests have their own.
+const POLICY: &str = "policy=/usr/sbin/policy-rc.d";
 
 /// What setup says, and whether the command ran, on a machine that has these tools and no compiler.
 fn setup(user: u32, environment: &[(&str, &str)]) -> Result<String> {
@@ -26,20 +31,29 @@ fn setup(user: u32, environment: &[(&str, &str)]) -> Result<String> {
         Ok(())
     };
     program("id", &format!("echo {user}"))?;
-    program("apt-get", "echo \"called apt-get $*\"")?;
+    let policy = scratch.file("policy-rc.d");
+    let shown = policy.display();
+    let apt = format!("test ! -x {shown} || echo \"{SEES_POLICY}\"; echo \"called apt-get $*\"");
+    program("apt-get", &apt)?;
     // Offers every package, in a version that serves.
     program("apt-cache", "echo '  Candidate: 1.85.0'")?;
     let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("../scripts/setup");
+    let text = fs::read_to_string(script)?;
+    assert!(text.contains(POLICY), "{POLICY} is in setup");
+    let script = scratch.file("setup");
+    fs::write(&script, text.replace(POLICY, &format!("policy={shown}")))?;
     let mut command = Command::new("/bin/sh");
     command
         .arg(script)
         .args(["build", "echo", "the command ran"]);
     command.env_clear().env("HOME", &bin).env("PATH", &bin);
     let done = command.envs(environment.iter().copied()).output()?;
+    assert!(!policy.exists(), "the policy stays");
     let said = [done.stdout, done.stderr].concat();
     Ok(String::from_utf8_lossy(&said).into_owned())
 }
 
+const SEES_POLICY: &str = "no service starts";
 const ALL: &str = "binutils build-essential";
 const COMMAND: &str = "apt-get install --no-install-recommends";
 
@@ -66,5 +80,6 @@ fn root_sees_the_command_before_it_runs() -> Result<()> {
     let said = setup(0, &[])?;
     assert!(said.contains(&format!("installing: {COMMAND}")), "{said}");
     assert!(said.contains("called apt-get install"), "{said}");
+    assert!(said.contains(SEES_POLICY), "{said}");
     Ok(())
 }
