@@ -141,8 +141,9 @@ fn wrong(reason: &str) -> io::Error {
 mod tests {
     use super::*;
     use fanpcap_testkit::Scratch;
-    use std::os::unix::fs::{lchown, symlink};
+    use std::os::unix::fs::{FileTypeExt, lchown, symlink};
     use std::os::unix::net::UnixListener;
+    use std::process::Command;
 
     #[test]
     fn a_file_is_replaced_whole_and_nothing_stays_beside_it() {
@@ -220,7 +221,25 @@ mod tests {
         fs::create_dir(&taken).unwrap();
         write(&taken, "text").unwrap_err();
         write(Path::new(".."), "text").unwrap_err();
-        write(Path::new("/dev/null"), "text").unwrap_err();
         assert_eq!(fs::read_dir(taken.parent().unwrap()).unwrap().count(), 1);
+    }
+
+    /// A FIFO stands for devices. The test must not name a device of the machine: a wrong `write` would
+    /// replace it for everybody.
+    #[test]
+    fn a_device_or_a_fifo_is_not_replaced() {
+        let scratch = Scratch::new().unwrap();
+        let (fifo, link) = (scratch.file("fifo"), scratch.file("link"));
+        let made = Command::new("mkfifo").arg(&fifo).status().unwrap();
+        assert!(made.success(), "{made}");
+        symlink(&fifo, &link).unwrap();
+        let before = fs::symlink_metadata(&fifo).unwrap().ino();
+        for path in [&fifo, &link] {
+            let error = write(path, "text").unwrap_err().to_string();
+            assert!(error.contains("no regular file"), "{error}");
+        }
+        let after = fs::symlink_metadata(&fifo).unwrap();
+        assert!(after.ino() == before && after.file_type().is_fifo() && link.is_symlink());
+        assert_eq!(fs::read_dir(fifo.parent().unwrap()).unwrap().count(), 2);
     }
 }
