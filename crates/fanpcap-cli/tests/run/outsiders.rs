@@ -8,7 +8,7 @@ use fanpcap_testkit::await_for::{LIMIT, await_for};
 use fanpcap_testkit::{Scratch, library, member};
 
 use crate::captures::{frames, on_wire};
-use crate::{FAR, GROUP, Running};
+use crate::{FAR, GROUP, NEAR, Running};
 
 fn compiled(scratch: &Scratch, name: &str) -> Result<String> {
     let program = scratch.file(name);
@@ -39,6 +39,36 @@ fn a_copy_that_sees_all_packets_ends_the_run_unless_that_is_allowed() {
         std::thread::sleep(Duration::from_millis(1500));
         running.signal("TERM")?;
         ensure!(running.wait()?.status.code() == Some(143), "it went on");
+        Ok(())
+    })
+    .unwrap();
+}
+
+/// As arping, DHCP clients and what watches another device.
+#[test]
+#[ignore = "needs root: packet sockets in a namespace"]
+fn a_copy_whose_packet_socket_gets_few_packets_may_go_on() {
+    on_wire(|_| {
+        let scratch = Scratch::new()?;
+        let outsider = compiled(&scratch, "outsider")?;
+        let group = GROUP.to_string();
+        let options = ["-n", "1", "--group", &group, "--cpus", "none"];
+        let options = [&options[..], &["--device", FAR]].concat();
+        for (protocol, device) in [("0x0806", FAR), ("0x0003", NEAR)] {
+            let running = Running::start(&options, &[&outsider, protocol, device])?;
+            // It is looked for each second, twice.
+            running.wait_until_says("has not joined the group", 1)?;
+            ensure!(
+                !running.said().contains("ALL packets"),
+                "{}",
+                running.said()
+            );
+            running.signal("TERM")?;
+            ensure!(
+                running.wait()?.status.code() == Some(143),
+                "{protocol} {device}"
+            );
+        }
         Ok(())
     })
     .unwrap();

@@ -5,8 +5,9 @@ use std::fs;
 use std::time::{Duration, Instant};
 
 use fanpcap::groups;
+use fanpcap_linux::diag::PacketSocket;
 use fanpcap_linux::interface;
-use fanpcap_linux::packet::ETH_P_SILENT;
+use fanpcap_linux::packet::ETH_P_ALL;
 
 use super::Watch;
 use crate::run::joined;
@@ -69,7 +70,7 @@ impl Watch<'_> {
         let found = if apart.is_empty() {
             Vec::new()
         } else {
-            outside(&apart)
+            outside(&apart, self.run.devices)
         };
         let before = std::mem::take(&mut self.outsiders.sockets);
         for (socket, copy) in found {
@@ -95,13 +96,11 @@ impl Watch<'_> {
     }
 }
 
-/// Packet sockets that these copies have and that are in no group, each with its copy. One without
-/// a protocol gets nothing, nor does one of ours that is about to join.
-fn outside(copies: &[(u32, usize)]) -> Vec<(u32, usize)> {
+/// Packet sockets that these copies have and that get all packets past the group, each with its copy.
+fn outside(copies: &[(u32, usize)], devices: &[u32]) -> Vec<(u32, usize)> {
     let seen = groups::seen().unwrap_or_default().into_iter();
-    let alone = seen
-        .map(|seen| seen.socket)
-        .filter(|socket| socket.fanout.is_none() && ![0, ETH_P_SILENT].contains(&socket.protocol));
+    let alone = seen.map(|seen| seen.socket);
+    let alone = alone.filter(|socket| gets_all(socket, devices));
     let sockets: BTreeSet<u32> = alone.map(|socket| socket.inode).collect();
     if sockets.is_empty() {
         return Vec::new();
@@ -122,4 +121,41 @@ fn outside(copies: &[(u32, usize)]) -> Vec<(u32, usize)> {
         })
         .filter(|(inode, _)| sockets.contains(inode))
         .collect()
+}
+
+/// Whether a socket gets all packets of the copies' devices, or of any device where these are not
+/// known. One of another protocol, such as ARP's, gets few; one without a protocol gets none, nor does
+/// one of ours that is about to join.
+fn gets_all(socket: &PacketSocket, devices: &[u32]) -> bool {
+    let is_there = devices.is_empty() || devices.contains(&socket.ifindex) || socket.ifindex == 0;
+    socket.fanout.is_none() && socket.protocol == ETH_P_ALL && is_there
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use fanpcap_linux::diag::Group;
+    use fanpcap_linux::packet::ETH_P_SILENT;
+
+    #[test]
+    fn only_sockets_that_get_all_packets_past_the_group_count() {
+        const ETH_P_ARP: u16 = 0x0806;
+        let gets = |protocol: u16, ifindex: u32, fanout: Option<Group>| {
+            let socket = PacketSocket {
+                inode: 7,
+                ifindex,
+                protocol,
+                fanout,
+                version: 2,
+                ring: None,
+            };
+            gets_all(&socket, &[2])
+        };
+        assert!(gets(ETH_P_ALL, 2, None) && gets(ETH_P_ALL, 0, None));
+        for protocol in [0, ETH_P_SILENT, ETH_P_ARP] {
+            assert!(!gets(protocol, 2, None), "{protocol:#x}");
+        }
+        assert!(!gets(ETH_P_ALL, 3, None));
+        assert!(!gets(ETH_P_ALL, 2, Some(Group { id: 5, mode: 0 })));
+    }
 }
