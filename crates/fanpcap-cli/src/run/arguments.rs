@@ -114,11 +114,15 @@ pub(crate) fn plain(name: &str) -> Option<String> {
     let parts: Vec<&str> = first.split(':').collect();
     let plain = match parts[..] {
         [device] => device,
-        [device, number] if number.bytes().all(|byte| byte.is_ascii_digit()) => device,
+        [device, number] if is_number(number) => device,
         [_, device, ..] => device,
         [] => return None,
     };
     (!plain.is_empty()).then(|| plain.to_owned())
+}
+
+fn is_number(text: &str) -> bool {
+    !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit())
 }
 
 /// The file that all copies of a program that is not known would write: `-w` with a name that is
@@ -138,9 +142,12 @@ pub(crate) fn shared_file(arguments: &[OsString]) -> Option<&OsStr> {
     None
 }
 
-/// Whether all copies that are given this name would write one file.
+/// Whether all copies that are given this name would write one file. `/dev/stdout` is another for
+/// each, and a URL, as argus(8) takes, is no file.
 pub(crate) fn is_shared(name: &OsStr) -> bool {
-    name != "-" && name != "/dev/null" && !is_numbered(name)
+    let text = name.to_string_lossy();
+    let is_file = name != "-" && !text.starts_with("/dev/") && !text.contains("://");
+    is_file && !is_numbered(name)
 }
 
 #[cfg(test)]
@@ -194,6 +201,7 @@ mod tests {
             ("--interface xdp:eth0", Some("eth0")),
             ("-i pfq:eth0:2^eth1 -i eth5", Some("eth0")),
             ("-i", None),
+            ("-i pfq:", None),
             ("-n tcp", None),
             ("-q -d eth0 password", Some("eth0")),
             ("-deth0", Some("eth0")),
@@ -221,6 +229,7 @@ mod tests {
             ("-wall.pcap", Some("all.pcap")),
             ("-w - -w %i.pcap -n", None),
             ("-w /dev/null", None),
+            ("-w /dev/stdout", None),
         ] {
             let arguments = words(arguments);
             assert_eq!(

@@ -68,6 +68,11 @@ pub(crate) fn files(command: &[OsString], copies: usize, is_merged: bool) -> Res
     let Some(option) = known.file else {
         return Ok(());
     };
+    // What runs the program may give each copy a directory of its own: env -C copy%i, chroot copy%i.
+    let before = &command[..command.len() - arguments.len()];
+    if before.iter().any(|word| arguments::is_numbered(word)) {
+        return Ok(());
+    }
     let file = known.values(option, arguments).into_iter().next_back();
     let letter = char::from(option);
     if let Some(file) = file.filter(|file| arguments::is_shared(file)) {
@@ -187,6 +192,9 @@ mod tests {
         for line in [
             "tcpdump -w %i.pcap",
             "tcpdump -w /dev/null",
+            "tcpdump -w /dev/stdout",
+            "argus -i eth0 -w argus-udp://224.0.20.21:561",
+            "env -C copy%i tcpdump -w all.pcap",
             "tcpdump -w a -w -",
             "ngrep -w word",
             "other -w all.pcap",

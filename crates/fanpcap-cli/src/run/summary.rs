@@ -83,7 +83,8 @@ pub(crate) struct OfMerge {
 /// # Errors
 /// Says which file it is.
 pub(crate) fn ensure_writable(path: &Path) -> Result<()> {
-    let is_new = !path.exists();
+    // A link that leads nowhere yet stays.
+    let is_new = fs::symlink_metadata(path).is_err();
     let mut options = OpenOptions::new();
     options.write(true).create(true).truncate(false);
     options
@@ -307,6 +308,18 @@ fn ends(copy: &OfCopy) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use fanpcap_testkit::Scratch;
+    use std::os::unix::fs::symlink;
+
+    #[test]
+    fn what_is_tried_before_leaves_things_as_they_were() {
+        let scratch = Scratch::new().unwrap();
+        let [link, target, new] = ["link", "target", "new"].map(|name| scratch.file(name));
+        symlink(&target, &link).unwrap();
+        ensure_writable(&link).unwrap();
+        ensure_writable(&new).unwrap();
+        assert!(link.is_symlink() && !new.exists());
+    }
 
     #[test]
     fn unknown_is_said_and_never_zero() {
