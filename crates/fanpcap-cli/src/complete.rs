@@ -52,6 +52,8 @@ fn of(command: &Command, words: &[String]) -> Vec<String> {
             positionals = command.get_positionals().peekable();
         } else if word.starts_with('-') {
             option = option_of(command, word).filter(|_| !word.contains('='));
+        } else if positionals.peek().is_some_and(|it| is_command(it)) {
+            return vec![FILES.to_owned()];
         } else if positionals.peek().is_some_and(|it| !takes_many(it)) {
             positionals.next();
         }
@@ -83,6 +85,11 @@ fn option_of<'c>(command: &'c Command, word: &str) -> Option<&'c Arg> {
         (long || short) && option.get_action().takes_values()
     };
     command.get_opts().find(is_it)
+}
+
+/// What follows is the line of another command.
+fn is_command(positional: &Arg) -> bool {
+    positional.is_trailing_var_arg_set()
 }
 
 fn takes_many(positional: &Arg) -> bool {
@@ -198,6 +205,8 @@ mod tests {
             "lang check x",
             "gen --replay ",
             "run -- ",
+            "run -n 4 tcpdump -n ",
+            "run tcpdump -w",
             "capture --write ",
         ] {
             assert_eq!(told(line), [FILES], "{line}");
