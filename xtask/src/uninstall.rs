@@ -41,15 +41,18 @@ pub(crate) fn run(prefix: &str) -> Result<()> {
 /// No program may need a library that is about to go.
 fn disable(prefix: &str) -> Result<()> {
     let enabled = fs::read_to_string(ENABLED).unwrap_or_default();
-    if !enabled
-        .lines()
-        .any(|line| line.starts_with(&format!("{prefix}/")))
-    {
+    if !names_library_below(&enabled, prefix) {
         return Ok(());
     }
     let command = Path::new(prefix).join("bin").join(stage::COMMAND);
     tree::run(Command::new(command).args(["disable", "--system"]))
         .context("every program of this machine loads the library; nothing was removed")
+}
+
+fn names_library_below(enabled: &str, prefix: &str) -> bool {
+    let mut lines = enabled.lines();
+    // By components: PREFIX may end with a slash.
+    lines.any(|line| Path::new(line).starts_with(prefix))
 }
 
 fn remove(target: &Path, entry: &str) -> Result<()> {
@@ -106,6 +109,17 @@ mod tests {
         }
         assert!(kept.exists());
         remove(&target, "gone").unwrap();
+    }
+
+    #[test]
+    fn a_library_of_another_prefix_stays_enabled() {
+        let enabled = "# By fanpcap.\n/usr/local/lib/fanpcap\n";
+        for prefix in ["/usr/local", "/usr/local/", "/usr//local"] {
+            assert!(names_library_below(enabled, prefix), "{prefix}");
+        }
+        for prefix in ["/usr/loc", "/opt", "/usr/local/lib/fanpcap/x"] {
+            assert!(!names_library_below(enabled, prefix), "{prefix}");
+        }
     }
 
     #[test]
