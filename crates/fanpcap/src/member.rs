@@ -10,6 +10,7 @@ use fanpcap_linux::diag::{self, PacketSocket};
 use fanpcap_linux::shared::{self, Word};
 use fanpcap_linux::{packet, process};
 use fanpcap_steer::ir::COUNTERS;
+use std::collections::BTreeMap;
 use std::os::fd::BorrowedFd;
 use std::sync::Arc;
 
@@ -91,26 +92,31 @@ impl Place {
 
     /// What the kernel and the members' pages tell of the group.
     pub fn group_stats(&self) -> GroupStats {
-        let members = self.members().map(|members| members.len() as u64);
-        let records = self.records();
-        let complete = members == Some(records.len() as u64);
+        let members = self.members();
+        let told = GroupStats {
+            members: members.as_ref().map(|members| members.len() as u64),
+            ..GroupStats::default()
+        };
+        let pages = self.shelf.as_ref().map(Shelf::pages).unwrap_or_default();
+        let Some(records) = members.and_then(|members| of_members(&members, pages)) else {
+            return told;
+        };
         let oldest = records.iter().map(|record| record.read_ns).min();
         let now = process::monotonic_ns();
-        let known = oldest.filter(|&oldest| complete && oldest > 0);
+        let known = oldest.filter(|&oldest| oldest > 0);
         let programs: Option<Vec<&Running>> = records
             .iter()
             .map(|record| record.steering.as_ref())
             .collect();
-        let programs = programs.filter(|programs| complete && !programs.is_empty());
         let counted = programs.as_deref().and_then(oldest_count);
         let age = |oldest: Option<u64>| oldest.map_or(0, |oldest| now.saturating_sub(oldest));
         GroupStats {
-            members,
             counters: known.map(|_| sum(&records)),
             age_ns: age(known),
             counts_age_ns: age(counted),
             counts: programs.as_deref().and_then(sum_counts),
             late: programs.as_deref().and_then(sum_late),
+            ..told
         }
     }
 
@@ -133,6 +139,16 @@ impl Place {
     fn records(&self) -> Vec<Record> {
         self.shelf.as_ref().map(Shelf::records).unwrap_or_default()
     }
+}
+
+/// The records of the sockets in `members`, one at least, if each has a page. A page of another socket says nothing of the
+/// group: its owner is about to join, or has failed to.
+fn of_members(members: &[u64], pages: Vec<(u64, Record)>) -> Option<Vec<Record>> {
+    let mut pages: BTreeMap<u64, Record> = pages.into_iter().collect();
+    let records = members.iter().map(|member| pages.remove(member));
+    records
+        .collect::<Option<Vec<_>>>()
+        .filter(|records| !records.is_empty())
 }
 
 fn sum(records: &[Record]) -> Counters {
@@ -362,6 +378,26 @@ fn unwrapped(total: u64, now: u32) -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::record::tests::record;
+
+    #[test]
+    fn sums_are_over_the_members_and_no_other_pages() {
+        let pages = |inodes: &[u64]| {
+            let page = |&inode: &u64| {
+                let pid = u32::try_from(inode).unwrap();
+                (inode, Record { pid, ..record() })
+            };
+            inodes.iter().map(page).collect::<Vec<_>>()
+        };
+        let told = |members: &[u64], inodes: &[u64]| {
+            let records = of_members(members, pages(inodes))?;
+            Some(records.iter().map(|it| it.pid).collect::<Vec<_>>())
+        };
+        assert_eq!(told(&[1, 2], &[2, 1]), Some(vec![1, 2]));
+        assert_eq!(told(&[1], &[1, 3]), Some(vec![1]), "3 is joining");
+        assert_eq!(told(&[1, 2], &[1, 3]), None, "2 has no page");
+        assert_eq!(told(&[], &[3]), None);
+    }
 
     #[test]
     fn totals_go_on_when_32_bits_wrap() {
