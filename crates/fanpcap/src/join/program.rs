@@ -59,8 +59,10 @@ pub(super) fn join(
     let attach = steering.has_verdict().then_some(attach);
     seat.take(early.as_ref(), attach, || {
         // Of two that come first at once, one sets the program and the other finds it set, so that one alone tells of late
-        // fragments. Without a turn both set equal programs.
+        // fragments. Without a turn both set equal programs. A newcomer to a group that has its program does not wait: its
+        // socket is in the group and rejects all packets.
         let place = early.as_ref().map(Member::place);
+        let place = place.filter(|_| found.lacks_program());
         let _turn = place.and_then(|place| Turn::take(place).ok());
         match (found, look(seat, steering)?) {
             (_, Runs::This { is_set: true }) => steered.mark_as_set(),

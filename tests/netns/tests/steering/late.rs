@@ -115,7 +115,7 @@ fn of_two_that_come_first_at_once_one_alone_tells() -> Result<()> {
 }
 
 /// Compiles what makes a program wait before it gives a group a steering program.
-fn slow_to_set(wire: &Wire) -> Result<String> {
+pub(crate) fn slow_to_set(wire: &Wire) -> Result<String> {
     const SOURCE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/c/slow_to_set.c");
     let object = wire.scratch.file("slow_to_set.so");
     let object = object.to_str().context("a path in UTF-8")?;

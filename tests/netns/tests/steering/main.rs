@@ -11,6 +11,7 @@ mod flows;
 mod fragments;
 mod frame;
 mod late;
+mod newcomers;
 mod queues;
 mod runts;
 mod scene;

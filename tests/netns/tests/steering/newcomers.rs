@@ -1,0 +1,71 @@
+//! A newcomer waits for nobody while it rejects packets, and counts for nothing before it is in the group.
+
+use std::thread;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, anyhow, ensure};
+use fanpcap::page::Shelf;
+use fanpcap_linux::interface;
+use fanpcap_netns::dialog::Dialog;
+use fanpcap_netns::{DEVICE, on_wire};
+
+use crate::late::slow_to_set;
+
+const GROUP: u16 = 7;
+
+/// Two that drop and count nothing.
+const FIRST: &str = "main = steer_flow";
+const SECOND: &str = "main = if is_udp then steer_flow else steer_p2p";
+
+#[test]
+#[ignore = "needs root: run by make test"]
+fn a_newcomer_does_not_wait_for_a_replacement() -> Result<()> {
+    // Less than the longest that anybody waits for a turn.
+    const SLOWLY: &str = "SLOW_MS=900";
+    const BEGUN: Duration = Duration::from_millis(200);
+    on_wire(1, |wire| {
+        let preload = format!("LD_PRELOAD={}", slow_to_set(wire)?);
+        let mut one = Dialog::behind(wire, GROUP, &["env", &preload, SLOWLY])?;
+        let mut newcomer = Dialog::start(wire, GROUP)?;
+        one.expect(&format!("open {FIRST}"), "opened 0")?;
+        thread::scope(|scope| {
+            let replacing = scope.spawn(|| one.expect(&format!("fanout 0 {SECOND}"), "done"));
+            thread::sleep(BEGUN);
+            newcomer.expect(&format!("open {FIRST}"), "opened 0")?;
+            ensure!(!replacing.is_finished(), "it waited, or came too late");
+            replacing.join().map_err(|_| anyhow!("a panic"))?
+        })?;
+        newcomer.expect(&format!("fanout 0 {SECOND}"), "done")
+    })
+}
+
+#[test]
+#[ignore = "needs root: run by make test"]
+fn who_is_about_to_join_is_in_no_sum() -> Result<()> {
+    // PACKET_FANOUT.
+    const SLOWLY: [&str; 2] = ["SLOW_MS=1000", "SLOW_OPTION=18"];
+    const LIMIT: Duration = Duration::from_secs(10);
+    on_wire(1, |wire| {
+        let preload = format!("LD_PRELOAD={}", slow_to_set(wire)?);
+        let mut newcomer = Dialog::behind(wire, GROUP, &["env", &preload, SLOWLY[0], SLOWLY[1]])?;
+        let mut one = Dialog::start(wire, GROUP)?;
+        one.expect(&format!("open {FIRST}"), "opened 0")?;
+        let ifindex = interface::index(DEVICE).context("the device")?;
+        let shelf = Shelf::of(ifindex, GROUP)?;
+        thread::scope(|scope| {
+            let joining = scope.spawn(|| newcomer.expect(&format!("open {FIRST}"), "opened 0"));
+            let begin = Instant::now();
+            while shelf.records().len() < 2 {
+                ensure!(begin.elapsed() < LIMIT, "no page comes");
+                thread::sleep(Duration::from_millis(5));
+            }
+            let sums = one.ask("stats 0")?;
+            ensure!(!joining.is_finished(), "it has joined");
+            ensure!(sums.starts_with("0: members 1 "), "{sums}");
+            joining.join().map_err(|_| anyhow!("a panic"))?
+        })?;
+        let sums = one.ask("stats 0")?;
+        ensure!(sums.starts_with("0: members 2 "), "{sums}");
+        Ok(())
+    })
+}
