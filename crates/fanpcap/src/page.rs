@@ -21,7 +21,6 @@ use fanpcap_linux::directory::Directory;
 use fanpcap_linux::shared::{self, Word};
 use fanpcap_linux::{file_lock, process};
 use std::ffi::OsStr;
-use std::fs::File;
 use std::io;
 
 /// How often a page's making is tried while others remove directories under it.
@@ -32,12 +31,12 @@ const ATTEMPTS: usize = 8;
 pub struct Page {
     /// Where it is: it can be removed also when no descriptor is left.
     directory: Directory,
-    /// Has the lock, and is younger than the socket: when a process dies, the kernel unmaps its memory, then closes its
-    /// descriptors in order (`kernel/exit.c`, `fs/file.c`). So nobody finds the member dead that is in its group still.
-    _file: File,
     shelf: Shelf,
     name: String,
     pid: u32,
+    /// The mapping alone has the lock, no descriptor. The kernel releases the files of a dead process in reverse: those of
+    /// its descriptors, the highest first, then those that were only mapped (`kernel/exit.c`, `task_work_run()`). So the
+    /// socket has left its group when the page is found unlocked.
     words: [Word; WORDS],
 }
 
@@ -49,11 +48,10 @@ impl Page {
     pub(crate) fn create(shelf: &Shelf, inode: u64, content: &[u64; WORDS]) -> io::Result<Self> {
         let pid = std::process::id();
         let name = shelf::page_name(pid, inode);
-        let (directory, file, words) = make(shelf, &name, content)?;
+        let (directory, words) = make(shelf, &name, content)?;
         shelf.sweep();
         Ok(Self {
             directory,
-            _file: file,
             shelf: shelf.clone(),
             name,
             pid,
@@ -102,7 +100,7 @@ fn make(
     shelf: &Shelf,
     name: &str,
     content: &[u64; WORDS],
-) -> io::Result<(Directory, File, [Word; WORDS])> {
+) -> io::Result<(Directory, [Word; WORDS])> {
     let attempt = || {
         let directory = shelf.make()?;
         let file = directory.create_unnamed()?;
@@ -114,7 +112,7 @@ fn make(
                 content::remove_dead(&directory, OsStr::new(name))?;
                 Err(error)
             }
-            named => named.map(|()| (directory, file, words)),
+            named => named.map(|()| (directory, words)),
         }
     };
     for _ in 1..ATTEMPTS {

@@ -1,6 +1,8 @@
 //! Members that die: what they lost while packets come fast, and who goes on in their place.
 
+use std::fs;
 use std::os::fd::OwnedFd;
+use std::os::unix::fs::MetadataExt;
 use std::thread;
 use std::time::Duration;
 
@@ -8,6 +10,7 @@ use anyhow::{Context, Result, bail, ensure};
 use fanpcap::closing::{CloseError, Lost, close_counting};
 use fanpcap::groups;
 use fanpcap::page::{Held, Shelf};
+use fanpcap_linux::interface;
 use fanpcap_linux::pidfd::Process;
 use fanpcap_netns::{DEVICE, Wire, on_wire};
 use fanpcap_testkit::traffic::{self, Frame};
@@ -52,6 +55,30 @@ impl Watched {
         ensure!(self.process.ends_within(Some(LIMIT))?, "it lives");
         Ok(())
     }
+}
+
+/// The kernel would release a descriptor's file before the socket's, and the page's lock with it (decision 14).
+#[test]
+#[ignore = "needs root: run by make test"]
+fn a_member_keeps_no_descriptor_of_its_page() -> Result<()> {
+    on_wire(1, |wire| {
+        let member = start(wire, 1, &["lb", "0", "0"])?.pop();
+        let watched = Watched::new(member.context("no member")?)?;
+        ensure!(watched.page.is_had()?, "the page is not locked");
+        let pid = watched.member.pid();
+        let ifindex = interface::index(DEVICE).context("the device")?;
+        let page = fs::metadata(Shelf::of(ifindex, GROUP)?.page(pid, watched.inode))?;
+        let is_page = |descriptor: &fs::DirEntry| {
+            let file = fs::metadata(descriptor.path());
+            file.is_ok_and(|file| (file.dev(), file.ino()) == (page.dev(), page.ino()))
+        };
+        let descriptors: Vec<_> =
+            fs::read_dir(format!("/proc/{pid}/fd"))?.collect::<Result<_, _>>()?;
+        ensure!(descriptors.len() > 3, "{descriptors:?}");
+        let own = descriptors.iter().find(|it| is_page(it));
+        ensure!(own.is_none(), "{own:?}");
+        Ok(())
+    })
 }
 
 #[test]
