@@ -105,7 +105,7 @@ impl Root {
             let base = Directory::open(base);
             base.is_ok_and(|base| {
                 let own = base.enter(OsStr::new(NAME));
-                own.is_ok_and(|own| is_in_memory(&own)) || is_in_memory(&base)
+                own.map_or_else(|_| is_in_memory(&base), |own| is_in_memory(&own))
             })
         };
         let base = [run, shm].into_iter().find(|base| is_usable(base));
@@ -131,7 +131,8 @@ impl Root {
     /// `ENOENT` when there is none yet, and [`Foreign`].
     pub(crate) fn open(&self) -> io::Result<Directory> {
         let own = enter(&self.open_base()?, NAME);
-        enter(&own.map_err(|error| self.placed(error))?, VERSION)
+        let own = own.map_err(|error| placed(&self.base, error))?;
+        enter(&own, VERSION).map_err(|error| placed(&self.base.join(NAME), error))
     }
 
     /// Opens the directory, which is made if it is not there.
@@ -140,8 +141,8 @@ impl Root {
     /// [`Foreign`], and what mkdir(2) says.
     pub(crate) fn make(&self) -> io::Result<Directory> {
         let base = self.open_base()?;
-        let own = make_own(&base).map_err(|error| self.placed(error))?;
-        enter_or_make(&own, VERSION)
+        let own = make_own(&base).map_err(|error| placed(&self.base, error))?;
+        enter_or_make(&own, VERSION).map_err(|error| placed(&self.base.join(NAME), error))
     }
 
     fn open_base(&self) -> io::Result<Directory> {
@@ -153,17 +154,17 @@ impl Root {
             false => Err(foreign(self.base.clone(), &about)),
         }
     }
+}
 
-    /// An error that names the whole path.
-    fn placed(&self, error: io::Error) -> io::Error {
-        match error.downcast::<Foreign>() {
-            Ok(found) => Foreign {
-                path: self.base.join(found.path),
-                ..found
-            }
-            .into(),
-            Err(error) => error,
+/// The error of [`enter`] with the whole path of what it found in `parent`.
+fn placed(parent: &Path, error: io::Error) -> io::Error {
+    match error.downcast::<Foreign>() {
+        Ok(found) => Foreign {
+            path: parent.join(found.path),
+            ..found
         }
+        .into(),
+        Err(error) => error,
     }
 }
 

@@ -84,6 +84,12 @@ fn what_others_may_have_put_there_is_refused() {
     fs::create_dir(planted.join(VERSION)).unwrap();
     memory.set_mode("fanpcap/v4", 0o777);
     assert!(is_refused(), "of this version");
+    let versions = planted.join(VERSION);
+    let begin = format!("{} is not trusted", versions.display());
+    for error in [memory.root().open(), memory.root().make()] {
+        let error = error.unwrap_err().to_string();
+        assert!(error.starts_with(&begin), "{error}");
+    }
 }
 
 #[test]

@@ -36,6 +36,18 @@ fn without_memory_in_run_pages_are_in_shm() -> Result<()> {
 
 #[test]
 #[ignore = "needs root: run by make test"]
+fn without_memory_in_runs_own_directory_pages_are_in_shm() -> Result<()> {
+    if let Some(reason) = mounts::hindrance()? {
+        println!("SKIP: {reason}");
+        return Ok(());
+    }
+    let on_disk = "umount /run && mount -t tmpfs -o mode=755 tmpfs /run && mkdir /run/fanpcap && \
+                   mount --bind /proc /run/fanpcap";
+    ensure_says_where_run_is_no_memory(on_disk, "1 pages, sums known")
+}
+
+#[test]
+#[ignore = "needs root: run by make test"]
 fn what_others_put_into_shm_is_moved_aside() -> Result<()> {
     if let Some(reason) = mounts::hindrance()? {
         println!("SKIP: {reason}");
@@ -52,7 +64,6 @@ fn what_others_put_into_shm_is_moved_aside() -> Result<()> {
     Ok(())
 }
 
-#[allow(clippy::print_stdout, reason = "the tally reads it")]
 fn ensure_says_where_run_is_no_memory(before: &str, expected: &str) -> Result<()> {
     on_wire(1, |wire| {
         let private = format!(
@@ -68,7 +79,6 @@ fn ensure_says_where_run_is_no_memory(before: &str, expected: &str) -> Result<()
     })
 }
 
-#[allow(clippy::print_stdout, reason = "the tally reads it")]
 fn ensure_harmless(planted: &str) -> Result<()> {
     on_wire(1, |wire| {
         // A /run of its own, so that the machine's stays as it is.
