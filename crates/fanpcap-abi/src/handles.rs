@@ -113,11 +113,15 @@ fn mind_forks() {
 fn insert(p: *mut Pcap, request: Request) {
     mind_forks();
     let entry = Box::new(Entry::new(p as usize, request));
-    let left = ENTRIES.with(|entries| entries.insert(entry));
+    let left = ENTRIES.with(|entries| {
+        let left = entries.insert(entry);
+        // Here, so that no fork comes between. Relaxed: a thread that uses a handle has learnt of it
+        // by other means, which order this too.
+        COUNT.fetch_add(usize::from(left.is_none()), Ordering::Relaxed);
+        left
+    });
     if left.is_none() {
         breaks::open(p as usize);
-        // Relaxed: a thread that uses a handle has learnt of it by other means, which order this too.
-        COUNT.fetch_add(1, Ordering::Relaxed);
     }
 }
 
@@ -157,8 +161,11 @@ pub(crate) fn handle_close(p: *mut Pcap) -> Option<Box<Entry>> {
     if COUNT.load(Ordering::Relaxed) == 0 {
         return None;
     }
-    let removed = ENTRIES.with(|entries| entries.remove(p as usize))?;
-    COUNT.fetch_sub(1, Ordering::Relaxed);
+    let removed = ENTRIES.with(|entries| {
+        let removed = entries.remove(p as usize)?;
+        COUNT.fetch_sub(1, Ordering::Relaxed);
+        Some(removed)
+    })?;
     breaks::close(p as usize);
     Some(removed)
 }
