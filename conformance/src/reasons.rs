@@ -20,6 +20,11 @@ pub const REASONS: &[(&str, Variant, &str)] = &[
         Variant::Group,
         "the two are members of one group: each packet goes to one",
     ),
+    (
+        "handles/unprivileged",
+        Variant::Group,
+        "the error goes on with what joining a group needs",
+    ),
     ("reading/longjump", Variant::Tpacket, LEFT_IS_READ),
     ("reading/longjump", Variant::Group, LEFT_IS_READ),
 ];

@@ -1,7 +1,7 @@
 //! pcap_activate: with what settings ask for, and into a group.
 
 use crate::handles::Part;
-use crate::message::{ERRBUF_SIZE, fail, guard};
+use crate::message::{ERRBUF_SIZE, fail, guard, system_error};
 use crate::system::{self, ERROR, Pcap, PcapStat, system};
 use crate::{expressions, handles, several, stats, take_over};
 use fanpcap::join::{Entrant, JoinError};
@@ -152,7 +152,9 @@ unsafe fn activate_in_group(p: *mut Pcap, membership: &Membership) -> c_int {
     let status = if again { 0 } else { activate() };
     if status == PERM_DENIED {
         let is_steered = membership.steering.is_some();
-        let denied = membership.blame(&JoinError::NotPermitted { is_steered });
+        // SAFETY: as above.
+        let reason = unsafe { system_error(p) };
+        let denied = membership.blame(&JoinError::NotPermitted { reason, is_steered });
         // SAFETY: as above.
         unsafe { fail(p, &denied) };
     }

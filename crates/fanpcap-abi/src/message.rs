@@ -72,6 +72,17 @@ unsafe fn string(text: *const c_char) -> Option<String> {
     Some(text.to_string_lossy().into_owned())
 }
 
+/// What pcap_geterr() says of a handle.
+///
+/// # Safety
+/// `p` is a handle of the system's library.
+pub(crate) unsafe fn system_error(p: *mut Pcap) -> String {
+    // SAFETY: the caller vouches for `p`.
+    let said = unsafe { system::pcap_geterr(p) };
+    // SAFETY: libpcap's answer is a C string or null.
+    unsafe { string(said) }.unwrap_or_default()
+}
+
 /// Gives the caller of pcap_open_live() the warning that came with the handle.
 ///
 /// # Safety

@@ -109,6 +109,11 @@ pub(crate) unsafe fn take_over_several(all: &[*mut Pcap]) -> Result<(), String> 
 pub(crate) unsafe fn keep_counters(p: *mut Pcap) {
     // SAFETY: the caller vouches for `p`.
     let Some(reader) = (unsafe { head::reader(p, read) }) else {
+        handles::with(p, |entry| {
+            if let Some((member, _)) = &entry.member {
+                member.read_by_system();
+            }
+        });
         return;
     };
     for (device, part) in several::all(p).into_iter().enumerate() {

@@ -299,6 +299,11 @@ impl Member {
         })
     }
 
+    /// Notes that the system's library reads the member, which does not tell what it has taken.
+    pub fn read_by_system(&self) {
+        self.words()[at::TAKEN].set(NOT_READ_BY_US);
+    }
+
     /// Takes in the totals that the system's library tells and publishes. Returns the socket's totals,
     /// which begin with the handle, not with the group.
     pub fn handle_stats(&mut self, received: u32, dropped: u32) -> Counters {

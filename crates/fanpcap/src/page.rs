@@ -74,7 +74,7 @@ pub(crate) fn content(mode: Mode, steering: Option<&Steering>, before: Counters)
         executable: process::executable(),
         read_ns: 0,
         counters: Counters::default(),
-        taken: None,
+        taken: Some(0),
         read_taken: None,
         waits: false,
         joined_ns: process::monotonic_ns(),

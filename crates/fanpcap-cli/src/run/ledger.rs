@@ -211,6 +211,7 @@ impl Ledger {
 
     /// The copies are told to end: from now on it is meant that none is there.
     pub(crate) fn end_of_watch(&mut self) {
+        self.end_absences(&[]);
         self.absences.are_over();
         for ifindex in self.absences.devices() {
             let counted = fanpcap_linux::link::packets(ifindex).ok();

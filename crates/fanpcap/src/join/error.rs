@@ -12,6 +12,8 @@ pub enum JoinError {
     NotPacket,
     /// The process may not open packet sockets, so that the handle has none.
     NotPermitted {
+        /// What the system's library says.
+        reason: String,
         /// Whether a steering program takes a capability more.
         is_steered: bool,
     },
@@ -84,15 +86,15 @@ impl fmt::Display for JoinError {
                 "fan-out is for network devices; this handle has no packet socket: open it without a \
                  group (PCAP_GROUP_DEVICE gives one device a group, PCAP_GROUP all)",
             ),
-            Self::NotPermitted { is_steered } => {
+            Self::NotPermitted { reason, is_steered } => {
                 let needs = match is_steered {
                     true => "CAP_NET_RAW, and CAP_BPF for its steering program",
                     false => "CAP_NET_RAW",
                 };
                 write!(
                     f,
-                    "joining a fan-out group needs {needs}: run as root, or with capabilities (setpriv \
-                     --ambient-caps, AmbientCapabilities= in a unit)",
+                    "{reason}: joining a fan-out group needs {needs}: run as root, or with capabilities \
+                     (setpriv --ambient-caps, AmbientCapabilities= in a unit)",
                 )
             }
             Self::AlreadyIn(group) => {

@@ -138,7 +138,8 @@ fn another_program_is_refused_and_one_that_means_the_same_is_not() -> Result<()>
             && said.contains("not 'main = udp >-> steer_rrobin'");
         ensure!(names_both, "{said}");
         let said = other.ask("open hash")?;
-        ensure!(said.contains("runs program, not hash"), "{said}");
+        let named = "runs the steering program 'main = tcp >-> steer_rrobin', not hash";
+        ensure!(said.contains(named), "{said}");
         // Who was refused is in nobody's way.
         let (frames, tcp) = mixed(6, Transport::Tcp)?;
         wire.send(&frames)?;

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::io;
 use std::thread;
 
-use fanpcap::groups::{self, Seen};
+use fanpcap_linux::diag::{self, PacketSocket};
 use fanpcap_linux::link;
 
 use super::member::Member;
@@ -81,22 +81,34 @@ impl Ledger {
     /// Whether nobody was in the group on a device when members had left it, and the device had
     /// counted so much.
     fn is_deserted(&self, ifindex: u32, counted: Option<u64>) -> bool {
-        let group = self.group;
-        let joined = |member: &Member| match member.rejecting() {
+        let Some(in_group) = self.sockets_in_group(ifindex) else {
+            return false;
+        };
+        let is_in = |member: &Member| match member.rejecting() {
             it if member.ifindex() != ifindex || !it.has_begun => false,
+            // One that has begun to join may never come to it.
+            _ if !member.has_joined() && !in_group.contains(&member.inode()) => false,
             // Who has joined since was not there then.
             it => it
                 .joined_at
                 .zip(counted)
                 .is_none_or(|(joined, left)| joined <= left),
         };
-        let is_foreign = |seen: &Seen| {
-            let (socket, inode) = (&seen.socket, u64::from(seen.socket.inode));
-            let in_group = socket.fanout.is_some_and(|fanout| fanout.id == group);
-            in_group && socket.ifindex == ifindex && !self.known.contains(&inode)
+        in_group.is_subset(&self.known) && !self.held.iter().any(is_in)
+    }
+
+    /// The sockets that are in the group on a device; none where the kernel does not tell.
+    fn sockets_in_group(&self, ifindex: u32) -> Option<BTreeSet<u64>> {
+        let is_in = |socket: &&PacketSocket| {
+            let in_group = socket.fanout.is_some_and(|fanout| fanout.id == self.group);
+            in_group && socket.ifindex == ifindex
         };
-        let is_seen = || groups::seen().is_ok_and(|seen| seen.iter().any(is_foreign));
-        !self.held.iter().any(joined) && !is_seen()
+        let sockets = diag::packet_sockets().ok()?;
+        let inodes = sockets
+            .iter()
+            .filter(is_in)
+            .map(|socket| u64::from(socket.inode));
+        Some(inodes.collect())
     }
 
     /// Notes which devices have a copy again, or had one of those that have `ended`.

@@ -192,23 +192,28 @@ impl Member {
         closing.refused()
     }
 
-    /// Whether it is or was in the group, as far as that can be told.
+    /// Whether it is or was in the group for sure: not while it is about to join.
     pub(super) fn has_joined(&self) -> bool {
-        let has_entered = self.closing.as_ref().is_none_or(Closing::has_joined);
-        has_entered && self.rejecting().has_begun
+        let rejecting = self.rejecting();
+        let is_over = || rejecting.now.is_none();
+        rejecting.has_begun
+            && self
+                .closing
+                .as_ref()
+                .map_or_else(is_over, Closing::has_joined)
     }
 
     /// Ends its stay in the group and tells what became of its packets; none if it has never
     /// joined.
     pub(super) fn settle(&mut self) -> Option<Account> {
-        let has_joined = self.has_joined();
+        let was_never_in = self.closing.as_ref().is_some_and(|it| !it.has_joined());
         let closed = self.closing.take().map(Closing::finish);
         // What was taken between our reading and the last owner's end is on the page.
         if let Some(last) = self.page.record() {
             self.record = last;
         }
         let rejecting = self.rejecting();
-        if !has_joined {
+        if was_never_in || !rejecting.has_begun {
             return None;
         }
         let counted = link::packets(self.ifindex).ok();

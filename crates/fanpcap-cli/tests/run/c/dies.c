@@ -8,6 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
+#include <unistd.h>
 
 static void die(const char *where)
 {
@@ -33,7 +34,10 @@ int setsockopt(int fd, int level, int name, const void *value, socklen_t length)
 {
 	int (*next)(int, int, int, const void *, socklen_t) = dlsym(RTLD_NEXT, "setsockopt");
 
-	if (level == SOL_PACKET && name == PACKET_FANOUT)
+	if (level == SOL_PACKET && name == PACKET_FANOUT) {
+		/* Packets come meanwhile. */
+		usleep(100000);
 		die("joining");
+	}
 	return next(fd, level, name, value, length);
 }

@@ -14,20 +14,22 @@ int main(int argc, char **argv)
 	int protocol = htons(argc > 1 ? strtol(argv[1], NULL, 0) : ETH_P_ALL);
 	struct sockaddr_ll device = { .sll_family = AF_PACKET, .sll_protocol = protocol };
 
-	if (socket(AF_PACKET, SOCK_RAW, protocol) != 3) {
+	int fd = socket(AF_PACKET, SOCK_RAW, protocol);
+
+	if (fd < 0) {
 		perror("socket");
 		return 1;
 	}
 	if (argc > 2) {
 		device.sll_ifindex = if_nametoindex(argv[2]);
-		if (bind(3, (struct sockaddr *)&device, sizeof device) != 0) {
+		if (bind(fd, (struct sockaddr *)&device, sizeof device) != 0) {
 			perror("bind");
 			return 1;
 		}
 	}
 	fputs("captures\n", stderr);
 	for (;;) {
-		if (recv(3, frame, sizeof frame, 0) < 0)
+		if (recv(fd, frame, sizeof frame, 0) < 0)
 			return 1;
 	}
 }
