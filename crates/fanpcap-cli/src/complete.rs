@@ -3,7 +3,7 @@
 use std::process::ExitCode;
 
 use anyhow::Result;
-use clap::{Arg, Args, Command, CommandFactory};
+use clap::{Arg, Args, Command, CommandFactory, ValueHint};
 use fanpcap::groups;
 use fanpcap::mode::Kind;
 use fanpcap_linux::interface;
@@ -125,8 +125,9 @@ fn values(argument: &Arg) -> Vec<String> {
         "DEV" | "DEVICE" => devices(),
         "MODE" => modes(),
         "ROW" => fanpcap_bench::rows().map(str::to_owned).collect(),
-        "GROUP" | "NUMBER" if argument.get_id() == "group" => running(),
+        _ if argument.get_id() == "group" => running(),
         "FILE" | "DIR" | "DIRECTORY" | "PROGRAM" | "COMMAND" | "PATH" => vec![FILES.to_owned()],
+        _ if argument.get_value_hint() == ValueHint::AnyPath => vec![FILES.to_owned()],
         _ => Vec::new(),
     }
 }
@@ -203,6 +204,7 @@ mod tests {
         assert_eq!(told("top lo l"), Vec::<String>::new());
         for line in [
             "lang check x",
+            "bench compare before x",
             "gen --replay ",
             "run -- ",
             "run -n 4 tcpdump -n ",

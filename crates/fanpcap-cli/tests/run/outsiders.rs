@@ -1,6 +1,7 @@
 //! Copies that see all packets, handles that nobody reads, and groups that copies can't join.
 
 use std::path::Path;
+use std::process::Command;
 use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
@@ -110,6 +111,11 @@ fn what_was_joined_is_said_and_a_group_of_another_mode_is_refused() {
         let running = Running::tcpdumps(&[], "%i.pcap")?;
         running.wait_until_says(&format!("in group {GROUP}, hash, on {FAR}: 2 copies"), 1)?;
         let group = GROUP.to_string();
+        // The shells' completions offer it.
+        let mut complete = Command::new(env!("CARGO_BIN_EXE_fanpcap"));
+        let offered = complete.args(["complete", "--", "run", "--group", ""]);
+        let offered = String::from_utf8(offered.output()?.stdout)?;
+        ensure!(offered == format!("{group}\n"), "{offered:?}");
         for (mode, device, complaint) in [
             ("lb", FAR, "the group has hash already, not lb"),
             ("flow", FAR, "the group has hash already, not flow"),
