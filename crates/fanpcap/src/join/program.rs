@@ -71,10 +71,12 @@ pub(super) fn join(
             _ => {
                 let loaded = spare.map_or_else(load, Ok)?;
                 steered.set(loaded, seat.fd).map_err(failed)?;
+                // Another may have set its own meanwhile.
+                look(seat, steering)?;
             }
         }
-        // Who replaces the program looks for pages once more when it is done: by now it sees this one, or its own are seen.
-        look(seat, steering)?;
+        // Who replaces the program looks for pages once more when it is done. This page was there before the look above: so the
+        // other finds this page, or this look has found the other's.
         Ok(())
     })?;
     seat.joined(early, member)
