@@ -233,18 +233,7 @@ fn finish(
         output.say(&summary.text());
     }
     if done.is_some() {
-        let copies = supervised.copies.iter();
-        for path in copies.flat_map(|copy| copy.files.no_captures()) {
-            output.say(&format!(
-                "--merge: {} is left out, as it is no capture",
-                path.display()
-            ));
-        }
-    }
-    if let Some(more @ 1..) = summary.taken_not_written {
-        output.say(&format!(
-            "--merge: {more} packets that the copies took are in none of the captures that were merged"
-        ));
+        tell_of_gaps(supervised, &summary, output);
     }
     let mut errors = Vec::new();
     match merged.transpose() {
@@ -269,6 +258,22 @@ fn finish(
         supervised.code()
     } else {
         1
+    }
+}
+
+/// Says what is not in the merged capture.
+fn tell_of_gaps(supervised: &Supervised, summary: &Summary, output: &Output) {
+    let copies = supervised.copies.iter();
+    for path in copies.flat_map(|copy| copy.files.no_captures()) {
+        output.say(&format!(
+            "--merge: {} is left out, as it is no capture",
+            path.display()
+        ));
+    }
+    if let Some(more @ 1..) = summary.taken_not_written {
+        output.say(&format!(
+            "--merge: {more} packets that the copies took are in none of the captures that were merged"
+        ));
     }
 }
 

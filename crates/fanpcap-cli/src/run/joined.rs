@@ -41,7 +41,17 @@ pub(crate) fn question(pid: u32, library: &Path, group: u16, captures: bool) -> 
         }
         Err(error) => return format!("it can't be looked at ({error})"),
     };
-    match libraries(&maps, library) {
+    of_libraries(&name, libraries(&maps, library), library, (group, captures))
+}
+
+/// What a process' libraries say of it.
+fn of_libraries(
+    name: &str,
+    loaded: Loaded,
+    library: &Path,
+    (group, captures): (u16, bool),
+) -> String {
+    match loaded {
         Loaded::Libpcap(path) if captures && path.starts_with(library) => {
             format!("{name} reads a packet socket of its own, past libpcap")
         }
