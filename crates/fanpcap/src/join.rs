@@ -161,13 +161,18 @@ impl Seat<'_> {
         if self.bound.protocol == ETH_P_SILENT {
             return self.take_from_silence(early, attach, steer);
         }
-        if let Some(early) = early {
-            early.rejections().join(false);
+        let rejections = early.map(Member::rejections);
+        if let Some(rejections) = &rejections {
+            rejections.join(false);
         }
-        match attach {
-            Some(attach) => self.enter_with(attach)?,
-            None => self.enter(self.bound)?,
+        let entered = match attach {
+            Some(attach) => self.enter_with(attach),
+            None => self.enter(self.bound),
+        };
+        if let (Err(_), Some(rejections)) = (&entered, rejections) {
+            rejections.withdraw();
         }
+        entered?;
         steer().map_err(|error| self.stranded(error))
     }
 
@@ -192,8 +197,10 @@ impl Seat<'_> {
             Some(_) if done.is_ok() => done,
             _ => done.and(self.restore(before)),
         };
-        if let Some(rejections) = rejections {
-            rejections.end();
+        match rejections {
+            Some(rejections) if is_in => rejections.end(),
+            Some(rejections) => rejections.withdraw(),
+            None => {}
         }
         done.map_err(|error| match is_in {
             true => self.stranded(error),

@@ -87,6 +87,12 @@ impl Rejections {
         self.joined_at.set(counted);
     }
 
+    /// The member has not joined: the group did not take it.
+    pub(crate) fn withdraw(&self) {
+        self.joined_at.set(0);
+        self.since.set(0);
+    }
+
     /// The member has joined, and nobody has noted when.
     pub(crate) fn are_unknown(&self) {
         self.rejected.set(UNKNOWN);
@@ -137,6 +143,9 @@ mod tests {
             (begun.at_most(Some(at + 7)), begun.at_most(None)),
             (Some(7), None)
         );
+        rejections.withdraw();
+        assert!(!read(&words).has_begun && read(&words).now.is_none());
+        rejections.join(true);
         rejections.end();
         let past = read(&words).past.unwrap();
         assert_eq!(

@@ -272,6 +272,28 @@ fn a_copy_that_dies_as_it_joins_ends_no_time_without_a_copy() {
     assert!(!row.contains("WRONG"), "{row}");
 }
 
+/// dumpcap tries a handle on each device. The group is another device's and refuses these.
+#[test]
+#[ignore = "needs root: packet sockets in a namespace"]
+fn a_handle_that_its_group_refuses_begins_no_time_without_a_copy() {
+    on_wire(|_| {
+        let group = GROUP.to_string();
+        let options = ["-n", "1", "--group", &group, "--cpus", "none"];
+        let line = format!(
+            "tcpdump -n -Z root -i {FAR} -w /dev/null & sleep 1; \
+             for n in 1 2 3; do tcpdump -n -Z root -i {NEAR} -c 1 -w /dev/null; done; wait"
+        );
+        let running = Running::start(&options, &["sh", "-c", &line])?;
+        running.wait_until_says("fan-out group", 3)?;
+        running.signal("INT")?;
+        let ended = running.wait()?;
+        let absent = &ended.summary()["absent"]["times"];
+        ensure!(absent == 0, "{absent}: {}", ended.said());
+        Ok(())
+    })
+    .unwrap();
+}
+
 /// The row of a run of `line` in a shell, where something happens in the middle of traffic.
 fn in_traffic(
     options: &[&str],

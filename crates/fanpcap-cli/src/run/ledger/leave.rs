@@ -22,7 +22,9 @@ impl Ledger {
             .into_iter()
             .partition(|_| refuse.next().flatten().unwrap_or(false));
         self.held.extend(stay);
-        let devices: BTreeSet<u32> = ended.iter().map(Member::ifindex).collect();
+        // Who never joined leaves nobody behind.
+        let joined = ended.iter().filter(|member| member.has_joined());
+        let devices: BTreeSet<u32> = joined.map(Member::ifindex).collect();
         let devices = devices.into_iter();
         let moments: Vec<Moment> = devices.map(|it| Moment::of(it, &ended)).collect();
         // One of these may have joined and died since it was looked at last.
