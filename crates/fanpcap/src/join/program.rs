@@ -9,7 +9,7 @@ use crate::replace::Turn;
 use crate::settings::Group;
 use crate::steered::{SteerError, Steered};
 use crate::steering::Steering;
-use fanpcap_linux::diag;
+use fanpcap_linux::diag::{self, PacketSocket};
 use fanpcap_linux::packet;
 use std::collections::BTreeSet;
 use std::os::fd::BorrowedFd;
@@ -105,7 +105,14 @@ fn look(seat: &Seat<'_>, steering: &Steering) -> Result<Runs, JoinError> {
 fn runs(group: u16, ifindex: u32, own: u64, steering: &Steering) -> Result<Runs, JoinError> {
     let pages = Shelf::of(ifindex, group).map(|shelf| shelf.pages());
     let pages = pages.unwrap_or_default().into_iter();
-    let told = pages.filter(|(inode, _)| *inode != own);
+    let sockets = diag::packet_sockets();
+    // The page of a process that dies is locked until its socket is released, which takes the kernel
+    // some milliseconds more than to forget the socket (net/packet/af_packet.c, packet_release()).
+    let is_open = |inode: u64| {
+        let mut sockets = sockets.iter().flatten();
+        sockets.any(|socket| u64::from(socket.inode) == inode)
+    };
+    let told = pages.filter(|(inode, _)| *inode != own && (sockets.is_err() || is_open(*inode)));
     let told = told.filter_map(|(inode, record)| Some((inode, record.steering?)));
     let told: Vec<(u64, Running)> = told.collect();
     if let Some((_, other)) = told.iter().find(|(_, it)| it.digest != steering.digest()) {
@@ -116,7 +123,10 @@ fn runs(group: u16, ifindex: u32, own: u64, steering: &Steering) -> Result<Runs,
         };
         return Err(error.into());
     }
-    Ok(known(&told, &members(group, own)))
+    Ok(known(
+        &told,
+        &members(sockets.as_deref().unwrap_or_default(), group, own),
+    ))
 }
 
 /// What a group runs whose members bring no other program: by the pages that tell so, and the sockets that are in it.
@@ -132,11 +142,10 @@ fn known(told: &[(u64, Running)], members: &BTreeSet<u64>) -> Runs {
     }
 }
 
-/// The sockets of a group that has a program, but for `own`; none where the kernel does not tell.
-fn members(group: u16, own: u64) -> BTreeSet<u64> {
-    let sockets = diag::packet_sockets().unwrap_or_default().into_iter();
+/// The sockets of a group that has a program, but for `own`.
+fn members(sockets: &[PacketSocket], group: u16, own: u64) -> BTreeSet<u64> {
     let program = Kind::Program.kernel_type();
-    let members = sockets.filter(|socket| {
+    let members = sockets.iter().filter(|socket| {
         let fanout = socket.fanout.filter(|fanout| fanout.id == group);
         fanout.is_some_and(|fanout| fanout.mode == program)
     });
