@@ -1,32 +1,32 @@
 //! Measures our library against its peers, on a wire of its own: `fanpcap bench`, `make bench`.
 #![forbid(unsafe_code)]
 
-mod bench;
-mod compare;
-mod compiler;
-mod cores;
 mod cpu;
 mod date;
 mod figure;
-mod generator;
-mod libraries;
-mod machine;
-mod measure;
 mod out;
-mod outside;
 mod pause;
-mod plot;
 mod priority;
-mod reader;
+mod libraries;
 mod refusal;
-mod report;
-mod row;
-mod rows;
-mod spread;
-mod table;
 mod topology;
-mod trial;
 mod wire;
+mod generator;
+mod bench;
+mod measure;
+mod spread;
+mod plot;
+mod row;
+mod table;
+mod compare;
+mod compiler;
+mod cores;
+mod reader;
+mod machine;
+mod report;
+mod trial;
+mod outside;
+mod rows;
 
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;

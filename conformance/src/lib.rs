@@ -4,12 +4,12 @@
 
 pub mod behaviour;
 pub mod difference;
-pub mod matrix;
 pub mod parallel;
 pub mod reasons;
 pub mod run;
 pub mod symbols;
 pub mod variant;
+pub mod matrix;
 
 pub use behaviour::Behaviour;
 pub use variant::Variant;

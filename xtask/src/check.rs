@@ -6,7 +6,7 @@ use std::process::Stdio;
 use anyhow::{Context, Result, ensure};
 
 use crate::tally::Tally;
-use crate::{sources, tree};
+use crate::{house, sources, tree};
 
 pub(crate) fn run() -> Result<Tally> {
     let mut tally = Tally::default();
@@ -15,6 +15,7 @@ pub(crate) fn run() -> Result<Tally> {
     tool(&mut tally, "dependencies", "deny --all-features check")?;
     tally.check("the library's dependencies", &library_dependencies());
     sources::check(&mut tally)?;
+    house::check(&mut tally);
     Ok(tally)
 }
 

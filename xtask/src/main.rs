@@ -5,23 +5,24 @@
     reason = "a command's output is for the terminal"
 )]
 
+mod tally;
+mod tree;
 mod bare;
-mod check;
-mod deb;
 mod demo;
-mod extension;
-mod fuzz;
-mod install;
-mod least;
+mod house;
 mod pictures;
 mod shared_object;
 mod sources;
+mod check;
 mod stage;
+mod extension;
 mod symbols;
-mod tally;
-mod test;
+mod least;
 mod tier;
-mod tree;
+mod fuzz;
+mod install;
+mod deb;
+mod test;
 mod uninstall;
 
 use std::env;

@@ -8,19 +8,19 @@
     reason = "a command's output is for the terminal"
 )]
 
-mod arguments;
 mod command;
-mod fetch;
 mod outcome;
 mod place;
-mod proof;
-mod results;
-mod session;
-mod suite;
-mod suites;
+mod fetch;
 mod tap;
 mod variant;
+mod suite;
+mod session;
 mod wire;
+mod proof;
+mod suites;
+mod arguments;
+mod results;
 
 use std::env;
 use std::path::Path;

@@ -6,17 +6,17 @@
 //! ours in their head (`head`, `take_over`, `read`). Callbacks may longjmp or throw. No policy here: that is the crate
 //! `fanpcap`.
 
-pub mod activate;
 pub mod data;
+pub mod system;
 mod expressions;
-pub mod fanout;
-mod handles;
 mod head;
 mod message;
+mod handles;
+mod several;
+pub mod setters;
+pub mod stats;
+mod take_over;
+pub mod activate;
+pub mod fanout;
 pub mod open;
 pub mod read;
-pub mod setters;
-mod several;
-pub mod stats;
-pub mod system;
-mod take_over;

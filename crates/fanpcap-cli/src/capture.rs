@@ -1,18 +1,18 @@
 //! `fanpcap capture`: counts packets in several threads of one group.
 
-mod counter;
 mod counts;
 mod handles;
-mod interval;
 mod link;
 mod meter;
 mod quantity;
 mod savefile;
-mod session;
-mod summary;
 mod table;
 mod thread;
+mod counter;
+mod interval;
+mod summary;
 mod threads;
+mod session;
 
 use std::path::PathBuf;
 use std::process::ExitCode;

@@ -1,7 +1,7 @@
 //! `fanpcap gen`: makes traffic.
 
-mod options;
 mod report;
+mod options;
 mod values;
 
 use std::process::ExitCode;

@@ -1,13 +1,13 @@
 //! `fanpcap lang`: what a steering program is worth before it runs.
 
-mod check;
-mod explain;
-mod given;
 mod pcap;
 mod source;
-mod try_out;
+mod check;
+mod given;
 mod unknown;
+mod try_out;
 mod written;
+mod explain;
 
 use std::process::ExitCode;
 

@@ -1,19 +1,19 @@
 //! The `fanpcap` command: one file per subcommand.
 #![forbid(unsafe_code)]
 
-mod bench;
-mod capture;
-mod complete;
-mod config;
 mod cpus;
 mod generate;
-mod lang;
 mod library;
+mod bench;
+mod snapshot;
+mod streams;
+mod capture;
+mod complete;
+mod lang;
+mod config;
 mod manual;
 mod metrics;
 mod run;
-mod snapshot;
-mod streams;
 mod system;
 mod top;
 

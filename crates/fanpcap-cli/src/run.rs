@@ -1,22 +1,22 @@
 //! `fanpcap run`: copies of a program share one stream of packets.
 
-mod arguments;
-mod checks;
-mod copy;
-mod files;
 mod group;
-mod guard;
 mod joined;
 mod ledger;
-mod left;
 mod merge;
 mod options;
+mod arguments;
+mod checks;
+mod files;
+mod copy;
 mod output;
 mod program;
 mod progress;
 mod summary;
-mod supervise;
 mod unnamed;
+mod guard;
+mod left;
+mod supervise;
 
 use std::collections::BTreeSet;
 use std::ffi::OsString;

@@ -19,15 +19,15 @@ use view::View;
 mod figure;
 #[cfg(test)]
 pub(crate) mod fixture;
-mod headline;
+mod view;
 mod order;
 mod rates;
 #[cfg(test)]
 mod schema;
-mod screen;
 mod table;
+mod screen;
+mod headline;
 mod terminal;
-mod view;
 
 /// Shows groups and their members: rates, shares, drops
 ///

@@ -28,25 +28,25 @@
 
 mod checksum;
 mod counting;
-mod datagram;
-mod description;
-mod device;
-mod flow;
-mod live;
-mod pace;
-mod pool;
-mod portable;
 mod prefix;
 mod program;
 mod random;
-mod record;
-mod refusal;
-mod replay;
+mod pace;
 mod rewrite;
 mod route;
+mod pool;
+mod live;
+mod portable;
+mod device;
+mod replay;
+mod record;
+mod refusal;
+mod watch;
+mod flow;
+mod datagram;
+mod description;
 mod run;
 mod sender;
-mod watch;
 
 pub use counting::{Counted, Counting, Peer};
 pub use description::{Description, DescriptionError, Families, Lengths, Transports};

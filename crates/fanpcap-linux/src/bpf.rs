@@ -6,9 +6,9 @@ use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
 
 mod locked;
 mod map;
-mod program;
 mod refused;
 mod types;
+mod program;
 
 pub use locked::locked_limit;
 pub use map::{Map, MapKind};

@@ -3,10 +3,10 @@
 //! Programs load it so to choose at run time between our library and the system's, which lacks the
 //! functions of `pcap/fanout.h`. A library is never unloaded.
 
-mod compiled;
-mod created;
 mod functions;
 mod handle;
+mod compiled;
+mod created;
 mod read;
 
 pub use compiled::Classic;

@@ -3,12 +3,12 @@
 //!
 //! What lies in the memory is not trusted: an index or length that leaves it is an error, [`Corrupt`].
 
-mod blocks;
 mod frame;
-mod frames;
 mod handover;
 mod one_reader;
 mod prefetch;
+mod blocks;
+mod frames;
 
 pub use blocks::{Blocks, Closed};
 pub use frame::{Corrupt, Frame, Link, Stamp, Vlan};

@@ -5,8 +5,8 @@
 
 mod draw;
 pub mod frames;
-pub mod packets;
 pub mod pools;
+pub mod packets;
 pub mod programs;
 
 pub use draw::{Draw, tape};

@@ -1,7 +1,7 @@
 //! Packets: all stacks that the walk knows, and what hostile senders make of them.
 
-mod link;
 mod network;
+mod link;
 mod transport;
 mod tunnel;
 

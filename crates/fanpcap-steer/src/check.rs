@@ -3,14 +3,14 @@
 //! There is nothing in the language that runs before a packet comes, but for putting definitions in. So the checker
 //! evaluates: each expression is a value, parts of the tree among them, and types are those of values.
 
+mod finish;
+mod value;
 mod argument;
 mod call;
-mod finish;
 mod list;
 mod message;
 mod names;
 mod signature;
-mod value;
 
 use crate::Error;
 use crate::ast::{Chain, Expression, Node, Program, Span};

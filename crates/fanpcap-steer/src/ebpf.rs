@@ -6,33 +6,33 @@
 //! The walk, what loads few bytes, what an ICMP error quotes, the hash of a flow, the fragment table and each pcap filter are functions, of which the kernel is
 //! told so much (BTF) that it verifies each once and not with every call; where it does not take that, they are loaded without.
 
+mod stack;
 mod assembler;
-mod classic;
 mod effect;
-mod emitter;
-mod flow;
-mod inside;
-mod key;
 mod listing;
-mod local;
 mod maps;
 mod needs;
+mod room;
 mod object;
-mod plain;
+mod emitter;
+mod view;
+mod key;
+mod local;
 mod predicate;
+mod target;
+mod classic;
+mod flow;
 mod property;
 mod quote;
 mod read;
 mod recall;
-mod room;
 mod sets;
-mod stack;
-mod steer;
-mod target;
+mod walk;
+mod inside;
 #[cfg(test)]
 mod tests;
-mod view;
-mod walk;
+mod plain;
+mod steer;
 
 pub use assembler::{CONDITIONS_MAX, INSTRUCTIONS_MAX, STEPS_MAX};
 pub use object::{LoadError, Loaded, Object};

@@ -6,20 +6,20 @@
 //! ```
 
 mod ast;
-mod check;
-mod compile;
-pub mod ebpf;
 mod error;
 pub mod hash;
 pub mod ir;
-mod lexer;
 mod measure;
 pub mod modes;
 pub mod native;
 pub mod nearest;
-mod parser;
 pub mod slice;
+pub mod ebpf;
 pub mod table;
+mod lexer;
+mod compile;
+mod parser;
+mod check;
 
 pub use check::Definition;
 pub use compile::{

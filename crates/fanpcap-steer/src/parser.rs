@@ -1,10 +1,10 @@
 //! Tokens to a [`Program`]: recursive descent, operators by precedence, blocks by layout.
 
-mod block;
-mod expression;
-mod layout;
 mod operator;
+mod layout;
+mod block;
 mod program;
+mod expression;
 
 pub(crate) use program::MAIN;
 

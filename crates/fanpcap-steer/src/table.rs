@@ -3,12 +3,12 @@
 mod build;
 mod combinators;
 mod comparisons;
-mod filters;
 mod forwarding;
 mod given;
 mod keys;
 pub(crate) mod net;
 mod predicates;
+mod filters;
 mod properties;
 mod refused;
 mod steering;

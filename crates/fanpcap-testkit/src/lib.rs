@@ -1,18 +1,18 @@
 //! What tests and the demo share: network namespaces, veth pairs, traffic, captures, member programs.
 
 pub mod await_for;
-pub mod capture;
 pub mod conversation;
 pub mod errors_page;
 pub mod flow;
-pub mod hosts;
 pub mod library;
-pub mod member;
 pub mod mounts;
-pub mod netns;
 pub mod scratch;
 pub mod traffic;
+pub mod capture;
+pub mod member;
 pub mod veth;
+pub mod netns;
+pub mod hosts;
 
 pub use await_for::await_for;
 pub use capture::Capture;

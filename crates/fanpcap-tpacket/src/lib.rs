@@ -2,16 +2,16 @@
 //! at less cost. What it does otherwise, and why, is in docs/decisions.
 #![deny(unsafe_code)]
 
-mod accept;
-mod call;
 pub mod filter;
-mod lane;
-mod merge;
 mod publish;
-mod reader;
 mod rest;
 mod ring;
+mod call;
+mod accept;
+mod lane;
+mod reader;
 mod wait;
+mod merge;
 
 pub use accept::Direction;
 pub use call::{Call, End, Options, Packet};

@@ -26,12 +26,12 @@
 
 mod arp;
 mod flow;
-mod ip;
 mod ipv4;
-mod ipv6;
-mod layers;
-mod link;
 mod shim;
+pub mod number;
+mod ipv6;
+mod link;
+mod layers;
 mod transport;
 mod tunnel;
 
@@ -46,7 +46,7 @@ pub use shim::{Label, Labels, Pppoe};
 pub use transport::{Icmp, Ports, Rtcp, Rtp, Sctp, Tcp, Udp};
 pub use tunnel::{Erspan, Geneve, Gre, Gtp, Vxlan};
 
-pub mod number;
+mod ip;
 
 /// VLAN tags that are passed over.
 pub const TAGS_MAX: usize = 4;

@@ -1,8 +1,8 @@
 //! Settings: environment over config file, read whole and checked before anything is done.
 
+mod keys;
 pub mod environment;
 pub mod file;
-mod keys;
 mod plan;
 
 use crate::report::{Fault, Report, shorten};

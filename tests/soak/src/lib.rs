@@ -3,12 +3,12 @@
 //! members that come and go, some by a kill. Nothing may be lost from the books, and nothing may grow.
 #![forbid(unsafe_code)]
 
-mod cast;
 mod chance;
 mod sender;
 mod stage;
 mod visitors;
 mod vitals;
+mod cast;
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;

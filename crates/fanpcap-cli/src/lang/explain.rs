@@ -1,7 +1,7 @@
 //! `fanpcap lang explain`: what a program is made of, what runs it, and what that costs.
 
-mod cost;
 mod frames;
+mod cost;
 mod part;
 
 use std::fmt::Write;

@@ -1,11 +1,11 @@
 //! `fanpcap lang try`: who would get what of a capture file's packets.
 
-mod datagrams;
 mod engine;
-mod flows;
 mod members;
-mod report;
 mod tally;
+mod flows;
+mod datagrams;
+mod report;
 
 use std::path::PathBuf;
 use std::process::ExitCode;

@@ -1,7 +1,7 @@
 //! A program's tree, written down in the language again: what is left of it where a part was taken out.
 
-mod predicate;
 mod steer;
+mod predicate;
 
 use fanpcap_steer::ir::{Function, Header, Predicate, Program};
 

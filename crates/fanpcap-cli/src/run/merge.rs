@@ -6,8 +6,8 @@
 mod interface;
 mod place;
 mod reader;
-mod sink;
 mod source;
+mod sink;
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;

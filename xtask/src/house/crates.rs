@@ -1,0 +1,104 @@
+//! The workspace's members in the order of Cargo.toml, and whether their arrows follow it.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs;
+use std::path::PathBuf;
+
+use anyhow::{Context, Result};
+use serde_json::Value;
+
+use crate::tree;
+
+/// A member of the workspace.
+#[derive(Debug)]
+pub(crate) struct Member {
+    pub(crate) name: String,
+    /// Its folder below the root.
+    folder: String,
+    /// The root files of its library and its commands.
+    pub(crate) entries: Vec<PathBuf>,
+    /// Members that its code needs.
+    needs: Vec<String>,
+    /// Members that its tests need besides.
+    tests_need: Vec<String>,
+}
+
+/// The members, in the order of Cargo.toml.
+pub(crate) fn members() -> Result<Vec<Member>> {
+    let root = tree::root()?;
+    let arguments = ["metadata", "--no-deps", "--offline", "--format-version=1"];
+    let metadata = tree::output(&mut tree::cargo(&arguments)?)?;
+    let metadata: Value = serde_json::from_str(&metadata).context("cargo metadata")?;
+    let packages = metadata["packages"].as_array().context("packages")?;
+    let mut members = packages
+        .iter()
+        .map(|package| {
+            let manifest = PathBuf::from(package["manifest_path"].as_str().context("a path")?);
+            let folder = manifest
+                .parent()
+                .and_then(|dir| dir.strip_prefix(&root).ok());
+            let folder = folder.context("a folder")?.to_string_lossy().into_owned();
+            Ok(member(package, folder))
+        })
+        .collect::<Result<Vec<_>>>()?;
+    let listed = fs::read_to_string(root.join("Cargo.toml")).context("reading Cargo.toml")?;
+    members.sort_by_key(|member| listed.find(&format!("\"{}\"", member.folder)));
+    Ok(members)
+}
+
+fn member(package: &Value, folder: String) -> Member {
+    let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
+    let all = |key: &str| package[key].as_array().into_iter().flatten();
+    let is_program = |target: &&Value| {
+        let kinds = target["kind"].as_array().into_iter().flatten();
+        kinds
+            .filter_map(Value::as_str)
+            .any(|kind| !["test", "bench", "example"].contains(&kind))
+    };
+    let needs = |is_dev: bool| {
+        let dependencies = all("dependencies").filter(|dependency| dependency["path"].is_string());
+        let chosen = dependencies.filter(|dependency| (dependency["kind"] == "dev") == is_dev);
+        chosen.map(|dependency| text(&dependency["name"])).collect()
+    };
+    Member {
+        name: text(&package["name"]),
+        folder,
+        entries: all("targets")
+            .filter(is_program)
+            .map(|target| text(&target["src_path"]).into())
+            .collect(),
+        needs: needs(false),
+        tests_need: needs(true),
+    }
+}
+
+/// The arrows that go backward: code needs members listed before its own; tests may need later ones,
+/// but none that need theirs.
+pub(crate) fn backward(members: &[Member]) -> BTreeSet<String> {
+    let places = members.iter().enumerate();
+    let places: BTreeMap<&str, usize> = places
+        .map(|(place, member)| (member.name.as_str(), place))
+        .collect();
+    let mut found = BTreeSet::new();
+    for (place, member) in members.iter().enumerate() {
+        let name = &member.name;
+        let later = member
+            .needs
+            .iter()
+            .filter(|needed| places[needed.as_str()] >= place);
+        found.extend(later.map(|needed| format!("{name} -> {needed}")));
+        let is_circle = |needed: &&String| reaches(members, &places, needed, name);
+        let circles = member.tests_need.iter().filter(is_circle);
+        found.extend(circles.map(|needed| format!("{name} (tests) -> {needed}")));
+    }
+    found
+}
+
+/// Whether the code of `from` needs `to`, be it through others.
+fn reaches(members: &[Member], places: &BTreeMap<&str, usize>, from: &str, to: &str) -> bool {
+    from != to
+        && members[places[from]]
+            .needs
+            .iter()
+            .any(|next| next == to || reaches(members, places, next, to))
+}
