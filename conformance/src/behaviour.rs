@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use anyhow::{Context, Result, bail, ensure};
-use fanpcap_testkit::Scratch;
+use fanpcap_testkit::{Scratch, needs};
 
 const PROGRAMS: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/c");
 
@@ -80,6 +80,7 @@ impl Behaviour {
     /// # Errors
     /// What the compiler says; warnings are errors.
     pub fn compile(&self, scratch: &Scratch, flags: &[&str]) -> Result<PathBuf> {
+        needs::libpcap_headers()?;
         let program = scratch.new_file(&self.name.replace('/', "-"));
         let done = Command::new("cc")
             .args(["-std=gnu11", "-O1", "-g", "-Wall", "-Wextra", "-Werror"])

@@ -33,7 +33,7 @@ pub(crate) fn cargo_test(
         .context("starting cargo test")?;
     let output = String::from_utf8_lossy(&done.stdout);
     let mut tally = read(&output);
-    if !done.status.success() && tally.failed == 0 {
+    if !done.status.success() && reported(&output).failed == 0 {
         println!(
             "  FAIL  cargo test {}: {}",
             arguments.join(" "),
@@ -56,17 +56,29 @@ pub(crate) fn cargo_test(
     Ok(tally)
 }
 
-/// Adds up the harness' result lines; a passed test that said SKIP counts as skipped.
+/// Adds up the harness' result lines; a test that said SKIP counts as skipped, however it ended.
 fn read(output: &str) -> Tally {
+    let mut tally = reported(output);
+    let has_failed = |test: &str| output.contains(&format!("test {test} ... FAILED\n"));
+    for (test, _) in gave_up(output) {
+        let ended = match has_failed(test) {
+            true => &mut tally.failed,
+            false => &mut tally.passed,
+        };
+        *ended = ended.saturating_sub(1);
+        tally.skipped += 1;
+    }
+    tally
+}
+
+/// The harness' result lines.
+fn reported(output: &str) -> Tally {
     let mut tally = Tally::default();
     for line in output.lines() {
         if let Some(counts) = line.strip_prefix("test result: ") {
             tally += counted(counts);
         }
     }
-    let gave_up = gave_up(output).len().min(tally.passed);
-    tally.passed -= gave_up;
-    tally.skipped += gave_up;
     tally
 }
 
@@ -90,7 +102,7 @@ fn ignored(output: &str) -> usize {
     results.map(|line| counted(line).skipped).sum()
 }
 
-/// The tests that passed without doing their work: name and reason, the first reason of each.
+/// The tests that ended without doing their work: name and reason, the first reason of each.
 fn gave_up(output: &str) -> Vec<(&str, &str)> {
     let mut found: Vec<(&str, &str)> = Vec::new();
     let mut test = "";
@@ -138,7 +150,10 @@ SKIP: no valgrind here
 SKIP: nor anything else
 
 test result: ok. 2 passed; 0 failed; 1 ignored; 0 measured; 0 filtered out; finished in 0.00s
-test result: FAILED. 3 passed; 1 failed; 0 ignored; 0 measured; 0 filtered out; finished in 0.00s
+test d ... FAILED
+---- d stdout ----
+SKIP: no header here
+test result: FAILED. 3 passed; 2 failed; 0 ignored; 0 measured; 0 filtered out; finished in 0.00s
 ";
 
     #[test]
@@ -149,10 +164,13 @@ test result: FAILED. 3 passed; 1 failed; 0 ignored; 0 measured; 0 filtered out; 
             Tally {
                 passed: 4,
                 failed: 1,
-                skipped: 2
+                skipped: 3
             }
         );
-        assert_eq!(gave_up(OUTPUT), [("b", "no valgrind here")]);
+        assert_eq!(
+            gave_up(OUTPUT),
+            [("b", "no valgrind here"), ("d", "no header here")]
+        );
         assert_eq!(ignored(OUTPUT), 1);
     }
 }

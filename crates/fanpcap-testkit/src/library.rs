@@ -6,6 +6,8 @@ use std::process::Command;
 
 use anyhow::{Context, Result, ensure};
 
+use crate::needs;
+
 /// The directory with our libpcap.so.0.8: `FANPCAP_LIB_DIR`, else where the workspace stages it.
 ///
 /// # Errors
@@ -27,6 +29,7 @@ pub fn library_dir() -> Result<PathBuf> {
 /// # Errors
 /// What the compiler says; warnings are errors.
 pub fn compile_c(source: &Path, program: &Path) -> Result<()> {
+    needs::libpcap_headers()?;
     let done = Command::new("cc")
         .args([
             "-std=gnu11",

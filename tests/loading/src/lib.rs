@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, ExitStatus, Stdio};
 
 use anyhow::{Context, Result, ensure};
-use fanpcap_testkit::{Scratch, await_for, traffic};
+use fanpcap_testkit::{Scratch, await_for, needs, traffic};
 
 pub use fanpcap_testkit::library::library_dir;
 
@@ -49,6 +49,7 @@ impl Ended {
 /// # Errors
 /// What the compiler says; warnings are errors.
 pub fn compile(scratch: &Scratch, source: &str, flags: &[&str]) -> Result<PathBuf> {
+    needs::libpcap_headers()?;
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("c").join(source);
     let program = scratch.new_file(source);
     let compiler = if source.ends_with(".cc") { "c++" } else { "cc" };

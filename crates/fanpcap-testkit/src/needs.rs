@@ -1,0 +1,21 @@
+//! What a test may need that is not installed: it says SKIP then, and ends.
+
+use std::path::Path;
+
+use anyhow::{Result, bail};
+
+/// The system's libpcap to compile against.
+const HEADER: &str = "/usr/include/pcap/pcap.h";
+
+/// Goes on where C programs can be compiled against libpcap.
+///
+/// # Errors
+/// After it has said SKIP: the test counts as skipped, however it ends.
+#[allow(clippy::print_stdout, reason = "the tiers read it in a test's output")]
+pub fn libpcap_headers() -> Result<()> {
+    if !Path::new(HEADER).exists() {
+        println!("SKIP: no {HEADER} here (libpcap0.8-dev)");
+        bail!("no {HEADER}");
+    }
+    Ok(())
+}
