@@ -3,6 +3,10 @@
 //! A packet starts with the outcome "copy to every member of the default class", state 0. A function goes on, maybe
 //! with another outcome, or drops; nothing of a sequence runs after a drop. A later steering function overrides an earlier one.
 
+mod nodes;
+
+pub use nodes::{Node, NodeMut};
+
 use std::net::IpAddr;
 
 /// Which meaning it is that trees have. It is one more with each change by which any tree comes to select, count or steer otherwise in the kernel, so that members of

@@ -7,6 +7,7 @@
 mod fit;
 
 use std::fmt;
+use std::mem;
 
 use crate::ir::{Comparison, Function, Header, Predicate, Program, Property, Side, Steer};
 use fanpcap_wire::number;
@@ -33,7 +34,7 @@ impl std::error::Error for Unfit {}
 pub fn steering(program: &Program) -> Result<Program, Unfit> {
     fit::check(&program.main)?;
     Ok(Program {
-        main: steers(&program.main, OnDrop::EndsAll),
+        main: steers(program.main.clone(), OnDrop::EndsAll),
         ..program.clone()
     })
 }
@@ -44,7 +45,7 @@ pub fn steering(program: &Program) -> Result<Program, Unfit> {
 /// As [`steering`].
 pub fn verdict(program: &Program) -> Result<Option<Program>, Unfit> {
     fit::check(&program.main)?;
-    let main = judges(&program.main);
+    let main = judges(program.main.clone());
     let has_effect = fit::may_drop(&main) || fit::counts(&main);
     Ok(has_effect.then(|| Program {
         main,
@@ -61,71 +62,57 @@ enum OnDrop {
     IsTold,
 }
 
-fn steers(function: &Function, drop: OnDrop) -> Function {
-    match function {
-        Function::Count(..) | Function::Sample { .. } => Function::Pass,
-        Function::Sequence(functions) => {
-            let slices: Vec<Function> = functions.iter().map(|each| steers(each, drop)).collect();
-            if drop == OnDrop::EndsAll && slices.contains(&Function::Drop) {
-                return Function::Drop;
-            }
-            sequence(slices.into_iter())
-        }
-        Function::If(predicate, then, otherwise) => {
-            match (steers(then, drop), steers(otherwise, drop)) {
-                (Function::Drop, other) | (other, Function::Drop) if drop == OnDrop::EndsAll => {
-                    other
-                }
-                (then, otherwise) => choice(predicate, then, otherwise),
-            }
-        }
-        Function::First(alternatives) => {
-            let last = alternatives.len().saturating_sub(1);
-            let slices = alternatives.iter().enumerate().map(|(at, each)| {
-                let told = if at == last { drop } else { OnDrop::IsTold };
-                steers(each, told)
-            });
-            first(slices)
-        }
-        // It passes only with the outcome from before.
-        Function::Inverse(_) if drop == OnDrop::EndsAll => Function::Pass,
-        Function::Inverse(function) => Function::Inverse(Box::new(steers(function, drop))),
-        Function::Inner(function) => inner(steers(function, drop)),
-        Function::Pass
-        | Function::Drop
-        | Function::Steer(_)
-        | Function::Broadcast
-        | Function::Classify(_)
-        | Function::Host(_)
-        | Function::Mark(_)
-        | Function::SetState(_) => function.clone(),
+fn steers(mut function: Function, drop: OnDrop) -> Function {
+    let counts = matches!(function, Function::Count(..) | Function::Sample { .. });
+    // An inverse passes only with the outcome from before.
+    let inverse = matches!(function, Function::Inverse(_)) && drop == OnDrop::EndsAll;
+    if counts || inverse {
+        return Function::Pass;
     }
+    let told = fit::told(&function);
+    for (at, child) in function.children_mut().enumerate() {
+        let drop = if at < told { OnDrop::IsTold } else { drop };
+        *child = steers(mem::replace(child, Function::Pass), drop);
+    }
+    simple(function, drop)
 }
 
-fn judges(function: &Function) -> Function {
-    match function {
-        Function::Steer(steer) => has(steer),
-        Function::Broadcast | Function::Classify(_) | Function::Host(_) | Function::Mark(_) => {
-            Function::Pass
+fn judges(mut function: Function) -> Function {
+    if let Function::Steer(steer) = &function {
+        return has(steer);
+    }
+    let decides = matches!(function, Function::Broadcast | Function::Classify(_));
+    if decides || matches!(function, Function::Host(_) | Function::Mark(_)) {
+        return Function::Pass;
+    }
+    for child in function.children_mut() {
+        *child = judges(mem::replace(child, Function::Pass));
+    }
+    simple(function, OnDrop::IsTold)
+}
+
+/// A function whose children are simple. Where a drop ends all, the steering part need not drop.
+fn simple(function: Function, drop: OnDrop) -> Function {
+    match (function, drop) {
+        (Function::Sequence(all), OnDrop::EndsAll) if all.contains(&Function::Drop) => {
+            Function::Drop
         }
-        Function::Sequence(functions) => sequence(functions.iter().map(judges)),
-        Function::If(predicate, then, otherwise) => {
-            choice(predicate, judges(then), judges(otherwise))
-        }
-        Function::First(alternatives) => first(alternatives.iter().map(judges)),
-        Function::Inverse(function) => Function::Inverse(Box::new(judges(function))),
-        Function::Inner(function) => inner(judges(function)),
-        Function::Pass
-        | Function::Drop
-        | Function::Count(..)
-        | Function::SetState(_)
-        | Function::Sample { .. } => function.clone(),
+        (Function::Sequence(all), _) => sequence(all),
+        (Function::If(question, then, otherwise), _) => match (*then, *otherwise) {
+            (Function::Drop, other) | (other, Function::Drop) if drop == OnDrop::EndsAll => other,
+            (then, otherwise) if then == otherwise => then,
+            (then, otherwise) => Function::If(question, then.into(), otherwise.into()),
+        },
+        (Function::First(all), _) => first(all),
+        (Function::Inner(only), _) if matches!(*only, Function::Pass | Function::Drop) => *only,
+        (function, _) => function,
     }
 }
 
 /// Without what does nothing, and what is behind a drop.
-fn sequence(functions: impl Iterator<Item = Function>) -> Function {
+fn sequence(functions: Vec<Function>) -> Function {
     let mut kept = Vec::new();
+    let functions = functions.into_iter();
     for function in functions.filter(|function| *function != Function::Pass) {
         let ends = function == Function::Drop;
         kept.push(function);
@@ -139,20 +126,10 @@ fn sequence(functions: impl Iterator<Item = Function>) -> Function {
     kept.pop().unwrap_or(Function::Pass)
 }
 
-fn choice(predicate: &Predicate, then: Function, otherwise: Function) -> Function {
-    if then == otherwise {
-        return then;
-    }
-    Function::If(
-        Box::new(predicate.clone()),
-        Box::new(then),
-        Box::new(otherwise),
-    )
-}
-
 /// Without what is behind an alternative that never drops.
-fn first(alternatives: impl Iterator<Item = Function>) -> Function {
+fn first(alternatives: Vec<Function>) -> Function {
     let mut kept = Vec::new();
+    let alternatives = alternatives.into_iter();
     for alternative in alternatives.filter(|alternative| *alternative != Function::Drop) {
         let ends = !fit::may_drop(&alternative);
         kept.push(alternative);
@@ -164,13 +141,6 @@ fn first(alternatives: impl Iterator<Item = Function>) -> Function {
         return Function::First(kept);
     }
     kept.pop().unwrap_or(Function::Drop)
-}
-
-fn inner(function: Function) -> Function {
-    if matches!(function, Function::Pass | Function::Drop) {
-        return function;
-    }
-    Function::Inner(Box::new(function))
 }
 
 /// Drops the packets that have not what they would be steered by.

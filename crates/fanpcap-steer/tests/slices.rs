@@ -39,23 +39,8 @@ impl Cut {
 
 /// Whether what it decides depends on packets that the whole program may have dropped: turns and random numbers.
 fn has_turns(function: &Function) -> bool {
-    match function {
-        Function::Steer(steer) => matches!(steer, Steer::RoundRobin | Steer::Random),
-        Function::Sequence(functions) | Function::First(functions) => {
-            functions.iter().any(has_turns)
-        }
-        Function::If(_, then, otherwise) => has_turns(then) || has_turns(otherwise),
-        Function::Inverse(function) | Function::Inner(function) => has_turns(function),
-        Function::Pass
-        | Function::Drop
-        | Function::Broadcast
-        | Function::Classify(_)
-        | Function::Host(_)
-        | Function::Mark(_)
-        | Function::Count(..)
-        | Function::SetState(_)
-        | Function::Sample { .. } => false,
-    }
+    let is_turn = matches!(function, Function::Steer(Steer::RoundRobin | Steer::Random));
+    is_turn || function.children().any(has_turns)
 }
 
 /// How it went with many programs and packets.

@@ -137,21 +137,7 @@ fn classic(filter: &packet::Filter) -> Vec<Classic> {
 }
 
 fn counts(function: &Function) -> bool {
-    match function {
-        Function::Count(..) => true,
-        Function::Sequence(all) | Function::First(all) => all.iter().any(counts),
-        Function::If(_, one, other) => counts(one) || counts(other),
-        Function::Inverse(inner) | Function::Inner(inner) => counts(inner),
-        Function::Pass
-        | Function::Drop
-        | Function::Steer(_)
-        | Function::Broadcast
-        | Function::Classify(_)
-        | Function::Host(_)
-        | Function::Mark(_)
-        | Function::SetState(_)
-        | Function::Sample { .. } => false,
-    }
+    matches!(function, Function::Count(..)) || function.children().any(counts)
 }
 
 /// FNV-1a of the tree as text, which has no memory addresses in it, and of what it means: members of an older and a newer build agree on

@@ -2,39 +2,26 @@
 
 use std::collections::BTreeSet;
 
-use fanpcap_steer::ir::{Function, Predicate, Program, Property, Steer};
+use fanpcap_steer::ir::{Function, Node, Predicate, Program, Property, Steer};
 
 /// In words, each once.
 pub(super) fn of(program: &Program) -> Vec<String> {
     let mut found = BTreeSet::new();
-    function(&program.main, &mut found);
+    program.main.walk(&mut |node| {
+        found.extend(match node {
+            Node::Function(function) => of_function(function),
+            Node::Predicate(predicate) => of_predicate(predicate),
+        });
+    });
     found.into_iter().map(str::to_owned).collect()
 }
 
-fn function(function: &Function, found: &mut BTreeSet<&'static str>) {
-    match function {
-        Function::Sequence(parts) | Function::First(parts) => {
-            parts.iter().for_each(|part| self::function(part, found));
-        }
-        Function::If(question, then, otherwise) => {
-            predicate(question, found);
-            self::function(then, found);
-            self::function(otherwise, found);
-        }
-        Function::Inverse(part) | Function::Inner(part) => self::function(part, found),
-        Function::Steer(steer) => found.extend(of_steer(steer)),
-        Function::Sample { .. } => {
-            found.insert("sample: counted by each member on each CPU by itself, here on one CPU");
-        }
-        Function::Pass
-        | Function::Drop
-        | Function::Broadcast
-        | Function::Classify(_)
-        | Function::Host(_)
-        | Function::Mark(_)
-        | Function::Count(..)
-        | Function::SetState(_) => {}
+fn of_function(function: &Function) -> Option<&'static str> {
+    if let Function::Steer(steer) = function {
+        return of_steer(steer);
     }
+    let samples = matches!(function, Function::Sample { .. });
+    samples.then_some("sample: counted by each member on each CPU by itself, here on one CPU")
 }
 
 fn of_steer(steer: &Steer) -> Option<&'static str> {
@@ -65,29 +52,12 @@ fn of_steer(steer: &Steer) -> Option<&'static str> {
     }
 }
 
-fn predicate(predicate: &Predicate, found: &mut BTreeSet<&'static str>) {
-    match predicate {
-        Predicate::Not(part) => self::predicate(part, found),
-        Predicate::And(one, other) | Predicate::Or(one, other) | Predicate::Xor(one, other) => {
-            self::predicate(one, found);
-            self::predicate(other, found);
-        }
-        Predicate::Compare(Property::Queue, ..) | Predicate::Member(Property::Queue, _) => {
-            found.insert("rx_queue: the file does not tell the queue; here no packet has one");
-        }
-        Predicate::Compare(Property::Mark, ..) | Predicate::Member(Property::Mark, _) => {
-            found.insert("mark: the file does not tell it; here it is 0");
-        }
-        Predicate::Constant(_)
-        | Predicate::Compare(..)
-        | Predicate::Member(..)
-        | Predicate::Has(_)
-        | Predicate::Address(..)
-        | Predicate::AddressIn { .. }
-        | Predicate::Port(..)
-        | Predicate::Pcap(_)
-        | Predicate::Share { .. }
-        | Predicate::Rtp
-        | Predicate::Rtcp => {}
+fn of_predicate(predicate: &Predicate) -> Option<&'static str> {
+    let (Predicate::Compare(property, ..) | Predicate::Member(property, _)) = predicate else {
+        return None;
+    };
+    if *property == Property::Queue {
+        return Some("rx_queue: the file does not tell the queue; here no packet has one");
     }
+    (*property == Property::Mark).then_some("mark: the file does not tell it; here it is 0")
 }

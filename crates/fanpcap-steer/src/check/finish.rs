@@ -3,8 +3,7 @@
 use super::Checker;
 use crate::Error;
 use crate::compile::SAMPLERS_MAX;
-use crate::ir::{Filter, Function, Predicate, Program};
-use crate::measure::{Leaf, leaves};
+use crate::ir::{Filter, Function, NodeMut, Predicate, Program};
 use std::collections::HashMap;
 use std::hash::Hash;
 
@@ -13,18 +12,18 @@ impl Checker<'_, '_> {
     pub(super) fn finish(self, mut main: Function) -> Result<Program, Error> {
         let mut samplers = 0;
         let (mut sets, mut filters) = (Numbering::default(), Numbering::default());
-        leaves(&mut main, &mut |leaf| match leaf {
-            Leaf::Function(Function::Sample { index, .. }) => {
+        main.walk_mut(&mut |node| match node {
+            NodeMut::Function(Function::Sample { index, .. }) => {
                 *index = u8::try_from(samplers).unwrap_or(u8::MAX);
                 samplers += 1;
             }
-            Leaf::Predicate(Predicate::Member(_, set) | Predicate::AddressIn { set, .. }) => {
+            NodeMut::Predicate(Predicate::Member(_, set) | Predicate::AddressIn { set, .. }) => {
                 *set = sets.number(&self.sets[*set]);
             }
-            Leaf::Predicate(Predicate::Pcap(filter)) => {
+            NodeMut::Predicate(Predicate::Pcap(filter)) => {
                 *filter = filters.number(&self.filters[*filter].text);
             }
-            Leaf::Function(_) | Leaf::Predicate(_) => {}
+            NodeMut::Function(_) | NodeMut::Predicate(_) => {}
         });
         if samplers > SAMPLERS_MAX {
             let message = format!(

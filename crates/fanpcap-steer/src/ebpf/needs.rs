@@ -28,34 +28,17 @@ impl Needs {
 
     fn function(&mut self, function: &Function, depth: usize) -> Result<(), EbpfError> {
         let depth = deeper(depth)?;
-        match function {
-            Function::Sequence(functions) | Function::First(functions) => {
-                for function in functions {
-                    self.function(function, depth)?;
-                }
-            }
-            Function::If(predicate, then, otherwise) => {
-                self.predicate(predicate, depth)?;
-                self.function(then, depth)?;
-                self.function(otherwise, depth)?;
-            }
-            Function::Inverse(function) => self.function(function, depth)?,
-            Function::Inner(function) => {
-                (self.frame, self.inside) = (true, true);
-                self.function(function, depth)?;
-            }
-            Function::Steer(steer) => self.steer(steer),
-            Function::Pass
-            | Function::SetState(_)
-            | Function::Drop
-            | Function::Broadcast
-            | Function::Classify(_)
-            | Function::Host(_)
-            | Function::Mark(_)
-            | Function::Count(..)
-            | Function::Sample { .. } => {}
+        if let Function::Steer(steer) = function {
+            self.steer(steer);
         }
-        Ok(())
+        if matches!(function, Function::Inner(_)) {
+            (self.frame, self.inside) = (true, true);
+        }
+        if let Some(question) = function.question() {
+            self.predicate(question, depth)?;
+        }
+        let mut children = function.children();
+        children.try_for_each(|child| self.function(child, depth))
     }
 
     fn steer(&mut self, steer: &Steer) {
@@ -74,11 +57,6 @@ impl Needs {
     fn predicate(&mut self, predicate: &Predicate, depth: usize) -> Result<(), EbpfError> {
         let depth = deeper(depth)?;
         match predicate {
-            Predicate::Not(of) => self.predicate(of, depth)?,
-            Predicate::And(one, other) | Predicate::Or(one, other) | Predicate::Xor(one, other) => {
-                self.predicate(one, depth)?;
-                self.predicate(other, depth)?;
-            }
             Predicate::Compare(property, ..) | Predicate::Member(property, _) => {
                 self.state |= *property == Property::State;
                 self.frame |=
@@ -90,14 +68,20 @@ impl Needs {
                 self.headers |= matches!(header, Header::IpBroadcast | Header::IpMulticast);
                 self.frame = true;
             }
-            Predicate::Constant(_) | Predicate::Pcap(_) => {}
+            Predicate::Constant(_)
+            | Predicate::Pcap(_)
+            | Predicate::Not(_)
+            | Predicate::And(..)
+            | Predicate::Or(..)
+            | Predicate::Xor(..) => {}
             Predicate::Address(..)
             | Predicate::AddressIn { .. }
             | Predicate::Port(..)
             | Predicate::Share { .. } => (self.frame, self.headers) = (true, true),
             Predicate::Rtp | Predicate::Rtcp => self.frame = true,
         }
-        Ok(())
+        let mut children = predicate.children();
+        children.try_for_each(|child| self.predicate(child, depth))
     }
 }
 

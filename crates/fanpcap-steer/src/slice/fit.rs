@@ -56,40 +56,33 @@ fn refuse(what: &str) -> Result<(), Unfit> {
 
 /// `is_told`: whether another function is tried where this one drops.
 fn each_fits(function: &Function, is_told: bool) -> Result<(), Unfit> {
-    match function {
-        Function::Classify(_) => refuse("`classify` chooses among members"),
-        Function::Host(_) => Err(Unfit {
+    match (function, is_told) {
+        (Function::Classify(_), _) => refuse("`classify` chooses among members"),
+        (Function::Host(_), _) => Err(Unfit {
             what: "`kernel` and `detour` say what the host gets, which a group of the kernel's can't do: leave them out, \
                    they are for the engine on XDP"
                 .to_owned(),
         }),
-        Function::Mark(_) => refuse("`mark` marks a packet"),
-        Function::Sample { keep, of, .. } if is_told && keep < of => Err(Unfit {
+        (Function::Mark(_), _) => refuse("`mark` marks a packet"),
+        (Function::Sample { keep, of, .. }, true) if keep < of => Err(Unfit {
             what: "`sample` inside of `par` or `inv` would have each member's filter decide what the group is steered by: \
                    sample before or behind it"
                 .to_owned(),
         }),
-        Function::Sequence(functions) => functions
-            .iter()
-            .try_for_each(|each| each_fits(each, is_told)),
-        Function::If(_, then, otherwise) => {
-            each_fits(then, is_told)?;
-            each_fits(otherwise, is_told)
+        _ => {
+            let told = told(function);
+            let mut children = function.children().enumerate();
+            children.try_for_each(|(at, child)| each_fits(child, is_told || at < told))
         }
-        Function::First(alternatives) => {
-            let last = alternatives.len().saturating_sub(1);
-            let mut numbered = alternatives.iter().enumerate();
-            numbered.try_for_each(|(at, each)| each_fits(each, is_told || at != last))
-        }
-        Function::Inverse(function) => each_fits(function, true),
-        Function::Inner(function) => each_fits(function, is_told),
-        Function::Pass
-        | Function::Drop
-        | Function::Steer(_)
-        | Function::Broadcast
-        | Function::Count(..)
-        | Function::SetState(_)
-        | Function::Sample { .. } => Ok(()),
+    }
+}
+
+/// How many of a function's children, from the first on, have another function tried where they drop.
+pub(super) fn told(function: &Function) -> usize {
+    match (function, function.children().count()) {
+        (Function::Inverse(_), count) => count,
+        (Function::First(_), count) => count.saturating_sub(1),
+        _ => 0,
     }
 }
 
@@ -97,15 +90,11 @@ fn each_fits(function: &Function, is_told: bool) -> Result<(), Unfit> {
 fn ends(function: &Function, before: Ends) -> Option<Ends> {
     match function {
         Function::Drop => None,
-        Function::Sequence(functions) => functions
-            .iter()
-            .try_fold(before, |before, each| ends(each, before)),
         Function::If(predicate, then, otherwise) => {
             one_of(ways(predicate, then, otherwise), before)
         }
         Function::First(alternatives) => one_of(tried(alternatives), before),
         Function::Inverse(function) => may_drop(function).then_some(before),
-        Function::Inner(function) => ends(function, before),
         Function::Steer(Steer::DoubleLink | Steer::DoubleIp | Steer::DoubleField(..)) => {
             Some(Ends {
                 double: true,
@@ -118,12 +107,17 @@ fn ends(function: &Function, before: Ends) -> Option<Ends> {
             ..Ends::default()
         }),
         Function::Pass
+        | Function::Sequence(_)
+        | Function::Inner(_)
         | Function::Classify(_)
         | Function::Host(_)
         | Function::Mark(_)
         | Function::Count(..)
         | Function::SetState(_)
-        | Function::Sample { .. } => Some(before),
+        | Function::Sample { .. } => {
+            let mut children = function.children();
+            children.try_fold(before, |before, each| ends(each, before))
+        }
     }
 }
 
@@ -157,40 +151,26 @@ fn tried(alternatives: &[Function]) -> impl Iterator<Item = &Function> {
 pub(super) fn may_drop(function: &Function) -> bool {
     match function {
         Function::Drop | Function::Host(true) => true,
-        Function::Sequence(functions) => functions.iter().any(may_drop),
         Function::If(predicate, then, otherwise) => ways(predicate, then, otherwise).any(may_drop),
         Function::First(alternatives) => alternatives.iter().all(may_drop),
         Function::Inverse(function) => **function != Function::Drop,
-        Function::Inner(function) => may_drop(function),
         // What bytes a packet must have is not told by a predicate.
         Function::Steer(Steer::Field(_) | Steer::Fields(..)) => true,
         Function::Steer(steer) => has(steer) != Function::Pass,
         Function::Sample { keep, of, .. } => keep < of,
         Function::Pass
+        | Function::Sequence(_)
+        | Function::Inner(_)
         | Function::Broadcast
         | Function::Classify(_)
         | Function::Host(false)
         | Function::Mark(_)
         | Function::Count(..)
-        | Function::SetState(_) => false,
+        | Function::SetState(_) => function.children().any(may_drop),
     }
 }
 
 /// Whether it counts anything.
 pub(super) fn counts(function: &Function) -> bool {
-    match function {
-        Function::Count(..) => true,
-        Function::Sequence(functions) | Function::First(functions) => functions.iter().any(counts),
-        Function::If(_, then, otherwise) => counts(then) || counts(otherwise),
-        Function::Inverse(function) | Function::Inner(function) => counts(function),
-        Function::Pass
-        | Function::Drop
-        | Function::Steer(_)
-        | Function::Broadcast
-        | Function::Classify(_)
-        | Function::Host(_)
-        | Function::Mark(_)
-        | Function::SetState(_)
-        | Function::Sample { .. } => false,
-    }
+    matches!(function, Function::Count(..)) || function.children().any(counts)
 }

@@ -2,8 +2,7 @@
 
 use super::build::{function, parameter};
 use super::{Entry, Given, Group, Kind, Made, Parameter, Wrong};
-use crate::ir::{Function, Predicate, Side};
-use crate::measure::{Leaf, leaves};
+use crate::ir::{Function, NodeMut, Predicate, Side};
 
 pub(super) const GROUP: Group = Group {
     title: "COMBINATORS",
@@ -76,19 +75,22 @@ fn first(given: &mut Given<'_>) -> Result<Made, Wrong> {
     Ok(Function::First(given.functions()?).into())
 }
 
-/// Narrows what asks for either side, but for what lies in another `src` or `dst`, which was there first.
+/// `src f` and `dst f`: turns each question in `f` about either side into one about `side`. A `src`
+/// or `dst` within `f` has turned its own questions before, and keeps them.
 fn side(given: &mut Given<'_>, side: Side) -> Result<Made, Wrong> {
     let mut function = given.function()?;
-    leaves(&mut function, &mut |leaf| match leaf {
-        Leaf::Predicate(
+    function.walk_mut(&mut |node| {
+        if let NodeMut::Predicate(
             Predicate::Address(of @ Side::Either, _)
             | Predicate::AddressIn {
                 side: of @ Side::Either,
                 ..
             }
             | Predicate::Port(of @ Side::Either, _),
-        ) => *of = side,
-        Leaf::Predicate(_) | Leaf::Function(_) => {}
+        ) = node
+        {
+            *of = side;
+        }
     });
     Ok(function.into())
 }
