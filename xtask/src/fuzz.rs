@@ -11,7 +11,7 @@ const CASES: usize = 250_000;
 /// Where the properties are: packages and their tests.
 const PROPERTIES: [(&str, &str); 6] = [
     ("fanpcap", "settings"),
-    ("fanpcap-tpacket", "filter"),
+    ("fanpcap-reader", "filter"),
     ("fanpcap-wire", "properties"),
     ("fanpcap-steer", "language"),
     ("fanpcap-steer", "slices"),

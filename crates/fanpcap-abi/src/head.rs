@@ -6,7 +6,7 @@
 //! That the first word is what we take it for is proven at run time, on a handle made for that.
 
 use crate::system::{self, Callback, Header, Pcap, system};
-use fanpcap_tpacket::Reader;
+use fanpcap_reader::Reader;
 use std::ffi::{c_int, c_void};
 use std::ptr::{NonNull, from_mut, null_mut};
 use std::sync::atomic::{AtomicU8, Ordering, compiler_fence};

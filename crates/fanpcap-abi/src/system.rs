@@ -16,7 +16,7 @@ pub struct Pcap {
     _opaque: [u8; 0],
 }
 
-/// `struct pcap_pkthdr`; see [`fanpcap_tpacket::Packet`], which begins as one.
+/// `struct pcap_pkthdr`; see [`fanpcap_reader::Packet`], which begins as one.
 #[repr(C)]
 pub struct Header {
     _opaque: [u8; 0],

@@ -7,7 +7,7 @@ use crate::system::{self, Pcap};
 use crate::{handles, head, several};
 use fanpcap::steered::Steered;
 use fanpcap_linux::packet::{Filter, is_packet_socket};
-use fanpcap_tpacket::{Direction, Kept, Options, Reader, Tell};
+use fanpcap_reader::{Direction, Kept, Options, Reader, Tell};
 use std::ffi::{c_int, c_void};
 use std::os::fd::BorrowedFd;
 use std::ptr::{NonNull, null};

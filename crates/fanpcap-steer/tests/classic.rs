@@ -1,9 +1,9 @@
 //! Pcap filters are answered as the engine's interpreter of classic BPF answers them, which is held to the system's libpcap.
 
+use fanpcap_reader::filter::{self, Instruction, View};
 use fanpcap_steer::ir::{Classic, Filter, Function, Predicate, Program, Steer};
 use fanpcap_steer::native::{Decision, Evaluator};
 use fanpcap_steer_testkit::{Draw, Made, packet, programs};
-use fanpcap_tpacket::filter::{self, Instruction, View};
 use proptest::collection::vec;
 use proptest::prelude::*;
 

@@ -6,7 +6,7 @@
 )]
 
 use fanpcap_linux::library::Library;
-use fanpcap_tpacket::filter::{Instruction, Program, View};
+use fanpcap_reader::filter::{Instruction, Program, View};
 use proptest::prelude::*;
 use std::sync::OnceLock;
 
