@@ -5,7 +5,8 @@ use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::process;
 
 use anyhow::{Context, Result};
-use fanpcap_linux::bpf::{Attached, Hook, Instruction, Program, ProgramKind};
+use fanpcap_bpf::{Instruction, ProgramKind};
+use fanpcap_linux::bpf::{Attached, Hook, Program};
 use fanpcap_linux::interface;
 use fanpcap_testkit::netns::{current, enter, enter_quiet};
 use fanpcap_testkit::veth::{self, Counters, Veth, ip};
@@ -24,10 +25,7 @@ impl Verdict {
             Self::Drop => 1,
             Self::Pass => 2,
         };
-        [
-            Instruction::new(0xb7, 0, 0, 0, action),
-            Instruction::new(0x95, 0, 0, 0, 0),
-        ]
+        [Instruction::set(0, action), Instruction::exit()]
     }
 }
 

@@ -1,7 +1,7 @@
 //! Filter expressions of steering programs, compiled by the system's library.
 
-use crate::system::{self, BpfInstruction, BpfProgram};
-use fanpcap::steering::Classic;
+use crate::system::{self, BpfProgram};
+use fanpcap_bpf::Classic;
 use std::ffi::{CStr, CString, c_int};
 use std::ptr::null;
 
@@ -33,7 +33,7 @@ pub(crate) fn compile(text: &str) -> Result<Vec<Classic>, String> {
         // SAFETY: the call has filled it.
         let code =
             unsafe { std::slice::from_raw_parts(program.instructions, program.len as usize) };
-        Ok(code.iter().map(classic).collect())
+        Ok(code.to_vec())
     } else {
         // SAFETY: `p` is open.
         let error = unsafe { system::pcap_geterr(p) };
@@ -50,9 +50,4 @@ pub(crate) fn compile(text: &str) -> Result<Vec<Classic>, String> {
         unsafe { close(p) };
     }
     compiled
-}
-
-fn classic(instruction: &BpfInstruction) -> Classic {
-    let BpfInstruction { code, jt, jf, k } = *instruction;
-    Classic { code, jt, jf, k }
 }

@@ -9,7 +9,6 @@ use crate::take_over::tag_at;
 use fanpcap::steered::{Filtering, SteerError, Unchanging};
 use fanpcap_linux::packet::Filter;
 use fanpcap_linux::signal::Blocked;
-use fanpcap_reader::filter::{Instruction, Program};
 use fanpcap_reader::{Call, Direction, End, Packet, Reader};
 use std::ffi::{c_char, c_int, c_void};
 use std::fmt::Display;
@@ -291,13 +290,7 @@ unsafe fn tell_filter(reader: &Reader, program: *const BpfProgram, in_kernel: bo
     let BpfProgram { len, instructions } = unsafe { program.read() };
     // SAFETY: as above.
     let instructions = unsafe { std::slice::from_raw_parts(instructions, len as usize) };
-    let copied = instructions.iter().map(|instruction| Instruction {
-        code: instruction.code,
-        jt: instruction.jt,
-        jf: instruction.jf,
-        k: instruction.k,
-    });
-    reader.set_filter(Program::new(copied.collect()), in_kernel);
+    reader.set_filter(instructions.to_vec(), in_kernel);
 }
 
 /// See pcap_get_selectable_fd(3PCAP).

@@ -1,6 +1,7 @@
 //! The system's libpcap: its functions, and the entry points that are nothing but a jump to them.
 
 use crate::{message, several};
+use fanpcap_bpf::Classic;
 use fanpcap_linux::library::{Library, NotFound};
 use fanpcap_linux::process;
 use fanpcap_linux::signal::Uncancelled;
@@ -26,16 +27,7 @@ pub struct Header {
 #[repr(C)]
 pub struct BpfProgram {
     pub(crate) len: c_uint,
-    pub(crate) instructions: *const BpfInstruction,
-}
-
-/// `struct bpf_insn`.
-#[repr(C)]
-pub struct BpfInstruction {
-    pub(crate) code: u16,
-    pub(crate) jt: u8,
-    pub(crate) jf: u8,
-    pub(crate) k: u32,
+    pub(crate) instructions: *const Classic,
 }
 
 /// `struct pcap_stat`.

@@ -55,7 +55,7 @@ pub(crate) unsafe fn truncate(p: *mut Pcap, reader_of: *mut Pcap) {
     // SAFETY: as above.
     if let Some((_, socket)) = unsafe { served(p) } {
         // A VLAN tag goes back in behind the addresses, and counts for the length.
-        let mut keep = Filter::keep(snaplen.max(AFTER_ADDRESSES.into()));
+        let keep = Filter::keep(snaplen.max(AFTER_ADDRESSES.into()));
         // Best effort: what the kernel does not cut off, the reader does.
         if let Some(steered) = handles::steered(p) {
             let _ = steered.truncate(socket, keep);

@@ -13,7 +13,8 @@ use std::thread;
 use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
-use fanpcap_linux::bpf::{Attached, Hook, Instruction, Program as Bpf, ProgramKind};
+use fanpcap_bpf::{Instruction, ProgramKind};
+use fanpcap_linux::bpf::{Attached, Hook, Program as Bpf};
 use fanpcap_linux::interface;
 use fanpcap_testkit::await_for::{LIMIT, await_for};
 use fanpcap_testkit::veth::{self, Veth, ip};
@@ -34,10 +35,7 @@ const PASS: i32 = 2;
 /// A pair, whose far end gives every frame the verdict.
 fn pair(verdict: i32) -> Result<Attached> {
     Veth::new(NEAR, FAR, 1)?;
-    let code = [
-        Instruction::new(0xb7, 0, 0, 0, verdict),
-        Instruction::new(0x95, 0, 0, 0, 0),
-    ];
+    let code = [Instruction::set(0, verdict), Instruction::exit()];
     let index = interface::index(FAR).context("the far end")?;
     Ok(Bpf::load(ProgramKind::Xdp, "verdict", &code)?.attach(index, Hook::Driver)?)
 }

@@ -7,7 +7,8 @@ use std::os::fd::OwnedFd;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 
-use fanpcap_linux::bpf::{Attached, Hook, LoadError, Map, Program, ProgramKind};
+use fanpcap_bpf::ProgramKind;
+use fanpcap_linux::bpf::{Attached, Hook, LoadError, Map, Program};
 use fanpcap_linux::{interface, netns};
 
 use crate::pool::{POOL_LIMIT, Pool};

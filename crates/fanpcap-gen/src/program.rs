@@ -1,6 +1,7 @@
 //! The eBPF program that sends: each run makes the next frame of the pool and redirects it to a device.
 
-use fanpcap_linux::bpf::{Instruction, Map};
+use fanpcap_bpf::Instruction;
+use fanpcap_linux::bpf::Map;
 
 /// What the program is made for.
 #[derive(Debug)]
@@ -53,17 +54,17 @@ pub(crate) fn send(shape: &Shape<'_>) -> Vec<Instruction> {
     code.fail(IF_EQUAL, ARG4, 0);
     code.push(copy(ARG3, ROW));
     code.push(add(ARG3, i32::try_from(ROW_HEAD).unwrap_or(0)));
-    code.push(set(ARG2, 0));
+    code.push(Instruction::set(ARG2, 0));
     code.push(copy(ARG1, CONTEXT));
     code.push(call(STORE_BYTES));
     code.fail(UNLESS_EQUAL, RESULT, 0);
     if shape.stamps {
         stamp(&mut code);
     }
-    code.push(set(ARG1, shape.ifindex));
-    code.push(set(ARG2, 0));
+    code.push(Instruction::set(ARG1, shape.ifindex));
+    code.push(Instruction::set(ARG2, 0));
     code.push(call(REDIRECT));
-    code.push(exit());
+    code.push(Instruction::exit());
     code.finish()
 }
 
@@ -79,7 +80,7 @@ fn take_slot(code: &mut Code, shape: &Shape<'_>) {
     code.push(store_u32(FRAME, -4, ARG1));
     code.push(add(ARG1, 1));
     code.jump(UNLESS_EQUAL, ARG1, shape.len, 1);
-    code.push(set(ARG1, 0));
+    code.push(Instruction::set(ARG1, 0));
     code.push(store_u64(STATE, SLOT, ARG1));
     code.push_all(shape.slots.reference(ARG1));
     code.push(copy(ARG2, FRAME));
@@ -99,7 +100,7 @@ fn stamp(code: &mut Code) {
     code.push(store_u32(FRAME, -12, NUMBER));
     code.push(copy(ARG3, FRAME));
     code.push(add(ARG3, -16));
-    code.push(set(ARG4, 8));
+    code.push(Instruction::set(ARG4, 8));
     code.push(copy(ARG1, CONTEXT));
     code.push(call(STORE_BYTES));
     code.fail(UNLESS_EQUAL, RESULT, 0);
@@ -107,7 +108,7 @@ fn stamp(code: &mut Code) {
 
 /// Drops every frame: by it the kernel shows what it can do.
 pub(crate) fn drop_all() -> Vec<Instruction> {
-    vec![set(RESULT, XDP_DROP), exit()]
+    vec![Instruction::set(RESULT, XDP_DROP), Instruction::exit()]
 }
 
 /// Instructions, some of which jump to the end, where failures are counted.
@@ -162,8 +163,8 @@ impl Code {
             load_u64(ARG1, STATE, FAILED),
             add(ARG1, 1),
             store_u64(STATE, FAILED, ARG1),
-            set(RESULT, XDP_DROP),
-            exit(),
+            Instruction::set(RESULT, XDP_DROP),
+            Instruction::exit(),
         ]);
         code
     }
@@ -210,10 +211,6 @@ fn store_u64(at: u8, offset: i16, from: u8) -> Instruction {
     Instruction::new(0x7b, at, from, offset, 0)
 }
 
-fn set(to: u8, value: i32) -> Instruction {
-    Instruction::new(0xb7, to, 0, 0, value)
-}
-
 fn copy(to: u8, from: u8) -> Instruction {
     Instruction::new(0xbf, to, from, 0, 0)
 }
@@ -241,8 +238,4 @@ fn network_order(of: u8) -> Instruction {
 
 fn call(helper: i32) -> Instruction {
     Instruction::new(0x85, 0, 0, 0, helper)
-}
-
-fn exit() -> Instruction {
-    Instruction::new(0x95, 0, 0, 0, 0)
 }

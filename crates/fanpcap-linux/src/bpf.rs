@@ -1,4 +1,4 @@
-//! eBPF by bpf(2): instructions, maps that programs and processes share, and programs for sockets and devices.
+//! eBPF by bpf(2): maps that BPF programs and processes share, and BPF programs for sockets and devices.
 
 use std::io;
 use std::mem;
@@ -11,82 +11,9 @@ mod types;
 mod program;
 
 pub use locked::locked_limit;
-pub use map::{Map, MapKind};
-pub use program::{Attached, Hook, Program, ProgramKind, Run};
+pub use map::Map;
+pub use program::{Attached, Hook, Program, Run};
 pub use refused::LoadError;
-
-/// One instruction (linux/bpf.h, `struct bpf_insn`).
-#[repr(C)]
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Instruction {
-    code: u8,
-    registers: u8,
-    offset: i16,
-    immediate: i32,
-}
-
-impl Instruction {
-    /// Puts it together; registers are 0 to 10.
-    pub const fn new(code: u8, target: u8, source: u8, offset: i16, immediate: i32) -> Self {
-        // The struct has two bit-fields of four bits, whose order is that of the machine's bytes.
-        let registers = if cfg!(target_endian = "little") {
-            (source << 4) | target
-        } else {
-            (target << 4) | source
-        };
-        Self {
-            code,
-            registers,
-            offset,
-            immediate,
-        }
-    }
-
-    /// Operation (BPF_CLASS, BPF_OP, BPF_SRC; BPF_SIZE and BPF_MODE).
-    pub const fn code(self) -> u8 {
-        self.code
-    }
-
-    /// The register that is written, compared or stored through.
-    pub const fn target(self) -> u8 {
-        let [low, high] = [self.registers & 15, self.registers >> 4];
-        if cfg!(target_endian = "little") {
-            low
-        } else {
-            high
-        }
-    }
-
-    /// The register that is read.
-    pub const fn source(self) -> u8 {
-        let [low, high] = [self.registers & 15, self.registers >> 4];
-        if cfg!(target_endian = "little") {
-            high
-        } else {
-            low
-        }
-    }
-
-    /// Bytes from an address, or instructions to jump over.
-    pub const fn offset(self) -> i16 {
-        self.offset
-    }
-
-    /// The operand in the instruction.
-    pub const fn immediate(self) -> i32 {
-        self.immediate
-    }
-
-    /// The same with another offset.
-    pub const fn with_offset(self, offset: i16) -> Self {
-        Self { offset, ..self }
-    }
-
-    /// The same with another immediate operand.
-    pub const fn with_immediate(self, immediate: i32) -> Self {
-        Self { immediate, ..self }
-    }
-}
 
 /// The attributes of one command.
 ///

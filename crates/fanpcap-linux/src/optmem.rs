@@ -40,12 +40,13 @@ pub fn is_no_room(error: &io::Error) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::bpf::{Instruction, Program, ProgramKind};
+    use crate::bpf::Program;
+    use fanpcap_bpf::{Instruction, ProgramKind};
 
-    /// BPF_ALU64 | BPF_MOV | BPF_K, `count` times, and BPF_JMP | BPF_EXIT.
+    /// `count` instructions, and the one that ends the BPF program.
     fn program(count: usize) -> Program {
-        let mut code = vec![Instruction::new(0xb7, 0, 0, 0, 0); count];
-        code.push(Instruction::new(0x95, 0, 0, 0, 0));
+        let mut code = vec![Instruction::set(0, 0); count];
+        code.push(Instruction::exit());
         Program::load(ProgramKind::SocketFilter, "room", &code).unwrap()
     }
 

@@ -1,6 +1,7 @@
 //! Packet sockets: address, fan-out membership, socket filter and statistics of an open descriptor.
 
 use crate::errno::check;
+use fanpcap_bpf::Classic;
 use std::ffi::{c_int, c_void};
 use std::io;
 use std::mem;
@@ -179,20 +180,17 @@ pub fn fanout(fd: BorrowedFd<'_>) -> io::Result<Fanout> {
 
 /// A socket's classic filter (linux/filter.h).
 #[derive(Debug)]
-pub struct Filter(Vec<libc::sock_filter>);
+pub struct Filter(Vec<Classic>);
 
 impl Filter {
-    /// Accepts nothing: BPF_RET | BPF_K with 0 bytes to keep.
+    /// Accepts nothing.
     pub fn reject_all() -> Self {
-        Self(vec![instruction(0x06)])
+        Self::keep(0)
     }
 
     /// Accepts everything and keeps the first `snaplen` bytes, so that the kernel copies no more.
     pub fn keep(snaplen: u32) -> Self {
-        Self(vec![libc::sock_filter {
-            k: snaplen,
-            ..instruction(0x06)
-        }])
+        Self(vec![Classic::keep(snaplen)])
     }
 
     /// The one that a socket has, if any (`SO_GET_FILTER`, whose lengths count instructions).
@@ -200,7 +198,7 @@ impl Filter {
     /// # Errors
     /// `EACCES` when the socket's filter is an eBPF program.
     pub fn of(fd: BorrowedFd<'_>) -> io::Result<Option<Self>> {
-        let mut program = vec![instruction(0); BPF_MAXINSNS];
+        let mut program = vec![Classic::new(0, 0); BPF_MAXINSNS];
         let mut len = libc::socklen_t::try_from(program.len()).unwrap_or(0);
         let target: *mut c_void = program.as_mut_ptr().cast();
         let (level, name) = (libc::SOL_SOCKET, libc::SO_GET_FILTER);
@@ -211,32 +209,25 @@ impl Filter {
         Ok((!program.is_empty()).then_some(Self(program)))
     }
 
-    /// Its instructions: code, jump if true, jump if false, operand.
-    pub fn instructions(&self) -> impl Iterator<Item = (u16, u8, u8, u32)> + '_ {
-        let parts = |it: &libc::sock_filter| (it.code, it.jt, it.jf, it.k);
-        self.0.iter().map(parts)
+    /// Its instructions.
+    pub fn instructions(&self) -> &[Classic] {
+        &self.0
     }
 
     /// Attaches it in place of the socket's filter.
-    pub fn attach(&mut self, fd: BorrowedFd<'_>) -> io::Result<()> {
+    pub fn attach(&self, fd: BorrowedFd<'_>) -> io::Result<()> {
         let len = u16::try_from(self.0.len()).unwrap_or(u16::MAX);
-        let filter = self.0.as_mut_ptr();
+        // The kernel only reads them.
+        let filter = self.0.as_ptr().cast_mut().cast();
         let program = libc::sock_fprog { len, filter };
         set(fd, libc::SOL_SOCKET, libc::SO_ATTACH_FILTER, &program)
     }
 }
 
-/// The longest program that a socket takes (linux/bpf_common.h).
-const BPF_MAXINSNS: usize = 4096;
+const _: () = assert!(size_of::<Classic>() == size_of::<libc::sock_filter>());
 
-fn instruction(code: u16) -> libc::sock_filter {
-    libc::sock_filter {
-        code,
-        jt: 0,
-        jf: 0,
-        k: 0,
-    }
-}
+/// The longest BPF program that a socket takes (linux/bpf_common.h).
+const BPF_MAXINSNS: usize = 4096;
 
 /// Detaches the socket's filter.
 pub fn detach_filter(fd: BorrowedFd<'_>) -> io::Result<()> {

@@ -9,7 +9,6 @@ mod compiled;
 mod created;
 mod read;
 
-pub use compiled::Classic;
 pub use created::Created;
 pub use functions::{FanoutStats, Header, Stats};
 pub use handle::{Break, Handle, Precision};

@@ -2,11 +2,12 @@
 
 use crate::accept::Wanted;
 use crate::call::{End, Packet};
-use crate::filter::{Program, View};
+use crate::filter::View;
 use crate::publish::Publisher;
 use crate::rest::Pace;
 use crate::ring::Ring;
 use crate::wait::ReadError;
+use fanpcap_bpf::Classic;
 use fanpcap_linux::shared::Word;
 use fanpcap_ring::Stamp;
 use std::os::fd::BorrowedFd;
@@ -37,7 +38,7 @@ pub(crate) struct Lane {
 /// Packets that were let in by another filter than the one that now holds.
 #[derive(Debug)]
 struct Refilter {
-    program: Program,
+    filter: Vec<Classic>,
     /// For so many blocks or frames; without a number, for ever.
     left: Option<usize>,
 }
@@ -95,9 +96,9 @@ impl Lane {
     }
 
     /// Lets a filter hold from the next packet on. What is in the ring has not passed it.
-    pub(crate) fn set_filter(&mut self, program: Program, in_kernel: bool) {
+    pub(crate) fn set_filter(&mut self, filter: Vec<Classic>, in_kernel: bool) {
         let left = in_kernel.then(|| self.ring.pending());
-        self.refilter = Some(Refilter { program, left });
+        self.refilter = Some(Refilter { filter, left });
     }
 
     /// Reads the next frame that there is. False when the program does not want it.
@@ -130,8 +131,8 @@ impl Lane {
                 self.look_at = look(&mut self.publisher, taken);
             }
         }
-        if let Some(Refilter { program, .. }) = &self.refilter {
-            if program.run(&View::of(&frame)) == 0 {
+        if let Some(Refilter { filter, .. }) = &self.refilter {
+            if View::of(&frame).filtered(filter) == 0 {
                 return Ok(false);
             }
         }

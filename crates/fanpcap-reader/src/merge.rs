@@ -5,10 +5,10 @@
 //! delay, but a bounded one; and no packet is lost for it: a ring that fills is read without waiting.
 
 use crate::call::{Call, End, Packet, Pause, Wait};
-use crate::filter::Program;
 use crate::lane::{Device, Lane};
 use crate::reader::Reader;
 use crate::wait::limit;
+use fanpcap_bpf::Classic;
 use fanpcap_linux::wait;
 use fanpcap_ring::Stamp;
 use std::sync::atomic::Ordering;
@@ -61,9 +61,9 @@ impl Merge {
         }
     }
 
-    pub(crate) fn set_filter(&mut self, program: &Program, in_kernel: bool) {
+    pub(crate) fn set_filter(&mut self, filter: &[Classic], in_kernel: bool) {
         for lane in &mut self.lanes {
-            lane.set_filter(program.clone(), in_kernel);
+            lane.set_filter(filter.to_vec(), in_kernel);
         }
     }
 

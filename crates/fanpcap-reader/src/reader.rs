@@ -3,11 +3,11 @@
 
 use crate::accept::{Direction, Wanted};
 use crate::call::{Call, End, Options, Packet, Pause, Wait};
-use crate::filter::Program;
 use crate::lane::{Device, Lane};
 use crate::merge::Merge;
 use crate::publish::{Kept, Publisher};
 use crate::ring::Ring;
+use fanpcap_bpf::Classic;
 use fanpcap_linux::wait::{AnyOf, Wake};
 use fanpcap_linux::{interface, process};
 use fanpcap_ring::{Handover, OneReader};
@@ -44,7 +44,7 @@ pub struct Reader {
 /// A filter that the application has set.
 #[derive(Debug)]
 struct NewFilter {
-    program: Program,
+    filter: Vec<Classic>,
     /// Whether the kernel runs it too.
     in_kernel: bool,
 }
@@ -282,10 +282,10 @@ impl Reader {
         // First: what is handed over from here on is told once more.
         self.has_news.swap(false, Ordering::Acquire);
         if let Some(filter) = self.filter.take() {
-            let NewFilter { program, in_kernel } = *filter;
+            let NewFilter { filter, in_kernel } = *filter;
             match state {
-                State::One(lane) => lane.set_filter(program, in_kernel),
-                State::Several(merge) => merge.set_filter(&program, in_kernel),
+                State::One(lane) => lane.set_filter(filter, in_kernel),
+                State::Several(merge) => merge.set_filter(&filter, in_kernel),
             }
         }
         for (device, publisher) in self.publishers.iter().enumerate() {
@@ -300,8 +300,8 @@ impl Reader {
     }
 
     /// Replaces the filter; `in_kernel` tells whether the sockets run it by now.
-    pub fn set_filter(&self, program: Program, in_kernel: bool) {
-        self.filter.give(Box::new(NewFilter { program, in_kernel }));
+    pub fn set_filter(&self, filter: Vec<Classic>, in_kernel: bool) {
+        self.filter.give(Box::new(NewFilter { filter, in_kernel }));
         self.has_news.store(true, Ordering::Release);
     }
 

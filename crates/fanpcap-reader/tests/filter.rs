@@ -5,22 +5,14 @@
     reason = "lengths are below 100, and a test may panic"
 )]
 
+use fanpcap_bpf::Classic;
 use fanpcap_linux::library::Library;
-use fanpcap_reader::filter::{Instruction, Program, View};
+use fanpcap_reader::filter::View;
 use proptest::prelude::*;
 use std::sync::OnceLock;
 
-/// `struct bpf_insn`.
-#[repr(C)]
-struct Insn {
-    code: u16,
-    jt: u8,
-    jf: u8,
-    k: u32,
-}
-
-type Filter = unsafe extern "C" fn(*const Insn, *const u8, u32, u32) -> u32;
-type Validate = unsafe extern "C" fn(*const Insn, i32) -> i32;
+type Filter = unsafe extern "C" fn(*const Classic, *const u8, u32, u32) -> u32;
+type Validate = unsafe extern "C" fn(*const Classic, i32) -> i32;
 
 /// The system's bpf_filter() and bpf_validate().
 fn system() -> (Filter, Validate) {
@@ -54,14 +46,9 @@ const CODES: [u16; 48] = [
     0x94, 0x9c, 0xa4, 0xac, 0x05, 0x15, 0x1d, 0x25, 0x2d, 0x35, 0x3d, 0x45, 0x4d, 0x06, 0x07, 0x87,
 ];
 
-fn instruction(codes: impl Strategy<Value = u16>) -> impl Strategy<Value = Instruction> {
+fn instruction(codes: impl Strategy<Value = u16>) -> impl Strategy<Value = Classic> {
     let operands = prop_oneof![0..16_u32, 0..80_u32, any::<u32>()];
-    (codes, 0..6_u8, 0..6_u8, operands).prop_map(|(code, jt, jf, k)| Instruction {
-        code,
-        jt,
-        jf,
-        k,
-    })
+    (codes, 0..6_u8, 0..6_u8, operands).prop_map(|(code, jt, jf, k)| Classic { code, jt, jf, k })
 }
 
 proptest! {
@@ -75,7 +62,7 @@ proptest! {
         cut in 0..100_u32,
     ) {
         // A program must end with a return.
-        program.push(Instruction { code: 0x06, jt: 0, jf: 0, k: answer });
+        program.push(Classic::keep(answer));
         // Ancillary loads, which that interpreter takes for loads outside of the packet, have their own test.
         program.retain(|instruction| instruction.code & 0x07 != 0 || instruction.k < 0xffff_f000);
         // Shifts by more are undefined in C, and refused by the kernel.
@@ -83,21 +70,17 @@ proptest! {
             shift.k %= 32;
         }
         // Its memory begins as whatever was on the stack.
-        let cleared = (0..16).map(|k| Instruction { code: 0x02, jt: 0, jf: 0, k });
+        let cleared = (0..16).map(|k| Classic::new(0x02, k));
         program.splice(0..0, cleared);
         let (filter, validate) = system();
-        let insns: Vec<Insn> = program
-            .iter()
-            .map(|&Instruction { code, jt, jf, k }| Insn { code, jt, jf, k })
-            .collect();
-        let len = i32::try_from(insns.len()).unwrap();
-        // SAFETY: `insns` has `len` instructions.
-        prop_assume!(unsafe { validate(insns.as_ptr(), len) } != 0);
+        let len = i32::try_from(program.len()).unwrap();
+        // SAFETY: `program` has `len` instructions.
+        prop_assume!(unsafe { validate(program.as_ptr(), len) } != 0);
         let wire_len = data.len() as u32 + cut;
         // SAFETY: the program is valid, and `data` as long as told.
         let theirs =
-            unsafe { filter(insns.as_ptr(), data.as_ptr(), wire_len, data.len() as u32) };
-        prop_assert_eq!(Program::new(program).run(&view(&data, wire_len)), theirs);
+            unsafe { filter(program.as_ptr(), data.as_ptr(), wire_len, data.len() as u32) };
+        prop_assert_eq!(view(&data, wire_len).filtered(&program), theirs);
     }
 
     #[test]
@@ -105,21 +88,18 @@ proptest! {
         program in proptest::collection::vec(instruction(0..0x200_u16), 0..40),
         data in proptest::collection::vec(any::<u8>(), 0..80),
     ) {
-        Program::new(program).run(&view(&data, 80));
+        view(&data, 80).filtered(&program);
     }
 }
 
 #[test]
 fn ancillary_loads_answer_as_the_kernel_does() {
     let loaded = |offset: u32| {
-        let load = |code, k| Instruction {
-            code,
-            jt: 0,
-            jf: 0,
-            k,
-        };
-        Program::new(vec![load(0x20, 0xffff_f000 + offset), load(0x16, 0)])
-            .run(&view(&[1, 2, 3, 4], 4))
+        let code = [
+            Classic::new(0x20, 0xffff_f000 + offset),
+            Classic::new(0x16, 0),
+        ];
+        view(&[1, 2, 3, 4], 4).filtered(&code)
     };
     assert_eq!(loaded(0), 0x86dd, "protocol");
     assert_eq!(loaded(4), 4, "packet type");

@@ -1,7 +1,8 @@
 //! From source text to [`Program`], and the limits that hold on the way.
 
-use crate::ir::{Classic, Program};
+use crate::ir::Program;
 use crate::{Definition, Error, check, lexer, parser};
+use fanpcap_bpf::Classic;
 
 /// Bytes of a source text.
 pub const SOURCE_MAX: usize = 64 << 10;

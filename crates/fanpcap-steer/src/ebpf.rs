@@ -38,10 +38,10 @@ pub use assembler::{CONDITIONS_MAX, INSTRUCTIONS_MAX, STEPS_MAX};
 pub use object::{LoadError, Loaded, Object};
 pub use room::NoRoom;
 
-use crate::ir::{Classic, Program};
+use crate::ir::Program;
 use crate::slice::{self, Unfit};
 use emitter::{Role, emit};
-use fanpcap_linux::bpf::ProgramKind;
+use fanpcap_bpf::{Classic, ProgramKind};
 use std::fmt;
 use target::{Socket, Target, Xdp};
 

@@ -7,6 +7,7 @@ mod nodes;
 
 pub use nodes::{Node, NodeMut};
 
+use fanpcap_bpf::Classic;
 use std::net::IpAddr;
 
 /// Which meaning it is that trees have. It is one more with each change by which any tree comes to select, count or steer otherwise in the kernel, so that members of
@@ -31,19 +32,6 @@ pub struct Filter {
     pub text: String,
     /// Classic BPF (linux/filter.h), which takes the frame with its VLAN tag in the bytes.
     pub code: Vec<Classic>,
-}
-
-/// One instruction of classic BPF (linux/filter.h, `struct sock_filter`).
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Classic {
-    /// Operation.
-    pub code: u16,
-    /// Jump if true.
-    pub jt: u8,
-    /// Jump if false.
-    pub jf: u8,
-    /// Operand.
-    pub k: u32,
 }
 
 /// What is done with a packet.

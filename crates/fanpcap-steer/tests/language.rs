@@ -1,22 +1,17 @@
 //! Properties of the compiler over generated programs; PROPTEST_CASES sets how many.
 
-use fanpcap_steer::ir::{Classic, Program};
+use fanpcap_bpf::Classic;
+use fanpcap_steer::ir::Program;
 use fanpcap_steer::{Error, NODES_MAX, compile, table};
 use proptest::collection::vec;
 use proptest::prelude::*;
 use proptest::sample::select;
 
 fn compiled(source: &str) -> Result<Program, Error> {
-    let ret = |k| Classic {
-        code: 6,
-        jt: 0,
-        jf: 0,
-        k,
-    };
     compile(source, &|text| match text.len() % 3 {
         0 => Err("syntax error".to_owned()),
-        1 => Ok(vec![ret(0)]),
-        _ => Ok(vec![ret(1), ret(0)]),
+        1 => Ok(vec![Classic::keep(0)]),
+        _ => Ok(vec![Classic::keep(1), Classic::keep(0)]),
     })
 }
 

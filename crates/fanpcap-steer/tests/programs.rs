@@ -1,8 +1,8 @@
 //! Programs that are right: those of PFQ's documentation, and every way to write one thing.
 
+use fanpcap_bpf::Classic;
 use fanpcap_steer::ir::{
-    Classic, Comparison, Filter, Flow, Function, Header, Key, Net, Predicate, Program, Property,
-    Side, Steer,
+    Comparison, Filter, Flow, Function, Header, Key, Net, Predicate, Program, Property, Side, Steer,
 };
 use fanpcap_steer::{compile, modes, table};
 use std::collections::BTreeSet;
@@ -10,12 +10,7 @@ use std::collections::BTreeSet;
 fn compiled(source: &str) -> Program {
     let code = |text: &str| {
         let k = u32::try_from(text.len()).map_err(|error| error.to_string())?;
-        Ok(vec![Classic {
-            code: 6,
-            jt: 0,
-            jf: 0,
-            k,
-        }])
+        Ok(vec![Classic::keep(k)])
     };
     compile(source, &code).unwrap_or_else(|error| panic!("{}", error.render(source)))
 }

@@ -1,6 +1,6 @@
 //! Programs that are wrong, and what is said about them.
 
-use fanpcap_steer::ir::Classic;
+use fanpcap_bpf::Classic;
 use fanpcap_steer::{FILTER_LENGTH_MAX, compile};
 
 /// What is wrong, topic by topic.
@@ -225,12 +225,7 @@ fn refused(source: &str) -> String {
     let pcap = |text: &str| match text {
         "tcp" => Ok(Vec::new()),
         // ldb #type
-        "inbound" => Ok(vec![Classic {
-            code: 0x30,
-            jt: 0,
-            jf: 0,
-            k: 0xffff_f004,
-        }]),
+        "inbound" => Ok(vec![Classic::new(0x30, 0xffff_f004)]),
         _ => Err("syntax error".to_owned()),
     };
     let error = compile(source, &pcap).expect_err(source);

@@ -184,8 +184,7 @@ impl Seat<'_> {
     ) -> Result<(), JoinError> {
         // A program that tries again may have set one since.
         let before = self.filter()?;
-        let mut reject = Filter::reject_all();
-        reject
+        Filter::reject_all()
             .attach(self.fd)
             .map_err(|error| self.failed("SO_ATTACH_FILTER", error))?;
         let rejections = early.map(Member::rejections);

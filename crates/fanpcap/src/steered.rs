@@ -273,7 +273,7 @@ impl Steered {
     ///
     /// # Errors
     /// See [`Unchanging::refilter`].
-    pub fn truncate(&self, socket: BorrowedFd<'_>, mut keep: Filter) -> Result<(), SteerError> {
+    pub fn truncate(&self, socket: BorrowedFd<'_>, keep: Filter) -> Result<(), SteerError> {
         let mut state = self.hold()?;
         if state.own.is_some() {
             return Ok(());

@@ -3,10 +3,11 @@
 use crate::fanout::Script;
 use crate::report::{Fault, Report};
 use crate::source::Source;
+use fanpcap_bpf::Classic;
 use fanpcap_linux::packet;
 use fanpcap_steer::ebpf::{self, EbpfError, LoadError, Loaded, Object};
+pub use fanpcap_steer::ir::COUNTERS;
 use fanpcap_steer::ir::{self, Function, Program};
-pub use fanpcap_steer::ir::{COUNTERS, Classic};
 use fanpcap_steer::slice;
 use std::fmt::{self, Write};
 
@@ -100,7 +101,7 @@ impl Steering {
 
     /// The same together with the filter that a handle has itself; none where that can't be.
     pub(crate) fn load_filter_with(&self, own: &packet::Filter) -> Option<Loaded> {
-        let filter = ebpf::filter(&self.program, Some(&classic(own))).ok()??;
+        let filter = ebpf::filter(&self.program, Some(own.instructions())).ok()??;
         load(&filter).ok()
     }
 }
@@ -129,11 +130,6 @@ fn unfit(error: &EbpfError) -> Fault {
             Fault::new("program-too-large", error.to_string())
         }
     }
-}
-
-fn classic(filter: &packet::Filter) -> Vec<Classic> {
-    let instruction = |(code, jt, jf, k)| Classic { code, jt, jf, k };
-    filter.instructions().map(instruction).collect()
 }
 
 fn counts(function: &Function) -> bool {

@@ -3,8 +3,8 @@
 use std::cell::OnceCell;
 use std::path::Path;
 
+use fanpcap_bpf::Classic;
 use fanpcap_linux::pcap::Library;
-use fanpcap_steer::ir::Classic;
 
 /// The names by which the loader knows libpcap: Debian's, and that of others.
 const NAMES: [&str; 2] = ["libpcap.so.0.8", "libpcap.so.1"];
@@ -17,14 +17,8 @@ impl Pcap {
     /// Compiles an expression for Ethernet.
     pub(crate) fn compile(&self, expression: &str) -> Result<Vec<Classic>, String> {
         let library = self.0.get_or_init(open).as_ref().map_err(String::clone)?;
-        let code = library.compile(expression).map_err(|error| error.reason)?;
-        let code = code.into_iter().map(|instruction| Classic {
-            code: instruction.code,
-            jt: instruction.jt,
-            jf: instruction.jf,
-            k: instruction.k,
-        });
-        Ok(code.collect())
+        let code = library.compile(expression);
+        code.map_err(|error| error.reason)
     }
 }
 

@@ -98,19 +98,13 @@ fn count(counter: u8, by: i64) -> String {
 
 #[cfg(test)]
 mod tests {
-    use fanpcap_steer::ir::Classic;
+    use fanpcap_bpf::Classic;
     use fanpcap_steer::{compile, modes, slice, table};
 
     use super::*;
 
     fn compiled(source: &str) -> Program {
-        let all = Classic {
-            code: 0x06,
-            jt: 0,
-            jf: 0,
-            k: u32::MAX,
-        };
-        let program = compile(source, &|_| Ok(vec![all]));
+        let program = compile(source, &|_| Ok(vec![Classic::keep(u32::MAX)]));
         program.unwrap_or_else(|error| panic!("{}", error.render(source)))
     }
 

@@ -4,31 +4,9 @@ use std::fs;
 use std::io;
 use std::os::fd::{AsRawFd, OwnedFd};
 
-use super::{Attributes, Instruction, bpf, descriptor, number, short};
+use fanpcap_bpf::{Instruction, MapKind};
 
-/// How a map keeps its values (linux/bpf.h, enum bpf_map_type).
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum MapKind {
-    /// Rows by index, zeros at first. Keys have 4 bytes.
-    Array,
-    /// The same, apart for each CPU.
-    PerCpuArray,
-    /// Values by key.
-    Hash,
-    /// The same; those not used for long make room for others.
-    LruHash,
-}
-
-impl MapKind {
-    fn number(self) -> u32 {
-        match self {
-            Self::Hash => 1,
-            Self::Array => 2,
-            Self::PerCpuArray => 6,
-            Self::LruHash => 9,
-        }
-    }
-}
+use super::{Attributes, bpf, descriptor, number, short};
 
 /// A map.
 #[derive(Debug)]
@@ -183,20 +161,13 @@ impl Map {
     /// The two instructions that put the address of row 0 of an array into a register of a program that is loaded
     /// while this value lives.
     pub fn address(&self, register: u8) -> [Instruction; 2] {
-        self.load(register, PSEUDO_MAP_VALUE)
+        Instruction::map_value(register, self.fd.as_raw_fd())
     }
 
     /// The two instructions that put the map itself into a register, as the helper
     /// `bpf_map_lookup_elem` wants it.
     pub fn reference(&self, register: u8) -> [Instruction; 2] {
-        self.load(register, PSEUDO_MAP_FD)
-    }
-
-    fn load(&self, register: u8, what: u8) -> [Instruction; 2] {
-        [
-            Instruction::new(LOAD_WIDE, register, what, 0, self.fd.as_raw_fd()),
-            Instruction::new(0, 0, 0, 0, 0),
-        ]
+        Instruction::map(register, self.fd.as_raw_fd())
     }
 }
 
@@ -256,11 +227,6 @@ struct MapBatch {
 const BPF_MAP_CREATE: libc::c_long = 0;
 const BPF_MAP_LOOKUP_ELEM: libc::c_long = 1;
 const BPF_MAP_UPDATE_BATCH: libc::c_long = 26;
-
-/// BPF_LD | BPF_IMM | BPF_DW, and what its source register then means.
-const LOAD_WIDE: u8 = 0x18;
-const PSEUDO_MAP_FD: u8 = 1;
-const PSEUDO_MAP_VALUE: u8 = 2;
 
 #[cfg(test)]
 mod tests {

@@ -5,41 +5,9 @@ use std::io;
 use std::mem;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
-use super::{Attributes, Instruction, LoadError, Map, bpf, descriptor, len, number, short, types};
+use fanpcap_bpf::{Instruction, ProgramKind};
 
-/// What a program is for (linux/bpf.h, enum bpf_prog_type).
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum ProgramKind {
-    /// A socket's filter, or the program of a fan-out group.
-    SocketFilter,
-    /// A device's, before the kernel's own stack.
-    Xdp,
-}
-
-impl ProgramKind {
-    fn number(self) -> u32 {
-        match self {
-            Self::SocketFilter => 1,
-            Self::Xdp => 6,
-        }
-    }
-
-    /// The struct that a program is given (linux/bpf.h).
-    fn context(self) -> &'static str {
-        match self {
-            Self::SocketFilter => "__sk_buff",
-            Self::Xdp => "xdp_md",
-        }
-    }
-
-    /// The capabilities that loading one takes.
-    pub fn capabilities(self) -> &'static str {
-        match self {
-            Self::SocketFilter => "CAP_BPF",
-            Self::Xdp => "CAP_BPF and CAP_NET_ADMIN",
-        }
-    }
-}
+use super::{Attributes, LoadError, Map, bpf, descriptor, len, number, short, types};
 
 /// A program, loaded.
 #[derive(Debug)]
@@ -134,10 +102,10 @@ impl Program {
             &[
                 address,
                 address_high,
-                Instruction::new(MOVE, 2, 0, 0, 1),
+                Instruction::set(2, 1),
                 Instruction::new(ATOMIC_ADD, 1, 2, 0, 0),
-                Instruction::new(MOVE, 0, 0, 0, 0),
-                Instruction::new(EXIT, 0, 0, 0, 0),
+                Instruction::set(0, 0),
+                Instruction::exit(),
             ],
         )
     }
@@ -380,11 +348,8 @@ const BPF_LINK_CREATE: libc::c_long = 28;
 const ATTACH_XDP: u32 = 37;
 const TEST_XDP_LIVE_FRAMES: u32 = 1 << 1;
 
-/// BPF_ALU64 | BPF_MOV | BPF_K; BPF_STX | BPF_ATOMIC | BPF_DW, with BPF_ADD as its immediate 0;
-/// BPF_JMP | BPF_EXIT.
-const MOVE: u8 = 0xb7;
+/// BPF_STX | BPF_ATOMIC | BPF_DW, with BPF_ADD as its immediate 0.
 const ATOMIC_ADD: u8 = 0xdb;
-const EXIT: u8 = 0x95;
 #[cfg(test)]
 const MOVE_REGISTER: u8 = 0xbf;
 #[cfg(test)]
@@ -407,7 +372,7 @@ mod tests {
     #[ignore = "needs root: eBPF"]
     fn a_program_that_is_wrong_is_refused_with_the_verifiers_words() {
         // BPF_JMP | BPF_EXIT while r0 was never set.
-        let code = [Instruction::new(EXIT, 0, 0, 0, 0)];
+        let code = [Instruction::exit()];
         for kind in [ProgramKind::SocketFilter, ProgramKind::Xdp] {
             let refused = Program::load(kind, "wrong", &code).unwrap_err();
             let (text, all) = (refused.to_string(), format!("{refused:#}"));
@@ -441,17 +406,17 @@ mod tests {
         let call = |at: i32| {
             [
                 Instruction::new(MOVE_REGISTER, 1, 6, 0, 0),
-                Instruction::new(MOVE, 2, 0, 0, 0),
-                Instruction::new(MOVE, 3, 0, 0, 0),
+                Instruction::set(2, 0),
+                Instruction::set(3, 0),
                 Instruction::new(CALL, 0, 1, 0, 4 * (CALLS - at) - 3),
             ]
         };
         let mut code = vec![Instruction::new(MOVE_REGISTER, 6, 1, 0, 0)];
         code.extend((0..CALLS).flat_map(call));
-        code.push(Instruction::new(EXIT, 0, 0, 0, 0));
+        code.push(Instruction::exit());
         let function = len(&code);
-        code.extend([Instruction::new(MOVE, 0, 0, 0, 7); 100]);
-        code.push(Instruction::new(EXIT, 0, 0, 0, 0));
+        code.extend([Instruction::set(0, 7); 100]);
+        code.push(Instruction::exit());
         for kind in [ProgramKind::SocketFilter, ProgramKind::Xdp] {
             let each = Program::load(kind, "each", &code).unwrap();
             let once = Program::load_functions(kind, "once", &code, &[function]).unwrap();
@@ -464,10 +429,7 @@ mod tests {
     #[test]
     #[ignore = "needs root: eBPF"]
     fn a_run_tells_what_the_program_returned() {
-        let code = [
-            Instruction::new(MOVE, 0, 0, 0, 7),
-            Instruction::new(EXIT, 0, 0, 0, 0),
-        ];
+        let code = [Instruction::set(0, 7), Instruction::exit()];
         for kind in [ProgramKind::SocketFilter, ProgramKind::Xdp] {
             let program = Program::load(kind, "seven", &code).unwrap();
             assert_eq!(program.run(&[0; 60], &[], 1).unwrap().verdict, 7);

@@ -6,7 +6,7 @@ use std::io;
 /// Why the kernel does not take a program.
 #[derive(Debug)]
 pub struct LoadError {
-    /// `EPERM` without [`super::ProgramKind::capabilities`]; `EINVAL` or `EACCES` when the verifier objects.
+    /// `EPERM` without [`fanpcap_bpf::ProgramKind::capabilities`]; `EINVAL` or `EACCES` when the verifier objects.
     pub error: io::Error,
     /// What the verifier said.
     pub log: String,

@@ -3,23 +3,10 @@
 use super::functions::Program;
 use super::handle::{Handle, NETMASK_UNKNOWN, c_text};
 use super::{Error, Library};
+use fanpcap_bpf::Classic;
 use std::ffi::c_int;
 use std::ptr::null_mut;
 use std::slice;
-
-/// `struct bpf_insn`: one instruction of classic BPF.
-#[repr(C)]
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Classic {
-    /// Operation.
-    pub code: u16,
-    /// Jump if true.
-    pub jt: u8,
-    /// Jump if false.
-    pub jf: u8,
-    /// Operand.
-    pub k: u32,
-}
 
 /// `DLT_EN10MB`.
 const ETHERNET: c_int = 1;

@@ -1,19 +1,20 @@
 //! Pcap filters: such as libpcap makes, and any that a checker of classic BPF takes.
 
-use fanpcap_steer::ir::{Classic, Filter, Predicate};
+use fanpcap_bpf::Classic;
+use fanpcap_steer::ir::{Filter, Predicate};
 
 use super::Maker;
 use crate::{Draw, pools};
 
-const TAKE: Classic = op(0x06, 262_144);
-const REJECT: Classic = op(0x06, 0);
+const TAKE: Classic = Classic::keep(262_144);
+const REJECT: Classic = Classic::keep(0);
 
 const fn op(code: u16, k: u32) -> Classic {
-    jump(code, k, 0, 0)
+    Classic::new(code, k)
 }
 
 const fn jump(code: u16, k: u32, jt: u8, jf: u8) -> Classic {
-    Classic { code, jt, jf, k }
+    Classic::jump(code, k, jt, jf)
 }
 
 impl Maker<'_, '_> {

@@ -6,10 +6,11 @@ use crate::Error;
 use crate::ast::Span;
 use crate::compile::{FILTER_LENGTH_MAX, FILTERS_MAX};
 use crate::error::quote;
-use crate::ir::{Classic, Filter, Function, Key, Net, Predicate};
+use crate::ir::{Filter, Function, Key, Net, Predicate};
 use crate::nearest::nearest;
 use crate::table::net::{cut, width};
 use crate::table::{self, Argument, Kind, Type};
+use fanpcap_bpf::Classic;
 use std::net::{IpAddr, Ipv4Addr};
 
 impl<'a> Checker<'_, 'a> {

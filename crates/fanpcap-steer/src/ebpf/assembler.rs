@@ -1,7 +1,7 @@
 //! Instructions and labels: an assembler whose jumps go forward only, and which leaves out what can't be reached.
 
 use super::EbpfError;
-use fanpcap_linux::bpf::Instruction;
+use fanpcap_bpf::Instruction;
 
 mod finish;
 mod jumps;
@@ -280,7 +280,7 @@ impl Assembler {
     }
 
     pub(super) fn exit(&mut self) {
-        self.push(Instruction::new(0x95, 0, 0, 0, 0));
+        self.push(Instruction::exit());
         self.live = false;
     }
 }

@@ -8,7 +8,7 @@ mod loads;
 use super::EbpfError;
 use super::assembler::{If, Label, Op, Operand, R0, R1, R7, R8, R9, R10, Width};
 use super::emitter::Emitter;
-use crate::ir::Classic;
+use fanpcap_bpf::Classic;
 
 /// Which bytes a filter is about.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

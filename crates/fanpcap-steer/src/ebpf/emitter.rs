@@ -7,8 +7,9 @@ use super::stack::{SAVED, SAVED_MAX, SCRATCH, STATE};
 use super::target::Target;
 use super::view::{IPV4, IPV6, View};
 use super::{EbpfError, needs::Needs};
-use crate::ir::{COUNTERS, Classic, Function, Program};
+use crate::ir::{COUNTERS, Function, Program};
 use crate::slice::Unfit;
+use fanpcap_bpf::Classic;
 
 /// What the program is for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

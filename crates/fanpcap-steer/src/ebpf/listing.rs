@@ -1,7 +1,7 @@
 //! The code in the kernel's own notation (kernel/bpf/disasm.c), with what it is for.
 
 use super::assembler::{Code, Relocation};
-use fanpcap_linux::bpf::Instruction;
+use fanpcap_bpf::Instruction;
 use std::fmt::Write;
 
 /// One line for each instruction, and a line above each part.

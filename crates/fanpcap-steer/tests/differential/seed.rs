@@ -1,6 +1,6 @@
 //! A bug that is put in on purpose, to see whether it is found.
 
-use fanpcap_linux::bpf::Instruction;
+use fanpcap_bpf::Instruction;
 use fanpcap_steer::ebpf::Object;
 use fanpcap_steer::ir::Program;
 

@@ -1,6 +1,6 @@
 //! That the proof would find a bug in the code for the kernel: instructions are changed, one at a time.
 
-use fanpcap_linux::bpf::Instruction;
+use fanpcap_bpf::Instruction;
 
 use super::case::{Case, check};
 use super::seed::Seed;

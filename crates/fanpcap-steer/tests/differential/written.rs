@@ -4,7 +4,7 @@ use std::path::Path;
 
 use fanpcap_linux::pcap::Library;
 use fanpcap_steer::ebpf::EbpfError;
-use fanpcap_steer::ir::{Classic, Program};
+use fanpcap_steer::ir::Program;
 use fanpcap_steer::table::{self, Engines, Entry};
 use fanpcap_steer::{compile, modes, slice};
 
@@ -20,14 +20,8 @@ const PACKETS: usize = 4000;
 pub(crate) fn compiled(source: &str) -> Program {
     let library = Library::open(Path::new("libpcap.so.0.8")).unwrap();
     let pcap = |text: &str| {
-        let code = library.compile(text).map_err(|error| error.reason)?;
-        let classic = code.into_iter().map(|instruction| Classic {
-            code: instruction.code,
-            jt: instruction.jt,
-            jf: instruction.jf,
-            k: instruction.k,
-        });
-        Ok(classic.collect())
+        let code = library.compile(text);
+        code.map_err(|error| error.reason)
     };
     compile(source, &pcap).unwrap_or_else(|error| panic!("{}", error.render(source)))
 }

@@ -1,0 +1,108 @@
+//! eBPF: one instruction.
+
+/// One instruction of eBPF (linux/bpf.h, `struct bpf_insn`).
+#[repr(C)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Instruction {
+    code: u8,
+    registers: u8,
+    offset: i16,
+    immediate: i32,
+}
+
+impl Instruction {
+    /// An instruction of its fields. Registers are 0 to 10.
+    pub const fn new(code: u8, target: u8, source: u8, offset: i16, immediate: i32) -> Self {
+        // The struct has two bit-fields of four bits, whose order is that of the machine's bytes.
+        let registers = if cfg!(target_endian = "little") {
+            (source << 4) | target
+        } else {
+            (target << 4) | source
+        };
+        Self {
+            code,
+            registers,
+            offset,
+            immediate,
+        }
+    }
+
+    /// Sets a register to a number.
+    pub const fn set(register: u8, value: i32) -> Self {
+        Self::new(0xb7, register, 0, 0, value) // BPF_ALU64 | BPF_MOV | BPF_K
+    }
+
+    /// Returns from the function, or ends the BPF program.
+    pub const fn exit() -> Self {
+        Self::new(0x95, 0, 0, 0, 0) // BPF_JMP | BPF_EXIT
+    }
+
+    /// The two instructions that put a map into a register, as the helper `bpf_map_lookup_elem`
+    /// takes it. `fd` is the map's descriptor.
+    pub const fn map(register: u8, fd: i32) -> [Self; 2] {
+        Self::wide(register, PSEUDO_MAP_FD, fd)
+    }
+
+    /// The two instructions that put the address of an array's row 0 into a register. `fd` is the
+    /// array's descriptor.
+    pub const fn map_value(register: u8, fd: i32) -> [Self; 2] {
+        Self::wide(register, PSEUDO_MAP_VALUE, fd)
+    }
+
+    const fn wide(register: u8, kind: u8, fd: i32) -> [Self; 2] {
+        [
+            Self::new(LOAD_WIDE, register, kind, 0, fd),
+            Self::new(0, 0, 0, 0, 0),
+        ]
+    }
+
+    /// Operation (BPF_CLASS, BPF_OP, BPF_SRC; BPF_SIZE and BPF_MODE).
+    pub const fn code(self) -> u8 {
+        self.code
+    }
+
+    /// The register that is written, compared or stored through.
+    pub const fn target(self) -> u8 {
+        let [low, high] = [self.registers & 15, self.registers >> 4];
+        if cfg!(target_endian = "little") {
+            low
+        } else {
+            high
+        }
+    }
+
+    /// The register that is read.
+    pub const fn source(self) -> u8 {
+        let [low, high] = [self.registers & 15, self.registers >> 4];
+        if cfg!(target_endian = "little") {
+            high
+        } else {
+            low
+        }
+    }
+
+    /// Bytes from an address, or instructions to jump over.
+    pub const fn offset(self) -> i16 {
+        self.offset
+    }
+
+    /// The operand in the instruction.
+    pub const fn immediate(self) -> i32 {
+        self.immediate
+    }
+
+    /// The same instruction with another offset.
+    pub const fn with_offset(self, offset: i16) -> Self {
+        Self { offset, ..self }
+    }
+
+    /// The same instruction with another immediate operand.
+    pub const fn with_immediate(self, immediate: i32) -> Self {
+        Self { immediate, ..self }
+    }
+}
+
+/// `BPF_LD | BPF_IMM | BPF_DW`, and what its source register then means.
+const LOAD_WIDE: u8 = 0x18;
+const PSEUDO_MAP_FD: u8 = 1;
+const PSEUDO_MAP_VALUE: u8 = 2;

@@ -1,0 +1,185 @@
+//! The interpreter of classic BPF.
+//!
+//! The machine is that of McCanne and Jacobson, "The BSD Packet Filter" (1993). What is no
+//! instruction, a jump out of the BPF program, a load from outside of the packet and a division by
+//! zero reject the packet.
+
+use crate::Classic;
+
+/// What a classic BPF program reads.
+pub trait Packet {
+    /// Bytes of the packet on the wire.
+    fn wire_len(&self) -> u32;
+
+    /// The `N` bytes at `at`, if all of them were captured.
+    fn bytes<const N: usize>(&self, at: u32) -> Option<[u8; N]>;
+
+    /// The register A after one of the kernel's ancillary loads (linux/filter.h, `SKF_AD_*`):
+    /// `offset` counts from `SKF_AD_OFF`, `a` and `x` are the registers before it.
+    fn ancillary(&self, offset: u32, a: u32, x: u32) -> Option<u32> {
+        let _ = (offset, a, x);
+        None
+    }
+}
+
+/// What a shift by 32 or more gives.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Shifts {
+    /// 0, as in libpcap's interpreter.
+    Zero,
+    /// The shift modulo 32, as in the kernel's.
+    Modulo,
+}
+
+/// How many of the packet's bytes the BPF program keeps; 0 for none.
+#[inline]
+pub fn run<P: Packet>(program: &[Classic], packet: &P, shifts: Shifts) -> u32 {
+    let machine = Machine {
+        a: 0,
+        x: 0,
+        memory: [0; 16],
+        packet,
+        shifts,
+    };
+    machine.run(program).unwrap_or(0)
+}
+
+/// -0x1000 as BPF programs carry it.
+const SKF_AD_OFF: u32 = 0xffff_f000;
+
+// Classes (linux/bpf_common.h).
+const ALU: u16 = 0x04;
+const JMP: u16 = 0x05;
+const RET: u16 = 0x06;
+/// The operand is the index register, not the constant.
+const X: u16 = 0x08;
+
+struct Machine<'p, P> {
+    a: u32,
+    x: u32,
+    memory: [u32; 16],
+    packet: &'p P,
+    shifts: Shifts,
+}
+
+impl<P: Packet> Machine<'_, P> {
+    /// Jumps go forward only, so this ends.
+    #[inline]
+    fn run(mut self, program: &[Classic]) -> Option<u32> {
+        let mut at = 0_usize;
+        loop {
+            let instruction = program.get(at)?;
+            at += 1;
+            match instruction.code & 0x07 {
+                RET => return self.returned(instruction),
+                JMP => at = at.checked_add(self.jump(instruction)?)?,
+                ALU => self.a = self.computed(instruction)?,
+                _ => self.transfer(instruction)?,
+            }
+        }
+    }
+
+    fn returned(&self, instruction: &Classic) -> Option<u32> {
+        match instruction.code {
+            0x06 => Some(instruction.k),
+            0x16 => Some(self.a),
+            _ => None,
+        }
+    }
+
+    fn operand(&self, instruction: &Classic) -> u32 {
+        if instruction.code & X == 0 {
+            instruction.k
+        } else {
+            self.x
+        }
+    }
+
+    #[inline]
+    fn jump(&self, instruction: &Classic) -> Option<usize> {
+        let operand = self.operand(instruction);
+        let is_true = match instruction.code & !X {
+            0x05 => return usize::try_from(instruction.k).ok(),
+            0x15 => self.a == operand,
+            0x25 => self.a > operand,
+            0x35 => self.a >= operand,
+            0x45 => self.a & operand != 0,
+            _ => return None,
+        };
+        let over = if is_true {
+            instruction.jt
+        } else {
+            instruction.jf
+        };
+        Some(over.into())
+    }
+
+    #[inline]
+    fn computed(&self, instruction: &Classic) -> Option<u32> {
+        let (a, operand) = (self.a, self.operand(instruction));
+        Some(match instruction.code & !X {
+            0x04 => a.wrapping_add(operand),
+            0x14 => a.wrapping_sub(operand),
+            0x24 => a.wrapping_mul(operand),
+            0x34 => a.checked_div(operand)?,
+            0x44 => a | operand,
+            0x54 => a & operand,
+            0x64 | 0x74 if operand >= 32 && self.shifts == Shifts::Zero => 0,
+            0x64 => a.wrapping_shl(operand),
+            0x74 => a.wrapping_shr(operand),
+            0x84 => a.wrapping_neg(),
+            0x94 => a.checked_rem(operand)?,
+            0xa4 => a ^ operand,
+            _ => return None,
+        })
+    }
+
+    /// Loads, stores, and moves between the registers.
+    #[inline]
+    fn transfer(&mut self, instruction: &Classic) -> Option<()> {
+        let Classic { code, k, .. } = *instruction;
+        match code {
+            0x00 => self.a = k,
+            0x20 => self.a = self.absolute::<4>(k)?,
+            0x28 => self.a = self.absolute::<2>(k)?,
+            0x30 => self.a = self.absolute::<1>(k)?,
+            0x40 => self.a = self.indirect::<4>(k)?,
+            0x48 => self.a = self.indirect::<2>(k)?,
+            0x50 => self.a = self.indirect::<1>(k)?,
+            0x60 => self.a = *self.memory.get(k as usize)?,
+            0x80 => self.a = self.packet.wire_len(),
+            0x01 => self.x = k,
+            0x61 => self.x = *self.memory.get(k as usize)?,
+            0x81 => self.x = self.packet.wire_len(),
+            // The length of IPv4's header.
+            0xb1 => self.x = u32::from(self.packet.bytes::<1>(k)?[0] & 0x0f) << 2,
+            0x02 => *self.memory.get_mut(k as usize)? = self.a,
+            0x03 => *self.memory.get_mut(k as usize)? = self.x,
+            0x07 => self.x = self.a,
+            0x87 => self.a = self.x,
+            _ => return None,
+        }
+        Some(())
+    }
+
+    #[inline]
+    fn absolute<const N: usize>(&self, at: u32) -> Option<u32> {
+        if at >= SKF_AD_OFF {
+            return self.packet.ancillary(at - SKF_AD_OFF, self.a, self.x);
+        }
+        self.packet.bytes::<N>(at).map(number)
+    }
+
+    /// No ancillary load, however large the sum.
+    #[inline]
+    fn indirect<const N: usize>(&self, k: u32) -> Option<u32> {
+        let at = self.x.checked_add(k).filter(|&at| at < SKF_AD_OFF)?;
+        self.packet.bytes::<N>(at).map(number)
+    }
+}
+
+#[inline]
+fn number<const N: usize>(bytes: [u8; N]) -> u32 {
+    let append = |value, byte| (value << 8) | u32::from(byte);
+    bytes.into_iter().fold(0, append)
+}

@@ -1,0 +1,12 @@
+//! BPF as data: classic and eBPF instructions, compiled objects, an interpreter of classic BPF. No I/O.
+#![forbid(unsafe_code)]
+
+mod classic;
+mod instruction;
+mod interpreter;
+mod object;
+
+pub use classic::Classic;
+pub use instruction::Instruction;
+pub use interpreter::{Packet, Shifts, run};
+pub use object::{MapKind, MapSpec, Object, ProgramKind, Relocation};

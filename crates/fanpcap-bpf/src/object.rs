@@ -1,0 +1,174 @@
+//! A compiled eBPF program: its instructions, the maps it needs, and where their descriptors go.
+
+use crate::Instruction;
+
+/// What an eBPF program is for (linux/bpf.h, `enum bpf_prog_type`).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ProgramKind {
+    /// A socket's filter, or the program of a fan-out group.
+    SocketFilter,
+    /// A device's, before the kernel's own stack.
+    Xdp,
+}
+
+impl ProgramKind {
+    /// The kernel's number.
+    pub const fn number(self) -> u32 {
+        match self {
+            Self::SocketFilter => 1,
+            Self::Xdp => 6,
+        }
+    }
+
+    /// The struct that the program is given (linux/bpf.h).
+    pub const fn context(self) -> &'static str {
+        match self {
+            Self::SocketFilter => "__sk_buff",
+            Self::Xdp => "xdp_md",
+        }
+    }
+
+    /// The capabilities that loading takes.
+    pub const fn capabilities(self) -> &'static str {
+        match self {
+            Self::SocketFilter => "CAP_BPF",
+            Self::Xdp => "CAP_BPF and CAP_NET_ADMIN",
+        }
+    }
+}
+
+/// How a map keeps its values (linux/bpf.h, `enum bpf_map_type`).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum MapKind {
+    /// Rows by index, zeros at first. Keys have 4 bytes.
+    Array,
+    /// The same, apart for each CPU.
+    PerCpuArray,
+    /// Values by key.
+    Hash,
+    /// The same. The kernel drops the least recently used value when there is no room.
+    LruHash,
+}
+
+impl MapKind {
+    /// The kernel's number.
+    pub const fn number(self) -> u32 {
+        match self {
+            Self::Hash => 1,
+            Self::Array => 2,
+            Self::PerCpuArray => 6,
+            Self::LruHash => 9,
+        }
+    }
+}
+
+/// A map to be created.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct MapSpec {
+    /// How it keeps its values.
+    pub kind: MapKind,
+    /// Bytes of a key.
+    pub key_len: u32,
+    /// Bytes of a value.
+    pub value_len: u32,
+    /// Most values.
+    pub entries: u32,
+    /// Keys of the values that it begins with, one behind the other.
+    pub keys: Vec<u8>,
+    /// Those values, in the order of their keys.
+    pub values: Vec<u8>,
+}
+
+impl MapSpec {
+    /// A map that begins empty, or with zeros if it is an array.
+    pub const fn new(kind: MapKind, key_len: u32, value_len: u32, entries: u32) -> Self {
+        Self {
+            kind,
+            key_len,
+            value_len,
+            entries,
+            keys: Vec::new(),
+            values: Vec::new(),
+        }
+    }
+}
+
+/// What an instruction lacks until the object is loaded. Maps are named by their index in
+/// [`Object::maps`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Relocation {
+    /// The map; the first of the two instructions of [`Instruction::map`].
+    Map(usize),
+    /// The address of the array's row 0; the first of the two of [`Instruction::map_value`].
+    Value(usize),
+    /// Bytes of the frame before those that the socket buffer begins with.
+    Start,
+}
+
+/// A compiled eBPF program.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Object {
+    /// What it is for.
+    pub kind: ProgramKind,
+    /// Its instructions, without what [`Object::relocations`] put in.
+    pub instructions: Vec<Instruction>,
+    /// The indices at which functions begin, in rising order, without the main one's 0.
+    pub functions: Vec<u32>,
+    /// Its maps.
+    pub maps: Vec<MapSpec>,
+    /// By index of an instruction: what that instruction lacks.
+    pub relocations: Vec<(usize, Relocation)>,
+}
+
+impl Object {
+    /// Whether the code depends on where the socket buffer begins.
+    pub fn has_start(&self) -> bool {
+        let mut relocations = self.relocations.iter();
+        relocations.any(|&(_, what)| what == Relocation::Start)
+    }
+
+    /// The instructions as the kernel takes them. `maps` are the descriptors of the maps, in their
+    /// order; `start` is the frame's bytes before the socket buffer.
+    pub fn relocated(&self, maps: &[i32], start: i32) -> Vec<Instruction> {
+        let mut code = self.instructions.clone();
+        for &(at, what) in &self.relocations {
+            let Some(instruction) = code.get_mut(at) else {
+                continue;
+            };
+            let register = instruction.target();
+            let fd = |map: usize| maps.get(map).copied();
+            let complete = match what {
+                Relocation::Start => Some(instruction.with_immediate(start)),
+                Relocation::Map(map) => fd(map).map(|fd| Instruction::map(register, fd)[0]),
+                Relocation::Value(map) => fd(map).map(|fd| Instruction::map_value(register, fd)[0]),
+            };
+            *instruction = complete.unwrap_or(*instruction);
+        }
+        code
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_relocation_gets_what_it_lacks() {
+        let lacking = [Instruction::map(1, 0), Instruction::map_value(2, 0)].concat();
+        let object = Object {
+            kind: ProgramKind::SocketFilter,
+            instructions: [lacking, vec![Instruction::set(3, 0), Instruction::exit()]].concat(),
+            functions: Vec::new(),
+            maps: vec![MapSpec::new(MapKind::Array, 4, 8, 1); 2],
+            relocations: vec![
+                (0, Relocation::Map(1)),
+                (2, Relocation::Value(0)),
+                (4, Relocation::Start),
+            ],
+        };
+        assert!(object.has_start());
+        let loaded = [Instruction::map(1, 8), Instruction::map_value(2, 7)].concat();
+        let end = vec![Instruction::set(3, 14), Instruction::exit()];
+        assert_eq!(object.relocated(&[7, 8], 14), [loaded, end].concat());
+    }
+}
