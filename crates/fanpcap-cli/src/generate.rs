@@ -1,8 +1,9 @@
 //! `fanpcap gen`: makes traffic.
 
 mod report;
-mod options;
 mod values;
+mod options;
+mod description;
 
 use std::process::ExitCode;
 use std::sync::atomic::AtomicBool;

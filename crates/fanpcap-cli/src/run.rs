@@ -1,7 +1,7 @@
 //! `fanpcap run`: copies of a program share one stream of packets.
 
 mod group;
-mod joined;
+mod not_joined;
 mod ledger;
 mod merge;
 mod options;
@@ -13,9 +13,10 @@ mod output;
 mod program;
 mod progress;
 mod summary;
-mod unnamed;
+mod open_captures;
+mod processes;
 mod guard;
-mod left;
+mod orphans;
 mod supervise;
 
 use std::collections::BTreeSet;

@@ -13,7 +13,7 @@ use crate::snapshot::Source;
 use crate::streams::{self, Reader};
 use order::Column;
 use rates::Rates;
-use screen::State;
+use state::State;
 use view::View;
 
 mod figure;
@@ -25,8 +25,9 @@ mod rates;
 #[cfg(test)]
 mod schema;
 mod table;
-mod screen;
+mod state;
 mod headline;
+mod screen;
 mod terminal;
 
 /// Shows groups and their members: rates, shares, drops

@@ -8,7 +8,7 @@ use fanpcap_linux::{process, stop};
 
 use super::counts::{Counts, Kernel};
 use super::savefile::Savefile;
-use super::thread::Shared;
+use super::shared::Shared;
 
 /// Counts what comes.
 pub(super) struct Counter {

@@ -8,8 +8,8 @@ use serde::Serialize;
 use super::counts::Counts;
 use super::link;
 use super::quantity::short;
+use super::shared::Told;
 use super::table;
-use super::thread::Told;
 
 /// The rates of one interval. As JSON, it is one line of `--json`.
 #[derive(Debug, Serialize)]

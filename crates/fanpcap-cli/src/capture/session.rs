@@ -16,8 +16,9 @@ use super::interval::{self, Interval};
 use super::link;
 use super::meter::{Meter, Reading};
 use super::savefile::Savefiles;
+use super::shared::Told;
 use super::summary::Summary;
-use super::thread::{Done, Reader, Told};
+use super::thread::{Done, Reader};
 use super::threads::Threads;
 use crate::cpus::{self, Choice, Wanted};
 

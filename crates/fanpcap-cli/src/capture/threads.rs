@@ -8,7 +8,8 @@ use anyhow::{Context, Result, anyhow};
 use fanpcap_linux::pcap::Break;
 use fanpcap_linux::process;
 
-use super::thread::{Done, Reader, Shared, Told};
+use super::shared::{Shared, Told};
+use super::thread::{Done, Reader};
 
 /// Those that have been started.
 pub(super) struct Threads {

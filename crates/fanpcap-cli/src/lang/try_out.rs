@@ -3,8 +3,9 @@
 mod engine;
 mod members;
 mod tally;
-mod flows;
+mod place;
 mod datagrams;
+mod flows;
 mod report;
 
 use std::path::PathBuf;

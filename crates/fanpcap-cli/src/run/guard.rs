@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result};
 use fanpcap_linux::child;
 
-use super::left::{self, GRACE};
+use super::processes::{self, GRACE};
 
 const PERIOD: Duration = Duration::from_millis(50);
 
@@ -83,7 +83,7 @@ pub(crate) fn stand() -> ExitCode {
         return ExitCode::SUCCESS;
     }
     // Their parents still live: afterwards nobody knows whose they were.
-    let mut groups = left::with_descendants(&groups);
+    let mut groups = processes::with_descendants(&groups);
     groups.retain(|&group| child::signal_group(group, child::SIGTERM).is_ok());
     let told = groups.clone();
     let deadline = Instant::now() + GRACE;

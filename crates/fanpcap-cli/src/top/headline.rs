@@ -1,7 +1,7 @@
 //! The two lines above the table: where and when, and what the device receives and loses.
 
 use super::figure::{UNKNOWN, bits, count, short};
-use super::screen::State;
+use super::state::State;
 use super::table;
 use super::view::{Device, View};
 

@@ -11,7 +11,8 @@ use ratatui::DefaultTerminal;
 use ratatui::crossterm::event::{self, Event};
 
 use super::rates::Rates;
-use super::screen::{self, State};
+use super::screen;
+use super::state::State;
 use super::view::View;
 use crate::snapshot::Source;
 

@@ -5,8 +5,8 @@ use std::net::IpAddr;
 
 use fanpcap_wire::{Ip, number};
 
-use super::flows::Place;
 use super::members::Members;
+use super::place::Place;
 
 /// How long a datagram's fragments may be on their way: as long as hosts wait for them (RFC 791, ipfrag_time).
 const AGE_NS: u64 = 30_000_000_000;

@@ -2,10 +2,11 @@
 
 use std::collections::HashMap;
 
-use fanpcap_wire::{End, FlowKey, Ip, Layers};
+use fanpcap_wire::{FlowKey, Layers};
 
 use super::datagrams::Datagrams;
 use super::members::Members;
+use super::place::Place;
 
 /// How deep a packet is looked into for its flow: that of the innermost.
 const INNER_MAX: usize = fanpcap_steer::INNER_MAX;
@@ -36,13 +37,6 @@ struct Way {
     some: Members,
     /// Who got all.
     all: Members,
-}
-
-/// The flow of a packet, and which direction of it the packet is of.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Place {
-    pub(super) flow: FlowKey,
-    direction: usize,
 }
 
 /// What becomes of a flow.
@@ -146,20 +140,5 @@ impl Flow {
 
     pub(super) fn goes_both_ways(&self) -> bool {
         self.ways.iter().all(Option::is_some)
-    }
-}
-
-impl Place {
-    /// An ICMP error is of the flow and the direction of the packet that it quotes.
-    fn of(ip: &Ip<'_>) -> Self {
-        let flow = FlowKey::of(ip);
-        let quoted = ip.quoted();
-        let ip = quoted.as_ref().unwrap_or(ip);
-        let source = End {
-            address: ip.source(),
-            port: ip.ports().map_or(0, |ports| ports.source),
-        };
-        let direction = usize::from(source != flow.ends()[0]);
-        Self { flow, direction }
     }
 }

@@ -21,7 +21,7 @@ use crate::run::copy::Copy;
 use crate::run::group;
 use crate::run::guard::Guard;
 use crate::run::ledger::{Account, Ledger};
-use crate::run::left::Left;
+use crate::run::orphans::Orphans;
 use crate::run::output::{Activity, Stream, Word};
 use crate::run::progress::Progress;
 use joins::Outsiders;
@@ -42,7 +42,7 @@ pub(super) struct Watch<'a> {
     copies: Vec<Copy>,
     ledger: Ledger,
     progress: Progress,
-    left: Left,
+    orphans: Orphans,
     guard: Guard,
     signals: Signals,
     activity: Arc<Activity>,
@@ -73,16 +73,16 @@ impl<'a> Watch<'a> {
     pub(super) fn new(run: &'a Run<'a>, copies: Vec<Copy>) -> Result<Self> {
         child::adopt_orphans().context("becoming the parent of orphans")?;
         let signals = Signals::take(&signals::TAKEN).context("taking signals")?;
-        let mut left = Left::new();
+        let mut orphans = Orphans::new();
         let guard = Guard::start()?;
-        left.spare(guard.pid());
+        orphans.spare(guard.pid());
         let (tell, told) = mpsc::channel();
         Ok(Self {
             run,
             ledger: Ledger::new(run.group, run.devices),
             progress: Progress::new(copies.len()),
             copies,
-            left,
+            orphans,
             guard,
             signals,
             activity: Arc::default(),
@@ -127,7 +127,7 @@ impl<'a> Watch<'a> {
             self.look_for_outsiders();
             self.say_who_joined();
             self.show();
-            if self.copies.iter().all(Copy::is_done) && self.left.is_clean() {
+            if self.copies.iter().all(Copy::is_done) && self.orphans.is_clean() {
                 break;
             }
             self.wait()?;
@@ -158,7 +158,7 @@ impl<'a> Watch<'a> {
     }
 
     fn period(&self) -> Duration {
-        if self.left.has_groups() || self.copies.iter().all(Copy::is_done) {
+        if self.orphans.has_groups() || self.copies.iter().all(Copy::is_done) {
             return PERIOD_YOUNG;
         }
         let young = |copy: &Copy| {
@@ -190,7 +190,7 @@ impl<'a> Watch<'a> {
     fn tend(&mut self) {
         let copies: Vec<u32> = self.copies.iter().filter_map(Copy::pid).collect();
         let all = self.copies.iter().all(Copy::is_done);
-        for text in self.left.tend(&copies, all, &mut self.guard) {
+        for text in self.orphans.tend(&copies, all, &mut self.guard) {
             self.run.output.say(&text);
         }
     }

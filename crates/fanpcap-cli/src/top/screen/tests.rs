@@ -3,9 +3,11 @@
 
 use super::*;
 use crate::top::fixture;
+use crate::top::order::Column;
 use crate::top::rates::Rates;
 use ratatui::Terminal;
 use ratatui::backend::TestBackend;
+use ratatui::crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
 
 /// The screen as text, each line in quotes.
 fn picture(view: &View, state: &State, (width, height): (u16, u16)) -> String {

@@ -7,7 +7,7 @@ use anyhow::Result;
 
 use super::{Watch, YOUNG};
 use crate::run::copy::End;
-use crate::run::{joined, unnamed};
+use crate::run::{not_joined, open_captures};
 
 impl Watch<'_> {
     /// Notes which copies have ended.
@@ -28,7 +28,7 @@ impl Watch<'_> {
                 continue;
             };
             if let Some(pid) = pid {
-                self.left.end(number, pid);
+                self.orphans.end(number, pid);
             }
             self.note(number, end);
         }
@@ -79,7 +79,7 @@ impl Watch<'_> {
     pub(super) fn start_again(&mut self) {
         for number in 0..self.copies.len() {
             // What the last start has left behind goes first.
-            if !self.copies[number].is_due() || self.left.has_groups() {
+            if !self.copies[number].is_due() || self.orphans.has_groups() {
                 continue;
             }
             let kept = self.copies[number].files.keep();
@@ -107,7 +107,7 @@ impl Watch<'_> {
             };
             copy.questioned = true;
             if self.run.restart || self.run.merge.is_some() {
-                for path in unnamed::captures(pid, &copy.files) {
+                for path in open_captures::of(pid, &copy.files) {
                     self.run.output.say(&format!(
                         "copy {} writes {}, which is not named by %i: it is neither kept at a restart nor merged",
                         copy.number,
@@ -116,7 +116,7 @@ impl Watch<'_> {
                 }
             }
             if self.ledger.members(copy.number) == copy.members_before {
-                let matter = joined::question(pid, self.run.library, self.run.group, false);
+                let matter = not_joined::reason(pid, self.run.library, self.run.group, false);
                 let number = copy.number;
                 self.run
                     .output

@@ -10,8 +10,8 @@ use fanpcap_linux::interface;
 use fanpcap_linux::packet::ETH_P_ALL;
 
 use super::Watch;
-use crate::run::joined;
 use crate::run::ledger::copy_of;
+use crate::run::not_joined;
 
 /// How often it is looked for outsiders.
 const PERIOD: Duration = Duration::from_secs(1);
@@ -86,7 +86,7 @@ impl Watch<'_> {
             return;
         };
         self.copies[number].questioned = true;
-        let matter = joined::question(pid, self.run.library, self.run.group, true);
+        let matter = not_joined::reason(pid, self.run.library, self.run.group, true);
         let text = format!("copy {number} did not join and sees ALL packets: {matter}");
         if self.run.allow_outsiders {
             self.run.output.say(&text);

@@ -71,7 +71,7 @@ impl Watch<'_> {
             self.run.output.say("killing the copies");
         }
         self.signal(SIGKILL);
-        self.left.kill();
+        self.orphans.kill();
         self.run.output.give_up();
     }
 

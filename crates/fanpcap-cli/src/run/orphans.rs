@@ -1,23 +1,21 @@
-//! What copies leave behind: in their process groups, and in the background. Nothing of it outlives this command.
+//! Processes that copies leave behind, in their process groups and in the background, and their end.
+//! None of them outlives this command.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::fs;
 use std::io;
 use std::time::{Duration, Instant};
 
 use fanpcap_linux::child::{self, SIGCONT, SIGKILL, SIGTERM};
 
 use super::guard::Guard;
-
-/// What is told to end is killed so much later.
-pub(crate) const GRACE: Duration = Duration::from_secs(3);
+use super::processes::{self, GRACE, Process};
 
 /// How often it is looked for processes in the background while nothing ends.
 const PERIOD: Duration = Duration::from_secs(1);
 
 /// Processes that nobody else looks after.
 #[derive(Debug)]
-pub(crate) struct Left {
+pub(crate) struct Orphans {
     own: u32,
     /// Children that are not of copies.
     foreign: BTreeSet<u32>,
@@ -26,7 +24,7 @@ pub(crate) struct Left {
     /// Orphans outside of their copies' groups, with their groups.
     background: BTreeMap<u32, u32>,
     /// Orphans that are to end.
-    orphans: BTreeMap<u32, Ending>,
+    ending: BTreeMap<u32, Ending>,
     /// Copies that have ended since it was looked for orphans.
     ended: Vec<usize>,
     looked: Option<Instant>,
@@ -57,25 +55,17 @@ impl Ending {
     }
 }
 
-/// A process as proc(5) tells it.
-struct Process {
-    pid: u32,
-    parent: u32,
-    group: u32,
-    has_ended: bool,
-}
-
-impl Left {
+impl Orphans {
     /// Children that there are now are not of copies.
     pub(crate) fn new() -> Self {
         let own = std::process::id();
-        let children = processes().into_iter().filter(|one| one.parent == own);
+        let children = processes::all().into_iter().filter(|one| one.parent == own);
         Self {
             own,
             foreign: children.map(|one| one.pid).collect(),
             groups: BTreeMap::new(),
             background: BTreeMap::new(),
-            orphans: BTreeMap::new(),
+            ending: BTreeMap::new(),
             ended: Vec::new(),
             looked: None,
             clean: 0,
@@ -113,7 +103,7 @@ impl Left {
         });
         // They may have ended just now.
         let _ = groups.filter(Result::is_err).count();
-        let orphans = self.orphans.iter_mut().map(|(&pid, ending)| {
+        let orphans = self.ending.iter_mut().map(|(&pid, ending)| {
             ending.killed.get_or_insert_with(Instant::now);
             child::signal(pid, SIGKILL)
         });
@@ -128,7 +118,7 @@ impl Left {
             return Vec::new();
         }
         self.looked = Some(Instant::now());
-        let processes = processes();
+        let processes = processes::all();
         let is_ours = |one: &&Process| {
             one.parent == self.own && !self.foreign.contains(&one.pid) && !copies.contains(&one.pid)
         };
@@ -210,7 +200,7 @@ impl Left {
             if self.groups.contains_key(&one.group) {
                 continue;
             }
-            let ending = self.orphans.entry(one.pid).or_default();
+            let ending = self.ending.entry(one.pid).or_default();
             if !ending.go_on(|signal| child::signal(one.pid, signal)) {
                 said.push(format!("process {} can't be ended", one.pid));
                 self.foreign.insert(one.pid);
@@ -218,41 +208,4 @@ impl Left {
         }
         said
     }
-}
-
-/// These groups and those of all that their members have started, as far as their parents live.
-pub(crate) fn with_descendants(groups: &BTreeSet<u32>) -> BTreeSet<u32> {
-    let processes = processes();
-    let mut groups = groups.clone();
-    loop {
-        let members = processes.iter().filter(|one| groups.contains(&one.group));
-        let members: BTreeSet<u32> = members.map(|one| one.pid).collect();
-        let children = processes.iter().filter(|one| members.contains(&one.parent));
-        let before = groups.len();
-        groups.extend(children.map(|one| one.group));
-        if groups.len() == before {
-            return groups;
-        }
-    }
-}
-
-fn processes() -> Vec<Process> {
-    let entries = fs::read_dir("/proc").into_iter().flatten().flatten();
-    let numbers = entries.filter_map(|entry| entry.file_name().to_str()?.parse().ok());
-    numbers.filter_map(process).collect()
-}
-
-fn process(pid: u32) -> Option<Process> {
-    let stat = fs::read(format!("/proc/{pid}/stat")).ok()?;
-    let stat = String::from_utf8_lossy(&stat);
-    // The name before may have any characters.
-    let (_, rest) = stat.rsplit_once(')')?;
-    let mut words = rest.split_whitespace();
-    let has_ended = ["Z", "X"].contains(&words.next()?);
-    Some(Process {
-        pid,
-        parent: words.next()?.parse().ok()?,
-        group: words.next()?.parse().ok()?,
-        has_ended,
-    })
 }

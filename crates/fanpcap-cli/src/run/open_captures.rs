@@ -1,4 +1,4 @@
-//! Captures that a copy writes under names that its arguments don't tell, as a script between may choose them.
+//! Capture files that a copy has open and that its arguments do not name, as where a script names them.
 
 use std::fs::{self, File};
 use std::io::Read;
@@ -10,7 +10,7 @@ use super::merge::is_capture;
 
 /// Captures that the copy's processes are writing now and that none of its `files` is. `leader` is the first
 /// of its processes.
-pub(crate) fn captures(leader: u32, files: &Files) -> Vec<PathBuf> {
+pub(crate) fn of(leader: u32, files: &Files) -> Vec<PathBuf> {
     let processes = fs::read_dir("/proc").into_iter().flatten().flatten();
     let processes = processes.filter_map(|entry| entry.file_name().to_str()?.parse().ok());
     let of_copy = processes.filter(|pid| copy_of(*pid, &[(leader, 0)]).is_some());
@@ -77,7 +77,7 @@ mod tests {
         }
         fs::write(&text, "text").unwrap();
         let known = Files::of(&[scratch.file("%i.pcap").into_os_string()], 0);
-        let mut found = captures(std::process::id(), &known);
+        let mut found = of(std::process::id(), &known);
         // Other tests of this process write, too.
         found.retain(|path| path.starts_with(scratch.file("")));
         assert_eq!(found, [unnamed, empty]);

@@ -1,4 +1,4 @@
-//! Why a copy has not joined the group: what is to be seen of its process.
+//! The likely reason why a copy has not joined the group, from what /proc tells about its process.
 
 use std::fs;
 use std::io::ErrorKind;
@@ -12,7 +12,7 @@ use fanpcap_linux::netns;
 
 /// Looks at a process that has no page in the group, and says what the matter may be. `captures`
 /// says that it has a packet socket all the same.
-pub(crate) fn question(pid: u32, library: &Path, group: u16, captures: bool) -> String {
+pub(crate) fn reason(pid: u32, library: &Path, group: u16, captures: bool) -> String {
     let of_process = PathBuf::from(format!("/proc/{pid}"));
     let program = fs::read_link(of_process.join("exe"));
     let name = program.as_ref().map_or("the program".to_owned(), |path| {
@@ -168,7 +168,7 @@ mod tests {
         let mut child = Command::new("sleep").arg("60").spawn().unwrap();
         // Until it has become another program and loaded its libraries it is something else.
         let said = await_for("sleep to be known", LIMIT, || {
-            let said = question(child.id(), Path::new("/ours"), 7, false);
+            let said = reason(child.id(), Path::new("/ours"), 7, false);
             Ok(said.contains("sleep has not loaded libpcap").then_some(()))
         });
         child.kill().unwrap();

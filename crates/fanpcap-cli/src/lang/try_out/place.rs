@@ -1,0 +1,25 @@
+//! A packet's flow and direction.
+
+use fanpcap_wire::{End, FlowKey, Ip};
+
+/// The flow of a packet, and which direction of it the packet is of.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Place {
+    pub(super) flow: FlowKey,
+    pub(super) direction: usize,
+}
+
+impl Place {
+    /// An ICMP error is of the flow and the direction of the packet that it quotes.
+    pub(super) fn of(ip: &Ip<'_>) -> Self {
+        let flow = FlowKey::of(ip);
+        let quoted = ip.quoted();
+        let ip = quoted.as_ref().unwrap_or(ip);
+        let source = End {
+            address: ip.source(),
+            port: ip.ports().map_or(0, |ports| ports.source),
+        };
+        let direction = usize::from(source != flow.ends()[0]);
+        Self { flow, direction }
+    }
+}
