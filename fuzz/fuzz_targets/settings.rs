@@ -1,10 +1,10 @@
 //! Any config file and variables: read, or refused with a place, never a panic.
 #![no_main]
 
-use fanpcap::device::Device;
-use fanpcap::fanout::Script;
-use fanpcap::settings::{Environment, Settings};
-use fanpcap::steering::Steering;
+use fanpcap_config::device::Device;
+use fanpcap_config::fanout::Script;
+use fanpcap_config::settings::{Environment, Settings};
+use fanpcap_config::steering::Steering;
 use libfuzzer_sys::fuzz_target;
 use std::ffi::OsString;
 use std::path::PathBuf;

@@ -7,7 +7,7 @@ use crate::{expressions, handles, several, stats, take_over};
 use fanpcap::join::{Entrant, JoinError};
 use fanpcap::record::Counters;
 use fanpcap::request::Request;
-use fanpcap::settings::{Group, Membership, Plan};
+use fanpcap_config::settings::{Group, Membership, Plan};
 use fanpcap_linux::interface;
 use fanpcap_linux::packet::{self, Address};
 use std::ffi::c_int;

@@ -5,7 +5,7 @@ use std::process::ExitCode;
 use anyhow::Result;
 use clap::{Arg, Args, Command, CommandFactory, ValueHint};
 use fanpcap::groups;
-use fanpcap::mode::Kind;
+use fanpcap_config::mode::Kind;
 use fanpcap_linux::interface;
 
 use crate::snapshot::ANY;

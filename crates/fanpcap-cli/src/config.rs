@@ -4,9 +4,9 @@ use std::process::ExitCode;
 
 use anyhow::Result;
 use clap::{Args, ValueHint};
-use fanpcap::report::Report;
 use fanpcap::request::Request;
-use fanpcap::settings::{Environment, Explained, Group, Ignored, Membership, Settings};
+use fanpcap_config::report::Report;
+use fanpcap_config::settings::{Environment, Explained, Group, Ignored, Membership, Settings};
 use fanpcap_linux::{interface, process};
 
 use crate::lang::Pcap;

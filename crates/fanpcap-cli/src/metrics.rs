@@ -6,7 +6,7 @@ use std::process::ExitCode;
 
 use anyhow::{Context, Result};
 use clap::Args;
-use fanpcap::report::harmless_text;
+use fanpcap_config::report::harmless_text;
 
 use crate::snapshot::Source;
 use crate::streams;

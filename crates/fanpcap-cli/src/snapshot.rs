@@ -7,8 +7,8 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use anyhow::{Context, Result, ensure};
 use fanpcap::groups::{self, Seen};
-use fanpcap::mode::Kind;
 use fanpcap::record::{LastLook, Record, Running};
+use fanpcap_config::mode::Kind;
 use fanpcap_linux::{diag, interface, link, netns, process};
 
 mod holders;

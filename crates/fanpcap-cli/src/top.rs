@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
 use clap::Args;
-use fanpcap::report::harmless_text;
+use fanpcap_config::report::harmless_text;
 
 use crate::snapshot::Source;
 use crate::streams::{self, Reader};

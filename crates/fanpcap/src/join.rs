@@ -5,13 +5,13 @@ mod program;
 mod program_error;
 
 use crate::member::{Member, Place};
-use crate::mode::{Kind, Mode, described};
 use crate::page::Shelf;
 use crate::record::{Counters, Record};
 use crate::rejecting::Rejections;
-use crate::report::harmless_text;
-use crate::settings::{Group, Membership};
 pub use error::JoinError;
+use fanpcap_config::mode::{Kind, Mode, described};
+use fanpcap_config::report::harmless_text;
+use fanpcap_config::settings::{Group, Membership};
 use fanpcap_linux::diag::{self, PacketSocket};
 use fanpcap_linux::interface;
 use fanpcap_linux::packet::{self, Address, ETH_P_SILENT, Fanout, Filter, Refusal};

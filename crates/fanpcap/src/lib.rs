@@ -1,13 +1,7 @@
-//! libpcap with fan-out, in safe Rust: settings, what they ask of a handle, and groups.
+//! libpcap with fan-out, in safe Rust: what is asked of a handle, and groups.
 #![forbid(unsafe_code)]
 
-pub mod device;
-pub mod report;
-pub mod mode;
 pub mod root;
-pub mod source;
-pub mod fanout;
-pub mod steering;
 pub mod record;
 pub mod page;
 pub mod closing;
@@ -15,7 +9,6 @@ pub mod groups;
 pub mod rejecting;
 pub mod steered;
 pub mod member;
-pub mod settings;
 pub mod request;
 pub mod join;
 pub mod replace;

@@ -1,11 +1,11 @@
 //! A member of a direct group: its place, its counters, and what is known of the whole group.
 
-use crate::mode::Mode;
 use crate::page::{self, Page, Shelf};
 use crate::record::{Counters, NOT_READ_BY_US, Record, Running, WORDS, at};
 use crate::rejecting::Rejections;
 use crate::steered::Steered;
-use crate::steering::{Counts, Steering};
+use fanpcap_config::mode::Mode;
+use fanpcap_config::steering::{Counts, Steering};
 use fanpcap_linux::diag::{self, PacketSocket};
 use fanpcap_linux::shared::{self, Word};
 use fanpcap_linux::{packet, process};

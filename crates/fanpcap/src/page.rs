@@ -14,9 +14,9 @@ pub use content::Held;
 pub(crate) use content::Told;
 pub use shelf::Shelf;
 
-use crate::mode::Mode;
 use crate::record::{Counters, LastLook, Record, Running, WORDS};
-use crate::steering::Steering;
+use fanpcap_config::mode::Mode;
+use fanpcap_config::steering::Steering;
 use fanpcap_linux::directory::Directory;
 use fanpcap_linux::shared::{self, Word};
 use fanpcap_linux::{file_lock, process};

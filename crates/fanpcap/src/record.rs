@@ -2,10 +2,10 @@
 
 mod attention;
 
-use crate::mode::{Kind, Mode};
-use crate::report::harmless_text;
-use crate::steering::{Counts, Steering};
 pub use attention::LastLook;
+use fanpcap_config::mode::{Kind, Mode};
+use fanpcap_config::report::harmless_text;
+use fanpcap_config::steering::{Counts, Steering};
 use fanpcap_steer::ir::COUNTERS;
 
 /// First bytes of a page; the digit is the version of the layout and of the locks, as in [`crate::root`].
@@ -305,7 +305,14 @@ impl Record {
 #[cfg(test)]
 pub(crate) mod tests {
     use super::*;
+    use fanpcap_config::fanout::Script;
+    use fanpcap_config::source::Source;
     use proptest::prelude::*;
+
+    pub(crate) fn steering(text: &str) -> Steering {
+        let script = Script::of_text(Source::new("test", text));
+        Steering::compile(&script, &|_| Err("no libpcap here".to_owned())).unwrap()
+    }
 
     pub(crate) fn record() -> Record {
         Record {

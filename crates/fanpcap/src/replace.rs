@@ -9,7 +9,7 @@ use crate::join::ProgramError;
 use crate::member::Place;
 use crate::page::Told;
 use crate::steered::{Prepared, SteerError, Steered};
-use crate::steering::Steering;
+use fanpcap_config::steering::Steering;
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
@@ -203,13 +203,13 @@ fn lack_pages(members: &[u64], pages: &[Told]) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::mode::Mode;
-    use crate::steering::tests::steering;
+    use crate::record::tests::steering;
+    use fanpcap_config::mode::Mode;
 
     /// A member that packet diag does not list, as it is in no namespace.
     fn unseen() -> Own {
         let steering = Arc::new(steering("main = tcp >-> steer_rrobin"));
-        let mode = Mode::from(crate::mode::Kind::Program);
+        let mode = Mode::from(fanpcap_config::mode::Kind::Program);
         Own {
             steered: Arc::new(Steered::unloaded(&steering)),
             place: Arc::new(Place::new(7, mode, 1, 1)),

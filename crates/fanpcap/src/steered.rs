@@ -7,7 +7,7 @@
 mod hold;
 
 use crate::record::{SET, SET_BY_US, UNCHANGING, at, title_words};
-use crate::steering::{Counts, Steering};
+use fanpcap_config::steering::{Counts, Steering};
 use fanpcap_linux::packet::{self, Filter};
 use fanpcap_linux::shared::Word;
 use fanpcap_linux::{optmem, process};
@@ -487,7 +487,7 @@ const IN_FLIGHT: Duration = Duration::from_millis(50);
 #[cfg(test)]
 pub(super) mod tests {
     use super::*;
-    use crate::steering::tests::steering;
+    use crate::record::tests::steering;
     use std::fs::File;
     use std::os::fd::AsFd;
 

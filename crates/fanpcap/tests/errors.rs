@@ -2,14 +2,14 @@
 //! `FANPCAP_BLESS=1 cargo test -p fanpcap --test errors` rewrites the printed blocks.
 #![expect(clippy::unwrap_used, reason = "a test stops at what it did not expect")]
 
-use fanpcap::device::Device;
-use fanpcap::fanout::Script;
 use fanpcap::join::{JoinError, ProgramError};
-use fanpcap::report::Report;
 use fanpcap::request::{named_twice, unreadable};
-use fanpcap::settings::{Environment, Settings};
 use fanpcap::steered::SteerError;
-use fanpcap::steering::Steering;
+use fanpcap_config::device::Device;
+use fanpcap_config::fanout::Script;
+use fanpcap_config::report::Report;
+use fanpcap_config::settings::{Environment, Settings};
+use fanpcap_config::steering::Steering;
 use fanpcap_linux::bpf;
 use fanpcap_steer::ebpf::LoadError;
 use fanpcap_testkit::errors_page;
@@ -19,7 +19,10 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, LazyLock};
 use std::{fs, io};
 
-const SOURCES: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/src");
+const SOURCES: [&str; 2] = [
+    concat!(env!("CARGO_MANIFEST_DIR"), "/../fanpcap-config/src"),
+    concat!(env!("CARGO_MANIFEST_DIR"), "/src"),
+];
 const INTERFACES: [&str; 2] = ["eth0", "eth0_1"];
 
 fn environment(variables: &[(&str, &str)]) -> Environment {
@@ -210,7 +213,9 @@ fn of_joining(directory: &Path, slugs: &mut BTreeSet<String>) {
 #[test]
 fn every_error_of_joining_has_its_section() {
     let mut slugs = BTreeSet::new();
-    of_joining(Path::new(SOURCES), &mut slugs);
+    for directory in SOURCES {
+        of_joining(Path::new(directory), &mut slugs);
+    }
     assert!(slugs.len() > 20, "the search finds the code: {slugs:?}");
     let listed = errors_page::names().unwrap();
     let missing: Vec<_> = slugs.difference(&listed).collect();
@@ -247,7 +252,9 @@ fn an_error_tells_its_source() {
 fn every_error_in_the_code_is_produced() {
     let produced: Vec<&str> = PRODUCED.iter().map(|report| report.slug).collect();
     let mut slugs = BTreeMap::new();
-    in_code(Path::new(SOURCES), &mut slugs);
+    for directory in SOURCES {
+        in_code(Path::new(directory), &mut slugs);
+    }
     assert!(slugs.len() > 30, "the search finds the code: {slugs:?}");
     for (slug, file) in slugs {
         assert!(

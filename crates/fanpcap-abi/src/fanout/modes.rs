@@ -3,7 +3,7 @@
 use crate::message::{fail, guard};
 use crate::system::{self, ERROR, Pcap};
 use fanpcap::join;
-use fanpcap::mode::{self, Kind};
+use fanpcap_config::mode::{self, Kind};
 use fanpcap_linux::packet;
 use std::ffi::{c_char, c_int};
 use std::mem;

@@ -5,7 +5,7 @@ use crate::message::{fail, guard};
 use crate::stats::pcap_stats;
 use crate::system::{Pcap, PcapStat};
 use fanpcap::member::GroupStats;
-use fanpcap::steering::{COUNTERS as ALL, Counts};
+use fanpcap_config::steering::{COUNTERS as ALL, Counts};
 use std::ffi::c_int;
 use std::mem;
 

@@ -3,7 +3,7 @@
 use std::io;
 
 use anyhow::{Context, Result};
-use fanpcap::device::Device;
+use fanpcap_config::device::Device;
 use fanpcap_linux::{interface, link};
 
 /// The network interfaces that a device string names.

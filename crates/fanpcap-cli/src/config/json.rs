@@ -1,8 +1,8 @@
 //! The JSON of `fanpcap config`: docs/config-json.md tells of each field.
 
 use anyhow::{Context, Result};
-use fanpcap::report::Report;
-use fanpcap::settings::{Group, Ignored};
+use fanpcap_config::report::Report;
+use fanpcap_config::settings::{Group, Ignored};
 use serde_json::{Value, json};
 
 use super::{Seen, Told, mode};

@@ -2,7 +2,7 @@
 
 use std::fmt::Write;
 
-use fanpcap::settings::{Explained, Plan};
+use fanpcap_config::settings::{Explained, Plan};
 
 use super::{Seen, Told, group, mode};
 

@@ -1,7 +1,7 @@
 //! Why a handle can't join a group.
 
 use super::ProgramError;
-use crate::settings::shell_name;
+use fanpcap_config::settings::shell_name;
 use std::fmt;
 use std::io;
 

@@ -2,13 +2,13 @@
 
 use super::{Attach, JoinError, ProgramError, Seat};
 use crate::member::Member;
-use crate::mode::Kind;
 use crate::page::Shelf;
 use crate::record::{Counters, Running};
 use crate::replace::Turn;
-use crate::settings::Group;
 use crate::steered::{SteerError, Steered};
-use crate::steering::Steering;
+use fanpcap_config::mode::Kind;
+use fanpcap_config::settings::Group;
+use fanpcap_config::steering::Steering;
 use fanpcap_linux::diag::{self, PacketSocket};
 use fanpcap_linux::packet;
 use std::collections::BTreeSet;
@@ -179,7 +179,7 @@ const LOOPBACK: u16 = 772;
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::steering::tests::steering;
+    use crate::record::tests::steering;
 
     /// The pages of sockets, each with whether its member knows that the group has the program.
     fn told(pages: &[(u64, bool)]) -> Vec<(u64, Running)> {

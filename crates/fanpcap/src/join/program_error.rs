@@ -1,8 +1,8 @@
 //! Why a handle can't be in a group with a program, or the program can't be replaced.
 
-use crate::report::quote;
 use crate::root;
 use crate::steered::SteerError;
+use fanpcap_config::report::quote;
 use fanpcap_steer::ebpf::LoadError;
 use std::fmt;
 use std::io;

@@ -2,7 +2,7 @@
 
 use super::Shelf;
 use crate::record::{MAGIC, Record, SET, WORDS, at, title_words};
-use crate::steering::Steering;
+use fanpcap_config::steering::Steering;
 use fanpcap_linux::directory::{self, Access, Directory};
 use fanpcap_linux::file_lock;
 use std::ffi::OsStr;

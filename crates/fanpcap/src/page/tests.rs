@@ -2,11 +2,11 @@
 
 use super::content::words;
 use super::*;
-use crate::mode::Kind;
 use crate::record::tests::record;
+use crate::record::tests::steering;
 use crate::record::{SET, SET_BY_US, at};
 use crate::root::Root;
-use crate::steering::tests::steering;
+use fanpcap_config::mode::Kind;
 use std::collections::BTreeSet;
 use std::fs;
 use std::os::unix::fs::{DirBuilderExt, PermissionsExt};

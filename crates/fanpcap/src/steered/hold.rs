@@ -94,7 +94,7 @@ impl Unchanging<'_> {
 mod tests {
     use super::super::tests::{member, own};
     use super::*;
-    use crate::steering::tests::steering;
+    use crate::record::tests::steering;
     use std::os::fd::AsFd;
     use std::sync::Arc;
 

@@ -7,7 +7,7 @@ mod plan;
 
 use crate::report::{Fault, Report, shorten};
 pub use environment::Environment;
-pub(crate) use environment::shell_name;
+pub use environment::shell_name;
 use fanpcap_linux::directory::is_roots_or_own;
 pub use keys::{Entry, Key, Target, Value};
 pub use plan::{Call, Compile, Explained, Group, Ignored, Membership, Origins, Plan, Reason};
@@ -55,7 +55,7 @@ impl Settings {
     }
 
     /// The group of handles whose device has none of its own.
-    pub(crate) fn default_group(&self) -> Option<u16> {
+    pub fn default_group(&self) -> Option<u16> {
         self.for_all(Key::Group)
             .and_then(|entry| entry.value.group())
     }

@@ -130,7 +130,7 @@ pub struct Fault {
 
 impl Fault {
     /// A fault at the text's first byte, with no hint.
-    pub(crate) fn new(slug: &'static str, message: impl Into<String>) -> Fault {
+    pub fn new(slug: &'static str, message: impl Into<String>) -> Fault {
         Fault {
             slug,
             offset: 0,
@@ -139,7 +139,8 @@ impl Fault {
         }
     }
 
-    pub(crate) fn hint(self, hint: impl Into<String>) -> Fault {
+    /// The same with what to do.
+    pub fn hint(self, hint: impl Into<String>) -> Fault {
         Fault {
             hint: Some(hint.into()),
             ..self
@@ -155,7 +156,7 @@ impl Fault {
     }
 
     /// The same fault in a longer text, in which this one begins at byte `base`.
-    pub(crate) fn shift(self, base: usize) -> Fault {
+    pub fn shift(self, base: usize) -> Fault {
         Fault {
             offset: self.offset + base,
             ..self
@@ -202,7 +203,7 @@ pub(crate) fn offset_in(text: &str, part: &str) -> usize {
 }
 
 /// The user's text for a message: in quotes, and cut when it is long.
-pub(crate) fn quote(text: &str) -> String {
+pub fn quote(text: &str) -> String {
     match text.char_indices().nth(QUOTE_MAX) {
         Some((end, _)) => format!("'{}{ELLIPSIS}'", &text[..end]),
         None => format!("'{text}'"),

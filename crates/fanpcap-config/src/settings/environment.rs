@@ -78,7 +78,7 @@ pub(super) fn place_of_value(name: &str, value: &OsStr) -> Place {
 }
 
 /// The name as the part after PCAP_GROUP_ spells it: `_` for what a shell can't put in a name.
-pub(crate) fn shell_name(device: &str) -> String {
+pub fn shell_name(device: &str) -> String {
     let spelled = |c: char| if c.is_ascii_alphanumeric() { c } else { '_' };
     device.chars().map(spelled).collect()
 }

@@ -75,32 +75,32 @@ impl Steering {
     }
 
     /// Whether it drops or counts, so that each member has it in its own filter.
-    pub(crate) fn has_verdict(&self) -> bool {
+    pub fn has_verdict(&self) -> bool {
         self.verdict.is_some()
     }
 
     /// Whether it has counters.
-    pub(crate) fn counts(&self) -> bool {
+    pub fn counts(&self) -> bool {
         self.counts
     }
 
     /// Whether the other drops and counts the same packets.
-    pub(crate) fn judges_as(&self, other: &Self) -> bool {
+    pub fn judges_as(&self, other: &Self) -> bool {
         self.verdict == other.verdict
     }
 
     /// Loads what the group is given.
-    pub(crate) fn load_fanout(&self) -> Result<Loaded, LoadError> {
+    pub fn load_fanout(&self) -> Result<Loaded, LoadError> {
         self.fanout.load("fanpcap_steer")
     }
 
     /// Loads what is a member's filter, if the program has such a thing. A socket has room for it then.
-    pub(crate) fn load_filter(&self) -> Result<Option<Loaded>, LoadError> {
+    pub fn load_filter(&self) -> Result<Option<Loaded>, LoadError> {
         self.filter.as_ref().map(load).transpose()
     }
 
     /// The same together with the filter that a handle has itself; none where that can't be.
-    pub(crate) fn load_filter_with(&self, own: &packet::Filter) -> Option<Loaded> {
+    pub fn load_filter_with(&self, own: &packet::Filter) -> Option<Loaded> {
         let filter = ebpf::filter(&self.program, Some(own.instructions())).ok()??;
         load(&filter).ok()
     }
@@ -158,10 +158,10 @@ impl Write for Digest {
 }
 
 #[cfg(test)]
-pub(crate) mod tests {
+mod tests {
     use super::*;
 
-    pub(crate) fn steering(text: &str) -> Steering {
+    fn steering(text: &str) -> Steering {
         let script = Script::of_text(Source::new("test", text));
         Steering::compile(&script, &|_| Err("no libpcap here".to_owned())).unwrap()
     }

@@ -5,10 +5,10 @@ use super::keys::{Entry, Key, Target, Value};
 use super::{Settings, find};
 use crate::device::{Device, Part, TPACKET, is_rings};
 use crate::fanout::{Fanout, Script};
-use crate::join::JoinError;
 use crate::mode::{Kind, Mode, described};
 use crate::report::{Fault, Report, quote};
 use crate::steering::Steering;
+use std::fmt;
 use std::sync::Arc;
 
 /// The group that a handle joins.
@@ -52,7 +52,7 @@ impl Membership {
     }
 
     /// Why the group can't be joined, and who wanted it, unless that is the application.
-    pub fn blame(&self, error: &JoinError) -> String {
+    pub fn blame(&self, error: &dyn fmt::Display) -> String {
         match self.origin.as_str() {
             CALL => error.to_string(),
             origin => format!("{error} (set by {origin})"),

@@ -1,11 +1,11 @@
 //! Properties of settings over generated files and variables; PROPTEST_CASES sets how many.
 
-use fanpcap::device::Device;
-use fanpcap::fanout::Script;
-use fanpcap::mode::{Kind, Mode};
-use fanpcap::report::Report;
-use fanpcap::settings::{Environment, Key, Settings, Target, Value, environment, file};
-use fanpcap::steering::Steering;
+use fanpcap_config::device::Device;
+use fanpcap_config::fanout::Script;
+use fanpcap_config::mode::{Kind, Mode};
+use fanpcap_config::report::Report;
+use fanpcap_config::settings::{Environment, Key, Settings, Target, Value, environment, file};
+use fanpcap_config::steering::Steering;
 use proptest::collection::vec;
 use proptest::prelude::*;
 use std::path::PathBuf;

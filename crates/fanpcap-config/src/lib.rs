@@ -1,0 +1,10 @@
+//! Settings: pcap.conf, the variables `PCAP_*` and the application's call become the plan of a handle.
+#![forbid(unsafe_code)]
+
+pub mod report;
+pub mod device;
+pub mod mode;
+pub mod source;
+pub mod fanout;
+pub mod steering;
+pub mod settings;
