@@ -12,10 +12,10 @@ const CASES: usize = 250_000;
 const PROPERTIES: [(&str, &str); 6] = [
     ("fanpcap", "settings"),
     ("fanpcap-reader", "filter"),
-    ("fanpcap-wire", "properties"),
     ("fanpcap-steer", "language"),
-    ("fanpcap-steer", "slices"),
-    ("fanpcap-steer", "classic"),
+    ("fanpcap-steer-testkit", "wire_properties"),
+    ("fanpcap-steer-testkit", "slices"),
+    ("fanpcap-steer-testkit", "classic"),
 ];
 
 pub(crate) fn run() -> Result<Tally> {

@@ -60,8 +60,9 @@ pub(crate) fn run(names: &[&str]) -> Result<Tally> {
 }
 
 /// Packages that are tiers by themselves.
-const ALONE: [&str; 9] = [
+const ALONE: [&str; 10] = [
     "fanpcap-steer",
+    "fanpcap-steer-testkit",
     "fanpcap-netns",
     "fanpcap-faults",
     "fanpcap-soak",
@@ -78,9 +79,11 @@ fn unit() -> Result<Tally> {
     tier::cargo_test(&chosen, &[], &[])
 }
 
-/// The steering language, and the proof that the kernel runs its programs as we do. The proof has a thread on each CPU by itself.
+/// The steering language, and the proof that the kernel and the evaluator come to the same. The proof
+/// starts a thread for each CPU itself.
 fn steering() -> Result<Tally> {
-    tier::cargo_test(&["-p", "fanpcap-steer"], &["--test-threads=2"], &[])
+    let packages = ["-p", "fanpcap-steer", "-p", "fanpcap-steer-testkit"];
+    tier::cargo_test(&packages, &["--test-threads=2"], &[])
 }
 
 fn loading() -> Result<Tally> {

@@ -3,6 +3,8 @@
 //! They are drawn from a tape of bytes. A property test makes the tape and shrinks it: zeros draw what is simplest, and so does
 //! the end of the tape. [`tape`] makes one from a seed, for loops; libFuzzer's bytes are one too.
 
+#![forbid(unsafe_code)]
+
 mod draw;
 pub mod frames;
 pub mod pools;
