@@ -4,10 +4,10 @@ use crate::handles::Part;
 use crate::message::{ERRBUF_SIZE, fail, guard, system_error};
 use crate::system::{self, ERROR, Pcap, PcapStat, system};
 use crate::{expressions, handles, several, stats, take_over};
-use fanpcap::join::{Entrant, JoinError};
-use fanpcap::record::Counters;
 use fanpcap::request::Request;
 use fanpcap_config::settings::{Group, Membership, Plan};
+use fanpcap_group::join::{Entrant, JoinError};
+use fanpcap_group::record::Counters;
 use fanpcap_linux::interface;
 use fanpcap_linux::packet::{self, Address};
 use std::ffi::c_int;
@@ -140,7 +140,7 @@ unsafe fn activate_taken_over(p: *mut Pcap) -> c_int {
     status
 }
 
-/// Activates silently, then joins, see [`fanpcap::join`]. Where joining fails, the handle is activated
+/// Activates silently, then joins, see [`fanpcap_group::join`]. Where joining fails, the handle is activated
 /// for the system's library but not for the program, which may call again.
 ///
 /// # Safety
@@ -237,7 +237,7 @@ pub(crate) unsafe fn join(p: *mut Pcap, membership: &Membership) -> Result<(), J
     };
     // SAFETY: the handle's descriptor is open as long as the handle.
     let socket = unsafe { BorrowedFd::borrow_raw(fd) };
-    let member = fanpcap::join::join(Entrant {
+    let member = fanpcap_group::join::join(Entrant {
         socket,
         membership,
         protocol: protocol.unwrap_or(packet::ETH_P_ALL),
@@ -268,7 +268,7 @@ fn of_unknown_program(p: *mut Pcap) -> Option<String> {
         format!(
             "fan-out group {group} is steered by its first member's program, which may be another than \
              this one: its members have no page that would tell{}",
-            fanpcap::root::distrust()
+            fanpcap_group::root::distrust()
         )
     })
 }
@@ -348,7 +348,7 @@ pub(crate) unsafe fn foresee(p: *mut Pcap, groups: &mut Vec<(Group, String)>) ->
     let socket = unsafe { BorrowedFd::borrow_raw(fd) };
     let group = membership.group;
     let protocol = protocol.unwrap_or(packet::ETH_P_ALL);
-    let foreseen = fanpcap::join::foresee(socket, &membership, protocol);
+    let foreseen = fanpcap_group::join::foresee(socket, &membership, protocol);
     let request = handles::request(p);
     let wants = request.map_or_else(String::new, |request| request.system_name().to_owned());
     let before = groups.iter().find(|(other, _)| *other == group);

@@ -10,11 +10,11 @@ mod list;
 
 use crate::system::Pcap;
 use crate::take_over::Installed;
-use fanpcap::member::{Member, Place};
-use fanpcap::rejecting::Rejections;
-use fanpcap::replace::Own;
 use fanpcap::request::Request;
-use fanpcap::steered::Steered;
+use fanpcap_group::member::{Member, Place};
+use fanpcap_group::rejecting::Rejections;
+use fanpcap_group::replace::Own;
+use fanpcap_group::steered::Steered;
 use fanpcap_linux::lock::Lock;
 use list::List;
 use std::ffi::c_int;

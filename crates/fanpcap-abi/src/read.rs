@@ -6,7 +6,7 @@ use crate::message::{self, fail, guard};
 use crate::several;
 use crate::system::{self, BpfProgram, Callback, ERROR, Header, Pcap, system};
 use crate::take_over::tag_at;
-use fanpcap::steered::{Filtering, SteerError, Unchanging};
+use fanpcap_group::steered::{Filtering, SteerError, Unchanging};
 use fanpcap_linux::packet::Filter;
 use fanpcap_linux::signal::Blocked;
 use fanpcap_reader::{Call, Direction, End, Packet, Reader};

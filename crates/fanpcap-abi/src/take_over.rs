@@ -5,7 +5,7 @@ use crate::message::ERRBUF_SIZE;
 use crate::read::read;
 use crate::system::{self, Pcap};
 use crate::{handles, head, several};
-use fanpcap::steered::Steered;
+use fanpcap_group::steered::Steered;
 use fanpcap_linux::packet::{Filter, is_packet_socket};
 use fanpcap_reader::{Direction, Kept, Options, Reader, Tell};
 use std::ffi::{c_int, c_void};

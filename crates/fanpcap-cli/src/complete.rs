@@ -4,8 +4,8 @@ use std::process::ExitCode;
 
 use anyhow::Result;
 use clap::{Arg, Args, Command, CommandFactory, ValueHint};
-use fanpcap::groups;
 use fanpcap_config::mode::Kind;
+use fanpcap_group::groups;
 use fanpcap_linux::interface;
 
 use crate::snapshot::ANY;

@@ -6,9 +6,9 @@ use std::os::linux::fs::MetadataExt;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use anyhow::{Context, Result, ensure};
-use fanpcap::groups::{self, Seen};
-use fanpcap::record::{LastLook, Record, Running};
 use fanpcap_config::mode::Kind;
+use fanpcap_group::groups::{self, Seen};
+use fanpcap_group::record::{LastLook, Record, Running};
 use fanpcap_linux::{diag, interface, link, netns, process};
 
 mod holders;

@@ -1,11 +1,11 @@
 //! What is asked of a handle between create and activate: by settings, and by the application's calls.
 
-use crate::groups;
 use fanpcap_config::device::{Device, is_rings};
 use fanpcap_config::fanout::{Fanout, Script};
 use fanpcap_config::report::{Fault, Report, quote};
 use fanpcap_config::settings::{Call, Environment, Explained, Plan, Settings};
 use fanpcap_config::steering::{PcapCompiler, Steering};
+use fanpcap_group::groups;
 use fanpcap_linux::{interface, process};
 use std::io;
 use std::sync::{Arc, OnceLock};

@@ -2,14 +2,14 @@
 //! `FANPCAP_BLESS=1 cargo test -p fanpcap --test errors` rewrites the printed blocks.
 #![expect(clippy::unwrap_used, reason = "a test stops at what it did not expect")]
 
-use fanpcap::join::{JoinError, ProgramError};
 use fanpcap::request::{named_twice, unreadable};
-use fanpcap::steered::SteerError;
 use fanpcap_config::device::Device;
 use fanpcap_config::fanout::Script;
 use fanpcap_config::report::Report;
 use fanpcap_config::settings::{Environment, Settings};
 use fanpcap_config::steering::Steering;
+use fanpcap_group::join::{JoinError, ProgramError};
+use fanpcap_group::steered::SteerError;
 use fanpcap_linux::bpf;
 use fanpcap_steer::ebpf::LoadError;
 use fanpcap_testkit::errors_page;
@@ -19,8 +19,9 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, LazyLock};
 use std::{fs, io};
 
-const SOURCES: [&str; 2] = [
+const SOURCES: [&str; 3] = [
     concat!(env!("CARGO_MANIFEST_DIR"), "/../fanpcap-config/src"),
+    concat!(env!("CARGO_MANIFEST_DIR"), "/../fanpcap-group/src"),
     concat!(env!("CARGO_MANIFEST_DIR"), "/src"),
 ];
 const INTERFACES: [&str; 2] = ["eth0", "eth0_1"];

@@ -2,8 +2,8 @@
 
 use crate::message::{fail, guard};
 use crate::system::{self, ERROR, Pcap};
-use fanpcap::join;
 use fanpcap_config::mode::{self, Kind};
+use fanpcap_group::join;
 use fanpcap_linux::packet;
 use std::ffi::{c_char, c_int};
 use std::mem;

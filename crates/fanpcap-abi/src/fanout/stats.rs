@@ -4,8 +4,8 @@ use crate::handles::{self, Entry};
 use crate::message::{fail, guard};
 use crate::stats::pcap_stats;
 use crate::system::{Pcap, PcapStat};
-use fanpcap::member::GroupStats;
 use fanpcap_config::steering::{COUNTERS as ALL, Counts};
+use fanpcap_group::member::GroupStats;
 use std::ffi::c_int;
 use std::mem;
 

@@ -5,7 +5,7 @@ use std::ffi::{OsStr, OsString};
 use std::path::Path;
 
 use anyhow::{Result, bail, ensure};
-use fanpcap::groups::{self, Seen};
+use fanpcap_group::groups::{self, Seen};
 use fanpcap_linux::interface;
 
 use super::arguments;

@@ -8,11 +8,11 @@ use std::path::Path;
 use std::process::{self, Command};
 
 use anyhow::{Context, Result, anyhow, bail};
-use fanpcap::groups;
 use fanpcap_config::fanout::Fanout;
 use fanpcap_config::mode::Mode;
 use fanpcap_config::source::Source;
 use fanpcap_config::steering::Steering;
+use fanpcap_group::groups;
 
 use crate::lang::Pcap;
 

@@ -16,7 +16,7 @@ use std::fs;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::path::PathBuf;
 
-use fanpcap::groups::{self, Seen};
+use fanpcap_group::groups::{self, Seen};
 
 use absence::Absences;
 pub(crate) use absence::Absent;

@@ -5,8 +5,8 @@ use std::io::ErrorKind;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
-use fanpcap::root;
 use fanpcap_config::report::harmless_text;
+use fanpcap_group::root;
 use fanpcap_linux::child::is_lack_of_descriptors;
 use fanpcap_linux::netns;
 

@@ -143,8 +143,8 @@ fn is_stopped(stat: &str) -> bool {
 #[cfg(test)]
 pub(crate) mod tests {
     use super::*;
-    use fanpcap::record::{Counters, LastLook, Record};
     use fanpcap_config::mode::Mode;
+    use fanpcap_group::record::{Counters, LastLook, Record};
     use std::net::UdpSocket;
     use std::os::fd::AsRawFd;
     use std::os::unix::process::CommandExt;

@@ -5,8 +5,8 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, ensure};
-use fanpcap::groups;
-use fanpcap::record::Record;
+use fanpcap_group::groups;
+use fanpcap_group::record::Record;
 use fanpcap_linux::process::monotonic_ns;
 use fanpcap_netns::dialog::Dialog;
 use fanpcap_netns::{Wire, on_wire};

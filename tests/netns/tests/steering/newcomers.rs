@@ -4,7 +4,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, anyhow, ensure};
-use fanpcap::page::Shelf;
+use fanpcap_group::page::Shelf;
 use fanpcap_linux::interface;
 use fanpcap_netns::dialog::Dialog;
 use fanpcap_netns::{DEVICE, on_wire};

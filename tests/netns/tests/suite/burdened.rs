@@ -5,7 +5,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, ensure};
-use fanpcap::groups;
+use fanpcap_group::groups;
 use fanpcap_linux::interface;
 use fanpcap_netns::{DEVICE, FAR_DEVICE, Wire, on_wire};
 use fanpcap_testkit::traffic::{self, Frame};

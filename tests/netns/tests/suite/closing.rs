@@ -7,9 +7,9 @@ use std::thread;
 use std::time::Duration;
 
 use anyhow::{Context, Result, bail, ensure};
-use fanpcap::closing::{CloseError, Lost, close_counting};
-use fanpcap::groups;
-use fanpcap::page::{Held, Shelf};
+use fanpcap_group::closing::{CloseError, Lost, close_counting};
+use fanpcap_group::groups;
+use fanpcap_group::page::{Held, Shelf};
 use fanpcap_linux::interface;
 use fanpcap_linux::pidfd::Process;
 use fanpcap_netns::{DEVICE, Wire, on_wire};

@@ -6,10 +6,10 @@ use std::thread;
 use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
-use fanpcap::closing::close_counting;
-use fanpcap::groups::{self, Seen};
-use fanpcap::page::Shelf;
-use fanpcap::record::Record;
+use fanpcap_group::closing::close_counting;
+use fanpcap_group::groups::{self, Seen};
+use fanpcap_group::page::Shelf;
+use fanpcap_group::record::Record;
 use fanpcap_linux::interface;
 use fanpcap_linux::pidfd::Process;
 use fanpcap_linux::process::monotonic_ns;

@@ -5,7 +5,7 @@ use std::os::unix::fs::{DirBuilderExt, MetadataExt};
 use std::path::PathBuf;
 
 use anyhow::{Context, Result, ensure};
-use fanpcap::root;
+use fanpcap_group::root;
 use fanpcap_linux::{interface, netns};
 use fanpcap_netns::dialog::Dialog;
 use fanpcap_netns::{DEVICE, Wire, on_wire};

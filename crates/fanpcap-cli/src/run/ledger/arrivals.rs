@@ -7,7 +7,7 @@ use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 
-use fanpcap::root;
+use fanpcap_group::root;
 use fanpcap_linux::inotify::{Change, Changes};
 use fanpcap_linux::netns;
 

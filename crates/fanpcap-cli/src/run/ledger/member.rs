@@ -6,10 +6,10 @@ use std::os::fd::OwnedFd;
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
-use fanpcap::closing::{CloseError, Closing};
-use fanpcap::page::{Held, Shelf};
-use fanpcap::record::Record;
-use fanpcap::rejecting::Rejecting;
+use fanpcap_group::closing::{CloseError, Closing};
+use fanpcap_group::page::{Held, Shelf};
+use fanpcap_group::record::Record;
+use fanpcap_group::rejecting::Rejecting;
 use fanpcap_linux::child::is_lack_of_descriptors;
 use fanpcap_linux::link;
 use fanpcap_linux::pidfd::Process;

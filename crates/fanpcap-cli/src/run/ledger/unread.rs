@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use fanpcap::record::Record;
+use fanpcap_group::record::Record;
 use fanpcap_linux::process;
 
 use super::Ledger;

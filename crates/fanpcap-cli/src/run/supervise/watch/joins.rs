@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::fs;
 use std::time::{Duration, Instant};
 
-use fanpcap::groups;
+use fanpcap_group::groups;
 use fanpcap_linux::diag::PacketSocket;
 use fanpcap_linux::interface;
 use fanpcap_linux::packet::ETH_P_ALL;

@@ -1,0 +1,13 @@
+//! Groups: who is in one, what the members tell each other, joining, and what the group loads.
+#![forbid(unsafe_code)]
+
+pub mod root;
+pub mod record;
+pub mod page;
+pub mod closing;
+pub mod groups;
+pub mod rejecting;
+pub mod steered;
+pub mod member;
+pub mod join;
+pub mod replace;
