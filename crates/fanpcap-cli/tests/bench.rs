@@ -9,10 +9,11 @@ use std::process::{Child, Command, Output, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use fanpcap_testkit::{Scratch, member};
+use fanpcap_testkit::{Scratch, member, needs};
 
 /// Runs one row as quickly as can be. Other tests share the CPUs, so nothing is said of figures.
 fn quickly(row: &str, scratch: &Scratch, more: &[&str]) -> io::Result<Output> {
+    needs::libpcap_headers().map_err(io::Error::other)?;
     Command::new(env!("CARGO_BIN_EXE_fanpcap"))
         .args(["bench", row, "--quick", "--shared"])
         .args(more)
@@ -168,6 +169,7 @@ fn outputs_of_different_settings_are_not_compared() {
 
 /// A bench that runs until it is stopped, with its temporary files in the scratch directory.
 fn endless(row: &str, scratch: &Scratch) -> io::Result<Child> {
+    needs::libpcap_headers().map_err(io::Error::other)?;
     let temporary = scratch.file("temporary");
     fs::create_dir(&temporary)?;
     Command::new(env!("CARGO_BIN_EXE_fanpcap"))

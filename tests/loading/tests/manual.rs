@@ -8,7 +8,7 @@ use std::process::Command;
 use anyhow::{Context, Result, ensure};
 use fanpcap_loading::{on_system, run, skip};
 use fanpcap_testkit::{
-    Direction, Injector, Member, Program, Scratch, Veth, member, netns, traffic,
+    Direction, Injector, Member, Program, Scratch, Veth, member, needs, netns, traffic,
 };
 
 const FRAMES: u64 = 400;
@@ -366,6 +366,7 @@ impl Tree {
 
     /// Extracts a program from the pages and compiles it as they say.
     fn compile(&self, name: &str, prefix: &Path) -> Result<PathBuf> {
+        needs::libpcap_headers()?;
         let source = self.scratch.write(name, &program(name)?)?;
         let output = self.scratch.new_file(name);
         let mut command = Command::new("cc");

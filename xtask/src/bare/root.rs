@@ -11,11 +11,12 @@ use super::Distribution;
 use crate::tree;
 
 /// Enters a root: it is a mount of its own, so that tests in it can have private mounts. Processes
-/// and mounts end with the command.
+/// and mounts end with the command. A machine has /dev/net/tun, which debootstrap does not make.
 const ENTER: &str = "mount --bind \"$0\" \"$0\" && cd \"$0\" && mount -t proc proc proc \
     && mount -t sysfs sysfs sys && mount -t tmpfs -o mode=755 tmpfs run \
     && mkdir -p dev/shm dev/pts && mount -t tmpfs -o mode=1777 tmpfs dev/shm \
     && mount -t devpts -o newinstance,ptmxmode=666 devpts dev/pts \
+    && mkdir -p dev/net && { test -c dev/net/tun || mknod dev/net/tun c 10 200; } \
     && exec chroot . sh -c \"$1\"";
 /// Where the source lies in a root.
 const SOURCE: &str = "root/fanpcap";
