@@ -34,7 +34,7 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
 use clap::{Args, Subcommand};
-use fanpcap_linux::stop;
+use fanpcap_linux::wait::stop;
 use fanpcap_testkit::netns;
 
 use bench::{Bench, Options};

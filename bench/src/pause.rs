@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use anyhow::{Result, ensure};
-use fanpcap_linux::stop;
+use fanpcap_linux::wait::stop;
 
 /// Waits for so long.
 ///

@@ -1,7 +1,7 @@
 //! The loader's cache: any bytes yield paths within them, never a panic.
 #![no_main]
 
-use fanpcap_linux::ldcache;
+use fanpcap_pcap::ldcache;
 use libfuzzer_sys::fuzz_target;
 
 fuzz_target!(|bytes: &[u8]| {

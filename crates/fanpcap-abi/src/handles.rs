@@ -15,7 +15,7 @@ use fanpcap_group::member::{Member, Place};
 use fanpcap_group::rejecting::Rejections;
 use fanpcap_group::replace::Own;
 use fanpcap_group::steered::Steered;
-use fanpcap_linux::lock::Lock;
+use fanpcap_linux::process::lock::Lock;
 use list::List;
 use std::ffi::c_int;
 use std::io;

@@ -4,7 +4,7 @@ use std::ffi::{CStr, c_char, c_int};
 use std::panic::{self, AssertUnwindSafe};
 
 use crate::system::{self, ERROR, Pcap};
-use fanpcap_linux::signal::Uncancelled;
+use fanpcap_linux::process::signal::Uncancelled;
 
 /// `PCAP_ERRBUF_SIZE`, the terminating zero included.
 pub(crate) const ERRBUF_SIZE: usize = 256;

@@ -8,7 +8,7 @@ use crate::system::{self, BpfProgram, Callback, ERROR, Header, Pcap, system};
 use crate::take_over::tag_at;
 use fanpcap_group::steered::{Filtering, SteerError, Unchanging};
 use fanpcap_linux::packet::Filter;
-use fanpcap_linux::signal::Blocked;
+use fanpcap_linux::process::signal::Blocked;
 use fanpcap_reader::{Call, Direction, End, Packet, Reader};
 use std::ffi::{c_char, c_int, c_void};
 use std::fmt::Display;

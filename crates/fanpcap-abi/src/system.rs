@@ -2,9 +2,8 @@
 
 use crate::{message, several};
 use fanpcap_bpf::Classic;
-use fanpcap_linux::library::{Library, NotFound};
-use fanpcap_linux::process;
-use fanpcap_linux::signal::Uncancelled;
+use fanpcap_linux::process::{self, signal::Uncancelled};
+use fanpcap_pcap::loader::{Library, NotFound};
 use std::ffi::{CStr, c_char, c_int, c_long, c_uint, c_void};
 use std::panic;
 use std::path::Path;

@@ -21,7 +21,7 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
 use clap::Args;
-use fanpcap_linux::pcap::Library;
+use fanpcap_pcap::Library;
 
 use crate::cpus::Wanted;
 use crate::library;

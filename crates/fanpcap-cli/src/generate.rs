@@ -13,7 +13,10 @@ use fanpcap_gen::{
     Choice, Counting, Device, Faults, Limit, Pace, Plan, Pool, Replay, Sender, Sent, Until,
     carries_default_route,
 };
-use fanpcap_linux::{inject, interface, link, stop};
+use fanpcap_linux::interface;
+use fanpcap_linux::netlink::link;
+use fanpcap_linux::packet::inject;
+use fanpcap_linux::wait::stop;
 
 pub(crate) use options::Arguments;
 use report::{Progress, Report};

@@ -30,7 +30,9 @@ use std::sync::Arc;
 
 use anyhow::{Context, Result};
 use clap::Args;
-use fanpcap_linux::{child, inject, interface};
+use fanpcap_linux::interface;
+use fanpcap_linux::packet::inject;
+use fanpcap_linux::process::child;
 
 use crate::cpus::{self, Wanted};
 use crate::library;

@@ -9,7 +9,9 @@ use anyhow::{Context, Result, ensure};
 use fanpcap_config::mode::Kind;
 use fanpcap_group::groups::{self, Seen};
 use fanpcap_group::record::{LastLook, Record, Running};
-use fanpcap_linux::{diag, interface, link, netns, process};
+use fanpcap_linux::interface;
+use fanpcap_linux::netlink::{diag, link};
+use fanpcap_linux::process::{self, netns};
 
 mod holders;
 

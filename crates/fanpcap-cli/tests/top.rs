@@ -5,7 +5,7 @@ use std::io::{BufRead, BufReader, Read};
 use std::process::{Command, Output, Stdio};
 
 use anyhow::{Context, Result, anyhow, ensure};
-use fanpcap_linux::pcap::Library;
+use fanpcap_pcap::Library;
 use fanpcap_testkit::await_for::LIMIT;
 use fanpcap_testkit::traffic::{self, Frame};
 use fanpcap_testkit::{

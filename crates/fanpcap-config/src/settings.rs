@@ -8,7 +8,7 @@ mod plan;
 use crate::report::{Fault, Report, shorten};
 pub use environment::Environment;
 pub use environment::shell_name;
-use fanpcap_linux::directory::is_roots_or_own;
+use fanpcap_linux::file::directory::is_roots_or_own;
 pub use keys::{Entry, Key, Target, Value};
 pub use plan::{Call, Compile, Explained, Group, Ignored, Membership, Origins, Plan, Reason};
 use std::fs::{self, File};

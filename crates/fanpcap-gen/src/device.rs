@@ -1,6 +1,7 @@
 //! The device that frames are sent on: whether it can take any, and how long they may be.
 
-use fanpcap_linux::{interface, link};
+use fanpcap_linux::interface;
+use fanpcap_linux::netlink::link;
 
 use crate::pool::Pool;
 use crate::refusal::OpenError;

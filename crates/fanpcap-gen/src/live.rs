@@ -9,7 +9,8 @@ use std::thread;
 
 use fanpcap_bpf::ProgramKind;
 use fanpcap_linux::bpf::{Attached, Hook, LoadError, Map, Program};
-use fanpcap_linux::{interface, netns};
+use fanpcap_linux::interface;
+use fanpcap_linux::process::netns;
 
 use crate::pool::{POOL_LIMIT, Pool};
 use crate::program::{self, ROW_HEAD, STATE_LEN, Shape};

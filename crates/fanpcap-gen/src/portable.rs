@@ -3,9 +3,9 @@
 use std::io;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use fanpcap_linux::clock::sleep_until;
-use fanpcap_linux::inject::{BATCH, ENOBUFS, Injector};
+use fanpcap_linux::packet::inject::{BATCH, ENOBUFS, Injector};
 use fanpcap_linux::process::monotonic_ns;
+use fanpcap_linux::wait::clock::sleep_until;
 
 use crate::pool::Pool;
 

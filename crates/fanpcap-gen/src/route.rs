@@ -3,8 +3,10 @@
 use std::collections::BTreeSet;
 use std::io;
 
-use fanpcap_linux::link::{self, Link};
-use fanpcap_linux::route;
+use fanpcap_linux::netlink::{
+    link::{self, Link},
+    route,
+};
 
 /// A device through which a default route leads.
 #[derive(Clone, Debug, PartialEq, Eq)]

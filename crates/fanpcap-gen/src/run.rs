@@ -3,9 +3,8 @@
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use fanpcap_linux::clock::sleep_until;
-use fanpcap_linux::process::monotonic_ns;
-use fanpcap_linux::process::thread_cpu_ns;
+use fanpcap_linux::process::{monotonic_ns, thread_cpu_ns};
+use fanpcap_linux::wait::clock::sleep_until;
 use serde::Serialize;
 
 use crate::pace::{Pace, Schedule};

@@ -7,7 +7,7 @@
 use crate::page::Held;
 use crate::record::Record;
 use fanpcap_linux::bpf::{Map, Program};
-use fanpcap_linux::diag;
+use fanpcap_linux::netlink::diag;
 use fanpcap_linux::packet::{self, Filter, Statistics};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::thread;
@@ -76,7 +76,7 @@ impl std::error::Error for CloseError {
 }
 
 /// Closes the socket of a member whose process has ended. `socket` is the last descriptor of it, by
-/// [`fanpcap_linux::pidfd::Process::socket`]; the member leaves its group by that. `page` is the member's.
+/// [`fanpcap_linux::process::pidfd::Process::socket`]; the member leaves its group by that. `page` is the member's.
 ///
 /// # Errors
 /// When somebody has the member, or as [`CloseError`] tells.

@@ -3,8 +3,8 @@
 
 use crate::page::Shelf;
 use crate::record::Record;
-use fanpcap_linux::diag::{self, PacketSocket};
 use fanpcap_linux::interface;
+use fanpcap_linux::netlink::diag::{self, PacketSocket};
 use std::collections::BTreeMap;
 use std::io;
 

@@ -17,9 +17,12 @@ pub use shelf::Shelf;
 use crate::record::{Counters, LastLook, Record, Running, WORDS};
 use fanpcap_config::mode::Mode;
 use fanpcap_config::steering::Steering;
-use fanpcap_linux::directory::Directory;
-use fanpcap_linux::shared::{self, Word};
-use fanpcap_linux::{file_lock, process};
+use fanpcap_linux::file::{
+    directory::Directory,
+    lock,
+    shared::{self, Word},
+};
+use fanpcap_linux::process;
 use std::ffi::OsStr;
 use std::io;
 
@@ -105,7 +108,7 @@ fn make(
         let directory = shelf.make()?;
         let file = directory.create_unnamed()?;
         // Nobody else can have the lock of a file that nobody else can open.
-        file_lock::try_take(&file)?;
+        lock::try_take(&file)?;
         let words = shared::map(&file, content)?;
         match directory.set_name(&file, OsStr::new(name)) {
             Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {

@@ -5,8 +5,8 @@
 
 use crate::page::Held;
 use crate::record::{WORDS, at};
-use fanpcap_linux::link;
-use fanpcap_linux::shared::Word;
+use fanpcap_linux::file::shared::Word;
+use fanpcap_linux::netlink::link;
 
 /// In the place of a count: the device's counters can't be read.
 pub(crate) const UNKNOWN: u64 = u64::MAX;
@@ -123,7 +123,7 @@ impl Rejections {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use fanpcap_linux::shared;
+    use fanpcap_linux::file::shared;
 
     fn read(words: &[Word; WORDS]) -> Rejecting {
         Rejecting::decode(&words.each_ref().map(Word::get))

@@ -4,7 +4,7 @@
 //! Below `/run` or `/dev/shm`, the base, is `fanpcap`; below that a directory for each version of pages, so that builds with
 //! other pages or locks never take each other's for their own.
 
-use fanpcap_linux::directory::{self, Directory};
+use fanpcap_linux::file::directory::{self, Directory};
 use fanpcap_linux::process;
 use std::ffi::OsStr;
 use std::fs::Metadata;

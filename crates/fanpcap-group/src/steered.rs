@@ -8,9 +8,9 @@ mod hold;
 
 use crate::record::{SET, SET_BY_US, UNCHANGING, at, title_words};
 use fanpcap_config::steering::{Counts, Steering};
-use fanpcap_linux::packet::{self, Filter};
-use fanpcap_linux::shared::Word;
-use fanpcap_linux::{optmem, process};
+use fanpcap_linux::file::shared::Word;
+use fanpcap_linux::packet::{self, Filter, optmem};
+use fanpcap_linux::process;
 use fanpcap_steer::ebpf::{LoadError, Loaded};
 use fanpcap_steer::ir::COUNTERS;
 use std::fmt;

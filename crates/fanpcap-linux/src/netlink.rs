@@ -1,5 +1,9 @@
 //! Netlink: a request to the kernel, and the messages of its answer (netlink(7), linux/netlink.h).
 
+pub mod diag;
+pub mod link;
+pub mod route;
+
 use std::ffi::{c_int, c_void};
 use std::io;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};

@@ -1,5 +1,9 @@
 //! Packet sockets: address, fan-out membership, socket filter and statistics of an open descriptor.
 
+pub mod inject;
+pub mod optmem;
+pub mod ring;
+
 use crate::errno::check;
 use fanpcap_bpf::Classic;
 use std::ffi::{c_int, c_void};

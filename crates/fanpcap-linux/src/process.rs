@@ -1,5 +1,12 @@
 //! Facts about the calling process and its clock.
 
+pub mod signal;
+pub mod lock;
+pub mod environment;
+pub mod netns;
+pub mod child;
+pub mod pidfd;
+
 use std::fs;
 use std::os::unix::fs::MetadataExt;
 

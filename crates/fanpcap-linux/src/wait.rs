@@ -1,5 +1,9 @@
 //! Waiting for a packet socket, until somebody says not to wait any more.
 
+pub mod clock;
+pub mod events;
+pub mod stop;
+
 use crate::errno::check;
 use std::ffi::{c_int, c_short, c_void};
 use std::io;

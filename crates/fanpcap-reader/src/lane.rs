@@ -8,7 +8,7 @@ use crate::rest::Pace;
 use crate::ring::Ring;
 use crate::wait::ReadError;
 use fanpcap_bpf::Classic;
-use fanpcap_linux::shared::Word;
+use fanpcap_linux::file::shared::Word;
 use fanpcap_ring::Stamp;
 use std::os::fd::BorrowedFd;
 use std::sync::atomic::AtomicBool;

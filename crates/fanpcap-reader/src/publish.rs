@@ -4,9 +4,9 @@
 //! The kernel tells a socket's counters to its owner only, so the reader asks for them itself, past the
 //! system's library. A clock says when; it is looked at once in many frames, and where the ring is empty.
 
-use fanpcap_linux::shared::Word;
-use fanpcap_linux::signal::Blocked;
-use fanpcap_linux::{packet, process};
+use fanpcap_linux::file::shared::Word;
+use fanpcap_linux::packet;
+use fanpcap_linux::process::{self, signal::Blocked};
 use std::fmt::Debug;
 use std::os::fd::BorrowedFd;
 use std::sync::Arc;
@@ -203,7 +203,7 @@ fn stride(last: u64, took: Duration) -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use fanpcap_linux::shared;
+    use fanpcap_linux::file::shared;
     use std::net::UdpSocket;
     use std::os::fd::AsFd;
     use std::sync::atomic::{AtomicU32, Ordering};

@@ -1,7 +1,7 @@
 //! A socket's ring in whichever layout it has.
 
 use crate::rest::Pace;
-use fanpcap_linux::ring::{self, Mapping, Version};
+use fanpcap_linux::packet::ring::{self, Mapping, Version};
 use fanpcap_ring::{Blocks, Closed, Frames, Stamp};
 use std::io;
 use std::os::fd::BorrowedFd;

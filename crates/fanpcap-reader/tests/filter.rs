@@ -6,7 +6,7 @@
 )]
 
 use fanpcap_bpf::Classic;
-use fanpcap_linux::library::Library;
+use fanpcap_pcap::loader::Library;
 use fanpcap_reader::filter::View;
 use proptest::prelude::*;
 use std::sync::OnceLock;

@@ -2,7 +2,7 @@
 
 use crate::frame::{Corrupt, Frame, LINK_LEN, Stamp, Told};
 use crate::prefetch::prefetch;
-use fanpcap_linux::ring::Mapping;
+use fanpcap_linux::packet::ring::Mapping;
 use std::ptr::NonNull;
 use std::sync::atomic::{AtomicU32, Ordering};
 

@@ -5,7 +5,7 @@
     reason = "lengths in here are below 4096"
 )]
 
-use fanpcap_linux::ring::Mapping;
+use fanpcap_linux::packet::ring::Mapping;
 use fanpcap_ring::{Blocks, Frames, Vlan};
 use proptest::prelude::*;
 use std::ptr::NonNull;

@@ -4,7 +4,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use anyhow::{Result, bail};
-use fanpcap_linux::stop;
+use fanpcap_linux::wait::stop;
 
 /// Asks `condition` until it yields a value and returns that.
 ///

@@ -22,4 +22,4 @@ pub use member::{Member, Program};
 pub use scratch::Scratch;
 pub use veth::Veth;
 
-pub use fanpcap_linux::inject::{Injector, cpus, pin};
+pub use fanpcap_linux::packet::inject::{Injector, cpus, pin};

@@ -8,7 +8,8 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
 
 use anyhow::{Context, Result, bail, ensure};
-use fanpcap_linux::{child, diag};
+use fanpcap_linux::netlink::diag;
+use fanpcap_linux::process::child;
 
 use crate::await_for::{LIMIT, await_for};
 use crate::capture::Capture;

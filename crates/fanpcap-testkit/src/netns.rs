@@ -5,7 +5,7 @@ use std::panic;
 use std::thread;
 
 use anyhow::{Context, Result};
-pub use fanpcap_linux::netns::{current, enter};
+pub use fanpcap_linux::process::netns::{current, enter};
 
 use crate::veth::ip;
 
@@ -29,7 +29,8 @@ pub fn within_new<T: Send>(work: impl FnOnce() -> Result<T> + Send) -> Result<T>
 /// # Errors
 /// When the namespace can't be made (it needs root).
 pub fn enter_quiet() -> Result<()> {
-    fanpcap_linux::netns::enter_new().context("a new network namespace (this needs root)")?;
+    fanpcap_linux::process::netns::enter_new()
+        .context("a new network namespace (this needs root)")?;
     for which in ["all", "default"] {
         let path = format!("/proc/sys/net/ipv6/conf/{which}/disable_ipv6");
         fs::write(&path, "1").with_context(|| format!("writing {path}"))?;

@@ -3,8 +3,9 @@
 use std::hint;
 
 use anyhow::Result;
-use fanpcap_linux::pcap::{Break, Dispatched, Handle, Header, Stats};
-use fanpcap_linux::{process, stop};
+use fanpcap_linux::process;
+use fanpcap_linux::wait::stop;
+use fanpcap_pcap::{Break, Dispatched, Handle, Header, Stats};
 
 use super::counts::{Counts, Kernel};
 use super::savefile::Savefile;

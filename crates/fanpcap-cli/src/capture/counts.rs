@@ -2,7 +2,7 @@
 
 use std::ops::AddAssign;
 
-use fanpcap_linux::pcap::Stats;
+use fanpcap_pcap::Stats;
 
 /// The counters of a thread, or the sum of several, since it began.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

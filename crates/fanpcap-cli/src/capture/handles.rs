@@ -2,8 +2,8 @@
 
 use anyhow::{Context, Result, ensure};
 use fanpcap::request::Request;
-use fanpcap_linux::pcap::{Handle, Library, Precision};
 use fanpcap_linux::process;
+use fanpcap_pcap::{Handle, Library, Precision};
 
 use super::Arguments;
 

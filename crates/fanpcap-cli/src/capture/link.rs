@@ -4,7 +4,8 @@ use std::io;
 
 use anyhow::{Context, Result};
 use fanpcap_config::device::Device;
-use fanpcap_linux::{interface, link};
+use fanpcap_linux::interface;
+use fanpcap_linux::netlink::link;
 
 /// The network interfaces that a device string names.
 #[derive(Debug)]

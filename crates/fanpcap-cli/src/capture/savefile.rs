@@ -7,7 +7,7 @@ use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, bail};
-use fanpcap_linux::pcap::{Handle, Header, Precision};
+use fanpcap_pcap::{Handle, Header, Precision};
 use pcap_file::pcap::{PcapHeader, PcapWriter};
 use pcap_file::{DataLink, Endianness, TsResolution};
 

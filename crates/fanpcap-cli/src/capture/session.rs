@@ -6,8 +6,10 @@ use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
-use fanpcap_linux::pcap::{Handle, Library};
-use fanpcap_linux::{inject, process, stop};
+use fanpcap_linux::packet::inject;
+use fanpcap_linux::process;
+use fanpcap_linux::wait::stop;
+use fanpcap_pcap::{Handle, Library};
 
 use super::Arguments;
 use super::counts::Counts;

@@ -4,7 +4,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use fanpcap_linux::{process, stop};
+use fanpcap_linux::process;
+use fanpcap_linux::wait::stop;
 
 use super::counts::Counts;
 

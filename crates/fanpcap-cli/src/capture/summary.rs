@@ -1,7 +1,7 @@
 //! The end: what each thread did, exactly, and whether the figures agree.
 
 use anyhow::{Result, bail};
-use fanpcap_linux::pcap::{self, FanoutStats};
+use fanpcap_pcap::FanoutStats;
 use serde::Serialize;
 
 use super::counts::{self, Counts, Rest};
@@ -65,7 +65,7 @@ struct Group {
 }
 
 impl Group {
-    fn of(number: u16, stats: Result<FanoutStats, pcap::Error>) -> Self {
+    fn of(number: u16, stats: Result<FanoutStats, fanpcap_pcap::Error>) -> Self {
         let mut group = Self {
             number,
             ..Self::default()
@@ -102,7 +102,7 @@ impl Summary {
         nanoseconds: u64,
         threads: &[Counts],
         link: Option<link::Counters>,
-        group: Option<(u16, Result<FanoutStats, pcap::Error>)>,
+        group: Option<(u16, Result<FanoutStats, fanpcap_pcap::Error>)>,
     ) -> Self {
         let total = counts::sum(threads.iter().copied());
         // Of each thread, or what one lacks would make up for what another has too much.

@@ -4,8 +4,10 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Error, Result};
-use fanpcap_linux::pcap::{Dispatched, Handle};
-use fanpcap_linux::{inject, process, stop};
+use fanpcap_linux::packet::inject;
+use fanpcap_linux::process;
+use fanpcap_linux::wait::stop;
+use fanpcap_pcap::{Dispatched, Handle};
 
 use super::counter::Counter;
 use super::counts::Counts;

@@ -5,8 +5,8 @@ use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
 use anyhow::{Context, Result, anyhow};
-use fanpcap_linux::pcap::Break;
 use fanpcap_linux::process;
+use fanpcap_pcap::Break;
 
 use super::shared::{Shared, Told};
 use super::thread::{Done, Reader};

@@ -4,7 +4,7 @@ use std::cell::OnceCell;
 use std::path::Path;
 
 use fanpcap_bpf::Classic;
-use fanpcap_linux::pcap::Library;
+use fanpcap_pcap::Library;
 
 /// The names by which the loader knows libpcap: Debian's, and that of others.
 const NAMES: [&str; 2] = ["libpcap.so.0.8", "libpcap.so.1"];

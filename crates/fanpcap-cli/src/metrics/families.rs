@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use fanpcap_linux::link::Counters;
+use fanpcap_linux::netlink::link::Counters;
 
 use super::exposition::{Family, Kind, Label, Number};
 use crate::snapshot::{Counts, Device, Snapshot, Socket};

@@ -6,7 +6,7 @@ use std::io::{self, Write};
 use std::os::unix::fs::{MetadataExt, PermissionsExt, fchown};
 use std::path::{Path, PathBuf};
 
-use fanpcap_linux::directory::{Directory, is_roots_or_own};
+use fanpcap_linux::file::directory::{Directory, is_roots_or_own};
 
 /// Links that are followed at most, as the kernel does (path_resolution(7)).
 const LINKS_MAX: usize = 40;

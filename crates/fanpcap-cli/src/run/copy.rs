@@ -6,7 +6,7 @@ use std::process::{Child, Command, ExitStatus, Stdio};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
-use fanpcap_linux::child;
+use fanpcap_linux::process::child;
 use std::os::unix::process::ExitStatusExt;
 
 use super::arguments;

@@ -10,7 +10,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
-use fanpcap_linux::child;
+use fanpcap_linux::process::child;
 
 use super::processes::{self, GRACE};
 

@@ -214,7 +214,7 @@ impl Ledger {
         self.end_absences(&[]);
         self.absences.are_over();
         for ifindex in self.absences.devices() {
-            let counted = fanpcap_linux::link::packets(ifindex).ok();
+            let counted = fanpcap_linux::netlink::link::packets(ifindex).ok();
             self.complaints.extend(self.absences.end(ifindex, counted));
         }
     }

@@ -7,8 +7,7 @@ use std::path::{Path, PathBuf};
 
 use fanpcap_config::report::harmless_text;
 use fanpcap_group::root;
-use fanpcap_linux::child::is_lack_of_descriptors;
-use fanpcap_linux::netns;
+use fanpcap_linux::process::{child::is_lack_of_descriptors, netns};
 
 /// Looks at a process that has no page in the group, and says what the matter may be. `captures`
 /// says that it has a packet socket all the same.

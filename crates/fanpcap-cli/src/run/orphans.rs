@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 use std::time::{Duration, Instant};
 
-use fanpcap_linux::child::{self, SIGCONT, SIGKILL, SIGTERM};
+use fanpcap_linux::process::child::{self, SIGCONT, SIGKILL, SIGTERM};
 
 use super::guard::Guard;
 use super::processes::{self, GRACE, Process};

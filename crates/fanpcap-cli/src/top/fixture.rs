@@ -1,6 +1,6 @@
 //! Two looks at a made-up machine, for tests: members of ours, one of them stale, foreign ones, and two devices.
 
-use fanpcap_linux::link::Counters;
+use fanpcap_linux::netlink::link::Counters;
 
 use super::rates::Rates;
 use super::view::View;

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use fanpcap_linux::link::Counters;
+use fanpcap_linux::netlink::link::Counters;
 
 use super::view::{Device, Group, Member, SCHEMA, View};
 use crate::snapshot::{self, Snapshot};

@@ -6,7 +6,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
-use fanpcap_linux::stop;
+use fanpcap_linux::wait::stop;
 use ratatui::DefaultTerminal;
 use ratatui::crossterm::event::{self, Event};
 

@@ -3,7 +3,7 @@
 use super::keys::{self, Entries, Entry, Key, SENDING, Target, VLAN};
 use crate::report::{Fault, Place, Report, offset_in, quote};
 use crate::source::Source;
-use fanpcap_linux::environment;
+use fanpcap_linux::process::environment;
 use fanpcap_steer::nearest::{nearest, nearest_within};
 use std::ffi::{OsStr, OsString};
 use std::path::PathBuf;

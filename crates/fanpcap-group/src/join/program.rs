@@ -9,7 +9,7 @@ use crate::steered::{SteerError, Steered};
 use fanpcap_config::mode::Kind;
 use fanpcap_config::settings::Group;
 use fanpcap_config::steering::Steering;
-use fanpcap_linux::diag::{self, PacketSocket};
+use fanpcap_linux::netlink::diag::{self, PacketSocket};
 use fanpcap_linux::packet;
 use std::collections::BTreeSet;
 use std::os::fd::BorrowedFd;

@@ -3,8 +3,10 @@
 use super::Shelf;
 use crate::record::{MAGIC, Record, SET, WORDS, at, title_words};
 use fanpcap_config::steering::Steering;
-use fanpcap_linux::directory::{self, Access, Directory};
-use fanpcap_linux::file_lock;
+use fanpcap_linux::file::{
+    directory::{self, Access, Directory},
+    lock,
+};
 use std::ffi::OsStr;
 use std::fs::File;
 use std::io;
@@ -33,7 +35,7 @@ pub(super) fn open(
 /// Reads the page of a living member. A dead one's is removed.
 pub(super) fn read(directory: &Directory, name: &OsStr) -> Option<Record> {
     let file = open(directory, name, Access::Read).ok()??;
-    if file_lock::is_taken(&file).ok()? {
+    if lock::is_taken(&file).ok()? {
         return record(&file);
     }
     if is_page(&file) {
@@ -49,7 +51,7 @@ pub(super) fn read(directory: &Directory, name: &OsStr) -> Option<Record> {
 /// Something else has the name, or a living member; and what the calls say.
 pub(super) fn remove_dead(directory: &Directory, name: &OsStr) -> io::Result<()> {
     let file = open(directory, name, Access::Read)?;
-    let is_dead = |file: &File| Ok(is_page(file) && !file_lock::is_taken(file)?);
+    let is_dead = |file: &File| Ok(is_page(file) && !lock::is_taken(file)?);
     match file.as_ref().map_or(Ok(false), is_dead) {
         Ok(true) => directory.remove_file(name),
         Ok(false) => Err(io::Error::other("another file has the page's name")),
@@ -116,7 +118,7 @@ impl Held {
     /// # Errors
     /// What fcntl(2) says.
     pub fn is_had(&self) -> io::Result<bool> {
-        file_lock::is_taken(&self.0)
+        lock::is_taken(&self.0)
     }
 }
 

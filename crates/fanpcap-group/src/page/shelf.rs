@@ -3,8 +3,8 @@
 use super::content;
 use crate::record::Record;
 use crate::root::{self, Root};
-use fanpcap_linux::directory::{Access, Directory};
-use fanpcap_linux::netns;
+use fanpcap_linux::file::directory::{Access, Directory};
+use fanpcap_linux::process::netns;
 use std::ffi::{OsStr, OsString};
 use std::fs::File;
 use std::io;

@@ -313,7 +313,7 @@ fn groups_have_locks_of_their_own_that_only_their_owner_may_open() {
     shelves[0].make().unwrap();
     let [(one, first), (other, second)] = shelves.each_ref().map(|shelf| shelf.turns().unwrap());
     assert_eq!(one.metadata().unwrap().permissions().mode() & 0o777, 0o600);
-    assert!(file_lock::try_take_byte(&one, first).unwrap());
-    assert!(!file_lock::try_take_byte(&other, first).unwrap());
-    assert!(file_lock::try_take_byte(&other, second).unwrap());
+    assert!(lock::try_take_byte(&one, first).unwrap());
+    assert!(!lock::try_take_byte(&other, first).unwrap());
+    assert!(lock::try_take_byte(&other, second).unwrap());
 }

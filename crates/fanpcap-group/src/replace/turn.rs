@@ -5,8 +5,8 @@ use crate::join::ProgramError;
 use crate::member::Place;
 use crate::page::Shelf;
 use crate::steered::SteerError;
-use fanpcap_linux::file_lock;
-use fanpcap_linux::signal::Blocked;
+use fanpcap_linux::file::lock;
+use fanpcap_linux::process::signal::Blocked;
 use std::fs::File;
 use std::io;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -43,7 +43,7 @@ impl Drop for Turn {
     fn drop(&mut self) {
         if let Some((file, number)) = &self.lock {
             // A child that was forked meanwhile has a copy of the descriptor, which would keep the lock.
-            let _ = file_lock::release_byte(file, *number);
+            let _ = lock::release_byte(file, *number);
         }
     }
 }
@@ -56,7 +56,7 @@ fn take_lock(shelf: &Shelf) -> Result<Option<(File, u32)>, SteerError> {
         opened => opened.map_err(SteerError::Shelf)?,
     };
     wait(|| {
-        let is_taken = file_lock::try_take_byte(&file, number)?;
+        let is_taken = lock::try_take_byte(&file, number)?;
         Ok(is_taken.then_some(()))
     })?;
     Ok(Some((file, number)))

@@ -5,7 +5,7 @@
 
 use super::{Filtering, State, SteerError, Steered};
 use fanpcap_linux::packet::Filter;
-use fanpcap_linux::signal::Blocked;
+use fanpcap_linux::process::signal::Blocked;
 use std::io;
 use std::ops::{Deref, DerefMut};
 use std::os::fd::BorrowedFd;

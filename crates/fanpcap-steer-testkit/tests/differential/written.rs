@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use fanpcap_linux::pcap::Library;
+use fanpcap_pcap::Library;
 use fanpcap_steer::ebpf::EbpfError;
 use fanpcap_steer::ir::Program;
 use fanpcap_steer::table::{self, Engines, Entry};

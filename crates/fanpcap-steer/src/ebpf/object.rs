@@ -7,7 +7,7 @@ use super::room::NoRoom;
 use crate::ir::{COUNTERS, FRAGMENTS_MAX, Program as Tree};
 use fanpcap_bpf::{Instruction, MapKind, ProgramKind};
 use fanpcap_linux::bpf::{self, Program};
-use fanpcap_linux::{optmem, packet};
+use fanpcap_linux::packet::{self, optmem};
 use std::fmt;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd};

@@ -1,6 +1,6 @@
 //! What to say where a socket has no room for a filter.
 
-use fanpcap_linux::optmem;
+use fanpcap_linux::packet::optmem;
 use std::fmt;
 
 /// A filter does not fit in what a socket may have of memory.

@@ -11,7 +11,7 @@ use fanpcap_group::closing::{CloseError, Lost, close_counting};
 use fanpcap_group::groups;
 use fanpcap_group::page::{Held, Shelf};
 use fanpcap_linux::interface;
-use fanpcap_linux::pidfd::Process;
+use fanpcap_linux::process::pidfd::Process;
 use fanpcap_netns::{DEVICE, Wire, on_wire};
 use fanpcap_testkit::traffic::{self, Frame};
 use fanpcap_testkit::{Member, Program, await_for, member, veth};

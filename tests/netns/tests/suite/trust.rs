@@ -6,7 +6,8 @@ use std::path::PathBuf;
 
 use anyhow::{Context, Result, ensure};
 use fanpcap_group::root;
-use fanpcap_linux::{interface, netns};
+use fanpcap_linux::interface;
+use fanpcap_linux::process::netns;
 use fanpcap_netns::dialog::Dialog;
 use fanpcap_netns::{DEVICE, Wire, on_wire};
 use fanpcap_testkit::{Member, Program, mounts};

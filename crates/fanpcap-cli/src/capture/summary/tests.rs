@@ -104,7 +104,7 @@ fn what_was_not_written_is_told_and_why_the_group_is_not_known() {
         written: Some(28),
         ..counts(30, 30, 0)
     };
-    let failed = pcap::Error {
+    let failed = fanpcap_pcap::Error {
         call: "pcap_fanout_stats",
         reason: "no such file".to_owned(),
     };

@@ -8,8 +8,8 @@ use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 
 use fanpcap_group::root;
-use fanpcap_linux::inotify::{Change, Changes};
-use fanpcap_linux::netns;
+use fanpcap_linux::file::inotify::{Change, Changes};
+use fanpcap_linux::process::netns;
 
 /// Tells of each page of a group that comes or goes, on whatever interface.
 #[derive(Debug)]

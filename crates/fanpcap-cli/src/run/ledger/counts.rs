@@ -2,7 +2,8 @@
 
 use std::collections::{BTreeMap, VecDeque};
 
-use fanpcap_linux::{link, process};
+use fanpcap_linux::netlink::link;
+use fanpcap_linux::process;
 
 /// How many counts are kept of each device: one a second.
 const KEPT: usize = 16;

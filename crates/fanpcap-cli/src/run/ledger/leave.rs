@@ -4,8 +4,10 @@ use std::collections::BTreeSet;
 use std::io;
 use std::thread;
 
-use fanpcap_linux::diag::{self, PacketSocket};
-use fanpcap_linux::link;
+use fanpcap_linux::netlink::{
+    diag::{self, PacketSocket},
+    link,
+};
 
 use super::member::Member;
 use super::{Account, Ledger};

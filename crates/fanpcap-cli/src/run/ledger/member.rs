@@ -10,9 +10,8 @@ use fanpcap_group::closing::{CloseError, Closing};
 use fanpcap_group::page::{Held, Shelf};
 use fanpcap_group::record::Record;
 use fanpcap_group::rejecting::Rejecting;
-use fanpcap_linux::child::is_lack_of_descriptors;
-use fanpcap_linux::link;
-use fanpcap_linux::pidfd::Process;
+use fanpcap_linux::netlink::link;
+use fanpcap_linux::process::{child::is_lack_of_descriptors, pidfd::Process};
 
 use super::Account;
 

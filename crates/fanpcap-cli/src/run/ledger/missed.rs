@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use fanpcap_linux::link;
+use fanpcap_linux::netlink::link;
 
 use super::{Account, Ledger};
 

@@ -8,7 +8,7 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use fanpcap_linux::signal::Blocked;
+use fanpcap_linux::process::signal::Blocked;
 
 use super::Stream;
 

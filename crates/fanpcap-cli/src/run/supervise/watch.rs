@@ -12,8 +12,8 @@ use std::sync::mpsc::{self, Receiver, Sender};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
-use fanpcap_linux::child;
-use fanpcap_linux::events::{self, Signals};
+use fanpcap_linux::process::child;
+use fanpcap_linux::wait::events::{self, Signals};
 use ratatui::crossterm::terminal;
 
 use super::{Run, Supervised};

@@ -3,9 +3,8 @@
 use super::frames::*;
 use super::*;
 use crate::ir::{Comparison, Header, Key, Property};
-use fanpcap_linux::inject::Injector;
 use fanpcap_linux::interface;
-use fanpcap_linux::packet::{self, Address, ETH_P_ALL, Fanout};
+use fanpcap_linux::packet::{self, Address, ETH_P_ALL, Fanout, inject::Injector};
 use fanpcap_testkit::netns::within_new;
 use fanpcap_testkit::veth::Veth;
 use std::os::fd::{AsFd, OwnedFd};

@@ -5,8 +5,8 @@ use std::fs;
 use std::time::{Duration, Instant};
 
 use fanpcap_group::groups;
-use fanpcap_linux::diag::PacketSocket;
 use fanpcap_linux::interface;
+use fanpcap_linux::netlink::diag::PacketSocket;
 use fanpcap_linux::packet::ETH_P_ALL;
 
 use super::Watch;
@@ -134,7 +134,7 @@ fn gets_all(socket: &PacketSocket, devices: &[u32]) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use fanpcap_linux::diag::Group;
+    use fanpcap_linux::netlink::diag::Group;
     use fanpcap_linux::packet::ETH_P_SILENT;
 
     #[test]

@@ -3,10 +3,10 @@
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
-use fanpcap_linux::child::{
+use fanpcap_linux::process::child::{
     self, SIGCHLD, SIGCONT, SIGHUP, SIGINT, SIGKILL, SIGQUIT, SIGTERM, SIGTSTP, SIGUSR1, SIGUSR2,
 };
-use fanpcap_linux::events::Arrived;
+use fanpcap_linux::wait::events::Arrived;
 
 use super::Watch;
 use crate::run::copy::Copy;

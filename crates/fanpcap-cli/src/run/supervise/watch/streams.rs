@@ -5,7 +5,7 @@ use std::os::fd::AsFd;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
-use fanpcap_linux::events;
+use fanpcap_linux::wait::events;
 
 use super::Watch;
 use crate::run::merge;

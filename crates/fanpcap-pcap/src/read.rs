@@ -1,8 +1,8 @@
 //! Reading: pcap_dispatch(3PCAP), with a closure for each packet.
 
-use super::Error;
-use super::functions::{Header, Pcap};
-use super::handle::Handle;
+use crate::Error;
+use crate::functions::{Header, Pcap};
+use crate::handle::Handle;
 use std::any::Any;
 use std::ffi::c_int;
 use std::panic::{self, AssertUnwindSafe};
@@ -13,7 +13,7 @@ use std::slice;
 pub enum Dispatched {
     /// So many packets were read; none when the time was up, or the savefile is at its end.
     Packets(u32),
-    /// [`Break::now`](super::Break::now) was called.
+    /// [`Break::now`](crate::Break::now) was called.
     Broken,
 }
 

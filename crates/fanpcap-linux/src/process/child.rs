@@ -1,7 +1,7 @@
 //! Processes that the calling one starts and looks after: what they begin with, and signals to them.
 
 use crate::errno::check;
-use crate::inject;
+use crate::packet::inject;
 use std::ffi::c_int;
 use std::io;
 use std::mem::MaybeUninit;
@@ -177,7 +177,7 @@ mod tests {
         let mut command = Command::new("sh");
         command.args(["-c", "sleep 60 & wait"]);
         bind(&mut command, Some(cpu));
-        let _blocked = crate::signal::Blocked::new();
+        let _blocked = crate::process::signal::Blocked::new();
         let mut child = command.spawn().unwrap();
         let status = std::fs::read_to_string(format!("/proc/{}/status", child.id())).unwrap();
         assert!(

@@ -1,8 +1,8 @@
 //! Handles before they read: created, set up, activated; or opened on a savefile.
 
-use super::functions::{Functions, Pcap};
-use super::handle::{Handle, NANO, Precision, c_text};
-use super::{Error, Library};
+use crate::functions::{Functions, Pcap};
+use crate::handle::{Handle, NANO, Precision, c_text};
+use crate::{Error, Library};
 use std::ffi::{c_int, c_uint};
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;

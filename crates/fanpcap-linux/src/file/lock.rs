@@ -63,7 +63,7 @@ fn lock(file: &File, command: i32, kind: i32, byte: u32) -> io::Result<libc::flo
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::shared;
+    use crate::file::shared;
     use std::fs::OpenOptions;
     use std::path::PathBuf;
 

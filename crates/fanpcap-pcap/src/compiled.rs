@@ -1,8 +1,8 @@
 //! Filter expressions compiled without a device.
 
-use super::functions::Program;
-use super::handle::{Handle, NETMASK_UNKNOWN, c_text};
-use super::{Error, Library};
+use crate::functions::Program;
+use crate::handle::{Handle, NETMASK_UNKNOWN, c_text};
+use crate::{Error, Library};
 use fanpcap_bpf::Classic;
 use std::ffi::c_int;
 use std::ptr::null_mut;

@@ -5,7 +5,7 @@
 //! pthread_self(3), not by a thread-local: the first use of a thread-local may allocate, and a
 //! signal handler may have interrupted malloc(3).
 
-use crate::signal::Blocked;
+use crate::process::signal::Blocked;
 use std::cell::UnsafeCell;
 use std::fmt;
 use std::sync::atomic::{AtomicU64, Ordering};

@@ -53,7 +53,7 @@ pub struct Arrived {
 
 impl Signals {
     /// Takes these signals for the calling thread and those that it starts from here on; other threads
-    /// must not exist yet. Programs that it starts have them blocked, unless [`crate::child::bind`] undoes it.
+    /// must not exist yet. Programs that it starts have them blocked, unless [`crate::process::child::bind`] undoes it.
     ///
     /// A signal that the process ignores, as nohup(1) has it, stays ignored: a blocked one would be queued.
     ///

@@ -1,6 +1,6 @@
 //! The memory of a packet socket's receive ring, mapped a second time beside its owner's.
 
-use crate::diag::{self, Geometry};
+use crate::netlink::diag::{self, Geometry};
 use crate::packet;
 use std::ffi::c_int;
 use std::io;

@@ -5,7 +5,7 @@ use std::ptr::NonNull;
 
 /// `pcap_t`.
 #[repr(C)]
-pub(super) struct Pcap {
+pub(crate) struct Pcap {
     _opaque: [u8; 0],
 }
 
@@ -15,7 +15,7 @@ pub(super) struct Pcap {
 pub struct Header {
     /// When it was captured: seconds since 1970.
     pub seconds: i64,
-    /// Microseconds or nanoseconds of that, by the handle's [`Precision`](super::Precision).
+    /// Microseconds or nanoseconds of that, by the handle's [`Precision`](crate::Precision).
     pub fraction: i64,
     /// Bytes captured.
     pub caplen: u32,
@@ -37,24 +37,24 @@ pub struct Stats {
 
 /// `struct bpf_program`.
 #[repr(C)]
-pub(super) struct Program {
-    pub(super) len: c_uint,
-    pub(super) instructions: *mut c_void,
+pub(crate) struct Program {
+    pub(crate) len: c_uint,
+    pub(crate) instructions: *mut c_void,
 }
 
 /// `struct pcap_fanout_stat` of `pcap/fanout.h`.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default)]
-pub(super) struct FanoutStat {
-    pub(super) size: usize,
-    pub(super) valid: u32,
-    pub(super) group: i32,
-    pub(super) received: u64,
-    pub(super) dropped: u64,
-    pub(super) members: u64,
-    pub(super) group_received: u64,
-    pub(super) group_dropped: u64,
-    pub(super) group_age_ns: u64,
+pub(crate) struct FanoutStat {
+    pub(crate) size: usize,
+    pub(crate) valid: u32,
+    pub(crate) group: i32,
+    pub(crate) received: u64,
+    pub(crate) dropped: u64,
+    pub(crate) members: u64,
+    pub(crate) group_received: u64,
+    pub(crate) group_dropped: u64,
+    pub(crate) group_age_ns: u64,
 }
 
 /// What pcap_fanout_stats(3PCAP) knows of a member and its group.
@@ -92,7 +92,7 @@ impl From<FanoutStat> for FanoutStats {
 }
 
 /// `pcap_handler`.
-pub(super) type Callback = unsafe extern "C-unwind" fn(*mut u8, *const Header, *const u8);
+pub(crate) type Callback = unsafe extern "C-unwind" fn(*mut u8, *const Header, *const u8);
 
 type Text = *const c_char;
 type Buffer = *mut c_char;
@@ -103,14 +103,14 @@ macro_rules! functions {
     ($(#[$doc:meta])* $table:ident { $(fn $name:ident($($a:ident: $t:ty),*) $(-> $r:ty)?;)* } $(and $more:ident: $of:ty)?) => {
         $(#[$doc])*
         #[derive(Debug)]
-        pub(super) struct $table {
-            $(pub(super) $name: unsafe extern "C-unwind" fn($($a: $t),*) $(-> $r)?,)*
-            $(pub(super) $more: Option<$of>,)?
+        pub(crate) struct $table {
+            $(pub(crate) $name: unsafe extern "C-unwind" fn($($a: $t),*) $(-> $r)?,)*
+            $(pub(crate) $more: Option<$of>,)?
         }
 
         impl $table {
             /// Finds them all, or says which is not there.
-            pub(super) fn find(
+            pub(crate) fn find(
                 symbol: impl Fn(&CStr) -> Option<NonNull<c_void>>,
             ) -> Result<Self, &'static str> {
                 let find = |name: &'static str| {

@@ -146,7 +146,7 @@ impl Drop for Memory {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::directory::Directory;
+    use crate::file::directory::Directory;
 
     fn in_file(file: &File) -> [u64; 2] {
         let mut bytes = [0; 16];

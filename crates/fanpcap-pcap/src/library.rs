@@ -3,18 +3,7 @@
 //! Programs load it so to choose at run time between our library and the system's, which lacks the
 //! functions of `pcap/fanout.h`. A library is never unloaded.
 
-mod functions;
-mod handle;
-mod compiled;
-mod created;
-mod read;
-
-pub use created::Created;
-pub use functions::{FanoutStats, Header, Stats};
-pub use handle::{Break, Handle, Precision};
-pub use read::Dispatched;
-
-use functions::Functions;
+use crate::functions::Functions;
 use std::ffi::{CStr, CString, c_char, c_void};
 use std::fmt;
 use std::os::unix::ffi::OsStrExt;
@@ -26,7 +15,7 @@ use std::sync::Arc;
 #[derive(Clone, Debug)]
 pub struct Library {
     path: PathBuf,
-    functions: Arc<Functions>,
+    pub(crate) functions: Arc<Functions>,
 }
 
 /// Why a libpcap can't be used.
@@ -133,7 +122,7 @@ impl fmt::Display for LoadError {
 impl std::error::Error for LoadError {}
 
 impl Error {
-    fn new(call: &'static str, reason: impl Into<String>) -> Self {
+    pub(crate) fn new(call: &'static str, reason: impl Into<String>) -> Self {
         let reason = reason.into();
         Self { call, reason }
     }
@@ -163,7 +152,7 @@ fn last_error() -> String {
 ///
 /// # Safety
 /// `string` is null or a C string.
-unsafe fn text(string: *const c_char) -> String {
+pub(crate) unsafe fn text(string: *const c_char) -> String {
     if string.is_null() {
         return String::new();
     }
@@ -176,6 +165,7 @@ unsafe fn text(string: *const c_char) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::{Dispatched, Handle, Header, Precision};
     use std::{env, fs, panic, process};
 
     const SYSTEM: [&str; 3] = [

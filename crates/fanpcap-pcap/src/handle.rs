@@ -1,8 +1,8 @@
 //! Handles that read: their filter, counters and group.
 
-use super::functions::{FanoutStat, FanoutStats, Functions, Pcap, Program, Stats};
-use super::{Error, text};
-use crate::packet::Filter;
+use crate::functions::{FanoutStat, FanoutStats, Functions, Pcap, Program, Stats};
+use crate::library::{Error, text};
+use fanpcap_linux::packet::Filter;
 use std::cell::Cell;
 use std::ffi::{CString, c_char, c_int, c_uint};
 use std::marker::PhantomData;
@@ -24,7 +24,7 @@ pub enum Precision {
 /// its [`Break`]s are gone.
 #[derive(Debug)]
 pub struct Handle {
-    pub(super) open: Arc<Open>,
+    pub(crate) open: Arc<Open>,
     /// Handles are not for two threads at once.
     _one_thread: PhantomData<Cell<()>>,
 }
@@ -35,9 +35,9 @@ pub struct Break(Arc<Open>);
 
 /// A `pcap_t`, closed at the end.
 #[derive(Debug)]
-pub(super) struct Open {
-    pub(super) p: NonNull<Pcap>,
-    pub(super) functions: Arc<Functions>,
+pub(crate) struct Open {
+    pub(crate) p: NonNull<Pcap>,
+    pub(crate) functions: Arc<Functions>,
 }
 
 // SAFETY: libpcap binds a handle to no thread. Of what may be called beside the one thread that has the
@@ -56,17 +56,17 @@ impl Drop for Open {
 /// `PCAP_ERRBUF_SIZE`.
 const ERRBUF_SIZE: usize = 256;
 /// `PCAP_ERROR`.
-pub(super) const ERROR: c_int = -1;
+pub(crate) const ERROR: c_int = -1;
 /// `PCAP_WARNING`.
 const WARNING: c_int = 1;
 /// `PCAP_TSTAMP_PRECISION_NANO`.
-pub(super) const NANO: c_int = 1;
+pub(crate) const NANO: c_int = 1;
 /// `PCAP_NETMASK_UNKNOWN`.
-pub(super) const NETMASK_UNKNOWN: c_uint = 0xffff_ffff;
+pub(crate) const NETMASK_UNKNOWN: c_uint = 0xffff_ffff;
 
 impl Handle {
     /// Takes what `open` returns, or what it left in the errbuf that it is given.
-    pub(super) fn new(
+    pub(crate) fn new(
         functions: &Arc<Functions>,
         call: &'static str,
         open: impl FnOnce(*mut c_char) -> *mut Pcap,
@@ -80,7 +80,7 @@ impl Handle {
         })
     }
 
-    pub(super) fn p(&self) -> *mut Pcap {
+    pub(crate) fn p(&self) -> *mut Pcap {
         self.open.p.as_ptr()
     }
 
@@ -199,7 +199,7 @@ impl Handle {
     }
 
     /// A status that is not negative, or the error that it stands for.
-    pub(super) fn done(&self, call: &'static str, status: c_int) -> Result<c_int, Error> {
+    pub(crate) fn done(&self, call: &'static str, status: c_int) -> Result<c_int, Error> {
         if status < 0 {
             return Err(Error::new(call, self.said(status)));
         }
@@ -207,7 +207,7 @@ impl Handle {
     }
 
     /// What a status means: pcap_geterr(3PCAP), and before it the status by name where it has one.
-    pub(super) fn said(&self, status: c_int) -> String {
+    pub(crate) fn said(&self, status: c_int) -> String {
         // SAFETY: the handle is open.
         let said = unsafe { (self.open.functions.pcap_geterr)(self.p()) };
         // SAFETY: it returns a C string, which stays until the handle's next call.
@@ -234,7 +234,7 @@ impl Break {
     }
 }
 
-pub(super) fn c_text(call: &'static str, bytes: &[u8]) -> Result<CString, Error> {
+pub(crate) fn c_text(call: &'static str, bytes: &[u8]) -> Result<CString, Error> {
     CString::new(bytes).map_err(|_| Error::new(call, "the text has a zero byte"))
 }
 

@@ -1,0 +1,6 @@
+//! Files: directories held by descriptor, locks, mapped counters, and word of files that come and go.
+
+pub mod directory;
+pub mod shared;
+pub mod lock;
+pub mod inotify;
