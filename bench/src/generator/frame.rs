@@ -2,7 +2,7 @@
 
 use anyhow::{Context, Result};
 use fanpcap_gen::{Description, Lengths, Pool};
-use fanpcap_linux::process;
+use fanpcap_linux::wait::clock;
 
 /// The shortest length that holds the headers with a probe's mark.
 pub(crate) const SHORTEST: usize = 60;
@@ -35,7 +35,7 @@ pub(crate) fn single() -> Result<Vec<u8>> {
 
 /// Makes a probe of a frame: the mark, and the time now.
 pub(crate) fn stamp(frame: &mut [u8]) {
-    let now = process::monotonic_ns().to_ne_bytes();
+    let now = clock::monotonic_ns().to_ne_bytes();
     frame[PAYLOAD..PAYLOAD + 8].copy_from_slice(MARK);
     frame[PAYLOAD + 8..PAYLOAD + 16].copy_from_slice(&now);
 }

@@ -15,7 +15,7 @@ use fanpcap_gen::{
 };
 use fanpcap_linux::interface;
 use fanpcap_linux::netlink::link;
-use fanpcap_linux::packet::inject;
+use fanpcap_linux::process::cpu;
 use fanpcap_linux::wait::stop;
 
 pub(crate) use options::Arguments;
@@ -28,9 +28,9 @@ pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode> {
     // A device's queue goes by CPU: frames of different queues may overtake each other.
     let core = match arguments.core {
         Some(core) => core,
-        None => inject::current_cpu().context("which CPU this is")?,
+        None => cpu::current_cpu().context("which CPU this is")?,
     };
-    inject::pin(core).with_context(|| format!("staying on CPU {core}"))?;
+    cpu::pin(core).with_context(|| format!("staying on CPU {core}"))?;
     let stop = stop::on_signals().context("catching signals")?;
     let found = Device::find(device)?;
     let (pool, mut more, faults) = match traffic(arguments, found)? {

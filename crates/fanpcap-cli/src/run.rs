@@ -31,8 +31,7 @@ use std::sync::Arc;
 use anyhow::{Context, Result};
 use clap::Args;
 use fanpcap_linux::interface;
-use fanpcap_linux::packet::inject;
-use fanpcap_linux::process::child;
+use fanpcap_linux::process::{child, cpu};
 
 use crate::cpus::{self, Wanted};
 use crate::library;
@@ -141,7 +140,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode> {
     if let Some(path) = &arguments.json {
         summary::ensure_writable(path)?;
     }
-    let allowed = inject::cpus().context("which CPUs this process may run on")?;
+    let allowed = cpu::cpus().context("which CPUs this process may run on")?;
     let choice = cpus::choose(&wanted, Path::new("/"), device.as_deref(), &allowed, copies)?;
 
     let to_stdout = arguments.merge.as_deref() == Some(Path::new("-"));

@@ -11,7 +11,8 @@ use fanpcap_group::groups::{self, Seen};
 use fanpcap_group::record::{LastLook, Record, Running};
 use fanpcap_linux::interface;
 use fanpcap_linux::netlink::{diag, link};
-use fanpcap_linux::process::{self, netns};
+use fanpcap_linux::process::netns;
+use fanpcap_linux::wait::clock;
 
 mod holders;
 
@@ -203,7 +204,7 @@ impl Source {
             "listing packet sockets (this needs packet diag in the kernel: CONFIG_PACKET_DIAG)",
         )?;
         // After the pages were read, so that no counter is younger than the snapshot.
-        let at_ns = process::monotonic_ns();
+        let at_ns = clock::monotonic_ns();
         let devices = self.devices(&links, &seen);
         let shown: BTreeSet<u32> = devices.iter().map(|device| device.ifindex).collect();
         let seen: Vec<Seen> = seen

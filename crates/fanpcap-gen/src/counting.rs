@@ -10,8 +10,8 @@ use std::thread;
 
 use fanpcap_linux::interface;
 use fanpcap_linux::netlink::link::{self, Counters, Link};
-use fanpcap_linux::process::{monotonic_ns, netns};
-use fanpcap_linux::wait::clock::sleep_until;
+use fanpcap_linux::process::netns;
+use fanpcap_linux::wait::clock::{monotonic_ns, sleep_until};
 use serde::Serialize;
 
 /// The counters of a device as they were at the beginning.

@@ -4,8 +4,7 @@ use std::io;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use fanpcap_linux::packet::inject::{BATCH, ENOBUFS, Injector};
-use fanpcap_linux::process::monotonic_ns;
-use fanpcap_linux::wait::clock::sleep_until;
+use fanpcap_linux::wait::clock::{monotonic_ns, sleep_until};
 
 use crate::pool::Pool;
 

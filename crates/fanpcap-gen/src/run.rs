@@ -3,8 +3,7 @@
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use fanpcap_linux::process::{monotonic_ns, thread_cpu_ns};
-use fanpcap_linux::wait::clock::sleep_until;
+use fanpcap_linux::wait::clock::{monotonic_ns, sleep_until, thread_cpu_ns};
 use serde::Serialize;
 
 use crate::pace::{Pace, Schedule};

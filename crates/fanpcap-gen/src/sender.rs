@@ -51,7 +51,7 @@ pub enum Choice {
 
 /// A pool, ready to be sent on a device of the calling thread's network namespace.
 ///
-/// A thread that sends should stay on one CPU ([`fanpcap_linux::packet::inject::pin`]): which queue of the device a
+/// A thread that sends should stay on one CPU ([`fanpcap_linux::process::cpu::pin`]): which queue of the device a
 /// frame takes goes by the CPU, and frames of different queues may overtake each other.
 #[derive(Debug)]
 pub struct Sender {

@@ -4,8 +4,7 @@ use std::collections::VecDeque;
 use std::io;
 
 use fanpcap_linux::netlink::link::{self, Counters};
-use fanpcap_linux::process::monotonic_ns;
-use fanpcap_linux::wait::clock::sleep_until;
+use fanpcap_linux::wait::clock::{monotonic_ns, sleep_until};
 
 use crate::device::{Device, State, state};
 use crate::refusal::SendError;

@@ -8,6 +8,7 @@ use fanpcap_config::mode::Mode;
 use fanpcap_config::steering::{Counts, Steering};
 use fanpcap_linux::file::shared::{self, Word};
 use fanpcap_linux::netlink::diag::{self, PacketSocket};
+use fanpcap_linux::wait::clock;
 use fanpcap_linux::{packet, process};
 use fanpcap_steer::ir::COUNTERS;
 use std::collections::BTreeMap;
@@ -102,7 +103,7 @@ impl Place {
             return told;
         };
         let oldest = records.iter().map(|record| record.read_ns).min();
-        let now = process::monotonic_ns();
+        let now = clock::monotonic_ns();
         let known = oldest.filter(|&oldest| oldest > 0);
         let programs: Option<Vec<&Running>> = records
             .iter()
@@ -368,7 +369,7 @@ impl Member {
         self.words()[received].add(more.received);
         self.words()[dropped].add(more.dropped);
         self.words()[at::READ_TAKEN].set(self.words()[at::TAKEN].get());
-        self.words()[at::READ_NS].set(process::monotonic_ns());
+        self.words()[at::READ_NS].set(clock::monotonic_ns());
     }
 }
 

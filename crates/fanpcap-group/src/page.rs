@@ -23,6 +23,7 @@ use fanpcap_linux::file::{
     shared::{self, Word},
 };
 use fanpcap_linux::process;
+use fanpcap_linux::wait::clock;
 use std::ffi::OsStr;
 use std::io;
 
@@ -80,7 +81,7 @@ pub(crate) fn content(mode: Mode, steering: Option<&Steering>, before: Counters)
         taken: Some(0),
         read_taken: None,
         waits: false,
-        joined_ns: process::monotonic_ns(),
+        joined_ns: clock::monotonic_ns(),
         last_look: LastLook::Never,
         steering: steering.map(Running::new),
     };

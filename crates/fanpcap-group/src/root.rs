@@ -6,6 +6,7 @@
 
 use fanpcap_linux::file::directory::{self, Directory};
 use fanpcap_linux::process;
+use fanpcap_linux::wait::clock;
 use std::ffi::OsStr;
 use std::fs::Metadata;
 use std::os::unix::fs::MetadataExt;
@@ -236,7 +237,7 @@ fn make_own(base: &Directory) -> io::Result<Directory> {
 
 /// Puts a directory of ours in the place of what others have put there, which gets another name.
 fn move_aside(base: &Directory, attempt: u32) -> io::Result<()> {
-    let (own, now) = (OsStr::new(NAME), process::monotonic_ns());
+    let (own, now) = (OsStr::new(NAME), clock::monotonic_ns());
     // A name that nobody can have taken before.
     let aside = format!("{NAME}.foreign.{}.{attempt}.{now}", std::process::id());
     let aside = OsStr::new(&aside);

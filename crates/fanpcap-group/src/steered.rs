@@ -10,7 +10,7 @@ use crate::record::{SET, SET_BY_US, UNCHANGING, at, title_words};
 use fanpcap_config::steering::{Counts, Steering};
 use fanpcap_linux::file::shared::Word;
 use fanpcap_linux::packet::{self, Filter, optmem};
-use fanpcap_linux::process;
+use fanpcap_linux::wait::clock;
 use fanpcap_steer::ebpf::{LoadError, Loaded};
 use fanpcap_steer::ir::COUNTERS;
 use std::fmt;
@@ -416,7 +416,7 @@ impl State {
 
     fn publish(&self) {
         let now = if self.changes() {
-            process::monotonic_ns()
+            clock::monotonic_ns()
         } else {
             UNCHANGING
         };

@@ -1,9 +1,10 @@
-//! Facts about the calling process and its clock.
+//! Processes: facts about the calling one; what belongs to its threads; others.
 
 pub mod signal;
 pub mod lock;
 pub mod environment;
 pub mod netns;
+pub mod cpu;
 pub mod child;
 pub mod pidfd;
 
@@ -33,31 +34,4 @@ pub fn executable() -> (u64, u64) {
 pub fn effective_user() -> u32 {
     // SAFETY: no preconditions; it always succeeds.
     unsafe { libc::geteuid() }
-}
-
-/// Nanoseconds of `CLOCK_MONOTONIC`, which all processes of a machine share.
-pub fn monotonic_ns() -> u64 {
-    clock_ns(libc::CLOCK_MONOTONIC)
-}
-
-/// The same as of the kernel's last tick, some milliseconds ago: a memory access instead of a look at the
-/// hardware.
-pub fn coarse_ns() -> u64 {
-    clock_ns(libc::CLOCK_MONOTONIC_COARSE)
-}
-
-/// Nanoseconds of CPU time that the calling thread has had (`CLOCK_THREAD_CPUTIME_ID`).
-pub fn thread_cpu_ns() -> u64 {
-    clock_ns(libc::CLOCK_THREAD_CPUTIME_ID)
-}
-
-fn clock_ns(clock: libc::clockid_t) -> u64 {
-    let mut now = libc::timespec {
-        tv_sec: 0,
-        tv_nsec: 0,
-    };
-    // SAFETY: `now` is a live timespec; these clocks always exist.
-    let _ = unsafe { libc::clock_gettime(clock, &raw mut now) };
-    let seconds = u64::try_from(now.tv_sec).unwrap_or(0);
-    seconds * 1_000_000_000 + u64::try_from(now.tv_nsec).unwrap_or(0)
 }

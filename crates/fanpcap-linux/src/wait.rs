@@ -111,6 +111,7 @@ fn entry(fd: Option<BorrowedFd<'_>>) -> libc::pollfd {
     }
 }
 
+/// ppoll(2), without a signal mask.
 fn poll(entries: &mut [libc::pollfd], limit: Option<Duration>) -> io::Result<()> {
     let limit = limit.map(timespec);
     let limit = limit.as_ref().map_or(null(), std::ptr::from_ref);

@@ -6,7 +6,8 @@
 
 use fanpcap_linux::file::shared::Word;
 use fanpcap_linux::packet;
-use fanpcap_linux::process::{self, signal::Blocked};
+use fanpcap_linux::process::signal::Blocked;
+use fanpcap_linux::wait::clock;
 use std::fmt::Debug;
 use std::os::fd::BorrowedFd;
 use std::sync::Arc;
@@ -97,7 +98,7 @@ impl Publisher {
     /// Publishes when it is time. Returns how much will have been taken when to look again.
     #[cold]
     pub(crate) fn look(&mut self, taken: u64) -> u64 {
-        let now = process::coarse_ns();
+        let now = clock::coarse_ns();
         self.stride = stride(self.stride, since(self.looked_ns, now));
         self.looked_ns = now;
         self.kept.looked_ns.set(now);
@@ -116,9 +117,9 @@ impl Publisher {
         }
         // By the coarse clock, who waits all the time would wake too early each time.
         let now = if has_told {
-            process::monotonic_ns()
+            clock::monotonic_ns()
         } else {
-            process::coarse_ns()
+            clock::coarse_ns()
         };
         let age = since(self.asked_ns, now);
         if age < INTERVAL {
@@ -148,7 +149,7 @@ impl Publisher {
             let _signals = Blocked::new();
             more.tell();
         }
-        self.asked_ns = process::monotonic_ns();
+        self.asked_ns = clock::monotonic_ns();
     }
 
     /// The reader is about to wait at the empty ring, and has told all that it was given.
@@ -159,7 +160,7 @@ impl Publisher {
     /// The application begins to wait for packets, or has waited. A wait that siglongjmp(3) has left counts as one until the next
     /// read.
     pub(crate) fn note_wait(&self, waits: bool) {
-        let looked_ns = if waits { WAITS } else { process::coarse_ns() };
+        let looked_ns = if waits { WAITS } else { clock::coarse_ns() };
         self.kept.looked_ns.set(looked_ns);
     }
 
@@ -175,7 +176,7 @@ impl Publisher {
                 self.kept.received.add(statistics.packets.into());
                 self.kept.dropped.add(statistics.drops.into());
                 self.kept.read_taken.set(taken);
-                self.kept.read_ns.set(process::monotonic_ns());
+                self.kept.read_ns.set(clock::monotonic_ns());
             });
             if let Some(more) = &self.kept.more {
                 more.tell();
@@ -183,7 +184,7 @@ impl Publisher {
         }
         // Also when that has failed, as it may for good: an idle reader need not wake for it.
         self.asked = Some(taken);
-        self.asked_ns = process::monotonic_ns();
+        self.asked_ns = clock::monotonic_ns();
     }
 }
 
@@ -262,7 +263,7 @@ mod tests {
 
     #[test]
     fn the_clock_is_looked_at_rarely_unless_the_program_is_slow() {
-        let (mut publisher, _) = publisher(process::monotonic_ns());
+        let (mut publisher, _) = publisher(clock::monotonic_ns());
         let mut next = 1;
         let looks = std::iter::from_fn(|| {
             let taken = next;
@@ -278,7 +279,7 @@ mod tests {
 
     #[test]
     fn a_look_publishes_when_it_is_time() {
-        let (mut early, _) = publisher(process::monotonic_ns());
+        let (mut early, _) = publisher(clock::monotonic_ns());
         early.look(1);
         assert_eq!(early.asked, None);
         let (mut late, _) = publisher(0);
@@ -290,14 +291,14 @@ mod tests {
 
     #[test]
     fn looks_and_waits_are_shown() {
-        let (mut publisher, kept) = publisher(process::monotonic_ns());
+        let (mut publisher, kept) = publisher(clock::monotonic_ns());
         assert_eq!(kept.looked_ns.get(), 0, "never");
         publisher.note_wait(true);
         assert_eq!(kept.looked_ns.get(), WAITS);
-        let before = process::coarse_ns();
+        let before = clock::coarse_ns();
         publisher.note_wait(false);
         let looked = kept.looked_ns.get();
-        assert!((before..=process::monotonic_ns()).contains(&looked));
+        assert!((before..=clock::monotonic_ns()).contains(&looked));
         kept.looked_ns.set(0);
         publisher.look(1);
         assert!(kept.looked_ns.get() >= before);
@@ -305,7 +306,7 @@ mod tests {
 
     #[test]
     fn who_waits_is_told_for_how_long() {
-        let (mut early, _) = publisher(process::monotonic_ns());
+        let (mut early, _) = publisher(clock::monotonic_ns());
         let wait = early.handle_empty(0).unwrap();
         assert!(wait <= INTERVAL && wait >= SHORTEST, "{wait:?}");
         early.asked = Some(0);

@@ -8,8 +8,8 @@ use crate::merge::Merge;
 use crate::publish::{Kept, Publisher};
 use crate::ring::Ring;
 use fanpcap_bpf::Classic;
-use fanpcap_linux::wait::{AnyOf, Wake};
-use fanpcap_linux::{interface, process};
+use fanpcap_linux::interface;
+use fanpcap_linux::wait::{AnyOf, Wake, clock};
 use fanpcap_ring::{Handover, OneReader};
 use std::io;
 use std::os::fd::{BorrowedFd, RawFd};
@@ -310,7 +310,7 @@ impl Reader {
     pub fn keep(&self, device: usize, kept: Kept) {
         let devices = self.devices.iter().zip(&self.publishers);
         if let Some((Device { socket, .. }, handover)) = devices.into_iter().nth(device) {
-            let publisher = Publisher::new(kept, *socket, process::monotonic_ns());
+            let publisher = Publisher::new(kept, *socket, clock::monotonic_ns());
             handover.give(Box::new(publisher));
             self.has_news.store(true, Ordering::Release);
         }

@@ -22,4 +22,5 @@ pub use member::{Member, Program};
 pub use scratch::Scratch;
 pub use veth::Veth;
 
-pub use fanpcap_linux::packet::inject::{Injector, cpus, pin};
+pub use fanpcap_linux::packet::inject::Injector;
+pub use fanpcap_linux::process::cpu::{cpus, pin};

@@ -3,8 +3,7 @@
 use std::hint;
 
 use anyhow::Result;
-use fanpcap_linux::process;
-use fanpcap_linux::wait::stop;
+use fanpcap_linux::wait::{clock, stop};
 use fanpcap_pcap::{Break, Dispatched, Handle, Header, Stats};
 
 use super::counts::{Counts, Kernel};
@@ -81,7 +80,7 @@ impl Counter {
 
     /// What the kernel says now, and the CPU time so far.
     pub(super) fn ask_kernel(&mut self, handle: &mut Handle, offline: bool) -> Result<()> {
-        self.counts.cpu_ns = process::thread_cpu_ns();
+        self.counts.cpu_ns = clock::thread_cpu_ns();
         if offline {
             return Ok(());
         }
@@ -95,8 +94,8 @@ impl Counter {
 
 /// Spends CPU time. On a busy machine that takes longer, as real work would.
 fn work(nanoseconds: u64) {
-    let end = process::thread_cpu_ns() + nanoseconds;
-    while process::thread_cpu_ns() < end {
+    let end = clock::thread_cpu_ns() + nanoseconds;
+    while clock::thread_cpu_ns() < end {
         hint::spin_loop();
     }
 }

@@ -2,7 +2,7 @@
 
 use anyhow::{Context, Result, ensure};
 use fanpcap::request::Request;
-use fanpcap_linux::process;
+use fanpcap_linux::wait::clock;
 use fanpcap_pcap::{Handle, Library, Precision};
 
 use super::Arguments;
@@ -31,7 +31,7 @@ pub(super) struct Source<'a> {
 pub(super) struct Opened {
     /// The handle.
     pub(super) handle: Handle,
-    /// Since when, by the clock of [`process::monotonic_ns`].
+    /// Since when, by the clock of [`clock::monotonic_ns`].
     pub(super) since_ns: u64,
     /// Packets that the kernel may have let through although the filter rejects them.
     pub(super) late_max: u64,
@@ -52,7 +52,7 @@ impl<'a> Source<'a> {
 
     /// Opens the savefile, or the device for a thread: those of the threads before it are open.
     pub(super) fn open(&mut self, thread: u16) -> Result<Opened> {
-        let since_ns = process::monotonic_ns();
+        let since_ns = clock::monotonic_ns();
         let arguments = self.arguments;
         let mut handle = match (&arguments.read, &arguments.interface) {
             (Some(file), _) => self.library.open_offline(file, Precision::Nano)?,

@@ -1,7 +1,7 @@
 //! The device's counters: since the beginning, and with their time for rates.
 
 use anyhow::Result;
-use fanpcap_linux::process;
+use fanpcap_linux::wait::clock;
 
 use super::link::{self, Link};
 
@@ -59,7 +59,7 @@ impl Reading {
 }
 
 fn read(link: &Link) -> Result<Option<Reading>> {
-    let at_ns = process::monotonic_ns();
+    let at_ns = clock::monotonic_ns();
     let counters = link.counters()?;
     Ok(counters.map(|counters| Reading { counters, at_ns }))
 }

@@ -6,9 +6,8 @@ use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
-use fanpcap_linux::packet::inject;
-use fanpcap_linux::process;
-use fanpcap_linux::wait::stop;
+use fanpcap_linux::process::cpu;
+use fanpcap_linux::wait::{clock, stop};
 use fanpcap_pcap::{Handle, Library};
 
 use super::Arguments;
@@ -37,7 +36,7 @@ pub(super) fn run(arguments: &Arguments, library: &Library) -> Result<ExitCode> 
     });
     // Whatever went wrong, the threads end in good order.
     stop::request();
-    let nanoseconds = process::monotonic_ns().saturating_sub(threads.start_ns);
+    let nanoseconds = clock::monotonic_ns().saturating_sub(threads.start_ns);
     let mut done = threads.join()?;
     watched?;
     let counted = link.map_or(Ok(None), |link| link.since_start())?;
@@ -49,7 +48,7 @@ pub(super) fn run(arguments: &Arguments, library: &Library) -> Result<ExitCode> 
 }
 
 fn choose_cpus(arguments: &Arguments) -> Result<Choice> {
-    let allowed = inject::cpus().context("which CPUs this process may run on")?;
+    let allowed = cpu::cpus().context("which CPUs this process may run on")?;
     // Of several devices the first is as good as the others.
     let devices = arguments.interface.as_deref();
     let device = devices.and_then(|devices| devices.split('^').next());

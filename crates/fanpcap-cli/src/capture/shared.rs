@@ -4,8 +4,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use fanpcap_linux::process;
-use fanpcap_linux::wait::stop;
+use fanpcap_linux::wait::{clock, stop};
 
 use super::counts::Counts;
 
@@ -24,7 +23,7 @@ pub(super) struct Shared {
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Told {
     round: u64,
-    /// When they were read, by the clock of [`process::monotonic_ns`]; at first, when the threads began.
+    /// When they were read, by the clock of [`clock::monotonic_ns`]; at first, when the threads began.
     pub(super) at_ns: u64,
     /// The counters.
     pub(super) counts: Counts,
@@ -55,7 +54,7 @@ impl Shared {
     /// One thread more, which begins now; its number.
     pub(super) fn add(&self) -> usize {
         let mut told = self.told();
-        told.push(Told::new(process::monotonic_ns(), Counts::default()));
+        told.push(Told::new(clock::monotonic_ns(), Counts::default()));
         told.len() - 1
     }
 
@@ -83,7 +82,7 @@ impl Shared {
 
     /// Stores what the thread of this number answers in a round.
     pub(super) fn tell(&self, number: usize, round: u64, counts: Counts) {
-        let at_ns = process::monotonic_ns();
+        let at_ns = clock::monotonic_ns();
         if let Some(place) = self.told().get_mut(number) {
             *place = Told {
                 round,

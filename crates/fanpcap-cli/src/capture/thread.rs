@@ -4,9 +4,8 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Error, Result};
-use fanpcap_linux::packet::inject;
-use fanpcap_linux::process;
-use fanpcap_linux::wait::stop;
+use fanpcap_linux::process::cpu;
+use fanpcap_linux::wait::{clock, stop};
 use fanpcap_pcap::{Dispatched, Handle};
 
 use super::counter::Counter;
@@ -76,7 +75,7 @@ impl Reader {
 
     fn read(&mut self, counter: &mut Counter, shared: &Shared) -> Result<()> {
         if let Some(cpu) = self.cpu {
-            inject::pin(cpu).with_context(|| format!("CPU {cpu}"))?;
+            cpu::pin(cpu).with_context(|| format!("CPU {cpu}"))?;
         }
         let mut round = 0;
         while !stop::is_requested() {
@@ -110,7 +109,7 @@ impl Reader {
         if !self.offline {
             counter.counts.read_to_end = self.drain(counter, shared)?;
         }
-        counter.counts.cpu_ns = process::thread_cpu_ns();
+        counter.counts.cpu_ns = clock::thread_cpu_ns();
         Ok(())
     }
 

@@ -5,7 +5,7 @@ use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
 use anyhow::{Context, Result, anyhow};
-use fanpcap_linux::process;
+use fanpcap_linux::wait::clock;
 use fanpcap_pcap::Break;
 
 use super::shared::{Shared, Told};
@@ -13,7 +13,7 @@ use super::thread::{Done, Reader};
 
 /// Those that have been started.
 pub(super) struct Threads {
-    /// When the first began to receive, by the clock of [`process::monotonic_ns`].
+    /// When the first began to receive, by the clock of [`clock::monotonic_ns`].
     pub(super) start_ns: u64,
     shared: Arc<Shared>,
     ends: Vec<Break>,
@@ -24,7 +24,7 @@ impl Threads {
     /// None yet. Together they capture so many packets if these are limited.
     pub(super) fn new(limit: Option<u64>) -> Self {
         Self {
-            start_ns: process::monotonic_ns(),
+            start_ns: clock::monotonic_ns(),
             shared: Arc::new(Shared::new(limit)),
             ends: Vec::new(),
             running: Vec::new(),

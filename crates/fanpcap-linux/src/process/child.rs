@@ -1,7 +1,7 @@
 //! Processes that the calling one starts and looks after: what they begin with, and signals to them.
 
 use crate::errno::check;
-use crate::packet::inject;
+use crate::process::cpu;
 use std::ffi::c_int;
 use std::io;
 use std::mem::MaybeUninit;
@@ -25,7 +25,7 @@ pub fn bind(command: &mut Command, cpu: Option<usize>) {
         let_signals_through()?;
         end_with_parent(parent, SIGTERM)?;
         restore_open_files()?;
-        cpu.map_or(Ok(()), inject::pin)
+        cpu.map_or(Ok(()), cpu::pin)
     };
     // SAFETY: between fork and exec the closure makes system calls only and allocates nothing.
     unsafe { command.pre_exec(prepare) };
@@ -173,7 +173,7 @@ mod tests {
 
     #[test]
     fn a_child_leads_its_group_runs_where_it_was_put_and_its_end_is_seen() {
-        let cpu = inject::cpus().unwrap()[0];
+        let cpu = cpu::cpus().unwrap()[0];
         let mut command = Command::new("sh");
         command.args(["-c", "sleep 60 & wait"]);
         bind(&mut command, Some(cpu));

@@ -1,9 +1,36 @@
-//! Sleeping until a time of the monotonic clock.
+//! The clocks, and sleeping until a time of the monotonic one.
 
 use crate::errno::check;
 use std::io;
 
-/// Sleeps until [`crate::process::monotonic_ns`] is `due`, or until a signal handler has run.
+/// Nanoseconds of `CLOCK_MONOTONIC`, which all processes of a machine share.
+pub fn monotonic_ns() -> u64 {
+    clock_ns(libc::CLOCK_MONOTONIC)
+}
+
+/// The same as of the kernel's last tick, some milliseconds ago: a memory access instead of a look at the
+/// hardware.
+pub fn coarse_ns() -> u64 {
+    clock_ns(libc::CLOCK_MONOTONIC_COARSE)
+}
+
+/// Nanoseconds of CPU time that the calling thread has had (`CLOCK_THREAD_CPUTIME_ID`).
+pub fn thread_cpu_ns() -> u64 {
+    clock_ns(libc::CLOCK_THREAD_CPUTIME_ID)
+}
+
+fn clock_ns(clock: libc::clockid_t) -> u64 {
+    let mut now = libc::timespec {
+        tv_sec: 0,
+        tv_nsec: 0,
+    };
+    // SAFETY: `now` is a live timespec; these clocks always exist.
+    let _ = unsafe { libc::clock_gettime(clock, &raw mut now) };
+    let seconds = u64::try_from(now.tv_sec).unwrap_or(0);
+    seconds * NANOSECONDS + u64::try_from(now.tv_nsec).unwrap_or(0)
+}
+
+/// Sleeps until [`monotonic_ns`] is `due`, or until a signal handler has run.
 pub fn sleep_until(due: u64) {
     let until = libc::timespec {
         tv_sec: libc::time_t::try_from(due / NANOSECONDS).unwrap_or(libc::time_t::MAX),
@@ -35,7 +62,6 @@ const NANOSECONDS: u64 = 1_000_000_000;
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::process::monotonic_ns;
 
     #[test]
     fn a_sleep_is_over_when_its_time_has_come_and_not_before() {

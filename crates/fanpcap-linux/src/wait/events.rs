@@ -5,7 +5,7 @@ use std::ffi::c_int;
 use std::fs::File;
 use std::io::{self, Read};
 use std::mem::{MaybeUninit, offset_of, size_of};
-use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
+use std::os::fd::{AsFd, BorrowedFd, FromRawFd, OwnedFd};
 use std::ptr::{null, null_mut};
 use std::time::Duration;
 
@@ -15,20 +15,8 @@ use std::time::Duration;
 /// # Errors
 /// What ppoll(2) says otherwise.
 pub fn poll(fds: &[BorrowedFd<'_>], limit: Option<Duration>) -> io::Result<Vec<bool>> {
-    let entry = |fd: &BorrowedFd<'_>| libc::pollfd {
-        fd: fd.as_raw_fd(),
-        events: libc::POLLIN,
-        revents: 0,
-    };
-    let mut entries: Vec<libc::pollfd> = fds.iter().map(entry).collect();
-    let limit = limit.map(|limit| libc::timespec {
-        tv_sec: libc::time_t::try_from(limit.as_secs()).unwrap_or(libc::time_t::MAX),
-        tv_nsec: limit.subsec_nanos().into(),
-    });
-    let limit = limit.as_ref().map_or(null(), std::ptr::from_ref);
-    let count = libc::nfds_t::try_from(entries.len()).unwrap_or(libc::nfds_t::MAX);
-    // SAFETY: the array has `count` entries; the limit is null or a live timespec; no signal mask.
-    match check(unsafe { libc::ppoll(entries.as_mut_ptr(), count, limit, null()) }) {
+    let mut entries: Vec<libc::pollfd> = fds.iter().map(|fd| super::entry(Some(*fd))).collect();
+    match super::poll(&mut entries, limit) {
         Err(error) if error.kind() == io::ErrorKind::Interrupted => Ok(vec![false; fds.len()]),
         result => result.map(|()| entries.iter().map(|entry| entry.revents != 0).collect()),
     }

@@ -1,7 +1,7 @@
 //! SIGINT, SIGTERM and SIGHUP as a flag, for programs that end in good order; and the wait that they cut short.
 
 use crate::errno::check;
-use crate::process;
+use crate::wait::clock;
 use crate::wait::{self, Wake};
 use std::ffi::c_int;
 use std::io;
@@ -14,7 +14,7 @@ use std::time::Duration;
 static REQUESTED: AtomicBool = AtomicBool::new(false);
 /// The last signal that came; 0: none.
 static SIGNAL: AtomicI32 = AtomicI32::new(0);
-/// When somebody asked for the end first, by the clock of [`process::monotonic_ns`]; 0: nobody has.
+/// When somebody asked for the end first, by the clock of [`clock::monotonic_ns`]; 0: nobody has.
 static SINCE_NS: AtomicU64 = AtomicU64::new(0);
 static INSISTED: AtomicBool = AtomicBool::new(false);
 static WAKE: OnceLock<Wake> = OnceLock::new();
@@ -56,7 +56,7 @@ pub fn is_insisted() -> bool {
 
 /// Asks for the end as a signal does. Async-signal-safe.
 pub fn request() {
-    let now = process::monotonic_ns();
+    let now = clock::monotonic_ns();
     // Only the first has its time kept.
     let _ = SINCE_NS.compare_exchange(0, now, Ordering::AcqRel, Ordering::Relaxed);
     REQUESTED.store(true, Ordering::Release);
@@ -102,7 +102,7 @@ fn catch(signal: c_int) -> io::Result<()> {
 extern "C" fn caught(signal: c_int) {
     SIGNAL.store(signal, Ordering::Relaxed);
     let since = SINCE_NS.load(Ordering::Acquire);
-    if since > 0 && process::monotonic_ns().saturating_sub(since) > SAME_NS {
+    if since > 0 && clock::monotonic_ns().saturating_sub(since) > SAME_NS {
         INSISTED.store(true, Ordering::Release);
     }
     request();

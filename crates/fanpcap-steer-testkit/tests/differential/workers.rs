@@ -3,7 +3,7 @@
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread;
 
-use fanpcap_linux::packet::inject::{cpus, pin};
+use fanpcap_linux::process::cpu::{cpus, pin};
 
 use super::case::{Case, Outcome, Report, check};
 use super::seed::Seed;

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result, ensure};
 use fanpcap_group::groups;
 use fanpcap_group::record::Record;
-use fanpcap_linux::process::monotonic_ns;
+use fanpcap_linux::wait::clock::monotonic_ns;
 use fanpcap_netns::dialog::Dialog;
 use fanpcap_netns::{Wire, on_wire};
 use fanpcap_testkit::traffic::{self, Frame};

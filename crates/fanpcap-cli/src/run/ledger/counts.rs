@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, VecDeque};
 
 use fanpcap_linux::netlink::link;
-use fanpcap_linux::process;
+use fanpcap_linux::wait::clock;
 
 /// How many counts are kept of each device: one a second.
 const KEPT: usize = 16;
@@ -36,7 +36,7 @@ impl Counts {
 
     fn ask(&mut self, ifindex: u32) {
         // Before the count: it must not be older than the time says.
-        let now = process::monotonic_ns();
+        let now = clock::monotonic_ns();
         if let Ok(packets) = link::packets(ifindex) {
             self.note(ifindex, now, packets);
         }

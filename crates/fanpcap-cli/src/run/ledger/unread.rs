@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use fanpcap_group::record::Record;
-use fanpcap_linux::process;
+use fanpcap_linux::wait::clock;
 
 use super::Ledger;
 
@@ -13,7 +13,7 @@ const LONG: Duration = Duration::from_secs(10);
 impl Ledger {
     /// Says which handles are not read though packets come.
     pub(super) fn note_unread(&mut self) {
-        let now_ns = process::monotonic_ns();
+        let now_ns = clock::monotonic_ns();
         let records: Vec<(usize, &Record)> = self
             .held
             .iter()

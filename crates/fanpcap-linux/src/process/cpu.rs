@@ -1,0 +1,50 @@
+//! CPUs: the ones that the calling thread may run on, and lists of them.
+
+use crate::errno::check;
+use std::io;
+use std::mem;
+
+/// Keeps the calling thread, and what it starts from here on, on one CPU.
+///
+/// # Errors
+/// `EINVAL` when the process may not run there.
+pub fn pin(cpu: usize) -> io::Result<()> {
+    let mut set = no_cpus();
+    if cpu >= 8 * mem::size_of_val(&set) {
+        return Err(io::ErrorKind::InvalidInput.into());
+    }
+    // SAFETY: the CPU is within the set, as checked above.
+    unsafe { libc::CPU_SET(cpu, &mut set) };
+    // SAFETY: the set lives through the call and has the size given.
+    check(unsafe { libc::sched_setaffinity(0, mem::size_of_val(&set), &raw const set) })
+}
+
+/// The CPU that the calling thread was on a moment ago.
+///
+/// # Errors
+/// Whatever sched_getcpu(3) says.
+pub fn current_cpu() -> io::Result<usize> {
+    // SAFETY: sched_getcpu has no preconditions.
+    let cpu = unsafe { libc::sched_getcpu() };
+    usize::try_from(cpu).map_err(|_| io::Error::last_os_error())
+}
+
+/// The CPUs that the calling thread may run on.
+///
+/// # Errors
+/// Whatever sched_getaffinity(2) says.
+pub fn cpus() -> io::Result<Vec<usize>> {
+    let mut set = no_cpus();
+    // SAFETY: the set lives through the call and has the size given.
+    check(unsafe { libc::sched_getaffinity(0, mem::size_of_val(&set), &raw mut set) })?;
+    let all = 0..8 * mem::size_of_val(&set);
+    Ok(all
+        // SAFETY: every CPU asked for is within the set.
+        .filter(|&cpu| unsafe { libc::CPU_ISSET(cpu, &set) })
+        .collect())
+}
+
+fn no_cpus() -> libc::cpu_set_t {
+    // SAFETY: cpu_set_t is a bit mask; all zeros is the empty set.
+    unsafe { mem::zeroed() }
+}
