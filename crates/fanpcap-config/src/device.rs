@@ -1,20 +1,6 @@
 //! The device string of pcap_create(): engine prefix, several devices, virtual devices.
 
-/// The engines' names, as prefix of a device, as value of `driver@DEV` and of PCAP_DRIVER.
-pub const ENGINES: [&str; 8] = [
-    TPACKET, "xdp", "afxdp", "dpdk", "netmap", "pfring", "zc", PFQ,
-];
-
-/// The engine on AF_PACKET.
-pub const TPACKET: &str = "tpacket";
-
-/// The programmable engine: here the same one, with steering programs in the kernel.
-pub const PFQ: &str = "pfq";
-
-/// Whether an engine reads the rings of packet sockets.
-pub fn is_rings(engine: &str) -> bool {
-    [TPACKET, PFQ].contains(&engine)
-}
+use crate::engine::Engine;
 
 /// One of the devices that a device string names.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -42,7 +28,7 @@ impl Part {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Device {
     text: String,
-    engine: Option<&'static str>,
+    engine: Option<Engine>,
     parts: Vec<Part>,
 }
 
@@ -61,8 +47,8 @@ impl Device {
             };
         }
         let (engine, names) = match text.split_once(':') {
-            None if text == PFQ => (Some(PFQ), ""),
-            Some((prefix, names)) => match ENGINES.into_iter().find(|engine| *engine == prefix) {
+            None if text == Engine::Pfq.name() => (Some(Engine::Pfq), ""),
+            Some((prefix, names)) => match Engine::named(prefix) {
                 Some(engine) => (Some(engine), names),
                 None => (None, text),
             },
@@ -83,7 +69,7 @@ impl Device {
     pub fn of_part(part: &Part) -> Device {
         Device {
             text: part.name.clone(),
-            engine: Some(TPACKET),
+            engine: Some(Engine::Tpacket),
             parts: vec![part.clone()],
         }
     }
@@ -91,7 +77,9 @@ impl Device {
     /// Whether it names the programmable engine and no device: it is its group's, as PFQ has it.
     pub fn names_none(&self) -> bool {
         let is_unnamed = |part: &Part| part.name.is_empty();
-        self.engine == Some(PFQ) && self.parts.len() == 1 && self.parts.iter().all(is_unnamed)
+        self.engine == Some(Engine::Pfq)
+            && self.parts.len() == 1
+            && self.parts.iter().all(is_unnamed)
     }
 
     /// The same, where the device is known.
@@ -108,7 +96,7 @@ impl Device {
     }
 
     /// The engine that the prefix asks for.
-    pub fn engine(&self) -> Option<&'static str> {
+    pub fn engine(&self) -> Option<Engine> {
         self.engine
     }
 
@@ -120,10 +108,10 @@ impl Device {
     /// What the system library is given: the interface of a virtual device, else the string as it
     /// is, so that prefixes which the system library knows itself (`dpdk:0`) keep working.
     pub fn system_name(&self) -> &str {
-        match (self.engine, self.parts.as_slice()) {
-            // It is never activated.
-            (Some(PFQ), [part]) if part.name.is_empty() => "any",
-            (None | Some(TPACKET | PFQ), [part]) => &part.base,
+        match self.parts.as_slice() {
+            // This handle is never activated.
+            _ if self.names_none() => "any",
+            [part] if self.engine.is_none_or(Engine::is_rings) => &part.base,
             _ => &self.text,
         }
     }
@@ -191,7 +179,7 @@ mod tests {
             .iter()
             .map(|part| (&*part.name, &*part.base))
             .collect();
-        assert_eq!(device.engine(), Some("pfq"));
+        assert_eq!(device.engine(), Some(Engine::Pfq));
         assert_eq!(parts, [("eth0:1", "eth0"), ("eth1", "eth1")]);
         assert_eq!(device.system_name(), "pfq:eth0:1^eth1");
         assert_eq!(classify("pfq:eth0:1").system_name(), "eth0");
@@ -207,7 +195,7 @@ mod tests {
             assert!(device.names_none(), "{text}");
             let device = device.on("eth1");
             assert_eq!((device.names_none(), device.system_name()), (false, "eth1"));
-            assert_eq!((device.text(), device.engine()), (text, Some(PFQ)));
+            assert_eq!((device.text(), device.engine()), (text, Some(Engine::Pfq)));
         }
         for text in ["pfq:eth0", "pfq:^", "tpacket:", ""] {
             assert!(!classify(text).names_none(), "{text}");

@@ -2,6 +2,7 @@
 #![forbid(unsafe_code)]
 
 pub mod report;
+pub mod engine;
 pub mod device;
 pub mod mode;
 pub mod source;

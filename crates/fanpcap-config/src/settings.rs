@@ -1,20 +1,24 @@
 //! Settings: environment over config file, read whole and checked before anything is done.
 
+mod value;
 mod keys;
+mod entry;
 pub mod environment;
 pub mod file;
 mod plan;
 
 use crate::report::{Fault, Report, shorten};
+pub use entry::{Entry, Target};
 pub use environment::Environment;
 pub use environment::shell_name;
 use fanpcap_linux::file::directory::is_roots_or_own;
-pub use keys::{Entry, Key, Target, Value};
+pub use keys::Key;
 pub use plan::{Call, Compile, Explained, Group, Ignored, Membership, Origins, Plan, Reason};
 use std::fs::{self, File};
 use std::io::{self, Read};
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
+pub use value::Value;
 
 /// All settings of a process, checked.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]

@@ -1,6 +1,7 @@
 //! Properties of settings over generated files and variables; PROPTEST_CASES sets how many.
 
 use fanpcap_config::device::Device;
+use fanpcap_config::engine::Engine;
 use fanpcap_config::fanout::Script;
 use fanpcap_config::mode::{Kind, Mode};
 use fanpcap_config::report::Report;
@@ -275,7 +276,7 @@ fn valid() -> impl Strategy<Value = (String, Key, Target, Value)> {
                 format!("driver@{}=xdp", device(n)),
                 Key::Driver,
                 on,
-                Value::Engine("xdp"),
+                Value::Engine(Engine::Xdp),
             ),
         }
     })

@@ -1,6 +1,7 @@
 //! What is asked of a handle between create and activate: by settings, and by the application's calls.
 
-use fanpcap_config::device::{Device, is_rings};
+use fanpcap_config::device::Device;
+use fanpcap_config::engine::Engine;
 use fanpcap_config::fanout::{Fanout, Script};
 use fanpcap_config::report::{Fault, Report, quote};
 use fanpcap_config::settings::{Call, Environment, Explained, Plan, Settings};
@@ -100,7 +101,7 @@ impl Request {
     /// A request for each device of a handle on several; none for a handle on one.
     pub fn of_parts(&self) -> Option<Vec<Self>> {
         let parts = self.device.parts();
-        let is_ours = self.device.engine().is_none_or(is_rings);
+        let is_ours = self.device.engine().is_none_or(Engine::is_rings);
         (is_ours && parts.len() > 1).then(|| {
             let settings = named_twice(&self.device).map_or_else(|| self.settings.clone(), Err);
             let of_part = |part| Self {

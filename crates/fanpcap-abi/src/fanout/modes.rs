@@ -44,7 +44,11 @@ unsafe fn list_modes(p: *mut Pcap, modes: *mut *mut *mut c_char) -> c_int {
 }
 
 fn all_modes() -> Vec<&'static str> {
-    Kind::NAMES.into_iter().chain(mode::programs()).collect()
+    Kind::ALL
+        .map(Kind::name)
+        .into_iter()
+        .chain(mode::programs())
+        .collect()
 }
 
 /// The modes that a handle with this descriptor can use. Programs read Ethernet frames.
@@ -55,7 +59,7 @@ fn modes_of(socket: BorrowedFd<'_>) -> Vec<&'static str> {
     let ifindex = packet::address(socket).map_or(0, |address| address.ifindex);
     match join::takes_programs(socket, ifindex) {
         true => all_modes(),
-        false => Kind::NAMES.to_vec(),
+        false => Kind::ALL.map(Kind::name).to_vec(),
     }
 }
 

@@ -44,7 +44,7 @@ fn device(seen: &Seen) -> Value {
         "mode": joined.map(mode),
         "mode_from": joined.and(origins.mode.as_ref()),
         "is_program": joined.is_some_and(|joined| joined.steering.is_some()),
-        "driver": origins.driver.as_ref().map(|(_, engine)| engine),
+        "driver": origins.driver.as_ref().map(|(_, engine)| engine.name()),
         "driver_from": origins.driver.as_ref().map(|(origin, _)| origin),
         "is_read_by_fanpcap": plan.map(|plan| plan.is_read_by_us()),
         "caplen": plan.and_then(|plan| plan.caplen),

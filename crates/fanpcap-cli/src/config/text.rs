@@ -61,7 +61,7 @@ fn one(page: &mut String, device: &Seen) {
     }
     line(page, "read by", reader(plan), None);
     if let Some((origin, engine)) = &origins.driver {
-        line(page, "driver", engine, Some(origin));
+        line(page, "driver", engine.name(), Some(origin));
     }
     match plan.caplen {
         Some(caplen) => {

@@ -1,6 +1,8 @@
 //! The environment: its snapshot, the variables that are settings, and those that look like one.
 
-use super::keys::{self, Entries, Entry, Key, SENDING, Target, VLAN};
+use super::entry::{self, Entries, Entry, Target};
+use super::keys::{KEYS, Key, Row, SENDING, Scope, VLAN};
+use super::value;
 use crate::report::{Fault, Place, Report, offset_in, quote};
 use crate::source::Source;
 use fanpcap_linux::process::environment;
@@ -118,22 +120,36 @@ fn entry(name: &str, text: &str) -> Result<Option<Entry>, Fault> {
 
 /// What the part of a name after `PCAP_` sets.
 fn target(rest: &str) -> Result<Option<(Key, Target)>, Fault> {
-    if let Some((_, key)) = VARIABLES.into_iter().find(|(name, _)| *name == rest) {
-        return Ok(Some((key, Target::All)));
+    if let Some(row) = KEYS.iter().find(|row| row.variables.contains(&rest)) {
+        return Ok(Some((row.key, Target::All)));
     }
-    let family = |(name, key)| Some((key, rest.strip_prefix(name)?.strip_prefix('_')?));
-    let Some((key, device)) = FAMILIES.into_iter().find_map(family) else {
+    let family =
+        |row: &'static Row| Some((row, rest.strip_prefix(row.family?)?.strip_prefix('_')?));
+    let Some((row, device)) = KEYS.iter().find_map(family) else {
         return Ok(None);
     };
     let at = offset_in(rest, device);
-    let target = if key == Key::Irq {
-        keys::channel(device, '_')
-    } else {
-        keys::device(device).map(Target::Device)
+    let target = match row.scope {
+        Scope::Channel => entry::channel(device, '_'),
+        Scope::All | Scope::AllOrGroup | Scope::Device => value::device(device).map(Target::Device),
     };
     target
-        .map(|target| Some((key, target)))
+        .map(|target| Some((row.key, target)))
         .map_err(|fault| fault.shift(at))
+}
+
+/// What the part of a variable's name behind `PCAP_` can be, without devices.
+fn names() -> impl Iterator<Item = &'static str> {
+    let for_all = KEYS.iter().flat_map(|row| row.variables.iter().copied());
+    for_all
+        .chain(READ_APART)
+        .chain(of_devices().filter_map(|row| row.family))
+}
+
+/// The keys whose variables need a device.
+fn of_devices() -> impl Iterator<Item = &'static Row> {
+    KEYS.iter()
+        .filter(|row| row.variables.is_empty() && row.family.is_some())
 }
 
 /// Checks PCAP_HUB, whose values all mean "no hub" in this version.
@@ -151,7 +167,7 @@ fn hub(value: &str) -> Result<Option<Entry>, Fault> {
 pub(super) fn stranger(name: &str) -> Option<(String, String)> {
     let upper = name.to_ascii_uppercase();
     let rest = upper.strip_prefix("PCAP_")?;
-    let is_read = name.starts_with("PCAP_") && (rest == "CONFIG" || rest == "HUB");
+    let is_read = name.starts_with("PCAP_") && READ_APART.contains(&rest);
     if is_read || rest.starts_with("PF_RING") {
         return None;
     }
@@ -163,11 +179,14 @@ pub(super) fn stranger(name: &str) -> Option<(String, String)> {
         Some(rest)
     } else {
         let other = OTHER_WORDS.iter().find(|(word, _)| rest.starts_with(word));
-        nearest(rest, WHOLE).or(other.map(|(_, meant)| *meant))
+        nearest(rest, names()).or(other.map(|(_, meant)| *meant))
     };
     let hint = match near {
         Some(near) => format!("did you mean 'PCAP_{near}'?"),
-        None => format!("ours are PCAP_{}", WHOLE.join(", PCAP_")),
+        None => format!(
+            "ours are PCAP_{}",
+            names().collect::<Vec<_>>().join(", PCAP_")
+        ),
     };
     Some((
         format!("no variable of ours is called {}", quote(name)),
@@ -178,14 +197,18 @@ pub(super) fn stranger(name: &str) -> Option<(String, String)> {
 /// The refusal of a variable that is one slip away from one of ours; others may be other programs'
 /// (PCAP_SNAPLEN is).
 fn near_miss(name: &str, rest: &str) -> Option<Fault> {
-    let whole = || match nearest_within(1, rest, WHOLE)? {
-        "CHANNEL" => Some("CHANNEL_dev".to_owned()),
-        "IRQ" => Some("IRQ_dev_N".to_owned()),
-        near => Some(near.to_owned()),
+    let whole = || {
+        let near = nearest_within(1, rest, names())?;
+        let row = of_devices().find(|row| row.family == Some(near));
+        Some(match row.map(|row| row.scope) {
+            Some(Scope::Channel) => format!("{near}_dev_N"),
+            Some(_) => format!("{near}_dev"),
+            None => near.to_owned(),
+        })
     };
     let family = || {
         let (head, device) = rest.split_once('_')?;
-        let near = nearest_within(1, head, FAMILIES.map(|(name, _)| name))?;
+        let near = nearest_within(1, head, KEYS.iter().filter_map(|row| row.family))?;
         Some(format!("{near}_{device}"))
     };
     let near = whole().or_else(family).or_else(|| of_no_device(rest))?;
@@ -196,12 +219,16 @@ fn near_miss(name: &str, rest: &str) -> Option<Fault> {
 
 /// The variable that was meant, where a device is named that it does not take.
 fn of_no_device(rest: &str) -> Option<String> {
-    let takes_none = ["DEF_GROUP", "CAPLEN", "DRIVER"];
-    let named = |name: &&str| {
-        rest.strip_prefix(*name)
+    let variables = KEYS
+        .iter()
+        .flat_map(|row| row.variables.iter().map(move |name| (row.family, *name)));
+    let mut takes_none = variables.filter(|(family, name)| *family != Some(name));
+    let is_named = |name: &str| {
+        rest.strip_prefix(name)
             .is_some_and(|rest| rest.starts_with('_'))
     };
-    takes_none.into_iter().find(named).map(str::to_owned)
+    let (_, name) = takes_none.find(|(_, name)| is_named(name))?;
+    Some(name.to_owned())
 }
 
 /// The refusal of a variable of older versions.
@@ -227,33 +254,8 @@ fn old(name: &str) -> Fault {
 
 /// The environment's name in places.
 pub(super) const SOURCE: &str = "environment";
-/// The variables for all handles, without `PCAP_`.
-const VARIABLES: [(&str, Key); 5] = [
-    ("GROUP", Key::Group),
-    ("DEF_GROUP", Key::Group),
-    ("FANOUT", Key::Fanout),
-    ("CAPLEN", Key::Caplen),
-    ("DRIVER", Key::Driver),
-];
-/// Those that `_` and a device's name follow.
-const FAMILIES: [(&str, Key); 4] = [
-    ("GROUP", Key::Group),
-    ("FANOUT", Key::Fanout),
-    ("CHANNEL", Key::Channels),
-    ("IRQ", Key::Irq),
-];
-/// What the part after `PCAP_` may have been meant to be.
-const WHOLE: [&str; 9] = [
-    "GROUP",
-    "DEF_GROUP",
-    "FANOUT",
-    "CAPLEN",
-    "DRIVER",
-    "CONFIG",
-    "HUB",
-    "CHANNEL",
-    "IRQ",
-];
+/// Variables that are no settings of a handle, without `PCAP_`.
+const READ_APART: [&str; 2] = ["CONFIG", "HUB"];
 
 /// What the same is called elsewhere.
 const OTHER_WORDS: [(&str, &str); 6] = [
@@ -266,186 +268,4 @@ const OTHER_WORDS: [(&str, &str); 6] = [
 ];
 
 #[cfg(test)]
-mod tests {
-    use super::super::Value;
-    use super::*;
-    use crate::mode::Kind;
-
-    fn environment(variables: &[(&str, &str)]) -> Environment {
-        let owned = |(name, value): &(&str, &str)| (name.into(), value.into());
-        let variables = variables.iter().map(owned).collect();
-        Environment {
-            variables,
-            secure: false,
-            system_config: PathBuf::new(),
-        }
-    }
-
-    fn refusal(name: &str, value: &str) -> (&'static str, usize, String) {
-        let report = parse(&environment(&[(name, value)])).unwrap_err();
-        let place = report.place.unwrap();
-        assert_eq!(place.text, format!("{name}={value}"));
-        (report.slug, place.column, report.hint.unwrap_or_default())
-    }
-
-    #[test]
-    fn every_variable_with_its_target() {
-        let device = |name: &str| Target::Device(name.to_owned());
-        for (name, value, key, target, expected) in [
-            ("PCAP_GROUP", "7", Key::Group, Target::All, Value::Number(7)),
-            (
-                "PCAP_DEF_GROUP",
-                " 7 ",
-                Key::Group,
-                Target::All,
-                Value::Number(7),
-            ),
-            (
-                "PCAP_GROUP_eth0_1",
-                "7",
-                Key::Group,
-                device("eth0_1"),
-                Value::Number(7),
-            ),
-            (
-                "PCAP_FANOUT",
-                "rr",
-                Key::Fanout,
-                Target::All,
-                Value::Mode(Kind::Lb.into()),
-            ),
-            (
-                "PCAP_FANOUT_a",
-                "qm",
-                Key::Fanout,
-                device("a"),
-                Value::Mode(Kind::Qm.into()),
-            ),
-            (
-                "PCAP_CAPLEN",
-                "64",
-                Key::Caplen,
-                Target::All,
-                Value::Number(64),
-            ),
-            (
-                "PCAP_DRIVER",
-                "pfq",
-                Key::Driver,
-                Target::All,
-                Value::Engine("pfq"),
-            ),
-            (
-                "PCAP_CHANNEL_eth0",
-                "2",
-                Key::Channels,
-                device("eth0"),
-                Value::Number(2),
-            ),
-            (
-                "PCAP_IRQ_eth0_1",
-                "0,2-3",
-                Key::Irq,
-                Target::Channel("eth0".to_owned(), 1),
-                Value::Cpus(vec![(0, 0), (2, 3)]),
-            ),
-        ] {
-            let mut entries = parse(&environment(&[(name, value)])).unwrap();
-            let entry = entries.remove(0);
-            let found = (entry.key, entry.target, entry.value);
-            assert_eq!(found, (key, target, expected), "{name}");
-            assert_eq!((entry.name.as_str(), entries.len()), (name, 0));
-        }
-    }
-
-    #[test]
-    fn what_is_not_ours_or_sets_nothing_is_left_alone() {
-        let variables = [
-            ("PCAP_GROUP", ""),
-            ("PFQ_GROUP", ""),
-            ("PCAP_PF_RING_CLUSTER_ID", "5"),
-            ("PCAP_PF_RING", "x"),
-            ("PCAP_CONFIG", "/dev/null"),
-            ("PCAP_HUB", "off"),
-            ("PCAP_SNAPLEN", "x"),
-            ("PCAP_TEMPDIR", "x"),
-            ("PCAP_INTERFACE_NAME", "x"),
-            ("HOME", "/root"),
-            ("GROUP", "x"),
-        ];
-        assert_eq!(parse(&environment(&variables)), Ok(Vec::new()));
-    }
-
-    #[test]
-    fn with_raised_privileges_nothing_counts() {
-        let wrong = environment(&[("PCAP_GROUP", "wrong")]);
-        assert_eq!(parse(&wrong).unwrap_err().slug, "not-a-number");
-        assert_eq!(
-            parse(&Environment {
-                secure: true,
-                ..wrong
-            }),
-            Ok(Vec::new())
-        );
-    }
-
-    #[test]
-    fn near_misses_are_refused_with_the_right_name() {
-        for (name, near) in [
-            ("PCAP_GRUOP", "PCAP_GROUP"),
-            ("PCAP_group", "PCAP_GROUP"),
-            ("PCAP_DEFGROUP", "PCAP_DEF_GROUP"),
-            ("PCAP_FAN_OUT", "PCAP_FANOUT"),
-            ("PCAP_CONFG", "PCAP_CONFIG"),
-            ("PCAP_HUBS", "PCAP_HUB"),
-            ("PCAP_CHANNEL", "PCAP_CHANNEL_dev"),
-            ("PCAP_IRQ", "PCAP_IRQ_dev_N"),
-            ("PCAP_GROUPS_eth0", "PCAP_GROUP_eth0"),
-            ("PCAP_FANUOT_eth0_1", "PCAP_FANOUT_eth0_1"),
-            ("PCAP_CAPLEN_eth0", "PCAP_CAPLEN"),
-            ("PCAP_DRIVER_eth0", "PCAP_DRIVER"),
-            ("PCAP_DEF_GROUP_eth0", "PCAP_DEF_GROUP"),
-        ] {
-            let hint = format!("did you mean '{near}'?");
-            assert_eq!(refusal(name, "1"), ("variable-unknown", 1, hint));
-        }
-    }
-
-    #[test]
-    fn old_variables_say_what_to_write_instead() {
-        for (name, instead) in [
-            ("PFQ_GROUP", "set PCAP_GROUP"),
-            ("PCAP_FANOUT_ID", "set PCAP_GROUP"),
-            ("PFQ_GROUP_eth0", "set PCAP_GROUP_eth0"),
-            ("PFQ_LANG_SRC", "set PCAP_FANOUT=file:PATH"),
-            ("PFQ_TX_HW_QUEUE", SENDING),
-            ("PFQ_VLAN", VLAN),
-            ("PFQ_FORCE_ALL", "unset it, nothing reads it any more"),
-        ] {
-            assert_eq!(refusal(name, "1"), ("variable-old", 1, instead.to_owned()));
-        }
-    }
-
-    #[test]
-    fn each_refusal_has_its_place() {
-        for (name, value, slug, column) in [
-            ("PCAP_GROUP", "65536", "out-of-range", 12),
-            ("PCAP_FANOUT", "hash+defarg", "option-unknown", 18),
-            ("PCAP_GROUP_", "5", "device-name-bad", 12),
-            ("PCAP_IRQ_eth0", "5", "channel-missing", 10),
-            ("PCAP_IRQ_eth0_x", "5", "not-a-number", 15),
-            ("PCAP_HUB", "/run/hub", "hub-not-in-version", 10),
-        ] {
-            let (found, at, _) = refusal(name, value);
-            assert_eq!((found, at), (slug, column), "{name}");
-        }
-        let both = environment(&[("PCAP_GROUP", "7"), ("PCAP_DEF_GROUP", "8")]);
-        let report = parse(&both).unwrap_err();
-        assert_eq!(
-            report.message,
-            "'PCAP_DEF_GROUP' disagrees with 'PCAP_GROUP=7'"
-        );
-        let both = environment(&[("PCAP_GROUP", "7"), ("PCAP_DEF_GROUP", "7")]);
-        assert_eq!(parse(&both).unwrap().len(), 1);
-    }
-}
+mod tests;

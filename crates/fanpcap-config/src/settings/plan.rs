@@ -1,9 +1,12 @@
 //! What the settings mean for one handle: the group it joins, the mode, the snapshot length.
 
+use super::entry::{Entry, Target};
 use super::environment::{self, shell_name};
-use super::keys::{Entry, Key, Target, Value};
+use super::keys::{Honoured, Key};
+use super::value::Value;
 use super::{Settings, find};
-use crate::device::{Device, Part, TPACKET, is_rings};
+use crate::device::{Device, Part};
+use crate::engine::Engine;
 use crate::fanout::{Fanout, Script};
 use crate::mode::{Kind, Mode, described};
 use crate::report::{Fault, Report, quote};
@@ -111,7 +114,7 @@ impl Settings {
             return Err(self.no_device(device));
         }
         let mut membership = None;
-        let by_name = device.engine().is_some_and(is_rings);
+        let by_name = device.engine().is_some_and(Engine::is_rings);
         let mut tpacket = by_name;
         for part in device.parts() {
             let handle = Handle {
@@ -284,20 +287,11 @@ impl<'a> Handle<'a> {
     /// Refuses settings for this handle that this version cannot honour.
     fn refuse_unhonoured(&self, joins: bool) -> Result<(), Report> {
         let Settings { environment, file } = self.settings;
-        let refused = |&entry: &&Entry| match entry.key {
-            Key::Group | Key::Caplen | Key::Fanout | Key::Program => false,
-            Key::RxSlots => joins,
-            Key::Driver => self.driver() == Some(entry) && !entry.is_rings(),
-            Key::Steal
-            | Key::Outgoing
-            | Key::Keep
-            | Key::RxChannels
-            | Key::TxChannels
-            | Key::OtherChannels
-            | Key::CombinedChannels
-            | Key::Channels
-            | Key::Irq
-            | Key::Napi => self.concerns(entry),
+        let refused = |&entry: &&Entry| match entry.key.row().honoured {
+            Honoured::Always => false,
+            Honoured::OutsideGroups => joins,
+            Honoured::OnRings => self.driver() == Some(entry) && !entry.is_rings(),
+            Honoured::Never => self.concerns(entry),
         };
         let Some(entry) = environment.iter().chain(file).find(refused) else {
             return Ok(());
@@ -343,7 +337,7 @@ impl Entry {
 
     /// Whether it names an engine that reads the rings of packet sockets.
     fn is_rings(&self) -> bool {
-        matches!(self.value, Value::Engine(engine) if is_rings(engine))
+        matches!(self.value, Value::Engine(engine) if engine.is_rings())
     }
 
     fn origin(&self) -> String {
@@ -364,7 +358,7 @@ fn not_in_version(entry: &Entry) -> Report {
     let (is_variable, name) = (entry.is_variable(), &entry.name);
     let remove = if is_variable { "unset" } else { "remove" };
     let (what, hint) = if let Value::Engine(engine) = entry.value {
-        let hint = format!("write {TPACKET}, or {remove} {name}");
+        let hint = format!("write {}, or {remove} {name}", Engine::Tpacket);
         (format!("driver '{engine}'"), hint)
     } else {
         (quote(name), format!("{remove} it"))
@@ -394,7 +388,7 @@ fn ambiguous(entry: &Entry, name: &str, other: &str) -> Report {
 }
 
 fn refuse_engine(device: &Device) -> Result<(), Report> {
-    let Some(engine) = device.engine().filter(|engine| !is_rings(engine)) else {
+    let Some(engine) = device.engine().filter(|engine| !engine.is_rings()) else {
         return Ok(());
     };
     let message = format!("groups on engine '{engine}' are not in this version");

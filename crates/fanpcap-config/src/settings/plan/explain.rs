@@ -2,9 +2,11 @@
 
 use super::{Compile, Handle, Plan};
 use crate::device::{Device, Part};
+use crate::engine::Engine;
 use crate::report::{Report, quote};
+use crate::settings::entry::{Entry, Target};
 use crate::settings::environment::{self, shell_name};
-use crate::settings::keys::{Entry, Key, Target};
+use crate::settings::keys::Key;
 use crate::settings::{Environment, Settings};
 use fanpcap_steer::nearest::nearest;
 
@@ -31,7 +33,7 @@ pub struct Origins {
     /// Of the upper bound of the snapshot length.
     pub caplen: Option<String>,
     /// Of the driver, and which it is.
-    pub driver: Option<(String, &'static str)>,
+    pub driver: Option<(String, Engine)>,
 }
 
 /// A setting without effect.
@@ -203,24 +205,15 @@ impl<'a> Used<'a> {
 
     /// Why an entry that would concern the handle is not used; none where it is, or concerns others.
     fn overrides(&self, entry: &Entry, handle: &Handle<'_>) -> Option<Ignored> {
-        let first = match entry.key {
-            Key::Group => self.group,
-            Key::Fanout | Key::Program => self.mode,
-            Key::Caplen => self.caplen,
-            Key::Driver => self.driver,
-            // What can't be honoured is refused.
-            Key::RxSlots
-            | Key::Steal
-            | Key::Outgoing
-            | Key::Keep
-            | Key::RxChannels
-            | Key::TxChannels
-            | Key::OtherChannels
-            | Key::CombinedChannels
-            | Key::Channels
-            | Key::Irq
-            | Key::Napi => return None,
-        };
+        let used = [
+            (Key::Group, self.group),
+            (Key::Fanout, self.mode),
+            (Key::Program, self.mode),
+            (Key::Caplen, self.caplen),
+            (Key::Driver, self.driver),
+        ];
+        // Settings of other keys can't be honoured: the plan refuses them.
+        let (_, first) = used.into_iter().find(|(key, _)| *key == entry.key)?;
         let group = self.group.and_then(|entry| entry.value.group());
         let concerns = match (entry.key, &entry.target) {
             // The file's mode without a target is the default group's.

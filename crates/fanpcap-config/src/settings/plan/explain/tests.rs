@@ -43,7 +43,10 @@ fn each_value_has_the_place_that_it_is_from() {
     let of = |line: u32| Some(format!("pcap.conf:{line}"));
     assert_eq!((told.origins.group, told.origins.mode), (of(2), of(3)));
     assert_eq!(told.origins.caplen, of(4));
-    assert_eq!(told.origins.driver, of(5).map(|place| (place, "tpacket")));
+    assert_eq!(
+        told.origins.driver,
+        of(5).map(|place| (place, Engine::Tpacket))
+    );
     let joined = told.plan.unwrap().membership.unwrap();
     assert_eq!(joined.origin, "pcap.conf:2");
     // The environment comes first, and what it hides is told.

@@ -1,0 +1,122 @@
+//! Entries: one setting with its target, and the rules that concern all settings of a file or an environment.
+
+use super::keys::Key;
+use super::value::{self, Value};
+use crate::report::{Fault, Place, Report, offset_in, quote};
+use std::collections::HashMap;
+
+/// What an entry applies to.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub enum Target {
+    /// Every handle; for [`Key::Fanout`] the default group.
+    All,
+    /// One group.
+    Group(u16),
+    /// One device; in a variable's name `_` may stand for other characters.
+    Device(String),
+    /// One channel of a device.
+    Channel(String, u16),
+}
+
+/// One setting, and where it was made.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Entry {
+    /// The key and its target as written: `fanout@11`, `PCAP_GROUP_eth0`.
+    pub name: String,
+    /// What it sets.
+    pub key: Key,
+    /// What it applies to.
+    pub target: Target,
+    /// The value.
+    pub value: Value,
+    /// Where it stands.
+    pub place: Place,
+}
+
+/// Entries with the rules that concern them all: their number, and what is given twice.
+#[derive(Default)]
+pub(super) struct Entries {
+    list: Vec<Entry>,
+    index: HashMap<(Key, Target), usize>,
+}
+
+impl Entries {
+    /// Adds an entry; the same again is no harm, another value for the same is an error.
+    pub(super) fn add(&mut self, entry: Entry) -> Result<(), Report> {
+        if self.list.len() == ENTRIES_MAX {
+            let message = format!("more than {ENTRIES_MAX} settings");
+            let fault = Fault::new("too-many-settings", message).hint("remove some");
+            return Err(fault.report(entry.place));
+        }
+        // A program is the mode of the default group in another notation.
+        let key = if entry.key == Key::Program {
+            Key::Fanout
+        } else {
+            entry.key
+        };
+        let index = self
+            .index
+            .entry((key, entry.target.clone()))
+            .or_insert(self.list.len());
+        match self.list.get(*index) {
+            None => self.list.push(entry),
+            Some(first) if first.value == entry.value => {}
+            Some(first) => return Err(disagrees(entry, first)),
+        }
+        Ok(())
+    }
+
+    pub(super) fn into_list(self) -> Vec<Entry> {
+        self.list
+    }
+}
+
+fn disagrees(entry: Entry, first: &Entry) -> Report {
+    // Every variable is line 1 of the environment.
+    let other = match first.place.line {
+        line if line == entry.place.line => quote(&first.place.text),
+        line => format!("line {line}"),
+    };
+    Fault::new(
+        "settings-disagree",
+        format!("{} disagrees with {other}", quote(&entry.name)),
+    )
+    .hint("keep one of them")
+    .report(entry.place)
+}
+
+/// Reads `DEV.N` or `DEV_N`.
+pub(super) fn channel(text: &str, separator: char) -> Result<Target, Fault> {
+    match text.rsplit_once(separator) {
+        Some((device, channel)) if !device.is_empty() => {
+            let at = offset_in(text, channel);
+            let channel =
+                value::number(channel, 0, CHANNEL_MAX).map_err(|fault| fault.shift(at))?;
+            let channel = u16::try_from(channel).expect("CHANNEL_MAX is that of u16");
+            Ok(Target::Channel(device.to_owned(), channel))
+        }
+        _ => {
+            let message = format!("no channel number in {}", quote(text));
+            let hint = format!("write DEVICE{separator}CHANNEL, as in eth0{separator}0");
+            Err(Fault::new("channel-missing", message).hint(hint))
+        }
+    }
+}
+
+const ENTRIES_MAX: usize = 4096;
+const CHANNEL_MAX: u32 = 65_535;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn channels_need_a_device_and_a_number() {
+        let vlan = Target::Channel("eth0.5".to_owned(), 0);
+        assert_eq!(channel("eth0.5.0", '.'), Ok(vlan));
+        assert_eq!(channel("eth0", '.').unwrap_err().slug, "channel-missing");
+        assert_eq!(channel(".0", '.').unwrap_err().slug, "channel-missing");
+        let fault = channel("eth0.x", '.').unwrap_err();
+        assert_eq!((fault.slug, fault.offset), ("not-a-number", 5));
+    }
+}

@@ -1,0 +1,157 @@
+//! Values, and the manual page against the table.
+
+use super::*;
+use crate::engine::Engine;
+use crate::settings::file;
+
+const PAGE: &str = include_str!("../../../../../docs/man/pcap.conf.5");
+
+fn value(key: Key, text: &str) -> Result<Value, Fault> {
+    key.value(Source::new("test", text))
+}
+
+fn refusal(key: Key, text: &str) -> (&'static str, usize) {
+    let fault = value(key, text).unwrap_err();
+    (fault.slug, fault.offset)
+}
+
+/// The page from this heading to that one.
+fn section(from: &str, to: &str) -> &'static str {
+    let (_, rest) = PAGE.split_once(from).unwrap();
+    rest.split_once(to).unwrap().0
+}
+
+/// Whether a text has this word, with `*` for any end.
+fn has(text: &str, word: &str) -> bool {
+    let is_part = |c: char| c.is_ascii_alphanumeric() || "_*".contains(c);
+    text.split(|c| !is_part(c)).any(|found| {
+        found == word
+            || found
+                .strip_suffix('*')
+                .is_some_and(|start| word.starts_with(start))
+    })
+}
+
+#[test]
+fn rows_stand_in_the_order_of_the_keys() {
+    for row in &KEYS {
+        assert_eq!(row.key.row().key, row.key);
+    }
+}
+
+#[test]
+fn the_manual_page_has_every_key_and_its_range() {
+    let [honoured, refused] = [
+        section(".SH KEYS", ".SS Keys that"),
+        section(".SS Keys that", ".SH MODES"),
+    ];
+    for row in &KEYS {
+        let is_honoured = [Honoured::Always, Honoured::OnRings].contains(&row.honoured);
+        let text = if is_honoured { honoured } else { refused };
+        for name in row.names {
+            assert!(has(text, name), "{name}");
+        }
+        if let (Takes::Number(_, max), [_, ..]) = (row.takes, row.names) {
+            assert!(has(text, &max.to_string()), "{:?}: {max}", row.key);
+        }
+    }
+    for engine in Engine::ALL {
+        let text = if engine.is_rings() { honoured } else { refused };
+        assert!(has(text, engine.name()), "{engine}");
+    }
+}
+
+#[test]
+fn the_manual_page_has_no_other_key() {
+    let page = section(".SH KEYS", ".SH MODES");
+    let rows = page
+        .lines()
+        .filter_map(|line| line.split_once(" = ").map(|(key, _)| key));
+    let rows = rows.map(|key| key.trim_start_matches(".BI ").trim_end_matches(" \""));
+    let mut count = 0;
+    for key in rows {
+        let (name, target) = key
+            .split_once('@')
+            .map_or((key, ""), |(name, target)| (name, target));
+        let is_known = KEYS.iter().any(|row| row.names.contains(&name));
+        assert!(is_known || key == "group_ DEVICE", "{name} @ {target}");
+        count += 1;
+    }
+    assert!(count > 10, "{count} keys");
+}
+
+#[test]
+fn the_manual_page_has_every_variable_and_no_other() {
+    let page = section(".SH ENVIRONMENT", ".SH PRECEDENCE");
+    let variables = || KEYS.iter().flat_map(|row| row.variables);
+    for name in variables() {
+        assert!(page.contains(&format!("\nPCAP_{name}\t")), "PCAP_{name}");
+    }
+    for family in KEYS.iter().filter_map(|row| row.family) {
+        assert!(page.contains(&format!("PCAP_{family}_")), "PCAP_{family}_");
+    }
+    let rows = page.lines().filter_map(|line| line.strip_prefix("PCAP_"));
+    for name in rows.filter_map(|line| line.split('\t').next()) {
+        let is_family = |row: &Row| {
+            row.family
+                .is_some_and(|it| name == format!("{it}_\\fIdev\\fP"))
+        };
+        let is_known = variables().any(|it| *it == name) || KEYS.iter().any(is_family);
+        assert!(is_known || ["CONFIG", "HUB"].contains(&name), "PCAP_{name}");
+    }
+}
+
+#[test]
+fn the_manual_page_has_every_old_key() {
+    let page = section(".SH OLD NAMES", ".SH EXAMPLES");
+    for (name, _) in OLD_KEYS {
+        assert!(has(page, name), "{name}");
+        assert_eq!(
+            file::parse(&format!("{name} = 1"), "").unwrap_err().slug,
+            "key-old"
+        );
+    }
+}
+
+#[test]
+fn numbers_keep_their_ranges() {
+    for (key, min, max) in [
+        (Key::Group, 0, 65_535),
+        (Key::Caplen, 1, 262_144),
+        (Key::RxSlots, 1, 67_108_864),
+        (Key::CombinedChannels, 1, 65_535),
+        (Key::Napi, 0, 8191),
+    ] {
+        assert_eq!(value(key, &min.to_string()), Ok(Value::Number(min)));
+        assert_eq!(value(key, &max.to_string()), Ok(Value::Number(max)));
+        assert_eq!(refusal(key, &(max + 1).to_string()), ("out-of-range", 0));
+    }
+    assert_eq!(refusal(Key::Caplen, "0"), ("out-of-range", 0));
+    assert_eq!(
+        refusal(Key::Group, "99999999999999999999"),
+        ("out-of-range", 0)
+    );
+    for text in ["", "-1", "+1", "0x10", "1 2", "1,2", "eleven", "١"] {
+        assert_eq!(refusal(Key::Group, text), ("not-a-number", 0), "{text}");
+    }
+}
+
+#[test]
+fn cpu_lists() {
+    let list = Value::Cpus(vec![(0, 0), (2, 3), (8191, 8191)]);
+    assert_eq!(value(Key::Irq, "0, 2 - 3 ,8191"), Ok(list));
+    assert_eq!(refusal(Key::Irq, "0,8192"), ("out-of-range", 2));
+    assert_eq!(refusal(Key::Irq, "0,"), ("not-a-number", 2));
+    assert_eq!(refusal(Key::Irq, "0-x"), ("not-a-number", 2));
+    assert_eq!(refusal(Key::Irq, "1, 3-2"), ("cpu-range-backwards", 3));
+}
+
+#[test]
+fn words() {
+    assert_eq!(value(Key::Keep, "Yes"), Ok(Value::YesNo(true)));
+    assert_eq!(value(Key::Keep, "no"), Ok(Value::YesNo(false)));
+    assert_eq!(refusal(Key::Keep, "true"), ("not-yes-or-no", 0));
+    assert_eq!(value(Key::Driver, "XDP"), Ok(Value::Engine(Engine::Xdp)));
+    let fault = value(Key::Driver, "tpaket").unwrap_err();
+    assert_eq!(fault.hint.as_deref(), Some("did you mean 'tpacket'?"));
+}

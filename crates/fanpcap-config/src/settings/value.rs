@@ -1,0 +1,154 @@
+//! Values of settings: what a key takes, read and checked.
+
+use crate::engine::Engine;
+use crate::fanout::{Fanout, Script};
+use crate::mode::Mode;
+use crate::report::{Fault, offset_in, quote};
+use crate::source::Source;
+use fanpcap_steer::nearest::nearest;
+
+/// A checked value.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Value {
+    /// A number within the key's range.
+    Number(u32),
+    /// `yes` or `no`.
+    YesNo(bool),
+    /// A list of CPUs as first and last of each range.
+    Cpus(Vec<(u32, u32)>),
+    /// An engine.
+    Engine(Engine),
+    /// A fan-out mode.
+    Mode(Mode),
+    /// A steering program.
+    Program(Script),
+}
+
+impl From<Fanout> for Value {
+    fn from(fanout: Fanout) -> Value {
+        match fanout {
+            Fanout::Mode(mode) => Value::Mode(mode),
+            Fanout::Program(script) => Value::Program(script),
+        }
+    }
+}
+
+impl Value {
+    pub(super) fn number(&self) -> Option<u32> {
+        let Value::Number(number) = self else {
+            return None;
+        };
+        Some(*number)
+    }
+
+    pub(super) fn group(&self) -> Option<u16> {
+        u16::try_from(self.number()?).ok()
+    }
+}
+
+/// What a key takes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Takes {
+    /// A number from the first to the second.
+    Number(u32, u32),
+    /// `yes` or `no`.
+    YesNo,
+    /// A list of CPUs.
+    Cpus,
+    /// The name of an engine.
+    Engine,
+    /// A fan-out mode or a steering program.
+    Fanout,
+}
+
+impl Takes {
+    /// Reads a value.
+    pub(super) fn value(self, written: Source) -> Result<Value, Fault> {
+        let text = written.text();
+        match self {
+            Takes::Number(min, max) => number(text, min, max).map(Value::Number),
+            Takes::YesNo => yes_no(text).map(Value::YesNo),
+            Takes::Cpus => cpus(text).map(Value::Cpus),
+            Takes::Engine => engine(text).map(Value::Engine),
+            Takes::Fanout => Fanout::parse(written).map(Value::from),
+        }
+    }
+}
+
+/// A device's name: something, without blanks in it.
+pub(super) fn device(text: &str) -> Result<String, Fault> {
+    if text.is_empty() || text.contains(char::is_whitespace) {
+        let message = format!("{} is no device name", quote(text));
+        return Err(Fault::new("device-name-bad", message).hint("write one such as eth0"));
+    }
+    Ok(text.to_owned())
+}
+
+/// Reads a group number.
+pub(super) fn group(text: &str) -> Result<u16, Fault> {
+    let group = number(text, 0, GROUP_MAX)?;
+    Ok(u16::try_from(group).expect("GROUP_MAX is that of u16"))
+}
+
+pub(super) fn number(text: &str, min: u32, max: u32) -> Result<u32, Fault> {
+    let range = || format!("write a number from {min} to {max}");
+    if text.is_empty() || !text.bytes().all(|byte| byte.is_ascii_digit()) {
+        let message = format!("{} is not a number", quote(text));
+        return Err(Fault::new("not-a-number", message).hint(range()));
+    }
+    match text.parse() {
+        Ok(number) if (min..=max).contains(&number) => Ok(number),
+        _ => {
+            let message = format!("{} is out of range", quote(text));
+            Err(Fault::new("out-of-range", message).hint(range()))
+        }
+    }
+}
+
+fn cpus(text: &str) -> Result<Vec<(u32, u32)>, Fault> {
+    let range = |item: &str| {
+        let (first, last) = item.split_once('-').unwrap_or((item, item));
+        let cpu = |part: &str| {
+            let at = offset_in(text, part.trim_start());
+            number(part.trim(), 0, CPU_MAX).map_err(|fault| fault.shift(at))
+        };
+        let (first, last) = (cpu(first)?, cpu(last)?);
+        if first > last {
+            let message = format!("CPU range {} runs backwards", quote(item.trim()));
+            let at = offset_in(text, item.trim_start());
+            let hint = format!("write {last}-{first}");
+            return Err(Fault::new("cpu-range-backwards", message)
+                .hint(hint)
+                .shift(at));
+        }
+        Ok((first, last))
+    };
+    text.split(',').map(range).collect()
+}
+
+fn yes_no(text: &str) -> Result<bool, Fault> {
+    match text.to_ascii_lowercase().as_str() {
+        "yes" => Ok(true),
+        "no" => Ok(false),
+        _ => {
+            let message = format!("{} is neither yes nor no", quote(text));
+            Err(Fault::new("not-yes-or-no", message).hint("write yes or no"))
+        }
+    }
+}
+
+fn engine(text: &str) -> Result<Engine, Fault> {
+    let lower = text.to_ascii_lowercase();
+    Engine::named(&lower).ok_or_else(|| {
+        let names = Engine::ALL.map(Engine::name);
+        let near = nearest(&lower, names).map(str::to_owned);
+        let otherwise = format!("the drivers are {}", names.join(", "));
+        Fault::new("driver-unknown", format!("unknown driver {}", quote(text)))
+            .nearest(near, otherwise)
+    })
+}
+
+/// The highest group number.
+pub(super) const GROUP_MAX: u32 = 65_535;
+/// The highest number of a CPU.
+pub(super) const CPU_MAX: u32 = 8191;
