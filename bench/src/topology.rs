@@ -4,7 +4,8 @@ use std::fmt;
 use std::fs;
 use std::str::FromStr;
 
-use anyhow::{Context, Result, bail, ensure};
+use anyhow::{Context, Result, ensure};
+use fanpcap_linux::process::cpu;
 use fanpcap_testkit::cpus;
 
 /// Two CPUs.
@@ -72,20 +73,8 @@ impl fmt::Display for Pair {
 /// The CPUs of one's core, itself included (`thread_siblings_list`, the kernel's admin-guide/cputopology.rst).
 fn siblings(cpu: usize) -> Result<Vec<usize>> {
     let path = format!("/sys/devices/system/cpu/cpu{cpu}/topology/thread_siblings_list");
-    list(&fs::read_to_string(&path).with_context(|| format!("reading {path}"))?)
-}
-
-/// Numbers and ranges of them, with commas between.
-fn list(text: &str) -> Result<Vec<usize>> {
-    let mut cpus = Vec::new();
-    for part in text.trim().split(',') {
-        let (first, last) = part.split_once('-').unwrap_or((part, part));
-        let (Ok(first), Ok(last)) = (first.parse::<usize>(), last.parse::<usize>()) else {
-            bail!("no list of CPUs: {text:?}");
-        };
-        cpus.extend(first..=last);
-    }
-    Ok(cpus)
+    let text = fs::read_to_string(&path).with_context(|| format!("reading {path}"))?;
+    cpu::list(text.trim()).with_context(|| format!("no list of CPUs: {text:?}"))
 }
 
 #[cfg(test)]
@@ -103,9 +92,7 @@ mod tests {
     }
 
     #[test]
-    fn lists_and_pairs_are_read() {
-        assert_eq!(list("0-2,8\n").unwrap(), [0, 1, 2, 8]);
-        assert!(list("").is_err());
+    fn pairs_are_read() {
         let pair: Pair = "4,1".parse().unwrap();
         assert_eq!((pair.generator, pair.reader), (4, 1));
         for wrong in ["1", "1,1", "a,b", "1,2,3"] {

@@ -5,6 +5,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, bail, ensure};
+use fanpcap_linux::process::cpu;
 
 /// What `--cpus` asks for.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -27,7 +28,7 @@ impl Wanted {
             "auto" => Ok(Self::Auto),
             "none" => Ok(Self::None),
             _ => {
-                let cpus = list(text).filter(|cpus| !cpus.is_empty());
+                let cpus = cpu::list(text).filter(|cpus| !cpus.is_empty());
                 let cpus = cpus.context("write auto, none or a list of CPUs, such as 0,2-3")?;
                 Ok(Self::List(cpus))
             }
@@ -246,21 +247,7 @@ fn names(directory: &Path) -> Vec<String> {
 }
 
 fn read_list(path: &PathBuf) -> Option<Vec<usize>> {
-    list(fs::read_to_string(path).ok()?.trim())
-}
-
-/// CPUs in a list such as `0,2-3`.
-fn list(text: &str) -> Option<Vec<usize>> {
-    let mut cpus = Vec::new();
-    for part in text.split(',').filter(|_| !text.is_empty()) {
-        let (first, last) = part.split_once('-').unwrap_or((part, part));
-        let (first, last): (usize, usize) = (first.trim().parse().ok()?, last.trim().parse().ok()?);
-        if first > last || last >= CPUS_MAX {
-            return None;
-        }
-        cpus.extend(first..=last);
-    }
-    Some(cpus)
+    cpu::list(fs::read_to_string(path).ok()?.trim())
 }
 
 /// CPUs in a mask of words of 32 bits, the last ones first: `00000001,00000003`.
@@ -294,9 +281,6 @@ fn text(cpus: &[usize]) -> String {
     };
     ranges.iter().map(range).collect::<Vec<_>>().join(",")
 }
-
-/// No machine has more: a longer list is a mistake.
-const CPUS_MAX: usize = 65_536;
 
 #[cfg(test)]
 mod tests;

@@ -5,6 +5,7 @@ pub mod lock;
 pub mod environment;
 pub mod netns;
 pub mod cpu;
+pub mod stat;
 pub mod child;
 pub mod pidfd;
 

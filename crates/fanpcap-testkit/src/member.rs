@@ -9,7 +9,7 @@ use std::process::{Child, Command, ExitStatus, Stdio};
 
 use anyhow::{Context, Result, bail, ensure};
 use fanpcap_linux::netlink::diag;
-use fanpcap_linux::process::child;
+use fanpcap_linux::process::{child, stat};
 
 use crate::await_for::{LIMIT, await_for};
 use crate::capture::Capture;
@@ -256,25 +256,13 @@ pub fn signal(pid: u32, name: &str) -> Result<()> {
     Ok(())
 }
 
-/// The processes that a process has started (proc(5), the fourth field of `stat`).
-fn children(parent: u32) -> Vec<u32> {
-    let is_child = |pid: &u32| {
-        let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
-        let behind_name = stat.rsplit_once(") ").map(|(_, rest)| rest);
-        let field = behind_name.and_then(|rest| rest.split(' ').nth(1));
-        field.is_some_and(|field| field == parent.to_string())
-    };
-    let entries = fs::read_dir("/proc").into_iter().flatten().flatten();
-    let pids = entries.filter_map(|entry| entry.file_name().to_str()?.parse().ok());
-    pids.filter(is_child).collect()
-}
-
 impl Drop for Member {
     fn drop(&mut self) {
         // What it has started holds its sockets too. These fail only when all have ended.
         let _ = child::signal_group(self.pid(), child::SIGKILL);
-        for pid in children(self.pid()) {
-            let _ = child::signal(pid, child::SIGKILL);
+        let own = self.pid();
+        for started in stat::all().iter().filter(|one| one.parent == own) {
+            let _ = child::signal(started.pid, child::SIGKILL);
         }
         let _ = self.child.kill();
         let _ = self.child.wait();

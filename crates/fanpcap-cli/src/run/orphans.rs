@@ -6,9 +6,10 @@ use std::io;
 use std::time::{Duration, Instant};
 
 use fanpcap_linux::process::child::{self, SIGCONT, SIGKILL, SIGTERM};
+use fanpcap_linux::process::stat::{self, Stat};
 
 use super::guard::Guard;
-use super::processes::{self, GRACE, Process};
+use super::processes::GRACE;
 
 /// How often it is looked for processes in the background while nothing ends.
 const PERIOD: Duration = Duration::from_secs(1);
@@ -59,7 +60,7 @@ impl Orphans {
     /// Children that there are now are not of copies.
     pub(crate) fn new() -> Self {
         let own = std::process::id();
-        let children = processes::all().into_iter().filter(|one| one.parent == own);
+        let children = stat::all().into_iter().filter(|one| one.parent == own);
         Self {
             own,
             foreign: children.map(|one| one.pid).collect(),
@@ -118,14 +119,14 @@ impl Orphans {
             return Vec::new();
         }
         self.looked = Some(Instant::now());
-        let processes = processes::all();
-        let is_ours = |one: &&Process| {
+        let processes = stat::all();
+        let is_ours = |one: &&Stat| {
             one.parent == self.own && !self.foreign.contains(&one.pid) && !copies.contains(&one.pid)
         };
-        let (ended, alive): (Vec<&Process>, Vec<&Process>) = processes
+        let (ended, alive): (Vec<&Stat>, Vec<&Stat>) = processes
             .iter()
             .filter(is_ours)
-            .partition(|one| one.has_ended);
+            .partition(|one| one.has_ended());
         for one in &ended {
             // Its end is seen again if this should fail.
             let _ = child::reap(one.pid);
@@ -142,7 +143,7 @@ impl Orphans {
     }
 
     /// Notes what has gone to the background.
-    fn find(&mut self, alive: &[&Process], copies: &[u32], guard: &mut Guard) -> Vec<String> {
+    fn find(&mut self, alive: &[&Stat], copies: &[u32], guard: &mut Guard) -> Vec<String> {
         let mut new = Vec::new();
         for one in alive {
             let of_copy = copies.contains(&one.group) || self.groups.contains_key(&one.group);
@@ -175,12 +176,12 @@ impl Orphans {
         )]
     }
 
-    fn end_groups(&mut self, processes: &[Process], guard: &mut Guard) -> Vec<String> {
+    fn end_groups(&mut self, processes: &[Stat], guard: &mut Guard) -> Vec<String> {
         let mut said = Vec::new();
         self.groups.retain(|&group, ending| {
             let is_there = processes
                 .iter()
-                .any(|one| one.group == group && !one.has_ended);
+                .any(|one| one.group == group && !one.has_ended());
             let goes_on = is_there && ending.go_on(|signal| child::signal_group(group, signal));
             if is_there && !goes_on {
                 said.push(format!("process group {group} can't be ended"));
@@ -193,7 +194,7 @@ impl Orphans {
         said
     }
 
-    fn end_orphans(&mut self, alive: &[&Process]) -> Vec<String> {
+    fn end_orphans(&mut self, alive: &[&Stat]) -> Vec<String> {
         let mut said = Vec::new();
         for one in alive {
             // Members of a group end with it.

@@ -4,6 +4,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::{Path, PathBuf};
 
+use fanpcap_linux::process::stat::Stat;
+
 use super::Process;
 
 /// Looks between two searches for sockets that no process seems to have: they are mostly those of other users.
@@ -66,19 +68,16 @@ fn name(comm: &[u8]) -> String {
     String::from_utf8_lossy(comm).trim_end().to_owned()
 }
 
-/// A process with the CPUs that it runs on. The name is in these files too, so that they may not be UTF-8.
+/// A process with the CPUs that it runs on. The name is in `status` too, which may not be UTF-8.
 fn process(pid: u32, program: String) -> Process {
-    let read = |file: &str| {
-        let bytes = fs::read(format!("/proc/{pid}/{file}")).ok()?;
-        Some(String::from_utf8_lossy(&bytes).into_owned())
-    };
-    let stat = read("stat").unwrap_or_default();
+    let status = fs::read(format!("/proc/{pid}/status")).unwrap_or_default();
+    let stat = Stat::of(pid);
     Process {
         pid: Some(pid),
         program,
-        affinity: read("status").and_then(|status| allowed(&status)),
-        last_cpu: last_cpu(&stat),
-        is_stopped: is_stopped(&stat),
+        affinity: allowed(&String::from_utf8_lossy(&status)),
+        last_cpu: stat.and_then(|stat| stat.last_cpu),
+        is_stopped: stat.is_some_and(|stat| stat.is_stopped()),
     }
 }
 
@@ -126,18 +125,6 @@ fn allowed(status: &str) -> Option<String> {
     let mut lines = status.lines();
     let list = lines.find_map(|line| line.strip_prefix("Cpus_allowed_list:"))?;
     Some(list.trim().to_owned())
-}
-
-/// Field 39 of `/proc/PID/stat` (proc(5), `processor`). Field 2, the name, may hold anything.
-fn last_cpu(stat: &str) -> Option<u32> {
-    let (_, after_name) = stat.rsplit_once(')')?;
-    after_name.split_whitespace().nth(39 - 3)?.parse().ok()
-}
-
-/// Field 3 of `/proc/PID/stat`: stopped by a signal, or by a debugger.
-fn is_stopped(stat: &str) -> bool {
-    let after_name = stat.rsplit_once(')').map(|(_, after)| after.trim_start());
-    after_name.is_some_and(|state| state.starts_with(['T', 't']))
 }
 
 #[cfg(test)]
@@ -191,21 +178,6 @@ pub(crate) mod tests {
         child.kill().unwrap();
         child.wait().unwrap();
         assert!(seen.affinity.is_some() && seen.last_cpu.is_some());
-    }
-
-    #[test]
-    fn a_stopped_process_is_told() {
-        assert!(is_stopped("4711 (T (x) S) T 1 2") && is_stopped("4711 (a) t 1"));
-        assert!(!is_stopped("4711 (T) S 1 2") && !is_stopped(""));
-    }
-
-    #[test]
-    fn the_cpu_is_field_39_whatever_the_name_is() {
-        let fields: Vec<String> = (3..=52).map(|field| field.to_string()).collect();
-        let stat = format!("4711 (a) b (c) {}\n", fields.join(" "));
-        assert_eq!(last_cpu(&stat), Some(39));
-        assert_eq!(last_cpu("4711 (short) S 1"), None);
-        assert_eq!(last_cpu(""), None);
     }
 
     #[test]

@@ -7,6 +7,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use anyhow::Result;
+use fanpcap_linux::process::stat::Stat;
 use fanpcap_testkit::await_for::{LIMIT, await_for};
 use fanpcap_testkit::member;
 
@@ -32,9 +33,8 @@ fn pids(running: &Running, names: &[&str]) -> Vec<u32> {
 
 /// The state of a process as proc(5) has it; none when it is gone.
 fn state(pid: u32) -> Option<char> {
-    let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
-    let (_, rest) = stat.rsplit_once(") ")?;
-    rest.chars().next().filter(|state| *state != 'Z')
+    let state = Stat::of(pid)?.state;
+    (state != 'Z').then_some(state)
 }
 
 fn await_state(pid: u32, wanted: &[Option<char>]) {

@@ -48,3 +48,35 @@ fn no_cpus() -> libc::cpu_set_t {
     // SAFETY: cpu_set_t is a bit mask; all zeros is the empty set.
     unsafe { mem::zeroed() }
 }
+
+/// Reads a list such as `0,2-3` (the kernel's admin-guide/cputopology.rst); an empty one for no text.
+/// `None` for anything else.
+pub fn list(text: &str) -> Option<Vec<usize>> {
+    let mut cpus = Vec::new();
+    for part in text.split(',').filter(|_| !text.is_empty()) {
+        let (first, last) = part.split_once('-').unwrap_or((part, part));
+        let (first, last): (usize, usize) = (first.trim().parse().ok()?, last.trim().parse().ok()?);
+        if first > last || last >= CPUS_MAX {
+            return None;
+        }
+        cpus.extend(first..=last);
+    }
+    Some(cpus)
+}
+
+/// No machine has more CPUs: a longer list is a mistake.
+const CPUS_MAX: usize = 65_536;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lists_are_read() {
+        assert_eq!(list("0-2,8\n"), Some(vec![0, 1, 2, 8]));
+        assert_eq!(list(""), Some(Vec::new()));
+        for wrong in [",", "1-0", "a", "0-65536"] {
+            assert_eq!(list(wrong), None, "{wrong}");
+        }
+    }
+}

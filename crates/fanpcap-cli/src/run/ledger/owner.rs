@@ -1,6 +1,6 @@
 //! Which copy a process belongs to.
 
-use std::fs;
+use fanpcap_linux::process::stat::Stat;
 
 /// The copy that a process belongs to: it is the copy's, of its process group, or a descendant.
 pub(crate) fn copy_of(pid: u32, copies: &[(u32, usize)]) -> Option<usize> {
@@ -15,23 +15,16 @@ pub(crate) fn copy_of(pid: u32, copies: &[(u32, usize)]) -> Option<usize> {
         if let Some(copy) = of(pid) {
             return Some(copy);
         }
-        let (parent, group) = parent_and_group(pid)?;
-        if let Some(copy) = of(group) {
+        let process = Stat::of(pid)?;
+        if let Some(copy) = of(process.group) {
             return Some(copy);
         }
-        pid = parent;
+        pid = process.parent;
     }
     None
 }
 
 const DEPTH_MAX: usize = 32;
-
-/// Fields 4 and 5 of `/proc/PID/stat`; the name before them may have anything in it (proc(5)).
-fn parent_and_group(pid: u32) -> Option<(u32, u32)> {
-    let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
-    let mut fields = stat.rsplit_once(')')?.1.split_whitespace().skip(1);
-    Some((fields.next()?.parse().ok()?, fields.next()?.parse().ok()?))
-}
 
 #[cfg(test)]
 mod tests {
