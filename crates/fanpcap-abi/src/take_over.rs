@@ -9,6 +9,7 @@ use fanpcap_group::steered::Steered;
 use fanpcap_linux::packet::{Filter, is_packet_socket};
 use fanpcap_reader::{Direction, Kept, Options, Reader, Tell};
 use std::ffi::{c_int, c_void};
+use std::io;
 use std::os::fd::BorrowedFd;
 use std::ptr::{NonNull, null};
 use std::sync::Arc;
@@ -33,7 +34,8 @@ pub(crate) unsafe fn take_over(p: *mut Pcap) {
     };
     // SAFETY: as above.
     let options = unsafe { options(p, linktype) };
-    if let Ok(reader) = Reader::new(socket, &options) {
+    let reader = fanpcap_tpacket::open(socket).and_then(|input| Reader::new(input, &options));
+    if let Ok(reader) = reader {
         // SAFETY: as above.
         unsafe { install(p, reader) };
     }
@@ -94,7 +96,9 @@ pub(crate) unsafe fn take_over_several(all: &[*mut Pcap]) -> Result<(), String> 
     // SAFETY: as above.
     let options = unsafe { options(first, linktype) };
     let failed = |error| format!("can't read several devices together: {error}");
-    let reader = Reader::of_several(&sockets, &options).map_err(failed)?;
+    let inputs = sockets.into_iter().map(fanpcap_tpacket::open);
+    let inputs = inputs.collect::<io::Result<_>>().map_err(failed)?;
+    let reader = Reader::of_several(inputs, &options).map_err(failed)?;
     // SAFETY: as above.
     if !unsafe { install(first, reader) } {
         return Err("this libpcap's handles can't be read by fanpcap".to_owned());

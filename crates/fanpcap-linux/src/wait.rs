@@ -89,8 +89,8 @@ pub fn wait(
 ///
 /// # Errors
 /// As [`wait`].
-pub fn wait_for_any(
-    sockets: impl Iterator<Item = Option<BorrowedFd<'static>>>,
+pub fn wait_for_any<'a>(
+    sockets: impl Iterator<Item = Option<BorrowedFd<'a>>>,
     wake: Option<&Wake>,
     limit: Option<Duration>,
 ) -> io::Result<(Vec<c_short>, bool)> {
@@ -125,7 +125,6 @@ fn poll(entries: &mut [libc::pollfd], limit: Option<Duration>) -> io::Result<()>
 pub struct AnyOf {
     epoll: OwnedFd,
     timer: OwnedFd,
-    sockets: Vec<BorrowedFd<'static>>,
 }
 
 impl AnyOf {
@@ -133,20 +132,16 @@ impl AnyOf {
     ///
     /// # Errors
     /// What epoll and timerfd say.
-    pub fn new(sockets: &[BorrowedFd<'static>]) -> io::Result<Self> {
+    pub fn new<'a>(sockets: impl Iterator<Item = BorrowedFd<'a>>) -> io::Result<Self> {
         // SAFETY: takes plain numbers.
         let epoll = owned(unsafe { libc::epoll_create1(libc::EPOLL_CLOEXEC) })?;
         let flags = libc::TFD_CLOEXEC | libc::TFD_NONBLOCK;
         // SAFETY: as above.
         let timer = owned(unsafe { libc::timerfd_create(libc::CLOCK_MONOTONIC, flags) })?;
-        let any = Self {
-            epoll,
-            timer,
-            sockets: sockets.to_vec(),
-        };
+        let any = Self { epoll, timer };
         any.control(libc::EPOLL_CTL_ADD, any.timer.as_fd(), true)?;
         for socket in sockets {
-            any.control(libc::EPOLL_CTL_ADD, *socket, true)?;
+            any.control(libc::EPOLL_CTL_ADD, socket, true)?;
         }
         Ok(any)
     }
@@ -156,13 +151,19 @@ impl AnyOf {
         self.epoll.as_raw_fd()
     }
 
-    /// From now on only those sockets count whose bit is set, and the time after which it is readable anyway.
+    /// From now on only those `sockets` count whose bit is set in `watched`, and the time after which the
+    /// descriptor is readable anyway. The sockets are those of [`AnyOf::new`].
     ///
     /// # Errors
     /// What epoll and timerfd say.
-    pub fn set(&self, watched: u64, after: Option<Duration>) -> io::Result<()> {
-        for (index, socket) in self.sockets.iter().enumerate() {
-            self.control(libc::EPOLL_CTL_MOD, *socket, (watched >> index) & 1 == 1)?;
+    pub fn set<'a>(
+        &self,
+        sockets: impl Iterator<Item = BorrowedFd<'a>>,
+        watched: u64,
+        after: Option<Duration>,
+    ) -> io::Result<()> {
+        for (index, socket) in sockets.enumerate() {
+            self.control(libc::EPOLL_CTL_MOD, socket, (watched >> index) & 1 == 1)?;
         }
         // Zero would stop the timer.
         let after = after.map_or(Duration::ZERO, |after| after.max(Duration::from_nanos(1)));

@@ -1,6 +1,6 @@
-//! Which packets of a ring a program gets, and in what shape.
+//! Which packets of a ring the application gets, and in what shape.
 
-use crate::call::{Options, Packet};
+use crate::call::Packet;
 use fanpcap_ring::{Corrupt, Frame};
 use std::sync::atomic::{AtomicI8, AtomicU8, Ordering};
 
@@ -15,12 +15,27 @@ pub enum Direction {
     Out,
 }
 
+/// What the handle was told before it was activated.
+#[derive(Clone, Copy, Debug)]
+pub struct Options {
+    /// Bytes of a packet that the application gets at most.
+    pub snaplen: u32,
+    /// Stamps in nanoseconds, else in microseconds.
+    pub nanoseconds: bool,
+    /// A read does not wait.
+    pub nonblocking: bool,
+    /// Which packets are wanted.
+    pub direction: Direction,
+    /// Where a VLAN tag goes back in, in bytes from the packet's begin.
+    pub tag_at: Option<u8>,
+}
+
 /// `PACKET_OUTGOING`.
 const OUTGOING: u8 = 4;
 
 const NO_TAG: i8 = -1;
 
-/// What the program has asked for. Each setting may change while another thread reads.
+/// What the application has asked for. Other threads may change the settings that are atomic.
 #[derive(Debug)]
 pub(crate) struct Wanted {
     direction: AtomicU8,
@@ -28,7 +43,7 @@ pub(crate) struct Wanted {
     tag_at: AtomicI8,
     snaplen: u32,
     nanoseconds: bool,
-    /// The index of lo, which shows what it sends twice.
+    /// The index of the interface on which each packet is seen twice.
     loopback: Option<u32>,
 }
 
@@ -60,8 +75,8 @@ impl Wanted {
         self.tag_at.store(at, Ordering::Relaxed);
     }
 
-    /// Makes the packet what the program gets. False when it does not want it. The packet's bytes stay until
-    /// the frame goes back to the kernel.
+    /// Makes `packet` what the application gets of `frame`. False when it does not want the frame. The
+    /// packet's bytes stay until the frame goes back to the kernel.
     #[inline]
     pub(crate) fn accept(
         &self,

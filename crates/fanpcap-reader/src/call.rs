@@ -1,27 +1,11 @@
 //! One read: what is asked of it, what it gives, how it ends.
 
-use crate::accept::Direction;
-use crate::wait::ReadError;
+use crate::port::ReadError;
 use std::ffi::c_int;
 use std::time::Duration;
 
-/// What the handle was told before it was activated.
-#[derive(Clone, Copy, Debug)]
-pub struct Options {
-    /// Bytes of a packet that the program gets at most.
-    pub snaplen: u32,
-    /// Stamps in nanoseconds, else in microseconds.
-    pub nanoseconds: bool,
-    /// A read does not wait.
-    pub nonblocking: bool,
-    /// Which packets are wanted.
-    pub direction: Direction,
-    /// Where a VLAN tag goes back in, in bytes from the packet's begin.
-    pub tag_at: Option<u8>,
-}
-
-/// A packet as the program gets it. It begins as a `struct pcap_pkthdr` of 64-bit machines, and is written
-/// where the program finds it: to put it together from results costs more than all else.
+/// A packet as the application gets it. It begins as a `struct pcap_pkthdr` of 64-bit machines, and is
+/// written where the application finds it: to put it together from results costs more than all else.
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
 pub struct Packet {
@@ -33,7 +17,7 @@ pub struct Packet {
     pub caplen: u32,
     /// Bytes on the wire.
     pub len: u32,
-    /// The packet, in the ring: there until the next packet is asked for.
+    /// The packet's bytes, in the ring: valid until the next packet is asked for.
     pub data: *const u8,
 }
 
@@ -53,9 +37,9 @@ impl Packet {
 pub enum End {
     /// With so many packets delivered.
     Delivered(c_int),
-    /// The program broke the loop.
+    /// The application broke the loop.
     Broken,
-    /// It can't go on.
+    /// No more packets can be read.
     Failed(Box<ReadError>),
 }
 
@@ -71,7 +55,7 @@ impl From<ReadError> for End {
 pub(crate) enum Pause {
     /// The read ends.
     End(End),
-    /// There is none; the read goes on after this.
+    /// There is none; the read goes on after this wait.
     Wait(Wait),
 }
 
@@ -97,12 +81,12 @@ pub(crate) enum Wait {
 pub struct Call {
     max: c_int,
     pub(crate) delivered: c_int,
-    /// It has had something to read, or has waited for it: it need not wait again.
+    /// The read has had something to read, or has waited for it: it need not wait again.
     pub(crate) begun: bool,
 }
 
 impl Call {
-    /// One that delivers at most `max` packets; 0 and less mean as many as there are.
+    /// A read that delivers at most `max` packets; 0 and less mean as many as there are.
     pub fn new(max: c_int) -> Self {
         Self {
             max: if max <= 0 { c_int::MAX } else { max },

@@ -1,20 +1,26 @@
-//! The engine on AF_PACKET: reads the ring of a packet socket with the behaviour of the system's libpcap,
-//! at less cost. What it does otherwise, and why, is in docs/decisions.
+//! Reads a ring with the behaviour of the system's libpcap, at less cost: from frames in memory to
+//! the packets and returns of pcap_dispatch(3PCAP). Docs/decisions say what differs, and why.
+//!
+//! The reader knows rings by their layout ([`Ring`]) and their engines by a [`Port`].
 #![deny(unsafe_code)]
 
 pub mod filter;
-mod publish;
+mod port;
 mod rest;
 mod ring;
 mod call;
 mod accept;
+mod publish;
 mod lane;
-mod reader;
+mod control;
 mod wait;
+mod single;
 mod merge;
+mod reader;
 
-pub use accept::Direction;
-pub use call::{Call, End, Options, Packet};
+pub use accept::{Direction, Options};
+pub use call::{Call, End, Packet};
+pub use port::{Link, Port, ReadError, Statistics};
 pub use publish::{Kept, Tell};
-pub use reader::Reader;
-pub use wait::ReadError;
+pub use reader::{Input, Reader};
+pub use ring::Ring;

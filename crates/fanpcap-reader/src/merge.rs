@@ -1,17 +1,15 @@
 //! Several devices in one stream, in the order of time.
 //!
-//! A packet is delivered when every other device has a later one, or could no longer come with an
-//! earlier one: when the time is over after which the kernel hands over what it has. So order costs a
-//! delay, but a bounded one; and no packet is lost for it: a ring that fills is read without waiting.
+//! A packet is delivered when every other device has a later one, or can no longer come with an earlier
+//! one: the kernel hands over what it has within the time-out. So order costs a bounded delay. Order
+//! costs no packet: a ring that fills is read without waiting.
 
 use crate::call::{Call, End, Packet, Pause, Wait};
-use crate::lane::{Device, Lane};
-use crate::reader::Reader;
-use crate::wait::limit;
+use crate::control::Control;
+use crate::lane::Lane;
+use crate::ring::Layout;
 use fanpcap_bpf::Classic;
-use fanpcap_linux::wait;
 use fanpcap_ring::Stamp;
-use std::sync::atomic::Ordering;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 /// How much later than it should the kernel may hand over a block: timers of old kernels tick every 4 ms.
@@ -19,7 +17,7 @@ const SLACK: Duration = Duration::from_millis(10);
 
 /// How often to look whether a ring fills while its packets are held back.
 const LOOK: Duration = Duration::from_millis(1);
-/// The same for a program that waits by itself, for which a look is a call in vain.
+/// The same for an application that waits by itself, for which a look is a call in vain.
 const LOOK_OF_OTHERS: Duration = Duration::from_millis(4);
 
 /// How far ahead of the system's clock a stamp of that clock can be.
@@ -29,9 +27,9 @@ const AHEAD: Duration = Duration::from_secs(1);
 #[derive(Debug)]
 pub(crate) struct Merge {
     lanes: Vec<Lane>,
-    /// When each lane's next packet arrived, since 1970; none where it has none.
+    /// When each lane's next packet arrived, since 1970; `None` for an empty lane.
     heads: Vec<Option<Duration>>,
-    /// After this time no device comes with an earlier packet.
+    /// How much later than its arrival a packet is handed over at most.
     delay: Duration,
     /// What is older than this, since 1970, may be delivered.
     horizon: Duration,
@@ -74,18 +72,80 @@ impl Merge {
 
     /// The application begins to wait for packets, or has waited.
     pub(crate) fn note_wait(&self, waits: bool) {
-        self.lanes.iter().for_each(|lane| lane.note_wait(waits));
+        let intakes = self.lanes.iter().map(|lane| &lane.intake);
+        intakes.for_each(|intake| intake.note_wait(waits));
     }
 
-    /// Publishes the lanes' counters when it is time, and tells when it will be.
+    /// Publishes the lanes' counters when it is time. Returns after how long it will be.
     fn handle_empty(&mut self) -> Option<Duration> {
-        self.lanes.iter_mut().filter_map(Lane::handle_empty).min()
+        let lanes = self.lanes.iter_mut();
+        let next = lanes.filter_map(|lane| lane.intake.handle_empty(lane.ring.taken()));
+        next.min()
+    }
+
+    /// Whether all lanes have published all that was taken.
+    fn has_told(&self) -> bool {
+        let mut lanes = self.lanes.iter();
+        lanes.all(|lane| lane.intake.has_told(lane.ring.taken()))
+    }
+
+    /// The reader is about to wait, with nothing left to publish.
+    fn handle_idle(&self) {
+        let lanes = self.lanes.iter();
+        lanes.for_each(|lane| lane.intake.handle_idle(lane.ring.taken()));
     }
 
     /// Lets the next packet be delivered without waiting for others. False when there is none.
     pub(crate) fn hurry(&mut self) -> bool {
         self.hurried = self.heads.iter().any(Option::is_some);
         self.hurried
+    }
+
+    /// Reads the next packet of all lanes, if it is there.
+    pub(crate) fn next(
+        &mut self,
+        control: &Control,
+        call: &mut Call,
+        packet: &mut Packet,
+    ) -> Result<(), Pause> {
+        loop {
+            self.look();
+            let turn = self.turn();
+            if let Err(end) = control.check_end(call) {
+                self.announce(control, &turn);
+                return Err(end.into());
+            }
+            match turn {
+                Turn::Now(lane) => {
+                    call.begun = true;
+                    self.hurried = false;
+                    if self.lanes[lane].is_about_to_look() {
+                        // For those too that have no packets to look with.
+                        self.handle_empty();
+                    }
+                    if self.lanes[lane].next_packet(&control.wanted, packet)? {
+                        return Ok(());
+                    }
+                }
+                Turn::After(_) | Turn::Never if ends(control, call) => {
+                    self.handle_empty();
+                    self.announce(control, &turn);
+                    return Err(End::Delivered(call.delivered).into());
+                }
+                Turn::After(longest) => {
+                    self.handle_empty();
+                    let longest = Some(longest.min(LOOK));
+                    return Err(Pause::Wait(Wait::Any(self.empty(), longest)));
+                }
+                Turn::Never => {
+                    let next = self.handle_empty();
+                    if self.has_told() && !control.is_nonblocking() {
+                        self.handle_idle();
+                    }
+                    return Err(Pause::Wait(Wait::Any(self.empty(), next)));
+                }
+            }
+        }
     }
 
     /// Looks what each lane has.
@@ -125,6 +185,16 @@ impl Merge {
         Some(time.saturating_sub(self.horizon)).filter(|wait| !wait.is_zero())
     }
 
+    /// Has an application that waits by itself wait for what the reader would wait for.
+    fn announce(&self, control: &Control, turn: &Turn) {
+        let due = match turn {
+            Turn::Now(_) => Some(Duration::ZERO),
+            Turn::After(wait) => Some((*wait).min(LOOK_OF_OTHERS)),
+            Turn::Never => None,
+        };
+        control.announce(self.empty(), due);
+    }
+
     /// The lanes without a packet, a bit each.
     fn empty(&self) -> u64 {
         let bits = self.heads.iter().enumerate();
@@ -134,96 +204,11 @@ impl Merge {
     }
 }
 
-fn since_1970(stamp: Stamp) -> Duration {
-    Duration::new(stamp.seconds.into(), stamp.nanoseconds)
+/// Whether a read ends that has nothing to deliver now.
+fn ends(control: &Control, call: &Call) -> bool {
+    call.delivered > 0 || (call.begun && control.is_nonblocking())
 }
 
-impl Reader {
-    pub(crate) fn next_of_several(
-        &self,
-        merge: &mut Merge,
-        call: &mut Call,
-        packet: &mut Packet,
-    ) -> Result<(), Pause> {
-        loop {
-            merge.look();
-            let turn = merge.turn();
-            if let Err(end) = self.check_end(call) {
-                self.announce(merge, &turn);
-                return Err(end.into());
-            }
-            match turn {
-                Turn::Now(lane) => {
-                    call.begun = true;
-                    merge.hurried = false;
-                    if merge.lanes[lane].is_about_to_look() {
-                        // For those too that have no packets to look with.
-                        merge.handle_empty();
-                    }
-                    if merge.lanes[lane].next_packet(&self.wanted, packet)? {
-                        return Ok(());
-                    }
-                }
-                Turn::After(_) | Turn::Never if self.ends(call) => {
-                    merge.handle_empty();
-                    self.announce(merge, &turn);
-                    return Err(End::Delivered(call.delivered).into());
-                }
-                Turn::After(longest) => {
-                    merge.handle_empty();
-                    let longest = Some(longest.min(LOOK));
-                    return Err(Pause::Wait(Wait::Any(merge.empty(), longest)));
-                }
-                Turn::Never => {
-                    let next = merge.handle_empty();
-                    if merge.lanes.iter().all(Lane::has_told) && !self.is_nonblocking() {
-                        merge.lanes.iter().for_each(Lane::handle_idle);
-                    }
-                    return Err(Pause::Wait(Wait::Any(merge.empty(), next)));
-                }
-            }
-        }
-    }
-
-    /// Whether a read ends that has nothing to deliver now.
-    fn ends(&self, call: &Call) -> bool {
-        call.delivered > 0 || (call.begun && self.is_nonblocking())
-    }
-
-    /// Has a program that waits by itself wait for what a reader would wait for.
-    fn announce(&self, merge: &Merge, turn: &Turn) {
-        let Some(selectable) = &self.selectable else {
-            return;
-        };
-        if !self.is_selected.load(Ordering::Relaxed) {
-            return;
-        }
-        let due = match turn {
-            Turn::Now(_) => Some(Duration::ZERO),
-            Turn::After(wait) => Some((*wait).min(LOOK_OF_OTHERS)),
-            Turn::Never => None,
-        };
-        // Best effort: it may be readable too often, or late by one packet.
-        let _ = selectable.set(merge.empty(), due);
-    }
-
-    /// Waits until one of those devices may have a packet, or `longest` is over.
-    pub(crate) fn wait_for_any(&self, devices: u64, longest: Option<Duration>) -> Result<(), End> {
-        let blocking = !self.is_nonblocking();
-        // A socket whose lane has a packet is readable all the time.
-        let sockets = self.devices.iter().enumerate();
-        let sockets =
-            sockets.map(|(index, device)| ((devices >> index) & 1 == 1).then_some(device.socket));
-        let wake = blocking.then_some(&self.wake);
-        let bounds = [longest, limit(blocking, self.is_net_down())];
-        let limit = bounds.into_iter().flatten().min();
-        if let Some((found, signalled)) = self.woken(wait::wait_for_any(sockets, wake, limit))? {
-            for (device, found) in self.devices.iter().zip(found) {
-                device.check(found)?;
-            }
-            self.check_break(signalled)?;
-        }
-        let mut down = self.devices.iter().filter(|device| device.is_down());
-        down.try_for_each(Device::look_after)
-    }
+fn since_1970(stamp: Stamp) -> Duration {
+    Duration::new(stamp.seconds.into(), stamp.nanoseconds)
 }

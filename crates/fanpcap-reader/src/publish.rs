@@ -1,15 +1,15 @@
-//! What a reader tells others of its member: how much it has taken from the ring, with each packet; and what the
-//! kernel has counted, about ten times a second.
+//! What a reader publishes of its member: with each packet, how many frames it has taken from the ring;
+//! about ten times a second, what the kernel has counted.
 //!
-//! The kernel tells a socket's counters to its owner only, so the reader asks for them itself, past the
-//! system's library. A clock says when; it is looked at once in many frames, and where the ring is empty.
+//! The kernel tells a socket's counters to the socket's owner only, and clears them with each reading. So
+//! the reader takes them itself, past the system's library. A clock says when. The publisher looks at
+//! the clock once in many frames, and when the ring is empty.
 
+use crate::port::Port;
 use fanpcap_linux::file::shared::Word;
-use fanpcap_linux::packet;
 use fanpcap_linux::process::signal::Blocked;
 use fanpcap_linux::wait::clock;
 use std::fmt::Debug;
-use std::os::fd::BorrowedFd;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -66,8 +66,8 @@ const SLOW: Duration = Duration::from_millis(50);
 #[derive(Debug)]
 pub(crate) struct Publisher {
     kept: Kept,
-    socket: BorrowedFd<'static>,
-    /// What was taken when the counters were asked for last; none for never.
+    port: Arc<dyn Port>,
+    /// Frames taken when the kernel's counters were last taken; `None` before the first time.
     asked: Option<u64>,
     /// When that was, by the clock, or when more was told since.
     asked_ns: u64,
@@ -78,10 +78,10 @@ pub(crate) struct Publisher {
 
 impl Publisher {
     /// For a member that joined at `since_ns` of `CLOCK_MONOTONIC`.
-    pub(crate) fn new(kept: Kept, socket: BorrowedFd<'static>, since_ns: u64) -> Self {
+    pub(crate) fn new(kept: Kept, port: Arc<dyn Port>, since_ns: u64) -> Self {
         Self {
             kept,
-            socket,
+            port,
             asked: None,
             asked_ns: since_ns,
             looked_ns: since_ns,
@@ -170,11 +170,11 @@ impl Publisher {
             // that neither the kernel nor the page has.
             let _signals = Blocked::new();
             self.kept.reading.during(|| {
-                let Ok(statistics) = packet::take_statistics(self.socket) else {
+                let Ok(statistics) = self.port.take_statistics() else {
                     return;
                 };
-                self.kept.received.add(statistics.packets.into());
-                self.kept.dropped.add(statistics.drops.into());
+                self.kept.received.add(statistics.received);
+                self.kept.dropped.add(statistics.dropped);
                 self.kept.read_taken.set(taken);
                 self.kept.read_ns.set(clock::monotonic_ns());
             });
@@ -204,10 +204,42 @@ fn stride(last: u64, took: Duration) -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::port::{Link, ReadError, Statistics};
     use fanpcap_linux::file::shared;
+    use std::io::{self, ErrorKind};
     use std::net::UdpSocket;
-    use std::os::fd::AsFd;
+    use std::os::fd::{AsFd, BorrowedFd};
     use std::sync::atomic::{AtomicU32, Ordering};
+
+    /// A port that has no counters to take.
+    #[derive(Debug)]
+    struct Uncounted(UdpSocket);
+
+    impl Port for Uncounted {
+        fn waits_on(&self) -> BorrowedFd<'_> {
+            self.0.as_fd()
+        }
+
+        fn loopback(&self) -> Option<u32> {
+            None
+        }
+
+        fn check(&self, _: i16) -> Result<Link, ReadError> {
+            Ok(Link::Up)
+        }
+
+        fn link(&self) -> Result<Link, ReadError> {
+            Ok(Link::Up)
+        }
+
+        fn poll_error(&self, error: io::Error) -> ReadError {
+            ReadError::new(error)
+        }
+
+        fn take_statistics(&self) -> io::Result<Statistics> {
+            Err(ErrorKind::Unsupported.into())
+        }
+    }
 
     /// Counts how often it was told.
     #[derive(Debug)]
@@ -233,10 +265,8 @@ mod tests {
         times
     }
 
-    /// A publisher on a socket that has no counters to read.
     fn publisher(at_ns: u64) -> (Publisher, Kept) {
-        let socket: &'static UdpSocket =
-            Box::leak(Box::new(UdpSocket::bind("127.0.0.1:0").unwrap()));
+        let port = Arc::new(Uncounted(UdpSocket::bind("127.0.0.1:0").unwrap()));
         let [
             taken,
             received,
@@ -258,7 +288,7 @@ mod tests {
             looked_ns,
             more: None,
         };
-        (Publisher::new(kept.clone(), socket.as_fd(), at_ns), kept)
+        (Publisher::new(kept.clone(), port, at_ns), kept)
     }
 
     #[test]

@@ -1,46 +1,99 @@
-//! A socket's ring in whichever layout it has.
+//! A ring in whichever layout it has. Whatever depends on the layout, but for the order of the steps
+//! of a read (`single`), is in this file.
 
 use crate::rest::Pace;
-use fanpcap_linux::packet::ring::{self, Mapping, Version};
-use fanpcap_ring::{Blocks, Closed, Frames, Stamp};
-use std::io;
-use std::os::fd::BorrowedFd;
-use std::time::Duration;
+use fanpcap_ring::{Blocks, Closed, Corrupt, Frame, Frames, Stamp};
 
-/// The layouts.
+/// The layouts. None of their frames has been read.
 #[derive(Debug)]
-pub(crate) enum Ring {
+pub enum Ring {
+    /// `TPACKET_V2`: a frame for each packet, which comes at once (immediate mode).
     V2(Frames),
+    /// `TPACKET_V3`: blocks of packets.
     V3(Blocks),
 }
 
-impl Ring {
-    /// Maps the ring that `socket` has, and tells how late it hands over a packet; none for however late,
-    /// which the system's libpcap sets for a time-out of 0.
-    pub(crate) fn of(socket: BorrowedFd<'_>) -> io::Result<(Self, Option<Duration>)> {
-        let (version, geometry) = ring::of(socket)?;
-        let mapping = Mapping::of(socket, &geometry)?;
-        let block = geometry.block_size as usize;
-        let ring = match version {
-            Version::V3 => Blocks::new(mapping, block, geometry.block_count as usize).map(Self::V3),
-            Version::V2 => {
-                let (frame, count) = (geometry.frame_size, geometry.frame_count);
-                Frames::new(mapping, block, frame as usize, count as usize).map(Self::V2)
-            }
-        };
-        let retire = Some(geometry.retire).filter(|&retire| retire < FOR_EVER);
-        let retire = retire.map(|retire| Duration::from_millis(retire.into()));
-        let ring = ring.ok_or_else(|| io::Error::from_raw_os_error(EINVAL))?;
-        Ok((ring, retire))
-    }
+/// What is done per packet, compiled for each layout.
+pub(crate) trait Layout {
+    /// Frames that were taken from the ring.
+    fn taken(&self) -> u64;
 
-    /// Whether it is of blocks.
+    /// The next frame, if there is one.
+    fn next_frame(&mut self, pace: &mut Pace) -> Result<Option<Frame<'_>>, Corrupt>;
+
+    /// Gives the frame or block that has been read back to the kernel.
+    fn release(&mut self, pace: &mut Pace);
+}
+
+impl Layout for Frames {
     #[inline]
-    pub(crate) fn is_v3(&self) -> bool {
-        matches!(self, Self::V3(_))
+    fn taken(&self) -> u64 {
+        self.taken()
     }
 
-    /// How many blocks or frames may hold packets that passed a filter that has just been replaced.
+    #[inline]
+    fn next_frame(&mut self, pace: &mut Pace) -> Result<Option<Frame<'_>>, Corrupt> {
+        let frame = self.next_frame();
+        if let Ok(Some(frame)) = &frame {
+            pace.handle_frame(frame.stamp());
+        }
+        frame
+    }
+
+    #[inline]
+    fn release(&mut self, _: &mut Pace) {
+        self.release();
+    }
+}
+
+impl Layout for Blocks {
+    #[inline]
+    fn taken(&self) -> u64 {
+        self.taken()
+    }
+
+    #[inline]
+    fn next_frame(&mut self, _: &mut Pace) -> Result<Option<Frame<'_>>, Corrupt> {
+        self.next_frame()
+    }
+
+    #[inline]
+    fn release(&mut self, pace: &mut Pace) {
+        if let Some(closed) = self.release() {
+            pace.handle_block(closed);
+        }
+    }
+}
+
+impl Layout for Ring {
+    #[inline]
+    fn taken(&self) -> u64 {
+        match self {
+            Self::V2(frames) => frames.taken(),
+            Self::V3(blocks) => blocks.taken(),
+        }
+    }
+
+    #[inline]
+    fn next_frame(&mut self, pace: &mut Pace) -> Result<Option<Frame<'_>>, Corrupt> {
+        match self {
+            Self::V2(frames) => Layout::next_frame(frames, pace),
+            Self::V3(blocks) => Layout::next_frame(blocks, pace),
+        }
+    }
+
+    #[inline]
+    fn release(&mut self, pace: &mut Pace) {
+        match self {
+            Self::V2(frames) => Layout::release(frames, pace),
+            Self::V3(blocks) => Layout::release(blocks, pace),
+        }
+    }
+}
+
+impl Ring {
+    /// The number of blocks or frames that may hold packets which passed a filter that has just been
+    /// replaced.
     pub(crate) fn pending(&self) -> usize {
         match self {
             Self::V2(frames) => frames.pending(),
@@ -48,16 +101,8 @@ impl Ring {
         }
     }
 
-    /// Frames that were taken from it.
-    #[inline]
-    pub(crate) fn taken(&self) -> u64 {
-        match self {
-            Self::V2(frames) => frames.taken(),
-            Self::V3(blocks) => blocks.taken(),
-        }
-    }
-
-    /// When the next packet arrived that there is. What has been read goes back to the kernel by the way.
+    /// When the next packet arrived, if there is one. Gives back what has been read, and calls
+    /// `released` for each frame or block.
     pub(crate) fn head(&mut self, mut released: impl FnMut(Option<Closed>)) -> Option<Stamp> {
         match self {
             Self::V2(frames) => {
@@ -81,7 +126,7 @@ impl Ring {
         }
     }
 
-    /// Whether a quarter of it waits to be read.
+    /// Whether a quarter of the ring waits to be read.
     pub(crate) fn is_filling(&self) -> bool {
         match self {
             Self::V2(frames) => frames.is_ready_ahead(frames.count() / 4),
@@ -89,7 +134,7 @@ impl Ring {
         }
     }
 
-    /// How its reader may rest.
+    /// How the reader may rest.
     pub(crate) fn pace(&self) -> Pace {
         match self {
             Self::V2(frames) => Pace::frames(frames.count()),
@@ -97,8 +142,3 @@ impl Ring {
         }
     }
 }
-
-/// `UINT_MAX`, of which kernels before 6.18 keep 16 bits.
-const FOR_EVER: u32 = 65_535;
-
-const EINVAL: i32 = 22;

@@ -29,6 +29,8 @@ impl fmt::Display for Corrupt {
     }
 }
 
+impl std::error::Error for Corrupt {}
+
 /// Time of day, as the ring has it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Stamp {

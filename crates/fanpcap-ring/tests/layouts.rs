@@ -5,32 +5,12 @@
     reason = "lengths in here are below 4096"
 )]
 
+mod kernel;
+
 use fanpcap_linux::packet::ring::Mapping;
 use fanpcap_ring::{Blocks, Frames, Vlan};
+use kernel::{BLOCK, DESCRIPTOR, FRAME, HEAD_V3, Memory, Packet};
 use proptest::prelude::*;
-use std::ptr::NonNull;
-
-const BLOCK: usize = 4096;
-const DESCRIPTOR: usize = 48;
-/// `TPACKET3_HDRLEN` and `TPACKET2_HDRLEN`.
-const HEAD_V3: usize = 68;
-const HEAD_V2: usize = 52;
-const FRAME: usize = 512;
-
-/// A packet to be written.
-#[derive(Clone, Debug)]
-struct Packet {
-    data: Vec<u8>,
-    /// Bytes on the wire beyond those captured.
-    cut: u32,
-    seconds: u32,
-    nanoseconds: u32,
-    vlan: Option<(u16, u16)>,
-    pkttype: u8,
-    ifindex: u32,
-    /// What `PACKET_RESERVE` adds.
-    reserve: usize,
-}
 
 fn packet() -> impl Strategy<Value = Packet> {
     (
@@ -55,112 +35,6 @@ fn packet() -> impl Strategy<Value = Packet> {
                 reserve,
             },
         )
-}
-
-/// The kernel's side of a mapping.
-struct Memory {
-    base: NonNull<u8>,
-    len: usize,
-}
-
-impl Memory {
-    fn of(mapping: &Mapping) -> Self {
-        Self {
-            base: mapping.base(),
-            len: mapping.len(),
-        }
-    }
-
-    fn put(&self, at: usize, bytes: &[u8]) {
-        assert!(at + bytes.len() <= self.len, "{at} {}", bytes.len());
-        for (index, byte) in bytes.iter().enumerate() {
-            // SAFETY: within the mapping, which outlives its writers.
-            let target = unsafe { self.base.add(at + index) };
-            // SAFETY: as above; nobody else touches what is the writer's.
-            unsafe { target.write(*byte) };
-        }
-    }
-
-    fn put_u32(&self, at: usize, value: u32) {
-        self.put(at, &value.to_ne_bytes());
-    }
-
-    fn u32(&self, at: usize) -> u32 {
-        assert!(at + 4 <= self.len);
-        // SAFETY: within the mapping.
-        let word = unsafe { self.base.add(at) };
-        // SAFETY: as above, and aligned: all words in this file are.
-        unsafe { word.cast::<u32>().read() }
-    }
-
-    /// Everything after the header but the link: returns where the frame ends.
-    fn put_body(&self, at: usize, head: usize, packet: &Packet) -> usize {
-        let link = at + head - 20;
-        self.put(link + 2, &0x0800_u16.to_be_bytes());
-        self.put_u32(link + 4, packet.ifindex);
-        self.put(link + 8, &1_u16.to_ne_bytes());
-        self.put(link + 10, &[packet.pkttype]);
-        let mac = head + packet.reserve;
-        self.put(at + mac, &packet.data);
-        (mac + packet.data.len()).next_multiple_of(8)
-    }
-
-    fn put_v3(&self, at: usize, packet: &Packet, is_last: bool) -> usize {
-        let (captured, mac) = (packet.data.len() as u32, (HEAD_V3 + packet.reserve) as u16);
-        let end = self.put_body(at, HEAD_V3, packet);
-        self.put_u32(at, if is_last { 0 } else { end as u32 });
-        self.put_u32(at + 4, packet.seconds);
-        self.put_u32(at + 8, packet.nanoseconds);
-        self.put_u32(at + 12, captured);
-        self.put_u32(at + 16, captured + packet.cut);
-        self.put_u32(at + 20, 1 | status(packet));
-        self.put(at + 24, &mac.to_ne_bytes());
-        let (tpid, tci) = packet.vlan.unwrap_or_default();
-        self.put_u32(at + 32, tci.into());
-        self.put(at + 36, &tpid.to_ne_bytes());
-        end
-    }
-
-    fn put_v2(&self, at: usize, packet: &Packet) {
-        let (captured, mac) = (packet.data.len() as u32, (HEAD_V2 + packet.reserve) as u16);
-        self.put_body(at, HEAD_V2, packet);
-        self.put_u32(at + 4, captured + packet.cut);
-        self.put_u32(at + 8, captured);
-        self.put(at + 12, &mac.to_ne_bytes());
-        self.put_u32(at + 16, packet.seconds);
-        self.put_u32(at + 20, packet.nanoseconds);
-        let (tpid, tci) = packet.vlan.unwrap_or_default();
-        self.put(at + 24, &tci.to_ne_bytes());
-        self.put(at + 26, &tpid.to_ne_bytes());
-        self.put_u32(at, 1 | status(packet));
-    }
-
-    /// Fills block `index` with as many of the packets as fit.
-    fn put_block(&self, index: usize, packets: &[Packet]) -> usize {
-        let begin = index * BLOCK;
-        let mut at = DESCRIPTOR;
-        let mut count = 0;
-        for packet in packets {
-            let need = (HEAD_V3 + packet.reserve + packet.data.len()).next_multiple_of(8);
-            if at + need > BLOCK {
-                break;
-            }
-            at += need;
-            count += 1;
-        }
-        let mut at = begin + DESCRIPTOR;
-        for (number, packet) in packets[..count].iter().enumerate() {
-            at += self.put_v3(at, packet, number + 1 == count);
-        }
-        self.put_u32(begin + 12, count as u32);
-        self.put_u32(begin + 16, DESCRIPTOR as u32);
-        self.put_u32(begin + 8, 1);
-        count
-    }
-}
-
-fn status(packet: &Packet) -> u32 {
-    packet.vlan.map_or(0, |_| (1 << 4) | (1 << 6))
 }
 
 fn check(frame: &fanpcap_ring::Frame<'_>, packet: &Packet) {
@@ -311,35 +185,28 @@ fn what_may_hold_old_packets_is_what_is_ready_and_what_the_kernel_fills() {
 /// The reader's and the kernel's side on a thread each: what one hands over, the other finds whole.
 #[test]
 fn blocks_go_to_and_fro_between_threads() {
-    use std::sync::atomic::{AtomicU32, Ordering};
-    struct Shared(Memory);
-    // SAFETY: the threads touch a block by turns, which its status tells.
-    unsafe impl Sync for Shared {}
+    use std::sync::atomic::Ordering;
 
     const ROUNDS: u32 = 20_000;
     let mapping = Mapping::anonymous(3 * BLOCK).unwrap();
-    let shared = Shared(Memory::of(&mapping));
-    let shared = &shared;
+    let memory = Memory::of(&mapping);
     let mut blocks = Blocks::new(mapping, BLOCK, 3).unwrap();
     std::thread::scope(|scope| {
         scope.spawn(move || {
             for round in 0..ROUNDS {
                 let begin = round as usize % 3 * BLOCK;
-                // SAFETY: within the mapping.
-                let status = unsafe { shared.0.base.add(begin + 8) };
-                // SAFETY: as above, and aligned.
-                let status = unsafe { AtomicU32::from_ptr(status.as_ptr().cast()) };
+                let status = memory.status(begin + 8);
                 while status.load(Ordering::Acquire) != 0 {
                     std::hint::spin_loop();
                 }
                 let at = begin + DESCRIPTOR;
-                shared.0.put_u32(at, 0);
-                shared.0.put_u32(at + 12, 4);
-                shared.0.put_u32(at + 16, 4);
-                shared.0.put(at + 24, &(HEAD_V3 as u16).to_ne_bytes());
-                shared.0.put_u32(at + HEAD_V3, round);
-                shared.0.put_u32(begin + 12, 1);
-                shared.0.put_u32(begin + 16, DESCRIPTOR as u32);
+                memory.put_u32(at, 0);
+                memory.put_u32(at + 12, 4);
+                memory.put_u32(at + 16, 4);
+                memory.put(at + 24, &(HEAD_V3 as u16).to_ne_bytes());
+                memory.put_u32(at + HEAD_V3, round);
+                memory.put_u32(begin + 12, 1);
+                memory.put_u32(begin + 16, DESCRIPTOR as u32);
                 status.store(1, Ordering::Release);
             }
         });

@@ -1,0 +1,100 @@
+//! The reads of a handle on one device: the steps of the system's libpcap, in its order (pcap-linux.c,
+//! `pcap_read_linux_mmap_v3` and `_v2`).
+
+use crate::call::{Call, End, Packet, Pause, Wait};
+use crate::control::Control;
+use crate::lane::{Intake, Lane};
+use crate::ring::{Layout, Ring};
+use fanpcap_ring::{Blocks, Frames};
+
+/// Reads the lane's next packet, if it is there.
+#[inline]
+pub(crate) fn next(
+    lane: &mut Lane,
+    control: &Control,
+    call: &mut Call,
+    packet: &mut Packet,
+) -> Result<(), Pause> {
+    let Lane { ring, intake } = lane;
+    match ring {
+        Ring::V3(blocks) => next_of_blocks(blocks, intake, control, call, packet),
+        Ring::V2(frames) => next_of_frames(frames, intake, control, call, packet),
+    }
+}
+
+#[inline]
+fn next_of_blocks(
+    blocks: &mut Blocks,
+    intake: &mut Intake,
+    control: &Control,
+    call: &mut Call,
+    packet: &mut Packet,
+) -> Result<(), Pause> {
+    loop {
+        if !blocks.open() {
+            let may_be_empty = !control.waits_for_ever();
+            return Err(starve(blocks, intake, control, call, may_be_empty));
+        }
+        call.begun = true;
+        let is_spent = blocks.is_spent();
+        let goes_on = !call.is_done() && !control.is_broken();
+        if goes_on && !is_spent {
+            if intake.next_packet(blocks, &control.wanted, packet)? {
+                return Ok(());
+            }
+            continue;
+        }
+        // At the end of a block, or of the read.
+        if is_spent {
+            intake.release(blocks);
+        }
+        control.check_end(call)?;
+    }
+}
+
+fn next_of_frames(
+    frames: &mut Frames,
+    intake: &mut Intake,
+    control: &Control,
+    call: &mut Call,
+    packet: &mut Packet,
+) -> Result<(), Pause> {
+    loop {
+        let (is_held, is_ready) = (frames.is_held(), frames.is_ready());
+        if is_held {
+            intake.release(frames);
+            control.check_end(call)?;
+        } else if is_ready {
+            call.begun = true;
+            if intake.next_packet(frames, &control.wanted, packet)? {
+                return Ok(());
+            }
+        } else {
+            return Err(starve(frames, intake, control, call, true));
+        }
+    }
+}
+
+/// The ring is empty. A read that has begun ends when it has delivered something, or when it
+/// `may_be_empty`; else it waits.
+#[cold]
+fn starve(
+    ring: &impl Layout,
+    intake: &mut Intake,
+    control: &Control,
+    call: &Call,
+    may_be_empty: bool,
+) -> Pause {
+    let taken = ring.taken();
+    let next = intake.handle_empty(taken);
+    if call.begun && (call.delivered > 0 || may_be_empty) {
+        return End::Delivered(call.delivered).into();
+    }
+    let timeout = control.timeout.filter(|timeout| !timeout.is_zero());
+    let may_rest = !control.is_nonblocking() && !control.is_net_down();
+    let rest = intake.pace.rest(timeout).filter(|_| may_rest);
+    if rest.is_none() && intake.has_told(taken) && !control.is_nonblocking() {
+        intake.handle_idle(taken);
+    }
+    Pause::Wait(rest.map_or(Wait::Packets(next), Wait::Rest))
+}

@@ -1,0 +1,229 @@
+//! A port and a ring in ordinary memory: what the kernel does, told by the test.
+
+use super::kernel::{BLOCK, FRAME, Memory, Packet};
+use fanpcap_linux::packet::ring::Mapping;
+use fanpcap_reader::{
+    Call, Direction, End, Input, Link, Options, Port, ReadError, Reader, Ring, Statistics,
+};
+use fanpcap_ring::{Blocks, Frames};
+use std::collections::VecDeque;
+use std::io::{self, Write};
+use std::os::fd::{AsFd, BorrowedFd};
+use std::os::unix::net::UnixStream;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+/// What a call of the port answers.
+pub(crate) type Answer = Result<Link, &'static str>;
+
+/// The index of `lo` here.
+pub(crate) const LO: u32 = 1;
+
+#[derive(Debug)]
+pub(crate) struct FakePort {
+    /// Readable when the other end was written to.
+    here: UnixStream,
+    there: UnixStream,
+    /// An end whose other end is closed: poll(2) finds more than packets.
+    hung: UnixStream,
+    /// The answers of check() and link(). While there are some, poll(2) finds more than packets.
+    pub(crate) checks: Mutex<VecDeque<Answer>>,
+    pub(crate) links: Mutex<VecDeque<Answer>>,
+    pub(crate) statistics: Mutex<Statistics>,
+}
+
+impl FakePort {
+    fn new() -> Self {
+        let (here, there) = UnixStream::pair().unwrap();
+        let (hung, _) = UnixStream::pair().unwrap();
+        Self {
+            here,
+            there,
+            hung,
+            checks: Mutex::default(),
+            links: Mutex::default(),
+            statistics: Mutex::default(),
+        }
+    }
+
+    /// Makes poll(2) find packets.
+    pub(crate) fn ring(&self) {
+        (&self.there).write_all(&[0]).unwrap();
+    }
+}
+
+fn answer(answers: &Mutex<VecDeque<Answer>>) -> Result<Link, ReadError> {
+    let answer = answers.lock().unwrap().pop_front();
+    answer
+        .unwrap_or(Ok(Link::Up))
+        .map_err(|text| ReadError::new(io::Error::other(text)))
+}
+
+impl Port for FakePort {
+    fn waits_on(&self) -> BorrowedFd<'_> {
+        match self.checks.lock().unwrap().is_empty() {
+            true => self.here.as_fd(),
+            false => self.hung.as_fd(),
+        }
+    }
+
+    fn loopback(&self) -> Option<u32> {
+        Some(LO)
+    }
+
+    fn check(&self, _: i16) -> Result<Link, ReadError> {
+        answer(&self.checks)
+    }
+
+    fn link(&self) -> Result<Link, ReadError> {
+        answer(&self.links)
+    }
+
+    fn poll_error(&self, error: io::Error) -> ReadError {
+        ReadError::new(error)
+    }
+
+    fn take_statistics(&self) -> io::Result<Statistics> {
+        Ok(std::mem::take(&mut *self.statistics.lock().unwrap()))
+    }
+}
+
+pub(crate) const BLOCKS: usize = 8;
+const FRAMES: usize = 16;
+
+/// A device: its port, and the kernel's side of its ring.
+pub(crate) struct FakeDevice {
+    pub(crate) port: Arc<FakePort>,
+    memory: Memory,
+    is_v3: bool,
+    next: usize,
+}
+
+impl FakeDevice {
+    /// A device, and the reader's side of it.
+    pub(crate) fn new(is_v3: bool, timeout: Option<Duration>) -> (Self, Input) {
+        let length = if is_v3 {
+            BLOCKS * BLOCK
+        } else {
+            FRAMES * FRAME
+        };
+        let mapping = Mapping::anonymous(length).unwrap();
+        let memory = Memory::of(&mapping);
+        let ring = if is_v3 {
+            Ring::V3(Blocks::new(mapping, BLOCK, BLOCKS).unwrap())
+        } else {
+            Ring::V2(Frames::new(mapping, BLOCK, FRAME, FRAMES).unwrap())
+        };
+        let port = Arc::new(FakePort::new());
+        let input = Input {
+            ring,
+            port: Arc::clone(&port) as Arc<dyn Port>,
+            timeout,
+        };
+        let next = 0;
+        let device = Self {
+            port,
+            memory,
+            is_v3,
+            next,
+        };
+        (device, input)
+    }
+
+    /// Packets arrive: in one block, or in a frame each.
+    pub(crate) fn arrive(&mut self, packets: &[Packet]) {
+        if self.is_v3 {
+            let block = self.next % BLOCKS;
+            assert_eq!(self.memory.put_block(block, packets), packets.len());
+            self.next += 1;
+        } else {
+            for packet in packets {
+                self.memory.put_v2(self.next % FRAMES * FRAME, packet);
+                self.next += 1;
+            }
+        }
+        self.port.ring();
+    }
+
+    /// Spoils the header of the packet that came last, before which nothing came.
+    pub(crate) fn spoil(&self) {
+        let mac = if self.is_v3 { 48 + 24 } else { 12 };
+        self.memory.put(mac, &u16::MAX.to_ne_bytes());
+    }
+}
+
+pub(crate) const OPTIONS: Options = Options {
+    snaplen: 65_535,
+    nanoseconds: false,
+    nonblocking: false,
+    direction: Direction::InOut,
+    tag_at: None,
+};
+
+pub(crate) const NONBLOCKING: Options = Options {
+    nonblocking: true,
+    ..OPTIONS
+};
+
+/// A packet of the bytes 0, 1, 2 ..., at so many microseconds.
+pub(crate) fn packet(microseconds: u32, length: u8) -> Packet {
+    Packet {
+        data: (0..length).collect(),
+        cut: 0,
+        seconds: 7,
+        nanoseconds: microseconds * 1000,
+        vlan: None,
+        pkttype: 0,
+        ifindex: 2,
+        reserve: 32,
+    }
+}
+
+/// A packet as a callback gets it.
+#[derive(Debug, PartialEq)]
+pub(crate) struct Got {
+    pub(crate) seconds: i64,
+    pub(crate) fraction: i64,
+    pub(crate) len: u32,
+    pub(crate) data: Vec<u8>,
+}
+
+/// What pcap_dispatch(3PCAP) returns.
+#[derive(Debug, PartialEq)]
+pub(crate) enum Return {
+    Count(i32),
+    /// `PCAP_ERROR_BREAK`.
+    Break,
+    /// `PCAP_ERROR`, with the text of pcap_geterr(3PCAP).
+    Error(String),
+}
+
+/// Reads as pcap_dispatch(3PCAP) does.
+pub(crate) fn dispatch(reader: &Reader, max: i32, mut callback: impl FnMut(Got)) -> Return {
+    let mut call = Call::new(max);
+    let mut packet = fanpcap_reader::Packet::NONE;
+    loop {
+        // SAFETY: each test reads in one thread.
+        match unsafe { reader.next(&mut call, &mut packet) } {
+            Ok(()) => {}
+            Err(End::Delivered(count)) => return Return::Count(count),
+            Err(End::Broken) => return Return::Break,
+            Err(End::Failed(error)) => return Return::Error(error.to_string()),
+        }
+        // SAFETY: the reader has just handed out these bytes.
+        let data = unsafe { std::slice::from_raw_parts(packet.data, packet.caplen as usize) };
+        callback(Got {
+            seconds: packet.seconds,
+            fraction: packet.fraction,
+            len: packet.len,
+            data: data.to_vec(),
+        });
+    }
+}
+
+/// Reads, and returns the packets' fractions of a second too.
+pub(crate) fn times(reader: &Reader, max: i32) -> (Return, Vec<i64>) {
+    let mut times = Vec::new();
+    let returned = dispatch(reader, max, |got| times.push(got.fraction));
+    (returned, times)
+}

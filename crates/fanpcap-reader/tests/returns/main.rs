@@ -1,0 +1,13 @@
+//! Each return of pcap_dispatch(3PCAP), on a ring in ordinary memory: no kernel fills it.
+#![allow(
+    clippy::cast_possible_truncation,
+    clippy::unwrap_used,
+    reason = "lengths are below 4096, and a test may panic"
+)]
+
+#[path = "../../../fanpcap-ring/tests/kernel/mod.rs"]
+mod kernel;
+mod fake;
+mod ends;
+mod packets;
+mod several;

@@ -1,0 +1,10 @@
+//! The packet socket as an engine: maps its ring, and answers for the socket as a reader's port.
+#![forbid(unsafe_code)]
+
+mod error;
+mod socket;
+mod input;
+
+pub use error::SocketError;
+pub use input::open;
+pub use socket::Socket;

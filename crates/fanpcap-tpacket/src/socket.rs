@@ -1,0 +1,78 @@
+//! A packet socket as a reader's port: its errors, its device's state, its counters.
+
+use crate::error::SocketError;
+use fanpcap_linux::wait::{self, ENETDOWN, ENODEV, ENXIO, POLLERR, POLLHUP, POLLNVAL, POLLRDHUP};
+use fanpcap_linux::{interface, packet};
+use fanpcap_reader::{Link, Port, ReadError, Statistics};
+use std::ffi::c_short;
+use std::io;
+use std::os::fd::BorrowedFd;
+
+/// A packet socket that stays open as long as its reader lives.
+#[derive(Clone, Copy, Debug)]
+pub struct Socket(BorrowedFd<'static>);
+
+impl Socket {
+    /// The port of `socket`.
+    pub fn new(socket: BorrowedFd<'static>) -> Self {
+        Self(socket)
+    }
+}
+
+impl Port for Socket {
+    fn waits_on(&self) -> BorrowedFd<'_> {
+        self.0
+    }
+
+    fn loopback(&self) -> Option<u32> {
+        interface::index("lo")
+    }
+
+    fn check(&self, found: c_short) -> Result<Link, ReadError> {
+        if found & POLLNVAL != 0 {
+            return Err(ReadError::new(SocketError::Invalid));
+        }
+        if found & (POLLHUP | POLLRDHUP) != 0 {
+            return Err(ReadError::new(SocketError::Hangup));
+        }
+        if found & POLLERR == 0 {
+            return Ok(Link::Up);
+        }
+        match wait::take_error(self.0).unwrap_or_else(Some) {
+            None => Err(ReadError::new(SocketError::NoCondition)),
+            // Down or gone: the socket can't tell yet.
+            Some(error) if error.raw_os_error() == Some(ENETDOWN) => Ok(Link::Down),
+            Some(error) => Err(ReadError::new(SocketError::Condition(error))),
+        }
+    }
+
+    fn link(&self) -> Result<Link, ReadError> {
+        let gone = || ReadError::new(SocketError::Disappeared);
+        if packet::is_unbound(self.0).unwrap_or(false) {
+            return Err(gone());
+        }
+        let address = packet::address(self.0);
+        let address = address.map_err(|error| ReadError::new(SocketError::Condition(error)))?;
+        match interface::is_up(self.0, address.ifindex) {
+            Ok(true) => Ok(Link::Up),
+            Ok(false) => Ok(Link::Down),
+            Err(error) if matches!(error.raw_os_error(), Some(ENXIO | ENODEV)) => Err(gone()),
+            Err(error) => {
+                let device = interface::name(address.ifindex).unwrap_or_default();
+                Err(ReadError::new(SocketError::Flags { device, error }))
+            }
+        }
+    }
+
+    fn poll_error(&self, error: io::Error) -> ReadError {
+        ReadError::new(SocketError::Poll(error))
+    }
+
+    fn take_statistics(&self) -> io::Result<Statistics> {
+        let statistics = packet::take_statistics(self.0)?;
+        Ok(Statistics {
+            received: statistics.packets.into(),
+            dropped: statistics.drops.into(),
+        })
+    }
+}
