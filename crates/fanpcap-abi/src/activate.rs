@@ -2,8 +2,8 @@
 
 use crate::handles::Part;
 use crate::message::{ERRBUF_SIZE, fail, guard, system_error};
-use crate::system::{self, ERROR, Pcap, PcapStat, system};
-use crate::{expressions, handles, several, stats, take_over};
+use crate::system::{self, ERROR, Pcap, Stats, system};
+use crate::{handles, several, stats, take_over};
 use fanpcap::request::Request;
 use fanpcap_config::settings::{Group, Membership, Plan};
 use fanpcap_group::join::{Entrant, JoinError};
@@ -228,12 +228,12 @@ pub(crate) unsafe fn join(p: *mut Pcap, membership: &Membership) -> Result<(), J
         return Err(JoinError::NotPacket);
     }
     let protocol = handles::with(p, |entry| entry.protocol).flatten();
-    let mut told = PcapStat::default();
+    let mut told = Stats::default();
     // SAFETY: the caller vouches for `p`. Where there are no statistics, zeros are right.
     unsafe { stats::told(p, &raw mut told) };
     let before = Counters {
-        received: told.ps_recv.into(),
-        dropped: told.ps_drop.into(),
+        received: told.received.into(),
+        dropped: told.dropped.into(),
     };
     // SAFETY: the handle's descriptor is open as long as the handle.
     let socket = unsafe { BorrowedFd::borrow_raw(fd) };
@@ -415,7 +415,7 @@ pub(crate) unsafe fn go_live(p: *mut Pcap) -> c_int {
 /// `p` is a handle.
 unsafe fn plan(p: *mut Pcap) -> Result<Plan, c_int> {
     let request = handles::request(p);
-    let plan = |request: Arc<Request>| request.plan(&expressions::compile);
+    let plan = |request: Arc<Request>| request.plan(&system::compile);
     let plan = request.map_or_else(|| Ok(Plan::default()), plan);
     // SAFETY: the caller vouches for `p`.
     plan.map_err(|report| unsafe { fail(p, &report.render(ERRBUF_SIZE - 1)) })

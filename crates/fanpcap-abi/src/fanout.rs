@@ -7,7 +7,7 @@ use crate::activate;
 use crate::handles::{self, Entry};
 use crate::message::{ERRBUF_SIZE, fail, guard};
 use crate::system::{self, ERROR, NOT_ACTIVATED, Pcap};
-use crate::{expressions, several, take_over};
+use crate::{several, take_over};
 use fanpcap::request::Request;
 use fanpcap_config::fanout::Fanout;
 use fanpcap_config::mode::described;
@@ -117,14 +117,14 @@ unsafe fn apply_to_one(p: *mut Pcap, call: Call) -> Result<(), String> {
         drop(remember(&before));
         report.render(ERRBUF_SIZE - 1)
     };
-    let compiled = request.compile_call(&expressions::compile);
+    let compiled = request.compile_call(&system::compile);
     compiled.map_err(refused)?;
     // SAFETY: the caller vouches for `p`.
     if unsafe { system::pcap_datalink(p) } == NOT_ACTIVATED {
         return Ok(());
     }
     let plan = request
-        .plan(&expressions::compile)
+        .plan(&system::compile)
         .map_err(|report| report.render(ERRBUF_SIZE - 1))?;
     let Some(membership) = plan.membership else {
         return Err("pcap_fanout: no group".to_owned());

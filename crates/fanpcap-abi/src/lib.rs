@@ -8,7 +8,6 @@
 
 pub mod data;
 pub mod system;
-mod expressions;
 mod head;
 mod message;
 mod handles;

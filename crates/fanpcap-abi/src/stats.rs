@@ -1,7 +1,7 @@
 //! pcap_stats, and the name of the library.
 
 use crate::message::{fail, guard};
-use crate::system::{ERROR, Pcap, PcapStat, system};
+use crate::system::{ERROR, Pcap, Stats, system};
 use crate::{handles, several};
 use std::ffi::{CStr, CString, c_char, c_int, c_uint};
 use std::sync::OnceLock;
@@ -11,18 +11,18 @@ use std::sync::OnceLock;
 /// # Safety
 /// As its man page asks.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn pcap_stats(p: *mut Pcap, stats: *mut PcapStat) -> c_int {
+pub unsafe extern "C" fn pcap_stats(p: *mut Pcap, stats: *mut Stats) -> c_int {
     let body = || {
-        let mut sum = PcapStat::default();
+        let mut sum = Stats::default();
         let add = |p| {
-            let mut own = PcapStat::default();
+            let mut own = Stats::default();
             // SAFETY: the caller's promise: `p` is a handle.
             let status = unsafe { told(p, &raw mut own) };
             if status == 0 {
                 add_taken(p, &mut own);
-                sum.ps_recv = sum.ps_recv.wrapping_add(own.ps_recv);
-                sum.ps_drop = sum.ps_drop.wrapping_add(own.ps_drop);
-                sum.ps_ifdrop = sum.ps_ifdrop.wrapping_add(own.ps_ifdrop);
+                sum.received = sum.received.wrapping_add(own.received);
+                sum.dropped = sum.dropped.wrapping_add(own.dropped);
+                sum.interface_dropped = sum.interface_dropped.wrapping_add(own.interface_dropped);
             }
             status
         };
@@ -42,7 +42,7 @@ pub unsafe extern "C" fn pcap_stats(p: *mut Pcap, stats: *mut PcapStat) -> c_int
 ///
 /// # Safety
 /// As pcap_stats(3PCAP) asks.
-pub(crate) unsafe fn told(p: *mut Pcap, stats: *mut PcapStat) -> c_int {
+pub(crate) unsafe fn told(p: *mut Pcap, stats: *mut Stats) -> c_int {
     system()
         .pcap_stats
         // SAFETY: the caller's promise, passed on.
@@ -50,12 +50,12 @@ pub(crate) unsafe fn told(p: *mut Pcap, stats: *mut PcapStat) -> c_int {
 }
 
 /// Adds what was read from the socket past the system's library.
-fn add_taken(p: *mut Pcap, stats: &mut PcapStat) {
+fn add_taken(p: *mut Pcap, stats: &mut Stats) {
     handles::with(p, |entry| {
         if let Some((member, _)) = &mut entry.member {
-            let totals = member.handle_stats(stats.ps_recv, stats.ps_drop);
-            stats.ps_recv = wrapped(totals.received);
-            stats.ps_drop = wrapped(totals.dropped);
+            let totals = member.handle_stats(stats.received, stats.dropped);
+            stats.received = wrapped(totals.received);
+            stats.dropped = wrapped(totals.dropped);
         }
     });
 }

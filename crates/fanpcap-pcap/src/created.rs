@@ -1,8 +1,10 @@
 //! Handles before they read: created, set up, activated; or opened on a savefile.
 
-use crate::functions::{Functions, Pcap};
-use crate::handle::{Handle, NANO, Precision, c_text};
-use crate::{Error, Library};
+use crate::error::{Error, c_text};
+use crate::functions::Functions;
+use crate::handle::{Handle, NANO, Precision};
+use crate::library::Library;
+use crate::structs::Pcap;
 use std::ffi::{c_int, c_uint};
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;

@@ -1,129 +1,200 @@
-//! The functions of libpcap that are called, with their types, and the structs that they fill.
+//! The functions of libpcap: their names and types, once.
 
-use std::ffi::{CStr, c_char, c_int, c_uint, c_void};
+use crate::structs::{BpfProgram, Callback, FanoutStat, Header, Pcap, Stats};
+use std::ffi::{CStr, c_char, c_int, c_long, c_uint, c_void};
+use std::mem;
 use std::ptr::NonNull;
 
-/// `pcap_t`.
-#[repr(C)]
-pub(crate) struct Pcap {
-    _opaque: [u8; 0],
-}
+/// A C string.
+pub type Text = *const c_char;
+/// A C string to write to, of `PCAP_ERRBUF_SIZE` bytes, or null.
+pub type Buffer = *mut c_char;
+/// A pointer to what nobody here looks into.
+pub type Opaque = *mut c_void;
+/// A `pcap_t`.
+pub type Handle = *mut Pcap;
 
-/// `struct pcap_pkthdr` of a 64-bit system.
-#[repr(C)]
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Header {
-    /// When it was captured: seconds since 1970.
-    pub seconds: i64,
-    /// Microseconds or nanoseconds of that, by the handle's [`Precision`](crate::Precision).
-    pub fraction: i64,
-    /// Bytes captured.
-    pub caplen: u32,
-    /// Bytes on the wire.
-    pub len: u32,
-}
+/// Calls a macro with all functions of libpcap. A library that exports them all has entry points of its
+/// `own` for the first group; sets what the second group sets on `each` device of a handle; and
+/// forwards the third. The expression after `=` is what it returns without a function to forward to.
+#[macro_export]
+macro_rules! for_each_function {
+    ($callback:ident) => {
+        $callback! {
+            own {
+                fn pcap_create(device: Text, errbuf: Buffer) -> Handle;
+                fn pcap_open_live(device: Text, snaplen: c_int, promisc: c_int, timeout: c_int, errbuf: Buffer) -> Handle;
+                fn pcap_activate(p: Handle) -> c_int;
+                fn pcap_close(p: Handle);
+                fn pcap_stats(p: Handle, stats: *mut Stats) -> c_int;
+                fn pcap_set_snaplen(p: Handle, snaplen: c_int) -> c_int;
+                fn pcap_set_protocol_linux(p: Handle, protocol: c_int) -> c_int;
+                fn pcap_set_timeout(p: Handle, milliseconds: c_int) -> c_int;
+                fn pcap_set_buffer_size(p: Handle, bytes: c_int) -> c_int;
+                fn pcap_breakloop(p: Handle);
+                fn pcap_setnonblock(p: Handle, nonblock: c_int, errbuf: Buffer) -> c_int;
+                fn pcap_get_selectable_fd(p: Handle) -> c_int;
+                fn pcap_get_required_select_timeout(p: Handle) -> *const c_void;
+                fn pcap_setdirection(p: Handle, direction: c_int) -> c_int;
+                fn pcap_set_datalink(p: Handle, linktype: c_int) -> c_int;
+                fn pcap_setfilter(p: Handle, program: *mut BpfProgram) -> c_int;
+                fn pcap_lib_version() -> Text;
+            }
+            each {
+                fn pcap_set_promisc(promisc);
+                fn pcap_set_rfmon(rfmon);
+                fn pcap_set_immediate_mode(immediate);
+                fn pcap_set_tstamp_type(kind);
+                fn pcap_set_tstamp_precision(precision);
+            }
+            forward {
+                // Opening.
+                fn pcap_init(options: c_uint, errbuf: Buffer) -> c_int = missing(errbuf, ERROR);
+                fn pcap_open_dead(linktype: c_int, snaplen: c_int) -> Handle = null_mut();
+                fn pcap_open_dead_with_tstamp_precision(linktype: c_int, snaplen: c_int, precision: c_uint) -> Handle = null_mut();
+                fn pcap_open_offline(name: Text, errbuf: Buffer) -> Handle = missing(errbuf, null_mut());
+                fn pcap_open_offline_with_tstamp_precision(name: Text, precision: c_uint, errbuf: Buffer) -> Handle = missing(errbuf, null_mut());
+                fn pcap_fopen_offline(file: Opaque, errbuf: Buffer) -> Handle = missing(errbuf, null_mut());
+                fn pcap_fopen_offline_with_tstamp_precision(file: Opaque, precision: c_uint, errbuf: Buffer) -> Handle = missing(errbuf, null_mut());
+                fn pcap_can_set_rfmon(p: Handle) -> c_int = ERROR;
+                fn pcap_get_tstamp_precision(p: Handle) -> c_int = ERROR;
+                fn pcap_list_tstamp_types(p: Handle, list: *mut *mut c_int) -> c_int = ERROR;
+                fn pcap_free_tstamp_types(list: *mut c_int) = ();
 
-/// `struct pcap_stat`: counters since activation, which wrap.
-#[repr(C)]
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Stats {
-    /// Packets that passed the filter, dropped ones included.
-    pub received: u32,
-    /// Of these, lost because the ring was full.
-    pub dropped: u32,
-    /// What the device dropped, for whomever.
-    pub interface_dropped: u32,
-}
+                // Reading.
+                fn pcap_loop(p: Handle, count: c_int, callback: Callback, user: *mut u8) -> c_int = ERROR;
+                fn pcap_dispatch(p: Handle, count: c_int, callback: Callback, user: *mut u8) -> c_int = ERROR;
+                fn pcap_next(p: Handle, header: *mut Header) -> *const u8 = std::ptr::null();
+                fn pcap_next_ex(p: Handle, header: *mut *mut Header, data: *mut *const u8) -> c_int = ERROR;
+                fn pcap_getnonblock(p: Handle, errbuf: Buffer) -> c_int = missing(errbuf, ERROR);
+                fn pcap_fileno(p: Handle) -> c_int = ERROR;
+                fn pcap_inject(p: Handle, data: *const c_void, len: usize) -> c_int = ERROR;
+                fn pcap_sendpacket(p: Handle, data: *const u8, len: c_int) -> c_int = ERROR;
 
-/// `struct bpf_program`.
-#[repr(C)]
-pub(crate) struct Program {
-    pub(crate) len: c_uint,
-    pub(crate) instructions: *mut c_void,
-}
+                // About a handle.
+                fn pcap_datalink(p: Handle) -> c_int = ERROR;
+                fn pcap_datalink_ext(p: Handle) -> c_int = ERROR;
+                fn pcap_list_datalinks(p: Handle, list: *mut *mut c_int) -> c_int = ERROR;
+                fn pcap_free_datalinks(list: *mut c_int) = ();
+                fn pcap_snapshot(p: Handle) -> c_int = ERROR;
+                fn pcap_bufsize(p: Handle) -> c_int = ERROR;
+                fn pcap_is_swapped(p: Handle) -> c_int = ERROR;
+                fn pcap_major_version(p: Handle) -> c_int = ERROR;
+                fn pcap_minor_version(p: Handle) -> c_int = ERROR;
+                fn pcap_file(p: Handle) -> Opaque = null_mut();
+                fn pcap_geterr(p: Handle) -> Buffer = null_mut();
+                fn pcap_perror(p: Handle, prefix: Text) = ();
 
-/// `struct pcap_fanout_stat` of `pcap/fanout.h`.
-#[repr(C)]
-#[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct FanoutStat {
-    pub(crate) size: usize,
-    pub(crate) valid: u32,
-    pub(crate) group: i32,
-    pub(crate) received: u64,
-    pub(crate) dropped: u64,
-    pub(crate) members: u64,
-    pub(crate) group_received: u64,
-    pub(crate) group_dropped: u64,
-    pub(crate) group_age_ns: u64,
-}
+                // Filters.
+                fn pcap_compile(p: Handle, program: *mut BpfProgram, text: Text, optimize: c_int, netmask: u32) -> c_int = ERROR;
+                fn pcap_compile_nopcap(snaplen: c_int, linktype: c_int, program: *mut BpfProgram, text: Text, optimize: c_int, netmask: u32) -> c_int = ERROR;
+                fn pcap_freecode(program: *mut BpfProgram) = ();
+                fn pcap_offline_filter(program: *const c_void, header: *const Header, data: *const u8) -> c_int = 0;
+                fn bpf_filter(program: *const c_void, data: *const u8, len: c_uint, caplen: c_uint) -> c_uint = 0;
+                fn bpf_validate(program: *const c_void, len: c_int) -> c_int = 0;
+                fn bpf_image(instruction: *const c_void, index: c_int) -> Buffer = null_mut();
+                fn bpf_dump(program: *const c_void, option: c_int) = ();
 
-/// What pcap_fanout_stats(3PCAP) knows of a member and its group.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct FanoutStats {
-    /// The group's number.
-    pub group: i32,
-    /// Packets for this member since it joined, dropped ones included.
-    pub received: Option<u64>,
-    /// Of these, lost because its ring was full.
-    pub dropped: Option<u64>,
-    /// Sockets in the group, of all processes.
-    pub members: Option<u64>,
-    /// Sum of `received` over the members.
-    pub group_received: Option<u64>,
-    /// Sum of `dropped` over the members.
-    pub group_dropped: Option<u64>,
-    /// Age of the oldest counters in these sums, nanoseconds.
-    pub group_age_ns: u64,
-}
+                // Savefiles.
+                fn pcap_dump_open(p: Handle, name: Text) -> Opaque = null_mut();
+                fn pcap_dump_fopen(p: Handle, file: Opaque) -> Opaque = null_mut();
+                fn pcap_dump_open_append(p: Handle, name: Text) -> Opaque = null_mut();
+                fn pcap_dump(dumper: *mut u8, header: *const Header, data: *const u8) = ();
+                fn pcap_dump_file(dumper: Opaque) -> Opaque = null_mut();
+                fn pcap_dump_ftell(dumper: Opaque) -> c_long = -1;
+                fn pcap_dump_ftell64(dumper: Opaque) -> i64 = -1;
+                fn pcap_dump_flush(dumper: Opaque) -> c_int = ERROR;
+                fn pcap_dump_close(dumper: Opaque) = ();
 
-impl From<FanoutStat> for FanoutStats {
-    fn from(stat: FanoutStat) -> Self {
-        let known = |bit: u32, value: u64| (stat.valid & bit != 0).then_some(value);
-        Self {
-            group: stat.group,
-            received: known(0x01, stat.received),
-            dropped: known(0x02, stat.dropped),
-            members: known(0x04, stat.members),
-            group_received: known(0x08, stat.group_received),
-            group_dropped: known(0x10, stat.group_dropped),
-            group_age_ns: stat.group_age_ns,
+                // Devices.
+                fn pcap_findalldevs(list: *mut Opaque, errbuf: Buffer) -> c_int = missing(errbuf, ERROR);
+                fn pcap_freealldevs(list: Opaque) = ();
+                fn pcap_lookupdev(errbuf: Buffer) -> Buffer = missing(errbuf, null_mut());
+                fn pcap_lookupnet(device: Text, network: *mut u32, mask: *mut u32, errbuf: Buffer) -> c_int = missing(errbuf, ERROR);
+
+                // Names and numbers.
+                fn pcap_statustostr(status: c_int) -> Text = c"no libpcap loaded".as_ptr();
+                fn pcap_strerror(error: c_int) -> Text = c"no libpcap loaded".as_ptr();
+                fn pcap_datalink_name_to_val(name: Text) -> c_int = ERROR;
+                fn pcap_datalink_val_to_name(linktype: c_int) -> Text = std::ptr::null();
+                fn pcap_datalink_val_to_description(linktype: c_int) -> Text = std::ptr::null();
+                fn pcap_datalink_val_to_description_or_dlt(linktype: c_int) -> Text = c"no libpcap loaded".as_ptr();
+                fn pcap_tstamp_type_name_to_val(name: Text) -> c_int = ERROR;
+                fn pcap_tstamp_type_val_to_name(kind: c_int) -> Text = std::ptr::null();
+                fn pcap_tstamp_type_val_to_description(kind: c_int) -> Text = std::ptr::null();
+                fn pcap_nametoaddr(name: Text) -> *mut *mut u32 = null_mut();
+                fn pcap_nametoaddrinfo(name: Text) -> Opaque = null_mut();
+                fn pcap_nametonetaddr(name: Text) -> u32 = 0;
+                fn pcap_nametoport(name: Text, port: *mut c_int, protocol: *mut c_int) -> c_int = 0;
+                fn pcap_nametoportrange(name: Text, first: *mut c_int, last: *mut c_int, protocol: *mut c_int) -> c_int = 0;
+                fn pcap_nametoproto(name: Text) -> c_int = ERROR;
+                fn pcap_nametoeproto(name: Text) -> c_int = ERROR;
+                fn pcap_nametollc(name: Text) -> c_int = ERROR;
+                fn pcap_ether_aton(text: Text) -> *mut u8 = null_mut();
+                fn pcap_ether_hostton(name: Text) -> *mut u8 = null_mut();
+                fn pcap_next_etherent(file: Opaque) -> Opaque = null_mut();
+            }
         }
-    }
+    };
 }
 
-/// `pcap_handler`.
-pub(crate) type Callback = unsafe extern "C-unwind" fn(*mut u8, *const Header, *const u8);
+/// Declares the types of the functions, and the table of their addresses.
+macro_rules! table {
+    (own { $(fn $own:ident($($o:ident: $ot:ty),*) $(-> $or:ty)?;)* }
+     each { $(fn $each:ident($value:ident);)* }
+     forward { $(fn $name:ident($($a:ident: $t:ty),*) $(-> $r:ty)? = $default:expr;)* }) => {
+        table! {
+            $($own: unsafe extern "C-unwind" fn($($ot),*) $(-> $or)?,)*
+            $($each: unsafe extern "C-unwind" fn(Handle, c_int) -> c_int,)*
+            $($name: unsafe extern "C-unwind" fn($($t),*) $(-> $r)?,)*
+        }
+    };
+    ($($name:ident: $type:ty,)*) => {
+        /// The types of the functions, by their names.
+        #[allow(non_camel_case_types, reason = "functions of C have such names")]
+        mod types {
+            use super::*;
+            $(pub(crate) type $name = $type;)*
+        }
 
-type Text = *const c_char;
-type Buffer = *mut c_char;
-type Handle = *mut Pcap;
-
-/// A table of functions, each looked up once by its name.
-macro_rules! functions {
-    ($(#[$doc:meta])* $table:ident { $(fn $name:ident($($a:ident: $t:ty),*) $(-> $r:ty)?;)* } $(and $more:ident: $of:ty)?) => {
-        $(#[$doc])*
+        /// The functions that a library exports; none where it lacks one.
         #[derive(Debug)]
-        pub(crate) struct $table {
-            $(pub(crate) $name: unsafe extern "C-unwind" fn($($a: $t),*) $(-> $r)?,)*
-            $(pub(crate) $more: Option<$of>,)?
+        pub struct Symbols {
+            $(#[doc = concat!(stringify!($name), "(3PCAP)")] pub $name: Option<types::$name>,)*
         }
 
-        impl $table {
-            /// Finds them all, or says which is not there.
-            pub(crate) fn find(
-                symbol: impl Fn(&CStr) -> Option<NonNull<c_void>>,
-            ) -> Result<Self, &'static str> {
-                let find = |name: &'static str| {
-                    let symbol = CStr::from_bytes_with_nul(name.as_bytes()).ok().and_then(&symbol);
-                    symbol.ok_or(name.trim_end_matches('\0'))
-                };
-                Ok(Self {
-                    $($name: {
-                        let address = find(concat!(stringify!($name), "\0"))?;
+        impl Symbols {
+            /// Looks them up.
+            pub(crate) fn find(symbol: impl Fn(&CStr) -> Option<NonNull<c_void>>) -> Self {
+                let find = |name: &str| symbol(CStr::from_bytes_with_nul(name.as_bytes()).ok()?);
+                Self {
+                    $($name: find(concat!(stringify!($name), "\0"))
                         // SAFETY: libpcap's function of this name has this type.
-                        unsafe { std::mem::transmute::<NonNull<c_void>, unsafe extern "C-unwind" fn($($t),*) $(-> $r)?>(address) }
-                    },)*
-                    $($more: <$of>::find(&symbol).ok(),)?
+                        .map(|address| unsafe { mem::transmute::<NonNull<c_void>, types::$name>(address) }),)*
+                }
+            }
+        }
+    };
+}
+
+for_each_function!(table);
+
+/// Declares the table of those functions that must be there.
+macro_rules! functions {
+    ($($name:ident)*) => {
+        /// What every libpcap has since 1.5, of which handles in safe Rust are made.
+        #[derive(Debug)]
+        pub(crate) struct Functions {
+            $(pub(crate) $name: types::$name,)*
+            pub(crate) fanout: Option<Fanout>,
+        }
+
+        impl Functions {
+            /// Takes them from `symbols`, or names the one that is not there.
+            pub(crate) fn of(symbols: &Symbols, fanout: Option<Fanout>) -> Result<Self, &'static str> {
+                Ok(Self {
+                    $($name: symbols.$name.ok_or(stringify!($name))?,)*
+                    fanout,
                 })
             }
         }
@@ -131,43 +202,59 @@ macro_rules! functions {
 }
 
 functions! {
-    /// What every libpcap has since 1.5.
-    Functions {
-        fn pcap_lib_version() -> Text;
-        fn pcap_datalink_val_to_name(datalink: c_int) -> Text;
-        fn pcap_statustostr(status: c_int) -> Text;
-        fn pcap_geterr(p: Handle) -> Buffer;
-        fn pcap_create(device: Text, errbuf: Buffer) -> Handle;
-        fn pcap_open_dead(linktype: c_int, snaplen: c_int) -> Handle;
-        fn pcap_open_offline_with_tstamp_precision(file: Text, precision: c_uint, errbuf: Buffer) -> Handle;
-        fn pcap_set_snaplen(p: Handle, snaplen: c_int) -> c_int;
-        fn pcap_set_promisc(p: Handle, promisc: c_int) -> c_int;
-        fn pcap_set_timeout(p: Handle, milliseconds: c_int) -> c_int;
-        fn pcap_set_buffer_size(p: Handle, bytes: c_int) -> c_int;
-        fn pcap_set_immediate_mode(p: Handle, immediate: c_int) -> c_int;
-        fn pcap_set_tstamp_precision(p: Handle, precision: c_int) -> c_int;
-        fn pcap_get_tstamp_precision(p: Handle) -> c_int;
-        fn pcap_activate(p: Handle) -> c_int;
-        fn pcap_close(p: Handle);
-        fn pcap_setnonblock(p: Handle, nonblock: c_int, errbuf: Buffer) -> c_int;
-        fn pcap_compile(p: Handle, program: *mut Program, text: Text, optimize: c_int, netmask: c_uint) -> c_int;
-        fn pcap_setfilter(p: Handle, program: *mut Program) -> c_int;
-        fn pcap_freecode(program: *mut Program);
-        fn pcap_fileno(p: Handle) -> c_int;
-        fn pcap_dispatch(p: Handle, count: c_int, callback: Callback, user: *mut u8) -> c_int;
-        fn pcap_breakloop(p: Handle);
-        fn pcap_stats(p: Handle, stats: *mut Stats) -> c_int;
-        fn pcap_datalink(p: Handle) -> c_int;
-        fn pcap_snapshot(p: Handle) -> c_int;
-    }
-    and fanout: Fanout
+    pcap_lib_version
+    pcap_datalink_val_to_name
+    pcap_statustostr
+    pcap_geterr
+    pcap_create
+    pcap_open_dead
+    pcap_open_offline_with_tstamp_precision
+    pcap_set_snaplen
+    pcap_set_promisc
+    pcap_set_timeout
+    pcap_set_buffer_size
+    pcap_set_immediate_mode
+    pcap_set_tstamp_precision
+    pcap_get_tstamp_precision
+    pcap_activate
+    pcap_close
+    pcap_setnonblock
+    pcap_compile
+    pcap_setfilter
+    pcap_freecode
+    pcap_fileno
+    pcap_dispatch
+    pcap_breakloop
+    pcap_stats
+    pcap_datalink
+    pcap_snapshot
 }
 
-functions! {
-    /// What `pcap/fanout.h` adds.
-    Fanout {
-        fn pcap_fanout(p: Handle, group: c_int, fanout: Text) -> c_int;
-        fn pcap_fanout_group(p: Handle) -> c_int;
-        fn pcap_fanout_stats(p: Handle, stat: *mut FanoutStat) -> c_int;
+type FanoutCall = unsafe extern "C-unwind" fn(Handle, c_int, Text) -> c_int;
+type FanoutGroup = unsafe extern "C-unwind" fn(Handle) -> c_int;
+type FanoutStats = unsafe extern "C-unwind" fn(Handle, *mut FanoutStat) -> c_int;
+
+/// What `pcap/fanout.h` adds.
+#[derive(Debug)]
+pub(crate) struct Fanout {
+    pub(crate) pcap_fanout: FanoutCall,
+    pub(crate) pcap_fanout_group: FanoutGroup,
+    pub(crate) pcap_fanout_stats: FanoutStats,
+}
+
+impl Fanout {
+    /// Looks the functions up; none if one is missing.
+    pub(crate) fn find(symbol: impl Fn(&CStr) -> Option<NonNull<c_void>>) -> Option<Self> {
+        let fanout = symbol(c"pcap_fanout")?;
+        let group = symbol(c"pcap_fanout_group")?;
+        let stats = symbol(c"pcap_fanout_stats")?;
+        Some(Self {
+            // SAFETY: the function of this name has this type.
+            pcap_fanout: unsafe { mem::transmute::<NonNull<c_void>, FanoutCall>(fanout) },
+            // SAFETY: as above.
+            pcap_fanout_group: unsafe { mem::transmute::<NonNull<c_void>, FanoutGroup>(group) },
+            // SAFETY: as above.
+            pcap_fanout_stats: unsafe { mem::transmute::<NonNull<c_void>, FanoutStats>(stats) },
+        })
     }
 }

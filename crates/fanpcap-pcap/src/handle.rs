@@ -1,14 +1,16 @@
 //! Handles that read: their filter, counters and group.
 
-use crate::functions::{FanoutStat, FanoutStats, Functions, Pcap, Program, Stats};
-use crate::library::{Error, text};
+use crate::error::{Errbuf, Error, c_text};
+use crate::functions::Functions;
+use crate::object::text;
+use crate::structs::{BpfProgram, FanoutStat, FanoutStats, Pcap, Stats};
 use fanpcap_linux::packet::Filter;
 use std::cell::Cell;
-use std::ffi::{CString, c_char, c_int, c_uint};
+use std::ffi::{c_char, c_int, c_uint};
 use std::marker::PhantomData;
 use std::mem;
 use std::os::fd::BorrowedFd;
-use std::ptr::{NonNull, null_mut};
+use std::ptr::NonNull;
 use std::sync::Arc;
 
 /// What a header's fraction of a second counts.
@@ -53,8 +55,6 @@ impl Drop for Open {
     }
 }
 
-/// `PCAP_ERRBUF_SIZE`.
-const ERRBUF_SIZE: usize = 256;
 /// `PCAP_ERROR`.
 pub(crate) const ERROR: c_int = -1;
 /// `PCAP_WARNING`.
@@ -72,7 +72,7 @@ impl Handle {
         open: impl FnOnce(*mut c_char) -> *mut Pcap,
     ) -> Result<Self, Error> {
         let mut errbuf = Errbuf::new();
-        let p = NonNull::new(open(errbuf.0.as_mut_ptr())).ok_or_else(|| errbuf.error(call))?;
+        let p = NonNull::new(open(errbuf.as_mut_ptr())).ok_or_else(|| errbuf.error(call))?;
         let functions = Arc::clone(functions);
         Ok(Self {
             open: Arc::new(Open { p, functions }),
@@ -96,10 +96,7 @@ impl Handle {
     pub fn set_filter(&mut self, expression: &str) -> Result<(), Error> {
         const CALL: &str = "pcap_compile";
         let text = c_text(CALL, expression.as_bytes())?;
-        let mut program = Program {
-            len: 0,
-            instructions: null_mut(),
-        };
+        let mut program = BpfProgram::EMPTY;
         let functions = &self.open.functions;
         let (compile, into) = (functions.pcap_compile, &raw mut program);
         // SAFETY: the handle is activated, the text a C string, the program live.
@@ -134,7 +131,7 @@ impl Handle {
         let mut errbuf = Errbuf::new();
         let set = self.open.functions.pcap_setnonblock;
         // SAFETY: the handle is activated, and the buffer as large as the function may fill.
-        match unsafe { set(self.p(), nonblock.into(), errbuf.0.as_mut_ptr()) } {
+        match unsafe { set(self.p(), nonblock.into(), errbuf.as_mut_ptr()) } {
             0 => Ok(()),
             _ => Err(errbuf.error("pcap_setnonblock")),
         }
@@ -231,24 +228,5 @@ impl Break {
     pub fn now(&self) {
         // SAFETY: the handle is open as long as this; the function may be called from anywhere.
         unsafe { (self.0.functions.pcap_breakloop)(self.0.p.as_ptr()) };
-    }
-}
-
-pub(crate) fn c_text(call: &'static str, bytes: &[u8]) -> Result<CString, Error> {
-    CString::new(bytes).map_err(|_| Error::new(call, "the text has a zero byte"))
-}
-
-/// Where functions without a handle leave their reason.
-struct Errbuf([c_char; ERRBUF_SIZE]);
-
-impl Errbuf {
-    fn new() -> Self {
-        Self([0; ERRBUF_SIZE])
-    }
-
-    fn error(&mut self, call: &'static str) -> Error {
-        self.0[ERRBUF_SIZE - 1] = 0;
-        // SAFETY: the last byte is zero.
-        Error::new(call, unsafe { text(self.0.as_ptr()) })
     }
 }

@@ -7,16 +7,22 @@ compile_error!(
 
 mod elf;
 pub mod ldcache;
+mod object;
 pub mod loader;
-mod functions;
-mod library;
+mod structs;
+pub mod functions;
+mod error;
 mod handle;
 mod compiled;
-mod created;
 mod read;
+mod library;
+mod created;
+mod system;
 
 pub use created::Created;
-pub use functions::{FanoutStats, Header, Stats};
+pub use error::Error;
 pub use handle::{Break, Handle, Precision};
-pub use library::{Error, Library, LoadError};
+pub use library::{Library, LoadError};
 pub use read::Dispatched;
+pub use structs::{BpfProgram, Callback, FanoutStats, Header, Pcap, Stats};
+pub use system::System;

@@ -3,12 +3,15 @@
 //! Programs load it so to choose at run time between our library and the system's, which lacks the
 //! functions of `pcap/fanout.h`. A library is never unloaded.
 
-use crate::functions::Functions;
-use std::ffi::{CStr, CString, c_char, c_void};
+use crate::compiled;
+use crate::error::Error;
+use crate::functions::{Fanout, Functions, Symbols};
+use crate::object::{Object, text};
+use fanpcap_bpf::Classic;
+use std::ffi::{CStr, CString};
 use std::fmt;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
-use std::ptr::NonNull;
 use std::sync::Arc;
 
 /// A loaded libpcap.
@@ -37,15 +40,6 @@ pub enum LoadError {
     },
 }
 
-/// What a function of libpcap says when it fails.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Error {
-    /// The function.
-    pub call: &'static str,
-    /// Its reason.
-    pub reason: String,
-}
-
 impl Library {
     /// Loads a libpcap (`RTLD_NOW | RTLD_LOCAL`), and looks up all that this module calls.
     ///
@@ -58,12 +52,10 @@ impl Library {
         };
         let name = CString::new(path.as_os_str().as_bytes())
             .map_err(|_| failed("the path has a zero byte".to_owned()))?;
-        let flags = libc::RTLD_NOW | libc::RTLD_LOCAL | libc::RTLD_NODELETE;
-        // SAFETY: `name` is a C string; the object's constructors are those of a libpcap.
-        let object = NonNull::new(unsafe { libc::dlopen(name.as_ptr(), flags) })
-            .ok_or_else(|| failed(last_error()))?;
-        let symbol = |name: &CStr| symbol(object, name);
-        let functions = Functions::find(symbol).map_err(|name| LoadError::Symbol {
+        let object = Object::open(&name, libc::RTLD_NOW | libc::RTLD_LOCAL).map_err(failed)?;
+        let symbol = |name: &CStr| object.symbol(name);
+        let functions = Functions::of(&Symbols::find(symbol), Fanout::find(symbol));
+        let functions = functions.map_err(|name| LoadError::Symbol {
             path: path.to_owned(),
             name,
         })?;
@@ -81,6 +73,15 @@ impl Library {
     /// Whether its handles can share packets: it has the functions of `pcap/fanout.h`.
     pub fn fans_out(&self) -> bool {
         self.functions.fanout.is_some()
+    }
+
+    /// Compiles a filter expression, pcap-filter(7), for Ethernet frames with all their bytes, VLAN tags
+    /// among them. The filter keeps `snaplen` bytes of what it takes.
+    ///
+    /// # Errors
+    /// Where the expression is wrong.
+    pub fn compile(&self, expression: &str, snaplen: i32) -> Result<Vec<Classic>, Error> {
+        compiled::compile(&self.functions, expression, snaplen)
     }
 
     /// pcap_lib_version(3PCAP).
@@ -120,47 +121,6 @@ impl fmt::Display for LoadError {
 }
 
 impl std::error::Error for LoadError {}
-
-impl Error {
-    pub(crate) fn new(call: &'static str, reason: impl Into<String>) -> Self {
-        let reason = reason.into();
-        Self { call, reason }
-    }
-}
-
-impl fmt::Display for Error {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}: {}", self.call, self.reason)
-    }
-}
-
-impl std::error::Error for Error {}
-
-fn symbol(object: NonNull<c_void>, name: &CStr) -> Option<NonNull<c_void>> {
-    // SAFETY: the object is loaded and `name` is a C string.
-    NonNull::new(unsafe { libc::dlsym(object.as_ptr(), name.as_ptr()) })
-}
-
-fn last_error() -> String {
-    // SAFETY: dlerror has no preconditions; its answer is a C string or null.
-    let error = unsafe { libc::dlerror() };
-    // SAFETY: as above; it stays until the thread's next dl call.
-    unsafe { text(error) }
-}
-
-/// A copy of a C string; empty for null.
-///
-/// # Safety
-/// `string` is null or a C string.
-pub(crate) unsafe fn text(string: *const c_char) -> String {
-    if string.is_null() {
-        return String::new();
-    }
-    // SAFETY: the caller vouches for it.
-    unsafe { CStr::from_ptr(string) }
-        .to_string_lossy()
-        .into_owned()
-}
 
 #[cfg(test)]
 mod tests {
@@ -242,11 +202,11 @@ mod tests {
     #[test]
     fn an_expression_is_compiled_for_frames_with_their_tags() {
         let Some(library) = system() else { return };
-        let code = library.compile("vlan 7").unwrap();
+        let code = library.compile("vlan 7", 65_535).unwrap();
         // The type behind the addresses, loaded from the bytes.
         assert_eq!((code[0].code, code[0].k), (0x28, 12));
         assert_eq!(code.last().map(|last| (last.code, last.k)), Some((0x06, 0)));
-        let wrong = library.compile("tpc port").unwrap_err();
+        let wrong = library.compile("tpc port", 65_535).unwrap_err();
         assert_eq!(wrong.call, "pcap_compile");
         assert!(!wrong.reason.is_empty());
     }

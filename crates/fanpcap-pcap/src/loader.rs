@@ -4,7 +4,8 @@
 //! would do that too, but breaks programs under sanitizers and other allocators; a namespace of its
 //! own (dlmopen) would bring a second libc.
 
-use crate::{elf, ldcache};
+use crate::ldcache;
+use crate::object::Object;
 use std::ffi::{CStr, CString, c_int, c_void};
 use std::fmt;
 use std::fs;
@@ -26,15 +27,11 @@ const DIRECTORIES: [&str; 2] = ["/usr/lib64", "/usr/lib"];
 const OURS: &CStr = c"pcap_fanout_group";
 
 /// A loaded libpcap that is not ours. It is never unloaded.
-pub struct Library {
-    handle: NonNull<c_void>,
+#[derive(Debug)]
+pub struct SystemLibrary {
+    object: Object,
     preloaded: bool,
 }
-
-// SAFETY: the handle is only passed to dlsym, which any thread may call.
-unsafe impl Send for Library {}
-// SAFETY: as above; nothing is ever changed.
-unsafe impl Sync for Library {}
 
 /// No libpcap could be loaded: every path that was tried, with the loader's reason.
 #[derive(Debug, Default)]
@@ -42,7 +39,7 @@ pub struct NotFound {
     tried: Vec<(PathBuf, String)>,
 }
 
-impl Library {
+impl SystemLibrary {
     /// Loads the system's libpcap: `chosen` (FANPCAP_LIBPCAP) and nothing else when it is given and is
     /// no library of ours; else the first of the system's directories, then of the loader's cache.
     ///
@@ -72,8 +69,7 @@ impl Library {
 
     /// The address of an exported symbol.
     pub fn symbol(&self, name: &CStr) -> Option<NonNull<c_void>> {
-        // SAFETY: the handle is a loaded object's and `name` is a C string.
-        NonNull::new(unsafe { libc::dlsym(self.handle.as_ptr(), name.as_ptr()) })
+        self.object.symbol(name)
     }
 
     /// Whether an entry point of ours was called by this library. It can be only when the program had
@@ -94,39 +90,19 @@ impl Library {
         if !path.exists() {
             return Err(Refused::Missing);
         }
-        let preloaded = dlopen(&name, libc::RTLD_LAZY | libc::RTLD_NOLOAD).is_some();
-        let flags = libc::RTLD_LAZY | libc::RTLD_LOCAL | libc::RTLD_NODELETE;
-        let handle = dlopen(&name, flags).ok_or_else(|| Refused::Loader(last_error()))?;
-        let library = Self { handle, preloaded };
+        let preloaded = is_loaded(&name);
+        let object = Object::open(&name, libc::RTLD_LAZY | libc::RTLD_LOCAL);
+        let object = object.map_err(Refused::Loader)?;
+        let library = Self { object, preloaded };
         if library.symbol(OURS).is_some() {
             return Err(Refused::IsOurs);
         }
         if library.symbol(c"pcap_create").is_none() {
             return Err(Refused::NotLibpcap);
         }
-        library.rebind();
+        object.rebind();
         Ok(library)
     }
-
-    #[cfg(target_pointer_width = "64")]
-    fn rebind(&self) {
-        let mut map: *const elf::LinkMap = std::ptr::null();
-        // SAFETY: RTLD_DI_LINKMAP stores the address of the object's link map in `map`.
-        let rc = unsafe {
-            libc::dlinfo(
-                self.handle.as_ptr(),
-                libc::RTLD_DI_LINKMAP,
-                (&raw mut map).cast(),
-            )
-        };
-        if rc == 0 && !map.is_null() {
-            // SAFETY: the object is loaded and, with RTLD_NODELETE, stays.
-            unsafe { elf::rebind(map) };
-        }
-    }
-
-    #[cfg(not(target_pointer_width = "64"))]
-    fn rebind(&self) {}
 }
 
 /// Why a path is not the library looked for.
@@ -184,21 +160,11 @@ fn candidates(cache: &[u8]) -> Vec<PathBuf> {
     paths
 }
 
-fn dlopen(name: &CStr, flags: c_int) -> Option<NonNull<c_void>> {
-    // SAFETY: `name` is a C string; the object's constructors are those of a libpcap.
-    NonNull::new(unsafe { libc::dlopen(name.as_ptr(), flags) })
-}
-
-fn last_error() -> String {
-    // SAFETY: dlerror has no preconditions; its answer is a C string or null.
-    let error = unsafe { libc::dlerror() };
-    if error.is_null() {
-        return "dlopen failed".to_owned();
-    }
-    // SAFETY: a non-null answer is a C string that stays until the thread's next dl call.
-    unsafe { CStr::from_ptr(error) }
-        .to_string_lossy()
-        .into_owned()
+/// Whether the process has loaded an object of this name.
+fn is_loaded(name: &CStr) -> bool {
+    // SAFETY: `name` is a C string; nothing is loaded.
+    let handle = unsafe { libc::dlopen(name.as_ptr(), libc::RTLD_LAZY | libc::RTLD_NOLOAD) };
+    !handle.is_null()
 }
 
 /// The load address of the object that holds `address`, 0 for none.

@@ -1,8 +1,8 @@
 //! Reading: pcap_dispatch(3PCAP), with a closure for each packet.
 
-use crate::Error;
-use crate::functions::{Header, Pcap};
+use crate::error::Error;
 use crate::handle::Handle;
+use crate::structs::{Header, Pcap};
 use std::any::Any;
 use std::ffi::c_int;
 use std::panic::{self, AssertUnwindSafe};
@@ -57,7 +57,7 @@ impl Handle {
         let user = (&raw mut reading).cast();
         // SAFETY: the handle is activated; `user` is what the callback takes it for, and lives through
         // the call.
-        let status = unsafe { (functions.pcap_dispatch)(self.p(), limit, callback, user) };
+        let status = unsafe { (functions.pcap_dispatch)(self.p(), limit, Some(callback), user) };
         if let Some(panicked) = reading.panicked {
             panic::resume_unwind(panicked);
         }

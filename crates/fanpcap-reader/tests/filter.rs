@@ -6,7 +6,7 @@
 )]
 
 use fanpcap_bpf::Classic;
-use fanpcap_pcap::loader::Library;
+use fanpcap_pcap::loader::SystemLibrary;
 use fanpcap_reader::filter::View;
 use proptest::prelude::*;
 use std::sync::OnceLock;
@@ -16,8 +16,8 @@ type Validate = unsafe extern "C" fn(*const Classic, i32) -> i32;
 
 /// The system's bpf_filter() and bpf_validate().
 fn system() -> (Filter, Validate) {
-    static LIBRARY: OnceLock<Library> = OnceLock::new();
-    let library = LIBRARY.get_or_init(|| Library::find(None).unwrap());
+    static LIBRARY: OnceLock<SystemLibrary> = OnceLock::new();
+    let library = LIBRARY.get_or_init(|| SystemLibrary::find(None).unwrap());
     let [filter, validate] =
         [c"bpf_filter", c"bpf_validate"].map(|name| library.symbol(name).unwrap().as_ptr());
     // SAFETY: the functions of these names have these types (pcap/bpf.h).

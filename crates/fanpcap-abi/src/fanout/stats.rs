@@ -3,7 +3,7 @@
 use crate::handles::{self, Entry};
 use crate::message::{fail, guard};
 use crate::stats::pcap_stats;
-use crate::system::{Pcap, PcapStat};
+use crate::system::{Pcap, Stats};
 use fanpcap_config::steering::{COUNTERS as ALL, Counts};
 use fanpcap_group::member::GroupStats;
 use std::ffi::c_int;
@@ -89,7 +89,7 @@ pub unsafe extern "C" fn pcap_fanout_stats(p: *mut Pcap, stat: *mut Stat) -> c_i
 unsafe fn stats(p: *mut Pcap, size: usize) -> Option<Stat> {
     let place = handles::place(p)?;
     let mut stat = Stat::new(size, place.group());
-    let mut own = PcapStat::default();
+    let mut own = Stats::default();
     // SAFETY: the caller vouches for `p`.
     if unsafe { pcap_stats(p, &raw mut own) } == 0 {
         let counters = |entry: &mut Entry| Some(entry.member.as_ref()?.0.counters());

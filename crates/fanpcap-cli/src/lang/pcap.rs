@@ -9,6 +9,9 @@ use fanpcap_pcap::Library;
 /// The names by which the loader knows libpcap: Debian's, and that of others.
 const NAMES: [&str; 2] = ["libpcap.so.0.8", "libpcap.so.1"];
 
+/// Bytes that a filter keeps.
+const SNAPLEN: i32 = 65_535;
+
 /// libpcap, or why there is none.
 #[derive(Default)]
 pub(crate) struct Pcap(OnceCell<Result<Library, String>>);
@@ -17,7 +20,7 @@ impl Pcap {
     /// Compiles an expression for Ethernet.
     pub(crate) fn compile(&self, expression: &str) -> Result<Vec<Classic>, String> {
         let library = self.0.get_or_init(open).as_ref().map_err(String::clone)?;
-        let code = library.compile(expression);
+        let code = library.compile(expression, SNAPLEN);
         code.map_err(|error| error.reason)
     }
 }

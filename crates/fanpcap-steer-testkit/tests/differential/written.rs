@@ -20,7 +20,7 @@ const PACKETS: usize = 4000;
 pub(crate) fn compiled(source: &str) -> Program {
     let library = Library::open(Path::new("libpcap.so.0.8")).unwrap();
     let pcap = |text: &str| {
-        let code = library.compile(text);
+        let code = library.compile(text, 65_535);
         code.map_err(|error| error.reason)
     };
     compile(source, &pcap).unwrap_or_else(|error| panic!("{}", error.render(source)))

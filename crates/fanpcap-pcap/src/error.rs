@@ -1,0 +1,56 @@
+//! Why a function of libpcap has failed.
+
+use crate::object::text;
+use std::ffi::{CString, c_char};
+use std::fmt;
+
+/// What a function of libpcap says when it fails.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Error {
+    /// The function.
+    pub call: &'static str,
+    /// Its reason.
+    pub reason: String,
+}
+
+impl Error {
+    pub(crate) fn new(call: &'static str, reason: impl Into<String>) -> Self {
+        let reason = reason.into();
+        Self { call, reason }
+    }
+}
+
+impl fmt::Display for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}: {}", self.call, self.reason)
+    }
+}
+
+impl std::error::Error for Error {}
+
+/// An argument of `call` as a C string.
+pub(crate) fn c_text(call: &'static str, bytes: &[u8]) -> Result<CString, Error> {
+    CString::new(bytes).map_err(|_| Error::new(call, "the text has a zero byte"))
+}
+
+/// `PCAP_ERRBUF_SIZE`.
+const ERRBUF_SIZE: usize = 256;
+
+/// Where functions without a handle leave their reason.
+pub(crate) struct Errbuf([c_char; ERRBUF_SIZE]);
+
+impl Errbuf {
+    pub(crate) fn new() -> Self {
+        Self([0; ERRBUF_SIZE])
+    }
+
+    pub(crate) fn as_mut_ptr(&mut self) -> *mut c_char {
+        self.0.as_mut_ptr()
+    }
+
+    pub(crate) fn error(&mut self, call: &'static str) -> Error {
+        self.0[ERRBUF_SIZE - 1] = 0;
+        // SAFETY: the last byte is zero.
+        Error::new(call, unsafe { text(self.0.as_ptr()) })
+    }
+}

@@ -1,0 +1,60 @@
+//! A shared object: loaded by dlopen(3), and never unloaded.
+
+use crate::elf::{self, LinkMap};
+use std::ffi::{CStr, c_char, c_int, c_void};
+use std::ptr::{NonNull, null};
+
+/// A loaded object.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Object(NonNull<c_void>);
+
+// SAFETY: the handle is only passed to dlsym, which any thread may call.
+unsafe impl Send for Object {}
+// SAFETY: as above; nothing is ever changed.
+unsafe impl Sync for Object {}
+
+impl Object {
+    /// Loads it, with `RTLD_*` flags besides `RTLD_NODELETE`; or tells the loader's reason.
+    pub(crate) fn open(name: &CStr, flags: c_int) -> Result<Self, String> {
+        // SAFETY: `name` is a C string; the object's constructors are those of a libpcap.
+        let handle = unsafe { libc::dlopen(name.as_ptr(), flags | libc::RTLD_NODELETE) };
+        NonNull::new(handle).map(Self).ok_or_else(|| {
+            // SAFETY: dlerror has no preconditions.
+            let error = unsafe { libc::dlerror() };
+            // SAFETY: its answer is null, or a C string that stays until the thread's next dl call.
+            unsafe { text(error) }
+        })
+    }
+
+    /// The address of an exported symbol.
+    pub(crate) fn symbol(self, name: &CStr) -> Option<NonNull<c_void>> {
+        // SAFETY: the handle is a loaded object's and `name` is a C string.
+        NonNull::new(unsafe { libc::dlsym(self.0.as_ptr(), name.as_ptr()) })
+    }
+
+    /// Points its own relocations back at itself.
+    pub(crate) fn rebind(self) {
+        let mut map: *const LinkMap = null();
+        let (request, target) = (libc::RTLD_DI_LINKMAP, (&raw mut map).cast());
+        // SAFETY: RTLD_DI_LINKMAP stores the address of the object's link map in `map`.
+        let rc = unsafe { libc::dlinfo(self.0.as_ptr(), request, target) };
+        if rc == 0 && !map.is_null() {
+            // SAFETY: the object is loaded and, with RTLD_NODELETE, stays.
+            unsafe { elf::rebind(map) };
+        }
+    }
+}
+
+/// A copy of a C string; empty for null.
+///
+/// # Safety
+/// `string` is null or a C string.
+pub(crate) unsafe fn text(string: *const c_char) -> String {
+    if string.is_null() {
+        return String::new();
+    }
+    // SAFETY: the caller vouches for it.
+    unsafe { CStr::from_ptr(string) }
+        .to_string_lossy()
+        .into_owned()
+}

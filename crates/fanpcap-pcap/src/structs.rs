@@ -1,0 +1,107 @@
+//! libpcap's structs, as they are on 64-bit systems.
+
+use fanpcap_bpf::Classic;
+use std::ffi::c_uint;
+use std::ptr::null_mut;
+
+/// `pcap_t`.
+#[repr(C)]
+pub struct Pcap {
+    _opaque: [u8; 0],
+}
+
+/// `struct pcap_pkthdr` of a 64-bit system.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Header {
+    /// When it was captured: seconds since 1970.
+    pub seconds: i64,
+    /// Microseconds or nanoseconds of that, by the handle's [`Precision`](crate::Precision).
+    pub fraction: i64,
+    /// Bytes captured.
+    pub caplen: u32,
+    /// Bytes on the wire.
+    pub len: u32,
+}
+
+/// `struct pcap_stat`: counters since activation, which wrap.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Stats {
+    /// Packets that passed the filter, dropped ones included.
+    pub received: u32,
+    /// Of these, lost because the ring was full.
+    pub dropped: u32,
+    /// What the device dropped, for whomever.
+    pub interface_dropped: u32,
+}
+
+/// `struct bpf_program`: a filter.
+#[repr(C)]
+#[derive(Clone, Copy, Debug)]
+pub struct BpfProgram {
+    /// How many instructions it has.
+    pub len: c_uint,
+    /// Where they are.
+    pub instructions: *mut Classic,
+}
+
+impl BpfProgram {
+    /// None, for pcap_compile(3PCAP) to fill in.
+    pub(crate) const EMPTY: Self = Self {
+        len: 0,
+        instructions: null_mut(),
+    };
+}
+
+/// `struct pcap_fanout_stat` of `pcap/fanout.h`.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct FanoutStat {
+    pub(crate) size: usize,
+    pub(crate) valid: u32,
+    pub(crate) group: i32,
+    pub(crate) received: u64,
+    pub(crate) dropped: u64,
+    pub(crate) members: u64,
+    pub(crate) group_received: u64,
+    pub(crate) group_dropped: u64,
+    pub(crate) group_age_ns: u64,
+}
+
+/// What pcap_fanout_stats(3PCAP) knows of a member and its group.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct FanoutStats {
+    /// The group's number.
+    pub group: i32,
+    /// Packets for this member since it joined, dropped ones included.
+    pub received: Option<u64>,
+    /// Of these, lost because its ring was full.
+    pub dropped: Option<u64>,
+    /// Sockets in the group, of all processes.
+    pub members: Option<u64>,
+    /// Sum of `received` over the members.
+    pub group_received: Option<u64>,
+    /// Sum of `dropped` over the members.
+    pub group_dropped: Option<u64>,
+    /// Age of the oldest counters in these sums, nanoseconds.
+    pub group_age_ns: u64,
+}
+
+impl From<FanoutStat> for FanoutStats {
+    fn from(stat: FanoutStat) -> Self {
+        let known = |bit: u32, value: u64| (stat.valid & bit != 0).then_some(value);
+        Self {
+            group: stat.group,
+            received: known(0x01, stat.received),
+            dropped: known(0x02, stat.dropped),
+            members: known(0x04, stat.members),
+            group_received: known(0x08, stat.group_received),
+            group_dropped: known(0x10, stat.group_dropped),
+            group_age_ns: stat.group_age_ns,
+        }
+    }
+}
+
+/// `pcap_handler`. It may throw or longjmp.
+pub type Callback = Option<unsafe extern "C-unwind" fn(*mut u8, *const Header, *const u8)>;

@@ -1,0 +1,78 @@
+//! The system's libpcap with its functions, or why there is none.
+
+use crate::compiled;
+use crate::functions::{Functions, Symbols};
+use crate::loader::SystemLibrary;
+use fanpcap_bpf::Classic;
+use std::ffi::{CStr, c_void};
+use std::ops::Deref;
+use std::path::Path;
+use std::sync::Arc;
+
+/// The functions of the system's library; none where it lacks one, or there is no library.
+#[derive(Debug)]
+pub struct System {
+    library: Option<SystemLibrary>,
+    symbols: Symbols,
+    missing: String,
+}
+
+impl System {
+    /// Loads it; see [`SystemLibrary::find`].
+    pub fn find(chosen: Option<&Path>) -> Self {
+        let (library, missing) = match SystemLibrary::find(chosen) {
+            Ok(library) => (Some(library), String::new()),
+            Err(error) => (None, error.to_string()),
+        };
+        let symbol = |name: &CStr| library.as_ref()?.symbol(name);
+        Self {
+            symbols: Symbols::find(symbol),
+            library,
+            missing,
+        }
+    }
+
+    /// Whether there is a library.
+    pub fn is_loaded(&self) -> bool {
+        self.library.is_some()
+    }
+
+    /// Why a function is missing.
+    pub fn missing(&self) -> &str {
+        match self.missing.as_str() {
+            "" => "the system's libpcap lacks this function; fanpcap needs libpcap 1.10 or newer",
+            text => text,
+        }
+    }
+
+    /// Whether `address` lies in the system's library.
+    pub fn holds(&self, address: *const c_void) -> bool {
+        let library = self.library.as_ref();
+        library.is_some_and(|library| library.holds(address))
+    }
+
+    /// Whether the call comes from the system's library itself, which the application has loaded on its
+    /// own: then it gets what it would without us.
+    pub fn is_calling(&self) -> bool {
+        self.library.as_ref().is_some_and(SystemLibrary::is_calling)
+    }
+
+    /// Compiles a filter expression; see [`crate::Library::compile`].
+    ///
+    /// # Errors
+    /// What the library says.
+    pub fn compile(&self, expression: &str, snaplen: i32) -> Result<Vec<Classic>, String> {
+        let functions = Functions::of(&self.symbols, None);
+        let functions = functions.map_err(|_| "no libpcap that could compile it")?;
+        let code = compiled::compile(&Arc::new(functions), expression, snaplen);
+        code.map_err(|error| error.reason)
+    }
+}
+
+impl Deref for System {
+    type Target = Symbols;
+
+    fn deref(&self) -> &Symbols {
+        &self.symbols
+    }
+}
