@@ -1,4 +1,5 @@
-//! BPF as data: classic and eBPF instructions, compiled objects, an interpreter of classic BPF. No I/O.
+//! BPF as data: classic and eBPF instructions, compiled objects, an interpreter of classic BPF. No
+//! I/O.
 #![forbid(unsafe_code)]
 
 mod classic;

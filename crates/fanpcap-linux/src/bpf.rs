@@ -1,4 +1,5 @@
-//! eBPF by bpf(2): maps that BPF programs and processes share, and BPF programs for sockets and devices.
+//! eBPF by bpf(2): maps that BPF programs and processes share, and BPF programs for sockets and
+//! devices.
 
 use std::io;
 use std::mem;
@@ -18,15 +19,16 @@ pub use refused::LoadError;
 /// The attributes of one command.
 ///
 /// # Safety
-/// It is `repr(C)`, of integers alone and without hidden padding, as the kernel lays out what the command reads and writes. Whoever fills
-/// one in and hands it to [`bpf`] sees to it that its addresses are 0 or those of memory as large as the kernel takes it to be, that
-/// stays through the call and, where the kernel writes, is borrowed for nothing else.
+/// The struct is `repr(C)`, of integers alone and without hidden padding: the kernel's layout of
+/// what the command reads and writes. The caller of [`bpf`] guarantees each address in it. An
+/// address is 0, or that of memory as large as the kernel expects, which lives through the call.
+/// Where the kernel writes, nothing else borrows that memory.
 unsafe trait Attributes {}
 
 fn bpf<A: Attributes>(command: libc::c_long, attributes: &mut A) -> io::Result<libc::c_long> {
     let size = mem::size_of::<A>();
-    // SAFETY: the kernel reads and writes `size` bytes of a live struct, in which any bits are valid; `Attributes` vouches for
-    // that and for the addresses in it.
+    // SAFETY: the kernel reads and writes `size` bytes of a live struct, in which any bits are
+    // valid; `Attributes` vouches for that and for the addresses in it.
     let rc = unsafe { libc::syscall(libc::SYS_bpf, command, &raw mut *attributes, size) };
     if rc < 0 {
         Err(io::Error::last_os_error())

@@ -1,13 +1,14 @@
-//! Network interfaces of the calling thread's network namespace: names and indices (if_nametoindex(3)).
+//! Network interfaces of the calling thread's network namespace: names and indices
+//! (if_nametoindex(3)).
 
 use crate::errno::check;
 use std::ffi::{CStr, CString, c_int};
 use std::os::fd::{AsRawFd, BorrowedFd};
 use std::{io, mem};
 
-/// The index of an interface, 1 or more; none when there is none of that name. Unlike if_nametoindex(3) it
-/// knows no alias names: the kernel's ioctl would cut `eth0:1` at the colon, and no interface has one in
-/// its name.
+/// The index of an interface, 1 or more; none when there is none of that name. Unlike
+/// if_nametoindex(3) it knows no alias names: the kernel's ioctl would cut `eth0:1` at the colon,
+/// and no interface has one in its name.
 ///
 /// # Errors
 /// When the kernel can't be asked: without descriptors, for example.
@@ -85,8 +86,8 @@ pub fn names() -> Vec<String> {
     names
 }
 
-/// Whether an interface is up (`SIOCGIFFLAGS`), in the network namespace of `socket`, which may be another than
-/// the calling thread's by now.
+/// Whether an interface is up (`SIOCGIFFLAGS`), in the network namespace of `socket`, which may be
+/// another than the calling thread's by now.
 ///
 /// # Errors
 /// `ENODEV` or `ENXIO` when it is gone.

@@ -44,7 +44,8 @@ impl Question {
         found.ok_or_else(malformed)
     }
 
-    /// Asks for all that there is and shows each payload to `each`, which returns none for a malformed one.
+    /// Asks for all that there is and shows each payload to `each`, which returns none for a
+    /// malformed one.
     pub(crate) fn list(
         self,
         body: &[u8],
@@ -94,7 +95,8 @@ impl Question {
     }
 }
 
-/// Shows each attribute's type and value to `visit`; one that claims more than there is ends the list.
+/// Shows each attribute's type and value to `visit`; one that claims more than there is ends the
+/// list.
 pub(crate) fn for_each_attribute(mut rest: &[u8], mut visit: impl FnMut(u16, &[u8])) {
     while let (Some(len), Some(kind)) = (u16_at(rest, 0).map(usize::from), u16_at(rest, 2)) {
         let Some(value) = rest.get(4..len) else {
@@ -145,8 +147,8 @@ fn open(protocol: c_int) -> io::Result<OwnedFd> {
 
 fn send(netlink: &OwnedFd, bytes: &[u8]) -> io::Result<()> {
     let source: *const c_void = bytes.as_ptr().cast();
-    // SAFETY: `source` points to `bytes.len()` readable bytes. An unconnected netlink socket sends to
-    // the kernel.
+    // SAFETY: `source` points to `bytes.len()` readable bytes. An unconnected netlink socket sends
+    // to the kernel.
     let sent = unsafe { libc::send(netlink.as_raw_fd(), source, bytes.len(), 0) };
     if sent < 0 {
         Err(io::Error::last_os_error())

@@ -35,7 +35,7 @@ pub struct Address {
     pub protocol: u16,
 }
 
-/// A place in a kernel fan-out group, as `PACKET_FANOUT` takes and tells it.
+/// A kernel fan-out group, as `PACKET_FANOUT` sets and reads it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Fanout {
     /// Group number, one name space per network namespace.
@@ -67,7 +67,7 @@ pub fn open() -> io::Result<OwnedFd> {
     Ok(unsafe { OwnedFd::from_raw_fd(fd) })
 }
 
-/// Tells whether a descriptor is a packet socket.
+/// Whether a descriptor is a packet socket.
 ///
 /// # Errors
 /// What `SO_DOMAIN` says of a socket.
@@ -79,7 +79,8 @@ pub fn is_packet_socket(fd: BorrowedFd<'_>) -> io::Result<bool> {
     }
 }
 
-/// Whether a packet socket's packets come without their link layer's header (`SOCK_DGRAM`, packet(7)), which libpcap calls cooked.
+/// Whether a packet socket's packets come without their link layer's header (`SOCK_DGRAM`,
+/// packet(7)), which libpcap calls cooked.
 ///
 /// # Errors
 /// What `SO_TYPE` says of a socket.
@@ -97,8 +98,8 @@ pub fn inode(fd: BorrowedFd<'_>) -> io::Result<u64> {
     Ok(unsafe { stat.assume_init() }.st_ino)
 }
 
-/// Keeps a descriptor from programs that the process starts. A copy of it would hold the socket's place
-/// in its group after the process has closed its own.
+/// Closes a descriptor on exec(3). A started process would otherwise keep the socket in its group
+/// after this process has closed it.
 pub fn close_on_exec(fd: BorrowedFd<'_>) -> io::Result<()> {
     // SAFETY: fcntl takes plain numbers here.
     check(unsafe { libc::fcntl(fd.as_raw_fd(), libc::F_SETFD, libc::FD_CLOEXEC) })
@@ -113,7 +114,8 @@ pub fn address(fd: BorrowedFd<'_>) -> io::Result<Address> {
     })
 }
 
-/// The hardware type (`ARPHRD_*`, linux/if_arp.h) of the interface that a packet socket is bound to; 0 when it is bound to none.
+/// The hardware type (`ARPHRD_*`, linux/if_arp.h) of the interface that a packet socket is bound
+/// to; 0 when it is bound to none.
 pub fn hardware_type(fd: BorrowedFd<'_>) -> io::Result<u16> {
     sockaddr(fd).map(|sll| sll.sll_hatype)
 }
@@ -126,8 +128,8 @@ fn sockaddr(fd: BorrowedFd<'_>) -> io::Result<libc::sockaddr_ll> {
     check(rc).map(|()| sll)
 }
 
-/// Whether the interface that a socket was bound to has been removed: the kernel unbinds it then
-/// (net/packet/af_packet.c `packet_notifier`).
+/// Whether the interface that a socket was bound to has been removed. The kernel unbinds the socket
+/// then (net/packet/af_packet.c `packet_notifier`).
 pub fn is_unbound(fd: BorrowedFd<'_>) -> io::Result<bool> {
     Ok(sockaddr(fd)?.sll_ifindex == -1)
 }
@@ -197,7 +199,8 @@ impl Filter {
         Self(vec![Classic::keep(snaplen)])
     }
 
-    /// The one that a socket has, if any (`SO_GET_FILTER`, whose lengths count instructions).
+    /// The classic filter that a socket has, if any (`SO_GET_FILTER`, whose lengths count
+    /// instructions).
     ///
     /// # Errors
     /// `EACCES` when the socket's filter is an eBPF program.
@@ -218,10 +221,10 @@ impl Filter {
         &self.0
     }
 
-    /// Attaches it in place of the socket's filter.
+    /// Attaches the filter in place of the socket's.
     pub fn attach(&self, fd: BorrowedFd<'_>) -> io::Result<()> {
         let len = u16::try_from(self.0.len()).unwrap_or(u16::MAX);
-        // The kernel only reads them.
+        // The kernel only reads the instructions.
         let filter = self.0.as_ptr().cast_mut().cast();
         let program = libc::sock_fprog { len, filter };
         set(fd, libc::SOL_SOCKET, libc::SO_ATTACH_FILTER, &program)
@@ -249,19 +252,21 @@ pub fn attach_program(fd: BorrowedFd<'_>, program: BorrowedFd<'_>) -> io::Result
     )
 }
 
-/// Gives a fan-out group of mode `PACKET_FANOUT_EBPF` the program whose result, modulo the number of members, says who gets a
-/// packet, in place of the one that it had (`PACKET_FANOUT_DATA`; af_packet.c `fanout_set_data_ebpf`). Any member may set it.
+/// Sets the BPF program of a fan-out group of mode `PACKET_FANOUT_EBPF` (`PACKET_FANOUT_DATA`;
+/// af_packet.c `fanout_set_data_ebpf`). Its result modulo the number of members is the member that
+/// gets a packet. Any member may set it.
 ///
 /// # Errors
-/// `EINVAL` when the socket's group has another mode or the program another type, `EPERM` when its filter is locked.
+/// `EINVAL` when the socket's group has another mode or the BPF program another type, `EPERM` when
+/// the socket's filter is locked.
 pub fn set_fanout_program(fd: BorrowedFd<'_>, program: BorrowedFd<'_>) -> io::Result<()> {
     let number = program.as_raw_fd();
     set(fd, libc::SOL_PACKET, libc::PACKET_FANOUT_DATA, &number)
 }
 
-/// Waits until every packet that was on its way through a socket's filter or into its ring has come to an
-/// end there: the kernel handles each within one read-side section of RCU, and `MEMBARRIER_CMD_GLOBAL` waits
-/// for all of them (kernel/sched/membarrier.c).
+/// Waits until every packet that is in a socket's filter now, or on its way into the ring, has left
+/// there. The kernel handles each packet within one read-side section of RCU.
+/// `MEMBARRIER_CMD_GLOBAL` waits for all of these (kernel/sched/membarrier.c).
 ///
 /// # Errors
 /// `EINVAL` on kernels that run with `nohz_full`, `ENOSYS` on those without membarrier(2).
@@ -291,7 +296,7 @@ fn blank_sockaddr() -> libc::sockaddr_ll {
     }
 }
 
-/// Plain integers and arrays of them: any bytes that the kernel writes are a value.
+/// Integers and arrays of them: any bytes that the kernel writes are a valid value.
 trait Plain: Copy + Default {}
 impl Plain for c_int {}
 impl Plain for u32 {}

@@ -12,20 +12,20 @@ pub mod pidfd;
 use std::fs;
 use std::os::unix::fs::MetadataExt;
 
-/// Whether the process runs with privileges that its user does not have (setuid, file capabilities):
-/// `AT_SECURE`, getauxval(3). Such a process must not trust its environment.
+/// Whether the process runs with privileges that its user does not have (setuid, file
+/// capabilities): `AT_SECURE`, getauxval(3). Such a process must not trust its environment.
 pub fn is_secure() -> bool {
     // SAFETY: getauxval reads the auxiliary vector and has no preconditions.
     unsafe { libc::getauxval(libc::AT_SECURE) != 0 }
 }
 
-/// The program's name as the kernel keeps it, at most 15 bytes (proc(5), `comm`).
+/// The process's name as the kernel keeps it, at most 15 bytes (proc(5), `comm`).
 pub fn name() -> String {
     let comm = fs::read("/proc/self/comm").unwrap_or_default();
     String::from_utf8_lossy(comm.trim_ascii_end()).into_owned()
 }
 
-/// What tells the program from others, whatever it calls itself: device and inode of its file. Zeros
+/// Device and inode of the process's executable file, whatever the process calls itself. Zeros
 /// where there is no /proc.
 pub fn executable() -> (u64, u64) {
     fs::metadata("/proc/self/exe").map_or((0, 0), |file| (file.dev(), file.ino()))

@@ -1,4 +1,4 @@
-//! Waiting for a packet socket, until somebody says not to wait any more.
+//! Waiting for packet sockets, until another thread or a signal handler ends the wait.
 
 pub mod clock;
 pub mod events;
@@ -49,7 +49,7 @@ impl Wake {
         unsafe { *errno = before };
     }
 
-    /// Takes the signals that were given.
+    /// Clears the signals given so far.
     pub fn clear(&self) {
         let mut count: u64 = 0;
         let target: *mut c_void = (&raw mut count).cast();
@@ -146,13 +146,13 @@ impl AnyOf {
         Ok(any)
     }
 
-    /// Its number, for programs to wait on.
+    /// Its number, for applications to wait on.
     pub fn fd(&self) -> RawFd {
         self.epoll.as_raw_fd()
     }
 
-    /// From now on only those `sockets` count whose bit is set in `watched`, and the time after which the
-    /// descriptor is readable anyway. The sockets are those of [`AnyOf::new`].
+    /// From now on only those `sockets` count whose bit is set in `watched`, and the time after
+    /// which the descriptor is readable anyway. The sockets are those of [`AnyOf::new`].
     ///
     /// # Errors
     /// What epoll and timerfd say.

@@ -103,8 +103,8 @@ impl Created {
         self.set("pcap_set_tstamp_precision", function, precision)
     }
 
-    /// pcap_fanout(3PCAP): the group is joined at activation; none is a new one, and no mode the one that
-    /// the settings give, else `hash`.
+    /// pcap_fanout(3PCAP): the group is joined at activation; none is a new one, and no mode the
+    /// one that the settings give, else `hash`.
     ///
     /// # Errors
     /// That the library has no such function; that the mode is not known.

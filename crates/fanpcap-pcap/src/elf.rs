@@ -1,8 +1,9 @@
 //! A loaded object's own relocations, pointed back at itself.
 //!
-//! The system's libpcap calls its own exported functions through slots that the loader fills with the
-//! first definition it finds: ours. `rebind` gives each such slot the object's own definition, so that
-//! the system's library is one closed piece again (ELF gABI chapter 5; psABI relocation numbers).
+//! The system's libpcap calls its own exported functions through slots that the loader fills with
+//! the first definition it finds: ours. `rebind` gives each such slot the object's own definition,
+//! so that the system's library is one closed piece again (ELF gABI chapter 5; psABI relocation
+//! numbers).
 
 use std::ffi::{c_int, c_void};
 use std::mem;
@@ -57,12 +58,13 @@ const SHN_UNDEF: u16 = 0;
 const SYMBOL_RELOCATIONS: [usize; 3] = [6, 7, 1];
 #[cfg(target_arch = "aarch64")]
 const SYMBOL_RELOCATIONS: [usize; 3] = [1025, 1026, 257];
-/// Elsewhere nothing is rebound: the library works so too, its internal calls just pass through ours.
+/// Elsewhere nothing is rebound: the library works so too, its internal calls just pass through
+/// ours.
 #[cfg(not(any(target_arch = "x86_64", target_arch = "aarch64")))]
 const SYMBOL_RELOCATIONS: [usize; 0] = [];
 
-/// The parts of the dynamic section that relocations need. Addresses, because the loader has put the
-/// load base in already (glibc, `elf_get_dynamic_info`).
+/// The parts of the dynamic section that relocations need. Addresses, because the loader has put
+/// the load base in already (glibc, `elf_get_dynamic_info`).
 #[derive(Default)]
 struct Tables {
     symbols: usize,
@@ -91,7 +93,8 @@ pub(crate) unsafe fn rebind(map: *const LinkMap) {
             let rela = unsafe { *rela };
             // SAFETY: `rela` belongs to this object, whose symbol table and base these are.
             if let Some(definition) = unsafe { own_definition(map.base, tables.symbols, rela) } {
-                // SAFETY: the loader wrote an address to this aligned slot when it relocated the object.
+                // SAFETY: the loader wrote an address to this aligned slot when it relocated the
+                // object.
                 unsafe { store(map.base + rela.offset, definition, &relro) };
             }
         }
@@ -143,7 +146,8 @@ unsafe fn own_definition(base: usize, symbols: usize, rela: Rela) -> Option<usiz
 /// # Safety
 /// `slot` is the address of an aligned, readable word of a loaded object that holds an address.
 unsafe fn store(slot: usize, address: usize, relro: &Range<usize>) {
-    // SAFETY: the caller vouches for an aligned word; all accesses to it are atomic or the loader's.
+    // SAFETY: the caller vouches for an aligned word; all accesses to it are atomic or the
+    // loader's.
     let word = unsafe { AtomicPtr::from_ptr(slot as *mut *mut c_void) };
     if word.load(Ordering::Relaxed) as usize == address {
         return;
@@ -174,8 +178,8 @@ fn page_size() -> usize {
     usize::try_from(unsafe { libc::sysconf(libc::_SC_PAGESIZE) }).unwrap_or(4096)
 }
 
-/// The addresses of the object at `base` that the loader made read-only after relocation: whole pages,
-/// the last one left out where data follows in it (glibc, `_dl_protect_relro`).
+/// The addresses of the object at `base` that the loader made read-only after relocation: whole
+/// pages, the last one left out where data follows in it (glibc, `_dl_protect_relro`).
 fn relro(base: usize) -> Range<usize> {
     let mut search = (base, 0..0);
     // SAFETY: `find_relro` gets the address of `search`, which outlives the call.

@@ -14,9 +14,10 @@ pub type Opaque = *mut c_void;
 /// A `pcap_t`.
 pub type Handle = *mut Pcap;
 
-/// Calls a macro with all functions of libpcap. A library that exports them all has entry points of its
-/// `own` for the first group; sets what the second group sets on `each` device of a handle; and
-/// forwards the third. The expression after `=` is what it returns without a function to forward to.
+/// Calls a macro with all functions of libpcap. A library that exports them all has entry points of
+/// its `own` for the first group; sets what the second group sets on `each` device of a handle; and
+/// forwards the third. The expression after `=` is what it returns without a function to forward
+/// to.
 #[macro_export]
 macro_rules! for_each_function {
     ($callback:ident) => {
@@ -170,7 +171,7 @@ macro_rules! table {
                 Self {
                     $($name: find(concat!(stringify!($name), "\0"))
                         // SAFETY: libpcap's function of this name has this type.
-                        .map(|address| unsafe { mem::transmute::<NonNull<c_void>, types::$name>(address) }),)*
+                        .map(|it| unsafe { mem::transmute::<NonNull<c_void>, types::$name>(it) }),)*
                 }
             }
         }
@@ -191,7 +192,10 @@ macro_rules! functions {
 
         impl Functions {
             /// Takes them from `symbols`, or names the one that is not there.
-            pub(crate) fn of(symbols: &Symbols, fanout: Option<Fanout>) -> Result<Self, &'static str> {
+            pub(crate) fn of(
+                symbols: &Symbols,
+                fanout: Option<Fanout>,
+            ) -> Result<Self, &'static str> {
                 Ok(Self {
                     $($name: symbols.$name.ok_or(stringify!($name))?,)*
                     fanout,

@@ -22,8 +22,8 @@ pub enum Precision {
     Nano,
 }
 
-/// A handle that reads packets; for one thread at a time, which may be any. It is closed when it and
-/// its [`Break`]s are gone.
+/// A handle that reads packets; for one thread at a time, which may be any. It is closed when it
+/// and its [`Break`]s are gone.
 #[derive(Debug)]
 pub struct Handle {
     pub(crate) open: Arc<Open>,
@@ -42,8 +42,8 @@ pub(crate) struct Open {
     pub(crate) functions: Arc<Functions>,
 }
 
-// SAFETY: libpcap binds a handle to no thread. Of what may be called beside the one thread that has the
-// Handle, there is only pcap_breakloop, which is made for that.
+// SAFETY: libpcap binds a handle to no thread. Of what may be called beside the one thread that has
+// the Handle, there is only pcap_breakloop, which is made for that.
 unsafe impl Send for Open {}
 // SAFETY: as above.
 unsafe impl Sync for Open {}
@@ -109,9 +109,9 @@ impl Handle {
         self.done("pcap_setfilter", status).map(drop)
     }
 
-    /// Whether the kernel runs the filter. libpcap runs it itself where the kernel can't, as with link-layer
-    /// addresses on the device `any`; then the counters have what it rejects too. False also where it is not
-    /// known: a handle on several devices.
+    /// Whether the kernel runs the filter. libpcap runs it itself where the kernel can't, as with
+    /// link-layer addresses on the device `any`; then the counters have what it rejects too. Also
+    /// false for a handle on several devices, where this is not known.
     pub fn is_filtered_in_kernel(&self) -> bool {
         // SAFETY: the handle is activated.
         let fd = unsafe { (self.open.functions.pcap_fileno)(self.p()) };

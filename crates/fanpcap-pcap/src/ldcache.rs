@@ -5,8 +5,9 @@ const MAGIC: &[u8] = b"glibc-ld.so.cache1.1";
 const HEADER_LEN: usize = 48;
 const ENTRY_LEN: usize = 24;
 
-/// The paths that the cache has for the library `soname`, in its order of preference. Entries of other
-/// architectures are among them; loading tells. A malformed cache yields what can be read of it.
+/// The paths that the cache has for the library `soname`, in its order of preference. Entries of
+/// other architectures are among them; loading tells. A malformed cache yields what can be read of
+/// it.
 pub fn paths<'a>(cache: &'a [u8], soname: &str) -> Vec<&'a str> {
     // Old systems put the old format in front; offsets count from the new one's magic.
     let Some(start) = cache

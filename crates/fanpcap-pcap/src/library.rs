@@ -1,7 +1,8 @@
-//! A libpcap of one's choice, loaded by its path: handles, reading, filters, counters and fan-out groups.
+//! A libpcap of one's choice, loaded by its path: handles, reading, filters, counters and fan-out
+//! groups.
 //!
-//! Programs load it so to choose at run time between our library and the system's, which lacks the
-//! functions of `pcap/fanout.h`. A library is never unloaded.
+//! The command loads it so to choose at run time between our library and the system's, which lacks
+//! the functions of `pcap/fanout.h`. A library is never unloaded.
 
 use crate::compiled;
 use crate::error::Error;
@@ -75,8 +76,8 @@ impl Library {
         self.functions.fanout.is_some()
     }
 
-    /// Compiles a filter expression, pcap-filter(7), for Ethernet frames with all their bytes, VLAN tags
-    /// among them. The filter keeps `snaplen` bytes of what it takes.
+    /// Compiles a filter expression, pcap-filter(7), for Ethernet frames with all their bytes, VLAN
+    /// tags among them. The filter keeps `snaplen` bytes of what it takes.
     ///
     /// # Errors
     /// Where the expression is wrong.

@@ -1,8 +1,8 @@
 //! The system's libpcap, found and loaded beside us.
 //!
-//! It is opened RTLD_LAZY | RTLD_LOCAL and its relocations are pointed back at itself. RTLD_DEEPBIND
-//! would do that too, but breaks programs under sanitizers and other allocators; a namespace of its
-//! own (dlmopen) would bring a second libc.
+//! It is opened RTLD_LAZY | RTLD_LOCAL and its relocations are pointed back at itself.
+//! RTLD_DEEPBIND would do that too, but breaks programs under sanitizers and other allocators; a
+//! namespace of its own (dlmopen) would bring a second libc.
 
 use crate::ldcache;
 use crate::object::Object;
@@ -40,8 +40,9 @@ pub struct NotFound {
 }
 
 impl SystemLibrary {
-    /// Loads the system's libpcap: `chosen` (FANPCAP_LIBPCAP) and nothing else when it is given and is
-    /// no library of ours; else the first of the system's directories, then of the loader's cache.
+    /// Loads the system's libpcap. `chosen` (FANPCAP_LIBPCAP) is the only candidate, unless it is a
+    /// library of ours. Otherwise the system's directories are tried first, then the loader's
+    /// cache.
     ///
     /// # Errors
     /// Names every path that was tried.
@@ -72,8 +73,8 @@ impl SystemLibrary {
         self.object.symbol(name)
     }
 
-    /// Whether an entry point of ours was called by this library. It can be only when the program had
-    /// loaded it on its own, before us.
+    /// Whether this library has called the entry point of ours that runs. That happens only if the
+    /// application had loaded this library before ours.
     pub fn is_calling(&self) -> bool {
         let own = self.symbol(c"pcap_create").filter(|_| self.preloaded);
         own.is_some_and(|own| caller() == object_of(own.as_ptr()))

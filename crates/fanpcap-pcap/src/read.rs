@@ -29,8 +29,8 @@ struct Reading<'a> {
 }
 
 impl Handle {
-    /// Calls `visit` for each packet of one buffer, at most `limit` of them. The bytes are those of the
-    /// ring. Waits for packets, as libpcap does, unless the handle is in non-blocking mode.
+    /// Calls `visit` for each packet of one buffer, at most `limit` of them. The bytes are those of
+    /// the ring. Waits for packets, as libpcap does, unless the handle is in non-blocking mode.
     ///
     /// # Errors
     /// What pcap_dispatch(3PCAP) says.
@@ -55,8 +55,8 @@ impl Handle {
             panicked: None,
         };
         let user = (&raw mut reading).cast();
-        // SAFETY: the handle is activated; `user` is what the callback takes it for, and lives through
-        // the call.
+        // SAFETY: the handle is activated; `user` is what the callback takes it for, and lives
+        // through the call.
         let status = unsafe { (functions.pcap_dispatch)(self.p(), limit, Some(callback), user) };
         if let Some(panicked) = reading.panicked {
             panic::resume_unwind(panicked);

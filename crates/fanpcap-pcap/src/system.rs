@@ -51,8 +51,8 @@ impl System {
         library.is_some_and(|library| library.holds(address))
     }
 
-    /// Whether the call comes from the system's library itself, which the application has loaded on its
-    /// own: then it gets what it would without us.
+    /// Whether the call comes from the system's library itself, which the application has loaded on
+    /// its own: then it gets what it would without us.
     pub fn is_calling(&self) -> bool {
         self.library.as_ref().is_some_and(SystemLibrary::is_calling)
     }

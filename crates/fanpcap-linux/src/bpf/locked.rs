@@ -1,10 +1,12 @@
-//! Locked memory: before Linux 5.11 maps and programs are charged to `RLIMIT_MEMLOCK`, and too much is refused with the `EPERM`
-//! that also stands for a missing capability (kernel/bpf/syscall.c, `bpf_charge_memlock`).
+//! Locked memory. Before Linux 5.11 the kernel charges maps and BPF programs to `RLIMIT_MEMLOCK`.
+//! Above the limit it refuses them with `EPERM`, which also stands for a missing capability
+//! (kernel/bpf/syscall.c, `bpf_charge_memlock`).
 
 use std::fs;
 
-/// How many bytes the process may lock, where that can be why the kernel says `EPERM`: an old kernel, to whom has the
-/// capability. None where no limit can be the reason, or /proc does not tell.
+/// Bytes that the process may lock, if that limit can be the reason for `EPERM`: the kernel
+/// charges, and the process has the capability. `None` if the limit is not the reason, or if /proc
+/// can't be read.
 pub fn locked_limit() -> Option<u64> {
     let read = |path| fs::read_to_string(path).ok();
     let is_charged = is_charged(&read("/proc/sys/kernel/osrelease")?)?;
@@ -22,7 +24,7 @@ fn is_charged(release: &str) -> Option<bool> {
     Some((number()?, number()?) < (5, 11))
 }
 
-/// Whether a thread with this status may load programs (proc(5), `CapEff`).
+/// Whether a thread with this status may load BPF programs (proc(5), `CapEff`).
 fn may_load(status: &str) -> Option<bool> {
     let line = status.lines().find_map(|it| it.strip_prefix("CapEff:"))?;
     let effective = u64::from_str_radix(line.trim(), 16).ok()?;

@@ -1,4 +1,4 @@
-//! Maps: numbers and rows that programs and processes share.
+//! Maps: numbers and rows that BPF programs and processes share.
 
 use std::fs;
 use std::io;
@@ -19,10 +19,11 @@ pub struct Map {
 }
 
 impl Map {
-    /// Makes one of `entries` values of `value_len` bytes at most.
+    /// Creates a map of at most `entries` values of `value_len` bytes each.
     ///
     /// # Errors
-    /// `EPERM` without `CAP_BPF`, `E2BIG` and `ENOMEM` when it is too large, `EINVAL` without entries.
+    /// `EPERM` without `CAP_BPF`, `E2BIG` and `ENOMEM` when it is too large, `EINVAL` without
+    /// entries.
     pub fn new(
         kind: MapKind,
         name: &str,
@@ -49,8 +50,8 @@ impl Map {
         })
     }
 
-    /// Makes an array of `rows` rows, each of `row_len` zeros. The kernel keeps a row in a multiple of eight
-    /// bytes.
+    /// Creates an array of `rows` rows, each of `row_len` zeros. The kernel keeps a row in a
+    /// multiple of eight bytes.
     ///
     /// # Errors
     /// As [`Map::new`].
@@ -72,10 +73,12 @@ impl Map {
         self.insert(&keys, content)
     }
 
-    /// Writes as many values as there are keys, one behind the other in both (`BPF_MAP_UPDATE_BATCH`, since Linux 5.6).
+    /// Writes a value for each key, one behind the other in both slices (`BPF_MAP_UPDATE_BATCH`,
+    /// since Linux 5.6).
     ///
     /// # Errors
-    /// `InvalidInput` when they are not whole or not as many, or when each CPU has its own; `E2BIG` when there is no room.
+    /// `InvalidInput` when a key or value is cut off, when their numbers differ, or when each CPU
+    /// has its own values; `E2BIG` when there is no room.
     pub fn insert(&self, keys: &[u8], values: &[u8]) -> io::Result<()> {
         let count = keys.len() / self.key_len;
         let whole = count * self.key_len == keys.len() && count * self.value_len == values.len();
@@ -119,10 +122,12 @@ impl Map {
         Ok(numbers.collect())
     }
 
-    /// Reads those of an array into `numbers`. It allocates nothing, so that signal handlers may.
+    /// Reads the 64-bit numbers of row 0 of an array into `numbers`. Signal handlers may call it:
+    /// it allocates nothing.
     ///
     /// # Errors
-    /// `InvalidInput` when the row has more of them, or when it is none of an array that all CPUs share.
+    /// `InvalidInput` when the row has more numbers, or when the map is no array that all CPUs
+    /// share.
     pub fn read_numbers(&self, numbers: &mut [u64]) -> io::Result<()> {
         let row = 0_u32.to_ne_bytes();
         let has_room = self.value_len.next_multiple_of(8) <= size_of_val(numbers);
@@ -138,7 +143,8 @@ impl Map {
         bpf(BPF_MAP_LOOKUP_ELEM, &mut attr).map(drop)
     }
 
-    /// The value of a key, or those of all possible CPUs, each in a multiple of eight bytes, as the kernel writes them.
+    /// The value of a key as the kernel writes it, in a multiple of eight bytes. Where each CPU has
+    /// its own value: those of all possible CPUs.
     fn look_up(&self, key: &[u8]) -> io::Result<Vec<u8>> {
         if key.len() != self.key_len {
             return Err(io::ErrorKind::InvalidInput.into());
@@ -158,8 +164,8 @@ impl Map {
         Ok(value)
     }
 
-    /// The two instructions that put the address of row 0 of an array into a register of a program that is loaded
-    /// while this value lives.
+    /// The two instructions that put the address of row 0 of an array into a register. The map must
+    /// live until the BPF program is loaded.
     pub fn address(&self, register: u8) -> [Instruction; 2] {
         Instruction::map_value(register, self.fd.as_raw_fd())
     }
@@ -171,7 +177,8 @@ impl Map {
     }
 }
 
-/// As many values has a row of which each CPU has its own, or fewer where the CPUs' numbers have gaps.
+/// Values of a row of which each CPU has its own. The row has fewer where the CPUs' numbers have
+/// gaps.
 fn possible_cpus() -> io::Result<usize> {
     let list = fs::read_to_string("/sys/devices/system/cpu/possible")?;
     let last = list.trim().rsplit([',', '-']).next();
@@ -182,10 +189,11 @@ fn possible_cpus() -> io::Result<usize> {
 
 // SAFETY: BPF_MAP_CREATE's part of union bpf_attr, without addresses.
 unsafe impl Attributes for MapCreate {}
-// SAFETY: that of BPF_MAP_*_ELEM. `Map::look_up` and `Map::read_numbers` have a key of the map's length and room for all that
-// the kernel writes.
+// SAFETY: that of BPF_MAP_*_ELEM. `Map::look_up` and `Map::read_numbers` have a key of the map's
+// length and room for all that the kernel writes.
 unsafe impl Attributes for MapElement {}
-// SAFETY: `batch` of union bpf_attr. `Map::insert` has as many keys and values, whole ones, as it says; the kernel only reads them.
+// SAFETY: `batch` of union bpf_attr. `Map::insert` has as many keys and values, whole ones, as it
+// says; the kernel only reads them.
 unsafe impl Attributes for MapBatch {}
 
 #[repr(C)]

@@ -1,4 +1,4 @@
-//! Programs: loaded, tried out, run at a device or as a socket's filter.
+//! BPF programs: loaded, tried out, attached to a device.
 
 use std::ffi::CStr;
 use std::io;
@@ -9,13 +9,13 @@ use fanpcap_bpf::{Instruction, ProgramKind};
 
 use super::{Attributes, LoadError, Map, bpf, descriptor, len, number, short, types};
 
-/// A program, loaded.
+/// A loaded BPF program.
 #[derive(Debug)]
 pub struct Program {
     fd: OwnedFd,
 }
 
-/// Which of a device's hooks runs a program.
+/// Which of a device's hooks runs a BPF program.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Hook {
     /// The stack's own, after the frame has become an skb; every device has it.
@@ -24,16 +24,16 @@ pub enum Hook {
     Driver,
 }
 
-/// A program at a device; dropping it takes the program away.
+/// A BPF program attached to a device. Dropping it detaches the BPF program.
 #[derive(Debug)]
 pub struct Attached {
     _link: OwnedFd,
 }
 
-/// What a test run came to.
+/// The outcome of a test run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Run {
-    /// What the program returned.
+    /// What the BPF program returned.
     pub verdict: u32,
     /// How long each run took on average.
     pub nanoseconds: u32,
@@ -48,9 +48,10 @@ impl Program {
         Self::load_functions(kind, name, code, &[])
     }
 
-    /// As [`Program::load`], for code that has functions: `functions` says at which instructions they begin, in rising order. Each takes the context
-    /// and two numbers, and returns a number. The kernel verifies each once, or, where it can't be told of them (it has no type information of
-    /// its own, `CONFIG_DEBUG_INFO_BTF`), with every call.
+    /// Loads `code` that has functions. `functions` are the instructions at which they begin, in
+    /// rising order. Each function takes the context and two numbers, and returns a number. The
+    /// kernel verifies a function once, or with every call if it has no type information of its own
+    /// (`CONFIG_DEBUG_INFO_BTF`).
     ///
     /// # Errors
     /// See [`LoadError`].
@@ -65,7 +66,7 @@ impl Program {
                 return Ok(program);
             }
         }
-        // The log is long to write, so it is asked for only when there is something to explain.
+        // The kernel takes long to write the log, so only a failed load asks for it.
         let mut log = Vec::new();
         for log_len in [0, LOG_LEN, LOG_LEN_MAX] {
             log.resize(log_len, 0);
@@ -89,8 +90,8 @@ impl Program {
         })
     }
 
-    /// A socket filter that adds 1 to `refused`, a map of one number, for each packet, and lets none in. It may be
-    /// dropped once it is attached.
+    /// A socket filter that rejects every packet and adds 1 to `refused`, a map of one number, for
+    /// each. The value may be dropped once the filter is attached.
     ///
     /// # Errors
     /// See [`LoadError`].
@@ -129,12 +130,14 @@ impl Program {
         })
     }
 
-    /// Runs it `repeat` times on `frame` and does nothing else (`BPF_PROG_TEST_RUN`, since Linux 4.12). `context` is the beginning of
-    /// `struct __sk_buff` or `struct xdp_md`, as far as the kernel lets it be set, or empty.
+    /// Runs it `repeat` times on `frame` and does nothing else (`BPF_PROG_TEST_RUN`, since Linux
+    /// 4.12). `context` is the beginning of `struct __sk_buff` or `struct xdp_md`, as far as the
+    /// kernel lets it be set, or empty.
     ///
     /// # Errors
-    /// `EINVAL` for frames that are too short for Ethernet or for the IP version that they say they are, or too long, and for a context with fields that
-    /// can't be set; `EINTR` when a signal came.
+    /// `EINVAL` for frames that are too short for Ethernet or for the IP version that they say they
+    /// are, or too long, and for a context with fields that can't be set; `EINTR` when a signal
+    /// came.
     pub fn run(&self, frame: &[u8], context: &[u8], repeat: u32) -> io::Result<Run> {
         let mut attr = TestRun {
             program: number(&self.fd),
@@ -155,8 +158,8 @@ impl Program {
         })
     }
 
-    /// How many instructions the verifier went through, over all ways (`BPF_OBJ_GET_INFO_BY_FD`, since Linux 5.16; 0 before). It
-    /// gives up at a million.
+    /// Instructions that the verifier walked, over all paths (`BPF_OBJ_GET_INFO_BY_FD`, since Linux
+    /// 5.16; 0 before). It gives up at a million.
     ///
     /// # Errors
     /// None on any known kernel.
@@ -164,7 +167,8 @@ impl Program {
         self.info().map(|info| info.verified)
     }
 
-    /// How many bytes of code it has as the verifier has rewritten it; 0 for who may not load programs.
+    /// Bytes of its code as the verifier has rewritten it; 0 if the caller may not load BPF
+    /// programs.
     ///
     /// # Errors
     /// None on any known kernel.
@@ -183,10 +187,10 @@ impl Program {
         Ok(info)
     }
 
-    /// Runs an XDP program `repeat` times on `frame`, each time with the kernel doing what its verdict says, such
-    /// as to send the frame on the device that it redirects to (`BPF_F_TEST_XDP_LIVE_FRAMES`, since
-    /// Linux 5.18). A run finds what earlier ones wrote into the frame. Frames that the device refuses
-    /// vanish without an error.
+    /// Runs an XDP program `repeat` times on `frame`, and has the kernel obey the verdict each
+    /// time, for example send the frame on the device that it redirects to
+    /// (`BPF_F_TEST_XDP_LIVE_FRAMES`, since Linux 5.18). A run finds what earlier ones wrote into
+    /// the frame. Frames that the device refuses vanish without an error.
     ///
     /// # Errors
     /// `EINVAL` on older kernels, `EINTR` when a signal came.
@@ -259,12 +263,15 @@ fn text(log: &[u8]) -> String {
     text[from.unwrap_or(0)..].to_owned()
 }
 
-// SAFETY: `prog_load` of union bpf_attr. Code and log are slices with their own lengths, the license ends with a NUL.
+// SAFETY: `prog_load` of union bpf_attr. Code and log are slices with their own lengths, the
+// license ends with a NUL.
 unsafe impl Attributes for ProgramLoad {}
-// SAFETY: `info` of union bpf_attr. The kernel writes `len` bytes at most, the size of the struct at the address, and nothing elsewhere, as
-// all that the struct asks for by an address of its own is 0.
+// SAFETY: `info` of union bpf_attr. The kernel writes `len` bytes at most, the size of the struct
+// at the address, and nothing elsewhere, as all that the struct asks for by an address of its own
+// is 0.
 unsafe impl Attributes for Info {}
-// SAFETY: `test` of union bpf_attr. Frame and context are slices with their own lengths, only read; nothing is asked for to be written.
+// SAFETY: `test` of union bpf_attr. Frame and context are slices with their own lengths, only read;
+// nothing is asked for to be written.
 unsafe impl Attributes for TestRun {}
 // SAFETY: `link_create` of union bpf_attr, without addresses.
 unsafe impl Attributes for LinkCreate {}
@@ -355,9 +362,10 @@ const MOVE_REGISTER: u8 = 0xbf;
 #[cfg(test)]
 const CALL: u8 = 0x85;
 
-/// Some helpers are for programs under the GPL only. The kernel asks what a program says of itself.
+/// Some helpers are for BPF programs under the GPL only: the kernel compares this text.
 const LICENSE: &CStr = c"Dual BSD/GPL";
-/// The log of a long program does not fit in the first; of either only the end is shown.
+/// Bytes for the verifier's log. The log of a long BPF program does not fit in the first. Errors
+/// show its last `LOG_SHOWN` bytes.
 const LOG_LEN: usize = 1 << 16;
 const LOG_LEN_MAX: usize = 1 << 24;
 const LOG_SHOWN: usize = 1 << 14;

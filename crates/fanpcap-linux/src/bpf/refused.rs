@@ -1,12 +1,13 @@
-//! Why the kernel does not take a program, in its words.
+//! The verifier's reason for refusing a BPF program.
 
 use std::fmt;
 use std::io;
 
-/// Why the kernel does not take a program.
+/// Why the kernel does not load a BPF program.
 #[derive(Debug)]
 pub struct LoadError {
-    /// `EPERM` without [`fanpcap_bpf::ProgramKind::capabilities`]; `EINVAL` or `EACCES` when the verifier objects.
+    /// `EPERM` without [`fanpcap_bpf::ProgramKind::capabilities`]; `EINVAL` or `EACCES` when the
+    /// verifier objects.
     pub error: io::Error,
     /// What the verifier said.
     pub log: String,
@@ -24,7 +25,7 @@ impl fmt::Display for LoadError {
     }
 }
 
-/// Why the verifier refuses: the last line of its log that is not about what it went through (kernel/bpf/verifier.c,
+/// The verifier's reason: the last line of its log that is no statistics (kernel/bpf/verifier.c,
 /// `print_verification_stats`).
 fn reason(log: &str) -> Option<&str> {
     let mut lines = log.lines().rev().map(str::trim);

@@ -1,12 +1,13 @@
-//! What the kernel is told of a program's functions (BTF, Documentation/bpf/btf.rst), so that it verifies each once and not
-//! with every call.
+//! Type information for a BPF program's functions (BTF, Documentation/bpf/btf.rst). With it the
+//! kernel verifies each function once, not with every call.
 
 use std::io;
 use std::os::fd::OwnedFd;
 
 use super::{Attributes, bpf, descriptor, len};
 
-/// Tells of functions that take the context and two numbers, and return a number; `context` is the context's struct.
+/// Loads the type of functions that take the context and two numbers, and return a number.
+/// `context` names the context's struct.
 pub(super) fn load(context: &str) -> io::Result<OwnedFd> {
     let blob = blob(context);
     let mut attr = TypesLoad {
@@ -64,7 +65,8 @@ fn blob(context: &str) -> Vec<u8> {
     blob
 }
 
-// SAFETY: `btf_load` of union bpf_attr. The types are a slice with its own length, only read; there is no log.
+// SAFETY: `btf_load` of union bpf_attr. The types are a slice with its own length, only read; there
+// is no log.
 unsafe impl Attributes for TypesLoad {}
 
 #[repr(C)]

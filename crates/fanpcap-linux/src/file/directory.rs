@@ -1,4 +1,5 @@
-//! Directories held by descriptor: neither a link nor a rename leads what is done in one of them elsewhere.
+//! Directories held by descriptor. No link and no rename can redirect an operation in one of them
+//! to another directory.
 
 use crate::errno::check;
 use crate::process;
@@ -50,7 +51,7 @@ impl Directory {
         open_at(self.fd(), single(name)?, flags, 0).map(Self)
     }
 
-    /// What it is, whoever has renamed it since it was opened.
+    /// The metadata of the directory itself, also after a rename.
     ///
     /// # Errors
     /// What statx(2) says.
@@ -66,7 +67,7 @@ impl Directory {
         self.place(name)?.metadata()
     }
 
-    /// Where the link of this name leads, and whose the link is; none for what is no link.
+    /// Target and metadata of the symbolic link of this name; `None` if it is no link.
     ///
     /// # Errors
     /// As [`Directory::about`], and what readlinkat(2) says.
@@ -96,7 +97,7 @@ impl Directory {
         entries.map(|entry| entry.file_name())
     }
 
-    /// Opens a regular file, neither following a link nor waiting; none for anything else.
+    /// Opens a regular file; `None` for anything else. Follows no link and does not block.
     ///
     /// # Errors
     /// What openat(2) says.
@@ -197,8 +198,8 @@ impl Directory {
         check(unsafe { libc::renameat2(fd, from.as_ptr(), fd, to.as_ptr(), flags) })
     }
 
-    /// Whether it is on a file system in memory (tmpfs or ramfs, fstatfs(2)): a store to a mapped file waits for
-    /// no disk there.
+    /// Whether it is on a file system in memory (tmpfs or ramfs, fstatfs(2)): a store to a mapped
+    /// file waits for no disk there.
     ///
     /// # Errors
     /// What fstatfs(2) says.
@@ -216,7 +217,8 @@ impl Directory {
     }
 }
 
-/// Whether only root and the calling process's effective user can change it, by its owner and its mode.
+/// Whether only root and the calling process's effective user can change it, by its owner and its
+/// mode.
 pub fn is_trusted(about: &Metadata) -> bool {
     is_roots_or_own(about) && about.mode() & OTHERS_WRITE == 0
 }

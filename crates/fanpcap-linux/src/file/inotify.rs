@@ -1,4 +1,4 @@
-//! Word of files that come into a directory or leave it (inotify(7)).
+//! Notices of files that are created in a directory or removed from it (inotify(7)).
 
 use crate::errno::check;
 use std::collections::BTreeMap;
@@ -18,7 +18,7 @@ pub enum Change {
     Gone(PathBuf),
 }
 
-/// Tells what comes and goes in the directories that it watches.
+/// An inotify descriptor with the directories that it watches.
 #[derive(Debug)]
 pub struct Changes {
     file: File,
@@ -58,8 +58,8 @@ impl Changes {
         Ok(())
     }
 
-    /// What has happened since the last call, in its order. None when so much happened that the kernel lost
-    /// count: then look for yourself.
+    /// The changes since the last call, in order. `None` when the kernel's queue overflowed: the
+    /// caller lists the directory itself.
     ///
     /// # Errors
     /// What read(2) says.

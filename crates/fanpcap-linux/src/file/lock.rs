@@ -1,14 +1,16 @@
-//! Locks that only who may write a file can take, and that last while its owner lives, however it dies: of the open
-//! file description (fcntl(2), `F_OFD_SETLK`), exclusive. flock(2)'s would not do: it needs no right to write.
+//! Exclusive locks of a file's open file description (fcntl(2), `F_OFD_SETLK`). Taking one needs
+//! write access to the file, which flock(2) does not ask for. The kernel releases the lock when its
+//! owner dies.
 //!
-//! The lock belongs to the open file description. A child has it by fork(2), and a mapping of the file keeps it when the
-//! descriptor is closed.
+//! The lock belongs to the open file description. A child has it by fork(2), and a mapping of the
+//! file keeps it when the descriptor is closed.
 
 use std::fs::File;
 use std::io;
 use std::os::fd::AsRawFd;
 
-/// Takes a file's lock without waiting; false when somebody else has it. The file must be open to write.
+/// Takes a file's lock without waiting; false when somebody else has it. The file must be open to
+/// write.
 ///
 /// # Errors
 /// `EBADF` for a file that is open to read only, and what fcntl(2) says.
@@ -16,7 +18,7 @@ pub fn try_take(file: &File) -> io::Result<bool> {
     try_take_byte(file, 0)
 }
 
-/// Takes one of a file's many locks, which has a number: the lock of that byte.
+/// Takes the lock of one byte of a file without waiting: a file has many locks.
 ///
 /// # Errors
 /// As [`try_take`].
@@ -28,8 +30,8 @@ pub fn try_take_byte(file: &File, byte: u32) -> io::Result<bool> {
     }
 }
 
-/// Whether anybody else has a file's lock. Nothing is taken by that; a lock to read, which needs no right to write, does not
-/// count.
+/// Whether anybody else has a file's lock. A read lock, which needs no write access, does not
+/// count. Takes no lock.
 ///
 /// # Errors
 /// What fcntl(2) says.
@@ -38,7 +40,7 @@ pub fn is_taken(file: &File) -> io::Result<bool> {
     Ok(i32::from(found.l_type) != libc::F_UNLCK)
 }
 
-/// Gives a lock of [`try_take_byte`] back, also for the copies of the descriptor that children have by fork(2).
+/// Releases a lock of [`try_take_byte`], also for the copies of the descriptor in forked children.
 ///
 /// # Errors
 /// What fcntl(2) says.
@@ -55,7 +57,8 @@ fn lock(file: &File, command: i32, kind: i32, byte: u32) -> io::Result<libc::flo
         l_len: 1,
         l_pid: 0,
     };
-    // SAFETY: a live struct flock, which is what these commands read and write; the descriptor is open.
+    // SAFETY: a live struct flock, which is what these commands read and write; the descriptor is
+    // open.
     let done = unsafe { libc::fcntl(file.as_raw_fd(), command, &raw mut lock) };
     crate::errno::check(done).map(|()| lock)
 }
@@ -116,7 +119,8 @@ mod tests {
         let watcher = File::open(&scene.0).unwrap();
         assert!(is_taken(&watcher).unwrap());
         drop(words);
-        // A test beside this one may be about to start a program: its child has the mapping until then.
+        // A test beside this one may be about to start a program: its child has the mapping until
+        // then.
         let end = std::time::Instant::now() + std::time::Duration::from_secs(10);
         while is_taken(&watcher).unwrap() {
             assert!(std::time::Instant::now() < end);

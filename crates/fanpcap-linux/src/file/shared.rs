@@ -1,4 +1,5 @@
-//! A small file of 64-bit counters, mapped: what one process counts, all others can read at any time.
+//! A small file of 64-bit counters, mapped: what one process counts, all others can read at any
+//! time.
 
 use crate::errno::check;
 use std::fs::File;
@@ -9,8 +10,8 @@ use std::ptr::{NonNull, null_mut};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// One counter. It can be used from any thread, by a forked child as by its parent, and stays as long as
-/// anybody has it, also when its file is removed.
+/// One counter. It can be used from any thread, by a forked child as by its parent, and stays as
+/// long as anybody has it, also when its file is removed.
 #[derive(Clone, Debug)]
 pub struct Word {
     at: NonNull<AtomicU64>,
@@ -26,8 +27,8 @@ unsafe impl Sync for Word {}
 /// Where counters are.
 #[derive(Debug)]
 enum Memory {
-    /// A mapped file of so many bytes. All processes that have the file share them, and children with
-    /// their parents.
+    /// A mapped file of so many bytes. All processes that have the file share them, and children
+    /// with their parents.
     Mapped(NonNull<AtomicU64>, usize),
     /// The process' own, so many words. A child has a copy.
     Own(NonNull<AtomicU64>, usize),
@@ -39,15 +40,15 @@ unsafe impl Send for Memory {}
 // SAFETY: only its words' atomics access it.
 unsafe impl Sync for Memory {}
 
-/// Writes `content` to the file's begin, in the machine's order of bytes, and maps it. The file must be open
-/// to read and to write.
+/// Writes `content` to the file's begin, in the machine's order of bytes, and maps it. The file
+/// must be open to read and to write.
 ///
-/// The bytes are written before they are mapped, so that a file system without room for them says so here:
-/// later, it could but kill the process.
+/// The bytes are written before the file is mapped. A file system without room reports that here; a
+/// store to the mapping would kill the process instead (`SIGBUS`).
 ///
 /// # Errors
-/// What write(2) and mmap(2) say, such as `ENOSPC`. `EFBIG` where the process may not make files of that size: to try it
-/// would kill the process (`SIGXFSZ`, setrlimit(2)).
+/// What write(2) and mmap(2) say, such as `ENOSPC`. `EFBIG` where the process may not make files of
+/// that size: to try it would kill the process (`SIGXFSZ`, setrlimit(2)).
 pub fn map<const N: usize>(file: &File, content: &[u64; N]) -> io::Result<[Word; N]> {
     let bytes: Vec<u8> = content.iter().flat_map(|word| word.to_ne_bytes()).collect();
     if file_size_limit()? < bytes.len() as u64 {
@@ -105,7 +106,7 @@ impl Word {
         self.atomic().store(value, Ordering::Relaxed);
     }
 
-    /// Adds to it, whoever else does at the same time.
+    /// Adds to it atomically.
     #[inline]
     pub fn add(&self, more: u64) {
         self.atomic().fetch_add(more, Ordering::Relaxed);

@@ -1,5 +1,5 @@
-//! Packet diag: every packet socket of the network namespace, with device, protocol and fan-out group
-//! (linux/packet_diag.h, linux/sock_diag.h).
+//! Packet diag: every packet socket of the network namespace, with device, protocol and fan-out
+//! group (linux/packet_diag.h, linux/sock_diag.h).
 
 use crate::netlink::{Question, for_each_attribute, u16_at, u32_at};
 use std::io;
@@ -57,7 +57,8 @@ const MESSAGE_LEN: usize = 16;
 /// Lists the packet sockets of the calling thread's network namespace.
 ///
 /// # Errors
-/// `ENOENT` where the kernel lacks packet diag (`CONFIG_PACKET_DIAG`), or what the socket calls said.
+/// `ENOENT` where the kernel lacks packet diag (`CONFIG_PACKET_DIAG`), or what the socket calls
+/// said.
 pub fn packet_sockets() -> io::Result<Vec<PacketSocket>> {
     let question = Question {
         protocol: libc::NETLINK_SOCK_DIAG,

@@ -1,5 +1,6 @@
-//! Links by rtnetlink: a device's MTU, its counters, and where the other end of a pair is. sysfs would tell of the
-//! namespace in which it was mounted, and `/proc/net/dev` adds up causes (linux/if_link.h, linux/net_namespace.h).
+//! Links by rtnetlink: a device's MTU, its counters, and where the other end of a pair is. sysfs
+//! would tell of the namespace in which it was mounted, and `/proc/net/dev` adds up causes
+//! (linux/if_link.h, linux/net_namespace.h).
 
 use crate::netlink::{Question, for_each_attribute, malformed, u16_at, u32_at};
 use std::io;
@@ -88,7 +89,8 @@ pub fn links() -> io::Result<Vec<Link>> {
     Ok(links)
 }
 
-/// Packets that the device with that index has counted, in both directions; all devices together for 0.
+/// Packets that the device with that index has counted, in both directions; all devices together
+/// for 0.
 ///
 /// # Errors
 /// `ENODEV` when there is none, and whatever the socket calls say.

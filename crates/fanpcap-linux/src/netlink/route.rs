@@ -1,4 +1,5 @@
-//! Routes by rtnetlink: which devices the default routes lead through (linux/rtnetlink.h, linux/nexthop.h).
+//! Routes by rtnetlink: which devices the default routes lead through (linux/rtnetlink.h,
+//! linux/nexthop.h).
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
@@ -16,9 +17,9 @@ const NEXTHOPS: Question = Question {
     answers: 104, // RTM_NEWNEXTHOP
 };
 
-/// The indices of the devices that default routes of IPv4 and IPv6 lead through, in all tables and by all
-/// their next hops, in the calling thread's network namespace. Routes to such large parts of all addresses
-/// count as well: 0.0.0.0/1 and 2000::/3 stand for a default route in practice.
+/// The indices of the devices that default routes of IPv4 and IPv6 lead through, in all tables and
+/// by all their next hops, in the calling thread's network namespace. Routes to such large parts of
+/// all addresses count as well: 0.0.0.0/1 and 2000::/3 stand for a default route in practice.
 ///
 /// # Errors
 /// Whatever the socket calls and the kernel say.
@@ -47,8 +48,8 @@ struct Found {
 }
 
 impl Found {
-    /// rtmsg (family, lengths of destination and source, service, table, protocol, scope, type, flags),
-    /// then attributes.
+    /// rtmsg (family, lengths of destination and source, service, table, protocol, scope, type,
+    /// flags), then attributes.
     fn route(&mut self, payload: &[u8]) -> Option<()> {
         let family = i32::from(*payload.first()?);
         let longest = match family {

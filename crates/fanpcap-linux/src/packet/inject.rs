@@ -33,9 +33,10 @@ impl Injector {
         Ok(Self { socket })
     }
 
-    /// Like [`Injector::open`], but frames skip the queueing discipline (`PACKET_QDISC_BYPASS`). The
-    /// kernel then records the sending CPU, modulo the number of queues, as the transmit queue
-    /// (`packet_pick_tx_queue`), so that [`crate::process::cpu::pin`] chooses it. The device's own taps see no such frame.
+    /// Like [`Injector::open`], but frames skip the queueing discipline (`PACKET_QDISC_BYPASS`).
+    /// The kernel then records the sending CPU, modulo the number of queues, as the transmit queue
+    /// (`packet_pick_tx_queue`), so that [`crate::process::cpu::pin`] chooses it. The device's own
+    /// taps see no such frame.
     ///
     /// # Errors
     /// As [`Injector::open`].
@@ -89,12 +90,12 @@ impl Injector {
         Ok(())
     }
 
-    /// Sends `frames` in order by one system call, and says how many went: fewer than there are when
-    /// there are more than [`BATCH`], or when the device had enough.
+    /// Sends `frames` in order by one system call, and says how many went: fewer than there are
+    /// when there are more than [`BATCH`], or when the device had enough.
     ///
     /// # Errors
-    /// As [`Injector::send`], for the first frame: none of them has been sent then. `ENOBUFS` when a
-    /// device without a queueing discipline before it takes no more for now; `EINTR`.
+    /// As [`Injector::send`], for the first frame: none of them has been sent then. `ENOBUFS` when
+    /// a device without a queueing discipline before it takes no more for now; `EINTR`.
     pub fn send_some<F: AsRef<[u8]>>(&self, frames: &[F]) -> io::Result<usize> {
         let mut parts: Vec<libc::iovec> = frames
             .iter()
@@ -105,8 +106,8 @@ impl Injector {
             })
             .collect();
         let mut messages: Vec<libc::mmsghdr> = parts.iter_mut().map(message).collect();
-        // SAFETY: each message points at one element of `parts`, which points at one frame; all live
-        // through the call, which only reads the frames. BATCH bounds the count.
+        // SAFETY: each message points at one element of `parts`, which points at one frame; all
+        // live through the call, which only reads the frames. BATCH bounds the count.
         let sent = unsafe {
             libc::sendmmsg(
                 self.socket.as_raw_fd(),

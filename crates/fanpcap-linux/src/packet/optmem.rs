@@ -1,5 +1,6 @@
-//! Room for a socket's filter: the kernel charges its instructions to the socket, which may have `net.core.optmem_max` bytes of such
-//! (net/core/filter.c `sk_filter_charge`). A new filter has to fit beside the old one.
+//! Room for a socket's filter. The kernel charges the filter's instructions to the socket, up to
+//! `net.core.optmem_max` bytes (net/core/filter.c `sk_filter_charge`). A new filter has to fit
+//! beside the old one.
 
 use crate::packet::{self, Filter};
 use std::fs;
@@ -7,8 +8,8 @@ use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::net::UnixDatagram;
 
-/// `net.core.optmem_max`, in bytes. It is the network namespace's; before Linux 6.8 the machine's, and only the first
-/// namespace tells it.
+/// `net.core.optmem_max`, in bytes. Each network namespace has its own limit. Before Linux 6.8
+/// there is one for the machine, which only the first namespace can read.
 ///
 /// # Errors
 /// Where it can't be read.
@@ -18,10 +19,11 @@ pub fn limit() -> io::Result<u64> {
     number.map_err(|_| io::ErrorKind::InvalidData.into())
 }
 
-/// Whether a loaded program fits as the filter of a socket that has the one that rejects everything: a socket made for that answers.
+/// Whether a loaded BPF program fits as the filter of a socket beside [`Filter::reject_all`].
+/// Attaches both to a new socket to find out.
 ///
 /// # Errors
-/// That this can't be told.
+/// What creating the socket or attaching says otherwise.
 pub fn has_room(program: BorrowedFd<'_>) -> io::Result<bool> {
     let socket = UnixDatagram::unbound()?;
     Filter::reject_all().attach(socket.as_fd())?;

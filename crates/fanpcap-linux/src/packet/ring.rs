@@ -16,11 +16,11 @@ pub enum Version {
     V3,
 }
 
-/// The receive ring that a socket has, as packet diag tells it.
+/// The layout and geometry of a socket's receive ring, from packet diag.
 ///
 /// # Errors
-/// What the kernel says; `ENOENT` when the socket has no ring of a known layout, or is not one of the
-/// calling thread's network namespace.
+/// What the kernel says; `ENOENT` when the socket has no ring of a known layout, or is not one of
+/// the calling thread's network namespace.
 pub fn of(socket: BorrowedFd<'_>) -> io::Result<(Version, Geometry)> {
     let inode = packet::inode(socket)?;
     let none = || io::Error::from_raw_os_error(libc::ENOENT);
@@ -46,8 +46,8 @@ pub struct Mapping {
 unsafe impl Send for Mapping {}
 
 impl Mapping {
-    /// Maps the receive ring of a socket. It keeps the socket alive, and in its group, until it is
-    /// dropped.
+    /// Maps the receive ring of a socket. The mapping keeps the socket alive, and in its group,
+    /// until it is dropped.
     ///
     /// # Errors
     /// What mmap(2) says.
@@ -91,7 +91,7 @@ impl Mapping {
         self.len
     }
 
-    /// Whether it has no bytes. The kernel maps none such.
+    /// Whether it has no bytes. The kernel makes no such mapping.
     pub fn is_empty(&self) -> bool {
         self.len == 0
     }

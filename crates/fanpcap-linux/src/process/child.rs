@@ -1,4 +1,4 @@
-//! Processes that the calling one starts and looks after: what they begin with, and signals to them.
+//! Child processes: what they start with, signals to them, and their end.
 
 use crate::errno::check;
 use crate::process::cpu;
@@ -14,10 +14,10 @@ pub use libc::{
     SIGCHLD, SIGCONT, SIGHUP, SIGINT, SIGKILL, SIGQUIT, SIGTERM, SIGTSTP, SIGUSR1, SIGUSR2,
 };
 
-/// Makes `command` start a program in a process group of its own, on `cpu` if one is given, with no signal
-/// blocked, whatever the caller has blocked for itself, with the limit of open files that was there before
-/// [`raise_open_files`], and with the kernel's promise that it gets `SIGTERM` when the calling thread ends
-/// (`PR_SET_PDEATHSIG`, prctl(2)). A program that changes its user afterwards loses that promise.
+/// Makes `command` start its process in a process group of its own, on `cpu` if one is given, and
+/// with no signal blocked. The process has the limit of open files from before
+/// [`raise_open_files`]. The kernel sends it `SIGTERM` when the calling thread ends
+/// (`PR_SET_PDEATHSIG`, prctl(2)), unless it has changed its user.
 pub fn bind(command: &mut Command, cpu: Option<usize>) {
     let parent = std::process::id();
     command.process_group(0);
@@ -31,11 +31,11 @@ pub fn bind(command: &mut Command, cpu: Option<usize>) {
     unsafe { command.pre_exec(prepare) };
 }
 
-/// The limit of open files as it was before it was raised.
+/// The limit of open files before [`raise_open_files`].
 static OPEN_FILES: OnceLock<libc::rlimit> = OnceLock::new();
 
-/// Lets the calling process open as many files as it may: the soft limit becomes the hard one (getrlimit(2)).
-/// Programs that are started by [`bind`] have what was there before, as select(2) in them may need it low.
+/// Raises the soft limit of open files to the hard limit (getrlimit(2)). Processes started by
+/// [`bind`] get the former limit: select(2) in them may need it low.
 ///
 /// # Errors
 /// What getrlimit(2) and setrlimit(2) say.
@@ -49,7 +49,7 @@ pub fn raise_open_files() -> io::Result<()> {
         rlim_cur: before.rlim_max,
         ..before
     })?;
-    // Raised twice, the first one was there before.
+    // At a second call, the first call's value stays.
     let _ = OPEN_FILES.set(before);
     Ok(())
 }
@@ -63,14 +63,15 @@ fn set_open_files(limit: &libc::rlimit) -> io::Result<()> {
     check(unsafe { libc::setrlimit(libc::RLIMIT_NOFILE, limit) })
 }
 
-/// Whether a call failed as the process, or the system, has too many open files (`EMFILE`, `ENFILE`).
+/// Whether a call failed as the process, or the system, has too many open files (`EMFILE`,
+/// `ENFILE`).
 pub fn is_lack_of_descriptors(error: &io::Error) -> bool {
     matches!(error.raw_os_error(), Some(libc::EMFILE | libc::ENFILE))
 }
 
-/// Makes `command` start a program that the kernel kills as soon as the calling thread ends, however it ends
-/// (`PR_SET_PDEATHSIG` with `SIGKILL`, prctl(2)). The promise outlasts exec(3), but not a change of user, and
-/// is not inherited by what the program starts.
+/// Makes `command` start a process that the kernel kills as soon as the calling thread ends
+/// (`PR_SET_PDEATHSIG` with `SIGKILL`, prctl(2)). The setting outlasts exec(3), but not a change of
+/// user. Children of the process do not inherit it.
 pub fn end_with_caller(command: &mut Command) {
     let parent = std::process::id();
     // SAFETY: between fork and exec the closure makes system calls only and allocates nothing.
@@ -131,9 +132,9 @@ pub fn stop_here() -> io::Result<()> {
     check(unsafe { libc::kill(own, libc::SIGSTOP) })
 }
 
-/// From here on descendants whose parents have ended become children of the calling process
-/// (`PR_SET_CHILD_SUBREAPER`, prctl(2)), for it to end and to [`reap`]. Children are awaited even where the
-/// process was started with `SIGCHLD` ignored, for which the kernel would forget them.
+/// Makes orphaned descendants children of the calling process (`PR_SET_CHILD_SUBREAPER`, prctl(2)),
+/// which can then end and [`reap`] them. Sets `SIGCHLD` to its default: while it is ignored, the
+/// kernel discards children that end.
 ///
 /// # Errors
 /// What prctl(2) says.
@@ -146,7 +147,7 @@ pub fn adopt_orphans() -> io::Result<()> {
     check(unsafe { libc::prctl(libc::PR_SET_CHILD_SUBREAPER, 1) })
 }
 
-/// Takes note of the end of a child that nobody else awaits; false while it runs.
+/// Reaps a child that has ended; false while it runs. Nobody else may wait for it.
 ///
 /// # Errors
 /// `ECHILD` when it is no child of the calling process.

@@ -49,8 +49,8 @@ fn no_cpus() -> libc::cpu_set_t {
     unsafe { mem::zeroed() }
 }
 
-/// Reads a list such as `0,2-3` (the kernel's admin-guide/cputopology.rst); an empty one for no text.
-/// `None` for anything else.
+/// Reads a list such as `0,2-3` (the kernel's admin-guide/cputopology.rst); an empty one for no
+/// text. `None` for anything else.
 pub fn list(text: &str) -> Option<Vec<usize>> {
     let mut cpus = Vec::new();
     for part in text.split(',').filter(|_| !text.is_empty()) {

@@ -1,4 +1,5 @@
-//! Network namespaces of the calling thread: enter a new one, remember one, go back, tell them apart.
+//! Network namespaces of the calling thread: enter a new one, remember one, go back, tell them
+//! apart.
 
 use crate::errno::check;
 use std::fs::{self, File};

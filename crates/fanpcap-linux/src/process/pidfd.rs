@@ -7,7 +7,7 @@ use std::io;
 use std::os::fd::{AsFd, AsRawFd, FromRawFd, OwnedFd, RawFd};
 use std::time::Duration;
 
-/// A process. Its number may go to another one when it has ended, but this does not.
+/// A process, also after its end, when its number may belong to another process.
 #[derive(Debug)]
 pub struct Process(OwnedFd);
 
@@ -23,19 +23,19 @@ impl Process {
         owned(fd).map(Self)
     }
 
-    /// A descriptor of our own for what the process has as `fd` (pidfd_getfd(2)); it is closed on exec.
+    /// Duplicates the process's descriptor `fd` (pidfd_getfd(2)). The copy is closed on exec.
     ///
     /// # Errors
-    /// `EBADF` when it has none such, `EPERM` for who may not trace it (ptrace(2)), `ESRCH` when it has
-    /// ended, `ENOSYS` before Linux 5.6.
+    /// `EBADF` when it has no such descriptor, `EPERM` when the caller may not trace it
+    /// (ptrace(2)), `ESRCH` when it has ended, `ENOSYS` before Linux 5.6.
     pub fn duplicate(&self, fd: RawFd) -> io::Result<OwnedFd> {
         // SAFETY: takes plain numbers.
         let fd = unsafe { libc::syscall(libc::SYS_pidfd_getfd, self.0.as_raw_fd(), fd, 0) };
         owned(fd)
     }
 
-    /// A descriptor of our own for the process' socket of this inode, which packet diag tells. `pid` is
-    /// the process' number.
+    /// Duplicates the process's socket of this inode, as packet diag lists it. `pid` is the
+    /// process's number.
     ///
     /// # Errors
     /// `ENOENT` when the process has no such socket, and as [`Process::duplicate`].
@@ -57,8 +57,8 @@ impl Process {
         }
     }
 
-    /// Waits for the process' end, at most so long; for ever without a limit. Tells whether it has ended:
-    /// no thread of it runs any more, and its descriptors are closed.
+    /// Waits for the process's end, at most for `limit`. Returns whether it has ended: none of its
+    /// threads runs, and its descriptors are closed.
     ///
     /// # Errors
     /// `EINTR` after a signal handler has run, and what else poll(2) says.

@@ -12,8 +12,8 @@ unsafe extern "C" {
 /// pthread.h, `PTHREAD_CANCEL_DISABLE`.
 const CANCEL_DISABLE: c_int = 1;
 
-/// While it lives, the thread is not cancelled. glibc cancels by unwinding the stack, which must not
-/// meet a frame that ends a panic.
+/// While it lives, the thread is not cancelled. glibc cancels by unwinding the stack, which must
+/// not meet a frame that ends a panic.
 #[derive(Debug)]
 pub struct Uncancelled {
     before: c_int,

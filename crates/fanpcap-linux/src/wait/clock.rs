@@ -8,8 +8,8 @@ pub fn monotonic_ns() -> u64 {
     clock_ns(libc::CLOCK_MONOTONIC)
 }
 
-/// The same as of the kernel's last tick, some milliseconds ago: a memory access instead of a look at the
-/// hardware.
+/// [`monotonic_ns`] at the kernel's last tick, some milliseconds ago. Reads memory, not the
+/// hardware's clock.
 pub fn coarse_ns() -> u64 {
     clock_ns(libc::CLOCK_MONOTONIC_COARSE)
 }
@@ -47,8 +47,8 @@ pub fn sleep_until(due: u64) {
     };
 }
 
-/// Has the kernel end the calling thread's sleeps as soon as they are over; otherwise it may let them
-/// last 50 us longer, to wake several threads at once (`PR_SET_TIMERSLACK`).
+/// Has the kernel end the calling thread's sleeps as soon as they are over; otherwise it may let
+/// them last 50 us longer, to wake several threads at once (`PR_SET_TIMERSLACK`).
 ///
 /// # Errors
 /// Whatever prctl(2) says.

@@ -1,4 +1,4 @@
-//! What a program that looks after others waits for: descriptors, and signals as one of them (signalfd(2)).
+//! Waiting for several descriptors, and for signals as one of them (signalfd(2)).
 
 use crate::errno::check;
 use std::ffi::c_int;
@@ -9,8 +9,8 @@ use std::os::fd::{AsFd, BorrowedFd, FromRawFd, OwnedFd};
 use std::ptr::{null, null_mut};
 use std::time::Duration;
 
-/// Waits until one of the descriptors is readable or has nobody at its other end, for ever without a
-/// `limit`. Tells which ones; none when the time was up or a signal handler has run.
+/// Waits until one of the descriptors is readable or has nobody at its other end, for ever without
+/// a `limit`. Tells which ones; none when the time was up or a signal handler has run.
 ///
 /// # Errors
 /// What ppoll(2) says otherwise.
@@ -22,7 +22,7 @@ pub fn poll(fds: &[BorrowedFd<'_>], limit: Option<Duration>) -> io::Result<Vec<b
     }
 }
 
-/// Signals that come as data, not as interruptions, as long as this lives.
+/// Signals read as data. While this lives, they run no handlers.
 #[derive(Debug)]
 pub struct Signals {
     file: File,
@@ -40,10 +40,12 @@ pub struct Arrived {
 }
 
 impl Signals {
-    /// Takes these signals for the calling thread and those that it starts from here on; other threads
-    /// must not exist yet. Programs that it starts have them blocked, unless [`crate::process::child::bind`] undoes it.
+    /// Blocks these signals for the calling thread and the threads that it starts later, and makes
+    /// them readable. Other threads must not exist yet. Child processes inherit the mask, unless
+    /// [`crate::process::child::bind`] undoes it.
     ///
-    /// A signal that the process ignores, as nohup(1) has it, stays ignored: a blocked one would be queued.
+    /// A signal that the process ignores, as nohup(1) has it, stays ignored: a blocked one would be
+    /// queued.
     ///
     /// # Errors
     /// What sigprocmask(2), sigaction(2) and signalfd(2) say.
@@ -106,7 +108,7 @@ fn is_ignored(signal: c_int) -> io::Result<bool> {
 }
 
 impl Drop for Signals {
-    /// Signals that have come until now are taken for seen.
+    /// Discards signals that have come before.
     fn drop(&mut self) {
         while let Ok(Some(_)) = self.next() {}
         // SAFETY: `before` is the mask that the thread had.

@@ -1,4 +1,5 @@
-//! SIGINT, SIGTERM and SIGHUP as a flag, for programs that end in good order; and the wait that they cut short.
+//! SIGINT, SIGTERM and SIGHUP as a flag, for commands that end in good order; and a wait that these
+//! signals end.
 
 use crate::errno::check;
 use crate::wait::clock;
@@ -19,15 +20,15 @@ static SINCE_NS: AtomicU64 = AtomicU64::new(0);
 static INSISTED: AtomicBool = AtomicBool::new(false);
 static WAKE: OnceLock<Wake> = OnceLock::new();
 
-/// From now on SIGINT, SIGTERM and SIGHUP set the flag that is returned, instead of ending the process. System
-/// calls that they meet end with `EINTR` (no `SA_RESTART`). A signal that the process was started with
-/// ignored, as nohup(1) and shells do, stays ignored.
+/// From now on SIGINT, SIGTERM and SIGHUP set the flag that is returned, instead of ending the
+/// process. System calls that they meet end with `EINTR` (no `SA_RESTART`). A signal that the
+/// process was started with ignored, as nohup(1) and shells do, stays ignored.
 ///
 /// # Errors
 /// What eventfd(2) and sigaction(2) say.
 pub fn on_signals() -> io::Result<&'static AtomicBool> {
     if WAKE.get().is_none() {
-        // Another thread's may have come first: one of them is kept.
+        // Another thread may have been first: its value stays.
         let _ = WAKE.set(Wake::new()?);
     }
     for signal in [libc::SIGINT, libc::SIGTERM, libc::SIGHUP] {
@@ -47,9 +48,9 @@ pub fn signal() -> Option<u8> {
     number.filter(|&signal| signal > 0)
 }
 
-/// Whether a signal came when the end had been asked for already: what takes its time should be given up.
-/// Signals that come within a fifth of a second of the first are one with it: timeout(1) and terminals send
-/// theirs to the process and to its group.
+/// Whether a second signal has come: the command should give up what takes long. Signals within a
+/// fifth of a second count as one: timeout(1) and terminals send theirs to the process and to its
+/// group.
 pub fn is_insisted() -> bool {
     INSISTED.load(Ordering::Acquire)
 }
@@ -57,7 +58,7 @@ pub fn is_insisted() -> bool {
 /// Asks for the end as a signal does. Async-signal-safe.
 pub fn request() {
     let now = clock::monotonic_ns();
-    // Only the first has its time kept.
+    // The first request's time stays.
     let _ = SINCE_NS.compare_exchange(0, now, Ordering::AcqRel, Ordering::Relaxed);
     REQUESTED.store(true, Ordering::Release);
     if let Some(wake) = WAKE.get() {
@@ -65,8 +66,8 @@ pub fn request() {
     }
 }
 
-/// Waits until somebody asks for the end, at most for `limit`, and tells whether one has. Only one thread
-/// may wait.
+/// Waits until somebody asks for the end, at most for `limit`, and tells whether one has. Only one
+/// thread may wait.
 ///
 /// # Errors
 /// What poll(2) says, but for `EINTR`.
@@ -84,7 +85,8 @@ pub fn wait(limit: Duration) -> io::Result<bool> {
 const SAME_NS: u64 = 200_000_000;
 
 fn catch(signal: c_int) -> io::Result<()> {
-    // SAFETY: a sigaction is plain data, for which zeros are a value: the default, no flags, no mask.
+    // SAFETY: a sigaction is plain data, for which zeros are a value: the default, no flags, no
+    // mask.
     let mut action: libc::sigaction = unsafe { mem::zeroed() };
     // SAFETY: the old action is live and written by the call; no new one is given.
     check(unsafe { libc::sigaction(signal, std::ptr::null(), &raw mut action) })?;
