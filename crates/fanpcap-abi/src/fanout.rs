@@ -3,12 +3,15 @@
 pub mod modes;
 pub mod stats;
 
-use crate::activate;
+use crate::errbuf::{self, ERRBUF_SIZE};
 use crate::handles::{self, Entry};
-use crate::message::{ERRBUF_SIZE, fail, guard};
+use crate::message::guard_handle;
+use crate::pcap_handle::PcapHandle;
 use crate::system::{self, ERROR, NOT_ACTIVATED, Pcap};
-use crate::{several, take_over};
+use crate::take_over;
+use fanpcap::handle::Handle;
 use fanpcap::request::Request;
+use fanpcap::several;
 use fanpcap_config::fanout::Fanout;
 use fanpcap_config::mode::described;
 use fanpcap_config::report::Report;
@@ -18,7 +21,7 @@ use fanpcap_config::steering::Steering;
 use fanpcap_group::join::JoinError;
 use fanpcap_group::member::Place;
 use fanpcap_group::replace::{Turn, replace};
-use std::ffi::{CStr, c_char, c_int};
+use std::ffi::{c_char, c_int};
 use std::mem;
 use std::sync::Arc;
 
@@ -31,25 +34,19 @@ const FANOUT_NEW: c_int = -1;
 /// As its man page asks.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn pcap_fanout(p: *mut Pcap, group: c_int, fanout: *const c_char) -> c_int {
-    let body = || {
+    // SAFETY: the caller's promise: `p` is an open handle.
+    let p = unsafe { PcapHandle::new(p) };
+    guard_handle(p, || {
         // SAFETY: the caller's promise: null or a C string.
-        let result = unsafe { call(group, fanout) }.and_then(|call| {
-            // SAFETY: the caller's promise: `p` is a handle.
-            unsafe { apply(p, call) }
-        });
-        match result {
+        let fanout = unsafe { errbuf::string(fanout) };
+        match call(group, fanout).and_then(|call| apply(p, call)) {
             Ok(()) => 0,
-            // SAFETY: as above.
-            Err(text) => unsafe { fail(p, &text) },
+            Err(text) => p.fail(&text),
         }
-    };
-    // SAFETY: as above.
-    guard(body, |text| unsafe { fail(p, text) })
+    })
 }
 
-/// # Safety
-/// `fanout` is null or a C string.
-unsafe fn call(group: c_int, fanout: *const c_char) -> Result<Call, String> {
+fn call(group: c_int, fanout: Option<String>) -> Result<Call, String> {
     let group = match u16::try_from(group) {
         Ok(number) => Group::Number(number),
         Err(_) if group == FANOUT_NEW => Group::New,
@@ -59,27 +56,16 @@ unsafe fn call(group: c_int, fanout: *const c_char) -> Result<Call, String> {
             ));
         }
     };
-    if fanout.is_null() {
-        return Ok(Call {
-            group,
-            fanout: None,
-        });
-    }
-    // SAFETY: the caller vouches for it.
-    let text = unsafe { CStr::from_ptr(fanout) }.to_string_lossy();
-    let fanout = Fanout::parse(Source::new("pcap_fanout()", &text))
-        .map_err(|fault| fault.at("pcap_fanout()", 1, &text).render(ERRBUF_SIZE - 1))?;
-    Ok(Call {
-        group,
-        fanout: Some(fanout),
-    })
+    let parse = |text: String| {
+        let parsed = Fanout::parse(Source::new("pcap_fanout()", &text));
+        parsed.map_err(|fault| fault.at("pcap_fanout()", 1, &text).render(ERRBUF_SIZE - 1))
+    };
+    let fanout = fanout.map(parse).transpose()?;
+    Ok(Call { group, fanout })
 }
 
 /// Before activation the call is remembered; after, the handle joins at once.
-///
-/// # Safety
-/// `p` is a handle.
-unsafe fn apply(p: *mut Pcap, call: Call) -> Result<(), String> {
+fn apply(p: PcapHandle, call: Call) -> Result<(), String> {
     if several::is_several(p) && call.group != Group::New {
         return Err(
             "pcap_fanout: the kernel's groups are of one device each, and the handle has \
@@ -89,20 +75,15 @@ unsafe fn apply(p: *mut Pcap, call: Call) -> Result<(), String> {
     }
     let mut result = Ok(());
     let apply = |p| {
-        // SAFETY: the caller vouches for `p`, and its others are open as long.
-        result = unsafe { apply_to_one(p, call.clone()) };
+        result = apply_to_one(p, call.clone());
         if result.is_ok() { 0 } else { ERROR }
     };
-    // SAFETY: the caller vouches for `p`.
-    let status = unsafe { several::each(p, apply) };
-    // SAFETY: as above; one that is not activated has no reader.
-    unsafe { take_over::keep_counters(p) };
+    let status = several::each(p, apply);
+    take_over::publish_counters(p);
     if status < 0 { result } else { Ok(()) }
 }
 
-/// # Safety
-/// `p` is a handle.
-unsafe fn apply_to_one(p: *mut Pcap, call: Call) -> Result<(), String> {
+fn apply_to_one(p: PcapHandle, call: Call) -> Result<(), String> {
     let before = handles::with_new(p, |entry| Arc::clone(&entry.request));
     let mut request = Request::clone(&before);
     request.handle_call(call);
@@ -119,8 +100,7 @@ unsafe fn apply_to_one(p: *mut Pcap, call: Call) -> Result<(), String> {
     };
     let compiled = request.compile_call(&system::compile);
     compiled.map_err(refused)?;
-    // SAFETY: the caller vouches for `p`.
-    if unsafe { system::pcap_datalink(p) } == NOT_ACTIVATED {
+    if p.datalink() == NOT_ACTIVATED {
         return Ok(());
     }
     let plan = request
@@ -137,12 +117,12 @@ unsafe fn apply_to_one(p: *mut Pcap, call: Call) -> Result<(), String> {
         }
         return Err(membership.blame(&already(p, &place, &membership)));
     }
-    // SAFETY: the caller vouches for `p`, which is activated.
-    unsafe { activate::join(p, &membership) }.map_err(|error| membership.blame(&error))
+    p.join(&membership)
+        .map_err(|error| membership.blame(&error))
 }
 
 /// Why a member can't become one of this kind.
-fn already(p: *mut Pcap, place: &Place, wanted: &Membership) -> JoinError {
+fn already(p: PcapHandle, place: &Place, wanted: &Membership) -> JoinError {
     let group = place.group();
     if wanted.group != Group::Number(group) {
         return JoinError::AlreadyIn(group);
@@ -154,7 +134,7 @@ fn already(p: *mut Pcap, place: &Place, wanted: &Membership) -> JoinError {
 }
 
 /// Gives the group of a member another program.
-fn replace_program(p: *mut Pcap, place: &Place, steering: &Arc<Steering>) -> Result<(), String> {
+fn replace_program(p: PcapHandle, place: &Place, steering: &Arc<Steering>) -> Result<(), String> {
     let digest = |entry: &mut Entry| Some(entry.member.as_ref()?.0.digest());
     let has = handles::with(p, digest).flatten();
     let is_unknown = handles::steered(p).is_some_and(|steered| steered.is_unknown());
@@ -178,12 +158,11 @@ fn replace_program(p: *mut Pcap, place: &Place, steering: &Arc<Steering>) -> Res
 /// As its man page asks.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn pcap_fanout_group(p: *mut Pcap) -> c_int {
-    let body = || match handles::place(p) {
+    // SAFETY: the caller's promise: `p` is an open handle.
+    let p = unsafe { PcapHandle::new(p) };
+    guard_handle(p, || match handles::place(p) {
         Some(place) => place.group().into(),
-        // SAFETY: the caller's promise: `p` is a handle.
-        None if unsafe { system::pcap_datalink(p) } == NOT_ACTIVATED => NOT_ACTIVATED,
+        None if p.datalink() == NOT_ACTIVATED => NOT_ACTIVATED,
         None => ERROR,
-    };
-    // SAFETY: as above.
-    guard(body, |text| unsafe { fail(p, text) })
+    })
 }

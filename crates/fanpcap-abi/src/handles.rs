@@ -8,8 +8,9 @@
 pub(crate) mod breaks;
 mod list;
 
-use crate::system::Pcap;
-use crate::take_over::Installed;
+use crate::installed::Installed;
+use crate::pcap_handle::PcapHandle;
+use fanpcap::handle::Notes;
 use fanpcap::request::Request;
 use fanpcap_group::member::{Member, Place};
 use fanpcap_group::rejecting::Rejections;
@@ -17,7 +18,6 @@ use fanpcap_group::replace::Own;
 use fanpcap_group::steered::Steered;
 use fanpcap_linux::process::lock::Lock;
 use list::List;
-use std::ffi::c_int;
 use std::io;
 use std::os::fd::{BorrowedFd, OwnedFd, RawFd};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -29,18 +29,9 @@ pub(crate) struct Entry {
     /// Its address.
     handle: usize,
     pub(crate) request: Arc<Request>,
-    /// The application's pcap_set_snaplen().
-    pub(crate) snaplen: Option<c_int>,
-    /// The application's pcap_set_protocol_linux().
-    pub(crate) protocol: Option<u16>,
-    /// The application's pcap_set_buffer_size().
-    pub(crate) buffer_size: Option<c_int>,
-    /// Activated, but pcap_activate() could not join: it may be called again.
-    pub(crate) unjoined: bool,
-    /// What it is of a handle on several devices.
-    pub(crate) part: Part,
-    /// The handles on the other devices, by their address, where the application has this one.
-    pub(crate) others: Option<Arc<[usize]>>,
+    pub(crate) notes: Notes,
+    /// The handles on the other devices, where the application has this one.
+    pub(crate) others: Option<Arc<[PcapHandle]>>,
     /// What reads the handle in place of the system's library.
     pub(crate) reader: Option<Installed>,
     /// The handle in its group, and its descriptor.
@@ -49,33 +40,13 @@ pub(crate) struct Entry {
     next: Option<Box<Entry>>,
 }
 
-/// A handle on one of several devices, which are read together.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) enum Part {
-    /// It is none.
-    #[default]
-    None,
-    /// Not activated yet.
-    New,
-    /// Activated: it receives nothing yet, or joins as the last step.
-    Silent,
-    /// It receives.
-    Live,
-    /// It could not be activated.
-    Failed,
-}
-
 impl Entry {
     fn new(handle: usize, request: Request) -> Self {
         Self {
             handle,
             request: Arc::new(request),
-            snaplen: None,
-            protocol: None,
-            buffer_size: None,
-            part: Part::None,
+            notes: Notes::default(),
             others: None,
-            unjoined: false,
             reader: None,
             member: None,
             next: None,
@@ -110,9 +81,9 @@ fn mind_forks() {
 }
 
 /// Gives a handle an entry, unless it has one.
-fn insert(p: *mut Pcap, request: Request) {
+fn insert(p: PcapHandle, request: Request) {
     mind_forks();
-    let entry = Box::new(Entry::new(p as usize, request));
+    let entry = Box::new(Entry::new(p.address(), request));
     let left = ENTRIES.with(|entries| {
         let left = entries.insert(entry);
         // Here, so that no fork comes between. Relaxed: a thread that uses a handle has learnt of it
@@ -121,21 +92,21 @@ fn insert(p: *mut Pcap, request: Request) {
         left
     });
     if left.is_none() {
-        breaks::open(p as usize);
+        breaks::open(p.address());
     }
 }
 
 /// Runs `look` on a handle's entry, if it has one. It must neither wait for anything, nor allocate
 /// or free.
-pub(crate) fn with<T>(p: *mut Pcap, look: impl FnOnce(&mut Entry) -> T) -> Option<T> {
+pub(crate) fn with<T>(p: PcapHandle, look: impl FnOnce(&mut Entry) -> T) -> Option<T> {
     if COUNT.load(Ordering::Relaxed) == 0 {
         return None;
     }
-    ENTRIES.with(|entries| entries.get_mut(p as usize).map(look))
+    ENTRIES.with(|entries| entries.get_mut(p.address()).map(look))
 }
 
 /// Runs `look` on a handle's entry, as [`with`] does; a plain handle gets one.
-pub(crate) fn with_new<T>(p: *mut Pcap, look: impl FnOnce(&mut Entry) -> T) -> T {
+pub(crate) fn with_new<T>(p: PcapHandle, look: impl FnOnce(&mut Entry) -> T) -> T {
     let mut look = Some(look);
     loop {
         let found = with(p, |entry| look.take().map(|look| look(entry)));
@@ -147,7 +118,7 @@ pub(crate) fn with_new<T>(p: *mut Pcap, look: impl FnOnce(&mut Entry) -> T) -> T
 }
 
 /// Notes a new handle, or that it is plain; a closed one may have had its address.
-pub(crate) fn handle_create(p: *mut Pcap, request: Option<Request>) {
+pub(crate) fn handle_create(p: PcapHandle, request: Option<Request>) {
     drop(handle_close(p));
     if let Some(request) = request {
         insert(p, request);
@@ -157,31 +128,21 @@ pub(crate) fn handle_create(p: *mut Pcap, request: Option<Request>) {
 /// Forgets a handle. What it returns is dropped after the handle is closed: leaving the group comes
 /// before taking the member's page away.
 #[must_use]
-pub(crate) fn handle_close(p: *mut Pcap) -> Option<Box<Entry>> {
+pub(crate) fn handle_close(p: PcapHandle) -> Option<Box<Entry>> {
     if COUNT.load(Ordering::Relaxed) == 0 {
         return None;
     }
     let removed = ENTRIES.with(|entries| {
-        let removed = entries.remove(p as usize)?;
+        let removed = entries.remove(p.address())?;
         COUNT.fetch_sub(1, Ordering::Relaxed);
         Some(removed)
     })?;
-    breaks::close(p as usize);
+    breaks::close(p.address());
     Some(removed)
 }
 
-/// What was asked of a handle.
-pub(crate) fn request(p: *mut Pcap) -> Option<Arc<Request>> {
-    with(p, |entry| Arc::clone(&entry.request))
-}
-
-/// The handles on the other devices of `p`; none where there is only one.
-pub(crate) fn others(p: *mut Pcap) -> Option<Arc<[usize]>> {
-    with(p, |entry| entry.others.clone()).flatten()
-}
-
 /// Where a handle sits in its group.
-pub(crate) fn place(p: *mut Pcap) -> Option<Arc<Place>> {
+pub(crate) fn place(p: PcapHandle) -> Option<Arc<Place>> {
     with(p, |entry| {
         Some(Arc::clone(entry.member.as_ref()?.0.place()))
     })
@@ -189,18 +150,18 @@ pub(crate) fn place(p: *mut Pcap) -> Option<Arc<Place>> {
 }
 
 /// A handle's part in its group's steering program, where that has one.
-pub(crate) fn steered(p: *mut Pcap) -> Option<Arc<Steered>> {
+pub(crate) fn steered(p: PcapHandle) -> Option<Arc<Steered>> {
     with(p, |entry| entry.member.as_ref()?.0.steering().cloned()).flatten()
 }
 
 /// What notes on a member's page when it rejects all packets.
-pub(crate) fn rejections(p: *mut Pcap) -> Option<Rejections> {
+pub(crate) fn rejections(p: PcapHandle) -> Option<Rejections> {
     with(p, |entry| Some(entry.member.as_ref()?.0.rejections())).flatten()
 }
 
 /// This process's members of the group at `place` that have a part in its steering program: first
 /// `p`. After a fork the others may be the other process's too, and are left out.
-pub(crate) fn members(p: *mut Pcap, place: &Place) -> Vec<Own> {
+pub(crate) fn members(p: PcapHandle, place: &Place) -> Vec<Own> {
     let own_of = |entry: &Entry| {
         let (member, _) = entry.member.as_ref()?;
         let steered = member
@@ -213,13 +174,13 @@ pub(crate) fn members(p: *mut Pcap, place: &Place) -> Vec<Own> {
         Some((entry.handle, own))
     };
     let mut own = collect(|entry| is_mine(p, entry).then(|| own_of(entry))?);
-    own.sort_by_key(|(handle, _)| *handle != p as usize);
+    own.sort_by_key(|(handle, _)| *handle != p.address());
     own.into_iter().map(|(_, own)| own).collect()
 }
 
 /// Whether an entry is that of `p`, or of another handle that no other process has by a fork.
-fn is_mine(p: *mut Pcap, entry: &Entry) -> bool {
-    entry.handle == p as usize || !FORKED.load(Ordering::Relaxed)
+fn is_mine(p: PcapHandle, entry: &Entry) -> bool {
+    entry.handle == p.address() || !FORKED.load(Ordering::Relaxed)
 }
 
 /// What `look` finds in the entries.
@@ -262,12 +223,12 @@ pub(crate) fn nudge_readers() {
 
 /// Publishes the counters of this process's other members of the group at `place`. After a fork they
 /// may be the other process's to read: the kernel clears them for both.
-pub(crate) fn refresh_beside(p: *mut Pcap, place: &Place) {
+pub(crate) fn refresh_beside(p: PcapHandle, place: &Place) {
     if FORKED.load(Ordering::Relaxed) {
         return;
     }
     ENTRIES.with(|entries| {
-        let others = entries.iter().filter(|entry| entry.handle != p as usize);
+        let others = entries.iter().filter(|entry| entry.handle != p.address());
         let members = others.filter_map(|entry| entry.member.as_ref());
         for (member, fd) in members.filter(|(member, _)| member.place().is_beside(place)) {
             // SAFETY: handles leave the table before they are closed, so the descriptor is open.

@@ -5,6 +5,7 @@
 //! second, so that the system's pcap_dispatch(), pcap_loop(), pcap_next() and pcap_next_ex() call it.
 //! That the first word is what we take it for is proven at run time, on a handle made for that.
 
+use crate::pcap_handle::PcapHandle;
 use crate::system::{self, Callback, Header, Pcap, system};
 use fanpcap_reader::Reader;
 use std::ffi::{c_int, c_void};
@@ -31,64 +32,56 @@ impl Head {
 }
 
 /// The head of a handle.
-///
-/// # Safety
-/// `p` is an open handle of the system's library.
-unsafe fn head(p: *mut Pcap) -> Head {
-    // SAFETY: every pcap_t is longer than two words.
-    unsafe { p.cast::<Head>().read() }
+fn head(p: PcapHandle) -> Head {
+    // SAFETY: the handle is open, and every pcap_t is longer than two words.
+    unsafe { p.pointer().cast::<Head>().read() }
 }
 
-/// Makes `read` the function by which `p` is read, and `reader` its state. Returns the system's function; none
-/// when the handle is not as expected, or the system's library is none that works so: then nothing was
-/// changed.
+/// Makes `read` the function by which `p` is read, and `reader` its state. Returns the system's
+/// function; `None` when the handle is not as expected, or the system's library is none that works so:
+/// then nothing was changed.
 ///
 /// # Safety
-/// `p` is an activated handle that nobody reads meanwhile. `reader` outlives it.
+/// Nobody reads `p` meanwhile. `read` takes `reader` for its state, which outlives `p` or is detached.
 pub(crate) unsafe fn attach(
-    p: *mut Pcap,
+    p: PcapHandle,
     read: Read,
     reader: NonNull<Reader>,
 ) -> Option<*const c_void> {
-    // SAFETY: the caller vouches for `p`.
-    let Head { read: own, state } = unsafe { head(p) };
+    let Head { read: own, state } = head(p);
     let as_expected = state.is_null() && system().holds(own);
     if !as_expected || !is_proven() {
         return None;
     }
-    let ours = Head::new(read, reader.as_ptr().cast());
-    // SAFETY: as above.
-    unsafe { put(p, ours) };
+    // SAFETY: the caller vouches for the function and its state.
+    unsafe { put(p, Head::new(read, reader.as_ptr().cast())) };
     Some(own)
 }
 
 /// Makes the system's function the one by which `p` is read again.
 ///
 /// # Safety
-/// `p` is an open handle, and `own` what attach() has returned for it.
-pub(crate) unsafe fn detach(p: *mut Pcap, own: *const c_void) {
+/// `own` is what attach() has returned for `p`.
+pub(crate) unsafe fn detach(p: PcapHandle, own: *const c_void) {
     let (read, state) = (own, null_mut());
-    // SAFETY: the caller vouches for both.
+    // SAFETY: the head is the one that the system's library has made.
     unsafe { put(p, Head { read, state }) };
 }
 
 /// Writes a head. A signal handler that breaks the loop meanwhile finds a reader that is there, or none.
 ///
 /// # Safety
-/// `p` is an open handle.
-unsafe fn put(p: *mut Pcap, head: Head) {
-    let place = p.cast::<Head>();
-    // SAFETY: the caller vouches for `p`.
-    let read = unsafe { &raw mut (*place).read };
-    // SAFETY: as above.
-    let state = unsafe { &raw mut (*place).state };
-    // SAFETY: as above.
+/// The system's library can read `p` by this head.
+unsafe fn put(p: PcapHandle, head: Head) {
+    let read: *mut *const c_void = p.pointer().cast();
+    let state: *mut *mut c_void = read.wrapping_add(1).cast();
+    // SAFETY: the second word is within the handle, which is open.
     let write_state = || unsafe { state.write_volatile(head.state) };
     if !head.state.is_null() {
         write_state();
     }
     compiler_fence(Ordering::SeqCst);
-    // SAFETY: as above.
+    // SAFETY: the first word is within the handle, which is open.
     unsafe { read.write_volatile(head.read) };
     compiler_fence(Ordering::SeqCst);
     if head.state.is_null() {
@@ -96,13 +89,12 @@ unsafe fn put(p: *mut Pcap, head: Head) {
     }
 }
 
-/// The reader that `read` was attached with; none when the system's library reads `p` itself.
+/// The reader that `read` was attached with; `None` when the system's library reads `p` itself.
 ///
 /// # Safety
-/// `p` is an open handle, and the result is not used after its reader is gone.
-pub(crate) unsafe fn reader<'a>(p: *mut Pcap, read: Read) -> Option<&'a Reader> {
-    // SAFETY: the caller vouches for `p`.
-    let head = unsafe { head(p) };
+/// The result is not used after its reader is gone.
+pub(crate) unsafe fn reader<'a>(p: PcapHandle, read: Read) -> Option<&'a Reader> {
+    let head = head(p);
     if head.read != read as *const c_void {
         return None;
     }
@@ -149,14 +141,10 @@ unsafe extern "C-unwind" fn ignore(_: *mut u8, _: *const Header, _: *const u8) {
 
 /// Puts a function of ours into a dead handle, and sees whether pcap_dispatch() calls it as it should.
 fn prove() -> bool {
-    let (ethernet, snaplen) = (1, 64);
-    // SAFETY: takes any numbers.
-    let p = unsafe { system::pcap_open_dead(ethernet, snaplen) };
-    if p.is_null() {
+    let Some(p) = PcapHandle::dead(64) else {
         return false;
-    }
-    // SAFETY: `p` is open.
-    let own = unsafe { head(p) };
+    };
+    let own = head(p);
     let mut seen = Seen {
         p: null_mut(),
         max: 0,
@@ -164,21 +152,22 @@ fn prove() -> bool {
     let user: *mut u8 = from_mut(&mut seen).cast();
     let fits = own.state.is_null() && system().holds(own.read);
     let answer = if fits {
-        // SAFETY: `p` is ours alone.
-        unsafe { p.cast::<Head>().write(Head::new(probe, user.cast())) };
+        // SAFETY: the handle is long enough for a head, and this function's alone.
+        unsafe {
+            p.pointer()
+                .cast::<Head>()
+                .write(Head::new(probe, user.cast()))
+        };
         // SAFETY: `p` is open, and the probe takes this `user`.
-        unsafe { system::pcap_dispatch(p, MAX, Some(ignore), user) }
+        unsafe { system::pcap_dispatch(p.pointer(), MAX, Some(ignore), user) }
     } else {
         0
     };
-    // SAFETY: as above.
-    let kept = unsafe { head(p) }.state == user.cast();
-    // SAFETY: as above; the handle is whole again.
-    unsafe { p.cast::<Head>().write(own) };
-    let called = seen.p == p && seen.max == MAX;
-    if let Some(close) = system().pcap_close {
-        // SAFETY: `p` is open and not used again.
-        unsafe { close(p) };
-    }
+    let kept = head(p).state == user.cast();
+    // SAFETY: the head is the one that the library has made: the handle is whole again.
+    unsafe { p.pointer().cast::<Head>().write(own) };
+    let called = seen.p == p.pointer() && seen.max == MAX;
+    // SAFETY: the handle is not used again.
+    unsafe { p.close() };
     answer == ANSWER && called && kept
 }

@@ -7,14 +7,18 @@
 //! `fanpcap`.
 
 pub mod data;
+mod errbuf;
 pub mod system;
-mod head;
+mod pcap_handle;
 mod message;
+mod head;
+mod installed;
 mod handles;
-mod several;
+mod dispatch;
+mod take_over;
+mod life;
 pub mod setters;
 pub mod stats;
-mod take_over;
 pub mod activate;
 pub mod fanout;
 pub mod open;

@@ -1,14 +1,18 @@
 //! Handles that are opened and closed: pcap_create, pcap_open_live, pcap_close.
 
-use crate::activate::pcap_activate;
-use crate::message::{self, guard};
-use crate::setters::{pcap_set_snaplen, pcap_set_timeout};
-use crate::system::{self, Pcap, missing, system};
-use crate::{handles, several};
+use crate::activate::activate;
+use crate::errbuf;
+use crate::handles;
+use crate::message::{self, guard, guard_errbuf};
+use crate::pcap_handle::PcapHandle;
+use crate::setters::{pcap_set_promisc, pcap_set_snaplen, set_timeout};
+use crate::system::{Pcap, missing, system};
+use fanpcap::handle::Part;
 use fanpcap::request::Request;
-use std::borrow::Cow;
-use std::ffi::{CStr, CString, c_char, c_int};
+use fanpcap::several;
+use std::ffi::{CString, c_char, c_int};
 use std::ptr::null_mut;
+use std::sync::Arc;
 
 /// See pcap_create(3PCAP). Settings are read here; what is wrong with them, pcap_activate() tells.
 ///
@@ -17,40 +21,34 @@ use std::ptr::null_mut;
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn pcap_create(device: *const c_char, errbuf: *mut c_char) -> *mut Pcap {
     let body = || {
-        // SAFETY: the caller's promise, passed on.
-        let request = unsafe { request(device) };
-        // SAFETY: as above.
-        unsafe { create(device, request, errbuf) }
+        // SAFETY: the caller's promise: null, or a C string.
+        let request = request(&unsafe { name(device) });
+        // SAFETY: the caller's promise: a device and an error buffer as libpcap asks.
+        pointer(unsafe { create(device, request, errbuf) })
     };
-    guard(body, |text| {
-        // SAFETY: the caller's promise: errbuf has PCAP_ERRBUF_SIZE bytes.
-        unsafe { message::write(errbuf, text) };
-        null_mut()
-    })
+    // SAFETY: the caller's promise: errbuf has PCAP_ERRBUF_SIZE bytes.
+    unsafe { guard_errbuf(errbuf, null_mut(), body) }
+}
+
+fn pointer(p: Option<PcapHandle>) -> *mut Pcap {
+    p.map_or(null_mut(), PcapHandle::pointer)
 }
 
 /// What is asked of a new handle on `device`.
-///
-/// # Safety
-/// `device` is null or a C string.
-unsafe fn request(device: *const c_char) -> Option<Request> {
+fn request(device: &str) -> Option<Request> {
     if system().is_calling() {
         return None;
     }
-    // SAFETY: the caller vouches for it.
-    Request::new(&unsafe { name(device) })
+    Request::new(device)
 }
 
 /// A device's name as settings know it. The kernel allows bytes that are no UTF-8.
 ///
 /// # Safety
-/// `device` is null or a C string that outlives the name.
-unsafe fn name<'a>(device: *const c_char) -> Cow<'a, str> {
-    if device.is_null() {
-        return Cow::Borrowed("any");
-    }
-    // SAFETY: the caller vouches for it.
-    unsafe { CStr::from_ptr(device) }.to_string_lossy()
+/// `device` is null or a C string.
+unsafe fn name(device: *const c_char) -> String {
+    // SAFETY: the caller vouches for the string.
+    unsafe { errbuf::string(device) }.unwrap_or_else(|| "any".to_owned())
 }
 
 /// # Safety
@@ -59,37 +57,32 @@ unsafe fn create(
     device: *const c_char,
     request: Option<Request>,
     errbuf: *mut c_char,
-) -> *mut Pcap {
+) -> Option<PcapHandle> {
     let Some(request) = request else {
-        // SAFETY: the caller vouches for both.
+        // SAFETY: the caller vouches for device and buffer.
         return unsafe { create_by_name(device, None, errbuf) };
     };
-    match request.of_parts() {
-        // SAFETY: as above.
-        Some(parts) => unsafe { several::create(parts, errbuf) },
-        None => {
-            // SAFETY: as above.
-            let is_given = request.system_name() == unsafe { name(device) };
-            match CString::new(request.system_name()) {
-                // SAFETY: the name is a C string, and the caller vouches for errbuf.
-                Ok(name) if !is_given => unsafe {
-                    create_by_name(name.as_ptr(), Some(request), errbuf)
-                },
-                // Not to be changed where it isn't: the kernel allows bytes that are no UTF-8.
-                // SAFETY: the caller vouches for both.
-                _ => unsafe { create_by_name(device, Some(request), errbuf) },
-            }
-        }
+    if let Some(parts) = request.of_parts() {
+        // SAFETY: the caller vouches for the buffer.
+        return unsafe { create_several(parts, errbuf) };
     }
+    // SAFETY: the caller vouches for the device's name.
+    if request.system_name() == unsafe { name(device) } {
+        // Not to be changed where it isn't: the kernel allows bytes that are no UTF-8.
+        // SAFETY: the caller vouches for device and buffer.
+        return unsafe { create_by_name(device, Some(request), errbuf) };
+    }
+    // SAFETY: the caller vouches for the buffer.
+    unsafe { create_for(request, errbuf) }
 }
 
 /// A handle on the one device that `request` is about.
 ///
 /// # Safety
 /// `errbuf` is as libpcap asks.
-pub(crate) unsafe fn create_for(request: Request, errbuf: *mut c_char) -> *mut Pcap {
+unsafe fn create_for(request: Request, errbuf: *mut c_char) -> Option<PcapHandle> {
     let name = CString::new(request.system_name()).unwrap_or_default();
-    // SAFETY: the name is a C string, and the caller vouches for errbuf.
+    // SAFETY: the name is a C string, and the caller vouches for the buffer.
     unsafe { create_by_name(name.as_ptr(), Some(request), errbuf) }
 }
 
@@ -99,16 +92,43 @@ unsafe fn create_by_name(
     device: *const c_char,
     request: Option<Request>,
     errbuf: *mut c_char,
-) -> *mut Pcap {
+) -> Option<PcapHandle> {
     let Some(function) = system().pcap_create else {
-        return missing(errbuf, null_mut());
+        return missing(errbuf, None);
     };
-    // SAFETY: the caller vouches for both.
+    // SAFETY: the caller vouches for device and buffer.
     let p = unsafe { function(device, errbuf) };
-    if !p.is_null() {
-        handles::handle_create(p, request);
+    // SAFETY: pcap_create() returns null or a handle.
+    let p = unsafe { PcapHandle::opened(p) }?;
+    handles::handle_create(p, request);
+    Some(p)
+}
+
+/// Creates a handle for each of the devices. Returns that on the first.
+///
+/// # Safety
+/// `errbuf` is as libpcap asks.
+unsafe fn create_several(parts: Vec<Request>, errbuf: *mut c_char) -> Option<PcapHandle> {
+    let mut made: Vec<PcapHandle> = Vec::new();
+    for request in parts {
+        // SAFETY: the caller vouches for the buffer.
+        let Some(p) = (unsafe { create_for(request, errbuf) }) else {
+            // SAFETY: nobody else has these handles.
+            made.into_iter().for_each(|p| unsafe { close(p) });
+            return None;
+        };
+        made.push(p);
     }
-    p
+    for &p in &made {
+        handles::with_new(p, |entry| entry.notes.part = Part::New);
+    }
+    let (&first, others) = made.split_first()?;
+    let others: Arc<[PcapHandle]> = others.into();
+    if !others.is_empty() {
+        handles::with_new(first, |entry| entry.others = Some(others));
+    }
+    message::guard_handle(first, || set_timeout(first, several::LATEST));
+    Some(first)
 }
 
 /// See pcap_open_live(3PCAP).
@@ -124,63 +144,63 @@ pub unsafe extern "C" fn pcap_open_live(
     errbuf: *mut c_char,
 ) -> *mut Pcap {
     let body = || {
-        // SAFETY: the caller's promise, passed on.
-        match (unsafe { request(device) }, system().pcap_open_live) {
+        // SAFETY: the caller's promise: null, or a C string.
+        let name = unsafe { name(device) };
+        match (request(&name), system().pcap_open_live) {
             (_, None) => missing(errbuf, null_mut()),
             (None, Some(function)) => {
-                // SAFETY: the caller's promise, passed on.
+                // SAFETY: the caller's promise, which is the function's too.
                 let p = unsafe { function(device, snaplen, promisc, timeout, errbuf) };
-                handles::handle_create(p, None);
+                // SAFETY: pcap_open_live() returns null or a handle.
+                if let Some(p) = unsafe { PcapHandle::opened(p) } {
+                    handles::handle_create(p, None);
+                }
                 p
             }
             (request, _) => {
-                // SAFETY: the caller's promise, passed on.
-                let p = unsafe { create(device, request, errbuf) };
-                if p.is_null() {
-                    return p;
-                }
-                // SAFETY: `p` is new and errbuf the caller's.
-                unsafe { set_and_activate(p, device, (snaplen, promisc, timeout), errbuf) }
+                // SAFETY: the caller's promise: a device and an error buffer as libpcap asks.
+                let created = unsafe { create(device, request, errbuf) };
+                // SAFETY: the handle is new, and the caller's promise: the buffer is as libpcap asks.
+                let activate =
+                    |p| unsafe { set_and_activate(p, &name, (snaplen, promisc, timeout), errbuf) };
+                pointer(created.and_then(activate))
             }
         }
     };
-    guard(body, |text| {
-        // SAFETY: the caller's promise: errbuf has PCAP_ERRBUF_SIZE bytes.
-        unsafe { message::write(errbuf, text) };
-        null_mut()
-    })
+    // SAFETY: the caller's promise: errbuf has PCAP_ERRBUF_SIZE bytes.
+    unsafe { guard_errbuf(errbuf, null_mut(), body) }
 }
 
 /// The rest of pcap_open_live() with a handle that settings concern.
 ///
 /// # Safety
-/// `p` is not activated, `device` null or a C string, `errbuf` as libpcap asks.
+/// `p` is new, and `errbuf` as libpcap asks.
 unsafe fn set_and_activate(
-    p: *mut Pcap,
-    device: *const c_char,
+    p: PcapHandle,
+    device: &str,
     (snaplen, promisc, timeout): (c_int, c_int, c_int),
     errbuf: *mut c_char,
-) -> *mut Pcap {
-    // SAFETY: `p` is a handle that is not activated; so for the next three.
-    unsafe { pcap_set_snaplen(p, snaplen) };
-    // SAFETY: as above.
-    unsafe { system::pcap_set_promisc(p, promisc) };
-    // SAFETY: as above.
-    unsafe { pcap_set_timeout(p, timeout) };
-    // SAFETY: as above.
-    let status = unsafe { pcap_activate(p) };
+) -> Option<PcapHandle> {
+    // SAFETY: the handle is open.
+    unsafe { pcap_set_snaplen(p.pointer(), snaplen) };
+    // SAFETY: the handle is open.
+    unsafe { pcap_set_promisc(p.pointer(), promisc) };
+    message::guard_handle(p, || set_timeout(p, timeout));
+    let status = activate(p);
+    let said = match status {
+        ..0 => message::explain(p, device, status),
+        0 => return Some(p),
+        // The warning that came with the handle.
+        1.. => p.error(),
+    };
+    // SAFETY: the caller vouches for the buffer.
+    unsafe { errbuf::write(errbuf, &said) };
     if status > 0 {
-        // SAFETY: the caller vouches for both.
-        unsafe { message::pass_on(p, errbuf) };
+        return Some(p);
     }
-    if status >= 0 {
-        return p;
-    }
-    // SAFETY: the caller vouches for both.
-    unsafe { message::explain(p, device, status, errbuf) };
-    // SAFETY: `p` is open and not used again.
-    unsafe { pcap_close(p) };
-    null_mut()
+    // SAFETY: the handle is new, and not used again.
+    unsafe { close(p) };
+    None
 }
 
 /// See pcap_close(3PCAP). The handle leaves its group.
@@ -189,22 +209,27 @@ unsafe fn set_and_activate(
 /// As its man page asks.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn pcap_close(p: *mut Pcap) {
-    let body = || {
-        let mut entry = handles::handle_close(p);
-        // It maps the socket's ring, and so would keep the socket in its group.
-        if let Some(reader) = entry.as_mut().and_then(|entry| entry.reader.take()) {
-            // SAFETY: the caller's promise: nobody uses the handle any more.
-            unsafe { reader.remove(p) };
-        }
-        if let Some(entry) = &entry {
-            // SAFETY: the caller's promise: nobody uses the handle any more.
-            unsafe { several::close_others(entry.others.as_deref().unwrap_or_default()) };
-        }
-        if let Some(function) = system().pcap_close {
-            // SAFETY: the caller's promise, passed on.
-            unsafe { function(p) };
-        }
-        drop(entry);
-    };
-    guard(body, |_| ());
+    // SAFETY: the caller's promise: `p` is an open handle.
+    let p = unsafe { PcapHandle::new(p) };
+    // SAFETY: the caller's promise: nobody uses the handle any more.
+    guard(|| unsafe { close(p) }, |_| ());
+}
+
+/// # Safety
+/// Neither `p` nor the handles on its other devices are used again.
+unsafe fn close(p: PcapHandle) {
+    let mut entry = handles::handle_close(p);
+    // It maps the socket's ring, and so would keep the socket in its group.
+    if let Some(reader) = entry.as_mut().and_then(|entry| entry.reader.take()) {
+        // SAFETY: the reader is this handle's, and the caller vouches that nobody reads it.
+        unsafe { reader.remove(p) };
+    }
+    let others = entry.as_ref().and_then(|entry| entry.others.clone());
+    for &other in others.iter().flat_map(|others| others.iter()) {
+        // SAFETY: the caller vouches for the handles on the other devices.
+        unsafe { close(other) };
+    }
+    // SAFETY: the caller vouches that the handle is not used again.
+    unsafe { p.close() };
+    drop(entry);
 }

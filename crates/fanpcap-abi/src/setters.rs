@@ -1,38 +1,43 @@
-//! The setters of a handle that is not activated yet, which fan-out and our reader must know of.
+//! The setters of a handle that is not activated yet, on every device of the handle.
 
 use crate::handles;
-use crate::message::{fail, guard};
-use crate::several;
-use crate::system::{ERROR, Pcap, system};
+use crate::message::guard_handle;
+use crate::pcap_handle::PcapHandle;
+use crate::system::{Pcap, Setter, system};
+use fanpcap::several;
+use fanpcap_pcap::for_each_function;
 use std::ffi::c_int;
 
 /// Lets the system's library set something, and notes it when that has worked.
-///
-/// # Safety
-/// `p` is a handle.
-unsafe fn set(
-    p: *mut Pcap,
-    function: Option<unsafe extern "C-unwind" fn(*mut Pcap, c_int) -> c_int>,
-    value: c_int,
-    note: impl Fn(*mut Pcap),
-) -> c_int {
-    let body = || {
-        // SAFETY: the caller vouches for `p`.
-        let set = |p| function.map_or(ERROR, |function| unsafe { function(p, value) });
-        // SAFETY: as above.
-        unsafe {
-            several::each(p, |p| {
-                let status = set(p);
-                if status == 0 {
-                    note(p);
-                }
-                status
-            })
+fn set(p: PcapHandle, setter: Setter, value: c_int, note: impl Fn(PcapHandle)) -> c_int {
+    several::each(p, |part| {
+        let status = part.set(setter, value);
+        if status == 0 {
+            note(part);
         }
-    };
-    // SAFETY: as above.
-    guard(body, |text| unsafe { fail(p, text) })
+        status
+    })
 }
+
+/// Declares the entry points of what nobody but the system's library need know of.
+macro_rules! setters {
+    (own { $($own:tt)* } each { $(fn $name:ident($value:ident);)* } forward { $($forward:tt)* }) => {
+        $(
+            #[doc = concat!("See ", stringify!($name), "(3PCAP).")]
+            ///
+            /// # Safety
+            /// As its man page asks.
+            #[unsafe(no_mangle)]
+            pub unsafe extern "C-unwind" fn $name(p: *mut Pcap, $value: c_int) -> c_int {
+                // SAFETY: the caller's promise: `p` is an open handle.
+                let p = unsafe { PcapHandle::new(p) };
+                set(p, system().$name, $value, |_| ())
+            }
+        )*
+    };
+}
+
+for_each_function!(setters);
 
 /// See pcap_set_snaplen(3PCAP).
 ///
@@ -40,27 +45,29 @@ unsafe fn set(
 /// As its man page asks.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn pcap_set_snaplen(p: *mut Pcap, snaplen: c_int) -> c_int {
-    let note = |p| {
-        handles::with(p, |entry| entry.snaplen = Some(snaplen));
+    // SAFETY: the caller's promise: `p` is an open handle.
+    let p = unsafe { PcapHandle::new(p) };
+    let note = |part| {
+        handles::with(part, |entry| entry.notes.snaplen = Some(snaplen));
     };
-    // SAFETY: the caller's promise, passed on.
-    unsafe { set(p, system().pcap_set_snaplen, snaplen, note) }
+    guard_handle(p, || set(p, system().pcap_set_snaplen, snaplen, note))
 }
 
-/// See pcap_set_timeout(3PCAP). Where several devices are merged, none may be much later than others.
+/// See pcap_set_timeout(3PCAP).
 ///
 /// # Safety
 /// As its man page asks.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn pcap_set_timeout(p: *mut Pcap, timeout: c_int) -> c_int {
-    let latest = several::LATEST;
-    let timeout = match timeout {
-        0 if several::is_several(p) => latest,
-        1.. if several::is_several(p) => timeout.min(latest),
-        _ => timeout,
-    };
-    // SAFETY: the caller's promise, passed on.
-    unsafe { set(p, system().pcap_set_timeout, timeout, |_| ()) }
+    // SAFETY: the caller's promise: `p` is an open handle.
+    let p = unsafe { PcapHandle::new(p) };
+    guard_handle(p, || set_timeout(p, timeout))
+}
+
+/// Sets the time-out, or a shorter one where several devices are merged.
+pub(crate) fn set_timeout(p: PcapHandle, timeout: c_int) -> c_int {
+    let timeout = several::timeout(p, timeout);
+    set(p, system().pcap_set_timeout, timeout, |_| ())
 }
 
 /// See pcap_set_buffer_size(3PCAP).
@@ -69,10 +76,11 @@ pub unsafe extern "C" fn pcap_set_timeout(p: *mut Pcap, timeout: c_int) -> c_int
 /// As its man page asks.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn pcap_set_buffer_size(p: *mut Pcap, bytes: c_int) -> c_int {
+    // SAFETY: the caller's promise: `p` is an open handle.
+    let p = unsafe { PcapHandle::new(p) };
     // A group may be asked for later.
-    let note = |p| handles::with_new(p, |entry| entry.buffer_size = Some(bytes));
-    // SAFETY: the caller's promise, passed on.
-    unsafe { set(p, system().pcap_set_buffer_size, bytes, note) }
+    let note = |part| handles::with_new(part, |entry| entry.notes.buffer_size = Some(bytes));
+    guard_handle(p, || set(p, system().pcap_set_buffer_size, bytes, note))
 }
 
 /// See pcap_set_protocol_linux(3PCAP).
@@ -81,9 +89,13 @@ pub unsafe extern "C" fn pcap_set_buffer_size(p: *mut Pcap, bytes: c_int) -> c_i
 /// As its man page asks.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn pcap_set_protocol_linux(p: *mut Pcap, protocol: c_int) -> c_int {
-    let note = |p| handles::with_new(p, |entry| entry.protocol = protocol_of(protocol));
-    // SAFETY: the caller's promise, passed on.
-    unsafe { set(p, system().pcap_set_protocol_linux, protocol, note) }
+    // SAFETY: the caller's promise: `p` is an open handle.
+    let p = unsafe { PcapHandle::new(p) };
+    let noted = protocol_of(protocol);
+    let note = |part| handles::with_new(part, |entry| entry.notes.protocol = noted);
+    guard_handle(p, || {
+        set(p, system().pcap_set_protocol_linux, protocol, note)
+    })
 }
 
 /// The protocol that the system's library binds to: cut to 16 bits, 0 meaning all (pcap-linux.c).

@@ -1,8 +1,10 @@
 //! pcap_stats, and the name of the library.
 
-use crate::message::{fail, guard};
-use crate::system::{ERROR, Pcap, Stats, system};
-use crate::{handles, several};
+use crate::handles;
+use crate::message::{guard, guard_handle};
+use crate::pcap_handle::PcapHandle;
+use crate::system::{Pcap, Stats, system};
+use fanpcap::several;
 use std::ffi::{CStr, CString, c_char, c_int, c_uint};
 use std::sync::OnceLock;
 
@@ -12,45 +14,44 @@ use std::sync::OnceLock;
 /// As its man page asks.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn pcap_stats(p: *mut Pcap, stats: *mut Stats) -> c_int {
-    let body = || {
-        let mut sum = Stats::default();
-        let add = |p| {
-            let mut own = Stats::default();
-            // SAFETY: the caller's promise: `p` is a handle.
-            let status = unsafe { told(p, &raw mut own) };
-            if status == 0 {
-                add_taken(p, &mut own);
-                sum.received = sum.received.wrapping_add(own.received);
-                sum.dropped = sum.dropped.wrapping_add(own.dropped);
-                sum.interface_dropped = sum.interface_dropped.wrapping_add(own.interface_dropped);
+    // SAFETY: the caller's promise: `p` is an open handle.
+    let p = unsafe { PcapHandle::new(p) };
+    guard_handle(p, || match total(p) {
+        Ok(total) => {
+            // SAFETY: the caller's promise: `stats` points to a pcap_stat.
+            if let Some(stats) = unsafe { stats.as_mut() } {
+                *stats = total;
             }
-            status
-        };
-        // SAFETY: as above.
-        let status = unsafe { several::each(p, add) };
-        // SAFETY: the caller's promise: `stats` points to a pcap_stat.
-        if let (0, Some(stats)) = (status, unsafe { stats.as_mut() }) {
-            *stats = sum;
+            0
         }
-        status
-    };
-    // SAFETY: the caller's promise: `p` is a handle.
-    guard(body, |text| unsafe { fail(p, text) })
+        Err(status) => status,
+    })
 }
 
-/// What the system's library tells by itself.
+/// The counters of a handle's devices together.
 ///
-/// # Safety
-/// As pcap_stats(3PCAP) asks.
-pub(crate) unsafe fn told(p: *mut Pcap, stats: *mut Stats) -> c_int {
-    system()
-        .pcap_stats
-        // SAFETY: the caller's promise, passed on.
-        .map_or(ERROR, |function| unsafe { function(p, stats) })
+/// # Errors
+/// The status of the system library's pcap_stats(3PCAP).
+pub(crate) fn total(p: PcapHandle) -> Result<Stats, c_int> {
+    let mut sum = Stats::default();
+    let add = |part: PcapHandle| match part.statistics() {
+        Ok(mut own) => {
+            add_taken(part, &mut own);
+            sum.received = sum.received.wrapping_add(own.received);
+            sum.dropped = sum.dropped.wrapping_add(own.dropped);
+            sum.interface_dropped = sum.interface_dropped.wrapping_add(own.interface_dropped);
+            0
+        }
+        Err(status) => status,
+    };
+    match several::each(p, add) {
+        0 => Ok(sum),
+        status => Err(status),
+    }
 }
 
 /// Adds what was read from the socket past the system's library.
-fn add_taken(p: *mut Pcap, stats: &mut Stats) {
+fn add_taken(p: PcapHandle, stats: &mut Stats) {
     handles::with(p, |entry| {
         if let Some((member, _)) = &mut entry.member {
             let totals = member.handle_stats(stats.received, stats.dropped);

@@ -1,6 +1,6 @@
 //! The system's libpcap, and the entry points that are nothing but a jump to it.
 
-use crate::{message, several};
+use crate::errbuf;
 use fanpcap_bpf::Classic;
 use fanpcap_linux::process::{self, signal::Uncancelled};
 use fanpcap_pcap::functions::{Buffer, Handle, Opaque, Text};
@@ -13,32 +13,18 @@ use std::sync::OnceLock;
 
 pub use fanpcap_pcap::{BpfProgram, Callback, Header, Pcap, Stats};
 
-/// Status that says "this handle is not activated yet".
+/// `PCAP_ERROR_NOT_ACTIVATED`.
 pub(crate) const NOT_ACTIVATED: c_int = -3;
 /// `PCAP_ERROR`.
 pub(crate) const ERROR: c_int = -1;
 
-/// Declares the entry points that set something on each device of a handle, and those that jump to the
-/// system's function.
-macro_rules! entry_points {
-    (own { $($own:tt)* }
-     each { $(fn $each:ident($value:ident);)* }
-     forward { $(fn $name:ident($($a:ident: $t:ty),*) $(-> $r:ty)? = $default:expr;)* }) => {
-        $(
-            #[doc = concat!("See ", stringify!($each), "(3PCAP).")]
-            ///
-            /// # Safety
-            /// As its man page asks.
-            #[unsafe(no_mangle)]
-            pub unsafe extern "C-unwind" fn $each(p: Handle, $value: c_int) -> c_int {
-                let function = system().$each;
-                // SAFETY: the caller's promise, passed on.
-                let set = |p| function.map_or(ERROR, |function| unsafe { function(p, $value) });
-                // SAFETY: as above.
-                unsafe { several::each(p, set) }
-            }
-        )*
+/// A function that sets a number of a handle.
+pub(crate) type Setter = Option<unsafe extern "C-unwind" fn(*mut Pcap, c_int) -> c_int>;
 
+/// Declares the entry points that jump to the system's function.
+macro_rules! entry_points {
+    (own { $($own:tt)* } each { $($each:tt)* }
+     forward { $(fn $name:ident($($a:ident: $t:ty),*) $(-> $r:ty)? = $default:expr;)* }) => {
         $(
             #[doc = concat!("See ", stringify!($name), "(3PCAP).")]
             ///
@@ -98,6 +84,6 @@ pub(crate) fn compile(expression: &str) -> Result<Vec<Classic>, String> {
 /// Tells in `errbuf` why there is no such function, and returns `value`.
 pub(crate) fn missing<T>(errbuf: Buffer, value: T) -> T {
     // SAFETY: libpcap's callers pass PCAP_ERRBUF_SIZE bytes, or null.
-    unsafe { message::write(errbuf, system().missing()) };
+    unsafe { errbuf::write(errbuf, system().missing()) };
     value
 }

@@ -1,7 +1,8 @@
 //! The list of modes that a handle can use.
 
-use crate::message::{fail, guard};
-use crate::system::{self, ERROR, Pcap};
+use crate::message::guard_handle;
+use crate::pcap_handle::PcapHandle;
+use crate::system::{ERROR, Pcap};
 use fanpcap_config::mode::{self, Kind};
 use fanpcap_group::join;
 use fanpcap_linux::packet;
@@ -19,28 +20,18 @@ pub unsafe extern "C" fn pcap_list_fanout_modes(
     p: *mut Pcap,
     modes: *mut *mut *mut c_char,
 ) -> c_int {
-    // SAFETY: the caller's promise, passed on.
-    let body = || unsafe { list_modes(p, modes) };
-    // SAFETY: the caller's promise: `p` is a handle.
-    guard(body, |text| unsafe { fail(p, text) })
-}
-
-/// # Safety
-/// `p` is a handle and `modes` writable.
-unsafe fn list_modes(p: *mut Pcap, modes: *mut *mut *mut c_char) -> c_int {
-    // SAFETY: the caller vouches for `p`.
-    let fd = unsafe { system::pcap_fileno(p) };
-    // SAFETY: the handle's descriptor is open as long as the handle.
-    let socket = (fd >= 0).then(|| unsafe { BorrowedFd::borrow_raw(fd) });
-    let names = socket.map_or_else(all_modes, modes_of);
-    let list = copy(&names);
-    if list.is_null() {
-        // SAFETY: as above.
-        return unsafe { fail(p, "malloc: out of memory") };
-    }
-    // SAFETY: the caller vouches for `modes`.
-    unsafe { modes.write(list) };
-    c_int::try_from(names.len()).unwrap_or(ERROR)
+    // SAFETY: the caller's promise: `p` is an open handle.
+    let p = unsafe { PcapHandle::new(p) };
+    guard_handle(p, || {
+        let names = p.socket().map_or_else(all_modes, modes_of);
+        let list = copy(&names);
+        if list.is_null() {
+            return p.fail("malloc: out of memory");
+        }
+        // SAFETY: the caller's promise: `modes` is writable.
+        unsafe { modes.write(list) };
+        c_int::try_from(names.len()).unwrap_or(ERROR)
+    })
 }
 
 fn all_modes() -> Vec<&'static str> {

@@ -1,9 +1,10 @@
 //! pcap_fanout_stats: what is known of a member and its group.
 
 use crate::handles::{self, Entry};
-use crate::message::{fail, guard};
-use crate::stats::pcap_stats;
-use crate::system::{Pcap, Stats};
+use crate::message::guard_handle;
+use crate::pcap_handle::PcapHandle;
+use crate::stats::total;
+use crate::system::Pcap;
 use fanpcap_config::steering::{COUNTERS as ALL, Counts};
 use fanpcap_group::member::GroupStats;
 use std::ffi::c_int;
@@ -57,18 +58,17 @@ pub struct Stat {
 /// As its man page asks.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn pcap_fanout_stats(p: *mut Pcap, stat: *mut Stat) -> c_int {
-    let body = || {
+    // SAFETY: the caller's promise: `p` is an open handle.
+    let p = unsafe { PcapHandle::new(p) };
+    guard_handle(p, || {
         // SAFETY: the caller's promise: null, or a struct whose first word is its size.
         let size = unsafe { stat.cast::<usize>().as_ref() }
             .copied()
             .unwrap_or(0);
         if size < FIRST_SIZE {
-            let text = "pcap_fanout_stats: set size to sizeof(struct pcap_fanout_stat)";
-            // SAFETY: the caller's promise: `p` is a handle.
-            return unsafe { fail(p, text) };
+            return p.fail("pcap_fanout_stats: set size to sizeof(struct pcap_fanout_stat)");
         }
-        // SAFETY: as above.
-        match unsafe { stats(p, size) } {
+        match stats(p, size) {
             Some(known) => {
                 let from: *const u8 = (&raw const known).cast();
                 let len = size.min(mem::size_of::<Stat>());
@@ -76,22 +76,15 @@ pub unsafe extern "C" fn pcap_fanout_stats(p: *mut Pcap, stat: *mut Stat) -> c_i
                 unsafe { stat.cast::<u8>().copy_from_nonoverlapping(from, len) };
                 0
             }
-            // SAFETY: as above.
-            None => unsafe { fail(p, "pcap_fanout_stats: the handle is in no fan-out group") },
+            None => p.fail("pcap_fanout_stats: the handle is in no fan-out group"),
         }
-    };
-    // SAFETY: as above.
-    guard(body, |text| unsafe { fail(p, text) })
+    })
 }
 
-/// # Safety
-/// `p` is a handle.
-unsafe fn stats(p: *mut Pcap, size: usize) -> Option<Stat> {
+fn stats(p: PcapHandle, size: usize) -> Option<Stat> {
     let place = handles::place(p)?;
     let mut stat = Stat::new(size, place.group());
-    let mut own = Stats::default();
-    // SAFETY: the caller vouches for `p`.
-    if unsafe { pcap_stats(p, &raw mut own) } == 0 {
+    if total(p).is_ok() {
         let counters = |entry: &mut Entry| Some(entry.member.as_ref()?.0.counters());
         let counters = handles::with(p, counters).flatten()?;
         stat.received = counters.received;

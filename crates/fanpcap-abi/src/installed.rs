@@ -1,0 +1,56 @@
+//! A reader whose address is in a handle's head.
+
+use crate::head;
+use crate::pcap_handle::PcapHandle;
+use fanpcap_reader::Reader;
+use std::ffi::c_void;
+use std::ptr::NonNull;
+
+/// A reader that lives until this value is dropped.
+#[derive(Debug)]
+pub(crate) struct Installed {
+    reader: NonNull<Reader>,
+    /// The system's function that has read the handle before.
+    own: *const c_void,
+}
+
+// SAFETY: a reader may be used from any thread, and is owned by this alone.
+unsafe impl Send for Installed {}
+
+impl Installed {
+    /// Puts a reader into a handle, where that is possible.
+    ///
+    /// # Safety
+    /// Nobody reads `p` meanwhile. [`Installed::remove`] is called before `p` is closed.
+    pub(crate) unsafe fn new(p: PcapHandle, reader: Reader, read: head::Read) -> Option<Self> {
+        let reader = NonNull::from(Box::leak(Box::new(reader)));
+        // SAFETY: the caller vouches for `p`, and remove() detaches the reader.
+        let own = unsafe { head::attach(p, read, reader) };
+        let installed = |own| Self { reader, own };
+        if own.is_none() {
+            drop(installed(std::ptr::null()));
+        }
+        own.map(installed)
+    }
+
+    pub(crate) fn as_ref(&self) -> &Reader {
+        // SAFETY: the reader lives until this value is dropped.
+        unsafe { self.reader.as_ref() }
+    }
+
+    /// Takes the reader out of the handle, and drops it.
+    ///
+    /// # Safety
+    /// `p` is the handle that the reader is in, and nobody reads it any more.
+    pub(crate) unsafe fn remove(self, p: PcapHandle) {
+        // SAFETY: attach() has returned `own` for this handle.
+        unsafe { head::detach(p, self.own) };
+    }
+}
+
+impl Drop for Installed {
+    fn drop(&mut self) {
+        // SAFETY: new() has leaked the box, and nobody reads the handle any more.
+        drop(unsafe { Box::from_raw(self.reader.as_ptr()) });
+    }
+}

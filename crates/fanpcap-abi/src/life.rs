@@ -1,0 +1,161 @@
+//! A handle as the crate `fanpcap` knows it: the system's library, our reader and the group behind one
+//! trait.
+
+use crate::handles;
+use crate::pcap_handle::PcapHandle;
+use crate::system::{self, system};
+use crate::take_over;
+use fanpcap::handle::{Handle, Notes};
+use fanpcap::request::Request;
+use fanpcap_config::settings::Membership;
+use fanpcap_config::steering::PcapCompiler;
+use fanpcap_group::join::{self, Entrant, JoinError};
+use fanpcap_group::record::Counters;
+use fanpcap_group::rejecting::Rejections;
+use fanpcap_group::steered::{Filtering, SteerError, Steered, Unchanging};
+use fanpcap_linux::interface;
+use fanpcap_linux::packet::{self, Address, Filter};
+use std::ffi::c_int;
+use std::io::{self, ErrorKind};
+use std::os::fd::AsRawFd;
+use std::sync::Arc;
+
+impl Handle for PcapHandle {
+    fn activate(self) -> c_int {
+        self.activate()
+    }
+
+    fn set_snaplen(self, bytes: c_int) {
+        self.set(system().pcap_set_snaplen, bytes);
+    }
+
+    fn set_buffer_size(self, bytes: c_int) {
+        self.set(system().pcap_set_buffer_size, bytes);
+    }
+
+    fn set_protocol(self, protocol: u16) {
+        self.set(system().pcap_set_protocol_linux, protocol.into());
+    }
+
+    fn error(self) -> String {
+        self.error()
+    }
+
+    fn fail(self, text: &str) -> c_int {
+        self.fail(text)
+    }
+
+    fn request(self) -> Option<Arc<Request>> {
+        handles::with(self, |entry| Arc::clone(&entry.request))
+    }
+
+    fn notes(self) -> Notes {
+        handles::with(self, |entry| entry.notes).unwrap_or_default()
+    }
+
+    fn note(self, change: impl FnOnce(&mut Notes)) {
+        handles::with(self, |entry| change(&mut entry.notes));
+    }
+
+    fn others(self) -> Option<Arc<[Self]>> {
+        handles::with(self, |entry| entry.others.clone()).flatten()
+    }
+
+    fn compiler(self) -> PcapCompiler<'static> {
+        &system::compile
+    }
+
+    fn finds(self, device: &str) -> bool {
+        !matches!(interface::find(device), Ok(None))
+    }
+
+    fn take_over(self) {
+        take_over::take_over(self);
+    }
+
+    fn take_over_several(all: &[Self]) -> Result<(), String> {
+        take_over::take_over_several(all)
+    }
+
+    fn is_read_by_us(self) -> bool {
+        self.has_reader()
+    }
+
+    fn truncate(self, reader_of: Self) {
+        take_over::truncate(self, reader_of);
+    }
+
+    fn publish_counters(self) {
+        take_over::publish_counters(self);
+    }
+
+    fn bind(self) -> io::Result<()> {
+        let socket = self.socket().ok_or(ErrorKind::NotConnected)?;
+        let address = packet::address(socket)?;
+        let protocol = protocol(self);
+        packet::bind(
+            socket,
+            Address {
+                protocol,
+                ..address
+            },
+        )
+    }
+
+    fn join(self, membership: &Membership) -> Result<(), JoinError> {
+        let socket = self.socket().ok_or(JoinError::NotPacket)?;
+        // Where there are no statistics, zeros are right.
+        let counted = self.statistics().unwrap_or_default();
+        let member = join::join(Entrant {
+            socket,
+            membership,
+            protocol: protocol(self),
+            before: Counters {
+                received: counted.received.into(),
+                dropped: counted.dropped.into(),
+            },
+        })?;
+        let fd = socket.as_raw_fd();
+        handles::with_new(self, |entry| entry.member = Some((member, fd)));
+        Ok(())
+    }
+
+    fn foresee(self, membership: &Membership) -> Result<(), JoinError> {
+        let socket = self.socket().ok_or(JoinError::NotPacket)?;
+        join::foresee(socket, membership, protocol(self))
+    }
+
+    fn group(self) -> Option<u16> {
+        handles::place(self).map(|place| place.group())
+    }
+
+    fn stranger(self) -> Option<(String, u32)> {
+        handles::place(self)?.stranger()
+    }
+
+    fn steered(self) -> Option<Arc<Steered>> {
+        handles::steered(self)
+    }
+
+    fn rejections(self) -> Option<Rejections> {
+        handles::rejections(self)
+    }
+
+    fn kernel_filter(self) -> io::Result<Option<Filter>> {
+        Filter::of(self.socket().ok_or(ErrorKind::NotConnected)?)
+    }
+
+    fn refilter(
+        self,
+        steered: &mut Unchanging<'_>,
+        own: io::Result<Option<Filter>>,
+    ) -> Result<Filtering, SteerError> {
+        let no_socket = || SteerError::Read(ErrorKind::NotConnected.into());
+        steered.refilter(self.socket().ok_or_else(no_socket)?, own)
+    }
+}
+
+/// The protocol that a handle captures, `ETH_P_*`.
+fn protocol(p: PcapHandle) -> u16 {
+    p.notes().protocol.unwrap_or(packet::ETH_P_ALL)
+}

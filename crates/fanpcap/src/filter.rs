@@ -1,0 +1,92 @@
+//! pcap_setfilter(3PCAP), beside steering programs.
+
+use crate::handle::Handle;
+use crate::several::{all, each};
+use fanpcap_group::steered::{Filtering, SteerError, Unchanging};
+use fanpcap_linux::process::signal::Blocked;
+use std::ffi::c_int;
+use std::fmt::Display;
+
+/// Sets a filter: `set` has the system's library set it on the handle of one device, `take` gives it to
+/// our reader and says whether the kernel runs it on all devices. No other thread or process replaces
+/// the groups' steering programs meanwhile. Returns what the system's library says.
+pub fn set_filter<H: Handle>(p: H, set: impl Fn(H) -> c_int, take: impl FnOnce(bool)) -> c_int {
+    let set_filter = || {
+        let all: Vec<_> = all(p)
+            .into_iter()
+            .map(|part| (part, part.steered()))
+            .collect();
+        // A handler that left by siglongjmp() would leave the filter without the steering program.
+        let is_steered = all.iter().any(|(_, steered)| steered.is_some());
+        let _signals = is_steered.then(Blocked::new);
+        let parts = all.iter().map(|(part, steered)| {
+            let steered = steered.as_ref().map(|steered| steered.unchanging());
+            Ok((*part, steered.transpose()?))
+        });
+        let parts: Result<Vec<_>, SteerError> = parts.collect();
+        let parts = parts.map_err(|error| not_beside(&error))?;
+        let status = each(p, |part| while_rejecting(part, &set));
+        if status == 0 {
+            take(put_beside_programs(p, parts)?);
+        }
+        Ok(status)
+    };
+    let result: Result<c_int, String> = set_filter();
+    result.unwrap_or_else(|text| p.fail(&text))
+}
+
+/// Notes on a member's page that it rejects all packets meanwhile: between two filters the system's
+/// library attaches one that does so, to empty the ring.
+fn while_rejecting<H: Handle>(p: H, set: impl Fn(H) -> c_int) -> c_int {
+    let rejections = p.rejections();
+    if let Some(rejections) = &rejections {
+        rejections.begin();
+    }
+    let status = set(p);
+    if let Some(rejections) = rejections {
+        rejections.end();
+    }
+    status
+}
+
+fn not_beside(why: &dyn Display) -> String {
+    format!("the filter can't be set beside the steering program: {why}")
+}
+
+/// Puts the filter that the system's library has just set beside the steering program of each member.
+/// Tells whether the kernel runs the filter, on all devices: where the kernel did not take it, the
+/// system's library has detached the old one too.
+///
+/// # Errors
+/// What to say when the filter can't be run at all.
+fn put_beside_programs<H: Handle>(
+    p: H,
+    parts: Vec<(H, Option<Unchanging<'_>>)>,
+) -> Result<bool, String> {
+    let is_ours = p.is_read_by_us();
+    let mut in_kernel = true;
+    for (part, steered) in parts {
+        if !is_ours && steered.is_none() {
+            continue;
+        }
+        let own = part.kernel_filter();
+        let is_filtered = own.as_ref().is_ok_and(Option::is_some);
+        in_kernel &= is_filtered;
+        let Some(mut steered) = steered else {
+            continue;
+        };
+        let filtering = part.refilter(&mut steered, own);
+        match filtering.map_err(|error| not_beside(&error))? {
+            Filtering::Kernel => {}
+            Filtering::Reader if is_filtered && !is_ours => {
+                return Err(not_beside(
+                    &"the kernel does not take both as one (it takes CAP_BPF, and room in \
+                      net.core.optmem_max), and fanpcap, which would run the filter then, does not \
+                      read this handle: set a shorter one, or none",
+                ));
+            }
+            Filtering::Reader => in_kernel = false,
+        }
+    }
+    Ok(in_kernel)
+}

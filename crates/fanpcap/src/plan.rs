@@ -1,0 +1,57 @@
+//! What settings mean for a handle, and what is set by them before the handle is activated.
+
+use crate::handle::Handle;
+use fanpcap_config::settings::Plan;
+use std::ffi::c_int;
+
+/// The largest snapshot length, and what 0 and senseless values mean (pcap-int.h).
+const MAXIMUM_SNAPLEN: c_int = 262_144;
+
+/// Bytes that an error text may have (`PCAP_ERRBUF_SIZE` and its zero).
+pub(crate) const ERROR_LENGTH: usize = 255;
+
+/// The plans of the handles that one call is about. Each is made once.
+pub(crate) struct Plans<H>(Vec<(H, Plan)>);
+
+impl<H: Handle> Plans<H> {
+    pub(crate) fn new() -> Self {
+        Self(Vec::new())
+    }
+
+    /// The plan of `p`.
+    ///
+    /// # Errors
+    /// What the call returns when the settings are wrong; pcap_geterr(3PCAP) has their report.
+    pub(crate) fn of(&mut self, p: H) -> Result<&Plan, c_int> {
+        let at = match self.0.iter().position(|(handle, _)| *handle == p) {
+            Some(at) => at,
+            None => {
+                self.0.push((p, plan(p)?));
+                self.0.len() - 1
+            }
+        };
+        Ok(&self.0[at].1)
+    }
+}
+
+fn plan<H: Handle>(p: H) -> Result<Plan, c_int> {
+    let Some(request) = p.request() else {
+        return Ok(Plan::default());
+    };
+    let plan = request.plan(p.compiler());
+    plan.map_err(|report| p.fail(&report.render(ERROR_LENGTH)))
+}
+
+/// Gives a handle that is not activated the snapshot length and the ring of its plan.
+pub(crate) fn provide<H: Handle>(p: H, plan: &Plan) {
+    let notes = p.notes();
+    if let Some(caplen) = plan.caplen {
+        let asked = notes.snaplen;
+        let asked = asked.filter(|asked| (1..=MAXIMUM_SNAPLEN).contains(asked));
+        let caplen = c_int::try_from(caplen).unwrap_or(MAXIMUM_SNAPLEN);
+        p.set_snaplen(asked.unwrap_or(MAXIMUM_SNAPLEN).min(caplen));
+    }
+    if let (Some(bytes), None) = (plan.buffer_size(), notes.buffer_size) {
+        p.set_buffer_size(bytes);
+    }
+}

@@ -1,0 +1,169 @@
+//! A handle on several devices: the application has the handle on the first device, and we the others.
+
+use crate::handle::{Handle, NO_SUCH_DEVICE, Part};
+use crate::plan::{Plans, provide};
+use crate::single;
+use fanpcap_config::settings::{Group, Plan};
+use fanpcap_group::join::JoinError;
+use std::ffi::c_int;
+use std::iter;
+
+/// Milliseconds within which each device hands over its packets: what order in time waits for.
+pub const LATEST: c_int = 20;
+
+/// The time-out that a handle gets when the application asks for `timeout`. Where several devices are
+/// merged, none may be much later than others.
+pub fn timeout<H: Handle>(p: H, timeout: c_int) -> c_int {
+    match timeout {
+        0 if is_several(p) => LATEST,
+        1.. if is_several(p) => timeout.min(LATEST),
+        _ => timeout,
+    }
+}
+
+/// Whether `p` has several devices.
+pub fn is_several<H: Handle>(p: H) -> bool {
+    p.others().is_some()
+}
+
+/// The handles on all devices of `p`, which is the first.
+pub fn all<H: Handle>(p: H) -> Vec<H> {
+    let others = p.others();
+    let others = others.iter().flat_map(|others| others.iter());
+    iter::once(p).chain(others.copied()).collect()
+}
+
+/// Applies `apply` to the handle of every device and stops at the first error. Copies the text of that
+/// error, or of the first warning, to `p`. Returns its status.
+pub fn each<H: Handle>(p: H, mut apply: impl FnMut(H) -> c_int) -> c_int {
+    let mut first = apply(p);
+    if first < 0 {
+        return first;
+    }
+    // No list of its own: pcap_stats() comes here in signal handlers.
+    let others = p.others();
+    for &other in others.iter().flat_map(|others| others.iter()) {
+        let status = apply(other);
+        if status < 0 || (status > 0 && first == 0) {
+            blame(p, other);
+            first = status;
+        }
+        if status < 0 {
+            break;
+        }
+    }
+    first
+}
+
+/// Makes the error text of `other` that of `p`.
+fn blame<H: Handle>(p: H, other: H) {
+    let request = other.request();
+    let name = request.as_ref().map_or("", |request| request.system_name());
+    p.fail(&format!("{name}: {}", other.error()));
+}
+
+/// Activates the handle on each device, by its own settings, and reads them together. They receive only
+/// when all can; until then the application may try again.
+pub(crate) fn activate<H: Handle>(p: H) -> c_int {
+    let mut plans = Plans::new();
+    let activated = each(p, |part| activate_part(part, &mut plans));
+    if activated < 0 {
+        return activated;
+    }
+    let all = all(p);
+    if let Err(text) = H::take_over_several(&all) {
+        return p.fail(&text);
+    }
+    let mut groups = Vec::new();
+    let foreseen = each(p, |part| match plans.of(part) {
+        Ok(plan) => foresee(part, plan, &mut groups),
+        Err(status) => status,
+    });
+    if foreseen < 0 {
+        return foreseen;
+    }
+    let live = each(p, |part| match plans.of(part) {
+        Ok(plan) => go_live(part, plan),
+        Err(status) => status,
+    });
+    if live >= 0 {
+        for part in all {
+            part.truncate(p);
+            part.note(|notes| notes.part = Part::Live);
+        }
+        p.publish_counters();
+    }
+    if live == 0 { activated } else { live }
+}
+
+/// Activates the handle on one device silently: it receives nothing yet. A handle that was activated
+/// when another could not be stays activated. A handle that could not be activated stays as it is: the
+/// system's library may crash when such a handle is activated again.
+fn activate_part<H: Handle>(p: H, plans: &mut Plans<H>) -> c_int {
+    match p.notes().part {
+        Part::Silent => return 0,
+        // The system's library says that it is activated.
+        Part::Live => return p.activate(),
+        Part::Failed => return p.fail("it could not be activated: open the handle anew"),
+        Part::None | Part::New => {}
+    }
+    let plan = match plans.of(p) {
+        Ok(plan) => plan,
+        Err(status) => return status,
+    };
+    let request = p.request();
+    let name = request.as_ref().map(|request| request.system_name());
+    if !name.is_none_or(|name| name == "any" || p.finds(name)) {
+        // Not activated yet, it can be when its device comes.
+        p.fail("No such device exists");
+        return NO_SUCH_DEVICE;
+    }
+    provide(p, plan);
+    let status = single::activate_silently(p);
+    let part = if status < 0 {
+        Part::Failed
+    } else {
+        Part::Silent
+    };
+    p.note(|notes| notes.part = part);
+    status
+}
+
+/// Foresees whether the handle on one device can join its group: a handle that has joined can't leave
+/// when another is refused. `groups` are those of the devices before it, and their devices.
+fn foresee<H: Handle>(p: H, plan: &Plan, groups: &mut Vec<(Group, String)>) -> c_int {
+    let membership = plan.membership.as_ref();
+    let Some(membership) = membership.filter(|_| p.group().is_none()) else {
+        return 0;
+    };
+    let group = membership.group;
+    let foreseen = p.foresee(membership);
+    let request = p.request();
+    let wants = request.map_or_else(String::new, |request| request.system_name().to_owned());
+    let before = groups.iter().find(|(other, _)| *other == group);
+    let apart = match (group, before) {
+        (Group::Number(group), Some((_, has))) => {
+            let has = has.clone();
+            Err(JoinError::OtherDevice { group, has, wants })
+        }
+        _ => {
+            groups.push((group, wants));
+            Ok(())
+        }
+    };
+    match foreseen.and(apart) {
+        Ok(()) => 0,
+        Err(error) => p.fail(&membership.blame(&error)),
+    }
+}
+
+/// Lets the handle on one device receive: in its group, if it has one.
+fn go_live<H: Handle>(p: H, plan: &Plan) -> c_int {
+    match &plan.membership {
+        Some(membership) => single::join(p, membership),
+        None => match p.bind() {
+            Ok(()) => 0,
+            Err(error) => p.fail(&format!("bind: {error}")),
+        },
+    }
+}

@@ -1,0 +1,97 @@
+//! The activation of a handle on one device: by its settings, and into its group.
+
+use crate::handle::{Handle, PERM_DENIED, Part, WARNING};
+use crate::plan::{Plans, provide};
+use crate::warnings::warn;
+use fanpcap_config::settings::{Membership, Plan};
+use fanpcap_group::join::JoinError;
+use fanpcap_linux::packet::ETH_P_SILENT;
+use std::ffi::c_int;
+
+/// Activates a handle on one device.
+pub(crate) fn activate<H: Handle>(p: H) -> c_int {
+    match Plans::new().of(p) {
+        Ok(plan) => activate_as(p, plan),
+        Err(status) => status,
+    }
+}
+
+fn activate_as<H: Handle>(p: H, plan: &Plan) -> c_int {
+    provide(p, plan);
+    match &plan.membership {
+        Some(membership) => activate_in_group(p, membership),
+        None if plan.is_read_by_us() => activate_alone(p, plan.by_name),
+        None => p.activate(),
+    }
+}
+
+/// Activates a handle that we read and that joins no group. An application that asks for our reader
+/// `by_name` is told when the system's library reads; others can't tell the difference.
+fn activate_alone<H: Handle>(p: H, by_name: bool) -> c_int {
+    let status = activate_taken_over(p);
+    if status < 0 {
+        return status;
+    }
+    p.truncate(p);
+    if status > 0 || p.is_read_by_us() || !by_name {
+        return status;
+    }
+    p.fail("fanpcap can't read this device: the system's libpcap does");
+    WARNING
+}
+
+fn activate_taken_over<H: Handle>(p: H) -> c_int {
+    let status = p.activate();
+    if status >= 0 && p.notes().part == Part::None {
+        p.take_over();
+    }
+    status
+}
+
+/// Activates silently, then joins. A handle that can't join stays activated in the system's library;
+/// for the application it is not, which may call again.
+fn activate_in_group<H: Handle>(p: H, membership: &Membership) -> c_int {
+    let status = match p.notes().is_unjoined {
+        true => 0,
+        false => activate_silently(p),
+    };
+    if status == PERM_DENIED {
+        let (reason, is_steered) = (p.error(), membership.steering.is_some());
+        p.fail(&membership.blame(&JoinError::NotPermitted { reason, is_steered }));
+    }
+    if status < 0 {
+        return status;
+    }
+    match join(p, membership) {
+        0 => status,
+        joined => joined,
+    }
+}
+
+/// Has the system's library bind to a protocol that no frame carries.
+pub(crate) fn activate_silently<H: Handle>(p: H) -> c_int {
+    p.set_protocol(ETH_P_SILENT);
+    let status = activate_taken_over(p);
+    if status < 0 {
+        // It may be tried again, without a group then.
+        p.set_protocol(p.notes().protocol.unwrap_or(0));
+    }
+    status
+}
+
+/// Joins a group with a handle that was activated silently, unless pcap_fanout(3PCAP) has joined since.
+pub(crate) fn join<H: Handle>(p: H, membership: &Membership) -> c_int {
+    let joined = match p.group() {
+        Some(_) => Ok(()),
+        None => p.join(membership),
+    };
+    p.note(|notes| notes.is_unjoined = joined.is_err());
+    match joined {
+        Ok(()) => {
+            p.truncate(p);
+            p.publish_counters();
+            warn(p)
+        }
+        Err(error) => p.fail(&membership.blame(&error)),
+    }
+}

@@ -1,0 +1,37 @@
+//! What a member says that works though its group is not as it should be.
+
+use crate::handle::{Handle, WARNING};
+use fanpcap_group::root;
+use std::ffi::c_int;
+
+/// Returns 0, or `PCAP_WARNING` and makes the warning the text of pcap_geterr(3PCAP).
+pub(crate) fn warn<H: Handle>(p: H) -> c_int {
+    let Some(text) = of_unknown_program(p).or_else(|| of_strangers(p)) else {
+        return 0;
+    };
+    p.fail(&text);
+    WARNING
+}
+
+/// The first member has attached the group's steering program, which may be another one.
+fn of_unknown_program<H: Handle>(p: H) -> Option<String> {
+    let group = p.group()?;
+    let is_unknown = p.steered()?.is_unknown();
+    is_unknown.then(|| {
+        format!(
+            "fan-out group {group} is steered by its first member's program, which may be another \
+             than this one: its members have no page that would tell{}",
+            root::distrust()
+        )
+    })
+}
+
+/// Rarely is a group to be shared with another application.
+fn of_strangers<H: Handle>(p: H) -> Option<String> {
+    let group = p.group()?;
+    let (program, pid) = p.stranger()?;
+    Some(format!(
+        "fan-out group {group} is shared with another program, {program} (process {pid}): each \
+         sees a part of the packets; give one of them another group to see all"
+    ))
+}

@@ -1,0 +1,277 @@
+//! Handles of a library in memory: each notes what is called, and answers as the test says.
+
+use fanpcap::handle::{ERROR, Handle, Notes, Part};
+use fanpcap::request::Request;
+use fanpcap_config::settings::{Environment, Membership, Settings};
+use fanpcap_config::steering::PcapCompiler;
+use fanpcap_group::join::JoinError;
+use fanpcap_group::rejecting::Rejections;
+use fanpcap_group::steered::{Filtering, SteerError, Steered, Unchanging};
+use fanpcap_linux::packet::Filter;
+use std::cell::{Cell, RefCell};
+use std::ffi::c_int;
+use std::io;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+/// The handles that there are, in one list.
+#[derive(Default)]
+pub(crate) struct World {
+    handles: RefCell<Vec<State>>,
+    /// What was called, in order: the handle's index and the call.
+    calls: RefCell<Vec<String>>,
+    /// How often a plan was made.
+    pub(crate) plans: Cell<usize>,
+    /// Whether our reader can read several devices together.
+    pub(crate) is_not_ethernet: Cell<bool>,
+}
+
+/// One handle, and how its calls end.
+pub(crate) struct State {
+    request: Option<Arc<Request>>,
+    pub(crate) notes: Notes,
+    others: usize,
+    error: String,
+    /// What the system's pcap_activate() returns, and says.
+    pub(crate) activate: (c_int, &'static str),
+    /// The handle can be read by our reader.
+    pub(crate) is_served: bool,
+    is_read_by_us: bool,
+    /// Why the handle can't join, and whether that can be foreseen.
+    pub(crate) refused: Option<fn() -> JoinError>,
+    pub(crate) is_foreseen: bool,
+    pub(crate) is_gone: bool,
+    group: Option<u16>,
+    pub(crate) stranger: Option<(String, u32)>,
+    pub(crate) has_kernel_filter: bool,
+}
+
+impl World {
+    /// A handle on `device` by the lines of a config file; a plain one without.
+    pub(crate) fn open(&self, device: &str, config: Option<&str>) -> Fake<'_> {
+        let request = config.map(|config| Request::of(device, settings(config)));
+        self.add(request)
+    }
+
+    /// A handle on several devices: the first of its handles.
+    pub(crate) fn open_several(&self, devices: &str, config: &str) -> Fake<'_> {
+        let request = Request::of(devices, settings(config));
+        let parts = request.of_parts().unwrap();
+        let handles: Vec<_> = parts.into_iter().map(|part| self.add(Some(part))).collect();
+        for handle in &handles {
+            handle.change(|state| state.notes.part = Part::New);
+        }
+        handles[0].change(|state| state.others = handles.len() - 1);
+        handles[0]
+    }
+
+    fn add(&self, request: Option<Request>) -> Fake<'_> {
+        let mut handles = self.handles.borrow_mut();
+        handles.push(State {
+            request: request.map(Arc::new),
+            notes: Notes::default(),
+            others: 0,
+            error: String::new(),
+            activate: (0, ""),
+            is_served: true,
+            is_read_by_us: false,
+            refused: None,
+            is_foreseen: true,
+            is_gone: false,
+            group: None,
+            stranger: None,
+            has_kernel_filter: true,
+        });
+        Fake {
+            world: self,
+            index: handles.len() - 1,
+        }
+    }
+
+    /// The calls since this was asked last.
+    pub(crate) fn calls(&self) -> Vec<String> {
+        self.calls.take()
+    }
+}
+
+fn settings(config: &str) -> Result<Settings, fanpcap_config::report::Report> {
+    let environment = Environment {
+        variables: Vec::new(),
+        secure: false,
+        system_config: PathBuf::from("/etc/pcap.conf"),
+    };
+    Settings::parse(&environment, config, "/etc/pcap.conf")
+}
+
+#[derive(Clone, Copy)]
+pub(crate) struct Fake<'w> {
+    world: &'w World,
+    index: usize,
+}
+
+impl PartialEq for Fake<'_> {
+    fn eq(&self, other: &Self) -> bool {
+        self.index == other.index
+    }
+}
+
+impl Fake<'_> {
+    pub(crate) fn change<T>(self, change: impl FnOnce(&mut State) -> T) -> T {
+        change(&mut self.world.handles.borrow_mut()[self.index])
+    }
+
+    /// The handle on the device that comes `after` this one's.
+    pub(crate) fn after(self, after: usize) -> Self {
+        let index = self.index + after;
+        Self { index, ..self }
+    }
+
+    fn log(self, call: &str) {
+        let call = format!("{} {call}", self.index);
+        self.world.calls.borrow_mut().push(call);
+    }
+}
+
+impl Handle for Fake<'_> {
+    fn activate(self) -> c_int {
+        self.log("activate");
+        self.change(|state| {
+            state.error = state.activate.1.to_owned();
+            state.activate.0
+        })
+    }
+
+    fn set_snaplen(self, bytes: c_int) {
+        self.log(&format!("snaplen {bytes}"));
+    }
+
+    fn set_buffer_size(self, bytes: c_int) {
+        self.log(&format!("buffer {bytes}"));
+    }
+
+    fn set_protocol(self, protocol: u16) {
+        self.log(&format!("protocol {protocol}"));
+    }
+
+    fn error(self) -> String {
+        self.change(|state| state.error.clone())
+    }
+
+    fn fail(self, text: &str) -> c_int {
+        self.change(|state| state.error = text.to_owned());
+        ERROR
+    }
+
+    fn request(self) -> Option<Arc<Request>> {
+        self.change(|state| state.request.clone())
+    }
+
+    fn notes(self) -> Notes {
+        self.change(|state| state.notes)
+    }
+
+    fn note(self, change: impl FnOnce(&mut Notes)) {
+        self.change(|state| change(&mut state.notes));
+    }
+
+    fn others(self) -> Option<Arc<[Self]>> {
+        let count = self.change(|state| state.others);
+        let others = (1..=count).map(|after| self.after(after));
+        (count > 0).then(|| others.collect())
+    }
+
+    fn compiler(self) -> PcapCompiler<'static> {
+        self.world.plans.set(self.world.plans.get() + 1);
+        &|_| Err("no expressions here".to_owned())
+    }
+
+    fn finds(self, _: &str) -> bool {
+        !self.change(|state| state.is_gone)
+    }
+
+    fn take_over(self) {
+        self.log("take over");
+        self.change(|state| state.is_read_by_us = state.is_served);
+    }
+
+    fn take_over_several(all: &[Self]) -> Result<(), String> {
+        all[0].log("take over several");
+        if all[0].world.is_not_ethernet.get() {
+            return Err("not Ethernet".to_owned());
+        }
+        all[0].change(|state| state.is_read_by_us = true);
+        Ok(())
+    }
+
+    fn is_read_by_us(self) -> bool {
+        self.change(|state| state.is_read_by_us)
+    }
+
+    fn truncate(self, reader_of: Self) {
+        if reader_of.is_read_by_us() {
+            self.log("truncate");
+        }
+    }
+
+    fn publish_counters(self) {
+        self.log("publish");
+    }
+
+    fn bind(self) -> io::Result<()> {
+        self.log("bind");
+        Ok(())
+    }
+
+    fn join(self, membership: &Membership) -> Result<(), JoinError> {
+        self.log("join");
+        self.change(|state| match state.refused {
+            Some(error) => Err(error()),
+            None => {
+                state.group = Some(number(membership));
+                Ok(())
+            }
+        })
+    }
+
+    fn foresee(self, _: &Membership) -> Result<(), JoinError> {
+        self.log("foresee");
+        let refused = self.change(|state| state.refused.filter(|_| state.is_foreseen));
+        refused.map_or(Ok(()), |error| Err(error()))
+    }
+
+    fn group(self) -> Option<u16> {
+        self.change(|state| state.group)
+    }
+
+    fn stranger(self) -> Option<(String, u32)> {
+        self.change(|state| state.stranger.clone())
+    }
+
+    fn steered(self) -> Option<Arc<Steered>> {
+        None
+    }
+
+    fn rejections(self) -> Option<Rejections> {
+        None
+    }
+
+    fn kernel_filter(self) -> io::Result<Option<Filter>> {
+        let has_filter = self.change(|state| state.has_kernel_filter);
+        Ok(has_filter.then(Filter::reject_all))
+    }
+
+    fn refilter(
+        self,
+        _: &mut Unchanging<'_>,
+        _: io::Result<Option<Filter>>,
+    ) -> Result<Filtering, SteerError> {
+        Err(SteerError::Beside)
+    }
+}
+
+fn number(membership: &Membership) -> u16 {
+    match membership.group {
+        fanpcap_config::settings::Group::Number(number) => number,
+        fanpcap_config::settings::Group::New => u16::MAX,
+    }
+}
