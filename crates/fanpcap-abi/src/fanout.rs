@@ -18,9 +18,10 @@ use fanpcap_config::report::Report;
 use fanpcap_config::settings::{Call, Group, Membership};
 use fanpcap_config::source::Source;
 use fanpcap_config::steering::Steering;
-use fanpcap_group::join::JoinError;
+use fanpcap_group::join::{JoinError, ProgramError};
 use fanpcap_group::member::Place;
-use fanpcap_group::replace::{Turn, replace};
+use fanpcap_group::replace::replace;
+use fanpcap_group::turn::Turn;
 use std::ffi::{c_char, c_int};
 use std::mem;
 use std::sync::Arc;
@@ -141,7 +142,8 @@ fn replace_program(p: PcapHandle, place: &Place, steering: &Arc<Steering>) -> Re
     if has == Some(steering.digest()) && !is_unknown {
         return Ok(());
     }
-    let turn = Turn::take(place).map_err(|error| error.to_string())?;
+    let busy = |error| ProgramError::of(place.group(), error).to_string();
+    let turn = Turn::take(place).map_err(busy)?;
     let members = handles::members(p, place);
     if members.is_empty() {
         return Err("pcap_fanout: the handle has no part in a program to replace".to_owned());

@@ -204,7 +204,7 @@ pub(crate) fn copy_socket(place: &Place) -> io::Result<Option<OwnedFd>> {
         let mut members = entries.iter().filter_map(|entry| entry.member.as_ref());
         let here = members.find(|(member, _)| {
             let other = member.place();
-            other.is_beside(place) && other.inode() == place.inode()
+            other.is_beside(place) && other.id() == place.id()
         });
         // SAFETY: handles leave the table before they are closed, so the descriptor is open.
         let socket = here.map(|(_, fd)| unsafe { BorrowedFd::borrow_raw(*fd) });

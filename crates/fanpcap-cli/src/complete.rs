@@ -5,7 +5,7 @@ use std::process::ExitCode;
 use anyhow::Result;
 use clap::{Arg, Args, Command, CommandFactory, ValueHint};
 use fanpcap_config::mode::Kind;
-use fanpcap_group::groups;
+use fanpcap_group::roster;
 use fanpcap_linux::interface;
 
 use crate::snapshot::ANY;
@@ -145,7 +145,7 @@ fn modes() -> Vec<String> {
 
 /// The numbers of the groups that have members just now.
 fn running() -> Vec<String> {
-    let seen = groups::seen().unwrap_or_default();
+    let seen = roster::entries().unwrap_or_default();
     let groups = seen.iter().filter_map(|seen| Some(seen.socket.fanout?.id));
     let groups: std::collections::BTreeSet<u16> = groups.collect();
     groups.into_iter().map(|group| group.to_string()).collect()

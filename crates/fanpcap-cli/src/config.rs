@@ -38,13 +38,13 @@ struct Told {
     /// Whether one device was asked for.
     is_one: bool,
     /// Each device, or what is wrong with the settings as a whole.
-    devices: Result<Vec<Seen>, Report>,
+    devices: Result<Vec<Entry>, Report>,
     /// What has no effect on any device.
     ignored: Vec<Ignored>,
 }
 
 /// A device.
-struct Seen {
+struct Entry {
     explained: Explained,
     /// Whether there is such a network device.
     is_there: bool,
@@ -114,7 +114,7 @@ fn look(device: Option<&str>) -> Told {
     let mut devices = Ok(Vec::new());
     for name in names {
         let told = Request::of(&name, settings.clone()).explain(&compile);
-        devices = devices.and_then(|mut devices: Vec<Seen>| {
+        devices = devices.and_then(|mut devices: Vec<Entry>| {
             devices.extend(
                 told?
                     .into_iter()
@@ -138,11 +138,11 @@ fn look(device: Option<&str>) -> Told {
     }
 }
 
-fn seen(explained: Explained, interfaces: &[String]) -> Seen {
+fn seen(explained: Explained, interfaces: &[String]) -> Entry {
     let name = explained.device.as_str();
     let exists = |name: &str| name == ANY || interfaces.iter().any(|it| it == name);
     let is_there = exists(name) || name.rsplit_once(':').is_some_and(|(base, _)| exists(base));
-    Seen {
+    Entry {
         explained,
         is_there,
     }

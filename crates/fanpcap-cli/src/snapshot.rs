@@ -7,8 +7,8 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use anyhow::{Context, Result, ensure};
 use fanpcap_config::mode::Kind;
-use fanpcap_group::groups::{self, Seen};
 use fanpcap_group::record::{LastLook, Record, Running};
+use fanpcap_group::roster::{self, Entry};
 use fanpcap_linux::interface;
 use fanpcap_linux::netlink::{diag, link};
 use fanpcap_linux::process::netns;
@@ -200,14 +200,14 @@ impl Source {
     /// The kernel does not tell of packet sockets or devices.
     pub(crate) fn take(&mut self) -> Result<Snapshot> {
         let links = link::links().context("listing devices")?;
-        let seen = groups::seen().context(
+        let seen = roster::entries().context(
             "listing packet sockets (this needs packet diag in the kernel: CONFIG_PACKET_DIAG)",
         )?;
         // After the pages were read, so that no counter is younger than the snapshot.
         let at_ns = clock::monotonic_ns();
         let devices = self.devices(&links, &seen);
         let shown: BTreeSet<u32> = devices.iter().map(|device| device.ifindex).collect();
-        let seen: Vec<Seen> = seen
+        let seen: Vec<Entry> = seen
             .into_iter()
             .filter(|seen| shown.contains(&seen.socket.ifindex))
             .collect();
@@ -224,7 +224,7 @@ impl Source {
         })
     }
 
-    fn devices(&self, links: &[link::Link], seen: &[Seen]) -> Vec<Device> {
+    fn devices(&self, links: &[link::Link], seen: &[Entry]) -> Vec<Device> {
         let of_link = |link: &link::Link| Device {
             ifindex: link.index,
             name: link.name.clone(),
@@ -254,12 +254,12 @@ impl Source {
         devices
     }
 
-    fn sockets(&mut self, seen: &[Seen], at_ns: u64) -> Vec<Socket> {
+    fn sockets(&mut self, seen: &[Entry], at_ns: u64) -> Vec<Socket> {
         let modes = modes(seen);
         // The pid on a page is only a hint: its owner may count processes in a namespace of its own.
-        let hint = |seen: &Seen| (seen.socket.inode, seen.page.as_ref().map(|page| page.pid));
+        let hint = |seen: &Entry| (seen.socket.inode, seen.page.as_ref().map(|page| page.pid));
         self.holders.find(&seen.iter().map(hint).collect());
-        let socket = |seen: &Seen| {
+        let socket = |seen: &Entry| {
             let process = self.process(seen);
             // What was begun before it was stopped is no wait any more.
             let is_stopped = process.as_ref().is_some_and(|process| process.is_stopped);
@@ -294,7 +294,7 @@ impl Source {
     }
 
     /// Who has a socket. A page knows the program when the process may not be looked into.
-    fn process(&self, seen: &Seen) -> Option<Process> {
+    fn process(&self, seen: &Entry) -> Option<Process> {
         let found = self.holders.process(seen.socket.inode);
         let Some(page) = &seen.page else { return found };
         Some(Process {
@@ -305,7 +305,7 @@ impl Source {
 }
 
 /// The counters on a page, if its owner has ever read them.
-fn counts(seen: &Seen) -> Option<Counts> {
+fn counts(seen: &Entry) -> Option<Counts> {
     let page = seen.page.as_ref().filter(|page| page.read_ns > 0)?;
     Some(Counts {
         read_ns: page.read_ns,
@@ -318,7 +318,7 @@ fn counts(seen: &Seen) -> Option<Counts> {
 }
 
 /// How long the application has not looked for packets.
-fn unread(seen: &Seen, at_ns: u64) -> Option<f64> {
+fn unread(seen: &Entry, at_ns: u64) -> Option<f64> {
     let page = seen.page.as_ref()?;
     if page.last_look == LastLook::Waits {
         return Some(0.0);
@@ -326,12 +326,12 @@ fn unread(seen: &Seen, at_ns: u64) -> Option<f64> {
     page.unread_for(at_ns).map(|since| since.as_secs_f64())
 }
 
-fn running(seen: &Seen) -> Option<&Running> {
+fn running(seen: &Entry) -> Option<&Running> {
     seen.page.as_ref()?.steering.as_ref()
 }
 
 /// The counters of a steering program, if its owner has ever read them.
-fn program_counters(seen: &Seen) -> Option<Vec<i64>> {
+fn program_counters(seen: &Entry) -> Option<Vec<i64>> {
     let running = running(seen)?;
     let counters = Some(&running.counters).filter(|_| running.counted_ns > 0)?;
     let used = counters.iter().rposition(|&counter| counter != 0);
@@ -344,8 +344,8 @@ fn program_counters(seen: &Seen) -> Option<Vec<i64>> {
 }
 
 /// The groups' modes with options, and how their programs begin, which only pages tell.
-fn modes(seen: &[Seen]) -> BTreeMap<(u32, u16), String> {
-    let of_page = |seen: &Seen| {
+fn modes(seen: &[Entry]) -> BTreeMap<(u32, u16), String> {
+    let of_page = |seen: &Entry| {
         let group = seen.socket.fanout?.id;
         let page = seen.page.as_ref()?;
         Some(((seen.socket.ifindex, group), page.shown_mode()))

@@ -4,10 +4,10 @@
 //! reading of its counters and its leaving, packets would come that nobody counts: so it refuses
 //! and counts them itself, by a program in its filter's place.
 
-use crate::page::Held;
+use crate::page::{HeldPage, MemberId};
 use crate::record::Record;
+use crate::roster::Roster;
 use fanpcap_linux::bpf::{Map, Program};
-use fanpcap_linux::netlink::diag;
 use fanpcap_linux::packet::{self, Filter, Statistics};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::thread;
@@ -48,7 +48,7 @@ const GONE_WITHIN: Duration = Duration::from_secs(1);
 #[derive(Debug)]
 pub enum CloseError {
     /// A forked child has the member and may read it: the socket is as it was. Try again when the child has
-    /// ended, of which the page tells ([`Held::is_had`]).
+    /// ended, of which the page tells ([`HeldPage::is_had`]).
     StillHeld(OwnedFd),
     /// Whether anybody has it can't be told: fcntl(2) has failed. The socket was let go of as it was.
     Unknown(io::Error),
@@ -80,7 +80,7 @@ impl std::error::Error for CloseError {
 ///
 /// # Errors
 /// When somebody has the member, or as [`CloseError`] tells.
-pub fn close_counting(page: &Held, socket: OwnedFd) -> Result<Closed, CloseError> {
+pub fn close_counting(page: &HeldPage, socket: OwnedFd) -> Result<Closed, CloseError> {
     Closing::begin(page, socket).map(Closing::finish)
 }
 
@@ -88,7 +88,7 @@ pub fn close_counting(page: &Held, socket: OwnedFd) -> Result<Closed, CloseError
 #[derive(Debug)]
 pub struct Closing {
     socket: OwnedFd,
-    inode: u64,
+    id: MemberId,
     has_joined: bool,
     refused: Option<Map>,
     statistics: Statistics,
@@ -99,7 +99,7 @@ impl Closing {
     ///
     /// # Errors
     /// The same.
-    pub fn begin(page: &Held, socket: OwnedFd) -> Result<Self, CloseError> {
+    pub fn begin(page: &HeldPage, socket: OwnedFd) -> Result<Self, CloseError> {
         match page.is_had() {
             Ok(false) => Self::refuse(socket).map_err(CloseError::Uncounted),
             Ok(true) => Err(CloseError::StillHeld(socket)),
@@ -108,8 +108,8 @@ impl Closing {
     }
 
     fn refuse(socket: OwnedFd) -> io::Result<Self> {
-        let inode = packet::inode(socket.as_fd())?;
-        let has_joined = is_in_a_group(inode);
+        let id = MemberId::of_socket(packet::inode(socket.as_fd())?);
+        let has_joined = is_in_a_group(id);
         let refused = refuse(socket.as_fd())?;
         if packet::await_packets_in_flight().is_err() {
             thread::sleep(IN_FLIGHT);
@@ -117,7 +117,7 @@ impl Closing {
         let statistics = packet::take_statistics(socket.as_fd())?;
         Ok(Self {
             socket,
-            inode,
+            id,
             has_joined,
             refused,
             statistics,
@@ -138,7 +138,7 @@ impl Closing {
     /// The second half: the member leaves its group.
     pub fn finish(self) -> Closed {
         drop(self.socket);
-        let counted = self.refused.filter(|_| is_gone(self.inode));
+        let counted = self.refused.filter(|_| is_gone(self.id));
         Closed {
             received: self.statistics.packets.into(),
             dropped: self.statistics.drops.into(),
@@ -163,25 +163,22 @@ fn refuse(socket: BorrowedFd<'_>) -> io::Result<Option<Map>> {
 }
 
 /// Whether a socket is in a group; also where the kernel does not tell.
-fn is_in_a_group(inode: u64) -> bool {
-    let Ok(sockets) = diag::packet_sockets() else {
-        return true;
+fn is_in_a_group(member: MemberId) -> bool {
+    let in_group = |roster: Roster| {
+        let socket = roster.find(member);
+        socket.is_none_or(|socket| socket.fanout.is_some())
     };
-    let own = sockets.iter().find(|it| u64::from(it.inode) == inode);
-    own.is_none_or(|socket| socket.fanout.is_some())
+    Roster::look().map_or(true, in_group)
 }
 
 /// Waits until the kernel has forgotten a socket: it can't be given any packet then.
-fn is_gone(inode: u64) -> bool {
+fn is_gone(member: MemberId) -> bool {
     let end = Instant::now() + GONE_WITHIN;
     loop {
-        let Ok(sockets) = diag::packet_sockets() else {
+        let Ok(roster) = Roster::look() else {
             return false;
         };
-        if sockets
-            .iter()
-            .all(|socket| u64::from(socket.inode) != inode)
-        {
+        if roster.find(member).is_none() {
             return true;
         }
         if Instant::now() > end {

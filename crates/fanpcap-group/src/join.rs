@@ -5,19 +5,18 @@ mod program;
 mod program_error;
 
 use crate::member::{Member, Place};
-use crate::page::Shelf;
-use crate::record::{Counters, Record};
+use crate::page::MemberId;
+use crate::record::Counters;
 use crate::rejecting::Rejections;
+use crate::roster::Roster;
 pub use error::JoinError;
 use fanpcap_config::mode::{Kind, Mode, described};
 use fanpcap_config::report::harmless_text;
 use fanpcap_config::settings::{Group, Membership};
 use fanpcap_linux::interface;
-use fanpcap_linux::netlink::diag::{self, PacketSocket};
 use fanpcap_linux::packet::{self, Address, ETH_P_SILENT, Fanout, Filter, Refusal};
 pub use program::takes_programs;
 pub use program_error::ProgramError;
-use std::collections::BTreeMap;
 use std::io;
 use std::os::fd::BorrowedFd;
 
@@ -58,7 +57,7 @@ pub fn join(entrant: Entrant<'_>) -> Result<Member, JoinError> {
         membership,
         bound,
         protocol: entrant.protocol,
-        inode,
+        id: MemberId::of_socket(inode),
     };
     if let Some(steering) = &membership.steering {
         return program::join(&seat, steering, entrant.before);
@@ -103,7 +102,7 @@ struct Seat<'a> {
     membership: &'a Membership,
     bound: Address,
     protocol: u16,
-    inode: u64,
+    id: MemberId,
 }
 
 impl Seat<'_> {
@@ -113,7 +112,7 @@ impl Seat<'_> {
 
     /// The place in the group of this number.
     fn place(&self, number: u16) -> Place {
-        Place::new(number, self.membership.mode, self.bound.ifindex, self.inode)
+        Place::new(number, self.membership.mode, self.bound.ifindex, self.id)
     }
 
     /// The member before it joins, where its group has a number by then.
@@ -317,12 +316,9 @@ enum Doubt {
 
 /// Finds what of the group, as packet diag and its members' pages tell it, differs from what was asked for.
 fn conflict(group: u16, asked: &Membership, own: Address, doubt: Doubt) -> Option<JoinError> {
-    let sockets = diag::packet_sockets().ok()?;
-    let of_group = |socket: &PacketSocket| socket.fanout.filter(|has| has.id == group);
-    let mut members = sockets
-        .iter()
-        .filter_map(|socket| Some((socket, of_group(socket)?)));
-    let (other, has) = members.clone().next()?;
+    let roster = Roster::look().ok()?;
+    let other = roster.members(group).next()?;
+    let has = other.fanout?;
     if other.ifindex != own.ifindex {
         let (has, wants) = (device(other.ifindex), device(own.ifindex));
         return Some(JoinError::OtherDevice { group, has, wants });
@@ -331,11 +327,9 @@ fn conflict(group: u16, asked: &Membership, own: Address, doubt: Doubt) -> Optio
         let (has, wants) = (other.protocol, own.protocol);
         return Some(JoinError::OtherProtocol { group, has, wants });
     }
-    let pages = Shelf::of(other.ifindex, group).map(|shelf| shelf.pages());
-    let pages: BTreeMap<u64, Record> = pages.unwrap_or_default().into_iter().collect();
     // A page alone proves nothing: it may be a newcomer's, such as this one's own.
-    let told = members.find_map(|(socket, _)| pages.get(&u64::from(socket.inode)));
-    let runs = match told {
+    let mut members = roster.members_with_pages(group).into_iter();
+    let runs = match members.find_map(|member| member.page) {
         Some(record) if record.mode == asked.mode => return None,
         Some(record) => described(record.mode, record.title()),
         None if has.mode != asked.mode.kind.kernel_type() => kernel_mode(has.mode),

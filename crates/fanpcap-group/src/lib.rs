@@ -4,10 +4,12 @@
 pub mod root;
 pub mod record;
 pub mod page;
-pub mod closing;
-pub mod groups;
+pub mod arrivals;
 pub mod rejecting;
+pub mod roster;
+pub mod closing;
 pub mod steered;
 pub mod member;
+pub mod turn;
 pub mod join;
 pub mod replace;

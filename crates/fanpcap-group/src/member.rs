@@ -1,13 +1,13 @@
 //! A member of a direct group: its place, its counters, and what is known of the whole group.
 
-use crate::page::{self, Page, Shelf};
+use crate::page::{self, GroupDir, MemberId, Page};
 use crate::record::{Counters, NOT_READ_BY_US, Record, Running, WORDS, at};
 use crate::rejecting::Rejections;
+use crate::roster::Roster;
 use crate::steered::Steered;
 use fanpcap_config::mode::Mode;
 use fanpcap_config::steering::{Counts, Steering};
 use fanpcap_linux::file::shared::{self, Word};
-use fanpcap_linux::netlink::diag::{self, PacketSocket};
 use fanpcap_linux::wait::clock;
 use fanpcap_linux::{packet, process};
 use fanpcap_steer::ir::COUNTERS;
@@ -21,10 +21,9 @@ pub struct Place {
     group: u16,
     mode: Mode,
     ifindex: u32,
-    /// The socket's.
-    inode: u64,
-    /// Where the members' pages are, if that could be told.
-    shelf: Option<Shelf>,
+    id: MemberId,
+    /// The directory of the members' pages, where there are any.
+    group_dir: Option<GroupDir>,
 }
 
 /// What is known of a whole group; what is not, is none.
@@ -46,14 +45,14 @@ pub struct GroupStats {
 }
 
 impl Place {
-    pub(crate) fn new(group: u16, mode: Mode, ifindex: u32, inode: u64) -> Self {
-        let shelf = Shelf::for_member(ifindex, group).ok();
+    pub(crate) fn new(group: u16, mode: Mode, ifindex: u32, id: MemberId) -> Self {
+        let group_dir = GroupDir::for_member(ifindex, group).ok();
         Self {
             group,
             mode,
             ifindex,
-            inode,
-            shelf,
+            id,
+            group_dir,
         }
     }
 
@@ -62,14 +61,14 @@ impl Place {
         self.group
     }
 
-    /// The socket's inode.
-    pub fn inode(&self) -> u64 {
-        self.inode
+    /// What tells the member from others.
+    pub fn id(&self) -> MemberId {
+        self.id
     }
 
-    /// Where the pages of the group are.
-    pub(crate) fn shelf(&self) -> Option<&Shelf> {
-        self.shelf.as_ref()
+    /// The directory of the group's pages.
+    pub(crate) fn group_dir(&self) -> Option<&GroupDir> {
+        self.group_dir.as_ref()
     }
 
     /// The group's mode.
@@ -79,7 +78,8 @@ impl Place {
 
     /// Whether two members are in the same group.
     pub fn is_beside(&self, other: &Self) -> bool {
-        (self.group, self.ifindex) == (other.group, other.ifindex) && self.shelf == other.shelf
+        (self.group, self.ifindex) == (other.group, other.ifindex)
+            && self.group_dir == other.group_dir
     }
 
     /// Another program in the group, by its page: name and process. Two different programs that share
@@ -98,7 +98,8 @@ impl Place {
             members: members.as_ref().map(|members| members.len() as u64),
             ..GroupStats::default()
         };
-        let pages = self.shelf.as_ref().map(Shelf::pages).unwrap_or_default();
+        let pages = self.group_dir.as_ref().map(GroupDir::pages);
+        let pages = pages.unwrap_or_default();
         let Some(records) = members.and_then(|members| of_members(&members, pages)) else {
             return told;
         };
@@ -121,31 +122,26 @@ impl Place {
         }
     }
 
-    /// The sockets in the group; none if this one is not among those of the calling thread's network
+    /// The members of the group; `None` if this one is not in the calling thread's network
     /// namespace.
-    pub(crate) fn members(&self) -> Option<Vec<u64>> {
-        let sockets = diag::packet_sockets().ok()?;
-        let is_own = |socket: &PacketSocket| u64::from(socket.inode) == self.inode;
-        let is_member = |socket: &&PacketSocket| {
-            let group = socket.fanout.filter(|group| group.id == self.group);
-            socket.ifindex == self.ifindex && group.is_some()
-        };
-        let here = sockets.iter().any(is_own);
-        here.then(|| {
-            let members = sockets.iter().filter(is_member);
-            members.map(|socket| socket.inode.into()).collect()
-        })
+    pub(crate) fn members(&self) -> Option<Vec<MemberId>> {
+        let roster = Roster::look().ok()?;
+        roster.find(self.id)?;
+        Some(roster.ids(self.ifindex, self.group).collect())
     }
 
     fn records(&self) -> Vec<Record> {
-        self.shelf.as_ref().map(Shelf::records).unwrap_or_default()
+        self.group_dir
+            .as_ref()
+            .map(GroupDir::records)
+            .unwrap_or_default()
     }
 }
 
 /// The records of the sockets in `members`, one at least, if each has a page. A page of another socket says nothing of the
 /// group: its owner is about to join, or has failed to.
-fn of_members(members: &[u64], pages: Vec<(u64, Record)>) -> Option<Vec<Record>> {
-    let mut pages: BTreeMap<u64, Record> = pages.into_iter().collect();
+fn of_members(members: &[MemberId], pages: Vec<(MemberId, Record)>) -> Option<Vec<Record>> {
+    let mut pages: BTreeMap<MemberId, Record> = pages.into_iter().collect();
     let records = members.iter().map(|member| pages.remove(member));
     records
         .collect::<Option<Vec<_>>>()
@@ -240,9 +236,9 @@ impl Member {
     fn with(place: Place, before: Counters, program: Option<(&Steering, &Arc<Steered>)>) -> Self {
         let steering = program.map(|(steering, _)| steering);
         let content = page::content(place.mode, steering, before);
-        let create = |shelf| Page::create(shelf, place.inode, &content).ok();
+        let create = |group_dir| Page::create(group_dir, place.id, &content).ok();
         // Without a page the group's sums are unknown, and say so.
-        let page = place.shelf.as_ref().and_then(create);
+        let page = place.group_dir.as_ref().and_then(create);
         let page = page.ok_or_else(|| shared::own(&content));
         let words = page.as_ref().map_or_else(|own| own, Page::words);
         let steered = program.map(|(_, steered)| Arc::clone(steered));
@@ -391,12 +387,13 @@ mod tests {
         let pages = |inodes: &[u64]| {
             let page = |&inode: &u64| {
                 let pid = u32::try_from(inode).unwrap();
-                (inode, Record { pid, ..record() })
+                (MemberId::of_socket(inode), Record { pid, ..record() })
             };
             inodes.iter().map(page).collect::<Vec<_>>()
         };
         let told = |members: &[u64], inodes: &[u64]| {
-            let records = of_members(members, pages(inodes))?;
+            let members: Vec<_> = members.iter().copied().map(MemberId::of_socket).collect();
+            let records = of_members(&members, pages(inodes))?;
             Some(records.iter().map(|it| it.pid).collect::<Vec<_>>())
         };
         assert_eq!(told(&[1, 2], &[2, 1]), Some(vec![1, 2]));
@@ -429,8 +426,8 @@ mod tests {
             group: 7,
             mode: Mode::parse("lb").unwrap(),
             ifindex: 1,
-            inode: 1,
-            shelf: None,
+            id: MemberId::of_socket(1),
+            group_dir: None,
         };
         let mut member = Member::new(place, before);
         let totals = member.handle_stats(60, 2);

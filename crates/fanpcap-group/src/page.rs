@@ -5,14 +5,16 @@
 //! mapped the counters; [`crate::root`] tells where the root is. The owner holds the file's lock as long as it lives,
 //! so whoever finds a page unlocked knows that its member is dead, and removes the page. Only who may write a page can lock it.
 
+mod member_id;
 mod content;
-mod shelf;
+mod group_dir;
 #[cfg(test)]
 mod tests;
 
-pub use content::Held;
-pub(crate) use content::Told;
-pub use shelf::Shelf;
+pub use content::HeldPage;
+pub(crate) use content::OtherPage;
+pub use group_dir::GroupDir;
+pub use member_id::MemberId;
 
 use crate::record::{Counters, LastLook, Record, Running, WORDS};
 use fanpcap_config::mode::Mode;
@@ -35,7 +37,7 @@ const ATTEMPTS: usize = 8;
 pub struct Page {
     /// Where it is: it can be removed also when no descriptor is left.
     directory: Directory,
-    shelf: Shelf,
+    group_dir: GroupDir,
     name: String,
     pid: u32,
     /// The mapping alone has the lock, no descriptor. The kernel releases the files of a dead process in reverse: those of
@@ -45,18 +47,22 @@ pub struct Page {
 }
 
 impl Page {
-    /// Makes the page of a new member of the calling process, whose socket has this inode.
+    /// Makes the page of a new member of the calling process.
     ///
     /// # Errors
     /// The directory can't be written: counters of the group are then unknown to all.
-    pub(crate) fn create(shelf: &Shelf, inode: u64, content: &[u64; WORDS]) -> io::Result<Self> {
+    pub(crate) fn create(
+        group_dir: &GroupDir,
+        member: MemberId,
+        content: &[u64; WORDS],
+    ) -> io::Result<Self> {
         let pid = std::process::id();
-        let name = shelf::page_name(pid, inode);
-        let (directory, words) = make(shelf, &name, content)?;
-        shelf.sweep();
+        let name = group_dir::page_name(pid, member);
+        let (directory, words) = make(group_dir, &name, content)?;
+        group_dir.sweep();
         Ok(Self {
             directory,
-            shelf: shelf.clone(),
+            group_dir: group_dir.clone(),
             name,
             pid,
             words,
@@ -93,7 +99,7 @@ impl Drop for Page {
         // A forked child that closes its copy of the handle must not remove its parent's page.
         if self.pid == std::process::id() {
             let _ = self.directory.remove_file(OsStr::new(&self.name));
-            self.shelf.remove_if_empty();
+            self.group_dir.remove_if_empty();
         }
     }
 }
@@ -101,12 +107,12 @@ impl Drop for Page {
 /// Makes a page, locked and written before it has its name. The last member to leave removes the
 /// directory, perhaps just now, and a dead member may have had the name: then it is tried again.
 fn make(
-    shelf: &Shelf,
+    group_dir: &GroupDir,
     name: &str,
     content: &[u64; WORDS],
 ) -> io::Result<(Directory, [Word; WORDS])> {
     let attempt = || {
-        let directory = shelf.make()?;
+        let directory = group_dir.make()?;
         let file = directory.create_unnamed()?;
         // Nobody else can have the lock of a file that nobody else can open.
         lock::try_take(&file)?;

@@ -3,7 +3,7 @@
 //! filter rejects. So the member's page tells how many packets the device has counted meanwhile:
 //! the group has lost at most so many.
 
-use crate::page::Held;
+use crate::page::HeldPage;
 use crate::record::{WORDS, at};
 use fanpcap_linux::file::shared::Word;
 use fanpcap_linux::netlink::link;
@@ -52,7 +52,7 @@ fn count(word: u64) -> Option<u64> {
     word.checked_sub(1).filter(|_| word != UNKNOWN)
 }
 
-impl Held {
+impl HeldPage {
     /// When the member has rejected what came; none for what is no page.
     pub fn rejecting(&self) -> Option<Rejecting> {
         Some(Rejecting::decode(&self.words()?))

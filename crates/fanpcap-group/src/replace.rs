@@ -3,17 +3,15 @@
 //! The kernel takes a group's program from any member. What drops and counts is in each member's own filter, though, which only
 //! its own process can change; and the others are told on their pages, so that whoever joins later compares with what runs.
 
-mod turn;
-
 use crate::join::ProgramError;
 use crate::member::Place;
-use crate::page::Told;
+use crate::page::{MemberId, OtherPage};
 use crate::steered::{Prepared, SteerError, Steered};
+use crate::turn::Turn;
 use fanpcap_config::steering::Steering;
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
-pub use turn::Turn;
 
 /// A member of the calling process.
 #[derive(Debug)]
@@ -48,7 +46,7 @@ pub fn replace(
     let change = Change {
         steering,
         place: &first.place,
-        own: members.iter().map(|own| own.place.inode()).collect(),
+        own: members.iter().map(|own| own.place.id()).collect(),
         judges_alike: runs.map_err(failed)?.judges_as(steering),
     };
     // Before anything is loaded in vain, and again thereafter, as that takes long.
@@ -75,7 +73,7 @@ pub fn replace(
 }
 
 /// The first one has given the group its program: whoever did before tells no longer of late fragments.
-fn demote_others(seated: &[Seated<'_>], pages: &[Told]) {
+fn demote_others(seated: &[Seated<'_>], pages: &[OtherPage]) {
     let Some((giver, rest)) = seated.split_first() else {
         return;
     };
@@ -126,15 +124,15 @@ struct Change<'a> {
     steering: &'a Steering,
     /// Where one of the calling process's members sits.
     place: &'a Place,
-    /// The sockets of all of them.
-    own: Vec<u64>,
+    /// All of them.
+    own: Vec<MemberId>,
     /// Whether it drops and counts as the one before.
     judges_alike: bool,
 }
 
 impl Change<'_> {
     /// The pages of other processes' members, who can be left with what they have.
-    fn others(&self) -> Result<Vec<Told>, ProgramError> {
+    fn others(&self) -> Result<Vec<OtherPage>, ProgramError> {
         let group = self.place.group();
         let others = self.members().ok_or(ProgramError::Unseen { group })?;
         if !others.is_empty() && !self.judges_alike {
@@ -151,9 +149,9 @@ impl Change<'_> {
 
     /// Tells the others, those that were there and those that came meanwhile. A newcomer looks once more when it has its filter: so
     /// either it finds what the calling process's pages say by now, or its own page is found here.
-    fn tell(&self, pages: &[Told]) -> Result<(), ProgramError> {
+    fn tell(&self, pages: &[OtherPage]) -> Result<(), ProgramError> {
         let group = self.place.group();
-        let tell = |pages: &[Told]| pages.iter().try_for_each(|page| page.tell(self.steering));
+        let tell = |pages: &[OtherPage]| pages.iter().try_for_each(|page| page.tell(self.steering));
         let told = tell(pages).map_err(|error| ProgramError::Untold { group, error });
         let came = || ProgramError::CameBetween { group };
         let mut late = self.pages().map_err(|_| came())?;
@@ -166,11 +164,11 @@ impl Change<'_> {
     }
 
     /// Checks that none of these is in the group: what it says it would drop and count by.
-    fn ensure_outside(&self, pages: &[Told]) -> Result<(), ProgramError> {
+    fn ensure_outside(&self, pages: &[OtherPage]) -> Result<(), ProgramError> {
         let members = self.members();
-        let is_inside = |page: &Told| {
+        let is_inside = |page: &OtherPage| {
             let members = members.as_ref();
-            members.is_none_or(|members| members.contains(&page.inode))
+            members.is_none_or(|members| members.contains(&page.id))
         };
         match pages.iter().any(is_inside) {
             true => Err(ProgramError::CameBetween {
@@ -180,24 +178,26 @@ impl Change<'_> {
         }
     }
 
-    /// The other members' sockets, if the kernel tells.
-    fn members(&self) -> Option<Vec<u64>> {
+    /// The other members, if the kernel tells.
+    fn members(&self) -> Option<Vec<MemberId>> {
         let mut members = self.place.members()?;
-        members.retain(|inode| !self.own.contains(inode));
+        members.retain(|member| !self.own.contains(member));
         Some(members)
     }
 
-    fn pages(&self) -> io::Result<Vec<Told>> {
-        let shelf = self.place.shelf();
-        let pages = shelf.map(|shelf| shelf.others(&self.own)).transpose()?;
+    fn pages(&self) -> io::Result<Vec<OtherPage>> {
+        let group_dir = self.place.group_dir();
+        let pages = group_dir
+            .map(|group_dir| group_dir.others(&self.own))
+            .transpose()?;
         Ok(pages.unwrap_or_default())
     }
 }
 
 /// Whether one of these members has none of these pages.
-fn lack_pages(members: &[u64], pages: &[Told]) -> bool {
-    let has_page = |inode| pages.iter().any(|page| page.inode == inode);
-    !members.iter().all(|&inode| has_page(inode))
+fn lack_pages(members: &[MemberId], pages: &[OtherPage]) -> bool {
+    let has_page = |member| pages.iter().any(|page| page.id == member);
+    !members.iter().all(|&member| has_page(member))
 }
 
 #[cfg(test)]
@@ -212,7 +212,7 @@ mod tests {
         let mode = Mode::from(fanpcap_config::mode::Kind::Program);
         Own {
             steered: Arc::new(Steered::unloaded(&steering)),
-            place: Arc::new(Place::new(7, mode, 1, 1)),
+            place: Arc::new(Place::new(7, mode, 1, MemberId::of_socket(1))),
         }
     }
 

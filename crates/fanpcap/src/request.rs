@@ -6,7 +6,7 @@ use fanpcap_config::fanout::{Fanout, Script};
 use fanpcap_config::report::{Fault, Report, quote};
 use fanpcap_config::settings::{Call, Environment, Explained, Plan, Settings};
 use fanpcap_config::steering::{PcapCompiler, Steering};
-use fanpcap_group::groups;
+use fanpcap_group::roster;
 use fanpcap_linux::{interface, process};
 use std::io;
 use std::sync::{Arc, OnceLock};
@@ -74,7 +74,7 @@ impl Request {
         });
         let mut device = Device::classify(own_name.as_deref().unwrap_or(device), exists);
         if let (true, Ok(settings)) = (device.names_none(), &settings) {
-            let of_group = settings.default_group().and_then(groups::device_of);
+            let of_group = settings.default_group().and_then(roster::device_of);
             if let Some(interface) = of_group {
                 device = device.on(&interface);
             }

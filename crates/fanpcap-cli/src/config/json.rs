@@ -5,7 +5,7 @@ use fanpcap_config::report::Report;
 use fanpcap_config::settings::{Group, Ignored};
 use serde_json::{Value, json};
 
-use super::{Seen, Told, mode};
+use super::{Entry, Told, mode};
 
 /// Version of the JSON's form: a field that is new leaves it, one that changes or goes raises it.
 const SCHEMA: u32 = 1;
@@ -26,7 +26,7 @@ pub(super) fn line(told: &Told) -> Result<String> {
     Ok(format!("{text}\n"))
 }
 
-fn device(seen: &Seen) -> Value {
+fn device(seen: &Entry) -> Value {
     let explained = &seen.explained;
     let plan = explained.plan.as_ref().ok();
     let joined = plan.and_then(|plan| plan.membership.as_ref());

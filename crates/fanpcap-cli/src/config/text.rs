@@ -4,7 +4,7 @@ use std::fmt::Write;
 
 use fanpcap_config::settings::{Explained, Plan};
 
-use super::{Seen, Told, group, mode};
+use super::{Entry, Told, group, mode};
 
 /// Longer values and places are cut: a program may be in them.
 const LONGEST: usize = 56;
@@ -36,7 +36,7 @@ pub(super) fn page(told: &Told) -> String {
 }
 
 /// A device, a line for each value.
-fn one(page: &mut String, device: &Seen) {
+fn one(page: &mut String, device: &Entry) {
     let explained = &device.explained;
     page.push('\n');
     let note = (!device.is_there).then_some("no network device has this name");
@@ -99,7 +99,7 @@ fn line(page: &mut String, name: &str, value: &str, from: Option<&str>) {
 }
 
 /// All devices, a line for each.
-fn table(page: &mut String, devices: &[Seen]) {
+fn table(page: &mut String, devices: &[Entry]) {
     let head = ["DEVICE", "GROUP", "MODE", "READ BY", "CAPLEN", "FROM"].map(str::to_owned);
     let rows: Vec<[String; 6]> = std::iter::once(head)
         .chain(devices.iter().map(|device| row(&device.explained)))

@@ -5,7 +5,7 @@ use std::ffi::{OsStr, OsString};
 use std::path::Path;
 
 use anyhow::{Result, bail, ensure};
-use fanpcap_group::groups::{self, Seen};
+use fanpcap_group::roster::{self, Entry};
 use fanpcap_linux::interface;
 
 use super::arguments;
@@ -120,9 +120,9 @@ fn numbered(file: &OsStr) -> String {
 /// # Errors
 /// What the group is and what to do.
 pub(crate) fn group(group: u16, wanted: &Wanted, device: Option<&str>) -> Result<()> {
-    let seen = groups::seen().unwrap_or_default().into_iter();
+    let seen = roster::entries().unwrap_or_default().into_iter();
     let here = device.and_then(interface::index);
-    for Seen { socket, page } in seen {
+    for Entry { socket, page } in seen {
         let Some(has) = socket.fanout.filter(|has| has.id == group) else {
             continue;
         };

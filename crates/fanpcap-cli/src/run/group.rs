@@ -12,7 +12,7 @@ use fanpcap_config::fanout::Fanout;
 use fanpcap_config::mode::Mode;
 use fanpcap_config::source::Source;
 use fanpcap_config::steering::Steering;
-use fanpcap_group::groups;
+use fanpcap_group::roster;
 
 use crate::lang::Pcap;
 
@@ -60,7 +60,7 @@ pub(crate) fn wanted(text: &str) -> Result<Wanted> {
 /// # Errors
 /// When the kernel does not tell of groups, or none is free.
 pub(crate) fn free() -> Result<u16> {
-    let seen = groups::seen().context("asking the kernel for groups; --group N names one")?;
+    let seen = roster::entries().context("asking the kernel for groups; --group N names one")?;
     let used = seen.iter().filter_map(|seen| seen.socket.fanout);
     let mut used: BTreeSet<u16> = used.map(|fanout| fanout.id).collect();
     for path in config_files() {
@@ -77,8 +77,8 @@ pub(crate) fn free() -> Result<u16> {
 
 /// The members that a group has already: each one's process and program, where it tells them.
 pub(crate) fn members(group: u16) -> Vec<String> {
-    let seen = groups::seen().unwrap_or_default().into_iter();
-    let of_group = seen.filter(|seen| seen.socket.fanout.is_some_and(|fanout| fanout.id == group));
+    let seen = roster::entries().unwrap_or_default().into_iter();
+    let of_group = seen.filter(|entry| entry.is_in(group));
     let told = of_group.map(|seen| match seen.page {
         Some(page) => format!("process {} ({})", page.pid, page.program),
         None => "one without our library".to_owned(),

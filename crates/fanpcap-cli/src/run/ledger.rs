@@ -3,7 +3,6 @@
 
 mod absence;
 mod account;
-mod arrivals;
 mod counts;
 mod member;
 mod leave;
@@ -16,12 +15,13 @@ use std::fs;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::path::PathBuf;
 
-use fanpcap_group::groups::{self, Seen};
+use fanpcap_group::arrivals::{self, Arrivals, Owner};
+use fanpcap_group::page::MemberId;
+use fanpcap_group::roster::{self, Entry};
 
 use absence::Absences;
 pub(crate) use absence::Absent;
 pub(crate) use account::Account;
-use arrivals::{Arrivals, Owner};
 use counts::Counts;
 use member::Member;
 pub(crate) use owner::copy_of;
@@ -39,9 +39,9 @@ pub(crate) struct Ledger {
     /// told of.
     counts: Counts,
     /// Sockets of all members so far.
-    known: BTreeSet<u64>,
+    known: BTreeSet<MemberId>,
     /// Sockets in the group that have no page.
-    pageless: BTreeSet<u64>,
+    pageless: BTreeSet<MemberId>,
     /// One of them was seen twice: members may be there of which nothing is told.
     has_pageless: bool,
     /// The copies' processes that run, with their numbers.
@@ -107,7 +107,7 @@ impl Ledger {
         self.running = copies.to_vec();
         self.settle(true);
         self.count();
-        match groups::seen() {
+        match roster::entries() {
             Ok(seen) => self.take_in(seen),
             Err(error) => {
                 let complaint = format!(
@@ -130,24 +130,22 @@ impl Ledger {
         self.counts = counts;
     }
 
-    fn take_in(&mut self, seen: Vec<Seen>) {
+    fn take_in(&mut self, seen: Vec<Entry>) {
         let mut pageless = BTreeSet::new();
-        for Seen { socket, page } in seen {
-            let inode = u64::from(socket.inode);
-            if socket.fanout.is_none_or(|fanout| fanout.id != self.group) {
-                continue;
-            }
-            let held = self.held.iter_mut().find(|member| member.inode() == inode);
+        for entry in seen.into_iter().filter(|it| it.is_in(self.group)) {
+            let id = entry.id();
+            let Entry { socket, page } = entry;
+            let held = self.held.iter_mut().find(|member| member.id() == id);
             match (held, page) {
                 (Some(member), Some(record)) => member.learn(record),
                 (Some(_), None) => {}
                 (None, Some(record)) => self.welcome(Owner {
                     ifindex: socket.ifindex,
                     pid: record.pid,
-                    inode,
+                    id,
                 }),
-                (None, None) if self.known.contains(&inode) => {}
-                (None, None) => _ = pageless.insert(inode),
+                (None, None) if self.known.contains(&id) => {}
+                (None, None) => _ = pageless.insert(id),
             }
         }
         // The page of one that dies goes a moment before its socket.
@@ -158,12 +156,8 @@ impl Ledger {
 
     /// A page has come: its member is held, if it is a copy's, before the group gives it anything.
     fn welcome(&mut self, owner: Owner) {
-        let Owner {
-            ifindex,
-            pid,
-            inode,
-        } = owner;
-        if self.known.contains(&inode) {
+        let Owner { ifindex, pid, id } = owner;
+        if self.known.contains(&id) {
             return;
         }
         let copy = copy_of(pid, &self.running).or_else(|| self.processes.get(&pid).copied());
@@ -174,9 +168,9 @@ impl Ledger {
             }
             return;
         };
-        match Member::hold(copy, (ifindex, self.group), (pid, inode)) {
+        match Member::hold(copy, (ifindex, self.group), (pid, id)) {
             Some((member, complaint)) => {
-                self.known.insert(inode);
+                self.known.insert(id);
                 self.complaints.extend(complaint);
                 self.held.push(member);
             }

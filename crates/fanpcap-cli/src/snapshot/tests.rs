@@ -61,7 +61,7 @@ fn the_pid_on_a_page_is_checked() {
     let inode = holders::tests::inode(&socket);
     let of_page = |pid: u32, inode: u32| {
         let mut source = Source::new(Some(ANY)).unwrap();
-        let seen = Seen {
+        let seen = Entry {
             socket: diag::PacketSocket {
                 inode,
                 ifindex: 0,

@@ -8,7 +8,7 @@ use std::thread;
 use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
-use fanpcap_group::groups;
+use fanpcap_group::roster;
 use fanpcap_testkit::await_for::{LIMIT, await_for};
 use fanpcap_testkit::traffic::{self, Frame};
 use fanpcap_testkit::{Capture, Injector, Scratch, Veth, library, member, netns};
@@ -129,7 +129,7 @@ fn rotated_captures_are_merged_too() {
 
 pub(crate) fn wait_until_taken(packets: u64) -> Result<()> {
     await_for("all to be taken", LIMIT, || {
-        let seen = fanpcap_group::groups::seen()?;
+        let seen = fanpcap_group::roster::entries()?;
         let taken = seen.iter().filter_map(|seen| seen.page.as_ref()?.taken);
         Ok((taken.sum::<u64>() >= packets).then_some(()))
     })
@@ -217,7 +217,7 @@ fn a_copy_that_is_killed_comes_back_and_its_loss_is_told() {
         // All that the living have been given is written.
         let received = |path: &str| Capture::count_so_far(&running.scratch.file(path));
         await_for("the rings to be empty", LIMIT, || {
-            let seen = fanpcap_group::groups::seen()?;
+            let seen = fanpcap_group::roster::entries()?;
             let taken = seen
                 .iter()
                 .filter_map(|seen| seen.page.as_ref()?.taken)
@@ -273,7 +273,7 @@ fn a_copy_that_goes_on_in_a_child_is_not_deafened() {
         running.wait_until_says("ready", 1)?;
         member::wait_for_members(GROUP, 1)?;
         let parent = await_for("its page", LIMIT, || {
-            let mut seen = groups::seen()?.into_iter().filter_map(|seen| seen.page);
+            let mut seen = roster::entries()?.into_iter().filter_map(|seen| seen.page);
             Ok(seen.next().map(|page| page.pid))
         })?;
         // It is looked for every now and then.
@@ -286,7 +286,7 @@ fn a_copy_that_goes_on_in_a_child_is_not_deafened() {
         }
         running.wait_until_says("child has 100 packets", 1)?;
         await_for("the child's place to be free", LIMIT, || {
-            let is_free = groups::seen()?
+            let is_free = roster::entries()?
                 .iter()
                 .all(|seen| seen.socket.fanout.is_none());
             Ok(is_free.then_some(()))

@@ -2,14 +2,14 @@
 
 use super::{Attach, JoinError, ProgramError, Seat};
 use crate::member::Member;
-use crate::page::Shelf;
+use crate::page::MemberId;
 use crate::record::{Counters, Running};
-use crate::replace::Turn;
+use crate::roster::{self, Roster};
 use crate::steered::{SteerError, Steered};
+use crate::turn::Turn;
 use fanpcap_config::mode::Kind;
 use fanpcap_config::settings::Group;
 use fanpcap_config::steering::Steering;
-use fanpcap_linux::netlink::diag::{self, PacketSocket};
 use fanpcap_linux::packet;
 use std::collections::BTreeSet;
 use std::os::fd::BorrowedFd;
@@ -90,31 +90,23 @@ pub(super) fn foresee(
     steering: &Steering,
 ) -> Result<(), JoinError> {
     ensure_ethernet(fd, ifindex)?;
-    let own = packet::inode(fd).unwrap_or(0);
+    let own = MemberId::of_socket(packet::inode(fd).unwrap_or(0));
     runs(group, ifindex, own, steering).map(drop)
 }
 
 fn look(seat: &Seat<'_>, steering: &Steering) -> Result<Runs, JoinError> {
     match seat.group {
-        Group::Number(number) => runs(number, seat.bound.ifindex, seat.inode, steering),
+        Group::Number(number) => runs(number, seat.bound.ifindex, seat.id, steering),
         Group::New => Ok(Runs::Nothing),
     }
 }
 
-/// What packet diag and the members' pages tell, but for the socket `own`.
-fn runs(group: u16, ifindex: u32, own: u64, steering: &Steering) -> Result<Runs, JoinError> {
-    let pages = Shelf::of(ifindex, group).map(|shelf| shelf.pages());
-    let pages = pages.unwrap_or_default().into_iter();
-    let sockets = diag::packet_sockets();
-    // The page of a process that dies is locked until its socket is released, which takes the kernel
-    // some milliseconds more than to forget the socket (net/packet/af_packet.c, packet_release()).
-    let is_open = |inode: u64| {
-        let mut sockets = sockets.iter().flatten();
-        sockets.any(|socket| u64::from(socket.inode) == inode)
-    };
-    let told = pages.filter(|(inode, _)| *inode != own && (sockets.is_err() || is_open(*inode)));
-    let told = told.filter_map(|(inode, record)| Some((inode, record.steering?)));
-    let told: Vec<(u64, Running)> = told.collect();
+/// What the roster tells of a group, but for the member `own`.
+fn runs(group: u16, ifindex: u32, own: MemberId, steering: &Steering) -> Result<Runs, JoinError> {
+    let (pages, roster) = roster::pages_then_roster(ifindex, group);
+    let told = pages.filter(|(member, _)| *member != own);
+    let told = told.filter_map(|(member, record)| Some((member, record.steering?)));
+    let told: Vec<(MemberId, Running)> = told.collect();
     if let Some((_, other)) = told.iter().find(|(_, it)| it.digest != steering.digest()) {
         let error = ProgramError::Other {
             group,
@@ -123,16 +115,14 @@ fn runs(group: u16, ifindex: u32, own: u64, steering: &Steering) -> Result<Runs,
         };
         return Err(error.into());
     }
-    Ok(known(
-        &told,
-        &members(sockets.as_deref().unwrap_or_default(), group, own),
-    ))
+    Ok(known(&told, &members(&roster, group, own)))
 }
 
 /// What a group runs whose members bring no other program: by the pages that tell so, and the sockets that are in it.
-fn known(told: &[(u64, Running)], members: &BTreeSet<u64>) -> Runs {
-    let is_set = |(inode, running): &(u64, Running)| running.is_set && members.contains(inode);
-    let has_page = |member: &u64| told.iter().any(|(inode, _)| inode == member);
+fn known(told: &[(MemberId, Running)], members: &BTreeSet<MemberId>) -> Runs {
+    let is_set =
+        |(member, running): &(MemberId, Running)| running.is_set && members.contains(member);
+    let has_page = |member: &MemberId| told.iter().any(|(told, _)| told == member);
     match (told.iter().any(is_set), members.iter().all(has_page)) {
         (true, _) => Runs::This { is_set: true },
         // The one without a page may have come first, with another program than the others.
@@ -142,15 +132,13 @@ fn known(told: &[(u64, Running)], members: &BTreeSet<u64>) -> Runs {
     }
 }
 
-/// The sockets of a group that has a program, but for `own`.
-fn members(sockets: &[PacketSocket], group: u16, own: u64) -> BTreeSet<u64> {
+/// The members of a group that has a program, but for `own`.
+fn members(roster: &Roster, group: u16, own: MemberId) -> BTreeSet<MemberId> {
     let program = Kind::Program.kernel_type();
-    let members = sockets.iter().filter(|socket| {
-        let fanout = socket.fanout.filter(|fanout| fanout.id == group);
-        fanout.is_some_and(|fanout| fanout.mode == program)
-    });
-    let inodes = members.map(|socket| u64::from(socket.inode));
-    inodes.filter(|&inode| inode != own).collect()
+    let members = roster.members(group);
+    let steered = members.filter(|it| it.fanout.is_some_and(|has| has.mode == program));
+    let ids = steered.map(|it| MemberId::of_socket(it.inode.into()));
+    ids.filter(|&member| member != own).collect()
 }
 
 fn ensure_ethernet(fd: BorrowedFd<'_>, ifindex: u32) -> Result<(), JoinError> {
@@ -182,17 +170,18 @@ mod tests {
     use crate::record::tests::steering;
 
     /// The pages of sockets, each with whether its member knows that the group has the program.
-    fn told(pages: &[(u64, bool)]) -> Vec<(u64, Running)> {
+    fn told(pages: &[(u64, bool)]) -> Vec<(MemberId, Running)> {
         let steering = steering("main = steer_rnd");
         let page = |&(inode, is_set): &(u64, bool)| {
             let running = Running::new(&steering);
-            (inode, Running { is_set, ..running })
+            (MemberId::of_socket(inode), Running { is_set, ..running })
         };
         pages.iter().map(page).collect()
     }
 
     fn runs(pages: &[(u64, bool)], members: &[u64]) -> Runs {
-        known(&told(pages), &members.iter().copied().collect())
+        let members = members.iter().copied().map(MemberId::of_socket);
+        known(&told(pages), &members.collect())
     }
 
     #[test]

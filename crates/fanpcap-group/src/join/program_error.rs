@@ -158,8 +158,8 @@ impl ProgramError {
         }
     }
 
-    /// What the program of this group has failed of.
-    pub(crate) fn of(group: u16, error: SteerError) -> Self {
+    /// Why the steering program of this group has failed.
+    pub fn of(group: u16, error: SteerError) -> Self {
         match error {
             SteerError::Load(LoadError::Privilege { .. }) => Self::NotPermitted(group),
             SteerError::Load(_)

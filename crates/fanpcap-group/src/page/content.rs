@@ -1,6 +1,6 @@
 //! What the pages of others say, and what they are told on them.
 
-use super::Shelf;
+use super::MemberId;
 use crate::record::{MAGIC, Record, SET, WORDS, at, title_words};
 use fanpcap_config::steering::Steering;
 use fanpcap_linux::file::{
@@ -93,9 +93,9 @@ pub(super) fn words(file: &File) -> Option<[u64; WORDS]> {
 
 /// The page of a member that may die: held open, it can be read when others have removed it.
 #[derive(Debug)]
-pub struct Held(pub(super) File);
+pub struct HeldPage(pub(super) File);
 
-impl Held {
+impl HeldPage {
     /// What it says now, or said when the member died; none for what is no page.
     pub fn record(&self) -> Option<Record> {
         record(&self.0)
@@ -122,56 +122,16 @@ impl Held {
     }
 }
 
-impl Shelf {
-    /// Holds the page of the member that the process `pid` opened with the socket of this inode.
-    ///
-    /// # Errors
-    /// `ENOENT` when there is none that is trusted, or what openat(2) says.
-    pub fn hold(&self, pid: u32, inode: u64) -> io::Result<Held> {
-        let name = super::shelf::page_name(pid, inode);
-        let file = open(&self.open()?, OsStr::new(&name), Access::Read)?;
-        file.map(Held).ok_or_else(|| io::ErrorKind::NotFound.into())
-    }
-}
-
 /// Another member's page, open to be told which program the group has, and whose.
 #[derive(Debug)]
-pub(crate) struct Told {
-    file: File,
-    /// The member's socket.
-    pub(crate) inode: u64,
+pub(crate) struct OtherPage {
+    pub(super) file: File,
+    pub(crate) id: MemberId,
     /// Of the program that it told of when it was opened; 0 for none.
     pub(crate) digest: u64,
 }
 
-impl Shelf {
-    /// Opens the pages of the members that live but for those with these sockets, and those that leave meanwhile.
-    ///
-    /// # Errors
-    /// `EACCES` where a page is another user's.
-    pub(crate) fn others(&self, own: &[u64]) -> io::Result<Vec<Told>> {
-        let pages = self.pages();
-        let others = pages.into_iter().filter(|(inode, _)| !own.contains(inode));
-        let open = |(inode, record): (u64, Record)| {
-            let name = super::shelf::page_name(record.pid, inode);
-            let open = |directory| open(&directory, OsStr::new(&name), Access::Write);
-            let file = match self.open().and_then(open) {
-                Err(error) if error.kind() == io::ErrorKind::NotFound => None,
-                opened => opened.transpose(),
-            };
-            let digest = record.steering.map_or(0, |running| running.digest);
-            let told = |file| Told {
-                file,
-                inode,
-                digest,
-            };
-            file.map(|file| file.map(told))
-        };
-        others.filter_map(open).collect()
-    }
-}
-
-impl Told {
+impl OtherPage {
     /// Tells a member that has set the program that another has done so since. Returns the late fragments that it knew of
     /// by then: they are the other's to tell.
     pub(crate) fn demote(&self) -> io::Result<u64> {

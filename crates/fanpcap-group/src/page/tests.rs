@@ -14,6 +14,10 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
+fn id(inode: u64) -> MemberId {
+    MemberId::of_socket(inode)
+}
+
 /// A directory in the place of `/run`.
 struct Base(PathBuf);
 
@@ -25,8 +29,8 @@ impl Base {
         Self(path)
     }
 
-    fn shelf(&self, netns: u64) -> Shelf {
-        Shelf::below(Root::below(&self.0), netns, 1, 7)
+    fn group_dir(&self, netns: u64) -> GroupDir {
+        GroupDir::below(Root::below(&self.0), netns, 1, 7)
     }
 }
 
@@ -37,9 +41,9 @@ impl Drop for Base {
 }
 
 /// Writes a file in the directory of a group.
-fn leave(shelf: &Shelf, name: &str, content: &[u8]) -> PathBuf {
-    shelf.make().unwrap();
-    let path = shelf.page(0, 0).with_file_name(name);
+fn leave(group_dir: &GroupDir, name: &str, content: &[u8]) -> PathBuf {
+    group_dir.make().unwrap();
+    let path = group_dir.page(0, id(0)).with_file_name(name);
     fs::write(&path, content).unwrap();
     path
 }
@@ -50,17 +54,22 @@ fn dead() -> Vec<u8> {
     words.map(u64::to_ne_bytes).concat()
 }
 
-fn create(shelf: &Shelf) -> Page {
-    Page::create(shelf, 1, &content(record().mode, None, Counters::default())).unwrap()
+fn create(group_dir: &GroupDir) -> Page {
+    Page::create(
+        group_dir,
+        id(1),
+        &content(record().mode, None, Counters::default()),
+    )
+    .unwrap()
 }
 
 #[test]
 fn a_page_that_is_held_tells_of_the_dead() {
     let base = Base::new("held");
-    let shelf = base.shelf(4);
-    assert!(shelf.hold(std::process::id(), 1).is_err());
-    let page = create(&shelf);
-    let held = shelf.hold(std::process::id(), 1).unwrap();
+    let group_dir = base.group_dir(4);
+    assert!(group_dir.hold(std::process::id(), id(1)).is_err());
+    let page = create(&group_dir);
+    let held = group_dir.hold(std::process::id(), id(1)).unwrap();
     let words = page.words().clone();
     assert!(held.is_had().unwrap());
     drop(page);
@@ -79,8 +88,8 @@ fn a_page_that_is_held_tells_of_the_dead() {
 fn a_page_that_changes_while_it_is_read_is_sane() {
     const ROUNDS: u64 = 200_000;
     let base = Base::new("changes");
-    let shelf = base.shelf(4);
-    let page = create(&shelf);
+    let group_dir = base.group_dir(4);
+    let page = create(&group_dir);
     let [received, dropped] = at::PAST.map(|at| &page.words()[at]);
     let taken = &page.words()[at::TAKEN];
     std::thread::scope(|scope| {
@@ -95,7 +104,7 @@ fn a_page_that_changes_while_it_is_read_is_sane() {
         });
         let mut last = (0, 0, 0);
         while !writer.is_finished() {
-            let record = shelf.records().pop().unwrap();
+            let record = group_dir.records().pop().unwrap();
             let Counters { received, dropped } = record.counters;
             let taken = record.taken.unwrap_or(0);
             let now = (received, dropped, taken);
@@ -105,7 +114,7 @@ fn a_page_that_changes_while_it_is_read_is_sane() {
             last = now;
         }
     });
-    let record = shelf.records().pop().unwrap();
+    let record = group_dir.records().pop().unwrap();
     assert_eq!(record.counters.received, ROUNDS << 31);
     assert_eq!(record.counters.dropped, ROUNDS << 30);
     assert_eq!(record.taken, Some(ROUNDS << 31));
@@ -115,9 +124,9 @@ fn a_page_that_changes_while_it_is_read_is_sane() {
 fn what_a_page_says_is_of_one_time() {
     const LIMIT: Duration = Duration::from_secs(20);
     let base = Base::new("one-time");
-    let shelf = base.shelf(4);
-    let page = create(&shelf);
-    let held = shelf.hold(std::process::id(), 1).unwrap();
+    let group_dir = base.group_dir(4);
+    let page = create(&group_dir);
+    let held = group_dir.hold(std::process::id(), id(1)).unwrap();
     let done = AtomicBool::new(false);
     // Words that are always the same, but for the moment in which they change.
     let is_torn = |words: &[u64; WORDS]| words[at::PAST[0]] != words[at::PAST[1]];
@@ -150,19 +159,19 @@ fn what_a_page_says_is_of_one_time() {
 #[test]
 fn who_had_set_the_program_is_told_that_another_has() {
     let base = Base::new("demoted");
-    let shelf = base.shelf(4);
+    let group_dir = base.group_dir(4);
     let steering = steering("main = steer_flow");
     let content = content(Kind::Program.into(), Some(&steering), Counters::default());
-    let page = Page::create(&shelf, 1, &content).unwrap();
+    let page = Page::create(&group_dir, id(1), &content).unwrap();
     page.words()[at::LATE].set(5);
     let set = |value: u64| page.words()[at::IS_SET].set(value);
-    let others = shelf.others(&[2]).unwrap();
+    let others = group_dir.others(&[id(2)]).unwrap();
     let demoted = || others[0].demote().unwrap();
     set(SET);
     assert_eq!(demoted(), 0, "another had set it");
     set(SET_BY_US);
     assert_eq!(demoted(), 5);
-    let running = shelf.records()[0].steering.clone().unwrap();
+    let running = group_dir.records()[0].steering.clone().unwrap();
     assert!(running.is_set && !running.has_set);
     assert_eq!(demoted(), 0, "once");
 }
@@ -170,45 +179,45 @@ fn who_had_set_the_program_is_told_that_another_has() {
 #[test]
 fn a_page_lives_as_long_as_its_member() {
     let base = Base::new("page");
-    let shelf = base.shelf(4);
-    let page = create(&shelf);
-    let records = shelf.records();
+    let group_dir = base.group_dir(4);
+    let page = create(&group_dir);
+    let records = group_dir.records();
     assert_eq!((records.len(), records[0].read_ns), (1, 0));
     assert_eq!(records[0].counters, Counters::default());
     assert_eq!(records[0].pid, std::process::id());
-    assert!(shelf.page(std::process::id(), 1).exists());
+    assert!(group_dir.page(std::process::id(), id(1)).exists());
     drop(page);
     let netns = base.0.join("fanpcap/v4/4");
-    assert!(shelf.records().is_empty() && !netns.exists());
+    assert!(group_dir.records().is_empty() && !netns.exists());
     assert!(netns.parent().is_some_and(Path::exists));
 }
 
 #[test]
 fn a_dead_members_name_is_taken_over_and_no_other_files() {
     let base = Base::new("name");
-    let shelf = base.shelf(4);
+    let group_dir = base.group_dir(4);
     let name = page_name(1);
-    leave(&shelf, &name, &dead());
-    let page = create(&shelf);
-    assert_eq!(shelf.records().len(), 1);
+    leave(&group_dir, &name, &dead());
+    let page = create(&group_dir);
+    assert_eq!(group_dir.records().len(), 1);
     drop(page);
-    let other = leave(&shelf, &name, b"somebody else's");
+    let other = leave(&group_dir, &name, b"somebody else's");
     let content = content(record().mode, None, Counters::default());
-    Page::create(&shelf, 1, &content).unwrap_err();
+    Page::create(&group_dir, id(1), &content).unwrap_err();
     assert_eq!(fs::read(other).unwrap(), b"somebody else's");
 }
 
 fn page_name(inode: u64) -> String {
-    shelf::page_name(std::process::id(), inode)
+    group_dir::page_name(std::process::id(), id(inode))
 }
 
 #[test]
 fn what_dead_members_leave_is_swept_and_the_living_stay() {
     let base = Base::new("sweep");
-    let (gone, living) = (base.shelf(4), base.shelf(5));
+    let (gone, living) = (base.group_dir(4), base.group_dir(5));
     leave(&gone, "1.0", &dead());
     let page = create(&living);
-    page.shelf.sweep();
+    page.group_dir.sweep();
     assert!(!base.0.join("fanpcap/v4/4").exists());
     assert_eq!(living.records().len(), 1);
 }
@@ -216,16 +225,16 @@ fn what_dead_members_leave_is_swept_and_the_living_stay() {
 #[test]
 fn only_pages_are_removed() {
     let base = Base::new("magic");
-    let shelf = base.shelf(4);
+    let group_dir = base.group_dir(4);
     let older = [&b"FANPCAP3"[..], &dead()[8..]].concat();
     let kept = [
         ("syslog.1", &b"precious"[..]),
         ("5.2", b""),
         ("5.3", &older),
     ];
-    let kept = kept.map(|(name, content)| leave(&shelf, name, content));
-    let _page = create(&base.shelf(5));
-    assert!(shelf.records().is_empty() && kept.iter().all(|path| path.exists()));
+    let kept = kept.map(|(name, content)| leave(&group_dir, name, content));
+    let _page = create(&base.group_dir(5));
+    assert!(group_dir.records().is_empty() && kept.iter().all(|path| path.exists()));
 }
 
 #[test]
@@ -235,26 +244,26 @@ fn pages_of_builds_with_other_locks_are_left_alone() {
     fs::create_dir_all(older.parent().unwrap()).unwrap();
     let page = [&b"FANPCAP3"[..], &dead()[8..]].concat();
     fs::write(&older, page).unwrap();
-    let shelf = base.shelf(4);
-    let _page = create(&shelf);
-    assert!(older.exists() && shelf.records().len() == 1);
+    let group_dir = base.group_dir(4);
+    let _page = create(&group_dir);
+    assert!(older.exists() && group_dir.records().len() == 1);
     // As they sweep: they take the directory of our version for a network namespace.
     let ours = base.0.join("fanpcap/v4/4");
-    assert!(fs::remove_dir(&ours).is_err() && shelf.records().len() == 1);
+    assert!(fs::remove_dir(&ours).is_err() && group_dir.records().len() == 1);
 }
 
 #[test]
 fn what_others_may_write_is_not_believed() {
     let base = Base::new("others");
-    let shelf = base.shelf(4);
-    let page = create(&shelf);
-    let path = shelf.page(std::process::id(), 1);
+    let group_dir = base.group_dir(4);
+    let page = create(&group_dir);
+    let path = group_dir.page(std::process::id(), id(1));
     let set_mode = |path: &Path, mode| {
         fs::set_permissions(path, fs::Permissions::from_mode(mode)).unwrap();
     };
     let is_believed = || {
-        let is_held = shelf.hold(std::process::id(), 1).is_ok();
-        let is_read = shelf.records().len() == 1;
+        let is_held = group_dir.hold(std::process::id(), id(1)).is_ok();
+        let is_read = group_dir.records().len() == 1;
         assert_eq!(is_held, is_read);
         is_read
     };
@@ -265,7 +274,7 @@ fn what_others_may_write_is_not_believed() {
     for level in path.ancestors().skip(1).take(4) {
         set_mode(level, 0o777);
         assert!(!is_believed() && path.exists(), "{}", level.display());
-        assert!(Page::create(&shelf, 2, &dead_words()).is_err());
+        assert!(Page::create(&group_dir, id(2), &dead_words()).is_err());
         set_mode(level, 0o755);
     }
     assert!(is_believed());
@@ -279,39 +288,41 @@ fn dead_words() -> [u64; WORDS] {
 #[test]
 fn a_link_in_a_directorys_place_leads_nowhere() {
     let base = Base::new("led");
-    let (shelf, elsewhere) = (base.shelf(4), base.0.join("elsewhere"));
-    shelf.make().unwrap();
-    let victim = leave(&base.shelf(5), "9.1", &dead());
+    let (group_dir, elsewhere) = (base.group_dir(4), base.0.join("elsewhere"));
+    group_dir.make().unwrap();
+    let victim = leave(&base.group_dir(5), "9.1", &dead());
     fs::rename(victim.parent().unwrap(), &elsewhere).unwrap();
-    let directory = shelf.page(0, 0).parent().unwrap().to_owned();
+    let directory = group_dir.page(0, id(0)).parent().unwrap().to_owned();
     fs::remove_dir(&directory).unwrap();
     std::os::unix::fs::symlink(&elsewhere, &directory).unwrap();
-    assert!(shelf.records().is_empty());
-    Page::create(&shelf, 1, &dead_words()).unwrap_err();
-    let _page = create(&base.shelf(6));
+    assert!(group_dir.records().is_empty());
+    Page::create(&group_dir, id(1), &dead_words()).unwrap_err();
+    let _page = create(&base.group_dir(6));
     assert_eq!(fs::read_dir(&elsewhere).unwrap().count(), 1);
 }
 
 #[test]
 fn links_and_pipes_are_no_pages() {
     let base = Base::new("links");
-    let shelf = base.shelf(4);
-    let link = leave(&shelf, "1.0", b"");
+    let group_dir = base.group_dir(4);
+    let link = leave(&group_dir, "1.0", b"");
     fs::remove_file(&link).unwrap();
     std::os::unix::fs::symlink("/etc/hostname", &link).unwrap();
     let pipe = link.with_file_name("1.1");
     let made = std::process::Command::new("mkfifo").arg(&pipe).status();
     assert!(made.unwrap().success());
-    assert!(shelf.records().is_empty() && pipe.exists());
+    assert!(group_dir.records().is_empty() && pipe.exists());
 }
 
 #[test]
 fn groups_have_locks_of_their_own_that_only_their_owner_may_open() {
     let base = Base::new("turns");
-    let shelves = [base.shelf(4), base.shelf(5)];
-    assert!(shelves[0].turns().is_err(), "no pages");
-    shelves[0].make().unwrap();
-    let [(one, first), (other, second)] = shelves.each_ref().map(|shelf| shelf.turns().unwrap());
+    let directories = [base.group_dir(4), base.group_dir(5)];
+    assert!(directories[0].turns().is_err(), "no pages");
+    directories[0].make().unwrap();
+    let [(one, first), (other, second)] = directories
+        .each_ref()
+        .map(|group_dir| group_dir.turns().unwrap());
     assert_eq!(one.metadata().unwrap().permissions().mode() & 0o777, 0o600);
     assert!(lock::try_take_byte(&one, first).unwrap());
     assert!(!lock::try_take_byte(&other, first).unwrap());

@@ -5,8 +5,8 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, ensure};
-use fanpcap_group::groups;
 use fanpcap_group::record::Record;
+use fanpcap_group::roster;
 use fanpcap_linux::wait::clock::monotonic_ns;
 use fanpcap_netns::dialog::Dialog;
 use fanpcap_netns::{Wire, on_wire};
@@ -39,7 +39,7 @@ fn start(wire: &Wire, program: &str) -> Result<Member> {
 
 /// What the member's page says.
 fn page(pid: u32) -> Result<Record> {
-    let seen = groups::seen()?;
+    let seen = roster::entries()?;
     let mut pages = seen.into_iter().filter_map(|seen| seen.page);
     let page = pages.find(|page| page.pid == pid);
     page.with_context(|| format!("process {pid} has no page"))

@@ -4,7 +4,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, anyhow, ensure};
-use fanpcap_group::page::Shelf;
+use fanpcap_group::page::GroupDir;
 use fanpcap_linux::interface;
 use fanpcap_netns::dialog::Dialog;
 use fanpcap_netns::{DEVICE, on_wire};
@@ -51,11 +51,11 @@ fn who_is_about_to_join_is_in_no_sum() -> Result<()> {
         let mut one = Dialog::start(wire, GROUP)?;
         one.expect(&format!("open {FIRST}"), "opened 0")?;
         let ifindex = interface::index(DEVICE).context("the device")?;
-        let shelf = Shelf::of(ifindex, GROUP)?;
+        let group_dir = GroupDir::of(ifindex, GROUP)?;
         thread::scope(|scope| {
             let joining = scope.spawn(|| newcomer.expect(&format!("open {FIRST}"), "opened 0"));
             let begin = Instant::now();
-            while shelf.records().len() < 2 {
+            while group_dir.records().len() < 2 {
                 ensure!(begin.elapsed() < LIMIT, "no page comes");
                 thread::sleep(Duration::from_millis(5));
             }

@@ -5,7 +5,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, ensure};
-use fanpcap_group::groups;
+use fanpcap_group::roster;
 use fanpcap_linux::interface;
 use fanpcap_netns::{DEVICE, FAR_DEVICE, Wire, on_wire};
 use fanpcap_testkit::traffic::{self, Frame};
@@ -148,7 +148,7 @@ fn a_quiet_device_is_not_forgotten_for_a_busy_one() -> Result<()> {
         let _member = program.set("PCAP_FANOUT", "hash").start(&wires.scratch)?;
         let page_of = |device| {
             let ifindex = interface::index(device).context("no device")?;
-            let seen = groups::seen()?;
+            let seen = roster::entries()?;
             let seen = seen.into_iter().find(|seen| seen.socket.ifindex == ifindex);
             seen.and_then(|seen| seen.page).context("no page")
         };

@@ -8,8 +8,8 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, bail, ensure};
 use fanpcap_group::closing::{CloseError, Lost, close_counting};
-use fanpcap_group::groups;
-use fanpcap_group::page::{Held, Shelf};
+use fanpcap_group::page::{GroupDir, HeldPage, MemberId};
+use fanpcap_group::roster;
 use fanpcap_linux::interface;
 use fanpcap_linux::process::pidfd::Process;
 use fanpcap_netns::{DEVICE, Wire, on_wire};
@@ -27,25 +27,25 @@ const LIMIT: Duration = Duration::from_secs(20);
 /// A member, as who looks after it holds it.
 struct Watched {
     member: Member,
-    page: Held,
+    page: HeldPage,
     process: Process,
-    inode: u64,
+    id: MemberId,
     socket: OwnedFd,
 }
 
 impl Watched {
     fn new(member: Member) -> Result<Self> {
         let pid = member.pid();
-        let seen = groups::seen()?;
+        let seen = roster::entries()?;
         let seen = seen.iter().find(|seen| is_of(seen, pid));
-        let socket = &seen.context("no page of the member")?.socket;
-        let (ifindex, inode) = (socket.ifindex, u64::from(socket.inode));
+        let entry = seen.context("no page of the member")?;
+        let (ifindex, id) = (entry.socket.ifindex, entry.id());
         let process = Process::open(pid)?;
         Ok(Self {
-            page: Shelf::of(ifindex, GROUP)?.hold(pid, inode)?,
-            socket: process.socket(pid, inode)?,
+            page: GroupDir::of(ifindex, GROUP)?.hold(pid, id)?,
+            socket: process.socket(pid, id.socket())?,
             process,
-            inode,
+            id,
             member,
         })
     }
@@ -67,7 +67,7 @@ fn a_member_keeps_no_descriptor_of_its_page() -> Result<()> {
         ensure!(watched.page.is_had()?, "the page is not locked");
         let pid = watched.member.pid();
         let ifindex = interface::index(DEVICE).context("the device")?;
-        let page = fs::metadata(Shelf::of(ifindex, GROUP)?.page(pid, watched.inode))?;
+        let page = fs::metadata(GroupDir::of(ifindex, GROUP)?.page(pid, watched.id))?;
         let is_page = |descriptor: &fs::DirEntry| {
             let file = fs::metadata(descriptor.path());
             file.is_ok_and(|file| (file.dev(), file.ino()) == (page.dev(), page.ino()))
@@ -127,7 +127,9 @@ fn what_was_refused_is_unknown_while_somebody_else_has_the_socket() -> Result<()
     on_wire(1, |wire| {
         let mut killed = start(wire, 1, &["lb", "0", "0"])?;
         let killed = Watched::new(killed.pop().context("no member")?)?;
-        let other = killed.process.socket(killed.member.pid(), killed.inode)?;
+        let other = killed
+            .process
+            .socket(killed.member.pid(), killed.id.socket())?;
         killed.kill()?;
         let closed = close_counting(&killed.page, killed.socket)?;
         ensure!(closed.refused.is_none(), "{closed:?}");

@@ -7,9 +7,9 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
 use fanpcap_group::closing::close_counting;
-use fanpcap_group::groups::{self, Seen};
-use fanpcap_group::page::Shelf;
+use fanpcap_group::page::GroupDir;
 use fanpcap_group::record::Record;
+use fanpcap_group::roster::{self, Entry};
 use fanpcap_linux::interface;
 use fanpcap_linux::process::pidfd::Process;
 use fanpcap_linux::wait::clock::monotonic_ns;
@@ -108,15 +108,15 @@ fn what_a_killed_member_lost_is_known_to_the_packet() -> Result<()> {
         let mut killed = killed.pop().context("no member")?;
         member::wait_for_members(GROUP, 2)?;
         let before = veth::counters(DEVICE)?.received;
-        let seen = groups::seen()?;
+        let seen = roster::entries()?;
         let seen = seen.iter().find(|seen| is_of(seen, killed.pid()));
-        let Seen { socket, page } = seen.context("no page of the member")?;
-        let inode = u64::from(socket.inode);
-        let shelf = Shelf::of(socket.ifindex, GROUP)?;
-        let held = shelf.hold(killed.pid(), inode)?;
+        let entry = seen.context("no page of the member")?;
+        let Entry { socket, page } = entry;
+        let group_dir = GroupDir::of(socket.ifindex, GROUP)?;
+        let held = group_dir.hold(killed.pid(), entry.id())?;
         ensure!(page.as_ref() == held.record().as_ref(), "{page:?}");
         let process = Process::open(killed.pid())?;
-        let socket = process.socket(killed.pid(), inode)?;
+        let socket = process.socket(killed.pid(), entry.id().socket())?;
 
         let frames = traffic::frames(1, &traffic::flows(1, 20), 0..4000)?;
         wire.send_as_tap(&frames)?;
@@ -125,7 +125,7 @@ fn what_a_killed_member_lost_is_known_to_the_packet() -> Result<()> {
         killed.signal("KILL")?;
         ensure!(process.ends_within(Some(LIMIT))?, "it lives");
         // Others find the page stale, and remove it.
-        ensure!(shelf.records().len() == 1);
+        ensure!(group_dir.records().len() == 1);
         wire.send_as_tap(&frames)?;
         let closed = while_sending(&frames, || Ok(close_counting(&held, socket)?))?;
         wire.send_as_tap(&frames)?;
@@ -189,7 +189,7 @@ fn each_device_of_a_handle_has_a_page_that_lives() -> Result<()> {
         for (device, count) in ["f1", "f2"].into_iter().zip(EACH) {
             let ifindex = interface::index(device).context("no device")?;
             await_for(device, Duration::from_secs(2), || {
-                let seen = groups::seen()?;
+                let seen = roster::entries()?;
                 let seen = seen.into_iter().find(|seen| seen.socket.ifindex == ifindex);
                 let page = seen.and_then(|seen| seen.page).context("no page")?;
                 let is_right = page.taken == Some(count) && page.counters.received == count;
@@ -288,7 +288,7 @@ pub(crate) fn await_totals(
 }
 
 pub(crate) fn pages() -> Result<Vec<Record>> {
-    let seen = groups::seen()?.into_iter();
+    let seen = roster::entries()?.into_iter();
     Ok(seen.filter_map(|seen| seen.page).collect())
 }
 
@@ -297,7 +297,7 @@ pub(crate) fn oldest_of(pages: &[Record]) -> Duration {
     Duration::from_nanos(monotonic_ns().saturating_sub(oldest))
 }
 
-pub(crate) fn is_of(seen: &Seen, pid: u32) -> bool {
+pub(crate) fn is_of(seen: &Entry, pid: u32) -> bool {
     seen.page.as_ref().is_some_and(|page| page.pid == pid)
 }
 

@@ -4,10 +4,9 @@ use std::collections::BTreeSet;
 use std::io;
 use std::thread;
 
-use fanpcap_linux::netlink::{
-    diag::{self, PacketSocket},
-    link,
-};
+use fanpcap_group::page::MemberId;
+use fanpcap_group::roster::Roster;
+use fanpcap_linux::netlink::link;
 
 use super::member::Member;
 use super::{Account, Ledger};
@@ -85,13 +84,13 @@ impl Ledger {
     /// Whether nobody was in the group on a device when members had left it, and the device had
     /// counted so much.
     fn is_deserted(&self, ifindex: u32, counted: Option<u64>) -> bool {
-        let Some(in_group) = self.sockets_in_group(ifindex) else {
+        let Some(in_group) = self.ids_in_group(ifindex) else {
             return false;
         };
         let is_in = |member: &Member| match member.rejecting() {
             it if member.ifindex() != ifindex || !it.has_begun => false,
             // One that has begun to join may never come to it.
-            _ if !member.has_joined() && !in_group.contains(&member.inode()) => false,
+            _ if !member.has_joined() && !in_group.contains(&member.id()) => false,
             // Who has joined since was not there then.
             it => it
                 .joined_at
@@ -101,18 +100,10 @@ impl Ledger {
         in_group.is_subset(&self.known) && !self.held.iter().any(is_in)
     }
 
-    /// The sockets that are in the group on a device; none where the kernel does not tell.
-    fn sockets_in_group(&self, ifindex: u32) -> Option<BTreeSet<u64>> {
-        let is_in = |socket: &&PacketSocket| {
-            let in_group = socket.fanout.is_some_and(|fanout| fanout.id == self.group);
-            in_group && socket.ifindex == ifindex
-        };
-        let sockets = diag::packet_sockets().ok()?;
-        let inodes = sockets
-            .iter()
-            .filter(is_in)
-            .map(|socket| u64::from(socket.inode));
-        Some(inodes.collect())
+    /// Who is in the group on a device; `None` where the kernel does not tell.
+    fn ids_in_group(&self, ifindex: u32) -> Option<BTreeSet<MemberId>> {
+        let roster = Roster::look().ok()?;
+        Some(roster.ids(ifindex, self.group).collect())
     }
 
     /// Notes which devices have a copy again, or had one of those that have `ended`.

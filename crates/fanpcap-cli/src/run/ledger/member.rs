@@ -7,7 +7,7 @@ use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 use fanpcap_group::closing::{CloseError, Closing};
-use fanpcap_group::page::{Held, Shelf};
+use fanpcap_group::page::{GroupDir, HeldPage, MemberId};
 use fanpcap_group::record::Record;
 use fanpcap_group::rejecting::Rejecting;
 use fanpcap_linux::netlink::link;
@@ -23,13 +23,13 @@ const LEAVES_WITHIN: Duration = Duration::from_secs(1);
 pub(super) struct Member {
     copy: usize,
     ifindex: u32,
-    inode: u64,
+    id: MemberId,
     /// Where its page is.
     path: PathBuf,
     /// What its page said last.
     record: Record,
     /// Its page, to be read after its death, when others may have removed it.
-    page: Held,
+    page: HeldPage,
     /// None where it had ended already.
     process: Option<Process>,
     socket: Option<OwnedFd>,
@@ -42,19 +42,18 @@ pub(super) struct Member {
 }
 
 impl Member {
-    /// Holds the member that the process `pid` of a copy opened with the socket of this inode, as
-    /// far as it can be held, and says what could not; none where its page is gone.
+    /// Holds the member of the process `pid` of a copy, as far as it can be held, and says what could not; none where its page is gone.
     pub(super) fn hold(
         copy: usize,
         (ifindex, group): (u32, u16),
-        (pid, inode): (u32, u64),
+        (pid, id): (u32, MemberId),
     ) -> Option<(Self, Option<String>)> {
-        let shelf = Shelf::of(ifindex, group).ok()?;
-        let page = shelf.hold(pid, inode).ok()?;
+        let group_dir = GroupDir::of(ifindex, group).ok()?;
+        let page = group_dir.hold(pid, id).ok()?;
         let record = page.record()?;
         let process = Process::open(pid);
         let socket = match &process {
-            Ok(process) => process.socket(pid, inode),
+            Ok(process) => process.socket(pid, id.socket()),
             Err(error) => Err(io::Error::from(error.kind())),
         };
         let denied = socket.as_ref().err().filter(|error| {
@@ -64,8 +63,8 @@ impl Member {
         let member = Self {
             copy,
             ifindex,
-            inode,
-            path: shelf.page(pid, inode),
+            id,
+            path: group_dir.page(pid, id),
             record,
             page,
             process: process.ok(),
@@ -82,9 +81,9 @@ impl Member {
         self.copy
     }
 
-    /// Its socket's.
-    pub(super) fn inode(&self) -> u64 {
-        self.inode
+    /// What tells it from others.
+    pub(super) fn id(&self) -> MemberId {
+        self.id
     }
 
     /// Its page.
@@ -129,7 +128,7 @@ impl Member {
     pub(super) fn has_left(&mut self) -> bool {
         self.leaving.get_or_insert_with(Instant::now);
         let process = self.process.as_ref();
-        let socket = process.map(|process| process.socket(self.record.pid, self.inode));
+        let socket = process.map(|process| process.socket(self.record.pid, self.id.socket()));
         socket.is_none_or(|socket| socket.is_err())
     }
 

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::fs;
 use std::time::{Duration, Instant};
 
-use fanpcap_group::groups;
+use fanpcap_group::roster;
 use fanpcap_linux::interface;
 use fanpcap_linux::netlink::diag::PacketSocket;
 use fanpcap_linux::packet::ETH_P_ALL;
@@ -98,7 +98,7 @@ impl Watch<'_> {
 
 /// Packet sockets that these copies have and that get all packets past the group, each with its copy.
 fn outside(copies: &[(u32, usize)], devices: &[u32]) -> Vec<(u32, usize)> {
-    let seen = groups::seen().unwrap_or_default().into_iter();
+    let seen = roster::entries().unwrap_or_default().into_iter();
     let alone = seen.map(|seen| seen.socket);
     let alone = alone.filter(|socket| gets_all(socket, devices));
     let sockets: BTreeSet<u32> = alone.map(|socket| socket.inode).collect();

@@ -1,6 +1,7 @@
-//! The directory of a group's pages, and what dead members left in all of them.
+//! The group directory: the pages of a group's members, and what dead members left there.
 
-use super::content;
+use super::MemberId;
+use super::content::{self, HeldPage, OtherPage};
 use crate::record::Record;
 use crate::root::{self, Root};
 use fanpcap_linux::file::directory::{Access, Directory};
@@ -14,26 +15,27 @@ use std::path::PathBuf;
 const PAGES_MAX: usize = 256;
 
 /// The most directories that are looked through, on each level, for pages left behind.
-const SHELVES_MAX: usize = 256;
+const DIRECTORIES_MAX: usize = 256;
 
 /// The file that has a lock for each group: whose turn it is to replace its program. Only its owner may open it.
 const TURNS: &str = "turns";
 
-/// The place of a group's pages. Its directory is looked up each time, from the root on, and each level is checked.
+/// The directory of a group's pages. It is looked up each time, from the root on, and each level is
+/// checked.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Shelf {
+pub struct GroupDir {
     root: Root,
     netns: String,
     group: String,
 }
 
-/// The name of the page of the member that the process `pid` opened with the socket of this inode.
-pub(super) fn page_name(pid: u32, inode: u64) -> String {
-    format!("{pid}.{inode}")
+/// The name of a member's page.
+pub(super) fn page_name(pid: u32, member: MemberId) -> String {
+    format!("{pid}.{member}")
 }
 
-impl Shelf {
-    /// The shelf of a group on an interface of the calling thread's network namespace, to read pages.
+impl GroupDir {
+    /// The directory of a group on an interface of the calling thread's network namespace, to read pages.
     ///
     /// # Errors
     /// Where there are no pages: see [`crate::root::root`].
@@ -43,8 +45,8 @@ impl Shelf {
 
     /// The same for a member of the group: the root is made.
     pub(crate) fn for_member(ifindex: u32, group: u16) -> io::Result<Self> {
-        let shelf = Self::of(ifindex, group)?;
-        shelf.root.make().map(|_| shelf)
+        let directory = Self::of(ifindex, group)?;
+        directory.root.make().map(|_| directory)
     }
 
     pub(super) fn below(root: Root, netns: u64, ifindex: u32, group: u16) -> Self {
@@ -55,10 +57,10 @@ impl Shelf {
         }
     }
 
-    /// Where the page is of the member that the process `pid` opened with the socket of this inode.
-    pub fn page(&self, pid: u32, inode: u64) -> PathBuf {
+    /// The path of the page of this member of the process `pid`.
+    pub fn page(&self, pid: u32, member: MemberId) -> PathBuf {
         let directory = self.root.path().join(&self.netns).join(&self.group);
-        directory.join(page_name(pid, inode))
+        directory.join(page_name(pid, member))
     }
 
     /// The pages of the members that live. Stale ones are removed, if the process may.
@@ -66,8 +68,8 @@ impl Shelf {
         self.pages().into_iter().map(|(_, record)| record).collect()
     }
 
-    /// The same, each with its socket's inode.
-    pub fn pages(&self) -> Vec<(u64, Record)> {
+    /// The same, each with its member.
+    pub fn pages(&self) -> Vec<(MemberId, Record)> {
         self.open()
             .map(|directory| pages(&directory))
             .unwrap_or_default()
@@ -81,6 +83,38 @@ impl Shelf {
     pub(super) fn make(&self) -> io::Result<Directory> {
         let netns = root::enter_or_make(&self.root.make()?, &self.netns)?;
         root::enter_or_make(&netns, &self.group)
+    }
+
+    /// Holds the page of the member of this member of the process `pid`.
+    ///
+    /// # Errors
+    /// `ENOENT` when there is none that is trusted, or what openat(2) says.
+    pub fn hold(&self, pid: u32, member: MemberId) -> io::Result<HeldPage> {
+        let name = page_name(pid, member);
+        let file = content::open(&self.open()?, OsStr::new(&name), Access::Read)?;
+        file.map(HeldPage)
+            .ok_or_else(|| io::ErrorKind::NotFound.into())
+    }
+
+    /// Opens the pages of the members that live, but for these and those that leave meanwhile.
+    ///
+    /// # Errors
+    /// `EACCES` where a page is another user's.
+    pub(crate) fn others(&self, own: &[MemberId]) -> io::Result<Vec<OtherPage>> {
+        let pages = self.pages();
+        let others = pages.into_iter().filter(|(id, _)| !own.contains(id));
+        let open = |(id, record): (MemberId, Record)| {
+            let name = page_name(record.pid, id);
+            let open = |directory| content::open(&directory, OsStr::new(&name), Access::Write);
+            let file = match self.open().and_then(open) {
+                Err(error) if error.kind() == io::ErrorKind::NotFound => None,
+                opened => opened.transpose(),
+            };
+            let digest = record.steering.map_or(0, |running| running.digest);
+            let told = |file| OtherPage { file, id, digest };
+            file.map(|file| file.map(told))
+        };
+        others.filter_map(open).collect()
     }
 
     /// Opens the file with the groups' locks, and tells which of them is this group's. Two groups may have the same: then they
@@ -124,10 +158,10 @@ impl Shelf {
     }
 }
 
-fn pages(directory: &Directory) -> Vec<(u64, Record)> {
+fn pages(directory: &Directory) -> Vec<(MemberId, Record)> {
     let read = directory.names().filter_map(|name| {
-        let (_, inode) = name.to_str()?.split_once('.')?;
-        Some((inode.parse().ok()?, content::read(directory, &name)?))
+        let (_, member) = name.to_str()?.split_once('.')?;
+        Some((member.parse().ok()?, content::read(directory, &name)?))
     });
     read.take(PAGES_MAX).collect()
 }
@@ -138,5 +172,5 @@ fn directories(parent: &Directory) -> impl Iterator<Item = (OsString, Directory)
         let directory = root::enter(parent, name.to_str()?).ok()?;
         Some((name, directory))
     });
-    found.take(SHELVES_MAX)
+    found.take(DIRECTORIES_MAX)
 }

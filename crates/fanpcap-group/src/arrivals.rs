@@ -1,5 +1,9 @@
-//! Pages as they come and go: a handle may live shorter than the time between two looks at the kernel.
+//! Pages as they come and go: a handle may live shorter than the time between two looks at the roster.
 
+use crate::page::MemberId;
+use crate::root;
+use fanpcap_linux::file::inotify::{Change, Changes};
+use fanpcap_linux::process::netns;
 use std::collections::BTreeSet;
 use std::fs::{self, DirBuilder};
 use std::io;
@@ -7,41 +11,37 @@ use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 
-use fanpcap_group::root;
-use fanpcap_linux::file::inotify::{Change, Changes};
-use fanpcap_linux::process::netns;
-
 /// Tells of each page of a group that comes or goes, on whatever interface.
 #[derive(Debug)]
-pub(super) struct Arrivals {
+pub struct Arrivals {
     changes: Changes,
     /// Where the pages of this network namespace are.
     netns: PathBuf,
-    /// The end of a shelf's name: a point and the group.
+    /// The end of the name of a group directory: a point and the group.
     suffix: String,
-    /// Shelves of which no page has been seen.
+    /// Group directories of which no page has been seen.
     empty: BTreeSet<PathBuf>,
 }
 
 /// What has happened to pages.
 #[derive(Debug, Default, PartialEq, Eq)]
-pub(super) struct News {
+pub struct News {
     /// Pages that came; perhaps they have gone again.
-    pub(super) came: BTreeSet<PathBuf>,
+    pub came: BTreeSet<PathBuf>,
     /// Pages that have gone.
-    pub(super) gone: BTreeSet<PathBuf>,
+    pub gone: BTreeSet<PathBuf>,
     /// Pages came and went of which not even the name is known.
-    pub(super) unseen: bool,
+    pub unseen: bool,
     /// The kernel lost count.
-    pub(super) lost: bool,
+    pub lost: bool,
 }
 
 impl Arrivals {
     /// Watches a group in the calling thread's network namespace. What is there already is no news.
     ///
     /// # Errors
-    /// When the place of pages can't be made or watched.
-    pub(super) fn of(group: u16) -> io::Result<Self> {
+    /// When the root of the group directories can't be made or watched.
+    pub fn of(group: u16) -> io::Result<Self> {
         let netns = root::make_root()?.join(netns::inode()?.to_string());
         Self::within(netns, group)
     }
@@ -64,7 +64,7 @@ impl Arrivals {
     }
 
     /// What has happened since the last call.
-    pub(super) fn take(&mut self) -> News {
+    pub fn take(&mut self) -> News {
         let mut news = News::default();
         let Ok(Some(changes)) = self.changes.take() else {
             news.lost = true;
@@ -73,9 +73,9 @@ impl Arrivals {
         for change in changes {
             match change {
                 Change::Came(path) if path == self.netns => self.look_into_netns(&mut news),
-                Change::Came(path) if self.is_shelf(&path) => self.look_into(path, &mut news),
+                Change::Came(path) if self.is_group_dir(&path) => self.look_into(path, &mut news),
                 Change::Came(path) if self.is_page(&path) => self.note(path, &mut news),
-                Change::Gone(path) if self.is_shelf(&path) => {
+                Change::Gone(path) if self.is_group_dir(&path) => {
                     news.unseen |= self.empty.remove(&path);
                 }
                 Change::Gone(path) if self.is_page(&path) => {
@@ -87,34 +87,35 @@ impl Arrivals {
         news
     }
 
-    fn is_shelf(&self, path: &Path) -> bool {
+    fn is_group_dir(&self, path: &Path) -> bool {
         let name = path.file_name().unwrap_or_default().to_string_lossy();
         path.parent() == Some(&self.netns) && name.ends_with(&self.suffix)
     }
 
     fn is_page(&self, path: &Path) -> bool {
-        path.parent().is_some_and(|parent| self.is_shelf(parent))
+        path.parent()
+            .is_some_and(|parent| self.is_group_dir(parent))
     }
 
     fn look_into_netns(&mut self, news: &mut News) {
         // Made for a page: gone already, that page has come and gone.
         news.unseen |= self.changes.watch(&self.netns).is_err();
-        for shelf in entries(&self.netns) {
-            if self.is_shelf(&shelf) {
-                self.look_into(shelf, news);
+        for group_dir in entries(&self.netns) {
+            if self.is_group_dir(&group_dir) {
+                self.look_into(group_dir, news);
             }
         }
     }
 
-    /// Watches a shelf, and then looks what came before that.
-    fn look_into(&mut self, shelf: PathBuf, news: &mut News) {
-        if self.changes.watch(&shelf).is_err() {
+    /// Watches a group directory, and then looks what came before that.
+    fn look_into(&mut self, group_dir: PathBuf, news: &mut News) {
+        if self.changes.watch(&group_dir).is_err() {
             news.unseen = true;
             return;
         }
-        let pages: Vec<PathBuf> = entries(&shelf).collect();
+        let pages: Vec<PathBuf> = entries(&group_dir).collect();
         if pages.is_empty() {
-            self.empty.insert(shelf);
+            self.empty.insert(group_dir);
         }
         for page in pages {
             self.note(page, news);
@@ -122,8 +123,8 @@ impl Arrivals {
     }
 
     fn note(&mut self, page: PathBuf, news: &mut News) {
-        if let Some(shelf) = page.parent() {
-            self.empty.remove(shelf);
+        if let Some(group_dir) = page.parent() {
+            self.empty.remove(group_dir);
         }
         news.came.insert(page);
     }
@@ -140,24 +141,25 @@ fn entries(directory: &Path) -> impl Iterator<Item = PathBuf> + use<> {
     entries.map(|entry| entry.path())
 }
 
-/// Whose a page is.
+/// Whose page it is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Owner {
+pub struct Owner {
     /// The device of its group.
-    pub(super) ifindex: u32,
-    pub(super) pid: u32,
-    /// The socket's.
-    pub(super) inode: u64,
+    pub ifindex: u32,
+    /// The process, as it counts itself: it may be in another pid namespace.
+    pub pid: u32,
+    /// The member.
+    pub id: MemberId,
 }
 
-/// What a page's name and its shelf's tell.
-pub(super) fn owner(page: &Path) -> Option<Owner> {
-    let (pid, inode) = page.file_name()?.to_str()?.split_once('.')?;
+/// What the names of a page and of its directory tell.
+pub fn owner(page: &Path) -> Option<Owner> {
+    let (pid, id) = page.file_name()?.to_str()?.split_once('.')?;
     let (ifindex, _) = page.parent()?.file_name()?.to_str()?.split_once('.')?;
     Some(Owner {
         ifindex: ifindex.parse().ok()?,
         pid: pid.parse().ok()?,
-        inode: inode.parse().ok()?,
+        id: id.parse().ok()?,
     })
 }
 
@@ -172,26 +174,22 @@ mod tests {
         let netns = scratch.file("root/4");
         let mut arrivals = Arrivals::within(netns.clone(), 7).unwrap();
         assert_eq!(arrivals.take(), News::default());
-        let (shelf, other) = (netns.join("2.7"), netns.join("2.17"));
+        let (group_dir, other) = (netns.join("2.7"), netns.join("2.17"));
         // Known from the directory, then by word.
-        fs::create_dir_all(&shelf).unwrap();
+        fs::create_dir_all(&group_dir).unwrap();
         fs::create_dir(&other).unwrap();
-        fs::write(shelf.join("5.1"), "").unwrap();
+        fs::write(group_dir.join("5.1"), "").unwrap();
         fs::write(other.join("5.2"), "").unwrap();
         let news = arrivals.take();
-        assert_eq!(news.came, BTreeSet::from([shelf.join("5.1")]));
-        fs::write(shelf.join("5.3"), "").unwrap();
-        fs::remove_file(shelf.join("5.3")).unwrap();
+        assert_eq!(news.came, BTreeSet::from([group_dir.join("5.1")]));
+        fs::write(group_dir.join("5.3"), "").unwrap();
+        fs::remove_file(group_dir.join("5.3")).unwrap();
         let news = arrivals.take();
-        assert_eq!(news.came, BTreeSet::from([shelf.join("5.3")]));
+        assert_eq!(news.came, BTreeSet::from([group_dir.join("5.3")]));
         assert_eq!((news.gone, news.unseen), (news.came, false));
-        let (ifindex, pid, inode) = (2, 5, 3);
-        let expected = Owner {
-            ifindex,
-            pid,
-            inode,
-        };
-        assert_eq!(owner(&shelf.join("5.3")), Some(expected));
+        let (ifindex, pid, id) = (2, 5, MemberId::of_socket(3));
+        let expected = Owner { ifindex, pid, id };
+        assert_eq!(owner(&group_dir.join("5.3")), Some(expected));
 
         // Gone before anybody could look.
         let short = netns.join("3.7");
@@ -199,7 +197,7 @@ mod tests {
         fs::write(short.join("5.4"), "").unwrap();
         fs::remove_dir_all(&short).unwrap();
         assert!(arrivals.take().unseen);
-        // The shelf of a page that is known may go, and come back.
+        // The directory of a page that is known may go, and come back.
         fs::remove_dir_all(&netns).unwrap();
         assert!(!arrivals.take().unseen);
         fs::create_dir_all(&short).unwrap();
@@ -210,12 +208,15 @@ mod tests {
     #[test]
     fn what_is_there_before_is_no_news() {
         let scratch = Scratch::new().unwrap();
-        let shelf = scratch.file("4/2.7");
-        fs::create_dir_all(&shelf).unwrap();
-        fs::write(shelf.join("5.1"), "").unwrap();
+        let group_dir = scratch.file("4/2.7");
+        fs::create_dir_all(&group_dir).unwrap();
+        fs::write(group_dir.join("5.1"), "").unwrap();
         let mut arrivals = Arrivals::within(scratch.file("4"), 7).unwrap();
         assert_eq!(arrivals.take(), News::default());
-        fs::remove_file(shelf.join("5.1")).unwrap();
-        assert_eq!(arrivals.take().gone, BTreeSet::from([shelf.join("5.1")]));
+        fs::remove_file(group_dir.join("5.1")).unwrap();
+        assert_eq!(
+            arrivals.take().gone,
+            BTreeSet::from([group_dir.join("5.1")])
+        );
     }
 }

@@ -1,9 +1,8 @@
 //! Whose turn it is to replace a group's program: one thread's of one process at a time. The kernel would run one's program,
 //! and the members' filters and pages would be another's.
 
-use crate::join::ProgramError;
 use crate::member::Place;
-use crate::page::Shelf;
+use crate::page::GroupDir;
 use crate::steered::SteerError;
 use fanpcap_linux::file::lock;
 use fanpcap_linux::process::signal::Blocked;
@@ -28,10 +27,9 @@ impl Turn {
     ///
     /// # Errors
     /// Another has it for longer, or the pages can't be locked.
-    pub fn take(place: &Place) -> Result<Self, ProgramError> {
-        let failed = |error| ProgramError::of(place.group(), error);
-        let of_thread = wait(|| Ok(Thread::take())).map_err(failed)?;
-        let lock = place.shelf().map(take_lock).transpose().map_err(failed)?;
+    pub fn take(place: &Place) -> Result<Self, SteerError> {
+        let of_thread = wait(|| Ok(Thread::take()))?;
+        let lock = place.group_dir().map(take_lock).transpose()?;
         Ok(Self {
             lock: lock.flatten(),
             _thread: of_thread,
@@ -50,8 +48,8 @@ impl Drop for Turn {
 
 /// Takes a group's lock; none where there are no pages, or none for this process: then nobody else can be told of another
 /// program, and whoever has others in the group is refused by that.
-fn take_lock(shelf: &Shelf) -> Result<Option<(File, u32)>, SteerError> {
-    let (file, number) = match shelf.turns() {
+fn take_lock(group_dir: &GroupDir) -> Result<Option<(File, u32)>, SteerError> {
+    let (file, number) = match group_dir.turns() {
         Err(error) if is_elsewhere(error.kind()) => return Ok(None),
         opened => opened.map_err(SteerError::Shelf)?,
     };
