@@ -5,13 +5,11 @@ use crate::handles::{self, breaks};
 use crate::installed::Installed;
 use crate::pcap_handle::PcapHandle;
 use fanpcap::several;
-use fanpcap_group::steered::Steered;
 use fanpcap_linux::packet::{Filter, is_packet_socket};
-use fanpcap_reader::{Direction, Kept, Options, Reader, Tell};
+use fanpcap_reader::{Direction, Options, Reader};
 use std::ffi::c_int;
 use std::io;
 use std::os::fd::BorrowedFd;
-use std::sync::Arc;
 use std::sync::atomic::{Ordering, fence};
 
 /// Link types whose packets are in the ring as the application gets them (pcap/dlt.h).
@@ -101,35 +99,8 @@ pub(crate) fn publish_counters(p: PcapHandle) {
     for (device, part) in several::all(p).into_iter().enumerate() {
         let of_member = |entry: &mut handles::Entry| entry.member.as_ref()?.0.read_by_us();
         if let Some(kept) = handles::with(part, of_member).flatten() {
-            let kept = Kept {
-                taken: kept.taken,
-                received: kept.received,
-                dropped: kept.dropped,
-                reading: kept.reading,
-                read_ns: kept.read_ns,
-                read_taken: kept.read_taken,
-                idle_taken: kept.idle_taken,
-                looked_ns: kept.looked_ns,
-                more: kept
-                    .steered
-                    .map(|steered| Arc::new(OfProgram(steered)) as Arc<dyn Tell>),
-            };
             p.with_reader(|reader| reader.keep(device, kept));
         }
-    }
-}
-
-/// The counters of a steering program.
-#[derive(Debug)]
-struct OfProgram(Arc<Steered>);
-
-impl Tell for OfProgram {
-    fn tell(&self) {
-        self.0.publish();
-    }
-
-    fn goes_on(&self) -> bool {
-        self.0.goes_on()
     }
 }
 

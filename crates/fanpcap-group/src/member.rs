@@ -10,6 +10,7 @@ use fanpcap_config::steering::{Counts, Steering};
 use fanpcap_linux::file::shared::{self, Word};
 use fanpcap_linux::wait::clock;
 use fanpcap_linux::{packet, process};
+use fanpcap_reader::{Kept, Tell};
 use fanpcap_steer::ir::COUNTERS;
 use std::collections::BTreeMap;
 use std::os::fd::BorrowedFd;
@@ -195,27 +196,14 @@ pub struct Member {
     steered: Option<Arc<Steered>>,
 }
 
-/// The counters on a member's page that its reader keeps.
-#[derive(Clone, Debug)]
-pub struct Kept {
-    /// The program whose counters go on the page with the kernel's.
-    pub steered: Option<Arc<Steered>>,
-    /// Frames taken from the ring since the handle was activated.
-    pub taken: Word,
-    /// Packets that the reader has read from the socket as received.
-    pub received: Word,
-    /// The same of those dropped.
-    pub dropped: Word,
-    /// One higher while the kernel's counters are read and not yet added.
-    pub reading: Word,
-    /// When it did so last, nanoseconds of `CLOCK_MONOTONIC`.
-    pub read_ns: Word,
-    /// What it had taken then.
-    pub read_taken: Word,
-    /// What it had taken when it last began to wait with nothing left to tell.
-    pub idle_taken: Word,
-    /// When it last looked for packets, nanoseconds of `CLOCK_MONOTONIC`; `u64::MAX` while it waits for them.
-    pub looked_ns: Word,
+impl Tell for Steered {
+    fn tell(&self) {
+        self.publish();
+    }
+
+    fn goes_on(&self) -> bool {
+        Self::goes_on(self)
+    }
 }
 
 impl Member {
@@ -284,7 +272,6 @@ impl Member {
             taken.set(0);
         }
         Some(Kept {
-            steered: self.steered.clone(),
             taken: taken.clone(),
             received: words[at::PAST[0]].clone(),
             dropped: words[at::PAST[1]].clone(),
@@ -293,6 +280,7 @@ impl Member {
             read_taken: words[at::READ_TAKEN].clone(),
             idle_taken: words[at::IDLE_TAKEN].clone(),
             looked_ns: words[at::LOOKED_NS].clone(),
+            more: self.steered.clone().map(|steered| steered as Arc<dyn Tell>),
         })
     }
 

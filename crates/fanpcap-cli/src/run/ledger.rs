@@ -132,7 +132,8 @@ impl Ledger {
 
     fn take_in(&mut self, seen: Vec<Entry>) {
         let mut pageless = BTreeSet::new();
-        for entry in seen.into_iter().filter(|it| it.is_in(self.group)) {
+        let group = self.group;
+        for entry in seen.into_iter().filter(|it| it.is_in(group)) {
             let id = entry.id();
             let Entry { socket, page } = entry;
             let held = self.held.iter_mut().find(|member| member.id() == id);
