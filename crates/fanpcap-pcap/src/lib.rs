@@ -23,7 +23,7 @@ mod system;
 pub use created::Created;
 pub use error::Error;
 pub use handle::{Break, Handle, Precision};
-pub use library::{Library, LoadError};
+pub use library::{Library, OpenError};
 pub use read::Dispatched;
 pub use structs::{BpfProgram, Callback, FanoutStats, Header, Pcap, Stats};
 pub use system::System;

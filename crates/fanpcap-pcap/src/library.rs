@@ -24,7 +24,7 @@ pub struct Library {
 
 /// Why a libpcap can't be used.
 #[derive(Debug)]
-pub enum LoadError {
+pub enum OpenError {
     /// The loader's reason.
     Loader {
         /// The library.
@@ -46,8 +46,8 @@ impl Library {
     ///
     /// # Errors
     /// Names the library, and the function that it lacks.
-    pub fn open(path: &Path) -> Result<Self, LoadError> {
-        let failed = |reason| LoadError::Loader {
+    pub fn open(path: &Path) -> Result<Self, OpenError> {
+        let failed = |reason| OpenError::Loader {
             path: path.to_owned(),
             reason,
         };
@@ -56,7 +56,7 @@ impl Library {
         let object = Object::open(&name, libc::RTLD_NOW | libc::RTLD_LOCAL).map_err(failed)?;
         let symbol = |name: &CStr| object.symbol(name);
         let functions = Functions::of(&Symbols::find(symbol), Fanout::find(symbol));
-        let functions = functions.map_err(|name| LoadError::Symbol {
+        let functions = functions.map_err(|name| OpenError::Symbol {
             path: path.to_owned(),
             name,
         })?;
@@ -102,7 +102,7 @@ impl Library {
     }
 }
 
-impl fmt::Display for LoadError {
+impl fmt::Display for OpenError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             // dlerror names the path.
@@ -121,7 +121,7 @@ impl fmt::Display for LoadError {
     }
 }
 
-impl std::error::Error for LoadError {}
+impl std::error::Error for OpenError {}
 
 #[cfg(test)]
 mod tests {
@@ -167,7 +167,7 @@ mod tests {
         assert!(
             matches!(
                 wrong,
-                LoadError::Symbol {
+                OpenError::Symbol {
                     name: "pcap_lib_version",
                     ..
                 }
