@@ -1,6 +1,7 @@
 //! The functions of libpcap: their names and types, once.
 
 use crate::structs::{BpfProgram, Callback, FanoutStat, Header, Pcap, Stats};
+use fanpcap_bpf::Classic;
 use std::ffi::{CStr, c_char, c_int, c_long, c_uint, c_void};
 use std::mem;
 use std::ptr::NonNull;
@@ -90,11 +91,11 @@ macro_rules! for_each_function {
                 fn pcap_compile(p: Handle, program: *mut BpfProgram, text: Text, optimize: c_int, netmask: u32) -> c_int = ERROR;
                 fn pcap_compile_nopcap(snaplen: c_int, linktype: c_int, program: *mut BpfProgram, text: Text, optimize: c_int, netmask: u32) -> c_int = ERROR;
                 fn pcap_freecode(program: *mut BpfProgram) = ();
-                fn pcap_offline_filter(program: *const c_void, header: *const Header, data: *const u8) -> c_int = 0;
-                fn bpf_filter(program: *const c_void, data: *const u8, len: c_uint, caplen: c_uint) -> c_uint = 0;
-                fn bpf_validate(program: *const c_void, len: c_int) -> c_int = 0;
-                fn bpf_image(instruction: *const c_void, index: c_int) -> Buffer = null_mut();
-                fn bpf_dump(program: *const c_void, option: c_int) = ();
+                fn pcap_offline_filter(program: *const BpfProgram, header: *const Header, data: *const u8) -> c_int = 0;
+                fn bpf_filter(program: *const Classic, data: *const u8, len: c_uint, caplen: c_uint) -> c_uint = 0;
+                fn bpf_validate(program: *const Classic, len: c_int) -> c_int = 0;
+                fn bpf_image(instruction: *const Classic, index: c_int) -> Buffer = null_mut();
+                fn bpf_dump(program: *const BpfProgram, option: c_int) = ();
 
                 // Savefiles.
                 fn pcap_dump_open(p: Handle, name: Text) -> Opaque = null_mut();

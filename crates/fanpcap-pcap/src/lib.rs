@@ -9,7 +9,7 @@ compile_error!(
 mod elf;
 pub mod ldcache;
 mod object;
-pub mod loader;
+mod loader;
 mod structs;
 pub mod functions;
 mod error;

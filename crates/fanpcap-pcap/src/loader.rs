@@ -28,25 +28,23 @@ const OURS: &CStr = c"pcap_fanout_group";
 
 /// A loaded libpcap that is not ours. It is never unloaded.
 #[derive(Debug)]
-pub struct SystemLibrary {
+pub(crate) struct SystemLibrary {
     object: Object,
     preloaded: bool,
 }
 
 /// No libpcap could be loaded: every path that was tried, with the loader's reason.
 #[derive(Debug, Default)]
-pub struct NotFound {
+pub(crate) struct NotFound {
     tried: Vec<(PathBuf, String)>,
 }
 
 impl SystemLibrary {
-    /// Loads the system's libpcap. `chosen` (FANPCAP_LIBPCAP) is the only candidate, unless it is a
-    /// library of ours. Otherwise the system's directories are tried first, then the loader's
-    /// cache.
+    /// Loads the first candidate that is a libpcap; see [`crate::System::find`].
     ///
     /// # Errors
     /// Names every path that was tried.
-    pub fn find(chosen: Option<&Path>) -> Result<Self, NotFound> {
+    pub(crate) fn find(chosen: Option<&Path>) -> Result<Self, NotFound> {
         let mut failed = NotFound::default();
         if let Some(path) = chosen {
             match Self::open(path) {
@@ -69,19 +67,19 @@ impl SystemLibrary {
     }
 
     /// The address of an exported symbol.
-    pub fn symbol(&self, name: &CStr) -> Option<NonNull<c_void>> {
+    pub(crate) fn symbol(&self, name: &CStr) -> Option<NonNull<c_void>> {
         self.object.symbol(name)
     }
 
     /// Whether this library has called the entry point of ours that runs. That happens only if the
     /// application had loaded this library before ours.
-    pub fn is_calling(&self) -> bool {
+    pub(crate) fn is_calling(&self) -> bool {
         let own = self.symbol(c"pcap_create").filter(|_| self.preloaded);
         own.is_some_and(|own| caller() == object_of(own.as_ptr()))
     }
 
     /// Whether `address` is this library's: a function of its own, say.
-    pub fn holds(&self, address: *const c_void) -> bool {
+    pub(crate) fn holds(&self, address: *const c_void) -> bool {
         let own = self.symbol(c"pcap_create");
         own.is_some_and(|own| object_of(address) == object_of(own.as_ptr()))
     }

@@ -6,25 +6,14 @@
 )]
 
 use fanpcap_bpf::Classic;
-use fanpcap_pcap::loader::SystemLibrary;
+use fanpcap_pcap::System;
 use fanpcap_reader::filter::View;
 use proptest::prelude::*;
 use std::sync::OnceLock;
 
-type Filter = unsafe extern "C" fn(*const Classic, *const u8, u32, u32) -> u32;
-type Validate = unsafe extern "C" fn(*const Classic, i32) -> i32;
-
-/// The system's bpf_filter() and bpf_validate().
-fn system() -> (Filter, Validate) {
-    static LIBRARY: OnceLock<SystemLibrary> = OnceLock::new();
-    let library = LIBRARY.get_or_init(|| SystemLibrary::find(None).unwrap());
-    let [filter, validate] =
-        [c"bpf_filter", c"bpf_validate"].map(|name| library.symbol(name).unwrap().as_ptr());
-    // SAFETY: the functions of these names have these types (pcap/bpf.h).
-    let filter = unsafe { std::mem::transmute::<*mut std::ffi::c_void, Filter>(filter) };
-    // SAFETY: as above.
-    let validate = unsafe { std::mem::transmute::<*mut std::ffi::c_void, Validate>(validate) };
-    (filter, validate)
+fn system() -> &'static System {
+    static SYSTEM: OnceLock<System> = OnceLock::new();
+    SYSTEM.get_or_init(|| System::find(None))
 }
 
 fn view(data: &[u8], wire_len: u32) -> View<'_> {
@@ -72,7 +61,7 @@ proptest! {
         // Its memory begins as whatever was on the stack.
         let cleared = (0..16).map(|k| Classic::new(0x02, k));
         program.splice(0..0, cleared);
-        let (filter, validate) = system();
+        let (filter, validate) = (system().bpf_filter.unwrap(), system().bpf_validate.unwrap());
         let len = i32::try_from(program.len()).unwrap();
         // SAFETY: `program` has `len` instructions.
         prop_assume!(unsafe { validate(program.as_ptr(), len) } != 0);
