@@ -14,8 +14,8 @@ mod place;
 mod fetch;
 mod tap;
 mod variant;
-mod suite;
 mod session;
+mod suite;
 mod wire;
 mod proof;
 mod suites;
@@ -93,7 +93,7 @@ fn run_once(
     place: &Place,
     staged: &Path,
 ) -> Result<Outcome> {
-    let session = Session::new(place, suite, variant, staged)?;
+    let session = Session::new(place, suite.name, variant, staged)?;
     let outcome = wire::within(suite.traffic, || {
         proof::reader(place, &session)?;
         (suite.run)(built, &session)

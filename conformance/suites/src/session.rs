@@ -9,7 +9,6 @@ use anyhow::Result;
 
 use crate::command;
 use crate::place::Place;
-use crate::suite::Suite;
 use crate::variant::Variant;
 
 /// Programs started from here run on one variant and leave word of the libraries that they loaded.
@@ -26,13 +25,8 @@ pub(crate) struct Session {
 }
 
 impl Session {
-    pub(crate) fn new(
-        place: &Place,
-        suite: &Suite,
-        variant: Variant,
-        staged: &Path,
-    ) -> Result<Self> {
-        let name = format!("{}.{}", suite.name, variant.name());
+    pub(crate) fn new(place: &Place, suite: &str, variant: Variant, staged: &Path) -> Result<Self> {
+        let name = format!("{suite}.{}", variant.name());
         Ok(Self {
             variant,
             staged: staged.to_owned(),

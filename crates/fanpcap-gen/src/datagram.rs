@@ -5,6 +5,7 @@ use std::net::IpAddr;
 use crate::checksum::Sum;
 use crate::description::Description;
 use crate::flow::Flow;
+use crate::pool::{Frame, payload};
 use crate::random::scatter;
 
 /// What one datagram is to be.
@@ -20,26 +21,6 @@ pub(crate) struct Datagram {
     pub(crate) len: usize,
     /// It comes as fragments.
     pub(crate) fragmented: bool,
-}
-
-/// A frame, and what in it is its own.
-#[derive(Clone, Debug)]
-pub(crate) struct Frame {
-    /// All of it.
-    pub(crate) bytes: Vec<u8>,
-    /// From here on it is as [`payload`] says.
-    pub(crate) head: usize,
-    /// Where its stamp is; at stamp 0 for now.
-    pub(crate) stamp: Option<usize>,
-}
-
-/// What the payload is: a byte of it depends on nothing but its place in the frame.
-#[allow(
-    clippy::cast_possible_truncation,
-    reason = "the low byte is what is meant"
-)]
-pub(crate) fn payload(place: usize) -> u8 {
-    place as u8
 }
 
 /// The layers that all frames of a description have.

@@ -3,8 +3,8 @@
 use fanpcap_linux::interface;
 use fanpcap_linux::netlink::link;
 
+use crate::open_error::OpenError;
 use crate::pool::Pool;
-use crate::refusal::OpenError;
 
 /// A device of the calling thread's network namespace, found to be up, with a carrier, and of Ethernet.
 #[derive(Clone, Debug, PartialEq, Eq)]

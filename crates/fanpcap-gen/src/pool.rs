@@ -2,14 +2,32 @@
 
 use std::fmt;
 
-use crate::datagram::{Frame, payload};
-
 /// A pool takes no more memory than this, in bytes; neither does what the kernel keeps of it.
 pub const POOL_LIMIT: usize = 256 << 20;
 
 /// The first bytes of each frame are sent from the frame's own entry, whatever is in them: what receives
 /// a frame may have changed its headers in place, and the memory is used again.
 const OWN_LEN: usize = 128;
+
+/// A frame, and what in it is its own.
+#[derive(Clone, Debug)]
+pub(crate) struct Frame {
+    /// All of it.
+    pub(crate) bytes: Vec<u8>,
+    /// From here on it is as [`payload`] says.
+    pub(crate) head: usize,
+    /// Where its stamp is; at stamp 0 for now.
+    pub(crate) stamp: Option<usize>,
+}
+
+/// What the payload is: a byte of it depends on nothing but its place in the frame.
+#[allow(
+    clippy::cast_possible_truncation,
+    reason = "the low byte is what is meant"
+)]
+pub(crate) fn payload(place: usize) -> u8 {
+    place as u8
+}
 
 /// Frames in order. Frame `i` of what is sent is frame `i % len()`.
 #[derive(Clone, Debug, Default)]
@@ -20,6 +38,8 @@ pub struct Pool {
     slots: Vec<Slot>,
     head_len: usize,
     bytes: u64,
+    /// All frames have the same length.
+    even: bool,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -103,6 +123,15 @@ impl Pool {
         self.slot(number).map_or(0, |slot| slot.len as usize)
     }
 
+    /// Bytes of `count` frames from frame `number` on.
+    pub(crate) fn bytes_of(&self, number: u64, count: u64) -> u64 {
+        if self.even {
+            return count * self.longest() as u64;
+        }
+        let frames = number..number + count;
+        frames.map(|number| self.frame_len(number) as u64).sum()
+    }
+
     /// Nanoseconds between frame `number` and the next one, where they were captured.
     pub(crate) fn gap(&self, number: u64) -> u64 {
         self.slot(number).map_or(0, |slot| slot.gap)
@@ -121,8 +150,7 @@ impl Pool {
 
     /// Whether all frames have the same length.
     pub(crate) fn is_even(&self) -> bool {
-        let longest = self.longest();
-        self.slots.iter().all(|slot| slot.len as usize == longest)
+        self.even
     }
 
     /// Whether frames have stamps.
@@ -146,6 +174,8 @@ impl Pool {
         if used + more > POOL_LIMIT {
             return Err(PoolError::TooLarge { frames: self.len() });
         }
+        let first = self.slots.first();
+        self.even = first.is_none_or(|first| self.even && first.len == short(len));
         self.slots.push(Slot {
             at: self.heads.len(),
             head: short(head.len()),

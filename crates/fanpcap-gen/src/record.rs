@@ -11,7 +11,7 @@ use pcap_file::pcapng::blocks::interface_description::{
 use pcap_file::pcapng::{Block, PcapNgReader};
 use pcap_file::{DataLink, PcapError, TsResolution};
 
-use crate::replay::ReplayError;
+use crate::replay_error::ReplayError;
 
 /// One packet of a file.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -1,16 +1,14 @@
 //! Replay: the packets of a capture file as pools, once or in loops, as they are or moved to other
 //! addresses in each loop.
 
-use std::fmt;
-use std::io;
 use std::path::{Path, PathBuf};
 
-use pcap_file::PcapError;
 use serde::Serialize;
 
 use crate::device::Device;
 use crate::pool::{Captured, Pool};
 use crate::record::{Record, Records};
+use crate::replay_error::ReplayError;
 use crate::rewrite::move_addresses;
 
 /// A file that is replayed, pool by pool.
@@ -33,43 +31,6 @@ pub struct Replay {
     last: u64,
 }
 
-/// Why a file can't be replayed.
-#[derive(Debug)]
-pub enum ReplayError {
-    /// It can't be opened or read.
-    Open(PathBuf, io::Error),
-    /// It is no capture file, or is broken.
-    Format(PathBuf, PcapError),
-    /// Its packets have this link type, not Ethernet's.
-    Link(PathBuf, u32),
-    /// It has no packet.
-    Empty(PathBuf),
-    /// It has one that is too short to be a frame, after so many others.
-    Short(PathBuf, u64),
-    /// It has one of so many bytes, more than any device takes.
-    Long(PathBuf, usize),
-    /// It has one that is too long for the device.
-    TooLong {
-        /// The file.
-        path: PathBuf,
-        /// The packet's place in the file, from 1 on.
-        packet: u64,
-        /// Its length.
-        len: usize,
-        /// The longest that the device takes.
-        most: usize,
-    },
-    /// It is compressed; this tool decompresses it.
-    Compressed(PathBuf, &'static str),
-}
-
-impl ReplayError {
-    /// Whether the file ends where more should be.
-    pub(crate) fn is_end(&self) -> bool {
-        matches!(self, Self::Format(_, PcapError::IoError(error)) if error.kind() == io::ErrorKind::UnexpectedEof)
-    }
-}
-
 /// How long packets of a file may be, and what becomes of longer ones.
 #[derive(Clone, Debug)]
 pub struct Limit {
@@ -88,59 +49,6 @@ pub struct Faults {
     pub skipped: u64,
     /// The file ends within a packet, which is left out.
     pub cut: bool,
-}
-
-impl fmt::Display for ReplayError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Open(path, error) => write!(f, "{}: {error}", path.display()),
-            Self::Format(path, error) => write!(f, "{}: {error}", path.display()),
-            Self::Link(path, link) => write!(
-                f,
-                "{}: packets of link type {link}, only Ethernet's (1) can be read",
-                path.display()
-            ),
-            Self::Empty(path) => write!(f, "{}: no packets", path.display()),
-            Self::Short(path, before) => write!(
-                f,
-                "{}: packet {} is shorter than an Ethernet header",
-                path.display(),
-                before + 1
-            ),
-            Self::TooLong {
-                path,
-                packet,
-                len,
-                most,
-            } => write!(
-                f,
-                "{}: packet {packet} has {len} bytes, the device takes {most} at most; raise its MTU, or \
-                 leave out such packets with --skip-long",
-                path.display()
-            ),
-            Self::Compressed(path, tool) => write!(
-                f,
-                "{}: it is compressed; decompress it first, as by {tool}",
-                path.display()
-            ),
-            Self::Long(path, len) => write!(f, "{}: a packet of {len} bytes", path.display()),
-        }
-    }
-}
-
-impl std::error::Error for ReplayError {
-    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
-        match self {
-            Self::Open(_, error) => Some(error),
-            Self::Format(_, error) => Some(error),
-            Self::Link(..)
-            | Self::Empty(_)
-            | Self::Short(..)
-            | Self::TooLong { .. }
-            | Self::Compressed(..)
-            | Self::Long(..) => None,
-        }
-    }
 }
 
 impl Pool {

@@ -8,7 +8,6 @@ use serde::Serialize;
 
 use crate::pace::{Pace, Schedule};
 use crate::pool::Pool;
-use crate::sender::Sender;
 
 /// What is to be sent, and when.
 #[derive(Clone, Copy, Debug)]
@@ -130,7 +129,7 @@ pub(crate) enum Due {
 
 impl Run {
     /// Begins now; so many frames have been sent already.
-    pub(crate) fn new(plan: &Plan, already: u64, sender: &Sender) -> Self {
+    pub(crate) fn new(plan: &Plan, already: u64, pool: &Pool) -> Self {
         let mut run = Self {
             schedule: Schedule::new(plan.pace),
             start: monotonic_ns(),
@@ -145,10 +144,9 @@ impl Run {
             end: plan.until.end(),
         };
         for place in 0..already {
-            let bytes = sender.bytes(place, 1);
-            let pool = sender.pool();
-            run.schedule.advance(pool.frame_len(place), pool.gap(place));
-            run.count(sender, 1, 1, bytes);
+            let len = pool.frame_len(place);
+            run.schedule.advance(len, pool.gap(place));
+            run.count(pool, 1, 1, len as u64);
         }
         run
     }
@@ -158,16 +156,15 @@ impl Run {
         monotonic_ns() - self.start
     }
 
-    /// What is to be done now; no more than `left` frames.
-    pub(crate) fn due(&mut self, plan: &Plan, sender: &Sender, left: u64) -> Due {
-        let most = left.min(sender.most());
+    /// What is to be done now; no more than `most` frames.
+    pub(crate) fn due(&mut self, plan: &Plan, pool: &Pool, most: u64) -> Due {
         let most = most.min(plan.until.frames().saturating_sub(self.sent.frames));
         let now = self.elapsed();
         if most == 0 {
             return Due::Never;
         }
         if !self.paced {
-            let bytes = || sender.bytes(self.place, most);
+            let bytes = || pool.bytes_of(self.place, most);
             return if now >= self.end {
                 Due::Never
             } else {
@@ -186,8 +183,8 @@ impl Run {
         }
         let (mut frames, mut bytes) = (0, 0);
         while frames < most && self.schedule.due() <= now.min(self.end - 1) {
-            let len = sender.pool().frame_len(self.place + frames);
-            let gap = sender.pool().gap(self.place + frames);
+            let len = pool.frame_len(self.place + frames);
+            let gap = pool.gap(self.place + frames);
             self.schedule.advance(len, gap);
             frames += 1;
             bytes += len as u64;
@@ -197,13 +194,13 @@ impl Run {
     }
 
     /// Counts `sent` of `frames` frames, which have so many bytes together.
-    pub(crate) fn count(&mut self, sender: &Sender, sent: u64, frames: u64, bytes: u64) {
+    pub(crate) fn count(&mut self, pool: &Pool, sent: u64, frames: u64, bytes: u64) {
         let all = sent == frames;
         self.sent.frames += sent;
         self.sent.bytes += if all {
             bytes
         } else {
-            sender.bytes(self.place, sent)
+            pool.bytes_of(self.place, sent)
         };
         self.place += sent;
     }

@@ -8,11 +8,12 @@ use serde::Serialize;
 
 use crate::device::Device;
 use crate::live::{self, Live};
+use crate::open_error::OpenError;
 use crate::pool::Pool;
 use crate::portable::{self, Portable};
-use crate::refusal::{OpenError, SendError};
-use crate::replay::ReplayError;
+use crate::replay_error::ReplayError;
 use crate::run::{Due, Plan, Run, Sent, TELL, TICK};
+use crate::send_error::SendError;
 use crate::watch::{PROBES, Shown, Watch};
 
 /// How frames get to the device.
@@ -58,7 +59,6 @@ pub struct Sender {
     device: Device,
     choice: Choice,
     pool: Pool,
-    even: bool,
     route: Route,
     instead: Option<String>,
     sent: Sent,
@@ -102,7 +102,6 @@ impl Sender {
         Ok(Self {
             device,
             choice,
-            even: pool.is_even(),
             pool,
             route,
             instead,
@@ -178,7 +177,7 @@ impl Sender {
         self.sent = Sent::default();
         let mut watching = Watch::start(&self.device)?;
         let first = self.first(plan, more.is_some(), &watching, stop)?;
-        let mut run = Run::new(plan, first, self);
+        let mut run = Run::new(plan, first, &self.pool);
         let mut ended = Ok(());
         while !stop.load(Ordering::Relaxed) {
             ended = self.step(&mut run, plan, stop, &mut more);
@@ -228,10 +227,10 @@ impl Sender {
             }
             left = self.pool.len() as u64 - run.place;
         }
-        match run.due(plan, self, left) {
+        match run.due(plan, &self.pool, left.min(self.most())) {
             Due::Now { frames, bytes } => {
                 let sent = self.hand_over(run.place, frames, stop)?;
-                run.count(self, sent, frames, bytes);
+                run.count(&self.pool, sent, frames, bytes);
             }
             Due::At(time) => sleep_until(run.start + time.min(run.elapsed() + TICK)),
             Due::Never => run.over = true,
@@ -267,7 +266,7 @@ impl Sender {
             return Ok(0);
         }
         let device = &self.device.name;
-        match watching.first(PROBES, self.bytes(0, PROBES))? {
+        match watching.first(PROBES, self.pool.bytes_of(0, PROBES))? {
             Shown::Taken => Ok(PROBES),
             Shown::Refused => self.give_way(self.device.refuses()),
             Shown::Hidden => self.give_way(format!(
@@ -312,7 +311,6 @@ impl Sender {
             let live = Live::open(&pool, self.device.index).map_err(SendError::Live)?;
             self.route = Route::Live(Box::new(live));
         }
-        self.even = pool.is_even();
         self.pool = pool;
         Ok(())
     }
@@ -326,27 +324,12 @@ impl Sender {
         }
     }
 
-    /// The pool that is being sent.
-    pub(crate) fn pool(&self) -> &Pool {
-        &self.pool
-    }
-
     /// Most frames at once.
-    pub(crate) fn most(&self) -> u64 {
+    fn most(&self) -> u64 {
         match self.route {
             Route::Live(_) => live::MOST,
             Route::Portable(_) => portable::MOST,
         }
-    }
-
-    /// Bytes of `count` frames from the pool's frame `place` on.
-    pub(crate) fn bytes(&self, place: u64, count: u64) -> u64 {
-        if self.even {
-            return count * self.pool.longest() as u64;
-        }
-        (place..place + count)
-            .map(|number| self.pool.frame_len(number) as u64)
-            .sum()
     }
 }
 

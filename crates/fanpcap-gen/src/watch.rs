@@ -7,7 +7,7 @@ use fanpcap_linux::netlink::link::{self, Counters};
 use fanpcap_linux::wait::clock::{monotonic_ns, sleep_until};
 
 use crate::device::{Device, State, state};
-use crate::refusal::SendError;
+use crate::send_error::SendError;
 
 /// As many frames try a device: other traffic moves counters too, but hardly by so many at once.
 pub(crate) const PROBES: u64 = 64;
