@@ -38,7 +38,7 @@ ledger:
 bench:
 	@scripts/setup bench $(XTASK) stage >/dev/null
 	@FANPCAP_LIB_DIR="$${FANPCAP_LIB_DIR:-$(CURDIR)/target/fanpcap/lib}" scripts/setup bench \
-		cargo run --release --quiet -p fanpcap-cli -- bench --output target/bench $(NAME)
+		cargo run --release --quiet -p fanpcap-bench -- --output target/bench $(NAME)
 
 # Each behaviour of libpcap on the system's library and on ours, and the matrix of them.
 conformance:

@@ -7,9 +7,9 @@ use anyhow::{Context, Result, ensure};
 use fanpcap_testkit::{Injector, Member, Scratch};
 
 use crate::generator::{self, Load, Sent, Way, frame};
-use crate::libraries::Libraries;
+use crate::libraries::{Libraries, Side};
 use crate::out::tell;
-use crate::reader::{self, Place, Reader, Seat, Settings, Side, Work};
+use crate::reader::{self, Place, Reader, Seat, Settings, Work};
 use crate::topology::Pair;
 use crate::wire::{Verdict, Wire};
 

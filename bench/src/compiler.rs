@@ -48,7 +48,7 @@ pub(crate) fn measured(bench: &Bench) -> Result<Compiled> {
     let own = env::current_exe().context("this program's file")?;
     let cpu = bench.reader_cpu.to_string();
     let program = priority::program(bench.library(), own, "", None);
-    let compiler = program.args(["bench", "compiler", "--cpu", &cpu]);
+    let compiler = program.args(["compiler", "--cpu", &cpu]);
     let ended = compiler.start(&bench.scratch)?.wait()?;
     ensure!(
         ended.status.success(),

@@ -114,7 +114,7 @@ pub(crate) fn start(
 ) -> Result<Member> {
     let own = env::current_exe().context("this program's file")?;
     let mut program = priority::program(library, own, "", None)
-        .args(["bench", "generate", "--device", wire.near()])
+        .args(["generate", "--device", wire.near()])
         .args(["--cpu", &cpu.to_string()]);
     let frames = |program: Program, len: usize, way, time: Duration| {
         program

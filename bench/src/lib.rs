@@ -1,4 +1,5 @@
-//! Measures our library against its peers, on a wire of its own: `fanpcap bench`, `make bench`.
+//! Measures our library against its peers, on a wire of its own: the program `fanpcap-bench`, which
+//! `fanpcap bench` and `make bench` run.
 #![forbid(unsafe_code)]
 
 mod cpu;
@@ -12,6 +13,7 @@ mod refusal;
 mod topology;
 mod wire;
 mod generator;
+mod reader;
 mod bench;
 mod measure;
 mod spread;
@@ -21,7 +23,6 @@ mod table;
 mod compare;
 mod compiler;
 mod cores;
-mod reader;
 mod machine;
 mod report;
 mod trial;
@@ -33,7 +34,8 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
-use clap::{Args, Subcommand};
+use clap::{CommandFactory, Parser, Subcommand};
+use fanpcap_cli::{complete, library, streams};
 use fanpcap_linux::wait::stop;
 use fanpcap_testkit::netns;
 
@@ -51,9 +53,14 @@ use rows::ROWS;
 use topology::Pair;
 
 /// Measures this library against its peers, on this machine (as root)
-#[derive(Args, Debug)]
-#[command(args_conflicts_with_subcommands = true)]
-pub struct Arguments {
+#[derive(Debug, Parser)]
+#[command(
+    name = "fanpcap-bench",
+    bin_name = "fanpcap bench",
+    max_term_width = 100,
+    args_conflicts_with_subcommands = true
+)]
+struct Arguments {
     #[command(subcommand)]
     command: Option<Verb>,
     /// Rows to measure; all, if none is named
@@ -102,25 +109,32 @@ enum Verb {
     /// The compiler's process
     #[command(hide = true)]
     Compiler(Compiling),
+    #[command(hide = true)]
+    Complete(complete::Arguments),
 }
 
-/// The rows' names.
-pub fn rows() -> impl Iterator<Item = &'static str> {
-    ROWS.iter().map(|row| row.name)
+/// The program: reads its command line and does what is asked.
+pub fn main() -> ExitCode {
+    streams::ended(run(&Arguments::parse()))
 }
 
-/// Does what was asked; our library is in the directory that `library` finds.
-///
-/// # Errors
-/// What could not be measured, and why.
-pub fn run(arguments: &Arguments, library: impl FnOnce() -> Result<PathBuf>) -> Result<ExitCode> {
+/// The command line, as manual pages tell it.
+pub fn command() -> clap::Command {
+    Arguments::command()
+}
+
+fn run(arguments: &Arguments) -> Result<ExitCode> {
     let mut code = ExitCode::SUCCESS;
     match &arguments.command {
         Some(Verb::List) => list(),
         Some(Verb::Compare(directories)) => code = compare::compare(directories)?.status(),
         Some(Verb::Generate(traffic)) => generate(traffic)?,
         Some(Verb::Compiler(compiling)) => compile(compiling)?,
-        None => code = measure(arguments, library()?)?,
+        Some(Verb::Complete(words)) => {
+            let rows = ROWS.iter().map(|row| row.name.to_owned()).collect();
+            complete::print(command(), &words.words, &[("ROW", rows)])?;
+        }
+        None => code = measure(arguments, library::directory()?)?,
     }
     out::finish()?;
     Ok(code)

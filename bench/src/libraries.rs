@@ -4,9 +4,38 @@ use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
 
 use fanpcap_testkit::Program;
+use serde::Serialize;
 
 use crate::priority;
-use crate::reader::Side;
+
+/// The library that a program runs on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum Side {
+    /// Ours, as staged.
+    Ours,
+    /// The system's libpcap.
+    System,
+}
+
+impl Side {
+    /// The side that a column of this key is about.
+    pub(crate) fn of(key: &str) -> Self {
+        if key == "system" {
+            Self::System
+        } else {
+            Self::Ours
+        }
+    }
+
+    /// For people.
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Self::Ours => "fanpcap",
+            Self::System => "libpcap",
+        }
+    }
+}
 
 /// Where ours is, and how it is told to capture.
 #[derive(Clone, Debug)]

@@ -10,7 +10,7 @@ use serde::Serialize;
 use crate::bench::Bench;
 use crate::date;
 use crate::generator::Way;
-use crate::reader::Side;
+use crate::libraries::Side;
 
 /// When and how it was measured; the same for all rows.
 #[derive(Clone, Debug, Serialize)]

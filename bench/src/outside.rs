@@ -14,8 +14,8 @@ use crate::cores::{Cores, Occupant};
 use crate::cpu;
 use crate::figure::{Figure, Sample};
 use crate::generator::{Load, Sent};
+use crate::libraries::Side;
 use crate::pause::pause;
-use crate::reader::Side;
 use crate::refusal::{Counters, Refusal, generator_share};
 use crate::trial::SETTLE;
 

@@ -10,19 +10,8 @@ use fanpcap_testkit::member::Ended;
 use fanpcap_testkit::{Member, Program, Scratch};
 use serde::{Deserialize, Serialize};
 
-use crate::libraries::Libraries;
-use crate::measure::Column;
+use crate::libraries::{Libraries, Side};
 use crate::wire::Wire;
-
-/// The library that a reader runs on.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "snake_case")]
-pub(crate) enum Side {
-    /// Ours, as staged.
-    Ours,
-    /// The system's libpcap.
-    System,
-}
 
 /// What a program asks of libpcap.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
@@ -251,25 +240,6 @@ pub(crate) fn told(ended: &Ended, side: Side, ours: &Path) -> Result<Told> {
         file.display()
     );
     Ok(told)
-}
-
-impl Side {
-    /// The one that a column is about.
-    pub(crate) fn of(column: &Column) -> Self {
-        if column.key == "system" {
-            Self::System
-        } else {
-            Self::Ours
-        }
-    }
-
-    /// For people.
-    pub(crate) fn name(self) -> &'static str {
-        match self {
-            Self::Ours => "fanpcap",
-            Self::System => "libpcap",
-        }
-    }
 }
 
 fn with(program: Program, settings: Settings, work: Work) -> Program {

@@ -9,8 +9,9 @@ use crate::bench::{Arrived, Bench};
 use crate::cores::{Cores, Occupant};
 use crate::figure::{Figure, Sample};
 use crate::generator::{Load, Sent};
+use crate::libraries::Side;
 use crate::pause::pause;
-use crate::reader::{self, Seat, Settings, Side, Told, Work};
+use crate::reader::{self, Seat, Settings, Told, Work};
 use crate::refusal::{Counters, Refusal, generator_share, on_time};
 
 /// Between the reader's being ready and the first frame.

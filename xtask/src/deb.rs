@@ -179,11 +179,12 @@ fn files(dir: &Path) -> Result<Vec<PathBuf>> {
     Ok(found)
 }
 
-/// Modes don't depend on who builds: only commands are executable, libraries are not.
+/// Modes don't depend on who builds: only programs are executable, libraries are not.
 fn set_modes(built: &Path) -> Result<()> {
     for file in files(built)? {
-        let is_command = file.parent().is_some_and(|dir| dir.ends_with("usr/bin"));
-        mode(&file, if is_command { 0o755 } else { 0o644 })?;
+        let dir = file.parent().context("a file in a directory")?;
+        let is_program = dir.ends_with("usr/bin") || dir.ends_with("libexec/fanpcap");
+        mode(&file, if is_program { 0o755 } else { 0o644 })?;
         for dir in file.ancestors().skip(1) {
             mode(dir, 0o755)?;
             if dir == built {
@@ -218,7 +219,7 @@ fn checksums(built: &Path) -> Result<String> {
     tree::output(&mut md5sum)
 }
 
-/// The packages that the command and the library need, as dpkg-shlibdeps finds them.
+/// The packages that the programs and the library need, as dpkg-shlibdeps finds them.
 fn depends(work: &Path, contents: &Path, layout: &Layout) -> Result<String> {
     // It reads a source package's control file, of which only the names matter.
     let source = "Source: fanpcap\n\nPackage: fanpcap\nArchitecture: any\n";
@@ -226,6 +227,7 @@ fn depends(work: &Path, contents: &Path, layout: &Layout) -> Result<String> {
     let mut command = Command::new("dpkg-shlibdeps");
     command.current_dir(work).arg("-O");
     command.arg(contents.join("bin").join(stage::COMMAND));
+    command.arg(contents.join("libexec").join(stage::BENCH));
     command.arg(contents.join(layout.own()).join(stage::LIBRARY));
     let said = tree::output(&mut command)?;
     let found = said

@@ -1,10 +1,9 @@
 //! Installs what was staged: library, command, header, manual pages, completions, pkg-config file.
 
-use std::env;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use anyhow::{Context, Result, ensure};
+use anyhow::{Context, Result};
 
 use crate::{stage, tree, uninstall};
 
@@ -50,7 +49,7 @@ impl Layout {
 
 /// Installs below `prefix`, inside the directory that DESTDIR names, if any.
 pub(crate) fn run(prefix: &str) -> Result<()> {
-    let target = target(prefix)?;
+    let target = tree::destination(prefix)?;
     let layout = Layout::local();
     let plan = plan(prefix, &layout)?;
     uninstall::record(&target, &paths(&plan))?;
@@ -105,6 +104,10 @@ fn plan(prefix: &str, layout: &Layout) -> Result<Plan> {
             staged.join("bin").join(stage::COMMAND),
             "bin/fanpcap".into(),
         ),
+        (
+            staged.join("libexec").join(stage::BENCH),
+            format!("libexec/{}", stage::BENCH),
+        ),
         (staged.join("include").join(stage::HEADER), header),
         (
             root.join("packaging/apparmor/fanpcap"),
@@ -123,7 +126,7 @@ fn plan(prefix: &str, layout: &Layout) -> Result<Plan> {
     ] {
         files.extend(pages(&dir)?);
     }
-    files.extend(completions(&staged.join("share"), layout));
+    files.extend(completions(&root.join("packaging/completions"), layout));
     let library = staged.join("lib").join(stage::LIBRARY);
     let pkg_config = Source::Text(pkg_config(prefix, &own)?);
     let mut plan = vec![
@@ -166,23 +169,6 @@ fn paths(plan: &Plan) -> Vec<String> {
     paths
 }
 
-/// The directory that `prefix` is in the end.
-pub(crate) fn target(prefix: &str) -> Result<PathBuf> {
-    ensure!(
-        prefix.starts_with('/'),
-        "PREFIX must be an absolute path, not {prefix:?}"
-    );
-    Ok(below(&env::var("DESTDIR").unwrap_or_default(), prefix))
-}
-
-/// A path below DESTDIR, which packagers set and which is no part of the installed paths.
-fn below(destdir: &str, prefix: &str) -> PathBuf {
-    match destdir {
-        "" => PathBuf::from(prefix),
-        _ => Path::new(destdir).join(prefix.trim_start_matches('/')),
-    }
-}
-
 /// Every file of a directory, with its place below the prefix.
 fn all_of(dir: &Path, to: &str) -> Result<Vec<(PathBuf, String)>> {
     let place = |entry: std::io::Result<fs::DirEntry>| {
@@ -222,30 +208,24 @@ fn pages(dir: &Path) -> Result<Vec<(PathBuf, String)>> {
     Ok(pages)
 }
 
-fn completions(share: &Path, layout: &Layout) -> [(PathBuf, String); 3] {
-    let (bash, fish) = (
-        "bash-completion/completions/fanpcap",
-        "fish/vendor_completions.d/fanpcap.fish",
-    );
+fn completions(scripts: &Path, layout: &Layout) -> [(PathBuf, String); 3] {
     [
-        (share.join(bash), format!("share/{bash}")),
         (
-            share.join("zsh/site-functions/_fanpcap"),
-            format!("{}/_fanpcap", layout.zsh),
+            "bash",
+            "share/bash-completion/completions/fanpcap".to_owned(),
         ),
-        (share.join(fish), format!("share/{fish}")),
+        ("zsh", format!("{}/_fanpcap", layout.zsh)),
+        (
+            "fish",
+            "share/fish/vendor_completions.d/fanpcap.fish".to_owned(),
+        ),
     ]
+    .map(|(shell, to)| (scripts.join(format!("fanpcap.{shell}")), to))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn destdir_comes_before_an_absolute_prefix() {
-        assert_eq!(below("", "/usr"), Path::new("/usr"));
-        assert_eq!(below("/tmp/root", "/usr"), Path::new("/tmp/root/usr"));
-    }
 
     #[test]
     fn the_pkg_config_file_has_no_place_left_open() {

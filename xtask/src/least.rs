@@ -20,7 +20,7 @@ const PACKAGES: [[&str; 3]; 2] = [
 ];
 const CHECKS: [&str; 3] = ["lints", "build", "size of the library"];
 const LINTS: &str = "clippy --workspace --all-targets --quiet -- -D warnings";
-const BUILD: &str = "build --release --quiet -p fanpcap-abi -p fanpcap-cli";
+const BUILD: &str = "build --release --quiet -p fanpcap-abi -p fanpcap-cli -p fanpcap-bench";
 
 pub(crate) fn run() -> Result<Tally> {
     let mut tally = Tally::default();

@@ -20,10 +20,10 @@ mod symbols;
 mod least;
 mod tier;
 mod fuzz;
+mod uninstall;
 mod install;
 mod deb;
 mod test;
-mod uninstall;
 
 use std::env;
 use std::process::ExitCode;

@@ -1,4 +1,4 @@
-//! Builds and lays out what users run and load: target/fanpcap/lib, include, bin and share.
+//! Builds and lays out what users run, load and read: target/fanpcap/lib, include, bin, libexec and share.
 
 use std::fs;
 use std::os::unix::fs::symlink;
@@ -17,6 +17,13 @@ pub(crate) const LINKS: [&str; 2] = ["libpcap.so.1", "libpcap.so"];
 pub(crate) const HEADER: &str = "pcap/fanout.h";
 /// The command.
 pub(crate) const COMMAND: &str = "fanpcap";
+/// The program that `fanpcap bench` runs, relative to the directory of programs that only others run.
+pub(crate) const BENCH: &str = "fanpcap/fanpcap-bench";
+
+/// The packages that users get.
+pub(crate) const PACKAGES: [&str; 3] = ["fanpcap-abi", "fanpcap-cli", "fanpcap-bench"];
+/// The package and the program that makes manual pages.
+const MANUAL: &str = "fanpcap-manual";
 
 /// Stages and says how to use it.
 pub(crate) fn run() -> Result<()> {
@@ -37,24 +44,25 @@ pub(crate) fn run() -> Result<()> {
 
 /// Builds and stages.
 pub(crate) fn build() -> Result<()> {
-    let packages = ["-p", "fanpcap-abi", "-p", "fanpcap-cli"];
-    tree::run(tree::cargo(&["build", "--release"])?.args(packages))?;
+    let packages = PACKAGES.iter().flat_map(|package| ["-p", package]);
+    tree::run(tree::cargo(&["build", "--release", "-p", MANUAL])?.args(packages))?;
     let (staged, root) = (tree::staged()?, tree::root()?);
     let built = tree::target()?.join("release");
     place_library(&built.join("libpcap.so"), &staged.join("lib"))?;
     let header = root.join("crates/fanpcap-abi/include").join(HEADER);
     place(&header, &staged.join("include").join(HEADER))?;
-    let command = staged.join("bin").join(COMMAND);
-    place(&built.join(COMMAND), &command)?;
-    write_manual(&command, &staged.join("share"))
+    place(&built.join(COMMAND), &staged.join("bin").join(COMMAND))?;
+    let bench = staged.join("libexec").join(BENCH);
+    place(&built.join("fanpcap-bench"), &bench)?;
+    write_manual(&built.join(MANUAL), &staged.join("share/man"))
 }
 
-/// The command's own manual pages and completions, without those of earlier builds.
-fn write_manual(command: &Path, share: &Path) -> Result<()> {
-    if share.exists() {
-        fs::remove_dir_all(share).with_context(|| format!("emptying {}", share.display()))?;
+/// The pages that are made, without those of earlier builds.
+fn write_manual(maker: &Path, manual: &Path) -> Result<()> {
+    if manual.exists() {
+        fs::remove_dir_all(manual).with_context(|| format!("emptying {}", manual.display()))?;
     }
-    tree::run(Command::new(command).arg("manual").arg(share))
+    tree::run(Command::new(maker).arg(manual))
 }
 
 /// Puts the library and its other names into a directory.

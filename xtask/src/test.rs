@@ -69,6 +69,7 @@ const ALONE: [&str; 10] = [
     "fanpcap-loading",
     "fanpcap-conformance",
     "fanpcap-cli",
+    "fanpcap-bench",
     "fanpcap-gen",
     "fanpcap-package-tests",
 ];
@@ -110,10 +111,11 @@ fn packets() -> Result<Tally> {
     tier::cargo_test(&["-p", "fanpcap-netns"], &["--test-threads=2"], &[])
 }
 
-/// The command and its traffic generator. More threads than this would make timing a matter of luck.
+/// The command, its traffic generator and the bench. More threads than this would make timing a matter of luck.
 fn tools() -> Result<Tally> {
-    let packages = ["-p", "fanpcap-cli", "-p", "fanpcap-gen"];
-    tier::cargo_test(&packages, &["--test-threads=2"], &[])
+    let packages = ["fanpcap-cli", "fanpcap-gen", "fanpcap-bench"];
+    let chosen: Vec<&str> = packages.iter().flat_map(|name| ["-p", name]).collect();
+    tier::cargo_test(&chosen, &["--test-threads=2"], &[])
 }
 
 /// Failing system calls. The loops mostly wait for the kernel.

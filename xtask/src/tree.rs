@@ -66,3 +66,31 @@ pub(crate) fn is_root() -> Result<bool> {
 pub(crate) fn is_ci() -> bool {
     env::var("CI").is_ok_and(|value| value == "true" || value == "1")
 }
+
+/// The directory that `prefix` is in the end: inside the one that DESTDIR names, if any.
+pub(crate) fn destination(prefix: &str) -> Result<PathBuf> {
+    ensure!(
+        prefix.starts_with('/'),
+        "PREFIX must be an absolute path, not {prefix:?}"
+    );
+    Ok(below(&env::var("DESTDIR").unwrap_or_default(), prefix))
+}
+
+/// A path below DESTDIR, which packagers set and which is no part of the installed paths.
+fn below(destdir: &str, prefix: &str) -> PathBuf {
+    match destdir {
+        "" => PathBuf::from(prefix),
+        _ => Path::new(destdir).join(prefix.trim_start_matches('/')),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn destdir_comes_before_an_absolute_prefix() {
+        assert_eq!(below("", "/usr"), Path::new("/usr"));
+        assert_eq!(below("/tmp/root", "/usr"), Path::new("/tmp/root/usr"));
+    }
+}

@@ -9,7 +9,7 @@ use std::process::Command;
 
 use anyhow::{Context, Result, ensure};
 
-use crate::{install, stage, tree};
+use crate::{stage, tree};
 
 /// The list of what was installed, below the prefix. A directory's line ends with a slash.
 const LIST: &str = "share/fanpcap/installed";
@@ -18,7 +18,7 @@ const ENABLED: &str = "/etc/ld.so.conf.d/00-fanpcap.conf";
 
 /// Removes what is installed below `prefix`, inside the directory that DESTDIR names, if any.
 pub(crate) fn run(prefix: &str) -> Result<()> {
-    let target = install::target(prefix)?;
+    let target = tree::destination(prefix)?;
     let list = target.join(LIST);
     let text = fs::read_to_string(&list).with_context(|| {
         let (list, target) = (list.display(), target.display());

@@ -6,8 +6,9 @@ use super::SIDES;
 use crate::bench::Bench;
 use crate::figure::{Figure, Sample};
 use crate::generator::frame::SHORTEST;
+use crate::libraries::Side;
 use crate::measure::{Column, Measure};
-use crate::reader::{Seat, Settings, Side, Work};
+use crate::reader::{Seat, Settings, Work};
 use crate::refusal::Refusal;
 use crate::row::{Goal, Must, Row};
 use crate::trial::Trial;
@@ -30,7 +31,7 @@ impl Measure for Flood {
 
     fn run(&self, bench: &Bench, column: &Column) -> Result<Result<Sample, Refusal>> {
         let trial = Trial {
-            side: Side::of(column),
+            side: Side::of(column.key),
             settings: self.settings,
             work: Work::Count,
             seats: &[Seat::ALONE],

@@ -10,9 +10,10 @@ use crate::bench::Bench;
 use crate::figure::{Figure, Sample};
 use crate::generator::Way;
 use crate::generator::frame::SHORTEST;
+use crate::libraries::Side;
 use crate::measure::{Column, Measure};
 use crate::outside::{self, Manner, Tally, number_after, number_before};
-use crate::reader::{self, Settings, Side, Work};
+use crate::reader::{self, Settings, Work};
 use crate::refusal::Refusal;
 use crate::row::{Goal, Must, Row};
 use crate::trial::GRACE;
@@ -73,7 +74,7 @@ impl Measure for Peers {
             "netsniff" => self.netsniff(bench),
             "dpdk_packet" => self.testpmd(bench, AF_PACKET),
             "dpdk_xdp" => without_program(bench, || self.testpmd(bench, AF_XDP)),
-            _ => self.reader(bench, Side::of(column)),
+            _ => self.reader(bench, Side::of(column.key)),
         }
     }
 

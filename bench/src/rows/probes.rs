@@ -12,9 +12,10 @@ use crate::bench::Bench;
 use crate::figure::{Figure, Sample};
 use crate::generator::Load;
 use crate::generator::frame::SHORTEST;
+use crate::libraries::Side;
 use crate::measure::{Column, Measure};
 use crate::pause::pause;
-use crate::reader::{self, Seat, Settings, Side, Times, Work};
+use crate::reader::{self, Seat, Settings, Times, Work};
 use crate::refusal::Refusal;
 use crate::row::{Goal, Must, Row};
 use crate::trial::Trial;
@@ -45,7 +46,7 @@ impl Measure for Latency {
 
     fn run(&self, bench: &Bench, column: &Column) -> Result<Result<Sample, Refusal>> {
         let trial = Trial {
-            side: Side::of(column),
+            side: Side::of(column.key),
             settings: self.0,
             work: Work::Time,
             seats: &[Seat::ALONE],
@@ -84,7 +85,7 @@ impl Measure for Open {
     }
 
     fn run(&self, bench: &Bench, column: &Column) -> Result<Result<Sample, Refusal>> {
-        let side = Side::of(column);
+        let side = Side::of(column.key);
         let generator = bench.start_generator(Load::Probes(OPEN_PROBES, OPEN_INTERVAL))?;
         pause(SETTLE)?;
         let ended = bench.read(side, self.0, Work::Open(OPENS))?.wait()?;

@@ -3,37 +3,54 @@
 use std::process::ExitCode;
 
 use anyhow::Result;
-use clap::{Arg, Args, Command, CommandFactory, ValueHint};
+use clap::{Arg, Args, Command, ValueHint};
 use fanpcap_config::mode::Kind;
 use fanpcap_group::roster;
 use fanpcap_linux::interface;
 
 use crate::snapshot::ANY;
-use crate::streams;
+use crate::{bench, streams};
 
 /// What is said where files are meant: the shell knows these best.
 const FILES: &str = ":files";
 
 /// Prints what the last word may be, a line for each
 #[derive(Args, Debug)]
-pub(crate) struct Arguments {
+pub struct Arguments {
     /// The words behind the command's name, up to the one that is being written
     #[arg(last = true)]
-    words: Vec<String>,
+    pub words: Vec<String>,
 }
 
 /// Does it.
 pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode> {
-    let mut command = super::Arguments::command().disable_help_subcommand(true);
-    command.build();
-    let mut text = of(&command, &arguments.words).join("\n");
-    text.push('\n');
-    streams::print(&text)?;
+    if let [first, more @ ..] = arguments.words.as_slice() {
+        if first == "bench" && !more.is_empty() {
+            return bench::complete(more);
+        }
+    }
+    print(crate::command(), &arguments.words, &[])?;
     Ok(ExitCode::SUCCESS)
 }
 
+/// Values of arguments that only their command knows: what its help calls the value, and the values.
+type Known<'a> = [(&'a str, Vec<String>)];
+
+/// Prints what the last word of a command's line may be, a line for each.
+///
+/// # Errors
+/// Standard output can't be written.
+pub fn print(command: Command, words: &[String], known: &Known<'_>) -> Result<()> {
+    let mut command = command.disable_help_subcommand(true);
+    command.build();
+    let mut text = of(&command, words, known).join("\n");
+    text.push('\n');
+    streams::print(&text)?;
+    Ok(())
+}
+
 /// What the last of the words may be.
-fn of(command: &Command, words: &[String]) -> Vec<String> {
+fn of(command: &Command, words: &[String], known: &Known<'_>) -> Vec<String> {
     let Some((last, before)) = words.split_last() else {
         return Vec::new();
     };
@@ -59,11 +76,16 @@ fn of(command: &Command, words: &[String]) -> Vec<String> {
         }
     }
     let found = match option {
-        Some(option) => values(option),
+        Some(option) => values(option, known),
         None if last.starts_with('-') => options(command),
         None => {
             let mut found = subcommands(command);
-            found.extend(positionals.next().map(values).unwrap_or_default());
+            found.extend(
+                positionals
+                    .next()
+                    .map(|it| values(it, known))
+                    .unwrap_or_default(),
+            );
             found
         }
     };
@@ -114,17 +136,20 @@ fn subcommands(command: &Command) -> Vec<String> {
 }
 
 /// What an argument may be, by the words that clap knows, else by what its help calls the value.
-fn values(argument: &Arg) -> Vec<String> {
-    let known = argument.get_possible_values();
-    if !known.is_empty() {
-        let shown = known.iter().filter(|value| !value.is_hide_set());
+fn values(argument: &Arg, known: &Known<'_>) -> Vec<String> {
+    let possible = argument.get_possible_values();
+    if !possible.is_empty() {
+        let shown = possible.iter().filter(|value| !value.is_hide_set());
         return shown.map(|value| value.get_name().to_owned()).collect();
     }
     let name = argument.get_value_names().and_then(|names| names.first());
-    match name.map(|name| name.as_str()).unwrap_or_default() {
+    let name = name.map(|name| name.as_str()).unwrap_or_default();
+    if let Some((_, values)) = known.iter().find(|(of, _)| *of == name) {
+        return values.clone();
+    }
+    match name {
         "DEV" | "DEVICE" => devices(),
         "MODE" => modes(),
-        "ROW" => fanpcap_bench::rows().map(str::to_owned).collect(),
         _ if argument.get_id() == "group" => running(),
         "FILE" | "DIR" | "DIRECTORY" | "PROGRAM" | "COMMAND" | "PATH" => vec![FILES.to_owned()],
         _ if argument.get_value_hint() == ValueHint::AnyPath => vec![FILES.to_owned()],
@@ -151,38 +176,20 @@ fn running() -> Vec<String> {
     groups.into_iter().map(|group| group.to_string()).collect()
 }
 
-/// The shells' scripts, with the files that they are installed as.
-pub(crate) const SCRIPTS: [(&str, &str); 3] = [
-    (
-        "bash-completion/completions/fanpcap",
-        include_str!("../completions/fanpcap.bash"),
-    ),
-    (
-        "zsh/site-functions/_fanpcap",
-        include_str!("../completions/fanpcap.zsh"),
-    ),
-    (
-        "fish/vendor_completions.d/fanpcap.fish",
-        include_str!("../completions/fanpcap.fish"),
-    ),
-];
-
 #[cfg(test)]
 mod tests {
     use super::*;
 
     fn told(line: &str) -> Vec<String> {
-        let mut command = crate::Arguments::command().disable_help_subcommand(true);
+        let mut command = crate::command().disable_help_subcommand(true);
         command.build();
         let words: Vec<String> = line.split(' ').map(str::to_owned).collect();
-        of(&command, &words)
+        of(&command, &words, &[])
     }
 
     #[test]
     fn each_word_has_what_belongs_there() {
         assert_eq!(told("ca"), ["capture"]);
-        assert_eq!(told("bench li"), ["list"]);
-        assert!(told("bench steer").contains(&"steering".to_owned()));
         assert_eq!(told("capture --fanout ro"), ["rollover"]);
         assert_eq!(told("run --fanout fl"), ["flow"]);
         assert_eq!(told("top --sort drops"), ["drops"]);
@@ -204,7 +211,6 @@ mod tests {
         assert_eq!(told("top lo l"), Vec::<String>::new());
         for line in [
             "lang check x",
-            "bench compare before x",
             "gen --replay ",
             "run -- ",
             "run -n 4 tcpdump -n ",
@@ -217,8 +223,8 @@ mod tests {
 
     #[test]
     fn what_is_hidden_is_not_offered() {
-        for line in ["", "bench ", "bench --", "gen --", "lang "] {
-            for hidden in ["manual", "complete", "generate", "compiler", "--stray"] {
+        for line in ["", "gen --", "lang "] {
+            for hidden in ["complete", "generate"] {
                 assert!(!told(line).contains(&hidden.to_owned()), "{line}: {hidden}");
             }
         }

@@ -6,10 +6,14 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context, Result};
 
 /// The name by which programs ask for it.
-pub(crate) const NAME: &str = "libpcap.so.0.8";
+pub const NAME: &str = "libpcap.so.0.8";
 
-/// The directory of our library: `FANPCAP_LIB_DIR`, else beside the command, as it was installed or built.
-pub(crate) fn directory() -> Result<PathBuf> {
+/// The directory of our library: `FANPCAP_LIB_DIR`, else beside this program, as it was installed or
+/// built.
+///
+/// # Errors
+/// The library is in none of these places.
+pub fn directory() -> Result<PathBuf> {
     if let Some(directory) = env::var_os("FANPCAP_LIB_DIR") {
         return found(Path::new(&directory)).with_context(|| {
             let directory = Path::new(&directory).display();
@@ -17,9 +21,16 @@ pub(crate) fn directory() -> Result<PathBuf> {
         });
     }
     let command = env::current_exe().context("where this command is")?;
-    let above = command
+    let directory = command.parent().context("where this command is")?;
+    // PREFIX/bin, PREFIX/libexec/fanpcap.
+    let levels = if directory.ends_with("libexec/fanpcap") {
+        2
+    } else {
+        1
+    };
+    let above = directory
         .ancestors()
-        .nth(2)
+        .nth(levels)
         .context("where this command is")?;
     let multiarch = format!("lib/{}-linux-gnu/fanpcap", env::consts::ARCH);
     // The last two are the build's: the command in target/release, and staged in target/fanpcap/bin.

@@ -1,12 +1,13 @@
 //! Writing to standard output and standard error: a reader that has seen enough, as `head` has, is no error.
 
 use std::io::{self, Write};
+use std::process::ExitCode;
 
 use anyhow::{Context, Result};
 
 /// Whether there is still somebody to write to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Reader {
+pub enum Reader {
     /// It has what was written.
     Reads,
     /// It has closed its end of the pipe.
@@ -17,17 +18,25 @@ pub(crate) enum Reader {
 ///
 /// # Errors
 /// It can't be written, for another reason than that nobody reads.
-pub(crate) fn print(text: &str) -> Result<Reader> {
+pub fn print(text: &str) -> Result<Reader> {
     write(&mut io::stdout().lock(), text).context("writing to standard output")
 }
 
 /// Writes a text to standard error. There is nowhere to tell that it could not be written.
-pub(crate) fn note(text: &str) {
+pub fn note(text: &str) {
     let _ = write(&mut io::stderr().lock(), text);
 }
 
+/// A command's exit status: an error is written to standard error.
+pub fn ended(done: Result<ExitCode>) -> ExitCode {
+    done.unwrap_or_else(|error| {
+        note(&format!("fanpcap: {}\n", words(&error)));
+        ExitCode::FAILURE
+    })
+}
+
 /// An error and its causes. Many texts have their cause's in them, which is not said again.
-pub(crate) fn words(error: &anyhow::Error) -> String {
+pub fn words(error: &anyhow::Error) -> String {
     let mut text = error.to_string();
     for cause in error.chain().skip(1).map(ToString::to_string) {
         if !text.contains(&cause) {

@@ -331,12 +331,10 @@ fn a_reader_that_has_enough_ends_it() {
 #[test]
 fn without_a_reader_no_command_panics() {
     for arguments in [
-        &["bench", "list"][..],
-        &["config"],
+        &["config"][..],
         &["metrics", "lo"],
         &["top", "lo", "--once", "--interval", "0.1"],
         &["--help"],
-        &["bench", "nosuchrow"],
         &["run"],
     ] {
         let closed = || {

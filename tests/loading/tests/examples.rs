@@ -63,7 +63,7 @@ fn the_alert_rules_pass_their_tests() -> Result<()> {
 
 #[test]
 fn the_alert_rules_ask_for_metrics_that_there_are() -> Result<()> {
-    let page = root().join("crates/fanpcap-cli/man/fanpcap-metrics.in");
+    let page = root().join("docs/man/fanpcap-metrics.in");
     let page = fs::read_to_string(page)?;
     let rules = text("fanpcap.rules.yml")?;
     let word = |c: char| !c.is_ascii_alphanumeric() && c != '_';

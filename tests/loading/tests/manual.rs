@@ -142,6 +142,7 @@ fn bash_completes_what_belongs_there_and_no_internals() -> Result<()> {
         (&["conf"][..], "config\n"),
         (&["top", "l"], "lo\n"),
         (&["capture", "--fanout", "roll"], "rollover\n"),
+        (&["ben"], "bench\n"),
         (&["bench", "steerin"], "steering\n"),
         (&["top", "--sort", "drops"], "drops\n"),
         // Files are the shell's own.

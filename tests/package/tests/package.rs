@@ -55,6 +55,7 @@ fn files_are_where_they_belong_and_alter_no_program() -> Result<()> {
     let multiarch = multiarch()?;
     for file in [
         "/usr/bin/fanpcap",
+        "/usr/libexec/fanpcap/fanpcap-bench",
         &format!("/usr/lib/{multiarch}/fanpcap/libpcap.so.0.8"),
         &format!("/usr/lib/{multiarch}/pkgconfig/fanpcap.pc"),
         "/usr/include/pcap/fanout.h",

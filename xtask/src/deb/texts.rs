@@ -6,7 +6,7 @@ use std::process::Command;
 use anyhow::{Context, Result};
 
 use super::{Package, licenses};
-use crate::tree;
+use crate::{stage, tree};
 
 /// Where a line of the changelog ends.
 const WIDTH: usize = 76;
@@ -50,7 +50,7 @@ pub(super) fn copyright() -> Result<String> {
 /// The crates of others, a line each: `libc 0.2.1: MIT OR Apache-2.0`.
 fn crates() -> Result<Vec<String>> {
     let mut cargo = tree::cargo(&["tree", "--edges", "normal", "--prefix", "none"])?;
-    cargo.args(["-p", "fanpcap-abi", "-p", "fanpcap-cli"]);
+    cargo.args(stage::PACKAGES.iter().flat_map(|package| ["-p", package]));
     let said = tree::output(cargo.args(["--no-dedupe", "--format", "{p}: {l}"]))?;
     // Our own crates and what runs in the compiler only have a remark in brackets.
     let mut lines: Vec<String> = said

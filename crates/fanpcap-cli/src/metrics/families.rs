@@ -334,7 +334,7 @@ mod tests {
     /// The manual page names each metric, and no other.
     #[test]
     fn the_manual_has_every_metric() {
-        let page = include_str!("../../man/fanpcap-metrics.in");
+        let page = include_str!("../../../../docs/man/fanpcap-metrics.in");
         let families = of(&fixture::after());
         for family in &families {
             let entry = format!("\n.B {}\n", family.name);

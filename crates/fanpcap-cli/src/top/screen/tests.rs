@@ -214,7 +214,7 @@ fn a_device_without_figures_is_not_the_busiest() {
 
 #[test]
 fn the_manual_has_every_key_and_column() {
-    let page = include_str!("../../../man/fanpcap-top.in");
+    let page = include_str!("../../../../../docs/man/fanpcap-top.in");
     for key in KEYS
         .split("  ")
         .filter_map(|key| key.trim().split(' ').next())

@@ -14,8 +14,8 @@ use fanpcap_testkit::{Scratch, member, needs};
 /// Runs one row as quickly as can be. Other tests share the CPUs, so nothing is said of figures.
 fn quickly(row: &str, scratch: &Scratch, more: &[&str]) -> io::Result<Output> {
     needs::libpcap_headers().map_err(io::Error::other)?;
-    Command::new(env!("CARGO_BIN_EXE_fanpcap"))
-        .args(["bench", row, "--quick", "--shared"])
+    Command::new(env!("CARGO_BIN_EXE_fanpcap-bench"))
+        .args([row, "--quick", "--shared"])
         .args(more)
         .arg("--output")
         .arg(scratch.file("results"))
@@ -29,8 +29,7 @@ fn tpacket(scratch: &Scratch, more: &[&str]) -> io::Result<Output> {
 
 /// Runs a verb of the bench that measures nothing.
 fn bench(arguments: &[&OsStr]) -> io::Result<Output> {
-    Command::new(env!("CARGO_BIN_EXE_fanpcap"))
-        .arg("bench")
+    Command::new(env!("CARGO_BIN_EXE_fanpcap-bench"))
         .args(arguments)
         .output()
 }
@@ -115,6 +114,42 @@ fn a_run_of_a_group_whose_counters_disagree_is_refused() {
 }
 
 #[test]
+fn without_a_reader_it_does_not_panic() {
+    for arguments in [["list"], ["nosuchrow"]] {
+        let closed = || {
+            let (reader, writer) = std::os::unix::net::UnixStream::pair().unwrap();
+            drop(reader);
+            std::os::fd::OwnedFd::from(writer)
+        };
+        let mut command = Command::new(env!("CARGO_BIN_EXE_fanpcap-bench"));
+        command.args(arguments).stdout(closed()).stderr(closed());
+        // A panic has the status 101.
+        let code = command.status().unwrap().code();
+        assert!(
+            [Some(0), Some(1)].contains(&code),
+            "{arguments:?}: {code:?}"
+        );
+    }
+}
+
+#[test]
+fn its_words_are_completed_and_what_is_hidden_is_not_offered() {
+    let told = |line: &str| {
+        let words = ["complete", "--"].into_iter().chain(line.split(' '));
+        let words: Vec<&OsStr> = words.map(OsStr::new).collect();
+        said(&bench(&words).unwrap())
+    };
+    assert_eq!(told("li"), "list\n");
+    assert!(told("steer").lines().any(|row| row == "steering"));
+    assert_eq!(told("compare before x"), ":files\n");
+    for line in ["", "--"] {
+        for hidden in ["generate", "compiler", "complete", "--stray"] {
+            assert!(!told(line).lines().any(|word| word == hidden), "{hidden}");
+        }
+    }
+}
+
+#[test]
 fn rows_are_listed_with_their_goals() {
     let output = bench(&["list".as_ref()]).unwrap();
     let said = said(&output);
@@ -172,8 +207,8 @@ fn endless(row: &str, scratch: &Scratch) -> io::Result<Child> {
     needs::libpcap_headers().map_err(io::Error::other)?;
     let temporary = scratch.file("temporary");
     fs::create_dir(&temporary)?;
-    Command::new(env!("CARGO_BIN_EXE_fanpcap"))
-        .args(["bench", row, "--shared", "--milliseconds", "4000"])
+    Command::new(env!("CARGO_BIN_EXE_fanpcap-bench"))
+        .args([row, "--shared", "--milliseconds", "4000"])
         .arg("--output")
         .arg(scratch.file("results"))
         .env("TMPDIR", temporary)

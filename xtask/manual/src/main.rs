@@ -1,26 +1,37 @@
-//! `fanpcap manual`: writes the command's manual pages and completions, as `make` stages them.
+//! Writes the manual pages of the command and of the steering language, as `make` stages them.
+#![forbid(unsafe_code)]
 
 mod examples;
 mod language;
 
+use std::env;
 use std::fs;
 use std::io::Write;
 use std::path::{Path, PathBuf};
-use std::process::ExitCode;
 
 use anyhow::{Context, Result};
-use clap::{Args, Command, CommandFactory};
+use clap::Command;
 use clap_mangen::Man;
-
-use crate::complete::SCRIPTS;
 
 /// What the pages say beyond the options: hand-written sections, by page.
 const SECTIONS: [(&str, &str); 5] = [
-    ("fanpcap", include_str!("../man/fanpcap.in")),
-    ("fanpcap-enable", include_str!("../man/fanpcap-enable.in")),
-    ("fanpcap-disable", include_str!("../man/fanpcap-disable.in")),
-    ("fanpcap-metrics", include_str!("../man/fanpcap-metrics.in")),
-    ("fanpcap-top", include_str!("../man/fanpcap-top.in")),
+    ("fanpcap", include_str!("../../../docs/man/fanpcap.in")),
+    (
+        "fanpcap-enable",
+        include_str!("../../../docs/man/fanpcap-enable.in"),
+    ),
+    (
+        "fanpcap-disable",
+        include_str!("../../../docs/man/fanpcap-disable.in"),
+    ),
+    (
+        "fanpcap-metrics",
+        include_str!("../../../docs/man/fanpcap-metrics.in"),
+    ),
+    (
+        "fanpcap-top",
+        include_str!("../../../docs/man/fanpcap-top.in"),
+    ),
 ];
 /// The pages of other sections that every page refers to.
 const RELATED: [(&str, &str); 3] = [
@@ -29,30 +40,36 @@ const RELATED: [(&str, &str); 3] = [
     ("pcap_fanout", "3PCAP"),
 ];
 
-/// Writes manual pages and completions into a directory
-#[derive(Args, Debug)]
-pub(crate) struct Arguments {
-    /// The directory, laid out as PREFIX/share
-    directory: PathBuf,
-}
-
-/// Does it.
-pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode> {
-    let share = &arguments.directory;
-    let mut command = super::Arguments::command().disable_help_subcommand(true);
-    command.build();
-    let pages = pages(&command);
+fn main() -> Result<()> {
+    let directory = env::args_os().nth(1);
+    let manual = PathBuf::from(directory.context("usage: fanpcap-manual DIRECTORY")?);
+    let pages = pages(&command());
     let names: Vec<String> = pages.iter().map(name).collect();
     for page in &pages {
-        let path = share.join(format!("man/man1/{}.1", name(page)));
+        let path = manual.join(format!("man1/{}.1", name(page)));
         write(&path, &rendered(page, &names)?)?;
     }
-    let path = share.join("man/man7/fanpcap-lang.7");
-    write(&path, language::page().as_bytes())?;
-    for (path, script) in SCRIPTS {
-        write(&share.join(path), script.as_bytes())?;
+    let path = manual.join("man7/fanpcap-lang.7");
+    write(&path, language::page().as_bytes())
+}
+
+/// The command, with the program that is its subcommand `bench` in the place of that.
+fn command() -> Command {
+    let mut command = fanpcap_cli::command();
+    let all = command.get_subcommands();
+    let names: Vec<String> = all.map(|it| it.get_name().to_owned()).collect();
+    for name in names {
+        // What is changed becomes the last: all are, so that their order stays.
+        command = command.mut_subcommand(&name, |own| match name.as_str() {
+            "bench" => fanpcap_bench::command()
+                .name("bench")
+                .display_order(own.get_display_order()),
+            _ => own,
+        });
     }
-    Ok(ExitCode::SUCCESS)
+    let mut command = command.disable_help_subcommand(true);
+    command.build();
+    command
 }
 
 /// The command, its visible subcommands and theirs, one page each.
@@ -139,9 +156,7 @@ mod tests {
     use super::*;
 
     fn all() -> Vec<(String, String)> {
-        let mut command = crate::Arguments::command().disable_help_subcommand(true);
-        command.build();
-        let pages = pages(&command);
+        let pages = pages(&command());
         let names: Vec<String> = pages.iter().map(name).collect();
         let text = |page| String::from_utf8(rendered(page, &names).unwrap()).unwrap();
         pages.iter().map(|page| (name(page), text(page))).collect()
@@ -160,7 +175,7 @@ mod tests {
         ] {
             assert!(names.iter().any(|page| page == name), "{name}: {names:?}");
         }
-        for hidden in ["manual", "help", "generate"] {
+        for hidden in ["complete", "help", "generate"] {
             assert!(
                 !names.iter().any(|page| page.contains(hidden)),
                 "{hidden}: {names:?}"

@@ -7,7 +7,7 @@ use fanpcap_steer::{
 };
 
 /// Before the table: what is written by hand.
-const INTRODUCTION: &str = include_str!("../../man/fanpcap-lang.7.in");
+const INTRODUCTION: &str = include_str!("../../../docs/man/fanpcap-lang.7.in");
 const LIMITS: [(usize, &str); 11] = [
     (SOURCE_MAX, "bytes of source."),
     (

@@ -169,7 +169,6 @@ pub(super) fn section(page: &str) -> Option<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use clap::Parser;
 
     #[test]
     fn each_example_is_of_its_page_and_is_understood() {
@@ -181,7 +180,8 @@ mod tests {
                     let words = shown.replace("'group 7'", "group_7");
                     let words = words.split(' ').skip_while(|word| word.contains("PCAP_"));
                     let words: Vec<&str> = words.collect();
-                    crate::Arguments::try_parse_from(&words)
+                    crate::command()
+                        .try_get_matches_from(&words)
                         .unwrap_or_else(|error| panic!("{error}"));
                     let name = page.replace('-', " ");
                     let is_own = page == "fanpcap" || words.join(" ").starts_with(&name);
