@@ -1,10 +1,10 @@
 //! Datagrams as frames: all headers, the payload, the checksums; whole, or in fragments.
 
-use std::net::IpAddr;
+use std::net::{IpAddr, Ipv4Addr};
 
-use crate::checksum::Sum;
 use crate::description::Description;
 use crate::flow::Flow;
+use crate::headers::{self, IPV4, IPV6, Ipv4, Ipv6, MORE_FRAGMENTS, TCP, Tcp, UDP, put};
 use crate::pool::{Frame, payload};
 use crate::random::scatter;
 
@@ -39,13 +39,10 @@ const VLAN_LEN: usize = 4;
 const VXLAN_LEN: usize = 20 + 8 + 8;
 const VXLAN_PORT: u16 = 4789;
 const STAMP_LEN: usize = 8;
-/// Within the headers of IPv6 and its fragment header.
-const FRAGMENT: u8 = 44;
-const TUNNEL: [[u8; 4]; 2] = [[192, 168, 100, 1], [192, 168, 100, 2]];
-/// More fragments to come: a flag of IPv4's and of IPv6's, in their different places.
-const MORE4: u16 = 0x2000;
-const MORE6: u16 = 1;
-
+const TUNNEL: [Ipv4Addr; 2] = [
+    Ipv4Addr::new(192, 168, 100, 1),
+    Ipv4Addr::new(192, 168, 100, 2),
+];
 impl<'a> Layers<'a> {
     /// Those of `description`.
     pub(crate) fn of(description: &'a Description) -> Self {
@@ -98,9 +95,9 @@ impl<'a> Layers<'a> {
     fn write_below(&self, frame: &mut [u8], datagram: &Datagram) {
         let description = self.description;
         let family = if datagram.flow.source.0.is_ipv4() {
-            0x0800_u16
+            IPV4
         } else {
-            0x86dd
+            IPV6
         };
         let (to, from) = if datagram.answer {
             (description.source_mac, description.destination_mac)
@@ -119,7 +116,7 @@ impl<'a> Layers<'a> {
             1 => vec![0x8100],
             _ => vec![0x88a8, 0x8100],
         };
-        kinds.push(description.vxlan.map_or(family, |_| 0x0800));
+        kinds.push(description.vxlan.map_or(family, |_| IPV4));
         for (place, kind) in kinds.iter().enumerate() {
             macs.extend(kind.to_be_bytes());
             if let Some(vlan) = description.vlans.get(place) {
@@ -153,145 +150,91 @@ fn piece_lens(datagram: &Datagram, data: usize, transport: usize) -> Vec<usize> 
 
 /// Ports, lengths and so on, with a checksum of 0.
 fn write_transport(bytes: &mut [u8], flow: &Flow, total: usize, datagram: &Datagram) {
-    put(bytes, 0, &flow.source.1.to_be_bytes());
-    put(bytes, 2, &flow.destination.1.to_be_bytes());
-    if flow.tcp {
-        let [a, b, c, d, e, f, g, h] = scatter(datagram.number).to_be_bytes();
-        put(bytes, 4, &[a, b, c, d, e, f, g, h]);
-        // Five words of header, PSH and ACK, a window, no checksum, nothing urgent.
-        put(bytes, 12, &[0x50, 0x18, 0x20, 0, 0, 0, 0, 0]);
-    } else {
-        put(bytes, 4, &short(total));
-        put(bytes, 6, &[0, 0]);
+    let ports = (flow.source.1, flow.destination.1);
+    if !flow.tcp {
+        return headers::write_udp(ports, total, bytes);
     }
+    let [a, b, c, d, e, f, g, h] = scatter(datagram.number).to_be_bytes();
+    let header = Tcp {
+        ports,
+        numbers: (
+            u32::from_be_bytes([a, b, c, d]),
+            u32::from_be_bytes([e, f, g, h]),
+        ),
+        flags: 0x18,
+        window: 0x2000,
+    };
+    header.write(bytes);
 }
 
 /// The transport checksum, over all pieces.
 fn check_transport(frames: &mut [Frame], data: usize, total: usize, datagram: &Datagram) {
     let flow = &datagram.flow;
-    let mut sum = Sum::default()
-        .bytes(&octets(flow.source.0))
-        .bytes(&octets(flow.destination.0))
-        .number(usize::from(protocol(flow)))
-        .number(total);
-    for frame in frames.iter() {
-        sum = sum.bytes(&frame.bytes[data..]);
-    }
-    let place = data + if flow.tcp { 16 } else { 6 };
-    let checksum = given(sum.checksum(), flow.tcp);
+    let ends = (flow.source.0, flow.destination.0);
+    let pieces: Vec<&[u8]> = frames.iter().map(|frame| &frame.bytes[data..]).collect();
+    let checksum = headers::checksum(ends, protocol(flow), total, &pieces);
     if let Some(first) = frames.first_mut() {
+        let place = data + headers::checksum_at(protocol(flow));
         put(&mut first.bytes, place, &checksum);
     }
 }
 
-/// In UDP, 0 means that there is no checksum; the other zero means 0 (RFC 768).
-fn given(checksum: u16, tcp: bool) -> [u8; 2] {
-    match checksum {
-        0 if !tcp => [255, 255],
-        checksum => checksum.to_be_bytes(),
-    }
-}
-
 fn protocol(flow: &Flow) -> u8 {
-    if flow.tcp { 6 } else { 17 }
+    if flow.tcp { TCP } else { UDP }
 }
 
 /// The IP header of a piece that `before` bytes of the datagram come before.
 fn write_ip(packet: &mut [u8], datagram: &Datagram, before: usize, more: bool) {
     let flow = &datagram.flow;
-    let (from, to) = (octets(flow.source.0), octets(flow.destination.0));
-    let identification = scatter(datagram.number).to_le_bytes();
-    if flow.source.0.is_ipv4() {
-        let fragment = u16::try_from(before / 8).unwrap_or(0) | if more { MORE4 } else { 0 };
-        let header = Ipv4 {
-            identification: [identification[0], identification[1]],
-            fragment,
-            protocol: protocol(flow),
-            ends: [&from, &to],
-        };
-        header.write(packet);
-        return;
-    }
-    let len = short(packet.len() - 40);
-    let next = if datagram.fragmented {
-        FRAGMENT
-    } else {
-        protocol(flow)
-    };
-    put(packet, 0, &[0x60, 0, 0, 0, len[0], len[1], next, 64]);
-    put(packet, 8, &from);
-    put(packet, 24, &to);
-    if datagram.fragmented {
-        let offset = u16::try_from(before).unwrap_or(0) | if more { MORE6 } else { 0 };
-        put(packet, 40, &[protocol(flow), 0]);
-        put(packet, 42, &offset.to_be_bytes());
-        put(packet, 44, &identification[..4]);
-    }
-}
-
-/// An IPv4 header without options, for the packet that it is written to.
-struct Ipv4<'a> {
-    identification: [u8; 2],
-    fragment: u16,
-    protocol: u8,
-    ends: [&'a [u8]; 2],
-}
-
-impl Ipv4<'_> {
-    fn write(&self, packet: &mut [u8]) {
-        let len = short(packet.len());
-        put(packet, 0, &[0x45, 0, len[0], len[1]]);
-        put(packet, 4, &self.identification);
-        put(packet, 6, &self.fragment.to_be_bytes());
-        put(packet, 8, &[64, self.protocol, 0, 0]);
-        put(packet, 12, self.ends[0]);
-        put(packet, 16, self.ends[1]);
-        let checksum = Sum::default().bytes(&packet[..20]).checksum();
-        put(packet, 10, &checksum.to_be_bytes());
+    let protocol = protocol(flow);
+    let [a, b, c, d, ..] = scatter(datagram.number).to_le_bytes();
+    let offset = |unit| u16::try_from(before / unit).unwrap_or(0);
+    match (flow.source.0, flow.destination.0) {
+        (IpAddr::V4(from), IpAddr::V4(to)) => {
+            let header = Ipv4 {
+                ends: (from, to),
+                protocol,
+                identification: u16::from_be_bytes([a, b]),
+                fragment: offset(8) | if more { MORE_FRAGMENTS } else { 0 },
+            };
+            header.write(packet);
+        }
+        (IpAddr::V6(from), IpAddr::V6(to)) => {
+            let identification = u32::from_be_bytes([a, b, c, d]);
+            let fragment = (identification, offset(1), more);
+            let header = Ipv6 {
+                ends: (from, to),
+                protocol,
+                fragment: datagram.fragmented.then_some(fragment),
+            };
+            header.write(packet);
+        }
+        // A flow's two prefixes are of one family, which the description's check has seen.
+        (IpAddr::V4(_), IpAddr::V6(_)) | (IpAddr::V6(_), IpAddr::V4(_)) => {}
     }
 }
 
 /// Outer IPv4 and UDP, VXLAN. The inner frame is there already.
 fn write_tunnel(packet: &mut [u8], network: u32, datagram: &Datagram) {
-    let [from, to] = if datagram.answer {
-        [TUNNEL[1], TUNNEL[0]]
+    let [one, other] = TUNNEL;
+    let ends = if datagram.answer {
+        (other, one)
     } else {
-        TUNNEL
+        (one, other)
     };
-    let identification = scatter(!datagram.number).to_le_bytes();
+    let [a, b, ..] = scatter(!datagram.number).to_le_bytes();
     let header = Ipv4 {
-        identification: [identification[0], identification[1]],
+        ends,
+        protocol: UDP,
+        identification: u16::from_be_bytes([a, b]),
         fragment: 0,
-        protocol: 17,
-        ends: [&from, &to],
     };
     header.write(packet);
     let udp = &mut packet[20..];
-    let len = udp.len();
     // The source port tells flows apart, as RFC 7348 wants it.
     let entropy = (datagram.flow.source.1 ^ datagram.flow.destination.1) | 0xc000;
-    put(udp, 0, &entropy.to_be_bytes());
-    put(udp, 2, &VXLAN_PORT.to_be_bytes());
-    put(udp, 4, &short(len));
-    put(udp, 6, &[0, 0]);
+    headers::write_udp((entropy, VXLAN_PORT), udp.len(), udp);
     put(udp, 8, &[0x08, 0, 0, 0]);
     put(udp, 12, &(network << 8).to_be_bytes());
-    let sum = Sum::default().bytes(&from).bytes(&to).number(17 + len);
-    let checksum = sum.bytes(udp).checksum();
-    put(udp, 6, &given(checksum, false));
-}
-
-fn octets(address: IpAddr) -> Vec<u8> {
-    match address {
-        IpAddr::V4(address) => address.octets().to_vec(),
-        IpAddr::V6(address) => address.octets().to_vec(),
-    }
-}
-
-fn short(len: usize) -> [u8; 2] {
-    u16::try_from(len).unwrap_or(u16::MAX).to_be_bytes()
-}
-
-fn put(bytes: &mut [u8], at: usize, content: &[u8]) {
-    bytes[at..at + content.len()].copy_from_slice(content);
+    headers::complete((ends.0.into(), ends.1.into()), UDP, udp);
 }

@@ -27,6 +27,7 @@
 #![forbid(unsafe_code)]
 
 mod checksum;
+pub mod headers;
 mod counting;
 mod prefix;
 mod program;

@@ -1,6 +1,7 @@
 //! Other addresses for captured frames, so that each loop of a replay has flows of its own.
 
 use crate::checksum::updated;
+use crate::headers::{IPV4, IPV6};
 
 /// Changes the IP addresses of an Ethernet frame in their last 16 bits, by `turn`, with the checksums that
 /// cover them. An address always becomes the same one, so flows stay flows, in both directions; for
@@ -17,9 +18,6 @@ pub fn move_addresses(frame: &mut [u8], turn: u32) {
         _ => move_v6(&mut frame[ip..], mask.to_be_bytes()),
     }
 }
-
-const IPV4: u16 = 0x0800;
-const IPV6: u16 = 0x86dd;
 
 /// The kind of the IP packet in a frame, and where it begins.
 fn network(frame: &[u8]) -> Option<(u16, usize)> {

@@ -3,8 +3,8 @@
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::ops::Range;
 
-use anyhow::{Context, Result};
-use etherparse::{IpFragOffset, Ipv4Header, PacketBuilder};
+use anyhow::{Result, bail, ensure};
+use fanpcap_gen::headers::{self, DONT_FRAGMENT, IPV4, IPV6, Ipv4, Ipv6, MORE_FRAGMENTS, Tcp};
 
 use crate::flow::{Direction, Flow, Transport};
 
@@ -79,29 +79,54 @@ pub fn frame(flow: Flow, direction: Direction, sequence: u64, payload_len: usize
     payload.extend(sequence.to_be_bytes());
     payload.resize(payload_len.max(MARK_LEN), 0x5a);
 
-    let headers = ip_headers(source, destination)?;
-    let builder = PacketBuilder::ethernet2(from, to);
-    let step = match flow.vlan {
-        Some(vlan) => builder.single_vlan(vlan).ip(headers),
-        None => builder.ip(headers),
+    let (protocol, mut segment) = match flow.transport {
+        Transport::Tcp => (headers::TCP, tcp(source, destination).around(&payload)),
+        Transport::Udp => {
+            let ports = (source.port(), destination.port());
+            (headers::UDP, headers::udp(ports, &payload))
+        }
     };
-    let mut bytes = Vec::new();
-    match flow.transport {
-        Transport::Tcp => step
-            .tcp(source.port(), destination.port(), 1, 1024)
-            .ack(1)
-            .write(&mut bytes, &payload),
-        Transport::Udp => step
-            .udp(source.port(), destination.port())
-            .write(&mut bytes, &payload),
+    ensure!(segment.len() < LONGEST, "a payload of {payload_len} bytes");
+    headers::complete((source.ip(), destination.ip()), protocol, &mut segment);
+    let (mut kind, mut packet) = match (source.ip(), destination.ip()) {
+        (IpAddr::V4(from), IpAddr::V4(to)) => {
+            let header = Ipv4 {
+                ends: (from, to),
+                protocol,
+                identification: 0,
+                fragment: DONT_FRAGMENT,
+            };
+            (IPV4, header.around(&segment))
+        }
+        (IpAddr::V6(from), IpAddr::V6(to)) => {
+            let header = Ipv6 {
+                ends: (from, to),
+                protocol,
+                fragment: None,
+            };
+            (IPV6, header.around(&segment))
+        }
+        _ => bail!("a flow with both IPv4 and IPv6"),
+    };
+    if let Some(vlan) = flow.vlan {
+        packet = headers::tag(vlan.value(), kind, &packet);
+        kind = TAG;
     }
-    .context("building a frame")?;
     Ok(Frame {
         flow,
         direction,
         sequence,
-        bytes,
+        bytes: headers::ethernet(to, from, kind, &packet),
     })
+}
+
+fn tcp(source: SocketAddr, destination: SocketAddr) -> Tcp {
+    Tcp {
+        ports: (source.port(), destination.port()),
+        numbers: (1, 1),
+        flags: 0x10,
+        window: 1024,
+    }
 }
 
 /// Cuts an IPv4 frame into fragments of at most `part` bytes of IP payload (rounded down to 8).
@@ -109,22 +134,25 @@ pub fn frame(flow: Flow, direction: Direction, sequence: u64, payload_len: usize
 /// # Errors
 /// When the frame isn't IPv4.
 pub fn fragments(frame: &Frame, part: usize) -> Result<Vec<Frame>> {
+    let (source, destination) = frame.flow.ends(frame.direction);
+    let (IpAddr::V4(source), IpAddr::V4(destination)) = (source.ip(), destination.ip()) else {
+        bail!("the fragments of a frame that is not IPv4");
+    };
     let link_len = if frame.flow.vlan.is_some() { 18 } else { 14 };
     let (link, packet) = frame.bytes.split_at(link_len);
-    let (header, payload) = Ipv4Header::from_slice(packet).context("an IPv4 frame")?;
+    let (header, payload) = packet.split_at(20);
     let part = part / 8 * 8;
     let count = payload.len().div_ceil(part);
     let cut = |(index, piece): (usize, &[u8])| {
-        let mut header = header.clone();
-        header.identification = u16::from_be_bytes(low_bytes(frame.sequence));
-        header.dont_fragment = false;
-        header.more_fragments = index + 1 < count;
-        header.fragment_offset = IpFragOffset::try_new(u16::try_from(index * part / 8)?)?;
-        header.set_payload_len(piece.len())?;
-        header.header_checksum = header.calc_header_checksum();
-        let bytes = [link, &header.to_bytes(), piece].concat();
+        let more = if index + 1 < count { MORE_FRAGMENTS } else { 0 };
+        let header = Ipv4 {
+            ends: (source, destination),
+            protocol: header[9],
+            identification: u16::from_be_bytes(low_bytes(frame.sequence)),
+            fragment: u16::try_from(index * part / 8)? | more,
+        };
         Ok(Frame {
-            bytes,
+            bytes: [link, &header.around(piece)].concat(),
             ..frame.clone()
         })
     };
@@ -139,34 +167,6 @@ pub fn sequence_of(bytes: &[u8]) -> Option<u64> {
         + MAGIC.len();
     let number = bytes.get(at..at + 8)?;
     Some(u64::from_be_bytes(number.try_into().ok()?))
-}
-
-fn ip_headers(source: SocketAddr, destination: SocketAddr) -> Result<etherparse::IpHeaders> {
-    use etherparse::{IpHeaders, IpNumber, Ipv6Header};
-    match (source.ip(), destination.ip()) {
-        (IpAddr::V4(source), IpAddr::V4(destination)) => {
-            // The builder fills in protocol, length and checksum.
-            let header =
-                Ipv4Header::new(0, 64, IpNumber::UDP, source.octets(), destination.octets())?;
-            Ok(IpHeaders::Ipv4(
-                header,
-                etherparse::Ipv4Extensions::default(),
-            ))
-        }
-        (IpAddr::V6(source), IpAddr::V6(destination)) => {
-            let header = Ipv6Header {
-                hop_limit: 64,
-                source: source.octets(),
-                destination: destination.octets(),
-                ..Ipv6Header::default()
-            };
-            Ok(IpHeaders::Ipv6(
-                header,
-                etherparse::Ipv6Extensions::default(),
-            ))
-        }
-        _ => anyhow::bail!("a flow with both IPv4 and IPv6"),
-    }
 }
 
 fn ipv4_flow(transport: Transport, index: u16, random: &mut Random) -> Flow {
@@ -219,6 +219,10 @@ impl Random {
     }
 }
 
+/// Bytes that no IP packet has.
+const LONGEST: usize = 65516;
+/// Ethernet's type of an 802.1Q tag.
+const TAG: u16 = 0x8100;
 const CLIENT_MAC: [u8; 6] = [0x02, 0, 0, 0, 0, 0x0a];
 const SERVER_MAC: [u8; 6] = [0x02, 0, 0, 0, 0, 0x0b];
 const MAGIC: [u8; 4] = *b"FANP";

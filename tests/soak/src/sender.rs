@@ -5,13 +5,14 @@ use std::thread;
 use std::time::Duration;
 
 use anyhow::Result;
+use fanpcap_gen::headers;
 use fanpcap_testkit::Injector;
 
 use crate::chance::Chance;
 
 /// As c/soak.h has them.
 const COLORS: u8 = 4;
-const ETHERTYPE: [u8; 2] = [0x88, 0xb5];
+const ETHERTYPE: u16 = 0x88b5;
 const FRAME_LEN: u64 = 60;
 const FRAME_LEN_MAX: u64 = 1000;
 
@@ -61,11 +62,8 @@ fn frame(chance: &mut Chance, numbers: &mut [u64; COLORS as usize]) -> Vec<u8> {
     let color = u8::try_from(chance.below(u64::from(COLORS))).unwrap_or(0);
     let number = &mut numbers[usize::from(color)];
     *number += 1;
-    let mut bytes = vec![0xff; 6];
-    bytes.extend([2, 0, 0, 0, 0, 1]);
-    bytes.extend(ETHERTYPE);
-    bytes.push(color);
-    bytes.extend(number.to_be_bytes());
+    let payload = [&[color][..], &number.to_be_bytes()].concat();
+    let mut bytes = headers::ethernet([0xff; 6], [2, 0, 0, 0, 0, 1], ETHERTYPE, &payload);
     let len = FRAME_LEN + chance.below(FRAME_LEN_MAX - FRAME_LEN);
     bytes.resize(usize::try_from(len).unwrap_or(0), 0);
     bytes

@@ -1,9 +1,9 @@
-//! Frames layer by layer, from the inside out: each layer takes what it carries and says how it is told of in the next.
-//!
-//! Checksums are 0: nothing between the wire and a member looks at them.
+//! Frames layer by layer, from the inside out: each layer takes its payload and has the number by
+//! which the next layer names it. Checksums of TCP, UDP and ICMP are 0, as no test reads them.
 
 use std::net::IpAddr;
 
+use fanpcap_gen::headers::{self, IPV4, IPV6, Ipv4, Ipv6, MORE_FRAGMENTS, TCP, Tcp, UDP};
 use fanpcap_testkit::Direction;
 
 /// A frame, and which way it passes the device where members capture.
@@ -64,7 +64,7 @@ impl Packet {
 
     /// As the payload of an Ethernet frame.
     pub(crate) fn between(&self, (from, to): Ends<Mac>) -> Vec<u8> {
-        [&to[..], &from, &self.kind.to_be_bytes(), &self.bytes].concat()
+        headers::ethernet(to, from, self.kind, &self.bytes)
     }
 
     /// From client to server.
@@ -74,12 +74,7 @@ impl Packet {
 
     /// Behind a tag of this type: 0x8100 is 802.1Q's, 0x88a8 is 802.1ad's.
     pub(crate) fn tagged(&self, tag: u16, vlan: u16) -> Self {
-        let inside = [
-            &vlan.to_be_bytes()[..],
-            &self.kind.to_be_bytes(),
-            &self.bytes,
-        ];
-        Self::other(tag, &inside.concat())
+        Self::other(tag, &headers::tag(vlan, self.kind, &self.bytes))
     }
 
     /// Behind MPLS labels, the outermost first (RFC 3032).
@@ -172,13 +167,17 @@ pub(crate) fn segment(protocol: u8, parts: &[&[u8]]) -> Segment {
 }
 
 pub(crate) fn udp(ports: Ends<u16>, data: &[u8]) -> Segment {
-    let tail = [short(data.len() + 8), [0, 0]].concat();
-    segment(UDP, &[&both(ports), &tail, data])
+    segment(UDP, &[&headers::udp(ports, data)])
 }
 
 pub(crate) fn tcp(ports: Ends<u16>, data: &[u8]) -> Segment {
-    let tail = [0, 0, 0, 1, 0, 0, 0, 1, 0x50, 0x18, 0x20, 0, 0, 0, 0, 0];
-    segment(TCP, &[&both(ports), &tail, data])
+    let header = Tcp {
+        ports,
+        numbers: (1, 1),
+        flags: 0x18,
+        window: 0x2000,
+    };
+    segment(TCP, &[&header.around(data)])
 }
 
 /// With a DATA chunk (RFC 9260).
@@ -231,56 +230,29 @@ struct Fragment {
 }
 
 fn piece(ends: Ends<IpAddr>, protocol: u8, fragment: Option<Fragment>, bytes: &[u8]) -> Packet {
-    let mut packet = match ends {
+    let number = |number| u16::try_from(number).unwrap_or(0);
+    match ends {
         (IpAddr::V4(from), IpAddr::V4(to)) => {
-            let mut head = vec![0x45, 0];
-            head.extend(short(bytes.len() + 20));
-            head.extend(fragment4(fragment));
-            head.extend([64, protocol, 0, 0]);
-            head.extend([from.octets(), to.octets()].concat());
-            Packet::other(IPV4, &head)
+            let more = fragment.is_some_and(|fragment| fragment.more);
+            let offset = fragment.map_or(0, |fragment| number(fragment.offset / 8));
+            let header = Ipv4 {
+                ends: (from, to),
+                protocol,
+                identification: fragment.map_or(0, |fragment| fragment.identification),
+                fragment: offset | if more { MORE_FRAGMENTS } else { 0 },
+            };
+            Packet::other(IPV4, &header.around(bytes))
         }
         (IpAddr::V6(from), IpAddr::V6(to)) => {
-            let extension = fragment.map_or(vec![], |fragment| fragment6(protocol, fragment));
-            let next = if fragment.is_some() {
-                FRAGMENT
-            } else {
-                protocol
+            let header = Ipv6 {
+                ends: (from, to),
+                protocol,
+                fragment: fragment.map(|it| (it.identification.into(), number(it.offset), it.more)),
             };
-            let mut head = vec![0x60, 0, 0, 0];
-            head.extend(short(bytes.len() + extension.len()));
-            head.extend([next, 64]);
-            head.extend([from.octets(), to.octets()].concat());
-            head.extend(extension);
-            Packet::other(IPV6, &head)
+            Packet::other(IPV6, &header.around(bytes))
         }
         _ => panic!("a packet with both IPv4 and IPv6"),
-    };
-    packet.bytes.extend(bytes);
-    packet
-}
-
-/// Identification, flags and offset (RFC 791).
-fn fragment4(fragment: Option<Fragment>) -> Vec<u8> {
-    let Some(fragment) = fragment else {
-        return vec![0; 4];
-    };
-    let flags = u16::from(fragment.more) << 13;
-    let offset = u16::try_from(fragment.offset / 8).unwrap_or(0);
-    [
-        fragment.identification.to_be_bytes(),
-        (flags | offset).to_be_bytes(),
-    ]
-    .concat()
-}
-
-/// The extension header (RFC 8200 section 4.5).
-fn fragment6(protocol: u8, fragment: Fragment) -> Vec<u8> {
-    let offset = u16::try_from(fragment.offset).unwrap_or(0) | u16::from(fragment.more);
-    let mut header = vec![protocol, 0];
-    header.extend(offset.to_be_bytes());
-    header.extend(u32::from(fragment.identification).to_be_bytes());
-    header
+    }
 }
 
 /// The other way round.
@@ -296,11 +268,6 @@ fn short(len: usize) -> [u8; 2] {
     u16::try_from(len).unwrap_or(u16::MAX).to_be_bytes()
 }
 
-const IPV4: u16 = 0x0800;
-const IPV6: u16 = 0x86dd;
 const ICMP: u8 = 1;
-const TCP: u8 = 6;
-const UDP: u8 = 17;
-const FRAGMENT: u8 = 44;
 const ICMP6: u8 = 58;
 const SCTP: u8 = 132;
