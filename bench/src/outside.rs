@@ -12,12 +12,13 @@ use fanpcap_testkit::{Member, Program};
 use crate::bench::Bench;
 use crate::cores::{Cores, Occupant};
 use crate::cpu;
-use crate::figure::{Figure, Sample};
+use crate::figure::Sample;
 use crate::generator::{Load, Sent};
 use crate::libraries::Side;
 use crate::pause::pause;
 use crate::refusal::{Counters, Refusal, generator_share};
 use crate::trial::SETTLE;
+use crate::trial::{sample, with_share};
 
 /// What a program has counted at its end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -127,25 +128,7 @@ pub(crate) fn flood(
         }
     };
     let accepted = counters.agree().and(undisturbed).and_then(|()| alone());
-    Ok(accepted.map(|()| sample(&sent, &counters, cpu_ns)))
-}
-
-fn sample(sent: &Sent, counters: &Counters, cpu_ns: u64) -> Sample {
-    let delivered = counters.delivered as f64;
-    Sample::from([
-        (Figure::Sent, sent.frames as f64),
-        (Figure::LinkReceived, counters.arrived as f64),
-        (Figure::InterfaceDropped, counters.lost as f64),
-        (Figure::ApplicationReceived, delivered),
-        (Figure::ApplicationDropped, counters.dropped as f64),
-        (Figure::CapturedPps, delivered / sent.seconds()),
-        (
-            Figure::CapturedShare,
-            100.0 * delivered / sent.frames as f64,
-        ),
-        (Figure::ReaderNs, cpu_ns as f64 / delivered),
-        (Figure::GeneratorNs, sent.cpu_ns as f64 / sent.frames as f64),
-    ])
+    Ok(accepted.map(|()| with_share(sample(&sent, &counters, cpu_ns), &counters)))
 }
 
 /// The CPU time of all threads from the first frame on, in nanoseconds: one that waits has had it all when its ring

@@ -132,32 +132,40 @@ impl Trial<'_> {
     }
 }
 
+/// The figures that every run has, whose readers had so much CPU time.
+pub(crate) fn sample(sent: &Sent, counters: &Counters, cpu_ns: u64) -> Sample {
+    let delivered = counters.delivered as f64;
+    Sample::from([
+        (Figure::Sent, counters.sent as f64),
+        (Figure::LinkReceived, counters.arrived as f64),
+        (Figure::InterfaceDropped, counters.lost as f64),
+        (Figure::ApplicationReceived, delivered),
+        (Figure::ApplicationDropped, counters.dropped as f64),
+        (Figure::CapturedPps, delivered / sent.seconds()),
+        (Figure::ReaderNs, cpu_ns as f64 / delivered),
+        (
+            Figure::GeneratorNs,
+            sent.cpu_ns as f64 / counters.sent as f64,
+        ),
+    ])
+}
+
+/// These, and the share of what was sent that the readers were given.
+pub(crate) fn with_share(mut sample: Sample, counters: &Counters) -> Sample {
+    let share = counters.delivered as f64 / counters.sent as f64;
+    sample.insert(Figure::CapturedShare, 100.0 * share);
+    sample
+}
+
 impl Done {
     /// The figures that every trial has.
     pub(crate) fn sample(&self) -> Sample {
-        let Self { sent, counters, .. } = self;
-        let delivered = counters.delivered as f64;
-        let cpu_ns: u64 = self.told.iter().map(|told| told.cpu_ns).sum();
-        Sample::from([
-            (Figure::Sent, counters.sent as f64),
-            (Figure::LinkReceived, counters.arrived as f64),
-            (Figure::InterfaceDropped, counters.lost as f64),
-            (Figure::ApplicationReceived, delivered),
-            (Figure::ApplicationDropped, counters.dropped as f64),
-            (Figure::CapturedPps, delivered / sent.seconds()),
-            (Figure::ReaderNs, cpu_ns as f64 / delivered),
-            (
-                Figure::GeneratorNs,
-                sent.cpu_ns as f64 / counters.sent as f64,
-            ),
-        ])
+        let cpu_ns = self.told.iter().map(|told| told.cpu_ns).sum();
+        sample(&self.sent, &self.counters, cpu_ns)
     }
 
     /// These, and the share of what was sent that the readers were given.
     pub(crate) fn sample_with_share(&self) -> Sample {
-        let mut sample = self.sample();
-        let share = self.counters.delivered as f64 / self.counters.sent as f64;
-        sample.insert(Figure::CapturedShare, 100.0 * share);
-        sample
+        with_share(self.sample(), &self.counters)
     }
 }

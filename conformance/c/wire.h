@@ -88,6 +88,20 @@ static inline pcap_t *opened(const char *device, int version)
 	return activated(created(device, version));
 }
 
+/* Compiles and sets a filter, and prints what comes of it; closes a handle for which there is none. */
+static inline int tried(pcap_t *p, const char *expression)
+{
+	struct bpf_program program;
+	if (pcap_compile(p, &program, expression, 1, PCAP_NETMASK_UNKNOWN) != 0) {
+		printf(" %s\n", pcap_geterr(p));
+		pcap_close(p);
+		return 0;
+	}
+	printf(" %d", pcap_setfilter(p, &program));
+	pcap_freecode(&program);
+	return 1;
+}
+
 static inline void filter(pcap_t *p, const char *text)
 {
 	struct bpf_program program;
@@ -214,6 +228,24 @@ static inline void change(const char *command, const char *device, const char *s
 		sleep_ms(10);
 }
 
+/* Sets a device up or down, by a socket that is there already. */
+static inline void set_up_by(int control, const char *device, int up)
+{
+	struct ifreq request = { 0 };
+	strcpy(request.ifr_name, device);
+	ioctl(control, SIOCGIFFLAGS, &request);
+	request.ifr_flags = (short)(up ? request.ifr_flags | IFF_UP : request.ifr_flags & ~IFF_UP);
+	if (ioctl(control, SIOCSIFFLAGS, &request) != 0)
+		fail("SIOCSIFFLAGS", strerror(errno));
+}
+
+static inline void set_up(const char *device, int up)
+{
+	int control = socket(AF_INET, SOCK_DGRAM, 0);
+	set_up_by(control, device, up);
+	close(control);
+}
+
 /* Reading. */
 
 /* A callback that prints the frame's number, where that has been captured. */
@@ -224,6 +256,14 @@ static inline void print_number(u_char *user, const struct pcap_pkthdr *header, 
 		printf(" %u", number_of(bytes));
 	else
 		printf(" cut to %u", header->caplen);
+}
+
+/* A callback that prints the frame's size. */
+static inline void print_size(u_char *user, const struct pcap_pkthdr *header, const u_char *bytes)
+{
+	(void)user;
+	(void)bytes;
+	printf(" %u", header->len);
 }
 
 /* A callback that counts. */

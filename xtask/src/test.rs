@@ -60,7 +60,7 @@ pub(crate) fn run(names: &[&str]) -> Result<Tally> {
 }
 
 /// Packages that are tiers by themselves.
-const ALONE: [&str; 10] = [
+const ALONE: [&str; 11] = [
     "fanpcap-steer",
     "fanpcap-steer-testkit",
     "fanpcap-netns",

@@ -2,19 +2,6 @@
 #include <pthread.h>
 #include "../wire.h"
 
-static void set_up(const char *device, int up)
-{
-	struct ifreq request = { 0 };
-	int fd = socket(AF_INET, SOCK_DGRAM, 0);
-	strcpy(request.ifr_name, device);
-	ioctl(fd, SIOCGIFFLAGS, &request);
-	request.ifr_flags = (short)(up ? request.ifr_flags | IFF_UP : request.ifr_flags & ~IFF_UP);
-	if (ioctl(fd, SIOCSIFFLAGS, &request) != 0)
-		fail("SIOCSIFFLAGS", strerror(errno));
-	close(fd);
-	sleep_ms(20);
-}
-
 struct sender {
 	pcap_t *p;
 	int port;
@@ -25,8 +12,9 @@ static void *down_and_up(void *argument)
 	struct sender *sender = argument;
 	sleep_ms(60);
 	set_up(far, 0);
-	sleep_ms(60);
+	sleep_ms(80);
 	set_up(far, 1);
+	sleep_ms(20);
 	send_until(sender->port, sender->p, 1);
 	return NULL;
 }
@@ -63,10 +51,12 @@ static void without_waiting(int version, int port)
 	send_numbered(port, 0, 4);
 	settle(p, 4);
 	set_up(far, 0);
+	sleep_ms(20);
 	ask(p, "packets there");
 	ask(p, "down");
 	ask(p, "down");
 	set_up(far, 1);
+	sleep_ms(20);
 	ask(p, "up");
 	ask(p, "up");
 	send_until(port, p, 5);

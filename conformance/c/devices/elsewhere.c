@@ -24,17 +24,6 @@ static void *read_one(void *argument)
 	return NULL;
 }
 
-/* By a socket of before: there may be no other. */
-static void set_up(int control, const char *device, int up)
-{
-	struct ifreq request = { 0 };
-	strcpy(request.ifr_name, device);
-	ioctl(control, SIOCGIFFLAGS, &request);
-	request.ifr_flags = (short)(up ? request.ifr_flags | IFF_UP : request.ifr_flags & ~IFF_UP);
-	if (ioctl(control, SIOCSIFFLAGS, &request) != 0)
-		fail("SIOCSIFFLAGS", strerror(errno));
-}
-
 /* With the lowest limit that there is, nothing can be opened. */
 static struct rlimit files;
 
@@ -54,9 +43,9 @@ static void while_waiting(int version, int port, int where)
 	pthread_create(&thread, NULL, read_one, &reader);
 	sleep_ms(SETTLED);
 	limit_files(where & NO_FILES);
-	set_up(control, far, 0);
+	set_up_by(control, far, 0);
 	sleep_ms(SETTLED);
-	set_up(control, far, 1);
+	set_up_by(control, far, 1);
 	send_until(port, reader.p, 1);
 	pthread_join(thread, NULL);
 	limit_files(0);

@@ -2,13 +2,6 @@
 #include "../wire.h"
 #include "../tags.h"
 
-static void print_size(u_char *user, const struct pcap_pkthdr *header, const u_char *bytes)
-{
-	(void)user;
-	(void)bytes;
-	printf(" %u", header->len);
-}
-
 static void send_some(int in, int out)
 {
 	for (size_t i = 0; i < 4; i++) {
@@ -19,17 +12,11 @@ static void send_some(int in, int out)
 
 static void capture(int in, int out, const char *device, int version, const char *expression)
 {
-	struct bpf_program program;
 	unsigned count = 0;
 	pcap_t *p = opened(device, version);
 	printf("%s, version %d, %s:", device, version, expression);
-	if (pcap_compile(p, &program, expression, 1, PCAP_NETMASK_UNKNOWN) != 0) {
-		printf(" %s\n", pcap_geterr(p));
-		pcap_close(p);
+	if (!tried(p, expression))
 		return;
-	}
-	printf(" %d", pcap_setfilter(p, &program));
-	pcap_freecode(&program);
 	/* The first packets are filtered twice, as they might have been queued before. */
 	send_some(in, out);
 	sleep_ms(SETTLED);

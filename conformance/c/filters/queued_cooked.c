@@ -3,13 +3,6 @@
 #include "../wire.h"
 #include "../tags.h"
 
-static void print_size(u_char *user, const struct pcap_pkthdr *header, const u_char *bytes)
-{
-	(void)user;
-	(void)bytes;
-	printf(" %u", header->len);
-}
-
 static void send_some(int in, int out)
 {
 	send_tagged(in, &taggings[0], 60);
@@ -20,7 +13,6 @@ static void send_some(int in, int out)
 
 static void replace(int in, int out, int link, const char *expression)
 {
-	struct bpf_program program;
 	unsigned count = 0;
 	pcap_t *p = opened("any", 3);
 	pcap_set_datalink(p, link);
@@ -28,13 +20,8 @@ static void replace(int in, int out, int link, const char *expression)
 	send_some(in, out);
 	settle(p, 8);
 	printf("link %d, %s:", link, expression);
-	if (pcap_compile(p, &program, expression, 1, PCAP_NETMASK_UNKNOWN) != 0) {
-		printf(" %s\n", pcap_geterr(p));
-		pcap_close(p);
+	if (!tried(p, expression))
 		return;
-	}
-	printf(" %d", pcap_setfilter(p, &program));
-	pcap_freecode(&program);
 	printf(" -> %d,", drain(p, print_size, NULL));
 	/* Once more, as the first packets are filtered twice. */
 	for (int i = 0; i < 2; i++) {

@@ -1,18 +1,6 @@
 /* Devices that are down: what activation says, and that a new handle can be opened once they are up. */
 #include "../wire.h"
 
-static void set_up(const char *device, int up)
-{
-	struct ifreq request = { 0 };
-	int fd = socket(AF_INET, SOCK_DGRAM, 0);
-	strcpy(request.ifr_name, device);
-	ioctl(fd, SIOCGIFFLAGS, &request);
-	request.ifr_flags = (short)(up ? request.ifr_flags | IFF_UP : request.ifr_flags & ~IFF_UP);
-	if (ioctl(fd, SIOCSIFFLAGS, &request) != 0)
-		fail("SIOCSIFFLAGS", strerror(errno));
-	close(fd);
-}
-
 int main(void)
 {
 	char errbuf[PCAP_ERRBUF_SIZE] = "";

@@ -13,6 +13,21 @@ pub fn hindrance() -> Result<Option<String>> {
     complaint(Command::new("unshare").args(["--mount", "true"]))
 }
 
+/// Runs a test that needs mounts of its own, or says why it can't run here.
+///
+/// # Errors
+/// The test's.
+#[expect(clippy::print_stdout, reason = "what a test prints is how it says so")]
+pub fn where_possible(test: impl FnOnce() -> Result<()>) -> Result<()> {
+    match hindrance()? {
+        None => test(),
+        Some(reason) => {
+            println!("SKIP: {reason}");
+            Ok(())
+        }
+    }
+}
+
 fn complaint(command: &mut Command) -> Result<Option<String>> {
     let done = command.output().context("starting unshare")?;
     let said = String::from_utf8_lossy(&done.stderr).trim().to_owned();

@@ -34,9 +34,14 @@ fn loading() -> Result<()> {
 #[test]
 #[ignore = "needs root: run by make test"]
 fn opening_a_plain_handle() -> Result<()> {
+    ensure_plain_sound(&["create", "open", "open-live"])
+}
+
+/// Runs operations on a plain handle with each driver.
+fn ensure_plain_sound(operations: &[&'static str]) -> Result<()> {
     let scene = Scene::new()?;
     for environment in DRIVERS {
-        for operation in ["create", "open", "open-live"] {
+        for &operation in operations {
             let plain = Loop {
                 environment,
                 ..Loop::plain(operation)
@@ -73,17 +78,7 @@ fn joining_late() -> Result<()> {
 #[test]
 #[ignore = "needs root: run by make test"]
 fn using_a_plain_handle() -> Result<()> {
-    let scene = Scene::new()?;
-    for environment in DRIVERS {
-        for operation in USES {
-            let plain = Loop {
-                environment,
-                ..Loop::plain(operation)
-            };
-            scene.ensure_sound(plain, &PASSES)?;
-        }
-    }
-    Ok(())
+    ensure_plain_sound(&USES)
 }
 
 #[test]

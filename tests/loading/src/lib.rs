@@ -125,6 +125,25 @@ pub fn run(scratch: &Scratch, command: &mut Command) -> Result<Ended> {
     })
 }
 
+/// Checks that a program that judges files finds no fault; without the program the test is skipped, and
+/// this is false.
+///
+/// # Errors
+/// What it finds.
+pub fn is_judged(scratch: &Scratch, judge: &mut Command) -> Result<bool> {
+    let name = judge.get_program().to_string_lossy().into_owned();
+    let Ok(ended) = run(scratch, judge) else {
+        skip(&format!("no {name} here"));
+        return Ok(false);
+    };
+    ensure!(
+        ended.status.success() && ended.err.is_empty(),
+        "{}",
+        ended.err
+    );
+    Ok(true)
+}
+
 /// A savefile with some TCP and UDP packets.
 ///
 /// # Errors

@@ -7,61 +7,45 @@ use fanpcap_testkit::{Program, mounts};
 #[test]
 #[ignore = "needs root: run by make test"]
 fn nobody_waits_for_a_pipe_among_the_pages() -> Result<()> {
-    if let Some(reason) = mounts::hindrance()? {
-        println!("SKIP: {reason}");
-        return Ok(());
-    }
-    ensure_harmless("pipe")
+    mounts::where_possible(|| ensure_harmless("pipe"))
 }
 
 #[test]
 #[ignore = "needs root: run by make test"]
 fn no_page_is_written_through_a_link() -> Result<()> {
-    if let Some(reason) = mounts::hindrance()? {
-        println!("SKIP: {reason}");
-        return Ok(());
-    }
-    ensure_harmless("link")
+    mounts::where_possible(|| ensure_harmless("link"))
 }
 
 #[test]
 #[ignore = "needs root: run by make test"]
 fn without_memory_in_run_pages_are_in_shm() -> Result<()> {
-    if let Some(reason) = mounts::hindrance()? {
-        println!("SKIP: {reason}");
-        return Ok(());
-    }
-    ensure_says_where_run_is_no_memory("true", "1 pages, sums known")
+    mounts::where_possible(|| ensure_says_where_run_is_no_memory("true", "1 pages, sums known"))
 }
 
 #[test]
 #[ignore = "needs root: run by make test"]
 fn without_memory_in_runs_own_directory_pages_are_in_shm() -> Result<()> {
-    if let Some(reason) = mounts::hindrance()? {
-        println!("SKIP: {reason}");
-        return Ok(());
-    }
-    let on_disk = "umount /run && mount -t tmpfs -o mode=755 tmpfs /run && mkdir /run/fanpcap && \
+    mounts::where_possible(|| {
+        let on_disk = "umount /run && mount -t tmpfs -o mode=755 tmpfs /run && mkdir /run/fanpcap && \
                    mount --bind /proc /run/fanpcap";
-    ensure_says_where_run_is_no_memory(on_disk, "1 pages, sums known")
+        ensure_says_where_run_is_no_memory(on_disk, "1 pages, sums known")
+    })
 }
 
 #[test]
 #[ignore = "needs root: run by make test"]
 fn what_others_put_into_shm_is_moved_aside() -> Result<()> {
-    if let Some(reason) = mounts::hindrance()? {
-        println!("SKIP: {reason}");
-        return Ok(());
-    }
-    let planted = [
-        "mkdir -m 777 /dev/shm/fanpcap",
-        "mkdir -m 755 /dev/shm/fanpcap && chown nobody /dev/shm/fanpcap",
-        "mkdir /dev/shm/victim && ln -s victim /dev/shm/fanpcap",
-    ];
-    for plant in planted {
-        ensure_says_where_run_is_no_memory(plant, "1 pages, sums known")?;
-    }
-    Ok(())
+    mounts::where_possible(|| {
+        let planted = [
+            "mkdir -m 777 /dev/shm/fanpcap",
+            "mkdir -m 755 /dev/shm/fanpcap && chown nobody /dev/shm/fanpcap",
+            "mkdir /dev/shm/victim && ln -s victim /dev/shm/fanpcap",
+        ];
+        for plant in planted {
+            ensure_says_where_run_is_no_memory(plant, "1 pages, sums known")?;
+        }
+        Ok(())
+    })
 }
 
 fn ensure_says_where_run_is_no_memory(before: &str, expected: &str) -> Result<()> {

@@ -83,12 +83,10 @@ fn ensure_spared(mode: &str) -> Result<()> {
 #[test]
 #[ignore = "needs root: run by make test"]
 fn a_link_that_another_user_planted_is_not_followed() -> Result<()> {
-    if let Some(reason) = mounts::hindrance()? {
-        println!("SKIP: {reason}");
-        return Ok(());
-    }
-    ensure_spared("777")?;
-    ensure_spared("1777")
+    mounts::where_possible(|| {
+        ensure_spared("777")?;
+        ensure_spared("1777")
+    })
 }
 
 #[test]
@@ -134,57 +132,53 @@ impl Drop for Volume {
 #[test]
 #[ignore = "needs root: run by make test"]
 fn members_of_containers_with_one_volume_know_each_other() -> Result<()> {
-    if let Some(reason) = mounts::hindrance()? {
-        println!("SKIP: {reason}");
-        return Ok(());
-    }
-    on_wire(1, |wire| {
-        let (shared, apart) = (Volume::new("shared")?, Volume::new("apart")?);
-        let mut one = Dialog::behind(wire, 7, &shared.behind())?;
-        let mut other = Dialog::behind(wire, 7, &shared.behind())?;
-        one.expect("open main = tcp >-> steer_flow", "opened 0")?;
-        other.expect("open main = tcp >-> steer_flow", "opened 0")?;
-        let refused = other.ask("open main = udp >-> steer_flow")?;
-        ensure!(refused.contains("runs the program"), "{refused}");
-        let sums = one.ask("stats 0")?;
-        ensure!(sums.starts_with("0: members 2 "), "{sums}");
-        let root = fs::metadata(shared.0.join("v4"))?;
-        ensure!(root.uid() == 0 && root.mode() & 0o777 == 0o755, "{root:?}");
+    mounts::where_possible(|| {
+        on_wire(1, |wire| {
+            let (shared, apart) = (Volume::new("shared")?, Volume::new("apart")?);
+            let mut one = Dialog::behind(wire, 7, &shared.behind())?;
+            let mut other = Dialog::behind(wire, 7, &shared.behind())?;
+            one.expect("open main = tcp >-> steer_flow", "opened 0")?;
+            other.expect("open main = tcp >-> steer_flow", "opened 0")?;
+            let refused = other.ask("open main = udp >-> steer_flow")?;
+            ensure!(refused.contains("runs the program"), "{refused}");
+            let sums = one.ask("stats 0")?;
+            ensure!(sums.starts_with("0: members 2 "), "{sums}");
+            let root = fs::metadata(shared.0.join("v4"))?;
+            ensure!(root.uid() == 0 && root.mode() & 0o777 == 0o755, "{root:?}");
 
-        let mut stranger = Dialog::behind(wire, 7, &apart.behind())?;
-        let warned = stranger.ask("open main = tcp >-> steer_flow")?;
-        ensure!(warned.contains("no page that would tell"), "{warned}");
-        let sums = one.ask("stats 0")?;
-        ensure!(sums.starts_with("0: valid "), "sums of a part: {sums}");
-        Ok(())
+            let mut stranger = Dialog::behind(wire, 7, &apart.behind())?;
+            let warned = stranger.ask("open main = tcp >-> steer_flow")?;
+            ensure!(warned.contains("no page that would tell"), "{warned}");
+            let sums = one.ask("stats 0")?;
+            ensure!(sums.starts_with("0: valid "), "sums of a part: {sums}");
+            Ok(())
+        })
     })
 }
 
 #[test]
 #[ignore = "needs root: run by make test"]
 fn another_program_is_a_stranger_also_by_the_same_pid() -> Result<()> {
-    if let Some(reason) = mounts::hindrance()? {
-        println!("SKIP: {reason}");
-        return Ok(());
-    }
-    on_wire(1, |wire| {
-        let volume = Volume::new("pid")?;
-        let program = wire.compile("renamed")?;
-        let other = wire.scratch.file("other");
-        fs::copy(&program, &other)?;
-        let start = |program: &PathBuf| {
-            let words = volume.behind();
-            Program::new(words[0], "ready")?
-                .args(&words[1..])
-                .arg(program)
-                .args([DEVICE, "worker"])
-                .group(7, "hash")
-                .ends_with_caller()
-                .start(&wire.scratch)
-        };
-        let _one = start(&program)?;
-        let said = start(&other)?.said()?;
-        ensure!(said.contains("(process 1)"), "{said}");
-        Ok(())
+    mounts::where_possible(|| {
+        on_wire(1, |wire| {
+            let volume = Volume::new("pid")?;
+            let program = wire.compile("renamed")?;
+            let other = wire.scratch.file("other");
+            fs::copy(&program, &other)?;
+            let start = |program: &PathBuf| {
+                let words = volume.behind();
+                Program::new(words[0], "ready")?
+                    .args(&words[1..])
+                    .arg(program)
+                    .args([DEVICE, "worker"])
+                    .group(7, "hash")
+                    .ends_with_caller()
+                    .start(&wire.scratch)
+            };
+            let _one = start(&program)?;
+            let said = start(&other)?.said()?;
+            ensure!(said.contains("(process 1)"), "{said}");
+            Ok(())
+        })
     })
 }

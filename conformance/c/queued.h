@@ -1,0 +1,26 @@
+/* Filters that are set while packets are queued: what passes then, and what passes of the next ones. */
+
+static inline void send_some(int in, int out)
+{
+	for (size_t i = 0; i < 4; i++) {
+		send_tagged(in, &taggings[i == 3 ? 6 : i], 60 + i);
+		send_tagged(out, &taggings[i == 3 ? 6 : i], 80 + i);
+	}
+}
+
+static inline void replace(int in, int out, int version, const char *expression)
+{
+	pcap_t *p = opened(far, version);
+	send_some(in, out);
+	settle(p, 8);
+	printf("version %d, %s:", version, expression);
+	if (!tried(p, expression))
+		return;
+	printf(" -> %d,", drain(p, print_size, NULL));
+	/* The kernel's own verdict on the same. */
+	send_some(in, out);
+	sleep_ms(SETTLED);
+	printf(" -> %d\n", drain(p, print_size, NULL));
+	print_stats(p);
+	pcap_close(p);
+}
