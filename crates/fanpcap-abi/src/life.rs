@@ -1,22 +1,26 @@
 //! A handle as the crate `fanpcap` knows it: the system's library, our reader and the group behind one
 //! trait.
 
-use crate::handles;
+use crate::handles::{self, Entry};
 use crate::pcap_handle::PcapHandle;
-use crate::system::{self, system};
+use crate::system::{self, NOT_ACTIVATED, system};
 use crate::take_over;
 use fanpcap::handle::{Handle, Notes};
 use fanpcap::request::Request;
+use fanpcap_config::mode::Mode;
 use fanpcap_config::settings::Membership;
-use fanpcap_config::steering::PcapCompiler;
-use fanpcap_group::join::{self, Entrant, JoinError};
+use fanpcap_config::steering::{PcapCompiler, Steering};
+use fanpcap_group::join::{self, Entrant, JoinError, ProgramError};
 use fanpcap_group::record::Counters;
 use fanpcap_group::rejecting::Rejections;
+use fanpcap_group::replace::replace;
 use fanpcap_group::steered::{Filtering, SteerError, Steered, Unchanging};
+use fanpcap_group::turn::Turn;
 use fanpcap_linux::interface;
 use fanpcap_linux::packet::{self, Address, Filter};
 use std::ffi::c_int;
 use std::io::{self, ErrorKind};
+use std::mem;
 use std::os::fd::AsRawFd;
 use std::sync::Arc;
 
@@ -47,6 +51,16 @@ impl Handle for PcapHandle {
 
     fn request(self) -> Option<Arc<Request>> {
         handles::with(self, |entry| Arc::clone(&entry.request))
+    }
+
+    fn remember(self, request: Arc<Request>) {
+        drop(handles::with_new(self, |entry| {
+            mem::replace(&mut entry.request, request)
+        }));
+    }
+
+    fn is_activated(self) -> bool {
+        self.datalink() != NOT_ACTIVATED
     }
 
     fn notes(self) -> Notes {
@@ -125,8 +139,28 @@ impl Handle for PcapHandle {
         join::foresee(socket, membership, protocol(self))
     }
 
-    fn group(self) -> Option<u16> {
-        handles::place(self).map(|place| place.group())
+    fn group(self) -> Option<(u16, Mode)> {
+        handles::place(self).map(|place| (place.group(), place.mode()))
+    }
+
+    fn replace_program(self, steering: &Arc<Steering>) -> Result<(), String> {
+        let digest = |entry: &mut Entry| Some(entry.member.as_ref()?.0.digest());
+        let has = handles::with(self, digest).flatten();
+        let is_unknown = handles::steered(self).is_some_and(|steered| steered.is_unknown());
+        let has_it = has == Some(steering.digest()) && !is_unknown;
+        let Some(place) = handles::place(self).filter(|_| !has_it) else {
+            return Ok(());
+        };
+        let busy = |error| ProgramError::of(place.group(), error).to_string();
+        let turn = Turn::take(&place).map_err(busy)?;
+        let members = handles::members(self, &place);
+        if members.is_empty() {
+            return Err("pcap_fanout: the handle has no part in a program to replace".to_owned());
+        }
+        let replaced = replace(&turn, &members, steering, &handles::copy_socket);
+        // Those that wait do so until they are to publish, if the old program had them publish at all.
+        handles::nudge_readers();
+        replaced.map_err(|error| error.to_string())
     }
 
     fn stranger(self) -> Option<(String, u32)> {

@@ -2,8 +2,9 @@
 //! fake can stand for them in tests.
 
 use crate::request::Request;
+use fanpcap_config::mode::Mode;
 use fanpcap_config::settings::Membership;
-use fanpcap_config::steering::PcapCompiler;
+use fanpcap_config::steering::{PcapCompiler, Steering};
 use fanpcap_group::join::JoinError;
 use fanpcap_group::rejecting::Rejections;
 use fanpcap_group::steered::{Filtering, SteerError, Steered, Unchanging};
@@ -43,6 +44,12 @@ pub trait Handle: Copy + PartialEq {
 
     /// What is asked of the handle; `None` for a handle that nothing concerns.
     fn request(self) -> Option<Arc<Request>>;
+
+    /// Has the handle remember what is asked of it.
+    fn remember(self, request: Arc<Request>);
+
+    /// Whether the system's library has activated the handle.
+    fn is_activated(self) -> bool;
 
     /// What is noted of the handle.
     fn notes(self) -> Notes;
@@ -96,8 +103,14 @@ pub trait Handle: Copy + PartialEq {
     /// What joining would say.
     fn foresee(self, membership: &Membership) -> Result<(), JoinError>;
 
-    /// The group that the handle is in.
-    fn group(self) -> Option<u16>;
+    /// The group that the handle is in, and the group's mode.
+    fn group(self) -> Option<(u16, Mode)>;
+
+    /// Gives the handle's group another steering program.
+    ///
+    /// # Errors
+    /// What to say when that can't be.
+    fn replace_program(self, steering: &Arc<Steering>) -> Result<(), String>;
 
     /// Another application in the handle's group: its name and process.
     fn stranger(self) -> Option<(String, u32)>;

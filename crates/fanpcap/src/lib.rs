@@ -9,4 +9,5 @@ mod warnings;
 mod single;
 pub mod several;
 pub mod activate;
+pub mod fanout;
 pub mod filter;

@@ -15,7 +15,7 @@ pub(crate) fn warn<H: Handle>(p: H) -> c_int {
 
 /// The first member has attached the group's steering program, which may be another one.
 fn of_unknown_program<H: Handle>(p: H) -> Option<String> {
-    let group = p.group()?;
+    let (group, _) = p.group()?;
     let is_unknown = p.steered()?.is_unknown();
     is_unknown.then(|| {
         format!(
@@ -28,7 +28,7 @@ fn of_unknown_program<H: Handle>(p: H) -> Option<String> {
 
 /// Rarely is a group to be shared with another application.
 fn of_strangers<H: Handle>(p: H) -> Option<String> {
-    let group = p.group()?;
+    let (group, _) = p.group()?;
     let (program, pid) = p.stranger()?;
     Some(format!(
         "fan-out group {group} is shared with another program, {program} (process {pid}): each \

@@ -2,8 +2,9 @@
 
 use fanpcap::handle::{ERROR, Handle, Notes, Part};
 use fanpcap::request::Request;
-use fanpcap_config::settings::{Environment, Membership, Settings};
-use fanpcap_config::steering::PcapCompiler;
+use fanpcap_config::mode::Mode;
+use fanpcap_config::settings::{Environment, Group, Membership, Settings};
+use fanpcap_config::steering::{PcapCompiler, Steering};
 use fanpcap_group::join::JoinError;
 use fanpcap_group::rejecting::Rejections;
 use fanpcap_group::steered::{Filtering, SteerError, Steered, Unchanging};
@@ -37,11 +38,12 @@ pub(crate) struct State {
     /// The handle can be read by our reader.
     pub(crate) is_served: bool,
     is_read_by_us: bool,
+    is_activated: bool,
     /// Why the handle can't join, and whether that can be foreseen.
     pub(crate) refused: Option<fn() -> JoinError>,
     pub(crate) is_foreseen: bool,
     pub(crate) is_gone: bool,
-    group: Option<u16>,
+    group: Option<(u16, Mode)>,
     pub(crate) stranger: Option<(String, u32)>,
     pub(crate) has_kernel_filter: bool,
 }
@@ -75,6 +77,7 @@ impl World {
             activate: (0, ""),
             is_served: true,
             is_read_by_us: false,
+            is_activated: false,
             refused: None,
             is_foreseen: true,
             is_gone: false,
@@ -137,6 +140,7 @@ impl Handle for Fake<'_> {
         self.log("activate");
         self.change(|state| {
             state.error = state.activate.1.to_owned();
+            state.is_activated |= state.activate.0 >= 0;
             state.activate.0
         })
     }
@@ -164,6 +168,14 @@ impl Handle for Fake<'_> {
 
     fn request(self) -> Option<Arc<Request>> {
         self.change(|state| state.request.clone())
+    }
+
+    fn remember(self, request: Arc<Request>) {
+        self.change(|state| state.request = Some(request));
+    }
+
+    fn is_activated(self) -> bool {
+        self.change(|state| state.is_activated)
     }
 
     fn notes(self) -> Notes {
@@ -227,7 +239,7 @@ impl Handle for Fake<'_> {
         self.change(|state| match state.refused {
             Some(error) => Err(error()),
             None => {
-                state.group = Some(number(membership));
+                state.group = Some((number(membership), membership.mode));
                 Ok(())
             }
         })
@@ -239,8 +251,13 @@ impl Handle for Fake<'_> {
         refused.map_or(Ok(()), |error| Err(error()))
     }
 
-    fn group(self) -> Option<u16> {
+    fn group(self) -> Option<(u16, Mode)> {
         self.change(|state| state.group)
+    }
+
+    fn replace_program(self, _: &Arc<Steering>) -> Result<(), String> {
+        self.log("replace");
+        Ok(())
     }
 
     fn stranger(self) -> Option<(String, u32)> {
@@ -271,7 +288,7 @@ impl Handle for Fake<'_> {
 
 fn number(membership: &Membership) -> u16 {
     match membership.group {
-        fanpcap_config::settings::Group::Number(number) => number,
-        fanpcap_config::settings::Group::New => u16::MAX,
+        Group::Number(number) => number,
+        Group::New => u16::MAX,
     }
 }

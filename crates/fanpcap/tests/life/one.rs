@@ -89,7 +89,7 @@ fn a_member_is_activated_silently_and_joins() {
     let p = world.open("fx0", GROUP);
     assert_eq!(activate(p), 0);
     assert_eq!(world.calls(), JOINED);
-    assert_eq!(p.group(), Some(7));
+    assert_eq!(p.group().unwrap().0, 7);
     assert_eq!(world.plans.get(), 1);
 }
 

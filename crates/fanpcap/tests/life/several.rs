@@ -125,7 +125,7 @@ fn a_refusal_that_nobody_foresees_leaves_the_others_as_they_are() {
         state.is_foreseen = false;
     });
     assert_eq!(activate(p), ERROR);
-    assert_eq!(p.group(), Some(7));
+    assert_eq!(p.group().unwrap().0, 7);
     assert_eq!(p.notes().part, Part::Silent);
     world.calls();
     p.after(1).change(|state| state.refused = None);

@@ -1,0 +1,104 @@
+//! pcap_fanout(3PCAP): a group by a call, before activation or after.
+
+use crate::handle::{ERROR, Handle};
+use crate::plan::ERROR_LENGTH;
+use crate::request::Request;
+use crate::several::{each, is_several};
+use fanpcap_config::fanout::Fanout;
+use fanpcap_config::mode::{Mode, described};
+use fanpcap_config::report::Report;
+use fanpcap_config::settings::{Call, Group, Membership};
+use fanpcap_config::source::Source;
+use fanpcap_group::join::JoinError;
+use std::ffi::c_int;
+use std::sync::Arc;
+
+/// `PCAP_FANOUT_NEW`.
+const NEW: c_int = -1;
+
+/// Puts a handle into `group`, which has this mode or steering program. Before activation the call is
+/// remembered; after, the handle joins at once.
+///
+/// # Errors
+/// What to say of it.
+pub fn fanout<H: Handle>(p: H, group: c_int, fanout: Option<String>) -> Result<(), String> {
+    let call = call(group, fanout)?;
+    if is_several(p) && call.group != Group::New {
+        return Err(
+            "pcap_fanout: the kernel's groups are of one device each, and the handle has several: use \
+             PCAP_FANOUT_NEW, or set PCAP_GROUP_dev for each device"
+                .to_owned(),
+        );
+    }
+    let mut result = Ok(());
+    let status = each(p, |part| {
+        result = apply(part, call.clone());
+        if result.is_ok() { 0 } else { ERROR }
+    });
+    p.publish_counters();
+    if status < 0 { result } else { Ok(()) }
+}
+
+fn call(group: c_int, fanout: Option<String>) -> Result<Call, String> {
+    let group = match u16::try_from(group) {
+        Ok(number) => Group::Number(number),
+        Err(_) if group == NEW => Group::New,
+        Err(_) => {
+            return Err(format!(
+                "pcap_fanout: group {group} is out of range: 0 to 65535, or PCAP_FANOUT_NEW"
+            ));
+        }
+    };
+    let parse = |text: String| {
+        let parsed = Fanout::parse(Source::new("pcap_fanout()", &text));
+        parsed.map_err(|fault| fault.at("pcap_fanout()", 1, &text).render(ERROR_LENGTH))
+    };
+    let fanout = fanout.map(parse).transpose()?;
+    Ok(Call { group, fanout })
+}
+
+fn apply<H: Handle>(p: H, call: Call) -> Result<(), String> {
+    let before = p.request();
+    let before = before.unwrap_or_else(|| Arc::new(Request::plain()));
+    let mut request = Request::clone(&before);
+    request.handle_call(call);
+    let request = Arc::new(request);
+    p.remember(Arc::clone(&request));
+    // What is wrong with a program is said here, as of a mode, and what was refused is not remembered.
+    let refused = |report: Report| {
+        p.remember(before);
+        report.render(ERROR_LENGTH)
+    };
+    request.compile_call(p.compiler()).map_err(refused)?;
+    if !p.is_activated() {
+        return Ok(());
+    }
+    let plan = request.plan(p.compiler());
+    let plan = plan.map_err(|report| report.render(ERROR_LENGTH))?;
+    let Some(membership) = plan.membership else {
+        return Err("pcap_fanout: no group".to_owned());
+    };
+    match p.group() {
+        Some((group, mode))
+            if (Group::Number(group), mode) == (membership.group, membership.mode) =>
+        {
+            let steering = membership.steering.as_ref();
+            steering.map_or(Ok(()), |steering| p.replace_program(steering))
+        }
+        Some(has) => Err(membership.blame(&already(p, has, &membership))),
+        None => p
+            .join(&membership)
+            .map_err(|error| membership.blame(&error)),
+    }
+}
+
+/// Why a member can't become one of this kind.
+fn already<H: Handle>(p: H, (group, mode): (u16, Mode), wanted: &Membership) -> JoinError {
+    if wanted.group != Group::Number(group) {
+        return JoinError::AlreadyIn(group);
+    }
+    let steering = p.steered().and_then(|steered| steered.steering());
+    let has = described(mode, steering.as_ref().map(|it| it.title()));
+    let asked = wanted.shown_mode();
+    JoinError::AlreadyAs { group, has, asked }
+}
