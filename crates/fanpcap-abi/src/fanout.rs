@@ -36,8 +36,8 @@ pub unsafe extern "C" fn pcap_fanout(p: *mut Pcap, group: c_int, fanout: *const 
 pub unsafe extern "C" fn pcap_fanout_group(p: *mut Pcap) -> c_int {
     // SAFETY: the caller's promise: `p` is an open handle.
     let p = unsafe { PcapHandle::new(p) };
-    guard_handle(p, || match handles::place(p) {
-        Some(place) => place.group().into(),
+    guard_handle(p, || match handles::identity(p) {
+        Some(identity) => identity.group().into(),
         None if p.datalink() == NOT_ACTIVATED => NOT_ACTIVATED,
         None => ERROR,
     })

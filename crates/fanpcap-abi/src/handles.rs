@@ -12,7 +12,7 @@ use crate::installed::Installed;
 use crate::pcap_handle::PcapHandle;
 use fanpcap::handle::Notes;
 use fanpcap::request::Request;
-use fanpcap_group::member::{Member, Place};
+use fanpcap_group::member::{Identity, Member};
 use fanpcap_group::rejecting::Rejections;
 use fanpcap_group::replace::Own;
 use fanpcap_group::steered::Steered;
@@ -142,9 +142,9 @@ pub(crate) fn handle_close(p: PcapHandle) -> Option<Box<Entry>> {
 }
 
 /// Where a handle sits in its group.
-pub(crate) fn place(p: PcapHandle) -> Option<Arc<Place>> {
+pub(crate) fn identity(p: PcapHandle) -> Option<Arc<Identity>> {
     with(p, |entry| {
-        Some(Arc::clone(entry.member.as_ref()?.0.place()))
+        Some(Arc::clone(entry.member.as_ref()?.0.identity()))
     })
     .flatten()
 }
@@ -159,17 +159,17 @@ pub(crate) fn rejections(p: PcapHandle) -> Option<Rejections> {
     with(p, |entry| Some(entry.member.as_ref()?.0.rejections())).flatten()
 }
 
-/// This process's members of the group at `place` that have a part in its steering program: first
+/// This process's members of the group of `identity` that have a part in its steering program: first
 /// `p`. After a fork the others may be the other process's too, and are left out.
-pub(crate) fn members(p: PcapHandle, place: &Place) -> Vec<Own> {
+pub(crate) fn members(p: PcapHandle, identity: &Identity) -> Vec<Own> {
     let own_of = |entry: &Entry| {
         let (member, _) = entry.member.as_ref()?;
         let steered = member
             .steering()
-            .filter(|_| member.place().is_beside(place))?;
+            .filter(|_| member.identity().is_beside(identity))?;
         let own = Own {
             steered: Arc::clone(steered),
-            place: Arc::clone(member.place()),
+            identity: Arc::clone(member.identity()),
         };
         Some((entry.handle, own))
     };
@@ -198,13 +198,13 @@ fn collect<T>(look: impl Fn(&Entry) -> Option<T>) -> Vec<T> {
     }
 }
 
-/// A copy of the descriptor of the handle at `place`; none where it has been closed.
-pub(crate) fn copy_socket(place: &Place) -> io::Result<Option<OwnedFd>> {
+/// A copy of the descriptor of the handle of `identity`; none where it has been closed.
+pub(crate) fn copy_socket(identity: &Identity) -> io::Result<Option<OwnedFd>> {
     ENTRIES.with(|entries| {
         let mut members = entries.iter().filter_map(|entry| entry.member.as_ref());
         let here = members.find(|(member, _)| {
-            let other = member.place();
-            other.is_beside(place) && other.id() == place.id()
+            let other = member.identity();
+            other.is_beside(identity) && other.id() == identity.id()
         });
         // SAFETY: handles leave the table before they are closed, so the descriptor is open.
         let socket = here.map(|(_, fd)| unsafe { BorrowedFd::borrow_raw(*fd) });
@@ -221,22 +221,22 @@ pub(crate) fn nudge_readers() {
     });
 }
 
-/// Publishes the counters of this process's other members of the group at `place`. After a fork they
+/// Publishes the counters of this process's other members of the group of `identity`. After a fork they
 /// may be the other process's to read: the kernel clears them for both.
-pub(crate) fn refresh_beside(p: PcapHandle, place: &Place) {
+pub(crate) fn refresh_beside(p: PcapHandle, identity: &Identity) {
     if FORKED.load(Ordering::Relaxed) {
         return;
     }
     ENTRIES.with(|entries| {
         let others = entries.iter().filter(|entry| entry.handle != p.address());
         let members = others.filter_map(|entry| entry.member.as_ref());
-        for (member, fd) in members.filter(|(member, _)| member.place().is_beside(place)) {
+        for (member, fd) in members.filter(|(member, _)| member.identity().is_beside(identity)) {
             // SAFETY: handles leave the table before they are closed, so the descriptor is open.
             member.refresh(unsafe { BorrowedFd::borrow_raw(*fd) });
         }
     });
     // Those of a steering program may free what is gone.
-    members(p, place)
+    members(p, identity)
         .iter()
         .for_each(|own| own.steered.publish());
 }

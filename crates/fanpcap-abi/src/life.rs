@@ -140,7 +140,7 @@ impl Handle for PcapHandle {
     }
 
     fn group(self) -> Option<(u16, Mode)> {
-        handles::place(self).map(|place| (place.group(), place.mode()))
+        handles::identity(self).map(|identity| (identity.group(), identity.mode()))
     }
 
     fn replace_program(self, steering: &Arc<Steering>) -> Result<(), String> {
@@ -148,12 +148,12 @@ impl Handle for PcapHandle {
         let has = handles::with(self, digest).flatten();
         let is_unknown = handles::steered(self).is_some_and(|steered| steered.is_unknown());
         let has_it = has == Some(steering.digest()) && !is_unknown;
-        let Some(place) = handles::place(self).filter(|_| !has_it) else {
+        let Some(identity) = handles::identity(self).filter(|_| !has_it) else {
             return Ok(());
         };
-        let busy = |error| ProgramError::of(place.group(), error).to_string();
-        let turn = Turn::take(&place).map_err(busy)?;
-        let members = handles::members(self, &place);
+        let busy = |error| ProgramError::of(identity.group(), error).to_string();
+        let turn = Turn::take(&identity).map_err(busy)?;
+        let members = handles::members(self, &identity);
         if members.is_empty() {
             return Err("pcap_fanout: the handle has no part in a program to replace".to_owned());
         }
@@ -164,7 +164,7 @@ impl Handle for PcapHandle {
     }
 
     fn stranger(self) -> Option<(String, u32)> {
-        handles::place(self)?.stranger()
+        handles::identity(self)?.stranger()
     }
 
     fn steered(self) -> Option<Arc<Steered>> {

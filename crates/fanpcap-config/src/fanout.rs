@@ -1,4 +1,5 @@
-//! What a group shares its packets by, as settings and calls write it: a mode of the kernel's, or a steering program.
+//! What a group shares its packets by, as settings and calls write it: a mode of the kernel's, or a
+//! steering program.
 
 use crate::mode::{self, Kind, Mode};
 use crate::report::{Fault, Report, offset_in, shorten};

@@ -1,4 +1,5 @@
-//! Settings: pcap.conf, the variables `PCAP_*` and the application's call become the plan of a handle.
+//! Settings: pcap.conf, the variables `PCAP_*` and the application's call become the plan of a
+//! handle.
 #![forbid(unsafe_code)]
 
 pub mod report;

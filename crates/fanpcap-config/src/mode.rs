@@ -177,7 +177,8 @@ impl fmt::Display for Mode {
     }
 }
 
-/// A mode as messages show it: a steering program by `title`, which is the name of a mode that is one, or how it begins.
+/// A mode as messages show it: a steering program by `title`, which is the name of a mode that is
+/// one, or how it begins.
 pub fn described(mode: Mode, title: Option<&str>) -> String {
     let shown = mode.to_string();
     let Some((options, title)) = shown.strip_prefix(Kind::Program.name()).zip(title) else {
@@ -220,7 +221,8 @@ fn refuse_name(written: &str, lower: &str) -> Fault {
     }
 }
 
-/// The mode that PF_RING (`cluster_flow`) or the kernel (`PACKET_FANOUT_HASH`) calls so, which is in lower case.
+/// The mode that PF_RING (`cluster_flow`) or the kernel (`PACKET_FANOUT_HASH`) calls so, which is
+/// in lower case.
 fn named_elsewhere(lower: &str) -> Option<&'static str> {
     let name = PREFIXES.iter().find_map(|it| lower.strip_prefix(it))?;
     let kind = Kind::named(name).map(Kind::name);

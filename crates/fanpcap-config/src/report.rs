@@ -210,7 +210,8 @@ pub fn quote(text: &str) -> String {
     }
 }
 
-/// Text of others, such as a program's or a device's name, so that nothing in it acts on a terminal or hides.
+/// Text of others, such as a program's or a device's name, so that nothing in it acts on a terminal
+/// or hides.
 pub fn harmless_text(text: &str) -> String {
     text.chars().map(harmless).collect()
 }

@@ -91,9 +91,9 @@ fn config_path(environment: &Environment) -> Option<PathBuf> {
     (path.exists() && is_own_home(home, &path)).then_some(path)
 }
 
-/// Whether the config file in a home was put there by root or by the user whose rights the process has. A process may
-/// have another user's HOME, as sudo can keep it: that user must not say what it does, nor have a file's content shown that
-/// a link leads to.
+/// Whether the config file in a home was put there by root or by the user whose rights the process
+/// has. A process may have another user's HOME, as sudo can keep it: that user must not say what it
+/// does, nor have a file's content shown that a link leads to.
 fn is_own_home(home: &Path, file: &Path) -> bool {
     let is_safe = |home: fs::Metadata| is_roots_or_own(&home) && home.mode() & WORLD_WRITES == 0;
     fs::metadata(home).is_ok_and(is_safe)

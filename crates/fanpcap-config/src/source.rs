@@ -1,11 +1,13 @@
-//! The text of a steering program and where it stands, so that what is wrong with it is shown there.
+//! The text of a steering program and where it stands, so that what is wrong with it is shown
+//! there.
 
 use crate::report::{Fault, Place, Report};
 
 /// The longest program, bytes.
 pub(crate) const PROGRAM_MAX: usize = 64 * 1024;
 
-/// A text, and the place that it was taken from. Two are equal when they say the same, wherever they stand.
+/// A text, and the place that it was taken from. Two are equal when they say the same, wherever
+/// they stand.
 #[derive(Clone, Debug, Default)]
 pub struct Source {
     text: String,
@@ -28,7 +30,8 @@ impl PartialEq for Source {
 impl Eq for Source {}
 
 impl Source {
-    /// The `len` bytes from `at` on of `whole`, which begins in line `line` of what errors call `name`.
+    /// The `len` bytes from `at` on of `whole`, which begins in line `line` of what errors call
+    /// `name`.
     pub(crate) fn within(name: &str, line: usize, whole: &str, at: usize, len: usize) -> Self {
         Self {
             text: whole[at..at + len].to_owned(),

@@ -1,4 +1,5 @@
-//! Pages as they come and go: a handle may live shorter than the time between two looks at the roster.
+//! Pages as they come and go: a handle may live shorter than the time between two looks at the
+//! roster.
 
 use crate::page::MemberId;
 use crate::root;

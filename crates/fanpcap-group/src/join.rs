@@ -4,7 +4,7 @@ mod error;
 mod program;
 mod program_error;
 
-use crate::member::{Member, Place};
+use crate::member::{Identity, Member};
 use crate::page::MemberId;
 use crate::record::Counters;
 use crate::rejecting::Rejections;
@@ -33,9 +33,10 @@ pub struct Entrant<'a> {
     pub before: Counters,
 }
 
-/// Joins a group. A socket that was activated silently (bound to [`ETH_P_SILENT`]) is bound to its protocol
-/// behind a filter that rejects all, so that nothing reaches it before it is in the group; without that, a newcomer
-/// has every packet twice until it has joined. When it can't join, it is silent again.
+/// Joins a group. A socket that was activated silently (bound to [`ETH_P_SILENT`]) is bound to its
+/// protocol behind a filter that rejects all, so that nothing reaches it before it is in the group;
+/// without that, a newcomer has every packet twice until it has joined. When it can't join, it is
+/// silent again.
 ///
 /// # Errors
 /// Each says what the group is and what to do.
@@ -50,7 +51,7 @@ pub fn join(entrant: Entrant<'_>) -> Result<Member, JoinError> {
     let inode = packet::inode(fd).map_err(|error| failed("fstat", error))?;
     packet::close_on_exec(fd).map_err(|error| failed("F_SETFD", error))?;
     let bound = packet::address(fd).map_err(|error| failed("getsockname", error))?;
-    let seat = Seat {
+    let newcomer = Newcomer {
         fd,
         group,
         fanout,
@@ -60,13 +61,14 @@ pub fn join(entrant: Entrant<'_>) -> Result<Member, JoinError> {
         id: MemberId::of_socket(inode),
     };
     if let Some(steering) = &membership.steering {
-        return program::join(&seat, steering, entrant.before);
+        return program::join(&newcomer, steering, entrant.before);
     }
-    let member = |number| Member::new(seat.place(number), entrant.before);
-    // The page is there first: who watches the group's pages can hold the newcomer before the group gives it anything.
-    let early = seat.early(member);
-    seat.take(early.as_ref(), None, || Ok(()))?;
-    seat.joined(early, member)
+    let member = |number| Member::new(newcomer.identity(number), entrant.before);
+    // The page is there first: who watches the group's pages can hold the newcomer before the group
+    // gives it anything.
+    let early = newcomer.early(member);
+    newcomer.take(early.as_ref(), None, || Ok(()))?;
+    newcomer.joined(early, member)
 }
 
 /// Tells whether joining would be refused by what others have made of the group so far.
@@ -94,8 +96,8 @@ pub fn foresee(
     })
 }
 
-/// A handle's place in the group that it is to join.
-struct Seat<'a> {
+/// A socket that is to join a group.
+struct Newcomer<'a> {
     fd: BorrowedFd<'a>,
     group: Group,
     fanout: Fanout,
@@ -105,14 +107,14 @@ struct Seat<'a> {
     id: MemberId,
 }
 
-impl Seat<'_> {
+impl Newcomer<'_> {
     fn failed(&self, call: &'static str, error: io::Error) -> JoinError {
         explain(self.fanout, self.membership, call, error)
     }
 
-    /// The place in the group of this number.
-    fn place(&self, number: u16) -> Place {
-        Place::new(number, self.membership.mode, self.bound.ifindex, self.id)
+    /// The member in the group of this number.
+    fn identity(&self, number: u16) -> Identity {
+        Identity::new(number, self.membership.mode, self.bound.ifindex, self.id)
     }
 
     /// The member before it joins, where its group has a number by then.
@@ -148,9 +150,10 @@ impl Seat<'_> {
         }
     }
 
-    /// Joins. `attach` puts the program's part that drops and counts into the filter's place, where there is such a thing; `steer`
-    /// gives the group its program. Both are there before the first packet of the group's comes in, where the socket was silent.
-    /// The page of `early` tells when it began, and how long the socket has rejected what came.
+    /// Joins. `attach` puts the program's part that drops and counts into the filter's place, where
+    /// there is such a thing; `steer` gives the group its program. Both are there before the first
+    /// packet of the group's comes in, where the socket was silent. The page of `early` tells when
+    /// it began, and how long the socket has rejected what came.
     fn take(
         &self,
         early: Option<&Member>,
@@ -206,7 +209,8 @@ impl Seat<'_> {
         })
     }
 
-    /// Binds the silent socket to its protocol and enters the group; one that can't is silent again.
+    /// Binds the silent socket to its protocol and enters the group; one that can't is silent
+    /// again.
     fn enter_bound(&self, rejections: Option<&Rejections>) -> Result<(), JoinError> {
         let address = Address {
             protocol: self.protocol,
@@ -238,7 +242,8 @@ impl Seat<'_> {
         })
     }
 
-    /// Enters the group with what the program drops dropped already: in the group it would be too late to find that it can't be.
+    /// Enters the group with what the program drops dropped already: in the group it would be too
+    /// late to find that it can't be.
     fn enter_with(&self, attach: Attach<'_>) -> Result<(), JoinError> {
         let before = self.filter()?;
         let entered = attach().and_then(|()| self.enter(self.bound));
@@ -314,7 +319,8 @@ enum Doubt {
     AgainstIt,
 }
 
-/// Finds what of the group, as packet diag and its members' pages tell it, differs from what was asked for.
+/// Finds what of the group, as packet diag and its members' pages tell it, differs from what was
+/// asked for.
 fn conflict(group: u16, asked: &Membership, own: Address, doubt: Doubt) -> Option<JoinError> {
     let roster = Roster::look().ok()?;
     let other = roster.members(group).next()?;

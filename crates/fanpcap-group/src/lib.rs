@@ -9,6 +9,7 @@ pub mod rejecting;
 pub mod roster;
 pub mod closing;
 pub mod steered;
+pub mod group_stats;
 pub mod member;
 pub mod turn;
 pub mod join;

@@ -1,24 +1,24 @@
-//! A member of a direct group: its place, its counters, and what is known of the whole group.
+//! A member of a group: which one it is, its page and its counters.
 
+use crate::group_stats::GroupStats;
 use crate::page::{self, GroupDir, MemberId, Page};
-use crate::record::{Counters, NOT_READ_BY_US, Record, Running, WORDS, at};
+use crate::record::{Counters, NOT_READ_BY_US, Record, WORDS, at};
 use crate::rejecting::Rejections;
 use crate::roster::Roster;
 use crate::steered::Steered;
 use fanpcap_config::mode::Mode;
-use fanpcap_config::steering::{Counts, Steering};
+use fanpcap_config::steering::Steering;
 use fanpcap_linux::file::shared::{self, Word};
 use fanpcap_linux::wait::clock;
 use fanpcap_linux::{packet, process};
 use fanpcap_reader::{Kept, Tell};
-use fanpcap_steer::ir::COUNTERS;
-use std::collections::BTreeMap;
 use std::os::fd::BorrowedFd;
 use std::sync::Arc;
 
-/// Where a member sits. It stays true when the process or thread moves to another network namespace.
+/// Which member of which group a handle is. It stays true when the process or the thread moves to
+/// another network namespace.
 #[derive(Clone, Debug)]
-pub struct Place {
+pub struct Identity {
     group: u16,
     mode: Mode,
     ifindex: u32,
@@ -27,25 +27,7 @@ pub struct Place {
     group_dir: Option<GroupDir>,
 }
 
-/// What is known of a whole group; what is not, is none.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct GroupStats {
-    /// Sockets in the group, of all processes.
-    pub members: Option<u64>,
-    /// Sums over the members, when each of them has published its counters.
-    pub counters: Option<Counters>,
-    /// Age of the oldest counters in the sums, in nanoseconds; 0 where there are none.
-    pub age_ns: u64,
-    /// The same of the program's counters and the late fragments.
-    pub counts_age_ns: u64,
-    /// Sums over the program's counters, when each member has published its own.
-    pub counts: Option<Counts>,
-    /// Later fragments that came before the first of their datagram, if the member lives whose copy of the program meets
-    /// them.
-    pub late: Option<u64>,
-}
-
-impl Place {
+impl Identity {
     pub(crate) fn new(group: u16, mode: Mode, ifindex: u32, id: MemberId) -> Self {
         let group_dir = GroupDir::for_member(ifindex, group).ok();
         Self {
@@ -83,8 +65,9 @@ impl Place {
             && self.group_dir == other.group_dir
     }
 
-    /// Another program in the group, by its page: name and process. Two different programs that share
-    /// a stream are rarely meant to. The number of the process tells nothing: in another container it may be our own.
+    /// Another program in the group, by its page: name and process. Two different programs that
+    /// share a stream are rarely meant to. The number of the process tells nothing: in another
+    /// container it may be our own.
     pub fn stranger(&self) -> Option<(String, u32)> {
         let own = process::executable();
         let differs = |record: &Record| record.executable != own;
@@ -95,32 +78,8 @@ impl Place {
     /// What the kernel and the members' pages tell of the group.
     pub fn group_stats(&self) -> GroupStats {
         let members = self.members();
-        let told = GroupStats {
-            members: members.as_ref().map(|members| members.len() as u64),
-            ..GroupStats::default()
-        };
         let pages = self.group_dir.as_ref().map(GroupDir::pages);
-        let pages = pages.unwrap_or_default();
-        let Some(records) = members.and_then(|members| of_members(&members, pages)) else {
-            return told;
-        };
-        let oldest = records.iter().map(|record| record.read_ns).min();
-        let now = clock::monotonic_ns();
-        let known = oldest.filter(|&oldest| oldest > 0);
-        let programs: Option<Vec<&Running>> = records
-            .iter()
-            .map(|record| record.steering.as_ref())
-            .collect();
-        let counted = programs.as_deref().and_then(oldest_count);
-        let age = |oldest: Option<u64>| oldest.map_or(0, |oldest| now.saturating_sub(oldest));
-        GroupStats {
-            counters: known.map(|_| sum(&records)),
-            age_ns: age(known),
-            counts_age_ns: age(counted),
-            counts: programs.as_deref().and_then(sum_counts),
-            late: programs.as_deref().and_then(sum_late),
-            ..told
-        }
+        GroupStats::of(members.as_deref(), pages.unwrap_or_default())
     }
 
     /// The members of the group; `None` if this one is not in the calling thread's network
@@ -139,54 +98,10 @@ impl Place {
     }
 }
 
-/// The records of the sockets in `members`, one at least, if each has a page. A page of another socket says nothing of the
-/// group: its owner is about to join, or has failed to.
-fn of_members(members: &[MemberId], pages: Vec<(MemberId, Record)>) -> Option<Vec<Record>> {
-    let mut pages: BTreeMap<MemberId, Record> = pages.into_iter().collect();
-    let records = members.iter().map(|member| pages.remove(member));
-    records
-        .collect::<Option<Vec<_>>>()
-        .filter(|records| !records.is_empty())
-}
-
-fn sum(records: &[Record]) -> Counters {
-    // What others have written may be anything.
-    let add = |sum: Counters, record: &Record| Counters {
-        received: sum.received.saturating_add(record.counters.received),
-        dropped: sum.dropped.saturating_add(record.counters.dropped),
-    };
-    records.iter().fold(Counters::default(), add)
-}
-
-/// Sums over the programs' counters, when all have published theirs.
-fn sum_counts(programs: &[&Running]) -> Option<Counts> {
-    let mut sums = [0_u64; COUNTERS];
-    for running in programs {
-        (running.counted_ns > 0).then_some(())?;
-        for (sum, count) in sums.iter_mut().zip(running.counters) {
-            *sum = sum.wrapping_add(count);
-        }
-    }
-    Some(sums)
-}
-
-/// When the oldest of the programs' counters was read that may have changed since.
-fn oldest_count(programs: &[&Running]) -> Option<u64> {
-    let counted = programs.iter().map(|running| running.counted_ns);
-    counted.filter(|&counted_ns| counted_ns > 0).min()
-}
-
-/// All late fragments, when a member tells of them that has set the program.
-fn sum_late(programs: &[&Running]) -> Option<u64> {
-    let setters = programs.iter().filter(|running| running.has_set);
-    let late = setters.map(|running| running.late);
-    late.reduce(u64::saturating_add)
-}
-
 /// A handle in a kernel fan-out group. It ends when the handle's socket is closed.
 #[derive(Debug)]
 pub struct Member {
-    place: Arc<Place>,
+    identity: Arc<Identity>,
     /// What this process' system library has counted; its counters are 32 bits wide and wrap.
     told: Counters,
     /// What the socket had counted when it joined.
@@ -207,26 +122,30 @@ impl Tell for Steered {
 }
 
 impl Member {
-    /// A member at `place` whose library has counted `before`, which was not the group's.
-    pub(crate) fn new(place: Place, before: Counters) -> Self {
-        Self::with(place, before, None)
+    /// A member whose library has counted `before`, which was not the group's.
+    pub(crate) fn new(identity: Identity, before: Counters) -> Self {
+        Self::with(identity, before, None)
     }
 
     /// The same in a group with a program.
     pub(crate) fn steered(
-        place: Place,
+        identity: Identity,
         before: Counters,
         program: (&Steering, &Arc<Steered>),
     ) -> Self {
-        Self::with(place, before, Some(program))
+        Self::with(identity, before, Some(program))
     }
 
-    fn with(place: Place, before: Counters, program: Option<(&Steering, &Arc<Steered>)>) -> Self {
+    fn with(
+        identity: Identity,
+        before: Counters,
+        program: Option<(&Steering, &Arc<Steered>)>,
+    ) -> Self {
         let steering = program.map(|(steering, _)| steering);
-        let content = page::content(place.mode, steering, before);
-        let create = |group_dir| Page::create(group_dir, place.id, &content).ok();
+        let content = page::content(identity.mode, steering, before);
+        let create = |group_dir| Page::create(group_dir, identity.id, &content).ok();
         // Without a page the group's sums are unknown, and say so.
-        let page = place.group_dir.as_ref().and_then(create);
+        let page = identity.group_dir.as_ref().and_then(create);
         let page = page.ok_or_else(|| shared::own(&content));
         let words = page.as_ref().map_or_else(|own| own, Page::words);
         let steered = program.map(|(_, steered)| Arc::clone(steered));
@@ -235,7 +154,7 @@ impl Member {
         }
         Self {
             page,
-            place: Arc::new(place),
+            identity: Arc::new(identity),
             told: before,
             before,
             steered,
@@ -255,16 +174,16 @@ impl Member {
 
     /// Notes on its page when it rejects all.
     pub fn rejections(&self) -> Rejections {
-        Rejections::new(self.place.ifindex, self.words())
+        Rejections::new(self.identity.ifindex, self.words())
     }
 
-    /// Where it sits.
-    pub fn place(&self) -> &Arc<Place> {
-        &self.place
+    /// Which member of which group it is.
+    pub fn identity(&self) -> &Arc<Identity> {
+        &self.identity
     }
 
-    /// What a reader of ours, which is told so by this, must keep of the member; none where there is no page
-    /// to keep it on.
+    /// What a reader of ours, which is told so by this, must keep of the member; none where there
+    /// is no page to keep it on.
     pub fn read_by_us(&self) -> Option<Kept> {
         let words = self.page.as_ref().ok()?.words();
         let taken = &words[at::TAKEN];
@@ -289,8 +208,8 @@ impl Member {
         self.words()[at::TAKEN].set(NOT_READ_BY_US);
     }
 
-    /// Takes in the totals that the system's library tells and publishes. Returns the socket's totals,
-    /// which begin with the handle, not with the group.
+    /// Takes in the totals that the system's library tells and publishes. Returns the socket's
+    /// totals, which begin with the handle, not with the group.
     pub fn handle_stats(&mut self, received: u32, dropped: u32) -> Counters {
         let before = self.told;
         self.told.received = unwrapped(before.received, received);
@@ -366,61 +285,4 @@ fn unwrapped(total: u64, now: u32) -> u64 {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::record::tests::record;
-
-    #[test]
-    fn sums_are_over_the_members_and_no_other_pages() {
-        let pages = |inodes: &[u64]| {
-            let page = |&inode: &u64| {
-                let pid = u32::try_from(inode).unwrap();
-                (MemberId::of_socket(inode), Record { pid, ..record() })
-            };
-            inodes.iter().map(page).collect::<Vec<_>>()
-        };
-        let told = |members: &[u64], inodes: &[u64]| {
-            let members: Vec<_> = members.iter().copied().map(MemberId::of_socket).collect();
-            let records = of_members(&members, pages(inodes))?;
-            Some(records.iter().map(|it| it.pid).collect::<Vec<_>>())
-        };
-        assert_eq!(told(&[1, 2], &[2, 1]), Some(vec![1, 2]));
-        assert_eq!(told(&[1], &[1, 3]), Some(vec![1]), "3 is joining");
-        assert_eq!(told(&[1, 2], &[1, 3]), None, "2 has no page");
-        assert_eq!(told(&[], &[3]), None);
-    }
-
-    #[test]
-    fn totals_go_on_when_32_bits_wrap() {
-        assert_eq!(unwrapped(0, 5), 5);
-        assert_eq!(unwrapped(5, 5), 5);
-        assert_eq!(unwrapped(u64::from(u32::MAX), 4), (1 << 32) + 4);
-    }
-
-    #[test]
-    fn a_total_that_comes_late_takes_nothing_back() {
-        assert_eq!(unwrapped(10, 9), 10);
-        assert_eq!(unwrapped((7 << 32) + 10, 9), (7 << 32) + 10);
-        assert_eq!(unwrapped(7 << 32, u32::MAX), 7 << 32);
-    }
-
-    #[test]
-    fn what_was_counted_before_joining_is_not_the_groups() {
-        let before = Counters {
-            received: 50,
-            dropped: 2,
-        };
-        let place = Place {
-            group: 7,
-            mode: Mode::parse("lb").unwrap(),
-            ifindex: 1,
-            id: MemberId::of_socket(1),
-            group_dir: None,
-        };
-        let mut member = Member::new(place, before);
-        let totals = member.handle_stats(60, 2);
-        assert_eq!((totals.received, totals.dropped), (60, 2));
-        let own = member.counters();
-        assert_eq!((own.received, own.dropped), (10, 0));
-    }
-}
+mod tests;

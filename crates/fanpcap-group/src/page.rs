@@ -1,9 +1,10 @@
 //! The members' pages: what each member of a direct group tells the others, because the kernel does
 //! not: mode with options, program, and counters that only their owner may read.
 //!
-//! A page is a file `<root>/<netns>/<ifindex>.<group>/<pid>.<socket's inode>` of one record, of which the owner has
-//! mapped the counters; [`crate::root`] tells where the root is. The owner holds the file's lock as long as it lives,
-//! so whoever finds a page unlocked knows that its member is dead, and removes the page. Only who may write a page can lock it.
+//! A page is a file `<root>/<netns>/<ifindex>.<group>/<pid>.<socket's inode>` of one record, of
+//! which the owner has mapped the counters; [`crate::root`] tells where the root is. The owner
+//! holds the file's lock as long as it lives, so whoever finds a page unlocked knows that its
+//! member is dead, and removes the page. Only who may write a page can lock it.
 
 mod member_id;
 mod content;
@@ -40,9 +41,10 @@ pub struct Page {
     group_dir: GroupDir,
     name: String,
     pid: u32,
-    /// The mapping alone has the lock, no descriptor. The kernel releases the files of a dead process in reverse: those of
-    /// its descriptors, the highest first, then those that were only mapped (`kernel/exit.c`, `task_work_run()`). So the
-    /// socket has left its group when the page is found unlocked.
+    /// The mapping alone has the lock, no descriptor. The kernel releases the files of a dead
+    /// process in reverse: those of its descriptors, the highest first, then those that were only
+    /// mapped (`kernel/exit.c`, `task_work_run()`). So the socket has left its group when the page
+    /// is found unlocked.
     words: [Word; WORDS],
 }
 

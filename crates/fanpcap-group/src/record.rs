@@ -8,12 +8,13 @@ use fanpcap_config::report::harmless_text;
 use fanpcap_config::steering::{Counts, Steering};
 use fanpcap_steer::ir::COUNTERS;
 
-/// First bytes of a page; the digit is the version of the layout and of the locks, as in [`crate::root`].
+/// First bytes of a page; the digit is the version of the layout and of the locks, as in
+/// [`crate::root`].
 pub(crate) const MAGIC: [u8; 8] = *b"FANPCAP4";
 
-/// A page is of 64-bit words in the machine's order of bytes. Up to the counters they are constant: magic;
-/// pid, mode and flags; the program's name in two, its file's device and inode; what the socket had
-/// counted before it joined, received and dropped.
+/// A page is of 64-bit words in the machine's order of bytes. Up to the counters they are constant:
+/// magic; pid, mode and flags; the program's name in two, its file's device and inode; what the
+/// socket had counted before it joined, received and dropped.
 pub(crate) const WORDS: usize = at::COUNTERS + COUNTERS;
 
 /// The words that change, updated in place by whoever has the member.
@@ -26,35 +27,39 @@ pub(crate) mod at {
     pub(crate) const PAST: [usize; 2] = [11, 12];
     /// What had been taken when the counters were read last.
     pub(crate) const READ_TAKEN: usize = 13;
-    /// What had been taken when the reader last began to wait at an empty ring with nothing left to tell.
+    /// What had been taken when the reader last began to wait at an empty ring with nothing left to
+    /// tell.
     pub(crate) const IDLE_TAKEN: usize = 14;
-    /// When the application last looked for packets, nanoseconds of `CLOCK_MONOTONIC`; 0: never; `u64::MAX`: its
-    /// reader waits for packets now.
+    /// When the application last looked for packets, nanoseconds of `CLOCK_MONOTONIC`; 0: never;
+    /// `u64::MAX`: its reader waits for packets now.
     pub(crate) const LOOKED_NS: usize = 15;
-    /// Frames that our reader has taken from the ring since the handle was activated: in a cache line of its
-    /// own, as it changes with each packet.
+    /// Frames that our reader has taken from the ring since the handle was activated: in a cache
+    /// line of its own, as it changes with each packet.
     pub(crate) const TAKEN: usize = 16;
-    /// What the device had counted when the member began to join, and one more; 0: it has not begun. This and the next
-    /// two: [`crate::rejecting`].
+    /// What the device had counted when the member began to join, and one more; 0: it has not
+    /// begun. This and the next two: [`crate::rejecting`].
     pub(crate) const JOINED_AT: usize = 17;
     /// Packets that the device has counted while the member rejected all.
     pub(crate) const REJECTED: usize = 18;
     /// What the device had counted when it began to do so, and one more; 0: it does not.
     pub(crate) const REJECTING_SINCE: usize = 19;
-    /// How many readings of the kernel's counters are under way. The kernel clears its counters with
-    /// the reading, so that a member that is killed meanwhile takes them with it.
+    /// How many readings of the kernel's counters are under way. The kernel clears its counters
+    /// with the reading, so that a member that is killed meanwhile takes them with it.
     pub(crate) const READING: usize = 20;
-    /// The digest of the group's steering program, 0 for none. It changes when the program is replaced, as does what
-    /// follows; whoever replaces it writes both on all pages.
+    /// The digest of the group's steering program, 0 for none. It changes when the program is
+    /// replaced, as does what follows; whoever replaces it writes both on all pages.
     pub(crate) const DIGEST: usize = 24;
-    /// Whether the group is known to have that program: [`super::SET`], [`super::SET_BY_US`], else 0. Who gives the group
-    /// another one makes it [`super::SET`] on the page that had [`super::SET_BY_US`].
+    /// Whether the group is known to have that program: [`super::SET`], [`super::SET_BY_US`], else
+    /// 0. Who gives the group another one makes it [`super::SET`] on the page that had
+    /// [`super::SET_BY_US`].
     pub(crate) const IS_SET: usize = 25;
     /// When the program's counters were read last; [`super::UNCHANGING`] where they can't change.
     pub(crate) const COUNTED_NS: usize = 26;
-    /// Later fragments that this member's copy of the program has met before the first of their datagram.
+    /// Later fragments that this member's copy of the program has met before the first of their
+    /// datagram.
     pub(crate) const LATE: usize = 27;
-    /// When the member joined, nanoseconds of `CLOCK_MONOTONIC`. Constant; 0 on pages of older libraries.
+    /// When the member joined, nanoseconds of `CLOCK_MONOTONIC`. Constant; 0 on pages of older
+    /// libraries.
     pub(crate) const JOINED_NS: usize = 28;
     /// How the program begins.
     pub(crate) const TITLE: usize = 32;
@@ -102,13 +107,13 @@ pub struct Running {
     pub is_set: bool,
     /// Whether this member has set it, as the last that did: then it tells of late fragments.
     pub has_set: bool,
-    /// When the counters were read, nanoseconds of `CLOCK_MONOTONIC`; 0: never yet; later than any other time where they
-    /// can't change.
+    /// When the counters were read, nanoseconds of `CLOCK_MONOTONIC`; 0: never yet; later than any
+    /// other time where they can't change.
     pub counted_ns: u64,
     /// The program's counters, of this member.
     pub counters: Counts,
-    /// Later fragments that came before the first of their datagram, as far as this member's copy of the program has
-    /// met them.
+    /// Later fragments that came before the first of their datagram, as far as this member's copy
+    /// of the program has met them.
     pub late: u64,
 }
 
@@ -193,13 +198,13 @@ pub struct Record {
     pub read_ns: u64,
     /// The member's counters.
     pub counters: Counters,
-    /// Packets that our reader has taken from the ring; none where the system's library reads. It is of now,
-    /// not of `read_ns`.
+    /// Packets that our reader has taken from the ring; none where the system's library reads. It
+    /// is of now, not of `read_ns`.
     pub taken: Option<u64>,
     /// The same at `read_ns`, so that it goes with the counters.
     pub read_taken: Option<u64>,
-    /// Whether the reader waits at an empty ring and has told all that it was given: the counters are of now,
-    /// however old `read_ns` is.
+    /// Whether the reader waits at an empty ring and has told all that it was given: the counters
+    /// are of now, however old `read_ns` is.
     pub waits: bool,
     /// When the member joined, nanoseconds of `CLOCK_MONOTONIC`; 0: unknown.
     pub joined_ns: u64,
@@ -303,164 +308,4 @@ impl Record {
 }
 
 #[cfg(test)]
-pub(crate) mod tests {
-    use super::*;
-    use fanpcap_config::fanout::Script;
-    use fanpcap_config::source::Source;
-    use proptest::prelude::*;
-
-    pub(crate) fn steering(text: &str) -> Steering {
-        let script = Script::of_text(Source::new("test", text));
-        Steering::compile(&script, &|_| Err("no libpcap here".to_owned())).unwrap()
-    }
-
-    pub(crate) fn record() -> Record {
-        Record {
-            pid: 4711,
-            mode: Mode::parse("hash+defrag").unwrap(),
-            program: "tcpdump".to_owned(),
-            executable: (8, 15),
-            read_ns: 77,
-            counters: Counters {
-                received: 10,
-                dropped: 3,
-            },
-            taken: None,
-            read_taken: None,
-            waits: false,
-            joined_ns: 44,
-            last_look: LastLook::Unknown,
-            steering: None,
-        }
-    }
-
-    pub(crate) fn running(title: &str) -> Running {
-        Running {
-            digest: 4711,
-            title: title.to_owned(),
-            is_set: true,
-            has_set: true,
-            counted_ns: 78,
-            counters: std::array::from_fn(|index| 1 << index),
-            late: 5,
-        }
-    }
-
-    const NOTHING: Counters = Counters {
-        received: 0,
-        dropped: 0,
-    };
-
-    fn last_look() -> impl Strategy<Value = LastLook> {
-        let at = (1..u64::MAX).prop_map(LastLook::At);
-        prop_oneof![Just(LastLook::Never), Just(LastLook::Waits), at]
-    }
-
-    fn garbage() -> impl Strategy<Value = [u64; WORDS]> {
-        let word = prop_oneof![any::<u64>(), 0..100_u64, u64::MAX - 9..=u64::MAX];
-        proptest::collection::vec(word, WORDS).prop_map(|words| {
-            let mut page = [0; WORDS];
-            page.copy_from_slice(&words);
-            page
-        })
-    }
-
-    #[test]
-    fn foreign_words_are_no_record() {
-        let mut words = record().encode(NOTHING);
-        words[0] = u64::from_ne_bytes(*b"FANPCAP3");
-        assert_eq!(Record::decode(&words), None);
-        assert_eq!(Record::decode(&[0; WORDS]), None);
-    }
-
-    #[test]
-    fn counters_that_would_be_negative_are_no_record() {
-        let before = Counters {
-            received: 5,
-            dropped: 0,
-        };
-        let mut words = record().encode(before);
-        words[at::TOLD[0]] = 4;
-        assert_eq!(Record::decode(&words), None);
-        words[at::PAST[0]] = 1;
-        assert_eq!(Record::decode(&words).unwrap().counters.received, 0);
-    }
-
-    #[test]
-    fn a_program_is_told_by_groups_that_have_one() {
-        let steering = Some(running("main = tcp >-> steer_flow"));
-        let mode = Kind::Program.into();
-        let told = Record {
-            mode,
-            steering,
-            ..record()
-        };
-        assert_eq!(Record::decode(&told.encode(NOTHING)), Some(told.clone()));
-        let of_hash = Record {
-            mode: record().mode,
-            ..told
-        };
-        let decoded = Record::decode(&of_hash.encode(NOTHING)).unwrap();
-        assert_eq!(decoded.steering, None);
-    }
-
-    #[test]
-    fn names_on_a_page_can_not_act_on_a_terminal() {
-        let told = Record {
-            program: "a\u{1b}[31m\u{9b}b".to_owned(),
-            mode: Kind::Program.into(),
-            steering: Some(running("\u{1b}]0;x\u{7}")),
-            ..record()
-        };
-        let decoded = Record::decode(&told.encode(NOTHING)).unwrap();
-        assert_eq!(decoded.program, "a?[31m?b");
-        assert_eq!(decoded.steering.unwrap().title, "?]0;x?");
-    }
-
-    #[test]
-    fn a_long_title_is_cut_between_characters() {
-        let title = "é".repeat(33);
-        let told = Record {
-            mode: Kind::Program.into(),
-            steering: Some(running(&title)),
-            ..record()
-        };
-        let decoded = Record::decode(&told.encode(NOTHING)).unwrap();
-        assert_eq!(decoded.steering.unwrap().title, "é".repeat(32));
-    }
-
-    proptest! {
-        #[test]
-        fn records_survive_the_page(
-            pid: u32,
-            read_ns: u64,
-            received in 0..1_u64 << 60,
-            dropped in 0..1_u64 << 60,
-            earlier in 0..1_u64 << 60,
-            taken in proptest::option::of(0..1_u64 << 60),
-            read in 0..1_u64 << 60,
-            waits: bool,
-            last_look in last_look(),
-        ) {
-            let counters = Counters { received, dropped };
-            let known = taken.filter(|_| read_ns > 0);
-            let waits = waits && known.is_some();
-            let read_taken = known.map(|taken| if waits { taken } else { read });
-            let last_look = taken.map_or(LastLook::Unknown, |_| last_look);
-            let record = Record { pid, read_ns, counters, taken, read_taken, waits, last_look, ..record() };
-            let before = Counters { received: earlier, dropped: earlier / 3 };
-            prop_assert_eq!(Record::decode(&record.encode(before)), Some(record));
-        }
-
-        #[test]
-        fn no_garbage_makes_the_decoder_fail(mut words in garbage(), like_a_page: bool) {
-            if like_a_page {
-                let own = record().encode(NOTHING);
-                words[..2].copy_from_slice(&own[..2]);
-            }
-            if let Some(record) = Record::decode(&words) {
-                prop_assert!(record.program.len() <= 48 && like_a_page);
-            }
-        }
-    }
-}
+pub(crate) mod tests;

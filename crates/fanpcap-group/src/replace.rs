@@ -4,7 +4,7 @@
 //! its own process can change; and the others are told on their pages, so that whoever joins later compares with what runs.
 
 use crate::join::ProgramError;
-use crate::member::Place;
+use crate::member::Identity;
 use crate::page::{MemberId, OtherPage};
 use crate::steered::{Prepared, SteerError, Steered};
 use crate::turn::Turn;
@@ -18,13 +18,13 @@ use std::sync::Arc;
 pub struct Own {
     /// Its part in the program.
     pub steered: Arc<Steered>,
-    /// Where it sits.
-    pub place: Arc<Place>,
+    /// Which member of which group it is.
+    pub identity: Arc<Identity>,
 }
 
 /// Copies the descriptor of a member's socket; none where the handle has been closed. A copy keeps a closed socket in its group,
 /// where it swallows its share: so it is asked for as late as can be.
-pub type CopySocket<'a> = &'a dyn Fn(&Place) -> io::Result<Option<OwnedFd>>;
+pub type CopySocket<'a> = &'a dyn Fn(&Identity) -> io::Result<Option<OwnedFd>>;
 
 /// Gives a group another program, in the caller's turn. `members` are all that the process has in it, one at least. Nothing is done
 /// where it can't be done for all members.
@@ -40,13 +40,13 @@ pub fn replace(
     let Some(first) = members.first() else {
         return Ok(());
     };
-    let group = first.place.group();
+    let group = first.identity.group();
     let failed = |error| ProgramError::of(group, error);
     let runs = first.steered.steering().ok_or(SteerError::Busy);
     let change = Change {
         steering,
-        place: &first.place,
-        own: members.iter().map(|own| own.place.id()).collect(),
+        identity: &first.identity,
+        own: members.iter().map(|own| own.identity.id()).collect(),
         judges_alike: runs.map_err(failed)?.judges_as(steering),
     };
     // Before anything is loaded in vain, and again thereafter, as that takes long.
@@ -55,16 +55,16 @@ pub fn replace(
     let loaded = loaded.map_err(failed)?;
     let prepared = prepared(members, steering).map_err(failed)?;
     let pages = change.others()?;
-    let seated = seated(prepared, copy).map_err(|error| failed(SteerError::Attach(error)))?;
-    let Some(giver) = seated.first() else {
+    let switching = switching(prepared, copy).map_err(|error| failed(SteerError::Attach(error)))?;
+    let Some(giver) = switching.first() else {
         return Ok(());
     };
     let set = giver.own.steered.set(loaded, giver.socket.as_fd());
     set.map_err(failed)?;
-    demote_others(&seated, &pages);
+    demote_others(&switching, &pages);
     // From here on, what fails for one is done for the others all the same.
     let mut gone = Ok(());
-    for one in seated {
+    for one in switching {
         let steered = &one.own.steered;
         gone = gone.and(steered.go_over(steering, one.prepared, one.socket.as_fd()));
     }
@@ -73,8 +73,8 @@ pub fn replace(
 }
 
 /// The first one has given the group its program: whoever did before tells no longer of late fragments.
-fn demote_others(seated: &[Seated<'_>], pages: &[OtherPage]) {
-    let Some((giver, rest)) = seated.split_first() else {
+fn demote_others(switching: &[Switching<'_>], pages: &[OtherPage]) {
+    let Some((giver, rest)) = switching.split_first() else {
         return;
     };
     let own = rest.iter().map(|one| one.own.steered.demote());
@@ -97,33 +97,33 @@ fn prepared<'a>(
 }
 
 /// A member of the calling process that goes over to another program.
-struct Seated<'a> {
+struct Switching<'a> {
     own: &'a Own,
     prepared: Prepared,
     socket: OwnedFd,
 }
 
 /// The members whose handles are still open.
-fn seated<'a>(
+fn switching<'a>(
     prepared: Vec<(&'a Own, Prepared)>,
     copy: CopySocket<'_>,
-) -> io::Result<Vec<Seated<'a>>> {
-    let seated = prepared.into_iter().filter_map(|(own, prepared)| {
-        let socket = copy(&own.place).transpose()?;
-        Some(socket.map(|socket| Seated {
+) -> io::Result<Vec<Switching<'a>>> {
+    let switching = prepared.into_iter().filter_map(|(own, prepared)| {
+        let socket = copy(&own.identity).transpose()?;
+        Some(socket.map(|socket| Switching {
             own,
             prepared,
             socket,
         }))
     });
-    seated.collect()
+    switching.collect()
 }
 
 /// Another program for a group.
 struct Change<'a> {
     steering: &'a Steering,
-    /// Where one of the calling process's members sits.
-    place: &'a Place,
+    /// One of the calling process's members.
+    identity: &'a Identity,
     /// All of them.
     own: Vec<MemberId>,
     /// Whether it drops and counts as the one before.
@@ -133,7 +133,7 @@ struct Change<'a> {
 impl Change<'_> {
     /// The pages of other processes' members, who can be left with what they have.
     fn others(&self) -> Result<Vec<OtherPage>, ProgramError> {
-        let group = self.place.group();
+        let group = self.identity.group();
         let others = self.members().ok_or(ProgramError::Unseen { group })?;
         if !others.is_empty() && !self.judges_alike {
             let members = others.len();
@@ -150,7 +150,7 @@ impl Change<'_> {
     /// Tells the others, those that were there and those that came meanwhile. A newcomer looks once more when it has its filter: so
     /// either it finds what the calling process's pages say by now, or its own page is found here.
     fn tell(&self, pages: &[OtherPage]) -> Result<(), ProgramError> {
-        let group = self.place.group();
+        let group = self.identity.group();
         let tell = |pages: &[OtherPage]| pages.iter().try_for_each(|page| page.tell(self.steering));
         let told = tell(pages).map_err(|error| ProgramError::Untold { group, error });
         let came = || ProgramError::CameBetween { group };
@@ -172,7 +172,7 @@ impl Change<'_> {
         };
         match pages.iter().any(is_inside) {
             true => Err(ProgramError::CameBetween {
-                group: self.place.group(),
+                group: self.identity.group(),
             }),
             false => Ok(()),
         }
@@ -180,13 +180,13 @@ impl Change<'_> {
 
     /// The other members, if the kernel tells.
     fn members(&self) -> Option<Vec<MemberId>> {
-        let mut members = self.place.members()?;
+        let mut members = self.identity.members()?;
         members.retain(|member| !self.own.contains(member));
         Some(members)
     }
 
     fn pages(&self) -> io::Result<Vec<OtherPage>> {
-        let group_dir = self.place.group_dir();
+        let group_dir = self.identity.group_dir();
         let pages = group_dir
             .map(|group_dir| group_dir.others(&self.own))
             .transpose()?;
@@ -212,16 +212,16 @@ mod tests {
         let mode = Mode::from(fanpcap_config::mode::Kind::Program);
         Own {
             steered: Arc::new(Steered::unloaded(&steering)),
-            place: Arc::new(Place::new(7, mode, 1, MemberId::of_socket(1))),
+            identity: Arc::new(Identity::new(7, mode, 1, MemberId::of_socket(1))),
         }
     }
 
     #[test]
     fn where_the_members_are_not_known_nothing_is_replaced() {
         let members = [unseen()];
-        let turn = Turn::take(&members[0].place).unwrap();
+        let turn = Turn::take(&members[0].identity).unwrap();
         let other = Arc::new(steering("main = udp >-> steer_rrobin"));
-        let copy = |_: &Place| Ok(None);
+        let copy = |_: &Identity| Ok(None);
         let refused = replace(&turn, &members, &other, &copy);
         assert!(matches!(refused, Err(ProgramError::Unseen { group: 7 })));
     }

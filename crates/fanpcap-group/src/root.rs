@@ -1,8 +1,8 @@
-//! Where the member pages of all network namespaces are: in memory, and where only root and the process's own user can
-//! change anything (`docs/security.md`).
+//! Where the member pages of all network namespaces are: in memory, and where only root and the
+//! process's own user can change anything (`docs/security.md`).
 //!
-//! Below `/run` or `/dev/shm`, the base, is `fanpcap`; below that a directory for each version of pages, so that builds with
-//! other pages or locks never take each other's for their own.
+//! Below `/run` or `/dev/shm`, the base, is `fanpcap`; below that a directory for each version of
+//! pages, so that builds with other pages or locks never take each other's for their own.
 
 use fanpcap_linux::file::directory::{self, Directory};
 use fanpcap_linux::process;
@@ -21,7 +21,8 @@ const SHM: &str = "/dev/shm";
 
 const NAME: &str = "fanpcap";
 
-/// Version of the pages' layout and locks. Those before 4 had flock(2)'s locks and no directory of a version.
+/// Version of the pages' layout and locks. Those before 4 had flock(2)'s locks and no directory of
+/// a version.
 const VERSION: &str = "v4";
 
 /// In a directory with this bit only the owners of files rename and remove them (inode(7)).
@@ -80,7 +81,8 @@ pub fn make_root() -> io::Result<PathBuf> {
     root.make().map(|_| root.path())
 }
 
-/// Why there are no pages, in brackets for the end of a message, where what is in their place is not trusted.
+/// Why there are no pages, in brackets for the end of a message, where what is in their place is
+/// not trusted.
 pub fn distrust() -> String {
     let foreign = root().err().filter(is_foreign);
     foreign.map_or_else(String::new, |error| format!(" ({error})"))
@@ -213,8 +215,8 @@ pub(crate) fn enter_or_make(parent: &Directory, name: &str) -> io::Result<Direct
     }
 }
 
-/// Opens or makes our directory in the base. Where others may make names, root's processes make it alone, and move what others
-/// have put there aside.
+/// Opens or makes our directory in the base. Where others may make names, root's processes make it
+/// alone, and move what others have put there aside.
 fn make_own(base: &Directory) -> io::Result<Directory> {
     let is_root = process::effective_user() == 0;
     if directory::is_trusted(&base.metadata()?) {

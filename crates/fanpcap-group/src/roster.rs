@@ -102,8 +102,9 @@ pub(crate) fn pages_then_roster(
 ) -> (impl Iterator<Item = (MemberId, Record)>, Roster) {
     let pages = GroupDir::of(ifindex, group).map(|directory| directory.pages());
     let roster = Roster::look();
-    // The page of a process that dies is locked until its socket is released, which takes the kernel
-    // some milliseconds more than to forget the socket (net/packet/af_packet.c, packet_release()).
+    // The page of a process that dies is locked until its socket is released, which takes the
+    // kernel some milliseconds more than to forget the socket (net/packet/af_packet.c,
+    // packet_release()).
     let open: Option<Vec<MemberId>> = roster
         .as_ref()
         .map(|roster| roster.sockets.iter().map(id).collect())

@@ -1,7 +1,7 @@
-//! Whose turn it is to replace a group's program: one thread's of one process at a time. The kernel would run one's program,
-//! and the members' filters and pages would be another's.
+//! Whose turn it is to replace a group's program: one thread's of one process at a time. The kernel
+//! would run one's program, and the members' filters and pages would be another's.
 
-use crate::member::Place;
+use crate::member::Identity;
 use crate::page::GroupDir;
 use crate::steered::SteerError;
 use fanpcap_linux::file::lock;
@@ -15,8 +15,8 @@ use std::time::Duration;
 /// The right to replace a group's program, for as long as it is kept.
 #[derive(Debug)]
 pub struct Turn {
-    /// The file with the groups' locks, and which of them is taken, if there are pages. The lock ends with the process, however
-    /// it dies.
+    /// The file with the groups' locks, and which of them is taken, if there are pages. The lock
+    /// ends with the process, however it dies.
     lock: Option<(File, u32)>,
     /// Given back last.
     _thread: Thread,
@@ -27,9 +27,9 @@ impl Turn {
     ///
     /// # Errors
     /// Another has it for longer, or the pages can't be locked.
-    pub fn take(place: &Place) -> Result<Self, SteerError> {
+    pub fn take(identity: &Identity) -> Result<Self, SteerError> {
         let of_thread = wait(|| Ok(Thread::take()))?;
-        let lock = place.group_dir().map(take_lock).transpose()?;
+        let lock = identity.group_dir().map(take_lock).transpose()?;
         Ok(Self {
             lock: lock.flatten(),
             _thread: of_thread,
@@ -40,14 +40,15 @@ impl Turn {
 impl Drop for Turn {
     fn drop(&mut self) {
         if let Some((file, number)) = &self.lock {
-            // A child that was forked meanwhile has a copy of the descriptor, which would keep the lock.
+            // A child that was forked meanwhile has a copy of the descriptor, which would keep the
+            // lock.
             let _ = lock::release_byte(file, *number);
         }
     }
 }
 
-/// Takes a group's lock; none where there are no pages, or none for this process: then nobody else can be told of another
-/// program, and whoever has others in the group is refused by that.
+/// Takes a group's lock; none where there are no pages, or none for this process: then nobody else
+/// can be told of another program, and whoever has others in the group is refused by that.
 fn take_lock(group_dir: &GroupDir) -> Result<Option<(File, u32)>, SteerError> {
     let (file, number) = match group_dir.turns() {
         Err(error) if is_elsewhere(error.kind()) => return Ok(None),
@@ -76,8 +77,8 @@ fn wait<T>(mut attempt: impl FnMut() -> io::Result<Option<T>>) -> Result<T, Stee
     Err(SteerError::Busy)
 }
 
-/// The process of which a thread has its turn; 0 for none. A child that was forked meanwhile finds its parent here, and no such
-/// thread of its own.
+/// The process of which a thread has its turn; 0 for none. A child that was forked meanwhile finds
+/// its parent here, and no such thread of its own.
 static TAKEN: AtomicU32 = AtomicU32::new(0);
 
 /// The turn among the threads of a process. Its signals are blocked: a handler that left by

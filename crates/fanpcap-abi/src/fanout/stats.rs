@@ -6,7 +6,7 @@ use crate::pcap_handle::PcapHandle;
 use crate::stats::total;
 use crate::system::Pcap;
 use fanpcap_config::steering::{COUNTERS as ALL, Counts};
-use fanpcap_group::member::GroupStats;
+use fanpcap_group::group_stats::GroupStats;
 use std::ffi::c_int;
 use std::mem;
 
@@ -82,8 +82,8 @@ pub unsafe extern "C" fn pcap_fanout_stats(p: *mut Pcap, stat: *mut Stat) -> c_i
 }
 
 fn stats(p: PcapHandle, size: usize) -> Option<Stat> {
-    let place = handles::place(p)?;
-    let mut stat = Stat::new(size, place.group());
+    let identity = handles::identity(p)?;
+    let mut stat = Stat::new(size, identity.group());
     if total(p).is_ok() {
         let counters = |entry: &mut Entry| Some(entry.member.as_ref()?.0.counters());
         let counters = handles::with(p, counters).flatten()?;
@@ -98,8 +98,8 @@ fn stats(p: PcapHandle, size: usize) -> Option<Stat> {
             stat.valid |= COUNTERS;
         }
     }
-    handles::refresh_beside(p, &place);
-    stat.add_group(&place.group_stats());
+    handles::refresh_beside(p, &identity);
+    stat.add_group(&identity.group_stats());
     if !stat.has_counters() {
         stat.valid &= !(COUNTERS | GROUP_COUNTERS | LATE);
     }

@@ -1,4 +1,5 @@
-//! Entries: one setting with its target, and the rules that concern all settings of a file or an environment.
+//! Entries: one setting with its target, and the rules that concern all settings of a file or an
+//! environment.
 
 use super::keys::Key;
 use super::value::{self, Value};

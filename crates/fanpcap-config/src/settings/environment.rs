@@ -163,7 +163,8 @@ fn hub(value: &str) -> Result<Option<Entry>, Fault> {
     }
 }
 
-/// A variable that looks like one of ours and sets nothing: why, and what was meant. `name` is set, and not refused.
+/// A variable that looks like one of ours and sets nothing: why, and what was meant. `name` is set,
+/// and not refused.
 pub(super) fn stranger(name: &str) -> Option<(String, String)> {
     let upper = name.to_ascii_uppercase();
     let rest = upper.strip_prefix("PCAP_")?;

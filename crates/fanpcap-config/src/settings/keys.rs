@@ -1,4 +1,5 @@
-//! The table of keys: the names of each in the config file and the environment, what it applies to, what it takes.
+//! The table of keys: the names of each in the config file and the environment, what it applies to,
+//! what it takes.
 
 use super::value::{CPU_MAX, GROUP_MAX, Takes, Value};
 use crate::report::Fault;

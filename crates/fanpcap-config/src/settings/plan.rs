@@ -82,8 +82,9 @@ impl Plan {
         self.tpacket || self.membership.is_some()
     }
 
-    /// Bytes of the handle's ring where the program does not say; none leaves it to the system's library.
-    /// A larger one survives bursts, and lets a busy reader rest; it costs the time to make it.
+    /// Bytes of the handle's ring where the program does not say; none leaves it to the system's
+    /// library. A larger one survives bursts, and lets a busy reader rest; it costs the time to
+    /// make it.
     pub fn buffer_size(&self) -> Option<i32> {
         match self {
             Self {
@@ -97,9 +98,9 @@ impl Plan {
 }
 
 impl Settings {
-    /// What the settings and the application's call mean for a handle on `device`; `interfaces`
-    /// are the machine's, by which ambiguous variables are found. Of all programs `compile` is given the one that
-    /// steers the handle's group.
+    /// What the settings and the application's call mean for a handle on `device`; `interfaces` are
+    /// the machine's, by which ambiguous variables are found. Of all programs `compile` is given
+    /// the one that steers the handle's group.
     ///
     /// # Errors
     /// The first thing that is wrong, with its place.

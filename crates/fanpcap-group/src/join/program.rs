@@ -1,6 +1,6 @@
 //! Joining a group with a steering program: its members bring the same one, and the first of them gives it to the kernel.
 
-use super::{Attach, JoinError, ProgramError, Seat};
+use super::{Attach, JoinError, Newcomer, ProgramError};
 use crate::member::Member;
 use crate::page::MemberId;
 use crate::record::{Counters, Running};
@@ -36,50 +36,50 @@ impl Runs {
 /// Joins. The page is there before it is looked for others', so that of two that come at once with different programs one at least
 /// sees the other's. What may fail is done before the group is entered, as a socket leaves that only when it is closed.
 pub(super) fn join(
-    seat: &Seat<'_>,
+    newcomer: &Newcomer<'_>,
     steering: &Arc<Steering>,
     before: Counters,
 ) -> Result<Member, JoinError> {
-    let id = seat.fanout.id;
-    ensure_ethernet(seat.fd, seat.bound.ifindex)?;
+    let id = newcomer.fanout.id;
+    ensure_ethernet(newcomer.fd, newcomer.bound.ifindex)?;
     let failed = |error| JoinError::from(ProgramError::of(id, error));
     let load = || steering.load_fanout().map_err(SteerError::Load);
     let load = || load().map_err(failed);
-    let found = look(seat, steering)?;
-    let steered = Steered::load(steering, seat.filter()?).map_err(failed)?;
+    let found = look(newcomer, steering)?;
+    let steered = Steered::load(steering, newcomer.filter()?).map_err(failed)?;
     let steered = Arc::new(steered);
     let mut spare = found.lacks_program().then(load).transpose()?;
-    let member = |number| Member::steered(seat.place(number), before, (steering, &steered));
-    let early = seat.early(member);
-    let found = look(seat, steering)?;
+    let member = |number| Member::steered(newcomer.identity(number), before, (steering, &steered));
+    let early = newcomer.early(member);
+    let found = look(newcomer, steering)?;
     if spare.is_none() && found.lacks_program() {
         spare = Some(load()?);
     }
-    let attach: Attach<'_> = &|| steered.attach(seat.fd).map_err(failed);
+    let attach: Attach<'_> = &|| steered.attach(newcomer.fd).map_err(failed);
     let attach = steering.has_verdict().then_some(attach);
-    seat.take(early.as_ref(), attach, || {
+    newcomer.take(early.as_ref(), attach, || {
         // Of two that come first at once, one sets the program and the other finds it set, so that one alone tells of late
         // fragments. Without a turn both set equal programs. A newcomer to a group that has its program does not wait: its
         // socket is in the group and rejects all packets.
-        let place = early.as_ref().map(Member::place);
-        let place = place.filter(|_| found.lacks_program());
-        let _turn = place.and_then(|place| Turn::take(place).ok());
-        match (found, look(seat, steering)?) {
+        let identity = early.as_ref().map(Member::identity);
+        let identity = identity.filter(|_| found.lacks_program());
+        let _turn = identity.and_then(|identity| Turn::take(identity).ok());
+        match (found, look(newcomer, steering)?) {
             (_, Runs::This { is_set: true }) => steered.mark_as_set(),
             // Whoever came first has given it one, or is about to.
             (Runs::Unknown | Runs::This { is_set: true }, Runs::Unknown) => {}
             _ => {
                 let loaded = spare.map_or_else(load, Ok)?;
-                steered.set(loaded, seat.fd).map_err(failed)?;
+                steered.set(loaded, newcomer.fd).map_err(failed)?;
                 // Another may have set its own meanwhile.
-                look(seat, steering)?;
+                look(newcomer, steering)?;
             }
         }
         // Who replaces the program looks for pages once more when it is done. This page was there before the look above: so the
         // other finds this page, or this look has found the other's.
         Ok(())
     })?;
-    seat.joined(early, member)
+    newcomer.joined(early, member)
 }
 
 /// Tells whether joining would be refused by what is known of the group.
@@ -94,9 +94,9 @@ pub(super) fn foresee(
     runs(group, ifindex, own, steering).map(drop)
 }
 
-fn look(seat: &Seat<'_>, steering: &Steering) -> Result<Runs, JoinError> {
-    match seat.group {
-        Group::Number(number) => runs(number, seat.bound.ifindex, seat.id, steering),
+fn look(newcomer: &Newcomer<'_>, steering: &Steering) -> Result<Runs, JoinError> {
+    match newcomer.group {
+        Group::Number(number) => runs(number, newcomer.bound.ifindex, newcomer.id, steering),
         Group::New => Ok(Runs::Nothing),
     }
 }

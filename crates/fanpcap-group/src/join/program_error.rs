@@ -47,7 +47,8 @@ pub enum ProgramError {
         /// The group's number.
         group: u16,
     },
-    /// The program is replaced, but another process has joined with the old one meanwhile, and drops and counts by that.
+    /// The program is replaced, but another process has joined with the old one meanwhile, and
+    /// drops and counts by that.
     CameBetween {
         /// The group's number.
         group: u16,

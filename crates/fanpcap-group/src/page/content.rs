@@ -18,8 +18,8 @@ const LEN: usize = WORDS * 8;
 /// How often a page is read at most, to find it the same twice.
 const READINGS: usize = 4;
 
-/// Opens what may be a page; none for what is no regular file, or what others than root and the process's user may write:
-/// they could have written anything on it, and could lock it.
+/// Opens what may be a page; none for what is no regular file, or what others than root and the
+/// process's user may write: they could have written anything on it, and could lock it.
 pub(super) fn open(
     directory: &Directory,
     name: &OsStr,
@@ -65,8 +65,9 @@ fn is_page(file: &File) -> bool {
     file.read_exact_at(&mut magic, 0).is_ok() && magic == MAGIC
 }
 
-/// What a page says. Its words change one by one, so it is read until nothing but what was taken has changed
-/// meanwhile. One that changes all the time may be told with the counters of two readings, each whole.
+/// What a page says. Its words change one by one, so it is read until nothing but what was taken
+/// has changed meanwhile. One that changes all the time may be told with the counters of two
+/// readings, each whole.
 pub(super) fn record(file: &File) -> Option<Record> {
     let mut words = words(file)?;
     for _ in 1..READINGS {
@@ -112,8 +113,8 @@ impl HeldPage {
         self.words().is_some_and(|words| words[at::READING] != 0)
     }
 
-    /// Whether anybody still has the member: its process, or a child that has it by fork(2). A program that was
-    /// started by exec(2) may have its socket, but can't read it as a member.
+    /// Whether anybody still has the member: its process, or a child that has it by fork(2). A
+    /// program that was started by exec(2) may have its socket, but can't read it as a member.
     ///
     /// # Errors
     /// What fcntl(2) says.
@@ -132,8 +133,8 @@ pub(crate) struct OtherPage {
 }
 
 impl OtherPage {
-    /// Tells a member that has set the program that another has done so since. Returns the late fragments that it knew of
-    /// by then: they are the other's to tell.
+    /// Tells a member that has set the program that another has done so since. Returns the late
+    /// fragments that it knew of by then: they are the other's to tell.
     pub(crate) fn demote(&self) -> io::Result<u64> {
         let steering = record(&self.file).and_then(|record| record.steering);
         let Some(running) = steering.filter(|running| running.has_set) else {

@@ -17,7 +17,8 @@ const PAGES_MAX: usize = 256;
 /// The most directories that are looked through, on each level, for pages left behind.
 const DIRECTORIES_MAX: usize = 256;
 
-/// The file that has a lock for each group: whose turn it is to replace its program. Only its owner may open it.
+/// The file that has a lock for each group: whose turn it is to replace its program. Only its owner
+/// may open it.
 const TURNS: &str = "turns";
 
 /// The directory of a group's pages. It is looked up each time, from the root on, and each level is
@@ -35,7 +36,8 @@ pub(super) fn page_name(pid: u32, member: MemberId) -> String {
 }
 
 impl GroupDir {
-    /// The directory of a group on an interface of the calling thread's network namespace, to read pages.
+    /// The directory of a group on an interface of the calling thread's network namespace, to read
+    /// pages.
     ///
     /// # Errors
     /// Where there are no pages: see [`crate::root::root`].
@@ -117,8 +119,8 @@ impl GroupDir {
         others.filter_map(open).collect()
     }
 
-    /// Opens the file with the groups' locks, and tells which of them is this group's. Two groups may have the same: then they
-    /// wait for each other.
+    /// Opens the file with the groups' locks, and tells which of them is this group's. Two groups
+    /// may have the same: then they wait for each other.
     ///
     /// # Errors
     /// `ENOENT` where there are no pages; `EACCES` where the file is another user's.
@@ -142,7 +144,8 @@ impl GroupDir {
         });
     }
 
-    /// Removes what members left behind that died, or that had dropped the privilege to remove it: of all groups.
+    /// Removes what members left behind that died, or that had dropped the privilege to remove it:
+    /// of all groups.
     pub(super) fn sweep(&self) {
         let Ok(root) = self.root.open() else {
             return;

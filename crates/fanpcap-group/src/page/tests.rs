@@ -77,7 +77,8 @@ fn a_page_that_is_held_tells_of_the_dead() {
     words[at::PAST[0]].set(5);
     assert_eq!(held.record().unwrap().counters.received, 5);
     drop(words);
-    // A test beside this one may be starting a program: its child has the page until it becomes that program.
+    // A test beside this one may be starting a program: its child has the page until it becomes
+    // that program.
     let end = Instant::now() + Duration::from_secs(10);
     while held.is_had().unwrap() {
         assert!(Instant::now() < end, "nobody has it any more");

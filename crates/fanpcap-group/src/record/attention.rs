@@ -1,4 +1,5 @@
-//! Whether an application reads a member's ring: a handle that nobody reads still takes its share of the group.
+//! Whether an application reads a member's ring: a handle that nobody reads still takes its share
+//! of the group.
 
 use super::{Record, WORDS, at};
 use std::time::Duration;
@@ -8,10 +9,12 @@ const WAITS: u64 = u64::MAX;
 
 /// When the application last looked for packets in the member's ring.
 ///
-/// A reader notes each wait for packets, and about every 64th frame that it takes; of a slow application, every frame.
+/// A reader notes each wait for packets, and about every 64th frame that it takes; of a slow
+/// application, every frame.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum LastLook {
-    /// The page can't tell: the system's library reads the ring, or the page is of an older fanpcap.
+    /// The page can't tell: the system's library reads the ring, or the page is of an older
+    /// fanpcap.
     #[default]
     Unknown,
     /// The application has never read the handle.
@@ -43,11 +46,13 @@ impl LastLook {
 }
 
 impl Record {
-    /// How long ago the application last looked for packets, or joined if it has never looked; `now_ns` is the time of
-    /// `CLOCK_MONOTONIC`. `None`: it waits for packets now, or the page can't tell.
+    /// How long ago the application last looked for packets, or joined if it has never looked;
+    /// `now_ns` is the time of `CLOCK_MONOTONIC`. `None`: it waits for packets now, or the page
+    /// can't tell.
     ///
-    /// An application that waits by select(2) or poll(2) looks only when packets come. So a long time means that packets
-    /// pile up unread only where other members of the group have received some meanwhile.
+    /// An application that waits by select(2) or poll(2) looks only when packets come. So a long
+    /// time means that packets pile up unread only where other members of the group have received
+    /// some meanwhile.
     pub fn unread_for(&self, now_ns: u64) -> Option<Duration> {
         let since_ns = match self.last_look {
             LastLook::Unknown | LastLook::Waits => return None,

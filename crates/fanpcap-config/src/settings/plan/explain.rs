@@ -1,4 +1,5 @@
-//! What the settings come to for one device, and where each value is from; what is set and has no effect, and why.
+//! What the settings come to for one device, and where each value is from; what is set and has no
+//! effect, and why.
 
 use super::{Compile, Handle, Plan};
 use crate::device::{Device, Part};
@@ -80,7 +81,8 @@ impl Reason {
 }
 
 impl Settings {
-    /// What an application gets on `device`, which names a single one: by the same way as [`Settings::plan`].
+    /// What an application gets on `device`, which names a single one: by the same way as
+    /// [`Settings::plan`].
     pub fn explain(
         &self,
         device: &Device,
@@ -172,7 +174,8 @@ struct Used<'a> {
 }
 
 impl<'a> Used<'a> {
-    /// By the handle's own way of finding them. What it refuses is not used: the plan has the refusal.
+    /// By the handle's own way of finding them. What it refuses is not used: the plan has the
+    /// refusal.
     fn of(handle: &Handle<'a>) -> Self {
         let group = handle.group_entry().ok().flatten();
         let mode = group.and_then(|(group, _)| {
@@ -203,7 +206,8 @@ impl<'a> Used<'a> {
         }
     }
 
-    /// Why an entry that would concern the handle is not used; none where it is, or concerns others.
+    /// Why an entry that would concern the handle is not used; none where it is, or concerns
+    /// others.
     fn overrides(&self, entry: &Entry, handle: &Handle<'_>) -> Option<Ignored> {
         let used = [
             (Key::Group, self.group),
@@ -243,7 +247,8 @@ impl<'a> Used<'a> {
     }
 }
 
-/// Whether a device that a setting names is one of the interfaces, `any`, or a virtual one of these.
+/// Whether a device that a setting names is one of the interfaces, `any`, or a virtual one of
+/// these.
 fn is_there(name: &str, entry: &Entry, interfaces: &[String]) -> bool {
     let any = "any".to_owned();
     let is = |base: &str| interfaces.iter().chain([&any]).any(|it| it == base);

@@ -1,0 +1,24 @@
+//! Tests of `group_stats`.
+
+use super::*;
+use crate::record::tests::record;
+
+#[test]
+fn sums_are_over_the_members_and_no_other_pages() {
+    let pages = |inodes: &[u64]| {
+        let page = |&inode: &u64| {
+            let pid = u32::try_from(inode).unwrap();
+            (MemberId::of_socket(inode), Record { pid, ..record() })
+        };
+        inodes.iter().map(page).collect::<Vec<_>>()
+    };
+    let told = |members: &[u64], inodes: &[u64]| {
+        let members: Vec<_> = members.iter().copied().map(MemberId::of_socket).collect();
+        let records = of_members(&members, pages(inodes))?;
+        Some(records.iter().map(|it| it.pid).collect::<Vec<_>>())
+    };
+    assert_eq!(told(&[1, 2], &[2, 1]), Some(vec![1, 2]));
+    assert_eq!(told(&[1], &[1, 3]), Some(vec![1]), "3 is joining");
+    assert_eq!(told(&[1, 2], &[1, 3]), None, "2 has no page");
+    assert_eq!(told(&[], &[3]), None);
+}

@@ -1,0 +1,161 @@
+//! Tests of `record`.
+
+use super::*;
+use fanpcap_config::fanout::Script;
+use fanpcap_config::source::Source;
+use proptest::prelude::*;
+
+pub(crate) fn steering(text: &str) -> Steering {
+    let script = Script::of_text(Source::new("test", text));
+    Steering::compile(&script, &|_| Err("no libpcap here".to_owned())).unwrap()
+}
+
+pub(crate) fn record() -> Record {
+    Record {
+        pid: 4711,
+        mode: Mode::parse("hash+defrag").unwrap(),
+        program: "tcpdump".to_owned(),
+        executable: (8, 15),
+        read_ns: 77,
+        counters: Counters {
+            received: 10,
+            dropped: 3,
+        },
+        taken: None,
+        read_taken: None,
+        waits: false,
+        joined_ns: 44,
+        last_look: LastLook::Unknown,
+        steering: None,
+    }
+}
+
+pub(crate) fn running(title: &str) -> Running {
+    Running {
+        digest: 4711,
+        title: title.to_owned(),
+        is_set: true,
+        has_set: true,
+        counted_ns: 78,
+        counters: std::array::from_fn(|index| 1 << index),
+        late: 5,
+    }
+}
+
+const NOTHING: Counters = Counters {
+    received: 0,
+    dropped: 0,
+};
+
+fn last_look() -> impl Strategy<Value = LastLook> {
+    let at = (1..u64::MAX).prop_map(LastLook::At);
+    prop_oneof![Just(LastLook::Never), Just(LastLook::Waits), at]
+}
+
+fn garbage() -> impl Strategy<Value = [u64; WORDS]> {
+    let word = prop_oneof![any::<u64>(), 0..100_u64, u64::MAX - 9..=u64::MAX];
+    proptest::collection::vec(word, WORDS).prop_map(|words| {
+        let mut page = [0; WORDS];
+        page.copy_from_slice(&words);
+        page
+    })
+}
+
+#[test]
+fn foreign_words_are_no_record() {
+    let mut words = record().encode(NOTHING);
+    words[0] = u64::from_ne_bytes(*b"FANPCAP3");
+    assert_eq!(Record::decode(&words), None);
+    assert_eq!(Record::decode(&[0; WORDS]), None);
+}
+
+#[test]
+fn counters_that_would_be_negative_are_no_record() {
+    let before = Counters {
+        received: 5,
+        dropped: 0,
+    };
+    let mut words = record().encode(before);
+    words[at::TOLD[0]] = 4;
+    assert_eq!(Record::decode(&words), None);
+    words[at::PAST[0]] = 1;
+    assert_eq!(Record::decode(&words).unwrap().counters.received, 0);
+}
+
+#[test]
+fn a_program_is_told_by_groups_that_have_one() {
+    let steering = Some(running("main = tcp >-> steer_flow"));
+    let mode = Kind::Program.into();
+    let told = Record {
+        mode,
+        steering,
+        ..record()
+    };
+    assert_eq!(Record::decode(&told.encode(NOTHING)), Some(told.clone()));
+    let of_hash = Record {
+        mode: record().mode,
+        ..told
+    };
+    let decoded = Record::decode(&of_hash.encode(NOTHING)).unwrap();
+    assert_eq!(decoded.steering, None);
+}
+
+#[test]
+fn names_on_a_page_can_not_act_on_a_terminal() {
+    let told = Record {
+        program: "a\u{1b}[31m\u{9b}b".to_owned(),
+        mode: Kind::Program.into(),
+        steering: Some(running("\u{1b}]0;x\u{7}")),
+        ..record()
+    };
+    let decoded = Record::decode(&told.encode(NOTHING)).unwrap();
+    assert_eq!(decoded.program, "a?[31m?b");
+    assert_eq!(decoded.steering.unwrap().title, "?]0;x?");
+}
+
+#[test]
+fn a_long_title_is_cut_between_characters() {
+    let title = "é".repeat(33);
+    let told = Record {
+        mode: Kind::Program.into(),
+        steering: Some(running(&title)),
+        ..record()
+    };
+    let decoded = Record::decode(&told.encode(NOTHING)).unwrap();
+    assert_eq!(decoded.steering.unwrap().title, "é".repeat(32));
+}
+
+proptest! {
+    #[test]
+    fn records_survive_the_page(
+        pid: u32,
+        read_ns: u64,
+        received in 0..1_u64 << 60,
+        dropped in 0..1_u64 << 60,
+        earlier in 0..1_u64 << 60,
+        taken in proptest::option::of(0..1_u64 << 60),
+        read in 0..1_u64 << 60,
+        waits: bool,
+        last_look in last_look(),
+    ) {
+        let counters = Counters { received, dropped };
+        let known = taken.filter(|_| read_ns > 0);
+        let waits = waits && known.is_some();
+        let read_taken = known.map(|taken| if waits { taken } else { read });
+        let last_look = taken.map_or(LastLook::Unknown, |_| last_look);
+        let record = Record { pid, read_ns, counters, taken, read_taken, waits, last_look, ..record() };
+        let before = Counters { received: earlier, dropped: earlier / 3 };
+        prop_assert_eq!(Record::decode(&record.encode(before)), Some(record));
+    }
+
+    #[test]
+    fn no_garbage_makes_the_decoder_fail(mut words in garbage(), like_a_page: bool) {
+        if like_a_page {
+            let own = record().encode(NOTHING);
+            words[..2].copy_from_slice(&own[..2]);
+        }
+        if let Some(record) = Record::decode(&words) {
+            prop_assert!(record.program.len() <= 48 && like_a_page);
+        }
+    }
+}
