@@ -6,8 +6,9 @@ use std::time::Instant;
 
 use anyhow::{Context, Result, anyhow, ensure};
 use clap::Args;
-use fanpcap_steer::ir::Program;
-use fanpcap_steer::{compile as to_tree, ebpf};
+use fanpcap_linux::bpf::Loaded;
+use fanpcap_steer::Compiled as Steering;
+use fanpcap_steer::ir::Tree;
 use serde::{Deserialize, Serialize};
 
 use crate::bench::Bench;
@@ -87,17 +88,12 @@ struct Times {
 /// As the first member of a group does it: what decides the member, and this member's filter.
 fn once() -> Result<Times> {
     let begin = Instant::now();
-    let program = tree(black_box(SOURCE))?;
-    let fanout = ebpf::fanout(&program).map_err(|error| anyhow!("{error}"))?;
-    let filter = ebpf::filter(&program, None).map_err(|error| anyhow!("{error}"))?;
+    let steering = Steering::of(&tree(black_box(SOURCE))?)?;
+    let filter = steering.filter();
     let filter = filter.context("a program that drops has a filter")?;
     let compiled = Instant::now();
-    let fanout = fanout
-        .load("bench_fanout")
-        .map_err(|error| anyhow!("{error}"))?;
-    let filter = filter
-        .load("bench_filter")
-        .map_err(|error| anyhow!("{error}"))?;
+    let fanout = Loaded::load(steering.fanout(), "bench_fanout")?;
+    let filter = Loaded::load(filter, "bench_filter")?;
     let loaded = Instant::now();
     drop((fanout, filter));
     Ok(Times {
@@ -106,9 +102,9 @@ fn once() -> Result<Times> {
     })
 }
 
-fn tree(source: &str) -> Result<Program> {
+fn tree(source: &str) -> Result<Tree> {
     let no_pcap = |_: &str| Err("no pcap expressions here".to_owned());
-    to_tree(source, &no_pcap).map_err(|error| anyhow!("{}", error.render(source)))
+    fanpcap_steer::tree(source, &no_pcap).map_err(|error| anyhow!("{}", error.render(source)))
 }
 
 #[cfg(test)]

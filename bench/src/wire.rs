@@ -6,7 +6,7 @@ use std::process;
 
 use anyhow::{Context, Result};
 use fanpcap_bpf::{Instruction, ProgramKind};
-use fanpcap_linux::bpf::{Attached, Hook, Program};
+use fanpcap_linux::bpf::{Attached, Hook, LoadedProgram};
 use fanpcap_linux::interface;
 use fanpcap_testkit::netns::{current, enter, enter_quiet};
 use fanpcap_testkit::veth::{self, Counters, Veth, ip};
@@ -91,7 +91,7 @@ impl Wire {
     /// Makes the far device take frames that no skb carries: a veth does so only with a program.
     pub(crate) fn take_frames(&self, verdict: Verdict) -> Result<()> {
         self.take_no_frames();
-        let program = Program::load(ProgramKind::Xdp, "verdict", &verdict.program())?;
+        let program = LoadedProgram::load(ProgramKind::Xdp, "verdict", &verdict.program())?;
         let attached = self.at_far(|| {
             let index = interface::index(FAR).context("the reader's device")?;
             program

@@ -1,7 +1,7 @@
 //! Any text as a steering program: compiled, or refused with a place in it, never a panic.
 #![no_main]
 
-use fanpcap_steer::compile;
+use fanpcap_steer::tree;
 use libfuzzer_sys::fuzz_target;
 
 fuzz_target!(|bytes: &[u8]| {
@@ -10,7 +10,7 @@ fuzz_target!(|bytes: &[u8]| {
         0 => Ok(Vec::new()),
         _ => Err("syntax error".to_owned()),
     };
-    if let Err(error) = compile(&source, &pcap) {
+    if let Err(error) = tree(&source, &pcap) {
         assert!(source.get(error.span.clone()).is_some());
         let (line, column) = error.position(&source);
         assert!(line >= 1 && column >= 1);

@@ -1,4 +1,4 @@
-//! Short fuzzing: generated inputs for the parsers, the filter machines, the walk through a frame and the slices of programs.
+//! Short fuzzing: generated inputs for the parsers, the filter machines, the walk through a frame and the parts of steering programs.
 
 use anyhow::Result;
 
@@ -14,7 +14,7 @@ const PROPERTIES: [(&str, &str); 6] = [
     ("fanpcap-reader", "filter"),
     ("fanpcap-steer", "language"),
     ("fanpcap-steer-testkit", "wire_properties"),
-    ("fanpcap-steer-testkit", "slices"),
+    ("fanpcap-steer-testkit", "parts"),
     ("fanpcap-steer-testkit", "classic"),
 ];
 

@@ -56,6 +56,19 @@ impl Instruction {
         ]
     }
 
+    /// A call of a function of the same BPF program, which begins so many instructions behind the
+    /// next one.
+    pub const fn call_function(distance: i32) -> Self {
+        Self::new(CALL, 0, PSEUDO_CALL, 0, distance)
+    }
+
+    /// The index of the function that this instruction calls from index `at`, if it calls one.
+    pub fn called_from(self, at: usize) -> Option<usize> {
+        let calls = self.code == CALL && self.source() == PSEUDO_CALL;
+        let distance = isize::try_from(self.immediate).ok().filter(|_| calls)?;
+        at.checked_add(1)?.checked_add_signed(distance)
+    }
+
     /// Operation (BPF_CLASS, BPF_OP, BPF_SRC; BPF_SIZE and BPF_MODE).
     pub const fn code(self) -> u8 {
         self.code
@@ -106,3 +119,6 @@ impl Instruction {
 const LOAD_WIDE: u8 = 0x18;
 const PSEUDO_MAP_FD: u8 = 1;
 const PSEUDO_MAP_VALUE: u8 = 2;
+/// `BPF_JMP | BPF_CALL`, and what its source register means for a function of the same BPF program.
+const CALL: u8 = 0x85;
+const PSEUDO_CALL: u8 = 1;

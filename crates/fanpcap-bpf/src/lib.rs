@@ -6,6 +6,7 @@ mod classic;
 mod instruction;
 mod interpreter;
 mod object;
+mod listing;
 
 pub use classic::Classic;
 pub use instruction::Instruction;

@@ -65,6 +65,8 @@ impl MapKind {
 /// A map to be created.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct MapSpec {
+    /// By which its maker and those who read it find it. The kernel is not told.
+    pub name: &'static str,
     /// How it keeps its values.
     pub kind: MapKind,
     /// Bytes of a key.
@@ -81,8 +83,15 @@ pub struct MapSpec {
 
 impl MapSpec {
     /// A map that begins empty, or with zeros if it is an array.
-    pub const fn new(kind: MapKind, key_len: u32, value_len: u32, entries: u32) -> Self {
+    pub const fn new(
+        name: &'static str,
+        kind: MapKind,
+        key_len: u32,
+        value_len: u32,
+        entries: u32,
+    ) -> Self {
         Self {
+            name,
             kind,
             key_len,
             value_len,
@@ -118,6 +127,8 @@ pub struct Object {
     pub maps: Vec<MapSpec>,
     /// By index of an instruction: what that instruction lacks.
     pub relocations: Vec<(usize, Relocation)>,
+    /// By index of an instruction, rising: what the code is for from there on.
+    pub notes: Vec<(usize, String)>,
 }
 
 impl Object {
@@ -125,6 +136,35 @@ impl Object {
     pub fn has_start(&self) -> bool {
         let mut relocations = self.relocations.iter();
         relocations.any(|&(_, what)| what == Relocation::Start)
+    }
+
+    /// How many instructions there are if those of a function count with each call. A verifier that
+    /// follows calls goes through so many at least.
+    pub fn steps(&self) -> usize {
+        let starts = self.functions.iter();
+        let starts = starts.filter_map(|&at| usize::try_from(at).ok());
+        let bounds: Vec<usize> = [0]
+            .into_iter()
+            .chain(starts)
+            .chain([self.instructions.len()])
+            .collect();
+        let own: Vec<usize> = bounds.windows(2).map(|range| range[1] - range[0]).collect();
+        let within = |at: usize| bounds.partition_point(|&begin| begin <= at) - 1;
+        let calls = self.instructions.iter().enumerate();
+        let calls: Vec<(usize, usize)> = calls
+            .filter_map(|(at, instruction)| {
+                Some((within(at), within(instruction.called_from(at)?)))
+            })
+            .collect();
+        let mut steps = own.clone();
+        for _ in 0..FRAMES_MAX {
+            let mut all = own.clone();
+            for &(caller, function) in &calls {
+                all[caller] += steps.get(function).copied().unwrap_or(0);
+            }
+            steps = all;
+        }
+        steps[0]
     }
 
     /// The instructions as the kernel takes them. `maps` are the descriptors of the maps, in their
@@ -148,6 +188,9 @@ impl Object {
     }
 }
 
+/// Functions call functions so deep at most (MAX_CALL_FRAMES).
+const FRAMES_MAX: usize = 8;
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -159,12 +202,13 @@ mod tests {
             kind: ProgramKind::SocketFilter,
             instructions: [lacking, vec![Instruction::set(3, 0), Instruction::exit()]].concat(),
             functions: Vec::new(),
-            maps: vec![MapSpec::new(MapKind::Array, 4, 8, 1); 2],
+            maps: vec![MapSpec::new("counts", MapKind::Array, 4, 8, 1); 2],
             relocations: vec![
                 (0, Relocation::Map(1)),
                 (2, Relocation::Value(0)),
                 (4, Relocation::Start),
             ],
+            notes: Vec::new(),
         };
         assert!(object.has_start());
         let loaded = [Instruction::map(1, 8), Instruction::map_value(2, 7)].concat();

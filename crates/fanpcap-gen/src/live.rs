@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 
 use fanpcap_bpf::ProgramKind;
-use fanpcap_linux::bpf::{Attached, Hook, LoadError, Map, Program};
+use fanpcap_linux::bpf::{Attached, Hook, LoadedProgram, Map, Refused};
 use fanpcap_linux::interface;
 use fanpcap_linux::process::netns;
 
@@ -31,7 +31,7 @@ pub enum LiveError {
     /// [`crate::POOL_LIMIT`].
     TooLarge(usize),
     /// The kernel does not take the program.
-    Load(LoadError),
+    Load(Refused),
     /// Something else failed: what, and how.
     Call(&'static str, io::Error),
     /// The program could not make so many frames.
@@ -76,7 +76,7 @@ impl std::error::Error for LiveError {
 /// A loaded pool and the program that sends it.
 #[derive(Debug)]
 pub(crate) struct Live {
-    program: Program,
+    program: LoadedProgram,
     state: Map,
     template: Vec<u8>,
     _kept: Kept,
@@ -97,7 +97,7 @@ impl Live {
             stamps: pool.has_stamps(),
             ifindex: i32::try_from(ifindex).unwrap_or(0),
         };
-        let program = Program::load(ProgramKind::Xdp, "send", &program::send(&shape))
+        let program = LoadedProgram::load(ProgramKind::Xdp, "send", &program::send(&shape))
             .map_err(LiveError::Load)?;
         let kept = keep(&program)?;
         Ok(Self {
@@ -156,7 +156,7 @@ impl Live {
 /// sizes of its structs, so it is asked; it answers the same to either.
 fn try_out(template: &[u8]) -> Result<(), LiveError> {
     let program =
-        Program::load(ProgramKind::Xdp, "drop", &program::drop_all()).map_err(|refused| {
+        LoadedProgram::load(ProgramKind::Xdp, "drop", &program::drop_all()).map_err(|refused| {
             if refused.error.kind() == io::ErrorKind::PermissionDenied {
                 LiveError::Privilege(refused.error)
             } else {
@@ -231,7 +231,7 @@ struct Kept {
 /// A program that no device has is entered into the XDP dispatcher for each run and removed after it,
 /// and each time the kernel waits for all readers of the old one: tens of ms. So a device has it, the
 /// loopback device of a namespace of its own, where nothing arrives that it could send on.
-fn keep(program: &Program) -> Result<Kept, LiveError> {
+fn keep(program: &LoadedProgram) -> Result<Kept, LiveError> {
     let within = || -> io::Result<Kept> {
         netns::enter_new()?;
         let namespace = netns::current()?;

@@ -7,7 +7,7 @@
 use crate::page::{HeldPage, MemberId};
 use crate::record::Record;
 use crate::roster::Roster;
-use fanpcap_linux::bpf::{Map, Program};
+use fanpcap_linux::bpf::{LoadedProgram, Map};
 use fanpcap_linux::packet::{self, Filter, Statistics};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::thread;
@@ -154,7 +154,7 @@ fn refused(map: Option<&Map>) -> Option<u64> {
 /// Lets no packet into a socket from now on. Returns where they are counted, if they are.
 fn refuse(socket: BorrowedFd<'_>) -> io::Result<Option<Map>> {
     if let Ok(refused) = Map::array("refused", 1, 8) {
-        let filter = Program::refusing(&refused);
+        let filter = LoadedProgram::refusing(&refused);
         if filter.is_ok_and(|filter| packet::attach_program(socket, filter.as_fd()).is_ok()) {
             return Ok(Some(refused));
         }

@@ -6,7 +6,7 @@
 use crate::join::ProgramError;
 use crate::member::Identity;
 use crate::page::{MemberId, OtherPage};
-use crate::steered::{Prepared, SteerError, Steered};
+use crate::steered::{Prepared, SteerError, Steered, load_fanout};
 use crate::turn::Turn;
 use fanpcap_config::steering::Steering;
 use std::io;
@@ -47,11 +47,11 @@ pub fn replace(
         steering,
         identity: &first.identity,
         own: members.iter().map(|own| own.identity.id()).collect(),
-        judges_alike: runs.map_err(failed)?.judges_as(steering),
+        judges_alike: runs.map_err(failed)?.filters_as(steering),
     };
     // Before anything is loaded in vain, and again thereafter, as that takes long.
     change.others()?;
-    let loaded = steering.load_fanout().map_err(SteerError::Load);
+    let loaded = load_fanout(steering);
     let loaded = loaded.map_err(failed)?;
     let prepared = prepared(members, steering).map_err(failed)?;
     let pages = change.others()?;

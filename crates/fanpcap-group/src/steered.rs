@@ -5,22 +5,25 @@
 //! privilege to load programs; then what was loaded first is enough, and the reader filters.
 
 mod hold;
+mod loading;
 
 use crate::record::{SET, SET_BY_US, UNCHANGING, at, title_words};
 use fanpcap_config::steering::{Counts, Steering};
+use fanpcap_linux::bpf::{LoadError, Loaded};
 use fanpcap_linux::file::shared::Word;
-use fanpcap_linux::packet::{self, Filter, optmem};
+use fanpcap_linux::packet::optmem::{self, NoRoom};
+use fanpcap_linux::packet::{self, Filter};
 use fanpcap_linux::wait::clock;
-use fanpcap_steer::ebpf::{LoadError, Loaded};
 use fanpcap_steer::ir::COUNTERS;
 use std::fmt;
 use std::io;
-use std::os::fd::BorrowedFd;
+use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::Duration;
 
 pub use hold::Unchanging;
+pub(crate) use loading::load_fanout;
 
 /// What a member has of the program, shared with whoever publishes its counters.
 #[derive(Debug)]
@@ -68,6 +71,8 @@ pub enum Filtering {
 pub enum SteerError {
     /// The program was not taken by the kernel.
     Load(LoadError),
+    /// A socket has no room for the filter.
+    NoRoom(NoRoom),
     /// The socket did not take it.
     Attach(io::Error),
     /// The socket does not tell its filter.
@@ -84,6 +89,7 @@ impl fmt::Display for SteerError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Load(error) => error.fmt(f),
+            Self::NoRoom(no_room) => no_room.fmt(f),
             Self::Attach(error) => write!(f, "SO_ATTACH_BPF: {error}"),
             Self::Read(error) => write!(f, "SO_GET_FILTER: {error}"),
             Self::Beside => f.write_str(
@@ -101,7 +107,7 @@ impl std::error::Error for SteerError {
         match self {
             Self::Load(error) => Some(error),
             Self::Attach(error) | Self::Read(error) | Self::Shelf(error) => Some(error),
-            Self::Beside | Self::Busy => None,
+            Self::NoRoom(_) | Self::Beside | Self::Busy => None,
         }
     }
 }
@@ -113,7 +119,7 @@ impl SteerError {
             Self::Load(LoadError::Privilege { .. }) => "program-needs-cap-bpf",
             Self::Load(LoadError::Locked { .. }) => "program-and-locked-memory",
             Self::Load(LoadError::Refused(_)) => "program-refused",
-            Self::Load(LoadError::NoRoom(_)) => "program-without-room",
+            Self::NoRoom(_) => "program-without-room",
             Self::Load(LoadError::Map(_)) | Self::Attach(_) | Self::Read(_) => "system-call-failed",
             Self::Beside => "program-and-own-filter",
             Self::Shelf(_) => "pages-not-locked",
@@ -124,9 +130,9 @@ impl SteerError {
 
 impl Filters {
     fn load(steering: &Steering, own: Option<&Filter>) -> Result<Self, SteerError> {
-        let bare = steering.load_filter().map_err(SteerError::Load)?;
+        let bare = loading::load_filter(steering)?;
         let combined = own.filter(|_| bare.is_some());
-        let combined = combined.and_then(|own| steering.load_filter_with(own));
+        let combined = combined.and_then(|own| loading::load_filter_with(steering, own));
         Ok(Self { bare, combined })
     }
 
@@ -137,17 +143,17 @@ impl Filters {
 
     fn attach(&self, socket: BorrowedFd<'_>) -> Result<(), SteerError> {
         let filter = self.combined.as_ref().or(self.bare.as_ref());
-        let attach = |filter: &Loaded| match filter.attach_filter(socket) {
+        let attach = |filter: &Loaded| match packet::attach_program(socket, filter.as_fd()) {
             // Beside the socket's filter, which may be as long. Rather than all, nothing comes in between.
             Err(error) if optmem::is_no_room(&error) => {
                 Filter::reject_all().attach(socket)?;
-                let attached = filter.attach_filter(socket);
+                let attached = packet::attach_program(socket, filter.as_fd());
                 attached.inspect_err(|_| _ = packet::detach_filter(socket))
             }
             attached => attached,
         };
         let refused = |error| match filter.filter(|_| optmem::is_no_room(&error)) {
-            Some(filter) => SteerError::Load(LoadError::NoRoom(filter.no_room())),
+            Some(filter) => SteerError::NoRoom(NoRoom::new(filter.charged())),
             None => SteerError::Attach(error),
         };
         filter.map_or(Ok(()), attach).map_err(refused)
@@ -200,11 +206,12 @@ impl Steered {
 
     /// Gives the group its program, by any member's socket.
     pub(crate) fn set(&self, loaded: Loaded, socket: BorrowedFd<'_>) -> Result<(), SteerError> {
-        loaded.attach_fanout(socket).map_err(SteerError::Attach)?;
+        let attached = packet::set_fanout_program(socket, loaded.as_fd());
+        attached.map_err(SteerError::Attach)?;
         let mut state = self.hold()?;
         state.heed();
         let before = state.fanout.replace(loaded);
-        state.past_late += before.map_or(0, |before| before.late().unwrap_or(0));
+        state.past_late += before.map_or(0, |before| loading::late(&before).unwrap_or(0));
         state.mark(SET_BY_US);
         Ok(())
     }
@@ -278,7 +285,7 @@ impl Steered {
         if state.own.is_some() {
             return Ok(());
         }
-        if !state.steering.has_verdict() {
+        if !state.steering.has_filter() {
             keep.attach(socket).map_err(SteerError::Attach)?;
         }
         state.refilter(socket, Some(keep)).map(drop)
@@ -307,10 +314,10 @@ impl Steered {
         let mut done = Ok(());
         if let Some(filters) = prepared.filters {
             let had = std::mem::replace(&mut state.filters, filters);
-            done = match (steering.has_verdict(), state.own.as_mut()) {
+            done = match (steering.has_filter(), state.own.as_mut()) {
                 (true, _) => state.filters.attach(socket),
                 (false, Some(own)) => own.attach(socket).map_err(SteerError::Attach),
-                (false, None) if before.has_verdict() => {
+                (false, None) if before.has_filter() => {
                     packet::detach_filter(socket).map_err(SteerError::Attach)
                 }
                 (false, None) => Ok(()),
@@ -343,11 +350,11 @@ impl State {
         own: Option<Filter>,
     ) -> Result<Filtering, SteerError> {
         self.generation += 1;
-        if !self.steering.has_verdict() {
+        if !self.steering.has_filter() {
             self.own = own;
             return Ok(Filtering::Kernel);
         }
-        let load = |own| self.steering.load_filter_with(own);
+        let load = |own| loading::load_filter_with(&self.steering, own);
         let combined = own.as_ref().and_then(load);
         let before = std::mem::replace(&mut self.filters.combined, combined);
         self.own = own;
@@ -368,7 +375,7 @@ impl State {
     /// See [`Steered::prepare`].
     fn prepare(&self, steering: &Steering) -> Result<Prepared, SteerError> {
         let generation = self.generation;
-        if self.steering.judges_as(steering) {
+        if self.steering.filters_as(steering) {
             let filters = None;
             return Ok(Prepared {
                 filters,
@@ -393,7 +400,7 @@ impl State {
             thread::sleep(IN_FLIGHT);
         }
         for before in before.iter().flatten() {
-            add(&mut self.past, &before.counters().unwrap_or_default());
+            _ = loading::add_counters(before, &mut self.past);
         }
     }
 
@@ -402,16 +409,16 @@ impl State {
         if self.steering.counts() {
             let both = [&self.filters.bare, &self.filters.combined];
             for filter in both.into_iter().flatten() {
-                filter.add_counters(&mut counts)?;
+                loading::add_counters(filter, &mut counts)?;
             }
         }
-        let late = self.fanout.as_ref().map_or(Ok(0), Loaded::late)?;
+        let late = self.fanout.as_ref().map_or(Ok(0), loading::late)?;
         Ok((counts, self.past_late.saturating_add(late)))
     }
 
     /// Whether it has counters that may change.
     fn changes(&self) -> bool {
-        self.steering.counts() || self.fanout.as_ref().is_some_and(Loaded::counts_late)
+        self.steering.counts() || self.fanout.as_ref().is_some_and(loading::counts_late)
     }
 
     fn publish(&self) {
@@ -471,13 +478,6 @@ impl State {
         if let Some(word) = self.words.get(at - at::DIGEST) {
             word.set(value);
         }
-    }
-}
-
-fn add(counts: &mut Counts, more: &[u64]) {
-    for (count, more) in counts.iter_mut().zip(more) {
-        // They can go down, by `dec`.
-        *count = count.wrapping_add(*more);
     }
 }
 

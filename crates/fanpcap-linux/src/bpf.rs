@@ -10,11 +10,13 @@ mod map;
 mod refused;
 mod types;
 mod program;
+mod loaded;
 
+pub use loaded::{LoadError, Loaded};
 pub use locked::locked_limit;
 pub use map::Map;
-pub use program::{Attached, Hook, Program, Run};
-pub use refused::LoadError;
+pub use program::{Attached, Hook, LoadedProgram, Run};
+pub use refused::Refused;
 
 /// The attributes of one command.
 ///

@@ -14,7 +14,7 @@ pub mod programs;
 pub use draw::{Draw, tape};
 pub use packets::Made;
 
-use fanpcap_steer::ir::Program;
+use fanpcap_steer::ir::Tree;
 use proptest::collection::vec;
 use proptest::prelude::*;
 
@@ -24,11 +24,11 @@ pub fn packet() -> impl Strategy<Value = Made> {
 }
 
 /// Any program that a checker may let through.
-pub fn program() -> impl Strategy<Value = Program> {
+pub fn program() -> impl Strategy<Value = Tree> {
     vec(any::<u8>(), 100..300).prop_map(|tape| programs::program(&mut Draw::new(&tape)))
 }
 
 /// A program that a group of the kernel's can run, mostly.
-pub fn group_program() -> impl Strategy<Value = Program> {
+pub fn group_program() -> impl Strategy<Value = Tree> {
     vec(any::<u8>(), 100..300).prop_map(|tape| programs::group_program(&mut Draw::new(&tape)))
 }

@@ -6,7 +6,7 @@ mod steer;
 
 pub use filter::classic;
 
-use fanpcap_steer::ir::{Filter, Function, Program};
+use fanpcap_steer::ir::{Filter, Function, Tree};
 
 use crate::Draw;
 
@@ -18,14 +18,14 @@ const INNER_MAX: usize = 2;
 const SAMPLERS_MAX: u8 = 16;
 
 /// Any program: what the hub runs.
-pub fn program(draw: &mut Draw<'_>) -> Program {
+pub fn program(draw: &mut Draw<'_>) -> Tree {
     let mut maker = Maker::new(draw, false);
     let main = maker.function(DEPTH, Place::default());
     maker.program(main)
 }
 
 /// One that a group of the kernel's can run, unless it is too clever to be told so: behind all others stands a function that steers.
-pub fn group_program(draw: &mut Draw<'_>) -> Program {
+pub fn group_program(draw: &mut Draw<'_>) -> Tree {
     let mut maker = Maker::new(draw, true);
     let before = maker.function(DEPTH, Place::default());
     let last = maker.steer();
@@ -66,8 +66,8 @@ impl<'d, 't> Maker<'d, 't> {
         }
     }
 
-    fn program(self, main: Function) -> Program {
-        Program {
+    fn program(self, main: Function) -> Tree {
+        Tree {
             main,
             sets: self.sets,
             filters: self.filters,

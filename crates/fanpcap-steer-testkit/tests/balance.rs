@@ -2,7 +2,7 @@
 
 use std::collections::HashSet;
 
-use fanpcap_steer::ir::{Flow, Function, Key, Predicate, Program, Steer};
+use fanpcap_steer::ir::{Flow, Function, Key, Predicate, Steer, Tree};
 use fanpcap_steer::native::{Decision, Evaluator, Packet};
 use fanpcap_steer_testkit::frames::{ethernet, udp, v4, v6};
 use fanpcap_steer_testkit::tape;
@@ -12,7 +12,7 @@ const MEMBERS: usize = 8;
 
 /// What these frames are steered by.
 fn hashes(steer: Steer, frames: impl Iterator<Item = Vec<u8>>) -> Vec<u32> {
-    let mut evaluator = Evaluator::of_group(&Program {
+    let mut evaluator = Evaluator::of_group(&Tree {
         main: Function::Steer(steer),
         sets: Vec::new(),
         filters: Vec::new(),
@@ -255,7 +255,7 @@ fn what_is_shared_out_by_a_key_is_still_spread_by_it() {
     let of = 8;
     let share = Predicate::Share { index: 3, of, key };
     let steer = Function::Steer(Steer::Key(key)).into();
-    let mut evaluator = Evaluator::of_group(&Program {
+    let mut evaluator = Evaluator::of_group(&Tree {
         main: Function::If(share.into(), steer, Function::Drop.into()),
         sets: Vec::new(),
         filters: Vec::new(),

@@ -2,7 +2,7 @@
 
 use fanpcap_bpf::{Classic, Shifts, run};
 use fanpcap_reader::filter::View;
-use fanpcap_steer::ir::{Filter, Function, Predicate, Program, Steer};
+use fanpcap_steer::ir::{Filter, Function, Predicate, Steer, Tree};
 use fanpcap_steer::native::{Decision, Evaluator};
 use fanpcap_steer_testkit::{Draw, Made, packet, programs};
 use proptest::collection::vec;
@@ -10,7 +10,7 @@ use proptest::prelude::*;
 
 /// Whether a program that only asks the filter takes the packet.
 fn ours(code: &[Classic], made: &Made) -> bool {
-    let program = Program {
+    let program = Tree {
         main: Function::If(
             Box::new(Predicate::Pcap(0)),
             Box::new(Function::Steer(Steer::To(1))),

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, HashSet};
 
 use fanpcap_steer::ir::{
-    Field, Flow, Function, Header, Key, Node, Predicate, Program, Property, Steer,
+    Field, Flow, Function, Header, Key, Node, Predicate, Property, Steer, Tree,
 };
 use fanpcap_steer::native::{Decision, Evaluator};
 use fanpcap_steer_testkit::{Draw, Made, packets, programs, tape};
@@ -25,7 +25,7 @@ fn share(predicate: &Predicate) -> u64 {
 }
 
 fn kept(main: Function) -> u64 {
-    let mut evaluator = Evaluator::of_group(&Program {
+    let mut evaluator = Evaluator::of_group(&Tree {
         main,
         sets: Vec::new(),
         filters: Vec::new(),

@@ -3,10 +3,10 @@
 
 use std::net::Ipv4Addr;
 
-use fanpcap_steer::compile;
 use fanpcap_steer::hash::{SHARE, both, end, end4, end6, finish, fold};
 use fanpcap_steer::ir::*;
 use fanpcap_steer::native::{Decision, Evaluator, Host, Packet};
+use fanpcap_steer::tree;
 use fanpcap_steer_testkit::frames::{TCP, ethernet, fragment, udp, v4, v6};
 use fanpcap_wire::{Frame, Tag};
 
@@ -14,8 +14,8 @@ const ONE: u32 = 0x0a00_0001;
 const TWO: u32 = 0x0a00_0002;
 const HIGH: u64 = 0x2001_0db8_0000_0000;
 
-fn program(main: Function) -> Program {
-    Program {
+fn program(main: Function) -> Tree {
+    Tree {
         main,
         sets: Vec::new(),
         filters: Vec::new(),
@@ -543,7 +543,7 @@ fn what_the_host_gets_outlasts_a_drop_behind_it() {
     let arp = ethernet(0x0806, &[0; 28]);
     let icmp = ethernet(0x0800, &v4(1, 0, &[0; 8]));
     let outcome = |source, bytes: &[u8]| {
-        let program = compile(source, &|_| Err("no libpcap".to_owned())).unwrap();
+        let program = tree(source, &|_| Err("no libpcap".to_owned())).unwrap();
         let outcome = Evaluator::new(&program).evaluate(&packet(bytes));
         (outcome.decision, outcome.host)
     };
@@ -569,7 +569,7 @@ fn what_the_host_gets_outlasts_a_drop_behind_it() {
 #[test]
 fn addresses_are_asked_by_side_family_and_set() {
     let holds = |predicate, sets: Vec<Vec<u128>>| {
-        let asked = Program {
+        let asked = Tree {
             sets,
             ..program(filter(predicate))
         };

@@ -8,7 +8,7 @@ pub(crate) type Span = Range<usize>;
 
 /// A program: its definitions, one of which is `main`.
 #[derive(Debug)]
-pub(crate) struct Program<'a> {
+pub(crate) struct Module<'a> {
     pub(crate) definitions: Vec<Definition<'a>>,
     /// What is not PFQ's own among the imported modules.
     pub(crate) modules: Vec<&'a str>,
@@ -29,13 +29,13 @@ pub(crate) struct Definition<'a> {
 /// An expression and where it stands.
 #[derive(Debug)]
 pub(crate) struct Expression<'a> {
-    pub(crate) node: Node<'a>,
+    pub(crate) node: Form<'a>,
     pub(crate) span: Span,
 }
 
 /// What an expression is.
 #[derive(Debug)]
-pub(crate) enum Node<'a> {
+pub(crate) enum Form<'a> {
     /// The name of a definition, a parameter or a function of the table.
     Name(&'a str),
     /// The table's function that a comparison or `if` stands for, whatever the program itself calls by that name.

@@ -13,24 +13,28 @@ mod names;
 mod signature;
 
 use crate::Error;
-use crate::ast::{Chain, Expression, Node, Program, Span};
-use crate::compile::{CALLS_MAX, DEPTH_MAX, INNER_MAX, NODES_MAX, PcapFilter, WORK_MAX};
+use crate::ast::{Chain, Expression, Form, Module, Span};
 use crate::ir::{self, Filter, Function, Key, Predicate};
+use crate::limits::{CALLS_MAX, DEPTH_MAX, INNER_MAX, NODES_MAX, WORK_MAX};
 use crate::measure::Measure;
 use crate::parser::MAIN;
 use crate::table::Kind;
+use fanpcap_bpf::Classic;
 use message::is_unquoted;
 use std::collections::HashMap;
 use value::{Value, Want};
 
 pub use signature::Definition;
 
+/// Compiles a pcap expression for Ethernet, or says why it can't.
+pub type PcapCompiler<'a> = &'a dyn Fn(&str) -> Result<Vec<Classic>, String>;
+
 /// Checks a program and makes its tree.
 pub(crate) fn check(
     source: &str,
-    program: &Program<'_>,
-    pcap: PcapFilter<'_>,
-) -> Result<ir::Program, Error> {
+    program: &Module<'_>,
+    pcap: PcapCompiler<'_>,
+) -> Result<ir::Tree, Error> {
     let mut checker = Checker::new(source, program, pcap);
     let main = checker.main()?;
     checker.others()?;
@@ -40,8 +44,8 @@ pub(crate) fn check(
 /// Checks a program and tells what its definitions are.
 pub(crate) fn definitions(
     source: &str,
-    program: &Program<'_>,
-    pcap: PcapFilter<'_>,
+    program: &Module<'_>,
+    pcap: PcapCompiler<'_>,
 ) -> Result<Vec<Definition>, Error> {
     let mut checker = Checker::new(source, program, pcap);
     checker.main()?;
@@ -51,12 +55,12 @@ pub(crate) fn definitions(
 
 struct Checker<'p, 'a> {
     source: &'p str,
-    program: &'p Program<'a>,
+    program: &'p Module<'a>,
     /// Of the definitions, by their names.
     places: HashMap<&'a str, usize>,
     /// Values of definitions without parameters.
     constants: Vec<Constant<'a>>,
-    pcap: PcapFilter<'p>,
+    pcap: PcapCompiler<'p>,
     sets: Vec<Vec<u128>>,
     filters: Vec<Filter>,
     work: usize,
@@ -88,13 +92,13 @@ struct Local<'a> {
 /// Where a value was written: the argument of the call if the expression is a parameter.
 fn place(expression: &Expression<'_>, locals: &Locals<'_>) -> Span {
     let is_it =
-        |local: &&Local<'_>| matches!(expression.node, Node::Name(name) if name == local.name);
+        |local: &&Local<'_>| matches!(expression.node, Form::Name(name) if name == local.name);
     let local = locals.iter().find(is_it);
     local.map_or(&expression.span, |local| &local.span).clone()
 }
 
 impl<'p, 'a> Checker<'p, 'a> {
-    fn new(source: &'p str, program: &'p Program<'a>, pcap: PcapFilter<'p>) -> Self {
+    fn new(source: &'p str, program: &'p Module<'a>, pcap: PcapCompiler<'p>) -> Self {
         let definitions = program.definitions.iter();
         Checker {
             source,
@@ -202,23 +206,23 @@ impl<'p, 'a> Checker<'p, 'a> {
     ) -> Result<Value<'a>, Error> {
         let span = &expression.span;
         match &expression.node {
-            Node::Name(name) => self.named(name, span, want, locals),
-            Node::Own(name) => self.own(name, span, want),
-            Node::Number(number) => Ok(Value::Number(*number)),
-            Node::Text(text) => Ok(Value::Text(text.clone())),
-            Node::List(elements) => Ok(Value::List(self.elements(elements, locals)?)),
-            Node::Tuple(parts) => {
+            Form::Name(name) => self.named(name, span, want, locals),
+            Form::Own(name) => self.own(name, span, want),
+            Form::Number(number) => Ok(Value::Number(*number)),
+            Form::Text(text) => Ok(Value::Text(text.clone())),
+            Form::List(elements) => Ok(Value::List(self.elements(elements, locals)?)),
+            Form::Tuple(parts) => {
                 let parts = parts.iter().map(|part| {
                     let value = self.value(part, None, locals)?;
                     Ok((value, place(part, locals)))
                 });
                 Ok(Value::Tuple(parts.collect::<Result<_, Error>>()?))
             }
-            Node::Range(..) => {
+            Form::Range(..) => {
                 let message = "expected a list around this range, found none";
                 Err(Error::new(span.clone(), message))
             }
-            Node::Apply(head, arguments) => {
+            Form::Apply(head, arguments) => {
                 let callee = self.value(head, want, locals)?;
                 let applied = self.apply(callee, head, arguments, span, locals);
                 applied.map_err(|error| match is_unquoted(head, arguments) {
@@ -226,7 +230,7 @@ impl<'p, 'a> Checker<'p, 'a> {
                     false => error,
                 })
             }
-            Node::Chain(chain, operands) => self.chain(*chain, operands, span, locals),
+            Form::Chain(chain, operands) => self.chain(*chain, operands, span, locals),
         }
     }
 

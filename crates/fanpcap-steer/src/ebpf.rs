@@ -1,25 +1,28 @@
-//! eBPF for the kernel: from the tree to a fan-out group's program, a member's filter, or a program at XDP.
+//! eBPF for the kernel: from the tree to a fan-out group's BPF program, a member's filter, or a BPF
+//! program at XDP.
 //!
-//! The code is made to be taken by every verifier since Linux 5.8 (at XDP 5.18), for who has `CAP_BPF` and no more: jumps go forward, the stack is read where it
-//! was written, no pointer moves by a number that is not constant. What the verifier goes through grows with the code and not with the
-//! ways through it, as what the ways find is forgotten where they meet (`view.rs`), and the code is bounded: [`INSTRUCTIONS_MAX`], [`CONDITIONS_MAX`].
-//! The walk, what loads few bytes, what an ICMP error quotes, the hash of a flow, the fragment table and each pcap filter are functions, of which the kernel is
-//! told so much (BTF) that it verifies each once and not with every call; where it does not take that, they are loaded without.
+//! Every verifier since Linux 5.8 (at XDP 5.18) takes the code from a process with `CAP_BPF` and no
+//! more. So jumps go forward, the stack is read only where it was written, and no pointer moves by a
+//! number that is not constant. The verifier's work grows with the code and not with the number of
+//! paths through it: what it knows of a packet is erased where paths meet (`recall.rs`). The code is
+//! bounded: [`INSTRUCTIONS_MAX`], [`CONDITIONS_MAX`].
+//!
+//! The walk, short loads, the quotation of an ICMP error, the hash of a flow, the fragment table and
+//! each pcap filter are functions. Type information (BTF) lets the kernel verify each of them once and
+//! not with every call. Where the kernel does not take that, they are loaded without.
 
 mod stack;
 mod assembler;
+mod view;
+mod target;
 mod effect;
-mod listing;
 mod maps;
 mod needs;
-mod room;
-mod object;
 mod emitter;
-mod view;
+mod require;
 mod key;
 mod local;
 mod predicate;
-mod target;
 mod classic;
 mod flow;
 mod property;
@@ -29,19 +32,18 @@ mod recall;
 mod sets;
 mod walk;
 mod inside;
-#[cfg(test)]
-mod tests;
 mod plain;
 mod steer;
+#[cfg(test)]
+mod tests;
 
 pub use assembler::{CONDITIONS_MAX, INSTRUCTIONS_MAX, STEPS_MAX};
-pub use object::{LoadError, Loaded, Object};
-pub use room::NoRoom;
+pub use maps::{COUNTERS_MAP, FRAGMENTS_MAP, LATE_MAP, SETS_MAP, TURNS_MAP};
 
-use crate::ir::Program;
-use crate::slice::{self, Unfit};
+use crate::ir::Tree;
+use crate::parts::{Parts, Unfit};
 use emitter::{Role, emit};
-use fanpcap_bpf::{Classic, ProgramKind};
+use fanpcap_bpf::{Classic, Object};
 use std::fmt;
 use target::{Socket, Target, Xdp};
 
@@ -109,51 +111,48 @@ impl From<Unfit> for EbpfError {
     }
 }
 
-/// The program of a fan-out group (`PACKET_FANOUT_EBPF`): returns the hash, of which the kernel takes the remainder by the number of members.
+/// The BPF program of a fan-out group (`PACKET_FANOUT_EBPF`), from the steering part. It returns the
+/// hash, of which the kernel takes the remainder by the number of members.
 ///
 /// # Errors
 /// See [`EbpfError`].
-pub fn fanout(program: &Program) -> Result<Object, EbpfError> {
-    fanout_of(&slice::steering(program)?)
+pub fn fanout(parts: &Parts) -> Result<Object, EbpfError> {
+    fanout_of(parts.steering())
 }
 
-/// The filter of each member (`SO_ATTACH_BPF`): keeps nothing of a packet that the program drops, and of others as much as `user`
-/// says, the classic filter of a handle on Ethernet (`SOCK_RAW`), or all. None where the program neither drops nor counts.
+/// The filter of each member (`SO_ATTACH_BPF`), from the filtering part; `None` where there is none. It
+/// keeps nothing of a packet that the steering program drops. Of others it keeps as much as `user` says,
+/// the classic filter of a handle on Ethernet (`SOCK_RAW`), or all.
 ///
 /// # Errors
 /// See [`EbpfError`].
-pub fn filter(program: &Program, user: Option<&[Classic]>) -> Result<Option<Object>, EbpfError> {
-    let verdict = slice::verdict(program)?;
-    verdict.map(|verdict| filter_of(&verdict, user)).transpose()
+pub fn filter(parts: &Parts, user: Option<&[Classic]>) -> Result<Option<Object>, EbpfError> {
+    let filtering = parts.filtering();
+    filtering.map(|tree| filter_of(tree, user)).transpose()
 }
 
-/// The program at XDP: returns the hash, or [`u32::MAX`] for what it drops.
+/// The BPF program at XDP, from the whole tree. It returns the hash, or [`u32::MAX`] for what the
+/// steering program drops.
 ///
 /// # Errors
 /// See [`EbpfError`].
-pub fn xdp(program: &Program) -> Result<Object, EbpfError> {
-    compile(program, &Xdp, Role::Steer { drop: u32::MAX })
+pub fn xdp(tree: &Tree) -> Result<Object, EbpfError> {
+    object(tree, &Xdp, Role::Steer { drop: u32::MAX })
 }
 
-fn fanout_of(program: &Program) -> Result<Object, EbpfError> {
-    compile(program, &Socket { fanout: true }, Role::Steer { drop: 0 })
+fn fanout_of(tree: &Tree) -> Result<Object, EbpfError> {
+    object(tree, &Socket { fanout: true }, Role::Steer { drop: 0 })
 }
 
-fn filter_of(program: &Program, user: Option<&[Classic]>) -> Result<Object, EbpfError> {
-    compile(program, &Socket { fanout: false }, Role::Keep { user })
+fn filter_of(tree: &Tree, user: Option<&[Classic]>) -> Result<Object, EbpfError> {
+    object(tree, &Socket { fanout: false }, Role::Keep { user })
 }
 
-/// Plain packets have a way in of their own, and a body where nothing asks for headers, unless there is no room for it.
-fn compile(program: &Program, target: &dyn Target, role: Role<'_>) -> Result<Object, EbpfError> {
-    let code = match emit(program, target, role, true) {
-        Err(EbpfError::TooLong { .. }) => emit(program, target, role, false),
-        code => code,
-    };
-    let (code, maps) = code?;
-    let kind = if target.is_socket_buffer() {
-        ProgramKind::SocketFilter
-    } else {
-        ProgramKind::Xdp
-    };
-    Ok(Object::new(kind, code, maps, program))
+/// Plain packets have a way in of their own, and a body where nothing asks for headers, unless there is
+/// no room for it.
+fn object(tree: &Tree, target: &dyn Target, role: Role<'_>) -> Result<Object, EbpfError> {
+    match emit(tree, target, role, true) {
+        Err(EbpfError::TooLong { .. }) => emit(tree, target, role, false),
+        object => object,
+    }
 }

@@ -16,7 +16,7 @@ pub const MEANING: u32 = 1;
 
 /// A program that was checked.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Program {
+pub struct Tree {
     /// What is done with each packet.
     pub main: Function,
     /// The sets that [`Predicate::Member`] names by their place here, each sorted and without doubles.
@@ -100,7 +100,7 @@ pub enum Predicate {
     Xor(Box<Predicate>, Box<Predicate>),
     /// The property is there and compares so, as unsigned numbers.
     Compare(Property, Comparison, u64),
-    /// The property is there and is in the set of this place in [`Program::sets`].
+    /// The property is there and is in the set of this place in [`Tree::sets`].
     Member(Property, usize),
     /// The packet has it: the header, or the property.
     Has(Header),
@@ -114,12 +114,12 @@ pub enum Predicate {
         ipv6: bool,
         /// How much of the address counts.
         bits: u8,
-        /// In [`Program::sets`].
+        /// In [`Tree::sets`].
         set: usize,
     },
     /// A port of TCP, UDP, UDP-Lite, SCTP or DCCP. A later fragment has none.
     Port(Side, u16),
-    /// The filter of this place in [`Program::filters`] takes the frame. Inside of `inner` it sees the whole frame all the same.
+    /// The filter of this place in [`Tree::filters`] takes the frame. Inside of `inner` it sees the whole frame all the same.
     Pcap(usize),
     /// The hash of the key's fields, folded into [`crate::hash::SHARE`], is `index` modulo `of`; false where the packet lacks one of the fields.
     Share {

@@ -3,8 +3,8 @@
 mod literal;
 
 use crate::Error;
-use crate::compile::SOURCE_MAX;
 use crate::error::quote;
+use crate::limits::SOURCE_MAX;
 use std::borrow::Cow;
 use std::ops::Range;
 

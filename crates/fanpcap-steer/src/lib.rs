@@ -1,10 +1,13 @@
-//! The steering language: one program says which packets a group wants and which member gets each.
+//! The steering language: one steering program says which packets a group wants and which member gets
+//! each. It becomes a tree; the tree is compiled for the kernel, or evaluated. No I/O.
 //!
 //! ```
-//! let program = fanpcap_steer::compile("main = tcp >-> steer_flow", &|_| Err("no libpcap".to_owned()))?;
+//! let tree = fanpcap_steer::tree("main = tcp >-> steer_flow", &|_| Err("no libpcap".to_owned()))?;
 //! # Ok::<(), fanpcap_steer::Error>(())
 //! ```
+#![forbid(unsafe_code)]
 
+mod limits;
 mod ast;
 mod error;
 pub mod hash;
@@ -13,17 +16,20 @@ mod measure;
 pub mod modes;
 pub mod native;
 pub mod nearest;
-pub mod slice;
+pub mod parts;
 pub mod ebpf;
+mod compiled;
 pub mod table;
 mod lexer;
-mod compile;
 mod parser;
 mod check;
+mod source;
 
-pub use check::Definition;
-pub use compile::{
-    CALLS_MAX, DEPTH_MAX, FILTER_LENGTH_MAX, FILTERS_MAX, INNER_MAX, LIST_MAX, NODES_MAX,
-    PARAMETERS_MAX, PcapFilter, SAMPLERS_MAX, SOURCE_MAX, WORK_MAX, compile, definitions,
-};
+pub use check::{Definition, PcapCompiler};
+pub use compiled::Compiled;
 pub use error::Error;
+pub use limits::{
+    CALLS_MAX, DEPTH_MAX, FILTER_LENGTH_MAX, FILTERS_MAX, INNER_MAX, LIST_MAX, NODES_MAX,
+    PARAMETERS_MAX, SAMPLERS_MAX, SOURCE_MAX, WORK_MAX,
+};
+pub use source::{definitions, tree};

@@ -10,7 +10,7 @@ mod steer;
 
 use fanpcap_wire::{Frame, Layers};
 
-use crate::ir::{COUNTERS, Function, Program};
+use crate::ir::{COUNTERS, Function, Tree};
 use fragments::Datagram;
 use predicate::Question;
 use state::State;
@@ -131,14 +131,14 @@ impl Course {
 /// A program and what it keeps between packets: counters, turns, samples, fragments.
 #[derive(Clone, Debug)]
 pub struct Evaluator {
-    program: Program,
+    program: Tree,
     state: State,
     group: bool,
 }
 
 impl Evaluator {
     /// Decides as the hub does, which can give a packet to two members or all.
-    pub fn new(program: &Program) -> Self {
+    pub fn new(program: &Tree) -> Self {
         Self {
             program: program.clone(),
             state: State::default(),
@@ -148,7 +148,7 @@ impl Evaluator {
 
     /// Decides as a group of the kernel's does, in which each packet goes to one member: where the hub
     /// would give it to both ends' members, or to all, it goes by both ends.
-    pub fn of_group(program: &Program) -> Self {
+    pub fn of_group(program: &Tree) -> Self {
         Self {
             group: true,
             ..Self::new(program)
@@ -211,7 +211,7 @@ impl Evaluator {
 
 /// One packet's way through the program.
 struct Run<'r> {
-    program: &'r Program,
+    program: &'r Tree,
     state: &'r mut State,
     group: bool,
     packet: &'r Packet<'r>,

@@ -1,22 +1,22 @@
-//! Tokens to a [`Program`]: recursive descent, operators by precedence, blocks by layout.
+//! Tokens to a [`Module`]: recursive descent, operators by precedence, blocks by layout.
 
 mod operator;
 mod layout;
 mod block;
-mod program;
+mod module;
 mod expression;
 
-pub(crate) use program::MAIN;
+pub(crate) use module::MAIN;
 
 use crate::Error;
-use crate::ast::{Program, Span};
-use crate::compile::DEPTH_MAX;
+use crate::ast::{Module, Span};
 use crate::error::quote;
 use crate::lexer::{Kind, Token};
+use crate::limits::DEPTH_MAX;
 use layout::Context;
 
 /// Parses a program.
-pub(crate) fn program<'a>(source: &'a str, tokens: Vec<Token<'a>>) -> Result<Program<'a>, Error> {
+pub(crate) fn module<'a>(source: &'a str, tokens: Vec<Token<'a>>) -> Result<Module<'a>, Error> {
     let mut parser = Parser {
         source,
         tokens,
@@ -26,7 +26,7 @@ pub(crate) fn program<'a>(source: &'a str, tokens: Vec<Token<'a>>) -> Result<Pro
         depth: 0,
         named: 0,
     };
-    parser.program()
+    parser.module()
 }
 
 struct Parser<'a> {
@@ -110,7 +110,7 @@ impl<'a> Parser<'a> {
         let error = Error::new(token.span.clone(), message);
         match &token.kind {
             Kind::Symbol(symbol) => error.hinted(operator::meant(symbol)),
-            Kind::Name(name) => error.hinted(program::foreign(name)),
+            Kind::Name(name) => error.hinted(module::foreign(name)),
             Kind::Number(_) | Kind::Text(_) | Kind::Address(_) | Kind::Mark(_) | Kind::End => error,
         }
     }

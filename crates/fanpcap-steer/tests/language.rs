@@ -1,14 +1,14 @@
 //! Properties of the compiler over generated programs; PROPTEST_CASES sets how many.
 
 use fanpcap_bpf::Classic;
-use fanpcap_steer::ir::Program;
-use fanpcap_steer::{Error, NODES_MAX, compile, table};
+use fanpcap_steer::ir::Tree;
+use fanpcap_steer::{Error, NODES_MAX, table, tree};
 use proptest::collection::vec;
 use proptest::prelude::*;
 use proptest::sample::select;
 
-fn compiled(source: &str) -> Result<Program, Error> {
-    compile(source, &|text| match text.len() % 3 {
+fn compiled(source: &str) -> Result<Tree, Error> {
+    tree(source, &|text| match text.len() % 3 {
         0 => Err("syntax error".to_owned()),
         1 => Ok(vec![Classic::keep(0)]),
         _ => Ok(vec![Classic::keep(1), Classic::keep(0)]),

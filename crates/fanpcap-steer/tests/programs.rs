@@ -2,17 +2,17 @@
 
 use fanpcap_bpf::Classic;
 use fanpcap_steer::ir::{
-    Comparison, Filter, Flow, Function, Header, Key, Net, Predicate, Program, Property, Side, Steer,
+    Comparison, Filter, Flow, Function, Header, Key, Net, Predicate, Property, Side, Steer, Tree,
 };
-use fanpcap_steer::{compile, modes, table};
+use fanpcap_steer::{modes, table, tree};
 use std::collections::BTreeSet;
 
-fn compiled(source: &str) -> Program {
+fn compiled(source: &str) -> Tree {
     let code = |text: &str| {
         let k = u32::try_from(text.len()).map_err(|error| error.to_string())?;
         Ok(vec![Classic::keep(k)])
     };
-    compile(source, &code).unwrap_or_else(|error| panic!("{}", error.render(source)))
+    tree(source, &code).unwrap_or_else(|error| panic!("{}", error.render(source)))
 }
 
 /// Programs as PFQ's manual, examples and tests have them, without what transmits or logs.

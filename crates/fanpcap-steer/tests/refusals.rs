@@ -1,7 +1,7 @@
 //! Programs that are wrong, and what is said about them.
 
 use fanpcap_bpf::Classic;
-use fanpcap_steer::{FILTER_LENGTH_MAX, compile};
+use fanpcap_steer::{FILTER_LENGTH_MAX, tree};
 
 /// What is wrong, topic by topic.
 const WRONG: [(&str, &[&str]); 11] = [
@@ -228,7 +228,7 @@ fn refused(source: &str) -> String {
         "inbound" => Ok(vec![Classic::new(0x30, 0xffff_f004)]),
         _ => Err("syntax error".to_owned()),
     };
-    let error = compile(source, &pcap).expect_err(source);
+    let error = tree(source, &pcap).expect_err(source);
     let (line, column) = error.position(source);
     let rendered = error.render(source);
     assert!(
@@ -282,7 +282,7 @@ const STACK: usize = 1 << 20;
 /// In a thread of a small stack: what is refused must not have been followed too far.
 fn refused_for(source: &str, expected: &str) {
     let source = source.to_owned();
-    let compile = move || compile(&source, &|_| Ok(Vec::new()));
+    let compile = move || tree(&source, &|_| Ok(Vec::new()));
     let thread = std::thread::Builder::new().stack_size(STACK).spawn(compile);
     let error = thread
         .expect("a thread")
@@ -397,6 +397,6 @@ fn what_is_at_the_limits_is_taken() {
         "main = vlan_id_filter [0..4095]".to_owned(),
         "main = inner (inner steer_flow)".to_owned(),
     ] {
-        compile(&source, &|_| Ok(Vec::new())).unwrap_or_else(|error| panic!("{error}"));
+        tree(&source, &|_| Ok(Vec::new())).unwrap_or_else(|error| panic!("{error}"));
     }
 }

@@ -10,8 +10,7 @@ use fanpcap_config::settings::{Environment, Settings};
 use fanpcap_config::steering::Steering;
 use fanpcap_group::join::{JoinError, ProgramError};
 use fanpcap_group::steered::SteerError;
-use fanpcap_linux::bpf;
-use fanpcap_steer::ebpf::LoadError;
+use fanpcap_linux::bpf::{LoadError, Refused};
 use fanpcap_testkit::errors_page;
 use std::collections::{BTreeMap, BTreeSet};
 use std::error::Error;
@@ -137,7 +136,7 @@ fn produce() -> Vec<Report> {
 fn of_programs() -> BTreeMap<String, String> {
     let os = io::Error::from_raw_os_error;
     let steer = |error| ProgramError::Steer { group: 7, error };
-    let refused = bpf::LoadError {
+    let refused = Refused {
         error: os(22),
         log: "0: (95) exit\nR0 !read_ok\n".to_owned(),
     };

@@ -5,7 +5,9 @@ use std::process::ExitCode;
 
 use anyhow::{Result, bail};
 use clap::Args;
-use fanpcap_steer::ebpf::{self, EbpfError};
+use fanpcap_linux::packet::optmem::NoRoom;
+use fanpcap_steer::Compiled;
+use fanpcap_steer::ebpf::EbpfError;
 
 use super::source::Source;
 use crate::streams;
@@ -39,15 +41,14 @@ pub(super) fn run(arguments: &Arguments) -> Result<ExitCode> {
 /// What is to be said of a program that is right: why a group of the kernel's refuses it, or nothing. One that is too large
 /// is wrong.
 fn note(source: &Source) -> Result<String> {
-    let (program, name) = (source.compile()?, source.name());
-    let objects = ebpf::fanout(&program).and_then(|_| ebpf::filter(&program, None));
-    match objects {
+    let (tree, name) = (source.tree()?, source.name());
+    match Compiled::of(&tree) {
         Err(EbpfError::Unfit(why)) => Ok(format!(
             "{name}: note: a group of the kernel's refuses it: {why}\n"
         )),
         Err(why) => bail!("{name}: {why}"),
-        Ok(filter) => {
-            let refused = filter.and_then(|filter| filter.lacks_room());
+        Ok(compiled) => {
+            let refused = compiled.filter().and_then(NoRoom::of);
             refused.map_or_else(|| Ok(String::new()), |why| bail!("{name}: {why}"))
         }
     }

@@ -9,8 +9,8 @@ use std::process::ExitCode;
 
 use anyhow::Result;
 use clap::{ArgGroup, Args};
-use fanpcap_steer::ir::Program;
-use fanpcap_steer::{Definition, ebpf, slice};
+use fanpcap_steer::ir::Tree;
+use fanpcap_steer::{Compiled, Definition, ebpf};
 
 use super::given::Given;
 use super::written;
@@ -46,13 +46,13 @@ else at work on it; some nanoseconds of it are the trial's own, as a program sho
 /// Does it.
 pub(super) fn run(arguments: &Arguments) -> Result<ExitCode> {
     let source = arguments.program.source()?;
-    let (program, definitions) = (source.compile()?, source.definitions()?);
+    let (program, definitions) = (source.tree()?, source.definitions()?);
     let text = text(&program, &definitions, arguments.bytecode)?;
     streams::print(&text)?;
     Ok(ExitCode::SUCCESS)
 }
 
-fn text(program: &Program, definitions: &[Definition], bytecode: bool) -> Result<String> {
+fn text(program: &Tree, definitions: &[Definition], bytecode: bool) -> Result<String> {
     let frames = Frames::new()?;
     let mut text = String::new();
     write_definitions(&mut text, definitions)?;
@@ -92,16 +92,16 @@ fn write_definitions(text: &mut String, definitions: &[Definition]) -> Result<()
     Ok(())
 }
 
-/// The parts of which each has a program of its own.
-fn in_group(program: &Program) -> Result<Vec<Part>, ebpf::EbpfError> {
-    let steering = slice::steering(program)?;
-    let object = ebpf::fanout(program)?;
+/// The parts, each with its BPF program.
+fn in_group(tree: &Tree) -> Result<Vec<Part>, ebpf::EbpfError> {
+    let compiled = Compiled::of(tree)?;
+    let parts = compiled.parts();
+    let fanout = compiled.fanout().clone();
     let what = "which member, for the group";
-    let mut parts = vec![Part::of(what, written::lines(&steering), object)];
-    if let (Some(verdict), Some(object)) = (slice::verdict(program)?, ebpf::filter(program, None)?)
-    {
+    let mut all = vec![Part::of(what, written::lines(parts.steering()), fanout)];
+    if let (Some(filtering), Some(filter)) = (parts.filtering(), compiled.filter()) {
         let what = "whether it is kept, as each member's filter";
-        parts.push(Part::of(what, written::lines(&verdict), object));
+        all.push(Part::of(what, written::lines(filtering), filter.clone()));
     }
-    Ok(parts)
+    Ok(all)
 }

@@ -5,8 +5,8 @@ use std::io::{self, Read};
 use std::path::Path;
 
 use anyhow::{Context, Result, anyhow};
-use fanpcap_steer::ir::Program;
-use fanpcap_steer::{Definition, Error, SOURCE_MAX, compile, definitions};
+use fanpcap_steer::ir::Tree;
+use fanpcap_steer::{Definition, Error, SOURCE_MAX, definitions, tree};
 
 use super::pcap::Pcap;
 
@@ -40,10 +40,9 @@ impl Source {
     }
 
     /// Compiles it; the error has the place, the line and a caret.
-    pub(super) fn compile(&self) -> Result<Program> {
+    pub(super) fn tree(&self) -> Result<Tree> {
         let pcap = Pcap::default();
-        compile(&self.text, &|expression| pcap.compile(expression))
-            .map_err(|error| self.wrong(&error))
+        tree(&self.text, &|expression| pcap.compile(expression)).map_err(|error| self.wrong(&error))
     }
 
     /// What its definitions are; errors as above.

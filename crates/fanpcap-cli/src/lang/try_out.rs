@@ -14,7 +14,7 @@ use std::process::ExitCode;
 use anyhow::{Result, ensure};
 use clap::Args;
 use fanpcap_gen::{Record, Records};
-use fanpcap_steer::ir::Program;
+use fanpcap_steer::ir::Tree;
 use fanpcap_steer::native::Packet;
 use fanpcap_wire::{Frame, Layers, Tag};
 
@@ -69,7 +69,7 @@ pub(super) fn run(arguments: &Arguments) -> Result<ExitCode> {
         "a program and a capture are needed, and there is {given} alone: fanpcap lang try {given} CAPTURE, or \
          fanpcap lang try --mode flow {given}"
     );
-    let program = arguments.program.source()?.compile()?;
+    let program = arguments.program.source()?.tree()?;
     let report = report(&program, arguments)?;
     let text = if arguments.json {
         serde_json::to_string(&report)? + "\n"
@@ -80,7 +80,7 @@ pub(super) fn run(arguments: &Arguments) -> Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-fn report(program: &Program, arguments: &Arguments) -> Result<Report> {
+fn report(program: &Tree, arguments: &Arguments) -> Result<Report> {
     let mut engine = Engine::new(program, arguments.members);
     let (mut tally, mut flows) = (Tally::of(arguments.members), Flows::default());
     let mut records = Records::open(&arguments.capture)?;

@@ -2,10 +2,10 @@
 
 use std::collections::BTreeSet;
 
-use fanpcap_steer::ir::{Function, Node, Predicate, Program, Property, Steer};
+use fanpcap_steer::ir::{Function, Node, Predicate, Property, Steer, Tree};
 
 /// In words, each once.
-pub(super) fn of(program: &Program) -> Vec<String> {
+pub(super) fn of(program: &Tree) -> Vec<String> {
     let mut found = BTreeSet::new();
     program.main.walk(&mut |node| {
         found.extend(match node {

@@ -3,12 +3,12 @@
 mod steer;
 mod predicate;
 
-use fanpcap_steer::ir::{Function, Header, Predicate, Program};
+use fanpcap_steer::ir::{Function, Header, Predicate, Tree};
 
 use predicate::Predicates;
 
 /// The program, with a line for each function of its sequence.
-pub(super) fn lines(program: &Program) -> Vec<String> {
+pub(super) fn lines(program: &Tree) -> Vec<String> {
     let writer = Writer {
         predicates: Predicates::of(program),
     };
@@ -99,12 +99,13 @@ fn count(counter: u8, by: i64) -> String {
 #[cfg(test)]
 mod tests {
     use fanpcap_bpf::Classic;
-    use fanpcap_steer::{compile, modes, slice, table};
+    use fanpcap_steer::parts::Parts;
+    use fanpcap_steer::{modes, table, tree};
 
     use super::*;
 
-    fn compiled(source: &str) -> Program {
-        let program = compile(source, &|_| Ok(vec![Classic::keep(u32::MAX)]));
+    fn compiled(source: &str) -> Tree {
+        let program = tree(source, &|_| Ok(vec![Classic::keep(u32::MAX)]));
         program.unwrap_or_else(|error| panic!("{}", error.render(source)))
     }
 
@@ -151,7 +152,7 @@ mod tests {
     }
 
     /// What is written means the same; sets and filters may have other numbers.
-    fn means_the_same(program: &Program) {
+    fn means_the_same(program: &Tree) {
         let again = compiled(&format!("main = do\n  {}", lines(program).join("\n  ")));
         assert_eq!(lines(&again), lines(program));
         if program.sets.len() < 2 && program.filters.len() < 2 {
@@ -170,11 +171,9 @@ mod tests {
         for source in examples.chain(modes::MODES.map(|(_, source)| source)) {
             let program = compiled(source);
             means_the_same(&program);
-            if let Ok(steering) = slice::steering(&program) {
-                means_the_same(&steering);
-            }
-            if let Ok(Some(verdict)) = slice::verdict(&program) {
-                means_the_same(&verdict);
+            if let Ok(parts) = Parts::of(&program) {
+                means_the_same(parts.steering());
+                parts.filtering().into_iter().for_each(means_the_same);
             }
         }
     }

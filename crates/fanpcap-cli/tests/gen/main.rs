@@ -23,7 +23,7 @@ use fanpcap_bpf::Instruction;
 use fanpcap_bpf::ProgramKind;
 use fanpcap_linux::bpf::Attached;
 use fanpcap_linux::bpf::Hook;
-use fanpcap_linux::bpf::Program as Bpf;
+use fanpcap_linux::bpf::LoadedProgram as Bpf;
 use fanpcap_linux::interface;
 use fanpcap_testkit::Scratch;
 use fanpcap_testkit::await_for::LIMIT;

@@ -5,7 +5,7 @@ use crate::member::Member;
 use crate::page::MemberId;
 use crate::record::{Counters, Running};
 use crate::roster::{self, Roster};
-use crate::steered::{SteerError, Steered};
+use crate::steered::{Steered, load_fanout};
 use crate::turn::Turn;
 use fanpcap_config::mode::Kind;
 use fanpcap_config::settings::Group;
@@ -43,7 +43,7 @@ pub(super) fn join(
     let id = newcomer.fanout.id;
     ensure_ethernet(newcomer.fd, newcomer.bound.ifindex)?;
     let failed = |error| JoinError::from(ProgramError::of(id, error));
-    let load = || steering.load_fanout().map_err(SteerError::Load);
+    let load = || load_fanout(steering);
     let load = || load().map_err(failed);
     let found = look(newcomer, steering)?;
     let steered = Steered::load(steering, newcomer.filter()?).map_err(failed)?;
@@ -56,7 +56,7 @@ pub(super) fn join(
         spare = Some(load()?);
     }
     let attach: Attach<'_> = &|| steered.attach(newcomer.fd).map_err(failed);
-    let attach = steering.has_verdict().then_some(attach);
+    let attach = steering.has_filter().then_some(attach);
     newcomer.take(early.as_ref(), attach, || {
         // Of two that come first at once, one sets the program and the other finds it set, so that one alone tells of late
         // fragments. Without a turn both set equal programs. A newcomer to a group that has its program does not wait: its

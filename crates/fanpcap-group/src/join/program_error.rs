@@ -3,7 +3,7 @@
 use crate::root;
 use crate::steered::SteerError;
 use fanpcap_config::report::quote;
-use fanpcap_steer::ebpf::LoadError;
+use fanpcap_linux::bpf::LoadError;
 use std::fmt;
 use std::io;
 
@@ -164,6 +164,7 @@ impl ProgramError {
         match error {
             SteerError::Load(LoadError::Privilege { .. }) => Self::NotPermitted(group),
             SteerError::Load(_)
+            | SteerError::NoRoom(_)
             | SteerError::Attach(_)
             | SteerError::Read(_)
             | SteerError::Beside

@@ -2,9 +2,9 @@
 
 use std::fs;
 use std::io;
-use std::os::fd::{AsRawFd, OwnedFd};
+use std::os::fd::{AsRawFd, OwnedFd, RawFd};
 
-use fanpcap_bpf::{Instruction, MapKind};
+use fanpcap_bpf::{Instruction, MapKind, MapSpec};
 
 use super::{Attributes, bpf, descriptor, number, short};
 
@@ -48,6 +48,19 @@ impl Map {
             value_len: bytes(value_len)?,
             entries,
         })
+    }
+
+    /// Creates a map as an object asks for it, and fills it.
+    ///
+    /// # Errors
+    /// As [`Map::new`] and [`Map::insert`].
+    pub fn create(name: &str, spec: &MapSpec) -> io::Result<Self> {
+        let (kind, entries) = (spec.kind, spec.entries);
+        let map = Self::new(kind, name, spec.key_len, spec.value_len, entries)?;
+        if !spec.keys.is_empty() {
+            map.insert(&spec.keys, &spec.values)?;
+        }
+        Ok(map)
     }
 
     /// Creates an array of `rows` rows, each of `row_len` zeros. The kernel keeps a row in a
@@ -174,6 +187,11 @@ impl Map {
     /// `bpf_map_lookup_elem` wants it.
     pub fn reference(&self, register: u8) -> [Instruction; 2] {
         Instruction::map(register, self.fd.as_raw_fd())
+    }
+
+    /// Its descriptor, as instructions name it.
+    pub(super) fn descriptor(&self) -> RawFd {
+        self.fd.as_raw_fd()
     }
 }
 

@@ -7,11 +7,11 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
 use fanpcap_bpf::{Instruction, ProgramKind};
 
-use super::{Attributes, LoadError, Map, bpf, descriptor, len, number, short, types};
+use super::{Attributes, Map, Refused, bpf, descriptor, len, number, short, types};
 
 /// A loaded BPF program.
 #[derive(Debug)]
-pub struct Program {
+pub struct LoadedProgram {
     fd: OwnedFd,
 }
 
@@ -39,12 +39,12 @@ pub struct Run {
     pub nanoseconds: u32,
 }
 
-impl Program {
+impl LoadedProgram {
     /// Loads `code`; when the verifier objects, the error has its log.
     ///
     /// # Errors
-    /// See [`LoadError`].
-    pub fn load(kind: ProgramKind, name: &str, code: &[Instruction]) -> Result<Self, LoadError> {
+    /// See [`Refused`].
+    pub fn load(kind: ProgramKind, name: &str, code: &[Instruction]) -> Result<Self, Refused> {
         Self::load_functions(kind, name, code, &[])
     }
 
@@ -54,13 +54,13 @@ impl Program {
     /// (`CONFIG_DEBUG_INFO_BTF`).
     ///
     /// # Errors
-    /// See [`LoadError`].
+    /// See [`Refused`].
     pub fn load_functions(
         kind: ProgramKind,
         name: &str,
         code: &[Instruction],
         functions: &[u32],
-    ) -> Result<Self, LoadError> {
+    ) -> Result<Self, Refused> {
         if !functions.is_empty() {
             if let Ok(program) = load(kind, name, code, functions, &mut []) {
                 return Ok(program);
@@ -81,10 +81,10 @@ impl Program {
             };
             if !longer {
                 let log = text(&log);
-                return Err(LoadError { error, log });
+                return Err(Refused { error, log });
             }
         }
-        Err(LoadError {
+        Err(Refused {
             error: io::ErrorKind::Other.into(),
             log: String::new(),
         })
@@ -94,8 +94,8 @@ impl Program {
     /// each. The value may be dropped once the filter is attached.
     ///
     /// # Errors
-    /// See [`LoadError`].
-    pub fn refusing(refused: &Map) -> Result<Self, LoadError> {
+    /// See [`Refused`].
+    pub fn refusing(refused: &Map) -> Result<Self, Refused> {
         let [address, address_high] = refused.address(1);
         Self::load(
             ProgramKind::SocketFilter,
@@ -207,7 +207,7 @@ impl Program {
     }
 }
 
-impl AsFd for Program {
+impl AsFd for LoadedProgram {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.fd.as_fd()
     }
@@ -219,7 +219,7 @@ fn load(
     code: &[Instruction],
     functions: &[u32],
     log: &mut [u8],
-) -> io::Result<Program> {
+) -> io::Result<LoadedProgram> {
     let types = match functions {
         [] => None,
         _ => Some(types::load(kind.context())?),
@@ -252,7 +252,7 @@ fn load(
         attr.log = log.as_mut_ptr().expose_provenance() as u64;
     }
     let fd = descriptor(bpf(BPF_PROG_LOAD, &mut attr)?)?;
-    Ok(Program { fd })
+    Ok(LoadedProgram { fd })
 }
 
 fn text(log: &[u8]) -> String {
@@ -382,7 +382,7 @@ mod tests {
         // BPF_JMP | BPF_EXIT while r0 was never set.
         let code = [Instruction::exit()];
         for kind in [ProgramKind::SocketFilter, ProgramKind::Xdp] {
-            let refused = Program::load(kind, "wrong", &code).unwrap_err();
+            let refused = LoadedProgram::load(kind, "wrong", &code).unwrap_err();
             let (text, all) = (refused.to_string(), format!("{refused:#}"));
             assert!(text.ends_with(": R0 !read_ok"), "{text}");
             assert!(!text.contains('\n'), "{text}");
@@ -395,7 +395,7 @@ mod tests {
     fn what_a_socket_refuses_is_counted() {
         let refused = Map::array("refused", 1, 8).unwrap();
         let to = UdpSocket::bind("127.0.0.1:0").unwrap();
-        let filter = Program::refusing(&refused).unwrap();
+        let filter = LoadedProgram::refusing(&refused).unwrap();
         packet::attach_program(to.as_fd(), filter.as_fd()).unwrap();
         drop(filter);
         let from = UdpSocket::bind("127.0.0.1:0").unwrap();
@@ -426,8 +426,8 @@ mod tests {
         code.extend([Instruction::set(0, 7); 100]);
         code.push(Instruction::exit());
         for kind in [ProgramKind::SocketFilter, ProgramKind::Xdp] {
-            let each = Program::load(kind, "each", &code).unwrap();
-            let once = Program::load_functions(kind, "once", &code, &[function]).unwrap();
+            let each = LoadedProgram::load(kind, "each", &code).unwrap();
+            let once = LoadedProgram::load_functions(kind, "once", &code, &[function]).unwrap();
             assert!(each.verified().unwrap() > 5_000);
             assert!(once.verified().unwrap() < 400);
             assert_eq!(once.run(&[0; 60], &[], 1).unwrap().verdict, 7);
@@ -439,7 +439,7 @@ mod tests {
     fn a_run_tells_what_the_program_returned() {
         let code = [Instruction::set(0, 7), Instruction::exit()];
         for kind in [ProgramKind::SocketFilter, ProgramKind::Xdp] {
-            let program = Program::load(kind, "seven", &code).unwrap();
+            let program = LoadedProgram::load(kind, "seven", &code).unwrap();
             assert_eq!(program.run(&[0; 60], &[], 1).unwrap().verdict, 7);
         }
     }

@@ -5,7 +5,7 @@ use std::io;
 
 /// Why the kernel does not load a BPF program.
 #[derive(Debug)]
-pub struct LoadError {
+pub struct Refused {
     /// `EPERM` without [`fanpcap_bpf::ProgramKind::capabilities`]; `EINVAL` or `EACCES` when the
     /// verifier objects.
     pub error: io::Error,
@@ -14,7 +14,7 @@ pub struct LoadError {
 }
 
 /// In one line, with the verifier's reason; as `{:#}` with all that it said.
-impl fmt::Display for LoadError {
+impl fmt::Display for Refused {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "the kernel refuses the program: {}", self.error)?;
         if f.alternate() {
@@ -37,7 +37,7 @@ fn reason(log: &str) -> Option<&str> {
     lines.find(is_reason)
 }
 
-impl std::error::Error for LoadError {
+impl std::error::Error for Refused {
     fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
         Some(&self.error)
     }

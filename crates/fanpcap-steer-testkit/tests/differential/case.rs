@@ -5,9 +5,9 @@ use std::fmt;
 use std::time::Instant;
 
 use fanpcap_steer::ebpf::EbpfError;
-use fanpcap_steer::ir::{Function, Program, Steer};
+use fanpcap_steer::ir::{Function, Steer, Tree};
 use fanpcap_steer::native::{Decision, Evaluator, Packet};
-use fanpcap_steer::slice;
+use fanpcap_steer::parts::Parts;
 use fanpcap_wire::{Frame, Layers};
 
 use super::seed::Seed;
@@ -18,7 +18,7 @@ use super::tree;
 /// A program and its packets.
 #[derive(Clone)]
 pub(crate) struct Case {
-    pub(crate) program: Program,
+    pub(crate) program: Tree,
     /// What it was written as, if it was.
     pub(crate) source: String,
     pub(crate) shots: Vec<Shot>,
@@ -35,7 +35,7 @@ pub(crate) struct Outcome {
     pub(crate) trials: [u64; 3],
     /// Of these, those that dropped.
     pub(crate) drops: [u64; 3],
-    /// Packets of which both slices together were compared with the whole program.
+    /// Packets of which both parts together were compared with the whole program.
     pub(crate) together: u64,
     /// Later fragments that came before their first, as both sides have counted them.
     pub(crate) late: u64,
@@ -187,7 +187,7 @@ impl Side {
     }
 }
 
-/// The whole program, which both slices together have to come to.
+/// The whole program, which both parts together have to come to.
 struct Whole {
     evaluator: Evaluator,
     /// It has a verdict.
@@ -198,9 +198,9 @@ struct Whole {
 
 impl Whole {
     /// None where it does not run in a group.
-    fn of(program: &Program, sides: &[Side]) -> Option<Self> {
+    fn of(program: &Tree, sides: &[Side]) -> Option<Self> {
         sides.iter().find(|side| side.hook == Hook::Fanout)?;
-        let judges = slice::verdict(program).ok()?.is_some();
+        let judges = Parts::of(program).ok()?.filtering().is_some();
         if judges {
             sides.iter().find(|side| side.hook == Hook::Filter)?;
         }
@@ -252,7 +252,7 @@ impl Whole {
             hook: Hook::Fanout,
             shot: Some(number),
             what: format!(
-                "both slices: member {member:#x}, filter {filter:x?}; the whole program: {decision:x?}"
+                "both parts: member {member:#x}, filter {filter:x?}; the whole program: {decision:x?}"
             ),
             is_taken: true,
             listing: String::new(),

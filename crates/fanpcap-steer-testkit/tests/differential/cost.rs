@@ -3,8 +3,10 @@
 use std::hint::black_box;
 use std::time::{Duration, Instant};
 
-use fanpcap_steer::ebpf::{self, Loaded};
-use fanpcap_steer::{compile, modes};
+use fanpcap_linux::bpf::Loaded;
+use fanpcap_steer::ebpf;
+use fanpcap_steer::parts::Parts;
+use fanpcap_steer::{modes, tree};
 use fanpcap_steer_testkit::frames;
 
 use super::written::compiled;
@@ -52,14 +54,14 @@ fn packets_cost_little() {
     ];
     for (name, source) in sources {
         let program = compiled(source);
-        let socket = ebpf::fanout(&program).unwrap();
+        let socket = ebpf::fanout(&Parts::of(&program).unwrap()).unwrap();
         let xdp = ebpf::xdp(&program).unwrap();
         println!(
             "{name}: {} and {} instructions",
-            socket.instructions(),
-            xdp.instructions()
+            socket.instructions.len(),
+            xdp.instructions.len()
         );
-        let (socket, xdp) = (socket.load("cost").unwrap(), xdp.load("cost").unwrap());
+        let [socket, xdp] = [socket, xdp].map(|object| Loaded::load(&object, "cost").unwrap());
         for (what, frame) in packets() {
             let (group, device) = (time(&socket, &frame), time(&xdp, &frame));
             println!("  {what}: {group} ns in a group, {device} ns at XDP");
@@ -97,15 +99,17 @@ fn programs_load_quickly() {
         let (mut compiling, mut loading) = (Vec::new(), [Vec::new(), Vec::new(), Vec::new()]);
         for _ in 0..RUNS {
             let begin = Instant::now();
-            let program = compile(black_box(&source), &|_| Ok(vec![]));
+            let program = tree(black_box(&source), &|_| Ok(vec![]));
             let program =
                 black_box(program.unwrap_or_else(|error| panic!("{}", error.render(&source))));
             compiling.push(begin.elapsed());
             for (hook, times) in super::side::HOOKS.into_iter().zip(&mut loading) {
                 let begin = Instant::now();
                 let object = hook.object(&program).unwrap();
-                let loaded =
-                    object.map(|object| (object.instructions(), object.load("cost").unwrap()));
+                let loaded = object.map(|object| {
+                    let loaded = Loaded::load(&object, "cost").unwrap();
+                    (object.instructions.len(), loaded)
+                });
                 times.push(begin.elapsed());
                 sizes[hook as usize] =
                     loaded.map(|(size, loaded)| (size, loaded.verified().unwrap()));

@@ -1,7 +1,7 @@
 //! That the proof would find a bug in the evaluator: it is made to lie about one thing after another.
 
 use fanpcap_steer::ir::{
-    Comparison, Flow, Function, Header, Key, Ports, Predicate, Program, Property, Side, Steer,
+    Comparison, Flow, Function, Header, Key, Ports, Predicate, Property, Side, Steer, Tree,
 };
 
 use super::case::check;
@@ -11,19 +11,19 @@ use super::side::HOOKS;
 use super::tree;
 use super::workers::pinned;
 
-type Lie = fn(&mut Program);
+type Lie = fn(&mut Tree);
 
 /// Changes predicates.
-fn ask(program: &mut Program, change: impl Fn(&mut Predicate)) {
+fn ask(program: &mut Tree, change: impl Fn(&mut Predicate)) {
     tree::each_predicate(&mut program.main, &mut |predicate| change(predicate));
 }
 
 /// Changes functions.
-fn run(program: &mut Program, change: impl Fn(&mut Function)) {
+fn run(program: &mut Tree, change: impl Fn(&mut Function)) {
     tree::each(&mut program.main, &mut |function| change(function));
 }
 
-fn flows(program: &mut Program, change: impl Fn(&mut Flow)) {
+fn flows(program: &mut Tree, change: impl Fn(&mut Flow)) {
     run(program, |function| {
         if let Function::Steer(Steer::Flow(flow)) = function {
             change(flow);

@@ -3,10 +3,11 @@
 use std::collections::BTreeMap;
 use std::process::Command;
 
+use fanpcap_linux::bpf::Loaded;
 use fanpcap_steer::ebpf::EbpfError;
-use fanpcap_steer::ir::{Function, Predicate, Program, Steer};
+use fanpcap_steer::ir::{Function, Predicate, Steer, Tree};
 use fanpcap_steer::table::{self, Engines};
-use fanpcap_steer::{DEPTH_MAX, FILTERS_MAX, NODES_MAX, SAMPLERS_MAX, compile};
+use fanpcap_steer::{DEPTH_MAX, FILTERS_MAX, NODES_MAX, SAMPLERS_MAX, tree};
 use fanpcap_steer_testkit::{Draw, programs, tape};
 
 use super::side::{HOOKS, Hook};
@@ -26,26 +27,26 @@ struct Taken {
 
 impl Taken {
     /// Loads what the back end accepts.
-    fn load(&mut self, program: &Program, hook: Hook, what: &str) {
+    fn load(&mut self, program: &Tree, hook: Hook, what: &str) {
         let object = match hook.object(program) {
             Ok(Some(object)) => object,
             Ok(None) => return,
             Err(error) => return *self.refused.entry(kind(&error)).or_default() += 1,
         };
-        let loaded = object.load("limits").unwrap_or_else(|error| {
+        let loaded = Loaded::load(&object, "limits").unwrap_or_else(|error| {
             panic!(
                 "{hook:?} of {what}, {} instructions: {error}",
-                object.instructions()
+                object.instructions.len()
             )
         });
         self.taken += 1;
         let verified = loaded.verified().unwrap();
         if verified > self.verified.0 {
-            let (code, steps) = (object.instructions(), object.steps());
+            let (code, steps) = (object.instructions.len(), object.steps());
             let size = format!("{code} instructions, {steps} steps");
             self.verified = (verified, format!("{hook:?}, {what}: {size}"));
         }
-        self.instructions = self.instructions.max(object.instructions());
+        self.instructions = self.instructions.max(object.instructions.len());
     }
 }
 
@@ -59,12 +60,12 @@ fn kind(error: &EbpfError) -> &'static str {
 }
 
 /// Many drawn programs as one, within the compiler's limits.
-fn large(seed: u64) -> Program {
+fn large(seed: u64) -> Tree {
     let shape = tape(seed, 8);
     let mut draw = Draw::new(&shape);
     let target = draw.pick(&[100, 300, 1000, 2000, NODES_MAX]);
     let shape = draw.below(5);
-    let mut whole = Program {
+    let mut whole = Tree {
         main: Function::Pass,
         sets: Vec::new(),
         filters: Vec::new(),
@@ -95,7 +96,7 @@ fn large(seed: u64) -> Program {
 }
 
 /// A program's tree, with its sets and filters behind those of the whole one.
-fn moved(part: Program, whole: &mut Program) -> Function {
+fn moved(part: Tree, whole: &mut Tree) -> Function {
     let (sets, filters) = (whole.sets.len(), whole.filters.len());
     whole.sets.extend(part.sets);
     whole.filters.extend(part.filters);
@@ -211,11 +212,11 @@ fn most_of_each_kind(hooks: &[Hook]) -> Taken {
 }
 
 /// The program that has it most often.
-fn most(example: &str, hook: Hook) -> Option<(usize, Program)> {
+fn most(example: &str, hook: Hook) -> Option<(usize, Tree)> {
     let accepted = |count: usize| {
         let line = format!("  {example}\n");
         let source = format!("main = do\n{}  steer_link\n", line.repeat(count));
-        let program = compile(&source, &|_| Err("no libpcap".to_owned())).ok()?;
+        let program = tree(&source, &|_| Err("no libpcap".to_owned())).ok()?;
         hook.object(&program).ok().flatten()?;
         Some((count, program))
     };

@@ -83,7 +83,7 @@ fn mutants(hook: Hook) -> Found {
         let Some(object) = hook.object(&case.program).unwrap() else {
             continue;
         };
-        let code = object.code();
+        let code = &object.instructions;
         let changes = code.iter().enumerate().filter_map(|(at, &instruction)| {
             let is_second_half = at > 0 && code[at - 1].code() == 0x18;
             Some((at, changed(instruction)?)).filter(|_| !is_second_half)

@@ -17,7 +17,7 @@ pub(crate) fn shrunk(
     cpu: u32,
     seed: &Seed<'_>,
 ) -> (Case, Difference) {
-    // Both slices together differ from the whole program, where there is no code to show.
+    // Both parts together differ from the whole program, where there is no code to show.
     let together = difference.listing.is_empty();
     let hooks = if together {
         &HOOKS[..2]

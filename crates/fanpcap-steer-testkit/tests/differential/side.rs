@@ -2,10 +2,12 @@
 
 use std::io;
 
-use fanpcap_steer::ebpf::{self, EbpfError, LoadError, Loaded, Object};
-use fanpcap_steer::ir::{COUNTERS, Function, Program, Steer};
+use fanpcap_bpf::Object;
+use fanpcap_linux::bpf::{LoadError, Loaded, Map};
+use fanpcap_steer::ebpf::{self, COUNTERS_MAP, EbpfError, LATE_MAP};
+use fanpcap_steer::ir::{COUNTERS, Function, Steer, Tree};
 use fanpcap_steer::native::{Decision, Evaluator, Packet};
-use fanpcap_steer::slice;
+use fanpcap_steer::parts::Parts;
 
 use super::seed::Seed;
 use super::traffic::Shot;
@@ -61,19 +63,19 @@ impl Hook {
     }
 
     /// What the hook's evaluator runs; none where nothing is to be done.
-    fn part(self, program: &Program) -> Result<Option<Program>, EbpfError> {
+    fn part(self, program: &Tree) -> Result<Option<Tree>, EbpfError> {
         Ok(match self {
-            Self::Fanout => Some(slice::steering(program)?),
-            Self::Filter => slice::verdict(program)?,
+            Self::Fanout => Some(Parts::of(program)?.steering().clone()),
+            Self::Filter => Parts::of(program)?.filtering().cloned(),
             Self::Xdp => Some(program.clone()),
         })
     }
 
     /// What the kernel runs.
-    pub(crate) fn object(self, program: &Program) -> Result<Option<Object>, EbpfError> {
+    pub(crate) fn object(self, program: &Tree) -> Result<Option<Object>, EbpfError> {
         match self {
-            Self::Fanout => ebpf::fanout(program).map(Some),
-            Self::Filter => ebpf::filter(program, None),
+            Self::Fanout => ebpf::fanout(&Parts::of(program)?).map(Some),
+            Self::Filter => ebpf::filter(&Parts::of(program)?, None),
             Self::Xdp => ebpf::xdp(program).map(Some),
         }
     }
@@ -94,7 +96,7 @@ impl Hook {
 }
 
 impl Side {
-    pub(crate) fn new(hook: Hook, program: &Program, seed: &Seed<'_>) -> Result<Self, NotRun> {
+    pub(crate) fn new(hook: Hook, program: &Tree, seed: &Seed<'_>) -> Result<Self, NotRun> {
         let object = hook.object(program).map_err(NotRun::Refused)?;
         let part = hook.part(program).map_err(NotRun::Refused)?;
         let (Some(object), Some(mut part)) = (object, part) else {
@@ -106,7 +108,7 @@ impl Side {
             error,
             listing: listing.clone(),
         };
-        let loaded = object.load("proof").map_err(load)?;
+        let loaded = Loaded::load(&object, "proof").map_err(load)?;
         tree::each(&mut part.main, &mut |function| {
             if *function == Function::Steer(Steer::Random) {
                 *function = Function::Steer(Steer::To(ANY));
@@ -146,10 +148,12 @@ impl Side {
 
     /// Counters and late fragments: of the kernel's, and of the evaluator.
     pub(crate) fn state(&self) -> io::Result<[(Vec<u64>, u64); 2]> {
-        let mut counters = self.loaded.counters()?;
+        let numbers = |map| self.loaded.map(map).map_or(Ok(Vec::new()), Map::numbers);
+        let mut counters = numbers(COUNTERS_MAP)?;
+        let late = numbers(LATE_MAP)?.first().copied().unwrap_or(0);
         counters.resize(COUNTERS, 0);
         let native = (self.evaluator.counters().to_vec(), self.evaluator.late());
-        Ok([(counters, self.loaded.late()?), native])
+        Ok([(counters, late), native])
     }
 
     pub(crate) fn listing(&self) -> &str {

@@ -4,9 +4,10 @@ use std::path::Path;
 
 use fanpcap_pcap::Library;
 use fanpcap_steer::ebpf::EbpfError;
-use fanpcap_steer::ir::Program;
+use fanpcap_steer::ir::Tree;
+use fanpcap_steer::parts::Parts;
 use fanpcap_steer::table::{self, Engines, Entry};
-use fanpcap_steer::{compile, modes, slice};
+use fanpcap_steer::{modes, tree};
 
 use super::case::Case;
 use super::side::HOOKS;
@@ -17,13 +18,13 @@ use super::workers::all_agree;
 const PACKETS: usize = 4000;
 
 /// A program, with the system's libpcap for its filters.
-pub(crate) fn compiled(source: &str) -> Program {
+pub(crate) fn compiled(source: &str) -> Tree {
     let library = Library::open(Path::new("libpcap.so.0.8")).unwrap();
     let pcap = |text: &str| {
         let code = library.compile(text, 65_535);
         code.map_err(|error| error.reason)
     };
-    compile(source, &pcap).unwrap_or_else(|error| panic!("{}", error.render(source)))
+    tree(source, &pcap).unwrap_or_else(|error| panic!("{}", error.render(source)))
 }
 
 /// The example with each of the entry's names, with something to be steered by where the example has nothing.
@@ -36,7 +37,7 @@ pub(crate) fn examples(entry: &Entry) -> Vec<String> {
         });
         renamed.collect::<String>()
     });
-    let steered = named.map(|source| match slice::steering(&compiled(&source)) {
+    let steered = named.map(|source| match Parts::of(&compiled(&source)) {
         Err(unfit) if unfit.what.starts_with("packets that no steering") => {
             format!("({}) >-> steer_flow", source.trim_start_matches("main = "))
         }

@@ -3,7 +3,7 @@
 use super::value::{Callee, Partial, Value, Want};
 use super::{Checker, Local, Locals, place};
 use crate::Error;
-use crate::ast::{Expression, Node, Span};
+use crate::ast::{Expression, Form, Span};
 use crate::error::quote;
 use crate::ir::Function;
 use crate::table::{self, Entry, Given, Type};
@@ -116,7 +116,7 @@ impl<'p, 'a> Checker<'p, 'a> {
 
 /// `par3` where `par` has three arguments.
 fn longer(head: &Expression<'_>, count: usize) -> Option<&'static str> {
-    let Node::Name(name) = &head.node else {
+    let Form::Name(name) = &head.node else {
         return None;
     };
     let given = name.strip_prefix("par")?;

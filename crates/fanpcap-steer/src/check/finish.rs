@@ -2,14 +2,14 @@
 
 use super::Checker;
 use crate::Error;
-use crate::compile::SAMPLERS_MAX;
-use crate::ir::{Filter, Function, NodeMut, Predicate, Program};
+use crate::ir::{Filter, Function, NodeMut, Predicate, Tree};
+use crate::limits::SAMPLERS_MAX;
 use std::collections::HashMap;
 use std::hash::Hash;
 
 impl Checker<'_, '_> {
     /// The program of this function. Each use of `sample` counts by itself, also where one definition is used twice.
-    pub(super) fn finish(self, mut main: Function) -> Result<Program, Error> {
+    pub(super) fn finish(self, mut main: Function) -> Result<Tree, Error> {
         let mut samplers = 0;
         let (mut sets, mut filters) = (Numbering::default(), Numbering::default());
         main.walk_mut(&mut |node| match node {
@@ -34,7 +34,7 @@ impl Checker<'_, '_> {
         let sets = sets.all.into_iter().cloned().collect();
         let named = |text: &String| self.filters.iter().find(|filter| filter.text == *text);
         let filters: Vec<Filter> = filters.all.into_iter().filter_map(named).cloned().collect();
-        Ok(Program {
+        Ok(Tree {
             main,
             sets,
             filters,

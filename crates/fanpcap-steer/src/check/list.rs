@@ -3,9 +3,9 @@
 use super::value::Value;
 use super::{Checker, Locals, place};
 use crate::Error;
-use crate::ast::{Expression, Node, Span};
-use crate::compile::LIST_MAX;
+use crate::ast::{Expression, Form, Span};
 use crate::error::quote;
+use crate::limits::LIST_MAX;
 
 impl<'p, 'a> Checker<'p, 'a> {
     /// The elements of a list, ranges put in.
@@ -17,7 +17,7 @@ impl<'p, 'a> Checker<'p, 'a> {
         self.unstepped(elements)?;
         let mut values = Vec::with_capacity(elements.len());
         for element in elements {
-            if let Node::Range(first, last) = &element.node {
+            if let Form::Range(first, last) = &element.node {
                 let (first, last) = (self.number(first, locals)?, self.number(last, locals)?);
                 self.rises(first, last, &element.span)?;
                 let count = usize::try_from(last.saturating_sub(first).saturating_add(1).max(0));
@@ -43,7 +43,7 @@ impl<'p, 'a> Checker<'p, 'a> {
         let [first, range] = elements else {
             return Ok(());
         };
-        let is_range = |element: &Expression<'a>| matches!(element.node, Node::Range(..));
+        let is_range = |element: &Expression<'a>| matches!(element.node, Form::Range(..));
         if is_range(first) || !is_range(range) {
             return Ok(());
         }

@@ -3,7 +3,7 @@
 use super::Checker;
 use super::value::{Callee, Partial, Value, Want};
 use crate::Error;
-use crate::ast::{Expression, Node, Span};
+use crate::ast::{Expression, Form, Span};
 use crate::error::quote;
 use crate::lexer::is_of_word;
 use crate::table::{self, Kind, Type};
@@ -126,8 +126,8 @@ pub(super) fn is_unquoted(head: &Expression<'_>, arguments: &[Expression<'_>]) -
         return false;
     };
     let begins = |word: &&str| PRIMITIVES.contains(word);
-    matches!(head.node, Node::Name("filter"))
-        && matches!(&first.node, Node::Name(word) if begins(word))
+    matches!(head.node, Form::Name("filter"))
+        && matches!(&first.node, Form::Name(word) if begins(word))
 }
 
 /// Words that pcap expressions begin with, and predicates here do not.

@@ -3,7 +3,7 @@
 use super::value::{Callee, Partial, Value, Want};
 use super::{Checker, Locals};
 use crate::Error;
-use crate::ast::{Expression, Node, Span};
+use crate::ast::{Expression, Form, Span};
 use crate::error::quote;
 use crate::nearest::nearest;
 use crate::parser::MAIN;
@@ -72,7 +72,7 @@ impl<'p, 'a> Checker<'p, 'a> {
                 .try_for_each(|part| self.known(part, parameters))
         };
         match &expression.node {
-            Node::Name(name) => {
+            Form::Name(name) => {
                 let is_known = parameters.contains(name)
                     || self.places.contains_key(name)
                     || table::find(name).is_some()
@@ -82,13 +82,13 @@ impl<'p, 'a> Checker<'p, 'a> {
                 }
                 Err(self.unknown(name, &expression.span, None, parameters.iter().copied()))
             }
-            Node::Own(_) | Node::Number(_) | Node::Text(_) => Ok(()),
-            Node::List(parts) | Node::Tuple(parts) | Node::Chain(_, parts) => all(parts),
-            Node::Range(first, last) => {
+            Form::Own(_) | Form::Number(_) | Form::Text(_) => Ok(()),
+            Form::List(parts) | Form::Tuple(parts) | Form::Chain(_, parts) => all(parts),
+            Form::Range(first, last) => {
                 self.known(first, parameters)?;
                 self.known(last, parameters)
             }
-            Node::Apply(head, arguments) => {
+            Form::Apply(head, arguments) => {
                 self.known(head, parameters)?;
                 all(arguments)
             }

@@ -2,7 +2,7 @@
 
 use super::value::{Callee, Partial, Value};
 use super::{Checker, Constant};
-use crate::ast::{Chain, Expression, Node};
+use crate::ast::{Chain, Expression, Form};
 use crate::table::{self, Kind, Type};
 
 /// A definition of a program.
@@ -66,17 +66,17 @@ impl<'a> Checker<'_, 'a> {
                 .find_map(|part| self.used(name, part, want, steps))
         };
         match &expression.node {
-            Node::Name(known) if *known == name => want,
-            Node::Name(_) | Node::Own(_) | Node::Number(_) | Node::Text(_) => None,
-            Node::List(parts) | Node::Tuple(parts) => all(parts, None),
-            Node::Range(first, last) => {
+            Form::Name(known) if *known == name => want,
+            Form::Name(_) | Form::Own(_) | Form::Number(_) | Form::Text(_) => None,
+            Form::List(parts) | Form::Tuple(parts) => all(parts, None),
+            Form::Range(first, last) => {
                 let number = Some(Type::Number.word());
                 [first, last]
                     .into_iter()
                     .find_map(|end| self.used(name, end, number, steps))
             }
-            Node::Chain(chain, parts) => all(parts, Some(joined(*chain).word())),
-            Node::Apply(head, arguments) => {
+            Form::Chain(chain, parts) => all(parts, Some(joined(*chain).word())),
+            Form::Apply(head, arguments) => {
                 let kinds = self.kinds(head, arguments.len(), steps);
                 let mut both = arguments.iter().zip(kinds);
                 both.find_map(|(argument, want)| self.used(name, argument, want, steps))
@@ -105,10 +105,10 @@ impl<'a> Checker<'_, 'a> {
 
     /// What a name is that takes arguments.
     fn callee(&self, head: &Expression<'a>) -> Option<Callee> {
-        if let Node::Own(name) = head.node {
+        if let Form::Own(name) = head.node {
             return table::find(name).map(Callee::Entry);
         }
-        let Node::Name(name) = &head.node else {
+        let Form::Name(name) = &head.node else {
             return None;
         };
         let own = self.places.get(name).map(|at| Callee::Definition(*at));
@@ -131,12 +131,12 @@ impl<'a> Checker<'_, 'a> {
     /// What an expression makes, where its outermost part tells.
     fn made(&self, expression: &Expression<'a>, steps: usize) -> Option<&'static str> {
         let head = match &expression.node {
-            Node::Chain(chain, _) => return Some(joined(*chain).word()),
-            Node::Number(_) => return Some(Type::Number.word()),
-            Node::Text(_) => return Some(STRING),
-            Node::Apply(head, _) => head,
-            Node::Name(_) | Node::Own(_) => expression,
-            Node::List(_) | Node::Tuple(_) | Node::Range(..) => return None,
+            Form::Chain(chain, _) => return Some(joined(*chain).word()),
+            Form::Number(_) => return Some(Type::Number.word()),
+            Form::Text(_) => return Some(STRING),
+            Form::Apply(head, _) => head,
+            Form::Name(_) | Form::Own(_) => expression,
+            Form::List(_) | Form::Tuple(_) | Form::Range(..) => return None,
         };
         match self.callee(head)? {
             Callee::Entry(entry) => Some(entry.gives.word()),

@@ -1,7 +1,7 @@
 //! Instructions and labels: an assembler whose jumps go forward only, and which leaves out what can't be reached.
 
 use super::EbpfError;
-use fanpcap_bpf::Instruction;
+use fanpcap_bpf::{Instruction, Relocation};
 
 mod finish;
 mod jumps;
@@ -15,33 +15,11 @@ pub(super) use operations::{
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Label(usize);
 
-/// What `bpf(2)` has to put into an instruction when the maps are there.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Relocation {
-    /// The map of this place in the object's list.
-    Map(usize),
-    /// The address of the map's one value.
-    Value(usize),
-    /// The number of the frame's bytes before those that the socket buffer begins with; subtracted.
-    Start,
-}
-
-/// Code that is complete.
-#[derive(Debug)]
-pub(super) struct Code {
-    pub(super) instructions: Vec<Instruction>,
-    pub(super) relocations: Vec<(usize, Relocation)>,
-    /// Where functions begin.
-    pub(super) functions: Vec<u32>,
-    pub(super) notes: Vec<(usize, String)>,
-    pub(super) steps: usize,
-}
-
 /// The code so far.
 #[derive(Debug)]
 pub(super) struct Assembler {
     code: Vec<Instruction>,
-    labels: Vec<Place>,
+    labels: Vec<Binding>,
     /// In this order.
     bound: Vec<Label>,
     jumps: Vec<(usize, Label)>,
@@ -53,8 +31,9 @@ pub(super) struct Assembler {
     live: bool,
 }
 
+/// Where a label is bound, and whether something jumps to it.
 #[derive(Clone, Copy, Debug, Default)]
-struct Place {
+struct Binding {
     at: Option<usize>,
     used: bool,
 }
@@ -86,7 +65,7 @@ impl Assembler {
     }
 
     pub(super) fn label(&mut self) -> Label {
-        self.labels.push(Place::default());
+        self.labels.push(Binding::default());
         Label(self.labels.len() - 1)
     }
 
@@ -275,7 +254,7 @@ impl Assembler {
             if let Some(place) = self.labels.get_mut(function.0) {
                 place.used = true;
             }
-            self.push(Instruction::new(CALL, 0, PSEUDO_CALL, 0, 0));
+            self.push(Instruction::call_function(0));
         }
     }
 
@@ -296,4 +275,3 @@ const FROM_REGISTER: u8 = 0x08;
 const LOAD_WIDE: u8 = 0x18;
 const PSEUDO_MAP_FD: u8 = 1;
 const PSEUDO_MAP_VALUE: u8 = 2;
-const PSEUDO_CALL: u8 = 1;

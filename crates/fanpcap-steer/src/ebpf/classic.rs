@@ -22,7 +22,7 @@ enum Source {
 }
 
 /// A filter in the making.
-struct Filter<'c> {
+struct Making<'c> {
     text: &'c str,
     source: Source,
     /// Each instruction's own.
@@ -30,9 +30,6 @@ struct Filter<'c> {
     /// Ends with 0.
     out: Label,
 }
-
-/// 4 bytes for what is loaded.
-pub(super) const LOADED: i16 = -136;
 
 /// A word of scratch memory. At 4 behind a multiple of eight the verifier does not keep track of values.
 fn memory(index: u32) -> i16 {
@@ -42,8 +39,8 @@ fn memory(index: u32) -> i16 {
 impl Emitter<'_> {
     /// [`super::emitter::Routine::Pcap`].
     pub(super) fn pcap_routine(&mut self, index: usize) -> Result<(), EbpfError> {
-        let program = self.program;
-        let Some(filter) = program.filters.get(index) else {
+        let tree = self.tree;
+        let Some(filter) = tree.filters.get(index) else {
             self.asm.set(R0, 0);
             self.asm.exit();
             return Ok(());
@@ -70,7 +67,7 @@ impl Emitter<'_> {
     fn classic(&mut self, code: &[Classic], text: &str, source: Source) -> Result<(), EbpfError> {
         let labels = code.iter().map(|_| self.asm.label()).collect();
         let out = self.asm.label();
-        let filter = Filter {
+        let filter = Making {
             text,
             source,
             labels,
@@ -99,7 +96,7 @@ impl Emitter<'_> {
 
     fn instruction(
         &mut self,
-        filter: &Filter<'_>,
+        filter: &Making<'_>,
         at: usize,
         classic: Classic,
     ) -> Result<(), EbpfError> {
@@ -157,7 +154,7 @@ impl Emitter<'_> {
 
     fn arithmetic(
         &mut self,
-        filter: &Filter<'_>,
+        filter: &Making<'_>,
         at: usize,
         Classic { code, k, .. }: Classic,
     ) -> Result<(), EbpfError> {
@@ -217,7 +214,7 @@ impl Emitter<'_> {
 
     fn jump(
         &mut self,
-        filter: &Filter<'_>,
+        filter: &Making<'_>,
         at: usize,
         Classic { code, jt, jf, k }: Classic,
     ) -> Result<(), EbpfError> {
@@ -247,7 +244,7 @@ impl Emitter<'_> {
     }
 }
 
-impl Filter<'_> {
+impl Making<'_> {
     fn label(&self, at: usize, further: u32) -> Result<Label, EbpfError> {
         let index = usize::try_from(further)
             .ok()

@@ -1,22 +1,24 @@
 //! The program as a whole: the way in, what is done with a packet, the ways out, and the functions behind.
 
-use super::assembler::{Assembler, Code, Label, Op, R0, R1, R2, R6, R8, R10, Width};
+use super::assembler::{Assembler, Label, Op, R0, R1, R2, R6, R8, R10, Width};
 use super::effect::Effect;
 use super::maps::{Map, Maps};
 use super::stack::{SAVED, SAVED_MAX, SCRATCH, STATE};
 use super::target::Target;
 use super::view::{IPV4, IPV6, View};
 use super::{EbpfError, needs::Needs};
-use crate::ir::{COUNTERS, Function, Program};
-use crate::slice::Unfit;
-use fanpcap_bpf::Classic;
+use crate::ir::{COUNTERS, Function, Tree};
+use crate::parts::Unfit;
+use fanpcap_bpf::{Classic, Object};
 
-/// What the program is for.
+/// What becomes of a packet behind the steering program's own code. A part at XDP that delivers to
+/// members' rings itself would be one more.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Role<'a> {
-    /// It returns the hash that a packet is steered by; what drops has the second value.
+    /// Returns the hash that the packet is steered by, or `drop` for a packet that is dropped.
     Steer { drop: u32 },
-    /// It returns how much of a packet a member keeps: nothing, or what the user's own filter says, or all.
+    /// Returns how many bytes a member keeps: none of a packet that is dropped, of others as many as
+    /// the user's own filter says, or all.
     Keep { user: Option<&'a [Classic]> },
 }
 
@@ -51,7 +53,7 @@ pub(super) enum Ends {
 pub(super) struct Emitter<'a> {
     pub(super) asm: Assembler,
     pub(super) target: &'a dyn Target,
-    pub(super) program: &'a Program,
+    pub(super) tree: &'a Tree,
     pub(super) role: Role<'a>,
     pub(super) view: View,
     /// Where headers are read to, on the stack.
@@ -74,16 +76,16 @@ pub(super) struct Emitter<'a> {
 
 /// Makes the code; with `plain` packets have some of their own.
 pub(super) fn emit(
-    program: &Program,
+    tree: &Tree,
     target: &dyn Target,
     role: Role<'_>,
     plain: bool,
-) -> Result<(Code, Vec<Map>), EbpfError> {
-    let needs = Needs::of(&program.main)?;
+) -> Result<Object, EbpfError> {
+    let needs = Needs::of(&tree.main)?;
     let mut emitter = Emitter {
         asm: Assembler::new(),
         target,
-        program,
+        tree,
         role,
         view: View::Packed,
         scratch: SCRATCH,
@@ -102,12 +104,13 @@ pub(super) fn emit(
     if let Some(error) = emitter.error {
         return Err(error);
     }
-    Ok((emitter.asm.finish()?, emitter.maps.finish()))
+    let maps = emitter.maps.specs(tree);
+    emitter.asm.finish(target.kind(), maps)
 }
 
 impl<'a> Emitter<'a> {
     fn main(&mut self, needs: &Needs, plain: bool) {
-        let program = self.program;
+        let tree = self.tree;
         self.asm.set(R6, R1);
         if self.keeps_state {
             self.start_state();
@@ -125,7 +128,7 @@ impl<'a> Emitter<'a> {
         if needs.headers {
             self.view = View::Kept;
         }
-        self.body(&program.main);
+        self.body(&tree.main);
     }
 
     /// 0, of which the verifier does not know.
@@ -141,29 +144,33 @@ impl<'a> Emitter<'a> {
         let drop = self.asm.label();
         self.asm.set(R8, 0);
         self.function(main, drop);
-        let dropped = match self.role {
-            Role::Steer { drop } => {
+        self.pass();
+        self.asm.exit();
+        self.asm.bind(drop);
+        let nothing = match self.role {
+            Role::Steer { drop } => drop as i32,
+            Role::Keep { .. } => 0,
+        };
+        self.asm.alu32(Op::Move, R0, nothing);
+        self.asm.exit();
+    }
+
+    /// The result of a packet that was not dropped, to r0.
+    fn pass(&mut self) {
+        match self.role {
+            Role::Steer { .. } => {
                 if !self.view.is_plain() && self.follows {
                     self.follow();
                 }
                 self.asm.alu32(Op::Move, R0, R8);
-                drop as i32
             }
             Role::Keep { user: Some(user) } => {
                 if let Err(error) = self.user_filter(user) {
                     self.fail(error);
                 }
-                0
             }
-            Role::Keep { user: None } => {
-                self.asm.alu32(Op::Move, R0, -1);
-                0
-            }
-        };
-        self.asm.exit();
-        self.asm.bind(drop);
-        self.asm.alu32(Op::Move, R0, dropped);
-        self.asm.exit();
+            Role::Keep { user: None } => self.asm.alu32(Op::Move, R0, -1),
+        }
     }
 
     /// What one function does; goes to `drop` where it drops.

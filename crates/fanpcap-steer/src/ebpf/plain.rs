@@ -42,7 +42,7 @@ impl Emitter<'_> {
         self.require_plain(needs, ipv6, head, general);
         self.asm
             .note(if ipv6 { "plain IPv6" } else { "plain IPv4" });
-        self.body(&self.program.main);
+        self.body(&self.tree.main);
         self.view = View::Packed;
     }
 

@@ -16,8 +16,8 @@ const CHAIN_MAX: usize = 16;
 impl Emitter<'_> {
     /// Goes to `yes` where the set has the number in r1, or with `wide` the one whose halves are in r1 and r2.
     pub(super) fn member(&mut self, set: usize, wide: bool, yes: Label, no: Label) {
-        let program = self.program;
-        let Some(numbers) = program.sets.get(set) else {
+        let tree = self.tree;
+        let Some(numbers) = tree.sets.get(set) else {
             return self.asm.jump(no);
         };
         if numbers.len() > CHAIN_MAX {

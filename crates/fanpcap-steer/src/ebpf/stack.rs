@@ -26,6 +26,8 @@ pub(super) const VLAN: i16 = -148;
 pub(super) const KEY: i16 = -168;
 /// The packet's own IP header, behind the 24 bytes that a key has here.
 pub(super) const HEADER: i16 = -144;
+/// In a pcap filter's function: 4 bytes for what is loaded.
+pub(super) const LOADED: i16 = -136;
 /// What an alternative has to put back begins here, 16 bytes each, downwards.
 pub(super) const SAVED: i16 = -176;
 /// The most of these.
@@ -42,7 +44,7 @@ const _: () = {
     let quoted = frame(WALKED_SCRATCH);
     let hash = frame(VLAN);
     let fragments = frame(SCRATCH);
-    let pcap = frame(super::classic::LOADED);
+    let pcap = frame(LOADED);
     assert!(main + quoted + walk + word <= 512);
     assert!(main + hash + word <= 512);
     assert!(main + fragments + word <= 512);

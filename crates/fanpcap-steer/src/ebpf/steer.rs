@@ -52,7 +52,7 @@ impl Emitter<'_> {
     }
 
     fn two_members(&mut self) {
-        self.fail(super::EbpfError::Unfit(crate::slice::Unfit {
+        self.fail(super::EbpfError::Unfit(crate::parts::Unfit {
             what: "a program in the kernel can't give a packet to two members".to_owned(),
         }));
     }

@@ -4,6 +4,7 @@ use super::assembler::{
     Assembler, If, Label, Op, Operand, R0, R1, R2, R3, R4, R5, R6, R7, R10, Register, Width,
 };
 use super::view::LATE_START;
+use fanpcap_bpf::ProgramKind;
 
 /// Where the program runs. r6 holds its context all the time.
 pub(super) trait Target {
@@ -54,8 +55,8 @@ pub(super) trait Target {
     /// Length of the frame, without a tag beside it, to r1. r0 to r5 are lost.
     fn length(&self, asm: &mut Assembler);
 
-    /// Whether it is a socket buffer, with all that classic programs may ask of one.
-    fn is_socket_buffer(&self) -> bool;
+    /// What loads there.
+    fn kind(&self) -> ProgramKind;
 }
 
 /// A socket filter: a group's fan-out program, or a member's filter.
@@ -198,8 +199,8 @@ impl Target for Socket {
         asm.set(R1, R2);
     }
 
-    fn is_socket_buffer(&self) -> bool {
-        true
+    fn kind(&self) -> ProgramKind {
+        ProgramKind::SocketFilter
     }
 }
 
@@ -275,8 +276,8 @@ impl Target for Xdp {
         asm.set(R1, R0);
     }
 
-    fn is_socket_buffer(&self) -> bool {
-        false
+    fn kind(&self) -> ProgramKind {
+        ProgramKind::Xdp
     }
 }
 

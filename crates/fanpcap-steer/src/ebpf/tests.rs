@@ -14,23 +14,26 @@ mod wire;
 
 use super::*;
 use crate::ir::{Filter, Flow, Function, Predicate, Steer};
+use fanpcap_linux::bpf::Loaded;
 
-fn program(main: Function) -> Program {
-    Program {
+fn program(main: Function) -> Tree {
+    Tree {
         main,
         sets: Vec::new(),
         filters: Vec::new(),
     }
 }
 
-fn object(program: &Program, target: &dyn Target, drop: u32, plain: bool) -> Object {
-    let (code, maps) = emit(program, target, Role::Steer { drop }, plain).unwrap();
-    let kind = if target.is_socket_buffer() {
-        ProgramKind::SocketFilter
-    } else {
-        ProgramKind::Xdp
-    };
-    Object::new(kind, code, maps, program)
+fn object(tree: &Tree, target: &dyn Target, drop: u32, plain: bool) -> Object {
+    emit(tree, target, Role::Steer { drop }, plain).unwrap()
+}
+
+fn load(object: &Object) -> Loaded {
+    Loaded::load(object, "test").unwrap()
+}
+
+fn late(loaded: &Loaded) -> u64 {
+    loaded.map(LATE_MAP).unwrap().numbers().unwrap()[0]
 }
 
 /// A program loaded in all ways: for a group and for XDP, with code for plain packets and without.
@@ -39,7 +42,7 @@ struct All(Vec<(&'static str, Loaded)>);
 const DROP: u32 = u32::MAX;
 
 impl All {
-    fn of(program: &Program) -> Self {
+    fn of(program: &Tree) -> Self {
         let fanout = Socket { fanout: true };
         let ways: [(&str, &dyn Target, bool); 4] = [
             ("plain socket", &fanout, true),
@@ -51,7 +54,7 @@ impl All {
             ways.into_iter()
                 .map(|(name, target, plain)| {
                     let object = object(program, target, DROP, plain);
-                    let loaded = object.load("test");
+                    let loaded = Loaded::load(&object, "test");
                     let loaded = loaded
                         .unwrap_or_else(|error| panic!("{name}: {error}\n{}", program.main_text()));
                     (name, loaded)
@@ -81,7 +84,7 @@ impl All {
     }
 }
 
-impl Program {
+impl Tree {
     fn main_text(&self) -> String {
         let text = format!("{:?}", self.main);
         text.chars().take(2000).collect()
@@ -99,7 +102,7 @@ fn ask(predicate: Predicate, frame: &[u8]) -> bool {
 }
 
 fn ask_of(predicate: Predicate, sets: Vec<Vec<u128>>, frame: &[u8]) -> bool {
-    let program = Program {
+    let program = Tree {
         main: choice(predicate),
         sets,
         filters: Vec::new(),
@@ -129,12 +132,12 @@ fn flow_mode() -> Function {
     ])
 }
 
-fn with_filter(main: Function, code: Vec<Classic>) -> Program {
+fn with_filter(main: Function, code: Vec<Classic>) -> Tree {
     let filter = Filter {
         text: "a test's".to_owned(),
         code,
     };
-    Program {
+    Tree {
         main,
         sets: Vec::new(),
         filters: vec![filter],

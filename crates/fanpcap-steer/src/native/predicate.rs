@@ -6,11 +6,11 @@ use fanpcap_wire::{Ip, Layers, Link, Udp};
 
 use super::{Packet, address, classic, key};
 use crate::hash;
-use crate::ir::{Comparison, Header, Predicate, Program, Property, Side};
+use crate::ir::{Comparison, Header, Predicate, Property, Side, Tree};
 
 /// All that questions are about.
 pub(super) struct Question<'q> {
-    pub(super) program: &'q Program,
+    pub(super) program: &'q Tree,
     pub(super) packet: &'q Packet<'q>,
     pub(super) layers: &'q Layers<'q>,
     pub(super) mark: Option<u32>,

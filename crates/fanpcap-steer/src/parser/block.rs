@@ -3,7 +3,7 @@
 use super::Parser;
 use super::layout::{Boundary, Context, begins_item};
 use crate::Error;
-use crate::ast::{Chain, Expression, Node};
+use crate::ast::{Chain, Expression, Form};
 use crate::lexer::Kind;
 
 impl<'a> Parser<'a> {
@@ -35,7 +35,7 @@ impl<'a> Parser<'a> {
             arguments.push(self.expression()?);
         }
         let span = self.since(start);
-        let node = Node::Apply(Box::new(function), arguments);
+        let node = Form::Apply(Box::new(function), arguments);
         Ok(Expression { node, span })
     }
 
@@ -52,7 +52,7 @@ impl<'a> Parser<'a> {
             self.within(Context::Block { indent, item }, Self::items)?
         };
         let span = self.since(start);
-        let node = Node::Chain(Chain::Sequence, lines);
+        let node = Form::Chain(Chain::Sequence, lines);
         Ok(Expression { node, span })
     }
 

@@ -2,11 +2,11 @@
 
 use super::layout::Context;
 use super::operator::{Infix, LOOSEST, TIGHTEST};
-use super::{Parser, operator, program};
+use super::{Parser, module, operator};
 use crate::Error;
-use crate::ast::{Chain, Expression, Node};
-use crate::compile::DEPTH_MAX;
+use crate::ast::{Chain, Expression, Form};
 use crate::lexer::Kind;
+use crate::limits::DEPTH_MAX;
 use std::borrow::Cow;
 use std::mem;
 
@@ -34,14 +34,14 @@ impl<'a> Parser<'a> {
         Ok(left)
     }
 
-    fn chain(&mut self, chain: Chain, first: Expression<'a>) -> Result<Node<'a>, Error> {
+    fn chain(&mut self, chain: Chain, first: Expression<'a>) -> Result<Form<'a>, Error> {
         let mut operands = vec![first];
         let infix = Infix::Chain(chain);
         while self.infix() == Some(infix) {
             self.take();
             operands.push(self.operators(infix.power() + 1)?);
         }
-        Ok(Node::Chain(chain, operands))
+        Ok(Form::Chain(chain, operands))
     }
 
     fn comparison(
@@ -49,7 +49,7 @@ impl<'a> Parser<'a> {
         name: &'static str,
         flipped: bool,
         left: Expression<'a>,
-    ) -> Result<Node<'a>, Error> {
+    ) -> Result<Form<'a>, Error> {
         let function = self.meaning(name);
         let power = Infix::Compare(name, flipped).power();
         let right = self.operators(power + 1)?;
@@ -62,11 +62,11 @@ impl<'a> Parser<'a> {
         } else {
             vec![left, right]
         };
-        Ok(Node::Apply(Box::new(function), arguments))
+        Ok(Form::Apply(Box::new(function), arguments))
     }
 
     /// A function between back quotes; these lie in each other to the left.
-    fn named(&mut self, left: Expression<'a>) -> Result<Node<'a>, Error> {
+    fn named(&mut self, left: Expression<'a>) -> Result<Form<'a>, Error> {
         if self.named == DEPTH_MAX {
             let what = format!("at most {DEPTH_MAX} functions between back quotes");
             return Err(self.expected(&what));
@@ -84,14 +84,14 @@ impl<'a> Parser<'a> {
         }
         let right = self.operators(TIGHTEST)?;
         self.named += 1;
-        Ok(Node::Apply(Box::new(function), vec![left, right]))
+        Ok(Form::Apply(Box::new(function), vec![left, right]))
     }
 
     /// Takes a token as this name.
     fn name(&mut self, name: &'a str) -> Expression<'a> {
         let span = self.token().span.clone();
         self.take();
-        let node = Node::Name(name);
+        let node = Form::Name(name);
         Expression { node, span }
     }
 
@@ -99,7 +99,7 @@ impl<'a> Parser<'a> {
     pub(super) fn meaning(&mut self, name: &'static str) -> Expression<'a> {
         let span = self.token().span.clone();
         self.take();
-        let node = Node::Own(name);
+        let node = Form::Own(name);
         Expression { node, span }
     }
 
@@ -138,13 +138,13 @@ impl<'a> Parser<'a> {
             return Ok(head);
         }
         let span = self.since(start);
-        let node = Node::Apply(Box::new(head), arguments);
+        let node = Form::Apply(Box::new(head), arguments);
         Ok(Expression { node, span })
     }
 
     fn begins_atom(&self) -> bool {
         match self.peek() {
-            Some(Kind::Name(name)) => !program::is_reserved(name),
+            Some(Kind::Name(name)) => !module::is_reserved(name),
             Some(Kind::Number(_) | Kind::Text(_) | Kind::Address(_)) => true,
             Some(Kind::Mark(mark)) => matches!(mark, '(' | '['),
             Some(Kind::Symbol(symbol)) => *symbol == "-",
@@ -158,10 +158,10 @@ impl<'a> Parser<'a> {
             return Err(self.expected(what));
         }
         let node = match self.token().kind.clone() {
-            Kind::Name(name) => Node::Name(name),
-            Kind::Number(number) => Node::Number(number.into()),
-            Kind::Text(text) => Node::Text(text),
-            Kind::Address(text) => Node::Text(Cow::Borrowed(text)),
+            Kind::Name(name) => Form::Name(name),
+            Kind::Number(number) => Form::Number(number.into()),
+            Kind::Text(text) => Form::Text(text),
+            Kind::Address(text) => Form::Text(Cow::Borrowed(text)),
             Kind::Mark('(') => return self.parentheses(),
             Kind::Mark(_) => return self.list(),
             Kind::Symbol(_) | Kind::End => return self.negative(),
@@ -176,7 +176,7 @@ impl<'a> Parser<'a> {
         let Some(Kind::Number(number)) = self.peek() else {
             return Err(self.expected("a number behind '-'"));
         };
-        let node = Node::Number(-i128::from(*number));
+        let node = Form::Number(-i128::from(*number));
         self.take();
         let span = self.since(start);
         Ok(Expression { node, span })
@@ -192,7 +192,7 @@ impl<'a> Parser<'a> {
             Some(part) if parts.is_empty() => part.node,
             last => {
                 parts.extend(last);
-                Node::Tuple(parts)
+                Form::Tuple(parts)
             }
         };
         Ok(Expression { node, span })
@@ -258,7 +258,7 @@ impl<'a> Parser<'a> {
         self.take();
         let elements = self.within(Context::Free, |parser| parser.elements(start))?;
         let span = self.since(start);
-        let node = Node::List(elements);
+        let node = Form::List(elements);
         Ok(Expression { node, span })
     }
 
@@ -288,7 +288,7 @@ impl<'a> Parser<'a> {
         self.take();
         let last = self.expression()?;
         let span = first.span.start..last.span.end;
-        let node = Node::Range(Box::new(first), Box::new(last));
+        let node = Form::Range(Box::new(first), Box::new(last));
         Ok(Expression { node, span })
     }
 }

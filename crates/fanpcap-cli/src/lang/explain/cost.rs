@@ -5,8 +5,9 @@ use std::hint::black_box;
 use std::io;
 use std::time::Instant;
 
-use fanpcap_steer::ebpf::{Loaded, Object};
-use fanpcap_steer::ir::Program;
+use fanpcap_bpf::Object;
+use fanpcap_linux::bpf::Loaded;
+use fanpcap_steer::ir::Tree;
 use fanpcap_steer::native::{Evaluator, Packet};
 use fanpcap_wire::Frame;
 
@@ -38,8 +39,7 @@ pub(super) enum Cost {
 
 /// Loads the object and lets go of it again.
 pub(super) fn of(object: &Object, frames: &Frames) -> Cost {
-    let measured = object
-        .load("explain")
+    let measured = Loaded::load(object, "explain")
         .map_err(|error| error.to_string())
         .and_then(|loaded| {
             let times = times(&loaded, frames).map_err(|error| error.to_string())?;
@@ -51,7 +51,7 @@ pub(super) fn of(object: &Object, frames: &Frames) -> Cost {
     match measured {
         Ok((times, verified)) => Cost::Measured { times, verified },
         Err(why) => Cost::Estimated {
-            most: LEAST_NS + object.instructions() as f64 * INSTRUCTION_NS,
+            most: LEAST_NS + object.instructions.len() as f64 * INSTRUCTION_NS,
             why,
         },
     }
@@ -77,7 +77,7 @@ fn median(mut times: Vec<u32>) -> u32 {
 }
 
 /// Of the evaluator.
-pub(super) fn native(program: &Program, frames: &Frames) -> Cost {
+pub(super) fn native(program: &Tree, frames: &Frames) -> Cost {
     let mut evaluator = Evaluator::new(program);
     let mut time = |(name, bytes): (&'static str, &[u8])| {
         let packet = Packet::of(Frame { bytes, tag: None });

@@ -3,7 +3,9 @@
 use std::fmt::Write;
 
 use anyhow::Result;
-use fanpcap_steer::ebpf::Object;
+use fanpcap_bpf::{MapSpec, Object};
+use fanpcap_steer::ebpf::{COUNTERS_MAP, FRAGMENTS_MAP, LATE_MAP, SETS_MAP, TURNS_MAP};
+use fanpcap_steer::ir::COUNTERS;
 
 use super::cost;
 use super::frames::Frames;
@@ -17,7 +19,7 @@ pub(super) struct Part {
 }
 
 impl Part {
-    /// A slice.
+    /// A part.
     pub(super) fn of(what: &'static str, lines: Vec<String>, object: Object) -> Self {
         Self {
             what,
@@ -41,11 +43,11 @@ impl Part {
         writeln!(
             text,
             "    {} instructions{}",
-            self.object.instructions(),
+            self.object.instructions.len(),
             cost.verified()
         )?;
-        for map in self.object.maps() {
-            writeln!(text, "    map: {map}")?;
+        for map in &self.object.maps {
+            writeln!(text, "    map: {}", in_words(map))?;
         }
         writeln!(text, "    {cost}")?;
         if bytecode {
@@ -54,5 +56,16 @@ impl Part {
             }
         }
         Ok(())
+    }
+}
+
+fn in_words(map: &MapSpec) -> String {
+    match map.name {
+        COUNTERS_MAP => format!("counters, array of {COUNTERS} numbers"),
+        LATE_MAP => "late fragments, one number".to_owned(),
+        TURNS_MAP => "turns and samples, array on each CPU".to_owned(),
+        FRAGMENTS_MAP => format!("fragments, LRU hash of {} datagrams", map.entries),
+        SETS_MAP => format!("sets, hash of {} numbers", map.values.len()),
+        name => name.to_owned(),
     }
 }

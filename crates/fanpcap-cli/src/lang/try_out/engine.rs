@@ -1,8 +1,8 @@
 //! Runs a program as a fan-out group of the kernel's does, or, where it can't, by itself.
 
-use fanpcap_steer::ir::{COUNTERS, Program};
+use fanpcap_steer::ir::{COUNTERS, Tree};
 use fanpcap_steer::native::{Decision, Evaluator, Outcome, Packet};
-use fanpcap_steer::slice::{self, Unfit};
+use fanpcap_steer::parts::{Parts, Unfit};
 
 /// What decides.
 #[derive(Debug)]
@@ -11,7 +11,7 @@ pub(super) enum Engine {
     Group {
         steering: Evaluator,
         /// None where nothing is dropped and nothing counted.
-        verdicts: Option<Vec<Evaluator>>,
+        filters: Option<Vec<Evaluator>>,
     },
     /// The program as it is, which gives a packet to several members if it likes.
     Whole(Evaluator, Unfit),
@@ -19,14 +19,12 @@ pub(super) enum Engine {
 
 impl Engine {
     /// For so many members.
-    pub(super) fn new(program: &Program, members: u16) -> Self {
-        let slices =
-            slice::steering(program).and_then(|steering| Ok((steering, slice::verdict(program)?)));
-        match slices {
-            Ok((steering, verdict)) => Self::Group {
-                steering: Evaluator::of_group(&steering),
-                verdicts: verdict.map(|verdict| {
-                    let evaluator = Evaluator::of_group(&verdict);
+    pub(super) fn new(program: &Tree, members: u16) -> Self {
+        match Parts::of(program) {
+            Ok(parts) => Self::Group {
+                steering: Evaluator::of_group(parts.steering()),
+                filters: parts.filtering().map(|filtering| {
+                    let evaluator = Evaluator::of_group(filtering);
                     vec![evaluator; usize::from(members)]
                 }),
             },
@@ -36,19 +34,19 @@ impl Engine {
 
     /// What becomes of the packet.
     pub(super) fn evaluate(&mut self, packet: &Packet<'_>) -> Outcome {
-        let (steering, verdicts) = match self {
-            Self::Group { steering, verdicts } => (steering, verdicts),
+        let (steering, filters) = match self {
+            Self::Group { steering, filters } => (steering, filters),
             Self::Whole(evaluator, _) => return evaluator.evaluate(packet),
         };
         let mut outcome = steering.evaluate(packet);
-        if let Some(verdicts) = verdicts {
+        if let Some(filters) = filters {
             let number = match outcome.decision {
                 Decision::Steer(number) => number as usize,
                 // The kernel has to give it to somebody, whose filter drops it.
                 Decision::Drop | Decision::Copy | Decision::Double(..) | Decision::Broadcast => 0,
             };
-            let members = verdicts.len();
-            if verdicts[number % members].decide(packet) == Decision::Drop {
+            let members = filters.len();
+            if filters[number % members].decide(packet) == Decision::Drop {
                 outcome.decision = Decision::Drop;
             }
         }
@@ -66,7 +64,7 @@ impl Engine {
     /// The program's counters, of all members.
     pub(super) fn counters(&self) -> [u64; COUNTERS] {
         let each: Vec<&Evaluator> = match self {
-            Self::Group { verdicts, .. } => verdicts.iter().flatten().collect(),
+            Self::Group { filters, .. } => filters.iter().flatten().collect(),
             Self::Whole(evaluator, _) => vec![evaluator],
         };
         let mut sum = [0_u64; COUNTERS];

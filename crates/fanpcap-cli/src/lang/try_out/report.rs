@@ -5,7 +5,7 @@ mod text;
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 
-use fanpcap_steer::ir::Program;
+use fanpcap_steer::ir::Tree;
 use fanpcap_wire::{End, FlowKey, number};
 use serde::Serialize;
 
@@ -101,7 +101,7 @@ const EXAMPLES: usize = 5;
 impl Report {
     pub(super) fn new(
         arguments: &Arguments,
-        program: &Program,
+        program: &Tree,
         engine: &Engine,
         (tally, flows): (&Tally, &Flows),
         (shortened, cut): (u64, bool),

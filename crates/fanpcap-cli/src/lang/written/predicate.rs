@@ -2,7 +2,7 @@
 
 use std::net::{Ipv4Addr, Ipv6Addr};
 
-use fanpcap_steer::ir::{Comparison, Header, Predicate, Program, Property, Side};
+use fanpcap_steer::ir::{Comparison, Header, Predicate, Property, Side, Tree};
 use fanpcap_wire::number;
 
 use super::steer;
@@ -11,10 +11,10 @@ use super::steer;
 const SHOWN: usize = 16;
 
 /// With the program's sets and filters.
-pub(super) struct Predicates<'a>(&'a Program);
+pub(super) struct Predicates<'a>(&'a Tree);
 
 impl<'a> Predicates<'a> {
-    pub(super) fn of(program: &'a Program) -> Self {
+    pub(super) fn of(program: &'a Tree) -> Self {
         Self(program)
     }
 

@@ -4,11 +4,12 @@ use super::super::EbpfError;
 use super::super::assembler::Width;
 use super::super::assembler::{If, Op, R0, R1, R2, R3, R4, R5, R6, R7, R8, R10};
 use super::super::emitter::Emitter;
+use super::super::stack::LOADED;
 use super::super::target::{
     GET_PRANDOM_U32, GET_SMP_PROCESSOR_ID, HASH, IFINDEX, MARK, PACKET_TYPE, PROTOCOL,
     QUEUE_MAPPING, SKB_LOAD_BYTES_RELATIVE, VLAN_PRESENT, VLAN_PROTO, VLAN_TCI,
 };
-use super::{Filter, LOADED};
+use super::Making;
 
 /// linux/filter.h: where they begin, as numbers of 32 bits.
 const SKF_AD_OFF: u32 = 0xffff_f000;
@@ -22,7 +23,7 @@ impl Emitter<'_> {
     /// A load from beyond 2^31, to r1.
     pub(super) fn beside(
         &mut self,
-        filter: &Filter<'_>,
+        filter: &Making<'_>,
         at: usize,
         k: u32,
         size: u8,
@@ -36,7 +37,7 @@ impl Emitter<'_> {
         Ok(())
     }
 
-    fn behind_header(&mut self, filter: &Filter<'_>, offset: u32, size: u8, start: i32) {
+    fn behind_header(&mut self, filter: &Making<'_>, offset: u32, size: u8, start: i32) {
         self.asm.set(R1, R6);
         self.asm.set(R2, offset as i32);
         self.asm.set(R3, R10);
@@ -48,7 +49,7 @@ impl Emitter<'_> {
         self.loaded(size);
     }
 
-    fn ancillary(&mut self, filter: &Filter<'_>, at: usize, what: u32) -> Result<(), EbpfError> {
+    fn ancillary(&mut self, filter: &Making<'_>, at: usize, what: u32) -> Result<(), EbpfError> {
         match what {
             0 => self.big_endian_context(PROTOCOL),
             4 => self.context(PACKET_TYPE),

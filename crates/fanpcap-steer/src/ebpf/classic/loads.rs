@@ -3,13 +3,14 @@
 use super::super::EbpfError;
 use super::super::assembler::{Assembler, If, Label, Op, R0, R1, R2, R8, R9, R10, Width};
 use super::super::emitter::Emitter;
-use super::{Filter, LOADED, Source};
+use super::super::stack::LOADED;
+use super::{Making, Source};
 
 impl Emitter<'_> {
     /// Bytes at a constant offset, as a number in r1.
     pub(super) fn absolute(
         &mut self,
-        filter: &Filter<'_>,
+        filter: &Making<'_>,
         at: usize,
         k: u32,
         size: u8,
@@ -29,13 +30,13 @@ impl Emitter<'_> {
         Ok(())
     }
 
-    fn bytes(&mut self, filter: &Filter<'_>, offset: u16, size: u8) {
+    fn bytes(&mut self, filter: &Making<'_>, offset: u16, size: u8) {
         self.constant(filter, offset, size);
         self.loaded(size);
     }
 
     /// Bytes at a constant offset, to the stack. Only r0 to r5 are lost: r7 is A, and no view.
-    fn constant(&mut self, filter: &Filter<'_>, offset: u16, size: u8) {
+    fn constant(&mut self, filter: &Making<'_>, offset: u16, size: u8) {
         let position = move |asm: &mut Assembler| asm.set(R2, i32::from(offset));
         position(&mut self.asm);
         let len = i32::from(size).into();
@@ -59,7 +60,7 @@ impl Emitter<'_> {
     }
 
     /// Bytes of the frame with its tag, which is bytes 12 to 15.
-    fn tagged(&mut self, filter: &Filter<'_>, offset: u16, size: u8) {
+    fn tagged(&mut self, filter: &Making<'_>, offset: u16, size: u8) {
         if offset >= 16 {
             return self.bytes(filter, offset - 4, size);
         }
@@ -91,7 +92,7 @@ impl Emitter<'_> {
     }
 
     /// One to three bytes as a number in r0.
-    fn several(&mut self, filter: &Filter<'_>, offset: u16, len: u16) {
+    fn several(&mut self, filter: &Making<'_>, offset: u16, len: u16) {
         let size = u8::try_from(len).unwrap_or(3);
         self.constant(filter, offset, size);
         self.asm.set(R0, 0);
@@ -105,7 +106,7 @@ impl Emitter<'_> {
     /// Bytes behind X, as a number in r1.
     pub(super) fn indirect(
         &mut self,
-        filter: &Filter<'_>,
+        filter: &Making<'_>,
         at: usize,
         k: u32,
         size: u8,
@@ -138,7 +139,7 @@ impl Emitter<'_> {
     }
 
     /// Where the tag moves or is among the bytes; goes on for bytes before it, with their offset in r2.
-    fn indirect_tagged(&mut self, filter: &Filter<'_>, size: u8, number: i32, done: Label) {
+    fn indirect_tagged(&mut self, filter: &Making<'_>, size: u8, number: i32, done: Label) {
         let (before, behind) = (self.asm.label(), self.asm.label());
         self.asm.jump_if(If::GreaterEqual, R2, 16, behind);
         self.asm

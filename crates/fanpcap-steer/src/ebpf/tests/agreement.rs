@@ -58,7 +58,7 @@ fn all_ways_come_to_the_same() {
     let mut ran = 0;
     for main in programs {
         for main in [main.clone(), inner(main)] {
-            let all = All::of(&Program {
+            let all = All::of(&Tree {
                 main,
                 sets: sets(),
                 filters: Vec::new(),

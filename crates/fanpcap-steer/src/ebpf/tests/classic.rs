@@ -26,10 +26,11 @@ fn port_filter() -> Vec<Classic> {
 
 /// What a program returns as a user's filter of a frame.
 fn user(code: &[Classic], frame: &[u8]) -> u32 {
-    let loaded = filter_of(&program(Function::Pass), Some(code))
-        .unwrap()
-        .load("test")
-        .unwrap();
+    let loaded = Loaded::load(
+        &filter_of(&program(Function::Pass), Some(code)).unwrap(),
+        "test",
+    )
+    .unwrap();
     loaded.run(frame).unwrap()
 }
 
@@ -61,10 +62,11 @@ fn a_users_filter_comes_behind_the_program() {
         Box::new(Function::Pass),
         Box::new(Function::Drop),
     );
-    let loaded = filter_of(&program(main), Some(&port_filter()))
-        .unwrap()
-        .load("test")
-        .unwrap();
+    let loaded = Loaded::load(
+        &filter_of(&program(main), Some(&port_filter())).unwrap(),
+        "test",
+    )
+    .unwrap();
     assert_eq!(loaded.run(&udp4()).unwrap(), 262_144);
     assert_eq!(loaded.run(&tcp4()).unwrap(), 0);
     let other = ethernet(0x0800, &ip4(17, &udp(1112, 2222, &[])));
@@ -77,7 +79,7 @@ fn a_users_filter_comes_behind_the_program() {
         Box::new(Function::Drop),
     );
     let loaded = filter_of(&program(web), Some(&kept)).unwrap();
-    assert_eq!(loaded.load("test").unwrap().run(&udp4()).unwrap(), 7);
+    assert_eq!(load(&loaded).run(&udp4()).unwrap(), 7);
 }
 
 #[test]
@@ -236,12 +238,11 @@ fn the_longest_filters_are_taken_or_refused() {
         ] {
             match object {
                 Ok(object) => {
-                    let loaded = object
-                        .load("test")
+                    let loaded = Loaded::load(&object, "test")
                         .unwrap_or_else(|error| panic!("{count}: {error}"));
                     println!(
                         "{count}: {} instructions, {} verified",
-                        object.instructions(),
+                        object.instructions.len(),
                         loaded.verified().unwrap()
                     );
                 }

@@ -210,26 +210,24 @@ fn fragments_go_with_their_datagram() {
             ("socket", &Socket { fanout: true } as &dyn Target),
             ("xdp", &Xdp),
         ] {
-            let loaded = object(&program(by_flow()), target, DROP, true)
-                .load("test")
-                .unwrap();
+            let loaded =
+                Loaded::load(&object(&program(by_flow()), target, DROP, true), "test").unwrap();
             // In order.
             assert_eq!(loaded.run(&first).unwrap(), whole[version], "{name}");
             assert_eq!(loaded.run(&later).unwrap(), whole[version], "{name}");
             assert_eq!(loaded.run(&first).unwrap(), whole[version], "{name}");
-            assert_eq!(loaded.late().unwrap(), 0);
+            assert_eq!(late(&loaded), 0);
             // The later one first.
-            let loaded = object(&program(by_flow()), target, DROP, true)
-                .load("test")
-                .unwrap();
+            let loaded =
+                Loaded::load(&object(&program(by_flow()), target, DROP, true), "test").unwrap();
             assert_eq!(loaded.run(&later).unwrap(), bare[version], "{name}");
-            assert_eq!(loaded.late().unwrap(), 1);
+            assert_eq!(late(&loaded), 1);
             assert_eq!(loaded.run(&later).unwrap(), bare[version], "{name}");
             assert_eq!(loaded.run(&first).unwrap(), bare[version], "{name}");
             // The first one again: another datagram with the same id.
             assert_eq!(loaded.run(&first).unwrap(), whole[version], "{name}");
             assert_eq!(loaded.run(&later).unwrap(), whole[version], "{name}");
-            assert_eq!(loaded.late().unwrap(), 1);
+            assert_eq!(late(&loaded), 1);
         }
     }
 }
@@ -248,11 +246,11 @@ fn a_datagram_on_two_vlans_is_two() {
     }));
     for target in [&Socket { fanout: true } as &dyn Target, &Xdp] {
         let loaded = object(&program(by_vlan.clone()), target, DROP, true);
-        let loaded = loaded.load("test").unwrap();
+        let loaded = Loaded::load(&loaded, "test").unwrap();
         let firsts = [7, 8].map(|id| loaded.run(&on(id, 0x2000)).unwrap());
         assert_ne!(firsts[0], firsts[1]);
         let others = [7, 8].map(|id| loaded.run(&on(id, 2)).unwrap());
-        assert_eq!((firsts, loaded.late().unwrap()), (others, 0));
+        assert_eq!((firsts, late(&loaded)), (others, 0));
     }
 }
 
@@ -280,12 +278,11 @@ fn fragments_go_with_the_first_one_whatever_only_that_one_shows() {
         (inner(by_addresses), &first, &later, sum6(0, 0)),
     ] {
         for target in [&Socket { fanout: true } as &dyn Target, &Xdp] {
-            let loaded = object(&program(main.clone()), target, DROP, true)
-                .load("test")
-                .unwrap();
+            let loaded =
+                Loaded::load(&object(&program(main.clone()), target, DROP, true), "test").unwrap();
             assert_eq!(loaded.run(first).unwrap(), finish(whole), "{main:?}");
             assert_eq!(loaded.run(later).unwrap(), finish(whole), "{main:?}");
-            assert_eq!(loaded.late().unwrap(), 0);
+            assert_eq!(late(&loaded), 0);
         }
     }
 }
@@ -294,12 +291,9 @@ fn fragments_go_with_the_first_one_whatever_only_that_one_shows() {
 #[ignore = "needs root: eBPF"]
 fn old_fragments_do_not_count() {
     let four = |fragment: u16| ethernet(0x0800, &ip4_of(17, fragment, &[], &udp(1, 2, &[0; 40])));
-    let loaded = fanout_of(&program(by_flow()))
-        .unwrap()
-        .load("test")
-        .unwrap();
+    let loaded = Loaded::load(&fanout_of(&program(by_flow())).unwrap(), "test").unwrap();
     assert_eq!(loaded.run(&four(0x2000)).unwrap(), hash4(1, 2));
     std::thread::sleep(std::time::Duration::from_nanos(FRAGMENT_AGE_NS) * 21 / 20);
     assert_eq!(loaded.run(&four(0x0003)).unwrap(), hash4(0, 0));
-    assert_eq!(loaded.late().unwrap(), 1);
+    assert_eq!(late(&loaded), 1);
 }

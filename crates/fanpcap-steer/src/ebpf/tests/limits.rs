@@ -4,7 +4,7 @@ use super::*;
 use crate::ir::{Comparison, Header, Key, Net, Ports, Property, Side};
 use std::net::IpAddr;
 
-fn load(program: &Program) -> Result<[u32; 3], EbpfError> {
+fn load(program: &Tree) -> Result<[u32; 3], EbpfError> {
     let mut verified = [0; 3];
     let objects = [
         fanout_of(program)?,
@@ -12,8 +12,7 @@ fn load(program: &Program) -> Result<[u32; 3], EbpfError> {
         xdp(program)?,
     ];
     for (object, verified) in objects.iter().zip(&mut verified) {
-        let loaded = object
-            .load("test")
+        let loaded = Loaded::load(object, "test")
             .unwrap_or_else(|error| panic!("{error}\n{}", program.main_text()));
         *verified = loaded.verified().unwrap();
         let times = *verified as usize / object.steps();
@@ -201,7 +200,7 @@ fn rich(depth: usize) -> Function {
 fn the_kernel_takes_each_node() {
     for predicate in predicates() {
         for main in [choice(predicate.clone()), inner(choice(predicate))] {
-            load(&Program {
+            load(&Tree {
                 main,
                 sets: sets(),
                 filters: Vec::new(),
@@ -211,7 +210,7 @@ fn the_kernel_takes_each_node() {
     }
     for steer in steers() {
         for main in [steer.clone(), inner(steer)] {
-            load(&Program {
+            load(&Tree {
                 main,
                 sets: sets(),
                 filters: Vec::new(),
@@ -226,7 +225,7 @@ fn the_kernel_takes_each_node() {
 fn the_kernel_takes_programs_with_all_nodes() {
     for depth in [0, 1, 3, 8] {
         let main = Function::Sequence(vec![rich(depth), Function::First(steers())]);
-        let verified = load(&Program {
+        let verified = load(&Tree {
             main,
             sets: sets(),
             filters: Vec::new(),
@@ -243,7 +242,7 @@ fn the_kernel_takes_programs_with_all_nodes() {
 pub(super) fn the_kernel_takes_sockets_programs_with_all_nodes() {
     for depth in [0, 8] {
         let main = Function::Sequence(vec![rich(depth), Function::First(steers())]);
-        let program = Program {
+        let program = Tree {
             main,
             sets: sets(),
             filters: Vec::new(),
@@ -252,12 +251,10 @@ pub(super) fn the_kernel_takes_sockets_programs_with_all_nodes() {
             fanout_of(&program).unwrap(),
             filter_of(&program, None).unwrap(),
         ] {
-            let loaded = object
-                .load("test")
-                .unwrap_or_else(|error| panic!("{error}"));
+            let loaded = Loaded::load(&object, "test").unwrap_or_else(|error| panic!("{error}"));
             println!(
                 "{} instructions, {} verified",
-                object.instructions(),
+                object.instructions.len(),
                 loaded.verified().unwrap()
             );
         }
@@ -268,7 +265,7 @@ pub(super) fn the_kernel_takes_sockets_programs_with_all_nodes() {
 fn grow(name: &str, sizes: &[usize], main: impl Fn(usize) -> Function) {
     let mut taken = 0;
     for &size in sizes {
-        let program = Program {
+        let program = Tree {
             main: main(size),
             sets: sets(),
             filters: Vec::new(),

@@ -73,10 +73,7 @@ fn as_child_all_socket_programs_load() {
         ("vxlan", tunnels().swap_remove(9).1),
     ] {
         // Speculation is held up where the verifier does not trust: what that costs.
-        let loaded = fanout_of(&program(flow_mode()))
-            .unwrap()
-            .load("test")
-            .unwrap();
+        let loaded = Loaded::load(&fanout_of(&program(flow_mode())).unwrap(), "test").unwrap();
         // A trial takes CAP_BPF only for sockets' programs.
         match loaded.time(&frame, 1_000_000) {
             Ok((_, nanoseconds)) => println!(
@@ -94,7 +91,7 @@ fn as_child_the_xdp_program_loads() {
     if !is_child() {
         return;
     }
-    let loaded = xdp(&program(flow_mode())).unwrap().load("test").unwrap();
+    let loaded = Loaded::load(&xdp(&program(flow_mode())).unwrap(), "test").unwrap();
     println!(
         "{:?}, {} verified",
         loaded.time(&udp4(), 1_000_000),
@@ -110,12 +107,9 @@ fn as_child_nothing_loads() {
         return;
     }
     for main in [flow_mode(), Function::Count(1, 1), Function::Pass] {
-        let error = fanout_of(&program(main.clone()))
-            .unwrap()
-            .load("test")
-            .unwrap_err();
+        let error = Loaded::load(&fanout_of(&program(main.clone())).unwrap(), "test").unwrap_err();
         assert!(error.to_string().contains("takes CAP_BPF:"), "{error}");
-        let error = xdp(&program(main)).unwrap().load("test").unwrap_err();
+        let error = Loaded::load(&xdp(&program(main)).unwrap(), "test").unwrap_err();
         assert!(
             error
                 .to_string()

@@ -26,14 +26,12 @@ fn the_usual_packet_costs_one_call() {
         ("socket", &Socket { fanout: true } as &dyn Target),
         ("xdp", &Xdp),
     ] {
-        let empty = object(&program(nothing()), target, DROP, true)
-            .load("test")
-            .unwrap();
+        let empty = Loaded::load(&object(&program(nothing()), target, DROP, true), "test").unwrap();
         let flow = object(&program(flow_mode()), target, DROP, true);
-        let instructions = flow.instructions();
-        let flow = flow.load("test").unwrap();
+        let instructions = flow.instructions.len();
+        let flow = Loaded::load(&flow, "test").unwrap();
         let apart = object(&program(flow_mode()), target, DROP, false);
-        let apart = apart.load("test").unwrap();
+        let apart = Loaded::load(&apart, "test").unwrap();
         println!(
             "{name}: {instructions} instructions, {} verified",
             flow.verified().unwrap()

@@ -207,13 +207,15 @@ fn what_drops_leaves_nothing_behind() {
         assert_eq!(steer(Function::First(vec![]), &frame), DROP);
         assert_eq!(steer(sequence(&[to(1), to(2)]), &frame), 2);
     }
-    let loaded = fanout_of(&program(Function::First(vec![drops, Function::Pass])))
-        .unwrap()
-        .load("test")
-        .unwrap();
+    let loaded = Loaded::load(
+        &fanout_of(&program(Function::First(vec![drops, Function::Pass]))).unwrap(),
+        "test",
+    )
+    .unwrap();
     for count in 1..4 {
         loaded.run(&udp4()).unwrap();
-        assert_eq!(loaded.counters().unwrap()[4], 2 * count);
+        let counters = loaded.map(COUNTERS_MAP).unwrap().numbers().unwrap();
+        assert_eq!(counters[4], 2 * count);
     }
 }
 
@@ -226,7 +228,7 @@ fn turns_and_samples_are_counted() {
     };
     let repeated = |main: Function, expected: &[u32]| {
         for _ in 0..20 {
-            let loaded = xdp(&program(main.clone())).unwrap().load("test").unwrap();
+            let loaded = Loaded::load(&xdp(&program(main.clone())).unwrap(), "test").unwrap();
             if pinned(&loaded, expected.len()) == expected {
                 return;
             }
@@ -252,17 +254,16 @@ fn turns_and_samples_are_counted() {
 #[test]
 #[ignore = "needs root: eBPF"]
 fn chance_and_cpu_are_asked_of_the_kernel() {
-    let loaded = fanout_of(&program(Function::Steer(Steer::Random)))
-        .unwrap()
-        .load("test")
-        .unwrap();
+    let loaded = Loaded::load(
+        &fanout_of(&program(Function::Steer(Steer::Random))).unwrap(),
+        "test",
+    )
+    .unwrap();
     let drawn: std::collections::HashSet<_> =
         (0..64).map(|_| loaded.run(&udp4()).unwrap()).collect();
     assert!(drawn.len() > 60 && drawn.iter().all(|&number| number <= i32::MAX as u32));
-    let loaded = xdp(&program(Function::Steer(Steer::Cpu)))
-        .unwrap()
-        .load("test")
-        .unwrap();
+    let loaded =
+        Loaded::load(&xdp(&program(Function::Steer(Steer::Cpu))).unwrap(), "test").unwrap();
     let cpus = std::thread::available_parallelism().unwrap().get();
     assert!((loaded.run(&udp4()).unwrap() as usize) < cpus.max(64));
 }
@@ -295,10 +296,8 @@ fn a_filter_keeps_what_the_program_steers() {
         (Function::Pass, arp(), true),
         (inner(Function::Steer(Steer::Media)), udp4(), false),
     ] {
-        let loaded = filter_of(&program(main.clone()), None)
-            .unwrap()
-            .load("test")
-            .unwrap();
+        let loaded =
+            Loaded::load(&filter_of(&program(main.clone()), None).unwrap(), "test").unwrap();
         assert_eq!(
             loaded.run(&frame).unwrap(),
             if keeps { u32::MAX } else { 0 },

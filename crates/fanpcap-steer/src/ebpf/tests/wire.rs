@@ -35,7 +35,7 @@ fn count(predicates: Vec<Predicate>, filters: Vec<Filter>, frames: &[Vec<u8>]) -
     let all = std::iter::once(Function::Count(63, 1))
         .chain(counts)
         .collect();
-    let program = Program {
+    let program = Tree {
         main: Function::Sequence(all),
         sets: Vec::new(),
         filters,
@@ -47,14 +47,16 @@ fn count(predicates: Vec<Predicate>, filters: Vec<Filter>, frames: &[Vec<u8>]) -
     within_new(|| {
         let _veth = Veth::new("near", "far", 1)?;
         let (filter, fanout) = (
-            filter.load("filter").unwrap(),
-            fanout.load("fanout").unwrap(),
+            Loaded::load(&filter, "filter").unwrap(),
+            Loaded::load(&fanout, "fanout").unwrap(),
         );
+        let counters = [&filter, &fanout].map(|loaded| loaded.map(COUNTERS_MAP).unwrap());
+        let [filtered, steered] = counters;
         let single = packet::open()?;
-        filter.attach_filter(single.as_fd())?;
+        packet::attach_program(single.as_fd(), filter.as_fd())?;
         packet::bind(single.as_fd(), listen("far"))?;
         let member = member()?;
-        fanout.attach_fanout(member.as_fd())?;
+        packet::set_fanout_program(member.as_fd(), fanout.as_fd())?;
         let injector = Injector::open("near")?;
         for frame in frames {
             injector.send(frame)?;
@@ -62,17 +64,17 @@ fn count(predicates: Vec<Predicate>, filters: Vec<Filter>, frames: &[Vec<u8>]) -
         let sent = u64::try_from(frames.len())?;
         let end = Instant::now() + Duration::from_secs(5);
         while Instant::now() < end
-            && (filter.counters()?[63] < sent || fanout.counters()?[63] < sent)
+            && (filtered.numbers()?[63] < sent || steered.numbers()?[63] < sent)
         {
             std::thread::sleep(Duration::from_millis(5));
         }
         assert_eq!(
-            filter.counters()?[63],
+            filtered.numbers()?[63],
             sent,
             "other frames came, or not all"
         );
-        assert_eq!(filter.counters()?, fanout.counters()?);
-        Ok(filter.counters()?[..number].to_vec())
+        assert_eq!(filtered.numbers()?, steered.numbers()?);
+        Ok(filtered.numbers()?[..number].to_vec())
     })
     .unwrap()
 }
@@ -212,11 +214,8 @@ fn a_group_is_steered_and_a_member_s_filter_keeps() {
     let counted = within_new(|| {
         let _veth = Veth::new("near", "far", 1)?;
         let members = [member()?, member()?, member()?];
-        fanout_of(&program)
-            .unwrap()
-            .load("fanout")
-            .unwrap()
-            .attach_fanout(members[0].as_fd())?;
+        let fanout = load(&fanout_of(&program).unwrap());
+        packet::set_fanout_program(members[0].as_fd(), fanout.as_fd())?;
         let injector = Injector::open("near")?;
         for socket in &members {
             packet::take_statistics(socket.as_fd())?;

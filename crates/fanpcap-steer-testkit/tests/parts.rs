@@ -1,34 +1,35 @@
-//! The two slices of a program together say what the whole one says.
+//! The two parts of a steering program together say what the whole one says.
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 
-use fanpcap_steer::ir::{Function, Program, Steer};
+use fanpcap_steer::ir::{Function, Steer, Tree};
 use fanpcap_steer::native::{Decision, Evaluator};
-use fanpcap_steer::slice::{self, Unfit};
+use fanpcap_steer::parts::{Parts, Unfit};
 use fanpcap_steer_testkit::{Draw, Made, group_program, packet, packets, program, programs, tape};
 use proptest::collection::vec;
 use proptest::prelude::*;
 
-/// A program and its slices, each with its own state.
+/// A steering program and its parts, each with its own state.
 struct Cut {
     whole: Evaluator,
     steering: Evaluator,
-    verdict: Option<Evaluator>,
+    filtering: Option<Evaluator>,
 }
 
 impl Cut {
-    fn of(program: &Program) -> Result<Self, Unfit> {
+    fn of(program: &Tree) -> Result<Self, Unfit> {
+        let parts = Parts::of(program)?;
         Ok(Self {
             whole: Evaluator::of_group(program),
-            steering: Evaluator::of_group(&slice::steering(program)?),
-            verdict: slice::verdict(program)?.as_ref().map(Evaluator::of_group),
+            steering: Evaluator::of_group(parts.steering()),
+            filtering: parts.filtering().map(Evaluator::of_group),
         })
     }
 
-    /// What the whole program decides, and what steering and verdict make of it together.
+    /// What the whole program decides, and what steering and filtering part make of it together.
     fn decide(&mut self, made: &Made, now_ns: u64) -> (Decision, Decision) {
         let packet = made.packet(now_ns);
-        let kept = match &mut self.verdict {
-            Some(verdict) => verdict.decide(&packet) != Decision::Drop,
+        let kept = match &mut self.filtering {
+            Some(filtering) => filtering.decide(&packet) != Decision::Drop,
             None => true,
         };
         let member = self.steering.decide(&packet);
@@ -47,13 +48,13 @@ fn has_turns(function: &Function) -> bool {
 #[derive(Debug, Default)]
 struct Tally {
     fit: usize,
-    without_verdict: usize,
+    without_filtering: usize,
     dropped: usize,
     steered: usize,
 }
 
 /// Each packet by itself, so that no state is between them.
-fn each_alone(program: &Program, packets: &[Made], tally: &mut Tally) {
+fn each_alone(program: &Tree, packets: &[Made], tally: &mut Tally) {
     for made in packets {
         let Ok(mut cut) = Cut::of(program) else {
             return;
@@ -76,11 +77,11 @@ fn each_alone(program: &Program, packets: &[Made], tally: &mut Tally) {
         tally.steered += usize::from(!is_dropped);
     }
     tally.fit += 1;
-    tally.without_verdict += usize::from(slice::verdict(program).unwrap().is_none());
+    tally.without_filtering += usize::from(Parts::of(program).unwrap().filtering().is_none());
 }
 
 /// One after the other: what is dropped and counted, and sampled in turn, is the same.
-fn one_after_the_other(program: &Program, packets: &[Made]) {
+fn one_after_the_other(program: &Tree, packets: &[Made]) {
     let Ok(mut cut) = Cut::of(program) else {
         return;
     };
@@ -95,20 +96,20 @@ fn one_after_the_other(program: &Program, packets: &[Made]) {
         );
     }
     let counted = cut
-        .verdict
+        .filtering
         .as_ref()
-        .map_or([0; 64], |verdict| *verdict.counters());
+        .map_or([0; 64], |filtering| *filtering.counters());
     assert_eq!(&counted, cut.whole.counters(), "{program:#?}");
     assert_eq!(cut.steering.counters(), &[0; 64]);
-    let late = cut.verdict.map_or(0, |verdict| verdict.late());
-    assert_eq!(late, 0, "fragments are the steering slice's alone");
+    let late = cut.filtering.map_or(0, |filtering| filtering.late());
+    assert_eq!(late, 0, "fragments are the steering part's alone");
 }
 
 proptest! {
     #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
-    fn both_slices_say_what_the_whole_says(program in group_program(), packets in vec(packet(), 1..8)) {
+    fn both_parts_say_what_the_whole_says(program in group_program(), packets in vec(packet(), 1..8)) {
         each_alone(&program, &packets, &mut Tally::default());
         one_after_the_other(&program, &packets);
     }
@@ -136,6 +137,6 @@ fn most_programs_fit_and_decide_both_ways() {
     }
     println!("{tally:?}");
     assert!(tally.fit > 1600, "{tally:?}");
-    assert!(tally.without_verdict > 50, "{tally:?}");
+    assert!(tally.without_filtering > 50, "{tally:?}");
     assert!(tally.dropped > 8000 && tally.steered > 8000, "{tally:?}");
 }

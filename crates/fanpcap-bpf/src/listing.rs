@@ -1,38 +1,39 @@
-//! The code in the kernel's own notation (kernel/bpf/disasm.c), with what it is for.
+//! A compiled object's code in the kernel's own notation (kernel/bpf/disasm.c), with what it is for.
 
-use super::assembler::{Code, Relocation};
-use fanpcap_bpf::Instruction;
+use crate::{Instruction, Object, Relocation};
 use std::fmt::Write;
 
-/// One line for each instruction, and a line above each part.
-pub(super) fn listing(code: &Code) -> String {
-    let mut text = String::new();
-    let mut notes = code.notes.iter().peekable();
-    let mut wide = false;
-    for (at, &instruction) in code.instructions.iter().enumerate() {
-        while let Some((_, note)) = notes.next_if(|(place, _)| *place <= at) {
-            let _ = writeln!(text, "; {note}");
-        }
-        // The second half of a wide instruction has been shown with the first.
-        if std::mem::take(&mut wide) {
-            continue;
-        }
-        let relocation = code.relocations.iter().find(|(place, _)| *place == at);
-        let next = code
-            .instructions
-            .get(at + 1)
-            .map_or(0, |next| next.immediate());
-        let line = match relocation {
-            Some((_, Relocation::Map(map))) => format!("r{} = map{map}", instruction.target()),
-            Some((_, Relocation::Value(map))) => {
-                format!("r{} = &map{map} +{next}", instruction.target())
+impl Object {
+    /// One line for each instruction, and a line above each part.
+    pub fn listing(&self) -> String {
+        let mut text = String::new();
+        let mut notes = self.notes.iter().peekable();
+        let mut wide = false;
+        for (at, &instruction) in self.instructions.iter().enumerate() {
+            while let Some((_, note)) = notes.next_if(|(place, _)| *place <= at) {
+                let _ = writeln!(text, "; {note}");
             }
-            _ => line(instruction, at, next),
-        };
-        wide = instruction.code() == 0x18;
-        let _ = writeln!(text, "{at:5}: {line}");
+            // The second half of a wide instruction has been shown with the first.
+            if std::mem::take(&mut wide) {
+                continue;
+            }
+            wide = instruction.code() == 0x18;
+            let _ = writeln!(text, "{at:5}: {}", self.line(at, instruction));
+        }
+        text
     }
-    text
+
+    fn line(&self, at: usize, instruction: Instruction) -> String {
+        let relocation = self.relocations.iter().find(|(place, _)| *place == at);
+        let next = self.instructions.get(at + 1);
+        let next = next.map_or(0, |next| next.immediate());
+        let target = instruction.target();
+        match relocation {
+            Some((_, Relocation::Map(map))) => format!("r{target} = map{map}"),
+            Some((_, Relocation::Value(map))) => format!("r{target} = &map{map} +{next}"),
+            Some((_, Relocation::Start)) | None => line(instruction, at, next),
+        }
+    }
 }
 
 fn line(instruction: Instruction, at: usize, next: i32) -> String {

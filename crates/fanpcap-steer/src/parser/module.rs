@@ -4,18 +4,18 @@ use super::Parser;
 use super::layout::{Boundary, Context};
 use super::operator;
 use crate::Error;
-use crate::ast::{Definition, Expression, Program};
-use crate::compile::PARAMETERS_MAX;
+use crate::ast::{Definition, Expression, Module};
 use crate::error::quote;
 use crate::lexer::Kind;
+use crate::limits::PARAMETERS_MAX;
 use crate::table;
 
 impl<'a> Parser<'a> {
-    pub(super) fn program(&mut self) -> Result<Program<'a>, Error> {
+    pub(super) fn module(&mut self) -> Result<Module<'a>, Error> {
         self.margin = self.token().column;
         let (indent, item) = (self.margin, self.at);
         self.within(Context::Block { indent, item }, |parser| {
-            let mut program = Program {
+            let mut program = Module {
                 definitions: Vec::new(),
                 modules: Vec::new(),
                 span: 0..parser.source.len(),
@@ -28,13 +28,13 @@ impl<'a> Parser<'a> {
     }
 
     /// One definition, signature, import or bare expression.
-    fn line(&mut self, program: &mut Program<'a>) -> Result<(), Error> {
+    fn line(&mut self, program: &mut Module<'a>) -> Result<(), Error> {
         self.begin_item();
         if self.taken(';') {
             return Ok(());
         }
         if self.is_word("module") {
-            return self.module();
+            return self.header();
         }
         if self.is_word("import") {
             return self.import(program);
@@ -50,7 +50,7 @@ impl<'a> Parser<'a> {
         self.end_of_line(program)
     }
 
-    fn end_of_line(&mut self, program: &Program<'a>) -> Result<(), Error> {
+    fn end_of_line(&mut self, program: &Module<'a>) -> Result<(), Error> {
         if !self.goes_on() || self.token().kind == Kind::Mark(';') {
             return Ok(());
         }
@@ -139,7 +139,7 @@ impl<'a> Parser<'a> {
     }
 
     /// An expression without a name is the program itself.
-    fn bare(&mut self, program: &Program<'a>) -> Result<Definition<'a>, Error> {
+    fn bare(&mut self, program: &Module<'a>) -> Result<Definition<'a>, Error> {
         let span = self.token().span.clone();
         let is_first = program.definitions.is_empty();
         let what = if is_first {
@@ -164,7 +164,7 @@ impl<'a> Parser<'a> {
         })
     }
 
-    fn add(&self, program: &mut Program<'a>, definition: Definition<'a>) -> Result<(), Error> {
+    fn add(&self, program: &mut Module<'a>, definition: Definition<'a>) -> Result<(), Error> {
         let known = program
             .definitions
             .iter()
@@ -183,7 +183,7 @@ impl<'a> Parser<'a> {
     }
 
     /// `module Name (exports) where`
-    fn module(&mut self) -> Result<(), Error> {
+    fn header(&mut self) -> Result<(), Error> {
         let span = self.token().span.clone();
         while !matches!(self.token().kind, Kind::Name("where") | Kind::End) {
             self.take();
@@ -197,7 +197,7 @@ impl<'a> Parser<'a> {
     }
 
     /// `import qualified Name as N hiding (names)`: what is PFQ's own is known anyway.
-    fn import(&mut self, program: &mut Program<'a>) -> Result<(), Error> {
+    fn import(&mut self, program: &mut Module<'a>) -> Result<(), Error> {
         self.take();
         self.pass_word("qualified");
         let span = self.token().span.clone();

@@ -1,15 +1,18 @@
-//! Cuts a program in two for a group of the kernel's: what decides the member, and what decides whether the packet is kept.
+//! Cuts a steering program into its two parts, for a fan-out group of the kernel's.
 //!
-//! A fan-out program can neither drop nor copy, and runs before each member's filter does. So the first slice may say anything about packets that the whole
-//! program drops, and says about others what the whole program says; the second one drops what the whole program drops, and counts what it counts. Turns and
-//! fragments are those of the first slice's packets: it sees also those that are dropped behind it.
+//! The steering part is the group's BPF program: it says which member gets a packet. The filtering part
+//! is each member's own filter: it drops and counts. The kernel runs the steering part first, and the
+//! steering part can neither drop nor copy. So the steering part may say anything about a packet that
+//! the whole program drops, and says about others what the whole program says. The filtering part drops
+//! what the whole program drops and counts what it counts. Turns and fragments are those of the steering
+//! part's packets: it also sees those that the filtering part then drops.
 
 mod fit;
 
 use std::fmt;
 use std::mem;
 
-use crate::ir::{Comparison, Function, Header, Predicate, Program, Property, Side, Steer};
+use crate::ir::{Comparison, Function, Header, Predicate, Property, Side, Steer, Tree};
 use fanpcap_wire::number;
 
 /// Why a group of the kernel's can't do what a program says.
@@ -27,30 +30,48 @@ impl fmt::Display for Unfit {
 
 impl std::error::Error for Unfit {}
 
-/// What decides the member, without filters that only drop, without counters and samples.
-///
-/// # Errors
-/// What a group of the kernel's can't do.
-pub fn steering(program: &Program) -> Result<Program, Unfit> {
-    fit::check(&program.main)?;
-    Ok(Program {
-        main: steers(program.main.clone(), OnDrop::EndsAll),
-        ..program.clone()
-    })
+/// The two parts of a steering program that fits a group of the kernel's.
+#[derive(Clone, Debug)]
+pub struct Parts {
+    steering: Tree,
+    filtering: Option<Tree>,
 }
 
-/// What decides whether a packet is kept, with counters and samples; none where all are kept and nothing is counted.
-///
-/// # Errors
-/// As [`steering`].
-pub fn verdict(program: &Program) -> Result<Option<Program>, Unfit> {
-    fit::check(&program.main)?;
-    let main = judges(program.main.clone());
-    let has_effect = fit::may_drop(&main) || fit::counts(&main);
-    Ok(has_effect.then(|| Program {
-        main,
-        ..program.clone()
-    }))
+impl Parts {
+    /// Cuts a steering program.
+    ///
+    /// # Errors
+    /// What a group of the kernel's can't do.
+    pub fn of(tree: &Tree) -> Result<Self, Unfit> {
+        fit::check(&tree.main)?;
+        let part = |main| Tree {
+            main,
+            ..tree.clone()
+        };
+        let filtering = filters(tree.main.clone());
+        let has_effect = fit::may_drop(&filtering) || fit::counts(&filtering);
+        Ok(Self {
+            steering: part(steers(tree.main.clone(), OnDrop::EndsAll)),
+            filtering: has_effect.then(|| part(filtering)),
+        })
+    }
+
+    /// What says which member gets a packet, without filters that only drop, without counters and
+    /// samplers.
+    pub fn steering(&self) -> &Tree {
+        &self.steering
+    }
+
+    /// What drops and counts, with counters and samplers; `None` where nothing is dropped or counted.
+    pub fn filtering(&self) -> Option<&Tree> {
+        self.filtering.as_ref()
+    }
+
+    /// Whether the steering program has counters.
+    pub fn counts(&self) -> bool {
+        let filtering = self.filtering.as_ref();
+        filtering.is_some_and(|tree| fit::counts(&tree.main))
+    }
 }
 
 /// What follows where a function drops.
@@ -77,7 +98,7 @@ fn steers(mut function: Function, drop: OnDrop) -> Function {
     simple(function, drop)
 }
 
-fn judges(mut function: Function) -> Function {
+fn filters(mut function: Function) -> Function {
     if let Function::Steer(steer) = &function {
         return has(steer);
     }
@@ -86,7 +107,7 @@ fn judges(mut function: Function) -> Function {
         return Function::Pass;
     }
     for child in function.children_mut() {
-        *child = judges(mem::replace(child, Function::Pass));
+        *child = filters(mem::replace(child, Function::Pass));
     }
     simple(function, OnDrop::IsTold)
 }

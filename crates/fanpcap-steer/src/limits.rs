@@ -1,8 +1,4 @@
-//! From source text to [`Program`], and the limits that hold on the way.
-
-use crate::ir::Program;
-use crate::{Definition, Error, check, lexer, parser};
-use fanpcap_bpf::Classic;
+//! The limits of a steering program.
 
 /// Bytes of a source text.
 pub const SOURCE_MAX: usize = 64 << 10;
@@ -26,26 +22,3 @@ pub const SAMPLERS_MAX: usize = 16;
 pub const FILTERS_MAX: usize = 16;
 /// Bytes of a pcap expression: libpcap's optimizer takes more than the square of its length.
 pub const FILTER_LENGTH_MAX: usize = 2048;
-
-/// Compiles a pcap expression for Ethernet, or says why it can't.
-pub type PcapFilter<'a> = &'a dyn Fn(&str) -> Result<Vec<Classic>, String>;
-
-/// Compiles a program.
-///
-/// # Errors
-/// What is wrong first, and where.
-pub fn compile(source: &str, pcap: PcapFilter<'_>) -> Result<Program, Error> {
-    let tokens = lexer::tokens(source)?;
-    let program = parser::program(source, tokens)?;
-    check::check(source, &program, pcap)
-}
-
-/// What the definitions of a program are, in its order.
-///
-/// # Errors
-/// What is wrong first, and where.
-pub fn definitions(source: &str, pcap: PcapFilter<'_>) -> Result<Vec<Definition>, Error> {
-    let tokens = lexer::tokens(source)?;
-    let program = parser::program(source, tokens)?;
-    check::definitions(source, &program, pcap)
-}

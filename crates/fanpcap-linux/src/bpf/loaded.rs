@@ -1,0 +1,214 @@
+//! A compiled object, loaded: its BPF program and its maps, and trials of it.
+
+use std::fmt;
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd};
+use std::sync::OnceLock;
+
+use fanpcap_bpf::{Instruction, Object, ProgramKind};
+
+use super::{LoadedProgram, Map, Refused, Run, locked_limit};
+
+/// A compiled object that the kernel has. Once it is attached, the kernel needs this value no more;
+/// its maps are read through it.
+#[derive(Debug)]
+pub struct Loaded {
+    program: LoadedProgram,
+    /// By their names in the object.
+    maps: Vec<(&'static str, Map)>,
+    /// The BPF program for socket buffers that begin with the network header, if that makes a
+    /// difference: those of a trial do.
+    trial: Option<Trial>,
+}
+
+/// Code that is loaded when the first trial asks for it.
+#[derive(Debug)]
+struct Trial {
+    code: Vec<Instruction>,
+    functions: Vec<u32>,
+    program: OnceLock<LoadedProgram>,
+}
+
+/// Why an object can't be loaded.
+#[derive(Debug)]
+pub enum LoadError {
+    /// A capability is missing.
+    Privilege {
+        /// The capabilities that loading takes.
+        capabilities: &'static str,
+        /// What the kernel said.
+        error: io::Error,
+    },
+    /// The object takes more locked memory than the process may have, which kernels before 5.11 count.
+    Locked {
+        /// How many bytes the process may have.
+        limit: u64,
+    },
+    /// A map can't be made or filled.
+    Map(io::Error),
+    /// The verifier refuses the BPF program.
+    Refused(Refused),
+}
+
+impl fmt::Display for LoadError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Privilege {
+                capabilities,
+                error,
+            } => {
+                write!(f, "a program in the kernel takes {capabilities}: {error}")
+            }
+            Self::Locked { limit } => write!(
+                f,
+                "before Linux 5.11 programs and their maps are locked memory, of which this process may have {limit} \
+                 bytes: raise that (ulimit -l unlimited, LimitMEMLOCK=infinity in a unit)"
+            ),
+            Self::Map(error) => write!(f, "the program's maps: {error}"),
+            Self::Refused(refused) => refused.fmt(f),
+        }
+    }
+}
+
+impl std::error::Error for LoadError {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        match self {
+            Self::Privilege { error, .. } | Self::Map(error) => Some(error),
+            Self::Refused(refused) => Some(refused),
+            Self::Locked { .. } => None,
+        }
+    }
+}
+
+/// Bytes that a trial's buffer has before the network header.
+const TRIAL_START: i32 = 14;
+
+impl Loaded {
+    /// Makes the object's maps and loads its BPF program. All have the same name in the kernel: at most
+    /// 15 letters, digits, dots and underscores.
+    ///
+    /// # Errors
+    /// See [`LoadError`].
+    pub fn load(object: &Object, name: &str) -> Result<Self, LoadError> {
+        let made = object.maps.iter();
+        let made = made.map(|spec| Ok((spec.name, Map::create(name, spec)?)));
+        let made: io::Result<Vec<_>> = made.collect();
+        let maps = made.map_err(|error| match error.raw_os_error() {
+            Some(libc::EPERM) => denied(object.kind, error),
+            _ => LoadError::Map(error),
+        })?;
+        let numbers: Vec<i32> = maps.iter().map(|(_, map)| map.descriptor()).collect();
+        let code = object.relocated(&numbers, 0);
+        let program = LoadedProgram::load_functions(object.kind, name, &code, &object.functions);
+        let program = program.map_err(|refused| match refused.error.raw_os_error() {
+            Some(libc::EPERM) => denied(object.kind, refused.error),
+            _ => LoadError::Refused(refused),
+        })?;
+        let trial = object.has_start().then(|| Trial {
+            code: object.relocated(&numbers, TRIAL_START),
+            functions: object.functions.clone(),
+            program: OnceLock::new(),
+        });
+        Ok(Self {
+            program,
+            maps,
+            trial,
+        })
+    }
+
+    /// Bytes of its code as the kernel has rewritten it, which a socket is charged for; 0 where the
+    /// kernel does not say.
+    pub fn charged(&self) -> u64 {
+        self.program.translated().unwrap_or(0).into()
+    }
+
+    /// How many instructions the verifier went through; see [`LoadedProgram::verified`].
+    ///
+    /// # Errors
+    /// None on any known kernel.
+    pub fn verified(&self) -> io::Result<u32> {
+        self.program.verified()
+    }
+
+    /// Tries it out on a frame, which has no tag beside it, no mark, queue or hash, and tells what it
+    /// returned.
+    ///
+    /// # Errors
+    /// See [`LoadedProgram::run`].
+    pub fn run(&self, frame: &[u8]) -> io::Result<u32> {
+        self.time(frame, 1).map(|(verdict, _)| verdict)
+    }
+
+    /// As [`Loaded::run`], of a packet that has a mark. At XDP there is none.
+    ///
+    /// # Errors
+    /// See [`LoadedProgram::run`].
+    pub fn run_marked(&self, frame: &[u8], mark: u32) -> io::Result<u32> {
+        // The first fields of struct __sk_buff (linux/bpf.h): len and pkt_type, which can't be set, and mark.
+        let context = [0, 0, mark].map(u32::to_ne_bytes).concat();
+        Ok(self.tried()?.run(frame, &context, 1)?.verdict)
+    }
+
+    /// Tries it out many times: what it returned last, and how many nanoseconds a run took.
+    ///
+    /// # Errors
+    /// See [`LoadedProgram::run`].
+    pub fn time(&self, frame: &[u8], repeat: u32) -> io::Result<(u32, u32)> {
+        let program = self.tried()?;
+        loop {
+            // A signal only ends a trial early.
+            match program.run(frame, &[], repeat) {
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                run => {
+                    return run.map(
+                        |Run {
+                             verdict,
+                             nanoseconds,
+                         }| (verdict, nanoseconds),
+                    );
+                }
+            }
+        }
+    }
+
+    fn tried(&self) -> io::Result<&LoadedProgram> {
+        match &self.trial {
+            None => Ok(&self.program),
+            Some(trial) => trial.program(),
+        }
+    }
+
+    /// The map of this name, if the object has one.
+    pub fn map(&self, name: &str) -> Option<&Map> {
+        let found = self.maps.iter().find(|(known, _)| *known == name);
+        found.map(|(_, map)| map)
+    }
+}
+
+impl AsFd for Loaded {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.program.as_fd()
+    }
+}
+
+/// What `EPERM` is about.
+fn denied(kind: ProgramKind, error: io::Error) -> LoadError {
+    match locked_limit() {
+        Some(limit) => LoadError::Locked { limit },
+        None => LoadError::Privilege {
+            capabilities: kind.capabilities(),
+            error,
+        },
+    }
+}
+
+impl Trial {
+    fn program(&self) -> io::Result<&LoadedProgram> {
+        if self.program.get().is_none() {
+            let (kind, name) = (ProgramKind::SocketFilter, "trial");
+            let program = LoadedProgram::load_functions(kind, name, &self.code, &self.functions);
+            let _ = self.program.set(program.map_err(|refused| refused.error)?);
+        }
+        self.program.get().ok_or(io::ErrorKind::Other.into())
+    }
+}

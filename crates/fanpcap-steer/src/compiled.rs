@@ -1,0 +1,120 @@
+//! A steering program, compiled for a fan-out group of the kernel's: its objects, and its digest.
+
+use crate::ebpf::{self, EbpfError};
+use crate::ir::{MEANING, Tree};
+use crate::parts::Parts;
+use fanpcap_bpf::{Classic, Object};
+use std::fmt::{self, Write};
+
+/// A steering program, compiled.
+#[derive(Debug)]
+pub struct Compiled {
+    parts: Parts,
+    fanout: Object,
+    filter: Option<Object>,
+    digest: u64,
+}
+
+impl Compiled {
+    /// Cuts the tree of a steering program into its parts and compiles both.
+    ///
+    /// # Errors
+    /// See [`EbpfError`].
+    pub fn of(tree: &Tree) -> Result<Self, EbpfError> {
+        let parts = Parts::of(tree)?;
+        Ok(Self {
+            fanout: ebpf::fanout(&parts)?,
+            filter: ebpf::filter(&parts, None)?,
+            digest: digest(tree, MEANING),
+            parts,
+        })
+    }
+
+    /// The group's BPF program.
+    pub fn fanout(&self) -> &Object {
+        &self.fanout
+    }
+
+    /// The filter of each member, if the steering program drops or counts.
+    pub fn filter(&self) -> Option<&Object> {
+        self.filter.as_ref()
+    }
+
+    /// The same together with a handle's own filter.
+    ///
+    /// # Errors
+    /// See [`EbpfError`].
+    pub fn filter_with(&self, own: &[Classic]) -> Result<Option<Object>, EbpfError> {
+        ebpf::filter(&self.parts, Some(own))
+    }
+
+    /// The parts that were compiled.
+    pub fn parts(&self) -> &Parts {
+        &self.parts
+    }
+
+    /// Tells the steering program from others, also in other processes. Sources that mean the same have
+    /// the same digest. It is never 0.
+    pub fn digest(&self) -> u64 {
+        self.digest
+    }
+}
+
+/// FNV-1a of the tree as text, which has no memory addresses in it, and of what trees mean: members of an
+/// older and a newer build agree on a steering program only if it does the same in both. The text names
+/// Rust types as they were first called.
+fn digest(tree: &Tree, meaning: u32) -> u64 {
+    let Tree {
+        main,
+        sets,
+        filters,
+    } = tree;
+    let mut digest = Digest(0xcbf2_9ce4_8422_2325);
+    // It can't fail: Digest doesn't.
+    let _ = write!(
+        digest,
+        "{meaning} Program {{ main: {main:?}, sets: {sets:?}, filters: {filters:?} }}"
+    );
+    // 0 stands for none.
+    digest.0.max(1)
+}
+
+struct Digest(u64);
+
+impl Write for Digest {
+    fn write_str(&mut self, text: &str) -> fmt::Result {
+        for byte in text.bytes() {
+            self.0 = (self.0 ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3);
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::tree;
+
+    fn read(source: &str) -> Tree {
+        tree(source, &|_| Ok(vec![Classic::keep(262_144)])).unwrap()
+    }
+
+    /// Members of builds apart compare digests: a change of one has to be meant, as [`MEANING`] is.
+    #[test]
+    fn digests_are_those_of_earlier_builds() {
+        let long = "main = filter \"tcp\" >-> vlan_id_filter [1, 2, 7] >-> sample 1 10 >-> inc 3 \
+                    >-> inner steer_flow";
+        for (source, expected) in [
+            ("main = tcp >-> steer_flow", 0x20f0_40e6_91e7_ac4a),
+            (long, 0xba9f_95ef_93c8_d76b),
+        ] {
+            assert_eq!(Compiled::of(&read(source)).unwrap().digest(), expected);
+        }
+    }
+
+    #[test]
+    fn what_means_something_else_in_another_build_has_another_digest() {
+        let tree = read("main = tcp >-> steer_flow");
+        assert_ne!(digest(&tree, MEANING), digest(&tree, MEANING + 1));
+    }
+}

@@ -1,0 +1,83 @@
+//! Questions to the view of a packet: its flags, its protocol, whether it has a transport header.
+
+use super::assembler::{If, Label, Op, R2, R3, R7, R10, Register, Width};
+use super::emitter::Emitter;
+use super::stack::OUTER;
+use super::view::{Bytes, DISTANCE_MASK, LOWEST, PROTOCOL_MASK, TRANSPORT_SHIFT, View, distance};
+
+impl Emitter<'_> {
+    /// Goes to `yes` where the view has one of the flags. r2 is lost.
+    pub(super) fn jump_if_any(&mut self, flags: i32, yes: Label) {
+        let mut view = R7;
+        if self.view == View::Kept {
+            self.asm.load(Width::Word, R2, R10, OUTER);
+            view = R2;
+        }
+        self.asm.jump_if(If::AnyBit, view, flags, yes);
+    }
+
+    /// Goes to `no` unless the view has one of the flags. r2 is lost.
+    pub(super) fn require(&mut self, flags: i32, no: Label) {
+        let yes = self.asm.label();
+        self.jump_if_any(flags, yes);
+        self.asm.jump(no);
+        self.asm.bind(yes);
+    }
+
+    /// Goes to `no` unless there is a transport header. r2 is lost.
+    pub(super) fn require_transport(&mut self, no: Label) {
+        match self.view {
+            View::Plain { .. } => return,
+            View::Packed => distance(&mut self.asm, R2, TRANSPORT_SHIFT),
+            View::Kept => {
+                self.asm.load(Width::Word, R2, R10, OUTER + 8);
+                self.asm.alu(Op::Right, R2, TRANSPORT_SHIFT - 32);
+                self.asm.alu(Op::And, R2, DISTANCE_MASK);
+            }
+        }
+        self.asm.jump_if(If::Equal, R2, 0, no);
+    }
+
+    /// Goes to `no` unless the upper protocol is one of these. r2 and r3 are lost.
+    pub(super) fn require_protocol(&mut self, protocols: &[u8], no: Label) {
+        self.protocol(R2);
+        self.require_one_of(R2, protocols, no);
+    }
+
+    /// Goes to `no` unless the number is one of these: by few jumps, of which the verifier goes both ways. r3 is lost.
+    pub(super) fn require_one_of(&mut self, number: Register, of: &[u8], no: Label) {
+        let yes = self.asm.label();
+        let (low, high): (Vec<u8>, Vec<u8>) = of.iter().partition(|&&one| one < 64);
+        for one in high {
+            self.asm.jump_if(If::Equal, number, i32::from(one), yes);
+        }
+        match low[..] {
+            [] => {}
+            [one] => self.asm.jump_if(If::Equal, number, i32::from(one), yes),
+            _ => {
+                self.asm.jump_if(If::Greater, number, 63, no);
+                self.asm
+                    .number(R3, low.iter().fold(0, |mask, one| mask | (1 << one)));
+                self.asm.alu(Op::Right, R3, number);
+                self.asm.jump_if(If::AnyBit, R3, 1, yes);
+            }
+        }
+        self.asm.jump(no);
+        self.asm.bind(yes);
+    }
+
+    /// The upper protocol of an IP packet.
+    pub(super) fn protocol(&mut self, target: Register) {
+        match self.view {
+            View::Packed => {
+                self.asm.set(target, R7);
+                self.asm.alu(Op::And, target, PROTOCOL_MASK);
+            }
+            View::Kept => self.asm.load(Width::Byte, target, R10, OUTER + LOWEST),
+            View::Plain { ipv6, base, at } => {
+                let offset = if ipv6 { 20 } else { 23 };
+                Bytes { base, at }.at(offset).byte(&mut self.asm, target);
+            }
+        }
+    }
+}
