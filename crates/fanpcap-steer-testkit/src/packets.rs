@@ -33,6 +33,39 @@ pub struct Made {
     pub gap_ns: u64,
 }
 
+/// The version of IP around a header.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Family {
+    V4,
+    V6,
+}
+
+/// The upper protocol's number, and its header with what is behind. Packets lie in packets by tunnels
+/// and by ICMP errors, `depth` of them at most.
+fn upper(draw: &mut Draw<'_>, family: Family, depth: usize) -> (u8, Vec<u8>) {
+    let deep = if depth > 1 { 1 } else { 0 };
+    let weights = [60, 36, 26, 12, 8, 6, 6, 20 * deep, 40 * deep, 30 * deep, 8];
+    match draw.weighted(&weights) {
+        0 => (6, transport::tcp(draw)),
+        1 => (17, transport::udp(draw)),
+        2 => (17, transport::media(draw)),
+        3 => (transport::icmp_of(draw, family), transport::icmp(draw)),
+        4 => (132, [&*transport::ports(draw), &*draw.bytes(8)].concat()),
+        5 => (
+            draw.pick(&[33, 136]),
+            [&*transport::ports(draw), &*draw.bytes(12)].concat(),
+        ),
+        6 => (pools::protocol(draw), draw.bytes(24)),
+        7 => (
+            transport::icmp_of(draw, family),
+            transport::error(draw, family, depth - 1),
+        ),
+        8 => (17, tunnel::in_udp(draw, depth - 1)),
+        9 => tunnel::in_ip(draw, depth - 1),
+        _ => (6, draw.bytes(3)),
+    }
+}
+
 /// The bytes as other tools take them: `text2pcap`, `od`, a disassembler of packets.
 impl fmt::Debug for Made {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

@@ -1,6 +1,6 @@
 //! IPv4 and IPv6 packets, with options, extension headers and fragments.
 
-use super::transport::{Family, transport};
+use super::{Family, upper};
 use crate::{Draw, pools};
 
 /// Of either family, with its number.
@@ -24,7 +24,7 @@ fn fragmentation(draw: &mut Draw<'_>) -> (bool, u16) {
 
 /// IPv4.
 pub(super) fn v4(draw: &mut Draw<'_>, depth: usize) -> Vec<u8> {
-    let (protocol, body) = transport(draw, Family::V4, depth);
+    let (protocol, body) = upper(draw, Family::V4, depth);
     let options = if draw.one_in(8) {
         1 + draw.below(10)
     } else {
@@ -63,7 +63,7 @@ pub(super) fn v4(draw: &mut Draw<'_>, depth: usize) -> Vec<u8> {
 
 /// IPv6.
 pub(super) fn v6(draw: &mut Draw<'_>, depth: usize) -> Vec<u8> {
-    let (mut next, mut body) = transport(draw, Family::V6, depth);
+    let (mut next, mut body) = upper(draw, Family::V6, depth);
     // One and two more than the walk passes over.
     for _ in 0..draw.weighted(&[70, 14, 8, 4, 3, 3, 3, 3, 1]) {
         let (number, mut header) = extension(draw, next);

@@ -1,36 +1,7 @@
 //! Transport headers, and what they carry.
 
-use super::{network, tunnel};
+use super::{Family, network};
 use crate::{Draw, pools};
-
-/// In what it is.
-#[derive(Clone, Copy, PartialEq, Eq)]
-pub(super) enum Family {
-    V4,
-    V6,
-}
-
-/// A protocol's number, and its header with what is behind.
-pub(super) fn transport(draw: &mut Draw<'_>, family: Family, depth: usize) -> (u8, Vec<u8>) {
-    let deep = if depth > 1 { 1 } else { 0 };
-    let weights = [60, 36, 26, 12, 8, 6, 6, 20 * deep, 40 * deep, 30 * deep, 8];
-    match draw.weighted(&weights) {
-        0 => (6, tcp(draw)),
-        1 => (17, udp(draw)),
-        2 => (17, media(draw)),
-        3 => (icmp_of(draw, family), icmp(draw)),
-        4 => (132, [&*ports(draw), &*draw.bytes(8)].concat()),
-        5 => (
-            draw.pick(&[33, 136]),
-            [&*ports(draw), &*draw.bytes(12)].concat(),
-        ),
-        6 => (pools::protocol(draw), draw.bytes(24)),
-        7 => (icmp_of(draw, family), error(draw, family, depth - 1)),
-        8 => (17, tunnel::in_udp(draw, depth - 1)),
-        9 => tunnel::in_ip(draw, depth - 1),
-        _ => (6, draw.bytes(3)),
-    }
-}
 
 pub(super) fn ports(draw: &mut Draw<'_>) -> Vec<u8> {
     [pools::port(draw), pools::port(draw)]
@@ -38,7 +9,7 @@ pub(super) fn ports(draw: &mut Draw<'_>) -> Vec<u8> {
         .concat()
 }
 
-fn tcp(draw: &mut Draw<'_>) -> Vec<u8> {
+pub(super) fn tcp(draw: &mut Draw<'_>) -> Vec<u8> {
     let mut segment = ports(draw);
     segment.extend(draw.bytes(8));
     segment.extend([
@@ -59,14 +30,14 @@ pub(super) fn datagram(ports: [u16; 2], payload: &[u8]) -> Vec<u8> {
     datagram
 }
 
-fn udp(draw: &mut Draw<'_>) -> Vec<u8> {
+pub(super) fn udp(draw: &mut Draw<'_>) -> Vec<u8> {
     let len = draw.below(20);
     let payload = draw.bytes(len);
     datagram([pools::port(draw), pools::port(draw)], &payload)
 }
 
 /// RTP and RTCP: mostly as they should be, else with ports, a version or a type that are neither's.
-fn media(draw: &mut Draw<'_>) -> Vec<u8> {
+pub(super) fn media(draw: &mut Draw<'_>) -> Vec<u8> {
     let (ports, kind) = match draw.weighted(&[30, 40, 10, 10]) {
         0 => ([5004, 5006], draw.pick(&[0, 0x60, 200])),
         1 => ([5005, 5007], draw.pick(&[200, 201, 204, 202, 199, 205])),
@@ -81,19 +52,19 @@ fn media(draw: &mut Draw<'_>) -> Vec<u8> {
 }
 
 /// That of the family, mostly.
-fn icmp_of(draw: &mut Draw<'_>, family: Family) -> u8 {
+pub(super) fn icmp_of(draw: &mut Draw<'_>, family: Family) -> u8 {
     let of = [1, 58];
     of[usize::from((family == Family::V6) != draw.one_in(16))]
 }
 
-fn icmp(draw: &mut Draw<'_>) -> Vec<u8> {
+pub(super) fn icmp(draw: &mut Draw<'_>) -> Vec<u8> {
     let kind = draw.pick(&[8, 0, 128, 129, 135, 3, 1, 255]);
     let len = draw.pick(&[6, 6, 20, 0]);
     [&[kind, pools::small(draw)], &*draw.bytes(len)].concat()
 }
 
 /// An error that quotes a packet, or what should be one.
-fn error(draw: &mut Draw<'_>, family: Family, depth: usize) -> Vec<u8> {
+pub(super) fn error(draw: &mut Draw<'_>, family: Family, depth: usize) -> Vec<u8> {
     let kind = match family {
         Family::V4 => draw.pick(&[3, 4, 5, 11, 12, 8, 2]),
         Family::V6 => draw.pick(&[1, 2, 3, 4, 0, 5, 128]),
