@@ -5,6 +5,7 @@ mod keys;
 mod entry;
 pub mod environment;
 pub mod file;
+mod membership;
 mod plan;
 
 use crate::report::{Fault, Report, shorten};
@@ -13,7 +14,8 @@ pub use environment::Environment;
 pub use environment::shell_name;
 use fanpcap_linux::file::directory::is_roots_or_own;
 pub use keys::Key;
-pub use plan::{Call, Compile, Explained, Group, Ignored, Membership, Origins, Plan, Reason};
+pub use membership::{Call, Group, Membership};
+pub use plan::{Compile, Explained, Ignored, Origins, Plan, Reason};
 use std::fs::{self, File};
 use std::io::{self, Read};
 use std::os::unix::fs::MetadataExt;

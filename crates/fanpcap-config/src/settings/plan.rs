@@ -3,65 +3,19 @@
 use super::entry::{Entry, Target};
 use super::environment::{self, shell_name};
 use super::keys::{Honoured, Key};
+use super::membership::{CALL, Call, Group, Membership};
 use super::value::Value;
 use super::{Settings, find};
 use crate::device::{Device, Part};
 use crate::engine::Engine;
 use crate::fanout::{Fanout, Script};
-use crate::mode::{Kind, Mode, described};
+use crate::mode::Kind;
 use crate::report::{Fault, Report, quote};
 use crate::steering::Steering;
-use std::fmt;
 use std::sync::Arc;
-
-/// The group that a handle joins.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Group {
-    /// The group of this number.
-    Number(u16),
-    /// One that the kernel picks because nobody uses it (PCAP_FANOUT_NEW).
-    New,
-}
-
-/// The application's own pcap_fanout().
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Call {
-    /// The group.
-    pub group: Group,
-    /// The mode or program, unless the call leaves it to the settings.
-    pub fanout: Option<Fanout>,
-}
 
 /// What makes a program of a script, once for each handle.
 pub type Compile<'a> = &'a dyn Fn(&Script) -> Result<Arc<Steering>, Report>;
-
-/// The group that a handle joins, how, and who says so.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Membership {
-    /// The group.
-    pub group: Group,
-    /// The mode.
-    pub mode: Mode,
-    /// The program, where that is the mode.
-    pub steering: Option<Arc<Steering>>,
-    /// Where the group comes from: `PCAP_GROUP=7`, `/etc/pcap.conf:3`, `pcap_fanout()`.
-    pub origin: String,
-}
-
-impl Membership {
-    /// The mode as messages show it.
-    pub fn shown_mode(&self) -> String {
-        described(self.mode, self.steering.as_ref().map(|it| it.title()))
-    }
-
-    /// Why the group can't be joined, and who wanted it, unless that is the application.
-    pub fn blame(&self, error: &dyn fmt::Display) -> String {
-        match self.origin.as_str() {
-            CALL => error.to_string(),
-            origin => format!("{error} (set by {origin})"),
-        }
-    }
-}
 
 /// What the settings mean for one handle.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -397,7 +351,6 @@ fn refuse_engine(device: &Device) -> Result<(), Report> {
     Err(fault.at("device", 1, device.text()))
 }
 
-const CALL: &str = "pcap_fanout()";
 const DEF_GROUP: &str = "add 'def_group = NUMBER', or write 'fanout@NUMBER'";
 
 mod explain;
