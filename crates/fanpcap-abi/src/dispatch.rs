@@ -1,5 +1,5 @@
-//! The function by which the system's library reads a handle of ours, and how to find such a handle's
-//! reader.
+//! The function by which the system's library reads a handle of ours, and how to find such a
+//! handle's reader.
 
 use crate::head;
 use crate::pcap_handle::PcapHandle;
@@ -10,8 +10,8 @@ use std::ffi::c_int;
 /// `PCAP_ERROR_BREAK`.
 const BREAK: c_int = -2;
 
-/// The function by which the system's pcap_dispatch() and its like read a handle of ours. Callbacks may
-/// throw or longjmp: nothing in here is to be dropped while one runs.
+/// The function by which the system's pcap_dispatch() and its like read a handle of ours. Callbacks
+/// may throw or longjmp: nothing in here is to be dropped while one runs.
 ///
 /// # Safety
 /// As pcap_dispatch(3PCAP) asks. `p` has a reader.
@@ -35,7 +35,8 @@ pub(crate) unsafe extern "C-unwind" fn read(
             return ended(p, end);
         }
         let header: *const Header = (&raw const packet).cast();
-        // SAFETY: a packet begins as a header, and has `caplen` bytes until the next one is asked for.
+        // SAFETY: a packet begins as a header, and has `caplen` bytes until the next one is asked
+        // for.
         unsafe { callback(user, header, packet.data) };
     }
 }

@@ -1,9 +1,10 @@
-//! What we know of handles that fan-out concerns, kept beside them by their address.
+//! The table of the handles that fan-out concerns, by their address.
 //!
-//! Handles without an entry are plain: nothing was configured for them and nothing asked. libpcap's
-//! functions may be called in signal handlers and forked children. So the table is locked for
-//! moments only, with signals blocked, and is not locked in the middle of anything when the process
-//! forks. What runs on it waits for nothing, and neither allocates nor frees: see [`Lock::with`].
+//! A handle without an entry is plain: nothing was configured for it, and nothing asked. libpcap's
+//! functions may be called in signal handlers and in forked children. So the table is locked for
+//! moments only, with signals blocked; and a process that forks holds the lock itself, so that no
+//! other thread is in the middle of a change. What runs under the lock waits for nothing, and
+//! neither allocates nor frees: see [`Lock::with`].
 
 pub(crate) mod breaks;
 mod list;
@@ -86,8 +87,8 @@ fn insert(p: PcapHandle, request: Request) {
     let entry = Box::new(Entry::new(p.address(), request));
     let left = ENTRIES.with(|entries| {
         let left = entries.insert(entry);
-        // Here, so that no fork comes between. Relaxed: a thread that uses a handle has learnt of it
-        // by other means, which order this too.
+        // Here, so that no fork comes between. Relaxed: a thread that uses a handle has learnt of
+        // it by other means, which order this too.
         COUNT.fetch_add(usize::from(left.is_none()), Ordering::Relaxed);
         left
     });
@@ -159,8 +160,8 @@ pub(crate) fn rejections(p: PcapHandle) -> Option<Rejections> {
     with(p, |entry| Some(entry.member.as_ref()?.0.rejections())).flatten()
 }
 
-/// This process's members of the group of `identity` that have a part in its steering program: first
-/// `p`. After a fork the others may be the other process's too, and are left out.
+/// This process's members of the group of `identity` that have a part in its steering program:
+/// first `p`. After a fork the others may be the other process's too, and are left out.
 pub(crate) fn members(p: PcapHandle, identity: &Identity) -> Vec<Own> {
     let own_of = |entry: &Entry| {
         let (member, _) = entry.member.as_ref()?;
@@ -221,8 +222,8 @@ pub(crate) fn nudge_readers() {
     });
 }
 
-/// Publishes the counters of this process's other members of the group of `identity`. After a fork they
-/// may be the other process's to read: the kernel clears them for both.
+/// Publishes the counters of this process's other members of the group of `identity`. After a fork
+/// they may be the other process's to read: the kernel clears them for both.
 pub(crate) fn refresh_beside(p: PcapHandle, identity: &Identity) {
     if FORKED.load(Ordering::Relaxed) {
         return;

@@ -1,9 +1,10 @@
 //! The head of a `pcap_t`: the two words by which a handle of the system's library is read by us.
 //!
-//! A `pcap_t` begins with the function that reads it, `read_op`, and another, `next_packet_op`, which
-//! only savefiles have (pcap-int.h, since 1.5). Ours goes into the first word and its state into the
-//! second, so that the system's pcap_dispatch(), pcap_loop(), pcap_next() and pcap_next_ex() call it.
-//! That the first word is what we take it for is proven at run time, on a handle made for that.
+//! A `pcap_t` begins with the function that reads it, `read_op`, and another, `next_packet_op`,
+//! which only savefiles have (pcap-int.h, since 1.5). Ours goes into the first word and its state
+//! into the second, so that the system's pcap_dispatch(), pcap_loop(), pcap_next() and
+//! pcap_next_ex() call it. That the first word is what we take it for is proven at run time, on a
+//! handle made for that.
 
 use crate::pcap_handle::PcapHandle;
 use crate::system::{self, Callback, Header, Pcap, system};
@@ -38,8 +39,8 @@ fn head(p: PcapHandle) -> Head {
 }
 
 /// Makes `read` the function by which `p` is read, and `reader` its state. Returns the system's
-/// function; `None` when the handle is not as expected, or the system's library is none that works so:
-/// then nothing was changed.
+/// function; `None` when the handle is not as expected, or the system's library is none that works
+/// so: then nothing was changed.
 ///
 /// # Safety
 /// Nobody reads `p` meanwhile. `read` takes `reader` for its state, which outlives `p` or is detached.
@@ -68,7 +69,8 @@ pub(crate) unsafe fn detach(p: PcapHandle, own: *const c_void) {
     unsafe { put(p, Head { read, state }) };
 }
 
-/// Writes a head. A signal handler that breaks the loop meanwhile finds a reader that is there, or none.
+/// Writes a head. A signal handler that breaks the loop meanwhile finds a reader that is there, or
+/// none.
 ///
 /// # Safety
 /// The system's library can read `p` by this head.
@@ -106,8 +108,8 @@ const UNKNOWN: u8 = 0;
 const YES: u8 = 1;
 const NO: u8 = 2;
 
-/// Whether the system's library reads a handle by its first word. Threads that come first together find
-/// out each.
+/// Whether the system's library reads a handle by its first word. Threads that come first together
+/// find out each.
 fn is_proven() -> bool {
     static PROVEN: AtomicU8 = AtomicU8::new(UNKNOWN);
     match PROVEN.load(Ordering::Relaxed) {
@@ -139,7 +141,8 @@ unsafe extern "C-unwind" fn probe(p: *mut Pcap, max: c_int, _: Callback, user: *
 
 unsafe extern "C-unwind" fn ignore(_: *mut u8, _: *const Header, _: *const u8) {}
 
-/// Puts a function of ours into a dead handle, and sees whether pcap_dispatch() calls it as it should.
+/// Puts a function of ours into a dead handle, and sees whether pcap_dispatch() calls it as it
+/// should.
 fn prove() -> bool {
     let Some(p) = PcapHandle::dead(64) else {
         return false;

@@ -1,5 +1,5 @@
-//! A handle as the crate `fanpcap` knows it: the system's library, our reader and the group behind one
-//! trait.
+//! A handle as the crate `fanpcap` knows it: the system's library, our reader and the group behind
+//! one trait.
 
 use crate::handles::{self, Entry};
 use crate::pcap_handle::PcapHandle;
@@ -158,7 +158,8 @@ impl Handle for PcapHandle {
             return Err("pcap_fanout: the handle has no part in a program to replace".to_owned());
         }
         let replaced = replace(&turn, &members, steering, &handles::copy_socket);
-        // Those that wait do so until they are to publish, if the old program had them publish at all.
+        // Those that wait do so until they are to publish, if the old program had them publish at
+        // all.
         handles::nudge_readers();
         replaced.map_err(|error| error.to_string())
     }

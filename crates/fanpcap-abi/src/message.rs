@@ -7,8 +7,8 @@ use fanpcap_linux::process::signal::Uncancelled;
 use std::ffi::{c_char, c_int};
 use std::panic::{self, AssertUnwindSafe};
 
-/// Runs the body of an entry point of ours, wholly: a thread that is cancelled is so before or after,
-/// and a panic, which only a defect of ours can cause, becomes `failed` of its message.
+/// Runs the body of an entry point of ours, wholly: a thread that is cancelled is so before or
+/// after, and a panic, which only a defect of ours can cause, becomes `failed` of its message.
 pub(crate) fn guard<T>(body: impl FnOnce() -> T, failed: impl FnOnce(&str) -> T) -> T {
     let _cancelled_later = Uncancelled::new();
     panic::catch_unwind(AssertUnwindSafe(body)).unwrap_or_else(|payload| {

@@ -1,5 +1,5 @@
-//! A handle of the system's library as a value, with those of the library's functions that ask for nothing
-//! but an open handle.
+//! A handle of the system's library as a value, with those of the library's functions that ask for
+//! nothing but an open handle.
 
 use crate::errbuf::{self, ERRBUF_SIZE};
 use crate::system::{self, ERROR, Pcap, Setter, Stats, system};
@@ -10,8 +10,8 @@ use std::os::fd::BorrowedFd;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct PcapHandle(*mut Pcap);
 
-// SAFETY: a handle belongs to the process, not to a thread. Which of its functions threads may call at
-// the same time is the application's concern (pcap(3PCAP)).
+// SAFETY: a handle belongs to the process, not to a thread. Which of its functions threads may call
+// at the same time is the application's concern (pcap(3PCAP)).
 unsafe impl Send for PcapHandle {}
 
 // SAFETY: a handle is a number to whoever does not call the library with it; see Send.
@@ -128,7 +128,8 @@ impl PcapHandle {
     pub(crate) fn fail(self, text: &str) -> c_int {
         // SAFETY: the handle is open.
         let buffer = unsafe { system::pcap_geterr(self.0) };
-        // SAFETY: pcap_geterr returns the handle's own buffer, of PCAP_ERRBUF_SIZE + 1 bytes (pcap-int.h).
+        // SAFETY: pcap_geterr returns the handle's own buffer, of PCAP_ERRBUF_SIZE + 1 bytes
+        // (pcap-int.h).
         unsafe { errbuf::write(buffer, text) };
         ERROR
     }

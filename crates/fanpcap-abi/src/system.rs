@@ -53,9 +53,10 @@ fn load() -> System {
     System::find(chosen.as_deref().map(Path::new))
 }
 
-/// The system's library, loaded at the first call. Threads that come first together load it each; no
-/// lock is held meanwhile, as the loader has one of its own, under which constructors may call us. That it
-/// could not be loaded may pass, such as a want of descriptors: the next call tries again.
+/// The system's library, loaded at the first call. Threads that come first together load it each;
+/// no lock is held meanwhile, as the loader has one of its own, under which constructors may call
+/// us. That it could not be loaded may pass, such as a want of descriptors: the next call tries
+/// again.
 pub(crate) fn system() -> &'static System {
     static SYSTEM: OnceLock<System> = OnceLock::new();
     static MISSING: OnceLock<System> = OnceLock::new();

@@ -32,8 +32,9 @@ pub(crate) fn take_over(p: PcapHandle) {
     }
 }
 
-/// Has the kernel cut the packets of a handle that we read to its snapshot length, where the application
-/// has set no filter that does. It takes the kernel some microseconds, so a group is joined before.
+/// Has the kernel cut the packets of a handle that we read to its snapshot length, where the
+/// application has set no filter that does. It takes the kernel some microseconds, so a group is
+/// joined before.
 pub(crate) fn truncate(p: PcapHandle, reader_of: PcapHandle) {
     let is_ours = reader_of.has_reader();
     let snaplen = u32::try_from(p.snapshot());
@@ -118,7 +119,8 @@ fn served(p: PcapHandle) -> Option<(c_int, BorrowedFd<'static>)> {
 
 /// Puts a reader into a handle that has just been activated. Tells whether that was possible.
 fn install(p: PcapHandle, reader: Reader) -> bool {
-    // SAFETY: pcap_activate(3PCAP) asks that nobody reads the handle yet, and pcap_close() removes the reader.
+    // SAFETY: pcap_activate(3PCAP) asks that nobody reads the handle yet, and pcap_close() removes
+    // the reader.
     let Some(reader) = (unsafe { Installed::new(p, reader, read) }) else {
         return false;
     };

@@ -75,8 +75,8 @@ impl Wanted {
         self.tag_at.store(at, Ordering::Relaxed);
     }
 
-    /// Makes `packet` what the application gets of `frame`. False when it does not want the frame. The
-    /// packet's bytes stay until the frame goes back to the kernel.
+    /// Makes `packet` what the application gets of `frame`. False when it does not want the frame.
+    /// The packet's bytes stay until the frame goes back to the kernel.
     #[inline]
     pub(crate) fn accept(
         &self,

@@ -4,8 +4,9 @@ use crate::port::ReadError;
 use std::ffi::c_int;
 use std::time::Duration;
 
-/// A packet as the application gets it. It begins as a `struct pcap_pkthdr` of 64-bit machines, and is
-/// written where the application finds it: to put it together from results costs more than all else.
+/// A packet as the application gets it. It begins as a `struct pcap_pkthdr` of 64-bit machines, and
+/// is written where the application finds it: to put it together from results costs more than all
+/// else.
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
 pub struct Packet {

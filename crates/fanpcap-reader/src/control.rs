@@ -59,16 +59,16 @@ impl Control {
         Ok(())
     }
 
-    /// The descriptor to wait on for several devices. From the first call on it is readable only when
-    /// a read would give something.
+    /// The descriptor to wait on for several devices. From the first call on it is readable only
+    /// when a read would give something.
     pub(crate) fn selectable(&self) -> Option<RawFd> {
         let Selectable { any, is_asked } = self.selectable.as_ref()?;
         is_asked.store(true, Ordering::Relaxed);
         Some(any.fd())
     }
 
-    /// Has an application that waits by itself wait for those devices whose bit is set in `watched`, and
-    /// no longer than until the time is `due`.
+    /// Has an application that waits by itself wait for those devices whose bit is set in
+    /// `watched`, and no longer than until the time is `due`.
     pub(crate) fn announce(&self, watched: u64, due: Option<Duration>) {
         let asked = |selectable: &&Selectable| selectable.is_asked.load(Ordering::Relaxed);
         if let Some(Selectable { any, .. }) = self.selectable.as_ref().filter(asked) {

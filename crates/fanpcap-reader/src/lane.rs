@@ -59,8 +59,8 @@ impl Lane {
         self.intake.publisher = Some(publisher);
     }
 
-    /// Runs a filter on every packet from the next one on, or, when the kernel runs it too, on those
-    /// that may have been in the ring before.
+    /// Runs a filter on every packet from the next one on, or, when the kernel runs it too, on
+    /// those that may have been in the ring before.
     pub(crate) fn set_filter(&mut self, filter: Vec<Classic>, in_kernel: bool) {
         let left = in_kernel.then(|| self.ring.pending());
         self.intake.refilter = Some(Refilter { filter, left });
@@ -81,8 +81,8 @@ impl Lane {
         self.intake.next_packet(&mut self.ring, wanted, packet)
     }
 
-    /// When the next frame arrived that there is; the application may not want it. Gives back to the
-    /// kernel what has been read.
+    /// When the next frame arrived that there is; the application may not want it. Gives back to
+    /// the kernel what has been read.
     pub(crate) fn head(&mut self) -> Option<Stamp> {
         let Self { ring, intake } = self;
         ring.head(|closed| {

@@ -1,8 +1,8 @@
 //! Several devices in one stream, in the order of time.
 //!
-//! A packet is delivered when every other device has a later one, or can no longer come with an earlier
-//! one: the kernel hands over what it has within the time-out. So order costs a bounded delay. Order
-//! costs no packet: a ring that fills is read without waiting.
+//! A packet is delivered when every other device has a later one, or can no longer come with an
+//! earlier one: the kernel hands over what it has within the time-out. So order costs a bounded
+//! delay. Order costs no packet: a ring that fills is read without waiting.
 
 use crate::call::{Call, End, Packet, Pause, Wait};
 use crate::control::Control;
@@ -12,7 +12,8 @@ use fanpcap_bpf::Classic;
 use fanpcap_ring::Stamp;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-/// How much later than it should the kernel may hand over a block: timers of old kernels tick every 4 ms.
+/// How much later than it should the kernel may hand over a block: timers of old kernels tick every
+/// 4 ms.
 const SLACK: Duration = Duration::from_millis(10);
 
 /// How often to look whether a ring fills while its packets are held back.

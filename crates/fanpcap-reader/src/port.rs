@@ -10,7 +10,8 @@ pub trait Port: fmt::Debug + Send + Sync {
     /// The descriptor that poll(2) finds readable while the ring has packets.
     fn waits_on(&self) -> BorrowedFd<'_>;
 
-    /// The index of the loopback interface, on which each packet is seen twice: outgoing and incoming.
+    /// The index of the loopback interface, on which each packet is seen twice: outgoing and
+    /// incoming.
     fn loopback(&self) -> Option<u32>;
 
     /// Judges what poll(2) has `found` of the descriptor besides packets. `Link::Down` when the

@@ -1,9 +1,9 @@
-//! What a reader publishes of its member: with each packet, how many frames it has taken from the ring;
-//! about ten times a second, what the kernel has counted.
+//! What a reader publishes of its member: with each packet, how many frames it has taken from the
+//! ring; about ten times a second, what the kernel has counted.
 //!
-//! The kernel tells a socket's counters to the socket's owner only, and clears them with each reading. So
-//! the reader takes them itself, past the system's library. A clock says when. The publisher looks at
-//! the clock once in many frames, and when the ring is empty.
+//! The kernel tells a socket's counters to the socket's owner only, and clears them with each
+//! reading. So the reader takes them itself, past the system's library. A clock says when. The
+//! publisher looks at the clock once in many frames, and when the ring is empty.
 
 use crate::port::Port;
 use fanpcap_linux::file::shared::Word;
@@ -31,8 +31,8 @@ pub struct Kept {
     pub read_taken: Word,
     /// What it had taken when it last began to wait with nothing left to tell.
     pub idle_taken: Word,
-    /// When the application last looked for packets, nanoseconds of `CLOCK_MONOTONIC`; `u64::MAX` while it waits
-    /// for them.
+    /// When the application last looked for packets, nanoseconds of `CLOCK_MONOTONIC`; `u64::MAX`
+    /// while it waits for them.
     pub looked_ns: Word,
     /// What tells more each time that the kernel's counters are told.
     pub more: Option<Arc<dyn Tell>>,
@@ -43,7 +43,8 @@ pub trait Tell: Debug + Send + Sync {
     /// Tells it, while signals are held back.
     fn tell(&self);
 
-    /// Whether it changes also while nothing comes into the ring: a reader that waits tells it then, too.
+    /// Whether it changes also while nothing comes into the ring: a reader that waits tells it
+    /// then, too.
     fn goes_on(&self) -> bool;
 }
 
@@ -59,7 +60,8 @@ const SHORTEST: Duration = Duration::from_millis(2);
 /// The most frames from one look at the clock to the next.
 const STRIDE: u64 = 64;
 
-/// Frames that take longer than this are looked at one by one: the program is slow.
+/// Where a stride takes longer than this, the application is slow: the publisher looks with each
+/// frame.
 const SLOW: Duration = Duration::from_millis(50);
 
 /// The publisher of one lane.
@@ -108,8 +110,8 @@ impl Publisher {
         taken + self.stride
     }
 
-    /// The lane has nothing to be read: publishes when it is time. Returns after how long it will be, if
-    /// there is something to publish.
+    /// The lane has nothing to be read: publishes when it is time. Returns after how long it will
+    /// be, if there is something to publish.
     pub(crate) fn handle_empty(&mut self, taken: u64) -> Option<Duration> {
         let has_told = self.has_told(taken);
         if has_told && !self.goes_on() {
@@ -157,8 +159,8 @@ impl Publisher {
         self.kept.idle_taken.set(taken);
     }
 
-    /// The application begins to wait for packets, or has waited. A wait that siglongjmp(3) has left counts as one until the next
-    /// read.
+    /// The application begins to wait for packets, or has waited. A wait that siglongjmp(3) has
+    /// left counts as one until the next read.
     pub(crate) fn note_wait(&self, waits: bool) {
         let looked_ns = if waits { WAITS } else { clock::coarse_ns() };
         self.kept.looked_ns.set(looked_ns);
@@ -166,8 +168,8 @@ impl Publisher {
 
     fn publish(&mut self, taken: u64) {
         {
-            // A signal handler that asks for counters, or leaves the read by siglongjmp, must not meet packets
-            // that neither the kernel nor the page has.
+            // A signal handler that asks for counters, or leaves the read by siglongjmp, must not
+            // meet packets that neither the kernel nor the page has.
             let _signals = Blocked::new();
             self.kept.reading.during(|| {
                 let Ok(statistics) = self.port.take_statistics() else {

@@ -127,7 +127,8 @@ impl Reader {
     )]
     pub unsafe fn next(&self, call: &mut Call, packet: &mut Packet) -> Result<(), End> {
         loop {
-            // SAFETY: the caller is the only thread in here, and `state` is not used during the wait.
+            // SAFETY: the caller is the only thread in here, and `state` is not used during the
+            // wait.
             let state = unsafe { self.state.get() };
             let wait = match self.attempt(state, call, packet) {
                 Ok(()) => {
@@ -139,7 +140,8 @@ impl Reader {
             };
             state.note_wait(true);
             let waited = self.control.wait(wait, call);
-            // SAFETY: the caller is the only thread in here, and the first `state` is not used any more.
+            // SAFETY: the caller is the only thread in here, and the first `state` is not used any
+            // more.
             let state = unsafe { self.state.get() };
             state.note_wait(false);
             if let Err(end) = waited {
@@ -193,8 +195,8 @@ impl Reader {
         self.has_news.store(true, Ordering::Release);
     }
 
-    /// Publishes, from the next read on, the counters of the member that the device of this index has
-    /// just become. From then on the reader takes the kernel's counters: see [`Kept`].
+    /// Publishes, from the next read on, the counters of the member that the device of this index
+    /// has just become. From then on the reader takes the kernel's counters: see [`Kept`].
     pub fn keep(&self, device: usize, kept: Kept) {
         let mut devices = self.control.devices.iter().zip(&self.publishers);
         if let Some((device, handover)) = devices.nth(device) {
@@ -243,8 +245,8 @@ impl Reader {
     }
 }
 
-/// Ends a read whose wait ended with `end`, unless the merge holds packets back: then it delivers those
-/// first.
+/// Ends a read whose wait ended with `end`, unless the merge holds packets back: then it delivers
+/// those first.
 #[cold]
 fn give_up(state: &mut State, end: End) -> Result<(), End> {
     if let (State::Several(merge), End::Failed(_)) = (state, &end) {

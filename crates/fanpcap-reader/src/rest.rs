@@ -1,9 +1,9 @@
-//! When a reader of a busy ring may leave it alone for a while, so that it is woken once for many blocks
-//! and not for each.
+//! When the reader of a busy ring may rest, so that the kernel wakes it once for many blocks and
+//! not for each.
 //!
-//! A wake-up costs the reader as much as some hundred packets, and the kernel, which pays in immediate
-//! mode for each packet, as much as one delivery. How fast the ring fills is read from the kernel's own
-//! stamps; no clock is asked.
+//! A wake-up costs the reader as much as some hundred packets. In immediate mode the kernel wakes
+//! the reader for each packet, which costs the kernel as much as the delivery. The kernel's own
+//! stamps tell how fast the ring fills; the reader looks at no clock.
 
 use fanpcap_ring::{Closed, Stamp};
 use std::time::Duration;
@@ -11,15 +11,16 @@ use std::time::Duration;
 /// The share of a ring that may fill during a rest: a burst of this many times the rate still fits.
 const SHARE: u64 = 8;
 
-/// The same of a ring of this many blocks, which is 8 MiB: what is left is three times the system library's
-/// whole ring.
+/// The same share of a ring of [`LARGE`] blocks or more. Such a ring has 8 MiB; what stays free
+/// during a rest is three times the system library's whole ring.
 const SHARE_OF_LARGE: u64 = 4;
 const LARGE: usize = 32;
 
-/// The longest rest of a reader of blocks, which the program's own time-out may shorten.
+/// The longest rest of a reader of blocks, which the application's time-out may shorten.
 const LONGEST: Duration = Duration::from_millis(20);
 
-/// The longest rest in immediate mode: late by less than a millisecond, and only when packets come fast.
+/// The longest rest in immediate mode: late by less than a millisecond, and only when packets come
+/// fast.
 const LONGEST_IMMEDIATE: Duration = Duration::from_micros(500);
 
 /// How fast a ring fills, in blocks or frames.
@@ -30,7 +31,8 @@ pub(crate) struct Pace {
     /// A rest shorter than it takes to fill this many is not worth it.
     least: u64,
     longest: Duration,
-    /// From the first stamp to the last there are so many gaps less than there are blocks or frames.
+    /// From the first stamp to the last there are so many gaps less than there are blocks or
+    /// frames.
     without_gap: u64,
     /// Since the last rest.
     passed: u64,

@@ -1,5 +1,5 @@
-//! A ring in whichever layout it has. Whatever depends on the layout, but for the order of the steps
-//! of a read (`single`), is in this file.
+//! A ring in whichever layout it has. Whatever depends on the layout, but for the order of the
+//! steps of a read (`single`), is in this file.
 
 use crate::rest::Pace;
 use fanpcap_ring::{Blocks, Closed, Corrupt, Frame, Frames, Stamp};
@@ -92,8 +92,8 @@ impl Layout for Ring {
 }
 
 impl Ring {
-    /// The number of blocks or frames that may hold packets which passed a filter that has just been
-    /// replaced.
+    /// The number of blocks or frames that may hold packets which passed a filter that has just
+    /// been replaced.
     pub(crate) fn pending(&self) -> usize {
         match self {
             Self::V2(frames) => frames.pending(),

@@ -1,5 +1,5 @@
-//! The reads of a handle on one device: the steps of the system's libpcap, in its order (pcap-linux.c,
-//! `pcap_read_linux_mmap_v3` and `_v2`).
+//! The reads of a handle on one device: the steps of the system's libpcap, in its order
+//! (pcap-linux.c, `pcap_read_linux_mmap_v3` and `_v2`).
 
 use crate::call::{Call, End, Packet, Pause, Wait};
 use crate::control::Control;

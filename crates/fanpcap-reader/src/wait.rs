@@ -1,4 +1,5 @@
-//! Waiting at an empty ring, as the system's libpcap does (pcap-linux.c, `pcap_wait_for_frames_mmap`).
+//! Waiting at an empty ring, as the system's libpcap does (pcap-linux.c,
+//! `pcap_wait_for_frames_mmap`).
 
 use crate::call::{Call, End, Wait};
 use crate::control::{Control, Device};
@@ -10,8 +11,8 @@ use std::time::Duration;
 const NET_DOWN_INTERVAL: Duration = Duration::from_millis(1);
 
 impl Control {
-    /// Waits as it is told, unless the application breaks the loop or a device fails. A non-blocking
-    /// reader only looks.
+    /// Waits as it is told, unless the application breaks the loop or a device fails. A
+    /// non-blocking reader only looks.
     #[cold]
     pub(crate) fn wait(&self, wait: Wait, call: &mut Call) -> Result<(), End> {
         match wait {
@@ -28,9 +29,9 @@ impl Control {
         Ok(())
     }
 
-    /// Waits for packets of the one device. False when the reader has something else to do: `longest`
-    /// may have passed, or another thread has nudged the reader. A signal that cuts the wait short
-    /// counts as well: the publisher knows how much of its time is left.
+    /// Waits for packets of the one device. False when the reader has something else to do:
+    /// `longest` may have passed, or another thread has nudged the reader. A signal that cuts the
+    /// wait short counts as well: the publisher knows how much of its time is left.
     fn wait_for_packets(&self, longest: Option<Duration>) -> Result<bool, End> {
         let device = &self.devices[0];
         let blocking = !self.is_nonblocking();

@@ -1,4 +1,5 @@
-//! Our interpreter of classic BPF against the system library's: any program, any packet, the same answer.
+//! Our interpreter of classic BPF against the system library's: any program, any packet, the same
+//! answer.
 #![allow(
     clippy::cast_possible_truncation,
     clippy::unwrap_used,
@@ -52,7 +53,8 @@ proptest! {
     ) {
         // A program must end with a return.
         program.push(Classic::keep(answer));
-        // Ancillary loads, which that interpreter takes for loads outside of the packet, have their own test.
+        // Ancillary loads, which that interpreter takes for loads outside of the packet, have their
+        // own test.
         program.retain(|instruction| instruction.code & 0x07 != 0 || instruction.k < 0xffff_f000);
         // Shifts by more are undefined in C, and refused by the kernel.
         for shift in program.iter_mut().filter(|instruction| matches!(instruction.code, 0x64 | 0x74)) {

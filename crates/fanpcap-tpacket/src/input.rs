@@ -9,7 +9,8 @@ use std::os::fd::BorrowedFd;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// `UINT_MAX`, which the system's libpcap sets for a time-out of 0. Kernels before 6.18 keep 16 bits.
+/// `UINT_MAX`, which the system's libpcap sets for a time-out of 0. Kernels before 6.18 keep 16
+/// bits.
 const FOR_EVER: u32 = 65_535;
 
 const EINVAL: i32 = 22;

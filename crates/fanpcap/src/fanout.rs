@@ -16,8 +16,8 @@ use std::sync::Arc;
 /// `PCAP_FANOUT_NEW`.
 const NEW: c_int = -1;
 
-/// Puts a handle into `group`, which has this mode or steering program. Before activation the call is
-/// remembered; after, the handle joins at once.
+/// Puts a handle into `group`, which has this mode or steering program. Before activation the call
+/// is remembered; after, the handle joins at once.
 ///
 /// # Errors
 /// What to say of it.
@@ -64,7 +64,8 @@ fn apply<H: Handle>(p: H, call: Call) -> Result<(), String> {
     request.handle_call(call);
     let request = Arc::new(request);
     p.remember(Arc::clone(&request));
-    // What is wrong with a program is said here, as of a mode, and what was refused is not remembered.
+    // What is wrong with a program is said here, as of a mode, and what was refused is not
+    // remembered.
     let refused = |report: Report| {
         p.remember(before);
         report.render(ERROR_LENGTH)

@@ -7,9 +7,9 @@ use fanpcap_linux::process::signal::Blocked;
 use std::ffi::c_int;
 use std::fmt::Display;
 
-/// Sets a filter: `set` has the system's library set it on the handle of one device, `take` gives it to
-/// our reader and says whether the kernel runs it on all devices. No other thread or process replaces
-/// the groups' steering programs meanwhile. Returns what the system's library says.
+/// Sets a filter: `set` has the system's library set it on the handle of one device, `take` gives
+/// it to our reader and says whether the kernel runs it on all devices. No other thread or process
+/// replaces the groups' steering programs meanwhile. Returns what the system's library says.
 pub fn set_filter<H: Handle>(p: H, set: impl Fn(H) -> c_int, take: impl FnOnce(bool)) -> c_int {
     let set_filter = || {
         let all: Vec<_> = all(p)
@@ -53,9 +53,9 @@ fn not_beside(why: &dyn Display) -> String {
     format!("the filter can't be set beside the steering program: {why}")
 }
 
-/// Puts the filter that the system's library has just set beside the steering program of each member.
-/// Tells whether the kernel runs the filter, on all devices: where the kernel did not take it, the
-/// system's library has detached the old one too.
+/// Puts the filter that the system's library has just set beside the steering program of each
+/// member. Tells whether the kernel runs the filter, on all devices: where the kernel did not take
+/// it, the system's library has detached the old one too.
 ///
 /// # Errors
 /// What to say when the filter can't be run at all.

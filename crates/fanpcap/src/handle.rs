@@ -1,5 +1,5 @@
-//! What a handle's life asks of the system's library, of the reader and of the group: a trait, so that a
-//! fake can stand for them in tests.
+//! What a handle's life asks of the system's library, of the reader and of the group: a trait, so
+//! that a fake can stand for them in tests.
 
 use crate::request::Request;
 use fanpcap_config::mode::Mode;

@@ -1,4 +1,5 @@
-//! What is asked of a handle between create and activate: by settings, and by the application's calls.
+//! What is asked of a handle between create and activate: by settings, and by the application's
+//! calls.
 
 use fanpcap_config::device::Device;
 use fanpcap_config::engine::Engine;
@@ -48,8 +49,9 @@ pub struct Request {
 }
 
 impl Request {
-    /// The request of a handle on `device`; none when nothing is configured and the name is an ordinary
-    /// one. Errors in the settings are kept for [`Request::plan`]: opening a handle never fails.
+    /// The request of a handle on `device`; none when nothing is configured and the name is an
+    /// ordinary one. Errors in the settings are kept for [`Request::plan`]: opening a handle never
+    /// fails.
     pub fn new(device: &str) -> Option<Self> {
         let environment = Environment::of_process(process::is_secure());
         let request = Self::of(device, Settings::load(&environment));
@@ -135,8 +137,8 @@ impl Request {
         }
     }
 
-    /// What the handle shall be. A program is compiled once, however often this is asked; `pcap` compiles the filter
-    /// expressions in it.
+    /// What the handle shall be. A program is compiled once, however often this is asked; `pcap`
+    /// compiles the filter expressions in it.
     ///
     /// # Errors
     /// The first thing that is wrong, with its place: then nothing is applied.
@@ -147,8 +149,8 @@ impl Request {
         settings.plan(&self.device, call, &interfaces, &compile)
     }
 
-    /// What the handle gets, and where each value is from; of several devices, for each. `pcap` is as for
-    /// [`Request::plan`].
+    /// What the handle gets, and where each value is from; of several devices, for each. `pcap` is
+    /// as for [`Request::plan`].
     ///
     /// # Errors
     /// The settings are wrong, so that no handle opens.

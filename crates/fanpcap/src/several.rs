@@ -1,4 +1,5 @@
-//! A handle on several devices: the application has the handle on the first device, and we the others.
+//! A handle on several devices: the application has the handle on the first device, and we the
+//! others.
 
 use crate::handle::{Handle, NO_SUCH_DEVICE, Part};
 use crate::plan::{Plans, provide};
@@ -11,8 +12,8 @@ use std::iter;
 /// Milliseconds within which each device hands over its packets: what order in time waits for.
 pub const LATEST: c_int = 20;
 
-/// The time-out that a handle gets when the application asks for `timeout`. Where several devices are
-/// merged, none may be much later than others.
+/// The time-out that a handle gets when the application asks for `timeout`. Where several devices
+/// are merged, none may be much later than others.
 pub fn timeout<H: Handle>(p: H, timeout: c_int) -> c_int {
     match timeout {
         0 if is_several(p) => LATEST,
@@ -33,8 +34,8 @@ pub fn all<H: Handle>(p: H) -> Vec<H> {
     iter::once(p).chain(others.copied()).collect()
 }
 
-/// Applies `apply` to the handle of every device and stops at the first error. Copies the text of that
-/// error, or of the first warning, to `p`. Returns its status.
+/// Applies `apply` to the handle of every device and stops at the first error. Copies the text of
+/// that error, or of the first warning, to `p`. Returns its status.
 pub fn each<H: Handle>(p: H, mut apply: impl FnMut(H) -> c_int) -> c_int {
     let mut first = apply(p);
     if first < 0 {
@@ -62,8 +63,8 @@ fn blame<H: Handle>(p: H, other: H) {
     p.fail(&format!("{name}: {}", other.error()));
 }
 
-/// Activates the handle on each device, by its own settings, and reads them together. They receive only
-/// when all can; until then the application may try again.
+/// Activates the handle on each device, by its own settings, and reads them together. They receive
+/// only when all can; until then the application may try again.
 pub(crate) fn activate<H: Handle>(p: H) -> c_int {
     let mut plans = Plans::new();
     let activated = each(p, |part| activate_part(part, &mut plans));
@@ -96,9 +97,9 @@ pub(crate) fn activate<H: Handle>(p: H) -> c_int {
     if live == 0 { activated } else { live }
 }
 
-/// Activates the handle on one device silently: it receives nothing yet. A handle that was activated
-/// when another could not be stays activated. A handle that could not be activated stays as it is: the
-/// system's library may crash when such a handle is activated again.
+/// Activates the handle on one device silently: it receives nothing yet. A handle that was
+/// activated when another could not be stays activated. A handle that could not be activated stays
+/// as it is: the system's library may crash when such a handle is activated again.
 fn activate_part<H: Handle>(p: H, plans: &mut Plans<H>) -> c_int {
     match p.notes().part {
         Part::Silent => return 0,
@@ -129,8 +130,8 @@ fn activate_part<H: Handle>(p: H, plans: &mut Plans<H>) -> c_int {
     status
 }
 
-/// Foresees whether the handle on one device can join its group: a handle that has joined can't leave
-/// when another is refused. `groups` are those of the devices before it, and their devices.
+/// Foresees whether the handle on one device can join its group: a handle that has joined can't
+/// leave when another is refused. `groups` are those of the devices before it, and their devices.
 fn foresee<H: Handle>(p: H, plan: &Plan, groups: &mut Vec<(Group, String)>) -> c_int {
     let membership = plan.membership.as_ref();
     let Some(membership) = membership.filter(|_| p.group().is_none()) else {

@@ -48,8 +48,8 @@ fn activate_taken_over<H: Handle>(p: H) -> c_int {
     status
 }
 
-/// Activates silently, then joins. A handle that can't join stays activated in the system's library;
-/// for the application it is not, which may call again.
+/// Activates silently, then joins. A handle that can't join stays activated in the system's
+/// library; for the application it is not, which may call again.
 fn activate_in_group<H: Handle>(p: H, membership: &Membership) -> c_int {
     let status = match p.notes().is_unjoined {
         true => 0,
@@ -79,7 +79,8 @@ pub(crate) fn activate_silently<H: Handle>(p: H) -> c_int {
     status
 }
 
-/// Joins a group with a handle that was activated silently, unless pcap_fanout(3PCAP) has joined since.
+/// Joins a group with a handle that was activated silently, unless pcap_fanout(3PCAP) has joined
+/// since.
 pub(crate) fn join<H: Handle>(p: H, membership: &Membership) -> c_int {
     let joined = match p.group() {
         Some(_) => Ok(()),

@@ -54,8 +54,8 @@ fn modes_of(socket: BorrowedFd<'_>) -> Vec<&'static str> {
     }
 }
 
-/// A null-ended array of C strings in one piece of malloc'ed memory, so that free() frees it whole; null when there
-/// is no memory.
+/// A null-ended array of C strings in one piece of malloc'ed memory, so that free() frees it whole;
+/// null when there is no memory.
 fn copy(names: &[&str]) -> *mut *mut c_char {
     let slots = names.len() + 1;
     let text: usize = names.iter().map(|name| name.len() + 1).sum();

@@ -72,7 +72,8 @@ pub unsafe extern "C" fn pcap_fanout_stats(p: *mut Pcap, stat: *mut Stat) -> c_i
             Some(known) => {
                 let from: *const u8 = (&raw const known).cast();
                 let len = size.min(mem::size_of::<Stat>());
-                // SAFETY: the caller's struct has `size` bytes, and ours so many; what later versions add stays.
+                // SAFETY: the caller's struct has `size` bytes, and ours so many; what later
+                // versions add stays.
                 unsafe { stat.cast::<u8>().copy_from_nonoverlapping(from, len) };
                 0
             }

@@ -1,5 +1,5 @@
-//! The kernel's side of a ring: writes frames and blocks as af_packet.c does. The reader's tests use
-//! this file too.
+//! The kernel's side of a ring: writes frames and blocks as af_packet.c does. The reader's tests
+//! use this file too.
 #![allow(dead_code, reason = "each test uses a part")]
 #![allow(unreachable_pub, reason = "a module of tests")]
 
