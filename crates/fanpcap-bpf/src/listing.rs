@@ -1,4 +1,5 @@
-//! A compiled object's code in the kernel's own notation (kernel/bpf/disasm.c), with what it is for.
+//! A compiled object's code in the kernel's own notation (kernel/bpf/disasm.c), with what it is
+//! for.
 
 use crate::{Instruction, Object, Relocation};
 use std::fmt::Write;

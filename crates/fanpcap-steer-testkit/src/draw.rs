@@ -1,6 +1,7 @@
 //! A tape of bytes that choices are drawn from.
 
-/// What is left of a tape. Behind its end all choices are the first one, so that all that is drawn ends.
+/// What is left of a tape. Behind its end all choices are the first one, so that all that is drawn
+/// ends.
 #[derive(Clone, Debug)]
 pub struct Draw<'t> {
     tape: &'t [u8],

@@ -1,4 +1,5 @@
-//! Frames made by hand: headers around a payload, from 10.0.0.1 or 2001:db8::1 to the same with a 2.
+//! Frames made by hand: headers around a payload, from 10.0.0.1 or 2001:db8::1 to the same with a
+//! 2.
 
 /// Where frames go to.
 pub const DESTINATION: [u8; 6] = [2, 0, 0, 0, 0, 2];

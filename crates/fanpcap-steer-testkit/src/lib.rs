@@ -1,7 +1,9 @@
-//! Packets and programs as tests want them: all kinds, mostly valid, each question answered both ways.
+//! Packets and programs as tests want them: all kinds, mostly valid, each question answered both
+//! ways.
 //!
-//! They are drawn from a tape of bytes. A property test makes the tape and shrinks it: zeros draw what is simplest, and so does
-//! the end of the tape. [`tape`] makes one from a seed, for loops; libFuzzer's bytes are one too.
+//! They are drawn from a tape of bytes. A property test makes the tape and shrinks it: zeros draw
+//! what is simplest, and so does the end of the tape. [`tape`] makes one from a seed, for loops;
+//! libFuzzer's bytes are one too.
 
 #![forbid(unsafe_code)]
 

@@ -40,8 +40,8 @@ enum Family {
     V6,
 }
 
-/// The upper protocol's number, and its header with what is behind. Packets lie in packets by tunnels
-/// and by ICMP errors, `depth` of them at most.
+/// The upper protocol's number, and its header with what is behind. Packets lie in packets by
+/// tunnels and by ICMP errors, `depth` of them at most.
 fn upper(draw: &mut Draw<'_>, family: Family, depth: usize) -> (u8, Vec<u8>) {
     let deep = if depth > 1 { 1 } else { 0 };
     let weights = [60, 36, 26, 12, 8, 6, 6, 20 * deep, 40 * deep, 30 * deep, 8];

@@ -20,14 +20,15 @@ const SAMPLERS_MAX: u8 = 16;
 /// Any program: what the hub runs.
 pub fn program(draw: &mut Draw<'_>) -> Tree {
     let mut maker = Maker::new(draw, false);
-    let main = maker.function(DEPTH, Place::default());
+    let main = maker.function(DEPTH, Surroundings::default());
     maker.program(main)
 }
 
-/// One that a group of the kernel's can run, unless it is too clever to be told so: behind all others stands a function that steers.
+/// One that a group of the kernel's can run, unless it is too clever to be told so: behind all
+/// others stands a function that steers.
 pub fn group_program(draw: &mut Draw<'_>) -> Tree {
     let mut maker = Maker::new(draw, true);
-    let before = maker.function(DEPTH, Place::default());
+    let before = maker.function(DEPTH, Surroundings::default());
     let last = maker.steer();
     let main = if maker.draw.one_in(3) {
         Function::First(vec![before, Function::Steer(last)])
@@ -49,7 +50,7 @@ struct Maker<'d, 't> {
 
 /// Where in the tree.
 #[derive(Clone, Copy, Default)]
-struct Place {
+struct Surroundings {
     inner: usize,
     /// Another function is tried where this one drops.
     is_told: bool,
@@ -74,7 +75,7 @@ impl<'d, 't> Maker<'d, 't> {
         }
     }
 
-    fn function(&mut self, depth: usize, place: Place) -> Function {
+    fn function(&mut self, depth: usize, place: Surroundings) -> Function {
         let deep = usize::from(depth > 1);
         match self.draw.weighted(&[
             44,
@@ -103,14 +104,14 @@ impl<'d, 't> Maker<'d, 't> {
             3 => self.filter_by(Function::Pass, Function::Drop),
             4 => self.first(depth, place),
             5 => {
-                let is_told = Place {
+                let is_told = Surroundings {
                     is_told: true,
                     ..place
                 };
                 Function::Inverse(Box::new(self.function(depth - 1, is_told)))
             }
             6 if place.inner < INNER_MAX => {
-                let inside = Place {
+                let inside = Surroundings {
                     inner: place.inner + 1,
                     ..place
                 };
@@ -125,16 +126,16 @@ impl<'d, 't> Maker<'d, 't> {
         Function::If(Box::new(predicate), Box::new(then), Box::new(otherwise))
     }
 
-    fn first(&mut self, depth: usize, place: Place) -> Function {
+    fn first(&mut self, depth: usize, place: Surroundings) -> Function {
         let count = 2 + self.draw.below(2);
         let alternatives = (1..=count).map(|each| {
             let is_told = place.is_told || each < count;
-            self.function(depth - 1, Place { is_told, ..place })
+            self.function(depth - 1, Surroundings { is_told, ..place })
         });
         Function::First(alternatives.collect())
     }
 
-    fn leaf(&mut self, place: Place) -> Function {
+    fn leaf(&mut self, place: Surroundings) -> Function {
         let hub = if self.group { 0 } else { 8 };
         match self.draw.weighted(&[10, 6, 30, 30, 20, hub, hub, hub, hub]) {
             0 => Function::Pass,

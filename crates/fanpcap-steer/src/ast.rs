@@ -38,7 +38,8 @@ pub(crate) struct Expression<'a> {
 pub(crate) enum Form<'a> {
     /// The name of a definition, a parameter or a function of the table.
     Name(&'a str),
-    /// The table's function that a comparison or `if` stands for, whatever the program itself calls by that name.
+    /// The table's function that a comparison or `if` stands for, whatever the program itself calls
+    /// by that name.
     Own(&'static str),
     Number(i128),
     /// A string, or an address without quotes.

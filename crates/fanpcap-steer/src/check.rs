@@ -1,7 +1,8 @@
 //! A program's meaning: names, types, and definitions put in where they are named.
 //!
-//! There is nothing in the language that runs before a packet comes, but for putting definitions in. So the checker
-//! evaluates: each expression is a value, parts of the tree among them, and types are those of values.
+//! There is nothing in the language that runs before a packet comes, but for putting definitions
+//! in. So the checker evaluates: each expression is a value, parts of the tree among them, and
+//! types are those of values.
 
 mod finish;
 mod value;

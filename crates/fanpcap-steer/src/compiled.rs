@@ -53,16 +53,16 @@ impl Compiled {
         &self.parts
     }
 
-    /// Tells the steering program from others, also in other processes. Sources that mean the same have
-    /// the same digest. It is never 0.
+    /// Tells the steering program from others, also in other processes. Sources that mean the same
+    /// have the same digest. It is never 0.
     pub fn digest(&self) -> u64 {
         self.digest
     }
 }
 
-/// FNV-1a of the tree as text, which has no memory addresses in it, and of what trees mean: members of an
-/// older and a newer build agree on a steering program only if it does the same in both. The text names
-/// Rust types as they were first called.
+/// FNV-1a of the tree as text, which has no memory addresses in it, and of what trees mean: members
+/// of an older and a newer build agree on a steering program only if it does the same in both. The
+/// text names Rust types as they were first called.
 fn digest(tree: &Tree, meaning: u32) -> u64 {
     let Tree {
         main,

@@ -2,14 +2,14 @@
 //! program at XDP.
 //!
 //! Every verifier since Linux 5.8 (at XDP 5.18) takes the code from a process with `CAP_BPF` and no
-//! more. So jumps go forward, the stack is read only where it was written, and no pointer moves by a
-//! number that is not constant. The verifier's work grows with the code and not with the number of
-//! paths through it: what it knows of a packet is erased where paths meet (`recall.rs`). The code is
-//! bounded: [`INSTRUCTIONS_MAX`], [`CONDITIONS_MAX`].
+//! more. So jumps go forward, the stack is read only where it was written, and no pointer moves by
+//! a number that is not constant. The verifier's work grows with the code and not with the number
+//! of paths through it: what it knows of a packet is erased where paths meet (`recall.rs`). The
+//! code is bounded: [`INSTRUCTIONS_MAX`], [`CONDITIONS_MAX`].
 //!
-//! The walk, short loads, the quotation of an ICMP error, the hash of a flow, the fragment table and
-//! each pcap filter are functions. Type information (BTF) lets the kernel verify each of them once and
-//! not with every call. Where the kernel does not take that, they are loaded without.
+//! The walk, short loads, the quotation of an ICMP error, the hash of a flow, the fragment table
+//! and each pcap filter are functions. Type information (BTF) lets the kernel verify each of them
+//! once and not with every call. Where the kernel does not take that, they are loaded without.
 
 mod stack;
 mod assembler;
@@ -111,8 +111,8 @@ impl From<Unfit> for EbpfError {
     }
 }
 
-/// The BPF program of a fan-out group (`PACKET_FANOUT_EBPF`), from the steering part. It returns the
-/// hash, of which the kernel takes the remainder by the number of members.
+/// The BPF program of a fan-out group (`PACKET_FANOUT_EBPF`), from the steering part. It returns
+/// the hash, of which the kernel takes the remainder by the number of members.
 ///
 /// # Errors
 /// See [`EbpfError`].
@@ -120,9 +120,9 @@ pub fn fanout(parts: &Parts) -> Result<Object, EbpfError> {
     fanout_of(parts.steering())
 }
 
-/// The filter of each member (`SO_ATTACH_BPF`), from the filtering part; `None` where there is none. It
-/// keeps nothing of a packet that the steering program drops. Of others it keeps as much as `user` says,
-/// the classic filter of a handle on Ethernet (`SOCK_RAW`), or all.
+/// The filter of each member (`SO_ATTACH_BPF`), from the filtering part; `None` where there is
+/// none. It keeps nothing of a packet that the steering program drops. Of others it keeps as much
+/// as `user` says, the classic filter of a handle on Ethernet (`SOCK_RAW`), or all.
 ///
 /// # Errors
 /// See [`EbpfError`].
@@ -148,8 +148,8 @@ fn filter_of(tree: &Tree, user: Option<&[Classic]>) -> Result<Object, EbpfError>
     object(tree, &Socket { fanout: false }, Role::Keep { user })
 }
 
-/// Plain packets have a way in of their own, and a body where nothing asks for headers, unless there is
-/// no room for it.
+/// Plain packets have a way in of their own, and a body where nothing asks for headers, unless
+/// there is no room for it.
 fn object(tree: &Tree, target: &dyn Target, role: Role<'_>) -> Result<Object, EbpfError> {
     match emit(tree, target, role, true) {
         Err(EbpfError::TooLong { .. }) => emit(tree, target, role, false),

@@ -1,7 +1,9 @@
-//! What a program means: the tree that all back ends take, after names, types and sugar are gone.
+//! The tree of a steering program: its meaning, without names, types and sugar. All back ends take
+//! it.
 //!
-//! A packet starts with the outcome "copy to every member of the default class", state 0. A function goes on, maybe
-//! with another outcome, or drops; nothing of a sequence runs after a drop. A later steering function overrides an earlier one.
+//! A packet starts with the outcome "copy to every member of the default class" and with state 0. A
+//! function goes on, maybe with another outcome, or drops. Nothing of a sequence runs after a drop.
+//! A later steering function overrides an earlier one.
 
 mod nodes;
 
@@ -10,8 +12,9 @@ pub use nodes::{Node, NodeMut};
 use fanpcap_bpf::Classic;
 use std::net::IpAddr;
 
-/// Which meaning it is that trees have. It is one more with each change by which any tree comes to select, count or steer otherwise in the kernel, so that members of
-/// an older and a newer build of the library know that they have different programs, though the tree is the same.
+/// Version of the meaning of trees. Increment it with every change that makes a compiled steering
+/// program select, count or steer differently. Members of different builds then detect that they
+/// disagree, although they have the same tree.
 pub const MEANING: u32 = 1;
 
 /// A program that was checked.
@@ -19,13 +22,15 @@ pub const MEANING: u32 = 1;
 pub struct Tree {
     /// What is done with each packet.
     pub main: Function,
-    /// The sets that [`Predicate::Member`] names by their place here, each sorted and without doubles.
+    /// The sets that [`Predicate::Member`] names by their place here, each sorted and without
+    /// doubles.
     pub sets: Vec<Vec<u128>>,
     /// The pcap filters that [`Predicate::Pcap`] names by their place here.
     pub filters: Vec<Filter>,
 }
 
-/// A pcap expression, compiled for Ethernet by the system's libpcap without a device, so that it reads the frame's bytes only.
+/// A pcap expression, compiled for Ethernet by the system's libpcap without a device, so that it
+/// reads the frame's bytes only.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Filter {
     /// The expression.
@@ -45,13 +50,16 @@ pub enum Function {
     Sequence(Vec<Function>),
     /// `filter p` is `If(p, Pass, Drop)`.
     If(Box<Predicate>, Box<Function>, Box<Function>),
-    /// The first that does not drop. Outcome and state that one which drops has set are forgotten; its counters stay.
+    /// The first that does not drop. An alternative that drops leaves outcome and state as they
+    /// were before it; its counters stay.
     First(Vec<Function>),
-    /// Drops where the function passes; where it drops, goes on with the outcome and the state from before.
+    /// Drops where the function passes; where it drops, goes on with the outcome and the state from
+    /// before.
     Inverse(Box<Function>),
-    /// Runs the function on the packet that this one carries ([`fanpcap_wire`] tells which), or on this one where it carries
-    /// none that can be told. What that one carries is not looked at. Of a packet that comes in fragments only the first shows what it carries: steered by its flow, it has the
-    /// others go with it.
+    /// Runs the function on the packet that this packet carries, or on this packet if it carries
+    /// none that [`fanpcap_wire`] finds. A packet within the carried one is not looked at. Of a
+    /// packet in fragments only the first fragment shows the carried packet. If that first fragment
+    /// is steered by its flow, the others follow it.
     Inner(Box<Function>),
     /// Says which member gets it; drops what has no such thing to be steered by.
     Steer(Steer),
@@ -67,7 +75,8 @@ pub enum Function {
     Count(u8, i64),
     /// Sets the packet's state.
     SetState(u32),
-    /// Goes on with the first `keep` of each `of` packets that come here, counted on each CPU, and drops the others. 0 < of, keep <= of.
+    /// Goes on with the first `keep` of each `of` packets that come here, counted on each CPU, and
+    /// drops the others. 0 < of, keep <= of.
     Sample {
         /// How many.
         keep: u32,
@@ -104,9 +113,11 @@ pub enum Predicate {
     Member(Property, usize),
     /// The packet has it: the header, or the property.
     Has(Header),
-    /// An address, of either side or of the one given, lies in the net. IPv4 nets hold IPv4 addresses only.
+    /// An address, of either side or of the one given, lies in the net. IPv4 nets hold IPv4
+    /// addresses only.
     Address(Side, Net),
-    /// An address of the family, cut to its first `bits`, is in the set (an IPv4 address as its 32-bit number, an IPv6 one as its 128-bit number).
+    /// An address of the family, cut to its first `bits`, is in the set (an IPv4 address as its
+    /// 32-bit number, an IPv6 one as its 128-bit number).
     AddressIn {
         /// Whose address.
         side: Side,
@@ -119,9 +130,11 @@ pub enum Predicate {
     },
     /// A port of TCP, UDP, UDP-Lite, SCTP or DCCP. A later fragment has none.
     Port(Side, u16),
-    /// The filter of this place in [`Tree::filters`] takes the frame. Inside of `inner` it sees the whole frame all the same.
+    /// The filter of this place in [`Tree::filters`] takes the frame. Inside of `inner` it sees the
+    /// whole frame all the same.
     Pcap(usize),
-    /// The hash of the key's fields, folded into [`crate::hash::SHARE`], is `index` modulo `of`; false where the packet lacks one of the fields.
+    /// The hash of the key's fields, folded into [`crate::hash::SHARE`], is `index` modulo `of`;
+    /// false where the packet lacks one of the fields.
     Share {
         /// Which part.
         index: u32,
@@ -130,9 +143,11 @@ pub enum Predicate {
         /// By what; see [`Key`].
         key: Key,
     },
-    /// UDP with RTP, version 2, the 12 bytes of its header there, and its ports even and at least 1024 (RFC 3550 section 5.1).
+    /// UDP with RTP, version 2, the 12 bytes of its header there, and its ports even and at least
+    /// 1024 (RFC 3550 section 5.1).
     Rtp,
-    /// UDP with RTCP, version 2, 4 bytes there: ports odd and at least 1024, type 200 to 204 (RFC 3550 section 6).
+    /// UDP with RTCP, version 2, 4 bytes there: ports odd and at least 1024, type 200 to 204 (RFC
+    /// 3550 section 6).
     Rtcp,
 }
 
@@ -177,7 +192,8 @@ pub struct Net {
     pub bits: u8,
 }
 
-/// What a packet has or has not. "IP" is that of the packet itself, behind VLAN tags, MPLS labels and PPPoE.
+/// What a packet has or has not. "IP" is that of the packet itself, behind VLAN tags, MPLS labels
+/// and PPPoE.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Header {
     /// Ethernet: both addresses and the type.
@@ -223,7 +239,8 @@ pub enum Property {
     IpLength,
     /// IPv4's identification; the one of IPv6's fragment header.
     IpId,
-    /// IPv4's flags and offset as in its header; of IPv6 the same made of its fragment header (0x2000 for "more", offset / 8), 0 without one.
+    /// IPv4's flags and offset as in its header; of IPv6 the same made of its fragment header
+    /// (0x2000 for "more", offset / 8), 0 without one.
     IpFragment,
     /// Time to live, hop limit.
     Ttl,
@@ -254,10 +271,12 @@ pub enum Property {
 /// Which member: by what.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Steer {
-    /// By the flow, the same in both directions: addresses, and ports where `ports` says so. See `hash.rs`. An ICMP error
-    /// goes with the flow that it is about, later fragments with their datagram, of which only what is decided in the end is remembered. Not IP: drops.
+    /// By the flow, the same in both directions: addresses, and ports where `ports` says so. See
+    /// `hash.rs`. An ICMP error goes with the flow that it quotes. Later fragments go with their
+    /// datagram, of which the last decision is remembered. Not IP: drops.
     Flow(Flow),
-    /// By both Ethernet addresses, the same in both directions. Broadcast: to all (a kernel group: by the addresses).
+    /// By both Ethernet addresses, the same in both directions. Broadcast: to all (a kernel group:
+    /// by the addresses).
     Link,
     /// By the outermost tag's VLAN id. Untagged: drops.
     Vlan,
@@ -267,19 +286,23 @@ pub enum Steer {
     Random,
     /// By the CPU that runs the program.
     Cpu,
-    /// By the hash that the NIC or the kernel gave it; 0 or none: as [`Flow::WHOLE`], and where that drops 0.
+    /// By the hash that the NIC or the kernel gave it; 0 or none: as [`Flow::WHOLE`], and where
+    /// that drops 0.
     Rss,
     /// The number as hash: member n modulo members.
     To(u32),
-    /// By 1 to 4 bytes at this offset of the frame's bytes (a tag that the kernel keeps beside the frame is not in them). Not there: drops.
+    /// By 1 to 4 bytes at this offset of the frame's bytes (a tag that the kernel keeps beside the
+    /// frame is not in them). Not there: drops.
     Field(Field),
     /// By two of them, the same when they change places. One not there: drops.
     Fields(Field, Field),
-    /// By the address of the local side. Both or none local: by both (a kernel group), to both (hub); none: drops.
+    /// By the address of the local side. Both or none local: by both (a kernel group), to both
+    /// (hub); none: drops.
     LocalIp(Net),
     /// By the local side's network: `net` holds the local ones, of which `bits` count. As above.
     LocalNet(Net, u8),
-    /// By the Ethernet address that is not the gateway's; neither is: by both (kernel), to both (hub).
+    /// By the Ethernet address that is not the gateway's; neither is: by both (kernel), to both
+    /// (hub).
     LocalLink([u8; 6]),
     /// By the fields of a key. One missing: drops.
     Key(Key),
@@ -289,9 +312,11 @@ pub enum Steer {
     DoubleIp,
     /// Two members, by each field alone. Not in a group of the kernel's.
     DoubleField(Field, Field),
-    /// RTP and RTCP by addresses and half their ports, so that a session's two streams go together. Others: drops.
+    /// RTP and RTCP by addresses and half their ports, so that a session's two streams go together.
+    /// Others: drops.
     Media,
-    /// GTP-U (UDP port 2152) by the user's addresses, symmetric: the inner packet's. GTP-C (2123): to all (a kernel group: by its addresses). Others: drops.
+    /// GTP-U (UDP port 2152) by the user's addresses, symmetric: the inner packet's. GTP-C (2123):
+    /// to all (a kernel group: by its addresses). Others: drops.
     Gtp,
 }
 
@@ -340,7 +365,8 @@ pub struct Field {
     pub len: u8,
 }
 
-/// Fields of a key, hashed in the order of the constants, each as it is in the header: source and destination are told apart.
+/// Fields of a key, hashed in the order of the constants, each as it is in the header: source and
+/// destination are told apart.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Key(pub u16);
 

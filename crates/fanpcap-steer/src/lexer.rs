@@ -11,7 +11,7 @@ use std::ops::Range;
 /// A token and where it stands.
 #[derive(Clone, Debug)]
 pub(crate) struct Token<'a> {
-    pub(crate) kind: Kind<'a>,
+    pub(crate) kind: Lexeme<'a>,
     /// Bytes of the source.
     pub(crate) span: Range<usize>,
     /// From 1, with tabs to multiples of 8.
@@ -22,7 +22,7 @@ pub(crate) struct Token<'a> {
 
 /// What a token is.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Kind<'a> {
+pub(crate) enum Lexeme<'a> {
     /// A word; of a qualified one, `P.filter`, the last part.
     Name(&'a str),
     Number(u64),
@@ -38,7 +38,7 @@ pub(crate) enum Kind<'a> {
     End,
 }
 
-/// The tokens of a source; the last one is [`Kind::End`].
+/// The tokens of a source; the last one is [`Lexeme::End`].
 pub(crate) fn tokens(source: &str) -> Result<Vec<Token<'_>>, Error> {
     if source.len() > SOURCE_MAX {
         let message = format!(
@@ -57,7 +57,7 @@ pub(crate) fn tokens(source: &str) -> Result<Vec<Token<'_>>, Error> {
     while lexer.blanks()? {
         lexer.token()?;
     }
-    lexer.push(Kind::End, 0);
+    lexer.push(Lexeme::End, 0);
     Ok(lexer.tokens)
 }
 
@@ -85,7 +85,7 @@ impl<'a> Lexer<'a> {
         self.at += bytes;
     }
 
-    fn push(&mut self, kind: Kind<'a>, bytes: usize) {
+    fn push(&mut self, kind: Lexeme<'a>, bytes: usize) {
         self.tokens.push(Token {
             kind,
             span: self.at..self.at + bytes,
@@ -138,26 +138,26 @@ impl<'a> Lexer<'a> {
             return Ok(());
         };
         if let Some(bytes) = literal::address(rest) {
-            self.push(Kind::Address(&rest[..bytes]), bytes);
+            self.push(Lexeme::Address(&rest[..bytes]), bytes);
             return Ok(());
         }
         match c {
-            '(' | ')' | '[' | ']' | '{' | '}' | ',' | ';' | '`' => self.push(Kind::Mark(c), 1),
+            '(' | ')' | '[' | ']' | '{' | '}' | ',' | ';' | '`' => self.push(Lexeme::Mark(c), 1),
             '"' => {
                 let (text, bytes) = literal::text(rest).map_err(|error| self.shifted(error))?;
-                self.push(Kind::Text(text), bytes);
+                self.push(Lexeme::Text(text), bytes);
             }
             '0'..='9' => {
                 let (number, bytes) = literal::number(rest).map_err(|error| self.shifted(error))?;
-                self.push(Kind::Number(number), bytes);
+                self.push(Lexeme::Number(number), bytes);
             }
             c if is_letter(c) => {
                 let (name, bytes) = word(rest);
-                self.push(Kind::Name(name), bytes);
+                self.push(Lexeme::Name(name), bytes);
             }
             c if is_symbol(c) => {
                 let bytes = symbol(rest);
-                self.push(Kind::Symbol(&rest[..bytes]), bytes);
+                self.push(Lexeme::Symbol(&rest[..bytes]), bytes);
             }
             c => return Err(self.unknown(c)),
         }
@@ -204,7 +204,8 @@ fn word(rest: &str) -> (&str, usize) {
     }
 }
 
-/// Whether a comment begins here: two dashes and more, and no other symbol behind them, as in `-->`.
+/// Whether a comment begins here: two dashes and more, and no other symbol behind them, as in
+/// `-->`.
 fn is_comment(rest: &str) -> bool {
     rest.starts_with("--") && !rest.trim_start_matches('-').starts_with(is_symbol)
 }
@@ -236,19 +237,19 @@ const TAB: u32 = 8;
 mod tests {
     use super::*;
 
-    fn kinds(source: &str) -> Vec<Kind<'_>> {
+    fn kinds(source: &str) -> Vec<Lexeme<'_>> {
         let mut kinds: Vec<_> = tokens(source)
             .unwrap()
             .into_iter()
             .map(|t| t.kind)
             .collect();
-        assert_eq!(kinds.pop(), Some(Kind::End));
+        assert_eq!(kinds.pop(), Some(Lexeme::End));
         kinds
     }
 
     #[test]
     fn words_numbers_strings_and_symbols() {
-        use Kind::{Mark, Name, Number, Symbol, Text};
+        use Lexeme::{Mark, Name, Number, Symbol, Text};
         assert_eq!(
             kinds("main=tcp>->Q.when is_x' 0x1F{-# a {- b -} #-}[1..5] -- end"),
             [
@@ -271,7 +272,7 @@ mod tests {
 
     #[test]
     fn addresses_need_no_quotes_and_are_not_operators() {
-        use Kind::{Address, Name, Number, Symbol};
+        use Lexeme::{Address, Name, Number, Symbol};
         for address in [
             "192.168.0.0/16",
             "10.0.0.1",
@@ -304,7 +305,7 @@ mod tests {
 
     #[test]
     fn dashes_with_a_symbol_behind_them_are_an_operator() {
-        use Kind::{Name, Symbol};
+        use Lexeme::{Name, Symbol};
         assert_eq!(kinds("a --> b"), [Name("a"), Symbol("-->"), Name("b")]);
         assert_eq!(kinds("a >--> b"), [Name("a"), Symbol(">-->"), Name("b")]);
         for source in ["a -- > b", "a --b", "a ----", "a --- | b", "a ---("] {

@@ -14,7 +14,8 @@ pub const LIST_MAX: usize = 65_536;
 pub const INNER_MAX: usize = 2;
 /// Functions and predicates of a program's tree.
 pub const NODES_MAX: usize = 4096;
-/// Steps that putting definitions in may take: a program that doubles with each line comes to an end.
+/// Steps that putting definitions in may take: a program that doubles with each line comes to an
+/// end.
 pub const WORK_MAX: usize = 1 << 18;
 /// Uses of `sample` in a program.
 pub const SAMPLERS_MAX: usize = 16;

@@ -1,7 +1,8 @@
 //! Programs that have a name of their own as fan-out mode: `flow`, and PF_RING's cluster types.
 //!
 //! Each falls back to the Ethernet addresses and then to the first member, so that it never drops.
-//! PF_RING's `flow` and `inner_flow` tell the VLAN and the protocol apart too, which only splits what belongs together.
+//! PF_RING's `flow` and `inner_flow` tell the VLAN and the protocol apart too, which only splits
+//! what belongs together.
 
 /// Mode and program, in the order of their names.
 pub const MODES: [(&str, &str); 10] = [

@@ -1,4 +1,5 @@
-//! Runs a program without a kernel, packet by packet, over the views of `fanpcap-wire`: what the hub does, and what proves the other back ends.
+//! Runs a program without a kernel, packet by packet, over the views of `fanpcap-wire`: what the
+//! hub does, and what proves the other back ends.
 
 mod address;
 mod classic;
@@ -146,8 +147,8 @@ impl Evaluator {
         }
     }
 
-    /// Decides as a group of the kernel's does, in which each packet goes to one member: where the hub
-    /// would give it to both ends' members, or to all, it goes by both ends.
+    /// Decides as a group of the kernel's does, in which each packet goes to one member: where the
+    /// hub would give it to both ends' members, or to all, it goes by both ends.
     pub fn of_group(program: &Tree) -> Self {
         Self {
             group: true,
@@ -187,7 +188,8 @@ impl Evaluator {
         outcome
     }
 
-    /// A fragment goes where its datagram went, and what one carries with it; only what is decided in the end is remembered.
+    /// A fragment goes where its datagram went, and what one carries with it; only what is decided
+    /// in the end is remembered.
     fn follow(&mut self, layers: &Layers<'_>, inside: u32, hash: u32, now_ns: u64) -> u32 {
         (0..=inside).rev().fold(hash, |hash, depth| {
             let layers = (0..depth).try_fold(*layers, |layers, _| layers.inner());
@@ -203,7 +205,8 @@ impl Evaluator {
         &self.state.counters
     }
 
-    /// How many fragments came before their datagram's first one, and went by their addresses alone.
+    /// How many fragments came before their datagram's first one, and went by their addresses
+    /// alone.
     pub fn late(&self) -> u64 {
         self.state.fragments.late()
     }

@@ -25,7 +25,8 @@ pub fn nearest_within<'a>(
         .map(|(_, name)| name)
 }
 
-/// Bytes of a word for which a name is looked for: comparing takes as many steps as the lengths' product.
+/// Bytes of a word for which a name is looked for: comparing takes as many steps as the lengths'
+/// product.
 const WORD_MAX: usize = 64;
 
 /// Damerau-Levenshtein distance (optimal string alignment) without regard to ASCII case.

@@ -11,7 +11,7 @@ pub(crate) use module::MAIN;
 use crate::Error;
 use crate::ast::{Module, Span};
 use crate::error::quote;
-use crate::lexer::{Kind, Token};
+use crate::lexer::{Lexeme, Token};
 use crate::limits::DEPTH_MAX;
 use layout::Context;
 
@@ -39,7 +39,8 @@ struct Parser<'a> {
     /// The column in which definitions begin.
     margin: u32,
     depth: usize,
-    /// How many functions between back quotes lie in each other in what was read; they do so to the left.
+    /// How many functions between back quotes lie in each other in what was read; they do so to the
+    /// left.
     named: usize,
 }
 
@@ -49,7 +50,7 @@ impl<'a> Parser<'a> {
     }
 
     /// The next token, unless layout ends here what is being read.
-    fn peek(&self) -> Option<&Kind<'a>> {
+    fn peek(&self) -> Option<&Lexeme<'a>> {
         self.goes_on().then(|| &self.token().kind)
     }
 
@@ -60,7 +61,7 @@ impl<'a> Parser<'a> {
 
     /// Passes over the mark if it is next.
     fn taken(&mut self, mark: char) -> bool {
-        let is_next = self.peek() == Some(&Kind::Mark(mark));
+        let is_next = self.peek() == Some(&Lexeme::Mark(mark));
         if is_next {
             self.take();
         }
@@ -68,11 +69,11 @@ impl<'a> Parser<'a> {
     }
 
     fn is_symbol(&self, symbol: &str) -> bool {
-        self.peek() == Some(&Kind::Symbol(symbol))
+        self.peek() == Some(&Lexeme::Symbol(symbol))
     }
 
     fn is_word(&self, word: &str) -> bool {
-        matches!(self.peek(), Some(Kind::Name(name)) if *name == word)
+        matches!(self.peek(), Some(Lexeme::Name(name)) if *name == word)
     }
 
     /// From a token's beginning to the end of the last one that was taken.
@@ -99,19 +100,23 @@ impl<'a> Parser<'a> {
     fn expected(&self, what: &str) -> Error {
         let token = self.token();
         let found = match &token.kind {
-            Kind::End => "the end of the program".to_owned(),
+            Lexeme::End => "the end of the program".to_owned(),
             _ if !self.goes_on() => format!("the next line, {}", self.quoted()),
-            Kind::Number(_) => format!("the number {}", self.quoted()),
-            Kind::Text(_) => format!("the string {}", self.quoted()),
-            Kind::Address(_) => format!("the address {}", self.quoted()),
-            Kind::Name(_) | Kind::Symbol(_) | Kind::Mark(_) => self.quoted(),
+            Lexeme::Number(_) => format!("the number {}", self.quoted()),
+            Lexeme::Text(_) => format!("the string {}", self.quoted()),
+            Lexeme::Address(_) => format!("the address {}", self.quoted()),
+            Lexeme::Name(_) | Lexeme::Symbol(_) | Lexeme::Mark(_) => self.quoted(),
         };
         let message = format!("expected {what}, found {found}");
         let error = Error::new(token.span.clone(), message);
         match &token.kind {
-            Kind::Symbol(symbol) => error.hinted(operator::meant(symbol)),
-            Kind::Name(name) => error.hinted(module::foreign(name)),
-            Kind::Number(_) | Kind::Text(_) | Kind::Address(_) | Kind::Mark(_) | Kind::End => error,
+            Lexeme::Symbol(symbol) => error.hinted(operator::meant(symbol)),
+            Lexeme::Name(name) => error.hinted(module::foreign(name)),
+            Lexeme::Number(_)
+            | Lexeme::Text(_)
+            | Lexeme::Address(_)
+            | Lexeme::Mark(_)
+            | Lexeme::End => error,
         }
     }
 

@@ -1,11 +1,11 @@
 //! Cuts a steering program into its two parts, for a fan-out group of the kernel's.
 //!
-//! The steering part is the group's BPF program: it says which member gets a packet. The filtering part
-//! is each member's own filter: it drops and counts. The kernel runs the steering part first, and the
-//! steering part can neither drop nor copy. So the steering part may say anything about a packet that
-//! the whole program drops, and says about others what the whole program says. The filtering part drops
-//! what the whole program drops and counts what it counts. Turns and fragments are those of the steering
-//! part's packets: it also sees those that the filtering part then drops.
+//! The steering part is the group's BPF program: it says which member gets a packet. The filtering
+//! part is each member's own filter: it drops and counts. The kernel runs the steering part first,
+//! and the steering part can neither drop nor copy. So the steering part may say anything about a
+//! packet that the whole program drops, and says about others what the whole program says. The
+//! filtering part drops what the whole program drops and counts what it counts. Turns and fragments
+//! are those of the steering part's packets: it also sees those that the filtering part then drops.
 
 mod fit;
 
@@ -62,7 +62,8 @@ impl Parts {
         &self.steering
     }
 
-    /// What drops and counts, with counters and samplers; `None` where nothing is dropped or counted.
+    /// What drops and counts, with counters and samplers; `None` where nothing is dropped or
+    /// counted.
     pub fn filtering(&self) -> Option<&Tree> {
         self.filtering.as_ref()
     }

@@ -13,7 +13,7 @@ mod properties;
 mod refused;
 mod steering;
 
-pub(crate) use given::{Argument, Given, Made, Wrong};
+pub(crate) use given::{Argument, Built, Given, Wrong};
 pub(crate) use refused::find as find_refused;
 pub use refused::{REFUSED, Refused};
 
@@ -43,7 +43,7 @@ pub struct Entry {
 }
 
 /// Makes the part of the tree.
-pub(crate) type Make = fn(&mut Given<'_>) -> Result<Made, Wrong>;
+pub(crate) type Make = fn(&mut Given<'_>) -> Result<Built, Wrong>;
 
 /// A parameter of a function.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -149,7 +149,7 @@ pub fn find(name: &str) -> Option<&'static Entry> {
 pub(crate) fn key(name: &str) -> Option<Key> {
     let entry = find(name).filter(|entry| entry.gives == Type::Key)?;
     match (entry.make)(&mut Given::new(Vec::new(), &mut Vec::new())) {
-        Ok(Made::Key(key)) => Some(key),
+        Ok(Built::Key(key)) => Some(key),
         _ => None,
     }
 }

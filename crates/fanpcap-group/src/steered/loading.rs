@@ -38,8 +38,8 @@ fn load_with_room(filter: &Object) -> Result<Loaded, SteerError> {
     }
 }
 
-/// Adds the counters of a filter to `counts`; they can go down, by `dec`. It allocates nothing, so that
-/// signal handlers may.
+/// Adds the counters of a filter to `counts`; they can go down, by `dec`. It allocates nothing, so
+/// that signal handlers may.
 pub(super) fn add_counters(filter: &Loaded, counts: &mut Counts) -> io::Result<()> {
     let Some(map) = filter.map(COUNTERS_MAP) else {
         return Ok(());
@@ -52,8 +52,8 @@ pub(super) fn add_counters(filter: &Loaded, counts: &mut Counts) -> io::Result<(
     Ok(())
 }
 
-/// How many later fragments came before their first, and may have left their flow by that. It allocates
-/// nothing.
+/// How many later fragments came before their first, and may have left their flow by that. It
+/// allocates nothing.
 pub(super) fn late(fanout: &Loaded) -> io::Result<u64> {
     let mut late = [0];
     let map = fanout.map(LATE_MAP);

@@ -39,7 +39,8 @@ pub enum LoadError {
         /// What the kernel said.
         error: io::Error,
     },
-    /// The object takes more locked memory than the process may have, which kernels before 5.11 count.
+    /// The object takes more locked memory than the process may have, which kernels before 5.11
+    /// count.
     Locked {
         /// How many bytes the process may have.
         limit: u64,
@@ -84,8 +85,8 @@ impl std::error::Error for LoadError {
 const TRIAL_START: i32 = 14;
 
 impl Loaded {
-    /// Makes the object's maps and loads its BPF program. All have the same name in the kernel: at most
-    /// 15 letters, digits, dots and underscores.
+    /// Makes the object's maps and loads its BPF program. All have the same name in the kernel: at
+    /// most 15 letters, digits, dots and underscores.
     ///
     /// # Errors
     /// See [`LoadError`].
@@ -130,8 +131,8 @@ impl Loaded {
         self.program.verified()
     }
 
-    /// Tries it out on a frame, which has no tag beside it, no mark, queue or hash, and tells what it
-    /// returned.
+    /// Tries it out on a frame, which has no tag beside it, no mark, queue or hash, and tells what
+    /// it returned.
     ///
     /// # Errors
     /// See [`LoadedProgram::run`].
@@ -144,7 +145,8 @@ impl Loaded {
     /// # Errors
     /// See [`LoadedProgram::run`].
     pub fn run_marked(&self, frame: &[u8], mark: u32) -> io::Result<u32> {
-        // The first fields of struct __sk_buff (linux/bpf.h): len and pkt_type, which can't be set, and mark.
+        // The first fields of struct __sk_buff (linux/bpf.h): len and pkt_type, which can't be set,
+        // and mark.
         let context = [0, 0, mark].map(u32::to_ne_bytes).concat();
         Ok(self.tried()?.run(frame, &context, 1)?.verdict)
     }

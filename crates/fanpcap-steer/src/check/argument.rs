@@ -234,7 +234,8 @@ impl<'a> Checker<'_, 'a> {
     }
 }
 
-/// Whether it loads what the kernel knows beside the packet (linux/filter.h, SKF_AD_OFF): a load from a place that no packet has.
+/// Whether it loads what the kernel knows beside the packet (linux/filter.h, SKF_AD_OFF): a load
+/// from a place that no packet has.
 fn is_ancillary(instruction: &Classic) -> bool {
     const LOAD_ABSOLUTE: u16 = 0x20;
     const CLASS_AND_MODE: u16 = 0xe7;

@@ -8,7 +8,8 @@ use std::collections::HashMap;
 use std::hash::Hash;
 
 impl Checker<'_, '_> {
-    /// The program of this function. Each use of `sample` counts by itself, also where one definition is used twice.
+    /// The program of this function. Each use of `sample` counts by itself, also where one
+    /// definition is used twice.
     pub(super) fn finish(self, mut main: Function) -> Result<Tree, Error> {
         let mut samplers = 0;
         let (mut sets, mut filters) = (Numbering::default(), Numbering::default());

@@ -38,7 +38,8 @@ impl<'p, 'a> Checker<'p, 'a> {
         Ok(values)
     }
 
-    /// Refuses `[a, b..c]`, which counts by steps in Haskell, and might be read as `a` and a range here.
+    /// Refuses `[a, b..c]`, which counts by steps in Haskell, and might be read as `a` and a range
+    /// here.
     fn unstepped(&self, elements: &[Expression<'a>]) -> Result<(), Error> {
         let [first, range] = elements else {
             return Ok(());

@@ -10,7 +10,8 @@ use crate::parser::MAIN;
 use crate::table::{self, Entry, Refused, Type};
 
 impl<'p, 'a> Checker<'p, 'a> {
-    /// The value of a name: of a parameter, a definition, or a function of the table, in this order.
+    /// The value of a name: of a parameter, a definition, or a function of the table, in this
+    /// order.
     pub(super) fn named(
         &mut self,
         name: &'a str,

@@ -10,8 +10,9 @@ use crate::table::{self, Kind, Type};
 pub struct Definition {
     /// Its name.
     pub name: String,
-    /// Its type as in the manual page, `number -> predicate`. A definition with parameters is put in where it is named, and has
-    /// no type of its own: this one is as its body uses them, `any` where that does not tell.
+    /// Its type as in the manual page, `number -> predicate`. A definition with parameters is put
+    /// in where it is named, and has no type of its own: this one is as its body uses them, `any`
+    /// where that does not tell.
     pub signature: String,
 }
 

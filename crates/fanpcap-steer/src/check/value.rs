@@ -3,7 +3,7 @@
 use crate::ast::Span;
 use crate::ir::{Function, Key, Net, Predicate, Property};
 use crate::measure::Measure;
-use crate::table::{Entry, Kind, Made, Type};
+use crate::table::{Built, Entry, Kind, Type};
 use std::borrow::Cow;
 
 /// A value.
@@ -138,15 +138,15 @@ impl<'a> Value<'a> {
     }
 }
 
-impl From<Made> for Value<'_> {
-    fn from(made: Made) -> Self {
+impl From<Built> for Value<'_> {
+    fn from(made: Built) -> Self {
         match made {
-            Made::Predicate(predicate) => Value::Predicate(predicate),
-            Made::Property(property) => Value::Property(property),
-            Made::Function(function) => Value::Function(function),
-            Made::Key(key) => Value::Key(key),
-            Made::Net(net) => Value::Net(net),
-            Made::Number(number) => Value::Number(number),
+            Built::Predicate(predicate) => Value::Predicate(predicate),
+            Built::Property(property) => Value::Property(property),
+            Built::Function(function) => Value::Function(function),
+            Built::Key(key) => Value::Key(key),
+            Built::Net(net) => Value::Net(net),
+            Built::Number(number) => Value::Number(number),
         }
     }
 }

@@ -1,4 +1,5 @@
-//! Instructions and labels: an assembler whose jumps go forward only, and which leaves out what can't be reached.
+//! Instructions and labels: an assembler whose jumps go forward only, and which leaves out what
+//! can't be reached.
 
 use super::EbpfError;
 use fanpcap_bpf::{Instruction, Relocation};
@@ -40,12 +41,14 @@ struct Binding {
 
 /// Most instructions, so that each jump's 16 bits reach.
 pub const INSTRUCTIONS_MAX: usize = 30_000;
-/// Most conditional jumps: the verifier keeps a state for each that it has still to come back to, 8192 at most
-/// (BPF_COMPLEXITY_LIMIT_JMP_SEQ), and one more for some that it simulates as mispredicted.
+/// Most conditional jumps: the verifier keeps a state for each that it has still to come back to,
+/// 8192 at most (BPF_COMPLEXITY_LIMIT_JMP_SEQ), and one more for some that it simulates as
+/// mispredicted.
 pub const CONDITIONS_MAX: usize = 4_000;
 
-/// Most instructions, those of a function and of what it calls counted with each call. Where the verifier goes through functions with each call it
-/// goes through these, each once or twice, up to 7 times at worst, and gives up at a million. Where functions are verified once, what counts is
+/// Most instructions, those of a function and of what it calls counted with each call. Where the
+/// verifier goes through functions with each call it goes through these, each once or twice, up to
+/// 7 times at worst, and gives up at a million. Where functions are verified once, what counts is
 /// [`INSTRUCTIONS_MAX`]: up to 14 times each without `CAP_PERFMON`.
 pub const STEPS_MAX: usize = 100_000;
 
@@ -69,8 +72,9 @@ impl Assembler {
         Label(self.labels.len() - 1)
     }
 
-    /// Binds a label here. A jump to it that would be the last instruction is left out, as the kernel would, which takes long for that; and
-    /// a condition that jumps to it over a jump elsewhere becomes the contrary condition that jumps there.
+    /// Binds a label here. A jump to it that would be the last instruction is left out, as the
+    /// kernel would, which takes long for that; and a condition that jumps to it over a jump
+    /// elsewhere becomes the contrary condition that jumps there.
     pub(super) fn bind(&mut self, label: Label) {
         while self.ends_with_jump_to(label) || self.turn_around(label) {
             self.leave_out_last();

@@ -1,6 +1,7 @@
 //! Classic BPF to eBPF: pcap filters of the program, and the filter that a user has set.
 //!
-//! r7 is A, r8 is X. A load out of range and a division by zero end with 0, as in libpcap's `bpf_filter` and in the kernel.
+//! r7 is A, r8 is X. A load out of range and a division by zero end with 0, as in libpcap's
+//! `bpf_filter` and in the kernel.
 
 mod ancillary;
 mod loads;
@@ -31,7 +32,8 @@ struct Making<'c> {
     out: Label,
 }
 
-/// A word of scratch memory. At 4 behind a multiple of eight the verifier does not keep track of values.
+/// A word of scratch memory. At 4 behind a multiple of eight the verifier does not keep track of
+/// values.
 fn memory(index: u32) -> i16 {
     -4 - 8 * i16::try_from(index & 15).unwrap_or(0)
 }

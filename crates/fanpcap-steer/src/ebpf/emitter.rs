@@ -1,4 +1,5 @@
-//! The program as a whole: the way in, what is done with a packet, the ways out, and the functions behind.
+//! The BPF program as a whole: the way in, what is done with a packet, the ways out, and the
+//! functions.
 
 use super::assembler::{Assembler, Label, Op, R0, R1, R2, R6, R8, R10, Width};
 use super::effect::Effect;
@@ -17,8 +18,8 @@ use fanpcap_bpf::{Classic, Object};
 pub(super) enum Role<'a> {
     /// Returns the hash that the packet is steered by, or `drop` for a packet that is dropped.
     Steer { drop: u32 },
-    /// Returns how many bytes a member keeps: none of a packet that is dropped, of others as many as
-    /// the user's own filter says, or all.
+    /// Returns how many bytes a member keeps: none of a packet that is dropped, of others as many
+    /// as the user's own filter says, or all.
     Keep { user: Option<&'a [Classic]> },
 }
 
@@ -27,12 +28,13 @@ pub(super) enum Role<'a> {
 pub(super) enum Routine {
     /// r1: context, r2: view so far, r3: offset and stage. The view.
     Walk,
-    /// r1: context, r2: offset, r3: length less 1, 0 to 7. The first four bytes of so many as they are, or a negative number where these are not
-    /// there.
+    /// r1: context, r2: offset, r3: length less 1, 0 to 7. Returns the first four of so many bytes
+    /// as they are, or a negative number if so many bytes are not there.
     Word,
     /// r1: context, r2: view. The same, or that of the packet that an ICMP error quotes.
     Quoted,
-    /// r1: context, r2: view of whose flow it is, r3: that of the packet. The hash of the flow. It is IP.
+    /// r1: context, r2: view of whose flow it is, r3: that of the packet. The hash of the flow. It
+    /// is IP.
     Hash(Ends),
     /// r1: context, r2: view of a fragment, r3: its hash by itself. The hash that it is steered by.
     Fragments,
@@ -131,7 +133,7 @@ impl<'a> Emitter<'a> {
         self.body(&tree.main);
     }
 
-    /// 0, of which the verifier does not know.
+    /// Stores 0, which the verifier does not know.
     fn start_state(&mut self) {
         self.asm.load(Width::Word, R1, R6, 16);
         self.asm.set(R2, R1);
@@ -230,7 +232,8 @@ impl<'a> Emitter<'a> {
         self.asm.bind(done);
     }
 
-    /// Runs a function and goes to `passed`; where it drops, goes on at `dropped`, which it binds, with all as it was.
+    /// Runs a function and goes to `passed` if it passes. If it drops, goes on at `dropped`, which
+    /// is bound here, with outcome and state from before.
     fn attempt(&mut self, function: &'a Function, dropped: Label, passed: Label) {
         let effect = Effect::of(function);
         let saved = effect.dirty.then(|| self.save());
@@ -307,7 +310,8 @@ impl<'a> Emitter<'a> {
         self.error.get_or_insert(error);
     }
 
-    /// Calls a routine, which is made behind the program. r1 to r3 are set: the verifier wants it of each, whether or not it is looked at.
+    /// Calls a routine, which is made behind the main code. The caller sets r1 to r3: the verifier
+    /// requires all three, also of a routine that does not read them.
     pub(super) fn routine(&mut self, routine: Routine) {
         let known = self.routines.iter().find(|(known, _)| *known == routine);
         let label = known.map(|&(_, label)| label).unwrap_or_else(|| {

@@ -126,7 +126,8 @@ impl Emitter<'_> {
         self.asm.alu(Op::Add, R1, R2);
     }
 
-    /// Marks the outcome in r8: a fragment is to have that of its datagram. What decides later takes the mark away, and so does what drops.
+    /// Marks the outcome in r8: a fragment is to have that of its datagram. What decides later
+    /// takes the mark away, and so does what drops.
     pub(super) fn will_follow(&mut self) {
         self.follows = true;
         let mark = if self.nested { FOLLOWS_INSIDE } else { FOLLOWS };
@@ -134,7 +135,8 @@ impl Emitter<'_> {
         self.asm.alu(Op::Or, R8, R1);
     }
 
-    /// In the end, as the mark in r8 says: from r8 to r8. Only the first fragment of what carries a packet shows that packet; the others follow it.
+    /// In the end, as the mark in r8 says: from r8 to r8. Only the first fragment of what carries a
+    /// packet shows that packet; the others follow it.
     pub(super) fn follow(&mut self) {
         let (outer, done) = (self.asm.label(), self.asm.label());
         self.asm.note("fragments");
@@ -230,7 +232,8 @@ impl Emitter<'_> {
         let id = self.fetch(Place::Fragment, 4, 4, missing);
         id.word(&mut self.asm, R1);
         self.asm.store(Width::Word, R10, KEY + 32, R1);
-        // Only the first fragment may know the upper protocol, so it does not tell datagrams apart (RFC 8200 section 4.5).
+        // Only the first fragment may know the upper protocol, so it does not tell datagrams apart
+        // (RFC 8200 section 4.5).
         self.asm.set(R1, IPV6);
         self.asm.bind(done);
         self.asm.alu(Op::Left, R9, 16);

@@ -6,11 +6,11 @@ use fanpcap_bpf::{MapKind, MapSpec};
 
 /// Name of the map whose row 0 is the steering program's counters, 64 bits each.
 pub const COUNTERS_MAP: &str = "counters";
-/// Name of the map whose row 0 is one number: how many later fragments came before their first, and may
-/// have left their flow by that.
+/// Name of the map whose row 0 is one number: how many later fragments came before their first, and
+/// may have left their flow by that.
 pub const LATE_MAP: &str = "late";
-/// Name of the map that has, on each CPU, how many packets were steered in turn, and of each sampler
-/// how far it is, 32 bits each.
+/// Name of the map that has, on each CPU, how many packets were steered in turn, and of each
+/// sampler how far it is, 32 bits each.
 pub const TURNS_MAP: &str = "turns";
 /// Name of the map of what fragments are steered by.
 pub const FRAGMENTS_MAP: &str = "fragments";

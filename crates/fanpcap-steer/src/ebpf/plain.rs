@@ -1,7 +1,9 @@
-//! The way in for plain packets, which most are: see `view.rs`.
+//! The fast way in for plain packets: most packets are plain (`view.rs`).
 //!
-//! A program that asks for headers has one body, and a plain packet's view and headers are put where the walk and the body's questions
-//! have those of all others. One that does not has a body of its own for each IP version, which reads addresses and ports where they came.
+//! If the tree asks for headers, there is one body for all packets. This way in stores the view and
+//! the headers of a plain packet where the walk stores those of other packets. If the tree does not
+//! ask for headers, each IP version has a body of its own for plain packets. That body reads
+//! addresses and ports from the frame.
 
 use super::assembler::{If, Label, Op, R1, R2, R6, R7, R10, Width};
 use super::emitter::Emitter;
@@ -46,7 +48,8 @@ impl Emitter<'_> {
         self.view = View::Packed;
     }
 
-    /// Goes to `general` unless it is plain, of what is IPv4 or IPv6 by its type; the view is that of a plain one then.
+    /// Goes to `general` unless the packet, IPv4 or IPv6 by its Ethernet type, is plain. Sets the
+    /// view of a plain packet.
     fn require_plain(&mut self, needs: &Needs, ipv6: bool, head: Bytes, general: Label) {
         let tcp = self.asm.label();
         head.at(LINK_LEN).byte(&mut self.asm, R1);
@@ -121,13 +124,14 @@ impl Emitter<'_> {
         self.asm.alu(Op::Or, R7, R1);
     }
 
-    /// As the walk does, without its pains: nothing here is a number that the verifier would remember.
+    /// Stores the view as the walk does. The verifier knows no value here that would have to be
+    /// erased.
     fn keep_plain_view(&mut self, needs: &Needs) {
         self.asm.store(Width::Word, R10, OUTER, R7);
         self.asm.alu(Op::Right, R7, 32);
         self.asm.store(Width::Word, R10, OUTER + 8, R7);
         if needs.inside {
-            // 0, of which the verifier does not know.
+            // 0, which the verifier does not know.
             self.asm.load(Width::Word, R1, R6, 16);
             self.asm.set(R2, R1);
             self.asm.alu(Op::Xor, R1, R2);

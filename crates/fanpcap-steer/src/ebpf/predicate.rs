@@ -288,7 +288,8 @@ impl<'a> Emitter<'a> {
         self.asm.jump(no);
     }
 
-    /// UDP with both ports at least 1024 and even or odd as `parity` says; the first bytes behind its header.
+    /// UDP with both ports at least 1024 and even or odd as `parity` says; the first bytes behind
+    /// its header.
     fn real_time(&mut self, parity: i32, len: u8, no: Label) -> Bytes {
         self.require_protocol(&[17], no);
         let ports = self.ports(no);

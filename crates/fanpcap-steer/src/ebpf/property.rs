@@ -168,7 +168,8 @@ impl Emitter<'_> {
         field.half(&mut self.asm, R1);
     }
 
-    /// UDP's header, which has to be there, and of it the ports; r2 is lost, as are all others below r6.
+    /// UDP's header, which has to be there, and of it the ports; r2 is lost, as are all others
+    /// below r6.
     pub(super) fn udp_header(&mut self, absent: Label) -> Bytes {
         self.require_protocol(&[17], absent);
         self.require_transport(absent);

@@ -9,7 +9,8 @@ use super::view::{
 };
 
 impl Emitter<'_> {
-    /// Makes bytes readable, in place or on the stack. r0 to r5 may be lost, and r7, which is recalled where headers are kept.
+    /// Makes bytes readable, in place or on the stack. r0 to r5 may be lost, and r7, which is
+    /// recalled where headers are kept.
     pub(super) fn fetch(&mut self, place: Place, offset: u8, len: u8, missing: Label) -> Bytes {
         if len <= 4 {
             return self.first_four(place, offset, len, missing);
@@ -71,7 +72,8 @@ impl Emitter<'_> {
         })
     }
 
-    /// Keeps the IP header and the ports on the stack, for all that comes. What is not there is written as well, for the verifier.
+    /// Keeps the IP header and the ports on the stack, for all that comes. What is not there is
+    /// written as well, for the verifier.
     pub(super) fn keep_headers(&mut self) {
         let (short, network, done) = (self.asm.label(), self.asm.label(), self.asm.label());
         self.load(Place::Network, 0, 40, HEADER, short);

@@ -1,4 +1,4 @@
-//! Views on the stack, and what the verifier forgets by that.
+//! Views on the stack: spilled, and loaded again without the verifier's knowledge of their value.
 
 use super::assembler::{If, Op, R1, R2, R6, R7, R10, Width};
 use super::emitter::Emitter;
@@ -6,8 +6,9 @@ use super::stack::{CARRIED, OUTER};
 use super::view::View;
 
 impl Emitter<'_> {
-    /// Keeps r7 on the stack and makes the verifier forget what it can be, so that whatever follows is the same for all ways that lead
-    /// here: by XOR with a number that it does not know, twice, lest a zero be remembered, and by what is loaded again.
+    /// Spills r7 to the stack and erases the verifier's knowledge of its value, so that all paths
+    /// merge into one state here. XORs r7 twice with a value that the verifier does not know; once
+    /// would let it remember a zero. Loading r7 again in two halves erases the rest.
     pub(super) fn forget(&mut self, slot: i16) {
         // A number in both kinds of context: the protocol or the queue.
         self.asm.load(Width::Word, R1, R6, 16);
@@ -22,7 +23,7 @@ impl Emitter<'_> {
         self.recall(slot);
     }
 
-    /// What was kept, to r7. r1 is lost.
+    /// Loads a spilled view into r7. r1 is lost.
     pub(super) fn recall(&mut self, slot: i16) {
         self.asm.load(Width::Word, R1, R10, slot);
         self.asm.load(Width::Word, R7, R10, slot + 8);
@@ -30,7 +31,8 @@ impl Emitter<'_> {
         self.asm.alu(Op::Or, R7, R1);
     }
 
-    /// Puts the view of the packet that the code is about into r7, and of the verifier's knowledge of it nothing. r1 is lost.
+    /// Loads the view of the packet that the code is about into r7. The verifier knows nothing of
+    /// its value. r1 is lost.
     pub(super) fn recall_view(&mut self) {
         if self.view != View::Packed || !self.walks {
             return;

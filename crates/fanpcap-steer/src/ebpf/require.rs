@@ -44,7 +44,8 @@ impl Emitter<'_> {
         self.require_one_of(R2, protocols, no);
     }
 
-    /// Goes to `no` unless the number is one of these: by few jumps, of which the verifier goes both ways. r3 is lost.
+    /// Goes to `no` unless the number is one of these: by few jumps, of which the verifier goes
+    /// both ways. r3 is lost.
     pub(super) fn require_one_of(&mut self, number: Register, of: &[u8], no: Label) {
         let yes = self.asm.label();
         let (low, high): (Vec<u8>, Vec<u8>) = of.iter().partition(|&&one| one < 64);

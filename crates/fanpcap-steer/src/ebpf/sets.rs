@@ -14,7 +14,8 @@ use std::net::IpAddr;
 const CHAIN_MAX: usize = 16;
 
 impl Emitter<'_> {
-    /// Goes to `yes` where the set has the number in r1, or with `wide` the one whose halves are in r1 and r2.
+    /// Goes to `yes` where the set has the number in r1, or with `wide` the one whose halves are in
+    /// r1 and r2.
     pub(super) fn member(&mut self, set: usize, wide: bool, yes: Label, no: Label) {
         let tree = self.tree;
         let Some(numbers) = tree.sets.get(set) else {

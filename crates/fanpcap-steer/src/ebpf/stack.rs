@@ -1,10 +1,12 @@
-//! The stack, counted from its end. The verifier wants each byte written before it is read, and by aligned accesses; a
-//! first store costs a barrier without `CAP_PERFMON`, unless a helper has written there before.
+//! The stack, counted from its end. The verifier wants each byte written before it is read, and by
+//! aligned accesses; a first store costs a barrier without `CAP_PERFMON`, unless a helper has
+//! written there before.
 
-/// Where a plain frame's head is: two bytes behind a multiple of eight, so that its addresses are aligned.
+/// Where a plain frame's head is: two bytes behind a multiple of eight, so that its addresses are
+/// aligned.
 pub(super) const WINDOW: i16 = -62;
-/// The packet's own view, where the window was: its lower half, and 8 bytes on the upper one. At 4 behind a multiple of eight the
-/// verifier does not keep track of values.
+/// The packet's own view, where the window was: its lower half, and 8 bytes on the upper one. At 4
+/// behind a multiple of eight the verifier does not keep track of values.
 pub(super) const OUTER: i16 = -52;
 /// The view of what it carries, or 0; the same.
 pub(super) const CARRIED: i16 = -36;

@@ -275,7 +275,8 @@ impl Emitter<'_> {
         self.by_flow(Ends::Media, drop);
     }
 
-    /// Goes to `carried` where the user's packet is there, with its view in r1, or to `outer` for what controls the tunnel.
+    /// Goes to `carried` where the user's packet is there, with its view in r1, or to `outer` for
+    /// what controls the tunnel.
     fn gtp(&mut self, carried: Label, outer: Label, drop: Label) {
         let control = self.asm.label();
         let ports = self.udp_header(drop);

@@ -11,8 +11,9 @@ pub(super) trait Target {
     /// Begins a view in r7: [`LATE_START`] or 0. r1 to r5 stay.
     fn begin_view(&self, asm: &mut Assembler);
 
-    /// Loads `len` bytes of the frame, a number or r6 to r9, from the offset in r2, to the stack at `to`; `again` puts the offset into r2
-    /// once more. `viewed` tells that r7 is a view. r0 to r5 are lost. Goes to `missing` where the bytes are not there.
+    /// Loads `len` bytes of the frame, a number or r6 to r9, from the offset in r2, to the stack at
+    /// `to`; `again` puts the offset into r2 once more. `viewed` tells that r7 is a view. r0 to r5
+    /// are lost. Goes to `missing` where the bytes are not there.
     fn load(
         &self,
         asm: &mut Assembler,
@@ -23,8 +24,9 @@ pub(super) trait Target {
         missing: Label,
     );
 
-    /// Makes bytes `from` to `to` of the frame readable at the register and offset that it returns, which are those of byte 0;
-    /// those before were asked for by an earlier call. `window` is where byte 0 would be on the stack.
+    /// Makes bytes `from` to `to` of the frame readable at the register and offset that it returns,
+    /// which are those of byte 0; those before were asked for by an earlier call. `window` is where
+    /// byte 0 would be on the stack.
     fn head(
         &self,
         asm: &mut Assembler,
@@ -34,7 +36,8 @@ pub(super) trait Target {
         missing: Label,
     ) -> (Register, i16);
 
-    /// Loads the frame's first `len` bytes to the stack at `to`, or goes to `missing`. r0 to r5 are lost.
+    /// Loads the frame's first `len` bytes to the stack at `to`, or goes to `missing`. r0 to r5 are
+    /// lost.
     fn start(&self, asm: &mut Assembler, len: u8, to: i16, missing: Label);
 
     /// The tag beside the frame: its TCI to r1, or to `none`. r2 to r5 stay.
@@ -61,9 +64,10 @@ pub(super) trait Target {
 
 /// A socket filter: a group's fan-out program, or a member's filter.
 ///
-/// Absolute offsets count from where the stack is just now, which is the network header in a group's program for what was
-/// received and the frame's first byte otherwise. So frames are read from the MAC header on; only what lies behind the buffer's
-/// linear part, which such loads don't reach (net/core/filter.c, `bpf_skb_load_bytes_relative`), is read by absolute offset.
+/// Absolute offsets count from where the stack is just now, which is the network header in a
+/// group's program for what was received and the frame's first byte otherwise. So frames are read
+/// from the MAC header on; only what lies behind the buffer's linear part, which such loads don't
+/// reach (net/core/filter.c, `bpf_skb_load_bytes_relative`), is read by absolute offset.
 #[derive(Debug)]
 pub(super) struct Socket {
     /// It is the group's program, else a member's filter.
@@ -71,7 +75,8 @@ pub(super) struct Socket {
 }
 
 impl Socket {
-    /// Takes from r2 the number of the frame's bytes before those that the buffer begins with. r5 is lost.
+    /// Takes from r2 the number of the frame's bytes before those that the buffer begins with. r5
+    /// is lost.
     fn subtract_start(&self, asm: &mut Assembler, viewed: bool) {
         if !self.fanout {
             return asm.subtract_start(R2);
@@ -88,8 +93,9 @@ impl Socket {
     }
 }
 
-/// 1 where the frame was received, 0 where it is sent; without a jump, as the verifier would go on both ways. The kernel makes
-/// more instructions of the load, and to make room for them takes it as long as the program is.
+/// 1 where the frame was received, 0 where it is sent; without a jump, as the verifier would go on
+/// both ways. The kernel makes more instructions of the load, and to make room for them takes it as
+/// long as the program is.
 fn is_received(asm: &mut Assembler, target: Register) {
     asm.load(Width::Word, target, R6, PACKET_TYPE);
     asm.alu(Op::Xor, target, PACKET_OUTGOING);
@@ -204,8 +210,8 @@ impl Target for Socket {
     }
 }
 
-/// XDP: the head of the frame is read directly, the rest by `bpf_xdp_load_bytes` (since Linux 5.18), as packet pointers take
-/// numbers that are not constant only from who has `CAP_PERFMON`.
+/// XDP: the head of the frame is read directly, the rest by `bpf_xdp_load_bytes` (since Linux
+/// 5.18), as packet pointers take numbers that are not constant only from who has `CAP_PERFMON`.
 #[derive(Debug)]
 pub(super) struct Xdp;
 

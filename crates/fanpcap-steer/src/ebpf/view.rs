@@ -1,6 +1,7 @@
 //! What is known of the packet that the code is about.
 //!
-//! The walk's result is one number in r7, so that two ways through the walk that come together are the same to the verifier:
+//! The walk's result is one number in r7, so that two ways through the walk that come together are
+//! the same to the verifier:
 //!
 //! | bits | |
 //! | --- | --- |
@@ -13,8 +14,9 @@
 //! | 40-51 | transport header less network header, by 4; 0: none |
 //! | 52-63 | IPv6's fragment header less network header, by 4; 0: none |
 //!
-//! Most packets are plain: IPv4 without options or IPv6 without extension headers, of TCP or UDP, right behind Ethernet.
-//! Their headers are where they always are, so they need no walk: see `plain.rs`.
+//! Most packets are plain: IPv4 without options or IPv6 without extension headers, of TCP or UDP,
+//! right behind Ethernet. Their headers are where they always are, so they need no walk: see
+//! `plain.rs`.
 
 use super::assembler::{Assembler, Op, R7, R10, Register, Width};
 
@@ -125,7 +127,8 @@ impl Bytes {
 
     /// An Ethernet address; `other` is lost.
     pub(super) fn six(self, asm: &mut Assembler, target: Register, other: Register) {
-        // The stack is read by aligned numbers only; a frame begins two bytes behind a multiple of four.
+        // The stack is read by aligned numbers only; a frame begins two bytes behind a multiple of
+        // four.
         let skewed = self.base != R10;
         let bits = if (self.at % 4 == 0) == skewed {
             self.half(asm, target);

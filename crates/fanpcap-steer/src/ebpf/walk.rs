@@ -1,7 +1,7 @@
 //! The walk from the Ethernet header to the transport header, as `fanpcap_wire` says it.
 //!
-//! r7 becomes the view, r8 is the offset of the header that comes next, r9 its type or protocol. Once a stage has set what it
-//! found, all ways out lead to the same end.
+//! r7 becomes the view, r8 is the offset of the header that comes next, r9 its type or protocol.
+//! Once a stage has set what it found, all ways out lead to the same end.
 
 use super::assembler::{If, Label, Op, R0, R1, R2, R3, R6, R7, R8, R9};
 use super::emitter::{Emitter, Routine};
@@ -143,7 +143,8 @@ impl Emitter<'_> {
         self.mpls(stages, end);
     }
 
-    /// One tag; the `last` that is allowed counts as one more where there is a tag beside the frame.
+    /// One tag; the `last` that is allowed counts as one more where there is a tag beside the
+    /// frame.
     fn tag(&mut self, last: bool, typed: Label, cut: Label, end: Label) {
         let (tag, alone) = (self.asm.label(), self.asm.label());
         for kind in [0x8100, 0x88a8, 0x9100] {

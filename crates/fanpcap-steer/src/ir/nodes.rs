@@ -71,7 +71,8 @@ impl Function {
         }
     }
 
-    /// Calls `on` for each node: first for those that a node holds, from left to right, then for the node.
+    /// Calls `on` for each node: first for those that a node holds, from left to right, then for
+    /// the node.
     pub fn walk(&self, on: &mut dyn FnMut(Node<'_>)) {
         if let Some(question) = self.question() {
             question.walk(on);

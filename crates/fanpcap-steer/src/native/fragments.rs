@@ -13,12 +13,12 @@ const GENERATION: usize = FRAGMENTS_MAX as usize / 2;
 /// A datagram, by what its fragments have in common, and which fragment this is.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Datagram {
-    key: Key,
+    key: DatagramKey,
     is_later: bool,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-struct Key {
+struct DatagramKey {
     source: IpAddr,
     destination: IpAddr,
     id: u32,
@@ -28,19 +28,19 @@ struct Key {
 }
 
 #[derive(Clone, Copy, Debug)]
-struct Entry {
+struct Remembered {
     hash: u32,
     /// Made by a fragment that came before the first one.
     early: bool,
     since_ns: u64,
 }
 
-/// Datagrams in two generations: when the younger one is full, the older one is forgotten. What is looked up is young again, so
-/// at least half of [`FRAGMENTS_MAX`] are those used last.
+/// Datagrams in two generations: when the younger one is full, the older one is forgotten. What is
+/// looked up is young again, so at least half of [`FRAGMENTS_MAX`] are those used last.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Fragments {
-    young: HashMap<Key, Entry>,
-    old: HashMap<Key, Entry>,
+    young: HashMap<DatagramKey, Remembered>,
+    old: HashMap<DatagramKey, Remembered>,
     late: u64,
 }
 
@@ -51,9 +51,10 @@ impl Datagram {
         if !ip.is_fragment() {
             return None;
         }
-        // IPv6 tells datagrams apart without a protocol (RFC 8200 section 4.5), of which only the first fragment may know the last.
+        // IPv6 tells datagrams apart without a protocol (RFC 8200 section 4.5), of which only the
+        // first fragment may know the last.
         let protocol = ip.ipv4().map_or(number::FRAGMENT, |_| ip.protocol());
-        let key = Key {
+        let key = DatagramKey {
             source: ip.source(),
             destination: ip.destination(),
             id: ip.id()?,
@@ -81,7 +82,7 @@ impl Fragments {
             }
         }
         self.late = self.late.wrapping_add(is_later.into());
-        let entry = Entry {
+        let entry = Remembered {
             hash,
             early: is_later,
             since_ns: now_ns,
@@ -94,16 +95,16 @@ impl Fragments {
         self.late
     }
 
-    fn find(&mut self, key: &Key, now_ns: u64) -> Option<&mut Entry> {
+    fn find(&mut self, key: &DatagramKey, now_ns: u64) -> Option<&mut Remembered> {
         if let Some(entry) = self.old.remove(key) {
             self.store(*key, entry);
         }
         let is_fresh =
-            |entry: &&mut Entry| now_ns.saturating_sub(entry.since_ns) <= FRAGMENT_AGE_NS;
+            |entry: &&mut Remembered| now_ns.saturating_sub(entry.since_ns) <= FRAGMENT_AGE_NS;
         self.young.get_mut(key).filter(is_fresh)
     }
 
-    fn store(&mut self, key: Key, entry: Entry) {
+    fn store(&mut self, key: DatagramKey, entry: Remembered) {
         if self.young.len() >= GENERATION && !self.young.contains_key(&key) {
             self.old = std::mem::take(&mut self.young);
         }

@@ -7,7 +7,7 @@ use crate::hash::{self, NUMBER_MAX};
 use crate::ir::{Field, Flow, Net, Ports, Steer};
 
 /// Two ends, each as [`crate::hash`] mixes it.
-type Ends = (u64, u64);
+type Pair = (u64, u64);
 
 impl Run<'_> {
     /// None where the packet lacks what it is steered by.
@@ -38,8 +38,8 @@ impl Run<'_> {
         })
     }
 
-    /// Where a fragment is to follow its datagram, as ports count or what it carries, which only the first one has: how many packets
-    /// it is inside of.
+    /// Where a fragment is to follow its datagram, as ports count or what it carries, which only
+    /// the first one has: how many packets it is inside of.
     pub(super) fn follows(&self, steer: &Steer) -> Option<u32> {
         let by_ports = matches!(steer, Steer::Flow(flow) if flow.ports != Ports::None)
             || matches!(steer, Steer::Media)
@@ -89,8 +89,9 @@ impl Run<'_> {
         }
     }
 
-    /// Where the hub gives the packet to the members of both ends, a group of the kernel's goes by both.
-    fn at_both(&self, ends: Ends) -> Decision {
+    /// Where the hub gives the packet to the members of both ends, a group of the kernel's goes by
+    /// both.
+    fn at_both(&self, ends: Pair) -> Decision {
         if self.group {
             by_both(ends)
         } else {
@@ -154,12 +155,12 @@ fn media(ip: &Ip<'_>) -> Option<u32> {
     Some(hash::finish(hash::both(source, destination)))
 }
 
-fn links(link: &Link<'_>) -> Ends {
+fn links(link: &Link<'_>) -> Pair {
     let [source, destination] = [link.source(), link.destination()].map(address::link);
     (hash::end(source), hash::end(destination))
 }
 
-fn addresses(ip: &Ip<'_>, bits: u8) -> Ends {
+fn addresses(ip: &Ip<'_>, bits: u8) -> Pair {
     let [source, destination] = [ip.source(), ip.destination()];
     let end = |address| address::end(address::cut(address, bits), 0);
     (end(source), end(destination))
@@ -169,10 +170,10 @@ fn by(end: u64) -> Decision {
     Decision::Steer(hash::finish(end))
 }
 
-fn by_both((one, other): Ends) -> Decision {
+fn by_both((one, other): Pair) -> Decision {
     by(hash::both(one, other))
 }
 
-fn double((one, other): Ends) -> Decision {
+fn double((one, other): Pair) -> Decision {
     Decision::Double(hash::finish(one), hash::finish(other))
 }

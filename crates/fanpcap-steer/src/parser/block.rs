@@ -4,7 +4,7 @@ use super::Parser;
 use super::layout::{Boundary, Context, begins_item};
 use crate::Error;
 use crate::ast::{Chain, Expression, Form};
-use crate::lexer::Kind;
+use crate::lexer::Lexeme;
 
 impl<'a> Parser<'a> {
     /// A block, which `do` or `if` begins.
@@ -22,9 +22,9 @@ impl<'a> Parser<'a> {
         let function = self.meaning("conditional");
         let mut arguments = vec![self.expression()?];
         for word in ["then", "else"] {
-            let separated = self.peek() == Some(&Kind::Mark(';'));
+            let separated = self.peek() == Some(&Lexeme::Mark(';'));
             if separated
-                && matches!(self.tokens[self.at + 1].kind, Kind::Name(name) if name == word)
+                && matches!(self.tokens[self.at + 1].kind, Lexeme::Name(name) if name == word)
             {
                 self.take();
             }
@@ -43,7 +43,7 @@ impl<'a> Parser<'a> {
     fn lines(&mut self) -> Result<Expression<'a>, Error> {
         let start = self.token().span.start;
         self.take();
-        let lines = if self.peek() == Some(&Kind::Mark('{')) {
+        let lines = if self.peek() == Some(&Lexeme::Mark('{')) {
             self.take();
             self.within(Context::Braces, Self::items_in_braces)?
         } else {
@@ -56,15 +56,16 @@ impl<'a> Parser<'a> {
         Ok(Expression { node, span })
     }
 
-    /// The column of a block's first line. A program's own block may stand at the margin, as in configuration files.
+    /// The column of a block's first line. A program's own block may stand at the margin, as in
+    /// configuration files.
     fn indent(&self) -> Result<u32, Error> {
         let token = self.token();
         let is_outermost = self.contexts.len() == 1;
         let least = self.enclosing() + u32::from(!is_outermost);
-        let is_deep = token.column >= least && token.kind != Kind::End;
+        let is_deep = token.column >= least && token.kind != Lexeme::End;
         // Right of the margin, `f :: T` is a line with its type.
         let is_typed = token.column > self.margin
-            && self.tokens.get(self.at + 1).map(|next| &next.kind) == Some(&Kind::Symbol("::"));
+            && self.tokens.get(self.at + 1).map(|next| &next.kind) == Some(&Lexeme::Symbol("::"));
         if is_deep && (!token.first || is_typed || !self.defines(self.at)) {
             return Ok(token.column);
         }
@@ -95,7 +96,7 @@ impl<'a> Parser<'a> {
                 Boundary::End => return false,
                 Boundary::No => {}
             }
-            if self.token().kind != Kind::Mark(';') {
+            if self.token().kind != Lexeme::Mark(';') {
                 return semicolon && begins_item(&self.token().kind);
             }
             if self.defines(self.at + 1) {
@@ -115,7 +116,7 @@ impl<'a> Parser<'a> {
             }
             items.push(self.expression()?);
             let next = &self.token().kind;
-            if ![Kind::Mark(';'), Kind::Mark('}')].contains(next) {
+            if ![Lexeme::Mark(';'), Lexeme::Mark('}')].contains(next) {
                 return Err(self.expected("an operator, ';' or '}'"));
             }
         }

@@ -5,7 +5,7 @@ use super::operator::{Infix, LOOSEST, TIGHTEST};
 use super::{Parser, module, operator};
 use crate::Error;
 use crate::ast::{Chain, Expression, Form};
-use crate::lexer::Kind;
+use crate::lexer::Lexeme;
 use crate::limits::DEPTH_MAX;
 use std::borrow::Cow;
 use std::mem;
@@ -73,7 +73,7 @@ impl<'a> Parser<'a> {
         }
         self.take();
         let function = match self.peek() {
-            Some(Kind::Name(name)) => {
+            Some(Lexeme::Name(name)) => {
                 let name = *name;
                 self.name(name)
             }
@@ -144,11 +144,11 @@ impl<'a> Parser<'a> {
 
     fn begins_atom(&self) -> bool {
         match self.peek() {
-            Some(Kind::Name(name)) => !module::is_reserved(name),
-            Some(Kind::Number(_) | Kind::Text(_) | Kind::Address(_)) => true,
-            Some(Kind::Mark(mark)) => matches!(mark, '(' | '['),
-            Some(Kind::Symbol(symbol)) => *symbol == "-",
-            Some(Kind::End) | None => false,
+            Some(Lexeme::Name(name)) => !module::is_reserved(name),
+            Some(Lexeme::Number(_) | Lexeme::Text(_) | Lexeme::Address(_)) => true,
+            Some(Lexeme::Mark(mark)) => matches!(mark, '(' | '['),
+            Some(Lexeme::Symbol(symbol)) => *symbol == "-",
+            Some(Lexeme::End) | None => false,
         }
     }
 
@@ -158,13 +158,13 @@ impl<'a> Parser<'a> {
             return Err(self.expected(what));
         }
         let node = match self.token().kind.clone() {
-            Kind::Name(name) => Form::Name(name),
-            Kind::Number(number) => Form::Number(number.into()),
-            Kind::Text(text) => Form::Text(text),
-            Kind::Address(text) => Form::Text(Cow::Borrowed(text)),
-            Kind::Mark('(') => return self.parentheses(),
-            Kind::Mark(_) => return self.list(),
-            Kind::Symbol(_) | Kind::End => return self.negative(),
+            Lexeme::Name(name) => Form::Name(name),
+            Lexeme::Number(number) => Form::Number(number.into()),
+            Lexeme::Text(text) => Form::Text(text),
+            Lexeme::Address(text) => Form::Text(Cow::Borrowed(text)),
+            Lexeme::Mark('(') => return self.parentheses(),
+            Lexeme::Mark(_) => return self.list(),
+            Lexeme::Symbol(_) | Lexeme::End => return self.negative(),
         };
         self.take();
         Ok(Expression { node, span })
@@ -173,7 +173,7 @@ impl<'a> Parser<'a> {
     fn negative(&mut self) -> Result<Expression<'a>, Error> {
         let start = self.token().span.start;
         self.take();
-        let Some(Kind::Number(number)) = self.peek() else {
+        let Some(Lexeme::Number(number)) = self.peek() else {
             return Err(self.expected("a number behind '-'"));
         };
         let node = Form::Number(-i128::from(*number));
@@ -226,7 +226,8 @@ impl<'a> Parser<'a> {
         ))
     }
 
-    /// Passes over `:: Type`, which says nothing that is not known. It ends where no type goes on: at an operator, a comma, or the next line.
+    /// Passes over `:: Type`, which says nothing that is not known. It ends where no type goes on:
+    /// at an operator, a comma, or the next line.
     fn annotation(&mut self) -> Result<(), Error> {
         if !self.is_symbol("::") {
             return Ok(());
@@ -235,13 +236,13 @@ impl<'a> Parser<'a> {
         let (start, mut open) = (self.at, 0_usize);
         while let Some(kind) = self.peek() {
             match kind {
-                Kind::Mark('(' | '[') => open += 1,
-                Kind::Mark(')' | ']') if open > 0 => open -= 1,
-                Kind::Mark(',') if open > 0 => {}
-                Kind::Symbol("->" | "=>") => {}
-                Kind::Name(name) if !operator::is_keyword(name) => {}
-                Kind::Name(_) | Kind::Number(_) | Kind::Text(_) | Kind::Address(_) => break,
-                Kind::Symbol(_) | Kind::Mark(_) | Kind::End => break,
+                Lexeme::Mark('(' | '[') => open += 1,
+                Lexeme::Mark(')' | ']') if open > 0 => open -= 1,
+                Lexeme::Mark(',') if open > 0 => {}
+                Lexeme::Symbol("->" | "=>") => {}
+                Lexeme::Name(name) if !operator::is_keyword(name) => {}
+                Lexeme::Name(_) | Lexeme::Number(_) | Lexeme::Text(_) | Lexeme::Address(_) => break,
+                Lexeme::Symbol(_) | Lexeme::Mark(_) | Lexeme::End => break,
             }
             self.take();
         }

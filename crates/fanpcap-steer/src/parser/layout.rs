@@ -1,7 +1,8 @@
-//! Where lines begin and end things: definitions at the margin, the lines of a `do` block below each other.
+//! Where lines begin and end things: definitions at the margin, the lines of a `do` block below
+//! each other.
 
 use super::{Parser, operator};
-use crate::lexer::{Kind, Token};
+use crate::lexer::{Lexeme, Token};
 
 /// Something open that says what the beginning of a line means.
 #[derive(Clone, Copy, Debug)]
@@ -32,7 +33,7 @@ impl Parser<'_> {
 
     pub(super) fn boundary(&self) -> Boundary {
         let token = self.token();
-        if matches!(token.kind, Kind::End) {
+        if matches!(token.kind, Lexeme::End) {
             return Boundary::End;
         }
         let Some(context) = self.contexts.last() else {
@@ -60,20 +61,21 @@ impl Parser<'_> {
         }
     }
 
-    /// Whether a definition or a signature begins at this token: a name, parameters in its line, `=` or `::`.
+    /// Whether a definition or a signature begins at this token: a name, parameters in its line,
+    /// `=` or `::`.
     pub(super) fn defines(&self, at: usize) -> bool {
         let is_name = |at: usize, token: &Token<'_>| {
-            let is_word = matches!(token.kind, Kind::Name(name) if !operator::is_keyword(name));
+            let is_word = matches!(token.kind, Lexeme::Name(name) if !operator::is_keyword(name));
             is_word && (at == 0 || !token.first)
         };
         let tokens = &self.tokens[at..];
         let head = tokens.iter().take(NAMES_MAX).enumerate();
         let names = head.take_while(|(at, token)| is_name(*at, token)).count();
         match tokens.get(names).map(|token| &token.kind) {
-            Some(Kind::Symbol("=")) => names > 0,
-            Some(Kind::Symbol("::")) => names == 1,
+            Some(Lexeme::Symbol("=")) => names > 0,
+            Some(Lexeme::Symbol("::")) => names == 1,
             // `a, b :: T`
-            Some(Kind::Mark(',')) => names == 1 && self.declares(at),
+            Some(Lexeme::Mark(',')) => names == 1 && self.declares(at),
             _ => false,
         }
     }
@@ -83,8 +85,8 @@ impl Parser<'_> {
         let mut tokens = self.tokens[at..].iter().map(|token| &token.kind);
         for _ in 0..NAMES_MAX {
             match (tokens.next(), tokens.next()) {
-                (Some(Kind::Name(_)), Some(Kind::Mark(','))) => {}
-                (Some(Kind::Name(_)), Some(Kind::Symbol("::"))) => return true,
+                (Some(Lexeme::Name(_)), Some(Lexeme::Mark(','))) => {}
+                (Some(Lexeme::Name(_)), Some(Lexeme::Symbol("::"))) => return true,
                 _ => return false,
             }
         }
@@ -123,14 +125,15 @@ impl Parser<'_> {
 }
 
 /// Whether a line that begins so begins something new, rather than to go on with what is above it.
-pub(super) fn begins_item(kind: &Kind<'_>) -> bool {
+pub(super) fn begins_item(kind: &Lexeme<'_>) -> bool {
     match kind {
-        Kind::Name(name) => !matches!(*name, "then" | "else"),
-        Kind::Number(_) | Kind::Text(_) | Kind::Address(_) => true,
-        Kind::Mark(mark) => matches!(mark, '(' | '['),
-        Kind::Symbol(_) | Kind::End => false,
+        Lexeme::Name(name) => !matches!(*name, "then" | "else"),
+        Lexeme::Number(_) | Lexeme::Text(_) | Lexeme::Address(_) => true,
+        Lexeme::Mark(mark) => matches!(mark, '(' | '['),
+        Lexeme::Symbol(_) | Lexeme::End => false,
     }
 }
 
-/// Names of one signature, or of a definition and its parameters: more than there may be, so that too many are told as such.
+/// Names of one signature, or of a definition and its parameters: more than there may be, so that
+/// too many are told as such.
 const NAMES_MAX: usize = 64;

@@ -6,7 +6,7 @@ use super::operator;
 use crate::Error;
 use crate::ast::{Definition, Expression, Module};
 use crate::error::quote;
-use crate::lexer::Kind;
+use crate::lexer::Lexeme;
 use crate::limits::PARAMETERS_MAX;
 use crate::table;
 
@@ -20,7 +20,7 @@ impl<'a> Parser<'a> {
                 modules: Vec::new(),
                 span: 0..parser.source.len(),
             };
-            while parser.token().kind != Kind::End {
+            while parser.token().kind != Lexeme::End {
                 parser.line(&mut program)?;
             }
             Ok(program)
@@ -51,7 +51,7 @@ impl<'a> Parser<'a> {
     }
 
     fn end_of_line(&mut self, program: &Module<'a>) -> Result<(), Error> {
-        if !self.goes_on() || self.token().kind == Kind::Mark(';') {
+        if !self.goes_on() || self.token().kind == Lexeme::Mark(';') {
             return Ok(());
         }
         let error = self.expected("an operator or the end of the definition");
@@ -69,11 +69,11 @@ impl<'a> Parser<'a> {
     /// `name parameters = body`, or a signature, which says nothing that is not known.
     fn definition(&mut self) -> Result<Option<Definition<'a>>, Error> {
         let start = self.at;
-        if matches!(self.token().kind, Kind::Name(name) if is_reserved(name)) {
+        if matches!(self.token().kind, Lexeme::Name(name) if is_reserved(name)) {
             return Err(self.expected("a definition's name"));
         }
         let mut names = Vec::new();
-        while let Kind::Name(name) = self.token().kind {
+        while let Lexeme::Name(name) = self.token().kind {
             names.push(name);
             self.take();
         }
@@ -100,7 +100,7 @@ impl<'a> Parser<'a> {
             self.take();
         }
         self.take();
-        if !self.goes_on() || self.token().kind == Kind::Mark(';') {
+        if !self.goes_on() || self.token().kind == Lexeme::Mark(';') {
             return Err(self.expected("a type behind '::'"));
         }
         self.rest_of_line();
@@ -185,10 +185,10 @@ impl<'a> Parser<'a> {
     /// `module Name (exports) where`
     fn header(&mut self) -> Result<(), Error> {
         let span = self.token().span.clone();
-        while !matches!(self.token().kind, Kind::Name("where") | Kind::End) {
+        while !matches!(self.token().kind, Lexeme::Name("where") | Lexeme::End) {
             self.take();
         }
-        if self.token().kind == Kind::End {
+        if self.token().kind == Lexeme::End {
             let message = "expected 'where' behind the module's name, found the end of the program";
             return Err(Error::new(span, message));
         }
@@ -208,10 +208,10 @@ impl<'a> Parser<'a> {
             self.pass_name("a name behind 'as'")?;
         }
         let lists = self.pass_word("hiding");
-        if lists && self.peek() != Some(&Kind::Mark('(')) {
+        if lists && self.peek() != Some(&Lexeme::Mark('(')) {
             return Err(self.expected("names in brackets behind 'hiding'"));
         }
-        let is_over = !self.goes_on() || matches!(self.token().kind, Kind::Mark(';' | '('));
+        let is_over = !self.goes_on() || matches!(self.token().kind, Lexeme::Mark(';' | '('));
         if !is_over {
             return Err(self.expected("names in brackets, or the end of the import"));
         }
@@ -234,7 +234,7 @@ impl<'a> Parser<'a> {
 
     /// Passes over a name.
     fn pass_name(&mut self, what: &str) -> Result<(), Error> {
-        if !matches!(self.peek(), Some(Kind::Name(_))) {
+        if !matches!(self.peek(), Some(Lexeme::Name(_))) {
             return Err(self.expected(what));
         }
         self.take();
@@ -243,7 +243,7 @@ impl<'a> Parser<'a> {
 
     /// Passes over what is left of a line and of those that go on with it.
     fn rest_of_line(&mut self) {
-        while self.boundary() == Boundary::No && self.token().kind != Kind::Mark(';') {
+        while self.boundary() == Boundary::No && self.token().kind != Lexeme::Mark(';') {
             self.take();
         }
     }

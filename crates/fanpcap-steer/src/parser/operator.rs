@@ -2,7 +2,7 @@
 
 use super::Parser;
 use crate::ast::Chain;
-use crate::lexer::Kind;
+use crate::lexer::Lexeme;
 
 /// An operator between two expressions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -15,7 +15,8 @@ pub(super) enum Infix {
     Named,
 }
 
-/// How tight operators bind: the greater, the tighter. Comparisons bind tighter than in PFQ, where they need parentheses.
+/// How tight operators bind: the greater, the tighter. Comparisons bind tighter than in PFQ, where
+/// they need parentheses.
 pub(super) const LOOSEST: u8 = 1;
 /// Of what stands right of a function between back quotes.
 pub(super) const TIGHTEST: u8 = 8;
@@ -38,14 +39,14 @@ impl Parser<'_> {
     /// The operator that is next.
     pub(super) fn infix(&self) -> Option<Infix> {
         match self.peek()? {
-            Kind::Symbol(symbol) => infix(symbol),
-            Kind::Mark('`') => Some(Infix::Named),
-            Kind::Mark(_)
-            | Kind::Name(_)
-            | Kind::Number(_)
-            | Kind::Text(_)
-            | Kind::Address(_)
-            | Kind::End => None,
+            Lexeme::Symbol(symbol) => infix(symbol),
+            Lexeme::Mark('`') => Some(Infix::Named),
+            Lexeme::Mark(_)
+            | Lexeme::Name(_)
+            | Lexeme::Number(_)
+            | Lexeme::Text(_)
+            | Lexeme::Address(_)
+            | Lexeme::End => None,
         }
     }
 }

@@ -5,15 +5,15 @@ use crate::ir::{Function, Predicate, Steer};
 
 /// What may have been decided about packets that are not dropped.
 #[derive(Clone, Copy, Default)]
-struct Ends {
+struct Outcomes {
     copy: bool,
     broadcast: bool,
     double: bool,
 }
 
-impl Ends {
-    fn or(self, other: Ends) -> Ends {
-        Ends {
+impl Outcomes {
+    fn or(self, other: Outcomes) -> Outcomes {
+        Outcomes {
             copy: self.copy || other.copy,
             broadcast: self.broadcast || other.broadcast,
             double: self.double || other.double,
@@ -27,9 +27,9 @@ impl Ends {
 /// The first thing that does not.
 pub(super) fn check(main: &Function) -> Result<(), Unfit> {
     each_fits(main, false)?;
-    let begin = Ends {
+    let begin = Outcomes {
         copy: true,
-        ..Ends::default()
+        ..Outcomes::default()
     };
     let ends = ends(main, begin).unwrap_or_default();
     if ends.broadcast {
@@ -77,7 +77,8 @@ fn each_fits(function: &Function, is_told: bool) -> Result<(), Unfit> {
     }
 }
 
-/// How many of a function's children, from the first on, have another function tried where they drop.
+/// How many of a function's children, from the first on, have another function tried where they
+/// drop.
 pub(super) fn told(function: &Function) -> usize {
     match (function, function.children().count()) {
         (Function::Inverse(_), count) => count,
@@ -87,7 +88,7 @@ pub(super) fn told(function: &Function) -> usize {
 }
 
 /// What may be decided behind the function; none where it always drops.
-fn ends(function: &Function, before: Ends) -> Option<Ends> {
+fn ends(function: &Function, before: Outcomes) -> Option<Outcomes> {
     match function {
         Function::Drop => None,
         Function::If(predicate, then, otherwise) => {
@@ -96,15 +97,15 @@ fn ends(function: &Function, before: Ends) -> Option<Ends> {
         Function::First(alternatives) => one_of(tried(alternatives), before),
         Function::Inverse(function) => may_drop(function).then_some(before),
         Function::Steer(Steer::DoubleLink | Steer::DoubleIp | Steer::DoubleField(..)) => {
-            Some(Ends {
+            Some(Outcomes {
                 double: true,
-                ..Ends::default()
+                ..Outcomes::default()
             })
         }
-        Function::Steer(_) => Some(Ends::default()),
-        Function::Broadcast => Some(Ends {
+        Function::Steer(_) => Some(Outcomes::default()),
+        Function::Broadcast => Some(Outcomes {
             broadcast: true,
-            ..Ends::default()
+            ..Outcomes::default()
         }),
         Function::Pass
         | Function::Sequence(_)
@@ -121,10 +122,10 @@ fn ends(function: &Function, before: Ends) -> Option<Ends> {
     }
 }
 
-fn one_of<'f>(functions: impl Iterator<Item = &'f Function>, before: Ends) -> Option<Ends> {
+fn one_of<'f>(functions: impl Iterator<Item = &'f Function>, before: Outcomes) -> Option<Outcomes> {
     functions
         .filter_map(|each| ends(each, before))
-        .reduce(Ends::or)
+        .reduce(Outcomes::or)
 }
 
 /// The branches that may be taken.

@@ -1,7 +1,7 @@
 //! Functions made of predicates and functions.
 
 use super::build::{function, parameter};
-use super::{Entry, Given, Group, Kind, Made, Parameter, Wrong};
+use super::{Built, Entry, Given, Group, Kind, Parameter, Wrong};
 use crate::ir::{Function, NodeMut, Predicate, Side};
 
 pub(super) const GROUP: Group = Group {
@@ -67,17 +67,17 @@ pub(super) fn filter(predicate: Predicate) -> Function {
     )
 }
 
-fn choice(question: Predicate, then: Function, otherwise: Function) -> Made {
+fn choice(question: Predicate, then: Function, otherwise: Function) -> Built {
     Function::If(question.into(), then.into(), otherwise.into()).into()
 }
 
-fn first(given: &mut Given<'_>) -> Result<Made, Wrong> {
+fn first(given: &mut Given<'_>) -> Result<Built, Wrong> {
     Ok(Function::First(given.functions()?).into())
 }
 
 /// `src f` and `dst f`: turns each question in `f` about either side into one about `side`. A `src`
 /// or `dst` within `f` has turned its own questions before, and keeps them.
-fn side(given: &mut Given<'_>, side: Side) -> Result<Made, Wrong> {
+fn side(given: &mut Given<'_>, side: Side) -> Result<Built, Wrong> {
     let mut function = given.function()?;
     function.walk_mut(&mut |node| {
         if let NodeMut::Predicate(
@@ -95,7 +95,7 @@ fn side(given: &mut Given<'_>, side: Side) -> Result<Made, Wrong> {
     Ok(function.into())
 }
 
-fn sample(given: &mut Given<'_>) -> Result<Made, Wrong> {
+fn sample(given: &mut Given<'_>) -> Result<Built, Wrong> {
     let (keep, of) = (given.number()?, given.number()?);
     if keep > of {
         let message = format!("expected to keep at most {of} of {of} packets, found {keep}");

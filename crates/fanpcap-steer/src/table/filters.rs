@@ -5,7 +5,7 @@ use super::combinators::filter;
 use super::predicates::{
     self, BLOOM, ETHER_TYPE, NET, PORT, PROTOCOL, TAGS, bloom, gtp_control, gtp_user, is, or,
 };
-use super::{Entry, Group, Made, Wrong};
+use super::{Built, Entry, Group, Wrong};
 use crate::ir::{Header, Predicate, Property, Side};
 
 pub(super) const GROUP: Group = Group {
@@ -231,19 +231,19 @@ static ENTRIES: [Entry; 36] = [
     .ipv6("To ff00::/8."),
 ];
 
-fn has(header: Header) -> Result<Made, Wrong> {
+fn has(header: Header) -> Result<Built, Wrong> {
     Ok(filter(Predicate::Has(header)).into())
 }
 
-fn lacks(header: Header) -> Result<Made, Wrong> {
+fn lacks(header: Header) -> Result<Built, Wrong> {
     Ok(filter(Predicate::Not(Predicate::Has(header).into())).into())
 }
 
-fn protocol(number: u64) -> Result<Made, Wrong> {
+fn protocol(number: u64) -> Result<Built, Wrong> {
     Ok(filter(is(Property::Protocol, number)).into())
 }
 
 /// The predicate, as function.
-fn filtered(predicate: Result<Predicate, Wrong>) -> Result<Made, Wrong> {
+fn filtered(predicate: Result<Predicate, Wrong>) -> Result<Built, Wrong> {
     Ok(filter(predicate?).into())
 }

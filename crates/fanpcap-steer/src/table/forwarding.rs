@@ -1,7 +1,7 @@
 //! Where else a packet goes, what is counted, and classes.
 
 use super::build::{function, parameter};
-use super::{Engines, Entry, Given, Group, Kind, Made, Parameter, Wrong};
+use super::{Built, Engines, Entry, Given, Group, Kind, Parameter, Wrong};
 use crate::ir::{COUNTERS, Function};
 
 pub(super) const GROUP: Group = Group {
@@ -93,11 +93,11 @@ static ENTRIES: [Entry; 10] = [
     .on(Engines::Xdp),
 ];
 
-fn count(given: &mut Given<'_>, by: i64) -> Result<Made, Wrong> {
+fn count(given: &mut Given<'_>, by: i64) -> Result<Built, Wrong> {
     Ok(Function::Count(given.number()?, by).into())
 }
 
-fn host_if(given: &mut Given<'_>, alone: bool) -> Result<Made, Wrong> {
+fn host_if(given: &mut Given<'_>, alone: bool) -> Result<Built, Wrong> {
     let question = given.predicate()?;
     let then = Function::Host(alone);
     Ok(Function::If(question.into(), then.into(), Function::Pass.into()).into())

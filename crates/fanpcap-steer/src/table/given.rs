@@ -28,7 +28,7 @@ pub(crate) struct Given<'a> {
 
 /// A part of the tree, or another value.
 #[derive(Clone, Debug)]
-pub(crate) enum Made {
+pub(crate) enum Built {
     Predicate(Predicate),
     Property(Property),
     Function(Function),
@@ -125,14 +125,14 @@ impl<'a> Given<'a> {
     }
 }
 
-impl From<Predicate> for Made {
-    fn from(made: Predicate) -> Made {
-        Made::Predicate(made)
+impl From<Predicate> for Built {
+    fn from(made: Predicate) -> Built {
+        Built::Predicate(made)
     }
 }
 
-impl From<Function> for Made {
-    fn from(made: Function) -> Made {
-        Made::Function(made)
+impl From<Function> for Built {
+    fn from(made: Function) -> Built {
+        Built::Function(made)
     }
 }

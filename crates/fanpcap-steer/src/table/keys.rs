@@ -1,7 +1,7 @@
 //! Keys and other values.
 
 use super::build::{key, net, number, parameter};
-use super::{Entry, Group, Kind, Made};
+use super::{Built, Entry, Group, Kind};
 use crate::ir::Key;
 
 pub(super) const GROUP: Group = Group {
@@ -14,7 +14,7 @@ pub(super) const GROUP: Group = Group {
 macro_rules! keys {
     ($($name:literal, $key:expr, $meaning:literal;)*) => {
         static ENTRIES: [Entry; [$($name),*].len() + OTHERS.len()] = [
-            $(key($name, &[], $meaning, concat!("steer_key ", $name), |_| Ok(Made::Key($key))),)*
+            $(key($name, &[], $meaning, concat!("steer_key ", $name), |_| Ok(Built::Key($key))),)*
             OTHERS[0],
             OTHERS[1],
             OTHERS[2],
@@ -28,21 +28,21 @@ const OTHERS: [Entry; 3] = [
         &[parameter("net", Kind::Pair)],
         "The net of an address and a prefix length.",
         "addr (CIDR (\"192.168.0.0\", 24))",
-        |given| Ok(Made::Net(given.net()?)),
+        |given| Ok(Built::Net(given.net()?)),
     ),
     number(
         "vlan_untag",
         &[],
         "0: frames without a tag, in vlan_id.",
         "vlan_id_filter [vlan_untag, 5]",
-        |_| Ok(Made::Number(0)),
+        |_| Ok(Built::Number(0)),
     ),
     number(
         "vlan_anytag",
         &[],
         "-1: any tag, in vlan_id.",
         "vlan_id_filter [vlan_anytag]",
-        |_| Ok(Made::Number(-1)),
+        |_| Ok(Built::Number(-1)),
     ),
 ];
 

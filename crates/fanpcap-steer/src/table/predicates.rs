@@ -2,11 +2,11 @@
 
 use super::build::{parameter, predicate};
 use super::net::cut;
-use super::{Entry, Given, Group, Kind, Made, Parameter, Wrong};
+use super::{Built, Entry, Given, Group, Kind, Parameter, Wrong};
 use crate::ir::{Comparison, Header, Predicate, Property, Side};
 use std::net::IpAddr;
 
-type Answer = Result<Made, Wrong>;
+type Answer = Result<Built, Wrong>;
 
 pub(super) const PORT: Parameter = parameter("port", Kind::Number(0, 0xffff));
 pub(super) const NET: Parameter = parameter("net", Kind::Net);

@@ -1,7 +1,7 @@
 //! Properties: numbers that a packet may have.
 
 use super::build::property;
-use super::{Entry, Group, Made};
+use super::{Built, Entry, Group};
 use crate::ir::Property;
 
 pub(super) const GROUP: Group = Group {
@@ -13,7 +13,7 @@ pub(super) const GROUP: Group = Group {
 macro_rules! properties {
     ($($name:literal, $is:ident, $meaning:literal, $ipv6:literal, $example:literal;)*) => {
         static ENTRIES: [Entry; [$($name),*].len()] = [
-            $(property($name, &[], $meaning, $example, |_| Ok(Made::Property(Property::$is))).ipv6($ipv6)),*
+            $(property($name, &[], $meaning, $example, |_| Ok(Built::Property(Property::$is))).ipv6($ipv6)),*
         ];
     };
 }

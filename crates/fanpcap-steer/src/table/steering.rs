@@ -3,7 +3,7 @@
 use super::build::{function, parameter};
 use super::net::{cut, width};
 use super::predicates::{gtp_control, gtp_user, sip};
-use super::{Engines, Entry, Given, Group, Kind, Made, Parameter, Wrong};
+use super::{Built, Engines, Entry, Given, Group, Kind, Parameter, Wrong};
 use crate::ir::{Field, Flow, Function, Header, Net, Ports, Predicate, Steer};
 use std::net::IpAddr;
 
@@ -77,11 +77,11 @@ static ENTRIES: [Entry; 25] = [
     .on(Engines::Hub),
 ];
 
-fn steer(by: Steer) -> Result<Made, Wrong> {
+fn steer(by: Steer) -> Result<Built, Wrong> {
     Ok(Function::Steer(by).into())
 }
 
-fn flow(flow: Flow) -> Result<Made, Wrong> {
+fn flow(flow: Flow) -> Result<Built, Wrong> {
     steer(Steer::Flow(flow))
 }
 
@@ -107,7 +107,7 @@ fn net(address: IpAddr, bits: u8, argument: usize) -> Result<Net, Wrong> {
     Ok(cut(address, bits))
 }
 
-fn local_net(given: &mut Given<'_>) -> Result<Made, Wrong> {
+fn local_net(given: &mut Given<'_>) -> Result<Built, Wrong> {
     let (address, bits, part): (_, u8, u8) = (given.host()?, given.number()?, given.number()?);
     let local = net(address, bits, 1)?;
     net(address, part, 2)?;
@@ -128,7 +128,7 @@ fn voip() -> Function {
 }
 
 /// The control plane to all; of the user plane what carries a packet, by the user's address.
-fn gtp_usr(given: &mut Given<'_>) -> Result<Made, Wrong> {
+fn gtp_usr(given: &mut Given<'_>) -> Result<Built, Wrong> {
     let (address, bits) = (given.host()?, given.number()?);
     let user = Function::Steer(Steer::LocalIp(net(address, bits, 1)?));
     let carries = Predicate::And(gtp_user().into(), Predicate::Has(Header::Inner).into());

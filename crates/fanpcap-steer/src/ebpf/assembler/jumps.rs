@@ -13,8 +13,8 @@ impl Assembler {
         self.code.last() == Some(&Instruction::new(JUMP, 0, 0, 0, 0))
     }
 
-    /// Where a condition goes to the label, which is about to be bound, over a jump elsewhere: makes it the contrary condition that
-    /// goes elsewhere, and the jump superfluous.
+    /// Where a condition goes to the label, which is about to be bound, over a jump elsewhere:
+    /// makes it the contrary condition that goes elsewhere, and the jump superfluous.
     pub(super) fn turn_around(&mut self, label: Label) -> bool {
         let last = self.code.len().wrapping_sub(1);
         let [.., (at, over), (jump, elsewhere)] = self.jumps[..] else {

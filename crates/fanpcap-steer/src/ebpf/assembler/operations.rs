@@ -1,6 +1,7 @@
 //! Registers, operands and operations.
 
-/// A register: r0 is a result, r1 to r5 are a call's arguments and lost in it, r6 to r9 stay, r10 is the end of the stack frame.
+/// A register: r0 is a result, r1 to r5 are a call's arguments and lost in it, r6 to r9 stay, r10
+/// is the end of the stack frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in super::super) struct Register(pub(in super::super) u8);
 

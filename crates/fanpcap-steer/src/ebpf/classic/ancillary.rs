@@ -1,4 +1,5 @@
-//! What a classic program may ask of a socket buffer beside its bytes (linux/filter.h, SKF_AD_OFF and the others).
+//! What a classic program may ask of a socket buffer beside its bytes (linux/filter.h, SKF_AD_OFF
+//! and the others).
 
 use super::super::EbpfError;
 use super::super::assembler::Width;

@@ -138,7 +138,8 @@ impl Emitter<'_> {
         Ok(())
     }
 
-    /// Where the tag moves or is among the bytes; goes on for bytes before it, with their offset in r2.
+    /// Where the tag moves or is among the bytes; goes on for bytes before it, with their offset in
+    /// r2.
     fn indirect_tagged(&mut self, filter: &Making<'_>, size: u8, number: i32, done: Label) {
         let (before, behind) = (self.asm.label(), self.asm.label());
         self.asm.jump_if(If::GreaterEqual, R2, 16, behind);

@@ -1,4 +1,5 @@
-//! All ways come to the same on frames that are cut off or broken: for plain packets and for others, at sockets and at XDP.
+//! All ways come to the same on frames that are cut off or broken: for plain packets and for
+//! others, at sockets and at XDP.
 
 use super::frames::*;
 use super::limits::{predicates, sets, steers};

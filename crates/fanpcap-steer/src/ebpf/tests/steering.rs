@@ -223,7 +223,8 @@ fn what_drops_leaves_nothing_behind() {
 #[ignore = "needs root: eBPF"]
 fn turns_and_samples_are_counted() {
     let pinned = |loaded: &Loaded, count: usize| -> Vec<u32> {
-        // Trials run where the caller runs; a change of the CPU in between would be another counter.
+        // Trials run where the caller runs; a change of the CPU in between would be another
+        // counter.
         (0..count).map(|_| loaded.run(&udp4()).unwrap()).collect()
     };
     let repeated = |main: Function, expected: &[u32]| {

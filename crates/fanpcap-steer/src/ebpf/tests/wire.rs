@@ -1,4 +1,5 @@
-//! What a trial can't have, on a wire: tags that the kernel keeps beside the frame, marks, and a group that is steered.
+//! What a trial can't have, on a wire: tags that the kernel keeps beside the frame, marks, and a
+//! group that is steered.
 
 use super::frames::*;
 use super::*;
@@ -18,7 +19,8 @@ fn listen(device: &str) -> Address {
     }
 }
 
-/// Counts the frames of which each predicate is true, as a member's filter does and a group's program.
+/// Counts the frames of which each predicate is true, as a member's filter does and a group's
+/// program.
 fn count(predicates: Vec<Predicate>, filters: Vec<Filter>, frames: &[Vec<u8>]) -> Vec<u64> {
     let number = predicates.len();
     let counts = predicates
