@@ -1,6 +1,8 @@
 //! What each function, predicate and steering of a program comes to, on frames made by hand.
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 
+mod fragments;
+
 use std::net::Ipv4Addr;
 
 use fanpcap_steer::hash::{SHARE, both, end, end4, end6, finish, fold};
@@ -129,135 +131,6 @@ fn an_icmp_error_goes_with_its_flow() {
     let error = ethernet(0x0800, &v4(1, 0, &message));
     let flow = Function::Steer(Steer::Flow(Flow::WHOLE));
     assert_eq!(decide(flow, &error), Decision::Steer(finish(flow_of_tcp())));
-}
-
-#[test]
-fn fragments_follow_their_first_one() {
-    let first = ethernet(0x0800, &v4(6, 0x2000, &TCP));
-    let later = ethernet(0x0800, &v4(6, 0x0002, &[0; 16]));
-    let whole = Decision::Steer(finish(flow_of_tcp()));
-    let alone = Decision::Steer(finish(by_addresses()));
-    let flow = program(Function::Steer(Steer::Flow(Flow::WHOLE)));
-
-    let mut evaluator = Evaluator::new(&flow);
-    let mut at = |bytes: &[u8], now_ns: u64| {
-        let decision = evaluator.decide(&Packet {
-            now_ns,
-            ..packet(bytes)
-        });
-        (decision, evaluator.late())
-    };
-    assert_eq!(at(&first, 0), (whole, 0));
-    assert_eq!(at(&later, 5), (whole, 0));
-    assert_eq!(at(&later, FRAGMENT_AGE_NS), (whole, 0));
-    // Forgotten: the datagram goes by its addresses now, its first fragment too.
-    assert_eq!(at(&later, FRAGMENT_AGE_NS + 1), (alone, 1));
-    assert_eq!(at(&later, FRAGMENT_AGE_NS + 2), (alone, 1));
-    assert_eq!(at(&first, FRAGMENT_AGE_NS + 3), (alone, 1));
-    // The next datagram of this identification.
-    assert_eq!(at(&first, FRAGMENT_AGE_NS + 4), (whole, 1));
-    assert_eq!(at(&later, FRAGMENT_AGE_NS + 5), (whole, 1));
-}
-
-/// On both sides of a router, which keeps the identification.
-#[test]
-fn a_datagram_on_two_vlans_is_two_where_they_count() {
-    let on = |id: u8, field, payload: &[u8]| {
-        let tagged = [&[0, id, 8, 0][..], &v4(6, field, payload)].concat();
-        ethernet(0x8100, &tagged)
-    };
-    let flow = Flow {
-        vlan: true,
-        ..Flow::WHOLE
-    };
-    let mut evaluator = Evaluator::new(&program(Function::Steer(Steer::Flow(flow))));
-    let firsts = [7, 8].map(|id| evaluator.decide(&packet(&on(id, 0x2000, &TCP))));
-    assert_ne!(firsts[0], firsts[1]);
-    let others = [7, 8].map(|id| evaluator.decide(&packet(&on(id, 2, &[0; 16]))));
-    assert_eq!(firsts, others);
-    assert_eq!(evaluator.late(), 0);
-}
-
-/// The first fragment alone knows the last protocol, but the datagram is one.
-#[test]
-fn fragments_of_ipv6_follow_whatever_header_is_first() {
-    let options = [&[6, 0, 1, 4, 0, 0, 0, 0][..], &TCP].concat();
-    let first = ethernet(0x86dd, &v6(44, &fragment(60, 0x0001, &options)));
-    let later = ethernet(0x86dd, &v6(44, &fragment(60, 0x0010, &[0; 16])));
-    let mut evaluator = Evaluator::new(&program(Function::Steer(Steer::Flow(Flow::WHOLE))));
-    let there = evaluator.decide(&packet(&first));
-    let hash = both(end6(HIGH, 1, 8080), end6(HIGH, 2, 80));
-    assert_eq!(there, Decision::Steer(finish(hash)));
-    assert_eq!(evaluator.decide(&packet(&later)), there);
-    assert_eq!(evaluator.late(), 0);
-}
-
-/// What carries a packet shows it in its first fragment only.
-#[test]
-fn fragments_of_a_tunnel_follow_what_it_carries() {
-    let carried = [&[8, 0, 0, 0, 0, 0, 7, 0][..], &tcp()].concat();
-    let tunnel = [&[0xc3, 0x50, 0x12, 0xb5, 0, 0, 0, 0][..], &carried].concat();
-    let first = ethernet(0x0800, &v4(17, 0x2000, &tunnel));
-    let later = ethernet(0x0800, &v4(17, 0x0009, &[0; 16]));
-    let flow = |flow| Function::Inner(Box::new(Function::Steer(Steer::Flow(flow))));
-    let (whole, addresses) = (flow(Flow::WHOLE), flow(Flow::ADDRESSES));
-    for (function, hash) in [(whole, flow_of_tcp()), (addresses, by_addresses())] {
-        let mut evaluator = Evaluator::new(&program(function));
-        let there = Decision::Steer(finish(hash));
-        assert_eq!(evaluator.decide(&packet(&first)), there);
-        assert_eq!(evaluator.decide(&packet(&later)), there);
-        assert_eq!(evaluator.late(), 0);
-        // Another datagram of the tunnel's, the later fragment first.
-        let later = ethernet(0x0800, &v4(47, 0x0009, &[0; 16]));
-        assert_eq!(
-            evaluator.decide(&packet(&later)),
-            Decision::Steer(finish(by_addresses()))
-        );
-        assert_eq!(evaluator.late(), 1);
-    }
-}
-
-/// However many datagrams begin, the last ones are known.
-#[test]
-fn the_last_datagrams_are_remembered() {
-    let fragment_of = |datagram: usize, field| {
-        let mut bytes = ethernet(0x0800, &v4(6, field, &TCP));
-        // Identification and the address's upper half tell them apart.
-        bytes[18..20].copy_from_slice(&u16::try_from(datagram % 65536).unwrap().to_be_bytes());
-        bytes[26..28].copy_from_slice(&u16::try_from(datagram / 65536).unwrap().to_be_bytes());
-        bytes
-    };
-    let mut evaluator = Evaluator::new(&program(Function::Steer(Steer::Flow(Flow::WHOLE))));
-    let most = FRAGMENTS_MAX as usize;
-    let count = 5 * most;
-    let there: Vec<_> = (0..count)
-        .map(|datagram| evaluator.decide(&packet(&fragment_of(datagram, 0x2000))))
-        .collect();
-    for (datagram, there) in there.iter().enumerate().skip(count - most / 2) {
-        let followed = evaluator.decide(&packet(&fragment_of(datagram, 2)));
-        assert_eq!(followed, *there);
-    }
-    assert_eq!(evaluator.late(), 0);
-    evaluator.decide(&packet(&fragment_of(0, 2)));
-    assert_eq!(evaluator.late(), 1, "the first ones are not");
-}
-
-#[test]
-fn only_what_is_decided_in_the_end_is_remembered_of_a_datagram() {
-    let later = ethernet(0x0800, &v4(6, 0x0002, &[0; 16]));
-    let flow = || Function::Steer(Steer::Flow(Flow::WHOLE));
-    let by_vlan = Function::Steer(Steer::Flow(Flow {
-        vlan: true,
-        ..Flow::WHOLE
-    }));
-    let mut evaluator = Evaluator::new(&program(Function::Sequence(vec![flow(), by_vlan])));
-    let number = finish(fold(by_addresses(), 0));
-    assert_eq!(evaluator.decide(&packet(&later)), Decision::Steer(number));
-    assert_eq!(evaluator.late(), 1);
-    let dropped = Function::Sequence(vec![flow(), Function::Drop]);
-    let mut evaluator = Evaluator::new(&program(dropped));
-    assert_eq!(evaluator.decide(&packet(&later)), Decision::Drop);
-    assert_eq!(evaluator.late(), 0);
 }
 
 #[test]
