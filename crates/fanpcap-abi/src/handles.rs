@@ -152,7 +152,7 @@ pub(crate) fn identity(p: PcapHandle) -> Option<Arc<Identity>> {
 
 /// A handle's part in its group's steering program, where that has one.
 pub(crate) fn steered(p: PcapHandle) -> Option<Arc<Steered>> {
-    with(p, |entry| entry.member.as_ref()?.0.steering().cloned()).flatten()
+    with(p, |entry| entry.member.as_ref()?.0.steered().cloned()).flatten()
 }
 
 /// What notes on a member's page when it rejects all packets.
@@ -166,7 +166,7 @@ pub(crate) fn members(p: PcapHandle, identity: &Identity) -> Vec<Own> {
     let own_of = |entry: &Entry| {
         let (member, _) = entry.member.as_ref()?;
         let steered = member
-            .steering()
+            .steered()
             .filter(|_| member.identity().is_beside(identity))?;
         let own = Own {
             steered: Arc::clone(steered),

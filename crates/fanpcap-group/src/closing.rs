@@ -1,8 +1,9 @@
-//! Closing the socket of a member that has died, so that every packet it was given is accounted for.
+//! Closing the socket of a member that has died, so that every packet it was given is accounted
+//! for.
 //!
-//! While anybody has a descriptor of the socket, it stays in its group and is given its share. Between the last
-//! reading of its counters and its leaving, packets would come that nobody counts: so it refuses
-//! and counts them itself, by a program in its filter's place.
+//! While anybody has a descriptor of the socket, it stays in its group and is given its share.
+//! Between the last reading of its counters and its leaving, packets would come that nobody counts:
+//! so it refuses and counts them itself, by a program in its filter's place.
 
 use crate::page::{HeldPage, MemberId};
 use crate::record::Record;
@@ -21,9 +22,9 @@ pub struct Closed {
     pub received: u64,
     /// Of these, packets lost because its ring was full.
     pub dropped: u64,
-    /// Packets that it was given and refused while it was being closed, also such as its own filter would not
-    /// have let in. None where that can't be counted: without `CAP_BPF`, or as somebody else has the socket
-    /// too.
+    /// Packets that it was given and refused while it was being closed, also such as its own filter
+    /// would not have let in. None where that can't be counted: without `CAP_BPF`, or as somebody
+    /// else has the socket too.
     pub refused: Option<u64>,
 }
 
@@ -47,10 +48,11 @@ const GONE_WITHIN: Duration = Duration::from_secs(1);
 /// Why a member's socket can't be closed so that every packet is accounted for.
 #[derive(Debug)]
 pub enum CloseError {
-    /// A forked child has the member and may read it: the socket is as it was. Try again when the child has
-    /// ended, of which the page tells ([`HeldPage::is_had`]).
+    /// A forked child has the member and may read it: the socket is as it was. Try again when the
+    /// child has ended, of which the page tells ([`HeldPage::is_had`]).
     StillHeld(OwnedFd),
-    /// Whether anybody has it can't be told: fcntl(2) has failed. The socket was let go of as it was.
+    /// Whether anybody has it can't be told: fcntl(2) has failed. The socket was let go of as it
+    /// was.
     Unknown(io::Error),
     /// Its filter can't be replaced, or its counters can't be read. It was closed.
     Uncounted(io::Error),
@@ -76,7 +78,8 @@ impl std::error::Error for CloseError {
 }
 
 /// Closes the socket of a member whose process has ended. `socket` is the last descriptor of it, by
-/// [`fanpcap_linux::process::pidfd::Process::socket`]; the member leaves its group by that. `page` is the member's.
+/// [`fanpcap_linux::process::pidfd::Process::socket`]; the member leaves its group by that. `page`
+/// is the member's.
 ///
 /// # Errors
 /// When somebody has the member, or as [`CloseError`] tells.
@@ -189,8 +192,8 @@ fn is_gone(member: MemberId) -> bool {
 }
 
 impl Closed {
-    /// What the member has lost, by what its page said after its death. None when the system's library has read
-    /// it: nobody knows then how far.
+    /// What the member has lost, by what its page said after its death. None when the system's
+    /// library has read it: nobody knows then how far.
     pub fn lost(&self, page: &Record) -> Option<Lost> {
         let received = page.counters.received.saturating_add(self.received);
         let dropped = page.counters.dropped.saturating_add(self.dropped);

@@ -128,7 +128,7 @@ impl Member {
     }
 
     /// The same in a group with a program.
-    pub(crate) fn steered(
+    pub(crate) fn with_program(
         identity: Identity,
         before: Counters,
         program: (&Steering, &Arc<Steered>),
@@ -162,7 +162,7 @@ impl Member {
     }
 
     /// Its part in the group's program, where that has one.
-    pub fn steering(&self) -> Option<&Arc<Steered>> {
+    pub fn steered(&self) -> Option<&Arc<Steered>> {
         self.steered.as_ref()
     }
 

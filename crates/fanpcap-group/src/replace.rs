@@ -1,7 +1,8 @@
 //! Replacing the program of a group that lives.
 //!
-//! The kernel takes a group's program from any member. What drops and counts is in each member's own filter, though, which only
-//! its own process can change; and the others are told on their pages, so that whoever joins later compares with what runs.
+//! The kernel takes a group's program from any member. What drops and counts is in each member's
+//! own filter, though, which only its own process can change; and the others are told on their
+//! pages, so that whoever joins later compares with what runs.
 
 use crate::join::ProgramError;
 use crate::member::Identity;
@@ -22,12 +23,12 @@ pub struct Own {
     pub identity: Arc<Identity>,
 }
 
-/// Copies the descriptor of a member's socket; none where the handle has been closed. A copy keeps a closed socket in its group,
-/// where it swallows its share: so it is asked for as late as can be.
+/// Copies the descriptor of a member's socket; none where the handle has been closed. A copy keeps
+/// a closed socket in its group, where it swallows its share: so it is asked for as late as can be.
 pub type CopySocket<'a> = &'a dyn Fn(&Identity) -> io::Result<Option<OwnedFd>>;
 
-/// Gives a group another program, in the caller's turn. `members` are all that the process has in it, one at least. Nothing is done
-/// where it can't be done for all members.
+/// Gives a group another program, in the caller's turn. `members` are all that the process has in
+/// it, one at least. Nothing is done where it can't be done for all members.
 ///
 /// # Errors
 /// Each says why.
@@ -72,7 +73,8 @@ pub fn replace(
     gone.map_err(failed).and(told)
 }
 
-/// The first one has given the group its program: whoever did before tells no longer of late fragments.
+/// The first one has given the group its program: whoever did before tells no longer of late
+/// fragments.
 fn demote_others(switching: &[Switching<'_>], pages: &[OtherPage]) {
     let Some((giver, rest)) = switching.split_first() else {
         return;
@@ -147,8 +149,9 @@ impl Change<'_> {
         }
     }
 
-    /// Tells the others, those that were there and those that came meanwhile. A newcomer looks once more when it has its filter: so
-    /// either it finds what the calling process's pages say by now, or its own page is found here.
+    /// Tells the others, those that were there and those that came meanwhile. A newcomer looks once
+    /// more when it has its filter: so either it finds what the calling process's pages say by now,
+    /// or its own page is found here.
     fn tell(&self, pages: &[OtherPage]) -> Result<(), ProgramError> {
         let group = self.identity.group();
         let tell = |pages: &[OtherPage]| pages.iter().try_for_each(|page| page.tell(self.steering));

@@ -1,27 +1,30 @@
 //! A member's part in its group's program: what it has loaded of it, and what that has counted.
 //!
-//! A member whose program drops or counts has it in its filter's place, together with the filter that the handle has itself.
-//! It is loaded twice: by itself when the member joins, and with the handle's own filter when that is set. By then the process may have dropped the
-//! privilege to load programs; then what was loaded first is enough, and the reader filters.
+//! A member whose program drops or counts has it in its filter's place, together with the filter
+//! that the handle has itself. It is loaded twice: by itself when the member joins, and with the
+//! handle's own filter when that is set. By then the process may have dropped the privilege to load
+//! programs; then what was loaded first is enough, and the reader filters.
 
-mod hold;
+mod error;
 mod loading;
+mod filters;
+mod hold;
 
 use crate::record::{SET, SET_BY_US, UNCHANGING, at, title_words};
 use fanpcap_config::steering::{Counts, Steering};
-use fanpcap_linux::bpf::{LoadError, Loaded};
+use fanpcap_linux::bpf::Loaded;
 use fanpcap_linux::file::shared::Word;
-use fanpcap_linux::packet::optmem::{self, NoRoom};
 use fanpcap_linux::packet::{self, Filter};
 use fanpcap_linux::wait::clock;
 use fanpcap_steer::ir::COUNTERS;
-use std::fmt;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::Duration;
 
+pub use error::SteerError;
+use filters::Filters;
 pub use hold::Unchanging;
 pub(crate) use loading::load_fanout;
 
@@ -48,15 +51,6 @@ struct State {
     words: Vec<Word>,
 }
 
-/// A member's filters by one program.
-#[derive(Debug, Default)]
-struct Filters {
-    /// What drops and counts; none where the program does neither.
-    bare: Option<Loaded>,
-    /// The same with the handle's own filter.
-    combined: Option<Loaded>,
-}
-
 /// Where a handle's own filter is run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Filtering {
@@ -64,100 +58,6 @@ pub enum Filtering {
     Kernel,
     /// Not in the kernel: whoever reads must do it.
     Reader,
-}
-
-/// Why a member can't filter by its group's program.
-#[derive(Debug)]
-pub enum SteerError {
-    /// The program was not taken by the kernel.
-    Load(LoadError),
-    /// A socket has no room for the filter.
-    NoRoom(NoRoom),
-    /// The socket did not take it.
-    Attach(io::Error),
-    /// The socket does not tell its filter.
-    Read(io::Error),
-    /// The kernel does not take the program together with the filter that the handle has.
-    Beside,
-    /// Nobody can be kept from the group's pages.
-    Shelf(io::Error),
-    /// Another thread or process is about it, or was so when the process forked.
-    Busy,
-}
-
-impl fmt::Display for SteerError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Load(error) => error.fmt(f),
-            Self::NoRoom(no_room) => no_room.fmt(f),
-            Self::Attach(error) => write!(f, "SO_ATTACH_BPF: {error}"),
-            Self::Read(error) => write!(f, "SO_GET_FILTER: {error}"),
-            Self::Beside => f.write_str(
-                "it can't be loaded together with a member's own filter: write shorter ones, or set \
-                 net.core.optmem_max higher",
-            ),
-            Self::Shelf(error) => write!(f, "locking the group's pages: {error}"),
-            Self::Busy => f.write_str("another thread or process is changing it: try again"),
-        }
-    }
-}
-
-impl std::error::Error for SteerError {
-    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
-        match self {
-            Self::Load(error) => Some(error),
-            Self::Attach(error) | Self::Read(error) | Self::Shelf(error) => Some(error),
-            Self::NoRoom(_) | Self::Beside | Self::Busy => None,
-        }
-    }
-}
-
-impl SteerError {
-    /// The error's section in docs/errors.md.
-    pub fn slug(&self) -> &'static str {
-        match self {
-            Self::Load(LoadError::Privilege { .. }) => "program-needs-cap-bpf",
-            Self::Load(LoadError::Locked { .. }) => "program-and-locked-memory",
-            Self::Load(LoadError::Refused(_)) => "program-refused",
-            Self::NoRoom(_) => "program-without-room",
-            Self::Load(LoadError::Map(_)) | Self::Attach(_) | Self::Read(_) => "system-call-failed",
-            Self::Beside => "program-and-own-filter",
-            Self::Shelf(_) => "pages-not-locked",
-            Self::Busy => "program-is-busy",
-        }
-    }
-}
-
-impl Filters {
-    fn load(steering: &Steering, own: Option<&Filter>) -> Result<Self, SteerError> {
-        let bare = loading::load_filter(steering)?;
-        let combined = own.filter(|_| bare.is_some());
-        let combined = combined.and_then(|own| loading::load_filter_with(steering, own));
-        Ok(Self { bare, combined })
-    }
-
-    /// Whether a handle's own filter is left to the reader by them.
-    fn lack_own(&self) -> bool {
-        self.bare.is_some() && self.combined.is_none()
-    }
-
-    fn attach(&self, socket: BorrowedFd<'_>) -> Result<(), SteerError> {
-        let filter = self.combined.as_ref().or(self.bare.as_ref());
-        let attach = |filter: &Loaded| match packet::attach_program(socket, filter.as_fd()) {
-            // Beside the socket's filter, which may be as long. Rather than all, nothing comes in between.
-            Err(error) if optmem::is_no_room(&error) => {
-                Filter::reject_all().attach(socket)?;
-                let attached = packet::attach_program(socket, filter.as_fd());
-                attached.inspect_err(|_| _ = packet::detach_filter(socket))
-            }
-            attached => attached,
-        };
-        let refused = |error| match filter.filter(|_| optmem::is_no_room(&error)) {
-            Some(filter) => SteerError::NoRoom(NoRoom::new(filter.charged())),
-            None => SteerError::Attach(error),
-        };
-        filter.map_or(Ok(()), attach).map_err(refused)
-    }
 }
 
 impl Steered {
@@ -216,8 +116,8 @@ impl Steered {
         Ok(())
     }
 
-    /// Another member has given the group its program since. Returns the late fragments that this one knows of: they are the
-    /// other's to tell.
+    /// Another member has given the group its program since. Returns the late fragments that this
+    /// one knows of: they are the other's to tell.
     pub(crate) fn demote(&self) -> u64 {
         self.hold().map_or(0, |mut state| {
             state.heed();
@@ -254,7 +154,8 @@ impl Steered {
         self.try_hold()?.counted().ok()
     }
 
-    /// Brings the counters on the page up to date. It may close and free what is gone, so it is not for signal handlers.
+    /// Brings the counters on the page up to date. It may close and free what is gone, so it is not
+    /// for signal handlers.
     pub fn publish(&self) {
         if let Some(mut state) = self.try_hold() {
             state.heed();
@@ -269,8 +170,8 @@ impl Steered {
         }
     }
 
-    /// Whether its counters change also while nothing comes to the member: those of packets that are dropped, and of
-    /// fragments that come to others.
+    /// Whether its counters change also while nothing comes to the member: those of packets that
+    /// are dropped, and of fragments that come to others.
     pub fn goes_on(&self) -> bool {
         // Who has it locked may be about to change it.
         self.try_hold().is_none_or(|state| state.changes())
@@ -485,36 +386,4 @@ impl State {
 const IN_FLIGHT: Duration = Duration::from_millis(50);
 
 #[cfg(test)]
-pub(super) mod tests {
-    use super::*;
-    use crate::record::tests::steering;
-    use std::fs::File;
-    use std::os::fd::AsFd;
-
-    /// Nothing is loaded or attached for programs that neither drop nor count, so that any descriptor does.
-    pub(super) fn member() -> (Steered, File) {
-        let steering = Arc::new(steering("main = steer_rrobin"));
-        let steered = Steered::load(&steering, None).unwrap();
-        (steered, File::open("/dev/null").unwrap())
-    }
-
-    pub(super) fn own(steered: &Steered) -> bool {
-        steered.hold().unwrap().own.is_some()
-    }
-
-    #[test]
-    fn what_was_loaded_before_a_filter_is_set_is_loaded_again() {
-        let (steered, file) = member();
-        let dropping = Arc::new(steering("main = tcp >-> steer_rnd"));
-        let stale = Prepared {
-            filters: Some(Filters::default()),
-            generation: steered.hold().unwrap().generation,
-        };
-        let mut unchanging = steered.unchanging().unwrap();
-        unchanging.refilter(file.as_fd(), Ok(None)).unwrap();
-        drop(unchanging);
-        // It is loaded, which takes privileges, or attached, which takes a socket: /dev/null is none.
-        let gone = steered.go_over(&dropping, stale, file.as_fd());
-        assert!(gone.is_err(), "the stale filters were taken");
-    }
-}
+pub(super) mod tests;

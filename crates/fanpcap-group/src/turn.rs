@@ -52,7 +52,7 @@ impl Drop for Turn {
 fn take_lock(group_dir: &GroupDir) -> Result<Option<(File, u32)>, SteerError> {
     let (file, number) = match group_dir.turns() {
         Err(error) if is_elsewhere(error.kind()) => return Ok(None),
-        opened => opened.map_err(SteerError::Shelf)?,
+        opened => opened.map_err(SteerError::Pages)?,
     };
     wait(|| {
         let is_taken = lock::try_take_byte(&file, number)?;
@@ -69,7 +69,7 @@ fn is_elsewhere(kind: io::ErrorKind) -> bool {
 /// Tries until there is something, but not for ever.
 fn wait<T>(mut attempt: impl FnMut() -> io::Result<Option<T>>) -> Result<T, SteerError> {
     for _ in 0..PATIENCE {
-        if let Some(got) = attempt().map_err(SteerError::Shelf)? {
+        if let Some(got) = attempt().map_err(SteerError::Pages)? {
             return Ok(got);
         }
         thread::sleep(Duration::from_millis(1));

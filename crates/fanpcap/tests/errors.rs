@@ -144,7 +144,7 @@ fn of_programs() -> BTreeMap<String, String> {
         steer(SteerError::Load(LoadError::Locked { limit: 65_536 })),
         steer(SteerError::Load(LoadError::Refused(refused))),
         steer(SteerError::Beside),
-        steer(SteerError::Shelf(os(37))),
+        steer(SteerError::Pages(os(37))),
         steer(SteerError::Busy),
         ProgramError::CameBetween { group: 7 },
     ];

@@ -1,4 +1,5 @@
-//! Joining a group with a steering program: its members bring the same one, and the first of them gives it to the kernel.
+//! Joining a group with a steering program: its members bring the same one, and the first of them
+//! gives it to the kernel.
 
 use super::{Attach, JoinError, Newcomer, ProgramError};
 use crate::member::Member;
@@ -33,8 +34,9 @@ impl Runs {
     }
 }
 
-/// Joins. The page is there before it is looked for others', so that of two that come at once with different programs one at least
-/// sees the other's. What may fail is done before the group is entered, as a socket leaves that only when it is closed.
+/// Joins. The page is there before it is looked for others', so that of two that come at once with
+/// different programs one at least sees the other's. What may fail is done before the group is
+/// entered, as a socket leaves that only when it is closed.
 pub(super) fn join(
     newcomer: &Newcomer<'_>,
     steering: &Arc<Steering>,
@@ -49,7 +51,8 @@ pub(super) fn join(
     let steered = Steered::load(steering, newcomer.filter()?).map_err(failed)?;
     let steered = Arc::new(steered);
     let mut spare = found.lacks_program().then(load).transpose()?;
-    let member = |number| Member::steered(newcomer.identity(number), before, (steering, &steered));
+    let member =
+        |number| Member::with_program(newcomer.identity(number), before, (steering, &steered));
     let early = newcomer.early(member);
     let found = look(newcomer, steering)?;
     if spare.is_none() && found.lacks_program() {
@@ -58,9 +61,10 @@ pub(super) fn join(
     let attach: Attach<'_> = &|| steered.attach(newcomer.fd).map_err(failed);
     let attach = steering.has_filter().then_some(attach);
     newcomer.take(early.as_ref(), attach, || {
-        // Of two that come first at once, one sets the program and the other finds it set, so that one alone tells of late
-        // fragments. Without a turn both set equal programs. A newcomer to a group that has its program does not wait: its
-        // socket is in the group and rejects all packets.
+        // Of two that come first at once, one sets the program and the other finds it set, so that
+        // one alone tells of late fragments. Without a turn both set equal programs. A newcomer to
+        // a group that has its program does not wait: its socket is in the group and rejects all
+        // packets.
         let identity = early.as_ref().map(Member::identity);
         let identity = identity.filter(|_| found.lacks_program());
         let _turn = identity.and_then(|identity| Turn::take(identity).ok());
@@ -75,8 +79,8 @@ pub(super) fn join(
                 look(newcomer, steering)?;
             }
         }
-        // Who replaces the program looks for pages once more when it is done. This page was there before the look above: so the
-        // other finds this page, or this look has found the other's.
+        // Who replaces the program looks for pages once more when it is done. This page was there
+        // before the look above: so the other finds this page, or this look has found the other's.
         Ok(())
     })?;
     newcomer.joined(early, member)
@@ -118,7 +122,8 @@ fn runs(group: u16, ifindex: u32, own: MemberId, steering: &Steering) -> Result<
     Ok(known(&told, &members(&roster, group, own)))
 }
 
-/// What a group runs whose members bring no other program: by the pages that tell so, and the sockets that are in it.
+/// What a group runs whose members bring no other program: by the pages that tell so, and the
+/// sockets that are in it.
 fn known(told: &[(MemberId, Running)], members: &BTreeSet<MemberId>) -> Runs {
     let is_set =
         |(member, running): &(MemberId, Running)| running.is_set && members.contains(member);
@@ -152,8 +157,9 @@ fn ensure_ethernet(fd: BorrowedFd<'_>, ifindex: u32) -> Result<(), JoinError> {
     })
 }
 
-/// Whether a packet socket's frames are such as programs read: Ethernet's, with their headers. Those of all devices are not: among
-/// them are tunnels', and a cooked socket's filter counts from behind the Ethernet header.
+/// Whether a packet socket's frames are such as programs read: Ethernet's, with their headers.
+/// Those of all devices are not: among them are tunnels', and a cooked socket's filter counts from
+/// behind the Ethernet header.
 pub fn takes_programs(fd: BorrowedFd<'_>, ifindex: u32) -> bool {
     let kind = packet::hardware_type(fd).unwrap_or(ETHERNET);
     let is_cooked = packet::is_cooked(fd).unwrap_or(false);

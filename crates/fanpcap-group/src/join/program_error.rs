@@ -168,7 +168,7 @@ impl ProgramError {
             | SteerError::Attach(_)
             | SteerError::Read(_)
             | SteerError::Beside
-            | SteerError::Shelf(_)
+            | SteerError::Pages(_)
             | SteerError::Busy => Self::Steer { group, error },
         }
     }

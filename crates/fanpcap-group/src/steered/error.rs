@@ -1,0 +1,67 @@
+//! Why a member can't filter by the steering program of its group.
+
+use fanpcap_linux::bpf::LoadError;
+use fanpcap_linux::packet::optmem::NoRoom;
+use std::{fmt, io};
+
+/// Why a member can't filter by its group's program.
+#[derive(Debug)]
+pub enum SteerError {
+    /// The program was not taken by the kernel.
+    Load(LoadError),
+    /// A socket has no room for the filter.
+    NoRoom(NoRoom),
+    /// The socket did not take it.
+    Attach(io::Error),
+    /// The socket does not tell its filter.
+    Read(io::Error),
+    /// The kernel does not take the program together with the filter that the handle has.
+    Beside,
+    /// The locks of the groups can't be taken.
+    Pages(io::Error),
+    /// Another thread or process is about it, or was so when the process forked.
+    Busy,
+}
+
+impl fmt::Display for SteerError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Load(error) => error.fmt(f),
+            Self::NoRoom(no_room) => no_room.fmt(f),
+            Self::Attach(error) => write!(f, "SO_ATTACH_BPF: {error}"),
+            Self::Read(error) => write!(f, "SO_GET_FILTER: {error}"),
+            Self::Beside => f.write_str(
+                "it can't be loaded together with a member's own filter: write shorter ones, or set \
+                 net.core.optmem_max higher",
+            ),
+            Self::Pages(error) => write!(f, "locking the group's pages: {error}"),
+            Self::Busy => f.write_str("another thread or process is changing it: try again"),
+        }
+    }
+}
+
+impl std::error::Error for SteerError {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        match self {
+            Self::Load(error) => Some(error),
+            Self::Attach(error) | Self::Read(error) | Self::Pages(error) => Some(error),
+            Self::NoRoom(_) | Self::Beside | Self::Busy => None,
+        }
+    }
+}
+
+impl SteerError {
+    /// The error's section in docs/errors.md.
+    pub fn slug(&self) -> &'static str {
+        match self {
+            Self::Load(LoadError::Privilege { .. }) => "program-needs-cap-bpf",
+            Self::Load(LoadError::Locked { .. }) => "program-and-locked-memory",
+            Self::Load(LoadError::Refused(_)) => "program-refused",
+            Self::NoRoom(_) => "program-without-room",
+            Self::Load(LoadError::Map(_)) | Self::Attach(_) | Self::Read(_) => "system-call-failed",
+            Self::Beside => "program-and-own-filter",
+            Self::Pages(_) => "pages-not-locked",
+            Self::Busy => "program-is-busy",
+        }
+    }
+}

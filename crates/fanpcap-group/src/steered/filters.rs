@@ -1,0 +1,51 @@
+//! A member's filters by a steering program: loaded, and attached in the place of its own filter.
+
+use super::SteerError;
+use super::loading;
+use fanpcap_config::steering::Steering;
+use fanpcap_linux::bpf::Loaded;
+use fanpcap_linux::packet::optmem::{self, NoRoom};
+use fanpcap_linux::packet::{self, Filter};
+use std::os::fd::{AsFd, BorrowedFd};
+
+/// A member's filters by one program.
+#[derive(Debug, Default)]
+pub(super) struct Filters {
+    /// What drops and counts; none where the program does neither.
+    pub(super) bare: Option<Loaded>,
+    /// The same with the handle's own filter.
+    pub(super) combined: Option<Loaded>,
+}
+
+impl Filters {
+    pub(super) fn load(steering: &Steering, own: Option<&Filter>) -> Result<Self, SteerError> {
+        let bare = loading::load_filter(steering)?;
+        let combined = own.filter(|_| bare.is_some());
+        let combined = combined.and_then(|own| loading::load_filter_with(steering, own));
+        Ok(Self { bare, combined })
+    }
+
+    /// Whether a handle's own filter is left to the reader by them.
+    pub(super) fn lack_own(&self) -> bool {
+        self.bare.is_some() && self.combined.is_none()
+    }
+
+    pub(super) fn attach(&self, socket: BorrowedFd<'_>) -> Result<(), SteerError> {
+        let filter = self.combined.as_ref().or(self.bare.as_ref());
+        let attach = |filter: &Loaded| match packet::attach_program(socket, filter.as_fd()) {
+            // Beside the socket's filter, which may be as long. Rather than all, nothing comes in
+            // between.
+            Err(error) if optmem::is_no_room(&error) => {
+                Filter::reject_all().attach(socket)?;
+                let attached = packet::attach_program(socket, filter.as_fd());
+                attached.inspect_err(|_| _ = packet::detach_filter(socket))
+            }
+            attached => attached,
+        };
+        let refused = |error| match filter.filter(|_| optmem::is_no_room(&error)) {
+            Some(filter) => SteerError::NoRoom(NoRoom::new(filter.charged())),
+            None => SteerError::Attach(error),
+        };
+        filter.map_or(Ok(()), attach).map_err(refused)
+    }
+}

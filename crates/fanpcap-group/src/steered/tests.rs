@@ -1,0 +1,34 @@
+//! Tests of `steered`.
+
+use super::*;
+use crate::record::tests::steering;
+use std::fs::File;
+use std::os::fd::AsFd;
+
+/// Nothing is loaded or attached for programs that neither drop nor count, so that any descriptor
+/// does.
+pub(super) fn member() -> (Steered, File) {
+    let steering = Arc::new(steering("main = steer_rrobin"));
+    let steered = Steered::load(&steering, None).unwrap();
+    (steered, File::open("/dev/null").unwrap())
+}
+
+pub(super) fn own(steered: &Steered) -> bool {
+    steered.hold().unwrap().own.is_some()
+}
+
+#[test]
+fn what_was_loaded_before_a_filter_is_set_is_loaded_again() {
+    let (steered, file) = member();
+    let dropping = Arc::new(steering("main = tcp >-> steer_rnd"));
+    let stale = Prepared {
+        filters: Some(Filters::default()),
+        generation: steered.hold().unwrap().generation,
+    };
+    let mut unchanging = steered.unchanging().unwrap();
+    unchanging.refilter(file.as_fd(), Ok(None)).unwrap();
+    drop(unchanging);
+    // It is loaded, which takes privileges, or attached, which takes a socket: /dev/null is none.
+    let gone = steered.go_over(&dropping, stale, file.as_fd());
+    assert!(gone.is_err(), "the stale filters were taken");
+}
