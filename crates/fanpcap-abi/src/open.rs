@@ -160,10 +160,9 @@ pub unsafe extern "C" fn pcap_open_live(
             (request, _) => {
                 // SAFETY: the caller's promise: a device and an error buffer as libpcap asks.
                 let created = unsafe { create(device, request, errbuf) };
-                // SAFETY: the handle is new, and the caller's promise: the buffer is as libpcap
-                // asks.
-                let activate =
-                    |p| unsafe { set_and_activate(p, &name, (snaplen, promisc, timeout), errbuf) };
+                let asked = (snaplen, promisc, timeout);
+                // SAFETY: the handle is new; the caller's promise: the buffer is as libpcap asks.
+                let activate = |p| unsafe { set_and_activate(p, &name, asked, errbuf) };
                 pointer(created.and_then(activate))
             }
         }
