@@ -1,9 +1,9 @@
 //! The device that frames are sent on: whether it can take any, and how long they may be.
 
+use anyhow::{Context, Result, anyhow, bail, ensure};
 use fanpcap_linux::interface;
 use fanpcap_linux::netlink::link;
 
-use crate::open_error::OpenError;
 use crate::pool::Pool;
 
 /// A device of the calling thread's network namespace, found to be up, with a carrier, and of Ethernet.
@@ -23,24 +23,26 @@ impl Device {
     /// Looks for `name`.
     ///
     /// # Errors
-    /// See [`OpenError`].
-    pub fn find(name: &str) -> Result<Self, OpenError> {
-        let found = interface::find(name)
-            .map_err(|error| OpenError::Call("looking for the device", error))?;
-        let index = found.ok_or_else(|| OpenError::NoDevice(name.to_owned()))?;
-        let link =
-            link::get(index).map_err(|error| OpenError::Call("asking for the device", error))?;
-        let name = name.to_owned();
+    /// When there is none, or it takes no frames of Ethernet.
+    pub fn find(name: &str) -> Result<Self> {
+        let found =
+            interface::find(name).map_err(|error| anyhow!("looking for the device: {error}"))?;
+        let index = found.with_context(|| format!("there is no device {name} here"))?;
+        let link = link::get(index).map_err(|error| anyhow!("asking for the device: {error}"))?;
         match state(link.flags) {
-            State::Down => return Err(OpenError::Down(name)),
-            State::NoCarrier => return Err(OpenError::NoCarrier(name)),
+            State::Down => bail!("{name} is down: ip link set {name} up"),
+            State::NoCarrier => {
+                bail!("{name} has no carrier: nothing is plugged in, or its other end is down")
+            }
             State::Up => {}
         }
-        if ![ARPHRD_ETHER, ARPHRD_LOOPBACK].contains(&link.hardware) {
-            return Err(OpenError::NotEthernet(name, link.hardware));
-        }
+        let kind = link.hardware;
+        ensure!(
+            [ARPHRD_ETHER, ARPHRD_LOOPBACK].contains(&kind),
+            "{name} is no Ethernet device (its type is {kind}): it would take Ethernet's header for data"
+        );
         Ok(Self {
-            name,
+            name: name.to_owned(),
             index,
             kind: link.kind,
             mtu: link.mtu,
@@ -66,10 +68,8 @@ impl Device {
     }
 
     /// Whether it takes frames of such lengths, all of them.
-    pub(crate) fn check(&self, pool: &Pool) -> Result<(), OpenError> {
-        if pool.is_empty() {
-            return Err(OpenError::NoFrames);
-        }
+    pub(crate) fn check(&self, pool: &Pool) -> Result<()> {
+        ensure!(!pool.is_empty(), "there is no frame to send");
         if pool.longest() <= self.longest(&[]) {
             return Ok(());
         }
@@ -80,9 +80,10 @@ impl Device {
             }
             pool.write_frame(number, &mut frame);
             let (len, most) = (frame.len(), self.longest(&frame));
-            if len > most {
-                return Err(OpenError::TooLong { len, most });
-            }
+            ensure!(
+                len <= most,
+                "a frame of {len} bytes: the device takes {most} at most; raise its MTU"
+            );
         }
         Ok(())
     }

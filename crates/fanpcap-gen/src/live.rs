@@ -1,14 +1,14 @@
 //! Live frames: the kernel runs a program of ours on a frame and sends what it makes of it
 //! (Documentation/bpf/bpf_prog_run.rst).
 
-use std::fmt;
 use std::io;
 use std::os::fd::OwnedFd;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 
+use anyhow::{Error, Result, anyhow, bail, ensure};
 use fanpcap_bpf::ProgramKind;
-use fanpcap_linux::bpf::{Attached, Hook, LoadedProgram, Map, Refused};
+use fanpcap_linux::bpf::{Attached, Hook, LoadedProgram, Map};
 use fanpcap_linux::interface;
 use fanpcap_linux::process::netns;
 
@@ -17,61 +17,6 @@ use crate::program::{self, ROW_HEAD, STATE_LEN, Shape};
 
 /// Most frames to one call: its set-up costs some 15 us.
 pub(crate) const MOST: u64 = 16_384;
-
-/// Why live frames are not possible.
-#[derive(Debug)]
-pub enum LiveError {
-    /// No `CAP_BPF`, `CAP_NET_ADMIN` or `CAP_SYS_ADMIN`.
-    Privilege(io::Error),
-    /// The kernel knows no live frames; it is older than 5.18.
-    Kernel(io::Error),
-    /// The longest frame has more bytes than a live frame may.
-    TooLong(usize),
-    /// The frames' heads would take so many bytes of the kernel's memory, more than
-    /// [`crate::POOL_LIMIT`].
-    TooLarge(usize),
-    /// The kernel does not take the program.
-    Load(Refused),
-    /// Something else failed: what, and how.
-    Call(&'static str, io::Error),
-    /// The program could not make so many frames.
-    Broken(u64),
-}
-
-impl fmt::Display for LiveError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Privilege(error) => write!(
-                f,
-                "eBPF needs CAP_BPF, CAP_NET_ADMIN and CAP_SYS_ADMIN: {error}"
-            ),
-            Self::Kernel(error) => write!(f, "this kernel has none (Linux 5.18 has): {error}"),
-            Self::TooLong(len) => write!(
-                f,
-                "a frame of {len} bytes: it has to fit into a page with what the kernel adds"
-            ),
-            Self::TooLarge(bytes) => write!(
-                f,
-                "they would take {} MiB of the kernel's memory, more than {}",
-                bytes >> 20,
-                POOL_LIMIT >> 20
-            ),
-            Self::Load(error) => error.fmt(f),
-            Self::Call(what, error) => write!(f, "{what}: {error}"),
-            Self::Broken(frames) => write!(f, "the program could not make {frames} frames"),
-        }
-    }
-}
-
-impl std::error::Error for LiveError {
-    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
-        match self {
-            Self::Privilege(error) | Self::Kernel(error) | Self::Call(_, error) => Some(error),
-            Self::Load(error) => Some(error),
-            Self::TooLong(_) | Self::TooLarge(_) | Self::Broken(_) => None,
-        }
-    }
-}
 
 /// A loaded pool and the program that sends it.
 #[derive(Debug)]
@@ -84,7 +29,7 @@ pub(crate) struct Live {
 
 impl Live {
     /// Loads both for a device of the calling thread's namespace.
-    pub(crate) fn open(pool: &Pool, ifindex: u32) -> Result<Self, LiveError> {
+    pub(crate) fn open(pool: &Pool, ifindex: u32) -> Result<Self> {
         try_out(pool.template())?;
         let state = Map::array("state", 1, STATE_LEN).map_err(missing("making a map"))?;
         let slots = load(pool)?;
@@ -97,8 +42,7 @@ impl Live {
             stamps: pool.has_stamps(),
             ifindex: i32::try_from(ifindex).unwrap_or(0),
         };
-        let program = LoadedProgram::load(ProgramKind::Xdp, "send", &program::send(&shape))
-            .map_err(LiveError::Load)?;
+        let program = LoadedProgram::load(ProgramKind::Xdp, "send", &program::send(&shape))?;
         let kept = keep(&program)?;
         Ok(Self {
             program,
@@ -109,22 +53,22 @@ impl Live {
     }
 
     /// Goes back to the first frame.
-    pub(crate) fn rewind(&self) -> Result<(), LiveError> {
+    pub(crate) fn rewind(&self) -> Result<()> {
         self.state
             .write(0, &[0; STATE_LEN])
-            .map_err(|error| LiveError::Call("writing a map", error))
+            .map_err(|error| anyhow!("writing a map: {error}"))
     }
 
     /// Sends the next `count` frames, as many as [`MOST`]. Says how many went: all, unless it is told to
     /// stop.
-    pub(crate) fn send(&self, count: u64, stop: &AtomicBool) -> Result<u64, LiveError> {
+    pub(crate) fn send(&self, count: u64, stop: &AtomicBool) -> Result<u64> {
         let begin = self.made()?;
         let mut made = 0;
         while made < count {
             let repeat = u32::try_from(count - made).unwrap_or(u32::MAX);
             match self.program.run_live(&self.template, repeat) {
                 Err(error) if error.kind() != io::ErrorKind::Interrupted => {
-                    return Err(LiveError::Call("running the program", error));
+                    bail!("running the program: {error}");
                 }
                 Ok(()) | Err(_) => made = self.made()? - begin,
             }
@@ -136,9 +80,9 @@ impl Live {
     }
 
     /// Frames that the program has made since [`Live::rewind`].
-    fn made(&self) -> Result<u64, LiveError> {
+    fn made(&self) -> Result<u64> {
         let state = self.state.read(0);
-        let state = state.map_err(|error| LiveError::Call("reading a map", error))?;
+        let state = state.map_err(|error| anyhow!("reading a map: {error}"))?;
         let number = |place: usize| {
             let bytes = state.get(8 * place..8 * place + 8);
             bytes
@@ -147,36 +91,44 @@ impl Live {
         };
         match number(2) {
             0 => Ok(number(0)),
-            failed => Err(LiveError::Broken(failed)),
+            failed => bail!("the program could not make {failed} frames"),
         }
     }
 }
 
 /// Whether the kernel has live frames at all, and so long ones. How long they may be depends on the
 /// sizes of its structs, so it is asked; it answers the same to either.
-fn try_out(template: &[u8]) -> Result<(), LiveError> {
+fn try_out(template: &[u8]) -> Result<()> {
     let program =
         LoadedProgram::load(ProgramKind::Xdp, "drop", &program::drop_all()).map_err(|refused| {
             if refused.error.kind() == io::ErrorKind::PermissionDenied {
-                LiveError::Privilege(refused.error)
+                unprivileged(&refused.error)
             } else {
-                LiveError::Load(refused)
+                refused.into()
             }
         })?;
-    program.run_live(&[0; 60], 1).map_err(LiveError::Kernel)?;
     program
-        .run_live(template, 1)
-        .map_err(|_| LiveError::TooLong(template.len()))
+        .run_live(&[0; 60], 1)
+        .map_err(|error| anyhow!("this kernel has none (Linux 5.18 has): {error}"))?;
+    ensure!(
+        program.run_live(template, 1).is_ok(),
+        "a frame of {} bytes: it has to fit into a page with what the kernel adds",
+        template.len()
+    );
+    Ok(())
 }
 
 /// The map of all frames.
-fn load(pool: &Pool) -> Result<Map, LiveError> {
+fn load(pool: &Pool) -> Result<Map> {
     let own_len = pool.own_len();
     let row_len = (ROW_HEAD + own_len).next_multiple_of(8);
     let size = pool.len() * row_len;
-    if size > POOL_LIMIT {
-        return Err(LiveError::TooLarge(size));
-    }
+    ensure!(
+        size <= POOL_LIMIT,
+        "they would take {} MiB of the kernel's memory, more than {}",
+        size >> 20,
+        POOL_LIMIT >> 20
+    );
     let count = u32::try_from(pool.len()).unwrap_or(u32::MAX);
     let slots = Map::array("slots", count, row_len).map_err(missing("making a map"))?;
     let (mut rows, mut frame) = (Vec::new(), Vec::new());
@@ -196,7 +148,7 @@ fn load(pool: &Pool) -> Result<Map, LiveError> {
         if rows.len() >= CHUNK || number + 1 == count {
             slots
                 .write(first, &rows)
-                .map_err(|error| LiveError::Call("filling a map", error))?;
+                .map_err(|error| anyhow!("filling a map: {error}"))?;
             first = number + 1;
             rows.clear();
         }
@@ -207,14 +159,18 @@ fn load(pool: &Pool) -> Result<Map, LiveError> {
 /// Bytes to one call that fills a map.
 const CHUNK: usize = 1 << 20;
 
-fn missing(what: &'static str) -> impl Fn(io::Error) -> LiveError {
+fn missing(what: &'static str) -> impl Fn(io::Error) -> Error {
     move |error| {
         if error.kind() == io::ErrorKind::PermissionDenied {
-            LiveError::Privilege(error)
+            unprivileged(&error)
         } else {
-            LiveError::Call(what, error)
+            anyhow!("{what}: {error}")
         }
     }
+}
+
+fn unprivileged(error: &io::Error) -> Error {
+    anyhow!("eBPF needs CAP_BPF, CAP_NET_ADMIN and CAP_SYS_ADMIN: {error}")
 }
 
 fn signed(number: usize) -> i32 {
@@ -231,7 +187,7 @@ struct Kept {
 /// A program that no device has is entered into the XDP dispatcher for each run and removed after it,
 /// and each time the kernel waits for all readers of the old one: tens of ms. So a device has it, the
 /// loopback device of a namespace of its own, where nothing arrives that it could send on.
-fn keep(program: &LoadedProgram) -> Result<Kept, LiveError> {
+fn keep(program: &LoadedProgram) -> Result<Kept> {
     let within = || -> io::Result<Kept> {
         netns::enter_new()?;
         let namespace = netns::current()?;

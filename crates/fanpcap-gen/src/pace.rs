@@ -4,6 +4,7 @@ use std::fmt;
 use std::num::NonZeroU64;
 use std::str::FromStr;
 
+use anyhow::{Error, Result, anyhow};
 use rand_distr::{Distribution, Exp1};
 use rand_pcg::Pcg64Mcg;
 
@@ -36,28 +37,16 @@ pub enum Pace {
     Recorded(f64),
 }
 
-/// Why a text is no [`Rate`].
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct RateError(String);
-
-impl fmt::Display for RateError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(
-            f,
-            "{:?} is no rate: write packets a second like 10000, 100kpps or 1.5Mpps, or bits a second \
-             like 500Mbit or 10Gbit; at least 1 of them",
-            self.0
-        )
-    }
-}
-
-impl std::error::Error for RateError {}
-
 impl FromStr for Rate {
-    type Err = RateError;
+    type Err = Error;
 
-    fn from_str(text: &str) -> Result<Self, RateError> {
-        let wrong = || RateError(text.to_owned());
+    fn from_str(text: &str) -> Result<Self> {
+        let wrong = || {
+            anyhow!(
+                "{text:?} is no rate: write packets a second like 10000, 100kpps or 1.5Mpps, or bits a \
+                 second like 500Mbit or 10Gbit; at least 1 of them"
+            )
+        };
         let lower = text.trim().to_ascii_lowercase();
         let digits = lower.find(|c: char| !c.is_ascii_digit() && c != '.');
         let (number, unit) = lower.split_at(digits.unwrap_or(lower.len()));
@@ -222,7 +211,7 @@ mod tests {
             ("1.5 Mpps", 1_500_000),
             ("0.25k", 250),
         ] {
-            assert_eq!(text.parse(), Ok(frames(rate)), "{text}");
+            assert_eq!(text.parse::<Rate>().unwrap(), frames(rate), "{text}");
         }
         for (text, rate) in [
             ("500Mbit", 500_000_000),
@@ -230,7 +219,7 @@ mod tests {
             ("8bps", 8),
         ] {
             let rate = Rate::Bits(NonZeroU64::new(rate).unwrap());
-            assert_eq!(text.parse(), Ok(rate), "{text}");
+            assert_eq!(text.parse::<Rate>().unwrap(), rate, "{text}");
         }
         for text in [
             "",
@@ -307,7 +296,7 @@ mod tests {
         #[test]
         fn no_text_makes_the_parser_panic(text in "[0-9.kKmMgG bitps/µ]{0,24}") {
             if let Ok(rate) = text.parse::<Rate>() {
-                prop_assert_eq!(rate.to_string().parse(), Ok(rate));
+                prop_assert_eq!(rate.to_string().parse::<Rate>().unwrap(), rate);
             }
         }
     }

@@ -1,6 +1,6 @@
 //! Pools: the frames that a sender sends, in order and again. Of each is kept only what is its own.
 
-use std::fmt;
+use anyhow::{Result, ensure};
 
 /// A pool takes no more memory than this, in bytes; neither does what the kernel keeps of it.
 pub const POOL_LIMIT: usize = 256 << 20;
@@ -51,29 +51,6 @@ struct Slot {
     /// Nanoseconds until the frame after it.
     gap: u64,
 }
-
-/// Why there is no such pool.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum PoolError {
-    /// It would take more than [`POOL_LIMIT`]; so many frames do not.
-    TooLarge {
-        /// Frames that fit.
-        frames: usize,
-    },
-}
-
-impl fmt::Display for PoolError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self::TooLarge { frames } = self;
-        let limit = POOL_LIMIT >> 20;
-        write!(
-            f,
-            "the frames take more than {limit} MiB, {frames} of them fit: ask for fewer flows"
-        )
-    }
-}
-
-impl std::error::Error for PoolError {}
 
 impl Pool {
     /// Number of frames.
@@ -168,12 +145,15 @@ impl Pool {
         self.slots.get(usize::try_from(place).ok()?)
     }
 
-    fn push(&mut self, head: &[u8], len: usize, stamp: usize) -> Result<(), PoolError> {
+    fn push(&mut self, head: &[u8], len: usize, stamp: usize) -> Result<()> {
         let used = self.heads.len() + self.slots.len() * size_of::<Slot>();
         let more = head.len() + size_of::<Slot>();
-        if used + more > POOL_LIMIT {
-            return Err(PoolError::TooLarge { frames: self.len() });
-        }
+        ensure!(
+            used + more <= POOL_LIMIT,
+            "the frames take more than {} MiB, {} of them fit: ask for fewer flows",
+            POOL_LIMIT >> 20,
+            self.len()
+        );
         let first = self.slots.first();
         self.even = first.is_none_or(|first| self.even && first.len == short(len));
         self.slots.push(Slot {
@@ -219,7 +199,7 @@ impl Synthetic {
     }
 
     /// Puts a frame in.
-    pub(crate) fn push(&mut self, frame: &Frame) -> Result<(), PoolError> {
+    pub(crate) fn push(&mut self, frame: &Frame) -> Result<()> {
         let len = frame.bytes.len();
         self.longest = self.longest.max(len);
         self.pool
@@ -241,7 +221,7 @@ pub(crate) struct Captured {
 
 impl Captured {
     /// Puts a frame in; it is `gap` nanoseconds after the one before.
-    pub(crate) fn push(&mut self, frame: &[u8], gap: u64) -> Result<(), PoolError> {
+    pub(crate) fn push(&mut self, frame: &[u8], gap: u64) -> Result<()> {
         self.pool.push(frame, frame.len(), 0)?;
         let before = self.pool.slots.len().checked_sub(2);
         if let Some(slot) = before.and_then(|before| self.pool.slots.get_mut(before)) {
@@ -324,9 +304,7 @@ mod tests {
             .take_while(|_| pool.push(&frame, 0).is_ok())
             .count();
         assert_eq!(fitted, 255);
-        assert_eq!(
-            pool.push(&frame, 0),
-            Err(PoolError::TooLarge { frames: 255 })
-        );
+        let error = pool.push(&frame, 0).unwrap_err().to_string();
+        assert!(error.contains("256 MiB, 255 of them fit"), "{error}");
     }
 }

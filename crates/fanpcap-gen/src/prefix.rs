@@ -4,28 +4,14 @@ use std::fmt;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::str::FromStr;
 
+use anyhow::{Error, Result, anyhow};
+
 /// A range of IPv4 or IPv6 addresses, as in `10.1.0.0/16`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Prefix {
     address: IpAddr,
     len: u8,
 }
-
-/// Why a text is no [`Prefix`].
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct PrefixError(String);
-
-impl fmt::Display for PrefixError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(
-            f,
-            "{:?} is no range of addresses: write one like 10.1.0.0/16 or fd00:1::/112",
-            self.0
-        )
-    }
-}
-
-impl std::error::Error for PrefixError {}
 
 impl Prefix {
     /// The addresses of IPv4 that begin as `address` does, in its first `len` bits (32 at most).
@@ -75,10 +61,12 @@ impl Prefix {
 }
 
 impl FromStr for Prefix {
-    type Err = PrefixError;
+    type Err = Error;
 
-    fn from_str(text: &str) -> Result<Self, PrefixError> {
-        let wrong = || PrefixError(text.to_owned());
+    fn from_str(text: &str) -> Result<Self> {
+        let wrong = || {
+            anyhow!("{text:?} is no range of addresses: write one like 10.1.0.0/16 or fd00:1::/112")
+        };
         let (address, len) = text.split_once('/').unwrap_or((text, ""));
         let address: IpAddr = address.parse().map_err(|_| wrong())?;
         let width = if address.is_ipv4() { 32 } else { 128 };

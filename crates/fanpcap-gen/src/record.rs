@@ -1,17 +1,16 @@
 //! Capture files, pcap and pcapng: their packets one by one.
 
 use std::fs::File;
-use std::io::{BufReader, Read, Seek};
+use std::io::{BufReader, ErrorKind, Read, Seek};
 use std::path::{Path, PathBuf};
 
+use anyhow::{Error, Result, anyhow, bail};
 use pcap_file::pcap::PcapReader;
 use pcap_file::pcapng::blocks::interface_description::{
     InterfaceDescriptionBlock, InterfaceDescriptionOption,
 };
 use pcap_file::pcapng::{Block, PcapNgReader};
 use pcap_file::{DataLink, PcapError, TsResolution};
-
-use crate::replay_error::ReplayError;
 
 /// One packet of a file.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -64,21 +63,22 @@ impl Records {
     ///
     /// # Errors
     /// When it can't be read, is no capture file, or has other frames than Ethernet's.
-    pub fn open(path: &Path) -> Result<Self, ReplayError> {
-        let unreadable = |error| ReplayError::Open(path.to_owned(), error);
-        let malformed = |error| ReplayError::Format(path.to_owned(), error);
+    pub fn open(path: &Path) -> Result<Self> {
+        let name = path.display();
+        let unreadable = |error| anyhow!("{name}: {error}");
+        let malformed = |error| malformed(path, error);
         let mut file = File::open(path).map_err(unreadable)?;
         let mut magic = Vec::new();
         let begin = file.by_ref().take(4).read_to_end(&mut magic);
         begin.and_then(|_| file.rewind()).map_err(unreadable)?;
         if magic.is_empty() {
-            return Err(ReplayError::Empty(path.to_owned()));
+            bail!("{name}: no packets");
         }
         if let Some((_, tool)) = COMPRESSED
             .iter()
             .find(|(begin, _)| magic.starts_with(begin))
         {
-            return Err(ReplayError::Compressed(path.to_owned(), tool));
+            bail!("{name}: it is compressed; decompress it first, as by {tool}");
         }
         let mut check_len = 0;
         let file = BufReader::new(file);
@@ -88,7 +88,7 @@ impl Records {
             let reader = PcapReader::new(file).map_err(malformed)?;
             let link = u32::from(reader.header().datalink);
             if link & LINK_TYPE != u32::from(DataLink::ETHERNET) {
-                return Err(ReplayError::Link(path.to_owned(), link & LINK_TYPE));
+                return Err(no_ethernet(path, link & LINK_TYPE));
             }
             if link & HAS_CHECK_LEN != 0 {
                 check_len = 2 * (link >> 28);
@@ -112,8 +112,8 @@ impl Records {
         self.cut
     }
 
-    fn read(&mut self) -> Result<Option<Record>, ReplayError> {
-        let malformed = |error| ReplayError::Format(self.path.clone(), error);
+    fn read(&mut self) -> Result<Option<Record>> {
+        let malformed = |error| malformed(&self.path, error);
         match &mut self.format {
             Format::Pcap(reader) => {
                 let fraction = match reader.header().ts_resolution {
@@ -150,7 +150,7 @@ impl Records {
                 let interface = interface.ok_or_else(|| malformed(unknown))?;
                 return finish(found, interface, self.last_time)
                     .map(Some)
-                    .map_err(|link| ReplayError::Link(self.path.clone(), link));
+                    .map_err(|link| no_ethernet(&self.path, link));
             },
         }
     }
@@ -242,15 +242,30 @@ fn nanoseconds(ticks: u64, resolution: u8) -> u64 {
     u64::try_from(u128::from(ticks) * u128::from(SECOND) / unit).unwrap_or(u64::MAX)
 }
 
+fn malformed(path: &Path, error: PcapError) -> Error {
+    let text = format!("{}: {error}", path.display());
+    Error::new(error).context(text)
+}
+
+fn no_ethernet(path: &Path, link: u32) -> Error {
+    let path = path.display();
+    anyhow!("{path}: packets of link type {link}, only Ethernet's (1) can be read")
+}
+
+/// Whether the file ends where more should be.
+fn ends_within(error: &Error) -> bool {
+    matches!(error.downcast_ref(), Some(PcapError::IoError(error)) if error.kind() == ErrorKind::UnexpectedEof)
+}
+
 impl Iterator for Records {
-    type Item = Result<Record, ReplayError>;
+    type Item = Result<Record>;
 
     fn next(&mut self) -> Option<Self::Item> {
         if self.done {
             return None;
         }
         let read = self.read().transpose();
-        if self.count > 0 && matches!(&read, Some(Err(error)) if error.is_end()) {
+        if self.count > 0 && matches!(&read, Some(Err(error)) if ends_within(error)) {
             self.cut = true;
             self.done = true;
             return None;

@@ -3,12 +3,12 @@
 
 use std::path::{Path, PathBuf};
 
+use anyhow::{Result, ensure};
 use serde::Serialize;
 
 use crate::device::Device;
 use crate::pool::{Captured, Pool};
 use crate::record::{Record, Records};
-use crate::replay_error::ReplayError;
 use crate::rewrite::move_addresses;
 
 /// A file that is replayed, pool by pool.
@@ -56,11 +56,8 @@ impl Pool {
     /// [`crate::POOL_LIMIT`].
     ///
     /// # Errors
-    /// See [`ReplayError`].
-    pub fn replay(
-        path: &Path,
-        limit: Option<&Limit>,
-    ) -> Result<Option<(Self, Faults)>, ReplayError> {
+    /// When the file can't be read, or has packets that can't be sent.
+    pub fn replay(path: &Path, limit: Option<&Limit>) -> Result<Option<(Self, Faults)>> {
         let mut pool = Captured::default();
         let mut faults = Faults::default();
         let mut before = None;
@@ -78,9 +75,7 @@ impl Pool {
             }
         }
         faults.cut = records.is_cut();
-        if pool.len() == 0 {
-            return Err(ReplayError::Empty(path.to_owned()));
-        }
+        ensure!(pool.len() > 0, "{}: no packets", path.display());
         Ok(Some((pool.finish(None), faults)))
     }
 }
@@ -92,25 +87,24 @@ fn checked(
     packet: u64,
     limit: Option<&Limit>,
     faults: &mut Faults,
-) -> Result<Option<Record>, ReplayError> {
+) -> Result<Option<Record>> {
     let len = record.bytes.len();
-    if len < SHORTEST {
-        return Err(ReplayError::Short(path.to_owned(), packet - 1));
-    }
+    let path = path.display();
+    ensure!(
+        len >= SHORTEST,
+        "{path}: packet {packet} is shorter than an Ethernet header"
+    );
     if let Some(limit) = limit {
         let most = limit.device.longest(&record.bytes);
         if len > most && limit.skip {
             faults.skipped += 1;
             return Ok(None);
         }
-        if len > most {
-            return Err(ReplayError::TooLong {
-                path: path.to_owned(),
-                packet,
-                len,
-                most,
-            });
-        }
+        ensure!(
+            len <= most,
+            "{path}: packet {packet} has {len} bytes, the device takes {most} at most; raise its MTU, or \
+             leave out such packets with --skip-long"
+        );
     }
     faults.shortened += u64::from(record.is_shortened());
     Ok(Some(record))
@@ -121,13 +115,13 @@ impl Replay {
     /// first has other addresses, see [`move_addresses`].
     ///
     /// # Errors
-    /// See [`ReplayError`].
+    /// When the file can't be read, or has packets that can't be sent.
     pub fn open(
         path: &Path,
         loops: Option<u32>,
         moving: bool,
         limit: Option<Limit>,
-    ) -> Result<Self, ReplayError> {
+    ) -> Result<Self> {
         Ok(Self {
             path: path.to_owned(),
             loops,
@@ -147,8 +141,8 @@ impl Replay {
     /// The next packets, some MiB of them; none when all loops are over.
     ///
     /// # Errors
-    /// See [`ReplayError`].
-    pub fn next_pool(&mut self) -> Result<Option<Pool>, ReplayError> {
+    /// When the file can't be read, or has packets that can't be sent.
+    pub fn next_pool(&mut self) -> Result<Option<Pool>> {
         let mut pool = Captured::default();
         let mut gap = 0;
         while pool.used() < CHUNK {
@@ -156,14 +150,15 @@ impl Replay {
                 break;
             };
             let pushed = pool.push(&record.bytes, gap);
-            pushed.map_err(|_| ReplayError::Long(self.path.clone(), record.bytes.len()))?;
+            let (path, len) = (self.path.display(), record.bytes.len());
+            ensure!(pushed.is_ok(), "{path}: a packet of {len} bytes");
             gap = time;
         }
         Ok((pool.len() > 0).then(|| pool.finish(Some(gap))))
     }
 
     /// The next packet of this loop or the one after it, and the time from it to its successor.
-    fn next_record(&mut self) -> Result<Option<(Record, u64)>, ReplayError> {
+    fn next_record(&mut self) -> Result<Option<(Record, u64)>> {
         let record = match self.ahead.take() {
             Some(record) => record,
             None => match self.read()? {
@@ -189,18 +184,17 @@ impl Replay {
     }
 
     /// The first packet of a loop; none when there are no more loops.
-    fn read(&mut self) -> Result<Option<Record>, ReplayError> {
+    fn read(&mut self) -> Result<Option<Record>> {
         if self.loops.is_some_and(|loops| self.turn >= loops) {
             return Ok(None);
         }
-        match self.taken()? {
-            Some(record) => Ok(Some(record)),
-            None => Err(ReplayError::Empty(self.path.clone())),
-        }
+        let record = self.taken()?;
+        ensure!(record.is_some(), "{}: no packets", self.path.display());
+        Ok(record)
     }
 
     /// The next packet of this loop that is to be sent, with its addresses moved.
-    fn taken(&mut self) -> Result<Option<Record>, ReplayError> {
+    fn taken(&mut self) -> Result<Option<Record>> {
         for record in self.records.by_ref() {
             self.number += 1;
             let limit = self.limit.as_ref();

@@ -1,20 +1,19 @@
 //! Senders: a pool sent on a device as a plan says, and what came of it.
 
 use std::fmt;
+use std::io;
 use std::sync::atomic::{AtomicBool, Ordering};
 
+use anyhow::{Error, Result, anyhow, bail};
 use fanpcap_linux::wait::clock::{sleep_until, wake_on_time};
 use serde::Serialize;
 
 use crate::device::Device;
 use crate::live::{self, Live};
-use crate::open_error::OpenError;
 use crate::pool::Pool;
 use crate::portable::{self, Portable};
-use crate::replay_error::ReplayError;
 use crate::run::{Due, Plan, Run, Sent, TELL, TICK};
-use crate::send_error::SendError;
-use crate::watch::{PROBES, Shown, Watch};
+use crate::watch::{PROBES, Shown, Watch, takes_none};
 
 /// How frames get to the device.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
@@ -71,14 +70,14 @@ enum Route {
 }
 
 /// Hands out further pools, until there are no more.
-type More<'a> = &'a mut dyn FnMut() -> Result<Option<Pool>, ReplayError>;
+type More<'a> = &'a mut dyn FnMut() -> Result<Option<Pool>>;
 
 impl Sender {
     /// Opens `device` for the frames of `pool`.
     ///
     /// # Errors
-    /// See [`OpenError`].
-    pub fn open(device: &str, pool: Pool, choice: Choice) -> Result<Self, OpenError> {
+    /// When the device takes no such frames, or the way to it can't be opened.
+    pub fn open(device: &str, pool: Pool, choice: Choice) -> Result<Self> {
         let device = Device::find(device)?;
         device.check(&pool)?;
         let mut instead = None;
@@ -87,7 +86,7 @@ impl Sender {
             Choice::Live | Choice::Unwatched | Choice::Auto => {
                 match Live::open(&pool, device.index) {
                     Ok(live) => Some(Route::Live(Box::new(live))),
-                    Err(error) if choice != Choice::Auto => return Err(OpenError::Live(error)),
+                    Err(error) if choice != Choice::Auto => return Err(live_frames(error)),
                     Err(error) => {
                         instead = Some(error.to_string());
                         None
@@ -131,21 +130,21 @@ impl Sender {
     /// set.
     ///
     /// # Errors
-    /// See [`SendError`].
-    pub fn send(&mut self, plan: &Plan, stop: &AtomicBool) -> Result<Sent, SendError> {
+    /// What ended sending early: the device is gone, down or takes no frames; there are no more frames.
+    pub fn send(&mut self, plan: &Plan, stop: &AtomicBool) -> Result<Sent> {
         self.send_watched(plan, stop, &mut |_| ())
     }
 
     /// Like [`Sender::send`]; `watch` is called about once a second with what was sent so far.
     ///
     /// # Errors
-    /// See [`SendError`].
+    /// What ended sending early: the device is gone, down or takes no frames; there are no more frames.
     pub fn send_watched(
         &mut self,
         plan: &Plan,
         stop: &AtomicBool,
         watch: &mut dyn FnMut(&Sent),
-    ) -> Result<Sent, SendError> {
+    ) -> Result<Sent> {
         self.run(plan, stop, watch, None)
     }
 
@@ -154,14 +153,14 @@ impl Sender {
     /// are late.
     ///
     /// # Errors
-    /// See [`SendError`].
+    /// What ended sending early: the device is gone, down or takes no frames; there are no more frames.
     pub fn send_stream(
         &mut self,
         plan: &Plan,
         stop: &AtomicBool,
         watch: &mut dyn FnMut(&Sent),
-        more: &mut dyn FnMut() -> Result<Option<Pool>, ReplayError>,
-    ) -> Result<Sent, SendError> {
+        more: &mut dyn FnMut() -> Result<Option<Pool>>,
+    ) -> Result<Sent> {
         self.run(plan, stop, watch, Some(more))
     }
 
@@ -171,7 +170,7 @@ impl Sender {
         stop: &AtomicBool,
         watch: &mut dyn FnMut(&Sent),
         mut more: Option<More<'_>>,
-    ) -> Result<Sent, SendError> {
+    ) -> Result<Sent> {
         // Without this, sleeps last up to 50 us longer, which shows in gaps only.
         let _ = wake_on_time();
         self.sent = Sent::default();
@@ -193,7 +192,7 @@ impl Sender {
                 break;
             }
         }
-        if matches!(ended, Err(SendError::Device(_))) {
+        if matches!(&ended, Err(error) if error.is::<io::Error>()) {
             // That the device is gone or down says more than what a call says then.
             ended = watching.counters().map(drop).and(ended);
         }
@@ -212,11 +211,11 @@ impl Sender {
         plan: &Plan,
         stop: &AtomicBool,
         more: &mut Option<More<'_>>,
-    ) -> Result<(), SendError> {
+    ) -> Result<()> {
         let mut left = u64::MAX;
         if let Some(more) = more {
             if run.place == self.pool.len() as u64 {
-                match more().map_err(SendError::Replay)? {
+                match more()? {
                     Some(pool) => self.load(pool)?,
                     None => {
                         run.over = true;
@@ -246,11 +245,11 @@ impl Sender {
         stream: bool,
         watching: &Watch,
         stop: &AtomicBool,
-    ) -> Result<u64, SendError> {
+    ) -> Result<u64> {
         let Route::Live(live) = &self.route else {
             return Ok(0);
         };
-        live.rewind().map_err(SendError::Live)?;
+        live.rewind().map_err(live_frames)?;
         if self.choice != Choice::Auto {
             return Ok(0);
         }
@@ -262,7 +261,7 @@ impl Sender {
         if !plan.is_quick(&self.pool, PROBES) || most < PROBES {
             return self.give_way("sendmmsg is enough at this rate".to_owned());
         }
-        if live.send(PROBES, stop).map_err(SendError::Live)? < PROBES {
+        if live.send(PROBES, stop).map_err(live_frames)? < PROBES {
             return Ok(0);
         }
         let device = &self.device.name;
@@ -276,14 +275,14 @@ impl Sender {
     }
 
     /// From here on it is the portable way.
-    fn give_way(&mut self, why: String) -> Result<u64, SendError> {
+    fn give_way(&mut self, why: String) -> Result<u64> {
         self.instead = Some(why);
-        self.route = portable(&self.device).map_err(SendError::Open)?;
+        self.route = portable(&self.device)?;
         Ok(0)
     }
 
     /// Whether the device is still there, and whether live frames leave it.
-    fn look(&mut self, watching: &mut Watch, run: &Run) -> Result<(), SendError> {
+    fn look(&mut self, watching: &mut Watch, run: &Run) -> Result<()> {
         if self.choice == Choice::Unwatched {
             return Ok(());
         }
@@ -299,28 +298,28 @@ impl Sender {
             self.device.refuses()
         );
         if self.choice == Choice::Live {
-            return Err(SendError::Refused(why));
+            bail!("live frames: {why}");
         }
         self.give_way(why).map(drop)
     }
 
     /// Changes to another pool.
-    fn load(&mut self, pool: Pool) -> Result<(), SendError> {
-        self.device.check(&pool).map_err(SendError::Open)?;
+    fn load(&mut self, pool: Pool) -> Result<()> {
+        self.device.check(&pool)?;
         if matches!(self.route, Route::Live(_)) {
-            let live = Live::open(&pool, self.device.index).map_err(SendError::Live)?;
+            let live = Live::open(&pool, self.device.index).map_err(live_frames)?;
             self.route = Route::Live(Box::new(live));
         }
         self.pool = pool;
         Ok(())
     }
 
-    fn hand_over(&mut self, place: u64, count: u64, stop: &AtomicBool) -> Result<u64, SendError> {
+    fn hand_over(&mut self, place: u64, count: u64, stop: &AtomicBool) -> Result<u64> {
         match &mut self.route {
-            Route::Live(live) => live.send(count, stop).map_err(SendError::Live),
+            Route::Live(live) => live.send(count, stop).map_err(live_frames),
             Route::Portable(portable) => portable
                 .send(&self.pool, place, count, stop)
-                .map_err(SendError::Device),
+                .map_err(takes_none),
         }
     }
 
@@ -333,8 +332,13 @@ impl Sender {
     }
 }
 
-fn portable(device: &Device) -> Result<Route, OpenError> {
+fn live_frames(error: Error) -> Error {
+    let text = format!("live frames: {error}");
+    error.context(text)
+}
+
+fn portable(device: &Device) -> Result<Route> {
     Portable::open(&device.name)
         .map(Route::Portable)
-        .map_err(|error| OpenError::Call("opening a packet socket (it needs CAP_NET_RAW)", error))
+        .map_err(|error| anyhow!("opening a packet socket (it needs CAP_NET_RAW): {error}"))
 }

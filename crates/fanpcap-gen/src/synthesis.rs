@@ -1,101 +1,13 @@
 //! Makes a pool of frames from a description.
 
-use std::fmt;
-
+use anyhow::{Result, bail, ensure};
 use rand_pcg::Pcg64Mcg;
 
 use crate::datagram::{Datagram, Layers};
 use crate::description::{Description, Families, Lengths};
 use crate::flow::{self, Flow};
-use crate::pool::{Pool, PoolError, Synthetic};
-use crate::prefix::Prefix;
+use crate::pool::{Pool, Synthetic};
 use crate::random;
-
-/// Why there are no frames like that.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum DescriptionError {
-    /// No flows at all.
-    NoFlows,
-    /// More flows than addresses and ports.
-    TooManyFlows {
-        /// As many as asked for.
-        flows: u32,
-        /// The addresses that they would come from.
-        sources: Prefix,
-    },
-    /// A length that no frame has.
-    Length(u16),
-    /// The range's ends are the wrong way round.
-    Range(u16, u16),
-    /// More than two VLANs, or a number that is not 0 to 4094.
-    Vlans(Vec<u16>),
-    /// A VXLAN network identifier of more than 24 bits.
-    Vxlan(u32),
-    /// Fragments of every 0th datagram.
-    NoFragments,
-    /// Fragments of every so manieth datagram come at the same places only after so many datagrams,
-    /// more than fit.
-    Fragments(u32, u64),
-    /// A length whose three fragments make a datagram that is too long for IP.
-    FragmentLength(u16),
-    /// Addresses of IPv4 where those of IPv6 belong, or the other way round.
-    Family(Prefix),
-    /// The pool can't be made.
-    Pool(PoolError),
-}
-
-impl fmt::Display for DescriptionError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::NoFlows => write!(f, "0 flows: at least one is needed"),
-            Self::TooManyFlows { flows, sources } => write!(
-                f,
-                "{flows} flows: the addresses {sources} have room for {}, so give more addresses",
-                flow::room(sources)
-            ),
-            Self::Length(len) => write!(
-                f,
-                "a length of {len}: frames have {SHORTEST} to {LONGEST} bytes"
-            ),
-            Self::Range(from, to) => write!(f, "lengths {from}-{to}: write the shorter one first"),
-            Self::Vlans(vlans) => write!(
-                f,
-                "VLANs {vlans:?}: a frame has two at most, with numbers from 0 to 4094"
-            ),
-            Self::Vxlan(number) => write!(f, "VXLAN {number}: its identifier has 24 bits"),
-            Self::NoFragments => write!(f, "fragments of every 0th datagram: say 1 or more"),
-            Self::Fragments(every, datagrams) => write!(
-                f,
-                "fragments of every {every}th datagram: that takes {datagrams} datagrams to repeat; choose \
-                 one that has a divisor in common with the number of flows"
-            ),
-            Self::FragmentLength(len) => write!(
-                f,
-                "fragments of {len} bytes: they have {LONGEST_FRAGMENT} at most, for a datagram is three"
-            ),
-            Self::Family(prefix) => write!(f, "the addresses {prefix} are of the other family"),
-            Self::Pool(error) => error.fmt(f),
-        }
-    }
-}
-
-impl std::error::Error for DescriptionError {
-    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
-        match self {
-            Self::Pool(error) => Some(error),
-            Self::NoFlows
-            | Self::TooManyFlows { .. }
-            | Self::Length(_)
-            | Self::Range(..)
-            | Self::Vlans(_)
-            | Self::Vxlan(_)
-            | Self::NoFragments
-            | Self::Fragments(..)
-            | Self::FragmentLength(_)
-            | Self::Family(_) => None,
-        }
-    }
-}
 
 impl Description {
     /// Makes the frames: a whole number of rounds through all flows, and as many rounds as lengths
@@ -103,7 +15,7 @@ impl Description {
     ///
     /// # Errors
     /// When no frames are like that, or they take more than [`crate::POOL_LIMIT`].
-    pub fn pool(&self) -> Result<Pool, DescriptionError> {
+    pub fn pool(&self) -> Result<Pool> {
         self.check()?;
         let mut pool = Synthetic::new();
         let layers = Layers::of(self);
@@ -123,51 +35,53 @@ impl Description {
                     .is_some_and(|every| (number + 1) % u64::from(every) == 0),
             };
             for frame in layers.frames(&datagram) {
-                pool.push(&frame).map_err(DescriptionError::Pool)?;
+                pool.push(&frame)?;
             }
         }
         Ok(pool.finish())
     }
 
-    fn check(&self) -> Result<(), DescriptionError> {
-        if self.flows == 0 {
-            return Err(DescriptionError::NoFlows);
-        }
+    fn check(&self) -> Result<()> {
+        ensure!(self.flows > 0, "0 flows: at least one is needed");
         for v4 in [true, false] {
             let (sources, destinations) = self.prefixes(v4);
             for prefix in [sources, destinations] {
-                if prefix.is_v4() != v4 {
-                    return Err(DescriptionError::Family(*prefix));
-                }
+                ensure!(
+                    prefix.is_v4() == v4,
+                    "the addresses {prefix} are of the other family"
+                );
             }
             let used = !matches!(
                 (self.families, v4),
                 (Families::V4, false) | (Families::V6, true)
             );
-            if used && u64::from(self.flows) > flow::room(sources) {
-                return Err(DescriptionError::TooManyFlows {
-                    flows: self.flows,
-                    sources: *sources,
-                });
-            }
+            let (flows, room) = (self.flows, flow::room(sources));
+            ensure!(
+                !used || u64::from(flows) <= room,
+                "{flows} flows: the addresses {sources} have room for {room}, so give more addresses"
+            );
         }
-        if self.vlans.len() > 2 || self.vlans.iter().any(|&vlan| vlan > 4094) {
-            return Err(DescriptionError::Vlans(self.vlans.clone()));
-        }
+        let vlans = &self.vlans;
+        ensure!(
+            vlans.len() <= 2 && vlans.iter().all(|&vlan| vlan <= 4094),
+            "VLANs {vlans:?}: a frame has two at most, with numbers from 0 to 4094"
+        );
         if let Some(number) = self.vxlan.filter(|&number| number >= 1 << 24) {
-            return Err(DescriptionError::Vxlan(number));
+            bail!("VXLAN {number}: its identifier has 24 bits");
         }
-        match self.fragments {
-            Some(0) => return Err(DescriptionError::NoFragments),
-            Some(every) if self.datagrams() > MOST => {
-                return Err(DescriptionError::Fragments(every, self.datagrams()));
-            }
-            Some(_) | None => {}
+        if let Some(every) = self.fragments {
+            ensure!(every > 0, "fragments of every 0th datagram: say 1 or more");
+            let datagrams = self.datagrams();
+            ensure!(
+                datagrams <= MOST,
+                "fragments of every {every}th datagram: that takes {datagrams} datagrams to repeat; choose \
+                 one that has a divisor in common with the number of flows"
+            );
         }
         self.check_lengths()
     }
 
-    fn check_lengths(&self) -> Result<(), DescriptionError> {
+    fn check_lengths(&self) -> Result<()> {
         let (from, to) = match self.lengths {
             Lengths::Fixed(len) => (len, len),
             Lengths::Uniform(from, to) => (from, to),
@@ -177,14 +91,16 @@ impl Description {
             .iter()
             .find(|len| !(SHORTEST..=LONGEST).contains(*len))
         {
-            return Err(DescriptionError::Length(len));
+            bail!("a length of {len}: frames have {SHORTEST} to {LONGEST} bytes");
         }
-        if from > to {
-            return Err(DescriptionError::Range(from, to));
-        }
-        if self.fragments.is_some() && to > LONGEST_FRAGMENT {
-            return Err(DescriptionError::FragmentLength(to));
-        }
+        ensure!(
+            from <= to,
+            "lengths {from}-{to}: write the shorter one first"
+        );
+        ensure!(
+            self.fragments.is_none() || to <= LONGEST_FRAGMENT,
+            "fragments of {to} bytes: they have {LONGEST_FRAGMENT} at most, for a datagram is three"
+        );
         Ok(())
     }
 

@@ -3,11 +3,11 @@
 use std::collections::VecDeque;
 use std::io;
 
+use anyhow::{Error, Result, anyhow, bail};
 use fanpcap_linux::netlink::link::{self, Counters};
 use fanpcap_linux::wait::clock::{monotonic_ns, sleep_until};
 
 use crate::device::{Device, State, state};
-use crate::send_error::SendError;
 
 /// As many frames try a device: other traffic moves counters too, but hardly by so many at once.
 pub(crate) const PROBES: u64 = 64;
@@ -37,7 +37,7 @@ pub(crate) struct Watch {
 
 impl Watch {
     /// Begins.
-    pub(crate) fn start(device: &Device) -> Result<Self, SendError> {
+    pub(crate) fn start(device: &Device) -> Result<Self> {
         let counters = link::get(device.index).map(|link| link.counters);
         Ok(Self {
             name: device.name.clone(),
@@ -51,7 +51,7 @@ impl Watch {
 
     /// Waits for the counters to tell of frames that have just been handed over, with so many bytes
     /// together; then waits as long again, in which they should tell of nothing.
-    pub(crate) fn first(&self, frames: u64, bytes: u64) -> Result<Shown, SendError> {
+    pub(crate) fn first(&self, frames: u64, bytes: u64) -> Result<Shown> {
         let begin = monotonic_ns();
         let mut now = self.counters()?;
         while !accounts(&self.before, &now, frames, bytes) {
@@ -75,7 +75,7 @@ impl Watch {
     /// Looks at the device after it has been handed `frames` live frames altogether: whether it is still
     /// there, and how many frames of those that it must have counted by now are missing, if that is most of
     /// them.
-    pub(crate) fn look(&mut self, frames: u64) -> Result<Option<u64>, SendError> {
+    pub(crate) fn look(&mut self, frames: u64) -> Result<Option<u64>> {
         let now = self.counters()?;
         let time = monotonic_ns();
         self.handed.push_back((time, frames));
@@ -101,26 +101,32 @@ impl Watch {
     }
 
     /// Whether it is still there and up; the portable way counts what it sends.
-    pub(crate) fn counters(&self) -> Result<Counters, SendError> {
+    pub(crate) fn counters(&self) -> Result<Counters> {
         let link = link::get(self.ifindex).map_err(|error| gone(&self.name, error))?;
         match state(link.flags) {
             State::Up => Ok(link.counters),
-            State::Down => Err(SendError::Down(self.name.clone())),
-            State::NoCarrier => Err(SendError::NoCarrier(self.name.clone())),
+            State::Down => bail!("{} was set down", self.name),
+            State::NoCarrier => bail!("{} has no carrier any more", self.name),
         }
     }
 }
 
-fn gone(name: &str, error: io::Error) -> SendError {
+fn gone(name: &str, error: io::Error) -> Error {
     if error.raw_os_error() == Some(ENODEV) {
-        SendError::Gone(name.to_owned())
+        anyhow!("{name} was removed")
     } else {
-        SendError::Device(error)
+        takes_none(error)
     }
 }
 
 /// Whether counters tell of so many frames and of their bytes. Of what the device dropped it counts no
 /// bytes.
+/// The device's own error, while sending: an [`io::Error`] behind the words.
+pub(crate) fn takes_none(error: io::Error) -> Error {
+    let text = format!("the device takes no frames: {error}");
+    Error::new(error).context(text)
+}
+
 fn accounts(before: &Counters, now: &Counters, frames: u64, bytes: u64) -> bool {
     let since = |now: u64, before: u64| now.saturating_sub(before);
     let dropped = since(now.tx_dropped, before.tx_dropped).min(frames);
