@@ -57,92 +57,58 @@ pub(crate) enum Figure {
     SizeMb,
 }
 
+/// Which way is the better one; what is only told has none.
+const TOLD: Option<&str> = None;
+const HIGHER: Option<&str> = Some("higher is better");
+const LOWER: Option<&str> = Some("lower is better");
+
 impl Figure {
+    /// Its name for people, its better direction, and as many digits behind the point as it deserves.
+    fn told(self) -> (&'static str, Option<&'static str>, usize) {
+        match self {
+            Self::Sent => ("sent", TOLD, 0),
+            Self::LinkReceived => ("link received", TOLD, 0),
+            Self::InterfaceDropped => ("interface dropped", LOWER, 0),
+            Self::ApplicationReceived => ("application received", TOLD, 0),
+            Self::ApplicationDropped => ("application dropped", LOWER, 0),
+            Self::CapturedPps => ("captured, packets/s", HIGHER, 0),
+            Self::CapturedShare => ("captured, % of sent", HIGHER, 2),
+            Self::Handled => ("handled by the program", TOLD, 0),
+            Self::HandledPps => ("handled, packets/s", HIGHER, 0),
+            Self::SentPps => ("sent, frames/s", HIGHER, 0),
+            Self::ReaderNs => ("reader CPU, ns/packet", LOWER, 1),
+            Self::GeneratorNs => ("generator and kernel CPU, ns/frame", LOWER, 0),
+            Self::LatencyP50Us => ("latency p50, us", LOWER, 0),
+            Self::LatencyP99Us => ("latency p99, us", LOWER, 0),
+            Self::OpenUs => ("open, us", LOWER, 0),
+            Self::FirstUs => ("open to first packet, us", LOWER, 0),
+            Self::CloseUs => ("close, us", LOWER, 0),
+            Self::CompileUs => ("compile, us", LOWER, 0),
+            Self::LoadUs => ("load, us", LOWER, 0),
+            Self::CompileAndLoadMs => ("compile and load, ms", LOWER, 3),
+            Self::FirstProgramMs => ("the first in a process, ms", LOWER, 3),
+            Self::SizeMb => ("size, MB", LOWER, 3),
+        }
+    }
+
     /// For people.
     pub(crate) fn name(self) -> &'static str {
-        match self {
-            Self::Sent => "sent",
-            Self::LinkReceived => "link received",
-            Self::InterfaceDropped => "interface dropped",
-            Self::ApplicationReceived => "application received",
-            Self::ApplicationDropped => "application dropped",
-            Self::CapturedPps => "captured, packets/s",
-            Self::CapturedShare => "captured, % of sent",
-            Self::Handled => "handled by the program",
-            Self::HandledPps => "handled, packets/s",
-            Self::SentPps => "sent, frames/s",
-            Self::ReaderNs => "reader CPU, ns/packet",
-            Self::GeneratorNs => "generator and kernel CPU, ns/frame",
-            Self::LatencyP50Us => "latency p50, us",
-            Self::LatencyP99Us => "latency p99, us",
-            Self::OpenUs => "open, us",
-            Self::FirstUs => "open to first packet, us",
-            Self::CloseUs => "close, us",
-            Self::CompileUs => "compile, us",
-            Self::LoadUs => "load, us",
-            Self::CompileAndLoadMs => "compile and load, ms",
-            Self::FirstProgramMs => "the first in a process, ms",
-            Self::SizeMb => "size, MB",
-        }
+        self.told().0
     }
 
     /// Which way is the better one; none for what is only told.
     pub(crate) fn direction(self) -> Option<&'static str> {
-        match self {
-            Self::Sent | Self::LinkReceived | Self::ApplicationReceived | Self::Handled => None,
-            Self::CapturedPps | Self::CapturedShare | Self::HandledPps | Self::SentPps => {
-                Some("higher is better")
-            }
-            Self::InterfaceDropped
-            | Self::ApplicationDropped
-            | Self::ReaderNs
-            | Self::GeneratorNs
-            | Self::LatencyP50Us
-            | Self::LatencyP99Us
-            | Self::OpenUs
-            | Self::FirstUs
-            | Self::CloseUs
-            | Self::CompileUs
-            | Self::LoadUs
-            | Self::CompileAndLoadMs
-            | Self::FirstProgramMs
-            | Self::SizeMb => Some("lower is better"),
-        }
+        self.told().1
     }
 
     /// Whether thousandths matter.
     pub(crate) fn is_fine(self) -> bool {
-        self.digits() == 3
+        self.told().2 == 3
     }
 
     /// A value with as many digits as it deserves.
     pub(crate) fn format(self, value: f64) -> String {
-        let digits = self.digits();
+        let digits = self.told().2;
         format!("{value:.digits$}")
-    }
-
-    fn digits(self) -> usize {
-        match self {
-            Self::SizeMb | Self::CompileAndLoadMs | Self::FirstProgramMs => 3,
-            Self::CapturedShare => 2,
-            Self::ReaderNs => 1,
-            Self::Sent
-            | Self::LinkReceived
-            | Self::InterfaceDropped
-            | Self::ApplicationReceived
-            | Self::ApplicationDropped
-            | Self::CapturedPps
-            | Self::Handled
-            | Self::HandledPps
-            | Self::SentPps
-            | Self::GeneratorNs
-            | Self::LatencyP50Us
-            | Self::LatencyP99Us
-            | Self::OpenUs
-            | Self::FirstUs
-            | Self::CloseUs
-            | Self::CompileUs
-            | Self::LoadUs => 0,
-        }
     }
 }

@@ -1,6 +1,7 @@
 //! The rows: what each measures, and the goals it must reach.
 
 mod compile;
+mod trials;
 mod copies;
 mod fanout;
 mod flood;

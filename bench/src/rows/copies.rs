@@ -1,20 +1,11 @@
 //! Several groups on one device: each gets all packets.
 
-use anyhow::Result;
-
-use crate::bench::Bench;
-use crate::figure::{Figure, Sample};
+use super::trials::{Trials, counting};
+use crate::figure::Figure;
 use crate::generator::frame::SHORTEST;
-use crate::libraries::Side;
-use crate::measure::{Column, Measure};
-use crate::reader::{Place, Seat, Settings, Work};
-use crate::refusal::Refusal;
+use crate::measure::Column;
+use crate::reader::{Place, Seat};
 use crate::row::{Goal, Must, Row};
-use crate::trial::Trial;
-
-/// Groups of one member each.
-#[derive(Debug)]
-struct Groups;
 
 const COLUMNS: [Column; 3] = [
     Column::new("one", "1 group"),
@@ -22,40 +13,26 @@ const COLUMNS: [Column; 3] = [
     Column::new("four", "4 groups"),
 ];
 
-const SEATS: [Seat; 4] = [
-    Seat::grouped(Place::Other, 51, "hash"),
-    Seat::grouped(Place::Other, 52, "hash"),
-    Seat::grouped(Place::Other, 53, "hash"),
-    Seat::grouped(Place::Other, 54, "hash"),
-];
+/// Groups of one member each.
+static GROUPS: Trials = Trials {
+    len: SHORTEST,
+    what: "defaults, by groups",
+    columns: &COLUMNS,
+    shorter: 1,
+    seats,
+    reads: counting,
+    shown: &[],
+};
 
-impl Measure for Groups {
-    fn name(&self) -> String {
-        format!("{SHORTEST} bytes, defaults, by groups")
-    }
-
-    fn columns(&self) -> &[Column] {
-        &COLUMNS
-    }
-
-    fn run(&self, bench: &Bench, column: &Column) -> Result<Result<Sample, Refusal>> {
-        let groups = match column.key {
-            "one" => 1,
-            "two" => 2,
-            _ => 4,
-        };
-        let trial = Trial {
-            side: Side::Ours,
-            settings: Settings::DEFAULT,
-            work: Work::Count,
-            seats: &SEATS[..groups],
-            load: bench.flood(SHORTEST),
-        };
-        Ok(trial.run(bench)?.map(|done| done.sample()))
-    }
+fn seats(key: &'static str) -> Vec<Seat> {
+    let groups = match key {
+        "one" => 51..=51,
+        "two" => 51..=52,
+        _ => 51..=54,
+    };
+    let seat = |group| Seat::grouped(Place::Other, group, "hash");
+    groups.map(seat).collect()
 }
-
-static GROUPS: Groups = Groups;
 
 const fn deliveries(what: &'static str, of: &'static str) -> Goal {
     Goal::ratio(what, &GROUPS, Figure::CapturedPps, Must::Free).between(of, "one")

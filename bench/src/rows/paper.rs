@@ -1,25 +1,16 @@
 //! The article's ladder and the paper's figures in shape, with their own numbers beside ours.
 
-use anyhow::Result;
-
 use super::fanout::LIGHT;
 use super::placement;
-use crate::bench::Bench;
-use crate::figure::{Figure, Sample};
-use crate::generator::Load;
+use super::trials::{CAPTURED, Trials, counting};
+use crate::figure::Figure;
 use crate::generator::frame::SHORTEST;
 use crate::libraries::Side;
-use crate::measure::{Column, Measure};
-use crate::reader::{Place, Seat, Settings, Work};
-use crate::refusal::Refusal;
+use crate::measure::Column;
+use crate::reader::{Place, Seat, Work};
 use crate::row::{Goal, Must, Row};
-use crate::trial::Trial;
 
 const GROUP: u16 = 44;
-
-/// The article's four steps: one recvfrom a packet or a ring, one reader or one on each core.
-#[derive(Debug)]
-struct Ladder;
 
 const STEPS: [Column; 4] = [
     Column::new("recv", "recv"),
@@ -33,44 +24,22 @@ const ON_BOTH: [Seat; 2] = [
     Seat::grouped(Place::Receiving, GROUP, "hash"),
 ];
 
-impl Measure for Ladder {
-    fn name(&self) -> String {
-        format!("{SHORTEST} bytes, the article's steps")
-    }
-
-    fn columns(&self) -> &[Column] {
-        &STEPS
-    }
-
-    fn run(&self, bench: &Bench, column: &Column) -> Result<Result<Sample, Refusal>> {
-        let (side, work) = match column.key {
-            "recv" | "fanout" => (Side::System, Work::Receive),
-            _ => (Side::Ours, Work::Count),
-        };
-        let seats: &[Seat] = match column.key {
-            "recv" | "ring" => &[Seat::ALONE],
-            _ => &ON_BOTH,
-        };
-        let trial = Trial {
-            side,
-            settings: Settings::DEFAULT,
-            work,
-            seats,
-            load: bench.flood(SHORTEST),
-        };
-        Ok(trial.run(bench)?.map(|done| done.sample_with_share()))
-    }
-
-    fn shown(&self) -> &[Figure] {
-        &SHOWN
-    }
-}
-
-/// The paper's Fig. 6: readers that count, at one frame length: two of a group by mode, one without.
-#[derive(Debug)]
-struct Counting {
-    len: usize,
-}
+/// The article's four steps: one recvfrom a packet or a ring, one reader or one on each core.
+static LADDER: Trials = Trials {
+    len: SHORTEST,
+    what: "the article's steps",
+    columns: &STEPS,
+    shorter: 1,
+    seats: |key| match key {
+        "recv" | "ring" => vec![Seat::ALONE],
+        _ => ON_BOTH.to_vec(),
+    },
+    reads: |key| match key {
+        "recv" | "fanout" => (Side::System, Work::Receive),
+        _ => (Side::Ours, Work::Count),
+    },
+    shown: &CAPTURED,
+};
 
 const MODES: [Column; 4] = [
     Column::new("none", "1 reader, no fanout"),
@@ -79,53 +48,32 @@ const MODES: [Column; 4] = [
     Column::new("qm", "2 readers, qm"),
 ];
 
-impl Measure for Counting {
-    fn name(&self) -> String {
-        format!("{} bytes, readers that count, by mode", self.len)
-    }
-
-    fn columns(&self) -> &[Column] {
-        &MODES
-    }
-
-    fn run(&self, bench: &Bench, column: &Column) -> Result<Result<Sample, Refusal>> {
-        let seats = match column.key {
+/// The paper's Fig. 6: readers that count, at one frame length: two of a group by mode, one without.
+const fn by_mode(len: usize) -> Trials {
+    Trials {
+        len,
+        what: "readers that count, by mode",
+        columns: &MODES,
+        // There are many, so each is short.
+        shorter: 2,
+        seats: |key| match key {
             "none" => vec![Seat::ALONE],
             mode => vec![Seat::grouped(Place::Other, GROUP, mode); 2],
-        };
-        let trial = Trial {
-            side: Side::Ours,
-            settings: Settings::DEFAULT,
-            work: Work::Count,
-            seats: &seats,
-            // There are many, so each is short.
-            load: Load::Flood(self.len, bench.way, bench.time / 2),
-        };
-        Ok(trial.run(bench)?.map(|done| done.sample_with_share()))
-    }
-
-    fn shown(&self) -> &[Figure] {
-        &SHOWN
+        },
+        reads: counting,
+        shown: &CAPTURED,
     }
 }
 
-const SHOWN: [Figure; 4] = [
-    Figure::CapturedPps,
-    Figure::CapturedShare,
-    Figure::ReaderNs,
-    Figure::GeneratorNs,
-];
-
-static LADDER: Ladder = Ladder;
-static AT_60: Counting = Counting { len: SHORTEST };
-static AT_252: Counting = Counting { len: 252 };
-static AT_1496: Counting = Counting { len: 1496 };
+static AT_60: Trials = by_mode(SHORTEST);
+static AT_252: Trials = by_mode(252);
+static AT_1496: Trials = by_mode(1496);
 
 const fn step(what: &'static str, of: &'static str) -> Goal {
     Goal::ratio(what, &LADDER, Figure::CapturedPps, Must::Free).between(of, "recv")
 }
 
-const fn mode(what: &'static str, at: &'static Counting, of: &'static str) -> Goal {
+const fn mode(what: &'static str, at: &'static Trials, of: &'static str) -> Goal {
     Goal::ratio(what, at, Figure::CapturedPps, Must::Free).between(of, "none")
 }
 

@@ -252,58 +252,40 @@ static LONG: Peers = Peers {
     snaplen: Some(96),
 };
 
-const fn captured(what: &'static str, at: &'static Peers, of: &'static str) -> Goal {
-    Goal::ratio(what, at, Figure::CapturedPps, Must::Free).between(of, "system")
-}
+impl Peers {
+    const fn captured(&'static self, what: &'static str, of: &'static str) -> Goal {
+        Goal::ratio(what, self, Figure::CapturedPps, Must::Free).between(of, "system")
+    }
 
-const fn cpu(what: &'static str, at: &'static Peers, of: &'static str) -> Goal {
-    Goal::ratio(what, at, Figure::ReaderNs, Must::Free).between(of, "system")
+    const fn cpu(&'static self, what: &'static str, of: &'static str) -> Goal {
+        Goal::ratio(what, self, Figure::ReaderNs, Must::Free).between(of, "system")
+    }
 }
 
 pub(super) const PEERS: Row = Row {
     name: "peers",
     what: "captured packets and reader CPU by library and program, ratios to libpcap",
     goals: &[
-        captured("60 B, fanpcap, captured", &SHORT, "ours"),
-        captured("60 B, tcpdump, captured", &SHORT, "tcpdump"),
-        captured("60 B, tcpdump on fanpcap, captured", &SHORT, "tcpdump_ours"),
-        captured("60 B, netsniff-ng, captured", &SHORT, "netsniff"),
-        captured(
-            "60 B, testpmd net_af_packet, captured",
-            &SHORT,
-            "dpdk_packet",
-        ),
-        captured("60 B, testpmd net_af_xdp, captured", &SHORT, "dpdk_xdp"),
-        cpu("60 B, fanpcap, reader CPU", &SHORT, "ours"),
-        cpu("60 B, tcpdump, reader CPU", &SHORT, "tcpdump"),
-        cpu(
-            "60 B, tcpdump on fanpcap, reader CPU",
-            &SHORT,
-            "tcpdump_ours",
-        ),
-        cpu("60 B, netsniff-ng, reader CPU", &SHORT, "netsniff"),
-        captured("1496 B, fanpcap, captured", &LONG, "ours"),
-        captured("1496 B, tcpdump, captured", &LONG, "tcpdump"),
-        captured(
-            "1496 B, tcpdump on fanpcap, captured",
-            &LONG,
-            "tcpdump_ours",
-        ),
-        captured("1496 B, netsniff-ng, captured", &LONG, "netsniff"),
-        captured(
-            "1496 B, testpmd net_af_packet, captured",
-            &LONG,
-            "dpdk_packet",
-        ),
-        captured("1496 B, testpmd net_af_xdp, captured", &LONG, "dpdk_xdp"),
-        cpu("1496 B, fanpcap, reader CPU", &LONG, "ours"),
-        cpu("1496 B, tcpdump, reader CPU", &LONG, "tcpdump"),
-        cpu(
-            "1496 B, tcpdump on fanpcap, reader CPU",
-            &LONG,
-            "tcpdump_ours",
-        ),
-        cpu("1496 B, netsniff-ng, reader CPU", &LONG, "netsniff"),
+        SHORT.captured("60 B, fanpcap, captured", "ours"),
+        SHORT.captured("60 B, tcpdump, captured", "tcpdump"),
+        SHORT.captured("60 B, tcpdump on fanpcap, captured", "tcpdump_ours"),
+        SHORT.captured("60 B, netsniff-ng, captured", "netsniff"),
+        SHORT.captured("60 B, testpmd net_af_packet, captured", "dpdk_packet"),
+        SHORT.captured("60 B, testpmd net_af_xdp, captured", "dpdk_xdp"),
+        SHORT.cpu("60 B, fanpcap, reader CPU", "ours"),
+        SHORT.cpu("60 B, tcpdump, reader CPU", "tcpdump"),
+        SHORT.cpu("60 B, tcpdump on fanpcap, reader CPU", "tcpdump_ours"),
+        SHORT.cpu("60 B, netsniff-ng, reader CPU", "netsniff"),
+        LONG.captured("1496 B, fanpcap, captured", "ours"),
+        LONG.captured("1496 B, tcpdump, captured", "tcpdump"),
+        LONG.captured("1496 B, tcpdump on fanpcap, captured", "tcpdump_ours"),
+        LONG.captured("1496 B, netsniff-ng, captured", "netsniff"),
+        LONG.captured("1496 B, testpmd net_af_packet, captured", "dpdk_packet"),
+        LONG.captured("1496 B, testpmd net_af_xdp, captured", "dpdk_xdp"),
+        LONG.cpu("1496 B, fanpcap, reader CPU", "ours"),
+        LONG.cpu("1496 B, tcpdump, reader CPU", "tcpdump"),
+        LONG.cpu("1496 B, tcpdump on fanpcap, reader CPU", "tcpdump_ours"),
+        LONG.cpu("1496 B, netsniff-ng, reader CPU", "netsniff"),
     ],
     published: &[],
 };

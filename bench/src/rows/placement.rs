@@ -1,22 +1,13 @@
 //! Where readers run, against where the kernel receives: TNAPI's Table 3, the paper's Fig. 9.
 
-use anyhow::Result;
-
-use crate::bench::Bench;
-use crate::figure::{Figure, Sample};
+use super::trials::{CAPTURED, Trials, counting};
+use crate::figure::Figure;
 use crate::generator::frame::SHORTEST;
-use crate::libraries::Side;
-use crate::measure::{Column, Measure};
-use crate::reader::{Place, Seat, Settings, Work};
-use crate::refusal::Refusal;
+use crate::measure::Column;
+use crate::reader::{Place, Seat};
 use crate::row::{Goal, Must, Row};
-use crate::trial::Trial;
 
 const GROUP: u16 = 43;
-
-/// One reader, or two in a group.
-#[derive(Debug)]
-pub(super) struct Placed;
 
 const COLUMNS: [Column; 6] = [
     Column::new("one_anywhere", "1 reader, unplaced"),
@@ -27,38 +18,20 @@ const COLUMNS: [Column; 6] = [
     Column::new("two_other", "2, both on the other"),
 ];
 
-impl Measure for Placed {
-    fn name(&self) -> String {
-        format!("{SHORTEST} bytes, defaults, by place")
-    }
+/// One reader, or two in a group.
+static PLACED: Trials = Trials {
+    len: SHORTEST,
+    what: "defaults, by place",
+    columns: &COLUMNS,
+    shorter: 1,
+    seats,
+    reads: counting,
+    shown: &CAPTURED,
+};
 
-    fn columns(&self) -> &[Column] {
-        &COLUMNS
-    }
-
-    fn run(&self, bench: &Bench, column: &Column) -> Result<Result<Sample, Refusal>> {
-        let seats: Vec<Seat> = places(column.key)
-            .iter()
-            .map(|place| Seat::grouped(*place, GROUP, "hash"))
-            .collect();
-        let trial = Trial {
-            side: Side::Ours,
-            settings: Settings::DEFAULT,
-            work: Work::Count,
-            seats: &seats,
-            load: bench.flood(SHORTEST),
-        };
-        Ok(trial.run(bench)?.map(|done| done.sample_with_share()))
-    }
-
-    fn shown(&self) -> &[Figure] {
-        &[
-            Figure::CapturedPps,
-            Figure::CapturedShare,
-            Figure::ReaderNs,
-            Figure::GeneratorNs,
-        ]
-    }
+fn seats(key: &'static str) -> Vec<Seat> {
+    let seat = |place: &Place| Seat::grouped(*place, GROUP, "hash");
+    places(key).iter().map(seat).collect()
 }
 
 fn places(key: &str) -> &'static [Place] {
@@ -71,8 +44,6 @@ fn places(key: &str) -> &'static [Place] {
         _ => &[Place::Other],
     }
 }
-
-pub(super) static PLACED: Placed = Placed;
 
 /// Captured packets a second of one place by those of another.
 pub(super) const fn captured(what: &'static str, of: &'static str, to: &'static str) -> Goal {

@@ -1,30 +1,15 @@
 //! What the kernel's modes and ours cost on the receiving core, over one plain socket.
 
-use anyhow::Result;
-
-use crate::bench::Bench;
-use crate::figure::{Figure, Sample};
-use crate::generator::Load;
+use super::trials::{Trials, counting};
+use crate::figure::Figure;
 use crate::generator::frame::SHORTEST;
-use crate::libraries::Side;
-use crate::measure::{Column, Measure};
-use crate::reader::{Place, Seat, Settings, Work};
-use crate::refusal::Refusal;
+use crate::measure::Column;
+use crate::reader::{Place, Seat};
 use crate::row::{Goal, Must, Row};
-use crate::trial::Trial;
 
 const GROUP: u16 = 42;
 
 const PLAIN: Column = Column::new("plain", "plain socket");
-
-/// Members of a group, all on the core that does not receive: each needs little of it.
-#[derive(Debug)]
-struct Modes {
-    name: &'static str,
-    columns: &'static [Column],
-    /// There may be many, so that each is short: by how much.
-    shorter: u32,
-}
 
 /// Few, so that runs that are compared are close to each other.
 const FLOW: [Column; 3] = [
@@ -49,37 +34,14 @@ const KERNELS: [Column; 13] = [
     Column::new("qm_2", "qm, group of 2"),
 ];
 
-impl Measure for Modes {
-    fn name(&self) -> String {
-        format!("{SHORTEST} bytes, defaults, {}", self.name)
-    }
+const SHOWN: [Figure; 4] = [
+    Figure::GeneratorNs,
+    Figure::ReaderNs,
+    Figure::CapturedPps,
+    Figure::CapturedShare,
+];
 
-    fn columns(&self) -> &[Column] {
-        self.columns
-    }
-
-    fn run(&self, bench: &Bench, column: &Column) -> Result<Result<Sample, Refusal>> {
-        let load = Load::Flood(SHORTEST, bench.way, bench.time / self.shorter);
-        let trial = Trial {
-            side: Side::Ours,
-            settings: Settings::DEFAULT,
-            work: Work::Count,
-            seats: &seats(column.key),
-            load,
-        };
-        Ok(trial.run(bench)?.map(|done| done.sample_with_share()))
-    }
-
-    fn shown(&self) -> &[Figure] {
-        &[
-            Figure::GeneratorNs,
-            Figure::ReaderNs,
-            Figure::CapturedPps,
-            Figure::CapturedShare,
-        ]
-    }
-}
-
+/// All on the core that does not receive: each needs little of it.
 fn seats(key: &'static str) -> Vec<Seat> {
     match key.split_once('_') {
         Some((mode, "1")) => vec![Seat::grouped(Place::Other, GROUP, mode)],
@@ -88,18 +50,26 @@ fn seats(key: &'static str) -> Vec<Seat> {
     }
 }
 
-static OURS: Modes = Modes {
-    name: "flow and hash",
+static OURS: Trials = Trials {
+    len: SHORTEST,
+    what: "defaults, flow and hash",
     columns: &FLOW,
     shorter: 1,
+    seats,
+    reads: counting,
+    shown: &SHOWN,
 };
-static MODES: Modes = Modes {
-    name: "by mode",
+static MODES: Trials = Trials {
+    len: SHORTEST,
+    what: "defaults, by mode",
     columns: &KERNELS,
     shorter: 2,
+    seats,
+    reads: counting,
+    shown: &SHOWN,
 };
 
-const fn extra(what: &'static str, by: &'static Modes, of: &'static str) -> Goal {
+const fn extra(what: &'static str, by: &'static Trials, of: &'static str) -> Goal {
     Goal::ratio(what, by, Figure::GeneratorNs, Must::Free)
         .between(of, "plain")
         .difference()

@@ -184,9 +184,8 @@ fn send(
     more: Option<&mut Replay>,
 ) -> Result<Sent> {
     let mut watch = |sent: &Sent| progress.tell(sent);
-    let sent = match more {
+    match more {
         None => sender.send_watched(plan, stop, &mut watch),
         Some(replay) => sender.send_stream(plan, stop, &mut watch, &mut || replay.next_pool()),
-    };
-    Ok(sent?)
+    }
 }
