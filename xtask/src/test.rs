@@ -9,24 +9,66 @@ use anyhow::{Context, Result, bail};
 use crate::tally::Tally;
 use crate::{deb, fuzz, least, stage, symbols, tier, tree};
 
-/// A tier: its name in .ci/tiers, and how it runs.
-type Tier = (&'static str, fn() -> Result<Tally>);
+/// How a tier runs.
+#[derive(Clone, Copy)]
+enum Tier {
+    Own(fn() -> Result<Tally>),
+    /// `cargo test` with these words, and so many threads: more would make timing a matter of luck.
+    Cargo(&'static str, Option<&'static str>),
+}
 
-const TIERS: [Tier; 13] = [
-    ("least", least::run),
-    ("unit", unit),
-    ("steering", steering),
-    ("symbols", symbols::run),
-    ("loading", loading),
-    ("manual", manual),
-    ("package", package),
-    ("packets", packets),
-    ("tools", tools),
-    ("conformance", conformance),
-    ("faults", faults),
-    ("soak", soak),
-    ("fuzz", fuzz::run),
+/// By their names in .ci/tiers.
+const TIERS: [(&str, Tier); 13] = [
+    ("least", Tier::Own(least::run)),
+    ("unit", Tier::Own(unit)),
+    ("steering", Tier::Cargo(STEERING, Some("--test-threads=2"))),
+    ("symbols", Tier::Own(symbols::run)),
+    (
+        "loading",
+        Tier::Cargo("-p fanpcap-loading --test loading", None),
+    ),
+    ("manual", Tier::Cargo(MANUAL, None)),
+    ("package", Tier::Own(package)),
+    // Real packets in network namespaces.
+    (
+        "packets",
+        Tier::Cargo("-p fanpcap-netns", Some("--test-threads=2")),
+    ),
+    ("tools", Tier::Cargo(TOOLS, Some("--test-threads=2"))),
+    // The programs wait more than they work.
+    (
+        "conformance",
+        Tier::Cargo("-p fanpcap-conformance", Some("--test-threads=4")),
+    ),
+    // The loops mostly wait for the kernel.
+    (
+        "faults",
+        Tier::Cargo("-p fanpcap-faults", Some("--test-threads=6")),
+    ),
+    // A short one; `make soak` is a long one.
+    ("soak", Tier::Cargo("-p fanpcap-soak", None)),
+    ("fuzz", Tier::Own(fuzz::run)),
 ];
+
+/// The language, and the proof that the kernel and the evaluator come to the same, which starts a
+/// thread for each CPU itself.
+const STEERING: &str = "-p fanpcap-steer -p fanpcap-steer-testkit";
+/// The programs of the manual pages, and the examples.
+const MANUAL: &str = "-p fanpcap-loading --test manual --test examples";
+/// The command, its traffic generator and the bench.
+const TOOLS: &str = "-p fanpcap-cli -p fanpcap-gen -p fanpcap-bench";
+
+impl Tier {
+    fn run(self) -> Result<Tally> {
+        match self {
+            Self::Own(work) => work(),
+            Self::Cargo(line, threads) => {
+                let words: Vec<&str> = line.split(' ').collect();
+                tier::cargo_test(&words, threads.as_slice(), &[])
+            }
+        }
+    }
+}
 
 /// Runs the tiers of these names; all of them when there are none.
 pub(crate) fn run(names: &[&str]) -> Result<Tally> {
@@ -38,13 +80,13 @@ pub(crate) fn run(names: &[&str]) -> Result<Tally> {
     let least = least_numbers()?;
     let mut sum = Tally::default();
     let mut lines = Vec::new();
-    for (name, work) in TIERS {
+    for (name, tier) in TIERS {
         if !names.is_empty() && !names.contains(&name) {
             continue;
         }
         println!("{name} ...");
         let begin = Instant::now();
-        let mut tally = work().unwrap_or_else(|error| {
+        let mut tally = tier.run().unwrap_or_else(|error| {
             println!("  FAIL  {name}: {error:#}");
             Tally::one_failed()
         });
@@ -80,57 +122,12 @@ fn unit() -> Result<Tally> {
     tier::cargo_test(&chosen, &[], &[])
 }
 
-/// The steering language, and the proof that the kernel and the evaluator come to the same. The proof
-/// starts a thread for each CPU itself.
-fn steering() -> Result<Tally> {
-    let packages = ["-p", "fanpcap-steer", "-p", "fanpcap-steer-testkit"];
-    tier::cargo_test(&packages, &["--test-threads=2"], &[])
-}
-
-fn loading() -> Result<Tally> {
-    tier::cargo_test(&["-p", "fanpcap-loading", "--test", "loading"], &[], &[])
-}
-
-/// The programs of the manual pages, and the examples.
-fn manual() -> Result<Tally> {
-    let tests = ["--test", "manual", "--test", "examples"];
-    let chosen: Vec<&str> = ["-p", "fanpcap-loading"].into_iter().chain(tests).collect();
-    tier::cargo_test(&chosen, &[], &[])
-}
-
 /// The Debian package, which the tests say when it can't be built here.
 fn package() -> Result<Tally> {
     if deb::can_build() {
         deb::run()?;
     }
     tier::cargo_test(&["-p", "fanpcap-package-tests"], &[], &[])
-}
-
-/// Real packets in network namespaces. More threads than this would make timing a matter of luck.
-fn packets() -> Result<Tally> {
-    tier::cargo_test(&["-p", "fanpcap-netns"], &["--test-threads=2"], &[])
-}
-
-/// The command, its traffic generator and the bench. More threads than this would make timing a matter of luck.
-fn tools() -> Result<Tally> {
-    let packages = ["fanpcap-cli", "fanpcap-gen", "fanpcap-bench"];
-    let chosen: Vec<&str> = packages.iter().flat_map(|name| ["-p", name]).collect();
-    tier::cargo_test(&chosen, &["--test-threads=2"], &[])
-}
-
-/// Failing system calls. The loops mostly wait for the kernel.
-fn faults() -> Result<Tally> {
-    tier::cargo_test(&["-p", "fanpcap-faults"], &["--test-threads=6"], &[])
-}
-
-/// A short soak; `make soak` is a long one.
-fn soak() -> Result<Tally> {
-    tier::cargo_test(&["-p", "fanpcap-soak"], &[], &[])
-}
-
-/// Every behaviour on the system's library and on ours. The programs wait more than they work.
-fn conformance() -> Result<Tally> {
-    tier::cargo_test(&["-p", "fanpcap-conformance"], &["--test-threads=4"], &[])
 }
 
 /// The least number of tests of each tier, as checked in.

@@ -27,13 +27,11 @@ pub(crate) fn of(snapshot: &Snapshot) -> Vec<Family> {
 
 fn members(snapshot: &Snapshot) -> [Family; 5] {
     let samples = |figure: &dyn Fn(&Counts) -> Option<Number>, cause: Option<&str>| {
-        let sample = |socket: &Socket| {
-            let number = figure(socket.counts.as_ref()?)?;
-            let mut labels = member_labels(snapshot, socket)?;
+        let mut samples = of_members(snapshot, |socket| figure(socket.counts.as_ref()?));
+        for (labels, _) in &mut samples {
             labels.extend(cause.map(|cause| ("cause", cause.to_owned())));
-            Some((labels, number))
-        };
-        snapshot.sockets.iter().filter_map(sample).collect()
+        }
+        samples
     };
     let age = |counts: &Counts| Some(Number::Seconds(counts.age(snapshot.at_ns)));
     let backlog = |counts: &Counts| counts.backlog(snapshot.at_ns).map(Number::Whole);
@@ -71,18 +69,24 @@ fn members(snapshot: &Snapshot) -> [Family; 5] {
     ]
 }
 
+/// A figure of each member that tells it.
+fn of_members(snapshot: &Snapshot, figure: impl Fn(&Socket) -> Option<Number>) -> Vec<Sample> {
+    let of_member = |socket: &Socket| {
+        let number = figure(socket)?;
+        Some((member_labels(snapshot, socket)?, number))
+    };
+    snapshot.sockets.iter().filter_map(of_member).collect()
+}
+
 /// How long applications have not looked for packets.
 fn unread(snapshot: &Snapshot) -> Family {
-    let of_member = |socket: &Socket| {
-        let seconds = socket.unread_seconds?;
-        Some((member_labels(snapshot, socket)?, Number::Seconds(seconds)))
-    };
-    let samples = snapshot.sockets.iter().filter_map(of_member);
     gauge(
         "fanpcap_member_unread_seconds",
         "Time since the application looked for packets, or joined if it never has; 0 while it waits for some. A member that is \
          never read loses its share.",
-        samples.collect(),
+        of_members(snapshot, |socket| {
+            socket.unread_seconds.map(Number::Seconds)
+        }),
     )
 }
 
@@ -108,16 +112,12 @@ fn program_counters(snapshot: &Snapshot) -> Family {
 
 /// How old they are.
 fn program_counters_age(snapshot: &Snapshot) -> Family {
-    let of_member = |socket: &Socket| {
-        let age = socket.program_counters_age(snapshot.at_ns)?;
-        Some((member_labels(snapshot, socket)?, Number::Seconds(age)))
-    };
-    let samples = snapshot.sockets.iter().filter_map(of_member);
+    let age = |socket: &Socket| socket.program_counters_age(snapshot.at_ns);
     gauge(
         "fanpcap_member_program_counters_age_seconds",
         "Time since the member read the steering program's counters: it does so ten times a second while it is in a read, \
          also while no packet reaches it; 0 where the program has none.",
-        samples.collect(),
+        of_members(snapshot, |socket| age(socket).map(Number::Seconds)),
     )
 }
 
