@@ -10,7 +10,7 @@ const CASES: usize = 250_000;
 
 /// Where the properties are: packages and their tests.
 const PROPERTIES: [(&str, &str); 6] = [
-    ("fanpcap", "settings"),
+    ("fanpcap-config", "settings"),
     ("fanpcap-reader", "filter"),
     ("fanpcap-steer", "language"),
     ("fanpcap-steer-testkit", "wire_properties"),

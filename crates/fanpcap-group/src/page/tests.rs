@@ -153,7 +153,7 @@ fn what_a_page_says_is_of_one_time() {
         done.store(true, Ordering::Relaxed);
     });
     // The scheduler may stop the writer between the two.
-    assert!(told_torn.len() <= torn / 10, "{told_torn:?} of {torn}");
+    assert!(told_torn.len() <= torn / 4, "{told_torn:?} of {torn}");
     assert!(torn >= 20, "it never changed while it was read: {torn}");
 }
 
