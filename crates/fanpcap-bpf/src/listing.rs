@@ -38,13 +38,9 @@ impl Object {
 }
 
 fn line(instruction: Instruction, at: usize, next: i32) -> String {
-    let Parts {
-        code,
-        target,
-        source,
-        offset,
-        immediate,
-    } = Parts::of(instruction);
+    let (target, source) = (instruction.target(), instruction.source());
+    let (offset, immediate) = (instruction.offset(), instruction.immediate());
+    let code = instruction.code();
     let size = match code & 0x18 {
         0x10 => "u8",
         0x08 => "u16",
@@ -74,26 +70,6 @@ fn line(instruction: Instruction, at: usize, next: i32) -> String {
             reach(at, offset.into())
         ),
         _ => format!("{code:#04x}"),
-    }
-}
-
-struct Parts {
-    code: u8,
-    target: u8,
-    source: u8,
-    offset: i16,
-    immediate: i32,
-}
-
-impl Parts {
-    fn of(instruction: Instruction) -> Self {
-        Self {
-            code: instruction.code(),
-            target: instruction.target(),
-            source: instruction.source(),
-            offset: instruction.offset(),
-            immediate: instruction.immediate(),
-        }
     }
 }
 

@@ -110,14 +110,14 @@ impl Created {
     /// That the library has no such function; that the mode is not known.
     pub fn fanout(&mut self, group: Option<u16>, mode: Option<&str>) -> Result<(), Error> {
         const CALL: &str = "pcap_fanout";
-        let Some(functions) = &self.functions().fanout else {
+        let Some(function) = self.functions().pcap_fanout else {
             return Err(Error::new(CALL, "this libpcap has no such function"));
         };
         let mode = mode.map(|mode| c_text(CALL, mode.as_bytes())).transpose()?;
         let mode = mode.as_ref().map_or(null(), |mode| mode.as_ptr());
         let group = group.map_or(FANOUT_NEW, c_int::from);
         // SAFETY: the handle is open, and the mode null or a C string.
-        let status = unsafe { (functions.pcap_fanout)(self.0.p(), group, mode) };
+        let status = unsafe { function(self.0.p(), group, mode) };
         self.0.done(CALL, status).map(drop)
     }
 

@@ -41,6 +41,10 @@ macro_rules! for_each_function {
                 fn pcap_set_datalink(p: Handle, linktype: c_int) -> c_int;
                 fn pcap_setfilter(p: Handle, program: *mut BpfProgram) -> c_int;
                 fn pcap_lib_version() -> Text;
+                // What pcap/fanout.h adds.
+                fn pcap_fanout(p: Handle, group: c_int, fanout: Text) -> c_int;
+                fn pcap_fanout_group(p: Handle) -> c_int;
+                fn pcap_fanout_stats(p: Handle, stats: *mut FanoutStat) -> c_int;
             }
             each {
                 fn pcap_set_promisc(promisc);
@@ -188,18 +192,19 @@ macro_rules! functions {
         #[derive(Debug)]
         pub(crate) struct Functions {
             $(pub(crate) $name: types::$name,)*
-            pub(crate) fanout: Option<Fanout>,
+            pub(crate) pcap_fanout: Option<types::pcap_fanout>,
+            pub(crate) pcap_fanout_group: Option<types::pcap_fanout_group>,
+            pub(crate) pcap_fanout_stats: Option<types::pcap_fanout_stats>,
         }
 
         impl Functions {
             /// Takes them from `symbols`, or names the one that is not there.
-            pub(crate) fn of(
-                symbols: &Symbols,
-                fanout: Option<Fanout>,
-            ) -> Result<Self, &'static str> {
+            pub(crate) fn of(symbols: &Symbols) -> Result<Self, &'static str> {
                 Ok(Self {
                     $($name: symbols.$name.ok_or(stringify!($name))?,)*
-                    fanout,
+                    pcap_fanout: symbols.pcap_fanout,
+                    pcap_fanout_group: symbols.pcap_fanout_group,
+                    pcap_fanout_stats: symbols.pcap_fanout_stats,
                 })
             }
         }
@@ -233,33 +238,4 @@ functions! {
     pcap_stats
     pcap_datalink
     pcap_snapshot
-}
-
-type FanoutCall = unsafe extern "C-unwind" fn(Handle, c_int, Text) -> c_int;
-type FanoutGroup = unsafe extern "C-unwind" fn(Handle) -> c_int;
-type FanoutStats = unsafe extern "C-unwind" fn(Handle, *mut FanoutStat) -> c_int;
-
-/// What `pcap/fanout.h` adds.
-#[derive(Debug)]
-pub(crate) struct Fanout {
-    pub(crate) pcap_fanout: FanoutCall,
-    pub(crate) pcap_fanout_group: FanoutGroup,
-    pub(crate) pcap_fanout_stats: FanoutStats,
-}
-
-impl Fanout {
-    /// Looks the functions up; none if one is missing.
-    pub(crate) fn find(symbol: impl Fn(&CStr) -> Option<NonNull<c_void>>) -> Option<Self> {
-        let fanout = symbol(c"pcap_fanout")?;
-        let group = symbol(c"pcap_fanout_group")?;
-        let stats = symbol(c"pcap_fanout_stats")?;
-        Some(Self {
-            // SAFETY: the function of this name has this type.
-            pcap_fanout: unsafe { mem::transmute::<NonNull<c_void>, FanoutCall>(fanout) },
-            // SAFETY: as above.
-            pcap_fanout_group: unsafe { mem::transmute::<NonNull<c_void>, FanoutGroup>(group) },
-            // SAFETY: as above.
-            pcap_fanout_stats: unsafe { mem::transmute::<NonNull<c_void>, FanoutStats>(stats) },
-        })
-    }
 }

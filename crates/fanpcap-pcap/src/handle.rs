@@ -8,7 +8,6 @@ use fanpcap_linux::packet::Filter;
 use std::cell::Cell;
 use std::ffi::{c_char, c_int, c_uint};
 use std::marker::PhantomData;
-use std::mem;
 use std::os::fd::BorrowedFd;
 use std::ptr::NonNull;
 use std::sync::Arc;
@@ -150,9 +149,9 @@ impl Handle {
 
     /// The group that it has joined.
     pub fn group(&self) -> Option<u16> {
-        let functions = self.open.functions.fanout.as_ref()?;
+        let function = self.open.functions.pcap_fanout_group?;
         // SAFETY: the handle is open.
-        let group = unsafe { (functions.pcap_fanout_group)(self.p()) };
+        let group = unsafe { function(self.p()) };
         u16::try_from(group).ok()
     }
 
@@ -162,15 +161,12 @@ impl Handle {
     /// That it is in no group, or its library knows none.
     pub fn fanout_stats(&mut self) -> Result<FanoutStats, Error> {
         const CALL: &str = "pcap_fanout_stats";
-        let Some(functions) = &self.open.functions.fanout else {
+        let Some(function) = self.open.functions.pcap_fanout_stats else {
             return Err(Error::new(CALL, "this libpcap has no such function"));
         };
-        let mut stat = FanoutStat {
-            size: mem::size_of::<FanoutStat>(),
-            ..FanoutStat::default()
-        };
+        let mut stat = FanoutStat::new(FanoutStat::FIRST_SIZE, 0);
         // SAFETY: the handle is activated, the struct live and its size in it.
-        let status = unsafe { (functions.pcap_fanout_stats)(self.p(), &raw mut stat) };
+        let status = unsafe { function(self.p(), &raw mut stat) };
         self.done(CALL, status).map(|_| stat.into())
     }
 

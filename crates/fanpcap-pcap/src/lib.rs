@@ -25,5 +25,5 @@ pub use error::Error;
 pub use handle::{Break, Handle, Precision};
 pub use library::{Library, OpenError};
 pub use read::Dispatched;
-pub use structs::{BpfProgram, Callback, FanoutStats, Header, Pcap, Stats};
+pub use structs::{BpfProgram, Callback, FanoutStat, FanoutStats, Header, Pcap, Stats};
 pub use system::System;

@@ -6,10 +6,10 @@
 
 use crate::compiled;
 use crate::error::Error;
-use crate::functions::{Fanout, Functions, Symbols};
+use crate::functions::{Functions, Symbols};
 use crate::object::{Object, text};
 use fanpcap_bpf::Classic;
-use std::ffi::{CStr, CString};
+use std::ffi::CString;
 use std::fmt;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
@@ -54,9 +54,8 @@ impl Library {
         let name = CString::new(path.as_os_str().as_bytes())
             .map_err(|_| failed("the path has a zero byte".to_owned()))?;
         let object = Object::open(&name, libc::RTLD_NOW | libc::RTLD_LOCAL).map_err(failed)?;
-        let symbol = |name: &CStr| object.symbol(name);
-        let functions = Functions::of(&Symbols::find(symbol), Fanout::find(symbol));
-        let functions = functions.map_err(|name| OpenError::Symbol {
+        let symbols = Symbols::find(|name| object.symbol(name));
+        let functions = Functions::of(&symbols).map_err(|name| OpenError::Symbol {
             path: path.to_owned(),
             name,
         })?;
@@ -73,7 +72,7 @@ impl Library {
 
     /// Whether its handles can share packets: it has the functions of `pcap/fanout.h`.
     pub fn fans_out(&self) -> bool {
-        self.functions.fanout.is_some()
+        self.functions.pcap_fanout.is_some()
     }
 
     /// Compiles a filter expression, pcap-filter(7), for Ethernet frames with all their bytes, VLAN

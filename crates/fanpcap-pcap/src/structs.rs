@@ -2,6 +2,7 @@
 
 use fanpcap_bpf::Classic;
 use std::ffi::c_uint;
+use std::mem;
 use std::ptr::null_mut;
 
 /// `pcap_t`.
@@ -56,17 +57,55 @@ impl BpfProgram {
 
 /// `struct pcap_fanout_stat` of `pcap/fanout.h`.
 #[repr(C)]
-#[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct FanoutStat {
-    pub(crate) size: usize,
-    pub(crate) valid: u32,
-    pub(crate) group: i32,
-    pub(crate) received: u64,
-    pub(crate) dropped: u64,
-    pub(crate) members: u64,
-    pub(crate) group_received: u64,
-    pub(crate) group_dropped: u64,
-    pub(crate) group_age_ns: u64,
+#[derive(Clone, Copy, Debug)]
+pub struct FanoutStat {
+    /// Bytes of the caller's struct.
+    pub size: usize,
+    /// Which fields are known, `PCAP_FANOUT_STAT_*`.
+    pub valid: u32,
+    /// The group joined.
+    pub group: i32,
+    /// Packets that reached this member, dropped ones included.
+    pub received: u64,
+    /// Of these, lost because this member's ring was full.
+    pub dropped: u64,
+    /// Sockets in the group.
+    pub members: u64,
+    /// Sum of `received` over the members.
+    pub group_received: u64,
+    /// Sum of `dropped` over the members.
+    pub group_dropped: u64,
+    /// Age of the oldest counters in the sums, nanoseconds; of the group's late fragments too.
+    pub group_age_ns: u64,
+    /// The steering program's counters, of this member.
+    pub counters: [u64; 64],
+    /// Their sums over the members.
+    pub group_counters: [u64; 64],
+    /// Later fragments that came before the first of their datagram.
+    pub late: u64,
+}
+
+impl FanoutStat {
+    /// Bytes of the struct in the extension's first release, which had no counters of programs.
+    pub const FIRST_SIZE: usize = mem::offset_of!(Self, counters);
+
+    /// Of a member of this group; nothing is known yet.
+    pub fn new(size: usize, group: i32) -> Self {
+        Self {
+            size,
+            valid: 0,
+            group,
+            received: 0,
+            dropped: 0,
+            members: 0,
+            group_received: 0,
+            group_dropped: 0,
+            group_age_ns: 0,
+            counters: [0; 64],
+            group_counters: [0; 64],
+            late: 0,
+        }
+    }
 }
 
 /// What pcap_fanout_stats(3PCAP) knows of a member and its group.

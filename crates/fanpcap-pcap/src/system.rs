@@ -63,7 +63,7 @@ impl System {
     /// # Errors
     /// What the library says.
     pub fn compile(&self, expression: &str, snaplen: i32) -> Result<Vec<Classic>, String> {
-        let functions = Functions::of(&self.symbols, None);
+        let functions = Functions::of(&self.symbols);
         let functions = functions.map_err(|_| "no libpcap that could compile it")?;
         let code = compiled::compile(&Arc::new(functions), expression, snaplen);
         code.map_err(|error| error.reason)

@@ -30,7 +30,11 @@ struct Making<'c> {
     labels: Vec<Label>,
     /// Ends with 0.
     out: Label,
+    /// Which instruction is being made.
+    at: usize,
 }
+
+type Made = Result<(), EbpfError>;
 
 /// A word of scratch memory. At 4 behind a multiple of eight the verifier does not keep track of
 /// values.
@@ -40,7 +44,7 @@ fn memory(index: u32) -> i16 {
 
 impl Emitter<'_> {
     /// [`super::emitter::Routine::Pcap`].
-    pub(super) fn pcap_routine(&mut self, index: usize) -> Result<(), EbpfError> {
+    pub(super) fn pcap_routine(&mut self, index: usize) -> Made {
         let tree = self.tree;
         let Some(filter) = tree.filters.get(index) else {
             self.asm.set(R0, 0);
@@ -61,19 +65,20 @@ impl Emitter<'_> {
     }
 
     /// The user's own filter; ends the program with what it returns.
-    pub(super) fn user_filter(&mut self, code: &[Classic]) -> Result<(), EbpfError> {
+    pub(super) fn user_filter(&mut self, code: &[Classic]) -> Made {
         self.asm.note("the user's filter");
         self.classic(code, "the handle's own filter", Source::Socket)
     }
 
-    fn classic(&mut self, code: &[Classic], text: &str, source: Source) -> Result<(), EbpfError> {
+    fn classic(&mut self, code: &[Classic], text: &str, source: Source) -> Made {
         let labels = code.iter().map(|_| self.asm.label()).collect();
         let out = self.asm.label();
-        let filter = Making {
+        let mut filter = Making {
             text,
             source,
             labels,
             out,
+            at: 0,
         };
         self.asm.alu32(Op::Move, R7, 0);
         self.asm.alu32(Op::Move, R8, 0);
@@ -84,11 +89,12 @@ impl Emitter<'_> {
             }
         }
         for (at, &instruction) in code.iter().enumerate() {
+            filter.at = at;
             self.asm.bind(filter.label(at, 0)?);
-            self.instruction(&filter, at, instruction)?;
+            self.instruction(&filter, instruction)?;
         }
         if self.asm.is_live() {
-            return Err(filter.refuse(code.len(), "it has no end"));
+            return Err(filter.refuse_at(code.len(), "it has no end"));
         }
         self.asm.bind(filter.out);
         self.asm.alu32(Op::Move, R0, 0);
@@ -96,27 +102,22 @@ impl Emitter<'_> {
         Ok(())
     }
 
-    fn instruction(
-        &mut self,
-        filter: &Making<'_>,
-        at: usize,
-        classic: Classic,
-    ) -> Result<(), EbpfError> {
+    fn instruction(&mut self, filter: &Making<'_>, classic: Classic) -> Made {
         let Classic { code, k, .. } = classic;
         let number = k as i32;
         match code {
             0x00 => self.asm.alu32(Op::Move, R7, number),
             0x01 => self.asm.alu32(Op::Move, R8, number),
             0x20 | 0x28 | 0x30 => {
-                self.absolute(filter, at, k, size(code))?;
+                self.absolute(filter, k, size(code))?;
                 self.asm.set(R7, R1);
             }
             0x40 | 0x48 | 0x50 => {
-                self.indirect(filter, at, k, size(code))?;
+                self.indirect(filter, k, size(code))?;
                 self.asm.set(R7, R1);
             }
             0xb1 => {
-                self.absolute(filter, at, k, 1)?;
+                self.absolute(filter, k, 1)?;
                 self.asm.alu(Op::And, R1, 15);
                 self.asm.alu(Op::Left, R1, 2);
                 self.asm.set(R8, R1);
@@ -131,7 +132,7 @@ impl Emitter<'_> {
                 self.asm.alu(Op::Add, R1, tag);
                 self.asm.set(if code == 0x80 { R7 } else { R8 }, R1);
             }
-            0x60..=0x63 if k > 15 => return Err(filter.refuse(at, "it has no such memory")),
+            0x60..=0x63 if k > 15 => return Err(filter.refuse("it has no such memory")),
             0x60 => self.asm.load(Width::Word, R7, R10, memory(k)),
             0x61 => self.asm.load(Width::Word, R8, R10, memory(k)),
             0x02 if k < 16 => self.asm.store(Width::Word, R10, memory(k), R7),
@@ -147,19 +148,15 @@ impl Emitter<'_> {
                 self.asm.alu32(Op::Move, R0, value);
                 self.asm.exit();
             }
-            _ if code & 7 == 4 => self.arithmetic(filter, at, classic)?,
-            _ if code & 7 == 5 => self.jump(filter, at, classic)?,
-            _ => return Err(filter.refuse(at, "it is unknown")),
+            _ if code & 7 == 4 => self.arithmetic(filter, classic)?,
+            _ if code & 7 == 5 => self.jump(filter, classic)?,
+            _ => return Err(filter.refuse("it is unknown")),
         }
         Ok(())
     }
 
-    fn arithmetic(
-        &mut self,
-        filter: &Making<'_>,
-        at: usize,
-        Classic { code, k, .. }: Classic,
-    ) -> Result<(), EbpfError> {
+    fn arithmetic(&mut self, filter: &Making<'_>, classic: Classic) -> Made {
+        let Classic { code, k, .. } = classic;
         let by_x = code & 8 != 0;
         let value = if by_x {
             Operand::from(R8)
@@ -181,11 +178,11 @@ impl Emitter<'_> {
             }
             0x90 => Op::Mod,
             0xa0 => Op::Xor,
-            _ => return Err(filter.refuse(at, "it is unknown")),
+            _ => return Err(filter.refuse("it is unknown")),
         };
         match op {
             Op::Div | Op::Mod if by_x => self.asm.jump_if(If::Equal, R8, 0, filter.out),
-            Op::Div | Op::Mod if k == 0 => return Err(filter.refuse(at, "it divides by zero")),
+            Op::Div | Op::Mod if k == 0 => return Err(filter.refuse("it divides by zero")),
             Op::Left | Op::Right => {
                 self.shift(op, by_x, k);
                 return Ok(());
@@ -214,34 +211,28 @@ impl Emitter<'_> {
         }
     }
 
-    fn jump(
-        &mut self,
-        filter: &Making<'_>,
-        at: usize,
-        Classic { code, jt, jf, k }: Classic,
-    ) -> Result<(), EbpfError> {
+    fn jump(&mut self, filter: &Making<'_>, classic: Classic) -> Made {
+        let Classic { code, jt, jf, k } = classic;
+        let next = filter.at + 1;
         let what = match code & 0xf0 {
             0x00 if code == 0x05 => {
-                self.asm.jump(filter.label(at + 1, k)?);
+                self.asm.jump(filter.label(next, k)?);
                 return Ok(());
             }
             0x10 => If::Equal,
             0x20 => If::Greater,
             0x30 => If::GreaterEqual,
             0x40 => If::AnyBit,
-            _ => return Err(filter.refuse(at, "it is unknown")),
+            _ => return Err(filter.refuse("it is unknown")),
         };
         let value = if code & 8 != 0 {
             Operand::from(R8)
         } else {
             (k as i32).into()
         };
-        let (yes, no) = (
-            filter.label(at + 1, jt.into())?,
-            filter.label(at + 1, jf.into())?,
-        );
+        let yes = filter.label(next, jt.into())?;
         self.asm.jump32_if(what, R7, value, yes);
-        self.asm.jump(no);
+        self.asm.jump(filter.label(next, jf.into())?);
         Ok(())
     }
 }
@@ -254,14 +245,18 @@ impl Making<'_> {
         let label = index.and_then(|index| self.labels.get(index));
         label
             .copied()
-            .ok_or_else(|| self.refuse(at, "it jumps out of the filter"))
+            .ok_or_else(|| self.refuse_at(at, "it jumps out of the filter"))
     }
 
-    fn refuse(&self, at: usize, why: &'static str) -> EbpfError {
+    fn refuse(&self, why: &'static str) -> EbpfError {
+        self.refuse_at(self.at, why)
+    }
+
+    fn refuse_at(&self, instruction: usize, why: &'static str) -> EbpfError {
         let text = self.text.to_owned();
         EbpfError::Filter {
             text,
-            instruction: at,
+            instruction,
             why,
         }
     }

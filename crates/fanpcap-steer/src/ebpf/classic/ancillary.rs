@@ -1,7 +1,6 @@
 //! What a classic program may ask of a socket buffer beside its bytes (linux/filter.h, SKF_AD_OFF
 //! and the others).
 
-use super::super::EbpfError;
 use super::super::assembler::Width;
 use super::super::assembler::{If, Op, R0, R1, R2, R3, R4, R5, R6, R7, R8, R10};
 use super::super::emitter::Emitter;
@@ -10,7 +9,7 @@ use super::super::target::{
     GET_PRANDOM_U32, GET_SMP_PROCESSOR_ID, HASH, IFINDEX, MARK, PACKET_TYPE, PROTOCOL,
     QUEUE_MAPPING, SKB_LOAD_BYTES_RELATIVE, VLAN_PRESENT, VLAN_PROTO, VLAN_TCI,
 };
-use super::Making;
+use super::{Made, Making};
 
 /// linux/filter.h: where they begin, as numbers of 32 bits.
 const SKF_AD_OFF: u32 = 0xffff_f000;
@@ -22,15 +21,9 @@ const ARPHRD_ETHER: i32 = 1;
 
 impl Emitter<'_> {
     /// A load from beyond 2^31, to r1.
-    pub(super) fn beside(
-        &mut self,
-        filter: &Making<'_>,
-        at: usize,
-        k: u32,
-        size: u8,
-    ) -> Result<(), EbpfError> {
+    pub(super) fn beside(&mut self, filter: &Making<'_>, k: u32, size: u8) -> Made {
         match k {
-            SKF_AD_OFF.. => self.ancillary(filter, at, k - SKF_AD_OFF)?,
+            SKF_AD_OFF.. => self.ancillary(filter, k - SKF_AD_OFF)?,
             SKF_NET_OFF.. => self.behind_header(filter, k - SKF_NET_OFF, size, START_NETWORK),
             SKF_LL_OFF.. => self.behind_header(filter, k - SKF_LL_OFF, size, START_MAC),
             _ => self.asm.jump(filter.out),
@@ -50,7 +43,7 @@ impl Emitter<'_> {
         self.loaded(size);
     }
 
-    fn ancillary(&mut self, filter: &Making<'_>, at: usize, what: u32) -> Result<(), EbpfError> {
+    fn ancillary(&mut self, filter: &Making<'_>, what: u32) -> Made {
         match what {
             0 => self.big_endian_context(PROTOCOL),
             4 => self.context(PACKET_TYPE),
@@ -71,7 +64,7 @@ impl Emitter<'_> {
             48 => self.context(VLAN_PRESENT),
             56 => self.helper(GET_PRANDOM_U32),
             60 => self.big_endian_context(VLAN_PROTO),
-            _ => return Err(filter.refuse(at, "an eBPF program can't ask the kernel for that")),
+            _ => return Err(filter.refuse("an eBPF program can't ask the kernel for that")),
         }
         Ok(())
     }

@@ -1,25 +1,18 @@
 //! Loads from the frame, with the tag put back where it was.
 
-use super::super::EbpfError;
 use super::super::assembler::{Assembler, If, Label, Op, R0, R1, R2, R8, R9, R10, Width};
 use super::super::emitter::Emitter;
 use super::super::stack::LOADED;
-use super::{Making, Source};
+use super::{Made, Making, Source};
 
 impl Emitter<'_> {
     /// Bytes at a constant offset, as a number in r1.
-    pub(super) fn absolute(
-        &mut self,
-        filter: &Making<'_>,
-        at: usize,
-        k: u32,
-        size: u8,
-    ) -> Result<(), EbpfError> {
+    pub(super) fn absolute(&mut self, filter: &Making<'_>, k: u32, size: u8) -> Made {
         if k > i32::MAX as u32 {
             if filter.source != Source::Socket {
-                return Err(filter.refuse(at, "it asks for more than the frame"));
+                return Err(filter.refuse("it asks for more than the frame"));
             }
-            return self.beside(filter, at, k, size);
+            return self.beside(filter, k, size);
         }
         match u16::try_from(k) {
             Ok(offset) if filter.source == Source::Tagged => self.tagged(filter, offset, size),
@@ -39,9 +32,14 @@ impl Emitter<'_> {
     fn constant(&mut self, filter: &Making<'_>, offset: u16, size: u8) {
         let position = move |asm: &mut Assembler| asm.set(R2, i32::from(offset));
         position(&mut self.asm);
+        self.load_bytes(filter, &position, size);
+    }
+
+    /// Bytes at the offset in r2, to the stack; `again` puts the offset into r2 once more.
+    fn load_bytes(&mut self, filter: &Making<'_>, again: &dyn Fn(&mut Assembler), size: u8) {
         let len = i32::from(size).into();
         self.target
-            .load(&mut self.asm, &position, false, len, LOADED, filter.out);
+            .load(&mut self.asm, again, false, len, LOADED, filter.out);
     }
 
     /// The number that was loaded, to r1.
@@ -104,15 +102,9 @@ impl Emitter<'_> {
     }
 
     /// Bytes behind X, as a number in r1.
-    pub(super) fn indirect(
-        &mut self,
-        filter: &Making<'_>,
-        at: usize,
-        k: u32,
-        size: u8,
-    ) -> Result<(), EbpfError> {
+    pub(super) fn indirect(&mut self, filter: &Making<'_>, k: u32, size: u8) -> Made {
         if k > i32::MAX as u32 {
-            return Err(filter.refuse(at, "it asks for more than the frame"));
+            return Err(filter.refuse("it asks for more than the frame"));
         }
         let number = k as i32;
         let done = self.asm.label();
@@ -125,14 +117,7 @@ impl Emitter<'_> {
         if filter.source == Source::Tagged {
             self.indirect_tagged(filter, size, number, done);
         }
-        self.target.load(
-            &mut self.asm,
-            &position,
-            false,
-            i32::from(size).into(),
-            LOADED,
-            filter.out,
-        );
+        self.load_bytes(filter, &position, size);
         self.loaded(size);
         self.asm.bind(done);
         Ok(())
@@ -161,14 +146,7 @@ impl Emitter<'_> {
             asm.alu(Op::Add, R2, number);
             asm.alu(Op::Sub, R2, 4);
         };
-        self.target.load(
-            &mut self.asm,
-            &again,
-            false,
-            i32::from(size).into(),
-            LOADED,
-            filter.out,
-        );
+        self.load_bytes(filter, &again, size);
         self.loaded(size);
         self.asm.jump(done);
         self.asm.bind(before);
