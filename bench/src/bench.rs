@@ -10,6 +10,7 @@ use crate::generator::{self, Load, Sent, Way, frame};
 use crate::libraries::{Libraries, Side};
 use crate::out::tell;
 use crate::reader::{self, Place, Reader, Seat, Settings, Work};
+use crate::refusal::Refusal;
 use crate::topology::Pair;
 use crate::wire::{Verdict, Wire};
 
@@ -197,6 +198,11 @@ impl Bench {
             received: counters.received,
             dropped: counters.receive_dropped,
         })
+    }
+
+    /// What is refused when a run was not alone; where others may use the CPUs, nothing.
+    pub(crate) fn alone(&self, verdict: Result<(), Refusal>) -> Result<(), Refusal> {
+        if self.shared { Ok(()) } else { verdict }
     }
 
     /// Sends one frame that no generator tells of, if that was asked for.

@@ -4,7 +4,7 @@ use std::env;
 use std::hint::black_box;
 use std::time::Instant;
 
-use anyhow::{Context, Result, anyhow, ensure};
+use anyhow::{Context, Result, anyhow};
 use clap::Args;
 use fanpcap_linux::bpf::Loaded;
 use fanpcap_steer::Compiled as Steering;
@@ -12,6 +12,7 @@ use fanpcap_steer::ir::Tree;
 use serde::{Deserialize, Serialize};
 
 use crate::bench::Bench;
+use crate::generator;
 use crate::priority;
 use crate::spread::Spread;
 
@@ -50,13 +51,7 @@ pub(crate) fn measured(bench: &Bench) -> Result<Compiled> {
     let cpu = bench.reader_cpu.to_string();
     let program = priority::program(bench.library(), own, "", None);
     let compiler = program.args(["compiler", "--cpu", &cpu]);
-    let ended = compiler.start(&bench.scratch)?.wait()?;
-    ensure!(
-        ended.status.success(),
-        "the compiler: {}",
-        ended.said.trim()
-    );
-    serde_json::from_str(&ended.said).with_context(|| format!("the compiler said {:?}", ended.said))
+    generator::told(compiler.start(&bench.scratch)?, "the compiler")
 }
 
 /// The process itself.

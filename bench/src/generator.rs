@@ -11,6 +11,7 @@ use std::time::Duration;
 use anyhow::{Context, Result, ensure};
 use clap::Args;
 use fanpcap_testkit::{Member, Program, Scratch};
+use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
 use crate::priority;
@@ -140,14 +141,14 @@ pub(crate) fn start(
 
 /// Waits for its end.
 pub(crate) fn finish(generator: Member) -> Result<Sent> {
-    let ended = generator.wait()?;
-    ensure!(
-        ended.status.success(),
-        "the generator: {}",
-        ended.said.trim()
-    );
-    serde_json::from_str(&ended.said)
-        .with_context(|| format!("the generator said {:?}", ended.said))
+    told(generator, "the generator")
+}
+
+/// What a process of the bench's own says at its end.
+pub(crate) fn told<T: DeserializeOwned>(process: Member, name: &str) -> Result<T> {
+    let ended = process.wait()?;
+    ensure!(ended.status.success(), "{name}: {}", ended.said.trim());
+    serde_json::from_str(&ended.said).with_context(|| format!("{name} said {:?}", ended.said))
 }
 
 /// The process itself.

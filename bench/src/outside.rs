@@ -120,14 +120,8 @@ pub(crate) fn flood(
         dropped: tally.dropped,
         delivered: tally.delivered,
     };
-    let alone = || {
-        if bench.shared {
-            Ok(())
-        } else {
-            generator_share(sent.share())
-        }
-    };
-    let accepted = counters.agree().and(undisturbed).and_then(|()| alone());
+    let alone = bench.alone(generator_share(sent.share()));
+    let accepted = counters.agree().and(undisturbed).and(alone);
     Ok(accepted.map(|()| with_share(sample(&sent, &counters, cpu_ns), &counters)))
 }
 

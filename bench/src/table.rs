@@ -76,13 +76,7 @@ impl Table {
     }
 
     fn side_by_side(&self) -> String {
-        let line = |name: &str, cells: Vec<String>| {
-            let mut line = format!("  {name:<NAME$}");
-            for cell in cells {
-                let _ = write!(line, "{cell:<30}");
-            }
-            line.trim_end().to_owned() + "\n"
-        };
+        let line = |name: &str, cells: Vec<String>| line(name, NAME, &cells, 30);
         let names = self.columns.iter().map(|column| column.name.to_owned());
         let heading = if self.name.len() < NAME {
             line(&self.name, names.collect())
@@ -97,13 +91,7 @@ impl Table {
     }
 
     fn below_each_other(&self) -> String {
-        let line = |name: &str, cells: Vec<String>| {
-            let mut line = format!("  {name:<26}");
-            for cell in cells {
-                let _ = write!(line, "{cell:<36}");
-            }
-            line.trim_end().to_owned() + "\n"
-        };
+        let line = |name: &str, cells: Vec<String>| line(name, 26, &cells, 36);
         let names = self.figures.iter().map(|figure| figure.name().to_owned());
         let heading = format!("  {}\n", self.name) + &line("", names.collect());
         let lines = self.columns.iter().map(|column| {
@@ -121,6 +109,15 @@ impl Table {
             [spread.median, spread.least, spread.most].map(|value| figure.format(value));
         format!("{median} ({least}-{most})")
     }
+}
+
+/// A line of cells, and how wide its name and each of them is.
+fn line(name: &str, name_width: usize, cells: &[String], width: usize) -> String {
+    let cells: String = cells.iter().map(|cell| format!("{cell:<width$}")).collect();
+    format!("  {name:<name_width$}{cells}")
+        .trim_end()
+        .to_owned()
+        + "\n"
 }
 
 /// A spread with so many digits.

@@ -54,13 +54,8 @@ fn flood(bench: &Bench, drops: bool) -> Result<Result<Sample, Refusal>> {
     bench.stray()?;
     let arrived = bench.arrived()?.received - before.received;
     let expected = if drops { sent.frames } else { 0 };
-    let accepted = into_nothing(sent.frames, expected, arrived).and_then(|()| {
-        if bench.shared {
-            Ok(())
-        } else {
-            generator_share(sent.share())
-        }
-    });
+    let accepted = into_nothing(sent.frames, expected, arrived);
+    let accepted = accepted.and(bench.alone(generator_share(sent.share())));
     Ok(accepted.map(|()| {
         Sample::from([
             (Figure::Sent, sent.frames as f64),

@@ -179,14 +179,8 @@ fn run(bench: &Bench, copies: usize, pps: u64) -> Result<Result<Sample, Refusal>
         dropped: sum(|told| told.lost),
         delivered: sum(|told| told.handled),
     };
-    let on_time = || {
-        if bench.shared {
-            Ok(())
-        } else {
-            on_time(sent.pps() / pps as f64)
-        }
-    };
-    let accepted = counters.agree().and(undisturbed).and_then(|()| on_time());
+    let alone = bench.alone(on_time(sent.pps() / pps as f64));
+    let accepted = counters.agree().and(undisturbed).and(alone);
     Ok(accepted.map(|()| sample(&sent, &counters)))
 }
 

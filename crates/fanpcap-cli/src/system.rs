@@ -1,7 +1,7 @@
 //! `fanpcap enable`, `fanpcap disable`: the library for every program of this machine, or no longer.
 
-mod apparmor;
 mod loader;
+mod apparmor;
 
 use std::env;
 use std::io::{self, IsTerminal};

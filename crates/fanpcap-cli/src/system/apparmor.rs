@@ -1,11 +1,12 @@
 //! What AppArmor's profile of Debian's tcpdump needs: a marked block in its file for local additions.
 
 use std::fs;
-use std::io;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use anyhow::{Context, Result, ensure};
+
+use super::loader::read;
 
 const PROFILE: &str = "etc/apparmor.d/usr.bin.tcpdump";
 const LOCAL: &str = "etc/apparmor.d/local/usr.bin.tcpdump";
@@ -65,7 +66,7 @@ impl Profile {
     /// # Errors
     /// When the file can't be written.
     pub(crate) fn enable(&self, directory: &Path, rules: &Path) -> Result<Change> {
-        let before = self.read()?;
+        let before = read(&self.file())?;
         let after = with_block(before.as_deref(), directory, rules);
         self.change(before, Some(after))
     }
@@ -75,7 +76,7 @@ impl Profile {
     /// # Errors
     /// When the file can't be written.
     pub(crate) fn disable(&self) -> Result<Change> {
-        let before = self.read()?;
+        let before = read(&self.file())?;
         let after = before.as_deref().and_then(without_block);
         self.change(before, after)
     }
@@ -90,15 +91,6 @@ impl Profile {
         match loaded.unwrap_or(Ok(())) {
             Ok(()) => Ok(Change::Done),
             Err(error) => Ok(Change::NotLoaded(format!("{error:#}"))),
-        }
-    }
-
-    fn read(&self) -> Result<Option<String>> {
-        let path = self.file();
-        match fs::read_to_string(&path) {
-            Ok(text) => Ok(Some(text)),
-            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
-            Err(error) => Err(error).with_context(|| format!("reading {}", path.display())),
         }
     }
 
@@ -219,9 +211,9 @@ mod tests {
                     .enable(Path::new("/lib/f"), Path::new("/r"))
                     .unwrap(),
             );
-            assert!(profile.read().unwrap().is_some());
+            assert!(read(&profile.file()).unwrap().is_some());
             warned(profile.disable().unwrap());
-            assert_eq!(profile.read().unwrap(), None);
+            assert_eq!(read(&profile.file()).unwrap(), None);
             assert_eq!(profile.disable().unwrap(), Change::None);
         }
     }

@@ -169,7 +169,8 @@ fn listed(list: &str, directory: &Path) -> Vec<PathBuf> {
         .collect()
 }
 
-fn read(path: &Path) -> Result<Option<String>> {
+/// A file's text, if there is one.
+pub(super) fn read(path: &Path) -> Result<Option<String>> {
     match fs::read_to_string(path) {
         Ok(text) => Ok(Some(text)),
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
