@@ -3,7 +3,7 @@
 
 use crate::handles::{self, Entry};
 use crate::pcap_handle::PcapHandle;
-use crate::system::{self, NOT_ACTIVATED, system};
+use crate::system::{self, NOT_ACTIVATED};
 use crate::take_over;
 use fanpcap::handle::{Handle, Notes};
 use fanpcap::request::Request;
@@ -30,15 +30,15 @@ impl Handle for PcapHandle {
     }
 
     fn set_snaplen(self, bytes: c_int) {
-        self.set(system().pcap_set_snaplen, bytes);
+        self.set(|of| of.pcap_set_snaplen, bytes);
     }
 
     fn set_buffer_size(self, bytes: c_int) {
-        self.set(system().pcap_set_buffer_size, bytes);
+        self.set(|of| of.pcap_set_buffer_size, bytes);
     }
 
     fn set_protocol(self, protocol: u16) {
-        self.set(system().pcap_set_protocol_linux, protocol.into());
+        self.set(|of| of.pcap_set_protocol_linux, protocol.into());
     }
 
     fn error(self) -> String {

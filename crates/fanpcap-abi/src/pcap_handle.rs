@@ -78,10 +78,10 @@ impl PcapHandle {
         fn selectable_fd = pcap_get_selectable_fd;
     }
 
-    /// Calls one of the functions that set a number.
+    /// Calls that function of the system's library which sets a number.
     pub(crate) fn set(self, setter: Setter, value: c_int) -> c_int {
-        // SAFETY: the handle is open, and a setter takes any number.
-        setter.map_or(ERROR, |function| unsafe { function(self.0, value) })
+        // SAFETY: the handle is open, and each setter in the library's table takes any number.
+        setter(system()).map_or(ERROR, |function| unsafe { function(self.0, value) })
     }
 
     /// Whether reads of the handle do not wait (pcap_getnonblock(3PCAP)).

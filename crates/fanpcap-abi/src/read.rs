@@ -75,7 +75,7 @@ pub unsafe extern "C" fn pcap_setdirection(p: *mut Pcap, direction: c_int) -> c_
     };
     // SAFETY: the caller's promise: `p` is an open handle.
     let p = unsafe { PcapHandle::new(p) };
-    let status = several::each(p, |part| part.set(system().pcap_setdirection, direction));
+    let status = several::each(p, |part| part.set(|of| of.pcap_setdirection, direction));
     if status == 0 {
         p.with_reader(|reader| reader.set_direction(wanted));
     }
@@ -90,7 +90,7 @@ pub unsafe extern "C" fn pcap_setdirection(p: *mut Pcap, direction: c_int) -> c_
 pub unsafe extern "C" fn pcap_set_datalink(p: *mut Pcap, linktype: c_int) -> c_int {
     // SAFETY: the caller's promise: `p` is an open handle.
     let p = unsafe { PcapHandle::new(p) };
-    let status = several::each(p, |part| part.set(system().pcap_set_datalink, linktype));
+    let status = several::each(p, |part| part.set(|of| of.pcap_set_datalink, linktype));
     if status == 0 {
         p.with_reader(|reader| reader.set_tag_at(tag_at(linktype)));
     }

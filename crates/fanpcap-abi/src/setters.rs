@@ -3,7 +3,7 @@
 use crate::handles;
 use crate::message::guard_handle;
 use crate::pcap_handle::PcapHandle;
-use crate::system::{Pcap, Setter, system};
+use crate::system::{Pcap, Setter};
 use fanpcap::several;
 use fanpcap_pcap::for_each_function;
 use std::ffi::c_int;
@@ -31,7 +31,7 @@ macro_rules! setters {
             pub unsafe extern "C-unwind" fn $name(p: *mut Pcap, $value: c_int) -> c_int {
                 // SAFETY: the caller's promise: `p` is an open handle.
                 let p = unsafe { PcapHandle::new(p) };
-                set(p, system().$name, $value, |_| ())
+                set(p, |of| of.$name, $value, |_| ())
             }
         )*
     };
@@ -50,7 +50,7 @@ pub unsafe extern "C" fn pcap_set_snaplen(p: *mut Pcap, snaplen: c_int) -> c_int
     let note = |part| {
         handles::with(part, |entry| entry.notes.snaplen = Some(snaplen));
     };
-    guard_handle(p, || set(p, system().pcap_set_snaplen, snaplen, note))
+    guard_handle(p, || set(p, |of| of.pcap_set_snaplen, snaplen, note))
 }
 
 /// See pcap_set_timeout(3PCAP).
@@ -67,7 +67,7 @@ pub unsafe extern "C" fn pcap_set_timeout(p: *mut Pcap, timeout: c_int) -> c_int
 /// Sets the time-out, or a shorter one where several devices are merged.
 pub(crate) fn set_timeout(p: PcapHandle, timeout: c_int) -> c_int {
     let timeout = several::timeout(p, timeout);
-    set(p, system().pcap_set_timeout, timeout, |_| ())
+    set(p, |of| of.pcap_set_timeout, timeout, |_| ())
 }
 
 /// See pcap_set_buffer_size(3PCAP).
@@ -80,7 +80,7 @@ pub unsafe extern "C" fn pcap_set_buffer_size(p: *mut Pcap, bytes: c_int) -> c_i
     let p = unsafe { PcapHandle::new(p) };
     // A group may be asked for later.
     let note = |part| handles::with_new(part, |entry| entry.notes.buffer_size = Some(bytes));
-    guard_handle(p, || set(p, system().pcap_set_buffer_size, bytes, note))
+    guard_handle(p, || set(p, |of| of.pcap_set_buffer_size, bytes, note))
 }
 
 /// See pcap_set_protocol_linux(3PCAP).
@@ -94,7 +94,7 @@ pub unsafe extern "C" fn pcap_set_protocol_linux(p: *mut Pcap, protocol: c_int) 
     let noted = protocol_of(protocol);
     let note = |part| handles::with_new(part, |entry| entry.notes.protocol = noted);
     guard_handle(p, || {
-        set(p, system().pcap_set_protocol_linux, protocol, note)
+        set(p, |of| of.pcap_set_protocol_linux, protocol, note)
     })
 }
 

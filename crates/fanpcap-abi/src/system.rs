@@ -3,7 +3,7 @@
 use crate::errbuf;
 use fanpcap_bpf::Classic;
 use fanpcap_linux::process::{self, signal::Uncancelled};
-use fanpcap_pcap::functions::{Buffer, Handle, Opaque, Text};
+use fanpcap_pcap::functions::{Buffer, Handle, Opaque, Symbols, Text};
 use fanpcap_pcap::{System, for_each_function};
 use std::ffi::{c_int, c_long, c_uint, c_void};
 use std::panic;
@@ -18,8 +18,9 @@ pub(crate) const NOT_ACTIVATED: c_int = -3;
 /// `PCAP_ERROR`.
 pub(crate) const ERROR: c_int = -1;
 
-/// A function that sets a number of a handle.
-pub(crate) type Setter = Option<unsafe extern "C-unwind" fn(*mut Pcap, c_int) -> c_int>;
+/// One of the library's functions that set a number of a handle, in the table.
+pub(crate) type Setter =
+    fn(&Symbols) -> Option<unsafe extern "C-unwind" fn(*mut Pcap, c_int) -> c_int>;
 
 /// Declares the entry points that jump to the system's function.
 macro_rules! entry_points {

@@ -63,8 +63,14 @@ impl System {
     /// # Errors
     /// What the library says.
     pub fn compile(&self, expression: &str, snaplen: i32) -> Result<Vec<Classic>, String> {
+        if expression.contains('\0') {
+            return Err("a zero byte in a filter expression".to_owned());
+        }
         let functions = Functions::of(&self.symbols);
-        let functions = functions.map_err(|_| "no libpcap that could compile it")?;
+        let functions = functions.map_err(|lacking| match self.is_loaded() {
+            true => format!("the system's libpcap lacks {lacking}"),
+            false => "no libpcap that could compile it".to_owned(),
+        })?;
         let code = compiled::compile(&Arc::new(functions), expression, snaplen);
         code.map_err(|error| error.reason)
     }

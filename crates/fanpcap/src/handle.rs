@@ -54,7 +54,8 @@ pub trait Handle: Copy + PartialEq {
     /// What is noted of the handle.
     fn notes(self) -> Notes;
 
-    /// Changes what is noted of a handle that has a request.
+    /// Changes what is noted of a handle that has a request. `change` runs under a lock (decision
+    /// 12): it uses no handle, and neither allocates, frees nor waits.
     fn note(self, change: impl FnOnce(&mut Notes));
 
     /// The handles on the other devices, where the application has this one for several.
@@ -66,10 +67,12 @@ pub trait Handle: Copy + PartialEq {
     /// Whether there is a network device of this name.
     fn finds(self, device: &str) -> bool;
 
-    /// Has our reader read the handle from now on, where it can.
+    /// Has our reader read the handle from now on, where it can. Called within pcap_activate(3PCAP)
+    /// only, while nobody reads the handle.
     fn take_over(self);
 
-    /// Has our reader read the handles together, as the first of them.
+    /// Has our reader read the handles together, as the first of them. Called as
+    /// [`Handle::take_over`].
     ///
     /// # Errors
     /// Why that can't be.
