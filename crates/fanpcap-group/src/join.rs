@@ -63,7 +63,7 @@ pub fn join(entrant: Entrant<'_>) -> Result<Member, JoinError> {
     if let Some(steering) = &membership.steering {
         return program::join(&newcomer, steering, entrant.before);
     }
-    let member = |number| Member::new(newcomer.identity(number), entrant.before);
+    let member = |number| Member::new(newcomer.identity(number), entrant.before, None);
     // The page is there first: who watches the group's pages can hold the newcomer before the group
     // gives it anything.
     let early = newcomer.early(member);

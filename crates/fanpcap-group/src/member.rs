@@ -122,21 +122,9 @@ impl Tell for Steered {
 }
 
 impl Member {
-    /// A member whose library has counted `before`, which was not the group's.
-    pub(crate) fn new(identity: Identity, before: Counters) -> Self {
-        Self::with(identity, before, None)
-    }
-
-    /// The same in a group with a program.
-    pub(crate) fn with_program(
-        identity: Identity,
-        before: Counters,
-        program: (&Steering, &Arc<Steered>),
-    ) -> Self {
-        Self::with(identity, before, Some(program))
-    }
-
-    fn with(
+    /// A member whose library has counted `before`, which was not the group's; `program` is that of
+    /// the group, where it has one.
+    pub(crate) fn new(
         identity: Identity,
         before: Counters,
         program: Option<(&Steering, &Arc<Steered>)>,

@@ -57,11 +57,11 @@ fn compare(made: &Made, compared: &mut Compared) {
             assert_eq!(ip.destination(), header.destination_addr());
             assert_eq!(ip.ttl(), header.ttl());
             assert_eq!(ip.total_len(), u32::from(header.total_len()));
-            assert_eq!(ip.id(), Some(header.identification().into()));
-            assert_eq!(ip.protocol(), header.protocol().0);
+            assert_eq!(ip.id, Some(header.identification().into()));
+            assert_eq!(ip.protocol, header.protocol().0);
             assert_eq!(ip.is_fragment(), header.is_fragmenting_payload());
             assert_eq!(
-                ip.flags_and_offset() & 0x1fff,
+                ip.flags_and_offset & 0x1fff,
                 header.fragments_offset().value()
             );
             compared.v4 += 1;
@@ -95,7 +95,7 @@ fn tags(theirs: &LaxSlicedPacket<'_>) -> Vec<u16> {
 fn compare_transport(ip: &Ip<'_>, theirs: Option<&TransportSlice<'_>>) -> bool {
     // It passes over authentication in IPv4, and any number of extension headers.
     let is_beyond = match ip.ipv4() {
-        Some(_) => ip.protocol() == 51,
+        Some(_) => ip.protocol == 51,
         None => ip.transport().is_none() && !ip.is_later_fragment(),
     };
     match theirs {
@@ -114,20 +114,14 @@ fn compare_transport(ip: &Ip<'_>, theirs: Option<&TransportSlice<'_>>) -> bool {
             assert_eq!(ours.datagram_len(), theirs.length());
         }
         Some(TransportSlice::Icmpv4(theirs))
-            if ip.protocol() == number::ICMP && ip.ipv4().is_some() =>
+            if ip.protocol == number::ICMP && ip.ipv4().is_some() =>
         {
             let ours = ip.icmp().unwrap();
-            assert_eq!(
-                (ours.kind(), ours.code()),
-                (theirs.type_u8(), theirs.code_u8())
-            );
+            assert_eq!((ours.kind, ours.code), (theirs.type_u8(), theirs.code_u8()));
         }
         Some(TransportSlice::Icmpv6(theirs)) if ip.ipv6().is_some() => {
             let ours = ip.icmp().unwrap();
-            assert_eq!(
-                (ours.kind(), ours.code()),
-                (theirs.type_u8(), theirs.code_u8())
-            );
+            assert_eq!((ours.kind, ours.code), (theirs.type_u8(), theirs.code_u8()));
         }
         _ => return false,
     }

@@ -59,7 +59,7 @@ fn turned(made: &Made) -> Made {
     let layers = Layers::of(&frame);
     let ip = layers.ip().unwrap();
     let at = |part: &[u8]| part.as_ptr() as usize - made.bytes.as_ptr() as usize;
-    let network = at(layers.link().unwrap().payload());
+    let network = at(layers.link().unwrap().payload);
     let (addresses, len) = match ip.ipv4() {
         Some(_) => (network + 12, 4),
         None => (network + 8, 16),

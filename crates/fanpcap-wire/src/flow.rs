@@ -44,7 +44,7 @@ impl FlowKey {
             address: ip.destination(),
             port: ports.map_or(0, |ports| ports.destination),
         };
-        Self::new(source, destination, ip.protocol())
+        Self::new(source, destination, ip.protocol)
     }
 
     /// Both ends, the smaller one first.

@@ -19,10 +19,14 @@ pub enum Header<'a> {
 /// A packet of IPv4 or IPv6.
 #[derive(Clone, Copy, Debug)]
 pub struct Ip<'a> {
-    header: Header<'a>,
-    protocol: u8,
-    flags_and_offset: u16,
-    id: Option<u32>,
+    /// The header.
+    pub header: Header<'a>,
+    /// The upper protocol: of IPv6 the last number read.
+    pub protocol: u8,
+    /// IPv4's flags and offset; of IPv6 the same made of its fragment header, 0 without one.
+    pub flags_and_offset: u16,
+    /// The datagram's identification; of IPv6 that of its fragment header.
+    pub id: Option<u32>,
     /// What was captured behind the network's headers.
     transport: Option<&'a [u8]>,
     /// The extension headers of IPv6.
@@ -75,11 +79,6 @@ impl<'a> Ip<'a> {
         }
     }
 
-    /// The header.
-    pub fn header(&self) -> Header<'a> {
-        self.header
-    }
-
     /// IPv4's header.
     pub fn ipv4(&self) -> Option<Ipv4<'a>> {
         match self.header {
@@ -117,11 +116,6 @@ impl<'a> Ip<'a> {
         }
     }
 
-    /// The upper protocol: of IPv6 the last number read.
-    pub fn protocol(&self) -> u8 {
-        self.protocol
-    }
-
     /// Type of service, traffic class.
     pub fn tos(&self) -> u8 {
         match self.header {
@@ -144,16 +138,6 @@ impl<'a> Ip<'a> {
             Header::V4(header) => header.total_len().into(),
             Header::V6(header) => 40 + u32::from(header.payload_len()),
         }
-    }
-
-    /// The datagram's identification; of IPv6 that of its fragment header.
-    pub fn id(&self) -> Option<u32> {
-        self.id
-    }
-
-    /// IPv4's flags and offset; of IPv6 the same made of its fragment header, 0 without one.
-    pub fn flags_and_offset(&self) -> u16 {
-        self.flags_and_offset
     }
 
     /// Whether it is a part of a datagram. A fragment header around a whole one (RFC 6946) makes none.
@@ -217,8 +201,8 @@ impl<'a> Ip<'a> {
     pub fn quoted(&self) -> Option<Ip<'a>> {
         let icmp = self.icmp()?;
         match self.header {
-            Header::V4(_) if matches!(icmp.kind(), 3 | 4 | 5 | 11 | 12) => Ip::v4(icmp.quote()?),
-            Header::V6(_) if matches!(icmp.kind(), 1..=4) => Ip::v6(icmp.quote()?),
+            Header::V4(_) if matches!(icmp.kind, 3 | 4 | 5 | 11 | 12) => Ip::v4(icmp.quote()?),
+            Header::V6(_) if matches!(icmp.kind, 1..=4) => Ip::v6(icmp.quote()?),
             Header::V4(_) | Header::V6(_) => None,
         }
     }

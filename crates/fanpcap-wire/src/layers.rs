@@ -61,7 +61,7 @@ impl<'a> Layers<'a> {
 
     /// The Ethernet type behind all tags.
     pub fn ether_type(&self) -> Option<u16> {
-        self.link.as_ref()?.ether_type()
+        self.link.as_ref()?.ether_type
     }
 
     /// The outermost tag.

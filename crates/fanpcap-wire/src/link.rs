@@ -32,8 +32,11 @@ pub struct Link<'a> {
     behind: &'a [u8],
     /// Tags that are in the bytes.
     tags: usize,
-    ether_type: Option<u16>,
-    payload: &'a [u8],
+    /// The type behind all tags that are passed over; of 802.3 frames the length. None behind a tag
+    /// that is cut off.
+    pub ether_type: Option<u16>,
+    /// What was captured behind the tags.
+    pub payload: &'a [u8],
 }
 
 impl<'a> Link<'a> {
@@ -72,11 +75,6 @@ impl<'a> Link<'a> {
         [a, b, c, d, e, f]
     }
 
-    /// The type behind all tags that are passed over; of 802.3 frames the length. None behind a tag that is cut off.
-    pub fn ether_type(&self) -> Option<u16> {
-        self.ether_type
-    }
-
     /// The outermost tag.
     pub fn tag(&self) -> Option<Tag> {
         self.tags().next()
@@ -96,11 +94,6 @@ impl<'a> Link<'a> {
             })
         });
         self.beside.into_iter().chain(inside)
-    }
-
-    /// What was captured behind the tags.
-    pub fn payload(&self) -> &'a [u8] {
-        self.payload
     }
 
     /// ARP for IPv4 over Ethernet.

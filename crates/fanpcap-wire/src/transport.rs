@@ -149,24 +149,16 @@ impl<'a> Sctp<'a> {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Icmp<'a> {
     bytes: &'a [u8],
-    kind: u8,
-    code: u8,
+    /// Type.
+    pub kind: u8,
+    /// Code.
+    pub code: u8,
 }
 
 impl<'a> Icmp<'a> {
     pub(crate) fn of(bytes: &'a [u8]) -> Option<Self> {
         let &[kind, code] = bytes.first_chunk()?;
         Some(Self { bytes, kind, code })
-    }
-
-    /// Type.
-    pub fn kind(self) -> u8 {
-        self.kind
-    }
-
-    /// Code.
-    pub fn code(self) -> u8 {
-        self.code
     }
 
     /// What was captured behind the 8 bytes with which errors begin.

@@ -11,7 +11,7 @@ use crate::{Ip, Layers};
 
 /// The layers of what this packet carries, whether or not there is an IP packet among them.
 pub(crate) fn inner<'a>(ip: &Ip<'a>) -> Option<Layers<'a>> {
-    match ip.protocol() {
+    match ip.protocol {
         IPV4 => Some(Layers::of_ip(Ip::v4(ip.transport()?))),
         IPV6 => Some(Layers::of_ip(Ip::v6(ip.transport()?))),
         GRE => ip.gre()?.inner(),

@@ -51,8 +51,8 @@ pub(super) fn join(
     let steered = Steered::load(steering, newcomer.filter()?).map_err(failed)?;
     let steered = Arc::new(steered);
     let mut spare = found.lacks_program().then(load).transpose()?;
-    let member =
-        |number| Member::with_program(newcomer.identity(number), before, (steering, &steered));
+    let program = Some((&**steering, &steered));
+    let member = |number| Member::new(newcomer.identity(number), before, program);
     let early = newcomer.early(member);
     let found = look(newcomer, steering)?;
     if spare.is_none() && found.lacks_program() {

@@ -29,7 +29,7 @@ fn what_was_counted_before_joining_is_not_the_groups() {
         id: MemberId::of_socket(1),
         group_dir: None,
     };
-    let mut member = Member::new(identity, before);
+    let mut member = Member::new(identity, before, None);
     let totals = member.handle_stats(60, 2);
     assert_eq!((totals.received, totals.dropped), (60, 2));
     let own = member.counters();

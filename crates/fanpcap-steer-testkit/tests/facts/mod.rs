@@ -75,13 +75,13 @@ fn of_ip(facts: &mut Facts, of: &str, ip: &Ip<'_>) {
     }
     // Of IPv6 known when all extension headers are.
     let is_told = ip.ipv4().is_some() || ip.transport().is_some();
-    say(facts, of, "protocol", is_told.then_some(ip.protocol()));
-    say(facts, of, "id", ip.id().filter(|_| is_told));
+    say(facts, of, "protocol", is_told.then_some(ip.protocol));
+    say(facts, of, "id", ip.id.filter(|_| is_told));
     say(
         facts,
         of,
         "fragment",
-        is_told.then_some(ip.flags_and_offset()),
+        is_told.then_some(ip.flags_and_offset),
     );
     say(facts, of, "ports", ip.ports());
     let tcp = ip
@@ -113,14 +113,14 @@ fn of_ip(facts: &mut Facts, of: &str, ip: &Ip<'_>) {
         facts,
         of,
         "ICMP",
-        ip.icmp().map(|icmp| (icmp.kind(), icmp.code())),
+        ip.icmp().map(|icmp| (icmp.kind, icmp.code)),
     );
     if let Some(gre) = ip.gre() {
         say(
             facts,
             of,
             "GRE",
-            Some((gre.protocol(), gre.key(), gre.sequence())),
+            Some((gre.protocol, gre.key, gre.sequence)),
         );
         let session = gre.erspan().and_then(fanpcap_wire::Erspan::session);
         say(facts, of, "ERSPAN", session);

@@ -168,7 +168,7 @@ fn ipv4_is_read_with_options_and_fragments() {
         let layers = Layers::of(&whole);
         let ip = layers.ip().unwrap();
         assert_eq!((ip.tos(), ip.ttl(), ip.total_len()), (0xb8, 64, 60));
-        assert_eq!((ip.id(), ip.flags_and_offset()), (Some(0x1234), field));
+        assert_eq!((ip.id, ip.flags_and_offset), (Some(0x1234), field));
         let is_there = ip.ports().is_some();
         (
             ip.is_fragment(),
@@ -204,9 +204,9 @@ fn ipv6_is_read_with_extension_headers() {
     }
     let many = chain(6);
     assert_eq!(ports(&many), None, "behind the last that is allowed");
-    assert_eq!(Layers::of(&frame(&many)).ip().unwrap().protocol(), 6);
+    assert_eq!(Layers::of(&frame(&many)).ip().unwrap().protocol, 6);
     let more = chain(7);
-    assert_eq!(Layers::of(&frame(&more)).ip().unwrap().protocol(), 60);
+    assert_eq!(Layers::of(&frame(&more)).ip().unwrap().protocol, 60);
 
     // Authentication counts in units of 4, and 2 less.
     let authentication = [&[6, 4][..], &[0; 22], &TCP].concat();
@@ -217,7 +217,7 @@ fn ipv6_is_read_with_extension_headers() {
     let cut = ethernet(0x86dd, &v6(60, &options(6)[..7]));
     let whole = frame(&cut);
     let layers = Layers::of(&whole);
-    assert_eq!(layers.ip().unwrap().protocol(), 60);
+    assert_eq!(layers.ip().unwrap().protocol, 60);
     assert!(layers.ip().unwrap().transport().is_none());
 }
 
@@ -228,8 +228,8 @@ fn ipv6_fragments_are_as_ipv4s() {
         let whole = frame(&bytes);
         let layers = Layers::of(&whole);
         let ip = *layers.ip().unwrap();
-        assert_eq!(ip.id(), Some(0x5678));
-        (ip.flags_and_offset(), ip.protocol(), ip.ports().is_some())
+        assert_eq!(ip.id, Some(0x5678));
+        (ip.flags_and_offset, ip.protocol, ip.ports().is_some())
     };
     assert_eq!(kind(&fragment(6, 0x0001, &TCP)), (0x2000, 6, true));
     assert_eq!(kind(&fragment(6, 0x05c9, &TCP)), (0x2000 | 185, 6, false));

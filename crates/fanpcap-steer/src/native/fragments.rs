@@ -53,11 +53,11 @@ impl Datagram {
         }
         // IPv6 tells datagrams apart without a protocol (RFC 8200 section 4.5), of which only the
         // first fragment may know the last.
-        let protocol = ip.ipv4().map_or(number::FRAGMENT, |_| ip.protocol());
+        let protocol = ip.ipv4().map_or(number::FRAGMENT, |_| ip.protocol);
         let key = DatagramKey {
             source: ip.source(),
             destination: ip.destination(),
-            id: ip.id()?,
+            id: ip.id?,
             protocol,
             vlan: layers.tag().map_or(0, Tag::id),
         };

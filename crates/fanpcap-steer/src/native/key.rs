@@ -39,7 +39,7 @@ const FIELDS: [(Key, Fold); 13] = [
         Some(ip(sum, layers.ip()?.destination()))
     }),
     (Key::PROTOCOL, |layers, sum| {
-        number(sum, Some(layers.ip()?.protocol()))
+        number(sum, Some(layers.ip()?.protocol))
     }),
     (Key::ECN, |layers, sum| {
         number(sum, Some(layers.ip()?.tos() & 0x03))
@@ -54,10 +54,10 @@ const FIELDS: [(Key, Fold); 13] = [
         number(sum, Some(layers.ip()?.ports()?.destination))
     }),
     (Key::ICMP_TYPE, |layers, sum| {
-        number(sum, Some(layers.ip()?.icmp()?.kind()))
+        number(sum, Some(layers.ip()?.icmp()?.kind))
     }),
     (Key::ICMP_CODE, |layers, sum| {
-        number(sum, Some(layers.ip()?.icmp()?.code()))
+        number(sum, Some(layers.ip()?.icmp()?.code))
     }),
     (Key::VLAN, |layers, sum| {
         number(sum, Some(layers.tag()?.id()))

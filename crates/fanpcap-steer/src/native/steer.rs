@@ -120,7 +120,7 @@ fn of_flow(flow: Flow, layers: &Layers<'_>) -> Option<u32> {
     let ip = quoted.as_ref().or(layers.ip())?;
     let with_ports = match flow.ports {
         Ports::None => false,
-        Ports::Tcp => ip.protocol() == number::TCP,
+        Ports::Tcp => ip.protocol == number::TCP,
         Ports::All => true,
     };
     let (source, destination) = ip
@@ -131,7 +131,7 @@ fn of_flow(flow: Flow, layers: &Layers<'_>) -> Option<u32> {
     let destination = address::end(ip.destination(), destination);
     let mut hash = hash::both(source, destination);
     if flow.protocol {
-        hash = hash::fold(hash, ip.protocol().into());
+        hash = hash::fold(hash, ip.protocol.into());
     }
     if flow.vlan {
         let id = layers.tag().map_or(0, |tag| tag.id());
@@ -143,7 +143,7 @@ fn of_flow(flow: Flow, layers: &Layers<'_>) -> Option<u32> {
 fn media(ip: &Ip<'_>) -> Option<u32> {
     let is_media = |udp: Udp<'_>| udp.rtp().is_some() || udp.rtcp().is_some();
     // What a later fragment carries is not to be seen: it follows its first one, which knows.
-    let may_be = ip.is_later_fragment() && ip.protocol() == number::UDP;
+    let may_be = ip.is_later_fragment() && ip.protocol == number::UDP;
     if !may_be && !ip.udp().is_some_and(is_media) {
         return None;
     }

@@ -9,9 +9,12 @@ use crate::{Ip, Labels, Layers};
 /// GRE's header of version 0 without routing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Gre<'a> {
-    protocol: u16,
-    key: Option<u32>,
-    sequence: Option<u32>,
+    /// The Ethernet type of what it carries.
+    pub protocol: u16,
+    /// The key.
+    pub key: Option<u32>,
+    /// The sequence number.
+    pub sequence: Option<u32>,
     payload: &'a [u8],
 }
 
@@ -44,21 +47,6 @@ impl<'a> Gre<'a> {
             sequence,
             payload: rest,
         })
-    }
-
-    /// The Ethernet type of what it carries.
-    pub fn protocol(self) -> u16 {
-        self.protocol
-    }
-
-    /// The key.
-    pub fn key(self) -> Option<u32> {
-        self.key
-    }
-
-    /// The sequence number.
-    pub fn sequence(self) -> Option<u32> {
-        self.sequence
     }
 
     /// A mirrored frame's header.

@@ -100,8 +100,8 @@ impl Key {
         Some(Self {
             source: ip.source(),
             destination: ip.destination(),
-            id: ip.id()?,
-            protocol: ip.ipv4().map_or(number::FRAGMENT, |_| ip.protocol()),
+            id: ip.id?,
+            protocol: ip.ipv4().map_or(number::FRAGMENT, |_| ip.protocol),
         })
     }
 }
