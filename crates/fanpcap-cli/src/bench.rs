@@ -1,13 +1,15 @@
 //! `fanpcap bench`: runs the program `fanpcap-bench`, which measures this library against its peers.
 
-use std::env;
 use std::ffi::{OsStr, OsString};
+use std::os::unix::fs::MetadataExt;
 use std::os::unix::process::CommandExt;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
+use std::{env, fs};
 
-use anyhow::{Context, Error, Result};
+use anyhow::{Context, Error, Result, ensure};
 use clap::Args;
+use fanpcap_linux::file::directory;
 
 /// The program's file.
 const NAME: &str = "fanpcap-bench";
@@ -58,7 +60,61 @@ fn program() -> Result<PathBuf> {
     let places = [directory, &directory.join("../libexec/fanpcap")].map(|place| place.join(NAME));
     let [beside, installed] = places.each_ref().map(|place| place.display().to_string());
     let found = places.into_iter().find(|place| place.exists());
-    found.with_context(|| {
+    let found = found.with_context(|| {
         format!("bench is a program of its own, {NAME}, which is not installed: there is neither {beside} nor {installed}")
-    })
+    })?;
+    check_owners(&found, &command)?;
+    Ok(found)
+}
+
+/// Only root, the user and who can change the command itself may be able to change what is run.
+fn check_owners(program: &Path, command: &Path) -> Result<()> {
+    let owner = fs::metadata(command).context("reading whose this command is")?;
+    let place = program.parent().unwrap_or(program);
+    for path in [place, program] {
+        let about =
+            fs::metadata(path).with_context(|| format!("reading whose {} is", path.display()))?;
+        let is_known = directory::is_roots_or_own(&about) || about.uid() == owner.uid();
+        ensure!(
+            is_known && !directory::others_may_write(&about),
+            "{} is not run: others than root and you can change {}",
+            program.display(),
+            path.display()
+        );
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::PermissionsExt;
+
+    use fanpcap_testkit::Scratch;
+
+    use super::*;
+
+    #[test]
+    fn a_bench_that_others_can_change_is_not_run() {
+        let scratch = Scratch::new().unwrap();
+        let (command, bench) = (scratch.file("fanpcap"), scratch.file(NAME));
+        for path in [&command, &bench] {
+            fs::write(path, "").unwrap();
+        }
+        let directory = command.parent().unwrap();
+        let chmod = |path: &Path, mode| {
+            fs::set_permissions(path, fs::Permissions::from_mode(mode)).unwrap();
+        };
+        chmod(directory, 0o755);
+        chmod(&bench, 0o755);
+        check_owners(&bench, &command).unwrap();
+        for (path, mode) in [(directory, 0o1777), (&bench, 0o775)] {
+            chmod(path, mode);
+            let error = check_owners(&bench, &command).unwrap_err().to_string();
+            assert!(
+                error.ends_with(&format!("can change {}", path.display())),
+                "{error}"
+            );
+            chmod(path, 0o755);
+        }
+    }
 }

@@ -220,7 +220,12 @@ impl Directory {
 /// Whether only root and the calling process's effective user can change it, by its owner and its
 /// mode.
 pub fn is_trusted(about: &Metadata) -> bool {
-    is_roots_or_own(about) && about.mode() & OTHERS_WRITE == 0
+    is_roots_or_own(about) && !others_may_write(about)
+}
+
+/// Whether its mode lets group or others write.
+pub fn others_may_write(about: &Metadata) -> bool {
+    about.mode() & OTHERS_WRITE != 0
 }
 
 /// Whether it belongs to root or to the calling process's effective user.
