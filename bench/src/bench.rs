@@ -173,7 +173,8 @@ impl Bench {
         generator::finish(self.start_generator(load)?)
     }
 
-    /// The same, with the CPU time in nanoseconds that a reader had had at its first frame and at its last.
+    /// The same, with the CPU time in nanoseconds that a reader had had at its first frame and at
+    /// its last.
     pub(crate) fn generate_for(&self, load: Load, reader: u32) -> Result<(Sent, (u64, u64))> {
         let sent = generator::finish(self.start_generator_for(load, Some(reader))?)?;
         let times = sent.reader_ns;

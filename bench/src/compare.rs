@@ -79,7 +79,8 @@ impl Outcome {
     }
 }
 
-/// Prints each goal's two spreads; whether all medians lie in the other's range, and none is missing.
+/// Prints each goal's two spreads; whether all medians lie in the other's range, and none is
+/// missing.
 pub(crate) fn compare(directories: &Compare) -> Result<Outcome> {
     let (first, second) = (rows(&directories.first)?, rows(&directories.second)?);
     let mut same = true;
@@ -112,7 +113,8 @@ pub(crate) fn compare(directories: &Compare) -> Result<Outcome> {
     })
 }
 
-/// What must be the same of the machine and of the way in which was measured. What is measured may differ.
+/// What must be the same of the machine and of the way in which was measured. What is measured may
+/// differ.
 const MACHINE: [&str; 8] = [
     "cpu",
     "cpus",

@@ -1,4 +1,5 @@
-//! The compiler: a process that takes a steering program from its text to the kernel, over and over, and what it says.
+//! The compiler: a process that takes a steering program from its text to the kernel, over and
+//! over, and what it says.
 
 use std::env;
 use std::hint::black_box;

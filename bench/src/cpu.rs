@@ -61,8 +61,8 @@ impl Watch {
         self.cpu
     }
 
-    /// The share of the core that neither `own`, nor the kernel's work for it, nor idling took. Idle
-    /// time is exact to 10 ms (proc_stat(5)), so a short watch tells little.
+    /// The share of the core that neither `own`, nor the kernel's work for it, nor idling took.
+    /// Idle time is exact to 10 ms (proc_stat(5)), so a short watch tells little.
     pub(crate) fn foreign(&self, own: Duration) -> Result<f64> {
         let watched = self.since.elapsed();
         let idle = idle(self.cpu)?.saturating_sub(self.idle);

@@ -15,8 +15,8 @@ fn text(seconds: u64) -> String {
     format!("{year:04}-{month:02}-{day:02}T{hour:02}:{minute:02}:{second:02}Z")
 }
 
-/// A day of the Gregorian calendar by its number from 1970-01-01 on. Years begin in March here, so that a
-/// leap day is the last of its year, and 400 of them have 146097 days.
+/// A day of the Gregorian calendar by its number from 1970-01-01 on. Years begin in March here, so
+/// that a leap day is the last of its year, and 400 of them have 146097 days.
 fn civil(days: u64) -> (u64, u64, u64) {
     let days = days + 719_468;
     let (era, day_of_era) = (days / 146_097, days % 146_097);

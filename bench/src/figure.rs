@@ -33,7 +33,8 @@ pub(crate) enum Figure {
     SentPps,
     /// The reader's CPU time for each of them.
     ReaderNs,
-    /// The generator's CPU time for each frame: with it go the device and the kernel's receive path.
+    /// The generator's CPU time for each frame: with it go the device and the kernel's receive
+    /// path.
     GeneratorNs,
     /// Age of a single packet in the callback.
     LatencyP50Us,
@@ -63,7 +64,8 @@ const HIGHER: Option<&str> = Some("higher is better");
 const LOWER: Option<&str> = Some("lower is better");
 
 impl Figure {
-    /// Its name for people, its better direction, and as many digits behind the point as it deserves.
+    /// Its name for people, its better direction, and as many digits behind the point as it
+    /// deserves.
     fn told(self) -> (&'static str, Option<&'static str>, usize) {
         match self {
             Self::Sent => ("sent", TOLD, 0),

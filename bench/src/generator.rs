@@ -172,7 +172,8 @@ mod tests {
     use super::*;
     use crate::wire::Verdict;
 
-    /// Of `way`'s frames, 16384 or more are captured: all flows, and no checksum that tcpdump minds.
+    /// Of `way`'s frames, 16384 or more are captured: all flows, and no checksum that tcpdump
+    /// minds.
     fn frames_are_well_made(way: Way) -> Result<()> {
         let wire = Wire::new()?;
         if way == Way::LiveFrames {

@@ -84,7 +84,8 @@ struct Arguments {
     /// Accept runs while others use the same CPUs: to see that it works, not for figures
     #[arg(long)]
     shared: bool,
-    /// The generator's CPU and the reader's; two that are not hyper-threads of one core, if none are named
+    /// The generator's CPU and the reader's; two that are not hyper-threads of one core, if none
+    /// are named
     #[arg(long, value_name = "A,B")]
     cpus: Option<Pair>,
     /// Exit with 1 when a goal that has a bound is missed or could not be measured
@@ -274,7 +275,8 @@ fn report(
 struct Known(Vec<(String, Result<Taken>)>);
 
 impl Known {
-    /// Takes all measures of the rows, one round of each in turn. One that breaks is left where it is.
+    /// Takes all measures of the rows, one round of each in turn. One that breaks is left where it
+    /// is.
     fn take(bench: &Bench, rows: &[&Row], rounds: u32) -> Result<Self> {
         let mut known: Vec<(String, Result<Taking<'_>>)> = Vec::new();
         for goal in rows.iter().flat_map(|row| row.goals) {

@@ -98,18 +98,19 @@ pub(crate) struct Taken {
 
 /// A round with a run that does not count is repeated so often.
 const ATTEMPTS: u32 = 8;
-/// One whose counters disagree is not mended by waiting: a column that a measure can do without has so many
-/// attempts.
+/// One whose counters disagree is not mended by waiting: a column that a measure can do without has
+/// so many attempts.
 const OWN_FAULTS: u32 = 3;
 /// Gives others who use the CPUs time to come to an end.
 const PAUSE: Duration = Duration::from_secs(2);
 
-/// A measure of which rounds are taken, one at a time, so that those of others come between them: what a machine does differently
-/// ten minutes later is then in the range of each.
+/// A measure of which rounds are taken, one at a time, so that those of others come between them:
+/// what a machine does differently ten minutes later is then in the range of each.
 #[derive(Debug)]
 pub(crate) struct Taking<'a> {
     measure: &'a dyn Measure,
-    /// Those that take part, the one that goes first in the next round before the others: a drift favours none.
+    /// Those that take part, the one that goes first in the next round before the others: a drift
+    /// favours none.
     present: Vec<Column>,
     taken: Taken,
 }
@@ -152,8 +153,8 @@ impl<'a> Taking<'a> {
         })
     }
 
-    /// A round of the columns that are present. One that the measure can do without and that can't be measured is
-    /// absent from then on, and from the rounds before.
+    /// A round of the columns that are present. One that the measure can do without and that can't
+    /// be measured is absent from then on, and from the rounds before.
     fn round_of(&mut self, run: &mut Run<'_>) -> Result<()> {
         loop {
             match accepted(self.measure, &self.present, run)? {
@@ -188,8 +189,9 @@ impl<'a> Taking<'a> {
 /// A run of each column.
 type Samples = Vec<(&'static str, Sample)>;
 
-/// A round all of whose runs count, or a column that keeps it from that and can be done without. With one run its
-/// whole round is thrown away: only what was run right after each other is compared.
+/// A round all of whose runs count, or a column that keeps it from that and can be done without.
+/// With one run its whole round is thrown away: only what was run right after each other is
+/// compared.
 fn accepted(
     measure: &dyn Measure,
     columns: &[Column],

@@ -1,4 +1,5 @@
-//! Standard output and standard error: a reader that has gone is no error, all else is one at the end.
+//! Standard output and standard error: a reader that has gone is no error, all else is one at the
+//! end.
 
 use std::fmt::Arguments;
 use std::io::{self, Write};
@@ -21,8 +22,8 @@ macro_rules! note {
 
 pub(crate) use {note, tell};
 
-/// Writes a line to standard output. Measuring goes on without a reader, as results are files; [`finish`] says what else
-/// went wrong.
+/// Writes a line to standard output. Measuring goes on without a reader, as results are files;
+/// [`finish`] says what else went wrong.
 pub(crate) fn line(text: Arguments<'_>) {
     let mut out = io::stdout().lock();
     let written = writeln!(out, "{text}").and_then(|()| out.flush());

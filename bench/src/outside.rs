@@ -1,4 +1,5 @@
-//! Programs of others at the wire's far end: how they are started, and what they say they have counted.
+//! Programs of others at the wire's far end: how they are started, and what they say they have
+//! counted.
 
 use std::env;
 use std::fs;
@@ -125,8 +126,9 @@ pub(crate) fn flood(
     Ok(accepted.map(|()| with_share(sample(&sent, &counters, cpu_ns), &counters)))
 }
 
-/// The CPU time of all threads from the first frame on, in nanoseconds: one that waits has had it all when its ring
-/// is drained, and nothing while it waited. One that spins would go on, so its time ends with the last frame.
+/// The CPU time of all threads from the first frame on, in nanoseconds: one that waits has had it
+/// all when its ring is drained, and nothing while it waited. One that spins would go on, so its
+/// time ends with the last frame.
 fn reader_time(
     member: &Member,
     manner: Manner,
@@ -140,8 +142,8 @@ fn reader_time(
     Ok(drained.saturating_sub(first))
 }
 
-/// One spinning thread has at most all of its core. The kernel brings a running thread's time up to date at
-/// its ticks only, so that the difference may be a tick more.
+/// One spinning thread has at most all of its core. The kernel brings a running thread's time up to
+/// date at its ticks only, so that the difference may be a tick more.
 fn within(wall: u64, first: u64, last: u64) -> u64 {
     last.saturating_sub(first).min(wall)
 }

@@ -133,7 +133,8 @@ impl Panel {
     }
 }
 
-/// Up to where the axis goes. An axis without an end, or without a length, would have endless marks.
+/// Up to where the axis goes. An axis without an end, or without a length, would have endless
+/// marks.
 fn reach(bars: &[Bar]) -> f64 {
     let most = bars.iter().map(|bar| bar.spread.most);
     let most = most.filter(|most| most.is_finite()).fold(0.0, f64::max);

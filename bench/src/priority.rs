@@ -5,11 +5,12 @@ use std::path::Path;
 
 use fanpcap_testkit::Program;
 
-/// With autogroups, nice counts within a session only, so the program gets a session of its own, whose
-/// weight is raised (sched(7)). `setsid` does not fork here: the process keeps its number.
+/// With autogroups, nice counts within a session only, so the program gets a session of its own,
+/// whose weight is raised (sched(7)). `setsid` does not fork here: the process keeps its number.
 const FIRST: &str = "echo -20 2>/dev/null >/proc/self/autogroup; exec nice -n -20 \"$@\"";
 
-/// A program that prints `ready` once it is, and runs before all others, on one CPU if that is given.
+/// A program that prints `ready` once it is, and runs before all others, on one CPU if that is
+/// given.
 pub(crate) fn program(
     library: &Path,
     program: impl AsRef<OsStr>,

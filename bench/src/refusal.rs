@@ -109,8 +109,8 @@ pub(crate) fn on_time(share: f64) -> Result<(), Refusal> {
     Ok(())
 }
 
-/// Refuses a run during which others were at work on one of its cores, where perhaps a reader is `woken` for each
-/// packet.
+/// Refuses a run during which others were at work on one of its cores, where perhaps a reader is
+/// `woken` for each packet.
 pub(crate) fn foreign_share(cpu: usize, share: f64, woken: bool) -> Result<(), Refusal> {
     let most = if woken {
         FOREIGN_SHARE_WOKEN

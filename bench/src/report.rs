@@ -170,7 +170,8 @@ impl<'a> Report<'a> {
     }
 }
 
-/// Takes away what an earlier run has written of a row that is broken now, so that nobody takes that for this run's.
+/// Takes away what an earlier run has written of a row that is broken now, so that nobody takes
+/// that for this run's.
 pub(crate) fn forget(row: &str, directory: &Path) -> Result<()> {
     for extension in ["json", "svg"] {
         let path = directory.join(row).with_extension(extension);

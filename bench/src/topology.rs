@@ -31,7 +31,8 @@ impl FromStr for Pair {
 }
 
 impl Pair {
-    /// The two that were asked for; without any, the first and the first after it that is not its sibling.
+    /// The two that were asked for; without any, the first and the first after it that is not its
+    /// sibling.
     pub(crate) fn choose(asked: Option<Self>) -> Result<Self> {
         let cpus = cpus()?;
         if let Some(pair) = asked {
@@ -70,7 +71,8 @@ impl fmt::Display for Pair {
     }
 }
 
-/// The CPUs of one's core, itself included (`thread_siblings_list`, the kernel's admin-guide/cputopology.rst).
+/// The CPUs of one's core, itself included (`thread_siblings_list`, the kernel's
+/// admin-guide/cputopology.rst).
 fn siblings(cpu: usize) -> Result<Vec<usize>> {
     let path = format!("/sys/devices/system/cpu/cpu{cpu}/topology/thread_siblings_list");
     let text = fs::read_to_string(&path).with_context(|| format!("reading {path}"))?;

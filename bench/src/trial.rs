@@ -64,8 +64,8 @@ impl Trial<'_> {
         }))
     }
 
-    /// Whether a core idles and wakes for every few packets: its reader's, or that of a generator which
-    /// sleeps between bursts.
+    /// Whether a core idles and wakes for every few packets: its reader's, or that of a generator
+    /// which sleeps between bursts.
     fn wakes_often(&self) -> bool {
         self.settings.immediate || !matches!(self.load, Load::Flood(..))
     }
@@ -111,7 +111,8 @@ impl Trial<'_> {
         Ok((told, counters))
     }
 
-    /// How often the kernel delivers each packet: once to each group and to each reader without one.
+    /// How often the kernel delivers each packet: once to each group and to each reader without
+    /// one.
     fn copies(&self) -> u64 {
         let mut groups: Vec<u16> = self.seats.iter().filter_map(Seat::group).collect();
         groups.sort_unstable();
@@ -120,7 +121,8 @@ impl Trial<'_> {
         (groups.len() + alone.count()) as u64
     }
 
-    /// Whether the generator could do its work, on a core that it shares with nobody but the readers.
+    /// Whether the generator could do its work, on a core that it shares with nobody but the
+    /// readers.
     fn well_sent(&self, bench: &Bench, sent: &Sent) -> Result<(), Refusal> {
         let alone = |seat: &Seat| bench.cpu(seat.place) == Some(bench.reader_cpu);
         match self.load {

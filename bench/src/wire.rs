@@ -80,7 +80,8 @@ impl Wire {
         FAR
     }
 
-    /// Does `work` with the calling thread in the far namespace; programs that it starts stay there.
+    /// Does `work` with the calling thread in the far namespace; programs that it starts stay
+    /// there.
     pub(crate) fn at_far<T>(&self, work: impl FnOnce() -> Result<T>) -> Result<T> {
         enter(self.far.as_fd()).context("entering the reader's namespace")?;
         let done = work();

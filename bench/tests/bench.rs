@@ -1,4 +1,5 @@
-//! The bench itself: a row comes out as a table and as JSON, and a run whose counters disagree does not.
+//! The bench itself: a row comes out as a table and as JSON, and a run whose counters disagree does
+//! not.
 #![forbid(unsafe_code)]
 
 use std::ffi::OsStr;
@@ -265,7 +266,8 @@ fn eventually(what: &str, mut condition: impl FnMut() -> io::Result<bool>) -> io
     Ok(())
 }
 
-/// Starts a bench, sends it a signal while its generator and `program` run, and awaits the end of all.
+/// Starts a bench, sends it a signal while its generator and `program` run, and awaits the end of
+/// all.
 fn stopped_by(signal: &str, row: &str, program: &str) -> io::Result<(Scratch, Option<i32>)> {
     let scratch = Scratch::new().map_err(io::Error::other)?;
     let mut bench = Running(endless(row, &scratch)?);

@@ -19,8 +19,8 @@ pub fn difference(first: &str, second: &str) -> String {
     }
 }
 
-/// Lines that only the first text has, with `- `, and that only the second has, with `+ `, each with
-/// the line before it that both have.
+/// Lines that only the first text has, with `- `, and that only the second has, with `+ `, each
+/// with the line before it that both have.
 fn whole(first: &str, second: &str) -> String {
     let (a, b): (Vec<&str>, Vec<&str>) = (first.lines().collect(), second.lines().collect());
     let common = common_after(&a, &b);

@@ -70,8 +70,8 @@ pub fn differences(behaviour: &Behaviour, variants: &[Variant]) -> Result<Differ
     Ok(differing)
 }
 
-/// Runs a command in a new namespace with a wire between two devices, which it gets as arguments, in a
-/// directory of its own.
+/// Runs a command in a new namespace with a wire between two devices, which it gets as arguments,
+/// in a directory of its own.
 ///
 /// # Errors
 /// When the namespace can't be made, or the program doesn't end.

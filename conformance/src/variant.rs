@@ -65,7 +65,8 @@ impl Variant {
     }
 }
 
-/// Those that `CONFORMANCE_ONLY` names, with commas between them, or all: to look at one of them alone.
+/// Those that `CONFORMANCE_ONLY` names, with commas between them, or all: to look at one of them
+/// alone.
 pub fn compared() -> Vec<Variant> {
     let Ok(only) = env::var("CONFORMANCE_ONLY") else {
         return COMPARED.to_vec();

@@ -21,7 +21,8 @@ const VALGRIND: &[&str] = &[
 /// The shortest of the programs.
 const VERSION: &str = "names/version";
 
-/// The sanitizer sees the programs' own accesses and all leaks; valgrind also what libraries access.
+/// The sanitizer sees the programs' own accesses and all leaks; valgrind also what libraries
+/// access.
 const BY_VALGRIND: [&str; 6] = [
     "contents/vlan_any",
     "filters/queued_half",

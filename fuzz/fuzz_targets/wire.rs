@@ -1,4 +1,5 @@
-//! Any frame: walked to its end, and what a part of it says of its flow the whole says too, never a panic.
+//! Any frame: walked to its end, and what a part of it says of its flow the whole says too, never a
+//! panic.
 #![no_main]
 
 use fanpcap_wire::{FlowKey, Frame, Ip, Layers, Tag};

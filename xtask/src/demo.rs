@@ -73,7 +73,8 @@ fn show() -> Result<()> {
     Table::of(first, offered)?.show(Flows::Whole)
 }
 
-/// Two hosts with a wire between them, and the captures' directory. The calling thread is on one of them.
+/// Two hosts with a wire between them, and the captures' directory. The calling thread is on one of
+/// them.
 struct Scene {
     hosts: Hosts,
     scratch: Scratch,
@@ -102,7 +103,8 @@ impl Scene {
     }
 }
 
-/// The library that a program runs on, by the kernel's own account of its memory; ours, or it fails.
+/// The library that a program runs on, by the kernel's own account of its memory; ours, or it
+/// fails.
 fn library_of(member: &Member) -> Result<PathBuf> {
     let ours = library::library_dir()?;
     let libraries = member::libraries_of(member.pid())?;

@@ -1,11 +1,13 @@
-//! Short fuzzing: generated inputs for the parsers, the filter machines, the walk through a frame and the parts of steering programs.
+//! Short fuzzing: generated inputs for the parsers, the filter machines, the walk through a frame
+//! and the parts of steering programs.
 
 use anyhow::Result;
 
 use crate::tally::Tally;
 use crate::tier;
 
-/// Inputs for each property. Four of them are about any config file: a million for that parser alone.
+/// Inputs for each property. Four of them are about any config file: a million for that parser
+/// alone.
 const CASES: usize = 250_000;
 
 /// Where the properties are: packages and their tests.

@@ -1,4 +1,5 @@
-//! The pictures of the README: a plot of the table in docs/benchmarks.md, and a screen of `fanpcap top`.
+//! The pictures of the README: a plot of the table in docs/benchmarks.md, and a screen of `fanpcap
+//! top`.
 
 mod plot;
 mod scene;
@@ -16,8 +17,8 @@ pub(crate) fn run() -> Result<()> {
     write("reader.svg", &plot::reader(&benchmarks()?)?)
 }
 
-/// Makes the scene, looks at it with `fanpcap top` and draws what the terminal shows. It takes root,
-/// tmux, tcpdump and p0f, and the library as it was staged.
+/// Makes the scene, looks at it with `fanpcap top` and draws what the terminal shows. It takes
+/// root, tmux, tcpdump and p0f, and the library as it was staged.
 pub(crate) fn top() -> Result<()> {
     write("top.svg", &screen::svg(&scene::look()?))
 }

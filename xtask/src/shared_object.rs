@@ -46,7 +46,8 @@ impl SharedObject {
         Ok(listing.lines().filter_map(dynamic_entry).collect())
     }
 
-    /// The symbols by which it refers to functions and data through slots that another object may fill.
+    /// The symbols by which it refers to functions and data through slots that another object may
+    /// fill.
     pub(crate) fn references(&self) -> Result<Vec<String>> {
         let listing = self.readelf("--relocs")?;
         Ok(listing.lines().filter_map(reference).collect())

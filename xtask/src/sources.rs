@@ -21,6 +21,10 @@ const UNSAFE: [&str; 6] = [
     // What a test asks the system's library for by name, and packets in rings that tests write.
     "crates/fanpcap-reader/tests/",
 ];
+/// Lines of a Rust file, at most.
+const LINES: usize = 500;
+/// Characters of a line with a comment, at most; code is rustfmt's.
+const COLUMNS: usize = 100;
 /// Tracked, or about to be.
 const FILES: [&str; 4] = ["ls-files", "--cached", "--others", "--exclude-standard"];
 
@@ -45,6 +49,8 @@ pub(crate) fn check(tally: &mut Tally) -> Result<()> {
         "unsafe code",
         &verdict(&sources, is_unsafe_in_the_wrong_place),
     );
+    tally.check("files of 500 lines", &verdict(&sources, is_too_long));
+    tally.check("comments of 100 columns", &verdict(&sources, is_too_wide));
     Ok(())
 }
 
@@ -87,6 +93,18 @@ fn opening(name: &str) -> Option<&'static str> {
     }
 }
 
+fn is_too_long((name, text): &Source) -> bool {
+    name.ends_with(".rs") && text.lines().count() > LINES
+}
+
+/// An address on the web is not broken up.
+fn is_too_wide((name, text): &Source) -> bool {
+    let mut comments = text
+        .lines()
+        .filter(|line| line.trim_start().starts_with("//") && !line.contains("://"));
+    name.ends_with(".rs") && comments.any(|line| line.chars().count() > COLUMNS)
+}
+
 fn is_unsafe_in_the_wrong_place((name, text): &Source) -> bool {
     let allowed = UNSAFE.iter().any(|dir| name.starts_with(dir));
     let mut code = text
@@ -114,6 +132,19 @@ mod tests {
         assert!(is_unsafe(concat!("    let x = un", "safe { f() };")));
         assert!(is_unsafe(concat!("un", "safe impl Send for X {}")));
         assert!(!is_unsafe("    say(\"unsafe code\");"));
+    }
+
+    #[test]
+    fn files_and_comments_have_a_size() {
+        let source = |text: String| ("x.rs".to_owned(), text);
+        assert!(is_too_long(&source("\n".repeat(LINES + 1))));
+        assert!(!is_too_long(&source("\n".repeat(LINES))));
+        assert!(is_too_wide(&source(format!("    // {}", "a".repeat(94)))));
+        assert!(!is_too_wide(&source(format!("    // {}", "ä".repeat(93)))));
+        assert!(!is_too_wide(&source(format!(
+            "// https://{}",
+            "a".repeat(99)
+        ))));
     }
 
     #[test]

@@ -1,4 +1,5 @@
-//! Builds and lays out what users run, load and read: target/fanpcap/lib, include, bin, libexec and share.
+//! Builds and lays out what users run, load and read: target/fanpcap/lib, include, bin, libexec and
+//! share.
 
 use std::fs;
 use std::os::unix::fs::symlink;
@@ -17,7 +18,8 @@ pub(crate) const LINKS: [&str; 2] = ["libpcap.so.1", "libpcap.so"];
 pub(crate) const HEADER: &str = "pcap/fanout.h";
 /// The command.
 pub(crate) const COMMAND: &str = "fanpcap";
-/// The program that `fanpcap bench` runs, relative to the directory of programs that only others run.
+/// The program that `fanpcap bench` runs, relative to the directory of programs that only others
+/// run.
 pub(crate) const BENCH: &str = "fanpcap/fanpcap-bench";
 
 /// The packages that users get.

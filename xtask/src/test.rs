@@ -146,7 +146,8 @@ fn least_numbers() -> Result<BTreeMap<String, usize>> {
         .with_context(|| format!("in {}", path.display()))
 }
 
-/// A failure when a tier has lost tests. A skip says its reason and so counts as seen, except in CI.
+/// A failure when a tier has lost tests. A skip says its reason and so counts as seen, except in
+/// CI.
 fn shrunk(name: &str, tally: Tally, least: Option<usize>) -> Tally {
     let Some(least) = least else {
         println!("  FAIL  {name}: .ci/tiers has no line for it");

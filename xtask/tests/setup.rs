@@ -12,7 +12,8 @@ const TOOLS: [&str; 10] = [
     "sh", "sed", "sort", "tr", "head", "tail", "ls", "grep", "chmod", "rm",
 ];
 
-/// Keeps services from starting while packages are installed. It is the machine's: tests have their own.
+/// Keeps services from starting while packages are installed. It is the machine's: tests have their
+/// own.
 const POLICY: &str = "policy=/usr/sbin/policy-rc.d";
 
 /// What setup says, and whether the command ran, on a machine that has these tools and no compiler.

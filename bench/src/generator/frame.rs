@@ -15,7 +15,8 @@ pub(crate) const FLOWS: u32 = 4096;
 /// What the reader knows a probe by; the time follows it.
 const MARK: &[u8; 8] = b"FANPROBE";
 
-/// Frames of `len` bytes without the check sequence: UDP over IPv4 to nobody's address, as on a tap.
+/// Frames of `len` bytes without the check sequence: UDP over IPv4 to nobody's address, as on a
+/// tap.
 pub(crate) fn pool(len: usize) -> Result<Pool> {
     let description = Description {
         flows: FLOWS,

@@ -1,4 +1,5 @@
-//! What the generator's process does: many frames as fast as possible or at a rate, or single probes.
+//! What the generator's process does: many frames as fast as possible or at a rate, or single
+//! probes.
 
 use std::sync::atomic::AtomicBool;
 use std::thread;
@@ -47,8 +48,8 @@ pub(super) fn frames(traffic: &Traffic, time: Duration) -> Result<Sent> {
     })
 }
 
-/// Single frames at their times, give or take a quarter of the interval, so that they don't march in
-/// step with a timer of the kernel.
+/// Single frames at their times, give or take a quarter of the interval, so that they don't march
+/// in step with a timer of the kernel.
 pub(super) fn probes(traffic: &Traffic, count: u64) -> Result<Sent> {
     let mut probe = frame::single()?;
     let injector = Injector::open_bypass(&traffic.device).context("opening a packet socket")?;

@@ -19,7 +19,8 @@ use crate::trial::Trial;
 pub(super) struct Workers {
     /// Busy time for each packet.
     microseconds: u32,
-    /// How much longer than a flood it lasts, so that what the rings hold at its end is little of all.
+    /// How much longer than a flood it lasts, so that what the rings hold at its end is little of
+    /// all.
     longer: u32,
 }
 
@@ -75,7 +76,8 @@ impl Workers {
     }
 }
 
-/// The system's default size: with a larger ring one worker would lag behind for longer before it loses.
+/// The system's default size: with a larger ring one worker would lag behind for longer before it
+/// loses.
 const RING: Settings = Settings {
     buffer: Some(2 << 20),
     ..Settings::DEFAULT

@@ -48,7 +48,8 @@ const MODES: [Column; 4] = [
     Column::new("qm", "2 readers, qm"),
 ];
 
-/// The paper's Fig. 6: readers that count, at one frame length: two of a group by mode, one without.
+/// The paper's Fig. 6: readers that count, at one frame length: two of a group by mode, one
+/// without.
 const fn by_mode(len: usize) -> Trials {
     Trials {
         len,

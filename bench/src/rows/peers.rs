@@ -19,7 +19,8 @@ use crate::row::{Goal, Must, Row};
 use crate::trial::GRACE;
 use crate::wire::Verdict;
 
-/// tcpdump asks for a timeout of a second, and the kernel hands over a block that is not full within two.
+/// tcpdump asks for a timeout of a second, and the kernel hands over a block that is not full
+/// within two.
 const TCPDUMP_GRACE: Duration = Duration::from_millis(2200);
 
 /// All of them, at one length of frames.
@@ -155,8 +156,8 @@ impl Peers {
         })
     }
 
-    /// Its worker polls, so its CPU time is the whole core's while frames are sent. Its first thread does nothing
-    /// meanwhile.
+    /// Its worker polls, so its CPU time is the whole core's while frames are sent. Its first
+    /// thread does nothing meanwhile.
     fn testpmd(&self, bench: &Bench, device: [&str; 2]) -> Result<Result<Sample, Refusal>> {
         let member = start_testpmd(bench, device)?;
         let polls = Manner {
@@ -225,8 +226,9 @@ fn without_program<T>(bench: &Bench, work: impl FnOnce() -> Result<T>) -> Result
     done
 }
 
-/// testpmd's own counters. Its drivers do not tell all that they miss: what is neither delivered nor told as missed counts
-/// as dropped. A driver that tells more than arrived does not agree with the device, and the run is refused.
+/// testpmd's own counters. Its drivers do not tell all that they miss: what is neither delivered
+/// nor told as missed counts as dropped. A driver that tells more than arrived does not agree with
+/// the device, and the run is refused.
 fn unheard(ended: &Ended, arrived: u64) -> Result<Tally> {
     tally_of_testpmd(&ended.said, arrived)
 }

@@ -19,7 +19,8 @@ use crate::refusal::{Counters, Refusal, on_time};
 use crate::row::{Goal, Must, Row};
 use crate::trial::SETTLE;
 
-/// Copies of tshark behind dumpcap, which captures on our library and stops reading when tshark is behind.
+/// Copies of tshark behind dumpcap, which captures on our library and stops reading when tshark is
+/// behind.
 #[derive(Debug)]
 struct Copies {
     /// What one copy can do, in packets a second; found once.
@@ -135,8 +136,8 @@ struct Told {
     handled: u64,
 }
 
-/// What one copy can do: the most of a few runs, as others on the machine only make it less, and with too low a load the two
-/// copies would have nothing to do.
+/// What one copy can do: the most of a few runs, as others on the machine only make it less, and
+/// with too low a load the two copies would have nothing to do.
 fn best_of_one(bench: &Bench) -> Result<Result<f64, Refusal>> {
     let mut best = 0.0_f64;
     for _ in 0..FIRST_RUNS {
@@ -198,7 +199,8 @@ fn sample(sent: &Sent, counters: &Counters) -> Sample {
     ])
 }
 
-/// `Packets received/dropped on interface 'eth0': 1002/0 (pcap:0/...`: the callback's, and `ps_drop`.
+/// `Packets received/dropped on interface 'eth0': 1002/0 (pcap:0/...`: the callback's, and
+/// `ps_drop`.
 fn of_dumpcap(said: &str) -> Result<(u64, u64)> {
     let numbers = |line: &str| {
         let (_, after) = line.split_once("received/dropped on interface")?;

@@ -10,8 +10,9 @@ use anyhow::{Context, Result, ensure};
 use crate::command::{self, BUILD};
 use crate::place::Place;
 
-/// The source of a Debian package, unpacked and, where its patches can be had, patched. The machine's
-/// own package sources are asked for sources too, by lists of ours that change nothing on the machine.
+/// The source of a Debian package, unpacked and, where its patches can be had, patched. The
+/// machine's own package sources are asked for sources too, by lists of ours that change nothing on
+/// the machine.
 pub(crate) fn debian_source(place: &Place, package: &str) -> Result<PathBuf> {
     place.made(&format!("debian/{package}"), |dir| {
         let apt = Apt::new(place)?;

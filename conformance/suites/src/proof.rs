@@ -1,4 +1,5 @@
-//! Proof of what a run was on: the libraries that its processes loaded, and who reads a handle there.
+//! Proof of what a run was on: the libraries that its processes loaded, and who reads a handle
+//! there.
 
 use std::fs;
 use std::path::Path;
@@ -44,8 +45,8 @@ pub(crate) fn loads(session: &Session) -> Result<()> {
     Ok(())
 }
 
-/// Checks that a handle opened in this session, on its wire, is read by the variant's reader: by our
-/// library's function with the driver, else by the system's.
+/// Checks that a handle opened in this session, on its wire, is read by the variant's reader: by
+/// our library's function with the driver, else by the system's.
 pub(crate) fn reader(place: &Place, session: &Session) -> Result<()> {
     let built = place.dir("reader")?.join("reader");
     let mut cc = command::bounded("cc", BUILD);

@@ -20,8 +20,8 @@ const PEER_ADDRESS: &str = "192.0.2.1/24";
 /// The receiver of the frames that the testkit makes, so that they arrive as the host's own.
 const MAC: &str = "02:00:00:00:00:0b";
 
-/// Runs `work` in a new network namespace with [`DEVICE`], while a sender at the wire's other end, in
-/// another one, makes the traffic. Both namespaces end with it.
+/// Runs `work` in a new network namespace with [`DEVICE`], while a sender at the wire's other end,
+/// in another one, makes the traffic. Both namespaces end with it.
 pub(crate) fn within<T: Send>(
     traffic: Traffic,
     work: impl FnOnce() -> Result<T> + Send,

@@ -43,7 +43,8 @@ fn head(p: PcapHandle) -> Head {
 /// so: then nothing was changed.
 ///
 /// # Safety
-/// Nobody reads `p` meanwhile. `read` takes `reader` for its state, which outlives `p` or is detached.
+/// Nobody reads `p` meanwhile. `read` takes `reader` for its state, which outlives `p` or is
+/// detached.
 pub(crate) unsafe fn attach(
     p: PcapHandle,
     read: Read,

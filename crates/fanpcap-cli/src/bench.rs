@@ -1,4 +1,5 @@
-//! `fanpcap bench`: runs the program `fanpcap-bench`, which measures this library against its peers.
+//! `fanpcap bench`: runs the program `fanpcap-bench`, which measures this library against its
+//! peers.
 
 use std::ffi::{OsStr, OsString};
 use std::os::unix::fs::MetadataExt;

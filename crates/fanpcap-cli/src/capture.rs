@@ -44,16 +44,17 @@ pub(crate) struct Arguments {
     /// How many threads share the packets, each with a handle and a ring of its own
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u16).range(1..=256))]
     threads: u16,
-    /// The CPUs that the threads run on: none (as the kernel likes), auto (near the device, not where it is
-    /// received), or a list such as 2,4-7
+    /// The CPUs that the threads run on: none (as the kernel likes), auto (near the device, not
+    /// where it is received), or a list such as 2,4-7
     #[arg(long, value_name = "LIST", default_value = "none", value_parser = Wanted::parse)]
     cpus: Wanted,
-    /// How the packets are shared: hash, lb, rnd, cpu, rollover, qm or flow, with +defrag or +rollover behind
-    /// it; a steering program, or file:PATH of one [default: what the settings say, else hash]
+    /// How the packets are shared: hash, lb, rnd, cpu, rollover, qm or flow, with +defrag or
+    /// +rollover behind it; a steering program, or file:PATH of one [default: what the settings
+    /// say, else hash]
     #[arg(long, value_name = "MODE")]
     fanout: Option<String>,
-    /// The group, 0 to 65535, that other programs may be in too [default: what the settings say, else a new
-    /// one]
+    /// The group, 0 to 65535, that other programs may be in too [default: what the settings say,
+    /// else a new one]
     #[arg(short, long, value_name = "NUMBER")]
     group: Option<u16>,
     /// Bytes kept of each packet
@@ -77,8 +78,8 @@ pub(crate) struct Arguments {
     /// End after so long
     #[arg(long, value_name = "S", value_parser = quantity::seconds)]
     seconds: Option<Duration>,
-    /// Nanoseconds of CPU time spent on each packet: a program with work to do, to try out fan-out. A clock
-    /// is read for it, so that less than about a microsecond is not met
+    /// Nanoseconds of CPU time spent on each packet: a program with work to do, to try out fan-out.
+    /// A clock is read for it, so that less than about a microsecond is not met
     #[arg(long, value_name = "NANOSECONDS", default_value_t = 0)]
     work: u64,
     /// Write the packets to a savefile; with several threads to one each: %i is the thread's number

@@ -33,7 +33,8 @@ pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// Values of arguments that only their command knows: what its help calls the value, and the values.
+/// Values of arguments that only their command knows: what its help calls the value, and the
+/// values.
 type Known<'a> = [(&'a str, Vec<String>)];
 
 /// Prints what the last word of a command's line may be, a line for each.

@@ -18,9 +18,10 @@ mod text;
 
 /// Shows what applications get on a device, from which setting, and which settings have no effect
 ///
-/// It reads the environment and the config file as the library does in an application that is started from here: group,
-/// mode, snapshot length, driver, each with the variable or the line that it is from. It changes nothing, and opens no
-/// device. The exit status is 1 if a setting is wrong, so that the library would refuse a handle.
+/// It reads the environment and the config file as the library does in an application that is
+/// started from here: group, mode, snapshot length, driver, each with the variable or the line that
+/// it is from. It changes nothing, and opens no device. The exit status is 1 if a setting is wrong,
+/// so that the library would refuse a handle.
 #[derive(Args, Debug)]
 pub(crate) struct Arguments {
     /// The device, as an application names it; all devices if there is none
@@ -66,7 +67,8 @@ impl Told {
         errors
     }
 
-    /// What has no effect: for the one device that was asked for, also what another setting overrides there.
+    /// What has no effect: for the one device that was asked for, also what another setting
+    /// overrides there.
     fn ignored(&self) -> Vec<&Ignored> {
         let devices = self.devices.iter().flatten();
         let of_devices = devices.flat_map(|device| &device.explained.ignored);

@@ -1,4 +1,5 @@
-//! Which CPUs copies or threads run on, from what sysfs and /proc tell of the device and the machine.
+//! Which CPUs copies or threads run on, from what sysfs and /proc tell of the device and the
+//! machine.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -45,8 +46,8 @@ pub(crate) struct Choice {
     pub(crate) why: String,
 }
 
-/// The CPUs of so many copies or threads that capture on `device`, of those that are `allowed`. Files are read under
-/// `root`, which is `/` but for tests.
+/// The CPUs of so many copies or threads that capture on `device`, of those that are `allowed`.
+/// Files are read under `root`, which is `/` but for tests.
 ///
 /// # Errors
 /// When a list names a CPU that is not allowed.
@@ -143,8 +144,8 @@ fn sharing(cpus: usize, copies: usize) -> String {
     }
 }
 
-/// First one thread of each physical core, those first whose core receives nothing, then the others;
-/// and the number of cores.
+/// First one thread of each physical core, those first whose core receives nothing, then the
+/// others; and the number of cores.
 fn by_core(root: &Path, cpus: &[usize], receiving: &BTreeSet<usize>) -> (Vec<usize>, usize) {
     let mut known = BTreeSet::new();
     let mut ranked: Vec<(bool, bool, usize)> = Vec::new();
@@ -204,8 +205,8 @@ impl Nic {
 
 const DEPTH_MAX: usize = 4;
 
-/// The numbers of a device's interrupts: those that its bus gave it, else those whose name has the device's
-/// or its driver's.
+/// The numbers of a device's interrupts: those that its bus gave it, else those whose name has the
+/// device's or its driver's.
 fn interrupts(root: &Path, of_device: &Path, device: &str) -> Vec<usize> {
     // A virtio device stands below the PCI device that has the interrupts.
     for place in ["device/msi_irqs", "device/../msi_irqs"] {

@@ -8,8 +8,8 @@ use anyhow::{Context, Result};
 /// The name by which programs ask for it.
 pub const NAME: &str = "libpcap.so.0.8";
 
-/// The directory of our library: `FANPCAP_LIB_DIR`, else beside this program, as it was installed or
-/// built.
+/// The directory of our library: `FANPCAP_LIB_DIR`, else beside this program, as it was installed
+/// or built.
 ///
 /// # Errors
 /// The library is in none of these places.
@@ -33,7 +33,8 @@ pub fn directory() -> Result<PathBuf> {
         .nth(levels)
         .context("where this command is")?;
     let multiarch = format!("lib/{}-linux-gnu/fanpcap", env::consts::ARCH);
-    // The last two are the build's: the command in target/release, and staged in target/fanpcap/bin.
+    // The last two are the build's: the command in target/release, and staged in
+    // target/fanpcap/bin.
     let places = [
         multiarch.as_str(),
         "lib/fanpcap",

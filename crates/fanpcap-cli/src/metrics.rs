@@ -18,8 +18,8 @@ mod server;
 
 /// Prints the counters of groups and members as Prometheus wants them
 ///
-/// Devices of this network namespace that have packet sockets, their fan-out groups, and members that run on this
-/// library, in the text format 0.0.4.
+/// Devices of this network namespace that have packet sockets, their fan-out groups, and members
+/// that run on this library, in the text format 0.0.4.
 #[derive(Args, Debug)]
 pub(crate) struct Arguments {
     /// This device only; 'any' for sockets on all devices

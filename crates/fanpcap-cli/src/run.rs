@@ -56,10 +56,10 @@ use supervise::{Run, Supervised};
 /// A copy that captures past the group sees all packets, as do programs that read packet sockets by
 /// themselves: then all copies are told to end, unless --allow-outsiders is given.
 ///
-/// Signals go on to all copies; a second interrupt kills them. This command ends everything that its
-/// copies have started, so run daemons in the foreground. The exit status is that of the first copy
-/// that failed by itself, with 128 and the signal's number for one that was killed; 127 for a program
-/// that is not found, 126 for one that can't be run.
+/// Signals go on to all copies; a second interrupt kills them. This command ends everything that
+/// its copies have started, so run daemons in the foreground. The exit status is that of the first
+/// copy that failed by itself, with 128 and the signal's number for one that was killed; 127 for a
+/// program that is not found, 126 for one that can't be run.
 #[derive(Args, Debug)]
 #[command(override_usage = "fanpcap run [OPTIONS] [--] <COMMAND>...")]
 pub(crate) struct Arguments {

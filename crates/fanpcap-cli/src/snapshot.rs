@@ -1,4 +1,5 @@
-//! One look at the network namespace: its devices, packet sockets, members' pages and the processes behind them.
+//! One look at the network namespace: its devices, packet sockets, members' pages and the processes
+//! behind them.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -24,7 +25,8 @@ pub(crate) const ANY: &str = "any";
 /// The name under which sockets are listed whose device has gone.
 const GONE: &str = "gone";
 
-/// Counters older than this tell nothing of now, seconds. Members that take packets refresh theirs ten times a second.
+/// Counters older than this tell nothing of now, seconds. Members that take packets refresh theirs
+/// ten times a second.
 pub(crate) const STALE_SECONDS: f64 = 2.0;
 
 /// What was there at one moment.
@@ -72,12 +74,14 @@ pub(crate) struct Socket {
     pub(crate) ring_bytes: Option<u64>,
     /// The counters on its page; none for sockets that are no members of ours, or never counted.
     pub(crate) counts: Option<Counts>,
-    /// The steering program's counters on its page, up to the last that is not 0; none where nothing is known of them.
+    /// The steering program's counters on its page, up to the last that is not 0; none where
+    /// nothing is known of them.
     pub(crate) program_counters: Option<Vec<i64>>,
-    /// When these were read, nanoseconds of `CLOCK_MONOTONIC`; later than any other time where they can't change.
+    /// When these were read, nanoseconds of `CLOCK_MONOTONIC`; later than any other time where they
+    /// can't change.
     pub(crate) program_counted_ns: u64,
-    /// Seconds since the application looked for packets, or joined if it never has; 0 while it waits for some. None
-    /// where the page does not tell.
+    /// Seconds since the application looked for packets, or joined if it never has; 0 while it
+    /// waits for some. None where the page does not tell.
     pub(crate) unread_seconds: Option<f64>,
     /// The application has never looked.
     pub(crate) is_never_read: bool,
@@ -109,7 +113,8 @@ pub(crate) struct Counts {
     pub(crate) taken: Option<u64>,
     /// The same when the counters were read.
     pub(crate) read_taken: Option<u64>,
-    /// Whether the reader waits at an empty ring and has told all: then the counters are of now, however old.
+    /// Whether the reader waits at an empty ring and has told all: then the counters are of now,
+    /// however old.
     pub(crate) waits: bool,
 }
 
@@ -123,7 +128,8 @@ fn seconds(from_ns: u64, to_ns: u64) -> f64 {
 }
 
 impl Socket {
-    /// Seconds since the steering program's counters were read; none where nothing is known of them.
+    /// Seconds since the steering program's counters were read; none where nothing is known of
+    /// them.
     pub(crate) fn program_counters_age(&self, at_ns: u64) -> Option<f64> {
         let known = self.program_counters.as_ref();
         known.map(|_| seconds(self.program_counted_ns, at_ns))
@@ -141,8 +147,8 @@ impl Counts {
         !self.waits && self.age(at_ns) > STALE_SECONDS
     }
 
-    /// Packets that wait in the ring, as of the reading; none when it is stale at that moment. What was taken since
-    /// the reading says nothing: the kernel has given more since then, too.
+    /// Packets that wait in the ring, as of the reading; none when it is stale at that moment. What
+    /// was taken since the reading says nothing: the kernel has given more since then, too.
     pub(crate) fn backlog(&self, at_ns: u64) -> Option<u64> {
         if self.waits {
             return Some(0);
@@ -156,7 +162,8 @@ impl Counts {
 /// A process.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Process {
-    /// Its number in our /proc; none when only the page tells of it, perhaps from another pid namespace.
+    /// Its number in our /proc; none when only the page tells of it, perhaps from another pid
+    /// namespace.
     pub(crate) pid: Option<u32>,
     /// Its program's name.
     pub(crate) program: String,
@@ -256,7 +263,8 @@ impl Source {
 
     fn sockets(&mut self, seen: &[Entry], at_ns: u64) -> Vec<Socket> {
         let modes = modes(seen);
-        // The pid on a page is only a hint: its owner may count processes in a namespace of its own.
+        // The pid on a page is only a hint: its owner may count processes in a namespace of its
+        // own.
         let hint = |seen: &Entry| (seen.socket.inode, seen.page.as_ref().map(|page| page.pid));
         self.holders.find(&seen.iter().map(hint).collect());
         let socket = |seen: &Entry| {
@@ -366,8 +374,8 @@ fn kernel_mode(group: diag::Group) -> String {
     }
 }
 
-/// The name of a device that is in no list: all of them, or one that is gone. The kernel gives sockets whose device
-/// is unregistered the index -1 (`net/packet/af_packet.c`, `packet_notifier`).
+/// The name of a device that is in no list: all of them, or one that is gone. The kernel gives
+/// sockets whose device is unregistered the index -1 (`net/packet/af_packet.c`, `packet_notifier`).
 fn unlisted_name(ifindex: u32) -> String {
     match ifindex {
         0 => ANY.to_owned(),

@@ -1,4 +1,5 @@
-//! Writing to standard output and standard error: a reader that has seen enough, as `head` has, is no error.
+//! Writing to standard output and standard error: a reader that has seen enough, as `head` has, is
+//! no error.
 
 use std::io::{self, Write};
 use std::process::ExitCode;

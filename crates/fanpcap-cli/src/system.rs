@@ -1,4 +1,5 @@
-//! `fanpcap enable`, `fanpcap disable`: the library for every program of this machine, or no longer.
+//! `fanpcap enable`, `fanpcap disable`: the library for every program of this machine, or no
+//! longer.
 
 mod loader;
 mod apparmor;
@@ -18,7 +19,8 @@ use loader::Loader;
 
 /// Lets this shell's programs, or every program of this machine, load fanpcap's libpcap
 ///
-/// Without options it prints the line by which a shell's programs load the library, and changes nothing.
+/// Without options it prints the line by which a shell's programs load the library, and changes
+/// nothing.
 #[derive(Args, Debug)]
 pub(crate) struct Enable {
     /// Every program of this machine, from now on, until `fanpcap disable --system`
@@ -88,7 +90,8 @@ pub(crate) fn disable(arguments: &Disable) -> Result<ExitCode> {
     for_shell(&line, notes)
 }
 
-/// Does the work, and only then tells of it, also of what was done before an error: whoever reads may go at any time.
+/// Does the work, and only then tells of it, also of what was done before an error: whoever reads
+/// may go at any time.
 fn told(work: impl FnOnce(&mut String) -> Result<()>) -> Result<ExitCode> {
     let mut said = String::new();
     let done = work(&mut said);

@@ -32,8 +32,9 @@ mod terminal;
 
 /// Shows groups and their members: rates, shares, drops
 ///
-/// Each device of this network namespace that has packet sockets, its fan-out groups, and their members. Programs
-/// on this library tell their counters; of others only the membership is known. Keys are on the last line.
+/// Each device of this network namespace that has packet sockets, its fan-out groups, and their
+/// members. Programs on this library tell their counters; of others only the membership is known.
+/// Keys are on the last line.
 #[derive(Args, Debug)]
 pub(crate) struct Arguments {
     /// This device only; 'any' for sockets on all devices

@@ -1,4 +1,5 @@
-//! `fanpcap config` in namespaces of its own: what an application gets, from where, and what is set in vain.
+//! `fanpcap config` in namespaces of its own: what an application gets, from where, and what is set
+//! in vain.
 #![forbid(unsafe_code)]
 
 use std::process::{Command, Output};

@@ -17,8 +17,8 @@ const COMMAND: &str = env!("CARGO_BIN_EXE_fanpcap");
 /// A sample: labels and number.
 type Sample = (BTreeMap<String, String>, f64);
 
-/// Reads the text format 0.0.4, more strictly than Prometheus does: HELP, TYPE, then the samples of that family
-/// and no other, counters that end in `_total`, no series twice.
+/// Reads the text format 0.0.4, more strictly than Prometheus does: HELP, TYPE, then the samples of
+/// that family and no other, counters that end in `_total`, no series twice.
 fn parse(text: &str) -> Result<BTreeMap<String, Vec<Sample>>> {
     ensure!(
         text.is_empty() || text.ends_with('\n'),

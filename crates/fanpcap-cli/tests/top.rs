@@ -24,8 +24,8 @@ const COMMAND: &str = env!("CARGO_BIN_EXE_fanpcap");
 const GROUP: u16 = 7;
 const FRAMES: u64 = 400;
 
-/// Two members of a group on `ftop1`, a program beside them that is not on our library, and a socket that sends
-/// to them.
+/// Two members of a group on `ftop1`, a program beside them that is not on our library, and a
+/// socket that sends to them.
 struct Wire {
     scratch: Scratch,
     members: Vec<Member>,

@@ -5,8 +5,8 @@
 pub(crate) struct Sum(u64);
 
 impl Sum {
-    /// Adds bytes, two by two; an odd last one counts as if a zero followed. So only the last piece of
-    /// what is summed may have an odd length.
+    /// Adds bytes, two by two; an odd last one counts as if a zero followed. So only the last piece
+    /// of what is summed may have an odd length.
     pub(crate) fn bytes(mut self, bytes: &[u8]) -> Self {
         let mut words = bytes.chunks_exact(2);
         for word in &mut words {
@@ -39,7 +39,8 @@ impl Sum {
     }
 }
 
-/// What `checksum` becomes when `old` becomes `new` in what it covers; both have the same even length.
+/// What `checksum` becomes when `old` becomes `new` in what it covers; both have the same even
+/// length.
 pub(crate) fn updated(checksum: u16, old: &[u8], new: &[u8]) -> u16 {
     let mut sum = Sum::default().bytes(new).number(usize::from(!checksum));
     for word in old.chunks_exact(2) {

@@ -44,8 +44,8 @@ pub struct Peer {
     pub namespace: Option<PathBuf>,
     /// Packets that arrived there.
     pub received: u64,
-    /// Packets that it had no room for, or that nobody there wanted: of a VLAN or a protocol that it has not.
-    /// Drivers differ in whether they are among those that arrived.
+    /// Packets that it had no room for, or that nobody there wanted: of a VLAN or a protocol that
+    /// it has not. Drivers differ in whether they are among those that arrived.
     pub dropped: u64,
 }
 
@@ -56,7 +56,8 @@ struct End {
     elsewhere: Option<(OwnedFd, PathBuf)>,
 }
 
-/// After this many nanoseconds without change counters are taken for final; after that many in any case.
+/// After this many nanoseconds without change counters are taken for final; after that many in any
+/// case.
 const QUIET: u64 = 20_000_000;
 const LONGEST: u64 = 1_000_000_000;
 
@@ -79,7 +80,8 @@ impl Counting {
         })
     }
 
-    /// What was counted until now, of which `sent` frames should be; waits for counters that are late.
+    /// What was counted until now, of which `sent` frames should be; waits for counters that are
+    /// late.
     ///
     /// # Errors
     /// When the device is gone.

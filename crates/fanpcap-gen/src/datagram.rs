@@ -136,8 +136,8 @@ fn header_len(datagram: &Datagram) -> usize {
     }
 }
 
-/// What follows the IP header in each frame of the datagram. But for the last, pieces are multiples of
-/// eight bytes, and the first one has the whole transport header.
+/// What follows the IP header in each frame of the datagram. But for the last, pieces are multiples
+/// of eight bytes, and the first one has the whole transport header.
 fn piece_lens(datagram: &Datagram, data: usize, transport: usize) -> Vec<usize> {
     let room = datagram.len.saturating_sub(data);
     if datagram.fragmented {

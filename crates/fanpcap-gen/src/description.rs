@@ -17,14 +17,15 @@ pub struct Description {
     pub families: Families,
     /// UDP, TCP, or one half of the flows each.
     pub transports: Transports,
-    /// After each round of all flows a round of answers: addresses, ports and MAC addresses swapped.
+    /// After each round of all flows a round of answers: addresses, ports and MAC addresses
+    /// swapped.
     pub answers: bool,
     /// VLAN numbers, the outer one first: none, one (802.1Q), or two (802.1ad).
     pub vlans: Vec<u16>,
     /// Frames are inside of VXLAN (RFC 7348) with this network identifier.
     pub vxlan: Option<u32>,
-    /// Every so many datagrams one comes as three fragments, each as long as a frame may be but for the
-    /// last, which has half as much.
+    /// Every so many datagrams one comes as three fragments, each as long as a frame may be but for
+    /// the last, which has half as much.
     pub fragments: Option<u32>,
     /// The MAC address that frames come from.
     pub source_mac: [u8; 6],
@@ -38,8 +39,8 @@ pub struct Description {
     pub sources6: Prefix,
     /// Addresses that flows of IPv6 go to.
     pub destinations6: Prefix,
-    /// The payload begins with the frame's number, four bytes in network order, and its complement; not
-    /// in frames without room for it, nor in later fragments.
+    /// The payload begins with the frame's number, four bytes in network order, and its complement;
+    /// not in frames without room for it, nor in later fragments.
     pub stamp: bool,
 }
 
@@ -50,7 +51,8 @@ pub enum Lengths {
     Fixed(u16),
     /// Any from the first to the second, all equally likely.
     Uniform(u16, u16),
-    /// 60, 590 and 1514 bytes (with check sequence 64, 594 and 1518), exactly 7:4:1 in every twelve.
+    /// 60, 590 and 1514 bytes (with check sequence 64, 594 and 1518), exactly 7:4:1 in every
+    /// twelve.
     Imix,
 }
 

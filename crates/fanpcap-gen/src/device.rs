@@ -6,7 +6,8 @@ use fanpcap_linux::netlink::link;
 
 use crate::pool::Pool;
 
-/// A device of the calling thread's network namespace, found to be up, with a carrier, and of Ethernet.
+/// A device of the calling thread's network namespace, found to be up, with a carrier, and of
+/// Ethernet.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Device {
     /// Its name, or the alternative one that it was asked for by.
@@ -49,9 +50,9 @@ impl Device {
         })
     }
 
-    /// The longest that a frame which begins like this one may be, in bytes without the check sequence:
-    /// the kernel does not count Ethernet's header nor one tag of 802.1Q, if that is the first
-    /// (net/packet/af_packet.c, `packet_extra_vlan_len_allowed`).
+    /// The longest that a frame which begins like this one may be, in bytes without the check
+    /// sequence: the kernel does not count Ethernet's header nor one tag of 802.1Q, if that is the
+    /// first (net/packet/af_packet.c, `packet_extra_vlan_len_allowed`).
     pub fn longest(&self, frame: &[u8]) -> usize {
         let tagged = frame.get(12..14) == Some(&[0x81, 0x00]);
         self.mtu as usize + 14 + if tagged { 4 } else { 0 }

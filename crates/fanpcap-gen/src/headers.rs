@@ -74,8 +74,8 @@ pub struct Ipv6 {
     pub ends: (Ipv6Addr, Ipv6Addr),
     /// What it carries.
     pub protocol: u8,
-    /// The number that fragments of a datagram have in common, the offset in bytes, and whether more
-    /// fragments follow.
+    /// The number that fragments of a datagram have in common, the offset in bytes, and whether
+    /// more fragments follow.
     pub fragment: Option<(u32, u16, bool)>,
 }
 
@@ -170,8 +170,8 @@ pub(crate) fn checksum_at(protocol: u8) -> usize {
     if protocol == TCP { 16 } else { 6 }
 }
 
-/// The checksum of a segment of `len` bytes, which comes in pieces. In UDP, 0 means that there is none:
-/// the other zero means 0 (RFC 768).
+/// The checksum of a segment of `len` bytes, which comes in pieces. In UDP, 0 means that there is
+/// none: the other zero means 0 (RFC 768).
 pub(crate) fn checksum(
     ends: (IpAddr, IpAddr),
     protocol: u8,

@@ -1,11 +1,12 @@
-//! Traffic for tests and measurements: frames, made from a description or a capture file, and their sending.
+//! Traffic for tests and measurements: frames, made from a description or a capture file, and their
+//! sending.
 //!
-//! A [`Pool`] is a list of frames, made by [`Description::pool`] or read by [`Replay`]. A [`Sender`] sends
-//! frame `i % pool.len()` as its frame `i`, as a [`Plan`] says: how fast, and until when.
-//! What arrives is the same for both ways to send:
+//! A [`Pool`] is a list of frames, made by [`Description::pool`] or read by [`Replay`]. A
+//! [`Sender`] sends frame `i % pool.len()` as its frame `i`, as a [`Plan`] says: how fast, and
+//! until when. What arrives is the same for both ways to send:
 //!
-//! * live frames: an eBPF program within the kernel takes the frames from a map and sends them. It is
-//!   several times as fast as any reader, and not possible everywhere;
+//! * live frames: an eBPF program within the kernel takes the frames from a map and sends them. It
+//!   is several times as fast as any reader, and not possible everywhere;
 //! * portable: sendmmsg(2) on a packet socket, past the queueing discipline.
 //!
 //! ```no_run

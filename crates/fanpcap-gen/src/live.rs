@@ -59,8 +59,8 @@ impl Live {
             .map_err(|error| anyhow!("writing a map: {error}"))
     }
 
-    /// Sends the next `count` frames, as many as [`MOST`]. Says how many went: all, unless it is told to
-    /// stop.
+    /// Sends the next `count` frames, as many as [`MOST`]. Says how many went: all, unless it is
+    /// told to stop.
     pub(crate) fn send(&self, count: u64, stop: &AtomicBool) -> Result<u64> {
         let begin = self.made()?;
         let mut made = 0;
@@ -184,9 +184,9 @@ struct Kept {
     _namespace: OwnedFd,
 }
 
-/// A program that no device has is entered into the XDP dispatcher for each run and removed after it,
-/// and each time the kernel waits for all readers of the old one: tens of ms. So a device has it, the
-/// loopback device of a namespace of its own, where nothing arrives that it could send on.
+/// A program that no device has is entered into the XDP dispatcher for each run and removed after
+/// it, and each time the kernel waits for all readers of the old one: tens of ms. So a device has
+/// it, the loopback device of a namespace of its own, where nothing arrives that it could send on.
 fn keep(program: &LoadedProgram) -> Result<Kept> {
     let within = || -> io::Result<Kept> {
         netns::enter_new()?;

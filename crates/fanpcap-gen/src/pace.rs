@@ -15,8 +15,8 @@ use crate::random;
 pub enum Rate {
     /// Frames.
     Frames(NonZeroU64),
-    /// Bits of frames; check sequence, preamble and the gap between frames do not count, which are 24
-    /// bytes a frame on Ethernet.
+    /// Bits of frames; check sequence, preamble and the gap between frames do not count, which are
+    /// 24 bytes a frame on Ethernet.
     Bits(NonZeroU64),
 }
 
@@ -25,11 +25,11 @@ pub enum Rate {
 pub enum Pace {
     /// As soon as the one before it has gone.
     Top,
-    /// At the rate, evenly. Frames that are due within 100 us may go together, when the last of them is
-    /// due.
+    /// At the rate, evenly. Frames that are due within 100 us may go together, when the last of
+    /// them is due.
     Even(Rate),
-    /// The same, but frames that are due within so many nanoseconds may go together, which leaves more
-    /// of the core to others.
+    /// The same, but frames that are due within so many nanoseconds may go together, which leaves
+    /// more of the core to others.
     Bursts(Rate, u64),
     /// At the rate, with gaps that are distributed exponentially (a Poisson process), from a seed.
     Poisson(Rate, u64),
@@ -131,7 +131,8 @@ impl Schedule {
         self.due
     }
 
-    /// The shortest time between two wake-ups in nanoseconds: more often costs more than it is worth.
+    /// The shortest time between two wake-ups in nanoseconds: more often costs more than it is
+    /// worth.
     pub(crate) fn rest(&self) -> u64 {
         match self.pace {
             Pace::Even(_) => 100_000,

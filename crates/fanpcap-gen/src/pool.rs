@@ -5,8 +5,8 @@ use anyhow::{Result, ensure};
 /// A pool takes no more memory than this, in bytes; neither does what the kernel keeps of it.
 pub const POOL_LIMIT: usize = 256 << 20;
 
-/// The first bytes of each frame are sent from the frame's own entry, whatever is in them: what receives
-/// a frame may have changed its headers in place, and the memory is used again.
+/// The first bytes of each frame are sent from the frame's own entry, whatever is in them: what
+/// receives a frame may have changed its headers in place, and the memory is used again.
 const OWN_LEN: usize = 128;
 
 /// A frame, and what in it is its own.
@@ -170,8 +170,8 @@ impl Pool {
     }
 }
 
-/// A frame's stamp: its number in network order and the complement of it. Together they count nothing in
-/// a checksum.
+/// A frame's stamp: its number in network order and the complement of it. Together they count
+/// nothing in a checksum.
 pub(crate) fn stamp(number: u64) -> [u8; 8] {
     let low = u32::try_from(number & u64::from(u32::MAX)).unwrap_or(0);
     let ([a, b, c, d], [e, f, g, h]) = (low.to_be_bytes(), (!low).to_be_bytes());

@@ -11,7 +11,8 @@ use crate::pool::Pool;
 /// Most frames to one call.
 pub(crate) const MOST: u64 = BATCH as u64;
 
-/// A full device is asked again after so many nanoseconds, and given up after so many without a frame.
+/// A full device is asked again after so many nanoseconds, and given up after so many without a
+/// frame.
 const PAUSE: u64 = 20_000;
 const PATIENCE: u64 = 2_000_000_000;
 
@@ -31,8 +32,8 @@ impl Portable {
         })
     }
 
-    /// Sends frames `first` to `first + count`, as many as [`MOST`]. Says how many went: all, unless it
-    /// is told to stop or the device takes no more, which the next call finds again.
+    /// Sends frames `first` to `first + count`, as many as [`MOST`]. Says how many went: all,
+    /// unless it is told to stop or the device takes no more, which the next call finds again.
     pub(crate) fn send(
         &mut self,
         pool: &Pool,

@@ -1,4 +1,5 @@
-//! The eBPF program that sends: each run makes the next frame of the pool and redirects it to a device.
+//! The eBPF program that sends: each run makes the next frame of the pool and redirects it to a
+//! device.
 
 use fanpcap_bpf::Instruction;
 use fanpcap_linux::bpf::Map;
@@ -28,8 +29,8 @@ const MADE: i16 = 0;
 const SLOT: i16 = 8;
 const FAILED: i16 = 16;
 
-/// What a row begins with, 32 bits each: the frame's length less that of the longest, as many bytes as
-/// are copied, where the stamp is or 0, nothing.
+/// What a row begins with, 32 bits each: the frame's length less that of the longest, as many bytes
+/// as are copied, where the stamp is or 0, nothing.
 pub(crate) const ROW_HEAD: usize = 16;
 const SHORTER: i16 = 0;
 const COPIED: i16 = 4;
@@ -170,8 +171,8 @@ impl Code {
     }
 }
 
-// Registers: r0 is the result, r1 to r5 are a helper's arguments and lost when one is called; r6 to r9
-// stay, r10 is the end of the stack frame.
+// Registers: r0 is the result, r1 to r5 are a helper's arguments and lost when one is called; r6 to
+// r9 stay, r10 is the end of the stack frame.
 const RESULT: u8 = 0;
 const ARG1: u8 = 1;
 const ARG2: u8 = 2;

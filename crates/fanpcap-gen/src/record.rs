@@ -106,8 +106,8 @@ impl Records {
         })
     }
 
-    /// Whether the file ends within a packet, as far as it was read. What is there of that one is left
-    /// out.
+    /// Whether the file ends within a packet, as far as it was read. What is there of that one is
+    /// left out.
     pub fn is_cut(&self) -> bool {
         self.cut
     }
@@ -199,8 +199,8 @@ fn packet(block: Block<'_>) -> Option<Found> {
     }
 }
 
-/// The record, or the number of a link type that is not Ethernet's. A packet without time has that of
-/// the one before.
+/// The record, or the number of a link type that is not Ethernet's. A packet without time has that
+/// of the one before.
 fn finish(
     mut found: Found,
     interface: &InterfaceDescriptionBlock<'_>,
@@ -290,8 +290,8 @@ const COMPRESSED: [(&[u8], &str); 4] = [
     (&[0xfd, b'7', b'z', b'X'], "xzcat"),
     (b"BZh", "bzcat"),
 ];
-/// The upper bits of a pcap's link type tell of check sequences: their length in 16 bits, if it is known
-/// (pcap file format, LinkType and additional information).
+/// The upper bits of a pcap's link type tell of check sequences: their length in 16 bits, if it is
+/// known (pcap file format, LinkType and additional information).
 const LINK_TYPE: u32 = 0xffff;
 const HAS_CHECK_LEN: u32 = 0x0400_0000;
 const MICROSECONDS: u8 = 6;

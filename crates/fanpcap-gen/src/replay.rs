@@ -111,8 +111,8 @@ fn checked(
 }
 
 impl Replay {
-    /// Opens a file for so many loops, without an end if none is said. With `moving`, each loop but the
-    /// first has other addresses, see [`move_addresses`].
+    /// Opens a file for so many loops, without an end if none is said. With `moving`, each loop but
+    /// the first has other addresses, see [`move_addresses`].
     ///
     /// # Errors
     /// When the file can't be read, or has packets that can't be sent.

@@ -3,10 +3,11 @@
 use crate::checksum::updated;
 use crate::headers::{IPV4, IPV6};
 
-/// Changes the IP addresses of an Ethernet frame in their last 16 bits, by `turn`, with the checksums that
-/// cover them. An address always becomes the same one, so flows stay flows, in both directions; for
-/// 65535 consecutive turns it becomes a different one each time. Multicast, broadcast, loopback and
-/// unspecified addresses stay, and so does what is not IP over at most two VLAN tags.
+/// Changes the IP addresses of an Ethernet frame in their last 16 bits, by `turn`, with the
+/// checksums that cover them. An address always becomes the same one, so flows stay flows, in both
+/// directions; for 65535 consecutive turns it becomes a different one each time. Multicast,
+/// broadcast, loopback and unspecified addresses stay, and so does what is not IP over at most two
+/// VLAN tags.
 pub fn move_addresses(frame: &mut [u8], turn: u32) {
     let Some((family, ip)) = network(frame) else {
         return;
@@ -73,8 +74,8 @@ fn move_v6(packet: &mut [u8], mask: [u8; 2]) {
     }
 }
 
-/// The transport protocol behind the extension headers of IPv6, and where it begins; none in a later
-/// fragment (RFC 8200, section 4).
+/// The transport protocol behind the extension headers of IPv6, and where it begins; none in a
+/// later fragment (RFC 8200, section 4).
 fn transport6(packet: &[u8]) -> Option<(u8, usize)> {
     let (mut next, mut at) = (*packet.get(6)?, 40);
     for _ in 0..8 {

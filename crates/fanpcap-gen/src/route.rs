@@ -13,14 +13,15 @@ use fanpcap_linux::netlink::{
 pub struct Carrier {
     /// Its name.
     pub name: String,
-    /// Whether it is the device that was asked about, or stands on it: as a bridge, bond or VRF on its ports, or a VLAN on its
-    /// device. Otherwise the one that was asked about stands on it, or both stand on one: VLANs, macvlans, ipvlans, macsec.
+    /// Whether it is the device that was asked about, or stands on it: as a bridge, bond or VRF on
+    /// its ports, or a VLAN on its device. Otherwise the one that was asked about stands on it, or
+    /// both stand on one: VLANs, macvlans, ipvlans, macsec.
     pub is_above: bool,
 }
 
-/// The device through which a default route of the calling thread's network namespace leads, if what the one with
-/// index `ifindex` sends may leave by the same device. All tables and all next hops count, see [`route::default_devices`].
-/// Where a tunnel's packets leave is not known.
+/// The device through which a default route of the calling thread's network namespace leads, if
+/// what the one with index `ifindex` sends may leave by the same device. All tables and all next
+/// hops count, see [`route::default_devices`]. Where a tunnel's packets leave is not known.
 ///
 /// # Errors
 /// When the kernel does not list its routes or its devices.
@@ -34,7 +35,8 @@ pub fn carries_default_route(ifindex: u32) -> io::Result<Option<Carrier>> {
     }))
 }
 
-/// Of the devices of default routes the one that matters, and whether it is above the device with index `ifindex`.
+/// Of the devices of default routes the one that matters, and whether it is above the device with
+/// index `ifindex`.
 fn carrier(ifindex: u32, routes: &BTreeSet<u32>, links: &[Link]) -> Option<(u32, bool)> {
     let own = below(ifindex, links);
     let reach = routes.iter().map(|&device| (device, below(device, links)));
@@ -56,7 +58,8 @@ fn below(upper: u32, links: &[Link]) -> BTreeSet<u32> {
             if link.master.is_some_and(|master| all.contains(&master)) {
                 more.insert(link.index);
             }
-            // A veth names its other end there, and an index of another namespace means nothing here.
+            // A veth names its other end there, and an index of another namespace means nothing
+            // here.
             let stands = all.contains(&link.index) && link.kind != "veth";
             if stands && link.peer_namespace.is_none() {
                 more.extend(link.peer);

@@ -19,7 +19,8 @@ pub struct Plan {
 }
 
 impl Plan {
-    /// Whether as many frames are sent at all, and nearly at once. What is slower needs no live frames.
+    /// Whether as many frames are sent at all, and nearly at once. What is slower needs no live
+    /// frames.
     pub(crate) fn is_quick(&self, pool: &Pool, frames: u64) -> bool {
         let mut schedule = Schedule::new(self.pace);
         for number in 0..frames {
@@ -37,7 +38,8 @@ const AT_ONCE: u64 = 10_000_000;
 pub enum Until {
     /// After so many frames.
     Frames(u64),
-    /// After so much time: frames that are due before are sent, if they are no more than 10 ms late.
+    /// After so much time: frames that are due before are sent, if they are no more than 10 ms
+    /// late.
     Elapsed(Duration),
     /// After so many frames or so much time, whichever is over first.
     First(u64, Duration),
@@ -72,18 +74,18 @@ pub struct Sent {
     pub frames: u64,
     /// Their bytes, without check sequences.
     pub bytes: u64,
-    /// From the first frame until the one after the last would have been due, if that was within 100 ms
-    /// of the last.
+    /// From the first frame until the one after the last would have been due, if that was within
+    /// 100 ms of the last.
     pub nanoseconds: u64,
     /// CPU time of the thread in between, the delivery to a peer on the same machine included.
     pub cpu_ns: u64,
-    /// How late the last frame was, or the first that came no more; 0 at top speed. It grows when the
-    /// pace can't be kept.
+    /// How late the last frame was, or the first that came no more; 0 at top speed. It grows when
+    /// the pace can't be kept.
     pub late_ns: u64,
 }
 
-/// The longest sleep, for the sake of `stop`, and between two looks at the device; the time between two
-/// calls of `watch`.
+/// The longest sleep, for the sake of `stop`, and between two looks at the device; the time between
+/// two calls of `watch`.
 pub(crate) const TICK: u64 = 100_000_000;
 pub(crate) const TELL: u64 = 1_000_000_000;
 

@@ -37,13 +37,16 @@ impl fmt::Display for Way {
 /// Which way to take.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Choice {
-    /// Live frames where they are possible and the device takes them, which its counters show for the
-    /// first 64 frames, and for all from time to time; else the portable way, also for fewer frames
-    /// and for slower ones than 6400 a second. What a device that counts none took is sent twice.
+    /// Live frames where they are possible and the device takes them, which its counters show for
+    /// the first 64 frames, and for all from time to time; else the portable way, also for fewer
+    /// frames and for slower ones than 6400 a second. What a device that counts none took is sent
+    /// twice.
     Auto,
-    /// Live frames or an error, also when most don't leave the device. Frames that it refuses are lost.
+    /// Live frames or an error, also when most don't leave the device. Frames that it refuses are
+    /// lost.
     Live,
-    /// Live frames, and nobody looks whether they leave the device: what a generator makes by itself.
+    /// Live frames, and nobody looks whether they leave the device: what a generator makes by
+    /// itself.
     Unwatched,
     /// The portable way.
     Portable,
@@ -51,8 +54,9 @@ pub enum Choice {
 
 /// A pool, ready to be sent on a device of the calling thread's network namespace.
 ///
-/// A thread that sends should stay on one CPU ([`fanpcap_linux::process::cpu::pin`]): which queue of the device a
-/// frame takes goes by the CPU, and frames of different queues may overtake each other.
+/// A thread that sends should stay on one CPU ([`fanpcap_linux::process::cpu::pin`]): which queue
+/// of the device a frame takes goes by the CPU, and frames of different queues may overtake each
+/// other.
 #[derive(Debug)]
 pub struct Sender {
     device: Device,
@@ -126,11 +130,12 @@ impl Sender {
         self.sent
     }
 
-    /// Sends the pool, again and again from its first frame on, until the plan's end or until `stop` is
-    /// set.
+    /// Sends the pool, again and again from its first frame on, until the plan's end or until
+    /// `stop` is set.
     ///
     /// # Errors
-    /// What ended sending early: the device is gone, down or takes no frames; there are no more frames.
+    /// What ended sending early: the device is gone, down or takes no frames; there are no more
+    /// frames.
     pub fn send(&mut self, plan: &Plan, stop: &AtomicBool) -> Result<Sent> {
         self.send_watched(plan, stop, &mut |_| ())
     }
@@ -138,7 +143,8 @@ impl Sender {
     /// Like [`Sender::send`]; `watch` is called about once a second with what was sent so far.
     ///
     /// # Errors
-    /// What ended sending early: the device is gone, down or takes no frames; there are no more frames.
+    /// What ended sending early: the device is gone, down or takes no frames; there are no more
+    /// frames.
     pub fn send_watched(
         &mut self,
         plan: &Plan,
@@ -149,11 +155,12 @@ impl Sender {
     }
 
     /// Sends the pool once, then each that `more` hands out, until there are no more; or until the
-    /// plan's end or `stop`, as [`Sender::send_watched`] does. Frames that are due while `more` is busy
-    /// are late.
+    /// plan's end or `stop`, as [`Sender::send_watched`] does. Frames that are due while `more` is
+    /// busy are late.
     ///
     /// # Errors
-    /// What ended sending early: the device is gone, down or takes no frames; there are no more frames.
+    /// What ended sending early: the device is gone, down or takes no frames; there are no more
+    /// frames.
     pub fn send_stream(
         &mut self,
         plan: &Plan,
@@ -237,8 +244,8 @@ impl Sender {
         Ok(())
     }
 
-    /// Where the device may refuse live frames, the first frames show whether it does: its counters tell
-    /// of them, or the way is changed. How many were sent.
+    /// Where the device may refuse live frames, the first frames show whether it does: its counters
+    /// tell of them, or the way is changed. How many were sent.
     fn first(
         &mut self,
         plan: &Plan,

@@ -1,4 +1,5 @@
-//! Whether live frames leave the device: nobody says when it refuses them, but its counters show it.
+//! Whether live frames leave the device: nobody says when it refuses them, but its counters show
+//! it.
 
 use std::collections::VecDeque;
 use std::io;
@@ -43,7 +44,8 @@ impl Watch {
             name: device.name.clone(),
             ifindex: device.index,
             before: counters.map_err(|error| gone(&device.name, error))?,
-            // What is no hardware counts at once; some drivers of hardware ask it every other second.
+            // What is no hardware counts at once; some drivers of hardware ask it every other
+            // second.
             settle: if device.kind.is_empty() { LATE } else { SOON },
             handed: VecDeque::new(),
         })
@@ -72,9 +74,9 @@ impl Watch {
         })
     }
 
-    /// Looks at the device after it has been handed `frames` live frames altogether: whether it is still
-    /// there, and how many frames of those that it must have counted by now are missing, if that is most of
-    /// them.
+    /// Looks at the device after it has been handed `frames` live frames altogether: whether it is
+    /// still there, and how many frames of those that it must have counted by now are missing, if
+    /// that is most of them.
     pub(crate) fn look(&mut self, frames: u64) -> Result<Option<u64>> {
         let now = self.counters()?;
         let time = monotonic_ns();
@@ -119,9 +121,8 @@ fn gone(name: &str, error: io::Error) -> Error {
     }
 }
 
-/// Whether counters tell of so many frames and of their bytes. Of what the device dropped it counts no
-/// bytes.
-/// The device's own error, while sending: an [`io::Error`] behind the words.
+/// Whether counters tell of so many frames and of their bytes. Of what the device dropped it counts
+/// no bytes. The device's own error, while sending: an [`io::Error`] behind the words.
 pub(crate) fn takes_none(error: io::Error) -> Error {
     let text = format!("the device takes no frames: {error}");
     Error::new(error).context(text)

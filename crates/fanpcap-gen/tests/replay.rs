@@ -1,4 +1,5 @@
-//! Capture files come out as they went in, in loops, and with other addresses where that is asked for.
+//! Capture files come out as they went in, in loops, and with other addresses where that is asked
+//! for.
 #![forbid(unsafe_code)]
 #![allow(
     clippy::unwrap_used,

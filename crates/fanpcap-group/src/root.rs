@@ -62,8 +62,8 @@ impl std::error::Error for Foreign {}
 /// The directory of all pages, which need not be there yet.
 ///
 /// # Errors
-/// `ENODEV` when neither place is in memory; [`Foreign`], of kind `PermissionDenied`, when others could change what is
-/// there. There are no pages then.
+/// `ENODEV` when neither place is in memory; [`Foreign`], of kind `PermissionDenied`, when others
+/// could change what is there. There are no pages then.
 pub fn root() -> io::Result<PathBuf> {
     let root = Root::find()?;
     match root.open() {

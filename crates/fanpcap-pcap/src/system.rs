@@ -19,7 +19,8 @@ pub struct System {
 
 impl System {
     /// Loads the system's libpcap. `chosen` (FANPCAP_LIBPCAP) is the only candidate, unless it is a
-    /// library of ours. Otherwise the system's directories are tried first, then the loader's cache.
+    /// library of ours. Otherwise the system's directories are tried first, then the loader's
+    /// cache.
     pub fn find(chosen: Option<&Path>) -> Self {
         let (library, missing) = match SystemLibrary::find(chosen) {
             Ok(library) => (Some(library), String::new()),

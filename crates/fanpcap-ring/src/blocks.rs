@@ -126,8 +126,8 @@ impl Blocks {
         self.open.is_some() || self.status(self.current).load(Ordering::Acquire) != TP_STATUS_KERNEL
     }
 
-    /// Begins with the current block, if it is the reader's and not begun yet. Tells whether there is
-    /// one to read from.
+    /// Begins with the current block, if it is the reader's and not begun yet. Tells whether there
+    /// is one to read from.
     #[inline]
     pub fn open(&mut self) -> bool {
         if self.open.is_some() {
@@ -157,8 +157,8 @@ impl Blocks {
         self.open.is_some_and(|open| open.left == 0)
     }
 
-    /// Packets that were read since this was made. They are not counted one by one, so that it costs
-    /// nothing where nobody asks.
+    /// Packets that were read since this was made. They are not counted one by one, so that it
+    /// costs nothing where nobody asks.
     #[inline]
     pub fn taken(&self) -> u64 {
         self.begun - self.open.map_or(0, |open| u64::from(open.left))
@@ -242,8 +242,8 @@ impl Blocks {
         })
     }
 
-    /// How many blocks may hold packets that are in the ring now: those that are the reader's, the one
-    /// that the kernel fills, and one more that it may have gone on to.
+    /// How many blocks may hold packets that are in the ring now: those that are the reader's, the
+    /// one that the kernel fills, and one more that it may have gone on to.
     pub fn pending(&self) -> usize {
         let ready = (0..self.count)
             .take_while(|ahead| {

@@ -105,11 +105,12 @@ const ETH_P_8021Q: u16 = 0x8100;
 const VLAN_TAG_LEN: u32 = 4;
 
 impl Frame<'_> {
-    /// The frame at `base`, whose header and `sockaddr_ll` end at `head` and which has `room` bytes.
+    /// The frame at `base`, whose header and `sockaddr_ll` end at `head` and which has `room`
+    /// bytes.
     ///
     /// # Safety
-    /// `base` has `room` bytes, which are the caller's for as long as the frame lives, and `head` is at
-    /// most `room` and at least [`LINK_LEN`].
+    /// `base` has `room` bytes, which are the caller's for as long as the frame lives, and `head`
+    /// is at most `room` and at least [`LINK_LEN`].
     #[inline(always)]
     pub(crate) unsafe fn new(
         base: NonNull<u8>,
@@ -186,9 +187,9 @@ impl Frame<'_> {
         unsafe { field.cast::<[u8; N]>().read() }
     }
 
-    /// Puts the tag that the kernel has taken out back in, `at` bytes into the packet, as the system's
-    /// libpcap does: what is before it moves down into the ring's own room. Packets shorter than that
-    /// stay as they are.
+    /// Puts the tag that the kernel has taken out back in, `at` bytes into the packet, as the
+    /// system's libpcap does: what is before it moves down into the ring's own room. Packets
+    /// shorter than that stay as they are.
     ///
     /// # Errors
     /// When there is no such room, which `PACKET_RESERVE` makes.

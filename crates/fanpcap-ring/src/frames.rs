@@ -46,8 +46,8 @@ pub struct Frames {
 }
 
 impl Frames {
-    /// A ring of `count` frames of `frame_size` bytes in blocks of `block_size`, of which none has been
-    /// read. None when they are not in the memory, or a frame has no room for a packet.
+    /// A ring of `count` frames of `frame_size` bytes in blocks of `block_size`, of which none has
+    /// been read. None when they are not in the memory, or a frame has no room for a packet.
     pub fn new(
         mapping: Mapping,
         block_size: usize,
@@ -182,8 +182,8 @@ impl Frames {
 
     #[inline(always)]
     fn status(&self, index: usize) -> &AtomicU32 {
-        // SAFETY: a frame begins with its status, at a multiple of 8 bytes, and is mapped as long as
-        // `self`; the kernel accesses it atomically too.
+        // SAFETY: a frame begins with its status, at a multiple of 8 bytes, and is mapped as long
+        // as `self`; the kernel accesses it atomically too.
         unsafe { AtomicU32::from_ptr(self.frame(index).as_ptr().cast()) }
     }
 }

@@ -83,7 +83,8 @@ mod tests {
             });
             let mut statuses = Vec::new();
             for _ in 0..50 {
-                // SAFETY: the child calls functions of this file and of the C library only, which may allocate.
+                // SAFETY: the child calls functions of this file and of the C library only, which
+                // may allocate.
                 let child = unsafe { libc::fork() };
                 if child == 0 {
                     // SAFETY: no preconditions.

@@ -1,7 +1,8 @@
-//! The kernel's ring layouts, read: TPACKET_V3's blocks, TPACKET_V2's frames, and a packet in either
-//! (linux/if_packet.h, net/packet/af_packet.c). No system calls.
+//! The kernel's ring layouts, read: TPACKET_V3's blocks, TPACKET_V2's frames, and a packet in
+//! either (linux/if_packet.h, net/packet/af_packet.c). No system calls.
 //!
-//! What lies in the memory is not trusted: an index or length that leaves it is an error, [`Corrupt`].
+//! What lies in the memory is not trusted: an index or length that leaves it is an error,
+//! [`Corrupt`].
 
 mod frame;
 mod handover;

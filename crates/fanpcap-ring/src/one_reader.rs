@@ -3,8 +3,9 @@
 use std::cell::UnsafeCell;
 use std::fmt;
 
-/// A value without a lock, for one thread at a time: libpcap's rule for who reads a handle. There is nothing
-/// that could stay locked when a program leaves a read by longjmp(3) or forks during one.
+/// A value without a lock, for one thread at a time: libpcap's rule for who reads a handle. There
+/// is nothing that could stay locked when a program leaves a read by longjmp(3) or forks during
+/// one.
 pub struct OneReader<T>(UnsafeCell<T>);
 
 // SAFETY: only get() gives access, and its callers promise to be alone.

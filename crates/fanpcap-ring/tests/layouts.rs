@@ -1,5 +1,5 @@
-//! Rings written as the kernel writes them are read back; rings written by nobody in his senses harm
-//! nothing.
+//! Rings written as the kernel writes them are read back; rings written by nobody in his senses
+//! harm nothing.
 #![allow(
     clippy::cast_possible_truncation,
     reason = "lengths in here are below 4096"
@@ -163,7 +163,8 @@ fn a_ring_that_does_not_fit_its_memory_is_none() {
     assert!(Frames::new(mapping(), 64, FRAME, 8).is_none());
 }
 
-/// A filter that was replaced must see what its predecessor let in: never fewer blocks than hold that.
+/// A filter that was replaced must see what its predecessor let in: never fewer blocks than hold
+/// that.
 #[test]
 fn what_may_hold_old_packets_is_what_is_ready_and_what_the_kernel_fills() {
     let mapping = Mapping::anonymous(4 * BLOCK).unwrap();

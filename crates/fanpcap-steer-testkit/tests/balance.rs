@@ -80,7 +80,8 @@ fn random_flows_of_ipv6_are_spread_evenly() {
     }
 }
 
-/// The trap of the RSS key 6D:5A: where address and port grow together, an XOR of both is always the same.
+/// The trap of the RSS key 6D:5A: where address and port grow together, an XOR of both is always
+/// the same.
 #[test]
 fn clients_whose_port_grows_with_their_address_are_spread() {
     let frames = (0..=255_u8).map(|client| {
@@ -105,7 +106,8 @@ fn ports_alone_spread_the_flows_of_two_hosts() {
     assert_even(shares(frames), "ports");
 }
 
-/// All hashes but a few are different, and the fullest of 2 to 12 members is as full as chance would have it.
+/// All hashes but a few are different, and the fullest of 2 to 12 members is as full as chance
+/// would have it.
 fn assert_spread(steer: &Steer, frames: impl Iterator<Item = Vec<u8>>, what: &str) {
     let hashes = hashes(steer.clone(), frames);
     let distinct = hashes.iter().collect::<HashSet<_>>().len();
@@ -129,7 +131,8 @@ fn assert_spread(steer: &Steer, frames: impl Iterator<Item = Vec<u8>>, what: &st
 /// Pairs of ends, each a number of a byte.
 type Pairs = Vec<[u8; 2]>;
 
-/// Every two of 256, and each with its like in the other half of them, from the middle on and from the end.
+/// Every two of 256, and each with its like in the other half of them, from the middle on and from
+/// the end.
 fn among_themselves() -> [(&'static str, Pairs); 3] {
     let mesh = (0..=255).flat_map(|one| (0..one).map(move |other| [one, other]));
     let halves = (0..128).map(|one| [one, one + 128]);

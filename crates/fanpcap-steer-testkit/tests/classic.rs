@@ -1,4 +1,5 @@
-//! Pcap filters see a frame with its tag in the bytes, as the reader's filters see the bytes of a packet.
+//! Pcap filters see a frame with its tag in the bytes, as the reader's filters see the bytes of a
+//! packet.
 
 use fanpcap_bpf::{Classic, Shifts, run};
 use fanpcap_reader::filter::View;

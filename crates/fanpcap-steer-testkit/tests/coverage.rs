@@ -1,4 +1,5 @@
-//! That what is drawn is worth testing with: each question answered both ways, each function met by packets that it drops and that it does not.
+//! That what is drawn is worth testing with: each question answered both ways, each function met by
+//! packets that it drops and that it does not.
 
 use std::collections::{BTreeMap, HashSet};
 
@@ -145,7 +146,8 @@ fn programs_have_all_parts() {
         }
     }
     println!("{:?}\n{decided:?}", parts.met);
-    // 15 functions, 19 ways to steer, 15 predicates, 19 properties, 8 comparisons, 13 headers; names that two of them share: Link, Drop ...
+    // 15 functions, 19 ways to steer, 15 predicates, 19 properties, 8 comparisons, 13 headers;
+    // names that two of them share: Link, Drop ...
     let functions = [
         "Pass", "Drop", "Sequence", "If", "First", "Inverse", "Inner", "Steer",
     ];

@@ -38,7 +38,8 @@ impl Cut {
     }
 }
 
-/// Whether what it decides depends on packets that the whole program may have dropped: turns and random numbers.
+/// Whether what it decides depends on packets that the whole program may have dropped: turns and
+/// random numbers.
 fn has_turns(function: &Function) -> bool {
     let is_turn = matches!(function, Function::Steer(Steer::RoundRobin | Steer::Random));
     is_turn || function.children().any(has_turns)

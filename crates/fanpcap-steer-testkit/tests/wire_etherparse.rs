@@ -91,7 +91,8 @@ fn tags(theirs: &LaxSlicedPacket<'_>) -> Vec<u16> {
     theirs.link_exts.iter().filter_map(tag).collect()
 }
 
-/// Theirs looks at total lengths, and at fewer and other extension headers: what it does not find, ours may.
+/// Theirs looks at total lengths, and at fewer and other extension headers: what it does not find,
+/// ours may.
 fn compare_transport(ip: &Ip<'_>, theirs: Option<&TransportSlice<'_>>) -> bool {
     // It passes over authentication in IPv4, and any number of extension headers.
     let is_beyond = match ip.ipv4() {

@@ -256,7 +256,8 @@ fn deep(open: &str, close: &str, count: usize) -> String {
     format!("main = {}tcp{}", open.repeat(count), close.repeat(count))
 }
 
-/// `((... `par` tcp ...) `par` tcp ...)`: 64 functions between back quotes in each of so many parentheses.
+/// `((... `par` tcp ...) `par` tcp ...)`: 64 functions between back quotes in each of so many
+/// parentheses.
 fn named_in_parentheses(count: usize) -> String {
     let named = format!("{})", " `par` tcp".repeat(64));
     format!(

@@ -9,8 +9,8 @@ use fanpcap_linux::wait::stop;
 /// Asks `condition` until it yields a value and returns that.
 ///
 /// # Errors
-/// The condition's own error at once; after `limit`, or when somebody has asked this process for its end, one
-/// that says what was awaited.
+/// The condition's own error at once; after `limit`, or when somebody has asked this process for
+/// its end, one that says what was awaited.
 pub fn await_for<T>(
     what: &str,
     limit: Duration,

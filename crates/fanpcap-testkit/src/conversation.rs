@@ -61,8 +61,8 @@ pub fn hold(servers: &[IpAddr], count: usize) -> Result<()> {
     Ok(())
 }
 
-/// Sends `count` datagrams to `sink` from each of `sockets` sockets. Those of one arrive before the next one
-/// sends, so that no queue on the way overflows.
+/// Sends `count` datagrams to `sink` from each of `sockets` sockets. Those of one arrive before the
+/// next one sends, so that no queue on the way overflows.
 ///
 /// # Errors
 /// When a socket can't be made, or a datagram does not arrive.

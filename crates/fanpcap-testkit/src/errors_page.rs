@@ -1,5 +1,5 @@
-//! docs/errors.md, held to what the library really says: each error listed there is produced by a test,
-//! each one produced is listed, and the printed text is exact.
+//! docs/errors.md, held to what the library really says: each error listed there is produced by a
+//! test, each one produced is listed, and the printed text is exact.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::env;
@@ -9,8 +9,8 @@ use anyhow::{Context, Result, ensure};
 
 const PAGE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/errors.md");
 
-/// Compares the page's blocks under the heading `section` with `produced`, texts by the errors' names.
-/// With `FANPCAP_BLESS` in the environment it rewrites the blocks instead.
+/// Compares the page's blocks under the heading `section` with `produced`, texts by the errors'
+/// names. With `FANPCAP_BLESS` in the environment it rewrites the blocks instead.
 ///
 /// # Errors
 /// The first difference.

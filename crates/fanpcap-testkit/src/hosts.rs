@@ -1,4 +1,5 @@
-//! Two hosts, each in a network namespace, with a wire between them on which only their conversations are.
+//! Two hosts, each in a network namespace, with a wire between them on which only their
+//! conversations are.
 
 use std::fs;
 use std::mem;
@@ -36,8 +37,8 @@ pub struct Hosts {
 }
 
 impl Hosts {
-    /// Makes both and moves the calling thread to the serving one. They end with the thread, the value
-    /// and the programs started there.
+    /// Makes both and moves the calling thread to the serving one. They end with the thread, the
+    /// value and the programs started there.
     ///
     /// # Errors
     /// When namespaces or devices can't be made (it needs root).
@@ -60,8 +61,8 @@ impl Hosts {
         Ok(hosts)
     }
 
-    /// Holds `each` conversations by TCP and UDP over IPv4 and IPv6, and returns the packets that the
-    /// device itself counted meanwhile, both ways.
+    /// Holds `each` conversations by TCP and UDP over IPv4 and IPv6, and returns the packets that
+    /// the device itself counted meanwhile, both ways.
     ///
     /// # Errors
     /// When a conversation fails.
@@ -75,12 +76,13 @@ impl Hosts {
         Ok(usize::try_from(after - before)?)
     }
 
-    /// Sends what fills the current block of each ring in a group of `members` under `hash`: programs that
-    /// open with a timeout of 0 are given packets by whole blocks only. It is no conversation.
+    /// Sends what fills the current block of each ring in a group of `members` under `hash`:
+    /// programs that open with a timeout of 0 are given packets by whole blocks only. It is no
+    /// conversation.
     ///
-    /// A block has 256 KiB. For a program that takes 160 bytes of a packet, as softflowd does, a packet needs
-    /// 248 there, so that 1,056 fill it. Each member gets 2,048 on average, in so many small flows that chance
-    /// does not halve its share.
+    /// A block has 256 KiB. For a program that takes 160 bytes of a packet, as softflowd does, a
+    /// packet needs 248 there, so that 1,056 fill it. Each member gets 2,048 on average, in so many
+    /// small flows that chance does not halve its share.
     ///
     /// # Errors
     /// When it can't be sent.
@@ -97,8 +99,9 @@ impl Hosts {
     }
 }
 
-/// Makes a device ready so that only the conversations are on the wire: no offloads, the neighbour's
-/// address known, no duplicate address detection, no router solicitation, no link-local address.
+/// Makes a device ready so that only the conversations are on the wire: no offloads, the
+/// neighbour's address known, no duplicate address detection, no router solicitation, no link-local
+/// address.
 fn configure(device: &str, own: [IpAddr; 2], neighbour: ([IpAddr; 2], &str)) -> Result<()> {
     veth::offloads_off(device)?;
     let settings = [

@@ -1,4 +1,5 @@
-//! What tests and the demo share: network namespaces, veth pairs, traffic, captures, member programs.
+//! What tests and the demo share: network namespaces, veth pairs, traffic, captures, member
+//! programs.
 
 pub mod await_for;
 pub mod conversation;

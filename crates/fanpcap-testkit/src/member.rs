@@ -16,8 +16,8 @@ use crate::capture::Capture;
 use crate::library::library_dir;
 use crate::scratch::Scratch;
 
-/// A program to start in the calling thread's namespace, on our library and with no settings but the
-/// ones given here.
+/// A program to start in the calling thread's namespace, on our library and with no settings but
+/// the ones given here.
 #[derive(Debug)]
 pub struct Program {
     command: Command,
@@ -54,8 +54,8 @@ impl Program {
         }
     }
 
-    /// tcpdump on `device`, writing each packet to `file` at once. It stays root, so that it may write
-    /// there, and has a buffer that no test fills.
+    /// tcpdump on `device`, writing each packet to `file` at once. It stays root, so that it may
+    /// write there, and has a buffer that no test fills.
     ///
     /// # Errors
     /// When our library isn't staged.
@@ -330,8 +330,9 @@ pub fn wait_for_packets(members: &[Member], packets: usize) -> Result<()> {
     .with_context(|| format!("{captured} of {packets} packets captured"))
 }
 
-/// Waits until the members have written `packets` packets, stops them and returns what they captured.
-/// What the kernel gave them must come to the same number, so that no packet stays hidden in a ring.
+/// Waits until the members have written `packets` packets, stops them and returns what they
+/// captured. What the kernel gave them must come to the same number, so that no packet stays hidden
+/// in a ring.
 ///
 /// # Errors
 /// When packets are missing, were dropped, or are more than that.

@@ -9,9 +9,9 @@ pub use fanpcap_linux::process::netns::{current, enter};
 
 use crate::veth::ip;
 
-/// Runs `work` on a thread of its own in a new network namespace, where lo is up and no IPv6 address
-/// is configured by itself, so that nothing but the test's own frames is on any wire. The namespace
-/// and its devices end with the thread and the programs started in it.
+/// Runs `work` on a thread of its own in a new network namespace, where lo is up and no IPv6
+/// address is configured by itself, so that nothing but the test's own frames is on any wire. The
+/// namespace and its devices end with the thread and the programs started in it.
 ///
 /// # Errors
 /// Those of `work`, or that the namespace can't be made (it needs root).

@@ -41,8 +41,8 @@ pub fn flows(seed: u64, each: u16) -> Vec<Flow> {
     flows
 }
 
-/// One frame for each of `sequences`. Flow, direction and length of the payload, 12 to 267 bytes, are
-/// drawn from `seed`; flows in turn would look the same under `lb` as under `hash`.
+/// One frame for each of `sequences`. Flow, direction and length of the payload, 12 to 267 bytes,
+/// are drawn from `seed`; flows in turn would look the same under `lb` as under `hash`.
 ///
 /// # Errors
 /// When a frame can't be built.

@@ -28,7 +28,8 @@ pub struct Counters {
 }
 
 impl Veth {
-    /// Makes the pair with `queues` transmit and receive queues each, offloads off, no ARP, both up.
+    /// Makes the pair with `queues` transmit and receive queues each, offloads off, no ARP, both
+    /// up.
     ///
     /// # Errors
     /// What `ip` and `ethtool` say.

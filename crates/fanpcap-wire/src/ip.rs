@@ -140,7 +140,8 @@ impl<'a> Ip<'a> {
         }
     }
 
-    /// Whether it is a part of a datagram. A fragment header around a whole one (RFC 6946) makes none.
+    /// Whether it is a part of a datagram. A fragment header around a whole one (RFC 6946) makes
+    /// none.
     pub fn is_fragment(&self) -> bool {
         self.flags_and_offset & (MORE | OFFSET) != 0
     }

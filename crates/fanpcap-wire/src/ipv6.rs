@@ -76,7 +76,8 @@ impl Extension<'_> {
         self.header[0]
     }
 
-    /// Its length in bytes; authentication counts it in units of 4 (RFC 4302), the fragment header has no such field.
+    /// Its length in bytes; authentication counts it in units of 4 (RFC 4302), the fragment header
+    /// has no such field.
     #[expect(clippy::len_without_is_empty, reason = "it is at least 8")]
     pub fn len(self) -> usize {
         let units = usize::from(self.header[1]);
@@ -87,7 +88,8 @@ impl Extension<'_> {
         }
     }
 
-    /// Of a fragment header: flags and offset as IPv4 has them (0x2000 for "more", offset / 8), and the identification.
+    /// Of a fragment header: flags and offset as IPv4 has them (0x2000 for "more", offset / 8), and
+    /// the identification.
     pub fn fragment(self) -> Option<(u16, u32)> {
         let [_, _, a, b, id @ ..] = *self.header;
         let field = u16::from_be_bytes([a, b]);
@@ -114,7 +116,8 @@ impl<'a> Extensions<'a> {
         }
     }
 
-    /// When all are passed over: the last number read, and what follows, unless it was not to be reached.
+    /// When all are passed over: the last number read, and what follows, unless it was not to be
+    /// reached.
     pub(crate) fn end(self) -> (u8, Option<&'a [u8]>) {
         (self.next, self.rest.filter(|_| self.left > 0))
     }

@@ -74,7 +74,8 @@ impl<'a> Layers<'a> {
         self.link.as_ref()?.arp()
     }
 
-    /// The layers of the packet that this one carries: always with an IP packet. What that one carries is not looked at.
+    /// The layers of the packet that this one carries: always with an IP packet. What that one
+    /// carries is not looked at.
     pub fn inner(&self) -> Option<Layers<'a>> {
         let ip = self.ip.as_ref().filter(|_| !self.is_inside)?;
         ip.inner().map(|layers| Self {

@@ -56,7 +56,8 @@ impl Label {
     }
 }
 
-/// MPLS labels, from outside to inside, at most [`LABELS_MAX`]; none behind the bottom of the stack.
+/// MPLS labels, from outside to inside, at most [`LABELS_MAX`]; none behind the bottom of the
+/// stack.
 #[derive(Clone, Copy, Debug)]
 pub struct Labels<'a> {
     rest: &'a [u8],

@@ -1,5 +1,5 @@
-//! docs/errors.md, section "Settings", is exact: each error listed is produced here as printed there.
-//! `FANPCAP_BLESS=1 cargo test -p fanpcap --test errors` rewrites the printed blocks.
+//! docs/errors.md, section "Settings", is exact: each error listed is produced here as printed
+//! there. `FANPCAP_BLESS=1 cargo test -p fanpcap --test errors` rewrites the printed blocks.
 #![expect(clippy::unwrap_used, reason = "a test stops at what it did not expect")]
 
 use fanpcap::request::{named_twice, unreadable};
@@ -59,7 +59,8 @@ fn too_large() -> String {
     format!("fanout@7 = main = {}steer_flow", step.repeat(1000))
 }
 
-/// Of a file with a program, of this length; the test runs in its directory, so that the name is short.
+/// Of a file with a program, of this length; the test runs in its directory, so that the name is
+/// short.
 fn of_file(len: usize) -> Report {
     std::env::set_current_dir(env!("CARGO_TARGET_TMPDIR")).unwrap();
     fs::write("steer.pfq", " ".repeat(len) + "main = tpc >-> steer_flow").unwrap();
@@ -194,7 +195,8 @@ fn the_page_lists_every_error_as_it_is() {
     errors_page::check("With a steering program", &of_programs).unwrap();
 }
 
-/// What `fn slug` of the errors of joining returns: one for each of their variants, as the compiler sees to.
+/// What `fn slug` of the errors of joining returns: one for each of their variants, as the compiler
+/// sees to.
 fn of_joining(directory: &Path, slugs: &mut BTreeSet<String>) {
     for entry in fs::read_dir(directory).unwrap() {
         let path = entry.unwrap().path();

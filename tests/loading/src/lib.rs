@@ -125,8 +125,8 @@ pub fn run(scratch: &Scratch, command: &mut Command) -> Result<Ended> {
     })
 }
 
-/// Checks that a program that judges files finds no fault; without the program the test is skipped, and
-/// this is false.
+/// Checks that a program that judges files finds no fault; without the program the test is skipped,
+/// and this is false.
 ///
 /// # Errors
 /// What it finds.

@@ -1,4 +1,5 @@
-//! The files in packaging/examples: each is read by the program that it is for, and its commands run.
+//! The files in packaging/examples: each is read by the program that it is for, and its commands
+//! run.
 
 use std::fs;
 use std::path::{Path, PathBuf};

@@ -1,5 +1,5 @@
-//! The installed tree and the manual pages: the pages are well-formed and complete, and their programs
-//! do what they say, built against an installed tree as a user builds them.
+//! The installed tree and the manual pages: the pages are well-formed and complete, and their
+//! programs do what they say, built against an installed tree as a user builds them.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -49,7 +49,8 @@ fn the_installed_command_finds_the_installed_library() -> Result<()> {
         library.canonicalize()?.display()
     );
     ensure!(said == line, "{said}");
-    // As a shell takes it: the program that it starts then is on our library, until it is taken back.
+    // As a shell takes it: the program that it starts then is on our library, until it is taken
+    // back.
     let script = "eval \"$(\"$0\" enable)\"; tcpdump --version; \
                   eval \"$(\"$0\" disable)\"; echo \"left: $LD_LIBRARY_PATH\"";
     let mut shell = on_system("sh");
@@ -420,7 +421,8 @@ fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
 }
 
-/// Lines of examples that are for a machine of one's own: they change it, measure for long, or need what is not here.
+/// Lines of examples that are for a machine of one's own: they change it, measure for long, or need
+/// what is not here.
 const NOT_HERE: [&str; 4] = ["--system", "bench steering", "bench compare", "eval "];
 
 #[test]

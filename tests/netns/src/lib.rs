@@ -1,5 +1,5 @@
-//! The scene of the tests on real packets: a wire in a network namespace, members that capture at its
-//! far end, and the checks that most tests share.
+//! The scene of the tests on real packets: a wire in a network namespace, members that capture at
+//! its far end, and the checks that most tests share.
 
 pub mod dialog;
 
@@ -74,7 +74,8 @@ impl Wire {
         Ok(members)
     }
 
-    /// Sends frames in order, each from its side, and checks that all of them reached the packet sockets.
+    /// Sends frames in order, each from its side, and checks that all of them reached the packet
+    /// sockets.
     ///
     /// # Errors
     /// When one can't be sent or was dropped on the way.
@@ -99,8 +100,8 @@ impl Wire {
         Ok(())
     }
 
-    /// Sends frames of any kind, also such as the host drops once the packet sockets have them; each
-    /// from its side, in order, and checks that all of them passed the device.
+    /// Sends frames of any kind, also such as the host drops once the packet sockets have them;
+    /// each from its side, in order, and checks that all of them passed the device.
     ///
     /// # Errors
     /// When one can't be sent or did not pass.

@@ -1,4 +1,5 @@
-//! A clean Debian in a directory, to install the package in: made by debootstrap once, copied for each test.
+//! A clean Debian in a directory, to install the package in: made by debootstrap once, copied for
+//! each test.
 
 mod listing;
 

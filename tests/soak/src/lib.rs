@@ -1,6 +1,7 @@
-//! The soak: for a given time, everything at once in a network namespace of its own. Traffic without
-//! pause; processes that capture all the while, change filters, break loops, open and close handles; and
-//! members that come and go, some by a kill. Nothing may be lost from the books, and nothing may grow.
+//! The soak: for a given time, everything at once in a network namespace of its own. Traffic
+//! without pause; processes that capture all the while, change filters, break loops, open and close
+//! handles; and members that come and go, some by a kill. Nothing may be lost from the books, and
+//! nothing may grow.
 #![forbid(unsafe_code)]
 
 mod chance;

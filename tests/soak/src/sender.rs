@@ -16,7 +16,8 @@ const ETHERTYPE: u16 = 0x88b5;
 const FRAME_LEN: u64 = 60;
 const FRAME_LEN_MAX: u64 = 1000;
 
-/// Frames in one system call, and what is waited after them at most: about 20000 frames in a second.
+/// Frames in one system call, and what is waited after them at most: about 20000 frames in a
+/// second.
 const BATCH: usize = 64;
 const PAUSE_US: u64 = 6000;
 

@@ -49,8 +49,8 @@ impl Vitals {
     }
 }
 
-/// What may come and go from one quarter's median to another's: of the threads that open handles, with
-/// their rings, each has one or none at a moment; allocators keep an arena more or less.
+/// What may come and go from one quarter's median to another's: of the threads that open handles,
+/// with their rings, each has one or none at a moment; allocators keep an arena more or less.
 const MORE_DESCRIPTORS: u64 = 4;
 const MORE_MAPPINGS: u64 = 8;
 const MORE_RSS_KIB: u64 = 4096;

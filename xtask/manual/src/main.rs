@@ -112,7 +112,8 @@ fn rendered(page: &Command, names: &[String]) -> Result<Vec<u8>> {
     Ok(text)
 }
 
-/// The synopsis as it is rendered names options without their values: adds these, `[--interval SECONDS]`.
+/// The synopsis as it is rendered names options without their values: adds these, `[--interval
+/// SECONDS]`.
 fn with_values(page: &Command, text: &str) -> String {
     let Some(begin) = text.find("\n.SH SYNOPSIS\n") else {
         return text.to_owned();

@@ -1,4 +1,5 @@
-//! The licences of the crates that are linked in: their copyright notices and texts, each text once.
+//! The licences of the crates that are linked in: their copyright notices and texts, each text
+//! once.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -23,8 +24,8 @@ struct Crate {
     directory: PathBuf,
 }
 
-/// The texts in the form of Debian's copyright files: a paragraph each, with the crates that come under it. `crates`
-/// are those linked in, `libc 0.2.1`.
+/// The texts in the form of Debian's copyright files: a paragraph each, with the crates that come
+/// under it. `crates` are those linked in, `libc 0.2.1`.
 pub(super) fn paragraphs(crates: &[String]) -> Result<String> {
     let packages = packages()?;
     let mut texts: BTreeMap<String, Vec<&str>> = BTreeMap::new();

@@ -1,4 +1,5 @@
-//! The package's texts: control file, changelog and copyright, from packaging/deb and the tree's own.
+//! The package's texts: control file, changelog and copyright, from packaging/deb and the tree's
+//! own.
 
 use std::fs;
 use std::process::Command;

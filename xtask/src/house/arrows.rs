@@ -8,8 +8,8 @@ use syn::{Item, ItemMod, Macro, UseTree};
 
 use super::modules::{Module, Tree, is_test};
 
-/// The arrows to a module that is declared after the one that uses it, as `a::b -> c`. Arrows between
-/// a module and those within it are free.
+/// The arrows to a module that is declared after the one that uses it, as `a::b -> c`. Arrows
+/// between a module and those within it are free.
 pub(crate) fn backward(tree: &Tree) -> BTreeSet<String> {
     let mut found = BTreeSet::new();
     for module in tree.modules() {

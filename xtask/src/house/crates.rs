@@ -72,8 +72,8 @@ fn member(package: &Value, folder: String) -> Member {
     }
 }
 
-/// The arrows that go backward: code needs members listed before its own; tests may need later ones,
-/// but none that need theirs.
+/// The arrows that go backward: code needs members listed before its own; tests may need later
+/// ones, but none that need theirs.
 pub(crate) fn backward(members: &[Member]) -> BTreeSet<String> {
     let places = members.iter().enumerate();
     let places: BTreeMap<&str, usize> = places

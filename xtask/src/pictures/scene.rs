@@ -1,4 +1,5 @@
-//! A scene for the picture of `fanpcap top`: three tcpdump and two p0f share the traffic of a device.
+//! A scene for the picture of `fanpcap top`: three tcpdump and two p0f share the traffic of a
+//! device.
 
 use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};

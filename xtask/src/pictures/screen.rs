@@ -1,4 +1,5 @@
-//! A terminal's screen as SVG: text with the escape sequences of colours, as `tmux capture-pane -e` has it.
+//! A terminal's screen as SVG: text with the escape sequences of colours, as `tmux capture-pane -e`
+//! has it.
 
 use std::fmt::Write;
 use std::mem;

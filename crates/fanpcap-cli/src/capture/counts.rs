@@ -17,8 +17,8 @@ pub(super) struct Counts {
     pub(super) written: Option<u64>,
     /// The kernel's own; none for a savefile.
     pub(super) kernel: Option<Kernel>,
-    /// How many packets libpcap may have rejected that the kernel had let through: those which came before
-    /// the filter was set.
+    /// How many packets libpcap may have rejected that the kernel had let through: those which came
+    /// before the filter was set.
     pub(super) late_max: u64,
     /// Whether the ring was read to its end.
     pub(super) read_to_end: bool,
@@ -47,7 +47,8 @@ pub(super) struct Kernel {
 }
 
 impl Kernel {
-    /// The counters after those of `last`, given what libpcap says now: its counters wrap at 32 bits.
+    /// The counters after those of `last`, given what libpcap says now: its counters wrap at 32
+    /// bits.
     pub(super) fn advance(&mut self, last: Stats, now: Stats) {
         self.received += u64::from(now.received.wrapping_sub(last.received));
         self.dropped += u64::from(now.dropped.wrapping_sub(last.dropped));
@@ -57,8 +58,8 @@ impl Kernel {
 }
 
 impl Counts {
-    /// Packets that the kernel had for the ring and that were neither captured nor dropped; negative when
-    /// more came out of it than the kernel says. None for a savefile.
+    /// Packets that the kernel had for the ring and that were neither captured nor dropped;
+    /// negative when more came out of it than the kernel says. None for a savefile.
     pub(super) fn left(&self) -> Option<i64> {
         let kernel = self.kernel?;
         let signed = |count| i64::try_from(count).ok();

@@ -90,10 +90,10 @@ impl<'a> Source<'a> {
         Ok(handle)
     }
 
-    /// Sets the filter, if there is one. A handle joins its group when it is activated, and can have a filter
-    /// only then: joined afterwards, it would first receive what the others receive too. So packets come in
-    /// between, of which libpcap rejects those that do not match when they are read. How many there are at
-    /// most is returned.
+    /// Sets the filter, if there is one. A handle joins its group when it is activated, and can
+    /// have a filter only then: joined afterwards, it would first receive what the others receive
+    /// too. So packets come in between, of which libpcap rejects those that do not match when they
+    /// are read. How many there are at most is returned.
     fn set_filter(&self, handle: &mut Handle) -> Result<u64> {
         let expression = self.arguments.expression();
         if expression.is_empty() {

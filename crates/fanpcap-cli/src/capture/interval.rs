@@ -44,7 +44,8 @@ struct LinkRates {
 }
 
 impl Interval {
-    /// The rates between two answers of the threads. A thread that has not answered since has rates of 0.
+    /// The rates between two answers of the threads. A thread that has not answered since has rates
+    /// of 0.
     pub(super) fn between(
         start_ns: u64,
         before: &[Told],

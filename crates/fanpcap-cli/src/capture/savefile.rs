@@ -78,13 +78,14 @@ impl Savefiles {
 /// Standard input as a file.
 const STDIN: &str = "/dev/stdin";
 
-/// What tells a file from others whatever it is called; none for a device or a pipe, which many may write.
+/// What tells a file from others whatever it is called; none for a device or a pipe, which many may
+/// write.
 fn identity(facts: &fs::Metadata) -> Option<(u64, u64)> {
     facts.is_file().then(|| (facts.dev(), facts.ino()))
 }
 
-/// The savefile of a thread. libpcap's own writer does not tell when the disk is full; this one does, and
-/// counts what is in the file.
+/// The savefile of a thread. libpcap's own writer does not tell when the disk is full; this one
+/// does, and counts what is in the file.
 #[derive(Debug)]
 pub(super) struct Savefile<F = File> {
     path: PathBuf,

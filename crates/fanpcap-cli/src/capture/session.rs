@@ -60,8 +60,8 @@ fn choose_cpus(arguments: &Arguments) -> Result<Choice> {
     Ok(choice)
 }
 
-/// Opens the threads' handles and starts each thread when it has its own, so that what arrives while others
-/// are opened is read. What to say then.
+/// Opens the threads' handles and starts each thread when it has its own, so that what arrives
+/// while others are opened is read. What to say then.
 fn begin(
     arguments: &Arguments,
     library: &Library,

@@ -23,7 +23,8 @@ pub(super) struct Shared {
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Told {
     round: u64,
-    /// When they were read, by the clock of [`clock::monotonic_ns`]; at first, when the threads began.
+    /// When they were read, by the clock of [`clock::monotonic_ns`]; at first, when the threads
+    /// began.
     pub(super) at_ns: u64,
     /// The counters.
     pub(super) counts: Counts,
@@ -58,8 +59,8 @@ impl Shared {
         told.len() - 1
     }
 
-    /// Asks the threads for their counters. `wake` ends their waits. A thread that is busy with its packets
-    /// is waited for a moment only; what it said before stands then.
+    /// Asks the threads for their counters. `wake` ends their waits. A thread that is busy with its
+    /// packets is waited for a moment only; what it said before stands then.
     pub(super) fn ask(&self, wake: impl FnOnce()) -> Vec<Told> {
         let round = self.round.fetch_add(1, Ordering::AcqRel) + 1;
         wake();

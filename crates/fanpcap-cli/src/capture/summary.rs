@@ -18,8 +18,8 @@ pub(super) struct Summary {
     total: Totals,
     link: Option<LinkTotals>,
     group: Option<Group>,
-    /// Whether `received_by_filter` is the sum of `captured`, `dropped_by_kernel` and `filtered_late`; none for
-    /// a savefile.
+    /// Whether `received_by_filter` is the sum of `captured`, `dropped_by_kernel` and
+    /// `filtered_late`; none for a savefile.
     adds_up: Option<bool>,
     #[serde(skip)]
     rest: Rest,

@@ -102,8 +102,9 @@ impl Reader {
         shared.tell(self.number, round, counts);
     }
 
-    /// Reads the kernel's counters for the last time, and what is in the ring by then: as many packets as
-    /// these say, so that the counters agree. When the packets were limited the rest stays where it is.
+    /// Reads the kernel's counters for the last time, and what is in the ring by then: as many
+    /// packets as these say, so that the counters agree. When the packets were limited the rest
+    /// stays where it is.
     fn finish(&mut self, counter: &mut Counter, shared: &Shared) -> Result<()> {
         counter.ask_kernel(&mut self.handle, self.offline)?;
         if !self.offline {
@@ -113,8 +114,9 @@ impl Reader {
         Ok(())
     }
 
-    /// Reads what is in the ring; false when that was given up. The kernel hands over a block that is not full
-    /// after one to two times the timeout, which may be longer than anybody wants to wait.
+    /// Reads what is in the ring; false when that was given up. The kernel hands over a block that
+    /// is not full after one to two times the timeout, which may be longer than anybody wants to
+    /// wait.
     fn drain(&mut self, counter: &mut Counter, shared: &Shared) -> Result<bool> {
         self.handle.set_nonblock(true)?;
         let handed_over = self.timeout.saturating_mul(3);

@@ -8,7 +8,8 @@ use std::os::unix::fs::symlink;
 struct Machine(Scratch);
 
 impl Machine {
-    /// `cpus` CPUs, of which each is the sibling of the one `cpus / 2` further; even ones are of node 0.
+    /// `cpus` CPUs, of which each is the sibling of the one `cpus / 2` further; even ones are of
+    /// node 0.
     fn new(cpus: usize) -> Self {
         let machine = Self(Scratch::new().unwrap());
         for cpu in 0..cpus {

@@ -9,28 +9,31 @@ use super::values::{lengths, mac, speed};
 
 /// Sends traffic: made from a description, or replayed
 ///
-/// Frames are made once, as many as it takes for all flows and lengths to come in their proportions, and
-/// sent in order, again and again. The same options and the same seed make the same frames, byte for
-/// byte, whichever way they are sent. Checksums are right. The payload of a frame begins with its number,
-/// unless there is no room or --no-stamp is given; what follows is the same in all frames.
+/// Frames are made once, as many as it takes for all flows and lengths to come in their
+/// proportions, and sent in order, again and again. The same options and the same seed make the
+/// same frames, byte for byte, whichever way they are sent. Checksums are right. The payload of a
+/// frame begins with its number, unless there is no room or --no-stamp is given; what follows is
+/// the same in all frames.
 ///
-/// Where it can, an eBPF program within the kernel sends the frames (BPF_PROG_TEST_RUN with live frames,
-/// since Linux 5.18; it needs CAP_BPF, CAP_NET_ADMIN and CAP_SYS_ADMIN). That is several times as fast as
-/// any reader. Else sendmmsg(2) does, past the queueing discipline (CAP_NET_RAW). Some devices refuse live
-/// frames: a veth does unless its other end has an XDP program or GRO turned on. The device's counters
-/// show it, at the first 64 frames and once more all the time; then sendmmsg(2) takes over, as it does
-/// for fewer frames and below 6400 frames a second. The result says which way was taken, and why.
+/// Where it can, an eBPF program within the kernel sends the frames (BPF_PROG_TEST_RUN with live
+/// frames, since Linux 5.18; it needs CAP_BPF, CAP_NET_ADMIN and CAP_SYS_ADMIN). That is several
+/// times as fast as any reader. Else sendmmsg(2) does, past the queueing discipline (CAP_NET_RAW).
+/// Some devices refuse live frames: a veth does unless its other end has an XDP program or GRO
+/// turned on. The device's counters show it, at the first 64 frames and once more all the time;
+/// then sendmmsg(2) takes over, as it does for fewer frames and below 6400 frames a second. The
+/// result says which way was taken, and why.
 ///
-/// At the end it says what was sent, what the device counted meanwhile, and, for a veth, what its other
-/// end received, if that is in this network namespace, in one under /run/netns or in that of a process.
-/// Ctrl-C ends it earlier, with the same result.
+/// At the end it says what was sent, what the device counted meanwhile, and, for a veth, what its
+/// other end received, if that is in this network namespace, in one under /run/netns or in that of
+/// a process. Ctrl-C ends it earlier, with the same result.
 ///
-/// The exit status is 0 when the device took all frames, 1 when it refused or dropped some, or when sending
-/// ended with an error; what was sent before is told in any case.
+/// The exit status is 0 when the device took all frames, 1 when it refused or dropped some, or when
+/// sending ended with an error; what was sent before is told in any case.
 ///
-/// Without --force a device is refused that carries a default route, in any table; that is below a bridge,
-/// bond, VRF or VLAN that does; or that is above such a device or shares one with it, as a VLAN, macvlan,
-/// ipvlan or macsec. So is the loopback device. Where a tunnel's packets leave is not known.
+/// Without --force a device is refused that carries a default route, in any table; that is below a
+/// bridge, bond, VRF or VLAN that does; or that is above such a device or shares one with it, as a
+/// VLAN, macvlan, ipvlan or macsec. So is the loopback device. Where a tunnel's packets leave is
+/// not known.
 #[derive(Args, Clone, Debug)]
 pub(crate) struct Arguments {
     /// The device to send on
@@ -39,8 +42,8 @@ pub(crate) struct Arguments {
 
     /// Send the packets of a capture file, pcap or pcapng, byte for byte
     ///
-    /// They are sent at top speed if neither --rate nor --speed is given. A file of more than 256 MiB is
-    /// read in pieces while it is sent, by sendmmsg(2) only.
+    /// They are sent at top speed if neither --rate nor --speed is given. A file of more than 256
+    /// MiB is read in pieces while it is sent, by sendmmsg(2) only.
     #[arg(long, value_name = "FILE", help_heading = "Replay", conflicts_with_all = [
         "len", "imix", "flows", "ipv4", "ipv6", "udp", "tcp", "both", "vlan", "vxlan", "fragments",
         "no_stamp", "src_mac", "dst_mac", "src_ip", "dst_ip", "src_ip6", "dst_ip6",
@@ -52,9 +55,9 @@ pub(crate) struct Arguments {
     pub(super) speed: Option<f64>,
     /// Give the flows other addresses in each loop but the first
     ///
-    /// The last 16 bits of IPv4 and IPv6 addresses change, in the same way for all packets of a loop, so that
-    /// flows stay flows, in both directions. The checksums of IPv4, TCP, UDP and ICMPv6 follow. Multicast,
-    /// broadcast and loopback addresses stay. By sendmmsg(2) only.
+    /// The last 16 bits of IPv4 and IPv6 addresses change, in the same way for all packets of a
+    /// loop, so that flows stay flows, in both directions. The checksums of IPv4, TCP, UDP and
+    /// ICMPv6 follow. Multicast, broadcast and loopback addresses stay. By sendmmsg(2) only.
     #[arg(long, help_heading = "Replay", requires = "replay")]
     pub(super) flows_per_loop: bool,
     /// Leave out packets that are too long for the device, and count them
@@ -77,27 +80,28 @@ pub(crate) struct Arguments {
     pub(super) seconds: Option<f64>,
     /// So often through all frames, or through the file; 0 for ever
     ///
-    /// A file is replayed once if nothing is said, made frames are sent until Ctrl-C. With --count or
-    /// --seconds it ends with whichever comes first.
+    /// A file is replayed once if nothing is said, made frames are sent until Ctrl-C. With --count
+    /// or --seconds it ends with whichever comes first.
     #[arg(long, value_name = "N", help_heading = "How much")]
     pub(super) loops: Option<u32>,
 
     /// Packets or bits a second, like 100kpps, 1.5Mpps, 500Mbit; top speed without it
     ///
-    /// Bits are those of the frames, without check sequence, preamble and the gap between frames, which add
-    /// 24 bytes a frame on Ethernet. Times follow from the beginning, so that errors never add up.
+    /// Bits are those of the frames, without check sequence, preamble and the gap between frames,
+    /// which add 24 bytes a frame on Ethernet. Times follow from the beginning, so that errors
+    /// never add up.
     #[arg(short = 'r', long, help_heading = "How fast")]
     pub(super) rate: Option<Rate>,
     /// Gaps between frames: even, or exponentially distributed (poisson)
     ///
-    /// At even gaps below 100 us, frames that are due within 100 us go together, when the last of them is
-    /// due. Poisson's frames go when they are due, or as soon as the sender has woken up.
+    /// At even gaps below 100 us, frames that are due within 100 us go together, when the last of
+    /// them is due. Poisson's frames go when they are due, or as soon as the sender has woken up.
     #[arg(long, value_enum, default_value_t = Gaps::Even, help_heading = "How fast", requires = "rate")]
     pub(super) gaps: Gaps,
     /// Stay on this CPU; without it, on the one where it starts
     ///
-    /// It stays on one in any case: which queue of a device a frame takes goes by the CPU, and frames of
-    /// different queues may overtake each other.
+    /// It stays on one in any case: which queue of a device a frame takes goes by the CPU, and
+    /// frames of different queues may overtake each other.
     #[arg(long, value_name = "CPU", help_heading = "How fast")]
     pub(super) core: Option<usize>,
     /// Live frames, or nothing; an error when most don't leave the device
@@ -109,8 +113,8 @@ pub(crate) struct Arguments {
 
     /// Length of frames, or a range like 60-1514, headers of all layers included
     ///
-    /// The frame check sequence (4 bytes) does not count. A frame whose headers take more is as long as
-    /// these. 60 if nothing is said.
+    /// The frame check sequence (4 bytes) does not count. A frame whose headers take more is as
+    /// long as these. 60 if nothing is said.
     #[arg(short = 'l', long, value_name = "N|A-B", help_heading = "Frames", value_parser = lengths)]
     pub(super) len: Option<Lengths>,
     /// Lengths of 64, 594 and 1518 bytes, 7:4:1, check sequence included
@@ -155,8 +159,8 @@ pub(crate) struct Arguments {
     pub(super) fragments: Option<u32>,
     /// No number at the beginning of the payload
     ///
-    /// The number has four bytes in network order, and their complement follows, so that checksums are the
-    /// same for all.
+    /// The number has four bytes in network order, and their complement follows, so that checksums
+    /// are the same for all.
     #[arg(long, help_heading = "Frames")]
     pub(super) no_stamp: bool,
 

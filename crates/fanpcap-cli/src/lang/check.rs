@@ -14,8 +14,9 @@ use crate::streams;
 
 /// Says where programs are wrong: line, column, and what was expected there
 ///
-/// Nothing is printed for a program that is right, but for a note if a group of the kernel's refuses it. The exit status is 1
-/// if one is wrong, too large for this machine's sockets, or can't be read.
+/// Nothing is printed for a program that is right, but for a note if a group of the kernel's
+/// refuses it. The exit status is 1 if one is wrong, too large for this machine's sockets, or can't
+/// be read.
 #[derive(Args, Debug)]
 pub(super) struct Arguments {
     /// The programs; `-` is standard input
@@ -38,8 +39,8 @@ pub(super) fn run(arguments: &Arguments) -> Result<ExitCode> {
     Ok(code)
 }
 
-/// What is to be said of a program that is right: why a group of the kernel's refuses it, or nothing. One that is too large
-/// is wrong.
+/// What is to be said of a program that is right: why a group of the kernel's refuses it, or
+/// nothing. One that is too large is wrong.
 fn note(source: &Source) -> Result<String> {
     let (tree, name) = (source.tree()?, source.name());
     match Compiled::of(&tree) {

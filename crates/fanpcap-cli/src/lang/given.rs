@@ -1,4 +1,5 @@
-//! A program as it is given on the command line: its file, its text, or the name of a mode that is one.
+//! A program as it is given on the command line: its file, its text, or the name of a mode that is
+//! one.
 
 use std::path::PathBuf;
 

@@ -57,8 +57,8 @@ impl Source {
     }
 }
 
-/// Reads a text; of one that is too long, enough to see that it is. The compiler tells the place of what is not UTF-8, unless
-/// that is in a comment.
+/// Reads a text; of one that is too long, enough to see that it is. The compiler tells the place of
+/// what is not UTF-8, unless that is in a comment.
 fn read(from: impl Read) -> io::Result<String> {
     let mut bytes = Vec::new();
     let most = u64::try_from(SOURCE_MAX).unwrap_or(u64::MAX);

@@ -119,7 +119,8 @@ fn report(program: &Tree, arguments: &Arguments) -> Result<Report> {
     ))
 }
 
-/// The frame as the kernel has it after receipt: without its outermost tag, which is kept beside it (`skb_vlan_untag`).
+/// The frame as the kernel has it after receipt: without its outermost tag, which is kept beside it
+/// (`skb_vlan_untag`).
 fn received(record: Record) -> (Vec<u8>, Option<Tag>) {
     let mut bytes = record.bytes;
     let Some(&[a, b, c, d, _, _]) = bytes.get(12..18).and_then(|it| it.first_chunk()) else {

@@ -1,4 +1,5 @@
-//! What a program asks of a packet that its bytes do not tell: in a capture file and in test runs it comes out otherwise.
+//! What a program asks of a packet that its bytes do not tell: in a capture file and in test runs
+//! it comes out otherwise.
 
 use std::collections::BTreeSet;
 

@@ -1,4 +1,5 @@
-//! A program's tree, written down in the language again: what is left of it where a part was taken out.
+//! A program's tree, written down in the language again: what is left of it where a part was taken
+//! out.
 
 mod steer;
 mod predicate;
@@ -109,7 +110,8 @@ mod tests {
         program.unwrap_or_else(|error| panic!("{}", error.render(source)))
     }
 
-    /// The tree as text, in which it does not show in which order operands of an operator were joined.
+    /// The tree as text, in which it does not show in which order operands of an operator were
+    /// joined.
     #[allow(clippy::wildcard_enum_match_arm, reason = "all others are leaves")]
     fn joined(function: &Function) -> String {
         let all = |parts: &[Function]| parts.iter().map(joined).collect::<Vec<_>>().join(";");

@@ -1,4 +1,5 @@
-//! Which metrics there are, and their samples of a snapshot. A figure that is not known has no sample.
+//! Which metrics there are, and their samples of a snapshot. A figure that is not known has no
+//! sample.
 
 use std::collections::BTreeMap;
 
@@ -121,8 +122,8 @@ fn program_counters_age(snapshot: &Snapshot) -> Family {
     )
 }
 
-/// What tells a member from others; a process may have several, so that its socket is among it. None for sockets
-/// without a group or a process.
+/// What tells a member from others; a process may have several, so that its socket is among it.
+/// None for sockets without a group or a process.
 fn member_labels(snapshot: &Snapshot, socket: &Socket) -> Option<Vec<Label>> {
     let (group, process) = (socket.group.as_ref()?, socket.process.as_ref()?);
     let pid = process.pid.map(|pid| pid.to_string());

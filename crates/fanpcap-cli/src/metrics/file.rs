@@ -14,11 +14,12 @@ const LINKS_MAX: usize = 40;
 /// Of a file that had another owner, or was not there.
 const MODE: u32 = 0o644;
 
-/// Writes a file that has its name only when it is whole. Until then it has one that the collector, which reads
-/// `*.prom`, passes over. It keeps the mode and the group of the file that it replaces.
+/// Writes a file that has its name only when it is whole. Until then it has one that the collector,
+/// which reads `*.prom`, passes over. It keeps the mode and the group of the file that it replaces.
 ///
 /// # Errors
-/// What the path leads to is no regular file, or a link of another user's is on the way; and what the calls say.
+/// What the path leads to is no regular file, or a link of another user's is on the way; and what
+/// the calls say.
 pub(super) fn write(path: &Path, text: &str) -> io::Result<()> {
     let Place {
         directory,
@@ -47,8 +48,8 @@ struct Place {
 }
 
 impl Place {
-    /// Follows a path to what is replaced. The kernel follows links to directories, by its own rules; those to the
-    /// file are followed here, one by one, so that each one's owner is known.
+    /// Follows a path to what is replaced. The kernel follows links to directories, by its own
+    /// rules; those to the file are followed here, one by one, so that each one's owner is known.
     fn of(path: &Path) -> io::Result<Self> {
         let mut path = path.to_owned();
         let mut parent = None;
@@ -95,7 +96,8 @@ impl Place {
     }
 }
 
-/// The directory of what a path names, and the name in it. A link's target is meant from the directory of the link.
+/// The directory of what a path names, and the name in it. A link's target is meant from the
+/// directory of the link.
 fn split(parent: Option<&Path>, path: &Path) -> io::Result<(PathBuf, OsString)> {
     let name = path
         .file_name()
@@ -224,8 +226,8 @@ mod tests {
         assert_eq!(fs::read_dir(taken.parent().unwrap()).unwrap().count(), 1);
     }
 
-    /// A FIFO stands for devices. The test must not name a device of the machine: a wrong `write` would
-    /// replace it for everybody.
+    /// A FIFO stands for devices. The test must not name a device of the machine: a wrong `write`
+    /// would replace it for everybody.
     #[test]
     fn a_device_or_a_fifo_is_not_replaced() {
         let scratch = Scratch::new().unwrap();

@@ -1,5 +1,5 @@
-//! As much of HTTP/1.1 as a scraper needs (RFC 9112): `GET` and `HEAD` of `/metrics`, one request a connection, a few
-//! connections at a time.
+//! As much of HTTP/1.1 as a scraper needs (RFC 9112): `GET` and `HEAD` of `/metrics`, one request a
+//! connection, a few connections at a time.
 
 use std::io::{self, Read, Write};
 use std::net::{IpAddr, Ipv4Addr, Shutdown, SocketAddr, TcpListener, TcpStream};
@@ -15,7 +15,8 @@ use crate::streams;
 /// The most bytes of a request's head.
 const HEAD_MAX: usize = 8 * 1024;
 
-/// Connections that are served at a time. Others wait in the listener's queue, no longer than these may take.
+/// Connections that are served at a time. Others wait in the listener's queue, no longer than these
+/// may take.
 const WORKERS: usize = 16;
 
 /// How long things may take.
@@ -80,7 +81,8 @@ fn work<M: FnMut() -> Result<String>>(listener: &TcpListener, metrics: &Mutex<M>
         };
         let served = connection.and_then(|(stream, _)| talk(stream, PATIENCE, &mut now));
         if let Err(error) = served {
-            // The next scraper is served all the same. Without descriptors accept would fail at once again.
+            // The next scraper is served all the same. Without descriptors accept would fail at
+            // once again.
             streams::note(&format!("fanpcap: a request: {error}\n"));
             thread::sleep(Duration::from_millis(100));
         }
@@ -236,7 +238,8 @@ fn write_all(stream: &mut TcpStream, mut bytes: &[u8], deadline: Instant) -> io:
     Ok(())
 }
 
-/// Reads what is still to come: closing before would reset the connection, and the answer might be lost.
+/// Reads what is still to come: closing before would reset the connection, and the answer might be
+/// lost.
 fn drain(stream: &mut TcpStream, deadline: Instant) {
     let mut bytes = [0; 1024];
     for _ in 0..HEAD_MAX {

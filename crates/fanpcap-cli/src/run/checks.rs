@@ -68,7 +68,8 @@ pub(crate) fn files(command: &[OsString], copies: usize, is_merged: bool) -> Res
     let Some(option) = known.file else {
         return Ok(());
     };
-    // What runs the program may give each copy a directory of its own: env -C copy%i, chroot copy%i.
+    // What runs the program may give each copy a directory of its own: env -C copy%i, chroot
+    // copy%i.
     let before = &command[..command.len() - arguments.len()];
     if before.iter().any(|word| arguments::is_numbered(word)) {
         return Ok(());

@@ -12,7 +12,8 @@ use std::os::unix::process::ExitStatusExt;
 use super::arguments;
 use super::files::Files;
 
-/// How long a copy is awaited before it is started again: doubled each time, from the first to the last.
+/// How long a copy is awaited before it is started again: doubled each time, from the first to the
+/// last.
 const DELAY_FIRST: Duration = Duration::from_millis(100);
 const DELAY_LAST: Duration = Duration::from_secs(5);
 
@@ -91,7 +92,8 @@ impl Copy {
         }
     }
 
-    /// Starts it; `lead` adds the environment. Its output is to be taken from the child that is returned.
+    /// Starts it; `lead` adds the environment. Its output is to be taken from the child that is
+    /// returned.
     ///
     /// # Errors
     /// When the program can't be started.
@@ -154,8 +156,8 @@ impl Copy {
         }
     }
 
-    /// Notes its end, if it has ended: `told` if by a signal of ours. It is to be started `again` unless it has
-    /// ended too often.
+    /// Notes its end, if it has ended: `told` if by a signal of ours. It is to be started `again`
+    /// unless it has ended too often.
     ///
     /// # Errors
     /// What waitpid(2) says.

@@ -1,5 +1,5 @@
-//! The files that the arguments of a copy name: which of them this run wrote, and how those of a copy that
-//! is started again are kept.
+//! The files that the arguments of a copy name: which of them this run wrote, and how those of a
+//! copy that is started again are kept.
 
 mod rotated;
 
@@ -81,8 +81,8 @@ impl Files {
         self.named.keys().any(|named| same(named)) || self.written().iter().any(|named| same(named))
     }
 
-    /// Renames what the copy wrote, so that its next start does not write over it: NAME to NAME.1, .2 and so
-    /// on. What it did not change, as what it reads, stays. Returns the new names.
+    /// Renames what the copy wrote, so that its next start does not write over it: NAME to NAME.1,
+    /// .2 and so on. What it did not change, as what it reads, stays. Returns the new names.
     ///
     /// # Errors
     /// When a file can't be renamed.

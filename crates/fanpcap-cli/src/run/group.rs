@@ -100,8 +100,8 @@ fn numbers(text: &str) -> impl Iterator<Item = u16> {
         .filter_map(|digits| digits.parse().ok())
 }
 
-/// Makes `command` load our library and join the group: the variables of the calling environment that would
-/// lead it elsewhere are taken out.
+/// Makes `command` load our library and join the group: the variables of the calling environment
+/// that would lead it elsewhere are taken out.
 pub(crate) fn lead(command: &mut Command, library: &Path, group: u16, mode: &str) {
     for (name, _) in env::vars_os() {
         let text = name.to_string_lossy();

@@ -1,5 +1,6 @@
-//! The guard: a process of its own that ends the copies, and what they have started, when this command is killed. The kernel's word for
-//! that, PR_SET_PDEATHSIG, is void for a program that changes its user, as tcpdump does.
+//! The guard: a process of its own that ends the copies, and what they have started, when this
+//! command is killed. The kernel's word for that, PR_SET_PDEATHSIG, is void for a program that
+//! changes its user, as tcpdump does.
 
 use std::collections::BTreeSet;
 use std::env;
@@ -68,7 +69,8 @@ impl Drop for Guard {
     }
 }
 
-/// What the guard does: reads which groups there are until nobody writes any more, and ends those left.
+/// What the guard does: reads which groups there are until nobody writes any more, and ends those
+/// left.
 pub(crate) fn stand() -> ExitCode {
     let mut groups = BTreeSet::new();
     for line in io::stdin().lock().lines().map_while(Result::ok) {

@@ -1,7 +1,8 @@
 //! Captures of several copies, merged in the order of time into one.
 //!
-//! A copy writes its packets nearly in the order of their stamps. So each source is put in order within a
-//! bounded window, and the sources' first packets within a heap: memory is bounded, whatever the files' size.
+//! A copy writes its packets nearly in the order of their stamps. So each source is put in order
+//! within a bounded window, and the sources' first packets within a heap: memory is bounded,
+//! whatever the files' size.
 
 mod interface;
 mod place;
@@ -39,16 +40,17 @@ pub(crate) struct Merged {
     pub(crate) parts: Vec<Part>,
     /// Packets written.
     pub(crate) packets: u64,
-    /// Of these, packets older than one written before: their source was less in order than the window.
+    /// Of these, packets older than one written before: their source was less in order than the
+    /// window.
     pub(crate) late: u64,
 }
 
-/// Merges captures into `to`: a regular file appears when it is complete, a device or FIFO is written as it
-/// is, `-` is standard output.
+/// Merges captures into `to`: a regular file appears when it is complete, a device or FIFO is
+/// written as it is, `-` is standard output.
 ///
 /// # Errors
-/// When a source is no capture or damaged before its end or is `to` itself, when link types differ in a
-/// format that has one only, when `to` can't be written. The sources stay as they are.
+/// When a source is no capture or damaged before its end or is `to` itself, when link types differ
+/// in a format that has one only, when `to` can't be written. The sources stay as they are.
 pub(crate) fn merge(sources: &[PathBuf], to: &Path) -> Result<Merged> {
     let format = Format::of(to);
     let place = Place::of(to).with_context(|| format!("--merge {}", to.display()))?;

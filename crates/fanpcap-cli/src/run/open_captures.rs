@@ -1,4 +1,5 @@
-//! Capture files that a copy has open and that its arguments do not name, as where a script names them.
+//! Capture files that a copy has open and that its arguments do not name, as where a script names
+//! them.
 
 use std::fs::{self, File};
 use std::io::Read;
@@ -8,8 +9,8 @@ use super::files::Files;
 use super::ledger::copy_of;
 use super::merge::is_capture;
 
-/// Captures that the copy's processes are writing now and that none of its `files` is. `leader` is the first
-/// of its processes.
+/// Captures that the copy's processes are writing now and that none of its `files` is. `leader` is
+/// the first of its processes.
 pub(crate) fn of(leader: u32, files: &Files) -> Vec<PathBuf> {
     let processes = fs::read_dir("/proc").into_iter().flatten().flatten();
     let processes = processes.filter_map(|entry| entry.file_name().to_str()?.parse().ok());

@@ -1,5 +1,5 @@
-//! Processes that copies leave behind, in their process groups and in the background, and their end.
-//! None of them outlives this command.
+//! Processes that copies leave behind, in their process groups and in the background, and their
+//! end. None of them outlives this command.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
@@ -111,8 +111,8 @@ impl Orphans {
         let _ = orphans.filter(Result::is_err).count();
     }
 
-    /// Goes on to end what is to end: what is left of groups, and all orphans if there are no `copies` any more,
-    /// which are told by their processes. Tells what is to be said.
+    /// Goes on to end what is to end: what is left of groups, and all orphans if there are no
+    /// `copies` any more, which are told by their processes. Tells what is to be said.
     pub(crate) fn tend(&mut self, copies: &[u32], all: bool, guard: &mut Guard) -> Vec<String> {
         let pressed = all || self.has_groups() || !self.ended.is_empty();
         if !pressed && self.looked.is_some_and(|looked| looked.elapsed() < PERIOD) {

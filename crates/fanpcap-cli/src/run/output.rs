@@ -16,7 +16,8 @@ use anyhow::{Context, Result};
 use queue::{Files, Queue};
 pub(crate) use read::{Activity, Way, Word, follow};
 
-/// Whoever reads our output and takes nothing for so long is not awaited when the command is to end.
+/// Whoever reads our output and takes nothing for so long is not awaited when the command is to
+/// end.
 const STALL: Duration = Duration::from_secs(1);
 
 /// The same after a second interrupt. What can be written at once, such as the summary, still is.
@@ -34,14 +35,16 @@ pub(crate) enum Stream {
     Err,
 }
 
-/// Our own standard output and standard error. Copies wait for whoever reads them; this command does not.
+/// Our own standard output and standard error. Copies wait for whoever reads them; this command
+/// does not.
 #[derive(Debug)]
 pub(crate) struct Output {
     /// There is a line that shows the progress.
     live: bool,
     /// Standard error is a terminal.
     is_terminal: bool,
-    /// Standard output; the same as `err` where both are one file, so that progress and lines keep apart.
+    /// Standard output; the same as `err` where both are one file, so that progress and lines keep
+    /// apart.
     out: Arc<Queue>,
     err: Arc<Queue>,
     /// The command is to end: nobody who has stopped reading is awaited.
@@ -51,8 +54,8 @@ pub(crate) struct Output {
 }
 
 impl Output {
-    /// With a line of progress if `live` and standard error is a terminal. Where the merged capture takes
-    /// standard output, text goes to standard error.
+    /// With a line of progress if `live` and standard error is a terminal. Where the merged capture
+    /// takes standard output, text goes to standard error.
     ///
     /// # Errors
     /// When a descriptor can't be duplicated or a thread not started.
@@ -101,7 +104,8 @@ impl Output {
         self.err.say(lines.collect::<String>().into_bytes());
     }
 
-    /// Shows the progress in the place of what was shown before; nothing to clear it. Does not wait.
+    /// Shows the progress in the place of what was shown before; nothing to clear it. Does not
+    /// wait.
     pub(crate) fn show(&self, text: &str) {
         if self.live {
             self.err.show(text);
@@ -134,8 +138,8 @@ impl Output {
         self.out.is_empty() && self.err.is_empty()
     }
 
-    /// Gives up what nobody takes and what is not awaited, so that copies that print get to know that nobody
-    /// reads. Tells how many bytes of theirs are lost.
+    /// Gives up what nobody takes and what is not awaited, so that copies that print get to know
+    /// that nobody reads. Tells how many bytes of theirs are lost.
     pub(crate) fn abandon(&self) -> usize {
         let limit = if self.given_up.load(Ordering::Relaxed) {
             STALL_AT_LAST

@@ -36,7 +36,8 @@ impl Progress {
     }
 }
 
-/// The sum first, then the copies in their order; where not all fit, those that lose most or get least.
+/// The sum first, then the copies in their order; where not all fit, those that lose most or get
+/// least.
 fn line(before: &[Account], now: &[Account], passed: Duration, width: usize) -> String {
     let width = width.saturating_sub(1);
     let rate = |number: usize| rate(&before[number], &now[number], passed);

@@ -27,8 +27,8 @@ pub(crate) struct Summary {
     pub(crate) absent: Absent,
     /// What was merged.
     pub(crate) merge: Option<OfMerge>,
-    /// Packets taken by the copies that none of their captures has, if captures were merged; negative when the
-    /// captures have more.
+    /// Packets taken by the copies that none of their captures has, if captures were merged;
+    /// negative when the captures have more.
     pub(crate) taken_not_written: Option<i64>,
 }
 
@@ -256,8 +256,8 @@ impl Summary {
     }
 }
 
-/// The table's columns of figures. Those that are zero throughout, of the last ones, are left out: it is to fit
-/// a terminal.
+/// The table's columns of figures. Those that are zero throughout, of the last ones, are left out:
+/// it is to fit a terminal.
 const COLUMNS: [&str; 6] = [
     "received", "dropped", "taken", "written", "unread", "refused",
 ];

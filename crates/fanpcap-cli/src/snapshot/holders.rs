@@ -1,4 +1,5 @@
-//! The processes behind packet sockets, by the sockets' inodes in `/proc/PID/fd`, as far as these may be read.
+//! The processes behind packet sockets, by the sockets' inodes in `/proc/PID/fd`, as far as these
+//! may be read.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -8,7 +9,8 @@ use fanpcap_linux::process::stat::Stat;
 
 use super::Process;
 
-/// Looks between two searches for sockets that no process seems to have: they are mostly those of other users.
+/// Looks between two searches for sockets that no process seems to have: they are mostly those of
+/// other users.
 const PATIENCE: u32 = 10;
 
 /// Who has which socket, remembered.
@@ -21,8 +23,8 @@ pub(crate) struct Holders {
 }
 
 impl Holders {
-    /// Finds the holders of these sockets, each with the process that may have it. That one is asked first; all
-    /// processes are searched only when a socket is new or has moved.
+    /// Finds the holders of these sockets, each with the process that may have it. That one is
+    /// asked first; all processes are searched only when a socket is new or has moved.
     pub(crate) fn find(&mut self, sockets: &BTreeMap<u32, Option<u32>>) {
         self.known.retain(|inode, descriptor| {
             let holds = |path: &PathBuf| socket_behind(path) == Some(*inode);
@@ -164,7 +166,8 @@ pub(crate) mod tests {
     #[test]
     fn names_may_be_any_bytes() {
         assert_eq!(name(b"t\xffp\n"), "t\u{fffd}p");
-        // The kernel writes the name into status too: a program that is not UTF-8 has CPUs all the same.
+        // The kernel writes the name into status too: a program that is not UTF-8 has CPUs all the
+        // same.
         let scratch = fanpcap_testkit::Scratch::new().unwrap();
         let odd: &std::ffi::OsStr = std::os::unix::ffi::OsStrExt::from_bytes(b"s\xffeep");
         let program = scratch.file("x").with_file_name(odd);

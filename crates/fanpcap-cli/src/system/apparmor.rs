@@ -1,4 +1,5 @@
-//! What AppArmor's profile of Debian's tcpdump needs: a marked block in its file for local additions.
+//! What AppArmor's profile of Debian's tcpdump needs: a marked block in its file for local
+//! additions.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -81,7 +82,8 @@ impl Profile {
         self.change(before, after)
     }
 
-    /// The file's change stays when AppArmor does not take it: else the package could not be removed.
+    /// The file's change stays when AppArmor does not take it: else the package could not be
+    /// removed.
     fn change(&self, before: Option<String>, after: Option<String>) -> Result<Change> {
         if before == after {
             return Ok(Change::None);
@@ -127,8 +129,8 @@ impl Profile {
 }
 
 impl Kernel {
-    /// Whether it has tcpdump's profile: `tcpdump (enforce)`, or older `/usr/sbin/tcpdump (complain)`. Where there is no
-    /// such list, AppArmor has no profiles.
+    /// Whether it has tcpdump's profile: `tcpdump (enforce)`, or older `/usr/sbin/tcpdump
+    /// (complain)`. Where there is no such list, AppArmor has no profiles.
     fn has_tcpdump(&self) -> bool {
         let profiles = fs::read_to_string(&self.profiles).unwrap_or_default();
         profiles.lines().any(|line| {
@@ -175,7 +177,8 @@ mod tests {
     use fanpcap_testkit::Scratch;
     use std::os::unix::fs::PermissionsExt;
 
-    /// A system with the profile, in a kernel that has these loaded, and a parser that is this script.
+    /// A system with the profile, in a kernel that has these loaded, and a parser that is this
+    /// script.
     fn profile(scratch: &Scratch, loaded: &str, parser: Option<&str>) -> Profile {
         let (root, path) = (scratch.file("root"), scratch.file("parser"));
         fs::create_dir_all(root.join("etc/apparmor.d/local")).unwrap();

@@ -1,4 +1,5 @@
-//! Two looks at a made-up machine, for tests: members of ours, one of them stale, foreign ones, and two devices.
+//! Two looks at a made-up machine, for tests: members of ours, one of them stale, foreign ones, and
+//! two devices.
 
 use fanpcap_linux::netlink::link::Counters;
 

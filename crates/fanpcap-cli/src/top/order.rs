@@ -53,8 +53,8 @@ impl Column {
     }
 }
 
-/// Keeps what `text` is a part of, as the screen names it: `eth0`, `group 7 hash`, `no group`, `4711 tcpdump`. A device or
-/// group that is named is kept whole.
+/// Keeps what `text` is a part of, as the screen names it: `eth0`, `group 7 hash`, `no group`,
+/// `4711 tcpdump`. A device or group that is named is kept whole.
 pub(crate) fn filter(mut view: View, text: &str) -> View {
     let text = text.trim().to_lowercase();
     if text.is_empty() {
@@ -87,7 +87,8 @@ fn is_named(member: &Member, text: &str) -> bool {
     has(&format!("{pid} {program} socket {}", member.socket), text)
 }
 
-/// Whether a lower-case text is a part of a name. A number in it is a whole one: `7` is no part of `4711`.
+/// Whether a lower-case text is a part of a name. A number in it is a whole one: `7` is no part of
+/// `4711`.
 fn has(name: &str, text: &str) -> bool {
     let name = name.to_lowercase();
     let is_digit = |letter: Option<char>| letter.is_some_and(|it| it.is_ascii_digit());
@@ -101,8 +102,8 @@ fn has(name: &str, text: &str) -> bool {
     })
 }
 
-/// Sorts groups within their device and members within their group. What is unknown comes last, either way round;
-/// equals keep the order of group numbers and sockets.
+/// Sorts groups within their device and members within their group. What is unknown comes last,
+/// either way round; equals keep the order of group numbers and sockets.
 pub(crate) fn sort(view: &mut View, column: Column, reverse: bool) {
     let descending = column.is_descending() != reverse;
     for device in &mut view.devices {

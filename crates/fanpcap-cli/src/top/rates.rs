@@ -134,8 +134,9 @@ fn group(group: u16, mode: String, members: Vec<(Member, Share)>) -> Group {
     }
 }
 
-/// Marks members that have been read once, and not for long while others were given packets. One that is given none
-/// itself may wait by select(2), which its page does not tell: so the time is long.
+/// Marks members that have been read once, and not for long while others were given packets. One
+/// that is given none itself may wait by select(2), which its page does not tell: so the time is
+/// long.
 fn mark_left(members: &mut [Member]) {
     let is_given = |member: &Member| member.packets_per_second > Some(0.0);
     let given = members.iter().filter(|member| is_given(member)).count();

@@ -1,4 +1,5 @@
-//! A page on a form of JSON as a check: each field is documented, with its type, and each documented one is there.
+//! A page on a form of JSON as a check: each field is documented, with its type, and each
+//! documented one is there.
 
 use std::collections::BTreeMap;
 
@@ -7,7 +8,8 @@ use serde_json::Value;
 /// The page.
 const PAGE: &str = include_str!("../../../../docs/top-json.md");
 
-/// The types that the page of `top` documents, by the fields' paths, such as `devices[].groups[].group`.
+/// The types that the page of `top` documents, by the fields' paths, such as
+/// `devices[].groups[].group`.
 pub(crate) fn documented() -> BTreeMap<String, String> {
     documented_by(PAGE)
 }

@@ -30,7 +30,8 @@ pub(crate) struct State {
 }
 
 impl State {
-    /// Does what a key says. `furthest` is how many rows can be scrolled away before the last one shows.
+    /// Does what a key says. `furthest` is how many rows can be scrolled away before the last one
+    /// shows.
     pub(crate) fn press(&mut self, key: KeyEvent, furthest: usize) {
         if key.kind == KeyEventKind::Release {
             return;

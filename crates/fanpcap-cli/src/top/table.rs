@@ -1,4 +1,5 @@
-//! The table of devices, groups and members as text: which columns a width has room for, and what is in them.
+//! The table of devices, groups and members as text: which columns a width has room for, and what
+//! is in them.
 
 use std::collections::BTreeMap;
 
@@ -220,7 +221,8 @@ fn group_cells(group: &Group) -> Cells {
     }
 }
 
-/// Members with their names. Where a process has several, as one for each thread, the sockets tell them apart.
+/// Members with their names. Where a process has several, as one for each thread, the sockets tell
+/// them apart.
 fn named(members: &[Member]) -> impl Iterator<Item = (String, &Member)> {
     let mut sockets: BTreeMap<Option<u32>, usize> = BTreeMap::new();
     for member in members {
@@ -324,8 +326,8 @@ pub(crate) fn width(text: &str) -> usize {
     Span::raw(text).width()
 }
 
-/// A text of `room` columns at most; what is cut off has a mark. Control characters, and marks that turn the
-/// direction of what follows, which a process may have in its name, are replaced.
+/// A text of `room` columns at most; what is cut off has a mark. Control characters, and marks that
+/// turn the direction of what follows, which a process may have in its name, are replaced.
 pub(crate) fn cut(text: &str, room: usize) -> String {
     let clean = |c: char| if c.is_control() || turns(c) { '?' } else { c };
     let mut text: String = text.chars().map(clean).collect();

@@ -1,4 +1,5 @@
-//! The terminal: looks, draws and reads keys until the user or a signal ends it, and is left as it was found.
+//! The terminal: looks, draws and reads keys until the user or a signal ends it, and is left as it
+//! was found.
 
 use std::io;
 use std::process::{self, ExitCode};
@@ -59,8 +60,8 @@ pub(crate) fn run(source: &mut Source, interval: Duration, state: State) -> Resu
     ended
 }
 
-/// Ends the process when a signal asked for it and the loop does not: crossterm's `event::poll` (0.28) reads a terminal
-/// that has hung up again and again, and never returns.
+/// Ends the process when a signal asked for it and the loop does not: crossterm's `event::poll`
+/// (0.28) reads a terminal that has hung up again and again, and never returns.
 fn end_if_stuck() {
     loop {
         thread::sleep(GLANCE);

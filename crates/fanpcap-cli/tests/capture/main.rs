@@ -134,7 +134,8 @@ fn four_threads_share_a_flood_by_flow() {
 #[ignore = "needs root: a network namespace"]
 fn what_the_rings_can_not_hold_is_counted() {
     Wire::within(|wire| {
-        // 60000 packets, of 200 bytes, at 50 microseconds each: more than rings and threads can take.
+        // 60000 packets, of 200 bytes, at 50 microseconds each: more than rings and threads can
+        // take.
         let member = wire.start("--threads 4 -B 1M --work 50000 --json")?;
         let frames = frames(12, 60_000)?;
         wire.send(&frames)?;

@@ -51,9 +51,9 @@ fn assert_same(arrived: &[Vec<u8>], sent: &[Vec<u8>]) {
     }
 }
 
-/// Every length from 60 to 1514, no two frames alike. All have one EtherType, a local experimental one: when
-/// the kernel receives several frames at once, those for nobody but a tap reach it after others
-/// (net/core/dev.c, `__netif_receive_skb_list_core`).
+/// Every length from 60 to 1514, no two frames alike. All have one EtherType, a local experimental
+/// one: when the kernel receives several frames at once, those for nobody but a tap reach it after
+/// others (net/core/dev.c, `__netif_receive_skb_list_core`).
 fn odd_frames() -> Vec<Vec<u8>> {
     (60..=1514_usize)
         .map(|len| {

@@ -1,4 +1,5 @@
-//! `fanpcap gen` on real devices: what is sent arrives, byte for byte, by both ways and at every rate.
+//! `fanpcap gen` on real devices: what is sent arrives, byte for byte, by both ways and at every
+//! rate.
 #![forbid(unsafe_code)]
 #![expect(
     clippy::cast_possible_truncation,

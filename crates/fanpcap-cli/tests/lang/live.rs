@@ -1,4 +1,5 @@
-//! `fanpcap lang try` against the kernel: a group on a device does with the same packets what was told.
+//! `fanpcap lang try` against the kernel: a group on a device does with the same packets what was
+//! told.
 
 use anyhow::{Context, Result, ensure};
 use fanpcap_gen::{Description, Families, Lengths, Transports};
@@ -10,7 +11,8 @@ use super::{Capture, frames, per_member};
 
 const MEMBERS: u16 = 4;
 
-/// Packets of all kinds, some 3000: plain, tagged, in tunnels, in fragments of which some come late.
+/// Packets of all kinds, some 3000: plain, tagged, in tunnels, in fragments of which some come
+/// late.
 fn mixed() -> Result<Vec<Vec<u8>>> {
     let plain = Description {
         flows: 256,

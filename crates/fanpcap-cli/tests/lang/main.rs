@@ -1,4 +1,5 @@
-//! `fanpcap lang`: what is said of programs, and what they would do with capture files that are made here.
+//! `fanpcap lang`: what is said of programs, and what they would do with capture files that are
+//! made here.
 #![forbid(unsafe_code)]
 
 mod checked;
@@ -89,7 +90,8 @@ impl Capture {
         self.path.to_str().unwrap_or_default()
     }
 
-    /// Who would get what of it, as JSON: that the figures of members and of what is dropped add up is made sure of.
+    /// Who would get what of it, as JSON: that the figures of members and of what is dropped add up
+    /// is made sure of.
     fn tried(&self, program: &str, members: u16) -> Result<Value> {
         self.tried_as(&["-e", program], members)
     }

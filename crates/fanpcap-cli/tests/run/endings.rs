@@ -1,4 +1,5 @@
-//! How all comes to its end: with a reader that does not read, by signals, and with what copies leave behind.
+//! How all comes to its end: with a reader that does not read, by signals, and with what copies
+//! leave behind.
 
 use std::fs;
 use std::io::Read;

@@ -1,4 +1,5 @@
-//! `fanpcap run` as people use it: on a wire of their own, with tcpdump, and with programs that never capture.
+//! `fanpcap run` as people use it: on a wire of their own, with tcpdump, and with programs that
+//! never capture.
 #![forbid(unsafe_code)]
 
 mod captures;

@@ -1,4 +1,5 @@
-//! The copies' members: those that live for a moment, many, foreign ones, and those of a command that is killed.
+//! The copies' members: those that live for a moment, many, foreign ones, and those of a command
+//! that is killed.
 
 use std::path::Path;
 use std::time::{Duration, Instant};

@@ -122,8 +122,9 @@ impl Drop for Screen {
     }
 }
 
-/// What a terminal shows to which this was written: letters where the cursor is, which `ESC [ row ; column H` moves.
-/// Other sequences are colours and modes. Blanks that were blank before are not written at all.
+/// What a terminal shows to which this was written: letters where the cursor is, which `ESC [ row ;
+/// column H` moves. Other sequences are colours and modes. Blanks that were blank before are not
+/// written at all.
 fn shown(written: &str) -> Vec<String> {
     let mut cells = vec![vec![' '; COLUMNS]; ROWS];
     let (mut row, mut column) = (0, 0);

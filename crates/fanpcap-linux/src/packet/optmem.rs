@@ -56,8 +56,8 @@ impl NoRoom {
         Self::within(bytes, limit().ok())
     }
 
-    /// For a compiled filter, if its own length is more than a socket's memory: what the kernel makes
-    /// of it may be longer.
+    /// For a compiled filter, if its own length is more than a socket's memory: what the kernel
+    /// makes of it may be longer.
     pub fn of(filter: &Object) -> Option<Self> {
         let (bytes, limit) = (filter.instructions.len() as u64 * 8, limit().ok());
         (bytes > limit.unwrap_or(USUAL)).then(|| Self::within(bytes, limit))

@@ -239,7 +239,8 @@ impl Whole {
         let keeps = !self.judges || filter == Some(u32::MAX);
         let agree = match decision {
             Decision::Drop => !keeps,
-            // Which member a fragment goes to depends on those before it, also on those that are dropped.
+            // Which member a fragment goes to depends on those before it, also on those that are
+            // dropped.
             Decision::Steer(_) if self.has_turns || is_fragment(&frame) => keeps,
             Decision::Steer(number) => keeps && number == member,
             Decision::Copy | Decision::Broadcast | Decision::Double(..) => false,

@@ -1,4 +1,5 @@
-//! That the proof would find a bug in the evaluator: it is made to lie about one thing after another.
+//! That the proof would find a bug in the evaluator: it is made to lie about one thing after
+//! another.
 
 use fanpcap_steer::ir::{
     Comparison, Flow, Function, Header, Key, Ports, Predicate, Property, Side, Steer, Tree,

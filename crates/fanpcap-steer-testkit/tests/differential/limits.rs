@@ -1,4 +1,5 @@
-//! That the kernel takes every program which the compiler and the back end accept, up to their limits.
+//! That the kernel takes every program which the compiler and the back end accept, up to their
+//! limits.
 
 use std::collections::BTreeMap;
 use std::process::Command;
@@ -128,7 +129,8 @@ fn moved(part: Tree, whole: &mut Tree) -> Function {
     main
 }
 
-/// In a row, as alternatives, as conditions or alternatives in each other, each the other way round.
+/// In a row, as alternatives, as conditions or alternatives in each other, each the other way
+/// round.
 fn shaped(shape: usize, parts: Vec<Function>) -> Function {
     let inverse = |part| Function::Inverse(Box::new(part));
     // What drawn programs are deep by themselves is left.
@@ -158,7 +160,8 @@ fn shaped(shape: usize, parts: Vec<Function>) -> Function {
     }
 }
 
-/// How many large programs are tried out, unless FANPCAP_PROOF_PROGRAMS says another number; from FANPCAP_PROOF_SEED on.
+/// How many large programs are tried out, unless FANPCAP_PROOF_PROGRAMS says another number; from
+/// FANPCAP_PROOF_SEED on.
 const LARGE: u64 = 30;
 
 fn large_programs(hooks: &[Hook]) -> Taken {

@@ -1,4 +1,5 @@
-//! That the proof would find a bug in the code for the kernel: instructions are changed, one at a time.
+//! That the proof would find a bug in the code for the kernel: instructions are changed, one at a
+//! time.
 
 use fanpcap_bpf::Instruction;
 
@@ -27,7 +28,8 @@ pub(crate) fn case(source: &str, hooks: &'static [Hook]) -> Case {
     }
 }
 
-/// Another instruction in its place: with one more as operand, with the contrary condition, or of the next bytes.
+/// Another instruction in its place: with one more as operand, with the contrary condition, or of
+/// the next bytes.
 fn changed(instruction: Instruction) -> Option<Instruction> {
     let code = instruction.code();
     let more = instruction.with_immediate(instruction.immediate().wrapping_add(1));
@@ -106,8 +108,9 @@ fn mutants(hook: Hook) -> Found {
     all
 }
 
-/// A jump to the function's end in place of an instruction: what tells whether any packet comes there. It is one with a condition, though always
-/// taken, as the verifier wants each instruction to be reachable.
+/// A jump to the function's end in place of an instruction: what tells whether any packet comes
+/// there. It is one with a condition, though always taken, as the verifier wants each instruction
+/// to be reachable.
 fn detour(code: &[Instruction], at: usize) -> Option<Instruction> {
     let calls = code.iter().enumerate();
     let calls = calls.filter(|(_, call)| call.code() == CALL && call.source() == OF_PROGRAM);
@@ -125,7 +128,8 @@ fn detour(code: &[Instruction], at: usize) -> Option<Instruction> {
     Some(Instruction::new(JUMP_UNEQUAL, FRAME, 0, distance, 0))
 }
 
-/// BPF_JMP | BPF_CALL and the source that means a function of the program; BPF_JMP | BPF_EXIT; BPF_JMP | BPF_JNE, and the register that is never 0.
+/// BPF_JMP | BPF_CALL and the source that means a function of the program; BPF_JMP | BPF_EXIT;
+/// BPF_JMP | BPF_JNE, and the register that is never 0.
 const CALL: u8 = 0x85;
 const OF_PROGRAM: u8 = 1;
 const EXIT: u8 = 0x95;

@@ -1,4 +1,5 @@
-//! A program at one hook: what the kernel makes of it, beside the evaluator that says what it should.
+//! A program at one hook: what the kernel makes of it, beside the evaluator that says what it
+//! should.
 
 use std::io;
 
@@ -26,7 +27,8 @@ pub(crate) enum Hook {
 
 pub(crate) static HOOKS: [Hook; 3] = [Hook::Fanout, Hook::Filter, Hook::Xdp];
 
-/// Stands in for the random number, of which only the range can be compared. No other way to steer comes to it, but by a chance of 2^-31.
+/// Stands in for the random number, of which only the range can be compared. No other way to steer
+/// comes to it, but by a chance of 2^-31.
 const ANY: u32 = 0x5a3c_96e1;
 
 /// Why a program does not run at a hook.
@@ -124,7 +126,8 @@ impl Side {
         })
     }
 
-    /// Both on one packet; an error where the kernel does not try out such a frame, which then neither has seen.
+    /// Both on one packet; an error where the kernel does not try out such a frame, which then
+    /// neither has seen.
     pub(crate) fn run(&mut self, shot: &Shot, packet: Packet<'_>) -> io::Result<Answers> {
         let kernel = if shot.mark == 0 || self.hook == Hook::Xdp {
             self.loaded.run(&shot.bytes)?

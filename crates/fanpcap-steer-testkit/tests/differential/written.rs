@@ -1,4 +1,5 @@
-//! Programs as users write them: the example of each function of the table, under each of its names, and the modes.
+//! Programs as users write them: the example of each function of the table, under each of its
+//! names, and the modes.
 
 use std::path::Path;
 
@@ -27,7 +28,8 @@ pub(crate) fn compiled(source: &str) -> Tree {
     tree(source, &pcap).unwrap_or_else(|error| panic!("{}", error.render(source)))
 }
 
-/// The example with each of the entry's names, with something to be steered by where the example has nothing.
+/// The example with each of the entry's names, with something to be steered by where the example
+/// has nothing.
 pub(crate) fn examples(entry: &Entry) -> Vec<String> {
     let named = entry.names().map(|name| {
         let words = entry.example.split_inclusive(|c: char| !is_of_name(c));

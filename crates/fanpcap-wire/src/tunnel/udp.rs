@@ -112,7 +112,8 @@ impl<'a> Gtp<'a> {
     }
 }
 
-/// What is behind the extension headers: each begins with its length in units of 4 bytes and ends with the type of the next.
+/// What is behind the extension headers: each begins with its length in units of 4 bytes and ends
+/// with the type of the next.
 fn behind_extensions(mut next: u8, mut bytes: &[u8]) -> Option<&[u8]> {
     for _ in 0..GTP_EXTENSIONS_MAX {
         if next == 0 {

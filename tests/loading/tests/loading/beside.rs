@@ -1,4 +1,5 @@
-//! The system's library in the same process, by the program's own doing: ours does its work all the same.
+//! The system's library in the same process, by the program's own doing: ours does its work all the
+//! same.
 
 use anyhow::{Result, ensure};
 use fanpcap_loading::{LIBRARY, compile, library_dir, on_ours, on_system, run, system_library};

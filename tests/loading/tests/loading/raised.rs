@@ -50,7 +50,8 @@ fn a_program_with_a_file_capability_ignores_the_environment() -> Result<()> {
     })
 }
 
-/// The loader ignores LD_LIBRARY_PATH too; a program that names our directory itself still gets here.
+/// The loader ignores LD_LIBRARY_PATH too; a program that names our directory itself still gets
+/// here.
 fn program_for_nobody(scratch: &Scratch) -> Result<PathBuf> {
     let library = scratch.file(LIBRARY);
     fs::copy(library_dir()?.join(LIBRARY), &library)?;

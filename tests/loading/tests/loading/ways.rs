@@ -47,7 +47,8 @@ fn position_dependent_programs_all_is_as_on_the_system() -> Result<()> {
     compare(&["-no-pie"], |program, _| on_ours(program))
 }
 
-/// Runs the probe on the system's library and as `how` says on ours: the same output, and our version.
+/// Runs the probe on the system's library and as `how` says on ours: the same output, and our
+/// version.
 pub(crate) fn compare(
     flags: &[&str],
     how: impl Fn(&std::path::Path, &Scratch) -> Result<std::process::Command>,

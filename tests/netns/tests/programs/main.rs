@@ -1,5 +1,5 @@
-//! Programs as Debian ships them share real traffic by PCAP_GROUP and PCAP_FANOUT alone: each its share,
-//! together everything once. The table of docs/programs.md is what this test found.
+//! Programs as Debian ships them share real traffic by PCAP_GROUP and PCAP_FANOUT alone: each its
+//! share, together everything once. The table of docs/programs.md is what this test found.
 
 mod readers;
 mod table;

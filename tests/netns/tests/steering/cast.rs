@@ -48,7 +48,8 @@ pub(crate) const ICMP6: &[&str] = &["ping6>", "ping6<"];
 pub(crate) const OTHER4: &[&str] = &["sctp>", "sctp<", "ospf"];
 pub(crate) const NO_IP: &[&str] = &["arp"];
 
-/// The frames. `>` goes to the server, `<` comes back from it: the first arrives, the second leaves.
+/// The frames. `>` goes to the server, `<` comes back from it: the first arrives, the second
+/// leaves.
 pub(crate) fn cast() -> Vec<Player> {
     let mut cast = both_ways();
     cast.extend(one_way());

@@ -1,5 +1,6 @@
-//! Flow consistency: under `flow` both directions of each flow, the errors about it and what tunnels carry stay together at one of eight
-//! members. The kernel's `hash` on the same frames is printed beside.
+//! Flow consistency: under `flow` both directions of each flow, the errors about it and what
+//! tunnels carry stay together at one of eight members. The kernel's `hash` on the same frames is
+//! printed beside.
 
 use anyhow::{Result, ensure};
 use rand_pcg::Pcg64Mcg;

@@ -1,5 +1,5 @@
-//! Fragments: under `flow` a datagram is never split, and goes with its flow where its first fragment came first. The kernel's `hash` on the
-//! same frames is printed beside.
+//! Fragments: under `flow` a datagram is never split, and goes with its flow where its first
+//! fragment came first. The kernel's `hash` on the same frames is printed beside.
 
 use anyhow::{Result, ensure};
 use rand_pcg::Pcg64Mcg;
@@ -63,8 +63,8 @@ fn fragments_of_a_tunnels_own_packets_stay_together() -> Result<()> {
     })
 }
 
-/// The kernel's table forgets by and large what was not used for longest. Datagrams of some hundreds of flows are in flight here, and more
-/// come by than the table holds.
+/// The kernel's table forgets by and large what was not used for longest. Datagrams of some
+/// hundreds of flows are in flight here, and more come by than the table holds.
 #[test]
 #[ignore = "needs root: run by make test"]
 fn a_datagram_in_flight_is_not_forgotten_for_those_that_are_complete() -> Result<()> {
@@ -85,7 +85,8 @@ fn a_datagram_in_flight_is_not_forgotten_for_those_that_are_complete() -> Result
     })
 }
 
-/// How packets are wrapped, and whether options of IPv6 are before the ports, in the first fragment only.
+/// How packets are wrapped, and whether options of IPv6 are before the ports, in the first fragment
+/// only.
 type Pieces = (&'static str, Wrap, bool);
 
 const WAYS: [Pieces; 5] = [
@@ -96,7 +97,8 @@ const WAYS: [Pieces; 5] = [
     ("options", plain, true),
 ];
 
-/// Datagrams whole and in fragments; of every fourth flow the last one comes with its first fragment last.
+/// Datagrams whole and in fragments; of every fourth flow the last one comes with its first
+/// fragment last.
 fn fragmented_conversations(seed: u64, ways: &[Pieces], flows: usize) -> Vec<Vec<Part>> {
     let mut random = Pcg64Mcg::new(seed.into());
     let mut conversations = Vec::new();

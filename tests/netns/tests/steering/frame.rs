@@ -121,8 +121,8 @@ impl Packet {
         udp((port, 2152), &data)
     }
 
-    /// An ICMP error about it: of IPv4 destination unreachable, of IPv6 the same (RFC 792, RFC 4443).
-    /// The packet is quoted with eight bytes of what it carries.
+    /// An ICMP error about it: of IPv4 destination unreachable, of IPv6 the same (RFC 792, RFC
+    /// 4443). The packet is quoted with eight bytes of what it carries.
     pub(crate) fn refused(&self) -> Segment {
         let (protocol, kind, quoted) = if self.kind == IPV4 {
             (ICMP, 3, 28)

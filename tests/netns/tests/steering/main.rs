@@ -1,5 +1,5 @@
-//! Groups under steering programs, on real packets: who got what. What is expected is written down from the frames, not computed by any
-//! part of the compiler.
+//! Groups under steering programs, on real packets: who got what. What is expected is written down
+//! from the frames, not computed by any part of the compiler.
 
 mod age;
 mod balance;

@@ -1,4 +1,5 @@
-//! What is not in the frame: the queue and the CPU on which it came, and the hash that the kernel gave it.
+//! What is not in the frame: the queue and the CPU on which it came, and the hash that the kernel
+//! gave it.
 
 use std::thread;
 
@@ -12,8 +13,9 @@ use crate::scene::on_scene;
 const QUEUES: usize = 4;
 const FLOWS: u16 = 100;
 
-/// A veth device tells no queue: the number is still that of the sender's transmit queue, by which the kernel's `qm` goes. A driver that
-/// tells writes one more than the queue's number there (include/linux/skbuff.h, `skb_record_rx_queue`), and 0 is none.
+/// A veth device tells no queue: the number is still that of the sender's transmit queue, by which
+/// the kernel's `qm` goes. A driver that tells writes one more than the queue's number there
+/// (include/linux/skbuff.h, `skb_record_rx_queue`), and 0 is none.
 #[test]
 #[ignore = "needs root: run by make test"]
 fn queues_are_those_that_the_kernel_tells() -> Result<()> {
@@ -65,7 +67,8 @@ fn cpus_are_members_modulo_members() -> Result<()> {
     })
 }
 
-/// A device with several queues has the kernel hash what is sent on it; one with a single queue has not.
+/// A device with several queues has the kernel hash what is sent on it; one with a single queue has
+/// not.
 #[test]
 #[ignore = "needs root: run by make test"]
 fn the_kernels_hash_is_used_where_there_is_one() -> Result<()> {

@@ -1,4 +1,5 @@
-//! Runts: frames that end within their headers, down to one byte behind Ethernet's. What is cut off is not there, and nothing else is lost.
+//! Runts: frames that end within their headers, down to one byte behind Ethernet's. What is cut off
+//! is not there, and nothing else is lost.
 
 use anyhow::{Result, ensure};
 
@@ -72,7 +73,8 @@ fn a_cut_packet_goes_by_what_is_left() -> Result<()> {
     let frames: Vec<Frame> = cuts.iter().map(frame).collect();
     on_scene(1, |scene| {
         let outcome = scene.share("main = steer_flow", MEMBERS, &frames)?;
-        // Without ports by the addresses, with them by both: one member for each, the same in both directions.
+        // Without ports by the addresses, with them by both: one member for each, the same in both
+        // directions.
         for ipv4 in [true, false] {
             for with_ports in [false, true] {
                 let alike = cuts.iter().zip(&outcome.owners).filter(|(cut, _)| {

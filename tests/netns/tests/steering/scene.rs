@@ -50,7 +50,8 @@ impl Scene<'_> {
         })
     }
 
-    /// The same with all frames arriving by way of one CPU, on which the kernel then runs the program.
+    /// The same with all frames arriving by way of one CPU, on which the kernel then runs the
+    /// program.
     pub(crate) fn share_on_one_cpu(
         &self,
         fanout: &str,

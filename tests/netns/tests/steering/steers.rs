@@ -1,4 +1,5 @@
-//! What each steering function goes by: many frames, of which those that it takes for the same come to one member and the others to all.
+//! What each steering function goes by: many frames, of which those that it takes for the same come
+//! to one member and the others to all.
 
 mod addresses;
 mod links;
@@ -13,14 +14,16 @@ use crate::frame::{CLIENT, Ends, Frame, Mac, Packet, SERVER, Segment, echo, ip, 
 use crate::scene::{Outcome, on_scene};
 
 const MEMBERS: usize = 4;
-/// Enough that each of four members gets one of them, and such that what is dealt out in turn does not look right.
+/// Enough that each of four members gets one of them, and such that what is dealt out in turn does
+/// not look right.
 const MANY: u8 = 61;
 const PORTS: Ends<u16> = (40000, 80);
 
 /// A frame with what it goes by; without it must not come.
 type Keyed = (Frame, Option<u64>);
 
-/// Frames for each of the numbers, in the order of their places so that neighbours are of different numbers.
+/// Frames for each of the numbers, in the order of their places so that neighbours are of different
+/// numbers.
 fn each(frames: impl Fn(u8) -> Vec<Keyed>) -> Vec<Keyed> {
     let mut all: Vec<_> = (0..MANY)
         .flat_map(|n| frames(n).into_iter().enumerate())

@@ -1,5 +1,5 @@
-//! VLAN tags: of a frame that arrives the kernel keeps the outermost beside it, of one that leaves all are in it. A program
-//! sees the same.
+//! VLAN tags: of a frame that arrives the kernel keeps the outermost beside it, of one that leaves
+//! all are in it. A program sees the same.
 
 use anyhow::Result;
 
@@ -105,7 +105,8 @@ fn a_field_is_of_the_frame_without_the_tag_beside_it() -> Result<()> {
     })
 }
 
-/// Tags of a frame with their types, the innermost first, and the names of the frames that have them.
+/// Tags of a frame with their types, the innermost first, and the names of the frames that have
+/// them.
 type Tags = (&'static [&'static str], &'static [(u16, u16)]);
 
 const TAGS: [Tags; 7] = [

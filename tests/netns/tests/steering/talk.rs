@@ -87,7 +87,8 @@ impl Talk {
         }
     }
 
-    /// What a router on the way, which has an address of its own, tells the client: that a request was refused.
+    /// What a router on the way, which has an address of its own, tells the client: that a request
+    /// was refused.
     pub(crate) fn refusal(&self) -> Packet {
         let router: IpAddr = match self.client.0 {
             IpAddr::V4(_) => Ipv4Addr::new(172, 16, 0, 1).into(),

@@ -57,7 +57,8 @@ impl Watched {
     }
 }
 
-/// The kernel would release a descriptor's file before the socket's, and the page's lock with it (decision 14).
+/// The kernel would release a descriptor's file before the socket's, and the page's lock with it
+/// (decision 14).
 #[test]
 #[ignore = "needs root: run by make test"]
 fn a_member_keeps_no_descriptor_of_its_page() -> Result<()> {

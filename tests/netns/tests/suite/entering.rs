@@ -59,7 +59,8 @@ fn who_cannot_load_a_program_does_not_enter_the_group_that_lacks_it() -> Result<
     })
 }
 
-/// Sets what sockets may have of memory in the test's namespace. Before Linux 6.8 it was the machine's.
+/// Sets what sockets may have of memory in the test's namespace. Before Linux 6.8 it was the
+/// machine's.
 fn limit(bytes: u32) -> Result<bool> {
     const LIMIT: &str = "/proc/sys/net/core/optmem_max";
     let is_ours = fs::exists(LIMIT)?;
@@ -74,7 +75,8 @@ const SKIP: &str = "SKIP: net.core.optmem_max is the machine's before Linux 6.8"
 /// What it is since Linux 6.8.
 const USUAL: u32 = 131_072;
 
-/// Opens the first handle of a group with the least limit that is enough, or little more, and says what that is.
+/// Opens the first handle of a group with the least limit that is enough, or little more, and says
+/// what that is.
 fn opened_within_least(own: &mut Dialog, program: &str) -> Result<Option<u32>> {
     let mut bytes = 300;
     while limit(bytes)? {
@@ -150,7 +152,8 @@ fn a_filter_that_has_no_room_beside_the_program_holds_by_the_reader() -> Result<
             println!("{SKIP}");
             return Ok(());
         };
-        // From where the filter has no room itself, as the system's library finds, to where both have it.
+        // From where the filter has no room itself, as the system's library finds, to where both
+        // have it.
         for bytes in [4, 5, 7, 9, 12, 16, 24, 1000].map(|quarters| least / 4 * quarters + 8) {
             member::wait_for_members(7, 0)?;
             limit(USUAL)?;

@@ -1,4 +1,5 @@
-//! Pages live: they tell of members whose programs never ask for counters, and of those that were killed.
+//! Pages live: they tell of members whose programs never ask for counters, and of those that were
+//! killed.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc;

@@ -1,4 +1,5 @@
-//! What merging several devices must not cost: packets, filters, and the time of a program that selects.
+//! What merging several devices must not cost: packets, filters, and the time of a program that
+//! selects.
 
 use anyhow::{Context, Result, bail, ensure};
 use fanpcap_testkit::member::Ended;
@@ -97,7 +98,8 @@ fn ensure_retried(why: &str, reason: &str, group: &str) -> Result<()> {
     })
 }
 
-/// A load that fills the ring of 8 MiB while packets are held back: time-out, packets a second, packets.
+/// A load that fills the ring of 8 MiB while packets are held back: time-out, packets a second,
+/// packets.
 const LOADS: [[&str; 3]; 2] = [["100", "100000", "60000"], ["1000", "12000", "12000"]];
 
 /// On a loaded machine a reader may come too late: then it does so with a single device as well.

@@ -39,8 +39,8 @@ fn hash_keeps_flows_with_vlan_tags_together() -> Result<()> {
             flow.vlan = Some(42.try_into()?);
         }
         let frames = traffic::frames(2, &flows, 0..2000)?;
-        // Outgoing frames of a packet socket with a tag inside are nothing that the kernel's dissector
-        // understands; those of a tap arrive.
+        // Outgoing frames of a packet socket with a tag inside are nothing that the kernel's
+        // dissector understands; those of a tap arrive.
         wire.send_as_tap(&frames)?;
 
         let captures = finish(members, frames.len())?;
@@ -77,7 +77,8 @@ fn rnd_gives_every_member_about_the_same_number() -> Result<()> {
 
         let captures = finish(members, frames.len())?;
         ensure_each_once(&captures, &frames)?;
-        // Binomial: 2000 expected, σ = √(8000 · ¼ · ¾) = 38.7; 5 σ is exceeded once in a million runs.
+        // Binomial: 2000 expected, σ = √(8000 · ¼ · ¾) = 38.7; 5 σ is exceeded once in a million
+        // runs.
         let fair = 2000 - 194..=2000 + 194;
         let shares = shares(&captures);
         ensure!(
@@ -220,7 +221,8 @@ fn rollover_spares_a_stalled_member() -> Result<()> {
 fn the_rollover_option_spares_a_stalled_member() -> Result<()> {
     with_a_stalled_member("hash+rollover", |members, frames| {
         // The kernel keeps to the flow's own member while that has any room (ROOM_LOW, net/packet/
-        // af_packet.c fanout_demux_rollover), and so loses the packet that finds its last block full.
+        // af_packet.c fanout_demux_rollover), and so loses the packet that finds its last block
+        // full.
         member::wait_for_packets(&members, frames.len() - 1)?;
         let captures = stop_all(members)?;
         let seen = capture::sequences(&captures);

@@ -1,4 +1,5 @@
-//! Other users: what they can lock, plant, own or print changes nothing for root's members (`docs/security.md`).
+//! Other users: what they can lock, plant, own or print changes nothing for root's members
+//! (`docs/security.md`).
 
 use std::fs;
 use std::os::unix::fs::{DirBuilderExt, MetadataExt};
@@ -47,7 +48,8 @@ fn a_strangers_lock_keeps_nobody_from_replacing_a_program() -> Result<()> {
     })
 }
 
-/// Runs a member whose `/run/fanpcap` is a file system of this mode, in which another user was first.
+/// Runs a member whose `/run/fanpcap` is a file system of this mode, in which another user was
+/// first.
 fn ensure_spared(mode: &str) -> Result<()> {
     const PRECIOUS: [&str; 5] = ["syslog.1", "backup.20", "db.0", "keep.me", "libfoo.so.1"];
     on_wire(1, |wire| {
@@ -112,8 +114,8 @@ impl Volume {
         Ok(Self(path))
     }
 
-    /// The words that start a command in a container of its own, with this volume as `/run/fanpcap`: the first process of a
-    /// pid namespace, with a `/run` of its own.
+    /// The words that start a command in a container of its own, with this volume as
+    /// `/run/fanpcap`: the first process of a pid namespace, with a `/run` of its own.
     fn behind(&self) -> Vec<&str> {
         const SCENE: &str = "mount -t tmpfs -o mode=755 tmpfs /run && mkdir /run/fanpcap && \
                              mount --bind \"$0\" /run/fanpcap && exec \"$@\"";

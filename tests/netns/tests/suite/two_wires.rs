@@ -40,7 +40,8 @@ impl Wires {
         program.set("PCAP_DRIVER", "tpacket").run(&self.scratch)
     }
 
-    /// Sends frame `number` on wire 0 or 1; both are in its source address, and the number behind the header.
+    /// Sends frame `number` on wire 0 or 1; both are in its source address, and the number behind
+    /// the header.
     pub(crate) fn send(&self, wire: u8, number: u8) -> Result<()> {
         let mut frame = vec![2, 0, 0, 0, 0, 1, wire, 0, 0, 0, 0, number, 8, 0, number];
         frame.resize(60, 0);

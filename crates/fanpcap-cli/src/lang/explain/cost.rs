@@ -13,7 +13,8 @@ use fanpcap_wire::Frame;
 
 use super::frames::Frames;
 
-/// Runs in a trial, in the kernel and here, where a run is short; and trials, of which the median counts.
+/// Runs in a trial, in the kernel and here, where a run is short; and trials, of which the median
+/// counts.
 const RUNS: u32 = 20_000;
 const NATIVE_RUNS: u32 = 2_000;
 const TRIALS: usize = 5;
@@ -21,8 +22,9 @@ const TRIALS: usize = 5;
 const FIRST_RUNS: u32 = 20;
 const TRIAL_NS: u32 = 5_000_000;
 
-/// What programs were found to take where they were measured: a packet that is soon done with, and for each instruction of the
-/// program what one takes that goes through all of it. Most are for packets that are rare.
+/// What programs were found to take where they were measured: a packet that is soon done with, and
+/// for each instruction of the program what one takes that goes through all of it. Most are for
+/// packets that are rare.
 const LEAST_NS: f64 = 30.0;
 const INSTRUCTION_NS: f64 = 0.07;
 

@@ -1,4 +1,5 @@
-//! A program of its own for the kernel: what it says in the language, how large it is, what it costs.
+//! A program of its own for the kernel: what it says in the language, how large it is, what it
+//! costs.
 
 use std::fmt::Write;
 

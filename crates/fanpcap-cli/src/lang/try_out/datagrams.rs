@@ -8,12 +8,14 @@ use fanpcap_wire::{Ip, number};
 use super::members::Members;
 use super::place::Place;
 
-/// How long a datagram's fragments may be on their way: as long as hosts wait for them (RFC 791, ipfrag_time).
+/// How long a datagram's fragments may be on their way: as long as hosts wait for them (RFC 791,
+/// ipfrag_time).
 const AGE_NS: u64 = 30_000_000_000;
 /// Datagrams that are remembered, at least.
 const KEPT: usize = 1 << 16;
 
-/// Those of a capture. Two generations of them: when the younger one is full, the older one is forgotten.
+/// Those of a capture. Two generations of them: when the younger one is full, the older one is
+/// forgotten.
 #[derive(Debug, Default)]
 pub(super) struct Datagrams {
     young: HashMap<Key, Datagram>,
@@ -45,8 +47,8 @@ struct Datagram {
 }
 
 impl Datagrams {
-    /// A fragment that these members get; `shown` is the flow that it shows. Tells its datagram's flow, once that is known,
-    /// and whether it came late.
+    /// A fragment that these members get; `shown` is the flow that it shows. Tells its datagram's
+    /// flow, once that is known, and whether it came late.
     pub(super) fn take(
         &mut self,
         ip: &Ip<'_>,

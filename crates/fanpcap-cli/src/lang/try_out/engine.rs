@@ -7,7 +7,8 @@ use fanpcap_steer::parts::{Parts, Unfit};
 /// What decides.
 #[derive(Debug)]
 pub(super) enum Engine {
-    /// A group: one program decides the member, and then each member's own filter whether it is kept.
+    /// A group: one program decides the member, and then each member's own filter whether it is
+    /// kept.
     Group {
         steering: Evaluator,
         /// None where nothing is dropped and nothing counted.

@@ -216,7 +216,8 @@ const PROTOCOLS: [(u8, &str); 5] = [
 
 fn header(header: Header) -> &'static str {
     match header {
-        // As a function it is vlan_or_untagged; as a predicate it has no name, and this means the same.
+        // As a function it is vlan_or_untagged; as a predicate it has no name, and this means the
+        // same.
         Header::Link => "(eth_type .>= 0)",
         Header::Tag => "has_vlan",
         Header::Ipv4 => "is_ip",

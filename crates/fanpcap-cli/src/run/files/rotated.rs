@@ -1,5 +1,5 @@
-//! The names that capture programs make of the one that they are given, when they begin a new file by size or
-//! time: tcpdump's -C and -G, dumpcap's -b.
+//! The names that capture programs make of the one that they are given, when they begin a new file
+//! by size or time: tcpdump's -C and -G, dumpcap's -b.
 
 use std::fs;
 use std::os::unix::ffi::OsStrExt;

@@ -42,7 +42,8 @@ pub(super) struct Member {
 }
 
 impl Member {
-    /// Holds the member of the process `pid` of a copy, as far as it can be held, and says what could not; none where its page is gone.
+    /// Holds the member of the process `pid` of a copy, as far as it can be held, and says what
+    /// could not; none where its page is gone.
     pub(super) fn hold(
         copy: usize,
         (ifindex, group): (u32, u16),

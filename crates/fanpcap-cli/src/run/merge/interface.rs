@@ -62,7 +62,8 @@ impl Interface {
         }
     }
 
-    /// Nanoseconds since 1970; those before and after what 64 bits can tell are the first and the last.
+    /// Nanoseconds since 1970; those before and after what 64 bits can tell are the first and the
+    /// last.
     pub(super) fn stamp(&self, units: u64) -> u64 {
         let Unit {
             nanoseconds,

@@ -1,4 +1,5 @@
-//! Where a merged capture goes: a regular file appears when it is complete, anything else is written as it is.
+//! Where a merged capture goes: a regular file appears when it is complete, anything else is
+//! written as it is.
 
 use std::fs::{self, File, OpenOptions};
 use std::hash::{BuildHasher, Hasher, RandomState};
@@ -83,8 +84,8 @@ pub(super) struct Part {
 }
 
 impl Part {
-    /// Begins a file that will be `to`, beside it. Its rights are those of the file that it replaces, else by
-    /// the umask.
+    /// Begins a file that will be `to`, beside it. Its rights are those of the file that it
+    /// replaces, else by the umask.
     ///
     /// # Errors
     /// When nothing can be made in that directory.
@@ -166,8 +167,8 @@ pub(super) fn ensure_apart(sources: &[PathBuf], to: &Path) -> Result<()> {
     }
 }
 
-/// The place where a capture from a copy's standard output is kept until it is merged: beside the merged
-/// file, or where temporary files are.
+/// The place where a capture from a copy's standard output is kept until it is merged: beside the
+/// merged file, or where temporary files are.
 pub(crate) fn spool(merged: &Path, copy: usize, start: u32) -> PathBuf {
     let secret = unguessable();
     let file = match Place::of(merged) {

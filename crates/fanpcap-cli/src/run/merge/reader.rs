@@ -1,4 +1,5 @@
-//! Reads a capture file's packets in the file's order: pcap or pcapng, of any byte order and precision.
+//! Reads a capture file's packets in the file's order: pcap or pcapng, of any byte order and
+//! precision.
 
 use std::fs::File;
 use std::io::{self, ErrorKind, Read};
@@ -209,7 +210,8 @@ struct Found {
 }
 
 impl Found {
-    /// A simple packet tells no captured length: it is the lesser of what was there and the snaplen.
+    /// A simple packet tells no captured length: it is the lesser of what was there and the
+    /// snaplen.
     fn trim(&mut self, interface: &Interface) {
         if self.units.is_none() {
             let snaplen = match interface.snaplen {
@@ -248,8 +250,8 @@ fn is_cut(error: &PcapError) -> bool {
         || matches!(error, PcapError::IncompleteBuffer)
 }
 
-/// A file that is read by pieces: the reader's buffer is as large as the largest packet, and so only as
-/// much of it is touched as is needed.
+/// A file that is read by pieces: the reader's buffer is as large as the largest packet, and so
+/// only as much of it is touched as is needed.
 struct Pieces(File);
 
 impl Read for Pieces {

@@ -60,8 +60,8 @@ enum Writer<'a> {
 }
 
 impl<'a> Sink<'a> {
-    /// Begins a file for packets of `sources`: its precision is the finest of theirs, its snaplen the
-    /// largest.
+    /// Begins a file for packets of `sources`: its precision is the finest of theirs, its snaplen
+    /// the largest.
     ///
     /// # Errors
     /// When a pcap would have several link types, or the file can't be written.

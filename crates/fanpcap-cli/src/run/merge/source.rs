@@ -52,8 +52,8 @@ impl PartialEq for Held {
 impl Eq for Held {}
 
 impl Source {
-    /// Opens a capture and fills its window, so that most interfaces are known; none when it is cut short
-    /// before its first packet could come.
+    /// Opens a capture and fills its window, so that most interfaces are known; none when it is cut
+    /// short before its first packet could come.
     ///
     /// # Errors
     /// When the file can't be read, or is no capture.

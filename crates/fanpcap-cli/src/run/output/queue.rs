@@ -1,5 +1,5 @@
-//! What waits to be written to one of our own streams, and the thread that writes it. Nobody holds the lock
-//! while a write may wait.
+//! What waits to be written to one of our own streams, and the thread that writes it. Nobody holds
+//! the lock while a write may wait.
 
 use std::collections::VecDeque;
 use std::fs::File;
@@ -155,8 +155,8 @@ impl Queue {
         }
     }
 
-    /// Gives up, as if nobody could read any more, unless all is written. Tells how many bytes of copies are
-    /// lost.
+    /// Gives up, as if nobody could read any more, unless all is written. Tells how many bytes of
+    /// copies are lost.
     pub(super) fn abandon(&self) -> usize {
         let (lost, busy) = {
             let state = self.lock();

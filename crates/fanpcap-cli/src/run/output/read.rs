@@ -149,8 +149,9 @@ fn lines(
     output.pass(way.stream, prefixed(&way.prefix, held))
 }
 
-/// How much of what is held can be written: up to the last newline, else up to the last carriage return, with
-/// which programs show their progress. Before `seen` there is neither, but for a return at its very end.
+/// How much of what is held can be written: up to the last newline, else up to the last carriage
+/// return, with which programs show their progress. Before `seen` there is neither, but for a
+/// return at its very end.
 fn whole(held: &[u8], seen: usize) -> Option<usize> {
     let from = seen.saturating_sub(1);
     let new = held.get(from..)?;

@@ -102,8 +102,9 @@ impl History {
         speeds
     }
 
-    /// Without a new reading the rate is still that of the last interval. Where none is known, who took packets would
-    /// have read its counters meanwhile, unless the interval is too short to say so.
+    /// Without a new reading the rate is still that of the last interval. Where none is known, who
+    /// took packets would have read its counters meanwhile, unless the interval is too short to say
+    /// so.
     fn unread(&self, key: Key, counts: Counts) -> Speeds {
         let (first, last) = self.looks;
         let was_quiet = last.saturating_sub(first) >= 2 * REFRESH_NS;
@@ -119,9 +120,10 @@ impl History {
         }
     }
 
-    /// Rates are over the time between the two readings. A member that is short of CPU time reads late, and the kernel
-    /// gives it packets meanwhile: so the time between the looks, or any part of it, would be the wrong divisor. The
-    /// counters of a member that waits are of the look itself.
+    /// Rates are over the time between the two readings. A member that is short of CPU time reads
+    /// late, and the kernel gives it packets meanwhile: so the time between the looks, or any part
+    /// of it, would be the wrong divisor. The counters of a member that waits are of the look
+    /// itself.
     fn between(&self, before: &Counts, after: &Counts) -> Speeds {
         let (first, last) = self.looks;
         let from = if before.waits { first } else { before.read_ns };
@@ -145,21 +147,23 @@ impl History {
         }
     }
 
-    /// Whether a window is so much longer or shorter than the interval that its rate does not stand for it.
+    /// Whether a window is so much longer or shorter than the interval that its rate does not stand
+    /// for it.
     fn is_rough(&self, window_ns: u64) -> bool {
         let (first, last) = self.looks;
         let interval = last.saturating_sub(first);
         window_ns.abs_diff(interval) > self.slack() || window_ns < REFRESH_NS / 2
     }
 
-    /// By how much a window may differ from the interval, nanoseconds: by half of it, or by two readings.
+    /// By how much a window may differ from the interval, nanoseconds: by half of it, or by two
+    /// readings.
     fn slack(&self) -> u64 {
         let (first, last) = self.looks;
         (last.saturating_sub(first) / 2).max(2 * REFRESH_NS)
     }
 
-    /// How much of the window that all members have in common, from 0 to 1, lies in this one: all of it for who takes
-    /// packets all the time, less for who has stopped to.
+    /// How much of the window that all members have in common, from 0 to 1, lies in this one: all
+    /// of it for who takes packets all the time, less for who has stopped to.
     fn common(&self, from: u64, until: u64) -> f64 {
         let (first, last) = self.looks;
         let end = Some(last.saturating_sub(REFRESH_NS)).filter(|&end| end > first);

@@ -147,7 +147,8 @@ fn until_counters_are_read_anew_the_last_rate_stands() {
 
 #[test]
 fn a_member_short_of_cpu_time_has_the_rate_of_its_own_window_and_a_mark() {
-    // It is given 20000 packets a second, and reads 0.9 s before the first look and 0.05 s after it.
+    // It is given 20000 packets a second, and reads 0.9 s before the first look and 0.05 s after
+    // it.
     let tenths = |tenths: u64| 100 * SECOND + tenths * SECOND / 20;
     let late = counts(tenths(0), 1000, 0);
     let next = counts(tenths(19), 1000 + 19_000, 0);

@@ -1,5 +1,6 @@
-//! The screen at 80 by 24 as text, and what keys do to the state. Where a picture is meant to differ,
-//! `cargo insta review` or `INSTA_UPDATE=always` takes the new one; with `CI` set, insta writes none.
+//! The screen at 80 by 24 as text, and what keys do to the state. Where a picture is meant to
+//! differ, `cargo insta review` or `INSTA_UPDATE=always` takes the new one; with `CI` set, insta
+//! writes none.
 
 use super::*;
 use crate::top::fixture;

@@ -53,7 +53,8 @@ fn at_random_all_get_about_the_same() -> Result<()> {
     on_scene(1, |scene| {
         let outcome = scene.share("steer_rnd", MEMBERS, &frames)?;
         outcome.ensure_all_came()?;
-        // Binomial: 2000 expected, σ = √(8000 · ¼ · ¾) = 38.7; 5 σ is exceeded once in a million runs.
+        // Binomial: 2000 expected, σ = √(8000 · ¼ · ¾) = 38.7; 5 σ is exceeded once in a million
+        // runs.
         let fair = 2000 - 194..=2000 + 194;
         let shares = outcome.shares();
         ensure!(

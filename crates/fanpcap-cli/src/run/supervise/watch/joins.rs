@@ -96,7 +96,8 @@ impl Watch<'_> {
     }
 }
 
-/// Packet sockets that these copies have and that get all packets past the group, each with its copy.
+/// Packet sockets that these copies have and that get all packets past the group, each with its
+/// copy.
 fn outside(copies: &[(u32, usize)], devices: &[u32]) -> Vec<(u32, usize)> {
     let seen = roster::entries().unwrap_or_default().into_iter();
     let alone = seen.map(|seen| seen.socket);
@@ -124,8 +125,8 @@ fn outside(copies: &[(u32, usize)], devices: &[u32]) -> Vec<(u32, usize)> {
 }
 
 /// Whether a socket gets all packets of the copies' devices, or of any device where these are not
-/// known. One of another protocol, such as ARP's, gets few; one without a protocol gets none, nor does
-/// one of ours that is about to join.
+/// known. One of another protocol, such as ARP's, gets few; one without a protocol gets none, nor
+/// does one of ours that is about to join.
 fn gets_all(socket: &PacketSocket, devices: &[u32]) -> bool {
     let is_there = devices.is_empty() || devices.contains(&socket.ifindex) || socket.ifindex == 0;
     socket.fanout.is_none() && socket.protocol == ETH_P_ALL && is_there

@@ -16,7 +16,8 @@ pub(super) const TAKEN: [i32; 9] = [
     SIGCHLD, SIGCONT, SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGTSTP, SIGUSR1, SIGUSR2,
 ];
 
-/// An interrupt that comes so long after the first one kills. Some senders send the same one twice at once.
+/// An interrupt that comes so long after the first one kills. Some senders send the same one twice
+/// at once.
 const PATIENCE: Duration = Duration::from_millis(200);
 
 impl Watch<'_> {
@@ -40,7 +41,8 @@ impl Watch<'_> {
         if signal == SIGCHLD {
             return Ok(());
         }
-        // A hangup is the terminal's end when the kernel sends it; else programs take it as they like.
+        // A hangup is the terminal's end when the kernel sends it; else programs take it as they
+        // like.
         let ends = [SIGINT, SIGQUIT, SIGTERM].contains(&signal);
         if ends
             && self

@@ -11,7 +11,8 @@ use super::Watch;
 use crate::run::merge;
 use crate::run::output::{self, Stream, Way, Word};
 
-/// What still has a copy's output, but prints nothing, is awaited so long after the last copy has ended.
+/// What still has a copy's output, but prints nothing, is awaited so long after the last copy has
+/// ended.
 const LAST_WORDS: Duration = Duration::from_secs(2);
 
 /// How often it is looked at whether all is written.
