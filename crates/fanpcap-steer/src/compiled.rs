@@ -112,6 +112,17 @@ mod tests {
         }
     }
 
+    /// `tests/digests.txt` has the digest of each function's example as an earlier build made it.
+    #[test]
+    fn digests_of_all_functions_are_those_of_earlier_builds() {
+        for line in include_str!("../tests/digests.txt").lines() {
+            let (name, expected) = line.split_once(' ').unwrap();
+            let example = read(crate::table::find(name).unwrap().example);
+            let found = format!("{:016x}", digest(&example, MEANING));
+            assert_eq!(found, expected, "{name}");
+        }
+    }
+
     #[test]
     fn what_means_something_else_in_another_build_has_another_digest() {
         let tree = read("main = tcp >-> steer_flow");
