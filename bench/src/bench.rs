@@ -9,7 +9,7 @@ use fanpcap_testkit::{Injector, Member, Scratch};
 use crate::generator::{self, Load, Sent, Way, frame};
 use crate::libraries::{Libraries, Side};
 use crate::out::tell;
-use crate::reader::{self, Place, Reader, Seat, Settings, Work};
+use crate::reader::{self, Core, Reader, Seat, Settings, Work};
 use crate::refusal::Refusal;
 use crate::topology::Pair;
 use crate::wire::{Verdict, Wire};
@@ -135,11 +135,11 @@ impl Bench {
     }
 
     /// The core of a place; a reader that may be anywhere has none.
-    pub(crate) fn cpu(&self, place: Place) -> Option<usize> {
+    pub(crate) fn cpu(&self, place: Core) -> Option<usize> {
         match place {
-            Place::Receiving => Some(self.generator_cpu),
-            Place::Other => Some(self.reader_cpu),
-            Place::Anywhere => None,
+            Core::Receiving => Some(self.generator_cpu),
+            Core::Other => Some(self.reader_cpu),
+            Core::Anywhere => None,
         }
     }
 

@@ -289,7 +289,7 @@ impl Known {
             for (_, state) in &mut known {
                 let Ok(taking) = state else { continue };
                 if let Err(error) = taking.round(bench) {
-                    // Told to stop: what an earlier run has written stays.
+                    // ReaderReport to stop: what an earlier run has written stays.
                     pause::go_on()?;
                     *state = Err(error);
                 }

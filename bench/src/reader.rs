@@ -76,7 +76,7 @@ pub(crate) enum Work {
 
 /// A core of the bench.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Place {
+pub(crate) enum Core {
     /// Where the generator sends, and the kernel receives.
     Receiving,
     /// The other one.
@@ -88,17 +88,17 @@ pub(crate) enum Place {
 /// Where a reader runs, and in which group.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Seat {
-    pub(crate) place: Place,
+    pub(crate) place: Core,
     /// The group's number and its mode.
     pub(crate) fanout: Option<(u16, &'static str)>,
 }
 
 impl Seat {
     /// By itself, on the core that is not the generator's.
-    pub(crate) const ALONE: Self = Self::at(Place::Other);
+    pub(crate) const ALONE: Self = Self::at(Core::Other);
 
     /// By itself.
-    pub(crate) const fn at(place: Place) -> Self {
+    pub(crate) const fn at(place: Core) -> Self {
         Self {
             place,
             fanout: None,
@@ -106,7 +106,7 @@ impl Seat {
     }
 
     /// In a group.
-    pub(crate) const fn grouped(place: Place, group: u16, mode: &'static str) -> Self {
+    pub(crate) const fn grouped(place: Core, group: u16, mode: &'static str) -> Self {
         Self {
             place,
             fanout: Some((group, mode)),
@@ -121,7 +121,7 @@ impl Seat {
 
 /// What a reader tells at its end.
 #[derive(Clone, Debug, Deserialize)]
-pub(crate) struct Told {
+pub(crate) struct ReaderReport {
     library: PathBuf,
     /// `pcap_lib_version()`.
     pub(crate) version: String,
@@ -216,7 +216,7 @@ impl Reader {
 }
 
 /// What an ended reader tells, once it is sure that it ran on the right library.
-pub(crate) fn told(ended: &Ended, side: Side, ours: &Path) -> Result<Told> {
+pub(crate) fn told(ended: &Ended, side: Side, ours: &Path) -> Result<ReaderReport> {
     let said = ended.said.as_str();
     ensure!(
         ended.status.success(),
@@ -225,7 +225,7 @@ pub(crate) fn told(ended: &Ended, side: Side, ours: &Path) -> Result<Told> {
         ended.status
     );
     let line = said.lines().find(|line| line.starts_with('{'));
-    let told: Told = line
+    let told: ReaderReport = line
         .and_then(|line| serde_json::from_str(line).ok())
         .with_context(|| format!("the reader said {said:?}"))?;
     let file = told

@@ -11,7 +11,7 @@ use crate::figure::{Figure, Sample};
 use crate::generator::{Load, Sent};
 use crate::libraries::Side;
 use crate::pause::pause;
-use crate::reader::{self, Seat, Settings, Told, Work};
+use crate::reader::{self, ReaderReport, Seat, Settings, Work};
 use crate::refusal::{Counters, Refusal, generator_share, on_time};
 
 /// Between the reader's being ready and the first frame.
@@ -35,7 +35,7 @@ pub(crate) struct Trial<'a> {
 #[derive(Debug)]
 pub(crate) struct Done {
     pub(crate) sent: Sent,
-    pub(crate) told: Vec<Told>,
+    pub(crate) told: Vec<ReaderReport>,
     pub(crate) counters: Counters,
 }
 
@@ -87,7 +87,7 @@ impl Trial<'_> {
         members: Vec<Member>,
         before: Arrived,
         sent: &Sent,
-    ) -> Result<(Vec<Told>, Counters)> {
+    ) -> Result<(Vec<ReaderReport>, Counters)> {
         bench.stray()?;
         pause(GRACE)?;
         let after = bench.arrived()?;
@@ -98,7 +98,7 @@ impl Trial<'_> {
             .into_iter()
             .map(|member| reader::told(&member.wait()?, self.side, bench.library()))
             .collect::<Result<Vec<_>>>()?;
-        let sum = |count: fn(&Told) -> u64| told.iter().map(count).sum();
+        let sum = |count: fn(&ReaderReport) -> u64| told.iter().map(count).sum();
         let counters = Counters {
             sent: sent.frames,
             arrived: after.received - before.received,

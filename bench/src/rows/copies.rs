@@ -4,7 +4,7 @@ use super::trials::{Trials, counting};
 use crate::figure::Figure;
 use crate::generator::frame::SHORTEST;
 use crate::measure::Column;
-use crate::reader::{Place, Seat};
+use crate::reader::{Core, Seat};
 use crate::row::{Goal, Must, Row};
 
 const COLUMNS: [Column; 3] = [
@@ -30,7 +30,7 @@ fn seats(key: &'static str) -> Vec<Seat> {
         "two" => 51..=52,
         _ => 51..=54,
     };
-    let seat = |group| Seat::grouped(Place::Other, group, "hash");
+    let seat = |group| Seat::grouped(Core::Other, group, "hash");
     groups.map(seat).collect()
 }
 

@@ -9,7 +9,7 @@ use crate::figure::{Figure, Sample};
 use crate::generator::{Load, Way};
 use crate::libraries::Side;
 use crate::measure::{Column, Measure};
-use crate::reader::{Place, Seat, Settings, Work};
+use crate::reader::{Core, Seat, Settings, Work};
 use crate::refusal::Refusal;
 use crate::row::{Goal, Must, Row};
 use crate::trial::Trial;
@@ -31,8 +31,8 @@ const GROUP: u16 = 41;
 
 /// The second worker shares its core with the generator and the kernel's receive path.
 const SEATS: [Seat; 2] = [
-    Seat::grouped(Place::Other, GROUP, "hash"),
-    Seat::grouped(Place::Receiving, GROUP, "hash"),
+    Seat::grouped(Core::Other, GROUP, "hash"),
+    Seat::grouped(Core::Receiving, GROUP, "hash"),
 ];
 const COLUMNS: [Column; 2] = [
     Column::new("one", "1 worker"),

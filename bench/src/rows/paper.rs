@@ -7,7 +7,7 @@ use crate::figure::Figure;
 use crate::generator::frame::SHORTEST;
 use crate::libraries::Side;
 use crate::measure::Column;
-use crate::reader::{Place, Seat, Work};
+use crate::reader::{Core, Seat, Work};
 use crate::row::{Goal, Must, Row};
 
 const GROUP: u16 = 44;
@@ -20,8 +20,8 @@ const STEPS: [Column; 4] = [
 ];
 
 const ON_BOTH: [Seat; 2] = [
-    Seat::grouped(Place::Other, GROUP, "hash"),
-    Seat::grouped(Place::Receiving, GROUP, "hash"),
+    Seat::grouped(Core::Other, GROUP, "hash"),
+    Seat::grouped(Core::Receiving, GROUP, "hash"),
 ];
 
 /// The article's four steps: one recvfrom a packet or a ring, one reader or one on each core.
@@ -59,7 +59,7 @@ const fn by_mode(len: usize) -> Trials {
         shorter: 2,
         seats: |key| match key {
             "none" => vec![Seat::ALONE],
-            mode => vec![Seat::grouped(Place::Other, GROUP, mode); 2],
+            mode => vec![Seat::grouped(Core::Other, GROUP, mode); 2],
         },
         reads: counting,
         shown: &CAPTURED,

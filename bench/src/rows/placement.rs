@@ -4,7 +4,7 @@ use super::trials::{CAPTURED, Trials, counting};
 use crate::figure::Figure;
 use crate::generator::frame::SHORTEST;
 use crate::measure::Column;
-use crate::reader::{Place, Seat};
+use crate::reader::{Core, Seat};
 use crate::row::{Goal, Must, Row};
 
 const GROUP: u16 = 43;
@@ -30,18 +30,18 @@ static PLACED: Trials = Trials {
 };
 
 fn seats(key: &'static str) -> Vec<Seat> {
-    let seat = |place: &Place| Seat::grouped(*place, GROUP, "hash");
+    let seat = |place: &Core| Seat::grouped(*place, GROUP, "hash");
     places(key).iter().map(seat).collect()
 }
 
-fn places(key: &str) -> &'static [Place] {
+fn places(key: &str) -> &'static [Core] {
     match key {
-        "one_anywhere" => &[Place::Anywhere],
-        "one_receiving" => &[Place::Receiving],
-        "two_anywhere" => &[Place::Anywhere, Place::Anywhere],
-        "two_both" => &[Place::Other, Place::Receiving],
-        "two_other" => &[Place::Other, Place::Other],
-        _ => &[Place::Other],
+        "one_anywhere" => &[Core::Anywhere],
+        "one_receiving" => &[Core::Receiving],
+        "two_anywhere" => &[Core::Anywhere, Core::Anywhere],
+        "two_both" => &[Core::Other, Core::Receiving],
+        "two_other" => &[Core::Other, Core::Other],
+        _ => &[Core::Other],
     }
 }
 

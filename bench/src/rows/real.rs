@@ -115,12 +115,12 @@ impl Copy {
     }
 
     /// What it has captured, lost and handled.
-    fn finish(self) -> Result<Told> {
+    fn finish(self) -> Result<CopyCounts> {
         self.dumpcap.signal("INT")?;
         let captured = self.dumpcap.wait()?;
         let handled = self.tshark.wait()?;
         let (captured, lost) = of_dumpcap(&captured.said)?;
-        Ok(Told {
+        Ok(CopyCounts {
             captured,
             lost,
             handled: of_tshark(&handled.said)?,
@@ -130,7 +130,7 @@ impl Copy {
 
 /// One copy's counters.
 #[derive(Clone, Copy, Debug)]
-struct Told {
+struct CopyCounts {
     captured: u64,
     lost: u64,
     handled: u64,
@@ -170,7 +170,7 @@ fn run(bench: &Bench, copies: usize, pps: u64) -> Result<Result<Sample, Refusal>
     let after = bench.arrived()?;
     let told = started.into_iter().map(Copy::finish);
     let told = told.collect::<Result<Vec<_>>>()?;
-    let sum = |count: fn(&Told) -> u64| told.iter().map(count).sum::<u64>();
+    let sum = |count: fn(&CopyCounts) -> u64| told.iter().map(count).sum::<u64>();
     let counters = Counters {
         sent: sent.frames,
         arrived: after.received - before.received,

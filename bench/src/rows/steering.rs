@@ -4,7 +4,7 @@ use super::trials::{Trials, counting};
 use crate::figure::Figure;
 use crate::generator::frame::SHORTEST;
 use crate::measure::Column;
-use crate::reader::{Place, Seat};
+use crate::reader::{Core, Seat};
 use crate::row::{Goal, Must, Row};
 
 const GROUP: u16 = 42;
@@ -44,8 +44,8 @@ const SHOWN: [Figure; 4] = [
 /// All on the core that does not receive: each needs little of it.
 fn seats(key: &'static str) -> Vec<Seat> {
     match key.split_once('_') {
-        Some((mode, "1")) => vec![Seat::grouped(Place::Other, GROUP, mode)],
-        Some((mode, _)) => vec![Seat::grouped(Place::Other, GROUP, mode); 2],
+        Some((mode, "1")) => vec![Seat::grouped(Core::Other, GROUP, mode)],
+        Some((mode, _)) => vec![Seat::grouped(Core::Other, GROUP, mode); 2],
         None => vec![Seat::ALONE],
     }
 }

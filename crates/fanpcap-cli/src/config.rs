@@ -33,7 +33,7 @@ pub(crate) struct Arguments {
 }
 
 /// Everything that is told.
-struct Told {
+struct Overview {
     /// The config file that is read, and whether PCAP_CONFIG names it.
     file: Option<(String, bool)>,
     /// Whether one device was asked for.
@@ -51,7 +51,7 @@ struct Entry {
     is_there: bool,
 }
 
-impl Told {
+impl Overview {
     /// What is wrong, each once.
     fn errors(&self) -> Vec<&Report> {
         let devices = match &self.devices {
@@ -97,7 +97,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode> {
 }
 
 /// Reads the settings as the library does, and asks it what they come to.
-fn look(device: Option<&str>) -> Told {
+fn look(device: Option<&str>) -> Overview {
     let environment = Environment::whole(process::is_secure());
     let settings = Settings::load(&environment);
     let mut interfaces = interface::names();
@@ -132,7 +132,7 @@ fn look(device: Option<&str>) -> Told {
             .any(|(name, value)| name.as_encoded_bytes() == b"PCAP_CONFIG" && !value.is_empty());
         (path.display().to_string(), is_named)
     });
-    Told {
+    Overview {
         file,
         is_one: device.is_some(),
         devices,

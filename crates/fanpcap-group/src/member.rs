@@ -11,7 +11,7 @@ use fanpcap_config::steering::Steering;
 use fanpcap_linux::file::shared::{self, Word};
 use fanpcap_linux::wait::clock;
 use fanpcap_linux::{packet, process};
-use fanpcap_reader::{Kept, Tell};
+use fanpcap_reader::{Publish, PublishedCounters};
 use std::os::fd::BorrowedFd;
 use std::sync::Arc;
 
@@ -111,8 +111,8 @@ pub struct Member {
     steered: Option<Arc<Steered>>,
 }
 
-impl Tell for Steered {
-    fn tell(&self) {
+impl Publish for Steered {
+    fn publish(&self) {
         self.publish();
     }
 
@@ -172,13 +172,13 @@ impl Member {
 
     /// What a reader of ours, which is told so by this, must keep of the member; none where there
     /// is no page to keep it on.
-    pub fn read_by_us(&self) -> Option<Kept> {
+    pub fn read_by_us(&self) -> Option<PublishedCounters> {
         let words = self.page.as_ref().ok()?.words();
         let taken = &words[at::TAKEN];
         if taken.get() == NOT_READ_BY_US {
             taken.set(0);
         }
-        Some(Kept {
+        Some(PublishedCounters {
             taken: taken.clone(),
             received: words[at::PAST[0]].clone(),
             dropped: words[at::PAST[1]].clone(),
@@ -187,7 +187,10 @@ impl Member {
             read_taken: words[at::READ_TAKEN].clone(),
             idle_taken: words[at::IDLE_TAKEN].clone(),
             looked_ns: words[at::LOOKED_NS].clone(),
-            more: self.steered.clone().map(|steered| steered as Arc<dyn Tell>),
+            more: self
+                .steered
+                .clone()
+                .map(|steered| steered as Arc<dyn Publish>),
         })
     }
 

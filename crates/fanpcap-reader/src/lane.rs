@@ -102,9 +102,9 @@ impl Intake {
     }
 
     /// Whether all that was taken is published, or nothing is to be.
-    pub(crate) fn has_told(&self, taken: u64) -> bool {
+    pub(crate) fn has_published(&self, taken: u64) -> bool {
         let publisher = self.publisher.as_ref();
-        publisher.is_none_or(|publisher| publisher.has_told(taken))
+        publisher.is_none_or(|publisher| publisher.has_published(taken))
     }
 
     /// The reader is about to wait, with nothing left to publish.

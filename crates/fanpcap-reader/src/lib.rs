@@ -21,6 +21,6 @@ mod reader;
 pub use accept::{Direction, Options};
 pub use call::{Call, End, Packet};
 pub use port::{Link, Port, ReadError, Statistics};
-pub use publish::{Kept, Tell};
+pub use publish::{Publish, PublishedCounters};
 pub use reader::{Input, Reader};
 pub use ring::Ring;

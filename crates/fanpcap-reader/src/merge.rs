@@ -85,9 +85,9 @@ impl Merge {
     }
 
     /// Whether all lanes have published all that was taken.
-    fn has_told(&self) -> bool {
+    fn has_published(&self) -> bool {
         let mut lanes = self.lanes.iter();
-        lanes.all(|lane| lane.intake.has_told(lane.ring.taken()))
+        lanes.all(|lane| lane.intake.has_published(lane.ring.taken()))
     }
 
     /// The reader is about to wait, with nothing left to publish.
@@ -140,7 +140,7 @@ impl Merge {
                 }
                 Turn::Never => {
                     let next = self.handle_empty();
-                    if self.has_told() && !control.is_nonblocking() {
+                    if self.has_published() && !control.is_nonblocking() {
                         self.handle_idle();
                     }
                     return Err(Pause::Wait(Wait::Any(self.empty(), next)));

@@ -15,7 +15,7 @@ use std::time::Duration;
 
 /// The counters that a reader keeps for others to read.
 #[derive(Clone, Debug)]
-pub struct Kept {
+pub struct PublishedCounters {
     /// Set to the frames that the reader has taken from the ring since it was made, before each is
     /// delivered.
     pub taken: Word,
@@ -34,17 +34,17 @@ pub struct Kept {
     /// When the application last looked for packets, nanoseconds of `CLOCK_MONOTONIC`; `u64::MAX`
     /// while it waits for them.
     pub looked_ns: Word,
-    /// What tells more each time that the kernel's counters are told.
-    pub more: Option<Arc<dyn Tell>>,
+    /// What publishes more each time that the kernel's counters are published.
+    pub more: Option<Arc<dyn Publish>>,
 }
 
-/// More that is told with the kernel's counters.
-pub trait Tell: Debug + Send + Sync {
-    /// Tells it, while signals are held back.
-    fn tell(&self);
+/// More that is published with the kernel's counters.
+pub trait Publish: Debug + Send + Sync {
+    /// Publishes it, while signals are held back.
+    fn publish(&self);
 
-    /// Whether it changes also while nothing comes into the ring: a reader that waits tells it
-    /// then, too.
+    /// Whether it changes also while nothing comes into the ring: a reader that waits publishes
+    /// it then, too.
     fn goes_on(&self) -> bool;
 }
 
@@ -67,11 +67,11 @@ const SLOW: Duration = Duration::from_millis(50);
 /// The publisher of one lane.
 #[derive(Debug)]
 pub(crate) struct Publisher {
-    kept: Kept,
+    kept: PublishedCounters,
     port: Arc<dyn Port>,
     /// Frames taken when the kernel's counters were last taken; `None` before the first time.
     asked: Option<u64>,
-    /// When that was, by the clock, or when more was told since.
+    /// When that was, by the clock, or when more was published since.
     asked_ns: u64,
     /// When the clock was looked at last, and after how many frames it is looked at again.
     looked_ns: u64,
@@ -80,7 +80,7 @@ pub(crate) struct Publisher {
 
 impl Publisher {
     /// For a member that joined at `since_ns` of `CLOCK_MONOTONIC`.
-    pub(crate) fn new(kept: Kept, port: Arc<dyn Port>, since_ns: u64) -> Self {
+    pub(crate) fn new(kept: PublishedCounters, port: Arc<dyn Port>, since_ns: u64) -> Self {
         Self {
             kept,
             port,
@@ -113,12 +113,12 @@ impl Publisher {
     /// The lane has nothing to be read: publishes when it is time. Returns after how long it will
     /// be, if there is something to publish.
     pub(crate) fn handle_empty(&mut self, taken: u64) -> Option<Duration> {
-        let has_told = self.has_told(taken);
-        if has_told && !self.goes_on() {
+        let has_published = self.has_published(taken);
+        if has_published && !self.goes_on() {
             return None;
         }
         // By the coarse clock, who waits all the time would wake too early each time.
-        let now = if has_told {
+        let now = if has_published {
             clock::monotonic_ns()
         } else {
             clock::coarse_ns()
@@ -127,7 +127,7 @@ impl Publisher {
         if age < INTERVAL {
             return Some((INTERVAL - age).max(SHORTEST));
         }
-        if has_told {
+        if has_published {
             self.tell_more();
         } else {
             self.publish(taken);
@@ -135,8 +135,8 @@ impl Publisher {
         self.goes_on().then_some(INTERVAL)
     }
 
-    /// Whether all that was taken has been told.
-    pub(crate) fn has_told(&self, taken: u64) -> bool {
+    /// Whether all that was taken has been published.
+    pub(crate) fn has_published(&self, taken: u64) -> bool {
         self.asked == Some(taken)
     }
 
@@ -149,12 +149,12 @@ impl Publisher {
     fn tell_more(&mut self) {
         if let Some(more) = &self.kept.more {
             let _signals = Blocked::new();
-            more.tell();
+            more.publish();
         }
         self.asked_ns = clock::monotonic_ns();
     }
 
-    /// The reader is about to wait at the empty ring, and has told all that it was given.
+    /// The reader is about to wait at the empty ring, and has published all that it was given.
     pub(crate) fn handle_idle(&self, taken: u64) {
         self.kept.idle_taken.set(taken);
     }
@@ -181,7 +181,7 @@ impl Publisher {
                 self.kept.read_ns.set(clock::monotonic_ns());
             });
             if let Some(more) = &self.kept.more {
-                more.tell();
+                more.publish();
             }
         }
         // Also when that has failed, as it may for good: an idle reader need not wake for it.
@@ -250,8 +250,8 @@ mod tests {
         goes_on: bool,
     }
 
-    impl Tell for Times {
-        fn tell(&self) {
+    impl Publish for Times {
+        fn publish(&self) {
             self.told.fetch_add(1, Ordering::Relaxed);
         }
 
@@ -263,11 +263,11 @@ mod tests {
     fn telling(publisher: &mut Publisher, goes_on: bool) -> Arc<Times> {
         let told = AtomicU32::new(0);
         let times = Arc::new(Times { told, goes_on });
-        publisher.kept.more = Some(Arc::clone(&times) as Arc<dyn Tell>);
+        publisher.kept.more = Some(Arc::clone(&times) as Arc<dyn Publish>);
         times
     }
 
-    fn publisher(at_ns: u64) -> (Publisher, Kept) {
+    fn publisher(at_ns: u64) -> (Publisher, PublishedCounters) {
         let port = Arc::new(Uncounted(UdpSocket::bind("127.0.0.1:0").unwrap()));
         let [
             taken,
@@ -279,7 +279,7 @@ mod tests {
             idle_taken,
             looked_ns,
         ] = shared::own(&[u64::MAX, 0, 0, 0, 0, 0, 0, 0]);
-        let kept = Kept {
+        let kept = PublishedCounters {
             taken,
             received,
             dropped,
@@ -352,12 +352,12 @@ mod tests {
         let times = telling(&mut publisher, true);
         let told = || times.told.load(Ordering::Relaxed);
         assert_eq!(publisher.handle_empty(5), Some(INTERVAL), "with the rest");
-        assert!(publisher.has_told(5) && told() == 1);
+        assert!(publisher.has_published(5) && told() == 1);
         let wait = publisher.handle_empty(5).unwrap();
         assert!(wait <= INTERVAL && told() == 1, "just now");
         publisher.asked_ns = 0;
         assert_eq!(publisher.handle_empty(5), Some(INTERVAL));
-        assert!(publisher.has_told(5) && told() == 2);
+        assert!(publisher.has_published(5) && told() == 2);
     }
 
     #[test]

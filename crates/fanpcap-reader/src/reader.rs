@@ -6,7 +6,7 @@ use crate::control::Control;
 use crate::lane::Lane;
 use crate::merge::Merge;
 use crate::port::Port;
-use crate::publish::{Kept, Publisher};
+use crate::publish::{PublishedCounters, Publisher};
 use crate::ring::Ring;
 use crate::single;
 use fanpcap_bpf::Classic;
@@ -196,8 +196,9 @@ impl Reader {
     }
 
     /// Publishes, from the next read on, the counters of the member that the device of this index
-    /// has just become. From then on the reader takes the kernel's counters: see [`Kept`].
-    pub fn keep(&self, device: usize, kept: Kept) {
+    /// has just become. From then on the reader takes the kernel's counters: see
+    /// [`PublishedCounters`].
+    pub fn keep(&self, device: usize, kept: PublishedCounters) {
         let mut devices = self.control.devices.iter().zip(&self.publishers);
         if let Some((device, handover)) = devices.nth(device) {
             let port = Arc::clone(&device.port);

@@ -93,7 +93,7 @@ fn starve(
     let timeout = control.timeout.filter(|timeout| !timeout.is_zero());
     let may_rest = !control.is_nonblocking() && !control.is_net_down();
     let rest = intake.pace.rest(timeout).filter(|_| may_rest);
-    if rest.is_none() && intake.has_told(taken) && !control.is_nonblocking() {
+    if rest.is_none() && intake.has_published(taken) && !control.is_nonblocking() {
         intake.handle_idle(taken);
     }
     Pause::Wait(rest.map_or(Wait::Packets(next), Wait::Rest))

@@ -1,6 +1,6 @@
 //! TPACKET_V3: blocks of packets of any length, which go over to the reader and back as a whole.
 
-use crate::frame::{Corrupt, Frame, LINK_LEN, Stamp, Told};
+use crate::frame::{Corrupt, Frame, FrameHeader, LINK_LEN, Stamp};
 use crate::prefetch::prefetch;
 use fanpcap_linux::packet::ring::Mapping;
 use std::ptr::NonNull;
@@ -187,7 +187,7 @@ impl Blocks {
         ask_for(base, stride);
         open.next = start.saturating_add(stride);
         open.left -= 1;
-        let told = Told {
+        let told = FrameHeader {
             mac: header.mac,
             captured: header.captured,
             len: header.len,

@@ -88,7 +88,7 @@ pub struct Frame<'ring> {
 }
 
 /// What a header of either layout says of its frame.
-pub(crate) struct Told {
+pub(crate) struct FrameHeader {
     /// Where the packet begins, from the frame.
     pub(crate) mac: u16,
     pub(crate) captured: u32,
@@ -116,7 +116,7 @@ impl Frame<'_> {
         base: NonNull<u8>,
         head: usize,
         room: usize,
-        told: &Told,
+        told: &FrameHeader,
     ) -> Result<Self, Corrupt> {
         let (mac, captured) = (usize::from(told.mac), told.captured as usize);
         if mac < head || mac + captured > room {
@@ -222,7 +222,7 @@ impl Frame<'_> {
 }
 
 #[inline(always)]
-fn vlan(told: &Told) -> Option<Vlan> {
+fn vlan(told: &FrameHeader) -> Option<Vlan> {
     if told.tci == 0 && told.status & TP_STATUS_VLAN_VALID == 0 {
         return None;
     }
@@ -234,7 +234,7 @@ fn vlan(told: &Told) -> Option<Vlan> {
 }
 
 #[cold]
-fn corrupt(told: &Told, room: usize) -> Corrupt {
+fn corrupt(told: &FrameHeader, room: usize) -> Corrupt {
     Corrupt {
         mac: told.mac.into(),
         captured: told.captured,

@@ -1,6 +1,6 @@
 //! TPACKET_V2: frames of one length, a packet in each, which go over to the reader one by one.
 
-use crate::frame::{Corrupt, Frame, LINK_LEN, Stamp, Told};
+use crate::frame::{Corrupt, Frame, FrameHeader, LINK_LEN, Stamp};
 use crate::prefetch::prefetch;
 use fanpcap_linux::packet::ring::Mapping;
 use std::ptr::NonNull;
@@ -101,7 +101,7 @@ impl Frames {
         let base = self.frame(self.current);
         prefetch(self.frame((self.current + AHEAD) % self.count).as_ptr());
         let header = self.header();
-        let told = Told {
+        let told = FrameHeader {
             mac: header.mac,
             captured: header.captured,
             len: header.len,

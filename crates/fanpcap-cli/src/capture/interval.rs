@@ -8,7 +8,7 @@ use serde::Serialize;
 use super::counts::Counts;
 use super::link;
 use super::quantity::short;
-use super::shared::Told;
+use super::shared::ThreadCounts;
 use super::table;
 
 /// The rates of one interval. As JSON, it is one line of `--json`.
@@ -48,8 +48,8 @@ impl Interval {
     /// of 0.
     pub(super) fn between(
         start_ns: u64,
-        before: &[Told],
-        now: &[Told],
+        before: &[ThreadCounts],
+        now: &[ThreadCounts],
         link: Option<(link::Counters, u64)>,
     ) -> Self {
         let threads: Vec<Rates> = now
@@ -127,7 +127,7 @@ const HEADING: [&str; 7] = [
 const WIDTHS: [usize; 7] = [6, 12, 10, 12, 10, 10, 12];
 
 impl Rates {
-    fn of(now: &Told, before: &Told) -> Self {
+    fn of(now: &ThreadCounts, before: &ThreadCounts) -> Self {
         let nanoseconds = now.at_ns.saturating_sub(before.at_ns);
         let since = |count: fn(&Counts) -> u64| {
             rate(
@@ -191,7 +191,7 @@ mod tests {
     use super::*;
     use serde_json::Value;
 
-    fn told(at_ns: u64, captured: u64, dropped: u64) -> Told {
+    fn told(at_ns: u64, captured: u64, dropped: u64) -> ThreadCounts {
         let kernel = Some(Kernel {
             received: captured + dropped,
             dropped,
@@ -203,7 +203,7 @@ mod tests {
             kernel,
             ..Counts::default()
         };
-        Told::new(at_ns, counts)
+        ThreadCounts::new(at_ns, counts)
     }
 
     fn interval() -> Interval {

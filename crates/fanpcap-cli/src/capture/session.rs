@@ -17,7 +17,7 @@ use super::interval::{self, Interval};
 use super::link;
 use super::meter::{Meter, Reading};
 use super::savefile::Savefiles;
-use super::shared::Told;
+use super::shared::ThreadCounts;
 use super::summary::Summary;
 use super::thread::{Done, Reader};
 use super::threads::Threads;
@@ -181,7 +181,7 @@ fn is_ended_before(time: Instant) -> Result<bool> {
 
 /// The counters at the last tick.
 struct Last {
-    told: Vec<Told>,
+    told: Vec<ThreadCounts>,
     link: Option<Reading>,
 }
 

@@ -15,13 +15,13 @@ pub(super) struct Shared {
     left: Option<AtomicU64>,
     /// How often the threads have been asked for their counters.
     round: AtomicU64,
-    told: Mutex<Vec<Told>>,
+    told: Mutex<Vec<ThreadCounts>>,
     changed: Condvar,
 }
 
 /// A thread's counters, when it was asked last.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Told {
+pub(super) struct ThreadCounts {
     round: u64,
     /// When they were read, by the clock of [`clock::monotonic_ns`]; at first, when the threads
     /// began.
@@ -30,7 +30,7 @@ pub(super) struct Told {
     pub(super) counts: Counts,
 }
 
-impl Told {
+impl ThreadCounts {
     /// Before anybody asked.
     pub(super) fn new(at_ns: u64, counts: Counts) -> Self {
         Self {
@@ -55,16 +55,16 @@ impl Shared {
     /// One thread more, which begins now; its number.
     pub(super) fn add(&self) -> usize {
         let mut told = self.told();
-        told.push(Told::new(clock::monotonic_ns(), Counts::default()));
+        told.push(ThreadCounts::new(clock::monotonic_ns(), Counts::default()));
         told.len() - 1
     }
 
     /// Asks the threads for their counters. `wake` ends their waits. A thread that is busy with its
     /// packets is waited for a moment only; what it said before stands then.
-    pub(super) fn ask(&self, wake: impl FnOnce()) -> Vec<Told> {
+    pub(super) fn ask(&self, wake: impl FnOnce()) -> Vec<ThreadCounts> {
         let round = self.round.fetch_add(1, Ordering::AcqRel) + 1;
         wake();
-        let missing = |told: &mut Vec<Told>| told.iter().any(|told| told.round < round);
+        let missing = |told: &mut Vec<ThreadCounts>| told.iter().any(|told| told.round < round);
         let waited = self
             .changed
             .wait_timeout_while(self.told(), PATIENCE, missing);
@@ -72,7 +72,7 @@ impl Shared {
         told.clone()
     }
 
-    fn told(&self) -> MutexGuard<'_, Vec<Told>> {
+    fn told(&self) -> MutexGuard<'_, Vec<ThreadCounts>> {
         self.told.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -85,7 +85,7 @@ impl Shared {
     pub(super) fn tell(&self, number: usize, round: u64, counts: Counts) {
         let at_ns = clock::monotonic_ns();
         if let Some(place) = self.told().get_mut(number) {
-            *place = Told {
+            *place = ThreadCounts {
                 round,
                 at_ns,
                 counts,

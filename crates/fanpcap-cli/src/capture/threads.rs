@@ -8,7 +8,7 @@ use anyhow::{Context, Result, anyhow};
 use fanpcap_linux::wait::clock;
 use fanpcap_pcap::Break;
 
-use super::shared::{Shared, Told};
+use super::shared::{Shared, ThreadCounts};
 use super::thread::{Done, Reader};
 
 /// Those that have been started.
@@ -47,7 +47,7 @@ impl Threads {
     }
 
     /// Their counters now, as far as they answer in time.
-    pub(super) fn ask(&self) -> Vec<Told> {
+    pub(super) fn ask(&self) -> Vec<ThreadCounts> {
         self.shared.ask(|| self.wake())
     }
 

@@ -5,13 +5,13 @@ use fanpcap_config::report::Report;
 use fanpcap_config::settings::{Group, Ignored};
 use serde_json::{Value, json};
 
-use super::{Entry, Told, mode};
+use super::{Entry, Overview, mode};
 
 /// Version of the JSON's form: a field that is new leaves it, one that changes or goes raises it.
 const SCHEMA: u32 = 1;
 
 /// The object, on a line.
-pub(super) fn line(told: &Told) -> Result<String> {
+pub(super) fn line(told: &Overview) -> Result<String> {
     let devices: Vec<Value> = told.devices.iter().flatten().map(device).collect();
     let ignored: Vec<Value> = told.ignored().into_iter().map(without_effect).collect();
     let object = json!({

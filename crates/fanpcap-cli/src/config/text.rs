@@ -4,13 +4,13 @@ use std::fmt::Write;
 
 use fanpcap_config::settings::{Explained, Plan};
 
-use super::{Entry, Told, group, mode};
+use super::{Entry, Overview, group, mode};
 
 /// Longer values and places are cut: a program may be in them.
 const LONGEST: usize = 56;
 
 /// Everything.
-pub(super) fn page(told: &Told) -> String {
+pub(super) fn page(told: &Overview) -> String {
     let mut page = String::new();
     let file = match &told.file {
         Some((path, true)) => format!("{path} (named by PCAP_CONFIG)"),
@@ -159,7 +159,7 @@ fn row(explained: &Explained) -> [String; 6] {
     ]
 }
 
-fn without_effect(page: &mut String, told: &Told) {
+fn without_effect(page: &mut String, told: &Overview) {
     let ignored = told.ignored();
     if ignored.is_empty() {
         return;

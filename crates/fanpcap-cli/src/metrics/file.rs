@@ -21,11 +21,11 @@ const MODE: u32 = 0o644;
 /// What the path leads to is no regular file, or a link of another user's is on the way; and what
 /// the calls say.
 pub(super) fn write(path: &Path, text: &str) -> io::Result<()> {
-    let Place {
+    let Destination {
         directory,
         name,
         before,
-    } = Place::of(path)?;
+    } = Destination::of(path)?;
     let mut unfinished = OsString::from(".");
     unfinished.push(&name);
     unfinished.push(format!(".{}.part", std::process::id()));
@@ -40,14 +40,14 @@ pub(super) fn write(path: &Path, text: &str) -> io::Result<()> {
 
 /// Where a file is to be.
 #[derive(Debug)]
-struct Place {
+struct Destination {
     directory: Directory,
     name: OsString,
     /// The file that is there.
     before: Option<Metadata>,
 }
 
-impl Place {
+impl Destination {
     /// Follows a path to what is replaced. The kernel follows links to directories, by its own
     /// rules; those to the file are followed here, one by one, so that each one's owner is known.
     fn of(path: &Path) -> io::Result<Self> {

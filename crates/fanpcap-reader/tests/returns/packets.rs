@@ -4,7 +4,7 @@ use super::fake::{FakeDevice, Got, LO, NONBLOCKING, OPTIONS, Return, dispatch, p
 use super::kernel::Packet;
 use fanpcap_bpf::Classic;
 use fanpcap_linux::file::shared;
-use fanpcap_reader::{Direction, Kept, Options, Reader, Statistics};
+use fanpcap_reader::{Direction, Options, PublishedCounters, Reader, Statistics};
 
 /// `PACKET_OUTGOING`.
 const OUTGOING: u8 = 4;
@@ -170,7 +170,7 @@ fn what_was_taken_and_counted_is_published() {
     ] = shared::own(&[0; 8]);
     reader.keep(
         0,
-        Kept {
+        PublishedCounters {
             taken: taken.clone(),
             received: received.clone(),
             dropped: dropped.clone(),

@@ -5,7 +5,7 @@ use super::emitter::{Emitter, Ends, Routine};
 use super::maps::Map;
 use super::stack::{CARRIED, OUTER, VLAN};
 use super::target::{KTIME_GET_NS, MAP_LOOKUP, MAP_UPDATE};
-use super::view::{Bytes, FRAGMENT, IPV6, LATER, Place, View};
+use super::view::{Bytes, FRAGMENT, IPV6, LATER, Origin, View};
 use crate::hash::M1;
 use crate::ir::{FRAGMENT_AGE_NS, Flow, Ports, Property};
 
@@ -31,13 +31,13 @@ impl Emitter<'_> {
         let (six, both) = (self.asm.label(), self.asm.label());
         self.by_version(six);
         if self.asm.is_live() {
-            let addresses = self.fetch(Place::Network, 12, 8, none);
+            let addresses = self.fetch(Origin::Network, 12, 8, none);
             self.two_ends4(addresses);
             self.asm.jump(both);
         }
         self.asm.bind(six);
         if self.asm.is_live() {
-            let addresses = self.fetch(Place::Network, 8, 32, none);
+            let addresses = self.fetch(Origin::Network, 8, 32, none);
             self.two_ends6(addresses);
         }
         self.asm.bind(both);
@@ -217,7 +217,7 @@ impl Emitter<'_> {
         for at in [0, 8, 16, 24, 32] {
             self.asm.store(Width::Double, R10, KEY + at, R1);
         }
-        let addresses = self.fetch(Place::Network, 4, 16, missing);
+        let addresses = self.fetch(Origin::Network, 4, 16, missing);
         for (from, to) in [(8, 0), (12, 16)] {
             addresses.at(from).word(&mut self.asm, R1);
             self.asm.store(Width::Word, R10, KEY + to, R1);
@@ -228,8 +228,8 @@ impl Emitter<'_> {
         self.asm.alu(Op::And, R1, super::view::PROTOCOL_MASK);
         self.asm.jump(done);
         self.asm.bind(six);
-        self.load(Place::Network, 8, 32, KEY, missing);
-        let id = self.fetch(Place::Fragment, 4, 4, missing);
+        self.load(Origin::Network, 8, 32, KEY, missing);
+        let id = self.fetch(Origin::Fragment, 4, 4, missing);
         id.word(&mut self.asm, R1);
         self.asm.store(Width::Word, R10, KEY + 32, R1);
         // Only the first fragment may know the upper protocol, so it does not tell datagrams apart

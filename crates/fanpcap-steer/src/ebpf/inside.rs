@@ -2,7 +2,7 @@
 
 use super::assembler::{If, Label, Op, R0, R1, R2, R8, R9};
 use super::emitter::Emitter;
-use super::view::{INNER, Place};
+use super::view::{INNER, Origin};
 use super::walk::Stages;
 use fanpcap_wire::GTP_EXTENSIONS_MAX;
 
@@ -78,7 +78,7 @@ impl Emitter<'_> {
 
     fn udp(&mut self, stages: Stages, none: Label) {
         let (vxlan, geneve, gtp) = (self.asm.label(), self.asm.label(), self.asm.label());
-        let header = self.first_four(Place::Current, 0, 8, none);
+        let header = self.first_four(Origin::Current, 0, 8, none);
         header.at(2).half(&mut self.asm, R9);
         self.asm.alu(Op::Add, R8, 8);
         self.asm.jump_if(If::Equal, R9, i32::from(VXLAN), vxlan);
@@ -96,7 +96,7 @@ impl Emitter<'_> {
 
     /// RFC 7348.
     fn vxlan(&mut self, stages: Stages, none: Label) {
-        let header = self.first_four(Place::Current, 0, 8, none);
+        let header = self.first_four(Origin::Current, 0, 8, none);
         header.byte(&mut self.asm, R1);
         self.asm.alu(Op::Add, R8, 8);
         self.asm.jump_if(If::AnyBit, R1, 8, stages.ethernet);
@@ -105,7 +105,7 @@ impl Emitter<'_> {
 
     /// RFC 8926.
     fn geneve(&mut self, stages: Stages, none: Label) {
-        let header = self.first_four(Place::Current, 0, 8, none);
+        let header = self.first_four(Origin::Current, 0, 8, none);
         header.byte(&mut self.asm, R1);
         header.at(2).half(&mut self.asm, R2);
         self.asm.jump_if(If::AnyBit, R1, 0xc0, none);
@@ -121,7 +121,7 @@ impl Emitter<'_> {
     /// 3GPP TS 29.281.
     fn gtp_user(&mut self, stages: Stages, none: Label) {
         let longer = self.asm.label();
-        let header = self.first_four(Place::Current, 0, 8, none);
+        let header = self.first_four(Origin::Current, 0, 8, none);
         header.half(&mut self.asm, R9);
         self.asm.set(R1, R9);
         self.asm.alu(Op::And, R1, 0xf0ff);
@@ -152,7 +152,7 @@ impl Emitter<'_> {
         self.asm.alu(Op::Left, R1, 2);
         self.asm.alu(Op::Add, R8, R1);
         self.asm.alu(Op::Sub, R8, 1);
-        let next = self.fetch(Place::Current, 0, 1, none);
+        let next = self.fetch(Origin::Current, 0, 1, none);
         next.byte(&mut self.asm, R1);
         self.asm.alu(Op::Add, R8, 1);
     }

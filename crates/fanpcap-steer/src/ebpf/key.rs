@@ -2,7 +2,7 @@
 
 use super::assembler::{Label, Op, R1, R2, R5, R9};
 use super::emitter::Emitter;
-use super::view::Place;
+use super::view::Origin;
 use crate::hash::M1;
 use crate::ir::{Key, Property, Side};
 
@@ -14,7 +14,7 @@ impl Emitter<'_> {
         for (part, offset) in [(Key::LINK_SOURCE, 6), (Key::LINK_DESTINATION, 0)] {
             if key.has(part) {
                 self.require_link(missing);
-                let address = self.fetch(Place::Link, offset, 6, missing);
+                let address = self.fetch(Origin::Link, offset, 6, missing);
                 address.six(&mut self.asm, R1, R2);
                 self.fold_in();
             }
@@ -71,7 +71,7 @@ impl Emitter<'_> {
         self.by_version(six);
         if self.asm.is_live() {
             let offset = if side == Side::Source { 0 } else { 4 };
-            let address = self.fetch(Place::Network, 12 + offset, 4, missing);
+            let address = self.fetch(Origin::Network, 12 + offset, 4, missing);
             address.word(&mut self.asm, R1);
             self.fold_in();
             self.asm.jump(done);
@@ -79,7 +79,7 @@ impl Emitter<'_> {
         self.asm.bind(six);
         if self.asm.is_live() {
             let offset = if side == Side::Source { 0 } else { 16 };
-            let address = self.fetch(Place::Network, 8 + offset, 16, missing);
+            let address = self.fetch(Origin::Network, 8 + offset, 16, missing);
             address.double(&mut self.asm, R1);
             self.fold_in();
             address.at(8).double(&mut self.asm, R1);

@@ -2,7 +2,7 @@
 
 use super::assembler::{If, Label, Op, R1, R2, R3, R5, R9};
 use super::emitter::Emitter;
-use super::view::{Bytes, Place};
+use super::view::{Bytes, Origin};
 use crate::hash::M1;
 use crate::ir::Net;
 
@@ -51,7 +51,7 @@ impl Emitter<'_> {
         let (not_source, neither, one) = (self.asm.label(), self.asm.label(), self.asm.label());
         let done = self.asm.label();
         self.require_link(drop);
-        let both = self.fetch(Place::Link, 0, 12, drop);
+        let both = self.fetch(Origin::Link, 0, 12, drop);
         both.six(&mut self.asm, R1, R3);
         both.at(6).six(&mut self.asm, R2, R3);
         let [a, b, c, d, e, f] = gateway;

@@ -3,7 +3,7 @@
 use super::assembler::{If, Label, Op, R0, R1, R2, R3, R6, R10, Width};
 use super::emitter::{Emitter, Routine};
 use super::view::{
-    Bytes, FRAGMENT, INNER, IPV4, IPV6, LATER, LINK, Place, TAG, View, network_order,
+    Bytes, FRAGMENT, INNER, IPV4, IPV6, LATER, LINK, Origin, TAG, View, network_order,
 };
 use crate::hash;
 use crate::ir::{Comparison, Header, Predicate, Side};
@@ -208,7 +208,7 @@ impl<'a> Emitter<'a> {
 
     fn link_group(&mut self, header: Header, yes: Label, no: Label) {
         self.require_link(no);
-        let address = self.fetch(Place::Link, 0, 6, no);
+        let address = self.fetch(Origin::Link, 0, 6, no);
         if header == Header::LinkMulticast {
             address.byte(&mut self.asm, R1);
             self.asm.jump_if(If::AnyBit, R1, 1, yes);
@@ -225,7 +225,7 @@ impl<'a> Emitter<'a> {
         self.require_ip(no);
         self.by_version(six);
         if self.asm.is_live() {
-            let address = self.fetch(Place::Network, 16, 4, no);
+            let address = self.fetch(Origin::Network, 16, 4, no);
             address.word(&mut self.asm, R1);
             let all = if header == Header::IpBroadcast {
                 u32::MAX
@@ -240,7 +240,7 @@ impl<'a> Emitter<'a> {
         }
         self.asm.bind(six);
         if self.asm.is_live() && header == Header::IpMulticast {
-            let address = self.fetch(Place::Network, 24, 1, no);
+            let address = self.fetch(Origin::Network, 24, 1, no);
             address.byte(&mut self.asm, R1);
             self.asm.jump_if(If::Equal, R1, 0xff, yes);
         }
@@ -300,9 +300,9 @@ impl<'a> Emitter<'a> {
             self.asm.jump_if(If::NotEqual, R1, parity, no);
         }
         if len > 4 {
-            self.fetch(Place::Transport, 4 + len, 4, no);
+            self.fetch(Origin::Transport, 4 + len, 4, no);
         }
-        let payload = self.fetch(Place::Transport, 8, 4, no);
+        let payload = self.fetch(Origin::Transport, 8, 4, no);
         payload.byte(&mut self.asm, R1);
         self.asm.alu(Op::Right, R1, 6);
         self.asm.jump_if(If::NotEqual, R1, 2, no);

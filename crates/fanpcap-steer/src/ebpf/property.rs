@@ -4,7 +4,7 @@ use super::assembler::{If, Label, Op, R1, R2, R7, R10, Width};
 use super::emitter::Emitter;
 use super::stack::{OUTER, PORTS, STATE};
 use super::view::{
-    Bytes, FRAGMENT_SHIFT, INNER, IPV6, PORT_PROTOCOLS, Place, TAG, UNTYPED, View, WITH_PORTS,
+    Bytes, FRAGMENT_SHIFT, INNER, IPV6, Origin, PORT_PROTOCOLS, TAG, UNTYPED, View, WITH_PORTS,
 };
 use crate::ir::Property;
 
@@ -46,7 +46,7 @@ impl Emitter<'_> {
         if !self.view.is_plain() {
             self.jump_if_any(UNTYPED, absent);
         }
-        let kind = self.fetch(Place::Type, 0, 2, absent);
+        let kind = self.fetch(Origin::Type, 0, 2, absent);
         kind.half(&mut self.asm, R1);
     }
 
@@ -64,7 +64,7 @@ impl Emitter<'_> {
             self.asm.jump(absent);
         } else {
             self.require(7 * TAG, absent);
-            let tag = self.fetch(Place::Link, 14, 2, absent);
+            let tag = self.fetch(Origin::Link, 14, 2, absent);
             tag.half(&mut self.asm, R1);
         }
         self.asm.bind(found);
@@ -82,7 +82,7 @@ impl Emitter<'_> {
         self.require_ip(absent);
         self.by_version(six);
         if self.asm.is_live() {
-            let field = self.fetch(Place::Network, offset, len, absent);
+            let field = self.fetch(Origin::Network, offset, len, absent);
             if len == 1 {
                 field.byte(&mut self.asm, R1);
             } else {
@@ -98,26 +98,26 @@ impl Emitter<'_> {
     }
 
     fn ipv6_tos(&mut self, absent: Label) {
-        let field = self.fetch(Place::Network, 0, 2, absent);
+        let field = self.fetch(Origin::Network, 0, 2, absent);
         field.half(&mut self.asm, R1);
         self.asm.alu(Op::Right, R1, 4);
         self.asm.alu(Op::And, R1, 0xff);
     }
 
     fn ipv6_length(&mut self, absent: Label) {
-        let field = self.fetch(Place::Network, 4, 2, absent);
+        let field = self.fetch(Origin::Network, 4, 2, absent);
         field.half(&mut self.asm, R1);
         self.asm.alu(Op::Add, R1, 40);
     }
 
     fn ipv6_id(&mut self, absent: Label) {
         self.require_fragment_header(absent);
-        let field = self.fetch(Place::Fragment, 4, 4, absent);
+        let field = self.fetch(Origin::Fragment, 4, 4, absent);
         field.word(&mut self.asm, R1);
     }
 
     fn ipv6_hop_limit(&mut self, absent: Label) {
-        let field = self.fetch(Place::Network, 7, 1, absent);
+        let field = self.fetch(Origin::Network, 7, 1, absent);
         field.byte(&mut self.asm, R1);
     }
 
@@ -126,7 +126,7 @@ impl Emitter<'_> {
         let (none, done) = (self.asm.label(), self.asm.label());
         self.require_fragment_header(none);
         if self.asm.is_live() {
-            let field = self.fetch(Place::Fragment, 2, 2, absent);
+            let field = self.fetch(Origin::Fragment, 2, 2, absent);
             field.half(&mut self.asm, R1);
             self.asm.set(R2, R1);
             self.asm.alu(Op::And, R2, 1);
@@ -156,14 +156,14 @@ impl Emitter<'_> {
     fn tcp(&mut self, offset: u8, absent: Label) {
         self.require_protocol(&[6], absent);
         self.require_transport(absent);
-        let header = self.fetch(Place::Transport, 0, 20, absent);
+        let header = self.fetch(Origin::Transport, 0, 20, absent);
         header.at(offset).half(&mut self.asm, R1);
     }
 
     fn udp_field(&mut self, offset: u8, absent: Label) {
         let mut field = self.udp_header(absent).at(offset);
         if offset >= 4 {
-            field = self.fetch(Place::Transport, offset, 2, absent);
+            field = self.fetch(Origin::Transport, offset, 2, absent);
         }
         field.half(&mut self.asm, R1);
     }
@@ -173,7 +173,7 @@ impl Emitter<'_> {
     pub(super) fn udp_header(&mut self, absent: Label) -> Bytes {
         self.require_protocol(&[17], absent);
         self.require_transport(absent);
-        self.first_four(Place::Transport, 0, 8, absent)
+        self.first_four(Origin::Transport, 0, 8, absent)
     }
 
     fn icmp(&mut self, offset: u8, absent: Label) {
@@ -189,7 +189,7 @@ impl Emitter<'_> {
         self.asm.jump_if(If::NotEqual, R1, 58, absent);
         self.asm.bind(there);
         self.require_transport(absent);
-        let header = self.fetch(Place::Transport, 0, 2, absent);
+        let header = self.fetch(Origin::Transport, 0, 2, absent);
         header.at(offset).byte(&mut self.asm, R1);
     }
 
@@ -204,6 +204,6 @@ impl Emitter<'_> {
             self.require_transport(absent);
             self.require_protocol(&PORT_PROTOCOLS, absent);
         }
-        self.fetch(Place::Transport, 0, 4, absent)
+        self.fetch(Origin::Transport, 0, 4, absent)
     }
 }

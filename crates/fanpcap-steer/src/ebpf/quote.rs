@@ -3,7 +3,7 @@
 use super::assembler::{If, Label, Op, R0, R1, R2, R7, R8};
 use super::emitter::Emitter;
 use super::stack::{CARRIED, OUTER, WALKED_SCRATCH};
-use super::view::{IPV4, IPV6, PROTOCOL_MASK, Place};
+use super::view::{IPV4, IPV6, Origin, PROTOCOL_MASK};
 
 impl Emitter<'_> {
     /// [`super::emitter::Routine::Quoted`] (RFC 792, RFC 4443).
@@ -32,7 +32,7 @@ impl Emitter<'_> {
     }
 
     fn quote(&mut self, types: &[u8], to: Label, keep: Label) {
-        let kind = self.fetch(Place::Transport, 0, 1, keep);
+        let kind = self.fetch(Origin::Transport, 0, 1, keep);
         kind.byte(&mut self.asm, R1);
         self.require_one_of(R1, types, keep);
         self.transport_to_current();

@@ -4,14 +4,14 @@ use super::assembler::{Assembler, If, Label, Op, R0, R1, R2, R3, R6, R7, R8, R10
 use super::emitter::{Emitter, Routine};
 use super::stack::{HEADER, OUTER, PORTS, WORD};
 use super::view::{
-    BACK_MASK, BACK_SHIFT, Bytes, FRAGMENT_SHIFT, NETWORK_MASK, NETWORK_SHIFT, PORT_PROTOCOLS,
-    Place, TAGS_MASK, TRANSPORT_SHIFT, View, WITH_PORTS, distance, plain_len,
+    BACK_MASK, BACK_SHIFT, Bytes, FRAGMENT_SHIFT, NETWORK_MASK, NETWORK_SHIFT, Origin,
+    PORT_PROTOCOLS, TAGS_MASK, TRANSPORT_SHIFT, View, WITH_PORTS, distance, plain_len,
 };
 
 impl Emitter<'_> {
     /// Makes bytes readable, in place or on the stack. r0 to r5 may be lost, and r7, which is
     /// recalled where headers are kept.
-    pub(super) fn fetch(&mut self, place: Place, offset: u8, len: u8, missing: Label) -> Bytes {
+    pub(super) fn fetch(&mut self, place: Origin, offset: u8, len: u8, missing: Label) -> Bytes {
         if len <= 4 {
             return self.first_four(place, offset, len, missing);
         }
@@ -25,7 +25,7 @@ impl Emitter<'_> {
     /// Makes the first four readable of bytes that have to be there, 8 at most. Registers as above.
     pub(super) fn first_four(
         &mut self,
-        place: Place,
+        place: Origin,
         offset: u8,
         len: u8,
         missing: Label,
@@ -40,7 +40,7 @@ impl Emitter<'_> {
     }
 
     /// What [`Routine::Word`] says of these bytes, in r0.
-    fn word(&mut self, place: Place, offset: u16, len: u8) {
+    fn word(&mut self, place: Origin, offset: u16, len: u8) {
         if self.view == View::Kept {
             self.recall(OUTER);
         }
@@ -51,7 +51,7 @@ impl Emitter<'_> {
     }
 
     /// Bytes that can be read already.
-    fn at_hand(&self, place: Place, offset: u8, len: u8) -> Option<Bytes> {
+    fn at_hand(&self, place: Origin, offset: u8, len: u8) -> Option<Bytes> {
         let at = u16::from(offset);
         if let View::Plain {
             ipv6,
@@ -65,7 +65,7 @@ impl Emitter<'_> {
                 return Some(Bytes { base, at });
             }
         }
-        let is_kept = place == Place::Network && self.view == View::Kept;
+        let is_kept = place == Origin::Network && self.view == View::Kept;
         is_kept.then(|| Bytes {
             base: R10,
             at: HEADER + i16::from(offset),
@@ -76,12 +76,12 @@ impl Emitter<'_> {
     /// written as well, for the verifier.
     pub(super) fn keep_headers(&mut self) {
         let (short, network, done) = (self.asm.label(), self.asm.label(), self.asm.label());
-        self.load(Place::Network, 0, 40, HEADER, short);
+        self.load(Origin::Network, 0, 40, HEADER, short);
         self.asm.jump(network);
         self.asm.bind(short);
-        self.load(Place::Network, 0, 20, HEADER, network);
+        self.load(Origin::Network, 0, 20, HEADER, network);
         self.asm.bind(network);
-        self.word(Place::Transport, 0, 4);
+        self.word(Origin::Transport, 0, 4);
         self.asm.store(Width::Word, R10, PORTS, R0);
         self.asm.jump_if(If::SignedLess, R0, 0, done);
         self.require_transport(done);
@@ -91,7 +91,7 @@ impl Emitter<'_> {
     }
 
     /// Loads bytes of the frame to the stack. Registers as above.
-    pub(super) fn load(&mut self, place: Place, offset: u16, len: u8, to: i16, missing: Label) {
+    pub(super) fn load(&mut self, place: Origin, offset: u16, len: u8, to: i16, missing: Label) {
         let view = self.view;
         if view == View::Kept {
             self.recall(OUTER);
@@ -131,27 +131,27 @@ impl Emitter<'_> {
 
     /// Puts the offset of the transport header into r2. r3 is lost.
     pub(super) fn position_of_transport(&mut self) {
-        position(&mut self.asm, self.view, Place::Transport, 0);
+        position(&mut self.asm, self.view, Origin::Transport, 0);
     }
 }
 
 /// Where the headers of a plain packet are.
-fn plain_start(place: Place, ipv6: bool) -> u16 {
+fn plain_start(place: Origin, ipv6: bool) -> u16 {
     match place {
-        Place::Frame | Place::Current | Place::Link => 0,
-        Place::Type => 12,
-        Place::Network | Place::Fragment => 14,
-        Place::Transport if ipv6 => 54,
-        Place::Transport => 34,
+        Origin::Frame | Origin::Current | Origin::Link => 0,
+        Origin::Type => 12,
+        Origin::Network | Origin::Fragment => 14,
+        Origin::Transport if ipv6 => 54,
+        Origin::Transport => 34,
     }
 }
 
 /// Puts an offset of the frame into r2. r3 is lost.
-fn position(asm: &mut Assembler, view: View, place: Place, offset: u16) {
+fn position(asm: &mut Assembler, view: View, place: Origin, offset: u16) {
     let offset = i32::from(offset);
     match (place, view) {
-        (Place::Frame, _) => return asm.set(R2, offset),
-        (Place::Current, _) => asm.set(R2, R8),
+        (Origin::Frame, _) => return asm.set(R2, offset),
+        (Origin::Current, _) => asm.set(R2, R8),
         (_, View::Plain { ipv6, .. }) => {
             return asm.set(R2, i32::from(plain_start(place, ipv6)) + offset);
         }
@@ -168,16 +168,16 @@ fn position(asm: &mut Assembler, view: View, place: Place, offset: u16) {
 }
 
 /// From the network header in r2 to another place.
-fn packed(asm: &mut Assembler, place: Place) {
+fn packed(asm: &mut Assembler, place: Origin) {
     match place {
-        Place::Frame | Place::Current | Place::Network => {}
-        Place::Link | Place::Type => {
+        Origin::Frame | Origin::Current | Origin::Network => {}
+        Origin::Link | Origin::Type => {
             asm.set(R3, R7);
             asm.alu(Op::Right, R3, BACK_SHIFT);
             asm.alu(Op::And, R3, BACK_MASK);
             asm.alu(Op::Left, R3, 1);
             asm.alu(Op::Sub, R2, R3);
-            if place == Place::Type {
+            if place == Origin::Type {
                 asm.set(R3, R7);
                 asm.alu(Op::Right, R3, 13);
                 asm.alu(Op::And, R3, TAGS_MASK << 2);
@@ -185,8 +185,8 @@ fn packed(asm: &mut Assembler, place: Place) {
                 asm.alu(Op::Add, R2, 12);
             }
         }
-        Place::Transport | Place::Fragment => {
-            let shift = if place == Place::Transport {
+        Origin::Transport | Origin::Fragment => {
+            let shift = if place == Origin::Transport {
                 TRANSPORT_SHIFT
             } else {
                 FRAGMENT_SHIFT

@@ -5,7 +5,7 @@ use super::emitter::Emitter;
 use super::maps::Map;
 use super::stack::KEY;
 use super::target::MAP_LOOKUP;
-use super::view::{Bytes, IPV4, IPV6, Place, View};
+use super::view::{Bytes, IPV4, IPV6, Origin, View};
 use crate::hash::halves;
 use crate::ir::{Net, Side};
 use std::net::IpAddr;
@@ -75,7 +75,7 @@ impl Emitter<'_> {
             View::Plain { .. } => {}
         }
         let (offset, len) = if ipv6 { (8, 32) } else { (12, 8) };
-        self.fetch(Place::Network, offset, len, no)
+        self.fetch(Origin::Network, offset, len, no)
     }
 
     pub(super) fn address(&mut self, side: Side, net: Net, yes: Label, no: Label) {

@@ -8,7 +8,7 @@ use super::inside::{GTP_C, GTP_U};
 use super::maps::Map;
 use super::stack::{KEY, OUTER};
 use super::target::{GET_PRANDOM_U32, GET_SMP_PROCESSOR_ID, MAP_LOOKUP};
-use super::view::{LATER, LINK, Place, View};
+use super::view::{LATER, LINK, Origin, View};
 use crate::hash::{M1, M2};
 use crate::ir::{Field, Flow, Ports, Predicate, Property, Steer};
 
@@ -182,7 +182,7 @@ impl Emitter<'_> {
 
     fn by_link(&mut self, drop: Label) {
         self.require_link(drop);
-        let both = self.fetch(Place::Link, 0, 12, drop);
+        let both = self.fetch(Origin::Link, 0, 12, drop);
         both.six(&mut self.asm, R1, R3);
         both.at(6).six(&mut self.asm, R2, R3);
         self.two_ends();
@@ -237,7 +237,7 @@ impl Emitter<'_> {
     /// Bytes of the frame as a number in r1; r9 stays.
     fn field(&mut self, field: Field, drop: Label) {
         let to = super::stack::SCRATCH;
-        self.load(Place::Frame, field.offset, field.len, to, drop);
+        self.load(Origin::Frame, field.offset, field.len, to, drop);
         self.asm.set(R1, 0);
         for at in 0..i16::from(field.len) {
             self.asm.load(Width::Byte, R2, R10, to + at);

@@ -69,7 +69,7 @@ impl View {
 
 /// Where bytes are counted from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Place {
+pub(super) enum Origin {
     /// The frame's first byte.
     Frame,
     /// r8.

@@ -9,7 +9,7 @@ use super::needs::Needs;
 use super::stack::{CARRIED, OUTER, WALKED, WALKED_SCRATCH};
 use super::view::{
     BACK_SHIFT, Bytes, FRAGMENT, FRAGMENT_SHIFT, INNER, IPV4, IPV6, LATE_START, LATER, LINK,
-    NETWORK_SHIFT, Place, TAG, TRANSPORT_SHIFT, UNTYPED,
+    NETWORK_SHIFT, Origin, TAG, TRANSPORT_SHIFT, UNTYPED,
 };
 use fanpcap_wire::{EXTENSIONS_MAX, LABELS_MAX, TAGS_MAX};
 
@@ -112,7 +112,7 @@ impl Emitter<'_> {
 
     /// Bytes behind r8.
     pub(super) fn here(&mut self, offset: u8, len: u8, missing: Label) -> Bytes {
-        self.fetch(Place::Current, offset, len, missing)
+        self.fetch(Origin::Current, offset, len, missing)
     }
 
     /// Ethernet, tags, PPPoE and MPLS.
@@ -278,7 +278,7 @@ impl Emitter<'_> {
     fn extension(&mut self, transport: Label, last: Label) {
         let (by_eight, fragment, next) = (self.asm.label(), self.asm.label(), self.asm.label());
         self.require_one_of(R9, &EXTENSIONS, transport);
-        let header = self.first_four(Place::Current, 0, 8, last);
+        let header = self.first_four(Origin::Current, 0, 8, last);
         self.asm.set(R3, R9);
         header.byte(&mut self.asm, R9);
         self.asm.jump_if(If::Equal, R3, 44, fragment);

@@ -6,7 +6,7 @@ use std::net::IpAddr;
 use fanpcap_wire::{Ip, number};
 
 use super::members::Members;
-use super::place::Place;
+use super::place::FlowSide;
 
 /// How long a datagram's fragments may be on their way: as long as hosts wait for them (RFC 791,
 /// ipfrag_time).
@@ -39,7 +39,7 @@ struct Key {
 #[derive(Clone, Copy, Debug)]
 struct Datagram {
     /// As its first fragment tells.
-    place: Option<Place>,
+    place: Option<FlowSide>,
     late: bool,
     /// Who got all so far.
     all: Members,
@@ -52,10 +52,10 @@ impl Datagrams {
     pub(super) fn take(
         &mut self,
         ip: &Ip<'_>,
-        shown: Place,
+        shown: FlowSide,
         to: Members,
         now_ns: u64,
-    ) -> (Option<Place>, bool) {
+    ) -> (Option<FlowSide>, bool) {
         let Some(key) = Key::of(ip) else {
             return (Some(shown), false);
         };

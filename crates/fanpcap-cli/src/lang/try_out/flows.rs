@@ -6,7 +6,7 @@ use fanpcap_wire::{FlowKey, Layers};
 
 use super::datagrams::Datagrams;
 use super::members::Members;
-use super::place::Place;
+use super::place::FlowSide;
 
 /// How deep a packet is looked into for its flow: that of the innermost.
 const INNER_MAX: usize = fanpcap_steer::INNER_MAX;
@@ -69,7 +69,7 @@ impl Flows {
             (ip, layers) = (inside, inner);
             fragment = fragment.or(ip.is_fragment().then_some(ip));
         }
-        let shown = Place::of(&ip);
+        let shown = FlowSide::of(&ip);
         let (place, late) = match fragment {
             Some(ip) => self.datagrams.take(&ip, shown, to, now_ns),
             None => (Some(shown), false),
@@ -97,7 +97,7 @@ impl Flows {
 }
 
 impl Flow {
-    fn take(&mut self, place: Place, to: Members, late: bool) {
+    fn take(&mut self, place: FlowSide, to: Members, late: bool) {
         if late {
             self.late = Some(self.late.map_or(to, |members| members.and(to)));
             return;

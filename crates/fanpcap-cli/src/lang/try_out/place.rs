@@ -4,12 +4,12 @@ use fanpcap_wire::{End, FlowKey, Ip};
 
 /// The flow of a packet, and which direction of it the packet is of.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Place {
+pub(super) struct FlowSide {
     pub(super) flow: FlowKey,
     pub(super) direction: usize,
 }
 
-impl Place {
+impl FlowSide {
     /// An ICMP error is of the flow and the direction of the packet that it quotes.
     pub(super) fn of(ip: &Ip<'_>) -> Self {
         let flow = FlowKey::of(ip);
