@@ -148,6 +148,29 @@ fn bash_completes_what_belongs_there_and_no_internals() -> Result<()> {
 }
 
 #[test]
+fn the_command_runs_the_bench_that_is_installed() -> Result<()> {
+    let tree = Tree::install()?;
+    let command = tree.prefix().join("bin/fanpcap");
+    for (words, expected) in [
+        (["bench", "list"], "tpacket-cpu "),
+        (["bench", "--help"], "Usage: fanpcap bench "),
+        (["help", "bench"], "Usage: fanpcap bench "),
+    ] {
+        let said = run(&tree.scratch, on_system(&command).args(words))?.success()?;
+        ensure!(said.contains(expected), "{words:?}: {said}");
+    }
+    let bench = tree.prefix().join("libexec/fanpcap/fanpcap-bench");
+    fs::remove_file(&bench)?;
+    let output = on_system(&command).args(["bench", "list"]).output()?;
+    let said = String::from_utf8_lossy(&output.stderr);
+    ensure!(
+        !output.status.success() && said.contains("which is not installed"),
+        "{said}"
+    );
+    Ok(())
+}
+
+#[test]
 fn the_page_tells_of_every_function() -> Result<()> {
     let root = root();
     let header = fs::read_to_string(root.join("crates/fanpcap-abi/include/pcap/fanout.h"))?;
