@@ -1,5 +1,5 @@
-//! Pages as they come and go: a handle may live shorter than the time between two looks at the
-//! roster.
+//! Watches the pages of a group as they come and go. A handle may live shorter than the time
+//! between two looks at the roster.
 
 use crate::page::MemberId;
 use crate::root;
@@ -12,36 +12,37 @@ use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 
-/// Tells of each page of a group that comes or goes, on whatever interface.
+/// Reports each page of a group that comes or goes, on any interface.
 #[derive(Debug)]
 pub struct Arrivals {
     changes: Changes,
-    /// Where the pages of this network namespace are.
+    /// The directory of this network namespace's pages.
     netns: PathBuf,
-    /// The end of the name of a group directory: a point and the group.
+    /// The end of a group directory's name: a dot and the group's number.
     suffix: String,
-    /// Group directories of which no page has been seen.
+    /// Group directories in which no page has been seen.
     empty: BTreeSet<PathBuf>,
 }
 
-/// What has happened to pages.
+/// Changes since the last call of [`Arrivals::take`].
 #[derive(Debug, Default, PartialEq, Eq)]
 pub struct News {
-    /// Pages that came; perhaps they have gone again.
+    /// Pages that came. They may have gone again.
     pub came: BTreeSet<PathBuf>,
     /// Pages that have gone.
     pub gone: BTreeSet<PathBuf>,
-    /// Pages came and went of which not even the name is known.
+    /// Pages came and went before their names could be read.
     pub unseen: bool,
-    /// The kernel lost count.
+    /// The kernel dropped notifications.
     pub lost: bool,
 }
 
 impl Arrivals {
-    /// Watches a group in the calling thread's network namespace. What is there already is no news.
+    /// Watches a group in the calling thread's network namespace. Pages that exist already are not
+    /// reported.
     ///
     /// # Errors
-    /// When the root of the group directories can't be made or watched.
+    /// When the root can't be made or watched.
     pub fn of(group: u16) -> io::Result<Self> {
         let netns = root::make_root()?.join(netns::inode()?.to_string());
         Self::within(netns, group)
@@ -55,7 +56,7 @@ impl Arrivals {
             empty: BTreeSet::new(),
         };
         let root = arrivals.netns.parent().unwrap_or(Path::new("/"));
-        // The first member would make it just so.
+        // With the mode that the first member would use.
         DirBuilder::new().recursive(true).mode(0o755).create(root)?;
         arrivals.changes.watch(root)?;
         if arrivals.netns.exists() {
@@ -64,7 +65,7 @@ impl Arrivals {
         Ok(arrivals)
     }
 
-    /// What has happened since the last call.
+    /// Returns the changes since the last call.
     pub fn take(&mut self) -> News {
         let mut news = News::default();
         let Ok(Some(changes)) = self.changes.take() else {
@@ -99,7 +100,8 @@ impl Arrivals {
     }
 
     fn look_into_netns(&mut self, news: &mut News) {
-        // Made for a page: gone already, that page has come and gone.
+        // A member makes this directory for its page. If the directory is gone, that page has come
+        // and gone.
         news.unseen |= self.changes.watch(&self.netns).is_err();
         for group_dir in entries(&self.netns) {
             if self.is_group_dir(&group_dir) {
@@ -108,7 +110,7 @@ impl Arrivals {
         }
     }
 
-    /// Watches a group directory, and then looks what came before that.
+    /// Watches a group directory, then lists the pages that came before the watch.
     fn look_into(&mut self, group_dir: PathBuf, news: &mut News) {
         if self.changes.watch(&group_dir).is_err() {
             news.unseen = true;
@@ -142,18 +144,18 @@ fn entries(directory: &Path) -> impl Iterator<Item = PathBuf> + use<> {
     entries.map(|entry| entry.path())
 }
 
-/// Whose page it is.
+/// The member that owns a page.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Owner {
-    /// The device of its group.
+    /// The device of the member's group.
     pub ifindex: u32,
-    /// The process, as it counts itself: it may be in another pid namespace.
+    /// The process id in the member's own pid namespace, which may differ from the caller's.
     pub pid: u32,
     /// The member.
     pub id: MemberId,
 }
 
-/// What the names of a page and of its directory tell.
+/// Parses the owner from the names of a page and of its group directory.
 pub fn owner(page: &Path) -> Option<Owner> {
     let (pid, id) = page.file_name()?.to_str()?.split_once('.')?;
     let (ifindex, _) = page.parent()?.file_name()?.to_str()?.split_once('.')?;
@@ -176,7 +178,7 @@ mod tests {
         let mut arrivals = Arrivals::within(netns.clone(), 7).unwrap();
         assert_eq!(arrivals.take(), News::default());
         let (group_dir, other) = (netns.join("2.7"), netns.join("2.17"));
-        // Known from the directory, then by word.
+        // The first page is found by listing the directory, the later ones by notifications.
         fs::create_dir_all(&group_dir).unwrap();
         fs::create_dir(&other).unwrap();
         fs::write(group_dir.join("5.1"), "").unwrap();
@@ -192,13 +194,13 @@ mod tests {
         let expected = Owner { ifindex, pid, id };
         assert_eq!(owner(&group_dir.join("5.3")), Some(expected));
 
-        // Gone before anybody could look.
+        // The directory is gone before it can be watched.
         let short = netns.join("3.7");
         fs::create_dir(&short).unwrap();
         fs::write(short.join("5.4"), "").unwrap();
         fs::remove_dir_all(&short).unwrap();
         assert!(arrivals.take().unseen);
-        // The directory of a page that is known may go, and come back.
+        // A directory whose pages were reported may go and come back.
         fs::remove_dir_all(&netns).unwrap();
         assert!(!arrivals.take().unseen);
         fs::create_dir_all(&short).unwrap();

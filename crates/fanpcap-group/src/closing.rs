@@ -1,9 +1,8 @@
-//! Closing the socket of a member that has died, so that every packet it was given is accounted
-//! for.
+//! Closes the socket of a dead member, so that every packet it received is accounted for.
 //!
-//! While anybody has a descriptor of the socket, it stays in its group and is given its share.
-//! Between the last reading of its counters and its leaving, packets would come that nobody counts:
-//! so it refuses and counts them itself, by a program in its filter's place.
+//! A socket stays in its group and receives its share while any process has a descriptor of it.
+//! Packets that come between the last read of its counters and its leaving would be counted
+//! nowhere. So [`Closing`] first attaches a BPF program that rejects and counts all packets.
 
 use crate::page::{HeldPage, MemberId};
 use crate::record::Record;
@@ -15,46 +14,46 @@ use std::thread;
 use std::time::{Duration, Instant};
 use std::{fmt, io};
 
-/// What a socket had counted when it was closed, since its counters were read last.
+/// Counters of a closed socket, since they were last read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Closed {
-    /// Packets that passed its filter, dropped ones included.
+    /// Packets that passed the socket's filter, dropped ones included.
     pub received: u64,
-    /// Of these, packets lost because its ring was full.
+    /// Of these, packets lost because the ring was full.
     pub dropped: u64,
-    /// Packets that it was given and refused while it was being closed, also such as its own filter
-    /// would not have let in. None where that can't be counted: without `CAP_BPF`, or as somebody
-    /// else has the socket too.
+    /// Packets rejected while the socket was being closed, including packets that its own filter
+    /// would have rejected. `None` where they can't be counted: without `CAP_BPF`, or if another
+    /// process still has the socket.
     pub refused: Option<u64>,
 }
 
-/// Packets that went to a member in vain.
+/// Packets that a dead member received and no application read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Lost {
-    /// They were in its ring and it had not taken them.
+    /// Packets in the ring that the reader had not taken.
     pub unread: u64,
-    /// Its ring was full.
+    /// Packets lost because the ring was full.
     pub dropped: u64,
-    /// It was being closed; see [`Closed::refused`].
+    /// Packets rejected while the socket was being closed; see [`Closed::refused`].
     pub refused: Option<u64>,
 }
 
-/// How long packets on their way take at most, where the kernel can't tell when they have arrived.
+/// How long packets in flight take at most. Used where the kernel can't be asked to wait for them.
 const IN_FLIGHT: Duration = Duration::from_millis(50);
 
-/// How long the kernel may take to forget a socket that was closed.
+/// How long the kernel may take to release a closed socket.
 const GONE_WITHIN: Duration = Duration::from_secs(1);
 
 /// Why a member's socket can't be closed so that every packet is accounted for.
 #[derive(Debug)]
 pub enum CloseError {
-    /// A forked child has the member and may read it: the socket is as it was. Try again when the
-    /// child has ended, of which the page tells ([`HeldPage::is_had`]).
+    /// A forked child has the member and may read it. The socket is unchanged. Try again when the
+    /// child has ended ([`HeldPage::is_had`]).
     StillHeld(OwnedFd),
-    /// Whether anybody has it can't be told: fcntl(2) has failed. The socket was let go of as it
-    /// was.
+    /// fcntl(2) failed, so it is unknown whether a process has the member. The socket is unchanged
+    /// and its descriptor closed.
     Unknown(io::Error),
-    /// Its filter can't be replaced, or its counters can't be read. It was closed.
+    /// The socket's filter can't be replaced, or its counters can't be read. The socket was closed.
     Uncounted(io::Error),
 }
 
@@ -77,17 +76,17 @@ impl std::error::Error for CloseError {
     }
 }
 
-/// Closes the socket of a member whose process has ended. `socket` is the last descriptor of it, by
-/// [`fanpcap_linux::process::pidfd::Process::socket`]; the member leaves its group by that. `page`
-/// is the member's.
+/// Closes the socket of a member whose process has ended, so that the member leaves its group.
+/// `socket` must be the last descriptor, from [`fanpcap_linux::process::pidfd::Process::socket`].
+/// `page` is the member's.
 ///
 /// # Errors
-/// When somebody has the member, or as [`CloseError`] tells.
+/// [`CloseError`], for example when a child still has the member.
 pub fn close_counting(page: &HeldPage, socket: OwnedFd) -> Result<Closed, CloseError> {
     Closing::begin(page, socket).map(Closing::finish)
 }
 
-/// A member that refuses and counts what its group gives it, and has not left the group yet.
+/// A member that rejects and counts all its packets and has not left its group yet.
 #[derive(Debug)]
 pub struct Closing {
     socket: OwnedFd,
@@ -98,10 +97,10 @@ pub struct Closing {
 }
 
 impl Closing {
-    /// The first half of [`close_counting`].
+    /// The first half of [`close_counting`]: rejects packets and reads the counters.
     ///
     /// # Errors
-    /// The same.
+    /// As [`close_counting`].
     pub fn begin(page: &HeldPage, socket: OwnedFd) -> Result<Self, CloseError> {
         match page.is_had() {
             Ok(false) => Self::refuse(socket).map_err(CloseError::Uncounted),
@@ -127,18 +126,19 @@ impl Closing {
         })
     }
 
-    /// Whether the member had entered its group. One that was killed before that is bound to its
-    /// device already: it is given copies of the packets, and the group lacks none of them.
+    /// Whether the member had entered its group. A newcomer that was killed before that receives
+    /// only copies of packets: the group loses nothing.
     pub fn has_joined(&self) -> bool {
         self.has_joined
     }
 
-    /// Packets that it has refused so far, where they are counted.
+    /// Packets rejected so far, if they are counted.
     pub fn refused(&self) -> Option<u64> {
         refused(self.refused.as_ref())
     }
 
-    /// The second half: the member leaves its group.
+    /// The second half of [`close_counting`]: closes the socket, so that the member leaves its
+    /// group.
     pub fn finish(self) -> Closed {
         drop(self.socket);
         let counted = self.refused.filter(|_| is_gone(self.id));
@@ -154,7 +154,7 @@ fn refused(map: Option<&Map>) -> Option<u64> {
     map?.numbers().ok()?.first().copied()
 }
 
-/// Lets no packet into a socket from now on. Returns where they are counted, if they are.
+/// Makes the socket reject all packets. Returns the map that counts them, if they are counted.
 fn refuse(socket: BorrowedFd<'_>) -> io::Result<Option<Map>> {
     if let Ok(refused) = Map::array("refused", 1, 8) {
         let filter = LoadedProgram::refusing(&refused);
@@ -165,7 +165,7 @@ fn refuse(socket: BorrowedFd<'_>) -> io::Result<Option<Map>> {
     Filter::reject_all().attach(socket).map(|()| None)
 }
 
-/// Whether a socket is in a group; also where the kernel does not tell.
+/// Whether a socket is in a group. `true` where the kernel does not show it.
 fn is_in_a_group(member: MemberId) -> bool {
     let in_group = |roster: Roster| {
         let socket = roster.find(member);
@@ -174,7 +174,7 @@ fn is_in_a_group(member: MemberId) -> bool {
     Roster::look().map_or(true, in_group)
 }
 
-/// Waits until the kernel has forgotten a socket: it can't be given any packet then.
+/// Waits until the kernel has released the socket, which then receives no more packets.
 fn is_gone(member: MemberId) -> bool {
     let end = Instant::now() + GONE_WITHIN;
     loop {
@@ -192,8 +192,8 @@ fn is_gone(member: MemberId) -> bool {
 }
 
 impl Closed {
-    /// What the member has lost, by what its page said after its death. None when the system's
-    /// library has read it: nobody knows then how far.
+    /// Packets that the member has lost. `page` is its page after its death. `None` if libpcap read
+    /// the member: the packets taken are then unknown.
     pub fn lost(&self, page: &Record) -> Option<Lost> {
         let received = page.counters.received.saturating_add(self.received);
         let dropped = page.counters.dropped.saturating_add(self.dropped);

@@ -1,4 +1,4 @@
-//! What the pages of all members add up to: the counters of a whole group.
+//! Sums the counters of all pages of a group.
 
 use crate::page::MemberId;
 use crate::record::{Counters, Record, Running};
@@ -7,26 +7,26 @@ use fanpcap_linux::wait::clock;
 use fanpcap_steer::ir::COUNTERS;
 use std::collections::BTreeMap;
 
-/// What is known of a whole group; what is not, is none.
+/// Statistics of a whole group. A value that is not known is `None`.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct GroupStats {
     /// Sockets in the group, of all processes.
     pub members: Option<u64>,
-    /// Sums over the members, when each of them has published its counters.
+    /// Sums over the members, if each member has published its counters.
     pub counters: Option<Counters>,
-    /// Age of the oldest counters in the sums, in nanoseconds; 0 where there are none.
+    /// Age of the oldest counters in the sums, in nanoseconds; 0 if there are none.
     pub age_ns: u64,
-    /// The same of the program's counters and the late fragments.
+    /// Age of the oldest counters in `counts`, in nanoseconds; 0 if there are none that can change.
     pub counts_age_ns: u64,
-    /// Sums over the program's counters, when each member has published its own.
+    /// Sums over the counters of the steering program, if each member has published its own.
     pub counts: Option<Counts>,
-    /// Later fragments that came before the first of their datagram, if the member lives whose copy
-    /// of the program meets them.
+    /// Later fragments that came before the first fragment of their datagram; `None` if the member
+    /// that counts them is gone.
     pub late: Option<u64>,
 }
 
 impl GroupStats {
-    /// The sums over these members, which the roster lists, by these pages.
+    /// Sums up these members, which the roster lists, by these pages.
     pub(crate) fn of(members: Option<&[MemberId]>, pages: Vec<(MemberId, Record)>) -> Self {
         let told = Self {
             members: members.map(|members| members.len() as u64),
@@ -55,8 +55,8 @@ impl GroupStats {
     }
 }
 
-/// The records of the sockets in `members`, one at least, if each has a page. A page of another
-/// socket says nothing of the group: its owner is about to join, or has failed to.
+/// The records of `members`, if there is at least one and each has a page. Pages of other sockets
+/// do not count: their owners are about to join, or have failed to.
 fn of_members(members: &[MemberId], pages: Vec<(MemberId, Record)>) -> Option<Vec<Record>> {
     let mut pages: BTreeMap<MemberId, Record> = pages.into_iter().collect();
     let records = members.iter().map(|member| pages.remove(member));
@@ -66,7 +66,7 @@ fn of_members(members: &[MemberId], pages: Vec<(MemberId, Record)>) -> Option<Ve
 }
 
 fn sum(records: &[Record]) -> Counters {
-    // What others have written may be anything.
+    // Other processes may have written any value.
     let add = |sum: Counters, record: &Record| Counters {
         received: sum.received.saturating_add(record.counters.received),
         dropped: sum.dropped.saturating_add(record.counters.dropped),
@@ -74,7 +74,7 @@ fn sum(records: &[Record]) -> Counters {
     records.iter().fold(Counters::default(), add)
 }
 
-/// Sums over the programs' counters, when all have published theirs.
+/// Sums over the counters of the steering program, if all members have published theirs.
 fn sum_counts(programs: &[&Running]) -> Option<Counts> {
     let mut sums = [0_u64; COUNTERS];
     for running in programs {
@@ -86,13 +86,13 @@ fn sum_counts(programs: &[&Running]) -> Option<Counts> {
     Some(sums)
 }
 
-/// When the oldest of the programs' counters was read that may have changed since.
+/// When the oldest counters that can change were read.
 fn oldest_count(programs: &[&Running]) -> Option<u64> {
     let counted = programs.iter().map(|running| running.counted_ns);
     counted.filter(|&counted_ns| counted_ns > 0).min()
 }
 
-/// All late fragments, when a member tells of them that has set the program.
+/// Late fragments of the members that have attached the steering program; `None` if there are none.
 fn sum_late(programs: &[&Running]) -> Option<u64> {
     let setters = programs.iter().filter(|running| running.has_set);
     let late = setters.map(|running| running.late);

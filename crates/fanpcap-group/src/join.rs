@@ -1,4 +1,4 @@
-//! Joining a group without duplicates, and why it failed.
+//! Joins a group without duplicate packets, and explains why joining failed.
 
 mod error;
 mod program;
@@ -20,23 +20,25 @@ pub use program_error::ProgramError;
 use std::io;
 use std::os::fd::BorrowedFd;
 
-/// A handle that is to join a group.
+/// The handle that a caller brings to a group.
 #[derive(Clone, Copy, Debug)]
 pub struct Entrant<'a> {
     /// Its socket.
     pub socket: BorrowedFd<'a>,
     /// The group.
     pub membership: &'a Membership,
-    /// What it captures, where it was activated silently; `ETH_P_*`.
+    /// The protocol that the handle captures, `ETH_P_*`. A silent handle is bound to another one.
     pub protocol: u16,
-    /// What its library has counted.
+    /// What libpcap has counted on the socket.
     pub before: Counters,
 }
 
-/// Joins a group. A socket that was activated silently (bound to [`ETH_P_SILENT`]) is bound to its
-/// protocol behind a filter that rejects all, so that nothing reaches it before it is in the group;
-/// without that, a newcomer has every packet twice until it has joined. When it can't join, it is
-/// silent again.
+/// Joins a group.
+///
+/// A silent handle (bound to [`ETH_P_SILENT`]) first gets a filter that rejects all packets, and is
+/// then bound to its protocol. So it receives nothing before it is in the group. A newcomer that is
+/// not silent receives a copy of every packet until it has joined. When joining fails, a silent
+/// handle is silent again.
 ///
 /// # Errors
 /// Each says what the group is and what to do.
@@ -64,17 +66,17 @@ pub fn join(entrant: Entrant<'_>) -> Result<Member, JoinError> {
         return program::join(&newcomer, steering, entrant.before);
     }
     let member = |number| Member::new(newcomer.identity(number), entrant.before, None);
-    // The page is there first: who watches the group's pages can hold the newcomer before the group
-    // gives it anything.
+    // Create the page first. An observer of the group's pages can then hold the newcomer before it
+    // gets its first packet.
     let early = newcomer.early(member);
     newcomer.take(early.as_ref(), None, || Ok(()))?;
     newcomer.joined(early, member)
 }
 
-/// Tells whether joining would be refused by what others have made of the group so far.
+/// Checks whether the present state of the group would make [`join`] fail.
 ///
 /// # Errors
-/// What joining would say.
+/// The error that [`join`] would return.
 pub fn foresee(
     fd: BorrowedFd<'_>,
     membership: &Membership,
@@ -96,7 +98,7 @@ pub fn foresee(
     })
 }
 
-/// A socket that is to join a group.
+/// A socket that joins a group, with the group and the mode that were asked for.
 struct Newcomer<'a> {
     fd: BorrowedFd<'a>,
     group: Group,
@@ -112,12 +114,12 @@ impl Newcomer<'_> {
         explain(self.fanout, self.membership, call, error)
     }
 
-    /// The member in the group of this number.
+    /// The identity of this newcomer in the group with this number.
     fn identity(&self, number: u16) -> Identity {
         Identity::new(number, self.membership.mode, self.bound.ifindex, self.id)
     }
 
-    /// The member before it joins, where its group has a number by then.
+    /// Makes the member before it joins, if the group's number is known by then.
     fn early(&self, member: impl Fn(u16) -> Member) -> Option<Member> {
         match self.group {
             Group::Number(number) => Some(member(number)),
@@ -125,7 +127,7 @@ impl Newcomer<'_> {
         }
     }
 
-    /// The member when it has joined.
+    /// Returns the member after it has joined, and makes it if there was no early one.
     fn joined(
         &self,
         early: Option<Member>,
@@ -141,7 +143,7 @@ impl Newcomer<'_> {
         )
     }
 
-    /// The number of the group that was joined.
+    /// The number of the group that the socket has joined.
     fn number(&self) -> Result<u16, JoinError> {
         match (packet::fanout(self.fd), self.group) {
             (Ok(joined), _) => Ok(joined.id),
@@ -150,10 +152,10 @@ impl Newcomer<'_> {
         }
     }
 
-    /// Joins. `attach` puts the program's part that drops and counts into the filter's place, where
-    /// there is such a thing; `steer` gives the group its program. Both are there before the first
-    /// packet of the group's comes in, where the socket was silent. The page of `early` tells when
-    /// it began, and how long the socket has rejected what came.
+    /// Joins. `attach` attaches the filtering part of the steering program, if there is one.
+    /// `steer` attaches the steering part to the group. On a silent socket both are attached before
+    /// the group's first packet arrives. The page of `early` notes when the newcomer began to join,
+    /// and what the device counted while the newcomer rejected packets.
     fn take(
         &self,
         early: Option<&Member>,
@@ -184,7 +186,7 @@ impl Newcomer<'_> {
         attach: Option<Attach<'_>>,
         steer: impl FnOnce() -> Result<(), JoinError>,
     ) -> Result<(), JoinError> {
-        // A program that tries again may have set one since.
+        // The application may have set a filter after an earlier attempt to join.
         let before = self.filter()?;
         Filter::reject_all()
             .attach(self.fd)
@@ -209,19 +211,19 @@ impl Newcomer<'_> {
         })
     }
 
-    /// Binds the silent socket to its protocol and enters the group; one that can't is silent
-    /// again.
+    /// Binds the silent socket to its protocol and enters the group. Binds it to [`ETH_P_SILENT`]
+    /// again if that fails.
     fn enter_bound(&self, rejections: Option<&Rejections>) -> Result<(), JoinError> {
         let address = Address {
             protocol: self.protocol,
             ..self.bound
         };
         let bound = packet::bind(self.fd, address).map_err(|error| self.failed("bind", error));
-        // Not earlier: binding takes as long as the kernel waits for packets on their way.
+        // Not earlier: bind(2) takes as long as the kernel waits for packets in flight.
         let begun = bound.inspect(|()| _ = rejections.map(|it| it.join(true)));
         let entered = begun.and_then(|()| self.enter(address));
         if entered.is_err() {
-            // Best effort: the reason of the failure is what the caller must hear.
+            // Best effort: the caller needs the reason of the first failure.
             let _ = packet::bind(self.fd, self.bound);
         }
         entered
@@ -242,8 +244,8 @@ impl Newcomer<'_> {
         })
     }
 
-    /// Enters the group with what the program drops dropped already: in the group it would be too
-    /// late to find that it can't be.
+    /// Attaches the filtering part, then enters the group. The order matters: a socket can't leave
+    /// its group when attaching fails.
     fn enter_with(&self, attach: Attach<'_>) -> Result<(), JoinError> {
         let before = self.filter()?;
         let entered = attach().and_then(|()| self.enter(self.bound));
@@ -254,35 +256,36 @@ impl Newcomer<'_> {
         entered
     }
 
-    /// The filter that the socket has.
+    /// The socket's filter.
     fn filter(&self) -> Result<Option<Filter>, JoinError> {
         let program = Kind::Program.kernel_type();
         Filter::of(self.fd).map_err(|error| match packet::fanout(self.fd) {
-            // One that has failed in its group has the program's there, which can't be read.
+            // A member whose join failed halfway may have the filtering part as its filter. The
+            // kernel does not return that filter.
             Ok(has) if has.mode == program => JoinError::AlreadyIn(has.id),
             _ => self.failed("SO_GET_FILTER", error),
         })
     }
 
-    /// Gives the socket the filter that it had.
+    /// Attaches the socket's former filter again.
     fn restore(&self, mut filter: Option<Filter>) -> Result<(), JoinError> {
         let mut restore = || match filter.as_mut() {
             Some(filter) => filter.attach(self.fd),
             None => packet::detach_filter(self.fd),
         };
-        // A member that rejects everything would swallow its share: one failure must not do that.
+        // Try twice: a member that still rejects all packets loses its share of the group.
         let restored = restore().or_else(|_| restore());
         restored.map_err(|error| self.failed("SO_ATTACH_FILTER", error))
     }
 
-    /// What has failed in the group.
+    /// The error of a step that failed after the socket had entered the group.
     fn stranded(&self, error: JoinError) -> JoinError {
         let (group, error) = (self.number().unwrap_or(self.fanout.id), Box::new(error));
         JoinError::Stranded { group, error }
     }
 }
 
-/// Puts what a program drops and counts into the filter's place.
+/// Attaches the filtering part in place of the socket's filter.
 type Attach<'a> = &'a dyn Fn() -> Result<(), JoinError>;
 
 fn explain(fanout: Fanout, asked: &Membership, call: &'static str, error: io::Error) -> JoinError {
@@ -310,17 +313,17 @@ fn wanted(group: Group, mode: Mode) -> Fanout {
     }
 }
 
-/// What to assume of a mode's options where no member's page tells them: packet diag does not.
+/// What to assume of a mode's options where no page shows them. Packet diag does not report
+/// options.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Doubt {
-    /// They are those that were asked for.
+    /// The options are those that were asked for.
     ForIt,
-    /// They are others, as the kernel has refused to join.
+    /// The options differ, because the kernel has refused the join.
     AgainstIt,
 }
 
-/// Finds what of the group, as packet diag and its members' pages tell it, differs from what was
-/// asked for.
+/// Finds a difference between the group, as packet diag and the pages describe it, and `asked`.
 fn conflict(group: u16, asked: &Membership, own: Address, doubt: Doubt) -> Option<JoinError> {
     let roster = Roster::look().ok()?;
     let other = roster.members(group).next()?;
@@ -333,7 +336,7 @@ fn conflict(group: u16, asked: &Membership, own: Address, doubt: Doubt) -> Optio
         let (has, wants) = (other.protocol, own.protocol);
         return Some(JoinError::OtherProtocol { group, has, wants });
     }
-    // A page alone proves nothing: it may be a newcomer's, such as this one's own.
+    // Use only pages of members: another page may be a newcomer's, such as this one's own.
     let mut members = roster.members_with_pages(group).into_iter();
     let runs = match members.find_map(|member| member.page) {
         Some(record) if record.mode == asked.mode => return None,
@@ -346,7 +349,7 @@ fn conflict(group: u16, asked: &Membership, own: Address, doubt: Doubt) -> Optio
     Some(JoinError::OtherMode { group, asked, runs })
 }
 
-/// The name of a mode that packet diag tells by number, without its options.
+/// The name of a mode's number in packet diag, without options.
 fn kernel_mode(number: u8) -> String {
     match Mode::from_kernel(number, 0) {
         Some(mode) if mode.kind == Kind::Program => "a steering program".to_owned(),

@@ -1,4 +1,4 @@
-//! Groups: who is in one, what the members tell each other, joining, and what the group loads.
+//! Groups: joining, the roster of members, their pages, and the BPF programs that a group loads.
 #![forbid(unsafe_code)]
 
 pub mod root;

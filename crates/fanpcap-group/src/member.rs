@@ -1,4 +1,4 @@
-//! A member of a group: which one it is, its page and its counters.
+//! A member of a group: its identity, its page and its counters.
 
 use crate::group_stats::GroupStats;
 use crate::page::{self, GroupDir, MemberId, Page};
@@ -15,15 +15,15 @@ use fanpcap_reader::{Publish, PublishedCounters};
 use std::os::fd::BorrowedFd;
 use std::sync::Arc;
 
-/// Which member of which group a handle is. It stays true when the process or the thread moves to
-/// another network namespace.
+/// Identifies a member and its group. Stays valid when the process or the thread moves to another
+/// network namespace.
 #[derive(Clone, Debug)]
 pub struct Identity {
     group: u16,
     mode: Mode,
     ifindex: u32,
     id: MemberId,
-    /// The directory of the members' pages, where there are any.
+    /// The group directory; `None` where there are no pages.
     group_dir: Option<GroupDir>,
 }
 
@@ -44,12 +44,12 @@ impl Identity {
         self.group
     }
 
-    /// What tells the member from others.
+    /// The member's id in its network namespace.
     pub fn id(&self) -> MemberId {
         self.id
     }
 
-    /// The directory of the group's pages.
+    /// The group directory; `None` where there are no pages.
     pub(crate) fn group_dir(&self) -> Option<&GroupDir> {
         self.group_dir.as_ref()
     }
@@ -65,9 +65,9 @@ impl Identity {
             && self.group_dir == other.group_dir
     }
 
-    /// Another program in the group, by its page: name and process. Two different programs that
-    /// share a stream are rarely meant to. The number of the process tells nothing: in another
-    /// container it may be our own.
+    /// Returns name and process id of a member of another application, by its page. Two different
+    /// applications rarely share a stream on purpose. The process id is no proof: in another
+    /// container it may equal our own.
     pub fn stranger(&self) -> Option<(String, u32)> {
         let own = process::executable();
         let differs = |record: &Record| record.executable != own;
@@ -75,14 +75,14 @@ impl Identity {
         Some((other.program, other.pid))
     }
 
-    /// What the kernel and the members' pages tell of the group.
+    /// Sums up what the kernel and the pages show of the group.
     pub fn group_stats(&self) -> GroupStats {
         let members = self.members();
         let pages = self.group_dir.as_ref().map(GroupDir::pages);
         GroupStats::of(members.as_deref(), pages.unwrap_or_default())
     }
 
-    /// The members of the group; `None` if this one is not in the calling thread's network
+    /// The members of the group; `None` if this member is not in the calling thread's network
     /// namespace.
     pub(crate) fn members(&self) -> Option<Vec<MemberId>> {
         let roster = Roster::look().ok()?;
@@ -98,16 +98,16 @@ impl Identity {
     }
 }
 
-/// A handle in a kernel fan-out group. It ends when the handle's socket is closed.
+/// A handle in a kernel fanout group. The membership ends when the handle's socket is closed.
 #[derive(Debug)]
 pub struct Member {
     identity: Arc<Identity>,
-    /// What this process' system library has counted; its counters are 32 bits wide and wrap.
+    /// Totals of libpcap's counters in this process, which are 32 bits wide and wrap.
     told: Counters,
     /// What the socket had counted when it joined.
     before: Counters,
     page: Result<Page, [Word; WORDS]>,
-    /// Its part in the group's program, where that has one.
+    /// The member's part in the group's steering program, if there is one.
     steered: Option<Arc<Steered>>,
 }
 
@@ -122,8 +122,8 @@ impl Publish for Steered {
 }
 
 impl Member {
-    /// A member whose library has counted `before`, which was not the group's; `program` is that of
-    /// the group, where it has one.
+    /// Makes the member, with its page. `before` is what libpcap has counted on the socket before
+    /// it joined. `program` is the group's steering program, if there is one.
     pub(crate) fn new(
         identity: Identity,
         before: Counters,
@@ -132,7 +132,7 @@ impl Member {
         let steering = program.map(|(steering, _)| steering);
         let content = page::content(identity.mode, steering, before);
         let create = |group_dir| Page::create(group_dir, identity.id, &content).ok();
-        // Without a page the group's sums are unknown, and say so.
+        // Without a page the group's sums are unknown. Statistics show them as unknown.
         let page = identity.group_dir.as_ref().and_then(create);
         let page = page.ok_or_else(|| shared::own(&content));
         let words = page.as_ref().map_or_else(|own| own, Page::words);
@@ -149,29 +149,29 @@ impl Member {
         }
     }
 
-    /// Its part in the group's program, where that has one.
+    /// The member's part in the group's steering program, if there is one.
     pub fn steered(&self) -> Option<&Arc<Steered>> {
         self.steered.as_ref()
     }
 
-    /// The digest of its group's steering program, as its page tells: another member may have
-    /// replaced it. 0 for none.
+    /// The digest of the group's steering program on this member's page; 0: none. Another member
+    /// may have replaced the program.
     pub fn digest(&self) -> u64 {
         self.words()[at::DIGEST].get()
     }
 
-    /// Notes on its page when it rejects all.
+    /// Records on the page when this member rejects all packets.
     pub fn rejections(&self) -> Rejections {
         Rejections::new(self.identity.ifindex, self.words())
     }
 
-    /// Which member of which group it is.
+    /// The identity of this member.
     pub fn identity(&self) -> &Arc<Identity> {
         &self.identity
     }
 
-    /// What a reader of ours, which is told so by this, must keep of the member; none where there
-    /// is no page to keep it on.
+    /// Returns the counters that our reader must publish; `None` where there is no page. Also notes
+    /// on the page that our reader reads the member.
     pub fn read_by_us(&self) -> Option<PublishedCounters> {
         let words = self.page.as_ref().ok()?.words();
         let taken = &words[at::TAKEN];
@@ -194,18 +194,19 @@ impl Member {
         })
     }
 
-    /// Notes that the system's library reads the member, which does not tell what it has taken.
+    /// Notes on the page that libpcap reads the member. libpcap does not show the packets that it
+    /// has taken.
     pub fn read_by_system(&self) {
         self.words()[at::TAKEN].set(NOT_READ_BY_US);
     }
 
-    /// Takes in the totals that the system's library tells and publishes. Returns the socket's
-    /// totals, which begin with the handle, not with the group.
+    /// Publishes libpcap's totals. Returns the socket's totals since it was opened, not since it
+    /// joined.
     pub fn handle_stats(&mut self, received: u32, dropped: u32) -> Counters {
         let before = self.told;
         self.told.received = unwrapped(before.received, received);
         self.told.dropped = unwrapped(before.dropped, dropped);
-        // Added, not set: a forked child's library counts beside its parent's.
+        // Add instead of set: the library of a forked child counts beside its parent's.
         let more = Counters {
             received: self.told.received - before.received,
             dropped: self.told.dropped - before.dropped,
@@ -221,11 +222,11 @@ impl Member {
         }
     }
 
-    /// Reads the socket's counters past the system's library, from any thread of the process, and
-    /// publishes. The kernel clears them on read, so each packet is counted on one side only.
-    /// Nothing is allocated or freed.
+    /// Reads the socket's counters without libpcap, and publishes them. Any thread of the process
+    /// may call this. The kernel clears its counters when they are read, so each packet is counted
+    /// only here or only by libpcap. Nothing is allocated or freed.
     pub fn refresh(&self, fd: BorrowedFd<'_>) {
-        // Old counters must not look like new ones.
+        // If the read fails, the old counters must keep their old time.
         self.words()[at::READING].during(|| {
             if let Ok(statistics) = packet::take_statistics(fd) {
                 let more = Counters {
@@ -237,7 +238,7 @@ impl Member {
         });
     }
 
-    /// The member's counters as last read, since it joined.
+    /// The member's counters since it joined, as last read.
     pub fn counters(&self) -> Counters {
         let (told, past, before) = (self.sums(at::TOLD), self.sums(at::PAST), self.before);
         let since =
@@ -267,8 +268,8 @@ impl Member {
     }
 }
 
-/// A 64-bit total after a 32-bit one, which it follows modulo 2^32, has moved on. One that another
-/// thread has read before, and told later, has not.
+/// Advances a 64-bit total to a 32-bit count, which equals it modulo 2^32. A count below the total,
+/// which another thread read earlier, leaves the total unchanged.
 fn unwrapped(total: u64, now: u32) -> u64 {
     let low = total & u64::from(u32::MAX);
     let step = (u64::from(now) + (1 << 32) - low) & u64::from(u32::MAX);

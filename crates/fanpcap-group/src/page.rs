@@ -1,10 +1,11 @@
-//! The members' pages: what each member of a direct group tells the others, because the kernel does
-//! not: mode with options, program, and counters that only their owner may read.
+//! Member pages. Each member of a direct group publishes on its page what the kernel does not show
+//! to others: its mode with options, its steering program, and counters that only the socket's
+//! owner can read.
 //!
-//! A page is a file `<root>/<netns>/<ifindex>.<group>/<pid>.<socket's inode>` of one record, of
-//! which the owner has mapped the counters; [`crate::root`] tells where the root is. The owner
-//! holds the file's lock as long as it lives, so whoever finds a page unlocked knows that its
-//! member is dead, and removes the page. Only who may write a page can lock it.
+//! A page is the file `<root>/<netns>/<ifindex>.<group>/<pid>.<socket's inode>` with one record.
+//! [`crate::root`] describes the root. The owner maps the file and updates its counters in place.
+//! The owner holds the file's lock while it lives. So an unlocked page belongs to a dead member,
+//! and its finder removes it. Only a process that may write a page can lock it.
 
 mod member_id;
 mod content;
@@ -30,21 +31,21 @@ use fanpcap_linux::wait::clock;
 use std::ffi::OsStr;
 use std::io;
 
-/// How often a page's making is tried while others remove directories under it.
+/// Attempts to make a page while others remove directories above it.
 const ATTEMPTS: usize = 8;
 
-/// A member's own page, removed when the member leaves.
+/// A member's own page. Dropping it removes the file.
 #[derive(Debug)]
 pub struct Page {
-    /// Where it is: it can be removed also when no descriptor is left.
+    /// The group directory, open: the page can then be removed when no descriptor is left to open.
     directory: Directory,
     group_dir: GroupDir,
     name: String,
     pid: u32,
-    /// The mapping alone has the lock, no descriptor. The kernel releases the files of a dead
-    /// process in reverse: those of its descriptors, the highest first, then those that were only
-    /// mapped (`kernel/exit.c`, `task_work_run()`). So the socket has left its group when the page
-    /// is found unlocked.
+    /// Only the mapping has the lock, no descriptor. When a process dies, the kernel releases its
+    /// files in reverse order: descriptors first, the highest one before the others, then files
+    /// that are only mapped (`kernel/exit.c`, `task_work_run()`). So the socket has left its group
+    /// when the page becomes unlocked.
     words: [Word; WORDS],
 }
 
@@ -52,7 +53,7 @@ impl Page {
     /// Makes the page of a new member of the calling process.
     ///
     /// # Errors
-    /// The directory can't be written: counters of the group are then unknown to all.
+    /// When the group directory can't be written. The group's counters are then unknown.
     pub(crate) fn create(
         group_dir: &GroupDir,
         member: MemberId,
@@ -71,13 +72,13 @@ impl Page {
         })
     }
 
-    /// Its words, which change in place.
+    /// The words of the page, which change in place.
     pub(crate) fn words(&self) -> &[Word; WORDS] {
         &self.words
     }
 }
 
-/// What the page of a new member of the calling process says.
+/// The content of the page of a new member of the calling process.
 pub(crate) fn content(mode: Mode, steering: Option<&Steering>, before: Counters) -> [u64; WORDS] {
     let record = Record {
         pid: std::process::id(),
@@ -106,8 +107,8 @@ impl Drop for Page {
     }
 }
 
-/// Makes a page, locked and written before it has its name. The last member to leave removes the
-/// directory, perhaps just now, and a dead member may have had the name: then it is tried again.
+/// Makes a page, locked and written before it gets its name. Tries again if the last member to
+/// leave removes the directory meanwhile, or if a dead member's page has the name.
 fn make(
     group_dir: &GroupDir,
     name: &str,
@@ -116,7 +117,7 @@ fn make(
     let attempt = || {
         let directory = group_dir.make()?;
         let file = directory.create_unnamed()?;
-        // Nobody else can have the lock of a file that nobody else can open.
+        // Always succeeds: no other process can open a file without a name.
         lock::try_take(&file)?;
         let words = shared::map(&file, content)?;
         match directory.set_name(&file, OsStr::new(name)) {

@@ -1,4 +1,4 @@
-//! What a member's page says, and how it is laid out.
+//! The content of a member page, and its layout in the file.
 
 mod attention;
 
@@ -8,75 +8,77 @@ use fanpcap_config::report::harmless_text;
 use fanpcap_config::steering::{Counts, Steering};
 use fanpcap_steer::ir::COUNTERS;
 
-/// First bytes of a page; the digit is the version of the layout and of the locks, as in
+/// The first bytes of a page. The digit is the version of the layout and of the locks, as in
 /// [`crate::root`].
 pub(crate) const MAGIC: [u8; 8] = *b"FANPCAP4";
 
-/// A page is of 64-bit words in the machine's order of bytes. Up to the counters they are constant:
-/// magic; pid, mode and flags; the program's name in two, its file's device and inode; what the
-/// socket had counted before it joined, received and dropped.
+/// 64-bit words of a page, in native byte order. The words before [`at::READ_NS`] are constant:
+/// magic; pid, mode and flags; the application's name (two words); device and inode of its
+/// executable; packets received and dropped that the socket had counted before it joined.
 pub(crate) const WORDS: usize = at::COUNTERS + COUNTERS;
 
-/// The words that change, updated in place by whoever has the member.
+/// Indices of the words that change. The member's process updates them in place.
 pub(crate) mod at {
-    /// When the counters were read last.
+    /// When the kernel's counters were last read, nanoseconds of `CLOCK_MONOTONIC`; 0: never.
     pub(crate) const READ_NS: usize = 8;
-    /// Packets received, and dropped, that the system's library has counted.
+    /// Packets received and dropped, as libpcap has counted them.
     pub(crate) const TOLD: [usize; 2] = [9, 10];
-    /// The same that were read from the socket past that library.
+    /// Packets received and dropped that our code read from the socket without libpcap.
     pub(crate) const PAST: [usize; 2] = [11, 12];
-    /// What had been taken when the counters were read last.
+    /// The value of [`TAKEN`] when the kernel's counters were last read.
     pub(crate) const READ_TAKEN: usize = 13;
-    /// What had been taken when the reader last began to wait at an empty ring with nothing left to
-    /// tell.
+    /// The value of [`TAKEN`] when the reader last began to wait at an empty ring, with all
+    /// counters published.
     pub(crate) const IDLE_TAKEN: usize = 14;
     /// When the application last looked for packets, nanoseconds of `CLOCK_MONOTONIC`; 0: never;
-    /// `u64::MAX`: its reader waits for packets now.
+    /// `u64::MAX`: the reader waits for packets now.
     pub(crate) const LOOKED_NS: usize = 15;
-    /// Frames that our reader has taken from the ring since the handle was activated: in a cache
-    /// line of its own, as it changes with each packet.
+    /// Frames that our reader has taken from the ring since activation. The word has a cache line
+    /// of its own because it changes with each packet.
     pub(crate) const TAKEN: usize = 16;
-    /// What the device had counted when the member began to join, and one more; 0: it has not
-    /// begun. This and the next two: [`crate::rejecting`].
+    /// One more than the device's packet counter when the member began to join; 0: the member has
+    /// not begun to join. See [`crate::rejecting`], also for the next two words.
     pub(crate) const JOINED_AT: usize = 17;
-    /// Packets that the device has counted while the member rejected all.
+    /// Packets that the device counted while the member rejected all packets.
     pub(crate) const REJECTED: usize = 18;
-    /// What the device had counted when it began to do so, and one more; 0: it does not.
+    /// One more than the device's packet counter when the member began to reject all packets; 0:
+    /// the member does not reject.
     pub(crate) const REJECTING_SINCE: usize = 19;
-    /// How many readings of the kernel's counters are under way. The kernel clears its counters
-    /// with the reading, so that a member that is killed meanwhile takes them with it.
+    /// Reads of the kernel's counters in progress. The kernel clears its counters when they are
+    /// read, so a member killed during the read loses them.
     pub(crate) const READING: usize = 20;
-    /// The digest of the group's steering program, 0 for none. It changes when the program is
-    /// replaced, as does what follows; whoever replaces it writes both on all pages.
+    /// The digest of the group's steering program; 0: none. The member that replaces the steering
+    /// program writes this word and [`TITLE`] on all pages.
     pub(crate) const DIGEST: usize = 24;
-    /// Whether the group is known to have that program: [`super::SET`], [`super::SET_BY_US`], else
-    /// 0. Who gives the group another one makes it [`super::SET`] on the page that had
-    /// [`super::SET_BY_US`].
+    /// Whether the group is known to have that steering program: [`super::SET`],
+    /// [`super::SET_BY_US`] or 0. The member that replaces the steering program changes
+    /// [`super::SET_BY_US`] to [`super::SET`] on the page of its predecessor.
     pub(crate) const IS_SET: usize = 25;
-    /// When the program's counters were read last; [`super::UNCHANGING`] where they can't change.
+    /// When the counters of the steering program were last read; [`super::UNCHANGING`] where they
+    /// can't change.
     pub(crate) const COUNTED_NS: usize = 26;
-    /// Later fragments that this member's copy of the program has met before the first of their
-    /// datagram.
+    /// Later fragments that this member's copy of the steering program has seen before the first
+    /// fragment of their datagram.
     pub(crate) const LATE: usize = 27;
     /// When the member joined, nanoseconds of `CLOCK_MONOTONIC`. Constant; 0 on pages of older
     /// libraries.
     pub(crate) const JOINED_NS: usize = 28;
-    /// How the program begins.
+    /// The title of the steering program: its name, or the beginning of its text.
     pub(crate) const TITLE: usize = 32;
-    /// The program's counters, of this member.
+    /// This member's counters of the steering program.
     pub(crate) const COUNTERS: usize = TITLE + super::TITLE_WORDS;
 }
 
-/// The group has its program.
+/// Value of [`at::IS_SET`]: the group has the steering program.
 pub(crate) const SET: u64 = 1;
 
-/// The same, by this member.
+/// Value of [`at::IS_SET`]: the group has the steering program, and this member attached it.
 pub(crate) const SET_BY_US: u64 = 2;
 
-/// In the place of when counters were read: the program has none here, so that they are of now.
+/// Value of [`at::COUNTED_NS`]: this member's counters can't change, so they are always current.
 pub(crate) const UNCHANGING: u64 = u64::MAX;
 
-/// Words of a program's beginning.
+/// Words of a steering program's title.
 pub(crate) const TITLE_WORDS: usize = 8;
 
 const PROCESS: usize = 1;
@@ -84,10 +86,10 @@ const NAME: usize = 2;
 const EXECUTABLE: usize = 4;
 const BEFORE: [usize; 2] = [6, 7];
 
-/// In the place of what was taken: the system's library reads.
+/// Value of [`at::TAKEN`]: libpcap reads the member, so the packets taken are unknown.
 pub(crate) const NOT_READ_BY_US: u64 = u64::MAX;
 
-/// Packets that a member was given, and lost, since it joined.
+/// Packets that a member received and dropped since it joined.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counters {
     /// Packets that passed the member's filter, dropped ones included.
@@ -96,29 +98,30 @@ pub struct Counters {
     pub dropped: u64,
 }
 
-/// The steering program that a page tells of.
+/// The steering program on a member page.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Running {
-    /// What tells it from others.
+    /// Identifies the steering program: equal digests mean equal programs.
     pub digest: u64,
-    /// Its name, or how its text begins.
+    /// Its name, or the beginning of its text.
     pub title: String,
-    /// Whether the group is known to have it.
+    /// Whether the group is known to have this steering program.
     pub is_set: bool,
-    /// Whether this member has set it, as the last that did: then it tells of late fragments.
+    /// Whether this member is the last that attached the steering program to the group. Only that
+    /// member counts late fragments.
     pub has_set: bool,
-    /// When the counters were read, nanoseconds of `CLOCK_MONOTONIC`; 0: never yet; later than any
-    /// other time where they can't change.
+    /// When the counters were read, nanoseconds of `CLOCK_MONOTONIC`. 0: never; `u64::MAX`: they
+    /// can't change.
     pub counted_ns: u64,
-    /// The program's counters, of this member.
+    /// This member's counters of the steering program.
     pub counters: Counts,
-    /// Later fragments that came before the first of their datagram, as far as this member's copy
-    /// of the program has met them.
+    /// Later fragments that this member's copy of the steering program has seen before the first
+    /// fragment of their datagram.
     pub late: u64,
 }
 
 impl Running {
-    /// The page of a new member.
+    /// The steering program of a new member's page.
     pub(crate) fn new(steering: &Steering) -> Self {
         Self {
             digest: steering.digest(),
@@ -163,14 +166,14 @@ impl Running {
     }
 }
 
-/// As much of a title as a page has room for.
+/// The beginning of a title that fits into a page.
 fn shortened(title: &str) -> &str {
     let end = (0..=title.len().min(TITLE_WORDS * 8)).rev();
     let end = end.into_iter().find(|&end| title.is_char_boundary(end));
     &title[..end.unwrap_or(0)]
 }
 
-/// A title as a page has it.
+/// Encodes a title as words of a page.
 pub(crate) fn title_words(title: &str) -> [u64; TITLE_WORDS] {
     let mut bytes = [[0; 8]; TITLE_WORDS];
     for (to, from) in bytes
@@ -183,44 +186,44 @@ pub(crate) fn title_words(title: &str) -> [u64; TITLE_WORDS] {
     bytes.map(u64::from_ne_bytes)
 }
 
-/// What a page says.
+/// The decoded content of a member page.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Record {
-    /// Process that opened the member.
+    /// The process that opened the member.
     pub pid: u32,
-    /// The group's mode, with options.
+    /// The group's mode with its options.
     pub mode: Mode,
-    /// Name of the program, safe to print.
+    /// Name of the application, safe to print.
     pub program: String,
-    /// Device and inode of the program's file.
+    /// Device and inode of the application's executable.
     pub executable: (u64, u64),
-    /// When the counters were read, nanoseconds of `CLOCK_MONOTONIC`; 0: never yet.
+    /// When the counters were read, nanoseconds of `CLOCK_MONOTONIC`; 0: never.
     pub read_ns: u64,
     /// The member's counters.
     pub counters: Counters,
-    /// Packets that our reader has taken from the ring; none where the system's library reads. It
-    /// is of now, not of `read_ns`.
+    /// Packets that our reader has taken from the ring so far; `None` where libpcap reads. This
+    /// value is current: it may be newer than `read_ns`.
     pub taken: Option<u64>,
-    /// The same at `read_ns`, so that it goes with the counters.
+    /// The value of `taken` at `read_ns`, to compare with `counters`.
     pub read_taken: Option<u64>,
-    /// Whether the reader waits at an empty ring and has told all that it was given: the counters
-    /// are of now, however old `read_ns` is.
+    /// Whether the reader waits at an empty ring and has published all its counters. The counters
+    /// are then current, whatever `read_ns` is.
     pub waits: bool,
     /// When the member joined, nanoseconds of `CLOCK_MONOTONIC`; 0: unknown.
     pub joined_ns: u64,
     /// When the application last looked for packets; see [`Record::unread_for`].
     pub last_look: LastLook,
-    /// The program that steers the group, where one does.
+    /// The group's steering program, if it has one.
     pub steering: Option<Running>,
 }
 
 impl Record {
-    /// How the steering program begins, where the group has one.
+    /// The title of the group's steering program, if it has one.
     pub fn title(&self) -> Option<&str> {
         self.steering.as_ref().map(|running| running.title.as_str())
     }
 
-    /// The mode with its options; of a program, how that begins.
+    /// The mode with its options. A steering program is shown by its title.
     pub fn shown_mode(&self) -> String {
         let mode = self.mode.to_string();
         let options = mode.strip_prefix(Kind::Program.name());
@@ -230,7 +233,7 @@ impl Record {
         }
     }
 
-    /// The page of a member whose socket had counted `before` when it joined.
+    /// Encodes the page of a member whose socket had counted `before` when it joined.
     pub(crate) fn encode(&self, before: Counters) -> [u64; WORDS] {
         let mut words = [0; WORDS];
         let [a, b, c, d] = self.pid.to_ne_bytes();
@@ -267,7 +270,7 @@ impl Record {
         words
     }
 
-    /// None for words that are no page.
+    /// Decodes the words of a page; `None` if they are not a page.
     pub(crate) fn decode(words: &[u64; WORDS]) -> Option<Self> {
         if words[0].to_ne_bytes() != MAGIC {
             return None;
@@ -281,7 +284,7 @@ impl Record {
             total.checked_sub(words[BEFORE[which]])
         };
         let taken = Some(words[at::TAKEN]).filter(|&taken| taken != NOT_READ_BY_US);
-        // What was in the ring when the member joined is read first.
+        // The reader first takes what was in the ring before the member joined.
         let earlier = words[BEFORE[0]].saturating_sub(words[BEFORE[1]]);
         let read_ns = words[at::READ_NS];
         let read_taken = taken.filter(|_| read_ns > 0).map(|_| words[at::READ_TAKEN]);

@@ -1,33 +1,34 @@
-//! The moments in which a member is in its group and its socket's filter rejects all packets: while
-//! it joins (decision 2), and while its filter is replaced. The kernel counts no packet that a
-//! filter rejects. So the member's page tells how many packets the device has counted meanwhile:
-//! the group has lost at most so many.
+//! Accounts for the periods in which a member is in its group and its filter rejects all packets.
+//!
+//! A member rejects while it joins (decision 2) and while its filter is replaced. The kernel does
+//! not count packets that a filter rejects. So the member's page holds what the device counted
+//! meanwhile, which is an upper limit of what the group has lost.
 
 use crate::page::HeldPage;
 use crate::record::{WORDS, at};
 use fanpcap_linux::file::shared::Word;
 use fanpcap_linux::netlink::link;
 
-/// In the place of a count: the device's counters can't be read.
+/// Value of a count: the device's counters can't be read.
 pub(crate) const UNKNOWN: u64 = u64::MAX;
 
-/// What a member's page tells of these moments. Counts are of packets on the device, in both
+/// The periods of rejection on a member's page. Counts are packets on the device, in both
 /// directions.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Rejecting {
-    /// Whether the member has begun to join: before that the group gives it nothing.
+    /// Whether the member has begun to join. Before that the group gives it no packets.
     pub has_begun: bool,
-    /// What the device had counted by then, if known.
+    /// The device's count when the member began to join, if known.
     pub joined_at: Option<u64>,
-    /// Packets on the device in all such moments that are over; none if unknown.
+    /// Packets on the device in all periods that are over; `None` if unknown.
     pub past: Option<u64>,
-    /// One has not ended: what the device had counted when it began, if known.
+    /// `Some` while the member rejects: the device's count when the period began, if known.
     pub now: Option<Option<u64>>,
 }
 
 impl Rejecting {
-    /// The most packets that the group may have lost by the member's rejecting, by what its device
-    /// has counted so far.
+    /// Returns the most packets that the group may have lost by the member's rejecting; `None` if
+    /// unknown. `counted` is the device's count now.
     pub fn at_most(&self, counted: Option<u64>) -> Option<u64> {
         let now = match self.now {
             None => 0,
@@ -47,19 +48,19 @@ impl Rejecting {
     }
 }
 
-/// A count is on the page with one more, so that 0 is none.
+/// Decodes a count. The page holds one more than the count, and 0 for none.
 fn count(word: u64) -> Option<u64> {
     word.checked_sub(1).filter(|_| word != UNKNOWN)
 }
 
 impl HeldPage {
-    /// When the member has rejected what came; none for what is no page.
+    /// The member's periods of rejection; `None` if the file is not a page.
     pub fn rejecting(&self) -> Option<Rejecting> {
         Some(Rejecting::decode(&self.words()?))
     }
 }
 
-/// Notes these moments on a member's page.
+/// Records the periods of rejection on a member's page.
 #[derive(Clone, Debug)]
 pub struct Rejections {
     ifindex: u32,
@@ -78,33 +79,34 @@ impl Rejections {
         }
     }
 
-    /// The member is about to join; `rejects` tells whether its filter rejects all until
+    /// Notes that the member is about to join. `rejects`: its filter rejects all packets until
     /// [`Rejections::end`].
     pub(crate) fn join(&self, rejects: bool) {
         let counted = self.counted();
-        // First: who reads the page of one that was killed between the two knows that it rejects.
+        // Set this word first. If the member is killed before the next line, its page already shows
+        // that it rejects.
         self.since.set(if rejects { counted } else { 0 });
         self.joined_at.set(counted);
     }
 
-    /// The member has not joined: the group did not take it.
+    /// Notes that the member did not enter the group.
     pub(crate) fn withdraw(&self) {
         self.joined_at.set(0);
         self.since.set(0);
     }
 
-    /// The member has joined, and nobody has noted when.
+    /// Notes that the member has joined, and that the time of its joining is unknown.
     pub(crate) fn are_unknown(&self) {
         self.rejected.set(UNKNOWN);
         self.joined_at.set(UNKNOWN);
     }
 
-    /// A filter that rejects all is about to be attached.
+    /// Notes that a filter that rejects all packets is about to be attached.
     pub fn begin(&self) {
         self.since.set(self.counted());
     }
 
-    /// That filter is gone.
+    /// Notes that this filter has been replaced.
     pub fn end(&self) {
         let (since, now) = (self.since.get(), self.counted());
         if [since, now, self.rejected.get()].contains(&UNKNOWN) {

@@ -1,8 +1,8 @@
-//! Replacing the program of a group that lives.
+//! Replaces the steering program of a group that has members.
 //!
-//! The kernel takes a group's program from any member. What drops and counts is in each member's
-//! own filter, though, which only its own process can change; and the others are told on their
-//! pages, so that whoever joins later compares with what runs.
+//! Any member may attach the steering part to the group. The filtering part is in each member's own
+//! filter, which only its own process can change. The new program is written to the pages of all
+//! members, so that later newcomers compare with it.
 
 use crate::join::ProgramError;
 use crate::member::Identity;
@@ -17,18 +17,19 @@ use std::sync::Arc;
 /// A member of the calling process.
 #[derive(Debug)]
 pub struct Own {
-    /// Its part in the program.
+    /// The member's part in the steering program.
     pub steered: Arc<Steered>,
-    /// Which member of which group it is.
+    /// The member's identity.
     pub identity: Arc<Identity>,
 }
 
-/// Copies the descriptor of a member's socket; none where the handle has been closed. A copy keeps
-/// a closed socket in its group, where it swallows its share: so it is asked for as late as can be.
+/// Copies the descriptor of a member's socket; `None` where the handle has been closed. A copy
+/// keeps a closed socket in its group, where it loses its share. So [`replace`] copies as late as
+/// possible.
 pub type CopySocket<'a> = &'a dyn Fn(&Identity) -> io::Result<Option<OwnedFd>>;
 
-/// Gives a group another program, in the caller's turn. `members` are all that the process has in
-/// it, one at least. Nothing is done where it can't be done for all members.
+/// Replaces a group's steering program, in the caller's turn. `members` are all members that the
+/// process has in the group, at least one. Changes nothing if one of them can't be changed.
 ///
 /// # Errors
 /// Each says why.
@@ -50,7 +51,7 @@ pub fn replace(
         own: members.iter().map(|own| own.identity.id()).collect(),
         judges_alike: runs.map_err(failed)?.filters_as(steering),
     };
-    // Before anything is loaded in vain, and again thereafter, as that takes long.
+    // Check before loading, and again after it, because loading takes long.
     change.others()?;
     let loaded = load_fanout(steering);
     let loaded = loaded.map_err(failed)?;
@@ -63,7 +64,7 @@ pub fn replace(
     let set = giver.own.steered.set(loaded, giver.socket.as_fd());
     set.map_err(failed)?;
     demote_others(&switching, &pages);
-    // From here on, what fails for one is done for the others all the same.
+    // From here on, a failure for one member does not stop the others.
     let mut gone = Ok(());
     for one in switching {
         let steered = &one.own.steered;
@@ -73,20 +74,20 @@ pub fn replace(
     gone.map_err(failed).and(told)
 }
 
-/// The first one has given the group its program: whoever did before tells no longer of late
-/// fragments.
+/// The first of `switching` has attached the group's steering program. Takes the late fragments
+/// from the member that did so before.
 fn demote_others(switching: &[Switching<'_>], pages: &[OtherPage]) {
     let Some((giver, rest)) = switching.split_first() else {
         return;
     };
     let own = rest.iter().map(|one| one.own.steered.demote());
-    // Best effort: a page that can't be written has been made smaller, and is none any more.
+    // Best effort: a page that can't be written has been truncated and is no page any more.
     let others = pages.iter().map(|page| page.demote().unwrap_or(0));
     let late = own.chain(others).fold(0, u64::saturating_add);
     giver.own.steered.inherit(late);
 }
 
-/// What each member has of the program that is to come.
+/// Loads the new filters of each member.
 fn prepared<'a>(
     members: &'a [Own],
     steering: &Steering,
@@ -98,14 +99,14 @@ fn prepared<'a>(
     prepared.collect()
 }
 
-/// A member of the calling process that goes over to another program.
+/// A member of the calling process that changes to the new steering program.
 struct Switching<'a> {
     own: &'a Own,
     prepared: Prepared,
     socket: OwnedFd,
 }
 
-/// The members whose handles are still open.
+/// Copies the sockets of the members whose handles are still open.
 fn switching<'a>(
     prepared: Vec<(&'a Own, Prepared)>,
     copy: CopySocket<'_>,
@@ -121,19 +122,20 @@ fn switching<'a>(
     switching.collect()
 }
 
-/// Another program for a group.
+/// The change of a group to another steering program.
 struct Change<'a> {
     steering: &'a Steering,
     /// One of the calling process's members.
     identity: &'a Identity,
-    /// All of them.
+    /// All members of the calling process.
     own: Vec<MemberId>,
-    /// Whether it drops and counts as the one before.
+    /// Whether the new program drops and counts as the old one.
     judges_alike: bool,
 }
 
 impl Change<'_> {
-    /// The pages of other processes' members, who can be left with what they have.
+    /// Opens the pages of other processes' members. Fails if one of those members would need
+    /// another filter or has no page.
     fn others(&self) -> Result<Vec<OtherPage>, ProgramError> {
         let group = self.identity.group();
         let others = self.members().ok_or(ProgramError::Unseen { group })?;
@@ -149,9 +151,10 @@ impl Change<'_> {
         }
     }
 
-    /// Tells the others, those that were there and those that came meanwhile. A newcomer looks once
-    /// more when it has its filter: so either it finds what the calling process's pages say by now,
-    /// or its own page is found here.
+    /// Writes the new program to the pages of the other members, and then of those that came
+    /// meanwhile. A newcomer looks for pages once more when it has its filter. So either the
+    /// newcomer finds the new program on the calling process's pages, or this function finds the
+    /// newcomer's page.
     fn tell(&self, pages: &[OtherPage]) -> Result<(), ProgramError> {
         let group = self.identity.group();
         let tell = |pages: &[OtherPage]| pages.iter().try_for_each(|page| page.tell(self.steering));
@@ -166,7 +169,8 @@ impl Change<'_> {
         told.and(newcomers)
     }
 
-    /// Checks that none of these is in the group: what it says it would drop and count by.
+    /// Checks that no owner of these pages is in the group: it would drop and count by its old
+    /// program.
     fn ensure_outside(&self, pages: &[OtherPage]) -> Result<(), ProgramError> {
         let members = self.members();
         let is_inside = |page: &OtherPage| {
@@ -181,7 +185,7 @@ impl Change<'_> {
         }
     }
 
-    /// The other members, if the kernel tells.
+    /// The group's members in other processes; `None` if the kernel does not show them.
     fn members(&self) -> Option<Vec<MemberId>> {
         let mut members = self.identity.members()?;
         members.retain(|member| !self.own.contains(member));
@@ -209,7 +213,7 @@ mod tests {
     use crate::record::tests::steering;
     use fanpcap_config::mode::Mode;
 
-    /// A member that packet diag does not list, as it is in no namespace.
+    /// A member that packet diag does not list, because it is in no namespace.
     fn unseen() -> Own {
         let steering = Arc::new(steering("main = tcp >-> steer_rrobin"));
         let mode = Mode::from(fanpcap_config::mode::Kind::Program);

@@ -1,8 +1,9 @@
-//! Where the member pages of all network namespaces are: in memory, and where only root and the
-//! process's own user can change anything (`docs/security.md`).
+//! Finds, checks and makes the root of all group directories.
 //!
-//! Below `/run` or `/dev/shm`, the base, is `fanpcap`; below that a directory for each version of
-//! pages, so that builds with other pages or locks never take each other's for their own.
+//! The root is `fanpcap/<version>` below a base, `/run` or `/dev/shm`. The base must be in memory.
+//! Only root and the process's own user may be able to change the root (`docs/security.md`). Each
+//! version of the page layout has a root of its own, so that builds of different versions never
+//! read each other's pages.
 
 use fanpcap_linux::file::directory::{self, Directory};
 use fanpcap_linux::process;
@@ -13,31 +14,32 @@ use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::{fmt, io};
 
-/// Only root makes names here, as a rule.
+/// The first base: usually only root can create names here.
 const RUN: &str = "/run";
 
-/// Where `/run` is on a disk, as in many containers. Here everybody makes names.
+/// The second base, where `/run` is on a disk, as in many containers. Every user can create names
+/// here.
 const SHM: &str = "/dev/shm";
 
 const NAME: &str = "fanpcap";
 
-/// Version of the pages' layout and locks. Those before 4 had flock(2)'s locks and no directory of
-/// a version.
+/// Version of the page layout and of the locks. Versions before 4 used flock(2) and had no
+/// directory for the version.
 const VERSION: &str = "v4";
 
-/// In a directory with this bit only the owners of files rename and remove them (inode(7)).
+/// The sticky bit: in such a directory only the owner of a file can rename or remove it (inode(7)).
 const STICKY: u32 = 0o1000;
 
-/// How often making the directory is tried while others make it, or something in its place.
+/// Attempts to make the root's directory while other processes make or replace it.
 const ATTEMPTS: u32 = 8;
 
-/// The place of all pages. What is there is checked each time that it is opened.
+/// The root of all group directories. Each opening checks its levels again.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Root {
     base: PathBuf,
 }
 
-/// What is in the place of a directory of pages, and not trusted.
+/// An untrusted file or directory where a directory of pages should be.
 #[derive(Debug)]
 pub struct Foreign {
     path: PathBuf,
@@ -59,11 +61,11 @@ impl fmt::Display for Foreign {
 
 impl std::error::Error for Foreign {}
 
-/// The directory of all pages, which need not be there yet.
+/// Returns the path of the root, which may not exist yet.
 ///
 /// # Errors
-/// `ENODEV` when neither place is in memory; [`Foreign`], of kind `PermissionDenied`, when others
-/// could change what is there. There are no pages then.
+/// `ENODEV` when neither base is in memory. [`Foreign`], of kind `PermissionDenied`, when other
+/// users could change the root. In both cases no member has a page.
 pub fn root() -> io::Result<PathBuf> {
     let root = Root::find()?;
     match root.open() {
@@ -72,17 +74,18 @@ pub fn root() -> io::Result<PathBuf> {
     }
 }
 
-/// The same for who waits for members: it is made if that may be.
+/// Returns the path of the root and makes the root if needed. For observers that wait for the first
+/// member.
 ///
 /// # Errors
-/// As [`root`], and what mkdir(2) says.
+/// As [`root`], and the error of mkdir(2).
 pub fn make_root() -> io::Result<PathBuf> {
     let root = Root::find()?;
     root.make().map(|_| root.path())
 }
 
-/// Why there are no pages, in brackets for the end of a message, where what is in their place is
-/// not trusted.
+/// Returns the reason why no member has a page, in brackets for the end of a message. Empty unless
+/// the root is untrusted.
 pub fn distrust() -> String {
     let foreign = root().err().filter(is_foreign);
     foreign.map_or_else(String::new, |error| format!(" ({error})"))
@@ -93,7 +96,7 @@ fn is_foreign(error: &io::Error) -> bool {
 }
 
 impl Root {
-    /// The place on this machine.
+    /// Finds the base on this machine.
     ///
     /// # Errors
     /// `ENODEV` when neither base is in memory.
@@ -116,32 +119,32 @@ impl Root {
         Ok(Self::below(base))
     }
 
-    /// The place below this base.
+    /// The root below this base.
     pub(crate) fn below(base: &Path) -> Self {
         Self {
             base: base.to_owned(),
         }
     }
 
-    /// The path of the directory.
+    /// The path of the root.
     pub(crate) fn path(&self) -> PathBuf {
         self.base.join(NAME).join(VERSION)
     }
 
-    /// Opens the directory.
+    /// Opens the root.
     ///
     /// # Errors
-    /// `ENOENT` when there is none yet, and [`Foreign`].
+    /// `ENOENT` when the root does not exist yet, and [`Foreign`].
     pub(crate) fn open(&self) -> io::Result<Directory> {
         let own = enter(&self.open_base()?, NAME);
         let own = own.map_err(|error| placed(&self.base, error))?;
         enter(&own, VERSION).map_err(|error| placed(&self.base.join(NAME), error))
     }
 
-    /// Opens the directory, which is made if it is not there.
+    /// Opens the root and makes it if needed.
     ///
     /// # Errors
-    /// [`Foreign`], and what mkdir(2) says.
+    /// [`Foreign`], and the error of mkdir(2).
     pub(crate) fn make(&self) -> io::Result<Directory> {
         let base = self.open_base()?;
         let own = make_own(&base).map_err(|error| placed(&self.base, error))?;
@@ -159,7 +162,7 @@ impl Root {
     }
 }
 
-/// The error of [`enter`] with the whole path of what it found in `parent`.
+/// Prepends `parent` to the path in an error of [`enter`].
 fn placed(parent: &Path, error: io::Error) -> io::Error {
     match error.downcast::<Foreign>() {
         Ok(found) => Foreign {
@@ -182,10 +185,10 @@ fn foreign(path: PathBuf, about: &Metadata) -> io::Error {
     Foreign { path, user, mode }.into()
 }
 
-/// Opens a directory in another one, if only root and the process's user can change it.
+/// Opens the directory `name` in `parent` if only root and the process's user can change it.
 ///
 /// # Errors
-/// [`Foreign`], also for what is no directory, and what openat(2) says.
+/// [`Foreign`], also when `name` is not a directory; and the error of openat(2).
 pub(crate) fn enter(parent: &Directory, name: &str) -> io::Result<Directory> {
     let found = match parent.enter(OsStr::new(name)) {
         Err(error) if error.kind() == io::ErrorKind::NotADirectory => {
@@ -200,10 +203,10 @@ pub(crate) fn enter(parent: &Directory, name: &str) -> io::Result<Directory> {
     }
 }
 
-/// The same; a directory that is not there is made.
+/// Opens the directory as [`enter`] does, and makes it if it does not exist.
 ///
 /// # Errors
-/// As [`enter`], and what mkdirat(2) says.
+/// As [`enter`], and the error of mkdirat(2).
 pub(crate) fn enter_or_make(parent: &Directory, name: &str) -> io::Result<Directory> {
     match enter(parent, name) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => {}
@@ -215,8 +218,8 @@ pub(crate) fn enter_or_make(parent: &Directory, name: &str) -> io::Result<Direct
     }
 }
 
-/// Opens or makes our directory in the base. Where others may make names, root's processes make it
-/// alone, and move what others have put there aside.
+/// Opens or makes the directory `fanpcap` in the base. In a base where every user can create names,
+/// only root's processes make the directory. They move a foreign file of that name aside.
 fn make_own(base: &Directory) -> io::Result<Directory> {
     let is_root = process::effective_user() == 0;
     if directory::is_trusted(&base.metadata()?) {
@@ -228,7 +231,7 @@ fn make_own(base: &Directory) -> io::Result<Directory> {
     for attempt in 1..ATTEMPTS {
         match enter_or_make(base, NAME) {
             Err(error) if is_foreign(&error) => {
-                // The next attempt tells when that fails: the directory is still not ours.
+                // If this fails, the next attempt finds the foreign directory again and reports it.
                 let _ = move_aside(base, attempt);
             }
             entered => return entered,
@@ -237,10 +240,11 @@ fn make_own(base: &Directory) -> io::Result<Directory> {
     enter_or_make(base, NAME)
 }
 
-/// Puts a directory of ours in the place of what others have put there, which gets another name.
+/// Makes a directory and exchanges it with the foreign file, which thereby gets the name of the new
+/// directory.
 fn move_aside(base: &Directory, attempt: u32) -> io::Result<()> {
     let (own, now) = (OsStr::new(NAME), clock::monotonic_ns());
-    // A name that nobody can have taken before.
+    // The time makes the name unpredictable, so no other user can have created it before.
     let aside = format!("{NAME}.foreign.{}.{attempt}.{now}", std::process::id());
     let aside = OsStr::new(&aside);
     base.make(aside)?;
@@ -248,7 +252,7 @@ fn move_aside(base: &Directory, attempt: u32) -> io::Result<()> {
         .inspect_err(|_| _ = base.remove_directory(aside))?;
     let moved = base.about(aside)?;
     if moved.is_dir() && directory::is_trusted(&moved) {
-        // Another process of root's was faster: it keeps its place.
+        // Another process of root's has made the directory first: put it back.
         base.exchange(own, aside)?;
         base.remove_directory(aside)?;
     }

@@ -1,5 +1,5 @@
-//! The roster: who is in which group of a network namespace, by packet diag and the member pages.
-//! Whoever asks who is in a group asks the roster.
+//! The roster: the members of each group in a network namespace. Combines packet diag with the
+//! member pages.
 
 use crate::page::{GroupDir, MemberId};
 use crate::record::Record;
@@ -8,39 +8,39 @@ use fanpcap_linux::netlink::diag::{self, PacketSocket};
 use std::collections::BTreeMap;
 use std::io;
 
-/// A packet socket, as the kernel and its page describe it.
+/// A packet socket with its page, if it has one.
 #[derive(Clone, Debug)]
 pub struct Entry {
-    /// What the kernel says of the socket.
+    /// The socket as packet diag shows it.
     pub socket: PacketSocket,
-    /// What its owner says: only our members have a page.
+    /// The member's page; `None` for sockets that are not our members.
     pub page: Option<Record>,
 }
 
 impl Entry {
-    /// What tells the member from others.
+    /// The member's id.
     pub fn id(&self) -> MemberId {
         id(&self.socket)
     }
 
-    /// Whether the socket is in this group, whatever its device.
+    /// Whether the socket is in this group, on any device.
     pub fn is_in(&self, group: u16) -> bool {
         is_in(&self.socket, group)
     }
 }
 
-/// Every packet socket of a network namespace, at one moment.
+/// All packet sockets of a network namespace at one moment.
 #[derive(Clone, Debug, Default)]
 pub struct Roster {
     sockets: Vec<PacketSocket>,
 }
 
 impl Roster {
-    /// The roster of the calling thread's network namespace. Reads no page.
+    /// Reads the roster of the calling thread's network namespace. Reads no page.
     ///
     /// # Errors
-    /// `ENOENT` where the kernel lacks packet diag (`CONFIG_PACKET_DIAG`), or what the socket calls
-    /// said.
+    /// `ENOENT` where the kernel lacks packet diag (`CONFIG_PACKET_DIAG`), or the error of a socket
+    /// call.
     pub fn look() -> io::Result<Self> {
         let sockets = diag::packet_sockets()?;
         Ok(Self { sockets })
@@ -65,18 +65,18 @@ impl Roster {
             .map(id)
     }
 
-    /// All sockets with their pages, which are read now.
+    /// Reads the pages of all sockets.
     pub fn entries(&self) -> Vec<Entry> {
         with_pages(self.sockets.iter())
     }
 
-    /// The members of a group with their pages, which are read now.
+    /// Reads the pages of a group's members.
     pub fn members_with_pages(&self, group: u16) -> Vec<Entry> {
         with_pages(self.members(group))
     }
 }
 
-/// Every packet socket of the calling thread's network namespace, with its page.
+/// All packet sockets of the calling thread's network namespace, with their pages.
 ///
 /// # Errors
 /// As [`Roster::look`].
@@ -84,8 +84,8 @@ pub fn entries() -> io::Result<Vec<Entry>> {
     Roster::look().map(|roster| roster.entries())
 }
 
-/// The name of the device that a group of the calling thread's network namespace is on, once it has
-/// a member.
+/// The name of the device that a group of the calling thread's network namespace is on; `None`
+/// while the group has no member.
 pub fn device_of(group: u16) -> Option<String> {
     let roster = Roster::look().ok()?;
     match roster.members(group).next()?.ifindex {
@@ -94,16 +94,16 @@ pub fn device_of(group: u16) -> Option<String> {
     }
 }
 
-/// The pages of a group that have an open socket, and the roster, which is empty where the kernel
-/// does not tell. Pages come first: a newcomer has its page before it is in the group.
+/// Returns the pages of a group whose sockets are open, and the roster, which is empty where the
+/// kernel does not show it. Reads pages first: a newcomer has its page before it is in the group.
 pub(crate) fn pages_then_roster(
     ifindex: u32,
     group: u16,
 ) -> (impl Iterator<Item = (MemberId, Record)>, Roster) {
     let pages = GroupDir::of(ifindex, group).map(|directory| directory.pages());
     let roster = Roster::look();
-    // The page of a process that dies is locked until its socket is released, which takes the
-    // kernel some milliseconds more than to forget the socket (net/packet/af_packet.c,
+    // The page of a dying process stays locked until the kernel releases its socket. The kernel
+    // removes the socket from packet diag some milliseconds earlier (net/packet/af_packet.c,
     // packet_release()).
     let open: Option<Vec<MemberId>> = roster
         .as_ref()
@@ -123,7 +123,7 @@ fn is_in(socket: &PacketSocket, group: u16) -> bool {
     socket.fanout.is_some_and(|has| has.id == group)
 }
 
-/// These sockets with their pages. Each group directory is read once.
+/// Reads the pages of these sockets. Reads each group directory once.
 fn with_pages<'a>(sockets: impl Iterator<Item = &'a PacketSocket>) -> Vec<Entry> {
     let mut groups: BTreeMap<(u32, u16), BTreeMap<MemberId, Record>> = BTreeMap::new();
     let mut page = |socket: &PacketSocket| {

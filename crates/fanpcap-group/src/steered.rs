@@ -1,9 +1,10 @@
-//! A member's part in its group's program: what it has loaded of it, and what that has counted.
+//! A member's part in its group's steering program: the BPF programs that it has loaded, and their
+//! counters.
 //!
-//! A member whose program drops or counts has it in its filter's place, together with the filter
-//! that the handle has itself. It is loaded twice: by itself when the member joins, and with the
-//! handle's own filter when that is set. By then the process may have dropped the privilege to load
-//! programs; then what was loaded first is enough, and the reader filters.
+//! If the steering program has a filtering part, the member attaches it in place of its socket's
+//! filter. The member loads the filtering part alone when it joins, and again together with the
+//! handle's own filter when the application sets one. By then the process may lack the privilege to
+//! load. Then the filtering part stays alone, and the reader runs the handle's filter.
 
 mod error;
 mod loading;
@@ -28,40 +29,41 @@ use filters::Filters;
 pub use hold::Unchanging;
 pub(crate) use loading::load_fanout;
 
-/// What a member has of the program, shared with whoever publishes its counters.
+/// A member's part in its group's steering program, shared with the threads that publish its
+/// counters.
 #[derive(Debug)]
 pub struct Steered(Mutex<State>);
 
 #[derive(Debug)]
 struct State {
     steering: Arc<Steering>,
-    /// What this member has given the group.
+    /// The steering part, if this member has attached it to the group.
     fanout: Option<Loaded>,
     filters: Filters,
-    /// The handle's own filter, as the kernel had it.
+    /// The handle's own filter, as the kernel returned it.
     own: Option<Filter>,
-    /// How often the program or the handle's own filter has changed.
+    /// Number of changes of the steering program or of the handle's own filter.
     generation: u64,
-    /// What programs counted that are gone.
+    /// Counters of replaced BPF programs.
     past: Counts,
     past_late: u64,
-    /// What is known of the group's program: 0, [`SET`] or [`SET_BY_US`].
+    /// Whether the group is known to have the steering program: 0, [`SET`] or [`SET_BY_US`].
     set: u64,
-    /// The page from the program's digest on.
+    /// The words of the page from [`at::DIGEST`] on.
     words: Vec<Word>,
 }
 
-/// Where a handle's own filter is run.
+/// Where a handle's own filter runs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Filtering {
-    /// In the kernel, with the program.
+    /// In the kernel, with the filtering part.
     Kernel,
-    /// Not in the kernel: whoever reads must do it.
+    /// In the reader only.
     Reader,
 }
 
 impl Steered {
-    /// For a member of a group with this program, on a socket that has this filter.
+    /// Loads the filters of a new member. `own` is the filter of its socket.
     pub(crate) fn load(steering: &Arc<Steering>, own: Option<Filter>) -> Result<Self, SteerError> {
         let filters = Filters::load(steering, own.as_ref())?;
         if own.is_some() && filters.lack_own() {
@@ -84,13 +86,13 @@ impl Steered {
         }))
     }
 
-    /// For tests: nothing is loaded.
+    /// For tests: loads nothing.
     #[cfg(test)]
     pub(crate) fn unloaded(steering: &Arc<Steering>) -> Self {
         Self::with(steering, None, Filters::default())
     }
 
-    /// Publishes on a page from now on, given from the program's digest on.
+    /// Publishes on a page from now on. `words` begin at [`at::DIGEST`].
     pub(crate) fn publish_on(&self, words: &[Word]) {
         if let Ok(mut state) = self.hold() {
             state.words = words.to_vec();
@@ -99,12 +101,12 @@ impl Steered {
         }
     }
 
-    /// The program.
+    /// The group's steering program; `None` where the state is locked for longer than a second.
     pub fn steering(&self) -> Option<Arc<Steering>> {
         self.hold().ok().map(|state| Arc::clone(&state.steering))
     }
 
-    /// Gives the group its program, by any member's socket.
+    /// Attaches the steering part to the group, by any member's socket.
     pub(crate) fn set(&self, loaded: Loaded, socket: BorrowedFd<'_>) -> Result<(), SteerError> {
         let attached = packet::set_fanout_program(socket, loaded.as_fd());
         attached.map_err(SteerError::Attach)?;
@@ -116,8 +118,8 @@ impl Steered {
         Ok(())
     }
 
-    /// Another member has given the group its program since. Returns the late fragments that this
-    /// one knows of: they are the other's to tell.
+    /// Notes that another member has attached the steering part since. Returns the late fragments
+    /// that this member counted until then; the other member adds them to its own.
     pub(crate) fn demote(&self) -> u64 {
         self.hold().map_or(0, |mut state| {
             state.heed();
@@ -125,37 +127,37 @@ impl Steered {
         })
     }
 
-    /// Takes over what members knew of late fragments that had set the program before.
+    /// Adds the late fragments that earlier setters counted.
     pub(crate) fn inherit(&self, late: u64) {
         if let Ok(mut state) = self.hold() {
             state.past_late = state.past_late.saturating_add(late);
         }
     }
 
-    /// The group is known to have the program.
+    /// Notes that the group is known to have the steering program.
     pub(crate) fn mark_as_set(&self) {
         if let Ok(mut state) = self.hold() {
             state.mark(SET);
         }
     }
 
-    /// Whether another program than this may steer the group: its members tell nothing.
+    /// Whether another steering program may run in the group: no page confirms this one.
     pub fn is_unknown(&self) -> bool {
         self.hold().is_ok_and(|state| state.set == 0)
     }
 
-    /// Puts what drops and counts into the filter's place, where there is such a thing.
+    /// Attaches the filtering part in place of the socket's filter, if there is one.
     pub(crate) fn attach(&self, socket: BorrowedFd<'_>) -> Result<(), SteerError> {
         self.hold()?.filters.attach(socket)
     }
 
-    /// What the member's copies of the program have counted, and the late fragments that they met.
+    /// The counters of the member's BPF programs, and the late fragments.
     pub fn counted(&self) -> Option<(Counts, u64)> {
         self.try_hold()?.counted().ok()
     }
 
-    /// Brings the counters on the page up to date. It may close and free what is gone, so it is not
-    /// for signal handlers.
+    /// Updates the counters on the page. Not for signal handlers: it may close descriptors and free
+    /// memory.
     pub fn publish(&self) {
         if let Some(mut state) = self.try_hold() {
             state.heed();
@@ -163,21 +165,22 @@ impl Steered {
         }
     }
 
-    /// The same for signal handlers: nothing is waited for, allocated or freed.
+    /// Updates the counters on the page, for signal handlers: never waits, allocates or frees.
     pub fn publish_at_once(&self) {
         if let Some(state) = self.try_hold() {
             state.publish();
         }
     }
 
-    /// Whether its counters change also while nothing comes to the member: those of packets that
-    /// are dropped, and of fragments that come to others.
+    /// Whether the counters change even while the member receives no packets. They count dropped
+    /// packets, and fragments for other members.
     pub fn goes_on(&self) -> bool {
-        // Who has it locked may be about to change it.
+        // The thread that holds the state may be about to change it.
         self.try_hold().is_none_or(|state| state.changes())
     }
 
-    /// The kernel cuts packets by this filter from now on, unless the handle has one itself.
+    /// Lets the kernel truncate packets by the filter `keep`, unless the handle has a filter of its
+    /// own.
     ///
     /// # Errors
     /// See [`Unchanging::refilter`].
@@ -192,12 +195,12 @@ impl Steered {
         state.refilter(socket, Some(keep)).map(drop)
     }
 
-    /// Loads the filters by another program, for this member.
+    /// Loads this member's filters for another steering program.
     pub(crate) fn prepare(&self, steering: &Steering) -> Result<Prepared, SteerError> {
         self.hold()?.prepare(steering)
     }
 
-    /// Goes over to another program, for which the filters are loaded.
+    /// Changes to another steering program, with its loaded filters.
     pub(crate) fn go_over(
         &self,
         steering: &Arc<Steering>,
@@ -205,7 +208,7 @@ impl Steered {
         socket: BorrowedFd<'_>,
     ) -> Result<(), SteerError> {
         let mut state = self.hold()?;
-        // A filter that was set since is not in what was loaded.
+        // If the application has set a filter since, `prepared` lacks it.
         let prepared = match state.generation == prepared.generation {
             true => prepared,
             false => state.prepare(steering)?,
@@ -227,19 +230,19 @@ impl Steered {
                 state.retire(&[had.bare, had.combined]);
             }
         }
-        // The group has the program by now, come what may.
+        // The group has the new program already, so publish it even if attaching failed.
         state.tell();
         state.publish();
         done
     }
 }
 
-/// What a member has of a program that is to come.
+/// A member's loaded filters for the next steering program.
 #[derive(Debug)]
 pub(crate) struct Prepared {
-    /// Its filters by it; none where the old ones do.
+    /// `None` where the current filters fit the next program too.
     filters: Option<Filters>,
-    /// The member's generation when they were loaded.
+    /// The member's generation when the filters were loaded.
     generation: u64,
 }
 
@@ -261,7 +264,8 @@ impl State {
         self.own = own;
         let mut attached = self.filters.attach(socket);
         if attached.is_err() && self.filters.combined.take().is_some() {
-            // What the program drops has to stay away, whoever runs the handle's filter.
+            // Packets that the steering program drops must stay away, wherever the handle's filter
+            // runs.
             attached = self.filters.attach(socket);
         }
         if self.steering.counts() {
@@ -284,7 +288,7 @@ impl State {
             });
         }
         let filters = Filters::load(steering, self.own.as_ref())?;
-        // Where the reader runs the handle's filter already, it goes on.
+        // If the reader already runs the handle's filter, it may go on.
         let is_in_kernel = self.own.is_some() && !self.filters.lack_own();
         if is_in_kernel && filters.lack_own() {
             return Err(SteerError::Beside);
@@ -295,7 +299,7 @@ impl State {
         })
     }
 
-    /// Takes over what filters have counted that are no longer attached.
+    /// Adds the counters of filters that are no longer attached.
     fn retire(&mut self, before: &[Option<Loaded>]) {
         if packet::await_packets_in_flight().is_err() {
             thread::sleep(IN_FLIGHT);
@@ -317,7 +321,7 @@ impl State {
         Ok((counts, self.past_late.saturating_add(late)))
     }
 
-    /// Whether it has counters that may change.
+    /// Whether this member has counters that may change.
     fn changes(&self) -> bool {
         self.steering.counts() || self.fanout.as_ref().is_some_and(loading::counts_late)
     }
@@ -337,7 +341,7 @@ impl State {
         }
     }
 
-    /// Lets go of what this member gave the group when its page says that another has replaced it.
+    /// Releases the steering part when the page says that another member has replaced it.
     fn heed(&mut self) {
         if self.set == SET_BY_US && self.shown(at::IS_SET) == Some(SET) {
             self.demote();
@@ -351,7 +355,7 @@ impl State {
         let shown = self.shown(at::LATE).unwrap_or(0);
         let late = self.counted().map_or(shown, |(_, late)| late);
         self.mark(SET);
-        // Its maps go with it.
+        // Closes the maps of the steering part too.
         self.fanout = None;
         self.past_late = 0;
         late
@@ -362,7 +366,7 @@ impl State {
         self.show(at::IS_SET, set);
     }
 
-    /// Shows the program on the page.
+    /// Writes the steering program to the page.
     fn tell(&self) {
         let title = title_words(self.steering.title());
         for (index, word) in title.into_iter().enumerate() {
@@ -382,7 +386,7 @@ impl State {
     }
 }
 
-/// How long packets on their way take at most, where the kernel can't tell when they have arrived.
+/// How long packets in flight take at most. Used where the kernel can't be asked to wait for them.
 const IN_FLIGHT: Duration = Duration::from_millis(50);
 
 #[cfg(test)]

@@ -1,5 +1,6 @@
-//! Whose turn it is to replace a group's program: one thread's of one process at a time. The kernel
-//! would run one's program, and the members' filters and pages would be another's.
+//! The right to replace a group's steering program: one thread of one process has it at a time.
+//! Without it, two concurrent replacements could leave the program of one in the kernel, and the
+//! filters and pages of the other on the members.
 
 use crate::member::Identity;
 use crate::page::GroupDir;
@@ -12,21 +13,22 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::thread;
 use std::time::Duration;
 
-/// The right to replace a group's program, for as long as it is kept.
+/// The right to replace a group's steering program, until dropped.
 #[derive(Debug)]
 pub struct Turn {
-    /// The file with the groups' locks, and which of them is taken, if there are pages. The lock
-    /// ends with the process, however it dies.
+    /// The file with the locks of all groups, and the number of the taken lock; `None` where there
+    /// are no pages. The kernel releases the lock when the process dies.
     lock: Option<(File, u32)>,
-    /// Given back last.
+    /// Dropped last.
     _thread: Thread,
 }
 
 impl Turn {
-    /// Waits for it, for a second at most.
+    /// Takes the turn. Waits for at most a second.
     ///
     /// # Errors
-    /// Another has it for longer, or the pages can't be locked.
+    /// [`SteerError::Busy`] when another thread or process has the turn for longer.
+    /// [`SteerError::Pages`] when the locks can't be taken.
     pub fn take(identity: &Identity) -> Result<Self, SteerError> {
         let of_thread = wait(|| Ok(Thread::take()))?;
         let lock = identity.group_dir().map(take_lock).transpose()?;
@@ -40,15 +42,15 @@ impl Turn {
 impl Drop for Turn {
     fn drop(&mut self) {
         if let Some((file, number)) = &self.lock {
-            // A child that was forked meanwhile has a copy of the descriptor, which would keep the
-            // lock.
+            // A forked child has a copy of the descriptor, which would keep the lock.
             let _ = lock::release_byte(file, *number);
         }
     }
 }
 
-/// Takes a group's lock; none where there are no pages, or none for this process: then nobody else
-/// can be told of another program, and whoever has others in the group is refused by that.
+/// Takes the group's lock; `None` where there are no pages, or this process can't open the locks.
+/// Without pages no other member learns of the new program. A replacement that needs other members'
+/// pages then fails for that reason.
 fn take_lock(group_dir: &GroupDir) -> Result<Option<(File, u32)>, SteerError> {
     let (file, number) = match group_dir.turns() {
         Err(error) if is_elsewhere(error.kind()) => return Ok(None),
@@ -66,7 +68,7 @@ fn is_elsewhere(kind: io::ErrorKind) -> bool {
     [NotFound, PermissionDenied, ReadOnlyFilesystem].contains(&kind)
 }
 
-/// Tries until there is something, but not for ever.
+/// Repeats `attempt` until it returns a value, for [`PATIENCE`] milliseconds.
 fn wait<T>(mut attempt: impl FnMut() -> io::Result<Option<T>>) -> Result<T, SteerError> {
     for _ in 0..PATIENCE {
         if let Some(got) = attempt().map_err(SteerError::Pages)? {
@@ -77,12 +79,12 @@ fn wait<T>(mut attempt: impl FnMut() -> io::Result<Option<T>>) -> Result<T, Stee
     Err(SteerError::Busy)
 }
 
-/// The process of which a thread has its turn; 0 for none. A child that was forked meanwhile finds
-/// its parent here, and no such thread of its own.
+/// The process of which a thread has its turn; 0: none. A forked child finds the number of its
+/// parent here. No thread of the child has the turn then.
 static TAKEN: AtomicU32 = AtomicU32::new(0);
 
-/// The turn among the threads of a process. Its signals are blocked: a handler that left by
-/// siglongjmp(3) would leave the turn taken for good.
+/// The turn among the threads of a process. The thread's signals are blocked: a handler that leaves
+/// by siglongjmp(3) would never give the turn back.
 #[derive(Debug)]
 struct Thread {
     _signals: Blocked,
@@ -95,7 +97,7 @@ impl Thread {
         let other = TAKEN.load(Ordering::Relaxed);
         let is_free = other != own;
         let take = || TAKEN.compare_exchange(other, own, Ordering::Acquire, Ordering::Relaxed);
-        // Not made in vain: dropping one gives the turn back.
+        // Make the value only when the turn is taken: dropping one gives the turn back.
         (is_free && take().is_ok()).then(|| Self { _signals: signals })
     }
 }
@@ -113,7 +115,7 @@ const PATIENCE: u32 = 1000;
 mod tests {
     use super::*;
 
-    /// All in one test, as the turn is the process's.
+    /// One test, because the turn is the process's.
     #[test]
     fn one_thread_has_its_turn_and_a_parents_is_none() {
         let first = Thread::take().unwrap();
@@ -122,7 +124,7 @@ mod tests {
         }
         drop(first);
         let again = Thread::take().unwrap();
-        // As a child finds it that was forked while another thread had its turn.
+        // The state that a child finds when it was forked while another thread had its turn.
         TAKEN.store(std::process::id() + 1, Ordering::Relaxed);
         assert!(Thread::take().is_some());
         drop(again);

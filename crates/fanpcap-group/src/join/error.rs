@@ -10,20 +10,20 @@ use std::io;
 pub enum JoinError {
     /// The handle has no packet socket: another kind of device, a savefile, a dead handle.
     NotPacket,
-    /// The process may not open packet sockets, so that the handle has none.
+    /// The process lacks the privilege to open packet sockets, so the handle has none.
     NotPermitted {
-        /// What the system's library says.
+        /// The message of libpcap.
         reason: String,
-        /// Whether a steering program takes a capability more.
+        /// Whether the mode needs one capability more, for its steering program.
         is_steered: bool,
     },
     /// The handle is in a group already.
     AlreadyIn(u16),
-    /// The handle is in that group already, and was asked to be in it in another way.
+    /// The handle is in that group already, with another mode.
     AlreadyAs {
         /// The group's number.
         group: u16,
-        /// The mode that it is in by.
+        /// The handle's mode.
         has: String,
         /// The mode that was asked for.
         asked: String,
@@ -37,36 +37,37 @@ pub enum JoinError {
         /// What the group runs.
         runs: String,
     },
-    /// The group's number is taken on another device.
+    /// The group's number is in use on another device.
     OtherDevice {
         /// The group's number.
         group: u16,
-        /// The device that has it.
+        /// The group's device.
         has: String,
-        /// The device that the handle is on.
+        /// The handle's device.
         wants: String,
     },
     /// The group captures another protocol.
     OtherProtocol {
         /// The group's number.
         group: u16,
-        /// Its protocol, `ETH_P_*`.
+        /// The group's protocol, `ETH_P_*`.
         has: u16,
-        /// The handle's.
+        /// The handle's protocol, `ETH_P_*`.
         wants: u16,
     },
     /// The group has as many members as the kernel allows.
     Full(u16),
-    /// It has failed in the group, which a socket leaves only when it is closed.
+    /// A step failed after the socket had entered the group. A socket leaves its group only when it
+    /// is closed.
     Stranded {
         /// The group's number.
         group: u16,
         /// What has failed.
         error: Box<JoinError>,
     },
-    /// It is about the group's program.
+    /// The reason is the group's steering program.
     Program(ProgramError),
-    /// The kernel refused for a reason of its own.
+    /// The kernel refused for another reason.
     Kernel {
         /// The group's number.
         group: u16,
@@ -74,7 +75,7 @@ pub enum JoinError {
         mode: String,
         /// The system call or option.
         call: &'static str,
-        /// What it said.
+        /// The error of that call.
         error: io::Error,
     },
 }

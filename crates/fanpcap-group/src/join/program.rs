@@ -1,5 +1,5 @@
-//! Joining a group with a steering program: its members bring the same one, and the first of them
-//! gives it to the kernel.
+//! Joins a group that has a steering program. All members bring the same one, and the first member
+//! attaches it to the group.
 
 use super::{Attach, JoinError, Newcomer, ProgramError};
 use crate::member::Member;
@@ -16,27 +16,30 @@ use std::collections::BTreeSet;
 use std::os::fd::BorrowedFd;
 use std::sync::Arc;
 
-/// What is known of a group, besides the handle that is to join it.
+/// The state of a group before a newcomer joins it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Runs {
-    /// Nobody is in it.
+    /// The group has no member.
     Nothing,
-    /// No member tells that it has its program, and one tells nothing at all.
+    /// No member's page says that the group has its steering program, and one member has no page.
     Unknown,
-    /// Its members bring this program; one of them is known to be in the group that has it.
+    /// All pages name this steering program. `is_set`: at least one member's page says that the
+    /// group has it.
     This { is_set: bool },
 }
 
 impl Runs {
-    /// Whether a newcomer has to give the group its program.
+    /// Whether the newcomer must attach the steering program to the group.
     fn lacks_program(self) -> bool {
         matches!(self, Self::Nothing | Self::This { is_set: false })
     }
 }
 
-/// Joins. The page is there before it is looked for others', so that of two that come at once with
-/// different programs one at least sees the other's. What may fail is done before the group is
-/// entered, as a socket leaves that only when it is closed.
+/// Joins with a steering program.
+///
+/// The newcomer creates its page before it looks for others'. So of two newcomers with different
+/// programs, at least one finds the other's page. Every step that may fail runs before the socket
+/// enters the group: a socket leaves its group only when it is closed.
 pub(super) fn join(
     newcomer: &Newcomer<'_>,
     steering: &Arc<Steering>,
@@ -61,32 +64,33 @@ pub(super) fn join(
     let attach: Attach<'_> = &|| steered.attach(newcomer.fd).map_err(failed);
     let attach = steering.has_filter().then_some(attach);
     newcomer.take(early.as_ref(), attach, || {
-        // Of two that come first at once, one sets the program and the other finds it set, so that
-        // one alone tells of late fragments. Without a turn both set equal programs. A newcomer to
-        // a group that has its program does not wait: its socket is in the group and rejects all
-        // packets.
+        // Of two first members with equal programs, one attaches and the other finds the program
+        // attached. So only one counts late fragments. Without a turn both attach equal programs,
+        // which changes nothing else. A newcomer to a group that has its program skips the turn:
+        // its socket is in the group already and rejects all packets.
         let identity = early.as_ref().map(Member::identity);
         let identity = identity.filter(|_| found.lacks_program());
         let _turn = identity.and_then(|identity| Turn::take(identity).ok());
         match (found, look(newcomer, steering)?) {
             (_, Runs::This { is_set: true }) => steered.mark_as_set(),
-            // Whoever came first has given it one, or is about to.
+            // The first member has attached a program, or is about to.
             (Runs::Unknown | Runs::This { is_set: true }, Runs::Unknown) => {}
             _ => {
                 let loaded = spare.map_or_else(load, Ok)?;
                 steered.set(loaded, newcomer.fd).map_err(failed)?;
-                // Another may have set its own meanwhile.
+                // Another newcomer may have attached its own program meanwhile.
                 look(newcomer, steering)?;
             }
         }
-        // Who replaces the program looks for pages once more when it is done. This page was there
-        // before the look above: so the other finds this page, or this look has found the other's.
+        // A member that replaces the steering program looks for pages once more after the
+        // replacement. This page existed before the look above. So either that member finds this
+        // page, or this look has found the new program.
         Ok(())
     })?;
     newcomer.joined(early, member)
 }
 
-/// Tells whether joining would be refused by what is known of the group.
+/// Checks whether the present state of the group would make [`join`] fail.
 pub(super) fn foresee(
     fd: BorrowedFd<'_>,
     group: u16,
@@ -105,7 +109,7 @@ fn look(newcomer: &Newcomer<'_>, steering: &Steering) -> Result<Runs, JoinError>
     }
 }
 
-/// What the roster tells of a group, but for the member `own`.
+/// Reads the state of a group from its pages and the roster, without the member `own`.
 fn runs(group: u16, ifindex: u32, own: MemberId, steering: &Steering) -> Result<Runs, JoinError> {
     let (pages, roster) = roster::pages_then_roster(ifindex, group);
     let told = pages.filter(|(member, _)| *member != own);
@@ -122,22 +126,21 @@ fn runs(group: u16, ifindex: u32, own: MemberId, steering: &Steering) -> Result<
     Ok(known(&told, &members(&roster, group, own)))
 }
 
-/// What a group runs whose members bring no other program: by the pages that tell so, and the
-/// sockets that are in it.
+/// The state of a group in which all pages name the same steering program.
 fn known(told: &[(MemberId, Running)], members: &BTreeSet<MemberId>) -> Runs {
     let is_set =
         |(member, running): &(MemberId, Running)| running.is_set && members.contains(member);
     let has_page = |member: &MemberId| told.iter().any(|(told, _)| told == member);
     match (told.iter().any(is_set), members.iter().all(has_page)) {
         (true, _) => Runs::This { is_set: true },
-        // The one without a page may have come first, with another program than the others.
+        // The member without a page may have attached another steering program first.
         (false, false) => Runs::Unknown,
         (false, true) if told.is_empty() => Runs::Nothing,
         (false, true) => Runs::This { is_set: false },
     }
 }
 
-/// The members of a group that has a program, but for `own`.
+/// The members of a group that has a steering program, without `own`.
 fn members(roster: &Roster, group: u16, own: MemberId) -> BTreeSet<MemberId> {
     let program = Kind::Program.kernel_type();
     let members = roster.members(group);
@@ -157,9 +160,9 @@ fn ensure_ethernet(fd: BorrowedFd<'_>, ifindex: u32) -> Result<(), JoinError> {
     })
 }
 
-/// Whether a packet socket's frames are such as programs read: Ethernet's, with their headers.
-/// Those of all devices are not: among them are tunnels', and a cooked socket's filter counts from
-/// behind the Ethernet header.
+/// Whether a steering program can read the packets of this socket: Ethernet frames with their
+/// headers. The device `any` also has frames of tunnels. On a cooked socket, offsets of a filter
+/// begin after the Ethernet header.
 pub fn takes_programs(fd: BorrowedFd<'_>, ifindex: u32) -> bool {
     let kind = packet::hardware_type(fd).unwrap_or(ETHERNET);
     let is_cooked = packet::is_cooked(fd).unwrap_or(false);
@@ -175,7 +178,7 @@ mod tests {
     use super::*;
     use crate::record::tests::steering;
 
-    /// The pages of sockets, each with whether its member knows that the group has the program.
+    /// The pages of sockets, each with whether it says that the group has its steering program.
     fn told(pages: &[(u64, bool)]) -> Vec<(MemberId, Running)> {
         let steering = steering("main = steer_rnd");
         let page = |&(inode, is_set): &(u64, bool)| {

@@ -1,4 +1,5 @@
-//! Why a handle can't be in a group with a program, or the program can't be replaced.
+//! Why a handle can't join a group with a steering program, or the steering program can't be
+//! replaced.
 
 use crate::root;
 use crate::steered::SteerError;
@@ -7,58 +8,59 @@ use fanpcap_linux::bpf::LoadError;
 use std::fmt;
 use std::io;
 
-/// What is in the way of a group's program.
+/// Why joining with a steering program, or replacing it, failed.
 #[derive(Debug)]
 pub enum ProgramError {
-    /// The group runs another program.
+    /// The group runs another steering program.
     Other {
         /// The group's number.
         group: u16,
-        /// How the program begins that was asked for.
+        /// Title of the steering program that was asked for.
         asked: String,
-        /// How the group's begins.
+        /// Title of the group's steering program.
         runs: String,
     },
-    /// Programs read Ethernet frames, and the device has none.
+    /// Steering programs read Ethernet frames. The device has other frames.
     NotEthernet {
         /// The device.
         device: String,
     },
-    /// Programs read Ethernet frames, and all devices together have others too.
+    /// Steering programs read Ethernet frames. The device `any` has other frames too.
     AllDevices,
-    /// The process may not load programs.
+    /// The process lacks the privilege to load BPF programs. Holds the group's number.
     NotPermitted(u16),
-    /// The program can't be loaded or put in its place.
+    /// The steering program can't be loaded or attached.
     Steer {
         /// The group's number.
         group: u16,
         /// Why.
         error: SteerError,
     },
-    /// The program can't be replaced, as members of other processes drop and count by it.
+    /// The new program drops or counts differently, and other processes have members in the group.
+    /// Their filters can't be changed from this process.
     OthersJudge {
         /// The group's number.
         group: u16,
-        /// How many of them there are.
+        /// Members of other processes.
         members: usize,
     },
-    /// The program can't be replaced, as the kernel does not tell who is in the group.
+    /// Packet diag does not show the group's members to this thread.
     Unseen {
         /// The group's number.
         group: u16,
     },
-    /// The program is replaced, but another process has joined with the old one meanwhile, and
-    /// drops and counts by that.
+    /// The steering program was replaced, but another process joined with the old one meanwhile.
+    /// That member drops and counts by the old one.
     CameBetween {
         /// The group's number.
         group: u16,
     },
-    /// The program can't be replaced, as members have no page on which they could be told.
+    /// A member of another process has no page, so it can't learn of the new steering program.
     Pageless {
         /// The group's number.
         group: u16,
     },
-    /// The program can't be replaced, as the page of a member can't be written.
+    /// A member's page can't be written.
     Untold {
         /// The group's number.
         group: u16,
@@ -159,7 +161,7 @@ impl ProgramError {
         }
     }
 
-    /// Why the steering program of this group has failed.
+    /// Wraps the error of a group's steering program.
     pub fn of(group: u16, error: SteerError) -> Self {
         match error {
             SteerError::Load(LoadError::Privilege { .. }) => Self::NotPermitted(group),

@@ -1,4 +1,4 @@
-//! What the pages of others say, and what they are told on them.
+//! Reads the pages of other members, and writes the group's steering program to them.
 
 use super::MemberId;
 use crate::record::{MAGIC, Record, SET, WORDS, at, title_words};
@@ -15,11 +15,11 @@ use std::os::unix::fs::FileExt;
 /// Bytes of a page.
 const LEN: usize = WORDS * 8;
 
-/// How often a page is read at most, to find it the same twice.
+/// Reads of a page at most, until two in a row are equal.
 const READINGS: usize = 4;
 
-/// Opens what may be a page; none for what is no regular file, or what others than root and the
-/// process's user may write: they could have written anything on it, and could lock it.
+/// Opens a page. `None` if the file is not regular, or if users other than root and the process's
+/// own may write it. They could have written anything to such a file, and could lock it.
 pub(super) fn open(
     directory: &Directory,
     name: &OsStr,
@@ -32,14 +32,14 @@ pub(super) fn open(
     Ok(is_trusted.then_some(file))
 }
 
-/// Reads the page of a living member. A dead one's is removed.
+/// Reads the page of a living member, and removes that of a dead one.
 pub(super) fn read(directory: &Directory, name: &OsStr) -> Option<Record> {
     let file = open(directory, name, Access::Read).ok()??;
     if lock::is_taken(&file).ok()? {
         return record(&file);
     }
     if is_page(&file) {
-        // Best effort: the process may have no right to do it.
+        // Best effort: the process may lack the right to remove it.
         let _ = directory.remove_file(name);
     }
     None
@@ -48,7 +48,7 @@ pub(super) fn read(directory: &Directory, name: &OsStr) -> Option<Record> {
 /// Removes the page of a dead member.
 ///
 /// # Errors
-/// Something else has the name, or a living member; and what the calls say.
+/// When the name belongs to a living member or to another file, or a system call fails.
 pub(super) fn remove_dead(directory: &Directory, name: &OsStr) -> io::Result<()> {
     let file = open(directory, name, Access::Read)?;
     let is_dead = |file: &File| Ok(is_page(file) && !lock::is_taken(file)?);
@@ -59,15 +59,17 @@ pub(super) fn remove_dead(directory: &Directory, name: &OsStr) -> io::Result<()>
     }
 }
 
-/// Whether a file is a page of this version: nothing else is ever removed.
+/// Whether a file is a page of this version. Other files are never removed.
 fn is_page(file: &File) -> bool {
     let mut magic = [0; MAGIC.len()];
     file.read_exact_at(&mut magic, 0).is_ok() && magic == MAGIC
 }
 
-/// What a page says. Its words change one by one, so it is read until nothing but what was taken
-/// has changed meanwhile. One that changes all the time may be told with the counters of two
-/// readings, each whole.
+/// Reads and decodes a page.
+///
+/// The owner changes words one by one. So this reads until two reads in a row differ only in
+/// `TAKEN`. The counters of a page that changes all the time may come from two reads; each word is
+/// whole.
 pub(super) fn record(file: &File) -> Option<Record> {
     let mut words = words(file)?;
     for _ in 1..READINGS {
@@ -92,49 +94,51 @@ pub(super) fn words(file: &File) -> Option<[u64; WORDS]> {
     Some(words)
 }
 
-/// The page of a member that may die: held open, it can be read when others have removed it.
+/// An open page of a member that may die. It stays readable when another process has removed the
+/// file.
 #[derive(Debug)]
 pub struct HeldPage(pub(super) File);
 
 impl HeldPage {
-    /// What it says now, or said when the member died; none for what is no page.
+    /// The content of the page, the last one if the member is dead; `None` if the file is not a
+    /// page.
     pub fn record(&self) -> Option<Record> {
         record(&self.0)
     }
 
-    /// Its words.
+    /// The words of the page.
     pub(crate) fn words(&self) -> Option<[u64; WORDS]> {
         words(&self.0)
     }
 
-    /// Whether the member has died while the kernel's counters were read: that reading may be lost.
-    /// Packets since [`Record::read_ns`] are in it.
+    /// Whether the member died while it read the kernel's counters. The packets since
+    /// [`Record::read_ns`] may then be lost from its counters.
     pub fn died_reading(&self) -> bool {
         self.words().is_some_and(|words| words[at::READING] != 0)
     }
 
-    /// Whether anybody still has the member: its process, or a child that has it by fork(2). A
-    /// program that was started by exec(2) may have its socket, but can't read it as a member.
+    /// Whether a process still has the member: its own process, or a child by fork(2). A process
+    /// after exec(2) may have the socket, but can't read it as a member.
     ///
     /// # Errors
-    /// What fcntl(2) says.
+    /// The error of fcntl(2).
     pub fn is_had(&self) -> io::Result<bool> {
         lock::is_taken(&self.0)
     }
 }
 
-/// Another member's page, open to be told which program the group has, and whose.
+/// Another member's page, open for writing the group's steering program.
 #[derive(Debug)]
 pub(crate) struct OtherPage {
     pub(super) file: File,
     pub(crate) id: MemberId,
-    /// Of the program that it told of when it was opened; 0 for none.
+    /// Digest of the steering program on the page when it was opened; 0: none.
     pub(crate) digest: u64,
 }
 
 impl OtherPage {
-    /// Tells a member that has set the program that another has done so since. Returns the late
-    /// fragments that it knew of by then: they are the other's to tell.
+    /// Marks that another member has attached the steering program since. Returns the late
+    /// fragments that this member had counted until then; the other member adds them to its own.
     pub(crate) fn demote(&self) -> io::Result<u64> {
         let steering = record(&self.file).and_then(|record| record.steering);
         let Some(running) = steering.filter(|running| running.has_set) else {
@@ -144,7 +148,7 @@ impl OtherPage {
         Ok(running.late)
     }
 
-    /// Writes the group's program.
+    /// Writes the title and the digest of the group's steering program.
     pub(crate) fn tell(&self, steering: &Steering) -> io::Result<()> {
         self.put(at::TITLE, &title_words(steering.title()))?;
         self.put(at::DIGEST, &[steering.digest()])

@@ -1,4 +1,4 @@
-//! The group directory: the pages of a group's members, and what dead members left there.
+//! The group directory: the pages of a group's members, and files that dead members left behind.
 
 use super::MemberId;
 use super::content::{self, HeldPage, OtherPage};
@@ -11,18 +11,18 @@ use std::fs::File;
 use std::io;
 use std::path::PathBuf;
 
-/// The most pages that are read of one group: the kernel's limit of members.
+/// The most pages that are read of one group: the kernel's limit of members (`PACKET_FANOUT_MAX`).
 const PAGES_MAX: usize = 256;
 
-/// The most directories that are looked through, on each level, for pages left behind.
+/// The most directories that [`GroupDir::sweep`] visits on each level.
 const DIRECTORIES_MAX: usize = 256;
 
-/// The file that has a lock for each group: whose turn it is to replace its program. Only its owner
-/// may open it.
+/// The file with one lock for each group: the turn to replace the group's steering program. Only
+/// the file's owner may open it.
 const TURNS: &str = "turns";
 
-/// The directory of a group's pages. It is looked up each time, from the root on, and each level is
-/// checked.
+/// The directory of a group's pages. Each operation opens it from the root on and checks each
+/// level.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct GroupDir {
     root: Root,
@@ -36,16 +36,16 @@ pub(super) fn page_name(pid: u32, member: MemberId) -> String {
 }
 
 impl GroupDir {
-    /// The directory of a group on an interface of the calling thread's network namespace, to read
+    /// The group directory on an interface of the calling thread's network namespace, to read
     /// pages.
     ///
     /// # Errors
-    /// Where there are no pages: see [`crate::root::root`].
+    /// When there are no pages: see [`crate::root::root`].
     pub fn of(ifindex: u32, group: u16) -> io::Result<Self> {
         Ok(Self::below(Root::find()?, netns::inode()?, ifindex, group))
     }
 
-    /// The same for a member of the group: the root is made.
+    /// The group directory for a member of the group. Makes the root.
     pub(crate) fn for_member(ifindex: u32, group: u16) -> io::Result<Self> {
         let directory = Self::of(ifindex, group)?;
         directory.root.make().map(|_| directory)
@@ -59,18 +59,18 @@ impl GroupDir {
         }
     }
 
-    /// The path of the page of this member of the process `pid`.
+    /// The path of a member's page. `pid` is the member's process.
     pub fn page(&self, pid: u32, member: MemberId) -> PathBuf {
         let directory = self.root.path().join(&self.netns).join(&self.group);
         directory.join(page_name(pid, member))
     }
 
-    /// The pages of the members that live. Stale ones are removed, if the process may.
+    /// Reads the pages of living members. Removes those of dead ones, if the process may.
     pub fn records(&self) -> Vec<Record> {
         self.pages().into_iter().map(|(_, record)| record).collect()
     }
 
-    /// The same, each with its member.
+    /// Reads the pages of living members, each with its member, as [`GroupDir::records`] does.
     pub fn pages(&self) -> Vec<(MemberId, Record)> {
         self.open()
             .map(|directory| pages(&directory))
@@ -87,10 +87,10 @@ impl GroupDir {
         root::enter_or_make(&netns, &self.group)
     }
 
-    /// Holds the page of the member of this member of the process `pid`.
+    /// Opens the page of a member of the process `pid`.
     ///
     /// # Errors
-    /// `ENOENT` when there is none that is trusted, or what openat(2) says.
+    /// `ENOENT` when there is no trusted page, or the error of openat(2).
     pub fn hold(&self, pid: u32, member: MemberId) -> io::Result<HeldPage> {
         let name = page_name(pid, member);
         let file = content::open(&self.open()?, OsStr::new(&name), Access::Read)?;
@@ -98,7 +98,7 @@ impl GroupDir {
             .ok_or_else(|| io::ErrorKind::NotFound.into())
     }
 
-    /// Opens the pages of the members that live, but for these and those that leave meanwhile.
+    /// Opens the pages of living members, except `own`. Skips members that leave meanwhile.
     ///
     /// # Errors
     /// `EACCES` where a page is another user's.
@@ -119,8 +119,8 @@ impl GroupDir {
         others.filter_map(open).collect()
     }
 
-    /// Opens the file with the groups' locks, and tells which of them is this group's. Two groups
-    /// may have the same: then they wait for each other.
+    /// Opens the file with the locks of all groups, and returns the number of this group's lock.
+    /// Two groups may share a number; then they wait for each other.
     ///
     /// # Errors
     /// `ENOENT` where there are no pages; `EACCES` where the file is another user's.
@@ -134,9 +134,9 @@ impl GroupDir {
         Ok((file, number))
     }
 
-    /// Removes its directory, and that of the network namespace, with their last page.
+    /// Removes the group directory, and that of the network namespace, if they are empty.
     pub(super) fn remove_if_empty(&self) {
-        // Best effort: rmdir refuses those that have others.
+        // Best effort: rmdir(2) refuses directories that are not empty.
         let _ = self.root.open().and_then(|root| {
             let netns = root::enter(&root, &self.netns)?;
             netns.remove_directory(OsStr::new(&self.group))?;
@@ -144,8 +144,8 @@ impl GroupDir {
         });
     }
 
-    /// Removes what members left behind that died, or that had dropped the privilege to remove it:
-    /// of all groups.
+    /// Removes what members of any group left behind, because they died or had dropped the
+    /// privilege to remove it.
     pub(super) fn sweep(&self) {
         let Ok(root) = self.root.open() else {
             return;
@@ -169,7 +169,7 @@ fn pages(directory: &Directory) -> Vec<(MemberId, Record)> {
     read.take(PAGES_MAX).collect()
 }
 
-/// The directories in another one that are trusted, with their names.
+/// The trusted directories in `parent`, with their names.
 fn directories(parent: &Directory) -> impl Iterator<Item = (OsString, Directory)> + use<'_> {
     let found = parent.names().filter_map(|name| {
         let directory = root::enter(parent, name.to_str()?).ok()?;

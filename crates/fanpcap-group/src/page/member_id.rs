@@ -1,15 +1,16 @@
-//! What tells the members of a network namespace apart.
+//! The identity of a member within a network namespace.
 
 use std::fmt;
 use std::num::ParseIntError;
 use std::str::FromStr;
 
-/// A member of a group: the inode of its packet socket, by which its page is named too.
+/// A member of a group, identified by the inode of its packet socket. The name of its page holds
+/// the inode too.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct MemberId(u64);
 
 impl MemberId {
-    /// The member that has the socket of this inode.
+    /// The member whose socket has this inode.
     pub fn of_socket(inode: u64) -> Self {
         Self(inode)
     }

@@ -1,4 +1,4 @@
-//! Pages on a file system: made, read, held, swept; and what is there that is no page.
+//! Pages on a file system: making, reading, holding and sweeping them; and files that are no pages.
 
 use super::content::words;
 use super::*;
@@ -48,7 +48,7 @@ fn leave(group_dir: &GroupDir, name: &str, content: &[u8]) -> PathBuf {
     path
 }
 
-/// What a member that has died left on its page.
+/// The last content of a dead member's page.
 fn dead() -> Vec<u8> {
     let words = content(record().mode, None, Counters::default());
     words.map(u64::to_ne_bytes).concat()
@@ -77,8 +77,7 @@ fn a_page_that_is_held_tells_of_the_dead() {
     words[at::PAST[0]].set(5);
     assert_eq!(held.record().unwrap().counters.received, 5);
     drop(words);
-    // A test beside this one may be starting a program: its child has the page until it becomes
-    // that program.
+    // A concurrent test may be starting a process. Its child has the page until exec(2).
     let end = Instant::now() + Duration::from_secs(10);
     while held.is_had().unwrap() {
         assert!(Instant::now() < end, "nobody has it any more");
@@ -96,7 +95,7 @@ fn a_page_that_changes_while_it_is_read_is_sane() {
     std::thread::scope(|scope| {
         let writer = scope.spawn(|| {
             for round in 1..=ROUNDS {
-                // A carry from the low half to the high one, time and again.
+                // A carry from the low half of the word to the high one, time and again.
                 taken.set(round << 31);
                 received.add(1 << 31);
                 dropped.add(1 << 30);
@@ -129,14 +128,15 @@ fn what_a_page_says_is_of_one_time() {
     let page = create(&group_dir);
     let held = group_dir.hold(std::process::id(), id(1)).unwrap();
     let done = AtomicBool::new(false);
-    // Words that are always the same, but for the moment in which they change.
+    // Words that are always equal, except for the moment between two writes.
     let is_torn = |words: &[u64; WORDS]| words[at::PAST[0]] != words[at::PAST[1]];
     let (mut torn, mut told_torn) = (0, BTreeSet::new());
     std::thread::scope(|scope| {
         scope.spawn(|| {
             while !done.load(Ordering::Relaxed) {
                 page.words()[at::PAST[0]].add(1);
-                // Less than one reading takes, so that two can't see the same halfway state.
+                // The writer pauses for less than one read takes, so that two reads can't see the
+                // same halfway state.
                 (0..8).for_each(|_| std::hint::spin_loop());
                 page.words()[at::PAST[1]].add(1);
                 (0..1000).for_each(|_| std::hint::spin_loop());
@@ -152,7 +152,7 @@ fn what_a_page_says_is_of_one_time() {
         }
         done.store(true, Ordering::Relaxed);
     });
-    // The scheduler may stop the writer between the two.
+    // The scheduler may stop the writer between the two writes.
     assert!(told_torn.len() <= torn / 4, "{told_torn:?} of {torn}");
     assert!(torn >= 20, "it never changed while it was read: {torn}");
 }
@@ -248,7 +248,8 @@ fn pages_of_builds_with_other_locks_are_left_alone() {
     let group_dir = base.group_dir(4);
     let _page = create(&group_dir);
     assert!(older.exists() && group_dir.records().len() == 1);
-    // As they sweep: they take the directory of our version for a network namespace.
+    // Older libraries sweep like this: they take the directory of our version for a network
+    // namespace.
     let ours = base.0.join("fanpcap/v4/4");
     assert!(fs::remove_dir(&ours).is_err() && group_dir.records().len() == 1);
 }

@@ -1,20 +1,19 @@
-//! Whether an application reads a member's ring: a handle that nobody reads still takes its share
-//! of the group.
+//! Whether an application reads a member's ring. A handle that nobody reads still receives its
+//! share of the group.
 
 use super::{Record, WORDS, at};
 use std::time::Duration;
 
-/// In the place of the time of the last look: the reader waits for packets now.
+/// Value of [`at::LOOKED_NS`]: the reader waits for packets now.
 const WAITS: u64 = u64::MAX;
 
 /// When the application last looked for packets in the member's ring.
 ///
-/// A reader notes each wait for packets, and about every 64th frame that it takes; of a slow
-/// application, every frame.
+/// The reader notes each wait for packets, and about every 64th frame that it takes. For a slow
+/// application it notes every frame.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum LastLook {
-    /// The page can't tell: the system's library reads the ring, or the page is of an older
-    /// fanpcap.
+    /// Unknown: libpcap reads the ring, or an older fanpcap wrote the page.
     #[default]
     Unknown,
     /// The application has never read the handle.
@@ -34,7 +33,7 @@ impl LastLook {
         }
     }
 
-    /// From the words of a page whose member is read by our reader if `is_ours`.
+    /// Decodes the word of a page. `is_ours`: our reader reads the member.
     pub(super) fn decode(words: &[u64; WORDS], is_ours: bool) -> Self {
         match words[at::LOOKED_NS] {
             _ if !is_ours || words[at::JOINED_NS] == 0 => Self::Unknown,
@@ -46,13 +45,12 @@ impl LastLook {
 }
 
 impl Record {
-    /// How long ago the application last looked for packets, or joined if it has never looked;
-    /// `now_ns` is the time of `CLOCK_MONOTONIC`. `None`: it waits for packets now, or the page
-    /// can't tell.
+    /// Returns how long ago the application last looked for packets, or joined if it has never
+    /// looked. `now_ns` is the time of `CLOCK_MONOTONIC`. `None`: the application waits for packets
+    /// now, or the time is unknown.
     ///
     /// An application that waits by select(2) or poll(2) looks only when packets come. So a long
-    /// time means that packets pile up unread only where other members of the group have received
-    /// some meanwhile.
+    /// time means unread packets only if other members of the group have received some meanwhile.
     pub fn unread_for(&self, now_ns: u64) -> Option<Duration> {
         let since_ns = match self.last_look {
             LastLook::Unknown | LastLook::Waits => return None,
@@ -62,7 +60,7 @@ impl Record {
         Some(Duration::from_nanos(now_ns.saturating_sub(since_ns)))
     }
 
-    /// Whether the application has not read the handle once since it joined.
+    /// Whether the application has never read the handle since the member joined.
     pub fn is_never_read(&self) -> bool {
         self.last_look == LastLook::Never
     }

@@ -1,13 +1,13 @@
-//! Where pages are, and what others put there.
+//! Where the root is, and foreign files in its place.
 
 use super::*;
 use std::fs;
 use std::os::unix::fs::{PermissionsExt, chown, symlink};
 
-/// On no file system in memory.
+/// A path that is on no file system in memory.
 const DISK: &str = "/proc";
 
-/// A directory in memory, of the mode of `/dev/shm`.
+/// A directory in memory with the mode of `/dev/shm`.
 struct Memory(PathBuf);
 
 impl Memory {
@@ -124,7 +124,7 @@ fn root_makes_it_and_moves_aside_what_others_made() {
     fs::remove_dir_all(&own).unwrap();
     fs::write(&own, "").unwrap();
     assert!(is_roots());
-    // Ours, and what was in its place.
+    // Our directory, and the foreign file that it has replaced.
     assert_eq!(fs::read_dir(&memory.0).unwrap().count(), 4);
     assert!(is_roots() && fs::read_dir(&memory.0).unwrap().count() == 4);
 }

@@ -1,25 +1,25 @@
-//! Why a member can't filter by the steering program of its group.
+//! Why a member can't use the steering program of its group.
 
 use fanpcap_linux::bpf::LoadError;
 use fanpcap_linux::packet::optmem::NoRoom;
 use std::{fmt, io};
 
-/// Why a member can't filter by its group's program.
+/// Why a member can't use the steering program of its group.
 #[derive(Debug)]
 pub enum SteerError {
-    /// The program was not taken by the kernel.
+    /// The kernel refused to load a BPF program.
     Load(LoadError),
     /// A socket has no room for the filter.
     NoRoom(NoRoom),
-    /// The socket did not take it.
+    /// The kernel refused to attach a filter or the steering part.
     Attach(io::Error),
-    /// The socket does not tell its filter.
+    /// The socket's filter can't be read.
     Read(io::Error),
-    /// The kernel does not take the program together with the filter that the handle has.
+    /// The filtering part can't be loaded together with the handle's own filter.
     Beside,
     /// The locks of the groups can't be taken.
     Pages(io::Error),
-    /// Another thread or process is about it, or was so when the process forked.
+    /// Another thread or process is changing the steering program, or was when this process forked.
     Busy,
 }
 

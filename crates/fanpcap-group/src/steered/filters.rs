@@ -1,4 +1,5 @@
-//! A member's filters by a steering program: loaded, and attached in the place of its own filter.
+//! The filters of a member of a group with a steering program: loads them, and attaches them in
+//! place of the socket's own filter.
 
 use super::SteerError;
 use super::loading;
@@ -8,12 +9,12 @@ use fanpcap_linux::packet::optmem::{self, NoRoom};
 use fanpcap_linux::packet::{self, Filter};
 use std::os::fd::{AsFd, BorrowedFd};
 
-/// A member's filters by one program.
+/// A member's loaded filters for one steering program.
 #[derive(Debug, Default)]
 pub(super) struct Filters {
-    /// What drops and counts; none where the program does neither.
+    /// The filtering part; `None` where the steering program neither drops nor counts.
     pub(super) bare: Option<Loaded>,
-    /// The same with the handle's own filter.
+    /// The filtering part together with the handle's own filter.
     pub(super) combined: Option<Loaded>,
 }
 
@@ -25,7 +26,7 @@ impl Filters {
         Ok(Self { bare, combined })
     }
 
-    /// Whether a handle's own filter is left to the reader by them.
+    /// Whether the reader must run the handle's own filter.
     pub(super) fn lack_own(&self) -> bool {
         self.bare.is_some() && self.combined.is_none()
     }
@@ -33,8 +34,9 @@ impl Filters {
     pub(super) fn attach(&self, socket: BorrowedFd<'_>) -> Result<(), SteerError> {
         let filter = self.combined.as_ref().or(self.bare.as_ref());
         let attach = |filter: &Loaded| match packet::attach_program(socket, filter.as_fd()) {
-            // Beside the socket's filter, which may be as long. Rather than all, nothing comes in
-            // between.
+            // The kernel charges the new filter while the old one, which may be as long, still is
+            // attached. Replace the old one by a short filter that rejects all: meanwhile packets
+            // are lost, but none comes in unfiltered.
             Err(error) if optmem::is_no_room(&error) => {
                 Filter::reject_all().attach(socket)?;
                 let attached = packet::attach_program(socket, filter.as_fd());

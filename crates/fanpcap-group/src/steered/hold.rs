@@ -1,7 +1,7 @@
-//! Who may change a member's part in its group's steering program: one thread at a time.
+//! Locks the state of a member's steering program: one thread changes it at a time.
 //!
-//! The thread that has it blocks its signals. A handler that left it by siglongjmp(3) would leave
-//! it locked for good.
+//! The thread that has the lock blocks its signals. A handler that leaves by siglongjmp(3) would
+//! never unlock it.
 
 use super::{Filtering, State, SteerError, Steered};
 use fanpcap_linux::packet::Filter;
@@ -16,7 +16,7 @@ use std::time::Duration;
 /// Milliseconds to wait for another thread.
 const PATIENCE: u32 = 1000;
 
-/// The state, unlocked when this is dropped; then signals come again.
+/// The locked state. Dropping this unlocks the state, and then unblocks the signals.
 #[derive(Debug)]
 pub(super) struct Held<'a> {
     state: MutexGuard<'a, State>,
@@ -37,13 +37,13 @@ impl DerefMut for Held<'_> {
     }
 }
 
-/// A member whose filters nobody else changes, while its handle's own filter is being set.
+/// A member whose filters stay unchanged while the application sets the handle's own filter.
 #[derive(Debug)]
 pub struct Unchanging<'a>(Held<'a>);
 
 impl Steered {
-    /// The state; none where another thread has it. A fork may leave it locked in the child, for
-    /// good.
+    /// Locks the state; `None` where another thread has it. A fork may leave the state locked in
+    /// the child for good.
     pub(super) fn try_hold(&self) -> Option<Held<'_>> {
         let signals = Blocked::new();
         let state = self.0.try_lock().ok()?;
@@ -53,7 +53,7 @@ impl Steered {
         })
     }
 
-    /// The same, waiting for other threads for a second.
+    /// Locks the state and waits for other threads for at most a second.
     pub(super) fn hold(&self) -> Result<Held<'_>, SteerError> {
         for _ in 0..PATIENCE {
             if let Some(held) = self.try_hold() {
@@ -64,23 +64,24 @@ impl Steered {
         Err(SteerError::Busy)
     }
 
-    /// Keeps others from replacing the member's program or filter until the result is dropped. Who
-    /// has several at a time blocks signals before and longer: each gives the thread back what it
-    /// had blocked.
+    /// Keeps other threads from replacing the member's steering program or filter until the result
+    /// is dropped. A caller that locks several members must block signals around all of them: each
+    /// one restores the signal mask that it found.
     ///
     /// # Errors
-    /// [`SteerError::Busy`] when another thread keeps it for longer than a second.
+    /// [`SteerError::Busy`] when another thread keeps the lock for longer than a second.
     pub fn unchanging(&self) -> Result<Unchanging<'_>, SteerError> {
         self.hold().map(Unchanging)
     }
 }
 
 impl Unchanging<'_> {
-    /// The handle has this filter now, as the socket tells, and the kernel that one alone: it gets
-    /// the steering program with it again, else by itself.
+    /// Combines the filtering part with the filter `own` that the application has just set. The
+    /// kernel now runs `own` alone. This attaches both together, or the filtering part alone if
+    /// both can't be loaded.
     ///
     /// # Errors
-    /// See [`SteerError`]. The kernel may then have the handle's filter alone.
+    /// See [`SteerError`]. The kernel may then run `own` alone.
     pub fn refilter(
         &mut self,
         socket: BorrowedFd<'_>,

@@ -1,4 +1,4 @@
-//! Loads the parts of a steering program, and reads what they have counted.
+//! Loads the parts of a steering program, and reads their counters.
 
 use super::SteerError;
 use fanpcap_bpf::Object;
@@ -11,25 +11,25 @@ use fanpcap_steer::ir::COUNTERS;
 use std::io;
 use std::os::fd::AsFd;
 
-/// Loads the steering part, which is the group's.
+/// Loads the steering part.
 pub(crate) fn load_fanout(steering: &Steering) -> Result<Loaded, SteerError> {
     let fanout = steering.compiled().fanout();
     Loaded::load(fanout, "fanpcap_steer").map_err(SteerError::Load)
 }
 
-/// Loads the filtering part, if there is one. A socket has room for it then.
+/// Loads the filtering part, if there is one, and checks that a socket has room for it.
 pub(super) fn load_filter(steering: &Steering) -> Result<Option<Loaded>, SteerError> {
     let filter = steering.compiled().filter();
     filter.map(load_with_room).transpose()
 }
 
-/// Loads the filtering part together with a handle's own filter; `None` where that can't be.
+/// Loads the filtering part together with a handle's own filter; `None` if that fails.
 pub(super) fn load_filter_with(steering: &Steering, own: &Filter) -> Option<Loaded> {
     let filter = steering.compiled().filter_with(own.instructions());
     load_with_room(&filter.ok()??).ok()
 }
 
-/// Where it can't be told whether there is room, attaching the filter will tell.
+/// If the room is unknown, loads all the same: attaching then reports the lack of room.
 fn load_with_room(filter: &Object) -> Result<Loaded, SteerError> {
     let loaded = Loaded::load(filter, "fanpcap_filter").map_err(SteerError::Load)?;
     match optmem::has_room(loaded.as_fd()) {
@@ -38,8 +38,8 @@ fn load_with_room(filter: &Object) -> Result<Loaded, SteerError> {
     }
 }
 
-/// Adds the counters of a filter to `counts`; they can go down, by `dec`. It allocates nothing, so
-/// that signal handlers may.
+/// Adds the counters of a filter to `counts`. Counters can go down, by `dec`. Allocates nothing,
+/// for signal handlers.
 pub(super) fn add_counters(filter: &Loaded, counts: &mut Counts) -> io::Result<()> {
     let Some(map) = filter.map(COUNTERS_MAP) else {
         return Ok(());
@@ -52,8 +52,8 @@ pub(super) fn add_counters(filter: &Loaded, counts: &mut Counts) -> io::Result<(
     Ok(())
 }
 
-/// How many later fragments came before their first, and may have left their flow by that. It
-/// allocates nothing.
+/// Later fragments that came before the first fragment of their datagram, and may have left their
+/// flow. Allocates nothing.
 pub(super) fn late(fanout: &Loaded) -> io::Result<u64> {
     let mut late = [0];
     let map = fanout.map(LATE_MAP);
@@ -61,7 +61,7 @@ pub(super) fn late(fanout: &Loaded) -> io::Result<u64> {
     Ok(late[0])
 }
 
-/// Whether it counts those.
+/// Whether the steering part counts such fragments.
 pub(super) fn counts_late(fanout: &Loaded) -> bool {
     fanout.map(LATE_MAP).is_some()
 }

@@ -5,8 +5,8 @@ use crate::record::tests::steering;
 use std::fs::File;
 use std::os::fd::AsFd;
 
-/// Nothing is loaded or attached for programs that neither drop nor count, so that any descriptor
-/// does.
+/// A member of a group whose program neither drops nor counts. Nothing is loaded or attached for
+/// it, so any descriptor serves as its socket.
 pub(super) fn member() -> (Steered, File) {
     let steering = Arc::new(steering("main = steer_rrobin"));
     let steered = Steered::load(&steering, None).unwrap();
@@ -28,7 +28,7 @@ fn what_was_loaded_before_a_filter_is_set_is_loaded_again() {
     let mut unchanging = steered.unchanging().unwrap();
     unchanging.refilter(file.as_fd(), Ok(None)).unwrap();
     drop(unchanging);
-    // It is loaded, which takes privileges, or attached, which takes a socket: /dev/null is none.
+    // Loading fails without privileges, and attaching fails because /dev/null is not a socket.
     let gone = steered.go_over(&dropping, stale, file.as_fd());
     assert!(gone.is_err(), "the stale filters were taken");
 }
