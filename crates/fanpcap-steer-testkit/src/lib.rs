@@ -8,7 +8,6 @@
 #![forbid(unsafe_code)]
 
 mod draw;
-pub mod frames;
 pub mod pools;
 pub mod packets;
 pub mod programs;

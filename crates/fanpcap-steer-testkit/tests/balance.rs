@@ -4,8 +4,8 @@ use std::collections::HashSet;
 
 use fanpcap_steer::ir::{Flow, Function, Key, Predicate, Steer, Tree};
 use fanpcap_steer::native::{Decision, Evaluator, Packet};
-use fanpcap_steer_testkit::frames::{ethernet, udp, v4, v6};
 use fanpcap_steer_testkit::tape;
+use fanpcap_testkit::frames::{ethernet, udp, v4, v6};
 use fanpcap_wire::Frame;
 
 const MEMBERS: usize = 8;

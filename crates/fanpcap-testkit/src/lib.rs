@@ -5,6 +5,7 @@ pub mod await_for;
 pub mod conversation;
 pub mod errors_page;
 pub mod flow;
+pub mod frames;
 pub mod needs;
 pub mod library;
 pub mod mounts;

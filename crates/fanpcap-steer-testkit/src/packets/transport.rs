@@ -1,5 +1,7 @@
 //! Transport headers, and what they carry.
 
+use fanpcap_gen::headers;
+
 use super::{Family, network};
 use crate::{Draw, pools};
 
@@ -20,35 +22,25 @@ pub(super) fn tcp(draw: &mut Draw<'_>) -> Vec<u8> {
     segment
 }
 
-/// UDP's header before the payload.
-pub(super) fn datagram(ports: [u16; 2], payload: &[u8]) -> Vec<u8> {
-    let len = u16::try_from(8 + payload.len()).unwrap_or(u16::MAX);
-    let mut datagram = ports.map(u16::to_be_bytes).concat();
-    datagram.extend(len.to_be_bytes());
-    datagram.extend([0, 0]);
-    datagram.extend(payload);
-    datagram
-}
-
 pub(super) fn udp(draw: &mut Draw<'_>) -> Vec<u8> {
     let len = draw.below(20);
     let payload = draw.bytes(len);
-    datagram([pools::port(draw), pools::port(draw)], &payload)
+    headers::udp((pools::port(draw), pools::port(draw)), &payload)
 }
 
 /// RTP and RTCP: mostly as they should be, else with ports, a version or a type that are neither's.
 pub(super) fn media(draw: &mut Draw<'_>) -> Vec<u8> {
     let (ports, kind) = match draw.weighted(&[30, 40, 10, 10]) {
-        0 => ([5004, 5006], draw.pick(&[0, 0x60, 200])),
-        1 => ([5005, 5007], draw.pick(&[200, 201, 204, 202, 199, 205])),
-        2 => (draw.pick(&[[1024, 1024], [1022, 5004], [5004, 1022]]), 0),
-        _ => (draw.pick(&[[1025, 65535], [1023, 5005], [5004, 5007]]), 200),
+        0 => ((5004, 5006), draw.pick(&[0, 0x60, 200])),
+        1 => ((5005, 5007), draw.pick(&[200, 201, 204, 202, 199, 205])),
+        2 => (draw.pick(&[(1024, 1024), (1022, 5004), (5004, 1022)]), 0),
+        _ => (draw.pick(&[(1025, 65535), (1023, 5005), (5004, 5007)]), 200),
     };
     let version = draw.pick(&[0x80, 0x81, 0x90, 0xbf, 0x40]);
     let mut payload = vec![version, kind];
     payload.extend(draw.bytes(10));
     payload.truncate(draw.pick(&[12, 12, 12, 12, 11, 4, 3, 0]));
-    datagram(ports, &payload)
+    headers::udp(ports, &payload)
 }
 
 /// That of the family, mostly.

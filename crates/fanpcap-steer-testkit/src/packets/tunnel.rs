@@ -1,8 +1,9 @@
 //! Packets in packets.
 
+use fanpcap_gen::headers;
+
 use super::link::{ethernet, labels};
 use super::network::{self, ip};
-use super::transport::datagram;
 use crate::{Draw, pools};
 
 /// VXLAN, Geneve, GTP: UDP's header and what is behind.
@@ -16,11 +17,11 @@ pub(super) fn in_udp(draw: &mut Draw<'_>, depth: usize) -> Vec<u8> {
     let other = pools::port(draw);
     // The source's port tells of no tunnel but GTP's, and of that only in steering.
     let ports = if draw.one_in(10) {
-        [port, other]
+        (port, other)
     } else {
-        [other, port]
+        (other, port)
     };
-    datagram(ports, &payload)
+    headers::udp(ports, &payload)
 }
 
 fn vxlan(draw: &mut Draw<'_>, depth: usize) -> Vec<u8> {

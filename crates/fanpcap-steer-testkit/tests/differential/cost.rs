@@ -7,7 +7,7 @@ use fanpcap_linux::bpf::Loaded;
 use fanpcap_steer::ebpf;
 use fanpcap_steer::parts::Parts;
 use fanpcap_steer::{modes, tree};
-use fanpcap_steer_testkit::frames;
+use fanpcap_testkit::frames;
 
 use super::written::compiled;
 

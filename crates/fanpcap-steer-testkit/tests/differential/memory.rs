@@ -4,7 +4,7 @@ use std::thread::sleep;
 use std::time::{Duration, Instant};
 
 use fanpcap_steer::native::Packet;
-use fanpcap_steer_testkit::frames;
+use fanpcap_testkit::frames;
 use fanpcap_wire::Frame;
 
 use super::seed::Seed;

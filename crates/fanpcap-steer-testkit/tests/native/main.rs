@@ -9,7 +9,7 @@ use fanpcap_steer::hash::{SHARE, both, end, end4, end6, finish, fold};
 use fanpcap_steer::ir::*;
 use fanpcap_steer::native::{Decision, Evaluator, Host, Packet};
 use fanpcap_steer::tree;
-use fanpcap_steer_testkit::frames::{TCP, ethernet, fragment, udp, v4, v6};
+use fanpcap_testkit::frames::{TCP, ethernet, fragment, udp, v4, v6};
 use fanpcap_wire::{Frame, Tag};
 
 const ONE: u32 = 0x0a00_0001;

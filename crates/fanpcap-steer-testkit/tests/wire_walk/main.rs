@@ -7,7 +7,7 @@
 
 mod tunnels;
 
-use fanpcap_steer_testkit::frames::{DESTINATION, SOURCE, TCP, ethernet, fragment, udp, v4, v6};
+use fanpcap_testkit::frames::{MAC_DESTINATION, MAC_SOURCE, TCP, ethernet, fragment, udp, v4, v6};
 use fanpcap_wire::{
     End, Erspan, FlowKey, Frame, GTP_EXTENSIONS_MAX, LABELS_MAX, Layers, Ports, TAGS_MAX, Tag,
 };
@@ -44,8 +44,8 @@ fn less_than_ethernet_is_nothing() {
     });
     assert!(layers.link().is_none() && layers.tag().is_none());
     let layers = Layers::of(&Frame { bytes: &bytes, tag });
-    assert_eq!(layers.link().unwrap().destination(), DESTINATION);
-    assert_eq!(layers.link().unwrap().source(), SOURCE);
+    assert_eq!(layers.link().unwrap().destination(), MAC_DESTINATION);
+    assert_eq!(layers.link().unwrap().source(), MAC_SOURCE);
     assert_eq!(layers.ether_type(), Some(0x0800));
     assert_eq!(layers.tag().unwrap().id(), 5);
 }
@@ -53,7 +53,7 @@ fn less_than_ethernet_is_nothing() {
 #[test]
 fn tags_are_passed_over_as_far_as_allowed() {
     let tagged = |count: usize| {
-        let mut bytes = [DESTINATION, SOURCE].concat();
+        let mut bytes = [MAC_DESTINATION, MAC_SOURCE].concat();
         for id in 1..=u8::try_from(count).unwrap() {
             bytes.extend([0x81, 0, 0x20, id]);
         }
@@ -167,7 +167,7 @@ fn ipv4_is_read_with_options_and_fragments() {
         let whole = frame(&bytes);
         let layers = Layers::of(&whole);
         let ip = layers.ip().unwrap();
-        assert_eq!((ip.tos(), ip.ttl(), ip.total_len()), (0xb8, 64, 60));
+        assert_eq!((ip.tos(), ip.ttl(), ip.total_len()), (0xb8, 64, 40));
         assert_eq!((ip.id, ip.flags_and_offset), (Some(0x1234), field));
         let is_there = ip.ports().is_some();
         (

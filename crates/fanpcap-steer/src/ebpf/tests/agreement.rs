@@ -15,12 +15,16 @@ fn broken() -> Vec<Vec<u8>> {
         tcp4(),
         udp6(),
         arp(),
-        ethernet(0x86dd, &ip6(6, &tcp(1, 2))),
-        ethernet(0x86dd, &ip6(0, &extension(44, &extension(17, &datagram)))),
-        ethernet(0x0800, &ip4_of(17, 0x4000, &[1; 4], &datagram)),
+        ethernet(0x86dd, &v6(6, &tcp(1, 2))),
+        ethernet(0x86dd, &v6(0, &extension(44, &extension(17, &datagram)))),
+        ethernet(0x0800, &v4_with(&[1; 4], 17, 0x4000, &datagram)),
         ethernet(
             0x0800,
-            &ip4(1, &[&[3, 0, 0, 0, 0, 0, 0, 0][..], &udp4()[14..]].concat()),
+            &v4(
+                1,
+                0,
+                &[&[3, 0, 0, 0, 0, 0, 0, 0][..], &udp4()[14..]].concat(),
+            ),
         ),
         ethernet(0x8100, &tag(5, 0x88a8, &tag(6, 0x0800, &udp4()[14..]))),
     ];

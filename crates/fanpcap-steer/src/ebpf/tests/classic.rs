@@ -50,7 +50,7 @@ fn a_pcap_filter_is_a_predicate() {
         inner(choice(Predicate::Pcap(0))),
         port_filter(),
     ));
-    let carried = ethernet(0x0800, &ip4(4, &udp4()[14..]));
+    let carried = ethernet(0x0800, &v4(4, 0, &udp4()[14..]));
     assert_eq!(inside.run(&carried), 2, "it sees the whole frame");
 }
 
@@ -69,7 +69,7 @@ fn a_users_filter_comes_behind_the_program() {
     .unwrap();
     assert_eq!(loaded.run(&udp4()).unwrap(), 262_144);
     assert_eq!(loaded.run(&tcp4()).unwrap(), 0);
-    let other = ethernet(0x0800, &ip4(17, &udp(1112, 2222, &[])));
+    let other = ethernet(0x0800, &v4(17, 0, &udp(1112, 2222, &[])));
     assert_eq!(loaded.run(&other).unwrap(), 0);
     // It has its registers for itself.
     let kept = [one(0x00, 0, 0, 7), one(0xb1, 0, 0, 14), one(0x16, 0, 0, 0)];

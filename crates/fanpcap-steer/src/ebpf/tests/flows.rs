@@ -6,7 +6,7 @@ use crate::hash::{both, end, end4, end6, finish, fold};
 use crate::ir::{FRAGMENT_AGE_NS, Ports};
 
 fn hash4(source: u16, destination: u16) -> u32 {
-    let (one, other) = (u32::from_be_bytes(SOURCE), u32::from_be_bytes(DESTINATION));
+    let (one, other) = (SOURCE.to_bits(), DESTINATION.to_bits());
     finish(both(end4(one, source), end4(other, destination)))
 }
 
@@ -29,14 +29,17 @@ fn a_flow_is_by_addresses_and_ports() {
     assert_eq!(all.run(&tcp4()), hash4(1111, 2222));
     assert_eq!(all.run(&udp6()), finish(sum6(1111, 2222)));
     assert_eq!(all.run(&arp()), link());
-    let options = ethernet(0x0800, &ip4_of(17, 0, &[1; 40], &udp(5, 6, &[])));
+    let options = ethernet(0x0800, &v4_with(&[1; 40], 17, 0, &udp(5, 6, &[])));
     assert_eq!(all.run(&options), hash4(5, 6));
-    assert_eq!(all.run(&ethernet(0x0800, &ip4(50, &[1; 20]))), hash4(0, 0));
+    assert_eq!(
+        all.run(&ethernet(0x0800, &v4(50, 0, &[1; 20]))),
+        hash4(0, 0)
+    );
     for end in 14..40 {
         // What was cut off is not there.
         let _ = all.run(&options[..end]);
     }
-    let sctp = ethernet(0x0800, &ip4(132, &[0, 1, 0, 2, 0, 0, 0, 0]));
+    let sctp = ethernet(0x0800, &v4(132, 0, &[0, 1, 0, 2, 0, 0, 0, 0]));
     assert_eq!(all.run(&sctp), hash4(1, 2));
 }
 
@@ -44,7 +47,7 @@ fn a_flow_is_by_addresses_and_ports() {
 #[ignore = "needs root: eBPF"]
 fn the_network_header_is_found_behind_tags_labels_and_pppoe() {
     let all = All::of(&program(flow_mode()));
-    let packet = ip4(17, &udp(1111, 2222, &[0; 20]));
+    let packet = v4(17, 0, &udp(1111, 2222, &[0; 20]));
     let two = tag(7, 0x9100, &tag(8, 0x0800, &packet));
     let four = tag(5, 0x8100, &tag(6, 0x88a8, &two));
     let session = |protocol: u8| [&[0x11, 0, 0, 1, 0, 0, 0, protocol][..], &packet].concat();
@@ -105,17 +108,17 @@ fn extension_headers_are_passed_over() {
     }
     let first = finish(sum6(1111, 2222));
     for (name, packet) in [
-        ("one", ip6(0, &behind(17, &last))),
-        ("long", ip6(60, &long)),
-        ("authentication", ip6(51, &authentication)),
-        ("atomic fragment", ip6(44, &behind(17, &last))),
-        ("five", ip6(60, &five)),
+        ("one", v6(0, &behind(17, &last))),
+        ("long", v6(60, &long)),
+        ("authentication", v6(51, &authentication)),
+        ("atomic fragment", v6(44, &behind(17, &last))),
+        ("five", v6(60, &five)),
     ] {
         assert_eq!(all.run(&ethernet(0x86dd, &packet)), first, "{name}");
     }
     let seven = behind(60, &behind(60, &five));
     assert_eq!(
-        all.run(&ethernet(0x86dd, &ip6(60, &seven))),
+        all.run(&ethernet(0x86dd, &v6(60, &seven))),
         finish(sum6(0, 0))
     );
 }
@@ -125,29 +128,29 @@ fn extension_headers_are_passed_over() {
 fn an_icmp_error_goes_with_the_flow_that_it_is_about() {
     let all = All::of(&program(by_flow()));
     let error = |kind: u8, quote: &[u8]| [&[kind, 0, 0, 0, 0, 0, 0, 0][..], quote].concat();
-    let quote = ip4(17, &udp(1111, 2222, &[]));
+    let quote = v4(17, 0, &udp(1111, 2222, &[]));
     for kind in [3, 4, 5, 11, 12] {
-        let frame = ethernet(0x0800, &ip4(1, &error(kind, &quote)));
+        let frame = ethernet(0x0800, &v4(1, 0, &error(kind, &quote)));
         assert_eq!(all.run(&frame), hash4(1111, 2222), "{kind}");
     }
     for (kind, quote) in [(8, &quote[..]), (3, &quote[..19]), (3, &[0x60; 40])] {
-        let frame = ethernet(0x0800, &ip4(1, &error(kind, quote)));
+        let frame = ethernet(0x0800, &v4(1, 0, &error(kind, quote)));
         assert_eq!(all.run(&frame), hash4(0, 0), "{kind}");
     }
-    let later = ip4_of(17, 9, &[], &udp(1111, 2222, &[]));
+    let later = v4(17, 9, &udp(1111, 2222, &[]));
     assert_eq!(
-        all.run(&ethernet(0x0800, &ip4(1, &error(3, &later)))),
+        all.run(&ethernet(0x0800, &v4(1, 0, &error(3, &later)))),
         hash4(0, 0)
     );
-    let quote = ip6(
+    let quote = v6(
         0,
         &[&[17, 0, 0, 0, 0, 0, 0, 0][..], &udp(1111, 2222, &[])].concat(),
     );
     for kind in 1..=4 {
-        let frame = ethernet(0x86dd, &ip6(58, &error(kind, &quote)));
+        let frame = ethernet(0x86dd, &v6(58, &error(kind, &quote)));
         assert_eq!(all.run(&frame), finish(sum6(1111, 2222)), "{kind}");
     }
-    let frame = ethernet(0x86dd, &ip6(58, &error(128, &quote)));
+    let frame = ethernet(0x86dd, &v6(58, &error(128, &quote)));
     assert_eq!(all.run(&frame), finish(sum6(0, 0)));
 }
 
@@ -161,7 +164,7 @@ fn a_flow_is_told_by_what_it_says() {
             vlan,
         }))
     };
-    let (one, other) = (u32::from_be_bytes(SOURCE), u32::from_be_bytes(DESTINATION));
+    let (one, other) = (SOURCE.to_bits(), DESTINATION.to_bits());
     let ends = |a, b| both(end4(one, a), end4(other, b));
     assert_eq!(steer(flow(Ports::None, false, false), &udp4()), hash4(0, 0));
     assert_eq!(steer(flow(Ports::Tcp, false, false), &udp4()), hash4(0, 0));
@@ -181,7 +184,7 @@ fn a_flow_is_told_by_what_it_says() {
     let all = fold(fold(ends(1111, 2222), 17), 7);
     assert_eq!(steer(flow(Ports::All, true, true), &tagged), finish(all));
     let error = [&[3, 0, 0, 0, 0, 0, 0, 0][..], &udp4()[14..]].concat();
-    let error = ethernet(0x8100, &tag(7, 0x0800, &ip4(1, &error)));
+    let error = ethernet(0x8100, &tag(7, 0x0800, &v4(1, 0, &error)));
     assert_eq!(steer(flow(Ports::All, true, true), &error), finish(all));
     assert_eq!(steer(by_flow(), &arp()), DROP);
 }
@@ -197,9 +200,9 @@ fn fragments_go_with_their_datagram() {
             &[0, 0, 0, 9],
         ]
         .concat();
-        ethernet(0x86dd, &ip6(44, &[&header[..], &datagram].concat()))
+        ethernet(0x86dd, &v6(44, &[&header[..], &datagram].concat()))
     };
-    let four = |fragment: u16| ethernet(0x0800, &ip4_of(17, fragment, &[], &datagram));
+    let four = |fragment: u16| ethernet(0x0800, &v4(17, fragment, &datagram));
     let whole = [hash4(1111, 2222), finish(sum6(1111, 2222))];
     let bare = [hash4(0, 0), finish(sum6(0, 0))];
     for (version, first, later) in [
@@ -237,7 +240,7 @@ fn fragments_go_with_their_datagram() {
 fn a_datagram_on_two_vlans_is_two() {
     let datagram = udp(1111, 2222, &[0; 40]);
     let on = |id: u8, field| {
-        let packet = ip4_of(17, field, &[], &datagram);
+        let packet = v4(17, field, &datagram);
         ethernet(0x8100, &[&[0, id, 8, 0][..], &packet].concat())
     };
     let by_vlan = Function::Steer(Steer::Flow(Flow {
@@ -260,10 +263,10 @@ fn fragments_go_with_the_first_one_whatever_only_that_one_shows() {
     let options = [&[17, 0, 1, 4, 0, 0, 0, 0][..], &udp(1111, 2222, &[0; 40])].concat();
     let six = |field: u16, rest: &[u8]| {
         let header = [&[60, 0][..], &field.to_be_bytes(), &[0, 0, 0, 9]].concat();
-        ethernet(0x86dd, &ip6(44, &[&header, rest].concat()))
+        ethernet(0x86dd, &v6(44, &[&header, rest].concat()))
     };
     let carried = [&[8, 0, 0, 0, 0, 0, 7, 0][..], &udp6()].concat();
-    let four = |field: u16, rest: &[u8]| ethernet(0x0800, &ip4_of(17, field, &[], rest));
+    let four = |field: u16, rest: &[u8]| ethernet(0x0800, &v4(17, field, rest));
     let first = four(0x2000, &udp(50000, 4789, &carried));
     let later = four(0x0006, &[0; 48]);
     let by_addresses = Function::Steer(Steer::Flow(Flow::ADDRESSES));
@@ -290,7 +293,7 @@ fn fragments_go_with_the_first_one_whatever_only_that_one_shows() {
 #[test]
 #[ignore = "needs root: eBPF"]
 fn old_fragments_do_not_count() {
-    let four = |fragment: u16| ethernet(0x0800, &ip4_of(17, fragment, &[], &udp(1, 2, &[0; 40])));
+    let four = |fragment: u16| ethernet(0x0800, &v4(17, fragment, &udp(1, 2, &[0; 40])));
     let loaded = Loaded::load(&fanout_of(&program(by_flow())).unwrap(), "test").unwrap();
     assert_eq!(loaded.run(&four(0x2000)).unwrap(), hash4(1, 2));
     std::thread::sleep(std::time::Duration::from_nanos(FRAGMENT_AGE_NS) * 21 / 20);

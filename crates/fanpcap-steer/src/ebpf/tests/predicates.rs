@@ -20,11 +20,11 @@ fn absent(property: Property, frame: &[u8]) -> bool {
 #[ignore = "needs root: eBPF"]
 fn properties_are_as_the_headers_say() {
     let tagged = ethernet(0x8100, &tag(0x2005, 0x88a8, &tag(6, 0x0800, &udp4()[14..])));
-    let options = ethernet(0x0800, &ip4_of(6, 0x4000, &[1; 8], &tcp(7, 8)));
+    let options = ethernet(0x0800, &v4_with(&[1; 8], 6, 0x4000, &tcp(7, 8)));
     let fragment = [17, 0, 0x01, 0x01, 0xde, 0xad, 0xbe, 0xef];
-    let later6 = ethernet(0x86dd, &ip6(44, &[&fragment[..], &[0; 20]].concat()));
-    let icmp = ethernet(0x0800, &ip4(1, &[3, 4, 0, 0, 0, 0, 0, 0]));
-    let icmp6 = ethernet(0x86dd, &ip6(58, &[128, 9, 0, 0]));
+    let later6 = ethernet(0x86dd, &v6(44, &[&fragment[..], &[0; 20]].concat()));
+    let icmp = ethernet(0x0800, &v4(1, 0, &[3, 4, 0, 0, 0, 0, 0, 0]));
+    let icmp6 = ethernet(0x86dd, &v6(58, &[128, 9, 0, 0]));
     for (frame, property, value) in [
         (udp4(), Property::EtherType, 0x0800),
         (udp6(), Property::EtherType, 0x86dd),
@@ -32,17 +32,17 @@ fn properties_are_as_the_headers_say() {
         (tagged.clone(), Property::VlanId, 5),
         (udp4(), Property::Protocol, 17),
         (later6.clone(), Property::Protocol, 17),
-        (udp4(), Property::Tos, 0x2e),
-        (udp6(), Property::Tos, 0x2e),
+        (udp4(), Property::Tos, 0xb8),
+        (udp6(), Property::Tos, 0xb8),
         (udp4(), Property::IpLength, 48),
         (udp6(), Property::IpLength, 68),
-        (udp4(), Property::IpId, 7),
+        (udp4(), Property::IpId, 0x1234),
         (later6.clone(), Property::IpId, 0xdead_beef),
         (later6.clone(), Property::IpFragment, 0x2020),
         (options.clone(), Property::IpFragment, 0x4000),
         (udp6(), Property::IpFragment, 0),
         (udp4(), Property::Ttl, 64),
-        (udp6(), Property::Ttl, 63),
+        (udp6(), Property::Ttl, 64),
         (options.clone(), Property::TcpSource, 7),
         (tcp4(), Property::TcpDestination, 2222),
         (tcp4(), Property::TcpHeaderLength, 20),
@@ -119,8 +119,8 @@ fn headers_are_there_or_not() {
     many[38] = 0xff;
     let mut some = udp4();
     some[30] = 239;
-    let first = ethernet(0x0800, &ip4_of(17, 0x2000, &[], &udp(1, 2, &[0; 8])));
-    let later = ethernet(0x0800, &ip4_of(17, 5, &[], &[0; 16]));
+    let first = ethernet(0x0800, &v4(17, 0x2000, &udp(1, 2, &[0; 8])));
+    let later = ethernet(0x0800, &v4(17, 5, &[0; 16]));
     let carries = tunnels().swap_remove(9).1;
     for (header, yes, no) in [
         (Header::Link, arp(), None),
@@ -212,7 +212,7 @@ fn addresses_and_ports_are_of_the_side_that_is_asked() {
 #[ignore = "needs root: eBPF"]
 fn sets_short_and_long_have_their_members() {
     let long: Vec<u128> = (0..1000).map(|number| 1111 + 7 * number).collect();
-    let (v4, v6) = (0x0a00_0000_u128, u128::from_be_bytes(address6(0)));
+    let (v4, v6) = (0x0a00_0000_u128, 0x2001_0db8_u128 << 96);
     let wide: Vec<u128> = (0..40).map(|number| v6 + (number << 64)).collect();
     let narrow: Vec<u128> = (0..40).map(|number| v4 + (number << 8)).collect();
     let sets = vec![
@@ -306,7 +306,7 @@ fn shares_are_parts_of_all() {
 #[ignore = "needs root: eBPF"]
 fn media_are_known_by_ports_and_head() {
     let frame = |source, destination, payload: &[u8]| {
-        ethernet(0x0800, &ip4(17, &udp(source, destination, payload)))
+        ethernet(0x0800, &v4(17, 0, &udp(source, destination, payload)))
     };
     let rtp = [&[0x80, 0][..], &[0; 10]].concat();
     let rtcp = [0x81, 200, 0, 6, 0, 0, 0, 0];

@@ -20,7 +20,7 @@ fn the_usual_packet_costs_one_call() {
         ("udp6", udp6()),
         ("arp", arp()),
         ("vxlan", vxlan.map(|(_, frame)| frame.clone()).unwrap()),
-        ("icmp", ethernet(0x0800, &ip4(1, &[8; 40]))),
+        ("icmp", ethernet(0x0800, &v4(1, 0, &[8; 40]))),
     ];
     for (name, target) in [
         ("socket", &Socket { fanout: true } as &dyn Target),

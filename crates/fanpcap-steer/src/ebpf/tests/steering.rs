@@ -6,11 +6,11 @@ use crate::hash::{both, end, end4, finish, fold};
 use crate::ir::{Comparison, Field, Key, Net, Property};
 
 fn source() -> u32 {
-    u32::from_be_bytes(SOURCE)
+    SOURCE.to_bits()
 }
 
 fn destination() -> u32 {
-    u32::from_be_bytes(DESTINATION)
+    DESTINATION.to_bits()
 }
 
 fn mac(number: u8) -> u64 {
@@ -101,13 +101,17 @@ fn keys_have_an_order() {
         .and(Key::PROTOCOL)
         .and(Key::DESTINATION_PORT)
         .and(Key::DSCP);
-    let folded = [u64::from(source()), 17, 0x2e >> 2, 2222]
+    let folded = [u64::from(source()), 17, 0xb8 >> 2, 2222]
         .into_iter()
         .fold(0, fold);
     let links = [mac(1), mac(2)].into_iter().fold(0, fold);
     for (steer_by, frame, expected) in [
         (Steer::Key(key), udp4(), finish(folded)),
-        (Steer::Key(key), ethernet(0x0800, &ip4(50, &[0; 20])), DROP),
+        (
+            Steer::Key(key),
+            ethernet(0x0800, &v4(50, 0, &[0; 20])),
+            DROP,
+        ),
         (
             Steer::Key(Key::LINK_SOURCE.and(Key::LINK_DESTINATION)),
             arp(),
@@ -130,7 +134,7 @@ fn keys_have_an_order() {
 #[ignore = "needs root: eBPF"]
 fn a_sessions_streams_go_together() {
     let frame = |source, destination, payload: &[u8]| {
-        ethernet(0x0800, &ip4(17, &udp(source, destination, payload)))
+        ethernet(0x0800, &v4(17, 0, &udp(source, destination, payload)))
     };
     let expected = finish(both(end4(source(), 2502), end4(destination(), 3000)));
     let all = All::of(&program(Function::Steer(Steer::Media)));
@@ -157,11 +161,11 @@ fn tunnels_of_users_go_by_the_user() {
         assert_eq!(all.run(&frame), addresses, "{name}");
     }
     assert_eq!(
-        all.run(&ethernet(0x0800, &ip4(17, &udp(2123, 9, &[0; 20])))),
+        all.run(&ethernet(0x0800, &v4(17, 0, &udp(2123, 9, &[0; 20])))),
         addresses
     );
     assert_eq!(
-        all.run(&ethernet(0x0800, &ip4(17, &udp(2152, 9, &[0; 20])))),
+        all.run(&ethernet(0x0800, &v4(17, 0, &udp(2152, 9, &[0; 20])))),
         DROP
     );
     assert_eq!(all.run(&udp4()), DROP);

@@ -202,7 +202,7 @@ fn pcap_filters_see_the_tag_in_the_bytes() {
 #[ignore = "needs root: real packets"]
 fn a_group_is_steered_and_a_member_s_filter_keeps() {
     let frames: Vec<Vec<u8>> = (0..64)
-        .map(|port| ethernet(0x0800, &ip4(17, &udp(port, 9, &[0; 20]))))
+        .map(|port| ethernet(0x0800, &v4(17, 0, &udp(port, 9, &[0; 20]))))
         .collect();
     let program = program(Function::First(vec![
         by_flow(),

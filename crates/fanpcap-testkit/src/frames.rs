@@ -1,0 +1,73 @@
+//! Frames layer by layer, from 10.0.0.1 or 2001:db8::1 to the same with a 2.
+
+use std::net::{Ipv4Addr, Ipv6Addr};
+
+pub use fanpcap_gen::headers::tag;
+use fanpcap_gen::headers::{self, Ipv4, Ipv6, Tcp};
+
+/// Where frames go to.
+pub const MAC_DESTINATION: [u8; 6] = [2, 0, 0, 0, 0, 2];
+/// Where frames come from.
+pub const MAC_SOURCE: [u8; 6] = [2, 0, 0, 0, 0, 1];
+/// The receiver of IPv4 packets.
+pub const DESTINATION: Ipv4Addr = Ipv4Addr::new(10, 0, 0, 2);
+/// The sender of IPv4 packets.
+pub const SOURCE: Ipv4Addr = Ipv4Addr::new(10, 0, 0, 1);
+/// TCP from port 8080 to 80, with a header of 24 bytes that is cut off behind the 20th.
+pub const TCP: [u8; 20] = [
+    0x1f, 0x90, 0, 80, 0, 0, 0, 7, 0, 0, 0, 0, 0x60, 0x12, 0, 0, 0, 0, 0, 0,
+];
+
+/// Ethernet.
+pub fn ethernet(kind: u16, payload: &[u8]) -> Vec<u8> {
+    headers::ethernet(MAC_DESTINATION, MAC_SOURCE, kind, payload)
+}
+
+/// IPv4 with these flags and offset, of identification 0x1234 and service 0xb8, which the checksum
+/// does not count.
+pub fn v4(protocol: u8, fragment: u16, payload: &[u8]) -> Vec<u8> {
+    let header = Ipv4 {
+        ends: (SOURCE, DESTINATION),
+        protocol,
+        identification: 0x1234,
+        fragment,
+    };
+    let mut packet = header.around(payload);
+    packet[1] = 0xb8;
+    packet
+}
+
+/// IPv6 of traffic class 0xb8.
+pub fn v6(next: u8, payload: &[u8]) -> Vec<u8> {
+    let address = |last| Ipv6Addr::new(0x2001, 0xdb8, 0, 0, 0, 0, 0, last);
+    let header = Ipv6 {
+        ends: (address(1), address(2)),
+        protocol: next,
+        fragment: None,
+    };
+    let mut packet = header.around(payload);
+    packet[..2].copy_from_slice(&[0x6b, 0x80]);
+    packet
+}
+
+/// IPv6's fragment header of identification 0x5678, with the field of offset and flag.
+pub fn fragment(next: u8, field: u16, payload: &[u8]) -> Vec<u8> {
+    let [a, b] = field.to_be_bytes();
+    [&[next, 0, a, b, 0, 0, 0x56, 0x78][..], payload].concat()
+}
+
+/// UDP.
+pub fn udp(source: u16, destination: u16, payload: &[u8]) -> Vec<u8> {
+    headers::udp((source, destination), payload)
+}
+
+/// A TCP SYN of number 0.
+pub fn tcp(source: u16, destination: u16) -> Vec<u8> {
+    let header = Tcp {
+        ports: (source, destination),
+        numbers: (0, 0),
+        flags: 2,
+        window: 0,
+    };
+    header.around(&[])
+}
