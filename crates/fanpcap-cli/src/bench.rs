@@ -1,5 +1,4 @@
-//! `fanpcap bench`: runs the program `fanpcap-bench`, which measures this library against its
-//! peers.
+//! `fanpcap bench`: runs `fanpcap-bench`, which measures this library against its peers.
 
 use std::ffi::{OsStr, OsString};
 use std::os::unix::fs::MetadataExt;
@@ -12,7 +11,7 @@ use anyhow::{Context, Error, Result, ensure};
 use clap::Args;
 use fanpcap_linux::file::directory;
 
-/// The program's file.
+/// File name of the bench.
 const NAME: &str = "fanpcap-bench";
 
 /// Measures this library against its peers, on this machine (as root)
@@ -28,22 +27,22 @@ pub(crate) struct Arguments {
     words: Vec<OsString>,
 }
 
-/// Becomes that program.
+/// Replaces this process by the bench.
 pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode> {
     Err(become_bench(&[], &arguments.words))
 }
 
-/// Shows its help on these words.
+/// Shows the bench's help for the subcommand `of`.
 pub(crate) fn help(of: &[OsString]) -> Result<ExitCode> {
     Err(become_bench(&["help"], of))
 }
 
-/// Shows what the last of its words may be, for completion.
+/// Prints the bench's completions of the last word.
 pub(crate) fn complete(words: &[String]) -> Result<ExitCode> {
     Err(become_bench(&["complete", "--"], words))
 }
 
-/// Returns only what keeps this process from being that program.
+/// Replaces this process by the bench. Returns only if that fails.
 fn become_bench(first: &[&str], words: &[impl AsRef<OsStr>]) -> Error {
     match program() {
         Ok(program) => {
@@ -54,7 +53,7 @@ fn become_bench(first: &[&str], words: &[impl AsRef<OsStr>]) -> Error {
     }
 }
 
-/// The program's file: beside the command as it is built, or in PREFIX/libexec as it is installed.
+/// Path of the bench: beside the command in the build tree, in PREFIX/libexec once installed.
 fn program() -> Result<PathBuf> {
     let command = env::current_exe().context("where this command is")?;
     let directory = command.parent().context("where this command is")?;
@@ -68,7 +67,8 @@ fn program() -> Result<PathBuf> {
     Ok(found)
 }
 
-/// Only root, the user and who can change the command itself may be able to change what is run.
+/// Refuses a bench that a user may change who may not change the command itself. Root and the
+/// calling user may change both.
 fn check_owners(program: &Path, command: &Path) -> Result<()> {
     let owner = fs::metadata(command).context("reading whose this command is")?;
     let place = program.parent().unwrap_or(program);

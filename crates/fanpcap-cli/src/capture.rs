@@ -99,7 +99,7 @@ pub(crate) struct Arguments {
     filter: Vec<String>,
 }
 
-/// What says nothing to a savefile.
+/// Options that have no meaning for a savefile.
 const LIVE: [&str; 11] = [
     "interface",
     "threads",
@@ -142,7 +142,7 @@ is the sum of. Fields are named as the figures above; those that nobody knows, a
 savefile, are null. `left` is what was received but neither captured nor dropped nor filtered late, and \
 `adds_up` whether that is 0 for each thread.";
 
-/// Does it.
+/// Runs `fanpcap capture`.
 pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode> {
     check_write(arguments.write.as_deref(), arguments.threads)?;
     let path = match &arguments.library {

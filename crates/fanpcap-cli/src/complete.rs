@@ -1,4 +1,5 @@
-//! `fanpcap complete`: what a word of the command's line may be; the shells' completions ask it.
+//! `fanpcap complete`: prints candidates for a word of the command line, for the shells'
+//! completions.
 
 use std::process::ExitCode;
 
@@ -11,7 +12,7 @@ use fanpcap_linux::interface;
 use crate::snapshot::ANY;
 use crate::{bench, streams};
 
-/// What is said where files are meant: the shell knows these best.
+/// Printed where files are meant: the shell completes file names itself.
 const FILES: &str = ":files";
 
 /// Prints what the last word may be, a line for each
@@ -22,7 +23,7 @@ pub struct Arguments {
     pub words: Vec<String>,
 }
 
-/// Does it.
+/// Runs `fanpcap complete`.
 pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode> {
     if let [first, more @ ..] = arguments.words.as_slice() {
         if first == "bench" && !more.is_empty() {
@@ -33,11 +34,11 @@ pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// Values of arguments that only their command knows: what its help calls the value, and the
+/// Values that only an argument's subcommand knows: the name of the value in the help, and the
 /// values.
 type Known<'a> = [(&'a str, Vec<String>)];
 
-/// Prints what the last word of a command's line may be, a line for each.
+/// Prints the candidates for the last word of a command line, one a line.
 ///
 /// # Errors
 /// Standard output can't be written.
@@ -50,7 +51,7 @@ pub fn print(command: Command, words: &[String], known: &Known<'_>) -> Result<()
     Ok(())
 }
 
-/// What the last of the words may be.
+/// The candidates for the last word.
 fn of(command: &Command, words: &[String], known: &Known<'_>) -> Vec<String> {
     let Some((last, before)) = words.split_last() else {
         return Vec::new();
@@ -96,7 +97,7 @@ fn of(command: &Command, words: &[String], known: &Known<'_>) -> Vec<String> {
         .collect()
 }
 
-/// The option of that name that takes a value.
+/// The option that `word` names, if the option takes a value.
 fn option_of<'c>(command: &'c Command, word: &str) -> Option<&'c Arg> {
     let is_it = |option: &&Arg| {
         let long = option
@@ -110,7 +111,7 @@ fn option_of<'c>(command: &'c Command, word: &str) -> Option<&'c Arg> {
     command.get_opts().find(is_it)
 }
 
-/// What follows is the line of another command.
+/// Whether the words from `positional` on are the line of another command.
 fn is_command(positional: &Arg) -> bool {
     positional.is_trailing_var_arg_set()
 }
@@ -136,7 +137,7 @@ fn subcommands(command: &Command) -> Vec<String> {
     shown.map(|it| it.get_name().to_owned()).collect()
 }
 
-/// What an argument may be, by the words that clap knows, else by what its help calls the value.
+/// The candidates for a value: those that clap knows, else those for the value's name in the help.
 fn values(argument: &Arg, known: &Known<'_>) -> Vec<String> {
     let possible = argument.get_possible_values();
     if !possible.is_empty() {
@@ -169,7 +170,7 @@ fn modes() -> Vec<String> {
     kernels.chain(["flow".to_owned()]).collect()
 }
 
-/// The numbers of the groups that have members just now.
+/// The numbers of the groups that have members now.
 fn running() -> Vec<String> {
     let seen = roster::entries().unwrap_or_default();
     let groups = seen.iter().filter_map(|seen| Some(seen.socket.fanout?.id));

@@ -1,4 +1,4 @@
-//! `fanpcap config`: what the settings come to for a device, and which of them have no effect.
+//! `fanpcap config`: the settings that apply to a device, and the settings that have no effect.
 
 use std::process::ExitCode;
 
@@ -32,27 +32,27 @@ pub(crate) struct Arguments {
     json: bool,
 }
 
-/// Everything that is told.
+/// Everything that the command prints.
 struct Overview {
     /// The config file that is read, and whether PCAP_CONFIG names it.
     file: Option<(String, bool)>,
-    /// Whether one device was asked for.
+    /// The user asked for one device.
     is_one: bool,
-    /// Each device, or what is wrong with the settings as a whole.
+    /// Each device, or the error of the settings as a whole.
     devices: Result<Vec<Entry>, Report>,
-    /// What has no effect on any device.
+    /// Settings that have no effect on any device.
     ignored: Vec<Ignored>,
 }
 
 /// A device.
 struct Entry {
     explained: Explained,
-    /// Whether there is such a network device.
+    /// The network device exists.
     is_there: bool,
 }
 
 impl Overview {
-    /// What is wrong, each once.
+    /// The errors, each once.
     fn errors(&self) -> Vec<&Report> {
         let devices = match &self.devices {
             Err(report) => return vec![report],
@@ -67,8 +67,8 @@ impl Overview {
         errors
     }
 
-    /// What has no effect: for the one device that was asked for, also what another setting
-    /// overrides there.
+    /// Settings without effect; for a single device also those that another setting overrides on
+    /// it.
     fn ignored(&self) -> Vec<&Ignored> {
         let devices = self.devices.iter().flatten();
         let of_devices = devices.flat_map(|device| &device.explained.ignored);
@@ -82,7 +82,7 @@ impl Overview {
     }
 }
 
-/// Does it.
+/// Runs `fanpcap config`.
 pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode> {
     let told = look(arguments.device.as_deref());
     let text = match arguments.json {
@@ -96,7 +96,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode> {
     })
 }
 
-/// Reads the settings as the library does, and asks it what they come to.
+/// Reads the settings as the library does and resolves them for the devices.
 fn look(device: Option<&str>) -> Overview {
     let environment = Environment::whole(process::is_secure());
     let settings = Settings::load(&environment);
@@ -150,7 +150,8 @@ fn seen(explained: Explained, interfaces: &[String]) -> Entry {
     }
 }
 
-/// The interfaces, their virtual devices that settings name, and the device of all.
+/// The interfaces, their virtual devices that the settings name, and the device that stands for
+/// all.
 fn all(settings: &Settings, interfaces: &[String]) -> Vec<String> {
     let mut names = interfaces.to_vec();
     let is_on_one = |name: &String| {
@@ -164,7 +165,7 @@ fn all(settings: &Settings, interfaces: &[String]) -> Vec<String> {
     names
 }
 
-/// The mode of a membership, or how its program begins.
+/// The mode of a membership, or the beginning of its steering program.
 fn mode(joined: &Membership) -> String {
     let mode = joined.mode.to_string();
     let Some(steering) = &joined.steering else {

@@ -1,5 +1,4 @@
-//! Which CPUs copies or threads run on, from what sysfs and /proc tell of the device and the
-//! machine.
+//! Picks the CPUs for copies or threads, from sysfs and /proc.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -13,9 +12,9 @@ use fanpcap_linux::process::cpu;
 pub(crate) enum Wanted {
     /// Chosen by [`choose`].
     Auto,
-    /// These, in turn.
+    /// These CPUs, in turn.
     List(Vec<usize>),
-    /// As the kernel likes.
+    /// The kernel decides.
     None,
 }
 
@@ -37,20 +36,20 @@ impl Wanted {
     }
 }
 
-/// A choice of CPUs.
+/// The CPUs that were picked.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Choice {
-    /// One for each copy or thread; none where the kernel decides.
+    /// One for each copy or thread; `None` where the kernel decides.
     pub(crate) cpus: Vec<Option<usize>>,
-    /// What was chosen and why.
+    /// Text that says what was picked and why.
     pub(crate) why: String,
 }
 
-/// The CPUs of so many copies or threads that capture on `device`, of those that are `allowed`.
-/// Files are read under `root`, which is `/` but for tests.
+/// Picks CPUs out of `allowed` for `copies` copies or threads that capture on `device`. Reads files
+/// below `root`, which is `/` except in tests.
 ///
 /// # Errors
-/// When a list names a CPU that is not allowed.
+/// A list names a CPU that is not allowed.
 pub(crate) fn choose(
     wanted: &Wanted,
     root: &Path,
@@ -144,8 +143,8 @@ fn sharing(cpus: usize, copies: usize) -> String {
     }
 }
 
-/// First one thread of each physical core, those first whose core receives nothing, then the
-/// others; and the number of cores.
+/// Orders CPUs: one hardware thread of each physical core first, and before the others those of
+/// cores that receive nothing. Returns also the number of cores.
 fn by_core(root: &Path, cpus: &[usize], receiving: &BTreeSet<usize>) -> (Vec<usize>, usize) {
     let mut known = BTreeSet::new();
     let mut ranked: Vec<(bool, bool, usize)> = Vec::new();
@@ -160,7 +159,7 @@ fn by_core(root: &Path, cpus: &[usize], receiving: &BTreeSet<usize>) -> (Vec<usi
     (ranked.iter().map(|rank| rank.2).collect(), known.len())
 }
 
-/// What is known of a device.
+/// What sysfs says of a device.
 #[derive(Debug, Default)]
 struct Nic {
     node: Option<usize>,
@@ -174,14 +173,15 @@ impl Nic {
         nic
     }
 
-    /// A VLAN, bond or bridge port receives where the devices below it do.
+    /// Adds a device and the devices below it: a VLAN, bond or bridge receives on the CPUs of its
+    /// lower devices.
     fn add(&mut self, root: &Path, device: &str, depth: usize) {
         let of_device = root.join("sys/class/net").join(device);
         if device.contains('/') || depth > DEPTH_MAX {
             return;
         }
         let node = fs::read_to_string(of_device.join("device/numa_node"));
-        // -1: the machine has no nodes.
+        // -1: the machine has no NUMA nodes.
         self.node = self.node.or_else(|| node.ok()?.trim().parse().ok());
         for interrupt in interrupts(root, &of_device, device) {
             let path = format!("proc/irq/{interrupt}/effective_affinity_list");
@@ -205,10 +205,10 @@ impl Nic {
 
 const DEPTH_MAX: usize = 4;
 
-/// The numbers of a device's interrupts: those that its bus gave it, else those whose name has the
-/// device's or its driver's.
+/// Interrupt numbers of a device: those of its bus, else those named after the device or its
+/// driver.
 fn interrupts(root: &Path, of_device: &Path, device: &str) -> Vec<usize> {
-    // A virtio device stands below the PCI device that has the interrupts.
+    // A virtio device stands below the PCI device that owns the interrupts.
     for place in ["device/msi_irqs", "device/../msi_irqs"] {
         let found = names(&of_device.join(place));
         let numbers: Vec<usize> = found.iter().filter_map(|name| name.parse().ok()).collect();
@@ -251,7 +251,7 @@ fn read_list(path: &PathBuf) -> Option<Vec<usize>> {
     cpu::list(fs::read_to_string(path).ok()?.trim())
 }
 
-/// CPUs in a mask of words of 32 bits, the last ones first: `00000001,00000003`.
+/// CPUs in a mask of 32-bit words, highest word first: `00000001,00000003`.
 fn mask_cpus(text: &str) -> Vec<usize> {
     let words = text.trim().rsplit(',').enumerate();
     words

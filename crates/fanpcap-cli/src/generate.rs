@@ -1,4 +1,4 @@
-//! `fanpcap gen`: makes traffic.
+//! `fanpcap gen`: sends generated or replayed traffic.
 
 mod report;
 mod values;
@@ -21,11 +21,11 @@ use fanpcap_linux::wait::stop;
 pub(crate) use options::Arguments;
 use report::{Progress, Report};
 
-/// Does it.
+/// Runs `fanpcap gen`.
 pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode> {
     let device = arguments.device.as_str();
     guard(arguments)?;
-    // A device's queue goes by CPU: frames of different queues may overtake each other.
+    // The CPU selects a device's queue, and frames of different queues may overtake each other.
     let core = match arguments.core {
         Some(core) => core,
         None => cpu::current_cpu().context("which CPU this is")?,
@@ -48,7 +48,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode> {
     if let Some(path) = &arguments.replay {
         report::complain(path, &faults);
     }
-    // What was sent is told also if an error ended it, with what there is: the device may be gone.
+    // Report the sent frames after an error too: the device may be gone.
     let counted = counting.finish(sender.sent().frames);
     let (counted, uncounted) = match counted {
         Ok(counted) => (Some(counted), None),
@@ -68,7 +68,8 @@ pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode> {
     })
 }
 
-/// Nobody floods by mistake the network that the machine is reached by, or all that runs on it.
+/// Refuses a device through which the machine is reached, and the loopback device: a mistake must
+/// not flood them.
 fn guard(arguments: &Arguments) -> Result<()> {
     let device = arguments.device.as_str();
     let index = interface::find(device).context("looking for the device")?;
@@ -100,11 +101,11 @@ fn guard(arguments: &Arguments) -> Result<()> {
 
 const IFF_LOOPBACK: u32 = 1 << 3;
 
-/// What is sent.
+/// What the command sends.
 enum Traffic {
-    /// The same frames again and again.
+    /// The same frames in a loop.
     Pool(Pool, Faults),
-    /// These, then those of the file that follow.
+    /// The first frames of a file, then the frames that follow them.
     Stream(Pool, Box<Replay>),
 }
 
@@ -138,7 +139,7 @@ fn traffic(arguments: &Arguments, device: Device) -> Result<Traffic> {
 
 fn plan(arguments: &Arguments, pool: &Pool, stream: bool) -> Result<Plan> {
     let loops = u64::from(arguments.loops());
-    // A stream ends after its loops by itself.
+    // A stream ends by itself after its loops.
     let looped = (loops > 0 && !stream)
         .then(|| loops.checked_mul(pool.len() as u64))
         .flatten();
@@ -163,7 +164,7 @@ fn plan(arguments: &Arguments, pool: &Pool, stream: bool) -> Result<Plan> {
     Ok(Plan { until, pace })
 }
 
-/// A stream changes its pool on the way, which the portable sender does without a pause.
+/// A stream replaces its pool while it sends; only the portable sender does that without a pause.
 fn choice(arguments: &Arguments, stream: bool) -> Result<Choice> {
     Ok(match (arguments.live, arguments.portable || stream) {
         (true, false) => Choice::Live,

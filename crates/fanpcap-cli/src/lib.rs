@@ -1,4 +1,5 @@
-//! The `fanpcap` command, one file per subcommand, and what `fanpcap-bench` shares with it.
+//! The `fanpcap` command, one file per subcommand, and the code that `fanpcap-bench` shares with
+//! it.
 #![forbid(unsafe_code)]
 
 mod cpus;
@@ -47,19 +48,19 @@ enum Command {
     Complete(complete::Arguments),
 }
 
-/// The command: reads its line and does what is asked.
+/// Parses the command line and runs the subcommand.
 pub fn main() -> ExitCode {
     streams::ended(run(env::args_os().collect()))
 }
 
-/// The command line, as manual pages tell it.
+/// The command line, for the manual pages.
 pub fn command() -> clap::Command {
     Arguments::command()
 }
 
 fn run(words: Vec<OsString>) -> Result<ExitCode> {
     if let [_, help, of, more @ ..] = words.as_slice() {
-        // Only fanpcap-bench knows its options.
+        // fanpcap-bench has its own options.
         if help == "help" && of == "bench" {
             return bench::help(more);
         }

@@ -1,18 +1,18 @@
-//! Where our libpcap is, seen from the command.
+//! Finds our libpcap on behalf of the command.
 
 use std::env;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result};
 
-/// The name by which programs ask for it.
+/// The library's soname.
 pub const NAME: &str = "libpcap.so.0.8";
 
-/// The directory of our library: `FANPCAP_LIB_DIR`, else beside this program, as it was installed
-/// or built.
+/// The directory of our library: `FANPCAP_LIB_DIR`, else relative to this executable, as it was
+/// installed or built.
 ///
 /// # Errors
-/// The library is in none of these places.
+/// No candidate directory has the library.
 pub fn directory() -> Result<PathBuf> {
     if let Some(directory) = env::var_os("FANPCAP_LIB_DIR") {
         return found(Path::new(&directory)).with_context(|| {
@@ -22,7 +22,7 @@ pub fn directory() -> Result<PathBuf> {
     }
     let command = env::current_exe().context("where this command is")?;
     let directory = command.parent().context("where this command is")?;
-    // PREFIX/bin, PREFIX/libexec/fanpcap.
+    // The executable is in PREFIX/bin or PREFIX/libexec/fanpcap.
     let levels = if directory.ends_with("libexec/fanpcap") {
         2
     } else {
@@ -33,8 +33,7 @@ pub fn directory() -> Result<PathBuf> {
         .nth(levels)
         .context("where this command is")?;
     let multiarch = format!("lib/{}-linux-gnu/fanpcap", env::consts::ARCH);
-    // The last two are the build's: the command in target/release, and staged in
-    // target/fanpcap/bin.
+    // The last two are of the build: target/release, and the stage in target/fanpcap/bin.
     let places = [
         multiarch.as_str(),
         "lib/fanpcap",
@@ -53,7 +52,7 @@ pub fn directory() -> Result<PathBuf> {
         })
 }
 
-/// The directory, if the library is in it.
+/// `directory`, if the library is in it.
 fn found(directory: &Path) -> Option<PathBuf> {
     let directory = directory.canonicalize().ok()?;
     directory.join(NAME).exists().then_some(directory)

@@ -1,4 +1,4 @@
-//! `fanpcap metrics`: the counters of groups and members for Prometheus.
+//! `fanpcap metrics`: counters of groups and members for Prometheus.
 
 use std::io::{self, IsTerminal};
 use std::path::PathBuf;
@@ -33,7 +33,7 @@ pub(crate) struct Arguments {
     write: Option<PathBuf>,
 }
 
-/// Does it.
+/// Runs `fanpcap metrics`.
 pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode> {
     let mut source = Source::new(arguments.device.as_deref())?;
     if let Some(address) = arguments.listen {
@@ -44,7 +44,8 @@ pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode> {
         file::write(path, &text).with_context(|| format!("writing {}", path.display()))?;
         return Ok(ExitCode::SUCCESS);
     }
-    // Nothing in a device's name acts on a terminal; programs get it as it is.
+    // On a terminal, characters of device names that act on the terminal are removed; a pipe gets
+    // the text unchanged.
     let text = match io::stdout().is_terminal() {
         true => text
             .split('\n')
@@ -57,7 +58,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// The metrics as they are now.
+/// The metrics now.
 fn now(source: &mut Source) -> Result<String> {
     Ok(exposition::text(&families::of(&source.take()?)))
 }

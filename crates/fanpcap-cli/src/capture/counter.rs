@@ -1,4 +1,4 @@
-//! Counts what a thread reads, and writes it.
+//! Counts the packets that a thread reads, and writes them to its savefile.
 
 use std::hint;
 
@@ -10,9 +10,9 @@ use super::counts::{Counts, Kernel};
 use super::savefile::Savefile;
 use super::shared::Shared;
 
-/// Counts what comes.
+/// Counts one thread's packets.
 pub(super) struct Counter {
-    /// So far.
+    /// Counters so far.
     pub(super) counts: Counts,
     last: Stats,
     savefile: Option<Savefile>,
@@ -21,7 +21,7 @@ pub(super) struct Counter {
 }
 
 impl Counter {
-    /// Of what the filter rejects at most `late_max` packets may come to the ring.
+    /// At most `late_max` packets in the ring may be rejected by the filter in user space.
     pub(super) fn new(savefile: Option<Savefile>, late_max: u64, work_ns: u64, end: Break) -> Self {
         let counts = Counts {
             written: savefile.as_ref().map(Savefile::written),
@@ -37,7 +37,7 @@ impl Counter {
         }
     }
 
-    /// One dispatch.
+    /// Runs one pcap_dispatch(3PCAP).
     pub(super) fn read(
         &mut self,
         handle: &mut Handle,
@@ -68,7 +68,7 @@ impl Counter {
         Ok(())
     }
 
-    /// Writes what is held back, and counts what has been written for good.
+    /// Flushes the savefile and sets the final number of written packets.
     pub(super) fn finish(&mut self) -> Result<()> {
         let Some(savefile) = &mut self.savefile else {
             return Ok(());
@@ -78,7 +78,7 @@ impl Counter {
         written
     }
 
-    /// What the kernel says now, and the CPU time so far.
+    /// Reads the kernel's counters and the thread's CPU time.
     pub(super) fn ask_kernel(&mut self, handle: &mut Handle, offline: bool) -> Result<()> {
         self.counts.cpu_ns = clock::thread_cpu_ns();
         if offline {
@@ -92,7 +92,7 @@ impl Counter {
     }
 }
 
-/// Spends CPU time. On a busy machine that takes longer, as real work would.
+/// Burns CPU time. The call takes longer on a busy machine, as real work would.
 fn work(nanoseconds: u64) {
     let end = clock::thread_cpu_ns() + nanoseconds;
     while clock::thread_cpu_ns() < end {

@@ -1,54 +1,54 @@
-//! What a thread has counted, and what the kernel has counted for it.
+//! Counters of a thread: its own, and the kernel's for its handle.
 
 use std::ops::AddAssign;
 
 use fanpcap_pcap::Stats;
 
-/// The counters of a thread, or the sum of several, since it began.
+/// Counters of a thread since it started, or the sum over several threads.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Counts {
-    /// Packets handed to the program.
+    /// Packets handed to the callback.
     pub(super) captured: u64,
     /// Their bytes on the wire.
     pub(super) bytes: u64,
-    /// CPU time that the thread has had, nanoseconds.
+    /// CPU time of the thread in nanoseconds.
     pub(super) cpu_ns: u64,
-    /// Packets that are in the savefile; none where there is no savefile.
+    /// Packets in the savefile; `None` without a savefile to write.
     pub(super) written: Option<u64>,
-    /// The kernel's own; none for a savefile.
+    /// The kernel's counters; `None` when a savefile is read.
     pub(super) kernel: Option<Kernel>,
-    /// How many packets libpcap may have rejected that the kernel had let through: those which came
-    /// before the filter was set.
+    /// Packets that libpcap may reject after the kernel has let them through. They arrived before
+    /// the filter was set.
     pub(super) late_max: u64,
-    /// Whether the ring was read to its end.
+    /// The thread has read its ring to the end.
     pub(super) read_to_end: bool,
 }
 
-/// What became of the packets that were neither captured nor dropped.
+/// Packets that the kernel received and that were neither captured nor dropped.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Rest {
-    /// Rejected by the filter, after the kernel had let them through.
+    /// Rejected by the filter in user space, after the kernel had let them through.
     pub(super) late: u64,
     /// Still in the ring.
     pub(super) unread: u64,
-    /// Nobody knows: the figures disagree by so much, up or down.
+    /// Packets that no counter explains; negative when more packets left the ring than the kernel
+    /// counted.
     pub(super) off: u64,
 }
 
-/// What the kernel counts for a handle.
+/// The kernel's counters of a handle.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Kernel {
     /// Packets that passed the filter, dropped ones included.
     pub(super) received: u64,
-    /// Of these, lost because the ring was full.
+    /// Of `received`: dropped because the ring was full.
     pub(super) dropped: u64,
-    /// What the device dropped, the same for all handles.
+    /// Packets that the device dropped; every handle reports the same number.
     pub(super) interface_dropped: u64,
 }
 
 impl Kernel {
-    /// The counters after those of `last`, given what libpcap says now: its counters wrap at 32
-    /// bits.
+    /// Adds the difference between `last` and `now`: libpcap's counters wrap at 32 bits.
     pub(super) fn advance(&mut self, last: Stats, now: Stats) {
         self.received += u64::from(now.received.wrapping_sub(last.received));
         self.dropped += u64::from(now.dropped.wrapping_sub(last.dropped));
@@ -58,8 +58,8 @@ impl Kernel {
 }
 
 impl Counts {
-    /// Packets that the kernel had for the ring and that were neither captured nor dropped;
-    /// negative when more came out of it than the kernel says. None for a savefile.
+    /// Packets that the kernel received for the ring and that were neither captured nor dropped.
+    /// Negative when more packets left the ring than the kernel counted; `None` for a savefile.
     pub(super) fn left(&self) -> Option<i64> {
         let kernel = self.kernel?;
         let signed = |count| i64::try_from(count).ok();
@@ -68,7 +68,7 @@ impl Counts {
 }
 
 impl Counts {
-    /// What [`Counts::left`] consists of, for one thread. None for a savefile.
+    /// Splits [`Counts::left`] of one thread by cause; `None` for a savefile.
     pub(super) fn rest(&self) -> Option<Rest> {
         let left = self.left()?;
         let mut rest = Rest::default();
@@ -101,12 +101,12 @@ impl AddAssign for Counts {
         let sum = self.kernel.get_or_insert_default();
         sum.received += kernel.received;
         sum.dropped += kernel.dropped;
-        // The device's counter, seen by each handle.
+        // Every handle reports the same counter of the device.
         sum.interface_dropped = sum.interface_dropped.max(kernel.interface_dropped);
     }
 }
 
-/// The sum of several threads' counters.
+/// Sum of the counters of several threads.
 pub(super) fn sum(all: impl IntoIterator<Item = Counts>) -> Counts {
     let mut sum = Counts::default();
     all.into_iter().for_each(|counts| sum += counts);
@@ -153,7 +153,7 @@ mod tests {
         assert_eq!(rest(5, 5, true), is(5, 0, 0));
         assert_eq!(rest(6, 5, true), is(0, 0, 6));
         assert_eq!(rest(6, 5, false), is(0, 6, 0));
-        // More came out than went in: that is wrong whenever the reading ended.
+        // More packets came out than went in: an error, whenever the reading ended.
         assert_eq!(counts(11, 10, 0, 0).rest(), Some(is(0, 0, 1)));
         assert_eq!(Counts::default().rest(), None);
     }

@@ -1,4 +1,4 @@
-//! The threads' handles, one after the other: opened, put in one group, filtered.
+//! Opens the threads' handles one after the other, in one group, with the filter.
 
 use anyhow::{Context, Result, ensure};
 use fanpcap::request::Request;
@@ -7,38 +7,38 @@ use fanpcap_pcap::{Handle, Library, Precision};
 
 use super::Arguments;
 
-/// How handles come to a group.
+/// How the handles join their group.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Membership {
-    /// There is one handle, and nothing was asked for.
+    /// No group: one handle, and the user asked for none.
     None,
-    /// Environment or config file say which.
+    /// Through the settings: environment or config file.
     Settings,
-    /// By pcap_fanout(3PCAP), in this group or a new one.
+    /// Through pcap_fanout(3PCAP), in this group or a new one.
     Call(Option<u16>),
 }
 
-/// Opens them.
+/// Opens the handles.
 pub(super) struct Source<'a> {
     arguments: &'a Arguments,
     library: &'a Library,
     membership: Membership,
-    /// The group of those that are open.
+    /// Group of the handles opened so far.
     group: Option<u16>,
 }
 
-/// A handle that receives.
+/// An activated handle.
 pub(super) struct Opened {
     /// The handle.
     pub(super) handle: Handle,
-    /// Since when, by the clock of [`clock::monotonic_ns`].
+    /// When the handle began to receive, by [`clock::monotonic_ns`].
     pub(super) since_ns: u64,
-    /// Packets that the kernel may have let through although the filter rejects them.
+    /// Packets that the kernel may have let through before the filter was set.
     pub(super) late_max: u64,
 }
 
 impl<'a> Source<'a> {
-    /// What `arguments` name.
+    /// A source for the device or savefile in `arguments`.
     pub(super) fn new(arguments: &'a Arguments, library: &'a Library) -> Result<Self> {
         let device = arguments.interface.as_deref();
         let membership = device.map(|device| choose(arguments, library, device));
@@ -50,7 +50,8 @@ impl<'a> Source<'a> {
         })
     }
 
-    /// Opens the savefile, or the device for a thread: those of the threads before it are open.
+    /// Opens the savefile, or the device for thread number `thread`. The handles of all earlier
+    /// threads are open.
     pub(super) fn open(&mut self, thread: u16) -> Result<Opened> {
         let since_ns = clock::monotonic_ns();
         let arguments = self.arguments;
@@ -62,7 +63,7 @@ impl<'a> Source<'a> {
                 self.open_device(device, thread)?
             }
         };
-        // At once: what arrives before it is set is let through by the kernel.
+        // Set the filter at once: until then the kernel lets every packet through.
         let late_max = self.set_filter(&mut handle)?;
         Ok(Opened {
             handle,
@@ -79,10 +80,10 @@ impl<'a> Source<'a> {
             self.group = group;
         }
         if self.membership == Membership::Call(None) {
-            // The group that the kernel has picked for the first is that of the others.
+            // The kernel picked the group for the first handle; all others join that group.
             self.membership = Membership::Call(group);
         }
-        // Several handles must be in one group, or each packet would be captured several times.
+        // Several handles outside a group would capture each packet several times.
         ensure!(
             self.arguments.threads == 1 || (group.is_some() && group == self.group),
             "{device}: the settings put the threads' handles in no group, or in several; name one by --group"
@@ -90,10 +91,10 @@ impl<'a> Source<'a> {
         Ok(handle)
     }
 
-    /// Sets the filter, if there is one. A handle joins its group when it is activated, and can
-    /// have a filter only then: joined afterwards, it would first receive what the others receive
-    /// too. So packets come in between, of which libpcap rejects those that do not match when they
-    /// are read. How many there are at most is returned.
+    /// Sets the filter, if there is one, and returns how many unfiltered packets the ring may hold
+    /// at most. A handle joins its group when it is activated, and takes a filter only after that.
+    /// A handle that joined later would first receive the other members' packets too. libpcap
+    /// rejects the unfiltered packets when the thread reads them.
     fn set_filter(&self, handle: &mut Handle) -> Result<u64> {
         let expression = self.arguments.expression();
         if expression.is_empty() {
@@ -112,7 +113,7 @@ impl<'a> Source<'a> {
     }
 }
 
-/// What `arguments` and settings ask for.
+/// Picks the membership from `arguments` and the settings.
 fn choose(arguments: &Arguments, library: &Library, device: &str) -> Result<Membership> {
     let asked = arguments.group.is_some() || arguments.fanout.is_some();
     if !library.fans_out() {
@@ -139,7 +140,7 @@ fn choose(arguments: &Arguments, library: &Library, device: &str) -> Result<Memb
     Ok(Membership::Call(arguments.group))
 }
 
-/// Whether the settings name a group. What is wrong with them the library says.
+/// Whether the settings name a group. The library reports wrong settings.
 fn is_set(device: &str) -> bool {
     let Some(request) = Request::new(device) else {
         return false;
@@ -164,7 +165,7 @@ fn activate(
     if let Some(bytes) = arguments.buffer {
         created.set_buffer_size(bytes)?;
     }
-    // Where the device has microseconds only, so has the savefile.
+    // On a device that has microseconds only, the savefile has microseconds too.
     let _ = created.set_tstamp_precision(Precision::Nano);
     if let Membership::Call(group) = membership {
         created.fanout(group, arguments.fanout.as_deref())?;

@@ -1,4 +1,4 @@
-//! What is printed once a second: rates, per thread and in total.
+//! The line printed once a second: rates of each thread and of all.
 
 use std::ops::AddAssign;
 
@@ -15,28 +15,29 @@ use super::table;
 #[derive(Debug, Serialize)]
 pub(super) struct Interval {
     kind: &'static str,
-    /// Since the beginning.
+    /// Seconds since the start.
     seconds: f64,
     threads: Vec<Rates>,
     total: Rates,
     link: Option<LinkRates>,
 }
 
-/// What a thread did, or all together.
+/// Figures of a thread, or of all threads together.
 #[derive(Clone, Copy, Debug, Default, Serialize)]
 struct Rates {
-    /// Packets so far.
+    /// Packets captured since the start.
     captured: u64,
-    /// As the kernel counts them; none for a savefile.
+    /// Packets received since the start by the kernel's count; `None` for a savefile.
     received_by_filter: Option<u64>,
     dropped_by_kernel: Option<u64>,
     captured_per_second: f64,
     bits_per_second: f64,
-    /// The paper's "application dropped": no room in the ring. None for a savefile.
+    /// The paper's "application dropped": packets per second that found no room in the ring; `None`
+    /// for a savefile.
     dropped_per_second: Option<f64>,
 }
 
-/// What the device did.
+/// Figures of the device.
 #[derive(Clone, Copy, Debug, Serialize)]
 struct LinkRates {
     received_per_second: f64,
@@ -44,8 +45,8 @@ struct LinkRates {
 }
 
 impl Interval {
-    /// The rates between two answers of the threads. A thread that has not answered since has rates
-    /// of 0.
+    /// Rates between two rounds of answers. A thread that has not answered the later round has
+    /// rates of 0.
     pub(super) fn between(
         start_ns: u64,
         before: &[ThreadCounts],
@@ -71,12 +72,12 @@ impl Interval {
         }
     }
 
-    /// As a line of JSON.
+    /// The interval as a line of JSON.
     pub(super) fn json(&self) -> Result<String> {
         Ok(serde_json::to_string(self)?)
     }
 
-    /// As rows of the table: each thread if there are several, then the sum.
+    /// The interval as table rows: one for each thread if there are several, then the sum.
     pub(super) fn rows(&self, pretty: bool) -> Vec<String> {
         let write = |number: f64| {
             if pretty {
@@ -110,7 +111,7 @@ impl Interval {
     }
 }
 
-/// What the columns are.
+/// The table's heading.
 pub(super) fn heading() -> String {
     table::line(&HEADING.map(str::to_owned), &WIDTHS)
 }
@@ -160,14 +161,14 @@ impl Rates {
     }
 }
 
-/// What is unknown of one thread is known of the others.
+/// Adds `more` to `sum`; a `None` leaves the sum of the other threads.
 fn add<T: AddAssign + Default>(sum: &mut Option<T>, more: Option<T>) {
     if let Some(more) = more {
         *sum.get_or_insert_default() += more;
     }
 }
 
-/// Per second.
+/// Events per second.
 fn rate(count: u64, nanoseconds: u64) -> f64 {
     if nanoseconds == 0 {
         return 0.0;
@@ -180,7 +181,7 @@ pub(super) fn seconds(nanoseconds: u64) -> f64 {
     lossy(nanoseconds) / 1e9
 }
 
-/// A number to be printed, exact up to 2^53.
+/// `number` for printing; exact up to 2^53.
 pub(super) fn lossy(number: u64) -> f64 {
     number as f64
 }

@@ -1,4 +1,4 @@
-//! What the device counts, whoever its packets are for, in the thread's network namespace.
+//! The device's own counters, in the thread's network namespace.
 
 use std::io;
 
@@ -10,21 +10,21 @@ use fanpcap_linux::netlink::link;
 /// The network interfaces that a device string names.
 #[derive(Debug)]
 pub(super) struct Link {
-    /// Their indices, each once. None stands for all: the device `any`.
+    /// Each interface index once. `None` stands for all interfaces: the device `any`.
     indices: Option<Vec<u32>>,
 }
 
-/// What they have counted, all together.
+/// Counters of the interfaces, added up.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Counters {
     /// Packets received.
     pub(super) received: u64,
-    /// Packets dropped on receiving, by the device or before any program was asked.
+    /// Packets dropped on receipt, by the device or before the kernel's first packet handler.
     pub(super) dropped: u64,
 }
 
 impl Link {
-    /// None when it is no network interface, as `nflog` and `usbmon1`.
+    /// `None` if `device` is no network interface, as `nflog` and `usbmon1`.
     pub(super) fn of(device: &str) -> Option<Self> {
         let device = Device::classify(device, |name| interface::index(name).is_some());
         let parts = device.parts().iter();
@@ -40,7 +40,7 @@ impl Link {
         })
     }
 
-    /// The counters now; none when a device has gone.
+    /// The counters now; `None` after an interface has gone.
     pub(super) fn counters(&self) -> Result<Option<Counters>> {
         let links = match &self.indices {
             Some(indices) => indices.iter().map(|&index| link::get(index)).collect(),
@@ -58,21 +58,22 @@ fn is_gone(error: &io::Error) -> bool {
     error.raw_os_error() == Some(ENODEV)
 }
 
-/// The kernel's answer for a device that is not there (asm-generic/errno-base.h).
+/// The kernel's error for an absent device (asm-generic/errno-base.h).
 const ENODEV: i32 = 19;
 
 fn sum(links: &[link::Link]) -> Counters {
     let mut sum = Counters::default();
     for link in links {
         sum.received += link.counters.rx_packets;
-        // Each packet is in one of the two; ip -s and /proc/net/dev show them apart and added up.
+        // The kernel counts each packet in one of the two. `ip -s` shows both, /proc/net/dev their
+        // sum.
         sum.dropped += link.counters.rx_dropped + link.counters.rx_missed;
     }
     sum
 }
 
 impl Counters {
-    /// What was counted since `before`.
+    /// The difference to `before`.
     pub(super) fn since(self, before: Self) -> Self {
         Self {
             received: self.received.saturating_sub(before.received),

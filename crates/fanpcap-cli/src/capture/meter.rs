@@ -1,4 +1,4 @@
-//! The device's counters: since the beginning, and with their time for rates.
+//! The device's counters since the start, each reading with its time.
 
 use anyhow::Result;
 use fanpcap_linux::wait::clock;
@@ -12,7 +12,7 @@ pub(super) struct Meter {
     start: Reading,
 }
 
-/// The counters at a time.
+/// Counters with the time of their reading.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Reading {
     counters: link::Counters,
@@ -20,10 +20,10 @@ pub(super) struct Reading {
 }
 
 impl Meter {
-    /// Begins now; none for a device without counters.
+    /// Starts to count now; `None` for a device without counters.
     ///
     /// # Errors
-    /// When the kernel can't be asked.
+    /// The kernel refuses the request.
     pub(super) fn new(device: Option<&str>) -> Result<Option<Self>> {
         let Some(link) = device.and_then(Link::of) else {
             return Ok(None);
@@ -32,18 +32,18 @@ impl Meter {
         Ok(start.map(|start| Self { link, start }))
     }
 
-    /// The counters now; none when a device has gone.
+    /// Reads the counters; `None` after the device has gone.
     ///
     /// # Errors
-    /// When the kernel can't be asked.
+    /// The kernel refuses the request.
     pub(super) fn read(&self) -> Result<Option<Reading>> {
         read(&self.link)
     }
 
-    /// What was counted since the beginning; none when a device has gone.
+    /// The counters since the start; `None` after the device has gone.
     ///
     /// # Errors
-    /// When the kernel can't be asked.
+    /// The kernel refuses the request.
     pub(super) fn since_start(&self) -> Result<Option<link::Counters>> {
         let now = self.read()?;
         Ok(now.map(|now| now.counters.since(self.start.counters)))
@@ -51,7 +51,7 @@ impl Meter {
 }
 
 impl Reading {
-    /// What was counted since `before`, and in how many nanoseconds.
+    /// The difference to `before`, and the time between the readings in nanoseconds.
     pub(super) fn since(self, before: Self) -> (link::Counters, u64) {
         let counters = self.counters.since(before.counters);
         (counters, self.at_ns.saturating_sub(before.at_ns))

@@ -1,4 +1,4 @@
-//! Savefiles: what a thread captures, written as it comes.
+//! Savefiles: each thread writes what it captures.
 
 use std::collections::BTreeSet;
 use std::fs::{self, File, OpenOptions};
@@ -11,20 +11,20 @@ use fanpcap_pcap::{Handle, Header, Precision};
 use pcap_file::pcap::{PcapHeader, PcapWriter};
 use pcap_file::{DataLink, Endianness, TsResolution};
 
-/// In a file's name, what stands for the thread's number.
+/// Placeholder for the thread's number in a file name.
 pub(super) const THREAD: &str = "%i";
 
-/// Makes the threads' savefiles, each a file of its own.
+/// Creates the threads' savefiles, each a file of its own.
 #[derive(Debug, Default)]
 pub(super) struct Savefiles {
-    /// The file that is read, by device and inode.
+    /// Device and inode of the file that is read.
     source: Option<(u64, u64)>,
-    /// Those that are written.
+    /// Device and inode of each file that is written.
     made: BTreeSet<(u64, u64)>,
 }
 
 impl Savefiles {
-    /// None of them may be `source`, the file that is read, if one is.
+    /// No savefile may be `source`, the file that is read.
     pub(super) fn beside(source: Option<&Path>) -> Result<Self> {
         let mut savefiles = Self::default();
         if let Some(source) = source {
@@ -36,7 +36,7 @@ impl Savefiles {
         Ok(savefiles)
     }
 
-    /// Begins a thread's file for what `handle` reads.
+    /// Creates a thread's savefile for the packets of `handle`.
     pub(super) fn create(
         &mut self,
         pattern: &str,
@@ -51,7 +51,8 @@ impl Savefiles {
         made.with_context(|| format!("making {}", path.display()))
     }
 
-    /// The file is compared before it is emptied, and by what it is: names may be links.
+    /// Opens a file and compares its device and inode with the others before it truncates the file:
+    /// two names may be links to one file.
     fn open(&mut self, path: &Path) -> Result<File> {
         let mut options = OpenOptions::new();
         let file = options
@@ -78,21 +79,21 @@ impl Savefiles {
 /// Standard input as a file.
 const STDIN: &str = "/dev/stdin";
 
-/// What tells a file from others whatever it is called; none for a device or a pipe, which many may
-/// write.
+/// Device and inode, which identify a file under any name. `None` for a device or a pipe, to which
+/// several threads may write.
 fn identity(facts: &fs::Metadata) -> Option<(u64, u64)> {
     facts.is_file().then(|| (facts.dev(), facts.ino()))
 }
 
-/// The savefile of a thread. libpcap's own writer does not tell when the disk is full; this one
-/// does, and counts what is in the file.
+/// A thread's savefile. libpcap's own writer does not report a full disk; this writer does, and it
+/// counts the packets in the file.
 #[derive(Debug)]
 pub(super) struct Savefile<F = File> {
     path: PathBuf,
     file: F,
-    /// What is not in the file yet.
+    /// Bytes not yet in the file.
     held: Vec<u8>,
-    /// Where its packets end.
+    /// Offsets in `held` where packets end.
     ends: Vec<usize>,
     written: u64,
 }
@@ -126,7 +127,7 @@ impl<F: Write> Savefile<F> {
         Ok(())
     }
 
-    /// Writes what is still held back. What can't be written is given up.
+    /// Writes the buffered bytes. Bytes that can't be written are discarded.
     pub(super) fn flush(&mut self) -> Result<()> {
         let (done, written) = write_most(&mut self.file, &self.held);
         let whole = self.ends.partition_point(|&end| end <= done);
@@ -136,13 +137,13 @@ impl<F: Write> Savefile<F> {
         written.with_context(|| format!("writing {}", self.path.display()))
     }
 
-    /// Packets that are in the file, whole.
+    /// Complete packets in the file.
     pub(super) fn written(&self) -> u64 {
         self.written
     }
 }
 
-/// Writes all, or so many bytes and the reason.
+/// Writes all bytes. On an error, returns how many bytes were written and the error.
 fn write_most(file: &mut impl Write, bytes: &[u8]) -> (usize, io::Result<()>) {
     let mut done = 0;
     while let Some(rest @ [_, ..]) = bytes.get(done..) {
@@ -169,7 +170,7 @@ fn header(handle: &Handle) -> PcapHeader {
     }
 }
 
-/// The number in a file for libpcap's number in a program, where they differ on Linux (libpcap,
+/// The link type's number in a file, for a DLT where the two differ on Linux (libpcap,
 /// pcap-common.c, `map`).
 fn link_type(datalink: i32) -> u32 {
     match datalink {
@@ -182,13 +183,13 @@ fn link_type(datalink: i32) -> u32 {
     }
 }
 
-/// The low 32 bits, which are all that the format has.
+/// The low 32 bits: the format has no more.
 fn low(number: i64) -> u32 {
     let [a, b, c, d, ..] = number.to_le_bytes();
     u32::from_le_bytes([a, b, c, d])
 }
 
-/// Bytes that are written at a time.
+/// Bytes written at a time.
 const BUFFER: usize = 256 << 10;
 
 #[cfg(test)]
@@ -201,7 +202,7 @@ mod tests {
         assert_eq!(low(1_700_000_000), 1_700_000_000);
     }
 
-    /// A disk with room for so many bytes.
+    /// A disk with room for this many bytes.
     struct Disk(usize);
 
     impl Write for Disk {
@@ -221,7 +222,7 @@ mod tests {
 
     #[test]
     fn of_a_full_disk_the_whole_packets_are_counted() {
-        // 24 bytes of header; packets of 16 and 4.
+        // 24 bytes of header, packets of 16 and 4.
         let mut savefile = Savefile::new("full".into(), Disk(24 + 3 * 20 + 7), vec![0; 24]);
         let packet = Header {
             caplen: 4,
@@ -237,7 +238,7 @@ mod tests {
         let cause = error.downcast_ref::<io::Error>().unwrap();
         assert_eq!(cause.kind(), ErrorKind::StorageFull);
         assert_eq!(savefile.written(), 3);
-        // It is not tried again, which would write packets behind half a one.
+        // The writer must not try again: it would write packets behind half a packet.
         savefile.flush().unwrap();
         assert_eq!(savefile.written(), 3);
     }

@@ -1,4 +1,4 @@
-//! A capture from its beginning to its end: threads, the second's tick, the summary.
+//! A capture from start to end: threads, the tick of each second, the summary.
 
 use std::io::{self, IsTerminal, Write};
 use std::path::Path;
@@ -23,7 +23,7 @@ use super::thread::{Done, Reader};
 use super::threads::Threads;
 use crate::cpus::{self, Choice, Wanted};
 
-/// Captures until a signal, the count, the time or the end of the savefile.
+/// Captures until a signal, the count, the time limit or the end of the savefile.
 pub(super) fn run(arguments: &Arguments, library: &Library) -> Result<ExitCode> {
     stop::on_signals().context("catching signals")?;
     let cpus = choose_cpus(arguments)?;
@@ -34,7 +34,7 @@ pub(super) fn run(arguments: &Arguments, library: &Library) -> Result<ExitCode> 
         crate::streams::note(&format!("{ready}\n"));
         watch(arguments, &threads, link.as_ref())
     });
-    // Whatever went wrong, the threads end in good order.
+    // After any error the threads end in order.
     stop::request();
     let nanoseconds = clock::monotonic_ns().saturating_sub(threads.start_ns);
     let mut done = threads.join()?;
@@ -49,7 +49,7 @@ pub(super) fn run(arguments: &Arguments, library: &Library) -> Result<ExitCode> 
 
 fn choose_cpus(arguments: &Arguments) -> Result<Choice> {
     let allowed = cpu::cpus().context("which CPUs this process may run on")?;
-    // Of several devices the first is as good as the others.
+    // Of several devices, the first one decides the CPUs.
     let devices = arguments.interface.as_deref();
     let device = devices.and_then(|devices| devices.split('^').next());
     let threads = arguments.threads.into();
@@ -60,8 +60,8 @@ fn choose_cpus(arguments: &Arguments) -> Result<Choice> {
     Ok(choice)
 }
 
-/// Opens the threads' handles and starts each thread when it has its own, so that what arrives
-/// while others are opened is read. What to say then.
+/// Opens the threads' handles and starts each thread as soon as its handle is open. So a thread
+/// reads while other handles are opened. Returns the text to print.
 fn begin(
     arguments: &Arguments,
     library: &Library,
@@ -134,11 +134,11 @@ fn reader(
     })
 }
 
-/// Prints once a second, until there is a reason to end.
+/// Prints once a second, until the capture is to end.
 fn watch(arguments: &Arguments, threads: &Threads, link: Option<&Meter>) -> Result<()> {
     let start = Instant::now();
     let mut screen = Screen::new(arguments);
-    // What came while the handles were opened is in no rate.
+    // Packets that arrived while the handles were opened are in no rate.
     let mut last = Last {
         told: threads.ask(),
         link: link.map_or(Ok(None), Meter::read)?,
@@ -150,14 +150,15 @@ fn watch(arguments: &Arguments, threads: &Threads, link: Option<&Meter>) -> Resu
             return Ok(());
         }
         if until == tick {
-            // Even if nobody looks: libpcap's counters must not wrap unseen.
+            // Read the counters even with --quiet: libpcap's counters must not wrap between two
+            // readings.
             let interval = last.interval(threads, link)?;
             screen.show(&interval)?;
         }
         if arguments.seconds == Some(until) {
             return Ok(());
         }
-        // A second that was missed is not made up for.
+        // A missed tick is not repeated.
         while tick <= start.elapsed() {
             tick += SECOND;
         }
@@ -166,7 +167,7 @@ fn watch(arguments: &Arguments, threads: &Threads, link: Option<&Meter>) -> Resu
 
 const SECOND: Duration = Duration::from_secs(1);
 
-/// Waits until that time; true when somebody asked for the end meanwhile.
+/// Waits until `time`; true if the capture was to end before.
 fn is_ended_before(time: Instant) -> Result<bool> {
     loop {
         let left = time.saturating_duration_since(Instant::now());
@@ -186,7 +187,7 @@ struct Last {
 }
 
 impl Last {
-    /// What has happened since then.
+    /// The interval since the last tick.
     fn interval(&mut self, threads: &Threads, link: Option<&Meter>) -> Result<Interval> {
         let told = threads.ask();
         let link = link.map_or(Ok(None), Meter::read)?;
@@ -204,7 +205,7 @@ fn summarize(
     link: Option<link::Counters>,
 ) -> Result<Summary> {
     let threads: Vec<Counts> = done.iter().map(|done| done.counts).collect();
-    // All handles are open still, so that the group is whole.
+    // All handles are still open, so all members are still in the group.
     let group = done.first_mut().and_then(|first| {
         let number = group(arguments, &first.handle)?;
         Some((number, first.handle.fanout_stats()))
@@ -218,13 +219,14 @@ fn summarize(
     Ok(summary)
 }
 
-/// The handle's group. On several devices it has one on each, of which libpcap tells the first.
+/// The handle's group. A handle on several devices has a group on each; libpcap returns the first
+/// one's.
 fn group(arguments: &Arguments, handle: &Handle) -> Option<u16> {
     let device = arguments.interface.as_deref().unwrap_or_default();
     handle.group().filter(|_| !device.contains('^'))
 }
 
-/// Where rates are printed.
+/// Prints the intervals.
 struct Screen {
     quiet: bool,
     json: bool,
@@ -250,7 +252,7 @@ impl Screen {
             return print(&[interval.json()?]);
         }
         let mut rows = interval.rows(self.pretty);
-        // A terminal scrolls; a file has its heading at the top.
+        // On a terminal the heading scrolls away; in a file one heading at the top is enough.
         if self.rows == 0 || (self.pretty && self.rows >= PAGE) {
             self.rows = 0;
             rows.insert(0, interval::heading());
@@ -260,7 +262,7 @@ impl Screen {
     }
 }
 
-/// Rows below one heading.
+/// Rows below a heading.
 const PAGE: usize = 40;
 
 fn print(lines: &[String]) -> Result<()> {

@@ -1,4 +1,4 @@
-//! What the threads share: the packets left to capture, and each thread's last counters.
+//! State that all threads share: the packets left to capture, and each thread's last counters.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
@@ -8,30 +8,29 @@ use fanpcap_linux::wait::{clock, stop};
 
 use super::counts::Counts;
 
-/// What all threads see.
+/// State shared by all threads.
 #[derive(Debug)]
 pub(super) struct Shared {
-    /// Packets that may still be captured, of all threads together.
+    /// Packets still to capture, all threads together; `None` without a limit.
     left: Option<AtomicU64>,
-    /// How often the threads have been asked for their counters.
+    /// Number of requests for counters so far.
     round: AtomicU64,
     told: Mutex<Vec<ThreadCounts>>,
     changed: Condvar,
 }
 
-/// A thread's counters, when it was asked last.
+/// A thread's counters in its last answer.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct ThreadCounts {
     round: u64,
-    /// When they were read, by the clock of [`clock::monotonic_ns`]; at first, when the threads
-    /// began.
+    /// Time of the reading by [`clock::monotonic_ns`]; the thread's start before the first answer.
     pub(super) at_ns: u64,
     /// The counters.
     pub(super) counts: Counts,
 }
 
 impl ThreadCounts {
-    /// Before anybody asked.
+    /// The counters before the first request.
     pub(super) fn new(at_ns: u64, counts: Counts) -> Self {
         Self {
             round: 0,
@@ -42,7 +41,7 @@ impl ThreadCounts {
 }
 
 impl Shared {
-    /// For so many packets if these are limited, and no threads yet.
+    /// State without threads. `limit` bounds the packets of all threads together.
     pub(super) fn new(limit: Option<u64>) -> Self {
         Self {
             left: limit.map(AtomicU64::new),
@@ -52,15 +51,15 @@ impl Shared {
         }
     }
 
-    /// One thread more, which begins now; its number.
+    /// Adds a thread that starts now, and returns its number.
     pub(super) fn add(&self) -> usize {
         let mut told = self.told();
         told.push(ThreadCounts::new(clock::monotonic_ns(), Counts::default()));
         told.len() - 1
     }
 
-    /// Asks the threads for their counters. `wake` ends their waits. A thread that is busy with its
-    /// packets is waited for a moment only; what it said before stands then.
+    /// Asks the threads for their counters; `wake` ends their waits. A busy thread gets a moment to
+    /// answer; after that its previous answer counts.
     pub(super) fn ask(&self, wake: impl FnOnce()) -> Vec<ThreadCounts> {
         let round = self.round.fetch_add(1, Ordering::AcqRel) + 1;
         wake();
@@ -76,12 +75,12 @@ impl Shared {
         self.told.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The number of times that the threads were asked.
+    /// The number of the latest request.
     pub(super) fn round(&self) -> u64 {
         self.round.load(Ordering::Acquire)
     }
 
-    /// Stores what the thread of this number answers in a round.
+    /// Stores the answer of thread `number` to request `round`.
     pub(super) fn tell(&self, number: usize, round: u64, counts: Counts) {
         let at_ns = clock::monotonic_ns();
         if let Some(place) = self.told().get_mut(number) {
@@ -94,7 +93,7 @@ impl Shared {
         self.changed.notify_all();
     }
 
-    /// Takes one packet off the limit; false when it was reached before.
+    /// Takes one packet off the limit; false once the limit is reached.
     pub(super) fn take(&self) -> bool {
         let Some(left) = &self.left else { return true };
         let one_less = |left: u64| left.checked_sub(1);
@@ -111,5 +110,5 @@ impl Shared {
     }
 }
 
-/// How long a thread that does not answer is waited for.
+/// Longest wait for a busy thread's answer.
 const PATIENCE: Duration = Duration::from_millis(200);

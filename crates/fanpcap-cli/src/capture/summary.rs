@@ -1,4 +1,4 @@
-//! The end: what each thread did, exactly, and whether the figures agree.
+//! The summary: exact figures of each thread, and whether they add up.
 
 use anyhow::{Result, bail};
 use fanpcap_pcap::FanoutStats;
@@ -9,7 +9,7 @@ use super::interval::{lossy, seconds};
 use super::link;
 use super::table;
 
-/// All that there is to say. As JSON, it is the last line of `--json`.
+/// The summary. As JSON, it is the last line of `--json`.
 #[derive(Debug, Serialize)]
 pub(super) struct Summary {
     kind: &'static str,
@@ -19,25 +19,25 @@ pub(super) struct Summary {
     link: Option<LinkTotals>,
     group: Option<Group>,
     /// Whether `received_by_filter` is the sum of `captured`, `dropped_by_kernel` and
-    /// `filtered_late`; none for a savefile.
+    /// `filtered_late`; `None` for a savefile.
     adds_up: Option<bool>,
     #[serde(skip)]
     rest: Rest,
 }
 
-/// The totals of a thread, or of all.
+/// Totals of a thread, or of all threads.
 #[derive(Debug, Serialize)]
 struct Totals {
     captured: u64,
-    /// Of these, in the savefile; none where nothing is written.
+    /// Of `captured`: in the savefile; `None` without one.
     written: Option<u64>,
     bytes: u64,
-    /// Of all that was captured, in percent.
+    /// Percentage of all captured packets.
     share: Option<f64>,
     received_by_filter: Option<u64>,
     dropped_by_kernel: Option<u64>,
     dropped_by_interface: Option<u64>,
-    /// Received, but rejected by the filter afterwards.
+    /// Received, but rejected by the filter in user space.
     filtered_late: Option<u64>,
     /// Received, but neither captured nor dropped nor filtered late.
     left: Option<i64>,
@@ -45,21 +45,21 @@ struct Totals {
     cpu_ns_per_packet: Option<f64>,
 }
 
-/// What the device counted meanwhile.
+/// Figures of the device.
 #[derive(Clone, Copy, Debug, Serialize)]
 struct LinkTotals {
     received: u64,
     dropped: u64,
 }
 
-/// What the group's members say, of all processes.
+/// Counters on the pages of the group's members, in all processes.
 #[derive(Clone, Debug, Default, Serialize)]
 struct Group {
     number: u16,
     members: Option<u64>,
     received: Option<u64>,
     dropped: Option<u64>,
-    /// Why nothing is known.
+    /// Why the counters are unknown.
     #[serde(skip_serializing_if = "Option::is_none")]
     error: Option<String>,
 }
@@ -97,7 +97,7 @@ impl Group {
 }
 
 impl Summary {
-    /// Of the threads' last counters.
+    /// Builds the summary from the threads' last counters.
     pub(super) fn of(
         nanoseconds: u64,
         threads: &[Counts],
@@ -105,7 +105,8 @@ impl Summary {
         group: Option<(u16, Result<FanoutStats, fanpcap_pcap::Error>)>,
     ) -> Self {
         let total = counts::sum(threads.iter().copied());
-        // Of each thread, or what one lacks would make up for what another has too much.
+        // Sum the differences of each thread: a difference of the sums would let one thread's lack
+        // hide another one's excess.
         let mut rest = Rest::default();
         (threads.iter().filter_map(Counts::rest)).for_each(|more| rest += more);
         Self {
@@ -126,10 +127,10 @@ impl Summary {
         }
     }
 
-    /// That the figures agree, as far as they must.
+    /// Checks that the figures add up, as far as they must.
     ///
     /// # Errors
-    /// When packets have come or gone that no figure has.
+    /// Packets appeared or disappeared that no counter explains.
     pub(super) fn verdict(&self) -> Result<()> {
         match self.rest.off {
             0 => Ok(()),
@@ -140,12 +141,12 @@ impl Summary {
         }
     }
 
-    /// As a line of JSON.
+    /// The summary as a line of JSON.
     pub(super) fn json(&self) -> Result<String> {
         Ok(serde_json::to_string(self)?)
     }
 
-    /// As text, with exact numbers. At `count` packets the program was to end, if they came.
+    /// The summary as text, with exact numbers. `count` is the limit of --count.
     pub(super) fn text(&self, count: Option<u64>) -> Vec<String> {
         let limited = count == Some(self.total.captured);
         let mut lines = vec![format!("after {:.3} s:", self.seconds)];
@@ -174,7 +175,7 @@ impl Summary {
         ))
     }
 
-    /// Whether they agree.
+    /// The lines that say whether the figures add up.
     fn sum(&self, limited: bool) -> Vec<String> {
         let total = &self.total;
         let (Some(received), Some(dropped)) = (total.received_by_filter, total.dropped_by_kernel)
@@ -216,7 +217,7 @@ impl Summary {
     }
 }
 
-/// What the link received against what the threads did.
+/// Compares what the link received with what the threads received.
 fn against(link: u64, received: u64) -> String {
     match link.checked_sub(received) {
         Some(0) => format!("link received {link} = received by filter {received}: adds up"),

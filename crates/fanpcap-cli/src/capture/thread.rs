@@ -1,4 +1,4 @@
-//! One thread: reads its handle, counts, writes, and tells the others when asked.
+//! One thread: reads its handle, counts, writes, and answers requests for its counters.
 
 use std::thread;
 use std::time::{Duration, Instant};
@@ -13,37 +13,37 @@ use super::counts::Counts;
 use super::savefile::Savefile;
 use super::shared::Shared;
 
-/// A thread's own.
+/// State of one thread.
 pub(super) struct Reader {
-    /// Its number.
+    /// The thread's number.
     pub(super) number: usize,
-    /// What it reads.
+    /// The handle that the thread reads.
     pub(super) handle: Handle,
-    /// Whether that is a savefile.
+    /// The handle reads a savefile.
     pub(super) offline: bool,
-    /// Where it runs.
+    /// The CPU that the thread runs on.
     pub(super) cpu: Option<usize>,
-    /// Where it writes.
+    /// The savefile that the thread writes.
     pub(super) savefile: Option<Savefile>,
     /// Packets that the filter may reject after the kernel has let them through.
     pub(super) late_max: u64,
     /// CPU time to spend on each packet.
     pub(super) work_ns: u64,
-    /// How long the kernel holds packets back.
+    /// Longest time that the kernel holds packets back.
     pub(super) timeout: Duration,
 }
 
-/// What a thread leaves. Its handle is open, so that it is a member of the group still.
+/// A thread's result. Its handle is still open, so it is still a member of the group.
 pub(super) struct Done {
-    /// What it has read from.
+    /// The handle that the thread has read.
     pub(super) handle: Handle,
     /// Its last counters.
     pub(super) counts: Counts,
-    /// What ended it before its time.
+    /// The error that ended the thread early.
     pub(super) failed: Option<Error>,
 }
 
-/// Whatever ends a thread ends all.
+/// Ends all threads when dropped: the end of one thread ends the capture.
 struct EndsAll;
 
 impl Drop for EndsAll {
@@ -53,14 +53,14 @@ impl Drop for EndsAll {
 }
 
 impl Reader {
-    /// Reads until somebody asks for the end.
+    /// Reads until the capture is to end.
     pub(super) fn run(mut self, shared: &Shared) -> Done {
         let _ends_all = EndsAll;
         let (savefile, end) = (self.savefile.take(), self.handle.breaker());
         let mut counter = Counter::new(savefile, self.late_max, self.work_ns, end);
         let read = self.read(&mut counter, shared);
         if read.is_err() {
-            // The counters of a thread that failed are worth knowing, where there are any.
+            // The counters of a failed thread are worth reporting, if the kernel still returns any.
             let _ = counter.ask_kernel(&mut self.handle, self.offline);
         }
         let written = counter.finish();
@@ -102,9 +102,8 @@ impl Reader {
         shared.tell(self.number, round, counts);
     }
 
-    /// Reads the kernel's counters for the last time, and what is in the ring by then: as many
-    /// packets as these say, so that the counters agree. When the packets were limited the rest
-    /// stays where it is.
+    /// Reads the kernel's counters for the last time, then as many packets from the ring as these
+    /// say, so that the counters add up. With a limit on packets, the rest stays in the ring.
     fn finish(&mut self, counter: &mut Counter, shared: &Shared) -> Result<()> {
         counter.ask_kernel(&mut self.handle, self.offline)?;
         if !self.offline {
@@ -114,9 +113,8 @@ impl Reader {
         Ok(())
     }
 
-    /// Reads what is in the ring; false when that was given up. The kernel hands over a block that
-    /// is not full after one to two times the timeout, which may be longer than anybody wants to
-    /// wait.
+    /// Reads the ring to its end; false after giving up. The kernel hands over a block that is not
+    /// full after one to two timeouts, and a timeout may be very long.
     fn drain(&mut self, counter: &mut Counter, shared: &Shared) -> Result<bool> {
         self.handle.set_nonblock(true)?;
         let handed_over = self.timeout.saturating_mul(3);
@@ -147,7 +145,7 @@ impl Reader {
     }
 }
 
-/// How long an empty ring is waited for at the end.
+/// Longest wait for an empty ring at the end.
 const LONGEST: Duration = Duration::from_secs(1);
-/// Between two looks at it.
+/// Pause between two reads of the ring.
 const PAUSE: Duration = Duration::from_millis(10);

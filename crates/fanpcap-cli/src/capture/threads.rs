@@ -11,9 +11,9 @@ use fanpcap_pcap::Break;
 use super::shared::{Shared, ThreadCounts};
 use super::thread::{Done, Reader};
 
-/// Those that have been started.
+/// The threads that were started.
 pub(super) struct Threads {
-    /// When the first began to receive, by the clock of [`clock::monotonic_ns`].
+    /// When the first handle began to receive, by [`clock::monotonic_ns`].
     pub(super) start_ns: u64,
     shared: Arc<Shared>,
     ends: Vec<Break>,
@@ -21,7 +21,7 @@ pub(super) struct Threads {
 }
 
 impl Threads {
-    /// None yet. Together they capture so many packets if these are limited.
+    /// No threads yet. `limit` bounds the packets of all threads together.
     pub(super) fn new(limit: Option<u64>) -> Self {
         Self {
             start_ns: clock::monotonic_ns(),
@@ -31,10 +31,10 @@ impl Threads {
         }
     }
 
-    /// One more, which has the number behind the last one's.
+    /// Starts a thread under the next number.
     ///
     /// # Errors
-    /// When the system has no thread left.
+    /// The system can't start another thread.
     pub(super) fn start(&mut self, reader: Reader) -> Result<()> {
         let shared = Arc::clone(&self.shared);
         let end = reader.handle.breaker();
@@ -46,7 +46,7 @@ impl Threads {
         Ok(())
     }
 
-    /// Their counters now, as far as they answer in time.
+    /// The threads' counters, from those that answer in time.
     pub(super) fn ask(&self) -> Vec<ThreadCounts> {
         self.shared.ask(|| self.wake())
     }
@@ -56,13 +56,13 @@ impl Threads {
         self.ends.iter().for_each(Break::now);
     }
 
-    /// Waits for their ends. What they did, in their order.
+    /// Waits for all threads and returns their results in order.
     ///
     /// # Errors
-    /// When one panicked.
+    /// A thread panicked.
     pub(super) fn join(mut self) -> Result<Vec<Done>> {
         while self.running.iter().any(|thread| !thread.is_finished()) {
-            // Again and again: a thread may have been about to wait.
+            // Repeat: a thread may have checked for the end just before it began to wait.
             self.wake();
             thread::sleep(Duration::from_millis(10));
         }

@@ -1,4 +1,4 @@
-//! The JSON of `fanpcap config`: docs/config-json.md tells of each field.
+//! The JSON of `fanpcap config`; docs/config-json.md describes each field.
 
 use anyhow::{Context, Result};
 use fanpcap_config::report::Report;
@@ -7,10 +7,11 @@ use serde_json::{Value, json};
 
 use super::{Entry, Overview, mode};
 
-/// Version of the JSON's form: a field that is new leaves it, one that changes or goes raises it.
+/// Version of the JSON's form. A new field keeps the version; a changed or removed field increments
+/// it.
 const SCHEMA: u32 = 1;
 
-/// The object, on a line.
+/// The JSON object on one line.
 pub(super) fn line(told: &Overview) -> Result<String> {
     let devices: Vec<Value> = told.devices.iter().flatten().map(device).collect();
     let ignored: Vec<Value> = told.ignored().into_iter().map(without_effect).collect();

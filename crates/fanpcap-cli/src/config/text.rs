@@ -1,4 +1,4 @@
-//! What `fanpcap config` prints for people.
+//! The text of `fanpcap config`.
 
 use std::fmt::Write;
 
@@ -6,10 +6,10 @@ use fanpcap_config::settings::{Explained, Plan};
 
 use super::{Entry, Overview, group, mode};
 
-/// Longer values and places are cut: a program may be in them.
+/// Longer values and origins are cut: a value may be a whole steering program.
 const LONGEST: usize = 56;
 
-/// Everything.
+/// The whole text.
 pub(super) fn page(told: &Overview) -> String {
     let mut page = String::new();
     let file = match &told.file {
@@ -35,7 +35,7 @@ pub(super) fn page(told: &Overview) -> String {
     page
 }
 
-/// A device, a line for each value.
+/// Writes one device, a line for each value.
 fn one(page: &mut String, device: &Entry) {
     let explained = &device.explained;
     page.push('\n');
@@ -47,7 +47,7 @@ fn one(page: &mut String, device: &Entry) {
         Some(joined) => {
             line(page, "group", &group(joined), Some(&joined.origin));
             let from = origins.mode.as_deref().unwrap_or("the default");
-            // A program stands there once.
+            // The origin may contain a steering program, which the line already shows.
             let variable = from.split_once('=').map(|(name, _)| name);
             let from = joined.steering.as_ref().and(variable).unwrap_or(from);
             line(page, "mode", &mode(joined), Some(from));
@@ -98,7 +98,7 @@ fn line(page: &mut String, name: &str, value: &str, from: Option<&str>) {
     let _ = writeln!(page, "{}", text.trim_end());
 }
 
-/// All devices, a line for each.
+/// Writes all devices, a line for each.
 fn table(page: &mut String, devices: &[Entry]) {
     let head = ["DEVICE", "GROUP", "MODE", "READ BY", "CAPLEN", "FROM"].map(str::to_owned);
     let rows: Vec<[String; 6]> = std::iter::once(head)
@@ -174,7 +174,7 @@ fn without_effect(page: &mut String, told: &Overview) {
     }
 }
 
-/// The first line, cut where it is long; nothing in it acts on a terminal.
+/// The first line of `text`, cut to length, without characters that act on a terminal.
 fn short(text: &str) -> String {
     let line = text.lines().next().unwrap_or_default();
     let clean = |c: char| if c.is_control() { '?' } else { c };

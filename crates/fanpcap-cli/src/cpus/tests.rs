@@ -1,15 +1,14 @@
-//! The choice of CPUs on made-up machines.
+//! Picked CPUs on made-up machines.
 
 use super::*;
 use fanpcap_testkit::Scratch;
 use std::os::unix::fs::symlink;
 
-/// A machine: its files are those that are written.
+/// A made-up machine's sysfs and /proc.
 struct Machine(Scratch);
 
 impl Machine {
-    /// `cpus` CPUs, of which each is the sibling of the one `cpus / 2` further; even ones are of
-    /// node 0.
+    /// `cpus` CPUs: CPU n is the sibling of CPU n + `cpus` / 2, and even CPUs are on node 0.
     fn new(cpus: usize) -> Self {
         let machine = Self(Scratch::new().unwrap());
         for cpu in 0..cpus {
@@ -59,7 +58,7 @@ fn the_devices_node_without_the_receiving_cpus_one_thread_of_each_core_first() {
     machine.write("sys/class/net/eth0/device/msi_irqs/41", "");
     machine.write("proc/irq/41/effective_affinity_list", "0\n");
     let (cpus, why) = machine.choose(Some("eth0"), &ALL, 2);
-    // Cores of node 0: 0 with 4, 2 with 6. CPU 0 receives; 4 is beside it.
+    // Cores of node 0: CPUs 0 and 4, CPUs 2 and 6. CPU 0 receives; CPU 4 is its sibling.
     assert_eq!(cpus, [2, 4]);
     assert_eq!(
         why,
@@ -121,7 +120,7 @@ fn packet_steering_receives_too_and_a_vlan_is_its_device() {
     machine.write("sys/class/net/eth0/queues/tx-0/rps_cpus", "02\n");
     machine.write("sys/class/net/eth0.7/lower_eth0", "");
     let (cpus, why) = machine.choose(Some("eth0.7"), &ALL, 4);
-    // Cores 1 and 3 are free of receiving threads; of 0 and 2 the other threads are.
+    // Cores 1 and 3 receive nothing. Of cores 0 and 2, the siblings receive nothing.
     assert_eq!(cpus, [1, 3, 4, 6]);
     assert!(why.contains("eth0.7 is received on 0,2"), "{why}");
 }

@@ -1,4 +1,4 @@
-//! What the options of `fanpcap gen` describe: loops and frames.
+//! The frames and loops that the options of `fanpcap gen` describe.
 
 use anyhow::{Result, bail};
 use fanpcap_gen::{Description, Families, Lengths, Transports};
@@ -6,14 +6,14 @@ use fanpcap_gen::{Description, Families, Lengths, Transports};
 use super::options::Arguments;
 
 impl Arguments {
-    /// Loops, 0 for no end.
+    /// The number of loops, 0 for no end.
     pub(super) fn loops(&self) -> u32 {
         let bounded = self.count.is_some() || self.seconds.is_some();
         let once = u32::from(self.replay.is_some() && !bounded);
         self.loops.unwrap_or(once)
     }
 
-    /// What the frames are to be like.
+    /// The description of the frames.
     pub(super) fn description(&self) -> Result<Description> {
         let families = match (self.ipv4, self.ipv6) {
             (_, false) => Families::V4,
@@ -58,7 +58,7 @@ impl Arguments {
     }
 }
 
-/// Flows without which a mix lacks one of its kinds.
+/// The least number of flows in which a mix has each of its kinds.
 fn needed(families: Families, transports: Transports) -> u32 {
     match (families, transports) {
         (Families::Both, Transports::Both) => 4,

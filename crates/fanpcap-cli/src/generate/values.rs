@@ -1,11 +1,11 @@
-//! Values of `fanpcap gen`'s options, read from their texts.
+//! Parses the option values of `fanpcap gen`.
 
 use std::time::Duration;
 
 use anyhow::{Context, Result};
 use fanpcap_gen::Lengths;
 
-/// Seconds as a time.
+/// A duration from seconds.
 pub(super) fn duration(seconds: f64) -> Result<Duration> {
     Duration::try_from_secs_f64(seconds)
         .with_context(|| format!("--seconds {seconds}: that is no time"))

@@ -1,4 +1,4 @@
-//! `fanpcap lang check`: whether programs are right, and where they are wrong.
+//! `fanpcap lang check`: finds errors in steering programs.
 
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -24,7 +24,7 @@ pub(super) struct Arguments {
     files: Vec<PathBuf>,
 }
 
-/// Does it.
+/// Runs `fanpcap lang check`.
 pub(super) fn run(arguments: &Arguments) -> Result<ExitCode> {
     let mut code = ExitCode::SUCCESS;
     for file in &arguments.files {
@@ -39,8 +39,8 @@ pub(super) fn run(arguments: &Arguments) -> Result<ExitCode> {
     Ok(code)
 }
 
-/// What is to be said of a program that is right: why a group of the kernel's refuses it, or
-/// nothing. One that is too large is wrong.
+/// The note on a correct steering program: why a kernel group refuses it, or an empty text. A
+/// steering program that is too large is an error.
 fn note(source: &Source) -> Result<String> {
     let (tree, name) = (source.tree()?, source.name());
     match Compiled::of(&tree) {

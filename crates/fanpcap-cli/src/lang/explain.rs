@@ -1,4 +1,4 @@
-//! `fanpcap lang explain`: what a program is made of, what runs it, and what that costs.
+//! `fanpcap lang explain`: the parts of a steering program, what runs them, and their cost.
 
 mod frames;
 mod cost;
@@ -43,7 +43,7 @@ a steering function in the filter drops what has no such thing to be steered by.
 else at work on it; some nanoseconds of it are the trial's own, as a program shows that does nothing. Without the capability to load programs it is an estimate from the number of instructions: rough, by what others took.
   Instructions and maps are those of eBPF; verified is how many instructions the kernel's verifier went through, of the million that it takes at most.";
 
-/// Does it.
+/// Runs `fanpcap lang explain`.
 pub(super) fn run(arguments: &Arguments) -> Result<ExitCode> {
     let source = arguments.program.source()?;
     let (program, definitions) = (source.tree()?, source.definitions()?);
@@ -92,7 +92,7 @@ fn write_definitions(text: &mut String, definitions: &[Definition]) -> Result<()
     Ok(())
 }
 
-/// The parts, each with its BPF program.
+/// The parts of a steering program, each with its BPF program.
 fn in_group(tree: &Tree) -> Result<Vec<Part>, ebpf::EbpfError> {
     let compiled = Compiled::of(tree)?;
     let parts = compiled.parts();

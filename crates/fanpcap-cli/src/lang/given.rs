@@ -1,5 +1,4 @@
-//! A program as it is given on the command line: its file, its text, or the name of a mode that is
-//! one.
+//! A steering program on the command line: a file, a text, or the name of a mode that is one.
 
 use std::path::PathBuf;
 
@@ -24,10 +23,10 @@ pub(super) struct Given {
 }
 
 impl Given {
-    /// Its text.
+    /// The steering program's text.
     ///
     /// # Errors
-    /// When a file can't be read, or no mode has this name.
+    /// The file can't be read, or no mode has this name.
     pub(super) fn source(&self) -> Result<Source> {
         match (&self.text, &self.mode, &self.file) {
             (Some(text), _, _) => Ok(Source::new("--text", text)),
@@ -40,7 +39,7 @@ impl Given {
         }
     }
 
-    /// Whether none is given.
+    /// Whether the command line has no steering program.
     pub(super) fn is_missing(&self) -> bool {
         self.text.is_none() && self.mode.is_none() && self.file.is_none()
     }

@@ -1,4 +1,4 @@
-//! pcap expressions in programs: libpcap compiles them, and is loaded when there is one.
+//! pcap expressions in steering programs: libpcap compiles them, and is loaded for the first one.
 
 use std::cell::OnceCell;
 use std::path::Path;
@@ -6,13 +6,13 @@ use std::path::Path;
 use fanpcap_bpf::Classic;
 use fanpcap_pcap::Library;
 
-/// The names by which the loader knows libpcap: Debian's, and that of others.
+/// Names by which the loader knows libpcap: Debian's, and other distributions'.
 const NAMES: [&str; 2] = ["libpcap.so.0.8", "libpcap.so.1"];
 
-/// Bytes that a filter keeps.
+/// Snapshot length of the compiled filter.
 const SNAPLEN: i32 = 65_535;
 
-/// libpcap, or why there is none.
+/// libpcap, or why it can't be loaded.
 #[derive(Default)]
 pub(crate) struct Pcap(OnceCell<Result<Library, String>>);
 

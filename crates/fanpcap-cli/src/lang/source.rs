@@ -1,4 +1,4 @@
-//! A program's text, from a file or standard input.
+//! A steering program's text, from a file or standard input.
 
 use std::fs::File;
 use std::io::{self, Read};
@@ -10,7 +10,7 @@ use fanpcap_steer::{Definition, Error, SOURCE_MAX, definitions, tree};
 
 use super::pcap::Pcap;
 
-/// A program's text and what it is called.
+/// A steering program's text and its name.
 pub(super) struct Source {
     name: String,
     text: String,
@@ -28,24 +28,24 @@ impl Source {
         Ok(Source { name, text })
     }
 
-    /// What it is called: the file.
+    /// The name: the file's.
     pub(super) fn name(&self) -> &str {
         &self.name
     }
 
-    /// A text that is not in a file.
+    /// A text that is in no file.
     pub(super) fn new(name: &str, text: &str) -> Source {
         let [name, text] = [name, text].map(str::to_owned);
         Source { name, text }
     }
 
-    /// Compiles it; the error has the place, the line and a caret.
+    /// Compiles the text. An error has the line, the column and a caret.
     pub(super) fn tree(&self) -> Result<Tree> {
         let pcap = Pcap::default();
         tree(&self.text, &|expression| pcap.compile(expression)).map_err(|error| self.wrong(&error))
     }
 
-    /// What its definitions are; errors as above.
+    /// The definitions of the text. Errors are those of [`Source::tree`].
     pub(super) fn definitions(&self) -> Result<Vec<Definition>> {
         let pcap = Pcap::default();
         definitions(&self.text, &|expression| pcap.compile(expression))
@@ -57,8 +57,8 @@ impl Source {
     }
 }
 
-/// Reads a text; of one that is too long, enough to see that it is. The compiler tells the place of
-/// what is not UTF-8, unless that is in a comment.
+/// Reads a text. Of a text that is too long, reads enough for the compiler to refuse it. The
+/// compiler reports where a text is not UTF-8, except in comments.
 fn read(from: impl Read) -> io::Result<String> {
     let mut bytes = Vec::new();
     let most = u64::try_from(SOURCE_MAX).unwrap_or(u64::MAX);

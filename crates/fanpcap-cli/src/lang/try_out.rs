@@ -1,4 +1,4 @@
-//! `fanpcap lang try`: who would get what of a capture file's packets.
+//! `fanpcap lang try`: which member would get each packet of a capture file.
 
 mod engine;
 mod members;
@@ -60,9 +60,9 @@ split when nobody gets all of one direction; apart when its directions go to dif
 of all flows that were seen in both meet.
   A datagram in fragments of which a later one comes first has no ports to go by: it may leave its flow, and is counted as late.";
 
-/// Does it.
+/// Runs `fanpcap lang try`.
 pub(super) fn run(arguments: &Arguments) -> Result<ExitCode> {
-    // The one positional argument is the capture, unless that is what is missing.
+    // The one positional argument is the capture, unless the capture is what is missing.
     let given = arguments.capture.display();
     ensure!(
         !arguments.program.is_missing(),
@@ -119,8 +119,8 @@ fn report(program: &Tree, arguments: &Arguments) -> Result<Report> {
     ))
 }
 
-/// The frame as the kernel has it after receipt: without its outermost tag, which is kept beside it
-/// (`skb_vlan_untag`).
+/// The frame as the kernel has it after receipt: the outermost tag is not in the frame but beside
+/// it (`skb_vlan_untag`).
 fn received(record: Record) -> (Vec<u8>, Option<Tag>) {
     let mut bytes = record.bytes;
     let Some(&[a, b, c, d, _, _]) = bytes.get(12..18).and_then(|it| it.first_chunk()) else {

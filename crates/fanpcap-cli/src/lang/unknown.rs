@@ -1,11 +1,11 @@
-//! What a program asks of a packet that its bytes do not tell: in a capture file and in test runs
-//! it comes out otherwise.
+//! Properties that a steering program reads and that a packet's bytes do not have. In capture files
+//! and test runs they have other values than live.
 
 use std::collections::BTreeSet;
 
 use fanpcap_steer::ir::{Function, Node, Predicate, Property, Steer, Tree};
 
-/// In words, each once.
+/// The properties in words, each once.
 pub(super) fn of(program: &Tree) -> Vec<String> {
     let mut found = BTreeSet::new();
     program.main.walk(&mut |node| {

@@ -1,5 +1,4 @@
-//! A program's tree, written down in the language again: what is left of it where a part was taken
-//! out.
+//! Writes a tree back in the language: the rest of a steering program after a part was taken out.
 
 mod steer;
 mod predicate;
@@ -8,7 +7,7 @@ use fanpcap_steer::ir::{Function, Header, Predicate, Tree};
 
 use predicate::Predicates;
 
-/// The program, with a line for each function of its sequence.
+/// The text, a line for each function of the top sequence.
 pub(super) fn lines(program: &Tree) -> Vec<String> {
     let writer = Writer {
         predicates: Predicates::of(program),
@@ -27,7 +26,7 @@ struct Writer<'a> {
 }
 
 impl Writer<'_> {
-    /// As an argument.
+    /// A function as an argument.
     fn argument(&self, function: &Function) -> String {
         let text = self.bare(function);
         if text.contains(' ') {
@@ -74,7 +73,7 @@ impl Writer<'_> {
     fn choice(&self, question: &Predicate, then: &Function, otherwise: &Function) -> String {
         let p = || self.predicates.argument(question);
         match (then, otherwise) {
-            // No predicate asks for it.
+            // No predicate tests for `Header::Link` alone.
             (Function::Pass, Function::Drop) if *question == Predicate::Has(Header::Link) => {
                 "vlan_or_untagged".to_owned()
             }
@@ -110,8 +109,7 @@ mod tests {
         program.unwrap_or_else(|error| panic!("{}", error.render(source)))
     }
 
-    /// The tree as text, in which it does not show in which order operands of an operator were
-    /// joined.
+    /// The tree as text. The text does not show how operands of an operator were grouped.
     #[allow(clippy::wildcard_enum_match_arm, reason = "all others are leaves")]
     fn joined(function: &Function) -> String {
         let all = |parts: &[Function]| parts.iter().map(joined).collect::<Vec<_>>().join(";");
@@ -153,7 +151,7 @@ mod tests {
         format!("{name}[{}]", parts.map(|part| inside(part)).join(";"))
     }
 
-    /// What is written means the same; sets and filters may have other numbers.
+    /// The written text compiles to an equal tree; only the numbers of sets and filters may differ.
     fn means_the_same(program: &Tree) {
         let again = compiled(&format!("main = do\n  {}", lines(program).join("\n  ")));
         assert_eq!(lines(&again), lines(program));

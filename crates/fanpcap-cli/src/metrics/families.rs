@@ -1,5 +1,4 @@
-//! Which metrics there are, and their samples of a snapshot. A figure that is not known has no
-//! sample.
+//! The metrics, and their samples of a snapshot. An unknown figure has no sample.
 
 use std::collections::BTreeMap;
 
@@ -11,7 +10,7 @@ use crate::snapshot::{Counts, Device, Snapshot, Socket};
 /// A sample's labels and number.
 type Sample = (Vec<Label>, Number);
 
-/// A figure of a device, with the cause that tells it from others of its name.
+/// A counter of a device, and the value of the label `cause`, if the metric has that label.
 type Figure<'c> = (Option<&'c str>, fn(&Counters) -> u64);
 
 /// All metrics of a snapshot.
@@ -70,7 +69,7 @@ fn members(snapshot: &Snapshot) -> [Family; 5] {
     ]
 }
 
-/// A figure of each member that tells it.
+/// A sample for each member whose figure is known.
 fn of_members(snapshot: &Snapshot, figure: impl Fn(&Socket) -> Option<Number>) -> Vec<Sample> {
     let of_member = |socket: &Socket| {
         let number = figure(socket)?;
@@ -79,7 +78,7 @@ fn of_members(snapshot: &Snapshot, figure: impl Fn(&Socket) -> Option<Number>) -
     snapshot.sockets.iter().filter_map(of_member).collect()
 }
 
-/// How long applications have not looked for packets.
+/// Seconds since each application last looked for packets.
 fn unread(snapshot: &Snapshot) -> Family {
     gauge(
         "fanpcap_member_unread_seconds",
@@ -91,7 +90,7 @@ fn unread(snapshot: &Snapshot) -> Family {
     )
 }
 
-/// Each counter that a member tells.
+/// A sample for each counter of each member's steering program.
 fn program_counters(snapshot: &Snapshot) -> Family {
     let of_member = |socket: &Socket| {
         let labels = member_labels(snapshot, socket)?;
@@ -111,7 +110,7 @@ fn program_counters(snapshot: &Snapshot) -> Family {
     )
 }
 
-/// How old they are.
+/// Age of the steering programs' counters.
 fn program_counters_age(snapshot: &Snapshot) -> Family {
     let age = |socket: &Socket| socket.program_counters_age(snapshot.at_ns);
     gauge(
@@ -122,8 +121,8 @@ fn program_counters_age(snapshot: &Snapshot) -> Family {
     )
 }
 
-/// What tells a member from others; a process may have several, so that its socket is among it.
-/// None for sockets without a group or a process.
+/// Labels that identify a member. They include the socket, as a process may have several members.
+/// `None` for sockets without a group or a process.
 fn member_labels(snapshot: &Snapshot, socket: &Socket) -> Option<Vec<Label>> {
     let (group, process) = (socket.group.as_ref()?, socket.process.as_ref()?);
     let pid = process.pid.map(|pid| pid.to_string());
@@ -138,7 +137,7 @@ fn member_labels(snapshot: &Snapshot, socket: &Socket) -> Option<Vec<Label>> {
     Some(labels)
 }
 
-/// A device may be named as what stands for all devices, `any`: its index tells them apart.
+/// The labels include the index: a device may be named `any`, as is the entry for all devices.
 fn device_labels(snapshot: &Snapshot, ifindex: u32) -> Vec<Label> {
     let mut devices = snapshot.devices.iter();
     let device = devices.find(|device| device.ifindex == ifindex);
@@ -147,7 +146,7 @@ fn device_labels(snapshot: &Snapshot, ifindex: u32) -> Vec<Label> {
 }
 
 fn groups(snapshot: &Snapshot) -> [Family; 2] {
-    // All members, and those with counters.
+    // All members, and the members with counters.
     let mut groups: BTreeMap<(u32, u16, &str), (u64, u64)> = BTreeMap::new();
     for socket in &snapshot.sockets {
         if let Some(group) = &socket.group {
@@ -332,7 +331,7 @@ mod tests {
         assert_eq!(text.matches("fanpcap_group_members{").count(), 2, "{text}");
     }
 
-    /// The manual page names each metric, and no other.
+    /// The manual page names each metric and no other.
     #[test]
     fn the_manual_has_every_metric() {
         let page = include_str!("../../../../docs/man/fanpcap-metrics.in");
@@ -347,7 +346,7 @@ mod tests {
     #[test]
     fn what_is_unknown_has_no_sample() {
         let text = exposition::text(&of(&fixture::after()));
-        // Never counted, and foreign.
+        // A member that never counted, and a member of another library.
         assert!(!text.contains("pid=\"4714\"") && !text.contains("pid=\"5000\""));
         assert_eq!(exposition::text(&of(&fixture::look(1))), "");
     }

@@ -1,4 +1,4 @@
-//! The file that `fanpcap metrics --write` replaces: whole, through no link of another user's.
+//! Replaces the file of `fanpcap metrics --write` at once, and follows no other user's link.
 
 use std::ffi::{OsStr, OsString};
 use std::fs::{self, File, Metadata};
@@ -8,18 +8,19 @@ use std::path::{Path, PathBuf};
 
 use fanpcap_linux::file::directory::{Directory, is_roots_or_own};
 
-/// Links that are followed at most, as the kernel does (path_resolution(7)).
+/// Longest chain of links, as in the kernel (path_resolution(7)).
 const LINKS_MAX: usize = 40;
 
-/// Of a file that had another owner, or was not there.
+/// Mode of a new file, and of one that had another owner.
 const MODE: u32 = 0o644;
 
-/// Writes a file that has its name only when it is whole. Until then it has one that the collector,
-/// which reads `*.prom`, passes over. It keeps the mode and the group of the file that it replaces.
+/// Writes `text` to `path`. The file gets its name only when it is complete. Until then it has a
+/// name that the collector, which reads `*.prom`, ignores. The new file keeps the mode and the
+/// group of the file that it replaces.
 ///
 /// # Errors
-/// What the path leads to is no regular file, or a link of another user's is on the way; and what
-/// the calls say.
+/// `path` leads to something else than a regular file, or over another user's link; or a system
+/// call failed.
 pub(super) fn write(path: &Path, text: &str) -> io::Result<()> {
     let Destination {
         directory,
@@ -32,24 +33,25 @@ pub(super) fn write(path: &Path, text: &str) -> io::Result<()> {
     let written = write_new(&directory, &unfinished, before.as_ref(), text)
         .and_then(|()| directory.rename(&unfinished, &name));
     if written.is_err() {
-        // The error is told; what is left of the file is of no use.
+        // The write error is reported; the rest of the file is of no use.
         let _ = directory.remove_file(&unfinished);
     }
     written
 }
 
-/// Where a file is to be.
+/// The directory and name of the file to write.
 #[derive(Debug)]
 struct Destination {
     directory: Directory,
     name: OsString,
-    /// The file that is there.
+    /// The file to replace, if it exists.
     before: Option<Metadata>,
 }
 
 impl Destination {
-    /// Follows a path to what is replaced. The kernel follows links to directories, by its own
-    /// rules; those to the file are followed here, one by one, so that each one's owner is known.
+    /// Resolves `path` to the file to replace. The kernel follows links to directories, by its own
+    /// rules. This function follows links to the file one by one, so that it learns the owner of
+    /// each.
     fn of(path: &Path) -> io::Result<Self> {
         let mut path = path.to_owned();
         let mut parent = None;
@@ -96,8 +98,8 @@ impl Destination {
     }
 }
 
-/// The directory of what a path names, and the name in it. A link's target is meant from the
-/// directory of the link.
+/// Splits `path` into a directory and a name. A link's target is relative to the directory of the
+/// link.
 fn split(parent: Option<&Path>, path: &Path) -> io::Result<(PathBuf, OsString)> {
     let name = path
         .file_name()
@@ -111,7 +113,7 @@ fn split(parent: Option<&Path>, path: &Path) -> io::Result<(PathBuf, OsString)> 
     Ok((directory, name.to_owned()))
 }
 
-/// Writes a file that was not there: a link that somebody put in its place is not followed.
+/// Writes a new file. `O_EXCL` keeps the kernel from following a link that somebody has put there.
 fn write_new(
     directory: &Directory,
     name: &OsStr,
@@ -127,10 +129,10 @@ fn write_new(
 }
 
 fn keep(file: &File, before: &Metadata) -> io::Result<()> {
-    // Best effort: only root, and who is in the group, may give it away.
+    // Best effort: only root and members of the group may set it.
     let is_kept = fchown(file, None, Some(before.gid())).is_ok();
     let mode = before.mode() & 0o777;
-    // What the group could do, another one can't.
+    // The mode's group bits were for the old group; another group must not get them.
     let mode = if is_kept { mode } else { mode & !0o070 };
     file.set_permissions(fs::Permissions::from_mode(mode))
 }
@@ -226,8 +228,8 @@ mod tests {
         assert_eq!(fs::read_dir(taken.parent().unwrap()).unwrap().count(), 1);
     }
 
-    /// A FIFO stands for devices. The test must not name a device of the machine: a wrong `write`
-    /// would replace it for everybody.
+    /// A FIFO stands for devices: a test with a bug in `write` must not replace a device of the
+    /// machine.
     #[test]
     fn a_device_or_a_fifo_is_not_replaced() {
         let scratch = Scratch::new().unwrap();

@@ -1,5 +1,5 @@
-//! As much of HTTP/1.1 as a scraper needs (RFC 9112): `GET` and `HEAD` of `/metrics`, one request a
-//! connection, a few connections at a time.
+//! The part of HTTP/1.1 that a scraper needs (RFC 9112): `GET` and `HEAD` of `/metrics`, one
+//! request per connection, a few connections at a time.
 
 use std::io::{self, Read, Write};
 use std::net::{IpAddr, Ipv4Addr, Shutdown, SocketAddr, TcpListener, TcpStream};
@@ -15,18 +15,18 @@ use crate::streams;
 /// The most bytes of a request's head.
 const HEAD_MAX: usize = 8 * 1024;
 
-/// Connections that are served at a time. Others wait in the listener's queue, no longer than these
-/// may take.
+/// Connections that are served at a time. Others wait in the listener's queue; the limits below
+/// bound that wait.
 const WORKERS: usize = 16;
 
-/// How long things may take.
+/// Time limits of a connection.
 #[derive(Clone, Copy, Debug)]
 struct Patience {
-    /// A request to arrive: scrapers send it at once.
+    /// For the request to arrive.
     head: Duration,
-    /// Its answer to leave.
+    /// For the answer to leave.
     answer: Duration,
-    /// The other side to close.
+    /// For the client to close.
     farewell: Duration,
 }
 
@@ -51,10 +51,10 @@ pub(crate) fn address(text: &str) -> Result<SocketAddr, String> {
     }
 }
 
-/// Serves what `metrics` returns until the process is ended.
+/// Serves what `metrics` returns, until the process ends.
 ///
 /// # Errors
-/// The address can't be listened at.
+/// The process can't listen at the address.
 pub(crate) fn serve(
     address: SocketAddr,
     metrics: impl FnMut() -> Result<String> + Send,
@@ -71,7 +71,7 @@ pub(crate) fn serve(
     Ok(ExitCode::SUCCESS)
 }
 
-/// Serves one connection after the other. The metrics are looked for by one worker at a time.
+/// Serves one connection after the other. One worker at a time collects the metrics.
 fn work<M: FnMut() -> Result<String>>(listener: &TcpListener, metrics: &Mutex<M>) {
     loop {
         let connection = listener.accept();
@@ -81,8 +81,8 @@ fn work<M: FnMut() -> Result<String>>(listener: &TcpListener, metrics: &Mutex<M>
         };
         let served = connection.and_then(|(stream, _)| talk(stream, PATIENCE, &mut now));
         if let Err(error) = served {
-            // The next scraper is served all the same. Without descriptors accept would fail at
-            // once again.
+            // The next connection is served nevertheless. Pause: without free descriptors accept(2)
+            // fails at once again.
             streams::note(&format!("fanpcap: a request: {error}\n"));
             thread::sleep(Duration::from_millis(100));
         }
@@ -98,7 +98,7 @@ struct Answer {
 }
 
 impl Answer {
-    /// One that says no more than its status.
+    /// An answer that consists of its status.
     fn plain(status: &'static str, more: &'static str) -> Self {
         Self {
             status,
@@ -149,11 +149,11 @@ fn talk(
     Ok(())
 }
 
-/// What came of a request's head.
+/// The result of reading a request's head.
 enum Head {
     /// The head, perhaps with bytes after it.
     Whole(Vec<u8>),
-    /// The other side closed without a request.
+    /// The client closed without a request.
     Gone,
     /// More than [`HEAD_MAX`].
     TooLong,
@@ -182,7 +182,7 @@ fn read_head(stream: &mut TcpStream, deadline: Instant) -> io::Result<Head> {
     }
 }
 
-/// Decides by the request line: method, target, version.
+/// Answers by the request line: method, target, version.
 fn answer(head: &[u8], metrics: &mut impl FnMut() -> Result<String>) -> Answer {
     let line = head.split(|&byte| byte == b'\n').next().unwrap_or_default();
     let line = String::from_utf8_lossy(line.strip_suffix(b"\r").unwrap_or(line));
@@ -195,7 +195,7 @@ fn answer(head: &[u8], metrics: &mut impl FnMut() -> Result<String>) -> Answer {
     if !version.starts_with("HTTP/1.") {
         return Answer::plain("400 Bad Request", "");
     }
-    // A proxy's form has the server's address in front.
+    // A proxy sends the absolute form, which starts with the server's address.
     let path = target
         .strip_prefix("http://")
         .map_or(target, |rest| rest.find('/').map_or("/", |at| &rest[at..]));
@@ -226,7 +226,7 @@ fn answer(head: &[u8], metrics: &mut impl FnMut() -> Result<String>) -> Answer {
     }
 }
 
-/// Writes all of it, however slowly the other side reads, but not beyond the deadline.
+/// Writes all bytes before the deadline, however slowly the client reads.
 fn write_all(stream: &mut TcpStream, mut bytes: &[u8], deadline: Instant) -> io::Result<()> {
     while !bytes.is_empty() {
         stream.set_write_timeout(Some(left(deadline)?))?;
@@ -238,8 +238,8 @@ fn write_all(stream: &mut TcpStream, mut bytes: &[u8], deadline: Instant) -> io:
     Ok(())
 }
 
-/// Reads what is still to come: closing before would reset the connection, and the answer might be
-/// lost.
+/// Reads the rest of the request. Closing with unread bytes would reset the connection, and the
+/// client might lose the answer.
 fn drain(stream: &mut TcpStream, deadline: Instant) {
     let mut bytes = [0; 1024];
     for _ in 0..HEAD_MAX {

@@ -1,4 +1,4 @@
-//! What a packet costs: measured where programs may be loaded, else estimated.
+//! The cost per packet: measured where BPF programs may be loaded, else estimated.
 
 use std::fmt;
 use std::hint::black_box;
@@ -13,33 +13,33 @@ use fanpcap_wire::Frame;
 
 use super::frames::Frames;
 
-/// Runs in a trial, in the kernel and here, where a run is short; and trials, of which the median
-/// counts.
+/// Runs in a trial of a short program, in the kernel and in user space; and the number of trials,
+/// of which the median counts.
 const RUNS: u32 = 20_000;
 const NATIVE_RUNS: u32 = 2_000;
 const TRIALS: usize = 5;
-/// Runs that tell how long one takes, and nanoseconds that a trial of long ones may take.
+/// Runs that determine how long one run takes; and the nanoseconds that a trial of a long program
+/// may take.
 const FIRST_RUNS: u32 = 20;
 const TRIAL_NS: u32 = 5_000_000;
 
-/// What programs were found to take where they were measured: a packet that is soon done with, and
-/// for each instruction of the program what one takes that goes through all of it. Most are for
-/// packets that are rare.
+/// Measured costs of BPF programs in nanoseconds: of a packet that ends early, and of each
+/// instruction for a packet that runs through all of them. Few packets do.
 const LEAST_NS: f64 = 30.0;
 const INSTRUCTION_NS: f64 = 0.07;
 
-/// Of an object.
+/// The cost of one BPF program.
 pub(super) enum Cost {
-    /// Nanoseconds for each frame, by its name.
+    /// Nanoseconds for each frame, by the frame's name.
     Measured {
         times: Vec<(&'static str, u32)>,
         verified: Option<u32>,
     },
-    /// From its size, in nanoseconds, and why it was not measured.
+    /// Nanoseconds estimated from the size, and why no measurement was possible.
     Estimated { most: f64, why: String },
 }
 
-/// Loads the object and lets go of it again.
+/// Loads the BPF program, measures it, and unloads it.
 pub(super) fn of(object: &Object, frames: &Frames) -> Cost {
     let measured = Loaded::load(object, "explain")
         .map_err(|error| error.to_string())
@@ -68,7 +68,7 @@ fn times(loaded: &Loaded, frames: &Frames) -> io::Result<Vec<(&'static str, u32)
     frames.iter().map(time).collect()
 }
 
-/// How often to run what takes so many nanoseconds.
+/// Number of runs for a trial, given the nanoseconds of one run.
 fn runs(nanoseconds: u32, most: u32) -> u32 {
     (TRIAL_NS / nanoseconds.max(1)).clamp(1, most)
 }
@@ -78,7 +78,7 @@ fn median(mut times: Vec<u32>) -> u32 {
     times.get(times.len() / 2).copied().unwrap_or(0)
 }
 
-/// Of the evaluator.
+/// The cost of the evaluator.
 pub(super) fn native(program: &Tree, frames: &Frames) -> Cost {
     let mut evaluator = Evaluator::new(program);
     let mut time = |(name, bytes): (&'static str, &[u8])| {
@@ -101,7 +101,7 @@ pub(super) fn native(program: &Tree, frames: &Frames) -> Cost {
 }
 
 impl Cost {
-    /// How much the verifier had to do, as more of a sentence.
+    /// The verifier's effort, as the end of a sentence.
     pub(super) fn verified(&self) -> String {
         match self {
             Self::Measured {

@@ -1,5 +1,4 @@
-//! A program of its own for the kernel: what it says in the language, how large it is, what it
-//! costs.
+//! One BPF program of a steering program: its text in the language, its size, its cost.
 
 use std::fmt::Write;
 
@@ -11,10 +10,10 @@ use fanpcap_steer::ir::COUNTERS;
 use super::cost;
 use super::frames::Frames;
 
-/// One of those that a steering program comes to.
+/// One BPF program of those that a steering program compiles to.
 pub(super) struct Part {
     what: &'static str,
-    /// In the language; none where it is the whole program.
+    /// Text in the language; empty where the part is the whole steering program.
     lines: Vec<String>,
     object: Object,
 }
@@ -29,12 +28,12 @@ impl Part {
         }
     }
 
-    /// The whole program.
+    /// A part that is the whole steering program.
     pub(super) fn whole(what: &'static str, object: Object) -> Self {
         Self::of(what, Vec::new(), object)
     }
 
-    /// For people.
+    /// Writes the part as text.
     pub(super) fn write(&self, text: &mut String, frames: &Frames, bytecode: bool) -> Result<()> {
         writeln!(text, "  {}:", self.what)?;
         for line in &self.lines {

@@ -1,4 +1,4 @@
-//! Datagrams that come in fragments: does one member get all of each?
+//! Datagrams in fragments: whether one member gets all fragments.
 
 use std::collections::HashMap;
 use std::net::IpAddr;
@@ -8,26 +8,27 @@ use fanpcap_wire::{Ip, number};
 use super::members::Members;
 use super::place::FlowSide;
 
-/// How long a datagram's fragments may be on their way: as long as hosts wait for them (RFC 791,
+/// Longest time between a datagram's fragments: as long as hosts wait for them (RFC 791,
 /// ipfrag_time).
 const AGE_NS: u64 = 30_000_000_000;
-/// Datagrams that are remembered, at least.
+/// Datagrams that are remembered at least.
 const KEPT: usize = 1 << 16;
 
-/// Those of a capture. Two generations of them: when the younger one is full, the older one is
-/// forgotten.
+/// The datagrams of a capture, in two generations. When the younger generation is full, the older
+/// one is dropped.
 #[derive(Debug, Default)]
 pub(super) struct Datagrams {
     young: HashMap<Key, Datagram>,
     old: HashMap<Key, Datagram>,
     pub(super) total: u64,
-    /// Of these, those of which no member got all that came.
+    /// Of these: no member got all fragments.
     pub(super) split: u64,
-    /// Of these, those of which another fragment came before the first one.
+    /// Of these: another fragment came before the first one.
     pub(super) late: u64,
 }
 
-/// What fragments of one have in common (RFC 791; RFC 8200 section 4.5 goes without the protocol).
+/// The key that a datagram's fragments share (RFC 791; RFC 8200 section 4.5 leaves the protocol
+/// out).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 struct Key {
     source: IpAddr,
@@ -38,17 +39,17 @@ struct Key {
 
 #[derive(Clone, Copy, Debug)]
 struct Datagram {
-    /// As its first fragment tells.
+    /// Flow and direction, from the first fragment.
     place: Option<FlowSide>,
     late: bool,
-    /// Who got all so far.
+    /// Members that got all fragments so far.
     all: Members,
     last_ns: u64,
 }
 
 impl Datagrams {
-    /// A fragment that these members get; `shown` is the flow that it shows. Tells its datagram's
-    /// flow, once that is known, and whether it came late.
+    /// Notes a fragment that `members` get; `shown` is the flow in the fragment's headers. Returns
+    /// the datagram's flow, once it is known, and whether the flow came late.
     pub(super) fn take(
         &mut self,
         ip: &Ip<'_>,
@@ -61,7 +62,7 @@ impl Datagrams {
         };
         let known = self.find(&key, now_ns);
         let is_later = ip.is_later_fragment();
-        // A second first fragment begins another datagram of the same number.
+        // A second first fragment starts another datagram with the same identification.
         let known = known.filter(|known| is_later || known.place.is_none());
         let mut datagram = known.unwrap_or_else(|| {
             self.total += 1;

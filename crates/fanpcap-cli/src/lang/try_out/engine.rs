@@ -1,25 +1,25 @@
-//! Runs a program as a fan-out group of the kernel's does, or, where it can't, by itself.
+//! Runs a steering program as a fan-out group of the kernel does, or as a whole where a group
+//! can't.
 
 use fanpcap_steer::ir::{COUNTERS, Tree};
 use fanpcap_steer::native::{Decision, Evaluator, Outcome, Packet};
 use fanpcap_steer::parts::{Parts, Unfit};
 
-/// What decides.
+/// The evaluators of a steering program.
 #[derive(Debug)]
 pub(super) enum Engine {
-    /// A group: one program decides the member, and then each member's own filter whether it is
-    /// kept.
+    /// A group: one evaluator picks the member, then the member's filter keeps or drops the packet.
     Group {
         steering: Evaluator,
-        /// None where nothing is dropped and nothing counted.
+        /// `None` where the steering program drops and counts nothing.
         filters: Option<Vec<Evaluator>>,
     },
-    /// The program as it is, which gives a packet to several members if it likes.
+    /// The whole steering program, which may give a packet to several members.
     Whole(Evaluator, Unfit),
 }
 
 impl Engine {
-    /// For so many members.
+    /// Evaluators for `members` members.
     pub(super) fn new(program: &Tree, members: u16) -> Self {
         match Parts::of(program) {
             Ok(parts) => Self::Group {
@@ -33,7 +33,7 @@ impl Engine {
         }
     }
 
-    /// What becomes of the packet.
+    /// Evaluates a packet.
     pub(super) fn evaluate(&mut self, packet: &Packet<'_>) -> Outcome {
         let (steering, filters) = match self {
             Self::Group { steering, filters } => (steering, filters),
@@ -43,7 +43,7 @@ impl Engine {
         if let Some(filters) = filters {
             let number = match outcome.decision {
                 Decision::Steer(number) => number as usize,
-                // The kernel has to give it to somebody, whose filter drops it.
+                // The kernel must give the packet to some member; that member's filter drops it.
                 Decision::Drop | Decision::Copy | Decision::Double(..) | Decision::Broadcast => 0,
             };
             let members = filters.len();
@@ -54,7 +54,7 @@ impl Engine {
         outcome
     }
 
-    /// Why it is not run as a group of the kernel's.
+    /// Why a kernel group can't run the steering program.
     pub(super) fn unfit(&self) -> Option<&Unfit> {
         match self {
             Self::Group { .. } => None,
@@ -62,7 +62,7 @@ impl Engine {
         }
     }
 
-    /// The program's counters, of all members.
+    /// The steering program's counters, summed over all members.
     pub(super) fn counters(&self) -> [u64; COUNTERS] {
         let each: Vec<&Evaluator> = match self {
             Self::Group { filters, .. } => filters.iter().flatten().collect(),
@@ -77,7 +77,7 @@ impl Engine {
         sum
     }
 
-    /// Fragments that came before their datagram's first one, as the program counts them.
+    /// Fragments that came before their datagram's first one, by the steering program's count.
     pub(super) fn late(&self) -> u64 {
         match self {
             Self::Group { steering, .. } => steering.late(),

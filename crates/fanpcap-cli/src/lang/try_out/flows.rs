@@ -1,4 +1,4 @@
-//! Flows: does one member get all of each, in both directions?
+//! Flows: whether one member gets all of a flow, in both directions.
 
 use std::collections::HashMap;
 
@@ -8,10 +8,10 @@ use super::datagrams::Datagrams;
 use super::members::Members;
 use super::place::FlowSide;
 
-/// How deep a packet is looked into for its flow: that of the innermost.
+/// Depth of nested IP headers; a packet belongs to the flow of the innermost one.
 const INNER_MAX: usize = fanpcap_steer::INNER_MAX;
 
-/// What is known of all flows.
+/// All flows of a capture.
 #[derive(Debug, Default)]
 pub(super) struct Flows {
     flows: HashMap<FlowKey, Flow>,
@@ -20,12 +20,12 @@ pub(super) struct Flows {
     strangers: u64,
 }
 
-/// What is known of one.
+/// One flow.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Flow {
-    /// By direction: from the smaller end, from the greater one.
+    /// By direction: from the smaller end, from the greater end.
     ways: [Option<Way>; 2],
-    /// Who got all of its datagrams of which a later fragment came first.
+    /// Members that got all datagrams of which a later fragment came first.
     late: Option<Members>,
 }
 
@@ -33,27 +33,27 @@ pub(super) struct Flow {
 #[derive(Clone, Copy, Debug)]
 struct Way {
     packets: u64,
-    /// Who got a part.
+    /// Members that got some packets.
     some: Members,
-    /// Who got all.
+    /// Members that got all packets.
     all: Members,
 }
 
-/// What becomes of a flow.
+/// Whether members get the flow whole.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Fate {
-    /// One member, or more, gets all of it.
+    /// At least one member gets all of the flow.
     Whole,
-    /// Nobody gets all of it, for the directions go to different members.
+    /// No member gets the whole flow: the directions go to different members.
     Apart,
-    /// Nobody gets all of one direction.
+    /// No member gets all packets of one direction.
     Split,
-    /// Whole but for datagrams of which a later fragment came first.
+    /// Whole, except datagrams of which a later fragment came first.
     Late,
 }
 
 impl Flows {
-    /// A packet that these members get, one at least, at a time in nanoseconds.
+    /// Notes a packet that the members `to`, at least one, get at `now_ns`.
     pub(super) fn take(&mut self, layers: &Layers<'_>, to: Members, now_ns: u64) {
         let Some(outer) = layers.ip() else {
             self.strangers += 1;
@@ -82,7 +82,7 @@ impl Flows {
         }
     }
 
-    /// All of them.
+    /// All flows.
     pub(super) fn iter(&self) -> impl Iterator<Item = (&FlowKey, &Flow)> {
         self.flows.iter()
     }
@@ -132,7 +132,7 @@ impl Flow {
         self.ways.iter().flatten().map(|way| way.packets).sum()
     }
 
-    /// Who got a part of each direction; nobody where nothing came.
+    /// The members that got packets of each direction.
     pub(super) fn members(&self) -> [Members; 2] {
         self.ways
             .map(|way| way.map_or(Members::NONE, |way| way.some))

@@ -2,7 +2,7 @@
 
 use fanpcap_wire::{End, FlowKey, Ip};
 
-/// The flow of a packet, and which direction of it the packet is of.
+/// A flow, and one of its directions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct FlowSide {
     pub(super) flow: FlowKey,
@@ -10,7 +10,7 @@ pub(super) struct FlowSide {
 }
 
 impl FlowSide {
-    /// An ICMP error is of the flow and the direction of the packet that it quotes.
+    /// An ICMP error belongs to the flow and direction of the packet that it quotes.
     pub(super) fn of(ip: &Ip<'_>) -> Self {
         let flow = FlowKey::of(ip);
         let quoted = ip.quoted();

@@ -1,4 +1,4 @@
-//! What `fanpcap lang try` says; its fields are those of the JSON.
+//! The report of `fanpcap lang try`; its fields are those of the JSON.
 
 mod text;
 
@@ -16,33 +16,33 @@ use super::members::Members;
 use super::tally::{Amount, Tally};
 use crate::lang::unknown;
 
-/// All of it.
+/// The report.
 #[derive(Debug, Serialize)]
 pub(super) struct Report {
     capture: PathBuf,
     #[serde(flatten)]
     read: Amount,
-    /// The file ends within a packet, which is left out.
+    /// The file ends within a packet, which the report leaves out.
     cut: bool,
-    /// Why it was not run as a group of the kernel's.
+    /// Why a kernel group can't run the steering program.
     not_in_group: Option<String>,
     members: Vec<Member>,
     skew: Option<f64>,
     dropped: Amount,
     copied: Amount,
-    /// How often a packet is given beyond its first time.
+    /// Copies beyond the first, over all packets.
     copies: u64,
-    /// Packets for other classes than the members', by class.
+    /// Packets steered to classes beyond the members', by class.
     classes: BTreeMap<u8, u64>,
-    /// Packets that the host gets too.
+    /// Packets that members and the host get.
     host_too: u64,
-    /// Packets that the host gets and no member.
+    /// Packets that only the host gets.
     host_only: u64,
     flows: OfFlows,
     datagrams: OfDatagrams,
-    /// The program's own, those that are not 0.
+    /// The steering program's own counters that are not 0.
     counters: BTreeMap<usize, u64>,
-    /// Why it may be otherwise on a device.
+    /// Reasons why a live group may behave otherwise.
     caveats: Vec<String>,
 }
 
@@ -51,9 +51,9 @@ pub(super) struct Report {
 struct Member {
     #[serde(flatten)]
     amount: Amount,
-    /// Of the packets that somebody gets, in percent.
+    /// Percentage of the packets that some member gets.
     share: Option<f64>,
-    /// Of which it gets a part at least.
+    /// Flows of which the member gets packets.
     flows: u64,
 }
 
@@ -61,16 +61,17 @@ struct Member {
 #[derive(Debug, Default, Serialize)]
 struct OfFlows {
     total: u64,
-    /// Nobody gets all of one direction.
+    /// No member gets all packets of one direction.
     split: u64,
     /// The directions go to different members.
     apart: u64,
-    /// Whole but for late datagrams.
+    /// Whole, except late datagrams.
     left_by_late: u64,
     both_directions: u64,
-    /// Whether all directions meet; unknown where no flow was seen in both.
+    /// Whether both directions of every flow meet in one member; `None` if the capture has both
+    /// directions of no flow.
     symmetric: Option<bool>,
-    /// Those of the most packets that are not whole.
+    /// The flows with the most packets that are not whole.
     examples: Vec<Example>,
     /// Packets that are not IP.
     not_ip_packets: u64,
@@ -81,7 +82,7 @@ struct OfFlows {
 struct Example {
     flow: String,
     packets: u64,
-    /// Who gets what goes from the first end, and from the second.
+    /// Members that get packets from the first end, and from the second.
     members: [Vec<usize>; 2],
 }
 
@@ -91,11 +92,11 @@ struct OfDatagrams {
     total: u64,
     split: u64,
     late: u64,
-    /// Fragments that the program could not give to their flow.
+    /// Fragments that the steering program could not assign to their flow.
     late_fragments: u64,
 }
 
-/// Flows that are shown.
+/// Flows in the list of examples.
 const EXAMPLES: usize = 5;
 
 impl Report {

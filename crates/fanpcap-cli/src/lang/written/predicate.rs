@@ -1,4 +1,4 @@
-//! Predicates, written down.
+//! Writes predicates in the language.
 
 use std::net::{Ipv4Addr, Ipv6Addr};
 
@@ -7,10 +7,10 @@ use fanpcap_wire::number;
 
 use super::steer;
 
-/// Elements of a set that are written.
+/// Elements of a set that are written out.
 const SHOWN: usize = 16;
 
-/// With the program's sets and filters.
+/// Writes predicates; the tree holds their sets and filters.
 pub(super) struct Predicates<'a>(&'a Tree);
 
 impl<'a> Predicates<'a> {
@@ -18,12 +18,12 @@ impl<'a> Predicates<'a> {
         Self(program)
     }
 
-    /// As an argument.
+    /// A predicate as an argument.
     pub(super) fn argument(&self, predicate: &Predicate) -> String {
         self.within(predicate, Binds::Whole)
     }
 
-    /// In parentheses unless it binds as tightly as its place wants it.
+    /// A predicate with parentheses, unless it binds as tightly as `place` requires.
     fn within(&self, predicate: &Predicate, place: Binds) -> String {
         let (text, binds) = (self.bare(predicate), binds(predicate));
         let is_whole = !text.contains(' ');
@@ -90,7 +90,7 @@ impl<'a> Predicates<'a> {
 
     fn member(&self, property: Property, set: usize) -> String {
         let list = list(&numbers(self.set(set)));
-        // There 0 stands for frames without a tag too.
+        // 0 also stands for untagged frames there.
         if property == Property::VlanId && !self.set(set).contains(&0) {
             format!("vlan_id {list}")
         } else {
@@ -114,7 +114,7 @@ impl<'a> Predicates<'a> {
     }
 }
 
-/// How tightly what is written holds together, from the loosest on.
+/// Binding strength, weakest first.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum Binds {
     Or,
@@ -145,7 +145,7 @@ fn binds(predicate: &Predicate) -> Binds {
     }
 }
 
-/// The numbers of a sorted set; those that follow each other as a range.
+/// The numbers of a sorted set; consecutive numbers become a range.
 fn numbers(set: &[u128]) -> Vec<String> {
     let runs = set.chunk_by(|one, next| one.checked_add(1) == Some(*next));
     let text = |run: &[u128]| match run {
@@ -153,7 +153,7 @@ fn numbers(set: &[u128]) -> Vec<String> {
         few => few.iter().map(ToString::to_string).collect(),
     };
     let mut elements: Vec<String> = runs.flat_map(text).collect();
-    // `[a, b..c]` would be steps in Haskell, and is refused.
+    // Haskell reads `[a, b..c]` as a range with steps, so our compiler refuses it.
     if let [_, range] = elements.as_slice() {
         if range.contains("..") {
             elements.reverse();
@@ -216,8 +216,8 @@ const PROTOCOLS: [(u8, &str); 5] = [
 
 fn header(header: Header) -> &'static str {
     match header {
-        // As a function it is vlan_or_untagged; as a predicate it has no name, and this means the
-        // same.
+        // The function is called vlan_or_untagged. The predicate has no name; this expression is
+        // equivalent.
         Header::Link => "(eth_type .>= 0)",
         Header::Tag => "has_vlan",
         Header::Ipv4 => "is_ip",
