@@ -1,4 +1,4 @@
-//! `fanpcap run`: copies of a program share one stream of packets.
+//! `fanpcap run`: runs copies of an application that share one stream of packets.
 
 mod group;
 mod not_joined;
@@ -113,7 +113,7 @@ pub(crate) struct Arguments {
     command: Vec<OsString>,
 }
 
-/// Does it.
+/// Runs `fanpcap run`.
 pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode> {
     if arguments.guard {
         return Ok(guard::stand());
@@ -135,7 +135,8 @@ pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode> {
     if let Some(to) = &arguments.merge {
         merge::ensure_writable(to)?;
     }
-    // Each copy takes several descriptors here; where it can't be raised, it is told what fails.
+    // Each copy needs several descriptors here. If the limit can't be raised, the call that fails
+    // for lack of descriptors reports that.
     let _ = child::raise_open_files();
     if let Some(path) = &arguments.json {
         summary::ensure_writable(path)?;
@@ -171,7 +172,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode> {
     Ok(ExitCode::from(code))
 }
 
-/// Says what is about to be run, and what may not be meant so.
+/// Prints what is about to run, and warns of settings that the user may not have meant.
 fn announce(arguments: &Arguments, (group, mode): (u16, &str), why: &str, output: &Output) {
     let copies = arguments.copies;
     if !arguments.quiet {
@@ -200,7 +201,7 @@ fn announce(arguments: &Arguments, (group, mode): (u16, &str), why: &str, output
     }
 }
 
-/// Merges, sums up and tells the exit status.
+/// Merges the captures, writes the summary and returns the exit status.
 fn finish(
     arguments: &Arguments,
     (group, mode): (u16, &str),
@@ -209,7 +210,7 @@ fn finish(
 ) -> u8 {
     let mut sources = supervised.sources();
     let mut seen = BTreeSet::new();
-    // Copies that were told to write the same file wrote it once.
+    // Copies that were all told to write one file wrote that file once.
     sources.retain(|(_, path)| {
         fs::metadata(path).map_or(true, |found| seen.insert((found.dev(), found.ino())))
     });
@@ -243,7 +244,7 @@ fn finish(
         Ok(Some(_)) => supervised.remove_spools(),
         Err(error) => {
             if is_broken_pipe(&error) {
-                // Whoever read standard output has had enough of it.
+                // The reader of standard output has closed it.
                 supervised.remove_spools();
             }
             errors.push(format!("{:#}", error.context(kept(&paths))));
@@ -263,7 +264,7 @@ fn finish(
     }
 }
 
-/// Says what is not in the merged capture.
+/// Warns of packets that the merged capture lacks.
 fn tell_of_gaps(supervised: &Supervised, summary: &Summary, output: &Output) {
     let copies = supervised.copies.iter();
     for path in copies.flat_map(|copy| copy.files.no_captures()) {

@@ -1,4 +1,5 @@
-//! What is checked before any copy is started: device, files, and what the group has already.
+//! Checks before any copy starts: the device, the files, and the members that the group already
+//! has.
 
 use std::env;
 use std::ffi::{OsStr, OsString};
@@ -12,7 +13,7 @@ use super::arguments;
 use super::group::Wanted;
 use super::options::{self, Known};
 
-/// Names of captures that are no network devices, as libpcap has them.
+/// libpcap's names of captures that are no network devices.
 const NO_DEVICES: [&str; 7] = [
     "usbmon",
     "nflog",
@@ -23,11 +24,11 @@ const NO_DEVICES: [&str; 7] = [
     "dag",
 ];
 
-/// The device that the copies capture on, as far as that can be told: `given` by --device, or by
+/// The device that the copies capture on, as far as it is known: `given` by --device, or named in
 /// the command line.
 ///
 /// # Errors
-/// When there is no such device here, with those that there are.
+/// This network namespace has no such device. The message lists its devices.
 pub(crate) fn device(given: Option<&str>, command: &[OsString]) -> Result<Option<String>> {
     let exists = |name: &str| name == "any" || interface::index(name).is_some();
     let there_are = || interface::names().join(", ");
@@ -43,7 +44,7 @@ pub(crate) fn device(given: Option<&str>, command: &[OsString]) -> Result<Option
     let device = arguments::device(command, exists);
     if let Some(name) = device.as_deref().filter(|name| !exists(name)) {
         let (program, rest) = command.split_at(1.min(command.len()));
-        // Others may run it elsewhere: ip netns exec, ssh.
+        // Other programs may run the command elsewhere: ip netns exec, ssh.
         let is_here = options::known_program(program).is_some_and(|(known, _)| known.needs_device);
         let is_device = name.bytes().any(|byte| !byte.is_ascii_digit())
             && !NO_DEVICES.iter().any(|other| name.starts_with(other))
@@ -57,10 +58,10 @@ pub(crate) fn device(given: Option<&str>, command: &[OsString]) -> Result<Option
     Ok(device)
 }
 
-/// Whether each of the copies writes a file of its own, and --merge has something to merge.
+/// Checks that each copy writes a file of its own, and that --merge has captures to merge.
 ///
 /// # Errors
-/// With what to write instead.
+/// The message says what to write instead.
 pub(crate) fn files(command: &[OsString], copies: usize, is_merged: bool) -> Result<()> {
     let Some((known, arguments)) = options::known_program(command) else {
         return Ok(());
@@ -68,8 +69,7 @@ pub(crate) fn files(command: &[OsString], copies: usize, is_merged: bool) -> Res
     let Some(option) = known.file else {
         return Ok(());
     };
-    // What runs the program may give each copy a directory of its own: env -C copy%i, chroot
-    // copy%i.
+    // A wrapper may give each copy a directory of its own: env -C copy%i, chroot copy%i.
     let before = &command[..command.len() - arguments.len()];
     if before.iter().any(|word| arguments::is_numbered(word)) {
         return Ok(());
@@ -99,7 +99,7 @@ fn ensure_merged(known: Known, file: Option<&OsStr>, is_merged: bool) -> Result<
     Ok(())
 }
 
-/// A name of this kind for each copy.
+/// The name with the copy's number in it.
 fn numbered(file: &OsStr) -> String {
     let path = Path::new(file);
     let own = match path.extension() {
@@ -116,10 +116,10 @@ fn numbered(file: &OsStr) -> String {
     own.display().to_string()
 }
 
-/// Whether the copies can join their group, as far as the kernel and the pages of its members tell.
+/// Checks that the copies can join the group, by the kernel's list and the member pages.
 ///
 /// # Errors
-/// What the group is and what to do.
+/// The message says what the group is and what to do.
 pub(crate) fn group(group: u16, wanted: &Wanted, device: Option<&str>) -> Result<()> {
     let seen = roster::entries().unwrap_or_default().into_iter();
     let here = device.and_then(interface::index);
@@ -148,8 +148,8 @@ pub(crate) fn group(group: u16, wanted: &Wanted, device: Option<&str>) -> Result
     Ok(())
 }
 
-/// Settings of the calling environment that do nothing here, as the copies are given their group by
-/// this command.
+/// Settings of the calling environment that have no effect here: this command gives the copies
+/// their group.
 pub(crate) fn ignored() -> Vec<String> {
     let names = env::vars_os().filter_map(|(name, _)| name.into_string().ok());
     let is_ours = |name: &String| {

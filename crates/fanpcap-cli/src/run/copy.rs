@@ -1,4 +1,4 @@
-//! One copy of the program: its starts and ends.
+//! One copy of the application: its starts and ends.
 
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
@@ -12,30 +12,29 @@ use std::os::unix::process::ExitStatusExt;
 use super::arguments;
 use super::files::Files;
 
-/// How long a copy is awaited before it is started again: doubled each time, from the first to the
-/// last.
+/// Pause before a copy is started again: doubled with each start, from the first value to the last.
 const DELAY_FIRST: Duration = Duration::from_millis(100);
 const DELAY_LAST: Duration = Duration::from_secs(5);
 
-/// A copy that ran so long was well: it is started again at once, so to speak.
+/// After a run of this length the next pause is the shortest again.
 const WELL: Duration = Duration::from_secs(10);
 
-/// After so many ends in a row, none of which came after [`WELL`], it is given up.
+/// A copy is given up after this many ends in a row before [`WELL`].
 const ENDS_MAX: u32 = 10;
 
-/// How a start of a copy ended.
+/// How one start of a copy ended.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct End {
-    /// What the kernel says.
+    /// The kernel's wait status.
     pub(crate) status: ExitStatus,
-    /// It had been told to end by a signal of ours.
+    /// A signal from this command had told the copy to end.
     pub(crate) told: bool,
-    /// It is started again.
+    /// The copy is to be started again.
     pub(crate) again: bool,
 }
 
 impl End {
-    /// The status as shells tell it: 128 and the signal's number for a program that was killed.
+    /// The exit status as shells report it: 128 and the signal's number for a killed process.
     pub(crate) fn code(&self) -> u8 {
         let killed = || self.status.signal().map(|signal| signal + 128);
         let code = self.status.code().or_else(killed);
@@ -47,33 +46,33 @@ impl End {
 /// A copy.
 #[derive(Debug)]
 pub(crate) struct Copy {
-    /// Its number, from 0.
+    /// Number of the copy, from 0.
     pub(crate) number: usize,
-    /// The CPU that it runs on.
+    /// The CPU that the copy runs on.
     pub(crate) cpu: Option<usize>,
-    /// The files that it may write.
+    /// The files that the copy may write.
     pub(crate) files: Files,
-    /// Captures that came on its standard output.
+    /// Captures from the copy's standard output.
     pub(crate) spools: Vec<PathBuf>,
-    /// How its starts ended.
+    /// How the copy's starts ended.
     pub(crate) ends: Vec<End>,
-    /// How often it was started.
+    /// Number of starts.
     pub(crate) starts: u32,
-    /// Members that earlier starts had.
+    /// Members of the earlier starts.
     pub(crate) members_before: usize,
-    /// It has been looked at why it did not join.
+    /// Whether this start was already checked for why it did not join.
     pub(crate) questioned: bool,
-    /// It ended too often and is not started again.
+    /// The copy ended too often and is not started again.
     pub(crate) given_up: bool,
     child: Option<Child>,
     started: Instant,
-    /// When it is started again.
+    /// Time of the next start.
     due: Option<Instant>,
     short: u32,
 }
 
 impl Copy {
-    /// A copy that is not started yet.
+    /// A copy before its first start.
     pub(crate) fn new(number: usize, cpu: Option<usize>, arguments: &[OsString]) -> Self {
         Self {
             number,
@@ -92,11 +91,11 @@ impl Copy {
         }
     }
 
-    /// Starts it; `lead` adds the environment. Its output is to be taken from the child that is
-    /// returned.
+    /// Starts the copy; `lead` adds the environment. The caller reads the output from the returned
+    /// child.
     ///
     /// # Errors
-    /// When the program can't be started.
+    /// The application can't be started.
     pub(crate) fn start(
         &mut self,
         command_line: &[OsString],
@@ -128,27 +127,27 @@ impl Copy {
         Ok(self.child.insert(child))
     }
 
-    /// The process, while it runs.
+    /// The process id, while the process runs.
     pub(crate) fn pid(&self) -> Option<u32> {
         self.child.as_ref().map(Child::id)
     }
 
-    /// How long it has run.
+    /// Time since the start.
     pub(crate) fn age(&self) -> Duration {
         self.started.elapsed()
     }
 
-    /// Whether it neither runs nor will run again.
+    /// Whether the copy neither runs nor will run again.
     pub(crate) fn is_done(&self) -> bool {
         self.child.is_none() && self.due.is_none()
     }
 
-    /// Whether it is time to start it again.
+    /// Whether it is time for the next start.
     pub(crate) fn is_due(&self) -> bool {
         self.due.is_some_and(|due| due <= Instant::now())
     }
 
-    /// It will not be started again.
+    /// Prevents further starts.
     pub(crate) fn stay_down(&mut self) {
         self.due = None;
         if let Some(end) = self.ends.last_mut() {
@@ -156,11 +155,11 @@ impl Copy {
         }
     }
 
-    /// Notes its end, if it has ended: `told` if by a signal of ours. It is to be started `again`
-    /// unless it has ended too often.
+    /// Notes the end of the process, if it has ended: `told` if a signal of this command ended it.
+    /// With `again`, plans the next start unless the copy has ended too often.
     ///
     /// # Errors
-    /// What waitpid(2) says.
+    /// waitpid(2) failed.
     pub(crate) fn end(
         &mut self,
         told: impl Fn(ExitStatus) -> bool,
@@ -191,7 +190,7 @@ impl Copy {
     }
 }
 
-/// How long to wait after so many short runs.
+/// Pause after `short` short runs in a row.
 fn delay(short: u32) -> Duration {
     let doubled = 2_u32.saturating_pow(short.saturating_sub(1));
     DELAY_FIRST.saturating_mul(doubled).min(DELAY_LAST)

@@ -1,5 +1,5 @@
-//! The files that the arguments of a copy name: which of them this run wrote, and how those of a
-//! copy that is started again are kept.
+//! The files that a copy's arguments name: which of them this run wrote, and how they are kept when
+//! the copy is started again.
 
 mod rotated;
 
@@ -19,17 +19,18 @@ use rotated::Pattern;
 /// The files of one copy.
 #[derive(Debug)]
 pub(crate) struct Files {
-    /// What the arguments may name, and what was there before the copy was started.
+    /// Paths that the arguments may name, each with its state before the copy started.
     named: BTreeMap<PathBuf, Option<State>>,
-    /// What programs make of these names; files that were there before are in `named`.
+    /// Names that applications derive from the named ones. Files that existed before are in
+    /// `named`.
     patterns: Vec<Pattern>,
-    /// Names of other copies' files, which may look like a further one of this copy.
+    /// Names of other copies' files, which may match a pattern of this copy.
     others: BTreeSet<PathBuf>,
-    /// Those that earlier starts left, under their new names.
+    /// New names of the files of earlier starts.
     kept: Vec<PathBuf>,
 }
 
-/// What changes when a file is written or replaced.
+/// Changes whenever a file is written or replaced.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct State {
     file: (u64, u64),
@@ -50,7 +51,7 @@ impl State {
 }
 
 impl Files {
-    /// The files of copy `number`, before it is started.
+    /// The files of copy `number`, before its first start.
     pub(crate) fn of(arguments: &[OsString], number: usize) -> Self {
         let mut named: BTreeSet<PathBuf> =
             arguments::files(arguments, number).into_iter().collect();
@@ -71,7 +72,7 @@ impl Files {
         }
     }
 
-    /// Whether one of them is `path`, which need not be there yet.
+    /// Whether `path`, which need not exist yet, is one of the files.
     pub(crate) fn contain(&self, path: &Path) -> bool {
         let wanted = resolve(path).ok();
         let same = |named: &Path| match (&wanted, resolve(named)) {
@@ -81,11 +82,12 @@ impl Files {
         self.named.keys().any(|named| same(named)) || self.written().iter().any(|named| same(named))
     }
 
-    /// Renames what the copy wrote, so that its next start does not write over it: NAME to NAME.1,
-    /// .2 and so on. What it did not change, as what it reads, stays. Returns the new names.
+    /// Renames the files that the copy wrote to NAME.1, .2 and so on, so that the next start does
+    /// not overwrite them. Files that the copy did not change, such as its input, keep their names.
+    /// Returns the new names.
     ///
     /// # Errors
-    /// When a file can't be renamed.
+    /// A file can't be renamed.
     pub(crate) fn keep(&mut self) -> Result<Vec<PathBuf>> {
         let mut names = Vec::new();
         for path in self.written() {
@@ -99,7 +101,7 @@ impl Files {
         Ok(names)
     }
 
-    /// The captures that the copy wrote, those of earlier starts first.
+    /// Captures that the copy wrote, those of earlier starts first.
     pub(crate) fn captures(&self) -> Vec<PathBuf> {
         let written = self.written();
         let all = self.kept.iter().chain(&written);
@@ -108,13 +110,13 @@ impl Files {
             .collect()
     }
 
-    /// What else the copy wrote under names of its own.
+    /// Other files that the copy wrote under names of its own.
     pub(crate) fn no_captures(&self) -> Vec<PathBuf> {
         let written = self.written().into_iter();
         written.filter(|path| !begins_as_capture(path)).collect()
     }
 
-    /// What the copy wrote, the oldest first.
+    /// Files that the copy wrote, oldest first.
     fn written(&self) -> Vec<PathBuf> {
         let further = self.patterns.iter().flat_map(Pattern::found);
         let further = further.filter(|path| !self.others.contains(path) && begins_as_capture(path));
@@ -126,7 +128,7 @@ impl Files {
         });
         let mut changed: Vec<(State, PathBuf)> = changed.collect();
         changed.sort_by_key(|(state, _)| state.modified);
-        // The same file may be named in several ways.
+        // Two names may be one file.
         let mut seen = BTreeSet::new();
         changed.retain(|(state, _)| seen.insert(state.file));
         changed.into_iter().map(|(_, path)| path).collect()
@@ -149,7 +151,7 @@ fn free_name(path: &Path) -> PathBuf {
         .unwrap_or_else(|| numbered(0))
 }
 
-/// Whether the file is a capture, if only the beginning of one.
+/// Whether the file starts like a capture.
 fn begins_as_capture(path: &Path) -> bool {
     let mut head = Vec::new();
     let read = File::open(path).and_then(|file| file.take(4).read_to_end(&mut head));

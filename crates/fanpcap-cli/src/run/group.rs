@@ -1,4 +1,4 @@
-//! The copies' group, and the environment by which they join it.
+//! The copies' group, and the environment that makes them join it.
 
 use std::collections::BTreeSet;
 use std::env;
@@ -16,25 +16,25 @@ use fanpcap_group::roster;
 
 use crate::lang::Pcap;
 
-/// Where free numbers are looked for: beyond those that people choose.
+/// Start of the search for a free number: users choose smaller ones.
 const FIRST: u16 = 20_000;
 const LAST: u16 = 60_000;
 
-/// How the copies are to share packets.
+/// The fan-out mode of the copies.
 #[derive(Debug)]
 pub(crate) struct Wanted {
-    /// As the copies are told.
+    /// The mode's text, as the copies get it in the environment.
     pub(crate) text: String,
-    /// As the kernel has it.
+    /// The kernel's mode.
     pub(crate) mode: Mode,
-    /// What tells the steering program from others, if it is one.
+    /// Digest that identifies the steering program, if the mode is one.
     pub(crate) digest: Option<u64>,
 }
 
-/// Reads a mode, or compiles a steering program, as the library will.
+/// Parses a mode, or compiles a steering program, as the library does.
 ///
 /// # Errors
-/// What the library would say.
+/// The library would refuse `text`.
 pub(crate) fn wanted(text: &str) -> Result<Wanted> {
     match Fanout::parse(Source::new("--fanout", text)) {
         Ok(Fanout::Mode(mode)) => Ok(Wanted {
@@ -55,10 +55,10 @@ pub(crate) fn wanted(text: &str) -> Result<Wanted> {
     }
 }
 
-/// A group's number that no packet socket of this network namespace has, nor a config file names.
+/// A group number that no packet socket of this network namespace has and no config file names.
 ///
 /// # Errors
-/// When the kernel does not tell of groups, or none is free.
+/// The kernel does not list groups, or no number is free.
 pub(crate) fn free() -> Result<u16> {
     let seen = roster::entries().context("asking the kernel for groups; --group N names one")?;
     let used = seen.iter().filter_map(|seen| seen.socket.fanout);
@@ -66,7 +66,7 @@ pub(crate) fn free() -> Result<u16> {
     for path in config_files() {
         used.extend(numbers(&fs::read_to_string(path).unwrap_or_default()));
     }
-    // Two runs that start at once begin at different numbers.
+    // Two runs that start at the same time start their searches at different numbers.
     let start = FIRST + u16::try_from(process::id() % u32::from(LAST - FIRST))?;
     let mut all = (start..LAST).chain(FIRST..start);
     match all.find(|number| !used.contains(number)) {
@@ -75,7 +75,7 @@ pub(crate) fn free() -> Result<u16> {
     }
 }
 
-/// The members that a group has already: each one's process and program, where it tells them.
+/// The members of a group, each as its process and application, where these are known.
 pub(crate) fn members(group: u16) -> Vec<String> {
     let seen = roster::entries().unwrap_or_default().into_iter();
     let of_group = seen.filter(|entry| entry.is_in(group));
@@ -94,14 +94,14 @@ fn config_files() -> Vec<OsString> {
     all.into_iter().flatten().collect()
 }
 
-/// Every number in a config file: one too many does no harm.
+/// All numbers in a config file. A number that is no group only shrinks the search.
 fn numbers(text: &str) -> impl Iterator<Item = u16> {
     text.split(|character: char| !character.is_ascii_digit())
         .filter_map(|digits| digits.parse().ok())
 }
 
-/// Makes `command` load our library and join the group: the variables of the calling environment
-/// that would lead it elsewhere are taken out.
+/// Makes `command` load our library and join the group. Removes variables of the calling
+/// environment that would change that.
 pub(crate) fn lead(command: &mut Command, library: &Path, group: u16, mode: &str) {
     for (name, _) in env::vars_os() {
         let text = name.to_string_lossy();

@@ -1,6 +1,6 @@
-//! The guard: a process of its own that ends the copies, and what they have started, when this
-//! command is killed. The kernel's word for that, PR_SET_PDEATHSIG, is void for a program that
-//! changes its user, as tcpdump does.
+//! The guard: a separate process that ends the copies and their descendants if this command is
+//! killed. PR_SET_PDEATHSIG is not enough: the kernel clears it for a process that changes its
+//! user, as tcpdump does.
 
 use std::collections::BTreeSet;
 use std::env;
@@ -17,46 +17,46 @@ use super::processes::{self, GRACE};
 
 const PERIOD: Duration = Duration::from_millis(50);
 
-/// The guard, seen from the command.
+/// The command's end of the guard.
 #[derive(Debug)]
 pub(crate) struct Guard {
     process: Child,
 }
 
 impl Guard {
-    /// Starts it.
+    /// Starts the guard.
     ///
     /// # Errors
-    /// When the process can't be made.
+    /// The process can't be started.
     pub(crate) fn start() -> Result<Self> {
         let own = env::current_exe().context("where this command is")?;
         let mut command = Command::new(own);
         command.args(["run", "--guard"]);
         command.stdin(Stdio::piped()).stdout(Stdio::null());
-        // Signals of the terminal are not for it.
+        // The terminal's signals must not reach the guard.
         command.process_group(0);
         let process = command.spawn().context("starting the guard")?;
         Ok(Self { process })
     }
 
-    /// Its process.
+    /// The guard's process id.
     pub(crate) fn pid(&self) -> u32 {
         self.process.id()
     }
 
-    /// There is this process group: a copy's, or that of what a copy has left behind.
+    /// Adds a process group: a copy's, or one of processes that a copy has left behind.
     pub(crate) fn watch(&mut self, group: u32) {
         self.tell('+', group);
     }
 
-    /// Nobody is left in that group.
+    /// Removes a process group that is empty.
     pub(crate) fn forget(&mut self, group: u32) {
         self.tell('-', group);
     }
 
     fn tell(&mut self, sign: char, pid: u32) {
         if let Some(pipe) = &mut self.process.stdin {
-            // Without a guard the copies still have the kernel's promise.
+            // Without a guard the copies still have PR_SET_PDEATHSIG.
             let _ = writeln!(pipe, "{sign}{pid}");
         }
     }
@@ -69,8 +69,8 @@ impl Drop for Guard {
     }
 }
 
-/// What the guard does: reads which groups there are until nobody writes any more, and ends those
-/// left.
+/// The guard's main function: reads the process groups until the command closes the pipe, and ends
+/// the remaining groups.
 pub(crate) fn stand() -> ExitCode {
     let mut groups = BTreeSet::new();
     for line in io::stdin().lock().lines().map_while(Result::ok) {
@@ -84,7 +84,8 @@ pub(crate) fn stand() -> ExitCode {
     if groups.is_empty() {
         return ExitCode::SUCCESS;
     }
-    // Their parents still live: afterwards nobody knows whose they were.
+    // Find the descendants while their parents live: afterwards the kernel no longer records whose
+    // they were.
     let mut groups = processes::with_descendants(&groups);
     groups.retain(|&group| child::signal_group(group, child::SIGTERM).is_ok());
     let told = groups.clone();
@@ -94,10 +95,10 @@ pub(crate) fn stand() -> ExitCode {
         groups.retain(|&group| child::signal_group(group, 0).is_ok());
     }
     for &group in &groups {
-        // It may have ended by now.
+        // The group may have ended.
         let _ = child::signal_group(group, child::SIGKILL);
     }
-    // Said last: it may be that nobody reads it.
+    // Print last: standard error may block or be closed.
     for group in told {
         let _ = writeln!(
             io::stderr(),

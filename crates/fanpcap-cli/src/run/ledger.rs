@@ -1,5 +1,5 @@
-//! What the copies' members received, lost and took: kept while they live, and settled when they
-//! end.
+//! The ledger of the copies' members: packets received, lost and taken. It follows each member
+//! while the member lives and settles it at its end.
 
 mod absence;
 mod account;
@@ -26,45 +26,46 @@ use counts::Counts;
 use member::Member;
 pub(crate) use owner::copy_of;
 
-/// The members of the copies.
+/// The ledger of one group.
 #[derive(Debug)]
 pub(crate) struct Ledger {
     group: u16,
     held: Vec<Member>,
-    /// Accounts of members that have ended, each with its copy.
+    /// Accounts of the members that have ended, each with its copy's number.
     settled: Vec<(usize, Account)>,
     arrivals: Option<Arrivals>,
     absences: Absences,
-    /// What the devices had counted. Who came before they were asked last has been held, or was
-    /// told of.
+    /// The devices' last counts. A member that arrived before them is held or was reported as
+    /// missed.
     counts: Counts,
     /// Sockets of all members so far.
     known: BTreeSet<MemberId>,
-    /// Sockets in the group that have no page.
+    /// Sockets in the group without a member page.
     pageless: BTreeSet<MemberId>,
-    /// One of them was seen twice: members may be there of which nothing is told.
+    /// A socket without a page was seen twice: the group may have members that the ledger does not
+    /// know.
     has_pageless: bool,
-    /// The copies' processes that run, with their numbers.
+    /// The copies' running processes, with the copies' numbers.
     running: Vec<(u32, usize)>,
-    /// Processes of copies so far.
+    /// All processes of copies so far.
     processes: BTreeMap<u32, usize>,
-    /// What can't be told, and why, if that was just found out.
+    /// New complaints: facts that the ledger can't establish, and why.
     complaints: Vec<String>,
-    /// What was.
+    /// Complaints that were already made.
     complained: BTreeSet<String>,
-    /// Copies of which something was missed.
+    /// Copies of which the ledger missed a member.
     missed: BTreeSet<usize>,
 }
 
 impl Ledger {
-    /// The ledger of a group, on these devices and perhaps others; to be made before the first copy
-    /// is started.
+    /// The ledger of `group` on `devices`, and on others that members turn up on. Create it before
+    /// the first copy starts.
     pub(crate) fn new(group: u16, devices: &[u32]) -> Self {
         Self {
             group,
             held: Vec::new(),
             settled: Vec::new(),
-            // Without it pages are looked for each time.
+            // Without notifications, each scan searches the directories for pages.
             arrivals: Arrivals::of(group).ok(),
             absences: Absences::new(),
             counts: Counts::of(devices),
@@ -79,18 +80,18 @@ impl Ledger {
         }
     }
 
-    /// A copy has been started.
+    /// Notes that a copy has started.
     pub(crate) fn started(&mut self, pid: u32, copy: usize) {
         self.running.push((pid, copy));
         self.processes.insert(pid, copy);
     }
 
-    /// What is to be waited for: it is readable when [`Ledger::settle`] has work.
+    /// The descriptor to wait for: readable when [`Ledger::settle`] has work.
     pub(crate) fn fd(&self) -> Option<BorrowedFd<'_>> {
         self.arrivals.as_ref().map(AsFd::as_fd)
     }
 
-    /// What can't be told, and why: once.
+    /// The next complaint, each one once.
     pub(crate) fn take_complaint(&mut self) -> Option<String> {
         while !self.complaints.is_empty() {
             let complaint = self.complaints.remove(0);
@@ -101,8 +102,8 @@ impl Ledger {
         None
     }
 
-    /// Looks for members that are new and reads what the others have counted. `copies` are the
-    /// copies' processes with their numbers.
+    /// Finds new members and reads the counters of the others. `copies` are the copies' processes
+    /// with the copies' numbers.
     pub(crate) fn scan(&mut self, copies: &[(u32, usize)]) {
         self.running = copies.to_vec();
         self.settle(true);
@@ -118,13 +119,13 @@ impl Ledger {
         }
     }
 
-    /// Asks the devices for what they have counted. Pages that came until then are learned of
-    /// before that is noted: so a member that comes and goes unseen has come since.
+    /// Reads the devices' counters. First learns of the pages that have arrived. So a member that
+    /// comes and goes unseen came after the reading before.
     fn count(&mut self) {
         let mut counts = self.counts.clone();
         counts.ask_all();
         self.settle(false);
-        // Devices that were met meanwhile.
+        // Devices that were added meanwhile.
         let met: Vec<u32> = self.counts.last(None).map(|(ifindex, _)| ifindex).collect();
         met.into_iter().for_each(|ifindex| counts.meet(ifindex));
         self.counts = counts;
@@ -149,13 +150,14 @@ impl Ledger {
                 (None, None) => _ = pageless.insert(id),
             }
         }
-        // The page of one that dies goes a moment before its socket.
+        // A dying member's page disappears a moment before its socket.
         self.has_pageless |= !self.pageless.is_disjoint(&pageless);
         self.pageless = pageless;
         self.note_unread();
     }
 
-    /// A page has come: its member is held, if it is a copy's, before the group gives it anything.
+    /// A page has appeared. If its member belongs to a copy, holds the member before the group
+    /// gives it packets.
     fn welcome(&mut self, owner: Owner) {
         let Owner { ifindex, pid, id } = owner;
         if self.known.contains(&id) {
@@ -164,7 +166,8 @@ impl Ledger {
         let copy = copy_of(pid, &self.running).or_else(|| self.processes.get(&pid).copied());
         let Some(copy) = copy else {
             if fs::metadata(format!("/proc/{pid}")).is_err() {
-                // A descendant of a copy's, of which nobody can tell any more which.
+                // The member's process has ended: it descended from some copy, but the kernel no
+                // longer records from which.
                 self.miss_all(Some(ifindex));
             }
             return;
@@ -180,9 +183,9 @@ impl Ledger {
         self.counts.meet(ifindex);
     }
 
-    /// Settles the members that have ended. Ours is the last descriptor of their sockets: it is
-    /// closed at once, as the kernel would go on giving them packets. `all` looks at each member,
-    /// whatever was told.
+    /// Settles the members that have ended. This process holds the last descriptor of their sockets
+    /// and closes it at once, because the kernel still gives those sockets packets. With `all`,
+    /// checks every member, even without a notification.
     pub(crate) fn settle(&mut self, all: bool) {
         let gone = self.learn();
         self.end_absences(&[]);
@@ -204,7 +207,7 @@ impl Ledger {
         }
     }
 
-    /// The copies are told to end: from now on it is meant that none is there.
+    /// The copies are told to end: from now on an empty group is intended.
     pub(crate) fn end_of_watch(&mut self) {
         self.end_absences(&[]);
         self.absences.are_over();
@@ -214,12 +217,12 @@ impl Ledger {
         }
     }
 
-    /// Times in which no copy was in the group.
+    /// Times without any copy in the group.
     pub(crate) fn absent(&self) -> Absent {
         self.absences.sum()
     }
 
-    /// Learns of pages that came, and returns those that have gone, if that is known.
+    /// Learns of new pages, and returns the pages that have gone, if these are known.
     fn learn(&mut self) -> Option<BTreeSet<PathBuf>> {
         let news = self.arrivals.as_mut()?.take();
         if news.unseen || news.lost {
@@ -231,10 +234,10 @@ impl Ledger {
         (!news.lost).then_some(news.gone)
     }
 
-    /// Settles all: the copies have ended.
+    /// Settles all members after the copies have ended.
     pub(crate) fn close(&mut self) {
         self.settle(true);
-        // A process that a copy has left behind goes on with its members.
+        // Descendants of a copy may still run and use their members.
         let rest = std::mem::take(&mut self.held).into_iter();
         self.settled
             .extend(rest.map(|member| (member.copy(), member.leave_alone())));
@@ -247,7 +250,7 @@ impl Ledger {
         held.any(|member| member.copy() == copy && member.rejecting().has_begun)
     }
 
-    /// The devices that the copies have members on.
+    /// The devices on which the copies have members.
     pub(crate) fn devices(&self) -> BTreeSet<u32> {
         let begun = self.held.iter().filter(|it| it.rejecting().has_begun);
         begun.map(Member::ifindex).collect()
@@ -258,14 +261,14 @@ impl Ledger {
         self.held.iter().any(Member::is_leaving)
     }
 
-    /// How many members a copy has had.
+    /// The number of members that a copy has had.
     pub(crate) fn members(&self, copy: usize) -> usize {
         let settled = self.settled.iter().filter(|(of, _)| *of == copy);
         let held = self.held.iter().filter(|member| member.copy() == copy);
         settled.count() + held.filter(|member| member.rejecting().has_begun).count()
     }
 
-    /// What is known of a copy, all its members and starts together.
+    /// A copy's account: the sum over its members of all starts.
     pub(crate) fn account(&self, copy: usize) -> Account {
         let settled = self.settled.iter().filter(|(of, _)| *of == copy);
         let held = self.held.iter().filter(|member| member.copy() == copy);

@@ -1,8 +1,8 @@
-//! Captures of several copies, merged in the order of time into one.
+//! Merges the captures of several copies by time.
 //!
-//! A copy writes its packets nearly in the order of their stamps. So each source is put in order
-//! within a bounded window, and the sources' first packets within a heap: memory is bounded,
-//! whatever the files' size.
+//! A copy writes its packets nearly in the order of their timestamps. So each source is sorted
+//! within a bounded window, and a heap holds the first packet of each source. Memory is bounded for
+//! files of any size.
 
 mod interface;
 mod place;
@@ -24,33 +24,33 @@ pub(crate) use reader::is_capture;
 use sink::{Format, Sink};
 use source::Source;
 
-/// What became of one source.
+/// The result of one source.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Part {
     /// Whole packets in it.
     pub(crate) packets: u64,
-    /// Its last packet was cut short, as by a program that was killed.
+    /// Its last packet is incomplete, as after its application was killed.
     pub(crate) cut: bool,
 }
 
-/// What was merged.
+/// The result of a merge.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Merged {
-    /// The sources, in the order in which they were named.
+    /// The sources, in the given order.
     pub(crate) parts: Vec<Part>,
     /// Packets written.
     pub(crate) packets: u64,
-    /// Of these, packets older than one written before: their source was less in order than the
-    /// window.
+    /// Of `packets`: older than a packet written before, because a source was out of order by more
+    /// than the window.
     pub(crate) late: u64,
 }
 
-/// Merges captures into `to`: a regular file appears when it is complete, a device or FIFO is
-/// written as it is, `-` is standard output.
+/// Merges captures into `to`. A regular file appears when it is complete, a device or FIFO is
+/// written directly, `-` is standard output.
 ///
 /// # Errors
-/// When a source is no capture or damaged before its end or is `to` itself, when link types differ
-/// in a format that has one only, when `to` can't be written. The sources stay as they are.
+/// A source is no capture, is damaged before its end, or is `to` itself; link types differ in a
+/// format that has only one; or `to` can't be written. The sources stay as they are.
 pub(crate) fn merge(sources: &[PathBuf], to: &Path) -> Result<Merged> {
     let format = Format::of(to);
     let place = Place::of(to).with_context(|| format!("--merge {}", to.display()))?;
@@ -105,7 +105,7 @@ fn write(
     Ok(merged)
 }
 
-/// One source's first packet: the earliest first, of equal ones the first source's.
+/// The first packet of a source; of equal timestamps, the first source's comes first.
 type Head = Reverse<(u64, usize)>;
 
 fn drain(sources: &mut [Source], sink: &mut Sink<'_>, merged: &mut Merged) -> Result<()> {
@@ -130,13 +130,13 @@ fn drain(sources: &mut [Source], sink: &mut Sink<'_>, merged: &mut Merged) -> Re
     Ok(())
 }
 
-/// Fails early where a merge is bound to fail: nothing can be made in the directory of `to`.
+/// Checks early that the directory of `to` is writable.
 ///
 /// # Errors
-/// Says what is in the way.
+/// The merge would fail; the message says why.
 pub(crate) fn ensure_writable(to: &Path) -> Result<()> {
     let probe = || match Place::of(to)? {
-        // Removed at once, and nobody else's.
+        // Drop removes the new file, and no other.
         Place::File(path) => PartFile::begin(&path).map(drop),
         // Opening a FIFO would wait for its reader.
         Place::Stdout | Place::Stream(_) => Ok(()),

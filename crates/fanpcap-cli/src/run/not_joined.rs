@@ -1,4 +1,4 @@
-//! The likely reason why a copy has not joined the group, from what /proc tells about its process.
+//! The likely reason why a copy has not joined the group, from /proc.
 
 use std::fs;
 use std::io::ErrorKind;
@@ -9,8 +9,8 @@ use fanpcap_config::report::harmless_text;
 use fanpcap_group::root;
 use fanpcap_linux::process::{child::is_lack_of_descriptors, netns};
 
-/// Looks at a process that has no page in the group, and says what the matter may be. `captures`
-/// says that it has a packet socket all the same.
+/// Examines a process that has no page in the group, and returns the likely reason. `captures` says
+/// that the process has a packet socket nevertheless.
 pub(crate) fn reason(pid: u32, library: &Path, group: u16, captures: bool) -> String {
     let of_process = PathBuf::from(format!("/proc/{pid}"));
     let program = fs::read_link(of_process.join("exe"));
@@ -43,7 +43,7 @@ pub(crate) fn reason(pid: u32, library: &Path, group: u16, captures: bool) -> St
     of_libraries(&name, libraries(&maps, library), library, (group, captures))
 }
 
-/// What a process' libraries say of it.
+/// The reason that the libraries of a process suggest.
 fn of_libraries(
     name: &str,
     loaded: Loaded,
@@ -88,14 +88,14 @@ enum Loaded {
     Libpcap(PathBuf),
     /// Shared libraries, but no libpcap.
     Others,
-    /// No shared library at all, only the program.
+    /// No shared library, only the executable.
     Nothing,
-    /// Not even the program: the process has no memory now.
+    /// Nothing: the process has ended and has no memory.
     Gone,
 }
 
-/// Reads `/proc/PID/maps`: address, rights, offset, device, inode, path. Ours loads the system's
-/// libpcap beside itself: so one in `own`, our directory, comes before others.
+/// Reads `/proc/PID/maps`: address, rights, offset, device, inode, path. Our library loads the
+/// system's libpcap too; so a libpcap in `own`, our directory, has precedence.
 fn libraries(maps: &str, own: &Path) -> Loaded {
     let path = |line: &str| {
         let at = line.find('/')?;
@@ -123,8 +123,8 @@ fn libraries(maps: &str, own: &Path) -> Loaded {
     loaded
 }
 
-/// Whether the kernel told the loader not to trust the environment: `AT_SECURE` (23) in the
-/// auxiliary vector, pairs of words (getauxval(3)).
+/// Whether the kernel told the loader to ignore the environment: `AT_SECURE` (23) in the auxiliary
+/// vector, pairs of words (getauxval(3)).
 fn is_raised(of_process: &Path) -> bool {
     let vector = fs::read(of_process.join("auxv")).unwrap_or_default();
     let mut words = vector
@@ -165,7 +165,8 @@ mod tests {
     #[test]
     fn a_program_without_libpcap_is_told() {
         let mut child = Command::new("sleep").arg("60").spawn().unwrap();
-        // Until it has become another program and loaded its libraries it is something else.
+        // Until the child has called execve(2) and loaded its libraries, it is a copy of this
+        // process.
         let said = await_for("sleep to be known", LIMIT, || {
             let said = reason(child.id(), Path::new("/ours"), 7, false);
             Ok(said.contains("sleep has not loaded libpcap").then_some(()))

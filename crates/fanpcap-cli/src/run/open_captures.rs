@@ -1,5 +1,5 @@
-//! Capture files that a copy has open and that its arguments do not name, as where a script names
-//! them.
+//! Capture files that a copy has open and that its arguments do not name, for example because a
+//! script names them.
 
 use std::fs::{self, File};
 use std::io::Read;
@@ -9,8 +9,8 @@ use super::files::Files;
 use super::ledger::copy_of;
 use super::merge::is_capture;
 
-/// Captures that the copy's processes are writing now and that none of its `files` is. `leader` is
-/// the first of its processes.
+/// Captures that the copy's processes write now and that are not in its `files`. `leader` is the
+/// copy's first process.
 pub(crate) fn of(leader: u32, files: &Files) -> Vec<PathBuf> {
     let processes = fs::read_dir("/proc").into_iter().flatten().flatten();
     let processes = processes.filter_map(|entry| entry.file_name().to_str()?.parse().ok());
@@ -45,7 +45,7 @@ fn is_for_writing(info: &str) -> bool {
     flags.is_some_and(|flags| flags & 3 != 0)
 }
 
-/// By what is in it, or, while that is still in the program's buffer, by its name.
+/// Decides by the content, or, while the content is still in the application's buffer, by the name.
 fn may_be_capture(path: &Path) -> bool {
     let mut head = Vec::new();
     let read = File::open(path).and_then(|file| file.take(4).read_to_end(&mut head));
@@ -79,7 +79,7 @@ mod tests {
         fs::write(&text, "text").unwrap();
         let known = Files::of(&[scratch.file("%i.pcap").into_os_string()], 0);
         let mut found = of(std::process::id(), &known);
-        // Other tests of this process write, too.
+        // Other tests in this process write files, too.
         found.retain(|path| path.starts_with(scratch.file("")));
         assert_eq!(found, [unnamed, empty]);
     }

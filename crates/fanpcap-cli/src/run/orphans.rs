@@ -1,5 +1,5 @@
-//! Processes that copies leave behind, in their process groups and in the background, and their
-//! end. None of them outlives this command.
+//! Ends processes that copies leave behind, in their process groups and in the background. None of
+//! them outlives this command.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
@@ -11,29 +11,29 @@ use fanpcap_linux::process::stat::{self, Stat};
 use super::guard::Guard;
 use super::processes::GRACE;
 
-/// How often it is looked for processes in the background while nothing ends.
+/// Interval of searches for background processes while no process ends.
 const PERIOD: Duration = Duration::from_secs(1);
 
-/// Processes that nobody else looks after.
+/// Processes left behind by copies.
 #[derive(Debug)]
 pub(crate) struct Orphans {
     own: u32,
-    /// Children that are not of copies.
+    /// Children of this command that are not of copies.
     foreign: BTreeSet<u32>,
-    /// Groups of copies that have ended.
+    /// Process groups of copies that have ended.
     groups: BTreeMap<u32, Ending>,
-    /// Orphans outside of their copies' groups, with their groups.
+    /// Orphans outside their copies' process groups, with the groups that they are in.
     background: BTreeMap<u32, u32>,
     /// Orphans that are to end.
     ending: BTreeMap<u32, Ending>,
-    /// Copies that have ended since it was looked for orphans.
+    /// Copies that have ended since the last search.
     ended: Vec<usize>,
     looked: Option<Instant>,
-    /// Looks in a row that found nothing.
+    /// Searches in a row that found nothing.
     clean: u32,
 }
 
-/// Something that is told to end.
+/// A process or group that is to end.
 #[derive(Debug, Default)]
 struct Ending {
     told: Option<Instant>,
@@ -41,12 +41,12 @@ struct Ending {
 }
 
 impl Ending {
-    /// Does what is due; false when nothing helps.
+    /// Sends the signal that is due; false once SIGKILL has had no effect.
     fn go_on(&mut self, signal: impl Fn(i32) -> io::Result<()>) -> bool {
         let now = Instant::now();
         if self.told.is_none() {
             self.told = Some(now);
-            // Both may fail for one that has just ended.
+            // Either call fails if the process has just ended.
             let _ = signal(SIGTERM).and_then(|()| signal(SIGCONT));
         } else if self.killed.is_none() && self.told.is_some_and(|told| now >= told + GRACE) {
             self.killed = Some(now);
@@ -57,7 +57,7 @@ impl Ending {
 }
 
 impl Orphans {
-    /// Children that there are now are not of copies.
+    /// The present children of this command are not of copies.
     pub(crate) fn new() -> Self {
         let own = std::process::id();
         let children = stat::all().into_iter().filter(|one| one.parent == own);
@@ -73,36 +73,36 @@ impl Orphans {
         }
     }
 
-    /// This child is not of copies.
+    /// Marks a child that is not of a copy.
     pub(crate) fn spare(&mut self, pid: u32) {
         self.foreign.insert(pid);
     }
 
-    /// A copy has ended: so will the rest of its group, that `leader` has led.
+    /// Notes that a copy has ended: the rest of the process group of `leader` must end too.
     pub(crate) fn end(&mut self, copy: usize, leader: u32) {
         self.groups.insert(leader, Ending::default());
         self.ended.push(copy);
         self.clean = 0;
     }
 
-    /// Whether nothing is left.
+    /// Whether no process is left.
     pub(crate) fn is_clean(&self) -> bool {
-        // What is orphaned while it is looked is seen by the next look.
+        // A process orphaned during one search is found by the next.
         self.clean > 1
     }
 
-    /// Whether there are groups of copies that have ended.
+    /// Whether process groups of ended copies remain.
     pub(crate) fn has_groups(&self) -> bool {
         !self.groups.is_empty()
     }
 
-    /// Kills all that is told to end, at once.
+    /// Kills all processes that were told to end.
     pub(crate) fn kill(&mut self) {
         let groups = self.groups.iter_mut().map(|(&group, ending)| {
             ending.killed.get_or_insert_with(Instant::now);
             child::signal_group(group, SIGKILL)
         });
-        // They may have ended just now.
+        // The groups may have ended just now.
         let _ = groups.filter(Result::is_err).count();
         let orphans = self.ending.iter_mut().map(|(&pid, ending)| {
             ending.killed.get_or_insert_with(Instant::now);
@@ -111,8 +111,8 @@ impl Orphans {
         let _ = orphans.filter(Result::is_err).count();
     }
 
-    /// Goes on to end what is to end: what is left of groups, and all orphans if there are no
-    /// `copies` any more, which are told by their processes. Tells what is to be said.
+    /// Continues to end the rest of process groups, and, if `copies`, the processes of running
+    /// copies, is empty, all orphans. Returns messages to print.
     pub(crate) fn tend(&mut self, copies: &[u32], all: bool, guard: &mut Guard) -> Vec<String> {
         let pressed = all || self.has_groups() || !self.ended.is_empty();
         if !pressed && self.looked.is_some_and(|looked| looked.elapsed() < PERIOD) {
@@ -128,7 +128,7 @@ impl Orphans {
             .filter(is_ours)
             .partition(|one| one.has_ended());
         for one in &ended {
-            // Its end is seen again if this should fail.
+            // If this fails, the next search finds the process again.
             let _ = child::reap(one.pid);
         }
         let mut said = self.find(&alive, copies, guard);
@@ -142,7 +142,7 @@ impl Orphans {
         said
     }
 
-    /// Notes what has gone to the background.
+    /// Finds new orphans in the background.
     fn find(&mut self, alive: &[&Stat], copies: &[u32], guard: &mut Guard) -> Vec<String> {
         let mut new = Vec::new();
         for one in alive {
@@ -197,7 +197,7 @@ impl Orphans {
     fn end_orphans(&mut self, alive: &[&Stat]) -> Vec<String> {
         let mut said = Vec::new();
         for one in alive {
-            // Members of a group end with it.
+            // A process in such a group ends with the group.
             if self.groups.contains_key(&one.group) {
                 continue;
             }

@@ -1,4 +1,4 @@
-//! What the copies print, merged line by line, and what this command says itself.
+//! Output of the copies, merged line by line, and this command's own messages.
 
 mod queue;
 mod read;
@@ -16,17 +16,17 @@ use anyhow::{Context, Result};
 use queue::{Files, Queue};
 pub(crate) use read::{Activity, Way, Word, follow};
 
-/// Whoever reads our output and takes nothing for so long is not awaited when the command is to
-/// end.
+/// At the end, the command gives up a reader of its output that takes nothing for this long.
 const STALL: Duration = Duration::from_secs(1);
 
-/// The same after a second interrupt. What can be written at once, such as the summary, still is.
+/// The same limit after a second interrupt. Text that can be written at once, such as the summary,
+/// is still written.
 const STALL_AT_LAST: Duration = Duration::from_millis(200);
 
-/// How often it is looked at whether all is written.
+/// Interval of checks whether all output is written.
 const PERIOD: Duration = Duration::from_millis(5);
 
-/// Which of a copy's streams.
+/// A stream of a copy.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Stream {
     /// Standard output.
@@ -35,30 +35,30 @@ pub(crate) enum Stream {
     Err,
 }
 
-/// Our own standard output and standard error. Copies wait for whoever reads them; this command
-/// does not.
+/// Our standard output and standard error. Copies wait for the reader of these; this command does
+/// not.
 #[derive(Debug)]
 pub(crate) struct Output {
-    /// There is a line that shows the progress.
+    /// The last line shows the progress.
     live: bool,
     /// Standard error is a terminal.
     is_terminal: bool,
-    /// Standard output; the same as `err` where both are one file, so that progress and lines keep
-    /// apart.
+    /// Standard output; the same queue as `err` if both are one file, so that progress and lines do
+    /// not mix.
     out: Arc<Queue>,
     err: Arc<Queue>,
-    /// The command is to end: nobody who has stopped reading is awaited.
+    /// The command is to end: a reader that has stopped is given up.
     hurried: AtomicBool,
-    /// It has been told so twice.
+    /// The command was told twice to end.
     given_up: AtomicBool,
 }
 
 impl Output {
-    /// With a line of progress if `live` and standard error is a terminal. Where the merged capture
-    /// takes standard output, text goes to standard error.
+    /// Shows a progress line if `live` and standard error is a terminal. If the merged capture goes
+    /// to standard output, all text goes to standard error.
     ///
     /// # Errors
-    /// When a descriptor can't be duplicated or a thread not started.
+    /// A descriptor can't be duplicated or a thread can't be started.
     pub(crate) fn new(live: bool, capture_on_stdout: bool) -> Result<Self> {
         let duplicate = |fd: &dyn AsFd| fd.as_fd().try_clone_to_owned().map(File::from);
         let files = || -> io::Result<Files> {
@@ -88,7 +88,7 @@ impl Output {
         })
     }
 
-    /// Whether progress is shown.
+    /// Whether the progress line is shown.
     pub(crate) fn is_live(&self) -> bool {
         self.live
     }
@@ -98,24 +98,23 @@ impl Output {
         self.is_terminal
     }
 
-    /// Says something on standard error. Does not wait.
+    /// Prints a message on standard error, without waiting.
     pub(crate) fn say(&self, text: &str) {
         let lines = text.lines().map(|line| format!("fanpcap: {line}\n"));
         self.err.say(lines.collect::<String>().into_bytes());
     }
 
-    /// Shows the progress in the place of what was shown before; nothing to clear it. Does not
-    /// wait.
+    /// Replaces the progress line, without waiting; an empty text clears it.
     pub(crate) fn show(&self, text: &str) {
         if self.live {
             self.err.show(text);
         }
     }
 
-    /// Writes what a copy has printed, when its turn comes.
+    /// Writes output of a copy, in its turn.
     ///
     /// # Errors
-    /// What write(2) has said, now or before.
+    /// This or an earlier write(2) failed.
     fn pass(&self, stream: Stream, bytes: Vec<u8>) -> io::Result<()> {
         match stream {
             Stream::Out => self.out.push(stream, bytes),
@@ -123,23 +122,23 @@ impl Output {
         }
     }
 
-    /// From here on whoever has stopped reading is not awaited.
+    /// From now on, gives up readers that have stopped for [`STALL`].
     pub(crate) fn hurry(&self) {
         self.hurried.store(true, Ordering::Relaxed);
     }
 
-    /// From here on hardly anybody is awaited.
+    /// From now on, gives up readers that have stopped for [`STALL_AT_LAST`].
     pub(crate) fn give_up(&self) {
         self.given_up.store(true, Ordering::Relaxed);
     }
 
-    /// Whether all is written that was passed, as far as it ever will be.
+    /// Whether all output is written, or will never be.
     pub(crate) fn is_written(&self) -> bool {
         self.out.is_empty() && self.err.is_empty()
     }
 
-    /// Gives up what nobody takes and what is not awaited, so that copies that print get to know
-    /// that nobody reads. Tells how many bytes of theirs are lost.
+    /// Gives up output that no reader takes in time, so that copies that print get an error.
+    /// Returns the number of lost bytes of copies.
     pub(crate) fn abandon(&self) -> usize {
         let limit = if self.given_up.load(Ordering::Relaxed) {
             STALL_AT_LAST
@@ -156,7 +155,7 @@ impl Output {
             .sum()
     }
 
-    /// Waits until all is written.
+    /// Waits until all output is written.
     pub(crate) fn close(&self) {
         while !self.is_written() {
             self.abandon();

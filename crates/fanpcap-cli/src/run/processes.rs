@@ -1,4 +1,4 @@
-//! Process groups with all that their members have started.
+//! Process groups with their members' descendants.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -8,7 +8,7 @@ use fanpcap_linux::process::stat;
 /// The time from SIGTERM to SIGKILL.
 pub(crate) const GRACE: Duration = Duration::from_secs(3);
 
-/// These groups and those of all that their members have started, as far as their parents live.
+/// `groups`, and the groups of all descendants of their members, as far as parents still live.
 pub(crate) fn with_descendants(groups: &BTreeSet<u32>) -> BTreeSet<u32> {
     let processes = stat::all();
     let mut groups = groups.clone();

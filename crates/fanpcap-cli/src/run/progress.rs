@@ -1,14 +1,14 @@
-//! The line that shows how the copies get on.
+//! The progress line.
 
 use std::cmp::Reverse;
 use std::time::{Duration, Instant};
 
 use super::ledger::Account;
 
-/// How often it is shown anew.
+/// Interval between progress lines.
 const PERIOD: Duration = Duration::from_secs(1);
 
-/// What was shown last, from which rates come.
+/// The last accounts, from which rates are computed.
 #[derive(Debug)]
 pub(crate) struct Progress {
     at: Instant,
@@ -16,7 +16,7 @@ pub(crate) struct Progress {
 }
 
 impl Progress {
-    /// Nothing was shown yet.
+    /// No line was shown yet.
     pub(crate) fn new(copies: usize) -> Self {
         Self {
             at: Instant::now(),
@@ -36,8 +36,7 @@ impl Progress {
     }
 }
 
-/// The sum first, then the copies in their order; where not all fit, those that lose most or get
-/// least.
+/// The sum, then the copies in order. If not all fit, those that lose most or get least.
 fn line(before: &[Account], now: &[Account], passed: Duration, width: usize) -> String {
     let width = width.saturating_sub(1);
     let rate = |number: usize| rate(&before[number], &now[number], passed);
@@ -72,7 +71,7 @@ fn line(before: &[Account], now: &[Account], passed: Duration, width: usize) -> 
     text.chars().take(width).collect()
 }
 
-/// Packets in a second; none where that is unknown.
+/// Packets per second; `None` if unknown.
 fn rate(before: &Account, now: &Account, passed: Duration) -> Option<u64> {
     let received = now.received?;
     let more = received.saturating_sub(before.received.unwrap_or(received));
@@ -91,7 +90,7 @@ fn one(name: &str, account: &Account, rate: Option<u64>) -> String {
     format!("{name}: {} {}/s{dropped}", short(received), short(rate))
 }
 
-/// A number in at most five characters or so: 1234 is 1234, 1234567 is 1234k.
+/// A number in about five characters: 1234 is 1234, 1234567 is 1234k.
 fn short(number: u64) -> String {
     let units = [
         (10_000_000_000, 1_000_000_000, "G"),

@@ -1,4 +1,4 @@
-//! What became of the copies and their packets: for people on standard error, for programs as JSON.
+//! The summary of the copies and their packets: as text on standard error, and as JSON.
 
 use std::fmt::Write;
 use std::fs::{self, OpenOptions};
@@ -12,7 +12,7 @@ use super::copy::{Copy, End};
 use super::ledger::{Absent, Account};
 use super::merge::Merged;
 
-/// All of it.
+/// The summary.
 #[derive(Debug, Serialize)]
 pub(crate) struct Summary {
     /// The copies' group.
@@ -21,14 +21,14 @@ pub(crate) struct Summary {
     pub(crate) mode: String,
     /// Each copy, by its number.
     pub(crate) copies: Vec<OfCopy>,
-    /// Sums over the copies; null where one is unknown.
+    /// Sums over the copies; null where a copy's figure is unknown.
     pub(crate) total: Account,
-    /// Times in which no copy was in the group.
+    /// Times without any copy in the group.
     pub(crate) absent: Absent,
-    /// What was merged.
+    /// The merge, if there was one.
     pub(crate) merge: Option<OfMerge>,
-    /// Packets taken by the copies that none of their captures has, if captures were merged;
-    /// negative when the captures have more.
+    /// Packets that the copies have taken and that none of their captures has, if captures were
+    /// merged. Negative when the captures have more.
     pub(crate) taken_not_written: Option<i64>,
 }
 
@@ -41,9 +41,9 @@ pub(crate) struct OfCopy {
     pub(crate) cpu: Option<usize>,
     /// How often it was started.
     pub(crate) starts: u32,
-    /// How each start ended.
+    /// The end of each start.
     pub(crate) ends: Vec<OfEnd>,
-    /// It ended too often and was given up.
+    /// The copy ended too often and was given up.
     pub(crate) given_up: bool,
     /// Its packets.
     #[serde(flatten)]
@@ -52,14 +52,14 @@ pub(crate) struct OfCopy {
     pub(crate) written: Option<u64>,
 }
 
-/// One end.
+/// The end of a start.
 #[derive(Debug, Serialize)]
 pub(crate) struct OfEnd {
     /// Its exit status.
     pub(crate) status: Option<i32>,
-    /// The signal that killed it.
+    /// The signal that killed the process.
     pub(crate) signal: Option<i32>,
-    /// It had been told to end.
+    /// A signal of this command had told the copy to end.
     pub(crate) told: bool,
 }
 
@@ -78,12 +78,12 @@ pub(crate) struct OfMerge {
     pub(crate) cut: usize,
 }
 
-/// Sees to it that the JSON can be written, which comes last of all.
+/// Checks early that the JSON, which is written last, can be written.
 ///
 /// # Errors
-/// Says which file it is.
+/// The message names the file.
 pub(crate) fn ensure_writable(path: &Path) -> Result<()> {
-    // A link that leads nowhere yet stays.
+    // A dangling link stays.
     let is_new = fs::symlink_metadata(path).is_err();
     let mut options = OpenOptions::new();
     options.write(true).create(true).truncate(false);
@@ -117,7 +117,7 @@ impl OfCopy {
 }
 
 impl OfMerge {
-    /// What was merged into `file`.
+    /// The merge into `file`.
     pub(crate) fn new(file: &Path, merged: &Merged) -> Self {
         Self {
             file: file.to_owned(),
@@ -153,7 +153,7 @@ impl Summary {
         }
     }
 
-    /// What no copy's figures have.
+    /// Text on packets that are in no copy's figures.
     fn besides(&self) -> String {
         let mut text = String::new();
         if self.absent.times > 0 {
@@ -180,10 +180,10 @@ impl Summary {
         text
     }
 
-    /// Writes it as JSON.
+    /// Writes the summary as JSON.
     ///
     /// # Errors
-    /// When the file can't be written.
+    /// The file can't be written.
     pub(crate) fn write(&self, path: &Path) -> Result<()> {
         let text = serde_json::to_string_pretty(self)? + "\n";
         fs::write(path, text).with_context(|| format!("--json: writing {}", path.display()))
@@ -229,7 +229,7 @@ impl Summary {
         text
     }
 
-    /// The text for people.
+    /// The text of the summary.
     pub(crate) fn text(&self) -> String {
         let mut text = self.table() + &self.besides();
         if let Some(merge) = &self.merge {
@@ -256,14 +256,14 @@ impl Summary {
     }
 }
 
-/// The table's columns of figures. Those that are zero throughout, of the last ones, are left out:
-/// it is to fit a terminal.
+/// The table's columns of figures. To fit a terminal, the last ones are left out if all their
+/// figures are 0.
 const COLUMNS: [&str; 6] = [
     "received", "dropped", "taken", "written", "unread", "refused",
 ];
 const ALWAYS: usize = 3;
 
-/// A row's figures; none where there is no such thing.
+/// The figures of a row; `None` for a figure that does not exist.
 fn row(name: String, starts: u32, account: &Account, written: Option<u64>) -> Row {
     let figures = [
         account.received,

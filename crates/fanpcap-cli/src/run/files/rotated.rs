@@ -1,31 +1,31 @@
-//! The names that capture programs make of the one that they are given, when they begin a new file
-//! by size or time: tcpdump's -C and -G, dumpcap's -b.
+//! The names that capture applications derive from the given one when they start a new file by size
+//! or time: tcpdump's -C and -G, dumpcap's -b.
 
 use std::fs;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
-/// What a name may be made into.
+/// Patterns of derived names.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Pattern {
     directory: PathBuf,
-    /// The whole name, or what comes before its extension.
+    /// Patterns of the whole name, or of the name before its extension.
     forms: Vec<Vec<Piece>>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Piece {
     Byte(u8),
-    /// So many digits.
+    /// Exactly this many digits.
     Digits(usize),
     /// Any number of digits, also none.
     Number,
-    /// Some text.
+    /// Any text.
     Text,
 }
 
 impl Pattern {
-    /// Of a name in which `%` begins a conversion of strftime(3), as tcpdump's -G has it.
+    /// The patterns for `path`. A `%` in the name is a conversion of strftime(3), as in tcpdump -G.
     pub(super) fn of(path: &Path) -> Option<Self> {
         let name = path.file_name()?.as_bytes();
         // tcpdump -C: NAME, NAME1, NAME2; with -W: NAME00.
@@ -47,7 +47,7 @@ impl Pattern {
         })
     }
 
-    /// The files of such a name that are there.
+    /// The existing files that match.
     pub(super) fn found(&self) -> Vec<PathBuf> {
         let here = Path::new(".");
         let directory = match self.directory.as_path() {

@@ -1,41 +1,41 @@
-//! What the devices had counted, time and again: a bound for what no member could count.
+//! The devices' counters, read again and again. They bound the packets that no member could count.
 
 use std::collections::{BTreeMap, VecDeque};
 
 use fanpcap_linux::netlink::link;
 use fanpcap_linux::wait::clock;
 
-/// How many counts are kept of each device: one a second.
+/// Readings kept of each device: one a second.
 const KEPT: usize = 16;
 
-/// The counts of each device, the newest last: nanoseconds of `CLOCK_MONOTONIC`, and packets in
-/// both directions.
+/// Readings of each device, the newest last: `CLOCK_MONOTONIC` nanoseconds, and packets in both
+/// directions.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Counts(BTreeMap<u32, VecDeque<(u64, u64)>>);
 
 impl Counts {
-    /// The counts of these devices as of now, without those that can't be asked.
+    /// Reads the counters of `devices`, except those that fail.
     pub(super) fn of(devices: &[u32]) -> Self {
         let mut counts = Self::default();
         devices.iter().for_each(|&ifindex| counts.ask(ifindex));
         counts
     }
 
-    /// Begins with a device, if it is new.
+    /// Adds a device, if it is new.
     pub(super) fn meet(&mut self, ifindex: u32) {
         if !self.0.contains_key(&ifindex) {
             self.ask(ifindex);
         }
     }
 
-    /// Asks all devices once more.
+    /// Reads the counters of all devices.
     pub(super) fn ask_all(&mut self) {
         let devices: Vec<u32> = self.0.keys().copied().collect();
         devices.into_iter().for_each(|ifindex| self.ask(ifindex));
     }
 
     fn ask(&mut self, ifindex: u32) {
-        // Before the count: it must not be older than the time says.
+        // Take the time first: the count must not be older than its time.
         let now = clock::monotonic_ns();
         if let Ok(packets) = link::packets(ifindex) {
             self.note(ifindex, now, packets);
@@ -50,14 +50,15 @@ impl Counts {
         }
     }
 
-    /// What the devices had counted when they were asked last: this one, or all.
+    /// The last reading of one device, or of all.
     pub(super) fn last(&self, ifindex: Option<u32>) -> impl Iterator<Item = (u32, u64)> {
         let of_device = move |it: &u32| ifindex.is_none_or(|ifindex| ifindex == *it);
         let devices = self.0.iter().filter(move |(it, _)| of_device(it));
         devices.filter_map(|(&ifindex, counts)| Some((ifindex, counts.back()?.1)))
     }
 
-    /// The newest count of a device that is older than a time; none where that is not kept.
+    /// The newest reading of a device before `at_ns`; `None` if the ledger keeps no reading that
+    /// old.
     pub(super) fn before(&self, ifindex: u32, at_ns: u64) -> Option<u64> {
         let counts = self.0.get(&ifindex)?.iter().rev();
         let older = counts.copied().find(|(noted_ns, _)| *noted_ns < at_ns);

@@ -1,4 +1,4 @@
-//! How members leave their group, and when nobody is left in it.
+//! How members leave their group, and when the group is left empty.
 
 use std::collections::BTreeSet;
 use std::io;
@@ -12,23 +12,23 @@ use super::member::Member;
 use super::{Account, Ledger};
 
 impl Ledger {
-    /// Settles members, each on a thread: they refuse packets from now on all together, and the
-    /// kernel makes them wait for what is in flight only once. One that lives on in a child stays,
-    /// and is looked after each time.
+    /// Settles members, each on a thread. They refuse packets from now on all together, and the
+    /// kernel makes them wait for packets in flight only once. A member that a child process still
+    /// uses stays, and is checked again each time.
     pub(super) fn settle_at_once(&mut self, mut ended: Vec<Member>) {
         let refuse = on_threads(&mut ended, Member::refuse);
         let mut refuse = refuse.into_iter();
-        // Without a thread, it is tried again.
+        // If a thread can't be started, the next call tries again.
         let (mut ended, stay): (Vec<_>, Vec<_>) = ended
             .into_iter()
             .partition(|_| refuse.next().flatten().unwrap_or(false));
         self.held.extend(stay);
-        // Who never joined leaves nobody behind.
+        // A member that never joined leaves no gap.
         let joined = ended.iter().filter(|member| member.has_joined());
         let devices: BTreeSet<u32> = joined.map(Member::ifindex).collect();
         let devices = devices.into_iter();
         let moments: Vec<Moment> = devices.map(|it| Moment::of(it, &ended)).collect();
-        // One of these may have joined and died since it was looked at last.
+        // A member may have joined and died since the last scan.
         self.end_absences(&ended);
         let accounts = on_threads(&mut ended, Member::settle);
         let accounts = accounts.into_iter().map(Option::flatten);
@@ -46,8 +46,8 @@ impl Ledger {
         self.end_absences(&[]);
     }
 
-    /// The account of a member that died while its counters were read: what the kernel had counted
-    /// since the reading before may be in no figure.
+    /// The account of a member that died while its counters were read. Packets that the kernel
+    /// counted since the reading before may be in no figure.
     fn with_lost_reading(&self, account: Account, member: &Member) -> Account {
         let Some(read_ns) = member.died_reading() else {
             return account;
@@ -64,7 +64,7 @@ impl Ledger {
         }
     }
 
-    /// Members have left the group on a device: perhaps nobody is left.
+    /// Notes that members have left the group on a device, and that the group may be empty.
     fn note_leave(&mut self, moment: &Moment, ended: &[Member], accounts: &[Option<Account>]) {
         let of_device = ended.iter().zip(accounts);
         let of_device = of_device.filter(|(member, _)| member.ifindex() == moment.ifindex);
@@ -81,17 +81,17 @@ impl Ledger {
         }
     }
 
-    /// Whether nobody was in the group on a device when members had left it, and the device had
-    /// counted so much.
+    /// Whether the group on a device was empty when members had left it; `counted` is the device's
+    /// count then.
     fn is_deserted(&self, ifindex: u32, counted: Option<u64>) -> bool {
         let Some(in_group) = self.ids_in_group(ifindex) else {
             return false;
         };
         let is_in = |member: &Member| match member.rejecting() {
             it if member.ifindex() != ifindex || !it.has_begun => false,
-            // One that has begun to join may never come to it.
+            // A member that has started to join may fail to.
             _ if !member.has_joined() && !in_group.contains(&member.id()) => false,
-            // Who has joined since was not there then.
+            // A member that has joined since was not in the group then.
             it => it
                 .joined_at
                 .zip(counted)
@@ -100,13 +100,14 @@ impl Ledger {
         in_group.is_subset(&self.known) && !self.held.iter().any(is_in)
     }
 
-    /// Who is in the group on a device; `None` where the kernel does not tell.
+    /// Members of the group on a device; `None` if the kernel does not list them.
     fn ids_in_group(&self, ifindex: u32) -> Option<BTreeSet<MemberId>> {
         let roster = Roster::look().ok()?;
         Some(roster.ids(ifindex, self.group).collect())
     }
 
-    /// Notes which devices have a copy again, or had one of those that have `ended`.
+    /// Ends the absences on devices where a copy is in the group again, or where a member in
+    /// `ended` was.
     pub(super) fn end_absences(&mut self, ended: &[Member]) {
         for ifindex in self.absences.devices() {
             let members = self.held.iter().chain(ended);
@@ -124,9 +125,9 @@ impl Ledger {
 /// Members that refuse packets and are about to leave the group on a device.
 struct Moment {
     ifindex: u32,
-    /// What the device had counted, before and after it was asked what they have refused.
+    /// The device's count before and after `refused` was read.
     counted: [Option<u64>; 2],
-    /// What they had refused by then.
+    /// Packets that these members have refused.
     refused: u64,
 }
 
@@ -142,8 +143,9 @@ impl Moment {
         }
     }
 
-    /// What the device had counted when the last of them left, if nobody else was in the group:
-    /// what came until then they have refused. It may have been less, by [`Moment::unsure`].
+    /// The device's count when the last of them left, if the group had no other member: they have
+    /// refused every packet that came until then. The count may have been lower, by
+    /// [`Moment::unsure`].
     fn counted_at_the_leave(&self, refused: u64) -> Option<u64> {
         Some(self.counted[1]? + refused.saturating_sub(self.refused))
     }
@@ -154,7 +156,7 @@ impl Moment {
     }
 }
 
-/// Does the same to each member, each on a thread. None where there is no thread to be had.
+/// Applies `act` to each member on a thread of its own. `None` where no thread could be started.
 fn on_threads<T: Send>(members: &mut [Member], act: fn(&mut Member) -> T) -> Vec<Option<T>> {
     thread::scope(|scope| {
         let begin = |member| thread::Builder::new().spawn_scoped(scope, move || act(member));

@@ -1,5 +1,5 @@
-//! One member: its page, and its socket, which is held so that what it lost can be told when it
-//! dies.
+//! One member: its page, and its socket. The command holds the socket, so that it can read what the
+//! member lost when the member dies.
 
 use std::io;
 use std::os::fd::OwnedFd;
@@ -15,7 +15,7 @@ use fanpcap_linux::process::{child::is_lack_of_descriptors, pidfd::Process};
 
 use super::Account;
 
-/// A page that is gone for so long was not removed by its member.
+/// If the socket outlives the page for this long, somebody else removed the page.
 const LEAVES_WITHIN: Duration = Duration::from_secs(1);
 
 /// A member of a copy.
@@ -24,26 +24,26 @@ pub(super) struct Member {
     copy: usize,
     ifindex: u32,
     id: MemberId,
-    /// Where its page is.
+    /// Path of the member page.
     path: PathBuf,
-    /// What its page said last.
+    /// Last record on the member page.
     record: Record,
-    /// Its page, to be read after its death, when others may have removed it.
+    /// The page, readable after the member's death, when others may have removed the file.
     page: HeldPage,
-    /// None where it had ended already.
+    /// `None` if the process had already ended.
     process: Option<Process>,
     socket: Option<OwnedFd>,
-    /// The kernel does not let us have its socket.
+    /// The kernel refuses to share the socket with this process.
     is_denied: bool,
-    /// It refuses packets now, and is about to be settled.
+    /// The member refuses packets now and is about to be settled.
     closing: Option<Closing>,
-    /// When its page was found gone.
+    /// Time when the page was found gone.
     leaving: Option<Instant>,
 }
 
 impl Member {
-    /// Holds the member of the process `pid` of a copy, as far as it can be held, and says what
-    /// could not; none where its page is gone.
+    /// Holds the member of process `pid`, as far as possible, and returns what could not be held;
+    /// `None` if its page is gone.
     pub(super) fn hold(
         copy: usize,
         (ifindex, group): (u32, u16),
@@ -77,32 +77,32 @@ impl Member {
         Some((member, complaint))
     }
 
-    /// The copy that it belongs to.
+    /// The number of the member's copy.
     pub(super) fn copy(&self) -> usize {
         self.copy
     }
 
-    /// What tells it from others.
+    /// The identity of the member.
     pub(super) fn id(&self) -> MemberId {
         self.id
     }
 
-    /// Its page.
+    /// Path of the member page.
     pub(super) fn path(&self) -> &PathBuf {
         &self.path
     }
 
-    /// What its page said last.
+    /// Last record on the member page.
     pub(super) fn record(&self) -> &Record {
         &self.record
     }
 
-    /// The device that it captures on.
+    /// The device that the member captures on.
     pub(super) fn ifindex(&self) -> u32 {
         self.ifindex
     }
 
-    /// When it rejected packets, and since when it is in the group.
+    /// When the member rejected packets, and since when it is in the group.
     pub(super) fn rejecting(&self) -> Rejecting {
         let begun = Rejecting {
             has_begun: true,
@@ -111,12 +111,12 @@ impl Member {
         self.page.rejecting().unwrap_or(begun)
     }
 
-    /// Takes in what its page says now.
+    /// Takes over the page's present record.
     pub(super) fn learn(&mut self, record: Record) {
         self.record = record;
     }
 
-    /// Whether its process has ended.
+    /// Whether the process has ended.
     pub(super) fn is_dead(&self) -> bool {
         match &self.process {
             Some(process) => process.ends_within(Some(Duration::ZERO)).unwrap_or(false),
@@ -124,8 +124,9 @@ impl Member {
         }
     }
 
-    /// Whether it has left: its page is gone, and the process has closed the socket, which it does
-    /// a moment later. Somebody else may have removed the page: then the member must be left alone.
+    /// Whether the member has left: its page is gone, and the process has closed the socket, which
+    /// follows a moment later. If somebody else removed the page, the process keeps the socket and
+    /// the member must be left alone.
     pub(super) fn has_left(&mut self) -> bool {
         self.leaving.get_or_insert_with(Instant::now);
         let process = self.process.as_ref();
@@ -133,18 +134,18 @@ impl Member {
         socket.is_none_or(|socket| socket.is_err())
     }
 
-    /// Whether it is about to leave: it is to be looked at again at once.
+    /// Whether the member is about to leave and needs another check at once.
     pub(super) fn is_leaving(&self) -> bool {
         self.leaving
             .is_some_and(|since| since.elapsed() < LEAVES_WITHIN)
     }
 
-    /// When its counters were read last, if it has died while they were read once more.
+    /// Time of the last complete reading, if the member died during a later one.
     pub(super) fn died_reading(&self) -> Option<u64> {
         self.page.died_reading().then_some(self.record.read_ns)
     }
 
-    /// What its page says.
+    /// The account by the member page.
     pub(super) fn account(&self) -> Account {
         let read = self.record.read_ns > 0;
         Account {
@@ -157,7 +158,7 @@ impl Member {
         }
     }
 
-    /// Lets go of a member that lives on, and tells what is known of it.
+    /// Releases a member that lives on, and returns its account.
     pub(super) fn leave_alone(self) -> Account {
         Account {
             unread: None,
@@ -166,10 +167,10 @@ impl Member {
         }
     }
 
-    /// Lets it refuse and count what comes from now on, if nobody reads it any more. A handle that
-    /// was closed in order has left, and ours is the last descriptor of its socket, just as when
-    /// its process has died. Tells whether it can be settled: not while a forked child has it and
-    /// reads on.
+    /// Makes the member refuse and count all further packets, if no process reads it any more. A
+    /// handle that was closed properly and a process that died both leave this process with the
+    /// last descriptor of the socket. Returns whether the member can be settled: a forked child
+    /// that has the socket may read on.
     pub(super) fn refuse(&mut self) -> bool {
         let Some(socket) = self.socket.take() else {
             return true;
@@ -185,13 +186,13 @@ impl Member {
         true
     }
 
-    /// What it has refused so far, where that is counted and was the group's.
+    /// Packets that the member has refused so far, if they are counted and were the group's.
     pub(super) fn refused(&self) -> Option<u64> {
         let closing = self.closing.as_ref().filter(|it| it.has_joined())?;
         closing.refused()
     }
 
-    /// Whether it is or was in the group for sure: not while it is about to join.
+    /// Whether the member certainly is or was in the group; false while it is about to join.
     pub(super) fn has_joined(&self) -> bool {
         let rejecting = self.rejecting();
         let is_over = || rejecting.now.is_none();
@@ -202,12 +203,11 @@ impl Member {
                 .map_or_else(is_over, Closing::has_joined)
     }
 
-    /// Ends its stay in the group and tells what became of its packets; none if it has never
-    /// joined.
+    /// Takes the member out of the group and returns its account; `None` if it never joined.
     pub(super) fn settle(&mut self) -> Option<Account> {
         let was_never_in = self.closing.as_ref().is_some_and(|it| !it.has_joined());
         let closed = self.closing.take().map(Closing::finish);
-        // What was taken between our reading and the last owner's end is on the page.
+        // The page has the packets taken between our last reading and the member's end.
         if let Some(last) = self.page.record() {
             self.record = last;
         }
@@ -219,7 +219,7 @@ impl Member {
         let Some(closed) = closed else {
             return Some(self.unheld(rejecting, counted));
         };
-        // Known now, even if the page had no counters yet.
+        // These counters are known, even if the page had none yet.
         let counters = self.record.counters;
         let lost = closed.lost(&self.record);
         Some(Account {
@@ -232,8 +232,8 @@ impl Member {
         })
     }
 
-    /// What is known of one whose socket was not held. If it had ended before that could be done,
-    /// it can't have lost more than its device has counted since it joined.
+    /// The account of a member whose socket was not held. If the member had ended before, it lost
+    /// at most what its device has counted since it joined.
     fn unheld(&self, rejecting: Rejecting, counted: Option<u64>) -> Account {
         let account = self.account();
         let (dropped, taken) = (self.record.counters.dropped, self.record.taken);

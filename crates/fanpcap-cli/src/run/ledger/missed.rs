@@ -1,4 +1,4 @@
-//! Members that could not be held, and copies that never had one.
+//! Members that could not be held, and copies that never had a member.
 
 use std::collections::BTreeSet;
 
@@ -7,8 +7,8 @@ use fanpcap_linux::netlink::link;
 use super::{Account, Ledger};
 
 impl Ledger {
-    /// A start of a copy has ended without a member that was seen. `is_sure` says that it would
-    /// have been seen.
+    /// Notes that a start of a copy ended without a member that was seen. `is_sure` says that a
+    /// member would have been seen.
     pub(crate) fn never_joined(&mut self, copy: usize, is_sure: bool) {
         if is_sure && self.arrivals.is_some() && !self.has_pageless {
             self.settled.push((copy, Account::ZERO));
@@ -17,13 +17,14 @@ impl Ledger {
         }
     }
 
-    /// A copy may have had a member that nobody saw: from here on nothing is known of it.
+    /// Notes that a copy may have had an unseen member: its figures are unknown from now on.
     fn miss(&mut self, copy: usize) {
         self.missed.insert(copy);
         self.settled.push((copy, Account::default()));
     }
 
-    /// A member has come and gone that could not be held: of a copy that runs, nobody knows which.
+    /// Notes a member that came and went without being held. It belonged to a running copy, but to
+    /// which one is unknown.
     pub(super) fn miss_all(&mut self, ifindex: Option<u32>) {
         let copies: BTreeSet<usize> = match &self.running[..] {
             [] => self.processes.values().copied().collect(),
@@ -34,8 +35,8 @@ impl Ledger {
         }
     }
 
-    /// The same of this copy, on this device or on any. It has come since the devices were asked
-    /// last: they tell what it can have been given at most.
+    /// Notes such a member of one copy, on one device or on any. The member came after the last
+    /// reading of the devices' counters, so their increase bounds its packets.
     pub(super) fn miss_since(&mut self, copy: usize, ifindex: Option<u32>) {
         let what = match self.counted_since(ifindex) {
             Some(at_most) => {
@@ -56,7 +57,7 @@ impl Ledger {
         ));
     }
 
-    /// What this device, or all that are known, have counted since they were asked last.
+    /// Packets that one device, or all known ones, counted since the last reading.
     fn counted_since(&self, ifindex: Option<u32>) -> Option<u64> {
         let since = |(ifindex, before): (u32, u64)| {
             Some(link::packets(ifindex).ok()?.saturating_sub(before))
@@ -66,13 +67,13 @@ impl Ledger {
         since.sum()
     }
 
-    /// Says of each copy of which something was missed what is known nevertheless.
+    /// Says of each copy with a missed member what is still known.
     pub(super) fn tell_least(&mut self) {
         for copy in &self.missed {
             let of_copy = || self.settled.iter().filter(|(of, _)| of == copy);
             let sum = |figure: fn(&Account) -> Option<u64>| -> u64 {
                 let figures = of_copy().filter_map(|(_, account)| figure(account));
-                // What others have written on their pages may be anything.
+                // Other users may have written any number on their pages: saturate.
                 figures.fold(0, u64::saturating_add)
             };
             self.complaints.push(format!(

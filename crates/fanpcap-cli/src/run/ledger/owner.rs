@@ -1,8 +1,9 @@
-//! Which copy a process belongs to.
+//! Finds the copy that a process belongs to.
 
 use fanpcap_linux::process::stat::Stat;
 
-/// The copy that a process belongs to: it is the copy's, of its process group, or a descendant.
+/// The copy whose process `pid` is, or whose process group `pid` is in, or from which `pid`
+/// descends.
 pub(crate) fn copy_of(pid: u32, copies: &[(u32, usize)]) -> Option<usize> {
     let of = |pid: u32| {
         copies

@@ -1,4 +1,4 @@
-//! Handles that have their share of the packets and that nobody reads.
+//! Members that get packets and that no application reads.
 
 use std::time::Duration;
 
@@ -7,11 +7,11 @@ use fanpcap_linux::wait::clock;
 
 use super::Ledger;
 
-/// One that was not read for so long is told of.
+/// A member that was not read for this long is reported.
 const LONG: Duration = Duration::from_secs(10);
 
 impl Ledger {
-    /// Says which handles are not read though packets come.
+    /// Reports members that are not read although packets come.
     pub(super) fn note_unread(&mut self) {
         let now_ns = clock::monotonic_ns();
         let records: Vec<(usize, &Record)> = self
@@ -20,7 +20,7 @@ impl Ledger {
             .filter(|member| member.rejecting().has_begun)
             .map(|member| (member.copy(), member.record()))
             .collect();
-        // Who waits by poll(2) does not look while nothing comes.
+        // An application that waits by poll(2) does not look while no packet comes.
         let is_fresh = |record: &Record| {
             let age = Duration::from_nanos(now_ns.saturating_sub(record.read_ns));
             record.counters.received > 0 && age < LONG

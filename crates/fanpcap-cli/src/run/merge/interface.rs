@@ -1,4 +1,4 @@
-//! Where a capture's packets come from: link type, snaplen, and how its stamps count.
+//! An interface of a capture: link type, snapshot length, and the unit of its timestamps.
 
 use pcap_file::pcap::PcapHeader;
 use pcap_file::pcapng::blocks::interface_description::{
@@ -9,16 +9,16 @@ use pcap_file::{DataLink, TsResolution};
 /// An interface of a source; a pcap file has one.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Interface {
-    /// Its link type.
+    /// Link type.
     pub(super) link: DataLink,
-    /// The most bytes of a packet; 0: no bound.
+    /// Maximum bytes of a packet; 0: no limit.
     pub(super) snaplen: u32,
-    /// Its name and the like, without what tells how stamps count.
+    /// Name and other options, except those for the timestamps' unit.
     pub(super) options: Vec<InterfaceDescriptionOption<'static>>,
     unit: Unit,
 }
 
-/// Nanoseconds in one unit of a stamp, as a fraction, and nanoseconds to add.
+/// The unit of a timestamp: nanoseconds as a fraction, and nanoseconds to add.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Unit {
     nanoseconds: u128,
@@ -43,7 +43,7 @@ impl Interface {
 
     /// An interface of a pcapng file.
     pub(super) fn of_pcapng(block: &InterfaceDescriptionBlock<'static>) -> Self {
-        // Microseconds, unless it says otherwise.
+        // Default: microseconds.
         let (mut resolution, mut offset) = (6, 0);
         let mut options = Vec::new();
         for option in &block.options {
@@ -62,8 +62,7 @@ impl Interface {
         }
     }
 
-    /// Nanoseconds since 1970; those before and after what 64 bits can tell are the first and the
-    /// last.
+    /// Nanoseconds since 1970, limited to the range of 64 bits.
     pub(super) fn stamp(&self, units: u64) -> u64 {
         let Unit {
             nanoseconds,
@@ -77,20 +76,21 @@ impl Interface {
         u64::try_from(stamp.max(0)).unwrap_or(u64::MAX)
     }
 
-    /// Whether its stamps are finer than microseconds.
+    /// Whether the timestamps are finer than microseconds.
     pub(super) fn is_fine(&self) -> bool {
         self.unit.nanoseconds < 1000 * self.unit.divisor
     }
 
-    /// Whether packets of both may stand under one description: all but the snaplen is the same.
+    /// Whether one description fits the packets of both: everything but the snapshot length is
+    /// equal.
     pub(super) fn is_like(&self, other: &Self) -> bool {
         self.link == other.link && self.options == other.options
     }
 }
 
 impl Unit {
-    /// From pcapng's `if_tsresol`, a power of 10 or, with the highest bit, of 2, and `if_tsoffset`,
-    /// seconds, which are signed.
+    /// From pcapng's `if_tsresol`, a power of 10, or with the highest bit set of 2; and
+    /// `if_tsoffset`, signed seconds.
     fn new(resolution: u8, offset: u64) -> Self {
         const SECOND: u128 = 1_000_000_000;
         let exponent = u32::from(resolution & 0x7f);
@@ -99,7 +99,7 @@ impl Unit {
         } else if exponent <= 9 {
             (10_u128.pow(9 - exponent), 1)
         } else {
-            // Beyond 10^-37 s every stamp of 64 bits is 0.
+            // Below 10^-37 s, every 64-bit timestamp is 0 nanoseconds.
             (1, 10_u128.pow((exponent - 9).min(37)))
         };
         Self {

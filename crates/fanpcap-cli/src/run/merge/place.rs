@@ -1,5 +1,5 @@
-//! Where a merged capture goes: a regular file appears when it is complete, anything else is
-//! written as it is.
+//! The destination of a merged capture: a regular file appears when it is complete, anything else
+//! is written directly.
 
 use std::fs::{self, File, OpenOptions};
 use std::hash::{BuildHasher, Hasher, RandomState};
@@ -9,28 +9,28 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, bail};
 
-/// Links that are followed from one to the next, as the kernel does (path_resolution(7)).
+/// Longest chain of links, as in the kernel (path_resolution(7)).
 const LINKS_MAX: usize = 40;
 
-/// How often a name is tried that nobody can have guessed.
+/// Attempts to create a file under a random name.
 const ATTEMPTS: usize = 4;
 
-/// Where a merge goes.
+/// Destination of a merge.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Place {
     /// Standard output.
     Stdout,
-    /// A regular file, or a name that is free, behind all symbolic links.
+    /// A regular file or a free name, after all symbolic links.
     File(PathBuf),
-    /// A device or a FIFO: it is opened and written.
+    /// A device or a FIFO, which is opened and written.
     Stream(PathBuf),
 }
 
 impl Place {
-    /// What `to` is; `-` is standard output.
+    /// Classifies `to`; `-` is standard output.
     ///
     /// # Errors
-    /// When it is a directory, or leads nowhere.
+    /// `to` is a directory, or a link that can't be resolved.
     pub(super) fn of(to: &Path) -> Result<Self> {
         if to == Path::new("-") {
             return Ok(Self::Stdout);
@@ -47,10 +47,10 @@ impl Place {
     }
 }
 
-/// The path behind all symbolic links, of which the last part need not be there.
+/// Resolves all symbolic links of `path`. Its last component need not exist.
 ///
 /// # Errors
-/// When its directory is not there, or links go round in a circle.
+/// The directory does not exist, or the links form a cycle.
 pub(crate) fn resolve(path: &Path) -> io::Result<PathBuf> {
     let mut path = path.to_owned();
     for _ in 0..LINKS_MAX {
@@ -70,12 +70,12 @@ pub(crate) fn resolve(path: &Path) -> io::Result<PathBuf> {
     Err(io::Error::other("symbolic links go round in a circle"))
 }
 
-/// A part of a file's name that nobody can guess.
+/// A random part of a file name that nobody can guess.
 pub(crate) fn unguessable() -> String {
     format!("{:016x}", RandomState::new().build_hasher().finish())
 }
 
-/// A file that has another name until it is complete; without that it is removed.
+/// A file under a temporary name. Drop removes an unfinished file.
 #[derive(Debug)]
 pub(super) struct Part {
     path: PathBuf,
@@ -84,11 +84,11 @@ pub(super) struct Part {
 }
 
 impl Part {
-    /// Begins a file that will be `to`, beside it. Its rights are those of the file that it
-    /// replaces, else by the umask.
+    /// Creates a temporary file beside `to`. It has the permissions of the file that it replaces,
+    /// else those of the umask.
     ///
     /// # Errors
-    /// When nothing can be made in that directory.
+    /// No file can be created in that directory.
     pub(super) fn begin(to: &Path) -> Result<(Self, File)> {
         let before = fs::metadata(to)
             .ok()
@@ -123,10 +123,10 @@ impl Part {
         bail!("no name is free beside {}", to.display())
     }
 
-    /// Gives it its name.
+    /// Renames the file to its final name.
     ///
     /// # Errors
-    /// What rename(2) says.
+    /// rename(2) failed.
     pub(super) fn finish(mut self) -> Result<()> {
         fs::rename(&self.path, &self.to)
             .with_context(|| format!("naming {}", self.to.display()))?;
@@ -138,16 +138,16 @@ impl Part {
 impl Drop for Part {
     fn drop(&mut self) {
         if !self.complete {
-            // Half a capture is of no use to anybody.
+            // An unfinished capture is of no use.
             let _ = fs::remove_file(&self.path);
         }
     }
 }
 
-/// Ensures that none of `sources` is the file `to`.
+/// Checks that no source is the file `to`.
 ///
 /// # Errors
-/// Names the one that is.
+/// The message names the source.
 pub(super) fn ensure_apart(sources: &[PathBuf], to: &Path) -> Result<()> {
     let id = |path: &Path| {
         fs::metadata(path)
@@ -167,13 +167,13 @@ pub(super) fn ensure_apart(sources: &[PathBuf], to: &Path) -> Result<()> {
     }
 }
 
-/// The place where a capture from a copy's standard output is kept until it is merged: beside the
-/// merged file, or where temporary files are.
+/// Path where a capture from a copy's standard output is kept until the merge: beside the merged
+/// file, or in the directory of temporary files.
 pub(crate) fn spool(merged: &Path, copy: usize, start: u32) -> PathBuf {
     let secret = unguessable();
     let file = match Place::of(merged) {
         Ok(Place::File(file)) => file,
-        // Beside a device nothing is kept.
+        // Nothing is kept beside a device.
         _ => {
             return std::env::temp_dir().join(format!("fanpcap-{secret}.{copy}.{start}.part"));
         }
@@ -183,10 +183,10 @@ pub(crate) fn spool(merged: &Path, copy: usize, start: u32) -> PathBuf {
     PathBuf::from(name)
 }
 
-/// Makes a spool, for nobody else to read.
+/// Creates a spool that only this user can read.
 ///
 /// # Errors
-/// What open(2) says: also when the name is taken.
+/// open(2) failed, also because the name exists.
 pub(crate) fn make_spool(path: &Path) -> io::Result<File> {
     let mut options = OpenOptions::new();
     options.write(true).create_new(true).mode(0o600).open(path)

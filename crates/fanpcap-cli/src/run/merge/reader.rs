@@ -1,5 +1,4 @@
-//! Reads a capture file's packets in the file's order: pcap or pcapng, of any byte order and
-//! precision.
+//! Reads the packets of a capture file in file order: pcap or pcapng, any byte order and precision.
 
 use std::fs::File;
 use std::io::{self, ErrorKind, Read};
@@ -13,7 +12,7 @@ use pcap_file::{Endianness, PcapError, PcapResult};
 
 use super::interface::Interface;
 
-/// The first bytes of pcapng, and of pcap: both precisions in both byte orders.
+/// Magic numbers of pcapng and of pcap, the latter in both precisions and byte orders.
 const MAGICS: [[u8; 4]; 5] = [
     [0x0a, 0x0d, 0x0d, 0x0a],
     [0xd4, 0xc3, 0xb2, 0xa1],
@@ -22,7 +21,7 @@ const MAGICS: [[u8; 4]; 5] = [
     [0xa1, 0xb2, 0x3c, 0x4d],
 ];
 
-/// Whether what begins like this is a capture; none while it is too short to tell.
+/// Whether a file that starts with `head` is a capture; `None` if `head` is too short.
 pub(crate) fn is_capture(head: &[u8]) -> Option<bool> {
     match head.get(..4) {
         Some(head) => Some(MAGICS.iter().any(|magic| magic == head)),
@@ -36,24 +35,24 @@ pub(crate) fn is_capture(head: &[u8]) -> Option<bool> {
 pub(super) struct Packet {
     /// Nanoseconds since 1970.
     pub(super) stamp: u64,
-    /// Which of the file's interfaces.
+    /// Index among the file's interfaces.
     pub(super) interface: usize,
     /// Bytes on the wire.
     pub(super) original_len: u32,
     /// Bytes captured.
     pub(super) data: Vec<u8>,
-    /// What a pcapng says of it besides.
+    /// The packet's pcapng options.
     pub(super) options: Vec<EnhancedPacketOption<'static>>,
 }
 
 /// A capture file.
 pub(super) struct Reader {
     format: Format,
-    /// All interfaces so far; those of a pcapng's earlier sections stay.
+    /// All interfaces so far, also those of earlier pcapng sections.
     interfaces: Vec<Interface>,
-    /// Of these, where the present section's begin.
+    /// Index of the present section's first interface.
     section: usize,
-    /// The last stamp, for the packets that have none.
+    /// The last timestamp, for packets without one.
     last: u64,
 }
 
@@ -62,21 +61,21 @@ enum Format {
     PcapNg(PcapNgReader<Pieces>),
 }
 
-/// What comes next in a file.
+/// The next item of a file.
 pub(super) enum Next {
     /// A packet.
     Packet(Packet),
-    /// Nothing more.
+    /// The end of the file.
     End,
-    /// A part of something: the file was cut short.
+    /// An incomplete item: the file was cut.
     Cut,
 }
 
 impl Reader {
-    /// Opens a capture; none when it is cut short before its first packet could come.
+    /// Opens a capture; `None` if the file ends before its first packet could start.
     ///
     /// # Errors
-    /// When the file can't be read, or is no capture.
+    /// The file can't be read, or is no capture.
     pub(super) fn open(path: &Path) -> Result<Option<Self>> {
         let mut head = Vec::new();
         File::open(path)?.take(4).read_to_end(&mut head)?;
@@ -108,7 +107,7 @@ impl Reader {
         }))
     }
 
-    /// The interfaces that were described so far.
+    /// The interfaces described so far.
     pub(super) fn interfaces(&self) -> &[Interface] {
         &self.interfaces
     }
@@ -116,7 +115,7 @@ impl Reader {
     /// The next packet.
     ///
     /// # Errors
-    /// When the file can't be read, or is damaged before its end.
+    /// The file can't be read, or is damaged before its end.
     pub(super) fn next(&mut self) -> Result<Next> {
         let next = match &mut self.format {
             Format::Pcap(reader) => next_of_pcap(reader, &self.interfaces[0]),
@@ -164,7 +163,7 @@ impl Reader {
                 },
                 Block::Packet(block) => Found {
                     interface: block.interface_id.into(),
-                    // Two words, the high one first in either byte order.
+                    // Two words, the high word first in either byte order.
                     units: Some(block.timestamp.rotate_left(if little { 32 } else { 0 })),
                     original_len: block.original_len,
                     data: block.data.into_owned(),
@@ -200,7 +199,7 @@ impl Reader {
     }
 }
 
-/// A packet whose interface is not looked up yet.
+/// A packet before its interface is looked up.
 struct Found {
     interface: u32,
     units: Option<u64>,
@@ -210,8 +209,8 @@ struct Found {
 }
 
 impl Found {
-    /// A simple packet tells no captured length: it is the lesser of what was there and the
-    /// snaplen.
+    /// A simple packet block has no captured length: the length is the smaller of the original
+    /// length and the snapshot length.
     fn trim(&mut self, interface: &Interface) {
         if self.units.is_none() {
             let snaplen = match interface.snaplen {
@@ -250,8 +249,8 @@ fn is_cut(error: &PcapError) -> bool {
         || matches!(error, PcapError::IncompleteBuffer)
 }
 
-/// A file that is read by pieces: the reader's buffer is as large as the largest packet, and so
-/// only as much of it is touched as is needed.
+/// Reads a file in pieces. The reader's buffer has the size of the largest packet; reading in
+/// pieces touches only the part of the buffer that is needed.
 struct Pieces(File);
 
 impl Read for Pieces {

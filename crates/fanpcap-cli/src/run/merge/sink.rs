@@ -18,7 +18,7 @@ use super::interface::Interface;
 use super::reader::Packet;
 use super::source::Source;
 
-/// What the merged file is.
+/// Format of the merged file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Format {
     /// One link type for all packets.
@@ -43,14 +43,14 @@ impl Format {
     }
 }
 
-/// The file that is written.
+/// The file that the merge writes.
 pub(super) struct Sink<'a> {
     writer: Writer<'a>,
-    /// What it is called when it can't be written.
+    /// Name in error messages.
     name: String,
-    /// Nanoseconds in a unit of its stamps.
+    /// Nanoseconds in a unit of the timestamps.
     unit: u64,
-    /// Interfaces that pcapng has, in its order.
+    /// Interfaces of a pcapng, in order.
     interfaces: Vec<Interface>,
 }
 
@@ -60,11 +60,11 @@ enum Writer<'a> {
 }
 
 impl<'a> Sink<'a> {
-    /// Begins a file for packets of `sources`: its precision is the finest of theirs, its snaplen
-    /// the largest.
+    /// Begins a file for the packets of `sources`, with their finest precision and largest snapshot
+    /// length.
     ///
     /// # Errors
-    /// When a pcap would have several link types, or the file can't be written.
+    /// A pcap would have several link types, or the file can't be written.
     pub(super) fn new(
         format: Format,
         sources: &[Source],
@@ -99,12 +99,12 @@ impl<'a> Sink<'a> {
     /// Writes a packet of `source`.
     ///
     /// # Errors
-    /// When the file can't be written, or is a pcap of another link type.
+    /// The file can't be written, or is a pcap of another link type.
     pub(super) fn write(&mut self, source: &Source, packet: Packet) -> Result<()> {
         let from = &source.interfaces()[packet.interface];
         let interface = match self.interfaces.iter().position(|known| known.is_like(from)) {
             Some(known) => known,
-            // Described in the middle of its file.
+            // The source described this interface in the middle of its file.
             None => self.describe(from.clone())?,
         };
         match &mut self.writer {
@@ -193,7 +193,7 @@ fn raw(packet: &Packet, unit: u64) -> Result<RawPcapPacket<'_>> {
     })
 }
 
-/// The crate calls every failure of a file a reading one.
+/// The crate reports every I/O failure as a failed read.
 fn unwritten(name: &str, error: PcapError) -> anyhow::Error {
     let error = if let PcapError::IoError(error) = error {
         error.into()
@@ -209,7 +209,7 @@ fn several_links(one: DataLink, other: DataLink) -> String {
     )
 }
 
-/// The wider of two snaplens, of which 0 is without bound.
+/// The larger of two snapshot lengths; 0 is unlimited.
 fn wider(one: u32, other: u32) -> u32 {
     if one == 0 || other == 0 {
         0

@@ -1,4 +1,4 @@
-//! One source of a merge: a capture whose packets are put in order within a window.
+//! One source of a merge: a capture whose packets are sorted within a window.
 
 use std::collections::BinaryHeap;
 use std::path::{Path, PathBuf};
@@ -8,16 +8,16 @@ use anyhow::{Context, Result};
 use super::interface::Interface;
 use super::reader::{Next, Packet, Reader};
 
-/// Packets of one source that are held to be put in order, at most.
+/// Maximum packets of one source in the window.
 const WINDOW_PACKETS: usize = 4096;
 
-/// Their bytes, at most; one packet is always held.
+/// Maximum bytes of these packets; the window always takes one packet.
 const WINDOW_BYTES: usize = 4 << 20;
 
 /// A capture that is read.
 pub(super) struct Source {
     path: PathBuf,
-    /// Its number among the sources that were named.
+    /// Number of the source in the given order.
     number: usize,
     reader: Reader,
     window: BinaryHeap<Held>,
@@ -27,10 +27,10 @@ pub(super) struct Source {
     cut: bool,
 }
 
-/// A packet with its place in the file, which decides between equal stamps.
+/// A packet with its position in the file, which decides between equal timestamps.
 struct Held(Packet, u64);
 
-// The heap gives its greatest first: that is the earliest packet.
+// The heap pops its greatest element: the earliest packet.
 impl Ord for Held {
     fn cmp(&self, other: &Self) -> std::cmp::Ordering {
         (other.0.stamp, other.1).cmp(&(self.0.stamp, self.1))
@@ -52,11 +52,11 @@ impl PartialEq for Held {
 impl Eq for Held {}
 
 impl Source {
-    /// Opens a capture and fills its window, so that most interfaces are known; none when it is cut
-    /// short before its first packet could come.
+    /// Opens a capture and fills its window, so that most interfaces are known. `None` if the file
+    /// ends before its first packet could start.
     ///
     /// # Errors
-    /// When the file can't be read, or is no capture.
+    /// The file can't be read, or is no capture.
     pub(super) fn open(path: &Path, number: usize) -> Result<Option<Self>> {
         let opened = Reader::open(path).with_context(|| place(path))?;
         let Some(reader) = opened else {
@@ -76,30 +76,30 @@ impl Source {
         Ok(Some(source))
     }
 
-    /// Its number among the sources that were named.
+    /// Number of the source in the given order.
     pub(super) fn number(&self) -> usize {
         self.number
     }
 
-    /// The interfaces that were described so far.
+    /// The interfaces described so far.
     pub(super) fn interfaces(&self) -> &[Interface] {
         self.reader.interfaces()
     }
 
-    /// Whether it was found cut short.
+    /// Whether the capture was found cut.
     pub(super) fn is_cut(&self) -> bool {
         self.cut
     }
 
-    /// The stamp of its next packet.
+    /// Timestamp of the next packet.
     pub(super) fn stamp(&self) -> Option<u64> {
         self.window.peek().map(|held| held.0.stamp)
     }
 
-    /// Takes its next packet.
+    /// Takes the next packet.
     ///
     /// # Errors
-    /// When the file can't be read on.
+    /// The file can't be read on.
     pub(super) fn take(&mut self) -> Result<Option<Packet>> {
         let Some(Held(packet, _)) = self.window.pop() else {
             return Ok(None);

@@ -1,5 +1,5 @@
-//! What waits to be written to one of our own streams, and the thread that writes it. Nobody holds
-//! the lock while a write may wait.
+//! The queue of one of our own output streams, and the thread that writes it. No thread holds the
+//! lock during a write.
 
 use std::collections::VecDeque;
 use std::fs::File;
@@ -12,21 +12,21 @@ use fanpcap_linux::process::signal::Blocked;
 
 use super::Stream;
 
-/// What the copies have printed waits up to this size; then they wait.
+/// Bytes of copies' output in the queue; at more, the copies wait.
 const PASSED_MAX: usize = 1 << 20;
 
-/// What this command says waits up to this size; then it is counted only.
+/// Bytes of this command's messages in the queue; further messages are only counted.
 const SAID_MAX: usize = 256 << 10;
 
-/// How long to wait where a descriptor is full that somebody has made non-blocking.
+/// Pause when a descriptor is full that another process has made non-blocking.
 const FULL: Duration = Duration::from_millis(10);
 
-/// Where it is written.
+/// Where the queue writes.
 #[derive(Debug)]
 pub(super) struct Files {
-    /// What comes from standard output.
+    /// For the copies' standard output.
     pub(super) out: File,
-    /// What comes from standard error, what is said, and the progress.
+    /// For the copies' standard error, messages, and the progress line.
     pub(super) err: File,
 }
 
@@ -40,19 +40,19 @@ pub(super) struct Queue {
 #[derive(Debug)]
 struct State {
     entries: VecDeque<Entry>,
-    /// Bytes in the queue that copies have printed, and those that were said.
+    /// Bytes of copies in the queue, and bytes of messages.
     passed: usize,
     said: usize,
     /// Messages that found no room.
     unsaid: u64,
-    /// The progress that is to be shown, and what is shown.
+    /// The progress line to show, and the one that is shown.
     progress: String,
     shown: String,
     /// Bytes of a copy that are being written.
     in_flight: usize,
-    /// Something is being written.
+    /// A write is in progress.
     writing: bool,
-    /// When the writer last got on.
+    /// Time of the last completed write.
     moved: Instant,
     failed: Option<Failure>,
 }
@@ -64,7 +64,7 @@ struct Entry {
     is_said: bool,
 }
 
-/// An error that each of those gets who write.
+/// An error, for every caller that writes.
 #[derive(Clone, Copy, Debug)]
 struct Failure {
     number: Option<i32>,
@@ -77,10 +77,10 @@ enum Job {
 }
 
 impl Queue {
-    /// An empty one, and its thread. Signals are not for that thread.
+    /// Starts an empty queue and its thread, which blocks all signals.
     ///
     /// # Errors
-    /// When the thread can't be started.
+    /// The thread can't be started.
     pub(super) fn start(files: Files) -> io::Result<Arc<Self>> {
         let queue = Arc::new(Self {
             state: Mutex::new(State {
@@ -103,10 +103,10 @@ impl Queue {
         Ok(queue)
     }
 
-    /// Appends what a copy has printed; waits while there is too much.
+    /// Appends output of a copy; waits while the queue is full.
     ///
     /// # Errors
-    /// When writing has failed.
+    /// A write has failed.
     pub(super) fn push(&self, stream: Stream, bytes: Vec<u8>) -> io::Result<()> {
         let mut state = self.lock();
         while state.passed >= PASSED_MAX && state.failed.is_none() {
@@ -121,7 +121,7 @@ impl Queue {
         Ok(())
     }
 
-    /// Appends what this command says, on standard error.
+    /// Appends a message for standard error.
     pub(super) fn say(&self, bytes: Vec<u8>) {
         let mut state = self.lock();
         if state.said >= SAID_MAX {
@@ -133,19 +133,19 @@ impl Queue {
         }
     }
 
-    /// Shows the progress when there is nothing else to write.
+    /// Shows the progress line when the queue is empty.
     pub(super) fn show(&self, text: &str) {
         text.clone_into(&mut self.lock().progress);
         self.changed.notify_all();
     }
 
-    /// Whether all is written, or nothing ever will be.
+    /// Whether all output is written, or will never be.
     pub(super) fn is_empty(&self) -> bool {
         let state = self.lock();
         state.failed.is_some() || (!state.is_busy() && state.progress == state.shown)
     }
 
-    /// How long a write has waited.
+    /// How long the current write has waited.
     pub(super) fn stalled(&self) -> Duration {
         let state = self.lock();
         if state.failed.is_none() && state.is_busy() {
@@ -155,8 +155,8 @@ impl Queue {
         }
     }
 
-    /// Gives up, as if nobody could read any more, unless all is written. Tells how many bytes of
-    /// copies are lost.
+    /// Gives up unless all output is written, as if the reader had closed the stream. Returns the
+    /// number of lost bytes of copies.
     pub(super) fn abandon(&self) -> usize {
         let (lost, busy) = {
             let state = self.lock();

@@ -1,4 +1,4 @@
-//! Reads what copies print: lines, which are passed on whole, and captures, which are kept.
+//! Reads the copies' output: passes lines on as whole lines, and keeps captures.
 
 use std::io::{self, BufWriter, ErrorKind, Read, Write};
 use std::path::PathBuf;
@@ -10,17 +10,17 @@ use std::thread;
 use super::{Output, Stream};
 use crate::run::merge::{is_capture, make_spool};
 
-/// The most of a line that is held until its end comes. What is longer is cut.
+/// Longest line that is held for its end. Longer lines are cut.
 const LINE_MAX: usize = 1 << 20;
 
 const CHUNK: usize = 64 << 10;
 
-/// What a stream's reader tells.
+/// Events of a stream's reader.
 #[derive(Debug)]
 pub(crate) enum Word {
-    /// A capture comes, and there is nowhere to write it.
+    /// A capture arrived, and no spool was given.
     CaptureUnasked,
-    /// A capture came and was written there.
+    /// A capture arrived and was written to this spool.
     Spooled(PathBuf),
     /// A line was too long and was cut.
     Cut,
@@ -28,20 +28,20 @@ pub(crate) enum Word {
     Ended(Option<io::Error>),
 }
 
-/// How a stream is read.
+/// How to read a stream.
 #[derive(Debug)]
 pub(crate) struct Way {
-    /// The copy.
+    /// The copy's number.
     pub(crate) copy: usize,
     /// Which of its streams.
     pub(crate) stream: Stream,
-    /// What comes before each line.
+    /// Text before each line.
     pub(crate) prefix: String,
-    /// Where a capture is written.
+    /// Path for a capture.
     pub(crate) spool: Option<PathBuf>,
 }
 
-/// What the readers of all streams do.
+/// Activity of the readers of all streams.
 #[derive(Debug, Default)]
 pub(crate) struct Activity {
     waiting: AtomicUsize,
@@ -49,14 +49,14 @@ pub(crate) struct Activity {
 }
 
 impl Activity {
-    /// How many wait for a copy to print something, and how often one of them has begun to.
+    /// How many readers wait for their copy, and how often a reader has started to wait.
     pub(crate) fn seen(&self) -> (usize, u64) {
         let waiting = self.waiting.load(Ordering::SeqCst);
         (waiting, self.reads.load(Ordering::SeqCst))
     }
 }
 
-/// A pipe whose reads are told.
+/// A pipe that counts the waits of its reader.
 struct Watched<R> {
     pipe: R,
     activity: Arc<Activity>,
@@ -72,8 +72,8 @@ impl<R: Read> Read for Watched<R> {
     }
 }
 
-/// Reads a stream of a copy to its end on a thread of its own: lines go to `output`, each whole, a
-/// capture to its spool. `tell` learns what happens, the end last.
+/// Reads a stream of a copy to its end, on a thread of its own. Whole lines go to `output`, a
+/// capture to its spool. `tell` receives the events, the end as the last.
 pub(crate) fn follow(
     output: &Arc<Output>,
     pipe: impl Read + Send + 'static,
@@ -87,9 +87,9 @@ pub(crate) fn follow(
         let mut pipe = Watched { pipe, activity };
         let result = read(&output, &mut pipe, &way, &tell);
         let copy = way.copy;
-        // Closed first: a copy that goes on writing gets to know it as it would without us.
+        // Close first: a copy that goes on writing gets EPIPE, as it would without us.
         drop(pipe);
-        // The receiver is gone only when this command ends.
+        // The receiver is dropped only when this command ends.
         let _ = tell.send((copy, Word::Ended(result.err())));
     });
 }
@@ -144,25 +144,25 @@ fn lines(
     if held.is_empty() {
         return Ok(());
     }
-    // The last line had no end.
+    // The last line had no newline.
     held.push(b'\n');
     output.pass(way.stream, prefixed(&way.prefix, held))
 }
 
-/// How much of what is held can be written: up to the last newline, else up to the last carriage
-/// return, with which programs show their progress. Before `seen` there is neither, but for a
-/// return at its very end.
+/// Length of the part that can be written: up to the last newline, else up to the last carriage
+/// return, which ends a progress line. The bytes before `seen` contain neither, except a carriage
+/// return as the last one.
 fn whole(held: &[u8], seen: usize) -> Option<usize> {
     let from = seen.saturating_sub(1);
     let new = held.get(from..)?;
     let newline = new.iter().rposition(|&byte| byte == b'\n');
-    // A return at the end may be half of a line's end.
+    // A carriage return at the end may be half of a CRLF.
     let before_last = new.split_last().map_or(new, |(_, before)| before);
     let last = newline.or_else(|| before_last.iter().rposition(|&byte| byte == b'\r'));
     last.map(|at| from + at + 1)
 }
 
-/// The same with the prefix before each line.
+/// The text with the prefix before each line.
 fn prefixed(prefix: &str, text: Vec<u8>) -> Vec<u8> {
     if prefix.is_empty() {
         return text;
@@ -192,7 +192,7 @@ fn spool(
     file.flush()
 }
 
-/// Reads more, at most `len` bytes; false at the end.
+/// Reads at most `len` more bytes; false at the end.
 fn more(pipe: &mut impl Read, held: &mut Vec<u8>, len: usize) -> io::Result<bool> {
     let before = held.len();
     held.resize(before + len, 0);

@@ -1,4 +1,4 @@
-//! Looks after the copies from their start to the end of the last one.
+//! Supervises the copies from their start to the last one's end.
 
 mod ends;
 mod joins;
@@ -26,17 +26,18 @@ use crate::run::output::{Activity, Stream, Word};
 use crate::run::progress::Progress;
 use joins::Outsiders;
 
-/// How often members are looked for and read; and while a copy is young, so that it is known early.
+/// Interval of searches for members and readings of their counters; and the interval while a copy
+/// is young, so that its member is found early.
 const PERIOD: Duration = Duration::from_millis(200);
 const PERIOD_YOUNG: Duration = Duration::from_millis(20);
 
-/// The same while a member leaves, whose place in the group is to be freed.
+/// Interval while a member leaves, whose place in the group must become free.
 const PERIOD_PRESSED: Duration = Duration::from_millis(2);
 
-/// A copy that has no page when it is so old is looked at.
+/// Age at which a copy without a member page is examined.
 const YOUNG: Duration = Duration::from_secs(3);
 
-/// The copies as they run.
+/// The running copies.
 pub(super) struct Watch<'a> {
     run: &'a Run<'a>,
     copies: Vec<Copy>,
@@ -50,15 +51,15 @@ pub(super) struct Watch<'a> {
     cut: BTreeSet<usize>,
     tell: Sender<(usize, Word)>,
     told: Receiver<(usize, Word)>,
-    /// Streams that are open.
+    /// Open streams.
     streams: usize,
     /// When the copies were first told to end.
     stopped: Option<Instant>,
-    /// Signals that were sent on.
+    /// Signals that were forwarded, with their times.
     forwarded: BTreeMap<i32, Instant>,
     scanned: Option<Instant>,
     outsiders: Outsiders,
-    /// It was said that all copies have joined.
+    /// The message that all copies have joined was printed.
     has_said_joined: bool,
     error: Option<String>,
     failure: Option<u8>,
@@ -66,10 +67,10 @@ pub(super) struct Watch<'a> {
 }
 
 impl<'a> Watch<'a> {
-    /// The copies of `run`, none of which is started yet.
+    /// The copies of `run`, before their start.
     ///
     /// # Errors
-    /// When signals can't be taken, or the guard can't be started.
+    /// Signals can't be blocked, or the guard can't be started.
     pub(super) fn new(run: &'a Run<'a>, copies: Vec<Copy>) -> Result<Self> {
         child::adopt_orphans().context("becoming the parent of orphans")?;
         let signals = Signals::take(&signals::TAKEN).context("taking signals")?;
@@ -101,10 +102,10 @@ impl<'a> Watch<'a> {
         })
     }
 
-    /// Starts them and looks after them until the last one has ended for good.
+    /// Starts the copies and supervises them until the last one has ended for good.
     ///
     /// # Errors
-    /// When they can't be started or looked after.
+    /// The copies can't be started or supervised.
     pub(super) fn run(mut self) -> Result<Supervised> {
         let mut not_started = None;
         for number in 0..self.copies.len() {
@@ -186,7 +187,7 @@ impl<'a> Watch<'a> {
         Ok(())
     }
 
-    /// Ends what copies have left behind.
+    /// Ends processes that copies have left behind.
     fn tend(&mut self) {
         let copies: Vec<u32> = self.copies.iter().filter_map(Copy::pid).collect();
         let all = self.copies.iter().all(Copy::is_done);
@@ -229,7 +230,7 @@ impl<'a> Watch<'a> {
             return;
         }
         let accounts = self.accounts();
-        // Some terminals say 0.
+        // Some terminals report 0 columns.
         let width = terminal::size().map_or(0, |(columns, _)| usize::from(columns));
         let width = if width == 0 { 80 } else { width };
         if let Some(line) = self.progress.line(&accounts, width) {

@@ -1,4 +1,4 @@
-//! Copies that end, and those that do not do what they were started for.
+//! Copies that end, and copies that do not capture in the group.
 
 use std::os::unix::process::ExitStatusExt;
 use std::process::ExitStatus;
@@ -13,7 +13,7 @@ impl Watch<'_> {
     /// Notes which copies have ended.
     ///
     /// # Errors
-    /// What waitpid(2) says.
+    /// waitpid(2) failed.
     pub(super) fn reap(&mut self) -> Result<()> {
         let (stopped, forwarded) = (self.stopped.is_some(), self.forwarded.clone());
         let told = |status: ExitStatus| {
@@ -36,12 +36,12 @@ impl Watch<'_> {
     }
 
     fn note(&mut self, number: usize, end: End) {
-        // Its members are settled before anything else: they would go on being given packets.
+        // Settle the copy's members first: the kernel still gives them packets.
         self.ledger.settle(true);
         let copy = &self.copies[number];
         let never_joined = self.ledger.members(number) == copy.members_before;
         if never_joined && !(copy.questioned && end.status.success()) {
-            // One that was looked at is told to capture elsewhere.
+            // A copy that was examined has already been reported as capturing elsewhere.
             self.ledger.never_joined(number, !copy.questioned);
         }
         if copy.given_up {
@@ -75,10 +75,10 @@ impl Watch<'_> {
         }
     }
 
-    /// Starts the copies again whose time has come.
+    /// Starts the copies whose time has come.
     pub(super) fn start_again(&mut self) {
         for number in 0..self.copies.len() {
-            // What the last start has left behind goes first.
+            // Processes left by the last start must end first.
             if !self.copies[number].is_due() || self.orphans.has_groups() {
                 continue;
             }
@@ -93,7 +93,7 @@ impl Watch<'_> {
         }
     }
 
-    /// Says of a copy that has not joined what the matter may be, once for each start.
+    /// Prints the likely reason why a copy has not joined, once for each start.
     pub(super) fn question(&mut self) {
         if self.stopped.is_some() {
             return;

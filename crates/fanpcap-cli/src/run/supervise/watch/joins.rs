@@ -1,4 +1,4 @@
-//! Which copies have joined the group, and which capture past it.
+//! Which copies have joined the group, and which copies capture outside it.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -13,21 +13,22 @@ use super::Watch;
 use crate::run::ledger::copy_of;
 use crate::run::not_joined;
 
-/// How often it is looked for outsiders.
+/// Interval of searches for outsiders.
 const PERIOD: Duration = Duration::from_secs(1);
 
 /// Copies that have no member, but a packet socket that gets all packets.
 #[derive(Debug, Default)]
 pub(super) struct Outsiders {
     looked: Option<Instant>,
-    /// Sockets of the last look: one that is there only for a moment may learn what the device is.
+    /// Sockets of the last search. A socket that exists only for a moment may just query the
+    /// device.
     sockets: BTreeSet<u32>,
-    /// Copies of which it was said.
+    /// Copies that were reported.
     said: BTreeSet<usize>,
 }
 
 impl Watch<'_> {
-    /// Says once that all copies have joined.
+    /// Prints once that all copies have joined.
     pub(super) fn say_who_joined(&mut self) {
         let all = |watch: &Self| {
             let mut copies = watch.copies.iter();
@@ -54,7 +55,7 @@ impl Watch<'_> {
         ));
     }
 
-    /// Ends all if a copy sees all packets, unless that is allowed.
+    /// Ends the run if a copy sees all packets, unless --allow-outsiders is given.
     pub(super) fn look_for_outsiders(&mut self) {
         let early = |looked: Instant| looked.elapsed() < PERIOD;
         if self.stopped.is_some() || self.outsiders.looked.is_some_and(early) {
@@ -96,8 +97,8 @@ impl Watch<'_> {
     }
 }
 
-/// Packet sockets that these copies have and that get all packets past the group, each with its
-/// copy.
+/// Packet sockets of these copies that get all packets outside the group, each with its copy's
+/// number.
 fn outside(copies: &[(u32, usize)], devices: &[u32]) -> Vec<(u32, usize)> {
     let seen = roster::entries().unwrap_or_default().into_iter();
     let alone = seen.map(|seen| seen.socket);
@@ -124,9 +125,9 @@ fn outside(copies: &[(u32, usize)], devices: &[u32]) -> Vec<(u32, usize)> {
         .collect()
 }
 
-/// Whether a socket gets all packets of the copies' devices, or of any device where these are not
-/// known. One of another protocol, such as ARP's, gets few; one without a protocol gets none, nor
-/// does one of ours that is about to join.
+/// Whether a socket gets all packets of the copies' devices, or of any device if these are unknown.
+/// A socket of another protocol, such as ARP's, gets few packets. A socket without a protocol gets
+/// none, and neither does a socket of our library that is about to join.
 fn gets_all(socket: &PacketSocket, devices: &[u32]) -> bool {
     let is_there = devices.is_empty() || devices.contains(&socket.ifindex) || socket.ifindex == 0;
     socket.fanout.is_none() && socket.protocol == ETH_P_ALL && is_there

@@ -1,4 +1,4 @@
-//! Signals that come: they go on to the copies, and some of them end all.
+//! Signals to this command: it forwards them to the copies, and some of them end the run.
 
 use std::time::{Duration, Instant};
 
@@ -11,20 +11,20 @@ use fanpcap_linux::wait::events::Arrived;
 use super::Watch;
 use crate::run::copy::Copy;
 
-/// The signals that are taken.
+/// The signals that this command handles.
 pub(super) const TAKEN: [i32; 9] = [
     SIGCHLD, SIGCONT, SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGTSTP, SIGUSR1, SIGUSR2,
 ];
 
-/// An interrupt that comes so long after the first one kills. Some senders send the same one twice
-/// at once.
+/// An interrupt kills if it comes this long after the first one. Some senders send the same
+/// interrupt twice at once.
 const PATIENCE: Duration = Duration::from_millis(200);
 
 impl Watch<'_> {
-    /// Takes the signals that have come.
+    /// Handles the signals that have come.
     ///
     /// # Errors
-    /// What read(2) says.
+    /// read(2) failed.
     pub(super) fn take_signals(&mut self) -> Result<()> {
         while let Some(signal) = self.signals.next().context("reading signals")? {
             self.forward(signal)?;
@@ -32,7 +32,7 @@ impl Watch<'_> {
         Ok(())
     }
 
-    /// Sends a signal on to the copies.
+    /// Forwards a signal to the copies.
     fn forward(&mut self, arrived: Arrived) -> Result<()> {
         let Arrived {
             signal,
@@ -41,8 +41,8 @@ impl Watch<'_> {
         if signal == SIGCHLD {
             return Ok(());
         }
-        // A hangup is the terminal's end when the kernel sends it; else programs take it as they
-        // like.
+        // A SIGHUP from the kernel means that the terminal has gone; from a process, applications
+        // define its meaning.
         let ends = [SIGINT, SIGQUIT, SIGTERM].contains(&signal);
         if ends
             && self
@@ -77,7 +77,7 @@ impl Watch<'_> {
         self.run.output.give_up();
     }
 
-    /// From here on no copy is started, and nobody who does not read our output is awaited.
+    /// From now on no copy is started, and a reader of our output that has stopped is given up.
     fn stop(&mut self) {
         self.run.output.hurry();
         self.ledger.end_of_watch();
@@ -99,7 +99,7 @@ impl Watch<'_> {
         }
     }
 
-    /// Ends everything, as it makes no sense to go on.
+    /// Ends the run because of an error.
     pub(super) fn abort(&mut self, error: String) {
         if self.error.is_none() {
             self.error = Some(error);

@@ -1,4 +1,4 @@
-//! The copies' output, from their start until what they have left of it is written.
+//! The copies' output, from their start until the rest of it is written.
 
 use std::io::{ErrorKind, Read};
 use std::os::fd::AsFd;
@@ -11,15 +11,15 @@ use super::Watch;
 use crate::run::merge;
 use crate::run::output::{self, Stream, Way, Word};
 
-/// What still has a copy's output, but prints nothing, is awaited so long after the last copy has
-/// ended.
+/// After the last copy's end, the command waits this long for silent processes that still hold a
+/// copy's output.
 const LAST_WORDS: Duration = Duration::from_secs(2);
 
-/// How often it is looked at whether all is written.
+/// Interval of checks whether all output is written.
 const PERIOD: Duration = Duration::from_millis(5);
 
 impl Watch<'_> {
-    /// Reads what a copy prints.
+    /// Starts to read the output of a copy.
     pub(super) fn follow(
         &mut self,
         number: usize,
@@ -30,7 +30,7 @@ impl Watch<'_> {
             return;
         };
         let (run, start) = (self.run, self.copies[number].starts);
-        // What several copies complain of is of no use without a number.
+        // Without its copy's number, an error message from one of several copies is of no use.
         let numbered = run.prefix || (stream == Stream::Err && self.copies.len() > 1);
         let merged = run.merge.filter(|_| stream == Stream::Out);
         let way = Way {
@@ -47,7 +47,7 @@ impl Watch<'_> {
         self.streams += 1;
     }
 
-    /// Takes what readers have told.
+    /// Handles the readers' events.
     pub(super) fn take_words(&mut self) {
         while let Ok((copy, word)) = self.told.try_recv() {
             self.take_word(copy, word);
@@ -75,7 +75,7 @@ impl Watch<'_> {
             }
             Word::Ended(error) => {
                 self.streams -= 1;
-                // Whoever reads our output may have enough of it.
+                // The reader of our output may have closed it.
                 if let Some(error) = error.filter(|error| error.kind() != ErrorKind::BrokenPipe) {
                     self.run.output.say(&format!("the output of copy {copy}: {error}"));
                 }
@@ -83,10 +83,10 @@ impl Watch<'_> {
         }
     }
 
-    /// Takes in what streams still have that the copies have left, and waits until it is written.
+    /// Reads what the copies have left in their streams, and waits until it is written.
     ///
     /// # Errors
-    /// When signals can't be read.
+    /// Signals can't be read.
     pub(super) fn last_words(&mut self) -> Result<()> {
         self.run.output.show("");
         let (mut reads, mut since) = (None, Instant::now());
@@ -95,7 +95,7 @@ impl Watch<'_> {
             if self.streams == 0 && self.run.output.is_written() {
                 return Ok(());
             }
-            // Only silence counts: not the time that our own output takes.
+            // Only time without output counts, not the time of our own writes.
             let (waiting, seen) = self.activity.seen();
             if waiting < self.streams || reads != Some(seen) || !self.run.output.is_written() {
                 (reads, since) = (Some(seen), Instant::now());
