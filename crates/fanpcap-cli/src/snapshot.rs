@@ -1,4 +1,4 @@
-//! One look at the network namespace: its devices, packet sockets, members' pages and the processes
+//! One look at the network namespace: devices, packet sockets, member pages, and the processes
 //! behind them.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -19,17 +19,17 @@ mod holders;
 
 use holders::Holders;
 
-/// The name under which sockets without a device are listed, as libpcap has it.
+/// libpcap's name for all devices: sockets without a device are listed under it.
 pub(crate) const ANY: &str = "any";
 
-/// The name under which sockets are listed whose device has gone.
+/// Sockets of a device that has gone are listed under this name.
 const GONE: &str = "gone";
 
-/// Counters older than this tell nothing of now, seconds. Members that take packets refresh theirs
+/// Counters older than this, in seconds, are not of now. Members that take packets refresh theirs
 /// ten times a second.
 pub(crate) const STALE_SECONDS: f64 = 2.0;
 
-/// What was there at one moment.
+/// The state at one moment.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Snapshot {
     /// Nanoseconds of `CLOCK_MONOTONIC`.
@@ -40,11 +40,11 @@ pub(crate) struct Snapshot {
     pub(crate) host: String,
     /// Inode of the network namespace.
     pub(crate) netns: u64,
-    /// Its name: "host" for that of process 1, else as ip-netns(8) named it.
+    /// Its name: "host" for that of process 1, else the name that ip-netns(8) gave it.
     pub(crate) netns_name: Option<String>,
-    /// Devices with packet sockets, or the one that was asked for, in the order of their names.
+    /// Devices with packet sockets, or the requested one, sorted by name.
     pub(crate) devices: Vec<Device>,
-    /// Their packet sockets.
+    /// The devices' packet sockets.
     pub(crate) sockets: Vec<Socket>,
 }
 
@@ -53,9 +53,9 @@ pub(crate) struct Snapshot {
 pub(crate) struct Device {
     /// Interface index; 0 for all devices.
     pub(crate) ifindex: u32,
-    /// Its name; "any" for all devices, "gone" for those that are no longer there.
+    /// Name; "any" for all devices, "gone" for a device that no longer exists.
     pub(crate) name: String,
-    /// What it has counted; none for all devices, and for one that is gone.
+    /// The device's counters; `None` for "any" and "gone".
     pub(crate) counters: Option<link::Counters>,
 }
 
@@ -66,28 +66,28 @@ pub(crate) struct Socket {
     pub(crate) inode: u32,
     /// Interface index of its device.
     pub(crate) ifindex: u32,
-    /// `ETH_P_*`; 0 for one that only sends.
+    /// `ETH_P_*`; 0 for a socket that only sends.
     pub(crate) protocol: u16,
     /// Its fan-out group.
     pub(crate) group: Option<Group>,
     /// Bytes of its receive ring.
     pub(crate) ring_bytes: Option<u64>,
-    /// The counters on its page; none for sockets that are no members of ours, or never counted.
+    /// Counters on the member page; `None` without a page, or if the member never read its
+    /// counters.
     pub(crate) counts: Option<Counts>,
-    /// The steering program's counters on its page, up to the last that is not 0; none where
-    /// nothing is known of them.
+    /// The steering program's counters on the page, up to the last that is not 0; `None` if
+    /// unknown.
     pub(crate) program_counters: Option<Vec<i64>>,
-    /// When these were read, nanoseconds of `CLOCK_MONOTONIC`; later than any other time where they
-    /// can't change.
+    /// When the member read these, `CLOCK_MONOTONIC` nanoseconds; `u64::MAX` if they can't change.
     pub(crate) program_counted_ns: u64,
-    /// Seconds since the application looked for packets, or joined if it never has; 0 while it
-    /// waits for some. None where the page does not tell.
+    /// Seconds since the application looked for packets, or joined if it never looked; 0 while it
+    /// waits for packets. `None` if the page does not have this.
     pub(crate) unread_seconds: Option<f64>,
-    /// The application has never looked.
+    /// The application has never looked for packets.
     pub(crate) is_never_read: bool,
-    /// Whether it has a page.
+    /// The socket has a member page.
     pub(crate) has_page: bool,
-    /// The process that has it; none when that may not be seen.
+    /// The process that owns the socket; `None` if /proc does not let us see it.
     pub(crate) process: Option<Process>,
 }
 
@@ -96,25 +96,25 @@ pub(crate) struct Socket {
 pub(crate) struct Group {
     /// Its number.
     pub(crate) number: u16,
-    /// Its mode; options are known when a member has a page.
+    /// Mode; with its options if a member has a page.
     pub(crate) mode: String,
 }
 
 /// A member's counters since it joined.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Counts {
-    /// When they were read, nanoseconds of `CLOCK_MONOTONIC`.
+    /// When they were read, `CLOCK_MONOTONIC` nanoseconds.
     pub(crate) read_ns: u64,
-    /// Packets that the kernel gave the member, dropped ones included.
+    /// Packets that the kernel gave the member, including dropped ones.
     pub(crate) received: u64,
-    /// Of these, packets lost as the ring was full.
+    /// Of `received`: dropped because the ring was full.
     pub(crate) dropped: u64,
-    /// Packets that were taken from the ring, as of now.
+    /// Packets taken from the ring so far.
     pub(crate) taken: Option<u64>,
-    /// The same when the counters were read.
+    /// `taken` at the reading of the other counters.
     pub(crate) read_taken: Option<u64>,
-    /// Whether the reader waits at an empty ring and has told all: then the counters are of now,
-    /// however old.
+    /// The reader waits at an empty ring and has published everything: the counters are current,
+    /// whatever their age.
     pub(crate) waits: bool,
 }
 
@@ -128,8 +128,7 @@ fn seconds(from_ns: u64, to_ns: u64) -> f64 {
 }
 
 impl Socket {
-    /// Seconds since the steering program's counters were read; none where nothing is known of
-    /// them.
+    /// Seconds since the steering program's counters were read; `None` if they are unknown.
     pub(crate) fn program_counters_age(&self, at_ns: u64) -> Option<f64> {
         let known = self.program_counters.as_ref();
         known.map(|_| seconds(self.program_counted_ns, at_ns))
@@ -142,13 +141,13 @@ impl Counts {
         seconds(self.read_ns, at_ns)
     }
 
-    /// Whether the counters are too old to tell of that moment.
+    /// Whether the counters are too old for the moment `at_ns`.
     pub(crate) fn is_stale(&self, at_ns: u64) -> bool {
         !self.waits && self.age(at_ns) > STALE_SECONDS
     }
 
-    /// Packets that wait in the ring, as of the reading; none when it is stale at that moment. What
-    /// was taken since the reading says nothing: the kernel has given more since then, too.
+    /// Packets in the ring at the reading; `None` if the reading is stale at `at_ns`. Packets taken
+    /// after the reading are not subtracted: the kernel has added packets since, too.
     pub(crate) fn backlog(&self, at_ns: u64) -> Option<u64> {
         if self.waits {
             return Some(0);
@@ -162,20 +161,20 @@ impl Counts {
 /// A process.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Process {
-    /// Its number in our /proc; none when only the page tells of it, perhaps from another pid
+    /// Process id in our /proc; `None` if only the member page has one, perhaps of another pid
     /// namespace.
     pub(crate) pid: Option<u32>,
-    /// Its program's name.
+    /// Name of the executable.
     pub(crate) program: String,
-    /// The CPUs that it may run on, as `0-3,8`.
+    /// The CPUs that the process may run on, as `0-3,8`.
     pub(crate) affinity: Option<String>,
-    /// The CPU that its main thread ran on last.
+    /// The CPU that the main thread ran on last.
     pub(crate) last_cpu: Option<u32>,
-    /// It was stopped by a signal, or by a debugger.
+    /// The process was stopped by a signal or a debugger.
     pub(crate) is_stopped: bool,
 }
 
-/// Takes snapshots, and remembers between them what is dear to find out.
+/// Takes snapshots, and caches between them what is costly to find.
 #[derive(Debug)]
 pub(crate) struct Source {
     device: Option<String>,
@@ -183,10 +182,10 @@ pub(crate) struct Source {
 }
 
 impl Source {
-    /// For one device, or for all that have packet sockets.
+    /// A source for one device, or for all that have packet sockets.
     ///
     /// # Errors
-    /// There is no such device.
+    /// The device does not exist.
     pub(crate) fn new(device: Option<&str>) -> Result<Self> {
         if let Some(name) = device.filter(|&name| name != ANY) {
             let found = interface::find(name).with_context(|| format!("looking for {name}"))?;
@@ -201,16 +200,16 @@ impl Source {
         })
     }
 
-    /// Looks once.
+    /// Takes a snapshot.
     ///
     /// # Errors
-    /// The kernel does not tell of packet sockets or devices.
+    /// The kernel does not list packet sockets or devices.
     pub(crate) fn take(&mut self) -> Result<Snapshot> {
         let links = link::links().context("listing devices")?;
         let seen = roster::entries().context(
             "listing packet sockets (this needs packet diag in the kernel: CONFIG_PACKET_DIAG)",
         )?;
-        // After the pages were read, so that no counter is younger than the snapshot.
+        // Take the time after the pages were read: no counter may be younger than the snapshot.
         let at_ns = clock::monotonic_ns();
         let devices = self.devices(&links, &seen);
         let shown: BTreeSet<u32> = devices.iter().map(|device| device.ifindex).collect();
@@ -263,13 +262,12 @@ impl Source {
 
     fn sockets(&mut self, seen: &[Entry], at_ns: u64) -> Vec<Socket> {
         let modes = modes(seen);
-        // The pid on a page is only a hint: its owner may count processes in a namespace of its
-        // own.
+        // The pid on a page is a hint: it may be of another pid namespace.
         let hint = |seen: &Entry| (seen.socket.inode, seen.page.as_ref().map(|page| page.pid));
         self.holders.find(&seen.iter().map(hint).collect());
         let socket = |seen: &Entry| {
             let process = self.process(seen);
-            // What was begun before it was stopped is no wait any more.
+            // A stopped process no longer waits, even if it was stopped during a wait.
             let is_stopped = process.as_ref().is_some_and(|process| process.is_stopped);
             Socket {
                 inode: seen.socket.inode,
@@ -301,7 +299,7 @@ impl Source {
         seen.iter().map(socket).collect()
     }
 
-    /// Who has a socket. A page knows the program when the process may not be looked into.
+    /// The owner of a socket. If /proc does not let us see it, the member page still has its name.
     fn process(&self, seen: &Entry) -> Option<Process> {
         let found = self.holders.process(seen.socket.inode);
         let Some(page) = &seen.page else { return found };
@@ -312,7 +310,7 @@ impl Source {
     }
 }
 
-/// The counters on a page, if its owner has ever read them.
+/// The counters on a page, if the member ever read them.
 fn counts(seen: &Entry) -> Option<Counts> {
     let page = seen.page.as_ref().filter(|page| page.read_ns > 0)?;
     Some(Counts {
@@ -325,7 +323,7 @@ fn counts(seen: &Entry) -> Option<Counts> {
     })
 }
 
-/// How long the application has not looked for packets.
+/// Seconds since the application last looked for packets.
 fn unread(seen: &Entry, at_ns: u64) -> Option<f64> {
     let page = seen.page.as_ref()?;
     if page.last_look == LastLook::Waits {
@@ -338,7 +336,7 @@ fn running(seen: &Entry) -> Option<&Running> {
     seen.page.as_ref()?.steering.as_ref()
 }
 
-/// The counters of a steering program, if its owner has ever read them.
+/// The steering program's counters, if the member ever read them.
 fn program_counters(seen: &Entry) -> Option<Vec<i64>> {
     let running = running(seen)?;
     let counters = Some(&running.counters).filter(|_| running.counted_ns > 0)?;
@@ -351,7 +349,8 @@ fn program_counters(seen: &Entry) -> Option<Vec<i64>> {
     )
 }
 
-/// The groups' modes with options, and how their programs begin, which only pages tell.
+/// The groups' modes with options, and the beginnings of their steering programs: only pages have
+/// these.
 fn modes(seen: &[Entry]) -> BTreeMap<(u32, u16), String> {
     let of_page = |seen: &Entry| {
         let group = seen.socket.fanout?.id;
@@ -361,7 +360,7 @@ fn modes(seen: &[Entry]) -> BTreeMap<(u32, u16), String> {
     seen.iter().filter_map(of_page).collect()
 }
 
-/// A mode as the kernel alone tells it, without options (linux/if_packet.h, `PACKET_FANOUT_*`).
+/// The kernel's mode, without options (linux/if_packet.h, `PACKET_FANOUT_*`).
 fn kernel_mode(group: diag::Group) -> String {
     let kind = Kind::ALL
         .into_iter()
@@ -374,8 +373,8 @@ fn kernel_mode(group: diag::Group) -> String {
     }
 }
 
-/// The name of a device that is in no list: all of them, or one that is gone. The kernel gives
-/// sockets whose device is unregistered the index -1 (`net/packet/af_packet.c`, `packet_notifier`).
+/// Name of a device that is in no list: all devices, or one that has gone. The kernel gives sockets
+/// of an unregistered device the index -1 (`net/packet/af_packet.c`, `packet_notifier`).
 fn unlisted_name(ifindex: u32) -> String {
     match ifindex {
         0 => ANY.to_owned(),
@@ -389,7 +388,7 @@ fn host() -> String {
     name.trim_end().to_owned()
 }
 
-/// A name for a network namespace.
+/// Name of a network namespace.
 fn netns_name(inode: u64) -> Option<String> {
     let is_it = |path: &std::path::Path| fs::metadata(path).is_ok_and(|it| it.st_ino() == inode);
     if is_it("/proc/1/ns/net".as_ref()) {

@@ -1,34 +1,34 @@
-//! Writing to standard output and standard error: a reader that has seen enough, as `head` has, is
-//! no error.
+//! Writes to standard output and standard error. A reader that closes its pipe early, as `head`
+//! does, is no error.
 
 use std::io::{self, Write};
 use std::process::ExitCode;
 
 use anyhow::{Context, Result};
 
-/// Whether there is still somebody to write to.
+/// Whether the reader of a stream is still there.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Reader {
-    /// It has what was written.
+    /// The reader has the text.
     Reads,
-    /// It has closed its end of the pipe.
+    /// The reader has closed the pipe.
     Gone,
 }
 
-/// Writes a text to standard output, at once.
+/// Writes a text to standard output, unbuffered.
 ///
 /// # Errors
-/// It can't be written, for another reason than that nobody reads.
+/// The write failed, for another reason than a closed pipe.
 pub fn print(text: &str) -> Result<Reader> {
     write(&mut io::stdout().lock(), text).context("writing to standard output")
 }
 
-/// Writes a text to standard error. There is nowhere to tell that it could not be written.
+/// Writes a text to standard error and ignores errors: there is no place to report them.
 pub fn note(text: &str) {
     let _ = write(&mut io::stderr().lock(), text);
 }
 
-/// A command's exit status: an error is written to standard error.
+/// A command's exit status. Writes an error to standard error.
 pub fn ended(done: Result<ExitCode>) -> ExitCode {
     done.unwrap_or_else(|error| {
         note(&format!("fanpcap: {}\n", words(&error)));
@@ -36,7 +36,7 @@ pub fn ended(done: Result<ExitCode>) -> ExitCode {
     })
 }
 
-/// An error and its causes. Many texts have their cause's in them, which is not said again.
+/// An error with its causes. A cause whose text the message already contains is left out.
 pub fn words(error: &anyhow::Error) -> String {
     let mut text = error.to_string();
     for cause in error.chain().skip(1).map(ToString::to_string) {

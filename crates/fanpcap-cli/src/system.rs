@@ -1,5 +1,5 @@
-//! `fanpcap enable`, `fanpcap disable`: the library for every program of this machine, or no
-//! longer.
+//! `fanpcap enable`, `fanpcap disable`: switches the library on or off for every application of
+//! this machine.
 
 mod loader;
 mod apparmor;
@@ -50,7 +50,7 @@ pub(crate) struct Disable {
     root: PathBuf,
 }
 
-/// Does it.
+/// Runs `fanpcap enable`.
 pub(crate) fn enable(arguments: &Enable) -> Result<ExitCode> {
     let root = existing(&arguments.root)?;
     let directory = seen_from(&root, library::directory()?);
@@ -70,10 +70,10 @@ pub(crate) fn enable(arguments: &Enable) -> Result<ExitCode> {
     for_shell(&line, notes)
 }
 
-/// Takes it back.
+/// Runs `fanpcap disable`.
 pub(crate) fn disable(arguments: &Disable) -> Result<ExitCode> {
     let root = existing(&arguments.root)?;
-    // It works without the library too: that may be the reason.
+    // Must work without the library too: its absence may be why the user disables it.
     let directory = library::directory().ok();
     let directory = directory.map(|directory| seen_from(&root, directory));
     if arguments.system || arguments.apparmor {
@@ -90,8 +90,8 @@ pub(crate) fn disable(arguments: &Disable) -> Result<ExitCode> {
     for_shell(&line, notes)
 }
 
-/// Does the work, and only then tells of it, also of what was done before an error: whoever reads
-/// may go at any time.
+/// Does the work, then prints its messages, also those from before an error: standard output may
+/// close at any time, and must not stop the work.
 fn told(work: impl FnOnce(&mut String) -> Result<()>) -> Result<ExitCode> {
     let mut said = String::new();
     let done = work(&mut said);
@@ -101,7 +101,7 @@ fn told(work: impl FnOnce(&mut String) -> Result<()>) -> Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// Prints the line that a shell reads; the notes are for people, who look at a terminal.
+/// Prints the line for the shell. The notes are for a user at a terminal.
 fn for_shell(line: &str, notes: &str) -> Result<ExitCode> {
     streams::print(&format!("{line}\n"))?;
     if io::stdout().is_terminal() {
@@ -151,7 +151,7 @@ fn disable_system(root: &Path, directory: Option<&Path>, said: &mut String) -> R
     Ok(())
 }
 
-/// `asked` says whether silence would be a wrong answer.
+/// `asked`: the user asked for AppArmor, so the command must not stay silent.
 fn enable_apparmor(root: &Path, directory: &Path, asked: bool, said: &mut String) -> Result<()> {
     let Some(profile) = Profile::find(root) else {
         if asked {
@@ -189,7 +189,7 @@ fn disable_apparmor(root: &Path, asked: bool, said: &mut String) -> Result<()> {
     Ok(())
 }
 
-/// The file is as it should be, which outlives what the kernel has loaded.
+/// The change of the file stays even if the kernel still has the old profile.
 fn warn(change: &Change) {
     if let Change::NotLoaded(reason) = change {
         streams::note(&format!(
@@ -199,7 +199,7 @@ fn warn(change: &Change) {
     }
 }
 
-/// The rules that were installed with the library: share/fanpcap/apparmor beside the lib above it.
+/// The rules that were installed with the library: share/fanpcap/apparmor beside the library's lib.
 fn rules(root: &Path, directory: &Path) -> Result<PathBuf> {
     let places = directory
         .ancestors()
@@ -216,7 +216,7 @@ fn existing(root: &Path) -> Result<PathBuf> {
         .with_context(|| format!("the root directory {}", root.display()))
 }
 
-/// A directory as the system below `root` sees it.
+/// `directory` as a path in the system below `root`.
 fn seen_from(root: &Path, directory: PathBuf) -> PathBuf {
     match directory.strip_prefix(root) {
         Ok(inside) => Path::new("/").join(inside),
@@ -224,7 +224,7 @@ fn seen_from(root: &Path, directory: PathBuf) -> PathBuf {
     }
 }
 
-/// The directories of LD_LIBRARY_PATH other than ours.
+/// The directories of LD_LIBRARY_PATH except ours.
 fn own_path(directory: Option<&Path>) -> Vec<PathBuf> {
     let path = env::var_os("LD_LIBRARY_PATH").unwrap_or_default();
     env::split_paths(&path)

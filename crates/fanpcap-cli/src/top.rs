@@ -1,4 +1,4 @@
-//! `fanpcap top`: who captures what, as it changes.
+//! `fanpcap top`: shows who captures what, live.
 
 use std::io::{self, IsTerminal};
 use std::process::ExitCode;
@@ -60,7 +60,7 @@ pub(crate) struct Arguments {
     filter: Option<String>,
 }
 
-/// Does it.
+/// Runs `fanpcap top`.
 pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode> {
     let mut source = Source::new(arguments.device.as_deref())?;
     let state = State {
@@ -81,7 +81,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// Prints intervals, one or until it is ended.
+/// Prints one interval, or intervals until the process is ended.
 fn print(arguments: &Arguments, source: &mut Source, state: &State) -> Result<()> {
     let mut rates = Rates::default();
     rates.next(source.take()?);
@@ -125,7 +125,7 @@ fn text(view: &View, state: &State) -> String {
     lines.join("\n")
 }
 
-/// Characters of a line where there is no terminal: all columns have room.
+/// Width without a terminal: all columns fit.
 const WIDE: usize = 132;
 
 /// Reads an interval in seconds.
@@ -156,7 +156,7 @@ mod tests {
         let line = json(fixture::view(), &State::default()).unwrap();
         let value: serde_json::Value = serde_json::from_str(&line).unwrap();
         schema::check(&value).unwrap();
-        // The fixture has each kind of object, so that each documented field is there.
+        // The fixture has each kind of object, so the JSON must have each documented field.
         let mut missing = schema::documented();
         schema::walk(&value, "", &mut |path, _| {
             missing.remove(path);

@@ -1,5 +1,5 @@
-//! The processes behind packet sockets, by the sockets' inodes in `/proc/PID/fd`, as far as these
-//! may be read.
+//! The processes that own packet sockets, found by the sockets' inodes in `/proc/PID/fd`, as far as
+//! permissions allow.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -9,22 +9,22 @@ use fanpcap_linux::process::stat::Stat;
 
 use super::Process;
 
-/// Looks between two searches for sockets that no process seems to have: they are mostly those of
-/// other users.
+/// Number of looks between two searches for sockets without a known process: most of these belong
+/// to other users.
 const PATIENCE: u32 = 10;
 
-/// Who has which socket, remembered.
+/// Caches which process owns which socket.
 #[derive(Debug, Default)]
 pub(crate) struct Holders {
-    /// The descriptor by which a process has it; none when a search did not find any.
+    /// The owner's descriptor of each socket; `None` if a search did not find one.
     known: BTreeMap<u32, Option<PathBuf>>,
     /// Looks since the last search.
     looks: u32,
 }
 
 impl Holders {
-    /// Finds the holders of these sockets, each with the process that may have it. That one is
-    /// asked first; all processes are searched only when a socket is new or has moved.
+    /// Finds the owners of `sockets`, each given with a likely process. Checks that process first,
+    /// and searches all processes only for a socket that is new or has moved.
     pub(crate) fn find(&mut self, sockets: &BTreeMap<u32, Option<u32>>) {
         self.known.retain(|inode, descriptor| {
             let holds = |path: &PathBuf| socket_behind(path) == Some(*inode);
@@ -48,7 +48,7 @@ impl Holders {
         }
     }
 
-    /// Searches all processes for those sockets that have no holder yet.
+    /// Searches all processes for the sockets without a known owner.
     fn search_for(&mut self, inodes: impl Iterator<Item = u32>) {
         let unknown = |inode: &u32| !matches!(self.known.get(inode), Some(Some(_)));
         let wanted: BTreeSet<u32> = inodes.filter(unknown).collect();
@@ -57,7 +57,7 @@ impl Holders {
         self.known.extend(wanted.into_iter().map(with_holder));
     }
 
-    /// The process that has a socket, if it was found.
+    /// The process that owns a socket, if it was found.
     pub(crate) fn process(&self, inode: u32) -> Option<Process> {
         let pid = pid_in(self.known.get(&inode)?.as_ref()?)?;
         let comm = fs::read(format!("/proc/{pid}/comm")).ok()?;
@@ -65,12 +65,12 @@ impl Holders {
     }
 }
 
-/// A program's name in /proc, which may be any bytes.
+/// A process name from /proc, which may be any bytes.
 fn name(comm: &[u8]) -> String {
     String::from_utf8_lossy(comm).trim_end().to_owned()
 }
 
-/// A process with the CPUs that it runs on. The name is in `status` too, which may not be UTF-8.
+/// A process with its CPUs. The line `Name` in `status` may not be UTF-8.
 fn process(pid: u32, program: String) -> Process {
     let status = fs::read(format!("/proc/{pid}/status")).unwrap_or_default();
     let stat = Stat::of(pid);
@@ -83,7 +83,7 @@ fn process(pid: u32, program: String) -> Process {
     }
 }
 
-/// The descriptors of these sockets, the first that is found of each.
+/// A descriptor of each socket: the first that is found.
 fn search(inodes: &BTreeSet<u32>) -> BTreeMap<u32, PathBuf> {
     let mut found = BTreeMap::new();
     let processes = fs::read_dir("/proc").into_iter().flatten().flatten();
@@ -100,13 +100,13 @@ fn search(inodes: &BTreeSet<u32>) -> BTreeMap<u32, PathBuf> {
     found
 }
 
-/// The descriptors of a process, as far as they may be read.
+/// The descriptors of a process, as far as permissions allow.
 fn descriptors(process: &Path) -> impl Iterator<Item = PathBuf> {
     let entries = fs::read_dir(process.join("fd")).into_iter();
     entries.flatten().flatten().map(|entry| entry.path())
 }
 
-/// The inode of the socket that a descriptor in /proc stands for.
+/// The inode of the socket behind a descriptor in /proc.
 fn socket_behind(descriptor: &Path) -> Option<u32> {
     let target = fs::read_link(descriptor).ok()?;
     let inode = target.to_str()?.strip_prefix("socket:[")?;
@@ -139,13 +139,13 @@ pub(crate) mod tests {
     use std::os::unix::process::CommandExt;
     use std::process::Command;
 
-    /// The inode of a socket of ours.
+    /// The inode of a socket of this process.
     pub(crate) fn inode(socket: &UdpSocket) -> u32 {
         let descriptor = format!("/proc/self/fd/{}", socket.as_raw_fd());
         socket_behind(descriptor.as_ref()).unwrap()
     }
 
-    /// A page that says this pid.
+    /// A member page with this pid.
     pub(crate) fn page(pid: u32) -> Record {
         Record {
             pid,
@@ -166,8 +166,8 @@ pub(crate) mod tests {
     #[test]
     fn names_may_be_any_bytes() {
         assert_eq!(name(b"t\xffp\n"), "t\u{fffd}p");
-        // The kernel writes the name into status too: a program that is not UTF-8 has CPUs all the
-        // same.
+        // The kernel writes the name into status too. Even if the name is not UTF-8, the process
+        // must have its CPUs.
         let scratch = fanpcap_testkit::Scratch::new().unwrap();
         let odd: &std::ffi::OsStr = std::os::unix::ffi::OsStrExt::from_bytes(b"s\xffeep");
         let program = scratch.file("x").with_file_name(odd);

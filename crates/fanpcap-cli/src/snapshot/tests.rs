@@ -1,4 +1,4 @@
-//! Backlog, names and holders from made-up sockets.
+//! Backlog, names and owners for made-up sockets.
 
 use super::*;
 
@@ -22,9 +22,9 @@ fn what_waits_is_what_was_given_and_not_taken() {
         read_taken: Some(70),
         waits: false,
     };
-    // What was taken since the reading does not count.
+    // Packets taken since the reading do not count.
     assert_eq!(counts.backlog(1), Some(10));
-    // The two numbers are not read at the same instant.
+    // The member does not read the two numbers at the same instant.
     counts.read_taken = Some(81);
     assert_eq!(counts.backlog(1), Some(0));
     counts.read_taken = None;
@@ -54,7 +54,7 @@ fn devices_that_are_gone_are_named_so() {
     assert_eq!(unlisted_name(7), "#7");
 }
 
-/// A member whose page has a pid that is another process here, as from another pid namespace.
+/// A member of another pid namespace: the pid on its page is another process here.
 #[test]
 fn the_pid_on_a_page_is_checked() {
     let socket = std::net::UdpSocket::bind("127.0.0.1:0").unwrap();
@@ -80,7 +80,7 @@ fn the_pid_on_a_page_is_checked() {
         assert_eq!((found.pid, found.program.as_str()), (Some(own), "member"));
         assert!(found.affinity.is_some());
     }
-    // Nobody here has it: what the page says of the program is all that is known.
+    // No process here owns it: only the page has the application's name.
     let unknown = of_page(own, 0);
     assert_eq!((unknown.pid, unknown.program.as_str()), (None, "member"));
 }

@@ -1,5 +1,4 @@
-//! What AppArmor's profile of Debian's tcpdump needs: a marked block in its file for local
-//! additions.
+//! Adds a marked block to the local additions of AppArmor's profile of Debian's tcpdump.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -12,7 +11,7 @@ use super::loader::read;
 const PROFILE: &str = "etc/apparmor.d/usr.bin.tcpdump";
 const LOCAL: &str = "etc/apparmor.d/local/usr.bin.tcpdump";
 const BEGIN: &str = "# begin fanpcap: written by fanpcap enable, removed by fanpcap disable\n";
-/// The same where there was no file: it goes with the block.
+/// First line of a file that we created: disabling removes the whole file.
 const BEGIN_FILE: &str =
     "# begin fanpcap, and this file: written by fanpcap enable, removed by fanpcap disable\n";
 const END: &str = "# end fanpcap\n";
@@ -21,31 +20,31 @@ const END: &str = "# end fanpcap\n";
 #[derive(Debug)]
 pub(crate) struct Profile {
     root: PathBuf,
-    /// None for another system than the running one, whose profiles no kernel has.
+    /// `None` for a system that is not running: no kernel has its profiles.
     kernel: Option<Kernel>,
 }
 
-/// Where the kernel says what it has loaded, and the program that loads it anew.
+/// The kernel's list of loaded profiles, and the program that reloads a profile.
 #[derive(Debug)]
 struct Kernel {
-    /// Every loaded profile on a line, with its mode in brackets.
+    /// The list: a profile on each line, with its mode in brackets.
     profiles: PathBuf,
     parser: PathBuf,
 }
 
-/// What was done.
+/// Result of a change.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Change {
-    /// The file was as it should be.
+    /// The file already was as wanted.
     None,
-    /// The file is changed, and so is what the kernel has.
+    /// The file was changed, and the kernel has loaded the profile.
     Done,
-    /// The file is changed, and the kernel has the profile as it was before, for this reason.
+    /// The file was changed, but the kernel still has the old profile, for this reason.
     NotLoaded(String),
 }
 
 impl Profile {
-    /// The profile of the running system, or of another's root directory; none when it has none.
+    /// The profile of the running system, or of the system below `root`; `None` if it has none.
     pub(crate) fn find(root: &Path) -> Option<Self> {
         let running = || Kernel {
             profiles: "/sys/kernel/security/apparmor/profiles".into(),
@@ -57,7 +56,7 @@ impl Profile {
         })
     }
 
-    /// The file that is changed.
+    /// The file with the local additions.
     pub(crate) fn file(&self) -> PathBuf {
         self.root.join(LOCAL)
     }
@@ -65,7 +64,7 @@ impl Profile {
     /// Adds the block for the library in `directory` and the rules in `rules`, if it is missing.
     ///
     /// # Errors
-    /// When the file can't be written.
+    /// The file can't be written.
     pub(crate) fn enable(&self, directory: &Path, rules: &Path) -> Result<Change> {
         let before = read(&self.file())?;
         let after = with_block(before.as_deref(), directory, rules);
@@ -75,14 +74,14 @@ impl Profile {
     /// Removes the block, if there is one.
     ///
     /// # Errors
-    /// When the file can't be written.
+    /// The file can't be written.
     pub(crate) fn disable(&self) -> Result<Change> {
         let before = read(&self.file())?;
         let after = before.as_deref().and_then(without_block);
         self.change(before, after)
     }
 
-    /// The file's change stays when AppArmor does not take it: else the package could not be
+    /// The changed file stays even if AppArmor refuses it: otherwise the package could not be
     /// removed.
     fn change(&self, before: Option<String>, after: Option<String>) -> Result<Change> {
         if before == after {
@@ -105,7 +104,7 @@ impl Profile {
         .with_context(|| format!("changing {}: run this as root", path.display()))
     }
 
-    /// Only a profile that the kernel has needs to be loaded anew.
+    /// Reloads the profile, if the kernel has it loaded.
     fn reload(&self, kernel: &Kernel) -> Result<()> {
         if !kernel.has_tcpdump() {
             return Ok(());
@@ -129,8 +128,8 @@ impl Profile {
 }
 
 impl Kernel {
-    /// Whether it has tcpdump's profile: `tcpdump (enforce)`, or older `/usr/sbin/tcpdump
-    /// (complain)`. Where there is no such list, AppArmor has no profiles.
+    /// Whether the kernel has tcpdump's profile loaded: `tcpdump (enforce)`, or formerly
+    /// `/usr/sbin/tcpdump (complain)`. Without the list, AppArmor has no profiles.
     fn has_tcpdump(&self) -> bool {
         let profiles = fs::read_to_string(&self.profiles).unwrap_or_default();
         profiles.lines().any(|line| {
@@ -140,11 +139,11 @@ impl Kernel {
     }
 }
 
-/// The text with our block in front, and what was there as it was.
+/// The text with our block in front of the previous text.
 fn with_block(before: Option<&str>, directory: &Path, rules: &Path) -> String {
     let rest = before.map(|text| without_block(text).unwrap_or_default());
     let begin = match &rest {
-        // A file that is all ours stays so.
+        // A file that we created keeps its first line.
         Some(_) if !before.is_some_and(|text| text.starts_with(BEGIN_FILE)) => BEGIN,
         Some(_) | None => BEGIN_FILE,
     };
@@ -155,7 +154,7 @@ fn with_block(before: Option<&str>, directory: &Path, rules: &Path) -> String {
     )
 }
 
-/// The text without our block; none when the file was ours altogether.
+/// The text without our block; `None` if we created the file.
 fn without_block(text: &str) -> Option<String> {
     for begin in [BEGIN, BEGIN_FILE] {
         let Some(start) = text.find(begin) else {
@@ -177,8 +176,8 @@ mod tests {
     use fanpcap_testkit::Scratch;
     use std::os::unix::fs::PermissionsExt;
 
-    /// A system with the profile, in a kernel that has these loaded, and a parser that is this
-    /// script.
+    /// A system with the profile, a kernel with these loaded profiles, and this script as the
+    /// parser.
     fn profile(scratch: &Scratch, loaded: &str, parser: Option<&str>) -> Profile {
         let (root, path) = (scratch.file("root"), scratch.file("parser"));
         fs::create_dir_all(root.join("etc/apparmor.d/local")).unwrap();

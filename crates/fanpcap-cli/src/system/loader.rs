@@ -1,4 +1,4 @@
-//! The loader's order of directories: a file of ours in ld.so.conf.d, and ldconfig.
+//! The loader's search order: a file of ours in ld.so.conf.d, and ldconfig.
 
 use std::env;
 use std::fs::{self, Permissions};
@@ -11,7 +11,8 @@ use anyhow::{Context, Result, bail, ensure};
 
 use crate::library;
 
-/// Read in the order of names: before libc.conf and the distribution's, which begin with letters.
+/// ldconfig reads these files by name: this one before libc.conf and the distribution's, which
+/// begin with letters.
 const FILE: &str = "etc/ld.so.conf.d/00-fanpcap.conf";
 const HEAD: &str = "# Written by fanpcap enable --system; fanpcap disable --system removes it.\n";
 
@@ -21,32 +22,33 @@ pub(crate) struct Loader {
     root: PathBuf,
 }
 
-/// What was done, and which libraries the loader has under our name, the one that it takes first.
+/// Result of a change, and the libraries that the loader has under our soname, the preferred one
+/// first.
 #[derive(Debug)]
 pub(crate) struct Outcome {
-    /// Whether there was anything to do.
+    /// Whether there was anything to change.
     pub(crate) changed: bool,
-    /// The loader's libraries of our name and machine.
+    /// The loader's libraries with our soname and architecture.
     pub(crate) found: Vec<PathBuf>,
 }
 
 impl Loader {
-    /// The loader of the running system, or of another's root directory.
+    /// The loader of the running system, or of the system below `root`.
     pub(crate) fn new(root: &Path) -> Self {
         Self {
             root: root.to_owned(),
         }
     }
 
-    /// The file of ours, as users name it.
+    /// The path of our file in ld.so.conf.d, as users name it.
     pub(crate) fn file(&self) -> PathBuf {
         self.root.join(FILE)
     }
 
-    /// Puts `directory` first; when it does not come first, everything is as before.
+    /// Puts `directory` first; undoes the change if another library still comes first.
     ///
     /// # Errors
-    /// When files can't be written, or another library comes first.
+    /// Files can't be written, or another library comes first.
     pub(crate) fn enable(&self, directory: &Path) -> Result<Outcome> {
         self.only_roots(directory)?;
         let path = self.file();
@@ -74,10 +76,11 @@ impl Loader {
         }
     }
 
-    /// Removes our file. It must work without our library too, and then knows no `directory`.
+    /// Removes our file. `directory` is `None` if our library is gone; disabling must work
+    /// nevertheless.
     ///
     /// # Errors
-    /// When it can't be removed.
+    /// The file can't be removed.
     pub(crate) fn disable(&self, directory: Option<&Path>) -> Result<Outcome> {
         let path = self.file();
         let changed = read(&path)?.is_some();
@@ -101,7 +104,7 @@ impl Loader {
         self.refresh()
     }
 
-    /// What every program of the machine loads must not be another user's to change.
+    /// Checks that only root can change what every application of the machine loads.
     fn only_roots(&self, directory: &Path) -> Result<()> {
         let mut path = self.root.clone();
         let file = directory.join(library::NAME);
@@ -150,9 +153,9 @@ impl Loader {
     }
 }
 
-/// The libraries of our name in what `ldconfig -p` prints, in its order:
-/// `libpcap.so.0.8 (libc6,x86-64) => /lib/x86_64-linux-gnu/libpcap.so.0.8`. Those of another
-/// machine than ours (the ABI in brackets) don't count, where the list has ours.
+/// The libraries with our soname in the output of `ldconfig -p`, in its order: `libpcap.so.0.8
+/// (libc6,x86-64) => /lib/x86_64-linux-gnu/libpcap.so.0.8`. If the list has libraries of our
+/// architecture (the ABI in brackets), only these count.
 fn listed(list: &str, directory: &Path) -> Vec<PathBuf> {
     let lines = || {
         list.lines().filter_map(|line| {
@@ -169,7 +172,7 @@ fn listed(list: &str, directory: &Path) -> Vec<PathBuf> {
         .collect()
 }
 
-/// A file's text, if there is one.
+/// The text of a file; `None` if it does not exist.
 pub(super) fn read(path: &Path) -> Result<Option<String>> {
     match fs::read_to_string(path) {
         Ok(text) => Ok(Some(text)),
@@ -178,7 +181,7 @@ pub(super) fn read(path: &Path) -> Result<Option<String>> {
     }
 }
 
-/// Every user's ldconfig may read it, whatever the umask is.
+/// Writes a file that every user's ldconfig may read, under any umask.
 fn write(path: &Path, text: &str) -> Result<()> {
     fs::write(path, text)
         .and_then(|()| fs::set_permissions(path, Permissions::from_mode(0o644)))
@@ -194,7 +197,7 @@ mod tests {
         let scratch = fanpcap_testkit::Scratch::new().unwrap();
         let path = scratch.file("00-fanpcap.conf");
         fs::write(&path, "").unwrap();
-        // As a umask of 077 leaves it.
+        // The mode under a umask of 077.
         fs::set_permissions(&path, Permissions::from_mode(0o600)).unwrap();
         write(&path, "text").unwrap();
         assert_eq!(fs::metadata(&path).unwrap().mode() & 0o777, 0o644);

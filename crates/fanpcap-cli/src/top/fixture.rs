@@ -1,5 +1,5 @@
-//! Two looks at a made-up machine, for tests: members of ours, one of them stale, foreign ones, and
-//! two devices.
+//! Two looks at a made-up machine, for tests: members, one of them stale, foreign sockets, and two
+//! devices.
 
 use fanpcap_linux::netlink::link::Counters;
 
@@ -10,12 +10,12 @@ use crate::snapshot::{Counts, Device, Group, Process, Snapshot, Socket};
 /// Nanoseconds of a second.
 pub(crate) const SECOND: u64 = 1_000_000_000;
 
-/// What changed between the two looks.
+/// The view between the two looks.
 pub(crate) fn view() -> View {
     between(&before(), &after())
 }
 
-/// What changed between two looks.
+/// The view between two given looks.
 pub(crate) fn between(before: &Snapshot, after: &Snapshot) -> View {
     let mut rates = Rates::default();
     rates.next(before.clone());
@@ -33,7 +33,7 @@ pub(crate) fn before() -> Snapshot {
     snapshot
 }
 
-/// The second, one second later. The second member has not read its counters for a minute.
+/// The second look, one second later. The second member's counters are a minute old.
 pub(crate) fn after() -> Snapshot {
     let mut snapshot = look(101);
     snapshot.devices = vec![
@@ -48,7 +48,7 @@ pub(crate) fn after() -> Snapshot {
     snapshot
 }
 
-/// A look without anything to see.
+/// An empty look.
 pub(crate) fn look(seconds: u32) -> Snapshot {
     Snapshot {
         at_ns: u64::from(seconds) * SECOND,
@@ -60,7 +60,7 @@ pub(crate) fn look(seconds: u32) -> Snapshot {
     }
 }
 
-/// A device that has counted packets, bytes, dropped and missed.
+/// A device with its counters: packets, bytes, dropped, missed.
 pub(crate) fn device(ifindex: u32, name: &str, counted: [u64; 4]) -> Device {
     let [packets, bytes, dropped, missed] = counted;
     Device {
@@ -76,7 +76,7 @@ pub(crate) fn device(ifindex: u32, name: &str, counted: [u64; 4]) -> Device {
     }
 }
 
-/// A member of ours of group 7 on device 2.
+/// A member of group 7 on device 2.
 pub(crate) fn member(inode: u32, pid: u32, counts: Counts) -> Socket {
     Socket {
         inode,
@@ -103,7 +103,7 @@ pub(crate) fn member(inode: u32, pid: u32, counts: Counts) -> Socket {
     }
 }
 
-/// Counters without what was taken.
+/// Counters without taken packets.
 pub(crate) fn counts(read_ns: u64, received: u64, dropped: u64) -> Counts {
     Counts {
         read_ns,
@@ -131,7 +131,7 @@ fn sockets(read_ns: u64, received: [u64; 3], dropped: [u64; 3]) -> Vec<Socket> {
         process.affinity = Some("0-7".to_owned());
         process.last_cpu = Some(5);
     }
-    // The stale one is so in the second look only.
+    // The stale member is stale only in the second look.
     if read_ns < 100 * SECOND {
         stale.counts = Some(of(1, 39 * SECOND));
     }
@@ -146,7 +146,7 @@ fn sockets(read_ns: u64, received: [u64; 3], dropped: [u64; 3]) -> Vec<Socket> {
     ]
 }
 
-/// A socket of a program that is not on our library.
+/// A socket of an application that does not use our library.
 fn foreign(inode: u32, ifindex: u32, group: Option<u16>, process: Option<(u32, &str)>) -> Socket {
     Socket {
         inode,

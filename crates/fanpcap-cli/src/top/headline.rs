@@ -5,7 +5,7 @@ use super::state::State;
 use super::table;
 use super::view::{Device, View};
 
-/// The first line: what the user has chosen, when, where. In little room the last of these go.
+/// The first line: the user's choices, the time, the place. A narrow line drops the last of these.
 pub(crate) fn title(view: &View, state: &State, width: usize) -> String {
     let descending = state.sort.is_descending() != state.reverse;
     let filter = format!("filter {}", state.filter);
@@ -27,7 +27,7 @@ pub(crate) fn title(view: &View, state: &State, width: usize) -> String {
     ];
     let mut parts: Vec<String> = parts.into_iter().flatten().collect();
     let taken = |parts: &[String]| parts.iter().map(|it| table::width(it) + 2).sum::<usize>() - 2;
-    // That the view is held, and that a filter hides rows, is said before the command's own name.
+    // On a narrow line, the marks for a paused view and for a filter precede the command's name.
     let marks = usize::from(state.paused) + usize::from(is_filtered);
     while parts.len() > marks.max(1) && taken(&parts) > width {
         let name = usize::from(state.paused);
@@ -37,11 +37,12 @@ pub(crate) fn title(view: &View, state: &State, width: usize) -> String {
     table::cut(&parts.join("  "), width)
 }
 
-/// The second line: what arrives and is lost, of the device that loses most, else of the busiest.
+/// The second line: packets received and lost, for the device that loses most, else for the
+/// busiest.
 pub(crate) fn devices(view: &View, width: usize) -> String {
     let mut shown = view.devices.first();
     for device in view.devices.iter().skip(1) {
-        // One without figures is less than one with none arriving.
+        // A device without figures ranks below one that receives nothing.
         if shown.is_none_or(|other| rank(device) > rank(other)) {
             shown = Some(device);
         }
@@ -76,7 +77,7 @@ pub(crate) fn devices(view: &View, width: usize) -> String {
     if fits { totals } else { line }
 }
 
-/// Whether any device, or a ring on it, loses packets.
+/// Whether any device, or a member's ring on it, loses packets.
 pub(crate) fn is_losing(view: &View) -> bool {
     view.devices.iter().any(|device| lost(device) > Some(0.0))
 }
@@ -86,13 +87,13 @@ fn rank(device: &Device) -> (Option<f64>, Option<f64>) {
     (lost, device.received_packets_per_second)
 }
 
-/// Packets per second that the rings of its groups, and the device itself, have lost.
+/// Packets per second that the device and the rings of its groups lose.
 fn lost(device: &Device) -> Option<f64> {
     let both = [rings(device), device.lost_packets_per_second];
     both.into_iter().flatten().reduce(|one, other| one + other)
 }
 
-/// Packets per second that were lost as a member's ring was full.
+/// Packets per second lost to full rings.
 fn rings(device: &Device) -> Option<f64> {
     let groups = device.groups.iter();
     let drops = groups.filter_map(|group| group.ring_full_drops_per_second);

@@ -1,4 +1,4 @@
-//! Which groups and members are shown, and in what order.
+//! Which groups and members the screen shows, in which order.
 
 use std::cmp::Ordering;
 
@@ -6,7 +6,7 @@ use clap::ValueEnum;
 
 use super::view::{Group, Member, View};
 
-/// What members are sorted by, and groups where they have it.
+/// The sort key of members, and of groups where they have one.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Column {
     /// Packets per second
@@ -27,7 +27,7 @@ pub(crate) enum Column {
 }
 
 impl Column {
-    /// The word for it, as the option `--sort` takes it.
+    /// The name, as the option `--sort` takes it.
     pub(crate) fn name(self) -> &'static str {
         match self {
             Column::Pps => "pps",
@@ -40,21 +40,21 @@ impl Column {
         }
     }
 
-    /// The one after it; the first after the last.
+    /// The next column, cyclically.
     pub(crate) fn next(self) -> Column {
         let all = Column::value_variants();
         let place = all.iter().position(|&column| column == self);
         all[place.map_or(0, |place| place + 1) % all.len()]
     }
 
-    /// Whether the largest comes first, unless reversed.
+    /// Whether the largest value comes first, unless reversed.
     pub(crate) fn is_descending(self) -> bool {
         !matches!(self, Column::Pid | Column::Program)
     }
 }
 
-/// Keeps what `text` is a part of, as the screen names it: `eth0`, `group 7 hash`, `no group`,
-/// `4711 tcpdump`. A device or group that is named is kept whole.
+/// Keeps devices, groups and members whose name on the screen contains `text`: `eth0`, `group 7
+/// hash`, `no group`, `4711 tcpdump`. A device or group that matches is kept with all its members.
 pub(crate) fn filter(mut view: View, text: &str) -> View {
     let text = text.trim().to_lowercase();
     if text.is_empty() {
@@ -78,7 +78,7 @@ pub(crate) fn filter(mut view: View, text: &str) -> View {
     view
 }
 
-/// What the sockets of a device are called that are in no group.
+/// Name for a device's sockets outside any group.
 pub(crate) const NO_GROUP: &str = "no group";
 
 fn is_named(member: &Member, text: &str) -> bool {
@@ -87,8 +87,7 @@ fn is_named(member: &Member, text: &str) -> bool {
     has(&format!("{pid} {program} socket {}", member.socket), text)
 }
 
-/// Whether a lower-case text is a part of a name. A number in it is a whole one: `7` is no part of
-/// `4711`.
+/// Whether a name contains a lower-case text. Numbers match as a whole: `7` does not match `4711`.
 fn has(name: &str, text: &str) -> bool {
     let name = name.to_lowercase();
     let is_digit = |letter: Option<char>| letter.is_some_and(|it| it.is_ascii_digit());
@@ -102,8 +101,8 @@ fn has(name: &str, text: &str) -> bool {
     })
 }
 
-/// Sorts groups within their device and members within their group. What is unknown comes last,
-/// either way round; equals keep the order of group numbers and sockets.
+/// Sorts groups within their device and members within their group. Unknown values come last in
+/// either direction; equal ones keep the order of group numbers and sockets.
 pub(crate) fn sort(view: &mut View, column: Column, reverse: bool) {
     let descending = column.is_descending() != reverse;
     for device in &mut view.devices {
@@ -211,7 +210,7 @@ mod tests {
         sort(&mut view, Column::Pps, false);
         assert_eq!(numbers(&view), [7, 42]);
         sort(&mut view, Column::Pps, true);
-        // Foreign members have no rates, so their group stays behind.
+        // Foreign members have no rates, so their group stays last.
         assert_eq!(numbers(&view), [7, 42]);
     }
 
@@ -242,10 +241,10 @@ mod tests {
         assert_eq!(members("42"), 1);
         assert_eq!(members("tcpd"), 4);
         assert_eq!(members("4713"), 1);
-        // A number is a whole one: group 7 is not process 4711.
+        // Numbers match as a whole: group 7 is not process 4711.
         assert_eq!(members("7"), 4);
         assert_eq!(members("nobody"), 0);
-        // What the screen shows is found.
+        // The text matches as the screen shows it.
         assert_eq!(members("group 7"), 4);
         assert_eq!(members("Group 42 qm"), 1);
         assert_eq!(members("hash+defrag"), 4);

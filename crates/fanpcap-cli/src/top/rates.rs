@@ -1,4 +1,4 @@
-//! From two snapshots to rates, shares and skew.
+//! Computes rates, shares and skew from two snapshots.
 
 use std::collections::BTreeMap;
 
@@ -10,7 +10,7 @@ use member::{History, Share};
 
 mod member;
 
-/// Looks one after the other, and the rates between them.
+/// A sequence of looks, and the rates between them.
 #[derive(Debug, Default)]
 pub(crate) struct Rates {
     before: Option<Snapshot>,
@@ -18,7 +18,7 @@ pub(crate) struct Rates {
 }
 
 impl Rates {
-    /// What changed since the last look. The first one has totals, and no rates.
+    /// The view since the last look. The first view has totals and no rates.
     pub(crate) fn next(&mut self, after: Snapshot) -> View {
         let view = view(self.before.as_ref(), &after, &mut self.history);
         self.before = Some(after);
@@ -51,7 +51,7 @@ fn view(before: Option<&Snapshot>, after: &Snapshot, history: &mut History) -> V
     }
 }
 
-/// A device's own figures.
+/// Figures of a device.
 fn figures(device: &snapshot::Device, before: Option<Counters>, seconds: Option<f64>) -> Device {
     let now = device.counters;
     let total = |count: fn(&Counters) -> u64| now.as_ref().map(count);
@@ -134,9 +134,9 @@ fn group(group: u16, mode: String, members: Vec<(Member, Share)>) -> Group {
     }
 }
 
-/// Marks members that have been read once, and not for long while others were given packets. One
-/// that is given none itself may wait by select(2), which its page does not tell: so the time is
-/// long.
+/// Marks members that were read once, and then not for long, while others got packets. The time is
+/// long, because an application that gets no packets may wait by select(2), which its page does not
+/// show.
 fn mark_left(members: &mut [Member]) {
     let is_given = |member: &Member| member.packets_per_second > Some(0.0);
     let given = members.iter().filter(|member| is_given(member)).count();
@@ -147,10 +147,10 @@ fn mark_left(members: &mut [Member]) {
     }
 }
 
-/// Seconds after which a member that was read once counts as left alone.
+/// Seconds after which a member that was read once counts as abandoned.
 const LEFT_SECONDS: f64 = 30.0;
 
-/// The highest rate over the mean. One rate, or none above zero, has no skew.
+/// The highest rate divided by the mean. A single rate, or rates of 0, have no skew.
 fn skew(rates: &[f64]) -> Option<f64> {
     let total: f64 = rates.iter().sum();
     let highest = rates.iter().copied().fold(0.0, f64::max);
@@ -158,7 +158,7 @@ fn skew(rates: &[f64]) -> Option<f64> {
     (number > 1 && total > 0.0).then(|| rounded(highest * f64::from(number) / total))
 }
 
-/// The sum of each counter over the members that tell it.
+/// The sum of each counter over the members that publish it.
 fn program_counters(members: &[Member]) -> Option<Vec<i64>> {
     let known = members
         .iter()
@@ -173,7 +173,7 @@ fn program_counters(members: &[Member]) -> Option<Vec<i64>> {
     })
 }
 
-/// How old the oldest are of those in the sums.
+/// Age of the oldest counters in these sums.
 fn program_counters_age(members: &[Member]) -> Option<f64> {
     let ages = members
         .iter()
@@ -181,14 +181,14 @@ fn program_counters_age(members: &[Member]) -> Option<f64> {
     ages.reduce(f64::max)
 }
 
-/// The sum of what is known; none when nothing is.
+/// The sum of the known figures; `None` if none is known.
 fn sum<T: std::iter::Sum>(members: &[Member], figure: fn(&Member) -> Option<T>) -> Option<T> {
     let mut known = members.iter().filter_map(figure).peekable();
     known.peek()?;
     Some(known.sum())
 }
 
-/// A counter that went back was reset: what it counted before is unknown, and so is the rate.
+/// A counter that decreased was reset: its rate is unknown.
 #[allow(
     clippy::cast_precision_loss,
     reason = "a rate of 2^53 packets per second is out of reach"
@@ -199,7 +199,7 @@ fn rate(before: Option<u64>, after: Option<u64>, seconds: Option<f64>) -> Option
     Some(rounded(step as f64 / seconds))
 }
 
-/// Seconds between two times in nanoseconds; 0 when the second is not later.
+/// Seconds between two times in nanoseconds; 0 if the second is not later.
 #[allow(
     clippy::cast_precision_loss,
     reason = "2^53 nanoseconds are a hundred days, to a nanosecond"
@@ -208,7 +208,7 @@ fn seconds(from_ns: u64, to_ns: u64) -> f64 {
     to_ns.saturating_sub(from_ns) as f64 / 1e9
 }
 
-/// To a thousandth.
+/// Rounds to a thousandth.
 fn rounded(figure: f64) -> f64 {
     (figure * 1000.0).round() / 1000.0
 }

@@ -1,20 +1,19 @@
-//! A page on a form of JSON as a check: each field is documented, with its type, and each
-//! documented one is there.
+//! Checks JSON against its documentation: each field is documented, with its type, and each
+//! documented field exists.
 
 use std::collections::BTreeMap;
 
 use serde_json::Value;
 
-/// The page.
+/// The documentation of `fanpcap top --json`.
 const PAGE: &str = include_str!("../../../../docs/top-json.md");
 
-/// The types that the page of `top` documents, by the fields' paths, such as
-/// `devices[].groups[].group`.
+/// Documented types of `top`, by the fields' paths, such as `devices[].groups[].group`.
 pub(crate) fn documented() -> BTreeMap<String, String> {
     documented_by(PAGE)
 }
 
-/// The same of any page.
+/// Documented types of any page.
 pub(crate) fn documented_by(page: &str) -> BTreeMap<String, String> {
     let row = |line: &str| {
         let mut cells = line.strip_prefix("| `")?.split('|');
@@ -24,15 +23,15 @@ pub(crate) fn documented_by(page: &str) -> BTreeMap<String, String> {
     page.lines().filter_map(row).collect()
 }
 
-/// Compares a value with the page of `top`, field by field.
+/// Compares a value with the documentation of `top`.
 ///
 /// # Errors
-/// The first field that is not as documented, or is missing.
+/// A field is missing or differs from its documentation; the message names the first.
 pub(crate) fn check(value: &Value) -> Result<(), String> {
     check_by(PAGE, value)
 }
 
-/// The same by any page.
+/// Compares a value with any page.
 pub(crate) fn check_by(page: &str, value: &Value) -> Result<(), String> {
     let documented = documented_by(page);
     walk(value, "", &mut |path, value| {
@@ -51,7 +50,7 @@ pub(crate) fn check_by(page: &str, value: &Value) -> Result<(), String> {
     complete(value, "", &documented)
 }
 
-/// Whether each object has all the fields that are documented for it.
+/// Checks that each object has all its documented fields.
 fn complete(value: &Value, path: &str, all: &BTreeMap<String, String>) -> Result<(), String> {
     match value {
         Value::Object(fields) => {

@@ -1,4 +1,4 @@
-//! The screen: how a view is drawn.
+//! Draws a view on the screen.
 
 use ratatui::Frame;
 use ratatui::layout::{Constraint, Layout, Rect};
@@ -12,11 +12,11 @@ use super::state::State;
 use super::table::{self, Kind, Row};
 use super::view::View;
 
-/// The keys, on the last line.
+/// The keys, for the last line.
 const KEYS: &str =
     "q quit  s sort  r reverse  / filter  space pause  ↑↓ scroll  c collapse  h help";
 
-/// What stands before the keys while a filter hides rows.
+/// Text before the keys while a filter hides rows.
 const CLEAR: &str = "esc shows all  ";
 
 const HELP: &str = "\
@@ -44,7 +44,8 @@ unread   the application keeps a share and does not look for its packets
 s next column to sort by  r other way round  / filter by what rows are named
 esc no filter  space hold the view  c hide members  q quit  h back";
 
-/// Which lines a screen of some height has beside the rows: rows are what it is for.
+/// The lines beside the rows that a screen of some height has: a low screen keeps its lines for
+/// rows.
 struct Lines {
     title: u16,
     devices: u16,
@@ -66,7 +67,7 @@ impl Lines {
     }
 }
 
-/// Draws a view. What a small screen has no room for is cut off at the right and the bottom.
+/// Draws a view. A small screen cuts off the right and the bottom.
 pub(crate) fn render(view: &View, state: &State, frame: &mut Frame<'_>) {
     let width = usize::from(frame.area().width);
     let lines = Lines::of(frame.area().height, state);
@@ -95,7 +96,7 @@ pub(crate) fn render(view: &View, state: &State, frame: &mut Frame<'_>) {
     frame.render_widget(Paragraph::new(footer(state, width)), foot);
 }
 
-/// The last line: the keys, or the filter that is being typed, of which the end is seen.
+/// The last line: the keys, or the end of the filter that the user is typing.
 fn footer(state: &State, width: usize) -> String {
     if state.typing.is_none() {
         let clear = if state.filter.is_empty() { "" } else { CLEAR };
@@ -115,14 +116,14 @@ fn footer(state: &State, width: usize) -> String {
     end.to_owned()
 }
 
-/// The rows of a view in the state's order, filtered.
+/// The rows of a view, filtered, in the order of `state`.
 pub(crate) fn rows(view: &View, state: &State, width: usize) -> Vec<Row> {
     let mut view = order::filter(view.clone(), &state.filter);
     order::sort(&mut view, state.sort, state.reverse);
     table::rows(&view, width, state.collapsed)
 }
 
-/// How many rows of the table a screen of that height has room for.
+/// Rows of the table that fit on a screen of this height.
 pub(crate) fn room(height: u16, state: &State) -> usize {
     let lines = Lines::of(height, state);
     let others = lines.title + lines.devices + lines.head + lines.foot;
@@ -148,7 +149,7 @@ fn draw_table(view: &View, state: &State, frame: &mut Frame<'_>, body: Rect, hea
     frame.render_widget(Paragraph::new(lines), body);
 }
 
-/// Why there is nothing to see, and what to do.
+/// Why the view is empty, and what to do.
 pub(crate) fn nothing(state: &State) -> String {
     if !state.filter.is_empty() {
         let filter = &state.filter;

@@ -1,37 +1,36 @@
-//! The screen's state, and what the keys do to it.
+//! The state of the screen, and the effect of keys on it.
 
 use ratatui::crossterm::event::{KeyCode, KeyEvent, KeyEventKind, KeyModifiers};
 
 use super::order::Column;
 
-/// What the user has chosen.
+/// The user's choices.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct State {
-    /// The device that was asked for.
+    /// The requested device.
     pub(crate) device: Option<String>,
-    /// The column that rows are sorted by.
+    /// Sort column.
     pub(crate) sort: Column,
-    /// The other way round.
+    /// Reverse order.
     pub(crate) reverse: bool,
-    /// Only what this names is shown.
+    /// Shows only what this text names.
     pub(crate) filter: String,
-    /// The filter is being typed, and was this before.
+    /// The previous filter, while the user types a new one.
     pub(crate) typing: Option<String>,
-    /// The view stays as it is.
+    /// The view is paused.
     pub(crate) paused: bool,
     /// Members are hidden.
     pub(crate) collapsed: bool,
     /// The help is shown.
     pub(crate) help: bool,
-    /// Rows scrolled away at the top.
+    /// Rows scrolled off the top.
     pub(crate) scroll: usize,
-    /// The user has had enough.
+    /// The user has quit.
     pub(crate) quit: bool,
 }
 
 impl State {
-    /// Does what a key says. `furthest` is how many rows can be scrolled away before the last one
-    /// shows.
+    /// Handles a key. `furthest` is the scroll position that shows the last row.
     pub(crate) fn press(&mut self, key: KeyEvent, furthest: usize) {
         if key.kind == KeyEventKind::Release {
             return;
@@ -93,5 +92,5 @@ impl State {
     }
 }
 
-/// Rows that PageUp and PageDown go.
+/// Rows that PageUp and PageDown scroll.
 const PAGE: usize = 10;

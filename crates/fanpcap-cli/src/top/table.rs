@@ -1,5 +1,4 @@
-//! The table of devices, groups and members as text: which columns a width has room for, and what
-//! is in them.
+//! The table of devices, groups and members as text: the columns that fit a width, and their cells.
 
 use std::collections::BTreeMap;
 
@@ -10,10 +9,10 @@ use super::order::NO_GROUP;
 use super::view::{Device, Group, Member, View};
 use crate::snapshot::STALE_SECONDS;
 
-/// What a row is about, which decides how it looks.
+/// Kind of a row, which decides its style.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Kind {
-    /// The columns' titles.
+    /// The heading.
     Head,
     /// A device.
     Device,
@@ -23,22 +22,22 @@ pub(crate) enum Kind {
     Counters,
     /// A member with figures.
     Member,
-    /// A device, a group or a member that loses packets just now, and a member that nobody reads.
+    /// A device, group or member that loses packets now, or a member that no application reads.
     Losing,
     /// A member without figures: foreign or stale.
     Dim,
 }
 
-/// A row, as wide as was asked for.
+/// A row of the requested width.
 #[derive(Clone, Debug)]
 pub(crate) struct Row {
-    /// What it is about.
+    /// Kind of the row.
     pub(crate) kind: Kind,
     /// Its text.
     pub(crate) text: String,
 }
 
-/// A row's figures; those that it does not have are empty.
+/// The cells of a row; unknown figures are empty.
 #[derive(Debug, Default)]
 struct Cells {
     cpu: String,
@@ -53,7 +52,7 @@ struct Cells {
     age: String,
 }
 
-/// A column: its title, characters, the width of the table from which it is shown, and its cell.
+/// A column: title, width, least width of the table that shows the column, and its cell.
 struct Column {
     title: &'static str,
     width: usize,
@@ -61,7 +60,8 @@ struct Column {
     cell: fn(&Cells) -> &str,
 }
 
-/// From left to right, after the name, which keeps 12 characters at least: before that columns go.
+/// From left to right, after the name. The name keeps at least 12 characters: columns are dropped
+/// first.
 const COLUMNS: [Column; 10] = [
     column("CPU", 4, 72, |cells| &cells.cpu),
     column("AFFINITY", 9, 118, |cells| &cells.affinity),
@@ -75,7 +75,7 @@ const COLUMNS: [Column; 10] = [
     column("AGE", 5, 76, |cells| &cells.age),
 ];
 
-/// The widest that names become.
+/// Greatest width of the names.
 const NAME_MAX: usize = 48;
 
 const fn column(
@@ -92,7 +92,7 @@ const fn column(
     }
 }
 
-/// The columns' titles.
+/// The heading.
 pub(crate) fn head(width: usize) -> Row {
     let titles = |column: &Column| column.title.to_owned();
     Row {
@@ -101,7 +101,7 @@ pub(crate) fn head(width: usize) -> Row {
     }
 }
 
-/// All rows below the head; without the members when they are collapsed.
+/// All rows below the heading; without the members if `collapsed`.
 pub(crate) fn rows(view: &View, width: usize, collapsed: bool) -> Vec<Row> {
     let mut rows = Vec::new();
     let add = |rows: &mut Vec<Row>, kind: Kind, name: &str, cells: &Cells| {
@@ -138,7 +138,7 @@ pub(crate) fn rows(view: &View, width: usize, collapsed: bool) -> Vec<Row> {
     rows
 }
 
-/// Those that are not 0, with their numbers; they need all the width.
+/// The counters that are not 0, with their numbers, over the whole width.
 fn counters(group: &Group, width: usize) -> Option<Row> {
     let counters = group.program_counters.iter().flatten().enumerate();
     let used: Vec<String> = counters
@@ -192,7 +192,7 @@ fn device_cells(device: &Device) -> Cells {
 fn group_name(group: &Group) -> String {
     let (known, all) = (group.members_with_rates, group.members_total);
     let members = match group.members.len() {
-        // In front, where it is not cut off.
+        // The mark stands in front, where it is not cut off.
         shown if shown < all => {
             let number = group.group;
             return format!(" group {number} ({shown} of {all} shown) {}", group.mode);
@@ -221,8 +221,7 @@ fn group_cells(group: &Group) -> Cells {
     }
 }
 
-/// Members with their names. Where a process has several, as one for each thread, the sockets tell
-/// them apart.
+/// Members with their names. If a process has several members, the names include the sockets.
 fn named(members: &[Member]) -> impl Iterator<Item = (String, &Member)> {
     let mut sockets: BTreeMap<Option<u32>, usize> = BTreeMap::new();
     for member in members {
@@ -268,7 +267,7 @@ fn member_cells(member: &Member) -> Cells {
     }
 }
 
-/// The CPU that it ran on last; with a `=` when it may run on no other.
+/// The CPU that the process ran on last; with `=` if it may run on no other.
 fn cpu(member: &Member) -> String {
     let alone = |list: &String| list.bytes().all(|byte| byte.is_ascii_digit());
     match (&member.cpu_affinity, member.last_cpu) {
@@ -282,13 +281,13 @@ fn figure(figure: Option<f64>) -> String {
     or_unknown(figure.map(short))
 }
 
-/// A rate; with a mark when it is over another time than the interval.
+/// A rate; marked if its window differs much from the interval.
 fn rate(rate: Option<f64>, is_rough: bool) -> String {
     let mark = if is_rough { "~" } else { "" };
     or_unknown(rate.map(|rate| format!("{mark}{}", short(rate))))
 }
 
-/// What is lost per second; with a mark that is seen without colours, too.
+/// Packets lost per second, with a mark that is visible without colours.
 fn drops(per_second: Option<f64>) -> String {
     let mark = |&lost: &f64| if lost > 0.0 { "!" } else { "" };
     or_unknown(per_second.map(|lost| format!("{}{}", mark(&lost), short(lost))))
@@ -302,7 +301,7 @@ fn or_unknown(text: Option<String>) -> String {
     text.unwrap_or_else(|| UNKNOWN.to_owned())
 }
 
-/// A line of the name and the columns that the width has room for.
+/// A line of the name and of the columns that fit.
 fn line(name: &str, width: usize, cell: impl Fn(&Column) -> String) -> String {
     let shown = || COLUMNS.iter().filter(|column| column.from <= width);
     let taken: usize = shown().map(|column| column.width + 1).sum();
@@ -316,18 +315,18 @@ fn line(name: &str, width: usize, cell: impl Fn(&Column) -> String) -> String {
     line
 }
 
-/// What fills a text up to `room` columns.
+/// Blanks that pad a text to `room` columns.
 fn blanks(text: &str, room: usize) -> String {
     " ".repeat(room.saturating_sub(width(text)))
 }
 
-/// The columns of the terminal that a text takes: some characters take two, or none.
+/// Columns of the terminal that a text takes: some characters take two or none.
 pub(crate) fn width(text: &str) -> usize {
     Span::raw(text).width()
 }
 
-/// A text of `room` columns at most; what is cut off has a mark. Control characters, and marks that
-/// turn the direction of what follows, which a process may have in its name, are replaced.
+/// A text cut to `room` columns, with a mark where it was cut. Replaces control characters and
+/// characters that change the writing direction: a process name may contain them.
 pub(crate) fn cut(text: &str, room: usize) -> String {
     let clean = |c: char| if c.is_control() || turns(c) { '?' } else { c };
     let mut text: String = text.chars().map(clean).collect();
@@ -338,7 +337,7 @@ pub(crate) fn cut(text: &str, room: usize) -> String {
     text + "…"
 }
 
-/// Embeddings, overrides and isolates of the bidirectional algorithm, and its marks (UAX #9, 2).
+/// Embeddings, overrides, isolates and marks of the bidirectional algorithm (UAX #9, 2).
 fn turns(letter: char) -> bool {
     matches!(letter, '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}' | '\u{200e}' | '\u{200f}' | '\u{61c}')
 }

@@ -1,5 +1,5 @@
-//! The terminal: looks, draws and reads keys until the user or a signal ends it, and is left as it
-//! was found.
+//! The terminal: looks, draws and reads keys until the user or a signal ends the command, then
+//! restores the terminal.
 
 use std::io;
 use std::process::{self, ExitCode};
@@ -17,33 +17,33 @@ use super::state::State;
 use super::view::View;
 use crate::snapshot::Source;
 
-/// How long a signal may wait to be seen.
+/// Longest delay until a signal is noticed.
 const GLANCE: Duration = Duration::from_millis(200);
 
-/// How long the loop has to see one.
+/// Time for the loop to notice a signal.
 const GRACE: Duration = Duration::from_secs(1);
 
-/// Gives the terminal back, whatever ends the screen; ratatui's own hook does so on panic.
+/// Restores the terminal however the screen ends; on a panic, ratatui's own hook does.
 struct Restored;
 
 impl Drop for Restored {
     fn drop(&mut self) {
-        // Fails when the terminal is gone.
+        // Fails if the terminal is gone.
         let _ = ratatui::try_restore();
     }
 }
 
-/// What is on the screen, and when it was looked for.
+/// The view on the screen, and the time of its look.
 struct Look {
     rates: Rates,
     view: View,
     due: Instant,
 }
 
-/// Shows the screen.
+/// Shows the screen until the user or a signal ends it.
 ///
 /// # Errors
-/// The terminal or the kernel does not answer.
+/// The terminal or the kernel reports an error.
 pub(crate) fn run(source: &mut Source, interval: Duration, state: State) -> Result<ExitCode> {
     let mut rates = Rates::default();
     let look = Look {
@@ -60,8 +60,8 @@ pub(crate) fn run(source: &mut Source, interval: Duration, state: State) -> Resu
     ended
 }
 
-/// Ends the process when a signal asked for it and the loop does not: crossterm's `event::poll`
-/// (0.28) reads a terminal that has hung up again and again, and never returns.
+/// Ends the process if a signal asked for its end and the loop does not return. crossterm's
+/// `event::poll` (0.28) reads a terminal that has hung up again and again and never returns.
 fn end_if_stuck() {
     loop {
         thread::sleep(GLANCE);
@@ -73,12 +73,12 @@ fn end_if_stuck() {
     }
 }
 
-/// A signal's exit status, as a shell has it: 128 and its number.
+/// Exit status for a signal, as in a shell: 128 and the signal's number.
 fn status(signal: u8) -> u8 {
     128_u8.saturating_add(signal)
 }
 
-/// Until it ends.
+/// Shows the screen until the end.
 fn show(
     terminal: &mut DefaultTerminal,
     source: &mut Source,
@@ -107,7 +107,8 @@ fn show(
     }
 }
 
-/// A held view stays. Looks go on, so that rates are of the last interval when it is let go.
+/// Takes a look. A paused view stays on the screen; looks continue, so that the rates are of the
+/// last interval when the user resumes.
 fn look_again(source: &mut Source, state: &State, look: &mut Look) -> Result<()> {
     let view = look.rates.next(source.take()?);
     if !state.paused {
@@ -126,7 +127,7 @@ fn read_key(terminal: &DefaultTerminal, view: &View, state: &mut State) -> Resul
     Ok(())
 }
 
-/// Columns of the terminal that standard output is.
+/// Columns of the terminal on standard output; `None` if standard output is no terminal.
 pub(crate) fn width() -> Option<u16> {
     if !io::IsTerminal::is_terminal(&io::stdout()) {
         return None;

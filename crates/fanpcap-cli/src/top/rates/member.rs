@@ -1,4 +1,4 @@
-//! A member's rates, and its part of what the group was given.
+//! A member's rates, and its part of the group's packets.
 
 use std::collections::BTreeMap;
 
@@ -9,39 +9,39 @@ use crate::top::view::Member;
 /// Members that take packets read their counters this often, nanoseconds.
 const REFRESH_NS: u64 = 100_000_000;
 
-/// An application that has not looked once for so long, seconds, is not about to begin.
+/// Seconds without a first look after which an application counts as not reading.
 const UNREAD_SECONDS: f64 = 5.0;
 
-/// What tells a socket from all others, also from a later one with its inode.
+/// Identifies a socket, also against a later one with its inode.
 type Key = (u32, Option<u16>, u32, Option<u32>);
 
-/// Packets per second in the window that is common to all members; none when unknown.
+/// Packets per second in the window that all members have in common; `None` if unknown.
 pub(super) type Share = Option<f64>;
 
-/// Received and dropped packets per second, and the first in the common window.
+/// Received and dropped packets per second, and received ones in the common window.
 #[derive(Clone, Copy, Debug, Default)]
 struct Speeds {
     received: Option<f64>,
     dropped: Option<f64>,
     share: Share,
-    /// Seconds between the two readings that the rates are over.
+    /// Seconds between the two readings.
     window: Option<f64>,
-    /// The rates are over another time than the interval.
+    /// The window differs much from the interval.
     is_rough: bool,
 }
 
-/// What is known of the members from before.
+/// State of the members from earlier intervals.
 #[derive(Debug, Default)]
 pub(super) struct History {
-    /// Times of the two looks, nanoseconds; the same where there is only one.
+    /// Times of the two looks in nanoseconds; equal after the first look.
     looks: (u64, u64),
     counts: BTreeMap<Key, Counts>,
-    /// Of the last interval that had any.
+    /// The last known rates of each member.
     speeds: BTreeMap<Key, Speeds>,
 }
 
 impl History {
-    /// Goes to the next interval.
+    /// Starts the next interval.
     pub(super) fn begin(&mut self, before: Option<&Snapshot>, after: &Snapshot) {
         let first = before.map_or(after.at_ns, |before| before.at_ns);
         self.looks = (first, after.at_ns);
@@ -54,7 +54,7 @@ impl History {
         self.speeds.retain(|key, _| counts.contains_key(key));
     }
 
-    /// A member's figures in this interval, and what its share is made of.
+    /// A member's figures in this interval, and the rate for its share.
     pub(super) fn member(&mut self, socket: &Socket) -> (Member, Share) {
         let at_ns = self.looks.1;
         let counts = socket.counts;
@@ -102,9 +102,9 @@ impl History {
         speeds
     }
 
-    /// Without a new reading the rate is still that of the last interval. Where none is known, who
-    /// took packets would have read its counters meanwhile, unless the interval is too short to say
-    /// so.
+    /// Rates without a new reading: those of the last interval. If these are unknown and the
+    /// interval is long enough, the rate is 0, because a member that takes packets reads its
+    /// counters often.
     fn unread(&self, key: Key, counts: Counts) -> Speeds {
         let (first, last) = self.looks;
         let was_quiet = last.saturating_sub(first) >= 2 * REFRESH_NS;
@@ -120,10 +120,9 @@ impl History {
         }
     }
 
-    /// Rates are over the time between the two readings. A member that is short of CPU time reads
-    /// late, and the kernel gives it packets meanwhile: so the time between the looks, or any part
-    /// of it, would be the wrong divisor. The counters of a member that waits are of the look
-    /// itself.
+    /// Rates over the time between the two readings. A member that is short of CPU time reads late,
+    /// and the kernel gives it packets meanwhile. So the time between the looks, or a part of it,
+    /// would be the wrong divisor. The counters of a member that waits are of the look itself.
     fn between(&self, before: &Counts, after: &Counts) -> Speeds {
         let (first, last) = self.looks;
         let from = if before.waits { first } else { before.read_ns };
@@ -147,23 +146,23 @@ impl History {
         }
     }
 
-    /// Whether a window is so much longer or shorter than the interval that its rate does not stand
-    /// for it.
+    /// Whether a window differs so much from the interval that its rate does not represent the
+    /// interval.
     fn is_rough(&self, window_ns: u64) -> bool {
         let (first, last) = self.looks;
         let interval = last.saturating_sub(first);
         window_ns.abs_diff(interval) > self.slack() || window_ns < REFRESH_NS / 2
     }
 
-    /// By how much a window may differ from the interval, nanoseconds: by half of it, or by two
-    /// readings.
+    /// Allowed difference between a window and the interval in nanoseconds: half the interval, or
+    /// two readings.
     fn slack(&self) -> u64 {
         let (first, last) = self.looks;
         (last.saturating_sub(first) / 2).max(2 * REFRESH_NS)
     }
 
-    /// How much of the window that all members have in common, from 0 to 1, lies in this one: all
-    /// of it for who takes packets all the time, less for who has stopped to.
+    /// Fraction of the members' common window, from 0 to 1, that lies in `from..until`: 1 for a
+    /// member that takes packets all the time, less for one that has stopped.
     fn common(&self, from: u64, until: u64) -> f64 {
         let (first, last) = self.looks;
         let end = Some(last.saturating_sub(REFRESH_NS)).filter(|&end| end > first);

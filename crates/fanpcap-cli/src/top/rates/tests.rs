@@ -1,10 +1,10 @@
-//! Rates, shares and skew from made-up snapshots.
+//! Rates, shares and skew of made-up snapshots.
 
 use super::*;
 use crate::snapshot::Counts;
 use crate::top::fixture::{SECOND, after, before, between, counts, device, look, member};
 
-/// One member of group 7 for each of the counters, with inodes and pids from 1.
+/// A member of group 7 for each of the counters, with inodes and pids from 1.
 fn members(seconds: u32, all: &[Counts]) -> Snapshot {
     let mut snapshot = look(seconds);
     snapshot.devices = vec![device(2, "eth0", [0; 4])];
@@ -52,7 +52,7 @@ fn shares_and_skew_are_of_the_known_rates() {
     assert_eq!(shares, [Some(50.0), Some(25.0), Some(25.0), None]);
     assert_eq!((group.skew, group.members_with_rates), (Some(1.5), 3));
     assert_eq!(group.packets_per_second, Some(1200.0));
-    // Totals are as true as they are old.
+    // Totals remain valid when they are old.
     assert_eq!(group.received_packets_total, Some(2100));
 }
 
@@ -93,7 +93,7 @@ fn members_come_without_a_rate_and_go_without_a_trace() {
     let at = |second: u64, received| counts(second * SECOND, received, 0);
     let before = members(100, &[at(100, 100), at(100, 100)]);
     let mut after = members(101, &[at(101, 300), at(101, 300)]);
-    // The second has gone, and another process has a socket with its inode.
+    // The second member has gone, and another process has a socket with its inode.
     after.sockets[1] = member(2, 9, at(101, 300));
     let view = between(&before, &after);
     let rates: Vec<_> = group_of(&view)
@@ -120,7 +120,7 @@ fn old_counters_are_stale_and_not_zero() {
     assert_eq!(group_of(&view).packets_per_second, None);
 }
 
-/// The rates of the only member in looks a second apart.
+/// The rates of the only member, with looks a second apart.
 fn rates_of(looks: &[Counts]) -> Vec<Option<f64>> {
     let mut rates = Rates::default();
     let look = |(second, counts): (u32, &Counts)| {
@@ -137,7 +137,7 @@ fn until_counters_are_read_anew_the_last_rate_stands() {
     let next = counts(101 * SECOND, 700, 5);
     let stands = [None, Some(200.0), Some(200.0), Some(200.0), None];
     assert_eq!(rates_of(&[read, next, next, next, next]), stands);
-    // A tenth of a second is too short to say that nothing came.
+    // A tenth of a second is too short to conclude that no packet came.
     let mut after = members(100, &[read]);
     after.at_ns += SECOND / 10;
     let view = between(&members(100, &[read]), &after);
@@ -147,8 +147,8 @@ fn until_counters_are_read_anew_the_last_rate_stands() {
 
 #[test]
 fn a_member_short_of_cpu_time_has_the_rate_of_its_own_window_and_a_mark() {
-    // It is given 20000 packets a second, and reads 0.9 s before the first look and 0.05 s after
-    // it.
+    // The member gets 20000 packets a second, and reads 0.9 s before the first look and 0.05 s
+    // after it.
     let tenths = |tenths: u64| 100 * SECOND + tenths * SECOND / 20;
     let late = counts(tenths(0), 1000, 0);
     let next = counts(tenths(19), 1000 + 19_000, 0);
@@ -161,7 +161,7 @@ fn a_member_short_of_cpu_time_has_the_rate_of_its_own_window_and_a_mark() {
     assert_eq!(member.packets_per_second, Some(20_000.0));
     assert_eq!(member.rate_window_seconds, Some(0.95));
     assert!(!member.rate_is_rough);
-    // Where the window is much longer than the interval, the rate is marked.
+    // A window that is much longer than the interval marks the rate.
     before.at_ns = tenths(18);
     after.at_ns = tenths(20);
     let view = between(&before, &after);
@@ -186,7 +186,7 @@ fn a_rate_that_only_stands_until_the_next_reading_is_marked() {
 
 #[test]
 fn after_a_pause_the_rate_is_over_all_of_it() {
-    // The kernel gave it these at any time of the pause.
+    // The kernel may have given the packets at any time of the pause.
     let paused = counts(40 * SECOND, 1000, 0);
     let resumed = counts(101 * SECOND, 1000 + 6100, 0);
     let view = between(&members(100, &[paused]), &members(101, &[resumed]));
@@ -197,7 +197,7 @@ fn after_a_pause_the_rate_is_over_all_of_it() {
 
 #[test]
 fn shares_are_over_one_window() {
-    // Both were given as much in this second, the second one all of it in the first half.
+    // Both got the same number in this second, the second member all of it in the first half.
     let before = [counts(100 * SECOND, 0, 0), counts(100 * SECOND, 0, 0)];
     let half = counts(100 * SECOND + SECOND / 2, 900, 0);
     let after = [counts(101 * SECOND, 1000, 0), half];
@@ -219,14 +219,14 @@ fn who_waits_at_an_empty_ring_is_not_stale() {
     let member = &group_of(&view).members[0];
     assert_eq!(member.packets_per_second, Some(0.0));
     assert!(!member.stale && member.backlog_packets == Some(0));
-    // A burst that it has told all of belongs to the whole interval.
+    // A burst that the member has published completely belongs to the whole interval.
     let burst = Counts {
         read_ns: 100 * SECOND + SECOND / 10,
         received: 700,
         ..waits
     };
     assert_eq!(rates_of(&[waits, burst]), [None, Some(200.0)]);
-    // One that has stopped does not wait.
+    // A stopped process does not wait.
     let stopped = Counts {
         waits: false,
         ..waits
@@ -295,6 +295,6 @@ fn a_member_that_nobody_reads_is_marked() {
         group.members[1].is_unread
     };
     assert!(!unread(4.9, true, 100) && unread(5.0, true, 100) && unread(5.0, true, 0));
-    // One that was read may wait by select(2), for as long as nobody is given packets.
+    // An application that read before may wait by select(2) while no member gets packets.
     assert!(!unread(29.0, false, 100) && !unread(90.0, false, 0) && unread(30.0, false, 100));
 }

@@ -1,6 +1,5 @@
-//! The screen at 80 by 24 as text, and what keys do to the state. Where a picture is meant to
-//! differ, `cargo insta review` or `INSTA_UPDATE=always` takes the new one; with `CI` set, insta
-//! writes none.
+//! The screen at 80 by 24 as text, and the effect of keys on the state. `cargo insta review` or
+//! `INSTA_UPDATE=always` accepts an intended change of a picture; with `CI` set, insta writes none.
 
 use super::*;
 use crate::top::fixture;
@@ -64,7 +63,7 @@ fn paused_and_collapsed() {
     insta::assert_snapshot!(picture(&fixture::view(), &state, SIZE));
 }
 
-/// With these set, a picture that differs would pass, or be taken for the right one.
+/// With these variables set, a changed picture would pass, or would replace the expected one.
 #[test]
 fn ci_takes_no_pictures() {
     let set = |name: &str| {
@@ -165,7 +164,7 @@ fn a_small_screen_has_rows() {
         let room = room(height, &State::default());
         assert!(room >= usize::from(height).saturating_sub(4).max(1));
     }
-    // What is typed is seen, by its end where it is long.
+    // While the user types, the screen shows the end of a long filter.
     let typing = State {
         typing: Some(String::new()),
         filter: "a long name of a program".to_owned(),
