@@ -1,18 +1,18 @@
-//! A program as it is written, operators and layout resolved.
+//! The syntax tree of a steering program, with operators and layout resolved.
 
 use std::borrow::Cow;
 use std::ops::Range;
 
-/// Bytes of the source.
+/// A range of bytes in the source.
 pub(crate) type Span = Range<usize>;
 
-/// A program: its definitions, one of which is `main`.
+/// A steering program's definitions, one of which is `main`.
 #[derive(Debug)]
 pub(crate) struct Module<'a> {
     pub(crate) definitions: Vec<Definition<'a>>,
-    /// What is not PFQ's own among the imported modules.
+    /// Imported modules that are not PFQ's.
     pub(crate) modules: Vec<&'a str>,
-    /// The whole program.
+    /// The whole source.
     pub(crate) span: Span,
 }
 
@@ -20,26 +20,26 @@ pub(crate) struct Module<'a> {
 #[derive(Debug)]
 pub(crate) struct Definition<'a> {
     pub(crate) name: &'a str,
-    /// Of the name.
+    /// Span of the name.
     pub(crate) span: Span,
     pub(crate) parameters: Vec<&'a str>,
     pub(crate) body: Expression<'a>,
 }
 
-/// An expression and where it stands.
+/// An expression with its span.
 #[derive(Debug)]
 pub(crate) struct Expression<'a> {
     pub(crate) node: Form<'a>,
     pub(crate) span: Span,
 }
 
-/// What an expression is.
+/// Kinds of expression.
 #[derive(Debug)]
 pub(crate) enum Form<'a> {
     /// The name of a definition, a parameter or a function of the table.
     Name(&'a str),
-    /// The table's function that a comparison or `if` stands for, whatever the program itself calls
-    /// by that name.
+    /// The table's function that a comparison or `if` stands for, even if the steering program
+    /// defines that name.
     Own(&'static str),
     Number(i128),
     /// A string, or an address without quotes.
@@ -50,11 +50,11 @@ pub(crate) enum Form<'a> {
     /// `(a, b)`
     Tuple(Vec<Expression<'a>>),
     Apply(Box<Expression<'a>>, Vec<Expression<'a>>),
-    /// Two and more operands of an operator that is associative; a `do` block too.
+    /// Two or more operands of an associative operator; also a `do` block.
     Chain(Chain, Vec<Expression<'a>>),
 }
 
-/// An operator that is associative.
+/// An associative operator.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Chain {
     /// `>->`
@@ -65,6 +65,6 @@ pub(crate) enum Chain {
     Xor,
     /// `.&&.`
     And,
-    /// `<>`, `.|.`: keys of both.
+    /// `<>`, `.|.`: the fields of both keys.
     Join,
 }

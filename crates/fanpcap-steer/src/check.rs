@@ -1,8 +1,8 @@
-//! A program's meaning: names, types, and definitions put in where they are named.
+//! Checks a steering program: names, types, and the expansion of definitions.
 //!
-//! There is nothing in the language that runs before a packet comes, but for putting definitions
-//! in. So the checker evaluates: each expression is a value, parts of the tree among them, and
-//! types are those of values.
+//! Nothing in the language runs before a packet arrives, except this expansion. So the checker is
+//! an evaluator: each expression has a value, such as a part of the tree, and types are types of
+//! values.
 
 mod finish;
 mod value;
@@ -30,7 +30,7 @@ pub use signature::Definition;
 /// Compiles a pcap expression for Ethernet, or says why it can't.
 pub type PcapCompiler<'a> = &'a dyn Fn(&str) -> Result<Vec<Classic>, String>;
 
-/// Checks a program and makes its tree.
+/// Checks a steering program and builds its tree.
 pub(crate) fn check(
     source: &str,
     program: &Module<'_>,
@@ -42,7 +42,7 @@ pub(crate) fn check(
     checker.finish(main)
 }
 
-/// Checks a program and tells what its definitions are.
+/// Checks a steering program and returns its definitions.
 pub(crate) fn definitions(
     source: &str,
     program: &Module<'_>,
@@ -57,40 +57,40 @@ pub(crate) fn definitions(
 struct Checker<'p, 'a> {
     source: &'p str,
     program: &'p Module<'a>,
-    /// Of the definitions, by their names.
+    /// Indices of the definitions by name.
     places: HashMap<&'a str, usize>,
-    /// Values of definitions without parameters.
+    /// Values of the definitions without parameters.
     constants: Vec<Constant<'a>>,
     pcap: PcapCompiler<'p>,
     sets: Vec<Vec<u128>>,
     filters: Vec<Filter>,
     work: usize,
     depth: usize,
-    /// Where `sample` was used last.
+    /// The last use of `sample`.
     sample: Span,
 }
 
-/// What is known of a definition without parameters.
+/// State of a definition without parameters.
 #[derive(Clone, Debug)]
 enum Constant<'a> {
     Unseen,
-    /// It is being evaluated.
+    /// Under evaluation.
     Open,
     Known(Value<'a>),
 }
 
-/// Parameters of the definition that is being evaluated.
+/// Parameters of the definition under evaluation.
 type Locals<'a> = [Local<'a>];
 
-/// A parameter, and the argument that it stands for.
+/// A parameter and its argument.
 struct Local<'a> {
     name: &'a str,
     value: Value<'a>,
-    /// Of the argument, where it is called.
+    /// Span of the argument in the call.
     span: Span,
 }
 
-/// Where a value was written: the argument of the call if the expression is a parameter.
+/// Span of a value: if the expression is a parameter, that of the argument in the call.
 fn place(expression: &Expression<'_>, locals: &Locals<'_>) -> Span {
     let is_it =
         |local: &&Local<'_>| matches!(expression.node, Form::Name(name) if name == local.name);
@@ -133,7 +133,7 @@ impl<'p, 'a> Checker<'p, 'a> {
         self.function(value, &definition.body.span, want)
     }
 
-    /// The definitions that `main` has no use for are checked all the same.
+    /// Checks the definitions that `main` does not use.
     fn others(&mut self) -> Result<(), Error> {
         for at in 0..self.program.definitions.len() {
             let definition = &self.program.definitions[at];
@@ -146,7 +146,7 @@ impl<'p, 'a> Checker<'p, 'a> {
         Ok(())
     }
 
-    /// The value of a definition without parameters, evaluated when it is first asked for.
+    /// The value of a definition without parameters, evaluated at its first use.
     fn constant(&mut self, at: usize, want: Option<Want>) -> Result<Value<'a>, Error> {
         if let Constant::Known(value) = &self.constants[at] {
             let value = value.clone();
@@ -265,7 +265,7 @@ impl<'p, 'a> Checker<'p, 'a> {
         self.measured(Value::Predicate(joined), span)
     }
 
-    /// What all operands are.
+    /// The values of all operands.
     fn all<T>(
         &mut self,
         operands: &'p [Expression<'a>],
@@ -280,7 +280,7 @@ impl<'p, 'a> Checker<'p, 'a> {
         operands.collect()
     }
 
-    /// Lets a part of the tree pass if it keeps the limits.
+    /// Passes a part of the tree on if it is within the limits.
     fn measured(&mut self, value: Value<'a>, span: &Span) -> Result<Value<'a>, Error> {
         let measure = value.measure();
         self.spend(measure.nodes, span)?;
@@ -302,7 +302,7 @@ impl<'p, 'a> Checker<'p, 'a> {
         Ok(value)
     }
 
-    /// Counts the work, so that every program comes to an end soon.
+    /// Counts steps, so that the evaluation of every steering program ends soon.
     fn spend(&mut self, steps: usize, span: &Span) -> Result<(), Error> {
         self.work = self.work.saturating_add(steps);
         if self.work <= WORK_MAX {
@@ -315,7 +315,7 @@ impl<'p, 'a> Checker<'p, 'a> {
     }
 }
 
-/// One function that does them all; sequences in it are put in.
+/// One function for a sequence; flattens nested sequences.
 fn sequence(functions: Vec<Function>) -> Function {
     let is_sequence = |part: &Function| matches!(part, Function::Sequence(_));
     if functions.len() > 1 && !functions.iter().any(is_sequence) {
@@ -338,7 +338,7 @@ fn sequence(functions: Vec<Function>) -> Function {
     }
 }
 
-/// Joins all of them in their order, as flat as can be.
+/// Joins the operands in order, as a balanced tree.
 fn balanced(
     mut predicates: Vec<Predicate>,
     join: fn(Box<Predicate>, Box<Predicate>) -> Predicate,

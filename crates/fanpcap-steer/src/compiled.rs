@@ -1,4 +1,4 @@
-//! A steering program, compiled for a fan-out group of the kernel's: its objects, and its digest.
+//! A steering program compiled for a kernel fan-out group: its objects and its digest.
 
 use crate::ebpf::{self, EbpfError};
 use crate::ir::{MEANING, Tree};
@@ -6,7 +6,7 @@ use crate::parts::Parts;
 use fanpcap_bpf::{Classic, Object};
 use std::fmt::{self, Write};
 
-/// A steering program, compiled.
+/// A compiled steering program.
 #[derive(Debug)]
 pub struct Compiled {
     parts: Parts,
@@ -40,7 +40,7 @@ impl Compiled {
         self.filter.as_ref()
     }
 
-    /// The same together with a handle's own filter.
+    /// The members' filter combined with a handle's own filter.
     ///
     /// # Errors
     /// See [`EbpfError`].
@@ -53,16 +53,16 @@ impl Compiled {
         &self.parts
     }
 
-    /// Tells the steering program from others, also in other processes. Sources that mean the same
-    /// have the same digest. It is never 0.
+    /// Identifies the steering program, also across processes. Sources with the same tree have the
+    /// same digest. The digest is never 0.
     pub fn digest(&self) -> u64 {
         self.digest
     }
 }
 
-/// FNV-1a of the tree as text, which has no memory addresses in it, and of what trees mean: members
-/// of an older and a newer build agree on a steering program only if it does the same in both. The
-/// text names Rust types as they were first called.
+/// FNV-1a of [`MEANING`] and of the tree as text, which contains no memory addresses. So members of
+/// an older and a newer build agree on a steering program only if it behaves equally in both. The
+/// text keeps the Rust types' original names.
 fn digest(tree: &Tree, meaning: u32) -> u64 {
     let Tree {
         main,
@@ -70,12 +70,12 @@ fn digest(tree: &Tree, meaning: u32) -> u64 {
         filters,
     } = tree;
     let mut digest = Digest(0xcbf2_9ce4_8422_2325);
-    // It can't fail: Digest doesn't.
+    // Writing to a `Digest` can't fail.
     let _ = write!(
         digest,
         "{meaning} Program {{ main: {main:?}, sets: {sets:?}, filters: {filters:?} }}"
     );
-    // 0 stands for none.
+    // 0 means no digest.
     digest.0.max(1)
 }
 
@@ -99,7 +99,8 @@ mod tests {
         tree(source, &|_| Ok(vec![Classic::keep(262_144)])).unwrap()
     }
 
-    /// Members of builds apart compare digests: a change of one has to be meant, as [`MEANING`] is.
+    /// Members of different builds compare digests. A digest may change only on purpose, as
+    /// [`MEANING`] does.
     #[test]
     fn digests_are_those_of_earlier_builds() {
         let long = "main = filter \"tcp\" >-> vlan_id_filter [1, 2, 7] >-> sample 1 10 >-> inc 3 \
@@ -112,7 +113,7 @@ mod tests {
         }
     }
 
-    /// `tests/digests.txt` has the digest of each function's example as an earlier build made it.
+    /// `tests/digests.txt` has the digest of each function's example from an earlier build.
     #[test]
     fn digests_of_all_functions_are_those_of_earlier_builds() {
         for line in include_str!("../tests/digests.txt").lines() {

@@ -1,15 +1,16 @@
-//! eBPF for the kernel: from the tree to a fan-out group's BPF program, a member's filter, or a BPF
-//! program at XDP.
+//! Compiles a tree to eBPF: to the BPF program of a fan-out group, to a member's filter, or to a
+//! BPF program at XDP.
 //!
-//! Every verifier since Linux 5.8 (at XDP 5.18) takes the code from a process with `CAP_BPF` and no
-//! more. So jumps go forward, the stack is read only where it was written, and no pointer moves by
-//! a number that is not constant. The verifier's work grows with the code and not with the number
-//! of paths through it: what it knows of a packet is erased where paths meet (`recall.rs`). The
-//! code is bounded: [`INSTRUCTIONS_MAX`], [`CONDITIONS_MAX`].
+//! Every verifier since Linux 5.8 (at XDP 5.18) accepts the code from a process with only
+//! `CAP_BPF`. So jumps go forward, the code reads the stack only where it has written, and no
+//! pointer moves by a variable. The verifier's work grows with the code and not with the number of
+//! paths through it: the code erases the verifier's knowledge of a packet where paths meet
+//! (`recall.rs`). The size of the code is bounded: [`INSTRUCTIONS_MAX`], [`CONDITIONS_MAX`].
 //!
 //! The walk, short loads, the quotation of an ICMP error, the hash of a flow, the fragment table
-//! and each pcap filter are functions. Type information (BTF) lets the kernel verify each of them
-//! once and not with every call. Where the kernel does not take that, they are loaded without.
+//! and each pcap filter are BPF functions. With type information (BTF) the kernel verifies each
+//! function once and not at every call. If the kernel refuses the type information, the loader
+//! leaves it out.
 
 mod stack;
 mod assembler;
@@ -47,29 +48,29 @@ use fanpcap_bpf::{Classic, Object};
 use std::fmt;
 use target::{Socket, Target, Xdp};
 
-/// Why a program can't run in the kernel.
+/// Why the kernel can't run a steering program.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum EbpfError {
-    /// It wants what a group of the kernel's can't do.
+    /// A kernel group can't do what the steering program asks for.
     Unfit(Unfit),
-    /// It comes to more code than the kernel surely takes.
+    /// The code is larger than every supported kernel accepts.
     TooLong {
-        /// Of what there is too much.
+        /// What exceeds its limit.
         what: &'static str,
-        /// How much there is, as far as it was counted.
+        /// Its number, as far as it was counted.
         count: usize,
-        /// How much there may be.
+        /// The limit.
         limit: usize,
     },
-    /// Functions or predicates lie too deep in each other.
+    /// Functions or predicates are nested too deep.
     TooDeep,
-    /// A classic program is none, or asks for what only the kernel's own translation can give it.
+    /// A classic BPF program is invalid, or uses what only the kernel's own translation provides.
     Filter {
-        /// The expression, or whose filter it is.
+        /// The expression, or the owner of the filter.
         text: String,
-        /// Which instruction, from 0.
+        /// Index of the instruction.
         instruction: usize,
-        /// What is wrong with it.
+        /// The error.
         why: &'static str,
     },
 }
@@ -112,7 +113,7 @@ impl From<Unfit> for EbpfError {
 }
 
 /// The BPF program of a fan-out group (`PACKET_FANOUT_EBPF`), from the steering part. It returns
-/// the hash, of which the kernel takes the remainder by the number of members.
+/// the hash; the kernel takes the hash modulo the number of members.
 ///
 /// # Errors
 /// See [`EbpfError`].
@@ -120,9 +121,10 @@ pub fn fanout(parts: &Parts) -> Result<Object, EbpfError> {
     fanout_of(parts.steering())
 }
 
-/// The filter of each member (`SO_ATTACH_BPF`), from the filtering part; `None` where there is
-/// none. It keeps nothing of a packet that the steering program drops. Of others it keeps as much
-/// as `user` says, the classic filter of a handle on Ethernet (`SOCK_RAW`), or all.
+/// The filter of each member (`SO_ATTACH_BPF`), from the filtering part; `None` if there is none.
+/// The filter rejects every packet that the steering program drops. Of other packets it keeps as
+/// many bytes as `user`, the classic filter of a handle on Ethernet (`SOCK_RAW`), returns; without
+/// `user`, all bytes.
 ///
 /// # Errors
 /// See [`EbpfError`].
@@ -131,8 +133,8 @@ pub fn filter(parts: &Parts, user: Option<&[Classic]>) -> Result<Option<Object>,
     filtering.map(|tree| filter_of(tree, user)).transpose()
 }
 
-/// The BPF program at XDP, from the whole tree. It returns the hash, or [`u32::MAX`] for what the
-/// steering program drops.
+/// The BPF program at XDP, from the whole tree. It returns the hash, or [`u32::MAX`] for a packet
+/// that the steering program drops.
 ///
 /// # Errors
 /// See [`EbpfError`].
@@ -148,8 +150,8 @@ fn filter_of(tree: &Tree, user: Option<&[Classic]>) -> Result<Object, EbpfError>
     object(tree, &Socket { fanout: false }, Role::Keep { user })
 }
 
-/// Plain packets have a way in of their own, and a body where nothing asks for headers, unless
-/// there is no room for it.
+/// Compiles a tree, with a fast path for plain packets. If the tree does not read headers, the fast
+/// path has its own bodies, unless the code would become too large.
 fn object(tree: &Tree, target: &dyn Target, role: Role<'_>) -> Result<Object, EbpfError> {
     match emit(tree, target, role, true) {
         Err(EbpfError::TooLong { .. }) => emit(tree, target, role, false),

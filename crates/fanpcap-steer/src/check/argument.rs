@@ -1,4 +1,4 @@
-//! Values to what a parameter takes.
+//! Converts values to arguments.
 
 use super::Checker;
 use super::value::{Value, Want};
@@ -14,7 +14,7 @@ use fanpcap_bpf::Classic;
 use std::net::{IpAddr, Ipv4Addr};
 
 impl<'a> Checker<'_, 'a> {
-    /// A value as argument of this kind.
+    /// Converts a value to an argument of this kind.
     pub(super) fn argument(
         &mut self,
         value: Value<'a>,
@@ -127,7 +127,7 @@ impl<'a> Checker<'_, 'a> {
         Err(Error::new(span.clone(), message))
     }
 
-    /// The place of a pcap expression, which is compiled once.
+    /// The predicate of a pcap expression. Equal expressions are compiled once.
     fn pcap(&mut self, text: &str, span: &Span) -> Result<Predicate, Error> {
         if let Some(at) = self.filters.iter().position(|filter| filter.text == text) {
             return Ok(Predicate::Pcap(at));
@@ -165,7 +165,7 @@ impl<'a> Checker<'_, 'a> {
         Ok(Predicate::Pcap(self.filters.len() - 1))
     }
 
-    /// `192.168.0.0/16`, or an address that is a net of its own.
+    /// Parses `192.168.0.0/16`, or an address, which is a net of one host.
     fn net(&self, text: &str, span: &Span, want: Want) -> Result<Net, Error> {
         let (address, bits) = match text.split_once('/') {
             Some((address, bits)) => (address, Some(bits)),
@@ -200,7 +200,7 @@ impl<'a> Checker<'_, 'a> {
         text.parse().map_err(error)
     }
 
-    /// `("192.168.0.0", 16)`
+    /// Parses `("192.168.0.0", 16)`.
     fn pair(&self, parts: Vec<(Value<'a>, Span)>, span: &Span, want: Want) -> Result<Net, Error> {
         let [(Value::Text(text), at), (Value::Number(bits), behind)] = parts.as_slice() else {
             return Err(self.mismatch(&Value::Tuple(parts), span, want));
@@ -223,7 +223,7 @@ impl<'a> Checker<'_, 'a> {
         Ok(cut(address, u8::try_from(bits).unwrap_or(width(address))))
     }
 
-    /// The error of a text that is no address of this kind.
+    /// The error for a text that is no address of this kind.
     fn not(&self, text: &str, span: &Span, want: Want) -> Error {
         let message = format!(
             "expected {} found {}",
@@ -234,8 +234,8 @@ impl<'a> Checker<'_, 'a> {
     }
 }
 
-/// Whether it loads what the kernel knows beside the packet (linux/filter.h, SKF_AD_OFF): a load
-/// from a place that no packet has.
+/// Whether the instruction loads data that the kernel keeps beside the packet (linux/filter.h,
+/// SKF_AD_OFF): such a load has an offset beyond any packet.
 fn is_ancillary(instruction: &Classic) -> bool {
     const LOAD_ABSOLUTE: u16 = 0x20;
     const CLASS_AND_MODE: u16 = 0xe7;
@@ -243,13 +243,13 @@ fn is_ancillary(instruction: &Classic) -> bool {
     instruction.code & CLASS_AND_MODE == LOAD_ABSOLUTE && instruction.k >= SKF_AD_OFF
 }
 
-/// The prefix length that a mask is, 8 of `255.0.0.0`.
+/// The prefix length of a netmask: 8 for `255.0.0.0`.
 fn mask(text: &str) -> Option<u32> {
     let mask = u32::from(text.parse::<Ipv4Addr>().ok()?);
     (mask.leading_ones() == mask.count_ones()).then_some(mask.count_ones())
 }
 
-/// Six bytes with colons between them.
+/// Parses six bytes separated by colons.
 fn ethernet(text: &str) -> Option<[u8; 6]> {
     let mut bytes = [0; 6];
     let mut parts = text.split(':');
@@ -262,7 +262,7 @@ fn ethernet(text: &str) -> Option<[u8; 6]> {
     parts.next().is_none().then_some(bytes)
 }
 
-/// The key of field names with commas between them, or the name that is none.
+/// The key of comma-separated field names, or the name that is no field.
 fn fields(text: &str) -> Result<Key, &str> {
     text.split(',')
         .map(str::trim)

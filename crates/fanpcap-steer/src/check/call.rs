@@ -1,4 +1,4 @@
-//! Application: arguments for functions of the table and for definitions.
+//! Applies functions of the table and definitions to arguments.
 
 use super::value::{Callee, Partial, Value, Want};
 use super::{Checker, Local, Locals, place};
@@ -10,7 +10,7 @@ use crate::table::{self, Entry, Given, Type};
 use std::mem;
 
 impl<'p, 'a> Checker<'p, 'a> {
-    /// The value of a function with these arguments.
+    /// Applies `head` to its arguments.
     pub(super) fn apply(
         &mut self,
         callee: Value<'a>,
@@ -36,7 +36,7 @@ impl<'p, 'a> Checker<'p, 'a> {
         Ok(value)
     }
 
-    /// How many parameters it has.
+    /// Number of parameters.
     pub(super) fn arity(&self, callee: Callee) -> usize {
         match callee {
             Callee::Entry(entry) => entry.takes.len(),
@@ -57,7 +57,7 @@ impl<'p, 'a> Checker<'p, 'a> {
         }
     }
 
-    /// What an entry makes of its arguments.
+    /// Calls an entry's maker with its arguments.
     pub(super) fn make(
         &mut self,
         entry: &'static Entry,
@@ -114,7 +114,7 @@ impl<'p, 'a> Checker<'p, 'a> {
     }
 }
 
-/// `par3` where `par` has three arguments.
+/// `par3` for a `par` with three arguments.
 fn longer(head: &Expression<'_>, count: usize) -> Option<&'static str> {
     let Form::Name(name) = &head.node else {
         return None;
@@ -126,7 +126,7 @@ fn longer(head: &Expression<'_>, count: usize) -> Option<&'static str> {
 }
 
 impl Partial<'_> {
-    /// What the next argument has to be.
+    /// The kind that the next argument must have.
     fn want(&self) -> Option<Want> {
         match self.callee {
             Callee::Entry(entry) => Want::parameter(entry, self.given.len()),

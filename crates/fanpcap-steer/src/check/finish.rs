@@ -1,4 +1,4 @@
-//! The whole program: samplers, sets and filters numbered in the order of their use.
+//! Completes the tree: numbers samplers, sets and filters in the order of their use.
 
 use super::Checker;
 use crate::Error;
@@ -8,8 +8,8 @@ use std::collections::HashMap;
 use std::hash::Hash;
 
 impl Checker<'_, '_> {
-    /// The program of this function. Each use of `sample` counts by itself, also where one
-    /// definition is used twice.
+    /// The tree with `main` as its function. Each use of `sample` is a sampler of its own, also
+    /// where one definition is used twice.
     pub(super) fn finish(self, mut main: Function) -> Result<Tree, Error> {
         let mut samplers = 0;
         let (mut sets, mut filters) = (Numbering::default(), Numbering::default());
@@ -43,7 +43,7 @@ impl Checker<'_, '_> {
     }
 }
 
-/// Things by the order in which they came, equal ones once.
+/// Numbers values in the order of their first use.
 struct Numbering<'a, T> {
     all: Vec<&'a T>,
     places: HashMap<&'a T, usize>,

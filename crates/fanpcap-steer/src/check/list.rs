@@ -1,4 +1,4 @@
-//! Lists: their elements, and ranges in them.
+//! Lists and the ranges in them.
 
 use super::value::Value;
 use super::{Checker, Locals, place};
@@ -8,7 +8,7 @@ use crate::error::quote;
 use crate::limits::LIST_MAX;
 
 impl<'p, 'a> Checker<'p, 'a> {
-    /// The elements of a list, ranges put in.
+    /// The elements of a list, with ranges expanded.
     pub(super) fn elements(
         &mut self,
         elements: &'p [Expression<'a>],
@@ -38,8 +38,8 @@ impl<'p, 'a> Checker<'p, 'a> {
         Ok(values)
     }
 
-    /// Refuses `[a, b..c]`, which counts by steps in Haskell, and might be read as `a` and a range
-    /// here.
+    /// Refuses `[a, b..c]`: Haskell reads it as a range with steps, and this language would read it
+    /// as `a` and a range.
     fn unstepped(&self, elements: &[Expression<'a>]) -> Result<(), Error> {
         let [first, range] = elements else {
             return Ok(());
@@ -56,7 +56,7 @@ impl<'p, 'a> Checker<'p, 'a> {
         Err(Error::new(span, message).hint(hint))
     }
 
-    /// Refuses a range without numbers.
+    /// Refuses an empty range.
     fn rises(&self, first: i128, last: i128, span: &Span) -> Result<(), Error> {
         if first <= last {
             return Ok(());
@@ -74,7 +74,7 @@ impl<'p, 'a> Checker<'p, 'a> {
         Err(Error::new(span.clone(), message))
     }
 
-    /// An end of a range.
+    /// Evaluates an end of a range.
     fn number(&mut self, end: &'p Expression<'a>, locals: &Locals<'a>) -> Result<i128, Error> {
         let value = self.value(end, None, locals)?;
         let Value::Number(number) = value else {

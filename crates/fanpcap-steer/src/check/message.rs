@@ -1,4 +1,4 @@
-//! What was found where something else was expected, and what to write instead.
+//! Error messages: what was found where something else was expected, and what to write instead.
 
 use super::Checker;
 use super::value::{Callee, Partial, Value, Want};
@@ -9,7 +9,7 @@ use crate::lexer::is_of_word;
 use crate::table::{self, Kind, Type};
 
 impl<'a> Checker<'_, 'a> {
-    /// The error that a value is not of the kind that is wanted.
+    /// The error for a value of another kind than `want`.
     pub(super) fn mismatch(&self, value: &Value<'a>, span: &Span, want: Want) -> Error {
         let found = self.describe(value, span);
         let message = format!("expected {} found {found}", want.expected_before_found());
@@ -47,7 +47,7 @@ impl<'a> Checker<'_, 'a> {
         format!("{text}, which still needs the {noun} '{names}'")
     }
 
-    /// What to do about it.
+    /// Advice on how to correct the error.
     fn advice(&self, value: &Value<'a>, span: &Span, want: Want) -> Option<String> {
         let text = self.source[span.clone()].trim_end();
         let near = |name: String| format!("did you mean '{name}'?");
@@ -95,7 +95,7 @@ impl<'a> Checker<'_, 'a> {
 }
 
 impl Want {
-    /// What it is in a message, before `found`.
+    /// The expected kind, as the text before `found`.
     pub(super) fn expected_before_found(self) -> String {
         let expected = self.expected();
         if expected.ends_with(',') {
@@ -106,7 +106,7 @@ impl Want {
     }
 }
 
-/// The function that is named after a predicate, or the other way round.
+/// The function named after a predicate, or the predicate named after a function.
 fn twin(name: &str, gives: Type) -> Option<String> {
     let stripped = ["is_", "has_"]
         .iter()
@@ -120,7 +120,7 @@ fn twin(name: &str, gives: Type) -> Option<String> {
     })
 }
 
-/// Whether it is tcpdump's way to write a filter: `filter tcp port 80`.
+/// Whether this is a filter written as for tcpdump: `filter tcp port 80`.
 pub(super) fn is_unquoted(head: &Expression<'_>, arguments: &[Expression<'_>]) -> bool {
     let [first, _, ..] = arguments else {
         return false;
@@ -130,7 +130,7 @@ pub(super) fn is_unquoted(head: &Expression<'_>, arguments: &[Expression<'_>]) -
         && matches!(&first.node, Form::Name(word) if begins(word))
 }
 
-/// Words that pcap expressions begin with, and predicates here do not.
+/// Words that begin pcap expressions and are no predicates of this language.
 const PRIMITIVES: [&str; 19] = [
     "arp",
     "dst",

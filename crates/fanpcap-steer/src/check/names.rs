@@ -1,4 +1,4 @@
-//! What names stand for.
+//! Resolves names.
 
 use super::value::{Callee, Partial, Value, Want};
 use super::{Checker, Locals};
@@ -39,7 +39,7 @@ impl<'p, 'a> Checker<'p, 'a> {
         })
     }
 
-    /// The value of a function of the table, whatever the program itself calls by its name.
+    /// The value of a function of the table, even if the steering program defines that name.
     pub(super) fn own(
         &mut self,
         name: &str,
@@ -61,7 +61,7 @@ impl<'p, 'a> Checker<'p, 'a> {
         Ok(Value::Partial(Partial { callee, given }))
     }
 
-    /// Refuses names that are not known in what is never evaluated.
+    /// Refuses unknown names in an expression that is never evaluated.
     pub(super) fn known(
         &self,
         expression: &'p Expression<'a>,
@@ -133,7 +133,7 @@ impl<'p, 'a> Checker<'p, 'a> {
         )
     }
 
-    /// The error that there is no program among the definitions.
+    /// The error for definitions without `main`.
     pub(super) fn without_main(&self) -> Error {
         let end = self.program.span.end;
         let Some(last) = self.program.definitions.last() else {

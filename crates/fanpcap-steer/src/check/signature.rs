@@ -1,27 +1,27 @@
-//! What the definitions of a program are, for people: their types.
+//! The types of a steering program's definitions, as text.
 
 use super::value::{Callee, Partial, Value};
 use super::{Checker, Constant};
 use crate::ast::{Chain, Expression, Form};
 use crate::table::{self, Kind, Type};
 
-/// A definition of a program.
+/// A definition of a steering program.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Definition {
-    /// Its name.
+    /// Name.
     pub name: String,
-    /// Its type as in the manual page, `number -> predicate`. A definition with parameters is put
-    /// in where it is named, and has no type of its own: this one is as its body uses them, `any`
-    /// where that does not tell.
+    /// Type as in the manual page, `number -> predicate`. A definition with parameters is expanded
+    /// where it is used and has no type of its own: each parameter has the type that the body uses
+    /// it as, `any` where the body does not decide.
     pub signature: String,
 }
 
 const ANY: &str = "any";
-/// How many definitions are looked into, one named by the other.
+/// Longest chain of definitions that is followed.
 const STEPS_MAX: usize = 16;
 
 impl<'a> Checker<'_, 'a> {
-    /// All of a program that was checked, in its order.
+    /// All definitions of a checked steering program, in source order.
     pub(super) fn definitions(&self) -> Vec<Definition> {
         let definitions = self.program.definitions.iter().enumerate();
         definitions
@@ -32,7 +32,7 @@ impl<'a> Checker<'_, 'a> {
             .collect()
     }
 
-    /// Of what has so many of its arguments.
+    /// The type of a callee that already has `given` arguments.
     fn signature(&self, callee: Callee, given: usize, steps: usize) -> String {
         let arity = self.arity(callee);
         let takes = (given..arity).map(|at| self.parameter(callee, at, steps));
@@ -40,7 +40,7 @@ impl<'a> Checker<'_, 'a> {
         parts.join(" -> ")
     }
 
-    /// What an argument has to be.
+    /// The type of a parameter.
     fn parameter(&self, callee: Callee, at: usize, steps: usize) -> String {
         let kind = match callee {
             Callee::Entry(entry) => entry.takes.get(at).map(|parameter| parameter.kind.word()),
@@ -53,7 +53,7 @@ impl<'a> Checker<'_, 'a> {
         kind.unwrap_or(ANY).to_owned()
     }
 
-    /// As what an expression uses a name, if it is expected to be of a kind itself.
+    /// The type as which an expression uses a name, given what is expected of the expression.
     fn used(
         &self,
         name: &str,
@@ -86,7 +86,7 @@ impl<'a> Checker<'_, 'a> {
         }
     }
 
-    /// What the arguments of a head have to be.
+    /// The types of a head's arguments.
     fn kinds(
         &self,
         head: &Expression<'a>,
@@ -104,7 +104,7 @@ impl<'a> Checker<'_, 'a> {
         (0..arguments).map(kind).collect()
     }
 
-    /// What a name is that takes arguments.
+    /// The callee that a name stands for.
     fn callee(&self, head: &Expression<'a>) -> Option<Callee> {
         if let Form::Own(name) = head.node {
             return table::find(name).map(Callee::Entry);
@@ -116,7 +116,7 @@ impl<'a> Checker<'_, 'a> {
         own.or_else(|| table::find(name).map(Callee::Entry))
     }
 
-    /// What becomes of it with all its arguments.
+    /// The type of the result.
     fn result(&self, callee: Callee, steps: usize) -> String {
         let place = match callee {
             Callee::Entry(entry) => return entry.gives.word().to_owned(),
@@ -129,7 +129,7 @@ impl<'a> Checker<'_, 'a> {
         self.made(body, steps).unwrap_or(ANY).to_owned()
     }
 
-    /// What an expression makes, where its outermost part tells.
+    /// The type of an expression, where its outermost part decides.
     fn made(&self, expression: &Expression<'a>, steps: usize) -> Option<&'static str> {
         let head = match &expression.node {
             Form::Chain(chain, _) => return Some(joined(*chain).word()),

@@ -1,4 +1,4 @@
-//! What an expression is worth before it is a part of the tree.
+//! Values of expressions, before they become a part of the tree.
 
 use crate::ast::Span;
 use crate::ir::{Function, Key, Net, Predicate, Property};
@@ -18,30 +18,30 @@ pub(super) enum Value<'a> {
     Text(Cow<'a, str>),
     List(Vec<(Value<'a>, Span)>),
     Tuple(Vec<(Value<'a>, Span)>),
-    /// What still needs arguments.
+    /// A function that lacks arguments.
     Partial(Partial<'a>),
 }
 
-/// A function that has some of its arguments.
+/// A function with some of its arguments.
 #[derive(Clone, Debug)]
 pub(super) struct Partial<'a> {
     pub(super) callee: Callee,
     pub(super) given: Vec<(Value<'a>, Span)>,
 }
 
-/// Something with parameters.
+/// A function of the table, or a definition with parameters.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Callee {
     Entry(&'static Entry),
-    /// The definition of this place.
+    /// The definition at this index.
     Definition(usize),
 }
 
-/// What is expected of an expression, and where.
+/// The kind that is expected of an expression, and why.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Want {
     pub(super) kind: Kind,
-    /// As which parameter of what.
+    /// The parameter and the function that expect it.
     pub(super) role: Option<(&'static str, &'static str)>,
 }
 
@@ -52,7 +52,7 @@ impl From<Kind> for Want {
 }
 
 impl Want {
-    /// The parameter of an entry.
+    /// What parameter `at` of an entry expects.
     pub(super) fn parameter(entry: &'static Entry, at: usize) -> Option<Want> {
         let parameter = entry.takes.get(at)?;
         Some(Want {
@@ -61,7 +61,7 @@ impl Want {
         })
     }
 
-    /// What it is in a message.
+    /// The expected kind in a message.
     pub(super) fn expected(self) -> String {
         let kind = self.kind.expected();
         match self.role {
@@ -72,7 +72,7 @@ impl Want {
 }
 
 impl<'a> Value<'a> {
-    /// Its type; of what still needs arguments, that of what it becomes.
+    /// The type; for a function that lacks arguments, the type of its result.
     pub(super) fn gives(&self) -> Option<Type> {
         match self {
             Value::Predicate(_) => Some(Type::Predicate),
@@ -104,7 +104,7 @@ impl<'a> Value<'a> {
         }
     }
 
-    /// How deep lists, pairs and arguments that wait lie in each other.
+    /// Nesting depth of lists, pairs and collected arguments.
     pub(super) fn depth(&self) -> usize {
         let below = |values: &[(Value<'a>, Span)]| {
             let depths = values.iter().map(|(value, _)| value.depth());
@@ -123,7 +123,7 @@ impl<'a> Value<'a> {
         }
     }
 
-    /// What a copy of it costs.
+    /// Cost of a copy.
     pub(super) fn size(&self) -> usize {
         let all = |values: &[(Value<'a>, Span)]| -> usize {
             values.iter().map(|(value, _)| value.size()).sum()
@@ -151,5 +151,5 @@ impl From<Built> for Value<'_> {
     }
 }
 
-/// Bytes of text that are copied in a step.
+/// Bytes of text that count as one step.
 const TEXT_PER_STEP: usize = 64;

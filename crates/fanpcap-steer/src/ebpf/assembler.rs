@@ -1,5 +1,4 @@
-//! Instructions and labels: an assembler whose jumps go forward only, and which leaves out what
-//! can't be reached.
+//! Instructions and labels. The assembler's jumps go forward only, and it omits unreachable code.
 
 use super::EbpfError;
 use fanpcap_bpf::{Instruction, Relocation};
@@ -12,7 +11,7 @@ pub(super) use operations::{
     If, Op, Operand, R0, R1, R2, R3, R4, R5, R6, R7, R8, R9, R10, Register, Width,
 };
 
-/// A place in the code, bound once and behind all jumps to it.
+/// A position in the code. A label is bound once, after all jumps to it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Label(usize);
 
@@ -21,35 +20,34 @@ pub(super) struct Label(usize);
 pub(super) struct Assembler {
     code: Vec<Instruction>,
     labels: Vec<Binding>,
-    /// In this order.
+    /// In the order of their positions.
     bound: Vec<Label>,
     jumps: Vec<(usize, Label)>,
     calls: Vec<(usize, Label)>,
     relocations: Vec<(usize, Relocation)>,
     notes: Vec<(usize, String)>,
     conditions: usize,
-    /// Whether the next instruction can be reached.
+    /// The next instruction is reachable.
     live: bool,
 }
 
-/// Where a label is bound, and whether something jumps to it.
+/// Where a label is bound, and whether a jump targets it.
 #[derive(Clone, Copy, Debug, Default)]
 struct Binding {
     at: Option<usize>,
     used: bool,
 }
 
-/// Most instructions, so that each jump's 16 bits reach.
+/// Maximum number of instructions: the 16-bit offset of every jump suffices.
 pub const INSTRUCTIONS_MAX: usize = 30_000;
-/// Most conditional jumps: the verifier keeps a state for each that it has still to come back to,
-/// 8192 at most (BPF_COMPLEXITY_LIMIT_JMP_SEQ), and one more for some that it simulates as
-/// mispredicted.
+/// Maximum number of conditional jumps. For each the verifier keeps a state to return to, 8192 at
+/// most (BPF_COMPLEXITY_LIMIT_JMP_SEQ), and one more for jumps that it simulates as mispredicted.
 pub const CONDITIONS_MAX: usize = 4_000;
 
-/// Most instructions, those of a function and of what it calls counted with each call. Where the
-/// verifier goes through functions with each call it goes through these, each once or twice, up to
-/// 7 times at worst, and gives up at a million. Where functions are verified once, what counts is
-/// [`INSTRUCTIONS_MAX`]: up to 14 times each without `CAP_PERFMON`.
+/// Maximum number of instructions if a function counts once for each call. A verifier that follows
+/// every call goes through these once or twice, up to 7 times at worst, and gives up at a million.
+/// A verifier that verifies each function once is limited by [`INSTRUCTIONS_MAX`]: it goes through
+/// each up to 14 times without `CAP_PERFMON`.
 pub const STEPS_MAX: usize = 100_000;
 
 impl Assembler {
@@ -72,9 +70,9 @@ impl Assembler {
         Label(self.labels.len() - 1)
     }
 
-    /// Binds a label here. A jump to it that would be the last instruction is left out, as the
-    /// kernel would, which takes long for that; and a condition that jumps to it over a jump
-    /// elsewhere becomes the contrary condition that jumps there.
+    /// Binds a label here. Omits a jump to the label that would be the last instruction: the kernel
+    /// removes such a jump too, but slowly. Turns a condition that jumps to the label over a jump
+    /// elsewhere into the contrary condition, which jumps elsewhere.
     pub(super) fn bind(&mut self, label: Label) {
         while self.ends_with_jump_to(label) || self.turn_around(label) {
             self.leave_out_last();
@@ -87,18 +85,19 @@ impl Assembler {
         }
     }
 
-    /// Whether what comes next can be reached.
+    /// Whether the next instruction is reachable.
     pub(super) fn is_live(&self) -> bool {
         self.live
     }
 
-    /// Says what the instructions from here on are for.
+    /// Notes the purpose of the instructions from here on.
     pub(super) fn note(&mut self, what: impl Into<String>) {
         self.notes.push((self.code.len(), what.into()));
     }
 
     fn push(&mut self, instruction: Instruction) {
-        // Beyond the limit nothing is kept: `finish` refuses, and memory stays bounded.
+        // Beyond the limit no instruction is kept: memory stays bounded, and `finish` returns an
+        // error.
         if self.live && self.code.len() <= INSTRUCTIONS_MAX {
             self.code.push(instruction);
         }
@@ -118,7 +117,7 @@ impl Assembler {
         self.operate(ALU64, op as u8, target, source.into());
     }
 
-    /// In 32 bits; the upper half becomes 0.
+    /// A 32-bit operation; it clears the upper half.
     pub(super) fn alu32(&mut self, op: Op, target: Register, source: impl Into<Operand>) {
         self.operate(ALU32, op as u8, target, source.into());
     }
@@ -127,7 +126,7 @@ impl Assembler {
         self.alu(Op::Move, target, source);
     }
 
-    /// A number of 64 bits, in as few instructions as it needs.
+    /// Loads a 64-bit constant in as few instructions as possible.
     pub(super) fn number(&mut self, target: Register, value: u64) {
         let half = |value: u64| u32::try_from(value & 0xffff_ffff).unwrap_or(0) as i32;
         let low = half(value);
@@ -145,19 +144,20 @@ impl Assembler {
         self.push(Instruction::new(0, 0, 0, 0, high));
     }
 
-    /// A map, as helpers want it.
+    /// Loads a map, as an argument for a helper.
     pub(super) fn map(&mut self, target: Register, map: usize) {
         self.relocate(Relocation::Map(map));
         self.wide(target, PSEUDO_MAP_FD, 0, 0);
     }
 
-    /// The address of byte `offset` of a map's one value.
+    /// Loads the address of byte `offset` of a map's only value.
     pub(super) fn value(&mut self, target: Register, map: usize, offset: i32) {
         self.relocate(Relocation::Value(map));
         self.wide(target, PSEUDO_MAP_VALUE, 0, offset);
     }
 
-    /// Subtracts as many bytes as the loader knows lie before the buffer's own.
+    /// Subtracts the number of bytes before the buffer's own first byte, which the loader
+    /// determines.
     pub(super) fn subtract_start(&mut self, target: Register) {
         self.relocate(Relocation::Start);
         self.alu(Op::Sub, target, 0);
@@ -190,12 +190,12 @@ impl Assembler {
         self.push(instruction);
     }
 
-    /// Adds to 64 bits of memory, as one step for all CPUs.
+    /// Adds to 64 bits of memory atomically.
     pub(super) fn atomic_add(&mut self, base: Register, at: i16, source: Register) {
         self.push(Instruction::new(0xdb, base.0, source.0, at, 0));
     }
 
-    /// From network order: 16 or 32 bits as a number, or 64.
+    /// Converts from network order: 16, 32 or 64 bits.
     pub(super) fn big_endian(&mut self, target: Register, bits: i32) {
         self.push(Instruction::new(0xdc, target.0, 0, 0, bits));
     }
@@ -246,12 +246,12 @@ impl Assembler {
         }
     }
 
-    /// A helper of the kernel (enum bpf_func_id).
+    /// Calls a helper of the kernel (enum bpf_func_id).
     pub(super) fn call(&mut self, helper: i32) {
         self.push(Instruction::new(CALL, 0, 0, 0, helper));
     }
 
-    /// A function of this program, whose label may be bound before.
+    /// Calls a BPF function; its label may already be bound.
     pub(super) fn call_function(&mut self, function: Label) {
         if self.live {
             self.calls.push((self.code.len(), function));

@@ -1,4 +1,5 @@
-//! Classic BPF to eBPF: pcap filters of the program, and the filter that a user has set.
+//! Translates classic BPF to eBPF: the steering program's pcap filters, and the filter that the
+//! user has set.
 //!
 //! r7 is A, r8 is X. A load out of range and a division by zero end with 0, as in libpcap's
 //! `bpf_filter` and in the kernel.
@@ -11,33 +12,33 @@ use super::assembler::{If, Label, Op, Operand, R0, R1, R7, R8, R9, R10, Width};
 use super::emitter::Emitter;
 use fanpcap_bpf::Classic;
 
-/// Which bytes a filter is about.
+/// The bytes that a filter reads.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Source {
     /// The frame as it is.
     Frame,
-    /// The frame with the tag put back that is beside it: r9 has its protocol and its TCI.
+    /// The frame with its VLAN tag inserted again; r9 has the tag's protocol and TCI.
     Tagged,
-    /// The frame as it is, and what the kernel knows of it.
+    /// The frame as it is, and the metadata of its socket buffer.
     Socket,
 }
 
-/// A filter in the making.
+/// State of a translation.
 struct Making<'c> {
     text: &'c str,
     source: Source,
-    /// Each instruction's own.
+    /// A label for each instruction.
     labels: Vec<Label>,
-    /// Ends with 0.
+    /// Label that returns 0.
     out: Label,
-    /// Which instruction is being made.
+    /// Index of the current instruction.
     at: usize,
 }
 
 type Made = Result<(), EbpfError>;
 
-/// A word of scratch memory. At 4 behind a multiple of eight the verifier does not keep track of
-/// values.
+/// Stack offset of a word of scratch memory. The verifier tracks no value at an offset of 4 beyond
+/// a multiple of eight.
 fn memory(index: u32) -> i16 {
     -4 - 8 * i16::try_from(index & 15).unwrap_or(0)
 }
@@ -64,7 +65,7 @@ impl Emitter<'_> {
         self.classic(&filter.code, &filter.text, Source::Frame)
     }
 
-    /// The user's own filter; ends the program with what it returns.
+    /// The user's own filter. Ends the BPF program with the filter's result.
     pub(super) fn user_filter(&mut self, code: &[Classic]) -> Made {
         self.asm.note("the user's filter");
         self.classic(code, "the handle's own filter", Source::Socket)
@@ -202,7 +203,7 @@ impl Emitter<'_> {
         Ok(())
     }
 
-    /// Modulo 32, as the kernel has it.
+    /// The kernel masks the shift distance with 31.
     fn shift(&mut self, op: Op, by_x: bool, k: u32) {
         if by_x {
             self.asm.alu32(op, R7, R8);

@@ -1,5 +1,4 @@
-//! The BPF program as a whole: the way in, what is done with a packet, the ways out, and the
-//! functions.
+//! Emits a whole BPF program: entry, body, results, and BPF functions.
 
 use super::assembler::{Assembler, Label, Op, R0, R1, R2, R6, R8, R10, Width};
 use super::effect::Effect;
@@ -12,71 +11,73 @@ use crate::ir::{COUNTERS, Function, Tree};
 use crate::parts::Unfit;
 use fanpcap_bpf::{Classic, Object};
 
-/// What becomes of a packet behind the steering program's own code. A part at XDP that delivers to
-/// members' rings itself would be one more.
+/// What the BPF program returns for the steering program's decision. A BPF program at XDP that
+/// delivers to members' rings itself would be another role.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Role<'a> {
-    /// Returns the hash that the packet is steered by, or `drop` for a packet that is dropped.
+    /// Returns the hash that selects the member, or `drop` for a packet that the steering program
+    /// drops.
     Steer { drop: u32 },
-    /// Returns how many bytes a member keeps: none of a packet that is dropped, of others as many
-    /// as the user's own filter says, or all.
+    /// Returns the number of bytes that a member keeps: 0 for a packet that the steering program
+    /// drops; for others the result of the user's own filter, or all bytes.
     Keep { user: Option<&'a [Classic]> },
 }
 
-/// A function of the program, made once and called.
+/// A BPF function, emitted once and called.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Routine {
-    /// r1: context, r2: view so far, r3: offset and stage. The view.
+    /// r1: context, r2: view so far, r3: offset and stage. Returns the view.
     Walk,
-    /// r1: context, r2: offset, r3: length less 1, 0 to 7. Returns the first four of so many bytes
-    /// as they are, or a negative number if so many bytes are not there.
+    /// r1: context, r2: offset, r3: length less 1, 0 to 7. Returns the first four of these bytes in
+    /// memory order, or a negative number if the frame is too short.
     Word,
-    /// r1: context, r2: view. The same, or that of the packet that an ICMP error quotes.
+    /// r1: context, r2: view. Returns the view, or for an ICMP error that of the quoted packet.
     Quoted,
-    /// r1: context, r2: view of whose flow it is, r3: that of the packet. The hash of the flow. It
-    /// is IP.
+    /// r1: context, r2: view of the packet whose flow counts, r3: view of the packet itself. Both
+    /// are IP. Returns the hash of the flow.
     Hash(Ends),
-    /// r1: context, r2: view of a fragment, r3: its hash by itself. The hash that it is steered by.
+    /// r1: context, r2: view of a fragment, r3: the fragment's own hash. Returns the hash that
+    /// selects the member.
     Fragments,
-    /// r1: context. Whether the filter of this place takes the frame.
+    /// r1: context. Returns whether the pcap filter of this index accepts the frame.
     Pcap(usize),
 }
 
-/// What ends a flow has.
+/// The ends that a flow's hash is made of.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Ends {
-    /// As [`Steer::Flow`] tells them.
+    /// The ends of [`Steer::Flow`].
     Flow(crate::ir::Flow),
-    /// As [`Steer::Media`] does.
+    /// The ends of [`Steer::Media`].
     Media,
 }
 
-/// Code in the making.
+/// State of an emission.
 pub(super) struct Emitter<'a> {
     pub(super) asm: Assembler,
     pub(super) target: &'a dyn Target,
     pub(super) tree: &'a Tree,
     pub(super) role: Role<'a>,
     pub(super) view: View,
-    /// Where headers are read to, on the stack.
+    /// Stack offset to which headers are copied.
     pub(super) scratch: i16,
-    /// Inside of an `Inner`.
+    /// The code is inside an `Inner`.
     pub(super) nested: bool,
-    /// Something asks for the packet's headers.
+    /// The tree reads the packet's headers.
     pub(super) walks: bool,
-    /// Something asks for what the packet carries.
+    /// The tree reads the carried packet.
     pub(super) asks_inside: bool,
     pub(super) maps: Maps,
     routines: Vec<(Routine, Label)>,
-    /// Something asks for the program's state.
+    /// The tree reads the packet's state.
     keeps_state: bool,
-    /// Some fragments go with their datagram.
+    /// Some fragments follow their datagram.
     pub(super) follows: bool,
     saved: i16,
     error: Option<EbpfError>,
 }
 
-/// Makes the code; with `plain` packets have some of their own.
+/// Emits the code; with `plain`, plain packets have bodies of their own.
 pub(super) fn emit(
     tree: &Tree,
     target: &dyn Target,
@@ -133,7 +134,7 @@ impl<'a> Emitter<'a> {
         self.body(&tree.main);
     }
 
-    /// Stores 0, which the verifier does not know.
+    /// Stores 0 as the state, in a form whose value the verifier does not know.
     fn start_state(&mut self) {
         self.asm.load(Width::Word, R1, R6, 16);
         self.asm.set(R2, R1);
@@ -141,7 +142,7 @@ impl<'a> Emitter<'a> {
         self.asm.store(Width::Word, R10, STATE, R1);
     }
 
-    /// What is done with a packet, and the ways out.
+    /// Emits a body: the code for a packet and its results.
     pub(super) fn body(&mut self, main: &'a Function) {
         let drop = self.asm.label();
         self.asm.set(R8, 0);
@@ -157,7 +158,7 @@ impl<'a> Emitter<'a> {
         self.asm.exit();
     }
 
-    /// The result of a packet that was not dropped, to r0.
+    /// Puts the result for a packet that was not dropped into r0.
     fn pass(&mut self) {
         match self.role {
             Role::Steer { .. } => {
@@ -175,7 +176,7 @@ impl<'a> Emitter<'a> {
         }
     }
 
-    /// What one function does; goes to `drop` where it drops.
+    /// Emits a function, which jumps to `drop` if it drops.
     pub(super) fn function(&mut self, function: &'a Function, drop: Label) {
         if !self.asm.is_live() {
             return;
@@ -232,8 +233,8 @@ impl<'a> Emitter<'a> {
         self.asm.bind(done);
     }
 
-    /// Runs a function and goes to `passed` if it passes. If it drops, goes on at `dropped`, which
-    /// is bound here, with outcome and state from before.
+    /// Emits an alternative and jumps to `passed` if it passes. If it drops, continues at
+    /// `dropped`, which is bound here, with the previous outcome and state.
     fn attempt(&mut self, function: &'a Function, dropped: Label, passed: Label) {
         let effect = Effect::of(function);
         let saved = effect.dirty.then(|| self.save());
@@ -245,7 +246,7 @@ impl<'a> Emitter<'a> {
         }
     }
 
-    /// Keeps outcome and state.
+    /// Saves outcome and state.
     fn save(&mut self) -> i16 {
         let slot = self.take_slot();
         self.asm.store(Width::Double, R10, slot, R8);
@@ -265,7 +266,7 @@ impl<'a> Emitter<'a> {
         self.give_back();
     }
 
-    /// A place of the stack for 8 bytes, and 8 more before them, until [`Emitter::give_back`].
+    /// Reserves 8 bytes of stack, and 8 more below them, until [`Emitter::give_back`].
     pub(super) fn take_slot(&mut self) -> i16 {
         if self.saved >= SAVED_MAX {
             self.fail(EbpfError::TooDeep);
@@ -310,8 +311,8 @@ impl<'a> Emitter<'a> {
         self.error.get_or_insert(error);
     }
 
-    /// Calls a routine, which is made behind the main code. The caller sets r1 to r3: the verifier
-    /// requires all three, also of a routine that does not read them.
+    /// Calls a BPF function, which is emitted after the main code. The caller sets r1 to r3: the
+    /// verifier requires all three, even if the function does not read them.
     pub(super) fn routine(&mut self, routine: Routine) {
         let known = self.routines.iter().find(|(known, _)| *known == routine);
         let label = known.map(|&(_, label)| label).unwrap_or_else(|| {
@@ -345,14 +346,14 @@ impl<'a> Emitter<'a> {
         }
     }
 
-    /// Goes to `no` unless it is IP. r2 is lost.
+    /// Jumps to `no` unless the packet is IP. Clobbers r2.
     pub(super) fn require_ip(&mut self, no: Label) {
         if !self.view.is_plain() {
             self.require(IPV4 | IPV6, no);
         }
     }
 
-    /// Goes on for IPv4 and to `six` for IPv6, for what is one of the two. r2 is lost.
+    /// Falls through for IPv4 and jumps to `six` for IPv6. The packet must be IP. Clobbers r2.
     pub(super) fn by_version(&mut self, six: Label) {
         match self.view {
             View::Packed | View::Kept => self.jump_if_any(IPV6, six),

@@ -1,4 +1,4 @@
-//! The hash of a packet's flow, and the table by which fragments go with their datagram.
+//! The hash of a packet's flow, and the table that makes fragments follow their datagram.
 
 use super::assembler::{If, Label, Op, R0, R1, R2, R3, R4, R5, R6, R7, R8, R9, R10, Width};
 use super::emitter::{Emitter, Ends, Routine};
@@ -24,7 +24,7 @@ impl Emitter<'_> {
         self.asm.exit();
     }
 
-    /// That of an IP packet, to r0.
+    /// The hash of an IP packet, to r0.
     pub(super) fn hash(&mut self, ends: Ends) {
         let none = self.asm.label();
         self.ports_of(ends);
@@ -52,17 +52,17 @@ impl Emitter<'_> {
             self.mix(R1);
         }
         self.finish(R1);
-        // Never reached: the walk has seen the addresses.
+        // Never reached: the walk has checked that the addresses are there.
         self.asm.bind(none);
     }
 
-    /// The tag's number, or 0, on the stack.
+    /// Stores the tag's VLAN id, or 0, on the stack.
     pub(super) fn keep_vlan(&mut self) {
         self.vlan_or_none();
         self.asm.store(Width::Word, R10, VLAN, R1);
     }
 
-    /// The tag's number to r1, or 0.
+    /// Loads the tag's VLAN id, or 0, into r1.
     fn vlan_or_none(&mut self) {
         let (untagged, done) = (self.asm.label(), self.asm.label());
         self.property(Property::VlanId, untagged);
@@ -72,7 +72,7 @@ impl Emitter<'_> {
         self.asm.bind(done);
     }
 
-    /// Both ports to r9, or 0.
+    /// Loads both ports, or 0, into r9.
     fn ports_of(&mut self, ends: Ends) {
         let done = self.asm.label();
         self.asm.set(R9, 0);
@@ -88,14 +88,14 @@ impl Emitter<'_> {
         let ports = self.ports(done);
         ports.word(&mut self.asm, R9);
         if ends == Ends::Media {
-            // Half of each.
+            // Half of each port.
             self.asm.alu(Op::Right, R9, 1);
             self.asm.alu(Op::And, R9, 0x7fff_7fff);
         }
         self.asm.bind(done);
     }
 
-    /// The sum of both ends to r1; M1 to r5.
+    /// The sum of both ends to r1; r5 is set to M1.
     fn two_ends4(&mut self, addresses: Bytes) {
         addresses.word(&mut self.asm, R1);
         addresses.at(4).word(&mut self.asm, R2);
@@ -126,8 +126,8 @@ impl Emitter<'_> {
         self.asm.alu(Op::Add, R1, R2);
     }
 
-    /// Marks the outcome in r8: a fragment is to have that of its datagram. What decides later
-    /// takes the mark away, and so does what drops.
+    /// Marks the outcome in r8: a fragment shall take its datagram's outcome. A later decision or a
+    /// drop removes the mark.
     pub(super) fn will_follow(&mut self) {
         self.follows = true;
         let mark = if self.nested { FOLLOWS_INSIDE } else { FOLLOWS };
@@ -135,8 +135,8 @@ impl Emitter<'_> {
         self.asm.alu(Op::Or, R8, R1);
     }
 
-    /// In the end, as the mark in r8 says: from r8 to r8. Only the first fragment of what carries a
-    /// packet shows that packet; the others follow it.
+    /// Applies the mark in r8 at the end, from r8 to r8. Only the first fragment of a tunnel packet
+    /// shows the carried packet; the other fragments follow the first.
     pub(super) fn follow(&mut self) {
         let (outer, done) = (self.asm.label(), self.asm.label());
         self.asm.note("fragments");
@@ -157,7 +157,7 @@ impl Emitter<'_> {
         self.view = view;
     }
 
-    /// A fragment goes where its datagram went.
+    /// Sends a fragment to its datagram's member.
     fn follow_datagram(&mut self) {
         let whole = self.asm.label();
         self.require(FRAGMENT, whole);
@@ -176,7 +176,7 @@ impl Emitter<'_> {
         self.asm.set(R8, R3);
         self.vlan_or_none();
         self.asm.set(R9, R1);
-        // The walk has seen all that the key is made of.
+        // Never reached: the walk has checked all fields of the key.
         self.fragment_key(done);
         self.asm.call(KTIME_GET_NS);
         self.asm.set(R9, R0);
@@ -184,12 +184,12 @@ impl Emitter<'_> {
         self.asm.call(MAP_LOOKUP);
         self.asm.jump_if(If::Equal, R0, 0, unknown);
         self.asm.load(Width::Double, R1, R0, TIME);
-        // Another CPU may have written it since the clock was read.
+        // Another CPU may have written the entry since this one read the clock.
         self.asm.number(R2, FRAGMENT_AGE_NS);
         self.asm.alu(Op::Add, R1, R2);
         self.asm.jump_if(If::Greater, R9, R1, unknown);
         self.asm.jump_if(If::AnyBit, R7, LATER, known);
-        // The first one follows those that came before it, once.
+        // The first fragment follows fragments that came before it, once.
         self.asm.load(Width::Word, R1, R0, EARLY);
         self.asm.jump_if(If::Equal, R1, 0, unknown);
         self.asm.set(R1, 0);
@@ -209,7 +209,8 @@ impl Emitter<'_> {
         self.asm.exit();
     }
 
-    /// Addresses, id, and of protocol or version and the VLAN in r9 one number, on the stack.
+    /// Writes the key to the stack: addresses, identification, and in one number the VLAN id in r9
+    /// with the protocol or version.
     fn fragment_key(&mut self, missing: Label) {
         let (six, done) = (self.asm.label(), self.asm.label());
         self.asm.jump_if(If::AnyBit, R7, IPV6, six);
@@ -232,8 +233,8 @@ impl Emitter<'_> {
         let id = self.fetch(Origin::Fragment, 4, 4, missing);
         id.word(&mut self.asm, R1);
         self.asm.store(Width::Word, R10, KEY + 32, R1);
-        // Only the first fragment may know the upper protocol, so it does not tell datagrams apart
-        // (RFC 8200 section 4.5).
+        // Only the first fragment may contain the upper protocol, so the key leaves it out (RFC
+        // 8200 section 4.5).
         self.asm.set(R1, IPV6);
         self.asm.bind(done);
         self.asm.alu(Op::Left, R9, 16);
@@ -241,7 +242,7 @@ impl Emitter<'_> {
         self.asm.store(Width::Word, R10, KEY + 36, R1);
     }
 
-    /// The map and the key, as a helper's arguments.
+    /// Loads the map and the key as a helper's arguments.
     fn fragment_map(&mut self) {
         let map = self.maps.of(Map::Fragments);
         self.asm.map(R1, map);
@@ -249,7 +250,7 @@ impl Emitter<'_> {
         self.asm.alu(Op::Add, R2, i32::from(KEY));
     }
 
-    /// Writes what this fragment's datagram is steered by.
+    /// Stores the hash of this fragment's datagram.
     fn remember(&mut self) {
         self.asm.store(Width::Word, R10, VALUE, R8);
         self.asm.set(R1, R7);
@@ -270,15 +271,16 @@ impl Ends {
     }
 }
 
-/// In the upper half of r8: by the packet's own flow, or by that of what it carries.
+/// Marks in the upper half of r8: a fragment follows by the packet's own flow, or by the carried
+/// packet's.
 const FOLLOWS: u8 = 1;
 const FOLLOWS_INSIDE: u8 = 2;
 
-/// On the stack of the function for fragments: a key of [`Map::Fragments`], and a value.
+/// Stack of the BPF function for fragments: a key of [`Map::Fragments`], and a value.
 const KEY: i16 = -40;
 const VALUE: i16 = -56;
 
-/// A value of [`Map::Fragments`].
+/// Offsets in a value of [`Map::Fragments`].
 const HASH: i16 = 0;
 const EARLY: i16 = 4;
 const TIME: i16 = 8;

@@ -1,4 +1,4 @@
-//! From a packet's transport header to the packet that it carries, as `fanpcap_wire` says it.
+//! From a packet's transport header to the packet that it carries, as in `fanpcap_wire`.
 
 use super::assembler::{If, Label, Op, R0, R1, R2, R8, R9};
 use super::emitter::Emitter;
@@ -6,17 +6,17 @@ use super::view::{INNER, Origin};
 use super::walk::Stages;
 use fanpcap_wire::GTP_EXTENSIONS_MAX;
 
-/// UDP destination ports behind which a packet may be.
+/// UDP destination ports of tunnels.
 pub(super) const TUNNEL_PORTS: [u16; 4] = [VXLAN, VXLAN_OLD, GENEVE, GTP_U];
 const VXLAN: u16 = 4789;
-/// As Linux has it by default.
+/// Linux's default port.
 const VXLAN_OLD: u16 = 8472;
 const GENEVE: u16 = 6081;
 pub(super) const GTP_U: u16 = 2152;
 pub(super) const GTP_C: u16 = 2123;
 
 impl Emitter<'_> {
-    /// Goes to the stage at which the packet inside begins, or to `none`.
+    /// Jumps to the stage at which the carried packet begins, or to `none`.
     pub(super) fn inside(&mut self, stages: Stages, none: Label) {
         let (gre, udp) = (self.asm.label(), self.asm.label());
         self.require_transport(none);
@@ -133,7 +133,7 @@ impl Emitter<'_> {
         let optional = self.here(0, 4, none);
         optional.at(3).byte(&mut self.asm, R1);
         self.asm.alu(Op::Add, R8, 4);
-        // Without the flag the byte is there and means nothing.
+        // Without the flag the byte exists and has no meaning.
         self.asm.alu(Op::And, R9, 0x0400);
         self.asm.jump_if(If::Equal, R9, 0, stages.version);
         for _ in 0..GTP_EXTENSIONS_MAX {
@@ -143,7 +143,8 @@ impl Emitter<'_> {
         self.asm.jump(none);
     }
 
-    /// An extension header: its length by four first, the type of the next one last. r1 is its own.
+    /// An extension header: its length in 4-byte units is the first byte, the next header's type is
+    /// the last. r1 is its own type.
     fn gtp_extension(&mut self, stages: Stages, none: Label) {
         self.asm.jump_if(If::Equal, R1, 0, stages.version);
         let len = self.here(0, 1, none);

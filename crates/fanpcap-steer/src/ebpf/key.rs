@@ -7,7 +7,7 @@ use crate::hash::M1;
 use crate::ir::{Key, Property, Side};
 
 impl Emitter<'_> {
-    /// The hash of a key's fields, folded into `start`, to r0.
+    /// Folds the fields of a key into `start`; the hash is in r0.
     pub(super) fn key(&mut self, key: Key, start: u64, missing: Label) {
         self.asm.number(R9, start);
         self.fold_property(key, Key::ETHER_TYPE, Property::EtherType, missing);
@@ -58,7 +58,7 @@ impl Emitter<'_> {
         }
     }
 
-    /// Takes r1 into the hash in r9.
+    /// Folds r1 into the hash in r9.
     fn fold_in(&mut self) {
         self.asm.alu(Op::Xor, R9, R1);
         self.asm.number(R5, M1);
@@ -89,7 +89,7 @@ impl Emitter<'_> {
     }
 }
 
-/// What a key's hash ends with.
+/// The last fields of a key's hash.
 const LAST: [(Key, Property); 3] = [
     (Key::ICMP_TYPE, Property::IcmpType),
     (Key::ICMP_CODE, Property::IcmpCode),

@@ -1,23 +1,23 @@
-//! The maps that the code needs.
+//! The maps of a BPF program.
 
 use crate::hash::halves;
 use crate::ir::{COUNTERS, FRAGMENTS_MAX, Tree};
 use fanpcap_bpf::{MapKind, MapSpec};
 
-/// Name of the map whose row 0 is the steering program's counters, 64 bits each.
+/// Name of the map with the steering program's counters: row 0, 64 bits each.
 pub const COUNTERS_MAP: &str = "counters";
-/// Name of the map whose row 0 is one number: how many later fragments came before their first, and
-/// may have left their flow by that.
+/// Name of the map with the number of later fragments that came before their first, in row 0. These
+/// fragments may have gone to another member than their flow.
 pub const LATE_MAP: &str = "late";
-/// Name of the map that has, on each CPU, how many packets were steered in turn, and of each
-/// sampler how far it is, 32 bits each.
+/// Name of the per-CPU map with the turn of round-robin steering and the position of each sampler,
+/// 32 bits each.
 pub const TURNS_MAP: &str = "turns";
-/// Name of the map of what fragments are steered by.
+/// Name of the map with the hashes of fragmented datagrams.
 pub const FRAGMENTS_MAP: &str = "fragments";
-/// Name of the map of all numbers of all sets.
+/// Name of the map with all elements of all sets.
 pub const SETS_MAP: &str = "sets";
 
-/// A map, by what it is for.
+/// A map, by its purpose.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Map {
     /// [`COUNTERS_MAP`].
@@ -34,13 +34,13 @@ pub(super) enum Map {
 
 const COUNTERS_LEN: u32 = 8 * 64;
 const _: () = assert!(COUNTERS_LEN as usize == 8 * COUNTERS);
-/// Source, destination, id, and in one number VLAN and protocol or version.
+/// Source, destination, identification, and one number for VLAN id and protocol or version.
 const FRAGMENT_KEY_LEN: u32 = 40;
-/// Hash, early or not, time.
+/// Hash, mark for an early fragment, time.
 const FRAGMENT_VALUE_LEN: u32 = 16;
-/// A number's upper and lower half, and its set.
+/// Upper and lower half of a number, and the index of its set.
 const SET_KEY_LEN: u32 = 24;
-/// The one in turn, and the samplers.
+/// The turn, and the samplers.
 const TURNS_LEN: u32 = 4 * (1 + 256);
 
 impl Map {
@@ -66,12 +66,12 @@ impl Map {
     }
 }
 
-/// The maps in use so far.
+/// The maps used so far.
 #[derive(Debug, Default)]
 pub(super) struct Maps(Vec<Map>);
 
 impl Maps {
-    /// The place of a map in the object's list.
+    /// The index of a map in the object.
     pub(super) fn of(&mut self, map: Map) -> usize {
         let known = self.0.iter().position(|&known| known == map);
         known.unwrap_or_else(|| {

@@ -1,22 +1,22 @@
-//! What a program asks for, so that no more is made ready.
+//! Determines what a steering program reads, so that the code prepares no more than that.
 
 use super::EbpfError;
 use crate::ir::{Function, Header, Predicate, Property, Steer};
 
-/// What has to be there before the program's own code.
+/// What the code must prepare before the steering program's body.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Needs {
-    /// The walk.
+    /// The walk of the frame.
     pub(super) frame: bool,
-    /// Also that of the packet inside.
+    /// The walk of the carried packet.
     pub(super) inside: bool,
-    /// Some of the packet's own IP header, or its ports, beside those of its flow.
+    /// Fields of the packet's IP header, or its ports, other than for its flow.
     pub(super) headers: bool,
-    /// The state: something asks for it.
+    /// The state, which some predicate reads.
     pub(super) state: bool,
 }
 
-/// Deeper trees are refused, so that the descent into them has an end.
+/// Maximum depth of a tree: the compiler recurses into it.
 const DEPTH_MAX: usize = 400;
 
 impl Needs {
@@ -85,7 +85,7 @@ impl Needs {
     }
 }
 
-/// Whether it is read from the IP header.
+/// Whether the property is in the IP header.
 fn of_ip(property: Property) -> bool {
     matches!(
         property,

@@ -15,11 +15,11 @@ use super::view::{
     network_order, plain_len,
 };
 
-/// Of an Ethernet header.
+/// Length of an Ethernet header.
 const LINK_LEN: u8 = 14;
 
 impl Emitter<'_> {
-    /// The program for plain packets, by the first bytes of the frame.
+    /// Emits the bodies for plain packets, which the first bytes of the frame identify.
     pub(super) fn plain_bodies(&mut self, needs: &Needs) {
         let (six, general) = (self.asm.label(), self.asm.label());
         self.asm.note("plain IPv4?");
@@ -48,7 +48,7 @@ impl Emitter<'_> {
         self.view = View::Packed;
     }
 
-    /// Goes to `general` unless the packet, IPv4 or IPv6 by its Ethernet type, is plain. Sets the
+    /// Jumps to `general` unless the packet is plain: IPv4 or IPv6 by its Ethernet type. Sets the
     /// view of a plain packet.
     fn require_plain(&mut self, needs: &Needs, ipv6: bool, head: Bytes, general: Label) {
         let tcp = self.asm.label();
@@ -77,7 +77,7 @@ impl Emitter<'_> {
         self.asm.bind(tcp);
     }
 
-    /// Views and headers of plain packets, on the stack; goes to `ready` with them.
+    /// Stores views and headers of plain packets on the stack and jumps to `ready`.
     pub(super) fn plain_views(&mut self, needs: &Needs, ready: Label) {
         let (short, four, six) = (self.asm.label(), self.asm.label(), self.asm.label());
         let (general, seen) = (self.asm.label(), self.asm.label());
@@ -106,7 +106,7 @@ impl Emitter<'_> {
         self.asm.bind(general);
     }
 
-    /// The view to r7; its ports are kept.
+    /// Loads the view into r7 and stores the ports.
     fn plain_view(&mut self, needs: &Needs, ipv6: bool, head: Bytes, general: Label) {
         self.require_plain(needs, ipv6, head, general);
         let ports = head.at(plain_len(ipv6) - 4);
@@ -131,7 +131,7 @@ impl Emitter<'_> {
         self.asm.alu(Op::Right, R7, 32);
         self.asm.store(Width::Word, R10, OUTER + 8, R7);
         if needs.inside {
-            // 0, which the verifier does not know.
+            // This is 0, but the verifier does not know.
             self.asm.load(Width::Word, R1, R6, 16);
             self.asm.set(R2, R1);
             self.asm.alu(Op::Xor, R1, R2);

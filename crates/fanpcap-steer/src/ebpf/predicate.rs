@@ -1,4 +1,4 @@
-//! Questions about a packet: each goes to one label or the other.
+//! Predicates: the code jumps to `yes` or to `no`.
 
 use super::assembler::{If, Label, Op, R0, R1, R2, R3, R6, R10, Width};
 use super::emitter::{Emitter, Routine};
@@ -9,7 +9,7 @@ use crate::hash;
 use crate::ir::{Comparison, Header, Predicate, Side};
 
 impl<'a> Emitter<'a> {
-    /// Goes to `yes` or to `no`.
+    /// Jumps to `yes` or `no`.
     pub(super) fn branch(&mut self, predicate: &'a Predicate, yes: Label, no: Label) {
         match predicate {
             Predicate::Constant(value) => self.asm.jump(if *value { yes } else { no }),
@@ -101,12 +101,12 @@ impl<'a> Emitter<'a> {
         }
     }
 
-    /// The first answer is kept on the stack, so that the code of the other is there once.
+    /// Stores the first result on the stack, so that the other predicate is emitted once.
     fn exclusive(&mut self, one: &'a Predicate, other: &'a Predicate, yes: Label, no: Label) {
         let (first, first_not, second) = (self.asm.label(), self.asm.label(), self.asm.label());
         let (is, is_not) = (self.asm.label(), self.asm.label());
         self.branch(one, first, first_not);
-        // A number that is 0 or 1, of which the verifier knows neither.
+        // 0 or 1, of which the verifier must not know which.
         for (label, value) in [(first, 1), (first_not, 0)] {
             self.asm.bind(label);
             self.asm.load(Width::Word, R1, R6, 16);
@@ -132,7 +132,7 @@ impl<'a> Emitter<'a> {
         self.give_back();
     }
 
-    /// Goes to `yes` where r1 compares so.
+    /// Jumps to `yes` if the comparison of r1 with the number holds.
     fn compare(&mut self, comparison: Comparison, number: u64, yes: Label) {
         let what = match comparison {
             Comparison::Less => If::Less,
@@ -177,7 +177,8 @@ impl<'a> Emitter<'a> {
         }
     }
 
-    /// Whether the view has one of the flags; of a plain packet they are known.
+    /// Jumps to `yes` if the view has one of the flags. For a plain packet the answer is known at
+    /// compile time.
     fn is(&mut self, flags: i32, yes: Label, no: Label) {
         match self.view {
             View::Packed | View::Kept => {
@@ -247,7 +248,8 @@ impl<'a> Emitter<'a> {
         self.asm.jump(no);
     }
 
-    /// Goes to `yes` where one of them is true. Ports are read once for all that ask for them.
+    /// Jumps to `yes` if one of the predicates holds. Loads the ports once for all predicates that
+    /// read them.
     fn any(&mut self, alternatives: &[&'a Predicate], yes: Label, no: Label) {
         let mut ports = Vec::new();
         let mut others = Vec::new();
@@ -288,8 +290,8 @@ impl<'a> Emitter<'a> {
         self.asm.jump(no);
     }
 
-    /// UDP with both ports at least 1024 and even or odd as `parity` says; the first bytes behind
-    /// its header.
+    /// Falls through for UDP with both ports at least 1024 and of this parity; makes the first
+    /// `len` bytes of the payload readable.
     fn real_time(&mut self, parity: i32, len: u8, no: Label) -> Bytes {
         self.require_protocol(&[17], no);
         let ports = self.ports(no);
@@ -323,7 +325,7 @@ impl<'a> Emitter<'a> {
     }
 }
 
-/// All that have to be false for the whole to be.
+/// The predicates of which all must be false for the disjunction to be false.
 fn collect<'a>(predicate: &'a Predicate, alternatives: &mut Vec<&'a Predicate>) {
     if let Predicate::Or(one, other) = predicate {
         collect(one, alternatives);
@@ -333,6 +335,6 @@ fn collect<'a>(predicate: &'a Predicate, alternatives: &mut Vec<&'a Predicate>) 
     }
 }
 
-/// RFC 3550 section 5.1 and 6.4.1: what every packet has.
+/// RFC 3550 section 5.1 and 6.4.1: minimum header.
 const RTP_LEN: u8 = 12;
 const RTCP_LEN: u8 = 4;

@@ -1,4 +1,4 @@
-//! Numbers that a packet may have, into r1.
+//! Loads a property of a packet into r1.
 
 use super::assembler::{If, Label, Op, R1, R2, R7, R10, Width};
 use super::emitter::Emitter;
@@ -9,7 +9,8 @@ use super::view::{
 use crate::ir::Property;
 
 impl Emitter<'_> {
-    /// The property to r1, or to `absent`. r0 and r2 to r5 are lost, and r7 where headers are kept.
+    /// Loads the property into r1 or jumps to `absent`. Clobbers r0 and r2 to r5, and r7 if headers
+    /// are kept.
     pub(super) fn property(&mut self, property: Property, absent: Label) {
         match property {
             Property::EtherType => self.ether_type(absent),
@@ -50,7 +51,7 @@ impl Emitter<'_> {
         kind.half(&mut self.asm, R1);
     }
 
-    /// Of the outermost tag: the one beside the frame, else the first in the bytes.
+    /// The outermost tag's id: of the tag beside the frame, else of the first tag in the bytes.
     fn vlan_id(&mut self, absent: Label) {
         let (bytes, found) = (self.asm.label(), self.asm.label());
         self.require_link(absent);
@@ -71,7 +72,7 @@ impl Emitter<'_> {
         self.asm.alu(Op::And, R1, 0xfff);
     }
 
-    /// IPv4's field, of one or two bytes, or what IPv6 has.
+    /// IPv4's field of one or two bytes, or IPv6's counterpart.
     fn ip_property(
         &mut self,
         (offset, len): (u8, u8),
@@ -121,7 +122,7 @@ impl Emitter<'_> {
         field.byte(&mut self.asm, R1);
     }
 
-    /// As IPv4 has it.
+    /// Flags and offset in IPv4's format.
     fn ipv6_fragment(&mut self, absent: Label) {
         let (none, done) = (self.asm.label(), self.asm.label());
         self.require_fragment_header(none);
@@ -168,8 +169,7 @@ impl Emitter<'_> {
         field.half(&mut self.asm, R1);
     }
 
-    /// UDP's header, which has to be there, and of it the ports; r2 is lost, as are all others
-    /// below r6.
+    /// Requires a UDP header and returns its ports. Clobbers r0 to r5.
     pub(super) fn udp_header(&mut self, absent: Label) -> Bytes {
         self.require_protocol(&[17], absent);
         self.require_transport(absent);
@@ -193,7 +193,7 @@ impl Emitter<'_> {
         header.at(offset).byte(&mut self.asm, R1);
     }
 
-    /// The ports of a packet that has them, 4 bytes.
+    /// Returns the two ports, 4 bytes, or jumps to `absent`.
     pub(super) fn ports(&mut self, absent: Label) -> Bytes {
         if self.view == View::Kept {
             self.require(WITH_PORTS, absent);

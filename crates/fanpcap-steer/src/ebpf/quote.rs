@@ -1,4 +1,4 @@
-//! From an ICMP error to the packet that it quotes.
+//! From an ICMP error to the quoted packet.
 
 use super::assembler::{If, Label, Op, R0, R1, R2, R7, R8};
 use super::emitter::Emitter;

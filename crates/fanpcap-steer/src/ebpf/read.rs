@@ -1,4 +1,4 @@
-//! How headers are read: in place, or by way of the stack.
+//! Reads headers: in place, or through a copy on the stack.
 
 use super::assembler::{Assembler, If, Label, Op, R0, R1, R2, R3, R6, R7, R8, R10, Width};
 use super::emitter::{Emitter, Routine};
@@ -9,8 +9,8 @@ use super::view::{
 };
 
 impl Emitter<'_> {
-    /// Makes bytes readable, in place or on the stack. r0 to r5 may be lost, and r7, which is
-    /// recalled where headers are kept.
+    /// Makes bytes readable, in place or on the stack. Clobbers r0 to r5; reloads r7 if headers are
+    /// kept.
     pub(super) fn fetch(&mut self, place: Origin, offset: u8, len: u8, missing: Label) -> Bytes {
         if len <= 4 {
             return self.first_four(place, offset, len, missing);
@@ -22,7 +22,8 @@ impl Emitter<'_> {
         })
     }
 
-    /// Makes the first four readable of bytes that have to be there, 8 at most. Registers as above.
+    /// Makes the first four of up to 8 bytes readable, all of which the frame must have. Clobbers
+    /// as [`Self::fetch`].
     pub(super) fn first_four(
         &mut self,
         place: Origin,
@@ -39,7 +40,7 @@ impl Emitter<'_> {
         })
     }
 
-    /// What [`Routine::Word`] says of these bytes, in r0.
+    /// Calls [`Routine::Word`] for these bytes; the result is in r0.
     fn word(&mut self, place: Origin, offset: u16, len: u8) {
         if self.view == View::Kept {
             self.recall(OUTER);
@@ -50,7 +51,7 @@ impl Emitter<'_> {
         self.routine(Routine::Word);
     }
 
-    /// Bytes that can be read already.
+    /// Bytes that are already readable.
     fn at_hand(&self, place: Origin, offset: u8, len: u8) -> Option<Bytes> {
         let at = u16::from(offset);
         if let View::Plain {
@@ -72,8 +73,8 @@ impl Emitter<'_> {
         })
     }
 
-    /// Keeps the IP header and the ports on the stack, for all that comes. What is not there is
-    /// written as well, for the verifier.
+    /// Stores the IP header and the ports on the stack for the rest of the code. Writes absent
+    /// fields too: the verifier requires it.
     pub(super) fn keep_headers(&mut self) {
         let (short, network, done) = (self.asm.label(), self.asm.label(), self.asm.label());
         self.load(Origin::Network, 0, 40, HEADER, short);
@@ -90,7 +91,7 @@ impl Emitter<'_> {
         self.asm.bind(done);
     }
 
-    /// Loads bytes of the frame to the stack. Registers as above.
+    /// Copies bytes of the frame to the stack. Clobbers as [`Self::fetch`].
     pub(super) fn load(&mut self, place: Origin, offset: u16, len: u8, to: i16, missing: Label) {
         let view = self.view;
         if view == View::Kept {
@@ -114,7 +115,7 @@ impl Emitter<'_> {
         let missing = self.asm.label();
         self.asm.set(R7, R2);
         self.asm.set(R8, R3);
-        // The verifier wants to know that it is 1 to 8, and so many bytes written.
+        // The verifier must see that the length is 1 to 8 and that as many bytes are written.
         self.asm.alu(Op::And, R8, 7);
         self.asm.alu(Op::Add, R8, 1);
         self.asm.store(Width::Double, R10, WORD, 0);
@@ -129,13 +130,13 @@ impl Emitter<'_> {
         self.asm.exit();
     }
 
-    /// Puts the offset of the transport header into r2. r3 is lost.
+    /// Loads the offset of the transport header into r2. Clobbers r3.
     pub(super) fn position_of_transport(&mut self) {
         position(&mut self.asm, self.view, Origin::Transport, 0);
     }
 }
 
-/// Where the headers of a plain packet are.
+/// Offset of a plain packet's header.
 fn plain_start(place: Origin, ipv6: bool) -> u16 {
     match place {
         Origin::Frame | Origin::Current | Origin::Link => 0,
@@ -146,7 +147,7 @@ fn plain_start(place: Origin, ipv6: bool) -> u16 {
     }
 }
 
-/// Puts an offset of the frame into r2. r3 is lost.
+/// Computes an offset of the frame in r2. Clobbers r3.
 fn position(asm: &mut Assembler, view: View, place: Origin, offset: u16) {
     let offset = i32::from(offset);
     match (place, view) {
@@ -167,7 +168,7 @@ fn position(asm: &mut Assembler, view: View, place: Origin, offset: u16) {
     }
 }
 
-/// From the network header in r2 to another place.
+/// Moves from the network header in r2 to another header.
 fn packed(asm: &mut Assembler, place: Origin) {
     match place {
         Origin::Frame | Origin::Current | Origin::Network => {}

@@ -1,4 +1,5 @@
-//! Views on the stack: spilled, and loaded again without the verifier's knowledge of their value.
+//! Views on the stack: spills them, and loads them again without the verifier's knowledge of their
+//! value.
 
 use super::assembler::{If, Op, R1, R2, R6, R7, R10, Width};
 use super::emitter::Emitter;
@@ -6,11 +7,11 @@ use super::stack::{CARRIED, OUTER};
 use super::view::View;
 
 impl Emitter<'_> {
-    /// Spills r7 to the stack and erases the verifier's knowledge of its value, so that all paths
-    /// merge into one state here. XORs r7 twice with a value that the verifier does not know; once
-    /// would let it remember a zero. Loading r7 again in two halves erases the rest.
+    /// Spills r7 and erases the verifier's knowledge of its value, so that all paths merge into one
+    /// state here. XORs r7 twice with a value unknown to the verifier; a single XOR would let the
+    /// verifier remember a zero. Loading r7 again in two halves erases the rest.
     pub(super) fn forget(&mut self, slot: i16) {
-        // A number in both kinds of context: the protocol or the queue.
+        // A field of both kinds of context: protocol or queue.
         self.asm.load(Width::Word, R1, R6, 16);
         self.asm.set(R2, R1);
         self.asm.alu(Op::Left, R2, 32);
@@ -23,7 +24,7 @@ impl Emitter<'_> {
         self.recall(slot);
     }
 
-    /// Loads a spilled view into r7. r1 is lost.
+    /// Loads a spilled view into r7. Clobbers r1.
     pub(super) fn recall(&mut self, slot: i16) {
         self.asm.load(Width::Word, R1, R10, slot);
         self.asm.load(Width::Word, R7, R10, slot + 8);
@@ -31,8 +32,8 @@ impl Emitter<'_> {
         self.asm.alu(Op::Or, R7, R1);
     }
 
-    /// Loads the view of the packet that the code is about into r7. The verifier knows nothing of
-    /// its value. r1 is lost.
+    /// Loads the view of the current packet into r7. The verifier knows nothing of its value.
+    /// Clobbers r1.
     pub(super) fn recall_view(&mut self) {
         if self.view != View::Packed || !self.walks {
             return;
@@ -48,7 +49,7 @@ impl Emitter<'_> {
         }
     }
 
-    /// The view of the carried packet to r1, or 0. r2 is lost.
+    /// Loads the view of the carried packet, or 0, into r1. Clobbers r2.
     pub(super) fn recall_carried(&mut self) {
         self.asm.load(Width::Word, R2, R10, CARRIED);
         self.asm.load(Width::Word, R1, R10, CARRIED + 8);

@@ -1,4 +1,4 @@
-//! Questions to the view of a packet: its flags, its protocol, whether it has a transport header.
+//! Tests a view: its flags, its protocol, its transport header.
 
 use super::assembler::{If, Label, Op, R2, R3, R7, R10, Register, Width};
 use super::emitter::Emitter;
@@ -6,7 +6,7 @@ use super::stack::OUTER;
 use super::view::{Bytes, DISTANCE_MASK, LOWEST, PROTOCOL_MASK, TRANSPORT_SHIFT, View, distance};
 
 impl Emitter<'_> {
-    /// Goes to `yes` where the view has one of the flags. r2 is lost.
+    /// Jumps to `yes` if the view has one of the flags. Clobbers r2.
     pub(super) fn jump_if_any(&mut self, flags: i32, yes: Label) {
         let mut view = R7;
         if self.view == View::Kept {
@@ -16,7 +16,7 @@ impl Emitter<'_> {
         self.asm.jump_if(If::AnyBit, view, flags, yes);
     }
 
-    /// Goes to `no` unless the view has one of the flags. r2 is lost.
+    /// Jumps to `no` unless the view has one of the flags. Clobbers r2.
     pub(super) fn require(&mut self, flags: i32, no: Label) {
         let yes = self.asm.label();
         self.jump_if_any(flags, yes);
@@ -24,7 +24,7 @@ impl Emitter<'_> {
         self.asm.bind(yes);
     }
 
-    /// Goes to `no` unless there is a transport header. r2 is lost.
+    /// Jumps to `no` unless the view has a transport header. Clobbers r2.
     pub(super) fn require_transport(&mut self, no: Label) {
         match self.view {
             View::Plain { .. } => return,
@@ -38,14 +38,14 @@ impl Emitter<'_> {
         self.asm.jump_if(If::Equal, R2, 0, no);
     }
 
-    /// Goes to `no` unless the upper protocol is one of these. r2 and r3 are lost.
+    /// Jumps to `no` unless the upper protocol is one of these. Clobbers r2 and r3.
     pub(super) fn require_protocol(&mut self, protocols: &[u8], no: Label) {
         self.protocol(R2);
         self.require_one_of(R2, protocols, no);
     }
 
-    /// Goes to `no` unless the number is one of these: by few jumps, of which the verifier goes
-    /// both ways. r3 is lost.
+    /// Jumps to `no` unless `number` is in `of`. Uses few jumps: the verifier follows each both
+    /// ways. Clobbers r3.
     pub(super) fn require_one_of(&mut self, number: Register, of: &[u8], no: Label) {
         let yes = self.asm.label();
         let (low, high): (Vec<u8>, Vec<u8>) = of.iter().partition(|&&one| one < 64);
@@ -67,7 +67,7 @@ impl Emitter<'_> {
         self.asm.bind(yes);
     }
 
-    /// The upper protocol of an IP packet.
+    /// Loads the upper protocol of an IP packet.
     pub(super) fn protocol(&mut self, target: Register) {
         match self.view {
             View::Packed => {

@@ -1,4 +1,4 @@
-//! Addresses and their nets, and numbers that are in sets.
+//! Membership of numbers in sets, and of addresses in nets.
 
 use super::assembler::{If, Label, Op, R0, R1, R2, R3, R10, Register, Width};
 use super::emitter::Emitter;
@@ -10,12 +10,12 @@ use crate::hash::halves;
 use crate::ir::{Net, Side};
 use std::net::IpAddr;
 
-/// Sets of so many numbers or fewer are compared one by one.
+/// Sets of up to this many numbers are compared one by one.
 const CHAIN_MAX: usize = 16;
 
 impl Emitter<'_> {
-    /// Goes to `yes` where the set has the number in r1, or with `wide` the one whose halves are in
-    /// r1 and r2.
+    /// Jumps to `yes` if the set contains the number in r1, or with `wide` the one with its halves
+    /// in r1 and r2.
     pub(super) fn member(&mut self, set: usize, wide: bool, yes: Label, no: Label) {
         let tree = self.tree;
         let Some(numbers) = tree.sets.get(set) else {
@@ -38,7 +38,7 @@ impl Emitter<'_> {
         self.asm.jump(no);
     }
 
-    /// Compares with a number of 64 bits. r3 is lost.
+    /// Compares with a 64-bit number. Clobbers r3.
     pub(super) fn jump_if_number(&mut self, what: If, left: Register, number: u64, to: Label) {
         match i32::try_from(number) {
             Ok(number) => self.asm.jump_if(what, left, number, to),
@@ -67,7 +67,8 @@ impl Emitter<'_> {
         self.asm.jump(no);
     }
 
-    /// The packet's addresses, each of 4 or 16 bytes, where it is of that version.
+    /// Returns the packet's addresses, each of 4 or 16 bytes, or jumps to `no` for the other IP
+    /// version.
     pub(super) fn addresses(&mut self, ipv6: bool, no: Label) -> Bytes {
         match self.view {
             View::Packed | View::Kept => self.require(if ipv6 { IPV6 } else { IPV4 }, no),
@@ -92,7 +93,7 @@ impl Emitter<'_> {
         }
     }
 
-    /// Goes to `no` where an address lies outside of the net. r1 to r3 are lost.
+    /// Jumps to `no` if an address is outside the net. Clobbers r1 to r3.
     pub(super) fn in_net(&mut self, address: Bytes, net: Net, no: Label) {
         let bits = u32::from(net.bits);
         match net.address {
@@ -144,7 +145,8 @@ impl Emitter<'_> {
         }
     }
 
-    /// An address with all but its first bits 0: r1, of IPv6 r1 and r2. r3 is lost.
+    /// An address with all but its first `bits` bits cleared: in r1, an IPv6 address in r1 and r2.
+    /// Clobbers r3.
     pub(super) fn cut(&mut self, address: Bytes, ipv6: bool, bits: u8) {
         if ipv6 {
             let mask = u128::MAX
@@ -168,7 +170,7 @@ impl Emitter<'_> {
     }
 }
 
-/// Offsets of the addresses that count, and which is the last.
+/// Offsets of the addresses that count, and whether each is the last.
 fn sides(side: Side, ipv6: bool) -> impl Iterator<Item = (u8, bool)> {
     let destination = if ipv6 { 16 } else { 4 };
     let source = (side != Side::Destination).then_some((0, side == Side::Source));

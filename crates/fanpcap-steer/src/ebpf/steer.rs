@@ -1,4 +1,4 @@
-//! Which member: the hash into r8, or drop.
+//! Steering functions: set the hash in r8 or drop.
 
 use super::assembler::{
     If, Label, Op, R0, R1, R2, R3, R4, R5, R6, R7, R8, R9, R10, Register, Width,
@@ -13,7 +13,7 @@ use crate::hash::{M1, M2};
 use crate::ir::{Field, Flow, Ports, Predicate, Property, Steer};
 
 impl Emitter<'_> {
-    /// Sets the outcome, or goes to `drop`.
+    /// Sets the outcome or jumps to `drop`.
     pub(super) fn steer(&mut self, steer: &Steer, drop: Label) {
         self.recall_view();
         match *steer {
@@ -57,21 +57,21 @@ impl Emitter<'_> {
         }));
     }
 
-    /// Goes to `no` unless it has an Ethernet header. r2 is lost.
+    /// Jumps to `no` unless the packet has an Ethernet header. Clobbers r2.
     pub(super) fn require_link(&mut self, no: Label) {
         if !self.view.is_plain() {
             self.require(LINK, no);
         }
     }
 
-    /// As `end` of `hash.rs`; M1 to r5. r0 is lost.
+    /// `end` of `hash.rs`; sets r5 to M1. Clobbers r0.
     pub(super) fn end(&mut self, value: Register) {
         self.asm.number(R5, M1);
         self.mix(value);
         self.mix(value);
     }
 
-    /// As `mix` of `hash.rs`; r5 has M1. r0 is lost.
+    /// `mix` of `hash.rs`; r5 must be M1. Clobbers r0.
     pub(super) fn mix(&mut self, value: Register) {
         self.asm.alu(Op::Mul, value, R5);
         self.asm.set(R0, value);
@@ -79,7 +79,7 @@ impl Emitter<'_> {
         self.asm.alu(Op::Xor, value, R0);
     }
 
-    /// As `finish`, to r0. r5 is lost.
+    /// `finish` of `hash.rs`, to r0. Clobbers r5.
     pub(super) fn finish(&mut self, hash: Register) {
         self.asm.number(R5, M2);
         self.asm.set(R0, hash);
@@ -101,7 +101,8 @@ impl Emitter<'_> {
         self.outcome(R1);
     }
 
-    /// By a flow's ends, fragments with their datagram, and what one carries with it.
+    /// Steers by a flow's ends. Fragments follow their datagram, and so does the packet that they
+    /// carry.
     fn by_flow(&mut self, ends: Ends, drop: Label) {
         self.by_ends(ends, drop);
         let by_ports = !matches!(ends, Ends::Flow(flow) if flow.ports == Ports::None);
@@ -130,7 +131,7 @@ impl Emitter<'_> {
         self.asm.set(R8, R0);
     }
 
-    /// By the headers that are kept, but for what may quote a packet.
+    /// The hash from the kept headers, unless the packet may quote another.
     fn hash_of_kept(&mut self, ends: Ends) {
         let (error, done) = (self.asm.label(), self.asm.label());
         if matches!(ends, Ends::Flow(_)) {
@@ -189,14 +190,14 @@ impl Emitter<'_> {
         self.outcome(R1);
     }
 
-    /// The sum of r1 and r2 as ends, to r1; M1 to r5. r0 is lost.
+    /// The sum of r1 and r2 as ends, to r1; sets r5 to M1. Clobbers r0.
     pub(super) fn two_ends(&mut self) {
         self.end(R1);
         self.end(R2);
         self.asm.alu(Op::Add, R1, R2);
     }
 
-    /// The address of this CPU's [`Map::Turns`] to r0.
+    /// Loads the address of this CPU's [`Map::Turns`] into r0.
     fn turns(&mut self, drop: Label) {
         let map = self.maps.of(Map::Turns);
         self.asm.set(R1, 0);
@@ -217,7 +218,7 @@ impl Emitter<'_> {
         self.asm.store(Width::Word, R0, 0, R1);
     }
 
-    /// Goes on with some, by a counter that goes from 0 to `of`.
+    /// Passes `keep` of every `of` packets, by a counter from 0 to `of`.
     pub(super) fn sample(&mut self, keep: u32, of: u32, index: u8, drop: Label) {
         let at = 4 * (1 + i16::from(index));
         let within = self.asm.label();
@@ -234,7 +235,7 @@ impl Emitter<'_> {
         self.asm.jump_if(If::GreaterEqual, R1, R3, drop);
     }
 
-    /// Bytes of the frame as a number in r1; r9 stays.
+    /// Loads bytes of the frame as a number into r1; keeps r9.
     fn field(&mut self, field: Field, drop: Label) {
         let to = super::stack::SCRATCH;
         self.load(Origin::Frame, field.offset, field.len, to, drop);
@@ -255,7 +256,7 @@ impl Emitter<'_> {
         self.outcome(R1);
     }
 
-    /// RTP, RTCP and what may be the rest of either, else to `drop`.
+    /// Falls through for RTP, RTCP and fragments of either, else jumps to `drop`.
     fn media(&mut self, drop: Label) {
         let (not_rtp, whole, yes) = (self.asm.label(), self.asm.label(), self.asm.label());
         if !self.view.is_plain() {
@@ -275,8 +276,8 @@ impl Emitter<'_> {
         self.by_flow(Ends::Media, drop);
     }
 
-    /// Goes to `carried` where the user's packet is there, with its view in r1, or to `outer` for
-    /// what controls the tunnel.
+    /// Jumps to `carried` for a tunnelled user packet, with its view in r1, or to `outer` for the
+    /// tunnel's control protocol.
     fn gtp(&mut self, carried: Label, outer: Label, drop: Label) {
         let control = self.asm.label();
         let ports = self.udp_header(drop);

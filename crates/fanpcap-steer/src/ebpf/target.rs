@@ -1,4 +1,4 @@
-//! What differs between the hooks: how the frame is read, and what the kernel knows beside it.
+//! Differences between the hooks: how the code reads the frame, and which metadata the kernel has.
 
 use super::assembler::{
     Assembler, If, Label, Op, Operand, R0, R1, R2, R3, R4, R5, R6, R7, R10, Register, Width,
@@ -6,14 +6,14 @@ use super::assembler::{
 use super::view::LATE_START;
 use fanpcap_bpf::ProgramKind;
 
-/// Where the program runs. r6 holds its context all the time.
+/// The hook of a BPF program. r6 always holds the context.
 pub(super) trait Target {
-    /// Begins a view in r7: [`LATE_START`] or 0. r1 to r5 stay.
+    /// Begins a view in r7: [`LATE_START`] or 0. Keeps r1 to r5.
     fn begin_view(&self, asm: &mut Assembler);
 
-    /// Loads `len` bytes of the frame, a number or r6 to r9, from the offset in r2, to the stack at
-    /// `to`; `again` puts the offset into r2 once more. `viewed` tells that r7 is a view. r0 to r5
-    /// are lost. Goes to `missing` where the bytes are not there.
+    /// Copies `len` bytes of the frame from the offset in r2 to the stack at `to`; `len` is a
+    /// number or in r6 to r9. `again` computes the offset in r2 once more. `viewed` says that r7 is
+    /// a view. Clobbers r0 to r5. Jumps to `missing` if the frame is too short.
     fn load(
         &self,
         asm: &mut Assembler,
@@ -24,9 +24,9 @@ pub(super) trait Target {
         missing: Label,
     );
 
-    /// Makes bytes `from` to `to` of the frame readable at the register and offset that it returns,
-    /// which are those of byte 0; those before were asked for by an earlier call. `window` is where
-    /// byte 0 would be on the stack.
+    /// Makes bytes `from` to `to` of the frame readable. Returns register and offset of byte 0.
+    /// Earlier calls have requested the bytes before `from`. `window` is the stack offset for byte
+    /// 0.
     fn head(
         &self,
         asm: &mut Assembler,
@@ -36,47 +36,46 @@ pub(super) trait Target {
         missing: Label,
     ) -> (Register, i16);
 
-    /// Loads the frame's first `len` bytes to the stack at `to`, or goes to `missing`. r0 to r5 are
-    /// lost.
+    /// Copies the frame's first `len` bytes to the stack at `to`, or jumps to `missing`. Clobbers
+    /// r0 to r5.
     fn start(&self, asm: &mut Assembler, len: u8, to: i16, missing: Label);
 
-    /// The tag beside the frame: its TCI to r1, or to `none`. r2 to r5 stay.
+    /// Loads the TCI of the tag beside the frame into r1, or jumps to `none`. Keeps r2 to r5.
     fn tag(&self, asm: &mut Assembler, none: Label);
 
-    /// Its protocol, as a number, to r1; where there is a tag.
+    /// Loads the protocol of the tag beside the frame into r1, as a number. The tag must exist.
     fn tag_type(&self, asm: &mut Assembler);
 
-    /// The packet's mark to r1, or to `none`.
+    /// Loads the packet's mark into r1, or jumps to `none`.
     fn mark(&self, asm: &mut Assembler, none: Label);
 
-    /// The receiving queue to r1, or to `none`.
+    /// Loads the receiving queue into r1, or jumps to `none`.
     fn queue(&self, asm: &mut Assembler, none: Label);
 
-    /// The packet's hash to r1, or to `none`.
+    /// Loads the packet's hash into r1, or jumps to `none`.
     fn hash(&self, asm: &mut Assembler, none: Label);
 
-    /// Length of the frame, without a tag beside it, to r1. r0 to r5 are lost.
+    /// Loads the frame's length, without a tag beside it, into r1. Clobbers r0 to r5.
     fn length(&self, asm: &mut Assembler);
 
-    /// What loads there.
+    /// Type of the BPF program.
     fn kind(&self) -> ProgramKind;
 }
 
-/// A socket filter: a group's fan-out program, or a member's filter.
+/// A socket filter: a group's BPF program, or a member's filter.
 ///
-/// Absolute offsets count from where the stack is just now, which is the network header in a
-/// group's program for what was received and the frame's first byte otherwise. So frames are read
-/// from the MAC header on; only what lies behind the buffer's linear part, which such loads don't
-/// reach (net/core/filter.c, `bpf_skb_load_bytes_relative`), is read by absolute offset.
+/// Absolute offsets count from the buffer's data pointer. For a received packet in a group's BPF
+/// program, the pointer is at the network header; else it is at the frame's first byte. So the code
+/// reads frames relative to the MAC header. Such loads do not reach beyond the buffer's linear part
+/// (net/core/filter.c, `bpf_skb_load_bytes_relative`); there the code uses absolute offsets.
 #[derive(Debug)]
 pub(super) struct Socket {
-    /// It is the group's program, else a member's filter.
+    /// The group's BPF program, else a member's filter.
     pub(super) fanout: bool,
 }
 
 impl Socket {
-    /// Takes from r2 the number of the frame's bytes before those that the buffer begins with. r5
-    /// is lost.
+    /// Subtracts from r2 the number of frame bytes before the buffer's data pointer. Clobbers r5.
     fn subtract_start(&self, asm: &mut Assembler, viewed: bool) {
         if !self.fanout {
             return asm.subtract_start(R2);
@@ -93,9 +92,9 @@ impl Socket {
     }
 }
 
-/// 1 where the frame was received, 0 where it is sent; without a jump, as the verifier would go on
-/// both ways. The kernel makes more instructions of the load, and to make room for them takes it as
-/// long as the program is.
+/// Loads 1 for a received frame, 0 for a sent one. Uses no jump: the verifier would follow both
+/// ways. The kernel expands the load into several instructions; to make room for them it takes time
+/// proportional to the program's length.
 fn is_received(asm: &mut Assembler, target: Register) {
     asm.load(Width::Word, target, R6, PACKET_TYPE);
     asm.alu(Op::Xor, target, PACKET_OUTGOING);
@@ -110,7 +109,7 @@ fn destination(asm: &mut Assembler, to: i16, len: Operand) {
     asm.set(R4, len);
 }
 
-/// Loads bytes of the buffer's linear part.
+/// Copies bytes of the buffer's linear part.
 fn linear(asm: &mut Assembler, from: u8, len: u8, to: i16, missing: Label) {
     asm.set(R2, i32::from(from));
     destination(asm, to, i32::from(len).into());
@@ -183,7 +182,7 @@ impl Target for Socket {
     }
 
     fn queue(&self, asm: &mut Assembler, none: Label) {
-        // Of what is sent it is the transmit queue, which nobody asks for.
+        // For a sent frame the field is the transmit queue, which no predicate means.
         asm.load(Width::Word, R1, R6, PACKET_TYPE);
         asm.jump_if(If::Equal, R1, PACKET_OUTGOING, none);
         asm.load(Width::Word, R1, R6, QUEUE_MAPPING);
@@ -210,8 +209,8 @@ impl Target for Socket {
     }
 }
 
-/// XDP: the head of the frame is read directly, the rest by `bpf_xdp_load_bytes` (since Linux
-/// 5.18), as packet pointers take numbers that are not constant only from who has `CAP_PERFMON`.
+/// XDP: the code reads the head of the frame directly and the rest by `bpf_xdp_load_bytes` (since
+/// Linux 5.18). Without `CAP_PERFMON` the verifier refuses packet pointers with a variable offset.
 #[derive(Debug)]
 pub(super) struct Xdp;
 

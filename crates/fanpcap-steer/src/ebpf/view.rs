@@ -1,7 +1,7 @@
-//! What is known of the packet that the code is about.
+//! The view: all that the code knows of the current packet.
 //!
-//! The walk's result is one number in r7, so that two ways through the walk that come together are
-//! the same to the verifier:
+//! The walk's result is one number in r7, so that two paths through the walk merge into one state
+//! of the verifier:
 //!
 //! | bits | |
 //! | --- | --- |
@@ -15,8 +15,7 @@
 //! | 52-63 | IPv6's fragment header less network header, by 4; 0: none |
 //!
 //! Most packets are plain: IPv4 without options or IPv6 without extension headers, of TCP or UDP,
-//! right behind Ethernet. Their headers are where they always are, so they need no walk: see
-//! `plain.rs`.
+//! right behind Ethernet. Their headers have fixed offsets, so they need no walk: see `plain.rs`.
 
 use super::assembler::{Assembler, Op, R7, R10, Register, Width};
 
@@ -24,40 +23,40 @@ pub(super) const IPV4: i32 = 1 << 8;
 pub(super) const IPV6: i32 = 1 << 9;
 /// Any fragment.
 pub(super) const FRAGMENT: i32 = 1 << 10;
-/// One that does not begin its datagram.
+/// A fragment that does not begin its datagram.
 pub(super) const LATER: i32 = 1 << 11;
-/// It has an Ethernet header.
+/// The packet has an Ethernet header.
 pub(super) const LINK: i32 = 1 << 12;
-/// It is carried by another packet.
+/// Another packet carries this packet.
 pub(super) const INNER: i32 = 1 << 13;
-/// A tag is cut off.
+/// The frame ends within a tag.
 pub(super) const UNTYPED: i32 = 1 << 14;
 /// One tag.
 pub(super) const TAG: i32 = 1 << 15;
 pub(super) const BACK_SHIFT: i32 = 18;
-/// It has ports, and they are kept.
+/// The packet has ports, and the stack has them.
 pub(super) const WITH_PORTS: i32 = 1 << 23;
-/// Where the buffer of a group's program begins with the network header.
+/// The buffer of a group's BPF program begins with the network header.
 pub(super) const LATE_START: i32 = 1 << 24;
 pub(super) const NETWORK_SHIFT: i32 = 25;
 pub(super) const TRANSPORT_SHIFT: i32 = 40;
 pub(super) const FRAGMENT_SHIFT: i32 = 52;
 pub(super) const PROTOCOL_MASK: i32 = 0xff;
-/// Where the lowest byte of a number is, in memory.
+/// Offset of a number's lowest byte in memory.
 pub(super) const LOWEST: i16 = if cfg!(target_endian = "big") { 3 } else { 0 };
 pub(super) const TAGS_MASK: i32 = 7;
 pub(super) const BACK_MASK: i32 = 0x1f;
 pub(super) const NETWORK_MASK: i32 = 0x7fff;
 pub(super) const DISTANCE_MASK: i32 = 0xfff;
 
-/// The packet.
+/// Where the headers of the current packet are.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum View {
-    /// As r7 says, from the last [`super::emitter::Emitter::recall_view`] on.
+    /// At the offsets in r7, since the last [`super::emitter::Emitter::recall_view`].
     Packed,
-    /// The packet's own, as the stack says, where its IP header and its ports are too.
+    /// The packet's own headers: the stack holds the view, the IP header and the ports.
     Kept,
-    /// A plain one, whose first bytes are at `at` of `base`.
+    /// A plain packet; its first bytes are at `at` of `base`.
     Plain { ipv6: bool, base: Register, at: i16 },
 }
 
@@ -67,7 +66,7 @@ impl View {
     }
 }
 
-/// Where bytes are counted from.
+/// Origin of an offset.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Origin {
     /// The frame's first byte.
@@ -76,17 +75,17 @@ pub(super) enum Origin {
     Current,
     /// The packet's Ethernet header.
     Link,
-    /// What is behind all of its tags, less two: where the type is.
+    /// The Ethernet type behind all tags, less two bytes.
     Type,
     /// The IP header.
     Network,
-    /// The header behind it.
+    /// The transport header.
     Transport,
     /// IPv6's last fragment header.
     Fragment,
 }
 
-/// Bytes that can be read.
+/// Readable bytes.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Bytes {
     pub(super) base: Register,
@@ -101,7 +100,7 @@ impl Bytes {
         }
     }
 
-    /// As the machine has it.
+    /// Loads in the machine's byte order.
     pub(super) fn raw(self, asm: &mut Assembler, width: Width, target: Register) {
         asm.load(width, target, self.base, self.at);
     }
@@ -125,10 +124,10 @@ impl Bytes {
         asm.big_endian(target, 64);
     }
 
-    /// An Ethernet address; `other` is lost.
+    /// Loads an Ethernet address; clobbers `other`.
     pub(super) fn six(self, asm: &mut Assembler, target: Register, other: Register) {
-        // The stack is read by aligned numbers only; a frame begins two bytes behind a multiple of
-        // four.
+        // The verifier allows aligned reads of the stack only. A frame begins two bytes beyond a
+        // multiple of four there.
         let skewed = self.base != R10;
         let bits = if (self.at % 4 == 0) == skewed {
             self.half(asm, target);
@@ -144,15 +143,15 @@ impl Bytes {
     }
 }
 
-/// 16 bits as a load in the machine's order finds them.
+/// A 16-bit number in network order, as a load in the machine's order returns it.
 pub(super) fn network_order(value: u16) -> i32 {
     i32::from(value.to_be())
 }
 
-/// Protocols that have ports.
+/// Protocols with ports.
 pub(super) const PORT_PROTOCOLS: [u8; 5] = [6, 17, 33, 132, 136];
 
-/// Bytes of a plain frame that are read at once, ports included.
+/// Bytes of a plain frame that are read at once, including ports.
 pub(super) fn plain_len(ipv6: bool) -> u8 {
     if ipv6 { 58 } else { 38 }
 }

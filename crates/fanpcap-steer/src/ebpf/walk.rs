@@ -1,7 +1,7 @@
-//! The walk from the Ethernet header to the transport header, as `fanpcap_wire` says it.
+//! The walk from the Ethernet header to the transport header, as in `fanpcap_wire`.
 //!
-//! r7 becomes the view, r8 is the offset of the header that comes next, r9 its type or protocol.
-//! Once a stage has set what it found, all ways out lead to the same end.
+//! r7 becomes the view, r8 is the offset of the next header, r9 its type or protocol. All stages
+//! end at one label.
 
 use super::assembler::{If, Label, Op, R0, R1, R2, R3, R6, R7, R8, R9};
 use super::emitter::{Emitter, Routine};
@@ -13,12 +13,12 @@ use super::view::{
 };
 use fanpcap_wire::{EXTENSIONS_MAX, LABELS_MAX, TAGS_MAX};
 
-/// Where a walk can begin, with r7 as far as it is known and r8.
+/// Stages at which a walk can begin, with r8 and the known part of r7.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Stages {
     pub(super) ethernet: Label,
     pub(super) mpls: Label,
-    /// IPv4 or IPv6, as the first nibble says.
+    /// IPv4 or IPv6, by the first nibble.
     pub(super) version: Label,
     pub(super) ipv4: Label,
     pub(super) ipv6: Label,
@@ -31,11 +31,11 @@ impl Stages {
     }
 }
 
-/// Where a stage's number is, above the offset at which it begins.
+/// Position of a stage's number, above the offset.
 const STAGE_SHIFT: i32 = 16;
 
 impl Emitter<'_> {
-    /// Walks the frame: r7, and on the stack where what it carries is asked for.
+    /// Walks the frame: sets r7, and the carried packet's view on the stack if the tree reads it.
     pub(super) fn walk(&mut self, needs: &Needs) {
         self.asm.note("walk: the packet");
         let stages = self.stages();
@@ -65,7 +65,7 @@ impl Emitter<'_> {
         self.asm.bind(done);
     }
 
-    /// Calls the walk from the stages that were jumped to; r7 becomes the view. r0 to r5 are lost.
+    /// Calls the walk for the stage that was jumped to; r7 becomes the view. Clobbers r0 to r5.
     pub(super) fn walk_from(&mut self, stages: Stages) {
         let call = self.asm.label();
         for (number, stage) in (0..).zip(stages.all()) {
@@ -110,7 +110,7 @@ impl Emitter<'_> {
         }
     }
 
-    /// Bytes behind r8.
+    /// Makes bytes at r8 readable.
     pub(super) fn here(&mut self, offset: u8, len: u8, missing: Label) -> Bytes {
         self.fetch(Origin::Current, offset, len, missing)
     }
@@ -143,8 +143,7 @@ impl Emitter<'_> {
         self.mpls(stages, end);
     }
 
-    /// One tag; the `last` that is allowed counts as one more where there is a tag beside the
-    /// frame.
+    /// Reads a tag. A tag beside the frame counts too: with it, the walk ends before the `last` tag.
     fn tag(&mut self, last: bool, typed: Label, cut: Label, end: Label) {
         let (tag, alone) = (self.asm.label(), self.asm.label());
         for kind in [0x8100, 0x88a8, 0x9100] {
@@ -189,7 +188,7 @@ impl Emitter<'_> {
         self.asm.jump(end);
     }
 
-    /// IP, by version where only that tells.
+    /// IP; the version nibble decides where no type does.
     fn network(&mut self, stages: Stages, end: Label) {
         self.asm.bind(stages.version);
         if self.asm.is_live() {
@@ -204,7 +203,7 @@ impl Emitter<'_> {
         self.ipv6(stages, end);
     }
 
-    /// Sets the network header's place. r2 and r3 are lost.
+    /// Sets the network header's offset. Clobbers r2 and r3.
     fn placed(&mut self, flag: i32) {
         let bare = self.asm.label();
         self.asm.set(R2, R7);
@@ -274,7 +273,7 @@ impl Emitter<'_> {
         self.asm.alu(Op::Or, R7, R9);
     }
 
-    /// One extension header; `last` where nothing follows that can be told.
+    /// Reads an extension header; jumps to `last` if the next header is unknown.
     fn extension(&mut self, transport: Label, last: Label) {
         let (by_eight, fragment, next) = (self.asm.label(), self.asm.label(), self.asm.label());
         self.require_one_of(R9, &EXTENSIONS, transport);
@@ -298,7 +297,7 @@ impl Emitter<'_> {
         self.asm.bind(next);
     }
 
-    /// The fragment header at r8, and behind it; the one that comes last counts.
+    /// Reads the fragment header at r8; the last one counts.
     fn fragment(&mut self, header: Bytes, last: Label) {
         let (begins, whole) = (self.asm.label(), self.asm.label());
         self.asm.alu(Op::Left, R7, 64 - FRAGMENT_SHIFT);
@@ -319,7 +318,7 @@ impl Emitter<'_> {
         self.asm.bind(whole);
     }
 
-    /// r8 less the network header, by four, in r1. r2 is lost.
+    /// Loads r8 less the network header, by four, into r1. Clobbers r2.
     fn words_behind_network(&mut self) {
         self.asm.set(R1, R8);
         self.asm.set(R2, R7);
@@ -329,18 +328,18 @@ impl Emitter<'_> {
         self.asm.alu(Op::Right, R1, 2);
     }
 
-    /// A view of which nothing is known but that.
+    /// Begins a view with only these flags.
     pub(super) fn restart_view(&mut self, flags: i32) {
         self.asm.alu(Op::And, R7, LATE_START);
         self.asm.alu(Op::Or, R7, flags);
     }
 
-    /// r8 becomes the offset of the transport header. r2 and r3 are lost.
+    /// Sets r8 to the offset of the transport header. Clobbers r2 and r3.
     pub(super) fn transport_to_current(&mut self) {
         self.position_of_transport();
         self.asm.set(R8, R2);
     }
 }
 
-/// IPv6's extension headers, as far as they are passed over.
+/// The IPv6 extension headers that the walk passes.
 const EXTENSIONS: [u8; 5] = [0, 43, 44, 51, 60];

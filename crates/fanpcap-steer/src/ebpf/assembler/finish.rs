@@ -1,11 +1,11 @@
-//! From code to a compiled object: distances, and limits.
+//! Turns the code into an object: resolves jumps and checks limits.
 
 use super::{Assembler, CONDITIONS_MAX, EbpfError, INSTRUCTIONS_MAX, Label, STEPS_MAX};
 use fanpcap_bpf::{MapSpec, Object, ProgramKind};
 use std::collections::BTreeSet;
 
 impl Assembler {
-    /// Puts the distances in.
+    /// Resolves the labels to distances.
     pub(in super::super) fn finish(
         mut self,
         kind: ProgramKind,

@@ -1,9 +1,10 @@
-//! Jumps that are not needed.
+//! Removes superfluous jumps.
 
 use super::{Assembler, If, Instruction, JUMP, JUMP32, JUMP64, Label};
 
 impl Assembler {
-    /// Whether the last instruction does nothing but go to a label, which is about to be bound.
+    /// Whether the last instruction is an unconditional jump to `label`, which is about to be
+    /// bound.
     pub(super) fn ends_with_jump_to(&self, label: Label) -> bool {
         let last = self.code.len().wrapping_sub(1);
         self.jumps.last() == Some(&(last, label)) && self.ends_with_jump()
@@ -13,8 +14,8 @@ impl Assembler {
         self.code.last() == Some(&Instruction::new(JUMP, 0, 0, 0, 0))
     }
 
-    /// Where a condition goes to the label, which is about to be bound, over a jump elsewhere:
-    /// makes it the contrary condition that goes elsewhere, and the jump superfluous.
+    /// If a condition jumps to `label`, which is about to be bound, over a jump elsewhere: inverts
+    /// the condition, makes it jump elsewhere, and returns true. The jump is then superfluous.
     pub(super) fn turn_around(&mut self, label: Label) -> bool {
         let last = self.code.len().wrapping_sub(1);
         let [.., (at, over), (jump, elsewhere)] = self.jumps[..] else {
@@ -37,7 +38,7 @@ impl Assembler {
         true
     }
 
-    /// Whether something jumps to the last instruction.
+    /// Whether a jump targets the last instruction.
     fn is_bound_at(&self, last: usize) -> bool {
         let places = self.bound.iter().rev().map_while(|label| {
             let place = self.labels.get(label.0)?;
@@ -48,12 +49,12 @@ impl Assembler {
             .any(|place| place.at == Some(last) && place.used)
     }
 
-    /// Takes back a jump that was the last instruction.
+    /// Removes the last instruction, a jump.
     pub(super) fn leave_out_last(&mut self) {
         self.code.pop();
         self.jumps.pop();
         self.live = true;
-        // To the end of the code what was bound behind it.
+        // Labels bound after the removed jump move to the end of the code.
         let here = self.code.len();
         for label in self.bound.iter().rev() {
             match self
@@ -71,7 +72,7 @@ impl Assembler {
     }
 }
 
-/// The condition that is met where this one is not, if there is one.
+/// The inverse condition, if there is one.
 fn contrary(condition: Instruction) -> Option<Instruction> {
     const OPERATION: u8 = 0xf0;
     let code = condition.code();

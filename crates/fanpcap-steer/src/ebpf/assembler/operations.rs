@@ -1,7 +1,7 @@
 //! Registers, operands and operations.
 
-/// A register: r0 is a result, r1 to r5 are a call's arguments and lost in it, r6 to r9 stay, r10
-/// is the end of the stack frame.
+/// A register. r0 is a result. r1 to r5 are a call's arguments; the call clobbers them. r6 to r9
+/// survive a call. r10 points to the end of the stack frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in super::super) struct Register(pub(in super::super) u8);
 
@@ -17,7 +17,7 @@ pub(in super::super) const R8: Register = Register(8);
 pub(in super::super) const R9: Register = Register(9);
 pub(in super::super) const R10: Register = Register(10);
 
-/// What an instruction works with.
+/// Source operand of an instruction.
 #[derive(Clone, Copy, Debug)]
 pub(in super::super) enum Operand {
     Register(Register),
@@ -36,7 +36,7 @@ impl From<i32> for Operand {
     }
 }
 
-/// How much is loaded or stored (BPF_SIZE).
+/// Size of a load or store (BPF_SIZE).
 #[derive(Clone, Copy, Debug)]
 pub(in super::super) enum Width {
     Byte = 0x10,

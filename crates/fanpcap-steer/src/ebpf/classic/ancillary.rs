@@ -1,5 +1,5 @@
-//! What a classic program may ask of a socket buffer beside its bytes (linux/filter.h, SKF_AD_OFF
-//! and the others).
+//! Ancillary loads of a classic BPF program: metadata of a socket buffer (linux/filter.h,
+//! SKF_AD_OFF and others).
 
 use super::super::assembler::Width;
 use super::super::assembler::{If, Op, R0, R1, R2, R3, R4, R5, R6, R7, R8, R10};
@@ -11,16 +11,16 @@ use super::super::target::{
 };
 use super::{Made, Making};
 
-/// linux/filter.h: where they begin, as numbers of 32 bits.
+/// linux/filter.h: the first ancillary offset, as a 32-bit number.
 const SKF_AD_OFF: u32 = 0xffff_f000;
 const SKF_NET_OFF: u32 = 0xfff0_0000;
 const SKF_LL_OFF: u32 = 0xffe0_0000;
 
-/// linux/if_arp.h: programs are for Ethernet.
+/// linux/if_arp.h: filters are for Ethernet.
 const ARPHRD_ETHER: i32 = 1;
 
 impl Emitter<'_> {
-    /// A load from beyond 2^31, to r1.
+    /// A load from an offset beyond 2^31, to r1.
     pub(super) fn beside(&mut self, filter: &Making<'_>, k: u32, size: u8) -> Made {
         match k {
             SKF_AD_OFF.. => self.ancillary(filter, k - SKF_AD_OFF)?,

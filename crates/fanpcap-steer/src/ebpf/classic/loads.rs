@@ -1,4 +1,4 @@
-//! Loads from the frame, with the tag put back where it was.
+//! Loads from the frame, with its VLAN tag inserted again.
 
 use super::super::assembler::{Assembler, If, Label, Op, R0, R1, R2, R8, R9, R10, Width};
 use super::super::emitter::Emitter;
@@ -6,7 +6,7 @@ use super::super::stack::LOADED;
 use super::{Made, Making, Source};
 
 impl Emitter<'_> {
-    /// Bytes at a constant offset, as a number in r1.
+    /// Loads bytes at a constant offset, as a number, to r1.
     pub(super) fn absolute(&mut self, filter: &Making<'_>, k: u32, size: u8) -> Made {
         if k > i32::MAX as u32 {
             if filter.source != Source::Socket {
@@ -17,7 +17,7 @@ impl Emitter<'_> {
         match u16::try_from(k) {
             Ok(offset) if filter.source == Source::Tagged => self.tagged(filter, offset, size),
             Ok(offset) => self.bytes(filter, offset, size),
-            // Frames are not that long.
+            // No frame is that long.
             Err(_) => self.asm.jump(filter.out),
         }
         Ok(())
@@ -28,21 +28,21 @@ impl Emitter<'_> {
         self.loaded(size);
     }
 
-    /// Bytes at a constant offset, to the stack. Only r0 to r5 are lost: r7 is A, and no view.
+    /// Copies bytes at a constant offset to the stack. Clobbers r0 to r5; r7 is A and no view.
     fn constant(&mut self, filter: &Making<'_>, offset: u16, size: u8) {
         let position = move |asm: &mut Assembler| asm.set(R2, i32::from(offset));
         position(&mut self.asm);
         self.load_bytes(filter, &position, size);
     }
 
-    /// Bytes at the offset in r2, to the stack; `again` puts the offset into r2 once more.
+    /// Copies bytes at the offset in r2 to the stack. `again` computes the offset in r2 once more.
     fn load_bytes(&mut self, filter: &Making<'_>, again: &dyn Fn(&mut Assembler), size: u8) {
         let len = i32::from(size).into();
         self.target
             .load(&mut self.asm, again, false, len, LOADED, filter.out);
     }
 
-    /// The number that was loaded, to r1.
+    /// Loads the copied number into r1.
     pub(super) fn loaded(&mut self, size: u8) {
         let width = match size {
             1 => Width::Byte,
@@ -57,7 +57,7 @@ impl Emitter<'_> {
         }
     }
 
-    /// Bytes of the frame with its tag, which is bytes 12 to 15.
+    /// Loads bytes of the tagged frame; the tag is bytes 12 to 15.
     fn tagged(&mut self, filter: &Making<'_>, offset: u16, size: u8) {
         if offset >= 16 {
             return self.bytes(filter, offset - 4, size);
@@ -66,7 +66,7 @@ impl Emitter<'_> {
         if end <= 12 {
             return self.bytes(filter, offset, size);
         }
-        // What lies before the tag, of it, and behind it: r2, r1, r0.
+        // Bytes before the tag, of the tag, and after it: r2, r1, r0.
         let (before, behind) = (12_u16.saturating_sub(offset), end.saturating_sub(16));
         self.asm.set(R0, 0);
         if before > 0 {
@@ -89,7 +89,7 @@ impl Emitter<'_> {
         self.asm.alu(Op::Or, R1, R0);
     }
 
-    /// One to three bytes as a number in r0.
+    /// Loads one to three bytes as a number into r0.
     fn several(&mut self, filter: &Making<'_>, offset: u16, len: u16) {
         let size = u8::try_from(len).unwrap_or(3);
         self.constant(filter, offset, size);
@@ -101,7 +101,7 @@ impl Emitter<'_> {
         }
     }
 
-    /// Bytes behind X, as a number in r1.
+    /// Loads bytes at X + k, as a number, to r1.
     pub(super) fn indirect(&mut self, filter: &Making<'_>, k: u32, size: u8) -> Made {
         if k > i32::MAX as u32 {
             return Err(filter.refuse("it asks for more than the frame"));
@@ -123,8 +123,8 @@ impl Emitter<'_> {
         Ok(())
     }
 
-    /// Where the tag moves or is among the bytes; goes on for bytes before it, with their offset in
-    /// r2.
+    /// Handles offsets within or after the tag. Falls through for bytes before the tag, with their
+    /// offset in r2.
     fn indirect_tagged(&mut self, filter: &Making<'_>, size: u8, number: i32, done: Label) {
         let (before, behind) = (self.asm.label(), self.asm.label());
         self.asm.jump_if(If::GreaterEqual, R2, 16, behind);
