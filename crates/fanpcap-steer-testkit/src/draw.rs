@@ -1,14 +1,13 @@
-//! A tape of bytes that choices are drawn from.
+//! A tape of bytes from which test data is drawn.
 
-/// What is left of a tape. Behind its end all choices are the first one, so that all that is drawn
-/// ends.
+/// The rest of a tape. After its end every choice is the first one, so that every draw ends.
 #[derive(Clone, Debug)]
 pub struct Draw<'t> {
     tape: &'t [u8],
 }
 
 impl<'t> Draw<'t> {
-    /// From the tape's beginning.
+    /// Starts at the tape's beginning.
     pub fn new(tape: &'t [u8]) -> Self {
         Self { tape }
     }
@@ -22,7 +21,7 @@ impl<'t> Draw<'t> {
         *first
     }
 
-    /// So many bytes.
+    /// `count` bytes.
     pub fn bytes(&mut self, count: usize) -> Vec<u8> {
         (0..count).map(|_| self.byte()).collect()
     }
@@ -42,7 +41,7 @@ impl<'t> Draw<'t> {
         (u64::from(self.u32()) << 32) | u64::from(self.u32())
     }
 
-    /// Below `count`, 1 to 65536.
+    /// A number below `count`, 1 to 65536.
     pub fn below(&mut self, count: usize) -> usize {
         let drawn = if count <= 256 {
             usize::from(self.byte())
@@ -57,12 +56,12 @@ impl<'t> Draw<'t> {
         self.below(count) == count - 1
     }
 
-    /// One of them.
+    /// One element.
     pub fn pick<T: Copy>(&mut self, from: &[T]) -> T {
         from[self.below(from.len())]
     }
 
-    /// The place of one of these weights, which come to 256 at most.
+    /// The index of one of these weights, whose sum is at most 256.
     pub fn weighted(&mut self, weights: &[usize]) -> usize {
         let mut drawn = self.below(weights.iter().sum());
         for (place, weight) in weights.iter().enumerate() {
@@ -75,7 +74,7 @@ impl<'t> Draw<'t> {
     }
 }
 
-/// A tape of this length, the same for the same seed (SplitMix64, Steele, Lea, Flood 2014).
+/// A tape of this length, equal for equal seeds (SplitMix64, Steele, Lea, Flood 2014).
 pub fn tape(seed: u64, len: usize) -> Vec<u8> {
     let mut state = seed;
     let mut words = std::iter::repeat_with(|| {

@@ -1,4 +1,5 @@
-//! Programs: trees as a checker lets through, of all nodes, with numbers that packets have.
+//! Draws steering programs: trees that the checker accepts, of all nodes, with numbers that drawn
+//! packets have.
 
 mod filter;
 mod predicate;
@@ -10,22 +11,22 @@ use fanpcap_steer::ir::{Filter, Function, Tree};
 
 use crate::Draw;
 
-/// How deep functions nest, and predicates.
+/// Nesting depth of functions and predicates.
 const DEPTH: usize = 4;
-/// How often `inner` may be inside itself.
+/// Nesting depth of `inner`.
 const INNER_MAX: usize = 2;
-/// Samplers of a program.
+/// Samplers of a steering program.
 const SAMPLERS_MAX: u8 = 16;
 
-/// Any program: what the hub runs.
+/// Any steering program that the hub runs.
 pub fn program(draw: &mut Draw<'_>) -> Tree {
     let mut maker = Maker::new(draw, false);
     let main = maker.function(DEPTH, Surroundings::default());
     maker.program(main)
 }
 
-/// One that a group of the kernel's can run, unless it is too clever to be told so: behind all
-/// others stands a function that steers.
+/// A steering program that a kernel group can run, unless the checker can't see that it can: the
+/// last function steers.
 pub fn group_program(draw: &mut Draw<'_>) -> Tree {
     let mut maker = Maker::new(draw, true);
     let before = maker.function(DEPTH, Surroundings::default());
@@ -38,21 +39,21 @@ pub fn group_program(draw: &mut Draw<'_>) -> Tree {
     maker.program(main)
 }
 
-/// Draws a program, and keeps what its nodes name by place.
+/// Draws a steering program, and collects its sets and filters.
 struct Maker<'d, 't> {
     draw: &'d mut Draw<'t>,
-    /// Without what a group of the kernel's can't do.
+    /// Leaves out what a kernel group can't do.
     group: bool,
     sets: Vec<Vec<u128>>,
     filters: Vec<Filter>,
     samplers: u8,
 }
 
-/// Where in the tree.
+/// Position in the tree.
 #[derive(Clone, Copy, Default)]
 struct Surroundings {
     inner: usize,
-    /// Another function is tried where this one drops.
+    /// Another function runs after a drop of this one.
     is_told: bool,
 }
 

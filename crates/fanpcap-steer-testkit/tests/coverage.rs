@@ -1,5 +1,5 @@
-//! That what is drawn is worth testing with: each question answered both ways, each function met by
-//! packets that it drops and that it does not.
+//! Checks that the drawn data is worth testing with: each predicate is true and false often, and
+//! each function drops and passes packets.
 
 use std::collections::{BTreeMap, HashSet};
 
@@ -15,7 +15,7 @@ fn drawn() -> impl Iterator<Item = Made> {
     (0..PACKETS).map(|seed| packets::packet(&mut Draw::new(&tape(seed, 400))))
 }
 
-/// In how many of all packets it holds, in hundredths of a percent.
+/// How often the predicate holds, in hundredths of a percent of all packets.
 fn share(predicate: &Predicate) -> u64 {
     let holds = Function::If(
         Box::new(predicate.clone()),
@@ -35,7 +35,7 @@ fn kept(main: Function) -> u64 {
     kept.count() as u64 * 10_000 / PACKETS
 }
 
-/// Each of them holds for one in a hundred packets, and for one in a hundred it does not.
+/// Each predicate holds for at least one in a hundred packets, and fails for as many.
 fn assert_both_ways(shares: &[(String, u64)]) {
     let rare: Vec<_> = shares
         .iter()
@@ -93,7 +93,7 @@ fn packets_are_steered_and_dropped_by_each_function() {
     assert_both_ways(&shares);
 }
 
-/// What programs are made of, by name.
+/// Names of the nodes in the drawn programs.
 #[derive(Default)]
 struct Parts {
     met: BTreeMap<String, usize>,
@@ -172,7 +172,7 @@ fn programs_have_all_parts() {
     );
 }
 
-/// A property is there, and its usual numbers are met.
+/// Packets have the property, often with its usual numbers.
 #[test]
 fn properties_are_there_and_are_not() {
     let properties = [

@@ -1,4 +1,4 @@
-//! The two parts of a steering program together say what the whole one says.
+//! The two parts of a steering program together decide as the whole program.
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 
 use fanpcap_steer::ir::{Function, Steer, Tree};
@@ -25,7 +25,7 @@ impl Cut {
         })
     }
 
-    /// What the whole program decides, and what steering and filtering part make of it together.
+    /// The decisions of the whole program, and of its two parts together.
     fn decide(&mut self, made: &Made, now_ns: u64) -> (Decision, Decision) {
         let packet = made.packet(now_ns);
         let kept = match &mut self.filtering {
@@ -38,14 +38,14 @@ impl Cut {
     }
 }
 
-/// Whether what it decides depends on packets that the whole program may have dropped: turns and
-/// random numbers.
+/// Whether decisions depend on packets that the whole program may have dropped: turns and random
+/// numbers.
 fn has_turns(function: &Function) -> bool {
     let is_turn = matches!(function, Function::Steer(Steer::RoundRobin | Steer::Random));
     is_turn || function.children().any(has_turns)
 }
 
-/// How it went with many programs and packets.
+/// Tallies over many programs and packets.
 #[derive(Debug, Default)]
 struct Tally {
     fit: usize,
@@ -54,7 +54,7 @@ struct Tally {
     steered: usize,
 }
 
-/// Each packet by itself, so that no state is between them.
+/// Compares each packet with fresh state.
 fn each_alone(program: &Tree, packets: &[Made], tally: &mut Tally) {
     for made in packets {
         let Ok(mut cut) = Cut::of(program) else {
@@ -81,7 +81,7 @@ fn each_alone(program: &Tree, packets: &[Made], tally: &mut Tally) {
     tally.without_filtering += usize::from(Parts::of(program).unwrap().filtering().is_none());
 }
 
-/// One after the other: what is dropped and counted, and sampled in turn, is the same.
+/// Compares with state: drops, counters and samples must be equal.
 fn one_after_the_other(program: &Tree, packets: &[Made]) {
     let Ok(mut cut) = Cut::of(program) else {
         return;
@@ -115,7 +115,7 @@ proptest! {
         one_after_the_other(&program, &packets);
     }
 
-    /// Mostly refused; what is not holds all the same.
+    /// A kernel group refuses most of these programs; for the others the same properties hold.
     #[test]
     fn of_any_program(program in program(), packets in vec(packet(), 1..8)) {
         each_alone(&program, &packets, &mut Tally::default());
@@ -123,7 +123,7 @@ proptest! {
     }
 }
 
-/// That the properties are about something.
+/// Checks that the properties are not vacuous.
 #[test]
 fn most_programs_fit_and_decide_both_ways() {
     let mut tally = Tally::default();

@@ -17,81 +17,80 @@ use std::net::IpAddr;
 /// disagree, although they have the same tree.
 pub const MEANING: u32 = 1;
 
-/// A program that was checked.
+/// A checked steering program.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Tree {
-    /// What is done with each packet.
+    /// The function that every packet runs through.
     pub main: Function,
-    /// The sets that [`Predicate::Member`] names by their place here, each sorted and without
-    /// doubles.
+    /// The sets, by the index in [`Predicate::Member`]; each sorted and without duplicates.
     pub sets: Vec<Vec<u128>>,
-    /// The pcap filters that [`Predicate::Pcap`] names by their place here.
+    /// The pcap filters, by the index in [`Predicate::Pcap`].
     pub filters: Vec<Filter>,
 }
 
 /// A pcap expression, compiled for Ethernet by the system's libpcap without a device, so that it
-/// reads the frame's bytes only.
+/// reads only the frame's bytes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Filter {
     /// The expression.
     pub text: String,
-    /// Classic BPF (linux/filter.h), which takes the frame with its VLAN tag in the bytes.
+    /// Classic BPF (linux/filter.h); it expects the frame with its VLAN tag in the bytes.
     pub code: Vec<Classic>,
 }
 
-/// What is done with a packet.
+/// An operation on a packet.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Function {
-    /// Goes on.
+    /// Does nothing.
     Pass,
-    /// Drops.
+    /// Drops the packet.
     Drop,
-    /// One after the other, until one drops.
+    /// Runs functions one after the other, until one drops.
     Sequence(Vec<Function>),
     /// `filter p` is `If(p, Pass, Drop)`.
     If(Box<Predicate>, Box<Function>, Box<Function>),
-    /// The first that does not drop. An alternative that drops leaves outcome and state as they
-    /// were before it; its counters stay.
+    /// Runs alternatives until one does not drop. An alternative that drops leaves outcome and
+    /// state as they were before it; its counters stay.
     First(Vec<Function>),
-    /// Drops where the function passes; where it drops, goes on with the outcome and the state from
-    /// before.
+    /// Drops if the function passes. If the function drops, passes with the outcome and state from
+    /// before it.
     Inverse(Box<Function>),
     /// Runs the function on the packet that this packet carries, or on this packet if it carries
     /// none that [`fanpcap_wire`] finds. A packet within the carried one is not looked at. Of a
     /// packet in fragments only the first fragment shows the carried packet. If that first fragment
     /// is steered by its flow, the others follow it.
     Inner(Box<Function>),
-    /// Says which member gets it; drops what has no such thing to be steered by.
+    /// Selects the member. Drops a packet without the property that selects it.
     Steer(Steer),
-    /// To all members of all classes but 63. Not in a group of the kernel's.
+    /// To all members of all classes but 63. A kernel group can't do this.
     Broadcast,
-    /// To members of this class only, 1 to 63. Not in a group of the kernel's.
+    /// To members of this class only, 1 to 63. A kernel group can't do this.
     Classify(u8),
-    /// To the host as well (false), or to the host and nobody else (true): the xdp engine only.
+    /// To the host as well (false), or only to the host (true): the xdp engine only.
     Host(bool),
-    /// Marks the packet. Not in a group of the kernel's.
+    /// Sets the packet's mark. A kernel group can't do this.
     Mark(u32),
     /// Adds to one of [`COUNTERS`] counters.
     Count(u8, i64),
     /// Sets the packet's state.
     SetState(u32),
-    /// Goes on with the first `keep` of each `of` packets that come here, counted on each CPU, and
-    /// drops the others. 0 < of, keep <= of.
+    /// Passes the first `keep` of every `of` packets, counted on each CPU, and drops the others. 0
+    /// < of, keep <= of.
     Sample {
-        /// How many.
+        /// Packets that pass.
         keep: u32,
-        /// Of how many.
+        /// Packets in a period.
         of: u32,
-        /// Which of the program's samplers this is, from 0.
+        /// Index among the steering program's samplers, from 0.
         index: u8,
     },
 }
 
-/// Counters of a program.
+/// Counters of a steering program.
 pub const COUNTERS: usize = 64;
-/// Fragmented datagrams that are known at a time.
+/// Fragmented datagrams in the table at most.
 pub const FRAGMENTS_MAX: u32 = 16_384;
-/// How long fragments of a datagram go together, in nanoseconds: 2 s.
+/// How long the fragments of a datagram stay together, in nanoseconds: 2 s.
 pub const FRAGMENT_AGE_NS: u64 = 2_000_000_000;
 
 /// A question about a packet.
@@ -99,19 +98,19 @@ pub const FRAGMENT_AGE_NS: u64 = 2_000_000_000;
 pub enum Predicate {
     /// Always, or never.
     Constant(bool),
-    /// The contrary.
+    /// Negation.
     Not(Box<Predicate>),
-    /// Both.
+    /// Both hold.
     And(Box<Predicate>, Box<Predicate>),
-    /// One or both.
+    /// At least one holds.
     Or(Box<Predicate>, Box<Predicate>),
-    /// One and not both.
+    /// Exactly one holds.
     Xor(Box<Predicate>, Box<Predicate>),
-    /// The property is there and compares so, as unsigned numbers.
+    /// The packet has the property, and the property compares so, as unsigned numbers.
     Compare(Property, Comparison, u64),
-    /// The property is there and is in the set of this place in [`Tree::sets`].
+    /// The packet has the property, and the set of this index in [`Tree::sets`] contains it.
     Member(Property, usize),
-    /// The packet has it: the header, or the property.
+    /// The packet has the header, or the characteristic.
     Has(Header),
     /// An address, of either side or of the one given, lies in the net. IPv4 nets hold IPv4
     /// addresses only.
@@ -119,42 +118,42 @@ pub enum Predicate {
     /// An address of the family, cut to its first `bits`, is in the set (an IPv4 address as its
     /// 32-bit number, an IPv6 one as its 128-bit number).
     AddressIn {
-        /// Whose address.
+        /// The address.
         side: Side,
-        /// Whether it is the packets of IPv6 that can match.
+        /// True for IPv6, false for IPv4.
         ipv6: bool,
-        /// How much of the address counts.
+        /// Leading bits that count.
         bits: u8,
-        /// In [`Tree::sets`].
+        /// Index in [`Tree::sets`].
         set: usize,
     },
     /// A port of TCP, UDP, UDP-Lite, SCTP or DCCP. A later fragment has none.
     Port(Side, u16),
-    /// The filter of this place in [`Tree::filters`] takes the frame. Inside of `inner` it sees the
-    /// whole frame all the same.
+    /// The filter of this index in [`Tree::filters`] accepts the frame. Inside `inner` the filter
+    /// still reads the whole frame.
     Pcap(usize),
-    /// The hash of the key's fields, folded into [`crate::hash::SHARE`], is `index` modulo `of`;
-    /// false where the packet lacks one of the fields.
+    /// The hash of the key's fields, folded into [`crate::hash::SHARE`], equals `index` modulo
+    /// `of`. False if the packet lacks one of the fields.
     Share {
-        /// Which part.
+        /// Index of the share.
         index: u32,
-        /// Of how many.
+        /// Number of shares.
         of: u32,
-        /// By what; see [`Key`].
+        /// The fields; see [`Key`].
         key: Key,
     },
-    /// UDP with RTP, version 2, the 12 bytes of its header there, and its ports even and at least
-    /// 1024 (RFC 3550 section 5.1).
+    /// UDP with RTP: version 2, the 12 header bytes present, both ports even and at least 1024 (RFC
+    /// 3550 section 5.1).
     Rtp,
-    /// UDP with RTCP, version 2, 4 bytes there: ports odd and at least 1024, type 200 to 204 (RFC
-    /// 3550 section 6).
+    /// UDP with RTCP: version 2, 4 bytes present, both ports odd and at least 1024, type 200 to 204
+    /// (RFC 3550 section 6).
     Rtcp,
 }
 
-/// Whose address or port.
+/// Selects the source's or the destination's address or port.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Side {
-    /// One of the two.
+    /// Either one.
     Either,
     /// The source's.
     Source,
@@ -177,13 +176,13 @@ pub enum Comparison {
     Greater,
     /// `.>=`
     GreaterEqual,
-    /// One of the number's bits, or more, is set.
+    /// At least one of the number's bits is set.
     AnyBit,
     /// All of the number's bits are set.
     AllBits,
 }
 
-/// An address and how much of it counts; the rest is zero.
+/// An address prefix; the other bits are zero.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Net {
     /// The net's first address.
@@ -192,8 +191,8 @@ pub struct Net {
     pub bits: u8,
 }
 
-/// What a packet has or has not. "IP" is that of the packet itself, behind VLAN tags, MPLS labels
-/// and PPPoE.
+/// A header or characteristic of a packet. "IP" is that of the packet itself, behind VLAN tags,
+/// MPLS labels and PPPoE.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Header {
     /// Ethernet: both addresses and the type.
@@ -210,9 +209,9 @@ pub enum Header {
     Fragment,
     /// A fragment that begins its datagram.
     FirstFragment,
-    /// One that does not.
+    /// A fragment that does not begin its datagram.
     LaterFragment,
-    /// A packet inside, which `inner` would go on with.
+    /// A carried packet, which `inner` would run on.
     Inner,
     /// The frame's destination is the broadcast address.
     LinkBroadcast,
@@ -224,121 +223,122 @@ pub enum Header {
     IpMulticast,
 }
 
-/// A number that a packet may have.
+/// A number in a packet or in its metadata.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Property {
-    /// The Ethernet type behind all VLAN tags (of 802.3 frames the length).
+    /// The Ethernet type behind all VLAN tags; of an 802.3 frame the length.
     EtherType,
     /// VLAN id of the outermost tag.
     VlanId,
-    /// The upper protocol: IPv4's field; of IPv6 the one behind the extension headers.
+    /// The upper protocol: IPv4's field, or IPv6's next header behind the extension headers.
     Protocol,
     /// IPv4's type of service, IPv6's traffic class.
     Tos,
     /// IPv4's total length; 40 + IPv6's payload length.
     IpLength,
-    /// IPv4's identification; the one of IPv6's fragment header.
+    /// IPv4's identification, or that of IPv6's fragment header.
     IpId,
-    /// IPv4's flags and offset as in its header; of IPv6 the same made of its fragment header
-    /// (0x2000 for "more", offset / 8), 0 without one.
+    /// IPv4's flags and offset as in its header. For IPv6 the same, made of its fragment header
+    /// (0x2000 for "more", offset / 8); 0 without a fragment header.
     IpFragment,
     /// Time to live, hop limit.
     Ttl,
-    /// TCP's, with its 20 bytes there (as of each TCP property).
+    /// TCP source port. All TCP properties require the 20 header bytes.
     TcpSource,
-    /// As above.
+    /// TCP destination port.
     TcpDestination,
-    /// Bytes.
+    /// In bytes.
     TcpHeaderLength,
-    /// UDP's, with its 8 bytes there (as of each UDP property).
+    /// UDP source port. All UDP properties require the 8 header bytes.
     UdpSource,
-    /// As above.
+    /// UDP destination port.
     UdpDestination,
-    /// As in the header.
+    /// The header's field.
     UdpLength,
-    /// ICMP's in IPv4, ICMPv6's in IPv6; 2 bytes are there, and it is no later fragment.
+    /// ICMP's type for IPv4, ICMPv6's for IPv6. Requires 2 bytes; a later fragment has none.
     IcmpType,
-    /// As above.
+    /// The code, likewise.
     IcmpCode,
-    /// What the kernel's packet mark is; absent in XDP.
+    /// The kernel's packet mark; absent in XDP.
     Mark,
-    /// The state that the program has set.
+    /// The state that the steering program has set.
     State,
-    /// The receiving queue, from 0, where the driver told it.
+    /// The receiving queue, from 0; absent if the driver did not record it.
     Queue,
 }
 
-/// Which member: by what.
+/// What selects the member.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Steer {
-    /// By the flow, the same in both directions: addresses, and ports where `ports` says so. See
-    /// `hash.rs`. An ICMP error goes with the flow that it quotes. Later fragments go with their
-    /// datagram, of which the last decision is remembered. Not IP: drops.
+    /// The flow, both directions alike: addresses, and ports as `ports` says. See `hash.rs`. An
+    /// ICMP error goes with the flow that it quotes. Later fragments go with their datagram, whose
+    /// last decision is remembered. Drops a packet that is not IP.
     Flow(Flow),
-    /// By both Ethernet addresses, the same in both directions. Broadcast: to all (a kernel group:
-    /// by the addresses).
+    /// Both Ethernet addresses, both directions alike. A broadcast goes to all members (in a kernel
+    /// group: by the addresses).
     Link,
-    /// By the outermost tag's VLAN id. Untagged: drops.
+    /// The outermost tag's VLAN id. Drops an untagged packet.
     Vlan,
-    /// In turn, counted on each CPU.
+    /// Members in turn, counted on each CPU.
     RoundRobin,
-    /// At random.
+    /// A random number.
     Random,
-    /// By the CPU that runs the program.
+    /// The CPU that runs the BPF program.
     Cpu,
-    /// By the hash that the NIC or the kernel gave it; 0 or none: as [`Flow::WHOLE`], and where
-    /// that drops 0.
+    /// The hash from the NIC or the kernel. Without one, or if it is 0: as [`Flow::WHOLE`], and 0
+    /// where that drops.
     Rss,
-    /// The number as hash: member n modulo members.
+    /// This number as the hash: the member is the number modulo the members.
     To(u32),
-    /// By 1 to 4 bytes at this offset of the frame's bytes (a tag that the kernel keeps beside the
-    /// frame is not in them). Not there: drops.
+    /// 1 to 4 bytes at this offset of the frame's bytes, which exclude a tag that the kernel keeps
+    /// beside the frame. Drops a frame that is too short.
     Field(Field),
-    /// By two of them, the same when they change places. One not there: drops.
+    /// Two fields, in either order. Drops a frame that is too short.
     Fields(Field, Field),
-    /// By the address of the local side. Both or none local: by both (a kernel group), to both
-    /// (hub); none: drops.
+    /// The local side's address. If both or no side is local: by both in a kernel group; in the
+    /// hub, to both or drop.
     LocalIp(Net),
-    /// By the local side's network: `net` holds the local ones, of which `bits` count. As above.
+    /// The local side's network: `net` contains the local addresses, of which the first bits count.
+    /// Otherwise as above.
     LocalNet(Net, u8),
-    /// By the Ethernet address that is not the gateway's; neither is: by both (kernel), to both
-    /// (hub).
+    /// The Ethernet address that is not the gateway's. If neither is: by both in a kernel group, to
+    /// both in the hub.
     LocalLink([u8; 6]),
-    /// By the fields of a key. One missing: drops.
+    /// The fields of a key. Drops a packet that lacks one.
     Key(Key),
-    /// Two members, by each Ethernet address alone. Not in a group of the kernel's.
+    /// Two members, one for each Ethernet address. A kernel group can't do this.
     DoubleLink,
-    /// Two members, by each IP address alone. Not in a group of the kernel's.
+    /// Two members, one for each IP address. A kernel group can't do this.
     DoubleIp,
-    /// Two members, by each field alone. Not in a group of the kernel's.
+    /// Two members, one for each field. A kernel group can't do this.
     DoubleField(Field, Field),
-    /// RTP and RTCP by addresses and half their ports, so that a session's two streams go together.
-    /// Others: drops.
+    /// For RTP and RTCP: addresses and half the ports, so that both streams of a session go
+    /// together. Drops other packets.
     Media,
-    /// GTP-U (UDP port 2152) by the user's addresses, symmetric: the inner packet's. GTP-C (2123):
-    /// to all (a kernel group: by its addresses). Others: drops.
+    /// For GTP-U (UDP port 2152): the inner packet's addresses, both directions alike. GTP-C (2123)
+    /// goes to all members (in a kernel group: by its addresses). Drops other packets.
     Gtp,
 }
 
-/// How [`Steer::Flow`] tells flows apart.
+/// The properties by which [`Steer::Flow`] distinguishes flows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Flow {
-    /// By the ports as well.
+    /// The ports.
     pub ports: Ports,
-    /// By the upper protocol as well. (Then an ICMP error counts as the protocol that it quotes.)
+    /// The upper protocol. (With it, an ICMP error counts as the protocol that it quotes.)
     pub protocol: bool,
-    /// By the outermost VLAN id as well, 0 for none.
+    /// The outermost VLAN id, 0 for none.
     pub vlan: bool,
 }
 
-/// Whose ports tell flows apart.
+/// The protocols whose ports distinguish flows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Ports {
-    /// Nobody's.
+    /// None.
     None,
-    /// Those of TCP; other protocols by address.
+    /// TCP; flows of other protocols are distinguished by address only.
     Tcp,
-    /// Those of all protocols that have them.
+    /// All protocols that have ports.
     All,
 }
 
@@ -356,7 +356,7 @@ impl Flow {
     };
 }
 
-/// Bytes of a frame.
+/// A field of a frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Field {
     /// From the frame's first byte.
@@ -365,17 +365,17 @@ pub struct Field {
     pub len: u8,
 }
 
-/// Fields of a key, hashed in the order of the constants, each as it is in the header: source and
-/// destination are told apart.
+/// Set of fields, hashed in the order of the constants with their values from the headers. So
+/// source and destination are not interchangeable.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Key(pub u16);
 
 impl Key {
     /// Ethernet type behind the tags.
     pub const ETHER_TYPE: Key = Key(1);
-    /// The frame's source.
+    /// The frame's source address.
     pub const LINK_SOURCE: Key = Key(1 << 1);
-    /// The frame's destination.
+    /// The frame's destination address.
     pub const LINK_DESTINATION: Key = Key(1 << 2);
     /// The packet's source.
     pub const IP_SOURCE: Key = Key(1 << 3);
@@ -383,11 +383,11 @@ impl Key {
     pub const IP_DESTINATION: Key = Key(1 << 4);
     /// The upper protocol.
     pub const PROTOCOL: Key = Key(1 << 5);
-    /// Two bits of the type of service.
+    /// The lower two bits of the type of service.
     pub const ECN: Key = Key(1 << 6);
-    /// The other six.
+    /// The upper six bits of the type of service.
     pub const DSCP: Key = Key(1 << 7);
-    /// Of protocols that have ports. Later fragments lack it.
+    /// Of protocols with ports. Later fragments lack it.
     pub const SOURCE_PORT: Key = Key(1 << 8);
     /// As above.
     pub const DESTINATION_PORT: Key = Key(1 << 9);
@@ -398,12 +398,12 @@ impl Key {
     /// VLAN id of the outermost tag.
     pub const VLAN: Key = Key(1 << 12);
 
-    /// All fields of both.
+    /// The fields of both.
     pub const fn and(self, other: Key) -> Key {
         Key(self.0 | other.0)
     }
 
-    /// Whether it has all fields of the other.
+    /// Whether all fields of `other` are in this key.
     pub const fn has(self, other: Key) -> bool {
         self.0 & other.0 == other.0
     }

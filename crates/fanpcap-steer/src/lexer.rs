@@ -1,4 +1,5 @@
-//! Source text to tokens: words, numbers, strings, addresses and symbols; blanks and comments go.
+//! Source text to tokens: words, numbers, strings, addresses and symbols. Skips blanks and
+//! comments.
 
 mod literal;
 
@@ -8,27 +9,27 @@ use crate::limits::SOURCE_MAX;
 use std::borrow::Cow;
 use std::ops::Range;
 
-/// A token and where it stands.
+/// A token with its position.
 #[derive(Clone, Debug)]
 pub(crate) struct Token<'a> {
     pub(crate) kind: Lexeme<'a>,
-    /// Bytes of the source.
+    /// Range of bytes in the source.
     pub(crate) span: Range<usize>,
     /// From 1, with tabs to multiples of 8.
     pub(crate) column: u32,
-    /// Whether it is the first one of its line.
+    /// The token is the first one on its line.
     pub(crate) first: bool,
 }
 
-/// What a token is.
+/// Kinds of token.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Lexeme<'a> {
-    /// A word; of a qualified one, `P.filter`, the last part.
+    /// A word; of a qualified word such as `P.filter`, the last part.
     Name(&'a str),
     Number(u64),
     /// A string, without its quotes.
     Text(Cow<'a, str>),
-    /// An address or prefix that is not in quotes.
+    /// An address or prefix without quotes.
     Address(&'a str),
     /// A run of symbol characters: an operator, `=`, `::`, `..`, `$`, `-`.
     Symbol(&'a str),
@@ -96,7 +97,7 @@ impl<'a> Lexer<'a> {
         self.first = false;
     }
 
-    /// Passes over blanks and comments. False at the end.
+    /// Skips blanks and comments; false at the end.
     fn blanks(&mut self) -> Result<bool, Error> {
         loop {
             let rest = self.rest();
@@ -114,7 +115,7 @@ impl<'a> Lexer<'a> {
         }
     }
 
-    /// The length of the comment that begins here; there may be others in it.
+    /// Length of the comment that begins here; comments nest.
     fn comment(&self) -> Result<usize, Error> {
         let rest = self.rest().as_bytes();
         let (mut at, mut open) = (0, 0);
@@ -164,7 +165,7 @@ impl<'a> Lexer<'a> {
         Ok(())
     }
 
-    /// An error of what begins here.
+    /// Moves an error to the position of this token.
     fn shifted(&self, error: Error) -> Error {
         let span = error.span.start + self.at..error.span.end + self.at;
         Error { span, ..error }
@@ -188,7 +189,7 @@ impl<'a> Lexer<'a> {
     }
 }
 
-/// A word, `Q.when` with its module's name, and its length.
+/// The next word and its length. For `Q.when`, the length includes the module's name.
 fn word(rest: &str) -> (&str, usize) {
     let mut from = 0;
     loop {
@@ -204,13 +205,13 @@ fn word(rest: &str) -> (&str, usize) {
     }
 }
 
-/// Whether a comment begins here: two dashes and more, and no other symbol behind them, as in
-/// `-->`.
+/// Whether a comment begins here: two or more dashes, and no other symbol character after them, as
+/// in `-->`.
 fn is_comment(rest: &str) -> bool {
     rest.starts_with("--") && !rest.trim_start_matches('-').starts_with(is_symbol)
 }
 
-/// The length of the symbol: as many symbol characters as there are, up to a comment.
+/// Length of a symbol: all symbol characters up to a comment.
 fn symbol(rest: &str) -> usize {
     let end = rest.find(|c| !is_symbol(c)).unwrap_or(rest.len());
     let comment = rest[..end].find("--").filter(|at| is_comment(&rest[*at..]));

@@ -1,4 +1,4 @@
-//! How large a tree is.
+//! Measures trees.
 
 use crate::ir::{Function, Predicate};
 
@@ -7,14 +7,14 @@ use crate::ir::{Function, Predicate};
 pub(crate) struct Measure {
     /// Functions and predicates.
     pub(crate) nodes: usize,
-    /// How deep they lie in each other.
+    /// Nesting depth.
     pub(crate) depth: usize,
-    /// How deep `inner` lies in `inner`.
+    /// Nesting depth of `inner`.
     pub(crate) inner: usize,
 }
 
 impl Measure {
-    /// Of one that has these parts.
+    /// The size of a node with these children.
     fn around(parts: impl IntoIterator<Item = Measure>) -> Measure {
         let none = Measure::default();
         let sum = parts.into_iter().fold(none, |sum, part| Measure {
@@ -29,7 +29,7 @@ impl Measure {
         }
     }
 
-    /// Of a function.
+    /// The size of a function.
     pub(crate) fn function(function: &Function) -> Measure {
         let question = function.question().map(Measure::predicate);
         let parts = function.children().map(Measure::function);
@@ -40,7 +40,7 @@ impl Measure {
         }
     }
 
-    /// Of a predicate.
+    /// The size of a predicate.
     pub(crate) fn predicate(predicate: &Predicate) -> Measure {
         Measure::around(predicate.children().map(Measure::predicate))
     }

@@ -1,10 +1,9 @@
-//! Programs that have a name of their own as fan-out mode: `flow`, and PF_RING's cluster types.
+//! Fan-out modes that are steering programs: `flow`, and PF_RING's cluster types.
 //!
 //! Each falls back to the Ethernet addresses and then to the first member, so that it never drops.
-//! PF_RING's `flow` and `inner_flow` tell the VLAN and the protocol apart too, which only splits
-//! what belongs together.
+//! PF_RING's `flow` and `inner_flow` also distinguish VLAN and protocol, which only splits flows.
 
-/// Mode and program, in the order of their names.
+/// Mode and steering program, sorted by name.
 pub const MODES: [(&str, &str); 10] = [
     ("flow", INNER_FLOW),
     (
@@ -44,7 +43,7 @@ pub const MODES: [(&str, &str); 10] = [
 
 const INNER_FLOW: &str = "main = par3 (inner steer_flow) steer_link (steer_to 0)";
 
-/// The program of the mode with this name, which is in lower case.
+/// The steering program of the mode with this lower-case name.
 pub fn source(name: &str) -> Option<&'static str> {
     let found = MODES.iter().find(|(mode, _)| *mode == name);
     found.map(|(_, program)| *program)

@@ -1,5 +1,5 @@
-//! Runs a program without a kernel, packet by packet, over the views of `fanpcap-wire`: what the
-//! hub does, and what proves the other back ends.
+//! Evaluates a steering program in user space, packet by packet, on the views of `fanpcap-wire`.
+//! The hub runs this evaluator, and tests compare the other back ends with it.
 
 mod address;
 mod classic;
@@ -16,27 +16,27 @@ use fragments::Datagram;
 use predicate::Question;
 use state::State;
 
-/// A packet, and what its receiver knows beside its bytes.
+/// A packet with its metadata.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Packet<'a> {
-    /// What was captured, and the tag beside it.
+    /// The captured bytes, and the tag beside them.
     pub frame: Frame<'a>,
-    /// The frame's length on the wire in bytes, without a tag beside it.
+    /// The frame's length on the wire in bytes, without the tag beside it.
     pub length: u32,
-    /// The hash that the NIC or the kernel gave it; 0 for none.
+    /// The hash from the NIC or the kernel; 0 for none.
     pub hash: u32,
     /// The receiving queue, from 0.
     pub queue: Option<u32>,
-    /// The CPU that it is on.
+    /// The CPU that handles the packet.
     pub cpu: u32,
     /// The kernel's mark; absent in XDP.
     pub mark: Option<u32>,
-    /// The time, in nanoseconds of a clock that never goes back.
+    /// The time in nanoseconds, by a monotonic clock.
     pub now_ns: u64,
 }
 
 impl<'a> Packet<'a> {
-    /// One that was captured whole, of which nothing else is known.
+    /// A packet that was captured whole, without metadata.
     pub fn of(frame: Frame<'a>) -> Self {
         Self {
             frame,
@@ -46,67 +46,68 @@ impl<'a> Packet<'a> {
     }
 }
 
-/// Which members get a packet. A number says which member, modulo how many there are.
+/// The members that get a packet. A number selects the member by its remainder modulo the members.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Decision {
-    /// Nobody.
+    /// None.
     Drop,
     /// All members of the packet's class.
     Copy,
-    /// The member of this number, among those of the packet's class.
+    /// The member of this number in the packet's class.
     Steer(u32),
-    /// The members of these two numbers, which may be the same.
+    /// The members of these two numbers, which may be equal.
     Double(u32, u32),
     /// All members of all classes but 63.
     Broadcast,
 }
 
-/// Whether the host goes on with a packet.
+/// Whether the host gets a packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Host {
-    /// The program said nothing about it.
+    /// The steering program did not decide.
     Unsaid,
-    /// The host gets it too.
+    /// The host gets the packet too.
     Too,
-    /// The host gets it and no member.
+    /// Only the host gets the packet.
     Only,
 }
 
-/// All that a program says about a packet.
+/// The result of a steering program for a packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Outcome {
-    /// Which members.
+    /// The members.
     pub decision: Decision,
-    /// Of which class, 0 to 63; 0 is the default class.
+    /// Their class, 0 to 63; 0 is the default class.
     pub class: u8,
-    /// Whether the host.
+    /// The host.
     pub host: Host,
-    /// The mark that it gets.
+    /// The packet's new mark.
     pub mark: Option<u32>,
 }
 
 impl Outcome {
-    /// What a program begins with.
+    /// The outcome before the first function.
     const START: Outcome = Outcome {
         decision: Decision::Copy,
         class: 0,
         host: Host::Unsaid,
         mark: None,
     };
-    /// A program that drops says nothing else, but for the host.
+    /// The outcome of a dropped packet; only its host part may differ.
     const DROP: Outcome = Outcome {
         decision: Decision::Drop,
         ..Outcome::START
     };
 }
 
-/// How far a packet has come: what a function that drops takes back.
+/// State of an evaluation, which a function that drops restores.
 #[derive(Clone, Copy, Debug)]
 struct Course {
     outcome: Outcome,
-    /// What the program remembers while it runs.
+    /// The steering program's state.
     state: u32,
-    /// Where the outcome is to be that of the other fragments: how many packets it is inside of.
+    /// Set if the fragment shall take its datagram's outcome: the depth of the tunnel that it is
+    /// in.
     fragment: Option<u32>,
 }
 
@@ -129,7 +130,7 @@ impl Course {
     }
 }
 
-/// A program and what it keeps between packets: counters, turns, samples, fragments.
+/// A steering program with its state between packets: counters, turns, samples, fragments.
 #[derive(Clone, Debug)]
 pub struct Evaluator {
     program: Tree,
@@ -138,7 +139,7 @@ pub struct Evaluator {
 }
 
 impl Evaluator {
-    /// Decides as the hub does, which can give a packet to two members or all.
+    /// An evaluator that decides as the hub does: a packet may go to two or to all members.
     pub fn new(program: &Tree) -> Self {
         Self {
             program: program.clone(),
@@ -147,8 +148,9 @@ impl Evaluator {
         }
     }
 
-    /// Decides as a group of the kernel's does, in which each packet goes to one member: where the
-    /// hub would give it to both ends' members, or to all, it goes by both ends.
+    /// An evaluator that decides as a kernel group does: each packet goes to one member. Where the
+    /// hub would give the packet to the members of both ends, or to all, a group steers by both
+    /// ends.
     pub fn of_group(program: &Tree) -> Self {
         Self {
             group: true,
@@ -156,12 +158,12 @@ impl Evaluator {
         }
     }
 
-    /// Which members get the packet.
+    /// The members that get the packet.
     pub fn decide(&mut self, packet: &Packet<'_>) -> Decision {
         self.evaluate(packet).decision
     }
 
-    /// All that the program says about the packet.
+    /// The whole result for the packet.
     pub fn evaluate(&mut self, packet: &Packet<'_>) -> Outcome {
         let layers = Layers::of(&packet.frame);
         let mut run = Run {
@@ -188,8 +190,8 @@ impl Evaluator {
         outcome
     }
 
-    /// A fragment goes where its datagram went, and what one carries with it; only what is decided
-    /// in the end is remembered.
+    /// Sends a fragment, or the packet that it carries, to its datagram's member. Only final
+    /// decisions are remembered.
     fn follow(&mut self, layers: &Layers<'_>, inside: u32, hash: u32, now_ns: u64) -> u32 {
         (0..=inside).rev().fold(hash, |hash, depth| {
             let layers = (0..depth).try_fold(*layers, |layers, _| layers.inner());
@@ -200,34 +202,34 @@ impl Evaluator {
         })
     }
 
-    /// The program's counters, modulo 2^64.
+    /// The steering program's counters, modulo 2^64.
     pub fn counters(&self) -> &[u64; COUNTERS] {
         &self.state.counters
     }
 
-    /// How many fragments came before their datagram's first one, and went by their addresses
+    /// Fragments that came before their datagram's first one and were steered by their addresses
     /// alone.
     pub fn late(&self) -> u64 {
         self.state.fragments.late()
     }
 }
 
-/// One packet's way through the program.
+/// The evaluation of one packet.
 struct Run<'r> {
     program: &'r Tree,
     state: &'r mut State,
     group: bool,
     packet: &'r Packet<'r>,
-    /// What the host was said to get, where the packet is dropped behind it.
+    /// The host's part, which survives a later drop.
     host: Host,
-    /// How many `inner` it is in.
+    /// Nesting depth of `inner`.
     looks_inside: u32,
-    /// How many packets it is inside of by that.
+    /// Number of packets that carry the current one.
     inside: u32,
 }
 
 impl<'r> Run<'r> {
-    /// How far it comes with the function; none where that drops.
+    /// Evaluates a function; `None` if it drops.
     fn function(
         &mut self,
         function: &'r Function,

@@ -1,11 +1,11 @@
-//! The name that somebody meant who wrote another one.
+//! Finds the name that a user who mistyped it may have meant.
 
-/// The candidate nearest to `word` if it is near: a third of the longer one's letters may differ.
+/// The candidate nearest to `word`, if at most a third of the longer one's letters differ.
 pub fn nearest<'a>(word: &str, candidates: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
     nearest_within(usize::MAX, word, candidates)
 }
 
-/// The same, where at most `limit` letters may differ.
+/// The candidate nearest to `word`, if at most `limit` letters differ.
 pub fn nearest_within<'a>(
     limit: usize,
     word: &str,
@@ -25,8 +25,7 @@ pub fn nearest_within<'a>(
         .map(|(_, name)| name)
 }
 
-/// Bytes of a word for which a name is looked for: comparing takes as many steps as the lengths'
-/// product.
+/// Maximum length of a word that is compared: the time grows with the product of the lengths.
 const WORD_MAX: usize = 64;
 
 /// Damerau-Levenshtein distance (optimal string alignment) without regard to ASCII case.

@@ -15,7 +15,7 @@ use crate::lexer::{Lexeme, Token};
 use crate::limits::DEPTH_MAX;
 use layout::Context;
 
-/// Parses a program.
+/// Parses a steering program.
 pub(crate) fn module<'a>(source: &'a str, tokens: Vec<Token<'a>>) -> Result<Module<'a>, Error> {
     let mut parser = Parser {
         source,
@@ -31,16 +31,15 @@ pub(crate) fn module<'a>(source: &'a str, tokens: Vec<Token<'a>>) -> Result<Modu
 
 struct Parser<'a> {
     source: &'a str,
-    /// The last one is the end.
+    /// The last token is the end.
     tokens: Vec<Token<'a>>,
     at: usize,
-    /// What is open, the innermost last.
+    /// Open contexts, the innermost last.
     contexts: Vec<Context>,
-    /// The column in which definitions begin.
+    /// The column of definitions.
     margin: u32,
     depth: usize,
-    /// How many functions between back quotes lie in each other in what was read; they do so to the
-    /// left.
+    /// Nesting depth of functions between back quotes in the last operand; these nest to the left.
     named: usize,
 }
 
@@ -49,17 +48,17 @@ impl<'a> Parser<'a> {
         &self.tokens[self.at]
     }
 
-    /// The next token, unless layout ends here what is being read.
+    /// The next token, unless the layout ends the current construct here.
     fn peek(&self) -> Option<&Lexeme<'a>> {
         self.goes_on().then(|| &self.token().kind)
     }
 
-    /// Passes over a token. At the end it stays there.
+    /// Skips a token; stays at the end.
     fn take(&mut self) {
         self.at = (self.at + 1).min(self.tokens.len() - 1);
     }
 
-    /// Passes over the mark if it is next.
+    /// Skips `mark` if it is next.
     fn taken(&mut self, mark: char) -> bool {
         let is_next = self.peek() == Some(&Lexeme::Mark(mark));
         if is_next {
@@ -76,13 +75,13 @@ impl<'a> Parser<'a> {
         matches!(self.peek(), Some(Lexeme::Name(name)) if *name == word)
     }
 
-    /// From a token's beginning to the end of the last one that was taken.
+    /// Span from a token's beginning to the end of the last skipped token.
     fn since(&self, start: usize) -> Span {
         let last = self.tokens[..self.at].last();
         start..last.map_or(start, |token| token.span.end).max(start)
     }
 
-    /// Reads something that lies in something else.
+    /// Parses a nested construct.
     fn nested<T>(&mut self, read: impl FnOnce(&mut Self) -> Result<T, Error>) -> Result<T, Error> {
         if self.depth == DEPTH_MAX {
             let message =
@@ -96,7 +95,7 @@ impl<'a> Parser<'a> {
         read
     }
 
-    /// The error that something else stands here than what was expected.
+    /// The error that something else than `what` stands here.
     fn expected(&self, what: &str) -> Error {
         let token = self.token();
         let found = match &token.kind {

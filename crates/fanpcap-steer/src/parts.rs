@@ -1,11 +1,12 @@
-//! Cuts a steering program into its two parts, for a fan-out group of the kernel's.
+//! Cuts a steering program into its two parts, for a kernel fan-out group.
 //!
-//! The steering part is the group's BPF program: it says which member gets a packet. The filtering
-//! part is each member's own filter: it drops and counts. The kernel runs the steering part first,
-//! and the steering part can neither drop nor copy. So the steering part may say anything about a
-//! packet that the whole program drops, and says about others what the whole program says. The
-//! filtering part drops what the whole program drops and counts what it counts. Turns and fragments
-//! are those of the steering part's packets: it also sees those that the filtering part then drops.
+//! The steering part is the group's BPF program: it selects the member that gets a packet. The
+//! filtering part is each member's own filter: it drops and counts. The kernel runs the steering
+//! part first, and the steering part can neither drop nor copy. So for a packet that the whole
+//! program drops, the steering part may select any member. For other packets it selects the same
+//! member as the whole program. The filtering part drops and counts the same packets as the whole
+//! program. The steering part's turns and fragment table include packets that the filtering part
+//! then drops.
 
 mod fit;
 
@@ -15,10 +16,10 @@ use std::mem;
 use crate::ir::{Comparison, Function, Header, Predicate, Property, Side, Steer, Tree};
 use fanpcap_wire::number;
 
-/// Why a group of the kernel's can't do what a program says.
+/// Why a kernel group can't run a steering program.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Unfit {
-    /// What it is, and what to do.
+    /// The obstacle, and advice.
     pub what: String,
 }
 
@@ -30,7 +31,7 @@ impl fmt::Display for Unfit {
 
 impl std::error::Error for Unfit {}
 
-/// The two parts of a steering program that fits a group of the kernel's.
+/// The two parts of a steering program that a kernel group can run.
 #[derive(Clone, Debug)]
 pub struct Parts {
     steering: Tree,
@@ -41,7 +42,7 @@ impl Parts {
     /// Cuts a steering program.
     ///
     /// # Errors
-    /// What a group of the kernel's can't do.
+    /// A kernel group can't run the steering program.
     pub fn of(tree: &Tree) -> Result<Self, Unfit> {
         fit::check(&tree.main)?;
         let part = |main| Tree {
@@ -56,14 +57,12 @@ impl Parts {
         })
     }
 
-    /// What says which member gets a packet, without filters that only drop, without counters and
-    /// samplers.
+    /// The part that selects the member: without filters that only drop, counters and samplers.
     pub fn steering(&self) -> &Tree {
         &self.steering
     }
 
-    /// What drops and counts, with counters and samplers; `None` where nothing is dropped or
-    /// counted.
+    /// The part that drops and counts; `None` if the steering program does neither.
     pub fn filtering(&self) -> Option<&Tree> {
         self.filtering.as_ref()
     }
@@ -75,18 +74,18 @@ impl Parts {
     }
 }
 
-/// What follows where a function drops.
+/// What follows a drop.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum OnDrop {
     /// The packet is dropped.
     EndsAll,
-    /// Another function is tried.
+    /// Another function runs.
     IsTold,
 }
 
 fn steers(mut function: Function, drop: OnDrop) -> Function {
     let counts = matches!(function, Function::Count(..) | Function::Sample { .. });
-    // An inverse passes only with the outcome from before.
+    // An inverse passes only with the outcome from before it.
     let inverse = matches!(function, Function::Inverse(_)) && drop == OnDrop::EndsAll;
     if counts || inverse {
         return Function::Pass;
@@ -113,7 +112,8 @@ fn filters(mut function: Function) -> Function {
     simple(function, OnDrop::IsTold)
 }
 
-/// A function whose children are simple. Where a drop ends all, the steering part need not drop.
+/// Simplifies a function whose children are simple. Where a drop ends the program, the steering
+/// part need not drop.
 fn simple(function: Function, drop: OnDrop) -> Function {
     match (function, drop) {
         (Function::Sequence(all), OnDrop::EndsAll) if all.contains(&Function::Drop) => {
@@ -131,7 +131,7 @@ fn simple(function: Function, drop: OnDrop) -> Function {
     }
 }
 
-/// Without what does nothing, and what is behind a drop.
+/// A sequence without functions that do nothing, and without those after a drop.
 fn sequence(functions: Vec<Function>) -> Function {
     let mut kept = Vec::new();
     let functions = functions.into_iter();
@@ -148,7 +148,7 @@ fn sequence(functions: Vec<Function>) -> Function {
     kept.pop().unwrap_or(Function::Pass)
 }
 
-/// Without what is behind an alternative that never drops.
+/// Alternatives up to the first that never drops.
 fn first(alternatives: Vec<Function>) -> Function {
     let mut kept = Vec::new();
     let alternatives = alternatives.into_iter();
@@ -165,7 +165,7 @@ fn first(alternatives: Vec<Function>) -> Function {
     kept.pop().unwrap_or(Function::Drop)
 }
 
-/// Drops the packets that have not what they would be steered by.
+/// Drops packets that lack the property that `steer` selects by.
 fn has(steer: &Steer) -> Function {
     let udp = |port: u16| {
         let [source, destination] = [Property::UdpSource, Property::UdpDestination]
@@ -176,14 +176,14 @@ fn has(steer: &Steer) -> Function {
         Steer::RoundRobin | Steer::Random | Steer::Cpu | Steer::Rss | Steer::To(_) => {
             return Function::Pass;
         }
-        // No predicate asks for bytes, so it stays, and only its dropping counts.
+        // No predicate reads frame bytes, so the steering function stays for its drop alone.
         Steer::Field(_) | Steer::Fields(..) => return Function::Steer(steer.clone()),
         Steer::DoubleField(one, other) => return Function::Steer(Steer::Fields(*one, *other)),
         Steer::Flow(_) | Steer::DoubleIp => Predicate::Has(Header::Ip),
         Steer::Link | Steer::LocalLink(_) | Steer::DoubleLink => Predicate::Has(Header::Link),
         Steer::Vlan => Predicate::Has(Header::Tag),
         Steer::LocalIp(net) | Steer::LocalNet(net, _) => Predicate::Address(Side::Either, *net),
-        // One part of one: whoever has all fields is in it.
+        // A share of one: every packet with all fields is in it.
         Steer::Key(key) => Predicate::Share {
             index: 0,
             of: 1,

@@ -1,4 +1,4 @@
-//! From source text to its tree.
+//! Compiles source text to a tree.
 
 use crate::check::{self, Definition, PcapCompiler};
 use crate::ir::Tree;
@@ -7,17 +7,17 @@ use crate::{Error, lexer, parser};
 /// The tree of a steering program.
 ///
 /// # Errors
-/// What is wrong first, and where.
+/// The first error, with its position.
 pub fn tree(source: &str, pcap: PcapCompiler<'_>) -> Result<Tree, Error> {
     let tokens = lexer::tokens(source)?;
     let module = parser::module(source, tokens)?;
     check::check(source, &module, pcap)
 }
 
-/// What the definitions of a steering program are, in its order.
+/// The definitions of a steering program, in source order.
 ///
 /// # Errors
-/// What is wrong first, and where.
+/// The first error, with its position.
 pub fn definitions(source: &str, pcap: PcapCompiler<'_>) -> Result<Vec<Definition>, Error> {
     let tokens = lexer::tokens(source)?;
     let module = parser::module(source, tokens)?;

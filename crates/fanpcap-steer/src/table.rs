@@ -1,4 +1,4 @@
-//! The function table: what the compiler knows, and what the manual page tells.
+//! The function table, for the compiler and the manual page.
 
 mod build;
 mod combinators;
@@ -25,19 +25,19 @@ use std::sync::LazyLock;
 pub struct Entry {
     /// Its name.
     pub name: &'static str,
-    /// Other names of it.
+    /// Aliases.
     pub aliases: &'static [&'static str],
     /// Its parameters.
     pub takes: &'static [Parameter],
-    /// What it is when it has them.
+    /// Type of the result.
     pub gives: Type,
-    /// What it means.
+    /// Description.
     pub meaning: &'static str,
-    /// What it means for IPv6, where that is not what the meaning says.
+    /// Description for IPv6, where it differs.
     pub ipv6: &'static str,
-    /// A program that has it.
+    /// A steering program that uses the function.
     pub example: &'static str,
-    /// Which engines run it.
+    /// Engines that run the function.
     pub engines: Engines,
     pub(crate) make: Make,
 }
@@ -50,14 +50,14 @@ pub(crate) type Make = fn(&mut Given<'_>) -> Result<Built, Wrong>;
 pub struct Parameter {
     /// What it is called.
     pub name: &'static str,
-    /// What it may be.
+    /// Kind of its arguments.
     pub kind: Kind,
 }
 
-/// What an argument may be.
+/// Kind of an argument.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
-    /// A number in this range, its ends included.
+    /// A number in this inclusive range.
     Number(i128, i128),
     /// A list of such numbers.
     Numbers(i128, i128),
@@ -83,40 +83,40 @@ pub enum Kind {
     Key,
 }
 
-/// What an expression is.
+/// Type of an expression.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Type {
     /// A question about a packet.
     Predicate,
     /// A number that a packet may have.
     Property,
-    /// What is done with a packet.
+    /// An operation on a packet.
     Function,
     /// Fields of a packet.
     Key,
-    /// An address and how much of it counts.
+    /// An address prefix.
     Net,
     /// A number.
     Number,
 }
 
-/// Which engines run a function.
+/// Engines that run a function.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Engines {
-    /// All of them.
+    /// All engines.
     All,
-    /// The hub; a group of the kernel's gives each packet to one member and can't do it.
+    /// The hub. A kernel group can't run the function: it gives each packet to one member.
     Hub,
-    /// The engine on XDP.
+    /// The XDP engine.
     Xdp,
 }
 
-/// Functions that belong together.
+/// A group of functions.
 #[derive(Clone, Copy, Debug)]
 pub struct Group {
-    /// What they are.
+    /// Heading.
     pub title: &'static str,
-    /// A sentence about all of them.
+    /// A sentence about the group.
     pub about: &'static str,
     /// In the order of the manual page.
     pub entries: &'static [Entry],
@@ -154,7 +154,7 @@ pub(crate) fn key(name: &str) -> Option<Key> {
     }
 }
 
-/// All names in order.
+/// All names, sorted.
 static NAMES: LazyLock<Vec<(&str, &Entry)>> = LazyLock::new(|| {
     let mut names: Vec<_> = entries()
         .flat_map(|entry| entry.names().map(move |name| (name, entry)))
@@ -164,12 +164,12 @@ static NAMES: LazyLock<Vec<(&str, &Entry)>> = LazyLock::new(|| {
 });
 
 impl Entry {
-    /// Its name and its aliases.
+    /// The name and the aliases.
     pub fn names(&self) -> impl Iterator<Item = &'static str> {
         [self.name].into_iter().chain(self.aliases.iter().copied())
     }
 
-    /// Its type, `port -> predicate`.
+    /// The type, as `port -> predicate`.
     pub fn signature(&self) -> String {
         let takes = self.takes.iter().map(|parameter| parameter.kind.word());
         let parts: Vec<&str> = takes.chain([self.gives.word()]).collect();
@@ -178,7 +178,7 @@ impl Entry {
 }
 
 impl Kind {
-    /// What it is in a signature.
+    /// The word in a signature.
     pub const fn word(self) -> &'static str {
         match self {
             Kind::Number(..) => "number",
@@ -195,7 +195,7 @@ impl Kind {
         }
     }
 
-    /// What it is in a message.
+    /// The words in a message.
     pub(crate) fn expected(self) -> String {
         match self {
             Kind::Number(least, most) => format!("a number from {least} to {most}"),
@@ -213,7 +213,7 @@ impl Kind {
         }
     }
 
-    /// Whether something of this type may be it.
+    /// Whether a value of this type can be the argument.
     pub(crate) fn fits(self, gives: Type) -> bool {
         match self {
             Kind::Number(..) => gives == Type::Number,
@@ -233,7 +233,7 @@ impl Kind {
 }
 
 impl Type {
-    /// What it is in a signature and in a message.
+    /// The word in a signature and in a message.
     pub fn word(self) -> &'static str {
         match self {
             Type::Predicate => "predicate",
@@ -247,7 +247,7 @@ impl Type {
 }
 
 impl Engines {
-    /// Which engines they are, for the manual page; nothing where all are.
+    /// The engines' names for the manual page; empty for all engines.
     pub fn limit(self) -> &'static str {
         match self {
             Engines::All => "",

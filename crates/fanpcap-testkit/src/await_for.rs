@@ -6,11 +6,11 @@ use std::time::{Duration, Instant};
 use anyhow::{Result, bail};
 use fanpcap_linux::wait::stop;
 
-/// Asks `condition` until it yields a value and returns that.
+/// Calls `condition` until it returns a value, and returns that.
 ///
 /// # Errors
-/// The condition's own error at once; after `limit`, or when somebody has asked this process for
-/// its end, one that says what was awaited.
+/// The condition's own error, at once. After `limit`, or when this process was asked to end, an
+/// error with the description.
 pub fn await_for<T>(
     what: &str,
     limit: Duration,
@@ -18,7 +18,8 @@ pub fn await_for<T>(
 ) -> Result<T> {
     let deadline = Instant::now() + limit;
     loop {
-        // Asked once more after the deadline: a busy machine may have kept this thread from asking.
+        // Check once more after the deadline: a busy machine may have kept this thread from
+        // checking.
         let late = Instant::now() > deadline;
         if let Some(value) = condition()? {
             return Ok(value);
@@ -33,7 +34,7 @@ pub fn await_for<T>(
     }
 }
 
-/// Long enough for everything that tests await on a loaded machine.
+/// Enough for every wait of a test on a loaded machine.
 pub const LIMIT: Duration = Duration::from_secs(20);
 
 const PAUSE: Duration = Duration::from_millis(5);

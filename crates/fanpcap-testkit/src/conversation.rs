@@ -10,17 +10,17 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
 
-/// Servers that run until they have held the conversations that they were started for.
+/// Servers that run until they have held their conversations.
 #[derive(Debug)]
 pub struct Servers {
     threads: Vec<JoinHandle<Result<()>>>,
 }
 
 impl Servers {
-    /// Waits for their end.
+    /// Waits for the servers.
     ///
     /// # Errors
-    /// The first one's that failed.
+    /// The first server's that failed.
     pub fn finish(self) -> Result<()> {
         for thread in self.threads {
             thread.join().expect("a server does not panic")?;
@@ -33,7 +33,7 @@ impl Servers {
 /// conversations each.
 ///
 /// # Errors
-/// When an address can't be bound.
+/// An address can't be bound.
 pub fn serve(addresses: &[IpAddr], count: usize) -> Result<Servers> {
     let mut threads = Vec::new();
     for &address in addresses {
@@ -49,7 +49,7 @@ pub fn serve(addresses: &[IpAddr], count: usize) -> Result<Servers> {
 /// Holds `count` conversations by TCP and as many by UDP with each server, one after another.
 ///
 /// # Errors
-/// When a reply is missing or differs from the request.
+/// A reply is missing or differs from the request.
 pub fn hold(servers: &[IpAddr], count: usize) -> Result<()> {
     for &server in servers {
         let server = SocketAddr::new(server, PORT);
@@ -61,11 +61,11 @@ pub fn hold(servers: &[IpAddr], count: usize) -> Result<()> {
     Ok(())
 }
 
-/// Sends `count` datagrams to `sink` from each of `sockets` sockets. Those of one arrive before the
-/// next one sends, so that no queue on the way overflows.
+/// Sends `count` datagrams to `sink` from each of `sockets` sockets. Waits for one socket's
+/// datagrams before the next socket sends, so that no queue overflows.
 ///
 /// # Errors
-/// When a socket can't be made, or a datagram does not arrive.
+/// A socket can't be created, or a datagram does not arrive.
 pub fn babble(sink: &UdpSocket, sockets: usize, count: usize) -> Result<()> {
     sink.set_read_timeout(Some(LIMIT))?;
     let address = sink.local_addr()?;
@@ -116,8 +116,8 @@ fn hold_by_tcp(server: SocketAddr) -> Result<()> {
 }
 
 fn hold_by_udp(server: SocketAddr) -> Result<()> {
-    // A port of its own: those that the kernel draws come again, and two conversations would be one
-    // flow. (TCP's don't, while the closed connection waits.)
+    // A port for each conversation: the kernel reuses UDP ports, and two conversations on one port
+    // would be one flow. (It does not reuse a TCP port while the closed connection waits.)
     static NEXT_PORT: AtomicU16 = AtomicU16::new(10_000);
     let port = NEXT_PORT.fetch_add(1, Ordering::Relaxed);
     let any: IpAddr = match server {

@@ -1,5 +1,5 @@
-//! docs/errors.md, held to what the library really says: each error listed there is produced by a
-//! test, each one produced is listed, and the printed text is exact.
+//! Compares docs/errors.md with the library's messages: a test produces each listed error, each
+//! produced error is listed, and the texts are equal.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::env;
@@ -10,7 +10,7 @@ use anyhow::{Context, Result, ensure};
 const PAGE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/errors.md");
 
 /// Compares the page's blocks under the heading `section` with `produced`, texts by the errors'
-/// names. With `FANPCAP_BLESS` in the environment it rewrites the blocks instead.
+/// names. With `FANPCAP_BLESS` in the environment, rewrites the blocks instead.
 ///
 /// # Errors
 /// The first difference.
@@ -41,14 +41,14 @@ pub fn check(section: &str, produced: &BTreeMap<String, String>) -> Result<()> {
 /// The names of all errors on the page.
 ///
 /// # Errors
-/// When the page can't be read.
+/// The page can't be read.
 pub fn names() -> Result<BTreeSet<String>> {
     let page = fs::read_to_string(PAGE).context("docs/errors.md")?;
     let names = page.lines().filter_map(|line| line.strip_prefix("### "));
     Ok(names.map(str::to_owned).collect())
 }
 
-/// The errors under a heading, as name and block, and the page with each block replaced by `now`.
+/// The errors under a heading, as name and block, and the page with its blocks replaced by `now`.
 fn blocks(
     page: &str,
     section: &str,

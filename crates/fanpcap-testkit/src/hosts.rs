@@ -1,5 +1,4 @@
-//! Two hosts, each in a network namespace, with a wire between them on which only their
-//! conversations are.
+//! Two hosts, each in a network namespace, joined by a wire that carries only their conversations.
 
 use std::fs;
 use std::mem;
@@ -14,7 +13,7 @@ use anyhow::{Context, Result};
 use crate::await_for::{LIMIT, await_for};
 use crate::{conversation, netns, veth};
 
-/// The device of the host that the calling thread is on; programs capture here.
+/// The device of the host that the calling thread is on; members capture here.
 pub const DEVICE: &str = "demo-b";
 
 const PEER: &str = "demo-a";
@@ -29,7 +28,7 @@ const PEER_HOST: [IpAddr; 2] = [
     IpAddr::V6(Ipv6Addr::new(0x2001, 0xdb8, 0, 0, 0, 0, 0, 1)),
 ];
 
-/// The two hosts. The calling thread is on the one that serves.
+/// The two hosts. The calling thread is on the host that serves.
 #[derive(Debug)]
 pub struct Hosts {
     peer: OwnedFd,
@@ -37,11 +36,11 @@ pub struct Hosts {
 }
 
 impl Hosts {
-    /// Makes both and moves the calling thread to the serving one. They end with the thread, the
-    /// value and the programs started there.
+    /// Creates both hosts and moves the calling thread to the serving one. The hosts end with the
+    /// thread, this value, and the processes started there.
     ///
     /// # Errors
-    /// When namespaces or devices can't be made (it needs root).
+    /// Namespaces or devices can't be created (this needs root).
     pub fn new() -> Result<Self> {
         netns::enter_quiet()?;
         let peer = netns::current()?;
@@ -56,36 +55,36 @@ impl Hosts {
         hosts.on_peer(|| configure(PEER, PEER_HOST, (HOST, MAC)))?;
         veth::await_up(DEVICE)?;
         hosts.on_peer(|| veth::await_up(PEER))?;
-        // The hosts tell the wire of their IPv6 multicast groups first.
+        // Both hosts first report their IPv6 multicast groups on the wire.
         await_silence()?;
         Ok(hosts)
     }
 
-    /// Holds `each` conversations by TCP and UDP over IPv4 and IPv6, and returns the packets that
-    /// the device itself counted meanwhile, both ways.
+    /// Holds `each` conversations by TCP and UDP over IPv4 and IPv6. Returns the packets that the
+    /// device counted meanwhile, in both directions.
     ///
     /// # Errors
-    /// When a conversation fails.
+    /// A conversation failed.
     pub fn talk(&self, each: usize) -> Result<usize> {
         let before = packets_on_wire()?;
         let servers = conversation::serve(&HOST, each)?;
         self.on_peer(|| conversation::hold(&HOST, each))?;
         servers.finish()?;
-        // The last acknowledgements are delayed, by 40 ms and more.
+        // TCP delays the last acknowledgements, by 40 ms or more.
         let after = await_silence()?;
         Ok(usize::try_from(after - before)?)
     }
 
-    /// Sends what fills the current block of each ring in a group of `members` under `hash`:
-    /// programs that open with a timeout of 0 are given packets by whole blocks only. It is no
-    /// conversation.
+    /// Fills the current block of each ring in a group of `members` under `hash`, by packets
+    /// outside any conversation: an application that opens with a timeout of 0 gets packets by
+    /// whole blocks only.
     ///
-    /// A block has 256 KiB. For a program that takes 160 bytes of a packet, as softflowd does, a
-    /// packet needs 248 there, so that 1,056 fill it. Each member gets 2,048 on average, in so many
+    /// A block has 256 KiB. With a snapshot length of 160 bytes, as softflowd has, a packet takes
+    /// 248 bytes, so 1,056 packets fill the block. Each member gets 2,048 on average, in so many
     /// small flows that chance does not halve its share.
     ///
     /// # Errors
-    /// When it can't be sent.
+    /// A packet can't be sent.
     pub fn fill_blocks(&self, members: usize) -> Result<()> {
         let sink = UdpSocket::bind((HOST[0], 0))?;
         self.on_peer(|| conversation::babble(&sink, 256 * members, 8))
@@ -99,9 +98,8 @@ impl Hosts {
     }
 }
 
-/// Makes a device ready so that only the conversations are on the wire: no offloads, the
-/// neighbour's address known, no duplicate address detection, no router solicitation, no link-local
-/// address.
+/// Configures a device so that only the conversations are on the wire: no offloads, a static
+/// neighbour, no duplicate address detection, no router solicitation, no link-local address.
 fn configure(device: &str, own: [IpAddr; 2], neighbour: ([IpAddr; 2], &str)) -> Result<()> {
     veth::offloads_off(device)?;
     let settings = [
@@ -132,7 +130,7 @@ fn configure(device: &str, own: [IpAddr; 2], neighbour: ([IpAddr; 2], &str)) -> 
     Ok(())
 }
 
-/// Waits until nothing passes any more and returns the packets so far.
+/// Waits until no packet passes any more and returns the number of packets so far.
 fn await_silence() -> Result<u64> {
     let mut before = packets_on_wire()?;
     await_for("the wire to fall silent", LIMIT, || {

@@ -1,5 +1,4 @@
-//! What tests and the demo share: network namespaces, veth pairs, traffic, captures, member
-//! programs.
+//! Shared by tests and the demo: network namespaces, veth pairs, traffic, captures, members.
 
 pub mod await_for;
 pub mod conversation;

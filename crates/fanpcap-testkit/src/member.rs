@@ -1,4 +1,5 @@
-//! Programs that capture through our library: started, awaited, stopped, their output read.
+//! Runs applications on our library: starts them, waits for them, stops them, and reads their
+//! output.
 
 use std::env;
 use std::ffi::OsStr;
@@ -16,8 +17,8 @@ use crate::capture::Capture;
 use crate::library::library_dir;
 use crate::scratch::Scratch;
 
-/// A program to start in the calling thread's namespace, on our library and with no settings but
-/// the ones given here.
+/// An application to start in the calling thread's namespace, on our library and with only the
+/// settings given here.
 #[derive(Debug)]
 pub struct Program {
     command: Command,
@@ -26,15 +27,15 @@ pub struct Program {
 }
 
 impl Program {
-    /// A program that prints `ready` on a stream of its choice once it captures.
+    /// An application that prints `ready` on some stream once it captures.
     ///
     /// # Errors
-    /// When our library isn't staged.
+    /// Our library isn't staged.
     pub fn new(program: impl AsRef<OsStr>, ready: &'static str) -> Result<Self> {
         Ok(Self::on(&library_dir()?, program, ready))
     }
 
-    /// The same on the libpcap of another directory, which is ours or anybody's.
+    /// An application on the libpcap of another directory.
     pub fn on(library: &Path, program: impl AsRef<OsStr>, ready: &'static str) -> Self {
         let mut command = Command::new(program);
         for (name, _) in env::vars_os() {
@@ -42,7 +43,7 @@ impl Program {
                 command.env_remove(name);
             }
         }
-        // An empty config file, so that the machine's own has no say.
+        // An empty config file: the machine's own must have no effect.
         command
             .env("LD_LIBRARY_PATH", library)
             .env("PCAP_CONFIG", "/dev/null");
@@ -54,13 +55,13 @@ impl Program {
         }
     }
 
-    /// tcpdump on `device`, writing each packet to `file` at once. It stays root, so that it may
-    /// write there, and has a buffer that no test fills.
+    /// tcpdump on `device`, which writes each packet to `file` at once. It stays root, so that it
+    /// may write there, and has a buffer that no test fills.
     ///
     /// # Errors
-    /// When our library isn't staged.
+    /// Our library isn't staged.
     pub fn tcpdump(device: &str, file: PathBuf) -> Result<Self> {
-        // tcpdump says so after it has set its filter, just before its first packet.
+        // tcpdump prints this after it has set its filter, just before its first packet.
         let mut program = Self::new("tcpdump", "listening on")?
             .args(["-n", "-U", "-Z", "root", "-B", "16384", "-i", device, "-w"])
             .arg(&file);
@@ -68,45 +69,45 @@ impl Program {
         Ok(program)
     }
 
-    /// One more argument.
+    /// Adds an argument.
     #[must_use]
     pub fn arg(mut self, argument: impl AsRef<OsStr>) -> Self {
         self.command.arg(argument);
         self
     }
 
-    /// More arguments.
+    /// Adds arguments.
     #[must_use]
     pub fn args<I: AsRef<OsStr>>(mut self, arguments: impl IntoIterator<Item = I>) -> Self {
         self.command.args(arguments);
         self
     }
 
-    /// An environment variable.
+    /// Sets an environment variable.
     #[must_use]
     pub fn set(mut self, variable: &str, value: impl AsRef<OsStr>) -> Self {
         self.command.env(variable, value);
         self
     }
 
-    /// `PCAP_GROUP` and `PCAP_FANOUT`.
+    /// Sets `PCAP_GROUP` and `PCAP_FANOUT`.
     #[must_use]
     pub fn group(self, group: u16, mode: &str) -> Self {
         self.set("PCAP_GROUP", group.to_string())
             .set("PCAP_FANOUT", mode)
     }
 
-    /// It is killed when the calling thread ends, however it ends.
+    /// The kernel kills the application when the calling thread ends, however it ends.
     #[must_use]
     pub fn ends_with_caller(mut self) -> Self {
         child::end_with_caller(&mut self.command);
         self
     }
 
-    /// Starts the program and waits until it captures.
+    /// Starts the application and waits until it captures.
     ///
     /// # Errors
-    /// When it ends instead, with what it said; or doesn't get there in time.
+    /// It ends first, with its output, or does not capture in time.
     pub fn start(self, scratch: &Scratch) -> Result<Member> {
         let ready = self.ready;
         let mut member = self.spawn(scratch)?;
@@ -114,10 +115,10 @@ impl Program {
         Ok(member)
     }
 
-    /// Runs the program to its end; what it said is the answer, whether it succeeded the status.
+    /// Runs the application to its end. Returns its output and status.
     ///
     /// # Errors
-    /// When it can't be started or doesn't end in time.
+    /// It can't be started or doesn't end in time.
     pub fn run(self, scratch: &Scratch) -> Result<Ended> {
         self.spawn(scratch)?.wait()
     }
@@ -138,7 +139,7 @@ impl Program {
     }
 }
 
-/// A program that runs.
+/// A running application.
 #[derive(Debug)]
 pub struct Member {
     child: Child,
@@ -146,40 +147,40 @@ pub struct Member {
     capture: Option<PathBuf>,
 }
 
-/// A program that has ended.
+/// An application that has ended.
 #[derive(Debug)]
 pub struct Ended {
-    /// How it ended.
+    /// Exit status.
     pub status: ExitStatus,
-    /// What it wrote to its standard output and standard error.
+    /// Its standard output and standard error.
     pub said: String,
     capture: Option<PathBuf>,
 }
 
 impl Member {
-    /// The process.
+    /// The process id.
     pub fn pid(&self) -> u32 {
         self.child.id()
     }
 
-    /// What it has said so far.
+    /// Its output so far.
     ///
     /// # Errors
-    /// When the file of its output can't be read.
+    /// The file of its output can't be read.
     pub fn said(&self) -> Result<String> {
         Ok(String::from_utf8_lossy(&fs::read(&self.said)?).into_owned())
     }
 
-    /// Waits until it has said `text`.
+    /// Waits until it has printed `text`.
     ///
     /// # Errors
-    /// When it ends without, or doesn't say so in time.
+    /// It ends without, or doesn't print it in time.
     pub fn wait_until_says(&mut self, text: &str) -> Result<()> {
         await_for(
             &format!("process {} to say {text:?}", self.pid()),
             LIMIT,
             || {
-                // Asked in this order: what it said before it ended is all there afterwards.
+                // In this order: after its end the output is complete.
                 let ended = self.child.try_wait()?;
                 let said = self.said()?;
                 match ended {
@@ -191,12 +192,12 @@ impl Member {
         )
     }
 
-    /// The number of packets that it has written to its file so far.
+    /// The number of packets in its file so far.
     pub fn captured(&self) -> usize {
         self.capture.as_deref().map_or(0, Capture::count_so_far)
     }
 
-    /// The packets that it has written to its file so far.
+    /// The packets in its file so far.
     pub fn capture_so_far(&self) -> Capture {
         let none = Capture {
             packets: Vec::new(),
@@ -207,15 +208,15 @@ impl Member {
     /// Sends a signal, by name without SIG.
     ///
     /// # Errors
-    /// When the process is gone.
+    /// The process is gone.
     pub fn signal(&self, name: &str) -> Result<()> {
         signal(self.pid(), name)
     }
 
-    /// Stops it as a user would, with an interrupt, and waits for its end.
+    /// Stops it with an interrupt, as a user would, and waits for its end.
     ///
     /// # Errors
-    /// When it fails or doesn't end in time.
+    /// It fails or doesn't end in time.
     pub fn stop(self) -> Result<Ended> {
         self.signal("INT")?;
         let ended = self.wait()?;
@@ -231,7 +232,7 @@ impl Member {
     /// Waits for its end.
     ///
     /// # Errors
-    /// When it doesn't end in time.
+    /// It doesn't end in time.
     pub fn wait(mut self) -> Result<Ended> {
         let what = format!("the end of process {}", self.pid());
         let status = await_for(&what, LIMIT, || Ok(self.child.try_wait()?))?;
@@ -243,11 +244,11 @@ impl Member {
     }
 }
 
-/// Sends a process a signal, by name without SIG. The shell has `kill`; a minimal system lacks the
-/// program of that name.
+/// Sends a process a signal, by name without SIG. Uses the shell's `kill`: a minimal system lacks
+/// the executable of that name.
 ///
 /// # Errors
-/// When the process is gone.
+/// The process is gone.
 pub fn signal(pid: u32, name: &str) -> Result<()> {
     let mut sh = Command::new("sh");
     sh.args(["-c", "kill \"-$0\" \"$1\"", name, &pid.to_string()]);
@@ -258,7 +259,7 @@ pub fn signal(pid: u32, name: &str) -> Result<()> {
 
 impl Drop for Member {
     fn drop(&mut self) {
-        // What it has started holds its sockets too. These fail only when all have ended.
+        // Its children hold its sockets too. The call fails only when all have ended.
         let _ = child::signal_group(self.pid(), child::SIGKILL);
         let own = self.pid();
         for started in stat::all().iter().filter(|one| one.parent == own) {
@@ -270,10 +271,10 @@ impl Drop for Member {
 }
 
 impl Ended {
-    /// What it captured.
+    /// The packets in its file.
     ///
     /// # Errors
-    /// When there is no complete file.
+    /// The file is missing or incomplete.
     pub fn capture(&self) -> Result<Capture> {
         Capture::read(
             self.capture
@@ -282,10 +283,10 @@ impl Ended {
         )
     }
 
-    /// The number before `what` in tcpdump's closing words, such as "packets received by filter".
+    /// The number before `what` in tcpdump's closing lines, such as "packets received by filter".
     ///
     /// # Errors
-    /// When it didn't say so.
+    /// tcpdump printed no such line.
     pub fn count(&self, what: &str) -> Result<usize> {
         self.said
             .lines()
@@ -299,10 +300,10 @@ impl Ended {
     }
 }
 
-/// Waits until the group has as many sockets as `members`, in the calling thread's namespace.
+/// Waits until the group has `members` sockets, in the calling thread's namespace.
 ///
 /// # Errors
-/// When it doesn't come to that in time.
+/// The group does not reach that number in time.
 pub fn wait_for_members(group: u16, members: usize) -> Result<()> {
     await_for(
         &format!("{members} sockets in group {group}"),
@@ -317,10 +318,10 @@ pub fn wait_for_members(group: u16, members: usize) -> Result<()> {
     )
 }
 
-/// Waits until the programs have written `packets` packets to their files, all together.
+/// Waits until the members have written `packets` packets to their files, all together.
 ///
 /// # Errors
-/// When they don't get there in time.
+/// They do not in time.
 pub fn wait_for_packets(members: &[Member], packets: usize) -> Result<()> {
     let mut captured = 0;
     await_for("the last packets", LIMIT, || {
@@ -331,11 +332,11 @@ pub fn wait_for_packets(members: &[Member], packets: usize) -> Result<()> {
 }
 
 /// Waits until the members have written `packets` packets, stops them and returns what they
-/// captured. What the kernel gave them must come to the same number, so that no packet stays hidden
-/// in a ring.
+/// captured. The kernel's counters must add up to the same number, so that no packet is left in a
+/// ring.
 ///
 /// # Errors
-/// When packets are missing, were dropped, or are more than that.
+/// Packets are missing, were dropped, or are too many.
 pub fn finish(members: Vec<Member>, packets: usize) -> Result<Vec<Capture>> {
     wait_for_packets(&members, packets)?;
     let ended = members
@@ -355,10 +356,10 @@ pub fn finish(members: Vec<Member>, packets: usize) -> Result<Vec<Capture>> {
     ended.iter().map(|member| member.capture()).collect()
 }
 
-/// The shared libraries named libpcap that a process runs on.
+/// The shared libraries named libpcap that a process has loaded.
 ///
 /// # Errors
-/// When the process is gone.
+/// The process is gone.
 pub fn libraries_of(pid: u32) -> Result<Vec<PathBuf>> {
     let maps = fs::read_to_string(format!("/proc/{pid}/maps"))?;
     let paths = maps

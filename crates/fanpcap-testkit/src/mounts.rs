@@ -1,19 +1,19 @@
-//! Whether a test can have mounts of its own here.
+//! Checks whether a test can have its own mounts on this machine.
 
 use std::process::Command;
 
 use anyhow::{Context, Result};
 
-/// Why `unshare --mount` fails here; `None` where it works. In a chroot whose directory is not a
+/// Why `unshare --mount` fails here; `None` if it works. In a chroot whose directory is not a
 /// mount, the kernel can't make the root private (`EINVAL` from mount(2)).
 ///
 /// # Errors
-/// When there is no unshare(1).
+/// unshare(1) is missing.
 pub fn hindrance() -> Result<Option<String>> {
     complaint(Command::new("unshare").args(["--mount", "true"]))
 }
 
-/// Runs a test that needs mounts of its own, or says why it can't run here.
+/// Runs a test that needs its own mounts, or prints why it can't run here.
 ///
 /// # Errors
 /// The test's.
@@ -39,7 +39,7 @@ mod tests {
     use super::*;
     use crate::Scratch;
 
-    /// A root that is a directory, not a mount, with the machine's programs.
+    /// A root that is a directory and no mount, with the machine's executables.
     const CHROOT: &str = "for dir in usr bin lib lib64; do \
                               test ! -e /$dir || { mkdir \"$0/$dir\" && mount --rbind /$dir \"$0/$dir\"; } \
                           done && exec chroot \"$0\" unshare --mount true";

@@ -1,4 +1,4 @@
-//! Network namespaces for tests: a thread of its own in a new, quiet namespace.
+//! Network namespaces for tests: a thread in a new, quiet namespace.
 
 use std::fs;
 use std::panic;
@@ -9,12 +9,12 @@ pub use fanpcap_linux::process::netns::{current, enter};
 
 use crate::veth::ip;
 
-/// Runs `work` on a thread of its own in a new network namespace, where lo is up and no IPv6
-/// address is configured by itself, so that nothing but the test's own frames is on any wire. The
-/// namespace and its devices end with the thread and the programs started in it.
+/// Runs `work` on a thread in a new network namespace. lo is up there, and the kernel configures no
+/// IPv6 address by itself, so that only the test's frames are on the wires. The namespace and its
+/// devices end with the thread and the processes started in it.
 ///
 /// # Errors
-/// Those of `work`, or that the namespace can't be made (it needs root).
+/// Those of `work`; or the namespace can't be created (this needs root).
 pub fn within_new<T: Send>(work: impl FnOnce() -> Result<T> + Send) -> Result<T> {
     let body = || {
         enter_quiet()?;
@@ -27,7 +27,7 @@ pub fn within_new<T: Send>(work: impl FnOnce() -> Result<T> + Send) -> Result<T>
 /// Moves the calling thread to such a namespace.
 ///
 /// # Errors
-/// When the namespace can't be made (it needs root).
+/// The namespace can't be created (this needs root).
 pub fn enter_quiet() -> Result<()> {
     fanpcap_linux::process::netns::enter_new()
         .context("a new network namespace (this needs root)")?;

@@ -1,4 +1,4 @@
-//! Veth pairs: two devices joined by a wire, and what passed on it.
+//! Veth pairs, and the counters of their devices.
 
 use std::fs;
 use std::process::Command;
@@ -7,7 +7,7 @@ use anyhow::{Context, Result, ensure};
 
 use crate::await_for::{LIMIT, await_for};
 
-/// Two devices in the calling thread's namespace; what leaves one arrives at the other.
+/// Two devices in the calling thread's namespace. Every frame sent on one arrives at the other.
 #[derive(Clone, Copy, Debug)]
 pub struct Veth {
     /// One end: tests send here.
@@ -16,23 +16,23 @@ pub struct Veth {
     pub far: &'static str,
 }
 
-/// What a device counted.
+/// A device's counters.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Counters {
-    /// Packets that arrived.
+    /// Packets received.
     pub received: u64,
-    /// Packets that arrived and were dropped before any packet socket saw them.
+    /// Packets dropped on receipt, before any packet socket.
     pub receive_dropped: u64,
-    /// Packets that left.
+    /// Packets sent.
     pub sent: u64,
 }
 
 impl Veth {
-    /// Makes the pair with `queues` transmit and receive queues each, offloads off, no ARP, both
-    /// up.
+    /// Creates the pair with `queues` transmit and receive queues each, without offloads and ARP,
+    /// both devices up.
     ///
     /// # Errors
-    /// What `ip` and `ethtool` say.
+    /// `ip` or `ethtool` failed; the message has its output.
     pub fn new(near: &'static str, far: &'static str, queues: usize) -> Result<Self> {
         let queues = format!("numtxqueues {queues} numrxqueues {queues}");
         ip(&format!(
@@ -48,10 +48,11 @@ impl Veth {
     }
 }
 
-/// Turns off what would merge, split or complete frames between the wire and a packet socket.
+/// Turns off offloads that would merge, split or complete frames between the wire and a packet
+/// socket.
 ///
 /// # Errors
-/// What `ethtool` says.
+/// `ethtool` failed; the message has its output.
 pub fn offloads_off(device: &str) -> Result<()> {
     run(
         "ethtool",
@@ -59,10 +60,10 @@ pub fn offloads_off(device: &str) -> Result<()> {
     )
 }
 
-/// Waits until the device can send: a link that has just come up drops frames until then.
+/// Waits until the device can send: a link that has just come up drops frames at first.
 ///
 /// # Errors
-/// When it doesn't come up.
+/// The device doesn't come up.
 pub fn await_up(device: &str) -> Result<()> {
     await_for(&format!("{device} to come up"), LIMIT, || {
         let state = output("ip", &format!("-o link show {device}"))?;
@@ -73,7 +74,7 @@ pub fn await_up(device: &str) -> Result<()> {
 /// The counters of a device in the calling thread's namespace.
 ///
 /// # Errors
-/// When there is no such device.
+/// The device does not exist.
 pub fn counters(device: &str) -> Result<Counters> {
     let table = fs::read_to_string("/proc/thread-self/net/dev")?;
     let line = table
@@ -96,7 +97,7 @@ pub fn counters(device: &str) -> Result<Counters> {
 /// Runs `ip` with space-separated arguments in the calling thread's namespace.
 ///
 /// # Errors
-/// What it says.
+/// `ip` failed; the message has its output.
 pub fn ip(arguments: &str) -> Result<()> {
     run("ip", arguments)
 }

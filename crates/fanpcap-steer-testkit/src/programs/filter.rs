@@ -1,4 +1,4 @@
-//! Pcap filters: such as libpcap makes, and any that a checker of classic BPF takes.
+//! Draws pcap filters: some as libpcap makes them, and any that a checker of classic BPF accepts.
 
 use fanpcap_bpf::Classic;
 use fanpcap_steer::ir::{Filter, Predicate};
@@ -27,7 +27,7 @@ impl Maker<'_, '_> {
     }
 }
 
-/// A program of classic BPF.
+/// A classic BPF program.
 pub fn classic(draw: &mut Draw<'_>) -> Vec<Classic> {
     match draw.weighted(&[20, 30, 20, 10, 50]) {
         0 => ether_type(draw),
@@ -83,7 +83,7 @@ fn length(draw: &mut Draw<'_>) -> Vec<Classic> {
     vec![op(0x80, 0), jump(0x35, number, 0, 1), TAKE, REJECT]
 }
 
-/// Straight on or forward, with all operations; its memory is written before it is read.
+/// Straight-line code or forward jumps, with all operations; memory is written before it is read.
 fn any(draw: &mut Draw<'_>) -> Vec<Classic> {
     let mut code = vec![op(0x00, draw.u32()), op(0x02, 0), op(0x02, 1), op(0x02, 15)];
     let count = 1 + draw.below(14);
@@ -94,7 +94,7 @@ fn any(draw: &mut Draw<'_>) -> Vec<Classic> {
     code
 }
 
-/// One with `left` others between it and the last.
+/// An instruction with `left` others between it and the last.
 fn instruction(draw: &mut Draw<'_>, left: usize) -> Classic {
     const ARITHMETIC: [u16; 8] = [0x00, 0x10, 0x20, 0x40, 0x50, 0xa0, 0x30, 0x90];
     const CONDITIONS: [u16; 4] = [0x10, 0x20, 0x30, 0x40];
@@ -122,7 +122,7 @@ fn instruction(draw: &mut Draw<'_>, left: usize) -> Classic {
     }
 }
 
-/// Where a load is from: in the headers mostly, at a frame's end sometimes.
+/// Offset of a load: mostly in the headers, sometimes at a frame's end.
 fn place(draw: &mut Draw<'_>) -> u32 {
     if draw.one_in(12) {
         return draw.pick(&[100, 1500, 65_535, 0x7fff_ffff, 0xffff_efff]);

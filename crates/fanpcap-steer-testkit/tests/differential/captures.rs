@@ -1,4 +1,4 @@
-//! Capture files: those of the directory FANPCAP_PROOF_CAPTURES, or some that are made here.
+//! Capture files: those in the directory FANPCAP_PROOF_CAPTURES, or captures made here.
 
 use std::borrow::Cow;
 use std::fs::{self, File};
@@ -18,12 +18,12 @@ use super::traffic::{Shot, captured, files};
 use super::workers::all_agree;
 use super::written;
 
-/// Frames that come to one loaded program.
+/// Frames for one loaded program.
 const FRAMES: usize = 4000;
-/// Drawn programs, besides the modes and the table's examples.
+/// Drawn programs, in addition to the modes and the table's examples.
 const DRAWN: u64 = 50;
 
-/// A directory of captures that is gone in the end.
+/// A directory of captures; drop removes it.
 struct Made(PathBuf);
 
 impl Made {
@@ -61,7 +61,7 @@ fn write(path: &Path, frames: impl Iterator<Item = Vec<u8>>) {
     }
 }
 
-/// The frames of all files that can be read, and why the others can't.
+/// The frames of all readable files; prints why others are not readable.
 fn frames(directory: &Path) -> Vec<Shot> {
     let mut shots = Vec::new();
     let (mut read, mut unread) = (0, Vec::new());

@@ -1,4 +1,4 @@
-//! A program and the packets that come to it: tried out at each hook, and compared.
+//! A case: a steering program and its packets, run at each hook and compared.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -15,51 +15,51 @@ use super::side::{Hook, NotRun, Side};
 use super::traffic::{Shot, Untried};
 use super::tree;
 
-/// A program and its packets.
+/// A steering program and its packets.
 #[derive(Clone)]
 pub(crate) struct Case {
     pub(crate) program: Tree,
-    /// What it was written as, if it was.
+    /// The source text, if there is one.
     pub(crate) source: String,
     pub(crate) shots: Vec<Shot>,
-    /// Where it is tried out.
+    /// The hooks to compare.
     pub(crate) hooks: &'static [Hook],
 }
 
-/// What was compared, and how it came out.
+/// Tallies of comparisons.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Outcome {
-    /// Programs that ran at each hook.
+    /// Steering programs that ran at each hook.
     pub(crate) programs: [u64; 3],
     /// Trials at each hook.
     pub(crate) trials: [u64; 3],
-    /// Of these, those that dropped.
+    /// Of these: trials that dropped.
     pub(crate) drops: [u64; 3],
-    /// Packets of which both parts together were compared with the whole program.
+    /// Packets for which both parts together were compared with the whole program.
     pub(crate) together: u64,
-    /// Later fragments that came before their first, as both sides have counted them.
+    /// Later fragments that came before their first, counted equally by both sides.
     pub(crate) late: u64,
-    /// Programs that moved a counter.
+    /// Steering programs that changed a counter.
     pub(crate) counting: u64,
-    /// Frames that trials do not take.
+    /// Frames that BPF_PROG_TEST_RUN refuses, by reason.
     pub(crate) untried: BTreeMap<Untried, u64>,
-    /// Programs that the back end refuses, by why.
+    /// Steering programs that the back end refuses, by reason.
     pub(crate) refused: BTreeMap<String, u64>,
 }
 
-/// Where both did not agree.
+/// A difference between the two sides.
 #[derive(Clone, Debug)]
 pub(crate) struct Difference {
     pub(crate) hook: Hook,
-    /// Which packet, if it is one.
+    /// The packet's index, if a packet shows the difference.
     pub(crate) shot: Option<usize>,
     pub(crate) what: String,
-    /// The kernel has taken the program.
+    /// The kernel has loaded the program.
     pub(crate) is_taken: bool,
     pub(crate) listing: String,
 }
 
-/// Tries a case out on the CPU that the thread is pinned to.
+/// Runs a case on the CPU that the thread is pinned to.
 pub(crate) fn check(case: &Case, cpu: u32, seed: &Seed<'_>) -> Result<Outcome, Difference> {
     let mut outcome = Outcome::default();
     let mut sides = sides(case, seed, &mut outcome)?;
@@ -122,7 +122,7 @@ fn sides(case: &Case, seed: &Seed<'_>, outcome: &mut Outcome) -> Result<Vec<Side
     Ok(sides)
 }
 
-/// The kind of refusal, without what is of the program alone.
+/// The kind of refusal, without the program's details.
 fn why(hook: Hook, error: &EbpfError) -> String {
     let kind = match error {
         EbpfError::Unfit(unfit) => unfit.what.split([',', ':']).next().unwrap_or_default(),
@@ -133,7 +133,7 @@ fn why(hook: Hook, error: &EbpfError) -> String {
     format!("{hook:?}: {kind}")
 }
 
-/// What the kernel returned for one packet, if it takes such a frame.
+/// The kernel's result for one packet, if the kernel runs such a frame.
 fn one(
     side: &mut Side,
     shot: &Shot,
@@ -187,17 +187,18 @@ impl Side {
     }
 }
 
-/// The whole program, which both parts together have to come to.
+/// The evaluator of the whole program, which both parts together must equal.
 struct Whole {
     evaluator: Evaluator,
-    /// It has a verdict.
+    /// The program drops some packets.
     judges: bool,
-    /// What it decides depends on packets that another part of it drops: turns, and random numbers.
+    /// Its decisions depend on packets that another of its functions drops: turns, and random
+    /// numbers.
     has_turns: bool,
 }
 
 impl Whole {
-    /// None where it does not run in a group.
+    /// `None` for a program that does not run in a group.
     fn of(program: &Tree, sides: &[Side]) -> Option<Self> {
         sides.iter().find(|side| side.hook == Hook::Fanout)?;
         let judges = Parts::of(program).ok()?.filtering().is_some();
@@ -239,8 +240,7 @@ impl Whole {
         let keeps = !self.judges || filter == Some(u32::MAX);
         let agree = match decision {
             Decision::Drop => !keeps,
-            // Which member a fragment goes to depends on those before it, also on those that are
-            // dropped.
+            // A fragment's member depends on earlier fragments, also on dropped ones.
             Decision::Steer(_) if self.has_turns || is_fragment(&frame) => keeps,
             Decision::Steer(number) => keeps && number == member,
             Decision::Copy | Decision::Broadcast | Decision::Double(..) => false,
@@ -289,7 +289,7 @@ impl Outcome {
     }
 }
 
-/// All that it takes to see it again.
+/// All data that reproduces a difference.
 pub(crate) struct Report<'a>(pub(crate) &'a Case, pub(crate) &'a Difference);
 
 impl fmt::Display for Report<'_> {

@@ -1,4 +1,4 @@
-//! What a packet costs in the kernel, and what it costs to load a program.
+//! Measures the cost of a packet in the kernel, and of loading a program.
 
 use std::hint::black_box;
 use std::time::{Duration, Instant};
@@ -30,7 +30,7 @@ fn packets() -> [(&'static str, Vec<u8>); 5] {
     ]
 }
 
-/// The quickest of some rounds, ns.
+/// The fastest of several rounds, in nanoseconds.
 fn time(loaded: &Loaded, frame: &[u8]) -> u32 {
     let rounds = (0..ROUNDS).map(|_| loaded.time(frame, REPEAT).unwrap().1);
     rounds.min().unwrap_or_default()
@@ -70,7 +70,7 @@ fn packets_cost_little() {
     }
 }
 
-/// 50 lines, as a user with many needs writes them.
+/// 50 lines, as a user with many conditions writes them.
 fn fifty_lines() -> String {
     let lines = [
         "    when (has_port 53 .||. has_addr \"192.168.0.0/16\") (inc 1)\n",

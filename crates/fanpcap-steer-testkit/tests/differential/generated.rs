@@ -1,4 +1,4 @@
-//! Programs and packets drawn from seeds.
+//! Compares programs and packets drawn from seeds.
 
 use std::time::Instant;
 
@@ -11,13 +11,13 @@ use super::workers::all_agree;
 
 /// Packets of each program.
 const PACKETS: usize = 500;
-/// Pairs of program and packet, unless FANPCAP_PROOF_PACKETS says another number.
+/// Pairs of program and packet, unless FANPCAP_PROOF_PACKETS sets another number.
 const PAIRS: u64 = 1_000_000;
 
 pub(crate) fn case(seed: u64) -> Case {
     let tape = tape(!seed, 300);
     let mut draw = Draw::new(&tape);
-    // What a group can't do mostly runs at XDP all the same.
+    // A program that a group can't run still runs at XDP.
     let program = if seed % 8 == 7 {
         programs::program(&mut draw)
     } else {

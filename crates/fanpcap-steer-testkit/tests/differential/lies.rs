@@ -1,5 +1,5 @@
-//! That the proof would find a bug in the evaluator: it is made to lie about one thing after
-//! another.
+//! Checks that the comparison would find a bug in the evaluator: evaluators with one bug each must
+//! differ.
 
 use fanpcap_steer::ir::{
     Comparison, Flow, Function, Header, Key, Ports, Predicate, Property, Side, Steer, Tree,
@@ -14,12 +14,12 @@ use super::workers::pinned;
 
 type Lie = fn(&mut Tree);
 
-/// Changes predicates.
+/// Changes the tree's predicates.
 fn ask(program: &mut Tree, change: impl Fn(&mut Predicate)) {
     tree::each_predicate(&mut program.main, &mut |predicate| change(predicate));
 }
 
-/// Changes functions.
+/// Changes the tree's functions.
 fn run(program: &mut Tree, change: impl Fn(&mut Function)) {
     tree::each(&mut program.main, &mut |function| change(function));
 }
@@ -32,7 +32,7 @@ fn flows(program: &mut Tree, change: impl Fn(&mut Flow)) {
     });
 }
 
-/// What the evaluator lies about, and a program that asks for it.
+/// Name of a bug, a program that shows it, and the bug.
 const LIES: [(&str, &str, Lie); 21] = [
     (
         "less is less or equal",
@@ -218,7 +218,7 @@ const LIES: [(&str, &str, Lie); 21] = [
     }),
 ];
 
-/// Another packet than the kernel sees.
+/// Changes the packet for the evaluator only.
 type Falsehood = fn(&mut Vec<u8>);
 
 const FALSEHOODS: [(&str, &str, Falsehood); 4] = [

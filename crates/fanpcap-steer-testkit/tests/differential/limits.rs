@@ -1,5 +1,5 @@
-//! That the kernel takes every program which the compiler and the back end accept, up to their
-//! limits.
+//! Checks that the kernel loads every program that the compiler and the back end accept, up to
+//! their limits.
 
 use std::collections::BTreeMap;
 use std::process::Command;
@@ -15,19 +15,19 @@ use super::side::{HOOKS, Hook};
 use super::tree;
 use super::written::examples;
 
-/// How it went with many programs.
+/// Results for many programs.
 #[derive(Debug, Default)]
 struct Taken {
     taken: usize,
-    /// What the verifier went through, at most, and with what.
+    /// The verifier's highest number of processed instructions, and for which program.
     verified: (u32, String),
     instructions: usize,
-    /// By the back end's own limits.
+    /// Programs refused by the back end's own limits.
     refused: BTreeMap<&'static str, usize>,
 }
 
 impl Taken {
-    /// Loads what the back end accepts.
+    /// Loads a program that the back end accepts.
     fn load(&mut self, program: &Tree, hook: Hook, what: &str) {
         let object = match hook.object(program) {
             Ok(Some(object)) => object,
@@ -81,7 +81,7 @@ fn large(seed: u64) -> Tree {
         }
         parts.push(moved(drawn, &mut whole));
     }
-    // Alternatives in a group may not sample.
+    // Alternatives in a group must not sample.
     if shape != 0 && shape != 2 && seed % 2 == 0 {
         parts.iter_mut().for_each(|part| {
             tree::each(part, &mut |function| {
@@ -96,7 +96,7 @@ fn large(seed: u64) -> Tree {
     whole
 }
 
-/// A program's tree, with its sets and filters behind those of the whole one.
+/// A program's tree, its sets and filters appended to those of `whole`.
 fn moved(part: Tree, whole: &mut Tree) -> Function {
     let (sets, filters) = (whole.sets.len(), whole.filters.len());
     whole.sets.extend(part.sets);
@@ -129,11 +129,10 @@ fn moved(part: Tree, whole: &mut Tree) -> Function {
     main
 }
 
-/// In a row, as alternatives, as conditions or alternatives in each other, each the other way
-/// round.
+/// A sequence, alternatives, nested conditions, or nested alternatives, each in both orders.
 fn shaped(shape: usize, parts: Vec<Function>) -> Function {
     let inverse = |part| Function::Inverse(Box::new(part));
-    // What drawn programs are deep by themselves is left.
+    // The depth left beside that of the drawn programs.
     let nested = |around: &dyn Fn(usize, Function, Function) -> Function| {
         let each = parts.len().div_ceil(DEPTH_MAX - 20).max(1);
         let groups = parts
@@ -160,8 +159,8 @@ fn shaped(shape: usize, parts: Vec<Function>) -> Function {
     }
 }
 
-/// How many large programs are tried out, unless FANPCAP_PROOF_PROGRAMS says another number; from
-/// FANPCAP_PROOF_SEED on.
+/// Number of large programs, unless FANPCAP_PROOF_PROGRAMS sets another; FANPCAP_PROOF_SEED is the
+/// first seed.
 const LARGE: u64 = 30;
 
 fn large_programs(hooks: &[Hook]) -> Taken {
@@ -186,7 +185,7 @@ fn the_kernel_takes_large_programs() {
     assert!(taken.taken > 20, "{taken:?}");
 }
 
-/// One function again and again, as often as the compiler and the back end accept it.
+/// Repeats one function as often as the compiler and the back end accept it.
 #[test]
 #[ignore = "needs root: eBPF"]
 fn the_kernel_takes_the_most_of_each_kind() {
@@ -214,7 +213,7 @@ fn most_of_each_kind(hooks: &[Hook]) -> Taken {
     taken
 }
 
-/// The program that has it most often.
+/// The program with the most repetitions.
 fn most(example: &str, hook: Hook) -> Option<(usize, Tree)> {
     let accepted = |count: usize| {
         let line = format!("  {example}\n");
@@ -223,7 +222,7 @@ fn most(example: &str, hook: Hook) -> Option<(usize, Tree)> {
         hook.object(&program).ok().flatten()?;
         Some((count, program))
     };
-    // By halves, as what is accepted is accepted in smaller numbers.
+    // Bisection works: a program with fewer repetitions is accepted too.
     let (mut least, mut limit, mut best) = (0, 4096, None);
     while limit - least > least / 16 + 1 {
         let middle = least + (limit - least) / 2;
@@ -235,7 +234,7 @@ fn most(example: &str, hook: Hook) -> Option<(usize, Tree)> {
     best
 }
 
-/// Runs a test of this file in a process with some capabilities, by setpriv(1).
+/// Runs a test of this file in a process with these capabilities, by setpriv(1).
 fn with(capabilities: &str, test: &str) {
     let these = format!("-all{capabilities}");
     let output = Command::new("setpriv")
@@ -250,7 +249,7 @@ fn with(capabilities: &str, test: &str) {
     };
     let text = [&output.stdout[..], &output.stderr].concat();
     let text = String::from_utf8_lossy(&text);
-    // Not as lines of this process' own.
+    // Indented: these are not lines of this process.
     text.lines().for_each(|line| println!("  {line}"));
     let is_child = text.contains(capabilities);
     assert!(output.status.success() && is_child && text.contains("1 passed"));

@@ -1,6 +1,5 @@
-//! The proof that all back ends come to the same: each steering program runs in the kernel
-//! (`BPF_PROG_TEST_RUN`) and in the evaluator, on the same packets in the same order. What both
-//! return, count and remember has to be equal.
+//! Compares all back ends: each steering program runs in the kernel (`BPF_PROG_TEST_RUN`) and in
+//! the evaluator, on the same packets in the same order. Results, counters and state must be equal.
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 #![allow(clippy::print_stdout, reason = "a proof prints how much it has tried")]
 

@@ -1,4 +1,4 @@
-//! What is forgotten: fragments of a datagram after two seconds.
+//! Forgetting: both sides forget a datagram's fragments after two seconds.
 
 use std::thread::sleep;
 use std::time::{Duration, Instant};

@@ -1,20 +1,20 @@
-//! A bug that is put in on purpose, to see whether it is found.
+//! Seeded bugs: the comparison must find them.
 
 use fanpcap_bpf::{Instruction, Object};
 use fanpcap_steer::ir::Tree;
 
 use super::side::Hook;
 
-/// Where the bug is.
+/// Location of the bug.
 #[derive(Clone, Copy)]
 pub(crate) enum Seed<'a> {
-    /// Nowhere.
+    /// No bug.
     None,
-    /// One instruction of the code at one hook is another one.
+    /// This instruction replaces one in the code of a hook.
     Code(Hook, usize, Instruction),
-    /// The evaluator runs another program.
+    /// The evaluator runs a changed program.
     Program(&'a dyn Fn(&mut Tree)),
-    /// The evaluator is told of another packet.
+    /// The evaluator gets a changed packet.
     Packet(&'a dyn Fn(&mut Vec<u8>)),
 }
 

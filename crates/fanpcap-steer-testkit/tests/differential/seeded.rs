@@ -1,5 +1,5 @@
-//! That the proof would find a bug in the code for the kernel: instructions are changed, one at a
-//! time.
+//! Checks that the comparison would find a bug in the code for the kernel: changes one instruction
+//! at a time.
 
 use fanpcap_bpf::Instruction;
 
@@ -11,10 +11,10 @@ use super::workers::pinned;
 use super::written;
 
 const PACKETS: usize = 5000;
-/// Instructions of each program that are changed.
+/// Changed instructions of each program.
 const MUTANTS: usize = 24;
 
-/// What most parts of the back ends have a part in.
+/// Programs that together use most of the back ends.
 const PROGRAMS: [&str; 3] = [
     "main = par3 (inner steer_flow) steer_link (steer_to 0)",
     "main = filter (is_tcp .&&. ip_ttl .< 65 .||. has_addr \"10.0.0.0/8\") >-> sample 2 3 >-> inc 1 >-> steer_key \"ip_src,ip_dst,vlan\"",
@@ -28,13 +28,13 @@ pub(crate) fn case(source: &str, hooks: &'static [Hook]) -> Case {
     }
 }
 
-/// Another instruction in its place: with one more as operand, with the contrary condition, or of
+/// A mutant of the instruction: with an operand greater by one, with the inverse condition, or of
 /// the next bytes.
 fn changed(instruction: Instruction) -> Option<Instruction> {
     let code = instruction.code();
     let more = instruction.with_immediate(instruction.immediate().wrapping_add(1));
     match (code & 7, code & 0xf0) {
-        // Loads and stores, but for wide constants.
+        // Loads and stores, except wide constants.
         (1..=3, _) => {
             let size = match code & 0x18 {
                 0x10 => 1,
@@ -44,9 +44,9 @@ fn changed(instruction: Instruction) -> Option<Instruction> {
             };
             Some(instruction.with_offset(instruction.offset() + size))
         }
-        // Arithmetic with a constant, but for the order of bytes.
+        // Arithmetic with a constant, except byte swaps.
         (4 | 7, op) if code & 8 == 0 && op != 0xd0 => Some(more),
-        // Equal and not, greater and not, less and not.
+        // Swaps equal with not equal, greater with not greater, less with not less.
         (5 | 6, 0x10 | 0x50) => Some(with_code(instruction, code ^ 0x40)),
         (5 | 6, 0x20 | 0xb0) => Some(with_code(instruction, code ^ 0x90)),
         (5 | 6, 0x30 | 0xa0) => Some(with_code(instruction, code ^ 0x90)),
@@ -65,13 +65,13 @@ fn with_code(instruction: Instruction, code: u8) -> Instruction {
     )
 }
 
-/// How the changed instructions of all programs came out at one hook.
+/// Results of the mutants of all programs at one hook.
 #[derive(Debug, Default)]
 struct Found {
     found: usize,
-    /// The verifier has found it.
+    /// The verifier refuses the mutant.
     refused: usize,
-    /// No packet comes there, as far as a detour tells.
+    /// No packet reaches the instruction, as a detour shows.
     not_run: usize,
     survivors: Vec<String>,
 }
@@ -108,9 +108,9 @@ fn mutants(hook: Hook) -> Found {
     all
 }
 
-/// A jump to the function's end in place of an instruction: what tells whether any packet comes
-/// there. It is one with a condition, though always taken, as the verifier wants each instruction
-/// to be reachable.
+/// A jump to the function's end, in place of an instruction: shows whether any packet reaches the
+/// instruction. The jump has a condition that always holds, because the verifier requires every
+/// instruction to be reachable.
 fn detour(code: &[Instruction], at: usize) -> Option<Instruction> {
     let calls = code.iter().enumerate();
     let calls = calls.filter(|(_, call)| call.code() == CALL && call.source() == OF_PROGRAM);
@@ -128,8 +128,8 @@ fn detour(code: &[Instruction], at: usize) -> Option<Instruction> {
     Some(Instruction::new(JUMP_UNEQUAL, FRAME, 0, distance, 0))
 }
 
-/// BPF_JMP | BPF_CALL and the source that means a function of the program; BPF_JMP | BPF_EXIT;
-/// BPF_JMP | BPF_JNE, and the register that is never 0.
+/// BPF_JMP | BPF_CALL, and the source that means a BPF function; BPF_JMP | BPF_EXIT; BPF_JMP |
+/// BPF_JNE, and the register that is never 0.
 const CALL: u8 = 0x85;
 const OF_PROGRAM: u8 = 1;
 const EXIT: u8 = 0x95;
@@ -157,7 +157,7 @@ fn bugs_in_the_code_are_found() {
             .survivors
             .iter()
             .for_each(|line| println!("  -{line}"));
-        // Some change nothing that anybody asks for, so that nobody can find them.
+        // Some mutants behave like the original, so no test can find them.
         assert!(found.found >= 10, "{hook:?}");
     }
 }

@@ -1,4 +1,4 @@
-//! Makes a case smaller while it still shows a difference.
+//! Reduces a case while it still shows a difference.
 
 use fanpcap_steer::ir::{Function, Predicate};
 
@@ -7,17 +7,17 @@ use super::seed::Seed;
 use super::side::HOOKS;
 use super::traffic::Shot;
 
-/// Trials of smaller cases: each takes a few milliseconds.
+/// Maximum number of trials; each takes a few milliseconds.
 const TRIALS: usize = 3000;
 
-/// The smallest case that was found, and its difference.
+/// The smallest case found, and its difference.
 pub(crate) fn shrunk(
     case: Case,
     difference: Difference,
     cpu: u32,
     seed: &Seed<'_>,
 ) -> (Case, Difference) {
-    // Both parts together differ from the whole program, where there is no code to show.
+    // Without a listing, the difference is between both parts together and the whole program.
     let together = difference.listing.is_empty();
     let hooks = if together {
         &HOOKS[..2]
@@ -61,7 +61,8 @@ fn candidates<'c>(case: &'c Case, difference: &Difference) -> impl Iterator<Item
         .chain(shorter.into_iter().map(with_shots))
 }
 
-/// Without those behind, with the last alone, without a half, a quarter ... of those before.
+/// Without the packets after the difference, with the last alone, without a half, a quarter ... of
+/// those before.
 fn fewer(shots: &[Shot], count: usize) -> Vec<Vec<Shot>> {
     let mut all = Vec::new();
     if count < shots.len() {
@@ -103,7 +104,7 @@ fn shorter(shots: &[Shot]) -> Vec<Vec<Shot>> {
     changed.map(|shot| [before, &[shot]].concat()).collect()
 }
 
-/// All functions that are a step simpler.
+/// All functions that are one step simpler.
 fn functions(function: &Function) -> Vec<Function> {
     let mut all = match function {
         Function::Sequence(parts) => lists(parts, Function::Sequence),

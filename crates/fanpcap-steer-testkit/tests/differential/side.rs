@@ -1,5 +1,4 @@
-//! A program at one hook: what the kernel makes of it, beside the evaluator that says what it
-//! should.
+//! A program at one hook: in the kernel, and in the evaluator.
 
 use std::io;
 
@@ -14,31 +13,31 @@ use super::seed::Seed;
 use super::traffic::Shot;
 use super::tree;
 
-/// Where a program runs.
+/// A hook.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Hook {
-    /// The program of a group: the steering slice.
+    /// The group's BPF program: the steering part.
     Fanout,
-    /// A member's filter: the verdict slice.
+    /// A member's filter: the filtering part.
     Filter,
-    /// The whole program.
+    /// XDP: the whole program.
     Xdp,
 }
 
 pub(crate) static HOOKS: [Hook; 3] = [Hook::Fanout, Hook::Filter, Hook::Xdp];
 
-/// Stands in for the random number, of which only the range can be compared. No other way to steer
-/// comes to it, but by a chance of 2^-31.
+/// Stands for a random number, of which only the range can be compared. Another way to steer
+/// returns this number with a chance of 2^-31.
 const ANY: u32 = 0x5a3c_96e1;
 
 /// Why a program does not run at a hook.
 #[derive(Debug)]
 pub(crate) enum NotRun {
-    /// The back end refuses it, with its own words.
+    /// The back end refuses it.
     Refused(EbpfError),
-    /// It has nothing to do there.
+    /// The program has no work at this hook.
     Idle,
-    /// The kernel refuses what the back end has made.
+    /// The kernel refuses the back end's code.
     Load { error: LoadError, listing: String },
 }
 
@@ -50,7 +49,7 @@ pub(crate) struct Side {
     evaluator: Evaluator,
 }
 
-/// What one packet came to.
+/// Results for one packet.
 #[derive(Debug)]
 pub(crate) struct Answers {
     pub(crate) kernel: u32,
@@ -58,13 +57,13 @@ pub(crate) struct Answers {
 }
 
 impl Hook {
-    /// It and no other.
+    /// Only this hook.
     pub(crate) fn alone(self) -> &'static [Hook] {
         let place = self as usize;
         &HOOKS[place..=place]
     }
 
-    /// What the hook's evaluator runs; none where nothing is to be done.
+    /// The tree for the evaluator at this hook; `None` if there is no work.
     fn part(self, program: &Tree) -> Result<Option<Tree>, EbpfError> {
         Ok(match self {
             Self::Fanout => Some(Parts::of(program)?.steering().clone()),
@@ -73,7 +72,7 @@ impl Hook {
         })
     }
 
-    /// What the kernel runs.
+    /// The object for the kernel.
     pub(crate) fn object(self, program: &Tree) -> Result<Option<Object>, EbpfError> {
         match self {
             Self::Fanout => ebpf::fanout(&Parts::of(program)?).map(Some),
@@ -82,12 +81,12 @@ impl Hook {
         }
     }
 
-    /// What the program returns for what was decided; none where that is a random number.
+    /// The BPF program's result for a decision; `None` for a random number.
     pub(crate) fn returns(self, decision: Decision) -> Option<u32> {
         match (self, decision) {
             (Self::Filter, Decision::Drop) => Some(0),
             (Self::Filter, _) => Some(u32::MAX),
-            // A group's program can't drop: any member will do.
+            // A group's BPF program can't drop: any member is right.
             (Self::Fanout, Decision::Drop) => Some(0),
             (Self::Xdp, Decision::Drop) => Some(u32::MAX),
             (_, Decision::Steer(ANY)) => None,
@@ -126,8 +125,8 @@ impl Side {
         })
     }
 
-    /// Both on one packet; an error where the kernel does not try out such a frame, which then
-    /// neither has seen.
+    /// Runs both sides on one packet. Returns an error, before either side has seen the frame, if
+    /// the kernel does not run such a frame.
     pub(crate) fn run(&mut self, shot: &Shot, packet: Packet<'_>) -> io::Result<Answers> {
         let kernel = if shot.mark == 0 || self.hook == Hook::Xdp {
             self.loaded.run(&shot.bytes)?
@@ -135,7 +134,7 @@ impl Side {
             self.loaded.run_marked(&shot.bytes, shot.mark)?
         };
         let packet = match self.hook {
-            // A trial is on the loopback device's only queue.
+            // The kernel runs a trial on the loopback device's only queue.
             Hook::Xdp => Packet {
                 queue: Some(0),
                 ..packet
@@ -149,7 +148,7 @@ impl Side {
         Ok(Answers { kernel, native })
     }
 
-    /// Counters and late fragments: of the kernel's, and of the evaluator.
+    /// Counters and late fragments: the kernel's, and the evaluator's.
     pub(crate) fn state(&self) -> io::Result<[(Vec<u64>, u64); 2]> {
         let numbers = |map| self.loaded.map(map).map_or(Ok(Vec::new()), Map::numbers);
         let mut counters = numbers(COUNTERS_MAP)?;
@@ -165,7 +164,7 @@ impl Side {
 }
 
 impl Answers {
-    /// Whether they are the same.
+    /// Whether both results are equal.
     pub(crate) fn agree(&self, hook: Hook) -> bool {
         match hook.returns(self.native) {
             Some(expected) => self.kernel == expected,

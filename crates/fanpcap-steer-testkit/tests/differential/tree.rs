@@ -2,7 +2,7 @@
 
 use fanpcap_steer::ir::{Function, NodeMut, Predicate};
 
-/// Calls `on` for each function, those within before the one that has them.
+/// Calls `on` for each function, children first.
 pub(crate) fn each(function: &mut Function, on: &mut dyn FnMut(&mut Function)) {
     function.walk_mut(&mut |node| {
         if let NodeMut::Function(function) = node {
@@ -11,7 +11,7 @@ pub(crate) fn each(function: &mut Function, on: &mut dyn FnMut(&mut Function)) {
     });
 }
 
-/// Calls `on` for each predicate, those within before the one that has them.
+/// Calls `on` for each predicate, children first.
 pub(crate) fn each_predicate(function: &mut Function, on: &mut dyn FnMut(&mut Predicate)) {
     function.walk_mut(&mut |node| {
         if let NodeMut::Predicate(predicate) = node {
@@ -20,7 +20,7 @@ pub(crate) fn each_predicate(function: &mut Function, on: &mut dyn FnMut(&mut Pr
     });
 }
 
-/// Functions and predicates.
+/// Number of functions and predicates.
 pub(crate) fn nodes(function: &Function) -> usize {
     let mut count = 0;
     function.walk(&mut |_| count += 1);

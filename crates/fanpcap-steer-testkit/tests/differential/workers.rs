@@ -1,4 +1,4 @@
-//! One thread on each CPU, each of which takes the next case until one shows a difference.
+//! One thread on each CPU; each runs the next case until one shows a difference.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread;
@@ -9,17 +9,16 @@ use super::case::{Case, Outcome, Report, check};
 use super::seed::Seed;
 use super::shrink::shrunk;
 
-/// Keeps the thread on one CPU, which counts turns and samples by itself.
+/// Pins the thread to a CPU: turns and samples are counted on each CPU.
 pub(crate) fn pinned() -> u32 {
     let cpu = cpus().unwrap()[0];
     pin(cpu).unwrap();
     u32::try_from(cpu).unwrap()
 }
 
-/// Tries out the cases of these numbers.
+/// Runs `count` cases.
 ///
-/// # Panics
-/// With the smallest case that was found, where there is a difference.
+/// # Panics A case shows a difference; the message has the smallest one found.
 pub(crate) fn all_agree(count: u64, case: impl Fn(u64) -> Case + Sync) -> Outcome {
     let (next, stopped) = (AtomicU64::new(0), AtomicBool::new(false));
     let work = |cpu: usize| {

@@ -15,10 +15,10 @@ use super::side::HOOKS;
 use super::traffic::{Shot, drawn};
 use super::workers::all_agree;
 
-/// Packets that come to each program.
+/// Packets for each program.
 const PACKETS: usize = 4000;
 
-/// A program, with the system's libpcap for its filters.
+/// Compiles a program; the system's libpcap compiles its filters.
 pub(crate) fn compiled(source: &str) -> Tree {
     let library = Library::open(Path::new("libpcap.so.0.8")).unwrap();
     let pcap = |text: &str| {
@@ -28,8 +28,7 @@ pub(crate) fn compiled(source: &str) -> Tree {
     tree(source, &pcap).unwrap_or_else(|error| panic!("{}", error.render(source)))
 }
 
-/// The example with each of the entry's names, with something to be steered by where the example
-/// has nothing.
+/// The example under each of the entry's names. Adds a steering function if the example has none.
 pub(crate) fn examples(entry: &Entry) -> Vec<String> {
     let named = entry.names().map(|name| {
         let words = entry.example.split_inclusive(|c: char| !is_of_name(c));

@@ -1,4 +1,4 @@
-//! The nodes of a tree: what each one holds, and walks over all of them.
+//! The children of each node of a tree, and walks over all nodes.
 
 use super::{Function, Predicate};
 use std::slice;
@@ -12,7 +12,7 @@ pub enum Node<'t> {
     Predicate(&'t Predicate),
 }
 
-/// The same, to be changed.
+/// A function or a predicate of a tree, mutable.
 #[derive(Debug)]
 pub enum NodeMut<'t> {
     /// A function.
@@ -21,11 +21,11 @@ pub enum NodeMut<'t> {
     Predicate(&'t mut Predicate),
 }
 
-/// Declares what a node holds and the walk over it, by reference or to be changed.
+/// Declares a node's children and the walk over them, by reference and mutable.
 macro_rules! children {
     ($children:ident, $walk:ident, $node:ident, $slice:ident, $iter:ident $(, $mut:tt)?) => {
         impl Function {
-            /// The functions that this one holds, from left to right.
+            /// The function's child functions, from left to right.
             pub fn $children(&$($mut)? self) -> impl Iterator<Item = &$($mut)? Function> {
                 let (some, others): (&$($mut)? [Function], &$($mut)? [Function]) = match self {
                     Self::Sequence(parts) | Self::First(parts) => (parts, &$($mut)? []),
@@ -45,8 +45,8 @@ macro_rules! children {
                 some.$iter().chain(others)
             }
 
-            /// Calls `on` for each node: first for those that a node holds, from left to right,
-            /// then for the node.
+            /// Calls `on` for each node: first for a node's children, from left to right, then for
+            /// the node.
             pub fn $walk(&$($mut)? self, on: &mut dyn FnMut($node<'_>)) {
                 if let Self::If(question, ..) = self {
                     question.$walk(on);
@@ -57,7 +57,7 @@ macro_rules! children {
         }
 
         impl Predicate {
-            /// The predicates that this one holds, from left to right.
+            /// The predicate's children, from left to right.
             pub fn $children(&$($mut)? self) -> impl Iterator<Item = &$($mut)? Predicate> {
                 let children = match self {
                     Self::Not(part) => [Some(&$($mut)? **part), None],
@@ -91,7 +91,7 @@ children!(children, walk, Node, from_ref, iter);
 children!(children_mut, walk_mut, NodeMut, from_mut, iter_mut, mut);
 
 impl Function {
-    /// The predicate that this function asks, if it is an [`Function::If`].
+    /// The predicate of an [`Function::If`].
     pub fn question(&self) -> Option<&Predicate> {
         if let Self::If(question, ..) = self {
             Some(question)

@@ -1,4 +1,4 @@
-//! Which member a datagram went to, so that its other fragments follow.
+//! Remembers the member of each datagram, so that its other fragments follow.
 
 use std::collections::HashMap;
 use std::net::IpAddr;
@@ -10,7 +10,7 @@ use crate::ir::{FRAGMENT_AGE_NS, FRAGMENTS_MAX};
 /// Datagrams of one generation.
 const GENERATION: usize = FRAGMENTS_MAX as usize / 2;
 
-/// A datagram, by what its fragments have in common, and which fragment this is.
+/// A datagram's key, and the position of this fragment.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Datagram {
     key: DatagramKey,
@@ -23,20 +23,21 @@ struct DatagramKey {
     destination: IpAddr,
     id: u32,
     protocol: u8,
-    /// The outermost tag's, or 0: what passes through a router may be seen on two sides of it.
+    /// The outermost tag's id, or 0: a capture may see a datagram on both sides of a router.
     vlan: u16,
 }
 
 #[derive(Clone, Copy, Debug)]
 struct Remembered {
     hash: u32,
-    /// Made by a fragment that came before the first one.
+    /// A fragment that came before the first one made the entry.
     early: bool,
     since_ns: u64,
 }
 
-/// Datagrams in two generations: when the younger one is full, the older one is forgotten. What is
-/// looked up is young again, so at least half of [`FRAGMENTS_MAX`] are those used last.
+/// Datagrams in two generations. When the younger one is full, the older one is dropped. A lookup
+/// moves an entry to the younger generation, so the table keeps at least the half of
+/// [`FRAGMENTS_MAX`] that was used last.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Fragments {
     young: HashMap<DatagramKey, Remembered>,
@@ -45,14 +46,14 @@ pub(super) struct Fragments {
 }
 
 impl Datagram {
-    /// The one that the packet is a fragment of, if it is.
+    /// The datagram, if the packet is a fragment.
     pub(super) fn of(layers: &Layers<'_>) -> Option<Self> {
         let ip = layers.ip()?;
         if !ip.is_fragment() {
             return None;
         }
-        // IPv6 tells datagrams apart without a protocol (RFC 8200 section 4.5), of which only the
-        // first fragment may know the last.
+        // IPv6 identifies datagrams without a protocol (RFC 8200 section 4.5); only the first
+        // fragment may contain the last one.
         let protocol = ip.ipv4().map_or(number::FRAGMENT, |_| ip.protocol);
         let key = DatagramKey {
             source: ip.source(),
@@ -69,7 +70,7 @@ impl Datagram {
 }
 
 impl Fragments {
-    /// The hash to go by, for a fragment that would go by `hash` if it were alone.
+    /// The hash that selects the member of a fragment whose own hash is `hash`.
     pub(super) fn follow(&mut self, datagram: Datagram, hash: u32, now_ns: u64) -> u32 {
         let Datagram { key, is_later } = datagram;
         if let Some(entry) = self.find(&key, now_ns) {

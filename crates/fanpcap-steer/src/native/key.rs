@@ -8,7 +8,7 @@ use super::address;
 use crate::hash;
 use crate::ir::Key;
 
-/// Of the fields folded into `start`; none where the packet lacks one of them.
+/// The hash of the fields, folded into `start`; `None` if the packet lacks one.
 pub(super) fn hash_of(layers: &Layers<'_>, key: Key, start: u64) -> Option<u32> {
     let mut sum = start;
     for (field, fold) in FIELDS {
@@ -21,7 +21,7 @@ pub(super) fn hash_of(layers: &Layers<'_>, key: Key, start: u64) -> Option<u32> 
 
 type Fold = fn(&Layers<'_>, u64) -> Option<u64>;
 
-/// In the order in which they are taken.
+/// The fields in the order of hashing.
 const FIELDS: [(Key, Fold); 13] = [
     (Key::ETHER_TYPE, |layers, sum| {
         number(sum, layers.ether_type())

@@ -1,4 +1,4 @@
-//! Answers a program's questions about a packet.
+//! Evaluates predicates.
 
 use std::net::{IpAddr, Ipv4Addr};
 
@@ -8,7 +8,7 @@ use super::{Packet, address, classic, key};
 use crate::hash;
 use crate::ir::{Comparison, Header, Predicate, Property, Side, Tree};
 
-/// All that questions are about.
+/// The packet and the state that a predicate reads.
 pub(super) struct Question<'q> {
     pub(super) program: &'q Tree,
     pub(super) packet: &'q Packet<'q>,

@@ -1,4 +1,4 @@
-//! By what packets are steered, and the number that comes of it.
+//! Evaluates steering functions: from a packet to a member's number.
 
 use fanpcap_wire::{Ip, Layers, Link, Udp, number};
 
@@ -6,11 +6,11 @@ use super::{Decision, Run, address, key};
 use crate::hash::{self, NUMBER_MAX};
 use crate::ir::{Field, Flow, Net, Ports, Steer};
 
-/// Two ends, each as [`crate::hash`] mixes it.
+/// Two ends, each mixed as in [`crate::hash`].
 type Pair = (u64, u64);
 
 impl Run<'_> {
-    /// None where the packet lacks what it is steered by.
+    /// `None` if the packet lacks the property that selects the member.
     pub(super) fn steer(&mut self, steer: &Steer, layers: &Layers<'_>) -> Option<Decision> {
         Some(match steer {
             Steer::Flow(flow) => Decision::Steer(of_flow(*flow, layers)?),
@@ -38,8 +38,8 @@ impl Run<'_> {
         })
     }
 
-    /// Where a fragment is to follow its datagram, as ports count or what it carries, which only
-    /// the first one has: how many packets it is inside of.
+    /// The number of packets that carry the fragment, if it must follow its datagram: ports count
+    /// or the carried packet does, and only the first fragment has these.
     pub(super) fn follows(&self, steer: &Steer) -> Option<u32> {
         let by_ports = matches!(steer, Steer::Flow(flow) if flow.ports != Ports::None)
             || matches!(steer, Steer::Media)
@@ -56,7 +56,7 @@ impl Run<'_> {
         }
     }
 
-    /// A number in the frame's bytes, as an end.
+    /// A field of the frame as an end.
     fn field(&self, field: Field) -> Option<u64> {
         let at = usize::from(field.offset);
         let bytes = self.packet.frame.bytes;
@@ -89,8 +89,7 @@ impl Run<'_> {
         }
     }
 
-    /// Where the hub gives the packet to the members of both ends, a group of the kernel's goes by
-    /// both.
+    /// In the hub the members of both ends get the packet; a kernel group steers by both ends.
     fn at_both(&self, ends: Pair) -> Decision {
         if self.group {
             by_both(ends)
@@ -142,7 +141,7 @@ fn of_flow(flow: Flow, layers: &Layers<'_>) -> Option<u32> {
 
 fn media(ip: &Ip<'_>) -> Option<u32> {
     let is_media = |udp: Udp<'_>| udp.rtp().is_some() || udp.rtcp().is_some();
-    // What a later fragment carries is not to be seen: it follows its first one, which knows.
+    // A later fragment does not show its carried packet. It follows its first fragment, which does.
     let may_be = ip.is_later_fragment() && ip.protocol == number::UDP;
     if !may_be && !ip.udp().is_some_and(is_media) {
         return None;

@@ -7,7 +7,7 @@ use crate::ast::{Chain, Expression, Form};
 use crate::lexer::Lexeme;
 
 impl<'a> Parser<'a> {
-    /// A block, which `do` or `if` begins.
+    /// A block, which begins with `do` or `if`.
     pub(super) fn block(&mut self) -> Result<Expression<'a>, Error> {
         if self.is_word("if") {
             self.condition()
@@ -56,14 +56,14 @@ impl<'a> Parser<'a> {
         Ok(Expression { node, span })
     }
 
-    /// The column of a block's first line. A program's own block may stand at the margin, as in
-    /// configuration files.
+    /// The column of a block's first line. The block of the steering program itself may stand at
+    /// the margin, as in configuration files.
     fn indent(&self) -> Result<u32, Error> {
         let token = self.token();
         let is_outermost = self.contexts.len() == 1;
         let least = self.enclosing() + u32::from(!is_outermost);
         let is_deep = token.column >= least && token.kind != Lexeme::End;
-        // Right of the margin, `f :: T` is a line with its type.
+        // Right of the margin, `f :: T` is an expression with its type.
         let is_typed = token.column > self.margin
             && self.tokens.get(self.at + 1).map(|next| &next.kind) == Some(&Lexeme::Symbol("::"));
         if is_deep && (!token.first || is_typed || !self.defines(self.at)) {
@@ -87,7 +87,7 @@ impl<'a> Parser<'a> {
         }
     }
 
-    /// Passes over what is between two items. False if this was the last one.
+    /// Skips the separator between two items; false after the last item.
     fn separated(&mut self) -> bool {
         let mut semicolon = false;
         loop {

@@ -1,4 +1,4 @@
-//! Expressions: operators, application, and what stands by itself.
+//! Expressions: operators, application, and operands.
 
 use super::layout::Context;
 use super::operator::{Infix, LOOSEST, TIGHTEST};
@@ -11,12 +11,12 @@ use std::borrow::Cow;
 use std::mem;
 
 impl<'a> Parser<'a> {
-    /// An expression of any operators.
+    /// An expression with any operators.
     pub(super) fn expression(&mut self) -> Result<Expression<'a>, Error> {
         self.nested(|parser| parser.operators(LOOSEST))
     }
 
-    /// An expression of operators that bind at least so tight.
+    /// An expression with operators that bind at least as tightly as `least`.
     fn operators(&mut self, least: u8) -> Result<Expression<'a>, Error> {
         let start = self.token().span.start;
         let beside = mem::take(&mut self.named);
@@ -65,7 +65,7 @@ impl<'a> Parser<'a> {
         Ok(Form::Apply(Box::new(function), arguments))
     }
 
-    /// A function between back quotes; these lie in each other to the left.
+    /// A function between back quotes; these nest to the left.
     fn named(&mut self, left: Expression<'a>) -> Result<Form<'a>, Error> {
         if self.named == DEPTH_MAX {
             let what = format!("at most {DEPTH_MAX} functions between back quotes");
@@ -87,7 +87,7 @@ impl<'a> Parser<'a> {
         Ok(Form::Apply(Box::new(function), vec![left, right]))
     }
 
-    /// Takes a token as this name.
+    /// Reads the next token as this name.
     fn name(&mut self, name: &'a str) -> Expression<'a> {
         let span = self.token().span.clone();
         self.take();
@@ -95,7 +95,7 @@ impl<'a> Parser<'a> {
         Expression { node, span }
     }
 
-    /// Takes a token that stands for this function of the table.
+    /// Reads the next token as this function of the table.
     pub(super) fn meaning(&mut self, name: &'static str) -> Expression<'a> {
         let span = self.token().span.clone();
         self.take();
@@ -103,7 +103,7 @@ impl<'a> Parser<'a> {
         Expression { node, span }
     }
 
-    /// What stands between operators: a block, or a function and its arguments.
+    /// An operand: a block, or a function with its arguments.
     fn operand(&mut self) -> Result<Expression<'a>, Error> {
         let operand = if self.is_word("do") || self.is_word("if") {
             self.block()?
@@ -114,7 +114,7 @@ impl<'a> Parser<'a> {
         Ok(operand)
     }
 
-    /// A function and its arguments, the last of which may be a block, or all that follows `$`.
+    /// A function with its arguments. The last one may be a block, or everything after `$`.
     fn application(&mut self) -> Result<Expression<'a>, Error> {
         let start = self.token().span.start;
         let head = self.atom("a predicate, a function or a value")?;
@@ -198,7 +198,7 @@ impl<'a> Parser<'a> {
         Ok(Expression { node, span })
     }
 
-    /// Expressions with commas between them, and what closes them.
+    /// Expressions separated by commas, and the closing bracket.
     fn parts(&mut self, start: usize, close: char) -> Result<Vec<Expression<'a>>, Error> {
         let mut parts = Vec::new();
         loop {
@@ -213,7 +213,7 @@ impl<'a> Parser<'a> {
         }
     }
 
-    /// Where the error may come from a bracket that is not closed.
+    /// Extends an error that a missing closing bracket may have caused.
     fn unclosed(&self, error: Error, start: usize) -> Error {
         if error.hint.is_some() {
             return error;
@@ -226,8 +226,8 @@ impl<'a> Parser<'a> {
         ))
     }
 
-    /// Passes over `:: Type`, which says nothing that is not known. It ends where no type goes on:
-    /// at an operator, a comma, or the next line.
+    /// Skips `:: Type`, which the checker does not need. The type ends at an operator, a comma, or
+    /// the next line.
     fn annotation(&mut self) -> Result<(), Error> {
         if !self.is_symbol("::") {
             return Ok(());

@@ -1,24 +1,23 @@
-//! Where lines begin and end things: definitions at the margin, the lines of a `do` block below
-//! each other.
+//! Layout: definitions begin at the margin, the lines of a `do` block stand below each other.
 
 use super::{Parser, operator};
 use crate::lexer::{Lexeme, Token};
 
-/// Something open that says what the beginning of a line means.
+/// An open construct, which decides the meaning of a line's beginning.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Context {
-    /// Items that begin in this column; the last one at this token.
+    /// A block of items that begin in this column; the last one at this token.
     Block { indent: u32, item: usize },
-    /// Between braces: lines mean nothing.
+    /// Braces: line breaks have no meaning.
     Braces,
-    /// Between parentheses or brackets: only a definition at the margin ends it.
+    /// Parentheses or brackets: only a definition at the margin ends them.
     Free,
 }
 
-/// What the next token's place means.
+/// The meaning of the next token's position.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Boundary {
-    /// Nothing.
+    /// None.
     No,
     /// An item of the innermost block begins.
     Item,
@@ -61,8 +60,8 @@ impl Parser<'_> {
         }
     }
 
-    /// Whether a definition or a signature begins at this token: a name, parameters in its line,
-    /// `=` or `::`.
+    /// Whether a definition or a signature begins at this token: a name, parameters on its line,
+    /// then `=` or `::`.
     pub(super) fn defines(&self, at: usize) -> bool {
         let is_name = |at: usize, token: &Token<'_>| {
             let is_word = matches!(token.kind, Lexeme::Name(name) if !operator::is_keyword(name));
@@ -80,7 +79,7 @@ impl Parser<'_> {
         }
     }
 
-    /// Whether names with commas between them and `::` behind them begin at this token.
+    /// Whether names separated by commas and followed by `::` begin at this token.
     fn declares(&self, at: usize) -> bool {
         let mut tokens = self.tokens[at..].iter().map(|token| &token.kind);
         for _ in 0..NAMES_MAX {
@@ -107,7 +106,7 @@ impl Parser<'_> {
         enclosing.unwrap_or(0)
     }
 
-    /// Reads in a context.
+    /// Parses in a context.
     pub(super) fn within<T>(&mut self, context: Context, read: impl FnOnce(&mut Self) -> T) -> T {
         self.contexts.push(context);
         let read = read(self);
@@ -115,7 +114,7 @@ impl Parser<'_> {
         read
     }
 
-    /// Says that the block's next item begins here.
+    /// Notes that the block's next item begins here.
     pub(super) fn begin_item(&mut self) {
         let at = self.at;
         if let Some(Context::Block { item, .. }) = self.contexts.last_mut() {
@@ -124,7 +123,7 @@ impl Parser<'_> {
     }
 }
 
-/// Whether a line that begins so begins something new, rather than to go on with what is above it.
+/// Whether a line that begins with this token is a new item, and not a continuation.
 pub(super) fn begins_item(kind: &Lexeme<'_>) -> bool {
     match kind {
         Lexeme::Name(name) => !matches!(*name, "then" | "else"),
@@ -134,6 +133,6 @@ pub(super) fn begins_item(kind: &Lexeme<'_>) -> bool {
     }
 }
 
-/// Names of one signature, or of a definition and its parameters: more than there may be, so that
-/// too many are told as such.
+/// Maximum number of names that is searched: more than a signature or definition may have, so that
+/// the parser reports too many as such.
 const NAMES_MAX: usize = 64;

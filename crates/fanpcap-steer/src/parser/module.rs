@@ -1,4 +1,4 @@
-//! A program's outermost lines: definitions, and what PFQ's programs have beside them.
+//! The outermost lines of a steering program: definitions, and the other lines of PFQ's programs.
 
 use super::Parser;
 use super::layout::{Boundary, Context};
@@ -66,7 +66,7 @@ impl<'a> Parser<'a> {
         })
     }
 
-    /// `name parameters = body`, or a signature, which says nothing that is not known.
+    /// `name parameters = body`, or a signature, which the checker does not need.
     fn definition(&mut self) -> Result<Option<Definition<'a>>, Error> {
         let start = self.at;
         if matches!(self.token().kind, Lexeme::Name(name) if is_reserved(name)) {
@@ -94,7 +94,7 @@ impl<'a> Parser<'a> {
         }))
     }
 
-    /// Passes over the rest of `a, b :: Type`.
+    /// Skips the rest of `a, b :: Type`.
     fn signature(&mut self) -> Result<(), Error> {
         while self.taken(',') {
             self.take();
@@ -107,7 +107,7 @@ impl<'a> Parser<'a> {
         Ok(())
     }
 
-    /// Refuses a definition, whose name is this token, of what the language has already.
+    /// Refuses a definition whose name, this token, the language already defines.
     fn ensure_new(&self, name: &str, start: usize) -> Result<(), Error> {
         if table::find(name).is_none() {
             return Ok(());
@@ -118,7 +118,7 @@ impl<'a> Parser<'a> {
         Err(Error::new(span, message).hint("give the definition another name"))
     }
 
-    /// Refuses parameters, of which the first is this token, if there are too many or one twice.
+    /// Refuses too many or duplicate parameters; `start` is the first one's token.
     fn few_and_different(&self, parameters: &[&str], start: usize) -> Result<(), Error> {
         let count = parameters.len();
         if count > PARAMETERS_MAX {
@@ -138,7 +138,7 @@ impl<'a> Parser<'a> {
         Ok(())
     }
 
-    /// An expression without a name is the program itself.
+    /// An expression without a name is the steering program itself.
     fn bare(&mut self, program: &Module<'a>) -> Result<Definition<'a>, Error> {
         let span = self.token().span.clone();
         let is_first = program.definitions.is_empty();
@@ -196,7 +196,7 @@ impl<'a> Parser<'a> {
         Ok(())
     }
 
-    /// `import qualified Name as N hiding (names)`: what is PFQ's own is known anyway.
+    /// `import qualified Name as N hiding (names)`: PFQ's own names are known without it.
     fn import(&mut self, program: &mut Module<'a>) -> Result<(), Error> {
         self.take();
         self.pass_word("qualified");
@@ -223,7 +223,7 @@ impl<'a> Parser<'a> {
         Ok(())
     }
 
-    /// Passes over the word if it is next.
+    /// Skips the word if it is next.
     fn pass_word(&mut self, word: &str) -> bool {
         let is_next = self.is_word(word);
         if is_next {
@@ -232,7 +232,7 @@ impl<'a> Parser<'a> {
         is_next
     }
 
-    /// Passes over a name.
+    /// Skips a name.
     fn pass_name(&mut self, what: &str) -> Result<(), Error> {
         if !matches!(self.peek(), Some(Lexeme::Name(_))) {
             return Err(self.expected(what));
@@ -241,7 +241,7 @@ impl<'a> Parser<'a> {
         Ok(())
     }
 
-    /// Passes over what is left of a line and of those that go on with it.
+    /// Skips the rest of a line and its continuation lines.
     fn rest_of_line(&mut self) {
         while self.boundary() == Boundary::No && self.token().kind != Lexeme::Mark(';') {
             self.take();
@@ -249,12 +249,12 @@ impl<'a> Parser<'a> {
     }
 }
 
-/// Whether the word can't be a name.
+/// Whether a word is reserved.
 pub(super) fn is_reserved(name: &str) -> bool {
     operator::is_keyword(name) || foreign(name).is_some()
 }
 
-/// The hint where a word of Haskell stands that this language has not.
+/// A hint for a word of Haskell that this language lacks.
 pub(super) fn foreign(name: &str) -> Option<String> {
     let hint = match name {
         "let" | "where" | "in" => "write it as a definition of its own: 'web = has_port 80'",
@@ -268,5 +268,5 @@ pub(super) fn foreign(name: &str) -> Option<String> {
     Some(hint.to_owned())
 }
 
-/// The definition that is the program.
+/// The definition that is the steering program.
 pub(crate) const MAIN: &str = "main";

@@ -1,4 +1,4 @@
-//! The operators: what they mean, which binds tighter, and what others write for them.
+//! Operators: their meanings, precedences, and their spellings in other languages.
 
 use super::Parser;
 use crate::ast::Chain;
@@ -7,18 +7,18 @@ use crate::lexer::Lexeme;
 /// An operator between two expressions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Infix {
-    /// One that is associative.
+    /// An associative operator.
     Chain(Chain),
-    /// A comparison: the table's name of it, and whether the property stands on the right.
+    /// A comparison: its name in the table, and whether the property stands on the right.
     Compare(&'static str, bool),
     /// A function between back quotes.
     Named,
 }
 
-/// How tight operators bind: the greater, the tighter. Comparisons bind tighter than in PFQ, where
-/// they need parentheses.
+/// Precedence: a greater number binds tighter. Comparisons bind tighter than in PFQ, where they
+/// need parentheses.
 pub(super) const LOOSEST: u8 = 1;
-/// Of what stands right of a function between back quotes.
+/// Precedence on the right of a function between back quotes.
 pub(super) const TIGHTEST: u8 = 8;
 
 impl Infix {
@@ -36,7 +36,7 @@ impl Infix {
 }
 
 impl Parser<'_> {
-    /// The operator that is next.
+    /// The next operator.
     pub(super) fn infix(&self) -> Option<Infix> {
         match self.peek()? {
             Lexeme::Symbol(symbol) => infix(symbol),
@@ -74,7 +74,7 @@ fn infix(symbol: &str) -> Option<Infix> {
     })
 }
 
-/// The hint where somebody wrote an operator of another language, or nearly one of this.
+/// A hint for an operator of another language, or for a mistyped one.
 pub(super) fn meant(symbol: &str) -> Option<String> {
     let operator = match symbol {
         ">>" | ">=>" | "->" | ">-" | "->-" | ">->>" | ">-->" | "-->" | "=>" => ">->",

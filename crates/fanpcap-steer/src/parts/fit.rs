@@ -1,9 +1,10 @@
-//! What a group of the kernel's can do: each packet to one member, the same whatever was sampled.
+//! Checks what a kernel group can do: each packet goes to one member, the same with and without
+//! samplers.
 
 use super::{Unfit, has};
 use crate::ir::{Function, Predicate, Steer};
 
-/// What may have been decided about packets that are not dropped.
+/// Possible decisions about packets that are not dropped.
 #[derive(Clone, Copy, Default)]
 struct Outcomes {
     copy: bool,
@@ -21,10 +22,10 @@ impl Outcomes {
     }
 }
 
-/// Whether the whole program fits.
+/// Checks that a kernel group can run the whole program.
 ///
 /// # Errors
-/// The first thing that does not.
+/// The first obstacle.
 pub(super) fn check(main: &Function) -> Result<(), Unfit> {
     each_fits(main, false)?;
     let begin = Outcomes {
@@ -54,7 +55,7 @@ fn refuse(what: &str) -> Result<(), Unfit> {
     })
 }
 
-/// `is_told`: whether another function is tried where this one drops.
+/// `is_told`: another function runs after a drop of this one.
 fn each_fits(function: &Function, is_told: bool) -> Result<(), Unfit> {
     match (function, is_told) {
         (Function::Classify(_), _) => refuse("`classify` chooses among members"),
@@ -77,8 +78,7 @@ fn each_fits(function: &Function, is_told: bool) -> Result<(), Unfit> {
     }
 }
 
-/// How many of a function's children, from the first on, have another function tried where they
-/// drop.
+/// Number of a function's leading children after whose drop another function runs.
 pub(super) fn told(function: &Function) -> usize {
     match (function, function.children().count()) {
         (Function::Inverse(_), count) => count,
@@ -87,7 +87,7 @@ pub(super) fn told(function: &Function) -> usize {
     }
 }
 
-/// What may be decided behind the function; none where it always drops.
+/// Possible decisions after the function; `None` if it always drops.
 fn ends(function: &Function, before: Outcomes) -> Option<Outcomes> {
     match function {
         Function::Drop => None,
@@ -128,7 +128,7 @@ fn one_of<'f>(functions: impl Iterator<Item = &'f Function>, before: Outcomes) -
         .reduce(Outcomes::or)
 }
 
-/// The branches that may be taken.
+/// The branches that may run.
 fn ways<'f>(
     predicate: &Predicate,
     then: &'f Function,
@@ -148,14 +148,14 @@ fn tried(alternatives: &[Function]) -> impl Iterator<Item = &Function> {
         .take(sure.map_or(alternatives.len(), |at| at + 1))
 }
 
-/// Whether there may be a packet that it drops.
+/// Whether the function may drop a packet.
 pub(super) fn may_drop(function: &Function) -> bool {
     match function {
         Function::Drop | Function::Host(true) => true,
         Function::If(predicate, then, otherwise) => ways(predicate, then, otherwise).any(may_drop),
         Function::First(alternatives) => alternatives.iter().all(may_drop),
         Function::Inverse(function) => **function != Function::Drop,
-        // What bytes a packet must have is not told by a predicate.
+        // No predicate tells whether a packet has these bytes.
         Function::Steer(Steer::Field(_) | Steer::Fields(..)) => true,
         Function::Steer(steer) => has(steer) != Function::Pass,
         Function::Sample { keep, of, .. } => keep < of,
@@ -171,7 +171,7 @@ pub(super) fn may_drop(function: &Function) -> bool {
     }
 }
 
-/// Whether it counts anything.
+/// Whether the function counts.
 pub(super) fn counts(function: &Function) -> bool {
     matches!(function, Function::Count(..)) || function.children().any(counts)
 }

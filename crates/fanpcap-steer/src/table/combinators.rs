@@ -58,7 +58,7 @@ static ENTRIES: [Entry; 18] = [
         "if is_tcp then put_state 1 else put_state 2", |given| Ok(Function::SetState(given.number()?).into())),
 ];
 
-/// A predicate as function.
+/// A predicate as a function.
 pub(super) fn filter(predicate: Predicate) -> Function {
     Function::If(
         predicate.into(),
@@ -75,8 +75,8 @@ fn first(given: &mut Given<'_>) -> Result<Built, Wrong> {
     Ok(Function::First(given.functions()?).into())
 }
 
-/// `src f` and `dst f`: turns each question in `f` about either side into one about `side`. A `src`
-/// or `dst` within `f` has turned its own questions before, and keeps them.
+/// `src f` and `dst f`: restricts each predicate in `f` that is about either side to `side`. A
+/// `src` or `dst` within `f` has already restricted its own predicates.
 fn side(given: &mut Given<'_>, side: Side) -> Result<Built, Wrong> {
     let mut function = given.function()?;
     function.walk_mut(&mut |node| {
@@ -101,6 +101,6 @@ fn sample(given: &mut Given<'_>) -> Result<Built, Wrong> {
         let message = format!("expected to keep at most {of} of {of} packets, found {keep}");
         return Err(Wrong::new(0, message));
     }
-    // Samplers are numbered when the program is whole.
+    // The checker numbers samplers at the end.
     Ok(Function::Sample { keep, of, index: 0 }.into())
 }

@@ -1,4 +1,4 @@
-//! Where else a packet goes, what is counted, and classes.
+//! Forwarding to the host, counters, and classes.
 
 use super::build::{function, parameter};
 use super::{Built, Engines, Entry, Given, Group, Kind, Parameter, Wrong};

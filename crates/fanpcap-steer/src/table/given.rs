@@ -1,4 +1,4 @@
-//! What an entry gets to make its part of the tree of, and what it makes.
+//! Arguments of an entry's maker, and its results.
 
 use crate::ir::{Function, Key, Net, Predicate, Property};
 use std::net::IpAddr;
@@ -19,14 +19,14 @@ pub(crate) enum Argument {
     Key(Key),
 }
 
-/// The arguments, from the first to the last, and the program's sets.
+/// The arguments in order, and the steering program's sets.
 #[derive(Debug)]
 pub(crate) struct Given<'a> {
     arguments: vec::IntoIter<Argument>,
     sets: &'a mut Vec<Vec<u128>>,
 }
 
-/// A part of the tree, or another value.
+/// The result of a maker: a part of the tree, or another value.
 #[derive(Clone, Debug)]
 pub(crate) enum Built {
     Predicate(Predicate),
@@ -37,10 +37,10 @@ pub(crate) enum Built {
     Number(i128),
 }
 
-/// Why an entry refuses arguments that are each of the right kind.
+/// Why a maker refuses arguments that are each of the right kind.
 #[derive(Clone, Debug)]
 pub(crate) struct Wrong {
-    /// Which argument the error is about, from 0.
+    /// Index of the argument.
     pub(crate) argument: usize,
     /// What was expected and what was found.
     pub(crate) message: String,
@@ -52,7 +52,7 @@ impl Wrong {
         Wrong { argument, message }
     }
 
-    /// An entry asks for other arguments than it names.
+    /// The error for a maker that reads other arguments than its entry declares.
     fn mismatch() -> Wrong {
         Wrong::new(
             0,
@@ -79,27 +79,27 @@ impl<'a> Given<'a> {
     }
 
     getters! {
-        /// The next argument, which is a list of numbers.
+        /// The next argument, a list of numbers.
         numbers: Numbers, Vec<i128>;
-        /// The next argument, which is a net.
+        /// The next argument, a net.
         net: Net, Net;
-        /// The next argument, which is an address.
+        /// The next argument, an address.
         host: Host, IpAddr;
-        /// The next argument, which is a list of addresses.
+        /// The next argument, a list of addresses.
         hosts: Hosts, Vec<IpAddr>;
-        /// The next argument, which is an Ethernet address.
+        /// The next argument, an Ethernet address.
         ethernet: Ethernet, [u8; 6];
-        /// The next argument, which is a predicate.
+        /// The next argument, a predicate.
         predicate: Predicate, Predicate;
-        /// The next argument, which is a property.
+        /// The next argument, a property.
         property: Property, Property;
-        /// The next argument, which is a function.
+        /// The next argument, a function.
         function: Function, Function;
-        /// The next argument, which is a key.
+        /// The next argument, a key.
         key: Key, Key;
     }
 
-    /// The next argument, which is a number that the parameter's range lets fit.
+    /// The next argument, a number that `T` holds by the parameter's range.
     pub(super) fn number<T: TryFrom<i128>>(&mut self) -> Result<T, Wrong> {
         match self.arguments.next() {
             Some(Argument::Number(value)) => T::try_from(value).map_err(|_| Wrong::mismatch()),
@@ -107,7 +107,7 @@ impl<'a> Given<'a> {
         }
     }
 
-    /// The next arguments to the last one, which are functions.
+    /// All remaining arguments, which are functions.
     pub(super) fn functions(&mut self) -> Result<Vec<Function>, Wrong> {
         let mut functions = Vec::with_capacity(self.arguments.len());
         while self.arguments.len() > 0 {
@@ -116,7 +116,7 @@ impl<'a> Given<'a> {
         Ok(functions)
     }
 
-    /// The place of a set of these values.
+    /// The index of the set of these values.
     pub(super) fn set(&mut self, mut values: Vec<u128>) -> usize {
         values.sort_unstable();
         values.dedup();

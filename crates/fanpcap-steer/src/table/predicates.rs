@@ -12,7 +12,7 @@ pub(super) const PORT: Parameter = parameter("port", Kind::Number(0, 0xffff));
 pub(super) const NET: Parameter = parameter("net", Kind::Net);
 pub(super) const ETHER_TYPE: Parameter = parameter("type", Kind::Number(0, 0xffff));
 pub(super) const PROTOCOL: Parameter = parameter("protocol", Kind::Number(0, 0xff));
-/// -1 is any tag.
+/// -1 stands for any tag.
 pub(super) const TAGS: Parameter = parameter("ids", Kind::Numbers(-1, 0xfff));
 const VID: Parameter = parameter("id", Kind::Number(0, 0xfff));
 const WORD: Parameter = parameter("value", Kind::Number(0, 0xffff_ffff));
@@ -189,7 +189,7 @@ pub(super) fn voip() -> Predicate {
     or(sip(), or(Predicate::Rtp, Predicate::Rtcp))
 }
 
-/// UDP with this port on either side, whatever `src` and `dst` say.
+/// UDP with this port on either side, regardless of `src` and `dst`.
 fn gtp(port: u16) -> Predicate {
     let of = |property| is(property, port.into());
     or(of(Property::UdpSource), of(Property::UdpDestination))

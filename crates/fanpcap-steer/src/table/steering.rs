@@ -1,4 +1,4 @@
-//! Steering functions: which member gets a packet.
+//! Steering functions, which select the member.
 
 use super::build::{function, parameter};
 use super::net::{cut, width};
@@ -97,7 +97,7 @@ fn fields(given: &mut Given<'_>) -> Result<(Field, Field), Wrong> {
     Ok((at(one), at(other)))
 }
 
-/// The net of an address and a prefix length that is this argument.
+/// The net of an address and a prefix length; `argument` is the index of the prefix length.
 fn net(address: IpAddr, bits: u8, argument: usize) -> Result<Net, Wrong> {
     let most = width(address);
     if bits > most {
@@ -118,7 +118,7 @@ fn local_net(given: &mut Given<'_>) -> Result<Built, Wrong> {
     steer(Steer::LocalNet(local, part))
 }
 
-/// SIP to all, media by session.
+/// SIP to all members, media by session.
 fn voip() -> Function {
     Function::If(
         sip().into(),
@@ -127,7 +127,7 @@ fn voip() -> Function {
     )
 }
 
-/// The control plane to all; of the user plane what carries a packet, by the user's address.
+/// The control plane to all members; user packets by the user's address.
 fn gtp_usr(given: &mut Given<'_>) -> Result<Built, Wrong> {
     let (address, bits) = (given.host()?, given.number()?);
     let user = Function::Steer(Steer::LocalIp(net(address, bits, 1)?));
