@@ -1,5 +1,5 @@
-//! The two data symbols of libpcap 1.10.3. Programs may hold copies of them (copy relocations), so
-//! their sizes are part of the ABI.
+//! The two data symbols of libpcap 1.10.3. Applications may hold copies of them (copy relocations),
+//! so their sizes are part of the ABI.
 
 use std::ffi::{CStr, c_char};
 

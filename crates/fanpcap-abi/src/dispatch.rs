@@ -1,5 +1,5 @@
-//! The function by which the system's library reads a handle of ours, and how to find such a
-//! handle's reader.
+//! The function by which the system's library calls our reader, and the access to a handle's
+//! reader.
 
 use crate::head;
 use crate::pcap_handle::PcapHandle;
@@ -10,8 +10,8 @@ use std::ffi::c_int;
 /// `PCAP_ERROR_BREAK`.
 const BREAK: c_int = -2;
 
-/// The function by which the system's pcap_dispatch() and its like read a handle of ours. Callbacks
-/// may throw or longjmp: nothing in here is to be dropped while one runs.
+/// Reads a handle for the system's pcap_dispatch() and its like. Callbacks may throw or longjmp, so
+/// nothing with a destructor lives here while one runs.
 ///
 /// # Safety
 /// As pcap_dispatch(3PCAP) asks. `p` has a reader.
@@ -51,7 +51,7 @@ fn ended(p: PcapHandle, end: End) -> c_int {
 }
 
 impl PcapHandle {
-    /// Looks at the reader of a handle that we read.
+    /// Runs `look` on the reader of a handle that our reader reads.
     pub(crate) fn with_reader<T>(self, look: impl FnOnce(&Reader) -> T) -> Option<T> {
         // SAFETY: the handle is open while `look` runs, and its reader goes with it.
         unsafe { head::reader(self, read) }.map(look)

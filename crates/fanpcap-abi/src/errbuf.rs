@@ -20,7 +20,7 @@ pub(crate) unsafe fn write(buffer: *mut c_char, text: &str) {
     buffer[text.len()] = 0;
 }
 
-/// The length of the longest prefix that fits a buffer and cuts no character.
+/// The length of the longest prefix that fits a buffer and splits no character.
 fn fitting(text: &str) -> usize {
     let end = text.len().min(ERRBUF_SIZE - 1);
     (0..=end)
@@ -29,7 +29,7 @@ fn fitting(text: &str) -> usize {
         .unwrap_or(0)
 }
 
-/// The text of a C string; `None` for null. Bytes that are no UTF-8 are replaced.
+/// The text of a C string; `None` for null. Bytes that are not UTF-8 are replaced.
 ///
 /// # Safety
 /// `text` is null or a C string.

@@ -1,10 +1,10 @@
-//! The table of the handles that fan-out concerns, by their address.
+//! The table of handles with requests, by their address.
 //!
-//! A handle without an entry is plain: nothing was configured for it, and nothing asked. libpcap's
-//! functions may be called in signal handlers and in forked children. So the table is locked for
-//! moments only, with signals blocked; and a process that forks holds the lock itself, so that no
-//! other thread is in the middle of a change. What runs under the lock waits for nothing, and
-//! neither allocates nor frees: see [`Lock::with`].
+//! A handle without an entry is plain: nothing was configured for it or requested. libpcap's
+//! functions may be called in signal handlers and in forked children. So the table is locked only
+//! briefly, with signals blocked. A process that forks holds the lock, so that no other thread is
+//! in the middle of a change. Code that runs under the lock neither waits, allocates nor frees: see
+//! [`Lock::with`].
 
 pub(crate) mod breaks;
 mod list;
@@ -24,20 +24,20 @@ use std::os::fd::{BorrowedFd, OwnedFd, RawFd};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Once};
 
-/// One handle.
+/// The entry of one handle.
 #[derive(Debug)]
 pub(crate) struct Entry {
-    /// Its address.
+    /// The handle's address.
     handle: usize,
     pub(crate) request: Arc<Request>,
     pub(crate) notes: Notes,
-    /// The handles on the other devices, where the application has this one.
+    /// The handles on the other devices, if the application's handle is on several.
     pub(crate) others: Option<Arc<[PcapHandle]>>,
-    /// What reads the handle in place of the system's library.
+    /// The reader that reads the handle in place of the system's library.
     pub(crate) reader: Option<Installed>,
-    /// The handle in its group, and its descriptor.
+    /// The handle's membership in its group, and its descriptor.
     pub(crate) member: Option<(Member, RawFd)>,
-    /// The entry behind it in the table.
+    /// The next entry in the table.
     next: Option<Box<Entry>>,
 }
 
@@ -57,10 +57,10 @@ impl Entry {
 
 static ENTRIES: Lock<List> = Lock::new(List::new());
 
-/// The number of entries, so that plain handles need no lock.
+/// The number of entries. Calls on plain handles need no lock while it is 0.
 static COUNT: AtomicUsize = AtomicUsize::new(0);
 
-/// Whether the process has forked: then the other side may read the handles that it has too.
+/// Whether the process has forked. The other process may then read the same handles.
 static FORKED: AtomicBool = AtomicBool::new(false);
 
 extern "C" fn before_fork() {
@@ -72,7 +72,7 @@ extern "C" fn after_fork() {
     ENTRIES.after_fork();
 }
 
-/// Keeps other threads out of the table while one forks: the child has only that one.
+/// Keeps other threads out of the table while a thread forks: the child has only that thread.
 fn mind_forks() {
     static REGISTERED: Once = Once::new();
     REGISTERED.call_once(|| {
@@ -87,8 +87,8 @@ fn insert(p: PcapHandle, request: Request) {
     let entry = Box::new(Entry::new(p.address(), request));
     let left = ENTRIES.with(|entries| {
         let left = entries.insert(entry);
-        // Here, so that no fork comes between. Relaxed: a thread that uses a handle has learnt of
-        // it by other means, which order this too.
+        // Under the lock, so that no fork comes between. Relaxed is enough: a thread that uses a
+        // handle got it from the thread that opened it, by means that order this store too.
         COUNT.fetch_add(usize::from(left.is_none()), Ordering::Relaxed);
         left
     });
@@ -97,8 +97,7 @@ fn insert(p: PcapHandle, request: Request) {
     }
 }
 
-/// Runs `look` on a handle's entry, if it has one. It must neither wait for anything, nor allocate
-/// or free.
+/// Runs `look` on a handle's entry, if it has one. `look` must neither wait, allocate nor free.
 pub(crate) fn with<T>(p: PcapHandle, look: impl FnOnce(&mut Entry) -> T) -> Option<T> {
     if COUNT.load(Ordering::Relaxed) == 0 {
         return None;
@@ -106,7 +105,7 @@ pub(crate) fn with<T>(p: PcapHandle, look: impl FnOnce(&mut Entry) -> T) -> Opti
     ENTRIES.with(|entries| entries.get_mut(p.address()).map(look))
 }
 
-/// Runs `look` on a handle's entry, as [`with`] does; a plain handle gets one.
+/// Runs `look` on a handle's entry, as [`with`] does. A plain handle gets an entry.
 pub(crate) fn with_new<T>(p: PcapHandle, look: impl FnOnce(&mut Entry) -> T) -> T {
     let mut look = Some(look);
     loop {
@@ -118,7 +117,7 @@ pub(crate) fn with_new<T>(p: PcapHandle, look: impl FnOnce(&mut Entry) -> T) -> 
     }
 }
 
-/// Notes a new handle, or that it is plain; a closed one may have had its address.
+/// Adds the entry of a new handle, or removes a stale one with its address.
 pub(crate) fn handle_create(p: PcapHandle, request: Option<Request>) {
     drop(handle_close(p));
     if let Some(request) = request {
@@ -126,8 +125,8 @@ pub(crate) fn handle_create(p: PcapHandle, request: Option<Request>) {
     }
 }
 
-/// Forgets a handle. What it returns is dropped after the handle is closed: leaving the group comes
-/// before taking the member's page away.
+/// Removes a handle's entry. The caller drops the entry after it has closed the handle, because the
+/// member must leave its group before its page is removed.
 #[must_use]
 pub(crate) fn handle_close(p: PcapHandle) -> Option<Box<Entry>> {
     if COUNT.load(Ordering::Relaxed) == 0 {
@@ -142,7 +141,7 @@ pub(crate) fn handle_close(p: PcapHandle) -> Option<Box<Entry>> {
     Some(removed)
 }
 
-/// Where a handle sits in its group.
+/// The identity of a handle's member.
 pub(crate) fn identity(p: PcapHandle) -> Option<Arc<Identity>> {
     with(p, |entry| {
         Some(Arc::clone(entry.member.as_ref()?.0.identity()))
@@ -150,18 +149,18 @@ pub(crate) fn identity(p: PcapHandle) -> Option<Arc<Identity>> {
     .flatten()
 }
 
-/// A handle's part in its group's steering program, where that has one.
+/// A handle's part in its group's steering program, if there is one.
 pub(crate) fn steered(p: PcapHandle) -> Option<Arc<Steered>> {
     with(p, |entry| entry.member.as_ref()?.0.steered().cloned()).flatten()
 }
 
-/// What notes on a member's page when it rejects all packets.
+/// Records on a member's page when it rejects all packets.
 pub(crate) fn rejections(p: PcapHandle) -> Option<Rejections> {
     with(p, |entry| Some(entry.member.as_ref()?.0.rejections())).flatten()
 }
 
-/// This process's members of the group of `identity` that have a part in its steering program:
-/// first `p`. After a fork the others may be the other process's too, and are left out.
+/// This process's members of the group of `identity` that have a part in its steering program, `p`
+/// first. After a fork the other members may be read by the other process, and are left out.
 pub(crate) fn members(p: PcapHandle, identity: &Identity) -> Vec<Own> {
     let own_of = |entry: &Entry| {
         let (member, _) = entry.member.as_ref()?;
@@ -179,12 +178,12 @@ pub(crate) fn members(p: PcapHandle, identity: &Identity) -> Vec<Own> {
     own.into_iter().map(|(_, own)| own).collect()
 }
 
-/// Whether an entry is that of `p`, or of another handle that no other process has by a fork.
+/// Whether an entry is that of `p`, or of a handle that no other process has by fork(2).
 fn is_mine(p: PcapHandle, entry: &Entry) -> bool {
     entry.handle == p.address() || !FORKED.load(Ordering::Relaxed)
 }
 
-/// What `look` finds in the entries.
+/// Collects the results of `look` on all entries.
 fn collect<T>(look: impl Fn(&Entry) -> Option<T>) -> Vec<T> {
     loop {
         let room = COUNT.load(Ordering::Relaxed) + 1;
@@ -199,7 +198,7 @@ fn collect<T>(look: impl Fn(&Entry) -> Option<T>) -> Vec<T> {
     }
 }
 
-/// A copy of the descriptor of the handle of `identity`; none where it has been closed.
+/// Copies the descriptor of the handle of `identity`; `None` if the handle has been closed.
 pub(crate) fn copy_socket(identity: &Identity) -> io::Result<Option<OwnedFd>> {
     ENTRIES.with(|entries| {
         let mut members = entries.iter().filter_map(|entry| entry.member.as_ref());
@@ -214,7 +213,7 @@ pub(crate) fn copy_socket(identity: &Identity) -> io::Result<Option<OwnedFd>> {
     })
 }
 
-/// Has all readers that wait look again when they are to publish.
+/// Wakes all waiting readers, so that they compute anew when to publish.
 pub(crate) fn nudge_readers() {
     ENTRIES.with(|entries| {
         let readers = entries.iter().filter_map(|entry| entry.reader.as_ref());
@@ -222,8 +221,8 @@ pub(crate) fn nudge_readers() {
     });
 }
 
-/// Publishes the counters of this process's other members of the group of `identity`. After a fork
-/// they may be the other process's to read: the kernel clears them for both.
+/// Publishes the counters of this process's other members of the group of `identity`. Skips them
+/// after a fork, when the other process may read them: the kernel clears counters for both.
 pub(crate) fn refresh_beside(p: PcapHandle, identity: &Identity) {
     if FORKED.load(Ordering::Relaxed) {
         return;
@@ -236,7 +235,7 @@ pub(crate) fn refresh_beside(p: PcapHandle, identity: &Identity) {
             member.refresh(unsafe { BorrowedFd::borrow_raw(*fd) });
         }
     });
-    // Those of a steering program may free what is gone.
+    // Publishing a steering program's counters may free memory, so it is done outside the lock.
     members(p, identity)
         .iter()
         .for_each(|own| own.steered.publish());

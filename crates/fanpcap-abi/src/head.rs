@@ -1,10 +1,10 @@
-//! The head of a `pcap_t`: the two words by which a handle of the system's library is read by us.
+//! The head of a `pcap_t`: two words through which our reader reads a handle of the system's
+//! library.
 //!
-//! A `pcap_t` begins with the function that reads it, `read_op`, and another, `next_packet_op`,
-//! which only savefiles have (pcap-int.h, since 1.5). Ours goes into the first word and its state
-//! into the second, so that the system's pcap_dispatch(), pcap_loop(), pcap_next() and
-//! pcap_next_ex() call it. That the first word is what we take it for is proven at run time, on a
-//! handle made for that.
+//! A `pcap_t` begins with two function pointers (pcap-int.h, since 1.5): `read_op`, which reads the
+//! handle, and `next_packet_op`, which only savefiles use. Our function goes into the first word
+//! and its state into the second. So the system's pcap_dispatch(), pcap_loop(), pcap_next() and
+//! pcap_next_ex() call our function. A test at run time on a dead handle proves this layout.
 
 use crate::pcap_handle::PcapHandle;
 use crate::system::{self, Callback, Header, Pcap, system};
@@ -38,12 +38,12 @@ fn head(p: PcapHandle) -> Head {
     unsafe { p.pointer().cast::<Head>().read() }
 }
 
-/// Makes `read` the function by which `p` is read, and `reader` its state. Returns the system's
-/// function; `None` when the handle is not as expected, or the system's library is none that works
-/// so: then nothing was changed.
+/// Installs `read` as the function that reads `p`, and `reader` as its state. Returns the function
+/// of the system's library. Returns `None` and changes nothing if the handle's head is not as
+/// expected, or if the system's library does not have this layout.
 ///
 /// # Safety
-/// Nobody reads `p` meanwhile. `read` takes `reader` for its state, which outlives `p` or is
+/// No thread reads `p` meanwhile. `read` takes `reader` for its state, which outlives `p` or is
 /// detached.
 pub(crate) unsafe fn attach(
     p: PcapHandle,
@@ -60,7 +60,7 @@ pub(crate) unsafe fn attach(
     Some(own)
 }
 
-/// Makes the system's function the one by which `p` is read again.
+/// Installs the function of the system's library again.
 ///
 /// # Safety
 /// `own` is what attach() has returned for `p`.
@@ -70,7 +70,7 @@ pub(crate) unsafe fn detach(p: PcapHandle, own: *const c_void) {
     unsafe { put(p, Head { read, state }) };
 }
 
-/// Writes a head. A signal handler that breaks the loop meanwhile finds a reader that is there, or
+/// Writes a head. A signal handler that breaks the loop meanwhile finds either a valid reader or
 /// none.
 ///
 /// # Safety
@@ -92,7 +92,7 @@ unsafe fn put(p: PcapHandle, head: Head) {
     }
 }
 
-/// The reader that `read` was attached with; `None` when the system's library reads `p` itself.
+/// The reader that `read` was installed with; `None` if the system's library reads `p` itself.
 ///
 /// # Safety
 /// The result is not used after its reader is gone.
@@ -109,8 +109,8 @@ const UNKNOWN: u8 = 0;
 const YES: u8 = 1;
 const NO: u8 = 2;
 
-/// Whether the system's library reads a handle by its first word. Threads that come first together
-/// find out each.
+/// Whether the system's library has the expected layout. Threads that ask first at the same time
+/// each run the test.
 fn is_proven() -> bool {
     static PROVEN: AtomicU8 = AtomicU8::new(UNKNOWN);
     match PROVEN.load(Ordering::Relaxed) {
@@ -123,7 +123,7 @@ fn is_proven() -> bool {
     proven
 }
 
-/// What the probe was called with.
+/// The arguments of the probe's call.
 struct Seen {
     p: *mut Pcap,
     max: c_int,
@@ -142,8 +142,8 @@ unsafe extern "C-unwind" fn probe(p: *mut Pcap, max: c_int, _: Callback, user: *
 
 unsafe extern "C-unwind" fn ignore(_: *mut u8, _: *const Header, _: *const u8) {}
 
-/// Puts a function of ours into a dead handle, and sees whether pcap_dispatch() calls it as it
-/// should.
+/// Installs a probe in a dead handle, and checks that pcap_dispatch() calls it with the right
+/// arguments.
 fn prove() -> bool {
     let Some(p) = PcapHandle::dead(64) else {
         return false;

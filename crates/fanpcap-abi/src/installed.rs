@@ -1,4 +1,4 @@
-//! A reader whose address is in a handle's head.
+//! A reader that is installed in a handle's head.
 
 use crate::head;
 use crate::pcap_handle::PcapHandle;
@@ -10,7 +10,7 @@ use std::ptr::NonNull;
 #[derive(Debug)]
 pub(crate) struct Installed {
     reader: NonNull<Reader>,
-    /// The system's function that has read the handle before.
+    /// The function of the system's library that read the handle before.
     own: *const c_void,
 }
 
@@ -18,10 +18,10 @@ pub(crate) struct Installed {
 unsafe impl Send for Installed {}
 
 impl Installed {
-    /// Puts a reader into a handle, where that is possible.
+    /// Installs a reader in a handle, if possible.
     ///
     /// # Safety
-    /// Nobody reads `p` meanwhile. [`Installed::remove`] is called before `p` is closed.
+    /// No thread reads `p` meanwhile. [`Installed::remove`] is called before `p` is closed.
     pub(crate) unsafe fn new(p: PcapHandle, reader: Reader, read: head::Read) -> Option<Self> {
         let reader = NonNull::from(Box::leak(Box::new(reader)));
         // SAFETY: the caller vouches for `p`, and remove() detaches the reader.
@@ -38,10 +38,10 @@ impl Installed {
         unsafe { self.reader.as_ref() }
     }
 
-    /// Takes the reader out of the handle, and drops it.
+    /// Removes the reader from the handle, and drops it.
     ///
     /// # Safety
-    /// `p` is the handle that the reader is in, and nobody reads it any more.
+    /// `p` is the handle of the reader, and no thread reads it any more.
     pub(crate) unsafe fn remove(self, p: PcapHandle) {
         // SAFETY: attach() has returned `own` for this handle.
         unsafe { head::detach(p, self.own) };

@@ -1,10 +1,10 @@
-//! The C ABI: libpcap.so.0.8, drop-in for the system's, with `pcap/fanout.h` on top.
+//! The C ABI: libpcap.so.0.8, a drop-in replacement of the system's, plus `pcap/fanout.h`.
 //!
-//! Every handle that an application gets is the system library's own. Most functions jump straight
-//! to that library (`system`). What concerns fan-out is kept beside the handle (`handles`), and is
-//! looked up on calls that are rare: create, activate, statistics, close. A handle that our reader
-//! reads has a function of ours in its head (`head`, `dispatch`). Callbacks may longjmp or throw.
-//! No policy is here: that is the crate `fanpcap`, which sees a handle as `life` shows it.
+//! Every handle of an application is one of the system's library. Most functions jump straight to
+//! that library (`system`). A table beside the handles has the state for fanout (`handles`). Only
+//! rare calls look it up: create, activate, statistics, close. A handle that our reader reads has a
+//! function of ours in its head (`head`, `dispatch`). Callbacks may longjmp or throw. Policy is in
+//! the crate `fanpcap`, which sees a handle through `life`.
 
 pub mod data;
 mod errbuf;

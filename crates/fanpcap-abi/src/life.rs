@@ -1,5 +1,5 @@
-//! A handle as the crate `fanpcap` knows it: the system's library, our reader and the group behind
-//! one trait.
+//! Implements the trait of the crate `fanpcap` for a handle: with the system's library, our reader
+//! and the group.
 
 use crate::handles::{self, Entry};
 use crate::pcap_handle::PcapHandle;
@@ -118,7 +118,7 @@ impl Handle for PcapHandle {
 
     fn join(self, membership: &Membership) -> Result<(), JoinError> {
         let socket = self.socket().ok_or(JoinError::NotPacket)?;
-        // Where there are no statistics, zeros are right.
+        // Without statistics, zeros are right.
         let counted = self.statistics().unwrap_or_default();
         let member = join::join(Entrant {
             socket,
@@ -158,8 +158,7 @@ impl Handle for PcapHandle {
             return Err("pcap_fanout: the handle has no part in a program to replace".to_owned());
         }
         let replaced = replace(&turn, &members, steering, &handles::copy_socket);
-        // Those that wait do so until they are to publish, if the old program had them publish at
-        // all.
+        // A waiting reader may have computed its wait for the old steering program.
         handles::nudge_readers();
         replaced.map_err(|error| error.to_string())
     }

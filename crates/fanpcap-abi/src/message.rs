@@ -1,4 +1,4 @@
-//! What C callers are told when something fails, and the wall that no panic passes.
+//! Error messages for C callers, and the boundary that stops panics and cancellation.
 
 use crate::errbuf::{self, ERRBUF_SIZE};
 use crate::pcap_handle::PcapHandle;
@@ -7,8 +7,8 @@ use fanpcap_linux::process::signal::Uncancelled;
 use std::ffi::{c_char, c_int};
 use std::panic::{self, AssertUnwindSafe};
 
-/// Runs the body of an entry point of ours, wholly: a thread that is cancelled is so before or
-/// after, and a panic, which only a defect of ours can cause, becomes `failed` of its message.
+/// Runs the body of one of our entry points. A thread is cancelled only before or after it. A
+/// panic, which only a defect of ours can cause, becomes the result of `failed` with its message.
 pub(crate) fn guard<T>(body: impl FnOnce() -> T, failed: impl FnOnce(&str) -> T) -> T {
     let _cancelled_later = Uncancelled::new();
     panic::catch_unwind(AssertUnwindSafe(body)).unwrap_or_else(|payload| {
@@ -21,12 +21,12 @@ pub(crate) fn guard<T>(body: impl FnOnce() -> T, failed: impl FnOnce(&str) -> T)
     })
 }
 
-/// The same for a body that returns a status: a panic becomes the handle's error.
+/// Runs a body that returns a status. A panic becomes the handle's error.
 pub(crate) fn guard_handle(p: PcapHandle, body: impl FnOnce() -> c_int) -> c_int {
     guard(body, |text| p.fail(text))
 }
 
-/// The same for a function that has an error buffer.
+/// Runs a body that has an error buffer. A panic becomes the buffer's text.
 ///
 /// # Safety
 /// `errbuf` is null or has PCAP_ERRBUF_SIZE bytes.
@@ -54,7 +54,7 @@ pub(crate) fn explain(p: PcapHandle, device: &str, status: c_int) -> String {
     let reason = unsafe { errbuf::string(reason) }.unwrap_or_default();
     let error = p.error();
     match status {
-        // A report on settings starts with its own place, and needs the room.
+        // A report on settings begins with its own place and needs the room.
         ERROR if error.len() + device.len() + 3 > ERRBUF_SIZE => error,
         ERROR => format!("{device}: {error}"),
         NO_SUCH_DEVICE | PERM_DENIED | PROMISC_PERM_DENIED if !error.is_empty() => {

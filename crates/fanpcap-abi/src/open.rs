@@ -1,4 +1,4 @@
-//! Handles that are opened and closed: pcap_create, pcap_open_live, pcap_close.
+//! Opens and closes handles: pcap_create, pcap_open_live, pcap_close.
 
 use crate::activate::activate;
 use crate::errbuf;
@@ -14,7 +14,7 @@ use std::ffi::{CString, c_char, c_int};
 use std::ptr::null_mut;
 use std::sync::Arc;
 
-/// See pcap_create(3PCAP). Settings are read here; what is wrong with them, pcap_activate() tells.
+/// See pcap_create(3PCAP). Reads the settings. pcap_activate() reports errors in them.
 ///
 /// # Safety
 /// As its man page asks.
@@ -34,7 +34,7 @@ fn pointer(p: Option<PcapHandle>) -> *mut Pcap {
     p.map_or(null_mut(), PcapHandle::pointer)
 }
 
-/// What is asked of a new handle on `device`.
+/// The requests for a new handle on `device`.
 fn request(device: &str) -> Option<Request> {
     if system().is_calling() {
         return None;
@@ -42,7 +42,7 @@ fn request(device: &str) -> Option<Request> {
     Request::new(device)
 }
 
-/// A device's name as settings know it. The kernel allows bytes that are no UTF-8.
+/// A device's name for settings. The kernel allows bytes that are not UTF-8.
 ///
 /// # Safety
 /// `device` is null or a C string.
@@ -76,7 +76,7 @@ unsafe fn create(
     unsafe { create_for(request, errbuf) }
 }
 
-/// A handle on the one device that `request` is about.
+/// Creates a handle on the one device of `request`.
 ///
 /// # Safety
 /// `errbuf` is as libpcap asks.
@@ -104,7 +104,7 @@ unsafe fn create_by_name(
     Some(p)
 }
 
-/// Creates a handle for each of the devices. Returns that on the first.
+/// Creates a handle for each of the devices. Returns the handle on the first.
 ///
 /// # Safety
 /// `errbuf` is as libpcap asks.
@@ -171,7 +171,7 @@ pub unsafe extern "C" fn pcap_open_live(
     unsafe { guard_errbuf(errbuf, null_mut(), body) }
 }
 
-/// The rest of pcap_open_live() with a handle that settings concern.
+/// The rest of pcap_open_live() for a handle with requests.
 ///
 /// # Safety
 /// `p` is new, and `errbuf` as libpcap asks.
@@ -219,7 +219,7 @@ pub unsafe extern "C" fn pcap_close(p: *mut Pcap) {
 /// Neither `p` nor the handles on its other devices are used again.
 unsafe fn close(p: PcapHandle) {
     let mut entry = handles::handle_close(p);
-    // It maps the socket's ring, and so would keep the socket in its group.
+    // The reader maps the socket's ring, which would keep the socket in its group.
     if let Some(reader) = entry.as_mut().and_then(|entry| entry.reader.take()) {
         // SAFETY: the reader is this handle's, and the caller vouches that nobody reads it.
         unsafe { reader.remove(p) };

@@ -1,5 +1,5 @@
-//! A handle of the system's library as a value, with those of the library's functions that ask for
-//! nothing but an open handle.
+//! A handle of the system's library as a value, and the functions of the library that need only an
+//! open handle.
 
 use crate::errbuf::{self, ERRBUF_SIZE};
 use crate::system::{self, ERROR, Pcap, Setter, Stats, system};
@@ -38,7 +38,7 @@ impl PcapHandle {
         Self(p)
     }
 
-    /// The handle that a function which opens handles has returned, if it has.
+    /// The handle that an opening function has returned; `None` for null.
     ///
     /// # Safety
     /// As [`PcapHandle::new`], or null.
@@ -58,7 +58,7 @@ impl PcapHandle {
         self.0
     }
 
-    /// What the handle is known by in tables.
+    /// The key of the handle in tables.
     pub(crate) fn address(self) -> usize {
         self.0 as usize
     }
@@ -78,7 +78,7 @@ impl PcapHandle {
         fn selectable_fd = pcap_get_selectable_fd;
     }
 
-    /// Calls that function of the system's library which sets a number.
+    /// Calls a setter of the system's library.
     pub(crate) fn set(self, setter: Setter, value: c_int) -> c_int {
         // SAFETY: the handle is open, and each setter in the library's table takes any number.
         setter(system()).map_or(ERROR, |function| unsafe { function(self.0, value) })
@@ -98,7 +98,7 @@ impl PcapHandle {
         (fd >= 0).then(|| unsafe { BorrowedFd::borrow_raw(fd) })
     }
 
-    /// What the system's library has counted.
+    /// The counters of the system's library.
     ///
     /// # Errors
     /// The status of its pcap_stats(3PCAP).
@@ -116,7 +116,7 @@ impl PcapHandle {
         }
     }
 
-    /// What pcap_geterr(3PCAP) says of the handle.
+    /// The handle's error text, by pcap_geterr(3PCAP).
     pub(crate) fn error(self) -> String {
         // SAFETY: the handle is open.
         let text = unsafe { system::pcap_geterr(self.0) };
@@ -124,7 +124,7 @@ impl PcapHandle {
         unsafe { errbuf::string(text) }.unwrap_or_default()
     }
 
-    /// Makes `text` what pcap_geterr(3PCAP) says of the handle, and returns `PCAP_ERROR`.
+    /// Sets the handle's error text for pcap_geterr(3PCAP), and returns `PCAP_ERROR`.
     pub(crate) fn fail(self, text: &str) -> c_int {
         // SAFETY: the handle is open.
         let buffer = unsafe { system::pcap_geterr(self.0) };

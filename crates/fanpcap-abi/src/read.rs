@@ -1,4 +1,4 @@
-//! The entry points of an open handle that its reader must know of.
+//! The entry points of an open handle that affect its reader.
 
 use crate::handles::breaks;
 use crate::message::{guard_errbuf, guard_handle};
@@ -22,7 +22,7 @@ pub unsafe extern "C" fn pcap_breakloop(p: *mut Pcap) {
     if handle.with_reader(Reader::break_loop).is_some() {
         return;
     }
-    // It may get a reader later, or another thread gives it one just now.
+    // The handle may get a reader later, or another thread is installing one.
     breaks::set(handle.address());
     fence(Ordering::SeqCst);
     if handle.with_reader(Reader::break_loop).is_some() {

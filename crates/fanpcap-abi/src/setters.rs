@@ -1,4 +1,4 @@
-//! The setters of a handle that is not activated yet, on every device of the handle.
+//! The setters of a handle that is not activated yet, for every device of the handle.
 
 use crate::handles;
 use crate::message::guard_handle;
@@ -8,7 +8,7 @@ use fanpcap::several;
 use fanpcap_pcap::for_each_function;
 use std::ffi::c_int;
 
-/// Lets the system's library set something, and notes it when that has worked.
+/// Calls a setter of the system's library, and notes the value if it succeeded.
 fn set(p: PcapHandle, setter: Setter, value: c_int, note: impl Fn(PcapHandle)) -> c_int {
     several::each(p, |part| {
         let status = part.set(setter, value);
@@ -19,7 +19,7 @@ fn set(p: PcapHandle, setter: Setter, value: c_int, note: impl Fn(PcapHandle)) -
     })
 }
 
-/// Declares the entry points of what nobody but the system's library need know of.
+/// Declares the entry points that only pass a value on to the system's library.
 macro_rules! setters {
     (own { $($own:tt)* } each { $(fn $name:ident($value:ident);)* } forward { $($forward:tt)* }) => {
         $(
@@ -64,7 +64,7 @@ pub unsafe extern "C" fn pcap_set_timeout(p: *mut Pcap, timeout: c_int) -> c_int
     guard_handle(p, || set_timeout(p, timeout))
 }
 
-/// Sets the time-out, or a shorter one where several devices are merged.
+/// Sets the time-out, or a shorter one if several devices are merged.
 pub(crate) fn set_timeout(p: PcapHandle, timeout: c_int) -> c_int {
     let timeout = several::timeout(p, timeout);
     set(p, |of| of.pcap_set_timeout, timeout, |_| ())
@@ -78,7 +78,7 @@ pub(crate) fn set_timeout(p: PcapHandle, timeout: c_int) -> c_int {
 pub unsafe extern "C" fn pcap_set_buffer_size(p: *mut Pcap, bytes: c_int) -> c_int {
     // SAFETY: the caller's promise: `p` is an open handle.
     let p = unsafe { PcapHandle::new(p) };
-    // A group may be asked for later.
+    // The application may ask for a group later.
     let note = |part| handles::with_new(part, |entry| entry.notes.buffer_size = Some(bytes));
     guard_handle(p, || set(p, |of| of.pcap_set_buffer_size, bytes, note))
 }
@@ -98,7 +98,8 @@ pub unsafe extern "C" fn pcap_set_protocol_linux(p: *mut Pcap, protocol: c_int) 
     })
 }
 
-/// The protocol that the system's library binds to: cut to 16 bits, 0 meaning all (pcap-linux.c).
+/// The protocol that the system's library binds to: cut to 16 bits, and 0 for all protocols
+/// (pcap-linux.c).
 fn protocol_of(protocol: c_int) -> Option<u16> {
     let [low, high, ..] = protocol.to_le_bytes();
     Some(u16::from_le_bytes([low, high])).filter(|&protocol| protocol != 0)

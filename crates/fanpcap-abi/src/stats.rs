@@ -1,4 +1,4 @@
-//! pcap_stats, and the name of the library.
+//! pcap_stats, and the library's version text.
 
 use crate::handles;
 use crate::message::{guard, guard_handle};
@@ -8,7 +8,7 @@ use fanpcap::several;
 use std::ffi::{CStr, CString, c_char, c_int, c_uint};
 use std::sync::OnceLock;
 
-/// See pcap_stats(3PCAP). A member's counters are published to its group by the way.
+/// See pcap_stats(3PCAP). Also publishes a member's counters.
 ///
 /// # Safety
 /// As its man page asks.
@@ -28,10 +28,10 @@ pub unsafe extern "C" fn pcap_stats(p: *mut Pcap, stats: *mut Stats) -> c_int {
     })
 }
 
-/// The counters of a handle's devices together.
+/// The sums over a handle's devices.
 ///
 /// # Errors
-/// The status of the system library's pcap_stats(3PCAP).
+/// The status of pcap_stats(3PCAP) of the system's library.
 pub(crate) fn total(p: PcapHandle) -> Result<Stats, c_int> {
     let mut sum = Stats::default();
     let add = |part: PcapHandle| match part.statistics() {
@@ -50,7 +50,7 @@ pub(crate) fn total(p: PcapHandle) -> Result<Stats, c_int> {
     }
 }
 
-/// Adds what was read from the socket past the system's library.
+/// Adds the counters that our reader read from the socket without the system's library.
 fn add_taken(p: PcapHandle, stats: &mut Stats) {
     handles::with(p, |entry| {
         if let Some((member, _)) = &mut entry.member {
@@ -67,7 +67,7 @@ fn wrapped(counter: u64) -> c_uint {
     c_uint::from_le_bytes([a, b, c, d])
 }
 
-/// See pcap_lib_version(3PCAP): the system library's text, and ours behind it.
+/// See pcap_lib_version(3PCAP). Returns the text of the system's library, followed by ours.
 ///
 /// # Safety
 /// None; C functions are unsafe by type.
@@ -78,7 +78,7 @@ pub unsafe extern "C" fn pcap_lib_version() -> *const c_char {
 
 fn lib_version() -> &'static CStr {
     static TEXT: OnceLock<CString> = OnceLock::new();
-    // First, as nothing may be locked while the library is loaded.
+    // Load the library first: no lock may be held while it is loaded.
     let system = system();
     TEXT.get_or_init(|| {
         let theirs = system

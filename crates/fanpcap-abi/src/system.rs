@@ -1,4 +1,4 @@
-//! The system's libpcap, and the entry points that are nothing but a jump to it.
+//! The system's libpcap, and the entry points that only jump to it.
 
 use crate::errbuf;
 use fanpcap_bpf::Classic;
@@ -18,7 +18,7 @@ pub(crate) const NOT_ACTIVATED: c_int = -3;
 /// `PCAP_ERROR`.
 pub(crate) const ERROR: c_int = -1;
 
-/// One of the library's functions that set a number of a handle, in the table.
+/// A function of the system's library that sets a number of a handle, in the table.
 pub(crate) type Setter =
     fn(&Symbols) -> Option<unsafe extern "C-unwind" fn(*mut Pcap, c_int) -> c_int>;
 
@@ -47,17 +47,16 @@ for_each_function!(entry_points);
 
 fn load() -> System {
     let _cancelled_later = Uncancelled::new();
-    // Our own copy of the standard library: this silences our panics, nobody else's.
+    // The library has its own copy of the standard library, so this silences only our own panics.
     panic::set_hook(Box::new(|_| {}));
     let chosen = std::env::var_os("FANPCAP_LIBPCAP")
         .filter(|path| !path.is_empty() && !process::is_secure());
     System::find(chosen.as_deref().map(Path::new))
 }
 
-/// The system's library, loaded at the first call. Threads that come first together load it each;
-/// no lock is held meanwhile, as the loader has one of its own, under which constructors may call
-/// us. That it could not be loaded may pass, such as a want of descriptors: the next call tries
-/// again.
+/// The system's library, loaded at the first call. Threads that call first at the same time each
+/// load it. No lock is held meanwhile: the loader has its own lock, under which constructors may
+/// call us. If loading fails, for example for lack of descriptors, the next call tries again.
 pub(crate) fn system() -> &'static System {
     static SYSTEM: OnceLock<System> = OnceLock::new();
     static MISSING: OnceLock<System> = OnceLock::new();
@@ -72,18 +71,18 @@ pub(crate) fn system() -> &'static System {
     })
 }
 
-/// Bytes that a compiled filter keeps.
+/// The snapshot length of a compiled filter, in bytes.
 const SNAPLEN: c_int = 262_144;
 
 /// Compiles a filter expression of a steering program.
 ///
 /// # Errors
-/// What the system's library says.
+/// The error of the system's library.
 pub(crate) fn compile(expression: &str) -> Result<Vec<Classic>, String> {
     system().compile(expression, SNAPLEN)
 }
 
-/// Tells in `errbuf` why there is no such function, and returns `value`.
+/// Writes to `errbuf` that a function is missing, and returns `value`.
 pub(crate) fn missing<T>(errbuf: Buffer, value: T) -> T {
     // SAFETY: libpcap's callers pass PCAP_ERRBUF_SIZE bytes, or null.
     unsafe { errbuf::write(errbuf, system().missing()) };

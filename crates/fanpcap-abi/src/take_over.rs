@@ -1,4 +1,4 @@
-//! Puts our reader into a handle of the system's library.
+//! Installs our reader in handles of the system's library.
 
 use crate::dispatch::read;
 use crate::handles::{self, breaks};
@@ -12,15 +12,15 @@ use std::io;
 use std::os::fd::BorrowedFd;
 use std::sync::atomic::{Ordering, fence};
 
-/// Link types whose packets are in the ring as the application gets them (pcap/dlt.h).
+/// Link types whose packets are in the ring in the form that the application gets (pcap/dlt.h).
 pub(crate) const EN10MB: c_int = 1;
 const RAW: c_int = 12;
 
-/// Hardly a packet is longer. Where one is, the reader cuts it.
+/// Packets are hardly ever longer. The reader cuts longer ones.
 const LONGEST: u32 = 65_535;
 
-/// Reads `p`, which has just been activated, by our reader from now on, if it is a handle that we
-/// serve. Else the system's library goes on to, which applications can't tell but by what it costs.
+/// Installs our reader in `p`, which has just been activated, if our reader supports such a handle.
+/// Otherwise the system's library reads it, and the application notices no difference but the cost.
 pub(crate) fn take_over(p: PcapHandle) {
     let Some((linktype, socket)) = served(p) else {
         return;
@@ -32,9 +32,9 @@ pub(crate) fn take_over(p: PcapHandle) {
     }
 }
 
-/// Has the kernel cut the packets of a handle that we read to its snapshot length, where the
-/// application has set no filter that does. It takes the kernel some microseconds, so a group is
-/// joined before.
+/// Makes the kernel truncate the packets of a handle to its snapshot length, if our reader reads
+/// `reader_of` and the application has set no filter. This takes the kernel some microseconds, so
+/// the handle joins its group first.
 pub(crate) fn truncate(p: PcapHandle, reader_of: PcapHandle) {
     let is_ours = reader_of.has_reader();
     let snaplen = u32::try_from(p.snapshot());
@@ -42,9 +42,9 @@ pub(crate) fn truncate(p: PcapHandle, reader_of: PcapHandle) {
         return;
     };
     if let Some((_, socket)) = served(p) {
-        // A VLAN tag goes back in behind the addresses, and counts for the length.
+        // The reader inserts a VLAN tag after the addresses, which counts for the length.
         let keep = Filter::keep(snaplen.max(AFTER_ADDRESSES.into()));
-        // Best effort: what the kernel does not cut off, the reader does.
+        // Best effort: the reader cuts what the kernel does not.
         if let Some(steered) = handles::steered(p) {
             let _ = steered.truncate(socket, keep);
         } else if Filter::of(socket).is_ok_and(|filter| filter.is_none()) {
@@ -53,11 +53,11 @@ pub(crate) fn truncate(p: PcapHandle, reader_of: PcapHandle) {
     }
 }
 
-/// Reads the handles of several devices, which have just been activated, together, as the first of
-/// them.
+/// Installs one reader for the handles of several devices, which have just been activated, in the
+/// first of them.
 ///
 /// # Errors
-/// Why that can't be. The system's library can't do it either.
+/// Why that is impossible. The system's library can't read several devices either.
 pub(crate) fn take_over_several(all: &[PcapHandle]) -> Result<(), String> {
     let first = all[0];
     if first.has_reader() {
@@ -87,7 +87,7 @@ pub(crate) fn take_over_several(all: &[PcapHandle]) -> Result<(), String> {
     Ok(())
 }
 
-/// Has the reader of `p` publish the counters of its members, one for each device, on their pages.
+/// Makes the reader of `p` publish the counters of its members, one for each device.
 pub(crate) fn publish_counters(p: PcapHandle) {
     if !p.has_reader() {
         handles::with(p, |entry| {
@@ -105,7 +105,7 @@ pub(crate) fn publish_counters(p: PcapHandle) {
     }
 }
 
-/// The link type and socket of a handle that we can read.
+/// The link type and socket of a handle that our reader supports.
 fn served(p: PcapHandle) -> Option<(c_int, BorrowedFd<'static>)> {
     let (linktype, fd) = (p.datalink(), p.fileno());
     if fd < 0 || ![EN10MB, RAW].contains(&linktype) {
@@ -117,14 +117,14 @@ fn served(p: PcapHandle) -> Option<(c_int, BorrowedFd<'static>)> {
     is_packet.then_some((linktype, socket))
 }
 
-/// Puts a reader into a handle that has just been activated. Tells whether that was possible.
+/// Installs a reader in a handle that has just been activated. Returns whether that was possible.
 fn install(p: PcapHandle, reader: Reader) -> bool {
     // SAFETY: pcap_activate(3PCAP) asks that nobody reads the handle yet, and pcap_close() removes
     // the reader.
     let Some(reader) = (unsafe { Installed::new(p, reader, read) }) else {
         return false;
     };
-    // From here on pcap_breakloop() finds the reader. It may have been called before.
+    // From here on pcap_breakloop() finds the reader. The application may have called it before.
     fence(Ordering::SeqCst);
     if breaks::take(p.address()) {
         reader.as_ref().break_loop();
@@ -144,7 +144,7 @@ fn options(p: PcapHandle, linktype: c_int) -> Options {
     }
 }
 
-/// Where a VLAN tag goes back in: in an Ethernet frame, after the addresses.
+/// Where the reader inserts a VLAN tag: in an Ethernet frame, after the addresses.
 pub(crate) fn tag_at(linktype: c_int) -> Option<u8> {
     (linktype == EN10MB).then_some(AFTER_ADDRESSES)
 }

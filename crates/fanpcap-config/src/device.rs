@@ -5,7 +5,7 @@ use crate::engine::Engine;
 /// One of the devices that a device string names.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Part {
-    /// The name that settings match on: `eth0:1`.
+    /// The device's name in settings: `eth0:1`.
     pub name: String,
     /// The network interface: `eth0`.
     pub base: String,
@@ -24,7 +24,7 @@ impl Part {
     }
 }
 
-/// What a device string means.
+/// A parsed device string.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Device {
     text: String,
@@ -33,7 +33,7 @@ pub struct Device {
 }
 
 impl Device {
-    /// Takes a device string apart; `exists` tells whether an interface of that name is there.
+    /// Parses a device string. `exists` returns whether an interface with that name exists.
     pub fn classify(text: &str, exists: impl Fn(&str) -> bool) -> Device {
         if exists(text) {
             let part = Part {
@@ -65,7 +65,7 @@ impl Device {
         }
     }
 
-    /// One of the devices of a string that names several, by itself.
+    /// One device of a string that names several, as a device string.
     pub fn of_part(part: &Part) -> Device {
         Device {
             text: part.name.clone(),
@@ -74,7 +74,8 @@ impl Device {
         }
     }
 
-    /// Whether it names the programmable engine and no device: it is its group's, as PFQ has it.
+    /// Whether the string names the engine `pfq` and no device. The handle is then on its group's
+    /// device.
     pub fn names_none(&self) -> bool {
         let is_unnamed = |part: &Part| part.name.is_empty();
         self.engine == Some(Engine::Pfq)
@@ -82,7 +83,7 @@ impl Device {
             && self.parts.iter().all(is_unnamed)
     }
 
-    /// The same, where the device is known.
+    /// Adds the device to a string that names none.
     #[must_use]
     pub fn on(self, interface: &str) -> Device {
         let (name, base) = (interface.to_owned(), interface.to_owned());
@@ -100,13 +101,13 @@ impl Device {
         self.engine
     }
 
-    /// The devices named: one, or more with `^` between them.
+    /// The named devices. A string names several with `^` between them.
     pub fn parts(&self) -> &[Part] {
         &self.parts
     }
 
-    /// What the system library is given: the interface of a virtual device, else the string as it
-    /// is, so that prefixes which the system library knows itself (`dpdk:0`) keep working.
+    /// The name for the system's library: the interface of a virtual device, else the string
+    /// unchanged. So prefixes that the system's library knows itself (`dpdk:0`) keep working.
     pub fn system_name(&self) -> &str {
         match self.parts.as_slice() {
             // This handle is never activated.
@@ -124,7 +125,7 @@ fn is_virtual(base: &str, number: &str, exists: &impl Fn(&str) -> bool) -> bool 
         && (base == "any" || exists(base))
 }
 
-/// Devices of the system library that take a `:NUMBER` of their own.
+/// Devices of the system's library that take a `:NUMBER` of their own.
 const SYSTEM_DEVICES: [&str; 2] = ["nflog", "nfqueue"];
 
 #[cfg(test)]

@@ -19,7 +19,8 @@ pub enum Engine {
     Pfring,
     /// `zc`: PF_RING ZC.
     Zc,
-    /// `pfq`: once a kernel module; now [`Engine::Tpacket`], with steering programs in the kernel.
+    /// `pfq`: formerly a kernel module; now [`Engine::Tpacket`], with steering programs in the
+    /// kernel.
     Pfq,
 }
 
@@ -50,7 +51,7 @@ impl Engine {
         }
     }
 
-    /// The engine with this name, which is in lower case.
+    /// The engine with this lower-case name.
     pub fn named(name: &str) -> Option<Engine> {
         Engine::ALL.into_iter().find(|engine| engine.name() == name)
     }

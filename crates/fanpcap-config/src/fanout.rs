@@ -1,5 +1,5 @@
-//! What a group shares its packets by, as settings and calls write it: a mode of the kernel's, or a
-//! steering program.
+//! How a group shares its packets, as settings and calls write it: a kernel mode or a steering
+//! program.
 
 use crate::mode::{self, Kind, Mode};
 use crate::report::{Fault, Report, offset_in, shorten};
@@ -8,16 +8,16 @@ use fanpcap_steer::modes;
 use std::fs::{self, File};
 use std::io::{self, Read};
 
-/// What was asked for.
+/// The requested way to share packets.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Fanout {
-    /// A mode of the kernel's.
+    /// A mode of the kernel.
     Mode(Mode),
     /// A steering program.
     Program(Script),
 }
 
-/// A steering program as it was asked for.
+/// A requested steering program, not compiled yet.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Script {
     written: Written,
@@ -25,22 +25,22 @@ pub struct Script {
     mode: Mode,
 }
 
-/// How a program is given.
+/// How a steering program is given.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Written {
     /// By its text.
     Text,
     /// By the path of a file with its text.
     File,
-    /// By the name of a mode that is a program.
+    /// By the name of a mode that is a steering program.
     Named(&'static str),
 }
 
 impl Fanout {
-    /// Reads a mode, a program, or `file:PATH`.
+    /// Parses a mode, a steering program, or `file:PATH`.
     ///
     /// # Errors
-    /// What is wrong with a mode, at its byte. Programs are not looked into here.
+    /// A mistake in a mode, at its byte. Steering programs are not parsed yet.
     pub fn parse(source: Source) -> Result<Self, Fault> {
         let text = source.text();
         let (written, mode) = if path(text).is_some() {
@@ -64,7 +64,7 @@ impl Fanout {
 }
 
 impl Script {
-    /// A program by its text.
+    /// A steering program by its text.
     pub fn of_text(source: Source) -> Self {
         Self {
             written: Written::Text,
@@ -73,15 +73,15 @@ impl Script {
         }
     }
 
-    /// How the kernel runs it: the options.
+    /// The mode, with its options.
     pub fn mode(&self) -> Mode {
         self.mode
     }
 
-    /// Its text, from where it is.
+    /// Returns the text of the steering program; reads the file if it is in one.
     ///
     /// # Errors
-    /// When it is in a file that can't be read.
+    /// When the file can't be read.
     pub(crate) fn load(&self) -> Result<Source, Report> {
         match self.written {
             Written::Text => Ok(self.source.clone()),
@@ -98,7 +98,7 @@ impl Script {
         }
     }
 
-    /// What names it to people: its name, else how it begins, in one line.
+    /// Returns the title for messages: the name, or the beginning of the text in one line.
     pub(crate) fn title(&self, text: &str) -> String {
         match self.written {
             Written::Named(name) => name.to_owned(),
@@ -106,7 +106,7 @@ impl Script {
         }
     }
 
-    /// The report of what is wrong with the whole of it.
+    /// The report of a fault that concerns the whole steering program.
     pub(crate) fn blame(&self, fault: Fault) -> Report {
         self.source.blame(fault)
     }
@@ -121,13 +121,13 @@ fn path(text: &str) -> Option<&str> {
         .then(|| text[FILE.len()..].trim_start())
 }
 
-/// The name of the mode that is a program, before options.
+/// The name of a mode that is a steering program, before options.
 fn named(text: &str) -> Option<&'static str> {
     let head = text.split('+').next().unwrap_or_default().trim();
     mode::program_named(head)
 }
 
-/// Whether a text is meant as a program rather than as a mode, right or wrong.
+/// Whether a text is meant as a steering program, correct or not, rather than as a mode.
 fn is_program(text: &str) -> bool {
     let head = text.split('+').next().unwrap_or_default().trim();
     let first = head.split_whitespace().next().unwrap_or_default();
@@ -146,7 +146,7 @@ fn read(path: &str) -> Result<Source, Fault> {
         Fault::new("program-unreadable", message)
             .hint("write file:PATH of a file that this user may read")
     };
-    // Opening a pipe could wait.
+    // Opening a pipe could block.
     if !fs::metadata(path).map_err(failed)?.is_file() {
         let message = format!("'{name}' is not a regular file");
         return Err(Fault::new("program-not-a-file", message)
@@ -162,7 +162,7 @@ fn read(path: &str) -> Result<Source, Fault> {
     Ok(Source::new(path, &String::from_utf8_lossy(&bytes)))
 }
 
-/// The fault of a program that is longer than any should be.
+/// The fault of a steering program that is too long.
 pub(crate) fn too_long() -> Fault {
     let message = format!("the program is longer than {PROGRAM_MAX} bytes");
     Fault::new("program-too-long", message).hint("shorten it")

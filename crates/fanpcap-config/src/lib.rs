@@ -1,4 +1,4 @@
-//! Settings: pcap.conf, the variables `PCAP_*` and the application's call become the plan of a
+//! Settings: turns pcap.conf, the variables `PCAP_*` and the application's call into the plan of a
 //! handle.
 #![forbid(unsafe_code)]
 

@@ -1,4 +1,4 @@
-//! Fan-out modes: `hash+defrag` as text, as PACKET_FANOUT's numbers, and what is refused and why.
+//! Fanout modes: `hash+defrag` as text, and as the numbers of PACKET_FANOUT.
 
 use crate::report::{Fault, offset_in, quote};
 use fanpcap_linux::packet::{FANOUT_FLAG_DEFRAG, FANOUT_FLAG_ROLLOVER};
@@ -26,7 +26,7 @@ pub enum Kind {
 }
 
 impl Kind {
-    /// All kinds of the kernel's own, in the order in which messages list them.
+    /// All kinds of the kernel, in the order in which messages list them.
     pub const ALL: [Kind; 6] = [
         Kind::Hash,
         Kind::Lb,
@@ -62,7 +62,7 @@ impl Kind {
         }
     }
 
-    /// Whether a word is the name or alias of a kind of the kernel's own.
+    /// Whether a word is the name or alias of a kind of the kernel.
     pub(crate) fn is_name(word: &str) -> bool {
         Kind::named(&word.to_ascii_lowercase()).is_some()
     }
@@ -86,25 +86,25 @@ impl Kind {
     }
 }
 
-/// A fan-out mode: a kind and its options.
+/// A fanout mode: a kind and its options.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Mode {
     /// How the member is chosen.
     pub kind: Kind,
-    /// Fragments are put together first (`+defrag`).
+    /// The kernel reassembles fragments before it steers the packet (`+defrag`).
     pub defrag: bool,
     /// When the chosen member's ring is full, the next one gets the packet (`+rollover`).
     pub rollover: bool,
 }
 
 impl Mode {
-    /// Reads `hash`, `LB + rollover` and the like; the fault tells the byte of the wrong word.
+    /// Parses `hash`, `LB + rollover` and the like. The fault has the byte of the wrong word.
     pub fn parse(text: &str) -> Result<Mode, Fault> {
         let name = text.split('+').next().unwrap_or_default();
         Mode::with_options(Kind::parse(name)?, text)
     }
 
-    /// A mode of this kind with the options in `text`, behind the first `+`.
+    /// A mode of this kind with the options in `text`, which begins after the first `+`.
     pub(crate) fn with_options(kind: Kind, text: &str) -> Result<Mode, Fault> {
         let mut mode = Mode::from(kind);
         for word in text.split('+').skip(1) {
@@ -131,7 +131,7 @@ impl Mode {
         Ok(())
     }
 
-    /// PACKET_FANOUT's flags.
+    /// The flags of PACKET_FANOUT.
     pub fn kernel_flags(self) -> u16 {
         let defrag = if self.defrag { FANOUT_FLAG_DEFRAG } else { 0 };
         let rollover = if self.rollover {
@@ -142,7 +142,7 @@ impl Mode {
         defrag | rollover
     }
 
-    /// The mode with these numbers; `None` when it has no name here.
+    /// The mode with these numbers; `None` if fanpcap has no name for it.
     pub fn from_kernel(kernel_type: u8, flags: u16) -> Option<Mode> {
         let mut kinds = Kind::ALL.into_iter().chain([Kind::Program]);
         let kind = kinds.find(|kind| kind.kernel_type() == kernel_type)?;
@@ -177,8 +177,8 @@ impl fmt::Display for Mode {
     }
 }
 
-/// A mode as messages show it: a steering program by `title`, which is the name of a mode that is
-/// one, or how it begins.
+/// Formats a mode for messages. A steering program is shown by its `title`: its name, or the
+/// beginning of its text.
 pub fn described(mode: Mode, title: Option<&str>) -> String {
     let shown = mode.to_string();
     let Some((options, title)) = shown.strip_prefix(Kind::Program.name()).zip(title) else {
@@ -191,7 +191,7 @@ pub fn described(mode: Mode, title: Option<&str>) -> String {
     }
 }
 
-/// Why a name is no mode of this version.
+/// The fault of a name that is not a mode of this version.
 fn refuse_name(written: &str, lower: &str) -> Fault {
     if written.is_empty() {
         return Fault::new("mode-empty", "no fan-out mode given").hint(one_of());
@@ -215,21 +215,21 @@ fn refuse_name(written: &str, lower: &str) -> Fault {
     let near = named_elsewhere(lower).or_else(|| nearest(lower, names));
     let fault = Fault::new("mode-unknown", format!("unknown mode {}", quote(written)));
     match near {
-        // It is a steering program, which takes a capability more.
+        // Mode flow is a steering program, which needs one capability more.
         Some("flow") => fault.hint("did you mean 'flow', or 'hash' (without CAP_BPF)?"),
         near => fault.nearest(near.map(str::to_owned), one_of()),
     }
 }
 
-/// The mode that PF_RING (`cluster_flow`) or the kernel (`PACKET_FANOUT_HASH`) calls so, which is
-/// in lower case.
+/// The mode that PF_RING (`cluster_flow`) or the kernel (`PACKET_FANOUT_HASH`) calls by this
+/// lower-case name.
 fn named_elsewhere(lower: &str) -> Option<&'static str> {
     let name = PREFIXES.iter().find_map(|it| lower.strip_prefix(it))?;
     let kind = Kind::named(name).map(Kind::name);
     kind.or_else(|| program_named(name))
 }
 
-/// Why a word after `+` is no option of this version.
+/// The fault of a word after `+` that is not an option of this version.
 fn refuse_option(written: &str, lower: &str) -> Fault {
     let name = lower.split('=').next().unwrap_or_default().trim();
     if written.is_empty() {
@@ -244,12 +244,12 @@ fn refuse_option(written: &str, lower: &str) -> Fault {
     Fault::new("option-unknown", format!("unknown option {quoted}")).nearest(near, OPTIONS)
 }
 
-/// The modes that are programs, by name.
+/// The names of the modes that are steering programs.
 pub fn programs() -> impl Iterator<Item = &'static str> {
     modes::MODES.iter().map(|(name, _)| *name)
 }
 
-/// The mode of this name that is a program.
+/// The name of the mode that is a steering program, if `name` is one.
 pub(crate) fn program_named(name: &str) -> Option<&'static str> {
     programs().find(|mode| mode.eq_ignore_ascii_case(name))
 }

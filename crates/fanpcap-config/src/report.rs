@@ -1,15 +1,15 @@
-//! The error of settings: what is wrong, where (source, line, column, the line) and what to do.
+//! Errors in settings: the mistake, its place (source, line, column, text), and a hint.
 
 use std::fmt;
 
-/// Where in a config file, a variable or a call the error is.
+/// The place of a mistake in a config file, a variable or a call.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Place {
     /// The file's path, or `environment`, `pcap_fanout()`, `device`.
     pub source: String,
     /// Line number, from 1.
     pub line: usize,
-    /// Column in characters, from 1; one past the end when something is missing there.
+    /// Column in characters, from 1; one past the end if something is missing there.
     pub column: usize,
     /// The line itself.
     pub text: String,
@@ -28,7 +28,8 @@ impl Place {
         }
     }
 
-    /// The line and a caret under the column, in `room` bytes; a long line is cut around the caret.
+    /// Formats the line and a caret under the column, in `room` bytes. Cuts a long line around the
+    /// caret.
     fn excerpt(&self, room: usize) -> Option<String> {
         let line: Vec<char> = self.text.chars().map(harmless).collect();
         let widths = std::iter::once(line.len()).chain((EXCERPT_MIN..EXCERPT_MAX).rev());
@@ -37,7 +38,7 @@ impl Place {
             .find(|excerpt| excerpt.len() <= room)
     }
 
-    /// The excerpt that shows `width` characters of the line.
+    /// Formats the excerpt with `width` characters of the line.
     fn window(&self, line: &[char], width: usize) -> String {
         let width = width.min(line.len());
         let caret = (self.column - 1).min(line.len());
@@ -57,14 +58,14 @@ impl Place {
     }
 }
 
-/// An error that settings stop with. [`Report::render`] makes the text for an application.
+/// An error in settings. [`Report::render`] formats it for an application.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Report {
     /// Its section in docs/errors.md.
     pub slug: &'static str,
     /// What is wrong.
     pub message: String,
-    /// Where; absent when the error is about no particular text.
+    /// The place; `None` if the error concerns no particular text.
     pub place: Option<Box<Place>>,
     /// What to do.
     pub hint: Option<String>,
@@ -115,7 +116,7 @@ impl fmt::Display for Report {
 
 impl std::error::Error for Report {}
 
-/// What is wrong at which byte of a text whose place only the caller knows.
+/// A mistake in a text whose place only the caller knows.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Fault {
     /// Its section in docs/errors.md.
@@ -139,7 +140,7 @@ impl Fault {
         }
     }
 
-    /// The same with what to do.
+    /// Adds a hint.
     pub fn hint(self, hint: impl Into<String>) -> Fault {
         Fault {
             hint: Some(hint.into()),
@@ -147,7 +148,7 @@ impl Fault {
         }
     }
 
-    /// The hint is the name nearest to `word`, else `otherwise`.
+    /// Adds a hint: the name nearest to `word`, or `otherwise`.
     pub(crate) fn nearest(self, name: Option<String>, otherwise: impl Into<String>) -> Fault {
         match name {
             Some(name) => self.hint(format!("did you mean '{name}'?")),
@@ -155,7 +156,7 @@ impl Fault {
         }
     }
 
-    /// The same fault in a longer text, in which this one begins at byte `base`.
+    /// Moves the fault into a longer text, in which this one begins at byte `base`.
     pub fn shift(self, base: usize) -> Fault {
         Fault {
             offset: self.offset + base,
@@ -163,13 +164,13 @@ impl Fault {
         }
     }
 
-    /// The report, now that source, line number and line are known.
+    /// The report of the fault in a line with this source and number.
     pub fn at(self, source: &str, line: usize, text: &str) -> Report {
         let place = Place::new(source, line, text, self.offset);
         self.report(place)
     }
 
-    /// The report, when the place is known whole.
+    /// The report of the fault at this place.
     pub(crate) fn report(self, place: Place) -> Report {
         Report {
             place: Some(Box::new(place)),
@@ -177,7 +178,7 @@ impl Fault {
         }
     }
 
-    /// The report of what is wrong at no particular place.
+    /// The report of the fault without a place.
     pub(crate) fn unplaced(self) -> Report {
         Report {
             slug: self.slug,
@@ -202,7 +203,7 @@ pub(crate) fn offset_in(text: &str, part: &str) -> usize {
     part.as_ptr().addr() - text.as_ptr().addr()
 }
 
-/// The user's text for a message: in quotes, and cut when it is long.
+/// Quotes the user's text for a message, and cuts it if it is long.
 pub fn quote(text: &str) -> String {
     match text.char_indices().nth(QUOTE_MAX) {
         Some((end, _)) => format!("'{}{ELLIPSIS}'", &text[..end]),
@@ -210,13 +211,13 @@ pub fn quote(text: &str) -> String {
     }
 }
 
-/// Text of others, such as a program's or a device's name, so that nothing in it acts on a terminal
-/// or hides.
+/// Makes foreign text, such as the name of an application or a device, safe to print: no character
+/// acts on a terminal or hides.
 pub fn harmless_text(text: &str) -> String {
     text.chars().map(harmless).collect()
 }
 
-/// The character itself unless it would act on a terminal or hide; one column either way.
+/// Replaces a character that acts on a terminal or hides, by one of the same width.
 fn harmless(c: char) -> char {
     match c {
         '\t' => ' ',

@@ -1,4 +1,5 @@
-//! Settings: environment over config file, read whole and checked before anything is done.
+//! Settings: the environment takes precedence over the config file. Both are read and checked
+//! before they take effect.
 
 mod value;
 mod keys;
@@ -55,18 +56,18 @@ impl Settings {
         config_path(environment)
     }
 
-    /// Nothing is set: every handle is the system library's own.
+    /// Whether nothing is set, so that the system's library handles every handle.
     pub fn is_empty(&self) -> bool {
         self.environment.is_empty() && self.file.is_empty()
     }
 
-    /// The group of handles whose device has none of its own.
+    /// The group of handles whose device has no group of its own.
     pub fn default_group(&self) -> Option<u16> {
         self.for_all(Key::Group)
             .and_then(|entry| entry.value.group())
     }
 
-    /// What the environment, else the file, sets for `key` and every handle.
+    /// The environment's entry, or else the file's, for `key` and every handle.
     fn for_all(&self, key: Key) -> Option<&Entry> {
         let lists = [&self.environment, &self.file];
         lists
@@ -80,7 +81,7 @@ fn find<'a>(list: &'a [Entry], key: Key, target: &Target) -> Option<&'a Entry> {
         .find(|entry| entry.key == key && entry.target == *target)
 }
 
-/// PCAP_CONFIG, else the first that exists of /etc/pcap.conf and $HOME/.pcap.conf.
+/// PCAP_CONFIG, else the first of /etc/pcap.conf and $HOME/.pcap.conf that exists.
 fn config_path(environment: &Environment) -> Option<PathBuf> {
     if let Some(path) = environment.value(CONFIG) {
         return Some(PathBuf::from(path));
@@ -93,9 +94,9 @@ fn config_path(environment: &Environment) -> Option<PathBuf> {
     (path.exists() && is_own_home(home, &path)).then_some(path)
 }
 
-/// Whether the config file in a home was put there by root or by the user whose rights the process
-/// has. A process may have another user's HOME, as sudo can keep it: that user must not say what it
-/// does, nor have a file's content shown that a link leads to.
+/// Whether root or the process's effective user owns the config file in a home. A process may run
+/// with another user's HOME, as sudo can keep it. That user must not control the process, and must
+/// not read a file through a link and our error messages.
 fn is_own_home(home: &Path, file: &Path) -> bool {
     let is_safe = |home: fs::Metadata| is_roots_or_own(&home) && home.mode() & WORLD_WRITES == 0;
     fs::metadata(home).is_ok_and(is_safe)
@@ -103,11 +104,11 @@ fn is_own_home(home: &Path, file: &Path) -> bool {
         && fs::metadata(file).is_ok_and(|file| is_roots_or_own(&file))
 }
 
-/// The bit of a mode that lets everybody write.
+/// The bit of a mode that lets every user write.
 const WORLD_WRITES: u32 = 0o002;
 
-/// The file's text. Only a regular file gives the same settings at every handle's opening, so
-/// pipes and terminals are refused; /dev/null says "no file".
+/// Reads the config file. Refuses pipes and terminals, which would give other settings each time
+/// that a handle is opened. /dev/null stands for no file.
 fn read(path: &Path) -> Result<String, Fault> {
     let name = shorten(&path.to_string_lossy());
     let failed = |error: io::Error| {
@@ -133,7 +134,7 @@ fn read(path: &Path) -> Result<String, Fault> {
     Ok(String::from_utf8_lossy(&bytes).into_owned())
 }
 
-/// Says where the path came from and what to do about it.
+/// Adds the origin of the path and a hint.
 fn unreadable(fault: Fault, environment: &Environment) -> Report {
     match environment.value(CONFIG) {
         Some(path) => fault

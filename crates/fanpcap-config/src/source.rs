@@ -1,23 +1,21 @@
-//! The text of a steering program and where it stands, so that what is wrong with it is shown
-//! there.
+//! The text of a setting and its place, so that error messages can show the place.
 
 use crate::report::{Fault, Place, Report};
 
-/// The longest program, bytes.
+/// The longest steering program, in bytes.
 pub(crate) const PROGRAM_MAX: usize = 64 * 1024;
 
-/// A text, and the place that it was taken from. Two are equal when they say the same, wherever
-/// they stand.
+/// A text with its place. Two are equal when their texts are equal, wherever they are.
 #[derive(Clone, Debug, Default)]
 pub struct Source {
     text: String,
-    /// What the text is of: lines of a file, a variable with its name, an argument.
+    /// The surrounding text: lines of a file, a variable with its name, or an argument.
     whole: String,
-    /// Where each piece of the text begins, in it and in the whole.
+    /// Where each piece begins, in the text and in `whole`.
     pieces: Vec<(usize, usize)>,
-    /// What errors call the place.
+    /// The name of the place in error messages.
     name: String,
-    /// The number of the whole's first line.
+    /// The number of the first line of `whole`.
     line: usize,
 }
 
@@ -30,8 +28,7 @@ impl PartialEq for Source {
 impl Eq for Source {}
 
 impl Source {
-    /// The `len` bytes from `at` on of `whole`, which begins in line `line` of what errors call
-    /// `name`.
+    /// The `len` bytes of `whole` from `at` on. `whole` begins in line `line` of the place `name`.
     pub(crate) fn within(name: &str, line: usize, whole: &str, at: usize, len: usize) -> Self {
         Self {
             text: whole[at..at + len].to_owned(),
@@ -42,12 +39,12 @@ impl Source {
         }
     }
 
-    /// A whole text.
+    /// A text that is all of the place `name`.
     pub fn new(name: &str, text: &str) -> Self {
         Self::within(name, 1, text, 0, text.len())
     }
 
-    /// Nothing yet, to which lines are added from line `line` on.
+    /// An empty text, to which lines are added from line `line` on.
     pub(crate) fn lines_from(name: &str, line: usize) -> Self {
         Self {
             name: name.to_owned(),
@@ -56,7 +53,7 @@ impl Source {
         }
     }
 
-    /// Adds the next line, of which the part from byte `at` on is the text's.
+    /// Adds the next line. The part from byte `at` on belongs to the text.
     pub(crate) fn push_line(&mut self, line: &str, at: usize) {
         self.pieces.push((self.text.len(), self.whole.len() + at));
         for (to, from) in [(&mut self.text, &line[at..]), (&mut self.whole, line)] {
@@ -70,7 +67,7 @@ impl Source {
         &self.text
     }
 
-    /// Where the text's byte `offset` stands; at most behind its last word.
+    /// The place of the text's byte `offset`; at most one past its last word.
     fn place(&self, offset: usize) -> Place {
         let offset = offset.min(self.text.trim_end().len());
         let piece = self.pieces.iter().rev().find(|(from, _)| *from <= offset);
@@ -84,7 +81,7 @@ impl Source {
         Place::new(&self.name, line, shown, at - begin)
     }
 
-    /// The report of what is wrong at a byte of the text.
+    /// The report of a fault in the text.
     pub(crate) fn blame(&self, fault: Fault) -> Report {
         let place = self.place(fault.offset);
         fault.report(place)

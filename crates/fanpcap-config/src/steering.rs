@@ -1,4 +1,4 @@
-//! A steering program as a setting asks for it, compiled.
+//! A steering program from a setting or a call, compiled.
 
 use crate::fanout::Script;
 use crate::report::{Fault, Report};
@@ -12,7 +12,7 @@ use fanpcap_steer::ir::Tree;
 /// The counters of a steering program.
 pub type Counts = [u64; COUNTERS];
 
-/// A program that steers a group. Two are equal when they do the same.
+/// A compiled steering program. Two are equal when they do the same.
 #[derive(Debug)]
 pub struct Steering {
     compiled: Compiled,
@@ -31,7 +31,8 @@ impl Steering {
     /// Compiles a steering program, for Ethernet.
     ///
     /// # Errors
-    /// What is wrong in the program's own line; or with the whole, where the program was asked for.
+    /// A mistake in the program, at its line; or a reason against the whole program, at the place
+    /// that asks for it.
     pub fn compile(script: &Script, pcap: PcapCompiler<'_>) -> Result<Self, Report> {
         let source = script.load()?;
         let tree = tree(&source, pcap)?;
@@ -42,7 +43,7 @@ impl Steering {
         })
     }
 
-    /// Its compiled objects.
+    /// The compiled objects.
     pub fn compiled(&self) -> &Compiled {
         &self.compiled
     }
@@ -52,22 +53,22 @@ impl Steering {
         self.compiled.digest()
     }
 
-    /// Its name, or how its text begins.
+    /// The name of the steering program, or the beginning of its text.
     pub fn title(&self) -> &str {
         &self.title
     }
 
-    /// Whether it drops or counts, so that each member has it in its own filter.
+    /// Whether the steering program drops or counts, so that each member needs the filtering part.
     pub fn has_filter(&self) -> bool {
         self.compiled.filter().is_some()
     }
 
-    /// Whether it has counters.
+    /// Whether the steering program has counters.
     pub fn counts(&self) -> bool {
         self.compiled.parts().counts()
     }
 
-    /// Whether the other drops and counts the same packets.
+    /// Whether `other` drops and counts the same packets.
     pub fn filters_as(&self, other: &Self) -> bool {
         let [own, others] = [self, other].map(|it| it.compiled.parts().filtering());
         own == others
@@ -82,7 +83,7 @@ fn tree(source: &Source, pcap: PcapCompiler<'_>) -> Result<Tree, Report> {
     })
 }
 
-/// Why a group of the kernel's can't run a right steering program.
+/// Why a kernel fanout group can't run a correct steering program.
 fn unfit(error: &EbpfError) -> Fault {
     match error {
         EbpfError::Unfit(unfit) => Fault::new("program-needs-hub", unfit.what.clone()),

@@ -192,8 +192,8 @@ fn is_gone(member: MemberId) -> bool {
 }
 
 impl Closed {
-    /// Packets that the member has lost. `page` is its page after its death. `None` if libpcap read
-    /// the member: the packets taken are then unknown.
+    /// Packets that the member has lost. `page` is its page after its death. `None` if the system's
+    /// library read the member: the packets taken are then unknown.
     pub fn lost(&self, page: &Record) -> Option<Lost> {
         let received = page.counters.received.saturating_add(self.received);
         let dropped = page.counters.dropped.saturating_add(self.dropped);

@@ -29,7 +29,7 @@ pub struct Entrant<'a> {
     pub membership: &'a Membership,
     /// The protocol that the handle captures, `ETH_P_*`. A silent handle is bound to another one.
     pub protocol: u16,
-    /// What libpcap has counted on the socket.
+    /// What the system's library has counted on the socket.
     pub before: Counters,
 }
 

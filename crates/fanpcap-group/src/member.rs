@@ -102,7 +102,7 @@ impl Identity {
 #[derive(Debug)]
 pub struct Member {
     identity: Arc<Identity>,
-    /// Totals of libpcap's counters in this process, which are 32 bits wide and wrap.
+    /// Totals of the system library's counters in this process, which are 32 bits wide and wrap.
     told: Counters,
     /// What the socket had counted when it joined.
     before: Counters,
@@ -122,8 +122,8 @@ impl Publish for Steered {
 }
 
 impl Member {
-    /// Makes the member, with its page. `before` is what libpcap has counted on the socket before
-    /// it joined. `program` is the group's steering program, if there is one.
+    /// Makes the member, with its page. `before` is what the system's library has counted on the
+    /// socket before it joined. `program` is the group's steering program, if there is one.
     pub(crate) fn new(
         identity: Identity,
         before: Counters,
@@ -194,14 +194,14 @@ impl Member {
         })
     }
 
-    /// Notes on the page that libpcap reads the member. libpcap does not show the packets that it
-    /// has taken.
+    /// Notes on the page that the system's library reads the member. That library does not show the
+    /// packets that it has taken.
     pub fn read_by_system(&self) {
         self.words()[at::TAKEN].set(NOT_READ_BY_US);
     }
 
-    /// Publishes libpcap's totals. Returns the socket's totals since it was opened, not since it
-    /// joined.
+    /// Publishes the system library's totals. Returns the socket's totals since it was opened, not
+    /// since it joined.
     pub fn handle_stats(&mut self, received: u32, dropped: u32) -> Counters {
         let before = self.told;
         self.told.received = unwrapped(before.received, received);
@@ -222,9 +222,9 @@ impl Member {
         }
     }
 
-    /// Reads the socket's counters without libpcap, and publishes them. Any thread of the process
-    /// may call this. The kernel clears its counters when they are read, so each packet is counted
-    /// only here or only by libpcap. Nothing is allocated or freed.
+    /// Reads the socket's counters without the system's library, and publishes them. Any thread of
+    /// the process may call this. The kernel clears its counters when they are read, so each packet
+    /// is counted only here or only by that library. Nothing is allocated or freed.
     pub fn refresh(&self, fd: BorrowedFd<'_>) {
         // If the read fails, the old counters must keep their old time.
         self.words()[at::READING].during(|| {

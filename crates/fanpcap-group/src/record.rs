@@ -21,9 +21,10 @@ pub(crate) const WORDS: usize = at::COUNTERS + COUNTERS;
 pub(crate) mod at {
     /// When the kernel's counters were last read, nanoseconds of `CLOCK_MONOTONIC`; 0: never.
     pub(crate) const READ_NS: usize = 8;
-    /// Packets received and dropped, as libpcap has counted them.
+    /// Packets received and dropped, as the system's library has counted them.
     pub(crate) const TOLD: [usize; 2] = [9, 10];
-    /// Packets received and dropped that our code read from the socket without libpcap.
+    /// Packets received and dropped that our code read from the socket without the system's
+    /// library.
     pub(crate) const PAST: [usize; 2] = [11, 12];
     /// The value of [`TAKEN`] when the kernel's counters were last read.
     pub(crate) const READ_TAKEN: usize = 13;
@@ -86,7 +87,7 @@ const NAME: usize = 2;
 const EXECUTABLE: usize = 4;
 const BEFORE: [usize; 2] = [6, 7];
 
-/// Value of [`at::TAKEN`]: libpcap reads the member, so the packets taken are unknown.
+/// Value of [`at::TAKEN`]: the system's library reads the member, so the packets taken are unknown.
 pub(crate) const NOT_READ_BY_US: u64 = u64::MAX;
 
 /// Packets that a member received and dropped since it joined.
@@ -201,8 +202,8 @@ pub struct Record {
     pub read_ns: u64,
     /// The member's counters.
     pub counters: Counters,
-    /// Packets that our reader has taken from the ring so far; `None` where libpcap reads. This
-    /// value is current: it may be newer than `read_ns`.
+    /// Packets that our reader has taken from the ring so far; `None` where the system's library
+    /// reads. This value is current: it may be newer than `read_ns`.
     pub taken: Option<u64>,
     /// The value of `taken` at `read_ns`, to compare with `counters`.
     pub read_taken: Option<u64>,

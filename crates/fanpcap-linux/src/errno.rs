@@ -1,4 +1,4 @@
-//! What a system call returned, as a result.
+//! Converts the return value of a system call to a result.
 
 use std::io;
 

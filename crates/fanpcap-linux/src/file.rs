@@ -1,5 +1,5 @@
-//! Files: directories held by descriptor, locks, mapped counters, and word of files that come and
-//! go.
+//! Files: directories held by descriptor, locks, mapped counters, and notices of files that come
+//! and go.
 
 pub mod directory;
 pub mod shared;

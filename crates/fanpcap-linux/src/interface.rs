@@ -6,12 +6,12 @@ use std::ffi::{CStr, CString, c_int};
 use std::os::fd::{AsRawFd, BorrowedFd};
 use std::{io, mem};
 
-/// The index of an interface, 1 or more; none when there is none of that name. Unlike
-/// if_nametoindex(3) it knows no alias names: the kernel's ioctl would cut `eth0:1` at the colon,
-/// and no interface has one in its name.
+/// The index of an interface, 1 or more; `None` when no interface has the name. Unlike
+/// if_nametoindex(3) this accepts no alias names: the kernel's ioctl would cut `eth0:1` at the
+/// colon, and no interface has a colon in its name.
 ///
 /// # Errors
-/// When the kernel can't be asked: without descriptors, for example.
+/// When the kernel can't be asked, for example for lack of descriptors.
 pub fn find(name: &str) -> io::Result<Option<u32>> {
     let name = CString::new(name).ok().filter(|_| !name.contains(':'));
     let Some(name) = name else {
@@ -24,12 +24,12 @@ pub fn find(name: &str) -> io::Result<Option<u32>> {
     }
 }
 
-/// The index of an interface, where it can be found.
+/// The index of an interface; `None` also when the kernel can't be asked.
 pub fn index(name: &str) -> Option<u32> {
     find(name).ok().flatten()
 }
 
-/// The name of an interface, if there is one of that index.
+/// The name of the interface with this index, if there is one.
 ///
 /// # Errors
 /// As [`find`].
@@ -45,12 +45,12 @@ pub fn find_name(index: u32) -> io::Result<Option<String>> {
     Ok(Some(name.to_string_lossy().into_owned()))
 }
 
-/// The name of an interface, where it can be found.
+/// The name of an interface; `None` also when the kernel can't be asked.
 pub fn name(index: u32) -> Option<String> {
     find_name(index).ok().flatten()
 }
 
-/// The kernel's ways to say that there is no such interface.
+/// Turns the kernel's errors for a missing interface into `None`.
 fn unless_none<T>(error: io::Error) -> io::Result<Option<T>> {
     match error.raw_os_error() {
         Some(libc::ENODEV | libc::ENXIO) => Ok(None),
@@ -58,7 +58,7 @@ fn unless_none<T>(error: io::Error) -> io::Result<Option<T>> {
     }
 }
 
-/// The names of all interfaces; none where the kernel does not tell.
+/// The names of all interfaces; none when the kernel can't be asked.
 pub fn names() -> Vec<String> {
     // SAFETY: no preconditions; the answer is null or an array that ends with a null name.
     let list = unsafe { libc::if_nameindex() };
@@ -86,11 +86,11 @@ pub fn names() -> Vec<String> {
     names
 }
 
-/// Whether an interface is up (`SIOCGIFFLAGS`), in the network namespace of `socket`, which may be
-/// another than the calling thread's by now.
+/// Whether an interface is up (`SIOCGIFFLAGS`), in the network namespace of `socket`. The calling
+/// thread may be in another namespace by now.
 ///
 /// # Errors
-/// `ENODEV` or `ENXIO` when it is gone.
+/// `ENODEV` or `ENXIO` when the interface is gone.
 pub fn is_up(socket: BorrowedFd<'_>, index: u32) -> io::Result<bool> {
     // SAFETY: an ifreq is plain data, for which zeros are a value.
     let mut request: libc::ifreq = unsafe { mem::zeroed() };

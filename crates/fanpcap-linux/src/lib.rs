@@ -1,5 +1,5 @@
-//! The floor: every system call, ioctl and netlink request that fanpcap makes, and the uapi structs
-//! behind them, by kernel subsystem. Safe functions outside, `unsafe` inside; no policy.
+//! Every system call, ioctl and netlink request of fanpcap, and the uapi structs behind them, by
+//! kernel subsystem. The functions are safe to call. They contain no policy.
 
 #[cfg(not(target_pointer_width = "64"))]
 compile_error!("fanpcap is for 64-bit machines");

@@ -15,13 +15,13 @@ const NLMSG_DONE: u16 = 3;
 /// Bits of an attribute's type that are flags (`NLA_TYPE_MASK`).
 const TYPE_MASK: u16 = 0x3fff;
 const HEADER_LEN: usize = 16;
-/// Longer than any datagram that the kernel makes: of a dump they have 32 KiB at most.
+/// Larger than any datagram of the kernel's: those of a dump have 32 KiB at most.
 const ANSWER_LEN: usize = 64 * 1024;
 
-/// A request of this type, and that of the messages which answer it.
+/// A type of request, with the type of the messages that answer it.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Question {
-    /// The part of the kernel, `NETLINK_*`.
+    /// The netlink family, `NETLINK_*`.
     pub(crate) protocol: c_int,
     /// The request's type.
     pub(crate) asks: u16,
@@ -30,7 +30,7 @@ pub(crate) struct Question {
 }
 
 impl Question {
-    /// Asks for one thing and returns the payload of the answer.
+    /// Requests one object and returns the payload of the answer.
     pub(crate) fn get(self, body: &[u8]) -> io::Result<Vec<u8>> {
         let netlink = open(self.protocol)?;
         send(&netlink, &self.request(0, body))?;
@@ -44,8 +44,8 @@ impl Question {
         found.ok_or_else(malformed)
     }
 
-    /// Asks for all that there is and shows each payload to `each`, which returns none for a
-    /// malformed one.
+    /// Requests all objects and passes each payload to `each`, which returns `None` for a malformed
+    /// one.
     pub(crate) fn list(
         self,
         body: &[u8],
@@ -95,8 +95,8 @@ impl Question {
     }
 }
 
-/// Shows each attribute's type and value to `visit`; one that claims more than there is ends the
-/// list.
+/// Passes each attribute's type and value to `visit`. An attribute that is longer than the rest
+/// ends the list.
 pub(crate) fn for_each_attribute(mut rest: &[u8], mut visit: impl FnMut(u16, &[u8])) {
     while let (Some(len), Some(kind)) = (u16_at(rest, 0).map(usize::from), u16_at(rest, 2)) {
         let Some(value) = rest.get(4..len) else {
@@ -107,12 +107,12 @@ pub(crate) fn for_each_attribute(mut rest: &[u8], mut visit: impl FnMut(u16, &[u
     }
 }
 
-/// The number there, in the machine's byte order.
+/// The number at this offset, in native byte order.
 pub(crate) fn u16_at(bytes: &[u8], at: usize) -> Option<u16> {
     Some(u16::from_ne_bytes(bytes.get(at..at + 2)?.try_into().ok()?))
 }
 
-/// The number there, in the machine's byte order.
+/// The number at this offset, in native byte order.
 pub(crate) fn u32_at(bytes: &[u8], at: usize) -> Option<u32> {
     Some(u32::from_ne_bytes(bytes.get(at..at + 4)?.try_into().ok()?))
 }
@@ -129,7 +129,7 @@ fn error_of(payload: &[u8]) -> io::Error {
     })
 }
 
-/// An answer that is not laid out as netlink's are.
+/// The error for an answer that does not have netlink's layout.
 pub(crate) fn malformed() -> io::Error {
     io::Error::new(io::ErrorKind::InvalidData, "malformed netlink answer")
 }

@@ -14,19 +14,19 @@ use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 /// Every protocol (`ETH_P_ALL`, linux/if_ether.h).
 pub const ETH_P_ALL: u16 = 0x0003;
 
-/// A protocol that no frame carries: DDCMP is a kernel-internal number below 0x600, which
-/// `eth_type_trans` never yields and no driver sets (linux/if_ether.h). A socket bound to it is
-/// registered, but hears nothing.
+/// A protocol that no frame carries. DDCMP is a kernel-internal number below 0x600:
+/// `eth_type_trans` never returns it and no driver sets it (linux/if_ether.h). A socket bound to it
+/// is registered, but receives nothing.
 pub const ETH_P_SILENT: u16 = 0x0006;
 
-/// Fragments are put together before the packet is steered (IPv4; linux/if_packet.h).
+/// The kernel reassembles IPv4 fragments before it steers the packet (linux/if_packet.h).
 pub const FANOUT_FLAG_DEFRAG: u16 = 0x8000;
-/// A packet for a member without room goes to the next one.
+/// The next member gets the packets of a member without room.
 pub const FANOUT_FLAG_ROLLOVER: u16 = 0x1000;
 /// The kernel picks the group number.
 pub const FANOUT_FLAG_UNIQUEID: u16 = 0x2000;
 
-/// Where a packet socket listens.
+/// The interface and protocol that a packet socket is bound to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Address {
     /// Interface index; 0 means all interfaces.
@@ -46,7 +46,7 @@ pub struct Fanout {
     pub flags: u16,
 }
 
-/// What the kernel counted since the last read (`PACKET_STATISTICS` clears itself).
+/// The kernel's counters since the last read (`PACKET_STATISTICS` clears them).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Statistics {
     /// Packets that passed the filter, dropped ones included.
@@ -55,7 +55,7 @@ pub struct Statistics {
     pub drops: u32,
 }
 
-/// Opens a packet socket for whole frames. It hears nothing until it is bound.
+/// Opens a packet socket for whole frames. It receives nothing until it is bound.
 ///
 /// # Errors
 /// `EPERM` without `CAP_NET_RAW`.
@@ -70,7 +70,7 @@ pub fn open() -> io::Result<OwnedFd> {
 /// Whether a descriptor is a packet socket.
 ///
 /// # Errors
-/// What `SO_DOMAIN` says of a socket.
+/// The error of getsockopt(2).
 pub fn is_packet_socket(fd: BorrowedFd<'_>) -> io::Result<bool> {
     match get::<c_int>(fd, libc::SOL_SOCKET, libc::SO_DOMAIN) {
         Ok(domain) => Ok(domain == libc::AF_PACKET),
@@ -79,17 +79,17 @@ pub fn is_packet_socket(fd: BorrowedFd<'_>) -> io::Result<bool> {
     }
 }
 
-/// Whether a packet socket's packets come without their link layer's header (`SOCK_DGRAM`,
-/// packet(7)), which libpcap calls cooked.
+/// Whether a packet socket delivers packets without their link-layer header (`SOCK_DGRAM`,
+/// packet(7)). libpcap calls such a socket cooked.
 ///
 /// # Errors
-/// What `SO_TYPE` says of a socket.
+/// The error of getsockopt(2).
 pub fn is_cooked(fd: BorrowedFd<'_>) -> io::Result<bool> {
     let kind = get::<c_int>(fd, libc::SOL_SOCKET, libc::SO_TYPE)?;
     Ok(kind == libc::SOCK_DGRAM)
 }
 
-/// The inode of a socket, as packet diag tells it.
+/// The inode of a socket, as in packet diag.
 pub fn inode(fd: BorrowedFd<'_>) -> io::Result<u64> {
     let mut stat = mem::MaybeUninit::<libc::stat>::zeroed();
     // SAFETY: `stat` has room for what the call writes.
@@ -98,7 +98,7 @@ pub fn inode(fd: BorrowedFd<'_>) -> io::Result<u64> {
     Ok(unsafe { stat.assume_init() }.st_ino)
 }
 
-/// Closes a descriptor on exec(3). A started process would otherwise keep the socket in its group
+/// Makes exec(3) close a descriptor. A started process would otherwise keep the socket in its group
 /// after this process has closed it.
 pub fn close_on_exec(fd: BorrowedFd<'_>) -> io::Result<()> {
     // SAFETY: fcntl takes plain numbers here.
@@ -128,13 +128,13 @@ fn sockaddr(fd: BorrowedFd<'_>) -> io::Result<libc::sockaddr_ll> {
     check(rc).map(|()| sll)
 }
 
-/// Whether the interface that a socket was bound to has been removed. The kernel unbinds the socket
-/// then (net/packet/af_packet.c `packet_notifier`).
+/// Whether the interface that a socket was bound to has been removed. The kernel then unbinds the
+/// socket (net/packet/af_packet.c `packet_notifier`).
 pub fn is_unbound(fd: BorrowedFd<'_>) -> io::Result<bool> {
     Ok(sockaddr(fd)?.sll_ifindex == -1)
 }
 
-/// Binds a packet socket. From here on it hears `address`, unless a filter stops it.
+/// Binds a packet socket. From here on it receives the packets of `address` that pass its filter.
 pub fn bind(fd: BorrowedFd<'_>, address: Address) -> io::Result<()> {
     let sll = libc::sockaddr_ll {
         sll_ifindex: c_int::try_from(address.ifindex).unwrap_or(c_int::MAX),
@@ -146,16 +146,16 @@ pub fn bind(fd: BorrowedFd<'_>, address: Address) -> io::Result<()> {
     check(unsafe { libc::bind(fd.as_raw_fd(), (&raw const sll).cast(), len) })
 }
 
-/// Why the kernel does not let a socket into a fan-out group.
+/// Why the kernel refuses a socket that joins a fanout group.
 #[derive(Debug)]
 pub enum Refusal {
     /// `EINVAL`: the group has another mode, flags, device or protocol, or the mode is unknown.
     Conflict(io::Error),
-    /// `EALREADY`: the socket is in a group.
+    /// `EALREADY`: the socket is in a group already.
     Joined,
     /// `ENOSPC`: the group has 256 members.
     Full,
-    /// Anything else.
+    /// Another error.
     Other(io::Error),
 }
 
@@ -173,7 +173,7 @@ pub fn join(fd: BorrowedFd<'_>, fanout: Fanout) -> Result<(), Refusal> {
     })
 }
 
-/// The group that a packet socket is in. A socket outside any group reads as all zeros.
+/// The fanout group of a packet socket; all zeros for a socket outside any group.
 pub fn fanout(fd: BorrowedFd<'_>) -> io::Result<Fanout> {
     let word: u32 = get(fd, libc::SOL_PACKET, libc::PACKET_FANOUT)?;
     let [id_low, id_high, mode, flags] = word.to_le_bytes();
@@ -189,17 +189,18 @@ pub fn fanout(fd: BorrowedFd<'_>) -> io::Result<Fanout> {
 pub struct Filter(Vec<Classic>);
 
 impl Filter {
-    /// Accepts nothing.
+    /// A filter that rejects all packets.
     pub fn reject_all() -> Self {
         Self::keep(0)
     }
 
-    /// Accepts everything and keeps the first `snaplen` bytes, so that the kernel copies no more.
+    /// A filter that accepts all packets and keeps their first `snaplen` bytes, so that the kernel
+    /// copies no more.
     pub fn keep(snaplen: u32) -> Self {
         Self(vec![Classic::keep(snaplen)])
     }
 
-    /// The classic filter that a socket has, if any (`SO_GET_FILTER`, whose lengths count
+    /// Reads a socket's classic filter, if it has one (`SO_GET_FILTER`, whose lengths count
     /// instructions).
     ///
     /// # Errors
@@ -216,7 +217,7 @@ impl Filter {
         Ok((!program.is_empty()).then_some(Self(program)))
     }
 
-    /// Its instructions.
+    /// The filter's instructions.
     pub fn instructions(&self) -> &[Classic] {
         &self.0
     }
@@ -233,7 +234,7 @@ impl Filter {
 
 const _: () = assert!(size_of::<Classic>() == size_of::<libc::sock_filter>());
 
-/// The longest BPF program that a socket takes (linux/bpf_common.h).
+/// The longest classic BPF program that a socket accepts, in instructions (linux/bpf_common.h).
 const BPF_MAXINSNS: usize = 4096;
 
 /// Detaches the socket's filter.
@@ -264,8 +265,8 @@ pub fn set_fanout_program(fd: BorrowedFd<'_>, program: BorrowedFd<'_>) -> io::Re
     set(fd, libc::SOL_PACKET, libc::PACKET_FANOUT_DATA, &number)
 }
 
-/// Waits until every packet that is in a socket's filter now, or on its way into the ring, has left
-/// there. The kernel handles each packet within one read-side section of RCU.
+/// Waits until every packet that a socket's filter now handles, or that is on its way into the
+/// ring, has arrived. The kernel handles each packet within one read-side section of RCU.
 /// `MEMBARRIER_CMD_GLOBAL` waits for all of these (kernel/sched/membarrier.c).
 ///
 /// # Errors

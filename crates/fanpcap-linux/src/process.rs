@@ -1,4 +1,4 @@
-//! Processes: facts about the calling one; what belongs to its threads; others.
+//! Processes: facts about the calling process, per-thread attributes, and other processes.
 
 pub mod signal;
 pub mod lock;
@@ -25,7 +25,7 @@ pub fn name() -> String {
     String::from_utf8_lossy(comm.trim_ascii_end()).into_owned()
 }
 
-/// Device and inode of the process's executable file, whatever the process calls itself. Zeros
+/// Device and inode of the process's executable file, independent of the process's name. Zeros
 /// where there is no /proc.
 pub fn executable() -> (u64, u64) {
     fs::metadata("/proc/self/exe").map_or((0, 0), |file| (file.dev(), file.ino()))

@@ -15,12 +15,12 @@ use std::time::Duration;
 pub use libc::{ENETDOWN, ENODEV, ENXIO};
 pub use libc::{POLLERR, POLLHUP, POLLIN, POLLNVAL, POLLRDHUP};
 
-/// Wakes a thread that waits, from any thread or signal handler (eventfd(2)).
+/// Wakes a waiting thread, from any thread or signal handler (eventfd(2)).
 #[derive(Debug)]
 pub struct Wake(OwnedFd);
 
 impl Wake {
-    /// Makes one.
+    /// Creates the eventfd.
     ///
     /// # Errors
     /// `EMFILE` and the like, as eventfd(2) says.
@@ -30,7 +30,7 @@ impl Wake {
         owned(fd).map(Self)
     }
 
-    /// Ends the present wait, or the next one. Async-signal-safe; errno stays as it is.
+    /// Ends the current wait, or the next one. Async-signal-safe; preserves errno.
     pub fn signal(&self) {
         let one: u64 = 1;
         // SAFETY: no preconditions; the address is the calling thread's.
@@ -58,10 +58,10 @@ impl Wake {
     }
 }
 
-/// What ended a wait; nothing of it when the time was up.
+/// What ended a wait; all fields are empty when the time was up.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Woken {
-    /// What poll(2) says of the socket, `POLLIN`, `POLLERR` ...
+    /// The events of the socket, `POLLIN`, `POLLERR` ...
     pub socket: c_short,
     /// [`Wake::signal`] was called.
     pub signalled: bool,
@@ -70,7 +70,7 @@ pub struct Woken {
 /// Waits for packets or an error on `socket`, or for `wake`; for ever without a `limit`.
 ///
 /// # Errors
-/// `EINTR` after a signal handler has run, and what else poll(2) says.
+/// `EINTR` after a signal handler has run, and other errors of poll(2).
 pub fn wait(
     socket: Option<BorrowedFd<'_>>,
     wake: Option<&Wake>,
@@ -84,8 +84,8 @@ pub fn wait(
     })
 }
 
-/// The same for several sockets, of which some may be none. Returns what poll(2) says of each, and
-/// whether [`Wake::signal`] was called.
+/// Waits as [`wait`] for several sockets, of which some may be `None`. Returns the events of each,
+/// and whether [`Wake::signal`] was called.
 ///
 /// # Errors
 /// As [`wait`].
@@ -102,7 +102,7 @@ pub fn wait_for_any<'a>(
     Ok((found, signalled))
 }
 
-/// A negative descriptor is passed over.
+/// ppoll(2) ignores a negative descriptor.
 fn entry(fd: Option<BorrowedFd<'_>>) -> libc::pollfd {
     libc::pollfd {
         fd: fd.map_or(-1, |fd| fd.as_raw_fd()),
@@ -128,10 +128,10 @@ pub struct AnyOf {
 }
 
 impl AnyOf {
-    /// Watches `sockets`, which must be closed after this.
+    /// Watches `sockets`. They must stay open for the life of this value.
     ///
     /// # Errors
-    /// What epoll and timerfd say.
+    /// The errors of epoll and timerfd.
     pub fn new<'a>(sockets: impl Iterator<Item = BorrowedFd<'a>>) -> io::Result<Self> {
         // SAFETY: takes plain numbers.
         let epoll = owned(unsafe { libc::epoll_create1(libc::EPOLL_CLOEXEC) })?;
@@ -146,16 +146,16 @@ impl AnyOf {
         Ok(any)
     }
 
-    /// Its number, for applications to wait on.
+    /// The descriptor's number, for applications to wait on.
     pub fn fd(&self) -> RawFd {
         self.epoll.as_raw_fd()
     }
 
-    /// From now on only those `sockets` count whose bit is set in `watched`, and the time after
-    /// which the descriptor is readable anyway. The sockets are those of [`AnyOf::new`].
+    /// Watches from now on only those `sockets` whose bit is set in `watched`. After the time
+    /// `after` the descriptor becomes readable anyway. The sockets are those of [`AnyOf::new`].
     ///
     /// # Errors
-    /// What epoll and timerfd say.
+    /// The errors of epoll and timerfd.
     pub fn set<'a>(
         &self,
         sockets: impl Iterator<Item = BorrowedFd<'a>>,
@@ -187,7 +187,7 @@ impl AnyOf {
     }
 }
 
-/// `EPOLLIN`, in the type that events have.
+/// `EPOLLIN`, in the type of an event's mask.
 const IN: u32 = 1;
 
 fn owned(fd: c_int) -> io::Result<OwnedFd> {
@@ -203,10 +203,10 @@ fn timespec(duration: Duration) -> libc::timespec {
     }
 }
 
-/// Takes a socket's pending error (`SO_ERROR`); none if there is none.
+/// Takes a socket's pending error (`SO_ERROR`), if there is one.
 ///
 /// # Errors
-/// What getsockopt(2) itself says.
+/// The error of getsockopt(2).
 pub fn take_error(socket: BorrowedFd<'_>) -> io::Result<Option<io::Error>> {
     let mut error: c_int = 0;
     let mut len: libc::socklen_t = 4;

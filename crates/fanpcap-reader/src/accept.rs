@@ -1,32 +1,32 @@
-//! Which packets of a ring the application gets, and in what shape.
+//! Chooses the packets of a ring that the application gets, and converts them.
 
 use crate::call::Packet;
 use fanpcap_ring::{Corrupt, Frame};
 use std::sync::atomic::{AtomicI8, AtomicU8, Ordering};
 
-/// Which packets are wanted, by where they go (pcap_setdirection(3PCAP)).
+/// The wanted packets by their direction (pcap_setdirection(3PCAP)).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Direction {
-    /// All.
+    /// All packets.
     InOut,
-    /// Those that the host receives.
+    /// Packets that the host receives.
     In,
-    /// Those that it sends.
+    /// Packets that the host sends.
     Out,
 }
 
-/// What the handle was told before it was activated.
+/// Options that the application set before it activated the handle.
 #[derive(Clone, Copy, Debug)]
 pub struct Options {
-    /// Bytes of a packet that the application gets at most.
+    /// The most bytes of a packet that the application gets.
     pub snaplen: u32,
-    /// Stamps in nanoseconds, else in microseconds.
+    /// Time stamps are in nanoseconds; otherwise in microseconds.
     pub nanoseconds: bool,
-    /// A read does not wait.
+    /// Reads do not wait.
     pub nonblocking: bool,
-    /// Which packets are wanted.
+    /// The wanted packets.
     pub direction: Direction,
-    /// Where a VLAN tag goes back in, in bytes from the packet's begin.
+    /// Where the reader inserts a VLAN tag again, in bytes from the packet's begin.
     pub tag_at: Option<u8>,
 }
 
@@ -35,15 +35,15 @@ const OUTGOING: u8 = 4;
 
 const NO_TAG: i8 = -1;
 
-/// What the application has asked for. Other threads may change the settings that are atomic.
+/// The application's options. Other threads may change the atomic ones.
 #[derive(Debug)]
 pub(crate) struct Wanted {
     direction: AtomicU8,
-    /// Where a VLAN tag goes, or [`NO_TAG`].
+    /// Where the reader inserts a VLAN tag, or [`NO_TAG`].
     tag_at: AtomicI8,
     snaplen: u32,
     nanoseconds: bool,
-    /// The index of the interface on which each packet is seen twice.
+    /// The index of the interface on which the kernel delivers each packet twice.
     loopback: Option<u32>,
 }
 
@@ -75,7 +75,7 @@ impl Wanted {
         self.tag_at.store(at, Ordering::Relaxed);
     }
 
-    /// Makes `packet` what the application gets of `frame`. False when it does not want the frame.
+    /// Converts `frame` to `packet`. Returns false when the application does not want the frame.
     /// The packet's bytes stay until the frame goes back to the kernel.
     #[inline]
     pub(crate) fn accept(

@@ -1,12 +1,12 @@
-//! One read: what is asked of it, what it gives, how it ends.
+//! One read: its request, its packet, its end.
 
 use crate::port::ReadError;
 use std::ffi::c_int;
 use std::time::Duration;
 
-/// A packet as the application gets it. It begins as a `struct pcap_pkthdr` of 64-bit machines, and
-/// is written where the application finds it: to put it together from results costs more than all
-/// else.
+/// A packet as the application gets it. Begins with the fields of a `struct pcap_pkthdr` of 64-bit
+/// machines. The reader fills it in place, because building it from returned values costs more than
+/// the rest of the read.
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
 pub struct Packet {
@@ -23,7 +23,7 @@ pub struct Packet {
 }
 
 impl Packet {
-    /// None yet.
+    /// No packet yet.
     pub const NONE: Self = Self {
         seconds: 0,
         fraction: 0,
@@ -33,12 +33,12 @@ impl Packet {
     };
 }
 
-/// How a read ends.
+/// Why a read ends.
 #[derive(Debug)]
 pub enum End {
-    /// With so many packets delivered.
+    /// The read has delivered this many packets.
     Delivered(c_int),
-    /// The application broke the loop.
+    /// The application broke the loop (pcap_breakloop(3PCAP)).
     Broken,
     /// No more packets can be read.
     Failed(Box<ReadError>),
@@ -51,12 +51,12 @@ impl From<ReadError> for End {
     }
 }
 
-/// Why there is no packet at once.
+/// Why the reader has no packet at once.
 #[derive(Debug)]
 pub(crate) enum Pause {
     /// The read ends.
     End(End),
-    /// There is none; the read goes on after this wait.
+    /// The read goes on after this wait.
     Wait(Wait),
 }
 
@@ -69,25 +69,25 @@ impl From<End> for Pause {
 /// What to wait for.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Wait {
-    /// Leave a busy ring alone for so long.
+    /// Leave a busy ring alone for this time.
     Rest(Duration),
-    /// Packets of the one device; after the time given, counters are to be published.
+    /// Wait for packets of the only device. After the given time, counters must be published.
     Packets(Option<Duration>),
-    /// Packets of those devices whose bit is set, but no longer than this.
+    /// Wait for packets of the devices whose bit is set, but no longer than this time.
     Any(u64, Option<Duration>),
 }
 
-/// One read: pcap_dispatch() and its like.
+/// One read, by pcap_dispatch(3PCAP) and its like.
 #[derive(Clone, Copy, Debug)]
 pub struct Call {
     max: c_int,
     pub(crate) delivered: c_int,
-    /// The read has had something to read, or has waited for it: it need not wait again.
+    /// The read has had packets, or has waited for them: it need not wait again.
     pub(crate) begun: bool,
 }
 
 impl Call {
-    /// A read that delivers at most `max` packets; 0 and less mean as many as there are.
+    /// A read that delivers at most `max` packets. 0 and less mean all that are there.
     pub fn new(max: c_int) -> Self {
         Self {
             max: if max <= 0 { c_int::MAX } else { max },

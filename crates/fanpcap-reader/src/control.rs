@@ -1,4 +1,4 @@
-//! The side of a reader that any thread may use while another thread reads.
+//! The part of a reader that other threads may use while one thread reads.
 
 use crate::accept::{Options, Wanted};
 use crate::call::{Call, End};
@@ -11,25 +11,26 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-/// What the thread that reads shares with others.
+/// What the reading thread shares with other threads.
 #[derive(Debug)]
 pub(crate) struct Control {
-    /// One or more.
+    /// One device or more.
     pub(crate) devices: Vec<Device>,
     pub(crate) wanted: Wanted,
     pub(crate) wake: Wake,
     broken: AtomicBool,
     nonblocking: AtomicBool,
-    /// How late a packet may be delivered; `None`: however late (pcap_set_timeout(3PCAP)).
+    /// The latest delivery of a packet after its arrival; `None`: no limit
+    /// (pcap_set_timeout(3PCAP)).
     pub(crate) timeout: Option<Duration>,
     selectable: Option<Selectable>,
 }
 
-/// The descriptor of several devices, for applications that wait by themselves.
+/// The descriptor of several devices, for applications that call select(2) or poll(2) themselves.
 #[derive(Debug)]
 struct Selectable {
     any: AnyOf,
-    /// The application has asked for it.
+    /// The application has asked for the descriptor.
     is_asked: AtomicBool,
 }
 
@@ -59,16 +60,16 @@ impl Control {
         Ok(())
     }
 
-    /// The descriptor to wait on for several devices. From the first call on it is readable only
-    /// when a read would give something.
+    /// Returns the descriptor to wait on for several devices. From the first call on it is readable
+    /// only when a read would deliver packets.
     pub(crate) fn selectable(&self) -> Option<RawFd> {
         let Selectable { any, is_asked } = self.selectable.as_ref()?;
         is_asked.store(true, Ordering::Relaxed);
         Some(any.fd())
     }
 
-    /// Has an application that waits by itself wait for those devices whose bit is set in
-    /// `watched`, and no longer than until the time is `due`.
+    /// Sets what the application's descriptor waits for: the devices whose bit is set in `watched`,
+    /// and the time `due`.
     pub(crate) fn announce(&self, watched: u64, due: Option<Duration>) {
         let asked = |selectable: &&Selectable| selectable.is_asked.load(Ordering::Relaxed);
         if let Some(Selectable { any, .. }) = self.selectable.as_ref().filter(asked) {
@@ -78,7 +79,7 @@ impl Control {
         }
     }
 
-    /// Ends the read that is under way, or the next one. Async-signal-safe.
+    /// Ends the current read, or the next one. Async-signal-safe.
     pub(crate) fn break_loop(&self) {
         self.broken.store(true, Ordering::Relaxed);
         self.wake.signal();
@@ -89,13 +90,13 @@ impl Control {
         self.broken.load(Ordering::Relaxed)
     }
 
-    /// Whether the loop was broken; once.
+    /// Whether the loop was broken. Resets the request.
     #[inline]
     pub(crate) fn take_break(&self) -> bool {
         self.is_broken() && self.broken.swap(false, Ordering::Relaxed)
     }
 
-    /// Ends a read that was broken, or has delivered all that it may.
+    /// Ends a read whose loop was broken, or that has delivered all the packets it may.
     #[inline]
     pub(crate) fn check_end(&self, call: &Call) -> Result<(), End> {
         if self.take_break() {
@@ -128,7 +129,7 @@ impl Control {
 #[derive(Debug)]
 pub(crate) struct Device {
     pub(crate) port: Arc<dyn Port>,
-    /// Down, or gone.
+    /// The device is down or gone.
     is_down: AtomicBool,
 }
 
@@ -142,12 +143,12 @@ impl Device {
         self.port.waits_on()
     }
 
-    /// Whether the device is down or gone, as far as is known.
+    /// Whether the device was down or gone when last checked.
     pub(crate) fn is_down(&self) -> bool {
         self.is_down.load(Ordering::Relaxed)
     }
 
-    /// Notes what else than packets poll(2) has `found`.
+    /// Handles what poll(2) has `found` besides packets.
     pub(crate) fn check(&self, found: c_short) -> Result<(), End> {
         if self.port.check(found)? == Link::Down {
             self.is_down.store(true, Ordering::Relaxed);
@@ -155,7 +156,7 @@ impl Device {
         Ok(())
     }
 
-    /// Tells a device that is down from one that is gone.
+    /// Asks the port whether the device is down or gone.
     pub(crate) fn look_after(&self) -> Result<(), End> {
         if self.port.link()? == Link::Up {
             self.is_down.store(false, Ordering::Relaxed);

@@ -1,20 +1,22 @@
-//! What a filter sees of a packet in the ring: for packets that were there before their filter was
-//! set, and for filters that the kernel does not take.
+//! A filter's view of a packet in the ring. Used for packets that came before their filter was set,
+//! and for filters that the kernel does not take.
 //!
 //! libpcap's compiler uses the kernel's ancillary loads (linux/filter.h, `SKF_AD_*`) for VLAN tags,
-//! direction and interface. Values that only the kernel knows, such as the mark, reject the packet.
+//! direction and interface. A filter that reads values known only to the kernel, such as the mark,
+//! rejects the packet.
 
 use fanpcap_bpf::{self as bpf, Classic, Shifts};
 use fanpcap_ring::Frame;
 
-/// What a filter reads of a packet.
+/// A packet as a filter reads it.
 #[derive(Clone, Copy, Debug)]
 pub struct View<'a> {
-    /// The captured bytes, from the link-layer header on, without the tag that the kernel took out.
+    /// The captured bytes, from the link-layer header on, without the VLAN tag that the kernel
+    /// removed.
     pub data: &'a [u8],
     /// The packet's length on the wire.
     pub wire_len: u32,
-    /// Its protocol in host byte order.
+    /// The packet's protocol in host byte order.
     pub protocol: u16,
     /// `PACKET_HOST`, `PACKET_OUTGOING` ...
     pub pkttype: u8,
@@ -22,18 +24,18 @@ pub struct View<'a> {
     pub ifindex: u32,
     /// The interface's hardware type.
     pub hatype: u16,
-    /// The tag that the kernel took out: its protocol and control information.
+    /// The VLAN tag that the kernel removed: its protocol and control information.
     pub vlan: Option<(u16, u16)>,
 }
 
 impl<'a> View<'a> {
-    /// How many bytes of the packet `filter` keeps, by libpcap's rules; 0 for none.
+    /// Returns how many bytes of the packet `filter` keeps, by libpcap's rules; 0: none.
     #[inline]
     pub fn filtered(&self, filter: &[Classic]) -> u32 {
         bpf::run(filter, self, Shifts::Zero)
     }
 
-    /// What a filter sees of a packet in a ring.
+    /// The view of a packet in a ring.
     pub fn of(frame: &'a Frame<'_>) -> Self {
         let link = frame.link();
         Self {
@@ -69,7 +71,8 @@ impl bpf::Packet for View<'_> {
             8 => self.ifindex,
             28 => self.hatype.into(),
             40 => a ^ x,
-            // The whole control information, as the kernel loads it; libpcap masks what it wants.
+            // The whole control information, as the kernel loads it. libpcap's compiler masks the
+            // bits.
             44 => tag(|(_, tci)| tci),
             48 => self.vlan.is_some().into(),
             60 => tag(|(tpid, _)| tpid),

@@ -1,4 +1,4 @@
-//! One ring, and what stands between its frames and the application: filter, counters, pace.
+//! One ring, with the filter, counters and pace that apply to its frames.
 
 use crate::accept::Wanted;
 use crate::call::{End, Packet};
@@ -12,30 +12,30 @@ use fanpcap_linux::file::shared::Word;
 use fanpcap_ring::Stamp;
 use std::time::Duration;
 
-/// One ring of a reader. Only the thread that reads touches it.
+/// One ring of a reader. Only the reading thread uses it.
 #[derive(Debug)]
 pub(crate) struct Lane {
     pub(crate) ring: Ring,
     pub(crate) intake: Intake,
 }
 
-/// What each frame of a ring passes.
+/// The steps that each frame of a ring passes.
 #[derive(Debug)]
 pub(crate) struct Intake {
     pub(crate) pace: Pace,
     refilter: Option<Refilter>,
-    /// Where others read how many frames were taken from the ring.
+    /// The published number of frames taken from the ring.
     shown: Option<Word>,
     publisher: Option<Box<Publisher>>,
-    /// When so many frames have been taken, the publisher looks whether it is time.
+    /// The number of taken frames at which the publisher looks at the clock.
     look_at: u64,
 }
 
-/// A filter that the packets in the ring may not have passed in the kernel.
+/// A filter that the kernel may not have run on the packets in the ring.
 #[derive(Debug)]
 struct Refilter {
     filter: Vec<Classic>,
-    /// The blocks or frames that it is still run on; `None`: all.
+    /// The number of blocks or frames left to run the filter on; `None`: all.
     left: Option<usize>,
 }
 
@@ -59,19 +59,19 @@ impl Lane {
         self.intake.publisher = Some(publisher);
     }
 
-    /// Runs a filter on every packet from the next one on, or, when the kernel runs it too, on
-    /// those that may have been in the ring before.
+    /// Runs a filter on every packet from the next one on. If the kernel runs the filter too, only
+    /// on packets that may have been in the ring before.
     pub(crate) fn set_filter(&mut self, filter: Vec<Classic>, in_kernel: bool) {
         let left = in_kernel.then(|| self.ring.pending());
         self.intake.refilter = Some(Refilter { filter, left });
     }
 
-    /// Whether the publisher looks at the clock with the next frame.
+    /// Whether the publisher looks at the clock at the next frame.
     pub(crate) fn is_about_to_look(&self) -> bool {
         self.intake.shown.is_some() && self.ring.taken() + 1 >= self.intake.look_at
     }
 
-    /// Reads the next frame that there is. False when the application does not want it.
+    /// Reads the next frame, which must exist. Returns false when the application does not want it.
     #[inline]
     pub(crate) fn next_packet(
         &mut self,
@@ -81,8 +81,8 @@ impl Lane {
         self.intake.next_packet(&mut self.ring, wanted, packet)
     }
 
-    /// When the next frame arrived that there is; the application may not want it. Gives back to
-    /// the kernel what has been read.
+    /// Returns the arrival time of the next frame, which the application may not want. Gives read
+    /// frames back to the kernel.
     pub(crate) fn head(&mut self) -> Option<Stamp> {
         let Self { ring, intake } = self;
         ring.head(|closed| {
@@ -95,33 +95,33 @@ impl Lane {
 }
 
 impl Intake {
-    /// The ring, of which so many frames were `taken`, is empty: publishes when it is time. Returns
-    /// after how long it will be, if there is something to publish.
+    /// Handles an empty ring, of which `taken` frames were taken: publishes when it is time.
+    /// Returns the time until the next publication, if there will be one.
     pub(crate) fn handle_empty(&mut self, taken: u64) -> Option<Duration> {
         self.publisher.as_mut()?.handle_empty(taken)
     }
 
-    /// Whether all that was taken is published, or nothing is to be.
+    /// Whether all taken frames are published, or the lane has no publisher.
     pub(crate) fn has_published(&self, taken: u64) -> bool {
         let publisher = self.publisher.as_ref();
         publisher.is_none_or(|publisher| publisher.has_published(taken))
     }
 
-    /// The reader is about to wait, with nothing left to publish.
+    /// Notes that the reader is about to wait and has published everything.
     pub(crate) fn handle_idle(&self, taken: u64) {
         if let Some(publisher) = &self.publisher {
             publisher.handle_idle(taken);
         }
     }
 
-    /// The application begins to wait for packets, or has waited.
+    /// Notes that the application begins to wait for packets (`waits`), or has waited.
     pub(crate) fn note_wait(&self, waits: bool) {
         if let Some(publisher) = &self.publisher {
             publisher.note_wait(waits);
         }
     }
 
-    /// Reads the next frame that there is. False when the application does not want it.
+    /// Reads the next frame, which must exist. Returns false when the application does not want it.
     #[inline]
     pub(crate) fn next_packet(
         &mut self,
@@ -129,13 +129,14 @@ impl Intake {
         wanted: &Wanted,
         packet: &mut Packet,
     ) -> Result<bool, End> {
-        // Asked for only where it is shown.
+        // Count only if the number is published.
         let taken = self.shown.as_ref().map_or(0, |_| ring.taken() + 1);
         let corrupt = |corrupt| End::from(ReadError::new(corrupt));
         let Some(frame) = ring.next_frame(&mut self.pace).map_err(corrupt)? else {
             return Ok(false);
         };
-        // Before the packet is delivered: an application that dies in its callback has had it.
+        // Publish before delivery: if the application dies in its callback, it has received the
+        // packet.
         if let Some(shown) = &self.shown {
             shown.set(taken);
             if taken >= self.look_at {
@@ -150,7 +151,7 @@ impl Intake {
         wanted.accept(frame, packet).map_err(corrupt)
     }
 
-    /// Gives what has been read back to the kernel.
+    /// Gives read frames back to the kernel.
     #[inline]
     pub(crate) fn release(&mut self, ring: &mut impl Layout) {
         ring.release(&mut self.pace);

@@ -1,7 +1,8 @@
-//! Reads a ring with the behaviour of the system's libpcap, at less cost: from frames in memory to
-//! the packets and returns of pcap_dispatch(3PCAP). Docs/decisions say what differs, and why.
+//! Reads a ring with the behaviour of the system's libpcap at less cost: turns frames in memory
+//! into the packets and return values of pcap_dispatch(3PCAP). docs/decisions lists the differences
+//! and their reasons.
 //!
-//! The reader knows rings by their layout ([`Ring`]) and their engines by a [`Port`].
+//! The reader accesses rings by their layout ([`Ring`]), and engines through a [`Port`].
 #![deny(unsafe_code)]
 
 pub mod filter;

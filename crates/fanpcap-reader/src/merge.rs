@@ -1,8 +1,8 @@
-//! Several devices in one stream, in the order of time.
+//! Merges several devices into one stream, in the order of time.
 //!
-//! A packet is delivered when every other device has a later one, or can no longer come with an
-//! earlier one: the kernel hands over what it has within the time-out. So order costs a bounded
-//! delay. Order costs no packet: a ring that fills is read without waiting.
+//! A packet is delivered when no other device can still have an earlier one: each has a later
+//! packet, or its time-out, within which the kernel hands over what it has, is over. So order costs
+//! a bounded delay. It costs no packets: a ring that fills up is read without waiting.
 
 use crate::call::{Call, End, Packet, Pause, Wait};
 use crate::control::Control;
@@ -12,39 +12,40 @@ use fanpcap_bpf::Classic;
 use fanpcap_ring::Stamp;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-/// How much later than it should the kernel may hand over a block: timers of old kernels tick every
-/// 4 ms.
+/// How late the kernel may hand over a block after its time-out. Timers of old kernels tick every 4
+/// ms.
 const SLACK: Duration = Duration::from_millis(10);
 
-/// How often to look whether a ring fills while its packets are held back.
+/// How often the reader checks whether a ring fills up while its packets are held back.
 const LOOK: Duration = Duration::from_millis(1);
-/// The same for an application that waits by itself, for which a look is a call in vain.
+/// The same interval for an application that waits by itself, where each check costs a call without
+/// packets.
 const LOOK_OF_OTHERS: Duration = Duration::from_millis(4);
 
-/// How far ahead of the system's clock a stamp of that clock can be.
+/// How far a packet's time stamp can be ahead of the system's clock, if it is of that clock.
 const AHEAD: Duration = Duration::from_secs(1);
 
-/// The lanes of several devices, no more than 64.
+/// The lanes of at most 64 devices.
 #[derive(Debug)]
 pub(crate) struct Merge {
     lanes: Vec<Lane>,
     /// When each lane's next packet arrived, since 1970; `None` for an empty lane.
     heads: Vec<Option<Duration>>,
-    /// How much later than its arrival a packet is handed over at most.
+    /// The longest time from a packet's arrival until the kernel hands it over.
     delay: Duration,
-    /// What is older than this, since 1970, may be delivered.
+    /// Packets that are older than this, since 1970, may be delivered.
     horizon: Duration,
-    /// The next packet is delivered without waiting for others.
+    /// Deliver the next packet without waiting for other devices.
     hurried: bool,
 }
 
-/// What is to be done about the packet that is the earliest.
+/// What to do with the earliest packet.
 enum Turn {
-    /// Deliver it: it is this lane's.
+    /// Deliver the packet of this lane.
     Now(usize),
-    /// Wait for earlier ones.
+    /// Wait this long for earlier packets.
     After(Duration),
-    /// There is none.
+    /// No lane has a packet.
     Never,
 }
 
@@ -66,43 +67,45 @@ impl Merge {
         }
     }
 
-    /// The lane of the device that has this index.
+    /// The lane of the device with this index.
     pub(crate) fn lane(&mut self, device: usize) -> Option<&mut Lane> {
         self.lanes.get_mut(device)
     }
 
-    /// The application begins to wait for packets, or has waited.
+    /// Notes that the application begins to wait for packets (`waits`), or has waited.
     pub(crate) fn note_wait(&self, waits: bool) {
         let intakes = self.lanes.iter().map(|lane| &lane.intake);
         intakes.for_each(|intake| intake.note_wait(waits));
     }
 
-    /// Publishes the lanes' counters when it is time. Returns after how long it will be.
+    /// Publishes the lanes' counters when it is time. Returns the time until the next publication,
+    /// if there will be one.
     fn handle_empty(&mut self) -> Option<Duration> {
         let lanes = self.lanes.iter_mut();
         let next = lanes.filter_map(|lane| lane.intake.handle_empty(lane.ring.taken()));
         next.min()
     }
 
-    /// Whether all lanes have published all that was taken.
+    /// Whether all lanes have published all taken frames.
     fn has_published(&self) -> bool {
         let mut lanes = self.lanes.iter();
         lanes.all(|lane| lane.intake.has_published(lane.ring.taken()))
     }
 
-    /// The reader is about to wait, with nothing left to publish.
+    /// Notes that the reader is about to wait and has published everything.
     fn handle_idle(&self) {
         let lanes = self.lanes.iter();
         lanes.for_each(|lane| lane.intake.handle_idle(lane.ring.taken()));
     }
 
-    /// Lets the next packet be delivered without waiting for others. False when there is none.
+    /// Lets the next packet be delivered without waiting for other devices. Returns false when
+    /// there is none.
     pub(crate) fn hurry(&mut self) -> bool {
         self.hurried = self.heads.iter().any(Option::is_some);
         self.hurried
     }
 
-    /// Reads the next packet of all lanes, if it is there.
+    /// Reads the next packet of all lanes, if there is one.
     pub(crate) fn next(
         &mut self,
         control: &Control,
@@ -121,7 +124,8 @@ impl Merge {
                     call.begun = true;
                     self.hurried = false;
                     if self.lanes[lane].is_about_to_look() {
-                        // For those too that have no packets to look with.
+                        // Also for lanes without packets, whose publishers have no frame to look at
+                        // the clock.
                         self.handle_empty();
                     }
                     if self.lanes[lane].next_packet(&control.wanted, packet)? {
@@ -149,14 +153,14 @@ impl Merge {
         }
     }
 
-    /// Looks what each lane has.
+    /// Reads the arrival time of each lane's next packet.
     fn look(&mut self) {
         for (head, lane) in self.heads.iter_mut().zip(&mut self.lanes) {
             *head = lane.head().map(since_1970);
         }
     }
 
-    /// Whose turn it is.
+    /// Finds the earliest packet and what to do with it.
     fn turn(&mut self) -> Turn {
         let times = self.heads.iter().enumerate();
         let times = times.filter_map(|(lane, head)| Some((lane, (*head)?)));
@@ -170,23 +174,24 @@ impl Merge {
         wait.map_or(Turn::Now(lane), Turn::After)
     }
 
-    /// How long a packet of this time must still wait for earlier ones; none when no longer.
+    /// How long a packet of this time must still wait for earlier ones; `None`: it need not wait.
     fn wait(&mut self, time: Duration) -> Option<Duration> {
-        // Unless the clock has been set back since.
+        // If `time` is far before the horizon, the clock may have been set back.
         if time <= self.horizon && self.horizon - time < AHEAD {
             return None;
         }
         let now = SystemTime::now().duration_since(UNIX_EPOCH);
         let now = now.unwrap_or_default();
         if time > now + AHEAD {
-            // The stamps are of another clock: there is nothing to wait for.
+            // The time stamps are of another clock, so waiting has no meaning.
             return None;
         }
         self.horizon = now.saturating_sub(self.delay);
         Some(time.saturating_sub(self.horizon)).filter(|wait| !wait.is_zero())
     }
 
-    /// Has an application that waits by itself wait for what the reader would wait for.
+    /// Makes an application that waits by itself wait for the same devices and time as the reader
+    /// would.
     fn announce(&self, control: &Control, turn: &Turn) {
         let due = match turn {
             Turn::Now(_) => Some(Duration::ZERO),
@@ -196,7 +201,7 @@ impl Merge {
         control.announce(self.empty(), due);
     }
 
-    /// The lanes without a packet, a bit each.
+    /// The lanes without a packet, one bit each.
     fn empty(&self) -> u64 {
         let bits = self.heads.iter().enumerate();
         bits.fold(0, |bits, (lane, head)| {
@@ -205,7 +210,7 @@ impl Merge {
     }
 }
 
-/// Whether a read ends that has nothing to deliver now.
+/// Whether a read without a packet ends now.
 fn ends(control: &Control, call: &Call) -> bool {
     call.delivered > 0 || (call.begun && control.is_nonblocking())
 }

@@ -1,4 +1,4 @@
-//! What a reader asks of the engine that fills its ring: the calls that are not made per packet.
+//! What a reader asks of the engine that fills its ring. None of these calls is made per packet.
 
 use std::error::Error;
 use std::ffi::c_short;
@@ -10,15 +10,15 @@ pub trait Port: fmt::Debug + Send + Sync {
     /// The descriptor that poll(2) finds readable while the ring has packets.
     fn waits_on(&self) -> BorrowedFd<'_>;
 
-    /// The index of the loopback interface, on which each packet is seen twice: outgoing and
-    /// incoming.
+    /// The index of the loopback interface, on which the kernel delivers each packet twice:
+    /// outgoing and incoming.
     fn loopback(&self) -> Option<u32>;
 
-    /// Judges what poll(2) has `found` of the descriptor besides packets. `Link::Down` when the
-    /// device went down; `Link::Up` does not mean that a device which was down is up again.
+    /// Interprets what poll(2) has `found` besides packets. Returns `Link::Down` when the device
+    /// went down. `Link::Up` does not mean that a device which was down is up again.
     ///
     /// # Errors
-    /// Why no packets can be read any more.
+    /// Why no more packets can be read.
     fn check(&self, found: c_short) -> Result<Link, ReadError>;
 
     /// Whether the device is up. The reader asks every millisecond while the device is down.
@@ -27,13 +27,13 @@ pub trait Port: fmt::Debug + Send + Sync {
     /// The device is gone, or its state can't be read.
     fn link(&self) -> Result<Link, ReadError>;
 
-    /// What to say of a poll(2) on the descriptor that has failed with `error`.
+    /// The error to report after poll(2) on the descriptor failed with `error`.
     fn poll_error(&self, error: io::Error) -> ReadError;
 
-    /// What the kernel has counted since the last call.
+    /// Reads and clears the kernel's counters.
     ///
     /// # Errors
-    /// What the kernel says.
+    /// The kernel's error.
     fn take_statistics(&self) -> io::Result<Statistics>;
 }
 
@@ -42,25 +42,25 @@ pub trait Port: fmt::Debug + Send + Sync {
 pub enum Link {
     /// Packets may come.
     Up,
-    /// The device is down. It may be gone.
+    /// The device is down or gone.
     Down,
 }
 
-/// Counters of the kernel.
+/// The kernel's counters since the last read.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Statistics {
     /// Packets that passed the filter, dropped ones included.
     pub received: u64,
-    /// Packets that found no room in the ring.
+    /// Packets lost because the ring was full.
     pub dropped: u64,
 }
 
-/// Why packets can't be read, in the words of the ring or of its port.
+/// Why packets can't be read, as the ring or the port reports it.
 #[derive(Debug)]
 pub struct ReadError(Box<dyn Error + Send + Sync>);
 
 impl ReadError {
-    /// The application reads `error`'s text from pcap_geterr(3PCAP).
+    /// Wraps `error`. The application gets its text from pcap_geterr(3PCAP).
     pub fn new(error: impl Error + Send + Sync + 'static) -> Self {
         Self(Box::new(error))
     }

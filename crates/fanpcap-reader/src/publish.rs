@@ -1,9 +1,9 @@
-//! What a reader publishes of its member: with each packet, how many frames it has taken from the
-//! ring; about ten times a second, what the kernel has counted.
+//! Publishes the counters of a reader's member: the frames taken from the ring, with each packet;
+//! the kernel's counters, about ten times a second.
 //!
-//! The kernel tells a socket's counters to the socket's owner only, and clears them with each
-//! reading. So the reader takes them itself, past the system's library. A clock says when. The
-//! publisher looks at the clock once in many frames, and when the ring is empty.
+//! The kernel shows a socket's counters only to the socket's owner, and clears them when they are
+//! read. So the reader reads them itself, without the system's library. The publisher looks at the
+//! clock once in many frames, and when the ring is empty.
 
 use crate::port::Port;
 use fanpcap_linux::file::shared::Word;
@@ -13,55 +13,55 @@ use std::fmt::Debug;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// The counters that a reader keeps for others to read.
+/// The counters that a reader publishes.
 #[derive(Clone, Debug)]
 pub struct PublishedCounters {
-    /// Set to the frames that the reader has taken from the ring since it was made, before each is
+    /// Frames that the reader has taken from the ring since activation. Set before each frame is
     /// delivered.
     pub taken: Word,
-    /// Packets received, of which the reader has read: added to.
+    /// Packets received, by the reader's reads of the kernel's counters. The reader adds to it.
     pub received: Word,
-    /// The same of those dropped.
+    /// Packets dropped, likewise.
     pub dropped: Word,
-    /// One higher while the kernel's counters are read and not yet added.
+    /// One higher from the read of the kernel's counters until they are added.
     pub reading: Word,
-    /// When it did so last, nanoseconds of `CLOCK_MONOTONIC`.
+    /// When the kernel's counters were last read, nanoseconds of `CLOCK_MONOTONIC`.
     pub read_ns: Word,
-    /// What it had taken then.
+    /// The value of `taken` at `read_ns`.
     pub read_taken: Word,
-    /// What it had taken when it last began to wait with nothing left to tell.
+    /// The value of `taken` when the reader last began to wait with all counters published.
     pub idle_taken: Word,
     /// When the application last looked for packets, nanoseconds of `CLOCK_MONOTONIC`; `u64::MAX`
     /// while it waits for them.
     pub looked_ns: Word,
-    /// What publishes more each time that the kernel's counters are published.
+    /// Publishes more counters, each time that the kernel's counters are published.
     pub more: Option<Arc<dyn Publish>>,
 }
 
-/// More that is published with the kernel's counters.
+/// More counters that are published with the kernel's.
 pub trait Publish: Debug + Send + Sync {
-    /// Publishes it, while signals are held back.
+    /// Publishes the counters. Signals are blocked meanwhile.
     fn publish(&self);
 
-    /// Whether it changes also while nothing comes into the ring: a reader that waits publishes
-    /// it then, too.
+    /// Whether the counters change even while no packet comes into the ring. A waiting reader then
+    /// wakes to publish them.
     fn goes_on(&self) -> bool;
 }
 
-/// In the place of the time of the last look: the application waits for packets.
+/// Value of `looked_ns`: the application waits for packets.
 pub(crate) const WAITS: u64 = u64::MAX;
 
-/// How old the kernel's counters become while packets come.
+/// The longest time between two reads of the kernel's counters while packets come.
 const INTERVAL: Duration = Duration::from_millis(100);
 
-/// The shortest wait for the next publication: the coarse clock's ticks are some milliseconds.
+/// The shortest wait for the next publication. A tick of the coarse clock is some milliseconds.
 const SHORTEST: Duration = Duration::from_millis(2);
 
 /// The most frames from one look at the clock to the next.
 const STRIDE: u64 = 64;
 
-/// Where a stride takes longer than this, the application is slow: the publisher looks with each
-/// frame.
+/// If a stride takes longer than this, the application is slow. The publisher then looks at the
+/// clock with each frame.
 const SLOW: Duration = Duration::from_millis(50);
 
 /// The publisher of one lane.
@@ -69,17 +69,17 @@ const SLOW: Duration = Duration::from_millis(50);
 pub(crate) struct Publisher {
     kept: PublishedCounters,
     port: Arc<dyn Port>,
-    /// Frames taken when the kernel's counters were last taken; `None` before the first time.
+    /// Frames taken when the kernel's counters were last read; `None` before the first read.
     asked: Option<u64>,
-    /// When that was, by the clock, or when more was published since.
+    /// Time of the last publication.
     asked_ns: u64,
-    /// When the clock was looked at last, and after how many frames it is looked at again.
+    /// Time of the last look at the clock, and the frames until the next one.
     looked_ns: u64,
     stride: u64,
 }
 
 impl Publisher {
-    /// For a member that joined at `since_ns` of `CLOCK_MONOTONIC`.
+    /// A publisher for a member that joined at `since_ns` of `CLOCK_MONOTONIC`.
     pub(crate) fn new(kept: PublishedCounters, port: Arc<dyn Port>, since_ns: u64) -> Self {
         Self {
             kept,
@@ -91,13 +91,13 @@ impl Publisher {
         }
     }
 
-    /// Begins with what has been `taken` so far. Returns where what is taken is shown.
+    /// Begins with the frames `taken` so far. Returns the word for the number of taken frames.
     pub(crate) fn begin(&mut self, taken: u64) -> Word {
         self.kept.taken.set(taken);
         self.kept.taken.clone()
     }
 
-    /// Publishes when it is time. Returns how much will have been taken when to look again.
+    /// Publishes when it is time. Returns the number of taken frames at which to look again.
     #[cold]
     pub(crate) fn look(&mut self, taken: u64) -> u64 {
         let now = clock::coarse_ns();
@@ -110,14 +110,14 @@ impl Publisher {
         taken + self.stride
     }
 
-    /// The lane has nothing to be read: publishes when it is time. Returns after how long it will
-    /// be, if there is something to publish.
+    /// Handles an empty ring: publishes when it is time. Returns the time until the next
+    /// publication, if there will be one.
     pub(crate) fn handle_empty(&mut self, taken: u64) -> Option<Duration> {
         let has_published = self.has_published(taken);
         if has_published && !self.goes_on() {
             return None;
         }
-        // By the coarse clock, who waits all the time would wake too early each time.
+        // With the coarse clock, a reader that waits all the time would wake too early each time.
         let now = if has_published {
             clock::monotonic_ns()
         } else {
@@ -135,17 +135,17 @@ impl Publisher {
         self.goes_on().then_some(INTERVAL)
     }
 
-    /// Whether all that was taken has been published.
+    /// Whether all taken frames are published.
     pub(crate) fn has_published(&self, taken: u64) -> bool {
         self.asked == Some(taken)
     }
 
-    /// Whether there is something to tell while nothing comes.
+    /// Whether counters change while no packet comes.
     fn goes_on(&self) -> bool {
         self.kept.more.as_ref().is_some_and(|more| more.goes_on())
     }
 
-    /// What the kernel has counted of the socket can't have changed.
+    /// Publishes the further counters only, because the kernel's can't have changed.
     fn tell_more(&mut self) {
         if let Some(more) = &self.kept.more {
             let _signals = Blocked::new();
@@ -154,13 +154,13 @@ impl Publisher {
         self.asked_ns = clock::monotonic_ns();
     }
 
-    /// The reader is about to wait at the empty ring, and has published all that it was given.
+    /// Notes that the reader is about to wait at the empty ring and has published everything.
     pub(crate) fn handle_idle(&self, taken: u64) {
         self.kept.idle_taken.set(taken);
     }
 
-    /// The application begins to wait for packets, or has waited. A wait that siglongjmp(3) has
-    /// left counts as one until the next read.
+    /// Notes that the application begins to wait for packets (`waits`), or has waited. A wait that
+    /// siglongjmp(3) has left lasts until the next read.
     pub(crate) fn note_wait(&self, waits: bool) {
         let looked_ns = if waits { WAITS } else { clock::coarse_ns() };
         self.kept.looked_ns.set(looked_ns);
@@ -168,8 +168,8 @@ impl Publisher {
 
     fn publish(&mut self, taken: u64) {
         {
-            // A signal handler that asks for counters, or leaves the read by siglongjmp, must not
-            // meet packets that neither the kernel nor the page has.
+            // Between the read and the page, packets are counted nowhere. A signal handler that
+            // asks for counters, or leaves by siglongjmp(3), must not run meanwhile.
             let _signals = Blocked::new();
             self.kept.reading.during(|| {
                 let Ok(statistics) = self.port.take_statistics() else {
@@ -184,7 +184,7 @@ impl Publisher {
                 more.publish();
             }
         }
-        // Also when that has failed, as it may for good: an idle reader need not wake for it.
+        // Also after a failure, which may last: an idle reader need not wake for it.
         self.asked = Some(taken);
         self.asked_ns = clock::monotonic_ns();
     }
@@ -194,7 +194,7 @@ fn since(then_ns: u64, now_ns: u64) -> Duration {
     Duration::from_nanos(now_ns.saturating_sub(then_ns))
 }
 
-/// After how many frames to look at the clock again, when `last` many took so long.
+/// Frames until the next look at the clock, when the `last` many took this long.
 fn stride(last: u64, took: Duration) -> u64 {
     if took > SLOW {
         1
@@ -243,7 +243,7 @@ mod tests {
         }
     }
 
-    /// Counts how often it was told.
+    /// Counts its publications.
     #[derive(Debug)]
     struct Times {
         told: AtomicU32,

@@ -1,4 +1,4 @@
-//! The reader of one handle: what the thread that reads calls, and what any thread may call.
+//! The reader of one handle: functions for the reading thread, and functions for any thread.
 
 use crate::accept::{Direction, Options};
 use crate::call::{Call, End, Packet, Pause};
@@ -18,27 +18,27 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-/// What a reader reads.
+/// A ring with its engine.
 #[derive(Debug)]
 pub struct Input {
-    /// Nothing of it has been read.
+    /// The ring, of which nothing has been read.
     pub ring: Ring,
     /// The ring's engine.
     pub port: Arc<dyn Port>,
-    /// How late the engine hands over a packet; `None`: however late.
+    /// The longest time until the engine hands over a packet; `None`: no limit.
     pub timeout: Option<Duration>,
 }
 
-/// Reads the packets of one or several rings. One thread reads at a time; any thread may call all
-/// else.
+/// Reads the packets of one or several rings. One thread reads at a time. Any thread may call the
+/// other functions.
 #[derive(Debug)]
 pub struct Reader {
     control: Control,
-    /// The application's newest filter, until the thread that reads takes it.
+    /// The application's newest filter, until the reading thread takes it.
     filter: Handover<NewFilter>,
-    /// The newest publisher of each device's counters, likewise.
+    /// The newest publisher of each device's counters, until the reading thread takes it.
     publishers: Vec<Handover<Publisher>>,
-    /// Something was handed over since the reader looked.
+    /// A filter or publisher was handed over since the reading thread looked.
     has_news: AtomicBool,
     state: OneReader<State>,
 }
@@ -47,16 +47,16 @@ pub struct Reader {
 #[derive(Debug)]
 struct NewFilter {
     filter: Vec<Classic>,
-    /// Whether the kernel runs it too.
+    /// Whether the kernel runs the filter too.
     in_kernel: bool,
 }
 
-/// Devices of one handle.
+/// The most devices of one handle.
 const MOST: usize = u64::BITS as usize;
 
 const E2BIG: i32 = 7;
 
-/// What only the thread that reads touches.
+/// State that only the reading thread uses.
 #[derive(Debug)]
 enum State {
     One(Lane),
@@ -64,7 +64,7 @@ enum State {
 }
 
 impl State {
-    /// The application begins to wait for packets, or has waited.
+    /// Notes that the application begins to wait for packets (`waits`), or has waited.
     fn note_wait(&self, waits: bool) {
         match self {
             Self::One(lane) => lane.intake.note_wait(waits),
@@ -83,10 +83,10 @@ impl Reader {
         Ok(Self::with(control, State::One(Lane::new(input.ring))))
     }
 
-    /// A reader of several rings, which delivers their packets in the order of time: see [`Merge`].
+    /// A reader of several rings, which delivers their packets in the order of time.
     ///
     /// # Errors
-    /// `E2BIG` for more than 64; else as [`Reader::new`].
+    /// `E2BIG` for more than 64 rings; else as [`Reader::new`].
     pub fn of_several(inputs: Vec<Input>, options: &Options) -> io::Result<Self> {
         if inputs.len() > MOST {
             return Err(io::Error::from_raw_os_error(E2BIG));
@@ -116,10 +116,11 @@ impl Reader {
     /// Reads the next packet of a read into `packet`.
     ///
     /// # Errors
-    /// How the read ends, when there is none.
+    /// Why the read ends without a packet.
     ///
     /// # Safety
-    /// No other thread is in here meanwhile. One that has left by longjmp(3) is not.
+    /// No other thread is in this function meanwhile. A thread that has left it by longjmp(3) does
+    /// not count.
     #[inline]
     #[expect(
         unsafe_code,
@@ -150,7 +151,7 @@ impl Reader {
         }
     }
 
-    /// Reads the next packet, if it is there.
+    /// Reads the next packet, if there is one.
     #[inline]
     fn attempt(
         &self,
@@ -169,7 +170,7 @@ impl Reader {
 
     #[cold]
     fn take_news(&self, state: &mut State) {
-        // First: what is handed over from here on sets the flag once more.
+        // Reset the flag first: a later hand-over sets it again.
         self.has_news.swap(false, Ordering::Acquire);
         if let Some(filter) = self.filter.take() {
             let NewFilter { filter, in_kernel } = *filter;
@@ -189,15 +190,14 @@ impl Reader {
         }
     }
 
-    /// Replaces the filter; `in_kernel` tells whether the engines run it by now.
+    /// Replaces the filter. `in_kernel`: the engines run it already.
     pub fn set_filter(&self, filter: Vec<Classic>, in_kernel: bool) {
         self.filter.give(Box::new(NewFilter { filter, in_kernel }));
         self.has_news.store(true, Ordering::Release);
     }
 
-    /// Publishes, from the next read on, the counters of the member that the device of this index
-    /// has just become. From then on the reader takes the kernel's counters: see
-    /// [`PublishedCounters`].
+    /// Publishes the counters of the member that this device has just become, from the next read
+    /// on. From then on the reader reads the kernel's counters; see [`PublishedCounters`].
     pub fn keep(&self, device: usize, kept: PublishedCounters) {
         let mut devices = self.control.devices.iter().zip(&self.publishers);
         if let Some((device, handover)) = devices.nth(device) {
@@ -208,39 +208,39 @@ impl Reader {
         }
     }
 
-    /// Ends the read that is under way, or the next one. Async-signal-safe.
+    /// Ends the current read, or the next one. Async-signal-safe.
     pub fn break_loop(&self) {
         self.control.break_loop();
     }
 
-    /// Has a reader that waits look again what there is to publish, and for how long to wait.
+    /// Wakes a waiting reader, so that it computes anew what to publish and how long to wait.
     pub fn nudge(&self) {
         self.control.wake.signal();
     }
 
-    /// Switches between reads that wait and such that do not.
+    /// Chooses whether reads wait.
     pub fn set_nonblocking(&self, nonblocking: bool) {
         self.control.set_nonblocking(nonblocking);
     }
 
-    /// Chooses packets by where they go.
+    /// Chooses packets by their direction.
     pub fn set_direction(&self, direction: Direction) {
         self.control.wanted.set_direction(direction);
     }
 
-    /// Says where VLAN tags go back in, if they do.
+    /// Sets where VLAN tags are inserted again, if they are.
     pub fn set_tag_at(&self, at: Option<u8>) {
         self.control.wanted.set_tag_at(at);
     }
 
-    /// Whether a device is down or gone. An application that selects must look itself then
-    /// (pcap_get_required_select_timeout(3PCAP)).
+    /// Whether a device is down or gone. An application that calls select(2) must then read at
+    /// intervals (pcap_get_required_select_timeout(3PCAP)).
     pub fn is_net_down(&self) -> bool {
         self.control.is_net_down()
     }
 
-    /// The descriptor to wait on, where that is not the one port's. From the first call on it is
-    /// readable only when a read would give something.
+    /// The descriptor to wait on, if it is not that of the only port. From the first call on it is
+    /// readable only when a read would deliver packets.
     pub fn selectable(&self) -> Option<RawFd> {
         self.control.selectable()
     }

@@ -1,40 +1,39 @@
-//! When the reader of a busy ring may rest, so that the kernel wakes it once for many blocks and
-//! not for each.
+//! When the reader of a busy ring may rest, so that the kernel wakes it once for many blocks.
 //!
 //! A wake-up costs the reader as much as some hundred packets. In immediate mode the kernel wakes
-//! the reader for each packet, which costs the kernel as much as the delivery. The kernel's own
-//! stamps tell how fast the ring fills; the reader looks at no clock.
+//! the reader for each packet, which costs the kernel as much as the delivery. The reader learns
+//! from the kernel's time stamps how fast the ring fills, and looks at no clock.
 
 use fanpcap_ring::{Closed, Stamp};
 use std::time::Duration;
 
-/// The share of a ring that may fill during a rest: a burst of this many times the rate still fits.
+/// The share of a ring that may fill during a rest. A burst at this many times the rate still fits.
 const SHARE: u64 = 8;
 
-/// The same share of a ring of [`LARGE`] blocks or more. Such a ring has 8 MiB; what stays free
-/// during a rest is three times the system library's whole ring.
+/// The share of a ring of [`LARGE`] blocks or more, which has 8 MiB. What stays free during a rest
+/// is three times the whole ring of the system's libpcap.
 const SHARE_OF_LARGE: u64 = 4;
 const LARGE: usize = 32;
 
 /// The longest rest of a reader of blocks, which the application's time-out may shorten.
 const LONGEST: Duration = Duration::from_millis(20);
 
-/// The longest rest in immediate mode: late by less than a millisecond, and only when packets come
-/// fast.
+/// The longest rest in immediate mode: a packet is late by less than a millisecond, and only when
+/// packets come fast.
 const LONGEST_IMMEDIATE: Duration = Duration::from_micros(500);
 
-/// How fast a ring fills, in blocks or frames.
+/// The rate at which a ring fills, in blocks or frames.
 #[derive(Debug)]
 pub(crate) struct Pace {
-    /// How many may fill during a rest.
+    /// The most that may fill during a rest.
     most: u64,
-    /// A rest shorter than it takes to fill this many is not worth it.
+    /// A rest in which fewer than this many fill is not worth its cost.
     least: u64,
     longest: Duration,
-    /// From the first stamp to the last there are so many gaps less than there are blocks or
-    /// frames.
+    /// Blocks or frames without a gap of their own: there are fewer gaps between the stamps than
+    /// blocks or frames.
     without_gap: u64,
-    /// Since the last rest.
+    /// Blocks or frames since the last rest.
     passed: u64,
     first: Stamp,
     last: Stamp,
@@ -43,7 +42,7 @@ pub(crate) struct Pace {
 }
 
 impl Pace {
-    /// For blocks, each of many packets.
+    /// The pace of a ring of blocks with many packets each.
     pub(crate) fn blocks(count: usize) -> Self {
         let share = if count >= LARGE {
             SHARE_OF_LARGE
@@ -53,7 +52,7 @@ impl Pace {
         Self::new(count as u64 / share, 2, LONGEST, 0)
     }
 
-    /// For frames, each of one packet.
+    /// The pace of a ring of frames with one packet each.
     pub(crate) fn frames(count: usize) -> Self {
         Self::new(count as u64 / SHARE, 16, LONGEST_IMMEDIATE, 1)
     }
@@ -71,13 +70,13 @@ impl Pace {
         }
     }
 
-    /// A block has been read.
+    /// Counts a block that has been read.
     pub(crate) fn handle_block(&mut self, closed: Closed) {
         self.pass(closed.first, closed.last);
         self.busy = closed.full;
     }
 
-    /// A frame has been read.
+    /// Counts a frame that has been read.
     #[inline]
     pub(crate) fn handle_frame(&mut self, stamp: Stamp) {
         self.pass(stamp, stamp);
@@ -93,7 +92,8 @@ impl Pace {
         self.passed += 1;
     }
 
-    /// The ring is empty: how long its reader may rest, if at all, but not longer than `limit`.
+    /// Returns how long the reader of the empty ring may rest, at most `limit`; `None`: it must
+    /// not.
     pub(crate) fn rest(&mut self, limit: Option<Duration>) -> Option<Duration> {
         let passed = std::mem::take(&mut self.passed);
         if passed == 0 || !std::mem::take(&mut self.busy) {

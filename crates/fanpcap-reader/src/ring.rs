@@ -1,19 +1,19 @@
-//! A ring in whichever layout it has. Whatever depends on the layout, but for the order of the
-//! steps of a read (`single`), is in this file.
+//! A ring in either layout. All code that depends on the layout is in this file, except the order
+//! of the steps of a read (`single`).
 
 use crate::rest::Pace;
 use fanpcap_ring::{Blocks, Closed, Corrupt, Frame, Frames, Stamp};
 
-/// The layouts. None of their frames has been read.
+/// A ring of which no frame has been read.
 #[derive(Debug)]
 pub enum Ring {
-    /// `TPACKET_V2`: a frame for each packet, which comes at once (immediate mode).
+    /// `TPACKET_V2`: one frame for each packet, handed over at once (immediate mode).
     V2(Frames),
     /// `TPACKET_V3`: blocks of packets.
     V3(Blocks),
 }
 
-/// What is done per packet, compiled for each layout.
+/// The steps of each packet, compiled for each layout.
 pub(crate) trait Layout {
     /// Frames that were taken from the ring.
     fn taken(&self) -> u64;
@@ -92,8 +92,7 @@ impl Layout for Ring {
 }
 
 impl Ring {
-    /// The number of blocks or frames that may hold packets which passed a filter that has just
-    /// been replaced.
+    /// The blocks or frames whose packets may have passed a filter that has just been replaced.
     pub(crate) fn pending(&self) -> usize {
         match self {
             Self::V2(frames) => frames.pending(),
@@ -101,8 +100,8 @@ impl Ring {
         }
     }
 
-    /// When the next packet arrived, if there is one. Gives back what has been read, and calls
-    /// `released` for each frame or block.
+    /// Returns the arrival time of the next packet, if there is one. Gives read frames or blocks
+    /// back, and calls `released` for each.
     pub(crate) fn head(&mut self, mut released: impl FnMut(Option<Closed>)) -> Option<Stamp> {
         match self {
             Self::V2(frames) => {
@@ -126,7 +125,7 @@ impl Ring {
         }
     }
 
-    /// Whether a quarter of the ring waits to be read.
+    /// Whether a quarter of the ring is unread.
     pub(crate) fn is_filling(&self) -> bool {
         match self {
             Self::V2(frames) => frames.is_ready_ahead(frames.count() / 4),
@@ -134,7 +133,7 @@ impl Ring {
         }
     }
 
-    /// How the reader may rest.
+    /// The pace of this ring's rests.
     pub(crate) fn pace(&self) -> Pace {
         match self {
             Self::V2(frames) => Pace::frames(frames.count()),

@@ -1,4 +1,4 @@
-//! The reads of a handle on one device: the steps of the system's libpcap, in its order
+//! Reads a handle on one device, with the steps of the system's libpcap in the same order
 //! (pcap-linux.c, `pcap_read_linux_mmap_v3` and `_v2`).
 
 use crate::call::{Call, End, Packet, Pause, Wait};
@@ -7,7 +7,7 @@ use crate::lane::{Intake, Lane};
 use crate::ring::{Layout, Ring};
 use fanpcap_ring::{Blocks, Frames};
 
-/// Reads the lane's next packet, if it is there.
+/// Reads the lane's next packet, if there is one.
 #[inline]
 pub(crate) fn next(
     lane: &mut Lane,
@@ -75,8 +75,8 @@ fn next_of_frames(
     }
 }
 
-/// The ring is empty. A read that has begun ends when it has delivered something, or when it
-/// `may_be_empty`; else it waits.
+/// Handles an empty ring. The read ends if it has delivered a packet or `may_be_empty`; else it
+/// waits.
 #[cold]
 fn starve(
     ring: &impl Layout,

@@ -1,4 +1,4 @@
-//! Waiting at an empty ring, as the system's libpcap does (pcap-linux.c,
+//! Waits at an empty ring, as the system's libpcap does (pcap-linux.c,
 //! `pcap_wait_for_frames_mmap`).
 
 use crate::call::{Call, End, Wait};
@@ -7,19 +7,19 @@ use fanpcap_linux::wait::{self, POLLIN, Woken};
 use std::io;
 use std::time::Duration;
 
-/// How often to look whether a device that is down is up again, or gone.
+/// How often to check whether a device that is down is up again or gone.
 const NET_DOWN_INTERVAL: Duration = Duration::from_millis(1);
 
 impl Control {
-    /// Waits as it is told, unless the application breaks the loop or a device fails. A
-    /// non-blocking reader only looks.
+    /// Waits as `wait` says, unless the application breaks the loop or a device fails. A
+    /// non-blocking reader only checks.
     #[cold]
     pub(crate) fn wait(&self, wait: Wait, call: &mut Call) -> Result<(), End> {
         match wait {
             Wait::Rest(rest) => return self.rest(rest),
             Wait::Packets(longest) => {
                 if !self.wait_for_packets(longest)? {
-                    // The application must not notice that this was no wait of its own.
+                    // The application must not notice this wait, which is not its own.
                     return Ok(());
                 }
             }
@@ -29,9 +29,8 @@ impl Control {
         Ok(())
     }
 
-    /// Waits for packets of the one device. False when the reader has something else to do:
-    /// `longest` may have passed, or another thread has nudged the reader. A signal that cuts the
-    /// wait short counts as well: the publisher knows how much of its time is left.
+    /// Waits for packets of the only device. Returns false when the reader must publish or look
+    /// again: `longest` has passed, a signal has come, or another thread has nudged the reader.
     fn wait_for_packets(&self, longest: Option<Duration>) -> Result<bool, End> {
         let device = &self.devices[0];
         let blocking = !self.is_nonblocking();
@@ -61,7 +60,7 @@ impl Control {
         }
     }
 
-    /// Waits until one of those devices whose bit is set may have a packet, or `longest` is over.
+    /// Waits until a device whose bit is set may have a packet, or `longest` is over.
     fn wait_for_any(&self, devices: u64, longest: Option<Duration>) -> Result<(), End> {
         let blocking = !self.is_nonblocking();
         // The descriptor of a device whose lane has a packet is readable all the time.
@@ -102,7 +101,7 @@ impl Control {
         }
     }
 
-    /// Ends the read when it was woken because the loop was broken.
+    /// Ends the read if the loop was broken.
     fn check_break(&self, signalled: bool) -> Result<(), End> {
         if signalled {
             self.wake.clear();
@@ -114,7 +113,7 @@ impl Control {
     }
 }
 
-/// How long to wait at most; `None`: for ever.
+/// The longest wait; `None`: no limit.
 fn limit(blocking: bool, is_down: bool) -> Option<Duration> {
     match blocking {
         false => Some(Duration::ZERO),

@@ -16,11 +16,11 @@ use std::sync::Arc;
 /// `PCAP_FANOUT_NEW`.
 const NEW: c_int = -1;
 
-/// Puts a handle into `group`, which has this mode or steering program. Before activation the call
-/// is remembered; after, the handle joins at once.
+/// Puts a handle into `group` with this mode or steering program. Before activation the call is
+/// recorded; after it the handle joins at once.
 ///
 /// # Errors
-/// What to say of it.
+/// The error message.
 pub fn fanout<H: Handle>(p: H, group: c_int, fanout: Option<String>) -> Result<(), String> {
     let call = call(group, fanout)?;
     if is_several(p) && call.group != Group::New {
@@ -64,8 +64,8 @@ fn apply<H: Handle>(p: H, call: Call) -> Result<(), String> {
     request.handle_call(call);
     let request = Arc::new(request);
     p.remember(Arc::clone(&request));
-    // What is wrong with a program is said here, as of a mode, and what was refused is not
-    // remembered.
+    // Mistakes in a steering program are reported by this call, as those in a mode. A refused call
+    // is not recorded.
     let refused = |report: Report| {
         p.remember(before);
         report.render(ERROR_LENGTH)
@@ -93,7 +93,7 @@ fn apply<H: Handle>(p: H, call: Call) -> Result<(), String> {
     }
 }
 
-/// Why a member can't become one of this kind.
+/// The error of a member that is in another group, or in its group with another mode.
 fn already<H: Handle>(p: H, (group, mode): (u16, Mode), wanted: &Membership) -> JoinError {
     if wanted.group != Group::Number(group) {
         return JoinError::AlreadyIn(group);

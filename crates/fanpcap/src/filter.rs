@@ -1,4 +1,4 @@
-//! pcap_setfilter(3PCAP), beside steering programs.
+//! pcap_setfilter(3PCAP), together with steering programs.
 
 use crate::handle::Handle;
 use crate::several::{all, each};
@@ -7,16 +7,17 @@ use fanpcap_linux::process::signal::Blocked;
 use std::ffi::c_int;
 use std::fmt::Display;
 
-/// Sets a filter: `set` has the system's library set it on the handle of one device, `take` gives
-/// it to our reader and says whether the kernel runs it on all devices. No other thread or process
-/// replaces the groups' steering programs meanwhile. Returns what the system's library says.
+/// Sets a filter. `set` makes the system's library set it on the handle of one device. `take` gives
+/// it to our reader, with whether the kernel runs it on all devices. Meanwhile no other thread or
+/// process replaces the groups' steering programs. Returns the status of the system's library.
 pub fn set_filter<H: Handle>(p: H, set: impl Fn(H) -> c_int, take: impl FnOnce(bool)) -> c_int {
     let set_filter = || {
         let all: Vec<_> = all(p)
             .into_iter()
             .map(|part| (part, part.steered()))
             .collect();
-        // A handler that left by siglongjmp() would leave the filter without the steering program.
+        // A handler that leaves by siglongjmp(3) would leave the filter without the steering
+        // program.
         let is_steered = all.iter().any(|(_, steered)| steered.is_some());
         let _signals = is_steered.then(Blocked::new);
         let parts = all.iter().map(|(part, steered)| {
@@ -35,8 +36,8 @@ pub fn set_filter<H: Handle>(p: H, set: impl Fn(H) -> c_int, take: impl FnOnce(b
     result.unwrap_or_else(|text| p.fail(&text))
 }
 
-/// Notes on a member's page that it rejects all packets meanwhile: between two filters the system's
-/// library attaches one that does so, to empty the ring.
+/// Notes on a member's page that it rejects all packets while `set` runs. To empty the ring, the
+/// system's library attaches a filter that rejects all between the old filter and the new one.
 fn while_rejecting<H: Handle>(p: H, set: impl Fn(H) -> c_int) -> c_int {
     let rejections = p.rejections();
     if let Some(rejections) = &rejections {
@@ -53,12 +54,12 @@ fn not_beside(why: &dyn Display) -> String {
     format!("the filter can't be set beside the steering program: {why}")
 }
 
-/// Puts the filter that the system's library has just set beside the steering program of each
-/// member. Tells whether the kernel runs the filter, on all devices: where the kernel did not take
-/// it, the system's library has detached the old one too.
+/// Combines the filter that the system's library has just set with the steering program of each
+/// member. Returns whether the kernel runs the filter on all devices. If the kernel refused it, the
+/// system's library has detached the old filter too.
 ///
 /// # Errors
-/// What to say when the filter can't be run at all.
+/// Why the filter can't be run at all.
 fn put_beside_programs<H: Handle>(
     p: H,
     parts: Vec<(H, Option<Unchanging<'_>>)>,

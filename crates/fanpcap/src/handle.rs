@@ -1,5 +1,5 @@
-//! What a handle's life asks of the system's library, of the reader and of the group: a trait, so
-//! that a fake can stand for them in tests.
+//! What a handle needs from the system's library, the reader and the group: a trait, so that tests
+//! can use a fake.
 
 use crate::request::Request;
 use fanpcap_config::mode::Mode;
@@ -19,7 +19,7 @@ pub const ERROR: c_int = -1;
 pub const NO_SUCH_DEVICE: c_int = -5;
 /// `PCAP_ERROR_PERM_DENIED`.
 pub const PERM_DENIED: c_int = -8;
-/// `PCAP_WARNING`: done, but pcap_geterr(3PCAP) has something to say.
+/// `PCAP_WARNING`: the call succeeded, and pcap_geterr(3PCAP) has a warning.
 pub const WARNING: c_int = 1;
 
 /// An open handle of the system's library. A copy is the same handle.
@@ -42,56 +42,56 @@ pub trait Handle: Copy + PartialEq {
     /// Makes `text` the text of pcap_geterr(3PCAP). Returns [`ERROR`].
     fn fail(self, text: &str) -> c_int;
 
-    /// What is asked of the handle; `None` for a handle that nothing concerns.
+    /// The requests for the handle; `None` if there are none.
     fn request(self) -> Option<Arc<Request>>;
 
-    /// Has the handle remember what is asked of it.
+    /// Records the requests for the handle.
     fn remember(self, request: Arc<Request>);
 
     /// Whether the system's library has activated the handle.
     fn is_activated(self) -> bool;
 
-    /// What is noted of the handle.
+    /// The notes on the handle.
     fn notes(self) -> Notes;
 
-    /// Changes what is noted of a handle that has a request. `change` runs under a lock (decision
-    /// 12): it uses no handle, and neither allocates, frees nor waits.
+    /// Changes the notes on a handle that has a request. `change` runs under a lock (decision 12):
+    /// it uses no handle, and neither allocates, frees nor waits.
     fn note(self, change: impl FnOnce(&mut Notes));
 
-    /// The handles on the other devices, where the application has this one for several.
+    /// The handles on the other devices, if the application's handle is on several.
     fn others(self) -> Option<Arc<[Self]>>;
 
     /// Compiles filter expressions.
     fn compiler(self) -> PcapCompiler<'static>;
 
-    /// Whether there is a network device of this name.
+    /// Whether a network device with this name exists.
     fn finds(self, device: &str) -> bool;
 
-    /// Has our reader read the handle from now on, where it can. Called within pcap_activate(3PCAP)
-    /// only, while nobody reads the handle.
+    /// Installs our reader in the handle, if possible. Called only within pcap_activate(3PCAP),
+    /// while no thread reads the handle.
     fn take_over(self);
 
-    /// Has our reader read the handles together, as the first of them. Called as
+    /// Installs one reader for all these handles in the first of them. Called as
     /// [`Handle::take_over`].
     ///
     /// # Errors
-    /// Why that can't be.
+    /// Why that is impossible.
     fn take_over_several(all: &[Self]) -> Result<(), String>;
 
     /// Whether our reader reads the handle.
     fn is_read_by_us(self) -> bool;
 
-    /// Has the kernel cut the packets of a handle to its snapshot length, if our reader reads
+    /// Makes the kernel truncate the handle's packets to its snapshot length, if our reader reads
     /// `reader_of`.
     fn truncate(self, reader_of: Self);
 
-    /// Has the handle's reader publish the counters of its members.
+    /// Makes the handle's reader publish the counters of its members.
     fn publish_counters(self);
 
-    /// Has the handle's socket, which hears nothing yet, hear its device.
+    /// Binds the handle's silent socket to its device.
     ///
     /// # Errors
-    /// What bind(2) says.
+    /// The error of bind(2).
     fn bind(self) -> io::Result<()>;
 
     /// Joins a group.
@@ -100,40 +100,40 @@ pub trait Handle: Copy + PartialEq {
     /// Why the handle can't join.
     fn join(self, membership: &Membership) -> Result<(), JoinError>;
 
-    /// Foresees whether the handle can join a group.
+    /// Checks whether the handle could join a group.
     ///
     /// # Errors
-    /// What joining would say.
+    /// The error that joining would return.
     fn foresee(self, membership: &Membership) -> Result<(), JoinError>;
 
     /// The group that the handle is in, and the group's mode.
     fn group(self) -> Option<(u16, Mode)>;
 
-    /// Gives the handle's group another steering program.
+    /// Replaces the steering program of the handle's group.
     ///
     /// # Errors
-    /// What to say when that can't be.
+    /// The error message.
     fn replace_program(self, steering: &Arc<Steering>) -> Result<(), String>;
 
-    /// Another application in the handle's group: its name and process.
+    /// Another application in the handle's group: its name and process id.
     fn stranger(self) -> Option<(String, u32)>;
 
     /// The handle's part in its group's steering program.
     fn steered(self) -> Option<Arc<Steered>>;
 
-    /// What notes on the member's page that it rejects all packets.
+    /// Records on the member's page when it rejects all packets.
     fn rejections(self) -> Option<Rejections>;
 
-    /// The filter that the handle's socket has.
+    /// The filter of the handle's socket.
     ///
     /// # Errors
-    /// What the kernel says.
+    /// The kernel's error.
     fn kernel_filter(self) -> io::Result<Option<Filter>>;
 
-    /// Puts the filter that the socket has, `own`, beside the steering program.
+    /// Combines `own`, the socket's filter, with the steering program.
     ///
     /// # Errors
-    /// Why that can't be.
+    /// Why that is impossible.
     fn refilter(
         self,
         steered: &mut Unchanging<'_>,
@@ -141,7 +141,7 @@ pub trait Handle: Copy + PartialEq {
     ) -> Result<Filtering, SteerError>;
 }
 
-/// What is noted of a handle between the application's calls.
+/// Notes on a handle between the application's calls.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Notes {
     /// The application's pcap_set_snaplen().
@@ -150,24 +150,25 @@ pub struct Notes {
     pub protocol: Option<u16>,
     /// The application's pcap_set_buffer_size().
     pub buffer_size: Option<c_int>,
-    /// Activated, but pcap_activate() could not join: the application may call it again.
+    /// The handle is activated, but pcap_activate() could not join. The application may call it
+    /// again.
     pub is_unjoined: bool,
-    /// The handle's part in a handle on several devices.
+    /// The state of the handle as a part of a handle on several devices.
     pub part: Part,
 }
 
-/// How far the handle on one of several devices is.
+/// The state of the handle on one of several devices.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Part {
-    /// The handle is on its own.
+    /// The handle is not part of another.
     #[default]
     None,
-    /// Not activated yet.
+    /// The handle is not activated yet.
     New,
-    /// Activated: it receives nothing yet, or joins as the last step.
+    /// The handle is activated, and receives nothing yet or joins last.
     Silent,
-    /// It receives.
+    /// The handle receives packets.
     Live,
-    /// It could not be activated.
+    /// The handle could not be activated.
     Failed,
 }

@@ -1,5 +1,5 @@
-//! A handle's life: what is asked of it by settings and calls, its activation on one device or
-//! several, its filter. The system's library, our reader and the group are behind a trait.
+//! The life of a handle: requests by settings and calls, activation on one device or several,
+//! filters. The system's library, our reader and the group are behind a trait.
 #![forbid(unsafe_code)]
 
 pub mod request;

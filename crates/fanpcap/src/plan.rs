@@ -1,16 +1,16 @@
-//! What settings mean for a handle, and what is set by them before the handle is activated.
+//! Makes the plan of a handle, and applies it before activation.
 
 use crate::handle::Handle;
 use fanpcap_config::settings::Plan;
 use std::ffi::c_int;
 
-/// The largest snapshot length, and what 0 and senseless values mean (pcap-int.h).
+/// The largest snapshot length. 0 and invalid values stand for it (pcap-int.h).
 const MAXIMUM_SNAPLEN: c_int = 262_144;
 
-/// Bytes that an error text may have (`PCAP_ERRBUF_SIZE` and its zero).
+/// The most bytes of an error text (`PCAP_ERRBUF_SIZE` without its zero).
 pub(crate) const ERROR_LENGTH: usize = 255;
 
-/// The plans of the handles that one call is about. Each is made once.
+/// The plans of the handles of one call. Each is made once.
 pub(crate) struct Plans<H>(Vec<(H, Plan)>);
 
 impl<H: Handle> Plans<H> {
@@ -21,7 +21,7 @@ impl<H: Handle> Plans<H> {
     /// The plan of `p`.
     ///
     /// # Errors
-    /// What the call returns when the settings are wrong; pcap_geterr(3PCAP) has their report.
+    /// The status to return when the settings are wrong. pcap_geterr(3PCAP) has the report.
     pub(crate) fn of(&mut self, p: H) -> Result<&Plan, c_int> {
         let at = match self.0.iter().position(|(handle, _)| *handle == p) {
             Some(at) => at,
@@ -42,7 +42,7 @@ fn plan<H: Handle>(p: H) -> Result<Plan, c_int> {
     plan.map_err(|report| p.fail(&report.render(ERROR_LENGTH)))
 }
 
-/// Gives a handle that is not activated the snapshot length and the ring of its plan.
+/// Sets the snapshot length and the ring size of the plan on a handle that is not activated.
 pub(crate) fn provide<H: Handle>(p: H, plan: &Plan) {
     let notes = p.notes();
     if let Some(caplen) = plan.caplen {

@@ -1,4 +1,4 @@
-//! What is asked of a handle between create and activate: by settings, and by the application's
+//! The requests for a handle between create and activate: by settings and by the application's
 //! calls.
 
 use fanpcap_config::device::Device;
@@ -12,7 +12,7 @@ use fanpcap_linux::{interface, process};
 use std::io;
 use std::sync::{Arc, OnceLock};
 
-/// The own name of the interface that `device` is a name of; none for what is no interface.
+/// The primary name of the interface with the name `device`; `None` if it is not an interface.
 fn own_name(device: &str) -> io::Result<Option<String>> {
     match interface::find(device)? {
         Some(index) => interface::find_name(index),
@@ -20,14 +20,14 @@ fn own_name(device: &str) -> io::Result<Option<String>> {
     }
 }
 
-/// Settings are by a device's own name, which can't be had.
+/// The report when a device's primary name, by which settings find it, can't be read.
 pub fn unreadable(device: &str, error: &io::Error) -> Report {
     let message = format!("cannot look up device {}: {error}", quote(device));
     let fault = Fault::new("device-unreadable", message);
     fault.hint("try again").at("device", 1, device)
 }
 
-/// The report of a device that a device string names twice, if there is one.
+/// The report if a device string names a device twice.
 pub fn named_twice(device: &Device) -> Option<Report> {
     let parts = device.parts();
     let is_again = |at: &usize| parts[..*at].iter().any(|part| part.name == parts[*at].name);
@@ -38,20 +38,20 @@ pub fn named_twice(device: &Device) -> Option<Report> {
     Some(fault.shift(text.rfind(name)?).at("device", 1, text))
 }
 
-/// The wishes for one handle.
+/// The requests for one handle.
 #[derive(Clone, Debug)]
 pub struct Request {
     device: Device,
     settings: Result<Settings, Report>,
     call: Option<Call>,
-    /// The program that steers the handle's group.
+    /// The steering program of the handle's group.
     steering: OnceLock<Arc<Steering>>,
 }
 
 impl Request {
-    /// The request of a handle on `device`; none when nothing is configured and the name is an
-    /// ordinary one. Errors in the settings are kept for [`Request::plan`]: opening a handle never
-    /// fails.
+    /// The request of a handle on `device`; `None` when nothing is configured and the name is an
+    /// ordinary one. Keeps errors in the settings for [`Request::plan`], because opening a handle
+    /// never fails.
     pub fn new(device: &str) -> Option<Self> {
         let environment = Environment::of_process(process::is_secure());
         let request = Self::of(device, Settings::load(&environment));
@@ -67,7 +67,7 @@ impl Request {
     /// The request of a handle on `device` by these settings.
     pub fn of(device: &str, mut settings: Result<Settings, Report>) -> Self {
         let exists = |name: &str| name == "any" || interface::index(name).is_some();
-        // An interface may have other names; settings know it by its own.
+        // An interface may have other names. Settings use the primary one.
         let own_name = own_name(device).unwrap_or_else(|error| {
             if settings.as_ref().is_ok_and(|settings| !settings.is_empty()) {
                 settings = Err(unreadable(device, &error));
@@ -89,7 +89,7 @@ impl Request {
         }
     }
 
-    /// The request of a handle for which nothing was configured when it was opened.
+    /// The request of a handle for which nothing was configured when the application opened it.
     pub fn plain() -> Self {
         let device = Device::classify("", |_| false);
         Self {
@@ -100,7 +100,7 @@ impl Request {
         }
     }
 
-    /// A request for each device of a handle on several; none for a handle on one.
+    /// A request for each device of a handle on several devices; `None` for a handle on one.
     pub fn of_parts(&self) -> Option<Vec<Self>> {
         let parts = self.device.parts();
         let is_ours = self.device.engine().is_none_or(Engine::is_rings);
@@ -120,16 +120,17 @@ impl Request {
         self.device.system_name()
     }
 
-    /// The application's pcap_fanout(): it wins over environment and file, the last call wins.
+    /// Records the application's pcap_fanout(). The call takes precedence over environment and
+    /// file. The last call wins.
     pub fn handle_call(&mut self, call: Call) {
         self.call = Some(call);
         self.steering = OnceLock::new();
     }
 
-    /// Compiles the program of the application's call, if that has one.
+    /// Compiles the steering program of the application's call, if the call has one.
     ///
     /// # Errors
-    /// What is wrong with it.
+    /// The first mistake in it.
     pub fn compile_call(&self, pcap: PcapCompiler<'_>) -> Result<(), Report> {
         match self.call.as_ref().and_then(|call| call.fanout.as_ref()) {
             Some(Fanout::Program(script)) => self.compile(script, pcap).map(drop),
@@ -137,11 +138,11 @@ impl Request {
         }
     }
 
-    /// What the handle shall be. A program is compiled once, however often this is asked; `pcap`
-    /// compiles the filter expressions in it.
+    /// Makes the plan of the handle. Compiles a steering program only once. `pcap` compiles the
+    /// filter expressions in it.
     ///
     /// # Errors
-    /// The first thing that is wrong, with its place: then nothing is applied.
+    /// The first mistake, with its place. Nothing is applied then.
     pub fn plan(&self, pcap: PcapCompiler<'_>) -> Result<Plan, Report> {
         let settings = self.settings.as_ref().map_err(Clone::clone)?;
         let (call, interfaces) = (self.call.as_ref(), interface::names());
@@ -149,11 +150,11 @@ impl Request {
         settings.plan(&self.device, call, &interfaces, &compile)
     }
 
-    /// What the handle gets, and where each value is from; of several devices, for each. `pcap` is
-    /// as for [`Request::plan`].
+    /// Explains the settings of each device of the handle: each value with its origin. `pcap` is as
+    /// for [`Request::plan`].
     ///
     /// # Errors
-    /// The settings are wrong, so that no handle opens.
+    /// When the settings are wrong, so that no handle opens.
     pub fn explain(&self, pcap: PcapCompiler<'_>) -> Result<Vec<Explained>, Report> {
         let settings = self.settings.as_ref().map_err(Clone::clone)?;
         let interfaces = interface::names();

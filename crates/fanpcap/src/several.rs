@@ -1,5 +1,5 @@
-//! A handle on several devices: the application has the handle on the first device, and we the
-//! others.
+//! A handle on several devices. The application has the handle on the first device; the library has
+//! the others.
 
 use crate::handle::{Handle, NO_SUCH_DEVICE, Part};
 use crate::plan::{Plans, provide};
@@ -9,11 +9,11 @@ use fanpcap_group::join::JoinError;
 use std::ffi::c_int;
 use std::iter;
 
-/// Milliseconds within which each device hands over its packets: what order in time waits for.
+/// Milliseconds within which each device must hand over its packets. The merge waits that long.
 pub const LATEST: c_int = 20;
 
-/// The time-out that a handle gets when the application asks for `timeout`. Where several devices
-/// are merged, none may be much later than others.
+/// The time-out of a handle whose application asks for `timeout`. If several devices are merged,
+/// none may be much later than the others.
 pub fn timeout<H: Handle>(p: H, timeout: c_int) -> c_int {
     match timeout {
         0 if is_several(p) => LATEST,
@@ -41,7 +41,7 @@ pub fn each<H: Handle>(p: H, mut apply: impl FnMut(H) -> c_int) -> c_int {
     if first < 0 {
         return first;
     }
-    // No list of its own: pcap_stats() comes here in signal handlers.
+    // Build no list here: signal handlers may call pcap_stats().
     let others = p.others();
     for &other in others.iter().flat_map(|others| others.iter()) {
         let status = apply(other);
@@ -56,15 +56,15 @@ pub fn each<H: Handle>(p: H, mut apply: impl FnMut(H) -> c_int) -> c_int {
     first
 }
 
-/// Makes the error text of `other` that of `p`.
+/// Copies the error text of `other` to `p`.
 fn blame<H: Handle>(p: H, other: H) {
     let request = other.request();
     let name = request.as_ref().map_or("", |request| request.system_name());
     p.fail(&format!("{name}: {}", other.error()));
 }
 
-/// Activates the handle on each device, by its own settings, and reads them together. They receive
-/// only when all can; until then the application may try again.
+/// Activates the handle on each device, by its own settings, and reads them together. The handles
+/// receive packets only when all of them can. If one fails, the application may try again.
 pub(crate) fn activate<H: Handle>(p: H) -> c_int {
     let mut plans = Plans::new();
     let activated = each(p, |part| activate_part(part, &mut plans));
@@ -97,13 +97,13 @@ pub(crate) fn activate<H: Handle>(p: H) -> c_int {
     if live == 0 { activated } else { live }
 }
 
-/// Activates the handle on one device silently: it receives nothing yet. A handle that was
-/// activated when another could not be stays activated. A handle that could not be activated stays
-/// as it is: the system's library may crash when such a handle is activated again.
+/// Activates the handle on one device silently. A handle that was activated stays activated when
+/// another one fails. A handle that failed is not activated again, because the system's library may
+/// crash then.
 fn activate_part<H: Handle>(p: H, plans: &mut Plans<H>) -> c_int {
     match p.notes().part {
         Part::Silent => return 0,
-        // The system's library says that it is activated.
+        // The system's library reports that the handle is activated.
         Part::Live => return p.activate(),
         Part::Failed => return p.fail("it could not be activated: open the handle anew"),
         Part::None | Part::New => {}
@@ -115,7 +115,7 @@ fn activate_part<H: Handle>(p: H, plans: &mut Plans<H>) -> c_int {
     let request = p.request();
     let name = request.as_ref().map(|request| request.system_name());
     if !name.is_none_or(|name| name == "any" || p.finds(name)) {
-        // Not activated yet, it can be when its device comes.
+        // The handle is not activated yet, so this can work once the device exists.
         p.fail("No such device exists");
         return NO_SUCH_DEVICE;
     }
@@ -130,8 +130,9 @@ fn activate_part<H: Handle>(p: H, plans: &mut Plans<H>) -> c_int {
     status
 }
 
-/// Foresees whether the handle on one device can join its group: a handle that has joined can't
-/// leave when another is refused. `groups` are those of the devices before it, and their devices.
+/// Checks whether the handle on one device could join its group, because a handle that has joined
+/// can't leave when another one fails. `groups` are the groups of the devices before it, with their
+/// devices.
 fn foresee<H: Handle>(p: H, plan: &Plan, groups: &mut Vec<(Group, String)>) -> c_int {
     let membership = plan.membership.as_ref();
     let Some(membership) = membership.filter(|_| p.group().is_none()) else {
@@ -158,7 +159,7 @@ fn foresee<H: Handle>(p: H, plan: &Plan, groups: &mut Vec<(Group, String)>) -> c
     }
 }
 
-/// Lets the handle on one device receive: in its group, if it has one.
+/// Starts reception on one device, in its group if it has one.
 fn go_live<H: Handle>(p: H, plan: &Plan) -> c_int {
     match &plan.membership {
         Some(membership) => single::join(p, membership),

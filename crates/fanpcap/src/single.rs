@@ -1,4 +1,4 @@
-//! The activation of a handle on one device: by its settings, and into its group.
+//! Activates a handle on one device by its settings, and joins its group.
 
 use crate::handle::{Handle, PERM_DENIED, Part, WARNING};
 use crate::plan::{Plans, provide};
@@ -25,8 +25,9 @@ fn activate_as<H: Handle>(p: H, plan: &Plan) -> c_int {
     }
 }
 
-/// Activates a handle that we read and that joins no group. An application that asks for our reader
-/// `by_name` is told when the system's library reads; others can't tell the difference.
+/// Activates a handle that our reader reads and that joins no group. If the system's library has to
+/// read it, an application that asked for our reader `by_name` gets a warning. Others can't notice
+/// the difference.
 fn activate_alone<H: Handle>(p: H, by_name: bool) -> c_int {
     let status = activate_taken_over(p);
     if status < 0 {
@@ -48,8 +49,8 @@ fn activate_taken_over<H: Handle>(p: H) -> c_int {
     status
 }
 
-/// Activates silently, then joins. A handle that can't join stays activated in the system's
-/// library; for the application it is not, which may call again.
+/// Activates the handle silently, then joins. A handle that can't join stays activated in the
+/// system's library. For the application the handle is not activated: it may call again.
 fn activate_in_group<H: Handle>(p: H, membership: &Membership) -> c_int {
     let status = match p.notes().is_unjoined {
         true => 0,
@@ -68,19 +69,18 @@ fn activate_in_group<H: Handle>(p: H, membership: &Membership) -> c_int {
     }
 }
 
-/// Has the system's library bind to a protocol that no frame carries.
+/// Makes the system's library bind the handle to a protocol that no frame carries.
 pub(crate) fn activate_silently<H: Handle>(p: H) -> c_int {
     p.set_protocol(ETH_P_SILENT);
     let status = activate_taken_over(p);
     if status < 0 {
-        // It may be tried again, without a group then.
+        // The application may activate the handle again, without a group.
         p.set_protocol(p.notes().protocol.unwrap_or(0));
     }
     status
 }
 
-/// Joins a group with a handle that was activated silently, unless pcap_fanout(3PCAP) has joined
-/// since.
+/// Joins a group with a silent handle, unless pcap_fanout(3PCAP) has joined meanwhile.
 pub(crate) fn join<H: Handle>(p: H, membership: &Membership) -> c_int {
     let joined = match p.group() {
         Some(_) => Ok(()),

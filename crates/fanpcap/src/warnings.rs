@@ -1,10 +1,10 @@
-//! What a member says that works though its group is not as it should be.
+//! Warnings of a member that works although its group is not as it should be.
 
 use crate::handle::{Handle, WARNING};
 use fanpcap_group::root;
 use std::ffi::c_int;
 
-/// Returns 0, or `PCAP_WARNING` and makes the warning the text of pcap_geterr(3PCAP).
+/// Returns 0, or `PCAP_WARNING` with the warning as the text of pcap_geterr(3PCAP).
 pub(crate) fn warn<H: Handle>(p: H) -> c_int {
     let Some(text) = of_unknown_program(p).or_else(|| of_strangers(p)) else {
         return 0;
@@ -13,7 +13,8 @@ pub(crate) fn warn<H: Handle>(p: H) -> c_int {
     WARNING
 }
 
-/// The first member has attached the group's steering program, which may be another one.
+/// Warns if another steering program may run in the group. The first member has attached it and has
+/// no page.
 fn of_unknown_program<H: Handle>(p: H) -> Option<String> {
     let (group, _) = p.group()?;
     let is_unknown = p.steered()?.is_unknown();
@@ -26,7 +27,7 @@ fn of_unknown_program<H: Handle>(p: H) -> Option<String> {
     })
 }
 
-/// Rarely is a group to be shared with another application.
+/// Warns if another application is in the group, which is rarely intended.
 fn of_strangers<H: Handle>(p: H) -> Option<String> {
     let (group, _) = p.group()?;
     let (program, pid) = p.stranger()?;

@@ -42,7 +42,7 @@ fn all_modes() -> Vec<&'static str> {
         .collect()
 }
 
-/// The modes that a handle with this descriptor can use. Programs read Ethernet frames.
+/// The modes that a handle with this descriptor can use. Steering programs need Ethernet frames.
 fn modes_of(socket: BorrowedFd<'_>) -> Vec<&'static str> {
     if !packet::is_packet_socket(socket).unwrap_or(false) {
         return Vec::new();
@@ -54,8 +54,8 @@ fn modes_of(socket: BorrowedFd<'_>) -> Vec<&'static str> {
     }
 }
 
-/// A null-ended array of C strings in one piece of malloc'ed memory, so that free() frees it whole;
-/// null when there is no memory.
+/// Makes a null-terminated array of C strings in one malloc(3)ed block, so that free(3) frees it
+/// whole. Returns null without memory.
 fn copy(names: &[&str]) -> *mut *mut c_char {
     let slots = names.len() + 1;
     let text: usize = names.iter().map(|name| name.len() + 1).sum();

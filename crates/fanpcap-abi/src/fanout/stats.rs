@@ -1,4 +1,4 @@
-//! pcap_fanout_stats: what is known of a member and its group.
+//! pcap_fanout_stats: the statistics of a member and its group.
 
 use crate::handles::{self, Entry};
 use crate::message::guard_handle;
@@ -39,8 +39,8 @@ pub unsafe extern "C" fn pcap_fanout_stats(p: *mut Pcap, stat: *mut FanoutStat) 
             Some(known) => {
                 let from: *const u8 = (&raw const known).cast();
                 let len = size.min(mem::size_of::<FanoutStat>());
-                // SAFETY: the caller's struct has `size` bytes, and ours so many; what later
-                // versions add stays.
+                // SAFETY: the caller's struct has `size` bytes, and ours at least `len`. Fields
+                // that later versions add stay unchanged.
                 unsafe { stat.cast::<u8>().copy_from_nonoverlapping(from, len) };
                 0
             }
@@ -74,7 +74,7 @@ fn stats(p: PcapHandle, size: usize) -> Option<FanoutStat> {
     Some(stat)
 }
 
-/// Whether the caller's struct has room for programs' counters.
+/// Whether the caller's struct has room for the counters of a steering program.
 fn has_counters(stat: &FanoutStat) -> bool {
     stat.size >= mem::size_of::<FanoutStat>()
 }

@@ -1,19 +1,19 @@
 //! Handles whose loop was broken before they had a reader.
 //!
-//! pcap_breakloop() may be called in a signal handler that has interrupted malloc(3), or while
-//! another thread forks with the table locked, which waits for malloc(3) then. So it takes no lock:
-//! cells are found by atomic loads, and stay for good.
+//! pcap_breakloop() may run in a signal handler that has interrupted malloc(3). Or another thread
+//! may fork meanwhile: it holds the table's lock and waits for malloc(3). So pcap_breakloop() takes
+//! no lock: it finds cells by atomic loads, and cells are never freed.
 
 use std::iter;
 use std::ptr::null_mut;
 use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicUsize, Ordering};
 
-/// What is known of one handle.
+/// The state of one handle.
 struct Cell {
-    /// Its address; 0: the cell is free.
+    /// The handle's address; 0: the cell is free.
     handle: AtomicUsize,
     broken: AtomicBool,
-    /// The cell that was made before; null for the first one.
+    /// The previous cell; null for the first one.
     next: *mut Cell,
 }
 
@@ -58,7 +58,7 @@ pub(super) fn open(handle: usize) {
     }
 }
 
-/// The handle is closed.
+/// Frees the cell of a closed handle.
 pub(super) fn close(handle: usize) {
     if let Some(cell) = cell(handle) {
         cell.broken.store(false, Ordering::Relaxed);
@@ -66,16 +66,17 @@ pub(super) fn close(handle: usize) {
     }
 }
 
-/// The handle's loop was broken. Async-signal-safe.
+/// Notes that the handle's loop was broken. Async-signal-safe.
 pub(crate) fn set(handle: usize) {
     if let Some(cell) = cell(handle) {
-        // With the reader's installation, it is like two threads that each store one and load the
-        // other.
+        // This thread stores `broken` and then loads the reader. The thread that installs a reader
+        // stores it and then loads `broken`. With SeqCst at least one of them sees the other's
+        // store.
         cell.broken.store(true, Ordering::SeqCst);
     }
 }
 
-/// Whether it was broken; once.
+/// Whether the handle's loop was broken. Resets the note.
 pub(crate) fn take(handle: usize) -> bool {
     cell(handle).is_some_and(|cell| cell.broken.swap(false, Ordering::SeqCst))
 }

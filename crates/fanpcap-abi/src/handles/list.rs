@@ -1,5 +1,5 @@
-//! The entries, each in a block of its own. No function of the list allocates or frees: it is
-//! locked when one is called.
+//! The list of entries, each in its own allocation. No function of the list allocates or frees,
+//! because the list is locked meanwhile.
 
 use super::Entry;
 use std::iter;
@@ -28,7 +28,7 @@ impl List {
         None
     }
 
-    /// Takes an entry in, or gives it back where its handle has one.
+    /// Inserts an entry, or returns it if its handle has one already.
     pub(super) fn insert(&mut self, mut entry: Box<Entry>) -> Option<Box<Entry>> {
         if self.get_mut(entry.handle).is_some() {
             return Some(entry);

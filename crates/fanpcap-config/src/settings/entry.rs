@@ -1,4 +1,4 @@
-//! Entries: one setting with its target, and the rules that concern all settings of a file or an
+//! Entries: one setting with its target, and the rules for all settings of a file or an
 //! environment.
 
 use super::keys::Key;
@@ -6,35 +6,35 @@ use super::value::{self, Value};
 use crate::report::{Fault, Place, Report, offset_in, quote};
 use std::collections::HashMap;
 
-/// What an entry applies to.
+/// The handles that an entry applies to.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub enum Target {
     /// Every handle; for [`Key::Fanout`] the default group.
     All,
     /// One group.
     Group(u16),
-    /// One device; in a variable's name `_` may stand for other characters.
+    /// One device. In a variable's name `_` may stand for another character.
     Device(String),
     /// One channel of a device.
     Channel(String, u16),
 }
 
-/// One setting, and where it was made.
+/// One setting and its place.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Entry {
     /// The key and its target as written: `fanout@11`, `PCAP_GROUP_eth0`.
     pub name: String,
-    /// What it sets.
+    /// The key that it sets.
     pub key: Key,
-    /// What it applies to.
+    /// The handles that it applies to.
     pub target: Target,
     /// The value.
     pub value: Value,
-    /// Where it stands.
+    /// Its place.
     pub place: Place,
 }
 
-/// Entries with the rules that concern them all: their number, and what is given twice.
+/// Collects entries. Checks their number, and rejects contradictory ones.
 #[derive(Default)]
 pub(super) struct Entries {
     list: Vec<Entry>,
@@ -42,14 +42,15 @@ pub(super) struct Entries {
 }
 
 impl Entries {
-    /// Adds an entry; the same again is no harm, another value for the same is an error.
+    /// Adds an entry. A repeated entry is accepted; another value for the same key and target is an
+    /// error.
     pub(super) fn add(&mut self, entry: Entry) -> Result<(), Report> {
         if self.list.len() == ENTRIES_MAX {
             let message = format!("more than {ENTRIES_MAX} settings");
             let fault = Fault::new("too-many-settings", message).hint("remove some");
             return Err(fault.report(entry.place));
         }
-        // A program is the mode of the default group in another notation.
+        // A steering program in `>` lines is another way to write the default group's mode.
         let key = if entry.key == Key::Program {
             Key::Fanout
         } else {
@@ -73,7 +74,7 @@ impl Entries {
 }
 
 fn disagrees(entry: Entry, first: &Entry) -> Report {
-    // Every variable is line 1 of the environment.
+    // Every variable has line 1 of the environment.
     let other = match first.place.line {
         line if line == entry.place.line => quote(&first.place.text),
         line => format!("line {line}"),
@@ -86,7 +87,7 @@ fn disagrees(entry: Entry, first: &Entry) -> Report {
     .report(entry.place)
 }
 
-/// Reads `DEV.N` or `DEV_N`.
+/// Parses `DEV.N` or `DEV_N`.
 pub(super) fn channel(text: &str, separator: char) -> Result<Target, Fault> {
     match text.rsplit_once(separator) {
         Some((device, channel)) if !device.is_empty() => {

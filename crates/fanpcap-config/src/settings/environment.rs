@@ -1,4 +1,5 @@
-//! The environment: its snapshot, the variables that are settings, and those that look like one.
+//! The environment: a snapshot of it, the variables that are settings, and those that look like
+//! one.
 
 use super::entry::{self, Entries, Entry, Target};
 use super::keys::{KEYS, Key, Row, SENDING, Scope, VLAN};
@@ -10,20 +11,20 @@ use fanpcap_steer::nearest::{nearest, nearest_within};
 use std::ffi::{OsStr, OsString};
 use std::path::PathBuf;
 
-/// What settings read of a process's surroundings.
+/// The parts of a process's surroundings that settings depend on.
 #[derive(Debug, Clone)]
 pub struct Environment {
     /// Names and values of the variables.
     pub variables: Vec<(OsString, OsString)>,
-    /// The process has raised privileges (AT_SECURE): no variable counts.
+    /// The process has raised privileges (AT_SECURE), so all variables are ignored.
     pub secure: bool,
     /// The machine's config file.
     pub system_config: PathBuf,
 }
 
 impl Environment {
-    /// The process's own environment, as far as it can matter: also names that are none of ours but
-    /// look like it, which asking for known names by getenv(3) would not find.
+    /// The variables of the process that may be settings, including names that only look like one.
+    /// getenv(3) for each known name would not find those.
     pub fn of_process(secure: bool) -> Environment {
         let matters = |name: &OsStr| {
             let name = name.as_encoded_bytes();
@@ -36,7 +37,7 @@ impl Environment {
         }
     }
 
-    /// The same with all variables, so that those which only look like settings are seen, too.
+    /// The snapshot with all variables, so that every name that looks like a setting is found.
     pub fn whole(secure: bool) -> Environment {
         Environment {
             variables: std::env::vars_os().collect(),
@@ -44,13 +45,13 @@ impl Environment {
         }
     }
 
-    /// A variable's value; an empty one counts as not set.
+    /// A variable's value. An empty variable counts as not set.
     pub(super) fn value(&self, name: &str) -> Option<&OsStr> {
         let (_, value) = self.set().find(|(found, _)| *found == name)?;
         Some(value)
     }
 
-    /// The variables that count.
+    /// The variables that are not ignored and not empty.
     fn set(&self) -> impl Iterator<Item = (&OsStr, &OsStr)> {
         let variables = self
             .variables
@@ -60,7 +61,7 @@ impl Environment {
     }
 }
 
-/// Reads the variables that are settings.
+/// Parses the variables that are settings.
 pub fn parse(environment: &Environment) -> Result<Vec<Entry>, Report> {
     let mut entries = Entries::default();
     for (name, value) in environment.set() {
@@ -79,13 +80,15 @@ pub(super) fn place_of_value(name: &str, value: &OsStr) -> Place {
     Place::new(SOURCE, 1, &text, name.len() + 1)
 }
 
-/// The name as the part after PCAP_GROUP_ spells it: `_` for what a shell can't put in a name.
+/// A device's name as the end of PCAP_GROUP_: with `_` for each character that a shell can't put in
+/// a name.
 pub fn shell_name(device: &str) -> String {
     let spelled = |c: char| if c.is_ascii_alphanumeric() { c } else { '_' };
     device.chars().map(spelled).collect()
 }
 
-/// Reads the variable `name`, which `text` shows with its value; `None`: it is no setting.
+/// Parses the variable `name`; `text` is the variable with its value. `None` if it is not a
+/// setting.
 fn entry(name: &str, text: &str) -> Result<Option<Entry>, Fault> {
     let value = text[name.len() + 1..].trim();
     let at = offset_in(text, value);
@@ -95,7 +98,7 @@ fn entry(name: &str, text: &str) -> Result<Option<Entry>, Fault> {
     let Some(rest) = name.strip_prefix("PCAP_") else {
         return Ok(None);
     };
-    // PCAP_PF_RING* belongs to PF_RING's engine; PCAP_CONFIG was read before.
+    // PCAP_PF_RING* belongs to PF_RING's engine. PCAP_CONFIG was read before.
     if rest.starts_with("PF_RING") || rest == "CONFIG" {
         return Ok(None);
     }
@@ -118,7 +121,7 @@ fn entry(name: &str, text: &str) -> Result<Option<Entry>, Fault> {
     }))
 }
 
-/// What the part of a name after `PCAP_` sets.
+/// The key and target of a variable whose name is PCAP_ and `rest`.
 fn target(rest: &str) -> Result<Option<(Key, Target)>, Fault> {
     if let Some(row) = KEYS.iter().find(|row| row.variables.contains(&rest)) {
         return Ok(Some((row.key, Target::All)));
@@ -138,7 +141,7 @@ fn target(rest: &str) -> Result<Option<(Key, Target)>, Fault> {
         .map_err(|fault| fault.shift(at))
 }
 
-/// What the part of a variable's name behind `PCAP_` can be, without devices.
+/// The possible ends of a variable's name after `PCAP_`, without devices.
 fn names() -> impl Iterator<Item = &'static str> {
     let for_all = KEYS.iter().flat_map(|row| row.variables.iter().copied());
     for_all
@@ -163,8 +166,8 @@ fn hub(value: &str) -> Result<Option<Entry>, Fault> {
     }
 }
 
-/// A variable that looks like one of ours and sets nothing: why, and what was meant. `name` is set,
-/// and not refused.
+/// Explains why the variable `name` looks like a setting and sets nothing, and what was meant.
+/// `name` is set and was not refused.
 pub(super) fn stranger(name: &str) -> Option<(String, String)> {
     let upper = name.to_ascii_uppercase();
     let rest = upper.strip_prefix("PCAP_")?;
@@ -195,8 +198,8 @@ pub(super) fn stranger(name: &str) -> Option<(String, String)> {
     ))
 }
 
-/// The refusal of a variable that is one slip away from one of ours; others may be other programs'
-/// (PCAP_SNAPLEN is).
+/// The fault of a variable with a typing error in one of our names. Names that differ more may
+/// belong to other applications, as PCAP_SNAPLEN does.
 fn near_miss(name: &str, rest: &str) -> Option<Fault> {
     let whole = || {
         let near = nearest_within(1, rest, names())?;
@@ -218,7 +221,7 @@ fn near_miss(name: &str, rest: &str) -> Option<Fault> {
     Some(Fault::new("variable-unknown", message).hint(hint))
 }
 
-/// The variable that was meant, where a device is named that it does not take.
+/// The name that was meant by a variable with a device that it does not take.
 fn of_no_device(rest: &str) -> Option<String> {
     let variables = KEYS
         .iter()
@@ -232,7 +235,7 @@ fn of_no_device(rest: &str) -> Option<String> {
     Some(name.to_owned())
 }
 
-/// The refusal of a variable of older versions.
+/// The fault of a variable of older versions.
 fn old(name: &str) -> Fault {
     let instead = match name {
         "PFQ_CONFIG" => "set PCAP_CONFIG".to_owned(),
@@ -255,10 +258,10 @@ fn old(name: &str) -> Fault {
 
 /// The environment's name in places.
 pub(super) const SOURCE: &str = "environment";
-/// Variables that are no settings of a handle, without `PCAP_`.
+/// Variables, without `PCAP_`, that are not settings of a handle.
 const READ_APART: [&str; 2] = ["CONFIG", "HUB"];
 
-/// What the same is called elsewhere.
+/// Words that other software uses for our settings.
 const OTHER_WORDS: [(&str, &str); 6] = [
     ("CLUSTER", "GROUP"),
     ("MODE", "FANOUT"),

@@ -1,4 +1,4 @@
-//! The config file: its grammar, from text to entries.
+//! The grammar of the config file: turns its text into entries.
 
 use super::entry::{self, Entries, Entry, Target};
 use super::keys::{KEYS, Key, OLD_KEYS, Row, Scope};
@@ -8,7 +8,7 @@ use crate::report::{Fault, Place, Report, offset_in, quote};
 use crate::source::{PROGRAM_MAX, Source};
 use fanpcap_steer::nearest::nearest;
 
-/// Reads the text of a config file; `source` is the name that errors give it.
+/// Parses the text of a config file. `source` is its name in error messages.
 pub fn parse(text: &str, source: &str) -> Result<Vec<Entry>, Report> {
     let mut entries = Entries::default();
     let mut program = None;
@@ -29,14 +29,14 @@ pub fn parse(text: &str, source: &str) -> Result<Vec<Entry>, Report> {
     Ok(entries.into_list())
 }
 
-/// The `>` lines in a row, read so far.
+/// A run of `>` lines, parsed so far.
 struct Program {
     text: Source,
     place: Place,
 }
 
 impl Program {
-    /// None of them yet; the first is line `number`.
+    /// Begins a run with line `number`.
     fn new(source: &str, number: usize, line: &str) -> Self {
         let at = line.len() - line.trim_start().len();
         Self {
@@ -45,7 +45,7 @@ impl Program {
         }
     }
 
-    /// Adds a line, in which the program's part begins at byte `at`.
+    /// Adds a line, whose steering program text begins at byte `at`.
     fn push(&mut self, line: &str, at: usize) -> Result<(), Fault> {
         self.text.push_line(line, at);
         match self.text.text().len() {
@@ -68,7 +68,7 @@ fn add(entries: &mut Entries, program: Option<Program>) -> Result<(), Report> {
     })
 }
 
-/// Reads a line that is not of a program; `None`: blank or comment.
+/// Parses a line that is not a `>` line; `None` for a blank line or a comment.
 fn entry(line: &str, source: &str, number: usize) -> Result<Option<Entry>, Fault> {
     let written = without_comment(line).trim();
     if written.is_empty() {
@@ -99,11 +99,11 @@ fn entry(line: &str, source: &str, number: usize) -> Result<Option<Entry>, Fault
     }))
 }
 
-/// What is wrong with a line that has no `=`: there is another sign in its place, or no value.
+/// The fault of a line without `=`: another sign is in its place, or the value is missing.
 fn without_equals(written: &str) -> Fault {
     let (name, value) =
         written.split_at(written.find(char::is_whitespace).unwrap_or(written.len()));
-    // A virtual device's name has a ':' of its own.
+    // A virtual device's name contains a `:`.
     let name = name.trim_end_matches(':');
     let value = value.trim_start_matches(|c: char| c == ':' || c.is_whitespace());
     match (key(name), value) {
@@ -133,7 +133,7 @@ fn without_comment(line: &str) -> &str {
     line.find(is_comment).map_or(line, |end| &line[..end])
 }
 
-/// Reads `key[@target]`.
+/// Parses `key[@target]`.
 fn key(written: &str) -> Result<(Key, Target), Fault> {
     let (name, target) = match written.split_once('@') {
         Some((name, target)) => (name.trim_end(), Some(target.trim_start())),
@@ -155,7 +155,7 @@ fn key(written: &str) -> Result<(Key, Target), Fault> {
     Err(unknown(name, &lower))
 }
 
-/// Reads the device of `group_DEV`.
+/// Parses the device of `group_DEV`.
 fn group_of(written: &str) -> Result<String, Fault> {
     if let Some(at) = written.find('@') {
         return Err(target_unwanted(written).shift(at + 1));

@@ -1,11 +1,11 @@
-//! The table of keys: the names of each in the config file and the environment, what it applies to,
-//! what it takes.
+//! The table of keys: the names of each in the config file and the environment, its targets and its
+//! type of value.
 
 use super::value::{CPU_MAX, GROUP_MAX, Takes, Value};
 use crate::report::Fault;
 use crate::source::Source;
 
-/// What an entry sets. The order is that of the table of keys.
+/// The key of a setting, in the order of the table of keys.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Key {
     /// The group that handles join.
@@ -42,7 +42,7 @@ pub enum Key {
     Napi,
 }
 
-/// What a key's target has to be.
+/// The targets that a key takes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Scope {
     All,
@@ -51,37 +51,37 @@ pub(super) enum Scope {
     Channel,
 }
 
-/// Which handles this version gives what a key sets.
+/// The handles for which this version honours a key.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Honoured {
-    /// All that it concerns.
+    /// All handles that the setting applies to.
     Always,
-    /// All but those that join a group.
+    /// All handles except those that join a group.
     OutsideGroups,
-    /// All, where the value is an engine that reads the rings of packet sockets.
+    /// All handles, if the value is an engine that reads the rings of packet sockets.
     OnRings,
-    /// None.
+    /// No handle.
     Never,
 }
 
-/// A key.
+/// A row of the table of keys.
 #[derive(Debug)]
 pub(super) struct Row {
     pub(super) key: Key,
-    /// Its names in the config file; `group_DEV` is beside the table.
+    /// The names in the config file, except `group_DEV`.
     pub(super) names: &'static [&'static str],
-    /// What is behind the `@`.
+    /// The targets after the `@`.
     pub(super) scope: Scope,
     /// The variables for all handles, without `PCAP_`.
     pub(super) variables: &'static [&'static str],
-    /// The variable, without `PCAP_`, that `_` and a device's name follow.
+    /// The variable, without `PCAP_`, that is followed by `_` and a device's name.
     pub(super) family: Option<&'static str>,
     pub(super) takes: Takes,
     pub(super) honoured: Honoured,
 }
 
 impl Row {
-    /// A key that stands in the config file only.
+    /// A key that only the config file has.
     const fn new(key: Key, names: &'static [&'static str], scope: Scope, takes: Takes) -> Self {
         Self {
             key,
@@ -94,7 +94,7 @@ impl Row {
         }
     }
 
-    /// The same key with variables.
+    /// Adds variables to a key.
     const fn set_by(
         self,
         variables: &'static [&'static str],
@@ -107,13 +107,13 @@ impl Row {
         }
     }
 
-    /// The same key, for which this version does something.
+    /// Marks a key as honoured by this version.
     const fn honoured(self, honoured: Honoured) -> Self {
         Self { honoured, ..self }
     }
 }
 
-/// All keys. A test holds pcap.conf(5) to it.
+/// All keys. A test compares the table with pcap.conf(5).
 pub(super) static KEYS: [Row; 16] = [
     Row::new(
         Key::Group,
@@ -174,7 +174,7 @@ pub(super) static KEYS: [Row; 16] = [
 
 const CHANNELS: Takes = Takes::Number(1, 65_535);
 
-/// Keys of older versions, with what to write instead.
+/// Keys of older versions, with their replacements.
 pub(super) const OLD_KEYS: [(&str, &str); 14] = [
     ("pfq_tx_slots", SENDING),
     ("pfq_tx_sync", SENDING),
@@ -195,9 +195,9 @@ pub(super) const OLD_KEYS: [(&str, &str); 14] = [
     ),
 ];
 
-/// What to write instead of the old settings for sending.
+/// The replacement of the old settings for sending.
 pub(super) const SENDING: &str = "remove it, sending needs no settings";
-/// What to write instead of the old settings for VLANs.
+/// The replacement of the old settings for VLANs.
 pub(super) const VLAN: &str = "use a filter expression such as 'vlan 5'";
 
 impl Key {
@@ -206,7 +206,7 @@ impl Key {
         &KEYS[self as usize]
     }
 
-    /// Reads a value of this key.
+    /// Parses a value of this key.
     pub(super) fn value(self, written: Source) -> Result<Value, Fault> {
         self.row().takes.value(written)
     }

@@ -1,4 +1,4 @@
-//! The group that a handle is to join, and how.
+//! The group that a handle joins, with its mode.
 
 use crate::fanout::Fanout;
 use crate::mode::{Mode, described};
@@ -9,41 +9,42 @@ use std::sync::Arc;
 /// The group that a handle joins.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Group {
-    /// The group of this number.
+    /// The group with this number.
     Number(u16),
-    /// One that the kernel picks because nobody uses it (PCAP_FANOUT_NEW).
+    /// An unused group that the kernel picks (PCAP_FANOUT_NEW).
     New,
 }
 
-/// The application's own pcap_fanout().
+/// The application's call of pcap_fanout().
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Call {
     /// The group.
     pub group: Group,
-    /// The mode or program, unless the call leaves it to the settings.
+    /// The mode or steering program; `None` if the settings choose it.
     pub fanout: Option<Fanout>,
 }
 
-/// The group that a handle joins, how, and who says so.
+/// The group that a handle joins, with its mode and origin.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Membership {
     /// The group.
     pub group: Group,
     /// The mode.
     pub mode: Mode,
-    /// The program, where that is the mode.
+    /// The steering program, if the mode is one.
     pub steering: Option<Arc<Steering>>,
-    /// Where the group comes from: `PCAP_GROUP=7`, `/etc/pcap.conf:3`, `pcap_fanout()`.
+    /// The origin of the group: `PCAP_GROUP=7`, `/etc/pcap.conf:3`, `pcap_fanout()`.
     pub origin: String,
 }
 
 impl Membership {
-    /// The mode as messages show it.
+    /// The mode for messages.
     pub fn shown_mode(&self) -> String {
         described(self.mode, self.steering.as_ref().map(|it| it.title()))
     }
 
-    /// Why the group can't be joined, and who wanted it, unless that is the application.
+    /// Formats why the group can't be joined, with the origin of the group unless it is the
+    /// application.
     pub fn blame(&self, error: &dyn fmt::Display) -> String {
         match self.origin.as_str() {
             CALL => error.to_string(),
@@ -52,5 +53,5 @@ impl Membership {
     }
 }
 
-/// The origin of what the application asks for itself.
+/// The origin of the application's own request.
 pub(super) const CALL: &str = "pcap_fanout()";

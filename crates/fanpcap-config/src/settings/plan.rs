@@ -1,4 +1,4 @@
-//! What the settings mean for one handle: the group it joins, the mode, the snapshot length.
+//! The plan of one handle by its settings: the group it joins, the mode, the snapshot length.
 
 use super::entry::{Entry, Target};
 use super::environment::{self, shell_name};
@@ -14,31 +14,31 @@ use crate::report::{Fault, Report, quote};
 use crate::steering::Steering;
 use std::sync::Arc;
 
-/// What makes a program of a script, once for each handle.
+/// Compiles the steering program of a script, once for each handle.
 pub type Compile<'a> = &'a dyn Fn(&Script) -> Result<Arc<Steering>, Report>;
 
-/// What the settings mean for one handle.
+/// The plan of one handle.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Plan {
     /// The group to join, if any.
     pub membership: Option<Membership>,
     /// The upper bound of the snapshot length.
     pub caplen: Option<u32>,
-    /// The settings ask for the engine on AF_PACKET.
+    /// Settings or the device's name ask for the engine on AF_PACKET.
     pub tpacket: bool,
-    /// The device's name does: where it can't be had, that is said.
+    /// The device's name asks for that engine. The application is told if it can't be used.
     pub by_name: bool,
 }
 
 impl Plan {
-    /// Whether we read the handle's ring, rather than the system's library.
+    /// Whether our reader reads the handle, rather than the system's library.
     pub fn is_read_by_us(&self) -> bool {
         self.tpacket || self.membership.is_some()
     }
 
-    /// Bytes of the handle's ring where the program does not say; none leaves it to the system's
-    /// library. A larger one survives bursts, and lets a busy reader rest; it costs the time to
-    /// make it.
+    /// Bytes of the handle's ring if the application does not set them; `None`: the system's
+    /// library decides. A larger ring survives bursts and lets a busy reader rest, but takes longer
+    /// to make.
     pub fn buffer_size(&self) -> Option<i32> {
         match self {
             Self {
@@ -52,12 +52,12 @@ impl Plan {
 }
 
 impl Settings {
-    /// What the settings and the application's call mean for a handle on `device`; `interfaces` are
-    /// the machine's, by which ambiguous variables are found. Of all programs `compile` is given
-    /// the one that steers the handle's group.
+    /// Makes the plan of a handle on `device` from the settings and the application's call.
+    /// `interfaces` are the machine's, to detect ambiguous variables. `compile` gets only the
+    /// steering program of the handle's group.
     ///
     /// # Errors
-    /// The first thing that is wrong, with its place.
+    /// The first mistake, with its place.
     pub fn plan(
         &self,
         device: &Device,
@@ -98,7 +98,7 @@ impl Settings {
         })
     }
 
-    /// The refusal of a device that is to be the group's, where that has none.
+    /// The report when the handle is to be on its group's device, and the group has none.
     fn no_device(&self, device: &Device) -> Report {
         let why = match self.default_group() {
             Some(group) => format!("group {group} has no member yet that would tell it"),
@@ -111,14 +111,14 @@ impl Settings {
         fault.at("device", 1, device.text())
     }
 
-    /// The config file's mode or program for the default group.
+    /// The config file's mode or steering program for the default group.
     fn default_fanout(&self) -> Option<&Entry> {
         let [mode, program] = [Key::Fanout, Key::Program];
         find(&self.file, mode, &Target::All).or_else(|| find(&self.file, program, &Target::All))
     }
 }
 
-/// One device of a handle, with all that decides about it.
+/// One device of a handle, with everything that determines its plan.
 struct Handle<'a> {
     settings: &'a Settings,
     part: &'a Part,
@@ -166,7 +166,7 @@ impl<'a> Handle<'a> {
         Ok(entry.map_or(hash, Entry::fanout))
     }
 
-    /// What sets the mode or program of `group`; none leaves it at hash.
+    /// The entry with the mode or steering program of `group`; `None`: mode hash.
     fn fanout_entry(&self, group: Group) -> Result<Option<&'a Entry>, Report> {
         let of_group = || match group {
             Group::Number(number) => find(&self.settings.file, Key::Fanout, &Target::Group(number)),
@@ -178,7 +178,7 @@ impl<'a> Handle<'a> {
         }
     }
 
-    /// What the file gives the default group, when `group` is it.
+    /// The config file's entry for the default group, if `group` is the default group.
     fn default_fanout(&self, group: Group) -> Result<Option<&'a Entry>, Report> {
         let Some(entry) = self.settings.default_fanout() else {
             return Ok(None);
@@ -190,7 +190,7 @@ impl<'a> Handle<'a> {
         }
     }
 
-    /// A mode that no group uses was meant for something.
+    /// Refuses a mode that no group uses, because it was meant for something.
     fn refuse_mode_without_group(&self) -> Result<(), Report> {
         if let Some(entry) = self.variable(Key::Fanout)? {
             let hint = format!("set PCAP_GROUP_{}=NUMBER too", shell_name(&self.part.name));
@@ -211,14 +211,14 @@ impl<'a> Handle<'a> {
         }
     }
 
-    /// What the environment says about `key`: a variable for this device before one for all.
+    /// The environment's entry for `key`: a variable for this device, else one for all devices.
     fn in_environment(&self, key: Key) -> Result<Option<&'a Entry>, Report> {
         let for_all = || find(&self.settings.environment, key, &Target::All);
         Ok(self.variable(key)?.or_else(for_all))
     }
 
-    /// The variable of `key` that names this device: exactly, else with `_` for what a shell can't
-    /// put in a name.
+    /// The variable of `key` that names this device: exactly, or with `_` for characters that a
+    /// shell can't put in a name.
     fn variable(&self, key: Key) -> Result<Option<&'a Entry>, Report> {
         let named = |name: &str| {
             find(
@@ -239,7 +239,7 @@ impl<'a> Handle<'a> {
         }
     }
 
-    /// Refuses settings for this handle that this version cannot honour.
+    /// Refuses settings for this handle that this version does not honour.
     fn refuse_unhonoured(&self, joins: bool) -> Result<(), Report> {
         let Settings { environment, file } = self.settings;
         let refused = |&entry: &&Entry| match entry.key.row().honoured {
@@ -254,7 +254,7 @@ impl<'a> Handle<'a> {
         Err(not_in_version(entry))
     }
 
-    /// The engine that the settings name for this device, the environment's first.
+    /// The engine that settings name for this device. The environment takes precedence.
     fn driver(&self) -> Option<&'a Entry> {
         let Settings { environment, file } = self.settings;
         let mut entries = environment.iter().chain(file);
@@ -269,7 +269,7 @@ impl<'a> Handle<'a> {
         }
     }
 
-    /// The entry's `device` is this one, or the interface under this virtual device.
+    /// Whether the entry's `device` is this one, or the interface below this virtual device.
     fn is(&self, device: &str, entry: &Entry) -> bool {
         let spelled = |name: &str| entry.is_variable() && shell_name(name) == device;
         [&self.part.name, &self.part.base]
@@ -279,7 +279,7 @@ impl<'a> Handle<'a> {
 }
 
 impl Entry {
-    /// The value of an entry for fan-out.
+    /// The mode or steering program of the entry.
     fn fanout(&self) -> Fanout {
         match &self.value {
             Value::Program(script) => Fanout::Program(script.clone()),
@@ -290,7 +290,7 @@ impl Entry {
         }
     }
 
-    /// Whether it names an engine that reads the rings of packet sockets.
+    /// Whether the entry names an engine that reads the rings of packet sockets.
     fn is_rings(&self) -> bool {
         matches!(self.value, Value::Engine(engine) if engine.is_rings())
     }
@@ -308,7 +308,7 @@ impl Entry {
     }
 }
 
-/// The refusal of a setting that this version can't honour.
+/// The report of a setting that this version does not honour.
 fn not_in_version(entry: &Entry) -> Report {
     let (is_variable, name) = (entry.is_variable(), &entry.name);
     let remove = if is_variable { "unset" } else { "remove" };

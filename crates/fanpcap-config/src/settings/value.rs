@@ -1,4 +1,4 @@
-//! Values of settings: what a key takes, read and checked.
+//! Values of settings: their types, parsing and checks.
 
 use crate::engine::Engine;
 use crate::fanout::{Fanout, Script};
@@ -14,7 +14,7 @@ pub enum Value {
     Number(u32),
     /// `yes` or `no`.
     YesNo(bool),
-    /// A list of CPUs as first and last of each range.
+    /// A list of CPUs, as the first and last of each range.
     Cpus(Vec<(u32, u32)>),
     /// An engine.
     Engine(Engine),
@@ -46,7 +46,7 @@ impl Value {
     }
 }
 
-/// What a key takes.
+/// The type of a key's value.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Takes {
     /// A number from the first to the second.
@@ -62,7 +62,7 @@ pub(super) enum Takes {
 }
 
 impl Takes {
-    /// Reads a value.
+    /// Parses a value.
     pub(super) fn value(self, written: Source) -> Result<Value, Fault> {
         let text = written.text();
         match self {
@@ -75,7 +75,7 @@ impl Takes {
     }
 }
 
-/// A device's name: something, without blanks in it.
+/// Checks a device's name: not empty and without blanks.
 pub(super) fn device(text: &str) -> Result<String, Fault> {
     if text.is_empty() || text.contains(char::is_whitespace) {
         let message = format!("{} is no device name", quote(text));
@@ -84,7 +84,7 @@ pub(super) fn device(text: &str) -> Result<String, Fault> {
     Ok(text.to_owned())
 }
 
-/// Reads a group number.
+/// Parses a group number.
 pub(super) fn group(text: &str) -> Result<u16, Fault> {
     let group = number(text, 0, GROUP_MAX)?;
     Ok(u16::try_from(group).expect("GROUP_MAX is that of u16"))

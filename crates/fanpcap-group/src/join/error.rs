@@ -12,7 +12,7 @@ pub enum JoinError {
     NotPacket,
     /// The process lacks the privilege to open packet sockets, so the handle has none.
     NotPermitted {
-        /// The message of libpcap.
+        /// The message of the system's library.
         reason: String,
         /// Whether the mode needs one capability more, for its steering program.
         is_steered: bool,

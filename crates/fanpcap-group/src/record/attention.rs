@@ -13,7 +13,7 @@ const WAITS: u64 = u64::MAX;
 /// application it notes every frame.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum LastLook {
-    /// Unknown: libpcap reads the ring, or an older fanpcap wrote the page.
+    /// Unknown: the system's library reads the ring, or an older fanpcap wrote the page.
     #[default]
     Unknown,
     /// The application has never read the handle.

@@ -1,4 +1,4 @@
-//! A compiled object, loaded: its BPF program and its maps, and trials of it.
+//! A loaded object: its BPF program and its maps, and trials of the BPF program.
 
 use std::fmt;
 use std::io;
@@ -9,19 +9,19 @@ use fanpcap_bpf::{Instruction, Object, ProgramKind};
 
 use super::{LoadedProgram, Map, Refused, Run, locked_limit};
 
-/// A compiled object that the kernel has. Once it is attached, the kernel needs this value no more;
-/// its maps are read through it.
+/// A compiled object that is loaded into the kernel. An attached BPF program stays when this value
+/// is dropped. The value is needed to read the maps.
 #[derive(Debug)]
 pub struct Loaded {
     program: LoadedProgram,
-    /// By their names in the object.
+    /// The maps, by their names in the object.
     maps: Vec<(&'static str, Map)>,
-    /// The BPF program for socket buffers that begin with the network header, if that makes a
-    /// difference: those of a trial do.
+    /// The variant for socket buffers that begin with the network header, as in a trial; `None` if
+    /// it equals the BPF program.
     trial: Option<Trial>,
 }
 
-/// Code that is loaded when the first trial asks for it.
+/// Code that is loaded for the first trial.
 #[derive(Debug)]
 struct Trial {
     code: Vec<Instruction>,
@@ -34,18 +34,18 @@ struct Trial {
 pub enum LoadError {
     /// A capability is missing.
     Privilege {
-        /// The capabilities that loading takes.
+        /// The capabilities that loading needs.
         capabilities: &'static str,
-        /// What the kernel said.
+        /// The kernel's error.
         error: io::Error,
     },
-    /// The object takes more locked memory than the process may have, which kernels before 5.11
-    /// count.
+    /// The object needs more locked memory than the process may have. Kernels before 5.11 charge
+    /// it.
     Locked {
-        /// How many bytes the process may have.
+        /// Bytes of locked memory that the process may have.
         limit: u64,
     },
-    /// A map can't be made or filled.
+    /// A map can't be created or filled.
     Map(io::Error),
     /// The verifier refuses the BPF program.
     Refused(Refused),
@@ -81,11 +81,11 @@ impl std::error::Error for LoadError {
     }
 }
 
-/// Bytes that a trial's buffer has before the network header.
+/// Bytes before the network header in the buffer of a trial.
 const TRIAL_START: i32 = 14;
 
 impl Loaded {
-    /// Makes the object's maps and loads its BPF program. All have the same name in the kernel: at
+    /// Creates the object's maps and loads its BPF program. All get the same name in the kernel: at
     /// most 15 letters, digits, dots and underscores.
     ///
     /// # Errors
@@ -117,13 +117,13 @@ impl Loaded {
         })
     }
 
-    /// Bytes of its code as the kernel has rewritten it, which a socket is charged for; 0 where the
-    /// kernel does not say.
+    /// Bytes that the kernel charges a socket for the BPF program, as the kernel has rewritten it;
+    /// 0 if unknown.
     pub fn charged(&self) -> u64 {
         self.program.translated().unwrap_or(0).into()
     }
 
-    /// How many instructions the verifier went through; see [`LoadedProgram::verified`].
+    /// Instructions that the verifier walked; see [`LoadedProgram::verified`].
     ///
     /// # Errors
     /// None on any known kernel.
@@ -131,8 +131,8 @@ impl Loaded {
         self.program.verified()
     }
 
-    /// Tries it out on a frame, which has no tag beside it, no mark, queue or hash, and tells what
-    /// it returned.
+    /// Runs the BPF program once on a frame without VLAN tag in the metadata, mark, queue or hash.
+    /// Returns its result.
     ///
     /// # Errors
     /// See [`LoadedProgram::run`].
@@ -140,7 +140,7 @@ impl Loaded {
         self.time(frame, 1).map(|(verdict, _)| verdict)
     }
 
-    /// As [`Loaded::run`], of a packet that has a mark. At XDP there is none.
+    /// Runs the BPF program once on a packet with a mark; see [`Loaded::run`]. XDP has no mark.
     ///
     /// # Errors
     /// See [`LoadedProgram::run`].
@@ -151,7 +151,8 @@ impl Loaded {
         Ok(self.tried()?.run(frame, &context, 1)?.verdict)
     }
 
-    /// Tries it out many times: what it returned last, and how many nanoseconds a run took.
+    /// Runs the BPF program many times. Returns its last result, and the average nanoseconds of a
+    /// run.
     ///
     /// # Errors
     /// See [`LoadedProgram::run`].
@@ -193,7 +194,7 @@ impl AsFd for Loaded {
     }
 }
 
-/// What `EPERM` is about.
+/// Finds out the reason of an `EPERM`.
 fn denied(kind: ProgramKind, error: io::Error) -> LoadError {
     match locked_limit() {
         Some(limit) => LoadError::Locked { limit },

@@ -1,12 +1,12 @@
 //! Locked memory. Before Linux 5.11 the kernel charges maps and BPF programs to `RLIMIT_MEMLOCK`.
-//! Above the limit it refuses them with `EPERM`, which also stands for a missing capability
+//! Above the limit the kernel fails with `EPERM`, as it does for a missing capability
 //! (kernel/bpf/syscall.c, `bpf_charge_memlock`).
 
 use std::fs;
 
-/// Bytes that the process may lock, if that limit can be the reason for `EPERM`: the kernel
-/// charges, and the process has the capability. `None` if the limit is not the reason, or if /proc
-/// can't be read.
+/// Bytes that the process may lock, if that limit can be the reason for `EPERM`: the kernel charges
+/// locked memory, and the process has the capability. `None` if the limit is not the reason, or if
+/// /proc can't be read.
 pub fn locked_limit() -> Option<u64> {
     let read = |path| fs::read_to_string(path).ok();
     let is_charged = is_charged(&read("/proc/sys/kernel/osrelease")?)?;
@@ -17,7 +17,7 @@ pub fn locked_limit() -> Option<u64> {
     limit(&read("/proc/self/limits")?)
 }
 
-/// Whether a kernel of this release charges.
+/// Whether a kernel of this release charges locked memory.
 fn is_charged(release: &str) -> Option<bool> {
     let mut numbers = release.split(|c: char| !c.is_ascii_digit());
     let mut number = || numbers.next()?.parse::<u32>().ok();
@@ -31,7 +31,7 @@ fn may_load(status: &str) -> Option<bool> {
     Some(effective & ((1 << CAP_BPF) | (1 << CAP_SYS_ADMIN)) != 0)
 }
 
-/// The soft limit in proc(5)'s `limits`; none where it is `unlimited`.
+/// The soft limit in proc(5)'s `limits`; `None` if it is `unlimited`.
 fn limit(limits: &str) -> Option<u64> {
     let mut lines = limits.lines();
     let line = lines.find_map(|it| it.strip_prefix("Max locked memory"))?;

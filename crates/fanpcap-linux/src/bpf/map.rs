@@ -8,7 +8,7 @@ use fanpcap_bpf::{Instruction, MapKind, MapSpec};
 
 use super::{Attributes, bpf, descriptor, number, short};
 
-/// A map.
+/// A BPF map.
 #[derive(Debug)]
 pub struct Map {
     fd: OwnedFd,
@@ -50,7 +50,7 @@ impl Map {
         })
     }
 
-    /// Creates a map as an object asks for it, and fills it.
+    /// Creates and fills a map as an object specifies it.
     ///
     /// # Errors
     /// As [`Map::new`] and [`Map::insert`].
@@ -111,10 +111,10 @@ impl Map {
         bpf(BPF_MAP_UPDATE_BATCH, &mut attr).map(drop)
     }
 
-    /// Reads row `row` of an array; where each CPU has its own, that of the first one.
+    /// Reads row `row` of an array. If each CPU has its own row, reads that of the first CPU.
     ///
     /// # Errors
-    /// `ENOENT` when there is none.
+    /// `ENOENT` when there is no such row.
     pub fn read(&self, row: u32) -> io::Result<Vec<u8>> {
         let mut value = self.look_up(&row.to_ne_bytes())?;
         value.truncate(self.value_len);
@@ -135,11 +135,11 @@ impl Map {
         Ok(numbers.collect())
     }
 
-    /// Reads the 64-bit numbers of row 0 of an array into `numbers`. Signal handlers may call it:
-    /// it allocates nothing.
+    /// Reads the 64-bit numbers of row 0 of an array into `numbers`. Allocates nothing, so signal
+    /// handlers may call it.
     ///
     /// # Errors
-    /// `InvalidInput` when the row has more numbers, or when the map is no array that all CPUs
+    /// `InvalidInput` when the row has more numbers, or when the map is not an array that all CPUs
     /// share.
     pub fn read_numbers(&self, numbers: &mut [u64]) -> io::Result<()> {
         let row = 0_u32.to_ne_bytes();
@@ -156,8 +156,8 @@ impl Map {
         bpf(BPF_MAP_LOOKUP_ELEM, &mut attr).map(drop)
     }
 
-    /// The value of a key as the kernel writes it, in a multiple of eight bytes. Where each CPU has
-    /// its own value: those of all possible CPUs.
+    /// Reads the value of a key as the kernel writes it, in a multiple of eight bytes. If each CPU
+    /// has its own value, reads those of all possible CPUs.
     fn look_up(&self, key: &[u8]) -> io::Result<Vec<u8>> {
         if key.len() != self.key_len {
             return Err(io::ErrorKind::InvalidInput.into());
@@ -189,14 +189,14 @@ impl Map {
         Instruction::map(register, self.fd.as_raw_fd())
     }
 
-    /// Its descriptor, as instructions name it.
+    /// The map's descriptor, as instructions refer to it.
     pub(super) fn descriptor(&self) -> RawFd {
         self.fd.as_raw_fd()
     }
 }
 
-/// Values of a row of which each CPU has its own. The row has fewer where the CPUs' numbers have
-/// gaps.
+/// Values of a row of which each CPU has its own. A row may have fewer values, if the numbers of
+/// the CPUs have gaps.
 fn possible_cpus() -> io::Result<usize> {
     let list = fs::read_to_string("/sys/devices/system/cpu/possible")?;
     let last = list.trim().rsplit([',', '-']).next();

@@ -1,4 +1,4 @@
-//! BPF programs: loaded, tried out, attached to a device.
+//! BPF programs: loading, test runs, attaching to a device.
 
 use std::ffi::CStr;
 use std::io;
@@ -15,16 +15,17 @@ pub struct LoadedProgram {
     fd: OwnedFd,
 }
 
-/// Which of a device's hooks runs a BPF program.
+/// The hook of a device that runs a BPF program.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Hook {
-    /// The stack's own, after the frame has become an skb; every device has it.
+    /// The network stack's hook, after the kernel has made an skb of the frame. Every device has
+    /// it.
     Generic,
-    /// The driver's, before that.
+    /// The driver's hook, before the skb.
     Driver,
 }
 
-/// A BPF program attached to a device. Dropping it detaches the BPF program.
+/// A BPF program attached to a device. Dropping this detaches it.
 #[derive(Debug)]
 pub struct Attached {
     _link: OwnedFd,
@@ -33,14 +34,14 @@ pub struct Attached {
 /// The outcome of a test run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Run {
-    /// What the BPF program returned.
+    /// The BPF program's return value.
     pub verdict: u32,
-    /// How long each run took on average.
+    /// The average time of a run.
     pub nanoseconds: u32,
 }
 
 impl LoadedProgram {
-    /// Loads `code`; when the verifier objects, the error has its log.
+    /// Loads `code`. If the verifier objects, the error has its log.
     ///
     /// # Errors
     /// See [`Refused`].
@@ -48,9 +49,9 @@ impl LoadedProgram {
         Self::load_functions(kind, name, code, &[])
     }
 
-    /// Loads `code` that has functions. `functions` are the instructions at which they begin, in
-    /// rising order. Each function takes the context and two numbers, and returns a number. The
-    /// kernel verifies a function once, or with every call if it has no type information of its own
+    /// Loads `code` with functions. `functions` are the instructions at which they begin, in rising
+    /// order. Each function takes the context and two numbers, and returns a number. With type
+    /// information the kernel verifies each function once, otherwise with every call
     /// (`CONFIG_DEBUG_INFO_BTF`).
     ///
     /// # Errors
@@ -90,8 +91,8 @@ impl LoadedProgram {
         })
     }
 
-    /// A socket filter that rejects every packet and adds 1 to `refused`, a map of one number, for
-    /// each. The value may be dropped once the filter is attached.
+    /// Loads a socket filter that rejects every packet and counts it in `refused`, a map of one
+    /// number. The value may be dropped once the filter is attached.
     ///
     /// # Errors
     /// See [`Refused`].
@@ -111,10 +112,10 @@ impl LoadedProgram {
         )
     }
 
-    /// Attaches an XDP program to a device of the calling thread's namespace.
+    /// Attaches an XDP program to a device of the calling thread's network namespace.
     ///
     /// # Errors
-    /// `EBUSY` when the device has one, `EOPNOTSUPP` when its driver can't.
+    /// `EBUSY` when the device has an XDP program, `EOPNOTSUPP` when its driver supports none.
     pub fn attach(&self, ifindex: u32, hook: Hook) -> io::Result<Attached> {
         let mut attr = LinkCreate {
             program: number(&self.fd),
@@ -130,14 +131,13 @@ impl LoadedProgram {
         })
     }
 
-    /// Runs it `repeat` times on `frame` and does nothing else (`BPF_PROG_TEST_RUN`, since Linux
-    /// 4.12). `context` is the beginning of `struct __sk_buff` or `struct xdp_md`, as far as the
-    /// kernel lets it be set, or empty.
+    /// Runs the BPF program `repeat` times on `frame`, without further effect (`BPF_PROG_TEST_RUN`,
+    /// since Linux 4.12). `context` is empty, or the beginning of `struct __sk_buff` or `struct
+    /// xdp_md` with the fields that the kernel lets a caller set.
     ///
     /// # Errors
-    /// `EINVAL` for frames that are too short for Ethernet or for the IP version that they say they
-    /// are, or too long, and for a context with fields that can't be set; `EINTR` when a signal
-    /// came.
+    /// `EINVAL` for a frame that is too long, or too short for Ethernet or its IP version, and for
+    /// a context with other fields. `EINTR` when a signal came.
     pub fn run(&self, frame: &[u8], context: &[u8], repeat: u32) -> io::Result<Run> {
         let mut attr = TestRun {
             program: number(&self.fd),
@@ -159,7 +159,7 @@ impl LoadedProgram {
     }
 
     /// Instructions that the verifier walked, over all paths (`BPF_OBJ_GET_INFO_BY_FD`, since Linux
-    /// 5.16; 0 before). It gives up at a million.
+    /// 5.16; 0 before). The verifier's limit is a million.
     ///
     /// # Errors
     /// None on any known kernel.
@@ -167,7 +167,7 @@ impl LoadedProgram {
         self.info().map(|info| info.verified)
     }
 
-    /// Bytes of its code as the verifier has rewritten it; 0 if the caller may not load BPF
+    /// Bytes of the code as the verifier has rewritten it; 0 if the caller may not load BPF
     /// programs.
     ///
     /// # Errors
@@ -187,10 +187,10 @@ impl LoadedProgram {
         Ok(info)
     }
 
-    /// Runs an XDP program `repeat` times on `frame`, and has the kernel obey the verdict each
-    /// time, for example send the frame on the device that it redirects to
-    /// (`BPF_F_TEST_XDP_LIVE_FRAMES`, since Linux 5.18). A run finds what earlier ones wrote into
-    /// the frame. Frames that the device refuses vanish without an error.
+    /// Runs an XDP program `repeat` times on `frame`. The kernel applies the verdict each time: for
+    /// example, it sends the frame on the device of a redirect (`BPF_F_TEST_XDP_LIVE_FRAMES`, since
+    /// Linux 5.18). A run sees what earlier runs wrote into the frame. Frames that the device
+    /// refuses are lost without an error.
     ///
     /// # Errors
     /// `EINVAL` on older kernels, `EINTR` when a signal came.
@@ -335,7 +335,7 @@ struct Info {
     info: u64,
 }
 
-/// struct bpf_prog_info, as far as it is asked for.
+/// The part of struct bpf_prog_info that is used here.
 #[repr(C)]
 #[derive(Default)]
 struct ProgramInfo {
@@ -362,7 +362,7 @@ const MOVE_REGISTER: u8 = 0xbf;
 #[cfg(test)]
 const CALL: u8 = 0x85;
 
-/// Some helpers are for BPF programs under the GPL only: the kernel compares this text.
+/// Some helpers are only for BPF programs under the GPL. The kernel compares this text.
 const LICENSE: &CStr = c"Dual BSD/GPL";
 /// Bytes for the verifier's log. The log of a long BPF program does not fit in the first. Errors
 /// show its last `LOG_SHOWN` bytes.

@@ -9,11 +9,11 @@ pub struct Refused {
     /// `EPERM` without [`fanpcap_bpf::ProgramKind::capabilities`]; `EINVAL` or `EACCES` when the
     /// verifier objects.
     pub error: io::Error,
-    /// What the verifier said.
+    /// The verifier's log.
     pub log: String,
 }
 
-/// In one line, with the verifier's reason; as `{:#}` with all that it said.
+/// Shows one line with the verifier's reason; `{:#}` shows the whole log.
 impl fmt::Display for Refused {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "the kernel refuses the program: {}", self.error)?;

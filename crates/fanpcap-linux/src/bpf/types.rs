@@ -21,7 +21,7 @@ pub(super) fn load(context: &str) -> io::Result<OwnedFd> {
     descriptor(bpf(BPF_BTF_LOAD, &mut attr)?)
 }
 
-/// Places in the list of types, which begins with 1.
+/// Indices in the list of types, which begins with 1.
 const NUMBER: u32 = 1;
 const CONTEXT: u32 = 2;
 const POINTER: u32 = 3;

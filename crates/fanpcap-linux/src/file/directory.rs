@@ -12,18 +12,18 @@ use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
-/// A directory. The descriptor is a place in the file system only (`O_PATH`, open(2)).
+/// A directory. The descriptor only names a place in the file system (`O_PATH`, open(2)).
 #[derive(Debug)]
 pub struct Directory(File);
 
 /// How a file in a directory is opened.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Access {
-    /// To read.
+    /// For reading.
     Read,
-    /// To read and to write.
+    /// For reading and writing.
     Write,
-    /// To read and to write; the file is made for its owner alone, if there is none.
+    /// For reading and writing. Creates the file for its owner only, if it does not exist.
     Make,
 }
 
@@ -31,7 +31,7 @@ impl Directory {
     /// Opens the directory that a path leads to, links included.
     ///
     /// # Errors
-    /// What open(2) says.
+    /// The error of open(2).
     pub fn open(path: &Path) -> io::Result<Self> {
         open_at(
             libc::AT_FDCWD,
@@ -42,10 +42,10 @@ impl Directory {
         .map(Self)
     }
 
-    /// Opens the directory of this name in it. A link is not followed.
+    /// Opens the subdirectory with this name. Does not follow a link.
     ///
     /// # Errors
-    /// `ENOTDIR` for anything else, and what openat(2) says.
+    /// `ENOTDIR` for other files, and the error of openat(2).
     pub fn enter(&self, name: &OsStr) -> io::Result<Self> {
         let flags = O_PLACE | libc::O_NOFOLLOW | libc::O_DIRECTORY;
         open_at(self.fd(), single(name)?, flags, 0).map(Self)
@@ -54,23 +54,23 @@ impl Directory {
     /// The metadata of the directory itself, also after a rename.
     ///
     /// # Errors
-    /// What statx(2) says.
+    /// The error of statx(2).
     pub fn metadata(&self) -> io::Result<Metadata> {
         self.0.metadata()
     }
 
-    /// What has this name in it; a link is not followed.
+    /// The metadata of the file with this name. Does not follow a link.
     ///
     /// # Errors
-    /// `ENOENT` for nothing, and what openat(2) says.
+    /// `ENOENT` when there is none, and the error of openat(2).
     pub fn about(&self, name: &OsStr) -> io::Result<Metadata> {
         self.place(name)?.metadata()
     }
 
-    /// Target and metadata of the symbolic link of this name; `None` if it is no link.
+    /// Target and metadata of the symbolic link with this name; `None` if the file is not a link.
     ///
     /// # Errors
-    /// As [`Directory::about`], and what readlinkat(2) says.
+    /// As [`Directory::about`], and the error of readlinkat(2).
     pub fn link(&self, name: &OsStr) -> io::Result<Option<(PathBuf, Metadata)>> {
         let place = self.place(name)?;
         let about = place.metadata()?;
@@ -90,17 +90,17 @@ impl Directory {
         open_at(self.fd(), single(name)?, O_PLACE | libc::O_NOFOLLOW, 0)
     }
 
-    /// The names in it, in no order; none where it can't be read.
+    /// The names in the directory, in no order; none if it can't be read.
     pub fn names(&self) -> impl Iterator<Item = OsString> + use<> {
         let own = format!("/proc/thread-self/fd/{}", self.fd());
         let entries = fs::read_dir(own).into_iter().flatten().flatten();
         entries.map(|entry| entry.file_name())
     }
 
-    /// Opens a regular file; `None` for anything else. Follows no link and does not block.
+    /// Opens a regular file; `None` for other files. Does not follow a link and does not block.
     ///
     /// # Errors
-    /// What openat(2) says.
+    /// The error of openat(2).
     pub fn file(&self, name: &OsStr, access: Access) -> io::Result<Option<File>> {
         let flags = match access {
             Access::Read => libc::O_RDONLY,
@@ -112,19 +112,19 @@ impl Directory {
         Ok(file.metadata()?.is_file().then_some(file))
     }
 
-    /// Makes a file that was not there, to write.
+    /// Creates a file for writing.
     ///
     /// # Errors
-    /// `EEXIST`, also for a link, and what openat(2) says.
+    /// `EEXIST` when the name exists, also as a link; and the error of openat(2).
     pub fn create(&self, name: &OsStr, mode: u32) -> io::Result<File> {
         let flags = libc::O_WRONLY | libc::O_CREAT | libc::O_EXCL;
         open_at(self.fd(), single(name)?, flags, mode)
     }
 
-    /// Makes a file without a name, for its owner to write and everybody to read.
+    /// Creates a file without a name. Its owner can write it, and every user can read it.
     ///
     /// # Errors
-    /// What openat(2) says.
+    /// The error of openat(2).
     pub fn create_unnamed(&self) -> io::Result<File> {
         let flags = libc::O_RDWR | libc::O_TMPFILE;
         open_at(self.fd(), OsStr::new("."), flags, 0o644)
@@ -133,7 +133,7 @@ impl Directory {
     /// Gives a file of [`Directory::create_unnamed`] its name (linkat(2)).
     ///
     /// # Errors
-    /// `EEXIST`: there is such a file. `ENOENT`: the directory has been removed.
+    /// `EEXIST`: the name exists. `ENOENT`: the directory has been removed.
     pub fn set_name(&self, file: &File, name: &OsStr) -> io::Result<()> {
         let own = CString::new(format!("/proc/thread-self/fd/{}", file.as_raw_fd()))?;
         let name = CString::new(single(name)?.as_bytes())?;
@@ -142,10 +142,10 @@ impl Directory {
         check(unsafe { libc::linkat(here, own.as_ptr(), self.fd(), name.as_ptr(), follow) })
     }
 
-    /// Makes a directory that others may read.
+    /// Creates a subdirectory that every user can read.
     ///
     /// # Errors
-    /// `EEXIST`, and what mkdirat(2) says.
+    /// `EEXIST`, and the error of mkdirat(2).
     pub fn make(&self, name: &OsStr) -> io::Result<()> {
         let name = CString::new(single(name)?.as_bytes())?;
         // SAFETY: the name is a C string that lives through the call.
@@ -155,15 +155,15 @@ impl Directory {
     /// Removes a file.
     ///
     /// # Errors
-    /// What unlinkat(2) says.
+    /// The error of unlinkat(2).
     pub fn remove_file(&self, name: &OsStr) -> io::Result<()> {
         self.remove(name, 0)
     }
 
-    /// Removes a directory that is empty.
+    /// Removes an empty subdirectory.
     ///
     /// # Errors
-    /// `ENOTEMPTY` for others, and what unlinkat(2) says.
+    /// `ENOTEMPTY`, and the error of unlinkat(2).
     pub fn remove_directory(&self, name: &OsStr) -> io::Result<()> {
         self.remove(name, libc::AT_REMOVEDIR)
     }
@@ -174,18 +174,18 @@ impl Directory {
         check(unsafe { libc::unlinkat(self.fd(), name.as_ptr(), flags) })
     }
 
-    /// Gives a file in it another name, in the place of what has that name.
+    /// Renames a file. Replaces a file that has the new name.
     ///
     /// # Errors
-    /// What renameat2(2) says.
+    /// The error of renameat2(2).
     pub fn rename(&self, from: &OsStr, to: &OsStr) -> io::Result<()> {
         self.rename_as(from, to, 0)
     }
 
-    /// Makes two names change places, at once.
+    /// Exchanges two names atomically.
     ///
     /// # Errors
-    /// What renameat2(2) says.
+    /// The error of renameat2(2).
     pub fn exchange(&self, one: &OsStr, other: &OsStr) -> io::Result<()> {
         self.rename_as(one, other, libc::RENAME_EXCHANGE)
     }
@@ -198,11 +198,11 @@ impl Directory {
         check(unsafe { libc::renameat2(fd, from.as_ptr(), fd, to.as_ptr(), flags) })
     }
 
-    /// Whether it is on a file system in memory (tmpfs or ramfs, fstatfs(2)): a store to a mapped
-    /// file waits for no disk there.
+    /// Whether the directory is on a file system in memory (tmpfs or ramfs, fstatfs(2)). There a
+    /// store to a mapped file never waits for a disk.
     ///
     /// # Errors
-    /// What fstatfs(2) says.
+    /// The error of fstatfs(2).
     pub fn is_in_memory(&self) -> io::Result<bool> {
         let mut about = MaybeUninit::<libc::statfs>::uninit();
         // SAFETY: the target is as large as the call's result.
@@ -217,18 +217,18 @@ impl Directory {
     }
 }
 
-/// Whether only root and the calling process's effective user can change it, by its owner and its
-/// mode.
+/// Whether only root and the calling process's effective user can change the file, by its owner and
+/// its mode.
 pub fn is_trusted(about: &Metadata) -> bool {
     is_roots_or_own(about) && !others_may_write(about)
 }
 
-/// Whether its mode lets group or others write.
+/// Whether the file's mode lets group or others write.
 pub fn others_may_write(about: &Metadata) -> bool {
     about.mode() & OTHERS_WRITE != 0
 }
 
-/// Whether it belongs to root or to the calling process's effective user.
+/// Whether the file belongs to root or to the calling process's effective user.
 pub fn is_roots_or_own(about: &Metadata) -> bool {
     [0, process::effective_user()].contains(&about.uid())
 }
@@ -236,7 +236,7 @@ pub fn is_roots_or_own(about: &Metadata) -> bool {
 /// Bits of a mode that let group or others write.
 const OTHERS_WRITE: u32 = 0o022;
 
-/// For a descriptor that is a place only.
+/// A descriptor that only names a place in the file system.
 const O_PLACE: i32 = libc::O_PATH;
 
 /// linux/magic.h.
@@ -245,7 +245,7 @@ const RAMFS_MAGIC: libc::__fsword_t = 0x8584_58f6;
 /// linux/limits.h: bytes of a link's target.
 const PATH_MAX: usize = 4096;
 
-/// A name of what is in the directory itself.
+/// Checks that a name is not empty and has no `/`.
 fn single(name: &OsStr) -> io::Result<&OsStr> {
     let is_path = name.as_bytes().contains(&b'/');
     match is_path || name.is_empty() {

@@ -9,12 +9,12 @@ use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
-/// What happened in a directory that is watched.
+/// A change in a watched directory.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Change {
-    /// A file or directory was made, linked or moved there.
+    /// A file or directory was created, linked or moved into the directory.
     Came(PathBuf),
-    /// It was removed or moved away.
+    /// A file or directory was removed or moved away.
     Gone(PathBuf),
 }
 
@@ -26,7 +26,7 @@ pub struct Changes {
 }
 
 impl Changes {
-    /// Watches nothing yet.
+    /// A descriptor that watches no directory yet.
     ///
     /// # Errors
     /// `EMFILE` and the like, as inotify_init1(2) says.
@@ -42,10 +42,11 @@ impl Changes {
         })
     }
 
-    /// Watches a directory until it is removed; once more does no harm. A link is not followed.
+    /// Watches a directory until it is removed. Watching it twice has no effect. Does not follow a
+    /// link.
     ///
     /// # Errors
-    /// `ENOENT` when there is none, `ENOSPC` when the user has too many watches.
+    /// `ENOENT` when there is no such directory, `ENOSPC` when the user has too many watches.
     pub fn watch(&mut self, directory: &Path) -> io::Result<()> {
         let path = CString::new(directory.as_os_str().as_bytes())?;
         let events = CAME | libc::IN_DELETE | libc::IN_MOVED_FROM | libc::IN_ONLYDIR;
@@ -62,7 +63,7 @@ impl Changes {
     /// caller lists the directory itself.
     ///
     /// # Errors
-    /// What read(2) says.
+    /// The error of read(2).
     pub fn take(&mut self) -> io::Result<Option<Vec<Change>>> {
         let mut changes = Vec::new();
         let mut complete = true;

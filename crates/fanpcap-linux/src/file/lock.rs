@@ -9,11 +9,11 @@ use std::fs::File;
 use std::io;
 use std::os::fd::AsRawFd;
 
-/// Takes a file's lock without waiting; false when somebody else has it. The file must be open to
-/// write.
+/// Takes a file's lock without waiting. Returns false when another open file description has it.
+/// The file must be open for writing.
 ///
 /// # Errors
-/// `EBADF` for a file that is open to read only, and what fcntl(2) says.
+/// `EBADF` for a file that is open for reading only, and the error of fcntl(2).
 pub fn try_take(file: &File) -> io::Result<bool> {
     try_take_byte(file, 0)
 }
@@ -30,11 +30,11 @@ pub fn try_take_byte(file: &File, byte: u32) -> io::Result<bool> {
     }
 }
 
-/// Whether anybody else has a file's lock. A read lock, which needs no write access, does not
-/// count. Takes no lock.
+/// Whether another open file description has the file's write lock. A read lock, which needs no
+/// write access, does not count. Takes no lock.
 ///
 /// # Errors
-/// What fcntl(2) says.
+/// The error of fcntl(2).
 pub fn is_taken(file: &File) -> io::Result<bool> {
     let found = lock(file, libc::F_OFD_GETLK, libc::F_RDLCK, 0)?;
     Ok(i32::from(found.l_type) != libc::F_UNLCK)
@@ -43,7 +43,7 @@ pub fn is_taken(file: &File) -> io::Result<bool> {
 /// Releases a lock of [`try_take_byte`], also for the copies of the descriptor in forked children.
 ///
 /// # Errors
-/// What fcntl(2) says.
+/// The error of fcntl(2).
 pub fn release_byte(file: &File, byte: u32) -> io::Result<()> {
     lock(file, libc::F_OFD_SETLK, libc::F_UNLCK, byte).map(drop)
 }
@@ -119,8 +119,8 @@ mod tests {
         let watcher = File::open(&scene.0).unwrap();
         assert!(is_taken(&watcher).unwrap());
         drop(words);
-        // A test beside this one may be about to start a program: its child has the mapping until
-        // then.
+        // A concurrent test may be about to start a process. Its child has the mapping until
+        // exec(2).
         let end = std::time::Instant::now() + std::time::Duration::from_secs(10);
         while is_taken(&watcher).unwrap() {
             assert!(std::time::Instant::now() < end);

@@ -1,5 +1,5 @@
-//! A small file of 64-bit counters, mapped: what one process counts, all others can read at any
-//! time.
+//! A small mapped file of 64-bit counters. One process updates them, and all others can read them
+//! at any time.
 
 use crate::errno::check;
 use std::fs::File;
@@ -10,8 +10,8 @@ use std::ptr::{NonNull, null_mut};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// One counter. It can be used from any thread, by a forked child as by its parent, and stays as
-/// long as anybody has it, also when its file is removed.
+/// One counter. Any thread can use it, and a forked child as well as its parent. It stays valid
+/// while any copy of it exists, even when the file is removed.
 #[derive(Clone, Debug)]
 pub struct Word {
     at: NonNull<AtomicU64>,
@@ -24,13 +24,13 @@ unsafe impl Send for Word {}
 // SAFETY: as above.
 unsafe impl Sync for Word {}
 
-/// Where counters are.
+/// The memory of the counters.
 #[derive(Debug)]
 enum Memory {
-    /// A mapped file of so many bytes. All processes that have the file share them, and children
+    /// A mapped file of this many bytes. Shared by all processes that map the file, and by children
     /// with their parents.
     Mapped(NonNull<AtomicU64>, usize),
-    /// The process' own, so many words. A child has a copy.
+    /// This many words of the process's own. A forked child has a copy.
     Own(NonNull<AtomicU64>, usize),
 }
 
@@ -40,15 +40,15 @@ unsafe impl Send for Memory {}
 // SAFETY: only its words' atomics access it.
 unsafe impl Sync for Memory {}
 
-/// Writes `content` to the file's begin, in the machine's order of bytes, and maps it. The file
-/// must be open to read and to write.
+/// Writes `content` to the file's begin, in native byte order, and maps it. The file must be open
+/// for reading and writing.
 ///
-/// The bytes are written before the file is mapped. A file system without room reports that here; a
-/// store to the mapping would kill the process instead (`SIGBUS`).
+/// The bytes are written before the file is mapped. A file system without room reports an error
+/// then. A store to the mapping would kill the process instead (`SIGBUS`).
 ///
 /// # Errors
-/// What write(2) and mmap(2) say, such as `ENOSPC`. `EFBIG` where the process may not make files of
-/// that size: to try it would kill the process (`SIGXFSZ`, setrlimit(2)).
+/// The errors of write(2) and mmap(2), such as `ENOSPC`. `EFBIG` where the process may not make
+/// files of that size: an attempt would kill the process (`SIGXFSZ`, setrlimit(2)).
 pub fn map<const N: usize>(file: &File, content: &[u64; N]) -> io::Result<[Word; N]> {
     let bytes: Vec<u8> = content.iter().flat_map(|word| word.to_ne_bytes()).collect();
     if file_size_limit()? < bytes.len() as u64 {
@@ -66,7 +66,7 @@ pub fn map<const N: usize>(file: &File, content: &[u64; N]) -> io::Result<[Word;
     Ok(words(base, Memory::Mapped(base, len)))
 }
 
-/// Bytes that a file of the process may have, `RLIMIT_FSIZE`.
+/// The largest file that the process may write, in bytes (`RLIMIT_FSIZE`).
 fn file_size_limit() -> io::Result<u64> {
     let mut limit = libc::rlimit {
         rlim_cur: 0,
@@ -77,7 +77,7 @@ fn file_size_limit() -> io::Result<u64> {
     Ok(limit.rlim_cur)
 }
 
-/// Counters of the process' own, where there is no file to be had.
+/// Counters of the process's own, for use without a file.
 pub fn own<const N: usize>(content: &[u64; N]) -> [Word; N] {
     let memory: Box<[AtomicU64]> = content.iter().map(|&word| AtomicU64::new(word)).collect();
     let base = NonNull::from(Box::leak(memory)).cast();
@@ -94,26 +94,26 @@ fn words<const N: usize>(base: NonNull<AtomicU64>, memory: Memory) -> [Word; N] 
 }
 
 impl Word {
-    /// What it is now.
+    /// The current value.
     #[inline]
     pub fn get(&self) -> u64 {
         self.atomic().load(Ordering::Relaxed)
     }
 
-    /// Sets it.
+    /// Sets the value.
     #[inline]
     pub fn set(&self, value: u64) {
         self.atomic().store(value, Ordering::Relaxed);
     }
 
-    /// Adds to it atomically.
+    /// Adds to the value atomically.
     #[inline]
     pub fn add(&self, more: u64) {
         self.atomic().fetch_add(more, Ordering::Relaxed);
     }
 
-    /// Runs `work` while the word is one higher. A process that is killed within it leaves the word
-    /// so.
+    /// Runs `work` while the word is one higher. If the process is killed meanwhile, the word stays
+    /// one higher.
     pub fn during<T>(&self, work: impl FnOnce() -> T) -> T {
         self.add(1);
         let done = work();

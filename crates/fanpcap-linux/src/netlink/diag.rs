@@ -13,11 +13,11 @@ pub struct PacketSocket {
     pub ifindex: u32,
     /// Protocol in host byte order, `ETH_P_*`.
     pub protocol: u16,
-    /// The fan-out group that it is in.
+    /// The socket's fanout group, if it has one.
     pub fanout: Option<Group>,
     /// Layout of its rings, `TPACKET_V*` (0 to 2).
     pub version: u32,
-    /// Its receive ring.
+    /// The socket's receive ring, if it has one.
     pub ring: Option<Geometry>,
 }
 
@@ -28,7 +28,7 @@ pub struct Geometry {
     pub block_size: u32,
     /// Number of blocks.
     pub block_count: u32,
-    /// Bytes of a frame; `TPACKET_V3` takes as many as a packet needs.
+    /// Bytes of a frame. `TPACKET_V3` uses as many as a packet needs.
     pub frame_size: u32,
     /// Number of frames.
     pub frame_count: u32,
@@ -36,7 +36,7 @@ pub struct Geometry {
     pub retire: u32,
 }
 
-/// What diag tells of a fan-out group; flags are not among it.
+/// A fanout group as packet diag reports it, without flags.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Group {
     /// Group number.
@@ -57,8 +57,8 @@ const MESSAGE_LEN: usize = 16;
 /// Lists the packet sockets of the calling thread's network namespace.
 ///
 /// # Errors
-/// `ENOENT` where the kernel lacks packet diag (`CONFIG_PACKET_DIAG`), or what the socket calls
-/// said.
+/// `ENOENT` where the kernel lacks packet diag (`CONFIG_PACKET_DIAG`), or the error of a socket
+/// call.
 pub fn packet_sockets() -> io::Result<Vec<PacketSocket>> {
     let question = Question {
         protocol: libc::NETLINK_SOCK_DIAG,

@@ -1,37 +1,39 @@
-//! Links by rtnetlink: a device's MTU, its counters, and where the other end of a pair is. sysfs
-//! would tell of the namespace in which it was mounted, and `/proc/net/dev` adds up causes
-//! (linux/if_link.h, linux/net_namespace.h).
+//! Network devices by rtnetlink: MTU, counters, and the peer of a pair (linux/if_link.h,
+//! linux/net_namespace.h).
+//!
+//! sysfs shows the namespace in which it was mounted, and `/proc/net/dev` adds up several causes of
+//! drops. So neither is used.
 
 use crate::netlink::{Question, for_each_attribute, malformed, u16_at, u32_at};
 use std::io;
 use std::os::fd::{AsRawFd, BorrowedFd};
 
-/// A device of the calling thread's network namespace, as it was when asked.
+/// A device of the calling thread's network namespace at one moment.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Link {
     /// Interface index.
     pub index: u32,
-    /// Its name.
+    /// The device's name.
     pub name: String,
-    /// What its frames begin with, `ARPHRD_*` (linux/if_arp.h).
+    /// The hardware type, `ARPHRD_*` (linux/if_arp.h).
     pub hardware: u16,
     /// `IFF_*`.
     pub flags: u32,
     /// The longest frame in bytes, without the link-layer header.
     pub mtu: u32,
-    /// Its kind, such as `veth`; empty for most hardware.
+    /// The device's kind, such as `veth`; empty for most hardware.
     pub kind: String,
-    /// The index of the bridge, bond, team or VRF that it is a port of.
+    /// The index of the bridge, bond, team or VRF that has the device as a port.
     pub master: Option<u32>,
-    /// The index of the device that it is a pair with or stands on.
+    /// The index of the other device of a pair, or of the device below this one.
     pub peer: Option<u32>,
-    /// The number by which this namespace knows the other's, when that device is elsewhere.
+    /// This namespace's number for the peer's namespace, if the peer is in another one.
     pub peer_namespace: Option<i32>,
-    /// What it has counted.
+    /// The device's counters.
     pub counters: Counters,
 }
 
-/// What a device has counted (`struct rtnl_link_stats64`).
+/// The counters of a device (`struct rtnl_link_stats64`).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counters {
     /// Packets that arrived.
@@ -48,7 +50,8 @@ pub struct Counters {
     pub rx_dropped: u64,
     /// Packets that could not leave.
     pub tx_dropped: u64,
-    /// Packets that overran the device's FIFO; drivers differ in whether others count them too.
+    /// Packets that overran the device's FIFO. Drivers differ in whether other counters include
+    /// them.
     pub rx_fifo: u64,
     /// Packets that the device had no room for.
     pub rx_missed: u64,
@@ -65,10 +68,10 @@ const NAMESPACES: Question = Question {
     answers: 88, // RTM_NEWNSID
 };
 
-/// The device with that index.
+/// The device with this index.
 ///
 /// # Errors
-/// `ENODEV` when there is none, and whatever the socket calls say.
+/// `ENODEV` when there is none, and the errors of the socket calls.
 pub fn get(ifindex: u32) -> io::Result<Link> {
     let mut body = vec![0; 4];
     body.extend(ifindex.to_ne_bytes());
@@ -79,7 +82,7 @@ pub fn get(ifindex: u32) -> io::Result<Link> {
 /// Every device of the calling thread's network namespace.
 ///
 /// # Errors
-/// Whatever the socket calls say.
+/// The error of the socket calls.
 pub fn links() -> io::Result<Vec<Link>> {
     let mut links = Vec::new();
     LINKS.list(&[0; 16], &mut |payload| {
@@ -89,11 +92,11 @@ pub fn links() -> io::Result<Vec<Link>> {
     Ok(links)
 }
 
-/// Packets that the device with that index has counted, in both directions; all devices together
-/// for 0.
+/// Packets that the device with this index has counted, in both directions. For 0, the sum over all
+/// devices.
 ///
 /// # Errors
-/// `ENODEV` when there is none, and whatever the socket calls say.
+/// `ENODEV` when there is none, and the errors of the socket calls.
 pub fn packets(ifindex: u32) -> io::Result<u64> {
     let both = |link: &Link| {
         link.counters
@@ -106,10 +109,10 @@ pub fn packets(ifindex: u32) -> io::Result<u64> {
     }
 }
 
-/// The number by which the calling thread's namespace knows another one, if it has given it one.
+/// The number of another namespace in the calling thread's namespace, if it has one.
 ///
 /// # Errors
-/// Whatever the socket calls say.
+/// The errors of the socket calls.
 pub fn namespace_number(namespace: BorrowedFd<'_>) -> io::Result<Option<i32>> {
     let mut body = vec![0; 4];
     body.extend(8_u16.to_ne_bytes());

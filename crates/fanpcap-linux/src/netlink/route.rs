@@ -17,12 +17,12 @@ const NEXTHOPS: Question = Question {
     answers: 104, // RTM_NEWNEXTHOP
 };
 
-/// The indices of the devices that default routes of IPv4 and IPv6 lead through, in all tables and
-/// by all their next hops, in the calling thread's network namespace. Routes to such large parts of
-/// all addresses count as well: 0.0.0.0/1 and 2000::/3 stand for a default route in practice.
+/// Returns the indices of the devices of the default routes of IPv4 and IPv6, in all tables and
+/// with all their next hops, in the calling thread's network namespace. Routes to very large
+/// prefixes count as well: 0.0.0.0/1 and 2000::/3 stand for a default route in practice.
 ///
 /// # Errors
-/// Whatever the socket calls and the kernel say.
+/// The errors of the socket calls and of the kernel.
 pub fn default_devices() -> io::Result<BTreeSet<u32>> {
     let mut found = Found::default();
     for family in [libc::AF_INET, libc::AF_INET6] {
@@ -40,7 +40,7 @@ pub fn default_devices() -> io::Result<BTreeSet<u32>> {
     Ok(found.devices)
 }
 
-/// What default routes name: devices, or objects that stand for next hops.
+/// The devices and next-hop objects of default routes.
 #[derive(Debug, Default)]
 struct Found {
     devices: BTreeSet<u32>,
@@ -57,7 +57,7 @@ impl Found {
             libc::AF_INET6 => 3,
             _ => return Some(()),
         };
-        // Other types than this one lead to no device: they reject, or deliver here.
+        // Routes of other types reject packets or deliver them locally.
         if *payload.get(7)? != RTN_UNICAST || *payload.get(1)? > longest {
             return Some(());
         }
@@ -80,7 +80,7 @@ impl Found {
     }
 }
 
-/// Objects that stand for next hops: the device of each, or the others that it is a group of.
+/// Next-hop objects: the device of each, or the members of its group.
 #[derive(Debug, Default)]
 struct Nexthops {
     single: BTreeMap<u32, u32>,

@@ -8,7 +8,7 @@ use crate::errno::check;
 use crate::interface;
 use crate::packet::{self, Address};
 
-/// A packet socket that only sends: its protocol is 0, so that the kernel delivers nothing to it.
+/// A packet socket that only sends. Its protocol is 0, so that the kernel delivers nothing to it.
 #[derive(Debug)]
 pub struct Injector {
     socket: OwnedFd,
@@ -90,12 +90,12 @@ impl Injector {
         Ok(())
     }
 
-    /// Sends `frames` in order by one system call, and says how many went: fewer than there are
-    /// when there are more than [`BATCH`], or when the device had enough.
+    /// Sends `frames` in order by one system call. Returns how many were sent: fewer than given if
+    /// there are more than [`BATCH`], or if the device takes no more.
     ///
     /// # Errors
-    /// As [`Injector::send`], for the first frame: none of them has been sent then. `ENOBUFS` when
-    /// a device without a queueing discipline before it takes no more for now; `EINTR`.
+    /// As [`Injector::send`], if the first frame can't be sent. `ENOBUFS` when a device without a
+    /// queueing discipline takes no more for now; `EINTR`.
     pub fn send_some<F: AsRef<[u8]>>(&self, frames: &[F]) -> io::Result<usize> {
         let mut parts: Vec<libc::iovec> = frames
             .iter()
@@ -131,8 +131,8 @@ fn message(part: &mut libc::iovec) -> libc::mmsghdr {
 /// linux/if_packet.h, since Linux 3.14.
 const PACKET_QDISC_BYPASS: libc::c_int = 20;
 const INT_LEN: libc::socklen_t = 4;
-/// What a device says that takes no more for now (errno(3)).
+/// The error of a device that takes no more for now (errno(3)).
 pub use libc::ENOBUFS;
 
-/// Frames to one system call.
+/// The most frames of one system call.
 pub const BATCH: usize = 64;

@@ -10,11 +10,11 @@ use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::net::UnixDatagram;
 
-/// `net.core.optmem_max`, in bytes. Each network namespace has its own limit. Before Linux 6.8
-/// there is one for the machine, which only the first namespace can read.
+/// `net.core.optmem_max`, in bytes. Each network namespace has its own limit. Before Linux 6.8 the
+/// machine has one limit, which only the first namespace can read.
 ///
 /// # Errors
-/// Where it can't be read.
+/// When the file can't be read.
 pub fn limit() -> io::Result<u64> {
     let text = fs::read_to_string("/proc/sys/net/core/optmem_max")?;
     let number = text.trim().parse();
@@ -25,7 +25,7 @@ pub fn limit() -> io::Result<u64> {
 /// Attaches both to a new socket to find out.
 ///
 /// # Errors
-/// What creating the socket or attaching says otherwise.
+/// When the socket can't be created, or attaching fails for another reason.
 pub fn has_room(program: BorrowedFd<'_>) -> io::Result<bool> {
     let socket = UnixDatagram::unbound()?;
     Filter::reject_all().attach(socket.as_fd())?;
@@ -36,28 +36,28 @@ pub fn has_room(program: BorrowedFd<'_>) -> io::Result<bool> {
     }
 }
 
-/// Whether a socket has refused a filter because it has no room for it.
+/// Whether `error` says that a socket has no room for a filter.
 pub fn is_no_room(error: &io::Error) -> bool {
     error.raw_os_error() == Some(libc::ENOMEM)
 }
 
-/// A filter does not fit in what a socket may have of memory.
+/// A filter does not fit into the option memory of a socket.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct NoRoom {
-    /// `net.core.optmem_max`, where that can be read.
+    /// `net.core.optmem_max`, if it can be read.
     limit: Option<u64>,
-    /// What it has to be.
+    /// The value that `net.core.optmem_max` must have.
     needs: u64,
 }
 
 impl NoRoom {
-    /// For a filter of so many bytes, which did not fit.
+    /// For a filter of this many bytes, which did not fit.
     pub fn new(bytes: u64) -> Self {
         Self::within(bytes, limit().ok())
     }
 
-    /// For a compiled filter, if its own length is more than a socket's memory: what the kernel
-    /// makes of it may be longer.
+    /// For a compiled filter that is itself longer than the limit; the kernel may make it longer
+    /// still.
     pub fn of(filter: &Object) -> Option<Self> {
         let (bytes, limit) = (filter.instructions.len() as u64 * 8, limit().ok());
         (bytes > limit.unwrap_or(USUAL)).then(|| Self::within(bytes, limit))
@@ -85,10 +85,10 @@ impl fmt::Display for NoRoom {
     }
 }
 
-/// What the limit is since Linux 6.8; it was 20480 before.
+/// The kernel's default since Linux 6.8; before it was 20480.
 const USUAL: u64 = 131_072;
 
-/// What needs more is told a rounded number.
+/// Messages round larger needs up to a multiple of this.
 const STEP: u64 = 65_536;
 
 #[cfg(test)]

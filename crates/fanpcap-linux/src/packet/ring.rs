@@ -1,4 +1,4 @@
-//! The memory of a packet socket's receive ring, mapped a second time beside its owner's.
+//! The memory of a packet socket's receive ring, mapped a second time beside its owner's mapping.
 
 use crate::netlink::diag::{self, Geometry};
 use crate::packet;
@@ -7,7 +7,7 @@ use std::io;
 use std::os::fd::{AsRawFd, BorrowedFd};
 use std::ptr::{NonNull, null_mut};
 
-/// The layouts that a ring can have (`PACKET_VERSION`, linux/if_packet.h).
+/// The layout of a ring (`PACKET_VERSION`, linux/if_packet.h).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Version {
     /// `TPACKET_V2`: one frame for each packet.
@@ -16,11 +16,11 @@ pub enum Version {
     V3,
 }
 
-/// The layout and geometry of a socket's receive ring, from packet diag.
+/// Reads layout and geometry of a socket's receive ring from packet diag.
 ///
 /// # Errors
-/// What the kernel says; `ENOENT` when the socket has no ring of a known layout, or is not one of
-/// the calling thread's network namespace.
+/// The kernel's error; `ENOENT` when the socket has no ring of a known layout, or is not in the
+/// calling thread's network namespace.
 pub fn of(socket: BorrowedFd<'_>) -> io::Result<(Version, Geometry)> {
     let inode = packet::inode(socket)?;
     let none = || io::Error::from_raw_os_error(libc::ENOENT);
@@ -35,7 +35,7 @@ pub fn of(socket: BorrowedFd<'_>) -> io::Result<(Version, Geometry)> {
     Ok((version, own.ring.ok_or_else(none)?))
 }
 
-/// Memory that a ring's producer shares with its reader, mapped for as long as this lives.
+/// Memory that a ring's producer shares with its reader, mapped until dropped.
 #[derive(Debug)]
 pub struct Mapping {
     base: NonNull<u8>,
@@ -50,7 +50,7 @@ impl Mapping {
     /// until it is dropped.
     ///
     /// # Errors
-    /// What mmap(2) says.
+    /// The error of mmap(2).
     pub fn of(socket: BorrowedFd<'_>, geometry: &Geometry) -> io::Result<Self> {
         let Geometry {
             block_size,
@@ -65,7 +65,7 @@ impl Mapping {
     /// Memory that no kernel writes to, for other producers and for tests.
     ///
     /// # Errors
-    /// What mmap(2) says.
+    /// The error of mmap(2).
     pub fn anonymous(len: usize) -> io::Result<Self> {
         Self::new(len, libc::MAP_SHARED | libc::MAP_ANONYMOUS, -1)
     }
@@ -81,17 +81,17 @@ impl Mapping {
         Ok(Self { base, len })
     }
 
-    /// Its first byte.
+    /// The first byte of the mapping.
     pub fn base(&self) -> NonNull<u8> {
         self.base
     }
 
-    /// Its length in bytes.
+    /// The mapping's length in bytes.
     pub fn len(&self) -> usize {
         self.len
     }
 
-    /// Whether it has no bytes. The kernel makes no such mapping.
+    /// Whether the mapping is empty. The kernel makes no such mapping.
     pub fn is_empty(&self) -> bool {
         self.len == 0
     }

@@ -1,4 +1,4 @@
-//! Child processes: what they start with, signals to them, and their end.
+//! Child processes: their initial state, signals to them, and their end.
 
 use crate::errno::check;
 use crate::process::cpu;
@@ -35,10 +35,10 @@ pub fn bind(command: &mut Command, cpu: Option<usize>) {
 static OPEN_FILES: OnceLock<libc::rlimit> = OnceLock::new();
 
 /// Raises the soft limit of open files to the hard limit (getrlimit(2)). Processes started by
-/// [`bind`] get the former limit: select(2) in them may need it low.
+/// [`bind`] get the former limit, because select(2) in them may need a low one.
 ///
 /// # Errors
-/// What getrlimit(2) and setrlimit(2) say.
+/// The errors of getrlimit(2) and setrlimit(2).
 pub fn raise_open_files() -> io::Result<()> {
     let mut limit = MaybeUninit::<libc::rlimit>::uninit();
     // SAFETY: getrlimit fills the struct that it is given.
@@ -63,13 +63,13 @@ fn set_open_files(limit: &libc::rlimit) -> io::Result<()> {
     check(unsafe { libc::setrlimit(libc::RLIMIT_NOFILE, limit) })
 }
 
-/// Whether a call failed as the process, or the system, has too many open files (`EMFILE`,
+/// Whether a call failed because the process or the system has too many open files (`EMFILE`,
 /// `ENFILE`).
 pub fn is_lack_of_descriptors(error: &io::Error) -> bool {
     matches!(error.raw_os_error(), Some(libc::EMFILE | libc::ENFILE))
 }
 
-/// Makes `command` start a process that the kernel kills as soon as the calling thread ends
+/// Makes `command` start a process that the kernel kills when the calling thread ends
 /// (`PR_SET_PDEATHSIG` with `SIGKILL`, prctl(2)). The setting outlasts exec(3), but not a change of
 /// user. Children of the process do not inherit it.
 pub fn end_with_caller(command: &mut Command) {
@@ -89,7 +89,7 @@ fn let_signals_through() -> io::Result<()> {
 fn end_with_parent(parent: u32, signal: c_int) -> io::Result<()> {
     // SAFETY: this prctl takes plain numbers.
     check(unsafe { libc::prctl(libc::PR_SET_PDEATHSIG, signal) })?;
-    // It may have died before the call: then nobody is left to tell.
+    // If the parent died before the call, the kernel sends no signal.
     if std::os::unix::process::parent_id() == parent {
         Ok(())
     } else {
@@ -100,11 +100,11 @@ fn end_with_parent(parent: u32, signal: c_int) -> io::Result<()> {
 /// Sends a signal to a process group, named by its leader.
 ///
 /// # Errors
-/// `ESRCH` when nobody is left in it, `EPERM` when none of them may be signalled.
+/// `ESRCH` when the group is empty, `EPERM` when none of its processes may be signalled.
 pub fn signal_group(leader: u32, signal: c_int) -> io::Result<()> {
     let leader = libc::pid_t::try_from(leader).map_err(|_| io::ErrorKind::InvalidInput)?;
     if leader <= 1 {
-        // 0 is the caller's own group, and -1 is everybody.
+        // 0 means the caller's own group, and -1 all processes.
         return Err(io::ErrorKind::InvalidInput.into());
     }
     // SAFETY: kill takes plain numbers.
@@ -114,7 +114,7 @@ pub fn signal_group(leader: u32, signal: c_int) -> io::Result<()> {
 /// Sends a signal to one process.
 ///
 /// # Errors
-/// `ESRCH` when it is gone, `EPERM` when it may not be signalled.
+/// `ESRCH` when the process is gone, `EPERM` when it may not be signalled.
 pub fn signal(pid: u32, signal: c_int) -> io::Result<()> {
     let pid = process(pid)?;
     // SAFETY: kill takes plain numbers.
@@ -124,7 +124,7 @@ pub fn signal(pid: u32, signal: c_int) -> io::Result<()> {
 /// Stops the calling process, as a terminal's suspend does, until it is sent `SIGCONT`.
 ///
 /// # Errors
-/// What kill(2) says.
+/// The error of kill(2).
 pub fn stop_here() -> io::Result<()> {
     // SAFETY: getpid has no preconditions.
     let own = unsafe { libc::getpid() };
@@ -133,11 +133,11 @@ pub fn stop_here() -> io::Result<()> {
 }
 
 /// Makes orphaned descendants children of the calling process (`PR_SET_CHILD_SUBREAPER`, prctl(2)),
-/// which can then end and [`reap`] them. Sets `SIGCHLD` to its default: while it is ignored, the
-/// kernel discards children that end.
+/// which can then [`reap`] them. Sets `SIGCHLD` to its default: while a process ignores `SIGCHLD`,
+/// the kernel discards its children that end.
 ///
 /// # Errors
-/// What prctl(2) says.
+/// The error of prctl(2).
 pub fn adopt_orphans() -> io::Result<()> {
     // SAFETY: the default action is no handler of ours.
     if unsafe { libc::signal(SIGCHLD, libc::SIG_DFL) } == libc::SIG_ERR {
@@ -147,10 +147,10 @@ pub fn adopt_orphans() -> io::Result<()> {
     check(unsafe { libc::prctl(libc::PR_SET_CHILD_SUBREAPER, 1) })
 }
 
-/// Reaps a child that has ended; false while it runs. Nobody else may wait for it.
+/// Reaps a child that has ended. Returns false while it runs. No other code may wait for the child.
 ///
 /// # Errors
-/// `ECHILD` when it is no child of the calling process.
+/// `ECHILD` when the process is not a child of the calling process.
 pub fn reap(pid: u32) -> io::Result<bool> {
     let pid = process(pid)?;
     // SAFETY: no status is asked for.
@@ -158,7 +158,7 @@ pub fn reap(pid: u32) -> io::Result<bool> {
     check(reaped).map(|()| reaped == pid)
 }
 
-/// One process' number, which 0 and -1 are not.
+/// Converts the number of one process, which is neither 0 nor negative.
 fn process(pid: u32) -> io::Result<libc::pid_t> {
     let pid = libc::pid_t::try_from(pid).map_err(|_| io::ErrorKind::InvalidInput)?;
     if pid <= 1 {

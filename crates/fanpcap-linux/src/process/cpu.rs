@@ -1,10 +1,10 @@
-//! CPUs: the ones that the calling thread may run on, and lists of them.
+//! CPUs: those that the calling thread may run on, and lists of CPUs.
 
 use crate::errno::check;
 use std::io;
 use std::mem;
 
-/// Keeps the calling thread, and what it starts from here on, on one CPU.
+/// Keeps the calling thread, and the threads and processes that it starts from here on, on one CPU.
 ///
 /// # Errors
 /// `EINVAL` when the process may not run there.
@@ -22,7 +22,7 @@ pub fn pin(cpu: usize) -> io::Result<()> {
 /// The CPU that the calling thread was on a moment ago.
 ///
 /// # Errors
-/// Whatever sched_getcpu(3) says.
+/// The error of sched_getcpu(3).
 pub fn current_cpu() -> io::Result<usize> {
     // SAFETY: sched_getcpu has no preconditions.
     let cpu = unsafe { libc::sched_getcpu() };
@@ -32,7 +32,7 @@ pub fn current_cpu() -> io::Result<usize> {
 /// The CPUs that the calling thread may run on.
 ///
 /// # Errors
-/// Whatever sched_getaffinity(2) says.
+/// The error of sched_getaffinity(2).
 pub fn cpus() -> io::Result<Vec<usize>> {
     let mut set = no_cpus();
     // SAFETY: the set lives through the call and has the size given.
@@ -49,8 +49,8 @@ fn no_cpus() -> libc::cpu_set_t {
     unsafe { mem::zeroed() }
 }
 
-/// Reads a list such as `0,2-3` (the kernel's admin-guide/cputopology.rst); an empty one for no
-/// text. `None` for anything else.
+/// Parses a list such as `0,2-3` (the kernel's admin-guide/cputopology.rst). Empty text gives an
+/// empty list. `None` for other text.
 pub fn list(text: &str) -> Option<Vec<usize>> {
     let mut cpus = Vec::new();
     for part in text.split(',').filter(|_| !text.is_empty()) {
@@ -64,7 +64,7 @@ pub fn list(text: &str) -> Option<Vec<usize>> {
     Some(cpus)
 }
 
-/// No machine has more CPUs: a longer list is a mistake.
+/// No machine has more CPUs, so a longer list is a mistake.
 const CPUS_MAX: usize = 65_536;
 
 #[cfg(test)]

@@ -1,15 +1,15 @@
 //! The process's environment, read in one walk.
 //!
-//! Threads of the application may change it meanwhile by setenv(3), which POSIX forbids and before
-//! glibc 2.41 may free what is being read. libpcap's own getenv(3) runs the same risk. std's lock
-//! does not keep C's setenv(3) out, and its `vars_os()` copies every variable while it walks. So
-//! only what matters is copied here: one walk risks as much as one getenv(3), and fewer than one
-//! for each of many names.
+//! Threads of the application may change the environment meanwhile by setenv(3). POSIX forbids
+//! that, and before glibc 2.41 setenv(3) may free what is being read. libpcap's own getenv(3) has
+//! the same risk. std's lock does not keep C's setenv(3) out, and its `vars_os()` copies every
+//! variable while it walks. So this module copies only the variables that matter: one walk has the
+//! risk of one getenv(3).
 
 use std::ffi::{CStr, OsStr, OsString, c_char};
 use std::os::unix::ffi::OsStrExt;
 
-/// Names and values of the variables whose name `matters`.
+/// Returns names and values of the variables whose name `matters`.
 pub fn variables(matters: impl Fn(&OsStr) -> bool) -> Vec<(OsString, OsString)> {
     let mut found = Vec::new();
     let mut next = first();
@@ -40,7 +40,7 @@ fn first() -> *const *const c_char {
     unsafe { place.read() }
 }
 
-/// Name and value of an element; none for what setenv(3) would not have made.
+/// Name and value of an element; `None` if setenv(3) can't have made it.
 fn split(text: &[u8]) -> Option<(&OsStr, &OsStr)> {
     let mut bytes = text.iter();
     let at = bytes.position(|&byte| byte == b'=').filter(|&at| at > 0)?;

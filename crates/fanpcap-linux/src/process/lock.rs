@@ -13,10 +13,10 @@ use std::sync::atomic::{AtomicU64, Ordering};
 /// A value that one thread uses at a time, with its signals blocked.
 pub struct Lock<T> {
     mutex: UnsafeCell<libc::pthread_mutex_t>,
-    /// The thread that holds the mutex while it forks, by pthread_self(3); 0 for none. Only that
-    /// thread finds itself here.
+    /// The thread that holds the mutex while it forks, by pthread_self(3); 0: none. Only that
+    /// thread finds its own value here.
     forking: AtomicU64,
-    /// What that thread has blocked meanwhile.
+    /// The signals that the forking thread has blocked.
     signals: UnsafeCell<Option<Blocked>>,
     value: UnsafeCell<T>,
 }
@@ -25,7 +25,7 @@ pub struct Lock<T> {
 unsafe impl<T: Send> Sync for Lock<T> {}
 
 impl<T> Lock<T> {
-    /// Holds a value.
+    /// A lock around a value.
     pub const fn new(value: T) -> Self {
         Self {
             mutex: UnsafeCell::new(libc::PTHREAD_MUTEX_INITIALIZER),
@@ -35,9 +35,9 @@ impl<T> Lock<T> {
         }
     }
 
-    /// Runs `work` on the value. Called from within `work`, it would wait for ever.
+    /// Runs `work` on the value. A call from within `work` would wait for ever.
     ///
-    /// Where signal handlers call it, no `work` may allocate or free: the handler may have
+    /// If signal handlers call this, no `work` may allocate or free: the handler may have
     /// interrupted malloc(3), for which the `work` of another thread would wait.
     pub fn with<R>(&self, work: impl FnOnce(&mut T) -> R) -> R {
         let own = thread();
@@ -50,8 +50,9 @@ impl<T> Lock<T> {
         work(unsafe { &mut *self.value.get() })
     }
 
-    /// For pthread_atfork(3), before the fork: keeps all other threads out, as the child will not
-    /// have them. The forking thread itself can use the value, also in other fork handlers.
+    /// For pthread_atfork(3), before the fork. Keeps all other threads out, because they will not
+    /// exist in the child. The forking thread itself can use the value, also in other fork
+    /// handlers.
     pub fn before_fork(&'static self) {
         let signals = Blocked::new();
         self.lock();
@@ -60,7 +61,7 @@ impl<T> Lock<T> {
         self.forking.store(thread(), Ordering::Relaxed);
     }
 
-    /// The same for parent and child, after the fork.
+    /// For pthread_atfork(3), after the fork, in parent and child.
     pub fn after_fork(&'static self) {
         // SAFETY: this thread has the mutex since before_fork().
         let signals = unsafe { (*self.signals.get()).take() };
@@ -87,7 +88,8 @@ impl<T> fmt::Debug for Lock<T> {
     }
 }
 
-/// The calling thread; never 0. A forked child's one thread is called as its parent's was.
+/// The calling thread; never 0. The only thread of a forked child has the same value as in its
+/// parent.
 fn thread() -> libc::pthread_t {
     // SAFETY: no preconditions.
     unsafe { libc::pthread_self() }
@@ -96,9 +98,9 @@ fn thread() -> libc::pthread_t {
 /// The right to use the value.
 struct Held<'a, T> {
     lock: &'a Lock<T>,
-    /// The thread that forks; 0: it has locked just for this.
+    /// The forking thread; 0: the mutex is held for this value only.
     forking: u64,
-    /// Given back last.
+    /// Dropped last.
     _signals: Option<Blocked>,
 }
 
@@ -113,7 +115,7 @@ impl<'a, T> Held<'a, T> {
         }
     }
 
-    /// The forking thread has the mutex already. It is not found there until it is done.
+    /// For the forking thread, which has the mutex already. `forking` is 0 until this is dropped.
     fn for_fork(lock: &'a Lock<T>, own: u64) -> Self {
         lock.forking.store(0, Ordering::Relaxed);
         Self {

@@ -1,5 +1,5 @@
-//! Network namespaces of the calling thread: enter a new one, remember one, go back, tell them
-//! apart.
+//! Network namespaces of the calling thread: enter a new one, return to an earlier one, compare
+//! them.
 
 use crate::errno::check;
 use std::fs::{self, File};
@@ -7,8 +7,8 @@ use std::io;
 use std::os::fd::{AsRawFd, BorrowedFd, OwnedFd};
 use std::os::linux::fs::MetadataExt;
 
-/// Moves the calling thread, and no other, to a network namespace of its own. Threads and processes
-/// that it starts from here on begin there; the namespace ends with the last of them.
+/// Moves only the calling thread to a new network namespace. Threads and processes that it starts
+/// from here on begin there. The namespace ends with the last of them.
 ///
 /// # Errors
 /// `EPERM` without `CAP_SYS_ADMIN`.
@@ -20,7 +20,7 @@ pub fn enter_new() -> io::Result<()> {
 /// The calling thread's network namespace, for [`enter`].
 ///
 /// # Errors
-/// Whatever opening `/proc/thread-self/ns/net` says.
+/// The error of opening `/proc/thread-self/ns/net`.
 pub fn current() -> io::Result<OwnedFd> {
     File::open(OWN).map(OwnedFd::from)
 }
@@ -28,7 +28,7 @@ pub fn current() -> io::Result<OwnedFd> {
 /// Moves the calling thread to the network namespace behind `namespace`.
 ///
 /// # Errors
-/// `EINVAL` when it is no network namespace, `EPERM` without `CAP_SYS_ADMIN`.
+/// `EINVAL` when the descriptor is not of a network namespace, `EPERM` without `CAP_SYS_ADMIN`.
 pub fn enter(namespace: BorrowedFd<'_>) -> io::Result<()> {
     // SAFETY: setns takes no pointers, and the descriptor is open for as long as it is borrowed.
     check(unsafe { libc::setns(namespace.as_raw_fd(), libc::CLONE_NEWNET) })
@@ -37,7 +37,7 @@ pub fn enter(namespace: BorrowedFd<'_>) -> io::Result<()> {
 /// The inode number that names the calling thread's network namespace while it exists.
 ///
 /// # Errors
-/// Whatever `/proc/thread-self/ns/net` says.
+/// The error of `/proc/thread-self/ns/net`.
 pub fn inode() -> io::Result<u64> {
     Ok(fs::metadata(OWN)?.st_ino())
 }

@@ -7,7 +7,8 @@ use std::io;
 use std::os::fd::{AsFd, AsRawFd, FromRawFd, OwnedFd, RawFd};
 use std::time::Duration;
 
-/// A process, also after its end, when its number may belong to another process.
+/// A process. Still refers to the same process after its end, when another process may have its
+/// number.
 #[derive(Debug)]
 pub struct Process(OwnedFd);
 
@@ -26,8 +27,8 @@ impl Process {
     /// Duplicates the process's descriptor `fd` (pidfd_getfd(2)). The copy is closed on exec.
     ///
     /// # Errors
-    /// `EBADF` when it has no such descriptor, `EPERM` when the caller may not trace it
-    /// (ptrace(2)), `ESRCH` when it has ended, `ENOSYS` before Linux 5.6.
+    /// `EBADF` when the process has no such descriptor, `EPERM` when the caller may not trace the
+    /// process (ptrace(2)), `ESRCH` when the process has ended, `ENOSYS` before Linux 5.6.
     pub fn duplicate(&self, fd: RawFd) -> io::Result<OwnedFd> {
         // SAFETY: takes plain numbers.
         let fd = unsafe { libc::syscall(libc::SYS_pidfd_getfd, self.0.as_raw_fd(), fd, 0) };
@@ -49,7 +50,8 @@ impl Process {
             .filter_map(|entry| is_it(&entry).then(|| entry.file_name().to_str()?.parse().ok())?);
         let none = || io::Error::from_raw_os_error(libc::ENOENT);
         let socket = self.duplicate(found.next().ok_or_else(none)?)?;
-        // The process may have closed it meanwhile, and opened something else.
+        // The process may have closed the descriptor meanwhile, and opened another file with its
+        // number.
         if packet::inode(socket.as_fd())? == inode {
             Ok(socket)
         } else {
@@ -57,11 +59,11 @@ impl Process {
         }
     }
 
-    /// Waits for the process's end, at most for `limit`. Returns whether it has ended: none of its
-    /// threads runs, and its descriptors are closed.
+    /// Waits for the process's end, at most for `limit`. Returns whether the process has ended:
+    /// none of its threads runs, and its descriptors are closed.
     ///
     /// # Errors
-    /// `EINTR` after a signal handler has run, and what else poll(2) says.
+    /// `EINTR` after a signal handler has run, and other errors of poll(2).
     pub fn ends_within(&self, limit: Option<Duration>) -> io::Result<bool> {
         let woken = wait::wait(Some(self.0.as_fd()), None, limit)?;
         Ok(woken.socket & POLLIN != 0)

@@ -1,5 +1,5 @@
-//! What may interrupt the calling thread, held back for a moment: signals (pthread_sigmask(3)) and
-//! cancellation (pthread_cancel(3)).
+//! Holds back what may interrupt the calling thread: signals (pthread_sigmask(3)) and cancellation
+//! (pthread_cancel(3)).
 
 use std::ffi::c_int;
 use std::mem::MaybeUninit;
@@ -12,15 +12,15 @@ unsafe extern "C" {
 /// pthread.h, `PTHREAD_CANCEL_DISABLE`.
 const CANCEL_DISABLE: c_int = 1;
 
-/// While it lives, the thread is not cancelled. glibc cancels by unwinding the stack, which must
-/// not meet a frame that ends a panic.
+/// Keeps the thread from being cancelled until dropped. glibc cancels by unwinding the stack, which
+/// must not reach a frame that catches panics.
 #[derive(Debug)]
 pub struct Uncancelled {
     before: c_int,
 }
 
 impl Uncancelled {
-    /// Puts cancellation off.
+    /// Defers cancellation.
     pub fn new() -> Self {
         let mut before = 0;
         pthread_setcancelstate(CANCEL_DISABLE, Some(&mut before));
@@ -40,14 +40,15 @@ impl Drop for Uncancelled {
     }
 }
 
-/// While it lives, no signal handler runs on this thread, but for those of the C library itself.
+/// Keeps signal handlers from running on this thread until dropped, except those of the C library
+/// itself.
 #[derive(Debug)]
 pub struct Blocked {
     before: libc::sigset_t,
 }
 
 impl Blocked {
-    /// Holds signals back.
+    /// Blocks all signals.
     pub fn new() -> Self {
         let mut all = MaybeUninit::<libc::sigset_t>::uninit();
         let mut before = MaybeUninit::<libc::sigset_t>::zeroed();

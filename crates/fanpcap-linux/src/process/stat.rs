@@ -1,19 +1,19 @@
-//! What the kernel tells of any process (proc(5), `/proc/PID/stat`).
+//! The state of any process (proc(5), `/proc/PID/stat`).
 
 use std::fs;
 
 /// A process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Stat {
-    /// Its number.
+    /// The process's number.
     pub pid: u32,
     /// `R`, `S`, `D`, `T`, `t`, `Z`, `X` ...
     pub state: char,
-    /// The number of the process that has started it.
+    /// The number of the parent process.
     pub parent: u32,
-    /// Its process group.
+    /// The number of the process group.
     pub group: u32,
-    /// The CPU that it ran on last.
+    /// The CPU on which the process last ran.
     pub last_cpu: Option<u32>,
 }
 
@@ -31,12 +31,12 @@ impl Stat {
         Self::parse(pid, &String::from_utf8_lossy(&line))
     }
 
-    /// It waits to be reaped, or is gone.
+    /// Whether the process is gone or waits to be reaped.
     pub fn has_ended(&self) -> bool {
         matches!(self.state, 'Z' | 'X')
     }
 
-    /// A signal or a debugger has stopped it.
+    /// Whether a signal or a debugger has stopped the process.
     pub fn is_stopped(&self) -> bool {
         matches!(self.state, 'T' | 't')
     }

@@ -1,4 +1,4 @@
-//! The clocks, and sleeping until a time of the monotonic one.
+//! Clocks, and sleeping until a time of `CLOCK_MONOTONIC`.
 
 use crate::errno::check;
 use std::io;
@@ -8,13 +8,13 @@ pub fn monotonic_ns() -> u64 {
     clock_ns(libc::CLOCK_MONOTONIC)
 }
 
-/// [`monotonic_ns`] at the kernel's last tick, some milliseconds ago. Reads memory, not the
-/// hardware's clock.
+/// The time of [`monotonic_ns`] at the kernel's last tick, some milliseconds ago. Reads memory, not
+/// the hardware's clock.
 pub fn coarse_ns() -> u64 {
     clock_ns(libc::CLOCK_MONOTONIC_COARSE)
 }
 
-/// Nanoseconds of CPU time that the calling thread has had (`CLOCK_THREAD_CPUTIME_ID`).
+/// Nanoseconds of CPU time that the calling thread has used (`CLOCK_THREAD_CPUTIME_ID`).
 pub fn thread_cpu_ns() -> u64 {
     clock_ns(libc::CLOCK_THREAD_CPUTIME_ID)
 }
@@ -30,7 +30,7 @@ fn clock_ns(clock: libc::clockid_t) -> u64 {
     seconds * NANOSECONDS + u64::try_from(now.tv_nsec).unwrap_or(0)
 }
 
-/// Sleeps until [`monotonic_ns`] is `due`, or until a signal handler has run.
+/// Sleeps until [`monotonic_ns`] reaches `due`, or until a signal handler has run.
 pub fn sleep_until(due: u64) {
     let until = libc::timespec {
         tv_sec: libc::time_t::try_from(due / NANOSECONDS).unwrap_or(libc::time_t::MAX),
@@ -47,11 +47,11 @@ pub fn sleep_until(due: u64) {
     };
 }
 
-/// Has the kernel end the calling thread's sleeps as soon as they are over; otherwise it may let
-/// them last 50 us longer, to wake several threads at once (`PR_SET_TIMERSLACK`).
+/// Makes the kernel end the calling thread's sleeps on time. By default a sleep may last 50 us
+/// longer, so that the kernel wakes several threads at once (`PR_SET_TIMERSLACK`).
 ///
 /// # Errors
-/// Whatever prctl(2) says.
+/// The error of prctl(2).
 pub fn wake_on_time() -> io::Result<()> {
     // SAFETY: this option takes a plain number.
     check(unsafe { libc::prctl(libc::PR_SET_TIMERSLACK, 1_u64) })

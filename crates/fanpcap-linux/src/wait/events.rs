@@ -9,11 +9,11 @@ use std::os::fd::{AsFd, BorrowedFd, FromRawFd, OwnedFd};
 use std::ptr::{null, null_mut};
 use std::time::Duration;
 
-/// Waits until one of the descriptors is readable or has nobody at its other end, for ever without
-/// a `limit`. Tells which ones; none when the time was up or a signal handler has run.
+/// Waits until one of the descriptors is readable or has lost its other end; for ever without a
+/// `limit`. Returns which ones; none when the time was up or a signal handler has run.
 ///
 /// # Errors
-/// What ppoll(2) says otherwise.
+/// Other errors of ppoll(2).
 pub fn poll(fds: &[BorrowedFd<'_>], limit: Option<Duration>) -> io::Result<Vec<bool>> {
     let mut entries: Vec<libc::pollfd> = fds.iter().map(|fd| super::entry(Some(*fd))).collect();
     match super::poll(&mut entries, limit) {
@@ -22,33 +22,33 @@ pub fn poll(fds: &[BorrowedFd<'_>], limit: Option<Duration>) -> io::Result<Vec<b
     }
 }
 
-/// Signals read as data. While this lives, they run no handlers.
+/// Signals read as data. They run no handlers while this value lives.
 #[derive(Debug)]
 pub struct Signals {
     file: File,
-    /// What the thread had blocked before.
+    /// The thread's former signal mask.
     before: libc::sigset_t,
 }
 
 /// A signal that has come.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Arrived {
-    /// Its number.
+    /// The signal's number.
     pub signal: c_int,
-    /// It came from the kernel, as a terminal's signals do, not from a process.
+    /// The kernel sent the signal, as for a terminal; not a process.
     pub from_kernel: bool,
 }
 
 impl Signals {
     /// Blocks these signals for the calling thread and the threads that it starts later, and makes
     /// them readable. Other threads must not exist yet. Child processes inherit the mask, unless
-    /// [`crate::process::child::bind`] undoes it.
+    /// [`crate::process::child::bind`] resets it.
     ///
-    /// A signal that the process ignores, as nohup(1) has it, stays ignored: a blocked one would be
-    /// queued.
+    /// A signal that the process ignores, as under nohup(1), stays ignored: a blocked signal would
+    /// be queued.
     ///
     /// # Errors
-    /// What sigprocmask(2), sigaction(2) and signalfd(2) say.
+    /// The errors of sigprocmask(2), sigaction(2) and signalfd(2).
     pub fn take(signals: &[c_int]) -> io::Result<Self> {
         let mut set = MaybeUninit::<libc::sigset_t>::uninit();
         // SAFETY: sigemptyset initialises the set it is given.
@@ -80,7 +80,7 @@ impl Signals {
     /// The next signal that has come, if any.
     ///
     /// # Errors
-    /// What read(2) says.
+    /// The error of read(2).
     pub fn next(&self) -> io::Result<Option<Arrived>> {
         let mut bytes = [0; size_of::<libc::signalfd_siginfo>()];
         match (&self.file).read(&mut bytes) {

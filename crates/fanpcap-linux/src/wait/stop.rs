@@ -1,5 +1,5 @@
-//! SIGINT, SIGTERM and SIGHUP as a flag, for commands that end in good order; and a wait that these
-//! signals end.
+//! SIGINT, SIGTERM and SIGHUP as a flag, for commands that shut down in order; and a wait that
+//! these signals end.
 
 use crate::errno::check;
 use crate::wait::clock;
@@ -15,20 +15,20 @@ use std::time::Duration;
 static REQUESTED: AtomicBool = AtomicBool::new(false);
 /// The last signal that came; 0: none.
 static SIGNAL: AtomicI32 = AtomicI32::new(0);
-/// When somebody asked for the end first, by the clock of [`clock::monotonic_ns`]; 0: nobody has.
+/// The time of the first stop request, by [`clock::monotonic_ns`]; 0: none.
 static SINCE_NS: AtomicU64 = AtomicU64::new(0);
 static INSISTED: AtomicBool = AtomicBool::new(false);
 static WAKE: OnceLock<Wake> = OnceLock::new();
 
-/// From now on SIGINT, SIGTERM and SIGHUP set the flag that is returned, instead of ending the
-/// process. System calls that they meet end with `EINTR` (no `SA_RESTART`). A signal that the
-/// process was started with ignored, as nohup(1) and shells do, stays ignored.
+/// Makes SIGINT, SIGTERM and SIGHUP set the returned flag instead of ending the process. System
+/// calls that they interrupt end with `EINTR` (no `SA_RESTART`). A signal that was ignored when the
+/// process started, as under nohup(1) and shells, stays ignored.
 ///
 /// # Errors
-/// What eventfd(2) and sigaction(2) say.
+/// The errors of eventfd(2) and sigaction(2).
 pub fn on_signals() -> io::Result<&'static AtomicBool> {
     if WAKE.get().is_none() {
-        // Another thread may have been first: its value stays.
+        // If another thread was first, its value stays.
         let _ = WAKE.set(Wake::new()?);
     }
     for signal in [libc::SIGINT, libc::SIGTERM, libc::SIGHUP] {
@@ -37,25 +37,25 @@ pub fn on_signals() -> io::Result<&'static AtomicBool> {
     Ok(&REQUESTED)
 }
 
-/// Whether somebody has asked for the end: a signal, or [`request`].
+/// Whether a stop was requested, by a signal or by [`request`].
 pub fn is_requested() -> bool {
     REQUESTED.load(Ordering::Acquire)
 }
 
-/// The signal that asked for the end, if one has.
+/// The signal that requested the stop, if any.
 pub fn signal() -> Option<u8> {
     let number = u8::try_from(SIGNAL.load(Ordering::Relaxed)).ok();
     number.filter(|&signal| signal > 0)
 }
 
 /// Whether a second signal has come: the command should give up what takes long. Signals within a
-/// fifth of a second count as one: timeout(1) and terminals send theirs to the process and to its
+/// fifth of a second count as one, because timeout(1) and terminals signal both the process and its
 /// group.
 pub fn is_insisted() -> bool {
     INSISTED.load(Ordering::Acquire)
 }
 
-/// Asks for the end as a signal does. Async-signal-safe.
+/// Requests a stop as a signal does. Async-signal-safe.
 pub fn request() {
     let now = clock::monotonic_ns();
     // The first request's time stays.
@@ -66,11 +66,11 @@ pub fn request() {
     }
 }
 
-/// Waits until somebody asks for the end, at most for `limit`, and tells whether one has. Only one
-/// thread may wait.
+/// Waits for a stop request, at most for `limit`. Returns whether one has come. Only one thread may
+/// wait.
 ///
 /// # Errors
-/// What poll(2) says, but for `EINTR`.
+/// The error of poll(2), except `EINTR`.
 pub fn wait(limit: Duration) -> io::Result<bool> {
     if !is_requested() {
         match wait::wait(None, WAKE.get(), Some(limit)) {
@@ -81,7 +81,7 @@ pub fn wait(limit: Duration) -> io::Result<bool> {
     Ok(is_requested())
 }
 
-/// Signals so close together are one.
+/// Signals that come within this time count as one.
 const SAME_NS: u64 = 200_000_000;
 
 fn catch(signal: c_int) -> io::Result<()> {

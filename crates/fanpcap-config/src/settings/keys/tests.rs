@@ -15,7 +15,7 @@ fn refusal(key: Key, text: &str) -> (&'static str, usize) {
     (fault.slug, fault.offset)
 }
 
-/// The page from this heading to that one.
+/// The part of the page between two headings.
 fn section(from: &str, to: &str) -> &'static str {
     let (_, rest) = PAGE.split_once(from).unwrap();
     rest.split_once(to).unwrap().0

@@ -1,5 +1,5 @@
-//! What the settings come to for one device, and where each value is from; what is set and has no
-//! effect, and why.
+//! Explains the settings of one device: each value with its origin, and the settings without effect
+//! with the reason.
 
 use super::{Compile, Handle, Plan};
 use crate::device::{Device, Part};
@@ -11,20 +11,20 @@ use crate::settings::keys::Key;
 use crate::settings::{Environment, Settings};
 use fanpcap_steer::nearest::nearest;
 
-/// What a handle on a device gets.
+/// The settings of a handle on a device, explained.
 #[derive(Debug, Clone)]
 pub struct Explained {
-    /// The device's name, as settings have it.
+    /// The device's name in settings.
     pub device: String,
-    /// What the library does with the handle, or why it refuses it.
+    /// What the library does with the handle, or why it refuses the handle.
     pub plan: Result<Plan, Report>,
-    /// Where the values are from.
+    /// The origins of the values.
     pub origins: Origins,
-    /// What is set for this device, but by something that comes later.
+    /// Settings for this device that another setting overrides.
     pub ignored: Vec<Ignored>,
 }
 
-/// Where values are from: `PCAP_GROUP=7`, `/etc/pcap.conf:3`. None is the default.
+/// The origins of values: `PCAP_GROUP=7`, `/etc/pcap.conf:3`. `None`: the default.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Origins {
     /// Of the group.
@@ -33,20 +33,20 @@ pub struct Origins {
     pub mode: Option<String>,
     /// Of the upper bound of the snapshot length.
     pub caplen: Option<String>,
-    /// Of the driver, and which it is.
+    /// Of the driver, with the driver.
     pub driver: Option<(String, Engine)>,
 }
 
 /// A setting without effect.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Ignored {
-    /// As it is written: `PCAP_GROUP_eth9=5`, `fanout@6 = lb`.
+    /// The setting as written: `PCAP_GROUP_eth9=5`, `fanout@6 = lb`.
     pub setting: String,
-    /// Where: `environment`, `/etc/pcap.conf:3`.
+    /// Its place: `environment`, `/etc/pcap.conf:3`.
     pub place: String,
-    /// Why, for programs.
+    /// The reason, for scripts.
     pub reason: Reason,
-    /// Why, for people.
+    /// The reason, for people.
     pub why: String,
     /// What to do.
     pub hint: Option<String>,
@@ -55,20 +55,20 @@ pub struct Ignored {
 /// Why a setting has no effect.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Reason {
-    /// Another setting of the same comes first.
+    /// Another setting for the same value takes precedence.
     Overridden,
-    /// The device that it names is not there.
+    /// The device that the setting names does not exist.
     NoSuchDevice,
-    /// No setting puts a handle in the group that it names.
+    /// No setting puts a handle in the group that this one names.
     NobodysGroup,
-    /// A mode, and the device is in no group.
+    /// The setting is a mode, and the device is in no group.
     NoGroup,
-    /// A variable that is none of ours.
+    /// The variable is unknown.
     UnknownName,
 }
 
 impl Reason {
-    /// A word for it.
+    /// A word for the reason.
     pub fn name(self) -> &'static str {
         match self {
             Reason::Overridden => "overridden",
@@ -81,7 +81,7 @@ impl Reason {
 }
 
 impl Settings {
-    /// What an application gets on `device`, which names a single one: by the same way as
+    /// Explains the settings of `device`, which names a single one, by the code of
     /// [`Settings::plan`].
     pub fn explain(
         &self,
@@ -112,7 +112,8 @@ impl Settings {
         }
     }
 
-    /// What has no effect on any device; `variables` are the names of all that the process has.
+    /// The settings without effect on any device. `variables` are the names of all variables of the
+    /// process.
     pub fn without_effect(&self, environment: &Environment, interfaces: &[String]) -> Vec<Ignored> {
         let entries = self.environment.iter().chain(&self.file);
         let mut ignored: Vec<Ignored> = entries
@@ -164,7 +165,7 @@ impl Settings {
     }
 }
 
-/// The settings that a handle's values are from.
+/// The settings that determine a handle's values.
 #[derive(Default)]
 struct Used<'a> {
     group: Option<&'a Entry>,
@@ -174,8 +175,7 @@ struct Used<'a> {
 }
 
 impl<'a> Used<'a> {
-    /// By the handle's own way of finding them. What it refuses is not used: the plan has the
-    /// refusal.
+    /// Finds the settings as the handle does. Ignores its refusals, which the plan reports.
     fn of(handle: &Handle<'a>) -> Self {
         let group = handle.group_entry().ok().flatten();
         let mode = group.and_then(|(group, _)| {
@@ -206,8 +206,8 @@ impl<'a> Used<'a> {
         }
     }
 
-    /// Why an entry that would concern the handle is not used; none where it is, or concerns
-    /// others.
+    /// Why an entry that could concern the handle is not used; `None` if it is used, or concerns
+    /// other handles.
     fn overrides(&self, entry: &Entry, handle: &Handle<'_>) -> Option<Ignored> {
         let used = [
             (Key::Group, self.group),
@@ -216,7 +216,7 @@ impl<'a> Used<'a> {
             (Key::Caplen, self.caplen),
             (Key::Driver, self.driver),
         ];
-        // Settings of other keys can't be honoured: the plan refuses them.
+        // The plan refuses settings of other keys.
         let (_, first) = used.into_iter().find(|(key, _)| *key == entry.key)?;
         let group = self.group.and_then(|entry| entry.value.group());
         let concerns = match (entry.key, &entry.target) {
@@ -247,8 +247,7 @@ impl<'a> Used<'a> {
     }
 }
 
-/// Whether a device that a setting names is one of the interfaces, `any`, or a virtual one of
-/// these.
+/// Whether a device in a setting is an interface, `any`, or a virtual device of an interface.
 fn is_there(name: &str, entry: &Entry, interfaces: &[String]) -> bool {
     let any = "any".to_owned();
     let is = |base: &str| interfaces.iter().chain([&any]).any(|it| it == base);
@@ -270,7 +269,7 @@ fn is_there(name: &str, entry: &Entry, interfaces: &[String]) -> bool {
     entry.is_variable() && interfaces.iter().chain([&any]).any(spelled)
 }
 
-/// The interface under a device's name.
+/// The interface below a virtual device, or the device itself.
 fn base_of(name: &str, exists: impl Fn(&str) -> bool) -> String {
     let parts = Device::classify(name, exists);
     let base = |part: &Part| part.base.clone();

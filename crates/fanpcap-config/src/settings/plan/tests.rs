@@ -1,4 +1,4 @@
-//! Who wins: the application's call, the environment, the file; and what is refused for a handle.
+//! Precedence: the application's call, the environment, the file; and what is refused for a handle.
 
 use super::*;
 use crate::settings::Environment;
@@ -306,7 +306,7 @@ fn a_program_steers_where_it_decides() {
     assert_eq!(joins(&variable, "group = 3", "eth0"), joined);
 }
 
-/// The place of what is wrong with the program of a handle on eth0.
+/// The place of the mistake in the steering program of a handle on eth0.
 fn wrong(variables: &[(&str, &str)], config: &str) -> (&'static str, String) {
     let report = plan_with(&settings(variables, config), "eth0", None).unwrap_err();
     let rendered = report.render(255);

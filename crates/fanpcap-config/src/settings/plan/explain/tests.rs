@@ -1,4 +1,4 @@
-//! What is told of settings is what the plan does, and what has no effect is told with its reason.
+//! Explanations agree with the plan, and settings without effect have a reason.
 
 use super::*;
 use crate::steering::Steering;
@@ -49,7 +49,7 @@ fn each_value_has_the_place_that_it_is_from() {
     );
     let joined = told.plan.unwrap().membership.unwrap();
     assert_eq!(joined.origin, "pcap.conf:2");
-    // The environment comes first, and what it hides is told.
+    // The environment takes precedence, and the overridden setting is listed.
     let told = explained(&[("PCAP_GROUP", "7"), ("PCAP_CAPLEN", "64")], config, "ux0");
     assert_eq!(told.origins.group.as_deref(), Some("PCAP_GROUP=7"));
     assert_eq!((told.origins.mode, told.device.as_str()), (None, "ux0"));
