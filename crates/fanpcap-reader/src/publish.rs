@@ -269,25 +269,16 @@ mod tests {
 
     fn publisher(at_ns: u64) -> (Publisher, PublishedCounters) {
         let port = Arc::new(Uncounted(UdpSocket::bind("127.0.0.1:0").unwrap()));
-        let [
-            taken,
-            received,
-            dropped,
-            reading,
-            read_ns,
-            read_taken,
-            idle_taken,
-            looked_ns,
-        ] = shared::own(&[u64::MAX, 0, 0, 0, 0, 0, 0, 0]);
+        let word = |value| shared::own(&[value])[0].clone();
         let kept = PublishedCounters {
-            taken,
-            received,
-            dropped,
-            reading,
-            read_ns,
-            read_taken,
-            idle_taken,
-            looked_ns,
+            taken: word(u64::MAX),
+            received: word(0),
+            dropped: word(0),
+            reading: word(0),
+            read_ns: word(0),
+            read_taken: word(0),
+            idle_taken: word(0),
+            looked_ns: word(0),
             more: None,
         };
         (Publisher::new(kept.clone(), port, at_ns), kept)

@@ -1,13 +1,14 @@
 //! How a read of one device ends: counts, nothing, a break, an error; and how it waits.
 
-use super::fake::{BLOCKS, FakeDevice, NONBLOCKING, OPTIONS, Return, dispatch, packet, times};
+use super::fake::{
+    BLOCKS, FakeDevice, LATER, NONBLOCKING, OPTIONS, Return, dispatch, packet, times,
+    times_until_later,
+};
 use fanpcap_reader::{Link, Reader};
 use std::thread;
 use std::time::Duration;
 
 const TIMEOUT: Option<Duration> = Some(Duration::from_millis(10));
-/// Long enough that the reader waits by then.
-const LATER: Duration = Duration::from_millis(30);
 
 const COUNT: fn(i32) -> Return = Return::Count;
 
@@ -65,15 +66,8 @@ fn without_a_time_out_a_read_waits_for_packets() {
     let (mut device, input) = FakeDevice::new(true, None);
     let reader = Reader::new(input, &OPTIONS).unwrap();
     device.arrive(&[]);
-    thread::scope(|scope| {
-        scope.spawn(move || {
-            thread::sleep(LATER);
-            device.arrive(&[packet(1, 60)]);
-            // The device lives as long as its reader.
-            thread::sleep(2 * LATER);
-        });
-        assert_eq!(times(&reader, -1), (COUNT(1), vec![1]));
-    });
+    let seen = times_until_later(&reader, device, |_| {});
+    assert_eq!(seen, (COUNT(1), vec![1]));
 }
 
 #[test]
@@ -152,17 +146,11 @@ fn a_break_ends_a_wait() {
 
 #[test]
 fn a_nudge_ends_no_read() {
-    let (mut device, input) = FakeDevice::new(true, TIMEOUT);
+    let (device, input) = FakeDevice::new(true, TIMEOUT);
     let reader = Reader::new(input, &OPTIONS).unwrap();
     reader.nudge();
-    thread::scope(|scope| {
-        scope.spawn(move || {
-            thread::sleep(LATER);
-            device.arrive(&[packet(1, 60)]);
-            thread::sleep(2 * LATER);
-        });
-        assert_eq!(times(&reader, -1), (COUNT(1), vec![1]));
-    });
+    let seen = times_until_later(&reader, device, |_| {});
+    assert_eq!(seen, (COUNT(1), vec![1]));
 }
 
 #[test]
@@ -189,26 +177,21 @@ fn packets_come_before_an_error() {
 
 #[test]
 fn a_device_that_is_down_and_up_again_ends_no_read() {
-    let (mut device, input) = FakeDevice::new(true, TIMEOUT);
+    let (device, input) = FakeDevice::new(true, TIMEOUT);
     let reader = Reader::new(input, &OPTIONS).unwrap();
     device.port.checks.lock().unwrap().push_back(Ok(Link::Down));
     let links = [Ok(Link::Down); 20].into_iter().chain([Ok(Link::Up)]);
     device.port.links.lock().unwrap().extend(links);
-    thread::scope(|scope| {
-        let reader = &reader;
-        scope.spawn(move || {
-            let mut was_down = false;
-            while !device.port.links.lock().unwrap().is_empty() {
-                was_down |= reader.is_net_down();
-                thread::sleep(Duration::from_micros(200));
-            }
-            thread::sleep(LATER);
-            assert!(was_down && !reader.is_net_down());
-            device.arrive(&[packet(1, 60)]);
-            thread::sleep(2 * LATER);
-        });
-        assert_eq!(times(reader, -1), (COUNT(1), vec![1]));
+    let seen = times_until_later(&reader, device, |device| {
+        let mut was_down = false;
+        while !device.port.links.lock().unwrap().is_empty() {
+            was_down |= reader.is_net_down();
+            thread::sleep(Duration::from_micros(200));
+        }
+        thread::sleep(LATER);
+        assert!(was_down && !reader.is_net_down());
     });
+    assert_eq!(seen, (COUNT(1), vec![1]));
 }
 
 #[test]

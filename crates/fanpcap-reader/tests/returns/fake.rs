@@ -11,6 +11,7 @@ use std::io::{self, Write};
 use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::net::UnixStream;
 use std::sync::{Arc, Mutex};
+use std::thread;
 use std::time::Duration;
 
 /// What a call of the port answers.
@@ -226,4 +227,25 @@ pub(crate) fn times(reader: &Reader, max: i32) -> (Return, Vec<i64>) {
     let mut times = Vec::new();
     let returned = dispatch(reader, max, |got| times.push(got.fraction));
     (returned, times)
+}
+
+/// Long enough that the reader waits by then.
+pub(crate) const LATER: Duration = Duration::from_millis(30);
+
+/// Reads while a packet of microsecond 1 arrives, [`LATER`] after `wait` has ended.
+pub(crate) fn times_until_later(
+    reader: &Reader,
+    mut device: FakeDevice,
+    wait: impl FnOnce(&FakeDevice) + Send,
+) -> (Return, Vec<i64>) {
+    thread::scope(|scope| {
+        scope.spawn(move || {
+            wait(&device);
+            thread::sleep(LATER);
+            device.arrive(&[packet(1, 60)]);
+            // The device lives as long as its reader.
+            thread::sleep(2 * LATER);
+        });
+        times(reader, -1)
+    })
 }

@@ -158,42 +158,31 @@ fn a_filter_can_be_changed_in_a_callback() {
 fn what_was_taken_and_counted_is_published() {
     let (mut device, input) = FakeDevice::new(true, None);
     let reader = Reader::new(input, &OPTIONS).unwrap();
-    let [
-        taken,
-        received,
-        dropped,
-        reading,
-        read_ns,
-        read_taken,
-        idle_taken,
-        looked_ns,
-    ] = shared::own(&[0; 8]);
-    reader.keep(
-        0,
-        PublishedCounters {
-            taken: taken.clone(),
-            received: received.clone(),
-            dropped: dropped.clone(),
-            reading,
-            read_ns,
-            read_taken: read_taken.clone(),
-            idle_taken,
-            looked_ns,
-            more: None,
-        },
-    );
+    let word = || shared::own(&[0])[0].clone();
+    let kept = PublishedCounters {
+        taken: word(),
+        received: word(),
+        dropped: word(),
+        reading: word(),
+        read_ns: word(),
+        read_taken: word(),
+        idle_taken: word(),
+        looked_ns: word(),
+        more: None,
+    };
+    reader.keep(0, kept.clone());
     *device.port.statistics.lock().unwrap() = Statistics {
         received: 40,
         dropped: 2,
     };
     device.arrive(&[packet(1, 60), packet(2, 60)]);
     let mut seen = Vec::new();
-    dispatch(&reader, 2, |_| seen.push(taken.get()));
+    dispatch(&reader, 2, |_| seen.push(kept.taken.get()));
     assert_eq!(seen, [1, 2], "before each is delivered");
     // The kernel's counters are taken 100 ms after the member has joined.
     std::thread::sleep(std::time::Duration::from_millis(120));
     device.arrive(&[packet(3, 60)]);
     dispatch(&reader, -1, |_| {});
-    let words = [&taken, &received, &dropped, &read_taken].map(shared::Word::get);
+    let words = [kept.taken, kept.received, kept.dropped, kept.read_taken].map(|word| word.get());
     assert_eq!(words, [3, 40, 2, 3]);
 }

@@ -1,6 +1,8 @@
 //! Several devices in one stream: in the order of time, though one is empty, down or gone.
 
-use super::fake::{FakeDevice, NONBLOCKING, OPTIONS, Return, packet, times};
+use super::fake::{
+    FakeDevice, LATER, NONBLOCKING, OPTIONS, Return, packet, times, times_until_later,
+};
 use super::kernel::Packet;
 use fanpcap_reader::{Input, Link, Reader};
 use std::thread;
@@ -99,17 +101,11 @@ fn a_device_that_is_down_does_not_keep_the_others() {
     let down = &devices[1].port;
     down.checks.lock().unwrap().push_back(Ok(Link::Down));
     down.links.lock().unwrap().extend([Ok(Link::Down); 1000]);
-    let mut first = devices.remove(0);
-    thread::scope(|scope| {
-        let reader = &reader;
-        scope.spawn(move || {
-            thread::sleep(Duration::from_millis(30));
-            assert!(reader.is_net_down());
-            first.arrive(&[packet(1, 60)]);
-            thread::sleep(Duration::from_millis(100));
-        });
-        assert_eq!(times(reader, -1), (COUNT(1), vec![1]));
+    let seen = times_until_later(&reader, devices.remove(0), |_| {
+        thread::sleep(LATER);
+        assert!(reader.is_net_down());
     });
+    assert_eq!(seen, (COUNT(1), vec![1]));
 }
 
 #[test]
