@@ -106,116 +106,44 @@ fn shorter(shots: &[Shot]) -> Vec<Vec<Shot>> {
 
 /// All functions that are one step simpler.
 fn functions(function: &Function) -> Vec<Function> {
-    let mut all = match function {
-        Function::Sequence(parts) => lists(parts, Function::Sequence),
-        Function::First(parts) => lists(parts, Function::First),
-        Function::If(predicate, then, otherwise) => {
-            let choice = |predicate: &Predicate, then: &Function, otherwise: &Function| {
-                Function::If(
-                    Box::new(predicate.clone()),
-                    Box::new(then.clone()),
-                    Box::new(otherwise.clone()),
-                )
-            };
-            let mut all = vec![(**then).clone(), (**otherwise).clone()];
-            all.extend(
-                functions(then)
-                    .iter()
-                    .map(|then| choice(predicate, then, otherwise)),
-            );
-            all.extend(
-                functions(otherwise)
-                    .iter()
-                    .map(|other| choice(predicate, then, other)),
-            );
-            all.extend(
-                predicates(predicate)
-                    .iter()
-                    .map(|simple| choice(simple, then, otherwise)),
-            );
-            all
+    let mut all: Vec<_> = function.children().cloned().collect();
+    for (at, child) in function.children().enumerate() {
+        let mut fewer = function.clone();
+        if let Function::Sequence(parts) | Function::First(parts) = &mut fewer {
+            parts.remove(at);
+            all.push(fewer);
         }
-        Function::Inverse(part) => around(part, Function::Inverse),
-        Function::Inner(part) => around(part, Function::Inner),
-        Function::Drop
-        | Function::Steer(_)
-        | Function::Broadcast
-        | Function::Classify(_)
-        | Function::Host(_)
-        | Function::Mark(_)
-        | Function::Count(..)
-        | Function::SetState(_)
-        | Function::Sample { .. } => Vec::new(),
-        Function::Pass => return Vec::new(),
-    };
-    all.push(Function::Pass);
-    all
-}
-
-fn around(part: &Function, make: fn(Box<Function>) -> Function) -> Vec<Function> {
-    let mut all = vec![part.clone()];
-    all.extend(
-        functions(part)
-            .into_iter()
-            .map(|simple| make(Box::new(simple))),
-    );
-    all
-}
-
-fn lists(parts: &[Function], make: fn(Vec<Function>) -> Function) -> Vec<Function> {
-    let mut all = parts.to_vec();
-    for at in 0..parts.len() {
-        let mut fewer = parts.to_vec();
-        fewer.remove(at);
-        all.push(make(fewer));
-        for simple in functions(&parts[at]) {
-            let mut simpler = parts.to_vec();
-            simpler[at] = simple;
-            all.push(make(simpler));
+        for simple in functions(child) {
+            let mut simpler = function.clone();
+            *simpler.children_mut().nth(at).unwrap() = simple;
+            all.push(simpler);
         }
+    }
+    for simple in function.question().into_iter().flat_map(predicates) {
+        let mut simpler = function.clone();
+        if let Function::If(question, ..) = &mut simpler {
+            **question = simple;
+        }
+        all.push(simpler);
+    }
+    if *function != Function::Pass {
+        all.push(Function::Pass);
     }
     all
 }
 
 fn predicates(predicate: &Predicate) -> Vec<Predicate> {
-    let pair =
-        |a: &Predicate, b: &Predicate, make: fn(Box<Predicate>, Box<Predicate>) -> Predicate| {
-            let mut all = vec![a.clone(), b.clone()];
-            all.extend(
-                predicates(a)
-                    .into_iter()
-                    .map(|a| make(Box::new(a), Box::new(b.clone()))),
-            );
-            all.extend(
-                predicates(b)
-                    .into_iter()
-                    .map(|b| make(Box::new(a.clone()), Box::new(b))),
-            );
-            all
-        };
-    match predicate {
-        Predicate::Constant(_) => Vec::new(),
-        Predicate::Not(part) => {
-            let mut all = vec![(**part).clone()];
-            all.extend(
-                predicates(part)
-                    .into_iter()
-                    .map(|part| Predicate::Not(Box::new(part))),
-            );
-            all
+    let mut all: Vec<_> = predicate.children().cloned().collect();
+    for (at, child) in predicate.children().enumerate() {
+        for simple in predicates(child) {
+            let mut simpler = predicate.clone();
+            *simpler.children_mut().nth(at).unwrap() = simple;
+            all.push(simpler);
         }
-        Predicate::And(a, b) => pair(a, b, Predicate::And),
-        Predicate::Or(a, b) => pair(a, b, Predicate::Or),
-        Predicate::Xor(a, b) => pair(a, b, Predicate::Xor),
-        Predicate::Compare(..)
-        | Predicate::Member(..)
-        | Predicate::Has(_)
-        | Predicate::Address(..)
-        | Predicate::AddressIn { .. }
-        | Predicate::Port(..)
-        | Predicate::Pcap(_)
-        | Predicate::Share { .. }
-        | Predicate::Rtp
-        | Predicate::Rtcp => [true, false].map(Predicate::Constant).to_vec(),
     }
+    let is_leaf = all.is_empty();
+    if is_leaf && !matches!(predicate, Predicate::Constant(_)) {
+        all.extend([true, false].map(Predicate::Constant));
+    }
+    all
 }
