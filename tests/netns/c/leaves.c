@@ -28,7 +28,7 @@ static void leave(int signal)
 	siglongjmp(out, 1);
 }
 
-static int set_filter(int which)
+static int change_filter(int which)
 {
 	static const char *const texts[] = { "tcp or arp", "tcp port 80 or arp" };
 	struct bpf_program program;
@@ -56,7 +56,7 @@ int main(int argc, char **argv)
 
 	if (argc != 4)
 		fail("usage", "leaves DEVICE GROUP filter|replace");
-	call = strcmp(argv[3], "filter") == 0 ? set_filter : replace;
+	call = strcmp(argv[3], "filter") == 0 ? change_filter : replace;
 	group = atoi(argv[2]);
 	p = opened(argv[1], group, "main = tcp >-> steer_rrobin");
 	signal(SIGUSR1, leave);

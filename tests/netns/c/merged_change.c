@@ -4,17 +4,6 @@
 
 enum { TIMEOUT_MS = 20, SETTLED_MS = 150, BEFORE = 6 };
 
-static void set_filter(pcap_t *p, const char *filter)
-{
-	struct bpf_program program;
-
-	if (pcap_compile(p, &program, filter, 1, PCAP_NETMASK_UNKNOWN) != 0)
-		fail("pcap_compile", pcap_geterr(p));
-	if (pcap_setfilter(p, &program) != 0)
-		fail("pcap_setfilter", pcap_geterr(p));
-	pcap_freecode(&program);
-}
-
 /* Waits until all of COUNT packets can be read, and no longer has to wait for earlier ones. */
 static void settle(pcap_t *p, unsigned count)
 {

@@ -28,17 +28,6 @@ static pcap_t *refused(const char *device)
 	return p;
 }
 
-static void set_filter(pcap_t *p, const char *filter)
-{
-	struct bpf_program program;
-
-	if (pcap_compile(p, &program, filter, 1, PCAP_NETMASK_UNKNOWN) != 0)
-		fail("pcap_compile", pcap_geterr(p));
-	if (pcap_setfilter(p, &program) != 0)
-		fail("pcap_setfilter", pcap_geterr(p));
-	pcap_freecode(&program);
-}
-
 static struct packets read_all(pcap_t *p)
 {
 	char errbuf[PCAP_ERRBUF_SIZE] = "";

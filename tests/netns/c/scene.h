@@ -35,6 +35,17 @@ static inline pcap_t *opened(const char *device, int group, const char *mode)
 	return p;
 }
 
+static inline void set_filter(pcap_t *p, const char *filter)
+{
+	struct bpf_program program;
+
+	if (pcap_compile(p, &program, filter, 1, PCAP_NETMASK_UNKNOWN) != 0)
+		fail("pcap_compile", pcap_geterr(p));
+	if (pcap_setfilter(p, &program) != 0)
+		fail("pcap_setfilter", pcap_geterr(p));
+	pcap_freecode(&program);
+}
+
 /* The ethertypes for experiments (IEEE 802): no host answers them. */
 enum { OURS = 0x88b5, OTHERS = 0x88b6 };
 
