@@ -5,6 +5,7 @@
 //! function goes on, maybe with another outcome, or drops. Nothing of a sequence runs after a drop.
 //! A later steering function overrides an earlier one.
 
+mod all;
 mod nodes;
 
 pub use nodes::{Node, NodeMut};

@@ -7,44 +7,6 @@ use fanpcap_steer::ir::{Comparison, Header, Net, Predicate, Property, Side};
 use super::Maker;
 use crate::{Draw, pools};
 
-const HEADERS: [Header; 13] = [
-    Header::Ip,
-    Header::Link,
-    Header::Tag,
-    Header::Ipv4,
-    Header::Ipv6,
-    Header::Fragment,
-    Header::FirstFragment,
-    Header::LaterFragment,
-    Header::Inner,
-    Header::LinkBroadcast,
-    Header::LinkMulticast,
-    Header::IpBroadcast,
-    Header::IpMulticast,
-];
-
-const PROPERTIES: [Property; 19] = [
-    Property::EtherType,
-    Property::VlanId,
-    Property::Protocol,
-    Property::Tos,
-    Property::IpLength,
-    Property::IpId,
-    Property::IpFragment,
-    Property::Ttl,
-    Property::TcpSource,
-    Property::TcpDestination,
-    Property::TcpHeaderLength,
-    Property::UdpSource,
-    Property::UdpDestination,
-    Property::UdpLength,
-    Property::IcmpType,
-    Property::IcmpCode,
-    Property::Mark,
-    Property::State,
-    Property::Queue,
-];
-
 const COMPARISONS: [Comparison; 8] = [
     Comparison::Equal,
     Comparison::NotEqual,
@@ -77,7 +39,7 @@ impl Maker<'_, '_> {
             4,
         ];
         match self.draw.weighted(&weights) {
-            0 => Predicate::Has(self.draw.pick(&HEADERS)),
+            0 => Predicate::Has(self.draw.pick(&Header::ALL)),
             1 => self.compare(),
             2 => Predicate::Port(self.side(), pools::port(self.draw)),
             3 => Predicate::Address(self.side(), self.net()),
@@ -105,7 +67,7 @@ impl Maker<'_, '_> {
     }
 
     fn compare(&mut self) -> Predicate {
-        let property = self.draw.pick(&PROPERTIES);
+        let property = self.draw.pick(&Property::ALL);
         let comparison = self.draw.pick(&COMPARISONS);
         let number = if self.draw.one_in(30) {
             self.draw.u64()
@@ -116,7 +78,7 @@ impl Maker<'_, '_> {
     }
 
     fn member(&mut self) -> Predicate {
-        let property = self.draw.pick(&PROPERTIES);
+        let property = self.draw.pick(&Property::ALL);
         Predicate::Member(property, self.set(|draw| value(draw, property).into()))
     }
 

@@ -63,51 +63,13 @@ pub(super) fn predicates() -> Vec<Predicate> {
             Box::new(Predicate::Has(Header::Tag)),
         ),
     ];
-    all.extend(HEADERS.map(Predicate::Has));
-    for property in PROPERTIES {
+    all.extend(Header::ALL.map(Predicate::Has));
+    for property in Property::ALL {
         all.push(Predicate::Compare(property, Comparison::Less, 1 << 33));
         all.push(Predicate::Compare(property, Comparison::AllBits, 5));
     }
     all
 }
-
-const HEADERS: [Header; 13] = [
-    Header::Link,
-    Header::Tag,
-    Header::Ipv4,
-    Header::Ipv6,
-    Header::Ip,
-    Header::Fragment,
-    Header::FirstFragment,
-    Header::LaterFragment,
-    Header::Inner,
-    Header::LinkBroadcast,
-    Header::LinkMulticast,
-    Header::IpBroadcast,
-    Header::IpMulticast,
-];
-
-const PROPERTIES: [Property; 19] = [
-    Property::EtherType,
-    Property::VlanId,
-    Property::Protocol,
-    Property::Tos,
-    Property::IpLength,
-    Property::IpId,
-    Property::IpFragment,
-    Property::Ttl,
-    Property::TcpSource,
-    Property::TcpDestination,
-    Property::TcpHeaderLength,
-    Property::UdpSource,
-    Property::UdpDestination,
-    Property::UdpLength,
-    Property::IcmpType,
-    Property::IcmpCode,
-    Property::Mark,
-    Property::State,
-    Property::Queue,
-];
 
 pub(super) fn steers() -> Vec<Function> {
     let flow = |ports, protocol, vlan| {

@@ -1,0 +1,47 @@
+//! All headers and properties of a packet, in the order from which tests draw them by seeds.
+
+use super::{Header, Property};
+
+impl Header {
+    /// All of them.
+    pub const ALL: [Self; 13] = [
+        Self::Ip,
+        Self::Link,
+        Self::Tag,
+        Self::Ipv4,
+        Self::Ipv6,
+        Self::Fragment,
+        Self::FirstFragment,
+        Self::LaterFragment,
+        Self::Inner,
+        Self::LinkBroadcast,
+        Self::LinkMulticast,
+        Self::IpBroadcast,
+        Self::IpMulticast,
+    ];
+}
+
+impl Property {
+    /// All of them.
+    pub const ALL: [Self; 19] = [
+        Self::EtherType,
+        Self::VlanId,
+        Self::Protocol,
+        Self::Tos,
+        Self::IpLength,
+        Self::IpId,
+        Self::IpFragment,
+        Self::Ttl,
+        Self::TcpSource,
+        Self::TcpDestination,
+        Self::TcpHeaderLength,
+        Self::UdpSource,
+        Self::UdpDestination,
+        Self::UdpLength,
+        Self::IcmpType,
+        Self::IcmpCode,
+        Self::Mark,
+        Self::State,
+        Self::Queue,
+    ];
+}
