@@ -143,7 +143,7 @@ impl Emitter<'_> {
         self.mpls(stages, end);
     }
 
-    /// Reads a tag. A tag beside the frame counts too: with it, the walk ends before the `last` tag.
+    /// Reads a tag. A tag beside the frame counts too: with it, the walk ends before the `last`.
     fn tag(&mut self, last: bool, typed: Label, cut: Label, end: Label) {
         let (tag, alone) = (self.asm.label(), self.asm.label());
         for kind in [0x8100, 0x88a8, 0x9100] {
