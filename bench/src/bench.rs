@@ -14,41 +14,41 @@ use crate::refusal::Refusal;
 use crate::topology::Pair;
 use crate::wire::{Verdict, Wire};
 
-/// How to go about it; the same for all runs.
+/// Options of a session; the same for all runs.
 #[derive(Clone, Debug)]
 pub(crate) struct Options {
-    /// How long a flood lasts.
+    /// Duration of a flood.
     pub(crate) time: Duration,
-    /// Ours, and how it is told to capture.
+    /// The libraries, and the driver on our side.
     pub(crate) libraries: Libraries,
     /// Don't try live frames.
     pub(crate) portable: bool,
     /// Accept runs while others use the same CPUs.
     pub(crate) shared: bool,
-    /// Send one more frame than the generator tells.
+    /// Send one more frame than the generator reports.
     pub(crate) stray: bool,
-    /// The CPUs that were asked for.
+    /// The requested CPUs.
     pub(crate) cpus: Option<Pair>,
 }
 
-/// Everything that runs need, once made.
+/// What runs need: namespaces, devices, the compiled reader.
 #[derive(Debug)]
 pub(crate) struct Bench {
     pub(crate) wire: Wire,
     reader: Reader,
     pub(crate) scratch: Scratch,
     stray: bool,
-    /// Whether others may use the CPUs during a run.
+    /// Other processes may use the CPUs during a run.
     pub(crate) shared: bool,
-    /// How floods are sent.
+    /// How the generator sends floods.
     pub(crate) way: Way,
-    /// How long they last.
+    /// Duration of a flood.
     pub(crate) time: Duration,
     pub(crate) generator_cpu: usize,
     pub(crate) reader_cpu: usize,
 }
 
-/// What a device has counted since it was made.
+/// Counters of a device since its creation.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Arrived {
     pub(crate) received: u64,
@@ -56,8 +56,8 @@ pub(crate) struct Arrived {
 }
 
 impl Bench {
-    /// Makes namespaces, devices and the reader, and finds out how frames can be sent. The calling
-    /// thread must be in a network namespace of its own.
+    /// Creates namespaces, devices and the reader, and determines how frames can be sent. The
+    /// calling thread must be in a network namespace of its own.
     pub(crate) fn new(options: Options) -> Result<Self> {
         let cpus = Pair::choose(options.cpus)?;
         let scratch = Scratch::new()?;
@@ -105,7 +105,7 @@ impl Bench {
         Ok(())
     }
 
-    /// What the library of one side calls itself; an error when a reader would run on another.
+    /// The version text of one side's library. Fails if a reader would run on another library.
     pub(crate) fn version(&self, side: Side) -> Result<String> {
         let ended = self
             .read(side, Settings::default(), Work::Introduce)?
@@ -113,12 +113,12 @@ impl Bench {
         Ok(reader::told(&ended, side, self.library())?.version)
     }
 
-    /// Starts a reader at the far end, by itself.
+    /// Starts a reader alone at the far end.
     pub(crate) fn read(&self, side: Side, settings: Settings, work: Work) -> Result<Member> {
         self.seat(side, settings, work, Seat::ALONE)
     }
 
-    /// Starts one on the seat that it is given.
+    /// Starts a reader on a seat.
     pub(crate) fn seat(
         &self,
         side: Side,
@@ -134,7 +134,7 @@ impl Bench {
         )
     }
 
-    /// The core of a place; a reader that may be anywhere has none.
+    /// The CPU of a core; `None` if the reader may run anywhere.
     pub(crate) fn cpu(&self, place: Core) -> Option<usize> {
         match place {
             Core::Receiving => Some(self.generator_cpu),
@@ -148,12 +148,12 @@ impl Bench {
         self.reader.libraries()
     }
 
-    /// The directory of ours.
+    /// The directory of our library.
     pub(crate) fn library(&self) -> &Path {
         &self.libraries().ours
     }
 
-    /// As many frames of this length as the generator can send.
+    /// A flood of frames of this length.
     pub(crate) fn flood(&self, len: usize) -> Load {
         Load::Flood(len, self.way, self.time)
     }
@@ -168,13 +168,13 @@ impl Bench {
         generator::start(&self.wire, on, (load, reader), &self.scratch)
     }
 
-    /// Runs one from start to end.
+    /// Runs a generator to its end.
     pub(crate) fn generate(&self, load: Load) -> Result<Sent> {
         generator::finish(self.start_generator(load)?)
     }
 
-    /// The same, with the CPU time in nanoseconds that a reader had had at its first frame and at
-    /// its last.
+    /// Runs a generator to its end. Also returns the reader's CPU time in nanoseconds at the first
+    /// and at the last frame.
     pub(crate) fn generate_for(&self, load: Load, reader: u32) -> Result<(Sent, (u64, u64))> {
         let sent = generator::finish(self.start_generator_for(load, Some(reader))?)?;
         let times = sent.reader_ns;
@@ -192,7 +192,7 @@ impl Bench {
         }
     }
 
-    /// What the device at the far end has counted so far.
+    /// The far device's counters so far.
     pub(crate) fn arrived(&self) -> Result<Arrived> {
         let counters = self.wire.counters()?;
         Ok(Arrived {
@@ -201,12 +201,12 @@ impl Bench {
         })
     }
 
-    /// What is refused when a run was not alone; where others may use the CPUs, nothing.
+    /// Passes a refusal for foreign load on, unless other processes may use the CPUs.
     pub(crate) fn alone(&self, verdict: Result<(), Refusal>) -> Result<(), Refusal> {
         if self.shared { Ok(()) } else { verdict }
     }
 
-    /// Sends one frame that no generator tells of, if that was asked for.
+    /// Sends one frame that no generator reports, if the options ask for it.
     pub(crate) fn stray(&self) -> Result<()> {
         if self.stray {
             let frame = frame::single()?;

@@ -1,4 +1,4 @@
-//! Two outputs of the bench, side by side: does each median lie in the other's range?
+//! Compares two outputs of the bench: whether each median lies in the other's range.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -23,7 +23,7 @@ pub(crate) struct Compare {
     second: PathBuf,
 }
 
-/// What is needed of a row's JSON.
+/// The fields of a row's JSON that the comparison reads.
 #[derive(Debug, Deserialize)]
 struct Row {
     row: String,
@@ -46,30 +46,30 @@ struct Goal {
     rounds: Option<Vec<IgnoredAny>>,
 }
 
-/// What became of a goal.
+/// Result for a goal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Verdict {
     Same,
     Differs,
-    /// One of them has one round only, so that it has no range.
+    /// An output has one round only, and so no range.
     OneRound,
-    /// In one of the two only.
+    /// Only one output has the goal.
     Missing,
 }
 
-/// What a comparison comes to.
+/// Result of a comparison.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Outcome {
-    /// All goals are the same.
+    /// All goals are equal.
     Same,
-    /// One is not.
+    /// A goal differs.
     Differs,
-    /// They were measured on different machines, or in different ways.
+    /// The machines or the options differ.
     Incomparable,
 }
 
 impl Outcome {
-    /// The command's.
+    /// The command's exit status.
     pub(crate) fn status(self) -> ExitCode {
         match self {
             Self::Same => ExitCode::SUCCESS,
@@ -79,8 +79,8 @@ impl Outcome {
     }
 }
 
-/// Prints each goal's two spreads; whether all medians lie in the other's range, and none is
-/// missing.
+/// Prints both spreads of each goal. The outcome is `Same` if all medians lie in the other's range
+/// and no goal is missing.
 pub(crate) fn compare(directories: &Compare) -> Result<Outcome> {
     let (first, second) = (rows(&directories.first)?, rows(&directories.second)?);
     let mut same = true;
@@ -113,8 +113,7 @@ pub(crate) fn compare(directories: &Compare) -> Result<Outcome> {
     })
 }
 
-/// What must be the same of the machine and of the way in which was measured. What is measured may
-/// differ.
+/// Facts of machine and session that must be equal. What is measured may differ.
 const MACHINE: [&str; 8] = [
     "cpu",
     "cpus",
@@ -127,7 +126,7 @@ const MACHINE: [&str; 8] = [
 ];
 const SESSION: [&str; 2] = ["milliseconds", "rounds"];
 
-/// What differs, in words. What neither has is the same.
+/// The differences in words. A fact that neither output has is equal.
 fn differences(first: &Row, second: &Row) -> Vec<String> {
     let both = |names: &[&str], first: &Facts, second: &Facts| {
         let differs = |name: &&&str| first.get(**name) != second.get(**name);
@@ -150,7 +149,7 @@ impl Row {
 }
 
 impl Goal {
-    /// Whether it has no range though it may vary.
+    /// Whether there is one round only though the goal may vary.
     fn is_single(&self) -> bool {
         let rounds = self.rounds.as_ref().map(Vec::len);
         !self.constant && rounds == Some(1)
@@ -176,7 +175,7 @@ fn tell(row: &str, goal: &Goal, other: Option<&Goal>) -> bool {
     verdict == Verdict::Same
 }
 
-/// A goal that neither could measure is the same in both.
+/// Two goals that could not be measured are equal.
 fn judge(goal: &Goal, other: Option<&Goal>) -> Verdict {
     let Some(other) = other else {
         return Verdict::Missing;
@@ -200,7 +199,7 @@ fn judge(goal: &Goal, other: Option<&Goal>) -> Verdict {
     }
 }
 
-/// The rows that a directory has, by name.
+/// The rows in a directory, by name.
 fn rows(directory: &Path) -> Result<Vec<Row>> {
     let entries =
         fs::read_dir(directory).with_context(|| format!("reading {}", directory.display()))?;

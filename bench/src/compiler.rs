@@ -1,5 +1,5 @@
-//! The compiler: a process that takes a steering program from its text to the kernel, over and
-//! over, and what it says.
+//! The compiler: a process that repeatedly compiles a steering program and loads it into the
+//! kernel, and its report.
 
 use std::env;
 use std::hint::black_box;
@@ -17,7 +17,7 @@ use crate::generator;
 use crate::priority;
 use crate::spread::Spread;
 
-/// What is compiled: 50 lines with all that programs are usually made of.
+/// The steering program: 50 lines with the usual constructs.
 pub(crate) const SOURCE: &str = include_str!("../programs/probe.pfq");
 
 /// The arguments of the hidden subcommand `compiler`.
@@ -31,16 +31,16 @@ pub(crate) struct Compiling {
     times: u32,
 }
 
-/// How long it took, in nanoseconds: medians, and the first time.
+/// Times in nanoseconds: medians, and the first time.
 #[derive(Clone, Copy, Debug, Deserialize, Serialize)]
 pub(crate) struct Compiled {
-    /// From the text to what the kernel is given.
+    /// From the text to the BPF programs.
     pub(crate) compile: f64,
-    /// Until the kernel has taken it.
+    /// Until the kernel has loaded them.
     pub(crate) load: f64,
     /// Both.
     pub(crate) both: f64,
-    /// Both, when nothing is in a cache yet.
+    /// Both, with cold caches.
     pub(crate) first: f64,
 }
 
@@ -55,7 +55,7 @@ pub(crate) fn measured(bench: &Bench) -> Result<Compiled> {
     generator::told(compiler.start(&bench.scratch)?, "the compiler")
 }
 
-/// The process itself.
+/// The process's main function.
 pub(crate) fn compile(compiling: &Compiling) -> Result<Compiled> {
     let cpu = compiling.cpu;
     fanpcap_testkit::pin(cpu).with_context(|| format!("staying on CPU {cpu}"))?;
@@ -75,13 +75,14 @@ pub(crate) fn compile(compiling: &Compiling) -> Result<Compiled> {
     })
 }
 
-/// Of one time, in nanoseconds.
+/// Nanoseconds of one time.
 struct Times {
     compile: u128,
     load: u128,
 }
 
-/// As the first member of a group does it: what decides the member, and this member's filter.
+/// Compiles and loads as the first member of a group does: the group's BPF program and this
+/// member's filter.
 fn once() -> Result<Times> {
     let begin = Instant::now();
     let steering = Steering::of(&tree(black_box(SOURCE))?)?;

@@ -1,16 +1,16 @@
-//! CPU time: what a process has had, what a core was busy with, and whose it was.
+//! CPU time of processes, and the load of a core.
 
 use std::fs;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
 
-/// The CPU time of a process's first thread, to the nanosecond when it is not running.
+/// CPU time of a process's first thread; exact to the nanosecond when the thread is not running.
 pub(crate) fn of_process(pid: u32) -> Result<Duration> {
     first_number(&format!("/proc/{pid}/schedstat"))
 }
 
-/// The CPU time of all threads that a process has now.
+/// CPU time of all present threads of a process.
 pub(crate) fn of_all_threads(pid: u32) -> Result<Duration> {
     let tasks = format!("/proc/{pid}/task");
     let threads = fs::read_dir(&tasks).with_context(|| format!("reading {tasks}"))?;
@@ -19,7 +19,7 @@ pub(crate) fn of_all_threads(pid: u32) -> Result<Duration> {
         .sum()
 }
 
-/// The CPU time that the calling thread has had when it last left its CPU.
+/// CPU time of the calling thread at its last context switch.
 pub(crate) fn of_this_thread() -> Result<Duration> {
     first_number("/proc/thread-self/schedstat")
 }
@@ -33,7 +33,7 @@ fn first_number(path: &str) -> Result<Duration> {
     Ok(Duration::from_nanos(nanoseconds))
 }
 
-/// A core, watched for a while.
+/// Watches a core.
 #[derive(Debug)]
 pub(crate) struct Watch {
     cpu: usize,
@@ -44,7 +44,7 @@ pub(crate) struct Watch {
 }
 
 impl Watch {
-    /// Begins now.
+    /// Starts to watch.
     pub(crate) fn start(cpu: usize) -> Result<Self> {
         let softirqd = find(&format!("ksoftirqd/{cpu}"))?;
         Ok(Self {
@@ -56,13 +56,14 @@ impl Watch {
         })
     }
 
-    /// Which one it is.
+    /// The watched CPU.
     pub(crate) fn cpu(&self) -> usize {
         self.cpu
     }
 
-    /// The share of the core that neither `own`, nor the kernel's work for it, nor idling took.
-    /// Idle time is exact to 10 ms (proc_stat(5)), so a short watch tells little.
+    /// The share of the core that other processes took: the rest after `own`, the kernel's work for
+    /// it, and idle time. Idle time is exact to 10 ms (proc_stat(5)), so a short watch is
+    /// inaccurate.
     pub(crate) fn foreign(&self, own: Duration) -> Result<f64> {
         let watched = self.since.elapsed();
         let idle = idle(self.cpu)?.saturating_sub(self.idle);
@@ -73,7 +74,7 @@ impl Watch {
     }
 }
 
-/// How long a core has idled: columns 4 and 5 of its line, in hundredths of a second (`USER_HZ`).
+/// Idle time of a core: columns 4 and 5 of its line, in hundredths of a second (`USER_HZ`).
 fn idle(cpu: usize) -> Result<Duration> {
     let text = fs::read_to_string("/proc/stat").context("reading /proc/stat")?;
     let name = format!("cpu{cpu}");
@@ -91,14 +92,14 @@ fn idle(cpu: usize) -> Result<Duration> {
     Ok(Duration::from_millis(10 * ticks))
 }
 
-/// The process of this name.
+/// The process with this name.
 fn find(name: &str) -> Result<Option<u32>> {
     for entry in fs::read_dir("/proc").context("reading /proc")? {
         let entry = entry?;
         let Some(pid) = entry.file_name().to_str().and_then(|pid| pid.parse().ok()) else {
             continue;
         };
-        // A process may end while we look.
+        // A process may end during the search.
         let comm = fs::read_to_string(entry.path().join("comm")).unwrap_or_default();
         if comm.trim_end() == name {
             return Ok(Some(pid));

@@ -1,8 +1,8 @@
-//! The time of day in UTC.
+//! Date and time in UTC.
 
 use std::time::{SystemTime, UNIX_EPOCH};
 
-/// Now, as RFC 3339 has it, to the second.
+/// The present time in RFC 3339's format, to the second.
 pub(crate) fn now() -> String {
     let since = SystemTime::now().duration_since(UNIX_EPOCH);
     text(since.map_or(0, |since| since.as_secs()))
@@ -15,8 +15,8 @@ fn text(seconds: u64) -> String {
     format!("{year:04}-{month:02}-{day:02}T{hour:02}:{minute:02}:{second:02}Z")
 }
 
-/// A day of the Gregorian calendar by its number from 1970-01-01 on. Years begin in March here, so
-/// that a leap day is the last of its year, and 400 of them have 146097 days.
+/// The Gregorian date of a day, by its number since 1970-01-01. Years begin in March here, so that
+/// a leap day is the last of its year; 400 years have 146097 days.
 fn civil(days: u64) -> (u64, u64, u64) {
     let days = days + 719_468;
     let (era, day_of_era) = (days / 146_097, days % 146_097);

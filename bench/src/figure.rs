@@ -1,13 +1,13 @@
-//! What a run tells in numbers.
+//! The figures of a run.
 
 use std::collections::BTreeMap;
 
 use serde::Serialize;
 
-/// One run's figures.
+/// The figures of one run.
 pub(crate) type Sample = BTreeMap<Figure, f64>;
 
-/// Their kinds, in the order in which they are printed.
+/// Kinds of figures, in printing order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum Figure {
@@ -15,7 +15,7 @@ pub(crate) enum Figure {
     Sent,
     /// Frames that the reader's device counted.
     LinkReceived,
-    /// Frames that it counted as dropped.
+    /// Frames that the device counted as dropped.
     InterfaceDropped,
     /// Packets that reached the callback.
     ApplicationReceived,
@@ -23,49 +23,47 @@ pub(crate) enum Figure {
     ApplicationDropped,
     /// Packets that reached the callback, per second of sending.
     CapturedPps,
-    /// The same as a share of what was sent, in hundredths.
+    /// The same as a percentage of the frames sent.
     CapturedShare,
-    /// Packets that the program itself says it has handled.
+    /// Packets that the application says it has handled.
     Handled,
     /// The same, per second of sending.
     HandledPps,
     /// Frames that the generator sent, per second of sending.
     SentPps,
-    /// The reader's CPU time for each of them.
+    /// The reader's CPU time per captured packet.
     ReaderNs,
-    /// The generator's CPU time for each frame: with it go the device and the kernel's receive
-    /// path.
+    /// The generator's CPU time per frame, which includes the device and the kernel's receive path.
     GeneratorNs,
     /// Age of a single packet in the callback.
     LatencyP50Us,
-    /// The same, of the slowest hundredth.
+    /// The same for the slowest hundredth.
     LatencyP99Us,
     /// `pcap_open_live`, with the filter if there is one.
     OpenUs,
-    /// The same, up to the first packet.
+    /// The same up to the first packet.
     FirstUs,
     /// `pcap_close`.
     CloseUs,
-    /// From a program's text to what the kernel is given.
+    /// From a steering program's text to the BPF programs.
     CompileUs,
-    /// From there to what the kernel has taken.
+    /// From the BPF programs until the kernel has loaded them.
     LoadUs,
     /// Both.
     CompileAndLoadMs,
     /// Both, the first time in a process.
     FirstProgramMs,
-    /// The library's file.
+    /// Size of the library's file.
     SizeMb,
 }
 
-/// Which way is the better one; what is only told has none.
+/// Which values are better; figures for information only have none.
 const TOLD: Option<&str> = None;
 const HIGHER: Option<&str> = Some("higher is better");
 const LOWER: Option<&str> = Some("lower is better");
 
 impl Figure {
-    /// Its name for people, its better direction, and as many digits behind the point as it
-    /// deserves.
+    /// The name, the better direction, and the number of decimals.
     fn told(self) -> (&'static str, Option<&'static str>, usize) {
         match self {
             Self::Sent => ("sent", TOLD, 0),
@@ -93,12 +91,12 @@ impl Figure {
         }
     }
 
-    /// For people.
+    /// The name in the table.
     pub(crate) fn name(self) -> &'static str {
         self.told().0
     }
 
-    /// Which way is the better one; none for what is only told.
+    /// Which values are better; `None` for figures for information only.
     pub(crate) fn direction(self) -> Option<&'static str> {
         self.told().1
     }
@@ -108,7 +106,7 @@ impl Figure {
         self.told().2 == 3
     }
 
-    /// A value with as many digits as it deserves.
+    /// A value with its number of decimals.
     pub(crate) fn format(self, value: f64) -> String {
         let digits = self.told().2;
         format!("{value:.digits$}")

@@ -1,4 +1,4 @@
-//! The generator: a process that sends on one device from one core, and what it says it has done.
+//! The generator: a process that sends on one device from one core, and its report.
 
 pub(crate) mod frame;
 mod sending;
@@ -49,23 +49,23 @@ pub(crate) struct Traffic {
     reader: Option<u32>,
 }
 
-/// What was sent, and what it took.
+/// The generator's report.
 #[derive(Clone, Copy, Debug, Deserialize, Serialize)]
 pub(crate) struct Sent {
     /// Frames.
     pub(crate) frames: u64,
-    /// From the first to the last one.
+    /// From the first to the last frame.
     pub(crate) nanoseconds: u64,
-    /// CPU time between these.
+    /// CPU time between the first and the last frame.
     pub(crate) cpu_ns: u64,
     /// CPU time of the process.
     pub(crate) process_cpu_ns: u64,
-    /// The reader's CPU time when the first frame was about to be sent, and when the last one was.
+    /// The reader's CPU time just before the first frame and just before the last.
     pub(crate) reader_ns: Option<(u64, u64)>,
 }
 
 impl Sent {
-    /// How long it took.
+    /// Seconds from the first to the last frame.
     pub(crate) fn seconds(&self) -> f64 {
         self.nanoseconds as f64 / 1e9
     }
@@ -75,7 +75,7 @@ impl Sent {
         self.frames as f64 / self.seconds()
     }
 
-    /// How much of its core the generator had.
+    /// The generator's share of its core.
     pub(crate) fn share(&self) -> f64 {
         self.cpu_ns as f64 / self.nanoseconds as f64
     }
@@ -84,25 +84,25 @@ impl Sent {
 /// How frames get from user space to the device.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Way {
-    /// An eBPF program sends them from within the kernel: much faster than any reader.
+    /// A BPF program sends them inside the kernel: much faster than any reader.
     LiveFrames,
     /// sendmmsg(2) past the queueing discipline: works everywhere, slower than the readers.
     Sendmmsg,
 }
 
-/// What can be asked of the generator.
+/// What the generator sends.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Load {
-    /// Frames of this length as fast as it goes, for so long.
+    /// Frames of this length at full speed, for this time.
     Flood(usize, Way, Duration),
-    /// Frames of a length at a rate, for so long.
+    /// Frames of a length at a rate, for a time.
     Paced {
         len: usize,
         pps: u64,
         way: Way,
         time: Duration,
     },
-    /// So many probes, that far apart.
+    /// A number of probes at this interval.
     Probes(u64, Duration),
 }
 
@@ -139,19 +139,19 @@ pub(crate) fn start(
     program.args(reader.into_iter().flatten()).start(scratch)
 }
 
-/// Waits for its end.
+/// Waits for the generator's end and returns its report.
 pub(crate) fn finish(generator: Member) -> Result<Sent> {
     told(generator, "the generator")
 }
 
-/// What a process of the bench's own says at its end.
+/// The report of one of the bench's own processes.
 pub(crate) fn told<T: DeserializeOwned>(process: Member, name: &str) -> Result<T> {
     let ended = process.wait()?;
     ensure!(ended.status.success(), "{name}: {}", ended.said.trim());
     serde_json::from_str(&ended.said).with_context(|| format!("{name} said {:?}", ended.said))
 }
 
-/// The process itself.
+/// The process's main function.
 pub(crate) fn generate(traffic: &Traffic) -> Result<Sent> {
     fanpcap_testkit::pin(traffic.cpu).with_context(|| format!("staying on CPU {}", traffic.cpu))?;
     match (traffic.milliseconds, traffic.probes) {
@@ -172,8 +172,8 @@ mod tests {
     use super::*;
     use crate::wire::Verdict;
 
-    /// Of `way`'s frames, 16384 or more are captured: all flows, and no checksum that tcpdump
-    /// minds.
+    /// Captures 16384 frames or more of `way`: every flow must occur, and tcpdump must accept all
+    /// checksums.
     fn frames_are_well_made(way: Way) -> Result<()> {
         let wire = Wire::new()?;
         if way == Way::LiveFrames {

@@ -1,5 +1,5 @@
-//! Measures our library against its peers, on a wire of its own: the program `fanpcap-bench`, which
-//! `fanpcap bench` and `make bench` run.
+//! Measures our library against its peers, on a wire of its own: the executable `fanpcap-bench`,
+//! which `fanpcap bench` and `make bench` run.
 #![forbid(unsafe_code)]
 
 mod cpu;
@@ -114,12 +114,12 @@ enum Verb {
     Complete(complete::Arguments),
 }
 
-/// The program: reads its command line and does what is asked.
+/// Parses the command line and runs the subcommand.
 pub fn main() -> ExitCode {
     streams::ended(run(&Arguments::parse()))
 }
 
-/// The command line, as manual pages tell it.
+/// The command line, for the manual pages.
 pub fn command() -> clap::Command {
     Arguments::command()
 }
@@ -186,7 +186,7 @@ fn measure(arguments: &Arguments, library: PathBuf) -> Result<ExitCode> {
         tell!("{machine}\n{session}\n");
         report(&bench, &rows, (&machine, &session), &arguments.output)
     });
-    // What was begun is undone by now.
+    // By now everything is cleaned up.
     if let Some(signal) = stop::signal() {
         note!("fanpcap: stopped by signal {signal}");
         return Ok(ExitCode::from(128_u8.saturating_add(signal)));
@@ -198,16 +198,16 @@ fn measure(arguments: &Arguments, library: PathBuf) -> Result<ExitCode> {
     })
 }
 
-/// What became of all rows.
+/// Totals over all rows.
 #[derive(Clone, Copy, Debug, Default)]
 struct Tally {
-    /// Goals.
+    /// Missed goals.
     missed: usize,
-    /// Goals.
+    /// Goals that were not measured.
     not_measured: usize,
-    /// Those of them that have a bound.
+    /// Of these: goals with a bound.
     not_judged: usize,
-    /// Rows.
+    /// Rows that failed.
     broken: usize,
 }
 
@@ -217,7 +217,7 @@ impl Tally {
     }
 }
 
-/// The rows of these names.
+/// The rows with these names.
 fn chosen(names: &[String]) -> Result<Vec<&'static Row>> {
     if names.is_empty() {
         return Ok(ROWS.to_vec());
@@ -229,7 +229,7 @@ fn chosen(names: &[String]) -> Result<Vec<&'static Row>> {
     names.iter().map(find).collect()
 }
 
-/// Measures and reports each row. One that can't be measured does not keep the others from it.
+/// Measures and reports each row. A row that fails does not stop the others.
 fn report(
     bench: &Bench,
     rows: &[&Row],
@@ -271,12 +271,12 @@ fn report(
     Ok(tally)
 }
 
-/// What was measured, by name: rows share runs.
+/// Measures by name: rows share their runs.
 struct Known(Vec<(String, Result<Taken>)>);
 
 impl Known {
-    /// Takes all measures of the rows, one round of each in turn. One that breaks is left where it
-    /// is.
+    /// Takes the measures of all rows, one round of each in turn. A measure that fails takes no
+    /// further rounds.
     fn take(bench: &Bench, rows: &[&Row], rounds: u32) -> Result<Self> {
         let mut known: Vec<(String, Result<Taking<'_>>)> = Vec::new();
         for goal in rows.iter().flat_map(|row| row.goals) {
@@ -289,7 +289,7 @@ impl Known {
             for (_, state) in &mut known {
                 let Ok(taking) = state else { continue };
                 if let Err(error) = taking.round(bench) {
-                    // ReaderReport to stop: what an earlier run has written stays.
+                    // After a signal the results of an earlier run stay.
                     pause::go_on()?;
                     *state = Err(error);
                 }

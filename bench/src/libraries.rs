@@ -1,4 +1,4 @@
-//! The two libraries that are compared, and programs started on one of them.
+//! The two libraries that are compared, and processes started on one of them.
 
 use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
@@ -8,18 +8,18 @@ use serde::Serialize;
 
 use crate::priority;
 
-/// The library that a program runs on.
+/// The library that a process runs on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum Side {
-    /// Ours, as staged.
+    /// Our staged library.
     Ours,
     /// The system's libpcap.
     System,
 }
 
 impl Side {
-    /// The side that a column of this key is about.
+    /// The side of a column with this key.
     pub(crate) fn of(key: &str) -> Self {
         if key == "system" {
             Self::System
@@ -28,7 +28,7 @@ impl Side {
         }
     }
 
-    /// For people.
+    /// Name in the table.
     pub(crate) fn name(self) -> &'static str {
         match self {
             Self::Ours => "fanpcap",
@@ -37,17 +37,18 @@ impl Side {
     }
 }
 
-/// Where ours is, and how it is told to capture.
+/// Our library's directory, and its driver.
 #[derive(Clone, Debug)]
 pub(crate) struct Libraries {
     /// The directory of our library.
     pub(crate) ours: PathBuf,
-    /// `PCAP_DRIVER` on our side, if any.
+    /// `PCAP_DRIVER` on our side, if set.
     pub(crate) driver: Option<String>,
 }
 
 impl Libraries {
-    /// A program that prints `ready` once it is, on one of them, before all others on its core.
+    /// An application on one of the libraries that prints `ready` once it captures. It has the
+    /// highest priority on its core.
     pub(crate) fn program(
         &self,
         side: Side,
@@ -59,7 +60,7 @@ impl Libraries {
         match (side, &self.driver) {
             (Side::Ours, Some(driver)) => started.set("PCAP_DRIVER", driver),
             (Side::Ours, None) => started,
-            // Empty, it counts as unset.
+            // An empty value counts as unset.
             (Side::System, _) => started.set("LD_LIBRARY_PATH", OsStr::new("")),
         }
     }

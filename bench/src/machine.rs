@@ -1,4 +1,4 @@
-//! The machine that the figures are of.
+//! Describes the machine of the figures.
 
 use std::fmt;
 use std::fs;
@@ -12,25 +12,25 @@ use crate::date;
 use crate::generator::Way;
 use crate::libraries::Side;
 
-/// When and how it was measured; the same for all rows.
+/// Time and options of a session; the same for all rows.
 #[derive(Clone, Debug, Serialize)]
 pub(crate) struct Session {
     /// In UTC, when the bench began.
     pub(crate) date: String,
-    /// Of this program.
+    /// Version of this bench.
     pub(crate) version: &'static str,
-    /// Of its sources, if it was built with `FANPCAP_COMMIT` set.
+    /// Commit of the sources, if `FANPCAP_COMMIT` was set in the build.
     pub(crate) commit: Option<&'static str>,
-    /// How long a flood lasts.
+    /// Duration of a flood.
     pub(crate) milliseconds: u64,
-    /// Of each measure that is not a constant.
+    /// Rounds of each measure that is not constant.
     pub(crate) rounds: u32,
-    /// Short runs, to see that it works: their figures are no result.
+    /// A quick check with short runs: its figures are no results.
     pub(crate) quick: bool,
 }
 
 impl Session {
-    /// This one, from now on.
+    /// A session that starts now.
     pub(crate) fn begin(milliseconds: u64, rounds: u32, quick: bool) -> Self {
         Self {
             date: date::now(),
@@ -57,28 +57,28 @@ impl fmt::Display for Session {
     }
 }
 
-/// What a reader of the figures must know of it.
+/// Facts of the machine that a reader of the figures needs.
 #[derive(Clone, Debug, Serialize)]
 pub(crate) struct Machine {
     cpu: String,
     cpus: usize,
     kernel: String,
-    /// The generator's and the reader's, and how they are related.
+    /// The CPUs of generator and reader, and their relation.
     used: String,
-    /// Averages of 1, 5 and 15 minutes, when the bench began.
+    /// Load averages over 1, 5 and 15 minutes at the start.
     load: String,
-    /// Whether runs count that others may have disturbed.
+    /// Runs count although other processes may have disturbed them.
     shared: bool,
     /// `PCAP_DRIVER` on our side.
     driver: String,
     generator: &'static str,
-    /// `pcap_lib_version()` of both sides.
+    /// `pcap_lib_version()` of our library, and of the system's.
     fanpcap: String,
     libpcap: String,
 }
 
 impl Machine {
-    /// The one that this runs on.
+    /// Describes this machine.
     pub(crate) fn describe(bench: &Bench) -> Result<Self> {
         let first_of = |path, words| -> Result<String> {
             let text = fs::read_to_string(path)?;
@@ -108,7 +108,7 @@ impl Machine {
 }
 
 impl Machine {
-    /// What a picture must tell of the machine and the session, a line each.
+    /// Captions of a picture: machine and session, a line each.
     pub(crate) fn captions(&self, session: &Session) -> [String; 2] {
         let commit = session.commit.map(|commit| format!(", commit {commit}"));
         let driver = &self.driver;
@@ -128,7 +128,7 @@ impl Machine {
         ]
     }
 
-    /// Why the figures are no result, where they are none.
+    /// The warning that the figures are no results, if they are not.
     pub(crate) fn warning(&self, session: &Session) -> Option<String> {
         let mut why = Vec::new();
         if session.quick {
@@ -154,7 +154,7 @@ impl fmt::Display for Machine {
     }
 }
 
-/// As /proc/cpuinfo calls the first one; not every architecture has a name there.
+/// The name of the first CPU in /proc/cpuinfo; some architectures have none.
 fn cpu_model() -> Result<String> {
     let text = fs::read_to_string("/proc/cpuinfo")?;
     let name = text.lines().find_map(|line| {

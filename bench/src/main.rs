@@ -1,4 +1,4 @@
-//! The program `fanpcap-bench`.
+//! The executable `fanpcap-bench`.
 #![forbid(unsafe_code)]
 
 use std::process::ExitCode;

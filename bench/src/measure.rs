@@ -1,4 +1,4 @@
-//! A measure: runs that take turns, a column for each, and what many rounds of them come to.
+//! A measure: rounds of runs, one run for each column in turn.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -13,60 +13,60 @@ use crate::out::tell;
 use crate::pause::{go_on, pause};
 use crate::refusal::Refusal;
 
-/// What is measured, once in each column: a library, a program, a setting.
+/// A measure compares columns: libraries, applications, settings.
 pub(crate) trait Measure: fmt::Debug + Sync {
-    /// For people. Measures of the same name are the same, and taken once.
+    /// Name in the table. Measures with the same name are the same and are taken once.
     fn name(&self) -> String;
 
-    /// What is compared: only runs of one round are.
+    /// The columns. Only runs of the same round are compared.
     fn columns(&self) -> &[Column];
 
-    /// Why a column can't be measured here, such as a program that is not installed.
+    /// Why a column can't be measured here, for example because an application is not installed.
     fn absent(&self, _bench: &Bench, _column: &Column) -> Result<Option<String>> {
         Ok(None)
     }
 
-    /// One run of a column, or why it does not count.
+    /// Runs a column once; a refusal says why the run does not count.
     fn run(&self, bench: &Bench, column: &Column) -> Result<Result<Sample, Refusal>>;
 
-    /// Whether the others are still worth comparing without this column.
+    /// Whether the measure makes sense without this column.
     fn dispensable(&self, _column: &Column) -> bool {
         false
     }
 
-    /// The figures that the table shows; all of them, if none is named.
+    /// Figures in the table; all if empty.
     fn shown(&self) -> &[Figure] {
         &[]
     }
 
-    /// Whether it comes out the same every time.
+    /// Whether every run has the same figures.
     fn constant(&self) -> bool {
         false
     }
 }
 
-/// One thing that is compared.
+/// A column of a measure.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Column {
-    /// For machines.
+    /// Name in JSON.
     pub(crate) key: &'static str,
-    /// For people.
+    /// Name in the table.
     pub(crate) name: &'static str,
 }
 
 impl Column {
-    /// The two names in one.
+    /// A column with these two names.
     pub(crate) const fn new(key: &'static str, name: &'static str) -> Self {
         Self { key, name }
     }
 }
 
-/// A run of each column, one right after the other.
+/// One run of each column, one right after the other.
 #[derive(Clone, Debug)]
 pub(crate) struct Round(Vec<(&'static str, Sample)>);
 
 impl Round {
-    /// What the run of a column told.
+    /// The figures of a column's run.
     pub(crate) fn sample(&self, key: &str) -> Option<&Sample> {
         let (_, sample) = self.0.iter().find(|(of, _)| *of == key)?;
         Some(sample)
@@ -92,34 +92,32 @@ impl Serialize for Round {
 #[derive(Clone, Debug)]
 pub(crate) struct Taken {
     pub(crate) rounds: Vec<Round>,
-    /// Columns that could not be measured, and why.
+    /// Columns that could not be measured, with the reason.
     pub(crate) absent: Vec<(Column, String)>,
 }
 
-/// A round with a run that does not count is repeated so often.
+/// Attempts at a round whose runs do not count.
 const ATTEMPTS: u32 = 8;
-/// One whose counters disagree is not mended by waiting: a column that a measure can do without has
-/// so many attempts.
+/// Attempts at a dispensable column whose counters disagree: waiting does not help there.
 const OWN_FAULTS: u32 = 3;
-/// Gives others who use the CPUs time to come to an end.
+/// Pause in which other users of the CPUs may finish.
 const PAUSE: Duration = Duration::from_secs(2);
 
-/// A measure of which rounds are taken, one at a time, so that those of others come between them:
-/// what a machine does differently ten minutes later is then in the range of each.
+/// A measure in progress. Rounds of several measures alternate, so that a slow change of the
+/// machine is in the range of each.
 #[derive(Debug)]
 pub(crate) struct Taking<'a> {
     measure: &'a dyn Measure,
-    /// Those that take part, the one that goes first in the next round before the others: a drift
-    /// favours none.
+    /// The columns in the order of the next round, which rotates: a drift favours none.
     present: Vec<Column>,
     taken: Taken,
 }
 
-/// A run of one column.
+/// Runs one column.
 type Run<'a> = dyn FnMut(&Column) -> Result<Result<Sample, Refusal>> + 'a;
 
 impl<'a> Taking<'a> {
-    /// Before the first round.
+    /// A measure before its first round.
     pub(crate) fn new(bench: &Bench, measure: &'a dyn Measure) -> Result<Self> {
         let (mut present, mut absent) = (Vec::new(), Vec::new());
         for column in measure.columns() {
@@ -136,12 +134,12 @@ impl<'a> Taking<'a> {
         })
     }
 
-    /// What has come of it.
+    /// The rounds taken.
     pub(crate) fn taken(self) -> Taken {
         self.taken
     }
 
-    /// Takes one more round, unless one is enough.
+    /// Takes one more round, unless the measure is constant.
     pub(crate) fn round(&mut self, bench: &Bench) -> Result<()> {
         if self.measure.constant() && !self.taken.rounds.is_empty() {
             return Ok(());
@@ -153,8 +151,8 @@ impl<'a> Taking<'a> {
         })
     }
 
-    /// A round of the columns that are present. One that the measure can do without and that can't
-    /// be measured is absent from then on, and from the rounds before.
+    /// A round of the present columns. A dispensable column that can't be measured becomes absent,
+    /// and is removed from earlier rounds.
     fn round_of(&mut self, run: &mut Run<'_>) -> Result<()> {
         loop {
             match accepted(self.measure, &self.present, run)? {
@@ -189,9 +187,8 @@ impl<'a> Taking<'a> {
 /// A run of each column.
 type Samples = Vec<(&'static str, Sample)>;
 
-/// A round all of whose runs count, or a column that keeps it from that and can be done without.
-/// With one run its whole round is thrown away: only what was run right after each other is
-/// compared.
+/// A round all of whose runs count, or a dispensable column that prevents it. One bad run discards
+/// its whole round: only consecutive runs are compared.
 fn accepted(
     measure: &dyn Measure,
     columns: &[Column],
@@ -225,13 +222,13 @@ fn accepted(
     }
 }
 
-/// What became of a round.
+/// Result of a round.
 enum Whole {
-    /// It counts.
+    /// The round counts.
     Samples(Samples),
-    /// A run of this column does not.
+    /// A run of this column does not count.
     Refused(Column, Refusal),
-    /// A program broke that can be done without.
+    /// A dispensable application failed.
     Failed(Column, String),
 }
 
@@ -250,7 +247,7 @@ fn round(measure: &dyn Measure, columns: &[Column], run: &mut Run<'_>) -> Result
     Ok(Whole::Samples(samples))
 }
 
-/// Figures are numbers: what a program has divided by nothing is none.
+/// Refuses figures that are not finite, such as an application's division by zero.
 fn finite(sample: Sample) -> Result<Sample, Refusal> {
     let wrong = sample.iter().find(|(_, value)| !value.is_finite());
     match wrong {

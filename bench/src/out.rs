@@ -1,5 +1,5 @@
-//! Standard output and standard error: a reader that has gone is no error, all else is one at the
-//! end.
+//! Writes to standard output and standard error. A closed pipe is no error; any other error is
+//! reported at the end.
 
 use std::fmt::Arguments;
 use std::io::{self, Write};
@@ -7,23 +7,23 @@ use std::sync::OnceLock;
 
 use anyhow::{Result, bail};
 
-/// What went wrong first with standard output.
+/// The first error of standard output.
 static FAILED: OnceLock<String> = OnceLock::new();
 
-/// A line on standard output.
+/// Prints a line on standard output.
 macro_rules! tell {
     ($($text:tt)*) => { $crate::out::line(format_args!($($text)*)) };
 }
 
-/// A line on standard error.
+/// Prints a line on standard error.
 macro_rules! note {
     ($($text:tt)*) => { $crate::out::aside(format_args!($($text)*)) };
 }
 
 pub(crate) use {note, tell};
 
-/// Writes a line to standard output. Measuring goes on without a reader, as results are files;
-/// [`finish`] says what else went wrong.
+/// Writes a line to standard output. Without a reader the bench continues, because results are
+/// files; [`finish`] returns any other error.
 pub(crate) fn line(text: Arguments<'_>) {
     let mut out = io::stdout().lock();
     let written = writeln!(out, "{text}").and_then(|()| out.flush());
@@ -34,13 +34,13 @@ pub(crate) fn line(text: Arguments<'_>) {
     }
 }
 
-/// Writes a line to standard error. There is nowhere to tell that it could not be written.
+/// Writes a line to standard error and ignores errors: there is no place to report them.
 pub(crate) fn aside(text: Arguments<'_>) {
     let _ = writeln!(io::stderr().lock(), "{text}");
 }
 
 /// # Errors
-/// A line could not be written, for another reason than that nobody reads.
+/// A line could not be written, for another reason than a closed pipe.
 pub(crate) fn finish() -> Result<()> {
     match FAILED.get() {
         Some(error) => bail!("writing to standard output: {error}"),

@@ -1,5 +1,5 @@
-//! Programs of others at the wire's far end: how they are started, and what they say they have
-//! counted.
+//! Other projects' applications at the wire's far end: how to start them, and how to read their
+//! counters.
 
 use std::env;
 use std::fs;
@@ -21,29 +21,29 @@ use crate::refusal::{Counters, Refusal, generator_share};
 use crate::trial::SETTLE;
 use crate::trial::{sample, with_share};
 
-/// What a program has counted at its end.
+/// Counters of an application at its end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Tally {
-    /// Packets, dropped ones included.
+    /// Packets, including dropped ones.
     pub(crate) received: u64,
-    /// Packets for which it had no room.
+    /// Packets for which there was no room.
     pub(crate) dropped: u64,
-    /// Packets that it had in its hands.
+    /// Packets that the application handled.
     pub(crate) delivered: u64,
 }
 
-/// How a program reads and ends.
+/// How an application reads and ends.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Manner {
     /// The signal that ends it, without SIG.
     pub(crate) signal: &'static str,
-    /// How long it may need for what its ring holds at the end.
+    /// Time for the rest of its ring at the end.
     pub(crate) grace: Duration,
-    /// Whether it spins when there is nothing to read, on one core.
+    /// It polls on one core when there is nothing to read.
     pub(crate) polls: bool,
 }
 
-/// Whether a program is installed, and if not, what to say.
+/// The message for an application that is not installed.
 pub(crate) fn missing(program: &str, package: &str) -> Option<String> {
     let path = env::var_os("PATH").unwrap_or_default();
     let runs = |file: std::path::PathBuf| {
@@ -54,7 +54,8 @@ pub(crate) fn missing(program: &str, package: &str) -> Option<String> {
     (!found).then(|| format!("not installed (package {package})"))
 }
 
-/// A program for the far end, on one library and one core, that says `ready` once it captures.
+/// An application for the far end, on one library and one core, that prints `ready` once it
+/// captures.
 pub(crate) fn program(
     bench: &Bench,
     side: Side,
@@ -68,7 +69,7 @@ pub(crate) fn program(
         .program(side, name.as_ref(), ready, Some(&cpu))
 }
 
-/// Starts it there, and makes sure that one on libpcap runs on the right one.
+/// Starts it at the far end, and checks that an application on libpcap has loaded the right one.
 pub(crate) fn start(bench: &Bench, side: Option<Side>, program: Program) -> Result<Member> {
     let member = bench.wire.at_far(|| program.start(&bench.scratch))?;
     if let Some(side) = side {
@@ -85,7 +86,7 @@ pub(crate) fn start(bench: &Bench, side: Option<Side>, program: Program) -> Resu
     Ok(member)
 }
 
-/// A flood into a program that was started before, up to its end.
+/// Floods a started application and ends it.
 pub(crate) fn flood(
     bench: &Bench,
     len: usize,
@@ -100,7 +101,7 @@ pub(crate) fn flood(
         cpu: Some(bench.reader_cpu),
     };
     let cores = Cores::watch(bench, &[occupant])?;
-    // There are many programs, so each run is short.
+    // Short runs: there are many applications.
     let load = Load::Flood(len, bench.way, bench.time / 2);
     let (sent, times) = bench.generate_for(load, member.pid())?;
     let undisturbed = cores.undisturbed(&sent, false)?;
@@ -126,9 +127,9 @@ pub(crate) fn flood(
     Ok(accepted.map(|()| with_share(sample(&sent, &counters, cpu_ns), &counters)))
 }
 
-/// The CPU time of all threads from the first frame on, in nanoseconds: one that waits has had it
-/// all when its ring is drained, and nothing while it waited. One that spins would go on, so its
-/// time ends with the last frame.
+/// CPU time of all threads from the first frame on, in nanoseconds. An application that waits has
+/// used it all once its ring is drained, and uses none while it waits. An application that polls
+/// would go on, so its time ends with the last frame.
 fn reader_time(
     member: &Member,
     manner: Manner,
@@ -142,13 +143,13 @@ fn reader_time(
     Ok(drained.saturating_sub(first))
 }
 
-/// One spinning thread has at most all of its core. The kernel brings a running thread's time up to
-/// date at its ticks only, so that the difference may be a tick more.
+/// A polling thread has at most all of its core. The kernel updates a running thread's time at its
+/// ticks, so the difference may be a tick too large.
 fn within(wall: u64, first: u64, last: u64) -> u64 {
     last.saturating_sub(first).min(wall)
 }
 
-/// The whole number right before `what` in what a program said.
+/// The whole number right before `what` in an application's output.
 pub(crate) fn number_before(said: &str, what: &str) -> Result<u64> {
     let number = |line: &str| {
         let (before, _) = line.split_once(what)?;
@@ -160,7 +161,7 @@ pub(crate) fn number_before(said: &str, what: &str) -> Result<u64> {
         .with_context(|| format!("no number before {what:?} in:\n{said}"))
 }
 
-/// The whole number right after `what`, the last time that it was said.
+/// The whole number right after the last `what`.
 pub(crate) fn number_after(said: &str, what: &str) -> Result<u64> {
     let number = |line: &str| {
         let (_, after) = line.split_once(what)?;

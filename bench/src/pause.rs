@@ -5,16 +5,16 @@ use std::time::Duration;
 use anyhow::{Result, ensure};
 use fanpcap_linux::wait::stop;
 
-/// Waits for so long.
+/// Waits for this time.
 ///
 /// # Errors
-/// When somebody has asked for the end: what was begun is to be undone.
+/// A signal asked the bench to end; the caller cleans up.
 pub(crate) fn pause(time: Duration) -> Result<()> {
     ensure!(!stop::wait(time)?, "told to stop");
     Ok(())
 }
 
-/// Goes on, unless somebody has asked for the end.
+/// Fails if a signal asked the bench to end.
 pub(crate) fn go_on() -> Result<()> {
     ensure!(!stop::is_requested(), "told to stop");
     Ok(())

@@ -1,4 +1,4 @@
-//! A row as a picture: a bar for each median, and a line from the least value to the most.
+//! Draws a row: a bar for each median, and a line from the least to the greatest value.
 
 use std::path::Path;
 
@@ -9,45 +9,45 @@ use plotters::style::text_anchor::{HPos, Pos, VPos};
 
 use crate::spread::Spread;
 
-/// A row.
+/// The picture of a row.
 #[derive(Debug)]
 pub(crate) struct Picture {
     pub(crate) heading: String,
     /// Machine, version and date.
     pub(crate) captions: Vec<String>,
-    /// Why it shows no result.
+    /// The warning that the figures are no results.
     pub(crate) warning: Option<String>,
     pub(crate) panels: Vec<Panel>,
 }
 
-/// One figure, by columns.
+/// One figure of all columns.
 #[derive(Debug)]
 pub(crate) struct Panel {
     pub(crate) title: String,
     pub(crate) bars: Vec<Bar>,
 }
 
-/// One column's median, least and most.
+/// Median, least and greatest value of one column.
 #[derive(Debug)]
 pub(crate) struct Bar {
     pub(crate) name: &'static str,
     pub(crate) spread: Spread,
 }
 
-// All in pixels.
+// In pixels.
 const WIDTH: u32 = 1000;
 const HEADING: u32 = 40;
-/// A line below the heading.
+/// Height of a caption.
 const CAPTION: u32 = 18;
-/// What a panel needs beside its bars: title, axis, space.
+/// Height of a panel without its bars: title, axis, space.
 const PANEL: u32 = 92;
 const BAR: u32 = 30;
-/// Left of the bars, for their names; right of them, for their values.
+/// Width left of the bars for names, and right of them for values.
 const NAMES: u32 = 300;
 const VALUES: u32 = 190;
 const INK: RGBColor = RGBColor(40, 40, 40);
 const FILL: RGBColor = RGBColor(175, 180, 188);
-/// The bars of our library.
+/// Colour of our library's bars.
 const OURS: RGBColor = RGBColor(230, 140, 40);
 const WARNING: RGBColor = RGBColor(190, 20, 20);
 
@@ -69,7 +69,7 @@ impl Picture {
         warning.chain(self.captions.iter().map(|line| (line.as_str(), INK)))
     }
 
-    /// The height of what stands above the panels.
+    /// Height of the heading.
     fn head(&self) -> u32 {
         let lines = u32::try_from(self.lines().count()).unwrap_or(0);
         HEADING + CAPTION * lines + 8
@@ -133,8 +133,7 @@ impl Panel {
     }
 }
 
-/// Up to where the axis goes. An axis without an end, or without a length, would have endless
-/// marks.
+/// Length of the axis. An infinite or empty axis would have infinitely many marks.
 fn reach(bars: &[Bar]) -> f64 {
     let most = bars.iter().map(|bar| bar.spread.most);
     let most = most.filter(|most| most.is_finite()).fold(0.0, f64::max);
@@ -148,7 +147,7 @@ type Chart<'a, 'b> = ChartContext<
 >;
 
 impl Bar {
-    /// Ours stand out where others stand beside them.
+    /// Our bars stand out beside others.
     fn fill(&self) -> RGBColor {
         let is_ours = ["fanpcap", "ours", "flow"]
             .iter()
@@ -197,7 +196,7 @@ fn style(size: f64) -> TextStyle<'static> {
     ("sans-serif", size).into_font().color(&INK)
 }
 
-/// Three digits, and thousands or millions by a letter.
+/// Three digits, and a letter for thousands or millions.
 fn short(value: f64) -> String {
     let (scaled, unit) = match value.abs() {
         size if size >= 1e6 => (value / 1e6, " M"),

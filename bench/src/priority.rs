@@ -1,16 +1,16 @@
-//! Programs that must have their CPU to themselves.
+//! Starts processes that must have their CPU to themselves.
 
 use std::ffi::OsStr;
 use std::path::Path;
 
 use fanpcap_testkit::Program;
 
-/// With autogroups, nice counts within a session only, so the program gets a session of its own,
-/// whose weight is raised (sched(7)). `setsid` does not fork here: the process keeps its number.
+/// With autogroups, nice counts only within a session. So the process gets a session of its own,
+/// with a higher weight (sched(7)). `setsid` does not fork here: the process keeps its id.
 const FIRST: &str = "echo -20 2>/dev/null >/proc/self/autogroup; exec nice -n -20 \"$@\"";
 
-/// A program that prints `ready` once it is, and runs before all others, on one CPU if that is
-/// given.
+/// An application that prints `ready` once it captures, with the highest priority, pinned to a CPU
+/// if one is given.
 pub(crate) fn program(
     library: &Path,
     program: impl AsRef<OsStr>,

@@ -13,7 +13,7 @@ use serde::{Deserialize, Serialize};
 use crate::libraries::{Libraries, Side};
 use crate::wire::Wire;
 
-/// What a program asks of libpcap.
+/// Settings that an application makes in libpcap.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub(crate) struct Settings {
     /// `pcap_set_snaplen`.
@@ -29,7 +29,7 @@ pub(crate) struct Settings {
 }
 
 impl Settings {
-    /// What a program gets that sets nothing.
+    /// No settings.
     pub(crate) const DEFAULT: Self = Self {
         snaplen: None,
         immediate: false,
@@ -38,7 +38,7 @@ impl Settings {
         filter: None,
     };
 
-    /// For people.
+    /// Name in the table.
     pub(crate) fn name(self) -> String {
         let set = [
             self.snaplen.map(|bytes| format!("snaplen {bytes}")),
@@ -60,32 +60,32 @@ impl Settings {
 /// What a reader does.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Work {
-    /// Tells which library it runs on.
+    /// Prints the version of its library.
     Introduce,
-    /// Counts packets until it is told to stop.
+    /// Counts packets until a signal.
     Count,
-    /// The same, busy for so many nanoseconds of CPU time at each.
+    /// Counts packets, and burns this many nanoseconds of CPU time for each.
     Busy(u32),
-    /// The same by recvfrom(2), without libpcap and without a ring.
+    /// Counts packets by recvfrom(2), without libpcap and without a ring.
     Receive,
-    /// Counts, and measures how old each probe is.
+    /// Counts packets, and measures the age of each probe.
     Time,
-    /// Opens so many handles one after another, each up to its first packet.
+    /// Opens this many handles one after another, each up to its first packet.
     Open(u32),
 }
 
 /// A core of the bench.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Core {
-    /// Where the generator sends, and the kernel receives.
+    /// The core on which the generator sends and the kernel receives.
     Receiving,
-    /// The other one.
+    /// The other core.
     Other,
-    /// Wherever the kernel puts it.
+    /// Any core.
     Anywhere,
 }
 
-/// Where a reader runs, and in which group.
+/// A reader's core and group.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Seat {
     pub(crate) place: Core,
@@ -94,10 +94,10 @@ pub(crate) struct Seat {
 }
 
 impl Seat {
-    /// By itself, on the core that is not the generator's.
+    /// Without a group, on the core that is not the generator's.
     pub(crate) const ALONE: Self = Self::at(Core::Other);
 
-    /// By itself.
+    /// Without a group.
     pub(crate) const fn at(place: Core) -> Self {
         Self {
             place,
@@ -113,13 +113,13 @@ impl Seat {
         }
     }
 
-    /// Its group's number.
+    /// The group's number.
     pub(crate) fn group(&self) -> Option<u16> {
         self.fanout.map(|(group, _)| group)
     }
 }
 
-/// What a reader tells at its end.
+/// A reader's report at its end.
 #[derive(Clone, Debug, Deserialize)]
 pub(crate) struct ReaderReport {
     library: PathBuf,
@@ -134,20 +134,20 @@ pub(crate) struct ReaderReport {
     /// `ps_drop`.
     #[serde(default)]
     pub(crate) dropped: u64,
-    /// Since the handle was ready.
+    /// Nanoseconds since the handle was ready.
     #[serde(default)]
     pub(crate) cpu_ns: u64,
     /// Age of probes in the callback.
     pub(crate) latency_ns: Option<Times>,
     /// `pcap_open_live`, and the filter if there is one.
     pub(crate) open_ns: Option<Times>,
-    /// The same up to the end of the first packet's callback.
+    /// From the start of opening to the end of the first packet's callback.
     pub(crate) first_ns: Option<Times>,
     /// `pcap_close`.
     pub(crate) close_ns: Option<Times>,
 }
 
-/// Many times, summed up, in nanoseconds.
+/// A summary of many durations, in nanoseconds.
 #[derive(Clone, Copy, Debug, Deserialize)]
 pub(crate) struct Times {
     pub(crate) count: u64,
@@ -155,10 +155,10 @@ pub(crate) struct Times {
     pub(crate) p99: i64,
 }
 
-/// Its source, as an installed command has no tree of sources.
+/// The source text: an installed command has no source tree.
 const SOURCE: &str = include_str!("../c/reader.c");
 
-/// The program.
+/// The compiled reader.
 #[derive(Debug)]
 pub(crate) struct Reader {
     program: PathBuf,
@@ -166,7 +166,7 @@ pub(crate) struct Reader {
 }
 
 impl Reader {
-    /// Compiles it, against the system's headers and library.
+    /// Compiles the reader against the system's headers and library.
     pub(crate) fn compile(scratch: &Scratch, libraries: Libraries) -> Result<Self> {
         let source = scratch.file("reader.c");
         fs::write(&source, SOURCE).with_context(|| format!("writing {}", source.display()))?;
@@ -185,12 +185,12 @@ impl Reader {
         Ok(Self { program, libraries })
     }
 
-    /// What it runs on.
+    /// The libraries.
     pub(crate) fn libraries(&self) -> &Libraries {
         &self.libraries
     }
 
-    /// Starts it at the wire's far end, on one core or on any; it is ready when this returns.
+    /// Starts the reader at the wire's far end, on one core or on any, and waits until it is ready.
     pub(crate) fn start(
         &self,
         wire: &Wire,
@@ -204,7 +204,7 @@ impl Reader {
             .program(side, &self.program, "ready", cpu.as_deref())
             .args(["-i", wire.far()]);
         program = match fanout {
-            // It joins by itself, and knows the kernel's own mode only.
+            // It joins by itself, and knows only the kernel's own modes.
             Some((group, _)) if work == Work::Receive => program.args(["-g", &group.to_string()]),
             Some((group, mode)) => program.group(group, mode),
             None => program,
@@ -215,7 +215,7 @@ impl Reader {
     }
 }
 
-/// What an ended reader tells, once it is sure that it ran on the right library.
+/// The report of an ended reader; fails if it ran on the wrong library.
 pub(crate) fn told(ended: &Ended, side: Side, ours: &Path) -> Result<ReaderReport> {
     let said = ended.said.as_str();
     ensure!(

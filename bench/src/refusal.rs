@@ -1,40 +1,40 @@
-//! Why a run does not count: its counters disagree, or somebody else had the CPU.
+//! Reasons why a run does not count: its counters disagree, or other processes had the CPU.
 
 use std::fmt;
 
-/// What a run's parts counted, each for itself, once all rings were drained.
+/// Counters of a run's parts, after all rings were drained.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Counters {
-    /// Frames, by the generator.
+    /// Frames by the generator's count.
     pub(crate) sent: u64,
-    /// Packets, by the reader's device.
+    /// Packets by the reader's device's count.
     pub(crate) arrived: u64,
-    /// Packets that it dropped.
+    /// Packets that the device dropped.
     pub(crate) lost: u64,
-    /// Readers and groups of readers, each of which gets all packets.
+    /// Number of times that the kernel delivers each packet: readers and groups of readers.
     pub(crate) copies: u64,
-    /// `ps_recv`, of all readers.
+    /// `ps_recv`, summed over readers.
     pub(crate) received: u64,
-    /// `ps_drop`, of all readers.
+    /// `ps_drop`, summed over readers.
     pub(crate) dropped: u64,
     /// Calls of the callback.
     pub(crate) delivered: u64,
 }
 
-/// Why a run is thrown away.
+/// Why a run is discarded.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) enum Refusal {
-    /// The device did not get what was sent, or got more.
+    /// The device got fewer or more frames than were sent.
     Arrived(Counters),
-    /// libpcap did not count what the device did.
+    /// libpcap's count differs from the device's.
     Received(Counters),
-    /// Packets are neither delivered nor dropped, or both.
+    /// Delivered and dropped packets do not add up.
     Delivered(Counters),
-    /// Not one packet was delivered.
+    /// No packet was delivered.
     Nothing(Counters),
-    /// A figure came out as no number.
+    /// A figure is not finite.
     NotFinite(&'static str),
-    /// Of frames sent, so many should have reached the device, and so many did.
+    /// Fewer or more frames reached the device than expected.
     Taken {
         sent: u64,
         expected: u64,
@@ -42,23 +42,24 @@ pub(crate) enum Refusal {
     },
     /// The generator had only this share of its core.
     Generator(f64),
-    /// The generator sent this share of what it was asked for.
+    /// The generator sent this share of the requested frames.
     Late(f64),
-    /// Others took this share of a core.
+    /// Other processes took this share of a core.
     Foreign(usize, f64),
 }
 
-/// A flood's generator must have this share of its core; it only ever waits for the CPU.
+/// Minimum share of its core for a flood's generator, which only ever waits for the CPU.
 const OWN_SHARE: f64 = 0.9;
-/// A rate may be that far from what was asked for.
+/// Allowed deviation from a requested rate.
 const OFF_RATE: f64 = 0.02;
-/// Others may have that much of a core.
+/// Allowed foreign share of a core.
 const FOREIGN_SHARE: f64 = 0.1;
-/// The same of a core whose reader is woken for each packet: the kernel counts that for nobody.
+/// The same for a core whose reader wakes for each packet: the kernel accounts wake-ups to no
+/// process.
 const FOREIGN_SHARE_WOKEN: f64 = 0.3;
 
 impl Counters {
-    /// Refuses counters that disagree, or tell of nothing.
+    /// Refuses counters that disagree or are 0.
     pub(crate) fn agree(&self) -> Result<(), Refusal> {
         if self.sent != self.arrived {
             Err(Refusal::Arrived(*self))
@@ -75,13 +76,13 @@ impl Counters {
 }
 
 impl Refusal {
-    /// Whether the run's parts are right, but were not alone.
+    /// Whether the run was valid but other processes disturbed it.
     pub(crate) fn is_for_others(&self) -> bool {
         matches!(self, Self::Generator(_) | Self::Late(_) | Self::Foreign(..))
     }
 }
 
-/// Refuses a flood without a reader of which the device took more or less than expected.
+/// Refuses a flood without a reader if the device took more or fewer frames than expected.
 pub(crate) fn into_nothing(sent: u64, expected: u64, arrived: u64) -> Result<(), Refusal> {
     if expected != arrived {
         return Err(Refusal::Taken {
@@ -93,7 +94,7 @@ pub(crate) fn into_nothing(sent: u64, expected: u64, arrived: u64) -> Result<(),
     Ok(())
 }
 
-/// Refuses a flood whose generator had to wait for its core.
+/// Refuses a flood whose generator waited for its core.
 pub(crate) fn generator_share(share: f64) -> Result<(), Refusal> {
     if share < OWN_SHARE {
         return Err(Refusal::Generator(share));
@@ -101,7 +102,7 @@ pub(crate) fn generator_share(share: f64) -> Result<(), Refusal> {
     Ok(())
 }
 
-/// Refuses a run whose generator did not keep to the rate that it was asked for.
+/// Refuses a run whose generator did not keep its rate.
 pub(crate) fn on_time(share: f64) -> Result<(), Refusal> {
     if (1.0 - share).abs() > OFF_RATE {
         return Err(Refusal::Late(share));
@@ -109,8 +110,8 @@ pub(crate) fn on_time(share: f64) -> Result<(), Refusal> {
     Ok(())
 }
 
-/// Refuses a run during which others were at work on one of its cores, where perhaps a reader is
-/// `woken` for each packet.
+/// Refuses a run during which other processes used a core; `woken` if its reader wakes for each
+/// packet.
 pub(crate) fn foreign_share(cpu: usize, share: f64, woken: bool) -> Result<(), Refusal> {
     let most = if woken {
         FOREIGN_SHARE_WOKEN

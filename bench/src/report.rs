@@ -1,4 +1,4 @@
-//! What was measured: a table for people, JSON for machines, a plot for both.
+//! Results: as a table, as JSON, and as a plot.
 
 use std::fs::{self, File};
 use std::io::ErrorKind;
@@ -16,21 +16,21 @@ use crate::row::{Compared, Goal, Must, Row};
 use crate::spread::Spread;
 use crate::table::{self, Table};
 
-/// A row as it came out.
+/// A row's result.
 #[derive(Debug, Serialize)]
 pub(crate) struct Report<'a> {
     row: &'static str,
     what: &'static str,
     machine: &'a Machine,
     session: &'a Session,
-    /// One line of the table for each.
+    /// Each is a line of the table.
     goals: Vec<Outcome>,
     published: &'static [&'static str],
     #[serde(skip)]
     tables: Vec<Table>,
 }
 
-/// A goal as it came out.
+/// A goal's result.
 #[derive(Debug, Serialize)]
 struct Outcome {
     what: &'static str,
@@ -40,16 +40,16 @@ struct Outcome {
     of: &'static str,
     to: &'static str,
     over: Option<&'static str>,
-    /// None when one of its columns could not be measured here.
+    /// `None` if a column could not be measured here.
     spread: Option<Spread>,
     must: Must,
-    /// None when it was not measured.
+    /// `None` if the goal was not measured.
     passed: Option<bool>,
-    /// Whether it comes out the same every time, so that one round is enough.
+    /// Every run has the same figures, so one round is enough.
     constant: bool,
-    /// Why columns are missing.
+    /// Reasons for missing columns.
     absent: Vec<String>,
-    /// The runs that it comes from.
+    /// The rounds behind the result.
     rounds: Vec<Round>,
 }
 
@@ -81,25 +81,25 @@ impl<'a> Report<'a> {
         })
     }
 
-    /// How many goals were missed.
+    /// Number of missed goals.
     pub(crate) fn missed(&self) -> usize {
         let missed = |goal: &&Outcome| goal.passed == Some(false);
         self.goals.iter().filter(missed).count()
     }
 
-    /// How many were not measured.
+    /// Number of goals that were not measured.
     pub(crate) fn not_measured(&self) -> usize {
         let unknown = |goal: &&Outcome| goal.passed.is_none();
         self.goals.iter().filter(unknown).count()
     }
 
-    /// How many of these have a bound.
+    /// Of these: goals with a bound.
     pub(crate) fn not_judged(&self) -> usize {
         let unknown = |goal: &&Outcome| goal.passed.is_none() && goal.must != Must::Free;
         self.goals.iter().filter(unknown).count()
     }
 
-    /// For people. What two goals have in common is shown once.
+    /// Prints the row. Rounds that goals share are printed once.
     pub(crate) fn print(&self) {
         tell!("{}: {}", self.row, self.what);
         for table in &self.tables {
@@ -114,7 +114,7 @@ impl<'a> Report<'a> {
         tell!("");
     }
 
-    /// `NAME.json` and `NAME.svg` in a directory.
+    /// Writes `NAME.json` and `NAME.svg` to a directory.
     pub(crate) fn write(&self, directory: &Path) -> Result<()> {
         fs::create_dir_all(directory).with_context(|| format!("making {}", directory.display()))?;
         let path = directory.join(self.row).with_extension("json");
@@ -131,7 +131,7 @@ impl<'a> Report<'a> {
         plot::draw(&path, &picture).with_context(|| format!("writing {}", path.display()))
     }
 
-    /// One for each figure that goals are about, and one for what goals say when they compare.
+    /// One for each figure of a goal, and one for comparing goals.
     fn panels(&self) -> Vec<plot::Panel> {
         let mut panels: Vec<plot::Panel> = Vec::new();
         let mut add = |title: String, bars: Vec<plot::Bar>| {
@@ -170,8 +170,7 @@ impl<'a> Report<'a> {
     }
 }
 
-/// Takes away what an earlier run has written of a row that is broken now, so that nobody takes
-/// that for this run's.
+/// Removes an earlier run's files for a row that has failed now: they must not pass for this run's.
 pub(crate) fn forget(row: &str, directory: &Path) -> Result<()> {
     for extension in ["json", "svg"] {
         let path = directory.join(row).with_extension(extension);
@@ -213,7 +212,7 @@ impl Outcome {
         })
     }
 
-    /// What it came to, as a bar.
+    /// The result as a bar.
     fn bar(&self) -> Option<plot::Bar> {
         Some(plot::Bar {
             name: self.what,

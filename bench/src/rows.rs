@@ -1,4 +1,4 @@
-//! The rows: what each measures, and the goals it must reach.
+//! The rows: what each measures, and its goals.
 
 mod compile;
 mod trials;

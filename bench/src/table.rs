@@ -1,4 +1,4 @@
-//! The table of a measure's runs: median, least and most of each figure in each column.
+//! The table of a measure's runs: median, least and greatest value of each figure in each column.
 
 use std::collections::BTreeSet;
 use std::fmt::Write as _;
@@ -8,13 +8,13 @@ use crate::measure::{Column, Measure, Round, Taken};
 use crate::plot::Bar;
 use crate::spread::Spread;
 
-/// Up to so many columns stand side by side; more stand below each other.
+/// Up to this many columns stand side by side, more below each other.
 const ABREAST: usize = 3;
 
-/// The width of the first column.
+/// Width of the first column.
 const NAME: usize = 40;
 
-/// A measure, ready to be shown.
+/// A measure, ready for printing.
 #[derive(Debug)]
 pub(crate) struct Table {
     pub(crate) name: String,
@@ -25,7 +25,7 @@ pub(crate) struct Table {
 }
 
 impl Table {
-    /// Of what was taken.
+    /// The table of a measure's rounds.
     pub(crate) fn new(measure: &dyn Measure, taken: &Taken) -> Self {
         let is_absent = |column: &Column| taken.absent.iter().any(|(absent, _)| absent == column);
         let columns = measure.columns().iter();
@@ -51,7 +51,7 @@ impl Table {
         }
     }
 
-    /// For people.
+    /// The table as text.
     pub(crate) fn text(&self) -> String {
         let mut text = if self.columns.len() > ABREAST {
             self.below_each_other()
@@ -64,7 +64,7 @@ impl Table {
         text
     }
 
-    /// A figure of each column.
+    /// The bars of a figure, one for each column.
     pub(crate) fn bars(&self, figure: Figure) -> Vec<Bar> {
         let bar = |column: &Column| {
             Some(Bar {
@@ -111,7 +111,7 @@ impl Table {
     }
 }
 
-/// A line of cells, and how wide its name and each of them is.
+/// A line of cells, with the widths of its name and of each cell.
 fn line(name: &str, name_width: usize, cells: &[String], width: usize) -> String {
     let cells: String = cells.iter().map(|cell| format!("{cell:<width$}")).collect();
     format!("  {name:<name_width$}{cells}")
@@ -120,7 +120,7 @@ fn line(name: &str, name_width: usize, cells: &[String], width: usize) -> String
         + "\n"
 }
 
-/// A spread with so many digits.
+/// A spread with this number of decimals.
 pub(crate) fn digits(spread: Spread, digits: usize) -> String {
     let Spread {
         median,

@@ -1,4 +1,4 @@
-//! Which CPUs a bench uses: two that do not share a core, where there are such.
+//! Picks the CPUs of the bench: two that do not share a core, if possible.
 
 use std::fmt;
 use std::fs;
@@ -31,8 +31,7 @@ impl FromStr for Pair {
 }
 
 impl Pair {
-    /// The two that were asked for; without any, the first and the first after it that is not its
-    /// sibling.
+    /// The requested CPUs; else the first one and the next one that is not its sibling.
     pub(crate) fn choose(asked: Option<Self>) -> Result<Self> {
         let cpus = cpus()?;
         if let Some(pair) = asked {
@@ -54,7 +53,7 @@ impl Pair {
         Some(Self { generator, reader })
     }
 
-    /// For people: which they are, and whether they are one core.
+    /// Text: the CPUs, and whether they share a core.
     pub(crate) fn describe(self) -> String {
         let relation = match siblings(self.generator) {
             Ok(shared) if shared.contains(&self.reader) => "hyper-threads of one core",
@@ -71,7 +70,7 @@ impl fmt::Display for Pair {
     }
 }
 
-/// The CPUs of one's core, itself included (`thread_siblings_list`, the kernel's
+/// The CPUs of a CPU's core, itself included (`thread_siblings_list`, the kernel's
 /// admin-guide/cputopology.rst).
 fn siblings(cpu: usize) -> Result<Vec<usize>> {
     let path = format!("/sys/devices/system/cpu/cpu{cpu}/topology/thread_siblings_list");

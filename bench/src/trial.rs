@@ -1,4 +1,4 @@
-//! One trial: readers take their seats, the generator sends, and all counters must agree.
+//! One trial: starts the readers, then the generator, and checks that all counters agree.
 
 use std::time::Duration;
 
@@ -14,13 +14,13 @@ use crate::pause::pause;
 use crate::reader::{self, ReaderReport, Seat, Settings, Work};
 use crate::refusal::{Counters, Refusal, generator_share, on_time};
 
-/// Between the reader's being ready and the first frame.
+/// Pause between the reader's start and the first frame.
 pub(crate) const SETTLE: Duration = Duration::from_millis(150);
-/// Between the last frame and the reader's end: more than twice the reader's timeout, after which
-/// the kernel hands over a block that is not full.
+/// Pause between the last frame and the reader's end: more than twice the reader's timeout, after
+/// which the kernel hands over a partly filled block.
 pub(crate) const GRACE: Duration = Duration::from_millis(250);
 
-/// What takes part.
+/// The parts of a trial.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Trial<'a> {
     pub(crate) side: Side,
@@ -31,7 +31,7 @@ pub(crate) struct Trial<'a> {
     pub(crate) load: Load,
 }
 
-/// What a trial that counts has told.
+/// The results of a valid trial.
 #[derive(Debug)]
 pub(crate) struct Done {
     pub(crate) sent: Sent,
@@ -40,7 +40,7 @@ pub(crate) struct Done {
 }
 
 impl Trial<'_> {
-    /// Runs it; or why it does not count.
+    /// Runs the trial; a refusal says why it does not count.
     pub(crate) fn run(&self, bench: &Bench) -> Result<Result<Done, Refusal>> {
         let before = bench.arrived()?;
         let members = self
@@ -64,8 +64,8 @@ impl Trial<'_> {
         }))
     }
 
-    /// Whether a core idles and wakes for every few packets: its reader's, or that of a generator
-    /// which sleeps between bursts.
+    /// Whether a core idles and wakes every few packets: the reader's core, or that of a generator
+    /// that sleeps between bursts.
     fn wakes_often(&self) -> bool {
         self.settings.immediate || !matches!(self.load, Load::Flood(..))
     }
@@ -80,7 +80,7 @@ impl Trial<'_> {
             .collect()
     }
 
-    /// Gives the readers time to drain their rings, ends them, and collects what everybody counted.
+    /// Lets the readers drain their rings, ends them, and collects all counters.
     fn finish(
         &self,
         bench: &Bench,
@@ -111,7 +111,7 @@ impl Trial<'_> {
         Ok((told, counters))
     }
 
-    /// How often the kernel delivers each packet: once to each group and to each reader without
+    /// How often the kernel delivers each packet: once for each group and for each reader without
     /// one.
     fn copies(&self) -> u64 {
         let mut groups: Vec<u16> = self.seats.iter().filter_map(Seat::group).collect();
@@ -121,8 +121,7 @@ impl Trial<'_> {
         (groups.len() + alone.count()) as u64
     }
 
-    /// Whether the generator could do its work, on a core that it shares with nobody but the
-    /// readers.
+    /// Checks that the generator kept up, and that only the readers shared its core.
     fn well_sent(&self, bench: &Bench, sent: &Sent) -> Result<(), Refusal> {
         let alone = |seat: &Seat| bench.cpu(seat.place) == Some(bench.reader_cpu);
         match self.load {
@@ -134,7 +133,7 @@ impl Trial<'_> {
     }
 }
 
-/// The figures that every run has, whose readers had so much CPU time.
+/// The figures of every run; `cpu_ns` is the readers' CPU time.
 pub(crate) fn sample(sent: &Sent, counters: &Counters, cpu_ns: u64) -> Sample {
     let delivered = counters.delivered as f64;
     Sample::from([
@@ -152,7 +151,7 @@ pub(crate) fn sample(sent: &Sent, counters: &Counters, cpu_ns: u64) -> Sample {
     ])
 }
 
-/// These, and the share of what was sent that the readers were given.
+/// Adds the share of sent frames that the readers captured.
 pub(crate) fn with_share(mut sample: Sample, counters: &Counters) -> Sample {
     let share = counters.delivered as f64 / counters.sent as f64;
     sample.insert(Figure::CapturedShare, 100.0 * share);
@@ -160,13 +159,13 @@ pub(crate) fn with_share(mut sample: Sample, counters: &Counters) -> Sample {
 }
 
 impl Done {
-    /// The figures that every trial has.
+    /// The figures of every trial.
     pub(crate) fn sample(&self) -> Sample {
         let cpu_ns = self.told.iter().map(|told| told.cpu_ns).sum();
         sample(&self.sent, &self.counters, cpu_ns)
     }
 
-    /// These, and the share of what was sent that the readers were given.
+    /// The figures of every trial, and the share of sent frames that the readers captured.
     pub(crate) fn sample_with_share(&self) -> Sample {
         with_share(self.sample(), &self.counters)
     }

@@ -11,15 +11,15 @@ use fanpcap_linux::interface;
 use fanpcap_testkit::netns::{current, enter, enter_quiet};
 use fanpcap_testkit::veth::{self, Counters, Veth, ip};
 
-/// Where the generator sends, and where the reader reads.
+/// The generator's device, and the reader's.
 const NEAR: &str = "fpbnear";
 const FAR: &str = "fpbfar";
 
-/// As many queues as there are CPUs at work, so that none is shared.
+/// One queue for each working CPU, so that none is shared.
 const QUEUES: usize = 2;
 
 impl Verdict {
-    /// Returns it for every frame: enum xdp_action of linux/bpf.h in register 0, exit.
+    /// Returns the action for every frame: enum xdp_action of linux/bpf.h in register 0, exit.
     fn program(self) -> [Instruction; 2] {
         let action = match self {
             Self::Drop => 1,
@@ -29,8 +29,8 @@ impl Verdict {
     }
 }
 
-/// The wire. It is made, used and dropped by one thread, which stays in the near namespace; the
-/// namespaces end with that thread and what it has started.
+/// The wire. One thread creates, uses and drops it, and stays in the near namespace. The namespaces
+/// end with that thread and its processes.
 #[derive(Debug)]
 pub(crate) struct Wire {
     near: OwnedFd,
@@ -38,7 +38,7 @@ pub(crate) struct Wire {
     program: RefCell<Option<Attached>>,
 }
 
-/// What the far device does with a frame, before it becomes an skb.
+/// The far device's action on a frame, before the frame becomes an skb.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Verdict {
     /// Lets it through to the stack.
@@ -48,7 +48,7 @@ pub(crate) enum Verdict {
 }
 
 impl Wire {
-    /// Makes it, in the calling thread's namespace and a new one.
+    /// Creates the wire, in the calling thread's namespace and a new one.
     pub(crate) fn new() -> Result<Self> {
         let near = current()?;
         enter_quiet()?;
@@ -80,7 +80,7 @@ impl Wire {
         FAR
     }
 
-    /// Does `work` with the calling thread in the far namespace; programs that it starts stay
+    /// Runs `work` with the calling thread in the far namespace; processes that it starts stay
     /// there.
     pub(crate) fn at_far<T>(&self, work: impl FnOnce() -> Result<T>) -> Result<T> {
         enter(self.far.as_fd()).context("entering the reader's namespace")?;
@@ -89,7 +89,7 @@ impl Wire {
         done
     }
 
-    /// Makes the far device take frames that no skb carries: a veth does so only with a program.
+    /// Makes the far device accept live frames: a veth does so only with an XDP program.
     pub(crate) fn take_frames(&self, verdict: Verdict) -> Result<()> {
         self.take_no_frames();
         let program = LoadedProgram::load(ProgramKind::Xdp, "verdict", &verdict.program())?;
@@ -103,17 +103,17 @@ impl Wire {
         Ok(())
     }
 
-    /// Undoes that: with a program on its far end a veth copies every skb that comes.
+    /// Removes the XDP program again: with it a veth copies every skb that arrives.
     pub(crate) fn take_no_frames(&self) {
         self.program.replace(None);
     }
 
-    /// Takes away a program that others have left at the far device.
+    /// Removes an XDP program that another application has left at the far device.
     pub(crate) fn clear(&self) -> Result<()> {
         self.at_far(|| ip(&format!("link set dev {FAR} xdp off")))
     }
 
-    /// What the far device has counted so far.
+    /// The far device's counters so far.
     pub(crate) fn counters(&self) -> Result<Counters> {
         self.at_far(|| veth::counters(FAR))
     }

@@ -1,5 +1,5 @@
-//! The bench itself: a row comes out as a table and as JSON, and a run whose counters disagree does
-//! not.
+//! Tests of the bench: a row is reported as a table and as JSON, and a run whose counters disagree
+//! is refused.
 #![forbid(unsafe_code)]
 
 use std::ffi::OsStr;
@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 
 use fanpcap_testkit::{Scratch, member, needs};
 
-/// Runs one row as quickly as can be. Other tests share the CPUs, so nothing is said of figures.
+/// Runs one row as quickly as possible. Other tests share the CPUs, so the figures are not checked.
 fn quickly(row: &str, scratch: &Scratch, more: &[&str]) -> io::Result<Output> {
     needs::libpcap_headers().map_err(io::Error::other)?;
     Command::new(env!("CARGO_BIN_EXE_fanpcap-bench"))
@@ -23,12 +23,12 @@ fn quickly(row: &str, scratch: &Scratch, more: &[&str]) -> io::Result<Output> {
         .output()
 }
 
-/// The simplest row, on our library as it is without an engine of its own.
+/// The simplest row, on our library with its default engine.
 fn tpacket(scratch: &Scratch, more: &[&str]) -> io::Result<Output> {
     quickly("tpacket", scratch, &[&["--driver", "none"], more].concat())
 }
 
-/// Runs a verb of the bench that measures nothing.
+/// Runs a subcommand that does not measure.
 fn bench(arguments: &[&OsStr]) -> io::Result<Output> {
     Command::new(env!("CARGO_BIN_EXE_fanpcap-bench"))
         .args(arguments)
@@ -124,7 +124,7 @@ fn without_a_reader_it_does_not_panic() {
         };
         let mut command = Command::new(env!("CARGO_BIN_EXE_fanpcap-bench"));
         command.args(arguments).stdout(closed()).stderr(closed());
-        // A panic has the status 101.
+        // The status 101 would be a panic.
         let code = command.status().unwrap().code();
         assert!(
             [Some(0), Some(1)].contains(&code),
@@ -165,7 +165,7 @@ fn rows_are_listed_with_their_goals() {
     );
 }
 
-/// A directory with one row that has one goal.
+/// Writes a directory with one row that has one goal.
 fn results(scratch: &Scratch, name: &str, spread: [f64; 3]) -> io::Result<PathBuf> {
     let directory = scratch.file(name);
     fs::create_dir(&directory)?;
@@ -177,7 +177,7 @@ fn results(scratch: &Scratch, name: &str, spread: [f64; 3]) -> io::Result<PathBu
     Ok(directory)
 }
 
-/// The same of a session with rounds of so many milliseconds.
+/// The same for a session with floods of this many milliseconds.
 fn results_of(scratch: &Scratch, name: &str, milliseconds: u32) -> io::Result<PathBuf> {
     let directory = results(scratch, name, [0.9, 1.0, 1.1])?;
     let file = directory.join("tpacket.json");
@@ -203,7 +203,7 @@ fn outputs_of_different_settings_are_not_compared() {
     assert_eq!(compare(&again).0, Some(0));
 }
 
-/// A bench that runs until it is stopped, with its temporary files in the scratch directory.
+/// A bench that runs until a signal, with its temporary files in the scratch directory.
 fn endless(row: &str, scratch: &Scratch) -> io::Result<Child> {
     needs::libpcap_headers().map_err(io::Error::other)?;
     let temporary = scratch.file("temporary");
@@ -218,7 +218,7 @@ fn endless(row: &str, scratch: &Scratch) -> io::Result<Child> {
         .spawn()
 }
 
-/// Killed at the end of a test that fails before.
+/// Kills the process when a test fails early.
 struct Running(Child);
 
 impl Drop for Running {
@@ -228,7 +228,7 @@ impl Drop for Running {
     }
 }
 
-/// The processes with this in their environment: what the bench has started, wherever it is by now.
+/// The processes that the bench has started: they have this text in their environment.
 fn processes_with(variable: &str) -> io::Result<Vec<u32>> {
     let mut pids = Vec::new();
     for entry in fs::read_dir("/proc")? {
@@ -236,7 +236,7 @@ fn processes_with(variable: &str) -> io::Result<Vec<u32>> {
         let Some(pid) = name.to_str().and_then(|name| name.parse().ok()) else {
             continue;
         };
-        // It may have ended, and then has none.
+        // The process may have ended.
         let environment = fs::read(format!("/proc/{pid}/environ")).unwrap_or_default();
         let mut variables = environment.split(|byte| *byte == 0);
         if variables.any(|other| other == variable.as_bytes()) {
@@ -266,8 +266,8 @@ fn eventually(what: &str, mut condition: impl FnMut() -> io::Result<bool>) -> io
     Ok(())
 }
 
-/// Starts a bench, sends it a signal while its generator and `program` run, and awaits the end of
-/// all.
+/// Starts a bench, sends it a signal while its generator and `program` run, and waits for the end
+/// of all.
 fn stopped_by(signal: &str, row: &str, program: &str) -> io::Result<(Scratch, Option<i32>)> {
     let scratch = Scratch::new().map_err(io::Error::other)?;
     let mut bench = Running(endless(row, &scratch)?);
@@ -302,7 +302,7 @@ fn a_signal_ends_the_bench_with_all_that_it_has_started() {
 #[test]
 #[ignore = "needs root: namespaces, eBPF"]
 fn programs_of_others_end_with_a_bench_that_is_killed() {
-    // The scratch directory stays: nobody is left to remove it.
+    // The scratch directory stays: no process is left to remove it.
     let (_scratch, status) = stopped_by("KILL", "fanout-real", "tshark").unwrap();
     assert_eq!(status, None);
     let (scratch, status) = stopped_by("TERM", "fanout-real", "dumpcap").unwrap();

@@ -1,21 +1,21 @@
-//! The frames that are sent: 4096 flows of one length; and probes, which carry the time.
+//! The frames of a flood: 4096 flows of one length; and probes, which carry the time.
 
 use anyhow::{Context, Result};
 use fanpcap_gen::{Description, Lengths, Pool};
 use fanpcap_linux::wait::clock;
 
-/// The shortest length that holds the headers with a probe's mark.
+/// The shortest length that holds the headers and a probe's mark.
 pub(crate) const SHORTEST: usize = 60;
-/// All headers end here.
+/// Offset of the payload.
 const PAYLOAD: usize = 42;
 
-/// As many flows as the sequence of frames goes through.
+/// Number of flows in a round of frames.
 pub(crate) const FLOWS: u32 = 4096;
 
-/// What the reader knows a probe by; the time follows it.
+/// Mark by which the reader recognises a probe; the time follows it.
 const MARK: &[u8; 8] = b"FANPROBE";
 
-/// Frames of `len` bytes without the check sequence: UDP over IPv4 to nobody's address, as on a
+/// Frames of `len` bytes without the check sequence: UDP over IPv4 to an unused address, as on a
 /// tap.
 pub(crate) fn pool(len: usize) -> Result<Pool> {
     let description = Description {
@@ -29,12 +29,12 @@ pub(crate) fn pool(len: usize) -> Result<Pool> {
         .with_context(|| format!("frames of {len} bytes"))
 }
 
-/// One of the shortest.
+/// A frame of the shortest length.
 pub(crate) fn single() -> Result<Vec<u8>> {
     Ok(pool(SHORTEST)?.frame(0))
 }
 
-/// Makes a probe of a frame: the mark, and the time now.
+/// Turns a frame into a probe: writes the mark and the present time.
 pub(crate) fn stamp(frame: &mut [u8]) {
     let now = clock::monotonic_ns().to_ne_bytes();
     frame[PAYLOAD..PAYLOAD + 8].copy_from_slice(MARK);

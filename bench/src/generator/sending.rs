@@ -1,5 +1,4 @@
-//! What the generator's process does: many frames as fast as possible or at a rate, or single
-//! probes.
+//! The generator process's work: floods, frames at a rate, or single probes.
 
 use std::sync::atomic::AtomicBool;
 use std::thread;
@@ -12,14 +11,14 @@ use fanpcap_testkit::Injector;
 use super::{Sent, Traffic, frame};
 use crate::cpu;
 
-/// At a rate, so many frames go together: shorter bursts take more of a core that a worker shares.
+/// Frames in a burst of a paced load: shorter bursts take more of a core that a worker shares.
 const BURST: u64 = 64;
 
 pub(super) fn frames(traffic: &Traffic, time: Duration) -> Result<Sent> {
     let choice = if traffic.portable {
         Choice::Portable
     } else {
-        // What arrives is counted at the other end.
+        // The bench counts arrivals at the other end.
         Choice::Unwatched
     };
     let pace = match traffic.rate {
@@ -48,8 +47,8 @@ pub(super) fn frames(traffic: &Traffic, time: Duration) -> Result<Sent> {
     })
 }
 
-/// Single frames at their times, give or take a quarter of the interval, so that they don't march
-/// in step with a timer of the kernel.
+/// Single frames, each up to a quarter of the interval early or late, so that they do not stay in
+/// phase with a timer of the kernel.
 pub(super) fn probes(traffic: &Traffic, count: u64) -> Result<Sent> {
     let mut probe = frame::single()?;
     let injector = Injector::open_bypass(&traffic.device).context("opening a packet socket")?;
@@ -72,13 +71,14 @@ pub(super) fn probes(traffic: &Traffic, count: u64) -> Result<Sent> {
     })
 }
 
-/// Between 0 and 1/2; a multiplicative hash scatters consecutive numbers well (Knuth, 6.4).
+/// A number between 0 and 1/2. A multiplicative hash scatters consecutive numbers well (Knuth,
+/// 6.4).
 fn jitter(number: u64) -> f64 {
     let scattered = number.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 32;
     scattered as f64 / f64::from(u32::MAX) / 2.0
 }
 
-/// The kernel adds up a thread's time when it leaves its CPU.
+/// The kernel updates a thread's time when it leaves its CPU.
 fn own_cpu() -> Result<Duration> {
     thread::sleep(Duration::from_micros(1));
     cpu::of_this_thread()

@@ -1,4 +1,4 @@
-//! Several groups on one device: each gets all packets.
+//! Several groups on one device; each gets all packets.
 
 use super::trials::{Trials, counting};
 use crate::figure::Figure;

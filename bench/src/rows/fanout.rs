@@ -1,4 +1,4 @@
-//! The paper's Fig. 10: what one busy worker can't take, two workers of a group can.
+//! The paper's Fig. 10: two workers of a group capture what one busy worker can't.
 
 use std::time::Duration;
 
@@ -14,17 +14,16 @@ use crate::refusal::Refusal;
 use crate::row::{Goal, Must, Row};
 use crate::trial::Trial;
 
-/// Workers of a group with `hash`, on ours.
+/// Busy workers of a group under `hash`, on our library.
 #[derive(Debug)]
 pub(super) struct Workers {
-    /// Busy time for each packet.
+    /// Busy time per packet.
     microseconds: u32,
-    /// How much longer than a flood it lasts, so that what the rings hold at its end is little of
-    /// all.
+    /// Run length in floods, so that what the rings hold at the end is a small part.
     longer: u32,
 }
 
-/// Offered load: packets a second times busy seconds a packet, in hundredths.
+/// Offered load in hundredths: packets per second times busy seconds per packet.
 const LOAD: u64 = 130;
 const LEN: usize = 508;
 const GROUP: u16 = 41;
@@ -76,8 +75,8 @@ impl Workers {
     }
 }
 
-/// The system's default size: with a larger ring one worker would lag behind for longer before it
-/// loses.
+/// The system's default size: with a larger ring one worker would lag longer before it loses
+/// packets.
 const RING: Settings = Settings {
     buffer: Some(2 << 20),
     ..Settings::DEFAULT

@@ -1,4 +1,4 @@
-//! Rows of one reader on each library and as many frames as the generator can send.
+//! Rows with one reader on each library and a flood.
 
 use anyhow::Result;
 
@@ -13,7 +13,7 @@ use crate::refusal::Refusal;
 use crate::row::{Goal, Must, Row};
 use crate::trial::Trial;
 
-/// A reader that counts, on ours and on the system's.
+/// A counting reader on our library and on the system's.
 #[derive(Debug)]
 pub(super) struct Flood {
     pub(super) len: usize,

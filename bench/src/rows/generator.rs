@@ -1,4 +1,4 @@
-//! The generator into a device that drops everything, against what it makes alone.
+//! The generator into a device that drops everything, compared with the generator alone.
 
 use anyhow::Result;
 
@@ -11,7 +11,7 @@ use crate::refusal::{Refusal, generator_share, into_nothing};
 use crate::row::{Goal, Must, Row};
 use crate::wire::Verdict;
 
-/// Without readers.
+/// Floods without readers.
 #[derive(Debug)]
 struct Generator;
 
@@ -35,7 +35,7 @@ impl Measure for Generator {
     }
 
     fn run(&self, bench: &Bench, column: &Column) -> Result<Result<Sample, Refusal>> {
-        // A device without a program refuses live frames, so the generator is by itself.
+        // A device without an XDP program refuses live frames: that column is the generator alone.
         let drops = column.key == "drop";
         if drops {
             bench.wire.take_frames(Verdict::Drop)?;

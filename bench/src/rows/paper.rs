@@ -1,4 +1,4 @@
-//! The article's ladder and the paper's figures in shape, with their own numbers beside ours.
+//! The steps of the article and the figures of the paper, with their own numbers beside ours.
 
 use super::fanout::LIGHT;
 use super::placement;
@@ -24,7 +24,7 @@ const ON_BOTH: [Seat; 2] = [
     Seat::grouped(Core::Receiving, GROUP, "hash"),
 ];
 
-/// The article's four steps: one recvfrom a packet or a ring, one reader or one on each core.
+/// The article's four steps: recvfrom(2) per packet or a ring, one reader or one on each core.
 static LADDER: Trials = Trials {
     len: SHORTEST,
     what: "the article's steps",
@@ -48,14 +48,14 @@ const MODES: [Column; 4] = [
     Column::new("qm", "2 readers, qm"),
 ];
 
-/// The paper's Fig. 6: readers that count, at one frame length: two of a group by mode, one
+/// The paper's Fig. 6: counting readers at one frame length; two in a group for each mode, and one
 /// without.
 const fn by_mode(len: usize) -> Trials {
     Trials {
         len,
         what: "readers that count, by mode",
         columns: &MODES,
-        // There are many, so each is short.
+        // There are many columns, so each run is short.
         shorter: 2,
         seats: |key| match key {
             "none" => vec![Seat::ALONE],

@@ -1,4 +1,4 @@
-//! Side by side: our library and the system's, and what else captures packets on Linux.
+//! Our library, the system's, and other capture software on Linux, side by side.
 
 use std::time::Duration;
 
@@ -19,11 +19,10 @@ use crate::row::{Goal, Must, Row};
 use crate::trial::GRACE;
 use crate::wire::Verdict;
 
-/// tcpdump asks for a timeout of a second, and the kernel hands over a block that is not full
-/// within two.
+/// tcpdump sets a timeout of a second, and the kernel hands over a partly filled block within two.
 const TCPDUMP_GRACE: Duration = Duration::from_millis(2200);
 
-/// All of them, at one length of frames.
+/// All of them, at one frame length.
 #[derive(Debug)]
 struct Peers {
     len: usize,
@@ -79,7 +78,7 @@ impl Measure for Peers {
         }
     }
 
-    /// What others have made may not work here; the libraries must.
+    /// Other projects' software may not work here; the libraries must.
     fn dispensable(&self, column: &Column) -> bool {
         !matches!(column.key, "ours" | "system")
     }
@@ -140,7 +139,7 @@ impl Peers {
         )
     }
 
-    /// It has no snaplen, and must leave the machine's socket memory as it is.
+    /// netsniff has no snapshot length, and must not change the machine's socket memory.
     fn netsniff(&self, bench: &Bench) -> Result<Result<Sample, Refusal>> {
         let cpu = bench.reader_cpu;
         let program = outside::program(bench, Side::System, cpu, "netsniff-ng", "Running!")
@@ -156,8 +155,8 @@ impl Peers {
         })
     }
 
-    /// Its worker polls, so its CPU time is the whole core's while frames are sent. Its first
-    /// thread does nothing meanwhile.
+    /// The worker polls, so its CPU time is the whole core's while frames are sent. The first
+    /// thread is idle meanwhile.
     fn testpmd(&self, bench: &Bench, device: [&str; 2]) -> Result<Result<Sample, Refusal>> {
         let member = start_testpmd(bench, device)?;
         let polls = Manner {
@@ -168,7 +167,7 @@ impl Peers {
     }
 }
 
-/// A program that sleeps until there are packets.
+/// An application that sleeps until packets arrive.
 const fn waits(signal: &'static str, grace: Duration) -> Manner {
     Manner {
         signal,
@@ -177,7 +176,7 @@ const fn waits(signal: &'static str, grace: Duration) -> Manner {
     }
 }
 
-/// DPDK's drivers, with options as its guide has them.
+/// DPDK's drivers, with options from its guide.
 const AF_PACKET: [&str; 2] = ["net_af_packet0", ",framesz=2048,framecnt=4096,blocksz=4096"];
 const AF_XDP: [&str; 2] = ["net_af_xdp0", ""];
 
@@ -197,14 +196,14 @@ fn start_testpmd(bench: &Bench, [driver, options]: [&str; 2]) -> Result<Member> 
         .args(["--vdev", &device, "--"])
         .args(["--forward-mode=rxonly", "--auto-start", "--nb-cores=1"])
         .args(["--rxq=1", "--txq=1", "--total-num-mbufs=16384"])
-        // Without it the program ends with its input.
+        // Without this option the application ends with its input.
         .arg("--stats-period=3600");
     outside::start(bench, None, program)
 }
 
-/// Why a program can't be used here.
+/// Why an application can't be used here.
 fn refusal(started: Result<Member>) -> Option<String> {
-    // It takes back its XDP program at an orderly end only.
+    // The application removes its XDP program only when it ends properly.
     let ended = started.and_then(|member| {
         member.signal("INT")?;
         member.wait()
@@ -217,7 +216,7 @@ fn refusal(started: Result<Member>) -> Option<String> {
     ))
 }
 
-/// For a peer that brings an XDP program of its own.
+/// For a peer that loads an XDP program of its own.
 fn without_program<T>(bench: &Bench, work: impl FnOnce() -> Result<T>) -> Result<T> {
     bench.wire.take_no_frames();
     let done = work();
@@ -226,16 +225,17 @@ fn without_program<T>(bench: &Bench, work: impl FnOnce() -> Result<T>) -> Result
     done
 }
 
-/// testpmd's own counters. Its drivers do not tell all that they miss: what is neither delivered
-/// nor told as missed counts as dropped. A driver that tells more than arrived does not agree with
-/// the device, and the run is refused.
+/// testpmd's own counters. Its drivers do not report every missed packet: a packet that is neither
+/// delivered nor reported as missed counts as dropped. If a driver reports more than arrived, its
+/// counters disagree with the device's and the run is refused.
 fn unheard(ended: &Ended, arrived: u64) -> Result<Tally> {
     tally_of_testpmd(&ended.said, arrived)
 }
 
 fn tally_of_testpmd(said: &str, arrived: u64) -> Result<Tally> {
     let delivered = number_after(said, "RX-packets:")?;
-    // Errors have a line only when there are some. (RX-nombufs counts attempts, not packets.)
+    // testpmd prints the line for errors only if there are some. (RX-nombufs counts attempts, not
+    // packets.)
     let missed = number_after(said, "RX-dropped:")? + number_after(said, "RX-error:").unwrap_or(0);
     let dropped = missed.max(arrived.saturating_sub(delivered));
     Ok(Tally {
@@ -305,7 +305,7 @@ mod tests {
         let said = "  RX-packets: 60             RX-dropped: 40            RX-total: 100\n";
         assert_eq!(tally(said, 100), (100, 40, 60));
         assert_eq!(tally(said, 110), (110, 50, 60));
-        // More than arrived: that is refused later.
+        // More than arrived: a later check refuses that.
         assert_eq!(tally(said, 90), (100, 40, 60));
         let errors = format!("{said}  RX-error: 3\n");
         assert_eq!(tally(&errors, 103), (103, 43, 60));

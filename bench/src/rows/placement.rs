@@ -1,4 +1,5 @@
-//! Where readers run, against where the kernel receives: TNAPI's Table 3, the paper's Fig. 9.
+//! Readers on the core where the kernel receives, and on the other: TNAPI's Table 3, the paper's
+//! Fig. 9.
 
 use super::trials::{CAPTURED, Trials, counting};
 use crate::figure::Figure;
@@ -45,7 +46,7 @@ fn places(key: &str) -> &'static [Core] {
     }
 }
 
-/// Captured packets a second of one place by those of another.
+/// The ratio of captured packets per second of two columns.
 pub(super) const fn captured(what: &'static str, of: &'static str, to: &'static str) -> Goal {
     Goal::ratio(what, &PLACED, Figure::CapturedPps, Must::Free).between(of, to)
 }

@@ -1,5 +1,5 @@
-//! Single packets at their times: how old they get on their way, and how soon a new handle has its
-//! first one.
+//! Single packets at an interval: their age in the callback, and how soon a new handle gets its
+//! first packet.
 
 use std::fs;
 use std::time::Duration;
@@ -24,14 +24,14 @@ const PROBES: u64 = 500;
 const INTERVAL: Duration = Duration::from_millis(2);
 
 const OPENS: u32 = 15;
-/// So close together that the packet waits for the handle, not the handle for the packet.
+/// A short interval: the packet must wait for the handle, not the handle for the packet.
 const OPEN_INTERVAL: Duration = Duration::from_micros(200);
 /// More than all handles need, for 10 s: the generator is stopped when the reader has ended.
 const OPEN_PROBES: u64 = 50_000;
-/// Until the first of them have come.
+/// Time until the first probes arrive.
 const SETTLE: Duration = Duration::from_millis(150);
 
-/// The age of packets that come one by one.
+/// The age of single packets.
 #[derive(Debug)]
 struct Latency(Settings);
 
@@ -71,7 +71,7 @@ impl Measure for Latency {
     }
 }
 
-/// How long handles take. The medians of one reader's handles count.
+/// Times of opening and closing handles. The medians over one reader's handles count.
 #[derive(Debug)]
 struct Open(Settings);
 
@@ -104,7 +104,7 @@ impl Measure for Open {
     }
 }
 
-/// Our library's file.
+/// The size of our library's file.
 #[derive(Debug)]
 struct Size;
 
@@ -138,7 +138,7 @@ const IMMEDIATELY: Settings = Settings {
     immediate: true,
     ..Settings::DEFAULT
 };
-/// With a short timeout, so that the first packet is handed over soon.
+/// A short timeout, so that the first packet is handed over soon.
 const SOON: Settings = Settings {
     timeout: Some(1),
     ..Settings::DEFAULT

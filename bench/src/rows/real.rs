@@ -1,4 +1,4 @@
-//! A real program that is busy with each packet: tshark, one copy and two copies of it in a group.
+//! A real application that is busy with each packet: tshark, one copy and two copies in a group.
 
 use std::process::Command;
 use std::sync::OnceLock;
@@ -19,11 +19,11 @@ use crate::refusal::{Counters, Refusal, on_time};
 use crate::row::{Goal, Must, Row};
 use crate::trial::SETTLE;
 
-/// Copies of tshark behind dumpcap, which captures on our library and stops reading when tshark is
-/// behind.
+/// Copies of tshark behind dumpcap. dumpcap captures on our library and stops reading while tshark
+/// lags.
 #[derive(Debug)]
 struct Copies {
-    /// What one copy can do, in packets a second; found once.
+    /// Packets per second that one copy handles; measured once.
     one: OnceLock<f64>,
 }
 
@@ -32,20 +32,20 @@ const COLUMNS: [Column; 2] = [
     Column::new("two", "2 copies"),
 ];
 
-/// What a log of packets has; tabs are between them, a packet has a line.
+/// Fields of a packet log: one line for each packet, with tabs.
 const FIELDS: &str = "-e frame.number -e frame.time_epoch -e frame.len -e frame.protocols \
     -e eth.src -e eth.dst -e ip.src -e ip.dst -e ip.proto -e ip.id -e ip.ttl -e ip.len -e ip.dsfield \
     -e udp.srcport -e udp.dstport -e udp.length -e udp.stream -e udp.time_delta";
 const LEN: usize = 508;
 const GROUP: u16 = 45;
-/// To find out what one copy can do: more than that.
+/// More than one copy can handle.
 const FIRST_PPS: u64 = 200_000;
 const FIRST_RUNS: u32 = 3;
-/// Offered, by what one copy does: both copies must be busy, and the generator must not.
+/// Offered load, relative to one copy: both copies must be busy, and the generator must not.
 const LOAD: f64 = 2.2;
-/// A run lasts so many floods, so that what the rings hold at its end is little of all.
+/// Run length in floods, so that what the rings hold at the end is a small part.
 const LONGER: u32 = 4;
-/// Until the copies have read what their rings and pipes hold.
+/// Time for the copies to read their rings and pipes.
 const DRAIN: Duration = Duration::from_millis(500);
 
 impl Measure for Copies {
@@ -75,7 +75,7 @@ impl Measure for Copies {
     }
 }
 
-/// One copy: what captures, and what looks at the packets.
+/// One copy: dumpcap, which captures, and tshark, which dissects.
 #[derive(Debug)]
 struct Copy {
     dumpcap: Member,
@@ -93,7 +93,7 @@ impl Copy {
             program.args(["-c", script, "sh"]).arg(&fifo)
         };
         let read = format!("exec tshark -n -r - -T fields {FIELDS} <\"$1\"");
-        // It waits for dumpcap, so it is ready as soon as it runs.
+        // tshark waits for dumpcap, so it is ready as soon as it runs.
         let tshark = shell(&read, "").start(&bench.scratch)?;
         let write = "exec dumpcap -q -P -i \"$2\" -w - >\"$1\"";
         let dumpcap: Program = shell(write, "File: -")
@@ -114,7 +114,7 @@ impl Copy {
         })
     }
 
-    /// What it has captured, lost and handled.
+    /// The numbers of packets that the copy captured, lost and handled.
     fn finish(self) -> Result<CopyCounts> {
         self.dumpcap.signal("INT")?;
         let captured = self.dumpcap.wait()?;
@@ -136,8 +136,8 @@ struct CopyCounts {
     handled: u64,
 }
 
-/// What one copy can do: the most of a few runs, as others on the machine only make it less, and
-/// with too low a load the two copies would have nothing to do.
+/// What one copy can handle: the most of a few runs, because other processes can only lower it.
+/// With too low a load, two copies would have nothing to do.
 fn best_of_one(bench: &Bench) -> Result<Result<f64, Refusal>> {
     let mut best = 0.0_f64;
     for _ in 0..FIRST_RUNS {
@@ -149,7 +149,7 @@ fn best_of_one(bench: &Bench) -> Result<Result<f64, Refusal>> {
     Ok(Ok(best))
 }
 
-/// One run of so many copies, the second of which shares its core with the generator.
+/// One run of `copies` copies. The second shares its core with the generator.
 fn run(bench: &Bench, copies: usize, pps: u64) -> Result<Result<Sample, Refusal>> {
     let before = bench.arrived()?;
     let cpus = [bench.reader_cpu, bench.generator_cpu];
@@ -199,7 +199,7 @@ fn sample(sent: &Sent, counters: &Counters) -> Sample {
     ])
 }
 
-/// `Packets received/dropped on interface 'eth0': 1002/0 (pcap:0/...`: the callback's, and
+/// Parses `Packets received/dropped on interface 'eth0': 1002/0 (pcap:0/...`: callbacks, and
 /// `ps_drop`.
 fn of_dumpcap(said: &str) -> Result<(u64, u64)> {
     let numbers = |line: &str| {
@@ -213,7 +213,7 @@ fn of_dumpcap(said: &str) -> Result<(u64, u64)> {
         .with_context(|| format!("no counters of dumpcap in:\n{said}"))
 }
 
-/// A line for each packet, which begins with its number.
+/// Counts lines: tshark prints one for each packet, which begins with its number.
 fn of_tshark(said: &str) -> Result<u64> {
     let number = |line: &str| line.split_once('\t')?.0.parse::<u64>().ok();
     let lines = said.lines().filter_map(number).zip(1..);

@@ -1,4 +1,4 @@
-//! What the kernel's modes and ours cost on the receiving core, over one plain socket.
+//! Cost of the kernel's modes and of ours on the receiving core, beyond a plain socket.
 
 use super::trials::{Trials, counting};
 use crate::figure::Figure;
@@ -11,7 +11,7 @@ const GROUP: u16 = 42;
 
 const PLAIN: Column = Column::new("plain", "plain socket");
 
-/// Few, so that runs that are compared are close to each other.
+/// Few columns, so that compared runs follow each other closely.
 const FLOW: [Column; 3] = [
     PLAIN,
     Column::new("hash_2", "hash, group of 2"),

@@ -1,4 +1,4 @@
-//! A measure whose columns are trials on our library, each with readers on other seats.
+//! A measure whose columns are trials on our library, with readers on different seats.
 
 use anyhow::Result;
 
@@ -11,30 +11,30 @@ use crate::reader::{Seat, Settings, Work};
 use crate::refusal::Refusal;
 use crate::trial::Trial;
 
-/// A trial for each column, in a flood and with default settings.
+/// A trial for each column, with a flood and default settings.
 #[derive(Debug)]
 pub(super) struct Trials {
-    /// Of each frame.
+    /// Frame length.
     pub(super) len: usize,
-    /// For people, behind the length.
+    /// Text after the length in the measure's name.
     pub(super) what: &'static str,
     pub(super) columns: &'static [Column],
-    /// There may be many, so that each is short: by how much.
+    /// Divisor of the run length: there may be many columns.
     pub(super) shorter: u32,
-    /// Where a column's readers sit, by its key.
+    /// The seats of a column's readers, by its key.
     pub(super) seats: fn(&'static str) -> Vec<Seat>,
-    /// What a column's readers run on and do, by its key.
+    /// Library and work of a column's readers, by its key.
     pub(super) reads: fn(&'static str) -> (Side, Work),
-    /// What the table shows; all but the captured share, if nothing is named.
+    /// Figures in the table; if empty, all except the captured share.
     pub(super) shown: &'static [Figure],
 }
 
-/// Readers on ours that count.
+/// Counting readers on our library.
 pub(super) fn counting(_key: &'static str) -> (Side, Work) {
     (Side::Ours, Work::Count)
 }
 
-/// What readers capture, and what that costs.
+/// Packets that readers capture, and the cost.
 pub(super) const CAPTURED: [Figure; 4] = [
     Figure::CapturedPps,
     Figure::CapturedShare,

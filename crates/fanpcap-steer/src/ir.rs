@@ -296,8 +296,8 @@ pub enum Steer {
     Field(Field),
     /// Two fields, in either order. Drops a frame that is too short.
     Fields(Field, Field),
-    /// The local side's address. If both or no side is local: by both in a kernel group; in the
-    /// hub, to both or drop.
+    /// The local side's address. Both sides local: by both in a kernel group, to both in the hub.
+    /// Neither side local: drops.
     LocalIp(Net),
     /// The local side's network: `net` contains the local addresses, of which the first bits count.
     /// Otherwise as above.
