@@ -1,4 +1,5 @@
-//! Builds the Debian package from what was staged: target/fanpcap/fanpcap_VERSION_ARCHITECTURE.deb.
+//! Builds the Debian package from the staged files:
+//! target/fanpcap/fanpcap_VERSION_ARCHITECTURE.deb.
 
 mod licenses;
 mod texts;
@@ -14,18 +15,19 @@ use anyhow::{Context, Result};
 use crate::install::{self, Layout};
 use crate::{stage, tree};
 
-/// What the package is, for its texts.
+/// Facts about the package for its texts.
 #[derive(Debug)]
 struct Package {
     version: String,
     architecture: String,
     multiarch: String,
     maintainer: String,
-    /// When the source was last changed, in seconds since 1970: every time in the package.
+    /// Time of the last change to the source, in seconds since 1970: the time of every file in the
+    /// package.
     epoch: String,
 }
 
-/// Stands where the builder names no address: a domain that no one can have (RFC 2606).
+/// Used if the builder names no address: a domain that does not exist (RFC 2606).
 const NO_ADDRESS: &str = "fanpcap@maintainer.invalid";
 
 impl Package {
@@ -56,7 +58,7 @@ impl Package {
     }
 }
 
-/// The last commit's time; outside of a repository that of the changelog.
+/// Time of the last commit; outside of a repository, time of the changelog.
 fn last_change() -> Result<String> {
     let mut git = Command::new("git");
     git.args(["log", "-1", "--format=%ct"])
@@ -70,13 +72,13 @@ fn last_change() -> Result<String> {
     Ok(since.as_secs().to_string())
 }
 
-/// Whether this machine has what builds packages.
+/// Whether this machine has the tools that build packages.
 pub(crate) fn can_build() -> bool {
     let mut dpkg = Command::new("dpkg-shlibdeps");
     tree::output(dpkg.arg("--version")).is_ok()
 }
 
-/// Builds the package and says where it is.
+/// Builds the package and prints its path.
 pub(crate) fn run() -> Result<()> {
     stage::build()?;
     let package = Package::new()?;
@@ -99,7 +101,7 @@ pub(crate) fn run() -> Result<()> {
     Ok(())
 }
 
-/// What dpkg itself reads: the control file, the sums, and what it runs when the package goes.
+/// Places dpkg's own files: the control file, the checksums, and the removal script.
 fn place_control(built: &Path, text: &str, layout: &Layout) -> Result<()> {
     let control = built.join("DEBIAN");
     let own = format!("/usr/{}", layout.own());
@@ -124,7 +126,7 @@ fn build(package: &Package, built: &Path) -> Result<PathBuf> {
         tree::staged()?.join("deb/new.deb"),
     );
     remove_others(&file)?;
-    // dpkg-deb clamps the files' times to SOURCE_DATE_EPOCH; what was staged is all newer.
+    // dpkg-deb limits the files' times to SOURCE_DATE_EPOCH; all staged files are newer.
     let mut command = Command::new("dpkg-deb");
     command
         .args(["--root-owner-group", "-Zxz", "--build"])
@@ -135,7 +137,7 @@ fn build(package: &Package, built: &Path) -> Result<PathBuf> {
     Ok(file)
 }
 
-/// The packages of other versions, which would be taken for this one.
+/// Removes packages of other versions: they must not be taken for this one.
 fn remove_others(package: &Path) -> Result<()> {
     for entry in fs::read_dir(tree::staged()?)? {
         let path = entry?.path();
@@ -154,7 +156,7 @@ fn empty(dir: &Path) -> Result<()> {
     fs::create_dir_all(dir).with_context(|| format!("making {}", dir.display()))
 }
 
-/// What policy wants compressed, without a name or time in it.
+/// Compresses the files that policy requires, without name and time in them.
 fn compress(contents: &Path, documents: &Path) -> Result<()> {
     let mut gzip = Command::new("gzip");
     gzip.args(["-9n"]).arg(documents.join("changelog.Debian"));
@@ -164,7 +166,7 @@ fn compress(contents: &Path, documents: &Path) -> Result<()> {
     tree::run(&mut gzip)
 }
 
-/// Every file below a directory, in the order of names; links are none.
+/// All files below a directory, sorted by name; without links.
 fn files(dir: &Path) -> Result<Vec<PathBuf>> {
     let mut found = Vec::new();
     for entry in fs::read_dir(dir).with_context(|| format!("reading {}", dir.display()))? {
@@ -179,7 +181,7 @@ fn files(dir: &Path) -> Result<Vec<PathBuf>> {
     Ok(found)
 }
 
-/// Modes don't depend on who builds: only programs are executable, libraries are not.
+/// Sets modes that do not depend on the builder: executables are executable, libraries are not.
 fn set_modes(built: &Path) -> Result<()> {
     for file in files(built)? {
         let dir = file.parent().context("a file in a directory")?;
@@ -200,7 +202,7 @@ fn mode(path: &Path, mode: u32) -> Result<()> {
         .with_context(|| format!("setting the mode of {}", path.display()))
 }
 
-/// As the package's control file counts: each file in whole KiB.
+/// The size for the control file: each file rounded up to KiB.
 fn size_kib(contents: &Path) -> Result<u64> {
     let mut sum = 0;
     for file in files(contents)? {
@@ -209,7 +211,7 @@ fn size_kib(contents: &Path) -> Result<u64> {
     Ok(sum)
 }
 
-/// A line for each file, by its path in the installed system.
+/// A line for each file, with its installed path.
 fn checksums(built: &Path) -> Result<String> {
     let mut md5sum = Command::new("md5sum");
     md5sum.current_dir(built);
@@ -219,9 +221,9 @@ fn checksums(built: &Path) -> Result<String> {
     tree::output(&mut md5sum)
 }
 
-/// The packages that the programs and the library need, as dpkg-shlibdeps finds them.
+/// The packages that executables and library need, as dpkg-shlibdeps finds them.
 fn depends(work: &Path, contents: &Path, layout: &Layout) -> Result<String> {
-    // It reads a source package's control file, of which only the names matter.
+    // dpkg-shlibdeps reads a source package's control file; only the names in it matter.
     let source = "Source: fanpcap\n\nPackage: fanpcap\nArchitecture: any\n";
     stage::place_text(source, &work.join("debian/control"))?;
     let mut command = Command::new("dpkg-shlibdeps");

@@ -1,4 +1,5 @@
-//! The demo: unmodified tcpdump share real flows between two namespaces, counted and checked.
+//! The demo: unmodified tcpdump processes share real flows between two namespaces; counts and
+//! checks them.
 
 use std::collections::BTreeSet;
 use std::path::PathBuf;
@@ -10,7 +11,7 @@ use fanpcap_testkit::{Capture, FlowKey, Member, Program, Scratch, capture, libra
 
 use crate::tree;
 
-/// Runs the demo on a thread of its own, as that moves between network namespaces.
+/// Runs the demo on a thread of its own, which moves between network namespaces.
 pub(crate) fn run() -> Result<()> {
     ensure!(
         tree::is_root()?,
@@ -94,7 +95,7 @@ impl Scene {
         Ok(members)
     }
 
-    /// Holds the conversations; what was on the wire is what the device itself counted.
+    /// Holds the conversations. The device's counters say how many packets were on the wire.
     fn talk(&self) -> Result<Offered> {
         Ok(Offered {
             packets: self.hosts.talk(EACH)?,
@@ -103,8 +104,7 @@ impl Scene {
     }
 }
 
-/// The library that a program runs on, by the kernel's own account of its memory; ours, or it
-/// fails.
+/// The library that a process has mapped, by the kernel's list; fails unless it is ours.
 fn library_of(member: &Member) -> Result<PathBuf> {
     let ours = library::library_dir()?;
     let libraries = member::libraries_of(member.pid())?;
@@ -121,20 +121,20 @@ fn library_of(member: &Member) -> Result<PathBuf> {
     })
 }
 
-/// What was on the wire.
+/// The packets and flows on the wire.
 #[derive(Clone, Copy)]
 struct Offered {
     packets: usize,
     flows: usize,
 }
 
-/// What is expected of flows: each at one member, or spread over several.
+/// The expected distribution of flows: each at one member, or over several.
 enum Flows {
     Whole,
     Split,
 }
 
-/// What each member of a group got, against what was offered.
+/// The packets of each member of a group, and the packets offered.
 struct Table {
     offered: Offered,
     captures: Vec<Capture>,
@@ -160,7 +160,7 @@ impl Table {
         })
     }
 
-    /// Prints the table and fails when it doesn't add up.
+    /// Prints the table; fails if it does not add up.
     fn show(&self, expected: Flows) -> Result<()> {
         let split = capture::split_flows(&self.captures);
         println!(

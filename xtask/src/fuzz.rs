@@ -1,4 +1,4 @@
-//! Short fuzzing: generated inputs for the parsers, the filter machines, the walk through a frame
+//! Short fuzzing: generated inputs for the parsers, the filter machines, the walk through a frame,
 //! and the parts of steering programs.
 
 use anyhow::Result;
@@ -6,11 +6,11 @@ use anyhow::Result;
 use crate::tally::Tally;
 use crate::tier;
 
-/// Inputs for each property. Four of them are about any config file: a million for that parser
-/// alone.
+/// Inputs for each property. Four properties are about any config file: a million inputs for that
+/// parser.
 const CASES: usize = 250_000;
 
-/// Where the properties are: packages and their tests.
+/// Packages and tests with the properties.
 const PROPERTIES: [(&str, &str); 6] = [
     ("fanpcap-config", "settings"),
     ("fanpcap-reader", "filter"),

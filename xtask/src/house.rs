@@ -1,5 +1,5 @@
-//! The order of the house: a module uses modules declared before it, a crate uses crates listed
-//! before it. Arrows that go the other way are circles, or become some.
+//! Checks the order of modules and crates: a module uses modules declared before it, a crate uses
+//! crates listed before it. A backward arrow is part of a cycle, or may become one.
 
 mod modules;
 mod arrows;

@@ -1,4 +1,4 @@
-//! Installs what was staged: library, command, header, manual pages, completions, pkg-config file.
+//! Installs the staged files: library, command, header, manual pages, completions, pkg-config file.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -7,7 +7,7 @@ use anyhow::{Context, Result};
 
 use crate::{stage, tree, uninstall};
 
-/// What users read of docs, beside the manual pages.
+/// Documents for users, beside the manual pages.
 const DOCUMENTS: [&str; 9] = [
     "guide.md",
     "peers.md",
@@ -20,10 +20,10 @@ const DOCUMENTS: [&str; 9] = [
     "security.md",
 ];
 
-/// Where things go below a prefix, which differs between distributions.
+/// Directories below a prefix that differ between distributions.
 #[derive(Debug)]
 pub(crate) struct Layout {
-    /// The directory of libraries, without ours in it.
+    /// The directory of libraries, in which ours has a subdirectory.
     pub(crate) libraries: String,
     /// zsh's completions.
     pub(crate) zsh: &'static str,
@@ -32,7 +32,7 @@ pub(crate) struct Layout {
 }
 
 impl Layout {
-    /// The usual one below /usr/local.
+    /// The usual layout below /usr/local.
     fn local() -> Self {
         Self {
             libraries: "lib".to_owned(),
@@ -41,7 +41,7 @@ impl Layout {
         }
     }
 
-    /// Our library's own directory: only those find it who name it.
+    /// Our library's own directory: the loader finds the library only for a user who names it.
     pub(crate) fn own(&self) -> String {
         format!("{}/fanpcap", self.libraries)
     }
@@ -73,25 +73,25 @@ pub(crate) fn run(prefix: &str) -> Result<()> {
     Ok(())
 }
 
-/// Puts everything below `target`, which will be `prefix`.
+/// Installs everything below `target`, which will be `prefix`.
 pub(crate) fn place_all(target: &Path, prefix: &str, layout: &Layout) -> Result<()> {
     place(target, &plan(prefix, layout)?)
 }
 
-/// What a file is made of.
+/// Origin of a file.
 #[derive(Debug)]
 enum Source {
-    /// A copy of this one.
+    /// A copy of this file.
     File(PathBuf),
-    /// A copy of the library, with links of its other names.
+    /// A copy of the library, and links with its other names.
     Library(PathBuf),
     Text(String),
 }
 
-/// Where the manual pages are, below a prefix.
+/// Directory of the manual pages below a prefix.
 const PAGES: &str = "share/man";
 
-/// Every file, and its path below the prefix.
+/// Every file, with its path below the prefix.
 type Plan = Vec<(Source, String)>;
 
 fn plan(prefix: &str, layout: &Layout) -> Result<Plan> {
@@ -169,7 +169,7 @@ fn paths(plan: &Plan) -> Vec<String> {
     paths
 }
 
-/// Every file of a directory, with its place below the prefix.
+/// Every file of a directory, with its path below the prefix.
 fn all_of(dir: &Path, to: &str) -> Result<Vec<(PathBuf, String)>> {
     let place = |entry: std::io::Result<fs::DirEntry>| {
         let path = entry?.path();

@@ -1,4 +1,4 @@
-//! The least version of Rust that builds us: it compiles, lints and measures the workspace too.
+//! Builds the workspace with the least supported version of Rust: compiles, lints and measures it.
 
 use std::env;
 use std::ffi::OsString;
@@ -13,7 +13,8 @@ use crate::{symbols, tree};
 
 /// The workspace's `rust-version`.
 const VERSION: &str = env!("CARGO_PKG_RUST_VERSION");
-/// Debian's names of compiler, cargo and clippy: in a release with this version, and in older ones.
+/// Debian's packages of compiler, cargo and clippy: in a release with this version, and in older
+/// ones.
 const PACKAGES: [[&str; 3]; 2] = [
     ["rustc", "cargo", "rust-clippy"],
     ["rustc-web", "cargo-web", "rust-web-clippy"],
@@ -44,19 +45,20 @@ pub(crate) fn run() -> Result<Tally> {
     Ok(tally)
 }
 
-/// Where it builds, apart from what the machine's own compiler builds.
+/// Target directory, apart from that of the machine's own compiler.
 fn dir() -> Result<PathBuf> {
     Ok(tree::target()?.join("least"))
 }
 
 /// A toolchain of the least version.
 struct Rust {
-    /// Where its packages were unpacked; none for the machine's own.
+    /// Directory of the unpacked packages; `None` for the machine's own toolchain.
     root: Option<PathBuf>,
 }
 
 impl Rust {
-    /// The machine's own, if it has this version; else that of the machine's package sources.
+    /// The machine's own toolchain, if it has this version; else that of the machine's package
+    /// sources.
     fn find() -> Result<Self> {
         let own = Self { root: None };
         if own.serves().is_ok() {
@@ -70,7 +72,7 @@ impl Rust {
         rust.serves().map(|()| rust)
     }
 
-    /// Whether all three programs run, and the compiler is of this version.
+    /// Whether all three executables run, and the compiler has this version.
     fn serves(&self) -> Result<()> {
         for program in ["rustc", "cargo", "cargo-clippy"] {
             let said = tree::output(&mut self.command(program, "--version"))?;
@@ -80,7 +82,8 @@ impl Rust {
         Ok(())
     }
 
-    /// A program of the toolchain, in the workspace's root, and whatever it starts in turn.
+    /// A command of the toolchain in the workspace's root. Its child processes use the toolchain
+    /// too.
     fn command(&self, program: &str, line: &str) -> Command {
         let mut command = Command::new(self.program(program));
         command.args(line.split(' '));
@@ -99,7 +102,7 @@ impl Rust {
         command
     }
 
-    /// What the machine had installed anyway was not unpacked.
+    /// A package that the machine already had was not unpacked.
     fn program(&self, name: &str) -> PathBuf {
         let unpacked = self
             .root
@@ -111,7 +114,7 @@ impl Rust {
     }
 }
 
-/// Directories before those that a variable names.
+/// `dirs`, then the directories in the variable.
 fn first(mut dirs: Vec<PathBuf>, variable: &str) -> OsString {
     let known = env::var_os(variable).unwrap_or_default();
     dirs.extend(env::split_paths(&known));
@@ -128,7 +131,7 @@ fn libraries(root: &Path) -> Vec<PathBuf> {
         .collect()
 }
 
-/// Fetches the toolchain's packages, and those that they need and the machine lacks. Installs none.
+/// Downloads the toolchain's packages and their missing dependencies, without installing them.
 fn download() -> Result<PathBuf> {
     let debs = dir()?.join("debs");
     fs::create_dir_all(debs.join("partial")).context("making a directory for packages")?;
@@ -138,7 +141,7 @@ fn download() -> Result<PathBuf> {
     let options = [
         format!("-oDir::Etc::preferences={}", preferences.display()),
         format!("-oDir::Cache::archives={}/", debs.display()),
-        // Nothing is installed, so that nobody else has to wait, and root is not needed.
+        // Nothing is installed, so no lock and no root is needed.
         "-oDebug::NoLocking=1".to_owned(),
     ];
     let packages = offered(&options)?;
@@ -163,7 +166,7 @@ fn offered(options: &[String]) -> Result<[&'static str; 3]> {
     bail!("no package source of this machine offers it")
 }
 
-/// Unpacks packages below a directory, which is complete once it has its name.
+/// Unpacks packages into a directory, which gets its name when it is complete.
 fn unpack(debs: &Path, root: &Path) -> Result<()> {
     let half = root.with_extension("half");
     for entry in fs::read_dir(debs).with_context(|| format!("reading {}", debs.display()))? {

@@ -68,7 +68,7 @@ fn run(arguments: &[String]) -> Result<Tally> {
     }
 }
 
-/// Runs what counts tests and ends with the line that scripts read.
+/// Runs work that counts tests, and prints the last line that scripts read.
 fn counted(work: impl FnOnce() -> Result<Tally>) -> Result<Tally> {
     let tally = work().unwrap_or_else(|error| {
         eprintln!("xtask: {error:#}");

@@ -12,13 +12,13 @@ use anyhow::{Context, Result};
 
 use crate::tree;
 
-/// Draws the plot, which takes nothing but the table.
+/// Draws the plot from the table.
 pub(crate) fn run() -> Result<()> {
     write("reader.svg", &plot::reader(&benchmarks()?)?)
 }
 
-/// Makes the scene, looks at it with `fanpcap top` and draws what the terminal shows. It takes
-/// root, tmux, tcpdump and p0f, and the library as it was staged.
+/// Makes the scene, runs `fanpcap top` on it and draws the terminal. Needs root, tmux, tcpdump, p0f
+/// and the staged library.
 pub(crate) fn top() -> Result<()> {
     write("top.svg", &screen::svg(&scene::look()?))
 }
@@ -39,7 +39,7 @@ fn benchmarks() -> Result<String> {
     fs::read_to_string(&path).with_context(|| format!("reading {}", path.display()))
 }
 
-/// A text as XML has it.
+/// Escapes a text for XML.
 fn escaped(text: &str) -> String {
     text.replace('&', "&amp;")
         .replace('<', "&lt;")

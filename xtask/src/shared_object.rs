@@ -1,4 +1,4 @@
-//! What readelf says about a shared object: its dynamic symbols and its dynamic section.
+//! A shared object's dynamic symbols and dynamic section, by readelf.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -15,7 +15,7 @@ pub(crate) struct Symbol {
     pub(crate) kind: String,
     /// GLOBAL, WEAK ...
     pub(crate) binding: String,
-    /// Bytes; of interest for data, which programs may copy.
+    /// Bytes; matters for data, which applications may copy.
     pub(crate) size: u64,
     /// The version, where the object has one.
     pub(crate) version: Option<String>,
@@ -34,20 +34,20 @@ impl SharedObject {
         }
     }
 
-    /// What it exports, by name.
+    /// Exported symbols by name.
     pub(crate) fn exports(&self) -> Result<BTreeMap<String, Symbol>> {
         let listing = self.readelf("--dyn-syms")?;
         Ok(listing.lines().filter_map(export).collect())
     }
 
-    /// The dynamic section's entries: tag and value.
+    /// Entries of the dynamic section: tag and value.
     pub(crate) fn dynamic(&self) -> Result<Vec<(String, String)>> {
         let listing = self.readelf("--dynamic")?;
         Ok(listing.lines().filter_map(dynamic_entry).collect())
     }
 
-    /// The symbols by which it refers to functions and data through slots that another object may
-    /// fill.
+    /// Symbols of functions and data that the object refers to through slots, which another object
+    /// may fill.
     pub(crate) fn references(&self) -> Result<Vec<String>> {
         let listing = self.readelf("--relocs")?;
         Ok(listing.lines().filter_map(reference).collect())
@@ -63,7 +63,7 @@ impl SharedObject {
     }
 }
 
-/// `  Num: Value Size Type Bind Vis Ndx Name`, for a symbol that is defined and visible.
+/// Parses `  Num: Value Size Type Bind Vis Ndx Name` of a symbol that is defined and visible.
 fn export(line: &str) -> Option<(String, Symbol)> {
     let fields: Vec<&str> = line.split_whitespace().collect();
     let [number, _, size, kind, binding, visibility, index, name, ..] = fields[..] else {
@@ -90,7 +90,8 @@ fn export(line: &str) -> Option<(String, Symbol)> {
     Some((name.to_owned(), symbol))
 }
 
-/// `0000000000089d70  0000000100000006 R_X86_64_GLOB_DAT  0000000000000000 free@GLIBC_2.2.5 + 0`
+/// Parses `0000000000089d70  0000000100000006 R_X86_64_GLOB_DAT  0000000000000000 free@GLIBC_2.2.5
+/// + 0`.
 fn reference(line: &str) -> Option<String> {
     let fields: Vec<&str> = line.split_whitespace().collect();
     let [_, _, kind, _, name, ..] = fields[..] else {
@@ -100,7 +101,7 @@ fn reference(line: &str) -> Option<String> {
     kind.starts_with("R_").then(|| name.to_owned())
 }
 
-/// ` 0x0...1 (NEEDED)  Shared library: [libc.so.6]`: NEEDED and libc.so.6.
+/// Parses ` 0x0...1 (NEEDED)  Shared library: [libc.so.6]`: NEEDED and libc.so.6.
 fn dynamic_entry(line: &str) -> Option<(String, String)> {
     let (tag, value) = line
         .trim()

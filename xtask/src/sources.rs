@@ -1,4 +1,4 @@
-//! Rules for source files that no lint knows.
+//! Checks source files by rules that no lint has.
 
 use std::ffi::OsStr;
 use std::fs;
@@ -10,22 +10,22 @@ use anyhow::{Context, Result, ensure};
 use crate::tally::Tally;
 use crate::tree;
 
-/// Where unsafe code may be.
+/// Files and directories that may have unsafe code.
 const UNSAFE: [&str; 6] = [
     "crates/fanpcap-linux/",
     "crates/fanpcap-pcap/",
     "crates/fanpcap-ring/",
     "crates/fanpcap-abi/",
-    // One call of OneReader, whose promise is the program's.
+    // One call of OneReader; its contract is the application's.
     "crates/fanpcap-reader/src/reader.rs",
-    // What a test asks the system's library for by name, and packets in rings that tests write.
+    // A test looks up functions of the system's library by name, and writes packets into rings.
     "crates/fanpcap-reader/tests/",
 ];
-/// Lines of a Rust file, at most.
+/// Maximum lines of a Rust file.
 const LINES: usize = 500;
-/// Characters of a line with a comment, at most; code is rustfmt's.
+/// Maximum width of a line with a comment; rustfmt limits code.
 const COLUMNS: usize = 100;
-/// Tracked, or about to be.
+/// Tracked files and new ones.
 const FILES: [&str; 4] = ["ls-files", "--cached", "--others", "--exclude-standard"];
 
 /// A file's path below the root, and its text.
@@ -58,7 +58,7 @@ fn read(listing: &str) -> Result<Vec<Source>> {
     let root = tree::root()?;
     let names = listing.lines().filter(|name| opening(name).is_some());
     names
-        // A file that was removed is still listed until that is committed.
+        // git lists a removed file until the removal is committed.
         .filter(|name| root.join(name).exists())
         .map(|name| {
             let text =
@@ -78,12 +78,12 @@ fn verdict(sources: &[Source], offends: impl Fn(&Source) -> bool) -> Result<Stri
     Ok(format!("{} files", sources.len()))
 }
 
-/// The first line says what the file is for.
+/// Whether the first line says what the file is for.
 fn introduces_itself((name, text): &Source) -> bool {
     opening(name).is_some_and(|opening| text.starts_with(opening))
 }
 
-/// How a source file of this kind begins.
+/// The beginning of a source file of this kind.
 fn opening(name: &str) -> Option<&'static str> {
     match Path::new(name).extension().and_then(OsStr::to_str)? {
         "rs" => Some("//! "),
@@ -97,7 +97,7 @@ fn is_too_long((name, text): &Source) -> bool {
     name.ends_with(".rs") && text.lines().count() > LINES
 }
 
-/// An address on the web is not broken up.
+/// A web address is not broken.
 fn is_too_wide((name, text): &Source) -> bool {
     let mut comments = text
         .lines()

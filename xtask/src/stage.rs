@@ -1,5 +1,4 @@
-//! Builds and lays out what users run, load and read: target/fanpcap/lib, include, bin, libexec and
-//! share.
+//! Builds and lays out the files for users: target/fanpcap/lib, include, bin, libexec and share.
 
 use std::fs;
 use std::os::unix::fs::symlink;
@@ -10,24 +9,23 @@ use anyhow::{Context, Result};
 
 use crate::tree;
 
-/// The name that programs ask the loader for on Debian and Ubuntu.
+/// The library's soname on Debian and Ubuntu.
 pub(crate) const LIBRARY: &str = "libpcap.so.0.8";
-/// The same library under upstream's name, and the linker's.
+/// Links to the library: upstream's soname, and the linker's name.
 pub(crate) const LINKS: [&str; 2] = ["libpcap.so.1", "libpcap.so"];
-/// The extension's header, relative to the directory that is included.
+/// The extension's header, relative to the include directory.
 pub(crate) const HEADER: &str = "pcap/fanout.h";
 /// The command.
 pub(crate) const COMMAND: &str = "fanpcap";
-/// The program that `fanpcap bench` runs, relative to the directory of programs that only others
-/// run.
+/// The bench, relative to the directory of executables that users do not run directly.
 pub(crate) const BENCH: &str = "fanpcap/fanpcap-bench";
 
-/// The packages that users get.
+/// The packages for users.
 pub(crate) const PACKAGES: [&str; 3] = ["fanpcap-abi", "fanpcap-cli", "fanpcap-bench"];
-/// The package and the program that makes manual pages.
+/// Package and executable that make the manual pages.
 const MANUAL: &str = "fanpcap-manual";
 
-/// Stages and says how to use it.
+/// Stages and prints how to use the result.
 pub(crate) fn run() -> Result<()> {
     build()?;
     let staged = tree::staged()?;
@@ -59,7 +57,7 @@ pub(crate) fn build() -> Result<()> {
     write_manual(&built.join(MANUAL), &staged.join("share/man"))
 }
 
-/// The pages that are made, without those of earlier builds.
+/// Writes the generated manual pages and removes those of earlier builds.
 fn write_manual(maker: &Path, manual: &Path) -> Result<()> {
     if manual.exists() {
         fs::remove_dir_all(manual).with_context(|| format!("emptying {}", manual.display()))?;
@@ -67,7 +65,7 @@ fn write_manual(maker: &Path, manual: &Path) -> Result<()> {
     tree::run(Command::new(maker).arg(manual))
 }
 
-/// Puts the library and its other names into a directory.
+/// Copies the library and its links into a directory.
 pub(crate) fn place_library(library: &Path, dir: &Path) -> Result<()> {
     place(library, &dir.join(LIBRARY))?;
     for link in LINKS {
@@ -79,7 +77,7 @@ pub(crate) fn place_library(library: &Path, dir: &Path) -> Result<()> {
     Ok(())
 }
 
-/// Copies a file by a rename, so that running programs keep the one that they have mapped.
+/// Copies a file and renames the copy, so that running applications keep the mapped file.
 pub(crate) fn place(from: &Path, to: &Path) -> Result<()> {
     let fresh = fresh(to)?;
     fs::copy(from, &fresh)
@@ -87,14 +85,14 @@ pub(crate) fn place(from: &Path, to: &Path) -> Result<()> {
     rename(&fresh, to)
 }
 
-/// Writes a file likewise.
+/// Writes a file, likewise.
 pub(crate) fn place_text(text: &str, to: &Path) -> Result<()> {
     let fresh = fresh(to)?;
     fs::write(&fresh, text).with_context(|| format!("writing {}", fresh.display()))?;
     rename(&fresh, to)
 }
 
-/// A name beside `to`, in a directory that exists then.
+/// A temporary name beside `to`; creates the directory.
 fn fresh(to: &Path) -> Result<PathBuf> {
     let dir = to.parent().context("a file in a directory")?;
     fs::create_dir_all(dir).with_context(|| format!("making {}", dir.display()))?;

@@ -1,4 +1,4 @@
-//! Runs every tier of tests and adds them up.
+//! Runs all tiers of tests and sums up their results.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -13,11 +13,12 @@ use crate::{deb, fuzz, least, stage, symbols, tier, tree};
 #[derive(Clone, Copy)]
 enum Tier {
     Own(fn() -> Result<Tally>),
-    /// `cargo test` with these words, and so many threads: more would make timing a matter of luck.
+    /// `cargo test` with these arguments, and this many threads: with more, timing would depend on
+    /// luck.
     Cargo(&'static str, Option<&'static str>),
 }
 
-/// By their names in .ci/tiers.
+/// Tiers by their names in .ci/tiers.
 const TIERS: [(&str, Tier); 13] = [
     ("least", Tier::Own(least::run)),
     ("unit", Tier::Own(unit)),
@@ -35,7 +36,7 @@ const TIERS: [(&str, Tier); 13] = [
         Tier::Cargo("-p fanpcap-netns", Some("--test-threads=2")),
     ),
     ("tools", Tier::Cargo(TOOLS, Some("--test-threads=2"))),
-    // The programs wait more than they work.
+    // These applications mostly wait.
     (
         "conformance",
         Tier::Cargo("-p fanpcap-conformance", Some("--test-threads=4")),
@@ -45,15 +46,14 @@ const TIERS: [(&str, Tier); 13] = [
         "faults",
         Tier::Cargo("-p fanpcap-faults", Some("--test-threads=6")),
     ),
-    // A short one; `make soak` is a long one.
+    // A short soak; `make soak` is a long one.
     ("soak", Tier::Cargo("-p fanpcap-soak", None)),
     ("fuzz", Tier::Own(fuzz::run)),
 ];
 
-/// The language, and the proof that the kernel and the evaluator come to the same, which starts a
-/// thread for each CPU itself.
+/// The language, and the comparison of kernel and evaluator, which starts a thread for each CPU.
 const STEERING: &str = "-p fanpcap-steer -p fanpcap-steer-testkit";
-/// The programs of the manual pages, and the examples.
+/// The manual pages' applications, and the examples.
 const MANUAL: &str = "-p fanpcap-loading --test manual --test examples";
 /// The command, its traffic generator and the bench.
 const TOOLS: &str = "-p fanpcap-cli -p fanpcap-gen -p fanpcap-bench";
@@ -70,7 +70,7 @@ impl Tier {
     }
 }
 
-/// Runs the tiers of these names; all of them when there are none.
+/// Runs the tiers with these names, or all.
 pub(crate) fn run(names: &[&str]) -> Result<Tally> {
     let known = TIERS.map(|(name, _)| name);
     if let Some(name) = names.iter().find(|name| !known.contains(name)) {
@@ -101,7 +101,7 @@ pub(crate) fn run(names: &[&str]) -> Result<Tally> {
     Ok(sum)
 }
 
-/// Packages that are tiers by themselves.
+/// Packages that are tiers of their own.
 const ALONE: [&str; 11] = [
     "fanpcap-steer",
     "fanpcap-steer-testkit",
@@ -122,7 +122,7 @@ fn unit() -> Result<Tally> {
     tier::cargo_test(&chosen, &[], &[])
 }
 
-/// The Debian package, which the tests say when it can't be built here.
+/// The Debian package; its tests report when it can't be built here.
 fn package() -> Result<Tally> {
     if deb::can_build() {
         deb::run()?;
@@ -130,7 +130,7 @@ fn package() -> Result<Tally> {
     tier::cargo_test(&["-p", "fanpcap-package-tests"], &[], &[])
 }
 
-/// The least number of tests of each tier, as checked in.
+/// The checked-in minimum number of tests of each tier.
 fn least_numbers() -> Result<BTreeMap<String, usize>> {
     let path = tree::root()?.join(".ci/tiers");
     let text = fs::read_to_string(&path).with_context(|| format!("reading {}", path.display()))?;
@@ -146,7 +146,7 @@ fn least_numbers() -> Result<BTreeMap<String, usize>> {
         .with_context(|| format!("in {}", path.display()))
 }
 
-/// A failure when a tier has lost tests. A skip says its reason and so counts as seen, except in
+/// Fails when a tier has lost tests. A skipped test prints its reason and counts as seen, except in
 /// CI.
 fn shrunk(name: &str, tally: Tally, least: Option<usize>) -> Tally {
     let Some(least) = least else {

@@ -1,4 +1,4 @@
-//! Where things lie in the source tree, and the commands that run in it.
+//! Paths in the source tree, and commands that run there.
 
 use std::env;
 use std::path::{Path, PathBuf};
@@ -6,7 +6,7 @@ use std::process::Command;
 
 use anyhow::{Context, Result, ensure};
 
-/// The workspace's root: the nearest directory upwards that holds xtask.
+/// The workspace's root: the nearest parent directory that contains xtask.
 pub(crate) fn root() -> Result<PathBuf> {
     let here = env::current_dir().context("the current directory")?;
     here.ancestors()
@@ -15,12 +15,12 @@ pub(crate) fn root() -> Result<PathBuf> {
         .context("run this inside fanpcap's source tree")
 }
 
-/// Where what users load is put together, wherever cargo builds.
+/// The directory of the staged files.
 pub(crate) fn staged() -> Result<PathBuf> {
     Ok(root()?.join("target/fanpcap"))
 }
 
-/// Where cargo builds.
+/// cargo's target directory.
 pub(crate) fn target() -> Result<PathBuf> {
     let configured = env::var_os("CARGO_TARGET_DIR").map(PathBuf::from);
     Ok(root()?.join(configured.unwrap_or_else(|| "target".into())))
@@ -34,7 +34,7 @@ pub(crate) fn cargo(arguments: &[&str]) -> Result<Command> {
     Ok(command)
 }
 
-/// Runs a command to its successful end.
+/// Runs a command and fails unless it succeeds.
 pub(crate) fn run(command: &mut Command) -> Result<()> {
     let status = command
         .status()
@@ -57,17 +57,17 @@ pub(crate) fn output(command: &mut Command) -> Result<String> {
     Ok(String::from_utf8_lossy(&done.stdout).into_owned())
 }
 
-/// Namespaces, sockets and programs under another user's name need root.
+/// Namespaces, sockets and processes of other users need root.
 pub(crate) fn is_root() -> Result<bool> {
     Ok(output(Command::new("id").arg("-u"))?.trim() == "0")
 }
 
-/// In CI a test that can't run for want of root is a failure, not a skip.
+/// In CI a test that needs root and does not have it is a failure, not a skip.
 pub(crate) fn is_ci() -> bool {
     env::var("CI").is_ok_and(|value| value == "true" || value == "1")
 }
 
-/// The directory that `prefix` is in the end: inside the one that DESTDIR names, if any.
+/// The directory for `prefix`: inside the one that DESTDIR names, if any.
 pub(crate) fn destination(prefix: &str) -> Result<PathBuf> {
     ensure!(
         prefix.starts_with('/'),

@@ -1,4 +1,4 @@
-//! Takes back what `make install` did: its files, and the directories that it made.
+//! Removes the files and directories that `make install` made.
 
 use std::collections::BTreeSet;
 use std::env;
@@ -11,12 +11,12 @@ use anyhow::{Context, Result, ensure};
 
 use crate::{stage, tree};
 
-/// The list of what was installed, below the prefix. A directory's line ends with a slash.
+/// The list of installed paths, below the prefix. A directory's line ends with a slash.
 const LIST: &str = "share/fanpcap/installed";
-/// What `fanpcap enable --system` writes.
+/// The file that `fanpcap enable --system` writes.
 const ENABLED: &str = "/etc/ld.so.conf.d/00-fanpcap.conf";
 
-/// Removes what is installed below `prefix`, inside the directory that DESTDIR names, if any.
+/// Removes the files installed below `prefix`, inside the directory that DESTDIR names, if any.
 pub(crate) fn run(prefix: &str) -> Result<()> {
     let target = tree::destination(prefix)?;
     let list = target.join(LIST);
@@ -27,7 +27,7 @@ pub(crate) fn run(prefix: &str) -> Result<()> {
     if env::var("DESTDIR").unwrap_or_default().is_empty() {
         disable(prefix)?;
     }
-    // A directory comes behind what is in it.
+    // Files before their directories.
     let mut entries: Vec<&str> = text.lines().collect();
     entries.sort_by_key(|entry| std::cmp::Reverse(entry.len()));
     entries.sort_by_key(|entry| entry.ends_with('/'));
@@ -38,7 +38,7 @@ pub(crate) fn run(prefix: &str) -> Result<()> {
     Ok(())
 }
 
-/// No program may need a library that is about to go.
+/// Disables the library first: no application may need it when it goes.
 fn disable(prefix: &str) -> Result<()> {
     let enabled = fs::read_to_string(ENABLED).unwrap_or_default();
     if !names_library_below(&enabled, prefix) {
@@ -51,7 +51,7 @@ fn disable(prefix: &str) -> Result<()> {
 
 fn names_library_below(enabled: &str, prefix: &str) -> bool {
     let mut lines = enabled.lines();
-    // By components: PREFIX may end with a slash.
+    // Compare components: PREFIX may end with a slash.
     lines.any(|line| Path::new(line).starts_with(prefix))
 }
 
@@ -72,12 +72,12 @@ fn remove(target: &Path, entry: &str) -> Result<()> {
     }
 }
 
-/// It is gone already, or others have put something into the directory since.
+/// The file is already gone, or somebody has put other files into the directory.
 fn is_harmless(kind: ErrorKind) -> bool {
     matches!(kind, ErrorKind::NotFound | ErrorKind::DirectoryNotEmpty)
 }
 
-/// Writes down what is about to be installed. What an earlier version installed stays in the list.
+/// Records the paths that are about to be installed. Paths of earlier versions stay in the list.
 pub(crate) fn record(target: &Path, paths: &[String]) -> Result<()> {
     let list = target.join(LIST);
     let earlier = fs::read_to_string(&list).unwrap_or_default();

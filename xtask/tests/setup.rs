@@ -1,4 +1,5 @@
-//! scripts/setup names all that is missing at once, and installs for root only, unless forbidden.
+//! Tests of scripts/setup: it names all missing tools at once, and installs only for root, unless
+//! forbidden.
 
 use std::fs;
 use std::os::unix::fs::{PermissionsExt, symlink};
@@ -12,11 +13,11 @@ const TOOLS: [&str; 10] = [
     "sh", "sed", "sort", "tr", "head", "tail", "ls", "grep", "chmod", "rm",
 ];
 
-/// Keeps services from starting while packages are installed. It is the machine's: tests have their
-/// own.
+/// Keeps services from starting during installation. The file belongs to the machine: tests use
+/// their own.
 const POLICY: &str = "policy=/usr/sbin/policy-rc.d";
 
-/// What setup says, and whether the command ran, on a machine that has these tools and no compiler.
+/// The output of setup, and whether the command ran, on a machine with these tools and no compiler.
 fn setup(user: u32, environment: &[(&str, &str)]) -> Result<String> {
     let scratch = Scratch::new()?;
     let bin = scratch.file("bin");
@@ -36,7 +37,7 @@ fn setup(user: u32, environment: &[(&str, &str)]) -> Result<String> {
     let shown = policy.display();
     let apt = format!("test ! -x {shown} || echo \"{SEES_POLICY}\"; echo \"called apt-get $*\"");
     program("apt-get", &apt)?;
-    // Offers every package, in a version that serves.
+    // Offers every package in a suitable version.
     program("apt-cache", "echo '  Candidate: 1.85.0'")?;
     let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("../scripts/setup");
     let text = fs::read_to_string(script)?;

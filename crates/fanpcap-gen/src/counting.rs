@@ -1,4 +1,4 @@
-//! What became of frames: the counters of the device, and of the other end of a veth pair.
+//! Counts the fate of frames: by the device's counters, and by those of a veth pair's other end.
 
 use std::collections::BTreeSet;
 use std::fs::{self, File};
@@ -14,7 +14,7 @@ use fanpcap_linux::process::netns;
 use fanpcap_linux::wait::clock::{monotonic_ns, sleep_until};
 use serde::Serialize;
 
-/// The counters of a device as they were at the beginning.
+/// A device's counters at the beginning.
 #[derive(Debug)]
 pub struct Counting {
     ifindex: u32,
@@ -22,16 +22,16 @@ pub struct Counting {
     peer: Option<(End, Counters)>,
 }
 
-/// What was counted meanwhile, whoever sent it.
+/// Packets counted since the beginning, from all senders.
 #[derive(Clone, Debug, Serialize)]
 pub struct Counted {
-    /// Packets that left the device.
+    /// Packets that the device sent.
     pub left: u64,
-    /// Packets that the device counted as dropped.
+    /// Packets that the device dropped.
     pub dropped: u64,
-    /// Frames of ours that it counted neither as the one nor as the other: it refused them.
+    /// Our frames that the device neither sent nor dropped by its own count: it refused them.
     pub refused: u64,
-    /// The other end of a veth pair, if its counters could be read.
+    /// The other end of a veth pair, if its counters are readable.
     pub peer: Option<Peer>,
 }
 
@@ -40,32 +40,32 @@ pub struct Counted {
 pub struct Peer {
     /// The device's name, where it is.
     pub name: String,
-    /// Where it is, if that is elsewhere: the file that stands for its network namespace.
+    /// The file of its network namespace, if that is another one.
     pub namespace: Option<PathBuf>,
-    /// Packets that arrived there.
+    /// Packets that it received.
     pub received: u64,
-    /// Packets that it had no room for, or that nobody there wanted: of a VLAN or a protocol that
-    /// it has not. Drivers differ in whether they are among those that arrived.
+    /// Packets that it had no room for, or that no protocol or VLAN there accepts. Drivers differ
+    /// in whether these are among the received ones.
     pub dropped: u64,
 }
 
-/// Where a device is.
+/// A device and its namespace.
 #[derive(Debug)]
 struct End {
     ifindex: u32,
     elsewhere: Option<(OwnedFd, PathBuf)>,
 }
 
-/// After this many nanoseconds without change counters are taken for final; after that many in any
-/// case.
+/// Counters are final after the first time without a change, and after the second in any case;
+/// both in nanoseconds.
 const QUIET: u64 = 20_000_000;
 const LONGEST: u64 = 1_000_000_000;
 
 impl Counting {
-    /// Begins now, for a device of the calling thread's network namespace.
+    /// Starts to count, for a device of the calling thread's network namespace.
     ///
     /// # Errors
-    /// When there is no such device.
+    /// The device does not exist.
     pub fn start(device: &str) -> io::Result<Self> {
         let ifindex = interface::find(device)?.ok_or(io::ErrorKind::NotFound)?;
         let link = link::get(ifindex)?;
@@ -80,11 +80,11 @@ impl Counting {
         })
     }
 
-    /// What was counted until now, of which `sent` frames should be; waits for counters that are
-    /// late.
+    /// The packets counted until now, of which `sent` frames should be; waits for counters that
+    /// lag.
     ///
     /// # Errors
-    /// When the device is gone.
+    /// The device is gone.
     pub fn finish(self, sent: u64) -> io::Result<Counted> {
         let accounted = |counters: &Counters| {
             let left = counters.tx_packets.saturating_sub(self.before.tx_packets);
@@ -100,7 +100,7 @@ impl Counting {
             if left + dropped >= sent || now > begin + LONGEST {
                 break;
             }
-            // Counters that have not moved at all may come once a second.
+            // Counters that have not changed at all may be updated once a second.
             if left + dropped > 0 && now > changed + QUIET {
                 break;
             }
@@ -122,7 +122,7 @@ impl Counting {
 }
 
 impl End {
-    /// Asks for the device, in its own namespace.
+    /// Queries the device in its own namespace.
     fn ask(&self) -> io::Result<Link> {
         let Some((namespace, _)) = &self.elsewhere else {
             return link::get(self.ifindex);
@@ -147,7 +147,7 @@ impl End {
     }
 }
 
-/// The other end of a veth pair: here, in a namespace with a name, or in that of another process.
+/// The other end of a veth pair: in this namespace, in a named one, or in another process' one.
 fn peer_of(link: &Link) -> Option<End> {
     let ifindex = link.peer.filter(|_| link.kind == "veth")?;
     let Some(number) = link.peer_namespace else {
@@ -158,7 +158,7 @@ fn peer_of(link: &Link) -> Option<End> {
     };
     let mut seen = BTreeSet::new();
     for path in namespaces() {
-        // Most processes share a namespace, and others' may not be looked at.
+        // Most processes share a namespace; permissions forbid access to others' ones.
         let Ok(metadata) = fs::metadata(&path) else {
             continue;
         };
@@ -178,7 +178,7 @@ fn peer_of(link: &Link) -> Option<End> {
     None
 }
 
-/// Files that stand for network namespaces, those with names first.
+/// Files of network namespaces, named ones first.
 fn namespaces() -> Vec<PathBuf> {
     let entries = |directory: &str| {
         let entries = fs::read_dir(directory).into_iter().flatten().flatten();

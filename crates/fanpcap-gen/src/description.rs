@@ -1,53 +1,53 @@
-//! Descriptions: what the frames of a pool are like.
+//! Descriptions of a pool's frames.
 
 use std::net::{Ipv4Addr, Ipv6Addr};
 
 use crate::prefix::Prefix;
 
-/// What frames are like. The same description makes the same frames, byte for byte.
+/// Description of frames. Equal descriptions make equal frames, byte for byte.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Description {
-    /// Decides addresses, ports and the order of lengths.
+    /// Seed of addresses, ports and the order of lengths.
     pub seed: u64,
     /// Number of flows; frames take them in turn.
     pub flows: u32,
-    /// Lengths of frames. A frame whose headers take more is as long as these.
+    /// Lengths of frames. A frame whose headers need more is as long as its headers.
     pub lengths: Lengths,
-    /// IPv4, IPv6, or one half of the flows each.
+    /// IPv4, IPv6, or each for half of the flows.
     pub families: Families,
-    /// UDP, TCP, or one half of the flows each.
+    /// UDP, TCP, or each for half of the flows.
     pub transports: Transports,
-    /// After each round of all flows a round of answers: addresses, ports and MAC addresses
-    /// swapped.
+    /// After each round of all flows comes a round of answers: with addresses, ports and MAC
+    /// addresses swapped.
     pub answers: bool,
     /// VLAN numbers, the outer one first: none, one (802.1Q), or two (802.1ad).
     pub vlans: Vec<u16>,
-    /// Frames are inside of VXLAN (RFC 7348) with this network identifier.
+    /// Encapsulate frames in VXLAN (RFC 7348) with this network identifier.
     pub vxlan: Option<u32>,
-    /// Every so many datagrams one comes as three fragments, each as long as a frame may be but for
-    /// the last, which has half as much.
+    /// One in this many datagrams comes as three fragments. Each fragment has a frame's length,
+    /// except the last, which has half.
     pub fragments: Option<u32>,
-    /// The MAC address that frames come from.
+    /// Source MAC address.
     pub source_mac: [u8; 6],
-    /// The MAC address that they go to.
+    /// Destination MAC address.
     pub destination_mac: [u8; 6],
-    /// Addresses that flows of IPv4 come from.
+    /// Source addresses of IPv4 flows.
     pub sources4: Prefix,
-    /// Addresses that flows of IPv4 go to.
+    /// Destination addresses of IPv4 flows.
     pub destinations4: Prefix,
-    /// Addresses that flows of IPv6 come from.
+    /// Source addresses of IPv6 flows.
     pub sources6: Prefix,
-    /// Addresses that flows of IPv6 go to.
+    /// Destination addresses of IPv6 flows.
     pub destinations6: Prefix,
-    /// The payload begins with the frame's number, four bytes in network order, and its complement;
-    /// not in frames without room for it, nor in later fragments.
+    /// The payload begins with the frame's number, four bytes in network order, and its complement.
+    /// Frames without room for it and later fragments have none.
     pub stamp: bool,
 }
 
 /// Lengths of frames in bytes, headers of all layers included, without the frame check sequence.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Lengths {
-    /// All the same.
+    /// All equal.
     Fixed(u16),
     /// Any from the first to the second, all equally likely.
     Uniform(u16, u16),
@@ -102,7 +102,7 @@ impl Default for Description {
 }
 
 impl Description {
-    /// Where flows of a family come from and go to.
+    /// Source and destination addresses of an IP version.
     pub(crate) fn prefixes(&self, v4: bool) -> (&Prefix, &Prefix) {
         if v4 {
             (&self.sources4, &self.destinations4)

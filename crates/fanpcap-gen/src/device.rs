@@ -1,4 +1,4 @@
-//! The device that frames are sent on: whether it can take any, and how long they may be.
+//! The device that sends frames: whether it can, and how long frames may be.
 
 use anyhow::{Context, Result, anyhow, bail, ensure};
 use fanpcap_linux::interface;
@@ -6,25 +6,24 @@ use fanpcap_linux::netlink::link;
 
 use crate::pool::Pool;
 
-/// A device of the calling thread's network namespace, found to be up, with a carrier, and of
-/// Ethernet.
+/// An Ethernet device of the calling thread's network namespace, up and with a carrier.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Device {
-    /// Its name, or the alternative one that it was asked for by.
+    /// Its name, or the alternative name by which it was found.
     pub name: String,
     /// Its index.
     pub index: u32,
     /// Its kind, such as `veth`; empty for most hardware.
     pub kind: String,
-    /// The longest packet in bytes, without Ethernet's header.
+    /// The longest packet in bytes, without the Ethernet header.
     pub mtu: u32,
 }
 
 impl Device {
-    /// Looks for `name`.
+    /// Finds the device `name`.
     ///
     /// # Errors
-    /// When there is none, or it takes no frames of Ethernet.
+    /// The device does not exist, or takes no Ethernet frames.
     pub fn find(name: &str) -> Result<Self> {
         let found =
             interface::find(name).map_err(|error| anyhow!("looking for the device: {error}"))?;
@@ -50,15 +49,15 @@ impl Device {
         })
     }
 
-    /// The longest that a frame which begins like this one may be, in bytes without the check
-    /// sequence: the kernel does not count Ethernet's header nor one tag of 802.1Q, if that is the
+    /// The longest length of a frame that begins like this one, in bytes without the check
+    /// sequence. The kernel does not count the Ethernet header, nor one 802.1Q tag if it comes
     /// first (net/packet/af_packet.c, `packet_extra_vlan_len_allowed`).
     pub fn longest(&self, frame: &[u8]) -> usize {
         let tagged = frame.get(12..14) == Some(&[0x81, 0x00]);
         self.mtu as usize + 14 + if tagged { 4 } else { 0 }
     }
 
-    /// That it refuses live frames, and what can be done.
+    /// The message that the device refuses live frames, with advice.
     pub(crate) fn refuses(&self) -> String {
         let advice = if self.kind == "veth" {
             " (a veth takes them when its other end has an XDP program or GRO)"
@@ -68,7 +67,7 @@ impl Device {
         format!("{} refuses them{advice}", self.name)
     }
 
-    /// Whether it takes frames of such lengths, all of them.
+    /// Checks that the device takes frames of all lengths in the pool.
     pub(crate) fn check(&self, pool: &Pool) -> Result<()> {
         ensure!(!pool.is_empty(), "there is no frame to send");
         if pool.longest() <= self.longest(&[]) {
@@ -93,15 +92,15 @@ impl Device {
 /// Whether a device can send.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum State {
-    /// It can.
+    /// The device can send.
     Up,
-    /// It was set down.
+    /// The device is down.
     Down,
-    /// It is up, and nothing is at the other end.
+    /// The device is up, but has no carrier.
     NoCarrier,
 }
 
-/// What its flags say.
+/// The state by the device's flags.
 pub(crate) fn state(flags: u32) -> State {
     if flags & IFF_UP == 0 {
         State::Down
@@ -116,7 +115,7 @@ pub(crate) fn state(flags: u32) -> State {
 const IFF_UP: u32 = 1;
 const IFF_LOWER_UP: u32 = 1 << 16;
 const ARPHRD_ETHER: u16 = 1;
-/// Its frames begin as Ethernet's do.
+/// A loopback device's frames begin with an Ethernet header.
 const ARPHRD_LOOPBACK: u16 = 772;
 
 #[cfg(test)]

@@ -1,4 +1,4 @@
-//! Live frames: the kernel runs a program of ours on a frame and sends what it makes of it
+//! Live frames: the kernel runs our BPF program on a frame and sends the result
 //! (Documentation/bpf/bpf_prog_run.rst).
 
 use std::io;
@@ -15,10 +15,10 @@ use fanpcap_linux::process::netns;
 use crate::pool::{POOL_LIMIT, Pool};
 use crate::program::{self, ROW_HEAD, STATE_LEN, Shape};
 
-/// Most frames to one call: its set-up costs some 15 us.
+/// Maximum frames per call: the set-up of a call costs some 15 us.
 pub(crate) const MOST: u64 = 16_384;
 
-/// A loaded pool and the program that sends it.
+/// A pool in maps and the BPF program that sends it.
 #[derive(Debug)]
 pub(crate) struct Live {
     program: LoadedProgram,
@@ -52,15 +52,15 @@ impl Live {
         })
     }
 
-    /// Goes back to the first frame.
+    /// Returns to the first frame.
     pub(crate) fn rewind(&self) -> Result<()> {
         self.state
             .write(0, &[0; STATE_LEN])
             .map_err(|error| anyhow!("writing a map: {error}"))
     }
 
-    /// Sends the next `count` frames, as many as [`MOST`]. Says how many went: all, unless it is
-    /// told to stop.
+    /// Sends the next `count` frames, [`MOST`] at most. Returns how many were sent: all, unless
+    /// `stop` is set.
     pub(crate) fn send(&self, count: u64, stop: &AtomicBool) -> Result<u64> {
         let begin = self.made()?;
         let mut made = 0;
@@ -79,7 +79,7 @@ impl Live {
         Ok(made)
     }
 
-    /// Frames that the program has made since [`Live::rewind`].
+    /// Frames that the BPF program has made since [`Live::rewind`].
     fn made(&self) -> Result<u64> {
         let state = self.state.read(0);
         let state = state.map_err(|error| anyhow!("reading a map: {error}"))?;
@@ -96,8 +96,8 @@ impl Live {
     }
 }
 
-/// Whether the kernel has live frames at all, and so long ones. How long they may be depends on the
-/// sizes of its structs, so it is asked; it answers the same to either.
+/// Checks that the kernel has live frames, and takes frames of this length. The limit depends on
+/// the size of kernel structs, so the kernel must be asked.
 fn try_out(template: &[u8]) -> Result<()> {
     let program =
         LoadedProgram::load(ProgramKind::Xdp, "drop", &program::drop_all()).map_err(|refused| {
@@ -118,7 +118,7 @@ fn try_out(template: &[u8]) -> Result<()> {
     Ok(())
 }
 
-/// The map of all frames.
+/// Loads all frames into a map.
 fn load(pool: &Pool) -> Result<Map> {
     let own_len = pool.own_len();
     let row_len = (ROW_HEAD + own_len).next_multiple_of(8);
@@ -156,7 +156,7 @@ fn load(pool: &Pool) -> Result<Map> {
     Ok(slots)
 }
 
-/// Bytes to one call that fills a map.
+/// Bytes per call that fills a map.
 const CHUNK: usize = 1 << 20;
 
 fn missing(what: &'static str) -> impl Fn(io::Error) -> Error {
@@ -177,16 +177,17 @@ fn signed(number: usize) -> i32 {
     i32::try_from(number).unwrap_or(i32::MAX)
 }
 
-/// The program at a device of a namespace that nobody else is in.
+/// Keeps the BPF program attached to a device in a namespace of its own.
 #[derive(Debug)]
 struct Kept {
     _attached: Attached,
     _namespace: OwnedFd,
 }
 
-/// A program that no device has is entered into the XDP dispatcher for each run and removed after
-/// it, and each time the kernel waits for all readers of the old one: tens of ms. So a device has
-/// it, the loopback device of a namespace of its own, where nothing arrives that it could send on.
+/// Without a device, the kernel adds a BPF program to the XDP dispatcher for each run and removes
+/// it afterwards. Each time the kernel waits tens of ms for all readers of the old dispatcher. So
+/// the BPF program is attached to the loopback device of a namespace of its own, where no packet
+/// arrives.
 fn keep(program: &LoadedProgram) -> Result<Kept> {
     let within = || -> io::Result<Kept> {
         netns::enter_new()?;

@@ -1,4 +1,4 @@
-//! When frames are due: rates, gaps, and the schedule that follows from them.
+//! The times of frames: rates, gaps, and the resulting schedule.
 
 use std::fmt;
 use std::num::NonZeroU64;
@@ -10,30 +10,30 @@ use rand_pcg::Pcg64Mcg;
 
 use crate::random;
 
-/// As many a second.
+/// A rate per second.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Rate {
     /// Frames.
     Frames(NonZeroU64),
-    /// Bits of frames; check sequence, preamble and the gap between frames do not count, which are
-    /// 24 bytes a frame on Ethernet.
+    /// Bits of frames, without check sequence, preamble and the gap between frames, which are 24
+    /// bytes per frame on Ethernet.
     Bits(NonZeroU64),
 }
 
-/// When a frame is sent.
+/// The times at which frames are sent.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Pace {
-    /// As soon as the one before it has gone.
+    /// Each frame as soon as the one before it has gone.
     Top,
-    /// At the rate, evenly. Frames that are due within 100 us may go together, when the last of
+    /// Evenly at the rate. Frames that are due within 100 us may be sent together, when the last of
     /// them is due.
     Even(Rate),
-    /// The same, but frames that are due within so many nanoseconds may go together, which leaves
-    /// more of the core to others.
+    /// Evenly, but frames that are due within this many nanoseconds may be sent together, which
+    /// leaves more of the core to others.
     Bursts(Rate, u64),
-    /// At the rate, with gaps that are distributed exponentially (a Poisson process), from a seed.
+    /// At the rate, with exponentially distributed gaps (a Poisson process), from a seed.
     Poisson(Rate, u64),
-    /// As captured, so many times as fast.
+    /// As captured, faster by this factor.
     Recorded(f64),
 }
 
@@ -67,7 +67,7 @@ impl FromStr for Rate {
     }
 }
 
-/// A decimal number times a scale, exactly; none where that is no whole number.
+/// A decimal number times a scale; `None` if the product is not an integer.
 fn scaled(number: &str, scale: u64) -> Option<u64> {
     let (whole, part) = number.split_once('.').unwrap_or((number, "0"));
     let places = u32::try_from(part.len()).ok()?;
@@ -93,15 +93,15 @@ impl fmt::Display for Rate {
     }
 }
 
-/// When each frame of a sequence is due, in nanoseconds after the first. Times of even frames are
-/// computed from all that came before, so that nothing is rounded twice.
+/// Times of a sequence of frames, in nanoseconds after the first. The times of even frames are
+/// computed from the sum of all earlier ones, so that rounding errors do not add up.
 #[derive(Clone, Debug)]
 pub(crate) struct Schedule {
     pace: Pace,
     frames: u64,
-    /// In all frames so far.
+    /// Bits of all frames so far.
     bits: u64,
-    /// Poisson: the time so far; recorded: the captured time.
+    /// For Poisson: the time so far; for recorded: the captured time.
     elapsed: f64,
     recorded: u64,
     random: Pcg64Mcg,
@@ -109,7 +109,7 @@ pub(crate) struct Schedule {
 }
 
 impl Schedule {
-    /// One whose first frame is due at once.
+    /// A schedule whose first frame is due at once.
     pub(crate) fn new(pace: Pace) -> Self {
         let seed = match pace {
             Pace::Poisson(_, seed) => seed,
@@ -126,13 +126,13 @@ impl Schedule {
         }
     }
 
-    /// When the next frame is due.
+    /// The time of the next frame.
     pub(crate) fn due(&self) -> u64 {
         self.due
     }
 
-    /// The shortest time between two wake-ups in nanoseconds: more often costs more than it is
-    /// worth.
+    /// The shortest time between two wake-ups in nanoseconds: more frequent ones cost more than
+    /// they are worth.
     pub(crate) fn rest(&self) -> u64 {
         match self.pace {
             Pace::Even(_) => 100_000,
@@ -141,8 +141,7 @@ impl Schedule {
         }
     }
 
-    /// Goes to the frame after the next, which has `len` bytes and was captured `gap` ns before its
-    /// successor.
+    /// Moves on by one frame, of `len` bytes and captured `gap` ns before its successor.
     pub(crate) fn advance(&mut self, len: usize, gap: u64) {
         self.frames += 1;
         self.bits += 8 * len as u64;
@@ -171,7 +170,7 @@ impl Schedule {
     }
 }
 
-/// Nanoseconds that `count` takes at `rate` a second, rounded down.
+/// Nanoseconds that `count` events take at `rate` per second, rounded down.
 fn duration(count: u64, rate: NonZeroU64) -> u64 {
     match count.checked_mul(SECOND) {
         Some(product) => product / rate,

@@ -1,26 +1,27 @@
-//! Pools: the frames that a sender sends, in order and again. Of each is kept only what is its own.
+//! Pools: the frames that a sender sends, in order and repeatedly. A pool stores only those bytes
+//! of a frame that differ from the others.
 
 use anyhow::{Result, ensure};
 
-/// A pool takes no more memory than this, in bytes; neither does what the kernel keeps of it.
+/// Maximum memory of a pool in bytes, and of the kernel's copy of it.
 pub const POOL_LIMIT: usize = 256 << 20;
 
-/// The first bytes of each frame are sent from the frame's own entry, whatever is in them: what
-/// receives a frame may have changed its headers in place, and the memory is used again.
+/// The first bytes of each frame are always copied from the frame's own entry: a receiver may have
+/// changed the headers in place, and the sender uses the memory again.
 const OWN_LEN: usize = 128;
 
-/// A frame, and what in it is its own.
+/// A frame, and which of its bytes are its own.
 #[derive(Clone, Debug)]
 pub(crate) struct Frame {
-    /// All of it.
+    /// All bytes.
     pub(crate) bytes: Vec<u8>,
-    /// From here on it is as [`payload`] says.
+    /// From this offset on the bytes are those of [`payload`].
     pub(crate) head: usize,
-    /// Where its stamp is; at stamp 0 for now.
+    /// Offset of the stamp, which is that of frame 0 for now.
     pub(crate) stamp: Option<usize>,
 }
 
-/// What the payload is: a byte of it depends on nothing but its place in the frame.
+/// A payload byte depends only on its offset in the frame.
 #[allow(
     clippy::cast_possible_truncation,
     reason = "the low byte is what is meant"
@@ -29,10 +30,10 @@ pub(crate) fn payload(place: usize) -> u8 {
     place as u8
 }
 
-/// Frames in order. Frame `i` of what is sent is frame `i % len()`.
+/// Frames in order. Frame number `i` on the wire is frame `i % len()` of the pool.
 #[derive(Clone, Debug, Default)]
 pub struct Pool {
-    /// What a frame is, from the end of its head on.
+    /// The bytes of every frame after its head.
     template: Vec<u8>,
     heads: Vec<u8>,
     slots: Vec<Slot>,
@@ -48,7 +49,7 @@ struct Slot {
     head: u32,
     len: u32,
     stamp: u32,
-    /// Nanoseconds until the frame after it.
+    /// Nanoseconds until the next frame.
     gap: u64,
 }
 
@@ -73,14 +74,14 @@ impl Pool {
         self.template.len()
     }
 
-    /// The frame that is sent as frame `number`: with that number as its stamp.
+    /// The frame with this number, with the number as its stamp.
     pub fn frame(&self, number: u64) -> Vec<u8> {
         let mut frame = Vec::new();
         self.write_frame(number, &mut frame);
         frame
     }
 
-    /// Writes that frame into `frame`, in place of what was there.
+    /// Writes the frame with this number into `frame`, in place of its contents.
     pub(crate) fn write_frame(&self, number: u64, frame: &mut Vec<u8>) {
         frame.clear();
         let Some(slot) = self.slot(number) else {
@@ -109,18 +110,18 @@ impl Pool {
         frames.map(|number| self.frame_len(number) as u64).sum()
     }
 
-    /// Nanoseconds between frame `number` and the next one, where they were captured.
+    /// Nanoseconds between frame `number` and the next one in the capture.
     pub(crate) fn gap(&self, number: u64) -> u64 {
         self.slot(number).map_or(0, |slot| slot.gap)
     }
 
-    /// A frame of the longest frame's length, from which each other comes by writing its first
-    /// [`Pool::own_len`] bytes, and its stamp.
+    /// A frame of the greatest length. Every other frame is this one with its first
+    /// [`Pool::own_len`] bytes and its stamp overwritten.
     pub(crate) fn template(&self) -> &[u8] {
         &self.template
     }
 
-    /// In these first bytes frames may differ from the template.
+    /// Number of leading bytes in which frames may differ from the template.
     pub(crate) fn own_len(&self) -> usize {
         self.head_len.max(OWN_LEN).min(self.longest())
     }
@@ -135,7 +136,7 @@ impl Pool {
         self.slots.iter().any(|slot| slot.stamp != 0)
     }
 
-    /// Where frame `number` has its stamp; 0 for nowhere.
+    /// Offset of the stamp in frame `number`; 0 for none.
     pub(crate) fn stamp_at(&self, number: u64) -> u32 {
         self.slot(number).map_or(0, |slot| slot.stamp)
     }
@@ -170,8 +171,8 @@ impl Pool {
     }
 }
 
-/// A frame's stamp: its number in network order and the complement of it. Together they count
-/// nothing in a checksum.
+/// A frame's stamp: its number in network order and the complement. Together they add nothing to a
+/// checksum.
 pub(crate) fn stamp(number: u64) -> [u8; 8] {
     let low = u32::try_from(number & u64::from(u32::MAX)).unwrap_or(0);
     let ([a, b, c, d], [e, f, g, h]) = (low.to_be_bytes(), (!low).to_be_bytes());
@@ -182,7 +183,7 @@ fn short(len: usize) -> u32 {
     u32::try_from(len).unwrap_or(u32::MAX)
 }
 
-/// A pool of frames that are [`payload`] behind their headers.
+/// Collects frames that are [`payload`] behind their headers.
 #[derive(Debug)]
 pub(crate) struct Synthetic {
     pool: Pool,
@@ -190,7 +191,7 @@ pub(crate) struct Synthetic {
 }
 
 impl Synthetic {
-    /// One without frames.
+    /// A builder without frames.
     pub(crate) fn new() -> Self {
         Self {
             pool: Pool::default(),
@@ -198,7 +199,7 @@ impl Synthetic {
         }
     }
 
-    /// Puts a frame in.
+    /// Adds a frame.
     pub(crate) fn push(&mut self, frame: &Frame) -> Result<()> {
         let len = frame.bytes.len();
         self.longest = self.longest.max(len);
@@ -213,14 +214,14 @@ impl Synthetic {
     }
 }
 
-/// A pool of any frames.
+/// Collects any frames.
 #[derive(Debug, Default)]
 pub(crate) struct Captured {
     pool: Pool,
 }
 
 impl Captured {
-    /// Puts a frame in; it is `gap` nanoseconds after the one before.
+    /// Adds a frame, `gap` nanoseconds after the one before.
     pub(crate) fn push(&mut self, frame: &[u8], gap: u64) -> Result<()> {
         self.pool.push(frame, frame.len(), 0)?;
         let before = self.pool.slots.len().checked_sub(2);
@@ -230,17 +231,17 @@ impl Captured {
         Ok(())
     }
 
-    /// As many frames as it has so far.
+    /// The number of frames so far.
     pub(crate) fn len(&self) -> usize {
         self.pool.len()
     }
 
-    /// The memory that it takes so far.
+    /// The memory used so far.
     pub(crate) fn used(&self) -> usize {
         self.pool.heads.len() + self.pool.slots.len() * size_of::<Slot>()
     }
 
-    /// The pool; after the last frame comes the average gap, or `gap` where that is known.
+    /// The pool. The gap after the last frame is `gap`, or the average gap.
     pub(crate) fn finish(mut self, gap: Option<u64>) -> Pool {
         let pool = &mut self.pool;
         let gaps: u64 = pool.slots.iter().map(|slot| slot.gap).sum();

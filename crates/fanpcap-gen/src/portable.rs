@@ -8,15 +8,15 @@ use fanpcap_linux::wait::clock::{monotonic_ns, sleep_until};
 
 use crate::pool::Pool;
 
-/// Most frames to one call.
+/// Maximum frames per call.
 pub(crate) const MOST: u64 = BATCH as u64;
 
-/// A full device is asked again after so many nanoseconds, and given up after so many without a
-/// frame.
+/// Pause after a full queue, in nanoseconds; and the time after which a device that takes no frame
+/// is given up.
 const PAUSE: u64 = 20_000;
 const PATIENCE: u64 = 2_000_000_000;
 
-/// A packet socket, and frames as they are sent.
+/// A packet socket, and the frames of the next call.
 #[derive(Debug)]
 pub(crate) struct Portable {
     socket: Injector,
@@ -32,8 +32,9 @@ impl Portable {
         })
     }
 
-    /// Sends frames `first` to `first + count`, as many as [`MOST`]. Says how many went: all,
-    /// unless it is told to stop or the device takes no more, which the next call finds again.
+    /// Sends frames `first` to `first + count`, [`MOST`] at most. Returns how many were sent: all,
+    /// unless `stop` is set or the device takes no more. The next call meets the device's error
+    /// again.
     pub(crate) fn send(
         &mut self,
         pool: &Pool,
@@ -55,7 +56,7 @@ impl Portable {
                     moved = monotonic_ns();
                 }
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-                // The device's queue is full, or so is what the socket may have on its way.
+                // The device's queue or the socket's send buffer is full.
                 Err(error) if error.raw_os_error() == Some(ENOBUFS) => {
                     let now = monotonic_ns();
                     if now > moved + PATIENCE {
@@ -73,7 +74,7 @@ impl Portable {
     }
 }
 
-/// Frames that went are counted before the error is told.
+/// Frames that were sent are counted before the error is returned.
 fn told(sent: usize, error: io::Error) -> io::Result<u64> {
     if sent == 0 {
         Err(error)

@@ -1,4 +1,4 @@
-//! Address ranges, and the addresses within.
+//! Address ranges, and the addresses in them.
 
 use std::fmt;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
@@ -14,7 +14,7 @@ pub struct Prefix {
 }
 
 impl Prefix {
-    /// The addresses of IPv4 that begin as `address` does, in its first `len` bits (32 at most).
+    /// The IPv4 addresses with the first `len` bits of `address` (32 at most).
     pub fn v4(address: Ipv4Addr, len: u8) -> Self {
         let len = len.min(32);
         Self {
@@ -23,7 +23,7 @@ impl Prefix {
         }
     }
 
-    /// The addresses of IPv6 that begin as `address` does, in its first `len` bits (128 at most).
+    /// The IPv6 addresses with the first `len` bits of `address` (128 at most).
     pub fn v6(address: Ipv6Addr, len: u8) -> Self {
         let len = len.min(128);
         Self {
@@ -37,13 +37,13 @@ impl Prefix {
         self.address.is_ipv4()
     }
 
-    /// How many addresses of it are used, a power of two: all, but 2^32 at most.
+    /// The number of addresses in use, a power of two: all, but 2^32 at most.
     pub(crate) fn hosts(&self) -> u64 {
         let width = if self.is_v4() { 32 } else { 128 };
         1 << u32::from(width - self.len).min(32)
     }
 
-    /// The address of that number; the number is taken modulo [`Prefix::hosts`].
+    /// The address with this number, modulo [`Prefix::hosts`].
     pub(crate) fn host(&self, number: u64) -> IpAddr {
         let host = number & (self.hosts() - 1);
         match self.address {

@@ -1,21 +1,20 @@
-//! The eBPF program that sends: each run makes the next frame of the pool and redirects it to a
-//! device.
+//! The BPF program that sends: each run makes the pool's next frame and redirects it to a device.
 
 use fanpcap_bpf::Instruction;
 use fanpcap_linux::bpf::Map;
 
-/// What the program is made for.
+/// Parameters of the BPF program.
 #[derive(Debug)]
 pub(crate) struct Shape<'a> {
     /// One row of [`STATE_LEN`] bytes: frames made, the next slot, frames that could not be made.
     pub(crate) state: &'a Map,
-    /// A row for each frame: [`ROW_HEAD`] bytes, and the first `own_len` bytes of the frame.
+    /// A row for each frame: [`ROW_HEAD`] bytes, then the frame's first `own_len` bytes.
     pub(crate) slots: &'a Map,
     /// Number of rows.
     pub(crate) len: i32,
-    /// Bytes to copy at most.
+    /// Maximum bytes to copy.
     pub(crate) own_len: i32,
-    /// All frames are as long as the one that the run begins with.
+    /// All frames have the length of the frame that the run starts with.
     pub(crate) even: bool,
     /// Some frames have a stamp.
     pub(crate) stamps: bool,
@@ -29,15 +28,15 @@ const MADE: i16 = 0;
 const SLOT: i16 = 8;
 const FAILED: i16 = 16;
 
-/// What a row begins with, 32 bits each: the frame's length less that of the longest, as many bytes
-/// as are copied, where the stamp is or 0, nothing.
+/// Head of a row, four 32-bit numbers: the frame's length less the greatest length, the number of
+/// bytes to copy, the offset of the stamp or 0, and 0.
 pub(crate) const ROW_HEAD: usize = 16;
 const SHORTER: i16 = 0;
 const COPIED: i16 = 4;
 const STAMP: i16 = 8;
 
-/// The program. Pages are used again with what earlier runs wrote into them; the kernel puts their
-/// length back. Only one core runs it, so its numbers need no atomic instructions.
+/// The BPF program. Pages still contain what earlier runs wrote; the kernel resets their length. A
+/// single core runs the BPF program, so it needs no atomic instructions.
 pub(crate) fn send(shape: &Shape<'_>) -> Vec<Instruction> {
     let mut code = Code::default();
     take_slot(&mut code, shape);
@@ -69,7 +68,7 @@ pub(crate) fn send(shape: &Shape<'_>) -> Vec<Instruction> {
     code.finish()
 }
 
-/// The slot whose turn it is, and the frame's number.
+/// Takes the next slot and the frame's number.
 fn take_slot(code: &mut Code, shape: &Shape<'_>) {
     code.push(copy(CONTEXT, ARG1));
     code.push_all(shape.state.address(STATE));
@@ -107,12 +106,12 @@ fn stamp(code: &mut Code) {
     code.fail(UNLESS_EQUAL, RESULT, 0);
 }
 
-/// Drops every frame: by it the kernel shows what it can do.
+/// Drops every frame; loading it shows what the kernel supports.
 pub(crate) fn drop_all() -> Vec<Instruction> {
     vec![Instruction::set(RESULT, XDP_DROP), Instruction::exit()]
 }
 
-/// Instructions, some of which jump to the end, where failures are counted.
+/// Instructions; some jump to the end, which counts a failure.
 #[derive(Default)]
 struct Code(Vec<Step>);
 
@@ -171,8 +170,8 @@ impl Code {
     }
 }
 
-// Registers: r0 is the result, r1 to r5 are a helper's arguments and lost when one is called; r6 to
-// r9 stay, r10 is the end of the stack frame.
+// Registers: r0 is the result. r1 to r5 are a helper's arguments, which a call clobbers. r6 to r9
+// survive a call. r10 points to the end of the stack frame.
 const RESULT: u8 = 0;
 const ARG1: u8 = 1;
 const ARG2: u8 = 2;
@@ -232,7 +231,7 @@ fn shift_right_signed(to: u8, bits: i32) -> Instruction {
     Instruction::new(0xc7, to, 0, 0, bits)
 }
 
-/// The low 32 bits as they are in a frame; the others become 0.
+/// Swaps the low 32 bits to network order and clears the others.
 fn network_order(of: u8) -> Instruction {
     Instruction::new(0xdc, of, 0, 0, 32)
 }

@@ -1,4 +1,4 @@
-//! Capture files, pcap and pcapng: their packets one by one.
+//! Reads the packets of capture files, pcap and pcapng.
 
 use std::fs::File;
 use std::io::{BufReader, ErrorKind, Read, Seek};
@@ -15,22 +15,22 @@ use pcap_file::{DataLink, PcapError, TsResolution};
 /// One packet of a file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Record {
-    /// Nanoseconds since 1970, or since whatever the file counts from.
+    /// Nanoseconds since 1970, or since the file's own epoch.
     pub time: u64,
-    /// What was captured of it, link-layer header included.
+    /// The captured bytes, including the link-layer header.
     pub bytes: Vec<u8>,
     /// Its length on the wire, without a check sequence, in bytes.
     pub len: u32,
 }
 
 impl Record {
-    /// Whether it was longer than what was captured.
+    /// Whether the capture has only a part of the packet.
     pub fn is_shortened(&self) -> bool {
         self.len as usize > self.bytes.len()
     }
 }
 
-/// The packets of a file, in its order.
+/// The packets of a file, in order.
 #[derive(Debug)]
 pub struct Records {
     path: PathBuf,
@@ -40,7 +40,7 @@ pub struct Records {
     /// Packets so far.
     count: u64,
     cut: bool,
-    /// Bytes of a check sequence at the end of each packet.
+    /// Bytes of the check sequence at the end of each packet.
     check_len: u32,
 }
 
@@ -62,7 +62,7 @@ impl Records {
     /// Opens a file of Ethernet frames.
     ///
     /// # Errors
-    /// When it can't be read, is no capture file, or has other frames than Ethernet's.
+    /// The file can't be read, is no capture file, or has another link type.
     pub fn open(path: &Path) -> Result<Self> {
         let name = path.display();
         let unreadable = |error| anyhow!("{name}: {error}");
@@ -106,8 +106,7 @@ impl Records {
         })
     }
 
-    /// Whether the file ends within a packet, as far as it was read. What is there of that one is
-    /// left out.
+    /// Whether the file ends within a packet, as far as it was read. That packet is left out.
     pub fn is_cut(&self) -> bool {
         self.cut
     }
@@ -156,12 +155,12 @@ impl Records {
     }
 }
 
-/// A packet's block, as far as it is known without its interface.
+/// A packet's block, before its interface is looked up.
 struct Found {
     interface: u32,
     ticks: Option<u64>,
     original_len: u32,
-    /// A simple block does not say how much of the packet it has: it goes by the interface.
+    /// A simple packet block has no captured length; the interface's snapshot length decides.
     simple: bool,
     bytes: Vec<u8>,
 }
@@ -199,8 +198,8 @@ fn packet(block: Block<'_>) -> Option<Found> {
     }
 }
 
-/// The record, or the number of a link type that is not Ethernet's. A packet without time has that
-/// of the one before.
+/// The record, or the number of a link type other than Ethernet. A packet without a time gets that
+/// of the packet before.
 fn finish(
     mut found: Found,
     interface: &InterfaceDescriptionBlock<'_>,
@@ -209,7 +208,7 @@ fn finish(
     if interface.linktype != DataLink::ETHERNET {
         return Err(interface.linktype.into());
     }
-    // A simple block ends with what fills it up to four bytes.
+    // A simple packet block ends with padding to four bytes.
     if found.simple {
         found.bytes.truncate(found.original_len as usize);
     }
@@ -252,7 +251,7 @@ fn no_ethernet(path: &Path, link: u32) -> Error {
     anyhow!("{path}: packets of link type {link}, only Ethernet's (1) can be read")
 }
 
-/// Whether the file ends where more should be.
+/// Whether the error is an unexpected end of the file.
 fn ends_within(error: &Error) -> bool {
     matches!(error.downcast_ref(), Some(PcapError::IoError(error)) if error.kind() == ErrorKind::UnexpectedEof)
 }
@@ -281,16 +280,16 @@ impl Iterator for Records {
     }
 }
 
-/// A section header's type, which reads the same in either byte order.
+/// Type of a section header block, equal in both byte orders.
 const PCAPNG: [u8; 4] = [0x0a, 0x0d, 0x0d, 0x0a];
-/// What compressed files begin with, and what decompresses them: gzip, Zstandard, xz, bzip2.
+/// Magic numbers of compressed files, and their decompressors: gzip, Zstandard, xz, bzip2.
 const COMPRESSED: [(&[u8], &str); 4] = [
     (&[0x1f, 0x8b], "zcat"),
     (&[0x28, 0xb5, 0x2f, 0xfd], "zstdcat"),
     (&[0xfd, b'7', b'z', b'X'], "xzcat"),
     (b"BZh", "bzcat"),
 ];
-/// The upper bits of a pcap's link type tell of check sequences: their length in 16 bits, if it is
+/// The upper bits of a pcap's link type contain the length of check sequences in 16-bit units, if
 /// known (pcap file format, LinkType and additional information).
 const LINK_TYPE: u32 = 0xffff;
 const HAS_CHECK_LEN: u32 = 0x0400_0000;

@@ -1,4 +1,4 @@
-//! Replay: the packets of a capture file as pools, once or in loops, as they are or moved to other
+//! Replay: the packets of a capture file as pools, once or in loops, unchanged or with other
 //! addresses in each loop.
 
 use std::path::{Path, PathBuf};
@@ -11,7 +11,7 @@ use crate::pool::{Captured, Pool};
 use crate::record::{Record, Records};
 use crate::rewrite::move_addresses;
 
-/// A file that is replayed, pool by pool.
+/// A replayed file, pool by pool.
 #[derive(Debug)]
 pub struct Replay {
     path: PathBuf,
@@ -21,42 +21,42 @@ pub struct Replay {
     limit: Option<Limit>,
     faults: Faults,
     turn: u32,
-    /// Read already, for the next pool.
+    /// A packet that was read for the next pool.
     ahead: Option<Record>,
-    /// Packets read in this turn.
+    /// Packets read in this loop.
     number: u64,
-    /// Packets to be sent in this turn.
+    /// Packets to send in this loop.
     packets: u64,
     first: u64,
     last: u64,
 }
 
-/// How long packets of a file may be, and what becomes of longer ones.
+/// The length limit for a file's packets.
 #[derive(Clone, Debug)]
 pub struct Limit {
-    /// The device has it.
+    /// The device with the limit.
     pub device: Device,
-    /// Longer ones are left out, rather than an error.
+    /// Leave longer packets out, instead of an error.
     pub skip: bool,
 }
 
-/// What is not as it should be with a file that was replayed.
+/// Defects of a replayed file.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Faults {
-    /// Packets of which the file has only the beginning, which is sent.
+    /// Packets of which the file has only the beginning; that beginning is sent.
     pub shortened: u64,
-    /// Packets that were left out as they are too long for the device.
+    /// Packets that were left out because they are too long for the device.
     pub skipped: u64,
     /// The file ends within a packet, which is left out.
     pub cut: bool,
 }
 
 impl Pool {
-    /// All packets of a file, pcap or pcapng, byte for byte; none when they take more than
+    /// All packets of a file, pcap or pcapng, byte for byte; `None` if they need more than
     /// [`crate::POOL_LIMIT`].
     ///
     /// # Errors
-    /// When the file can't be read, or has packets that can't be sent.
+    /// The file can't be read, or has packets that can't be sent.
     pub fn replay(path: &Path, limit: Option<&Limit>) -> Result<Option<(Self, Faults)>> {
         let mut pool = Captured::default();
         let mut faults = Faults::default();
@@ -80,7 +80,7 @@ impl Pool {
     }
 }
 
-/// The packet with that number, if it is to be sent.
+/// The packet with this number, unless it is left out.
 fn checked(
     record: Record,
     path: &Path,
@@ -111,11 +111,11 @@ fn checked(
 }
 
 impl Replay {
-    /// Opens a file for so many loops, without an end if none is said. With `moving`, each loop but
-    /// the first has other addresses, see [`move_addresses`].
+    /// Opens a file for a number of loops, endless without one. With `moving`, each loop after the
+    /// first has other addresses, see [`move_addresses`].
     ///
     /// # Errors
-    /// When the file can't be read, or has packets that can't be sent.
+    /// The file can't be read, or has packets that can't be sent.
     pub fn open(
         path: &Path,
         loops: Option<u32>,
@@ -138,10 +138,10 @@ impl Replay {
         })
     }
 
-    /// The next packets, some MiB of them; none when all loops are over.
+    /// The next packets, some MiB of them; `None` after the last loop.
     ///
     /// # Errors
-    /// When the file can't be read, or has packets that can't be sent.
+    /// The file can't be read, or has packets that can't be sent.
     pub fn next_pool(&mut self) -> Result<Option<Pool>> {
         let mut pool = Captured::default();
         let mut gap = 0;
@@ -157,7 +157,7 @@ impl Replay {
         Ok((pool.len() > 0).then(|| pool.finish(Some(gap))))
     }
 
-    /// The next packet of this loop or the one after it, and the time from it to its successor.
+    /// The next packet of this loop or the next one, and the time until its successor.
     fn next_record(&mut self) -> Result<Option<(Record, u64)>> {
         let record = match self.ahead.take() {
             Some(record) => record,
@@ -183,7 +183,7 @@ impl Replay {
         Ok(Some((record, average)))
     }
 
-    /// The first packet of a loop; none when there are no more loops.
+    /// The first packet of a loop; `None` after the last loop.
     fn read(&mut self) -> Result<Option<Record>> {
         if self.loops.is_some_and(|loops| self.turn >= loops) {
             return Ok(None);
@@ -193,7 +193,7 @@ impl Replay {
         Ok(record)
     }
 
-    /// The next packet of this loop that is to be sent, with its addresses moved.
+    /// The next packet of this loop that is not left out, with its addresses moved.
     fn taken(&mut self) -> Result<Option<Record>> {
         for record in self.records.by_ref() {
             self.number += 1;
@@ -216,14 +216,14 @@ impl Replay {
         Ok(None)
     }
 
-    /// What was found to be wrong with the file so far, in all loops together.
+    /// Defects of the file so far, over all loops.
     pub fn faults(&self) -> Faults {
         self.faults
     }
 }
 
-/// An Ethernet header; a device takes nothing shorter.
+/// Length of an Ethernet header; a device takes no shorter frame.
 const SHORTEST: usize = 14;
 
-/// Bytes of one pool of several. While it is read nothing is sent, so it is not too large.
+/// Bytes of one pool of several. The sender pauses while a pool is read, so pools must be small.
 const CHUNK: usize = 16 << 20;

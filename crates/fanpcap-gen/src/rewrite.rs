@@ -1,18 +1,18 @@
-//! Other addresses for captured frames, so that each loop of a replay has flows of its own.
+//! Changes the addresses of captured frames, so that each loop of a replay has other flows.
 
 use crate::checksum::updated;
 use crate::headers::{IPV4, IPV6};
 
-/// Changes the IP addresses of an Ethernet frame in their last 16 bits, by `turn`, with the
-/// checksums that cover them. An address always becomes the same one, so flows stay flows, in both
-/// directions; for 65535 consecutive turns it becomes a different one each time. Multicast,
-/// broadcast, loopback and unspecified addresses stay, and so does what is not IP over at most two
+/// Changes the last 16 bits of an Ethernet frame's IP addresses by `turn`, and updates the
+/// checksums. An address always becomes the same one, so flows stay flows, in both directions. In
+/// 65535 consecutive turns, an address becomes a different one each time. Multicast, broadcast,
+/// loopback and unspecified addresses stay, and so do frames that are not IP behind at most two
 /// VLAN tags.
 pub fn move_addresses(frame: &mut [u8], turn: u32) {
     let Some((family, ip)) = network(frame) else {
         return;
     };
-    // An odd factor makes different numbers of different ones.
+    // Multiplication by an odd factor maps different numbers to different ones.
     let mask = u16::try_from(turn.wrapping_mul(0x9e37) & 0xffff).unwrap_or(0);
     match family {
         IPV4 => move_v4(&mut frame[ip..], mask.to_be_bytes()),
@@ -20,7 +20,7 @@ pub fn move_addresses(frame: &mut [u8], turn: u32) {
     }
 }
 
-/// The kind of the IP packet in a frame, and where it begins.
+/// The IP packet's Ethernet type and offset in a frame.
 fn network(frame: &[u8]) -> Option<(u16, usize)> {
     let mut at = 12;
     for _ in 0..=2 {
@@ -74,8 +74,8 @@ fn move_v6(packet: &mut [u8], mask: [u8; 2]) {
     }
 }
 
-/// The transport protocol behind the extension headers of IPv6, and where it begins; none in a
-/// later fragment (RFC 8200, section 4).
+/// The transport protocol behind IPv6's extension headers, and its offset; `None` in a later
+/// fragment (RFC 8200, section 4).
 fn transport6(packet: &[u8]) -> Option<(u8, usize)> {
     let (mut next, mut at) = (*packet.get(6)?, 40);
     for _ in 0..8 {
@@ -104,7 +104,7 @@ fn change(bytes: &mut [u8], mask: [u8; 2]) {
     }
 }
 
-/// TCP, UDP, UDP-Lite and ICMPv6 cover the addresses.
+/// The checksums of TCP, UDP, UDP-Lite and ICMPv6 cover the addresses.
 fn update_transport(packet: &mut [u8], at: usize, protocol: u8, old: &[u8], new: &[u8]) {
     let place = match protocol {
         6 => at + 16,
@@ -112,7 +112,7 @@ fn update_transport(packet: &mut [u8], at: usize, protocol: u8, old: &[u8], new:
         58 => at + 2,
         _ => return,
     };
-    // UDP's 0 says that there is none.
+    // UDP's 0 means that there is no checksum.
     if protocol == 17 && packet.get(place..place + 2) == Some(&[0, 0]) {
         return;
     }
@@ -122,7 +122,7 @@ fn update_transport(packet: &mut [u8], at: usize, protocol: u8, old: &[u8], new:
     }
 }
 
-/// Nothing where the packet was cut before its checksum.
+/// Updates a checksum; does nothing if the packet was cut before it.
 fn update(packet: &mut [u8], place: usize, old: &[u8], new: &[u8]) {
     if let Some(checksum) = packet.get_mut(place..place + 2) {
         let before = u16::from_be_bytes([checksum[0], checksum[1]]);

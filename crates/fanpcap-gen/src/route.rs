@@ -1,4 +1,4 @@
-//! The default route: which devices frames for it pass, so that none is flooded by mistake.
+//! The devices that carry the default route: they must not be flooded by mistake.
 
 use std::collections::BTreeSet;
 use std::io;
@@ -13,18 +13,18 @@ use fanpcap_linux::netlink::{
 pub struct Carrier {
     /// Its name.
     pub name: String,
-    /// Whether it is the device that was asked about, or stands on it: as a bridge, bond or VRF on
-    /// its ports, or a VLAN on its device. Otherwise the one that was asked about stands on it, or
-    /// both stand on one: VLANs, macvlans, ipvlans, macsec.
+    /// Whether it is the queried device or above it: a bridge, bond or VRF above its ports, or a
+    /// VLAN above its device. Otherwise the queried device is above it, or both are above a common
+    /// device: VLANs, macvlans, ipvlans, macsec.
     pub is_above: bool,
 }
 
-/// The device through which a default route of the calling thread's network namespace leads, if
-/// what the one with index `ifindex` sends may leave by the same device. All tables and all next
-/// hops count, see [`route::default_devices`]. Where a tunnel's packets leave is not known.
+/// The device of a default route of the calling thread's network namespace, if the frames of device
+/// `ifindex` may leave by the same device. All tables and all next hops count, see
+/// [`route::default_devices`]. Where a tunnel's packets leave is not known.
 ///
 /// # Errors
-/// When the kernel does not list its routes or its devices.
+/// The kernel does not list its routes or its devices.
 pub fn carries_default_route(ifindex: u32) -> io::Result<Option<Carrier>> {
     let links = link::links()?;
     let routes = route::default_devices()?;
@@ -35,8 +35,7 @@ pub fn carries_default_route(ifindex: u32) -> io::Result<Option<Carrier>> {
     }))
 }
 
-/// Of the devices of default routes the one that matters, and whether it is above the device with
-/// index `ifindex`.
+/// Picks a device of the default routes, and whether it is above the device `ifindex`.
 fn carrier(ifindex: u32, routes: &BTreeSet<u32>, links: &[Link]) -> Option<(u32, bool)> {
     let own = below(ifindex, links);
     let reach = routes.iter().map(|&device| (device, below(device, links)));
@@ -44,12 +43,12 @@ fn carrier(ifindex: u32, routes: &BTreeSet<u32>, links: &[Link]) -> Option<(u32,
         .filter(|(_, reach)| !reach.is_disjoint(&own))
         .map(|(device, reach)| (device, reach.contains(&ifindex)));
     let first = shared.next()?;
-    // The plainest reason is told.
+    // Prefer the simplest reason.
     let above = shared.find(|(_, is_above)| *is_above);
     Some(above.filter(|_| !first.1).unwrap_or(first))
 }
 
-/// A device and all that it stands on.
+/// A device and all devices below it.
 fn below(upper: u32, links: &[Link]) -> BTreeSet<u32> {
     let mut all = BTreeSet::from([upper]);
     loop {
@@ -58,7 +57,7 @@ fn below(upper: u32, links: &[Link]) -> BTreeSet<u32> {
             if link.master.is_some_and(|master| all.contains(&master)) {
                 more.insert(link.index);
             }
-            // A veth names its other end there, and an index of another namespace means nothing
+            // For a veth this is the other end, and an index of another namespace has no meaning
             // here.
             let stands = all.contains(&link.index) && link.kind != "veth";
             if stands && link.peer_namespace.is_none() {

@@ -1,4 +1,4 @@
-//! Plans, and how a run follows one: what is due, what was sent.
+//! Plans, and the state of a run that follows one.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
@@ -9,7 +9,7 @@ use serde::Serialize;
 use crate::pace::{Pace, Schedule};
 use crate::pool::Pool;
 
-/// What is to be sent, and when.
+/// What to send, and when.
 #[derive(Clone, Copy, Debug)]
 pub struct Plan {
     /// The end.
@@ -19,7 +19,7 @@ pub struct Plan {
 }
 
 impl Plan {
-    /// Whether as many frames are sent at all, and nearly at once. What is slower needs no live
+    /// Whether the plan sends this many frames, and nearly at once. Slower plans need no live
     /// frames.
     pub(crate) fn is_quick(&self, pool: &Pool, frames: u64) -> bool {
         let mut schedule = Schedule::new(self.pace);
@@ -33,22 +33,21 @@ impl Plan {
 /// In nanoseconds; 64 frames at 6400 a second.
 const AT_ONCE: u64 = 10_000_000;
 
-/// When sending ends; in any case when it is told to stop.
+/// The end of sending; `stop` ends it in any case.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Until {
-    /// After so many frames.
+    /// After this many frames.
     Frames(u64),
-    /// After so much time: frames that are due before are sent, if they are no more than 10 ms
-    /// late.
+    /// After this time. Frames that are due before the end are still sent up to 10 ms late.
     Elapsed(Duration),
-    /// After so many frames or so much time, whichever is over first.
+    /// After this many frames or this time, whichever comes first.
     First(u64, Duration),
-    /// When it is told to stop.
+    /// Only by `stop`.
     Stopped,
 }
 
 impl Until {
-    /// No more frames than these.
+    /// Maximum number of frames.
     pub(crate) fn frames(self) -> u64 {
         match self {
             Self::Frames(frames) | Self::First(frames, _) => frames,
@@ -56,7 +55,7 @@ impl Until {
         }
     }
 
-    /// No frame is due from here on, in nanoseconds after the start.
+    /// The end in nanoseconds after the start.
     fn end(self) -> u64 {
         match self {
             Self::Elapsed(time) | Self::First(_, time) => {
@@ -67,70 +66,70 @@ impl Until {
     }
 }
 
-/// What was sent.
+/// Result of a run.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Sent {
-    /// Frames handed to the device; whether it took them, [`crate::Counting`] tells.
+    /// Frames handed to the device; [`crate::Counting`] counts those that it took.
     pub frames: u64,
     /// Their bytes, without check sequences.
     pub bytes: u64,
     /// From the first frame until the one after the last would have been due, if that was within
     /// 100 ms of the last.
     pub nanoseconds: u64,
-    /// CPU time of the thread in between, the delivery to a peer on the same machine included.
+    /// The thread's CPU time meanwhile; includes the delivery to a peer on the same machine.
     pub cpu_ns: u64,
-    /// How late the last frame was, or the first that came no more; 0 at top speed. It grows when
+    /// Lateness of the last frame, or of the first that was not sent; 0 at top speed. It grows when
     /// the pace can't be kept.
     pub late_ns: u64,
 }
 
-/// The longest sleep, for the sake of `stop`, and between two looks at the device; the time between
-/// two calls of `watch`.
+/// The longest sleep, so that `stop` is noticed; the interval between checks of the device; the
+/// interval between calls of `watch`.
 pub(crate) const TICK: u64 = 100_000_000;
 pub(crate) const TELL: u64 = 1_000_000_000;
 
-/// A run that is bounded by time ends no later than this after it.
+/// A run that is bounded by time ends at most this much later.
 const LATE: u64 = 10_000_000;
 
 /// One run of a plan.
 pub(crate) struct Run {
     schedule: Schedule,
-    /// By the monotonic clock.
+    /// Start, by the monotonic clock.
     pub(crate) start: u64,
     cpu: u64,
-    /// When frames were last handed over.
+    /// Time when frames were last handed over.
     last: u64,
-    /// When `watch` was last called.
+    /// Time of the last call of `watch`.
     pub(crate) told: u64,
-    /// When the device was last looked at.
+    /// Time of the last check of the device.
     pub(crate) looked: u64,
-    /// Nothing more is to be sent.
+    /// The run is over.
     pub(crate) over: bool,
     sent: Sent,
-    /// The next frame's place in the pool.
+    /// Index of the next frame in the pool.
     pub(crate) place: u64,
     paced: bool,
-    /// No frame is due from here on.
+    /// Time of the end.
     end: u64,
 }
 
-/// What comes next.
+/// The next action.
 pub(crate) enum Due {
-    /// So many frames with so many bytes go now.
+    /// Send this many frames, with this many bytes.
     Now {
         /// Frames.
         frames: u64,
         /// Bytes of them.
         bytes: u64,
     },
-    /// Nothing before that time, in nanoseconds after the start.
+    /// Wait until this time, in nanoseconds after the start.
     At(u64),
-    /// It is over.
+    /// End.
     Never,
 }
 
 impl Run {
-    /// Begins now; so many frames have been sent already.
+    /// Starts now, after `already` sent frames.
     pub(crate) fn new(plan: &Plan, already: u64, pool: &Pool) -> Self {
         let mut run = Self {
             schedule: Schedule::new(plan.pace),
@@ -158,7 +157,7 @@ impl Run {
         monotonic_ns() - self.start
     }
 
-    /// What is to be done now; no more than `most` frames.
+    /// The next action, for at most `most` frames.
     pub(crate) fn due(&mut self, plan: &Plan, pool: &Pool, most: u64) -> Due {
         let most = most.min(plan.until.frames().saturating_sub(self.sent.frames));
         let now = self.elapsed();
@@ -195,7 +194,7 @@ impl Run {
         Due::Now { frames, bytes }
     }
 
-    /// Counts `sent` of `frames` frames, which have so many bytes together.
+    /// Counts `sent` of `frames` frames, which have `bytes` bytes together.
     pub(crate) fn count(&mut self, pool: &Pool, sent: u64, frames: u64, bytes: u64) {
         let all = sent == frames;
         self.sent.frames += sent;
@@ -207,7 +206,7 @@ impl Run {
         self.place += sent;
     }
 
-    /// What was sent until now.
+    /// The result so far.
     pub(crate) fn so_far(&self) -> Sent {
         let elapsed = self.elapsed();
         Sent {

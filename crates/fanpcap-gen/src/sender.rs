@@ -1,4 +1,4 @@
-//! Senders: a pool sent on a device as a plan says, and what came of it.
+//! Senders: send a pool on a device by a plan.
 
 use std::fmt;
 use std::io;
@@ -19,7 +19,7 @@ use crate::watch::{PROBES, Shown, Watch, takes_none};
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Way {
-    /// A program within the kernel makes and sends them.
+    /// A BPF program in the kernel makes and sends them.
     LiveFrames,
     /// sendmmsg(2) past the queueing discipline.
     Portable,
@@ -34,19 +34,19 @@ impl fmt::Display for Way {
     }
 }
 
-/// Which way to take.
+/// Choice of the way.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Choice {
-    /// Live frames where they are possible and the device takes them, which its counters show for
-    /// the first 64 frames, and for all from time to time; else the portable way, also for fewer
-    /// frames and for slower ones than 6400 a second. What a device that counts none took is sent
-    /// twice.
+    /// Live frames where they work, else the portable way, also for fewer frames and for rates
+    /// below 6400 a second. The device's counters show for the first 64 frames whether it takes
+    /// live frames, and for all frames from time to time. A device that does not count what it
+    /// takes gets the first frames twice.
     Auto,
-    /// Live frames or an error, also when most don't leave the device. Frames that it refuses are
-    /// lost.
+    /// Live frames, or an error, also when most don't leave the device. Frames that the device
+    /// refuses are lost.
     Live,
-    /// Live frames, and nobody looks whether they leave the device: what a generator makes by
-    /// itself.
+    /// Live frames, without checking whether they leave the device: for the speed of the generator
+    /// alone.
     Unwatched,
     /// The portable way.
     Portable,
@@ -54,9 +54,8 @@ pub enum Choice {
 
 /// A pool, ready to be sent on a device of the calling thread's network namespace.
 ///
-/// A thread that sends should stay on one CPU ([`fanpcap_linux::process::cpu::pin`]): which queue
-/// of the device a frame takes goes by the CPU, and frames of different queues may overtake each
-/// other.
+/// The sending thread should stay on one CPU ([`fanpcap_linux::process::cpu::pin`]): the CPU
+/// selects the device's queue, and frames of different queues may overtake each other.
 #[derive(Debug)]
 pub struct Sender {
     device: Device,
@@ -73,14 +72,14 @@ enum Route {
     Portable(Portable),
 }
 
-/// Hands out further pools, until there are no more.
+/// Returns further pools until there are no more.
 type More<'a> = &'a mut dyn FnMut() -> Result<Option<Pool>>;
 
 impl Sender {
     /// Opens `device` for the frames of `pool`.
     ///
     /// # Errors
-    /// When the device takes no such frames, or the way to it can't be opened.
+    /// The device takes no such frames, or the way to it can't be opened.
     pub fn open(device: &str, pool: Pool, choice: Choice) -> Result<Self> {
         let device = Device::find(device)?;
         device.check(&pool)?;
@@ -120,31 +119,29 @@ impl Sender {
         }
     }
 
-    /// Why it is the portable way though live frames were not ruled out.
+    /// Why the portable way is used although live frames were allowed.
     pub fn instead(&self) -> Option<&str> {
         self.instead.as_deref()
     }
 
-    /// What the last run has sent, also if an error ended it.
+    /// Result of the last run, also after an error.
     pub fn sent(&self) -> Sent {
         self.sent
     }
 
-    /// Sends the pool, again and again from its first frame on, until the plan's end or until
-    /// `stop` is set.
+    /// Sends the pool in a loop from its first frame on, until the plan's end or until `stop` is
+    /// set.
     ///
     /// # Errors
-    /// What ended sending early: the device is gone, down or takes no frames; there are no more
-    /// frames.
+    /// Sending ended early: the device is gone, down or takes no frames; there are no more frames.
     pub fn send(&mut self, plan: &Plan, stop: &AtomicBool) -> Result<Sent> {
         self.send_watched(plan, stop, &mut |_| ())
     }
 
-    /// Like [`Sender::send`]; `watch` is called about once a second with what was sent so far.
+    /// Like [`Sender::send`]; calls `watch` about once a second with the result so far.
     ///
     /// # Errors
-    /// What ended sending early: the device is gone, down or takes no frames; there are no more
-    /// frames.
+    /// Sending ended early: the device is gone, down or takes no frames; there are no more frames.
     pub fn send_watched(
         &mut self,
         plan: &Plan,
@@ -154,13 +151,12 @@ impl Sender {
         self.run(plan, stop, watch, None)
     }
 
-    /// Sends the pool once, then each that `more` hands out, until there are no more; or until the
-    /// plan's end or `stop`, as [`Sender::send_watched`] does. Frames that are due while `more` is
-    /// busy are late.
+    /// Sends the pool once, then each that `more` returns, until there are no more; or until the
+    /// plan's end or `stop`, as [`Sender::send_watched`] does. Frames that are due while `more`
+    /// runs are late.
     ///
     /// # Errors
-    /// What ended sending early: the device is gone, down or takes no frames; there are no more
-    /// frames.
+    /// Sending ended early: the device is gone, down or takes no frames; there are no more frames.
     pub fn send_stream(
         &mut self,
         plan: &Plan,
@@ -178,7 +174,7 @@ impl Sender {
         watch: &mut dyn FnMut(&Sent),
         mut more: Option<More<'_>>,
     ) -> Result<Sent> {
-        // Without this, sleeps last up to 50 us longer, which shows in gaps only.
+        // Without this, sleeps last up to 50 us longer, which only affects gaps.
         let _ = wake_on_time();
         self.sent = Sent::default();
         let mut watching = Watch::start(&self.device)?;
@@ -200,7 +196,7 @@ impl Sender {
             }
         }
         if matches!(&ended, Err(error) if error.is::<io::Error>()) {
-            // That the device is gone or down says more than what a call says then.
+            // An error of the device, such as gone or down, explains more than the call's error.
             ended = watching.counters().map(drop).and(ended);
         }
         self.sent = if ended.is_ok() {
@@ -211,7 +207,7 @@ impl Sender {
         ended.map(|()| self.sent)
     }
 
-    /// Sends what is due, or waits.
+    /// Sends the frames that are due, or waits.
     fn step(
         &mut self,
         run: &mut Run,
@@ -244,8 +240,8 @@ impl Sender {
         Ok(())
     }
 
-    /// Where the device may refuse live frames, the first frames show whether it does: its counters
-    /// tell of them, or the way is changed. How many were sent.
+    /// Tries a device that may refuse live frames: its counters show whether it takes the first
+    /// frames. If not, changes to the portable way. Returns the number of frames sent.
     fn first(
         &mut self,
         plan: &Plan,
@@ -281,14 +277,14 @@ impl Sender {
         }
     }
 
-    /// From here on it is the portable way.
+    /// Changes to the portable way.
     fn give_way(&mut self, why: String) -> Result<u64> {
         self.instead = Some(why);
         self.route = portable(&self.device)?;
         Ok(0)
     }
 
-    /// Whether the device is still there, and whether live frames leave it.
+    /// Checks that the device is still there, and that live frames leave it.
     fn look(&mut self, watching: &mut Watch, run: &Run) -> Result<()> {
         if self.choice == Choice::Unwatched {
             return Ok(());
@@ -330,7 +326,7 @@ impl Sender {
         }
     }
 
-    /// Most frames at once.
+    /// Maximum frames per call.
     fn most(&self) -> u64 {
         match self.route {
             Route::Live(_) => live::MOST,

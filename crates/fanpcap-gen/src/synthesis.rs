@@ -10,11 +10,11 @@ use crate::pool::{Pool, Synthetic};
 use crate::random;
 
 impl Description {
-    /// Makes the frames: a whole number of rounds through all flows, and as many rounds as lengths
-    /// need to come in their proportions.
+    /// Makes the frames: a whole number of rounds through all flows, and enough rounds for the
+    /// proportions of lengths.
     ///
     /// # Errors
-    /// When no frames are like that, or they take more than [`crate::POOL_LIMIT`].
+    /// No frames match the description, or they need more than [`crate::POOL_LIMIT`].
     pub fn pool(&self) -> Result<Pool> {
         self.check()?;
         let mut pool = Synthetic::new();
@@ -104,7 +104,7 @@ impl Description {
         Ok(())
     }
 
-    /// Whole rounds: of the flows, of their answers, of the deck of lengths, of what is fragmented.
+    /// Number of datagrams in whole rounds: of flows, answers, lengths and fragmented datagrams.
     fn datagrams(&self) -> u64 {
         let rounds = if self.answers { 2 } else { 1 };
         let every = u64::from(self.fragments.unwrap_or(1));
@@ -121,18 +121,18 @@ impl Description {
     }
 }
 
-/// At least about as many datagrams when they differ in more than the flow.
+/// Approximate minimum of datagrams that differ in more than the flow.
 const VARIETY: u64 = 4096;
 
-/// A round of so many flows is enough by itself.
+/// A round of this many flows is enough.
 const MANY: u64 = 1 << 16;
 
 const SHORTEST: u16 = 14;
-/// What one frame may have; longer than any device's, whose MTU is checked when sending.
+/// Maximum length of a frame, beyond any device's; the sender checks the device's MTU.
 const LONGEST: u16 = u16::MAX;
-/// Two of these and one of half the length are less than 64 KiB.
+/// Two fragments of this length and one of half the length are less than 64 KiB.
 const LONGEST_FRAGMENT: u16 = 26_000;
-/// More datagrams never fit into a pool.
+/// No pool has room for more datagrams.
 const MOST: u64 = 1 << 22;
 
 fn least_common_multiple(a: u64, b: u64) -> u64 {
@@ -143,7 +143,7 @@ fn least_common_multiple(a: u64, b: u64) -> u64 {
     a / divisor * b
 }
 
-/// The lengths in the order in which frames get them.
+/// The lengths in frame order.
 struct Deal {
     lengths: Lengths,
     random: Pcg64Mcg,

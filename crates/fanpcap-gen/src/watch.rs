@@ -1,5 +1,4 @@
-//! Whether live frames leave the device: nobody says when it refuses them, but its counters show
-//! it.
+//! Checks by the device's counters whether live frames leave it: a device refuses them silently.
 
 use std::collections::VecDeque;
 use std::io;
@@ -10,49 +9,50 @@ use fanpcap_linux::wait::clock::{monotonic_ns, sleep_until};
 
 use crate::device::{Device, State, state};
 
-/// As many frames try a device: other traffic moves counters too, but hardly by so many at once.
+/// Number of frames for a trial: other traffic moves the counters too, but rarely by this many at
+/// once.
 pub(crate) const PROBES: u64 = 64;
 
-/// What became of the first frames.
+/// Result of the trial.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Shown {
-    /// They left.
+    /// The frames left the device.
     Taken,
-    /// They did not.
+    /// The device refused the frames.
     Refused,
-    /// Counters move as much without them.
+    /// Other traffic moves the counters as much.
     Hidden,
 }
 
-/// A device, what it had counted before the first frame, and what it was handed since.
+/// A device, its counters before the first frame, and the frames handed to it since.
 #[derive(Debug)]
 pub(crate) struct Watch {
     name: String,
     ifindex: u32,
     before: Counters,
-    /// Nanoseconds until its counters surely tell of a frame.
+    /// Nanoseconds until the counters include a frame.
     settle: u64,
-    /// Frames that it had been handed at these times.
+    /// Numbers of frames handed over, with their times.
     handed: VecDeque<(u64, u64)>,
 }
 
 impl Watch {
-    /// Begins.
+    /// Reads the device's counters.
     pub(crate) fn start(device: &Device) -> Result<Self> {
         let counters = link::get(device.index).map(|link| link.counters);
         Ok(Self {
             name: device.name.clone(),
             ifindex: device.index,
             before: counters.map_err(|error| gone(&device.name, error))?,
-            // What is no hardware counts at once; some drivers of hardware ask it every other
-            // second.
+            // Virtual devices count at once; some drivers read their hardware's counters every
+            // other second.
             settle: if device.kind.is_empty() { LATE } else { SOON },
             handed: VecDeque::new(),
         })
     }
 
-    /// Waits for the counters to tell of frames that have just been handed over, with so many bytes
-    /// together; then waits as long again, in which they should tell of nothing.
+    /// Waits until the counters include the frames just handed over, `bytes` bytes together. Then
+    /// waits as long again, during which the counters should not change.
     pub(crate) fn first(&self, frames: u64, bytes: u64) -> Result<Shown> {
         let begin = monotonic_ns();
         let mut now = self.counters()?;
@@ -74,9 +74,8 @@ impl Watch {
         })
     }
 
-    /// Looks at the device after it has been handed `frames` live frames altogether: whether it is
-    /// still there, and how many frames of those that it must have counted by now are missing, if
-    /// that is most of them.
+    /// Checks the device after `frames` live frames altogether. Fails if the device is gone.
+    /// Returns how many frames are missing from its counters by now, if most of them are.
     pub(crate) fn look(&mut self, frames: u64) -> Result<Option<u64>> {
         let now = self.counters()?;
         let time = monotonic_ns();
@@ -102,7 +101,7 @@ impl Watch {
         Ok((expected >= PROBES && missing > expected / 2).then_some(missing))
     }
 
-    /// Whether it is still there and up; the portable way counts what it sends.
+    /// The counters; fails if the device is gone or down. The portable way counts its own frames.
     pub(crate) fn counters(&self) -> Result<Counters> {
         let link = link::get(self.ifindex).map_err(|error| gone(&self.name, error))?;
         match state(link.flags) {

@@ -1,5 +1,4 @@
-//! Capture files come out as they went in, in loops, and with other addresses where that is asked
-//! for.
+//! Replays capture files: unchanged, in loops, and with other addresses.
 #![forbid(unsafe_code)]
 #![allow(
     clippy::unwrap_used,
@@ -26,7 +25,7 @@ use pcap_file::pcapng::blocks::interface_description::{
 use pcap_file::pcapng::blocks::simple_packet::SimplePacketBlock;
 use pcap_file::{DataLink, Endianness};
 
-/// A file that goes with the test.
+/// A file that is removed with the test.
 struct Scratch(PathBuf);
 
 impl Scratch {
@@ -42,7 +41,7 @@ impl Drop for Scratch {
     }
 }
 
-/// Frames of odd and even lengths, no two alike.
+/// Frames of odd and even lengths, all different.
 fn frames() -> Vec<Vec<u8>> {
     (60..1514_usize)
         .step_by(7)
@@ -291,7 +290,7 @@ fn ends(frame: &[u8]) -> (String, String) {
     }
 }
 
-/// Whether the transport checksum is what etherparse makes of the packet.
+/// Whether the transport checksum equals etherparse's.
 fn transport_holds(frame: &[u8]) -> bool {
     let packet = SlicedPacket::from_ethernet(frame).unwrap();
     let net = packet.net.as_ref().unwrap();

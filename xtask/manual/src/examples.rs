@@ -1,9 +1,10 @@
 //! The examples of the manual pages of section 1: tests parse and run them.
 
-/// By page, which a line names that begins with `=`: what each is for, and the line, indented.
+/// A line that begins with `=` names a page. Each example follows as its purpose and its indented
+/// command line.
 const EXAMPLES: &str = include_str!("../../../docs/man/examples.in");
 
-/// What each example is for, and its line, by page.
+/// The examples by page: purpose and command line.
 fn pages() -> Vec<(&'static str, Vec<(&'static str, &'static str)>)> {
     let mut pages: Vec<(_, Vec<_>)> = Vec::new();
     let mut what = "";
@@ -21,7 +22,7 @@ fn pages() -> Vec<(&'static str, Vec<(&'static str, &'static str)>)> {
     pages
 }
 
-/// The section of a page; `disable` takes back what `enable` does.
+/// The section of a page; `disable` is on the page of `enable`.
 pub(super) fn section(page: &str) -> Option<String> {
     let page_of = if page == "fanpcap-disable" {
         "fanpcap-enable"
@@ -55,7 +56,7 @@ mod tests {
             for (_, line) in examples {
                 for command in line.split(" && ") {
                     let shown = command.replace("eval \"$(", "").replace(")\"", "");
-                    // A quoted word of two, and variables before the command.
+                    // A quoted argument of two words, and variables before the command.
                     let words = shown.replace("'group 7'", "group_7");
                     let words = words.split(' ').skip_while(|word| word.contains("PCAP_"));
                     let words: Vec<&str> = words.collect();

@@ -1,4 +1,4 @@
-//! fanpcap-lang(7): the steering language, of the compiler's own table.
+//! fanpcap-lang(7): the manual page of the steering language, from the compiler's own table.
 
 use fanpcap_steer::table::{self, Entry, Group, Refused};
 use fanpcap_steer::{
@@ -6,7 +6,7 @@ use fanpcap_steer::{
     PARAMETERS_MAX, SAMPLERS_MAX, SOURCE_MAX, WORK_MAX, modes,
 };
 
-/// Before the table: what is written by hand.
+/// The hand-written part before the table.
 const INTRODUCTION: &str = include_str!("../../../docs/man/fanpcap-lang.7.in");
 const LIMITS: [(usize, &str); 11] = [
     (SOURCE_MAX, "bytes of source."),
@@ -59,7 +59,7 @@ fn group(group: &Group) -> String {
     format!(".SH \"{}\"\n{}\n{entries}", group.title, line(group.about))
 }
 
-/// Name, type, meaning, example.
+/// An entry: name, type, meaning, example.
 fn entry(entry: &Entry) -> String {
     let parameters: String = entry
         .takes
@@ -94,12 +94,12 @@ fn refused(refused: &Refused) -> String {
     )
 }
 
-/// A text that may begin a line of the source.
+/// Escapes a text that may begin a line of the source.
 fn line(text: &str) -> String {
     format!("\\&{}", escaped(text))
 }
 
-/// A text in which nothing is a command of troff's.
+/// Escapes troff's commands in a text.
 fn escaped(text: &str) -> String {
     text.replace('\\', "\\e")
         .replace('-', "\\-")

@@ -13,7 +13,7 @@ use anyhow::{Context, Result};
 use clap::Command;
 use clap_mangen::Man;
 
-/// What the pages say beyond the options: hand-written sections, by page.
+/// Hand-written sections beyond the options, by page.
 const SECTIONS: [(&str, &str); 5] = [
     ("fanpcap", include_str!("../../../docs/man/fanpcap.in")),
     (
@@ -33,7 +33,7 @@ const SECTIONS: [(&str, &str); 5] = [
         include_str!("../../../docs/man/fanpcap-top.in"),
     ),
 ];
-/// The pages of other sections that every page refers to.
+/// Pages of other sections to which every page refers.
 const RELATED: [(&str, &str); 3] = [
     ("pcap.conf", "5"),
     ("fanpcap-lang", "7"),
@@ -53,13 +53,13 @@ fn main() -> Result<()> {
     write(&path, language::page().as_bytes())
 }
 
-/// The command, with the program that is its subcommand `bench` in the place of that.
+/// The command, with `fanpcap-bench` in the place of its subcommand `bench`.
 fn command() -> Command {
     let mut command = fanpcap_cli::command();
     let all = command.get_subcommands();
     let names: Vec<String> = all.map(|it| it.get_name().to_owned()).collect();
     for name in names {
-        // What is changed becomes the last: all are, so that their order stays.
+        // clap moves a changed subcommand to the end. So all are changed, which keeps their order.
         command = command.mut_subcommand(&name, |own| match name.as_str() {
             "bench" => fanpcap_bench::command()
                 .name("bench")
@@ -72,7 +72,7 @@ fn command() -> Command {
     command
 }
 
-/// The command, its visible subcommands and theirs, one page each.
+/// The command, its visible subcommands and theirs: one page each.
 fn pages(command: &Command) -> Vec<Command> {
     let all = command.get_subcommands();
     let visible = all.filter(|it| !it.is_hide_set() && it.get_name() != "help");
@@ -89,7 +89,7 @@ fn name(page: &Command) -> String {
 
 fn rendered(page: &Command, names: &[String]) -> Result<Vec<u8>> {
     let own = name(page);
-    // Without a date, its place on the line would be taken by the source.
+    // Without a date, the source would move to its place on the line.
     let man = Man::new(page.clone())
         .date("2026")
         .source(concat!("fanpcap ", env!("CARGO_PKG_VERSION")))
@@ -97,7 +97,7 @@ fn rendered(page: &Command, names: &[String]) -> Result<Vec<u8>> {
     let mut text = Vec::new();
     man.render(&mut text)
         .with_context(|| format!("the page {own}"))?;
-    // What is said behind the options has a title of its own, not that of clap_mangen.
+    // The section after the options has its own title, not clap_mangen's.
     let title = match own.as_str() {
         "fanpcap-lang-explain" => "OUTPUT",
         _ => "FIGURES",
@@ -112,8 +112,7 @@ fn rendered(page: &Command, names: &[String]) -> Result<Vec<u8>> {
     Ok(text)
 }
 
-/// The synopsis as it is rendered names options without their values: adds these, `[--interval
-/// SECONDS]`.
+/// The synopsis with the options' values, `[--interval SECONDS]`: clap_mangen leaves them out.
 fn with_values(page: &Command, text: &str) -> String {
     let Some(begin) = text.find("\n.SH SYNOPSIS\n") else {
         return text.to_owned();
@@ -133,7 +132,7 @@ fn with_values(page: &Command, text: &str) -> String {
     format!("{}{synopsis}{}", &text[..begin], &text[end..])
 }
 
-/// The last section: all the other pages.
+/// The last section: all other pages.
 fn see_also(own: &str, names: &[String]) -> String {
     let others = names
         .iter()

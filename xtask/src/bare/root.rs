@@ -10,17 +10,18 @@ use anyhow::{Context, Result, ensure};
 use super::Distribution;
 use crate::tree;
 
-/// Enters a root: it is a mount of its own, so that tests in it can have private mounts. Processes
-/// and mounts end with the command. A machine has /dev/net/tun, which debootstrap does not make.
+/// Enters a root. The root is a mount of its own, so that tests in it can have private mounts.
+/// Processes and mounts end with the command. It makes /dev/net/tun, which a machine has and
+/// debootstrap does not make.
 const ENTER: &str = "mount --bind \"$0\" \"$0\" && cd \"$0\" && mount -t proc proc proc \
     && mount -t sysfs sysfs sys && mount -t tmpfs -o mode=755 tmpfs run \
     && mkdir -p dev/shm dev/pts && mount -t tmpfs -o mode=1777 tmpfs dev/shm \
     && mount -t devpts -o newinstance,ptmxmode=666 devpts dev/pts \
     && mkdir -p dev/net && { test -c dev/net/tun || mknod dev/net/tun c 10 200; } \
     && exec chroot . sh -c \"$1\"";
-/// Where the source lies in a root.
+/// Directory of the source in a root.
 const SOURCE: &str = "root/fanpcap";
-/// What decides how cargo and apt reach their sources.
+/// Variables that tell cargo and apt how to reach their sources.
 const NETWORK: [&str; 9] = [
     "CARGO_HTTP_",
     "CARGO_NET_",
@@ -40,7 +41,7 @@ pub(super) struct Root {
 }
 
 impl Root {
-    /// A copy of a fresh system. That is made once, and kept.
+    /// A copy of a fresh system, which is made once and kept.
     pub(super) fn new(distribution: &Distribution) -> Result<Self> {
         let dir = tree::target()?.join("bare");
         fs::create_dir_all(&dir).with_context(|| format!("making {}", dir.display()))?;
@@ -60,18 +61,18 @@ impl Root {
         Ok(Self { path })
     }
 
-    /// Runs a line of the shell in the source's directory; what it says goes to a file.
+    /// Runs a shell command in the source's directory, with its output to a file.
     pub(super) fn run(&self, line: &str, log: &File) -> Result<()> {
         enter(&self.path, &format!("cd /{SOURCE} && {line}"), log)
     }
 
-    /// Removes it.
+    /// Removes the root.
     pub(super) fn remove(self) -> Result<()> {
         remove(&self.path)
     }
 }
 
-/// A system with `make`, which README asks for, and with the lists of its packages.
+/// Makes a system with `make`, which README asks for, and with its package lists.
 fn make(distribution: &Distribution, path: &Path) -> Result<()> {
     let sources = sources(distribution)?;
     let mut debootstrap = Command::new("timeout");
@@ -85,10 +86,10 @@ fn make(distribution: &Distribution, path: &Path) -> Result<()> {
         debootstrap.arg("--keyring").arg(ubuntu_keys()?);
     }
     debootstrap.arg(distribution.suite).arg(path);
-    // An empty name of a mirror stands for the distribution's own.
+    // An empty mirror means the distribution's own.
     let main = sources.iter().find(|it| it.suite == distribution.suite);
     debootstrap.arg(main.map_or("", |source| source.uri.as_str()));
-    // An older debootstrap knows how a distribution is made, but not each later suite of it.
+    // An older debootstrap knows the distribution, but not each later suite.
     debootstrap.arg(format!(
         "/usr/share/debootstrap/scripts/{}",
         distribution.script
@@ -108,7 +109,7 @@ fn make(distribution: &Distribution, path: &Path) -> Result<()> {
         .with_context(|| format!("see {}.log", path.display()))
 }
 
-/// The keys of Ubuntu's archive: this machine's, or those that the root of Debian 13 has.
+/// The keys of Ubuntu's archive: this machine's, or those of a Debian 13 root.
 fn ubuntu_keys() -> Result<PathBuf> {
     let name = "usr/share/keyrings/ubuntu-archive-keyring.gpg";
     let places = [
@@ -133,7 +134,7 @@ impl Source {
     }
 }
 
-/// The line that debootstrap wrote, with the updates, where Ubuntu has its newer compilers.
+/// debootstrap's line, extended by the updates, where Ubuntu has its newer compilers.
 fn with_updates(list: &str, suite: &str) -> String {
     let archive = list.lines().find_map(|line| line.strip_prefix("deb "));
     let uri = archive
@@ -143,7 +144,7 @@ fn with_updates(list: &str, suite: &str) -> String {
     ["", "-updates", "-security"].map(line).concat()
 }
 
-/// The machine's own package sources, for another release of the same distribution.
+/// The machine's own package sources, changed to another release of the same distribution.
 fn sources(distribution: &Distribution) -> Result<Vec<Source>> {
     let format = "$(ORIGIN) $(RELEASE) $(COMPONENT) $(REPO_URI)";
     let mut apt = Command::new("apt-get");
@@ -156,7 +157,7 @@ fn sources(distribution: &Distribution) -> Result<Vec<Source>> {
     Ok(rewritten(&tree::output(&mut apt)?, codename, distribution))
 }
 
-/// Of apt's listing the lines of a distribution's main component, with another release's name.
+/// The lines of a distribution's main component in apt's listing, with another release's name.
 fn rewritten(listing: &str, codename: &str, distribution: &Distribution) -> Vec<Source> {
     let source = |line: &str| {
         let words: Vec<&str> = line.split(' ').collect();
@@ -180,7 +181,7 @@ fn rewritten(listing: &str, codename: &str, distribution: &Distribution) -> Vec<
     sources
 }
 
-/// What git tracks, as it is here, with what is not committed yet.
+/// Copies the tracked files, including uncommitted changes.
 fn copy_source(to: &Path) -> Result<()> {
     fs::create_dir_all(to).with_context(|| format!("making {}", to.display()))?;
     let copy = "git ls-files -z --cached --others --exclude-standard \
@@ -190,7 +191,7 @@ fn copy_source(to: &Path) -> Result<()> {
     tree::output(&mut sh).map(|_| ())
 }
 
-/// How cargo reaches its registry, where this machine says so in a file.
+/// Copies cargo's settings for its registry, if this machine has a file with them.
 fn copy_cargo_settings(to: &Path) -> Result<()> {
     let home = env::var_os("CARGO_HOME").map(PathBuf::from);
     let home = home.or_else(|| Some(PathBuf::from(env::var_os("HOME")?).join(".cargo")));
@@ -205,8 +206,8 @@ fn copy_cargo_settings(to: &Path) -> Result<()> {
     Ok(())
 }
 
-/// The certificates that this machine's owner added: a proxy between it and the registry may
-/// present them. The package ca-certificates takes them from there.
+/// Copies the certificates that this machine's owner added: a proxy before the registry may present
+/// them. The package ca-certificates reads them.
 fn copy_certificates(root: &Path) -> Result<()> {
     let added = Path::new("/usr/local/share/ca-certificates");
     if !added.exists() {
@@ -249,7 +250,7 @@ fn enter(root: &Path, line: &str, log: &File) -> Result<()> {
     Ok(())
 }
 
-/// Nothing is mounted below it here: what was, was so for its own processes only.
+/// Nothing is mounted below the root here: the mounts existed only for its own processes.
 fn remove(path: &Path) -> Result<()> {
     tree::output(
         Command::new("rm")

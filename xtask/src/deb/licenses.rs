@@ -1,5 +1,4 @@
-//! The licences of the crates that are linked in: their copyright notices and texts, each text
-//! once.
+//! The licences of the linked crates: copyright notices and texts, each text once.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -11,10 +10,10 @@ use serde_json::Value;
 
 use crate::tree;
 
-/// How the files begin that licences and notices are in.
+/// Beginnings of the names of files with licences and notices.
 const FILES: [&str; 5] = ["LICEN", "COPYING", "COPYRIGHT", "NOTICE", "UNLICENSE"];
 
-/// A crate of others.
+/// A crate of another project.
 #[derive(Debug)]
 struct Crate {
     /// Name and version, `libc 0.2.1`.
@@ -24,8 +23,8 @@ struct Crate {
     directory: PathBuf,
 }
 
-/// The texts in the form of Debian's copyright files: a paragraph each, with the crates that come
-/// under it. `crates` are those linked in, `libc 0.2.1`.
+/// The texts in the form of Debian's copyright files: a paragraph for each, with its crates.
+/// `crates` are the linked ones, `libc 0.2.1`.
 pub(super) fn paragraphs(crates: &[String]) -> Result<String> {
     let packages = packages()?;
     let mut texts: BTreeMap<String, Vec<&str>> = BTreeMap::new();
@@ -43,7 +42,7 @@ pub(super) fn paragraphs(crates: &[String]) -> Result<String> {
     Ok(paragraphs.collect::<Vec<_>>().join("\n\n"))
 }
 
-/// The packages that cargo knows for this machine.
+/// The packages that cargo lists for this machine.
 fn packages() -> Result<Vec<Crate>> {
     let rustc = tree::output(Command::new("rustc").arg("-vV"))?;
     let host = rustc.lines().find_map(|line| line.strip_prefix("host: "));
@@ -66,7 +65,8 @@ fn packages() -> Result<Vec<Crate>> {
 }
 
 impl Crate {
-    /// What its licence asks to be given on. Of several to choose from it is MIT's, if that is one.
+    /// The texts that the licence requires us to distribute. Of alternative licences, MIT is
+    /// preferred.
     fn texts(&self) -> Result<Vec<String>> {
         let mut names = Vec::new();
         let directory = &self.directory;
@@ -96,7 +96,7 @@ impl Crate {
         names.iter().map(read).collect()
     }
 
-    /// The package of a crate may lack the file; what its manifest says then counts.
+    /// The package of a crate may lack the file; then the manifest's licence counts.
     fn without_file(&self) -> Result<String> {
         let mit = self.license.split(['/', ' ']).any(|word| word == "MIT");
         ensure!(
@@ -131,7 +131,7 @@ fn paragraph(number: usize, crates: &[&str], text: &str) -> String {
     )
 }
 
-/// A text as a field's continuation: lines begin with a blank, empty ones are a dot.
+/// A text as a field's continuation: lines begin with a blank, empty lines are a dot.
 pub(super) fn indented(text: &str) -> String {
     let line = |line: &str| match line.trim_end() {
         "" => " .".to_owned(),

@@ -9,7 +9,7 @@ use anyhow::{Context, Result};
 use super::{Package, licenses};
 use crate::{stage, tree};
 
-/// Where a line of the changelog ends.
+/// Width of the changelog's lines.
 const WIDTH: usize = 76;
 
 /// A file of packaging/deb.
@@ -48,12 +48,12 @@ pub(super) fn copyright() -> Result<String> {
         .replace("@TEXTS@", &licenses::paragraphs(&names)?))
 }
 
-/// The crates of others, a line each: `libc 0.2.1: MIT OR Apache-2.0`.
+/// The linked crates of other projects, a line each: `libc 0.2.1: MIT OR Apache-2.0`.
 fn crates() -> Result<Vec<String>> {
     let mut cargo = tree::cargo(&["tree", "--edges", "normal", "--prefix", "none"])?;
     cargo.args(stage::PACKAGES.iter().flat_map(|package| ["-p", package]));
     let said = tree::output(cargo.args(["--no-dedupe", "--format", "{p}: {l}"]))?;
-    // Our own crates and what runs in the compiler only have a remark in brackets.
+    // cargo marks our own crates and procedural macros by a remark in brackets.
     let mut lines: Vec<String> = said
         .lines()
         .filter(|line| !line.is_empty() && !line.contains('('))
@@ -64,7 +64,7 @@ fn crates() -> Result<Vec<String>> {
     Ok(lines)
 }
 
-/// The newest section of CHANGELOG.md as Debian writes it.
+/// The newest section of CHANGELOG.md in Debian's format.
 pub(super) fn changelog(package: &Package) -> Result<String> {
     let epoch = format!("@{}", package.epoch);
     let mut date = Command::new("date");
@@ -81,7 +81,7 @@ pub(super) fn changelog(package: &Package) -> Result<String> {
     ))
 }
 
-/// The items of the first section, each in one line. Debian has no headings between them.
+/// The items of the first section, each on one line, without headings: Debian has none.
 fn items(changelog: &str) -> Vec<String> {
     let section = changelog.split("\n## ").nth(1).unwrap_or_default();
     let mut items: Vec<String> = Vec::new();

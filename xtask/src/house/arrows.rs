@@ -9,7 +9,7 @@ use syn::{Item, ItemMod, Macro, UseTree};
 use super::modules::{Module, Tree, is_test};
 
 /// The arrows to a module that is declared after the one that uses it, as `a::b -> c`. Arrows
-/// between a module and those within it are free.
+/// between a module and its descendants are free.
 pub(crate) fn backward(tree: &Tree) -> BTreeSet<String> {
     let mut found = BTreeSet::new();
     for module in tree.modules() {
@@ -24,7 +24,7 @@ pub(crate) fn backward(tree: &Tree) -> BTreeSet<String> {
     found
 }
 
-/// Whether a module at `used` is declared after one at `place`, where their ways part.
+/// Whether the module at `used` is declared after the one at `place`, where their paths diverge.
 fn is_later(place: &[usize], used: &[usize]) -> bool {
     let parting = place.iter().zip(used).find(|(own, other)| own != other);
     parting.is_some_and(|(own, other)| other > own)
@@ -41,7 +41,7 @@ fn named(module: &Module) -> Vec<Vec<String>> {
 }
 
 struct Names {
-    /// The module that is read, inline ones included.
+    /// The current module, inline modules included.
     scope: Vec<String>,
     found: Vec<Vec<String>>,
 }
@@ -76,7 +76,7 @@ impl Names {
         }
     }
 
-    /// Paths in a macro's arguments, which are tokens: names with two colons between them.
+    /// Collects paths in a macro's arguments, which are tokens: names separated by two colons.
     fn keep_tokens(&mut self, tokens: TokenStream) {
         let mut path: Vec<String> = Vec::new();
         let mut colons = 0;
@@ -151,7 +151,7 @@ fn attributes(item: &Item) -> &[syn::Attribute] {
 mod tests {
     use super::*;
 
-    /// What a module `b::own` names, by its source text.
+    /// The paths that the module `b::own` names, by its source text.
     fn named_in(text: &str) -> Vec<String> {
         let module = Module {
             path: vec!["b".to_owned(), "own".to_owned()],

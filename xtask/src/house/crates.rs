@@ -1,4 +1,4 @@
-//! The workspace's members in the order of Cargo.toml, and whether their arrows follow it.
+//! Reads the workspace's members in the order of Cargo.toml, and checks their dependencies.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -17,9 +17,9 @@ pub(crate) struct Member {
     folder: String,
     /// The root files of its library and its commands.
     pub(crate) entries: Vec<PathBuf>,
-    /// Members that its code needs.
+    /// Members that its code depends on.
     needs: Vec<String>,
-    /// Members that its tests need besides.
+    /// Further members that its tests depend on.
     tests_need: Vec<String>,
 }
 
@@ -72,8 +72,8 @@ fn member(package: &Value, folder: String) -> Member {
     }
 }
 
-/// The arrows that go backward: code needs members listed before its own; tests may need later
-/// ones, but none that need theirs.
+/// The backward arrows. Code depends only on members listed before its own. Tests may depend on
+/// later members, except on those that depend on theirs.
 pub(crate) fn backward(members: &[Member]) -> BTreeSet<String> {
     let places = members.iter().enumerate();
     let places: BTreeMap<&str, usize> = places
@@ -94,7 +94,7 @@ pub(crate) fn backward(members: &[Member]) -> BTreeSet<String> {
     found
 }
 
-/// Whether the code of `from` needs `to`, be it through others.
+/// Whether the code of `from` depends on `to`, directly or through others.
 fn reaches(members: &[Member], places: &BTreeMap<&str, usize>, from: &str, to: &str) -> bool {
     from != to
         && members[places[from]]

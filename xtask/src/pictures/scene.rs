@@ -1,5 +1,5 @@
-//! A scene for the picture of `fanpcap top`: three tcpdump and two p0f share the traffic of a
-//! device.
+//! A scene for the picture of `fanpcap top`: three tcpdump and two p0f processes share a device's
+//! traffic.
 
 use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
@@ -11,10 +11,10 @@ use fanpcap_testkit::{Scratch, Veth, library, member, netns};
 
 use crate::tree;
 
-/// A terminal that is wide enough for all columns.
+/// A terminal wide enough for all columns.
 const SIZE: [&str; 4] = ["-x", "132", "-y", "14"];
 
-/// What `fanpcap top` shows of it, with the escape sequences of its colours.
+/// The output of `fanpcap top` on the scene, with escape sequences for colours.
 pub(super) fn look() -> Result<String> {
     netns::within_new(|| {
         Veth::new("gen0", "eth0", 1)?;
@@ -42,7 +42,7 @@ pub(super) fn look() -> Result<String> {
     })
 }
 
-/// The screen after some seconds: its rates are of whole intervals then.
+/// The screen after some seconds: its rates are then of whole intervals.
 fn shown(scratch: &Scratch) -> Result<String> {
     let socket = scratch.file("tmux").display().to_string();
     let top = format!("hostname sensor; exec {} top eth0", command()?.display());
@@ -57,19 +57,19 @@ fn shown(scratch: &Scratch) -> Result<String> {
 
 fn tmux(socket: &str, words: &[&str]) -> Result<String> {
     let mut tmux = Command::new("tmux");
-    // Without a UTF-8 locale it would show no arrows.
+    // Without a UTF-8 locale, top would show no arrows.
     tmux.env("TERM", "xterm-256color")
         .args(["-u", "-S", socket]);
     tree::output(tmux.args(words))
 }
 
-/// The command as it was staged.
+/// Path of the staged command.
 fn command() -> Result<PathBuf> {
     let path = library::library_dir()?.join("../bin/fanpcap");
     path.canonicalize().context("the command: run make first")
 }
 
-/// A `fanpcap` command that ends with the value.
+/// A `fanpcap` process; drop ends it.
 struct Running(Child);
 
 impl Running {

@@ -1,12 +1,12 @@
-//! A terminal's screen as SVG: text with the escape sequences of colours, as `tmux capture-pane -e`
-//! has it.
+//! Draws a terminal's screen as SVG, from text with escape sequences for colours as `tmux
+//! capture-pane -e` prints it.
 
 use std::fmt::Write;
 use std::mem;
 
 use super::escaped;
 
-/// A character's cell, in pixels.
+/// Size of a character in pixels.
 const CELL: (f64, f64) = (7.8, 17.0);
 const MARGIN: f64 = 14.0;
 const PAPER: &str = "#15181d";
@@ -24,7 +24,7 @@ struct Style {
     colour: Option<usize>,
 }
 
-/// The picture of a screen.
+/// A screen as SVG.
 pub(super) fn svg(screen: &str) -> String {
     let mut style = Style::default();
     let (mut drawn, mut widest, mut lines) = (String::new(), 0, 0);
@@ -42,7 +42,7 @@ pub(super) fn svg(screen: &str) -> String {
     )
 }
 
-/// Draws a line and returns how many cells it has.
+/// Draws a line and returns its number of cells.
 fn draw_line(drawn: &mut String, line: &str, number: usize, style: &mut Style) -> usize {
     let (mut column, mut run) = (0, String::new());
     let mut rest = line.chars();
@@ -58,7 +58,7 @@ fn draw_line(drawn: &mut String, line: &str, number: usize, style: &mut Style) -
     draw_run(drawn, &mut run, (column, number), *style)
 }
 
-/// Draws a run of one style from a cell on, empties it and returns the column after it.
+/// Draws a run of one style from a cell on, clears it and returns the next column.
 fn draw_run(drawn: &mut String, run: &mut String, at: (usize, usize), style: Style) -> usize {
     let run = mem::take(run);
     let length = run.chars().count();
@@ -104,7 +104,7 @@ fn draw_text(drawn: &mut String, words: &str, at: (f64, f64), ink: &str, style: 
     );
 }
 
-/// What two blanks or more part, with the cell where it begins: columns stay in line in any font.
+/// Parts separated by two or more blanks, with their first cells: columns stay aligned in any font.
 fn chunks(run: &str) -> Vec<(usize, &str)> {
     let (mut found, mut column) = (Vec::new(), 0);
     for part in run.split("  ") {
