@@ -1,4 +1,4 @@
-/* Filters that are set while packets are queued: what passes then, and what passes of the next ones. */
+/* Filters set while packets are queued: which queued packets pass, and which later ones. */
 
 static inline void send_some(int in, int out)
 {

@@ -1,4 +1,4 @@
-/* What is captured of each kind of tagged frame. */
+/* The captured bytes of each kind of tagged frame. */
 
 static inline void print_packet(u_char *user, const struct pcap_pkthdr *header, const u_char *bytes)
 {

@@ -1,4 +1,4 @@
-/* What the programs share: devices, frames of a known kind, waiting until these have arrived. */
+/* Shared by the C programs: devices, frames of known kinds, and waiting for their arrival. */
 #include <arpa/inet.h>
 #include <errno.h>
 #include <linux/if_packet.h>

@@ -1,5 +1,5 @@
-//! Differential tests: a C program for each behaviour of libpcap, run on the system's library and
-//! on ours, which must say the same.
+//! Differential tests: a C program for each behaviour of libpcap, whose output must be the same on
+//! the system's library and on ours.
 #![forbid(unsafe_code)]
 
 pub mod behaviour;

@@ -1,4 +1,4 @@
-//! Differences from the system's library that are meant, each with its reason.
+//! Intended differences from the system's library, each with its reason.
 
 use crate::Variant;
 

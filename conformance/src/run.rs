@@ -1,4 +1,4 @@
-//! One run of a program: in a network namespace of its own, between the two ends of a wire.
+//! One run of a C program: in a network namespace of its own, between the two ends of a wire.
 
 use std::collections::BTreeMap;
 use std::fs;

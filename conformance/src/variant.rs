@@ -1,4 +1,4 @@
-//! The ways in which a program is run: on the system's library, and as each kind of handle of ours.
+//! The variants of a run: the system's library, and each kind of handle of ours.
 
 use std::env;
 use std::ffi::OsStr;

@@ -1,4 +1,4 @@
-//! Programs whose memory is watched, on our own reader: no bad access, and nothing leaked.
+//! Runs C programs under a memory checker, on our own reader: no bad access, no leak.
 
 use std::process::Command;
 

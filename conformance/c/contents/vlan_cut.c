@@ -1,4 +1,4 @@
-/* Tagged frames of which less is captured than stands in front of the tag: their length on the wire. */
+/* Tagged frames with a snapshot length that ends before the tag: their length on the wire. */
 #include "../wire.h"
 #include "../tags.h"
 #include "../taggings.h"

@@ -1,4 +1,4 @@
-/* A device that goes down and comes up: reading goes on, without an error. */
+/* A device that goes down and comes up: reading continues without an error. */
 #include <pthread.h>
 #include "../wire.h"
 

@@ -1,4 +1,4 @@
-/* Filters on what only the kernel knows of a packet (direction, interface), once they alone decide. */
+/* Filters on direction and interface, which only the kernel has, once the queue is drained. */
 #include "../wire.h"
 #include "../tags.h"
 

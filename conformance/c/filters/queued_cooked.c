@@ -1,4 +1,4 @@
-/* Filters on the any device, with either link type: set while packets are queued, and deciding alone. */
+/* Filters on the any device, with either link type: while packets are queued, and later. */
 #include <pcap/dlt.h>
 #include "../wire.h"
 #include "../tags.h"

@@ -1,4 +1,4 @@
-/* Devices that are down: what activation says, and that a new handle can be opened once they are up. */
+/* Devices that are down: the result of activation, and a new handle once they are up. */
 #include "../wire.h"
 
 int main(void)

@@ -1,4 +1,4 @@
-//! Sources of suites, each through its registry's ordinary client.
+//! Fetches the suites' sources, each through its registry's ordinary client.
 
 use std::ffi::OsString;
 use std::fs;

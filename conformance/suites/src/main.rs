@@ -1,6 +1,6 @@
-//! Runs test suites of others on the system's libpcap and on ours, and compares their passes.
+//! Runs other projects' test suites on the system's libpcap and on ours, and compares the results.
 //!
-//! The suites come from package registries when they run; nothing of theirs is in this repository.
+//! The suites come from package registries when they run; this repository contains none of them.
 #![forbid(unsafe_code)]
 #![allow(
     clippy::print_stdout,

@@ -1,5 +1,5 @@
-//! Proof of what a run was on: the libraries that its processes loaded, and who reads a handle
-//! there.
+//! Proves what a run used: the libraries that its processes loaded, and which library read their
+//! handles.
 
 use std::fs;
 use std::path::Path;

@@ -1,4 +1,4 @@
-//! One run of a suite on one variant: how its programs are started.
+//! One run of a suite on one variant: starts its processes.
 
 use std::ffi::OsStr;
 use std::path::{Path, PathBuf};

@@ -1,4 +1,4 @@
-//! The network of a run: two namespaces, a veth pair between them, and what is sent on it.
+//! The network of a run: two namespaces, a veth pair between them, and the packets sent on it.
 
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
 use std::process;

@@ -1,5 +1,5 @@
-//! Fault loops: an operation is done again and again while its first, second, third ... system call
-//! fails, on our library and on the system's alone.
+//! Fault loops: repeat an operation while its first, second, third ... system call fails, on our
+//! library and on the system's.
 #![forbid(unsafe_code)]
 
 use std::collections::BTreeSet;

@@ -1,5 +1,5 @@
-//! Whatever system call fails: nothing crashes, nothing leaks, who is refused is told why, and the
-//! next attempt succeeds.
+//! After any failed system call nothing crashes or leaks, a refused application gets the reason,
+//! and the next attempt succeeds.
 
 use std::cell::OnceCell;
 use std::collections::BTreeSet;

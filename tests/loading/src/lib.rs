@@ -1,4 +1,4 @@
-//! Programs for the tests of loading: compiled from C, run on the system's library or on ours.
+//! Applications for the tests of loading: compiled from C, run on the system's library or on ours.
 
 use std::env;
 use std::ffi::OsStr;

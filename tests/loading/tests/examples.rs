@@ -1,4 +1,4 @@
-//! The files in packaging/examples: each is read by the program that it is for, and its commands
+//! The files in packaging/examples: the application that each is for reads it, and its commands
 //! run.
 
 use std::fs;

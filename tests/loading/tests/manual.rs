@@ -1,5 +1,5 @@
-//! The installed tree and the manual pages: the pages are well-formed and complete, and their
-//! programs do what they say, built against an installed tree as a user builds them.
+//! The installed tree and the manual pages: the pages are well-formed and complete. Their programs,
+//! built against the installed tree as a user builds them, work as described.
 
 use std::fs;
 use std::path::{Path, PathBuf};

@@ -1,4 +1,4 @@
-//! A program that is told what to do line by line, and answers each line with one or more.
+//! A dialog with a process: it gets commands line by line and answers each with one or more lines.
 
 use std::io::{BufRead, BufReader, Write};
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};

@@ -1,5 +1,5 @@
-//! The scene of the tests on real packets: a wire in a network namespace, members that capture at
-//! its far end, and the checks that most tests share.
+//! The scene of the tests with real packets: a wire in a network namespace, members that capture at
+//! its far end, and common checks.
 
 pub mod dialog;
 

@@ -1,5 +1,5 @@
-//! docs/errors.md, sections "Joining a group" and "Loading", is exact: the kernel and the library
-//! say so here.
+//! docs/errors.md, sections "Joining a group" and "Loading": the kernel and the library produce
+//! each listed message.
 
 use std::collections::BTreeMap;
 use std::fs;

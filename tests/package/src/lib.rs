@@ -1,5 +1,5 @@
-//! A clean Debian in a directory, to install the package in: made by debootstrap once, copied for
-//! each test.
+//! A clean Debian in a directory, for the package: debootstrap makes it once, and each test copies
+//! it.
 
 mod listing;
 

@@ -1,4 +1,4 @@
-//! Everything in a root directory, to compare before and after.
+//! Lists all files in a root directory, to compare before and after.
 
 use std::collections::BTreeMap;
 use std::fs;

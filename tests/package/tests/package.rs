@@ -1,4 +1,4 @@
-//! The Debian package: in a clean Debian it installs, serves, and goes without a trace.
+//! The Debian package: in a clean Debian it installs, works, and is removed without a trace.
 
 use std::fs;
 use std::process::Command;

@@ -1,4 +1,4 @@
-//! The processes that run all the while: c/soak.c in each of its roles, watched.
+//! The processes that run all the time: c/soak.c in each of its roles, watched.
 
 use anyhow::{Context, Result, bail, ensure};
 use fanpcap_testkit::Member;

@@ -1,4 +1,4 @@
-//! Chance: enough of it that no two runs are alike.
+//! Random numbers, so that no two runs are alike.
 
 use std::time::{SystemTime, UNIX_EPOCH};
 

@@ -1,7 +1,6 @@
-//! The soak: for a given time, everything at once in a network namespace of its own. Traffic
-//! without pause; processes that capture all the while, change filters, break loops, open and close
-//! handles; and members that come and go, some by a kill. Nothing may be lost from the books, and
-//! nothing may grow.
+//! The soak: all operations at once for a given time, in a network namespace of its own. Traffic
+//! runs without pause. Processes capture all the time, change filters, break loops, open and close
+//! handles. Members come and go, some killed. All counters must add up, and no resource may grow.
 #![forbid(unsafe_code)]
 
 mod chance;

@@ -1,4 +1,5 @@
-//! `fanpcap-soak [MINUTES]`, as root: see the library. A line each minute, then PASS or FAIL.
+//! `fanpcap-soak [MINUTES]`, as root: runs the library's soak. Prints a line each minute, then PASS
+//! or FAIL.
 #![forbid(unsafe_code)]
 #![allow(
     clippy::print_stdout,

@@ -1,4 +1,4 @@
-//! Traffic without pause: frames of a few colours, each colour's numbered one by one.
+//! Sends frames without pause, in a few colours; the frames of each colour are numbered.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread;

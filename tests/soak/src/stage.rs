@@ -1,4 +1,4 @@
-//! Where it happens: the compiled program and the device, for whoever starts a process.
+//! The compiled application and the device, for code that starts a process.
 
 use std::path::{Path, PathBuf};
 

@@ -1,5 +1,5 @@
 //! Members that come and go: processes that join the shared group and leave it soon, half of them
-//! by a kill.
+//! killed.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread;

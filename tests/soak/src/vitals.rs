@@ -1,4 +1,4 @@
-//! What a process holds of memory and descriptors over time, and whether that grows.
+//! Memory and descriptors of a process over time, and whether they grow.
 
 use std::fmt;
 use std::fs;

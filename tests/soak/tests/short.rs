@@ -1,4 +1,4 @@
-//! A soak of seconds: that it works, and what goes wrong at once.
+//! A soak of some seconds: finds what fails at once.
 
 use std::time::Duration;
 

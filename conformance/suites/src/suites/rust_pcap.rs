@@ -1,5 +1,5 @@
 //! The tests of the Rust crate pcap: on a mocked library, on files, on a tap device, in its
-//! documents.
+//! documentation.
 
 use std::env;
 use std::ffi::OsString;

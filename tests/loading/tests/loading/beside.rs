@@ -1,5 +1,4 @@
-//! The system's library in the same process, by the program's own doing: ours does its work all the
-//! same.
+//! An application that also loads the system's library: ours works nevertheless.
 
 use anyhow::{Result, ensure};
 use fanpcap_loading::{LIBRARY, compile, library_dir, on_ours, on_system, run, system_library};

@@ -1,4 +1,4 @@
-//! A thread that is cancelled ends as it would on the system's library: without its process.
+//! A cancelled thread ends as on the system's library: its process goes on.
 
 use anyhow::{Result, ensure};
 use fanpcap_loading::{compile, on_ours, run};

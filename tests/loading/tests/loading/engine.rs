@@ -1,4 +1,4 @@
-//! Which system library is behind ours: FANPCAP_LIBPCAP, and what is said when there is none.
+//! The system library behind ours: FANPCAP_LIBPCAP, and the error when there is none.
 
 use std::process::Command;
 

@@ -1,4 +1,4 @@
-//! The first call of a process, which loads the system's library, in whatever the loader is doing.
+//! The first call of a process loads the system's library, whatever the loader is doing.
 
 use anyhow::{Result, ensure};
 use fanpcap_loading::{compile, on_ours, run};

@@ -1,4 +1,4 @@
-//! Every way in which a program gets to our library, and what it then may rely on.
+//! The ways in which an application loads our library, and its guarantees afterwards.
 
 mod beside;
 mod callbacks;

@@ -1,4 +1,4 @@
-//! Devices that aren't there: settings change nothing about what pcap_open_live() says of them.
+//! Absent devices: settings do not change pcap_open_live()'s error.
 
 use anyhow::Result;
 use fanpcap_loading::{compile, on_ours, on_system, run};

@@ -1,4 +1,4 @@
-//! A process with raised privileges takes no orders from its environment.
+//! A process with raised privileges ignores the environment.
 
 use std::fs::{self, Permissions};
 use std::os::unix::fs::PermissionsExt;

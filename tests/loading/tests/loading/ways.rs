@@ -1,4 +1,5 @@
-//! Ways to load: by path, preloaded, at run time, from Python, into a position-dependent program.
+//! Ways to load: by path, preloaded, at run time, from Python, into a position-dependent
+//! executable.
 
 use anyhow::{Context, Result, ensure};
 use fanpcap_loading::{

@@ -1,5 +1,6 @@
-//! Programs as Debian ships them share real traffic by PCAP_GROUP and PCAP_FANOUT alone: each its
-//! share, together everything once. The table of docs/programs.md is what this test found.
+//! Unmodified applications from Debian share real traffic by PCAP_GROUP and PCAP_FANOUT: each gets
+//! its share, and together they get every packet once. This test generates the table of
+//! docs/programs.md.
 
 mod readers;
 mod table;

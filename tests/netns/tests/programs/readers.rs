@@ -1,4 +1,4 @@
-//! What each program found, read from its own output.
+//! Reads the packet counts from each application's own output.
 
 use std::collections::BTreeMap;
 use std::fs;

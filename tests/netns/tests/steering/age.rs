@@ -1,4 +1,4 @@
-//! How old the counters of programs are that others see, of members that no packet reaches.
+//! Age of a steering program's counters on the pages of members that get no packet.
 
 use std::fs;
 use std::thread;

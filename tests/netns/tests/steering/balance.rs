@@ -1,4 +1,4 @@
-//! Balance: how evenly `flow` deals flows out.
+//! Balance: how evenly `flow` distributes flows.
 
 use std::net::IpAddr;
 

@@ -1,4 +1,4 @@
-//! A cast of frames with names, and programs on them: what each of them lets through, and to whom.
+//! Named frames, and steering programs that select some of them for some members.
 
 use std::collections::BTreeMap;
 use std::net::IpAddr;

@@ -1,4 +1,4 @@
-//! Conversations: the frames of many flows, mixed on the wire.
+//! Conversations: the frames of many flows, interleaved on the wire.
 
 use rand_pcg::Pcg64Mcg;
 use rand_pcg::rand_core::RngCore;

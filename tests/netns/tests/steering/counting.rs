@@ -1,4 +1,4 @@
-//! Samples and counters: what each member's own filter keeps and counts.
+//! Samples and counters: each member's own filter keeps and counts.
 
 use anyhow::{Result, ensure};
 

@@ -1,4 +1,4 @@
-//! The programs of PFQ-Lang's documentation, as it has them but for what transmits or logs.
+//! The programs of PFQ-Lang's documentation, except those that transmit or log.
 
 use anyhow::Result;
 

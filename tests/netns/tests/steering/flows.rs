@@ -1,6 +1,6 @@
-//! Flow consistency: under `flow` both directions of each flow, the errors about it and what
-//! tunnels carry stay together at one of eight members. The kernel's `hash` on the same frames is
-//! printed beside.
+//! Flow consistency: under `flow`, one of eight members gets both directions of a flow, the ICMP
+//! errors about it, and its packets in tunnels. The test prints the result of the kernel's `hash`
+//! on the same frames beside.
 
 use anyhow::{Result, ensure};
 use rand_pcg::Pcg64Mcg;

@@ -1,5 +1,5 @@
-//! Fragments: under `flow` a datagram is never split, and goes with its flow where its first
-//! fragment came first. The kernel's `hash` on the same frames is printed beside.
+//! Fragments: under `flow` a datagram is never split, and goes with its flow if its first fragment
+//! came first. The test prints the result of the kernel's `hash` on the same frames beside.
 
 use anyhow::{Result, ensure};
 use rand_pcg::Pcg64Mcg;

@@ -1,4 +1,4 @@
-//! Late fragments are told by the member that gave the group its program last, and by no other.
+//! Only the member that last attached the group's BPF program reports late fragments.
 
 use std::fs;
 use std::process::Command;

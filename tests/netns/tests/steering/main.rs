@@ -1,5 +1,5 @@
-//! Groups under steering programs, on real packets: who got what. What is expected is written down
-//! from the frames, not computed by any part of the compiler.
+//! Groups with steering programs, on real packets. The tests write down the expected result from
+//! the frames; no part of the compiler computes it.
 
 mod age;
 mod balance;

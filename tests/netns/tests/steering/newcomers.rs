@@ -1,5 +1,5 @@
-//! A newcomer waits for nobody while it rejects packets, and counts for nothing before it is in the
-//! group.
+//! A newcomer does not block while it rejects packets, and other members ignore it before it is in
+//! the group.
 
 use std::thread;
 use std::time::{Duration, Instant};

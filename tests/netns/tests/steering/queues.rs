@@ -1,5 +1,4 @@
-//! What is not in the frame: the queue and the CPU on which it came, and the hash that the kernel
-//! gave it.
+//! Metadata of a packet: its queue, its CPU, and the kernel's hash.
 
 use std::thread;
 

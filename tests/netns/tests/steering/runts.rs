@@ -1,5 +1,5 @@
-//! Runts: frames that end within their headers, down to one byte behind Ethernet's. What is cut off
-//! is not there, and nothing else is lost.
+//! Runts: frames that end within their headers, down to one byte after Ethernet's. Fields that are
+//! cut off are absent, and all other fields are present.
 
 use anyhow::{Result, ensure};
 

@@ -1,4 +1,5 @@
-//! One group under a program: what is sent past its members, and who got what.
+//! One group with a steering program: sends frames past its members and collects what each member
+//! got.
 
 use std::collections::{BTreeMap, HashMap};
 use std::fmt::Debug;

@@ -1,5 +1,5 @@
-//! What each steering function goes by: many frames, of which those that it takes for the same come
-//! to one member and the others to all.
+//! The selector of each steering function: frames with equal selectors go to one member, frames
+//! with different ones to all members.
 
 mod addresses;
 mod links;

@@ -1,5 +1,5 @@
-//! VLAN tags: of a frame that arrives the kernel keeps the outermost beside it, of one that leaves
-//! all are in it. A program sees the same.
+//! VLAN tags. The kernel keeps the outermost tag of a received frame beside the frame; a sent frame
+//! has all tags in its bytes. A steering program sees the same tags in both.
 
 use anyhow::Result;
 

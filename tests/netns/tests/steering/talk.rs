@@ -1,4 +1,4 @@
-//! Who talks to whom, and by what way their packets go.
+//! The two ends of a conversation, and the encapsulation of its packets.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 

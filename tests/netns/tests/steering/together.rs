@@ -1,4 +1,5 @@
-//! What stayed together at one member, and what was split, beside what the kernel's `hash` splits.
+//! Counts flows that stayed at one member, flows that were split, and flows that the kernel's
+//! `hash` splits.
 
 use std::collections::{BTreeMap, BTreeSet};
 

@@ -1,4 +1,4 @@
-//! Unmodified programs under a program from the environment.
+//! Unmodified applications with a steering program from the environment.
 
 use anyhow::{Result, ensure};
 use fanpcap_netns::{ensure_each_once, ensure_flows_whole, finish, on_wire, shares};

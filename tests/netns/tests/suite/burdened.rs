@@ -1,4 +1,4 @@
-//! Pages of members that are busy with something else: slow callbacks, floods, signals.
+//! Pages of busy members: slow callbacks, floods, signals.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;

@@ -1,4 +1,4 @@
-//! Members that die: what they lost while packets come fast, and who goes on in their place.
+//! Members that die during fast traffic: the packets that they lost, and the takeover.
 
 use std::fs;
 use std::os::fd::OwnedFd;

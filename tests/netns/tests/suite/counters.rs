@@ -1,4 +1,4 @@
-//! Counters are exact whoever reads them, and sums are told only when every part of them is known.
+//! Counters are exact for every reader, and a sum is reported only if all its parts are known.
 
 use anyhow::{Context, Result, ensure};
 use fanpcap_netns::{DEVICE, on_wire};

@@ -1,4 +1,4 @@
-//! Several devices in one name are refused, whether the devices are real or virtual.
+//! A handle on several devices in one name is refused, for real and for virtual devices.
 
 use anyhow::{Context, Result, ensure};
 use fanpcap_netns::{Wire, on_wire};

@@ -1,4 +1,5 @@
-//! Entering a group with a program: what nobody tells of it, and what has no room in a socket.
+//! Joining a group that has a steering program: state that no page has, and filters that are too
+//! large for a socket.
 
 use std::fs;
 

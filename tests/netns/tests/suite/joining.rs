@@ -1,4 +1,4 @@
-//! Groups that can't be joined say why; programs that differ are told of each other.
+//! A refused join names its reason, and members with different steering programs detect each other.
 
 use anyhow::{Result, ensure};
 use fanpcap_netns::{DEVICE, FAR_DEVICE, Wire, on_wire};

@@ -1,4 +1,4 @@
-//! Joining late: a handle that has captured before it joined, and one that another group refused.
+//! Joining late: a handle that has already captured, and a handle that another group has refused.
 
 use anyhow::{Result, ensure};
 use fanpcap_netns::{DEVICE, FAR_DEVICE, on_wire};

@@ -1,5 +1,4 @@
-//! Pages live: they tell of members whose programs never ask for counters, and of those that were
-//! killed.
+//! Live pages: of members whose applications never read counters, and of members that were killed.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc;

@@ -1,4 +1,4 @@
-//! Tests on real packets with unmodified programs, each in a network namespace of its own.
+//! Tests with real packets and unmodified applications, each in a network namespace of its own.
 
 mod burdened;
 mod calls;

@@ -1,4 +1,4 @@
-//! Every mode in a group of every other: a refusal names both.
+//! Every mode in a group of every other mode: the refusal names both.
 
 use anyhow::{Context, Result, ensure};
 use fanpcap_netns::{DEVICE, on_wire};

@@ -1,5 +1,5 @@
-//! Members that join, leave and die while traffic runs: no packet is seen twice, and none is lost
-//! but those of the member that came or went.
+//! Members that join, leave and die during traffic: no member sees a packet twice, and only the
+//! packets of the changing member may be lost.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;

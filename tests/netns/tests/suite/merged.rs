@@ -1,5 +1,5 @@
-//! What merging several devices must not cost: packets, filters, and the time of a program that
-//! selects.
+//! Merging several devices must not lose packets or filters, nor delay an application that uses
+//! select(2).
 
 use anyhow::{Context, Result, bail, ensure};
 use fanpcap_testkit::member::Ended;

@@ -1,4 +1,4 @@
-//! What each mode promises, seen by unmodified tcpdump.
+//! The distribution of each mode, seen by unmodified tcpdump.
 
 use std::collections::BTreeMap;
 use std::thread;

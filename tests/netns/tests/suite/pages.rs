@@ -1,4 +1,4 @@
-//! The directory of the members' pages holds whatever others put there; nobody is harmed by it.
+//! Foreign files in the directory of member pages do no harm.
 
 use anyhow::{Result, ensure};
 use fanpcap_netns::{DEVICE, on_wire};

@@ -1,4 +1,4 @@
-//! Programs that are replaced while others replace them, join, or set filters.
+//! Steering programs that are replaced while other members replace theirs, join, or set filters.
 
 use std::thread;
 use std::time::Duration;

@@ -1,4 +1,5 @@
-//! Who wins: the application's call, the environment, the config file; and the snapshot length.
+//! Precedence of the application's call, the environment and the config file; and the snapshot
+//! length.
 
 use anyhow::{Context, Result, ensure};
 use fanpcap_netns::{DEVICE, Wire, finish, on_wire};

@@ -1,5 +1,5 @@
-//! Signal handlers may ask for counters, as they may with the system's library (tcpdump's does),
-//! break loops, and leave calls by siglongjmp().
+//! Signal handlers may read counters as with the system's library (tcpdump's does), break loops,
+//! and leave calls by siglongjmp().
 
 use anyhow::{Result, ensure};
 use fanpcap_netns::{DEVICE, on_wire};

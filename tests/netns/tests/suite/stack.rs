@@ -1,4 +1,4 @@
-//! Threads with a small stack open handles: how small it may be is in pcap_fanout(3pcap).
+//! Threads with a small stack open handles; pcap_fanout(3pcap) has the least size.
 
 use std::iter;
 

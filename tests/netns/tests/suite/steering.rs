@@ -1,4 +1,5 @@
-//! Groups with a steering program: who gets what, who may join, and what is counted.
+//! Groups with a steering program: which member gets a packet, which applications may join, and
+//! what is counted.
 
 use anyhow::{Result, ensure};
 use fanpcap_netns::dialog::Dialog;

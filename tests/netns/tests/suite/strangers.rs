@@ -1,4 +1,4 @@
-//! Who counts as another program in a group: another executable, whatever its threads are called.
+//! Another application in a group is another executable, whatever its threads are called.
 
 use std::fs;
 use std::path::Path;

@@ -1,4 +1,4 @@
-//! Many handles, one after the other and at once: nothing of them stays.
+//! Many handles, one after the other and at once: they leave no resources behind.
 
 use anyhow::{Result, ensure};
 use fanpcap_netns::{DEVICE, on_wire};

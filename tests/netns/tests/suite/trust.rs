@@ -1,4 +1,4 @@
-//! Other users: what they can lock, plant, own or print changes nothing for root's members
+//! Other users: the files that they lock, create, own or print do not affect root's members
 //! (`docs/security.md`).
 
 use std::fs;

@@ -1,4 +1,4 @@
-//! Steering by what IP has: addresses of both sides or of the local one, ports, keys.
+//! Steering by IP: addresses of both sides or of the local one, ports, keys.
 
 use std::net::Ipv4Addr;
 

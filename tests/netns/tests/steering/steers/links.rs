@@ -1,4 +1,4 @@
-//! Steering by what Ethernet has: addresses, tags, bytes at an offset.
+//! Steering by Ethernet: addresses, tags, bytes at an offset.
 
 use std::net::Ipv4Addr;
 

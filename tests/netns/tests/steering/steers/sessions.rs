@@ -1,4 +1,4 @@
-//! Steering by sessions: of media, of mobile users.
+//! Steering by session: of media, and of mobile users.
 
 use std::net::{IpAddr, Ipv4Addr};
 

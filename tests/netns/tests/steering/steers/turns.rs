@@ -1,4 +1,4 @@
-//! Steering by nothing in the packet: in turn, by number, at random.
+//! Steering without the packet's content: in turn, by number, at random.
 
 use anyhow::{Result, ensure};
 
