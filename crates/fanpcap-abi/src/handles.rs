@@ -15,7 +15,7 @@ use fanpcap::handle::Notes;
 use fanpcap::request::Request;
 use fanpcap_group::member::{Identity, Member};
 use fanpcap_group::rejecting::Rejections;
-use fanpcap_group::replace::Own;
+use fanpcap_group::replace::OwnMember;
 use fanpcap_group::steered::Steered;
 use fanpcap_linux::process::lock::Lock;
 use list::List;
@@ -161,13 +161,13 @@ pub(crate) fn rejections(p: PcapHandle) -> Option<Rejections> {
 
 /// This process's members of the group of `identity` that have a part in its steering program, `p`
 /// first. After a fork the other members may be read by the other process, and are left out.
-pub(crate) fn members(p: PcapHandle, identity: &Identity) -> Vec<Own> {
+pub(crate) fn members(p: PcapHandle, identity: &Identity) -> Vec<OwnMember> {
     let own_of = |entry: &Entry| {
         let (member, _) = entry.member.as_ref()?;
         let steered = member
             .steered()
             .filter(|_| member.identity().is_beside(identity))?;
-        let own = Own {
+        let own = OwnMember {
             steered: Arc::clone(steered),
             identity: Arc::clone(member.identity()),
         };

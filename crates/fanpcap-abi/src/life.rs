@@ -11,7 +11,7 @@ use fanpcap_config::mode::Mode;
 use fanpcap_config::settings::Membership;
 use fanpcap_config::steering::{PcapCompiler, Steering};
 use fanpcap_group::join::{self, Entrant, JoinError, ProgramError};
-use fanpcap_group::record::Counters;
+use fanpcap_group::record::MemberCounters;
 use fanpcap_group::rejecting::Rejections;
 use fanpcap_group::replace::replace;
 use fanpcap_group::steered::{Filtering, SteerError, Steered, Unchanging};
@@ -124,7 +124,7 @@ impl Handle for PcapHandle {
             socket,
             membership,
             protocol: protocol(self),
-            before: Counters {
+            before: MemberCounters {
                 received: counted.received.into(),
                 dropped: counted.dropped.into(),
             },

@@ -7,7 +7,7 @@ use crate::message::{self, guard, guard_errbuf};
 use crate::pcap_handle::PcapHandle;
 use crate::setters::{pcap_set_promisc, pcap_set_snaplen, set_timeout};
 use crate::system::{Pcap, missing, system};
-use fanpcap::handle::Part;
+use fanpcap::handle::PartState;
 use fanpcap::request::Request;
 use fanpcap::several;
 use std::ffi::{CString, c_char, c_int};
@@ -120,7 +120,7 @@ unsafe fn create_several(parts: Vec<Request>, errbuf: *mut c_char) -> Option<Pca
         made.push(p);
     }
     for &p in &made {
-        handles::with_new(p, |entry| entry.notes.part = Part::New);
+        handles::with_new(p, |entry| entry.notes.part = PartState::New);
     }
     let (&first, others) = made.split_first()?;
     let others: Arc<[PcapHandle]> = others.into();

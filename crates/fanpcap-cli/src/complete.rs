@@ -5,7 +5,7 @@ use std::process::ExitCode;
 
 use anyhow::Result;
 use clap::{Arg, Args, Command, ValueHint};
-use fanpcap_config::mode::Kind;
+use fanpcap_config::mode::ModeKind;
 use fanpcap_group::roster;
 use fanpcap_linux::interface;
 
@@ -166,7 +166,7 @@ fn devices() -> Vec<String> {
 }
 
 fn modes() -> Vec<String> {
-    let kernels = Kind::ALL.iter().map(|kind| kind.name().to_owned());
+    let kernels = ModeKind::ALL.iter().map(|kind| kind.name().to_owned());
     kernels.chain(["flow".to_owned()]).collect()
 }
 

@@ -7,9 +7,9 @@ use std::os::linux::fs::MetadataExt;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use anyhow::{Context, Result, ensure};
-use fanpcap_config::mode::Kind;
+use fanpcap_config::mode::ModeKind;
 use fanpcap_group::record::{LastLook, Record, Running};
-use fanpcap_group::roster::{self, Entry};
+use fanpcap_group::roster::{self, RosterEntry};
 use fanpcap_linux::interface;
 use fanpcap_linux::netlink::{diag, link};
 use fanpcap_linux::process::netns;
@@ -213,7 +213,7 @@ impl Source {
         let at_ns = clock::monotonic_ns();
         let devices = self.devices(&links, &seen);
         let shown: BTreeSet<u32> = devices.iter().map(|device| device.ifindex).collect();
-        let seen: Vec<Entry> = seen
+        let seen: Vec<RosterEntry> = seen
             .into_iter()
             .filter(|seen| shown.contains(&seen.socket.ifindex))
             .collect();
@@ -230,7 +230,7 @@ impl Source {
         })
     }
 
-    fn devices(&self, links: &[link::Link], seen: &[Entry]) -> Vec<Device> {
+    fn devices(&self, links: &[link::Link], seen: &[RosterEntry]) -> Vec<Device> {
         let of_link = |link: &link::Link| Device {
             ifindex: link.index,
             name: link.name.clone(),
@@ -260,12 +260,13 @@ impl Source {
         devices
     }
 
-    fn sockets(&mut self, seen: &[Entry], at_ns: u64) -> Vec<Socket> {
+    fn sockets(&mut self, seen: &[RosterEntry], at_ns: u64) -> Vec<Socket> {
         let modes = modes(seen);
         // The pid on a page is a hint: it may be of another pid namespace.
-        let hint = |seen: &Entry| (seen.socket.inode, seen.page.as_ref().map(|page| page.pid));
+        let hint =
+            |seen: &RosterEntry| (seen.socket.inode, seen.page.as_ref().map(|page| page.pid));
         self.holders.find(&seen.iter().map(hint).collect());
-        let socket = |seen: &Entry| {
+        let socket = |seen: &RosterEntry| {
             let process = self.process(seen);
             // A stopped process no longer waits, even if it was stopped during a wait.
             let is_stopped = process.as_ref().is_some_and(|process| process.is_stopped);
@@ -300,7 +301,7 @@ impl Source {
     }
 
     /// The owner of a socket. If /proc does not let us see it, the member page still has its name.
-    fn process(&self, seen: &Entry) -> Option<Process> {
+    fn process(&self, seen: &RosterEntry) -> Option<Process> {
         let found = self.holders.process(seen.socket.inode);
         let Some(page) = &seen.page else { return found };
         Some(Process {
@@ -311,7 +312,7 @@ impl Source {
 }
 
 /// The counters on a page, if the member ever read them.
-fn counts(seen: &Entry) -> Option<Counts> {
+fn counts(seen: &RosterEntry) -> Option<Counts> {
     let page = seen.page.as_ref().filter(|page| page.read_ns > 0)?;
     Some(Counts {
         read_ns: page.read_ns,
@@ -324,7 +325,7 @@ fn counts(seen: &Entry) -> Option<Counts> {
 }
 
 /// Seconds since the application last looked for packets.
-fn unread(seen: &Entry, at_ns: u64) -> Option<f64> {
+fn unread(seen: &RosterEntry, at_ns: u64) -> Option<f64> {
     let page = seen.page.as_ref()?;
     if page.last_look == LastLook::Waits {
         return Some(0.0);
@@ -332,12 +333,12 @@ fn unread(seen: &Entry, at_ns: u64) -> Option<f64> {
     page.unread_for(at_ns).map(|since| since.as_secs_f64())
 }
 
-fn running(seen: &Entry) -> Option<&Running> {
+fn running(seen: &RosterEntry) -> Option<&Running> {
     seen.page.as_ref()?.steering.as_ref()
 }
 
 /// The steering program's counters, if the member ever read them.
-fn program_counters(seen: &Entry) -> Option<Vec<i64>> {
+fn program_counters(seen: &RosterEntry) -> Option<Vec<i64>> {
     let running = running(seen)?;
     let counters = Some(&running.counters).filter(|_| running.counted_ns > 0)?;
     let used = counters.iter().rposition(|&counter| counter != 0);
@@ -351,8 +352,8 @@ fn program_counters(seen: &Entry) -> Option<Vec<i64>> {
 
 /// The groups' modes with options, and the beginnings of their steering programs: only pages have
 /// these.
-fn modes(seen: &[Entry]) -> BTreeMap<(u32, u16), String> {
-    let of_page = |seen: &Entry| {
+fn modes(seen: &[RosterEntry]) -> BTreeMap<(u32, u16), String> {
+    let of_page = |seen: &RosterEntry| {
         let group = seen.socket.fanout?.id;
         let page = seen.page.as_ref()?;
         Some(((seen.socket.ifindex, group), page.shown_mode()))
@@ -361,8 +362,8 @@ fn modes(seen: &[Entry]) -> BTreeMap<(u32, u16), String> {
 }
 
 /// The kernel's mode, without options (linux/if_packet.h, `PACKET_FANOUT_*`).
-fn kernel_mode(group: diag::Group) -> String {
-    let kind = Kind::ALL
+fn kernel_mode(group: diag::FanoutGroup) -> String {
+    let kind = ModeKind::ALL
         .into_iter()
         .find(|kind| kind.kernel_type() == group.mode);
     match (kind, group.mode) {

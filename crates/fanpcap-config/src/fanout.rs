@@ -1,7 +1,7 @@
 //! How a group shares its packets, as settings and calls write it: a kernel mode or a steering
 //! program.
 
-use crate::mode::{self, Kind, Mode};
+use crate::mode::{self, Mode, ModeKind};
 use crate::report::{Fault, Report, offset_in, shorten};
 use crate::source::{PROGRAM_MAX, Source};
 use fanpcap_steer::modes;
@@ -44,13 +44,13 @@ impl Fanout {
     pub fn parse(source: Source) -> Result<Self, Fault> {
         let text = source.text();
         let (written, mode) = if path(text).is_some() {
-            (Written::File, Kind::Program.into())
+            (Written::File, ModeKind::Program.into())
         } else if is_program(text) {
-            (Written::Text, Kind::Program.into())
+            (Written::Text, ModeKind::Program.into())
         } else if let Some(name) = named(text) {
             (
                 Written::Named(name),
-                Mode::with_options(Kind::Program, text)?,
+                Mode::with_options(ModeKind::Program, text)?,
             )
         } else {
             return Mode::parse(text).map(Self::Mode);
@@ -69,7 +69,7 @@ impl Script {
         Self {
             written: Written::Text,
             source,
-            mode: Kind::Program.into(),
+            mode: ModeKind::Program.into(),
         }
     }
 
@@ -131,7 +131,7 @@ fn named(text: &str) -> Option<&'static str> {
 fn is_program(text: &str) -> bool {
     let head = text.split('+').next().unwrap_or_default().trim();
     let first = head.split_whitespace().next().unwrap_or_default();
-    let is_mode = Kind::is_name(first) || mode::program_named(first).is_some();
+    let is_mode = ModeKind::is_name(first) || mode::program_named(first).is_some();
     let marks = ["=", "(", "steer_"];
     let looks_like_one = head == "do"
         || head.contains(char::is_whitespace)

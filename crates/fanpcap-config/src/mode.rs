@@ -8,7 +8,7 @@ use std::fmt;
 
 /// How the kernel chooses the member for a packet (linux/if_packet.h, PACKET_FANOUT_*).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub enum Kind {
+pub enum ModeKind {
     /// By flow hash: both directions of a flow go to one member.
     Hash,
     /// Each member in turn.
@@ -25,63 +25,63 @@ pub enum Kind {
     Program,
 }
 
-impl Kind {
+impl ModeKind {
     /// All kinds of the kernel, in the order in which messages list them.
-    pub const ALL: [Kind; 6] = [
-        Kind::Hash,
-        Kind::Lb,
-        Kind::Rnd,
-        Kind::Cpu,
-        Kind::Rollover,
-        Kind::Qm,
+    pub const ALL: [ModeKind; 6] = [
+        ModeKind::Hash,
+        ModeKind::Lb,
+        ModeKind::Rnd,
+        ModeKind::Cpu,
+        ModeKind::Rollover,
+        ModeKind::Qm,
     ];
 
     /// The name.
     pub fn name(self) -> &'static str {
         match self {
-            Kind::Hash => "hash",
-            Kind::Lb => "lb",
-            Kind::Rnd => "rnd",
-            Kind::Cpu => "cpu",
-            Kind::Rollover => "rollover",
-            Kind::Qm => "qm",
-            Kind::Program => "program",
+            ModeKind::Hash => "hash",
+            ModeKind::Lb => "lb",
+            ModeKind::Rnd => "rnd",
+            ModeKind::Cpu => "cpu",
+            ModeKind::Rollover => "rollover",
+            ModeKind::Qm => "qm",
+            ModeKind::Program => "program",
         }
     }
 
     /// PACKET_FANOUT's type number.
     pub fn kernel_type(self) -> u8 {
         match self {
-            Kind::Hash => 0,
-            Kind::Lb => 1,
-            Kind::Cpu => 2,
-            Kind::Rollover => 3,
-            Kind::Rnd => 4,
-            Kind::Qm => 5,
-            Kind::Program => 7,
+            ModeKind::Hash => 0,
+            ModeKind::Lb => 1,
+            ModeKind::Cpu => 2,
+            ModeKind::Rollover => 3,
+            ModeKind::Rnd => 4,
+            ModeKind::Qm => 5,
+            ModeKind::Program => 7,
         }
     }
 
     /// Whether a word is the name or alias of a kind of the kernel.
     pub(crate) fn is_name(word: &str) -> bool {
-        Kind::named(&word.to_ascii_lowercase()).is_some()
+        ModeKind::named(&word.to_ascii_lowercase()).is_some()
     }
 
     /// The kind with this name or alias, in lower case.
-    fn named(name: &str) -> Option<Kind> {
+    fn named(name: &str) -> Option<ModeKind> {
         let name = if ALIASES_OF_LB.contains(&name) {
-            Kind::Lb.name()
+            ModeKind::Lb.name()
         } else {
             name
         };
-        Kind::ALL.into_iter().find(|kind| kind.name() == name)
+        ModeKind::ALL.into_iter().find(|kind| kind.name() == name)
     }
 
     /// Reads the text before the first `+`.
-    fn parse(text: &str) -> Result<Kind, Fault> {
+    fn parse(text: &str) -> Result<ModeKind, Fault> {
         let written = text.trim();
         let lower = written.to_ascii_lowercase();
-        Kind::named(&lower)
+        ModeKind::named(&lower)
             .ok_or_else(|| refuse_name(written, &lower).shift(offset_in(text, text.trim_start())))
     }
 }
@@ -90,7 +90,7 @@ impl Kind {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Mode {
     /// How the member is chosen.
-    pub kind: Kind,
+    pub kind: ModeKind,
     /// The kernel reassembles fragments before it steers the packet (`+defrag`).
     pub defrag: bool,
     /// When the chosen member's ring is full, the next one gets the packet (`+rollover`).
@@ -101,11 +101,11 @@ impl Mode {
     /// Parses `hash`, `LB + rollover` and the like. The fault has the byte of the wrong word.
     pub fn parse(text: &str) -> Result<Mode, Fault> {
         let name = text.split('+').next().unwrap_or_default();
-        Mode::with_options(Kind::parse(name)?, text)
+        Mode::with_options(ModeKind::parse(name)?, text)
     }
 
     /// A mode of this kind with the options in `text`, which begins after the first `+`.
-    pub(crate) fn with_options(kind: Kind, text: &str) -> Result<Mode, Fault> {
+    pub(crate) fn with_options(kind: ModeKind, text: &str) -> Result<Mode, Fault> {
         let mut mode = Mode::from(kind);
         for word in text.split('+').skip(1) {
             let at = offset_in(text, word.trim_start());
@@ -119,7 +119,7 @@ impl Mode {
         let lower = word.to_ascii_lowercase();
         match lower.as_str() {
             "defrag" => self.defrag = true,
-            "rollover" if self.kind == Kind::Rollover => {
+            "rollover" if self.kind == ModeKind::Rollover => {
                 return Err(
                     Fault::new("rollover-twice", "'rollover' takes no option '+rollover'")
                         .hint("write 'rollover' alone"),
@@ -144,7 +144,7 @@ impl Mode {
 
     /// The mode with these numbers; `None` if fanpcap has no name for it.
     pub fn from_kernel(kernel_type: u8, flags: u16) -> Option<Mode> {
-        let mut kinds = Kind::ALL.into_iter().chain([Kind::Program]);
+        let mut kinds = ModeKind::ALL.into_iter().chain([ModeKind::Program]);
         let kind = kinds.find(|kind| kind.kernel_type() == kernel_type)?;
         let (defrag, rollover) = (
             flags & FANOUT_FLAG_DEFRAG != 0,
@@ -159,8 +159,8 @@ impl Mode {
     }
 }
 
-impl From<Kind> for Mode {
-    fn from(kind: Kind) -> Mode {
+impl From<ModeKind> for Mode {
+    fn from(kind: ModeKind) -> Mode {
         Mode {
             kind,
             defrag: false,
@@ -181,7 +181,7 @@ impl fmt::Display for Mode {
 /// beginning of its text.
 pub fn described(mode: Mode, title: Option<&str>) -> String {
     let shown = mode.to_string();
-    let Some((options, title)) = shown.strip_prefix(Kind::Program.name()).zip(title) else {
+    let Some((options, title)) = shown.strip_prefix(ModeKind::Program.name()).zip(title) else {
         return shown;
     };
     match (program_named(title), options) {
@@ -202,7 +202,7 @@ fn refuse_name(written: &str, lower: &str) -> Fault {
     }
     let mut words = written.split_whitespace();
     let word = words.next().unwrap_or_default();
-    let known = Kind::named(&word.to_ascii_lowercase()).map(Kind::name);
+    let known = ModeKind::named(&word.to_ascii_lowercase()).map(ModeKind::name);
     let known = known.or_else(|| program_named(word));
     if let (Some(mode), Some(option)) = (known, words.next()) {
         let message = format!("unexpected {} after mode '{mode}'", quote(option));
@@ -210,7 +210,10 @@ fn refuse_name(written: &str, lower: &str) -> Fault {
             .hint("options start with '+', as in 'hash+defrag'")
             .shift(offset_in(written, option));
     }
-    let names = Kind::ALL.map(Kind::name).into_iter().chain(ALIASES_OF_LB);
+    let names = ModeKind::ALL
+        .map(ModeKind::name)
+        .into_iter()
+        .chain(ALIASES_OF_LB);
     let names = names.chain(programs());
     let near = named_elsewhere(lower).or_else(|| nearest(lower, names));
     let fault = Fault::new("mode-unknown", format!("unknown mode {}", quote(written)));
@@ -225,7 +228,7 @@ fn refuse_name(written: &str, lower: &str) -> Fault {
 /// lower-case name.
 fn named_elsewhere(lower: &str) -> Option<&'static str> {
     let name = PREFIXES.iter().find_map(|it| lower.strip_prefix(it))?;
-    let kind = Kind::named(name).map(Kind::name);
+    let kind = ModeKind::named(name).map(ModeKind::name);
     kind.or_else(|| program_named(name))
 }
 
@@ -255,7 +258,7 @@ pub(crate) fn program_named(name: &str) -> Option<&'static str> {
 }
 
 fn one_of() -> String {
-    let kernels = Kind::ALL.map(Kind::name).join(", ");
+    let kernels = ModeKind::ALL.map(ModeKind::name).join(", ");
     format!("write one of {kernels}, flow, or a steering program")
 }
 

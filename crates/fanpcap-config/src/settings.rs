@@ -15,7 +15,7 @@ pub use environment::Environment;
 pub use environment::shell_name;
 use fanpcap_linux::file::directory::is_roots_or_own;
 pub use keys::Key;
-pub use membership::{Call, Group, Membership};
+pub use membership::{FanoutCall, Group, Membership};
 pub use plan::{Compile, Explained, Ignored, Origins, Plan, Reason};
 use std::fs::{self, File};
 use std::io::{self, Read};

@@ -3,7 +3,7 @@
 use fanpcap_config::device::Device;
 use fanpcap_config::engine::Engine;
 use fanpcap_config::fanout::Script;
-use fanpcap_config::mode::{Kind, Mode};
+use fanpcap_config::mode::{Mode, ModeKind};
 use fanpcap_config::report::Report;
 use fanpcap_config::settings::{Environment, Key, Settings, Target, Value, environment, file};
 use fanpcap_config::steering::Steering;
@@ -284,11 +284,11 @@ fn valid() -> impl Strategy<Value = (String, Key, Target, Value)> {
 
 /// All modes, by number; the options that `rollover` does not have are left out.
 fn numbered(n: u8) -> Mode {
-    let kind = Kind::ALL[usize::from(n % 6)];
+    let kind = ModeKind::ALL[usize::from(n % 6)];
     Mode {
         kind,
         defrag: (n / 6) & 1 == 1,
-        rollover: (n / 12) & 1 == 1 && kind != Kind::Rollover,
+        rollover: (n / 12) & 1 == 1 && kind != ModeKind::Rollover,
     }
 }
 

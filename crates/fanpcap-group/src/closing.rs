@@ -16,7 +16,7 @@ use std::{fmt, io};
 
 /// Counters of a closed socket, since they were last read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Closed {
+pub struct ClosedSocket {
     /// Packets that passed the socket's filter, dropped ones included.
     pub received: u64,
     /// Of these, packets lost because the ring was full.
@@ -34,7 +34,7 @@ pub struct Lost {
     pub unread: u64,
     /// Packets lost because the ring was full.
     pub dropped: u64,
-    /// Packets rejected while the socket was being closed; see [`Closed::refused`].
+    /// Packets rejected while the socket was being closed; see [`ClosedSocket::refused`].
     pub refused: Option<u64>,
 }
 
@@ -82,7 +82,7 @@ impl std::error::Error for CloseError {
 ///
 /// # Errors
 /// [`CloseError`], for example when a child still has the member.
-pub fn close_counting(page: &HeldPage, socket: OwnedFd) -> Result<Closed, CloseError> {
+pub fn close_counting(page: &HeldPage, socket: OwnedFd) -> Result<ClosedSocket, CloseError> {
     Closing::begin(page, socket).map(Closing::finish)
 }
 
@@ -139,10 +139,10 @@ impl Closing {
 
     /// The second half of [`close_counting`]: closes the socket, so that the member leaves its
     /// group.
-    pub fn finish(self) -> Closed {
+    pub fn finish(self) -> ClosedSocket {
         drop(self.socket);
         let counted = self.refused.filter(|_| is_gone(self.id));
-        Closed {
+        ClosedSocket {
             received: self.statistics.packets.into(),
             dropped: self.statistics.drops.into(),
             refused: refused(counted.as_ref()),
@@ -191,7 +191,7 @@ fn is_gone(member: MemberId) -> bool {
     }
 }
 
-impl Closed {
+impl ClosedSocket {
     /// Packets that the member has lost. `page` is its page after its death. `None` if the system's
     /// library read the member: the packets taken are then unknown.
     pub fn lost(&self, page: &Record) -> Option<Lost> {
@@ -213,7 +213,7 @@ mod tests {
 
     #[test]
     fn what_is_neither_taken_nor_dropped_was_unread() {
-        let closed = Closed {
+        let closed = ClosedSocket {
             received: 7,
             dropped: 1,
             refused: Some(2),

@@ -1,7 +1,7 @@
 //! Sums the counters of all pages of a group.
 
 use crate::page::MemberId;
-use crate::record::{Counters, Record, Running};
+use crate::record::{MemberCounters, Record, Running};
 use fanpcap_config::steering::Counts;
 use fanpcap_linux::wait::clock;
 use fanpcap_steer::ir::COUNTERS;
@@ -13,7 +13,7 @@ pub struct GroupStats {
     /// Sockets in the group, of all processes.
     pub members: Option<u64>,
     /// Sums over the members, if each member has published its counters.
-    pub counters: Option<Counters>,
+    pub counters: Option<MemberCounters>,
     /// Age of the oldest counters in the sums, in nanoseconds; 0 if there are none.
     pub age_ns: u64,
     /// Age of the oldest counters in `counts`, in nanoseconds; 0 if there are none that can change.
@@ -65,13 +65,13 @@ fn of_members(members: &[MemberId], pages: Vec<(MemberId, Record)>) -> Option<Ve
         .filter(|records| !records.is_empty())
 }
 
-fn sum(records: &[Record]) -> Counters {
+fn sum(records: &[Record]) -> MemberCounters {
     // Other processes may have written any value.
-    let add = |sum: Counters, record: &Record| Counters {
+    let add = |sum: MemberCounters, record: &Record| MemberCounters {
         received: sum.received.saturating_add(record.counters.received),
         dropped: sum.dropped.saturating_add(record.counters.dropped),
     };
-    records.iter().fold(Counters::default(), add)
+    records.iter().fold(MemberCounters::default(), add)
 }
 
 /// Sums over the counters of the steering program, if all members have published theirs.

@@ -6,15 +6,15 @@ mod program_error;
 
 use crate::member::{Identity, Member};
 use crate::page::MemberId;
-use crate::record::Counters;
+use crate::record::MemberCounters;
 use crate::rejecting::Rejections;
 use crate::roster::Roster;
 pub use error::JoinError;
-use fanpcap_config::mode::{Kind, Mode, described};
+use fanpcap_config::mode::{Mode, ModeKind, described};
 use fanpcap_config::report::harmless_text;
 use fanpcap_config::settings::{Group, Membership};
 use fanpcap_linux::interface;
-use fanpcap_linux::packet::{self, Address, ETH_P_SILENT, Fanout, Filter, Refusal};
+use fanpcap_linux::packet::{self, Address, ETH_P_SILENT, Filter, PacketFanout, Refusal};
 pub use program::takes_programs;
 pub use program_error::ProgramError;
 use std::io;
@@ -30,7 +30,7 @@ pub struct Entrant<'a> {
     /// The protocol that the handle captures, `ETH_P_*`. A silent handle is bound to another one.
     pub protocol: u16,
     /// What the system's library has counted on the socket.
-    pub before: Counters,
+    pub before: MemberCounters,
 }
 
 /// Joins a group.
@@ -102,7 +102,7 @@ pub fn foresee(
 struct Newcomer<'a> {
     fd: BorrowedFd<'a>,
     group: Group,
-    fanout: Fanout,
+    fanout: PacketFanout,
     membership: &'a Membership,
     bound: Address,
     protocol: u16,
@@ -258,7 +258,7 @@ impl Newcomer<'_> {
 
     /// The socket's filter.
     fn filter(&self) -> Result<Option<Filter>, JoinError> {
-        let program = Kind::Program.kernel_type();
+        let program = ModeKind::Program.kernel_type();
         Filter::of(self.fd).map_err(|error| match packet::fanout(self.fd) {
             // A member whose join failed halfway may have the filtering part as its filter. The
             // kernel does not return that filter.
@@ -288,7 +288,12 @@ impl Newcomer<'_> {
 /// Attaches the filtering part in place of the socket's filter.
 type Attach<'a> = &'a dyn Fn() -> Result<(), JoinError>;
 
-fn explain(fanout: Fanout, asked: &Membership, call: &'static str, error: io::Error) -> JoinError {
+fn explain(
+    fanout: PacketFanout,
+    asked: &Membership,
+    call: &'static str,
+    error: io::Error,
+) -> JoinError {
     JoinError::Kernel {
         group: fanout.id,
         mode: asked.shown_mode(),
@@ -297,15 +302,15 @@ fn explain(fanout: Fanout, asked: &Membership, call: &'static str, error: io::Er
     }
 }
 
-fn wanted(group: Group, mode: Mode) -> Fanout {
+fn wanted(group: Group, mode: Mode) -> PacketFanout {
     let (kind, flags) = (mode.kind.kernel_type(), mode.kernel_flags());
     match group {
-        Group::Number(id) => Fanout {
+        Group::Number(id) => PacketFanout {
             id,
             mode: kind,
             flags,
         },
-        Group::New => Fanout {
+        Group::New => PacketFanout {
             id: 0,
             mode: kind,
             flags: flags | packet::FANOUT_FLAG_UNIQUEID,
@@ -352,7 +357,7 @@ fn conflict(group: u16, asked: &Membership, own: Address, doubt: Doubt) -> Optio
 /// The name of a mode's number in packet diag, without options.
 fn kernel_mode(number: u8) -> String {
     match Mode::from_kernel(number, 0) {
-        Some(mode) if mode.kind == Kind::Program => "a steering program".to_owned(),
+        Some(mode) if mode.kind == ModeKind::Program => "a steering program".to_owned(),
         Some(mode) => mode.to_string(),
         None => format!("a mode of another library (number {number})"),
     }

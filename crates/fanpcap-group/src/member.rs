@@ -2,7 +2,7 @@
 
 use crate::group_stats::GroupStats;
 use crate::page::{self, GroupDir, MemberId, Page};
-use crate::record::{Counters, NOT_READ_BY_US, Record, WORDS, at};
+use crate::record::{MemberCounters, NOT_READ_BY_US, Record, WORDS, at};
 use crate::rejecting::Rejections;
 use crate::roster::Roster;
 use crate::steered::Steered;
@@ -103,9 +103,9 @@ impl Identity {
 pub struct Member {
     identity: Arc<Identity>,
     /// Totals of the system library's counters in this process, which are 32 bits wide and wrap.
-    told: Counters,
+    by_library: MemberCounters,
     /// What the socket had counted when it joined.
-    before: Counters,
+    before: MemberCounters,
     page: Result<Page, [Word; WORDS]>,
     /// The member's part in the group's steering program, if there is one.
     steered: Option<Arc<Steered>>,
@@ -126,7 +126,7 @@ impl Member {
     /// socket before it joined. `program` is the group's steering program, if there is one.
     pub(crate) fn new(
         identity: Identity,
-        before: Counters,
+        before: MemberCounters,
         program: Option<(&Steering, &Arc<Steered>)>,
     ) -> Self {
         let steering = program.map(|(steering, _)| steering);
@@ -143,7 +143,7 @@ impl Member {
         Self {
             page,
             identity: Arc::new(identity),
-            told: before,
+            by_library: before,
             before,
             steered,
         }
@@ -180,8 +180,8 @@ impl Member {
         }
         Some(PublishedCounters {
             taken: taken.clone(),
-            received: words[at::PAST[0]].clone(),
-            dropped: words[at::PAST[1]].clone(),
+            received: words[at::BY_US[0]].clone(),
+            dropped: words[at::BY_US[1]].clone(),
             reading: words[at::READING].clone(),
             read_ns: words[at::READ_NS].clone(),
             read_taken: words[at::READ_TAKEN].clone(),
@@ -202,23 +202,23 @@ impl Member {
 
     /// Publishes the system library's totals. Returns the socket's totals since it was opened, not
     /// since it joined.
-    pub fn handle_stats(&mut self, received: u32, dropped: u32) -> Counters {
-        let before = self.told;
-        self.told.received = unwrapped(before.received, received);
-        self.told.dropped = unwrapped(before.dropped, dropped);
+    pub fn handle_stats(&mut self, received: u32, dropped: u32) -> MemberCounters {
+        let before = self.by_library;
+        self.by_library.received = unwrapped(before.received, received);
+        self.by_library.dropped = unwrapped(before.dropped, dropped);
         // Add instead of set: the library of a forked child counts beside its parent's.
-        let more = Counters {
-            received: self.told.received - before.received,
-            dropped: self.told.dropped - before.dropped,
+        let more = MemberCounters {
+            received: self.by_library.received - before.received,
+            dropped: self.by_library.dropped - before.dropped,
         };
-        self.add(at::TOLD, more);
+        self.add(at::BY_LIBRARY, more);
         if let Some(steered) = &self.steered {
             steered.publish_at_once();
         }
-        let past = self.sums(at::PAST);
-        Counters {
-            received: self.told.received + past.received,
-            dropped: self.told.dropped + past.dropped,
+        let past = self.sums(at::BY_US);
+        MemberCounters {
+            received: self.by_library.received + past.received,
+            dropped: self.by_library.dropped + past.dropped,
         }
     }
 
@@ -229,21 +229,21 @@ impl Member {
         // If the read fails, the old counters must keep their old time.
         self.words()[at::READING].during(|| {
             if let Ok(statistics) = packet::take_statistics(fd) {
-                let more = Counters {
+                let more = MemberCounters {
                     received: statistics.packets.into(),
                     dropped: statistics.drops.into(),
                 };
-                self.add(at::PAST, more);
+                self.add(at::BY_US, more);
             }
         });
     }
 
     /// The member's counters since it joined, as last read.
-    pub fn counters(&self) -> Counters {
-        let (told, past, before) = (self.sums(at::TOLD), self.sums(at::PAST), self.before);
+    pub fn counters(&self) -> MemberCounters {
+        let (told, past, before) = (self.sums(at::BY_LIBRARY), self.sums(at::BY_US), self.before);
         let since =
             |told: u64, past: u64, before: u64| told.saturating_add(past).saturating_sub(before);
-        Counters {
+        MemberCounters {
             received: since(told.received, past.received, before.received),
             dropped: since(told.dropped, past.dropped, before.dropped),
         }
@@ -253,14 +253,14 @@ impl Member {
         self.page.as_ref().map_or_else(|own| own, Page::words)
     }
 
-    fn sums(&self, [received, dropped]: [usize; 2]) -> Counters {
-        Counters {
+    fn sums(&self, [received, dropped]: [usize; 2]) -> MemberCounters {
+        MemberCounters {
             received: self.words()[received].get(),
             dropped: self.words()[dropped].get(),
         }
     }
 
-    fn add(&self, [received, dropped]: [usize; 2], more: Counters) {
+    fn add(&self, [received, dropped]: [usize; 2], more: MemberCounters) {
         self.words()[received].add(more.received);
         self.words()[dropped].add(more.dropped);
         self.words()[at::READ_TAKEN].set(self.words()[at::TAKEN].get());

@@ -18,7 +18,7 @@ pub(crate) use content::OtherPage;
 pub use group_dir::GroupDir;
 pub use member_id::MemberId;
 
-use crate::record::{Counters, LastLook, Record, Running, WORDS};
+use crate::record::{LastLook, MemberCounters, Record, Running, WORDS};
 use fanpcap_config::mode::Mode;
 use fanpcap_config::steering::Steering;
 use fanpcap_linux::file::{
@@ -79,14 +79,18 @@ impl Page {
 }
 
 /// The content of the page of a new member of the calling process.
-pub(crate) fn content(mode: Mode, steering: Option<&Steering>, before: Counters) -> [u64; WORDS] {
+pub(crate) fn content(
+    mode: Mode,
+    steering: Option<&Steering>,
+    before: MemberCounters,
+) -> [u64; WORDS] {
     let record = Record {
         pid: std::process::id(),
         mode,
         program: process::name(),
         executable: process::executable(),
         read_ns: 0,
-        counters: Counters::default(),
+        counters: MemberCounters::default(),
         taken: Some(0),
         read_taken: None,
         waits: false,

@@ -3,7 +3,7 @@
 mod attention;
 
 pub use attention::LastLook;
-use fanpcap_config::mode::{Kind, Mode};
+use fanpcap_config::mode::{Mode, ModeKind};
 use fanpcap_config::report::harmless_text;
 use fanpcap_config::steering::{Counts, Steering};
 use fanpcap_steer::ir::COUNTERS;
@@ -22,10 +22,10 @@ pub(crate) mod at {
     /// When the kernel's counters were last read, nanoseconds of `CLOCK_MONOTONIC`; 0: never.
     pub(crate) const READ_NS: usize = 8;
     /// Packets received and dropped, as the system's library has counted them.
-    pub(crate) const TOLD: [usize; 2] = [9, 10];
+    pub(crate) const BY_LIBRARY: [usize; 2] = [9, 10];
     /// Packets received and dropped that our code read from the socket without the system's
     /// library.
-    pub(crate) const PAST: [usize; 2] = [11, 12];
+    pub(crate) const BY_US: [usize; 2] = [11, 12];
     /// The value of [`TAKEN`] when the kernel's counters were last read.
     pub(crate) const READ_TAKEN: usize = 13;
     /// The value of [`TAKEN`] when the reader last began to wait at an empty ring, with all
@@ -92,7 +92,7 @@ pub(crate) const NOT_READ_BY_US: u64 = u64::MAX;
 
 /// Packets that a member received and dropped since it joined.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Counters {
+pub struct MemberCounters {
     /// Packets that passed the member's filter, dropped ones included.
     pub received: u64,
     /// Of these, packets lost because the member's ring was full.
@@ -201,7 +201,7 @@ pub struct Record {
     /// When the counters were read, nanoseconds of `CLOCK_MONOTONIC`; 0: never.
     pub read_ns: u64,
     /// The member's counters.
-    pub counters: Counters,
+    pub counters: MemberCounters,
     /// Packets that our reader has taken from the ring so far; `None` where the system's library
     /// reads. This value is current: it may be newer than `read_ns`.
     pub taken: Option<u64>,
@@ -227,7 +227,7 @@ impl Record {
     /// The mode with its options. A steering program is shown by its title.
     pub fn shown_mode(&self) -> String {
         let mode = self.mode.to_string();
-        let options = mode.strip_prefix(Kind::Program.name());
+        let options = mode.strip_prefix(ModeKind::Program.name());
         match (&self.steering, options) {
             (Some(running), Some(options)) => format!("{}{options}", running.title),
             (Some(_), None) | (None, _) => mode,
@@ -235,7 +235,7 @@ impl Record {
     }
 
     /// Encodes the page of a member whose socket had counted `before` when it joined.
-    pub(crate) fn encode(&self, before: Counters) -> [u64; WORDS] {
+    pub(crate) fn encode(&self, before: MemberCounters) -> [u64; WORDS] {
         let mut words = [0; WORDS];
         let [a, b, c, d] = self.pid.to_ne_bytes();
         let [e, f] = u16::from(self.mode.kind.kernel_type()).to_ne_bytes();
@@ -252,8 +252,8 @@ impl Record {
         words[BEFORE[0]] = before.received;
         words[BEFORE[1]] = before.dropped;
         words[at::READ_NS] = self.read_ns;
-        words[at::TOLD[0]] = before.received + self.counters.received;
-        words[at::TOLD[1]] = before.dropped + self.counters.dropped;
+        words[at::BY_LIBRARY[0]] = before.received + self.counters.received;
+        words[at::BY_LIBRARY[1]] = before.dropped + self.counters.dropped;
         let earlier = before.received.saturating_sub(before.dropped);
         let taken = |taken: Option<u64>| taken.map(|taken| taken.saturating_add(earlier));
         words[at::TAKEN] = taken(self.taken).unwrap_or(NOT_READ_BY_US);
@@ -281,7 +281,7 @@ impl Record {
         let name = [words[NAME].to_ne_bytes(), words[NAME + 1].to_ne_bytes()];
         let name = name.as_flattened().split(|&byte| byte == 0).next()?;
         let since = |which: usize| {
-            let total = words[at::TOLD[which]].checked_add(words[at::PAST[which]])?;
+            let total = words[at::BY_LIBRARY[which]].checked_add(words[at::BY_US[which]])?;
             total.checked_sub(words[BEFORE[which]])
         };
         let taken = Some(words[at::TAKEN]).filter(|&taken| taken != NOT_READ_BY_US);
@@ -297,7 +297,7 @@ impl Record {
             program: harmless_text(&String::from_utf8_lossy(name)),
             executable: (words[EXECUTABLE], words[EXECUTABLE + 1]),
             read_ns,
-            counters: Counters {
+            counters: MemberCounters {
                 received: since(0)?,
                 dropped: since(1)?,
             },
@@ -306,7 +306,7 @@ impl Record {
             waits: is_idle && read_taken == taken,
             joined_ns: words[at::JOINED_NS],
             last_look: LastLook::decode(words, taken.is_some()),
-            steering: Running::decode(words).filter(|_| mode.kind == Kind::Program),
+            steering: Running::decode(words).filter(|_| mode.kind == ModeKind::Program),
         })
     }
 }

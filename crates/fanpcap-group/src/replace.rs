@@ -16,7 +16,7 @@ use std::sync::Arc;
 
 /// A member of the calling process.
 #[derive(Debug)]
-pub struct Own {
+pub struct OwnMember {
     /// The member's part in the steering program.
     pub steered: Arc<Steered>,
     /// The member's identity.
@@ -35,7 +35,7 @@ pub type CopySocket<'a> = &'a dyn Fn(&Identity) -> io::Result<Option<OwnedFd>>;
 /// Each says why.
 pub fn replace(
     _turn: &Turn,
-    members: &[Own],
+    members: &[OwnMember],
     steering: &Arc<Steering>,
     copy: CopySocket<'_>,
 ) -> Result<(), ProgramError> {
@@ -49,7 +49,7 @@ pub fn replace(
         steering,
         identity: &first.identity,
         own: members.iter().map(|own| own.identity.id()).collect(),
-        judges_alike: runs.map_err(failed)?.filters_as(steering),
+        filters_alike: runs.map_err(failed)?.filters_as(steering),
     };
     // Check before loading, and again after it, because loading takes long.
     change.others()?;
@@ -68,9 +68,9 @@ pub fn replace(
     let mut gone = Ok(());
     for one in switching {
         let steered = &one.own.steered;
-        gone = gone.and(steered.go_over(steering, one.prepared, one.socket.as_fd()));
+        gone = gone.and(steered.switch_to(steering, one.prepared, one.socket.as_fd()));
     }
-    let told = change.tell(&pages);
+    let told = change.write_pages(&pages);
     gone.map_err(failed).and(told)
 }
 
@@ -89,9 +89,9 @@ fn demote_others(switching: &[Switching<'_>], pages: &[OtherPage]) {
 
 /// Loads the new filters of each member.
 fn prepared<'a>(
-    members: &'a [Own],
+    members: &'a [OwnMember],
     steering: &Steering,
-) -> Result<Vec<(&'a Own, Prepared)>, SteerError> {
+) -> Result<Vec<(&'a OwnMember, Prepared)>, SteerError> {
     let prepared = members.iter().map(|own| {
         let prepared = own.steered.prepare(steering)?;
         Ok((own, prepared))
@@ -101,14 +101,14 @@ fn prepared<'a>(
 
 /// A member of the calling process that changes to the new steering program.
 struct Switching<'a> {
-    own: &'a Own,
+    own: &'a OwnMember,
     prepared: Prepared,
     socket: OwnedFd,
 }
 
 /// Copies the sockets of the members whose handles are still open.
 fn switching<'a>(
-    prepared: Vec<(&'a Own, Prepared)>,
+    prepared: Vec<(&'a OwnMember, Prepared)>,
     copy: CopySocket<'_>,
 ) -> io::Result<Vec<Switching<'a>>> {
     let switching = prepared.into_iter().filter_map(|(own, prepared)| {
@@ -130,7 +130,7 @@ struct Change<'a> {
     /// All members of the calling process.
     own: Vec<MemberId>,
     /// Whether the new program drops and counts as the old one.
-    judges_alike: bool,
+    filters_alike: bool,
 }
 
 impl Change<'_> {
@@ -139,7 +139,7 @@ impl Change<'_> {
     fn others(&self) -> Result<Vec<OtherPage>, ProgramError> {
         let group = self.identity.group();
         let others = self.members().ok_or(ProgramError::Unseen { group })?;
-        if !others.is_empty() && !self.judges_alike {
+        if !others.is_empty() && !self.filters_alike {
             let members = others.len();
             return Err(ProgramError::OthersJudge { group, members });
         }
@@ -155,15 +155,19 @@ impl Change<'_> {
     /// meanwhile. A newcomer looks for pages once more when it has its filter. So either the
     /// newcomer finds the new program on the calling process's pages, or this function finds the
     /// newcomer's page.
-    fn tell(&self, pages: &[OtherPage]) -> Result<(), ProgramError> {
+    fn write_pages(&self, pages: &[OtherPage]) -> Result<(), ProgramError> {
         let group = self.identity.group();
-        let tell = |pages: &[OtherPage]| pages.iter().try_for_each(|page| page.tell(self.steering));
-        let told = tell(pages).map_err(|error| ProgramError::Untold { group, error });
+        let write = |pages: &[OtherPage]| {
+            pages
+                .iter()
+                .try_for_each(|page| page.write_steering(self.steering))
+        };
+        let told = write(pages).map_err(|error| ProgramError::Untold { group, error });
         let came = || ProgramError::CameBetween { group };
         let mut late = self.pages().map_err(|_| came())?;
         late.retain(|page| page.digest != self.steering.digest());
-        let newcomers = match self.judges_alike {
-            true => tell(&late).map_err(|_| came()),
+        let newcomers = match self.filters_alike {
+            true => write(&late).map_err(|_| came()),
             false => self.ensure_outside(&late),
         };
         told.and(newcomers)
@@ -214,10 +218,10 @@ mod tests {
     use fanpcap_config::mode::Mode;
 
     /// A member that packet diag does not list, because it is in no namespace.
-    fn unseen() -> Own {
+    fn unseen() -> OwnMember {
         let steering = Arc::new(steering("main = tcp >-> steer_rrobin"));
-        let mode = Mode::from(fanpcap_config::mode::Kind::Program);
-        Own {
+        let mode = Mode::from(fanpcap_config::mode::ModeKind::Program);
+        OwnMember {
             steered: Arc::new(Steered::unloaded(&steering)),
             identity: Arc::new(Identity::new(7, mode, 1, MemberId::of_socket(1))),
         }

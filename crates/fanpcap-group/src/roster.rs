@@ -10,14 +10,14 @@ use std::io;
 
 /// A packet socket with its page, if it has one.
 #[derive(Clone, Debug)]
-pub struct Entry {
+pub struct RosterEntry {
     /// The socket as packet diag shows it.
     pub socket: PacketSocket,
     /// The member's page; `None` for sockets that are not our members.
     pub page: Option<Record>,
 }
 
-impl Entry {
+impl RosterEntry {
     /// The member's id.
     pub fn id(&self) -> MemberId {
         id(&self.socket)
@@ -66,12 +66,12 @@ impl Roster {
     }
 
     /// Reads the pages of all sockets.
-    pub fn entries(&self) -> Vec<Entry> {
+    pub fn entries(&self) -> Vec<RosterEntry> {
         with_pages(self.sockets.iter())
     }
 
     /// Reads the pages of a group's members.
-    pub fn members_with_pages(&self, group: u16) -> Vec<Entry> {
+    pub fn members_with_pages(&self, group: u16) -> Vec<RosterEntry> {
         with_pages(self.members(group))
     }
 }
@@ -80,7 +80,7 @@ impl Roster {
 ///
 /// # Errors
 /// As [`Roster::look`].
-pub fn entries() -> io::Result<Vec<Entry>> {
+pub fn entries() -> io::Result<Vec<RosterEntry>> {
     Roster::look().map(|roster| roster.entries())
 }
 
@@ -124,7 +124,7 @@ fn is_in(socket: &PacketSocket, group: u16) -> bool {
 }
 
 /// Reads the pages of these sockets. Reads each group directory once.
-fn with_pages<'a>(sockets: impl Iterator<Item = &'a PacketSocket>) -> Vec<Entry> {
+fn with_pages<'a>(sockets: impl Iterator<Item = &'a PacketSocket>) -> Vec<RosterEntry> {
     let mut groups: BTreeMap<(u32, u16), BTreeMap<MemberId, Record>> = BTreeMap::new();
     let mut page = |socket: &PacketSocket| {
         let group = socket.fanout?.id;
@@ -135,7 +135,7 @@ fn with_pages<'a>(sockets: impl Iterator<Item = &'a PacketSocket>) -> Vec<Entry>
         });
         pages.remove(&id(socket))
     };
-    let entry = |socket: &PacketSocket| Entry {
+    let entry = |socket: &PacketSocket| RosterEntry {
         page: page(socket),
         socket: *socket,
     };

@@ -111,7 +111,7 @@ impl Steered {
         let attached = packet::set_fanout_program(socket, loaded.as_fd());
         attached.map_err(SteerError::Attach)?;
         let mut state = self.hold()?;
-        state.heed();
+        state.demote_if_replaced();
         let before = state.fanout.replace(loaded);
         state.past_late += before.map_or(0, |before| loading::late(&before).unwrap_or(0));
         state.mark(SET_BY_US);
@@ -122,7 +122,7 @@ impl Steered {
     /// that this member counted until then; the other member adds them to its own.
     pub(crate) fn demote(&self) -> u64 {
         self.hold().map_or(0, |mut state| {
-            state.heed();
+            state.demote_if_replaced();
             state.demote()
         })
     }
@@ -160,7 +160,7 @@ impl Steered {
     /// memory.
     pub fn publish(&self) {
         if let Some(mut state) = self.try_hold() {
-            state.heed();
+            state.demote_if_replaced();
             state.publish();
         }
     }
@@ -201,7 +201,7 @@ impl Steered {
     }
 
     /// Changes to another steering program, with its loaded filters.
-    pub(crate) fn go_over(
+    pub(crate) fn switch_to(
         &self,
         steering: &Arc<Steering>,
         prepared: Prepared,
@@ -231,7 +231,7 @@ impl Steered {
             }
         }
         // The group has the new program already, so publish it even if attaching failed.
-        state.tell();
+        state.show_steering();
         state.publish();
         done
     }
@@ -342,7 +342,7 @@ impl State {
     }
 
     /// Releases the steering part when the page says that another member has replaced it.
-    fn heed(&mut self) {
+    fn demote_if_replaced(&mut self) {
         if self.set == SET_BY_US && self.shown(at::IS_SET) == Some(SET) {
             self.demote();
         }
@@ -367,7 +367,7 @@ impl State {
     }
 
     /// Writes the steering program to the page.
-    fn tell(&self) {
+    fn show_steering(&self) {
         let title = title_words(self.steering.title());
         for (index, word) in title.into_iter().enumerate() {
             self.show(at::TITLE + index, word);

@@ -37,7 +37,7 @@ pub struct Address {
 
 /// A kernel fan-out group, as `PACKET_FANOUT` sets and reads it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Fanout {
+pub struct PacketFanout {
     /// Group number, one name space per network namespace.
     pub id: u16,
     /// `PACKET_FANOUT_*` mode number.
@@ -160,7 +160,7 @@ pub enum Refusal {
 }
 
 /// Joins a fan-out group (`PACKET_FANOUT`; packet(7), net/packet/af_packet.c `fanout_add`).
-pub fn join(fd: BorrowedFd<'_>, fanout: Fanout) -> Result<(), Refusal> {
+pub fn join(fd: BorrowedFd<'_>, fanout: PacketFanout) -> Result<(), Refusal> {
     let kind = u32::from(fanout.mode) | u32::from(fanout.flags);
     let word = u32::from(fanout.id) | (kind << 16);
     set(fd, libc::SOL_PACKET, libc::PACKET_FANOUT, &word).map_err(|error| {
@@ -174,10 +174,10 @@ pub fn join(fd: BorrowedFd<'_>, fanout: Fanout) -> Result<(), Refusal> {
 }
 
 /// The fanout group of a packet socket; all zeros for a socket outside any group.
-pub fn fanout(fd: BorrowedFd<'_>) -> io::Result<Fanout> {
+pub fn fanout(fd: BorrowedFd<'_>) -> io::Result<PacketFanout> {
     let word: u32 = get(fd, libc::SOL_PACKET, libc::PACKET_FANOUT)?;
     let [id_low, id_high, mode, flags] = word.to_le_bytes();
-    Ok(Fanout {
+    Ok(PacketFanout {
         id: u16::from_le_bytes([id_low, id_high]),
         mode,
         flags: u16::from(flags) << 8,
@@ -335,7 +335,7 @@ mod tests {
         assert!(
             join(
                 udp.as_fd(),
-                Fanout {
+                PacketFanout {
                     id: 1,
                     mode: 0,
                     flags: 0

@@ -7,7 +7,7 @@
 use crate::compiled;
 use crate::error::Error;
 use crate::functions::{Functions, Symbols};
-use crate::object::{Object, text};
+use crate::object::{SharedObject, text};
 use fanpcap_bpf::Classic;
 use std::ffi::CString;
 use std::fmt;
@@ -53,7 +53,8 @@ impl Library {
         };
         let name = CString::new(path.as_os_str().as_bytes())
             .map_err(|_| failed("the path has a zero byte".to_owned()))?;
-        let object = Object::open(&name, libc::RTLD_NOW | libc::RTLD_LOCAL).map_err(failed)?;
+        let object =
+            SharedObject::open(&name, libc::RTLD_NOW | libc::RTLD_LOCAL).map_err(failed)?;
         let symbols = Symbols::find(|name| object.symbol(name));
         let functions = Functions::of(&symbols).map_err(|name| OpenError::Symbol {
             path: path.to_owned(),

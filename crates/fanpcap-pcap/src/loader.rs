@@ -5,7 +5,7 @@
 //! namespace of its own (dlmopen) would bring a second libc.
 
 use crate::ldcache;
-use crate::object::Object;
+use crate::object::SharedObject;
 use std::ffi::{CStr, CString, c_int, c_void};
 use std::fmt;
 use std::fs;
@@ -29,7 +29,7 @@ const OURS: &CStr = c"pcap_fanout_group";
 /// A loaded libpcap that is not ours. It is never unloaded.
 #[derive(Debug)]
 pub(crate) struct SystemLibrary {
-    object: Object,
+    object: SharedObject,
     preloaded: bool,
 }
 
@@ -90,7 +90,7 @@ impl SystemLibrary {
             return Err(Refused::Missing);
         }
         let preloaded = is_loaded(&name);
-        let object = Object::open(&name, libc::RTLD_LAZY | libc::RTLD_LOCAL);
+        let object = SharedObject::open(&name, libc::RTLD_LAZY | libc::RTLD_LOCAL);
         let object = object.map_err(Refused::Loader)?;
         let library = Self { object, preloaded };
         if library.symbol(OURS).is_some() {

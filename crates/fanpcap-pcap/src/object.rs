@@ -6,14 +6,14 @@ use std::ptr::{NonNull, null};
 
 /// A loaded object.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Object(NonNull<c_void>);
+pub(crate) struct SharedObject(NonNull<c_void>);
 
 // SAFETY: the handle is only passed to dlsym, which any thread may call.
-unsafe impl Send for Object {}
+unsafe impl Send for SharedObject {}
 // SAFETY: as above; nothing is ever changed.
-unsafe impl Sync for Object {}
+unsafe impl Sync for SharedObject {}
 
-impl Object {
+impl SharedObject {
     /// Loads it, with `RTLD_*` flags besides `RTLD_NODELETE`; or tells the loader's reason.
     pub(crate) fn open(name: &CStr, flags: c_int) -> Result<Self, String> {
         // SAFETY: `name` is a C string; the object's constructors are those of a libpcap.

@@ -2,7 +2,7 @@
 
 use crate::accept::{Options, Wanted};
 use crate::call::{Call, End};
-use crate::port::{Link, Port};
+use crate::port::{LinkState, Port};
 use fanpcap_linux::wait::{AnyOf, Wake};
 use std::ffi::c_short;
 use std::io;
@@ -150,7 +150,7 @@ impl Device {
 
     /// Handles what poll(2) has `found` besides packets.
     pub(crate) fn check(&self, found: c_short) -> Result<(), End> {
-        if self.port.check(found)? == Link::Down {
+        if self.port.check(found)? == LinkState::Down {
             self.is_down.store(true, Ordering::Relaxed);
         }
         Ok(())
@@ -158,7 +158,7 @@ impl Device {
 
     /// Asks the port whether the device is down or gone.
     pub(crate) fn look_after(&self) -> Result<(), End> {
-        if self.port.link()? == Link::Up {
+        if self.port.link()? == LinkState::Up {
             self.is_down.store(false, Ordering::Relaxed);
         }
         Ok(())

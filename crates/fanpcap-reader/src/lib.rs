@@ -21,7 +21,7 @@ mod reader;
 
 pub use accept::{Direction, Options};
 pub use call::{Call, End, Packet};
-pub use port::{Link, Port, ReadError, Statistics};
+pub use port::{LinkState, Port, PortStatistics, ReadError};
 pub use publish::{Publish, PublishedCounters};
 pub use reader::{Input, Reader};
 pub use ring::Ring;

@@ -14,18 +14,18 @@ pub trait Port: fmt::Debug + Send + Sync {
     /// outgoing and incoming.
     fn loopback(&self) -> Option<u32>;
 
-    /// Interprets what poll(2) has `found` besides packets. Returns `Link::Down` when the device
-    /// went down. `Link::Up` does not mean that a device which was down is up again.
+    /// Interprets what poll(2) has `found` besides packets. Returns [`LinkState::Down`] when the
+    /// device went down. [`LinkState::Up`] does not mean that a device which was down is up again.
     ///
     /// # Errors
     /// Why no more packets can be read.
-    fn check(&self, found: c_short) -> Result<Link, ReadError>;
+    fn check(&self, found: c_short) -> Result<LinkState, ReadError>;
 
     /// Whether the device is up. The reader asks every millisecond while the device is down.
     ///
     /// # Errors
     /// The device is gone, or its state can't be read.
-    fn link(&self) -> Result<Link, ReadError>;
+    fn link(&self) -> Result<LinkState, ReadError>;
 
     /// The error to report after poll(2) on the descriptor failed with `error`.
     fn poll_error(&self, error: io::Error) -> ReadError;
@@ -34,12 +34,12 @@ pub trait Port: fmt::Debug + Send + Sync {
     ///
     /// # Errors
     /// The kernel's error.
-    fn take_statistics(&self) -> io::Result<Statistics>;
+    fn take_statistics(&self) -> io::Result<PortStatistics>;
 }
 
 /// The state of a port's device.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Link {
+pub enum LinkState {
     /// Packets may come.
     Up,
     /// The device is down or gone.
@@ -48,7 +48,7 @@ pub enum Link {
 
 /// The kernel's counters since the last read.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Statistics {
+pub struct PortStatistics {
     /// Packets that passed the filter, dropped ones included.
     pub received: u64,
     /// Packets lost because the ring was full.

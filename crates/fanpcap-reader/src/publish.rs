@@ -206,7 +206,7 @@ fn stride(last: u64, took: Duration) -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::port::{Link, ReadError, Statistics};
+    use crate::port::{LinkState, PortStatistics, ReadError};
     use fanpcap_linux::file::shared;
     use std::io::{self, ErrorKind};
     use std::net::UdpSocket;
@@ -226,19 +226,19 @@ mod tests {
             None
         }
 
-        fn check(&self, _: i16) -> Result<Link, ReadError> {
-            Ok(Link::Up)
+        fn check(&self, _: i16) -> Result<LinkState, ReadError> {
+            Ok(LinkState::Up)
         }
 
-        fn link(&self) -> Result<Link, ReadError> {
-            Ok(Link::Up)
+        fn link(&self) -> Result<LinkState, ReadError> {
+            Ok(LinkState::Up)
         }
 
         fn poll_error(&self, error: io::Error) -> ReadError {
             ReadError::new(error)
         }
 
-        fn take_statistics(&self) -> io::Result<Statistics> {
+        fn take_statistics(&self) -> io::Result<PortStatistics> {
             Err(ErrorKind::Unsupported.into())
         }
     }

@@ -60,7 +60,7 @@ pub struct Vlan {
 
 /// What the kernel's `sockaddr_ll` tells of a packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Link {
+pub struct LinkInfo {
     /// Protocol in host byte order, `ETH_P_*`.
     pub protocol: u16,
     /// The interface.
@@ -169,8 +169,8 @@ impl Frame<'_> {
 
     /// Where it came from.
     #[inline]
-    pub fn link(&self) -> Link {
-        Link {
+    pub fn link(&self) -> LinkInfo {
+        LinkInfo {
             protocol: u16::from_be_bytes(self.link_bytes(2)),
             ifindex: u32::from_ne_bytes(self.link_bytes(4)),
             hatype: u16::from_ne_bytes(self.link_bytes(8)),

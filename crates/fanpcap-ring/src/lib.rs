@@ -12,7 +12,7 @@ mod blocks;
 mod frames;
 
 pub use blocks::{Blocks, Closed};
-pub use frame::{Corrupt, Frame, Link, Stamp, Vlan};
+pub use frame::{Corrupt, Frame, LinkInfo, Stamp, Vlan};
 pub use frames::Frames;
 pub use handover::Handover;
 pub use one_reader::OneReader;

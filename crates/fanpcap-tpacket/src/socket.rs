@@ -3,7 +3,7 @@
 use crate::error::SocketError;
 use fanpcap_linux::wait::{self, ENETDOWN, ENODEV, ENXIO, POLLERR, POLLHUP, POLLNVAL, POLLRDHUP};
 use fanpcap_linux::{interface, packet};
-use fanpcap_reader::{Link, Port, ReadError, Statistics};
+use fanpcap_reader::{LinkState, Port, PortStatistics, ReadError};
 use std::ffi::c_short;
 use std::io;
 use std::os::fd::BorrowedFd;
@@ -28,7 +28,7 @@ impl Port for Socket {
         interface::index("lo")
     }
 
-    fn check(&self, found: c_short) -> Result<Link, ReadError> {
+    fn check(&self, found: c_short) -> Result<LinkState, ReadError> {
         if found & POLLNVAL != 0 {
             return Err(ReadError::new(SocketError::Invalid));
         }
@@ -36,17 +36,17 @@ impl Port for Socket {
             return Err(ReadError::new(SocketError::Hangup));
         }
         if found & POLLERR == 0 {
-            return Ok(Link::Up);
+            return Ok(LinkState::Up);
         }
         match wait::take_error(self.0).unwrap_or_else(Some) {
             None => Err(ReadError::new(SocketError::NoCondition)),
             // Down or gone: the socket can't tell yet.
-            Some(error) if error.raw_os_error() == Some(ENETDOWN) => Ok(Link::Down),
+            Some(error) if error.raw_os_error() == Some(ENETDOWN) => Ok(LinkState::Down),
             Some(error) => Err(ReadError::new(SocketError::Condition(error))),
         }
     }
 
-    fn link(&self) -> Result<Link, ReadError> {
+    fn link(&self) -> Result<LinkState, ReadError> {
         let gone = || ReadError::new(SocketError::Disappeared);
         if packet::is_unbound(self.0).unwrap_or(false) {
             return Err(gone());
@@ -54,8 +54,8 @@ impl Port for Socket {
         let address = packet::address(self.0);
         let address = address.map_err(|error| ReadError::new(SocketError::Condition(error)))?;
         match interface::is_up(self.0, address.ifindex) {
-            Ok(true) => Ok(Link::Up),
-            Ok(false) => Ok(Link::Down),
+            Ok(true) => Ok(LinkState::Up),
+            Ok(false) => Ok(LinkState::Down),
             Err(error) if matches!(error.raw_os_error(), Some(ENXIO | ENODEV)) => Err(gone()),
             Err(error) => {
                 let device = interface::name(address.ifindex).unwrap_or_default();
@@ -68,9 +68,9 @@ impl Port for Socket {
         ReadError::new(SocketError::Poll(error))
     }
 
-    fn take_statistics(&self) -> io::Result<Statistics> {
+    fn take_statistics(&self) -> io::Result<PortStatistics> {
         let statistics = packet::take_statistics(self.0)?;
-        Ok(Statistics {
+        Ok(PortStatistics {
             received: statistics.packets.into(),
             dropped: statistics.drops.into(),
         })

@@ -6,7 +6,7 @@ use crate::Ip;
 
 /// One end of a flow.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct End {
+pub struct Endpoint {
     /// Its address.
     pub address: IpAddr,
     /// Its port; 0 where there is none.
@@ -16,14 +16,14 @@ pub struct End {
 /// The flow of a packet. Both directions have the same key: it holds the smaller end first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct FlowKey {
-    low: End,
-    high: End,
+    low: Endpoint,
+    high: Endpoint,
     protocol: u8,
 }
 
 impl FlowKey {
     /// The flow between two ends.
-    pub fn new(one: End, other: End, protocol: u8) -> Self {
+    pub fn new(one: Endpoint, other: Endpoint, protocol: u8) -> Self {
         Self {
             low: one.min(other),
             high: one.max(other),
@@ -36,11 +36,11 @@ impl FlowKey {
         let quoted = ip.quoted();
         let ip = quoted.as_ref().unwrap_or(ip);
         let ports = ip.ports();
-        let source = End {
+        let source = Endpoint {
             address: ip.source(),
             port: ports.map_or(0, |ports| ports.source),
         };
-        let destination = End {
+        let destination = Endpoint {
             address: ip.destination(),
             port: ports.map_or(0, |ports| ports.destination),
         };
@@ -48,7 +48,7 @@ impl FlowKey {
     }
 
     /// Both ends, the smaller one first.
-    pub fn ends(&self) -> [End; 2] {
+    pub fn ends(&self) -> [Endpoint; 2] {
         [self.low, self.high]
     }
 

@@ -48,7 +48,7 @@ mod transport;
 mod tunnel;
 
 pub use arp::Arp;
-pub use flow::{End, FlowKey};
+pub use flow::{Endpoint, FlowKey};
 pub use ip::{Header, Ip};
 pub use ipv4::Ipv4;
 pub use ipv6::{Extension, Extensions, Ipv6};

@@ -7,7 +7,7 @@ use crate::several::{each, is_several};
 use fanpcap_config::fanout::Fanout;
 use fanpcap_config::mode::{Mode, described};
 use fanpcap_config::report::Report;
-use fanpcap_config::settings::{Call, Group, Membership};
+use fanpcap_config::settings::{FanoutCall, Group, Membership};
 use fanpcap_config::source::Source;
 use fanpcap_group::join::JoinError;
 use std::ffi::c_int;
@@ -39,7 +39,7 @@ pub fn fanout<H: Handle>(p: H, group: c_int, fanout: Option<String>) -> Result<(
     if status < 0 { result } else { Ok(()) }
 }
 
-fn call(group: c_int, fanout: Option<String>) -> Result<Call, String> {
+fn call(group: c_int, fanout: Option<String>) -> Result<FanoutCall, String> {
     let group = match u16::try_from(group) {
         Ok(number) => Group::Number(number),
         Err(_) if group == NEW => Group::New,
@@ -54,10 +54,10 @@ fn call(group: c_int, fanout: Option<String>) -> Result<Call, String> {
         parsed.map_err(|fault| fault.at("pcap_fanout()", 1, &text).render(ERROR_LENGTH))
     };
     let fanout = fanout.map(parse).transpose()?;
-    Ok(Call { group, fanout })
+    Ok(FanoutCall { group, fanout })
 }
 
-fn apply<H: Handle>(p: H, call: Call) -> Result<(), String> {
+fn apply<H: Handle>(p: H, call: FanoutCall) -> Result<(), String> {
     let before = p.request();
     let before = before.unwrap_or_else(|| Arc::new(Request::plain()));
     let mut request = Request::clone(&before);

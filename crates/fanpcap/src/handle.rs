@@ -154,12 +154,12 @@ pub struct Notes {
     /// again.
     pub is_unjoined: bool,
     /// The state of the handle as a part of a handle on several devices.
-    pub part: Part,
+    pub part: PartState,
 }
 
 /// The state of the handle on one of several devices.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Part {
+pub enum PartState {
     /// The handle is not part of another.
     #[default]
     None,

@@ -5,7 +5,7 @@ use fanpcap_config::device::Device;
 use fanpcap_config::engine::Engine;
 use fanpcap_config::fanout::{Fanout, Script};
 use fanpcap_config::report::{Fault, Report, quote};
-use fanpcap_config::settings::{Call, Environment, Explained, Plan, Settings};
+use fanpcap_config::settings::{Environment, Explained, FanoutCall, Plan, Settings};
 use fanpcap_config::steering::{PcapCompiler, Steering};
 use fanpcap_group::roster;
 use fanpcap_linux::{interface, process};
@@ -43,7 +43,7 @@ pub fn named_twice(device: &Device) -> Option<Report> {
 pub struct Request {
     device: Device,
     settings: Result<Settings, Report>,
-    call: Option<Call>,
+    call: Option<FanoutCall>,
     /// The steering program of the handle's group.
     steering: OnceLock<Arc<Steering>>,
 }
@@ -122,7 +122,7 @@ impl Request {
 
     /// Records the application's pcap_fanout(). The call takes precedence over environment and
     /// file. The last call wins.
-    pub fn handle_call(&mut self, call: Call) {
+    pub fn handle_call(&mut self, call: FanoutCall) {
         self.call = Some(call);
         self.steering = OnceLock::new();
     }

@@ -1,7 +1,7 @@
 //! A handle on several devices. The application has the handle on the first device; the library has
 //! the others.
 
-use crate::handle::{Handle, NO_SUCH_DEVICE, Part};
+use crate::handle::{Handle, NO_SUCH_DEVICE, PartState};
 use crate::plan::{Plans, provide};
 use crate::single;
 use fanpcap_config::settings::{Group, Plan};
@@ -90,7 +90,7 @@ pub(crate) fn activate<H: Handle>(p: H) -> c_int {
     if live >= 0 {
         for part in all {
             part.truncate(p);
-            part.note(|notes| notes.part = Part::Live);
+            part.note(|notes| notes.part = PartState::Live);
         }
         p.publish_counters();
     }
@@ -102,11 +102,11 @@ pub(crate) fn activate<H: Handle>(p: H) -> c_int {
 /// crash then.
 fn activate_part<H: Handle>(p: H, plans: &mut Plans<H>) -> c_int {
     match p.notes().part {
-        Part::Silent => return 0,
+        PartState::Silent => return 0,
         // The system's library reports that the handle is activated.
-        Part::Live => return p.activate(),
-        Part::Failed => return p.fail("it could not be activated: open the handle anew"),
-        Part::None | Part::New => {}
+        PartState::Live => return p.activate(),
+        PartState::Failed => return p.fail("it could not be activated: open the handle anew"),
+        PartState::None | PartState::New => {}
     }
     let plan = match plans.of(p) {
         Ok(plan) => plan,
@@ -122,9 +122,9 @@ fn activate_part<H: Handle>(p: H, plans: &mut Plans<H>) -> c_int {
     provide(p, plan);
     let status = single::activate_silently(p);
     let part = if status < 0 {
-        Part::Failed
+        PartState::Failed
     } else {
-        Part::Silent
+        PartState::Silent
     };
     p.note(|notes| notes.part = part);
     status

@@ -1,6 +1,6 @@
 //! Activates a handle on one device by its settings, and joins its group.
 
-use crate::handle::{Handle, PERM_DENIED, Part, WARNING};
+use crate::handle::{Handle, PERM_DENIED, PartState, WARNING};
 use crate::plan::{Plans, provide};
 use crate::warnings::warn;
 use fanpcap_config::settings::{Membership, Plan};
@@ -43,7 +43,7 @@ fn activate_alone<H: Handle>(p: H, by_name: bool) -> c_int {
 
 fn activate_taken_over<H: Handle>(p: H) -> c_int {
     let status = p.activate();
-    if status >= 0 && p.notes().part == Part::None {
+    if status >= 0 && p.notes().part == PartState::None {
         p.take_over();
     }
     status

@@ -3,7 +3,7 @@
 use crate::message::guard_handle;
 use crate::pcap_handle::PcapHandle;
 use crate::system::{ERROR, Pcap};
-use fanpcap_config::mode::{self, Kind};
+use fanpcap_config::mode::{self, ModeKind};
 use fanpcap_group::join;
 use fanpcap_linux::packet;
 use std::ffi::{c_char, c_int};
@@ -35,8 +35,8 @@ pub unsafe extern "C" fn pcap_list_fanout_modes(
 }
 
 fn all_modes() -> Vec<&'static str> {
-    Kind::ALL
-        .map(Kind::name)
+    ModeKind::ALL
+        .map(ModeKind::name)
         .into_iter()
         .chain(mode::programs())
         .collect()
@@ -50,7 +50,7 @@ fn modes_of(socket: BorrowedFd<'_>) -> Vec<&'static str> {
     let ifindex = packet::address(socket).map_or(0, |address| address.ifindex);
     match join::takes_programs(socket, ifindex) {
         true => all_modes(),
-        false => Kind::ALL.map(Kind::name).to_vec(),
+        false => ModeKind::ALL.map(ModeKind::name).to_vec(),
     }
 }
 

@@ -6,7 +6,7 @@ use std::ffi::{OsStr, OsString};
 use std::path::Path;
 
 use anyhow::{Result, bail, ensure};
-use fanpcap_group::roster::{self, Entry};
+use fanpcap_group::roster::{self, RosterEntry};
 use fanpcap_linux::interface;
 
 use super::arguments;
@@ -123,7 +123,7 @@ fn numbered(file: &OsStr) -> String {
 pub(crate) fn group(group: u16, wanted: &Wanted, device: Option<&str>) -> Result<()> {
     let seen = roster::entries().unwrap_or_default().into_iter();
     let here = device.and_then(interface::index);
-    for Entry { socket, page } in seen {
+    for RosterEntry { socket, page } in seen {
         let Some(has) = socket.fanout.filter(|has| has.id == group) else {
             continue;
         };

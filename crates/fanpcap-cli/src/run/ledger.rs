@@ -17,7 +17,7 @@ use std::path::PathBuf;
 
 use fanpcap_group::arrivals::{self, Arrivals, Owner};
 use fanpcap_group::page::MemberId;
-use fanpcap_group::roster::{self, Entry};
+use fanpcap_group::roster::{self, RosterEntry};
 
 use absence::Absences;
 pub(crate) use absence::Absent;
@@ -131,12 +131,12 @@ impl Ledger {
         self.counts = counts;
     }
 
-    fn take_in(&mut self, seen: Vec<Entry>) {
+    fn take_in(&mut self, seen: Vec<RosterEntry>) {
         let mut pageless = BTreeSet::new();
         let group = self.group;
         for entry in seen.into_iter().filter(|it| it.is_in(group)) {
             let id = entry.id();
-            let Entry { socket, page } = entry;
+            let RosterEntry { socket, page } = entry;
             let held = self.held.iter_mut().find(|member| member.id() == id);
             match (held, page) {
                 (Some(member), Some(record)) => member.learn(record),

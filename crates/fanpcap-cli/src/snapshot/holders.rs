@@ -133,7 +133,7 @@ fn allowed(status: &str) -> Option<String> {
 pub(crate) mod tests {
     use super::*;
     use fanpcap_config::mode::Mode;
-    use fanpcap_group::record::{Counters, LastLook, Record};
+    use fanpcap_group::record::{LastLook, MemberCounters, Record};
     use std::net::UdpSocket;
     use std::os::fd::AsRawFd;
     use std::os::unix::process::CommandExt;
@@ -153,7 +153,7 @@ pub(crate) mod tests {
             program: "member".to_owned(),
             executable: (0, 0),
             read_ns: 0,
-            counters: Counters::default(),
+            counters: MemberCounters::default(),
             taken: None,
             read_taken: None,
             waits: false,

@@ -4,7 +4,7 @@ use super::*;
 
 #[test]
 fn modes_of_foreign_groups_have_the_kernels_names() {
-    let name = |mode| kernel_mode(diag::Group { id: 1, mode });
+    let name = |mode| kernel_mode(diag::FanoutGroup { id: 1, mode });
     assert_eq!((name(0), name(4)), ("hash".to_owned(), "rnd".to_owned()));
     assert_eq!(
         (name(7), name(99)),
@@ -61,7 +61,7 @@ fn the_pid_on_a_page_is_checked() {
     let inode = holders::tests::inode(&socket);
     let of_page = |pid: u32, inode: u32| {
         let mut source = Source::new(Some(ANY)).unwrap();
-        let seen = Entry {
+        let seen = RosterEntry {
             socket: diag::PacketSocket {
                 inode,
                 ifindex: 0,

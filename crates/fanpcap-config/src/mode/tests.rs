@@ -25,11 +25,11 @@ fn names_aliases_options_and_blanks() {
 #[test]
 fn kernel_numbers_are_those_of_if_packet_h() {
     let mode = |text| Mode::parse(text).unwrap();
-    let numbers = Kind::ALL.map(Kind::kernel_type);
+    let numbers = ModeKind::ALL.map(ModeKind::kernel_type);
     assert_eq!(numbers, [0, 1, 4, 2, 3, 5]);
     assert_eq!(mode("hash+defrag").kernel_flags(), 0x8000);
     assert_eq!(mode("hash+rollover").kernel_flags(), 0x1000);
-    for kind in Kind::ALL {
+    for kind in ModeKind::ALL {
         for mode in [
             Mode::from(kind),
             Mode {
@@ -42,7 +42,7 @@ fn kernel_numbers_are_those_of_if_packet_h() {
             assert_eq!(back, Some(mode));
         }
     }
-    assert_eq!(Mode::from_kernel(7, 0), Some(Kind::Program.into()));
+    assert_eq!(Mode::from_kernel(7, 0), Some(ModeKind::Program.into()));
     assert_eq!(Mode::from_kernel(6, 0), None);
     assert_eq!(Mode::from_kernel(0, 0x4000), None);
 }
@@ -51,11 +51,11 @@ fn kernel_numbers_are_those_of_if_packet_h() {
 fn messages_show_programs_by_their_titles() {
     let mode = Mode {
         rollover: true,
-        ..Kind::Program.into()
+        ..ModeKind::Program.into()
     };
-    assert_eq!(described(Kind::Hash.into(), None), "hash");
+    assert_eq!(described(ModeKind::Hash.into(), None), "hash");
     assert_eq!(described(mode, Some("flow")), "flow+rollover");
-    let shown = described(Kind::Program.into(), Some("main = steer_rnd"));
+    let shown = described(ModeKind::Program.into(), Some("main = steer_rnd"));
     assert_eq!(shown, "the steering program 'main = steer_rnd'");
     let shown = described(mode, Some("main = steer_rnd"));
     assert_eq!(

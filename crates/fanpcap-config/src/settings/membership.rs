@@ -17,7 +17,7 @@ pub enum Group {
 
 /// The application's call of pcap_fanout().
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Call {
+pub struct FanoutCall {
     /// The group.
     pub group: Group,
     /// The mode or steering program; `None` if the settings choose it.

@@ -3,13 +3,13 @@
 use super::entry::{Entry, Target};
 use super::environment::{self, shell_name};
 use super::keys::{Honoured, Key};
-use super::membership::{CALL, Call, Group, Membership};
+use super::membership::{CALL, FanoutCall, Group, Membership};
 use super::value::Value;
 use super::{Settings, find};
 use crate::device::{Device, Part};
 use crate::engine::Engine;
 use crate::fanout::{Fanout, Script};
-use crate::mode::Kind;
+use crate::mode::ModeKind;
 use crate::report::{Fault, Report, quote};
 use crate::steering::Steering;
 use std::sync::Arc;
@@ -61,7 +61,7 @@ impl Settings {
     pub fn plan(
         &self,
         device: &Device,
-        call: Option<&Call>,
+        call: Option<&FanoutCall>,
         interfaces: &[String],
         compile: Compile<'_>,
     ) -> Result<Plan, Report> {
@@ -122,7 +122,7 @@ impl Settings {
 struct Handle<'a> {
     settings: &'a Settings,
     part: &'a Part,
-    call: Option<&'a Call>,
+    call: Option<&'a FanoutCall>,
     interfaces: &'a [String],
     compile: Compile<'a>,
 }
@@ -161,7 +161,7 @@ impl<'a> Handle<'a> {
         if let Some(fanout) = self.call.and_then(|call| call.fanout.clone()) {
             return Ok(fanout);
         }
-        let hash = Fanout::Mode(Kind::Hash.into());
+        let hash = Fanout::Mode(ModeKind::Hash.into());
         let entry = self.fanout_entry(group)?;
         Ok(entry.map_or(hash, Entry::fanout))
     }
@@ -285,7 +285,7 @@ impl Entry {
             Value::Program(script) => Fanout::Program(script.clone()),
             Value::Mode(mode) => Fanout::Mode(*mode),
             Value::Number(_) | Value::YesNo(_) | Value::Cpus(_) | Value::Engine(_) => {
-                Fanout::Mode(Kind::Hash.into())
+                Fanout::Mode(ModeKind::Hash.into())
             }
         }
     }

@@ -4,11 +4,11 @@
 use super::{Attach, JoinError, Newcomer, ProgramError};
 use crate::member::Member;
 use crate::page::MemberId;
-use crate::record::{Counters, Running};
+use crate::record::{MemberCounters, Running};
 use crate::roster::{self, Roster};
 use crate::steered::{Steered, load_fanout};
 use crate::turn::Turn;
-use fanpcap_config::mode::Kind;
+use fanpcap_config::mode::ModeKind;
 use fanpcap_config::settings::Group;
 use fanpcap_config::steering::Steering;
 use fanpcap_linux::packet;
@@ -43,7 +43,7 @@ impl Runs {
 pub(super) fn join(
     newcomer: &Newcomer<'_>,
     steering: &Arc<Steering>,
-    before: Counters,
+    before: MemberCounters,
 ) -> Result<Member, JoinError> {
     let id = newcomer.fanout.id;
     ensure_ethernet(newcomer.fd, newcomer.bound.ifindex)?;
@@ -142,7 +142,7 @@ fn known(told: &[(MemberId, Running)], members: &BTreeSet<MemberId>) -> Runs {
 
 /// The members of a group that has a steering program, without `own`.
 fn members(roster: &Roster, group: u16, own: MemberId) -> BTreeSet<MemberId> {
-    let program = Kind::Program.kernel_type();
+    let program = ModeKind::Program.kernel_type();
     let members = roster.members(group);
     let steered = members.filter(|it| it.fanout.is_some_and(|has| has.mode == program));
     let ids = steered.map(|it| MemberId::of_socket(it.inode.into()));

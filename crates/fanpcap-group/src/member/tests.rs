@@ -18,7 +18,7 @@ fn a_total_that_comes_late_takes_nothing_back() {
 
 #[test]
 fn what_was_counted_before_joining_is_not_the_groups() {
-    let before = Counters {
+    let before = MemberCounters {
         received: 50,
         dropped: 2,
     };

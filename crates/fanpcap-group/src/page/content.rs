@@ -149,7 +149,7 @@ impl OtherPage {
     }
 
     /// Writes the title and the digest of the group's steering program.
-    pub(crate) fn tell(&self, steering: &Steering) -> io::Result<()> {
+    pub(crate) fn write_steering(&self, steering: &Steering) -> io::Result<()> {
         self.put(at::TITLE, &title_words(steering.title()))?;
         self.put(at::DIGEST, &[steering.digest()])
     }

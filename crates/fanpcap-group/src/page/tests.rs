@@ -6,7 +6,7 @@ use crate::record::tests::record;
 use crate::record::tests::steering;
 use crate::record::{SET, SET_BY_US, at};
 use crate::root::Root;
-use fanpcap_config::mode::Kind;
+use fanpcap_config::mode::ModeKind;
 use std::collections::BTreeSet;
 use std::fs;
 use std::os::unix::fs::{DirBuilderExt, PermissionsExt};
@@ -50,7 +50,7 @@ fn leave(group_dir: &GroupDir, name: &str, content: &[u8]) -> PathBuf {
 
 /// The last content of a dead member's page.
 fn dead() -> Vec<u8> {
-    let words = content(record().mode, None, Counters::default());
+    let words = content(record().mode, None, MemberCounters::default());
     words.map(u64::to_ne_bytes).concat()
 }
 
@@ -58,7 +58,7 @@ fn create(group_dir: &GroupDir) -> Page {
     Page::create(
         group_dir,
         id(1),
-        &content(record().mode, None, Counters::default()),
+        &content(record().mode, None, MemberCounters::default()),
     )
     .unwrap()
 }
@@ -74,7 +74,7 @@ fn a_page_that_is_held_tells_of_the_dead() {
     assert!(held.is_had().unwrap());
     drop(page);
     assert!(held.is_had().unwrap(), "the words are left");
-    words[at::PAST[0]].set(5);
+    words[at::BY_US[0]].set(5);
     assert_eq!(held.record().unwrap().counters.received, 5);
     drop(words);
     // A concurrent test may be starting a process. Its child has the page until exec(2).
@@ -90,7 +90,7 @@ fn a_page_that_changes_while_it_is_read_is_sane() {
     let base = Base::new("changes");
     let group_dir = base.group_dir(4);
     let page = create(&group_dir);
-    let [received, dropped] = at::PAST.map(|at| &page.words()[at]);
+    let [received, dropped] = at::BY_US.map(|at| &page.words()[at]);
     let taken = &page.words()[at::TAKEN];
     std::thread::scope(|scope| {
         let writer = scope.spawn(|| {
@@ -105,7 +105,7 @@ fn a_page_that_changes_while_it_is_read_is_sane() {
         let mut last = (0, 0, 0);
         while !writer.is_finished() {
             let record = group_dir.records().pop().unwrap();
-            let Counters { received, dropped } = record.counters;
+            let MemberCounters { received, dropped } = record.counters;
             let taken = record.taken.unwrap_or(0);
             let now = (received, dropped, taken);
             let is_whole = received % (1 << 31) == 0 && taken % (1 << 31) == 0;
@@ -129,23 +129,23 @@ fn what_a_page_says_is_of_one_time() {
     let held = group_dir.hold(std::process::id(), id(1)).unwrap();
     let done = AtomicBool::new(false);
     // Words that are always equal, except for the moment between two writes.
-    let is_torn = |words: &[u64; WORDS]| words[at::PAST[0]] != words[at::PAST[1]];
+    let is_torn = |words: &[u64; WORDS]| words[at::BY_US[0]] != words[at::BY_US[1]];
     let (mut torn, mut told_torn) = (0, BTreeSet::new());
     std::thread::scope(|scope| {
         scope.spawn(|| {
             while !done.load(Ordering::Relaxed) {
-                page.words()[at::PAST[0]].add(1);
+                page.words()[at::BY_US[0]].add(1);
                 // The writer pauses for less than one read takes, so that two reads can't see the
                 // same halfway state.
                 (0..8).for_each(|_| std::hint::spin_loop());
-                page.words()[at::PAST[1]].add(1);
+                page.words()[at::BY_US[1]].add(1);
                 (0..1000).for_each(|_| std::hint::spin_loop());
             }
         });
         let begin = Instant::now();
         while torn < 100 && begin.elapsed() < LIMIT {
             torn += usize::from(is_torn(&words(&held.0).unwrap()));
-            let Counters { received, dropped } = held.record().unwrap().counters;
+            let MemberCounters { received, dropped } = held.record().unwrap().counters;
             if received != dropped {
                 told_torn.insert((received, dropped));
             }
@@ -162,7 +162,11 @@ fn who_had_set_the_program_is_told_that_another_has() {
     let base = Base::new("demoted");
     let group_dir = base.group_dir(4);
     let steering = steering("main = steer_flow");
-    let content = content(Kind::Program.into(), Some(&steering), Counters::default());
+    let content = content(
+        ModeKind::Program.into(),
+        Some(&steering),
+        MemberCounters::default(),
+    );
     let page = Page::create(&group_dir, id(1), &content).unwrap();
     page.words()[at::LATE].set(5);
     let set = |value: u64| page.words()[at::IS_SET].set(value);
@@ -184,7 +188,7 @@ fn a_page_lives_as_long_as_its_member() {
     let page = create(&group_dir);
     let records = group_dir.records();
     assert_eq!((records.len(), records[0].read_ns), (1, 0));
-    assert_eq!(records[0].counters, Counters::default());
+    assert_eq!(records[0].counters, MemberCounters::default());
     assert_eq!(records[0].pid, std::process::id());
     assert!(group_dir.page(std::process::id(), id(1)).exists());
     drop(page);
@@ -203,7 +207,7 @@ fn a_dead_members_name_is_taken_over_and_no_other_files() {
     assert_eq!(group_dir.records().len(), 1);
     drop(page);
     let other = leave(&group_dir, &name, b"somebody else's");
-    let content = content(record().mode, None, Counters::default());
+    let content = content(record().mode, None, MemberCounters::default());
     Page::create(&group_dir, id(1), &content).unwrap_err();
     assert_eq!(fs::read(other).unwrap(), b"somebody else's");
 }
@@ -284,7 +288,7 @@ fn what_others_may_write_is_not_believed() {
 }
 
 fn dead_words() -> [u64; WORDS] {
-    content(record().mode, None, Counters::default())
+    content(record().mode, None, MemberCounters::default())
 }
 
 #[test]

@@ -70,7 +70,7 @@ impl Record {
 mod tests {
     use super::super::tests::record;
     use super::*;
-    use crate::record::Counters;
+    use crate::record::MemberCounters;
 
     const SECOND: u64 = 1_000_000_000;
 
@@ -83,7 +83,7 @@ mod tests {
             joined_ns,
             ..record()
         };
-        Record::decode(&record.encode(Counters::default())).unwrap()
+        Record::decode(&record.encode(MemberCounters::default())).unwrap()
     }
 
     #[test]
@@ -119,7 +119,7 @@ mod tests {
 
     #[test]
     fn nothing_is_said_by_a_page_of_an_older_library() {
-        let mut words = told(Some(7), LastLook::Never).encode(Counters::default());
+        let mut words = told(Some(7), LastLook::Never).encode(MemberCounters::default());
         words[at::JOINED_NS] = 0;
         let page = Record::decode(&words).unwrap();
         assert_eq!(

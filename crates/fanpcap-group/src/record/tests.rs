@@ -17,7 +17,7 @@ pub(crate) fn record() -> Record {
         program: "tcpdump".to_owned(),
         executable: (8, 15),
         read_ns: 77,
-        counters: Counters {
+        counters: MemberCounters {
             received: 10,
             dropped: 3,
         },
@@ -42,7 +42,7 @@ pub(crate) fn running(title: &str) -> Running {
     }
 }
 
-const NOTHING: Counters = Counters {
+const NOTHING: MemberCounters = MemberCounters {
     received: 0,
     dropped: 0,
 };
@@ -71,21 +71,21 @@ fn foreign_words_are_no_record() {
 
 #[test]
 fn counters_that_would_be_negative_are_no_record() {
-    let before = Counters {
+    let before = MemberCounters {
         received: 5,
         dropped: 0,
     };
     let mut words = record().encode(before);
-    words[at::TOLD[0]] = 4;
+    words[at::BY_LIBRARY[0]] = 4;
     assert_eq!(Record::decode(&words), None);
-    words[at::PAST[0]] = 1;
+    words[at::BY_US[0]] = 1;
     assert_eq!(Record::decode(&words).unwrap().counters.received, 0);
 }
 
 #[test]
 fn a_program_is_told_by_groups_that_have_one() {
     let steering = Some(running("main = tcp >-> steer_flow"));
-    let mode = Kind::Program.into();
+    let mode = ModeKind::Program.into();
     let told = Record {
         mode,
         steering,
@@ -104,7 +104,7 @@ fn a_program_is_told_by_groups_that_have_one() {
 fn names_on_a_page_can_not_act_on_a_terminal() {
     let told = Record {
         program: "a\u{1b}[31m\u{9b}b".to_owned(),
-        mode: Kind::Program.into(),
+        mode: ModeKind::Program.into(),
         steering: Some(running("\u{1b}]0;x\u{7}")),
         ..record()
     };
@@ -117,7 +117,7 @@ fn names_on_a_page_can_not_act_on_a_terminal() {
 fn a_long_title_is_cut_between_characters() {
     let title = "é".repeat(33);
     let told = Record {
-        mode: Kind::Program.into(),
+        mode: ModeKind::Program.into(),
         steering: Some(running(&title)),
         ..record()
     };
@@ -138,13 +138,13 @@ proptest! {
         waits: bool,
         last_look in last_look(),
     ) {
-        let counters = Counters { received, dropped };
+        let counters = MemberCounters { received, dropped };
         let known = taken.filter(|_| read_ns > 0);
         let waits = waits && known.is_some();
         let read_taken = known.map(|taken| if waits { taken } else { read });
         let last_look = taken.map_or(LastLook::Unknown, |_| last_look);
         let record = Record { pid, read_ns, counters, taken, read_taken, waits, last_look, ..record() };
-        let before = Counters { received: earlier, dropped: earlier / 3 };
+        let before = MemberCounters { received: earlier, dropped: earlier / 3 };
         prop_assert_eq!(Record::decode(&record.encode(before)), Some(record));
     }
 

@@ -108,7 +108,7 @@ mod tests {
             let mut unchanging = steered.unchanging().unwrap();
             let replacing = scope.spawn(|| {
                 let prepared = steered.prepare(&other)?;
-                steered.go_over(&other, prepared, file.as_fd())
+                steered.switch_to(&other, prepared, file.as_fd())
             });
             thread::sleep(Duration::from_millis(20));
             assert!(!replacing.is_finished());

@@ -29,6 +29,6 @@ fn what_was_loaded_before_a_filter_is_set_is_loaded_again() {
     unchanging.refilter(file.as_fd(), Ok(None)).unwrap();
     drop(unchanging);
     // Loading fails without privileges, and attaching fails because /dev/null is not a socket.
-    let gone = steered.go_over(&dropping, stale, file.as_fd());
+    let gone = steered.switch_to(&dropping, stale, file.as_fd());
     assert!(gone.is_err(), "the stale filters were taken");
 }

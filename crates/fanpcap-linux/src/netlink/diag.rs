@@ -14,7 +14,7 @@ pub struct PacketSocket {
     /// Protocol in host byte order, `ETH_P_*`.
     pub protocol: u16,
     /// The socket's fanout group, if it has one.
-    pub fanout: Option<Group>,
+    pub fanout: Option<FanoutGroup>,
     /// Layout of its rings, `TPACKET_V*` (0 to 2).
     pub version: u32,
     /// The socket's receive ring, if it has one.
@@ -38,7 +38,7 @@ pub struct Geometry {
 
 /// A fanout group as packet diag reports it, without flags.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Group {
+pub struct FanoutGroup {
     /// Group number.
     pub id: u16,
     /// `PACKET_FANOUT_*` mode number.
@@ -124,9 +124,9 @@ fn ring(value: &[u8]) -> Option<Geometry> {
     })
 }
 
-fn group(word: u32) -> Group {
+fn group(word: u32) -> FanoutGroup {
     let [low, high, mode, _] = word.to_le_bytes();
-    Group {
+    FanoutGroup {
         id: u16::from_le_bytes([low, high]),
         mode,
     }

@@ -4,7 +4,7 @@ use super::fake::{
     BLOCKS, FakeDevice, LATER, NONBLOCKING, OPTIONS, Return, dispatch, packet, times,
     times_until_later,
 };
-use fanpcap_reader::{Link, Reader};
+use fanpcap_reader::{LinkState, Reader};
 use std::thread;
 use std::time::Duration;
 
@@ -179,8 +179,15 @@ fn packets_come_before_an_error() {
 fn a_device_that_is_down_and_up_again_ends_no_read() {
     let (device, input) = FakeDevice::new(true, TIMEOUT);
     let reader = Reader::new(input, &OPTIONS).unwrap();
-    device.port.checks.lock().unwrap().push_back(Ok(Link::Down));
-    let links = [Ok(Link::Down); 20].into_iter().chain([Ok(Link::Up)]);
+    device
+        .port
+        .checks
+        .lock()
+        .unwrap()
+        .push_back(Ok(LinkState::Down));
+    let links = [Ok(LinkState::Down); 20]
+        .into_iter()
+        .chain([Ok(LinkState::Up)]);
     device.port.links.lock().unwrap().extend(links);
     let seen = times_until_later(&reader, device, |device| {
         let mut was_down = false;
@@ -198,8 +205,13 @@ fn a_device_that_is_down_and_up_again_ends_no_read() {
 fn a_device_that_is_gone_fails_the_read() {
     let (device, input) = FakeDevice::new(false, TIMEOUT);
     let reader = Reader::new(input, &OPTIONS).unwrap();
-    device.port.checks.lock().unwrap().push_back(Ok(Link::Down));
-    let links = [Ok(Link::Down), Ok(Link::Down), Err("gone")];
+    device
+        .port
+        .checks
+        .lock()
+        .unwrap()
+        .push_back(Ok(LinkState::Down));
+    let links = [Ok(LinkState::Down), Ok(LinkState::Down), Err("gone")];
     device.port.links.lock().unwrap().extend(links);
     assert_eq!(times(&reader, -1), (error("gone"), vec![]));
 }

@@ -3,7 +3,7 @@
 use super::kernel::{BLOCK, FRAME, Memory, Packet};
 use fanpcap_linux::packet::ring::Mapping;
 use fanpcap_reader::{
-    Call, Direction, End, Input, Link, Options, Port, ReadError, Reader, Ring, Statistics,
+    Call, Direction, End, Input, LinkState, Options, Port, PortStatistics, ReadError, Reader, Ring,
 };
 use fanpcap_ring::{Blocks, Frames};
 use std::collections::VecDeque;
@@ -15,7 +15,7 @@ use std::thread;
 use std::time::Duration;
 
 /// What a call of the port answers.
-pub(crate) type Answer = Result<Link, &'static str>;
+pub(crate) type Answer = Result<LinkState, &'static str>;
 
 /// The index of `lo` here.
 pub(crate) const LO: u32 = 1;
@@ -30,7 +30,7 @@ pub(crate) struct FakePort {
     /// The answers of check() and link(). While there are some, poll(2) finds more than packets.
     pub(crate) checks: Mutex<VecDeque<Answer>>,
     pub(crate) links: Mutex<VecDeque<Answer>>,
-    pub(crate) statistics: Mutex<Statistics>,
+    pub(crate) statistics: Mutex<PortStatistics>,
 }
 
 impl FakePort {
@@ -53,10 +53,10 @@ impl FakePort {
     }
 }
 
-fn answer(answers: &Mutex<VecDeque<Answer>>) -> Result<Link, ReadError> {
+fn answer(answers: &Mutex<VecDeque<Answer>>) -> Result<LinkState, ReadError> {
     let answer = answers.lock().unwrap().pop_front();
     answer
-        .unwrap_or(Ok(Link::Up))
+        .unwrap_or(Ok(LinkState::Up))
         .map_err(|text| ReadError::new(io::Error::other(text)))
 }
 
@@ -72,11 +72,11 @@ impl Port for FakePort {
         Some(LO)
     }
 
-    fn check(&self, _: i16) -> Result<Link, ReadError> {
+    fn check(&self, _: i16) -> Result<LinkState, ReadError> {
         answer(&self.checks)
     }
 
-    fn link(&self) -> Result<Link, ReadError> {
+    fn link(&self) -> Result<LinkState, ReadError> {
         answer(&self.links)
     }
 
@@ -84,7 +84,7 @@ impl Port for FakePort {
         ReadError::new(error)
     }
 
-    fn take_statistics(&self) -> io::Result<Statistics> {
+    fn take_statistics(&self) -> io::Result<PortStatistics> {
         Ok(std::mem::take(&mut *self.statistics.lock().unwrap()))
     }
 }

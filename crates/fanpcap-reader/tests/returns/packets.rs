@@ -4,7 +4,7 @@ use super::fake::{FakeDevice, Got, LO, NONBLOCKING, OPTIONS, Return, dispatch, p
 use super::kernel::Packet;
 use fanpcap_bpf::Classic;
 use fanpcap_linux::file::shared;
-use fanpcap_reader::{Direction, Options, PublishedCounters, Reader, Statistics};
+use fanpcap_reader::{Direction, Options, PortStatistics, PublishedCounters, Reader};
 
 /// `PACKET_OUTGOING`.
 const OUTGOING: u8 = 4;
@@ -171,7 +171,7 @@ fn what_was_taken_and_counted_is_published() {
         more: None,
     };
     reader.keep(0, kept.clone());
-    *device.port.statistics.lock().unwrap() = Statistics {
+    *device.port.statistics.lock().unwrap() = PortStatistics {
         received: 40,
         dropped: 2,
     };

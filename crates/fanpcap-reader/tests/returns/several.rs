@@ -4,7 +4,7 @@ use super::fake::{
     FakeDevice, LATER, NONBLOCKING, OPTIONS, Return, packet, times, times_until_later,
 };
 use super::kernel::Packet;
-use fanpcap_reader::{Input, Link, Reader};
+use fanpcap_reader::{Input, LinkState, Reader};
 use std::thread;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
@@ -99,8 +99,11 @@ fn a_device_that_is_down_does_not_keep_the_others() {
     let (mut devices, inputs) = devices(&[true, true], TIMEOUT);
     let reader = Reader::of_several(inputs, &OPTIONS).unwrap();
     let down = &devices[1].port;
-    down.checks.lock().unwrap().push_back(Ok(Link::Down));
-    down.links.lock().unwrap().extend([Ok(Link::Down); 1000]);
+    down.checks.lock().unwrap().push_back(Ok(LinkState::Down));
+    down.links
+        .lock()
+        .unwrap()
+        .extend([Ok(LinkState::Down); 1000]);
     let seen = times_until_later(&reader, devices.remove(0), |_| {
         thread::sleep(LATER);
         assert!(reader.is_net_down());

@@ -9,7 +9,7 @@ mod tunnels;
 
 use fanpcap_testkit::frames::{MAC_DESTINATION, MAC_SOURCE, TCP, ethernet, fragment, udp, v4, v6};
 use fanpcap_wire::{
-    End, Erspan, FlowKey, Frame, GTP_EXTENSIONS_MAX, LABELS_MAX, Layers, Ports, TAGS_MAX, Tag,
+    Endpoint, Erspan, FlowKey, Frame, GTP_EXTENSIONS_MAX, LABELS_MAX, Layers, Ports, TAGS_MAX, Tag,
 };
 use std::net::Ipv4Addr;
 
@@ -272,7 +272,7 @@ fn ports_are_there_without_the_rest_of_the_header() {
 
 #[test]
 fn an_icmp_error_belongs_to_what_it_quotes() {
-    let end = |last, port| End {
+    let end = |last, port| Endpoint {
         address: Ipv4Addr::new(10, 0, 0, last).into(),
         port,
     };

@@ -1,6 +1,6 @@
 //! Handles of a library in memory: each notes what is called, and answers as the test says.
 
-use fanpcap::handle::{ERROR, Handle, Notes, Part};
+use fanpcap::handle::{ERROR, Handle, Notes, PartState};
 use fanpcap::request::Request;
 use fanpcap_config::mode::Mode;
 use fanpcap_config::settings::{Environment, Group, Membership, Settings};
@@ -61,7 +61,7 @@ impl World {
         let parts = request.of_parts().unwrap();
         let handles: Vec<_> = parts.into_iter().map(|part| self.add(Some(part))).collect();
         for handle in &handles {
-            handle.change(|state| state.notes.part = Part::New);
+            handle.change(|state| state.notes.part = PartState::New);
         }
         handles[0].change(|state| state.others = handles.len() - 1);
         handles[0]

@@ -2,7 +2,7 @@
 
 use super::fake::World;
 use fanpcap::activate::activate;
-use fanpcap::handle::{ERROR, Handle, NO_SUCH_DEVICE, Part, WARNING};
+use fanpcap::handle::{ERROR, Handle, NO_SUCH_DEVICE, PartState, WARNING};
 use fanpcap::several;
 use fanpcap_group::join::JoinError;
 
@@ -36,7 +36,7 @@ fn all_are_activated_before_any_receives_and_planned_once() {
     assert_eq!(world.calls(), calls);
     assert_eq!(world.plans.get(), 2);
     let parts = several::all(p).into_iter().map(|part| part.notes().part);
-    assert!(parts.eq([Part::Live, Part::Live]));
+    assert!(parts.eq([PartState::Live, PartState::Live]));
 }
 
 #[test]
@@ -58,7 +58,7 @@ fn a_device_that_comes_later_lets_the_application_try_again() {
     p.after(1).change(|state| state.is_gone = true);
     assert_eq!(activate(p), NO_SUCH_DEVICE);
     assert_eq!(p.error(), "fx1: No such device exists");
-    assert_eq!(p.notes().part, Part::Silent);
+    assert_eq!(p.notes().part, PartState::Silent);
     assert!(world.calls().iter().all(|call| !call.ends_with("join")));
     p.after(1).change(|state| state.is_gone = false);
     assert_eq!(activate(p), 0);
@@ -126,7 +126,7 @@ fn a_refusal_that_nobody_foresees_leaves_the_others_as_they_are() {
     });
     assert_eq!(activate(p), ERROR);
     assert_eq!(p.group().unwrap().0, 7);
-    assert_eq!(p.notes().part, Part::Silent);
+    assert_eq!(p.notes().part, PartState::Silent);
     world.calls();
     p.after(1).change(|state| state.refused = None);
     assert_eq!(activate(p), 0);

@@ -9,7 +9,7 @@ use anyhow::{Context, Result, ensure};
 use fanpcap_group::closing::close_counting;
 use fanpcap_group::page::GroupDir;
 use fanpcap_group::record::Record;
-use fanpcap_group::roster::{self, Entry};
+use fanpcap_group::roster::{self, RosterEntry};
 use fanpcap_linux::interface;
 use fanpcap_linux::process::pidfd::Process;
 use fanpcap_linux::wait::clock::monotonic_ns;
@@ -111,7 +111,7 @@ fn what_a_killed_member_lost_is_known_to_the_packet() -> Result<()> {
         let seen = roster::entries()?;
         let seen = seen.iter().find(|seen| is_of(seen, killed.pid()));
         let entry = seen.context("no page of the member")?;
-        let Entry { socket, page } = entry;
+        let RosterEntry { socket, page } = entry;
         let group_dir = GroupDir::of(socket.ifindex, GROUP)?;
         let held = group_dir.hold(killed.pid(), entry.id())?;
         ensure!(page.as_ref() == held.record().as_ref(), "{page:?}");
@@ -297,7 +297,7 @@ pub(crate) fn oldest_of(pages: &[Record]) -> Duration {
     Duration::from_nanos(monotonic_ns().saturating_sub(oldest))
 }
 
-pub(crate) fn is_of(seen: &Entry, pid: u32) -> bool {
+pub(crate) fn is_of(seen: &RosterEntry, pid: u32) -> bool {
     seen.page.as_ref().is_some_and(|page| page.pid == pid)
 }
 

@@ -1,6 +1,6 @@
 //! A packet's flow and direction.
 
-use fanpcap_wire::{End, FlowKey, Ip};
+use fanpcap_wire::{Endpoint, FlowKey, Ip};
 
 /// A flow, and one of its directions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -15,7 +15,7 @@ impl FlowSide {
         let flow = FlowKey::of(ip);
         let quoted = ip.quoted();
         let ip = quoted.as_ref().unwrap_or(ip);
-        let source = End {
+        let source = Endpoint {
             address: ip.source(),
             port: ip.ports().map_or(0, |ports| ports.source),
         };

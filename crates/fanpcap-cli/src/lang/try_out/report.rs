@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 
 use fanpcap_steer::ir::Tree;
-use fanpcap_wire::{End, FlowKey, number};
+use fanpcap_wire::{Endpoint, FlowKey, number};
 use serde::Serialize;
 
 use super::Arguments;
@@ -203,7 +203,7 @@ fn example((key, flow): (&FlowKey, &Flow)) -> Example {
     }
 }
 
-fn end(end: End) -> String {
+fn end(end: Endpoint) -> String {
     match (end.port, end.address) {
         (0, address) => address.to_string(),
         (port, address) => std::net::SocketAddr::new(address, port).to_string(),

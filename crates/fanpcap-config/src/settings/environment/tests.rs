@@ -3,7 +3,7 @@
 use super::super::Value;
 use super::*;
 use crate::engine::Engine;
-use crate::mode::Kind;
+use crate::mode::ModeKind;
 
 fn environment(variables: &[(&str, &str)]) -> Environment {
     let owned = |(name, value): &(&str, &str)| (name.into(), value.into());
@@ -46,14 +46,14 @@ fn every_variable_with_its_target() {
             "rr",
             Key::Fanout,
             Target::All,
-            Value::Mode(Kind::Lb.into()),
+            Value::Mode(ModeKind::Lb.into()),
         ),
         (
             "PCAP_FANOUT_a",
             "qm",
             Key::Fanout,
             device("a"),
-            Value::Mode(Kind::Qm.into()),
+            Value::Mode(ModeKind::Qm.into()),
         ),
         (
             "PCAP_CAPLEN",

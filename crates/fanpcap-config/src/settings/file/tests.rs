@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::engine::Engine;
-use crate::mode::{Kind, Mode};
+use crate::mode::{Mode, ModeKind};
 
 fn value(text: &str) -> (String, Key, Target, Value) {
     let mut entries = parse(text, "pcap.conf").unwrap();
@@ -25,7 +25,7 @@ fn device(name: &str) -> Target {
 #[test]
 fn keys_of_handles_and_groups() {
     let of_group = Target::Group(23);
-    let [hash, rnd] = [Kind::Hash, Kind::Rnd].map(|kind| Value::Mode(kind.into()));
+    let [hash, rnd] = [ModeKind::Hash, ModeKind::Rnd].map(|kind| Value::Mode(kind.into()));
     for (line, key, target, expected) in [
         ("def_group = 11", Key::Group, Target::All, Value::Number(11)),
         ("GROUP=11", Key::Group, Target::All, Value::Number(11)),
@@ -113,7 +113,7 @@ fn keys_of_devices_and_channels() {
 fn blanks_comments_and_line_ends() {
     let mode = Mode {
         defrag: true,
-        ..Kind::Hash.into()
+        ..ModeKind::Hash.into()
     };
     for text in [
         "# all of it\r\n\r\n  fanout @ 3  =  hash +defrag   # and why\r\n",

@@ -19,7 +19,7 @@ fn settings(variables: &[(&str, &str)], config: &str) -> Settings {
     Settings::parse(&environment, config, "/etc/pcap.conf").unwrap()
 }
 
-fn plan_with(settings: &Settings, device: &str, call: Option<&Call>) -> Result<Plan, Report> {
+fn plan_with(settings: &Settings, device: &str, call: Option<&FanoutCall>) -> Result<Plan, Report> {
     let device = Device::classify(device, |name| INTERFACES.contains(&name));
     let pcap = |_: &str| Err("no libpcap here".to_owned());
     let compile = |script: &Script| Steering::compile(script, &pcap).map(Arc::new);
@@ -118,7 +118,7 @@ fn a_plain_fanout_is_the_default_groups_wherever_that_is_set() {
 
 #[test]
 fn the_application_wins_field_by_field() {
-    let call = |group, mode: Option<&str>| Call {
+    let call = |group, mode: Option<&str>| FanoutCall {
         group,
         fanout: mode.map(|text| Fanout::parse(Source::new("call", text)).unwrap()),
     };
@@ -148,9 +148,9 @@ fn the_application_wins_field_by_field() {
 
 #[test]
 fn the_application_wins_over_a_variable_that_is_ambiguous() {
-    let call = Call {
+    let call = FanoutCall {
         group: Group::Number(6),
-        fanout: Some(Fanout::Mode(Kind::Lb.into())),
+        fanout: Some(Fanout::Mode(ModeKind::Lb.into())),
     };
     let settings = settings(&[("PCAP_GROUP_eth2_7", "5")], "");
     let plan = plan_with(&settings, "eth2:7", Some(&call));

@@ -5,7 +5,7 @@ use super::frames::*;
 use super::*;
 use crate::ir::{Comparison, Header, Key, Property};
 use fanpcap_linux::interface;
-use fanpcap_linux::packet::{self, Address, ETH_P_ALL, Fanout, inject::Injector};
+use fanpcap_linux::packet::{self, Address, ETH_P_ALL, PacketFanout, inject::Injector};
 use fanpcap_testkit::netns::within_new;
 use fanpcap_testkit::veth::Veth;
 use std::os::fd::{AsFd, OwnedFd};
@@ -85,7 +85,7 @@ fn count(predicates: Vec<Predicate>, filters: Vec<Filter>, frames: &[Vec<u8>]) -
 fn member() -> std::io::Result<OwnedFd> {
     let socket = packet::open()?;
     packet::bind(socket.as_fd(), listen("far"))?;
-    let fanout = Fanout {
+    let fanout = PacketFanout {
         id: 7,
         mode: 7,
         flags: 0,

@@ -136,13 +136,13 @@ fn gets_all(socket: &PacketSocket, devices: &[u32]) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use fanpcap_linux::netlink::diag::Group;
+    use fanpcap_linux::netlink::diag::FanoutGroup;
     use fanpcap_linux::packet::ETH_P_SILENT;
 
     #[test]
     fn only_sockets_that_get_all_packets_past_the_group_count() {
         const ETH_P_ARP: u16 = 0x0806;
-        let gets = |protocol: u16, ifindex: u32, fanout: Option<Group>| {
+        let gets = |protocol: u16, ifindex: u32, fanout: Option<FanoutGroup>| {
             let socket = PacketSocket {
                 inode: 7,
                 ifindex,
@@ -158,6 +158,6 @@ mod tests {
             assert!(!gets(protocol, 2, None), "{protocol:#x}");
         }
         assert!(!gets(ETH_P_ALL, 3, None));
-        assert!(!gets(ETH_P_ALL, 2, Some(Group { id: 5, mode: 0 })));
+        assert!(!gets(ETH_P_ALL, 2, Some(FanoutGroup { id: 5, mode: 0 })));
     }
 }
