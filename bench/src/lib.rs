@@ -35,6 +35,7 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
 use clap::{CommandFactory, Parser, Subcommand};
+use fanpcap_cli::build::BUILD;
 use fanpcap_cli::{complete, library, streams};
 use fanpcap_linux::wait::stop;
 use fanpcap_testkit::netns;
@@ -112,6 +113,9 @@ enum Verb {
     Compiler(Compiling),
     #[command(hide = true)]
     Complete(complete::Arguments),
+    /// Tells its build, for the command
+    #[command(hide = true)]
+    Build,
 }
 
 /// Parses the command line and runs the subcommand.
@@ -135,6 +139,7 @@ fn run(arguments: &Arguments) -> Result<ExitCode> {
             let rows = ROWS.iter().map(|row| row.name.to_owned()).collect();
             complete::print(command(), &words.words, &[("ROW", rows)])?;
         }
+        Some(Verb::Build) => tell!("{BUILD}"),
         None => code = measure(arguments, library::directory()?)?,
     }
     out::finish()?;

@@ -11,6 +11,8 @@ use anyhow::{Context, Error, Result, ensure};
 use clap::Args;
 use fanpcap_linux::file::directory;
 
+use crate::build::BUILD;
+
 /// File name of the bench.
 const NAME: &str = "fanpcap-bench";
 
@@ -61,9 +63,13 @@ fn program() -> Result<PathBuf> {
     let [beside, installed] = places.each_ref().map(|place| place.display().to_string());
     let found = places.into_iter().find(|place| place.exists());
     let found = found.with_context(|| {
-        format!("bench is a program of its own, {NAME}, which is not installed: there is neither {beside} nor {installed}")
+        format!(
+            "bench is a program of its own, {NAME}, which is not installed: there is neither \
+             {beside} nor {installed}"
+        )
     })?;
     check_owners(&found, &command)?;
+    check_build(&found, &build_of(&found)?)?;
     Ok(found)
 }
 
@@ -83,6 +89,31 @@ fn check_owners(program: &Path, command: &Path) -> Result<()> {
             path.display()
         );
     }
+    Ok(())
+}
+
+/// Build that the bench prints; empty if the bench is of a time that had no builds.
+fn build_of(program: &Path) -> Result<String> {
+    let output = Command::new(program).arg("build").output();
+    let output = output.with_context(|| format!("starting {}", program.display()))?;
+    let said = String::from_utf8_lossy(&output.stdout).trim().to_owned();
+    Ok(if output.status.success() {
+        said
+    } else {
+        String::new()
+    })
+}
+
+/// Refuses a bench of another build, which may measure something else than this command's manual
+/// says.
+fn check_build(program: &Path, build: &str) -> Result<()> {
+    let its = if build.is_empty() { "unknown" } else { build };
+    ensure!(
+        build == BUILD,
+        "{} is not run: its build is {its}, this command's is {BUILD}; build both anew (make), or \
+         install both from one package",
+        program.display()
+    );
     Ok(())
 }
 
@@ -116,6 +147,16 @@ mod tests {
                 "{error}"
             );
             chmod(path, 0o755);
+        }
+    }
+    #[test]
+    fn a_bench_of_another_build_is_not_run() {
+        let bench = Path::new("/opt/fanpcap-bench");
+        check_build(bench, BUILD).unwrap();
+        for (build, told) in [("0.0.9 (1)", "its build is 0.0.9 (1)"), ("", "is unknown")] {
+            let error = check_build(bench, build).unwrap_err().to_string();
+            assert!(error.contains("/opt/fanpcap-bench is not run"), "{error}");
+            assert!(error.contains(told) && error.contains(BUILD), "{error}");
         }
     }
 }

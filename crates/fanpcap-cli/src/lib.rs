@@ -5,6 +5,7 @@
 mod cpus;
 mod generate;
 pub mod library;
+pub mod build;
 mod bench;
 mod snapshot;
 pub mod streams;

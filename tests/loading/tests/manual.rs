@@ -160,14 +160,16 @@ fn the_command_runs_the_bench_that_is_installed() -> Result<()> {
         ensure!(said.contains(expected), "{words:?}: {said}");
     }
     let bench = tree.prefix().join("libexec/fanpcap/fanpcap-bench");
+    let refused = |why: &str| {
+        let output = on_system(&command).args(["bench", "list"]).output()?;
+        let said = String::from_utf8_lossy(&output.stderr);
+        ensure!(!output.status.success() && said.contains(why), "{said}");
+        Ok(())
+    };
     fs::remove_file(&bench)?;
-    let output = on_system(&command).args(["bench", "list"]).output()?;
-    let said = String::from_utf8_lossy(&output.stderr);
-    ensure!(
-        !output.status.success() && said.contains("which is not installed"),
-        "{said}"
-    );
-    Ok(())
+    refused("which is not installed")?;
+    fs::copy("/bin/true", &bench)?;
+    refused("is not run: its build is unknown")
 }
 
 #[test]
