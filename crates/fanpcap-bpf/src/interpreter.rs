@@ -99,7 +99,7 @@ impl<P: Packet> Machine<'_, P> {
     fn jump(&self, instruction: &Classic) -> Option<usize> {
         let operand = self.operand(instruction);
         let is_true = match instruction.code & !X {
-            0x05 => return usize::try_from(instruction.k).ok(),
+            0x05 if instruction.code & X == 0 => return usize::try_from(instruction.k).ok(),
             0x15 => self.a == operand,
             0x25 => self.a > operand,
             0x35 => self.a >= operand,
@@ -127,7 +127,7 @@ impl<P: Packet> Machine<'_, P> {
             0x64 | 0x74 if operand >= 32 && self.shifts == Shifts::Zero => 0,
             0x64 => a.wrapping_shl(operand),
             0x74 => a.wrapping_shr(operand),
-            0x84 => a.wrapping_neg(),
+            0x84 if instruction.code & X == 0 => a.wrapping_neg(),
             0x94 => a.checked_rem(operand)?,
             0xa4 => a ^ operand,
             _ => return None,
