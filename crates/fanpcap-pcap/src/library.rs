@@ -71,9 +71,13 @@ impl Library {
         &self.path
     }
 
-    /// Whether its handles can share packets: it has the functions of `pcap/fanout.h`.
+    /// Whether its handles can share packets: it has all functions of `pcap/fanout.h` that this
+    /// crate calls. One alone may be another libpcap's, of another meaning.
     pub fn fans_out(&self) -> bool {
-        self.functions.pcap_fanout.is_some()
+        let functions = &self.functions;
+        functions.pcap_fanout.is_some()
+            && functions.pcap_fanout_group.is_some()
+            && functions.pcap_fanout_stats.is_some()
     }
 
     /// Compiles a filter expression, pcap-filter(7), for Ethernet frames with all their bytes, VLAN
