@@ -9,13 +9,15 @@ static inline void print_packet(u_char *user, const struct pcap_pkthdr *header, 
 	++*tagging;
 }
 
-static inline void read_all(const char *how, int version, int snaplen, const char *expression, int port, const char *device)
+static inline void read_all(const char *how, int version, int snaplen, const char *expression,
+		int port, const char *device)
 {
 	const struct tagging *next = taggings;
 	pcap_t *p = created(device, version);
 	pcap_set_snaplen(p, snaplen);
 	activated(p);
-	printf("%s, version %d, snaplen %d, filter %s\n", how, version, snaplen, expression ? expression : "none");
+	printf("%s, version %d, snaplen %d, filter %s\n", how, version, snaplen,
+		expression ? expression : "none");
 	if (expression)
 		filter(p, expression);
 	for (int i = 0; i < TAGGINGS; i++)

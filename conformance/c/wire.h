@@ -88,7 +88,7 @@ static inline pcap_t *opened(const char *device, int version)
 	return activated(created(device, version));
 }
 
-/* Compiles and sets a filter, and prints what comes of it; closes a handle for which there is none. */
+/* Compiles and sets a filter, and prints what comes of it; without one, closes the handle. */
 static inline int tried(pcap_t *p, const char *expression)
 {
 	struct bpf_program program;

@@ -1,4 +1,4 @@
-//! Tests of `mode`.
+//! Names of modes, their numbers in the kernel, and each refusal.
 
 use super::*;
 

@@ -1,4 +1,4 @@
-//! Tests of `group_stats`.
+//! Sums over members and pages that are made up.
 
 use super::*;
 use crate::record::tests::record;

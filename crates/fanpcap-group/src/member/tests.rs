@@ -1,4 +1,4 @@
-//! Tests of `member`.
+//! Totals of counters that wrap, and what a member's counters leave out.
 
 use super::*;
 

@@ -1,4 +1,4 @@
-//! Tests of `record`.
+//! Records that are written and read again, and words that are no record.
 
 use super::*;
 use fanpcap_config::fanout::Script;

@@ -1,4 +1,4 @@
-//! Tests of `steered`.
+//! A member's steering without privileges: what was loaded before a filter was set is not taken.
 
 use super::*;
 use crate::record::tests::steering;

@@ -1,4 +1,4 @@
-//! Tests of `environment`.
+//! Every variable with its target, and near misses with the right name.
 
 use super::super::Value;
 use super::*;

@@ -1,4 +1,4 @@
-//! Tests of `file`.
+//! What pcap.conf(5) may say of which handles, and the place of each refusal.
 
 use super::*;
 use crate::engine::Engine;
