@@ -242,11 +242,11 @@ fn an_error_tells_its_source() {
         error: Box::new(program.into()),
     };
     assert_eq!(depth(&error), 6, "{error:?}");
-    let shelf = ProgramError::Untold {
+    let untold = ProgramError::Untold {
         group: 7,
         error: os(),
     };
-    assert_eq!(depth(&shelf), 2);
+    assert_eq!(depth(&untold), 2);
     assert_eq!(depth(&JoinError::NotPacket), 1);
 }
 

@@ -1,4 +1,4 @@
-//! `fanpcap lang explain`: types, slices, cost.
+//! `fanpcap lang explain`: types, parts, cost.
 
 use anyhow::{Result, ensure};
 
@@ -55,14 +55,14 @@ fn a_program_is_cut_in_two() -> Result<()> {
         below(&text, "which member, for the group"),
         ["unless (has_port 22) steer_link", "steer_flow"]
     );
-    let verdict = below(&text, "whether it is kept");
-    assert_eq!(verdict[..2], ["filter is_tcp", "inc 3"]);
-    ensure!(verdict.last() == Some(&"filter has_ip"), "{verdict:?}");
+    let filtering = below(&text, "whether it is kept");
+    assert_eq!(filtering[..2], ["filter is_tcp", "inc 3"]);
+    ensure!(filtering.last() == Some(&"filter has_ip"), "{filtering:?}");
     Ok(())
 }
 
 #[test]
-fn slices_are_programs_of_the_language() -> Result<()> {
+fn parts_are_programs_of_the_language() -> Result<()> {
     let program = "\
 main = do
   when (vlan_id [1, 2, 3] .||. is_gtp_up) (inc 1)

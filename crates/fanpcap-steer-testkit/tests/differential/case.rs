@@ -190,7 +190,7 @@ impl Side {
 /// The evaluator of the whole program, which both parts together must equal.
 struct Whole {
     evaluator: Evaluator,
-    /// The program drops some packets.
+    /// The program has a filtering part.
     judges: bool,
     /// Its decisions depend on packets that another of its functions drops: turns, and random
     /// numbers.
