@@ -1,0 +1,44 @@
+//! Where the group's BPF program finds buckets and ranks in the table that all members map.
+//!
+//! All offsets are in bytes from the start of the table, an array of rows of eight bytes. Members
+//! store each entry whole. The BPF program loads the row that has the entry.
+
+/// Buckets of a group. A power of two, so that the BPF program masks the hash.
+pub const BUCKETS: usize = 4096;
+
+/// Slots that an entry of one byte can name, and so the greatest number of ranks.
+pub const SLOTS: usize = 256;
+
+/// Offset of the owners of the buckets: one slot, a `u8`, for each of [`BUCKETS`].
+pub const OWNERS: usize = 0;
+
+/// Offset of the slots in the order of their rank: one slot, a `u8`, for each of [`SLOTS`].
+pub const RANKS: usize = OWNERS + BUCKETS;
+
+/// Offset of the number of ranks, a `u32` in the machine's byte order. It is 0 until a member owns
+/// a bucket for the first time.
+pub const RANK_COUNT: usize = RANKS + SLOTS;
+
+/// Offset of the group's own words. The BPF program reads nothing from here on.
+pub const OWN: usize = 4608;
+
+/// Size of the table in bytes.
+pub const SIZE: usize = 65536;
+
+const _: () = assert!(BUCKETS.is_power_of_two() && RANK_COUNT == 4352 && RANK_COUNT + 4 <= OWN);
+
+/// The bucket of a hash: its low bits.
+pub const fn bucket(hash: u32) -> usize {
+    hash as usize & (BUCKETS - 1)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_hash_goes_by_its_low_bits() {
+        assert_eq!([bucket(0), bucket(4095), bucket(4096)], [0, 4095, 0]);
+        assert_eq!(bucket(0xffff_f123), 0x123);
+    }
+}

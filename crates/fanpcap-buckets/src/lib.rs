@@ -1,0 +1,32 @@
+//! How the buckets of a group are shared out among its members, with the fewest moves.
+//!
+//! A packet's hash selects a **bucket**, and a table says which **slot** owns the bucket. A slot is
+//! a position in the kernel's array of a group's sockets. When a member joins, leaves or gets
+//! another weight, [`plan`] says which buckets get another owner. All other buckets keep theirs,
+//! and so do the flows in them. Steering programs that name a member by number go by **rank**
+//! instead: [`ranks`] keeps the list of ranks.
+//!
+//! This crate computes. The group's crate maps the table and stores the results.
+//!
+//! ```
+//! use fanpcap_buckets::{Owners, Share, Slot, layout, plan};
+//!
+//! let mut owners: Owners = [None; layout::BUCKETS];
+//! let mut shares = vec![Share { slot: Slot(0), weight: 1 }];
+//! for step in plan(&owners, &shares) {
+//!     owners[step.bucket] = Some(step.to);
+//! }
+//! shares.push(Share { slot: Slot(1), weight: 1 });
+//! assert_eq!(plan(&owners, &shares).len(), layout::BUCKETS / 2);
+//! ```
+#![forbid(unsafe_code)]
+
+pub mod layout;
+mod slot;
+mod quota;
+mod plan;
+mod ranks;
+
+pub use plan::{Move, Owners, plan};
+pub use ranks::ranks;
+pub use slot::{Share, Slot};

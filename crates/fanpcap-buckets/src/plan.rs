@@ -1,0 +1,104 @@
+//! Which buckets get another owner.
+
+use crate::layout::{BUCKETS, SLOTS};
+use crate::quota;
+use crate::slot::{Counts, Ordered, Share, Slot};
+
+#[cfg(test)]
+mod tests;
+
+/// Who owns each bucket; `None` before the first member owns any.
+pub type Owners = [Option<Slot>; BUCKETS];
+
+/// A bucket that gets another owner.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Move {
+    /// Which bucket, below [`BUCKETS`].
+    pub bucket: usize,
+    /// Its new owner.
+    pub to: Slot,
+}
+
+/// The fewest moves after which each slot owns its quota of the buckets, in the order of buckets.
+///
+/// A slot's quota is [`BUCKETS`] times its weight over the sum of all weights, rounded up or down.
+/// A slot without a share, or with weight 0, owns nothing afterwards. If a slot has several shares,
+/// the one with the greatest weight counts. If no share has a weight, nothing moves.
+///
+/// With equal weights, a join moves buckets to the newcomer only, and a leave moves the leaver's
+/// only. With unequal weights, rounding may rarely move a bucket between others.
+///
+/// The order of `shares` does not matter. Without owners, neighbouring buckets go to different
+/// slots. A slot that leaves and comes back takes nearly the same buckets from the others again.
+pub fn plan(owners: &Owners, shares: &[Share]) -> Vec<Move> {
+    let mut owned = [0; SLOTS];
+    for owner in owners.iter().flatten() {
+        owned[owner.index()] += 1;
+    }
+    let Some(due) = quota::due(shares, &owned) else {
+        return Vec::new();
+    };
+    let lacking = difference(&due, &owned);
+    let moving = choose(owners, difference(&owned, &due), &lacking);
+    let moving = (0..BUCKETS).filter(|&bucket| moving[bucket]);
+    moving
+        .zip(turns(&lacking))
+        .map(|(bucket, to)| Move { bucket, to })
+        .collect()
+}
+
+/// How much each slot has more in `counts` than in `others`, or 0.
+fn difference(counts: &Counts, others: &Counts) -> Counts {
+    std::array::from_fn(|slot| counts[slot].saturating_sub(others[slot]))
+}
+
+/// Which buckets move: those without an owner, and of each slot as many as its surplus.
+///
+/// A slot gives away those of its buckets for which the slot that lacks most draws the lowest lots.
+/// A newcomer's lots are the same whenever it comes, and spread over the table.
+fn choose(owners: &Owners, mut surplus: Counts, lacking: &Counts) -> [bool; BUCKETS] {
+    let newcomer = Slot::all()
+        .rev()
+        .max_by_key(|slot| lacking[slot.index()])
+        .unwrap_or(Slot(0));
+    let mut moving = owners.map(|owner| owner.is_none());
+    let mut lots = Ordered::new();
+    for (bucket, owner) in owners.iter().enumerate() {
+        if owner.is_some_and(|owner| surplus[owner.index()] > 0) {
+            lots.push((lot(newcomer, bucket), bucket));
+        }
+    }
+    lots.sort_unstable();
+    for (_, bucket) in lots {
+        if let Some(owner) = owners[bucket].filter(|owner| surplus[owner.index()] > 0) {
+            surplus[owner.index()] -= 1;
+            moving[bucket] = true;
+        }
+    }
+    moving
+}
+
+/// The lot that a slot draws for a bucket: a number that looks random, different for each pair. The
+/// function is the finalizer of MurmurHash3, which maps each `u64` to another one.
+fn lot(slot: Slot, bucket: usize) -> u64 {
+    let mut hash = (slot.index() * BUCKETS + bucket) as u64;
+    hash ^= hash >> 33;
+    hash = hash.wrapping_mul(0xff51_afd7_ed55_8ccd);
+    hash ^= hash >> 33;
+    hash = hash.wrapping_mul(0xc4ce_b9fe_1a85_ec53);
+    hash ^ hash >> 33
+}
+
+/// The slots that lack buckets, each as often as it lacks one, interleaved: the turns of a slot are
+/// spread evenly over all turns.
+fn turns(lacking: &Counts) -> impl Iterator<Item = Slot> {
+    let mut turns = Ordered::new();
+    for (slot, &lacks) in lacking.iter().enumerate() {
+        for turn in 0..u64::from(lacks) {
+            // The middle of the turn's part of the whole, as a fraction of 2^40.
+            turns.push((((2 * turn + 1) << 39) / u64::from(lacks), slot));
+        }
+    }
+    turns.sort_unstable();
+    turns.into_iter().map(|(_, slot)| Slot::at(slot))
+}

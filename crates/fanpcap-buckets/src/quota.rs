@@ -1,0 +1,47 @@
+//! How many buckets each slot is due: its quota, rounded so that the fewest buckets move.
+
+use crate::layout::{BUCKETS, SLOTS};
+use crate::slot::{Counts, Ordered, Share};
+
+/// [`BUCKETS`] as the type of counts.
+const ALL: u32 = 1 << BUCKETS.ilog2();
+
+/// How many buckets each slot is to own: its quota rounded up or down. The sum is [`BUCKETS`].
+/// `None` if no share has a weight.
+///
+/// A slot's quota is [`BUCKETS`] times its weight over the sum of all weights. The slots that own
+/// more than their quota rounded down are rounded up first, because each of them then gives away
+/// one bucket less. The others are rounded up by the largest remainder, then by the lowest slot.
+pub(crate) fn due(shares: &[Share], owned: &Counts) -> Option<Counts> {
+    let weights = weights(shares);
+    let total: u32 = weights.iter().sum();
+    if total == 0 {
+        return None;
+    }
+    let mut due = weights.map(|weight| weight * ALL / total);
+    let mut fractions = Ordered::new();
+    for (slot, weight) in weights.into_iter().enumerate() {
+        let remainder = weight * ALL % total;
+        if remainder > 0 {
+            let gains = u64::from(owned[slot] <= due[slot]);
+            fractions.push((gains << 32 | u64::from(total - remainder), slot));
+        }
+    }
+    fractions.sort_unstable();
+    let missing = ALL - due.iter().sum::<u32>();
+    for (_, slot) in fractions.into_iter().take(missing as usize) {
+        due[slot] += 1;
+    }
+    Some(due)
+}
+
+/// The weight of each slot. Of a slot's several shares the one with the greatest weight counts, so
+/// the sum is below 2^24, and times [`BUCKETS`] each weight is below 2^28.
+fn weights(shares: &[Share]) -> Counts {
+    let mut weights = [0; SLOTS];
+    for share in shares {
+        let weight = &mut weights[share.slot.index()];
+        *weight = u32::from(share.weight).max(*weight);
+    }
+    weights
+}

@@ -1,0 +1,40 @@
+//! A slot, and the share of a group's buckets that it is due.
+
+use crate::layout::SLOTS;
+
+/// A position in the kernel's array of a group's sockets.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub struct Slot(pub u8);
+
+impl Slot {
+    /// The slot's place in an array of [`SLOTS`].
+    pub(crate) fn index(self) -> usize {
+        usize::from(self.0)
+    }
+
+    /// The slot with that place in an array of [`SLOTS`].
+    pub(crate) fn at(index: usize) -> Self {
+        Self(index.to_le_bytes()[0])
+    }
+
+    /// All slots in their order.
+    pub(crate) fn all() -> impl DoubleEndedIterator<Item = Self> {
+        (0..=u8::MAX).map(Self)
+    }
+}
+
+/// What part of a group's buckets a slot is due: its weight over the sum of all weights.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Share {
+    /// Whose share it is.
+    pub slot: Slot,
+    /// How much the slot is due, compared with the others. A slot with weight 0 is due nothing.
+    pub weight: u16,
+}
+
+/// A number of buckets for each slot.
+pub(crate) type Counts = [u32; SLOTS];
+
+/// Indices of slots or buckets, ordered by a number. All lists that are sorted have this type, so
+/// that the library has the code of one sort.
+pub(crate) type Ordered = Vec<(u64, usize)>;
