@@ -40,19 +40,19 @@ impl Instruction {
     /// The two instructions that put a map into a register, as the helper `bpf_map_lookup_elem`
     /// takes it. `fd` is the map's descriptor.
     pub const fn map(register: u8, fd: i32) -> [Self; 2] {
-        Self::wide(register, PSEUDO_MAP_FD, fd)
+        Self::wide(register, PSEUDO_MAP_FD, fd, 0)
     }
 
-    /// The two instructions that put the address of an array's row 0 into a register. `fd` is the
-    /// array's descriptor.
-    pub const fn map_value(register: u8, fd: i32) -> [Self; 2] {
-        Self::wide(register, PSEUDO_MAP_VALUE, fd)
+    /// The two instructions that put the address of byte `offset` of an array's row 0 into a
+    /// register. `fd` is the array's descriptor.
+    pub const fn map_value(register: u8, fd: i32, offset: i32) -> [Self; 2] {
+        Self::wide(register, PSEUDO_MAP_VALUE, fd, offset)
     }
 
-    const fn wide(register: u8, kind: u8, fd: i32) -> [Self; 2] {
+    const fn wide(register: u8, kind: u8, low: i32, high: i32) -> [Self; 2] {
         [
-            Self::new(LOAD_WIDE, register, kind, 0, fd),
-            Self::new(0, 0, 0, 0, 0),
+            Self::new(LOAD_WIDE, register, kind, 0, low),
+            Self::new(0, 0, 0, 0, high),
         ]
     }
 

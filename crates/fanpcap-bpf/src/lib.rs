@@ -11,4 +11,4 @@ mod listing;
 pub use classic::Classic;
 pub use instruction::Instruction;
 pub use interpreter::{Packet, Shifts, run};
-pub use object::{MapKind, MapSpec, Object, ProgramKind, Relocation};
+pub use object::{MapKind, MapSpec, Object, ProgramKind, Relocation, TABLE_ROW};

@@ -62,7 +62,7 @@ impl MapKind {
     }
 }
 
-/// A map to be created.
+/// A map that the program needs.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct MapSpec {
     /// By which its maker and those who read it find it. The kernel is not told.
@@ -79,6 +79,9 @@ pub struct MapSpec {
     pub keys: Vec<u8>,
     /// Those values, in the order of their keys.
     pub values: Vec<u8>,
+    /// Whether the loader is given the map; it creates the others. Processes can map a given map
+    /// into their memory (`BPF_F_MMAPABLE`).
+    pub is_given: bool,
 }
 
 impl MapSpec {
@@ -98,9 +101,25 @@ impl MapSpec {
             entries,
             keys: Vec::new(),
             values: Vec::new(),
+            is_given: false,
+        }
+    }
+
+    /// A table: an array that the loader is given, and that processes can map. It has `len` bytes
+    /// in rows of [`TABLE_ROW`].
+    pub fn given(name: &'static str, len: u32) -> Self {
+        Self {
+            is_given: true,
+            ..Self::new(name, MapKind::Array, 4, TABLE_ROW, len.div_ceil(TABLE_ROW))
         }
     }
 }
+
+/// Bytes of a row of a table. The rows are contiguous. A BPF program looks a row up and selects
+/// bytes of it by shifts. Instead it could add the offset to the table's address. But without
+/// `CAP_PERFMON` the verifier then walks paths apart that differ in any number
+/// (`explore_alu_limits`): 100 times the work for mode `flow`.
+pub const TABLE_ROW: u32 = 8;
 
 /// What an instruction lacks until the object is loaded. Maps are named by their index in
 /// [`Object::maps`].
@@ -108,7 +127,8 @@ impl MapSpec {
 pub enum Relocation {
     /// The map; the first of the two instructions of [`Instruction::map`].
     Map(usize),
-    /// The address of the array's row 0; the first of the two of [`Instruction::map_value`].
+    /// An address in the array's row 0; the first of the two of [`Instruction::map_value`]. The
+    /// second one's immediate is the offset in the row.
     Value(usize),
     /// Bytes of the frame before those that the socket buffer begins with.
     Start,
@@ -180,7 +200,9 @@ impl Object {
             let complete = match what {
                 Relocation::Start => Some(instruction.with_immediate(start)),
                 Relocation::Map(map) => fd(map).map(|fd| Instruction::map(register, fd)[0]),
-                Relocation::Value(map) => fd(map).map(|fd| Instruction::map_value(register, fd)[0]),
+                Relocation::Value(map) => {
+                    fd(map).map(|fd| Instruction::map_value(register, fd, 0)[0])
+                }
             };
             *instruction = complete.unwrap_or(*instruction);
         }
@@ -197,7 +219,7 @@ mod tests {
 
     #[test]
     fn each_relocation_gets_what_it_lacks() {
-        let lacking = [Instruction::map(1, 0), Instruction::map_value(2, 0)].concat();
+        let lacking = [Instruction::map(1, 0), Instruction::map_value(2, 0, 4)].concat();
         let object = Object {
             kind: ProgramKind::SocketFilter,
             instructions: [lacking, vec![Instruction::set(3, 0), Instruction::exit()]].concat(),
@@ -211,7 +233,7 @@ mod tests {
             notes: Vec::new(),
         };
         assert!(object.has_start());
-        let loaded = [Instruction::map(1, 8), Instruction::map_value(2, 7)].concat();
+        let loaded = [Instruction::map(1, 8), Instruction::map_value(2, 7, 4)].concat();
         let end = vec![Instruction::set(3, 14), Instruction::exit()];
         assert_eq!(object.relocated(&[7, 8], 14), [loaded, end].concat());
     }

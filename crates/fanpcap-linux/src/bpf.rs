@@ -6,7 +6,9 @@ use std::mem;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
 
 mod locked;
+mod info;
 mod map;
+mod table;
 mod refused;
 mod types;
 mod program;
@@ -17,6 +19,7 @@ pub use locked::locked_limit;
 pub use map::Map;
 pub use program::{Attached, Hook, LoadedProgram, Run};
 pub use refused::Refused;
+pub use table::{Atomic, Table};
 
 /// The attributes of one command.
 ///

@@ -1,6 +1,7 @@
 //! Converts the return value of a system call to a result.
 
 use std::io;
+use std::os::fd::{FromRawFd, OwnedFd};
 
 /// The error in errno, when a call returned a negative number.
 pub(crate) fn check(rc: libc::c_int) -> io::Result<()> {
@@ -9,4 +10,11 @@ pub(crate) fn check(rc: libc::c_int) -> io::Result<()> {
     } else {
         Ok(())
     }
+}
+
+/// The descriptor that a call has just opened, or the error in errno.
+pub(crate) fn owned(fd: libc::c_int) -> io::Result<OwnedFd> {
+    check(fd)?;
+    // SAFETY: a new descriptor that nobody else owns.
+    Ok(unsafe { OwnedFd::from_raw_fd(fd) })
 }

@@ -5,6 +5,7 @@
 compile_error!("fanpcap is for 64-bit machines");
 
 mod errno;
+mod option;
 pub mod wait;
 pub mod bpf;
 pub mod interface;
@@ -12,3 +13,4 @@ pub mod netlink;
 pub mod packet;
 pub mod process;
 pub mod file;
+pub mod unix;

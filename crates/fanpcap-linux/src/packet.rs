@@ -5,6 +5,7 @@ pub mod optmem;
 pub mod ring;
 
 use crate::errno::check;
+use crate::option::{get, set, socklen};
 use fanpcap_bpf::Classic;
 use std::ffi::{c_int, c_void};
 use std::io;
@@ -96,6 +97,15 @@ pub fn inode(fd: BorrowedFd<'_>) -> io::Result<u64> {
     check(unsafe { libc::fstat(fd.as_raw_fd(), stat.as_mut_ptr()) })?;
     // SAFETY: the call has written it.
     Ok(unsafe { stat.assume_init() }.st_ino)
+}
+
+/// The kernel's number of a socket, which no other socket of its network namespace ever has
+/// (`SO_COOKIE`, since Linux 4.12).
+///
+/// # Errors
+/// What getsockopt(2) says.
+pub fn cookie(fd: BorrowedFd<'_>) -> io::Result<u64> {
+    get(fd, libc::SOL_SOCKET, libc::SO_COOKIE)
 }
 
 /// Makes exec(3) close a descriptor. A started process would otherwise keep the socket in its group
@@ -297,36 +307,19 @@ fn blank_sockaddr() -> libc::sockaddr_ll {
     }
 }
 
-/// Integers and arrays of them: any bytes that the kernel writes are a valid value.
-trait Plain: Copy + Default {}
-impl Plain for c_int {}
-impl Plain for u32 {}
-impl Plain for [u32; 3] {}
-
-fn get<T: Plain>(fd: BorrowedFd<'_>, level: c_int, name: c_int) -> io::Result<T> {
-    let mut value = T::default();
-    let mut len = socklen::<T>();
-    let target: *mut c_void = (&raw mut value).cast();
-    // SAFETY: `target` points to `len` writable bytes, and any bytes are a valid `T` (`Plain`).
-    let rc = unsafe { libc::getsockopt(fd.as_raw_fd(), level, name, target, &raw mut len) };
-    check(rc).map(|()| value)
-}
-
-fn set<T>(fd: BorrowedFd<'_>, level: c_int, name: c_int, value: &T) -> io::Result<()> {
-    let source: *const c_void = (&raw const *value).cast();
-    // SAFETY: `source` points to `size_of::<T>()` readable bytes for the length of the call.
-    check(unsafe { libc::setsockopt(fd.as_raw_fd(), level, name, source, socklen::<T>()) })
-}
-
-fn socklen<T>() -> libc::socklen_t {
-    libc::socklen_t::try_from(mem::size_of::<T>()).unwrap_or(libc::socklen_t::MAX)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
     use std::net::UdpSocket;
     use std::os::fd::AsFd;
+
+    #[test]
+    fn a_cookie_is_that_of_the_socket_not_of_the_descriptor() {
+        let [one, other] = [(); 2].map(|()| UdpSocket::bind("127.0.0.1:0").unwrap());
+        let same = one.try_clone().unwrap();
+        assert_eq!(cookie(one.as_fd()).unwrap(), cookie(same.as_fd()).unwrap());
+        assert_ne!(cookie(one.as_fd()).unwrap(), cookie(other.as_fd()).unwrap());
+    }
 
     #[test]
     fn other_sockets_are_told_apart() {

@@ -1,17 +1,21 @@
 //! Waiting for packet sockets, until another thread or a signal handler ends the wait.
 
+mod epoll;
 pub mod clock;
 pub mod events;
+pub mod pipe;
 pub mod stop;
 
-use crate::errno::check;
+use crate::errno::{check, owned};
+use crate::option::get;
 use std::ffi::{c_int, c_short, c_void};
 use std::io;
 use std::mem::size_of;
-use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
-use std::ptr::{null, null_mut};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+use std::ptr::null;
 use std::time::Duration;
 
+pub use epoll::{AnyOf, Epoll};
 pub use libc::{ENETDOWN, ENODEV, ENXIO};
 pub use libc::{POLLERR, POLLHUP, POLLIN, POLLNVAL, POLLRDHUP};
 
@@ -65,6 +69,8 @@ pub struct Woken {
     pub socket: c_short,
     /// [`Wake::signal`] was called.
     pub signalled: bool,
+    /// The second descriptor is readable, or its other end is closed.
+    pub called: bool,
 }
 
 /// Waits for packets or an error on `socket`, or for `wake`; for ever without a `limit`.
@@ -76,11 +82,27 @@ pub fn wait(
     wake: Option<&Wake>,
     limit: Option<Duration>,
 ) -> io::Result<Woken> {
-    let mut entries = [entry(socket), entry(wake.map(|wake| wake.0.as_fd()))];
+    wait_for_two(socket, None, wake, limit)
+}
+
+/// The same for a second descriptor beside the socket.
+///
+/// # Errors
+/// As [`wait`].
+pub fn wait_for_two(
+    socket: Option<BorrowedFd<'_>>,
+    second: Option<BorrowedFd<'_>>,
+    wake: Option<&Wake>,
+    limit: Option<Duration>,
+) -> io::Result<Woken> {
+    let wake = wake.map(|wake| wake.0.as_fd());
+    let mut entries = [entry(socket), entry(wake), entry(second)];
     poll(&mut entries, limit)?;
+    let [socket, wake, second] = entries.map(|entry| entry.revents);
     Ok(Woken {
-        socket: entries[0].revents,
-        signalled: entries[1].revents & libc::POLLIN != 0,
+        socket,
+        signalled: wake & libc::POLLIN != 0,
+        called: second != 0,
     })
 }
 
@@ -102,6 +124,16 @@ pub fn wait_for_any<'a>(
     Ok((found, signalled))
 }
 
+/// What poll(2) says of `fd` now.
+fn state(fd: BorrowedFd<'_>) -> io::Result<c_short> {
+    loop {
+        match wait(Some(fd), None, Some(Duration::ZERO)) {
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            woken => return woken.map(|woken| woken.socket),
+        }
+    }
+}
+
 /// ppoll(2) ignores a negative descriptor.
 fn entry(fd: Option<BorrowedFd<'_>>) -> libc::pollfd {
     libc::pollfd {
@@ -120,82 +152,6 @@ fn poll(entries: &mut [libc::pollfd], limit: Option<Duration>) -> io::Result<()>
     check(unsafe { libc::ppoll(entries.as_mut_ptr(), count, limit, null()) })
 }
 
-/// A descriptor that is readable while one of several sockets is, or after a time (epoll(7)).
-#[derive(Debug)]
-pub struct AnyOf {
-    epoll: OwnedFd,
-    timer: OwnedFd,
-}
-
-impl AnyOf {
-    /// Watches `sockets`. They must stay open for the life of this value.
-    ///
-    /// # Errors
-    /// The errors of epoll and timerfd.
-    pub fn new<'a>(sockets: impl Iterator<Item = BorrowedFd<'a>>) -> io::Result<Self> {
-        // SAFETY: takes plain numbers.
-        let epoll = owned(unsafe { libc::epoll_create1(libc::EPOLL_CLOEXEC) })?;
-        let flags = libc::TFD_CLOEXEC | libc::TFD_NONBLOCK;
-        // SAFETY: as above.
-        let timer = owned(unsafe { libc::timerfd_create(libc::CLOCK_MONOTONIC, flags) })?;
-        let any = Self { epoll, timer };
-        any.control(libc::EPOLL_CTL_ADD, any.timer.as_fd(), true)?;
-        for socket in sockets {
-            any.control(libc::EPOLL_CTL_ADD, socket, true)?;
-        }
-        Ok(any)
-    }
-
-    /// The descriptor's number, for applications to wait on.
-    pub fn fd(&self) -> RawFd {
-        self.epoll.as_raw_fd()
-    }
-
-    /// Watches from now on only those `sockets` whose bit is set in `watched`. After the time
-    /// `after` the descriptor becomes readable anyway. The sockets are those of [`AnyOf::new`].
-    ///
-    /// # Errors
-    /// The errors of epoll and timerfd.
-    pub fn set<'a>(
-        &self,
-        sockets: impl Iterator<Item = BorrowedFd<'a>>,
-        watched: u64,
-        after: Option<Duration>,
-    ) -> io::Result<()> {
-        for (index, socket) in sockets.enumerate() {
-            self.control(libc::EPOLL_CTL_MOD, socket, (watched >> index) & 1 == 1)?;
-        }
-        // Zero would stop the timer.
-        let after = after.map_or(Duration::ZERO, |after| after.max(Duration::from_nanos(1)));
-        let timer = libc::itimerspec {
-            it_interval: timespec(Duration::ZERO),
-            it_value: timespec(after),
-        };
-        let fd = self.timer.as_raw_fd();
-        // SAFETY: the new value is live for the call, and no old one is asked for.
-        check(unsafe { libc::timerfd_settime(fd, 0, &raw const timer, null_mut()) })
-    }
-
-    fn control(&self, operation: c_int, fd: BorrowedFd<'_>, watched: bool) -> io::Result<()> {
-        let mut event = libc::epoll_event {
-            events: if watched { IN } else { 0 },
-            u64: 0,
-        };
-        let (epoll, fd) = (self.epoll.as_raw_fd(), fd.as_raw_fd());
-        // SAFETY: both descriptors are open and the event is live for the call.
-        check(unsafe { libc::epoll_ctl(epoll, operation, fd, &raw mut event) })
-    }
-}
-
-/// `EPOLLIN`, in the type of an event's mask.
-const IN: u32 = 1;
-
-fn owned(fd: c_int) -> io::Result<OwnedFd> {
-    check(fd)?;
-    // SAFETY: a new descriptor that nobody else owns.
-    Ok(unsafe { OwnedFd::from_raw_fd(fd) })
-}
-
 fn timespec(duration: Duration) -> libc::timespec {
     libc::timespec {
         tv_sec: libc::time_t::try_from(duration.as_secs()).unwrap_or(libc::time_t::MAX),
@@ -208,12 +164,7 @@ fn timespec(duration: Duration) -> libc::timespec {
 /// # Errors
 /// The error of getsockopt(2).
 pub fn take_error(socket: BorrowedFd<'_>) -> io::Result<Option<io::Error>> {
-    let mut error: c_int = 0;
-    let mut len: libc::socklen_t = 4;
-    let target: *mut c_void = (&raw mut error).cast();
-    let (level, name) = (libc::SOL_SOCKET, libc::SO_ERROR);
-    // SAFETY: `target` has the 4 bytes that `len` tells.
-    check(unsafe { libc::getsockopt(socket.as_raw_fd(), level, name, target, &raw mut len) })?;
+    let error: c_int = get(socket, libc::SOL_SOCKET, libc::SO_ERROR)?;
     Ok((error != 0).then(|| io::Error::from_raw_os_error(error)))
 }
 

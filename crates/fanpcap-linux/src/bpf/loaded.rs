@@ -5,7 +5,7 @@ use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::OnceLock;
 
-use fanpcap_bpf::{Instruction, Object, ProgramKind};
+use fanpcap_bpf::{Instruction, MapSpec, Object, ProgramKind};
 
 use super::{LoadedProgram, Map, Refused, Run, locked_limit};
 
@@ -91,10 +91,40 @@ impl Loaded {
     /// # Errors
     /// See [`LoadError`].
     pub fn load(object: &Object, name: &str) -> Result<Self, LoadError> {
-        let made = object.maps.iter();
-        let made = made.map(|spec| Ok((spec.name, Map::create(name, spec)?)));
-        let made: io::Result<Vec<_>> = made.collect();
-        let maps = made.map_err(|error| match error.raw_os_error() {
+        Self::load_with(object, name, &[])
+    }
+
+    /// As [`Loaded::load`], with the maps that the object is given, by their names in the object.
+    ///
+    /// # Errors
+    /// See [`LoadError`]. [`LoadError::Map`] when a map is missing, or is not what the object asks
+    /// for.
+    pub fn load_with(
+        object: &Object,
+        name: &str,
+        given: &[(&str, BorrowedFd<'_>)],
+    ) -> Result<Self, LoadError> {
+        Self::load_by(object, name, |spec| map(name, spec, given))
+    }
+
+    /// As [`Loaded::load`], with an empty map in place of each map that the object is to be given:
+    /// for trials.
+    ///
+    /// # Errors
+    /// See [`LoadError`].
+    pub fn load_apart(object: &Object, name: &str) -> Result<Self, LoadError> {
+        Self::load_by(object, name, |spec| Map::create(name, spec))
+    }
+
+    fn load_by(
+        object: &Object,
+        name: &str,
+        map: impl Fn(&MapSpec) -> io::Result<Map>,
+    ) -> Result<Self, LoadError> {
+        let maps = object.maps.iter();
+        let maps = maps.map(|spec| Ok((spec.name, map(spec)?)));
+        let maps: io::Result<Vec<_>> = maps.collect();
+        let maps = maps.map_err(|error| match error.raw_os_error() {
             Some(libc::EPERM) => denied(object.kind, error),
             _ => LoadError::Map(error),
         })?;
@@ -194,6 +224,19 @@ impl AsFd for Loaded {
     }
 }
 
+/// The map of this specification: created, or one of those that are given.
+fn map(name: &str, spec: &MapSpec, given: &[(&str, BorrowedFd<'_>)]) -> io::Result<Map> {
+    if !spec.is_given {
+        return Map::create(name, spec);
+    }
+    let wanted = given.iter().find(|(known, _)| *known == spec.name);
+    let Some((_, fd)) = wanted else {
+        let text = format!("the map {} is not given", spec.name);
+        return Err(io::Error::new(io::ErrorKind::InvalidInput, text));
+    };
+    Map::given(*fd, spec)
+}
+
 /// Finds out the reason of an `EPERM`.
 fn denied(kind: ProgramKind, error: io::Error) -> LoadError {
     match locked_limit() {
@@ -213,5 +256,67 @@ impl Trial {
             let _ = self.program.set(program.map_err(|refused| refused.error)?);
         }
         self.program.get().ok_or(io::ErrorKind::Other.into())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::Table;
+    use super::*;
+    use fanpcap_bpf::Relocation;
+    use std::sync::atomic::Ordering;
+
+    /// Returns byte 9 of the map "table", in row 1.
+    fn object() -> Object {
+        let map = Instruction::map(1, 0);
+        let look_up = [
+            Instruction::new(0x62, 10, 0, -4, 1), // BPF_ST | BPF_MEM | BPF_W
+            Instruction::new(0xbf, 2, 10, 0, 0),  // BPF_ALU64 | BPF_MOV | BPF_X
+            Instruction::new(0x07, 2, 0, 0, -4),  // BPF_ALU64 | BPF_ADD | BPF_K
+            Instruction::new(0x85, 0, 0, 0, 1),   // bpf_map_lookup_elem
+            Instruction::new(0x15, 0, 0, 1, 0),   // BPF_JMP | BPF_JEQ | BPF_K
+            Instruction::new(0x71, 0, 0, 1, 0),   // BPF_LDX | BPF_MEM | BPF_B
+            Instruction::exit(),
+        ];
+        Object {
+            kind: ProgramKind::SocketFilter,
+            instructions: [&map[..], &look_up].concat(),
+            functions: Vec::new(),
+            maps: vec![MapSpec::given("table", 4096)],
+            relocations: vec![(0, Relocation::Map(0))],
+            notes: Vec::new(),
+        }
+    }
+
+    #[test]
+    #[ignore = "needs root: eBPF"]
+    fn a_program_reads_the_map_that_it_was_given() {
+        let table = Table::create("table", 4096).unwrap();
+        let given = [("other", table.as_fd()), ("table", table.as_fd())];
+        let loaded = Loaded::load_with(&object(), "test", &given).unwrap();
+        for byte in [0, 7, 255] {
+            table.bytes()[9].store(byte, Ordering::Relaxed);
+            assert_eq!(loaded.run(&[0; 60]).unwrap(), byte.into());
+        }
+    }
+
+    #[test]
+    #[ignore = "needs root: eBPF"]
+    fn a_map_that_is_missing_or_of_another_shape_is_named() {
+        let missing = Loaded::load(&object(), "test").unwrap_err();
+        assert!(
+            missing.to_string().contains("table is not given"),
+            "{missing}"
+        );
+        assert_eq!(
+            Loaded::load_apart(&object(), "test")
+                .unwrap()
+                .run(&[0; 60])
+                .unwrap(),
+            0
+        );
+        let small = Table::create("table", 2048).unwrap();
+        let wrong = Loaded::load_with(&object(), "test", &[("table", small.as_fd())]).unwrap_err();
+        assert!(wrong.to_string().contains("256 values"), "{wrong}");
     }
 }

@@ -2,10 +2,11 @@
 
 use std::fs;
 use std::io;
-use std::os::fd::{AsRawFd, OwnedFd, RawFd};
+use std::os::fd::{AsRawFd, BorrowedFd, OwnedFd, RawFd};
 
 use fanpcap_bpf::{Instruction, MapKind, MapSpec};
 
+use super::info::Shape;
 use super::{Attributes, bpf, descriptor, number, short};
 
 /// A BPF map.
@@ -31,22 +32,41 @@ impl Map {
         value_len: u32,
         entries: u32,
     ) -> io::Result<Self> {
-        let mut attr = MapCreate {
+        let shape = Shape {
             kind: kind.number(),
             key_len,
             value_len,
             entries,
-            name: short(name),
-            ..MapCreate::default()
+            flags: 0,
         };
-        let fd = descriptor(bpf(BPF_MAP_CREATE, &mut attr)?)?;
+        Self::behind(create(name, &shape)?, kind, &shape)
+    }
+
+    /// The map behind `fd`, which the object is given. The descriptor is duplicated.
+    ///
+    /// # Errors
+    /// `InvalidData` when it is another kind of map than the object asks for; `EINVAL` when it is
+    /// no BPF object.
+    pub fn given(fd: BorrowedFd<'_>, spec: &MapSpec) -> io::Result<Self> {
+        let shape = Shape {
+            kind: spec.kind.number(),
+            key_len: spec.key_len,
+            value_len: spec.value_len,
+            entries: spec.entries,
+            flags: BPF_F_MMAPABLE,
+        };
+        shape.verify(fd)?;
+        Self::behind(fd.try_clone_to_owned()?, spec.kind, &shape)
+    }
+
+    fn behind(fd: OwnedFd, kind: MapKind, shape: &Shape) -> io::Result<Self> {
         let bytes = |len: u32| usize::try_from(len).map_err(|_| io::ErrorKind::InvalidInput);
         Ok(Self {
             fd,
             kind,
-            key_len: bytes(key_len)?,
-            value_len: bytes(value_len)?,
-            entries,
+            key_len: bytes(shape.key_len)?,
+            value_len: bytes(shape.value_len)?,
+            entries: shape.entries,
         })
     }
 
@@ -180,7 +200,7 @@ impl Map {
     /// The two instructions that put the address of row 0 of an array into a register. The map must
     /// live until the BPF program is loaded.
     pub fn address(&self, register: u8) -> [Instruction; 2] {
-        Instruction::map_value(register, self.fd.as_raw_fd())
+        Instruction::map_value(register, self.fd.as_raw_fd(), 0)
     }
 
     /// The two instructions that put the map itself into a register, as the helper
@@ -193,6 +213,20 @@ impl Map {
     pub(super) fn descriptor(&self) -> RawFd {
         self.fd.as_raw_fd()
     }
+}
+
+/// Creates a map.
+pub(super) fn create(name: &str, shape: &Shape) -> io::Result<OwnedFd> {
+    let mut attr = MapCreate {
+        kind: shape.kind,
+        key_len: shape.key_len,
+        value_len: shape.value_len,
+        entries: shape.entries,
+        flags: shape.flags,
+        name: short(name),
+        ..MapCreate::default()
+    };
+    descriptor(bpf(BPF_MAP_CREATE, &mut attr)?)
 }
 
 /// Values of a row of which each CPU has its own. A row may have fewer values, if the numbers of
@@ -253,6 +287,9 @@ struct MapBatch {
 const BPF_MAP_CREATE: libc::c_long = 0;
 const BPF_MAP_LOOKUP_ELEM: libc::c_long = 1;
 const BPF_MAP_UPDATE_BATCH: libc::c_long = 26;
+
+/// Processes can map the array (since Linux 5.5).
+pub(super) const BPF_F_MMAPABLE: u32 = 1 << 10;
 
 #[cfg(test)]
 mod tests {

@@ -2,11 +2,11 @@
 
 use std::ffi::CStr;
 use std::io;
-use std::mem;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
 use fanpcap_bpf::{Instruction, ProgramKind};
 
+use super::info::{self, Described};
 use super::{Attributes, Map, Refused, bpf, descriptor, len, number, short, types};
 
 /// A loaded BPF program.
@@ -177,14 +177,7 @@ impl LoadedProgram {
     }
 
     fn info(&self) -> io::Result<ProgramInfo> {
-        let mut info = ProgramInfo::default();
-        let mut attr = Info {
-            fd: number(&self.fd),
-            len: u32::try_from(mem::size_of::<ProgramInfo>()).unwrap_or(0),
-            info: (&raw mut info).expose_provenance() as u64,
-        };
-        bpf(BPF_OBJ_GET_INFO_BY_FD, &mut attr)?;
-        Ok(info)
+        info::of(self.fd.as_fd())
     }
 
     /// Runs an XDP program `repeat` times on `frame`. The kernel applies the verdict each time: for
@@ -266,10 +259,9 @@ fn text(log: &[u8]) -> String {
 // SAFETY: `prog_load` of union bpf_attr. Code and log are slices with their own lengths, the
 // license ends with a NUL.
 unsafe impl Attributes for ProgramLoad {}
-// SAFETY: `info` of union bpf_attr. The kernel writes `len` bytes at most, the size of the struct
-// at the address, and nothing elsewhere, as all that the struct asks for by an address of its own
-// is 0.
-unsafe impl Attributes for Info {}
+// SAFETY: the beginning of struct bpf_prog_info. A struct of zeros has no address for the kernel to
+// write more to.
+unsafe impl Described for ProgramInfo {}
 // SAFETY: `test` of union bpf_attr. Frame and context are slices with their own lengths, only read;
 // nothing is asked for to be written.
 unsafe impl Attributes for TestRun {}
@@ -328,13 +320,6 @@ struct LinkCreate {
     flags: u32,
 }
 
-#[repr(C)]
-struct Info {
-    fd: u32,
-    len: u32,
-    info: u64,
-}
-
 /// The part of struct bpf_prog_info that is used here.
 #[repr(C)]
 #[derive(Default)]
@@ -348,7 +333,6 @@ struct ProgramInfo {
 
 const BPF_PROG_LOAD: libc::c_long = 5;
 const BPF_PROG_TEST_RUN: libc::c_long = 10;
-const BPF_OBJ_GET_INFO_BY_FD: libc::c_long = 15;
 const BPF_LINK_CREATE: libc::c_long = 28;
 
 /// enum bpf_attach_type.

@@ -86,7 +86,9 @@ impl Directory {
         Ok(Some((OsString::from_vec(target).into(), about)))
     }
 
-    fn place(&self, name: &OsStr) -> io::Result<File> {
+    /// A descriptor of what has this name in it, as a place only (`O_PATH`); a link is not
+    /// followed.
+    pub(crate) fn place(&self, name: &OsStr) -> io::Result<File> {
         open_at(self.fd(), single(name)?, O_PLACE | libc::O_NOFOLLOW, 0)
     }
 
@@ -212,7 +214,8 @@ impl Directory {
         Ok([libc::TMPFS_MAGIC, RAMFS_MAGIC].contains(&about.f_type))
     }
 
-    fn fd(&self) -> RawFd {
+    /// Its number.
+    pub(crate) fn fd(&self) -> RawFd {
         self.0.as_raw_fd()
     }
 }
@@ -246,7 +249,7 @@ const RAMFS_MAGIC: libc::__fsword_t = 0x8584_58f6;
 const PATH_MAX: usize = 4096;
 
 /// Checks that a name is not empty and has no `/`.
-fn single(name: &OsStr) -> io::Result<&OsStr> {
+pub(crate) fn single(name: &OsStr) -> io::Result<&OsStr> {
     let is_path = name.as_bytes().contains(&b'/');
     match is_path || name.is_empty() {
         true => Err(io::ErrorKind::InvalidInput.into()),

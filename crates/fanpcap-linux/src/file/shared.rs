@@ -55,8 +55,24 @@ pub fn map<const N: usize>(file: &File, content: &[u64; N]) -> io::Result<[Word;
         return Err(io::Error::from_raw_os_error(libc::EFBIG));
     }
     file.write_all_at(&bytes, 0)?;
+    map_first(file)
+}
+
+/// Maps the file's first words, which another process has written. The file must be open to read
+/// and to write.
+///
+/// # Errors
+/// `InvalidData` when the file is shorter, and the error of mmap(2).
+pub fn join<const N: usize>(file: &File) -> io::Result<[Word; N]> {
+    match file.metadata()?.len() < (N * 8) as u64 {
+        true => Err(io::ErrorKind::InvalidData.into()),
+        false => map_first(file),
+    }
+}
+
+fn map_first<const N: usize>(file: &File) -> io::Result<[Word; N]> {
     let (protection, fd) = (libc::PROT_READ | libc::PROT_WRITE, file.as_raw_fd());
-    let len = bytes.len();
+    let len = N * 8;
     // SAFETY: a new mapping at an address that the kernel chooses touches no other.
     let base = unsafe { libc::mmap(null_mut(), len, protection, libc::MAP_SHARED, fd, 0) };
     if base == libc::MAP_FAILED {

@@ -15,6 +15,8 @@ pub struct PacketSocket {
     pub protocol: u16,
     /// The socket's fanout group, if it has one.
     pub fanout: Option<FanoutGroup>,
+    /// Whether the kernel gives the socket packets: it is bound, and its device is up.
+    pub is_running: bool,
     /// Layout of its rings, `TPACKET_V*` (0 to 2).
     pub version: u32,
     /// The socket's receive ring, if it has one.
@@ -53,6 +55,9 @@ const PACKET_DIAG_INFO: u16 = 0;
 const PACKET_DIAG_RX_RING: u16 = 2;
 const PACKET_DIAG_FANOUT: u16 = 4;
 const MESSAGE_LEN: usize = 16;
+/// Offset of `pdi_flags` in packet_diag_info.
+const INFO_FLAGS: usize = 20;
+const PDI_RUNNING: u32 = 1;
 
 /// Lists the packet sockets of the calling thread's network namespace.
 ///
@@ -90,6 +95,7 @@ fn socket(payload: &[u8]) -> Option<PacketSocket> {
         inode: u32_at(payload, 4)?,
         ifindex: 0,
         fanout: None,
+        is_running: false,
         version: 0,
         ring: None,
     };
@@ -105,6 +111,9 @@ fn attribute(socket: &mut PacketSocket, kind: u16, value: &[u8]) -> Option<()> {
         PACKET_DIAG_INFO => {
             socket.ifindex = u32_at(value, 0)?;
             socket.version = u32_at(value, 4)?;
+            // Older kernels tell less.
+            let flags = u32_at(value, INFO_FLAGS).unwrap_or(PDI_RUNNING);
+            socket.is_running = flags & PDI_RUNNING != 0;
         }
         PACKET_DIAG_RX_RING => socket.ring = Some(ring(value)?),
         PACKET_DIAG_FANOUT => socket.fanout = Some(group(u32_at(value, 0)?)),

@@ -103,3 +103,74 @@ impl Drop for Mapping {
         unsafe { libc::munmap(self.base.as_ptr().cast(), self.len) };
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::option::set;
+    use crate::process::netns;
+    use crate::unix::message::{receive, send};
+    use crate::unix::pair;
+    use std::os::fd::AsFd;
+
+    const GEOMETRY: Geometry = Geometry {
+        block_size: 1 << 16,
+        block_count: 3,
+        frame_size: 2048,
+        frame_count: 96,
+        retire: 40,
+    };
+
+    /// Gives a socket a ring of this layout.
+    fn make(socket: BorrowedFd<'_>, version: Version) {
+        let layout: c_int = match version {
+            Version::V2 => 1,
+            Version::V3 => 2,
+        };
+        set(socket, libc::SOL_PACKET, libc::PACKET_VERSION, &layout).unwrap();
+        let request = libc::tpacket_req3 {
+            tp_block_size: GEOMETRY.block_size,
+            tp_block_nr: GEOMETRY.block_count,
+            tp_frame_size: GEOMETRY.frame_size,
+            tp_frame_nr: GEOMETRY.frame_count,
+            tp_retire_blk_tov: GEOMETRY.retire,
+            tp_sizeof_priv: 0,
+            tp_feature_req_word: 0,
+        };
+        set(socket, libc::SOL_PACKET, libc::PACKET_RX_RING, &request).unwrap();
+    }
+
+    #[test]
+    #[ignore = "needs root: a packet socket"]
+    fn a_ring_that_came_in_a_message_is_mapped_without_privilege() {
+        let body = || {
+            netns::enter_new().unwrap();
+            let [from, to] = pair().unwrap();
+            for version in [Version::V2, Version::V3] {
+                let owner = packet::open().unwrap();
+                make(owner.as_fd(), version);
+                let own = Mapping::of(owner.as_fd(), &GEOMETRY).unwrap();
+                send(from.as_fd(), b"x", &[owner.as_fd()]).unwrap();
+                // SAFETY: the mapping has a byte there. The kernel writes to no ring of a socket
+                // that is not bound.
+                unsafe { own.base().write_volatile(version as u8 + 7) };
+            }
+            // SAFETY: takes plain numbers; as a plain system call it concerns this thread alone.
+            let rc = unsafe { libc::syscall(libc::SYS_setresuid, 65_534, 65_534, 65_534) };
+            assert_eq!(rc, 0);
+            for version in [Version::V2, Version::V3] {
+                let message = receive(to.as_fd(), &mut [0], 1).unwrap().unwrap();
+                let socket = message.descriptors[0].as_fd();
+                let (found, geometry) = of(socket).unwrap();
+                assert_eq!(found, version);
+                let retire = if version == Version::V3 { 40 } else { 0 };
+                assert_eq!(geometry, Geometry { retire, ..GEOMETRY });
+                let ring = Mapping::of(socket, &geometry).unwrap();
+                // SAFETY: the mapping has a byte there.
+                let first = unsafe { ring.base().read_volatile() };
+                assert_eq!(first, version as u8 + 7);
+            }
+        };
+        std::thread::spawn(body).join().unwrap();
+    }
+}

@@ -4,7 +4,7 @@ use crate::packet;
 use crate::wait::{self, POLLIN};
 use std::fs;
 use std::io;
-use std::os::fd::{AsFd, AsRawFd, FromRawFd, OwnedFd, RawFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
 use std::time::Duration;
 
 /// A process. Still refers to the same process after its end, when another process may have its
@@ -24,7 +24,8 @@ impl Process {
         owned(fd).map(Self)
     }
 
-    /// Duplicates the process's descriptor `fd` (pidfd_getfd(2)). The copy is closed on exec.
+    /// Duplicates the process's descriptor `fd`, of any kind (pidfd_getfd(2)). The copy is closed
+    /// on exec.
     ///
     /// # Errors
     /// `EBADF` when the process has no such descriptor, `EPERM` when the caller may not trace the
@@ -70,6 +71,13 @@ impl Process {
     }
 }
 
+impl AsFd for Process {
+    /// Readable when the process has ended.
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.0.as_fd()
+    }
+}
+
 fn owned(fd: libc::c_long) -> io::Result<OwnedFd> {
     if fd < 0 {
         return Err(io::Error::last_os_error());
@@ -82,6 +90,7 @@ fn owned(fd: libc::c_long) -> io::Result<OwnedFd> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::wait::pipe::{Pipe, hangs_up, has_hung_up};
     use std::net::UdpSocket;
     use std::process::{Command, Stdio};
 
@@ -95,6 +104,20 @@ mod tests {
         child.wait().unwrap();
         assert!(process.ends_within(Some(Duration::ZERO)).unwrap());
         assert!(process.duplicate(0).is_err());
+    }
+
+    #[test]
+    fn any_descriptor_is_duplicated() {
+        let pipe = Pipe::new().unwrap();
+        let own = Process::open(std::process::id()).unwrap();
+        let copy = own.duplicate(pipe.write.as_raw_fd()).unwrap();
+        let number = pipe.write.as_raw_fd();
+        drop(pipe.write);
+        assert!(!has_hung_up(pipe.read.as_fd()).unwrap());
+        drop(copy);
+        assert!(hangs_up(pipe.read.as_fd()));
+        let none = own.duplicate(i32::MAX - number).unwrap_err();
+        assert_eq!(none.raw_os_error(), Some(libc::EBADF));
     }
 
     #[test]

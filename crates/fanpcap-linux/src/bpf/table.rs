@@ -1,0 +1,202 @@
+//! An array map that processes share as memory (`BPF_F_MMAPABLE`, since Linux 5.5).
+
+use std::io;
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+use std::ptr::{NonNull, null_mut, slice_from_raw_parts};
+use std::sync::atomic::{AtomicU8, AtomicU32, AtomicU64};
+
+use fanpcap_bpf::{MapKind, TABLE_ROW};
+
+use super::info::Shape;
+use super::map::{self, BPF_F_MMAPABLE};
+
+/// A map whose rows are mapped to read and to write, one behind the other. BPF programs and other
+/// processes access the same memory at the same time, so each byte is to be accessed by processes
+/// with one size alone. BPF programs load rows whole.
+#[derive(Debug)]
+pub struct Table {
+    fd: OwnedFd,
+    base: NonNull<u8>,
+    len: usize,
+}
+
+// SAFETY: the mapping belongs to the process, not to a thread, and is unmapped once.
+unsafe impl Send for Table {}
+
+// SAFETY: the mapping is accessed by atomics only.
+unsafe impl Sync for Table {}
+
+/// Atomic integers.
+///
+/// # Safety
+/// Any bytes are a value of the type, and its references allow all changes by others.
+pub unsafe trait Atomic {}
+// SAFETY: it is an atomic integer.
+unsafe impl Atomic for AtomicU8 {}
+// SAFETY: as above.
+unsafe impl Atomic for AtomicU32 {}
+// SAFETY: as above.
+unsafe impl Atomic for AtomicU64 {}
+
+impl Table {
+    /// Creates a map of `len` zeros in rows of [`TABLE_ROW`], and maps it.
+    ///
+    /// # Errors
+    /// `EPERM` without `CAP_BPF`, `EINVAL` before Linux 5.5 or without bytes, `ENOMEM` and `E2BIG`
+    /// when it is too large.
+    pub fn create(name: &str, len: u32) -> io::Result<Self> {
+        Self::map(map::create(name, &shape(len))?, len)
+    }
+
+    /// Maps a map that comes from another process. It takes no capability.
+    ///
+    /// # Errors
+    /// `InvalidData` with what differs when it is not a map of [`Table::create`] of this length;
+    /// `EINVAL` when it is no BPF object; `EPERM` when the descriptor is not for reading and
+    /// writing, or the map is frozen.
+    pub fn open(fd: OwnedFd, len: u32) -> io::Result<Self> {
+        shape(len).verify(fd.as_fd())?;
+        Self::map(fd, len)
+    }
+
+    fn map(fd: OwnedFd, len: u32) -> io::Result<Self> {
+        let len = usize::try_from(len).map_err(|_| io::ErrorKind::InvalidInput)?;
+        let (protection, flags) = (libc::PROT_READ | libc::PROT_WRITE, libc::MAP_SHARED);
+        // SAFETY: a new mapping at an address that the kernel chooses touches no other.
+        let base = unsafe { libc::mmap(null_mut(), len, protection, flags, fd.as_raw_fd(), 0) };
+        if base == libc::MAP_FAILED {
+            return Err(io::Error::last_os_error());
+        }
+        let base = NonNull::new(base.cast()).ok_or_else(io::Error::last_os_error)?;
+        Ok(Self { fd, base, len })
+    }
+
+    /// All bytes of the table.
+    #[inline]
+    pub fn bytes(&self) -> &[AtomicU8] {
+        self.view(0, self.len).unwrap_or_default()
+    }
+
+    /// `count` words of 64 bits, from byte `offset` on; `None` when they are not within the table
+    /// or not aligned.
+    #[inline]
+    pub fn words(&self, offset: usize, count: usize) -> Option<&[AtomicU64]> {
+        self.view(offset, count)
+    }
+
+    /// `count` integers, from byte `offset` on; `None` when they are not within the table or not
+    /// aligned.
+    #[inline]
+    pub fn view<A: Atomic>(&self, offset: usize, count: usize) -> Option<&[A]> {
+        let end = count.checked_mul(size_of::<A>())?.checked_add(offset)?;
+        if end > self.len || offset % align_of::<A>() != 0 {
+            return None;
+        }
+        // SAFETY: the offset is within the mapping, or its end.
+        let from = unsafe { self.base.as_ptr().add(offset) };
+        // SAFETY: the mapping begins at a page, has `end` bytes or more, and lives as long as
+        // `self`; any bytes are a valid `A` (`Atomic`).
+        Some(unsafe { &*slice_from_raw_parts(from.cast(), count) })
+    }
+}
+
+impl AsFd for Table {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.fd.as_fd()
+    }
+}
+
+impl Drop for Table {
+    fn drop(&mut self) {
+        // SAFETY: the mapping is this value's alone, and no reference to it is left.
+        unsafe { libc::munmap(self.base.as_ptr().cast(), self.len) };
+    }
+}
+
+const fn shape(len: u32) -> Shape {
+    Shape {
+        kind: MapKind::Array.number(),
+        key_len: 4,
+        value_len: TABLE_ROW,
+        entries: len.div_ceil(TABLE_ROW),
+        flags: BPF_F_MMAPABLE,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::sync::atomic::Ordering::Relaxed;
+
+    const LEN: u32 = 65_536;
+
+    #[test]
+    #[ignore = "needs root: eBPF"]
+    fn processes_without_privilege_share_the_memory() {
+        let table = Table::create("table", LEN).unwrap();
+        let sent = table.as_fd().try_clone_to_owned().unwrap();
+        let nobody = move || {
+            // SAFETY: takes plain numbers; as a plain system call it concerns this thread alone.
+            let rc = unsafe { libc::syscall(libc::SYS_setresuid, 65_534, 65_534, 65_534) };
+            assert_eq!(rc, 0);
+            let status = std::fs::read_to_string("/proc/thread-self/status").unwrap();
+            assert!(status.contains("CapEff:\t0000000000000000"), "{status}");
+            let created = Table::create("table", LEN).unwrap_err();
+            assert_eq!(created.raw_os_error(), Some(libc::EPERM));
+            let received = Table::open(sent, LEN).unwrap();
+            received.bytes()[65_535].store(7, Relaxed);
+            received.words(4608, 2).unwrap()[1].store(8, Relaxed);
+            received
+        };
+        let received = std::thread::spawn(nobody).join().unwrap();
+        assert_eq!(table.bytes()[65_535].load(Relaxed), 7);
+        assert_eq!(table.words(4616, 1).unwrap()[0].load(Relaxed), 8);
+        drop(table);
+        assert_eq!(received.bytes()[65_535].load(Relaxed), 7);
+    }
+
+    #[test]
+    #[ignore = "needs root: eBPF"]
+    fn views_stay_within_the_table() {
+        let table = Table::create("table", 4608 + 4).unwrap();
+        assert_eq!(table.bytes().len(), 4612);
+        assert_eq!(table.view::<AtomicU32>(4608, 1).unwrap().len(), 1);
+        assert!(table.view::<AtomicU32>(4608, 2).is_none(), "beyond the end");
+        assert!(table.view::<AtomicU32>(2, 1).is_none(), "not aligned");
+        assert!(table.words(0, 576).is_some() && table.words(0, 577).is_none());
+        assert!(table.words(8, usize::MAX).is_none(), "an overflow");
+    }
+
+    #[test]
+    #[ignore = "needs root: eBPF"]
+    fn other_objects_are_refused_by_what_differs() {
+        let refused = |fd: OwnedFd, part: &str| {
+            let error = Table::open(fd, LEN).unwrap_err();
+            assert!(error.to_string().contains(part), "{error}");
+        };
+        let make = |shape: Shape| map::create("table", &shape).unwrap();
+        let right = shape(LEN);
+        refused(make(shape(LEN / 2)), "with 4096 values");
+        refused(
+            make(Shape {
+                value_len: 16,
+                ..right
+            }),
+            "values of 16 bytes",
+        );
+        refused(make(Shape { flags: 0, ..right }), "flags 0x0,");
+        let kind = MapKind::Hash.number();
+        let flags = 0;
+        refused(
+            make(Shape {
+                kind,
+                flags,
+                ..right
+            }),
+            "of type 1 ",
+        );
+        let file = std::fs::File::open("/dev/null").unwrap();
+        let error = Table::open(file.into(), LEN).unwrap_err();
+        assert_eq!(error.raw_os_error(), Some(libc::EINVAL));
+    }
+}

@@ -1,0 +1,33 @@
+//! Socket options: getsockopt(2) and setsockopt(2).
+
+use crate::errno::check;
+use std::ffi::{c_int, c_void};
+use std::io;
+use std::mem;
+use std::os::fd::{AsRawFd, BorrowedFd};
+
+/// Integers and arrays of them: any bytes that the kernel writes are a valid value.
+pub(crate) trait Plain: Copy + Default {}
+impl Plain for c_int {}
+impl Plain for u32 {}
+impl Plain for u64 {}
+impl Plain for [u32; 3] {}
+
+pub(crate) fn get<T: Plain>(fd: BorrowedFd<'_>, level: c_int, name: c_int) -> io::Result<T> {
+    let mut value = T::default();
+    let mut len = socklen::<T>();
+    let target: *mut c_void = (&raw mut value).cast();
+    // SAFETY: `target` points to `len` writable bytes, and any bytes are a valid `T` (`Plain`).
+    let rc = unsafe { libc::getsockopt(fd.as_raw_fd(), level, name, target, &raw mut len) };
+    check(rc).map(|()| value)
+}
+
+pub(crate) fn set<T>(fd: BorrowedFd<'_>, level: c_int, name: c_int, value: &T) -> io::Result<()> {
+    let source: *const c_void = (&raw const *value).cast();
+    // SAFETY: `source` points to `size_of::<T>()` readable bytes for the length of the call.
+    check(unsafe { libc::setsockopt(fd.as_raw_fd(), level, name, source, socklen::<T>()) })
+}
+
+pub(crate) fn socklen<T>() -> libc::socklen_t {
+    libc::socklen_t::try_from(mem::size_of::<T>()).unwrap_or(libc::socklen_t::MAX)
+}

@@ -1,0 +1,87 @@
+//! Unix sockets that keep messages apart (`SOCK_SEQPACKET`, unix(7)): pairs, sockets with names,
+//! and messages that carry descriptors.
+
+pub mod message;
+pub mod named;
+
+use crate::errno::{check, owned};
+use crate::option::{get, set};
+use std::ffi::c_int;
+use std::io;
+use std::os::fd::{BorrowedFd, FromRawFd, OwnedFd};
+
+/// The process at the other end of a connection.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Peer {
+    /// Its number; 0 when the caller's pid namespace does not have it.
+    pub pid: u32,
+    /// Its effective user.
+    pub user: u32,
+    /// Its effective group.
+    pub group: u32,
+}
+
+/// Two sockets that are connected, and closed on exec.
+///
+/// # Errors
+/// What socketpair(2) says.
+pub fn pair() -> io::Result<[OwnedFd; 2]> {
+    let mut ends: [c_int; 2] = [-1; 2];
+    // SAFETY: the array has room for the two numbers that the call writes.
+    check(unsafe { libc::socketpair(libc::AF_UNIX, KIND, 0, ends.as_mut_ptr()) })?;
+    // SAFETY: new descriptors that nobody else owns.
+    Ok(ends.map(|fd| unsafe { OwnedFd::from_raw_fd(fd) }))
+}
+
+/// A socket without a connection, which is closed on exec.
+fn open(flags: c_int) -> io::Result<OwnedFd> {
+    // SAFETY: takes plain numbers.
+    owned(unsafe { libc::socket(libc::AF_UNIX, KIND | flags, 0) })
+}
+
+/// The process that has connected, or that listened when this one connected (`SO_PEERCRED`). For a
+/// pair: the process that has made the pair.
+///
+/// # Errors
+/// What getsockopt(2) says.
+pub fn peer(fd: BorrowedFd<'_>) -> io::Result<Peer> {
+    // struct ucred (linux/socket.h).
+    let [pid, user, group]: [u32; 3] = get(fd, libc::SOL_SOCKET, libc::SO_PEERCRED)?;
+    Ok(Peer { pid, user, group })
+}
+
+/// Sets how much memory messages may take that this end has sent and nobody has received. With
+/// `CAP_NET_ADMIN` net.core.wmem_max is no limit. Returns how much the kernel allows.
+///
+/// # Errors
+/// What setsockopt(2) says.
+pub fn set_send_buffer(fd: BorrowedFd<'_>, bytes: u32) -> io::Result<u32> {
+    // The kernel doubles the number.
+    let half = bytes / 2;
+    if set(fd, libc::SOL_SOCKET, libc::SO_SNDBUFFORCE, &half).is_err() {
+        set(fd, libc::SOL_SOCKET, libc::SO_SNDBUF, &half)?;
+    }
+    get(fd, libc::SOL_SOCKET, libc::SO_SNDBUF)
+}
+
+const KIND: c_int = libc::SOCK_SEQPACKET | libc::SOCK_CLOEXEC;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::os::fd::AsFd;
+
+    #[test]
+    fn the_maker_of_a_pair_is_its_peer() {
+        let [one, _other] = pair().unwrap();
+        let peer = peer(one.as_fd()).unwrap();
+        assert_eq!(peer.pid, std::process::id());
+        assert_eq!(peer.user, crate::process::effective_user());
+    }
+
+    #[test]
+    fn the_send_buffer_is_as_large_as_asked() {
+        let [one, _other] = pair().unwrap();
+        assert_eq!(set_send_buffer(one.as_fd(), 100_000).unwrap(), 100_000);
+    }
+}

@@ -1,0 +1,258 @@
+//! Unix sockets with a name in a directory: listened to, connected to, accepted.
+
+use crate::errno::{check, owned};
+use crate::file::directory::{Directory, single};
+use crate::option::{get, set};
+use crate::wait::clock;
+use std::ffi::{OsStr, c_int};
+use std::io;
+use std::mem::{offset_of, size_of};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::FileTypeExt;
+use std::time::Duration;
+
+/// A socket for [`listen`], without a name. It does not block and is closed on exec.
+///
+/// # Errors
+/// What socket(2) says.
+pub fn socket() -> io::Result<OwnedFd> {
+    super::open(libc::SOCK_NONBLOCK)
+}
+
+/// Whether a descriptor is a socket as of [`socket`]. Another process may have handed over any.
+///
+/// # Errors
+/// `ENOTSOCK` when it is no socket.
+pub fn is_for_names(fd: BorrowedFd<'_>) -> io::Result<bool> {
+    let domain: c_int = get(fd, libc::SOL_SOCKET, libc::SO_DOMAIN)?;
+    let kind: c_int = get(fd, libc::SOL_SOCKET, libc::SO_TYPE)?;
+    // SAFETY: takes plain numbers.
+    let flags = unsafe { libc::fcntl(fd.as_raw_fd(), libc::F_GETFL) };
+    check(flags)?;
+    let is_unix = (domain, kind) == (libc::AF_UNIX, libc::SOCK_SEQPACKET);
+    Ok(is_unix && flags & libc::O_NONBLOCK != 0)
+}
+
+/// Gives a socket this name in `directory`, so that processes can connect to it. `mode` and the
+/// umask say who may: connecting takes the permission to write. At most `backlog` connections wait
+/// for [`accept`].
+///
+/// # Errors
+/// `EADDRINUSE` when the name is taken, be it by a socket that nobody listens to. `EINVAL` when the
+/// socket has a name. `InvalidInput` for a name of more than about 70 bytes (sun_path, unix(7)).
+/// What bind(2) and listen(2) say.
+pub fn listen(
+    socket: BorrowedFd<'_>,
+    directory: &Directory,
+    name: &OsStr,
+    mode: u32,
+    backlog: i32,
+) -> io::Result<()> {
+    let fd = socket.as_raw_fd();
+    // SAFETY: takes plain numbers. The socket's name gets the mode of the socket (af_unix.c,
+    // `unix_bind_bsd`).
+    check(unsafe { libc::fchmod(fd, mode) })?;
+    let mut path = place(directory.fd());
+    path.push(b'/');
+    path.extend(single(name)?.as_bytes());
+    let (address, len) = address(&path)?;
+    // SAFETY: the address is live and has `len` bytes.
+    check(unsafe { libc::bind(fd, (&raw const address).cast(), len) })?;
+    // SAFETY: takes plain numbers.
+    check(unsafe { libc::listen(fd, backlog) })
+}
+
+/// Connects to the socket of this name in `directory`. Waits until the listener has room for one
+/// more connection, at most for `limit`. A link is not followed.
+///
+/// # Errors
+/// `ENOENT` when nothing has the name, `ENOTSOCK` when it is no socket, `ECONNREFUSED` when nobody
+/// listens, `EPROTOTYPE` when it is another kind of socket, `EACCES` without permission. `TimedOut`
+/// when the time is up.
+pub fn connect(directory: &Directory, name: &OsStr, limit: Duration) -> io::Result<OwnedFd> {
+    let place_of_socket = directory.place(name)?;
+    if !place_of_socket.metadata()?.file_type().is_socket() {
+        return Err(io::Error::from_raw_os_error(libc::ENOTSOCK));
+    }
+    let (address, len) = address(&place(place_of_socket.as_raw_fd()))?;
+    let socket = super::open(0)?;
+    let limit = u64::try_from(limit.as_nanos()).unwrap_or(u64::MAX);
+    let due = clock::monotonic_ns().saturating_add(limit);
+    loop {
+        wait_until(&socket, due)?;
+        // SAFETY: the address is live and has `len` bytes.
+        match check(unsafe { libc::connect(socket.as_raw_fd(), (&raw const address).cast(), len) })
+        {
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+                return Err(io::ErrorKind::TimedOut.into());
+            }
+            result => return result.map(|()| socket),
+        }
+    }
+}
+
+/// The next connection, whose socket does not block and is closed on exec; `None` when none waits.
+///
+/// # Errors
+/// `EINVAL` when the socket has no name yet, and what else accept(2) says.
+pub fn accept(listener: BorrowedFd<'_>) -> io::Result<Option<OwnedFd>> {
+    let flags = libc::SOCK_CLOEXEC | libc::SOCK_NONBLOCK;
+    let (address, len) = (std::ptr::null_mut(), std::ptr::null_mut());
+    // SAFETY: no address is asked for.
+    match owned(unsafe { libc::accept4(listener.as_raw_fd(), address, len, flags) }) {
+        Err(error) if error.kind() == io::ErrorKind::WouldBlock => Ok(None),
+        result => result.map(Some),
+    }
+}
+
+/// Has connect(2) wait until `due` at most (`SO_SNDTIMEO`). The kernel waits so for the listener's
+/// room; poll(2) does not report it.
+fn wait_until(socket: &OwnedFd, due: u64) -> io::Result<()> {
+    // Zero would be for ever.
+    let microseconds = (due.saturating_sub(clock::monotonic_ns()) / 1000).max(1);
+    let time = libc::timeval {
+        tv_sec: libc::time_t::try_from(microseconds / 1_000_000).unwrap_or(libc::time_t::MAX),
+        tv_usec: libc::suseconds_t::try_from(microseconds % 1_000_000).unwrap_or(0),
+    };
+    set(socket.as_fd(), libc::SOL_SOCKET, libc::SO_SNDTIMEO, &time)
+}
+
+/// A path to what a descriptor is, whatever its name has become.
+fn place(fd: i32) -> Vec<u8> {
+    format!("/proc/thread-self/fd/{fd}").into_bytes()
+}
+
+/// The address of a path, and its length.
+fn address(path: &[u8]) -> io::Result<(libc::sockaddr_un, libc::socklen_t)> {
+    let mut address = libc::sockaddr_un {
+        sun_family: 1, // AF_UNIX, in the width that the struct wants
+        sun_path: [0; 108],
+    };
+    if path.len() >= address.sun_path.len() {
+        return Err(io::ErrorKind::InvalidInput.into());
+    }
+    for (to, from) in address.sun_path.iter_mut().zip(path) {
+        *to = *from as libc::c_char;
+    }
+    let len = offset_of!(libc::sockaddr_un, sun_path) + path.len() + 1;
+    debug_assert!(len <= size_of::<libc::sockaddr_un>());
+    Ok((address, libc::socklen_t::try_from(len).unwrap_or(0)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::unix::message::{receive, send};
+    use crate::unix::peer;
+    use std::fs;
+    use std::os::unix::fs::{PermissionsExt, symlink};
+    use std::path::PathBuf;
+
+    const SOON: Duration = Duration::from_millis(20);
+
+    /// A directory of the test's own, with a path that is longer than a socket's may be.
+    struct Scene(PathBuf);
+
+    impl Scene {
+        fn new(name: &str) -> (Self, Directory) {
+            let name = format!("fanpcap-unix-{name}-{}", std::process::id());
+            let path = std::env::temp_dir().join(name);
+            let inner = path.join("x".repeat(200));
+            fs::create_dir_all(&inner).unwrap();
+            let directory = Directory::open(&inner).unwrap();
+            (Self(path), directory)
+        }
+
+        fn path(&self, name: &str) -> PathBuf {
+            self.0.join("x".repeat(200)).join(name)
+        }
+    }
+
+    impl Drop for Scene {
+        fn drop(&mut self) {
+            let _ = fs::remove_dir_all(&self.0);
+        }
+    }
+
+    fn name(text: &str) -> &OsStr {
+        OsStr::new(text)
+    }
+
+    /// A socket that listens.
+    fn listener(directory: &Directory, name: &str, backlog: i32) -> io::Result<OwnedFd> {
+        let socket = socket()?;
+        listen(socket.as_fd(), directory, OsStr::new(name), 0o600, backlog)?;
+        Ok(socket)
+    }
+
+    #[test]
+    fn a_connection_carries_messages_and_tells_its_ends() {
+        let (scene, directory) = Scene::new("connection");
+        let listener = listener(&directory, "join", 1).unwrap();
+        let mode = fs::metadata(scene.path("join")).unwrap().permissions();
+        assert_eq!(mode.mode() & 0o777, 0o600);
+        assert!(accept(listener.as_fd()).unwrap().is_none());
+        let client = connect(&directory, name("join"), SOON).unwrap();
+        let server = accept(listener.as_fd()).unwrap().unwrap();
+        for end in [&client, &server] {
+            let peer = peer(end.as_fd()).unwrap();
+            assert_eq!(peer.pid, std::process::id());
+            assert_eq!(peer.user, crate::process::effective_user());
+        }
+        send(client.as_fd(), b"hello", &[listener.as_fd()]).unwrap();
+        let mut buffer = [0; 8];
+        let message = receive(server.as_fd(), &mut buffer, 1).unwrap().unwrap();
+        assert_eq!((message.len, message.descriptors.len()), (5, 1));
+        drop(client);
+        assert!(receive(server.as_fd(), &mut buffer, 1).unwrap().is_none());
+    }
+
+    #[test]
+    fn another_kind_of_descriptor_is_told() {
+        assert!(is_for_names(socket().unwrap().as_fd()).unwrap());
+        let [blocks, _other] = crate::unix::pair().unwrap();
+        assert!(!is_for_names(blocks.as_fd()).unwrap());
+        let udp = std::net::UdpSocket::bind("127.0.0.1:0").unwrap();
+        udp.set_nonblocking(true).unwrap();
+        assert!(!is_for_names(udp.as_fd()).unwrap());
+        let file = fs::File::open("/proc/self/stat").unwrap();
+        assert!(is_for_names(file.as_fd()).is_err());
+    }
+
+    #[test]
+    fn who_does_not_accept_is_not_waited_for_for_ever() {
+        let (_scene, directory) = Scene::new("full");
+        let _listener = listener(&directory, "join", 0).unwrap();
+        let _first = connect(&directory, name("join"), SOON).unwrap();
+        let begin = clock::monotonic_ns();
+        let full = connect(&directory, name("join"), SOON).unwrap_err();
+        assert_eq!(full.kind(), io::ErrorKind::TimedOut);
+        let waited = Duration::from_nanos(clock::monotonic_ns() - begin);
+        assert!(waited >= SOON / 2, "{waited:?}");
+    }
+
+    #[test]
+    fn names_that_lead_nowhere_are_refused() {
+        let (scene, directory) = Scene::new("nowhere");
+        let failed = |name: &str| {
+            let error = connect(&directory, OsStr::new(name), SOON).unwrap_err();
+            error.raw_os_error()
+        };
+        assert_eq!(failed("none"), Some(libc::ENOENT));
+        fs::write(scene.path("file"), "").unwrap();
+        assert_eq!(failed("file"), Some(libc::ENOTSOCK));
+        drop(listener(&directory, "left", 1).unwrap());
+        assert_eq!(failed("left"), Some(libc::ECONNREFUSED));
+        let taken = listener(&directory, "left", 1).unwrap_err();
+        assert_eq!(taken.raw_os_error(), Some(libc::EADDRINUSE));
+        let _listener = listener(&directory, "join", 1).unwrap();
+        symlink("join", scene.path("link")).unwrap();
+        assert_eq!(failed("link"), Some(libc::ENOTSOCK));
+        for path in ["", "a/b", &"y".repeat(100)] {
+            let refused = listener(&directory, path, 1).unwrap_err();
+            assert_eq!(refused.kind(), io::ErrorKind::InvalidInput, "{path}");
+        }
+    }
+}
