@@ -58,6 +58,8 @@ pub(crate) enum Pause {
     End(End),
     /// The read goes on after this wait.
     Wait(Wait),
+    /// The one device of the merge is alone again: the read goes on without merging.
+    Alone,
 }
 
 impl From<End> for Pause {

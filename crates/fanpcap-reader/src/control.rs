@@ -2,13 +2,15 @@
 
 use crate::accept::{Options, Wanted};
 use crate::call::{Call, End};
+use crate::company::Company;
 use crate::port::{LinkState, Port};
+use crate::seat::Seat;
 use fanpcap_linux::wait::{AnyOf, Wake};
 use std::ffi::c_short;
 use std::io;
 use std::os::fd::{BorrowedFd, RawFd};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 /// What the reading thread shares with other threads.
@@ -18,18 +20,16 @@ pub(crate) struct Control {
     pub(crate) devices: Vec<Device>,
     pub(crate) wanted: Wanted,
     pub(crate) wake: Wake,
+    /// Something was handed over since the reader looked, or wants its attention.
+    has_news: AtomicBool,
     broken: AtomicBool,
     nonblocking: AtomicBool,
     /// The latest delivery of a packet after its arrival; `None`: no limit
     /// (pcap_set_timeout(3PCAP)).
     pub(crate) timeout: Option<Duration>,
-    selectable: Option<Selectable>,
-}
-
-/// The descriptor of several devices, for applications that call select(2) or poll(2) themselves.
-#[derive(Debug)]
-struct Selectable {
-    any: AnyOf,
+    /// The descriptor for applications that call select(2) or poll(2) themselves, if it is not that
+    /// of the only port.
+    selectable: OnceLock<AnyOf>,
     /// The application has asked for the descriptor.
     is_asked: AtomicBool,
 }
@@ -45,38 +45,124 @@ impl Control {
             devices: ports.into_iter().map(Device::new).collect(),
             wanted: Wanted::new(options, loopback),
             wake: Wake::new()?,
+            has_news: AtomicBool::new(false),
             broken: AtomicBool::new(false),
             nonblocking: AtomicBool::new(options.nonblocking),
             timeout,
-            selectable: None,
+            selectable: OnceLock::new(),
+            is_asked: AtomicBool::new(false),
         })
     }
 
-    /// Makes the descriptor that [`Control::selectable`] returns.
-    pub(crate) fn make_selectable(&mut self) -> io::Result<()> {
-        let any = AnyOf::new(self.devices.iter().map(Device::waits_on))?;
-        let is_asked = AtomicBool::new(false);
-        self.selectable = Some(Selectable { any, is_asked });
+    /// Makes the descriptor that [`Control::selectable`] returns, of several devices or one that
+    /// has company.
+    pub(crate) fn make_selectable(&self) -> io::Result<()> {
+        let devices = self.devices.iter().map(Device::waits_on);
+        let companies = self.seats().filter_map(Seat::descriptor);
+        // Who comes second drops its own.
+        let _ = self.selectable.set(AnyOf::new(devices.chain(companies))?);
         Ok(())
     }
 
-    /// Returns the descriptor to wait on for several devices. From the first call on it is readable
-    /// only when a read would deliver packets.
+    /// Returns the descriptor to wait on, if it is not that of the only port. From the first call
+    /// on it is readable only when a read would deliver packets or attend to a company.
     pub(crate) fn selectable(&self) -> Option<RawFd> {
-        let Selectable { any, is_asked } = self.selectable.as_ref()?;
-        is_asked.store(true, Ordering::Relaxed);
+        let is_first = !self.is_asked.swap(true, Ordering::Relaxed);
+        let has_company = self.has_company();
+        if is_first && has_company && self.selectable.get().is_none() {
+            // Best effort: without it the reader attends when it reads.
+            let _ = self.make_selectable();
+        }
+        let any = self.selectable.get()?;
+        if is_first && has_company {
+            self.announce(u64::MAX, None);
+        }
         Some(any.fd())
+    }
+
+    /// Whether the application waits on the one port's own descriptor, so that nothing but packets
+    /// wakes it.
+    pub(crate) fn waits_for_packets_alone(&self) -> bool {
+        self.is_asked() && self.selectable.get().is_none()
+    }
+
+    /// Whether the application waits by itself.
+    pub(crate) fn is_asked(&self) -> bool {
+        self.is_asked.load(Ordering::Relaxed)
     }
 
     /// Sets what the application's descriptor waits for: the devices whose bit is set in `watched`,
     /// and the time `due`.
     pub(crate) fn announce(&self, watched: u64, due: Option<Duration>) {
-        let asked = |selectable: &&Selectable| selectable.is_asked.load(Ordering::Relaxed);
-        if let Some(Selectable { any, .. }) = self.selectable.as_ref().filter(asked) {
-            let descriptors = self.devices.iter().map(Device::waits_on);
+        if let Some(any) = self.selectable.get().filter(|_| self.is_asked()) {
+            let devices = self.devices.iter().enumerate();
+            let devices =
+                devices.map(|(index, device)| (device.waits_on(), (watched >> index) & 1 == 1));
+            let companies = self.seats().filter_map(|seat| {
+                let descriptor = seat.descriptor()?;
+                Some((descriptor, seat.due().is_none()))
+            });
+            let due = due.into_iter().chain(self.seats().filter_map(Seat::due));
             // Best effort: the descriptor may be readable too often, or late by one packet.
-            let _ = any.set(descriptors, watched, due);
+            let _ = any.set(devices.chain(companies), due.min());
         }
+    }
+
+    /// Gives the device of this index its company. False when the application waits on a descriptor
+    /// that does not tell of the company.
+    pub(crate) fn accompany(&self, device: usize, company: Arc<dyn Company>) -> bool {
+        let Some(device) = self.devices.get(device) else {
+            return false;
+        };
+        if device.seat.set(Seat::new(company)).is_ok() {
+            let descriptor = device.seat().and_then(Seat::descriptor);
+            if let (Some(any), Some(descriptor)) = (self.selectable.get(), descriptor) {
+                // Best effort, as in selectable().
+                let _ = any.add(descriptor);
+                self.announce(u64::MAX, None);
+            }
+            self.give_news();
+            self.wake.signal();
+        }
+        !self.waits_for_packets_alone()
+    }
+
+    /// The seats in the devices' companies.
+    pub(crate) fn seats(&self) -> impl Iterator<Item = &Seat> {
+        self.devices.iter().filter_map(Device::seat)
+    }
+
+    fn has_company(&self) -> bool {
+        self.seats().next().is_some()
+    }
+
+    /// Has the reader attend to its companies next: a ring that it inherited is read to the end.
+    #[cold]
+    pub(crate) fn call_companies(&self) {
+        self.seats().for_each(Seat::call);
+        self.give_news();
+    }
+
+    /// Has a busy reader look whether its company wants something.
+    pub(crate) fn call_attention(&self) {
+        if self.has_company() {
+            self.give_news();
+        }
+    }
+
+    /// Has the reader look what is new before the next packet.
+    pub(crate) fn give_news(&self) {
+        self.has_news.store(true, Ordering::Release);
+    }
+
+    #[inline]
+    pub(crate) fn has_news(&self) -> bool {
+        self.has_news.load(Ordering::Relaxed)
+    }
+
+    /// What is given from here on is news once more.
+    pub(crate) fn clear_news(&self) {
+        self.has_news.swap(false, Ordering::Acquire);
     }
 
     /// Ends the current read, or the next one. Async-signal-safe.
@@ -131,12 +217,23 @@ pub(crate) struct Device {
     pub(crate) port: Arc<dyn Port>,
     /// The device is down or gone.
     is_down: AtomicBool,
+    /// Set once, when the handle becomes a member of a group that has company for it.
+    seat: OnceLock<Seat>,
 }
 
 impl Device {
     fn new(port: Arc<dyn Port>) -> Self {
         let is_down = AtomicBool::new(false);
-        Self { port, is_down }
+        let seat = OnceLock::new();
+        Self {
+            port,
+            is_down,
+            seat,
+        }
+    }
+
+    pub(crate) fn seat(&self) -> Option<&Seat> {
+        self.seat.get()
     }
 
     pub(crate) fn waits_on(&self) -> BorrowedFd<'_> {
@@ -152,6 +249,9 @@ impl Device {
     pub(crate) fn check(&self, found: c_short) -> Result<(), End> {
         if self.port.check(found)? == LinkState::Down {
             self.is_down.store(true, Ordering::Relaxed);
+            if let Some(seat) = self.seat() {
+                seat.note_down();
+            }
         }
         Ok(())
     }

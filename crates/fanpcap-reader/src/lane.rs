@@ -1,7 +1,8 @@
 //! One ring, with the filter, counters and pace that apply to its frames.
 
-use crate::accept::Wanted;
 use crate::call::{End, Packet};
+use crate::company::PublishedPosition;
+use crate::control::Control;
 use crate::filter::View;
 use crate::port::ReadError;
 use crate::publish::Publisher;
@@ -10,6 +11,7 @@ use crate::ring::{Layout, Ring};
 use fanpcap_bpf::Classic;
 use fanpcap_linux::file::shared::Word;
 use fanpcap_ring::Stamp;
+use std::sync::atomic::{Ordering, compiler_fence};
 use std::time::Duration;
 
 /// One ring of a reader. Only the reading thread uses it.
@@ -26,6 +28,8 @@ pub(crate) struct Intake {
     refilter: Option<Refilter>,
     /// The published number of frames taken from the ring.
     shown: Option<Word>,
+    /// Where others read which block is being read.
+    shown_mark: Option<Word>,
     publisher: Option<Box<Publisher>>,
     /// The number of taken frames at which the publisher looks at the clock.
     look_at: u64,
@@ -41,20 +45,14 @@ struct Refilter {
 
 impl Lane {
     pub(crate) fn new(ring: Ring) -> Self {
-        let intake = Intake {
-            pace: ring.pace(),
-            refilter: None,
-            shown: None,
-            publisher: None,
-            look_at: 0,
-        };
+        let intake = Intake::new(ring.pace());
         Self { ring, intake }
     }
 
     /// Publishes counters from now on.
-    pub(crate) fn set_publisher(&mut self, mut publisher: Box<Publisher>) {
+    pub(crate) fn set_publisher(&mut self, publisher: Box<Publisher>) {
         let taken = self.ring.taken();
-        self.intake.shown = Some(publisher.begin(taken));
+        self.intake.show(publisher.position(), &self.ring);
         self.intake.look_at = taken + 1;
         self.intake.publisher = Some(publisher);
     }
@@ -63,7 +61,7 @@ impl Lane {
     /// on packets that may have been in the ring before.
     pub(crate) fn set_filter(&mut self, filter: Vec<Classic>, in_kernel: bool) {
         let left = in_kernel.then(|| self.ring.pending());
-        self.intake.refilter = Some(Refilter { filter, left });
+        self.intake.set_filter(filter, left);
     }
 
     /// Whether the publisher looks at the clock at the next frame.
@@ -71,30 +69,78 @@ impl Lane {
         self.intake.shown.is_some() && self.ring.taken() + 1 >= self.intake.look_at
     }
 
+    /// Has the publisher look at the clock.
+    #[cold]
+    #[inline(never)]
+    pub(crate) fn look(&mut self, control: &Control) {
+        let taken = self.ring.taken();
+        self.intake.look_at = look(&mut self.intake.publisher, taken, control);
+    }
+
     /// Reads the next frame, which must exist. Returns false when the application does not want it.
     #[inline]
     pub(crate) fn next_packet(
         &mut self,
-        wanted: &Wanted,
+        control: &Control,
         packet: &mut Packet,
     ) -> Result<bool, End> {
-        self.intake.next_packet(&mut self.ring, wanted, packet)
+        self.intake.next_packet(&mut self.ring, control, packet)
     }
 
     /// Returns the arrival time of the next frame, which the application may not want. Gives read
     /// frames back to the kernel.
     pub(crate) fn head(&mut self) -> Option<Stamp> {
         let Self { ring, intake } = self;
-        ring.head(|closed| {
+        let mut is_marked = true;
+        let head = ring.head(|closed| {
             if let Some(closed) = closed {
                 intake.pace.handle_block(closed);
+                is_marked = false;
             }
             pass(&mut intake.refilter);
-        })
+        });
+        if !is_marked {
+            intake.show_mark(ring);
+        }
+        head
     }
 }
 
 impl Intake {
+    pub(crate) fn new(pace: Pace) -> Self {
+        Self {
+            pace,
+            refilter: None,
+            shown: None,
+            shown_mark: None,
+            publisher: None,
+            look_at: u64::MAX,
+        }
+    }
+
+    /// Shows from now on how far the reader of `ring` has come.
+    pub(crate) fn show(&mut self, words: PublishedPosition, ring: &impl Layout) {
+        self.shown_mark = Some(words.mark);
+        self.show_mark(ring);
+        words.taken.set(ring.taken());
+        self.shown = Some(words.taken);
+    }
+
+    /// Runs a filter on the packets of so many blocks or frames; `None`: of all.
+    pub(crate) fn set_filter(&mut self, filter: Vec<Classic>, left: Option<usize>) {
+        self.refilter = Some(Refilter { filter, left });
+    }
+
+    /// Shows which block comes next: a frame of it is taken after that.
+    #[inline]
+    pub(crate) fn show_mark(&self, ring: &impl Layout) {
+        if let (Some(mark), Some(shown)) = (ring.mark(), &self.shown_mark) {
+            shown.set(mark.word());
+            // One thread's order of stores is what a killed thread leaves.
+            compiler_fence(Ordering::Release);
+        }
+    }
+
     /// Handles an empty ring, of which `taken` frames were taken: publishes when it is time.
     /// Returns the time until the next publication, if there will be one.
     pub(crate) fn handle_empty(&mut self, taken: u64) -> Option<Duration> {
@@ -126,7 +172,7 @@ impl Intake {
     pub(crate) fn next_packet(
         &mut self,
         ring: &mut impl Layout,
-        wanted: &Wanted,
+        control: &Control,
         packet: &mut Packet,
     ) -> Result<bool, End> {
         // Count only if the number is published.
@@ -140,7 +186,7 @@ impl Intake {
         if let Some(shown) = &self.shown {
             shown.set(taken);
             if taken >= self.look_at {
-                self.look_at = look(&mut self.publisher, taken);
+                self.look_at = look(&mut self.publisher, taken, control);
             }
         }
         if let Some(Refilter { filter, .. }) = &self.refilter {
@@ -148,23 +194,29 @@ impl Intake {
                 return Ok(false);
             }
         }
-        wanted.accept(frame, packet).map_err(corrupt)
+        control.wanted.accept(frame, packet).map_err(corrupt)
     }
 
     /// Gives read frames back to the kernel.
     #[inline]
     pub(crate) fn release(&mut self, ring: &mut impl Layout) {
         ring.release(&mut self.pace);
+        self.show_mark(ring);
         pass(&mut self.refilter);
     }
 }
 
 #[cold]
-fn look(publisher: &mut Option<Box<Publisher>>, taken: u64) -> u64 {
-    match publisher {
-        Some(publisher) => publisher.look(taken),
-        None => u64::MAX,
+fn look(publisher: &mut Option<Box<Publisher>>, taken: u64, control: &Control) -> u64 {
+    let Some(publisher) = publisher else {
+        return u64::MAX;
+    };
+    let next = publisher.look(taken);
+    if publisher.take_has_told() {
+        // A busy reader, which does not wait on its company's descriptor, looks at it now.
+        control.call_attention();
     }
+    next
 }
 
 /// Counts a block or frame that the newest filter has been run on.

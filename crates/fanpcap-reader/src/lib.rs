@@ -7,13 +7,16 @@
 
 pub mod filter;
 mod port;
+mod company;
 mod rest;
 mod ring;
 mod call;
 mod accept;
 mod publish;
-mod lane;
+mod seat;
 mod control;
+mod lane;
+mod inherited;
 mod wait;
 mod single;
 mod merge;
@@ -21,6 +24,7 @@ mod reader;
 
 pub use accept::{Direction, Options};
 pub use call::{Call, End, Packet};
+pub use company::{Attention, Company, Inheritance, PublishedPosition};
 pub use port::{LinkState, Port, PortStatistics, ReadError};
 pub use publish::{Publish, PublishedCounters};
 pub use reader::{Input, Reader};

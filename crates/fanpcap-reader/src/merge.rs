@@ -6,9 +6,11 @@
 
 use crate::call::{Call, End, Packet, Pause, Wait};
 use crate::control::Control;
+use crate::inherited::Inherited;
 use crate::lane::Lane;
 use crate::ring::Layout;
 use fanpcap_bpf::Classic;
+use fanpcap_linux::process::signal::Blocked;
 use fanpcap_ring::Stamp;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
@@ -29,7 +31,10 @@ const AHEAD: Duration = Duration::from_secs(1);
 #[derive(Debug)]
 pub(crate) struct Merge {
     lanes: Vec<Lane>,
-    /// When each lane's next packet arrived, since 1970; `None` for an empty lane.
+    /// Dead members' rings, which come after the lanes.
+    inherited: Vec<Inherited>,
+    /// When each lane's next packet arrived, since 1970; `None` for an empty lane. Those of
+    /// `inherited` follow, which are never empty.
     heads: Vec<Option<Duration>>,
     /// The longest time from a packet's arrival until the kernel hands it over.
     delay: Duration,
@@ -55,6 +60,7 @@ impl Merge {
         Self {
             heads: vec![None; lanes.len()],
             lanes,
+            inherited: Vec::new(),
             delay: timeout.unwrap_or_default() + SLACK,
             horizon: Duration::ZERO,
             hurried: false,
@@ -65,6 +71,24 @@ impl Merge {
         for lane in &mut self.lanes {
             lane.set_filter(filter.to_vec(), in_kernel);
         }
+        for lane in &mut self.inherited {
+            lane.set_filter(filter.to_vec());
+        }
+    }
+
+    /// Reads dead members' rings too from now on.
+    pub(crate) fn inherit(&mut self, inherited: impl Iterator<Item = Inherited>) {
+        self.inherited.extend(inherited);
+    }
+
+    /// Whether there is nothing to merge.
+    fn is_alone(&self) -> bool {
+        self.lanes.len() == 1 && self.inherited.is_empty()
+    }
+
+    /// The lane of the first device.
+    pub(crate) fn into_first(self) -> Option<Lane> {
+        self.lanes.into_iter().next()
     }
 
     /// The lane of the device with this index.
@@ -113,22 +137,20 @@ impl Merge {
         packet: &mut Packet,
     ) -> Result<(), Pause> {
         loop {
-            self.look();
-            let turn = self.turn();
+            self.look(control);
+            let turn = self.turn(control);
             if let Err(end) = control.check_end(call) {
                 self.announce(control, &turn);
                 return Err(end.into());
+            }
+            if self.is_alone() {
+                return Err(Pause::Alone);
             }
             match turn {
                 Turn::Now(lane) => {
                     call.begun = true;
                     self.hurried = false;
-                    if self.lanes[lane].is_about_to_look() {
-                        // Also for lanes without packets, whose publishers have no frame to look at
-                        // the clock.
-                        self.handle_empty();
-                    }
-                    if self.lanes[lane].next_packet(&control.wanted, packet)? {
+                    if self.next_of(lane, control, packet)? {
                         return Ok(());
                     }
                 }
@@ -153,21 +175,65 @@ impl Merge {
         }
     }
 
+    /// Reads the next frame of this lane. False when the application does not want it.
+    fn next_of(
+        &mut self,
+        lane: usize,
+        control: &Control,
+        packet: &mut Packet,
+    ) -> Result<bool, End> {
+        let after_lanes = lane.checked_sub(self.lanes.len());
+        if let Some(inherited) = after_lanes.and_then(|lane| self.inherited.get_mut(lane)) {
+            // The lanes' own packets may be few.
+            self.lanes.iter_mut().for_each(|lane| lane.look(control));
+            return Ok(inherited.next_packet(control, packet));
+        }
+        if self.lanes[lane].is_about_to_look() {
+            // Also for lanes without packets, whose publishers have no frame to look at
+            // the clock.
+            self.handle_empty();
+        }
+        self.lanes[lane].next_packet(control, packet)
+    }
+
     /// Reads the arrival time of each lane's next packet.
-    fn look(&mut self) {
+    fn look(&mut self, control: &Control) {
         for (head, lane) in self.heads.iter_mut().zip(&mut self.lanes) {
             *head = lane.head().map(since_1970);
+        }
+        self.heads.truncate(self.lanes.len());
+        if !self.inherited.is_empty() {
+            self.look_at_inherited(control);
+        }
+    }
+
+    /// The same for dead members' rings. Those that are read to their end go.
+    #[cold]
+    fn look_at_inherited(&mut self, control: &Control) {
+        let mut at = 0;
+        while let Some(lane) = self.inherited.get_mut(at) {
+            if let Some(stamp) = lane.head() {
+                self.heads.push(Some(since_1970(stamp)));
+                at += 1;
+            } else {
+                let _signals = Blocked::new();
+                self.inherited.swap_remove(at).end();
+                control.call_companies();
+            }
         }
     }
 
     /// Finds the earliest packet and what to do with it.
-    fn turn(&mut self) -> Turn {
+    fn turn(&mut self, control: &Control) -> Turn {
         let times = self.heads.iter().enumerate();
         let times = times.filter_map(|(lane, head)| Some((lane, (*head)?)));
         let Some((lane, time)) = times.min_by_key(|(_, time)| *time) else {
             return Turn::Never;
         };
+        // Nothing would wake an application for a dead member's packet that is held back.
+        let is_deaf = !self.inherited.is_empty() && control.waits_for_packets_alone();
         let at_once = self.hurried
+            || is_deaf
             || self.heads.iter().all(Option::is_some)
             || self.lanes.iter().any(|lane| lane.ring.is_filling());
         let wait = if at_once { None } else { self.wait(time) };
@@ -203,7 +269,7 @@ impl Merge {
 
     /// The lanes without a packet, one bit each.
     fn empty(&self) -> u64 {
-        let bits = self.heads.iter().enumerate();
+        let bits = self.heads.iter().take(self.lanes.len()).enumerate();
         bits.fold(0, |bits, (lane, head)| {
             bits | (u64::from(head.is_none()) << lane)
         })

@@ -5,20 +5,21 @@
 //! read. So the reader reads them itself, without the system's library. The publisher looks at the
 //! clock once in many frames, and when the ring is empty.
 
+use crate::company::PublishedPosition;
 use crate::port::Port;
 use fanpcap_linux::file::shared::Word;
 use fanpcap_linux::process::signal::Blocked;
 use fanpcap_linux::wait::clock;
 use std::fmt::Debug;
+use std::mem;
 use std::sync::Arc;
 use std::time::Duration;
 
 /// The counters that a reader publishes.
 #[derive(Clone, Debug)]
 pub struct PublishedCounters {
-    /// Frames that the reader has taken from the ring since activation. Set before each frame is
-    /// delivered.
-    pub taken: Word,
+    /// How far the reader has come in the ring.
+    pub position: PublishedPosition,
     /// Packets received, by the reader's reads of the kernel's counters. The reader adds to it.
     pub received: Word,
     /// Packets dropped, likewise.
@@ -76,6 +77,8 @@ pub(crate) struct Publisher {
     /// Time of the last look at the clock, and the frames until the next one.
     looked_ns: u64,
     stride: u64,
+    /// It has published, and nobody has asked since.
+    has_told: bool,
 }
 
 impl Publisher {
@@ -88,13 +91,18 @@ impl Publisher {
             asked_ns: since_ns,
             looked_ns: since_ns,
             stride: 1,
+            has_told: false,
         }
     }
 
-    /// Begins with the frames `taken` so far. Returns the word for the number of taken frames.
-    pub(crate) fn begin(&mut self, taken: u64) -> Word {
-        self.kept.taken.set(taken);
-        self.kept.taken.clone()
+    /// Where how far the reader has come is shown.
+    pub(crate) fn position(&self) -> PublishedPosition {
+        self.kept.position.clone()
+    }
+
+    /// Whether it has published since the last call.
+    pub(crate) fn take_has_told(&mut self) -> bool {
+        mem::take(&mut self.has_told)
     }
 
     /// Publishes when it is time. Returns the number of taken frames at which to look again.
@@ -187,6 +195,7 @@ impl Publisher {
         // Also after a failure, which may last: an idle reader need not wake for it.
         self.asked = Some(taken);
         self.asked_ns = clock::monotonic_ns();
+        self.has_told = true;
     }
 }
 
@@ -271,7 +280,10 @@ mod tests {
         let port = Arc::new(Uncounted(UdpSocket::bind("127.0.0.1:0").unwrap()));
         let word = |value| shared::own(&[value])[0].clone();
         let kept = PublishedCounters {
-            taken: word(u64::MAX),
+            position: PublishedPosition {
+                taken: word(u64::MAX),
+                mark: word(0),
+            },
             received: word(0),
             dropped: word(0),
             reading: word(0),

@@ -2,7 +2,9 @@
 
 use crate::accept::{Direction, Options};
 use crate::call::{Call, End, Packet, Pause};
+use crate::company::{Company, Inheritance};
 use crate::control::Control;
+use crate::inherited::Inherited;
 use crate::lane::Lane;
 use crate::merge::Merge;
 use crate::port::Port;
@@ -10,13 +12,13 @@ use crate::publish::{PublishedCounters, Publisher};
 use crate::ring::Ring;
 use crate::single;
 use fanpcap_bpf::Classic;
+use fanpcap_linux::process::signal::Blocked;
 use fanpcap_linux::wait::clock;
 use fanpcap_ring::{Handover, OneReader};
-use std::io;
 use std::os::fd::RawFd;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
+use std::{io, mem};
 
 /// A ring with its engine.
 #[derive(Debug)]
@@ -38,8 +40,6 @@ pub struct Reader {
     filter: Handover<NewFilter>,
     /// The newest publisher of each device's counters, until the reading thread takes it.
     publishers: Vec<Handover<Publisher>>,
-    /// A filter or publisher was handed over since the reading thread looked.
-    has_news: AtomicBool,
     state: OneReader<State>,
 }
 
@@ -58,7 +58,15 @@ const E2BIG: i32 = 7;
 
 /// State that only the reading thread uses.
 #[derive(Debug)]
-enum State {
+struct State {
+    lanes: Lanes,
+    /// The application's filter, if it has set one, for rings that are inherited.
+    filter: Option<Vec<Classic>>,
+}
+
+/// What is read.
+#[derive(Debug)]
+enum Lanes {
     One(Lane),
     Several(Merge),
 }
@@ -66,10 +74,62 @@ enum State {
 impl State {
     /// Notes that the application begins to wait for packets (`waits`), or has waited.
     fn note_wait(&self, waits: bool) {
-        match self {
-            Self::One(lane) => lane.intake.note_wait(waits),
-            Self::Several(merge) => merge.note_wait(waits),
+        match &self.lanes {
+            Lanes::One(lane) => lane.intake.note_wait(waits),
+            Lanes::Several(merge) => merge.note_wait(waits),
         }
+    }
+
+    fn set_filter(&mut self, new: NewFilter) {
+        let NewFilter { filter, in_kernel } = new;
+        match &mut self.lanes {
+            Lanes::One(lane) => lane.set_filter(filter.clone(), in_kernel),
+            Lanes::Several(merge) => merge.set_filter(&filter, in_kernel),
+        }
+        self.filter = Some(filter);
+    }
+
+    /// The lane of the device that has this index.
+    fn lane(&mut self, device: usize) -> Option<&mut Lane> {
+        match &mut self.lanes {
+            Lanes::One(lane) => Some(lane).filter(|_| device == 0),
+            Lanes::Several(merge) => merge.lane(device),
+        }
+    }
+
+    /// Reads dead members' rings too from now on, of a device with this time-out.
+    #[cold]
+    #[inline(never)]
+    fn inherit(&mut self, inherited: Vec<Inheritance>, timeout: Option<Duration>) {
+        if inherited.is_empty() {
+            return;
+        }
+        let mut merge = match self.take_lanes() {
+            Lanes::One(lane) => Merge::new(vec![lane], timeout),
+            Lanes::Several(merge) => merge,
+        };
+        let filter = self.filter.as_ref();
+        merge.inherit(inherited.into_iter().map(|it| Inherited::new(it, filter)));
+        self.lanes = Lanes::Several(merge);
+    }
+
+    /// Has nothing left to merge.
+    fn settle(&mut self) {
+        self.lanes = match self.take_lanes() {
+            Lanes::Several(merge) => match merge.into_first() {
+                Some(lane) => Lanes::One(lane),
+                None => return,
+            },
+            one @ Lanes::One(_) => one,
+        };
+    }
+
+    /// Leaves nothing to be read.
+    #[cold]
+    #[inline(never)]
+    fn take_lanes(&mut self) -> Lanes {
+        let nothing = Lanes::Several(Merge::new(Vec::new(), None));
+        mem::replace(&mut self.lanes, nothing)
     }
 }
 
@@ -80,7 +140,7 @@ impl Reader {
     /// `EMFILE` and the like.
     pub fn new(input: Input, options: &Options) -> io::Result<Self> {
         let control = Control::new(vec![input.port], input.timeout, options)?;
-        Ok(Self::with(control, State::One(Lane::new(input.ring))))
+        Ok(Self::with(control, Lanes::One(Lane::new(input.ring))))
     }
 
     /// A reader of several rings, which delivers their packets in the order of time.
@@ -94,21 +154,23 @@ impl Reader {
         let longest = inputs.iter().filter_map(|input| input.timeout).max();
         let parts = inputs.into_iter().map(|it| (Lane::new(it.ring), it.port));
         let (lanes, ports) = parts.unzip();
-        let mut control = Control::new(ports, longest, options)?;
+        let control = Control::new(ports, longest, options)?;
         control.make_selectable()?;
         Ok(Self::with(
             control,
-            State::Several(Merge::new(lanes, longest)),
+            Lanes::Several(Merge::new(lanes, longest)),
         ))
     }
 
-    fn with(control: Control, state: State) -> Self {
+    fn with(control: Control, lanes: Lanes) -> Self {
         let devices = control.devices.iter();
         Self {
             filter: Handover::new(),
             publishers: devices.map(|_| Handover::new()).collect(),
-            has_news: AtomicBool::new(false),
-            state: OneReader::new(state),
+            state: OneReader::new(State {
+                lanes,
+                filter: None,
+            }),
             control,
         }
     }
@@ -138,6 +200,10 @@ impl Reader {
                 }
                 Err(Pause::End(end)) => return Err(end),
                 Err(Pause::Wait(wait)) => wait,
+                Err(Pause::Alone) => {
+                    self.settle(state);
+                    continue;
+                }
             };
             state.note_wait(true);
             let waited = self.control.wait(wait, call);
@@ -145,8 +211,12 @@ impl Reader {
             // more.
             let state = unsafe { self.state.get() };
             state.note_wait(false);
-            if let Err(end) = waited {
-                give_up(state, end)?;
+            match waited {
+                Ok(false) => {}
+                Ok(true) => {
+                    self.attend(state);
+                }
+                Err(end) => give_up(state, end)?,
             }
         }
     }
@@ -159,41 +229,59 @@ impl Reader {
         call: &mut Call,
         packet: &mut Packet,
     ) -> Result<(), Pause> {
-        if self.has_news.load(Ordering::Relaxed) {
-            self.take_news(state);
+        if self.control.has_news() {
+            self.take_news(state, call);
         }
-        match state {
-            State::One(lane) => single::next(lane, &self.control, call, packet),
-            State::Several(merge) => merge.next(&self.control, call, packet),
+        match &mut state.lanes {
+            Lanes::One(lane) => single::next(lane, &self.control, call, packet),
+            Lanes::Several(merge) => merge.next(&self.control, call, packet),
         }
     }
 
     #[cold]
-    fn take_news(&self, state: &mut State) {
+    fn take_news(&self, state: &mut State, call: &mut Call) {
         // Reset the flag first: a later hand-over sets it again.
-        self.has_news.swap(false, Ordering::Acquire);
+        self.control.clear_news();
         if let Some(filter) = self.filter.take() {
-            let NewFilter { filter, in_kernel } = *filter;
-            match state {
-                State::One(lane) => lane.set_filter(filter, in_kernel),
-                State::Several(merge) => merge.set_filter(&filter, in_kernel),
-            }
+            state.set_filter(*filter);
         }
         for (device, publisher) in self.publishers.iter().enumerate() {
-            let lane = match state {
-                State::One(lane) => Some(lane),
-                State::Several(merge) => merge.lane(device),
-            };
-            if let (Some(lane), Some(publisher)) = (lane, publisher.take()) {
+            if let (Some(lane), Some(publisher)) = (state.lane(device), publisher.take()) {
                 lane.set_publisher(publisher);
             }
         }
+        // An application that waits by itself may have been woken for that, and does not expect
+        // the read to wait.
+        call.begun |= self.attend(state) && self.control.is_asked();
+    }
+
+    /// Does what the companies want that want something. False when none does.
+    #[cold]
+    #[inline(never)]
+    fn attend(&self, state: &mut State) -> bool {
+        let mut has_attended = false;
+        for seat in self.control.seats().filter(|seat| seat.is_wanted()) {
+            // A signal handler that leaves the read by siglongjmp(3) must leave no group's lock
+            // locked, and no ring to nobody.
+            let _signals = Blocked::new();
+            state.inherit(seat.attend(), self.control.timeout);
+            self.control.announce(u64::MAX, None);
+            has_attended = true;
+        }
+        has_attended
+    }
+
+    /// All that was inherited is read.
+    #[cold]
+    fn settle(&self, state: &mut State) {
+        state.settle();
+        self.control.announce(u64::MAX, None);
     }
 
     /// Replaces the filter. `in_kernel`: the engines run it already.
     pub fn set_filter(&self, filter: Vec<Classic>, in_kernel: bool) {
         self.filter.give(Box::new(NewFilter { filter, in_kernel }));
-        self.has_news.store(true, Ordering::Release);
+        self.control.give_news();
     }
 
     /// Publishes the counters of the member that this device has just become, from the next read
@@ -204,8 +292,19 @@ impl Reader {
             let port = Arc::clone(&device.port);
             let publisher = Publisher::new(kept, port, clock::monotonic_ns());
             handover.give(Box::new(publisher));
-            self.has_news.store(true, Ordering::Release);
+            self.control.give_news();
         }
+    }
+
+    /// Attends, from the next read on, to the company of the member that the device of this index
+    /// has just become; once a device. A reader that never waits attends only where it
+    /// [`keep`](Reader::keep)s counters too.
+    ///
+    /// False when the application has asked for the descriptor to wait on before: that stays the
+    /// port's own, so that the application reads, and the reader attends, when packets come and not
+    /// before.
+    pub fn accompany(&self, device: usize, company: Arc<dyn Company>) -> bool {
+        self.control.accompany(device, company)
     }
 
     /// Ends the current read, or the next one. Async-signal-safe.
@@ -240,7 +339,7 @@ impl Reader {
     }
 
     /// The descriptor to wait on, if it is not that of the only port. From the first call on it is
-    /// readable only when a read would deliver packets.
+    /// readable only when a read would deliver packets or attend to a company.
     pub fn selectable(&self) -> Option<RawFd> {
         self.control.selectable()
     }
@@ -250,7 +349,7 @@ impl Reader {
 /// those first.
 #[cold]
 fn give_up(state: &mut State, end: End) -> Result<(), End> {
-    if let (State::Several(merge), End::Failed(_)) = (state, &end) {
+    if let (Lanes::Several(merge), End::Failed(_)) = (&mut state.lanes, &end) {
         if merge.hurry() {
             return Ok(());
         }

@@ -2,7 +2,7 @@
 //! of the steps of a read (`single`).
 
 use crate::rest::Pace;
-use fanpcap_ring::{Blocks, Closed, Corrupt, Frame, Frames, Stamp};
+use fanpcap_ring::{Blocks, Closed, Corrupt, Frame, Frames, Mark, Remains, Stamp};
 
 /// A ring of which no frame has been read.
 #[derive(Debug)]
@@ -18,6 +18,9 @@ pub(crate) trait Layout {
     /// Frames that were taken from the ring.
     fn taken(&self) -> u64;
 
+    /// Which block is being read, or comes next, where there are blocks.
+    fn mark(&self) -> Option<Mark>;
+
     /// The next frame, if there is one.
     fn next_frame(&mut self, pace: &mut Pace) -> Result<Option<Frame<'_>>, Corrupt>;
 
@@ -29,6 +32,11 @@ impl Layout for Frames {
     #[inline]
     fn taken(&self) -> u64 {
         self.taken()
+    }
+
+    #[inline]
+    fn mark(&self) -> Option<Mark> {
+        None
     }
 
     #[inline]
@@ -53,6 +61,11 @@ impl Layout for Blocks {
     }
 
     #[inline]
+    fn mark(&self) -> Option<Mark> {
+        Some(self.mark())
+    }
+
+    #[inline]
     fn next_frame(&mut self, _: &mut Pace) -> Result<Option<Frame<'_>>, Corrupt> {
         self.next_frame()
     }
@@ -65,12 +78,37 @@ impl Layout for Blocks {
     }
 }
 
+/// Nothing goes back to the kernel.
+impl Layout for Remains {
+    fn taken(&self) -> u64 {
+        self.taken()
+    }
+
+    fn mark(&self) -> Option<Mark> {
+        self.mark()
+    }
+
+    fn next_frame(&mut self, _: &mut Pace) -> Result<Option<Frame<'_>>, Corrupt> {
+        self.next_frame()
+    }
+
+    fn release(&mut self, _: &mut Pace) {}
+}
+
 impl Layout for Ring {
     #[inline]
     fn taken(&self) -> u64 {
         match self {
             Self::V2(frames) => frames.taken(),
             Self::V3(blocks) => blocks.taken(),
+        }
+    }
+
+    #[inline]
+    fn mark(&self) -> Option<Mark> {
+        match self {
+            Self::V2(frames) => Layout::mark(frames),
+            Self::V3(blocks) => Layout::mark(blocks),
         }
     }
 

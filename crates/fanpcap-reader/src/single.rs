@@ -39,7 +39,7 @@ fn next_of_blocks(
         let is_spent = blocks.is_spent();
         let goes_on = !call.is_done() && !control.is_broken();
         if goes_on && !is_spent {
-            if intake.next_packet(blocks, &control.wanted, packet)? {
+            if intake.next_packet(blocks, control, packet)? {
                 return Ok(());
             }
             continue;
@@ -66,7 +66,7 @@ fn next_of_frames(
             control.check_end(call)?;
         } else if is_ready {
             call.begun = true;
-            if intake.next_packet(frames, &control.wanted, packet)? {
+            if intake.next_packet(frames, control, packet)? {
                 return Ok(());
             }
         } else {

@@ -3,6 +3,7 @@
 
 use crate::call::{Call, End, Wait};
 use crate::control::{Control, Device};
+use crate::seat::Seat;
 use fanpcap_linux::wait::{self, POLLIN, Woken};
 use std::io;
 use std::time::Duration;
@@ -12,36 +13,43 @@ const NET_DOWN_INTERVAL: Duration = Duration::from_millis(1);
 
 impl Control {
     /// Waits as `wait` says, unless the application breaks the loop or a device fails. A
-    /// non-blocking reader only checks.
+    /// non-blocking reader only checks. Returns true when the reader must attend to a company.
     #[cold]
-    pub(crate) fn wait(&self, wait: Wait, call: &mut Call) -> Result<(), End> {
-        match wait {
+    pub(crate) fn wait(&self, wait: Wait, call: &mut Call) -> Result<bool, End> {
+        let is_called = match wait {
             Wait::Rest(rest) => return self.rest(rest),
             Wait::Packets(longest) => {
-                if !self.wait_for_packets(longest)? {
+                let (is_own, is_called) = self.wait_for_packets(longest)?;
+                if !is_own {
                     // The application must not notice this wait, which is not its own.
-                    return Ok(());
+                    return Ok(is_called);
                 }
+                is_called
             }
             Wait::Any(devices, longest) => self.wait_for_any(devices, longest)?,
-        }
+        };
         call.begun = true;
-        Ok(())
+        Ok(is_called)
     }
 
-    /// Waits for packets of the only device. Returns false when the reader must publish or look
-    /// again: `longest` has passed, a signal has come, or another thread has nudged the reader.
-    fn wait_for_packets(&self, longest: Option<Duration>) -> Result<bool, End> {
+    /// Waits for packets of the only device. Returns whether the wait was the application's own,
+    /// and whether the reader must attend to a company. The wait was not the application's own
+    /// when the reader must publish or look again: `longest` has passed, a signal has come, another
+    /// thread has nudged the reader, or a company calls.
+    fn wait_for_packets(&self, longest: Option<Duration>) -> Result<(bool, bool), End> {
         let device = &self.devices[0];
         let blocking = !self.is_nonblocking();
         loop {
             let wake = blocking.then_some(&self.wake);
-            let limits = [longest, limit(blocking, device.is_down())];
+            let limits = [longest, self.due(), limit(blocking, device.is_down())];
             let limit = limits.into_iter().flatten().min();
-            let woken = self.woken(wait::wait(Some(device.waits_on()), wake, limit))?;
+            let company = device.seat().and_then(Seat::waits_on);
+            let waited = wait::wait_for_two(Some(device.waits_on()), company, wake, limit);
+            let woken = self.woken(waited)?;
+            let is_called = self.is_called(woken.is_some_and(|woken| woken.called));
             if let Some(woken) = woken {
                 if woken.socket == POLLIN {
-                    return Ok(true);
+                    return Ok((true, is_called));
                 }
                 device.check(woken.socket)?;
                 self.check_break(woken.signalled)?;
@@ -50,43 +58,71 @@ impl Control {
                 device.look_after()?;
             }
             if !blocking {
-                return Ok(true);
+                return Ok((true, is_called));
             }
             let is_nudged = woken.is_some_and(|woken| woken.signalled);
             let is_over = woken.is_none_or(|woken| woken == Woken::default());
-            if is_nudged || (longest.is_some() && is_over) {
-                return Ok(false);
+            if is_nudged || is_called || (longest.is_some() && is_over) {
+                // An application that waits by itself was woken for the company.
+                return Ok((is_called && self.is_asked(), is_called));
             }
         }
     }
 
     /// Waits until a device whose bit is set may have a packet, or `longest` is over.
-    fn wait_for_any(&self, devices: u64, longest: Option<Duration>) -> Result<(), End> {
+    fn wait_for_any(&self, devices: u64, longest: Option<Duration>) -> Result<bool, End> {
         let blocking = !self.is_nonblocking();
         // The descriptor of a device whose lane has a packet is readable all the time.
         let watched = self.devices.iter().enumerate().map(|(index, device)| {
             let is_watched = (devices >> index) & 1 == 1;
             is_watched.then(|| device.waits_on())
         });
+        let watched = watched.chain(self.seats().map(Seat::waits_on));
         let wake = blocking.then_some(&self.wake);
-        let bounds = [longest, limit(blocking, self.is_net_down())];
+        let bounds = [longest, self.due(), limit(blocking, self.is_net_down())];
         let limit = bounds.into_iter().flatten().min();
+        let mut is_called = false;
         if let Some((found, signalled)) = self.woken(wait::wait_for_any(watched, wake, limit))? {
-            for (device, found) in self.devices.iter().zip(found) {
+            let (found, called) = found.split_at(self.devices.len());
+            is_called = called.iter().any(|&found| found != 0);
+            for (device, &found) in self.devices.iter().zip(found) {
                 device.check(found)?;
             }
             self.check_break(signalled)?;
         }
         let mut down = self.devices.iter().filter(|device| device.is_down());
-        down.try_for_each(Device::look_after)
+        down.try_for_each(Device::look_after)?;
+        Ok(self.is_called(is_called))
     }
 
     /// Leaves a busy ring alone for a while.
-    fn rest(&self, rest: Duration) -> Result<(), End> {
-        match self.woken(wait::wait(None, Some(&self.wake), Some(rest)))? {
-            Some(woken) => self.check_break(woken.signalled),
-            None => Ok(()),
+    fn rest(&self, rest: Duration) -> Result<bool, End> {
+        let company = self.devices[0].seat().and_then(Seat::waits_on);
+        let limit = self.due().map_or(rest, |due| due.min(rest));
+        let woken = self.woken(wait::wait_for_two(
+            None,
+            company,
+            Some(&self.wake),
+            Some(limit),
+        ))?;
+        if let Some(woken) = woken {
+            self.check_break(woken.signalled)?;
         }
+        Ok(self.is_called(woken.is_some_and(|woken| woken.called)))
+    }
+
+    /// How long until a company is to be attended to, whatever its descriptor says.
+    #[cold]
+    #[inline(never)]
+    fn due(&self) -> Option<Duration> {
+        self.seats().filter_map(Seat::due).min()
+    }
+
+    /// Whether a company is to be attended to: its descriptor has `called`, or its time has come.
+    #[cold]
+    #[inline(never)]
+    fn is_called(&self, called: bool) -> bool {
+        called || self.due().is_some_and(|due| due.is_zero())
     }
 
     /// `None` when a signal handler has run: the application may have broken the loop in it.

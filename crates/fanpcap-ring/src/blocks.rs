@@ -1,10 +1,11 @@
 //! TPACKET_V3: blocks of packets of any length, which go over to the reader and back as a whole.
 
 use crate::frame::{Corrupt, Frame, FrameHeader, LINK_LEN, Stamp};
+use crate::position::Mark;
 use crate::prefetch::prefetch;
 use fanpcap_linux::packet::ring::Mapping;
 use std::ptr::NonNull;
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
 /// `struct tpacket3_hdr`, with the first of its variants.
 #[repr(C)]
@@ -60,6 +61,7 @@ impl From<Stamps> for Stamp {
 const HEAD: usize = size_of::<Header>() + LINK_LEN;
 const DESCRIPTOR: usize = size_of::<Descriptor>();
 const STATUS: usize = 8;
+const SEQUENCE: usize = 24;
 
 const TP_STATUS_KERNEL: u32 = 0;
 const TP_STATUS_BLK_TMO: u32 = 1 << 5;
@@ -82,6 +84,7 @@ pub struct Blocks {
     open: Option<Open>,
     /// Packets of all blocks that were begun.
     begun: u64,
+    mark: Mark,
 }
 
 /// The current block, when the reader has begun with it.
@@ -117,6 +120,7 @@ impl Blocks {
             current: 0,
             open: None,
             begun: 0,
+            mark: Mark::FIRST,
         })
     }
 
@@ -162,6 +166,12 @@ impl Blocks {
     #[inline]
     pub fn taken(&self) -> u64 {
         self.begun - self.open.map_or(0, |open| u64::from(open.left))
+    }
+
+    /// Which block is being read, or comes next.
+    #[inline]
+    pub fn mark(&self) -> Mark {
+        self.mark
     }
 
     /// The next packet of the block that is begun, if it has one.
@@ -235,6 +245,7 @@ impl Blocks {
         let status = self.status(self.current);
         status.store(TP_STATUS_KERNEL, Ordering::Release);
         self.current = (self.current + 1) % self.count;
+        self.mark = Mark::new(descriptor.sequence.wrapping_add(1), self.begun);
         Some(Closed {
             first: descriptor.first_stamp.into(),
             last: descriptor.last_stamp.into(),
@@ -280,6 +291,53 @@ impl Blocks {
                 .cast::<Descriptor>()
                 .read_unaligned()
         }
+    }
+}
+
+/// For a reader of what a dead one has left (`remains`): nothing goes back to the kernel.
+impl Blocks {
+    /// What the kernel calls the block of this index: it numbers blocks as it opens them, from 1
+    /// on (`prb_open_block`). 0 for a block that it has never opened.
+    pub(crate) fn sequence(&self, index: usize) -> u64 {
+        debug_assert!(index < self.count);
+        // SAFETY: within the block's descriptor.
+        let sequence = unsafe { self.block(index).add(SEQUENCE) };
+        // SAFETY: aligned, as blocks begin at multiples of 8 bytes, and mapped as long as `self`.
+        unsafe { AtomicU64::from_ptr(sequence.as_ptr().cast()) }.load(Ordering::Acquire)
+    }
+
+    /// Goes on where a reader was that had this mark.
+    pub(crate) fn resume(&mut self, mark: Mark) {
+        self.mark = mark;
+    }
+
+    /// Begins with the block of this index, of which `skipped` packets have been read, as have
+    /// been `taken` of all blocks. Whether the kernel has closed the block does not matter.
+    pub(crate) fn begin(&mut self, index: usize, taken: u64, skipped: u32) {
+        self.current = index % self.count;
+        let descriptor = self.descriptor();
+        // So that garbage has an end.
+        let room = u32::try_from(self.block_size / HEAD).unwrap_or(u32::MAX);
+        let packets = descriptor.packets.min(room);
+        let skipped = skipped.min(packets);
+        let before = taken - u64::from(skipped).min(taken);
+        self.begun = before + u64::from(packets);
+        self.mark = Mark::new(descriptor.sequence, before);
+        self.open = Some(Open {
+            next: descriptor.first as usize,
+            left: packets,
+        });
+        for _ in 0..skipped {
+            let _ = self.next_frame();
+        }
+    }
+
+    /// Leaves the block that is begun. Returns its successor's index.
+    pub(crate) fn leave(&mut self) -> usize {
+        let sequence = self.sequence(self.current);
+        self.open = None;
+        self.mark = Mark::new(sequence.wrapping_add(1), self.begun);
+        (self.current + 1) % self.count
     }
 }
 

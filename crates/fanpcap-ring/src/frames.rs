@@ -3,6 +3,7 @@
 use crate::frame::{Corrupt, Frame, FrameHeader, LINK_LEN, Stamp};
 use crate::prefetch::prefetch;
 use fanpcap_linux::packet::ring::Mapping;
+use std::mem::offset_of;
 use std::ptr::NonNull;
 use std::sync::atomic::{AtomicU32, Ordering};
 
@@ -87,7 +88,8 @@ impl Frames {
         self.taken
     }
 
-    /// The current frame, if it is the reader's. It counts as handed out then.
+    /// The current frame, if it is the reader's. It counts as handed out then, and is marked so in
+    /// bytes that the kernel clears when it fills the frame (`tpacket_rcv`, `tp_padding`).
     ///
     /// # Errors
     /// When what the frame says leaves it.
@@ -99,6 +101,7 @@ impl Frames {
         self.taken += u64::from(!self.held);
         self.held = true;
         let base = self.frame(self.current);
+        self.handed_out(self.current).store(1, Ordering::Relaxed);
         prefetch(self.frame((self.current + AHEAD) % self.count).as_ptr());
         let header = self.header();
         let told = FrameHeader {
@@ -156,6 +159,28 @@ impl Frames {
         self.current = (self.current + 1) % self.count;
     }
 
+    /// Goes on after a reader that had `taken` so many frames. Returns how many are unread.
+    pub(crate) fn resume(&mut self, taken: u64) -> usize {
+        self.taken = taken;
+        self.current = usize::try_from(taken % self.count as u64).unwrap_or(0);
+        let is_unread = |&ahead: &usize| {
+            let index = (self.current + ahead) % self.count;
+            self.is_ready_ahead(ahead) && self.handed_out(index).load(Ordering::Relaxed) == 0
+        };
+        (0..self.count).take_while(is_unread).count()
+    }
+
+    /// Goes on to the next frame if this one was handed out, without giving it back to the kernel.
+    /// Tells whether it was.
+    pub(crate) fn leave(&mut self) -> bool {
+        if self.held {
+            self.held = false;
+            self.current = (self.current + 1) % self.count;
+            return true;
+        }
+        false
+    }
+
     /// How many frames may hold packets that are in the ring now, or on their way into it.
     pub fn pending(&self) -> usize {
         let ready = (0..self.count)
@@ -178,6 +203,15 @@ impl Frames {
         let at = index / in_block * self.block_size + index % in_block * self.frame_size;
         // SAFETY: indices are below `count`, and the mapping has `count` frames so laid out.
         unsafe { self.mapping.base().add(at) }
+    }
+
+    /// The mark of a frame that was handed out.
+    #[inline(always)]
+    fn handed_out(&self, index: usize) -> &AtomicU32 {
+        // SAFETY: within the frame's header.
+        let padding = unsafe { self.frame(index).add(offset_of!(Header, padding)) };
+        // SAFETY: aligned as the frame is, and mapped as long as `self`.
+        unsafe { AtomicU32::from_ptr(padding.as_ptr().cast()) }
     }
 
     #[inline(always)]

@@ -7,12 +7,16 @@
 mod frame;
 mod handover;
 mod one_reader;
+mod position;
 mod prefetch;
 mod blocks;
 mod frames;
+mod remains;
 
 pub use blocks::{Blocks, Closed};
 pub use frame::{Corrupt, Frame, LinkInfo, Stamp, Vlan};
 pub use frames::Frames;
 pub use handover::Handover;
 pub use one_reader::OneReader;
+pub use position::{Mark, Position};
+pub use remains::Remains;

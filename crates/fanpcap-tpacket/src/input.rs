@@ -1,9 +1,11 @@
 //! A packet socket's ring, mapped beside the mapping of the system's library.
 
 use crate::socket::Socket;
+use fanpcap_linux::netlink::diag::Geometry;
 use fanpcap_linux::packet::ring::{self, Mapping, Version};
+use fanpcap_linux::wait::events;
 use fanpcap_reader::{Input, Ring};
-use fanpcap_ring::{Blocks, Frames};
+use fanpcap_ring::{Blocks, Frames, Position, Remains};
 use std::io;
 use std::os::fd::BorrowedFd;
 use std::sync::Arc;
@@ -23,13 +25,10 @@ const EINVAL: i32 = 22;
 pub fn open(socket: BorrowedFd<'static>) -> io::Result<Input> {
     let (version, geometry) = ring::of(socket)?;
     let mapping = Mapping::of(socket, &geometry)?;
-    let block = geometry.block_size as usize;
+    let sizes = Sizes::of(&geometry);
     let ring = match version {
-        Version::V3 => Blocks::new(mapping, block, geometry.block_count as usize).map(Ring::V3),
-        Version::V2 => {
-            let (frame, count) = (geometry.frame_size, geometry.frame_count);
-            Frames::new(mapping, block, frame as usize, count as usize).map(Ring::V2)
-        }
+        Version::V3 => Blocks::new(mapping, sizes.block, sizes.blocks).map(Ring::V3),
+        Version::V2 => Frames::new(mapping, sizes.block, sizes.frame, sizes.frames).map(Ring::V2),
     };
     let retire = Some(geometry.retire).filter(|&retire| retire < FOR_EVER);
     Ok(Input {
@@ -37,4 +36,43 @@ pub fn open(socket: BorrowedFd<'static>) -> io::Result<Input> {
         port: Arc::new(Socket::new(socket)),
         timeout: retire.map(|retire| Duration::from_millis(retire.into())),
     })
+}
+
+/// Maps the ring of a dead member's `socket`, of which all is unread that comes after `position`.
+/// Nothing may come into the ring any more: the socket rejects all, and no packet is under way.
+///
+/// # Errors
+/// As [`open`].
+pub fn inherit(socket: BorrowedFd<'_>, position: Position) -> io::Result<Remains> {
+    let (version, geometry) = ring::of(socket)?;
+    let mapping = Mapping::of(socket, &geometry)?;
+    let sizes = Sizes::of(&geometry);
+    let remains = match version {
+        Version::V3 => Remains::of_blocks(mapping, sizes.block, sizes.blocks, position),
+        Version::V2 => {
+            Remains::of_frames(mapping, sizes.block, sizes.frame, sizes.frames, position)
+        }
+    };
+    // packet_poll() takes the lock under which the kernel's timer opens a block: see `Remains`.
+    events::poll(&[socket], Some(Duration::ZERO))?;
+    remains.ok_or_else(|| io::Error::from_raw_os_error(EINVAL))
+}
+
+/// A ring's sizes in bytes, and its numbers of blocks and frames.
+struct Sizes {
+    block: usize,
+    blocks: usize,
+    frame: usize,
+    frames: usize,
+}
+
+impl Sizes {
+    fn of(geometry: &Geometry) -> Self {
+        Self {
+            block: geometry.block_size as usize,
+            blocks: geometry.block_count as usize,
+            frame: geometry.frame_size as usize,
+            frames: geometry.frame_count as usize,
+        }
+    }
 }

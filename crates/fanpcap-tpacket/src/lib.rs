@@ -6,5 +6,5 @@ mod socket;
 mod input;
 
 pub use error::SocketError;
-pub use input::open;
+pub use input::{inherit, open};
 pub use socket::Socket;

@@ -5,7 +5,7 @@ use fanpcap_linux::packet::ring::Mapping;
 use fanpcap_reader::{
     Call, Direction, End, Input, LinkState, Options, Port, PortStatistics, ReadError, Reader, Ring,
 };
-use fanpcap_ring::{Blocks, Frames};
+use fanpcap_ring::{Blocks, Frames, Position, Remains};
 use std::collections::VecDeque;
 use std::io::{self, Write};
 use std::os::fd::{AsFd, BorrowedFd};
@@ -134,8 +134,9 @@ impl FakeDevice {
     /// Packets arrive: in one block, or in a frame each.
     pub(crate) fn arrive(&mut self, packets: &[Packet]) {
         if self.is_v3 {
-            let block = self.next % BLOCKS;
-            assert_eq!(self.memory.put_block(block, packets), packets.len());
+            let (block, sequence) = (self.next % BLOCKS, self.next as u64 + 1);
+            let put = self.memory.put_numbered_block(block, sequence, packets);
+            assert_eq!(put, packets.len());
             self.next += 1;
         } else {
             for packet in packets {
@@ -144,6 +145,17 @@ impl FakeDevice {
             }
         }
         self.port.ring();
+    }
+
+    /// What a reader has left that is dead now and had come so far.
+    pub(crate) fn remains(&self, position: Position) -> Remains {
+        let memory = self.memory.copy();
+        let remains = if self.is_v3 {
+            Remains::of_blocks(memory, BLOCK, BLOCKS, position)
+        } else {
+            Remains::of_frames(memory, BLOCK, FRAME, FRAMES, position)
+        };
+        remains.unwrap()
     }
 
     /// Spoils the header of the packet that came last, before which nothing came.

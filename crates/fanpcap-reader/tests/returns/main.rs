@@ -11,3 +11,5 @@ mod fake;
 mod ends;
 mod packets;
 mod several;
+mod company;
+mod inherited;

@@ -4,7 +4,9 @@ use super::fake::{FakeDevice, Got, LO, NONBLOCKING, OPTIONS, Return, dispatch, p
 use super::kernel::Packet;
 use fanpcap_bpf::Classic;
 use fanpcap_linux::file::shared;
-use fanpcap_reader::{Direction, Options, PortStatistics, PublishedCounters, Reader};
+use fanpcap_reader::{
+    Direction, Options, PortStatistics, PublishedCounters, PublishedPosition, Reader,
+};
 
 /// `PACKET_OUTGOING`.
 const OUTGOING: u8 = 4;
@@ -160,7 +162,10 @@ fn what_was_taken_and_counted_is_published() {
     let reader = Reader::new(input, &OPTIONS).unwrap();
     let word = || shared::own(&[0])[0].clone();
     let kept = PublishedCounters {
-        taken: word(),
+        position: PublishedPosition {
+            taken: word(),
+            mark: word(),
+        },
         received: word(),
         dropped: word(),
         reading: word(),
@@ -176,13 +181,25 @@ fn what_was_taken_and_counted_is_published() {
         dropped: 2,
     };
     device.arrive(&[packet(1, 60), packet(2, 60)]);
+    let position = &kept.position;
     let mut seen = Vec::new();
-    dispatch(&reader, 2, |_| seen.push(kept.taken.get()));
-    assert_eq!(seen, [1, 2], "before each is delivered");
+    dispatch(&reader, 2, |_| {
+        seen.push((position.taken.get(), position.mark.get()))
+    });
+    let first_block = 1 << 32;
+    let expected = [(1, first_block), (2, first_block)];
+    assert_eq!(seen, expected, "before each is delivered");
+    assert_eq!(position.mark.get(), (2 << 32) | 2, "the block went back");
     // The kernel's counters are taken 100 ms after the member has joined.
     std::thread::sleep(std::time::Duration::from_millis(120));
     device.arrive(&[packet(3, 60)]);
     dispatch(&reader, -1, |_| {});
-    let words = [kept.taken, kept.received, kept.dropped, kept.read_taken].map(|word| word.get());
-    assert_eq!(words, [3, 40, 2, 3]);
+    assert_eq!(position.mark.get(), (3 << 32) | 3, "two blocks went back");
+    let words = [
+        &position.taken,
+        &kept.received,
+        &kept.dropped,
+        &kept.read_taken,
+    ];
+    assert_eq!(words.map(|word| word.get()), [3, 40, 2, 3]);
 }

@@ -116,31 +116,57 @@ impl Memory {
         let (tpid, tci) = packet.vlan.unwrap_or_default();
         self.put(at + 24, &tci.to_ne_bytes());
         self.put(at + 26, &tpid.to_ne_bytes());
+        self.put_u32(at + 28, 0);
         self.status(at).store(1 | status(packet), Ordering::Release);
+    }
+
+    /// The same bytes in memory of their own: what a process finds that maps a dead one's ring.
+    pub fn copy(&self) -> Mapping {
+        let copy = Mapping::anonymous(self.len).expect("memory");
+        // SAFETY: both have `len` bytes, and nobody else uses either meanwhile.
+        unsafe { copy.base().copy_from_nonoverlapping(self.base, self.len) };
+        copy
     }
 
     /// Fills block `index` with as many of the packets as fit.
     pub fn put_block(&self, index: usize, packets: &[Packet]) -> usize {
+        self.put_numbered_block(index, 0, packets)
+    }
+
+    /// The same, of a block that the kernel calls `sequence`.
+    pub fn put_numbered_block(&self, index: usize, sequence: u64, packets: &[Packet]) -> usize {
+        let count = self.put_open_block(index, sequence, packets);
+        if count > 0 {
+            let last = packets[..count - 1].iter().map(length).sum::<usize>();
+            // As prb_close_block() does.
+            self.put_u32(index * BLOCK + DESCRIPTOR + last, 0);
+        }
+        self.status(index * BLOCK + 8).store(1, Ordering::Release);
+        count
+    }
+
+    /// The same, of a block that it has not closed.
+    pub fn put_open_block(&self, index: usize, sequence: u64, packets: &[Packet]) -> usize {
         let begin = index * BLOCK;
         let mut at = DESCRIPTOR;
         let mut count = 0;
         for packet in packets {
-            let need = (HEAD_V3 + packet.reserve + packet.data.len()).next_multiple_of(8);
-            if at + need > BLOCK {
+            if at + length(packet) > BLOCK {
                 break;
             }
-            at += need;
+            at += self.put_v3(begin + at, packet, false);
             count += 1;
-        }
-        let mut at = begin + DESCRIPTOR;
-        for (number, packet) in packets[..count].iter().enumerate() {
-            at += self.put_v3(at, packet, number + 1 == count);
         }
         self.put_u32(begin + 12, count as u32);
         self.put_u32(begin + 16, DESCRIPTOR as u32);
-        self.status(begin + 8).store(1, Ordering::Release);
+        self.put(begin + 24, &sequence.to_ne_bytes());
         count
     }
+}
+
+/// Bytes of a packet in a block.
+fn length(packet: &Packet) -> usize {
+    (HEAD_V3 + packet.reserve + packet.data.len()).next_multiple_of(8)
 }
 
 fn status(packet: &Packet) -> u32 {

@@ -1,0 +1,91 @@
+//! A dead member's ring as one more lane of the reader that has inherited it.
+
+use crate::call::Packet;
+use crate::company::Inheritance;
+use crate::control::Control;
+use crate::lane::Intake;
+use crate::rest::Pace;
+use fanpcap_bpf::Classic;
+use fanpcap_ring::{Remains, Stamp};
+use std::fmt;
+
+/// A lane to which nothing is added. Its packets have passed the dead member's filter in the
+/// kernel, so that the reader's own runs on each.
+pub(crate) struct Inherited {
+    remains: Remains,
+    intake: Intake,
+    /// What had been taken before.
+    before: u64,
+    done: Box<dyn FnOnce(u64) + Send>,
+}
+
+impl fmt::Debug for Inherited {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut debug = f.debug_struct("Inherited");
+        debug.field("remains", &self.remains);
+        debug.finish_non_exhaustive()
+    }
+}
+
+impl Inherited {
+    #[cold]
+    #[inline(never)]
+    pub(crate) fn new(inheritance: Inheritance, filter: Option<&Vec<Classic>>) -> Self {
+        let Inheritance {
+            remains,
+            published,
+            done,
+        } = inheritance;
+        // Nobody rests while there is something to read.
+        let mut intake = Intake::new(Pace::frames(0));
+        intake.show(published, &remains);
+        let before = remains.taken();
+        let mut inherited = Self {
+            remains,
+            intake,
+            before,
+            done,
+        };
+        if let Some(filter) = filter {
+            inherited.set_filter(filter.clone());
+        }
+        inherited
+    }
+
+    pub(crate) fn set_filter(&mut self, filter: Vec<Classic>) {
+        self.intake.set_filter(filter, None);
+    }
+
+    /// When the next frame arrived, if there is one.
+    pub(crate) fn head(&mut self) -> Option<Stamp> {
+        let before = self.remains.mark();
+        let head = self.remains.head();
+        if self.remains.mark() != before {
+            self.intake.show_mark(&self.remains);
+        }
+        head
+    }
+
+    /// Reads the next frame that there is. False when the application does not want it, or a dead
+    /// member has left garbage: no reason for the read of another to fail.
+    #[cold]
+    #[inline(never)]
+    pub(crate) fn next_packet(&mut self, control: &Control, packet: &mut Packet) -> bool {
+        let read = self.intake.next_packet(&mut self.remains, control, packet);
+        read.unwrap_or(false)
+    }
+
+    /// All is read.
+    pub(crate) fn end(self) {
+        let Self {
+            remains,
+            before,
+            done,
+            ..
+        } = self;
+        let taken = remains.taken().saturating_sub(before);
+        // The mapping keeps the socket alive.
+        drop(remains);
+        done(taken);
+    }
+}

@@ -1,0 +1,83 @@
+//! When a company is attended to.
+
+use crate::company::{Company, Inheritance};
+use fanpcap_linux::wait::{clock, events};
+use std::os::fd::BorrowedFd;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+/// The shortest time to the next attention.
+const SHORTEST: Duration = Duration::from_micros(500);
+
+/// A reader's seat in the company of one of its members.
+#[derive(Debug)]
+pub(crate) struct Seat {
+    company: Arc<dyn Company>,
+    /// When to attend, whatever the descriptor says, nanoseconds of `CLOCK_MONOTONIC`; 0: when the
+    /// descriptor is readable.
+    due_ns: AtomicU64,
+}
+
+impl Seat {
+    /// The application has not looked for packets yet, so that the seat is due.
+    pub(crate) fn new(company: Arc<dyn Company>) -> Self {
+        let due_ns = AtomicU64::new(1);
+        Self { company, due_ns }
+    }
+
+    /// The company's descriptor, whether or not to wait on it now.
+    pub(crate) fn descriptor(&self) -> Option<BorrowedFd<'_>> {
+        self.company.waits_on()
+    }
+
+    /// What to wait on.
+    #[cold]
+    #[inline(never)]
+    pub(crate) fn waits_on(&self) -> Option<BorrowedFd<'_>> {
+        self.descriptor().filter(|_| self.due().is_none())
+    }
+
+    /// How long until it is attended to, whatever the descriptor says.
+    #[cold]
+    #[inline(never)]
+    pub(crate) fn due(&self) -> Option<Duration> {
+        let due_ns = self.due_ns.load(Ordering::Relaxed);
+        (due_ns != 0).then(|| Duration::from_nanos(due_ns.saturating_sub(clock::monotonic_ns())))
+    }
+
+    /// Whether it is to be attended to now.
+    pub(crate) fn is_wanted(&self) -> bool {
+        if let Some(due) = self.due() {
+            return due.is_zero();
+        }
+        self.descriptor().is_some_and(|descriptor| {
+            let found = events::poll(&[descriptor], Some(Duration::ZERO));
+            found.is_ok_and(|found| found.contains(&true))
+        })
+    }
+
+    /// Tells the company that the device went down, and attends to it next.
+    #[cold]
+    #[inline(never)]
+    pub(crate) fn note_down(&self) {
+        self.company.note_down();
+        self.call();
+    }
+
+    /// Has the reader attend next, whatever the descriptor says.
+    pub(crate) fn call(&self) {
+        self.due_ns.store(1, Ordering::Relaxed);
+    }
+
+    /// Attends to the company.
+    pub(crate) fn attend(&self) -> Vec<Inheritance> {
+        let attention = self.company.attend();
+        let due_ns = attention.again.map_or(0, |again| {
+            let again = u64::try_from(again.max(SHORTEST).as_nanos()).unwrap_or(u64::MAX);
+            clock::monotonic_ns().saturating_add(again)
+        });
+        self.due_ns.store(due_ns, Ordering::Relaxed);
+        attention.inherited
+    }
+}

@@ -1,0 +1,334 @@
+//! When a reader attends to its company: waiting, busy, non-blocking, and for an application that
+//! waits by itself.
+
+use super::fake::{FakeDevice, NONBLOCKING, OPTIONS, Return, dispatch, packet, times};
+use fanpcap_linux::file::shared;
+use fanpcap_linux::wait::events;
+use fanpcap_reader::{
+    Attention, Company, Inheritance, PublishedCounters, PublishedPosition, Reader,
+};
+use std::collections::VecDeque;
+use std::io::{Read, Write};
+use std::os::fd::{AsFd, BorrowedFd, RawFd};
+use std::os::unix::net::UnixStream;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::{Arc, Mutex};
+use std::thread;
+use std::time::{Duration, Instant};
+
+const LATER: Duration = Duration::from_millis(30);
+const TIMEOUT: Option<Duration> = Some(Duration::from_millis(10));
+
+/// A company that wants what the test says.
+#[derive(Debug)]
+pub(crate) struct FakeCompany {
+    here: UnixStream,
+    there: UnixStream,
+    /// How often it was attended to.
+    attended: AtomicU32,
+    /// What the next attentions give.
+    pub(crate) inherited: Mutex<VecDeque<Vec<Inheritance>>>,
+    /// How often another holds the group's lock.
+    locked: AtomicU32,
+    /// How often the device went down.
+    downs: AtomicU32,
+}
+
+impl FakeCompany {
+    pub(crate) fn new() -> Arc<Self> {
+        let (here, there) = UnixStream::pair().unwrap();
+        here.set_nonblocking(true).unwrap();
+        Arc::new(Self {
+            here,
+            there,
+            attended: AtomicU32::new(0),
+            inherited: Mutex::default(),
+            locked: AtomicU32::new(0),
+            downs: AtomicU32::new(0),
+        })
+    }
+
+    /// Wants something.
+    pub(crate) fn call(&self) {
+        (&self.there).write_all(&[0]).unwrap();
+    }
+
+    pub(crate) fn attended(&self) -> u32 {
+        self.attended.load(Ordering::SeqCst)
+    }
+
+    pub(crate) fn join(self: &Arc<Self>, reader: &Reader) -> bool {
+        reader.accompany(0, Arc::clone(self) as Arc<dyn Company>)
+    }
+}
+
+impl Company for FakeCompany {
+    fn waits_on(&self) -> Option<BorrowedFd<'_>> {
+        Some(self.here.as_fd())
+    }
+
+    fn note_down(&self) {
+        self.downs.fetch_add(1, Ordering::Relaxed);
+    }
+
+    fn attend(&self) -> Attention {
+        self.attended.fetch_add(1, Ordering::SeqCst);
+        if self.locked.load(Ordering::SeqCst) > 0 {
+            self.locked.fetch_sub(1, Ordering::SeqCst);
+            return Attention {
+                again: Some(Duration::from_millis(5)),
+                ..Attention::default()
+            };
+        }
+        while (&self.here).read(&mut [0; 64]).is_ok_and(|count| count > 0) {}
+        Attention {
+            inherited: self
+                .inherited
+                .lock()
+                .unwrap()
+                .pop_front()
+                .unwrap_or_default(),
+            again: None,
+        }
+    }
+}
+
+/// Whether a descriptor is readable.
+fn is_readable(fd: RawFd) -> bool {
+    // SAFETY: the reader that has it lives.
+    let fd = unsafe { BorrowedFd::borrow_raw(fd) };
+    events::poll(&[fd], Some(Duration::ZERO)).unwrap()[0]
+}
+
+#[test]
+fn the_first_look_for_packets_attends_once() {
+    for is_v3 in [true, false] {
+        let (mut device, input) = FakeDevice::new(is_v3, None);
+        let reader = Reader::new(input, &NONBLOCKING).unwrap();
+        let company = FakeCompany::new();
+        assert!(company.join(&reader));
+        device.arrive(&[packet(1, 60)]);
+        assert_eq!(company.attended(), 0, "nobody has looked");
+        assert_eq!(times(&reader, -1), (Return::Count(1), vec![1]));
+        assert_eq!(times(&reader, -1), (Return::Count(0), vec![]));
+        assert_eq!(company.attended(), 1);
+    }
+}
+
+#[test]
+fn a_reader_that_waits_attends_at_once_and_waits_on() {
+    for is_v3 in [true, false] {
+        let (mut device, input) = FakeDevice::new(is_v3, None);
+        let reader = Reader::new(input, &OPTIONS).unwrap();
+        let company = FakeCompany::new();
+        company.join(&reader);
+        thread::scope(|scope| {
+            scope.spawn(|| {
+                thread::sleep(LATER);
+                company.call();
+                let called = Instant::now();
+                while company.attended() < 2 {
+                    thread::yield_now();
+                }
+                assert!(called.elapsed() < Duration::from_millis(100));
+                thread::sleep(LATER);
+                device.arrive(&[packet(1, 60)]);
+                thread::sleep(2 * LATER);
+            });
+            assert_eq!(times(&reader, -1), (Return::Count(1), vec![1]));
+        });
+        assert_eq!(company.attended(), 2);
+    }
+}
+
+#[test]
+fn a_reader_that_waits_gets_company() {
+    let (mut device, input) = FakeDevice::new(true, None);
+    let reader = Reader::new(input, &OPTIONS).unwrap();
+    let company = FakeCompany::new();
+    thread::scope(|scope| {
+        scope.spawn(|| {
+            thread::sleep(LATER);
+            company.join(&reader);
+            while company.attended() == 0 {
+                thread::yield_now();
+            }
+            device.arrive(&[packet(1, 60)]);
+            thread::sleep(2 * LATER);
+        });
+        assert_eq!(times(&reader, -1), (Return::Count(1), vec![1]));
+    });
+}
+
+#[test]
+fn nobody_spins_while_another_holds_the_lock() {
+    let (_device, input) = FakeDevice::new(true, None);
+    let reader = Reader::new(input, &OPTIONS).unwrap();
+    let company = FakeCompany::new();
+    company.locked.store(10, Ordering::SeqCst);
+    company.join(&reader);
+    company.call();
+    let begun = Instant::now();
+    thread::scope(|scope| {
+        scope.spawn(|| {
+            while company.attended() < 11 {
+                thread::yield_now();
+            }
+            thread::sleep(LATER);
+            reader.break_loop();
+        });
+        assert_eq!(times(&reader, -1), (Return::Break, vec![]));
+    });
+    assert!(begun.elapsed() >= Duration::from_millis(50));
+    assert_eq!(company.attended(), 11);
+}
+
+#[test]
+fn a_read_that_does_not_wait_attends_when_it_finds_nothing() {
+    let (mut device, input) = FakeDevice::new(true, None);
+    let reader = Reader::new(input, &NONBLOCKING).unwrap();
+    let company = FakeCompany::new();
+    company.join(&reader);
+    times(&reader, -1);
+    company.call();
+    device.arrive(&[packet(1, 60)]);
+    assert_eq!(times(&reader, -1), (Return::Count(1), vec![1]));
+    assert_eq!(company.attended(), 1, "it has found something");
+    assert_eq!(times(&reader, -1), (Return::Count(0), vec![]));
+    assert_eq!(company.attended(), 2);
+    assert_eq!(times(&reader, -1), (Return::Count(0), vec![]));
+    assert_eq!(company.attended(), 2);
+}
+
+/// Keeps counters of the reader's one device; returns where it shows how far it has come.
+pub(crate) fn keep(reader: &Reader) -> PublishedPosition {
+    let words = shared::own(&[0; 9]);
+    let [
+        taken,
+        mark,
+        received,
+        dropped,
+        reading,
+        read_ns,
+        read_taken,
+        idle_taken,
+        looked_ns,
+    ] = words;
+    let position = PublishedPosition { taken, mark };
+    let kept = PublishedCounters {
+        position: position.clone(),
+        received,
+        dropped,
+        reading,
+        read_ns,
+        read_taken,
+        idle_taken,
+        looked_ns,
+        more: None,
+    };
+    reader.keep(0, kept);
+    position
+}
+
+#[test]
+fn a_busy_reader_attends_ten_times_a_second() {
+    for is_v3 in [true, false] {
+        let (mut device, input) = FakeDevice::new(is_v3, None);
+        let reader = Reader::new(input, &NONBLOCKING).unwrap();
+        let company = FakeCompany::new();
+        keep(&reader);
+        company.join(&reader);
+        device.arrive(&[packet(1, 60), packet(2, 60)]);
+        let mut called = None;
+        // The ring never runs dry.
+        dispatch(&reader, 10_000, |_| {
+            device.arrive(&[packet(3, 60)]);
+            thread::sleep(Duration::from_millis(2));
+            let called = called.get_or_insert_with(|| {
+                company.call();
+                Instant::now()
+            });
+            if company.attended() > 1 {
+                reader.break_loop();
+            }
+            assert!(called.elapsed() < Duration::from_millis(250), "{is_v3}");
+        });
+        assert_eq!(company.attended(), 2);
+    }
+}
+
+#[test]
+fn one_descriptor_tells_of_packets_and_of_the_company() {
+    let (mut device, input) = FakeDevice::new(true, TIMEOUT);
+    let reader = Reader::new(input, &NONBLOCKING).unwrap();
+    let company = FakeCompany::new();
+    assert!(company.join(&reader));
+    let fd = reader.selectable().unwrap();
+    thread::sleep(Duration::from_millis(1));
+    assert!(is_readable(fd), "the first look is due");
+    times(&reader, -1);
+    assert!(!is_readable(fd));
+    company.call();
+    assert!(is_readable(fd));
+    company.locked.store(1, Ordering::SeqCst);
+    times(&reader, -1);
+    assert!(!is_readable(fd), "another holds the lock");
+    thread::sleep(Duration::from_millis(10));
+    assert!(is_readable(fd), "the time has come");
+    times(&reader, -1);
+    assert!(!is_readable(fd));
+    assert_eq!(company.attended(), 3);
+    device.arrive(&[packet(1, 60)]);
+    assert!(is_readable(fd));
+}
+
+#[test]
+fn a_descriptor_that_was_handed_out_stays() {
+    let (_device, input) = FakeDevice::new(true, TIMEOUT);
+    let reader = Reader::new(input, &NONBLOCKING).unwrap();
+    assert_eq!(reader.selectable(), None);
+    let company = FakeCompany::new();
+    assert!(!company.join(&reader));
+    assert_eq!(reader.selectable(), None);
+    company.call();
+    times(&reader, -1);
+    assert_eq!(company.attended(), 1);
+}
+
+#[test]
+fn a_read_returns_to_who_waits_by_himself() {
+    // Though it would wait: the company has woken the application, which knows nothing of it.
+    let (_device, input) = FakeDevice::new(true, TIMEOUT);
+    let reader = Reader::new(input, &OPTIONS).unwrap();
+    let company = FakeCompany::new();
+    company.join(&reader);
+    reader.selectable().unwrap();
+    assert_eq!(times(&reader, -1), (Return::Count(0), vec![]));
+    company.call();
+    assert_eq!(times(&reader, -1), (Return::Count(0), vec![]));
+    assert_eq!(company.attended(), 2);
+}
+
+#[test]
+fn several_devices_have_a_company_each() {
+    let (devices, inputs): (Vec<_>, Vec<_>) =
+        (0..2).map(|_| FakeDevice::new(true, TIMEOUT)).unzip();
+    let reader = Reader::of_several(inputs, &NONBLOCKING).unwrap();
+    let fd = reader.selectable().unwrap();
+    let companies = [FakeCompany::new(), FakeCompany::new()];
+    for (device, company) in companies.iter().enumerate() {
+        let company = Arc::clone(company) as Arc<dyn Company>;
+        assert!(reader.accompany(device, company));
+    }
+    times(&reader, -1);
+    assert!(!is_readable(fd));
+    companies[1].call();
+    assert!(is_readable(fd));
+    times(&reader, -1);
+    assert!(!is_readable(fd));
+    assert_eq!(
+        companies.each_ref().map(|company| company.attended()),
+        [1, 2]
+    );
+    drop(devices);
+}

@@ -1,0 +1,257 @@
+//! A dead member's ring in the reads of the one that has inherited it: in the order of time, as if
+//! all were its own, each packet once whoever stops in the middle.
+
+use super::company::{FakeCompany, keep};
+use super::fake::{FakeDevice, NONBLOCKING, OPTIONS, Return, dispatch, packet, times};
+use super::kernel::Packet;
+use fanpcap_bpf::Classic;
+use fanpcap_reader::{Call, Direction, Inheritance, Options, PublishedPosition, Reader};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
+use std::thread;
+use std::time::Duration;
+
+const COUNT: fn(i32) -> Return = Return::Count;
+
+/// A member that is dead.
+struct Dead {
+    device: FakeDevice,
+    position: PublishedPosition,
+    /// What its successors said that they had taken; `u64::MAX`: nothing yet.
+    done: Arc<AtomicU64>,
+    /// The ring's memory is as old as this.
+    _reader: Reader,
+}
+
+impl Dead {
+    /// It has got these packets, and its reader has taken so many.
+    fn new(is_v3: bool, blocks: &[&[Packet]], taken: usize) -> Self {
+        let (mut device, input) = FakeDevice::new(is_v3, None);
+        let reader = Reader::new(input, &NONBLOCKING).unwrap();
+        let position = keep(&reader);
+        for packets in blocks {
+            device.arrive(packets);
+        }
+        let mut call = Call::new(-1);
+        for _ in 0..taken {
+            let mut packet = fanpcap_reader::Packet::NONE;
+            // SAFETY: one thread reads.
+            unsafe { reader.next(&mut call, &mut packet) }.unwrap();
+        }
+        // It dies in its last packet's callback: nothing is read or published any more.
+        let done = Arc::new(AtomicU64::new(u64::MAX));
+        Self {
+            device,
+            position,
+            done,
+            _reader: reader,
+        }
+    }
+
+    /// Its ring, from where its readers have come to.
+    fn inheritance(&self) -> Inheritance {
+        let done = Arc::clone(&self.done);
+        Inheritance {
+            remains: self.device.remains(self.position.get()),
+            published: self.position.clone(),
+            done: Box::new(move |taken| done.store(taken, Ordering::SeqCst)),
+        }
+    }
+
+    fn done(&self) -> Option<u64> {
+        let taken = self.done.load(Ordering::SeqCst);
+        Some(taken).filter(|&taken| taken != u64::MAX)
+    }
+}
+
+/// A reader that inherits with its next read.
+fn heir(dead: &[&Dead], is_v3: bool, options: &Options) -> (FakeDevice, Reader, Arc<FakeCompany>) {
+    let (device, input) = FakeDevice::new(is_v3, Some(Duration::from_millis(10)));
+    let reader = Reader::new(input, options).unwrap();
+    let company = FakeCompany::new();
+    let inherited = dead.iter().map(|dead| dead.inheritance()).collect();
+    company.inherited.lock().unwrap().push_back(inherited);
+    company.join(&reader);
+    (device, reader, company)
+}
+
+fn packets<const N: usize>(numbers: [u32; N]) -> [Packet; N] {
+    numbers.map(|number| packet(number, 60))
+}
+
+#[test]
+fn an_inherited_lane_comes_in_the_order_of_time_and_goes() {
+    for (of_dead, of_heir) in [(true, true), (true, false), (false, true), (false, false)] {
+        let dead = Dead::new(of_dead, &[&packets([1, 2, 4]), &packets([6, 8])], 1);
+        let (mut device, reader, _company) = heir(&[&dead], of_heir, &NONBLOCKING);
+        device.arrive(&packets([3, 5]));
+        device.arrive(&packets([7, 9]));
+        let all = (2..10).collect();
+        assert_eq!(times(&reader, -1), (COUNT(8), all), "{of_dead} {of_heir}");
+        assert_eq!(times(&reader, -1), (COUNT(0), vec![]));
+        assert_eq!(dead.done(), Some(4));
+        assert_eq!(dead.position.get().taken, 5);
+        device.arrive(&packets([10, 11]));
+        assert_eq!(times(&reader, -1), (COUNT(2), vec![10, 11]));
+    }
+}
+
+#[test]
+fn a_read_delivers_no_more_than_it_may() {
+    for is_v3 in [true, false] {
+        let dead = Dead::new(is_v3, &[&packets([1, 3])], 0);
+        let (mut device, reader, _company) = heir(&[&dead], is_v3, &NONBLOCKING);
+        device.arrive(&packets([4, 5]));
+        assert_eq!(times(&reader, 2), (COUNT(2), vec![1, 3]), "{is_v3}");
+        reader.break_loop();
+        assert_eq!(times(&reader, 2), (Return::Break, vec![]), "{is_v3}");
+        assert_eq!(times(&reader, 1), (COUNT(1), vec![4]), "{is_v3}");
+        assert_eq!(times(&reader, 1), (COUNT(1), vec![5]), "{is_v3}");
+        assert_eq!(dead.done(), Some(2));
+    }
+}
+
+#[test]
+fn who_waits_reads_what_it_inherits() {
+    for is_v3 in [true, false] {
+        let dead = Dead::new(is_v3, &[&packets([1, 2]), &packets([3])], 0);
+        let (_device, reader, company) = heir(&[], is_v3, &OPTIONS);
+        let inherited = vec![dead.inheritance()];
+        thread::scope(|scope| {
+            scope.spawn(|| {
+                thread::sleep(Duration::from_millis(30));
+                company.inherited.lock().unwrap().push_back(inherited);
+                company.call();
+            });
+            assert_eq!(times(&reader, -1), (COUNT(3), vec![1, 2, 3]), "{is_v3}");
+        });
+    }
+}
+
+#[test]
+fn the_heirs_own_filter_direction_and_length_hold() {
+    let outgoing = Packet {
+        pkttype: 4,
+        ..packet(2, 80)
+    };
+    let dead = Dead::new(
+        true,
+        &[&[packet(1, 80), outgoing, packet(3, 50), packet(4, 90)]],
+        0,
+    );
+    let options = Options {
+        snaplen: 70,
+        ..NONBLOCKING
+    };
+    let (mut device, reader, _company) = heir(&[&dead], true, &options);
+    reader.set_direction(Direction::In);
+    let instruction = |code, jt, jf, k| Classic { code, jt, jf, k };
+    // More than 55 bytes.
+    let filter = vec![
+        instruction(0x80, 0, 0, 0),
+        instruction(0x25, 0, 1, 55),
+        instruction(0x06, 0, 0, u32::MAX),
+        instruction(0x06, 0, 0, 0),
+    ];
+    reader.set_filter(filter, true);
+    let mut got = Vec::new();
+    dispatch(&reader, -1, |packet| {
+        got.push((packet.fraction, packet.data.len(), packet.len))
+    });
+    assert_eq!(got, [(1, 70, 80), (4, 70, 90)]);
+    device.arrive(&[packet(5, 60)]);
+    assert_eq!(times(&reader, -1), (COUNT(1), vec![5]));
+    assert_eq!(dead.done(), Some(4), "those that were not wanted too");
+}
+
+#[test]
+fn two_rings_are_inherited_at_once() {
+    let first = Dead::new(true, &[&packets([1, 4])], 0);
+    let second = Dead::new(false, &[&packets([2, 3, 6])], 0);
+    let (mut device, reader, _company) = heir(&[&first, &second], true, &NONBLOCKING);
+    device.arrive(&packets([5, 7]));
+    assert_eq!(times(&reader, -1), (COUNT(7), (1..8).collect()));
+    times(&reader, -1);
+    assert_eq!((first.done(), second.done()), (Some(2), Some(3)));
+}
+
+#[test]
+fn an_heir_that_stops_in_the_middle_has_heirs() {
+    for is_v3 in [true, false] {
+        for (died_at, stopped_at) in (0..7).flat_map(|died| (0..7 - died).map(move |at| (died, at)))
+        {
+            let blocks: [&[Packet]; 3] = [&packets([1, 2]), &packets([3, 4, 5]), &packets([6])];
+            let dead = Dead::new(is_v3, &blocks, died_at);
+            let seen = Mutex::new((1..=died_at as i64).collect::<Vec<_>>());
+            let (_device, reader, _company) = heir(&[&dead], is_v3, &NONBLOCKING);
+            let mut call = Call::new(-1);
+            for _ in 0..stopped_at {
+                let mut packet = fanpcap_reader::Packet::NONE;
+                // SAFETY: one thread reads. It never comes back, as one that is killed.
+                unsafe { reader.next(&mut call, &mut packet) }.unwrap();
+                seen.lock().unwrap().push(packet.fraction);
+            }
+            drop(reader);
+            assert_eq!(dead.done(), None);
+            let (_device, reader, _company) = heir(&[&dead], is_v3, &NONBLOCKING);
+            dispatch(&reader, -1, |got| seen.lock().unwrap().push(got.fraction));
+            times(&reader, -1);
+            let all: Vec<i64> = (1..7).collect();
+            assert_eq!(*seen.lock().unwrap(), all, "{is_v3} {died_at} {stopped_at}");
+            assert_eq!(dead.done(), Some(6 - (died_at + stopped_at) as u64));
+        }
+    }
+}
+
+#[test]
+fn a_callback_that_does_not_return_loses_nothing() {
+    for is_v3 in [true, false] {
+        let dead = Dead::new(is_v3, &[&packets([1, 3])], 0);
+        let (mut device, reader, _company) = heir(&[&dead], is_v3, &NONBLOCKING);
+        device.arrive(&packets([2, 4]));
+        let mut seen = Vec::new();
+        for _ in 0..4 {
+            // As after longjmp(3): each read is left after its first packet.
+            let mut packet = fanpcap_reader::Packet::NONE;
+            // SAFETY: one thread reads.
+            unsafe { reader.next(&mut Call::new(-1), &mut packet) }.unwrap();
+            seen.push(packet.fraction);
+        }
+        assert_eq!(seen, [1, 2, 3, 4], "{is_v3}");
+        assert_eq!(times(&reader, -1), (COUNT(0), vec![]));
+        assert_eq!(dead.done(), Some(2));
+    }
+}
+
+#[test]
+fn garbage_of_a_dead_member_fails_no_read() {
+    for is_v3 in [true, false] {
+        let dead = Dead::new(is_v3, &[&packets([1, 2])], 0);
+        dead.device.spoil();
+        let (mut device, reader, _company) = heir(&[&dead], is_v3, &NONBLOCKING);
+        device.arrive(&packets([3]));
+        assert_eq!(times(&reader, -1), (COUNT(2), vec![2, 3]), "{is_v3}");
+    }
+}
+
+#[test]
+fn an_application_that_waits_for_packets_alone_gets_them_at_once() {
+    let (_device, input) = FakeDevice::new(true, Some(Duration::from_secs(60)));
+    let reader = Reader::new(input, &NONBLOCKING).unwrap();
+    assert_eq!(reader.selectable(), None);
+    let now = std::time::SystemTime::now();
+    let now = now.duration_since(std::time::UNIX_EPOCH).unwrap();
+    let young = Packet {
+        seconds: now.as_secs() as u32,
+        ..packet(1, 60)
+    };
+    let dead = Dead::new(true, &[&[young]], 0);
+    let company = FakeCompany::new();
+    company
+        .inherited
+        .lock()
+        .unwrap()
+        .push_back(vec![dead.inheritance()]);
+    company.join(&reader);
+    assert_eq!(times(&reader, -1), (COUNT(1), vec![1]));
+}

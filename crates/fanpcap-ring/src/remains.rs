@@ -1,0 +1,163 @@
+//! What a dead reader has left unread in its ring, read from its position on.
+//!
+//! Nobody else reads the ring, and the kernel adds nothing to it: the caller has seen to it that
+//! the socket rejects all packets and that no packet is under way. Nothing goes back to the
+//! kernel, so that a further reader finds everything in its place.
+//!
+//! **Blocks** (net/packet/af_packet.c). The kernel opens blocks in the order of the ring and
+//! numbers them: `prb_open_block` writes `seq_num`, sets `num_pkts` to 0 and `offset_to_first_pkt`
+//! to the end of the descriptor. `prb_fill_curr_block` counts a packet in `num_pkts` and writes its
+//! `tp_next_offset`; `tpacket_rcv` copies the packet afterwards. So the packets of an open block
+//! can be walked like those of a closed one, once no packet is under way. `prb_close_block` changes
+//! the status, the last packet's `tp_next_offset` (to 0) and the time of the last packet. This
+//! reader looks at none of these, so the retire timer may close the open block at any time.
+//!
+//! Blocks before the one of the position's mark were read, whatever their status: a block that
+//! went back to the kernel keeps its number and `num_pkts` until it is opened again. The blocks
+//! from the mark on are unread, and the last of them may be open.
+//!
+//! When the timer has closed a block, it opens the next one if that is the kernel's. In between,
+//! that block has its new number and its old `num_pkts`. So [`Remains::of_blocks`] notes the last
+//! number, and `num_pkts` is read when the reader begins with the block. The caller polls the
+//! socket between the two: poll(2) waits for a timer that is at work, because both hold
+//! `sk_receive_queue.lock` (`packet_poll`, `prb_retire_rx_blk_timer_expired`). A block that the
+//! timer opens later has a number after the last one, and stays empty.
+//!
+//! **Frames.** The kernel fills one frame after the other (`packet_increment_head`), so the
+//! position says which frame comes next. Readers mark the frames that they hand out
+//! ([`Frames::next_frame`]). In a full ring, the reading ends at the frame in whose callback the
+//! reader died.
+
+use crate::blocks::Blocks;
+use crate::frame::{Corrupt, Frame, Stamp};
+use crate::frames::Frames;
+use crate::position::{Mark, Position};
+use fanpcap_linux::packet::ring::Mapping;
+
+/// The unread part of a ring whose reader is dead.
+#[derive(Debug)]
+pub struct Remains(Layout);
+
+#[derive(Debug)]
+enum Layout {
+    Blocks {
+        blocks: Blocks,
+        /// The block that is begun next.
+        next: usize,
+        /// How many are still to be begun.
+        left: usize,
+        /// Packets of the first one that were read, until it is begun.
+        skipped: u32,
+        taken: u64,
+    },
+    Frames {
+        frames: Frames,
+        left: usize,
+    },
+}
+
+impl Remains {
+    /// What is unread in a ring of `count` blocks of `block_size` bytes. `None` when the memory is
+    /// not that long, or a block has no room for a packet.
+    pub fn of_blocks(
+        mapping: Mapping,
+        block_size: usize,
+        count: usize,
+        position: Position,
+    ) -> Option<Self> {
+        let mut blocks = Blocks::new(mapping, block_size, count)?;
+        let Position { taken, mark } = position;
+        blocks.resume(mark);
+        let ahead = |index: usize| {
+            let opened = Some(blocks.sequence(index)).filter(|&sequence| sequence != 0)?;
+            mark.blocks_until(opened)
+        };
+        let unread = (0..count).filter_map(|index| Some((ahead(index)?, index)));
+        let first = unread.min();
+        let (distance, next) = first.unwrap_or_default();
+        let begins = |ahead: usize| blocks.sequence((next + ahead) % count);
+        let follows = |&ahead: &usize| begins(ahead) == begins(0).wrapping_add(ahead as u64);
+        let left = first.map_or(0, |_| (0..count).take_while(follows).count());
+        let is_marked = left > 0 && distance == 0;
+        let skipped = if is_marked { mark.frames_of(taken) } else { 0 };
+        Some(Self(Layout::Blocks {
+            blocks,
+            next,
+            left,
+            skipped,
+            taken,
+        }))
+    }
+
+    /// What is unread in a ring of `count` frames of `frame_size` bytes in blocks of `block_size`.
+    /// `None` when they are not in the memory, or a frame has no room for a packet.
+    pub fn of_frames(
+        mapping: Mapping,
+        block_size: usize,
+        frame_size: usize,
+        count: usize,
+        position: Position,
+    ) -> Option<Self> {
+        let mut frames = Frames::new(mapping, block_size, frame_size, count)?;
+        let left = frames.resume(position.taken);
+        Some(Self(Layout::Frames { frames, left }))
+    }
+
+    /// Frames taken from the ring since it was made, by whomever.
+    pub fn taken(&self) -> u64 {
+        match &self.0 {
+            Layout::Blocks { blocks, taken, .. } if !blocks.is_open() => *taken,
+            Layout::Blocks { blocks, .. } => blocks.taken(),
+            Layout::Frames { frames, .. } => frames.taken(),
+        }
+    }
+
+    /// Which block is being read, or comes next; `None` for a ring without blocks.
+    pub fn mark(&self) -> Option<Mark> {
+        match &self.0 {
+            Layout::Blocks { blocks, .. } => Some(blocks.mark()),
+            Layout::Frames { .. } => None,
+        }
+    }
+
+    /// When the next packet arrived, if there is one. Leaves what was read before.
+    pub fn head(&mut self) -> Option<Stamp> {
+        match &mut self.0 {
+            Layout::Blocks {
+                blocks,
+                next,
+                left,
+                skipped,
+                taken,
+            } => loop {
+                if let Some(stamp) = blocks.peek() {
+                    return Some(stamp);
+                }
+                if blocks.is_open() {
+                    *taken = blocks.taken();
+                    *next = blocks.leave();
+                }
+                *left = left.checked_sub(1)?;
+                blocks.begin(*next, *taken, std::mem::take(skipped));
+            },
+            Layout::Frames { frames, left } => {
+                if frames.leave() {
+                    *left = left.saturating_sub(1);
+                }
+                if *left > 0 { frames.peek() } else { None }
+            }
+        }
+    }
+
+    /// The packet whose time [`Remains::head`] has told.
+    ///
+    /// # Errors
+    /// When what the ring says leaves it.
+    pub fn next_frame(&mut self) -> Result<Option<Frame<'_>>, Corrupt> {
+        match &mut self.0 {
+            Layout::Blocks { blocks, .. } => blocks.next_frame(),
+            Layout::Frames { left: 0, .. } => Ok(None),
+            Layout::Frames { frames, .. } => frames.next_frame(),
+        }
+    }
+}
