@@ -23,7 +23,7 @@ fn ours(code: &[Classic], made: &Made) -> bool {
             code: code.to_vec(),
         }],
     };
-    Evaluator::new(&program).decide(&made.packet(0)) == Decision::Steer(1)
+    Evaluator::new(&program).decide(&made.packet(0)) == Decision::Member(1)
 }
 
 fn theirs(code: &[Classic], made: &Made) -> bool {

@@ -154,7 +154,7 @@ fn programs_have_all_parts() {
     assert!(rare.is_empty(), "{rare:?}");
     assert!(parts.met.len() >= 75, "{}", parts.met.len());
     assert!(
-        decided.len() == 5 && decided.values().all(|count| *count > 500),
+        decided.len() == 6 && decided.values().all(|count| *count > 500),
         "{decided:?}"
     );
 }

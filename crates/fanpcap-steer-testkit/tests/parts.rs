@@ -72,7 +72,7 @@ fn each_alone(program: &Tree, packets: &[Made], tally: &mut Tally) {
         }
         assert!(matches!(
             whole,
-            Decision::Drop | Decision::Steer(0..=0x7fff_ffff)
+            Decision::Drop | Decision::Steer(0..=0x7fff_ffff) | Decision::Member(0..=0x7fff_ffff)
         ));
         tally.dropped += usize::from(is_dropped);
         tally.steered += usize::from(!is_dropped);

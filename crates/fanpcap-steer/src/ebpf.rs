@@ -34,12 +34,13 @@ mod sets;
 mod walk;
 mod inside;
 mod plain;
+mod place;
 mod steer;
 #[cfg(test)]
 mod tests;
 
 pub use assembler::{CONDITIONS_MAX, INSTRUCTIONS_MAX, STEPS_MAX};
-pub use maps::{COUNTERS_MAP, FRAGMENTS_MAP, LATE_MAP, SETS_MAP, TURNS_MAP};
+pub use maps::{COUNTERS_MAP, FRAGMENTS_MAP, LATE_MAP, SETS_MAP, TABLE_MAP, TURNS_MAP};
 
 use crate::ir::Tree;
 use crate::parts::{Parts, Unfit};
@@ -113,11 +114,20 @@ impl From<Unfit> for EbpfError {
 }
 
 /// The BPF program of a fan-out group (`PACKET_FANOUT_EBPF`), from the steering part. It returns
-/// the hash; the kernel takes the hash modulo the number of members.
+/// the slot that the group's table has: for a hash by its bucket, for a member's number by its
+/// rank (`fanpcap_buckets::layout`).
 ///
 /// # Errors
 /// See [`EbpfError`].
 pub fn fanout(parts: &Parts) -> Result<Object, EbpfError> {
+    by_table(parts.steering())
+}
+
+/// The same without a table, to measure what the table costs: returns the hash or the number.
+///
+/// # Errors
+/// See [`EbpfError`].
+pub fn fanout_without_table(parts: &Parts) -> Result<Object, EbpfError> {
     fanout_of(parts.steering())
 }
 
@@ -144,6 +154,10 @@ pub fn xdp(tree: &Tree) -> Result<Object, EbpfError> {
 
 fn fanout_of(tree: &Tree) -> Result<Object, EbpfError> {
     object(tree, &Socket { fanout: true }, Role::Steer { drop: 0 })
+}
+
+fn by_table(tree: &Tree) -> Result<Object, EbpfError> {
+    object(tree, &Socket { fanout: true }, Role::Place)
 }
 
 fn filter_of(tree: &Tree, user: Option<&[Classic]>) -> Result<Object, EbpfError> {

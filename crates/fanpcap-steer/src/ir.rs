@@ -16,7 +16,9 @@ use std::net::IpAddr;
 /// Version of the meaning of trees. Increment it with every change that makes a compiled steering
 /// program select, count or steer differently. Members of different builds then detect that they
 /// disagree, although they have the same tree.
-pub const MEANING: u32 = 1;
+///
+/// 1: the kernel takes the group's hashes modulo the number of sockets. 2: the group has a table.
+pub const MEANING: u32 = 2;
 
 /// A checked steering program.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -8,6 +8,9 @@ mod key;
 mod predicate;
 mod state;
 mod steer;
+mod table;
+
+pub use table::Table;
 
 use fanpcap_wire::{Frame, Layers};
 
@@ -46,16 +49,18 @@ impl<'a> Packet<'a> {
     }
 }
 
-/// The members that get a packet. A number selects the member by its remainder modulo the members.
+/// The members that get a packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Decision {
     /// None.
     Drop,
     /// All members of the packet's class.
     Copy,
-    /// The member of this number in the packet's class.
+    /// The member that this hash selects in the packet's class.
     Steer(u32),
-    /// The members of these two numbers, which may be equal.
+    /// The member of this number in the packet's class, modulo the number of members.
+    Member(u32),
+    /// The members that these two hashes select, which may be equal.
     Double(u32, u32),
     /// All members of all classes but 63.
     Broadcast,

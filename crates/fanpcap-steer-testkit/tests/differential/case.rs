@@ -10,6 +10,7 @@ use fanpcap_steer::native::{Decision, Evaluator, Packet};
 use fanpcap_steer::parts::Parts;
 use fanpcap_wire::{Frame, Layers};
 
+use super::group::{Group, Table};
 use super::seed::Seed;
 use super::side::{Hook, NotRun, Side};
 use super::traffic::{Shot, Untried};
@@ -24,6 +25,7 @@ pub(crate) struct Case {
     pub(crate) shots: Vec<Shot>,
     /// The hooks to compare.
     pub(crate) hooks: &'static [Hook],
+    pub(crate) group: Group,
 }
 
 /// Tallies of comparisons.
@@ -62,8 +64,9 @@ pub(crate) struct Difference {
 /// Runs a case on the CPU that the thread is pinned to.
 pub(crate) fn check(case: &Case, cpu: u32, seed: &Seed<'_>) -> Result<Outcome, Difference> {
     let mut outcome = Outcome::default();
-    let mut sides = sides(case, seed, &mut outcome)?;
-    let mut whole = Whole::of(&case.program, &sides);
+    let table = case.group.table();
+    let mut sides = sides(case, &table, seed, &mut outcome)?;
+    let mut whole = Whole::of(&case.program, &sides, &table);
     let begin = Instant::now();
     for (number, shot) in case.shots.iter().enumerate() {
         let now_ns = u64::try_from(begin.elapsed().as_nanos()).unwrap_or(u64::MAX);
@@ -96,10 +99,15 @@ pub(crate) fn check(case: &Case, cpu: u32, seed: &Seed<'_>) -> Result<Outcome, D
     Ok(outcome)
 }
 
-fn sides(case: &Case, seed: &Seed<'_>, outcome: &mut Outcome) -> Result<Vec<Side>, Difference> {
+fn sides<'t>(
+    case: &Case,
+    table: &'t Table,
+    seed: &Seed<'_>,
+    outcome: &mut Outcome,
+) -> Result<Vec<Side<'t>>, Difference> {
     let mut sides = Vec::new();
     for &hook in case.hooks {
-        match Side::new(hook, &case.program, seed) {
+        match Side::new(hook, &case.program, table, seed) {
             Ok(side) => {
                 outcome.programs[hook as usize] += 1;
                 sides.push(side);
@@ -135,7 +143,7 @@ fn why(hook: Hook, error: &EbpfError) -> String {
 
 /// The kernel's result for one packet, if the kernel runs such a frame.
 fn one(
-    side: &mut Side,
+    side: &mut Side<'_>,
     shot: &Shot,
     number: usize,
     packet: Packet<'_>,
@@ -153,16 +161,16 @@ fn one(
     };
     outcome.trials[place] += 1;
     outcome.drops[place] += u64::from(answers.native == Decision::Drop);
-    if !answers.agree(side.hook) {
+    if !side.agrees(&answers) {
         let (kernel, native) = (answers.kernel, answers.native);
-        let expected = side.hook.returns(native);
+        let expected = side.returns(native);
         let what = format!("the kernel says {kernel:#x}, the evaluator {native:x?}: {expected:x?}");
         return Err(side.differs(Some(number), what));
     }
     Ok(Some(answers.kernel))
 }
 
-fn states(side: &Side, outcome: &mut Outcome) -> Result<(), Difference> {
+fn states(side: &Side<'_>, outcome: &mut Outcome) -> Result<(), Difference> {
     let [kernel, native] = side
         .state()
         .map_err(|error| side.differs(None, format!("no counters: {error}")))?;
@@ -175,7 +183,7 @@ fn states(side: &Side, outcome: &mut Outcome) -> Result<(), Difference> {
     Ok(())
 }
 
-impl Side {
+impl Side<'_> {
     fn differs(&self, shot: Option<usize>, what: String) -> Difference {
         Difference {
             hook: self.hook,
@@ -188,7 +196,8 @@ impl Side {
 }
 
 /// The evaluator of the whole program, which both parts together must equal.
-struct Whole {
+struct Whole<'t> {
+    table: &'t Table,
     evaluator: Evaluator,
     /// The program has a filtering part.
     judges: bool,
@@ -197,9 +206,9 @@ struct Whole {
     has_turns: bool,
 }
 
-impl Whole {
+impl<'t> Whole<'t> {
     /// `None` for a program that does not run in a group.
-    fn of(program: &Tree, sides: &[Side]) -> Option<Self> {
+    fn of(program: &Tree, sides: &[Side<'_>], table: &'t Table) -> Option<Self> {
         sides.iter().find(|side| side.hook == Hook::Fanout)?;
         let judges = Parts::of(program).ok()?.filtering().is_some();
         if judges {
@@ -210,6 +219,7 @@ impl Whole {
             has_turns |= matches!(function, Function::Steer(Steer::RoundRobin | Steer::Random));
         });
         Some(Self {
+            table,
             evaluator: Evaluator::of_group(program),
             judges,
             has_turns,
@@ -241,8 +251,12 @@ impl Whole {
         let agree = match decision {
             Decision::Drop => !keeps,
             // A fragment's member depends on earlier fragments, also on dropped ones.
-            Decision::Steer(_) if self.has_turns || is_fragment(&frame) => keeps,
-            Decision::Steer(number) => keeps && number == member,
+            Decision::Steer(_) | Decision::Member(_) if self.has_turns || is_fragment(&frame) => {
+                keeps
+            }
+            Decision::Steer(_) | Decision::Member(_) => {
+                keeps && self.table.returns(decision) == member
+            }
             Decision::Copy | Decision::Broadcast | Decision::Double(..) => false,
         };
         outcome.together += 1;
@@ -302,7 +316,7 @@ impl fmt::Display for Report<'_> {
         if !case.source.is_empty() {
             writeln!(f, "{}", case.source)?;
         }
-        writeln!(f, "{:#?}", case.program)?;
+        writeln!(f, "{:?}, {:#?}", case.group, case.program)?;
         let end = difference.shot.map_or(case.shots.len(), |shot| shot + 1);
         for (number, shot) in case.shots.iter().take(end).enumerate() {
             writeln!(f, "packet {number}: {shot}")?;

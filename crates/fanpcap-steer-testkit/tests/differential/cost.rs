@@ -9,6 +9,7 @@ use fanpcap_steer::parts::Parts;
 use fanpcap_steer::{modes, tree};
 use fanpcap_testkit::frames;
 
+use super::group::Group;
 use super::written::compiled;
 
 const REPEAT: u32 = 200_000;
@@ -40,7 +41,7 @@ fn time(loaded: &Loaded, frame: &[u8]) -> u32 {
 #[ignore = "needs root: eBPF; says figures, of which only the coarsest can fail"]
 fn packets_cost_little() {
     let sources = [
-        ("nothing", "steer_to 0"),
+        ("steer_to", "steer_to 0"),
         ("mode flow", modes::source("flow").unwrap()),
         ("steer_flow", "steer_flow"),
         ("steer_flow_5_tuple", "steer_flow_5_tuple"),
@@ -52,6 +53,7 @@ fn packets_cost_little() {
             "par3 (filter (has_port 80) >-> steer_flow) (udp >-> addr \"10.0.0.0/8\" >-> steer_p2p) steer_link",
         ),
     ];
+    let table = Group(0).table();
     for (name, source) in sources {
         let program = compiled(source);
         let socket = ebpf::fanout(&Parts::of(&program).unwrap()).unwrap();
@@ -61,12 +63,47 @@ fn packets_cost_little() {
             socket.instructions.len(),
             xdp.instructions.len()
         );
-        let [socket, xdp] = [socket, xdp].map(|object| Loaded::load(&object, "cost").unwrap());
+        let [socket, xdp] = [socket, xdp].map(|object| table.load(&object, "cost").unwrap());
         for (what, frame) in packets() {
             let (group, device) = (time(&socket, &frame), time(&xdp, &frame));
             println!("  {what}: {group} ns in a group, {device} ns at XDP");
             assert!(group < 2000 && device < 2000);
         }
+    }
+}
+
+/// Mode `flow` without a table and with one, in turn. FANPCAP_PROOF_REPEAT says how many runs a
+/// round has.
+#[test]
+#[ignore = "needs root: eBPF; says figures, of which only the coarsest can fail"]
+fn a_table_costs_little() {
+    const ROUNDS: usize = 11;
+    let repeat = std::env::var("FANPCAP_PROOF_REPEAT");
+    let repeat = repeat.map_or(REPEAT, |repeat| repeat.parse().unwrap());
+    let datagram = frames::udp(1111, 2222, &[0; 18]);
+    let segment = [&datagram[..4], &[0; 22]].concat();
+    let table = Group(0).table();
+    let parts = Parts::of(&compiled(modes::source("flow").unwrap())).unwrap();
+    let endings = [ebpf::fanout_without_table, ebpf::fanout];
+    let endings = endings.map(|compile| table.load(&compile(&parts).unwrap(), "cost").unwrap());
+    for (what, protocol, payload) in [("UDP", 17, datagram), ("TCP", 6, segment)] {
+        let frame = frames::ethernet(0x0800, &frames::v4(protocol, 0x4000, &payload));
+        assert_eq!(frame.len(), 60);
+        let rounds = (0..ROUNDS).map(|_| {
+            endings
+                .each_ref()
+                .map(|it| it.time(&frame, repeat).unwrap().1)
+        });
+        let rounds: Vec<_> = rounds.collect();
+        let [without, by_table] = [0, 1].map(|ending| {
+            let mut times: Vec<_> = rounds.iter().map(|round| round[ending]).collect();
+            times.sort_unstable();
+            (times[ROUNDS / 2], times[0], times[ROUNDS - 1])
+        });
+        println!(
+            "{what}, medians and ranges: without a table {without:?} ns, by a table {by_table:?} ns"
+        );
+        assert!(by_table.0 < without.0 + 50);
     }
 }
 
@@ -93,6 +130,7 @@ fn median(mut times: Vec<Duration>) -> Duration {
 #[ignore = "needs root: eBPF; says figures, of which only the coarsest can fail"]
 fn programs_load_quickly() {
     const RUNS: usize = 51;
+    let table = Group(0).table();
     let usual = "main = filter (is_tcp .&&. has_port 443) >-> inner steer_flow".to_owned();
     for (name, source) in [("one line", usual), ("50 lines", fifty_lines())] {
         let mut sizes = [None; 3];
@@ -107,7 +145,7 @@ fn programs_load_quickly() {
                 let begin = Instant::now();
                 let object = hook.object(&program).unwrap();
                 let loaded = object.map(|object| {
-                    let loaded = Loaded::load(&object, "cost").unwrap();
+                    let loaded = table.load(&object, "cost").unwrap();
                     (object.instructions.len(), loaded)
                 });
                 times.push(begin.elapsed());

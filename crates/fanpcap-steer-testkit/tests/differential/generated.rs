@@ -5,6 +5,7 @@ use std::time::Instant;
 use fanpcap_steer_testkit::{Draw, programs, tape};
 
 use super::case::Case;
+use super::group::Group;
 use super::side::HOOKS;
 use super::traffic::drawn;
 use super::workers::all_agree;
@@ -28,6 +29,7 @@ pub(crate) fn case(seed: u64) -> Case {
         source: String::new(),
         shots: drawn(seed, PACKETS).shots,
         hooks: &HOOKS,
+        group: Group(seed),
     }
 }
 

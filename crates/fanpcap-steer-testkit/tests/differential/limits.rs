@@ -4,13 +4,13 @@
 use std::collections::BTreeMap;
 use std::process::Command;
 
-use fanpcap_linux::bpf::Loaded;
 use fanpcap_steer::ebpf::EbpfError;
 use fanpcap_steer::ir::{Function, Predicate, Steer, Tree};
 use fanpcap_steer::table::{self, Engines};
 use fanpcap_steer::{DEPTH_MAX, FILTERS_MAX, NODES_MAX, SAMPLERS_MAX, tree};
 use fanpcap_steer_testkit::{Draw, programs, tape};
 
+use super::group::Group;
 use super::side::{HOOKS, Hook};
 use super::tree;
 use super::written::examples;
@@ -34,7 +34,8 @@ impl Taken {
             Ok(None) => return,
             Err(error) => return *self.refused.entry(kind(&error)).or_default() += 1,
         };
-        let loaded = Loaded::load(&object, "limits").unwrap_or_else(|error| {
+        let loaded = Group(0).table().load(&object, "limits");
+        let loaded = loaded.unwrap_or_else(|error| {
             panic!(
                 "{hook:?} of {what}, {} instructions: {error}",
                 object.instructions.len()

@@ -7,6 +7,7 @@ use fanpcap_steer::native::Packet;
 use fanpcap_testkit::frames;
 use fanpcap_wire::Frame;
 
+use super::group::Group;
 use super::seed::Seed;
 use super::side::{Hook, Side};
 use super::traffic::Shot;
@@ -21,9 +22,10 @@ fn a_datagram_is_forgotten_after_two_seconds() {
     };
     let (first, later) = (shot(0x2000), shot(185));
     let program = compiled("steer_flow");
-    let begin = Instant::now();
+    let (group, begin) = (Group(0), Instant::now());
+    let table = group.table();
     for hook in [Hook::Fanout, Hook::Xdp] {
-        let mut side = Side::new(hook, &program, &Seed::None).unwrap();
+        let mut side = Side::new(hook, &program, &table, &Seed::None).unwrap();
         let mut go = |shot: &Shot| {
             let frame = Frame {
                 bytes: &shot.bytes,
@@ -35,7 +37,7 @@ fn a_datagram_is_forgotten_after_two_seconds() {
                 ..Packet::of(frame)
             };
             let answers = side.run(shot, packet).unwrap();
-            assert!(answers.agree(hook), "{answers:?}");
+            assert!(side.agrees(&answers), "{answers:?}");
             let [(_, late), native] = side.state().unwrap();
             assert_eq!(late, native.1);
             (answers.kernel, late)

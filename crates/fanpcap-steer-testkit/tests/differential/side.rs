@@ -9,6 +9,7 @@ use fanpcap_steer::ir::{COUNTERS, Function, Steer, Tree};
 use fanpcap_steer::native::{Decision, Evaluator, Packet};
 use fanpcap_steer::parts::Parts;
 
+use super::group::Table;
 use super::seed::Seed;
 use super::traffic::Shot;
 use super::tree;
@@ -42,8 +43,9 @@ pub(crate) enum NotRun {
 }
 
 /// A program in the kernel, and its evaluator.
-pub(crate) struct Side {
+pub(crate) struct Side<'t> {
     pub(crate) hook: Hook,
+    table: &'t Table,
     listing: String,
     loaded: Loaded,
     evaluator: Evaluator,
@@ -72,7 +74,7 @@ impl Hook {
         })
     }
 
-    /// The object for the kernel.
+    /// The object for the kernel, with a group's table.
     pub(crate) fn object(self, program: &Tree) -> Result<Option<Object>, EbpfError> {
         match self {
             Self::Fanout => ebpf::fanout(&Parts::of(program)?).map(Some),
@@ -80,24 +82,15 @@ impl Hook {
             Self::Xdp => ebpf::xdp(program).map(Some),
         }
     }
-
-    /// The BPF program's result for a decision; `None` for a random number.
-    pub(crate) fn returns(self, decision: Decision) -> Option<u32> {
-        match (self, decision) {
-            (Self::Filter, Decision::Drop) => Some(0),
-            (Self::Filter, _) => Some(u32::MAX),
-            // A group's BPF program can't drop: any member is right.
-            (Self::Fanout, Decision::Drop) => Some(0),
-            (Self::Xdp, Decision::Drop) => Some(u32::MAX),
-            (_, Decision::Steer(ANY)) => None,
-            (_, Decision::Steer(number)) => Some(number),
-            (_, Decision::Copy | Decision::Broadcast | Decision::Double(..)) => Some(0),
-        }
-    }
 }
 
-impl Side {
-    pub(crate) fn new(hook: Hook, program: &Tree, seed: &Seed<'_>) -> Result<Self, NotRun> {
+impl<'t> Side<'t> {
+    pub(crate) fn new(
+        hook: Hook,
+        program: &Tree,
+        table: &'t Table,
+        seed: &Seed<'_>,
+    ) -> Result<Self, NotRun> {
         let object = hook.object(program).map_err(NotRun::Refused)?;
         let part = hook.part(program).map_err(NotRun::Refused)?;
         let (Some(object), Some(mut part)) = (object, part) else {
@@ -109,7 +102,7 @@ impl Side {
             error,
             listing: listing.clone(),
         };
-        let loaded = Loaded::load(&object, "proof").map_err(load)?;
+        let loaded = table.load(&object, "proof").map_err(load)?;
         tree::each(&mut part.main, &mut |function| {
             if *function == Function::Steer(Steer::Random) {
                 *function = Function::Steer(Steer::To(ANY));
@@ -119,6 +112,7 @@ impl Side {
         let evaluator = Evaluator::of_group(&part);
         Ok(Self {
             hook,
+            table,
             listing,
             loaded,
             evaluator,
@@ -148,6 +142,27 @@ impl Side {
         Ok(Answers { kernel, native })
     }
 
+    /// The BPF program's result for a decision; `None` for a random number.
+    pub(crate) fn returns(&self, decision: Decision) -> Option<u32> {
+        match (self.hook, decision) {
+            (Hook::Filter, Decision::Drop) => Some(0),
+            (Hook::Filter, _) | (Hook::Xdp, Decision::Drop) => Some(u32::MAX),
+            (_, Decision::Member(ANY)) => None,
+            // A group's BPF program can't drop.
+            (Hook::Fanout, _) => Some(self.table.returns(decision)),
+            (Hook::Xdp, Decision::Steer(number) | Decision::Member(number)) => Some(number),
+            (Hook::Xdp, Decision::Copy | Decision::Broadcast | Decision::Double(..)) => Some(0),
+        }
+    }
+
+    /// Whether both results are equal.
+    pub(crate) fn agrees(&self, answers: &Answers) -> bool {
+        match self.returns(answers.native) {
+            Some(expected) => answers.kernel == expected,
+            None => answers.kernel <= 0x7fff_ffff,
+        }
+    }
+
     /// Counters and late fragments: the kernel's, and the evaluator's.
     pub(crate) fn state(&self) -> io::Result<[(Vec<u64>, u64); 2]> {
         let numbers = |map| self.loaded.map(map).map_or(Ok(Vec::new()), Map::numbers);
@@ -160,15 +175,5 @@ impl Side {
 
     pub(crate) fn listing(&self) -> &str {
         &self.listing
-    }
-}
-
-impl Answers {
-    /// Whether both results are equal.
-    pub(crate) fn agree(&self, hook: Hook) -> bool {
-        match hook.returns(self.native) {
-            Some(expected) => self.kernel == expected,
-            None => self.kernel <= 0x7fff_ffff,
-        }
     }
 }

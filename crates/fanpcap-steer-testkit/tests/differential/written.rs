@@ -11,6 +11,7 @@ use fanpcap_steer::table::{self, Engines, Entry};
 use fanpcap_steer::{modes, tree};
 
 use super::case::Case;
+use super::group::Group;
 use super::side::HOOKS;
 use super::traffic::{Shot, drawn};
 use super::workers::all_agree;
@@ -57,6 +58,7 @@ pub(crate) fn case(source: &str, shots: &[Shot]) -> Case {
         source: source.to_owned(),
         shots: shots.to_vec(),
         hooks: &HOOKS,
+        group: Group(0),
     }
 }
 

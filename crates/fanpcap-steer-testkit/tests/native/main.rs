@@ -137,14 +137,14 @@ fn an_icmp_error_goes_with_its_flow() {
 fn functions_run_until_one_drops() {
     let sequence = |functions: Vec<Function>| decide(Function::Sequence(functions), &tcp());
     assert_eq!(sequence(vec![]), Decision::Copy);
-    assert_eq!(sequence(vec![to(1), to(2)]), Decision::Steer(2));
+    assert_eq!(sequence(vec![to(1), to(2)]), Decision::Member(2));
     assert_eq!(
         sequence(vec![to(1), Function::Broadcast]),
         Decision::Broadcast
     );
     assert_eq!(sequence(vec![to(1), Function::Drop, to(2)]), Decision::Drop);
     let has_port = |port| filter(Predicate::Port(Side::Either, port));
-    assert_eq!(sequence(vec![has_port(80), to(1)]), Decision::Steer(1));
+    assert_eq!(sequence(vec![has_port(80), to(1)]), Decision::Member(1));
     assert_eq!(sequence(vec![has_port(81), to(1)]), Decision::Drop);
 }
 
@@ -196,7 +196,7 @@ fn turns_and_samples_are_counted_on_each_cpu() {
     };
     let mut evaluator = Evaluator::new(&program(Function::Steer(Steer::RoundRobin)));
     let turns = [0, 0, 1, 0, 1].map(|cpu| evaluator.decide(&on(cpu)));
-    assert_eq!(turns, [0, 1, 0, 2, 1].map(Decision::Steer));
+    assert_eq!(turns, [0, 1, 0, 2, 1].map(Decision::Member));
     let sample = Function::Sample {
         keep: 2,
         of: 5,
@@ -355,7 +355,7 @@ fn what_the_receiver_knows_is_asked_and_steered_by() {
         on(Function::Steer(Steer::Rss)),
         Decision::Steer(0x7fff_fff1)
     );
-    assert_eq!(on(Function::Steer(Steer::Cpu)), Decision::Steer(2));
+    assert_eq!(on(Function::Steer(Steer::Cpu)), Decision::Member(2));
     assert_eq!(
         steer(Steer::Rss, &bytes),
         Decision::Steer(finish(flow_of_tcp()))
@@ -389,7 +389,7 @@ fn classes_marks_and_the_host_are_told() {
         Function::Host(false),
         to(1),
     ]);
-    assert_eq!((outcome.decision, outcome.class), (Decision::Steer(1), 4));
+    assert_eq!((outcome.decision, outcome.class), (Decision::Member(1), 4));
     assert_eq!((outcome.mark, outcome.host), (Some(6), Host::Too));
     let outcome = evaluate(vec![
         Function::Mark(6),

@@ -15,9 +15,12 @@ use fanpcap_bpf::{Classic, Object};
 /// delivers to members' rings itself would be another role.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Role<'a> {
-    /// Returns the hash that selects the member, or `drop` for a packet that the steering program
-    /// drops.
+    /// Returns the hash or the number that selects the member, or `drop` for a packet that the
+    /// steering program drops.
     Steer { drop: u32 },
+    /// Returns the slot that the group's table has for the hash or the number. For a packet that
+    /// the steering program drops, returns the slot for hash 0.
+    Place,
     /// Returns the number of bytes that a member keeps: 0 for a packet that the steering program
     /// drops; for others the result of the user's own filter, or all bytes.
     Keep { user: Option<&'a [Classic]> },
@@ -73,6 +76,8 @@ pub(super) struct Emitter<'a> {
     keeps_state: bool,
     /// Some fragments follow their datagram.
     pub(super) follows: bool,
+    /// Some packets of this body go by a member's number.
+    pub(super) numbers: bool,
     saved: i16,
     error: Option<EbpfError>,
 }
@@ -99,6 +104,7 @@ pub(super) fn emit(
         routines: Vec::new(),
         keeps_state: needs.state,
         follows: false,
+        numbers: false,
         saved: 0,
         error: None,
     };
@@ -145,34 +151,40 @@ impl<'a> Emitter<'a> {
     /// Emits a body: the code for a packet and its results.
     pub(super) fn body(&mut self, main: &'a Function) {
         let drop = self.asm.label();
+        self.numbers = false;
         self.asm.set(R8, 0);
         self.function(main, drop);
-        self.pass();
-        self.asm.exit();
-        self.asm.bind(drop);
-        let nothing = match self.role {
-            Role::Steer { drop } => drop as i32,
-            Role::Keep { .. } => 0,
-        };
-        self.asm.alu32(Op::Move, R0, nothing);
+        match self.role {
+            Role::Steer { drop: nothing } => {
+                self.follow();
+                self.asm.alu32(Op::Move, R0, R8);
+                self.dropped(drop, nothing as i32);
+            }
+            Role::Place => {
+                self.follow();
+                self.place(drop);
+            }
+            Role::Keep { user } => {
+                self.keep(user);
+                self.dropped(drop, 0);
+            }
+        }
         self.asm.exit();
     }
 
-    /// Puts the result for a packet that was not dropped into r0.
-    fn pass(&mut self) {
-        match self.role {
-            Role::Steer { .. } => {
-                if !self.view.is_plain() && self.follows {
-                    self.follow();
-                }
-                self.asm.alu32(Op::Move, R0, R8);
-            }
-            Role::Keep { user: Some(user) } => {
-                if let Err(error) = self.user_filter(user) {
-                    self.fail(error);
-                }
-            }
-            Role::Keep { user: None } => self.asm.alu32(Op::Move, R0, -1),
+    /// Returns r0, or `nothing` for a packet that was dropped.
+    fn dropped(&mut self, drop: Label, nothing: i32) {
+        self.asm.exit();
+        self.asm.bind(drop);
+        self.asm.alu32(Op::Move, R0, nothing);
+    }
+
+    /// Puts the number of bytes that a member keeps of a packet that was not dropped into r0.
+    fn keep(&mut self, user: Option<&[Classic]>) {
+        match user.map(|user| self.user_filter(user)) {
+            None => self.asm.alu32(Op::Move, R0, -1),
+            Some(Err(error)) => self.fail(error),
+            Some(Ok(())) => {}
         }
     }
 

@@ -47,7 +47,7 @@ impl Emitter<'_> {
             self.mix(R1);
         }
         if ends.by_vlan() {
-            self.asm.load(Width::Word, R2, R10, VLAN);
+            self.asm.load(Width::Double, R2, R10, VLAN);
             self.asm.alu(Op::Xor, R1, R2);
             self.mix(R1);
         }
@@ -59,7 +59,7 @@ impl Emitter<'_> {
     /// Stores the tag's VLAN id, or 0, on the stack.
     pub(super) fn keep_vlan(&mut self) {
         self.vlan_or_none();
-        self.asm.store(Width::Word, R10, VLAN, R1);
+        self.asm.store(Width::Double, R10, VLAN, R1);
     }
 
     /// Loads the tag's VLAN id, or 0, into r1.
@@ -138,6 +138,9 @@ impl Emitter<'_> {
     /// Applies the mark in r8 at the end, from r8 to r8. Only the first fragment of a tunnel packet
     /// shows the carried packet; the other fragments follow the first.
     pub(super) fn follow(&mut self) {
+        if self.view.is_plain() || !self.follows {
+            return;
+        }
         let (outer, done) = (self.asm.label(), self.asm.label());
         self.asm.note("fragments");
         let view = std::mem::replace(&mut self.view, View::Packed);
@@ -214,9 +217,8 @@ impl Emitter<'_> {
     fn fragment_key(&mut self, missing: Label) {
         let (six, done) = (self.asm.label(), self.asm.label());
         self.asm.jump_if(If::AnyBit, R7, IPV6, six);
-        self.asm.set(R1, 0);
         for at in [0, 8, 16, 24, 32] {
-            self.asm.store(Width::Double, R10, KEY + at, R1);
+            self.asm.store(Width::Double, R10, KEY + at, 0);
         }
         let addresses = self.fetch(Origin::Network, 4, 16, missing);
         for (from, to) in [(8, 0), (12, 16)] {
@@ -252,10 +254,11 @@ impl Emitter<'_> {
 
     /// Stores the hash of this fragment's datagram.
     fn remember(&mut self) {
-        self.asm.store(Width::Word, R10, VALUE, R8);
         self.asm.set(R1, R7);
         self.asm.alu(Op::And, R1, LATER);
+        // In this order: the hash is spilled (`stack.rs`).
         self.asm.store(Width::Word, R10, VALUE + EARLY, R1);
+        self.asm.store(Width::Word, R10, VALUE, R8);
         self.asm.store(Width::Double, R10, VALUE + TIME, R9);
         self.fragment_map();
         self.asm.set(R3, R10);

@@ -3,6 +3,7 @@
 use crate::hash::halves;
 use crate::ir::{COUNTERS, FRAGMENTS_MAX, Tree};
 use fanpcap_bpf::{MapKind, MapSpec};
+use fanpcap_buckets::layout;
 
 /// Name of the map with the steering program's counters: row 0, 64 bits each.
 pub const COUNTERS_MAP: &str = "counters";
@@ -17,6 +18,9 @@ pub const FRAGMENTS_MAP: &str = "fragments";
 /// Name of the map with all elements of all sets.
 pub const SETS_MAP: &str = "sets";
 
+/// Name of the group's table of slots. The members share the table, and the loader is given it.
+pub const TABLE_MAP: &str = "table";
+
 /// A map, by its purpose.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Map {
@@ -30,6 +34,8 @@ pub(super) enum Map {
     Fragments,
     /// [`SETS_MAP`].
     Sets,
+    /// [`TABLE_MAP`].
+    Table,
 }
 
 const COUNTERS_LEN: u32 = 8 * 64;
@@ -40,6 +46,8 @@ const FRAGMENT_KEY_LEN: u32 = 40;
 const FRAGMENT_VALUE_LEN: u32 = 16;
 /// Upper and lower half of a number, and the index of its set.
 const SET_KEY_LEN: u32 = 24;
+const TABLE_LEN: u32 = 65_536;
+const _: () = assert!(TABLE_LEN as usize == layout::SIZE);
 /// The turn, and the samplers.
 const TURNS_LEN: u32 = 4 * (1 + 256);
 
@@ -53,6 +61,7 @@ impl Map {
                 let (key, value) = (FRAGMENT_KEY_LEN, FRAGMENT_VALUE_LEN);
                 MapSpec::new(FRAGMENTS_MAP, MapKind::LruHash, key, value, FRAGMENTS_MAX)
             }
+            Self::Table => MapSpec::given(TABLE_MAP, TABLE_LEN),
             Self::Sets => {
                 let keys = set_keys(tree);
                 let entries = u32::try_from(keys.len()).unwrap_or(u32::MAX);

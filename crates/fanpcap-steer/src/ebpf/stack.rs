@@ -1,9 +1,15 @@
 //! The stack: offsets from the end of the frame. The verifier requires that each byte is written
 //! before it is read, by aligned accesses. Without `CAP_PERFMON` a first store costs a barrier,
 //! unless a helper has written there before.
+//!
+//! A register stored at a multiple of eight is spilled, to the verifier, if the verifier knows its
+//! bounds. Without `CAP_PERFMON` Linux 6.1 then refuses each store there of less than eight bytes.
+//! So a place is written by stores of eight bytes, of constants, or beside multiples of eight.
 
 /// Head of a plain frame: two bytes beyond a multiple of eight, so that IP addresses are aligned.
 pub(super) const WINDOW: i16 = -62;
+/// The key of a row of the group's table. It is within the window, where a helper has written.
+pub(super) const ROW: i16 = -60;
 /// The packet's own view: its lower half, and 8 bytes above it the upper half. It replaces the
 /// window. The verifier tracks no value at an offset of 4 beyond a multiple of eight.
 pub(super) const OUTER: i16 = -52;
@@ -22,7 +28,7 @@ pub(super) const STATE: i16 = -4;
 /// 40 bytes for headers.
 pub(super) const SCRATCH: i16 = -104;
 /// The VLAN id of a flow; shares its place with a map's key, which is not needed at the same time.
-pub(super) const VLAN: i16 = -148;
+pub(super) const VLAN: i16 = -152;
 /// The key of a map, up to 24 bytes.
 pub(super) const KEY: i16 = -168;
 /// The packet's own IP header, above the 24 bytes of a key.

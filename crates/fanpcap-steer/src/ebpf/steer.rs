@@ -1,4 +1,4 @@
-//! Steering functions: set the hash in r8 or drop.
+//! Steering functions: set the hash or the member's number in r8, or drop.
 
 use super::assembler::{
     If, Label, Op, R0, R1, R2, R3, R4, R5, R6, R7, R8, R9, R10, Register, Width,
@@ -29,9 +29,10 @@ impl Emitter<'_> {
             Steer::Cpu => {
                 self.asm.call(GET_SMP_PROCESSOR_ID);
                 self.asm.set(R8, R0);
+                self.is_number();
             }
             Steer::Rss => self.by_rss(),
-            Steer::To(member) => self.asm.number(R8, u64::from(member)),
+            Steer::To(member) => self.by_member(member),
             Steer::Field(field) => {
                 self.field(field, drop);
                 self.end(R1);
@@ -200,8 +201,7 @@ impl Emitter<'_> {
     /// Loads the address of this CPU's [`Map::Turns`] into r0.
     fn turns(&mut self, drop: Label) {
         let map = self.maps.of(Map::Turns);
-        self.asm.set(R1, 0);
-        self.asm.store(Width::Word, R10, KEY, R1);
+        self.asm.store(Width::Double, R10, KEY, 0);
         self.asm.map(R1, map);
         self.asm.set(R2, R10);
         self.asm.alu(Op::Add, R2, i32::from(KEY));
@@ -216,6 +216,7 @@ impl Emitter<'_> {
         self.asm.alu(Op::Add, R1, 1);
         self.asm.alu(Op::And, R1, i32::MAX);
         self.asm.store(Width::Word, R0, 0, R1);
+        self.is_number();
     }
 
     /// Passes `keep` of every `of` packets, by a counter from 0 to `of`.

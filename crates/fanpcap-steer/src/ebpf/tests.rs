@@ -8,13 +8,17 @@ mod limits;
 mod listing;
 mod predicates;
 mod privilege;
+mod place;
 mod speed;
 mod steering;
 mod wire;
 
 use super::*;
 use crate::ir::{Filter, Flow, Function, Predicate, Steer};
-use fanpcap_linux::bpf::Loaded;
+use fanpcap_buckets::layout;
+use fanpcap_linux::bpf::{LoadError, Loaded, Table};
+use std::os::fd::AsFd;
+use std::sync::atomic::Ordering::Relaxed;
 
 fn program(main: Function) -> Tree {
     Tree {
@@ -30,6 +34,15 @@ fn object(tree: &Tree, target: &dyn Target, drop: u32, plain: bool) -> Object {
 
 fn load(object: &Object) -> Loaded {
     Loaded::load(object, "test").unwrap()
+}
+
+/// An empty table.
+fn table() -> Table {
+    Table::create("test", u32::try_from(layout::SIZE).unwrap()).unwrap()
+}
+
+fn load_with(object: &Object, table: &Table) -> Result<Loaded, LoadError> {
+    Loaded::load_with(object, "test", &[(TABLE_MAP, table.as_fd())])
 }
 
 fn late(loaded: &Loaded) -> u64 {

@@ -6,13 +6,10 @@ use std::net::IpAddr;
 
 fn load(program: &Tree) -> Result<[u32; 3], EbpfError> {
     let mut verified = [0; 3];
-    let objects = [
-        fanout_of(program)?,
-        filter_of(program, None)?,
-        xdp(program)?,
-    ];
+    let table = table();
+    let objects = [by_table(program)?, filter_of(program, None)?, xdp(program)?];
     for (object, verified) in objects.iter().zip(&mut verified) {
-        let loaded = Loaded::load(object, "test")
+        let loaded = load_with(object, &table)
             .unwrap_or_else(|error| panic!("{error}\n{}", program.main_text()));
         *verified = loaded.verified().unwrap();
         let times = *verified as usize / object.steps();
@@ -210,10 +207,10 @@ pub(super) fn the_kernel_takes_sockets_programs_with_all_nodes() {
             filters: Vec::new(),
         };
         for object in [
-            fanout_of(&program).unwrap(),
+            by_table(&program).unwrap(),
             filter_of(&program, None).unwrap(),
         ] {
-            let loaded = Loaded::load(&object, "test").unwrap_or_else(|error| panic!("{error}"));
+            let loaded = load_with(&object, &table()).unwrap_or_else(|error| panic!("{error}"));
             println!(
                 "{} instructions, {} verified",
                 object.instructions.len(),
@@ -235,7 +232,7 @@ fn grow(name: &str, sizes: &[usize], main: impl Fn(usize) -> Function) {
         match load(&program) {
             Ok(verified) => {
                 taken += 1;
-                let steps = fanout_of(&program).unwrap().steps();
+                let steps = by_table(&program).unwrap().steps();
                 println!("{name}, {size}: {verified:?} verified, {steps} steps");
             }
             Err(error) => {
@@ -293,6 +290,15 @@ fn the_kernel_takes_what_is_long() {
             )
         };
         Function::Sequence((0..size).map(one).collect())
+    });
+    grow("members", &sizes, |size| {
+        let to = |number| {
+            let port = Predicate::Port(Side::Either, u16::try_from(number).unwrap());
+            let member = Function::Steer(Steer::To(u32::try_from(number).unwrap()));
+            Function::If(port.into(), member.into(), Function::Pass.into())
+        };
+        let members = (0..size).map(to);
+        Function::Sequence([by_flow()].into_iter().chain(members).collect())
     });
     grow("counters", &sizes, |size| {
         Function::Sequence((0..size).map(|_| Function::Count(1, 1)).collect())

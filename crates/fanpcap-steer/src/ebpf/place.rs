@@ -1,0 +1,116 @@
+//! The slot of a packet: the group's table has one for each bucket of hashes, and one for each rank
+//! of members.
+
+use super::assembler::{If, Label, Op, R0, R1, R2, R6, R8, R10, Width};
+use super::emitter::{Emitter, Role};
+use super::maps::Map;
+use super::stack::ROW;
+use super::target::MAP_LOOKUP;
+use fanpcap_bpf::TABLE_ROW;
+use fanpcap_buckets::layout::{BUCKETS, OWNERS, RANK_COUNT, RANKS, SLOTS};
+
+/// The bit that marks r8 as a member's number. No hash and no number has this bit.
+const NUMBER: i32 = i32::MIN;
+/// Shift from bytes to rows, and from bytes to bits.
+const BY_EIGHT: i32 = TABLE_ROW.trailing_zeros() as i32;
+/// Reverses the order of bytes in a row, where the first byte is the highest.
+const LOWEST_LAST: i32 = if cfg!(target_endian = "big") { 56 } else { 0 };
+/// The bucket in a hash.
+const BUCKET_MASK: i32 = 0xfff;
+/// All ranks that the table has room for.
+const RANK_MASK: i32 = 0xff;
+/// Where a byte can begin in its row, in bits.
+const BYTE_MASK: i32 = 56;
+/// Offset of the slot of rank 0.
+const FIRST_RANK: i32 = 4096;
+/// The row with the number of ranks.
+const COUNT_ROW: i32 = 544;
+
+const _: () = assert!(OWNERS == 0 && TABLE_ROW == 8);
+const _: () = assert!(BUCKET_MASK as usize == BUCKETS - 1 && RANK_MASK as usize == SLOTS - 1);
+const _: () = assert!(FIRST_RANK as usize == RANKS && COUNT_ROW as usize * 8 == RANK_COUNT);
+
+impl Emitter<'_> {
+    /// Puts a constant number of a member into r8. XORs the number into a 0 that the verifier does
+    /// not know. So paths that differ only in the number are one state to the verifier.
+    pub(super) fn by_member(&mut self, member: u32) {
+        self.asm.load(Width::Word, R8, R6, 16);
+        self.asm.set(R1, R8);
+        self.asm.alu(Op::Xor, R8, R1);
+        self.asm.alu32(Op::Xor, R8, member as i32);
+        self.is_number();
+    }
+
+    /// Marks r8 as a member's number.
+    pub(super) fn is_number(&mut self) {
+        if self.role == Role::Place {
+            self.numbers = true;
+            self.asm.alu32(Op::Xor, R8, NUMBER);
+        }
+    }
+
+    /// Puts the slot for the hash or the number in r8 into r0. Binds `drop`: a packet that is
+    /// dropped goes by hash 0, so that a live member's filter counts it.
+    pub(super) fn place(&mut self, drop: Label) {
+        let (hash, owner, none) = (self.asm.label(), self.asm.label(), self.asm.label());
+        self.asm.note("slot");
+        if self.numbers {
+            self.asm.jump32_if(If::LessEqual, R8, i32::MAX, hash);
+            self.rank(none);
+            self.asm.jump(owner);
+        } else {
+            self.asm.jump(hash);
+        }
+        self.asm.bind(drop);
+        self.asm.set(R8, 0);
+        self.asm.bind(hash);
+        // A lookup of flows that keep their member would come here.
+        self.asm.alu32(Op::And, R8, BUCKET_MASK);
+        self.asm.bind(owner);
+        self.slot_at(none);
+        self.asm.exit();
+        self.asm.bind(none);
+        self.asm.set(R0, 0);
+    }
+
+    /// Replaces the number in r8 by the offset of its rank's slot. Goes to `none` if there are no
+    /// ranks.
+    fn rank(&mut self, none: Label) {
+        self.asm.set(R2, COUNT_ROW);
+        self.row(none);
+        self.asm.load(Width::Word, R1, R0, 0);
+        self.asm.jump_if(If::Equal, R1, 0, none);
+        self.asm.alu32(Op::And, R8, i32::MAX);
+        self.asm.alu32(Op::Mod, R8, R1);
+        // Members write the number of ranks, so it may be any.
+        self.asm.alu32(Op::And, R8, RANK_MASK);
+        self.asm.alu32(Op::Add, R8, FIRST_RANK);
+    }
+
+    /// Puts the byte of the table at the offset in r8 into r0.
+    fn slot_at(&mut self, none: Label) {
+        self.asm.set(R2, R8);
+        self.asm.alu32(Op::Right, R2, BY_EIGHT);
+        self.row(none);
+        self.asm.load(Width::Double, R0, R0, 0);
+        self.asm.alu32(Op::Left, R8, BY_EIGHT);
+        self.asm.alu32(Op::And, R8, BYTE_MASK);
+        if LOWEST_LAST != 0 {
+            self.asm.alu32(Op::Xor, R8, LOWEST_LAST);
+        }
+        self.asm.alu(Op::Right, R0, R8);
+        self.asm.alu(Op::And, R0, 255);
+    }
+
+    /// Puts the address of the table's row in r2 into r0. The kernel replaces the call by an
+    /// addition (`array_map_gen_lookup`). The jump to `none` is never taken: the table has the row.
+    fn row(&mut self, none: Label) {
+        let table = self.maps.of(Map::Table);
+        self.asm.store(Width::Word, R10, ROW, R2);
+        self.asm.map(R1, table);
+        self.asm.set(R2, R10);
+        self.asm.alu(Op::Add, R2, i32::from(ROW));
+        self.asm.call(MAP_LOOKUP);
+        self.asm.jump_if(If::Equal, R0, 0, none);
+    }
+}

@@ -1,0 +1,61 @@
+//! The slot that a decision comes to, by a group's table.
+
+use fanpcap_buckets::layout::{self, BUCKETS};
+
+use super::Decision;
+
+/// A group's table as its BPF program reads it.
+#[derive(Clone, Copy, Debug)]
+pub struct Table<'t> {
+    /// The slot of each bucket.
+    pub buckets: &'t [u8; BUCKETS],
+    /// The slot of each rank; empty until a member owns a bucket for the first time.
+    pub ranks: &'t [u8],
+}
+
+impl Table<'_> {
+    /// The slot that a group's BPF program returns for the decision. A packet that is dropped, or
+    /// that goes to several members, has the slot of hash 0.
+    pub fn slot(&self, decision: Decision) -> u8 {
+        let hash = match decision {
+            Decision::Member(number) => return self.of_member(number),
+            Decision::Steer(hash) => hash,
+            Decision::Drop | Decision::Copy | Decision::Double(..) | Decision::Broadcast => 0,
+        };
+        self.buckets[layout::bucket(hash)]
+    }
+
+    fn of_member(&self, number: u32) -> u8 {
+        let rank = (number as usize).checked_rem(self.ranks.len());
+        rank.and_then(|rank| self.ranks.get(rank))
+            .copied()
+            .unwrap_or(0)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_hash_goes_by_its_bucket_and_a_number_by_its_rank() {
+        let mut buckets = [9; BUCKETS];
+        (buckets[0], buckets[5]) = (1, 2);
+        let ranks = [7, 3, 4];
+        let table = Table {
+            buckets: &buckets,
+            ranks: &ranks,
+        };
+        assert_eq!(table.slot(Decision::Steer(4096 + 5)), 2);
+        assert_eq!(
+            [0, 1, 5].map(|number| table.slot(Decision::Member(number))),
+            [7, 3, 4]
+        );
+        assert_eq!(table.slot(Decision::Drop), 1);
+        let nobody = Table {
+            buckets: &buckets,
+            ranks: &[],
+        };
+        assert_eq!(nobody.slot(Decision::Member(8)), 0);
+    }
+}
