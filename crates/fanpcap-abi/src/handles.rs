@@ -13,9 +13,11 @@ use crate::installed::Installed;
 use crate::pcap_handle::PcapHandle;
 use fanpcap::handle::Notes;
 use fanpcap::request::Request;
-use fanpcap_group::member::{Identity, Member};
+use fanpcap_group::identity::Identity;
+use fanpcap_group::member::Member;
+use fanpcap_group::member::OwnMember;
 use fanpcap_group::rejecting::Rejections;
-use fanpcap_group::replace::OwnMember;
+use fanpcap_group::stake::Stake;
 use fanpcap_group::steered::Steered;
 use fanpcap_linux::process::lock::Lock;
 use list::List;
@@ -154,9 +156,19 @@ pub(crate) fn steered(p: PcapHandle) -> Option<Arc<Steered>> {
     with(p, |entry| entry.member.as_ref()?.0.steered().cloned()).flatten()
 }
 
-/// Records on a member's page when it rejects all packets.
+/// A handle's stake in its steered group, if it is in one.
+pub(crate) fn stake(p: PcapHandle) -> Option<Arc<Stake>> {
+    with(p, |entry| entry.member.as_ref()?.0.stake().cloned()).flatten()
+}
+
+/// Records on a member's page when it rejects all packets. `None` for one without a share of them.
 pub(crate) fn rejections(p: PcapHandle) -> Option<Rejections> {
-    with(p, |entry| Some(entry.member.as_ref()?.0.rejections())).flatten()
+    let of_member = |entry: &mut Entry| {
+        let (member, _) = entry.member.as_ref()?;
+        let has_share = member.stake().is_none_or(|stake| stake.has_share());
+        has_share.then(|| member.rejections())
+    };
+    with(p, of_member).flatten()
 }
 
 /// This process's members of the group of `identity` that have a part in its steering program, `p`
@@ -164,14 +176,8 @@ pub(crate) fn rejections(p: PcapHandle) -> Option<Rejections> {
 pub(crate) fn members(p: PcapHandle, identity: &Identity) -> Vec<OwnMember> {
     let own_of = |entry: &Entry| {
         let (member, _) = entry.member.as_ref()?;
-        let steered = member
-            .steered()
-            .filter(|_| member.identity().is_beside(identity))?;
-        let own = OwnMember {
-            steered: Arc::clone(steered),
-            identity: Arc::clone(member.identity()),
-        };
-        Some((entry.handle, own))
+        let is_beside = member.identity().is_beside(identity);
+        Some((entry.handle, member.own().filter(|_| is_beside)?))
     };
     let mut own = collect(|entry| is_mine(p, entry).then(|| own_of(entry))?);
     own.sort_by_key(|(handle, _)| *handle != p.address());

@@ -146,8 +146,7 @@ impl Handle for PcapHandle {
     fn replace_program(self, steering: &Arc<Steering>) -> Result<(), String> {
         let digest = |entry: &mut Entry| Some(entry.member.as_ref()?.0.digest());
         let has = handles::with(self, digest).flatten();
-        let is_unknown = handles::steered(self).is_some_and(|steered| steered.is_unknown());
-        let has_it = has == Some(steering.digest()) && !is_unknown;
+        let has_it = has == Some(steering.digest());
         let Some(identity) = handles::identity(self).filter(|_| !has_it) else {
             return Ok(());
         };

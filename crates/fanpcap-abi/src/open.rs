@@ -219,6 +219,9 @@ pub unsafe extern "C" fn pcap_close(p: *mut Pcap) {
 /// Neither `p` nor the handles on its other devices are used again.
 unsafe fn close(p: PcapHandle) {
     let mut entry = handles::handle_close(p);
+    if let Some((member, _)) = entry.as_ref().and_then(|entry| entry.member.as_ref()) {
+        member.depart();
+    }
     // The reader maps the socket's ring, which would keep the socket in its group.
     if let Some(reader) = entry.as_mut().and_then(|entry| entry.reader.take()) {
         // SAFETY: the reader is this handle's, and the caller vouches that nobody reads it.

@@ -90,17 +90,27 @@ pub(crate) fn take_over_several(all: &[PcapHandle]) -> Result<(), String> {
 /// Makes the reader of `p` publish the counters of its members, one for each device.
 pub(crate) fn publish_counters(p: PcapHandle) {
     if !p.has_reader() {
-        handles::with(p, |entry| {
-            if let Some((member, _)) = &entry.member {
-                member.read_by_system();
-            }
+        let stake = handles::with(p, |entry| {
+            let (member, _) = entry.member.as_ref()?;
+            member.read_by_system();
+            member.stake().cloned()
         });
+        if let Some(stake) = stake.flatten() {
+            stake.begin_share();
+        }
         return;
     }
     for (device, part) in several::all(p).into_iter().enumerate() {
-        let of_member = |entry: &mut handles::Entry| entry.member.as_ref()?.0.read_by_us();
-        if let Some(kept) = handles::with(part, of_member).flatten() {
+        let of_member = |entry: &mut handles::Entry| {
+            let (member, _) = entry.member.as_ref()?;
+            Some((member.read_by_us(), member.stake().cloned()))
+        };
+        let (kept, stake) = handles::with(part, of_member).flatten().unwrap_or_default();
+        if let Some(kept) = kept {
             p.with_reader(|reader| reader.keep(device, kept));
+        }
+        if let Some(stake) = stake {
+            p.with_reader(|reader| reader.accompany(device, stake));
         }
     }
 }

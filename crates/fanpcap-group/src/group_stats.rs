@@ -10,9 +10,10 @@ use std::collections::BTreeMap;
 /// Statistics of a whole group. A value that is not known is `None`.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct GroupStats {
-    /// Sockets in the group, of all processes.
+    /// Sockets of living members, of all processes.
     pub members: Option<u64>,
-    /// Sums over the members, if each member has published its counters.
+    /// Sums over the members, if each member has published its counters. In a group with a steering
+    /// program also over the members that are gone.
     pub counters: Option<MemberCounters>,
     /// Age of the oldest counters in the sums, in nanoseconds; 0 if there are none.
     pub age_ns: u64,
@@ -25,9 +26,36 @@ pub struct GroupStats {
     pub late: Option<u64>,
 }
 
+/// The members of a steered group that are gone.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Departed {
+    /// Those whose sockets are in the group still.
+    pub(crate) sockets: Vec<MemberId>,
+    /// Sums over all; `None` while those of one are not known.
+    pub(crate) counters: Option<MemberCounters>,
+}
+
+impl Default for Departed {
+    /// In a group of another mode no socket outlives its member, and nobody counts for the gone.
+    fn default() -> Self {
+        Self {
+            sockets: Vec::new(),
+            counters: Some(MemberCounters::default()),
+        }
+    }
+}
+
 impl GroupStats {
     /// Sums up these members, which the roster lists, by these pages.
-    pub(crate) fn of(members: Option<&[MemberId]>, pages: Vec<(MemberId, Record)>) -> Self {
+    pub(crate) fn of(
+        mut members: Option<Vec<MemberId>>,
+        pages: Vec<(MemberId, Record)>,
+        departed: &Departed,
+    ) -> Self {
+        if let Some(members) = &mut members {
+            members.retain(|member| !departed.sockets.contains(member));
+        }
+        let members = members.as_deref();
         let told = Self {
             members: members.map(|members| members.len() as u64),
             ..Self::default()
@@ -45,7 +73,7 @@ impl GroupStats {
         let counted = programs.as_deref().and_then(oldest_count);
         let age = |oldest: Option<u64>| oldest.map_or(0, |oldest| now.saturating_sub(oldest));
         Self {
-            counters: known.map(|_| sum(&records)),
+            counters: known.and(departed.counters).map(|gone| sum(gone, &records)),
             age_ns: age(known),
             counts_age_ns: age(counted),
             counts: programs.as_deref().and_then(sum_counts),
@@ -65,13 +93,13 @@ fn of_members(members: &[MemberId], pages: Vec<(MemberId, Record)>) -> Option<Ve
         .filter(|records| !records.is_empty())
 }
 
-fn sum(records: &[Record]) -> MemberCounters {
+fn sum(gone: MemberCounters, records: &[Record]) -> MemberCounters {
     // Other processes may have written any value.
     let add = |sum: MemberCounters, record: &Record| MemberCounters {
         received: sum.received.saturating_add(record.counters.received),
         dropped: sum.dropped.saturating_add(record.counters.dropped),
     };
-    records.iter().fold(MemberCounters::default(), add)
+    records.iter().fold(gone, add)
 }
 
 /// Sums over the counters of the steering program, if all members have published theirs.

@@ -1,10 +1,13 @@
 //! Joins a group without duplicate packets, and explains why joining failed.
 
 mod error;
-mod program;
 mod program_error;
+mod same;
+mod entry;
+mod program;
 
-use crate::member::{Identity, Member};
+use crate::identity::Identity;
+use crate::member::Member;
 use crate::page::MemberId;
 use crate::record::MemberCounters;
 use crate::rejecting::Rejections;
@@ -69,7 +72,7 @@ pub fn join(entrant: Entrant<'_>) -> Result<Member, JoinError> {
     // Create the page first. An observer of the group's pages can then hold the newcomer before it
     // gets its first packet.
     let early = newcomer.early(member);
-    newcomer.take(early.as_ref(), None, || Ok(()))?;
+    newcomer.take(early.as_ref(), None, &mut |address| newcomer.enter(address))?;
     newcomer.joined(early, member)
 }
 
@@ -153,38 +156,37 @@ impl Newcomer<'_> {
     }
 
     /// Joins. `attach` attaches the filtering part of the steering program, if there is one.
-    /// `steer` attaches the steering part to the group. On a silent socket both are attached before
-    /// the group's first packet arrives. The page of `early` notes when the newcomer began to join,
-    /// and what the device counted while the newcomer rejected packets.
+    /// `enter` enters the group, bound to an address. On a silent socket the filter is attached
+    /// before the group's first packet arrives. The page of `early` notes when the newcomer began
+    /// to join, and what the device counted while the newcomer rejected packets of its share.
     fn take(
         &self,
         early: Option<&Member>,
         attach: Option<Attach<'_>>,
-        steer: impl FnOnce() -> Result<(), JoinError>,
+        enter: Enter<'_>,
     ) -> Result<(), JoinError> {
         if self.bound.protocol == ETH_P_SILENT {
-            return self.take_from_silence(early, attach, steer);
+            return self.take_from_silence(early, attach, enter);
         }
         let rejections = early.map(Member::rejections);
         if let Some(rejections) = &rejections {
             rejections.join(false);
         }
         let entered = match attach {
-            Some(attach) => self.enter_with(attach),
-            None => self.enter(self.bound),
+            Some(attach) => self.enter_with(attach, enter),
+            None => enter(self.bound),
         };
         if let (Err(_), Some(rejections)) = (&entered, rejections) {
             rejections.withdraw();
         }
-        entered?;
-        steer().map_err(|error| self.stranded(error))
+        entered
     }
 
     fn take_from_silence(
         &self,
         early: Option<&Member>,
         attach: Option<Attach<'_>>,
-        steer: impl FnOnce() -> Result<(), JoinError>,
+        enter: Enter<'_>,
     ) -> Result<(), JoinError> {
         // The application may have set a filter after an earlier attempt to join.
         let before = self.filter()?;
@@ -192,10 +194,9 @@ impl Newcomer<'_> {
             .attach(self.fd)
             .map_err(|error| self.failed("SO_ATTACH_FILTER", error))?;
         let rejections = early.map(Member::rejections);
-        let entered = self.enter_bound(rejections.as_ref());
+        let entered = self.enter_bound(rejections.as_ref(), enter);
         let is_in = entered.is_ok();
-        let done = entered.and_then(|()| steer());
-        let done = done.and_then(|()| attach.map_or(Ok(()), |attach| attach()));
+        let done = entered.and_then(|()| attach.map_or(Ok(()), |attach| attach()));
         let done = match attach {
             Some(_) if done.is_ok() => done,
             _ => done.and(self.restore(before)),
@@ -213,7 +214,11 @@ impl Newcomer<'_> {
 
     /// Binds the silent socket to its protocol and enters the group. Binds it to [`ETH_P_SILENT`]
     /// again if that fails.
-    fn enter_bound(&self, rejections: Option<&Rejections>) -> Result<(), JoinError> {
+    fn enter_bound(
+        &self,
+        rejections: Option<&Rejections>,
+        enter: Enter<'_>,
+    ) -> Result<(), JoinError> {
         let address = Address {
             protocol: self.protocol,
             ..self.bound
@@ -221,7 +226,7 @@ impl Newcomer<'_> {
         let bound = packet::bind(self.fd, address).map_err(|error| self.failed("bind", error));
         // Not earlier: bind(2) takes as long as the kernel waits for packets in flight.
         let begun = bound.inspect(|()| _ = rejections.map(|it| it.join(true)));
-        let entered = begun.and_then(|()| self.enter(address));
+        let entered = begun.and_then(|()| enter(address));
         if entered.is_err() {
             // Best effort: the caller needs the reason of the first failure.
             let _ = packet::bind(self.fd, self.bound);
@@ -246,9 +251,9 @@ impl Newcomer<'_> {
 
     /// Attaches the filtering part, then enters the group. The order matters: a socket can't leave
     /// its group when attaching fails.
-    fn enter_with(&self, attach: Attach<'_>) -> Result<(), JoinError> {
+    fn enter_with(&self, attach: Attach<'_>, enter: Enter<'_>) -> Result<(), JoinError> {
         let before = self.filter()?;
-        let entered = attach().and_then(|()| self.enter(self.bound));
+        let entered = attach().and_then(|()| enter(self.bound));
         if entered.is_err() {
             // Best effort, as above.
             let _ = self.restore(before);
@@ -287,6 +292,9 @@ impl Newcomer<'_> {
 
 /// Attaches the filtering part in place of the socket's filter.
 type Attach<'a> = &'a dyn Fn() -> Result<(), JoinError>;
+
+/// Enters the group, bound to an address.
+type Enter<'a> = &'a mut dyn FnMut(Address) -> Result<(), JoinError>;
 
 fn explain(
     fanout: PacketFanout,

@@ -1,102 +1,20 @@
-//! A member of a group: its identity, its page and its counters.
+//! A member of a group: its page, its counters and its stake.
 
-use crate::group_stats::GroupStats;
-use crate::page::{self, GroupDir, MemberId, Page};
-use crate::record::{MemberCounters, NOT_READ_BY_US, Record, WORDS, at};
+use crate::identity::Identity;
+use crate::page::{self, Page};
+use crate::record::{MemberCounters, NOT_READ_BY_US, WORDS, at, shared_word};
 use crate::rejecting::Rejections;
-use crate::roster::Roster;
+use crate::shared::Shared;
+use crate::stake::Stake;
 use crate::steered::Steered;
-use fanpcap_config::mode::Mode;
 use fanpcap_config::steering::Steering;
-use fanpcap_linux::file::shared::{self, Word};
+use fanpcap_linux::file::shared::{self as words, Word};
+use fanpcap_linux::packet;
 use fanpcap_linux::wait::clock;
-use fanpcap_linux::{packet, process};
-use fanpcap_reader::{Publish, PublishedCounters};
-use std::os::fd::BorrowedFd;
+use fanpcap_reader::{Publish, PublishedCounters, PublishedPosition};
+use std::fs::File;
+use std::os::fd::{AsRawFd, BorrowedFd};
 use std::sync::Arc;
-
-/// Identifies a member and its group. Stays valid when the process or the thread moves to another
-/// network namespace.
-#[derive(Clone, Debug)]
-pub struct Identity {
-    group: u16,
-    mode: Mode,
-    ifindex: u32,
-    id: MemberId,
-    /// The group directory; `None` where there are no pages.
-    group_dir: Option<GroupDir>,
-}
-
-impl Identity {
-    pub(crate) fn new(group: u16, mode: Mode, ifindex: u32, id: MemberId) -> Self {
-        let group_dir = GroupDir::for_member(ifindex, group).ok();
-        Self {
-            group,
-            mode,
-            ifindex,
-            id,
-            group_dir,
-        }
-    }
-
-    /// The group's number.
-    pub fn group(&self) -> u16 {
-        self.group
-    }
-
-    /// The member's id in its network namespace.
-    pub fn id(&self) -> MemberId {
-        self.id
-    }
-
-    /// The group directory; `None` where there are no pages.
-    pub(crate) fn group_dir(&self) -> Option<&GroupDir> {
-        self.group_dir.as_ref()
-    }
-
-    /// The group's mode.
-    pub fn mode(&self) -> Mode {
-        self.mode
-    }
-
-    /// Whether two members are in the same group.
-    pub fn is_beside(&self, other: &Self) -> bool {
-        (self.group, self.ifindex) == (other.group, other.ifindex)
-            && self.group_dir == other.group_dir
-    }
-
-    /// Returns name and process id of a member of another application, by its page. Two different
-    /// applications rarely share a stream on purpose. The process id is no proof: in another
-    /// container it may equal our own.
-    pub fn stranger(&self) -> Option<(String, u32)> {
-        let own = process::executable();
-        let differs = |record: &Record| record.executable != own;
-        let other = self.records().into_iter().find(differs)?;
-        Some((other.program, other.pid))
-    }
-
-    /// Sums up what the kernel and the pages show of the group.
-    pub fn group_stats(&self) -> GroupStats {
-        let members = self.members();
-        let pages = self.group_dir.as_ref().map(GroupDir::pages);
-        GroupStats::of(members.as_deref(), pages.unwrap_or_default())
-    }
-
-    /// The members of the group; `None` if this member is not in the calling thread's network
-    /// namespace.
-    pub(crate) fn members(&self) -> Option<Vec<MemberId>> {
-        let roster = Roster::look().ok()?;
-        roster.find(self.id)?;
-        Some(roster.ids(self.ifindex, self.group).collect())
-    }
-
-    fn records(&self) -> Vec<Record> {
-        self.group_dir
-            .as_ref()
-            .map(GroupDir::records)
-            .unwrap_or_default()
-    }
-}
 
 /// A handle in a kernel fanout group. The membership ends when the handle's socket is closed.
 #[derive(Debug)]
@@ -109,6 +27,19 @@ pub struct Member {
     page: Result<Page, [Word; WORDS]>,
     /// The member's part in the group's steering program, if there is one.
     steered: Option<Arc<Steered>>,
+    /// The member's stake in its group, where that has a steering program.
+    stake: Option<Arc<Stake>>,
+}
+
+/// A member of the calling process, in a group with a steering program.
+#[derive(Debug)]
+pub struct OwnMember {
+    /// The member's part in the steering program.
+    pub steered: Arc<Steered>,
+    /// The member's identity.
+    pub identity: Arc<Identity>,
+    /// What it shares with the others.
+    pub(crate) shared: Arc<Shared>,
 }
 
 impl Publish for Steered {
@@ -130,11 +61,11 @@ impl Member {
         program: Option<(&Steering, &Arc<Steered>)>,
     ) -> Self {
         let steering = program.map(|(steering, _)| steering);
-        let content = page::content(identity.mode, steering, before);
-        let create = |group_dir| Page::create(group_dir, identity.id, &content).ok();
+        let content = page::content(identity.mode(), steering, before);
+        let create = |group_dir| Page::create(group_dir, identity.id(), &content).ok();
         // Without a page the group's sums are unknown. Statistics show them as unknown.
-        let page = identity.group_dir.as_ref().and_then(create);
-        let page = page.ok_or_else(|| shared::own(&content));
+        let page = identity.group_dir().and_then(create);
+        let page = page.ok_or_else(|| words::own(&content));
         let words = page.as_ref().map_or_else(|own| own, Page::words);
         let steered = program.map(|(_, steered)| Arc::clone(steered));
         if let Some(steered) = &steered {
@@ -146,6 +77,52 @@ impl Member {
             by_library: before,
             before,
             steered,
+            stake: None,
+        }
+    }
+
+    /// The member has entered its group with this stake.
+    pub(crate) fn hold(&mut self, stake: Stake) {
+        self.stake = Some(Arc::new(stake));
+    }
+
+    /// The member's stake in its group, where that has a steering program.
+    pub fn stake(&self) -> Option<&Arc<Stake>> {
+        self.stake.as_ref()
+    }
+
+    /// The member's handle is about to be closed: its share of the packets goes to others.
+    pub fn depart(&self) {
+        if let Some(stake) = &self.stake {
+            stake.depart();
+        }
+    }
+
+    /// The member as one of the process's that a replacement of the steering program concerns.
+    pub fn own(&self) -> Option<OwnMember> {
+        Some(OwnMember {
+            steered: Arc::clone(self.steered.as_ref()?),
+            identity: Arc::clone(&self.identity),
+            shared: Arc::clone(self.stake.as_ref()?.shared()),
+        })
+    }
+
+    /// The member's page, for its heirs.
+    pub(crate) fn reopen_page(&self) -> Option<File> {
+        self.page.as_ref().ok()?.reopen().ok()
+    }
+
+    /// Shows on the page which descriptors of the process are what the members share.
+    pub(crate) fn show_shared(&self, shared: &Shared) {
+        let numbers = shared.descriptors().map(|fd| fd.as_raw_fd());
+        self.words()[at::SHARED].set(shared_word(numbers));
+    }
+
+    /// Opens the door of the group, whose first member this is. Where that fails, as without a
+    /// page, the group is found by pidfd_getfd(2) alone.
+    pub(crate) fn open_door(&self, shared: &Shared) {
+        if let Ok(page) = &self.page {
+            let _ = shared.open_door(page);
         }
     }
 
@@ -162,7 +139,7 @@ impl Member {
 
     /// Records on the page when this member rejects all packets.
     pub fn rejections(&self) -> Rejections {
-        Rejections::new(self.identity.ifindex, self.words())
+        Rejections::new(self.identity.ifindex(), self.words())
     }
 
     /// The identity of this member.
@@ -179,7 +156,10 @@ impl Member {
             taken.set(0);
         }
         Some(PublishedCounters {
-            taken: taken.clone(),
+            position: PublishedPosition {
+                taken: taken.clone(),
+                mark: words[at::BLOCK].clone(),
+            },
             received: words[at::BY_US[0]].clone(),
             dropped: words[at::BY_US[1]].clone(),
             reading: words[at::READING].clone(),

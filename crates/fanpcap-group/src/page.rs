@@ -6,12 +6,15 @@
 //! [`crate::root`] describes the root. The owner maps the file and updates its counters in place.
 //! The owner holds the file's lock while it lives. So an unlocked page belongs to a dead member,
 //! and its finder removes it. Only a process that may write a page can lock it.
+//!
+//! Beside the pages of a steered group is its door ([`crate::door`]), a socket named after the page
+//! of the member that opened it. It goes with the group's last page.
 
 mod member_id;
 mod content;
 mod group_dir;
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;
 
 pub use content::HeldPage;
 pub(crate) use content::OtherPage;
@@ -22,13 +25,14 @@ use crate::record::{LastLook, MemberCounters, Record, Running, WORDS};
 use fanpcap_config::mode::Mode;
 use fanpcap_config::steering::Steering;
 use fanpcap_linux::file::{
-    directory::Directory,
+    directory::{Access, Directory},
     lock,
     shared::{self, Word},
 };
 use fanpcap_linux::process;
 use fanpcap_linux::wait::clock;
 use std::ffi::OsStr;
+use std::fs::File;
 use std::io;
 
 /// Attempts to make a page while others remove directories above it.
@@ -72,6 +76,26 @@ impl Page {
         })
     }
 
+    /// The file once more, for heirs of the member. This description has no part in the lock.
+    ///
+    /// # Errors
+    /// The error of openat(2).
+    pub(crate) fn reopen(&self) -> io::Result<File> {
+        let name = OsStr::new(&self.name);
+        let file = content::open(&self.directory, name, Access::Write)?;
+        file.ok_or_else(|| io::ErrorKind::NotFound.into())
+    }
+
+    /// The directory and the name for the group's door. The caller is the group's only member, and
+    /// holds its lock. Doors of former members are removed.
+    pub(crate) fn place_for_door(&self) -> (&Directory, String) {
+        group_dir::doors(&self.directory).for_each(|door| {
+            // Best effort: nobody listens to it.
+            let _ = self.directory.remove_file(&door);
+        });
+        (&self.directory, group_dir::door_name(&self.name))
+    }
+
     /// The words of the page, which change in place.
     pub(crate) fn words(&self) -> &[Word; WORDS] {
         &self.words
@@ -95,6 +119,7 @@ pub(crate) fn content(
         read_taken: None,
         waits: false,
         joined_ns: clock::monotonic_ns(),
+        shared: None,
         last_look: LastLook::Never,
         steering: steering.map(Running::new),
     };

@@ -7,10 +7,11 @@ use fanpcap_config::mode::{Mode, ModeKind};
 use fanpcap_config::report::harmless_text;
 use fanpcap_config::steering::{Counts, Steering};
 use fanpcap_steer::ir::COUNTERS;
+use std::os::fd::RawFd;
 
 /// The first bytes of a page. The digit is the version of the layout and of the locks, as in
 /// [`crate::root`].
-pub(crate) const MAGIC: [u8; 8] = *b"FANPCAP4";
+pub(crate) const MAGIC: [u8; 8] = *b"FANPCAP5";
 
 /// 64-bit words of a page, in native byte order. The words before [`at::READ_NS`] are constant:
 /// magic; pid, mode and flags; the application's name (two words); device and inode of its
@@ -48,13 +49,20 @@ pub(crate) mod at {
     /// Reads of the kernel's counters in progress. The kernel clears its counters when they are
     /// read, so a member killed during the read loses them.
     pub(crate) const READING: usize = 20;
+    /// The block of its ring that our reader reads (`fanpcap_ring::Mark`). Another reader goes on
+    /// from there when this one has died.
+    pub(crate) const BLOCK: usize = 21;
+    /// One more than [`TAKEN`] when the dead member's first heir came; 0: it has had none. See
+    /// [`crate::epitaph`], also for the next word.
+    pub(crate) const OWN_TAKEN: usize = 22;
+    /// 1: the counters are the member's last, and nobody takes packets from its ring any more.
+    pub(crate) const IS_FINAL: usize = 23;
     /// The digest of the group's steering program; 0: none. The member that replaces the steering
     /// program writes this word and [`TITLE`] on all pages.
     pub(crate) const DIGEST: usize = 24;
-    /// Whether the group is known to have that steering program: [`super::SET`],
-    /// [`super::SET_BY_US`] or 0. The member that replaces the steering program changes
-    /// [`super::SET_BY_US`] to [`super::SET`] on the page of its predecessor.
-    pub(crate) const IS_SET: usize = 25;
+    /// 1 on the page of the member that attached the steering program to the group, else 0. The
+    /// member that replaces the steering program clears the word on the page of its predecessor.
+    pub(crate) const HAS_SET: usize = 25;
     /// When the counters of the steering program were last read; [`super::UNCHANGING`] where they
     /// can't change.
     pub(crate) const COUNTED_NS: usize = 26;
@@ -64,17 +72,33 @@ pub(crate) mod at {
     /// When the member joined, nanoseconds of `CLOCK_MONOTONIC`. Constant; 0 on pages of older
     /// libraries.
     pub(crate) const JOINED_NS: usize = 28;
+    /// Which descriptors of the process are what the group's members share: table, both ends of the
+    /// locker and the door, in 15 bits each; 0: not known.
+    pub(crate) const SHARED: usize = 29;
     /// The title of the steering program: its name, or the beginning of its text.
     pub(crate) const TITLE: usize = 32;
     /// This member's counters of the steering program.
     pub(crate) const COUNTERS: usize = TITLE + super::TITLE_WORDS;
 }
 
-/// Value of [`at::IS_SET`]: the group has the steering program.
-pub(crate) const SET: u64 = 1;
+/// The word of [`at::SHARED`]; 0 where a number is too large for it.
+pub(crate) fn shared_word(numbers: [RawFd; 4]) -> u64 {
+    numbers.into_iter().try_fold(1, put_beside).unwrap_or(0)
+}
 
-/// Value of [`at::IS_SET`]: the group has the steering program, and this member attached it.
-pub(crate) const SET_BY_US: u64 = 2;
+fn put_beside(word: u64, number: RawFd) -> Option<u64> {
+    let number = u64::try_from(number).ok()?;
+    (number < SHARED_END).then_some(word << SHARED_BITS | number)
+}
+
+fn shared_numbers(word: u64) -> Option<[RawFd; 4]> {
+    let number =
+        |at: u32| RawFd::try_from(word >> (at * SHARED_BITS) & (SHARED_END - 1)).unwrap_or(0);
+    (word != 0).then(|| [3, 2, 1, 0].map(number))
+}
+
+const SHARED_BITS: u32 = 15;
+const SHARED_END: u64 = 1 << SHARED_BITS;
 
 /// Value of [`at::COUNTED_NS`]: this member's counters can't change, so they are always current.
 pub(crate) const UNCHANGING: u64 = u64::MAX;
@@ -85,7 +109,7 @@ pub(crate) const TITLE_WORDS: usize = 8;
 const PROCESS: usize = 1;
 const NAME: usize = 2;
 const EXECUTABLE: usize = 4;
-const BEFORE: [usize; 2] = [6, 7];
+pub(crate) const BEFORE: [usize; 2] = [6, 7];
 
 /// Value of [`at::TAKEN`]: the system's library reads the member, so the packets taken are unknown.
 pub(crate) const NOT_READ_BY_US: u64 = u64::MAX;
@@ -106,8 +130,6 @@ pub struct Running {
     pub digest: u64,
     /// Its name, or the beginning of its text.
     pub title: String,
-    /// Whether the group is known to have this steering program.
-    pub is_set: bool,
     /// Whether this member is the last that attached the steering program to the group. Only that
     /// member counts late fragments.
     pub has_set: bool,
@@ -127,7 +149,6 @@ impl Running {
         Self {
             digest: steering.digest(),
             title: shortened(steering.title()).to_owned(),
-            is_set: false,
             has_set: false,
             counted_ns: 0,
             counters: [0; COUNTERS],
@@ -137,11 +158,7 @@ impl Running {
 
     fn encode(&self, words: &mut [u64; WORDS]) {
         words[at::DIGEST] = self.digest;
-        words[at::IS_SET] = match (self.is_set, self.has_set) {
-            (_, true) => SET_BY_US,
-            (true, false) => SET,
-            (false, false) => 0,
-        };
+        words[at::HAS_SET] = self.has_set.into();
         words[at::COUNTED_NS] = self.counted_ns;
         words[at::LATE] = self.late;
         words[at::TITLE..at::COUNTERS].copy_from_slice(&title_words(&self.title));
@@ -157,8 +174,7 @@ impl Running {
         let running = Self {
             digest: words[at::DIGEST],
             title: harmless_text(&String::from_utf8_lossy(&title)),
-            is_set: words[at::IS_SET] != 0,
-            has_set: words[at::IS_SET] == SET_BY_US,
+            has_set: words[at::HAS_SET] == 1,
             counted_ns: words[at::COUNTED_NS],
             counters: words[at::COUNTERS..].try_into().ok()?,
             late: words[at::LATE],
@@ -212,6 +228,8 @@ pub struct Record {
     pub waits: bool,
     /// When the member joined, nanoseconds of `CLOCK_MONOTONIC`; 0: unknown.
     pub joined_ns: u64,
+    /// Which descriptors of the process are what the members of its group share.
+    pub shared: Option<[RawFd; 4]>,
     /// When the application last looked for packets; see [`Record::unread_for`].
     pub last_look: LastLook,
     /// The group's steering program, if it has one.
@@ -265,6 +283,7 @@ impl Record {
         };
         words[at::LOOKED_NS] = self.last_look.encode();
         words[at::JOINED_NS] = self.joined_ns;
+        words[at::SHARED] = self.shared.map_or(0, shared_word);
         if let Some(running) = &self.steering {
             running.encode(&mut words);
         }
@@ -305,6 +324,7 @@ impl Record {
             read_taken: read_taken.map(|taken| taken.saturating_sub(earlier)),
             waits: is_idle && read_taken == taken,
             joined_ns: words[at::JOINED_NS],
+            shared: shared_numbers(words[at::SHARED]),
             last_look: LastLook::decode(words, taken.is_some()),
             steering: Running::decode(words).filter(|_| mode.kind == ModeKind::Program),
         })

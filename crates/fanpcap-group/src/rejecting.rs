@@ -101,6 +101,12 @@ impl Rejections {
         self.joined_at.set(UNKNOWN);
     }
 
+    /// Notes that the member has entered its group and has no share of the packets yet: what it
+    /// rejects is lost to nobody.
+    pub(crate) fn lack_share(&self) {
+        self.since.set(0);
+    }
+
     /// Notes that a filter that rejects all packets is about to be attached.
     pub fn begin(&self) {
         self.since.set(self.counted());
@@ -109,6 +115,9 @@ impl Rejections {
     /// Notes that this filter has been replaced.
     pub fn end(&self) {
         let (since, now) = (self.since.get(), self.counted());
+        if since == 0 {
+            return;
+        }
         if [since, now, self.rejected.get()].contains(&UNKNOWN) {
             self.rejected.set(UNKNOWN);
         } else {
@@ -147,6 +156,10 @@ mod tests {
         );
         rejections.withdraw();
         assert!(!read(&words).has_begun && read(&words).now.is_none());
+        rejections.join(true);
+        rejections.lack_share();
+        rejections.end();
+        assert_eq!((read(&words).now, read(&words).past), (None, Some(0)));
         rejections.join(true);
         rejections.end();
         let past = read(&words).past.unwrap();

@@ -25,7 +25,7 @@ const NAME: &str = "fanpcap";
 
 /// Version of the page layout and of the locks. Versions before 4 used flock(2) and had no
 /// directory for the version.
-const VERSION: &str = "v4";
+const VERSION: &str = "v5";
 
 /// The sticky bit: in such a directory only the owner of a file can rename or remove it (inode(7)).
 const STICKY: u32 = 0o1000;

@@ -5,7 +5,7 @@ use crate::page::{GroupDir, MemberId};
 use crate::record::Record;
 use fanpcap_linux::interface;
 use fanpcap_linux::netlink::diag::{self, PacketSocket};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 
 /// A packet socket with its page, if it has one.
@@ -15,6 +15,9 @@ pub struct RosterEntry {
     pub socket: PacketSocket,
     /// The member's page; `None` for sockets that are not our members.
     pub page: Option<Record>,
+    /// Whether the socket is a placeholder: its member is gone, and the steered group keeps the
+    /// socket in its slot.
+    pub is_placeholder: bool,
 }
 
 impl RosterEntry {
@@ -94,25 +97,18 @@ pub fn device_of(group: u16) -> Option<String> {
     }
 }
 
-/// Returns the pages of a group whose sockets are open, and the roster, which is empty where the
-/// kernel does not show it. Reads pages first: a newcomer has its page before it is in the group.
-pub(crate) fn pages_then_roster(
-    ifindex: u32,
-    group: u16,
-) -> (impl Iterator<Item = (MemberId, Record)>, Roster) {
+/// The pages of a group whose sockets are open. Reads pages first: a newcomer has its page before
+/// it is in the group.
+pub(crate) fn open_pages(ifindex: u32, group: u16) -> impl Iterator<Item = (MemberId, Record)> {
     let pages = GroupDir::of(ifindex, group).map(|directory| directory.pages());
     let roster = Roster::look();
     // The page of a dying process stays locked until the kernel releases its socket. The kernel
     // removes the socket from packet diag some milliseconds earlier (net/packet/af_packet.c,
     // packet_release()).
-    let open: Option<Vec<MemberId>> = roster
-        .as_ref()
-        .map(|roster| roster.sockets.iter().map(id).collect())
-        .ok();
-    let is_open = move |member: &MemberId| open.as_ref().is_none_or(|open| open.contains(member));
+    let open = roster.map(|roster| roster.sockets.iter().map(id).collect::<Vec<_>>());
+    let is_open = move |member: &MemberId| open.as_ref().map_or(true, |open| open.contains(member));
     let pages = pages.unwrap_or_default().into_iter();
-    let pages = pages.filter(move |(member, _)| is_open(member));
-    (pages, roster.unwrap_or_default())
+    pages.filter(move |(member, _)| is_open(member))
 }
 
 fn id(socket: &PacketSocket) -> MemberId {
@@ -138,6 +134,24 @@ fn with_pages<'a>(sockets: impl Iterator<Item = &'a PacketSocket>) -> Vec<Roster
     let entry = |socket: &PacketSocket| RosterEntry {
         page: page(socket),
         socket: *socket,
+        is_placeholder: false,
     };
-    sockets.map(entry).collect()
+    let mut entries: Vec<RosterEntry> = sockets.map(entry).collect();
+    mark_placeholders(&mut entries);
+    entries
+}
+
+/// Marks the sockets without a page in groups whose members share a table. These groups take no
+/// member without a page, and keep the sockets of dead ones.
+fn mark_placeholders(entries: &mut [RosterEntry]) {
+    let group = |socket: &PacketSocket| Some((socket.ifindex, socket.fanout?.id));
+    let shares = |entry: &&RosterEntry| {
+        let page = entry.page.as_ref();
+        page.is_some_and(|page| page.shared.is_some())
+    };
+    let with_table = entries.iter().filter(shares);
+    let with_table: BTreeSet<(u32, u16)> = with_table.filter_map(|it| group(&it.socket)).collect();
+    for entry in entries.iter_mut().filter(|entry| entry.page.is_none()) {
+        entry.is_placeholder = group(&entry.socket).is_some_and(|it| with_table.contains(&it));
+    }
 }

@@ -11,7 +11,7 @@ mod loading;
 mod filters;
 mod hold;
 
-use crate::record::{SET, SET_BY_US, UNCHANGING, at, title_words};
+use crate::record::{UNCHANGING, at, title_words};
 use fanpcap_config::steering::{Counts, Steering};
 use fanpcap_linux::bpf::Loaded;
 use fanpcap_linux::file::shared::Word;
@@ -47,8 +47,8 @@ struct State {
     /// Counters of replaced BPF programs.
     past: Counts,
     past_late: u64,
-    /// Whether the group is known to have the steering program: 0, [`SET`] or [`SET_BY_US`].
-    set: u64,
+    /// Whether this member is the last that attached the steering part.
+    has_set: bool,
     /// The words of the page from [`at::DIGEST`] on.
     words: Vec<Word>,
 }
@@ -81,7 +81,7 @@ impl Steered {
             generation: 0,
             past: [0; COUNTERS],
             past_late: 0,
-            set: 0,
+            has_set: false,
             words: Vec::new(),
         }))
     }
@@ -96,7 +96,7 @@ impl Steered {
     pub(crate) fn publish_on(&self, words: &[Word]) {
         if let Ok(mut state) = self.hold() {
             state.words = words.to_vec();
-            state.show(at::IS_SET, state.set);
+            state.show(at::HAS_SET, state.has_set.into());
             state.publish();
         }
     }
@@ -114,7 +114,7 @@ impl Steered {
         state.demote_if_replaced();
         let before = state.fanout.replace(loaded);
         state.past_late += before.map_or(0, |before| loading::late(&before).unwrap_or(0));
-        state.mark(SET_BY_US);
+        state.mark(true);
         Ok(())
     }
 
@@ -132,18 +132,6 @@ impl Steered {
         if let Ok(mut state) = self.hold() {
             state.past_late = state.past_late.saturating_add(late);
         }
-    }
-
-    /// Notes that the group is known to have the steering program.
-    pub(crate) fn mark_as_set(&self) {
-        if let Ok(mut state) = self.hold() {
-            state.mark(SET);
-        }
-    }
-
-    /// Whether another steering program may run in the group: no page confirms this one.
-    pub fn is_unknown(&self) -> bool {
-        self.hold().is_ok_and(|state| state.set == 0)
     }
 
     /// Attaches the filtering part in place of the socket's filter, if there is one.
@@ -343,27 +331,27 @@ impl State {
 
     /// Releases the steering part when the page says that another member has replaced it.
     fn demote_if_replaced(&mut self) {
-        if self.set == SET_BY_US && self.shown(at::IS_SET) == Some(SET) {
+        if self.has_set && self.shown(at::HAS_SET) == Some(0) {
             self.demote();
         }
     }
 
     fn demote(&mut self) -> u64 {
-        if self.set != SET_BY_US {
+        if !self.has_set {
             return 0;
         }
         let shown = self.shown(at::LATE).unwrap_or(0);
         let late = self.counted().map_or(shown, |(_, late)| late);
-        self.mark(SET);
+        self.mark(false);
         // Closes the maps of the steering part too.
         self.fanout = None;
         self.past_late = 0;
         late
     }
 
-    fn mark(&mut self, set: u64) {
-        self.set = set;
-        self.show(at::IS_SET, set);
+    fn mark(&mut self, has_set: bool) {
+        self.has_set = has_set;
+        self.show(at::HAS_SET, has_set.into());
     }
 
     /// Writes the steering program to the page.

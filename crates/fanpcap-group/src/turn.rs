@@ -1,82 +1,110 @@
-//! The right to replace a group's steering program: one thread of one process has it at a time.
-//! Without it, two concurrent replacements could leave the program of one in the kernel, and the
-//! filters and pages of the other on the members.
+//! The right to change a group, its slots, its table or its steering program: one thread of one
+//! process has it at a time.
 
-use crate::member::Identity;
-use crate::page::GroupDir;
+use crate::identity::Identity;
 use crate::steered::SteerError;
 use fanpcap_linux::file::lock;
 use fanpcap_linux::process::signal::Blocked;
 use std::fs::File;
 use std::io;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::thread;
 use std::time::Duration;
 
-/// The right to replace a group's steering program, until dropped.
+/// A group's lock, open. A process that has dropped its privileges could not open it any more.
+#[derive(Clone, Debug)]
+pub(crate) struct GroupLock(
+    /// The file with the groups' locks, and which of them is this group's; none without pages.
+    Option<(Arc<File>, u32)>,
+);
+
+/// The right to change a group, for as long as it is kept. It ends with the process, however that
+/// dies.
 #[derive(Debug)]
 pub struct Turn {
-    /// The file with the locks of all groups, and the number of the taken lock; `None` where there
-    /// are no pages. The kernel releases the lock when the process dies.
-    lock: Option<(File, u32)>,
-    /// Dropped last.
+    lock: GroupLock,
+    /// Given back last.
     _thread: Thread,
 }
 
-impl Turn {
-    /// Takes the turn. Waits for at most a second.
+impl GroupLock {
+    /// Opens the lock of a member's group. Without pages, or where another user owns the locks,
+    /// only the threads of this process exclude each other: no other process finds the group then.
     ///
     /// # Errors
-    /// [`SteerError::Busy`] when another thread or process has the turn for longer.
-    /// [`SteerError::Pages`] when the locks can't be taken.
-    pub fn take(identity: &Identity) -> Result<Self, SteerError> {
-        let of_thread = wait(|| Ok(Thread::take()))?;
-        let lock = identity.group_dir().map(take_lock).transpose()?;
-        Ok(Self {
-            lock: lock.flatten(),
+    /// [`SteerError::Pages`].
+    pub(crate) fn open(identity: &Identity) -> Result<Self, SteerError> {
+        let Some(group_dir) = identity.group_dir() else {
+            return Ok(Self(None));
+        };
+        match group_dir.turns() {
+            Err(error) if is_elsewhere(error.kind()) => Ok(Self(None)),
+            opened => {
+                let (file, number) = opened.map_err(SteerError::Pages)?;
+                Ok(Self(Some((Arc::new(file), number))))
+            }
+        }
+    }
+
+    /// Waits for the turn, for a second at most.
+    ///
+    /// # Errors
+    /// [`SteerError::Busy`] when another has it for longer, [`SteerError::Pages`] when the lock
+    /// can't be taken.
+    pub(crate) fn take(&self) -> Result<Turn, SteerError> {
+        for _ in 0..PATIENCE {
+            if let Some(turn) = self.try_take()? {
+                return Ok(turn);
+            }
+            thread::sleep(Duration::from_millis(1));
+        }
+        Err(SteerError::Busy)
+    }
+
+    /// The turn, if nobody has it.
+    ///
+    /// # Errors
+    /// [`SteerError::Pages`].
+    pub(crate) fn try_take(&self) -> Result<Option<Turn>, SteerError> {
+        let Some(of_thread) = Thread::take() else {
+            return Ok(None);
+        };
+        if let Some((file, number)) = &self.0 {
+            if !lock::try_take_byte(file, *number).map_err(SteerError::Pages)? {
+                return Ok(None);
+            }
+        }
+        Ok(Some(Turn {
+            lock: self.clone(),
             _thread: of_thread,
-        })
+        }))
+    }
+}
+
+impl Turn {
+    /// Waits for the turn in the group of `identity`, for a second at most.
+    ///
+    /// # Errors
+    /// As [`GroupLock::open`] and [`GroupLock::take`].
+    pub fn take(identity: &Identity) -> Result<Self, SteerError> {
+        GroupLock::open(identity)?.take()
     }
 }
 
 impl Drop for Turn {
     fn drop(&mut self) {
-        if let Some((file, number)) = &self.lock {
-            // A forked child has a copy of the descriptor, which would keep the lock.
+        if let Some((file, number)) = &self.lock.0 {
+            // A child that was forked meanwhile has a copy of the descriptor, which would keep the
+            // lock.
             let _ = lock::release_byte(file, *number);
         }
     }
 }
 
-/// Takes the group's lock; `None` where there are no pages, or this process can't open the locks.
-/// Without pages no other member learns of the new program. A replacement that needs other members'
-/// pages then fails for that reason.
-fn take_lock(group_dir: &GroupDir) -> Result<Option<(File, u32)>, SteerError> {
-    let (file, number) = match group_dir.turns() {
-        Err(error) if is_elsewhere(error.kind()) => return Ok(None),
-        opened => opened.map_err(SteerError::Pages)?,
-    };
-    wait(|| {
-        let is_taken = lock::try_take_byte(&file, number)?;
-        Ok(is_taken.then_some(()))
-    })?;
-    Ok(Some((file, number)))
-}
-
 fn is_elsewhere(kind: io::ErrorKind) -> bool {
     use io::ErrorKind::{NotFound, PermissionDenied, ReadOnlyFilesystem};
     [NotFound, PermissionDenied, ReadOnlyFilesystem].contains(&kind)
-}
-
-/// Repeats `attempt` until it returns a value, for [`PATIENCE`] milliseconds.
-fn wait<T>(mut attempt: impl FnMut() -> io::Result<Option<T>>) -> Result<T, SteerError> {
-    for _ in 0..PATIENCE {
-        if let Some(got) = attempt().map_err(SteerError::Pages)? {
-            return Ok(got);
-        }
-        thread::sleep(Duration::from_millis(1));
-    }
-    Err(SteerError::Busy)
 }
 
 /// The process of which a thread has its turn; 0: none. A forked child finds the number of its
@@ -129,16 +157,5 @@ mod tests {
         assert!(Thread::take().is_some());
         drop(again);
         assert_eq!(TAKEN.load(Ordering::Relaxed), 0);
-    }
-
-    #[test]
-    fn nobody_is_waited_for_longer_than_a_second() {
-        let mut attempts = 0;
-        let waited = wait(|| {
-            attempts += 1;
-            Ok((attempts > 3).then_some(attempts))
-        });
-        assert_eq!(waited.unwrap(), 4);
-        assert!(matches!(wait(|| Ok(None::<()>)), Err(SteerError::Busy)));
     }
 }

@@ -1,30 +1,15 @@
 //! Warnings of a member that works although its group is not as it should be.
 
 use crate::handle::{Handle, WARNING};
-use fanpcap_group::root;
 use std::ffi::c_int;
 
 /// Returns 0, or `PCAP_WARNING` with the warning as the text of pcap_geterr(3PCAP).
 pub(crate) fn warn<H: Handle>(p: H) -> c_int {
-    let Some(text) = of_unknown_program(p).or_else(|| of_strangers(p)) else {
+    let Some(text) = of_strangers(p) else {
         return 0;
     };
     p.fail(&text);
     WARNING
-}
-
-/// Warns if another steering program may run in the group. The first member has attached it and has
-/// no page.
-fn of_unknown_program<H: Handle>(p: H) -> Option<String> {
-    let (group, _) = p.group()?;
-    let is_unknown = p.steered()?.is_unknown();
-    is_unknown.then(|| {
-        format!(
-            "fan-out group {group} is steered by its first member's program, which may be another \
-             than this one: its members have no page that would tell{}",
-            root::distrust()
-        )
-    })
 }
 
 /// Warns if another application is in the group, which is rarely intended.

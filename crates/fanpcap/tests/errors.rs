@@ -147,7 +147,6 @@ fn of_programs() -> BTreeMap<String, String> {
         steer(SteerError::Beside),
         steer(SteerError::Pages(os(37))),
         steer(SteerError::Busy),
-        ProgramError::CameBetween { group: 7 },
     ];
     let of_kernel = JoinError::Kernel {
         group: 7,

@@ -67,7 +67,10 @@ fn stats(p: PcapHandle, size: usize) -> Option<FanoutStat> {
         }
     }
     handles::refresh_beside(p, &identity);
-    add_group(&mut stat, &identity.group_stats());
+    let stake = handles::stake(p);
+    // Read it first: who is gone since then is missing in the sums, and not counted twice.
+    let departed = stake.map(|stake| stake.departed()).unwrap_or_default();
+    add_group(&mut stat, &identity.group_stats(&departed));
     if !has_counters(&stat) {
         stat.valid &= !(COUNTERS | GROUP_COUNTERS | LATE);
     }

@@ -22,3 +22,39 @@ fn sums_are_over_the_members_and_no_other_pages() {
     assert_eq!(told(&[1, 2], &[1, 3]), None, "2 has no page");
     assert_eq!(told(&[], &[3]), None);
 }
+
+#[test]
+fn members_that_are_gone_are_in_the_sums_and_no_members() {
+    let alive = Record {
+        read_ns: 1,
+        counters: MemberCounters {
+            received: 10,
+            dropped: 3,
+        },
+        ..record()
+    };
+    let stats = |departed: &Departed| {
+        let members = [1, 2].map(MemberId::of_socket).to_vec();
+        let pages = vec![(MemberId::of_socket(1), alive.clone())];
+        GroupStats::of(Some(members), pages, departed)
+    };
+    assert_eq!(stats(&Departed::default()).counters, None, "2 has no page");
+    let mut departed = Departed {
+        sockets: vec![MemberId::of_socket(2)],
+        counters: Some(MemberCounters {
+            received: 5,
+            dropped: 1,
+        }),
+    };
+    let sums = MemberCounters {
+        received: 15,
+        dropped: 4,
+    };
+    let stats_with = stats(&departed);
+    assert_eq!(
+        (stats_with.members, stats_with.counters),
+        (Some(1), Some(sums))
+    );
+    departed.counters = None;
+    assert_eq!(stats(&departed).counters, None);
+}

@@ -49,16 +49,17 @@ pub enum ProgramError {
         /// The group's number.
         group: u16,
     },
-    /// The steering program was replaced, but another process joined with the old one meanwhile.
-    /// That member drops and counts by the old one.
-    CameBetween {
-        /// The group's number.
-        group: u16,
-    },
     /// A member of another process has no page, so it can't learn of the new steering program.
     Pageless {
         /// The group's number.
         group: u16,
+    },
+    /// The group has members, but none of them could hand over what they share.
+    Unreachable {
+        /// The group's number.
+        group: u16,
+        /// Why, in words.
+        reasons: String,
     },
     /// A member's page can't be written.
     Untold {
@@ -107,15 +108,16 @@ impl fmt::Display for ProgramError {
                 "the program of fan-out group {group} can't be replaced: packet diag does not tell this thread who is in \
                  the group; call from the network namespace of its device",
             ),
-            Self::CameBetween { group } => write!(
-                f,
-                "the program of fan-out group {group} is replaced, but another process has joined with the old one \
-                 meanwhile, which drops and counts by that: start it anew",
-            ),
             Self::Pageless { group } => write!(
                 f,
                 "the program of fan-out group {group} can't be replaced: members of other processes have no page \
                  that would tell them{}",
+                root::distrust(),
+            ),
+            Self::Unreachable { group, reasons } => write!(
+                f,
+                "fan-out group {group} has members, but none of them can be joined: {reasons}{}; run as their user \
+                 or as root, or use another group",
                 root::distrust(),
             ),
             Self::Untold { group, error } => write!(
@@ -138,7 +140,7 @@ impl std::error::Error for ProgramError {
             | Self::NotPermitted(_)
             | Self::OthersJudge { .. }
             | Self::Unseen { .. }
-            | Self::CameBetween { .. }
+            | Self::Unreachable { .. }
             | Self::Pageless { .. } => None,
         }
     }
@@ -155,7 +157,7 @@ impl ProgramError {
             Self::Steer { error, .. } => error.slug(),
             Self::OthersJudge { .. } => "program-of-others",
             Self::Unseen { .. } => "program-of-members-unseen",
-            Self::CameBetween { .. } => "program-of-a-newcomer",
+            Self::Unreachable { .. } => "group-unreachable",
             Self::Pageless { .. } => "program-of-members-without-page",
             Self::Untold { .. } => "program-of-members-of-another-user",
         }

@@ -1,6 +1,8 @@
 //! Totals of counters that wrap, and what a member's counters leave out.
 
 use super::*;
+use crate::page::MemberId;
+use fanpcap_config::mode::Mode;
 
 #[test]
 fn totals_go_on_when_32_bits_wrap() {
@@ -22,13 +24,8 @@ fn what_was_counted_before_joining_is_not_the_groups() {
         received: 50,
         dropped: 2,
     };
-    let identity = Identity {
-        group: 7,
-        mode: Mode::parse("lb").unwrap(),
-        ifindex: 1,
-        id: MemberId::of_socket(1),
-        group_dir: None,
-    };
+    let mode = Mode::parse("lb").unwrap();
+    let identity = Identity::new(7, mode, 1, MemberId::of_socket(1));
     let mut member = Member::new(identity, before, None);
     let totals = member.handle_stats(60, 2);
     assert_eq!((totals.received, totals.dropped), (60, 2));

@@ -1,7 +1,7 @@
 //! Reads the pages of other members, and writes the group's steering program to them.
 
 use super::MemberId;
-use crate::record::{MAGIC, Record, SET, WORDS, at, title_words};
+use crate::record::{MAGIC, Record, WORDS, at, title_words};
 use fanpcap_config::steering::Steering;
 use fanpcap_linux::file::{
     directory::{self, Access, Directory},
@@ -132,8 +132,6 @@ impl HeldPage {
 pub(crate) struct OtherPage {
     pub(super) file: File,
     pub(crate) id: MemberId,
-    /// Digest of the steering program on the page when it was opened; 0: none.
-    pub(crate) digest: u64,
 }
 
 impl OtherPage {
@@ -144,7 +142,7 @@ impl OtherPage {
         let Some(running) = steering.filter(|running| running.has_set) else {
             return Ok(0);
         };
-        self.put(at::IS_SET, &[SET])?;
+        self.put(at::HAS_SET, &[0])?;
         Ok(running.late)
     }
 

@@ -4,15 +4,20 @@ use super::MemberId;
 use super::content::{self, HeldPage, OtherPage};
 use crate::record::Record;
 use crate::root::{self, Root};
-use fanpcap_linux::file::directory::{Access, Directory};
+use fanpcap_linux::file::directory::{Access, Directory, is_trusted};
 use fanpcap_linux::process::netns;
 use std::ffi::{OsStr, OsString};
-use std::fs::File;
+use std::fs::{File, Metadata};
 use std::io;
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::FileTypeExt;
 use std::path::PathBuf;
 
 /// The most pages that are read of one group: the kernel's limit of members (`PACKET_FANOUT_MAX`).
 const PAGES_MAX: usize = 256;
+
+/// The most doors of one group that a newcomer knocks at.
+const DOORS_MAX: usize = 16;
 
 /// The most directories that [`GroupDir::sweep`] visits on each level.
 const DIRECTORIES_MAX: usize = 256;
@@ -33,6 +38,40 @@ pub struct GroupDir {
 /// The name of a member's page.
 pub(super) fn page_name(pid: u32, member: MemberId) -> String {
     format!("{pid}.{member}")
+}
+
+/// The end of a door's name.
+const DOOR: &str = ".door";
+
+/// The name of a door, after the page of the member that opens it.
+pub(super) fn door_name(page: &str) -> String {
+    format!("{page}{DOOR}")
+}
+
+/// The names of sockets that may be doors, which root or the process's own user has made.
+pub(super) fn doors(directory: &Directory) -> impl Iterator<Item = OsString> + use<'_> {
+    directory.names().filter(|name| {
+        let about = || directory.about(name).ok();
+        let is_trusted = |it: Metadata| it.file_type().is_socket() && is_trusted(&it);
+        is_door(name) && about().is_some_and(is_trusted)
+    })
+}
+
+/// Removes the doors of a group without pages.
+fn remove_doors(directory: &Directory) {
+    // A door is made after its opener's page. So the page of each door that is listed first is
+    // listed as well, if it is still there.
+    let doors: Vec<OsString> = doors(directory).collect();
+    if !doors.is_empty() && directory.names().all(|name| is_door(&name)) {
+        for door in doors {
+            // Best effort: the process may lack the right to remove it.
+            let _ = directory.remove_file(&door);
+        }
+    }
+}
+
+fn is_door(name: &OsStr) -> bool {
+    name.as_bytes().ends_with(DOOR.as_bytes())
 }
 
 impl GroupDir {
@@ -112,11 +151,20 @@ impl GroupDir {
                 Err(error) if error.kind() == io::ErrorKind::NotFound => None,
                 opened => opened.transpose(),
             };
-            let digest = record.steering.map_or(0, |running| running.digest);
-            let told = |file| OtherPage { file, id, digest };
-            file.map(|file| file.map(told))
+            file.map(|file| file.map(|file| OtherPage { file, id }))
         };
         others.filter_map(open).collect()
+    }
+
+    /// The group's directory, and the names of the doors in it: the group's, and those that former
+    /// groups of its number have left.
+    ///
+    /// # Errors
+    /// `ENOENT` when the group has no pages, and what else openat(2) says.
+    pub(crate) fn doors(&self) -> io::Result<(Directory, Vec<OsString>)> {
+        let directory = self.open()?;
+        let doors = doors(&directory).take(DOORS_MAX).collect();
+        Ok((directory, doors))
     }
 
     /// Opens the file with the locks of all groups, and returns the number of this group's lock.
@@ -139,6 +187,7 @@ impl GroupDir {
         // Best effort: rmdir(2) refuses directories that are not empty.
         let _ = self.root.open().and_then(|root| {
             let netns = root::enter(&root, &self.netns)?;
+            remove_doors(&root::enter(&netns, &self.group)?);
             netns.remove_directory(OsStr::new(&self.group))?;
             root.remove_directory(OsStr::new(&self.netns))
         });
@@ -153,6 +202,7 @@ impl GroupDir {
         for (name, netns) in directories(&root) {
             for (name, group) in directories(&netns) {
                 if pages(&group).is_empty() {
+                    remove_doors(&group);
                     let _ = netns.remove_directory(&name);
                 }
             }

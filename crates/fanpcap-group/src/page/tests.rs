@@ -2,14 +2,15 @@
 
 use super::content::words;
 use super::*;
+use crate::record::at;
 use crate::record::tests::record;
 use crate::record::tests::steering;
-use crate::record::{SET, SET_BY_US, at};
 use crate::root::Root;
 use fanpcap_config::mode::ModeKind;
 use std::collections::BTreeSet;
 use std::fs;
 use std::os::unix::fs::{DirBuilderExt, PermissionsExt};
+use std::os::unix::net::UnixListener;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
@@ -19,17 +20,17 @@ fn id(inode: u64) -> MemberId {
 }
 
 /// A directory in the place of `/run`.
-struct Base(PathBuf);
+pub(crate) struct Base(PathBuf);
 
 impl Base {
-    fn new(name: &str) -> Self {
+    pub(crate) fn new(name: &str) -> Self {
         let name = format!("fanpcap-{name}-{}", std::process::id());
         let path = std::env::temp_dir().join(name);
         fs::DirBuilder::new().mode(0o755).create(&path).unwrap();
         Self(path)
     }
 
-    fn group_dir(&self, netns: u64) -> GroupDir {
+    pub(crate) fn group_dir(&self, netns: u64) -> GroupDir {
         GroupDir::below(Root::below(&self.0), netns, 1, 7)
     }
 }
@@ -54,10 +55,14 @@ fn dead() -> Vec<u8> {
     words.map(u64::to_ne_bytes).concat()
 }
 
-fn create(group_dir: &GroupDir) -> Page {
+pub(crate) fn create(group_dir: &GroupDir) -> Page {
+    create_of(group_dir, 1)
+}
+
+fn create_of(group_dir: &GroupDir, inode: u64) -> Page {
     Page::create(
         group_dir,
-        id(1),
+        id(inode),
         &content(record().mode, None, MemberCounters::default()),
     )
     .unwrap()
@@ -169,15 +174,12 @@ fn who_had_set_the_program_is_told_that_another_has() {
     );
     let page = Page::create(&group_dir, id(1), &content).unwrap();
     page.words()[at::LATE].set(5);
-    let set = |value: u64| page.words()[at::IS_SET].set(value);
     let others = group_dir.others(&[id(2)]).unwrap();
     let demoted = || others[0].demote().unwrap();
-    set(SET);
     assert_eq!(demoted(), 0, "another had set it");
-    set(SET_BY_US);
+    page.words()[at::HAS_SET].set(1);
     assert_eq!(demoted(), 5);
-    let running = group_dir.records()[0].steering.clone().unwrap();
-    assert!(running.is_set && !running.has_set);
+    assert!(!group_dir.records()[0].steering.clone().unwrap().has_set);
     assert_eq!(demoted(), 0, "once");
 }
 
@@ -192,7 +194,7 @@ fn a_page_lives_as_long_as_its_member() {
     assert_eq!(records[0].pid, std::process::id());
     assert!(group_dir.page(std::process::id(), id(1)).exists());
     drop(page);
-    let netns = base.0.join("fanpcap/v4/4");
+    let netns = base.0.join("fanpcap/v5/4");
     assert!(group_dir.records().is_empty() && !netns.exists());
     assert!(netns.parent().is_some_and(Path::exists));
 }
@@ -223,8 +225,49 @@ fn what_dead_members_leave_is_swept_and_the_living_stay() {
     leave(&gone, "1.0", &dead());
     let page = create(&living);
     page.group_dir.sweep();
-    assert!(!base.0.join("fanpcap/v4/4").exists());
+    assert!(!base.0.join("fanpcap/v5/4").exists());
     assert_eq!(living.records().len(), 1);
+}
+
+#[test]
+fn a_door_goes_with_the_last_page() {
+    let base = Base::new("door");
+    let group_dir = base.group_dir(4);
+    let [first, second] = [1, 2].map(|inode| create_of(&group_dir, inode));
+    let door = leave_door(&first);
+    drop(first);
+    assert!(door.exists() && group_dir.records().len() == 1);
+    assert_eq!(group_dir.doors().unwrap().1.len(), 1);
+    drop(second);
+    assert!(!base.0.join("fanpcap/v5/4").exists());
+}
+
+/// A door that nobody listens to any more.
+fn leave_door(page: &Page) -> PathBuf {
+    let (_, name) = page.place_for_door();
+    let path = page.group_dir.page(0, id(0)).with_file_name(name);
+    UnixListener::bind(&path).unwrap();
+    fs::set_permissions(&path, fs::Permissions::from_mode(0o600)).unwrap();
+    path
+}
+
+#[test]
+fn doors_of_the_dead_are_removed_and_no_other_files() {
+    let base = Base::new("doors");
+    let group_dir = base.group_dir(4);
+    let page = create(&group_dir);
+    let [old, new] = [1, 2].map(|_| leave_door(&page));
+    assert!(old == new && old.exists(), "made anew");
+    let file = leave(&group_dir, "5.2.door", b"precious");
+    assert_eq!(group_dir.doors().unwrap().1.len(), 1);
+    page.place_for_door();
+    assert!(!old.exists() && file.exists());
+    let door = leave_door(&page);
+    let of_dead = leave(&group_dir, "1.0", &dead());
+    // Its member has not removed it.
+    fs::remove_file(group_dir.page(std::process::id(), id(1))).unwrap();
+    let _living = create(&base.group_dir(5));
+    assert!(!door.exists() && !of_dead.exists() && file.exists());
 }
 
 #[test]
@@ -254,7 +297,7 @@ fn pages_of_builds_with_other_locks_are_left_alone() {
     assert!(older.exists() && group_dir.records().len() == 1);
     // Older libraries sweep like this: they take the directory of our version for a network
     // namespace.
-    let ours = base.0.join("fanpcap/v4/4");
+    let ours = base.0.join("fanpcap/v5/4");
     assert!(fs::remove_dir(&ours).is_err() && group_dir.records().len() == 1);
 }
 

@@ -25,6 +25,7 @@ pub(crate) fn record() -> Record {
         read_taken: None,
         waits: false,
         joined_ns: 44,
+        shared: Some([7, 30_000, 0, 8]),
         last_look: LastLook::Unknown,
         steering: None,
     }
@@ -34,7 +35,6 @@ pub(crate) fn running(title: &str) -> Running {
     Running {
         digest: 4711,
         title: title.to_owned(),
-        is_set: true,
         has_set: true,
         counted_ns: 78,
         counters: std::array::from_fn(|index| 1 << index),

@@ -6,15 +6,19 @@ use fanpcap_config::steering::{Counts, Steering};
 use fanpcap_linux::bpf::{Loaded, Map};
 use fanpcap_linux::packet::Filter;
 use fanpcap_linux::packet::optmem::{self, NoRoom};
-use fanpcap_steer::ebpf::{COUNTERS_MAP, LATE_MAP};
+use fanpcap_steer::ebpf::{COUNTERS_MAP, LATE_MAP, TABLE_MAP};
 use fanpcap_steer::ir::COUNTERS;
 use std::io;
-use std::os::fd::AsFd;
+use std::os::fd::{AsFd, BorrowedFd};
 
-/// Loads the steering part.
-pub(crate) fn load_fanout(steering: &Steering) -> Result<Loaded, SteerError> {
+/// Loads the steering part, which looks its results up in the group's table.
+pub(crate) fn load_fanout(
+    steering: &Steering,
+    table: BorrowedFd<'_>,
+) -> Result<Loaded, SteerError> {
     let fanout = steering.compiled().fanout();
-    Loaded::load(fanout, "fanpcap_steer").map_err(SteerError::Load)
+    let given = [(TABLE_MAP, table)];
+    Loaded::load_with(fanout, "fanpcap_steer", &given).map_err(SteerError::Load)
 }
 
 /// Loads the filtering part, if there is one, and checks that a socket has room for it.

@@ -1,0 +1,126 @@
+//! How a newcomer finds what the members of its group share.
+//!
+//! A member of the same process has it at hand. Another process's descriptors are duplicated by
+//! pidfd_getfd(2), where the kernel lets the newcomer trace that process. Else a member that waits
+//! or reads hands them out at the group's door.
+
+use crate::door::{DESCRIPTORS, Knock};
+use crate::identity::Identity;
+use crate::page::MemberId;
+use crate::record::Record;
+use crate::roster::Roster;
+use crate::shared::{Shared, group_key};
+use fanpcap_config::mode::ModeKind;
+use fanpcap_config::report::harmless_text;
+use fanpcap_linux::process::netns;
+use fanpcap_linux::process::pidfd::Process;
+use std::io;
+use std::sync::{Arc, Mutex, Weak};
+use std::time::{Duration, Instant};
+
+/// How long sockets of processes that end may still be in the group, and how much longer a member
+/// may take to answer at the door.
+const FOR_SOCKETS: Duration = Duration::from_millis(300);
+const FOR_MEMBERS: Duration = Duration::from_millis(700);
+
+/// What this process has of groups: the network namespace, the group, and what is shared.
+static KNOWN: Mutex<Vec<(u64, Weak<Shared>)>> = Mutex::new(Vec::new());
+
+/// Remembers what a member of this process shares, for its other members.
+pub(crate) fn remember(shared: &Arc<Shared>) {
+    let Ok(netns) = netns::inode() else {
+        return;
+    };
+    // Whoever has it locked may have forked: others find the group by its pages.
+    if let Ok(mut known) = KNOWN.try_lock() {
+        known.retain(|(_, shared)| shared.strong_count() > 0);
+        known.push((netns, Arc::downgrade(shared)));
+    }
+}
+
+fn recall(key: u64) -> Option<Arc<Shared>> {
+    let netns = netns::inode().ok()?;
+    let known = KNOWN.try_lock().ok()?;
+    let mut here = known.iter().filter(|(it, _)| *it == netns);
+    here.find_map(|(_, shared)| shared.upgrade().filter(|it| it.table().is_of(key)))
+}
+
+/// What the members of the group share; `None` when it has none. The caller holds the group's lock.
+///
+/// # Errors
+/// Why it can't be had, in words.
+pub(crate) fn find(identity: &Identity, ifindex: u32) -> Result<Option<Arc<Shared>>, String> {
+    let key = group_key(ifindex, identity.group());
+    if let Some(shared) = recall(key) {
+        return Ok(Some(shared));
+    }
+    let end = Instant::now() + FOR_SOCKETS + FOR_MEMBERS;
+    let mut knock = Knock::at(identity.group_dir());
+    loop {
+        let mut reason = None;
+        let pages = identity.pages();
+        // Without a page there is nobody to wait for but sockets that are being closed.
+        let end = if pages.len() > 1 {
+            end
+        } else {
+            end - FOR_MEMBERS
+        };
+        for (member, record) in pages {
+            if member == identity.id() {
+                continue;
+            }
+            match take_over(&record, key) {
+                Ok(Some(shared)) => return Ok(Some(Arc::new(shared))),
+                Ok(None) => {}
+                Err(error) => {
+                    let (pid, name) = (record.pid, harmless_text(&record.program));
+                    reason = Some(format!("process {pid} ({name}): pidfd_getfd: {error}"));
+                }
+            }
+        }
+        if let Some(descriptors) = knock.hear() {
+            match Shared::of(descriptors, key) {
+                Ok(shared) => return Ok(Some(Arc::new(shared))),
+                Err(error) => knock.distrust(error),
+            }
+        }
+        if !has_others(identity, ifindex) {
+            return Ok(None);
+        }
+        if Instant::now() > end {
+            return Err(match reason {
+                Some(reason) => format!("{reason}; {knock}"),
+                None if knock.found_a_door() => knock.to_string(),
+                None => "no member has a page of this version of fanpcap".to_owned(),
+            });
+        }
+        knock.wait(Duration::from_millis(10));
+    }
+}
+
+/// Duplicates of the descriptors that a member's page shows; `None` if it shows none.
+fn take_over(record: &Record, key: u64) -> io::Result<Option<Shared>> {
+    let Some(numbers) = record.shared else {
+        return Ok(None);
+    };
+    let process = Process::open(record.pid)?;
+    let descriptors = numbers.into_iter().map(|it| process.duplicate(it));
+    let descriptors = descriptors.collect::<io::Result<Vec<_>>>()?;
+    match <[_; DESCRIPTORS]>::try_from(descriptors) {
+        Ok(descriptors) => Shared::of(descriptors, key).map(Some),
+        Err(_) => Ok(None),
+    }
+}
+
+/// Whether the kernel's group has members but this one.
+fn has_others(identity: &Identity, ifindex: u32) -> bool {
+    let program = ModeKind::Program.kernel_type();
+    Roster::look().is_ok_and(|roster| {
+        let mut members = roster.members(identity.group());
+        members.any(|socket| {
+            let is_own = MemberId::of_socket(socket.inode.into()) == identity.id();
+            let is_steered = socket.fanout.is_some_and(|has| has.mode == program);
+            !is_own && is_steered && socket.ifindex == ifindex
+        })
+    })
+}

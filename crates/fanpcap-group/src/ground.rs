@@ -1,0 +1,174 @@
+//! The kernel and the locker, as the changes of a group's slots use them.
+
+use crate::locker::Deposit;
+use crate::page::MemberId;
+use crate::roster::Roster;
+use crate::shared::Shared;
+use crate::slots::Ground;
+use fanpcap_linux::packet::{self, Filter};
+use fanpcap_linux::wait::{clock, pipe};
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::thread;
+use std::time::{Duration, Instant};
+
+/// A handle's socket that is about to enter its group.
+pub(crate) struct Entering<'a, R> {
+    pub(crate) cookie: u64,
+    pub(crate) socket: BorrowedFd<'a>,
+    /// The member's page, by a description of its own: the lock on the page is another's.
+    pub(crate) page: Option<BorrowedFd<'a>>,
+    /// The end of the lifeline that the locker gets.
+    pub(crate) lifeline: BorrowedFd<'a>,
+    /// Enters the kernel's group.
+    pub(crate) enter: &'a mut dyn FnMut() -> Result<(), R>,
+}
+
+/// The kernel's part of a group, and the group's locker.
+pub(crate) struct Kernel<'a, R> {
+    shared: &'a Shared,
+    entering: Option<Entering<'a, R>>,
+}
+
+/// How long a process that ends may take to let go of its socket, after its lifeline has hung up.
+const RELEASED_WITHIN: Duration = Duration::from_secs(1);
+
+/// How long packets on their way take at most, where the kernel can't tell when they have arrived.
+const IN_FLIGHT: Duration = Duration::from_millis(50);
+
+impl<'a, R> Kernel<'a, R> {
+    /// For changes by a member.
+    pub(crate) fn of(shared: &'a Shared) -> Self {
+        Self {
+            shared,
+            entering: None,
+        }
+    }
+
+    /// For a newcomer's join.
+    pub(crate) fn with(shared: &'a Shared, entering: Entering<'a, R>) -> Self {
+        Self {
+            shared,
+            entering: Some(entering),
+        }
+    }
+
+    fn entering(&mut self) -> io::Result<&mut Entering<'a, R>> {
+        self.entering
+            .as_mut()
+            .ok_or_else(|| io::ErrorKind::NotFound.into())
+    }
+
+    fn socket(&self, cookie: u64) -> io::Result<Option<OwnedFd>> {
+        let found = self.shared.locker.find(Deposit::Socket(cookie))?;
+        Ok(found.and_then(|descriptors| descriptors.into_iter().next()))
+    }
+
+    /// Gives the group the BPF program that it has: the kernel waits for packets that are in the
+    /// one before (af_packet.c, `__fanout_set_data_bpf()`).
+    fn set_program_again(&self) -> io::Result<()> {
+        let mut socket = None;
+        let mut program = None;
+        self.shared.locker.visit(|deposit, descriptors| {
+            let first = descriptors.into_iter().next();
+            match deposit {
+                Deposit::Program => program = first,
+                Deposit::Socket(_) => socket = first,
+                Deposit::Lifelines | Deposit::Lifeline(_) => {}
+            }
+            socket.is_none() || program.is_none()
+        })?;
+        match (socket, program) {
+            (Some(socket), Some(program)) => {
+                packet::set_fanout_program(socket.as_fd(), program.as_fd())
+            }
+            _ => Err(io::ErrorKind::NotFound.into()),
+        }
+    }
+}
+
+/// Whether a socket is in a group of the calling thread's network namespace.
+fn is_in_a_group(member: u64) -> io::Result<bool> {
+    let roster = Roster::look()?;
+    let socket = roster.find(MemberId::of_socket(member));
+    Ok(socket.is_some_and(|socket| socket.fanout.is_some()))
+}
+
+impl<R> Ground for Kernel<'_, R> {
+    type Refused = R;
+
+    fn now_ns(&self) -> u64 {
+        clock::monotonic_ns()
+    }
+
+    fn deposit(&mut self) -> io::Result<()> {
+        let shared = self.shared;
+        let it = self.entering()?;
+        shared.lifelines.add(it.lifeline, false)?;
+        shared
+            .locker
+            .put(Deposit::Lifeline(it.cookie), &[it.lifeline])?;
+        let socket = [Some(it.socket), it.page];
+        let socket: Vec<BorrowedFd<'_>> = socket.into_iter().flatten().collect();
+        shared.locker.put(Deposit::Socket(it.cookie), &socket)
+    }
+
+    fn enter(&mut self) -> Result<(), R> {
+        self.entering.as_mut().map_or(Ok(()), |it| (it.enter)())
+    }
+
+    fn has_entered(&mut self, cookie: u64) -> io::Result<Option<bool>> {
+        let socket = self.socket(cookie)?;
+        let is_in = |socket: OwnedFd| packet::fanout(socket.as_fd());
+        // Outside of a group all is 0; the mode of a steered group is not.
+        socket
+            .map(|it| is_in(it).map(|has| has.mode != 0))
+            .transpose()
+    }
+
+    fn withdraw(&mut self, cookie: u64, member: u64) -> io::Result<()> {
+        self.shared.locker.remove(Deposit::Socket(cookie))?;
+        let end = Instant::now() + RELEASED_WITHIN;
+        while is_in_a_group(member)? {
+            if Instant::now() > end {
+                return Err(io::ErrorKind::TimedOut.into());
+            }
+            thread::sleep(Duration::from_millis(1));
+        }
+        Ok(())
+    }
+
+    fn cut(&mut self, cookie: u64) -> io::Result<()> {
+        self.shared.locker.remove(Deposit::Lifeline(cookie))
+    }
+
+    fn living(&mut self) -> io::Result<Vec<u64>> {
+        let mut living = Vec::new();
+        self.shared.locker.visit(|deposit, descriptors| {
+            if let (Deposit::Lifeline(cookie), Some(end)) = (deposit, descriptors.first()) {
+                // One that can't be asked counts as alive.
+                if !pipe::has_hung_up(end.as_fd()).unwrap_or(false) {
+                    living.push(cookie);
+                }
+            }
+            true
+        })?;
+        Ok(living)
+    }
+
+    fn settle(&mut self) -> io::Result<()> {
+        let settled = packet::await_packets_in_flight().or_else(|_| self.set_program_again());
+        if settled.is_err() {
+            thread::sleep(IN_FLIGHT);
+        }
+        Ok(())
+    }
+
+    fn refuse(&mut self, cookie: u64) -> io::Result<()> {
+        // Best effort: the group's BPF program gives the socket nothing any more.
+        if let Some(socket) = self.socket(cookie)? {
+            let _ = Filter::reject_all().attach(socket.as_fd());
+        }
+        Ok(())
+    }
+}

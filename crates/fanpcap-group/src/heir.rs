@@ -1,0 +1,125 @@
+//! The ring of a member that is gone, for the member that inherits it: where its owner stood, and
+//! its last counters.
+
+use crate::epitaph;
+use crate::locker::Deposit;
+use crate::record::{BEFORE, NOT_READ_BY_US, WORDS, at};
+use crate::shared::Shared;
+use crate::table::Gone;
+use fanpcap_buckets::Slot;
+use fanpcap_linux::file::shared::{self, Word};
+use fanpcap_linux::packet;
+use fanpcap_reader::{Inheritance, PublishedPosition};
+use fanpcap_ring::Remains;
+use std::fs::File;
+use std::os::fd::{AsFd, OwnedFd};
+use std::sync::{Arc, Mutex};
+
+/// Members whose rings are read out, by the cookies of their sockets. Their slots are to be
+/// vacated.
+pub(crate) type ReadOut = Vec<(u64, Gone)>;
+
+/// A member that is gone: its socket, and its page.
+struct Estate {
+    cookie: u64,
+    socket: OwnedFd,
+    words: [Word; WORDS],
+}
+
+/// Inherits the ring of a gone member, to which nothing comes any more. Notes in `read_out` when it
+/// is read to the end. The caller holds the group's lock.
+///
+/// # Errors
+/// What is known of the member, where its ring can't be read.
+pub(crate) fn inherit(
+    shared: &Shared,
+    read_out: &Arc<Mutex<ReadOut>>,
+    slot: Slot,
+) -> Result<Inheritance, Gone> {
+    let cookie = shared.table().row(slot).cookie;
+    let estate = Estate::of(shared, cookie).ok_or(Gone::UNKNOWN)?;
+    epitaph::begin(&estate.words);
+    let published = PublishedPosition {
+        taken: estate.words[at::TAKEN].clone(),
+        mark: estate.words[at::BLOCK].clone(),
+    };
+    let Some(remains) = estate.remains(&published) else {
+        return Err(estate.epitaph());
+    };
+    let read_out = Arc::clone(read_out);
+    let done = Box::new(move |_| {
+        let read = (estate.cookie, estate.epitaph());
+        // The reading thread alone comes here; a fork may have left it locked.
+        if let Ok(mut read_out) = read_out.try_lock() {
+            read_out.push(read);
+        }
+    });
+    Ok(Inheritance {
+        remains,
+        published,
+        done,
+    })
+}
+
+impl Estate {
+    fn of(shared: &Shared, cookie: u64) -> Option<Self> {
+        let descriptors = shared.locker.find(Deposit::Socket(cookie)).ok()??;
+        let mut descriptors = descriptors.into_iter();
+        let (socket, page) = (descriptors.next()?, descriptors.next()?);
+        Some(Self {
+            cookie,
+            socket,
+            words: shared::join(&File::from(page)).ok()?,
+        })
+    }
+
+    /// What is unread; `None` where that is not known.
+    fn remains(&self, published: &PublishedPosition) -> Option<Remains> {
+        let is_known = published.taken.get() != NOT_READ_BY_US;
+        let socket = self.socket.as_fd();
+        is_known.then(|| fanpcap_tpacket::inherit(socket, published.get()).ok())?
+    }
+
+    /// The member's last counters, which include what the kernel has counted since the member asked
+    /// last. Writes them on the member's page too, and lets go of its socket.
+    fn epitaph(self) -> Gone {
+        let has_counted = self.count_last();
+        epitaph::end(&self.words);
+        let word = |at: usize| self.words[at].get();
+        let since = |which: usize| {
+            let counted = word(at::BY_LIBRARY[which]).saturating_add(word(at::BY_US[which]));
+            counted.saturating_sub(word(BEFORE[which]))
+        };
+        let (received, dropped) = (since(0), since(1));
+        let (taken, inherited) = epitaph::taken(word(at::TAKEN), word(at::OWN_TAKEN));
+        // The reader first takes what was in the ring before the member joined.
+        let earlier = word(BEFORE[0]).saturating_sub(word(BEFORE[1]));
+        let taken = taken.map(|own| own.saturating_sub(earlier));
+        let all = taken.map(|own| own.saturating_add(inherited));
+        let unread = all.map(|all| received.saturating_sub(dropped).saturating_sub(all));
+        // A member that died while it read the kernel's counters has lost that reading.
+        let is_known = has_counted && all.is_some() && word(at::READING) == 0;
+        Gone {
+            members: 1,
+            received,
+            dropped,
+            taken: taken.unwrap_or(0),
+            inherited,
+            unread: unread.unwrap_or(0),
+            unknown: u64::from(!is_known),
+        }
+    }
+
+    /// Adds what the kernel has counted last to the page. The kernel clears its counters when they
+    /// are read.
+    fn count_last(&self) -> bool {
+        self.words[at::READING].during(|| {
+            let last = packet::take_statistics(self.socket.as_fd());
+            let counted = last.as_ref().map(|last| [last.packets, last.drops]);
+            for (at, more) in at::BY_US.into_iter().zip(counted.unwrap_or_default()) {
+                self.words[at].add(more.into());
+            }
+            last.is_ok()
+        })
+    }
+}

@@ -1,0 +1,102 @@
+//! Which member of which group a handle is.
+
+use crate::group_stats::{Departed, GroupStats};
+use crate::page::{GroupDir, MemberId};
+use crate::record::Record;
+use crate::roster::Roster;
+use fanpcap_config::mode::Mode;
+use fanpcap_linux::process;
+
+/// Identifies a member and its group. Stays valid when the process or the thread moves to another
+/// network namespace.
+#[derive(Clone, Debug)]
+pub struct Identity {
+    group: u16,
+    mode: Mode,
+    ifindex: u32,
+    id: MemberId,
+    /// The group directory; `None` where there are no pages.
+    group_dir: Option<GroupDir>,
+}
+
+impl Identity {
+    pub(crate) fn new(group: u16, mode: Mode, ifindex: u32, id: MemberId) -> Self {
+        let group_dir = GroupDir::for_member(ifindex, group).ok();
+        Self {
+            group,
+            mode,
+            ifindex,
+            id,
+            group_dir,
+        }
+    }
+
+    /// The group's number.
+    pub fn group(&self) -> u16 {
+        self.group
+    }
+
+    /// The member's id in its network namespace.
+    pub fn id(&self) -> MemberId {
+        self.id
+    }
+
+    /// The group directory; `None` where there are no pages.
+    pub(crate) fn group_dir(&self) -> Option<&GroupDir> {
+        self.group_dir.as_ref()
+    }
+
+    /// The group's mode.
+    pub fn mode(&self) -> Mode {
+        self.mode
+    }
+
+    /// Whether two members are in the same group.
+    pub fn is_beside(&self, other: &Self) -> bool {
+        (self.group, self.ifindex) == (other.group, other.ifindex)
+            && self.group_dir == other.group_dir
+    }
+
+    /// Returns name and process id of a member of another application, by its page. Two different
+    /// applications rarely share a stream on purpose. The process id is no proof: in another
+    /// container it may equal our own.
+    pub fn stranger(&self) -> Option<(String, u32)> {
+        let own = process::executable();
+        let differs = |record: &Record| record.executable != own;
+        let other = self.records().into_iter().find(differs)?;
+        Some((other.program, other.pid))
+    }
+
+    /// Sums up what the kernel and the pages show of the group.
+    pub fn group_stats(&self, departed: &Departed) -> GroupStats {
+        let members = self.members();
+        let pages = self.group_dir.as_ref().map(GroupDir::pages);
+        GroupStats::of(members, pages.unwrap_or_default(), departed)
+    }
+
+    /// The members of the group; `None` if this member is not in the calling thread's network
+    /// namespace.
+    pub(crate) fn members(&self) -> Option<Vec<MemberId>> {
+        let roster = Roster::look().ok()?;
+        roster.find(self.id)?;
+        Some(roster.ids(self.ifindex, self.group).collect())
+    }
+
+    /// The pages of the group's living members.
+    pub(crate) fn pages(&self) -> Vec<(MemberId, Record)> {
+        let group_dir = self.group_dir.as_ref();
+        group_dir.map(GroupDir::pages).unwrap_or_default()
+    }
+
+    /// The interface index of the group's device.
+    pub(crate) fn ifindex(&self) -> u32 {
+        self.ifindex
+    }
+
+    fn records(&self) -> Vec<Record> {
+        self.group_dir
+            .as_ref()
+            .map(GroupDir::records)
+            .unwrap_or_default()
+    }
+}

@@ -1,0 +1,193 @@
+//! How a newcomer enters a steered group: it makes what the members share, or gets it from one of
+//! them, and takes a slot.
+
+use super::same::{ensure_none_differs, other_program};
+use super::{JoinError, Newcomer, ProgramError};
+use crate::found;
+use crate::ground::{Entering, Kernel};
+use crate::identity::Identity;
+use crate::locker::Deposit;
+use crate::member::Member;
+use crate::shared::{Shared, group_key};
+use crate::slots::{Slots, Unjoined};
+use crate::stake::Stake;
+use crate::steered::{SteerError, Steered, load_fanout};
+use crate::table::{Row, State, at};
+use crate::turn::GroupLock;
+use fanpcap_config::settings::Group;
+use fanpcap_config::steering::Steering;
+use fanpcap_linux::bpf::Loaded;
+use fanpcap_linux::packet::{self, Address};
+use fanpcap_linux::wait::pipe::Pipe;
+use std::fs::File;
+use std::io;
+use std::os::fd::AsFd;
+use std::sync::Arc;
+
+/// A newcomer on its way into the group.
+pub(super) struct Entry<'a> {
+    newcomer: &'a Newcomer<'a>,
+    steering: &'a Arc<Steering>,
+    steered: &'a Steered,
+    /// The member, where its group has a number by now.
+    early: Option<&'a Member>,
+    stake: Option<Stake>,
+}
+
+impl<'a> Entry<'a> {
+    pub(super) fn new(
+        newcomer: &'a Newcomer<'a>,
+        steering: &'a Arc<Steering>,
+        steered: &'a Steered,
+        early: Option<&'a Member>,
+    ) -> Self {
+        Self {
+            newcomer,
+            steering,
+            steered,
+            early,
+            stake: None,
+        }
+    }
+
+    /// What the newcomer has of the group when it has entered.
+    pub(super) fn into_stake(self) -> Option<Stake> {
+        self.stake
+    }
+
+    /// Enters the group, bound to `address`.
+    pub(super) fn enter(&mut self, address: Address) -> Result<(), JoinError> {
+        let identity = self.identity();
+        let lock = GroupLock::open(&identity).map_err(|error| self.steer(error))?;
+        let turn = lock.take().map_err(|error| self.steer(error))?;
+        let found = match self.newcomer.group {
+            Group::Number(number) => {
+                let found = found::find(&identity, self.newcomer.bound.ifindex);
+                found.map_err(|reasons| ProgramError::Unreachable {
+                    group: number,
+                    reasons,
+                })?
+            }
+            Group::New => None,
+        };
+        let stake = match found {
+            Some(shared) => self.enter_beside(shared, address, lock),
+            None => self.enter_first(&identity, address, lock),
+        };
+        self.stake = Some(stake?);
+        drop(turn);
+        Ok(())
+    }
+
+    /// Enters a group that has members.
+    fn enter_beside(
+        &self,
+        shared: Arc<Shared>,
+        address: Address,
+        lock: GroupLock,
+    ) -> Result<Stake, JoinError> {
+        let (group, ifindex) = (self.newcomer.fanout.id, self.newcomer.bound.ifindex);
+        if shared.table().get(at::DIGEST) != self.steering.digest() {
+            // A page may tell the other's title.
+            ensure_none_differs(group, ifindex, self.newcomer.id, self.steering)?;
+            return Err(other_program(group, self.steering, String::new()));
+        }
+        self.take_slot(shared, address, lock)
+    }
+
+    /// Enters a group as its first member. All that may fail is done before.
+    fn enter_first(
+        &self,
+        identity: &Identity,
+        address: Address,
+        lock: GroupLock,
+    ) -> Result<Stake, JoinError> {
+        let key = group_key(self.newcomer.bound.ifindex, identity.group());
+        let shared = Shared::new(key).map_err(|error| self.failed("a table", error))?;
+        let shared = Arc::new(shared);
+        let loaded = load_fanout(self.steering, shared.map());
+        let loaded = loaded.map_err(|error| self.steer(error))?;
+        let program = [loaded.as_fd()];
+        let deposited = shared.locker.put(Deposit::Program, &program);
+        deposited.map_err(|error| self.failed("sendmsg", error))?;
+        let stake = self.take_slot(shared, address, lock)?;
+        self.set(&stake, loaded)?;
+        if let Some(early) = self.early {
+            early.open_door(stake.shared());
+        }
+        Ok(stake)
+    }
+
+    /// Gives the group its BPF program.
+    fn set(&self, stake: &Stake, loaded: Loaded) -> Result<(), JoinError> {
+        let set = self.steered.set(loaded, self.newcomer.fd);
+        set.map_err(|error| self.newcomer.stranded(self.steer(error)))?;
+        let table = stake.shared().table();
+        if self.newcomer.group == Group::New {
+            table.begin(group_key(
+                self.newcomer.bound.ifindex,
+                self.newcomer.number()?,
+            ));
+        }
+        table.set(at::DIGEST, self.steering.digest());
+        Ok(())
+    }
+
+    fn take_slot(
+        &self,
+        shared: Arc<Shared>,
+        address: Address,
+        lock: GroupLock,
+    ) -> Result<Stake, JoinError> {
+        let newcomer = self.newcomer;
+        let cookie = packet::cookie(newcomer.fd);
+        let cookie = cookie.map_err(|error| self.failed("SO_COOKIE", error))?;
+        let lifeline = Pipe::new().map_err(|error| self.failed("pipe", error))?;
+        let page = self.early.and_then(Member::reopen_page);
+        let mut enter = || newcomer.enter(address);
+        let entering = Entering {
+            cookie,
+            socket: newcomer.fd,
+            page: page.as_ref().map(File::as_fd),
+            lifeline: lifeline.read.as_fd(),
+            enter: &mut enter,
+        };
+        let row = Row {
+            weight: 1,
+            pid: std::process::id(),
+            cookie,
+            member: newcomer.id.socket(),
+            ..Row::default()
+        };
+        let mut kernel = Kernel::with(&shared, entering);
+        let joined = Slots::new(shared.table(), &mut kernel).join(&row);
+        let slot = joined.map_err(|error| match error {
+            Unjoined::Full => JoinError::Full(newcomer.fanout.id),
+            Unjoined::Refused(error) => error,
+            Unjoined::Locker(error) => self.failed("the group's locker", error),
+        })?;
+        if let Some(early) = self.early {
+            if shared.table().row(slot).state == State::Newcomer {
+                early.rejections().lack_share();
+            }
+            early.show_shared(&shared);
+        }
+        found::remember(&shared);
+        Ok(Stake::new(shared, cookie, lock, lifeline.write))
+    }
+
+    fn identity(&self) -> Identity {
+        match self.early {
+            Some(early) => early.identity().as_ref().clone(),
+            None => self.newcomer.identity(0),
+        }
+    }
+
+    fn steer(&self, error: SteerError) -> JoinError {
+        ProgramError::of(self.newcomer.fanout.id, error).into()
+    }
+
+    fn failed(&self, call: &'static str, error: io::Error) -> JoinError {
+        self.newcomer.failed(call, error)
+    }
+}

@@ -1,0 +1,120 @@
+//! What all members of a steered group share: the table, the locker, the lifelines and the door.
+//! The first member makes them, the kernel frees them with the last.
+
+use crate::door::{DESCRIPTORS, Door};
+use crate::locker::{Deposit, Locker};
+use crate::page::Page;
+use crate::table::Table;
+use fanpcap_buckets::layout;
+use fanpcap_linux::bpf;
+use fanpcap_linux::wait::Epoll;
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::sync::atomic::AtomicU32;
+
+/// Bytes of the table's map.
+const TABLE_LEN: u32 = 65_536;
+const _: () = assert!(TABLE_LEN as usize == layout::SIZE);
+
+/// Table, locker, lifelines and door of one group, in one process.
+#[derive(Debug)]
+pub(crate) struct Shared {
+    map: bpf::Table,
+    pub(crate) locker: Locker,
+    /// Readable while a lifeline has hung up, or a newcomer knocks.
+    pub(crate) lifelines: Epoll,
+    door: Door,
+}
+
+/// Which group a table is of.
+pub(crate) fn group_key(ifindex: u32, group: u16) -> u64 {
+    (u64::from(ifindex) << 16) | u64::from(group)
+}
+
+/// The interface index and the group's number in a key.
+pub(crate) fn group_of(key: u64) -> (u32, u16) {
+    let [low, high, ifindex @ .., _, _] = key.to_le_bytes();
+    (u32::from_le_bytes(ifindex), u16::from_le_bytes([low, high]))
+}
+
+impl Shared {
+    /// That of a new group.
+    ///
+    /// # Errors
+    /// `EPERM` without `CAP_BPF`; `EMFILE` and the like.
+    pub(crate) fn new(key: u64) -> io::Result<Self> {
+        let shared = Self {
+            map: bpf::Table::create("fanpcap_table", TABLE_LEN)?,
+            locker: Locker::new()?,
+            lifelines: Epoll::new()?,
+            door: Door::new()?,
+        };
+        shared.table().begin(key);
+        let lifelines = [shared.lifelines.as_fd()];
+        shared.locker.put(Deposit::Lifelines, &lifelines)?;
+        Ok(shared)
+    }
+
+    /// What another member has handed over, in the order of [`Shared::descriptors`].
+    ///
+    /// # Errors
+    /// When a descriptor is not what it should be.
+    pub(crate) fn of(descriptors: [OwnedFd; DESCRIPTORS], key: u64) -> io::Result<Self> {
+        let [map, into, out_of, door] = descriptors;
+        let map = bpf::Table::open(map, TABLE_LEN)?;
+        let (locker, lifelines) = Locker::of(into, out_of)?;
+        let shared = Self {
+            map,
+            locker,
+            lifelines: Epoll::from(lifelines),
+            door: Door::of(door)?,
+        };
+        match shared.table().is_of(key) {
+            true => Ok(shared),
+            false => Err(io::Error::new(
+                io::ErrorKind::InvalidData,
+                "its table is of another group",
+            )),
+        }
+    }
+
+    /// The map, both ends of the locker, which has the lifelines, and the door.
+    pub(crate) fn descriptors(&self) -> [BorrowedFd<'_>; DESCRIPTORS] {
+        let [into, out_of] = self.locker.ends();
+        [self.map.as_fd(), into, out_of, self.door.as_fd()]
+    }
+
+    /// Opens the group's door beside the page of its first member.
+    ///
+    /// # Errors
+    /// As [`Door::open`], and what epoll says.
+    pub(crate) fn open_door(&self, page: &Page) -> io::Result<()> {
+        self.door.open(page)?;
+        self.lifelines.add(self.door.as_fd(), true)
+    }
+
+    /// Hands what the members share to those who knock. Needs no lock.
+    ///
+    /// # Errors
+    /// As [`Door::answer`].
+    pub(crate) fn answer(&self) -> io::Result<()> {
+        self.door.answer(self.descriptors())
+    }
+
+    /// The table's map, for the group's BPF program.
+    pub(crate) fn map(&self) -> BorrowedFd<'_> {
+        self.map.as_fd()
+    }
+
+    /// The table.
+    pub(crate) fn table(&self) -> Table<'_> {
+        let (count, words) = (layout::RANK_COUNT, crate::table::at::END);
+        let bytes = self.map.bytes();
+        Table {
+            buckets: bytes.get(..layout::BUCKETS).unwrap_or_default(),
+            ranks: bytes.get(layout::RANKS..count).unwrap_or_default(),
+            rank_count: self.map.view::<AtomicU32>(count, 1).unwrap_or_default(),
+            words: self.map.words(layout::OWN, words).unwrap_or_default(),
+        }
+    }
+}

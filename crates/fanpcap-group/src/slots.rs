@@ -1,0 +1,430 @@
+//! How the members of a steered group come and go: the changes of its slots.
+//!
+//! The kernel's array of a group's sockets has no holes. A socket that is closed takes the last one
+//! into its place, and all that follows from a position changes (net/packet/af_packet.c,
+//! `__fanout_unlink()`). So the socket of a member that is gone stays: the locker has a duplicate,
+//! and the slot is a placeholder. A newcomer enters at the array's end; the placeholder is closed,
+//! and the kernel moves the newcomer into the slot. Nobody else's slot changes.
+//!
+//! Every change is made by whoever holds the group's lock. Who dies within one leaves its journal;
+//! the next holder of the lock completes the change before any other.
+
+use crate::table::{Gone, Journal, Row, State, Table, at};
+use fanpcap_buckets::layout::SLOTS;
+use fanpcap_buckets::{self as buckets, Share, Slot};
+use std::io;
+
+/// What the changes do outside of the table: to the kernel's array, and to the locker.
+pub(crate) trait Ground {
+    /// Why the kernel does not let a socket into the group.
+    type Refused;
+
+    /// Called before each step of a change: a test ends the process here.
+    fn step(&mut self) {}
+
+    /// Nanoseconds of `CLOCK_MONOTONIC`.
+    fn now_ns(&self) -> u64;
+
+    /// Puts the newcomer's lifeline and then its socket into the locker.
+    fn deposit(&mut self) -> io::Result<()>;
+
+    /// The newcomer's socket enters the group, at the array's end.
+    fn enter(&mut self) -> Result<(), Self::Refused>;
+
+    /// Whether a socket has entered the group; `None` for one that is not in the locker.
+    fn has_entered(&mut self, cookie: u64) -> io::Result<Option<bool>>;
+
+    /// Takes a socket out of the locker. That of a member that is gone leaves the group by that,
+    /// or it is an error: another process has it. `member`: the socket's inode.
+    fn withdraw(&mut self, cookie: u64, member: u64) -> io::Result<()>;
+
+    /// Takes a lifeline out of the locker.
+    fn cut(&mut self, cookie: u64) -> io::Result<()>;
+
+    /// The sockets of those members whose lifelines are in the locker and have not hung up.
+    fn living(&mut self) -> io::Result<Vec<u64>>;
+
+    /// Waits until the packets that are on their way to slots of before are in their rings.
+    fn settle(&mut self) -> io::Result<()>;
+
+    /// Has a socket in the locker reject all packets from now on.
+    fn refuse(&mut self, cookie: u64) -> io::Result<()>;
+}
+
+/// Why a newcomer has not joined.
+#[derive(Debug)]
+pub(crate) enum Unjoined<R> {
+    /// Every slot is taken.
+    Full,
+    /// The kernel does not let it into the group.
+    Refused(R),
+    /// The locker does not take it, or can't be read.
+    Locker(io::Error),
+}
+
+impl<R> From<io::Error> for Unjoined<R> {
+    fn from(error: io::Error) -> Self {
+        Self::Locker(error)
+    }
+}
+
+/// A group's slots, in the hands of whoever holds its lock.
+#[derive(Debug)]
+pub(crate) struct Slots<'a, G> {
+    table: Table<'a>,
+    ground: &'a mut G,
+}
+
+impl<'a, G: Ground> Slots<'a, G> {
+    pub(crate) fn new(table: Table<'a>, ground: &'a mut G) -> Self {
+        Self { table, ground }
+    }
+
+    /// Completes the change that its author has not.
+    pub(crate) fn repair(&mut self) -> io::Result<()> {
+        match self.table.journal() {
+            Journal::Nothing => return Ok(()),
+            Journal::Join(slot) => return self.repair_join(slot),
+            Journal::Balance => self.finish_balance(),
+            Journal::Epitaph(slot, sums) => self.finish_epitaph(slot, sums),
+            Journal::Trim(slot) => return self.finish_trim(slot),
+            Journal::Renumber => self.finish_renumbering(),
+        }
+        Ok(())
+    }
+
+    /// Takes a newcomer in, which owns no bucket yet where others do. Returns its slot.
+    pub(crate) fn join(&mut self, newcomer: &Row) -> Result<Slot, Unjoined<G::Refused>> {
+        self.repair()?;
+        self.mourn(newcomer.cookie)?;
+        let positions = self.table.positions();
+        let mut rows = self.table.rows();
+        let vacant = rows.find(|(_, row)| row.state == State::Vacant);
+        let end = u8::try_from(positions).map_err(|_| Unjoined::Full)?;
+        let (slot, replaced) = vacant.unwrap_or((Slot(end), Row::default()));
+        self.replace(&replaced);
+        self.table.set_newcomer(&Row {
+            state: State::Newcomer,
+            since_ns: self.ground.now_ns(),
+            ..*newcomer
+        });
+        self.note(Journal::Join(slot));
+        self.ground.step();
+        if let Err(error) = self.ground.deposit() {
+            self.undo_join(newcomer)?;
+            return Err(error.into());
+        }
+        self.ground.step();
+        if let Err(refused) = self.ground.enter() {
+            self.undo_join(newcomer)?;
+            return Err(Unjoined::Refused(refused));
+        }
+        self.finish_join(slot)?;
+        if !self.has_live() {
+            self.balance();
+        }
+        Ok(slot)
+    }
+
+    fn repair_join(&mut self, slot: Slot) -> io::Result<()> {
+        let newcomer = self.table.newcomer();
+        match self.ground.has_entered(newcomer.cookie)? {
+            Some(true) => self.finish_join(slot),
+            Some(false) | None => self.undo_join(&newcomer),
+        }
+    }
+
+    fn undo_join(&mut self, newcomer: &Row) -> io::Result<()> {
+        self.ground.step();
+        self.ground.withdraw(newcomer.cookie, newcomer.member)?;
+        self.ground.step();
+        self.ground.cut(newcomer.cookie)?;
+        self.note(Journal::Nothing);
+        Ok(())
+    }
+
+    fn finish_join(&mut self, slot: Slot) -> io::Result<()> {
+        self.withdraw_replaced()?;
+        self.ground.step();
+        self.table.set_row(slot, &self.table.newcomer());
+        self.ground.step();
+        let positions = self.table.positions().max(usize::from(slot.0) + 1);
+        self.table.set(at::POSITIONS, positions as u64);
+        self.finish();
+        Ok(())
+    }
+
+    /// Notes which placeholder goes; a row of nothing for none.
+    fn replace(&mut self, row: &Row) {
+        self.table.set(at::REPLACED, row.cookie);
+        self.table.set(at::REPLACED_MEMBER, row.member);
+    }
+
+    fn withdraw_replaced(&mut self) -> io::Result<()> {
+        let replaced = [at::REPLACED, at::REPLACED_MEMBER].map(|at| self.table.get(at));
+        self.ground.step();
+        match replaced {
+            [0, _] => Ok(()),
+            [cookie, member] => self.ground.withdraw(cookie, member),
+        }
+    }
+
+    /// Gives a newcomer its share. True if it had none.
+    pub(crate) fn begin_share(&mut self, own: u64) -> io::Result<bool> {
+        self.repair()?;
+        let Some(slot) = self.table.slot_of(own) else {
+            return Ok(false);
+        };
+        let is_newcomer = self.table.row(slot).state == State::Newcomer;
+        if is_newcomer {
+            self.note(Journal::Balance);
+            self.set_state(slot, State::Live);
+            self.finish_balance();
+        }
+        Ok(is_newcomer)
+    }
+
+    /// A member is about to close its handle: its share goes to others. Its ring is left to them.
+    pub(crate) fn depart(&mut self, own: u64) -> io::Result<()> {
+        self.repair()?;
+        let Some(slot) = self.table.slot_of(own) else {
+            return Ok(());
+        };
+        if matches!(self.table.row(slot).state, State::Live | State::Newcomer) {
+            self.note(Journal::Balance);
+            self.set_state(slot, State::Dead);
+            self.finish_balance();
+        }
+        Ok(())
+    }
+
+    /// Gives away the buckets of members that are gone, and makes `own` the heir of those that have
+    /// none. Returns the slots whose rings it is to read; nothing more comes into these.
+    pub(crate) fn inherit(&mut self, own: u64) -> io::Result<Vec<Slot>> {
+        self.repair()?;
+        self.mourn(own)?;
+        let orphans: Vec<(Slot, Row)> = self.orphans().collect();
+        if orphans.is_empty() {
+            return Ok(Vec::new());
+        }
+        self.ground.settle()?;
+        for (slot, row) in &orphans {
+            self.ground.step();
+            self.ground.refuse(row.cookie)?;
+            self.ground.step();
+            self.ground.cut(row.cookie)?;
+            self.ground.step();
+            let (state, heir) = (State::Inherited, own);
+            self.table.set_row(
+                *slot,
+                &Row {
+                    state,
+                    heir,
+                    ..*row
+                },
+            );
+        }
+        Ok(orphans.into_iter().map(|(slot, _)| slot).collect())
+    }
+
+    /// Members that are gone and have no heir that lives.
+    fn orphans(&self) -> impl Iterator<Item = (Slot, Row)> + use<'_, G> {
+        let table = self.table;
+        let lives = move |cookie: u64| {
+            let slot = table.slot_of(cookie);
+            slot.is_some_and(|slot| matches!(table.row(slot).state, State::Live | State::Newcomer))
+        };
+        table.rows().filter(move |(_, row)| match row.state {
+            State::Dead => true,
+            State::Inherited => !lives(row.heir),
+            State::Free | State::Newcomer | State::Live | State::Vacant => false,
+        })
+    }
+
+    /// The heir is done with the ring of a member that is gone: its slot becomes a placeholder, or
+    /// is given up at the array's end.
+    pub(crate) fn vacate(&mut self, cookie: u64, epitaph: &Gone) -> io::Result<()> {
+        self.repair()?;
+        let Some(slot) = self.table.slot_of(cookie) else {
+            return Ok(());
+        };
+        if matches!(self.table.row(slot).state, State::Dead | State::Inherited) {
+            let sums = self.table.gone().with(epitaph);
+            let sums = self.table.prepare_gone(&sums);
+            self.note(Journal::Epitaph(slot, sums));
+            self.finish_epitaph(slot, sums);
+        }
+        self.trim()
+    }
+
+    fn finish_epitaph(&mut self, slot: Slot, sums: u8) {
+        self.ground.step();
+        self.table.set(at::SUMS_IN_USE, sums.into());
+        self.set_state(slot, State::Vacant);
+        self.finish();
+    }
+
+    /// Gives up placeholders at the array's end.
+    fn trim(&mut self) -> io::Result<()> {
+        while let Some(last) = self.table.positions().checked_sub(1) {
+            let Ok(slot) = u8::try_from(last).map(Slot) else {
+                break;
+            };
+            let row = self.table.row(slot);
+            if row.state != State::Vacant {
+                break;
+            }
+            self.replace(&row);
+            self.note(Journal::Trim(slot));
+            self.finish_trim(slot)?;
+        }
+        Ok(())
+    }
+
+    fn finish_trim(&mut self, slot: Slot) -> io::Result<()> {
+        self.withdraw_replaced()?;
+        self.ground.step();
+        self.table.set_row(slot, &Row::default());
+        self.table.set(at::POSITIONS, slot.0.into());
+        self.finish();
+        Ok(())
+    }
+
+    /// The kernel has linked the group's sockets anew, in this order: the device was down
+    /// (af_packet.c, `packet_notifier()`). Slots get the numbers of their positions. False if they
+    /// have them, or if the sockets are not those of the table.
+    pub(crate) fn renumber(&mut self, order: &[u64]) -> io::Result<bool> {
+        self.repair()?;
+        let position = |cookie| order.iter().position(|&it| it == cookie);
+        let mut new: [u8; SLOTS] = std::array::from_fn(|slot| u8::try_from(slot).unwrap_or(0));
+        for (slot, row) in self.table.rows() {
+            let Some(Ok(position)) = position(row.cookie).map(u8::try_from) else {
+                return Ok(false);
+            };
+            new[usize::from(slot.0)] = position;
+        }
+        let is_same = new
+            .iter()
+            .enumerate()
+            .all(|(slot, &new)| slot == usize::from(new));
+        if is_same || order.len() != self.table.positions() {
+            return Ok(false);
+        }
+        self.table.prepare_renumbering(&new);
+        self.note(Journal::Renumber);
+        self.finish_renumbering();
+        Ok(true)
+    }
+
+    fn finish_renumbering(&mut self) {
+        self.ground.step();
+        self.table.renumber_rows();
+        self.ground.step();
+        self.table.renumber_buckets();
+        self.finish();
+    }
+
+    /// Marks members whose lifelines have hung up, and gives their buckets away.
+    fn mourn(&mut self, own: u64) -> io::Result<()> {
+        let living = self.ground.living()?;
+        let is_gone = |(slot, row): (Slot, Row)| {
+            let is_member = matches!(row.state, State::Live | State::Newcomer);
+            let lives = row.cookie == own || living.contains(&row.cookie);
+            (is_member && !lives).then_some(slot)
+        };
+        let gone: Vec<Slot> = self.table.rows().filter_map(is_gone).collect();
+        if !gone.is_empty() {
+            self.note(Journal::Balance);
+            for slot in gone {
+                self.set_state(slot, State::Dead);
+            }
+            self.finish_balance();
+        }
+        Ok(())
+    }
+
+    fn has_live(&self) -> bool {
+        self.table.rows().any(|(_, row)| row.state == State::Live)
+    }
+
+    fn balance(&mut self) {
+        self.note(Journal::Balance);
+        self.finish_balance();
+    }
+
+    /// Moves as few buckets as possible, so that each live member owns its share. Without any live
+    /// member newcomers become live: packets must go somewhere.
+    fn finish_balance(&mut self) {
+        if !self.has_live() {
+            let rows: Vec<(Slot, Row)> = self.table.rows().collect();
+            for (slot, row) in rows {
+                if row.state == State::Newcomer {
+                    self.set_state(slot, State::Live);
+                }
+            }
+        }
+        let shares = self.shares();
+        if !shares.is_empty() {
+            self.move_buckets(&shares);
+        }
+        self.finish();
+    }
+
+    fn shares(&self) -> Vec<Share> {
+        let live = self
+            .table
+            .rows()
+            .filter(|(_, row)| row.state == State::Live);
+        let share = |(slot, row): (Slot, Row)| Share {
+            slot,
+            weight: row.weight,
+        };
+        live.map(share).filter(|share| share.weight > 0).collect()
+    }
+
+    fn move_buckets(&mut self, shares: &[Share]) {
+        let moves = buckets::plan(&self.table.owners(shares), shares);
+        for step in &moves {
+            self.ground.step();
+            self.table.set_owner(step.bucket, step.to);
+        }
+        let slots: Vec<Slot> = shares.iter().map(|share| share.slot).collect();
+        self.ground.step();
+        self.table
+            .set_ranks(&buckets::ranks(&self.table.ranks(), &slots));
+        self.table.set(at::MOVED, moves.len() as u64);
+        self.table.set(at::MOVED_NS, self.ground.now_ns());
+    }
+
+    fn set_state(&mut self, slot: Slot, state: State) {
+        self.ground.step();
+        let row = self.table.row(slot);
+        let since_ns = self.ground.now_ns();
+        self.table.set_row(
+            slot,
+            &Row {
+                state,
+                since_ns,
+                ..row
+            },
+        );
+    }
+
+    fn note(&mut self, journal: Journal) {
+        self.ground.step();
+        self.table.set_journal(journal);
+    }
+
+    /// A change is complete.
+    fn finish(&mut self) {
+        self.ground.step();
+        self.table.set(
+            at::GENERATION,
+            self.table.get(at::GENERATION).wrapping_add(1),
+        );
+        self.note(Journal::Nothing);
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,203 @@
+//! Members of a simulated group come, go and die between any two steps of a change: each bucket has
+//! one owner that lives, nobody else's buckets move, and each packet is had once.
+
+mod memory;
+mod world;
+
+use super::*;
+use crate::table::MAGIC;
+use fanpcap_buckets::layout::BUCKETS;
+use world::{Killed, World};
+
+/// How many buckets each member owns.
+fn owned(world: &World) -> Vec<usize> {
+    let mut counts: Vec<usize> = world
+        .members()
+        .iter()
+        .map(|&member| world.owners().iter().filter(|&&it| it == member).count())
+        .collect();
+    counts.sort_unstable();
+    counts
+}
+
+/// A group of so many members, all with their share.
+fn group(members: usize) -> World {
+    let mut world = World::new(7);
+    for _ in 0..members {
+        let member = world.open();
+        world.join(member).unwrap();
+        world.begin_share(member);
+    }
+    world
+}
+
+#[test]
+fn the_first_member_owns_all_and_a_newcomer_nothing_until_it_looks() {
+    let mut world = World::new(1);
+    let (first, second) = (world.open(), world.open());
+    world.join(first).unwrap();
+    assert!(world.owners().iter().all(|&owner| owner == first));
+    assert_eq!(world.table().get(at::MAGIC), MAGIC);
+    world.join(second).unwrap();
+    assert!(world.owners().iter().all(|&owner| owner == first));
+    world.begin_share(second);
+    assert_eq!(owned(&world), [2048, 2048]);
+}
+
+#[test]
+fn a_join_moves_one_share_and_a_death_the_dead_ones_only() {
+    let mut world = group(4);
+    let before = world.owners();
+    let fifth = world.open();
+    world.join(fifth).unwrap();
+    world.begin_share(fifth);
+    let after = world.owners();
+    let moved = before.iter().zip(&after).filter(|(a, b)| a != b).count();
+    assert!(moved == BUCKETS / 5 || moved == BUCKETS / 5 + 1, "{moved}");
+    for slot in [0, 2, 4] {
+        let mut world = world.clone();
+        let dead = world.in_slot(slot);
+        let before = world.owners();
+        world.close(dead);
+        let heir = world.members()[0];
+        world.attend(heir);
+        world.check();
+        for (before, after) in before.into_iter().zip(world.owners()) {
+            assert!(before == after || before == dead);
+        }
+    }
+}
+
+#[test]
+fn a_newcomer_takes_a_placeholders_slot_and_the_last_slots_are_given_up() {
+    let mut world = group(4);
+    let (second, last) = (world.in_slot(1), world.in_slot(3));
+    world.close(second);
+    let heir = world.members()[0];
+    world.attend(heir);
+    world.settle_all();
+    assert_eq!(world.table().positions(), 4);
+    assert_eq!(world.table().row(Slot(1)).state, State::Vacant);
+    let newcomer = world.open();
+    assert_eq!(world.join(newcomer).unwrap(), Slot(1));
+    world.check();
+    // The last two, the first of which is a placeholder by then.
+    world.close(world.in_slot(2));
+    world.attend(heir);
+    world.settle_all();
+    world.close(last);
+    world.attend(heir);
+    world.settle_all();
+    assert_eq!(world.table().positions(), 2);
+    world.check();
+}
+
+#[test]
+fn a_device_that_was_down_gives_slots_new_numbers_and_moves_nothing() {
+    let mut world = group(5);
+    world.close(world.in_slot(0));
+    let heir = world.members()[0];
+    world.attend(heir);
+    world.settle_all();
+    let newcomer = world.open();
+    world.join(newcomer).unwrap();
+    world.begin_share(newcomer);
+    let before = world.owners();
+    world.flap();
+    assert!(world.renumber(heir));
+    assert_eq!(world.owners(), before);
+    world.check();
+    assert!(!world.renumber(heir), "they have them");
+}
+
+#[test]
+fn a_full_group_and_a_locker_without_room_refuse_a_newcomer() {
+    let mut world = group(255);
+    let last = world.open();
+    world.join(last).unwrap();
+    let one_more = world.open();
+    assert!(matches!(world.join(one_more), Err(Unjoined::Full)));
+    world.check();
+    let mut world = group(3);
+    world.locker_is_full = true;
+    let newcomer = world.open();
+    assert!(matches!(world.join(newcomer), Err(Unjoined::Locker(_))));
+    world.close(newcomer);
+    world.check();
+}
+
+/// Kills the one who changes at every step of every change: the next one repairs it.
+#[test]
+fn who_dies_in_any_step_of_any_change_is_finished_by_the_next() {
+    type Change = fn(&mut World, u64) -> Result<(), Killed>;
+    let changes: [(&str, Change); 5] = [
+        ("join at the end", |world, kill| {
+            let newcomer = world.open();
+            world.dying(newcomer, kill, |world| _ = world.join(newcomer))
+        }),
+        ("join in a hole", |world, kill| {
+            world.close(world.in_slot(1));
+            let heir = world.in_slot(0);
+            world.attend(heir);
+            world.settle_all();
+            let newcomer = world.open();
+            world.dying(newcomer, kill, |world| _ = world.join(newcomer))
+        }),
+        ("first look", |world, kill| {
+            let newcomer = world.open();
+            world.join(newcomer).unwrap();
+            world.dying(newcomer, kill, |world| world.begin_share(newcomer))
+        }),
+        ("leave", |world, kill| {
+            let leaver = world.in_slot(2);
+            world.dying(leaver, kill, |world| world.depart(leaver))
+        }),
+        ("inherit and vacate", |world, kill| {
+            world.close(world.in_slot(3));
+            world.close(world.in_slot(1));
+            let heir = world.in_slot(2);
+            world.dying(heir, kill, |world| {
+                world.attend(heir);
+                world.settle_all();
+            })
+        }),
+    ];
+    let mut four = group(4);
+    four.send(200);
+    for (name, change) in changes {
+        let mut steps = 0;
+        loop {
+            let mut world = four.clone();
+            let is_whole = change(&mut world, steps).is_ok();
+            world.send(200);
+            world.recover();
+            world.check();
+            world.settle_all();
+            world.check_ledger();
+            if is_whole {
+                break;
+            }
+            // Most steps move a bucket each; a few of these stand for all.
+            steps += if steps < 50 { 1 } else { 41 };
+        }
+        assert!(steps > 2, "{name}: {steps} steps");
+    }
+}
+
+/// How many runs; each is of 40 events. `FANPCAP_RUNS` sets another number.
+fn runs() -> u64 {
+    let runs = std::env::var("FANPCAP_RUNS").ok();
+    runs.and_then(|runs| runs.parse().ok()).unwrap_or(200)
+}
+
+#[test]
+fn members_come_go_and_die_at_random_and_the_ledger_adds_up() {
+    for seed in 0..runs() {
+        let mut world = World::new(seed);
+        world.live(40);
+        world.recover();
+        world.check();
+        world.settle_all();
+        world.check_ledger();
+    }
+}

@@ -1,0 +1,462 @@
+//! A simulated kernel with one group: its array, sockets and rings, the locker, and processes that
+//! may die at any step.
+
+use super::super::{Ground, Slots, Unjoined};
+use super::memory::Memory;
+use crate::table::{Gone, Journal, Row, State, Table};
+use fanpcap_buckets::Slot;
+use fanpcap_buckets::layout::{BUCKETS, SLOTS, bucket};
+use std::collections::{BTreeMap, BTreeSet};
+use std::io;
+use std::panic::{self, AssertUnwindSafe};
+use std::sync::atomic::Ordering;
+
+/// The process that changed something was killed.
+#[derive(Debug)]
+pub(super) struct Killed;
+
+#[derive(Clone, Debug, Default)]
+struct Socket {
+    /// Its process lives and has it open.
+    is_open: bool,
+    refuses: bool,
+    /// Numbers of packets that nobody has taken.
+    ring: Vec<u64>,
+    received: u64,
+    taken: u64,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Deposit {
+    Lifeline(u64),
+    Socket(u64),
+}
+
+/// All of it but the table.
+#[derive(Clone, Debug, Default)]
+struct Kernel {
+    /// The group's sockets, as `fanout->arr`.
+    array: Vec<u64>,
+    /// By cookie, which rises with their creation.
+    sockets: BTreeMap<u64, Socket>,
+    locker: Vec<Deposit>,
+    locker_is_full: bool,
+    /// Whose change is under way, and after how many steps it dies.
+    actor: u64,
+    left: Option<u64>,
+    /// Packets sent, packets that a group took with it, and those that members took.
+    sent: u64,
+    ended: u64,
+    taken: BTreeSet<u64>,
+    random: u64,
+}
+
+impl Kernel {
+    fn random(&mut self, below: u64) -> u64 {
+        // splitmix64.
+        self.random = self.random.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut z = self.random;
+        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        (z ^ (z >> 31)) % below
+    }
+
+    /// Closes a socket that neither its process nor the locker has any more.
+    fn release(&mut self, cookie: u64) {
+        let is_open = self.sockets.get(&cookie).is_some_and(|it| it.is_open);
+        if is_open || self.locker.contains(&Deposit::Socket(cookie)) {
+            return;
+        }
+        // __fanout_unlink(): the last one moves into the hole.
+        if let Some(position) = self.array.iter().position(|&it| it == cookie) {
+            self.array.swap_remove(position);
+        }
+    }
+}
+
+impl Ground for Kernel {
+    type Refused = ();
+
+    fn step(&mut self) {
+        match &mut self.left {
+            // No panic, of which the hook would print.
+            Some(0) => panic::resume_unwind(Box::new(Killed)),
+            Some(left) => *left -= 1,
+            None => {}
+        }
+    }
+
+    fn now_ns(&self) -> u64 {
+        self.sent
+    }
+
+    fn deposit(&mut self) -> io::Result<()> {
+        if self.locker_is_full {
+            return Err(io::ErrorKind::OutOfMemory.into());
+        }
+        self.locker.push(Deposit::Lifeline(self.actor));
+        self.step();
+        self.locker.push(Deposit::Socket(self.actor));
+        Ok(())
+    }
+
+    fn enter(&mut self) -> Result<(), ()> {
+        if self.array.len() == SLOTS {
+            return Err(());
+        }
+        self.array.push(self.actor);
+        Ok(())
+    }
+
+    fn has_entered(&mut self, cookie: u64) -> io::Result<Option<bool>> {
+        let is_there = self.locker.contains(&Deposit::Socket(cookie));
+        Ok(is_there.then(|| self.array.contains(&cookie)))
+    }
+
+    fn withdraw(&mut self, cookie: u64, _: u64) -> io::Result<()> {
+        self.locker.retain(|it| *it != Deposit::Socket(cookie));
+        self.release(cookie);
+        Ok(())
+    }
+
+    fn cut(&mut self, cookie: u64) -> io::Result<()> {
+        self.locker.retain(|it| *it != Deposit::Lifeline(cookie));
+        Ok(())
+    }
+
+    fn living(&mut self) -> io::Result<Vec<u64>> {
+        let lifelines = self.locker.iter().filter_map(|it| match it {
+            Deposit::Lifeline(cookie) => Some(*cookie),
+            Deposit::Socket(_) => None,
+        });
+        let is_open = |cookie: &u64| self.sockets[cookie].is_open;
+        Ok(lifelines.filter(is_open).collect())
+    }
+
+    fn settle(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+
+    fn refuse(&mut self, cookie: u64) -> io::Result<()> {
+        if let Some(socket) = self.sockets.get_mut(&cookie) {
+            socket.refuses = true;
+        }
+        Ok(())
+    }
+}
+
+/// The simulated group.
+#[derive(Clone, Debug)]
+pub(super) struct World {
+    memory: Memory,
+    kernel: Kernel,
+    /// Rings of the dead, and who reads them.
+    heirs: BTreeMap<u64, u64>,
+    pub(super) locker_is_full: bool,
+}
+
+impl World {
+    pub(super) fn new(seed: u64) -> Self {
+        let kernel = Kernel {
+            random: seed,
+            ..Kernel::default()
+        };
+        Self {
+            memory: Memory::new(),
+            kernel,
+            heirs: BTreeMap::new(),
+            locker_is_full: false,
+        }
+    }
+
+    pub(super) fn table(&self) -> Table<'_> {
+        self.memory.table()
+    }
+
+    /// Runs a change by `actor`.
+    fn change<T>(&mut self, actor: u64, work: impl FnOnce(&mut Slots<'_, Kernel>) -> T) -> T {
+        self.kernel.actor = actor;
+        self.kernel.locker_is_full = self.locker_is_full;
+        work(&mut Slots::new(self.memory.table(), &mut self.kernel))
+    }
+
+    /// A new socket.
+    pub(super) fn open(&mut self) -> u64 {
+        let cookie = self.kernel.sockets.keys().last().map_or(1, |last| last + 1);
+        let socket = Socket {
+            is_open: true,
+            ..Socket::default()
+        };
+        self.kernel.sockets.insert(cookie, socket);
+        cookie
+    }
+
+    pub(super) fn join(&mut self, own: u64) -> Result<Slot, Unjoined<()>> {
+        let row = Row {
+            cookie: own,
+            weight: 1,
+            ..Row::default()
+        };
+        self.change(own, |slots| slots.join(&row))
+    }
+
+    pub(super) fn begin_share(&mut self, own: u64) {
+        self.change(own, |slots| slots.begin_share(own)).unwrap();
+    }
+
+    pub(super) fn depart(&mut self, own: u64) {
+        self.change(own, |slots| slots.depart(own)).unwrap();
+        self.close(own);
+    }
+
+    /// What a member does when a lifeline has hung up.
+    pub(super) fn attend(&mut self, own: u64) {
+        let slots = self.change(own, |slots| slots.inherit(own)).unwrap();
+        for slot in slots {
+            self.heirs.insert(self.table().row(slot).cookie, own);
+        }
+    }
+
+    /// The heirs read their rings to the end.
+    pub(super) fn settle_all(&mut self) {
+        for (cookie, heir) in std::mem::take(&mut self.heirs) {
+            if !self.members().contains(&heir) {
+                continue;
+            }
+            let before = self.kernel.sockets[&cookie].taken;
+            let inherited = self.take(cookie, usize::MAX);
+            let gone = Gone {
+                members: 1,
+                received: self.kernel.sockets[&cookie].received,
+                taken: before,
+                inherited,
+                ..Gone::default()
+            };
+            self.change(heir, |slots| slots.vacate(cookie, &gone))
+                .unwrap();
+        }
+    }
+
+    /// Takes packets from a ring. Returns how many.
+    fn take(&mut self, cookie: u64, most: usize) -> u64 {
+        let Some(socket) = self.kernel.sockets.get_mut(&cookie) else {
+            return 0;
+        };
+        let count = socket.ring.len().min(most);
+        for packet in socket.ring.drain(..count) {
+            assert!(self.kernel.taken.insert(packet), "had twice");
+        }
+        socket.taken += count as u64;
+        count as u64
+    }
+
+    /// The process of a socket ends.
+    pub(super) fn close(&mut self, cookie: u64) {
+        if let Some(socket) = self.kernel.sockets.get_mut(&cookie) {
+            socket.is_open = false;
+        }
+        self.kernel.release(cookie);
+        if self.members().is_empty() {
+            self.end();
+        }
+    }
+
+    /// The last member is gone: the kernel frees the locker and the table.
+    fn end(&mut self) {
+        for deposit in std::mem::take(&mut self.kernel.locker) {
+            if let Deposit::Socket(cookie) = deposit {
+                self.kernel.release(cookie);
+            }
+        }
+        assert!(self.kernel.array.is_empty());
+        for socket in self.kernel.sockets.values_mut() {
+            self.kernel.ended += socket.ring.drain(..).count() as u64;
+        }
+        self.memory = Memory::new();
+        self.heirs.clear();
+    }
+
+    /// Runs `work`, in which `actor` is killed after so many steps.
+    pub(super) fn dying(
+        &mut self,
+        actor: u64,
+        steps: u64,
+        work: impl FnOnce(&mut Self),
+    ) -> Result<(), Killed> {
+        self.kernel.left = Some(steps);
+        let done = panic::catch_unwind(AssertUnwindSafe(|| work(self)));
+        self.kernel.left = None;
+        match done {
+            Ok(()) => Ok(()),
+            Err(payload) if payload.is::<Killed>() => {
+                self.close(actor);
+                Err(Killed)
+            }
+            Err(payload) => panic::resume_unwind(payload),
+        }
+    }
+
+    /// Everybody who lives looks after the group.
+    pub(super) fn recover(&mut self) {
+        for member in self.members() {
+            self.attend(member);
+        }
+    }
+
+    /// The sockets in the group whose processes live.
+    pub(super) fn members(&self) -> Vec<u64> {
+        let members = self.kernel.array.iter().copied();
+        let is_open = |cookie: &u64| self.kernel.sockets[cookie].is_open;
+        members.filter(is_open).collect()
+    }
+
+    /// The socket in a slot.
+    pub(super) fn in_slot(&self, slot: usize) -> u64 {
+        self.kernel.array[slot]
+    }
+
+    /// The socket that gets the packets of each bucket.
+    pub(super) fn owners(&self) -> Vec<u64> {
+        (0..BUCKETS).map(|bucket| self.owner(bucket)).collect()
+    }
+
+    fn owner(&self, bucket: usize) -> u64 {
+        let array = &self.kernel.array;
+        let slot = self.memory.buckets[bucket].load(Ordering::Relaxed);
+        array[usize::from(slot) % array.len()]
+    }
+
+    pub(super) fn send(&mut self, packets: u64) {
+        for _ in 0..packets {
+            let number = self.kernel.sent;
+            self.kernel.sent += 1;
+            let hash = u32::try_from(self.kernel.random(1 << 32)).unwrap();
+            if self.kernel.array.is_empty() {
+                self.kernel.ended += 1;
+                continue;
+            }
+            let owner = self.owner(bucket(hash));
+            let socket = self.kernel.sockets.get_mut(&owner).unwrap();
+            assert!(!socket.refuses, "a placeholder was given a packet");
+            socket.ring.push(number);
+            socket.received += 1;
+        }
+    }
+
+    /// The device goes down and up: the kernel links the sockets in the order of their creation.
+    pub(super) fn flap(&mut self) {
+        self.kernel.array.sort_unstable();
+    }
+
+    pub(super) fn renumber(&mut self, own: u64) -> bool {
+        self.change(own, |slots| slots.repair()).unwrap();
+        let order = self.kernel.array.clone();
+        self.change(own, |slots| slots.renumber(&order)).unwrap()
+    }
+
+    /// So many random events.
+    pub(super) fn live(&mut self, events: u32) {
+        for _ in 0..events {
+            self.send(20);
+            let kill = match self.kernel.random(4) {
+                0 => self.kernel.random(60),
+                _ => u64::MAX,
+            };
+            let event = self.kernel.random(8);
+            let members = self.members();
+            if members.is_empty() || (event < 2 && members.len() < 12) {
+                let newcomer = self.open();
+                let join = |world: &mut Self| _ = world.join(newcomer).unwrap();
+                _ = self.dying(newcomer, kill, join);
+            } else {
+                let count = u64::try_from(members.len()).unwrap();
+                let which = usize::try_from(self.kernel.random(count)).unwrap();
+                self.act(members[which], event, kill);
+            }
+            // Who was killed while slots were renumbered is finished before packets come.
+            if let Some(&member) = self.members().first() {
+                self.renumber(member);
+            }
+        }
+    }
+
+    fn act(&mut self, member: u64, event: u64, kill: u64) {
+        let most = usize::try_from(self.kernel.random(30)).unwrap();
+        _ = self.dying(member, kill, |world| match event {
+            2 => world.close(member),
+            3 => world.depart(member),
+            4 => {
+                world.flap();
+                world.renumber(member);
+            }
+            5 => world.begin_share(member),
+            6 => _ = world.take(member, most),
+            _ => {
+                world.begin_share(member);
+                world.attend(member);
+                world.settle_own(member);
+            }
+        });
+    }
+
+    /// This heir reads its rings to the end.
+    fn settle_own(&mut self, heir: u64) {
+        let others = self.heirs.clone();
+        self.heirs.retain(|_, it| *it == heir);
+        self.settle_all();
+        self.heirs
+            .extend(others.into_iter().filter(|(_, it)| *it != heir));
+    }
+
+    /// What holds when no change is under way.
+    pub(super) fn check(&self) {
+        if self.kernel.array.is_empty() {
+            return;
+        }
+        let table = self.table();
+        assert_eq!(table.journal(), Journal::Nothing);
+        let rows: Vec<(Slot, Row)> = table.rows().collect();
+        let cookies: Vec<u64> = rows.iter().map(|(_, row)| row.cookie).collect();
+        assert_eq!(cookies, self.kernel.array, "table and array differ");
+        for (slot, row) in &rows {
+            let is_member = matches!(row.state, State::Live | State::Newcomer);
+            let lives = self.kernel.sockets[&row.cookie].is_open;
+            assert_eq!(is_member, lives, "{slot:?}: {row:?}");
+        }
+        self.check_shares(&rows);
+        let sockets = self.kernel.locker.iter().filter_map(|it| match it {
+            Deposit::Socket(cookie) => Some(*cookie),
+            Deposit::Lifeline(_) => None,
+        });
+        let deposited: BTreeSet<u64> = sockets.collect();
+        assert_eq!(deposited, cookies.into_iter().collect(), "the locker");
+    }
+
+    fn check_shares(&self, rows: &[(Slot, Row)]) {
+        let live = rows.iter().filter(|(_, row)| row.state == State::Live);
+        let live: Vec<u64> = live.map(|(_, row)| row.cookie).collect();
+        let owners = self.owners();
+        for member in &live {
+            let owned = owners.iter().filter(|&it| it == member).count();
+            let quota = BUCKETS / live.len();
+            assert!(owned == quota || owned == quota + 1, "{owned} of {quota}");
+        }
+        let ranks = self.table().ranks();
+        let ranks: BTreeSet<u64> = ranks
+            .iter()
+            .map(|slot| self.kernel.array[usize::from(slot.0)])
+            .collect();
+        assert_eq!(ranks, live.into_iter().collect(), "ranks");
+    }
+
+    /// Each packet was had once, or waits in the ring of a member, or went with a group that ended.
+    pub(super) fn check_ledger(&self) {
+        let rings = self.kernel.sockets.values();
+        let waiting: u64 = rings.map(|socket| socket.ring.len() as u64).sum();
+        let taken = self.kernel.taken.len() as u64;
+        assert_eq!(self.kernel.sent, taken + waiting + self.kernel.ended);
+        for (cookie, socket) in &self.kernel.sockets {
+            assert!(socket.is_open || socket.ring.is_empty(), "{cookie}");
+        }
+    }
+}

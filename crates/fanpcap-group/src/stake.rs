@@ -1,0 +1,272 @@
+//! A member's stake in a steered group: its slot and its lifeline, and what its reader does for the
+//! others.
+
+use crate::ground::Kernel;
+use crate::group_stats::Departed;
+use crate::heir::{self, ReadOut};
+use crate::page::MemberId;
+use crate::record::MemberCounters;
+use crate::roster::Roster;
+use crate::shared::{Shared, group_of};
+use crate::slots::{Ground, Slots};
+use crate::steered::SteerError;
+use crate::table::{State, at};
+use crate::turn::GroupLock;
+use fanpcap_buckets::Slot;
+use fanpcap_linux::netlink::diag::PacketSocket;
+use fanpcap_reader::{Attention, Company, Inheritance};
+use std::convert::Infallible;
+use std::fmt;
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+/// After how long to try again what another member, which holds the group's lock, has prevented.
+const BUSY: Duration = Duration::from_millis(1);
+
+/// The same after an error.
+const FAILED: Duration = Duration::from_millis(100);
+
+/// What a member has of its group. The group notices that it ends: the lifeline hangs up. It must
+/// end after the member's socket is closed, since the others may then close the last duplicate.
+#[derive(Debug)]
+pub struct Stake {
+    shared: Arc<Shared>,
+    /// The member's socket, by `SO_COOKIE`.
+    cookie: u64,
+    lock: GroupLock,
+    /// The process that joined. A forked child may have a copy.
+    pid: u32,
+    /// Whether the group is to be looked after, whatever the descriptor says: the first time, and
+    /// after another member or an error has prevented it.
+    is_due: AtomicBool,
+    /// How often the device went down by this member's count, and whether that is news.
+    downs: AtomicU64,
+    is_down_news: AtomicBool,
+    /// Rings of others that this member has read to the end.
+    read_out: Arc<Mutex<ReadOut>>,
+    /// Nobody writes to it.
+    _lifeline: OwnedFd,
+}
+
+/// Why a member can't look after its group.
+#[derive(Debug)]
+enum Hindrance {
+    Lock(SteerError),
+    Slots(io::Error),
+}
+
+impl From<SteerError> for Hindrance {
+    fn from(error: SteerError) -> Self {
+        Self::Lock(error)
+    }
+}
+
+impl From<io::Error> for Hindrance {
+    fn from(error: io::Error) -> Self {
+        Self::Slots(error)
+    }
+}
+
+impl fmt::Display for Hindrance {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Lock(error) => error.fmt(f),
+            Self::Slots(error) => error.fmt(f),
+        }
+    }
+}
+
+impl Stake {
+    pub(crate) fn new(
+        shared: Arc<Shared>,
+        cookie: u64,
+        lock: GroupLock,
+        lifeline: OwnedFd,
+    ) -> Self {
+        let downs = shared.table().get(at::DOWNS);
+        Self {
+            shared,
+            cookie,
+            lock,
+            pid: std::process::id(),
+            is_due: AtomicBool::new(true),
+            downs: AtomicU64::new(downs),
+            is_down_news: AtomicBool::new(false),
+            read_out: Arc::default(),
+            _lifeline: lifeline,
+        }
+    }
+
+    /// What the member shares with the others.
+    pub(crate) fn shared(&self) -> &Arc<Shared> {
+        &self.shared
+    }
+
+    /// The members of the group that are gone.
+    pub fn departed(&self) -> Departed {
+        let table = self.shared.table();
+        let mut departed = Departed::default();
+        let gone = table.gone();
+        let mut is_known = gone.unknown == 0;
+        for (_, row) in table.rows() {
+            if matches!(row.state, State::Dead | State::Inherited | State::Vacant) {
+                departed.sockets.push(MemberId::of_socket(row.member));
+                // The sums have those of placeholders only.
+                is_known &= row.state == State::Vacant;
+            }
+        }
+        departed.counters = is_known.then_some(MemberCounters {
+            received: gone.received,
+            dropped: gone.dropped,
+        });
+        departed
+    }
+
+    /// The member's handle is about to be closed: its buckets go to others at once. Without the
+    /// lock they go when the others notice.
+    pub(crate) fn depart(&self) {
+        if self.pid != std::process::id() {
+            return;
+        }
+        if let Ok(Some(_turn)) = self.lock.try_take() {
+            let mut kernel = Kernel::<Infallible>::of(&self.shared);
+            // Best effort, as above.
+            let _ = Slots::new(self.shared.table(), &mut kernel).depart(self.cookie);
+        }
+    }
+
+    /// Whether the group gives the member packets, or will without another look of its own.
+    pub fn has_share(&self) -> bool {
+        let table = self.shared.table();
+        let slot = table.slot_of(self.cookie);
+        slot.is_none_or(|slot| table.row(slot).state != State::Newcomer)
+    }
+
+    /// Takes the member's share at once. For handles that the system's library reads: their first
+    /// look for packets is not noticed.
+    pub fn begin_share(&self) {
+        if let Ok(_turn) = self.lock.take() {
+            let mut kernel = Kernel::<Infallible>::of(&self.shared);
+            // Best effort: another try would fail as well.
+            let _ = Slots::new(self.shared.table(), &mut kernel).begin_share(self.cookie);
+        }
+    }
+
+    /// Whether there is more to do than to answer a newcomer.
+    fn is_wanted(&self) -> bool {
+        let is_due = self.is_due.load(Ordering::Relaxed);
+        let has_news = self.is_down_news.load(Ordering::Relaxed);
+        let has_read_out = self.read_out.try_lock().is_ok_and(|it| !it.is_empty());
+        is_due || has_news || has_read_out || self.shared.lifelines.is_ready().unwrap_or(true)
+    }
+
+    /// Looks after the group, or says after how long to try again.
+    fn try_look_after(&self) -> (Vec<Inheritance>, Option<Duration>) {
+        match self.look_after() {
+            Ok(Some(inherited)) => (inherited, None),
+            Ok(None) => (Vec::new(), Some(BUSY)),
+            Err(_) => (Vec::new(), Some(FAILED)),
+        }
+    }
+
+    /// Takes the member's share, and that of the gone; `None` when another holds the lock.
+    fn look_after(&self) -> Result<Option<Vec<Inheritance>>, Hindrance> {
+        let Some(_turn) = self.lock.try_take()? else {
+            return Ok(None);
+        };
+        let mut kernel = Kernel::<Infallible>::of(&self.shared);
+        let mut slots = Slots::new(self.shared.table(), &mut kernel);
+        if self.is_down_news.swap(false, Ordering::Relaxed) {
+            let renumbered = self.renumber(&mut slots);
+            renumbered.inspect_err(|_| self.is_down_news.store(true, Ordering::Relaxed))?;
+        }
+        self.vacate(&mut slots)?;
+        slots.begin_share(self.cookie)?;
+        let orphans = slots.inherit(self.cookie)?;
+        let inherited = orphans.into_iter().filter_map(|slot| self.inherit(slot));
+        Ok(Some(inherited.collect()))
+    }
+
+    /// Numbers the slots anew after the device was down. The kernel then links the sockets in the
+    /// order of their creation, in which packet diag lists them (af_packet.c, `packet_notifier()`).
+    ///
+    /// Each socket learns once of each time. So the first member whose count is ahead of the
+    /// table's numbers the slots; who learns of it later, when newcomers may have changed the order
+    /// again, does not. While the device is down, whoever looks may do it.
+    fn renumber<G: Ground>(&self, slots: &mut Slots<'_, G>) -> io::Result<()> {
+        slots.repair()?;
+        let table = self.shared.table();
+        let (own, known) = (self.downs.load(Ordering::Relaxed) + 1, table.get(at::DOWNS));
+        let (ifindex, group) = group_of(table.get(at::GROUP));
+        let roster = Roster::look()?;
+        let members = roster.members(group).filter(|it| it.ifindex == ifindex);
+        let members: Vec<&PacketSocket> = members.collect();
+        let is_down = members.iter().all(|socket| !socket.is_running);
+        if own > known || is_down {
+            let cookie = |socket: &&PacketSocket| {
+                let mut rows = table.rows();
+                let row = rows.find(|(_, row)| row.member == u64::from(socket.inode));
+                row.map_or(0, |(_, row)| row.cookie)
+            };
+            let order: Vec<u64> = members.iter().map(cookie).collect();
+            slots.renumber(&order)?;
+        }
+        self.downs.store(own.max(known), Ordering::Relaxed);
+        table.set(at::DOWNS, own.max(known));
+        Ok(())
+    }
+
+    /// Vacates the slots whose rings this member has read to the end.
+    fn vacate<G: Ground>(&self, slots: &mut Slots<'_, G>) -> io::Result<()> {
+        // Nobody else locks it; a fork may have left it locked in the child.
+        let Ok(mut read_out) = self.read_out.try_lock() else {
+            return Ok(());
+        };
+        while let Some((cookie, epitaph)) = read_out.last() {
+            slots.vacate(*cookie, epitaph)?;
+            read_out.pop();
+        }
+        Ok(())
+    }
+
+    /// The ring of the gone member in a slot. One that can't be read is given up.
+    fn inherit(&self, slot: Slot) -> Option<Inheritance> {
+        match heir::inherit(&self.shared, &self.read_out, slot) {
+            Ok(inheritance) => Some(inheritance),
+            Err(unknown) => {
+                let cookie = self.shared.table().row(slot).cookie;
+                let mut kernel = Kernel::<Infallible>::of(&self.shared);
+                let mut slots = Slots::new(self.shared.table(), &mut kernel);
+                // Its row stays as it is; the next who attends tries again.
+                let _ = slots.vacate(cookie, &unknown);
+                None
+            }
+        }
+    }
+}
+
+impl Company for Stake {
+    fn waits_on(&self) -> Option<BorrowedFd<'_>> {
+        Some(self.shared.lifelines.as_fd())
+    }
+
+    fn attend(&self) -> Attention {
+        // First, as a newcomer holds the group's lock while it knocks. A forked child may answer as
+        // well: it hands out the same.
+        let answered = self.shared.answer();
+        let (inherited, again) = match self.is_wanted() {
+            true => self.try_look_after(),
+            false => (Vec::new(), None),
+        };
+        self.is_due.store(again.is_some(), Ordering::Relaxed);
+        let again = again.or(answered.err().map(|_| FAILED));
+        Attention { inherited, again }
+    }
+
+    fn note_down(&self) {
+        self.is_down_news.store(true, Ordering::Relaxed);
+    }
+}

@@ -1,0 +1,460 @@
+//! The table of a steered group: which slot owns each bucket, who stands in each slot, and which
+//! change of both is under way.
+//!
+//! The table is one value of a BPF array that all members map. The group's BPF program reads its
+//! first part ([`layout`]). The members write all of it, and change it only while they hold the
+//! group's lock. What another member wrote is not trusted further than that: no value of the table
+//! can make a reader of it panic or leave the table.
+
+use fanpcap_buckets::layout::{self, BUCKETS, SLOTS};
+use fanpcap_buckets::{Owners, Share, Slot};
+use std::sync::atomic::{AtomicU8, AtomicU32, AtomicU64, Ordering};
+
+/// The table, wherever it is mapped.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Table<'a> {
+    /// Of each bucket, its owner.
+    pub(crate) buckets: &'a [AtomicU8],
+    /// Of each rank, its slot.
+    pub(crate) ranks: &'a [AtomicU8],
+    /// How many ranks there are, in one entry.
+    pub(crate) rank_count: &'a [AtomicU32],
+    /// The members' own words, from [`layout::OWN`] on.
+    pub(crate) words: &'a [AtomicU64],
+}
+
+/// The members' own words: indices, and what they hold.
+pub(crate) mod at {
+    use super::{BUCKETS, ROW, SLOTS};
+
+    /// [`super::MAGIC`].
+    pub(crate) const MAGIC: usize = 0;
+    /// The group that the table is of: interface index, then the group's number in 16 bits.
+    pub(crate) const GROUP: usize = 1;
+    /// The change under way, [`super::Journal`]; 0: none.
+    pub(crate) const JOURNAL: usize = 2;
+    /// Sockets in the kernel's array.
+    pub(crate) const POSITIONS: usize = 3;
+    /// Rises with each change of slots or buckets.
+    pub(crate) const GENERATION: usize = 4;
+    /// Buckets that the last change moved.
+    pub(crate) const MOVED: usize = 5;
+    /// When they moved, nanoseconds of `CLOCK_MONOTONIC`.
+    pub(crate) const MOVED_NS: usize = 6;
+    /// Which of the two [`SUMS`] holds.
+    pub(crate) const SUMS_IN_USE: usize = 7;
+    /// Twice the sums of all epitaphs.
+    pub(crate) const SUMS: [usize; 2] = [8, 16];
+    /// The socket of the placeholder that a newcomer replaces, or that is given up: cookie (0: the
+    /// newcomer comes last), and inode.
+    pub(crate) const REPLACED: usize = 24;
+    pub(crate) const REPLACED_MEMBER: usize = 25;
+    /// Digest of the group's steering program; 0: it has none yet.
+    pub(crate) const DIGEST: usize = 26;
+    /// How often the device went down, as the members have noticed.
+    pub(crate) const DOWNS: usize = 27;
+    /// The row of the newcomer of a join under way.
+    pub(crate) const NEWCOMER: usize = 32;
+    /// Rows of all slots.
+    pub(crate) const ROWS: usize = 40;
+    /// Copies of the rows, buckets and ranks, and new numbers of slots, while slots are renumbered.
+    pub(crate) const OLD_ROWS: usize = ROWS + SLOTS * ROW;
+    pub(crate) const OLD_BUCKETS: usize = OLD_ROWS + SLOTS * ROW;
+    pub(crate) const OLD_RANKS: usize = OLD_BUCKETS + BUCKETS / 8;
+    pub(crate) const NEW_SLOTS: usize = OLD_RANKS + SLOTS / 8;
+    /// How many words there are.
+    pub(crate) const END: usize = NEW_SLOTS + SLOTS / 8;
+}
+
+/// Words of a row.
+pub(crate) const ROW: usize = 8;
+
+const _: () = assert!(layout::OWN + at::END * 8 <= layout::SIZE);
+
+/// "FPTABLE" and the version of the layout.
+pub(crate) const MAGIC: u64 = u64::from_be_bytes(*b"FPTABLE1");
+
+/// The first word of a slot's row.
+fn row_at(slot: Slot) -> usize {
+    at::ROWS + usize::from(slot.0) * ROW
+}
+
+/// What stands in a slot.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) enum State {
+    /// Nothing: the kernel's array ends before it.
+    #[default]
+    Free,
+    /// A newcomer: it owns no bucket until it looks for packets.
+    Newcomer,
+    /// A member with its share.
+    Live,
+    /// A member that is gone. Nobody reads its ring yet.
+    Dead,
+    /// A member that is gone, whose ring its heir reads.
+    Inherited,
+    /// A placeholder: a gone member's socket, whose ring is read out.
+    Vacant,
+}
+
+impl State {
+    fn of(byte: u8) -> Self {
+        let all = [
+            Self::Free,
+            Self::Newcomer,
+            Self::Live,
+            Self::Dead,
+            Self::Inherited,
+            Self::Vacant,
+        ];
+        all.get(usize::from(byte)).copied().unwrap_or_default()
+    }
+}
+
+/// What the table says of a slot.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Row {
+    pub(crate) state: State,
+    /// The class of packets that it takes.
+    pub(crate) class: u8,
+    /// Its share among those of its class.
+    pub(crate) weight: u16,
+    /// The member's process, as the process counts itself.
+    pub(crate) pid: u32,
+    /// The socket in the slot, by `SO_COOKIE`.
+    pub(crate) cookie: u64,
+    /// The member whose socket it is or was.
+    pub(crate) member: u64,
+    /// The cookie of the heir that reads its ring.
+    pub(crate) heir: u64,
+    /// When its state began, nanoseconds of `CLOCK_MONOTONIC`.
+    pub(crate) since_ns: u64,
+    /// Which name the member goes by, as a digest; 0: none.
+    pub(crate) name: u64,
+}
+
+impl Row {
+    fn encode(&self) -> [u64; ROW] {
+        let [pid, weight] = [u64::from(self.pid) << 32, u64::from(self.weight) << 16];
+        let head = pid | weight | (u64::from(self.class) << 8) | self.state as u64;
+        [
+            head,
+            self.cookie,
+            self.member,
+            self.heir,
+            self.since_ns,
+            self.name,
+            0,
+            0,
+        ]
+    }
+
+    fn decode(words: [u64; ROW]) -> Self {
+        let [head, cookie, member, heir, since_ns, name, ..] = words;
+        let [state, class, low, high, pid @ ..] = head.to_le_bytes();
+        Self {
+            state: State::of(state),
+            class,
+            weight: u16::from_le_bytes([low, high]),
+            pid: u32::from_le_bytes(pid),
+            cookie,
+            member,
+            heir,
+            since_ns,
+            name,
+        }
+    }
+}
+
+/// The change that is under way. Who holds the group's lock completes it first if its author has
+/// died.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Journal {
+    /// None.
+    Nothing,
+    /// The newcomer of [`at::NEWCOMER`] joins into this slot.
+    Join(Slot),
+    /// Buckets move to those that are live by their rows.
+    Balance,
+    /// A slot becomes a placeholder, and the sums become these of the two.
+    Epitaph(Slot, u8),
+    /// The last slot is given up.
+    Trim(Slot),
+    /// Slots get new numbers.
+    Renumber,
+}
+
+impl Journal {
+    fn encode(self) -> u64 {
+        let (step, slot, sums) = match self {
+            Self::Nothing => (0, 0, 0),
+            Self::Join(slot) => (1, slot.0, 0),
+            Self::Balance => (2, 0, 0),
+            Self::Epitaph(slot, sums) => (3, slot.0, sums),
+            Self::Trim(slot) => (4, slot.0, 0),
+            Self::Renumber => (5, 0, 0),
+        };
+        u64::from_le_bytes([step, slot, sums, 0, 0, 0, 0, 0])
+    }
+
+    fn decode(word: u64) -> Self {
+        let [step, slot, sums, ..] = word.to_le_bytes();
+        match step {
+            1 => Self::Join(Slot(slot)),
+            2 => Self::Balance,
+            3 => Self::Epitaph(Slot(slot), sums & 1),
+            4 => Self::Trim(Slot(slot)),
+            5 => Self::Renumber,
+            _ => Self::Nothing,
+        }
+    }
+}
+
+/// Sums over the members that are gone.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Gone {
+    /// Members.
+    pub(crate) members: u64,
+    /// Packets that the kernel received for them, dropped ones included.
+    pub(crate) received: u64,
+    /// Of these, packets that found no room in their rings.
+    pub(crate) dropped: u64,
+    /// Packets that they took themselves.
+    pub(crate) taken: u64,
+    /// Packets that others took from their rings after them.
+    pub(crate) inherited: u64,
+    /// Packets in their rings that nobody took.
+    pub(crate) unread: u64,
+    /// Members of which one of these figures is not known.
+    pub(crate) unknown: u64,
+}
+
+impl Gone {
+    /// One member of which nothing is known.
+    pub(crate) const UNKNOWN: Self = Self {
+        members: 1,
+        received: 0,
+        dropped: 0,
+        taken: 0,
+        inherited: 0,
+        unread: 0,
+        unknown: 1,
+    };
+
+    fn encode(&self) -> [u64; 7] {
+        [
+            self.members,
+            self.received,
+            self.dropped,
+            self.taken,
+            self.inherited,
+            self.unread,
+            self.unknown,
+        ]
+    }
+
+    fn decode(words: [u64; 7]) -> Self {
+        let [
+            members,
+            received,
+            dropped,
+            taken,
+            inherited,
+            unread,
+            unknown,
+        ] = words;
+        Self {
+            members,
+            received,
+            dropped,
+            taken,
+            inherited,
+            unread,
+            unknown,
+        }
+    }
+
+    /// Both together.
+    pub(crate) fn with(&self, more: &Self) -> Self {
+        let (own, more) = (self.encode(), more.encode());
+        Self::decode(std::array::from_fn(|at| own[at].saturating_add(more[at])))
+    }
+}
+
+impl<'a> Table<'a> {
+    /// Makes a table of zeros that of a new group.
+    pub(crate) fn begin(&self, group: u64) {
+        self.set(at::GROUP, group);
+        self.set(at::MAGIC, MAGIC);
+    }
+
+    /// Whether it is the table of this group.
+    pub(crate) fn is_of(&self, group: u64) -> bool {
+        self.get(at::MAGIC) == MAGIC && self.get(at::GROUP) == group
+    }
+
+    pub(crate) fn get(&self, at: usize) -> u64 {
+        let word = self.words.get(at);
+        word.map_or(0, |word| word.load(Ordering::Acquire))
+    }
+
+    pub(crate) fn set(&self, at: usize, value: u64) {
+        if let Some(word) = self.words.get(at) {
+            word.store(value, Ordering::Release);
+        }
+    }
+
+    fn words_at<const N: usize>(&self, at: usize) -> [u64; N] {
+        std::array::from_fn(|index| self.get(at + index))
+    }
+
+    fn set_words<const N: usize>(&self, at: usize, values: [u64; N]) {
+        for (index, value) in values.into_iter().enumerate() {
+            self.set(at + index, value);
+        }
+    }
+
+    pub(crate) fn journal(&self) -> Journal {
+        Journal::decode(self.get(at::JOURNAL))
+    }
+
+    pub(crate) fn set_journal(&self, journal: Journal) {
+        self.set(at::JOURNAL, journal.encode());
+    }
+
+    /// Sockets in the kernel's array, as the members know it.
+    pub(crate) fn positions(&self) -> usize {
+        usize::try_from(self.get(at::POSITIONS)).map_or(SLOTS, |count| count.min(SLOTS))
+    }
+
+    pub(crate) fn row(&self, slot: Slot) -> Row {
+        Row::decode(self.words_at(row_at(slot)))
+    }
+
+    pub(crate) fn set_row(&self, slot: Slot, row: &Row) {
+        self.set_words(row_at(slot), row.encode());
+    }
+
+    /// The slots of the kernel's array with their rows.
+    pub(crate) fn rows(self) -> impl Iterator<Item = (Slot, Row)> + use<'a> {
+        let slots = (0..=u8::MAX).map(Slot).take(self.positions());
+        slots.map(move |slot| (slot, self.row(slot)))
+    }
+
+    /// The slot of a socket.
+    pub(crate) fn slot_of(&self, cookie: u64) -> Option<Slot> {
+        let mut rows = self.rows();
+        rows.find_map(|(slot, row)| (row.cookie == cookie).then_some(slot))
+    }
+
+    /// The newcomer of a join under way.
+    pub(crate) fn newcomer(&self) -> Row {
+        Row::decode(self.words_at(at::NEWCOMER))
+    }
+
+    pub(crate) fn set_newcomer(&self, row: &Row) {
+        self.set_words(at::NEWCOMER, row.encode());
+    }
+
+    /// The owners of all buckets, where they have a share.
+    pub(crate) fn owners(&self, shares: &[Share]) -> Owners {
+        let mut has_share = [false; SLOTS];
+        for share in shares {
+            has_share[usize::from(share.slot.0)] = true;
+        }
+        let mut owners = [None; BUCKETS];
+        for (owner, bucket) in owners.iter_mut().zip(self.buckets) {
+            let slot = bucket.load(Ordering::Relaxed);
+            *owner = has_share[usize::from(slot)].then_some(Slot(slot));
+        }
+        owners
+    }
+
+    pub(crate) fn set_owner(&self, bucket: usize, slot: Slot) {
+        if let Some(bucket) = self.buckets.get(bucket) {
+            bucket.store(slot.0, Ordering::Release);
+        }
+    }
+
+    /// The slots by rank.
+    pub(crate) fn ranks(&self) -> Vec<Slot> {
+        let count = self.rank_count.iter().map(|it| it.load(Ordering::Acquire));
+        let count: u32 = count.sum();
+        let ranks = self.ranks.iter().take(usize::try_from(count).unwrap_or(0));
+        ranks
+            .map(|slot| Slot(slot.load(Ordering::Relaxed)))
+            .collect()
+    }
+
+    /// Sets the slots by rank. The BPF program that reads meanwhile finds slots of before or after.
+    pub(crate) fn set_ranks(&self, ranks: &[Slot]) {
+        for (entry, &slot) in self.ranks.iter().zip(ranks) {
+            entry.store(slot.0, Ordering::Release);
+        }
+        let count = u32::try_from(ranks.len().min(SLOTS)).unwrap_or(0);
+        for it in self.rank_count {
+            it.store(count, Ordering::Release);
+        }
+    }
+
+    /// Copies slots, buckets and ranks, and notes the new number of each slot.
+    pub(crate) fn prepare_renumbering(&self, new: &[u8; SLOTS]) {
+        for index in 0..SLOTS * ROW {
+            self.set(at::OLD_ROWS + index, self.get(at::ROWS + index));
+        }
+        let bytes =
+            |bytes: &[AtomicU8]| bytes.iter().map(|it| it.load(Ordering::Relaxed)).collect();
+        self.set_bytes(at::OLD_BUCKETS, bytes(self.buckets));
+        self.set_bytes(at::OLD_RANKS, bytes(self.ranks));
+        self.set_bytes(at::NEW_SLOTS, new.to_vec());
+    }
+
+    /// Gives rows the new numbers of slots that are noted. It can be done again from its beginning.
+    pub(crate) fn renumber_rows(&self) {
+        let new = self.bytes_at(at::NEW_SLOTS, SLOTS);
+        for (slot, &new) in new.iter().enumerate() {
+            let row: [u64; ROW] = self.words_at(at::OLD_ROWS + slot * ROW);
+            self.set_words(row_at(Slot(new)), row);
+        }
+    }
+
+    /// The same for buckets and ranks.
+    pub(crate) fn renumber_buckets(&self) {
+        let new = self.bytes_at(at::NEW_SLOTS, SLOTS);
+        let olds = [(self.buckets, at::OLD_BUCKETS), (self.ranks, at::OLD_RANKS)];
+        for (bytes, old) in olds {
+            let old = self.bytes_at(old, bytes.len());
+            for (byte, old) in bytes.iter().zip(old) {
+                byte.store(new[usize::from(old)], Ordering::Release);
+            }
+        }
+    }
+
+    fn set_bytes(&self, at: usize, bytes: Vec<u8>) {
+        for (index, chunk) in bytes.chunks(8).enumerate() {
+            let mut word = [0; 8];
+            word[..chunk.len()].copy_from_slice(chunk);
+            self.set(at + index, u64::from_le_bytes(word));
+        }
+    }
+
+    fn bytes_at(&self, at: usize, count: usize) -> Vec<u8> {
+        let words = (0..count.div_ceil(8)).map(|index| self.get(at + index));
+        let mut bytes: Vec<u8> = words.flat_map(u64::to_le_bytes).collect();
+        bytes.truncate(count);
+        bytes
+    }
+
+    /// The sums of all epitaphs.
+    pub(crate) fn gone(&self) -> Gone {
+        let in_use = usize::from(self.get(at::SUMS_IN_USE) & 1 == 1);
+        Gone::decode(self.words_at(at::SUMS[in_use]))
+    }
+
+    /// Writes sums where they don't hold yet. Returns where that is.
+    pub(crate) fn prepare_gone(&self, gone: &Gone) -> u8 {
+        let other = u8::from(self.get(at::SUMS_IN_USE) & 1 == 0);
+        self.set_words(at::SUMS[usize::from(other)], gone.encode());
+        other
+    }
+}
