@@ -87,6 +87,8 @@ pub(crate) struct Socket {
     pub(crate) is_never_read: bool,
     /// The socket has a member page.
     pub(crate) has_page: bool,
+    /// The socket's member is gone, and its steered group keeps the socket in the member's slot.
+    pub(crate) is_placeholder: bool,
     /// The process that owns the socket; `None` if /proc does not let us see it.
     pub(crate) process: Option<Process>,
 }
@@ -265,7 +267,8 @@ impl Source {
         // The pid on a page is a hint: it may be of another pid namespace.
         let hint =
             |seen: &RosterEntry| (seen.socket.inode, seen.page.as_ref().map(|page| page.pid));
-        self.holders.find(&seen.iter().map(hint).collect());
+        let members = seen.iter().filter(|seen| !seen.is_placeholder);
+        self.holders.find(&members.map(hint).collect());
         let socket = |seen: &RosterEntry| {
             let process = self.process(seen);
             // A stopped process no longer waits, even if it was stopped during a wait.
@@ -294,6 +297,7 @@ impl Source {
                 unread_seconds: unread(seen, at_ns),
                 is_never_read: seen.page.as_ref().is_some_and(Record::is_never_read),
                 has_page: seen.page.is_some(),
+                is_placeholder: seen.is_placeholder,
                 process,
             }
         };

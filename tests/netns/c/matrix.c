@@ -68,27 +68,26 @@ static void join_raw(int group, const char *mode)
 	}
 }
 
-/* DEVICE RAW|OWN ROW MODES...: the mode of that row runs, and all are asked for. */
 int main(int argc, char **argv)
 {
-	int row = argc > 4 ? 4 + atoi(argv[3]) : argc;
-
-	if (row >= argc)
+	if (argc < 4)
 		return 2;
 	device = argv[1];
-	if (strcmp(argv[2], "RAW") == 0)
-		join_raw(row, argv[row]);
-	else if (joined(row, argv[row]) == NULL)
-		return 2;
-	for (int i = 4; i < argc; i++) {
-		pcap_t *p;
+	for (int i = 3; i < argc; i++) {
+		if (strcmp(argv[2], "RAW") == 0)
+			join_raw(i, argv[i]);
+		else if (joined(i, argv[i]) == NULL)
+			return 2;
+		for (int j = 3; j < argc; j++) {
+			pcap_t *p;
 
-		printf("%s\t%s\t", argv[row], argv[i]);
-		if ((p = joined(row, argv[i])) != NULL) {
-			printf("joined");
-			pcap_close(p);
+			printf("%s\t%s\t", argv[i], argv[j]);
+			if ((p = joined(i, argv[j])) != NULL) {
+				printf("joined");
+				pcap_close(p);
+			}
+			printf("\n");
 		}
-		printf("\n");
 	}
 	return 0;
 }

@@ -5,10 +5,12 @@
 #include <pcap/fanout.h>
 #include <linux/capability.h>
 #include <sched.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/prctl.h>
+#include <sys/resource.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
@@ -221,6 +223,16 @@ static void member_elsewhere(const char *program, void (*first)(void))
 static void as_it_is(void) {}
 static void as_nobody(void) { keep(65534, NET_RAW | BPF); }
 
+/* A page is a file. */
+static void without_files(void)
+{
+	struct rlimit none = { 0, 0 };
+
+	(void)signal(SIGXFSZ, SIG_IGN);
+	if (setrlimit(RLIMIT_FSIZE, &none) != 0)
+		exit(2);
+}
+
 static pcap_t *replaced(const char *before, const char *after)
 {
 	pcap_t *p = joined(created(device), 7, before);
@@ -237,12 +249,15 @@ static pcap_t *of_others(void)
 
 static pcap_t *of_pageless(void)
 {
-	member_elsewhere(ALL, as_nobody);
-	return replaced(ALL, "main = steer_rrobin");
+	pcap_t *p = joined(created(device), 7, ALL);
+
+	member_elsewhere(ALL, without_files);
+	(void)pcap_fanout(p, 7, "main = steer_rrobin");
+	return p;
 }
 
-/* It becomes a member, with a warning. */
-static pcap_t *unknown_program(void)
+/* Nobody's member has no page. */
+static pcap_t *unreachable(void)
 {
 	member_elsewhere(ALL, as_nobody);
 	return joined(created(device), 7, ALL);
@@ -263,9 +278,12 @@ static pcap_t *of_unseen(void)
 
 static pcap_t *of_another_user(void)
 {
+	pcap_t *p = joined(created(device), 7, ALL);
+
 	member_elsewhere(ALL, as_it_is);
 	as_nobody();
-	return replaced(ALL, "main = steer_rrobin");
+	(void)pcap_fanout(p, 7, "main = steer_rrobin");
+	return p;
 }
 
 static pcap_t *several(const char *other)
@@ -313,7 +331,7 @@ static const struct {
 	{ "program-without-room", without_room },
 	{ "program-needs-ethernet", not_ethernet },
 	{ "program-on-all-devices", all_devices },
-	{ "group-has-unknown-program", unknown_program },
+	{ "group-unreachable", unreachable },
 	{ "program-of-others", of_others },
 	{ "program-of-members-without-page", of_pageless },
 	{ "program-of-members-unseen", of_unseen },

@@ -112,6 +112,8 @@ int main(int argc, char **argv)
 		snprintf(path, sizeof(path), "%s/%d.pcap", argv[5], i);
 		open_member(&members[i], argv[1], argv[3], path);
 	}
+	/* Who has looked for packets has its share. */
+	read_all(count);
 	puts("ready");
 	while ((received(witness) < frames || more_waits(count)) && time(NULL) < end)
 		read_all(count);

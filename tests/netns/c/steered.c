@@ -1,7 +1,8 @@
 /* Members of a group with a steering program, told what to do line by line on standard input:
    steered DEVICE GROUP.
 
-     open PROGRAM        a new handle joins; says "opened N" or "refused: ..."
+     open PROGRAM        a new handle joins, and looks for packets, so that it has its share; says
+                         "opened N" or "refused: ..."
      keep                handles that are refused stay open from now on
      plain               a new handle in no group; says "opened N"
      filter N TEXT       pcap_setfilter() on handle N
@@ -11,11 +12,13 @@
      race N USECONDS = PROGRAM ; PROGRAM
                          pcap_fanout() on both; says "done" or "refused: ..."
      read N              a thread reads handle N from now on, and waits
+     poll N              a thread reads handle N when its descriptor is readable, and waits by epoll
      count N             reads what is there; says "N has COUNT packets"
      stats N             says "N: members M counters A B C group A B C"; the first three
      late N              says "N: late COUNT", or "N: late unknown"
      age N               says "N: MILLISECONDS ms old": the group's counters
      ask N               pcap_stats() on handle N
+     undumpable          keeps its descriptors from other processes of its user
      nobody              gives up root and all capabilities
      quit */
 
@@ -23,6 +26,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/epoll.h>
+#include <sys/prctl.h>
 #include <unistd.h>
 #include <pcap/fanout.h>
 
@@ -77,6 +82,8 @@ static void open_member(const char *program)
 	if (status > 0)
 		printf("warned: %s\n", pcap_geterr(p));
 	handles[opened] = p;
+	if (program != NULL)
+		(void)pcap_dispatch(p, -1, count, (u_char *)&packets[opened]);
 	printf("opened %d\n", opened++);
 }
 
@@ -148,13 +155,27 @@ static void *read_all(void *p)
 	return NULL;
 }
 
-static void start_reading(int n)
+static void *poll_and_read(void *p)
+{
+	struct epoll_event event = { .events = EPOLLIN };
+	unsigned long read = 0;
+	int epoll = epoll_create1(EPOLL_CLOEXEC);
+
+	if (epoll_ctl(epoll, EPOLL_CTL_ADD, pcap_get_selectable_fd(p), &event) != 0)
+		exit(1);
+	do
+		epoll_wait(epoll, &event, 1, -1);
+	while (pcap_dispatch(p, -1, count, (u_char *)&read) >= 0);
+	return NULL;
+}
+
+static void start_thread(int n, int nonblocking, void *(*body)(void *))
 {
 	char errbuf[PCAP_ERRBUF_SIZE];
 	pthread_t thread;
 
-	if (pcap_setnonblock(handles[n], 0, errbuf) != 0 ||
-	    pthread_create(&thread, NULL, read_all, handles[n]) != 0)
+	if (pcap_setnonblock(handles[n], nonblocking, errbuf) != 0 ||
+	    pthread_create(&thread, NULL, body, handles[n]) != 0)
 		puts("failed");
 	else
 		puts("done");
@@ -244,7 +265,9 @@ static void obey(char *line)
 	else if (strcmp(word, "race") == 0)
 		race(handles[n], rest);
 	else if (strcmp(word, "read") == 0)
-		start_reading(n);
+		start_thread(n, 0, read_all);
+	else if (strcmp(word, "poll") == 0)
+		start_thread(n, 1, poll_and_read);
 	else if (strcmp(word, "count") == 0)
 		count_packets(n);
 	else if (strcmp(word, "stats") == 0)
@@ -255,6 +278,8 @@ static void obey(char *line)
 		tell_age(n);
 	else if (strcmp(word, "ask") == 0)
 		ask(n);
+	else if (strcmp(word, "undumpable") == 0)
+		puts(prctl(PR_SET_DUMPABLE, 0) == 0 ? "done" : "failed");
 	else if (strcmp(word, "nobody") == 0)
 		puts(setgid(65534) == 0 && setuid(65534) == 0 ? "done" : "failed");
 	else if (strcmp(word, "quit") == 0)

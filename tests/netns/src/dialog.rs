@@ -17,11 +17,11 @@ pub struct Dialog {
 }
 
 impl Dialog {
-    /// Starts it for members of a group at the wire's end.
+    /// Starts it for members of a group at the wire's end; of a new one by -1.
     ///
     /// # Errors
     /// When it can't be built or started.
-    pub fn start(wire: &Wire, group: u16) -> Result<Self> {
+    pub fn start(wire: &Wire, group: impl Into<i32>) -> Result<Self> {
         Self::behind(wire, group, &[])
     }
 
@@ -29,7 +29,7 @@ impl Dialog {
     ///
     /// # Errors
     /// As [`Dialog::start`].
-    pub fn behind(wire: &Wire, group: u16, before: &[&str]) -> Result<Self> {
+    pub fn behind(wire: &Wire, group: impl Into<i32>, before: &[&str]) -> Result<Self> {
         // Built anew, it would be another program to the library.
         let built = wire.scratch.file("steered");
         let program = match built.exists() {
@@ -37,7 +37,7 @@ impl Dialog {
             false => wire.compile("steered")?,
         };
         let program = program.to_str().context("a path in UTF-8")?;
-        let group = group.to_string();
+        let group = group.into().to_string();
         let words = [before, &[program, DEVICE, &group]].concat();
         let mut child = Command::new(words[0])
             .args(&words[1..])

@@ -7,6 +7,9 @@ use std::cell::Cell;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Result, bail, ensure};
+use fanpcap_group::record::LastLook;
+use fanpcap_group::roster::{self, RosterEntry};
+use fanpcap_testkit::await_for::{LIMIT, await_for};
 use fanpcap_testkit::traffic::Frame;
 use fanpcap_testkit::{Capture, Direction, Injector, Member, Program, Scratch, Veth};
 use fanpcap_testkit::{capture, library, member, netns, veth};
@@ -71,6 +74,7 @@ impl Wire {
         let start = |_| self.tcpdump()?.group(group, mode).start(&self.scratch);
         let members = (0..count).map(start).collect::<Result<_>>()?;
         member::wait_for_members(group, count)?;
+        wait_for_shares()?;
         Ok(members)
     }
 
@@ -136,6 +140,22 @@ impl Wire {
         library::compile_c(&source, &program)?;
         Ok(program)
     }
+}
+
+/// Waits until all members with a steering program wait for packets: then each has its share.
+///
+/// # Errors
+/// When one of them does not within the usual time.
+pub fn wait_for_shares() -> Result<()> {
+    let waits = |entry: &RosterEntry| match &entry.page {
+        Some(page) if page.steering.is_some() => {
+            [LastLook::Waits, LastLook::Unknown].contains(&page.last_look)
+        }
+        Some(_) | None => true,
+    };
+    await_for("members that wait", LIMIT, || {
+        Ok(roster::entries()?.iter().all(waits).then_some(()))
+    })
 }
 
 /// Checks that every frame was captured once, by whichever member.

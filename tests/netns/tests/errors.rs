@@ -24,7 +24,7 @@ const JOINING: [Case; 27] = [
     ("program-without-room", &[]),
     ("program-needs-ethernet", &[]),
     ("program-on-all-devices", &[]),
-    ("group-has-unknown-program", &[]),
+    ("group-unreachable", &[]),
     ("program-of-others", &[]),
     ("program-of-members-without-page", &[]),
     ("program-of-members-unseen", &[]),

@@ -145,18 +145,22 @@ fn device_labels(snapshot: &Snapshot, ifindex: u32) -> Vec<Label> {
     vec![("device", name), ("ifindex", ifindex.to_string())]
 }
 
-fn groups(snapshot: &Snapshot) -> [Family; 2] {
-    // All members, and the members with counters.
-    let mut groups: BTreeMap<(u32, u16, &str), (u64, u64)> = BTreeMap::new();
+fn groups(snapshot: &Snapshot) -> [Family; 4] {
+    let mut groups: BTreeMap<(u32, u16, &str), OfGroup> = BTreeMap::new();
     for socket in &snapshot.sockets {
         if let Some(group) = &socket.group {
             let entry = groups.entry((socket.ifindex, group.number, &group.mode));
-            let (all, counted) = entry.or_default();
-            *all += 1;
-            *counted += u64::from(socket.counts.is_some());
+            let of_group = entry.or_default();
+            if socket.is_placeholder {
+                of_group.placeholders += 1;
+                of_group.placeholder_bytes += socket.ring_bytes.unwrap_or(0);
+            } else {
+                of_group.members += 1;
+                of_group.counted += u64::from(socket.counts.is_some());
+            }
         }
     }
-    let samples = |number: fn(&(u64, u64)) -> u64| -> Vec<Sample> {
+    let samples = |number: fn(&OfGroup) -> u64| -> Vec<Sample> {
         let sample = |(group, numbers): (&(u32, u16, &str), _)| {
             let (ifindex, group, mode) = group;
             let mut labels = device_labels(snapshot, *ifindex);
@@ -169,14 +173,34 @@ fn groups(snapshot: &Snapshot) -> [Family; 2] {
         gauge(
             "fanpcap_group_members",
             "Packet sockets in the fan-out group, of any program.",
-            samples(|numbers| numbers.0),
+            samples(|numbers| numbers.members),
         ),
         gauge(
             "fanpcap_group_members_with_counters",
             "Members of the group that tell their counters: programs on this library.",
-            samples(|numbers| numbers.1),
+            samples(|numbers| numbers.counted),
+        ),
+        gauge(
+            "fanpcap_group_placeholders",
+            "Sockets of members that are gone, which a group with a steering program keeps until newcomers take their slots.",
+            samples(|numbers| numbers.placeholders),
+        ),
+        gauge(
+            "fanpcap_group_placeholder_ring_bytes",
+            "Memory of these sockets' rings.",
+            samples(|numbers| numbers.placeholder_bytes),
         ),
     ]
+}
+
+/// Figures of a group.
+#[derive(Default)]
+struct OfGroup {
+    members: u64,
+    /// Members with counters.
+    counted: u64,
+    placeholders: u64,
+    placeholder_bytes: u64,
 }
 
 fn devices(snapshot: &Snapshot) -> [Family; 5] {

@@ -123,7 +123,7 @@ fn numbered(file: &OsStr) -> String {
 pub(crate) fn group(group: u16, wanted: &Wanted, device: Option<&str>) -> Result<()> {
     let seen = roster::entries().unwrap_or_default().into_iter();
     let here = device.and_then(interface::index);
-    for RosterEntry { socket, page } in seen {
+    for RosterEntry { socket, page, .. } in seen {
         let Some(has) = socket.fanout.filter(|has| has.id == group) else {
             continue;
         };

@@ -78,7 +78,7 @@ pub(crate) fn free() -> Result<u16> {
 /// The members of a group, each as its process and application, where these are known.
 pub(crate) fn members(group: u16) -> Vec<String> {
     let seen = roster::entries().unwrap_or_default().into_iter();
-    let of_group = seen.filter(|entry| entry.is_in(group));
+    let of_group = seen.filter(|entry| entry.is_in(group) && !entry.is_placeholder);
     let told = of_group.map(|seen| match seen.page {
         Some(page) => format!("process {} ({})", page.pid, page.program),
         None => "one without our library".to_owned(),

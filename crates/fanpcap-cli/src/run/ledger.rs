@@ -6,6 +6,7 @@ mod account;
 mod counts;
 mod member;
 mod leave;
+mod heirs;
 mod missed;
 mod owner;
 mod unread;
@@ -14,6 +15,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::path::PathBuf;
+use std::thread;
+use std::time::{Duration, Instant};
 
 use fanpcap_group::arrivals::{self, Arrivals, Owner};
 use fanpcap_group::page::MemberId;
@@ -23,14 +26,24 @@ use absence::Absences;
 pub(crate) use absence::Absent;
 pub(crate) use account::Account;
 use counts::Counts;
+use heirs::Heirs;
 use member::Member;
 pub(crate) use owner::copy_of;
+
+/// How long other members of the group may take at the end to read what the copies have left.
+const HEIRS_WITHIN: Duration = Duration::from_secs(1);
+
+/// How often to look whether they have.
+const HEIRS_PERIOD: Duration = Duration::from_millis(2);
 
 /// The ledger of one group.
 #[derive(Debug)]
 pub(crate) struct Ledger {
     group: u16,
     held: Vec<Member>,
+    /// Members of steered groups that have ended, and whose rings others may still read.
+    ended: Vec<Member>,
+    heirs: Heirs,
     /// Accounts of the members that have ended, each with its copy's number.
     settled: Vec<(usize, Account)>,
     arrivals: Option<Arrivals>,
@@ -64,6 +77,8 @@ impl Ledger {
         Self {
             group,
             held: Vec::new(),
+            ended: Vec::new(),
+            heirs: Heirs::default(),
             settled: Vec::new(),
             // Without notifications, each scan searches the directories for pages.
             arrivals: Arrivals::of(group).ok(),
@@ -86,9 +101,11 @@ impl Ledger {
         self.processes.insert(pid, copy);
     }
 
-    /// The descriptor to wait for: readable when [`Ledger::settle`] has work.
-    pub(crate) fn fd(&self) -> Option<BorrowedFd<'_>> {
-        self.arrivals.as_ref().map(AsFd::as_fd)
+    /// The descriptors to wait for: readable when [`Ledger::settle`] has work.
+    pub(crate) fn fds(&self) -> Vec<BorrowedFd<'_>> {
+        let arrivals = self.arrivals.as_ref().map(AsFd::as_fd);
+        let ends = self.held.iter().filter_map(Member::end);
+        arrivals.into_iter().chain(ends).collect()
     }
 
     /// The next complaint, each one once.
@@ -134,9 +151,11 @@ impl Ledger {
     fn take_in(&mut self, seen: Vec<RosterEntry>) {
         let mut pageless = BTreeSet::new();
         let group = self.group;
-        for entry in seen.into_iter().filter(|it| it.is_in(group)) {
+        // Their members were no copies', or the ledger has settled them.
+        let seen = seen.into_iter().filter(|it| !it.is_placeholder);
+        for entry in seen.filter(|it| it.is_in(group)) {
             let id = entry.id();
-            let RosterEntry { socket, page } = entry;
+            let RosterEntry { socket, page, .. } = entry;
             let held = self.held.iter_mut().find(|member| member.id() == id);
             match (held, page) {
                 (Some(member), Some(record)) => member.learn(record),
@@ -184,8 +203,9 @@ impl Ledger {
     }
 
     /// Settles the members that have ended. This process holds the last descriptor of their sockets
-    /// and closes it at once, because the kernel still gives those sockets packets. With `all`,
-    /// checks every member, even without a notification.
+    /// and closes it at once, because the kernel still gives those sockets packets. Members of
+    /// steered groups wait for their heirs first. With `all`, checks every member, even without a
+    /// notification.
     pub(crate) fn settle(&mut self, all: bool) {
         let gone = self.learn();
         self.end_absences(&[]);
@@ -196,12 +216,17 @@ impl Ledger {
         let mut ended = Vec::new();
         for mut member in std::mem::take(&mut self.held) {
             let gone = member.is_leaving() || left(member.path());
-            if member.is_dead() || (gone && member.has_left()) {
-                ended.push(member);
-            } else {
+            if !(member.is_dead() || (gone && member.has_left())) {
                 self.held.push(member);
+            } else if !member.is_steered() {
+                ended.push(member);
+            } else if member.is_had() {
+                self.held.push(member);
+            } else {
+                self.ended.push(member);
             }
         }
+        ended.extend(self.settle_inherited());
         if !ended.is_empty() {
             self.settle_at_once(ended);
         }
@@ -237,8 +262,15 @@ impl Ledger {
     /// Settles all members after the copies have ended.
     pub(crate) fn close(&mut self) {
         self.settle(true);
-        // Descendants of a copy may still run and use their members.
-        let rest = std::mem::take(&mut self.held).into_iter();
+        let end = Instant::now() + HEIRS_WITHIN;
+        while !self.ended.is_empty() && Instant::now() < end {
+            thread::sleep(HEIRS_PERIOD);
+            self.settle(true);
+        }
+        // Descendants of a copy may still run and use their members. Other members of the group may
+        // not have read all that these have left.
+        let held = std::mem::take(&mut self.held).into_iter();
+        let rest = held.chain(std::mem::take(&mut self.ended));
         self.settled
             .extend(rest.map(|member| (member.copy(), member.leave_alone())));
         self.tell_least();
@@ -256,23 +288,25 @@ impl Ledger {
         begun.map(Member::ifindex).collect()
     }
 
-    /// Whether a member is about to leave.
+    /// Whether a member is about to leave, or its heirs may be done at any time.
     pub(crate) fn is_pressed(&self) -> bool {
-        self.held.iter().any(Member::is_leaving)
+        let mut ended = self.ended.iter();
+        ended.any(Member::awaits_heirs) || self.held.iter().any(Member::is_leaving)
     }
 
     /// The number of members that a copy has had.
     pub(crate) fn members(&self, copy: usize) -> usize {
         let settled = self.settled.iter().filter(|(of, _)| *of == copy);
-        let held = self.held.iter().filter(|member| member.copy() == copy);
+        let held = self.held.iter().chain(&self.ended);
+        let held = held.filter(|member| member.copy() == copy);
         settled.count() + held.filter(|member| member.rejecting().has_begun).count()
     }
 
     /// A copy's account: the sum over its members of all starts.
     pub(crate) fn account(&self, copy: usize) -> Account {
         let settled = self.settled.iter().filter(|(of, _)| *of == copy);
-        let held = self.held.iter().filter(|member| member.copy() == copy);
-        let held = held.filter(|member| member.rejecting().has_begun);
+        let held = self.held.iter().chain(&self.ended);
+        let held = held.filter(|member| member.copy() == copy && member.rejecting().has_begun);
         Account::sum(
             settled
                 .map(|(_, account)| *account)

@@ -139,8 +139,8 @@ impl Summary {
     ) -> Self {
         let total = Account::sum(copies.iter().map(|copy| copy.account));
         let difference = |merge: &OfMerge| {
-            let taken = i64::try_from(total.taken?).ok()?;
-            Some(taken - i64::try_from(merge.packets).ok()?)
+            let taken = total.taken?.checked_add(total.inherited?)?;
+            Some(i64::try_from(taken).ok()? - i64::try_from(merge.packets).ok()?)
         };
         Self {
             group,
@@ -258,8 +258,14 @@ impl Summary {
 
 /// The table's columns of figures. To fit a terminal, the last ones are left out if all their
 /// figures are 0.
-const COLUMNS: [&str; 6] = [
-    "received", "dropped", "taken", "written", "unread", "refused",
+const COLUMNS: [&str; 7] = [
+    "received",
+    "dropped",
+    "taken",
+    "written",
+    "inherited",
+    "unread",
+    "refused",
 ];
 const ALWAYS: usize = 3;
 
@@ -270,6 +276,7 @@ fn row(name: String, starts: u32, account: &Account, written: Option<u64>) -> Ro
         account.dropped,
         account.taken,
         written,
+        account.inherited,
         account.unread,
         account.refused,
     ];
@@ -337,6 +344,7 @@ mod tests {
                 received: Some(10),
                 dropped: Some(0),
                 taken,
+                inherited: Some(0),
                 unread: Some(0),
                 refused: Some(0),
                 uncounted_at_most: Some(3),

@@ -66,11 +66,13 @@ fn the_pid_on_a_page_is_checked() {
                 inode,
                 ifindex: 0,
                 protocol: 3,
+                is_running: true,
                 fanout: None,
                 version: 2,
                 ring: None,
             },
             page: Some(holders::tests::page(pid)),
+            is_placeholder: false,
         };
         source.sockets(&[seen], 0).remove(0).process.unwrap()
     };

@@ -93,6 +93,7 @@ pub(crate) fn member(inode: u32, pid: u32, counts: Counts) -> Socket {
         unread_seconds: Some(0.0),
         is_never_read: false,
         has_page: true,
+        is_placeholder: false,
         process: Some(Process {
             pid: Some(pid),
             program: "tcpdump".to_owned(),
@@ -163,6 +164,7 @@ fn foreign(inode: u32, ifindex: u32, group: Option<u16>, process: Option<(u32, &
         unread_seconds: None,
         is_never_read: false,
         has_page: false,
+        is_placeholder: false,
         process: process.map(|(pid, program)| Process {
             pid: Some(pid),
             program: program.to_owned(),

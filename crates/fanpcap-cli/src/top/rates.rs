@@ -79,6 +79,7 @@ fn figures(device: &snapshot::Device, before: Option<Counters>, seconds: Option<
 /// Adds a device's sockets, by group.
 fn with_sockets(mut device: Device, after: &Snapshot, history: &mut History) -> Device {
     let mut groups: BTreeMap<u16, (String, Vec<(Member, Share)>)> = BTreeMap::new();
+    let mut placeholders: BTreeMap<u16, Vec<u64>> = BTreeMap::new();
     let ifindex = device.ifindex;
     for socket in after
         .sockets
@@ -86,19 +87,28 @@ fn with_sockets(mut device: Device, after: &Snapshot, history: &mut History) -> 
         .filter(|socket| socket.ifindex == ifindex)
     {
         let member = history.member(socket);
-        match &socket.group {
-            None => device.sockets.push(member.0),
-            Some(group) => {
-                let entry = groups.entry(group.number);
-                let (_, members) = entry.or_insert_with(|| (group.mode.clone(), Vec::new()));
-                members.push(member);
-            }
+        let Some(group) = &socket.group else {
+            device.sockets.push(member.0);
+            continue;
+        };
+        if socket.is_placeholder {
+            let rings = placeholders.entry(group.number).or_default();
+            rings.push(socket.ring_bytes.unwrap_or(0));
+            continue;
         }
+        let entry = groups.entry(group.number);
+        let (_, members) = entry.or_insert_with(|| (group.mode.clone(), Vec::new()));
+        members.push(member);
     }
-    device.groups = groups
-        .into_iter()
-        .map(|(number, (mode, members))| group(number, mode, members))
-        .collect();
+    let groups = groups.into_iter().map(|(number, (mode, members))| {
+        let rings = placeholders.remove(&number).unwrap_or_default();
+        Group {
+            placeholders_total: rings.len(),
+            placeholders_ring_bytes: rings.iter().sum(),
+            ..group(number, mode, members)
+        }
+    });
+    device.groups = groups.collect();
     device
 }
 
@@ -118,6 +128,8 @@ fn group(group: u16, mode: String, members: Vec<(Member, Share)>) -> Group {
         group,
         mode,
         members_total: members.len(),
+        placeholders_total: 0,
+        placeholders_ring_bytes: 0,
         members_with_rates: shares.len(),
         members_with_rough_rates: members.iter().filter(|it| it.rate_is_rough).count(),
         members_unread: members.iter().filter(|it| it.is_unread).count(),

@@ -126,6 +126,15 @@ pub(crate) fn rows(view: &View, width: usize, collapsed: bool) -> Vec<Row> {
             for (name, member) in named(&group.members).filter(|_| !collapsed) {
                 add(&mut rows, kind(member), &name, &member_cells(member));
             }
+            if group.placeholders_total > 0 && !collapsed {
+                let name = format!("  placeholders ({})", group.placeholders_total);
+                let ring = bytes(group.placeholders_ring_bytes);
+                let cells = Cells {
+                    ring,
+                    ..Cells::default()
+                };
+                add(&mut rows, Kind::Dim, &name, &cells);
+            }
         }
         if !device.sockets.is_empty() {
             let name = format!(" {NO_GROUP} ({})", device.sockets.len());

@@ -66,6 +66,10 @@ pub(crate) struct Group {
     pub(crate) mode: String,
     /// How many members it has; a filter may show fewer.
     pub(crate) members_total: usize,
+    /// Sockets of members that are gone, which the group keeps in their slots.
+    pub(crate) placeholders_total: usize,
+    /// Bytes of their rings.
+    pub(crate) placeholders_ring_bytes: u64,
     /// How many members have a rate.
     pub(crate) members_with_rates: usize,
     /// How many of these have a rough one.

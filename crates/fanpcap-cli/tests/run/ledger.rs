@@ -75,7 +75,8 @@ fn row((mode, seed, device): (&str, u64, u64), summary: &Value) -> Result<String
     };
     let of = |name: &str| figure(&summary["total"], name);
     let (received, refused) = (of("received")?, of("refused")?);
-    let named = [of("dropped")?, of("unread")?, of("taken")?];
+    let named = ["dropped", "unread", "taken", "inherited"];
+    let named = [of(named[0])?, of(named[1])?, of(named[2])?, of(named[3])?];
     let (absent, bound) = (
         figure(&summary["absent"], "packets")?,
         of("uncounted_at_most")?,
@@ -92,9 +93,9 @@ fn row((mode, seed, device): (&str, u64, u64), summary: &Value) -> Result<String
         "{device}: {summary:#}"
     );
     Ok(format!(
-        "{mode:4} {seed:2}: device {device}, taken {}, unread {}, dropped {}, refused {refused}, no copy {absent} ({} times), \
-         rest {rest} of at most {bound}, {starts} starts{mark}",
-        named[2], named[1], named[0], summary["absent"]["times"]
+        "{mode:4} {seed:2}: device {device}, taken {}, inherited {}, unread {}, dropped {}, refused {refused}, \
+         no copy {absent} ({} times), rest {rest} of at most {bound}, {starts} starts{mark}",
+        named[2], named[3], named[1], named[0], summary["absent"]["times"]
     ))
 }
 

@@ -111,7 +111,7 @@ fn what_a_killed_member_lost_is_known_to_the_packet() -> Result<()> {
         let seen = roster::entries()?;
         let seen = seen.iter().find(|seen| is_of(seen, killed.pid()));
         let entry = seen.context("no page of the member")?;
-        let RosterEntry { socket, page } = entry;
+        let RosterEntry { socket, page, .. } = entry;
         let group_dir = GroupDir::of(socket.ifindex, GROUP)?;
         let held = group_dir.hold(killed.pid(), entry.id())?;
         ensure!(page.as_ref() == held.record().as_ref(), "{page:?}");

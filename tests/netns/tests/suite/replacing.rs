@@ -99,6 +99,8 @@ fn of_two_threads_that_replace_the_program_one_is_the_last_for_all_members() -> 
             let after = moment(round).as_micros();
             own.expect(&format!("race 1 {after} = {tcp} ; {udp}"), "done")?;
             let last = runs(wire, [tcp, udp])?;
+            // Who reads buries the newcomer.
+            counts(&mut own, MEMBERS)?;
             member::wait_for_members(7, MEMBERS)?;
             wire.send(&frames)?;
             let transport = if last == tcp {
@@ -133,6 +135,7 @@ fn of_two_processes_that_replace_the_program_one_is_the_last_for_both() -> Resul
                 asked.join().expect("it does not panic")
             })?;
             let last = runs(wire, programs)?;
+            one.count(0)?;
             member::wait_for_members(7, 2)?;
             wire.send(&frames)?;
             came[usize::from(last == programs[1])] += frames.len();
@@ -169,6 +172,7 @@ fn who_joins_while_the_program_is_replaced_is_told_or_refused() -> Result<()> {
             let last = runs(wire, [before, after])?;
             ensure!(last == after, "round {round}: {last} after {joined}");
             drop(newcomer);
+            first.count(0)?;
             member::wait_for_members(7, 1)?;
         }
         Ok(())

@@ -210,6 +210,7 @@ fn a_group_of_several_processes_changes_its_steering_alone() -> Result<()> {
         ensure!(counts == (0, tcp.len()), "{counts:?}");
         // Whoever comes now is told, also when the one that has replaced it is gone.
         drop(other);
+        one.expect("count 0", "0 has 0 packets")?;
         member::wait_for_members(7, 1)?;
         let mut newcomer = Dialog::start(wire, 7)?;
         let said = newcomer.ask("open main = tcp >-> steer_to 0")?;
@@ -305,7 +306,7 @@ fn counters_go_on_when_the_program_is_replaced() -> Result<()> {
 }
 
 /// As nobody, with these capabilities and no others.
-fn with(capabilities: &str) -> Vec<String> {
+pub(crate) fn with(capabilities: &str) -> Vec<String> {
     let signed: Vec<String> = capabilities
         .split(',')
         .map(|name| format!("+{name}"))
@@ -359,35 +360,22 @@ fn two_capabilities_are_enough_and_one_is_for_the_kernels_modes() -> Result<()> 
 #[ignore = "needs root: run by make test"]
 fn a_group_that_drops_nothing_can_be_joined_without_cap_bpf() -> Result<()> {
     on_wire(1, |wire| {
+        let capable = [
+            "setpriv",
+            "--bounding-set",
+            "-all,+net_raw",
+            "--inh-caps",
+            "-all",
+        ];
         let mut first = Dialog::start(wire, 7)?;
         first.expect("open main = steer_rrobin", "opened 0")?;
-        let mut second = start_with(wire, "net_raw")?;
+        first.expect("read 0", "done")?;
+        let mut second = Dialog::behind(wire, 7, &capable)?;
         second.expect("open main = steer_rrobin", "opened 0")?;
         let frames = traffic::frames(12, &traffic::flows(12, 5), 0..1000)?;
         wire.send(&frames)?;
-        let counts = [first.count(0)?, second.count(0)?];
-        ensure!(
-            counts.iter().sum::<usize>() == 1000 && counts.iter().all(|&it| it > 300),
-            "{counts:?}"
-        );
-        Ok(())
-    })
-}
-
-#[test]
-#[ignore = "needs root: run by make test"]
-fn members_that_tell_nothing_are_warned_of() -> Result<()> {
-    on_wire(1, |wire| {
-        // Nobody can't make pages.
-        let mut first = start_with(wire, "net_raw,bpf")?;
-        first.expect("open main = steer_rrobin", "opened 0")?;
-        let mut second = start_with(wire, "net_raw,bpf")?;
-        let said = second.ask("open main = steer_rrobin")?;
-        ensure!(
-            said.starts_with("warned: ") && said.contains("may be another"),
-            "{said}"
-        );
-        ensure!(second.hear()? == "opened 0");
+        let count = second.count(0)?;
+        ensure!((300..700).contains(&count), "{count}");
         Ok(())
     })
 }

@@ -41,7 +41,7 @@ pub(super) enum Cost {
 
 /// Loads the BPF program, measures it, and unloads it.
 pub(super) fn of(object: &Object, frames: &Frames) -> Cost {
-    let measured = Loaded::load(object, "explain")
+    let measured = Loaded::load_apart(object, "explain")
         .map_err(|error| error.to_string())
         .and_then(|loaded| {
             let times = times(&loaded, frames).map_err(|error| error.to_string())?;

@@ -4,7 +4,7 @@ use std::fmt::Write;
 
 use anyhow::Result;
 use fanpcap_bpf::{MapSpec, Object};
-use fanpcap_steer::ebpf::{COUNTERS_MAP, FRAGMENTS_MAP, LATE_MAP, SETS_MAP, TURNS_MAP};
+use fanpcap_steer::ebpf::{COUNTERS_MAP, FRAGMENTS_MAP, LATE_MAP, SETS_MAP, TABLE_MAP, TURNS_MAP};
 use fanpcap_steer::ir::COUNTERS;
 
 use super::cost;
@@ -65,6 +65,7 @@ fn in_words(map: &MapSpec) -> String {
         LATE_MAP => "late fragments, one number".to_owned(),
         TURNS_MAP => "turns and samples, array on each CPU".to_owned(),
         FRAGMENTS_MAP => format!("fragments, LRU hash of {} datagrams", map.entries),
+        TABLE_MAP => "the group's table of slots, an array that the members share".to_owned(),
         SETS_MAP => format!("sets, hash of {} numbers", map.values.len()),
         name => name.to_owned(),
     }

@@ -42,7 +42,7 @@ impl Engine {
         let mut outcome = steering.evaluate(packet);
         if let Some(filters) = filters {
             let number = match outcome.decision {
-                Decision::Steer(number) => number as usize,
+                Decision::Steer(number) | Decision::Member(number) => number as usize,
                 // The kernel must give the packet to some member; that member's filter drops it.
                 Decision::Drop | Decision::Copy | Decision::Double(..) | Decision::Broadcast => 0,
             };

@@ -94,7 +94,7 @@ impl Tally {
             Decision::Broadcast => self.everyone,
             _ if outcome.class != 0 => Members::NONE,
             Decision::Copy => self.everyone,
-            Decision::Steer(number) => one(number),
+            Decision::Steer(number) | Decision::Member(number) => one(number),
             Decision::Double(first, second) => one(first).or(one(second)),
         }
     }

@@ -11,7 +11,9 @@ pub(crate) struct Account {
     pub(crate) dropped: Option<u64>,
     /// Taken from the ring and handed to the program.
     pub(crate) taken: Option<u64>,
-    /// Left in the ring when the member ended.
+    /// Taken from the ring by other members of the group after the member's end.
+    pub(crate) inherited: Option<u64>,
+    /// Left in the ring when the member ended, and taken by nobody.
     pub(crate) unread: Option<u64>,
     /// Sent to the member's place in the group after its end, until that was free.
     pub(crate) refused: Option<u64>,
@@ -27,6 +29,7 @@ impl Account {
         received: Some(0),
         dropped: Some(0),
         taken: Some(0),
+        inherited: Some(0),
         unread: Some(0),
         refused: Some(0),
         uncounted_at_most: Some(0),
@@ -39,6 +42,7 @@ impl Account {
             received: sum(self.received, other.received),
             dropped: sum(self.dropped, other.dropped),
             taken: sum(self.taken, other.taken),
+            inherited: sum(self.inherited, other.inherited),
             unread: sum(self.unread, other.unread),
             refused: sum(self.refused, other.refused),
             uncounted_at_most: sum(self.uncounted_at_most, other.uncounted_at_most),

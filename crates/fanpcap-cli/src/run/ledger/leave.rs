@@ -48,7 +48,7 @@ impl Ledger {
 
     /// The account of a member that died while its counters were read. Packets that the kernel
     /// counted since the reading before may be in no figure.
-    fn with_lost_reading(&self, account: Account, member: &Member) -> Account {
+    pub(super) fn with_lost_reading(&self, account: Account, member: &Member) -> Account {
         let Some(read_ns) = member.died_reading() else {
             return account;
         };

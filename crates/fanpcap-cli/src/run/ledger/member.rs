@@ -2,11 +2,13 @@
 //! member lost when the member dies.
 
 use std::io;
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
+use fanpcap_config::mode::ModeKind;
 use fanpcap_group::closing::{CloseError, Closing};
+use fanpcap_group::epitaph::Epitaph;
 use fanpcap_group::page::{GroupDir, HeldPage, MemberId};
 use fanpcap_group::record::Record;
 use fanpcap_group::rejecting::Rejecting;
@@ -17,6 +19,10 @@ use super::Account;
 
 /// If the socket outlives the page for this long, somebody else removed the page.
 const LEAVES_WITHIN: Duration = Duration::from_secs(1);
+
+/// How long to hold the socket of a member whose heirs write nothing on its page. Longer, and a
+/// group whose heirs could not do so would wait for it at each change.
+const HEIRS_WITHIN: Duration = Duration::from_secs(10);
 
 /// A member of a copy.
 #[derive(Debug)]
@@ -39,6 +45,8 @@ pub(super) struct Member {
     closing: Option<Closing>,
     /// Time when the page was found gone.
     leaving: Option<Instant>,
+    /// Time when the process was found ended.
+    ended: Option<Instant>,
 }
 
 impl Member {
@@ -73,6 +81,7 @@ impl Member {
             socket: socket.ok(),
             closing: None,
             leaving: None,
+            ended: None,
         };
         Some((member, complaint))
     }
@@ -117,11 +126,32 @@ impl Member {
     }
 
     /// Whether the process has ended.
-    pub(super) fn is_dead(&self) -> bool {
-        match &self.process {
+    pub(super) fn is_dead(&mut self) -> bool {
+        let is_dead = match &self.process {
             Some(process) => process.ends_within(Some(Duration::ZERO)).unwrap_or(false),
             None => !self.page.is_had().unwrap_or(true),
+        };
+        if is_dead {
+            self.ended.get_or_insert_with(Instant::now);
         }
+        is_dead
+    }
+
+    /// What to wait for: readable when the process ends. `None` where that can wait for the next
+    /// look at all processes.
+    pub(super) fn end(&self) -> Option<BorrowedFd<'_>> {
+        let process = self.process.as_ref()?;
+        (self.is_steered() && self.ended.is_none()).then(|| process.as_fd())
+    }
+
+    /// Whether the member's group has a steering program: other members read the rings of the dead.
+    pub(super) fn is_steered(&self) -> bool {
+        self.record.mode.kind == ModeKind::Program
+    }
+
+    /// Whether a process still has the member, such as a forked child.
+    pub(super) fn is_had(&self) -> bool {
+        self.page.is_had().unwrap_or(false)
     }
 
     /// Whether the member has left: its page is gone, and the process has closed the socket, which
@@ -148,14 +178,58 @@ impl Member {
     /// The account by the member page.
     pub(super) fn account(&self) -> Account {
         let read = self.record.read_ns > 0;
+        let [taken, inherited] = self.taken();
         Account {
             received: read.then_some(self.record.counters.received),
             dropped: read.then_some(self.record.counters.dropped),
-            taken: self.record.taken,
+            taken,
+            inherited,
             unread: Some(0),
             refused: Some(0),
             uncounted_at_most: self.rejecting().at_most(None),
         }
+    }
+
+    /// Packets that the member has taken itself, and those that others have taken after it.
+    fn taken(&self) -> [Option<u64>; 2] {
+        let inherited = self.epitaph().inherited;
+        let own = |taken: u64| taken.saturating_sub(inherited);
+        [self.record.taken.map(own), Some(inherited)]
+    }
+
+    fn epitaph(&self) -> Epitaph {
+        self.page.epitaph().unwrap_or_default()
+    }
+
+    /// The account of a member whose heirs are done with its ring, and releases its socket: the
+    /// group waits for that. `None` while they are not.
+    pub(super) fn inherited(&mut self) -> Option<Account> {
+        if !self.epitaph().is_final {
+            let has_waited = !self.awaits_heirs();
+            drop(self.socket.take_if(|_| has_waited));
+            return None;
+        }
+        drop(self.socket.take());
+        if let Some(last) = self.page.record() {
+            self.record = last;
+        }
+        let counters = self.record.counters;
+        let given = counters.received.saturating_sub(counters.dropped);
+        let unread = self.record.taken.map(|all| given.saturating_sub(all));
+        let counted = link::packets(self.ifindex).ok();
+        Some(Account {
+            received: Some(counters.received),
+            dropped: Some(counters.dropped),
+            unread,
+            uncounted_at_most: self.rejecting().at_most(counted),
+            ..self.account()
+        })
+    }
+
+    /// Whether the member has ended just now, so that heirs may be at its ring.
+    pub(super) fn awaits_heirs(&self) -> bool {
+        let ended = self.ended.or(self.leaving);
+        ended.is_some_and(|at| at.elapsed() < HEIRS_WITHIN)
     }
 
     /// Releases a member that lives on, and returns its account.
@@ -222,10 +296,12 @@ impl Member {
         // These counters are known, even if the page had none yet.
         let counters = self.record.counters;
         let lost = closed.lost(&self.record);
+        let [taken, inherited] = self.taken();
         Some(Account {
             received: Some(counters.received.saturating_add(closed.received)),
             dropped: Some(counters.dropped.saturating_add(closed.dropped)),
-            taken: self.record.taken,
+            taken,
+            inherited,
             unread: lost.map(|lost| lost.unread),
             refused: closed.refused,
             uncounted_at_most: rejecting.at_most(counted),

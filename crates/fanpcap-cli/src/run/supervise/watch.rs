@@ -151,7 +151,7 @@ impl<'a> Watch<'a> {
 
     fn wait(&self) -> Result<()> {
         let mut fds = vec![self.signals.as_fd()];
-        fds.extend(self.ledger.fd());
+        fds.extend(self.ledger.fds());
         let pressed = self.ledger.is_pressed().then_some(PERIOD_PRESSED);
         events::poll(&fds, Some(pressed.unwrap_or_else(|| self.period())))
             .context("waiting for the copies")?;

@@ -250,6 +250,23 @@ fn without_pages_there_is_membership_only() {
 }
 
 #[test]
+fn placeholders_are_no_members() {
+    let mut after = members(100, &[counts(99 * SECOND, 1, 0), counts(99 * SECOND, 2, 0)]);
+    after.sockets[1].counts = None;
+    after.sockets[1].has_page = false;
+    after.sockets[1].is_placeholder = true;
+    let view = Rates::default().next(after);
+    let group = group_of(&view);
+    assert_eq!((group.members.len(), group.members_total), (1, 1));
+    assert_eq!(group.placeholders_total, 1);
+    assert_eq!(group.placeholders_ring_bytes, 16 << 20);
+    let rows = crate::top::table::rows(&view, 100, false);
+    let row = rows.last().unwrap();
+    assert!(row.text.starts_with("  placeholders (1) "), "{}", row.text);
+    assert!(row.text.contains(" 16M"), "{}", row.text);
+}
+
+#[test]
 fn a_first_look_has_totals_only() {
     let view = Rates::default().next(after());
     assert_eq!(view.interval_seconds, None);

@@ -147,6 +147,7 @@ mod tests {
                 inode: 7,
                 ifindex,
                 protocol,
+                is_running: true,
                 fanout,
                 version: 2,
                 ring: None,

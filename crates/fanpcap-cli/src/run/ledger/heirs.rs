@@ -1,0 +1,89 @@
+//! Members of steered groups that have ended. The group's other members read their rings to the end
+//! and write the last counters on their pages.
+//!
+//! The ledger holds the socket of such a member until then: when no other member is left, nobody
+//! else can tell what was in its ring. The kernel lets a socket go only with its last descriptor,
+//! and the group waits for that when it needs the slot. So the socket is released at once then.
+
+use std::collections::BTreeMap;
+use std::time::{Duration, Instant};
+
+use fanpcap_group::epitaph;
+use fanpcap_group::roster::Roster;
+
+use super::Ledger;
+use super::member::Member;
+
+/// How often to look for heirs.
+const PERIOD: Duration = Duration::from_millis(5);
+
+/// How long a group must be without a living member. A newcomer may have got the group's table from
+/// the last one, and not have said so on its page.
+const NONE_FOR: Duration = Duration::from_millis(10);
+
+/// Whether the groups of ended members have living ones.
+#[derive(Debug, Default)]
+pub(super) struct Heirs {
+    looked: Option<Instant>,
+    /// Devices on which the group has none, with the time since when.
+    none: BTreeMap<u32, Instant>,
+}
+
+impl Heirs {
+    /// Looks again; false when it is too early.
+    fn look(&mut self, group: u16, ended: &[Member]) -> bool {
+        if ended.is_empty() {
+            self.none.clear();
+            return false;
+        }
+        if self.looked.is_some_and(|looked| looked.elapsed() < PERIOD) {
+            return false;
+        }
+        self.looked = Some(Instant::now());
+        for ifindex in ended.iter().map(Member::ifindex) {
+            if epitaph::has_heirs(ifindex, group) {
+                self.none.remove(&ifindex);
+            } else {
+                self.none.entry(ifindex).or_insert_with(Instant::now);
+            }
+        }
+        true
+    }
+
+    fn are_none(&self, ifindex: u32) -> bool {
+        let since = self.none.get(&ifindex);
+        since.is_some_and(|since| since.elapsed() >= NONE_FOR)
+    }
+}
+
+impl Ledger {
+    /// Settles the ended members whose heirs are done. Returns those that have no heirs, and those
+    /// that were never in the group.
+    pub(super) fn settle_inherited(&mut self) -> Vec<Member> {
+        let mut rest = Vec::new();
+        for mut member in std::mem::take(&mut self.ended) {
+            match member.inherited() {
+                Some(account) => {
+                    let account = self.with_lost_reading(account, &member);
+                    self.settled.push((member.copy(), account));
+                }
+                None => rest.push(member),
+            }
+        }
+        if !self.heirs.look(self.group, &rest) {
+            self.ended = rest;
+            return Vec::new();
+        }
+        let roster = Roster::look().ok();
+        let has_heirs = |member: &Member| {
+            let in_group = roster.as_ref().is_none_or(|roster| {
+                let mut ids = roster.ids(member.ifindex(), self.group);
+                ids.any(|id| id == member.id())
+            });
+            in_group && !self.heirs.are_none(member.ifindex())
+        };
+        let (waiting, alone) = rest.into_iter().partition(has_heirs);
+        self.ended = waiting;
+        alone
+    }
+}

@@ -1,0 +1,66 @@
+//! Members go, however they do: only their flows move, and what they had not read is read by
+//! others.
+
+use anyhow::Result;
+use fanpcap_netns::on_wire;
+
+use super::load::Load;
+use super::recorder::End;
+use super::scene::Scene;
+
+#[test]
+#[ignore = "needs root: run by make test"]
+fn members_that_leave_lose_nothing() -> Result<()> {
+    members_end(End::Leaves, &[])
+}
+
+#[test]
+#[ignore = "needs root: run by make test"]
+fn members_that_are_killed_lose_nothing() -> Result<()> {
+    members_end(End::Killed, &[])
+}
+
+#[test]
+#[ignore = "needs root: run by make test"]
+fn members_that_hang_and_are_killed_lose_nothing() -> Result<()> {
+    members_end(End::HangsFirst, &[])
+}
+
+#[test]
+#[ignore = "needs root: run by make test"]
+fn members_that_leave_in_immediate_mode_lose_nothing() -> Result<()> {
+    members_end(End::Leaves, &["immediate"])
+}
+
+#[test]
+#[ignore = "needs root: run by make test"]
+fn members_that_are_killed_in_immediate_mode_lose_nothing() -> Result<()> {
+    members_end(End::Killed, &["immediate"])
+}
+
+#[test]
+#[ignore = "needs root: run by make test"]
+fn members_that_hang_and_are_killed_in_immediate_mode_lose_nothing() -> Result<()> {
+    members_end(End::HangsFirst, &["immediate"])
+}
+
+#[test]
+#[ignore = "needs root: run by make test"]
+fn members_without_privileges_look_after_their_group() -> Result<()> {
+    members_end(End::HangsFirst, &["nobody"])
+}
+
+/// Of four members the first ends, which has set the group's program, then one of the middle, and
+/// the last.
+fn members_end(how: End, members: &'static [&'static str]) -> Result<()> {
+    on_wire(1, |wire| {
+        let mut scene = Scene::start(wire, 7, 4, members)?;
+        let load = Load::start()?;
+        scene.phase()?;
+        for member in [0, 2, 3] {
+            scene.end(member, how)?;
+            scene.phase()?;
+        }
+        scene.finish(load)
+    })
+}

@@ -1,0 +1,131 @@
+//! A member that records what it gets (`c/records.c`).
+
+use std::path::PathBuf;
+use std::thread;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use anyhow::{Context, Result, ensure};
+use fanpcap_linux::process::child;
+use fanpcap_linux::process::pidfd::Process;
+use fanpcap_netns::{DEVICE, Wire};
+use fanpcap_testkit::await_for::LIMIT;
+use fanpcap_testkit::{Member, Program};
+
+use super::story::print;
+
+/// How a member ends.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum End {
+    /// It is told to, and closes its handle.
+    Leaves,
+    /// kill -9.
+    Killed,
+    /// The same after it has hung for a while.
+    HangsFirst,
+}
+
+/// A member.
+pub(super) struct Recorder {
+    /// Until it ends.
+    process: Option<Member>,
+    /// What goes on when that has ended.
+    child: Option<Child>,
+    /// What it has recorded.
+    pub(super) file: PathBuf,
+    /// Its slot, once it has a share.
+    pub(super) slot: Option<u8>,
+}
+
+/// A member's child, killed with the test.
+struct Child(u32);
+
+impl Recorder {
+    pub(super) fn start(wire: &Wire, group: u16, how: &[&str]) -> Result<Self> {
+        let built = wire.scratch.file("records");
+        if !built.exists() {
+            wire.compile("records")?;
+        }
+        let file = wire.scratch.new_file("packets");
+        let program = Program::new(built, "ready")?;
+        let program = program.args([DEVICE, &group.to_string(), "flow"]);
+        let process = program.arg(&file).args(how).start(&wire.scratch)?;
+        Ok(Self {
+            process: Some(process),
+            child: None,
+            file,
+            slot: None,
+        })
+    }
+
+    pub(super) fn pid(&self) -> Result<u32> {
+        Ok(self.process.as_ref().context("it has ended")?.pid())
+    }
+
+    /// Whether it is to read its share.
+    pub(super) fn reads(&self) -> bool {
+        self.slot.is_some() && (self.process.is_some() || self.child.is_some())
+    }
+
+    /// Tells it to go on, where it waits for that.
+    pub(super) fn call(&self) -> Result<()> {
+        Ok(child::signal(self.pid()?, child::SIGUSR1)?)
+    }
+
+    /// Ends the parent of a daemon.
+    pub(super) fn end_parent(&mut self) -> Result<()> {
+        let mut process = self.process.take().context("it has ended")?;
+        process.wait_until_says(".\n")?;
+        let said = process.said()?;
+        let pid = said.split(&[' ', '.']).find_map(|word| word.parse().ok());
+        self.child = Some(Child(pid.context(said)?));
+        child::signal(process.pid(), child::SIGUSR1)?;
+        ensure!(process.wait()?.status.success());
+        Ok(())
+    }
+
+    /// Ends it. Returns when it was told to, in microseconds since 1970.
+    pub(super) fn end(&mut self, how: End) -> Result<u64> {
+        let process = self.process.take().context("it has ended")?;
+        if how == End::HangsFirst {
+            process.signal("STOP")?;
+            thread::sleep(Duration::from_millis(200));
+        }
+        let signal = match how {
+            End::Leaves => child::SIGTERM,
+            End::Killed | End::HangsFirst => child::SIGKILL,
+        };
+        let at = now_us();
+        child::signal(process.pid(), signal)?;
+        process.wait()?;
+        Ok(at)
+    }
+
+    /// Ends it after all, if it has not ended.
+    pub(super) fn stop(&mut self) -> Result<()> {
+        if let Some(child) = self.child.take() {
+            let process = Process::open(child.0)?;
+            child::signal(child.0, child::SIGTERM)?;
+            ensure!(process.ends_within(Some(LIMIT))?, "the child goes on");
+        }
+        let Some(process) = self.process.take() else {
+            return Ok(());
+        };
+        child::signal(process.pid(), child::SIGTERM)?;
+        let ended = process.wait()?;
+        print(ended.said.lines().last().unwrap_or("nothing"));
+        ensure!(ended.status.success(), "{}", ended.said);
+        Ok(())
+    }
+}
+
+impl Drop for Child {
+    fn drop(&mut self) {
+        // It may have ended.
+        let _ = child::signal(self.0, child::SIGKILL);
+    }
+}
+
+pub(super) fn now_us() -> u64 {
+    let now = SystemTime::now().duration_since(UNIX_EPOCH);
+    now.map_or(0, |now| u64::try_from(now.as_micros()).unwrap_or(0))
+}

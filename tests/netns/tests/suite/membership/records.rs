@@ -1,0 +1,61 @@
+//! What a member has recorded (`c/records.c`).
+
+use std::fs::File;
+use std::io::{Read, Seek, SeekFrom};
+use std::path::Path;
+
+use anyhow::Result;
+
+/// A packet that a member has got.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Got {
+    pub(super) number: u32,
+    /// Microseconds since 1970.
+    pub(super) arrived_us: u64,
+    /// Until the member got it.
+    pub(super) waited_us: u32,
+}
+
+impl Got {
+    pub(super) fn at_us(&self) -> u64 {
+        self.arrived_us + u64::from(self.waited_us)
+    }
+}
+
+/// How many packets a member has recorded.
+pub(super) fn count(file: &Path) -> Result<u64> {
+    let mut count = [0; 8];
+    File::open(file)?.read_exact(&mut count)?;
+    Ok(u64::from_ne_bytes(count))
+}
+
+/// When the last packet arrived that a member has recorded, microseconds since 1970; 0: none has.
+pub(super) fn last_arrived_us(file: &Path) -> Result<u64> {
+    let Some(last) = count(file)?.checked_sub(1) else {
+        return Ok(0);
+    };
+    let mut record = [0; 16];
+    let mut file = File::open(file)?;
+    file.seek(SeekFrom::Start(8 + 16 * last))?;
+    file.read_exact(&mut record)?;
+    Ok(decode(&record)?.arrived_us)
+}
+
+/// All that a member has recorded, the packet included in whose callback it was killed.
+pub(super) fn read(file: &Path) -> Result<Vec<Got>> {
+    let count = usize::try_from(count(file)?)?;
+    let mut bytes = vec![0; 8 + 16 * (count + 1)];
+    File::open(file)?.read_exact(&mut bytes)?;
+    let all = bytes[8..].chunks_exact(16).map(decode);
+    let mut all = all.collect::<Result<Vec<Got>>>()?;
+    all.retain(|got| got.arrived_us != 0);
+    Ok(all)
+}
+
+fn decode(record: &[u8]) -> Result<Got> {
+    Ok(Got {
+        arrived_us: u64::from_ne_bytes(record[..8].try_into()?),
+        number: u32::from_ne_bytes(record[8..12].try_into()?),
+        waited_us: u32::from_ne_bytes(record[12..].try_into()?),
+    })
+}

@@ -1,0 +1,222 @@
+//! A group under load, and the phases between its changes.
+
+use std::ops::Range;
+use std::path::PathBuf;
+use std::thread;
+use std::time::Duration;
+
+use anyhow::{Context, Result, ensure};
+use fanpcap_netns::{DEVICE, Wire};
+use fanpcap_testkit::await_for::LIMIT;
+use fanpcap_testkit::{await_for, veth};
+
+use super::change::Change;
+use super::load::{FLOWS, Load};
+use super::recorder::{End, Recorder, now_us};
+use super::records;
+use super::story::Story;
+use super::table::{BUCKETS, Owners, Table};
+
+/// How many frames of each flow are sent in a phase.
+const ROUNDS: u64 = 6;
+
+/// Packets that were under way while the table changed have arrived by then.
+const SETTLED: Duration = Duration::from_millis(30);
+
+/// A group of members that record what they get.
+pub(super) struct Scene<'a> {
+    wire: &'a Wire,
+    group: u16,
+    how: &'static [&'static str],
+    members: Vec<Recorder>,
+    table: Table,
+    /// As all agree on it.
+    owners: Owners,
+    phases: Vec<Range<u64>>,
+    changes: Vec<Change>,
+}
+
+impl<'a> Scene<'a> {
+    /// Starts the members one by one; `how` is as `c/records.c` says.
+    pub(super) fn start(
+        wire: &'a Wire,
+        group: u16,
+        count: usize,
+        how: &'static [&'static str],
+    ) -> Result<Self> {
+        let first = Recorder::start(wire, group, how)?;
+        let table = Table::of(first.pid()?)?;
+        let owners = table.owners();
+        let mut scene = Self {
+            wire,
+            group,
+            how,
+            members: vec![first],
+            table,
+            owners,
+            phases: Vec::new(),
+            changes: Vec::new(),
+        };
+        scene.members[0].slot = scene.owners.shares().keys().next().copied();
+        for _ in 1..count {
+            scene.join()?;
+        }
+        Ok(scene)
+    }
+
+    /// A time without changes. Its packets have been read when it is over: nobody inherits any.
+    pub(super) fn phase(&mut self) -> Result<()> {
+        thread::sleep(SETTLED);
+        let from = now_us();
+        let received = || anyhow::Ok(veth::counters(DEVICE)?.received);
+        let before = received()?;
+        await_for("frames of each flow", LIMIT, || {
+            let count = received()? - before;
+            Ok((count >= ROUNDS * u64::from(FLOWS)).then_some(()))
+        })?;
+        let until = now_us();
+        self.phases.push(from..until);
+        for reader in self.members.iter().filter(|it| it.reads()) {
+            await_for("the phase to be read", LIMIT, || {
+                let last = records::last_arrived_us(&reader.file)?;
+                Ok((last >= until).then_some(()))
+            })?;
+        }
+        Ok(())
+    }
+
+    /// A phase in which all is as in the one before.
+    pub(super) fn still_phase(&mut self, what: &str) -> Result<()> {
+        let at = self.phases.len();
+        self.phase()?;
+        let moved = self.owners.moved(&self.table.owners());
+        ensure!(moved.is_empty(), "{what}: {} buckets moved", moved.len());
+        self.changes.push(Change {
+            what: what.to_owned(),
+            phase: at,
+            member: None,
+            buckets: 0,
+            end: None,
+        });
+        Ok(())
+    }
+
+    /// A member joins and takes its share.
+    pub(super) fn join(&mut self) -> Result<()> {
+        self.start_another(self.how)?;
+        self.await_share_of_last()
+    }
+
+    /// Starts a member, and waits for no share of it.
+    pub(super) fn start_another(&mut self, how: &[&str]) -> Result<()> {
+        let member = Recorder::start(self.wire, self.group, how)?;
+        self.members.push(member);
+        Ok(())
+    }
+
+    /// Waits until the member that came last has its share: as many buckets as it must have, and no
+    /// others move.
+    pub(super) fn await_share_of_last(&mut self) -> Result<()> {
+        let shares = self.owners.shares();
+        let count = shares.len() + 1;
+        let even = [BUCKETS / count, BUCKETS.div_ceil(count)];
+        let moved = self.await_move("the newcomer's share", |owners| {
+            let shares = owners.shares();
+            shares.len() == count && shares.values().all(|share| even.contains(share))
+        })?;
+        let now = self.owners.shares();
+        let new = now.keys().copied().find(|slot| !shares.contains_key(slot));
+        let is_right = moved.iter().all(|(_, to)| Some(*to) == new);
+        ensure!(
+            is_right && even.contains(&moved.len()),
+            "{shares:?}, {now:?}"
+        );
+        let member = self.members.len() - 1;
+        self.members[member].slot = new;
+        self.note(format!("join as one of {count}"), member, moved.len(), None);
+        Ok(())
+    }
+
+    /// A member ends, and no buckets move but its own.
+    pub(super) fn end(&mut self, member: usize, how: End) -> Result<()> {
+        let slot = self.slot(member)?;
+        let before = self.owners.shares();
+        let ended_us = self.members[member].end(how)?;
+        let moved = self.await_move("others to have its share", |owners| {
+            !owners.shares().contains_key(&slot)
+        })?;
+        let is_right = moved.iter().all(|(from, _)| *from == slot);
+        ensure!(is_right, "{before:?}, {:?}", self.owners.shares());
+        let what = format!("{how:?} in slot {slot} of {}", before.len());
+        self.note(what, member, moved.len(), Some((how, ended_us)));
+        Ok(())
+    }
+
+    /// Waits for a change of the table. Returns the slots of buckets before and after that have
+    /// moved.
+    fn await_move(
+        &mut self,
+        what: &str,
+        is_done: impl Fn(&Owners) -> bool,
+    ) -> Result<Vec<(u8, u8)>> {
+        let awaited = await_for(what, LIMIT, || {
+            let owners = self.table.owners();
+            Ok(is_done(&owners).then_some(owners))
+        });
+        let shares = || format!("shares {:?}", self.table.owners().shares());
+        let owners = awaited.with_context(shares)?;
+        let moved = self.owners.moved(&owners);
+        self.owners = owners;
+        Ok(moved)
+    }
+
+    fn note(&mut self, what: String, member: usize, buckets: usize, end: Option<(End, u64)>) {
+        if self.phases.is_empty() {
+            return;
+        }
+        self.changes.push(Change {
+            what,
+            phase: self.phases.len(),
+            member: Some(member),
+            buckets,
+            end,
+        });
+    }
+
+    /// A member, by the order in which they came.
+    pub(super) fn member(&mut self, member: usize) -> &mut Recorder {
+        &mut self.members[member]
+    }
+
+    /// The slot of a member.
+    pub(super) fn slot(&self, member: usize) -> Result<u8> {
+        self.members[member].slot.context("a member without a slot")
+    }
+
+    /// Ends the load, waits until its last frame was seen, and checks that in spite of all changes
+    /// each frame was seen once, and no flows have moved but those of who came or went.
+    pub(super) fn finish(self, load: Load) -> Result<()> {
+        let sent = load.stop()?;
+        self.check(sent)
+    }
+
+    /// The same after the load has ended.
+    pub(super) fn check(mut self, sent: u32) -> Result<()> {
+        let files: Vec<PathBuf> = self.members.iter().map(|it| it.file.clone()).collect();
+        // The story tells how many there are.
+        let _ = await_for("the last frame", Duration::from_secs(3), || {
+            let counts = files.iter().map(|file| records::count(file));
+            let count = counts.sum::<Result<u64>>()?;
+            Ok((count >= sent.into()).then_some(()))
+        });
+        self.members.iter_mut().try_for_each(Recorder::stop)?;
+        let all = files.iter().map(|file| records::read(file));
+        let story = Story::new(sent, all.collect::<Result<_>>()?, &self.phases);
+        self.changes.iter().for_each(|change| change.tell(&story));
+        let in_hand = self.changes.iter().filter_map(|it| it.in_hand(&story));
+        story.ensure_each_once(&in_hand.collect())?;
+        story.ensure_flows_whole()?;
+        let mut changes = self.changes.iter();
+        changes.try_for_each(|change| change.check(&story))
+    }
+}

@@ -1,0 +1,147 @@
+//! What became of every frame and of every flow.
+
+use std::collections::BTreeSet;
+use std::ops::Range;
+
+use anyhow::{Result, ensure};
+
+use super::load::FLOWS;
+use super::records::Got;
+
+/// Which member had a flow in a phase.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Owner {
+    Nobody,
+    Member(usize),
+    Several,
+}
+
+/// What the members of a group have recorded, after all.
+pub(super) struct Story {
+    sent: u32,
+    members: Vec<Vec<Got>>,
+    /// Of each phase, the owner of each flow.
+    owners: Vec<Vec<Owner>>,
+}
+
+/// How the flows of two phases differ.
+#[derive(Debug)]
+pub(super) struct Moved {
+    /// Flows that other members have.
+    pub(super) flows: usize,
+    /// Of these, flows that the one member concerned had neither before nor has now.
+    pub(super) of_others: usize,
+    /// Flows that the one member had before or has now.
+    pub(super) concerned: usize,
+}
+
+impl Story {
+    /// `phases` are of microseconds since 1970.
+    pub(super) fn new(sent: u32, members: Vec<Vec<Got>>, phases: &[Range<u64>]) -> Self {
+        let owners = |phase| owners(&members, phase);
+        let owners = phases.iter().map(owners).collect();
+        Self {
+            sent,
+            members,
+            owners,
+        }
+    }
+
+    /// Checks that every frame was seen once, or was in the hands of a member that was killed.
+    pub(super) fn ensure_each_once(&self, in_hand: &BTreeSet<u32>) -> Result<()> {
+        let mut times = vec![0_u32; self.sent as usize];
+        for (member, all) in self.members.iter().enumerate() {
+            for got in all {
+                let times = times.get_mut(got.number as usize);
+                ensure!(times.is_some(), "{got:?} at {member} was never sent");
+                times.into_iter().for_each(|times| *times += 1);
+            }
+        }
+        let of_times = |is_it: fn(u32) -> bool| {
+            let numbers = (0..).zip(&times).filter(|(_, times)| is_it(**times));
+            numbers.map(|(number, _)| number).collect::<Vec<u32>>()
+        };
+        let (missing, doubled) = (of_times(|it| it == 0), of_times(|it| it > 1));
+        let (in_hand, lost): (Vec<u32>, Vec<u32>) =
+            missing.iter().partition(|number| in_hand.contains(number));
+        let shares: Vec<usize> = self.members.iter().map(Vec::len).collect();
+        let counts = [lost.len(), doubled.len(), in_hand.len()];
+        print(&format!(
+            "{shares:?} of {}: [lost, doubled, in the hands of the killed] {counts:?}",
+            self.sent
+        ));
+        ensure!(doubled.is_empty(), "doubled, first {:?}", doubled[0]);
+        ensure!(lost.is_empty(), "lost, first {:?}", lost[0]);
+        Ok(())
+    }
+
+    /// The frame that a member had in its hands when it was killed after a phase, if it had not
+    /// recorded it by then: the first of its flows behind the last that it recorded.
+    pub(super) fn in_hand(&self, phase: usize, member: usize) -> Option<u32> {
+        let last = self.members[member].last()?;
+        let owners = &self.owners[phase];
+        let is_its = |number: &u32| owners[(number % FLOWS) as usize] == Owner::Member(member);
+        (last.number + 1..self.sent).find(is_its)
+    }
+
+    /// Checks that in each phase every flow was seen, and by one member alone.
+    pub(super) fn ensure_flows_whole(&self) -> Result<()> {
+        for (phase, owners) in self.owners.iter().enumerate() {
+            let split = owners.iter().filter(|it| **it == Owner::Several).count();
+            let unseen = owners.iter().filter(|it| **it == Owner::Nobody).count();
+            ensure!(
+                (split, unseen) == (0, 0),
+                "phase {phase}: {split} flows split, {unseen} unseen"
+            );
+        }
+        Ok(())
+    }
+
+    /// Compares a phase with the one before, between which one member came or went, or none.
+    pub(super) fn moved(&self, phase: usize, member: Option<usize>) -> Moved {
+        let of = |owner: &Owner| member.is_some_and(|member| *owner == Owner::Member(member));
+        let both = self.owners[phase - 1].iter().zip(&self.owners[phase]);
+        let concerns = |(before, now): &(&Owner, &Owner)| of(before) || of(now);
+        let moves = both.clone().filter(|(before, now)| before != now);
+        Moved {
+            flows: moves.clone().count(),
+            of_others: moves.filter(|pair| !concerns(pair)).count(),
+            concerned: both.filter(concerns).count(),
+        }
+    }
+
+    /// Of the packets of flows that a member had in a phase: after how many microseconds others had
+    /// the first of them, at or after `since_us`; and how long one waited at most from then on.
+    pub(super) fn served(&self, phase: usize, member: usize, since_us: u64) -> Option<(u64, u32)> {
+        let had = |got: &&Got| {
+            let flow = (got.number % FLOWS) as usize;
+            self.owners[phase][flow] == Owner::Member(member) && got.at_us() >= since_us
+        };
+        let others = self.members.iter().enumerate();
+        let others = others.filter(|(other, _)| *other != member);
+        let got = others.flat_map(|(_, all)| all.iter().filter(had));
+        let first = got.clone().map(Got::at_us).min()?;
+        let longest = got.map(|got| got.waited_us).max()?;
+        Some((first - since_us, longest))
+    }
+}
+
+fn owners(members: &[Vec<Got>], phase: &Range<u64>) -> Vec<Owner> {
+    let mut owners = vec![Owner::Nobody; FLOWS as usize];
+    for (member, all) in members.iter().enumerate() {
+        for got in all.iter().filter(|got| phase.contains(&got.arrived_us)) {
+            let owner = &mut owners[(got.number % FLOWS) as usize];
+            *owner = match *owner {
+                Owner::Nobody => Owner::Member(member),
+                Owner::Member(other) if other == member => *owner,
+                Owner::Member(_) | Owner::Several => Owner::Several,
+            };
+        }
+    }
+    owners
+}
+
+#[expect(clippy::print_stdout, reason = "the figures of a test")]
+pub(super) fn print(figures: &str) {
+    println!("{figures}");
+}

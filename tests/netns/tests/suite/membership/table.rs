@@ -1,0 +1,58 @@
+//! The table of a steered group, as the kernel has it: which slot owns each bucket.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::sync::atomic::Ordering;
+
+use anyhow::{Context, Result};
+use fanpcap_linux::bpf;
+use fanpcap_linux::process::pidfd::Process;
+
+/// The number of buckets, which are the table's first bytes.
+pub(super) const BUCKETS: usize = 4096;
+const LEN: u32 = 65536;
+
+/// A group's table, mapped here too.
+pub(super) struct Table(bpf::Table);
+
+/// The owner of each bucket at one time.
+#[derive(Clone, Debug)]
+pub(super) struct Owners(Vec<u8>);
+
+impl Table {
+    /// That of a member's group.
+    pub(super) fn of(pid: u32) -> Result<Self> {
+        let process = Process::open(pid)?;
+        let numbers = fs::read_dir(format!("/proc/{pid}/fd"))?.flatten();
+        let mut tables = numbers.filter_map(|entry| {
+            let link = fs::read_link(entry.path()).ok()?;
+            let is_map = link.as_os_str() == "anon_inode:bpf-map";
+            let number = entry.file_name().to_str()?.parse().ok()?;
+            let map = is_map.then(|| process.duplicate(number).ok())??;
+            bpf::Table::open(map, LEN).ok()
+        });
+        Ok(Self(tables.next().context("the member has no table")?))
+    }
+
+    pub(super) fn owners(&self) -> Owners {
+        let buckets = self.0.bytes().iter().take(BUCKETS);
+        Owners(buckets.map(|slot| slot.load(Ordering::Acquire)).collect())
+    }
+}
+
+impl Owners {
+    /// How many buckets each slot owns that owns any.
+    pub(super) fn shares(&self) -> BTreeMap<u8, usize> {
+        let mut shares = BTreeMap::new();
+        for slot in &self.0 {
+            *shares.entry(*slot).or_insert(0) += 1;
+        }
+        shares
+    }
+
+    /// Of each bucket that another slot owns now, both slots.
+    pub(super) fn moved(&self, now: &Self) -> Vec<(u8, u8)> {
+        let both = self.0.iter().copied().zip(now.0.iter().copied());
+        both.filter(|(before, now)| before != now).collect()
+    }
+}
