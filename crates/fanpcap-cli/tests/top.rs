@@ -103,6 +103,34 @@ fn top(arguments: &[&str]) -> Result<Output> {
     Ok(output)
 }
 
+/// The group keeps the socket of a member that is gone, so that the other's flows stay.
+#[test]
+#[ignore = "needs root: packet sockets in a namespace"]
+fn a_dead_member_of_a_steered_group_is_a_placeholder() {
+    netns::within_new(|| {
+        Veth::new("ftop0", "ftop1", 1)?;
+        let scratch = Scratch::new()?;
+        let start = |number: usize| {
+            let file = scratch.file(&format!("{number}.pcap"));
+            let program = Program::tcpdump("ftop1", file)?.group(GROUP, "flow");
+            let member = program.start(&scratch)?;
+            member::wait_for_members(GROUP, number)?;
+            Ok::<_, anyhow::Error>(member)
+        };
+        let (first, second) = (start(1)?, start(2)?);
+        first.signal("KILL")?;
+        await_for("a placeholder", LIMIT, || {
+            let view = top_json(&["ftop1"])?;
+            let group = &device(&view, "ftop1")?["groups"][0];
+            let is_kept = group["placeholders_total"] == 1 && group["members_total"] == 1;
+            let ring = group["placeholders_ring_bytes"].as_u64();
+            let is_second = pids(&group["members"]) == [u64::from(second.pid())];
+            Ok((is_kept && ring > Some(0) && is_second).then_some(()))
+        })
+    })
+    .unwrap();
+}
+
 fn top_json(arguments: &[&str]) -> Result<Value> {
     let output = top(&[&["--once", "--json", "--interval", "0.1"], arguments].concat())?;
     let view = serde_json::from_slice(&output.stdout)?;

@@ -214,6 +214,63 @@ impl Random {
     }
 }
 
+/// In a group with a steering program others read what killed copies have left in their rings. Each
+/// packet of the device is in the merged capture, or it is named.
+#[test]
+#[ignore = "needs root: packet sockets in a namespace"]
+fn a_merged_capture_and_the_named_losses_are_all_that_came() {
+    const KILLS: usize = 8;
+    netns::within_new(|| {
+        Veth::new(NEAR, FAR, 1)?;
+        let (group, copies) = (GROUP.to_string(), COPIES.to_string());
+        let options = ["-n", &copies, "--group", &group, "--cpus", "none"];
+        let more = ["--restart", "--fanout", "flow", "--merge", "all.pcapng"];
+        let tcpdump = ["tcpdump", "-n", "-U", "-Z", "root", "-i", FAR];
+        let command = [&tcpdump[..], &["-w", "%i.pcap"]].concat();
+        let running = Running::start(&[&options[..], &more].concat(), &command)?;
+        running.wait_until_says("tcpdump: listening", COPIES)?;
+        member::wait_for_members(GROUP, COPIES)?;
+        let before = counted()?;
+        let traffic = Traffic::start()?;
+        await_for("traffic", LIMIT, || {
+            Ok((counted()? > before + 10_000).then_some(()))
+        })?;
+        // Stopped, it leaves something to inherit.
+        let first = self::copies(&running)?[0];
+        member::signal(first, "STOP")?;
+        thread::sleep(Duration::from_millis(200));
+        member::signal(first, "KILL")?;
+        thread::sleep(Duration::from_millis(300));
+        let killed = kill_copies(&running, KILLS, 7);
+        thread::sleep(Duration::from_millis(300));
+        traffic.end()?;
+        killed?;
+        let device = i64::try_from(counted()? - before)?;
+        running.signal("INT")?;
+        let ended = running.wait()?;
+        let summary = ended.summary();
+        let figure = |value: &Value| value.as_i64().with_context(|| format!("{summary:#}"));
+        let total = &summary["total"];
+        let named = ["dropped", "unread", "refused"].map(|name| &total[name]);
+        let named = named.into_iter().map(figure).sum::<Result<i64>>()?;
+        let absent = figure(&summary["absent"]["packets"])?;
+        let not_written = figure(&summary["taken_not_written"])?;
+        let merged = figure(&summary["merge"]["packets"])?;
+        let rest = device - merged - not_written - named - absent;
+        let bound = figure(&total["uncounted_at_most"])?;
+        let slack = i64::try_from(2 * KILLS)?;
+        ensure!(
+            (-slack..=bound + slack).contains(&rest),
+            "{rest}: {summary:#}"
+        );
+        // A copy that is killed takes at most one packet with it: tcpdump -U writes each at once.
+        ensure!((0..=slack).contains(&not_written), "{summary:#}");
+        ensure!(figure(&total["inherited"])? > 0, "{summary:#}");
+        Ok(())
+    })
+    .unwrap();
+}
+
 /// A copy that is killed between the kernel's clearing of its counters and their noting takes that
 /// reading with it. The bound has it.
 #[test]

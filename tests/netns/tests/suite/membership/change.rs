@@ -4,9 +4,9 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
 
-use super::load::FLOWS;
+use super::load::{FLOWS, print};
 use super::recorder::End;
-use super::story::{Story, print};
+use super::story::Story;
 use super::table::BUCKETS;
 
 /// What happened.

@@ -11,7 +11,7 @@ use fanpcap_netns::{DEVICE, Wire};
 use fanpcap_testkit::await_for::LIMIT;
 use fanpcap_testkit::{Member, Program};
 
-use super::story::print;
+use super::load::print;
 
 /// How a member ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

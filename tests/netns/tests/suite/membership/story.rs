@@ -5,7 +5,7 @@ use std::ops::Range;
 
 use anyhow::{Result, ensure};
 
-use super::load::FLOWS;
+use super::load::{FLOWS, print};
 use super::records::Got;
 
 /// Which member had a flow in a phase.
@@ -139,9 +139,4 @@ fn owners(members: &[Vec<Got>], phase: &Range<u64>) -> Vec<Owner> {
         }
     }
     owners
-}
-
-#[expect(clippy::print_stdout, reason = "the figures of a test")]
-pub(super) fn print(figures: &str) {
-    println!("{figures}");
 }
