@@ -86,7 +86,7 @@ fn lot(slot: Slot, bucket: usize) -> u64 {
     hash = hash.wrapping_mul(0xff51_afd7_ed55_8ccd);
     hash ^= hash >> 33;
     hash = hash.wrapping_mul(0xc4ce_b9fe_1a85_ec53);
-    hash ^ hash >> 33
+    hash ^ (hash >> 33)
 }
 
 /// The slots that lack buckets, each as often as it lacks one, interleaved: the turns of a slot are

@@ -24,7 +24,7 @@ pub(crate) fn due(shares: &[Share], owned: &Counts) -> Option<Counts> {
         let remainder = weight * ALL % total;
         if remainder > 0 {
             let gains = u64::from(owned[slot] <= due[slot]);
-            fractions.push((gains << 32 | u64::from(total - remainder), slot));
+            fractions.push(((gains << 32) | u64::from(total - remainder), slot));
         }
     }
     fractions.sort_unstable();

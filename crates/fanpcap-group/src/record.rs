@@ -88,12 +88,12 @@ pub(crate) fn shared_word(numbers: [RawFd; 4]) -> u64 {
 
 fn put_beside(word: u64, number: RawFd) -> Option<u64> {
     let number = u64::try_from(number).ok()?;
-    (number < SHARED_END).then_some(word << SHARED_BITS | number)
+    (number < SHARED_END).then_some((word << SHARED_BITS) | number)
 }
 
 fn shared_numbers(word: u64) -> Option<[RawFd; 4]> {
     let number =
-        |at: u32| RawFd::try_from(word >> (at * SHARED_BITS) & (SHARED_END - 1)).unwrap_or(0);
+        |at: u32| RawFd::try_from((word >> (at * SHARED_BITS)) & (SHARED_END - 1)).unwrap_or(0);
     (word != 0).then(|| [3, 2, 1, 0].map(number))
 }
 

@@ -98,7 +98,12 @@ pub fn is_up(socket: BorrowedFd<'_>, index: u32) -> io::Result<bool> {
     // SAFETY: the request is live for the call, which fills its name.
     check(unsafe { libc::ioctl(socket.as_raw_fd(), libc::SIOCGIFNAME, &raw mut request) })?;
     // SAFETY: as above; the call fills its flags.
-    check(unsafe { libc::ioctl(socket.as_raw_fd(), libc::SIOCGIFFLAGS, &raw mut request) })?;
+    match check(unsafe { libc::ioctl(socket.as_raw_fd(), libc::SIOCGIFFLAGS, &raw mut request) }) {
+        // It gets another name right now, and by none is it found (net/core/dev.c,
+        // dev_change_name()); or it is gone, which the next call tells.
+        Err(error) if error.raw_os_error() == Some(libc::ENODEV) => return Ok(false),
+        asked => asked?,
+    };
     // SAFETY: the call has written the flags, and any bits are a value.
     let flags = unsafe { request.ifr_ifru.ifru_flags };
     Ok(c_int::from(flags) & libc::IFF_UP != 0)

@@ -17,7 +17,7 @@ use crate::turn::GroupLock;
 use fanpcap_config::settings::Group;
 use fanpcap_config::steering::Steering;
 use fanpcap_linux::bpf::Loaded;
-use fanpcap_linux::packet::{self, Address};
+use fanpcap_linux::packet::{self, Address, ETH_P_SILENT};
 use fanpcap_linux::wait::pipe::Pipe;
 use std::fs::File;
 use std::io;
@@ -144,7 +144,14 @@ impl<'a> Entry<'a> {
         let cookie = cookie.map_err(|error| self.failed("SO_COOKIE", error))?;
         let lifeline = Pipe::new().map_err(|error| self.failed("pipe", error))?;
         let page = self.early.and_then(Member::reopen_page);
-        let mut enter = || newcomer.enter(address);
+        let mut enter = || {
+            // Note it anew: the group's lock and BPF program have taken their time.
+            if let Some(early) = self.early {
+                let rejects = newcomer.bound.protocol == ETH_P_SILENT;
+                early.rejections().join(rejects);
+            }
+            newcomer.enter(address)
+        };
         let entering = Entering {
             cookie,
             socket: newcomer.fd,

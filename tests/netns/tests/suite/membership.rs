@@ -1,8 +1,8 @@
 //! Members of steered groups join, leave, hang and die under load: nobody else's flows move, and no
 //! packet is lost, doubled or seen by two members.
 
-mod load;
 mod records;
+mod load;
 mod table;
 mod story;
 mod recorder;
@@ -11,3 +11,4 @@ mod scene;
 mod joins;
 mod deaths;
 mod apart;
+mod relinked;

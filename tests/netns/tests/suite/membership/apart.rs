@@ -26,8 +26,8 @@ fn what_happens_in_a_group_is_nothing_to_another() -> Result<()> {
         other.phase()?;
         one.still_phase("a leave in another group")?;
         let sent = load.stop()?;
-        one.check(sent)?;
-        other.check(sent)
+        one.check(&sent)?;
+        other.check(&sent)
     })
 }
 

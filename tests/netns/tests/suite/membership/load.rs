@@ -1,13 +1,16 @@
 //! The load: numbered frames of many flows in turn, from the test's own generator.
 
+use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::{self, JoinHandle};
 
-use anyhow::{Result, ensure};
-use fanpcap_gen::{Choice, Description, Pace, Plan, Sender, Sent, Until};
+use anyhow::{Context, Result, ensure};
+use fanpcap_gen::{Choice, Description, Pace, Plan, Sender, Until};
 use fanpcap_netns::{DEVICE, FAR_DEVICE};
 use fanpcap_testkit::veth;
+
+use super::records::{Got, now_us};
 
 /// Frame `number` is of flow `number % FLOWS`.
 pub(super) const FLOWS: u32 = 4096;
@@ -16,13 +19,64 @@ const RATE: &str = "200kpps";
 
 /// Frames, sent by a thread of their own.
 pub(super) struct Load {
+    /// Except during a pause.
+    sending: Option<Sending>,
+    sent: Sent,
+}
+
+struct Sending {
     stop: Arc<AtomicBool>,
-    sender: JoinHandle<Result<Sent>>,
+    sender: JoinHandle<Result<fanpcap_gen::Sent>>,
+    since_us: u64,
+    device: &'static str,
     received_before: u64,
+}
+
+/// What was sent: parts, between which there was a pause.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Sent(Vec<Part>);
+
+#[derive(Clone, Debug)]
+struct Part {
+    /// Microseconds since 1970.
+    since_us: u64,
+    /// Its frames have numbers from 0 on. Among all frames these are they.
+    numbers: Range<u32>,
 }
 
 impl Load {
     pub(super) fn start() -> Result<Self> {
+        Ok(Self {
+            sending: Some(Sending::start(DEVICE)?),
+            sent: Sent::default(),
+        })
+    }
+
+    /// Sends nothing from now on. All that was sent has reached the packet sockets.
+    pub(super) fn pause(&mut self) -> Result<()> {
+        let sending = self.sending.take().context("it pauses already")?;
+        let since_us = sending.since_us;
+        let first = self.sent.end().next_multiple_of(FLOWS);
+        let numbers = first..first + sending.stop()?;
+        self.sent.0.push(Part { since_us, numbers });
+        Ok(())
+    }
+
+    /// Goes on after a pause. The capturing device may have another name now.
+    pub(super) fn go_on(&mut self, device: &'static str) -> Result<()> {
+        self.sending = Some(Sending::start(device)?);
+        Ok(())
+    }
+
+    /// Ends. All that was sent has reached the packet sockets.
+    pub(super) fn stop(mut self) -> Result<Sent> {
+        self.pause()?;
+        Ok(self.sent)
+    }
+}
+
+impl Sending {
+    fn start(device: &'static str) -> Result<Self> {
         let description = Description {
             flows: FLOWS,
             ..Description::default()
@@ -36,25 +90,56 @@ impl Load {
         let stop = Arc::new(AtomicBool::new(false));
         let ending = Arc::clone(&stop);
         let mut sender = Sender::open(FAR_DEVICE, pool, Choice::Portable)?;
-        let received_before = veth::counters(DEVICE)?.received;
+        let received_before = veth::counters(device)?.received;
+        let since_us = now_us();
         let send = move || sender.send(&plan, &ending);
         Ok(Self {
             stop,
             sender: thread::spawn(send),
+            since_us,
+            device,
             received_before,
         })
     }
 
     /// Returns the number of frames sent, all of which have reached the packet sockets.
-    pub(super) fn stop(self) -> Result<u32> {
+    fn stop(self) -> Result<u32> {
         self.stop.store(true, Ordering::Relaxed);
         let ran = self.sender.join().expect("the sender does not panic")?;
         let sent = ran.frames;
         let rate = sent as f64 * 1e6 / ran.nanoseconds as f64;
         print(&format!("{rate:.0} kpps offered"));
-        let received = veth::counters(DEVICE)?.received - self.received_before;
+        let received = veth::counters(self.device)?.received - self.received_before;
         ensure!(received == sent, "{sent} frames sent, {received} received");
         Ok(u32::try_from(sent)?)
+    }
+}
+
+impl Sent {
+    /// How many frames.
+    pub(super) fn count(&self) -> usize {
+        self.0.iter().map(|part| part.numbers.len()).sum()
+    }
+
+    /// The numbers of all frames, part by part.
+    pub(super) fn numbers(&self) -> impl Iterator<Item = Range<u32>> {
+        self.0.iter().map(|part| part.numbers.clone())
+    }
+
+    /// Where the numbers end.
+    pub(super) fn end(&self) -> u32 {
+        self.0.last().map_or(0, |part| part.numbers.end)
+    }
+
+    /// Gives a packet its number among all frames. In its own part it has one already.
+    pub(super) fn number(&self, got: Got) -> Got {
+        let mut parts = self.0.iter().rev();
+        let part = parts.find(|part| part.since_us <= got.arrived_us);
+        let first = part.map_or(0, |part| part.numbers.start);
+        Got {
+            number: first.saturating_add(got.number),
+            ..got
+        }
     }
 }
 

@@ -2,16 +2,17 @@
 
 use std::path::PathBuf;
 use std::thread;
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
 use fanpcap_linux::process::child;
 use fanpcap_linux::process::pidfd::Process;
-use fanpcap_netns::{DEVICE, Wire};
+use fanpcap_netns::Wire;
 use fanpcap_testkit::await_for::LIMIT;
 use fanpcap_testkit::{Member, Program};
 
 use super::load::print;
+use super::records::now_us;
 
 /// How a member ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -40,14 +41,14 @@ pub(super) struct Recorder {
 struct Child(u32);
 
 impl Recorder {
-    pub(super) fn start(wire: &Wire, group: u16, how: &[&str]) -> Result<Self> {
+    pub(super) fn start(wire: &Wire, device: &str, group: u16, how: &[&str]) -> Result<Self> {
         let built = wire.scratch.file("records");
         if !built.exists() {
             wire.compile("records")?;
         }
         let file = wire.scratch.new_file("packets");
         let program = Program::new(built, "ready")?;
-        let program = program.args([DEVICE, &group.to_string(), "flow"]);
+        let program = program.args([device, &group.to_string(), "flow"]);
         let process = program.arg(&file).args(how).start(&wire.scratch)?;
         Ok(Self {
             process: Some(process),
@@ -123,9 +124,4 @@ impl Drop for Child {
         // It may have ended.
         let _ = child::signal(self.0, child::SIGKILL);
     }
-}
-
-pub(super) fn now_us() -> u64 {
-    let now = SystemTime::now().duration_since(UNIX_EPOCH);
-    now.map_or(0, |now| u64::try_from(now.as_micros()).unwrap_or(0))
 }

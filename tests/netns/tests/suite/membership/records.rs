@@ -3,6 +3,7 @@
 use std::fs::File;
 use std::io::{Read, Seek, SeekFrom};
 use std::path::Path;
+use std::time::{SystemTime, UNIX_EPOCH};
 
 use anyhow::Result;
 
@@ -58,4 +59,10 @@ fn decode(record: &[u8]) -> Result<Got> {
         number: u32::from_ne_bytes(record[8..12].try_into()?),
         waited_us: u32::from_ne_bytes(record[12..].try_into()?),
     })
+}
+
+/// Microseconds since 1970.
+pub(super) fn now_us() -> u64 {
+    let now = SystemTime::now().duration_since(UNIX_EPOCH);
+    now.map_or(0, |now| u64::try_from(now.as_micros()).unwrap_or(0))
 }

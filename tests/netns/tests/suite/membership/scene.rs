@@ -1,19 +1,20 @@
 //! A group under load, and the phases between its changes.
 
+use std::collections::BTreeMap;
 use std::ops::Range;
 use std::path::PathBuf;
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, ensure};
-use fanpcap_netns::{DEVICE, Wire};
+use fanpcap_netns::{DEVICE, FAR_DEVICE, Wire};
 use fanpcap_testkit::await_for::LIMIT;
 use fanpcap_testkit::{await_for, veth};
 
 use super::change::Change;
-use super::load::{FLOWS, Load};
-use super::recorder::{End, Recorder, now_us};
-use super::records;
+use super::load::{FLOWS, Load, Sent, print};
+use super::recorder::{End, Recorder};
+use super::records::{self, now_us};
 use super::story::Story;
 use super::table::{BUCKETS, Owners, Table};
 
@@ -23,9 +24,13 @@ const ROUNDS: u64 = 6;
 /// Packets that were under way while the table changed have arrived by then.
 const SETTLED: Duration = Duration::from_millis(30);
 
+/// How long the device is down.
+const DOWN: Duration = Duration::from_millis(50);
+
 /// A group of members that record what they get.
 pub(super) struct Scene<'a> {
     wire: &'a Wire,
+    device: &'static str,
     group: u16,
     how: &'static [&'static str],
     members: Vec<Recorder>,
@@ -44,11 +49,12 @@ impl<'a> Scene<'a> {
         count: usize,
         how: &'static [&'static str],
     ) -> Result<Self> {
-        let first = Recorder::start(wire, group, how)?;
+        let first = Recorder::start(wire, DEVICE, group, how)?;
         let table = Table::of(first.pid()?)?;
         let owners = table.owners();
         let mut scene = Self {
             wire,
+            device: DEVICE,
             group,
             how,
             members: vec![first],
@@ -68,7 +74,7 @@ impl<'a> Scene<'a> {
     pub(super) fn phase(&mut self) -> Result<()> {
         thread::sleep(SETTLED);
         let from = now_us();
-        let received = || anyhow::Ok(veth::counters(DEVICE)?.received);
+        let received = || anyhow::Ok(veth::counters(self.device)?.received);
         let before = received()?;
         await_for("frames of each flow", LIMIT, || {
             let count = received()? - before;
@@ -76,8 +82,10 @@ impl<'a> Scene<'a> {
         })?;
         let until = now_us();
         self.phases.push(from..until);
-        for reader in self.members.iter().filter(|it| it.reads()) {
-            await_for("the phase to be read", LIMIT, || {
+        let readers = self.members.iter().enumerate();
+        for (number, reader) in readers.filter(|(_, it)| it.reads()) {
+            let what = format!("member {number} to read the phase");
+            await_for(&what, LIMIT, || {
                 let last = records::last_arrived_us(&reader.file)?;
                 Ok((last >= until).then_some(()))
             })?;
@@ -91,13 +99,7 @@ impl<'a> Scene<'a> {
         self.phase()?;
         let moved = self.owners.moved(&self.table.owners());
         ensure!(moved.is_empty(), "{what}: {} buckets moved", moved.len());
-        self.changes.push(Change {
-            what: what.to_owned(),
-            phase: at,
-            member: None,
-            buckets: 0,
-            end: None,
-        });
+        self.note_nothing(what, at);
         Ok(())
     }
 
@@ -109,7 +111,7 @@ impl<'a> Scene<'a> {
 
     /// Starts a member, and waits for no share of it.
     pub(super) fn start_another(&mut self, how: &[&str]) -> Result<()> {
-        let member = Recorder::start(self.wire, self.group, how)?;
+        let member = Recorder::start(self.wire, self.device, self.group, how)?;
         self.members.push(member);
         Ok(())
     }
@@ -152,6 +154,56 @@ impl<'a> Scene<'a> {
         Ok(())
     }
 
+    /// The device goes down, gets another name, and comes up again. The kernel links the group's
+    /// sockets anew, in the order in which their members came, and each bucket's owner is the same
+    /// socket as before. Returns how many members have another slot.
+    pub(super) fn relink(&mut self, load: &mut Load, name: &'static str) -> Result<usize> {
+        load.pause()?;
+        let slots = self.slots_by_age();
+        let expected = self.owners.renumbered(&slots);
+        veth::ip(&format!("link set {} down", self.device))?;
+        let down = Instant::now();
+        if name != self.device {
+            veth::ip(&format!("link set {} name {name}", self.device))?;
+            self.device = name;
+        }
+        let mut noticed = None;
+        while down.elapsed() < DOWN {
+            let is_done = self.table.owners() == expected;
+            noticed = noticed.or(is_done.then(|| down.elapsed()));
+            thread::sleep(Duration::from_millis(1));
+        }
+        veth::ip(&format!("link set {name} up"))?;
+        [FAR_DEVICE, name]
+            .into_iter()
+            .try_for_each(veth::await_up)?;
+        self.await_move("the slots' new numbers", |owners| *owners == expected)?;
+        for member in &mut self.members {
+            let new = member.slot.and_then(|slot| slots.get(&slot));
+            member.slot = new.copied();
+        }
+        load.go_on(name)?;
+        print(&format!("slots {slots:?} while down after {noticed:?}"));
+        self.note_nothing("the device was down", self.phases.len());
+        Ok(slots.iter().filter(|(old, new)| old != new).count())
+    }
+
+    /// The number that each slot gets when the kernel links the sockets in the order in which their
+    /// members came. One who is gone has a socket until another takes its slot, or nobody has a
+    /// slot behind it.
+    fn slots_by_age(&self) -> BTreeMap<u8, u8> {
+        let ages = self.members.iter().enumerate();
+        let holders: BTreeMap<u8, usize> =
+            ages.filter_map(|(age, it)| Some((it.slot?, age))).collect();
+        let last = self.owners.shares().keys().last().copied();
+        let mut ages: Vec<(usize, u8)> =
+            holders.into_iter().map(|(slot, age)| (age, slot)).collect();
+        ages.retain(|(_, slot)| Some(*slot) <= last);
+        ages.sort_unstable();
+        let slots = ages.into_iter().map(|(_, slot)| slot);
+        slots.zip(0..).collect()
+    }
+
     /// Waits for a change of the table. Returns the slots of buckets before and after that have
     /// moved.
     fn await_move(
@@ -183,6 +235,17 @@ impl<'a> Scene<'a> {
         });
     }
 
+    /// Nobody comes or goes before a phase.
+    fn note_nothing(&mut self, what: &str, phase: usize) {
+        self.changes.push(Change {
+            what: what.to_owned(),
+            phase,
+            member: None,
+            buckets: 0,
+            end: None,
+        });
+    }
+
     /// A member, by the order in which they came.
     pub(super) fn member(&mut self, member: usize) -> &mut Recorder {
         &mut self.members[member]
@@ -197,17 +260,17 @@ impl<'a> Scene<'a> {
     /// each frame was seen once, and no flows have moved but those of who came or went.
     pub(super) fn finish(self, load: Load) -> Result<()> {
         let sent = load.stop()?;
-        self.check(sent)
+        self.check(&sent)
     }
 
     /// The same after the load has ended.
-    pub(super) fn check(mut self, sent: u32) -> Result<()> {
+    pub(super) fn check(mut self, sent: &Sent) -> Result<()> {
         let files: Vec<PathBuf> = self.members.iter().map(|it| it.file.clone()).collect();
         // The story tells how many there are.
         let _ = await_for("the last frame", Duration::from_secs(3), || {
             let counts = files.iter().map(|file| records::count(file));
             let count = counts.sum::<Result<u64>>()?;
-            Ok((count >= sent.into()).then_some(()))
+            Ok((count >= sent.count() as u64).then_some(()))
         });
         self.members.iter_mut().try_for_each(Recorder::stop)?;
         let all = files.iter().map(|file| records::read(file));

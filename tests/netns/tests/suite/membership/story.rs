@@ -5,7 +5,7 @@ use std::ops::Range;
 
 use anyhow::{Result, ensure};
 
-use super::load::{FLOWS, print};
+use super::load::{FLOWS, Sent, print};
 use super::records::Got;
 
 /// Which member had a flow in a phase.
@@ -18,7 +18,7 @@ enum Owner {
 
 /// What the members of a group have recorded, after all.
 pub(super) struct Story {
-    sent: u32,
+    sent: Sent,
     members: Vec<Vec<Got>>,
     /// Of each phase, the owner of each flow.
     owners: Vec<Vec<Owner>>,
@@ -37,11 +37,13 @@ pub(super) struct Moved {
 
 impl Story {
     /// `phases` are of microseconds since 1970.
-    pub(super) fn new(sent: u32, members: Vec<Vec<Got>>, phases: &[Range<u64>]) -> Self {
+    pub(super) fn new(sent: &Sent, members: Vec<Vec<Got>>, phases: &[Range<u64>]) -> Self {
+        let number = |all: Vec<Got>| all.into_iter().map(|got| sent.number(got)).collect();
+        let members: Vec<Vec<Got>> = members.into_iter().map(number).collect();
         let owners = |phase| owners(&members, phase);
         let owners = phases.iter().map(owners).collect();
         Self {
-            sent,
+            sent: sent.clone(),
             members,
             owners,
         }
@@ -49,7 +51,11 @@ impl Story {
 
     /// Checks that every frame was seen once, or was in the hands of a member that was killed.
     pub(super) fn ensure_each_once(&self, in_hand: &BTreeSet<u32>) -> Result<()> {
-        let mut times = vec![0_u32; self.sent as usize];
+        // A number between two parts is that of no frame: nobody may see it.
+        let mut times = vec![1_u32; self.sent.end() as usize];
+        for part in self.sent.numbers() {
+            times[part.start as usize..part.end as usize].fill(0);
+        }
         for (member, all) in self.members.iter().enumerate() {
             for got in all {
                 let times = times.get_mut(got.number as usize);
@@ -68,7 +74,7 @@ impl Story {
         let counts = [lost.len(), doubled.len(), in_hand.len()];
         print(&format!(
             "{shares:?} of {}: [lost, doubled, in the hands of the killed] {counts:?}",
-            self.sent
+            self.sent.count()
         ));
         ensure!(doubled.is_empty(), "doubled, first {:?}", doubled[0]);
         ensure!(lost.is_empty(), "lost, first {:?}", lost[0]);
@@ -81,7 +87,8 @@ impl Story {
         let last = self.members[member].last()?;
         let owners = &self.owners[phase];
         let is_its = |number: &u32| owners[(number % FLOWS) as usize] == Owner::Member(member);
-        (last.number + 1..self.sent).find(is_its)
+        let mut numbers = self.sent.numbers().flatten();
+        numbers.find(|number| *number > last.number && is_its(number))
     }
 
     /// Checks that in each phase every flow was seen, and by one member alone.

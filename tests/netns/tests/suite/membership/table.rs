@@ -16,7 +16,7 @@ const LEN: u32 = 65536;
 pub(super) struct Table(bpf::Table);
 
 /// The owner of each bucket at one time.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Owners(Vec<u8>);
 
 impl Table {
@@ -48,6 +48,12 @@ impl Owners {
             *shares.entry(*slot).or_insert(0) += 1;
         }
         shares
+    }
+
+    /// The same once slots have new numbers.
+    pub(super) fn renumbered(&self, new: &BTreeMap<u8, u8>) -> Self {
+        let number = |slot| new.get(slot).copied().unwrap_or(u8::MAX);
+        Self(self.0.iter().map(number).collect())
     }
 
     /// Of each bucket that another slot owns now, both slots.

@@ -1,0 +1,72 @@
+//! The device goes down and up: the kernel links the group's sockets anew, and no flow moves.
+
+use anyhow::{Result, ensure};
+use fanpcap_netns::{DEVICE, on_wire};
+
+use super::load::Load;
+use super::recorder::End;
+use super::scene::Scene;
+
+#[test]
+#[ignore = "needs root: run by make test"]
+fn a_device_that_was_down_moves_no_flow() -> Result<()> {
+    the_device_was_down(&[])
+}
+
+#[test]
+#[ignore = "needs root: run by make test"]
+fn members_without_privileges_see_to_a_device_that_was_down() -> Result<()> {
+    the_device_was_down(&["nobody"])
+}
+
+#[test]
+#[ignore = "needs root: run by make test"]
+fn a_device_that_gets_another_name_moves_no_flow() -> Result<()> {
+    on_wire(1, |wire| {
+        let (mut scene, mut load) = (Scene::start(wire, 7, 5, &[])?, Load::start()?);
+        mix(&mut scene)?;
+        ensure!(scene.relink(&mut load, "vc")? > 0);
+        scene.phase()?;
+        // It is a member of the same group, by the new name.
+        scene.join()?;
+        scene.phase()?;
+        ensure!(scene.relink(&mut load, DEVICE)? > 0);
+        scene.phase()?;
+        scene.finish(load)
+    })
+}
+
+/// What comes after the device was down moves what it must, and nothing else.
+fn the_device_was_down(members: &'static [&'static str]) -> Result<()> {
+    on_wire(1, |wire| {
+        let mut scene = Scene::start(wire, 7, 5, members)?;
+        let mut load = Load::start()?;
+        mix(&mut scene)?;
+        ensure!(scene.relink(&mut load, DEVICE)? > 0);
+        scene.phase()?;
+        // Once more: all stand in order now.
+        ensure!(scene.relink(&mut load, DEVICE)? == 0);
+        scene.phase()?;
+        scene.end(3, End::Killed)?;
+        scene.phase()?;
+        scene.join()?;
+        scene.phase()?;
+        scene.end(4, End::Leaves)?;
+        scene.phase()?;
+        ensure!(scene.relink(&mut load, DEVICE)? > 0);
+        scene.phase()?;
+        scene.finish(load)
+    })
+}
+
+/// A newcomer in the slot of one that is gone, and a placeholder: members don't stand in the order
+/// in which they came.
+fn mix(scene: &mut Scene<'_>) -> Result<()> {
+    scene.phase()?;
+    scene.end(2, End::Killed)?;
+    scene.phase()?;
+    scene.join()?;
+    scene.phase()?;
+    scene.end(1, End::Killed)?;
+    scene.phase()
+}
