@@ -1,5 +1,6 @@
 //! `fanpcap lang try`: which member would get each packet of a capture file.
 
+mod owners;
 mod engine;
 mod members;
 mod tally;
@@ -52,7 +53,7 @@ as the language says, and the output tells the reason. The outermost 802.1Q or 8
 kept beside it, as the kernel does on receipt. Nothing is loaded into the kernel, so no privilege is needed.
 
 Figures:
-  Member 0 is the one that joins first. Share: of the packets that somebody gets. Skew: the busiest member's packets over the mean. \
+  Member 0 is the one that joins first, and the others follow in their order. Share: of the packets that somebody gets. Skew: the busiest member's packets over the mean. \
 Bytes are those on the wire.
   A flow is all that goes between two ends, in either direction: addresses, ports and protocol of the innermost packet; an ICMP error \
 is of the flow that it quotes, a fragment of its datagram's. It is whole when one member, or more, gets all of it that is not dropped; \

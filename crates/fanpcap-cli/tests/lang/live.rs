@@ -3,6 +3,8 @@
 
 use anyhow::{Context, Result, ensure};
 use fanpcap_gen::{Description, Families, Lengths, Transports};
+use fanpcap_group::record::LastLook;
+use fanpcap_group::roster::{self, RosterEntry};
 use fanpcap_testkit::await_for::LIMIT;
 use fanpcap_testkit::{Injector, Member, Program, Scratch, Veth, await_for, library, netns};
 use serde_json::Value;
@@ -65,6 +67,15 @@ fn captured(program: &str, frames: &[Vec<u8>], kept: u64) -> Result<Vec<u64>> {
         .args(["capture", "-i", "far", "--json", "--threads"])
         .args([&MEMBERS.to_string(), "--fanout", program])
         .start(&scratch)?;
+    await_for("members with their shares", LIMIT, || {
+        let waits = |it: &RosterEntry| {
+            let page = it.page.as_ref();
+            page.is_some_and(|page| page.last_look == LastLook::Waits)
+        };
+        let entries = roster::entries()?;
+        let count = entries.iter().filter(|it| waits(it)).count();
+        Ok((count == usize::from(MEMBERS)).then_some(()))
+    })?;
     Injector::open(veth.near)?.send_all(frames)?;
     await_for(&format!("{kept} packets received"), LIMIT, || {
         let total = last(&member)?["total"]["received_by_filter"].as_u64();

@@ -1,6 +1,7 @@
 //! Runs a steering program as a fan-out group of the kernel does, or as a whole where a group
 //! can't.
 
+use super::owners::BucketOwners;
 use fanpcap_steer::ir::{COUNTERS, Tree};
 use fanpcap_steer::native::{Decision, Evaluator, Outcome, Packet};
 use fanpcap_steer::parts::{Parts, Unfit};
@@ -11,6 +12,7 @@ pub(super) enum Engine {
     /// A group: one evaluator picks the member, then the member's filter keeps or drops the packet.
     Group {
         steering: Evaluator,
+        owners: BucketOwners,
         /// `None` where the steering program drops and counts nothing.
         filters: Option<Vec<Evaluator>>,
     },
@@ -24,6 +26,7 @@ impl Engine {
         match Parts::of(program) {
             Ok(parts) => Self::Group {
                 steering: Evaluator::of_group(parts.steering()),
+                owners: BucketOwners::of(members),
                 filters: parts.filtering().map(|filtering| {
                     let evaluator = Evaluator::of_group(filtering);
                     vec![evaluator; usize::from(members)]
@@ -35,11 +38,18 @@ impl Engine {
 
     /// Evaluates a packet.
     pub(super) fn evaluate(&mut self, packet: &Packet<'_>) -> Outcome {
-        let (steering, filters) = match self {
-            Self::Group { steering, filters } => (steering, filters),
+        let (steering, owners, filters) = match self {
+            Self::Group {
+                steering,
+                owners,
+                filters,
+            } => (steering, owners, filters),
             Self::Whole(evaluator, _) => return evaluator.evaluate(packet),
         };
         let mut outcome = steering.evaluate(packet);
+        if let Decision::Steer(hash) = outcome.decision {
+            outcome.decision = Decision::Member(owners.member(hash));
+        }
         if let Some(filters) = filters {
             let number = match outcome.decision {
                 Decision::Steer(number) | Decision::Member(number) => number as usize,
