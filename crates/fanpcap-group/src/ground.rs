@@ -1,5 +1,6 @@
 //! The kernel and the locker, as the changes of a group's slots use them.
 
+use crate::estate::Estate;
 use crate::locker::Deposit;
 use crate::page::MemberId;
 use crate::roster::Roster;
@@ -170,5 +171,11 @@ impl<R> Ground for Kernel<'_, R> {
             let _ = Filter::reject_all().attach(socket.as_fd());
         }
         Ok(())
+    }
+
+    fn is_half_full(&mut self, cookie: u64) -> bool {
+        let remains = Estate::of(self.shared, cookie).and_then(|it| it.remains());
+        // Of a ring that nobody could read on, nothing is gained by waiting.
+        remains.is_none_or(|remains| remains.is_half_full())
     }
 }

@@ -2,29 +2,19 @@
 //! its last counters.
 
 use crate::epitaph;
-use crate::locker::Deposit;
-use crate::record::{BEFORE, NOT_READ_BY_US, WORDS, at};
+use crate::estate::Estate;
+use crate::record::{BEFORE, at};
 use crate::shared::Shared;
 use crate::table::Gone;
 use fanpcap_buckets::Slot;
-use fanpcap_linux::file::shared::{self, Word};
 use fanpcap_linux::packet;
-use fanpcap_reader::{Inheritance, PublishedPosition};
-use fanpcap_ring::Remains;
-use std::fs::File;
-use std::os::fd::{AsFd, OwnedFd};
+use fanpcap_reader::Inheritance;
+use std::os::fd::AsFd;
 use std::sync::{Arc, Mutex};
 
 /// Members whose rings are read out, by the cookies of their sockets. Their slots are to be
 /// vacated.
 pub(crate) type ReadOut = Vec<(u64, Gone)>;
-
-/// A member that is gone: its socket, and its page.
-struct Estate {
-    cookie: u64,
-    socket: OwnedFd,
-    words: [Word; WORDS],
-}
 
 /// Inherits the ring of a gone member, to which nothing comes any more. Notes in `read_out` when it
 /// is read to the end. The caller holds the group's lock.
@@ -39,11 +29,8 @@ pub(crate) fn inherit(
     let cookie = shared.table().row(slot).cookie;
     let estate = Estate::of(shared, cookie).ok_or(Gone::UNKNOWN)?;
     epitaph::begin(&estate.words);
-    let published = PublishedPosition {
-        taken: estate.words[at::TAKEN].clone(),
-        mark: estate.words[at::BLOCK].clone(),
-    };
-    let Some(remains) = estate.remains(&published) else {
+    let published = estate.published();
+    let Some(remains) = estate.remains() else {
         return Err(estate.epitaph());
     };
     let read_out = Arc::clone(read_out);
@@ -62,24 +49,6 @@ pub(crate) fn inherit(
 }
 
 impl Estate {
-    fn of(shared: &Shared, cookie: u64) -> Option<Self> {
-        let descriptors = shared.locker.find(Deposit::Socket(cookie)).ok()??;
-        let mut descriptors = descriptors.into_iter();
-        let (socket, page) = (descriptors.next()?, descriptors.next()?);
-        Some(Self {
-            cookie,
-            socket,
-            words: shared::join(&File::from(page)).ok()?,
-        })
-    }
-
-    /// What is unread; `None` where that is not known.
-    fn remains(&self, published: &PublishedPosition) -> Option<Remains> {
-        let is_known = published.taken.get() != NOT_READ_BY_US;
-        let socket = self.socket.as_fd();
-        is_known.then(|| fanpcap_tpacket::inherit(socket, published.get()).ok())?
-    }
-
     /// The member's last counters, which include what the kernel has counted since the member asked
     /// last. Writes them on the member's page too, and lets go of its socket.
     fn epitaph(self) -> Gone {

@@ -16,6 +16,7 @@ mod slots;
 mod locker;
 mod door;
 mod shared;
+mod estate;
 mod ground;
 pub mod identity;
 pub mod turn;

@@ -6,13 +6,18 @@
 //! and the slot is a placeholder. A newcomer enters at the array's end; the placeholder is closed,
 //! and the kernel moves the newcomer into the slot. Nobody else's slot changes.
 //!
+//! A member that is gone and has promised a successor keeps its buckets for a while (`succession`).
+//!
 //! Every change is made by whoever holds the group's lock. Who dies within one leaves its journal;
 //! the next holder of the lock completes the change before any other.
+
+mod succession;
 
 use crate::table::{Gone, Journal, Row, State, Table, at};
 use fanpcap_buckets::layout::SLOTS;
 use fanpcap_buckets::{self as buckets, Share, Slot};
 use std::io;
+pub(crate) use succession::{digest, due_ns};
 
 /// What the changes do outside of the table: to the kernel's array, and to the locker.
 pub(crate) trait Ground {
@@ -49,6 +54,9 @@ pub(crate) trait Ground {
 
     /// Has a socket in the locker reject all packets from now on.
     fn refuse(&mut self, cookie: u64) -> io::Result<()>;
+
+    /// Whether the ring of a socket in the locker is half full, or can't be read by others.
+    fn is_half_full(&mut self, cookie: u64) -> bool;
 }
 
 /// Why a newcomer has not joined.
@@ -89,6 +97,7 @@ impl<'a, G: Ground> Slots<'a, G> {
             Journal::Epitaph(slot, sums) => self.finish_epitaph(slot, sums),
             Journal::Trim(slot) => return self.finish_trim(slot),
             Journal::Renumber => self.finish_renumbering(),
+            Journal::Succeed(from, to) => self.finish_succession(from, to),
         }
         Ok(())
     }
@@ -106,6 +115,7 @@ impl<'a, G: Ground> Slots<'a, G> {
         self.table.set_newcomer(&Row {
             state: State::Newcomer,
             since_ns: self.ground.now_ns(),
+            name: self.free_name(newcomer.name),
             ..*newcomer
         });
         self.note(Journal::Join(slot));
@@ -120,7 +130,8 @@ impl<'a, G: Ground> Slots<'a, G> {
             return Err(Unjoined::Refused(refused));
         }
         self.finish_join(slot)?;
-        if !self.has_live() {
+        self.await_longer(slot);
+        if !self.has_owner() {
             self.balance();
         }
         Ok(slot)
@@ -175,8 +186,12 @@ impl<'a, G: Ground> Slots<'a, G> {
         let Some(slot) = self.table.slot_of(own) else {
             return Ok(false);
         };
-        let is_newcomer = self.table.row(slot).state == State::Newcomer;
-        if is_newcomer {
+        let row = self.table.row(slot);
+        let is_newcomer = row.state == State::Newcomer;
+        if let Some(from) = self.predecessor(&row).filter(|_| is_newcomer) {
+            self.note(Journal::Succeed(from, slot));
+            self.finish_succession(from, slot);
+        } else if is_newcomer {
             self.note(Journal::Balance);
             self.set_state(slot, State::Live);
             self.finish_balance();
@@ -184,15 +199,17 @@ impl<'a, G: Ground> Slots<'a, G> {
         Ok(is_newcomer)
     }
 
-    /// A member is about to close its handle: its share goes to others. Its ring is left to them.
+    /// A member is about to close its handle: its share goes to others, or is kept for its
+    /// successor. So does its ring.
     pub(crate) fn depart(&mut self, own: u64) -> io::Result<()> {
         self.repair()?;
         let Some(slot) = self.table.slot_of(own) else {
             return Ok(());
         };
-        if matches!(self.table.row(slot).state, State::Live | State::Newcomer) {
+        let row = self.table.row(slot);
+        if matches!(row.state, State::Live | State::Newcomer) {
             self.note(Journal::Balance);
-            self.set_state(slot, State::Dead);
+            self.set_state(slot, succession::left_by(&row));
             self.finish_balance();
         }
         Ok(())
@@ -202,7 +219,8 @@ impl<'a, G: Ground> Slots<'a, G> {
     /// none. Returns the slots whose rings it is to read; nothing more comes into these.
     pub(crate) fn inherit(&mut self, own: u64) -> io::Result<Vec<Slot>> {
         self.repair()?;
-        self.mourn(own)?;
+        let living = self.mourn(own)?;
+        self.look_after_awaited(&living)?;
         let orphans: Vec<(Slot, Row)> = self.orphans().collect();
         if orphans.is_empty() {
             return Ok(Vec::new());
@@ -232,12 +250,16 @@ impl<'a, G: Ground> Slots<'a, G> {
         let table = self.table;
         let lives = move |cookie: u64| {
             let slot = table.slot_of(cookie);
-            slot.is_some_and(|slot| matches!(table.row(slot).state, State::Live | State::Newcomer))
+            // The heir of an heir that is awaited is its successor.
+            slot.is_some_and(|slot| {
+                let state = table.row(slot).state;
+                matches!(state, State::Live | State::Newcomer | State::Awaited)
+            })
         };
         table.rows().filter(move |(_, row)| match row.state {
             State::Dead => true,
             State::Inherited => !lives(row.heir),
-            State::Free | State::Newcomer | State::Live | State::Vacant => false,
+            State::Free | State::Newcomer | State::Live | State::Vacant | State::Awaited => false,
         })
     }
 
@@ -324,27 +346,28 @@ impl<'a, G: Ground> Slots<'a, G> {
         self.finish();
     }
 
-    /// Marks members whose lifelines have hung up, and gives their buckets away.
-    fn mourn(&mut self, own: u64) -> io::Result<()> {
+    /// Marks members whose lifelines have hung up, and gives the buckets away that nobody else is to
+    /// have. Returns the sockets of those that live.
+    fn mourn(&mut self, own: u64) -> io::Result<Vec<u64>> {
         let living = self.ground.living()?;
         let is_gone = |(slot, row): (Slot, Row)| {
             let is_member = matches!(row.state, State::Live | State::Newcomer);
             let lives = row.cookie == own || living.contains(&row.cookie);
-            (is_member && !lives).then_some(slot)
+            (is_member && !lives).then_some((slot, succession::left_by(&row)))
         };
-        let gone: Vec<Slot> = self.table.rows().filter_map(is_gone).collect();
+        let gone: Vec<(Slot, State)> = self.table.rows().filter_map(is_gone).collect();
         if !gone.is_empty() {
             self.note(Journal::Balance);
-            for slot in gone {
-                self.set_state(slot, State::Dead);
+            for (slot, state) in gone {
+                self.set_state(slot, state);
             }
             self.finish_balance();
         }
-        Ok(())
+        Ok(living)
     }
 
-    fn has_live(&self) -> bool {
-        self.table.rows().any(|(_, row)| row.state == State::Live)
+    fn has_owner(&self) -> bool {
+        self.table.rows().any(|(_, row)| row.owns())
     }
 
     fn balance(&mut self) {
@@ -352,10 +375,10 @@ impl<'a, G: Ground> Slots<'a, G> {
         self.finish_balance();
     }
 
-    /// Moves as few buckets as possible, so that each live member owns its share. Without any live
-    /// member newcomers become live: packets must go somewhere.
+    /// Moves as few buckets as possible, so that each owner has its share. Without any owner
+    /// newcomers become live: packets must go somewhere.
     fn finish_balance(&mut self) {
-        if !self.has_live() {
+        if !self.has_owner() {
             let rows: Vec<(Slot, Row)> = self.table.rows().collect();
             for (slot, row) in rows {
                 if row.state == State::Newcomer {
@@ -371,10 +394,7 @@ impl<'a, G: Ground> Slots<'a, G> {
     }
 
     fn shares(&self) -> Vec<Share> {
-        let live = self
-            .table
-            .rows()
-            .filter(|(_, row)| row.state == State::Live);
+        let live = self.table.rows().filter(|(_, row)| row.owns());
         let share = |(slot, row): (Slot, Row)| Share {
             slot,
             weight: row.weight,

@@ -8,12 +8,13 @@ use crate::page::MemberId;
 use crate::record::MemberCounters;
 use crate::roster::Roster;
 use crate::shared::{Shared, group_of};
-use crate::slots::{Ground, Slots};
+use crate::slots::{self, Ground, Slots};
 use crate::steered::SteerError;
 use crate::table::{State, at};
 use crate::turn::GroupLock;
 use fanpcap_buckets::Slot;
 use fanpcap_linux::netlink::diag::PacketSocket;
+use fanpcap_linux::wait::clock;
 use fanpcap_reader::{Attention, Company, Inheritance};
 use std::convert::Infallible;
 use std::fmt;
@@ -112,7 +113,8 @@ impl Stake {
         let gone = table.gone();
         let mut is_known = gone.unknown == 0;
         for (_, row) in table.rows() {
-            if matches!(row.state, State::Dead | State::Inherited | State::Vacant) {
+            let is_member = matches!(row.state, State::Live | State::Newcomer | State::Free);
+            if !is_member {
                 departed.sockets.push(MemberId::of_socket(row.member));
                 // The sums have those of placeholders only.
                 is_known &= row.state == State::Vacant;
@@ -160,7 +162,18 @@ impl Stake {
         let is_due = self.is_due.load(Ordering::Relaxed);
         let has_news = self.is_down_news.load(Ordering::Relaxed);
         let has_read_out = self.read_out.try_lock().is_ok_and(|it| !it.is_empty());
-        is_due || has_news || has_read_out || self.shared.lifelines.is_ready().unwrap_or(true)
+        let has_gone = self.next_look().is_some_and(|after| after.is_zero());
+        is_due
+            || has_news
+            || has_read_out
+            || has_gone
+            || self.shared.lifelines.is_ready().unwrap_or(true)
+    }
+
+    /// After how long to look after members that are gone, if there are any.
+    fn next_look(&self) -> Option<Duration> {
+        let due_ns = slots::due_ns(self.shared.table(), clock::monotonic_ns());
+        due_ns.map(Duration::from_nanos)
     }
 
     /// Looks after the group, or says after how long to try again.
@@ -263,7 +276,11 @@ impl Company for Stake {
         };
         self.is_due.store(again.is_some(), Ordering::Relaxed);
         let again = again.or(answered.err().map(|_| FAILED));
-        Attention { inherited, again }
+        Attention {
+            inherited,
+            again,
+            latest: self.next_look(),
+        }
     }
 
     fn note_down(&self) {

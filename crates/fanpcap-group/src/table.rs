@@ -53,6 +53,8 @@ pub(crate) mod at {
     pub(crate) const DIGEST: usize = 26;
     /// How often the device went down, as the members have noticed.
     pub(crate) const DOWNS: usize = 27;
+    /// When to look at the rings of those that are awaited, nanoseconds of `CLOCK_MONOTONIC`.
+    pub(crate) const LOOK_NS: usize = 28;
     /// The row of the newcomer of a join under way.
     pub(crate) const NEWCOMER: usize = 32;
     /// Rows of all slots.
@@ -72,7 +74,7 @@ pub(crate) const ROW: usize = 8;
 const _: () = assert!(layout::OWN + at::END * 8 <= layout::SIZE);
 
 /// "FPTABLE" and the version of the layout.
-pub(crate) const MAGIC: u64 = u64::from_be_bytes(*b"FPTABLE1");
+pub(crate) const MAGIC: u64 = u64::from_be_bytes(*b"FPTABLE2");
 
 /// The first word of a slot's row.
 fn row_at(slot: Slot) -> usize {
@@ -95,6 +97,9 @@ pub(crate) enum State {
     Inherited,
     /// A placeholder: a gone member's socket, whose ring is read out.
     Vacant,
+    /// A member that is gone and has promised a successor. It keeps its buckets, and its ring goes
+    /// on filling.
+    Awaited,
 }
 
 impl State {
@@ -106,6 +111,7 @@ impl State {
             Self::Dead,
             Self::Inherited,
             Self::Vacant,
+            Self::Awaited,
         ];
         all.get(usize::from(byte)).copied().unwrap_or_default()
     }
@@ -125,7 +131,8 @@ pub(crate) struct Row {
     pub(crate) cookie: u64,
     /// The member whose socket it is or was.
     pub(crate) member: u64,
-    /// The cookie of the heir that reads its ring.
+    /// The cookie of the heir that reads its ring. Of one that is awaited: whether its lifeline is
+    /// cut.
     pub(crate) heir: u64,
     /// When its state began, nanoseconds of `CLOCK_MONOTONIC`.
     pub(crate) since_ns: u64,
@@ -147,6 +154,11 @@ impl Row {
             0,
             0,
         ]
+    }
+
+    /// Whether it owns its share of the buckets.
+    pub(crate) fn owns(&self) -> bool {
+        matches!(self.state, State::Live | State::Awaited)
     }
 
     fn decode(words: [u64; ROW]) -> Self {
@@ -182,29 +194,33 @@ pub(crate) enum Journal {
     Trim(Slot),
     /// Slots get new numbers.
     Renumber,
+    /// The second slot takes over what the first one has.
+    Succeed(Slot, Slot),
 }
 
 impl Journal {
     fn encode(self) -> u64 {
-        let (step, slot, sums) = match self {
+        let (step, slot, more) = match self {
             Self::Nothing => (0, 0, 0),
             Self::Join(slot) => (1, slot.0, 0),
             Self::Balance => (2, 0, 0),
             Self::Epitaph(slot, sums) => (3, slot.0, sums),
             Self::Trim(slot) => (4, slot.0, 0),
             Self::Renumber => (5, 0, 0),
+            Self::Succeed(from, to) => (6, from.0, to.0),
         };
-        u64::from_le_bytes([step, slot, sums, 0, 0, 0, 0, 0])
+        u64::from_le_bytes([step, slot, more, 0, 0, 0, 0, 0])
     }
 
     fn decode(word: u64) -> Self {
-        let [step, slot, sums, ..] = word.to_le_bytes();
+        let [step, slot, more, ..] = word.to_le_bytes();
         match step {
             1 => Self::Join(Slot(slot)),
             2 => Self::Balance,
-            3 => Self::Epitaph(Slot(slot), sums & 1),
+            3 => Self::Epitaph(Slot(slot), more & 1),
             4 => Self::Trim(Slot(slot)),
             5 => Self::Renumber,
+            6 => Self::Succeed(Slot(slot), Slot(more)),
             _ => Self::Nothing,
         }
     }

@@ -36,6 +36,9 @@ pub struct Attention {
     /// After how long to attend again, whatever the descriptor says. Until then nobody waits on the
     /// descriptor: another member may hold the group's lock.
     pub again: Option<Duration>,
+    /// After how long to attend at the latest, if the descriptor does not ask for it before. Unused
+    /// with `again`.
+    pub latest: Option<Duration>,
 }
 
 /// A dead member's ring, and where its new reader publishes how far it has come.

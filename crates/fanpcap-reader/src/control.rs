@@ -100,7 +100,7 @@ impl Control {
                 devices.map(|(index, device)| (device.waits_on(), (watched >> index) & 1 == 1));
             let companies = self.seats().filter_map(|seat| {
                 let descriptor = seat.descriptor()?;
-                Some((descriptor, seat.due().is_none()))
+                Some((descriptor, seat.heeds_descriptor()))
             });
             let due = due.into_iter().chain(self.seats().filter_map(Seat::due));
             // Best effort: the descriptor may be readable too often, or late by one packet.

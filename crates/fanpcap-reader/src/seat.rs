@@ -4,7 +4,7 @@ use crate::company::{Company, Inheritance};
 use fanpcap_linux::wait::{clock, events};
 use std::os::fd::BorrowedFd;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
 /// The shortest time to the next attention.
@@ -17,13 +17,18 @@ pub(crate) struct Seat {
     /// When to attend, whatever the descriptor says, nanoseconds of `CLOCK_MONOTONIC`; 0: when the
     /// descriptor is readable.
     due_ns: AtomicU64,
+    /// Until then the descriptor does not count.
+    is_put_off: AtomicBool,
 }
 
 impl Seat {
     /// The application has not looked for packets yet, so that the seat is due.
     pub(crate) fn new(company: Arc<dyn Company>) -> Self {
-        let due_ns = AtomicU64::new(1);
-        Self { company, due_ns }
+        Self {
+            company,
+            due_ns: AtomicU64::new(1),
+            is_put_off: AtomicBool::new(true),
+        }
     }
 
     /// The company's descriptor, whether or not to wait on it now.
@@ -35,7 +40,12 @@ impl Seat {
     #[cold]
     #[inline(never)]
     pub(crate) fn waits_on(&self) -> Option<BorrowedFd<'_>> {
-        self.descriptor().filter(|_| self.due().is_none())
+        self.descriptor().filter(|_| self.heeds_descriptor())
+    }
+
+    /// Whether the descriptor counts now.
+    pub(crate) fn heeds_descriptor(&self) -> bool {
+        !self.is_put_off.load(Ordering::Relaxed)
     }
 
     /// How long until it is attended to, whatever the descriptor says.
@@ -48,10 +58,10 @@ impl Seat {
 
     /// Whether it is to be attended to now.
     pub(crate) fn is_wanted(&self) -> bool {
-        if let Some(due) = self.due() {
-            return due.is_zero();
+        if self.due().is_some_and(|due| due.is_zero()) {
+            return true;
         }
-        self.descriptor().is_some_and(|descriptor| {
+        self.waits_on().is_some_and(|descriptor| {
             let found = events::poll(&[descriptor], Some(Duration::ZERO));
             found.is_ok_and(|found| found.contains(&true))
         })
@@ -73,11 +83,14 @@ impl Seat {
     /// Attends to the company.
     pub(crate) fn attend(&self) -> Vec<Inheritance> {
         let attention = self.company.attend();
-        let due_ns = attention.again.map_or(0, |again| {
-            let again = u64::try_from(again.max(SHORTEST).as_nanos()).unwrap_or(u64::MAX);
-            clock::monotonic_ns().saturating_add(again)
+        let after = attention.again.or(attention.latest);
+        let due_ns = after.map_or(0, |after| {
+            let after = u64::try_from(after.max(SHORTEST).as_nanos()).unwrap_or(u64::MAX);
+            clock::monotonic_ns().saturating_add(after)
         });
         self.due_ns.store(due_ns, Ordering::Relaxed);
+        let is_put_off = attention.again.is_some();
+        self.is_put_off.store(is_put_off, Ordering::Relaxed);
         attention.inherited
     }
 }

@@ -103,6 +103,15 @@ impl Remains {
         Some(Self(Layout::Frames { frames, left }))
     }
 
+    /// Whether half of the ring's room or more is unread.
+    pub fn is_half_full(&self) -> bool {
+        let (left, count) = match &self.0 {
+            Layout::Blocks { blocks, left, .. } => (*left, blocks.count()),
+            Layout::Frames { frames, left } => (*left, frames.count()),
+        };
+        left * 2 >= count
+    }
+
     /// Frames taken from the ring since it was made, by whomever.
     pub fn taken(&self) -> u64 {
         match &self.0 {

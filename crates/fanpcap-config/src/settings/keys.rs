@@ -14,6 +14,8 @@ pub enum Key {
     Fanout,
     /// The steering program of the default group (`>` lines).
     Program,
+    /// The name of the group's member.
+    Member,
     /// The upper bound of the snapshot length.
     Caplen,
     /// The ring's length in packets.
@@ -114,7 +116,7 @@ impl Row {
 }
 
 /// All keys. A test compares the table with pcap.conf(5).
-pub(super) static KEYS: [Row; 16] = [
+pub(super) static KEYS: [Row; 17] = [
     Row::new(
         Key::Group,
         &["def_group", "group"],
@@ -127,6 +129,9 @@ pub(super) static KEYS: [Row; 16] = [
         .set_by(&["FANOUT"], Some("FANOUT"))
         .honoured(Honoured::Always),
     Row::new(Key::Program, &[], Scope::All, Takes::Fanout).honoured(Honoured::Always),
+    Row::new(Key::Member, &["member"], Scope::All, Takes::Name)
+        .set_by(&["MEMBER"], None)
+        .honoured(Honoured::Always),
     Row::new(
         Key::Caplen,
         &["caplen"],

@@ -35,6 +35,8 @@ pub struct Membership {
     pub steering: Option<Arc<Steering>>,
     /// The origin of the group: `PCAP_GROUP=7`, `/etc/pcap.conf:3`, `pcap_fanout()`.
     pub origin: String,
+    /// The member's name, if it has one: a later member of this name takes over what it leaves.
+    pub name: Option<String>,
 }
 
 impl Membership {

@@ -145,6 +145,7 @@ impl<'a> Handle<'a> {
             mode,
             steering,
             origin,
+            name: self.settings.for_all(Key::Member).and_then(Entry::name),
         }))
     }
 
@@ -284,10 +285,20 @@ impl Entry {
         match &self.value {
             Value::Program(script) => Fanout::Program(script.clone()),
             Value::Mode(mode) => Fanout::Mode(*mode),
-            Value::Number(_) | Value::YesNo(_) | Value::Cpus(_) | Value::Engine(_) => {
-                Fanout::Mode(ModeKind::Hash.into())
-            }
+            Value::Number(_)
+            | Value::YesNo(_)
+            | Value::Cpus(_)
+            | Value::Engine(_)
+            | Value::Name(_) => Fanout::Mode(ModeKind::Hash.into()),
         }
+    }
+
+    /// The member's name of the entry.
+    fn name(&self) -> Option<String> {
+        let Value::Name(name) = &self.value else {
+            return None;
+        };
+        Some(name.clone())
     }
 
     /// Whether the entry names an engine that reads the rings of packet sockets.

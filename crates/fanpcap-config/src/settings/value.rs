@@ -22,6 +22,8 @@ pub enum Value {
     Mode(Mode),
     /// A steering program.
     Program(Script),
+    /// A member's name.
+    Name(String),
 }
 
 impl From<Fanout> for Value {
@@ -59,6 +61,8 @@ pub(super) enum Takes {
     Engine,
     /// A fan-out mode or a steering program.
     Fanout,
+    /// A member's name.
+    Name,
 }
 
 impl Takes {
@@ -71,6 +75,7 @@ impl Takes {
             Takes::Cpus => cpus(text).map(Value::Cpus),
             Takes::Engine => engine(text).map(Value::Engine),
             Takes::Fanout => Fanout::parse(written).map(Value::from),
+            Takes::Name => member_name(text).map(Value::Name),
         }
     }
 }
@@ -148,6 +153,19 @@ fn engine(text: &str) -> Result<Engine, Fault> {
     })
 }
 
+fn member_name(text: &str) -> Result<String, Fault> {
+    let is_known = |byte: u8| byte.is_ascii_alphanumeric() || b"._-".contains(&byte);
+    let is_name = (1..=NAME_MAX).contains(&text.len()) && text.bytes().all(is_known);
+    if !is_name {
+        let message = format!("{} is no member's name", quote(text));
+        let hint = format!("write up to {NAME_MAX} letters, digits, '.', '_' and '-'");
+        return Err(Fault::new("member-name-bad", message).hint(hint));
+    }
+    Ok(text.to_owned())
+}
+
+/// The longest name of a member, in bytes.
+const NAME_MAX: usize = 64;
 /// The highest group number.
 pub(super) const GROUP_MAX: u32 = 65_535;
 /// The highest number of a CPU.

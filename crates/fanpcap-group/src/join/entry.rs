@@ -9,7 +9,7 @@ use crate::identity::Identity;
 use crate::locker::Deposit;
 use crate::member::Member;
 use crate::shared::{Shared, group_key};
-use crate::slots::{Slots, Unjoined};
+use crate::slots::{Slots, Unjoined, digest};
 use crate::stake::Stake;
 use crate::steered::{SteerError, Steered, load_fanout};
 use crate::table::{Row, State, at};
@@ -164,6 +164,7 @@ impl<'a> Entry<'a> {
             pid: std::process::id(),
             cookie,
             member: newcomer.id.socket(),
+            name: newcomer.membership.name.as_deref().map_or(0, digest),
             ..Row::default()
         };
         let mut kernel = Kernel::with(&shared, entering);

@@ -3,6 +3,7 @@
 
 mod memory;
 mod world;
+mod takeover;
 
 use super::*;
 use crate::table::MAGIC;
@@ -196,6 +197,8 @@ fn members_come_go_and_die_at_random_and_the_ledger_adds_up() {
         let mut world = World::new(seed);
         world.live(40);
         world.recover();
+        world.check();
+        world.end_grace();
         world.check();
         world.settle_all();
         world.check_ledger();

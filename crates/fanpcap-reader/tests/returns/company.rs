@@ -88,7 +88,7 @@ impl Company for FakeCompany {
                 .unwrap()
                 .pop_front()
                 .unwrap_or_default(),
-            again: None,
+            ..Attention::default()
         }
     }
 }

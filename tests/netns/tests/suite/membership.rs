@@ -10,5 +10,6 @@ mod change;
 mod scene;
 mod joins;
 mod deaths;
+mod takeover;
 mod apart;
 mod relinked;

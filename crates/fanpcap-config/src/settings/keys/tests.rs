@@ -151,6 +151,13 @@ fn words() {
     assert_eq!(value(Key::Keep, "Yes"), Ok(Value::YesNo(true)));
     assert_eq!(value(Key::Keep, "no"), Ok(Value::YesNo(false)));
     assert_eq!(refusal(Key::Keep, "true"), ("not-yes-or-no", 0));
+    let name = "east.1_b-2".to_owned();
+    assert_eq!(value(Key::Member, &name), Ok(Value::Name(name)));
+    let longest = "x".repeat(64);
+    assert!(value(Key::Member, &longest).is_ok());
+    for text in ["", "a b", "a/b", "ä", &(longest + "x")] {
+        assert_eq!(refusal(Key::Member, text), ("member-name-bad", 0), "{text}");
+    }
     assert_eq!(value(Key::Driver, "XDP"), Ok(Value::Engine(Engine::Xdp)));
     let fault = value(Key::Driver, "tpaket").unwrap_err();
     assert_eq!(fault.hint.as_deref(), Some("did you mean 'tpacket'?"));

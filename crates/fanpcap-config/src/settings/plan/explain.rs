@@ -171,6 +171,7 @@ struct Used<'a> {
     group: Option<&'a Entry>,
     mode: Option<&'a Entry>,
     caplen: Option<&'a Entry>,
+    member: Option<&'a Entry>,
     driver: Option<&'a Entry>,
 }
 
@@ -186,6 +187,7 @@ impl<'a> Used<'a> {
             group: group.map(|(_, entry)| entry),
             mode,
             caplen: handle.settings.for_all(Key::Caplen),
+            member: handle.settings.for_all(Key::Member),
             driver: handle.driver(),
         }
     }
@@ -213,7 +215,9 @@ impl<'a> Used<'a> {
             (Key::Group, self.group),
             (Key::Fanout, self.mode),
             (Key::Program, self.mode),
+            (Key::Member, self.member),
             (Key::Caplen, self.caplen),
+            (Key::Member, self.member),
             (Key::Driver, self.driver),
         ];
         // The plan refuses settings of other keys.

@@ -1,6 +1,8 @@
 //! A simulated kernel with one group: its array, sockets and rings, the locker, and processes that
 //! may die at any step.
 
+mod successors;
+
 use super::super::{Ground, Slots, Unjoined};
 use super::memory::Memory;
 use crate::table::{Gone, Journal, Row, State, Table};
@@ -46,6 +48,8 @@ struct Kernel {
     left: Option<u64>,
     /// Packets sent, packets that a group took with it, and those that members took.
     sent: u64,
+    /// Nanoseconds that have passed without packets.
+    idle_ns: u64,
     ended: u64,
     taken: BTreeSet<u64>,
     random: u64,
@@ -87,7 +91,8 @@ impl Ground for Kernel {
     }
 
     fn now_ns(&self) -> u64 {
-        self.sent
+        // A grace period is ten events of `World::live`.
+        self.sent * 10_000_000 + self.idle_ns
     }
 
     fn deposit(&mut self) -> io::Result<()> {
@@ -143,6 +148,10 @@ impl Ground for Kernel {
         }
         Ok(())
     }
+
+    fn is_half_full(&mut self, cookie: u64) -> bool {
+        self.sockets[&cookie].ring.len() >= 30
+    }
 }
 
 /// The simulated group.
@@ -150,6 +159,8 @@ impl Ground for Kernel {
 pub(super) struct World {
     memory: Memory,
     kernel: Kernel,
+    /// Names of members.
+    names: BTreeMap<u64, u64>,
     /// Rings of the dead, and who reads them.
     heirs: BTreeMap<u64, u64>,
     pub(super) locker_is_full: bool,
@@ -164,6 +175,7 @@ impl World {
         Self {
             memory: Memory::new(),
             kernel,
+            names: BTreeMap::new(),
             heirs: BTreeMap::new(),
             locker_is_full: false,
         }
@@ -195,13 +207,19 @@ impl World {
         let row = Row {
             cookie: own,
             weight: 1,
+            name: self.names.get(&own).copied().unwrap_or(0),
             ..Row::default()
         };
         self.change(own, |slots| slots.join(&row))
     }
 
     pub(super) fn begin_share(&mut self, own: u64) {
+        self.change(own, |slots| slots.repair()).unwrap();
+        let (awaited, before) = (self.awaited_by(own), self.owners());
         self.change(own, |slots| slots.begin_share(own)).unwrap();
+        if let Some(awaited) = awaited {
+            self.check_succession(&before, awaited, own);
+        }
     }
 
     pub(super) fn depart(&mut self, own: u64) {
@@ -365,7 +383,10 @@ impl World {
             let event = self.kernel.random(8);
             let members = self.members();
             if members.is_empty() || (event < 2 && members.len() < 12) {
-                let newcomer = self.open();
+                let newcomer = match self.kernel.random(4) {
+                    0 => self.open(),
+                    name => self.open_named(name),
+                };
                 let join = |world: &mut Self| _ = world.join(newcomer).unwrap();
                 _ = self.dying(newcomer, kill, join);
             } else {
@@ -422,6 +443,7 @@ impl World {
             let is_member = matches!(row.state, State::Live | State::Newcomer);
             let lives = self.kernel.sockets[&row.cookie].is_open;
             assert_eq!(is_member, lives, "{slot:?}: {row:?}");
+            assert!(row.state != State::Awaited || row.name != 0, "{row:?}");
         }
         self.check_shares(&rows);
         let sockets = self.kernel.locker.iter().filter_map(|it| match it {
@@ -433,7 +455,7 @@ impl World {
     }
 
     fn check_shares(&self, rows: &[(Slot, Row)]) {
-        let live = rows.iter().filter(|(_, row)| row.state == State::Live);
+        let live = rows.iter().filter(|(_, row)| row.owns());
         let live: Vec<u64> = live.map(|(_, row)| row.cookie).collect();
         let owners = self.owners();
         for member in &live {

@@ -41,6 +41,7 @@ pub(super) struct Recorder {
 struct Child(u32);
 
 impl Recorder {
+    /// Starts one; `how` is as `c/records.c` says. `name=NAME` names the member.
     pub(super) fn start(wire: &Wire, device: &str, group: u16, how: &[&str]) -> Result<Self> {
         let built = wire.scratch.file("records");
         if !built.exists() {
@@ -49,6 +50,9 @@ impl Recorder {
         let file = wire.scratch.new_file("packets");
         let program = Program::new(built, "ready")?;
         let program = program.args([device, &group.to_string(), "flow"]);
+        let name = how.iter().find_map(|word| word.strip_prefix("name="));
+        let program = program.set("PCAP_MEMBER", name.unwrap_or_default());
+        let how = how.iter().filter(|word| !word.starts_with("name="));
         let process = program.arg(&file).args(how).start(&wire.scratch)?;
         Ok(Self {
             process: Some(process),

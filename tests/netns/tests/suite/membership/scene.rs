@@ -109,6 +109,12 @@ impl<'a> Scene<'a> {
         self.await_share_of_last()
     }
 
+    /// A member with a name joins and takes its share.
+    pub(super) fn join_as(&mut self, name: &str) -> Result<()> {
+        self.start_another(&[self.how, &[name]].concat())?;
+        self.await_share_of_last()
+    }
+
     /// Starts a member, and waits for no share of it.
     pub(super) fn start_another(&mut self, how: &[&str]) -> Result<()> {
         let member = Recorder::start(self.wire, self.device, self.group, how)?;
@@ -150,6 +156,27 @@ impl<'a> Scene<'a> {
         let is_right = moved.iter().all(|(from, _)| *from == slot);
         ensure!(is_right, "{before:?}, {:?}", self.owners.shares());
         let what = format!("{how:?} in slot {slot} of {}", before.len());
+        self.note(what, member, moved.len(), Some((how, ended_us)));
+        Ok(())
+    }
+
+    /// A member that has a name ends, and comes back: who succeeds it gets its buckets, and nothing
+    /// else moves, not even meanwhile.
+    pub(super) fn end_and_succeed(&mut self, member: usize, how: End, name: &str) -> Result<()> {
+        let old = self.slot(member)?;
+        let before = self.owners.clone();
+        let ended_us = self.members[member].end(how)?;
+        self.start_another(&[self.how, &[name]].concat())?;
+        let moved = self.await_move("the successor's share", |owners| {
+            !owners.shares().contains_key(&old)
+        })?;
+        let new = moved.first().context("nothing moved")?.1;
+        let is_right = moved.iter().all(|step| *step == (old, new));
+        let has_had = before.shares().contains_key(&new);
+        ensure!(is_right && !has_had, "{:?}", self.owners.shares());
+        let successor = self.members.len() - 1;
+        self.members[successor].slot = Some(new);
+        let what = format!("{how:?} in slot {old}, and succeeded in slot {new}");
         self.note(what, member, moved.len(), Some((how, ended_us)));
         Ok(())
     }

@@ -1,0 +1,48 @@
+//! What a member has left in the locker: its socket, and its page.
+
+use crate::locker::Deposit;
+use crate::record::{NOT_READ_BY_US, WORDS, at};
+use crate::shared::Shared;
+use fanpcap_linux::file::shared::{self, Word};
+use fanpcap_reader::PublishedPosition;
+use fanpcap_ring::Remains;
+use std::fs::File;
+use std::os::fd::{AsFd, OwnedFd};
+
+/// Socket and page of a member that lives or is gone.
+pub(crate) struct Estate {
+    pub(crate) cookie: u64,
+    pub(crate) socket: OwnedFd,
+    pub(crate) words: [Word; WORDS],
+}
+
+impl Estate {
+    /// That of the member with this socket; `None` if it has no page. The caller holds the group's
+    /// lock.
+    pub(crate) fn of(shared: &Shared, cookie: u64) -> Option<Self> {
+        let descriptors = shared.locker.find(Deposit::Socket(cookie)).ok()??;
+        let mut descriptors = descriptors.into_iter();
+        let (socket, page) = (descriptors.next()?, descriptors.next()?);
+        Some(Self {
+            cookie,
+            socket,
+            words: shared::join(&File::from(page)).ok()?,
+        })
+    }
+
+    /// Where the member publishes how far it has come in its ring.
+    pub(crate) fn published(&self) -> PublishedPosition {
+        PublishedPosition {
+            taken: self.words[at::TAKEN].clone(),
+            mark: self.words[at::BLOCK].clone(),
+        }
+    }
+
+    /// What is unread; `None` where that is not known. Maps the ring.
+    pub(crate) fn remains(&self) -> Option<Remains> {
+        let position = self.published().get();
+        let is_known = position.taken != NOT_READ_BY_US;
+        let socket = self.socket.as_fd();
+        is_known.then(|| fanpcap_tpacket::inherit(socket, position).ok())?
+    }
+}

@@ -1,0 +1,169 @@
+//! Takeover: what a member leaves that has a name waits for the next member of that name.
+//!
+//! The member that is gone keeps its buckets, and its ring goes on filling. Its successor gets
+//! exactly these buckets when it looks for packets, and inherits the ring. The group waits for a
+//! grace period, and no longer than until the ring is half full. Then the buckets are given away
+//! as those of any member that is gone.
+
+use super::{Ground, Slots};
+use crate::table::{Journal, Row, State, Table, at};
+use fanpcap_buckets::Slot;
+use fanpcap_buckets::layout::SLOTS;
+use std::io;
+use std::sync::atomic::Ordering;
+
+/// How long the group waits for a successor, nanoseconds: once for its join, and once more until it
+/// looks for packets.
+pub(super) const GRACE_NS: u64 = 2_000_000_000;
+
+/// How often to look whether rings are half full, nanoseconds; and which part of the time that may
+/// take: large rings take longer to map.
+const LOOK_NS: u64 = 20_000_000;
+const LOOK_PART: u64 = 20;
+const LOOK_NS_MAX: u64 = 500_000_000;
+
+/// The digest of a member's name; never 0, which stands for none. FNV-1a.
+pub(crate) fn digest(name: &str) -> u64 {
+    let step = |hash: u64, byte| (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3);
+    name.bytes().fold(0xcbf2_9ce4_8422_2325, step).max(1)
+}
+
+/// The digest of the `nth` member of a name in a group.
+fn nth(name: u64, nth: u64) -> u64 {
+    match nth {
+        0 => name,
+        nth => {
+            let mixed = (name ^ nth).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+            (mixed ^ (mixed >> 29)).max(1)
+        }
+    }
+}
+
+/// What becomes of a member that goes. One that had no share yet has nothing to keep.
+pub(super) fn left_by(row: &Row) -> State {
+    if row.state == State::Live && row.name != 0 {
+        State::Awaited
+    } else {
+        State::Dead
+    }
+}
+
+/// After how many nanoseconds somebody must look after members that are gone; `None`: there are
+/// none. Needs no lock.
+pub(crate) fn due_ns(table: Table<'_>, now_ns: u64) -> Option<u64> {
+    let due = |row: Row| match row.state {
+        State::Dead => Some(0),
+        State::Awaited => Some(grace(&row, now_ns).min(until_look(table, now_ns))),
+        State::Free | State::Newcomer | State::Live | State::Inherited | State::Vacant => None,
+    };
+    table.rows().filter_map(|(_, row)| due(row)).min()
+}
+
+/// Nanoseconds that are left of the grace period. Who has another clock ends it.
+fn grace(row: &Row, now_ns: u64) -> u64 {
+    GRACE_NS.saturating_sub(now_ns.wrapping_sub(row.since_ns))
+}
+
+/// Nanoseconds until the next look at the rings.
+fn until_look(table: Table<'_>, now_ns: u64) -> u64 {
+    let left = table.get(at::LOOK_NS).wrapping_sub(now_ns);
+    // It is over, or another clock's.
+    if left > LOOK_NS_MAX { 0 } else { left }
+}
+
+impl<G: Ground> Slots<'_, G> {
+    /// The digest for a newcomer of this name: of the members with one name, the first that is not
+    /// there. So the `k`th handle of a process succeeds the `k`th of the one before.
+    pub(super) fn free_name(&self, name: u64) -> u64 {
+        let is_free = |digest: &u64| {
+            let mut rows = self.table.rows();
+            !rows.any(|(_, row)| {
+                row.name == *digest && matches!(row.state, State::Live | State::Newcomer)
+            })
+        };
+        let mut digests = (0..=SLOTS as u64).map(|at| nth(name, at));
+        digests.find(is_free).filter(|_| name != 0).unwrap_or(0)
+    }
+
+    /// Whom a newcomer succeeds.
+    pub(super) fn predecessor(&self, newcomer: &Row) -> Option<Slot> {
+        let is_it =
+            |row: &Row| row.state == State::Awaited && row.name == newcomer.name && row.name != 0;
+        let mut rows = self.table.rows();
+        rows.find_map(|(slot, row)| is_it(&row).then_some(slot))
+    }
+
+    /// A newcomer has joined: whom it is to succeed is awaited until it looks for packets.
+    pub(super) fn await_longer(&mut self, newcomer: Slot) {
+        if let Some(slot) = self.predecessor(&self.table.row(newcomer)) {
+            self.set_state(slot, State::Awaited);
+        }
+    }
+
+    /// Every bucket and rank of `from` becomes that of `to`. It can be done again from its
+    /// beginning.
+    pub(super) fn finish_succession(&mut self, from: Slot, to: Slot) {
+        let mut moved = 0;
+        for (bucket, owner) in self.table.buckets.iter().enumerate() {
+            if owner.load(Ordering::Relaxed) == from.0 {
+                self.ground.step();
+                self.table.set_owner(bucket, to);
+                moved += 1;
+            }
+        }
+        let mut ranks = self.table.ranks();
+        ranks
+            .iter_mut()
+            .filter(|it| **it == from)
+            .for_each(|it| *it = to);
+        self.ground.step();
+        self.table.set_ranks(&ranks);
+        self.table.set(at::MOVED, moved);
+        self.table.set(at::MOVED_NS, self.ground.now_ns());
+        self.set_state(from, State::Dead);
+        self.set_state(to, State::Live);
+        self.finish();
+    }
+
+    /// Cuts the lifelines of those that are awaited, which have hung up, and ends the wait for
+    /// successors that do not come in time. `living` are the sockets of those that live.
+    pub(super) fn look_after_awaited(&mut self, living: &[u64]) -> io::Result<()> {
+        let rows = self.table.rows();
+        let awaited: Vec<(Slot, Row)> = rows
+            .filter(|(_, row)| row.state == State::Awaited)
+            .collect();
+        if awaited.is_empty() {
+            return Ok(());
+        }
+        let now_ns = self.ground.now_ns();
+        let looks = until_look(self.table, now_ns) == 0;
+        let mut ended = Vec::new();
+        for (slot, row) in awaited {
+            if row.heir == 0 && !living.contains(&row.cookie) {
+                self.ground.step();
+                self.ground.cut(row.cookie)?;
+                self.ground.step();
+                let heir = row.cookie;
+                self.table.set_row(slot, &Row { heir, ..row });
+            }
+            if grace(&row, now_ns) == 0 || (looks && self.ground.is_half_full(row.cookie)) {
+                ended.push(slot);
+            }
+        }
+        if looks {
+            let took_ns = self.ground.now_ns().wrapping_sub(now_ns);
+            let after_ns = took_ns
+                .saturating_mul(LOOK_PART)
+                .clamp(LOOK_NS, LOOK_NS_MAX);
+            self.table.set(at::LOOK_NS, now_ns.wrapping_add(after_ns));
+        }
+        if !ended.is_empty() {
+            self.note(Journal::Balance);
+            for slot in ended {
+                self.set_state(slot, State::Dead);
+            }
+            self.finish_balance();
+        }
+        Ok(())
+    }
+}

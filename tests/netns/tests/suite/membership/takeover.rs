@@ -1,0 +1,59 @@
+//! Members that have a name go, and others of the name take over buckets and rings.
+
+use anyhow::Result;
+use fanpcap_netns::on_wire;
+
+use super::load::Load;
+use super::recorder::End;
+use super::scene::Scene;
+
+#[test]
+#[ignore = "needs root: run by make test"]
+fn the_successor_of_one_that_was_killed_has_its_flows_and_what_it_had_not_read() -> Result<()> {
+    members_come_back(End::Killed)
+}
+
+#[test]
+#[ignore = "needs root: run by make test"]
+fn the_successor_of_one_that_hung_has_its_flows_and_what_it_had_not_read() -> Result<()> {
+    members_come_back(End::HangsFirst)
+}
+
+#[test]
+#[ignore = "needs root: run by make test"]
+fn the_successor_of_one_that_left_has_its_flows_and_what_it_had_not_read() -> Result<()> {
+    members_come_back(End::Leaves)
+}
+
+#[test]
+#[ignore = "needs root: run by make test"]
+fn without_a_successor_others_have_it_all_after_the_grace_period() -> Result<()> {
+    on_wire(1, |wire| {
+        let mut scene = Scene::start(wire, 7, 3, &[])?;
+        scene.join_as("name=one")?;
+        let load = Load::start()?;
+        scene.phase()?;
+        scene.end(3, End::Killed)?;
+        scene.phase()?;
+        // Who comes later is a newcomer like any other.
+        scene.join_as("name=one")?;
+        scene.phase()?;
+        scene.finish(load)
+    })
+}
+
+/// Two members with names among four go and come back, one of them twice.
+fn members_come_back(how: End) -> Result<()> {
+    on_wire(1, |wire| {
+        let mut scene = Scene::start(wire, 7, 2, &[])?;
+        scene.join_as("name=one")?;
+        scene.join_as("name=two")?;
+        let load = Load::start()?;
+        scene.phase()?;
+        for (member, name) in [(2, "name=one"), (3, "name=two"), (4, "name=one")] {
+            scene.end_and_succeed(member, how, name)?;
+            scene.phase()?;
+        }
+        scene.finish(load)
+    })
+}
