@@ -143,6 +143,10 @@ impl Handle for PcapHandle {
         handles::identity(self).map(|identity| (identity.group(), identity.mode()))
     }
 
+    fn weight(self) -> Option<u16> {
+        handles::stake(self)?.weight()
+    }
+
     fn replace_program(self, steering: &Arc<Steering>) -> Result<(), String> {
         let digest = |entry: &mut Entry| Some(entry.member.as_ref()?.0.digest());
         let has = handles::with(self, digest).flatten();

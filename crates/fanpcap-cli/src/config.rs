@@ -172,7 +172,9 @@ fn mode(joined: &Membership) -> String {
         return mode;
     };
     let options = mode.find('+').map_or("", |at| &mode[at..]);
-    format!("{}{options}", steering.title())
+    let weight = joined.weight.map(|weight| format!("+weight={weight}"));
+    let weight = weight.unwrap_or_default();
+    format!("{}{options}{weight}", steering.title())
 }
 
 fn group(joined: &Membership) -> String {

@@ -1,6 +1,7 @@
 //! How a group shares its packets, as settings and calls write it: a kernel mode or a steering
 //! program.
 
+use crate::mode::options::{self, Options};
 use crate::mode::{self, Mode, ModeKind};
 use crate::report::{Fault, Report, offset_in, shorten};
 use crate::source::{PROGRAM_MAX, Source};
@@ -23,6 +24,7 @@ pub struct Script {
     written: Written,
     source: Source,
     mode: Mode,
+    weight: Option<u16>,
 }
 
 /// How a steering program is given.
@@ -43,22 +45,22 @@ impl Fanout {
     /// A mistake in a mode, at its byte. Steering programs are not parsed yet.
     pub fn parse(source: Source) -> Result<Self, Fault> {
         let text = source.text();
-        let (written, mode) = if path(text).is_some() {
-            (Written::File, ModeKind::Program.into())
+        let (written, of) = if let Some(path) = path(text) {
+            (Written::File, offset_in(text, path) + path.len())
         } else if is_program(text) {
-            (Written::Text, ModeKind::Program.into())
+            return Ok(Self::Program(Script::of_text(source)));
         } else if let Some(name) = named(text) {
-            (
-                Written::Named(name),
-                Mode::with_options(ModeKind::Program, text)?,
-            )
+            (Written::Named(name), 0)
         } else {
             return Mode::parse(text).map(Self::Mode);
         };
+        let options = Options::parse(ModeKind::Program, &text[of..]);
+        let options = options.map_err(|fault| fault.shift(of))?;
         Ok(Self::Program(Script {
             written,
             source,
-            mode,
+            mode: options.mode,
+            weight: options.weight,
         }))
     }
 }
@@ -70,12 +72,18 @@ impl Script {
             written: Written::Text,
             source,
             mode: ModeKind::Program.into(),
+            weight: None,
         }
     }
 
     /// The mode, with its options.
     pub fn mode(&self) -> Mode {
         self.mode
+    }
+
+    /// The weight of the member that brings the steering program, if one is given.
+    pub fn weight(&self) -> Option<u16> {
+        self.weight
     }
 
     /// Returns the text of the steering program; reads the file if it is in one.
@@ -112,13 +120,13 @@ impl Script {
     }
 }
 
-/// The path of `file:PATH`.
+/// The path of `file:PATH`, without options.
 fn path(text: &str) -> Option<&str> {
     let text = text.trim();
     let scheme = text.get(..FILE.len())?;
-    scheme
-        .eq_ignore_ascii_case(FILE)
-        .then(|| text[FILE.len()..].trim_start())
+    let path = text[FILE.len()..].trim_start();
+    let is_file = scheme.eq_ignore_ascii_case(FILE);
+    is_file.then(|| path[..options::begin(path)].trim_end())
 }
 
 /// The name of a mode that is a steering program, before options.
@@ -203,7 +211,7 @@ mod tests {
         }
         assert_eq!(written(" file:/etc/steer.pfq"), Written::File);
         assert_eq!(written("flow"), Written::Named("flow"));
-        assert_eq!(written(" Flow + rollover"), Written::Named("flow"));
+        assert_eq!(written(" Flow + defrag"), Written::Named("flow"));
         for text in ["hash", "rr+rollover", "Hash + defrag"] {
             assert!(matches!(parse(text), Ok(Fanout::Mode(_))), "{text}");
         }
@@ -217,6 +225,18 @@ mod tests {
             ("hash defrag", "option-without-plus", 5),
             ("flow defrag", "option-without-plus", 5),
             ("flow+sticky", "option-needs-hub", 5),
+            ("flow+class=2", "option-needs-xdp", 5),
+            ("flow+defrag + rollover", "rollover-in-steered-group", 14),
+            ("flow+weight", "option-number", 5),
+            ("flow+weight=0", "option-number", 5),
+            ("flow+weight=1001", "option-number", 5),
+            ("flow+weight=2+weight=3", "weight-twice", 14),
+            ("flow+wieght=3", "option-unknown", 5),
+            (
+                " file:steer.pfq + rollover",
+                "rollover-in-steered-group",
+                18,
+            ),
             ("flwo", "mode-unknown", 0),
             ("tcp", "mode-unknown", 0),
         ] {
@@ -225,17 +245,37 @@ mod tests {
         }
     }
 
+    fn script(text: &str) -> Script {
+        match parse(text).unwrap() {
+            Fanout::Program(script) => script,
+            Fanout::Mode(mode) => panic!("{text} is the mode {mode}"),
+        }
+    }
+
     #[test]
-    fn a_named_program_has_the_kernels_options() {
-        let Ok(Fanout::Program(script)) = parse("flow+rollover+defrag") else {
-            panic!("flow is a program");
-        };
-        assert_eq!(script.mode().to_string(), "program+defrag+rollover");
+    fn a_named_program_has_options() {
+        let script = script("flow+Weight = 3+defrag");
+        assert_eq!(script.mode().to_string(), "program+defrag");
+        assert_eq!(script.weight(), Some(3));
         assert_eq!(script.title("main = steer_flow"), "flow");
         assert_eq!(
             script.load().unwrap().text(),
             modes::source("flow").unwrap()
         );
+    }
+
+    #[test]
+    fn a_file_has_options_behind_its_path() {
+        for (text, of, weight) in [
+            ("file:a", "a", None),
+            (" file: /x/a+b ", "/x/a+b", None),
+            ("file:a+b + weight=1000", "a+b", Some(1000)),
+            ("FILE:a+weight=2+defrag+weight=2", "a", Some(2)),
+            ("file:a+defragment", "a+defragment", None),
+        ] {
+            assert_eq!(path(text), Some(of), "{text}");
+            assert_eq!(script(text).weight(), weight, "{text}");
+        }
     }
 
     #[test]

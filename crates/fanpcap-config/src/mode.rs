@@ -1,9 +1,12 @@
 //! Fanout modes: `hash+defrag` as text, and as the numbers of PACKET_FANOUT.
 
+pub(crate) mod options;
+
 use crate::report::{Fault, offset_in, quote};
 use fanpcap_linux::packet::{FANOUT_FLAG_DEFRAG, FANOUT_FLAG_ROLLOVER};
 use fanpcap_steer::modes;
 use fanpcap_steer::nearest::nearest;
+use options::Options;
 use std::fmt;
 
 /// How the kernel chooses the member for a packet (linux/if_packet.h, PACKET_FANOUT_*).
@@ -101,34 +104,8 @@ impl Mode {
     /// Parses `hash`, `LB + rollover` and the like. The fault has the byte of the wrong word.
     pub fn parse(text: &str) -> Result<Mode, Fault> {
         let name = text.split('+').next().unwrap_or_default();
-        Mode::with_options(ModeKind::parse(name)?, text)
-    }
-
-    /// A mode of this kind with the options in `text`, which begins after the first `+`.
-    pub(crate) fn with_options(kind: ModeKind, text: &str) -> Result<Mode, Fault> {
-        let mut mode = Mode::from(kind);
-        for word in text.split('+').skip(1) {
-            let at = offset_in(text, word.trim_start());
-            mode.add_option(word.trim())
-                .map_err(|fault| fault.shift(at))?;
-        }
-        Ok(mode)
-    }
-
-    fn add_option(&mut self, word: &str) -> Result<(), Fault> {
-        let lower = word.to_ascii_lowercase();
-        match lower.as_str() {
-            "defrag" => self.defrag = true,
-            "rollover" if self.kind == ModeKind::Rollover => {
-                return Err(
-                    Fault::new("rollover-twice", "'rollover' takes no option '+rollover'")
-                        .hint("write 'rollover' alone"),
-                );
-            }
-            "rollover" => self.rollover = true,
-            _ => return Err(refuse_option(word, &lower)),
-        }
-        Ok(())
+        let options = Options::parse(ModeKind::parse(name)?, text)?;
+        Ok(options.mode)
     }
 
     /// The flags of PACKET_FANOUT.
@@ -232,21 +209,6 @@ fn named_elsewhere(lower: &str) -> Option<&'static str> {
     kind.or_else(|| program_named(name))
 }
 
-/// The fault of a word after `+` that is not an option of this version.
-fn refuse_option(written: &str, lower: &str) -> Fault {
-    let name = lower.split('=').next().unwrap_or_default().trim();
-    if written.is_empty() {
-        return Fault::new("option-empty", "no option after '+'").hint(OPTIONS);
-    }
-    let quoted = quote(&format!("+{written}"));
-    if HUB_OPTIONS.contains(&name) {
-        let message = format!("option {quoted} needs the hub, which this version does not have");
-        return Fault::new("option-needs-hub", message).hint("leave it out");
-    }
-    let near = nearest(name, ["defrag", "rollover"]).map(|name| format!("+{name}"));
-    Fault::new("option-unknown", format!("unknown option {quoted}")).nearest(near, OPTIONS)
-}
-
 /// The names of the modes that are steering programs.
 pub fn programs() -> impl Iterator<Item = &'static str> {
     modes::MODES.iter().map(|(name, _)| *name)
@@ -264,8 +226,6 @@ fn one_of() -> String {
 
 const PREFIXES: [&str; 3] = ["cluster_per_", "cluster_", "packet_fanout_"];
 const ALIASES_OF_LB: [&str; 2] = ["round_robin", "rr"];
-const HUB_OPTIONS: [&str; 4] = ["sticky", "balance", "class", "weight"];
-const OPTIONS: &str = "the options are +defrag and +rollover";
 
 #[cfg(test)]
 mod tests;

@@ -140,6 +140,13 @@ impl Stake {
         }
     }
 
+    /// The member's share compared with the others'; `None` if the others have given it up.
+    pub fn weight(&self) -> Option<u16> {
+        let table = self.shared.table();
+        let slot = table.slot_of(self.cookie)?;
+        Some(table.row(slot).weight)
+    }
+
     /// Whether the group gives the member packets, or will without another look of its own.
     pub fn has_share(&self) -> bool {
         let table = self.shared.table();

@@ -83,13 +83,29 @@ fn apply<H: Handle>(p: H, call: FanoutCall) -> Result<(), String> {
         Some((group, mode))
             if (Group::Number(group), mode) == (membership.group, membership.mode) =>
         {
-            let steering = membership.steering.as_ref();
-            steering.map_or(Ok(()), |steering| p.replace_program(steering))
+            change(p, group, &membership)
         }
         Some(has) => Err(membership.blame(&already(p, has, &membership))),
         None => p
             .join(&membership)
             .map_err(|error| membership.blame(&error)),
+    }
+}
+
+/// Gives the group of a member the steering program that was asked for, if one was. The member
+/// keeps its weight.
+fn change<H: Handle>(p: H, group: u16, wanted: &Membership) -> Result<(), String> {
+    let Some(steering) = &wanted.steering else {
+        return Ok(());
+    };
+    match (p.weight(), wanted.weight) {
+        (Some(has), Some(asked)) if has != asked => {
+            let has = format!("a member of weight {has}");
+            let asked = format!("one of weight {asked}");
+            let error = JoinError::AlreadyAs { group, has, asked };
+            Err(wanted.blame(&error))
+        }
+        _ => p.replace_program(steering),
     }
 }
 

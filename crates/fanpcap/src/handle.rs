@@ -109,6 +109,9 @@ pub trait Handle: Copy + PartialEq {
     /// The group that the handle is in, and the group's mode.
     fn group(self) -> Option<(u16, Mode)>;
 
+    /// The handle's weight in its group, if that has weights.
+    fn weight(self) -> Option<u16>;
+
     /// Replaces the steering program of the handle's group.
     ///
     /// # Errors

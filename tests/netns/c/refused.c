@@ -62,7 +62,7 @@ static pcap_t *already_in(void)
 
 static pcap_t *already_as(void)
 {
-	pcap_t *p = joined(created(device), 7, "flow+rollover");
+	pcap_t *p = joined(created(device), 7, "flow+defrag");
 
 	(void)pcap_fanout(p, 7, "main = steer_flow");
 	return p;

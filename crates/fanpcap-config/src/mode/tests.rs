@@ -102,8 +102,13 @@ fn each_refusal_says_which_it_is() {
         ("rollover+rollover", "rollover-twice", 9),
         ("hash defrag", "option-without-plus", 5),
         ("hash+sticky", "option-needs-hub", 5),
-        ("hash+class = 2", "option-needs-hub", 5),
-        ("hash+weight=3+sticky", "option-needs-hub", 5),
+        ("hash+balance", "option-needs-hub", 5),
+        ("hash + class = 2", "option-needs-xdp", 7),
+        ("hash+class", "option-number", 5),
+        ("hash+class=64", "option-number", 5),
+        ("hash+weight=3+sticky", "option-of-steered-groups", 5),
+        ("hash+weight", "option-number", 5),
+        ("hash+rollover=1", "option-with-value", 5),
         ("hash+classy", "option-unknown", 5),
     ] {
         let (found, at, _) = refusal(text);

@@ -33,6 +33,8 @@ pub struct Membership {
     pub mode: Mode,
     /// The steering program, if the mode is one.
     pub steering: Option<Arc<Steering>>,
+    /// The member's share compared with the others', from 1 to 1000; `None`: 1.
+    pub weight: Option<u16>,
     /// The origin of the group: `PCAP_GROUP=7`, `/etc/pcap.conf:3`, `pcap_fanout()`.
     pub origin: String,
     /// The member's name, if it has one: a later member of this name takes over what it leaves.

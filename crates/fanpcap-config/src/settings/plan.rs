@@ -136,14 +136,18 @@ impl<'a> Handle<'a> {
         } else {
             return self.refuse_mode_without_group().map(|()| None);
         };
-        let (mode, steering) = match self.fanout(group)? {
-            Fanout::Mode(mode) => (mode, None),
-            Fanout::Program(script) => (script.mode(), Some((self.compile)(&script)?)),
+        let (mode, steering, weight) = match self.fanout(group)? {
+            Fanout::Mode(mode) => (mode, None, None),
+            Fanout::Program(script) => {
+                let steering = (self.compile)(&script)?;
+                (script.mode(), Some(steering), script.weight())
+            }
         };
         Ok(Some(Membership {
             group,
             mode,
             steering,
+            weight,
             origin,
             name: self.settings.for_all(Key::Member).and_then(Entry::name),
         }))

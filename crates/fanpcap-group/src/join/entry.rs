@@ -160,7 +160,7 @@ impl<'a> Entry<'a> {
             enter: &mut enter,
         };
         let row = Row {
-            weight: 1,
+            weight: newcomer.membership.weight.unwrap_or(1),
             pid: std::process::id(),
             cookie,
             member: newcomer.id.socket(),

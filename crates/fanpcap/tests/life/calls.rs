@@ -70,6 +70,22 @@ fn a_members_steering_program_is_replaced() {
 }
 
 #[test]
+fn a_member_keeps_its_weight() {
+    let world = World::default();
+    let p = world.open("fx0", None);
+    assert_eq!(fanout(p, 9, mode("flow+weight=3")), Ok(()));
+    assert_eq!(activate(p), 0);
+    assert_eq!(p.weight(), Some(3));
+    assert_eq!(fanout(p, 9, mode("flow+weight=3")), Ok(()));
+    let other = fanout(p, 9, mode("flow+weight=2")).unwrap_err();
+    let text =
+        "the handle is in fan-out group 9 already, as a member of weight 3, not one of weight 2";
+    assert!(other.starts_with(text), "{other}");
+    // A call without a weight is about the steering program only.
+    assert_eq!(fanout(p, 9, mode("main = steer_rnd")), Ok(()));
+}
+
+#[test]
 fn several_devices_get_a_new_group_each() {
     let world = World::default();
     let p = world.open_several("fx0^fx1", "");

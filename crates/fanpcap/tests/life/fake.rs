@@ -44,6 +44,7 @@ pub(crate) struct State {
     pub(crate) is_foreseen: bool,
     pub(crate) is_gone: bool,
     group: Option<(u16, Mode)>,
+    weight: Option<u16>,
     pub(crate) stranger: Option<(String, u32)>,
     pub(crate) has_kernel_filter: bool,
 }
@@ -82,6 +83,7 @@ impl World {
             is_foreseen: true,
             is_gone: false,
             group: None,
+            weight: None,
             stranger: None,
             has_kernel_filter: true,
         });
@@ -240,6 +242,8 @@ impl Handle for Fake<'_> {
             Some(error) => Err(error()),
             None => {
                 state.group = Some((number(membership), membership.mode));
+                let is_steered = membership.steering.is_some();
+                state.weight = is_steered.then(|| membership.weight.unwrap_or(1));
                 Ok(())
             }
         })
@@ -253,6 +257,10 @@ impl Handle for Fake<'_> {
 
     fn group(self) -> Option<(u16, Mode)> {
         self.change(|state| state.group)
+    }
+
+    fn weight(self) -> Option<u16> {
+        self.change(|state| state.weight)
     }
 
     fn replace_program(self, _: &Arc<Steering>) -> Result<(), String> {

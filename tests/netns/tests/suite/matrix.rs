@@ -7,7 +7,7 @@ use fanpcap_testkit::Program;
 const TCP: &str = "main = tcp >-> steer_flow";
 const ALL: &str = "main = steer_rnd";
 
-const MODES: [&str; 14] = [
+const MODES: [&str; 13] = [
     "hash",
     "hash+defrag",
     "hash+rollover",
@@ -18,8 +18,7 @@ const MODES: [&str; 14] = [
     "rollover",
     "qm",
     "flow",
-    "flow+rollover",
-    "flow+defrag+rollover",
+    "flow+defrag",
     TCP,
     ALL,
 ];

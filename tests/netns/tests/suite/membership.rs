@@ -13,3 +13,4 @@ mod deaths;
 mod takeover;
 mod apart;
 mod relinked;
+mod weights;

@@ -14,7 +14,7 @@ fn the_mode_flow_and_pf_rings_names_keep_flows_whole() -> Result<()> {
         "flow",
         "flow_2_tuple",
         "inner_flow_5_tuple",
-        "Flow_4_Tuple+rollover",
+        "Flow_4_Tuple+defrag+weight=2",
     ] {
         on_wire(1, |wire| {
             let members = wire.start_group(3, 7, mode)?;

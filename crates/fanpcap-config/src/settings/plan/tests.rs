@@ -298,8 +298,8 @@ fn a_program_steers_where_it_decides() {
         joins(&[("PCAP_FANOUT", "lb")], file, "eth0"),
         "3 lb /etc/pcap.conf:4"
     );
-    let of_group = "group = 3\nfanout@3 = flow + rollover # by name";
-    let joined = "3 program+rollover [flow] /etc/pcap.conf:1";
+    let of_group = "group = 3\nfanout@3 = flow + defrag+weight=3 # by name";
+    let joined = "3 program+defrag [flow] /etc/pcap.conf:1";
     assert_eq!(joins(&[], of_group, "eth0"), joined);
     let variable = [("PCAP_FANOUT_eth0", "udp >-> steer_rnd")];
     let joined = "3 program [udp >-> steer_rnd] /etc/pcap.conf:1";

@@ -41,15 +41,26 @@ pub(super) struct Recorder {
 struct Child(u32);
 
 impl Recorder {
-    /// Starts one; `how` is as `c/records.c` says. `name=NAME` names the member.
+    /// A member of mode `flow`; `how` is as `c/records.c` says. `name=NAME` names the member.
     pub(super) fn start(wire: &Wire, device: &str, group: u16, how: &[&str]) -> Result<Self> {
+        Self::start_as(wire, device, group, "flow", how)
+    }
+
+    /// The same in another mode, or with options.
+    pub(super) fn start_as(
+        wire: &Wire,
+        device: &str,
+        group: u16,
+        mode: &str,
+        how: &[&str],
+    ) -> Result<Self> {
         let built = wire.scratch.file("records");
         if !built.exists() {
             wire.compile("records")?;
         }
         let file = wire.scratch.new_file("packets");
         let program = Program::new(built, "ready")?;
-        let program = program.args([device, &group.to_string(), "flow"]);
+        let program = program.args([device, &group.to_string(), mode]);
         let name = how.iter().find_map(|word| word.strip_prefix("name="));
         let program = program.set("PCAP_MEMBER", name.unwrap_or_default());
         let how = how.iter().filter(|word| !word.starts_with("name="));

@@ -1,0 +1,155 @@
+//! The options after the name of a mode: those of the group, such as `+defrag`, and those of the one
+//! member, such as `+weight=3`.
+
+use super::{Mode, ModeKind};
+use crate::report::{Fault, offset_in, quote};
+use fanpcap_steer::nearest::nearest;
+
+/// A mode with its options, and the options of the member that asks for it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Options {
+    pub(crate) mode: Mode,
+    /// The member's share, compared with those of others; `None`: not given.
+    pub(crate) weight: Option<u16>,
+}
+
+impl Options {
+    /// Reads the options in `text`, which begin after the first `+`.
+    pub(crate) fn parse(kind: ModeKind, text: &str) -> Result<Self, Fault> {
+        let mut options = Self {
+            mode: Mode::from(kind),
+            weight: None,
+        };
+        for word in text.split('+').skip(1) {
+            let at = offset_in(text, word.trim_start());
+            let added = options.add(word.trim());
+            added.map_err(|fault| fault.shift(at))?;
+        }
+        Ok(options)
+    }
+
+    fn add(&mut self, word: &str) -> Result<(), Fault> {
+        let lower = word.to_ascii_lowercase();
+        let (name, value) = match lower.split_once('=') {
+            Some((name, value)) => (name.trim_end(), Some(value.trim())),
+            None => (lower.as_str(), None),
+        };
+        match (name, value) {
+            ("defrag", None) => self.mode.defrag = true,
+            ("rollover", None) => self.add_rollover()?,
+            ("weight", value) => self.add_weight(word, value)?,
+            ("class", value) => return Err(refuse_class(word, value)),
+            _ => return Err(refuse_option(word, name)),
+        }
+        Ok(())
+    }
+
+    fn add_rollover(&mut self) -> Result<(), Fault> {
+        match self.mode.kind {
+            ModeKind::Rollover => Err(Fault::new(
+                "rollover-twice",
+                "'rollover' takes no option '+rollover'",
+            )
+            .hint("write 'rollover' alone")),
+            ModeKind::Program => Err(Fault::new(
+                "rollover-in-steered-group",
+                "a steered group takes no '+rollover': the kernel would give packets to members that are gone",
+            )
+            .hint("leave it out, or write 'hash+rollover'")),
+            ModeKind::Hash | ModeKind::Lb | ModeKind::Rnd | ModeKind::Cpu | ModeKind::Qm => {
+                self.mode.rollover = true;
+                Ok(())
+            }
+        }
+    }
+
+    fn add_weight(&mut self, word: &str, value: Option<&str>) -> Result<(), Fault> {
+        let weight = number(word, value, 1, WEIGHT_MAX)?;
+        if self.mode.kind != ModeKind::Program {
+            let mode = self.mode.kind.name();
+            let quoted = quote(&format!("+{word}"));
+            let message = format!(
+                "{quoted} is for steered groups: under '{mode}' the kernel weighs all members alike"
+            );
+            return Err(Fault::new("option-of-steered-groups", message)
+                .hint(format!("write 'flow+weight={weight}', or leave it out")));
+        }
+        match self.weight.replace(weight) {
+            Some(before) if before != weight => {
+                let message = format!("a member has one weight, not {before} and {weight}");
+                Err(Fault::new("weight-twice", message).hint("keep one of them"))
+            }
+            _ => Ok(()),
+        }
+    }
+}
+
+/// Where the options of a `file:` begin. What follows a `+` in a path is an option if it has the
+/// name of one.
+pub(crate) fn begin(path: &str) -> usize {
+    let mut end = path.len();
+    while let Some(at) = path[..end].rfind('+') {
+        let name = path[at + 1..end].split('=').next().unwrap_or_default();
+        let name = name.trim().to_ascii_lowercase();
+        if !NAMES.contains(&name.as_str()) {
+            break;
+        }
+        end = at;
+    }
+    end
+}
+
+/// The number after the `=` of an option.
+fn number(word: &str, value: Option<&str>, min: u16, max: u16) -> Result<u16, Fault> {
+    let number = value.and_then(|value| value.parse().ok());
+    number
+        .filter(|number| (min..=max).contains(number))
+        .ok_or_else(|| {
+            let (quoted, name) = (quote(&format!("+{word}")), word.split('=').next());
+            let name = name.unwrap_or_default().trim_end().to_ascii_lowercase();
+            let message = format!("{quoted} takes a number from {min} to {max}");
+            Fault::new("option-number", message).hint(format!("write '+{name}={}'", min + 1))
+        })
+}
+
+/// The fault of a class.
+fn refuse_class(word: &str, value: Option<&str>) -> Fault {
+    if let Err(fault) = number(word, value, 1, CLASS_MAX) {
+        return fault;
+    }
+    let quoted = quote(&format!("+{word}"));
+    let message = format!(
+        "{quoted} needs the engine on XDP, which this version does not have: in a group of the kernel's a packet \
+         goes to one member, whatever its class"
+    );
+    Fault::new("option-needs-xdp", message).hint("leave it out")
+}
+
+/// The fault of a word after `+` that is not an option of this version.
+fn refuse_option(written: &str, name: &str) -> Fault {
+    if written.is_empty() {
+        return Fault::new("option-empty", "no option after '+'").hint(OPTIONS);
+    }
+    let quoted = quote(&format!("+{written}"));
+    if HUB_OPTIONS.contains(&name) {
+        let message = format!("option {quoted} needs the hub, which this version does not have");
+        return Fault::new("option-needs-hub", message).hint("leave it out");
+    }
+    if WITHOUT_VALUE.contains(&name) {
+        let message = format!("option {quoted} takes no value");
+        return Fault::new("option-with-value", message).hint(format!("write '+{name}'"));
+    }
+    let near = nearest(name, NEAR).map(|name| format!("+{name}"));
+    Fault::new("option-unknown", format!("unknown option {quoted}")).nearest(near, OPTIONS)
+}
+
+/// The largest weight.
+const WEIGHT_MAX: u16 = 1000;
+/// The largest class, as of `classify`.
+const CLASS_MAX: u16 = 63;
+const WITHOUT_VALUE: [&str; 2] = ["defrag", "rollover"];
+const HUB_OPTIONS: [&str; 2] = ["sticky", "balance"];
+const NEAR: [&str; 3] = ["defrag", "rollover", "weight"];
+const NAMES: [&str; 6] = ["defrag", "rollover", "weight", "class", "sticky", "balance"];
+const OPTIONS: &str =
+    "the options are +defrag, +rollover (kernel modes) and +weight=N (steered groups)";
