@@ -19,13 +19,21 @@ pub const RANKS: usize = OWNERS + BUCKETS;
 /// a bucket for the first time.
 pub const RANK_COUNT: usize = RANKS + SLOTS;
 
+/// Offset of the seats: for each of [`SLOTS`] a `u64` that says who stands there, its stamp times
+/// 256 plus its number; 0: nobody to remember.
+pub const SEATS: usize = 4608;
+
+/// Offset of the holders of the numbers: for each of [`SLOTS`] numbers a `u64`, the stamp of who
+/// has it times 256 plus its slot; 0: nobody.
+pub const HOLDERS: usize = SEATS + SLOTS * 8;
+
 /// Offset of the group's own words. The BPF program reads nothing from here on.
-pub const OWN: usize = 4608;
+pub const OWN: usize = HOLDERS + SLOTS * 8;
 
 /// Size of the table in bytes.
 pub const SIZE: usize = 65536;
 
-const _: () = assert!(BUCKETS.is_power_of_two() && RANK_COUNT == 4352 && RANK_COUNT + 4 <= OWN);
+const _: () = assert!(BUCKETS.is_power_of_two() && RANK_COUNT == 4352 && RANK_COUNT + 4 <= SEATS);
 
 /// The bucket of a hash: its low bits.
 pub const fn bucket(hash: u32) -> usize {

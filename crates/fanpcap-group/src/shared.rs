@@ -5,7 +5,7 @@ use crate::door::{DESCRIPTORS, Door};
 use crate::locker::{Deposit, Locker};
 use crate::page::Page;
 use crate::table::Table;
-use fanpcap_buckets::layout;
+use fanpcap_buckets::layout::{self, SLOTS};
 use fanpcap_linux::bpf;
 use fanpcap_linux::wait::Epoll;
 use std::io;
@@ -114,6 +114,8 @@ impl Shared {
             buckets: bytes.get(..layout::BUCKETS).unwrap_or_default(),
             ranks: bytes.get(layout::RANKS..count).unwrap_or_default(),
             rank_count: self.map.view::<AtomicU32>(count, 1).unwrap_or_default(),
+            seats: self.map.words(layout::SEATS, SLOTS).unwrap_or_default(),
+            holders: self.map.words(layout::HOLDERS, SLOTS).unwrap_or_default(),
             words: self.map.words(layout::OWN, words).unwrap_or_default(),
         }
     }

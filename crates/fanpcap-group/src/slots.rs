@@ -116,6 +116,7 @@ impl<'a, G: Ground> Slots<'a, G> {
             state: State::Newcomer,
             since_ns: self.ground.now_ns(),
             name: self.free_name(newcomer.name),
+            seat: self.table.free_seat(newcomer.cookie, slot),
             ..*newcomer
         });
         self.note(Journal::Join(slot));
@@ -342,6 +343,8 @@ impl<'a, G: Ground> Slots<'a, G> {
         self.ground.step();
         self.table.renumber_rows();
         self.ground.step();
+        self.table.close_seats();
+        self.ground.step();
         self.table.renumber_buckets();
         self.finish();
     }
@@ -437,6 +440,8 @@ impl<'a, G: Ground> Slots<'a, G> {
 
     /// A change is complete.
     fn finish(&mut self) {
+        self.ground.step();
+        self.table.open_seats();
         self.ground.step();
         self.table.set(
             at::GENERATION,

@@ -6,6 +6,8 @@
 //! group's lock. What another member wrote is not trusted further than that: no value of the table
 //! can make a reader of it panic or leave the table.
 
+mod seats;
+
 use fanpcap_buckets::layout::{self, BUCKETS, SLOTS};
 use fanpcap_buckets::{Owners, Share, Slot};
 use std::sync::atomic::{AtomicU8, AtomicU32, AtomicU64, Ordering};
@@ -19,6 +21,10 @@ pub(crate) struct Table<'a> {
     pub(crate) ranks: &'a [AtomicU8],
     /// How many ranks there are, in one entry.
     pub(crate) rank_count: &'a [AtomicU32],
+    /// Of each slot, the seat of who stands there and has packets; 0: nobody.
+    pub(crate) seats: &'a [AtomicU64],
+    /// Of each number, the stamp of the seat that has it, and the slot; 0: nobody.
+    pub(crate) holders: &'a [AtomicU64],
     /// The members' own words, from [`layout::OWN`] on.
     pub(crate) words: &'a [AtomicU64],
 }
@@ -74,7 +80,7 @@ pub(crate) const ROW: usize = 8;
 const _: () = assert!(layout::OWN + at::END * 8 <= layout::SIZE);
 
 /// "FPTABLE" and the version of the layout.
-pub(crate) const MAGIC: u64 = u64::from_be_bytes(*b"FPTABLE2");
+pub(crate) const MAGIC: u64 = u64::from_be_bytes(*b"FPTABLE3");
 
 /// The first word of a slot's row.
 fn row_at(slot: Slot) -> usize {
@@ -138,6 +144,9 @@ pub(crate) struct Row {
     pub(crate) since_ns: u64,
     /// Which name the member goes by, as a digest; 0: none.
     pub(crate) name: u64,
+    /// By what a sticky group remembers the member, `seats`: a stamp, and in the lowest byte a number.
+    /// A successor gets that of its predecessor.
+    pub(crate) seat: u64,
 }
 
 impl Row {
@@ -151,7 +160,7 @@ impl Row {
             self.heir,
             self.since_ns,
             self.name,
-            0,
+            self.seat,
             0,
         ]
     }
@@ -162,7 +171,7 @@ impl Row {
     }
 
     fn decode(words: [u64; ROW]) -> Self {
-        let [head, cookie, member, heir, since_ns, name, ..] = words;
+        let [head, cookie, member, heir, since_ns, name, seat, _] = words;
         let [state, class, low, high, pid @ ..] = head.to_le_bytes();
         Self {
             state: State::of(state),
@@ -174,6 +183,7 @@ impl Row {
             heir,
             since_ns,
             name,
+            seat,
         }
     }
 }

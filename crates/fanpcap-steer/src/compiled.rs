@@ -21,11 +21,22 @@ impl Compiled {
     /// # Errors
     /// See [`EbpfError`].
     pub fn of(tree: &Tree) -> Result<Self, EbpfError> {
+        Self::with(tree, None)
+    }
+
+    /// As [`Compiled::of`], for a sticky group if it has a number of `flows` to remember.
+    ///
+    /// # Errors
+    /// See [`EbpfError`].
+    pub fn with(tree: &Tree, flows: Option<u32>) -> Result<Self, EbpfError> {
         let parts = Parts::of(tree)?;
         Ok(Self {
-            fanout: ebpf::fanout(&parts)?,
+            fanout: match flows {
+                Some(flows) => ebpf::sticky_fanout(&parts, flows)?,
+                None => ebpf::fanout(&parts)?,
+            },
             filter: ebpf::filter(&parts, None)?,
-            digest: digest(tree, MEANING),
+            digest: digest(tree, MEANING, flows),
             parts,
         })
     }
@@ -54,7 +65,7 @@ impl Compiled {
     }
 
     /// Identifies the steering program, also across processes. Sources with the same tree have the
-    /// same digest. The digest is never 0.
+    /// same digest, unless they remember different numbers of flows. The digest is never 0.
     pub fn digest(&self) -> u64 {
         self.digest
     }
@@ -63,7 +74,7 @@ impl Compiled {
 /// FNV-1a of the meaning and of the tree as text, which contains no memory addresses. So members of
 /// an older and a newer build agree on a steering program only if it behaves equally in both. The
 /// text keeps the Rust types' original names.
-fn digest(tree: &Tree, meaning: u32) -> u64 {
+fn digest(tree: &Tree, meaning: u32, flows: Option<u32>) -> u64 {
     let Tree {
         main,
         sets,
@@ -75,6 +86,9 @@ fn digest(tree: &Tree, meaning: u32) -> u64 {
         digest,
         "{meaning} Program {{ main: {main:?}, sets: {sets:?}, filters: {filters:?} }}"
     );
+    if let Some(flows) = flows {
+        let _ = write!(digest, " sticky {flows}");
+    }
     // 0 means no digest.
     digest.0.max(1)
 }
@@ -119,14 +133,17 @@ mod tests {
         for line in include_str!("../tests/digests.txt").lines() {
             let (name, expected) = line.split_once(' ').unwrap();
             let example = read(crate::table::find(name).unwrap().example);
-            let found = format!("{:016x}", digest(&example, MEANING));
+            let found = format!("{:016x}", digest(&example, MEANING, None));
             assert_eq!(found, expected, "{name}");
         }
     }
 
     #[test]
-    fn what_means_something_else_in_another_build_has_another_digest() {
+    fn what_does_something_else_has_another_digest() {
         let tree = read("main = tcp >-> steer_flow");
-        assert_ne!(digest(&tree, MEANING), digest(&tree, MEANING + 1));
+        let digest = |meaning, flows| digest(&tree, meaning, flows);
+        assert_ne!(digest(MEANING, None), digest(MEANING + 1, None));
+        assert_ne!(digest(MEANING, None), digest(MEANING, Some(7)));
+        assert_ne!(digest(MEANING, Some(7)), digest(MEANING, Some(8)));
     }
 }

@@ -40,7 +40,7 @@ mod steer;
 mod tests;
 
 pub use assembler::{CONDITIONS_MAX, INSTRUCTIONS_MAX, STEPS_MAX};
-pub use maps::{COUNTERS_MAP, FRAGMENTS_MAP, LATE_MAP, SETS_MAP, TABLE_MAP, TURNS_MAP};
+pub use maps::{COUNTERS_MAP, FLOWS_MAP, FRAGMENTS_MAP, LATE_MAP, SETS_MAP, TABLE_MAP, TURNS_MAP};
 
 use crate::ir::Tree;
 use crate::parts::{Parts, Unfit};
@@ -120,10 +120,19 @@ impl From<Unfit> for EbpfError {
 /// # Errors
 /// See [`EbpfError`].
 pub fn fanout(parts: &Parts) -> Result<Object, EbpfError> {
-    by_table(parts.steering())
+    by_table(parts.steering(), None)
 }
 
-/// The same without a table, to measure what the table costs: returns the hash or the number.
+/// The same for a sticky group: a flow stays with the member that has had it, even when the flow's
+/// bucket moves. The BPF program remembers so many `flows`, and forgets the least recently seen.
+///
+/// # Errors
+/// See [`EbpfError`].
+pub fn sticky_fanout(parts: &Parts, flows: u32) -> Result<Object, EbpfError> {
+    by_table(parts.steering(), Some(flows))
+}
+
+/// As [`fanout`], without a table, to measure what the table costs: returns the hash or the number.
 ///
 /// # Errors
 /// See [`EbpfError`].
@@ -156,8 +165,8 @@ fn fanout_of(tree: &Tree) -> Result<Object, EbpfError> {
     object(tree, &Socket { fanout: true }, Role::Steer { drop: 0 })
 }
 
-fn by_table(tree: &Tree) -> Result<Object, EbpfError> {
-    object(tree, &Socket { fanout: true }, Role::Place)
+fn by_table(tree: &Tree, flows: Option<u32>) -> Result<Object, EbpfError> {
+    object(tree, &Socket { fanout: true }, Role::Place { flows })
 }
 
 fn filter_of(tree: &Tree, user: Option<&[Classic]>) -> Result<Object, EbpfError> {

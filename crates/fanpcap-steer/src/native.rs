@@ -10,7 +10,7 @@ mod state;
 mod steer;
 mod table;
 
-pub use table::Table;
+pub use table::{Flows, Table};
 
 use fanpcap_wire::{Frame, Layers};
 

@@ -100,7 +100,7 @@ impl<G: Ground> Slots<'_, G> {
         }
     }
 
-    /// Every bucket and rank of `from` becomes that of `to`. It can be done again from its
+    /// Every bucket and rank of `from` becomes that of `to`, and its seat. It can be done again from its
     /// beginning.
     pub(super) fn finish_succession(&mut self, from: Slot, to: Slot) {
         let mut moved = 0;
@@ -121,6 +121,9 @@ impl<G: Ground> Slots<'_, G> {
         self.table.set(at::MOVED, moved);
         self.table.set(at::MOVED_NS, self.ground.now_ns());
         self.set_state(from, State::Dead);
+        let seat = self.table.row(from).seat;
+        let row = self.table.row(to);
+        self.table.set_row(to, &Row { seat, ..row });
         self.set_state(to, State::Live);
         self.finish();
     }

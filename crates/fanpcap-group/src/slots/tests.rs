@@ -112,6 +112,24 @@ fn a_device_that_was_down_gives_slots_new_numbers_and_moves_nothing() {
 }
 
 #[test]
+fn a_member_keeps_its_seat_when_its_slot_gets_another_number() {
+    let mut world = group(4);
+    world.close(world.in_slot(1));
+    let heir = world.in_slot(0);
+    world.attend(heir);
+    world.settle_all();
+    let newcomer = world.open();
+    world.join(newcomer).unwrap();
+    // The number of the one that is gone, and a stamp of its own.
+    assert_eq!(world.seat(newcomer), (newcomer << 8) | 1);
+    world.flap();
+    assert!(world.renumber(heir));
+    assert_eq!(world.in_slot(3), newcomer);
+    assert_eq!(world.seat(newcomer), (newcomer << 8) | 1);
+    world.check();
+}
+
+#[test]
 fn a_full_group_and_a_locker_without_room_refuse_a_newcomer() {
     let mut world = group(255);
     let last = world.open();

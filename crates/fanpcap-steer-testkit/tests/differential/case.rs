@@ -275,7 +275,7 @@ impl<'t> Whole<'t> {
     }
 }
 
-fn is_fragment(frame: &Frame<'_>) -> bool {
+pub(crate) fn is_fragment(frame: &Frame<'_>) -> bool {
     let outer = Layers::of(frame);
     let inner = outer.inner();
     [Some(&outer), inner.as_ref()]

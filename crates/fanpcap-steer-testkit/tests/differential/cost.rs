@@ -72,7 +72,7 @@ fn packets_cost_little() {
     }
 }
 
-/// Mode `flow` without a table and with one, in turn. FANPCAP_PROOF_REPEAT says how many runs a
+/// Mode `flow` without a table, with one, and with flows that are remembered, in turn. FANPCAP_PROOF_REPEAT says how many runs a
 /// round has.
 #[test]
 #[ignore = "needs root: eBPF; says figures, of which only the coarsest can fail"]
@@ -84,7 +84,8 @@ fn a_table_costs_little() {
     let segment = [&datagram[..4], &[0; 22]].concat();
     let table = Group(0).table();
     let parts = Parts::of(&compiled(modes::source("flow").unwrap())).unwrap();
-    let endings = [ebpf::fanout_without_table, ebpf::fanout];
+    let sticky = |parts: &Parts| ebpf::sticky_fanout(parts, 65_536);
+    let endings: [fn(&Parts) -> _; 3] = [ebpf::fanout_without_table, ebpf::fanout, sticky];
     let endings = endings.map(|compile| table.load(&compile(&parts).unwrap(), "cost").unwrap());
     for (what, protocol, payload) in [("UDP", 17, datagram), ("TCP", 6, segment)] {
         let frame = frames::ethernet(0x0800, &frames::v4(protocol, 0x4000, &payload));
@@ -95,15 +96,16 @@ fn a_table_costs_little() {
                 .map(|it| it.time(&frame, repeat).unwrap().1)
         });
         let rounds: Vec<_> = rounds.collect();
-        let [without, by_table] = [0, 1].map(|ending| {
+        let [without, by_table, sticky] = [0, 1, 2].map(|ending| {
             let mut times: Vec<_> = rounds.iter().map(|round| round[ending]).collect();
             times.sort_unstable();
             (times[ROUNDS / 2], times[0], times[ROUNDS - 1])
         });
         println!(
-            "{what}, medians and ranges: without a table {without:?} ns, by a table {by_table:?} ns"
+            "{what}, medians and ranges: without a table {without:?} ns, by a table {by_table:?} ns, \
+             sticky {sticky:?} ns"
         );
-        assert!(by_table.0 < without.0 + 50);
+        assert!(by_table.0 < without.0 + 50 && sticky.0 < without.0 + 200);
     }
 }
 

@@ -16,6 +16,7 @@ mod seeded;
 mod shrink;
 mod side;
 mod slots;
+mod sticky;
 mod traffic;
 mod tree;
 mod workers;

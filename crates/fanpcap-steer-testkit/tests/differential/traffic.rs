@@ -118,6 +118,14 @@ pub(crate) enum Untried {
 }
 
 impl Shot {
+    /// The frame.
+    pub(crate) fn frame(&self) -> Frame<'_> {
+        Frame {
+            bytes: &self.bytes,
+            tag: None,
+        }
+    }
+
     /// Why a trial should not take it; none where it should.
     pub(crate) fn untried(&self, is_socket: bool) -> Option<Untried> {
         let len = self.bytes.len();

@@ -19,8 +19,9 @@ pub(super) enum Role<'a> {
     /// steering program drops.
     Steer { drop: u32 },
     /// Returns the slot that the group's table has for the hash or the number. For a packet that
-    /// the steering program drops, returns the slot for hash 0.
-    Place,
+    /// the steering program drops, returns the slot for hash 0. Remembers so many flows, which stay
+    /// with their member.
+    Place { flows: Option<u32> },
     /// Returns the number of bytes that a member keeps: 0 for a packet that the steering program
     /// drops; for others the result of the user's own filter, or all bytes.
     Keep { user: Option<&'a [Classic]> },
@@ -160,9 +161,9 @@ impl<'a> Emitter<'a> {
                 self.asm.alu32(Op::Move, R0, R8);
                 self.dropped(drop, nothing as i32);
             }
-            Role::Place => {
+            Role::Place { flows } => {
                 self.follow();
-                self.place(drop);
+                self.place(drop, flows);
             }
             Role::Keep { user } => {
                 self.keep(user);

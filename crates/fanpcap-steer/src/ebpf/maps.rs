@@ -21,6 +21,9 @@ pub const SETS_MAP: &str = "sets";
 /// Name of the group's table of slots. The members share the table, and the loader is given it.
 pub const TABLE_MAP: &str = "table";
 
+/// Name of the map that remembers who has had a flow last, in sticky groups.
+pub const FLOWS_MAP: &str = "flows";
+
 /// A map, by its purpose.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Map {
@@ -36,6 +39,8 @@ pub(super) enum Map {
     Sets,
     /// [`TABLE_MAP`].
     Table,
+    /// [`FLOWS_MAP`], and how many it remembers.
+    Flows(u32),
 }
 
 const COUNTERS_LEN: u32 = 8 * 64;
@@ -62,6 +67,8 @@ impl Map {
                 MapSpec::new(FRAGMENTS_MAP, MapKind::LruHash, key, value, FRAGMENTS_MAX)
             }
             Self::Table => MapSpec::given(TABLE_MAP, TABLE_LEN),
+            // From a hash to an entry of `layout::SEATS`.
+            Self::Flows(entries) => MapSpec::new(FLOWS_MAP, MapKind::LruHash, 4, 8, entries),
             Self::Sets => {
                 let keys = set_keys(tree);
                 let entries = u32::try_from(keys.len()).unwrap_or(u32::MAX);

@@ -1,13 +1,13 @@
 //! The slot of a packet: the group's table has one for each bucket of hashes, and one for each rank
 //! of members.
 
-use super::assembler::{If, Label, Op, R0, R1, R2, R6, R8, R10, Width};
+use super::assembler::{If, Label, Op, R0, R1, R2, R3, R4, R6, R7, R8, R9, R10, Register, Width};
 use super::emitter::{Emitter, Role};
 use super::maps::Map;
-use super::stack::ROW;
-use super::target::MAP_LOOKUP;
+use super::stack::{FLOW, KEY, ROW};
+use super::target::{MAP_LOOKUP, MAP_UPDATE};
 use fanpcap_bpf::TABLE_ROW;
-use fanpcap_buckets::layout::{BUCKETS, OWNERS, RANK_COUNT, RANKS, SLOTS};
+use fanpcap_buckets::layout::{BUCKETS, HOLDERS, OWNERS, RANK_COUNT, RANKS, SEATS, SLOTS};
 
 /// The bit that marks r8 as a member's number. No hash and no number has this bit.
 const NUMBER: i32 = i32::MIN;
@@ -19,16 +19,23 @@ const LOWEST_LAST: i32 = if cfg!(target_endian = "big") { 56 } else { 0 };
 const BUCKET_MASK: i32 = 0xfff;
 /// All ranks that the table has room for.
 const RANK_MASK: i32 = 0xff;
+/// A slot, or a member's number, in an entry of seats or holders.
+const SLOT_MASK: i32 = 0xff;
 /// Where a byte can begin in its row, in bits.
 const BYTE_MASK: i32 = 56;
 /// Offset of the slot of rank 0.
 const FIRST_RANK: i32 = 4096;
 /// The row with the number of ranks.
 const COUNT_ROW: i32 = 544;
+/// The row of slot 0 in the seats.
+const SEATS_ROW: i32 = 576;
+/// The row of number 0 in the holders.
+const HOLDERS_ROW: i32 = 832;
 
 const _: () = assert!(OWNERS == 0 && TABLE_ROW == 8);
 const _: () = assert!(BUCKET_MASK as usize == BUCKETS - 1 && RANK_MASK as usize == SLOTS - 1);
 const _: () = assert!(FIRST_RANK as usize == RANKS && COUNT_ROW as usize * 8 == RANK_COUNT);
+const _: () = assert!(SEATS_ROW as usize * 8 == SEATS && HOLDERS_ROW as usize * 8 == HOLDERS);
 
 impl Emitter<'_> {
     /// Puts a constant number of a member into r8. XORs the number into a 0 that the verifier does
@@ -43,15 +50,16 @@ impl Emitter<'_> {
 
     /// Marks r8 as a member's number.
     pub(super) fn is_number(&mut self) {
-        if self.role == Role::Place {
+        if matches!(self.role, Role::Place { .. }) {
             self.numbers = true;
             self.asm.alu32(Op::Xor, R8, NUMBER);
         }
     }
 
     /// Puts the slot for the hash or the number in r8 into r0. Binds `drop`: a packet that is
-    /// dropped goes by hash 0, so that a live member's filter counts it.
-    pub(super) fn place(&mut self, drop: Label) {
+    /// dropped goes by hash 0, so that a live member's filter counts it. With `flows`, a hash stays
+    /// with the member that has had it.
+    pub(super) fn place(&mut self, drop: Label, flows: Option<u32>) {
         let (hash, owner, none) = (self.asm.label(), self.asm.label(), self.asm.label());
         self.asm.note("slot");
         if self.numbers {
@@ -63,14 +71,69 @@ impl Emitter<'_> {
         }
         self.asm.bind(drop);
         self.asm.set(R8, 0);
-        self.asm.bind(hash);
-        // A lookup of flows that keep their member would come here.
-        self.asm.alu32(Op::And, R8, BUCKET_MASK);
+        if let Some(flows) = flows {
+            self.asm.jump(owner);
+            self.asm.bind(hash);
+            self.stay(Map::Flows(flows), none);
+        } else {
+            self.asm.bind(hash);
+            self.asm.alu32(Op::And, R8, BUCKET_MASK);
+        }
         self.asm.bind(owner);
         self.slot_at(none);
         self.asm.exit();
         self.asm.bind(none);
         self.asm.set(R0, 0);
+    }
+
+    /// Puts the slot of the member that has had the hash in r8 last into r0, or that of its bucket
+    /// if the member is gone. Remembers who that is.
+    fn stay(&mut self, flows: Map, none: Label) {
+        let (moved, done) = (self.asm.label(), self.asm.label());
+        self.asm.store(Width::Word, R10, FLOW, R8);
+        self.flow(flows);
+        self.asm.call(MAP_LOOKUP);
+        self.asm.jump_if(If::Equal, R0, 0, moved);
+        self.asm.load(Width::Double, R7, R0, 0);
+        self.word_of(R7, HOLDERS_ROW, none);
+        self.asm.set(R1, R0);
+        self.asm.alu(Op::Xor, R1, R7);
+        self.asm.alu(Op::Right, R1, 8);
+        self.asm.jump_if(If::NotEqual, R1, 0, moved);
+        self.asm.alu(Op::And, R0, SLOT_MASK);
+        self.asm.exit();
+        self.asm.bind(moved);
+        self.asm.alu32(Op::And, R8, BUCKET_MASK);
+        self.slot_at(none);
+        self.asm.set(R9, R0);
+        self.word_of(R9, SEATS_ROW, none);
+        self.asm.jump_if(If::Equal, R0, 0, done);
+        self.asm.store(Width::Double, R10, KEY, R0);
+        self.flow(flows);
+        self.asm.set(R3, R10);
+        self.asm.alu(Op::Add, R3, i32::from(KEY));
+        self.asm.set(R4, 0);
+        self.asm.call(MAP_UPDATE);
+        self.asm.bind(done);
+        self.asm.set(R0, R9);
+        self.asm.exit();
+    }
+
+    /// Loads the map of flows and the key as a helper's arguments.
+    fn flow(&mut self, flows: Map) {
+        let flows = self.maps.of(flows);
+        self.asm.map(R1, flows);
+        self.asm.set(R2, R10);
+        self.asm.alu(Op::Add, R2, i32::from(FLOW));
+    }
+
+    /// Puts the word that the rows from `first` on have for the lowest byte of `index` into r0.
+    fn word_of(&mut self, index: Register, first: i32, none: Label) {
+        self.asm.set(R2, index);
+        self.asm.alu(Op::And, R2, SLOT_MASK);
+        self.asm.alu(Op::Add, R2, first);
+        self.row(none);
+        self.asm.load(Width::Double, R0, R0, 0);
     }
 
     /// Replaces the number in r8 by the offset of its rank's slot. Goes to `none` if there are no

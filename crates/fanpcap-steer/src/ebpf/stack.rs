@@ -10,6 +10,9 @@
 pub(super) const WINDOW: i16 = -62;
 /// The key of a row of the group's table. It is within the window, where a helper has written.
 pub(super) const ROW: i16 = -60;
+/// The hash of a flow that is looked up, as a key. It replaces the packet's own view, which is not
+/// needed any more.
+pub(super) const FLOW: i16 = OUTER;
 /// The packet's own view: its lower half, and 8 bytes above it the upper half. It replaces the
 /// window. The verifier tracks no value at an offset of 4 beyond a multiple of eight.
 pub(super) const OUTER: i16 = -52;

@@ -1,6 +1,7 @@
 //! The slot that a decision comes to, by a group's table.
 
-use fanpcap_buckets::layout::{self, BUCKETS};
+use fanpcap_buckets::layout::{self, BUCKETS, SLOTS};
+use std::collections::HashMap;
 
 use super::Decision;
 
@@ -11,6 +12,39 @@ pub struct Table<'t> {
     pub buckets: &'t [u8; BUCKETS],
     /// The slot of each rank; empty until a member owns a bucket for the first time.
     pub ranks: &'t [u8],
+    /// Who stands in each slot (`layout::SEATS`).
+    pub seats: &'t [u64; SLOTS],
+    /// In which slot the seat of each number is (`layout::HOLDERS`).
+    pub holders: &'t [u64; SLOTS],
+}
+
+/// What the BPF program of a sticky group remembers, as long as it forgets nothing: who has had
+/// each hash last.
+#[derive(Clone, Debug, Default)]
+pub struct Flows(HashMap<u32, u64>);
+
+impl Flows {
+    /// The slot that a sticky group's BPF program returns for the decision.
+    pub fn slot(&mut self, table: &Table<'_>, decision: Decision) -> u8 {
+        let hash = match decision {
+            Decision::Member(_) | Decision::Drop => return table.slot(decision),
+            Decision::Steer(hash) => hash,
+            Decision::Copy | Decision::Double(..) | Decision::Broadcast => 0,
+        };
+        let lowest = |word: u64| word.to_le_bytes()[0];
+        if let Some(had) = self.0.get(&hash) {
+            let holder = table.holders[usize::from(lowest(*had))];
+            if holder >> 8 == had >> 8 {
+                return lowest(holder);
+            }
+        }
+        let slot = table.slot(decision);
+        match table.seats[usize::from(slot)] {
+            0 => {}
+            seat => _ = self.0.insert(hash, seat),
+        }
+        slot
+    }
 }
 
 impl Table<'_> {
@@ -45,6 +79,8 @@ mod tests {
         let table = Table {
             buckets: &buckets,
             ranks: &ranks,
+            seats: &[0; SLOTS],
+            holders: &[0; SLOTS],
         };
         assert_eq!(table.slot(Decision::Steer(4096 + 5)), 2);
         assert_eq!(
@@ -53,8 +89,8 @@ mod tests {
         );
         assert_eq!(table.slot(Decision::Drop), 1);
         let nobody = Table {
-            buckets: &buckets,
             ranks: &[],
+            ..table
         };
         assert_eq!(nobody.slot(Decision::Member(8)), 0);
     }

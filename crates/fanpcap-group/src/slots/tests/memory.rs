@@ -9,6 +9,8 @@ pub(super) struct Memory {
     pub(super) buckets: Vec<AtomicU8>,
     ranks: Vec<AtomicU8>,
     rank_count: [AtomicU32; 1],
+    pub(super) seats: Vec<AtomicU64>,
+    pub(super) holders: Vec<AtomicU64>,
     words: Vec<AtomicU64>,
 }
 
@@ -18,12 +20,17 @@ impl Clone for Memory {
             let bytes = bytes.iter().map(|it| it.load(Ordering::Relaxed));
             bytes.map(AtomicU8::new).collect()
         };
-        let words = self.words.iter().map(|it| it.load(Ordering::Relaxed));
+        let words = |words: &[AtomicU64]| {
+            let words = words.iter().map(|it| it.load(Ordering::Relaxed));
+            words.map(AtomicU64::new).collect()
+        };
         Self {
             buckets: bytes(&self.buckets),
             ranks: bytes(&self.ranks),
             rank_count: [AtomicU32::new(self.rank_count[0].load(Ordering::Relaxed))],
-            words: words.map(AtomicU64::new).collect(),
+            seats: words(&self.seats),
+            holders: words(&self.holders),
+            words: words(&self.words),
         }
     }
 }
@@ -31,11 +38,14 @@ impl Clone for Memory {
 impl Memory {
     pub(super) fn new() -> Self {
         let bytes = |count| (0..count).map(|_| AtomicU8::new(0)).collect();
+        let words = |count| (0..count).map(|_| AtomicU64::new(0)).collect();
         let memory = Self {
             buckets: bytes(BUCKETS),
             ranks: bytes(SLOTS),
             rank_count: [AtomicU32::new(0)],
-            words: (0..at::END).map(|_| AtomicU64::new(0)).collect(),
+            seats: words(SLOTS),
+            holders: words(SLOTS),
+            words: words(at::END),
         };
         memory.table().begin(0);
         memory
@@ -46,6 +56,8 @@ impl Memory {
             buckets: &self.buckets,
             ranks: &self.ranks,
             rank_count: &self.rank_count,
+            seats: &self.seats,
+            holders: &self.holders,
             words: &self.words,
         }
     }

@@ -39,6 +39,7 @@ fn a_successor_gets_buckets_and_ring_and_nothing_else_moves() {
         if leaves {
             world.depart(named);
         }
+        let seat = world.seat(named);
         let before = die(&mut world, named);
         assert_eq!(world.owners(), before, "nothing moves before");
         world.send(50);
@@ -48,6 +49,7 @@ fn a_successor_gets_buckets_and_ring_and_nothing_else_moves() {
         world.begin_share(successor);
         world.attend(successor);
         assert_eq!(world.heir_of(named), Some(successor));
+        assert_eq!(world.seat(successor), seat);
         assert!(world.awaited().is_empty());
         world.check();
         world.settle_all();

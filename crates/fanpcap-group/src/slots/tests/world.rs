@@ -1,6 +1,7 @@
 //! A simulated kernel with one group: its array, sockets and rings, the locker, and processes that
 //! may die at any step.
 
+mod seats;
 mod successors;
 
 use super::super::{Ground, Slots, Unjoined};
@@ -446,6 +447,7 @@ impl World {
             assert!(row.state != State::Awaited || row.name != 0, "{row:?}");
         }
         self.check_shares(&rows);
+        self.check_seats(&rows);
         let sockets = self.kernel.locker.iter().filter_map(|it| match it {
             Deposit::Socket(cookie) => Some(*cookie),
             Deposit::Lifeline(_) => None,

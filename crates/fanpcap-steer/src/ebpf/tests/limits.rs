@@ -7,7 +7,11 @@ use std::net::IpAddr;
 fn load(program: &Tree) -> Result<[u32; 3], EbpfError> {
     let mut verified = [0; 3];
     let table = table();
-    let objects = [by_table(program)?, filter_of(program, None)?, xdp(program)?];
+    let objects = [
+        by_table(program, None)?,
+        filter_of(program, None)?,
+        xdp(program)?,
+    ];
     for (object, verified) in objects.iter().zip(&mut verified) {
         let loaded = load_with(object, &table)
             .unwrap_or_else(|error| panic!("{error}\n{}", program.main_text()));
@@ -207,7 +211,8 @@ pub(super) fn the_kernel_takes_sockets_programs_with_all_nodes() {
             filters: Vec::new(),
         };
         for object in [
-            by_table(&program).unwrap(),
+            by_table(&program, None).unwrap(),
+            by_table(&program, Some(65_536)).unwrap(),
             filter_of(&program, None).unwrap(),
         ] {
             let loaded = load_with(&object, &table()).unwrap_or_else(|error| panic!("{error}"));
@@ -232,7 +237,7 @@ fn grow(name: &str, sizes: &[usize], main: impl Fn(usize) -> Function) {
         match load(&program) {
             Ok(verified) => {
                 taken += 1;
-                let steps = by_table(&program).unwrap().steps();
+                let steps = by_table(&program, None).unwrap().steps();
                 println!("{name}, {size}: {verified:?} verified, {steps} steps");
             }
             Err(error) => {

@@ -73,15 +73,18 @@ fn as_child_all_socket_programs_load() {
         ("vxlan", tunnels().swap_remove(9).1),
     ] {
         // Speculation is held up where the verifier does not trust: what that costs.
-        let loaded = load_with(&by_table(&program(flow_mode())).unwrap(), &table()).unwrap();
-        assert!(loaded.verified().unwrap() < 10_000);
-        // A trial takes CAP_BPF only for sockets' programs.
-        match loaded.time(&frame, 1_000_000) {
-            Ok((_, nanoseconds)) => println!(
-                "{name}: {nanoseconds} ns, {} verified",
-                loaded.verified().unwrap()
-            ),
-            Err(error) => println!("{name}: {error}"),
+        for flows in [None, Some(65_536)] {
+            let object = by_table(&program(flow_mode()), flows).unwrap();
+            let loaded = load_with(&object, &table()).unwrap();
+            assert!(loaded.verified().unwrap() < 10_000);
+            // A trial takes CAP_BPF only for sockets' programs.
+            match loaded.time(&frame, 1_000_000) {
+                Ok((_, nanoseconds)) => println!(
+                    "{name}, {flows:?}: {nanoseconds} ns, {} verified",
+                    loaded.verified().unwrap()
+                ),
+                Err(error) => println!("{name}: {error}"),
+            }
         }
     }
 }

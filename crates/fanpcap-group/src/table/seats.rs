@@ -1,0 +1,59 @@
+//! Who the members are to the BPF program of a sticky group: it remembers a member by its seat, a
+//! stamp and a number, and never by its slot.
+
+use super::{State, Table};
+use fanpcap_buckets::Slot;
+use fanpcap_buckets::layout::SLOTS;
+use std::sync::atomic::Ordering;
+
+/// The part of a seat that is its number.
+const NUMBER: u64 = 0xff;
+
+fn number(seat: u64) -> usize {
+    usize::from(seat.to_le_bytes()[0])
+}
+
+impl State {
+    /// Whether flows stay with the slot that are remembered as its own.
+    fn keeps_flows(self) -> bool {
+        match self {
+            Self::Newcomer | Self::Live | Self::Awaited => true,
+            Self::Free | Self::Dead | Self::Inherited | Self::Vacant => false,
+        }
+    }
+}
+
+impl Table<'_> {
+    /// A seat for the newcomer with this socket, with the lowest number that no slot but `slot` has.
+    pub(crate) fn free_seat(&self, cookie: u64, slot: Slot) -> u64 {
+        let mut is_taken = [false; SLOTS];
+        for (_, row) in self.rows().filter(|(it, _)| *it != slot) {
+            is_taken[number(row.seat)] |= row.seat != 0;
+        }
+        let number = is_taken.iter().position(|taken| !taken).unwrap_or(0);
+        // A socket's cookie is not another's before the machine starts anew.
+        ((cookie << 8) | number as u64).max(1 << 8)
+    }
+
+    /// Has the BPF program remember nobody new, while slots change their numbers.
+    pub(crate) fn close_seats(&self) {
+        for seat in self.seats {
+            seat.store(0, Ordering::Release);
+        }
+    }
+
+    /// Shows the BPF program who stands in which slot, by the rows.
+    pub(crate) fn open_seats(&self) {
+        let mut seats = [0; SLOTS];
+        let mut holders = [0; SLOTS];
+        for (slot, row) in self.rows().filter(|(_, row)| row.state.keeps_flows()) {
+            seats[usize::from(slot.0)] = row.seat;
+            holders[number(row.seat)] = (row.seat & !NUMBER) | u64::from(slot.0);
+        }
+        for (words, values) in [(self.holders, holders), (self.seats, seats)] {
+            for (word, value) in words.iter().zip(values) {
+                word.store(value, Ordering::Release);
+            }
+        }
+    }
+}
