@@ -180,7 +180,10 @@ pub(crate) fn members(p: PcapHandle, identity: &Identity) -> Vec<OwnMember> {
         Some((entry.handle, member.own().filter(|_| is_beside)?))
     };
     let mut own = collect(|entry| is_mine(p, entry).then(|| own_of(entry))?);
-    own.sort_by_key(|(handle, _)| *handle != p.address());
+    if let Some(at) = own.iter().position(|(handle, _)| *handle == p.address()) {
+        let first = own.remove(at);
+        own.insert(0, first);
+    }
     own.into_iter().map(|(_, own)| own).collect()
 }
 

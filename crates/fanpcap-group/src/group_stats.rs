@@ -5,7 +5,6 @@ use crate::record::{MemberCounters, Record, Running};
 use fanpcap_config::steering::Counts;
 use fanpcap_linux::wait::clock;
 use fanpcap_steer::ir::COUNTERS;
-use std::collections::BTreeMap;
 
 /// Statistics of a whole group. A value that is not known is `None`.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -85,9 +84,11 @@ impl GroupStats {
 
 /// The records of `members`, if there is at least one and each has a page. Pages of other sockets
 /// do not count: their owners are about to join, or have failed to.
-fn of_members(members: &[MemberId], pages: Vec<(MemberId, Record)>) -> Option<Vec<Record>> {
-    let mut pages: BTreeMap<MemberId, Record> = pages.into_iter().collect();
-    let records = members.iter().map(|member| pages.remove(member));
+fn of_members(members: &[MemberId], mut pages: Vec<(MemberId, Record)>) -> Option<Vec<Record>> {
+    let records = members.iter().map(|member| {
+        let place = pages.iter().position(|(id, _)| id == member)?;
+        Some(pages.swap_remove(place).1)
+    });
     records
         .collect::<Option<Vec<_>>>()
         .filter(|records| !records.is_empty())

@@ -5,7 +5,6 @@ use crate::page::{GroupDir, MemberId};
 use crate::record::Record;
 use fanpcap_linux::interface;
 use fanpcap_linux::netlink::diag::{self, PacketSocket};
-use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 
 /// A packet socket with its page, if it has one.
@@ -119,17 +118,25 @@ fn is_in(socket: &PacketSocket, group: u16) -> bool {
     socket.fanout.is_some_and(|has| has.id == group)
 }
 
+/// Interface index and number of a group.
+type GroupKey = (u32, u16);
+
+fn group(socket: &PacketSocket) -> Option<GroupKey> {
+    Some((socket.ifindex, socket.fanout?.id))
+}
+
 /// Reads the pages of these sockets. Reads each group directory once.
 fn with_pages<'a>(sockets: impl Iterator<Item = &'a PacketSocket>) -> Vec<RosterEntry> {
-    let mut groups: BTreeMap<(u32, u16), BTreeMap<MemberId, Record>> = BTreeMap::new();
+    let mut groups: Vec<(GroupKey, Vec<(MemberId, Record)>)> = Vec::new();
     let mut page = |socket: &PacketSocket| {
-        let group = socket.fanout?.id;
-        let pages = groups.entry((socket.ifindex, group)).or_insert_with(|| {
-            GroupDir::of(socket.ifindex, group)
-                .map(|directory| directory.pages().into_iter().collect())
-                .unwrap_or_default()
-        });
-        pages.remove(&id(socket))
+        let group = group(socket)?;
+        if !groups.iter().any(|(known, _)| *known == group) {
+            let directory = GroupDir::of(group.0, group.1);
+            groups.push((group, directory.map(|it| it.pages()).unwrap_or_default()));
+        }
+        let (_, pages) = groups.iter_mut().find(|(known, _)| *known == group)?;
+        let place = pages.iter().position(|(member, _)| *member == id(socket))?;
+        Some(pages.swap_remove(place).1)
     };
     let entry = |socket: &PacketSocket| RosterEntry {
         page: page(socket),
@@ -144,13 +151,12 @@ fn with_pages<'a>(sockets: impl Iterator<Item = &'a PacketSocket>) -> Vec<Roster
 /// Marks the sockets without a page in groups whose members share a table. These groups take no
 /// member without a page, and keep the sockets of dead ones.
 fn mark_placeholders(entries: &mut [RosterEntry]) {
-    let group = |socket: &PacketSocket| Some((socket.ifindex, socket.fanout?.id));
     let shares = |entry: &&RosterEntry| {
         let page = entry.page.as_ref();
         page.is_some_and(|page| page.shared.is_some())
     };
     let with_table = entries.iter().filter(shares);
-    let with_table: BTreeSet<(u32, u16)> = with_table.filter_map(|it| group(&it.socket)).collect();
+    let with_table: Vec<GroupKey> = with_table.filter_map(|it| group(&it.socket)).collect();
     for entry in entries.iter_mut().filter(|entry| entry.page.is_none()) {
         entry.is_placeholder = group(&entry.socket).is_some_and(|it| with_table.contains(&it));
     }

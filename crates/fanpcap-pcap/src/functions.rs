@@ -171,10 +171,9 @@ macro_rules! table {
 
         impl Symbols {
             /// Looks them up.
-            pub(crate) fn find(symbol: impl Fn(&CStr) -> Option<NonNull<c_void>>) -> Self {
-                let find = |name: &str| symbol(CStr::from_bytes_with_nul(name.as_bytes()).ok()?);
+            pub(crate) fn find(symbol: Lookup<'_>) -> Self {
                 Self {
-                    $($name: find(concat!(stringify!($name), "\0"))
+                    $($name: named(symbol, concat!(stringify!($name), "\0"))
                         // SAFETY: libpcap's function of this name has this type.
                         .map(|it| unsafe { mem::transmute::<NonNull<c_void>, types::$name>(it) }),)*
                 }
@@ -184,6 +183,15 @@ macro_rules! table {
 }
 
 for_each_function!(table);
+
+/// Looks up a function by its name.
+type Lookup<'a> = &'a dyn Fn(&CStr) -> Option<NonNull<c_void>>;
+
+/// A function of its own: inlined, it would be in the library once for each name.
+#[inline(never)]
+fn named(symbol: Lookup<'_>, name: &str) -> Option<NonNull<c_void>> {
+    symbol(CStr::from_bytes_with_nul(name.as_bytes()).ok()?)
+}
 
 /// Declares the table of those functions that must be there.
 macro_rules! functions {

@@ -55,7 +55,7 @@ impl Library {
             .map_err(|_| failed("the path has a zero byte".to_owned()))?;
         let object =
             SharedObject::open(&name, libc::RTLD_NOW | libc::RTLD_LOCAL).map_err(failed)?;
-        let symbols = Symbols::find(|name| object.symbol(name));
+        let symbols = Symbols::find(&|name| object.symbol(name));
         let functions = Functions::of(&symbols).map_err(|name| OpenError::Symbol {
             path: path.to_owned(),
             name,

@@ -28,7 +28,7 @@ impl System {
         };
         let symbol = |name: &CStr| library.as_ref()?.symbol(name);
         Self {
-            symbols: Symbols::find(symbol),
+            symbols: Symbols::find(&symbol),
             library,
             missing,
         }

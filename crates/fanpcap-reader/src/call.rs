@@ -46,6 +46,7 @@ pub enum End {
 
 impl From<ReadError> for End {
     #[cold]
+    #[inline(never)]
     fn from(error: ReadError) -> Self {
         Self::Failed(Box::new(error))
     }

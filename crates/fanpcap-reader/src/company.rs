@@ -8,7 +8,7 @@ use std::os::fd::BorrowedFd;
 use std::time::Duration;
 
 /// What the group of a member asks of the member's reader.
-pub trait Company: fmt::Debug + Send + Sync {
+pub trait Company: Send + Sync {
     /// A descriptor that poll(2) finds readable while the group wants something: a member is gone,
     /// a newcomer knocks. It stays the same, and open, as long as the reader lives. It is an
     /// epoll(7) instance or the like: who waits can't leave out the hang-up of a pipe.
@@ -26,6 +26,13 @@ pub trait Company: fmt::Debug + Send + Sync {
     /// The member's device went down. The kernel links the group's sockets anew when it is up
     /// again. The reader attends as soon as it can after it.
     fn note_down(&self);
+}
+
+/// Not of each company: all that it refers to would be in the library as text.
+impl fmt::Debug for dyn Company {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Company")
+    }
 }
 
 /// What became of an attention.

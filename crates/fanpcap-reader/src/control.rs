@@ -138,6 +138,7 @@ impl Control {
 
     /// Has the reader attend to its companies next: a ring that it inherited is read to the end.
     #[cold]
+    #[inline(never)]
     pub(crate) fn call_companies(&self) {
         self.seats().for_each(Seat::call);
         self.give_news();

@@ -207,6 +207,7 @@ impl Intake {
 }
 
 #[cold]
+#[inline(never)]
 fn look(publisher: &mut Option<Box<Publisher>>, taken: u64, control: &Control) -> u64 {
     let Some(publisher) = publisher else {
         return u64::MAX;

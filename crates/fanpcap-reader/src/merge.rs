@@ -129,7 +129,9 @@ impl Merge {
         self.hurried
     }
 
-    /// Reads the next packet of all lanes, if there is one.
+    /// Reads the next packet of all lanes, if there is one. Inlined, it would make the loop of handles
+    /// with one ring slower.
+    #[inline(never)]
     pub(crate) fn next(
         &mut self,
         control: &Control,
@@ -209,6 +211,7 @@ impl Merge {
 
     /// The same for dead members' rings. Those that are read to their end go.
     #[cold]
+    #[inline(never)]
     fn look_at_inherited(&mut self, control: &Control) {
         let mut at = 0;
         while let Some(lane) = self.inherited.get_mut(at) {

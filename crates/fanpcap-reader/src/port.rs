@@ -6,7 +6,7 @@ use std::os::fd::BorrowedFd;
 use std::{fmt, io};
 
 /// The engine's side of one ring. Any thread may call these functions.
-pub trait Port: fmt::Debug + Send + Sync {
+pub trait Port: Send + Sync {
     /// The descriptor that poll(2) finds readable while the ring has packets.
     fn waits_on(&self) -> BorrowedFd<'_>;
 
@@ -35,6 +35,12 @@ pub trait Port: fmt::Debug + Send + Sync {
     /// # Errors
     /// The kernel's error.
     fn take_statistics(&self) -> io::Result<PortStatistics>;
+}
+
+impl fmt::Debug for dyn Port {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Port")
+    }
 }
 
 /// The state of a port's device.

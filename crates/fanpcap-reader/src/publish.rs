@@ -10,7 +10,7 @@ use crate::port::Port;
 use fanpcap_linux::file::shared::Word;
 use fanpcap_linux::process::signal::Blocked;
 use fanpcap_linux::wait::clock;
-use std::fmt::Debug;
+use std::fmt;
 use std::mem;
 use std::sync::Arc;
 use std::time::Duration;
@@ -40,13 +40,19 @@ pub struct PublishedCounters {
 }
 
 /// More counters that are published with the kernel's.
-pub trait Publish: Debug + Send + Sync {
+pub trait Publish: Send + Sync {
     /// Publishes the counters. Signals are blocked meanwhile.
     fn publish(&self);
 
     /// Whether the counters change even while no packet comes into the ring. A waiting reader then
     /// wakes to publish them.
     fn goes_on(&self) -> bool;
+}
+
+impl fmt::Debug for dyn Publish {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Publish")
+    }
 }
 
 /// Value of `looked_ns`: the application waits for packets.
@@ -107,6 +113,7 @@ impl Publisher {
 
     /// Publishes when it is time. Returns the number of taken frames at which to look again.
     #[cold]
+    #[inline(never)]
     pub(crate) fn look(&mut self, taken: u64) -> u64 {
         let now = clock::coarse_ns();
         self.stride = stride(self.stride, since(self.looked_ns, now));

@@ -239,6 +239,7 @@ impl Reader {
     }
 
     #[cold]
+    #[inline(never)]
     fn take_news(&self, state: &mut State, call: &mut Call) {
         // Reset the flag first: a later hand-over sets it again.
         self.control.clear_news();
@@ -273,6 +274,7 @@ impl Reader {
 
     /// All that was inherited is read.
     #[cold]
+    #[inline(never)]
     fn settle(&self, state: &mut State) {
         state.settle();
         self.control.announce(u64::MAX, None);
@@ -348,6 +350,7 @@ impl Reader {
 /// Ends a read whose wait ended with `end`, unless the merge holds packets back: then it delivers
 /// those first.
 #[cold]
+#[inline(never)]
 fn give_up(state: &mut State, end: End) -> Result<(), End> {
     if let (Lanes::Several(merge), End::Failed(_)) = (&mut state.lanes, &end) {
         if merge.hurry() {

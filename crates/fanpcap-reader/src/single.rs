@@ -52,6 +52,7 @@ fn next_of_blocks(
     }
 }
 
+#[inline(never)]
 fn next_of_frames(
     frames: &mut Frames,
     intake: &mut Intake,
@@ -78,6 +79,7 @@ fn next_of_frames(
 /// Handles an empty ring. The read ends if it has delivered a packet or `may_be_empty`; else it
 /// waits.
 #[cold]
+#[inline(never)]
 fn starve(
     ring: &impl Layout,
     intake: &mut Intake,

@@ -15,6 +15,7 @@ impl Control {
     /// Waits as `wait` says, unless the application breaks the loop or a device fails. A
     /// non-blocking reader only checks. Returns true when the reader must attend to a company.
     #[cold]
+    #[inline(never)]
     pub(crate) fn wait(&self, wait: Wait, call: &mut Call) -> Result<bool, End> {
         let is_called = match wait {
             Wait::Rest(rest) => return self.rest(rest),

@@ -11,6 +11,15 @@ pub fn nearest_within<'a>(
     word: &str,
     candidates: impl IntoIterator<Item = &'a str>,
 ) -> Option<&'a str> {
+    nearest_of(limit, word, &mut candidates.into_iter())
+}
+
+/// Compiled once, whatever the candidates come from.
+fn nearest_of<'a>(
+    limit: usize,
+    word: &str,
+    candidates: &mut dyn Iterator<Item = &'a str>,
+) -> Option<&'a str> {
     if word.len() > WORD_MAX {
         return None;
     }
@@ -20,7 +29,7 @@ pub fn nearest_within<'a>(
         let distance = comparable.then(|| distance(word, candidate))?;
         (distance <= allowed).then_some((distance, candidate))
     };
-    let near = candidates.into_iter().filter_map(near);
+    let near = candidates.filter_map(near);
     near.min_by_key(|(distance, _)| *distance)
         .map(|(_, name)| name)
 }

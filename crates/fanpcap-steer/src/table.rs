@@ -31,15 +31,22 @@ pub struct Entry {
     pub takes: &'static [Parameter],
     /// Type of the result.
     pub gives: Type,
-    /// Description.
-    pub meaning: &'static str,
-    /// Description for IPv6, where it differs.
-    pub ipv6: &'static str,
     /// A steering program that uses the function.
     pub example: &'static str,
     /// Engines that run the function.
     pub engines: Engines,
     pub(crate) make: Make,
+}
+
+/// A function with its description.
+#[derive(Clone, Copy, Debug)]
+pub struct Described {
+    /// The function.
+    pub entry: Entry,
+    /// Description.
+    pub meaning: &'static str,
+    /// Description for IPv6, where it differs.
+    pub ipv6: &'static str,
 }
 
 /// Makes the part of the tree.
@@ -119,7 +126,7 @@ pub struct Group {
     /// A sentence about the group.
     pub about: &'static str,
     /// In the order of the manual page.
-    pub entries: &'static [Entry],
+    pub entries: &'static [Described],
 }
 
 /// The table, in the order of the manual page.
@@ -136,7 +143,31 @@ pub static GROUPS: [Group; 8] = [
 
 /// All entries of the table.
 pub fn entries() -> impl Iterator<Item = &'static Entry> {
-    GROUPS.iter().flat_map(|group| group.entries)
+    ENTRIES.iter()
+}
+
+/// The entries without their descriptions: the compiler needs none, and they are for the manual
+/// page alone.
+static ENTRIES: [Entry; count()] = {
+    let mut entries = [GROUPS[0].entries[0].entry; count()];
+    let (mut group, mut at, mut all) = (0, 0, 0);
+    while group < GROUPS.len() {
+        while at < GROUPS[group].entries.len() {
+            entries[all] = GROUPS[group].entries[at].entry;
+            (at, all) = (at + 1, all + 1);
+        }
+        (group, at) = (group + 1, 0);
+    }
+    entries
+};
+
+const fn count() -> usize {
+    let (mut group, mut count) = (0, 0);
+    while group < GROUPS.len() {
+        count += GROUPS[group].entries.len();
+        group += 1;
+    }
+    count
 }
 
 /// The entry that has this name or alias.
@@ -156,11 +187,13 @@ pub(crate) fn key(name: &str) -> Option<Key> {
 
 /// All names, sorted.
 static NAMES: LazyLock<Vec<(&str, &Entry)>> = LazyLock::new(|| {
-    let mut names: Vec<_> = entries()
-        .flat_map(|entry| entry.names().map(move |name| (name, entry)))
-        .collect();
-    names.sort_unstable_by_key(|(name, _)| *name);
-    names
+    let all = entries().flat_map(|entry| entry.names().map(move |name| (name, entry)));
+    // A sort would be more code in the library than they are worth.
+    all.fold(Vec::new(), |mut names, (name, entry)| {
+        let place = names.partition_point(|(known, _)| *known < name);
+        names.insert(place, (name, entry));
+        names
+    })
 });
 
 impl Entry {

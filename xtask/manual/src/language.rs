@@ -1,6 +1,6 @@
 //! fanpcap-lang(7): the manual page of the steering language, from the compiler's own table.
 
-use fanpcap_steer::table::{self, Entry, Group, Refused};
+use fanpcap_steer::table::{self, Described, Group, Refused};
 use fanpcap_steer::{
     CALLS_MAX, DEPTH_MAX, FILTER_LENGTH_MAX, FILTERS_MAX, INNER_MAX, LIST_MAX, NODES_MAX,
     PARAMETERS_MAX, SAMPLERS_MAX, SOURCE_MAX, WORK_MAX, modes,
@@ -60,7 +60,8 @@ fn group(group: &Group) -> String {
 }
 
 /// An entry: name, type, meaning, example.
-fn entry(entry: &Entry) -> String {
+fn entry(described: &Described) -> String {
+    let entry = &described.entry;
     let parameters: String = entry
         .takes
         .iter()
@@ -70,10 +71,10 @@ fn entry(entry: &Entry) -> String {
         ".TP\n\\fB{}\\fR{parameters} :: {}\n{}\n",
         escaped(entry.name),
         escaped(&entry.signature()),
-        line(entry.meaning)
+        line(described.meaning)
     );
-    if !entry.ipv6.is_empty() {
-        text += &format!("IPv6: {}\n", line(entry.ipv6));
+    if !described.ipv6.is_empty() {
+        text += &format!("IPv6: {}\n", line(described.ipv6));
     }
     if !entry.aliases.is_empty() {
         text += &format!("Also \\fB{}\\fR.\n", escaped(&entry.aliases.join(", ")));

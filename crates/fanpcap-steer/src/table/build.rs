@@ -1,6 +1,6 @@
 //! How entries are written down.
 
-use super::{Engines, Entry, Kind, Make, Parameter, Type};
+use super::{Described, Engines, Entry, Kind, Make, Parameter, Type};
 
 /// A parameter.
 pub(super) const fn parameter(name: &'static str, kind: Kind) -> Parameter {
@@ -14,17 +14,20 @@ const fn entry(
     meaning: &'static str,
     example: &'static str,
     make: Make,
-) -> Entry {
-    Entry {
+) -> Described {
+    let entry = Entry {
         name,
         aliases: &[],
         takes,
         gives,
-        meaning,
-        ipv6: "",
         example,
         engines: Engines::All,
         make,
+    };
+    Described {
+        entry,
+        meaning,
+        ipv6: "",
     }
 }
 
@@ -36,7 +39,7 @@ macro_rules! kinds_of_entries {
             meaning: &'static str,
             example: &'static str,
             make: Make,
-        ) -> Entry {
+        ) -> Described {
             entry($gives, name, takes, meaning, example, make)
         })*
     };
@@ -57,22 +60,22 @@ kinds_of_entries! {
     number: Type::Number;
 }
 
-impl Entry {
+impl Described {
     /// The same with other names.
-    pub(super) const fn or(mut self, aliases: &'static [&'static str]) -> Entry {
-        self.aliases = aliases;
+    pub(super) const fn or(mut self, aliases: &'static [&'static str]) -> Described {
+        self.entry.aliases = aliases;
         self
     }
 
     /// The same with what it means for IPv6.
-    pub(super) const fn ipv6(mut self, meaning: &'static str) -> Entry {
+    pub(super) const fn ipv6(mut self, meaning: &'static str) -> Described {
         self.ipv6 = meaning;
         self
     }
 
     /// The same for these engines only.
-    pub(super) const fn on(mut self, engines: Engines) -> Entry {
-        self.engines = engines;
+    pub(super) const fn on(mut self, engines: Engines) -> Described {
+        self.entry.engines = engines;
         self
     }
 }

@@ -1,7 +1,7 @@
 //! Functions made of predicates and functions.
 
 use super::build::{function, parameter};
-use super::{Built, Entry, Given, Group, Kind, Parameter, Wrong};
+use super::{Built, Described, Given, Group, Kind, Parameter, Wrong};
 use crate::ir::{Function, NodeMut, Predicate, Side};
 
 pub(super) const GROUP: Group = Group {
@@ -19,7 +19,7 @@ const SAMPLE: [Parameter; 2] = [
     parameter("m", Kind::Number(1, u32::MAX as i128)),
 ];
 
-static ENTRIES: [Entry; 18] = [
+static ENTRIES: [Described; 18] = [
     function("filter", &[P], "Goes on if p is true, else drops.", "filter (has_port 80) >-> steer_flow", |given| {
         Ok(filter(given.predicate()?).into())
     }),

@@ -1,7 +1,7 @@
 //! Comparisons of a property with a number.
 
 use super::build::{parameter, predicate};
-use super::{Entry, Group, Kind, Parameter};
+use super::{Described, Group, Kind, Parameter};
 use crate::ir::{Comparison, Predicate};
 
 pub(super) const GROUP: Group = Group {
@@ -18,7 +18,7 @@ const TAKES: [Parameter; 2] = [
 
 macro_rules! comparisons {
     ($($name:literal, $is:ident, $meaning:literal, $example:literal;)*) => {
-        static ENTRIES: [Entry; [$($name),*].len()] = [
+        static ENTRIES: [Described; [$($name),*].len()] = [
             $(predicate($name, &TAKES, $meaning, $example, |given| {
                 Ok(Predicate::Compare(given.property()?, Comparison::$is, given.number()?).into())
             })),*

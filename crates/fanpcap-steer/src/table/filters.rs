@@ -5,7 +5,7 @@ use super::combinators::filter;
 use super::predicates::{
     self, BLOOM, ETHER_TYPE, NET, PORT, PROTOCOL, TAGS, bloom, gtp_control, gtp_user, is, or,
 };
-use super::{Built, Entry, Group, Wrong};
+use super::{Built, Described, Group, Wrong};
 use crate::ir::{Header, Predicate, Property, Side};
 
 pub(super) const GROUP: Group = Group {
@@ -14,7 +14,7 @@ pub(super) const GROUP: Group = Group {
     entries: &ENTRIES,
 };
 
-static ENTRIES: [Entry; 36] = [
+static ENTRIES: [Described; 36] = [
     function("ip", &[], "IPv4.", "ip >-> steer_p2p", |_| {
         has(Header::Ipv4)
     })

@@ -1,7 +1,7 @@
 //! Forwarding to the host, counters, and classes.
 
 use super::build::{function, parameter};
-use super::{Built, Engines, Entry, Given, Group, Kind, Parameter, Wrong};
+use super::{Built, Described, Engines, Given, Group, Kind, Parameter, Wrong};
 use crate::ir::{COUNTERS, Function};
 
 pub(super) const GROUP: Group = Group {
@@ -13,7 +13,7 @@ pub(super) const GROUP: Group = Group {
 const COUNTER: Parameter = parameter("counter", Kind::Number(0, COUNTERS as i128 - 1));
 const P: Parameter = parameter("p", Kind::Predicate);
 
-static ENTRIES: [Entry; 10] = [
+static ENTRIES: [Described; 10] = [
     function(
         "drop",
         &[],

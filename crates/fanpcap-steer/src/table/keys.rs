@@ -1,7 +1,7 @@
 //! Keys and other values.
 
 use super::build::{key, net, number, parameter};
-use super::{Built, Entry, Group, Kind};
+use super::{Built, Described, Group, Kind};
 use crate::ir::Key;
 
 pub(super) const GROUP: Group = Group {
@@ -13,7 +13,7 @@ pub(super) const GROUP: Group = Group {
 /// Name and fields of each key.
 macro_rules! keys {
     ($($name:literal, $key:expr, $meaning:literal;)*) => {
-        static ENTRIES: [Entry; [$($name),*].len() + OTHERS.len()] = [
+        static ENTRIES: [Described; [$($name),*].len() + OTHERS.len()] = [
             $(key($name, &[], $meaning, concat!("steer_key ", $name), |_| Ok(Built::Key($key))),)*
             OTHERS[0],
             OTHERS[1],
@@ -22,7 +22,7 @@ macro_rules! keys {
     };
 }
 
-const OTHERS: [Entry; 3] = [
+const OTHERS: [Described; 3] = [
     net(
         "CIDR",
         &[parameter("net", Kind::Pair)],

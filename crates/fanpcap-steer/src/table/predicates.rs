@@ -2,7 +2,7 @@
 
 use super::build::{parameter, predicate};
 use super::net::cut;
-use super::{Built, Entry, Given, Group, Kind, Parameter, Wrong};
+use super::{Built, Described, Given, Group, Kind, Parameter, Wrong};
 use crate::ir::{Comparison, Header, Predicate, Property, Side};
 use std::net::IpAddr;
 
@@ -30,7 +30,7 @@ pub(super) const GROUP: Group = Group {
     entries: &ENTRIES,
 };
 
-static ENTRIES: [Entry; 61] = [
+static ENTRIES: [Described; 61] = [
     predicate("is_ip", &[], "The packet is IPv4.", "when is_ip (inc 0)", |_| has(Header::Ipv4))
         .or(&["is_ip4", "is_ipv4"])
         .ipv6("Never; see is_ip6 and has_ip."),

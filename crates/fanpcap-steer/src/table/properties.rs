@@ -1,7 +1,7 @@
 //! Properties: numbers that a packet may have.
 
 use super::build::property;
-use super::{Built, Entry, Group};
+use super::{Built, Described, Group};
 use crate::ir::Property;
 
 pub(super) const GROUP: Group = Group {
@@ -12,7 +12,7 @@ pub(super) const GROUP: Group = Group {
 
 macro_rules! properties {
     ($($name:literal, $is:ident, $meaning:literal, $ipv6:literal, $example:literal;)*) => {
-        static ENTRIES: [Entry; [$($name),*].len()] = [
+        static ENTRIES: [Described; [$($name),*].len()] = [
             $(property($name, &[], $meaning, $example, |_| Ok(Built::Property(Property::$is))).ipv6($ipv6)),*
         ];
     };

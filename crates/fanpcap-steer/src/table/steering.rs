@@ -3,7 +3,7 @@
 use super::build::{function, parameter};
 use super::net::{cut, width};
 use super::predicates::{gtp_control, gtp_user, sip};
-use super::{Built, Engines, Entry, Given, Group, Kind, Parameter, Wrong};
+use super::{Built, Described, Engines, Given, Group, Kind, Parameter, Wrong};
 use crate::ir::{Field, Flow, Function, Header, Net, Ports, Predicate, Steer};
 use std::net::IpAddr;
 
@@ -21,7 +21,7 @@ const SIZE: Parameter = parameter("size", Kind::Number(1, 4));
 const OFFSET: Parameter = parameter("offset", Kind::Number(0, 0xffff));
 const OFFSET2: Parameter = parameter("offset2", Kind::Number(0, 0xffff));
 
-static ENTRIES: [Entry; 25] = [
+static ENTRIES: [Described; 25] = [
     function("steer_flow", &[], "By addresses and ports, the same in both directions. An ICMP error goes with the flow that it is about, a later \
         fragment with its datagram. Not IP: drops.", "steer_flow", |_| flow(Flow::WHOLE)),
     function("steer_flow_5_tuple", &[], "The same, and by the upper protocol.", "steer_flow_5_tuple", |_| {

@@ -2,7 +2,6 @@
 
 use super::{Assembler, CONDITIONS_MAX, EbpfError, INSTRUCTIONS_MAX, Label, STEPS_MAX};
 use fanpcap_bpf::{MapSpec, Object, ProgramKind};
-use std::collections::BTreeSet;
 
 impl Assembler {
     /// Resolves the labels to distances.
@@ -53,7 +52,13 @@ impl Assembler {
             .iter()
             .filter_map(|(_, label)| self.labels.get(label.0));
         let starts = labels.filter_map(|place| u32::try_from(place.at?).ok());
-        starts.collect::<BTreeSet<_>>().into_iter().collect()
+        let mut functions = Vec::new();
+        for start in starts {
+            if let Err(place) = functions.binary_search(&start) {
+                functions.insert(place, start);
+            }
+        }
+        functions
     }
 
     fn distance(&self, at: usize, label: Label) -> Result<i32, EbpfError> {
