@@ -32,7 +32,7 @@ soak:
 ledger:
 	@scripts/setup test $(XTASK) stage >/dev/null
 	@FANPCAP_LEDGER_RUNS=$(or $(RUNS),10) scripts/setup test cargo test --quiet -p fanpcap-cli --test run -- \
-		--include-ignored --nocapture within_the_bound
+		--include-ignored --nocapture within_the_bound a_merged_capture
 
 # The library is measured as users get it: built for release, and staged.
 bench:

@@ -101,8 +101,13 @@ fn numbers(text: &str) -> impl Iterator<Item = u16> {
 }
 
 /// Makes `command` load our library and join the group. Removes variables of the calling
-/// environment that would change that.
-pub(crate) fn lead(command: &mut Command, library: &Path, group: u16, mode: &str) {
+/// environment that would change that. `member` is its name, unless the environment has one.
+pub(crate) fn lead(
+    command: &mut Command,
+    library: &Path,
+    (group, mode): (u16, &str),
+    member: Option<String>,
+) {
     for (name, _) in env::vars_os() {
         let text = name.to_string_lossy();
         if text == "PCAP_DEF_GROUP"
@@ -121,6 +126,10 @@ pub(crate) fn lead(command: &mut Command, library: &Path, group: u16, mode: &str
         .env("LD_LIBRARY_PATH", directories)
         .env("PCAP_GROUP", group.to_string())
         .env("PCAP_FANOUT", mode);
+    let has_name = env::var_os("PCAP_MEMBER").is_some_and(|name| !name.is_empty());
+    if let Some(member) = member.filter(|_| !has_name) {
+        command.env("PCAP_MEMBER", member);
+    }
 }
 
 #[cfg(test)]
@@ -151,7 +160,8 @@ mod tests {
     #[test]
     fn the_copy_finds_ours_before_what_was_there() {
         let mut command = Command::new("true");
-        lead(&mut command, Path::new("/ours"), 7, "lb");
+        let member = Some("run-1-0".to_owned());
+        lead(&mut command, Path::new("/ours"), (7, "lb"), member);
         let of = |name: &str| {
             let found = command.get_envs().find(|(key, _)| *key == name);
             found

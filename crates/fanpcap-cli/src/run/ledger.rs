@@ -30,8 +30,9 @@ use heirs::Heirs;
 use member::Member;
 pub(crate) use owner::copy_of;
 
-/// How long other members of the group may take at the end to read what the copies have left.
-const HEIRS_WITHIN: Duration = Duration::from_secs(1);
+/// How long other members of the group may take at the end to read what the copies have left. They
+/// wait two seconds for the successors of copies that have names.
+const HEIRS_WITHIN: Duration = Duration::from_secs(3);
 
 /// How often to look whether they have.
 const HEIRS_PERIOD: Duration = Duration::from_millis(2);

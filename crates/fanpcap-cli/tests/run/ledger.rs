@@ -17,8 +17,8 @@ use serde_json::Value;
 use crate::captures::{frames, on_wire};
 use crate::{FAR, GROUP, NEAR, Running};
 
-const COPIES: usize = 4;
-const RATE: &str = "200kpps";
+pub(crate) const COPIES: usize = 4;
+pub(crate) const RATE: &str = "200kpps";
 
 /// Packets of the one sender that the device has counted and that are on their way to the sockets,
 /// whenever counters are compared.
@@ -27,8 +27,7 @@ const IN_FLIGHT: u64 = 1;
 #[test]
 #[ignore = "needs root: packet sockets in a namespace"]
 fn what_killed_copies_lose_is_told_within_the_bound_of_their_joins() {
-    let runs = env::var("FANPCAP_LEDGER_RUNS").ok();
-    let runs: Option<u64> = runs.map(|runs| runs.parse().expect("a number of runs"));
+    let runs = ledger_runs();
     let kills = if runs.is_some() { 20 } else { 8 };
     let mut failed = Vec::new();
     for mode in ["hash", "flow", "lb"] {
@@ -43,6 +42,12 @@ fn what_killed_copies_lose_is_told_within_the_bound_of_their_joins() {
     assert!(failed.is_empty(), "{}", failed.join("\n"));
 }
 
+/// How many runs `make ledger` wants.
+pub(crate) fn ledger_runs() -> Option<u64> {
+    let runs = env::var("FANPCAP_LEDGER_RUNS").ok();
+    runs.map(|runs| runs.parse().expect("a number of runs"))
+}
+
 /// One run; what came of it in one line.
 fn run(mode: &str, kills: usize, seed: u64) -> Result<String> {
     Veth::new(NEAR, FAR, 1)?;
@@ -54,7 +59,7 @@ fn run(mode: &str, kills: usize, seed: u64) -> Result<String> {
     running.wait_until_says("tcpdump: listening", COPIES)?;
     member::wait_for_members(GROUP, COPIES)?;
     let before = counted()?;
-    let traffic = Traffic::start()?;
+    let traffic = Traffic::start(RATE)?;
     await_for("traffic", LIMIT, || {
         Ok((counted()? > before + 10_000).then_some(()))
     })?;
@@ -99,16 +104,16 @@ fn row((mode, seed, device): (&str, u64, u64), summary: &Value) -> Result<String
     ))
 }
 
-fn counted() -> Result<u64> {
+pub(crate) fn counted() -> Result<u64> {
     let counters = veth::counters(FAR)?;
     Ok(counters.received + counters.sent)
 }
 
 /// Traffic until it is dropped or ended, or for the longest run's time.
-struct Traffic(Child);
+pub(crate) struct Traffic(Child);
 
 impl Traffic {
-    fn start() -> Result<Self> {
+    pub(crate) fn start(rate: &str) -> Result<Self> {
         let staged = library_dir().map(|lib| lib.join("../bin/fanpcap"));
         let own = || PathBuf::from(env!("CARGO_BIN_EXE_fanpcap"));
         let program = staged.ok().filter(|it| it.exists()).unwrap_or_else(own);
@@ -117,7 +122,7 @@ impl Traffic {
             "-i",
             NEAR,
             "--rate",
-            RATE,
+            rate,
             "--flows",
             "1000",
             "--seconds",
@@ -128,7 +133,7 @@ impl Traffic {
     }
 
     /// Ends it, and waits until what it sent has reached the sockets.
-    fn end(mut self) -> Result<()> {
+    pub(crate) fn end(mut self) -> Result<()> {
         member::signal(self.0.id(), "INT")?;
         self.0.wait()?;
         thread::sleep(Duration::from_millis(300));
@@ -144,7 +149,7 @@ impl Drop for Traffic {
 }
 
 /// Kills so many copies: some that capture, some as they start, and once all together.
-fn kill_copies(running: &Running, kills: usize, seed: u64) -> Result<()> {
+pub(crate) fn kill_copies(running: &Running, kills: usize, seed: u64) -> Result<()> {
     let mut random = Random(seed.wrapping_mul(0x9e37_79b9).wrapping_add(1));
     let mut killed = Vec::new();
     while killed.len() < kills {
@@ -184,7 +189,7 @@ fn await_start(running: &Running, killed: &[u32]) -> Result<()> {
 }
 
 /// The processes of the copies, in the order of their numbers.
-fn copies(running: &Running) -> Result<Vec<u32>> {
+pub(crate) fn copies(running: &Running) -> Result<Vec<u32>> {
     let pid = running.process.id();
     let find = || {
         let children = std::fs::read_to_string(format!("/proc/{pid}/task/{pid}/children"))?;
@@ -203,72 +208,15 @@ fn copies(running: &Running) -> Result<Vec<u32>> {
 }
 
 /// Numbers that are the same for the same seed (xorshift).
-struct Random(u64);
+pub(crate) struct Random(pub(crate) u64);
 
 impl Random {
-    fn below(&mut self, limit: u64) -> u64 {
+    pub(crate) fn below(&mut self, limit: u64) -> u64 {
         self.0 ^= self.0 << 13;
         self.0 ^= self.0 >> 7;
         self.0 ^= self.0 << 17;
         self.0 % limit
     }
-}
-
-/// In a group with a steering program others read what killed copies have left in their rings. Each
-/// packet of the device is in the merged capture, or it is named.
-#[test]
-#[ignore = "needs root: packet sockets in a namespace"]
-fn a_merged_capture_and_the_named_losses_are_all_that_came() {
-    const KILLS: usize = 8;
-    netns::within_new(|| {
-        Veth::new(NEAR, FAR, 1)?;
-        let (group, copies) = (GROUP.to_string(), COPIES.to_string());
-        let options = ["-n", &copies, "--group", &group, "--cpus", "none"];
-        let more = ["--restart", "--fanout", "flow", "--merge", "all.pcapng"];
-        let tcpdump = ["tcpdump", "-n", "-U", "-Z", "root", "-i", FAR];
-        let command = [&tcpdump[..], &["-w", "%i.pcap"]].concat();
-        let running = Running::start(&[&options[..], &more].concat(), &command)?;
-        running.wait_until_says("tcpdump: listening", COPIES)?;
-        member::wait_for_members(GROUP, COPIES)?;
-        let before = counted()?;
-        let traffic = Traffic::start()?;
-        await_for("traffic", LIMIT, || {
-            Ok((counted()? > before + 10_000).then_some(()))
-        })?;
-        // Stopped, it leaves something to inherit.
-        let first = self::copies(&running)?[0];
-        member::signal(first, "STOP")?;
-        thread::sleep(Duration::from_millis(200));
-        member::signal(first, "KILL")?;
-        thread::sleep(Duration::from_millis(300));
-        let killed = kill_copies(&running, KILLS, 7);
-        thread::sleep(Duration::from_millis(300));
-        traffic.end()?;
-        killed?;
-        let device = i64::try_from(counted()? - before)?;
-        running.signal("INT")?;
-        let ended = running.wait()?;
-        let summary = ended.summary();
-        let figure = |value: &Value| value.as_i64().with_context(|| format!("{summary:#}"));
-        let total = &summary["total"];
-        let named = ["dropped", "unread", "refused"].map(|name| &total[name]);
-        let named = named.into_iter().map(figure).sum::<Result<i64>>()?;
-        let absent = figure(&summary["absent"]["packets"])?;
-        let not_written = figure(&summary["taken_not_written"])?;
-        let merged = figure(&summary["merge"]["packets"])?;
-        let rest = device - merged - not_written - named - absent;
-        let bound = figure(&total["uncounted_at_most"])?;
-        let slack = i64::try_from(2 * KILLS)?;
-        ensure!(
-            (-slack..=bound + slack).contains(&rest),
-            "{rest}: {summary:#}"
-        );
-        // A copy that is killed takes at most one packet with it: tcpdump -U writes each at once.
-        ensure!((0..=slack).contains(&not_written), "{summary:#}");
-        ensure!(figure(&total["inherited"])? > 0, "{summary:#}");
-        Ok(())
-    })
-    .unwrap();
 }
 
 /// A copy that is killed between the kernel's clearing of its counters and their noting takes that
@@ -371,7 +319,7 @@ fn in_traffic(
         running.wait_until_says("tcpdump: listening", 1)?;
         member::wait_for_members(GROUP, 1)?;
         let before = counted()?;
-        let traffic = Traffic::start()?;
+        let traffic = Traffic::start(RATE)?;
         let counts = |least: u64| Ok((counted()? > before + least).then_some(()));
         await_for("traffic", LIMIT, || counts(10_000))?;
         happens(&running).with_context(|| running.said())?;

@@ -5,6 +5,7 @@
 mod captures;
 mod endings;
 mod ledger;
+mod merged;
 mod members;
 mod outsiders;
 mod scripts;
@@ -12,6 +13,7 @@ mod scripts;
 use std::fs::{self, File};
 use std::path::PathBuf;
 use std::process::{Child, Command, ExitStatus, Stdio};
+use std::time::Duration;
 
 use anyhow::{Context, Result, bail, ensure};
 use fanpcap_testkit::await_for::{LIMIT, await_for};
@@ -129,8 +131,12 @@ impl Running {
         member::signal(self.process.id(), name)
     }
 
-    fn wait(mut self) -> Result<Ended> {
-        let status = await_for("its end", LIMIT, || Ok(self.process.try_wait()?));
+    fn wait(self) -> Result<Ended> {
+        self.wait_for(LIMIT)
+    }
+
+    fn wait_for(mut self, limit: Duration) -> Result<Ended> {
+        let status = await_for("its end", limit, || Ok(self.process.try_wait()?));
         let status = status.with_context(|| self.said())?;
         let scratch = std::mem::replace(&mut self.scratch, Scratch::new()?);
         Ok(Ended { scratch, status })

@@ -7,12 +7,14 @@ mod streams;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::os::fd::AsFd;
+use std::process;
 use std::sync::Arc;
 use std::sync::mpsc::{self, Receiver, Sender};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
 use fanpcap_linux::process::child;
+use fanpcap_linux::wait::clock;
 use fanpcap_linux::wait::events::{self, Signals};
 use ratatui::crossterm::terminal;
 
@@ -40,6 +42,8 @@ const YOUNG: Duration = Duration::from_secs(3);
 /// The running copies.
 pub(super) struct Watch<'a> {
     run: &'a Run<'a>,
+    /// No other run's.
+    name: String,
     copies: Vec<Copy>,
     ledger: Ledger,
     progress: Progress,
@@ -80,6 +84,7 @@ impl<'a> Watch<'a> {
         let (tell, told) = mpsc::channel();
         Ok(Self {
             run,
+            name: format!("run-{}-{:x}", process::id(), clock::monotonic_ns()),
             ledger: Ledger::new(run.group, run.devices),
             progress: Progress::new(copies.len()),
             copies,
@@ -174,10 +179,12 @@ impl<'a> Watch<'a> {
 
     fn start(&mut self, number: usize) -> Result<()> {
         let run = self.run;
+        // Who is started again takes over what it had.
+        let member = run.restart.then(|| format!("{}-{number}", self.name));
         let copy = &mut self.copies[number];
         copy.members_before = self.ledger.members(number);
         let child = copy.start(run.command, |command| {
-            group::lead(command, run.library, run.group, run.mode);
+            group::lead(command, run.library, (run.group, run.mode), member);
         })?;
         let (pid, out, err) = (child.id(), child.stdout.take(), child.stderr.take());
         self.guard.watch(pid);
