@@ -1,6 +1,8 @@
 //! The demo: unmodified tcpdump processes share real flows between two namespaces; counts and
 //! checks them.
 
+mod coming;
+
 use std::collections::BTreeSet;
 use std::path::PathBuf;
 use std::thread;
@@ -71,7 +73,12 @@ fn show() -> Result<()> {
         packets: before.packets + both.packets,
         flows: before.flows + both.flows,
     };
-    Table::of(first, offered)?.show(Flows::Whole)
+    Table::of(first, offered)?.show(Flows::Whole)?;
+
+    println!(
+        "\n4. Under flow one of four is killed, and another comes: no flow moves besides theirs.\n"
+    );
+    coming::show(&scene)
 }
 
 /// Two hosts with a wire between them, and the captures' directory. The calling thread is on one of

@@ -4,10 +4,11 @@ use crate::estate::Estate;
 use crate::locker::Deposit;
 use crate::page::MemberId;
 use crate::roster::Roster;
-use crate::shared::Shared;
+use crate::shared::{Shared, group_of};
 use crate::slots::Ground;
+use crate::table::at;
 use fanpcap_linux::packet::{self, Filter};
-use fanpcap_linux::wait::{clock, pipe};
+use fanpcap_linux::wait::{self, clock, pipe};
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::thread;
@@ -163,6 +164,36 @@ impl<R> Ground for Kernel<'_, R> {
             thread::sleep(IN_FLIGHT);
         }
         Ok(())
+    }
+
+    fn told(&mut self) -> io::Result<Vec<u64>> {
+        let mut told = Vec::new();
+        // A socket that can't be asked has no news.
+        let has_news = |socket: BorrowedFd<'_>| wait::has_error(socket).unwrap_or(false);
+        self.shared.locker.visit(|deposit, descriptors| {
+            if let (Deposit::Socket(cookie), Some(socket)) = (deposit, descriptors.first()) {
+                if has_news(socket.as_fd()) {
+                    told.push(cookie);
+                }
+            }
+            true
+        })?;
+        let entering = self.entering.as_ref().filter(|it| has_news(it.socket));
+        told.extend(entering.map(|it| it.cookie));
+        Ok(told)
+    }
+
+    fn order(&mut self) -> io::Result<Vec<u64>> {
+        // Packet diag lists the sockets in the same order.
+        let table = self.shared.table();
+        let (ifindex, group) = group_of(table.get(at::GROUP));
+        let roster = Roster::look()?;
+        let cookie = |id: MemberId| {
+            let mut rows = table.rows();
+            let row = rows.find(|(_, row)| row.member == id.socket());
+            row.map_or(0, |(_, row)| row.cookie)
+        };
+        Ok(roster.ids(ifindex, group).map(cookie).collect())
     }
 
     fn refuse(&mut self, cookie: u64) -> io::Result<()> {

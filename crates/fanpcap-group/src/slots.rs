@@ -11,10 +11,10 @@
 //! Every change is made by whoever holds the group's lock. Who dies within one leaves its journal;
 //! the next holder of the lock completes the change before any other.
 
+mod relinked;
 mod succession;
 
 use crate::table::{Gone, Journal, Row, State, Table, at};
-use fanpcap_buckets::layout::SLOTS;
 use fanpcap_buckets::{self as buckets, Share, Slot};
 use std::io;
 pub(crate) use succession::{digest, due_ns};
@@ -51,6 +51,12 @@ pub(crate) trait Ground {
 
     /// Waits until the packets that are on their way to slots of before are in their rings.
     fn settle(&mut self) -> io::Result<()>;
+
+    /// The sockets, of members and of the newcomer, at which the news that the device was down waits.
+    fn told(&mut self) -> io::Result<Vec<u64>>;
+
+    /// The group's sockets in the order in which the kernel links them after the device was down.
+    fn order(&mut self) -> io::Result<Vec<u64>>;
 
     /// Has a socket in the locker reject all packets from now on.
     fn refuse(&mut self, cookie: u64) -> io::Result<()>;
@@ -104,8 +110,9 @@ impl<'a, G: Ground> Slots<'a, G> {
 
     /// Takes a newcomer in, which owns no bucket yet where others do. Returns its slot.
     pub(crate) fn join(&mut self, newcomer: &Row) -> Result<Slot, Unjoined<G::Refused>> {
-        self.repair()?;
+        self.prepare()?;
         self.mourn(newcomer.cookie)?;
+        let downs = self.downs(newcomer.cookie)?;
         let positions = self.table.positions();
         let mut rows = self.table.rows();
         let vacant = rows.find(|(_, row)| row.state == State::Vacant);
@@ -117,6 +124,7 @@ impl<'a, G: Ground> Slots<'a, G> {
             since_ns: self.ground.now_ns(),
             name: self.free_name(newcomer.name),
             seat: self.table.free_seat(newcomer.cookie, slot),
+            downs,
             ..*newcomer
         });
         self.note(Journal::Join(slot));
@@ -219,7 +227,7 @@ impl<'a, G: Ground> Slots<'a, G> {
     /// Gives away the buckets of members that are gone, and makes `own` the heir of those that have
     /// none. Returns the slots whose rings it is to read; nothing more comes into these.
     pub(crate) fn inherit(&mut self, own: u64) -> io::Result<Vec<Slot>> {
-        self.repair()?;
+        self.prepare()?;
         let living = self.mourn(own)?;
         self.look_after_awaited(&living)?;
         let orphans: Vec<(Slot, Row)> = self.orphans().collect();
@@ -267,7 +275,7 @@ impl<'a, G: Ground> Slots<'a, G> {
     /// The heir is done with the ring of a member that is gone: its slot becomes a placeholder, or
     /// is given up at the array's end.
     pub(crate) fn vacate(&mut self, cookie: u64, epitaph: &Gone) -> io::Result<()> {
-        self.repair()?;
+        self.prepare()?;
         let Some(slot) = self.table.slot_of(cookie) else {
             return Ok(());
         };
@@ -311,42 +319,6 @@ impl<'a, G: Ground> Slots<'a, G> {
         self.table.set(at::POSITIONS, slot.0.into());
         self.finish();
         Ok(())
-    }
-
-    /// The kernel has linked the group's sockets anew, in this order: the device was down
-    /// (af_packet.c, `packet_notifier()`). Slots get the numbers of their positions. False if they
-    /// have them, or if the sockets are not those of the table.
-    pub(crate) fn renumber(&mut self, order: &[u64]) -> io::Result<bool> {
-        self.repair()?;
-        let position = |cookie| order.iter().position(|&it| it == cookie);
-        let mut new: [u8; SLOTS] = std::array::from_fn(|slot| u8::try_from(slot).unwrap_or(0));
-        for (slot, row) in self.table.rows() {
-            let Some(Ok(position)) = position(row.cookie).map(u8::try_from) else {
-                return Ok(false);
-            };
-            new[usize::from(slot.0)] = position;
-        }
-        let is_same = new
-            .iter()
-            .enumerate()
-            .all(|(slot, &new)| slot == usize::from(new));
-        if is_same || order.len() != self.table.positions() {
-            return Ok(false);
-        }
-        self.table.prepare_renumbering(&new);
-        self.note(Journal::Renumber);
-        self.finish_renumbering();
-        Ok(true)
-    }
-
-    fn finish_renumbering(&mut self) {
-        self.ground.step();
-        self.table.renumber_rows();
-        self.ground.step();
-        self.table.close_seats();
-        self.ground.step();
-        self.table.renumber_buckets();
-        self.finish();
     }
 
     /// Marks members whose lifelines have hung up, and gives the buckets away that nobody else is to

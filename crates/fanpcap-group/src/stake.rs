@@ -6,21 +6,19 @@ use crate::group_stats::Departed;
 use crate::heir::{self, ReadOut};
 use crate::page::MemberId;
 use crate::record::MemberCounters;
-use crate::roster::Roster;
-use crate::shared::{Shared, group_of};
+use crate::shared::Shared;
 use crate::slots::{self, Ground, Slots};
 use crate::steered::SteerError;
-use crate::table::{State, at};
+use crate::table::State;
 use crate::turn::GroupLock;
 use fanpcap_buckets::Slot;
-use fanpcap_linux::netlink::diag::PacketSocket;
 use fanpcap_linux::wait::clock;
 use fanpcap_reader::{Attention, Company, Inheritance};
 use std::convert::Infallible;
 use std::fmt;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -43,9 +41,8 @@ pub struct Stake {
     /// Whether the group is to be looked after, whatever the descriptor says: the first time, and
     /// after another member or an error has prevented it.
     is_due: AtomicBool,
-    /// How often the device went down by this member's count, and whether that is news.
-    downs: AtomicU64,
-    is_down_news: AtomicBool,
+    /// How often the socket has told that the device went down, where the table has not got it.
+    downs: AtomicU8,
     /// Rings of others that this member has read to the end.
     read_out: Arc<Mutex<ReadOut>>,
     /// Nobody writes to it.
@@ -87,15 +84,13 @@ impl Stake {
         lock: GroupLock,
         lifeline: OwnedFd,
     ) -> Self {
-        let downs = shared.table().get(at::DOWNS);
         Self {
             shared,
             cookie,
             lock,
             pid: std::process::id(),
             is_due: AtomicBool::new(true),
-            downs: AtomicU64::new(downs),
-            is_down_news: AtomicBool::new(false),
+            downs: AtomicU8::new(0),
             read_out: Arc::default(),
             _lifeline: lifeline,
         }
@@ -167,7 +162,7 @@ impl Stake {
     /// Whether there is more to do than to answer a newcomer.
     fn is_wanted(&self) -> bool {
         let is_due = self.is_due.load(Ordering::Relaxed);
-        let has_news = self.is_down_news.load(Ordering::Relaxed);
+        let has_news = self.downs.load(Ordering::Relaxed) > 0;
         let has_read_out = self.read_out.try_lock().is_ok_and(|it| !it.is_empty());
         let has_gone = self.next_look().is_some_and(|after| after.is_zero());
         is_due
@@ -199,44 +194,16 @@ impl Stake {
         };
         let mut kernel = Kernel::<Infallible>::of(&self.shared);
         let mut slots = Slots::new(self.shared.table(), &mut kernel);
-        if self.is_down_news.swap(false, Ordering::Relaxed) {
-            let renumbered = self.renumber(&mut slots);
-            renumbered.inspect_err(|_| self.is_down_news.store(true, Ordering::Relaxed))?;
+        let downs = self.downs.swap(0, Ordering::Relaxed);
+        if downs > 0 {
+            let noted = slots.note_downs(self.cookie, downs);
+            noted.inspect_err(|_| _ = self.downs.fetch_add(downs, Ordering::Relaxed))?;
         }
         self.vacate(&mut slots)?;
         slots.begin_share(self.cookie)?;
         let orphans = slots.inherit(self.cookie)?;
         let inherited = orphans.into_iter().filter_map(|slot| self.inherit(slot));
         Ok(Some(inherited.collect()))
-    }
-
-    /// Numbers the slots anew after the device was down. The kernel then links the sockets in the
-    /// order of their creation, in which packet diag lists them (af_packet.c, `packet_notifier()`).
-    ///
-    /// Each socket learns once of each time. So the first member whose count is ahead of the
-    /// table's numbers the slots; who learns of it later, when newcomers may have changed the order
-    /// again, does not. While the device is down, whoever looks may do it.
-    fn renumber<G: Ground>(&self, slots: &mut Slots<'_, G>) -> io::Result<()> {
-        slots.repair()?;
-        let table = self.shared.table();
-        let (own, known) = (self.downs.load(Ordering::Relaxed) + 1, table.get(at::DOWNS));
-        let (ifindex, group) = group_of(table.get(at::GROUP));
-        let roster = Roster::look()?;
-        let members = roster.members(group).filter(|it| it.ifindex == ifindex);
-        let members: Vec<&PacketSocket> = members.collect();
-        let is_down = members.iter().all(|socket| !socket.is_running);
-        if own > known || is_down {
-            let cookie = |socket: &&PacketSocket| {
-                let mut rows = table.rows();
-                let row = rows.find(|(_, row)| row.member == u64::from(socket.inode));
-                row.map_or(0, |(_, row)| row.cookie)
-            };
-            let order: Vec<u64> = members.iter().map(cookie).collect();
-            slots.renumber(&order)?;
-        }
-        self.downs.store(own.max(known), Ordering::Relaxed);
-        table.set(at::DOWNS, own.max(known));
-        Ok(())
     }
 
     /// Vacates the slots whose rings this member has read to the end.
@@ -291,6 +258,6 @@ impl Company for Stake {
     }
 
     fn note_down(&self) {
-        self.is_down_news.store(true, Ordering::Relaxed);
+        self.downs.fetch_add(1, Ordering::Relaxed);
     }
 }

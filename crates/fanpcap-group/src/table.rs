@@ -57,7 +57,7 @@ pub(crate) mod at {
     pub(crate) const REPLACED_MEMBER: usize = 25;
     /// Digest of the group's steering program; 0: it has none yet.
     pub(crate) const DIGEST: usize = 26;
-    /// How often the device went down, as the members have noticed.
+    /// How often the device went down, as far as the slots have the numbers of after.
     pub(crate) const DOWNS: usize = 27;
     /// When to look at the rings of those that are awaited, nanoseconds of `CLOCK_MONOTONIC`.
     pub(crate) const LOOK_NS: usize = 28;
@@ -127,9 +127,9 @@ impl State {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Row {
     pub(crate) state: State,
-    /// The class of packets that it takes.
-    pub(crate) class: u8,
-    /// Its share among those of its class.
+    /// [`at::DOWNS`] modulo 256, as its socket has told the member.
+    pub(crate) downs: u8,
+    /// Its share among all; 0: none.
     pub(crate) weight: u16,
     /// The member's process, as the process counts itself.
     pub(crate) pid: u32,
@@ -152,7 +152,7 @@ pub(crate) struct Row {
 impl Row {
     fn encode(&self) -> [u64; ROW] {
         let [pid, weight] = [u64::from(self.pid) << 32, u64::from(self.weight) << 16];
-        let head = pid | weight | (u64::from(self.class) << 8) | self.state as u64;
+        let head = pid | weight | (u64::from(self.downs) << 8) | self.state as u64;
         [
             head,
             self.cookie,
@@ -172,10 +172,10 @@ impl Row {
 
     fn decode(words: [u64; ROW]) -> Self {
         let [head, cookie, member, heir, since_ns, name, seat, _] = words;
-        let [state, class, low, high, pid @ ..] = head.to_le_bytes();
+        let [state, downs, low, high, pid @ ..] = head.to_le_bytes();
         Self {
             state: State::of(state),
-            class,
+            downs,
             weight: u16::from_le_bytes([low, high]),
             pid: u32::from_le_bytes(pid),
             cookie,

@@ -124,6 +124,14 @@ pub fn wait_for_any<'a>(
     Ok((found, signalled))
 }
 
+/// Whether an error waits at a socket, as when its device went down. It stays there.
+///
+/// # Errors
+/// What poll(2) says, but for `EINTR`.
+pub fn has_error(fd: BorrowedFd<'_>) -> io::Result<bool> {
+    Ok(state(fd)? & libc::POLLERR != 0)
+}
+
 /// What poll(2) says of `fd` now.
 fn state(fd: BorrowedFd<'_>) -> io::Result<c_short> {
     loop {

@@ -11,6 +11,7 @@ use std::time::Duration;
 use anyhow::{Context, Result};
 
 use crate::await_for::{LIMIT, await_for};
+use crate::calls::Calls;
 use crate::{conversation, netns, veth};
 
 /// The device of the host that the calling thread is on; members capture here.
@@ -73,6 +74,16 @@ impl Hosts {
         // TCP delays the last acknowledgements, by 40 ms or more.
         let after = await_silence()?;
         Ok(usize::try_from(after - before)?)
+    }
+
+    /// So many flows that last.
+    ///
+    /// # Errors
+    /// A socket can't be created.
+    pub fn calls(&self, count: usize) -> Result<Calls> {
+        let mut calls = Calls::serve(HOST[0])?;
+        self.on_peer(|| calls.call(count))?;
+        Ok(calls)
     }
 
     /// Fills the current block of each ring in a group of `members` under `hash`, by packets

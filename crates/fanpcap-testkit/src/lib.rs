@@ -2,6 +2,7 @@
 
 pub mod await_for;
 pub mod conversation;
+pub mod calls;
 pub mod errors_page;
 pub mod flow;
 pub mod frames;

@@ -105,10 +105,36 @@ fn a_device_that_was_down_gives_slots_new_numbers_and_moves_nothing() {
     world.begin_share(newcomer);
     let before = world.owners();
     world.flap();
-    assert!(world.renumber(heir));
+    for member in world.members() {
+        world.hear(member);
+        assert_eq!(world.owners(), before);
+        world.check();
+    }
+}
+
+#[test]
+fn a_newcomer_numbers_the_slots_when_nobody_has_noticed_that_the_device_was_down() {
+    let mut world = group(5);
+    let heir = world.in_slot(4);
+    world.close(world.in_slot(0));
+    world.attend(heir);
+    world.settle_all();
+    let late = world.open();
+    world.join(late).unwrap();
+    world.begin_share(late);
+    world.close(world.in_slot(2));
+    world.attend(heir);
+    world.settle_all();
+    let before = world.owners();
+    world.flap();
+    let newcomer = world.open();
+    world.join(newcomer).unwrap();
     assert_eq!(world.owners(), before);
     world.check();
-    assert!(!world.renumber(heir), "they have them");
+    for member in world.members() {
+        world.hear(member);
+        assert_eq!(world.owners(), before, "its news is none");
+    }
 }
 
 #[test]
@@ -123,7 +149,7 @@ fn a_member_keeps_its_seat_when_its_slot_gets_another_number() {
     // The number of the one that is gone, and a stamp of its own.
     assert_eq!(world.seat(newcomer), (newcomer << 8) | 1);
     world.flap();
-    assert!(world.renumber(heir));
+    world.hear(heir);
     assert_eq!(world.in_slot(3), newcomer);
     assert_eq!(world.seat(newcomer), (newcomer << 8) | 1);
     world.check();

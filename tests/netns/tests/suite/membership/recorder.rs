@@ -87,6 +87,12 @@ impl Recorder {
         Ok(child::signal(self.pid()?, child::SIGUSR1)?)
     }
 
+    /// Sends it a signal, by its name.
+    pub(super) fn signal(&self, name: &str) -> Result<()> {
+        let process = self.process.as_ref().context("it has ended")?;
+        process.signal(name)
+    }
+
     /// Ends the parent of a daemon.
     pub(super) fn end_parent(&mut self) -> Result<()> {
         let mut process = self.process.take().context("it has ended")?;

@@ -36,6 +36,20 @@ fn a_device_that_gets_another_name_moves_no_flow() -> Result<()> {
     })
 }
 
+#[test]
+#[ignore = "needs root: run by make test"]
+fn a_newcomer_sees_to_a_device_that_was_down_while_all_others_were_busy() -> Result<()> {
+    on_wire(1, |wire| {
+        let (mut scene, mut load) = (Scene::start(wire, 7, 5, &[])?, Load::start()?);
+        mix(&mut scene)?;
+        scene.relink_asleep(&mut load)?;
+        scene.phase()?;
+        scene.end(4, End::Killed)?;
+        scene.phase()?;
+        scene.finish(load)
+    })
+}
+
 /// What comes after the device was down moves what it must, and nothing else.
 fn the_device_was_down(members: &'static [&'static str]) -> Result<()> {
     on_wire(1, |wire| {

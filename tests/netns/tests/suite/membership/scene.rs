@@ -215,6 +215,32 @@ impl<'a> Scene<'a> {
         Ok(slots.iter().filter(|(old, new)| old != new).count())
     }
 
+    /// The device goes down and up while all members are stopped. A newcomer comes before they go
+    /// on, and numbers the slots: it takes its share of members whose sockets have moved.
+    pub(super) fn relink_asleep(&mut self, load: &mut Load) -> Result<()> {
+        load.pause()?;
+        let slots = self.slots_by_age();
+        self.owners = self.owners.renumbered(&slots);
+        self.signal("STOP")?;
+        veth::ip(&format!("link set {} down", self.device))?;
+        veth::ip(&format!("link set {} up", self.device))?;
+        [FAR_DEVICE, self.device]
+            .into_iter()
+            .try_for_each(veth::await_up)?;
+        for member in &mut self.members {
+            let new = member.slot.and_then(|slot| slots.get(&slot));
+            member.slot = new.copied();
+        }
+        self.join()?;
+        self.signal("CONT")?;
+        load.go_on(self.device)
+    }
+
+    fn signal(&self, name: &str) -> Result<()> {
+        let mut members = self.members.iter().filter(|it| it.reads());
+        members.try_for_each(|it| it.signal(name))
+    }
+
     /// The number that each slot gets when the kernel links the sockets in the order in which their
     /// members came. One who is gone has a socket until another takes its slot, or nobody has a
     /// slot behind it.

@@ -1,0 +1,98 @@
+//! After the device was down the kernel links a group's sockets anew, in the order of their
+//! creation (net/packet/af_packet.c, `packet_notifier()`): the slots get the numbers of after.
+//!
+//! Each member's socket tells of it once, by an error that the member's reader takes. The members'
+//! rows count these errors, and the table says which of them the slots' numbers follow. An error
+//! that waits at a member's socket counts as well. So a newcomer numbers the slots when all members
+//! are in callbacks, and none does it twice.
+
+use super::{Ground, Slots};
+use crate::table::{Journal, Row, State, at};
+use fanpcap_buckets::Slot;
+use fanpcap_buckets::layout::SLOTS;
+use std::io;
+
+impl<G: Ground> Slots<'_, G> {
+    /// Before a change of the kernel's array: completes the change that its author has not, and
+    /// numbers the slots anew if the device was down.
+    pub(super) fn prepare(&mut self) -> io::Result<()> {
+        self.repair()?;
+        let told = self.ground.told()?;
+        let known = self.table.get(at::DOWNS);
+        let ahead = |(_, row): (Slot, Row)| {
+            // Nobody takes the news from the socket of a member that is gone.
+            let is_member = matches!(row.state, State::Live | State::Newcomer);
+            let is_told = is_member && told.contains(&row.cookie);
+            ahead(row.downs.wrapping_add(is_told.into()), low(known))
+        };
+        let latest = self.table.rows().map(ahead).max().unwrap_or(0);
+        if latest > 0 {
+            let order = self.ground.order()?;
+            self.renumber(&order)?;
+            self.table.set(at::DOWNS, known.wrapping_add(latest.into()));
+        }
+        Ok(())
+    }
+
+    /// A member has taken so many errors from its socket: the device was down so often, or more
+    /// often, as an error that waits takes up the next.
+    pub(crate) fn note_downs(&mut self, own: u64, count: u8) -> io::Result<()> {
+        self.repair()?;
+        if let Some(slot) = self.table.slot_of(own) {
+            let row = self.table.row(slot);
+            let (told, known) = (row.downs.wrapping_add(count), self.downs(own)?);
+            let downs = known.wrapping_add(ahead(told, known));
+            self.table.set_row(slot, &Row { downs, ..row });
+        }
+        self.prepare()
+    }
+
+    /// The count that a socket without news has now.
+    pub(super) fn downs(&mut self, own: u64) -> io::Result<u8> {
+        let is_told = self.ground.told()?.contains(&own);
+        Ok(low(self.table.get(at::DOWNS)).wrapping_sub(is_told.into()))
+    }
+
+    /// Slots get the numbers of their sockets' positions in `order`, in one change. Does nothing if
+    /// they have them, or if the sockets are not those of the table.
+    fn renumber(&mut self, order: &[u64]) -> io::Result<()> {
+        let position = |cookie| order.iter().position(|&it| it == cookie);
+        let mut new: [u8; SLOTS] = std::array::from_fn(|slot| u8::try_from(slot).unwrap_or(0));
+        for (slot, row) in self.table.rows() {
+            let Some(Ok(position)) = position(row.cookie).map(u8::try_from) else {
+                return Ok(());
+            };
+            new[usize::from(slot.0)] = position;
+        }
+        let mut all = new.iter().enumerate();
+        let is_same = all.all(|(slot, &new)| slot == usize::from(new));
+        if !is_same && order.len() == self.table.positions() {
+            self.table.prepare_renumbering(&new);
+            self.note(Journal::Renumber);
+            self.finish_renumbering();
+        }
+        Ok(())
+    }
+
+    pub(super) fn finish_renumbering(&mut self) {
+        self.ground.step();
+        self.table.renumber_rows();
+        self.ground.step();
+        self.table.close_seats();
+        self.ground.step();
+        self.table.renumber_buckets();
+        self.finish();
+    }
+}
+
+/// How far a count is ahead of another, modulo 256; 0 if it is not.
+fn ahead(count: u8, known: u8) -> u8 {
+    match count.wrapping_sub(known) {
+        ahead @ 0..=127 => ahead,
+        128..=255 => 0,
+    }
+}
+
+fn low(count: u64) -> u8 {
+    count.to_le_bytes()[0]
+}

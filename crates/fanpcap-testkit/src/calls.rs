@@ -1,0 +1,53 @@
+//! UDP flows that last: each has a socket at both ends for as long as the test wants.
+
+use std::net::{IpAddr, Ipv4Addr, SocketAddr, UdpSocket};
+use std::time::Duration;
+
+use anyhow::{Result, ensure};
+
+/// The flows. Their sockets stay in the network namespaces in which they were made.
+#[derive(Debug)]
+pub struct Calls {
+    server: UdpSocket,
+    clients: Vec<UdpSocket>,
+}
+
+impl Calls {
+    /// A server in the calling thread's network namespace.
+    pub(crate) fn serve(address: IpAddr) -> Result<Self> {
+        let server = UdpSocket::bind((address, 0))?;
+        server.set_read_timeout(Some(LIMIT))?;
+        let clients = Vec::new();
+        Ok(Self { server, clients })
+    }
+
+    /// Its clients, in the calling thread's network namespace.
+    pub(crate) fn call(&mut self, count: usize) -> Result<()> {
+        let server: SocketAddr = self.server.local_addr()?;
+        for _ in 0..count {
+            let client = UdpSocket::bind((Ipv4Addr::UNSPECIFIED, 0))?;
+            client.connect(server)?;
+            client.set_read_timeout(Some(LIMIT))?;
+            self.clients.push(client);
+        }
+        Ok(())
+    }
+
+    /// A request and a reply in each flow. Returns the number of packets.
+    ///
+    /// # Errors
+    /// One of them does not arrive.
+    pub fn exchange(&self) -> Result<usize> {
+        let mut text = [0; TEXT.len()];
+        for client in &self.clients {
+            client.send(TEXT)?;
+            let (len, from) = self.server.recv_from(&mut text)?;
+            self.server.send_to(&text[..len], from)?;
+            ensure!(client.recv(&mut text)? == TEXT.len(), "a reply is shorter");
+        }
+        Ok(2 * self.clients.len())
+    }
+}
+
+const TEXT: &[u8] = b"are you still there?";
+const LIMIT: Duration = Duration::from_secs(5);
