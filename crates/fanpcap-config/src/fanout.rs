@@ -25,6 +25,7 @@ pub struct Script {
     source: Source,
     mode: Mode,
     weight: Option<u16>,
+    sticky: Option<u32>,
 }
 
 /// How a steering program is given.
@@ -61,6 +62,7 @@ impl Fanout {
             source,
             mode: options.mode,
             weight: options.weight,
+            sticky: options.sticky,
         }))
     }
 }
@@ -73,6 +75,7 @@ impl Script {
             source,
             mode: ModeKind::Program.into(),
             weight: None,
+            sticky: None,
         }
     }
 
@@ -84,6 +87,11 @@ impl Script {
     /// The weight of the member that brings the steering program, if one is given.
     pub fn weight(&self) -> Option<u16> {
         self.weight
+    }
+
+    /// How many flows the group remembers, which keep their member; `None`: it is not sticky.
+    pub(crate) fn sticky(&self) -> Option<u32> {
+        self.sticky
     }
 
     /// Returns the text of the steering program; reads the file if it is in one.
@@ -106,11 +114,18 @@ impl Script {
         }
     }
 
-    /// Returns the title for messages: the name, or the beginning of the text in one line.
+    /// Returns the title for messages: the name, or the beginning of the text in one line; and
+    /// whether the group is sticky.
     pub(crate) fn title(&self, text: &str) -> String {
+        let sticky = self.sticky.map(options::sticky_text).unwrap_or_default();
         match self.written {
-            Written::Named(name) => name.to_owned(),
-            Written::Text | Written::File => text.split_whitespace().collect::<Vec<_>>().join(" "),
+            Written::Named(name) => format!("{name}{sticky}"),
+            Written::Text | Written::File => {
+                let words = text.split_whitespace();
+                // In front, as a long text is cut off.
+                let words = Some(sticky.as_str()).into_iter().chain(words);
+                words.collect::<Vec<_>>().join(" ").trim_start().to_owned()
+            }
         }
     }
 
@@ -224,7 +239,10 @@ mod tests {
             ("+defrag", "mode-empty", 0),
             ("hash defrag", "option-without-plus", 5),
             ("flow defrag", "option-without-plus", 5),
-            ("flow+sticky", "option-needs-hub", 5),
+            ("flow+sticky=1023", "option-number", 5),
+            ("flow+sticky=16777217", "option-number", 5),
+            ("flow+sticky=", "option-number", 5),
+            ("flow+sticky+sticky=1024", "sticky-twice", 12),
             ("flow+class=2", "option-needs-xdp", 5),
             ("flow+defrag + rollover", "rollover-in-steered-group", 14),
             ("flow+weight", "option-number", 5),
@@ -262,6 +280,22 @@ mod tests {
             script.load().unwrap().text(),
             modes::source("flow").unwrap()
         );
+    }
+
+    #[test]
+    fn the_title_says_whether_groups_are_sticky() {
+        for (text, sticky, title) in [
+            ("flow", None, "flow"),
+            ("flow +sticky", Some(65_536), "flow+sticky"),
+            ("flow+Sticky = 65536+defrag", Some(65_536), "flow+sticky"),
+            ("flow+sticky=1024", Some(1024), "flow+sticky=1024"),
+            ("file:a +sticky", Some(65_536), "+sticky main = tcp"),
+            ("file:a", None, "main = tcp"),
+        ] {
+            let script = script(text);
+            assert_eq!(script.sticky(), sticky, "{text}");
+            assert_eq!(script.title("main =\n tcp"), title, "{text}");
+        }
     }
 
     #[test]

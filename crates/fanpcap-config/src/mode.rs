@@ -161,8 +161,9 @@ pub fn described(mode: Mode, title: Option<&str>) -> String {
     let Some((options, title)) = shown.strip_prefix(ModeKind::Program.name()).zip(title) else {
         return shown;
     };
-    match (program_named(title), options) {
-        (Some(name), _) => format!("{name}{options}"),
+    let (name, sticky) = title.split_at(title.find('+').unwrap_or(title.len()));
+    match (program_named(name), options) {
+        (Some(name), _) => format!("{name}{sticky}{options}"),
         (None, "") => format!("the steering program {}", quote(title)),
         (None, _) => format!("the steering program {} with {options}", quote(title)),
     }

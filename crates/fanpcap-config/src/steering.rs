@@ -36,7 +36,7 @@ impl Steering {
     pub fn compile(script: &Script, pcap: PcapCompiler<'_>) -> Result<Self, Report> {
         let source = script.load()?;
         let tree = tree(&source, pcap)?;
-        let compiled = Compiled::of(&tree);
+        let compiled = Compiled::with(&tree, script.sticky());
         Ok(Self {
             compiled: compiled.map_err(|error| script.blame(unfit(&error)))?,
             title: script.title(source.text()),
@@ -53,7 +53,8 @@ impl Steering {
         self.compiled.digest()
     }
 
-    /// The name of the steering program, or the beginning of its text.
+    /// The name of the steering program, or the beginning of its text; and whether its groups are
+    /// sticky.
     pub fn title(&self) -> &str {
         &self.title
     }
@@ -96,6 +97,7 @@ fn unfit(error: &EbpfError) -> Fault {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::fanout::Fanout;
 
     fn steering(text: &str) -> Steering {
         let script = Script::of_text(Source::new("test", text));
@@ -108,6 +110,20 @@ mod tests {
         assert_eq!(one, steering("main = do\n  tcp -- only\n  steer_flow"));
         assert_ne!(one, steering("main = udp >-> steer_flow"));
         assert_eq!(one.title(), "main = tcp >-> steer_flow");
+    }
+
+    #[test]
+    fn a_sticky_group_has_another_program() {
+        let of = |text: &str| {
+            let Ok(Fanout::Program(script)) = Fanout::parse(Source::new("test", text)) else {
+                panic!("{text} is a program");
+            };
+            Steering::compile(&script, &|_| Err("no libpcap here".to_owned())).unwrap()
+        };
+        assert_ne!(of("flow"), of("flow+sticky"));
+        assert_ne!(of("flow+sticky"), of("flow+sticky=1024"));
+        assert_eq!(of("flow+sticky"), of("flow+sticky=65536+weight=2"));
+        assert!(of("flow").filters_as(&of("flow+sticky")));
     }
 
     #[test]

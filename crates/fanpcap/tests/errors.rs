@@ -119,6 +119,7 @@ fn produce() -> Vec<Report> {
         in_file("fanout@11 = hash +weight=3"),
         in_file("fanout@11 = flow +weight=0"),
         in_file("fanout@11 = flow +weight=2 +weight=3"),
+        in_file("fanout@11 = flow +sticky +sticky=9000"),
         in_file("fanout@11 = hash +defrag=1"),
         in_file("fanout@11 = flow +class=2"),
         for_handle(&group, "> main = do\n>   tpc\n>   steer_flow", "eth0"),

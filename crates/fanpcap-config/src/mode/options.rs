@@ -11,6 +11,8 @@ pub(crate) struct Options {
     pub(crate) mode: Mode,
     /// The member's share, compared with those of others; `None`: not given.
     pub(crate) weight: Option<u16>,
+    /// How many flows the group remembers, which keep their member; `None`: it is not sticky.
+    pub(crate) sticky: Option<u32>,
 }
 
 impl Options {
@@ -19,6 +21,7 @@ impl Options {
         let mut options = Self {
             mode: Mode::from(kind),
             weight: None,
+            sticky: None,
         };
         for word in text.split('+').skip(1) {
             let at = offset_in(text, word.trim_start());
@@ -38,6 +41,7 @@ impl Options {
             ("defrag", None) => self.mode.defrag = true,
             ("rollover", None) => self.add_rollover()?,
             ("weight", value) => self.add_weight(word, value)?,
+            ("sticky", value) => self.add_sticky(word, value)?,
             ("class", value) => return Err(refuse_class(word, value)),
             _ => return Err(refuse_option(word, name)),
         }
@@ -64,16 +68,9 @@ impl Options {
     }
 
     fn add_weight(&mut self, word: &str, value: Option<&str>) -> Result<(), Fault> {
-        let weight = number(word, value, 1, WEIGHT_MAX)?;
-        if self.mode.kind != ModeKind::Program {
-            let mode = self.mode.kind.name();
-            let quoted = quote(&format!("+{word}"));
-            let message = format!(
-                "{quoted} is for steered groups: under '{mode}' the kernel weighs all members alike"
-            );
-            return Err(Fault::new("option-of-steered-groups", message)
-                .hint(format!("write 'flow+weight={weight}', or leave it out")));
-        }
+        let weight = number(word, value, 1, WEIGHT_MAX.into())?;
+        let weight = u16::try_from(weight).unwrap_or(WEIGHT_MAX);
+        self.ensure_steered(word, "weighs all members alike")?;
         match self.weight.replace(weight) {
             Some(before) if before != weight => {
                 let message = format!("a member has one weight, not {before} and {weight}");
@@ -81,6 +78,42 @@ impl Options {
             }
             _ => Ok(()),
         }
+    }
+
+    fn add_sticky(&mut self, word: &str, value: Option<&str>) -> Result<(), Fault> {
+        let flows = match value {
+            None => FLOWS,
+            value => number(word, value, FLOWS_MIN, FLOWS_MAX)?,
+        };
+        self.ensure_steered(word, "remembers no flow")?;
+        match self.sticky.replace(flows) {
+            Some(before) if before != flows => {
+                let message =
+                    format!("a group remembers one number of flows, not {before} and {flows}");
+                Err(Fault::new("sticky-twice", message).hint("keep one of them"))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// Refuses an option that the kernel's modes have no part in.
+    fn ensure_steered(&self, word: &str, why: &str) -> Result<(), Fault> {
+        if self.mode.kind == ModeKind::Program {
+            return Ok(());
+        }
+        let (mode, quoted) = (self.mode.kind.name(), quote(&format!("+{word}")));
+        let message = format!("{quoted} is for steered groups: under '{mode}' the kernel {why}");
+        let word = word.to_ascii_lowercase().replace(char::is_whitespace, "");
+        Err(Fault::new("option-of-steered-groups", message)
+            .hint(format!("write 'flow+{word}', or leave it out")))
+    }
+}
+
+/// The option that makes a group sticky, as titles of steering programs have it.
+pub(crate) fn sticky_text(flows: u32) -> String {
+    match flows {
+        FLOWS => "+sticky".to_owned(),
+        flows => format!("+sticky={flows}"),
     }
 }
 
@@ -100,7 +133,7 @@ pub(crate) fn begin(path: &str) -> usize {
 }
 
 /// The number after the `=` of an option.
-fn number(word: &str, value: Option<&str>, min: u16, max: u16) -> Result<u16, Fault> {
+fn number(word: &str, value: Option<&str>, min: u32, max: u32) -> Result<u32, Fault> {
     let number = value.and_then(|value| value.parse().ok());
     number
         .filter(|number| (min..=max).contains(number))
@@ -108,7 +141,7 @@ fn number(word: &str, value: Option<&str>, min: u16, max: u16) -> Result<u16, Fa
             let (quoted, name) = (quote(&format!("+{word}")), word.split('=').next());
             let name = name.unwrap_or_default().trim_end().to_ascii_lowercase();
             let message = format!("{quoted} takes a number from {min} to {max}");
-            Fault::new("option-number", message).hint(format!("write '+{name}={}'", min + 1))
+            Fault::new("option-number", message).hint(format!("write '+{name}={}'", 2 * min))
         })
 }
 
@@ -146,10 +179,16 @@ fn refuse_option(written: &str, name: &str) -> Fault {
 /// The largest weight.
 const WEIGHT_MAX: u16 = 1000;
 /// The largest class, as of `classify`.
-const CLASS_MAX: u16 = 63;
+const CLASS_MAX: u32 = 63;
+/// How many flows a sticky group remembers if no number is given; and the limits of that number.
+/// Below the first each CPU's own list of free entries may hold most of the map
+/// (kernel/bpf/bpf_lru_list.h).
+const FLOWS: u32 = 65_536;
+const FLOWS_MIN: u32 = 1024;
+const FLOWS_MAX: u32 = 1 << 24;
 const WITHOUT_VALUE: [&str; 2] = ["defrag", "rollover"];
-const HUB_OPTIONS: [&str; 2] = ["sticky", "balance"];
-const NEAR: [&str; 3] = ["defrag", "rollover", "weight"];
+const HUB_OPTIONS: [&str; 1] = ["balance"];
+const NEAR: [&str; 4] = ["defrag", "rollover", "weight", "sticky"];
 const NAMES: [&str; 6] = ["defrag", "rollover", "weight", "class", "sticky", "balance"];
 const OPTIONS: &str =
-    "the options are +defrag, +rollover (kernel modes) and +weight=N (steered groups)";
+    "the options are +defrag, +rollover (kernel modes), +sticky and +weight=N (steered groups)";

@@ -55,6 +55,7 @@ fn messages_show_programs_by_their_titles() {
     };
     assert_eq!(described(ModeKind::Hash.into(), None), "hash");
     assert_eq!(described(mode, Some("flow")), "flow+rollover");
+    assert_eq!(described(mode, Some("flow+sticky")), "flow+sticky+rollover");
     let shown = described(ModeKind::Program.into(), Some("main = steer_rnd"));
     assert_eq!(shown, "the steering program 'main = steer_rnd'");
     let shown = described(mode, Some("main = steer_rnd"));
@@ -101,7 +102,8 @@ fn each_refusal_says_which_it_is() {
         ("hash++defrag", "option-empty", 5),
         ("rollover+rollover", "rollover-twice", 9),
         ("hash defrag", "option-without-plus", 5),
-        ("hash+sticky", "option-needs-hub", 5),
+        ("hash+sticky", "option-of-steered-groups", 5),
+        ("lb+defrag+sticky=2048", "option-of-steered-groups", 10),
         ("hash+balance", "option-needs-hub", 5),
         ("hash + class = 2", "option-needs-xdp", 7),
         ("hash+class", "option-number", 5),
