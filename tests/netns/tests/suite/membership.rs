@@ -9,6 +9,7 @@ mod recorder;
 mod change;
 mod scene;
 mod joins;
+mod sticky;
 mod deaths;
 mod takeover;
 mod apart;

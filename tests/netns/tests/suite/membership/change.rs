@@ -18,6 +18,10 @@ pub(super) struct Change {
     pub(super) member: Option<usize>,
     /// Buckets that moved.
     pub(super) buckets: usize,
+    /// The member that succeeds it.
+    pub(super) successor: Option<usize>,
+    /// Whether flows keep their member when their bucket moves.
+    pub(super) is_sticky: bool,
     /// How the member ended, if it did, and when, in microseconds since 1970.
     pub(super) end: Option<(End, u64)>,
 }
@@ -47,16 +51,31 @@ impl Change {
         let moved = story.moved(self.phase, self.member);
         ensure!(moved.of_others == 0, "{what}: {moved:?}");
         ensure!(moved.flows == moved.concerned, "{what}: {moved:?}");
-        // Flows are spread over buckets by chance.
-        let share = self.buckets as f64 / BUCKETS as f64;
-        let flows = f64::from(FLOWS);
-        let most = flows * share + 3.0 * (flows * share * (1.0 - share)).sqrt();
-        ensure!(moved.flows as f64 <= most, "{what}: {moved:?} over {most}");
+        match (self.is_sticky, self.end) {
+            (true, None) => ensure!(moved.flows == 0, "{what}: {moved:?}"),
+            // The member may have had flows of buckets that were not its own any more.
+            (true, Some(_)) => ensure!(moved.flows > 0, "{what}: {moved:?}"),
+            (false, _) => {
+                let most = self.most();
+                ensure!(moved.flows as f64 <= most, "{what}: {moved:?} over {most}");
+            }
+        }
+        if let Some(successor) = self.successor {
+            let has = story.flows(self.phase, successor);
+            ensure!(has == moved.flows, "{what}: {moved:?}, the successor {has}");
+        }
         if self.end.is_some() {
             let (first, _) = self.served(story).context("nobody serves its flows")?;
             ensure!(first < SERVED_WITHIN, "{what}: served after {first:?}");
         }
         Ok(())
+    }
+
+    /// As many flows as the buckets tell. Flows are spread over buckets by chance.
+    fn most(&self) -> f64 {
+        let share = self.buckets as f64 / BUCKETS as f64;
+        let flows = f64::from(FLOWS);
+        flows * share + 3.0 * (flows * share * (1.0 - share)).sqrt()
     }
 
     /// What the member may have had in its hands when it was killed.

@@ -41,9 +41,11 @@ pub(super) struct Recorder {
 struct Child(u32);
 
 impl Recorder {
-    /// A member of mode `flow`; `how` is as `c/records.c` says. `name=NAME` names the member.
+    /// A member of mode `flow`; `how` is as `c/records.c` says. `name=NAME` names the member, and
+    /// `mode=MODE` gives another mode.
     pub(super) fn start(wire: &Wire, device: &str, group: u16, how: &[&str]) -> Result<Self> {
-        Self::start_as(wire, device, group, "flow", how)
+        let mode = how.iter().find_map(|word| word.strip_prefix("mode="));
+        Self::start_as(wire, device, group, mode.unwrap_or("flow"), how)
     }
 
     /// The same in another mode, or with options.
@@ -63,7 +65,7 @@ impl Recorder {
         let program = program.args([device, &group.to_string(), mode]);
         let name = how.iter().find_map(|word| word.strip_prefix("name="));
         let program = program.set("PCAP_MEMBER", name.unwrap_or_default());
-        let how = how.iter().filter(|word| !word.starts_with("name="));
+        let how = how.iter().filter(|word| !word.contains('='));
         let process = program.arg(&file).args(how).start(&wire.scratch)?;
         Ok(Self {
             process: Some(process),

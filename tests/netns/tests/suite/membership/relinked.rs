@@ -21,6 +21,12 @@ fn members_without_privileges_see_to_a_device_that_was_down() -> Result<()> {
 
 #[test]
 #[ignore = "needs root: run by make test"]
+fn flows_that_keep_their_member_keep_it_when_the_device_was_down() -> Result<()> {
+    the_device_was_down(&["mode=flow+sticky"])
+}
+
+#[test]
+#[ignore = "needs root: run by make test"]
 fn a_device_that_gets_another_name_moves_no_flow() -> Result<()> {
     on_wire(1, |wire| {
         let (mut scene, mut load) = (Scene::start(wire, 7, 5, &[])?, Load::start()?);

@@ -87,7 +87,8 @@ impl<'a> Scene<'a> {
             let what = format!("member {number} to read the phase");
             await_for(&what, LIMIT, || {
                 let last = records::last_arrived_us(&reader.file)?;
-                Ok((last >= until).then_some(()))
+                let has_flows = last != 0 || !self.is_sticky();
+                Ok((last >= until || !has_flows).then_some(()))
             })?;
         }
         Ok(())
@@ -178,6 +179,9 @@ impl<'a> Scene<'a> {
         self.members[successor].slot = Some(new);
         let what = format!("{how:?} in slot {old}, and succeeded in slot {new}");
         self.note(what, member, moved.len(), Some((how, ended_us)));
+        if let Some(change) = self.changes.last_mut() {
+            change.successor = Some(successor);
+        }
         Ok(())
     }
 
@@ -284,8 +288,15 @@ impl<'a> Scene<'a> {
             phase: self.phases.len(),
             member: Some(member),
             buckets,
+            successor: None,
+            is_sticky: self.is_sticky(),
             end,
         });
+    }
+
+    /// Whether flows keep their member when their bucket moves.
+    fn is_sticky(&self) -> bool {
+        self.how.iter().any(|word| word.contains("+sticky"))
     }
 
     /// Nobody comes or goes before a phase.
@@ -295,6 +306,8 @@ impl<'a> Scene<'a> {
             phase,
             member: None,
             buckets: 0,
+            successor: None,
+            is_sticky: self.is_sticky(),
             end: None,
         });
     }

@@ -117,6 +117,12 @@ impl Story {
         }
     }
 
+    /// How many flows a member had in a phase.
+    pub(super) fn flows(&self, phase: usize, member: usize) -> usize {
+        let owners = self.owners[phase].iter();
+        owners.filter(|it| **it == Owner::Member(member)).count()
+    }
+
     /// Of the packets of flows that a member had in a phase: after how many microseconds others had
     /// the first of them, at or after `since_us`; and how long one waited at most from then on.
     pub(super) fn served(&self, phase: usize, member: usize, since_us: u64) -> Option<(u64, u32)> {

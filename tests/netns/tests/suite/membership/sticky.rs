@@ -1,0 +1,72 @@
+//! Groups in which flows keep their member: newcomers move none that is under way.
+
+use anyhow::{Result, ensure};
+use fanpcap_netns::{DEVICE, on_wire};
+
+use super::load::Load;
+use super::recorder::{End, Recorder};
+use super::scene::Scene;
+
+const STICKY: &[&str] = &["mode=flow+sticky"];
+
+#[test]
+#[ignore = "needs root: run by make test"]
+fn newcomers_move_no_flow_and_those_that_go_their_own() -> Result<()> {
+    on_wire(1, |wire| {
+        let mut scene = Scene::start(wire, 7, 3, STICKY)?;
+        let load = Load::start()?;
+        scene.phase()?;
+        for _ in 0..2 {
+            scene.join()?;
+            scene.phase()?;
+        }
+        for (member, how) in [(0, End::Killed), (2, End::Leaves)] {
+            scene.end(member, how)?;
+            scene.phase()?;
+            scene.join()?;
+            scene.phase()?;
+        }
+        scene.finish(load)
+    })
+}
+
+#[test]
+#[ignore = "needs root: run by make test"]
+fn a_successor_has_the_flows_that_its_predecessor_has_kept() -> Result<()> {
+    on_wire(1, |wire| {
+        let mut scene = Scene::start(wire, 7, 2, STICKY)?;
+        scene.join_as("name=one")?;
+        let load = Load::start()?;
+        scene.phase()?;
+        // A quarter of the named one's buckets are the newcomer's now, and none of its flows.
+        scene.join()?;
+        scene.phase()?;
+        scene.end_and_succeed(2, End::Killed, "name=one")?;
+        scene.phase()?;
+        scene.finish(load)
+    })
+}
+
+#[test]
+#[ignore = "needs root: run by make test"]
+fn all_members_of_a_group_are_sticky_or_none() -> Result<()> {
+    on_wire(1, |wire| {
+        for (group, runs, asked) in [
+            (7, "flow+sticky", "flow"),
+            (8, "flow", "flow+sticky"),
+            (9, "flow+sticky", "flow+sticky=1024"),
+        ] {
+            let mut first = Recorder::start_as(wire, DEVICE, group, runs, &[])?;
+            let refused = Recorder::start_as(wire, DEVICE, group, asked, &[]);
+            let said = refused
+                .err()
+                .map_or_else(String::new, |it| format!("{it:#}"));
+            let reason = format!("group {group} runs the program '{runs}', not '{asked}'");
+            ensure!(said.contains(&reason), "{said}");
+            let mut second = Recorder::start_as(wire, DEVICE, group, runs, &[])?;
+            second.stop()?;
+            first.stop()?;
+        }
+        Ok(())
+    })
+}
