@@ -106,6 +106,7 @@ impl<R> Ground for Kernel<'_, R> {
     fn deposit(&mut self) -> io::Result<()> {
         let shared = self.shared;
         let it = self.entering()?;
+        shared.locker.ensure_room()?;
         shared.lifelines.add(it.lifeline, false)?;
         shared
             .locker

@@ -65,6 +65,13 @@ const DEPOSITS_MAX: u32 = 1024;
 /// Bytes for the messages of 256 members; the kernel charges 768 for each.
 const SEND_BUFFER: u32 = 1 << 20;
 
+/// What three messages take at most: a newcomer's two deposits, and the one that a removal appends
+/// before it dequeues.
+const ROOM: u32 = 3 * 1024;
+
+const FULL: &str = "it has no room for another member: its limit is net.core.wmem_max, or what its \
+                    first member could set with CAP_NET_ADMIN";
+
 /// A locker.
 #[derive(Debug)]
 pub(crate) struct Locker {
@@ -103,10 +110,26 @@ impl Locker {
         [self.into.as_fd(), self.out_of.as_fd()]
     }
 
+    /// Checks that a newcomer's deposits fit in. Without room even they could not be removed.
+    ///
+    /// # Errors
+    /// Which limit is reached.
+    pub(crate) fn ensure_room(&self) -> io::Result<()> {
+        if unix::send_room(self.into.as_fd())? < ROOM {
+            return Err(io::Error::new(io::ErrorKind::WouldBlock, FULL));
+        }
+        // The kernel counts by user, and tells the count to nobody: more descriptors go into
+        // another queue than a newcomer deposits.
+        let [into, _out_of] = unix::pair()?;
+        let many = [self.into.as_fd(); message::DESCRIPTORS_MAX];
+        message::send(into.as_fd(), &[0], &many)?;
+        message::send(into.as_fd(), &[0], &many[..1])
+    }
+
     /// Deposits duplicates of these descriptors.
     ///
     /// # Errors
-    /// `EAGAIN` where the queue is full (net.core.wmem_max), `ETOOMANYREFS` where the user has as
+    /// `EAGAIN` where the queue is full (net.core.wmem_max), `QuotaExceeded` where the user has as
     /// many descriptors in queues as a process may open (`RLIMIT_NOFILE`).
     pub(crate) fn put(&self, deposit: Deposit, descriptors: &[BorrowedFd<'_>]) -> io::Result<()> {
         message::send(self.into.as_fd(), &deposit.encode(), descriptors)
@@ -152,18 +175,17 @@ impl Locker {
     /// # Errors
     /// What sendmsg(2) and recvmsg(2) say. Nothing but duplicates is removed then.
     pub(crate) fn remove(&self, unwanted: Deposit) -> io::Result<()> {
-        let mut count = 0;
-        self.visit(|_, _| {
-            count += 1;
+        let mut rest = Vec::new();
+        self.visit(|deposit, _| {
+            rest.push(deposit);
             true
         })?;
-        let mut seen = Vec::new();
-        for _ in 0..count {
+        rest.reverse();
+        while rest.pop().is_some() {
             let Some((deposit, descriptors)) = self.peek(0)? else {
                 break;
             };
-            if let Some(deposit) = deposit.filter(|it| *it != unwanted && !seen.contains(it)) {
-                seen.push(deposit);
+            if let Some(deposit) = deposit.filter(|it| *it != unwanted && !rest.contains(it)) {
                 let descriptors: Vec<_> = descriptors.iter().map(AsFd::as_fd).collect();
                 self.put(deposit, &descriptors)?;
             }
@@ -226,6 +248,32 @@ mod tests {
         }
         locker.remove(Deposit::Program).unwrap();
         assert_eq!(all(&locker), [Deposit::Lifelines]);
+    }
+
+    #[test]
+    fn a_removal_needs_no_more_room_than_one_message() {
+        let locker = Locker::new().unwrap();
+        unix::set_send_buffer(locker.into.as_fd(), 16_384).unwrap();
+        let pipe = Pipe::new().unwrap();
+        let put = |cookie| locker.put(Deposit::Socket(cookie), &[pipe.write.as_fd()]);
+        let mut count = 0;
+        while locker.ensure_room().is_ok() {
+            put(count).unwrap();
+            put(count + 1).unwrap();
+            count += 2;
+        }
+        assert!(count > 10, "{count}");
+        // A death has left each of the first three twice.
+        for cookie in 0..3 {
+            locker
+                .put(Deposit::Socket(cookie), &[pipe.write.as_fd()])
+                .unwrap_or_default();
+        }
+        locker.remove(Deposit::Socket(count - 1)).unwrap();
+        let mut left = all(&locker);
+        left.sort_unstable_by_key(|deposit| deposit.encode());
+        let expected: Vec<Deposit> = (0..count - 1).map(Deposit::Socket).collect();
+        assert_eq!(left, expected);
     }
 
     #[test]

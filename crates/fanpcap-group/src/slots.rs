@@ -65,6 +65,9 @@ pub(crate) trait Ground {
     fn is_half_full(&mut self, cookie: u64) -> bool;
 }
 
+/// One position of the kernel's array is for the newcomer that moves into a slot from its end.
+const MEMBERS_MAX: usize = SLOTS - 1;
+
 /// Why a newcomer has not joined.
 #[derive(Debug)]
 pub(crate) enum Unjoined<R> {
@@ -116,8 +119,10 @@ impl<'a, G: Ground> Slots<'a, G> {
         let positions = self.table.positions();
         let mut rows = self.table.rows();
         let vacant = rows.find(|(_, row)| row.state == State::Vacant);
-        let end = u8::try_from(positions).map_err(|_| Unjoined::Full)?;
-        let (slot, replaced) = vacant.unwrap_or((Slot(end), Row::default()));
+        let has_room = vacant.is_some() || positions < MEMBERS_MAX;
+        let end = u8::try_from(positions).ok().filter(|_| has_room);
+        let at_end = end.map(|end| (Slot(end), Row::default()));
+        let (slot, replaced) = vacant.or(at_end).ok_or(Unjoined::Full)?;
         self.replace(&replaced);
         self.table.set_newcomer(&Row {
             state: State::Newcomer,

@@ -8,7 +8,7 @@ use crate::errno::{check, owned};
 use crate::option::{get, set};
 use std::ffi::c_int;
 use std::io;
-use std::os::fd::{BorrowedFd, FromRawFd, OwnedFd};
+use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 
 /// The process at the other end of a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -64,6 +64,18 @@ pub fn set_send_buffer(fd: BorrowedFd<'_>, bytes: u32) -> io::Result<u32> {
     get(fd, libc::SOL_SOCKET, libc::SO_SNDBUF)
 }
 
+/// How much memory messages from this end may take beside those that nobody has received yet.
+///
+/// # Errors
+/// What ioctl(2) and getsockopt(2) say.
+pub fn send_room(fd: BorrowedFd<'_>) -> io::Result<u32> {
+    let mut taken: c_int = 0;
+    // SAFETY: the call writes one number.
+    check(unsafe { libc::ioctl(fd.as_raw_fd(), libc::TIOCOUTQ, &raw mut taken) })?;
+    let limit: u32 = get(fd, libc::SOL_SOCKET, libc::SO_SNDBUF)?;
+    Ok(limit.saturating_sub(taken.unsigned_abs()))
+}
+
 const KIND: c_int = libc::SOCK_SEQPACKET | libc::SOCK_CLOEXEC;
 
 #[cfg(test)]
@@ -83,5 +95,16 @@ mod tests {
     fn the_send_buffer_is_as_large_as_asked() {
         let [one, _other] = pair().unwrap();
         assert_eq!(set_send_buffer(one.as_fd(), 100_000).unwrap(), 100_000);
+    }
+
+    #[test]
+    fn messages_that_nobody_has_received_take_room() {
+        let [one, other] = pair().unwrap();
+        set_send_buffer(one.as_fd(), 100_000).unwrap();
+        message::send(one.as_fd(), b"x", &[]).unwrap();
+        let left = send_room(one.as_fd()).unwrap();
+        assert!((98_000..100_000).contains(&left), "{left}");
+        message::receive(other.as_fd(), &mut [0], 0).unwrap();
+        assert_eq!(send_room(one.as_fd()).unwrap(), 100_000);
     }
 }

@@ -30,11 +30,19 @@ impl Dialog {
     /// # Errors
     /// As [`Dialog::start`].
     pub fn behind(wire: &Wire, group: impl Into<i32>, before: &[&str]) -> Result<Self> {
+        Self::of(wire, "steered", group, before)
+    }
+
+    /// The same with another program that is started as `c/steered.c` is.
+    ///
+    /// # Errors
+    /// As [`Dialog::start`].
+    pub fn of(wire: &Wire, name: &str, group: impl Into<i32>, before: &[&str]) -> Result<Self> {
         // Built anew, it would be another program to the library.
-        let built = wire.scratch.file("steered");
+        let built = wire.scratch.file(name);
         let program = match built.exists() {
             true => built,
-            false => wire.compile("steered")?,
+            false => wire.compile(name)?,
         };
         let program = program.to_str().context("a path in UTF-8")?;
         let group = group.into().to_string();

@@ -127,8 +127,8 @@ impl fmt::Display for JoinError {
             ),
             Self::Full(group) => write!(
                 f,
-                "fan-out group {group} is full (256 members, the kernel's limit): start fewer \
-                 members or another group",
+                "fan-out group {group} is full (256 members, the kernel's limit; 255 where they share a \
+                 table): start fewer members or another group",
             ),
             Self::Stranded { group, error } => write!(
                 f,

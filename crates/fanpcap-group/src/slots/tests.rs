@@ -157,11 +157,18 @@ fn a_member_keeps_its_seat_when_its_slot_gets_another_number() {
 
 #[test]
 fn a_full_group_and_a_locker_without_room_refuse_a_newcomer() {
-    let mut world = group(255);
+    let mut world = group(254);
     let last = world.open();
     world.join(last).unwrap();
     let one_more = world.open();
     assert!(matches!(world.join(one_more), Err(Unjoined::Full)));
+    world.check();
+    // Into a hole, although the group has all positions but one.
+    world.close(world.in_slot(1));
+    let heir = world.in_slot(0);
+    world.attend(heir);
+    world.settle_all();
+    world.join(one_more).unwrap();
     world.check();
     let mut world = group(3);
     world.locker_is_full = true;

@@ -24,7 +24,7 @@ pub struct Message {
 /// # Errors
 /// `InvalidInput` for a message without bytes, which looks like the end of a connection, or with
 /// more descriptors than [`DESCRIPTORS_MAX`]. `EAGAIN` when the send buffer has no room.
-/// `ETOOMANYREFS` when as many of the user's descriptors are under way as a process may open
+/// `QuotaExceeded` when as many of the user's descriptors are under way as a process may open
 /// (`RLIMIT_NOFILE`). `EPIPE` when the other end is closed. `EMSGSIZE` when the message is larger
 /// than the send buffer.
 pub fn send(fd: BorrowedFd<'_>, bytes: &[u8], descriptors: &[BorrowedFd<'_>]) -> io::Result<()> {
@@ -41,8 +41,17 @@ pub fn send(fd: BorrowedFd<'_>, bytes: &[u8], descriptors: &[BorrowedFd<'_>]) ->
     let flags = libc::MSG_NOSIGNAL | libc::MSG_DONTWAIT;
     // SAFETY: the header's buffers are live, with their own lengths, and only read.
     let sent = unsafe { libc::sendmsg(fd.as_raw_fd(), &raw const header, flags) };
-    usize::try_from(sent).map_err(|_| io::Error::last_os_error())?;
-    Ok(())
+    match usize::try_from(sent).map_err(|_| io::Error::last_os_error()) {
+        Ok(_) => Ok(()),
+        Err(error) if error.raw_os_error() == Some(libc::ETOOMANYREFS) => Err(too_many()),
+        Err(error) => Err(error),
+    }
+}
+
+fn too_many() -> io::Error {
+    let text = "this user has as many descriptors in the queues of Unix sockets as this process may \
+                open (ulimit -n)";
+    io::Error::new(io::ErrorKind::QuotaExceeded, text)
 }
 
 /// Takes the next message out of the queue, without waiting. `room` is the number of descriptors

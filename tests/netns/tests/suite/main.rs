@@ -4,6 +4,7 @@ mod burdened;
 mod calls;
 mod closing;
 mod counters;
+mod crowd;
 mod devices;
 mod doors;
 mod entering;

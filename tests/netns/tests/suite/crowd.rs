@@ -1,0 +1,91 @@
+//! How many members a steered group may have, by the kernel's limits and by the user's.
+
+use anyhow::{Context, Result, ensure};
+use fanpcap_netns::dialog::Dialog;
+use fanpcap_netns::{Wire, on_wire};
+use fanpcap_testkit::await_for::LIMIT;
+use fanpcap_testkit::{await_for, mounts, traffic};
+
+use crate::steering::with;
+use crate::trust::Volume;
+
+const FRAMES: u64 = 2000;
+
+/// Checks that all members of the crowd together get each frame once.
+fn ensure_all_arrive(wire: &Wire, crowd: &mut Dialog, seed: u64) -> Result<()> {
+    let frames = traffic::frames(seed, &traffic::flows(seed, 400), 0..FRAMES)?;
+    wire.send(&frames)?;
+    crowd.expect("look", &format!("{FRAMES} packets"))
+}
+
+#[test]
+#[ignore = "needs root: run by make test"]
+fn a_steered_group_has_255_members_and_a_place_again_when_one_leaves() -> Result<()> {
+    on_wire(1, |wire| {
+        let mut crowd = Dialog::of(wire, "crowd", 7, &[])?;
+        crowd.expect("join 255", "255 members")?;
+        for (seed, gone) in [(1, 100), (2, 0), (3, 254)] {
+            let refused = crowd.ask("join 256")?;
+            ensure!(refused.starts_with("255 members: "), "{refused}");
+            ensure!(refused.contains("fan-out group 7 is full"), "{refused}");
+            ensure_all_arrive(wire, &mut crowd, seed)?;
+            crowd.expect(&format!("close {gone}"), "254 members")?;
+            await_for("a place", LIMIT, || {
+                crowd.expect("look", "0 packets")?;
+                let said = crowd.ask("join 255")?;
+                Ok((said == "255 members").then_some(()))
+            })?;
+        }
+        ensure_all_arrive(wire, &mut crowd, 4)
+    })
+}
+
+/// A user of no other test: the kernel counts descriptors in queues by user.
+const USER: &str = "64997";
+
+#[test]
+#[ignore = "needs root: run by make test"]
+fn who_has_too_many_descriptors_in_queues_is_refused_with_the_reason() -> Result<()> {
+    mounts::where_possible(|| {
+        on_wire(1, |wire| {
+            let volume = Volume::of("queues", USER.parse()?)?;
+            let mut words = volume.over_run();
+            words.extend(["prlimit", "--nofile=64"]);
+            let user = with("net_raw,bpf");
+            words.extend(user.iter().map(|word| match word.as_str() {
+                "65534" => USER,
+                word => word,
+            }));
+            let start = || Dialog::behind(wire, 7, &words);
+            let open = |member: &mut Dialog| member.ask("open main = steer_flow");
+            let mut members = Vec::new();
+            let refused = loop {
+                let mut member = start()?;
+                let said = open(&mut member)?;
+                if said != "opened 0" {
+                    break said;
+                }
+                ensure!(members.len() < 40, "nobody is refused");
+                members.push(member);
+            };
+            ensure!(refused.contains("(ulimit -n)"), "{refused}");
+            ensure!(members.len() > 10, "{} members: {refused}", members.len());
+            // Who is in there has all that it needs to bury another.
+            drop(members.pop());
+            await_for("a place", LIMIT, || {
+                members.first_mut().context("the first")?.count(0)?;
+                let mut member = start()?;
+                let said = open(&mut member)?;
+                Ok((said == "opened 0").then_some(()))
+            })?;
+            let frames = traffic::frames(5, &traffic::flows(5, 400), 0..FRAMES)?;
+            wire.send(&frames)?;
+            await_for("each frame", LIMIT, || {
+                let counts = members.iter_mut().map(|member| member.count(0));
+                let sum = counts.sum::<Result<usize>>()?;
+                ensure!(sum <= frames.len(), "{sum}");
+                Ok((sum == frames.len()).then_some(()))
+            })
+        })
+    })
+}
