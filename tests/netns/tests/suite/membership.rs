@@ -10,6 +10,7 @@ mod change;
 mod scene;
 mod joins;
 mod sticky;
+mod sizes;
 mod deaths;
 mod takeover;
 mod apart;

@@ -72,25 +72,8 @@ impl<'a> Scene<'a> {
 
     /// A time without changes. Its packets have been read when it is over: nobody inherits any.
     pub(super) fn phase(&mut self) -> Result<()> {
-        thread::sleep(SETTLED);
-        let from = now_us();
-        let received = || anyhow::Ok(veth::counters(self.device)?.received);
-        let before = received()?;
-        await_for("frames of each flow", LIMIT, || {
-            let count = received()? - before;
-            Ok((count >= ROUNDS * u64::from(FLOWS)).then_some(()))
-        })?;
-        let until = now_us();
-        self.phases.push(from..until);
-        let readers = self.members.iter().enumerate();
-        for (number, reader) in readers.filter(|(_, it)| it.reads()) {
-            let what = format!("member {number} to read the phase");
-            await_for(&what, LIMIT, || {
-                let last = records::last_arrived_us(&reader.file)?;
-                let has_flows = last != 0 || !self.is_sticky();
-                Ok((last >= until || !has_flows).then_some(()))
-            })?;
-        }
+        let phase = phase_of(self.device, &self.members, self.is_sticky())?;
+        self.phases.push(phase);
         Ok(())
     }
 
@@ -348,4 +331,32 @@ impl<'a> Scene<'a> {
         let mut changes = self.changes.iter();
         changes.try_for_each(|change| change.check(&story))
     }
+}
+
+/// A time without changes, in microseconds since 1970. These members have read its packets; in a
+/// sticky group one may have got none at all.
+pub(super) fn phase_of(
+    device: &str,
+    members: &[Recorder],
+    is_sticky: bool,
+) -> Result<Range<u64>> {
+    thread::sleep(SETTLED);
+    let from = now_us();
+    let received = || anyhow::Ok(veth::counters(device)?.received);
+    let before = received()?;
+    await_for("frames of each flow", LIMIT, || {
+        let count = received()? - before;
+        Ok((count >= ROUNDS * u64::from(FLOWS)).then_some(()))
+    })?;
+    let until = now_us();
+    let readers = members.iter().enumerate();
+    for (number, reader) in readers.filter(|(_, it)| it.reads()) {
+        let what = format!("member {number} to read the phase");
+        await_for(&what, LIMIT, || {
+            let last = records::last_arrived_us(&reader.file)?;
+            let has_flows = last != 0 || !is_sticky;
+            Ok((last >= until || !has_flows).then_some(()))
+        })?;
+    }
+    Ok(from..until)
 }
