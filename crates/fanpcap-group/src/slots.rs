@@ -15,6 +15,7 @@ mod relinked;
 mod succession;
 
 use crate::table::{Gone, Journal, Row, State, Table, at};
+use fanpcap_buckets::layout::SLOTS;
 use fanpcap_buckets::{self as buckets, Share, Slot};
 use std::io;
 pub(crate) use succession::{digest, due_ns};
