@@ -8,7 +8,7 @@ use anyhow::{Context, Result};
 use crate::{stage, tree, uninstall};
 
 /// Documents for users, beside the manual pages.
-const DOCUMENTS: [&str; 9] = [
+const DOCUMENTS: [&str; 10] = [
     "guide.md",
     "peers.md",
     "benchmarks.md",
@@ -16,6 +16,7 @@ const DOCUMENTS: [&str; 9] = [
     "steering.md",
     "top-json.md",
     "config-json.md",
+    "group-json.md",
     "errors.md",
     "security.md",
 ];

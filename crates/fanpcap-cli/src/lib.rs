@@ -17,6 +17,7 @@ mod metrics;
 mod run;
 mod system;
 mod top;
+mod group;
 
 use std::env;
 use std::ffi::OsString;
@@ -37,6 +38,7 @@ struct Arguments {
 enum Command {
     Run(run::Arguments),
     Top(top::Arguments),
+    Group(group::Arguments),
     Config(config::Arguments),
     Metrics(metrics::Arguments),
     Capture(capture::Arguments),
@@ -69,6 +71,7 @@ fn run(words: Vec<OsString>) -> Result<ExitCode> {
     match Arguments::parse_from(words).command {
         Command::Run(arguments) => run::run(&arguments),
         Command::Top(arguments) => top::run(&arguments),
+        Command::Group(arguments) => group::run(&arguments),
         Command::Config(arguments) => config::run(&arguments),
         Command::Metrics(arguments) => metrics::run(&arguments),
         Command::Capture(arguments) => capture::run(&arguments),

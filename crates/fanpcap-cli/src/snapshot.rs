@@ -7,17 +7,21 @@ use std::os::linux::fs::MetadataExt;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use anyhow::{Context, Result, ensure};
+use fanpcap_buckets::layout::BUCKETS;
 use fanpcap_config::mode::ModeKind;
 use fanpcap_group::record::{LastLook, Record, Running};
 use fanpcap_group::roster::{self, RosterEntry};
+use fanpcap_group::view::{Place, View};
 use fanpcap_linux::interface;
 use fanpcap_linux::netlink::{diag, link};
 use fanpcap_linux::process::netns;
 use fanpcap_linux::wait::clock;
 
 mod holders;
+mod tables;
 
 use holders::Holders;
+use tables::{Key, Tables};
 
 /// libpcap's name for all devices: sockets without a device are listed under it.
 pub(crate) const ANY: &str = "any";
@@ -46,6 +50,8 @@ pub(crate) struct Snapshot {
     pub(crate) devices: Vec<Device>,
     /// The devices' packet sockets.
     pub(crate) sockets: Vec<Socket>,
+    /// What the tables of steered groups say, where we may look into them.
+    pub(crate) tables: BTreeMap<Key, View>,
 }
 
 /// A device.
@@ -89,6 +95,8 @@ pub(crate) struct Socket {
     pub(crate) has_page: bool,
     /// The socket's member is gone, and its steered group keeps the socket in the member's slot.
     pub(crate) is_placeholder: bool,
+    /// Its slot in a steered group's table, where we may look into that.
+    pub(crate) place: Option<Place>,
     /// The process that owns the socket; `None` if /proc does not let us see it.
     pub(crate) process: Option<Process>,
 }
@@ -127,6 +135,12 @@ pub(crate) struct Counts {
 )]
 fn seconds(from_ns: u64, to_ns: u64) -> f64 {
     to_ns.saturating_sub(from_ns) as f64 / 1e9
+}
+
+/// A part of all buckets.
+#[allow(clippy::cast_precision_loss, reason = "there are 4096 buckets")]
+pub(crate) fn percent(buckets: usize) -> f64 {
+    (buckets as f64 * 1e5 / BUCKETS as f64).round() / 1e3
 }
 
 impl Socket {
@@ -181,6 +195,7 @@ pub(crate) struct Process {
 pub(crate) struct Source {
     device: Option<String>,
     holders: Holders,
+    tables: Tables,
 }
 
 impl Source {
@@ -199,6 +214,7 @@ impl Source {
         Ok(Self {
             device: device.map(str::to_owned),
             holders: Holders::default(),
+            tables: Tables::default(),
         })
     }
 
@@ -219,6 +235,7 @@ impl Source {
             .into_iter()
             .filter(|seen| shown.contains(&seen.socket.ifindex))
             .collect();
+        let tables = self.tables.look(&seen);
         let netns = netns::inode().context("this process's network namespace")?;
         let since_1970 = SystemTime::now().duration_since(UNIX_EPOCH);
         Ok(Snapshot {
@@ -228,7 +245,8 @@ impl Source {
             netns,
             netns_name: netns_name(netns),
             devices,
-            sockets: self.sockets(&seen, at_ns),
+            sockets: self.sockets(&seen, at_ns, &tables),
+            tables,
         })
     }
 
@@ -262,7 +280,12 @@ impl Source {
         devices
     }
 
-    fn sockets(&mut self, seen: &[RosterEntry], at_ns: u64) -> Vec<Socket> {
+    fn sockets(
+        &mut self,
+        seen: &[RosterEntry],
+        at_ns: u64,
+        tables: &BTreeMap<Key, View>,
+    ) -> Vec<Socket> {
         let modes = modes(seen);
         // The pid on a page is a hint: it may be of another pid namespace.
         let hint =
@@ -298,6 +321,7 @@ impl Source {
                 is_never_read: seen.page.as_ref().is_some_and(Record::is_never_read),
                 has_page: seen.page.is_some(),
                 is_placeholder: seen.is_placeholder,
+                place: place(seen, tables),
                 process,
             }
         };
@@ -313,6 +337,13 @@ impl Source {
             ..found.unwrap_or_default()
         })
     }
+}
+
+/// A socket's slot.
+fn place(seen: &RosterEntry, tables: &BTreeMap<Key, View>) -> Option<Place> {
+    let view = tables.get(&(seen.socket.ifindex, seen.socket.fanout?.id))?;
+    let mut places = view.places.iter();
+    places.find(|place| place.member == seen.id()).copied()
 }
 
 /// The counters on a page, if the member ever read them.

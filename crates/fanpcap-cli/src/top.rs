@@ -16,7 +16,7 @@ use rates::Rates;
 use state::State;
 use view::View;
 
-mod figure;
+pub(crate) mod figure;
 #[cfg(test)]
 pub(crate) mod fixture;
 mod view;

@@ -15,6 +15,7 @@ use fanpcap_config::report::harmless_text;
 use fanpcap_linux::process::netns;
 use fanpcap_linux::process::pidfd::Process;
 use std::io;
+use std::os::fd::OwnedFd;
 use std::sync::{Arc, Mutex, Weak};
 use std::time::{Duration, Instant};
 
@@ -54,23 +55,38 @@ pub(crate) fn find(identity: &Identity, ifindex: u32) -> Result<Option<Arc<Share
     if let Some(shared) = recall(key) {
         return Ok(Some(shared));
     }
-    let end = Instant::now() + FOR_SOCKETS + FOR_MEMBERS;
+    let found = search(identity, ifindex, FOR_MEMBERS, Shared::of)?;
+    Ok(found.map(Arc::new))
+}
+
+/// The same for other processes' groups, as `open` makes it of the descriptors and the group's key.
+/// Members may take so long to answer at the door, beyond [`FOR_SOCKETS`].
+///
+/// # Errors
+/// As [`find`].
+pub(crate) fn search<T>(
+    identity: &Identity,
+    ifindex: u32,
+    for_members: Duration,
+    open: fn([OwnedFd; DESCRIPTORS], u64) -> io::Result<T>,
+) -> Result<Option<T>, String> {
+    let key = group_key(ifindex, identity.group());
+    let end = Instant::now() + FOR_SOCKETS + for_members;
     let mut knock = Knock::at(identity.group_dir());
     loop {
         let mut reason = None;
         let pages = identity.pages();
         // Without a page there is nobody to wait for but sockets that are being closed.
-        let end = if pages.len() > 1 {
-            end
-        } else {
-            end - FOR_MEMBERS
+        let end = match pages.iter().any(|(member, _)| *member != identity.id()) {
+            true => end,
+            false => end - for_members,
         };
         for (member, record) in pages {
             if member == identity.id() {
                 continue;
             }
-            match take_over(&record, key) {
-                Ok(Some(shared)) => return Ok(Some(Arc::new(shared))),
+            match take_over(&record, key, open) {
+                Ok(Some(shared)) => return Ok(Some(shared)),
                 Ok(None) => {}
                 Err(error) => {
                     let (pid, name) = (record.pid, harmless_text(&record.program));
@@ -79,8 +95,8 @@ pub(crate) fn find(identity: &Identity, ifindex: u32) -> Result<Option<Arc<Share
             }
         }
         if let Some(descriptors) = knock.hear() {
-            match Shared::of(descriptors, key) {
-                Ok(shared) => return Ok(Some(Arc::new(shared))),
+            match open(descriptors, key) {
+                Ok(shared) => return Ok(Some(shared)),
                 Err(error) => knock.distrust(error),
             }
         }
@@ -98,8 +114,13 @@ pub(crate) fn find(identity: &Identity, ifindex: u32) -> Result<Option<Arc<Share
     }
 }
 
-/// Duplicates of the descriptors that a member's page shows; `None` if it shows none.
-fn take_over(record: &Record, key: u64) -> io::Result<Option<Shared>> {
+/// What `open` makes of duplicates of the descriptors that a member's page shows; `None` if it
+/// shows none.
+fn take_over<T>(
+    record: &Record,
+    key: u64,
+    open: fn([OwnedFd; DESCRIPTORS], u64) -> io::Result<T>,
+) -> io::Result<Option<T>> {
     let Some(numbers) = record.shared else {
         return Ok(None);
     };
@@ -107,7 +128,7 @@ fn take_over(record: &Record, key: u64) -> io::Result<Option<Shared>> {
     let descriptors = numbers.into_iter().map(|it| process.duplicate(it));
     let descriptors = descriptors.collect::<io::Result<Vec<_>>>()?;
     match <[_; DESCRIPTORS]>::try_from(descriptors) {
-        Ok(descriptors) => Shared::of(descriptors, key).map(Some),
+        Ok(descriptors) => open(descriptors, key).map(Some),
         Err(_) => Ok(None),
     }
 }

@@ -81,7 +81,7 @@ impl Estate {
 
     /// Adds what the kernel has counted last to the page. The kernel clears its counters when they
     /// are read.
-    fn count_last(&self) -> bool {
+    pub(crate) fn count_last(&self) -> bool {
         self.words[at::READING].during(|| {
             let last = packet::take_statistics(self.socket.as_fd());
             let counted = last.as_ref().map(|last| [last.packets, last.drops]);

@@ -4,7 +4,7 @@ use crate::group_stats::{Departed, GroupStats};
 use crate::page::{GroupDir, MemberId};
 use crate::record::Record;
 use crate::roster::Roster;
-use fanpcap_config::mode::Mode;
+use fanpcap_config::mode::{Mode, ModeKind};
 use fanpcap_linux::process;
 
 /// Identifies a member and its group. Stays valid when the process or the thread moves to another
@@ -28,6 +28,17 @@ impl Identity {
             ifindex,
             id,
             group_dir,
+        }
+    }
+
+    /// For who is no member of the group: nothing is made for it.
+    pub(crate) fn outside(group: u16, ifindex: u32) -> Self {
+        Self {
+            group,
+            mode: Mode::from(ModeKind::Program),
+            ifindex,
+            id: MemberId::of_socket(0),
+            group_dir: GroupDir::of(ifindex, group).ok(),
         }
     }
 

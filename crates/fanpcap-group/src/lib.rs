@@ -22,6 +22,8 @@ pub mod identity;
 pub mod turn;
 mod found;
 mod heir;
+pub mod view;
+pub mod weight;
 pub mod stake;
 pub mod member;
 pub mod join;

@@ -71,10 +71,7 @@ impl Shared {
         };
         match shared.table().is_of(key) {
             true => Ok(shared),
-            false => Err(io::Error::new(
-                io::ErrorKind::InvalidData,
-                "its table is of another group",
-            )),
+            false => Err(of_another()),
         }
     }
 
@@ -108,15 +105,37 @@ impl Shared {
 
     /// The table.
     pub(crate) fn table(&self) -> Table<'_> {
-        let (count, words) = (layout::RANK_COUNT, crate::table::at::END);
-        let bytes = self.map.bytes();
-        Table {
-            buckets: bytes.get(..layout::BUCKETS).unwrap_or_default(),
-            ranks: bytes.get(layout::RANKS..count).unwrap_or_default(),
-            rank_count: self.map.view::<AtomicU32>(count, 1).unwrap_or_default(),
-            seats: self.map.words(layout::SEATS, SLOTS).unwrap_or_default(),
-            holders: self.map.words(layout::HOLDERS, SLOTS).unwrap_or_default(),
-            words: self.map.words(layout::OWN, words).unwrap_or_default(),
-        }
+        table(&self.map)
     }
+}
+
+/// The table of the group alone, of what a member has handed over. Takes no lock: the locker is not
+/// looked into.
+///
+/// # Errors
+/// When it is not the table of this group.
+pub(crate) fn table_alone([map, ..]: [OwnedFd; DESCRIPTORS], key: u64) -> io::Result<bpf::Table> {
+    let map = bpf::Table::open(map, TABLE_LEN)?;
+    match table(&map).is_of(key) {
+        true => Ok(map),
+        false => Err(of_another()),
+    }
+}
+
+/// The table in a map.
+pub(crate) fn table(map: &bpf::Table) -> Table<'_> {
+    let (count, words) = (layout::RANK_COUNT, crate::table::at::END);
+    let bytes = map.bytes();
+    Table {
+        buckets: bytes.get(..layout::BUCKETS).unwrap_or_default(),
+        ranks: bytes.get(layout::RANKS..count).unwrap_or_default(),
+        rank_count: map.view::<AtomicU32>(count, 1).unwrap_or_default(),
+        seats: map.words(layout::SEATS, SLOTS).unwrap_or_default(),
+        holders: map.words(layout::HOLDERS, SLOTS).unwrap_or_default(),
+        words: map.words(layout::OWN, words).unwrap_or_default(),
+    }
+}
+
+fn of_another() -> io::Error {
+    io::Error::new(io::ErrorKind::InvalidData, "its table is of another group")
 }

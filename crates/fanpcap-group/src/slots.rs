@@ -13,12 +13,14 @@
 
 mod relinked;
 mod succession;
+mod weights;
 
 use crate::table::{Gone, Journal, Row, State, Table, at};
 use fanpcap_buckets::layout::SLOTS;
 use fanpcap_buckets::{self as buckets, Share, Slot};
 use std::io;
 pub(crate) use succession::{digest, due_ns};
+pub(crate) use weights::Weighed;
 
 /// What the changes do outside of the table: to the kernel's array, and to the locker.
 pub(crate) trait Ground {
@@ -203,7 +205,10 @@ impl<'a, G: Ground> Slots<'a, G> {
         };
         let row = self.table.row(slot);
         let is_newcomer = row.state == State::Newcomer;
-        if let Some(from) = self.predecessor(&row).filter(|_| is_newcomer) {
+        if let Some(from) = self
+            .predecessor(&row)
+            .filter(|_| is_newcomer && row.weight > 0)
+        {
             self.note(Journal::Succeed(from, slot));
             self.finish_succession(from, slot);
         } else if is_newcomer {
@@ -356,16 +361,10 @@ impl<'a, G: Ground> Slots<'a, G> {
         self.finish_balance();
     }
 
-    /// Moves as few buckets as possible, so that each owner has its share. Without any owner
-    /// newcomers become live: packets must go somewhere.
+    /// Moves as few buckets as possible, so that each owner has its share.
     fn finish_balance(&mut self) {
         if !self.has_owner() {
-            let rows: Vec<(Slot, Row)> = self.table.rows().collect();
-            for (slot, row) in rows {
-                if row.state == State::Newcomer {
-                    self.set_state(slot, State::Live);
-                }
-            }
+            self.enlist();
         }
         let shares = self.shares();
         if !shares.is_empty() {

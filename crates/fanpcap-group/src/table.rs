@@ -89,7 +89,7 @@ fn row_at(slot: Slot) -> usize {
 
 /// What stands in a slot.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) enum State {
+pub enum State {
     /// Nothing: the kernel's array ends before it.
     #[default]
     Free,
@@ -167,7 +167,7 @@ impl Row {
 
     /// Whether it owns its share of the buckets.
     pub(crate) fn owns(&self) -> bool {
-        matches!(self.state, State::Live | State::Awaited)
+        matches!(self.state, State::Live | State::Awaited) && self.weight > 0
     }
 
     fn decode(words: [u64; ROW]) -> Self {
@@ -238,21 +238,21 @@ impl Journal {
 
 /// Sums over the members that are gone.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Gone {
+pub struct Gone {
     /// Members.
-    pub(crate) members: u64,
+    pub members: u64,
     /// Packets that the kernel received for them, dropped ones included.
-    pub(crate) received: u64,
+    pub received: u64,
     /// Of these, packets that found no room in their rings.
-    pub(crate) dropped: u64,
+    pub dropped: u64,
     /// Packets that they took themselves.
-    pub(crate) taken: u64,
+    pub taken: u64,
     /// Packets that others took from their rings after them.
-    pub(crate) inherited: u64,
+    pub inherited: u64,
     /// Packets in their rings that nobody took.
-    pub(crate) unread: u64,
+    pub unread: u64,
     /// Members of which one of these figures is not known.
-    pub(crate) unknown: u64,
+    pub unknown: u64,
 }
 
 impl Gone {

@@ -16,6 +16,7 @@
      count N             reads what is there; says "N has COUNT packets"
      stats N             says "N: members M counters A B C group A B C"; the first three
      late N              says "N: late COUNT", or "N: late unknown"
+     sum N               says "N: group R": packets that the group has received
      age N               says "N: MILLISECONDS ms old": the group's counters
      ask N               pcap_stats() on handle N
      undumpable          keeps its descriptors from other processes of its user
@@ -237,6 +238,16 @@ static void tell_age(int n)
 	printf("%d: %llu ms old\n", n, (unsigned long long)fanout_stats(n).group_age_ns / 1000000);
 }
 
+static void tell_sum(int n)
+{
+	struct pcap_fanout_stat st = fanout_stats(n);
+
+	if (st.valid & PCAP_FANOUT_STAT_GROUP_RECEIVED)
+		printf("%d: group %llu\n", n, (unsigned long long)st.group_received);
+	else
+		printf("%d: group unknown\n", n);
+}
+
 static void ask(int n)
 {
 	struct pcap_stat stat;
@@ -272,6 +283,8 @@ static void obey(char *line)
 		count_packets(n);
 	else if (strcmp(word, "stats") == 0)
 		tell(n);
+	else if (strcmp(word, "sum") == 0)
+		tell_sum(n);
 	else if (strcmp(word, "late") == 0)
 		tell_late(n);
 	else if (strcmp(word, "age") == 0)

@@ -14,7 +14,7 @@ use clap::Command;
 use clap_mangen::Man;
 
 /// Hand-written sections beyond the options, by page.
-const SECTIONS: [(&str, &str); 5] = [
+const SECTIONS: [(&str, &str); 6] = [
     ("fanpcap", include_str!("../../../docs/man/fanpcap.in")),
     (
         "fanpcap-enable",
@@ -23,6 +23,10 @@ const SECTIONS: [(&str, &str); 5] = [
     (
         "fanpcap-disable",
         include_str!("../../../docs/man/fanpcap-disable.in"),
+    ),
+    (
+        "fanpcap-group",
+        include_str!("../../../docs/man/fanpcap-group.in"),
     ),
     (
         "fanpcap-metrics",

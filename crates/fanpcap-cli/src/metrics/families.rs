@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use fanpcap_group::view::{Place, View};
 use fanpcap_linux::netlink::link::Counters;
 
 use super::exposition::{Family, Kind, Label, Number};
@@ -13,6 +14,9 @@ type Sample = (Vec<Label>, Number);
 /// A counter of a device, and the value of the label `cause`, if the metric has that label.
 type Figure<'c> = (Option<&'c str>, fn(&Counters) -> u64);
 
+/// A figure of a group's table, and the value of the label `fate`, if the metric has that label.
+type OfTable<'f> = (Option<&'f str>, fn(&View) -> u64);
+
 /// All metrics of a snapshot.
 pub(crate) fn of(snapshot: &Snapshot) -> Vec<Family> {
     let (members, groups, devices) = (members(snapshot), groups(snapshot), devices(snapshot));
@@ -22,6 +26,8 @@ pub(crate) fn of(snapshot: &Snapshot) -> Vec<Family> {
         program_counters_age(snapshot),
     ];
     let members = members.into_iter().chain(of_program);
+    let members = members.chain(places(snapshot));
+    let groups = groups.into_iter().chain(tables(snapshot));
     members.chain(groups).chain(devices).collect()
 }
 
@@ -88,6 +94,27 @@ fn unread(snapshot: &Snapshot) -> Family {
             socket.unread_seconds.map(Number::Seconds)
         }),
     )
+}
+
+/// The members' slots and buckets.
+fn places(snapshot: &Snapshot) -> [Family; 2] {
+    let samples = |number: fn(&Place) -> u64| {
+        of_members(snapshot, |socket| {
+            socket.place.as_ref().map(|it| Number::Whole(number(it)))
+        })
+    };
+    [
+        gauge(
+            "fanpcap_member_slot",
+            "The member's slot in the table of a group with a steering program.",
+            samples(|place| place.slot.into()),
+        ),
+        gauge(
+            "fanpcap_member_buckets",
+            "Buckets that the member owns, of 4096; 0 also of one that was drained.",
+            samples(|place| place.buckets as u64),
+        ),
+    ]
 }
 
 /// A sample for each counter of each member's steering program.
@@ -189,6 +216,64 @@ fn groups(snapshot: &Snapshot) -> [Family; 4] {
             "fanpcap_group_placeholder_ring_bytes",
             "Memory of these sockets' rings.",
             samples(|numbers| numbers.placeholder_bytes),
+        ),
+    ]
+}
+
+/// What the tables of groups with a steering program say.
+fn tables(snapshot: &Snapshot) -> [Family; 5] {
+    let samples = |figures: &[OfTable<'_>]| {
+        let mut samples = Vec::new();
+        for ((ifindex, group), view) in &snapshot.tables {
+            let is_it = |it: &&Socket| {
+                it.ifindex == *ifindex && it.group.as_ref().is_some_and(|it| it.number == *group)
+            };
+            let socket = snapshot.sockets.iter().find(is_it);
+            let Some(of_socket) = socket.and_then(|it| it.group.as_ref()) else {
+                continue;
+            };
+            for (fate, figure) in figures {
+                let mut labels = device_labels(snapshot, *ifindex);
+                labels.extend([
+                    ("group", group.to_string()),
+                    ("mode", of_socket.mode.clone()),
+                ]);
+                labels.extend(fate.map(|fate| ("fate", fate.to_owned())));
+                samples.push((labels, Number::Whole(figure(view))));
+            }
+        }
+        samples
+    };
+    [
+        counter(
+            "fanpcap_group_table_changes_total",
+            "Changes of slots or buckets in a group with a steering program.",
+            samples(&[(None, |view| view.changes)]),
+        ),
+        gauge(
+            "fanpcap_group_last_moved_buckets",
+            "Buckets that the last change moved, of 4096.",
+            samples(&[(None, |view| view.moved.map_or(0, |it| it.buckets))]),
+        ),
+        counter(
+            "fanpcap_group_gone_members_total",
+            "Members of a group with a steering program that have ended, and whose rings are read out.",
+            samples(&[(None, |view| view.gone.members)]),
+        ),
+        counter(
+            "fanpcap_group_gone_received_packets_total",
+            "Packets that the kernel gave to these, dropped ones included.",
+            samples(&[(None, |view| view.gone.received)]),
+        ),
+        counter(
+            "fanpcap_group_gone_packets_total",
+            "The same by what became of them.",
+            samples(&[
+                (Some("dropped"), |view| view.gone.dropped),
+                (Some("taken"), |view| view.gone.taken),
+                (Some("inherited"), |view| view.gone.inherited),
+                (Some("unread"), |view| view.gone.unread),
+            ]),
         ),
     ]
 }
@@ -305,6 +390,9 @@ mod tests {
             assert!(text.contains(&line), "{line} in:\n{text}");
         }
         for line in [
+            "fanpcap_member_buckets{device=\"eth0\",ifindex=\"2\",group=\"7\",mode=\"hash+defrag\",pid=\"4711\",program=\"tcpdump\",socket=\"11\"} 2048\n",
+            "fanpcap_group_gone_members_total{device=\"eth0\",ifindex=\"2\",group=\"7\",mode=\"hash+defrag\"} 1\n",
+            "fanpcap_group_gone_packets_total{device=\"eth0\",ifindex=\"2\",group=\"7\",mode=\"hash+defrag\",fate=\"inherited\"} 30\n",
             "fanpcap_group_members{device=\"eth0\",ifindex=\"2\",group=\"7\",mode=\"hash+defrag\"} 4\n",
             "fanpcap_group_members_with_counters{device=\"eth0\",ifindex=\"2\",group=\"7\",mode=\"hash+defrag\"} 3\n",
             "fanpcap_group_members{device=\"eth0\",ifindex=\"2\",group=\"42\",mode=\"qm\"} 1\n",

@@ -74,7 +74,11 @@ fn the_pid_on_a_page_is_checked() {
             page: Some(holders::tests::page(pid)),
             is_placeholder: false,
         };
-        source.sockets(&[seen], 0).remove(0).process.unwrap()
+        source
+            .sockets(&[seen], 0, &BTreeMap::new())
+            .remove(0)
+            .process
+            .unwrap()
     };
     let own = std::process::id();
     for pid in [own, 1] {

@@ -1,6 +1,8 @@
 //! Two looks at a made-up machine, for tests: members, one of them stale, foreign sockets, and two
 //! devices.
 
+use fanpcap_group::page::MemberId;
+use fanpcap_group::view::{self, Gone, Moved, Place, State};
 use fanpcap_linux::netlink::link::Counters;
 
 use super::rates::Rates;
@@ -45,7 +47,46 @@ pub(crate) fn after() -> Snapshot {
         [1_612_345, 500_100, 800_000],
         [0, 20, 1234],
     );
+    snapshot.sockets[0].place = Some(place());
+    snapshot.tables.insert((2, 7), table());
     snapshot
+}
+
+/// The slot of the first member.
+fn place() -> Place {
+    Place {
+        slot: 0,
+        state: State::Live,
+        member: MemberId::of_socket(11),
+        pid: 4711,
+        buckets: 2048,
+        weight: 1,
+        since_ns: SECOND,
+        heir: None,
+        name: 0,
+    }
+}
+
+/// The table of group 7. A member has ended.
+fn table() -> view::View {
+    view::View {
+        places: vec![place()],
+        gone: Gone {
+            members: 1,
+            received: 1000,
+            dropped: 0,
+            taken: 970,
+            inherited: 30,
+            unread: 0,
+            unknown: 0,
+        },
+        changes: 5,
+        moved: Some(Moved {
+            buckets: 1024,
+            at_ns: 90 * SECOND,
+        }),
+        under_way: None,
+    }
 }
 
 /// An empty look.
@@ -94,6 +135,7 @@ pub(crate) fn member(inode: u32, pid: u32, counts: Counts) -> Socket {
         is_never_read: false,
         has_page: true,
         is_placeholder: false,
+        place: None,
         process: Some(Process {
             pid: Some(pid),
             program: "tcpdump".to_owned(),
@@ -165,6 +207,7 @@ fn foreign(inode: u32, ifindex: u32, group: Option<u16>, process: Option<(u32, &
         is_never_read: false,
         has_page: false,
         is_placeholder: false,
+        place: None,
         process: process.map(|(pid, program)| Process {
             pid: Some(pid),
             program: program.to_owned(),

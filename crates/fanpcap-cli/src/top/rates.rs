@@ -105,11 +105,31 @@ fn with_sockets(mut device: Device, after: &Snapshot, history: &mut History) -> 
         Group {
             placeholders_total: rings.len(),
             placeholders_ring_bytes: rings.iter().sum(),
-            ..group(number, mode, members)
+            ..with_table(group(number, mode, members), ifindex, after)
         }
     });
     device.groups = groups.collect();
     device
+}
+
+/// Adds what a group's table says of the gone and of the last change.
+fn with_table(group: Group, ifindex: u32, after: &Snapshot) -> Group {
+    let Some(view) = after.tables.get(&(ifindex, group.group)) else {
+        return group;
+    };
+    let gone = view.gone;
+    Group {
+        gone_members_total: Some(gone.members),
+        gone_received_packets_total: Some(gone.received),
+        gone_ring_full_drops_total: Some(gone.dropped),
+        gone_inherited_packets_total: Some(gone.inherited),
+        gone_unread_packets_total: Some(gone.unread),
+        last_moved_buckets: view.moved.map(|moved| moved.buckets),
+        last_moved_seconds_ago: view
+            .moved
+            .map(|moved| rounded(seconds(moved.at_ns, after.at_ns))),
+        ..group
+    }
 }
 
 /// Sums, shares and skew of a group.
@@ -130,6 +150,13 @@ fn group(group: u16, mode: String, members: Vec<(Member, Share)>) -> Group {
         members_total: members.len(),
         placeholders_total: 0,
         placeholders_ring_bytes: 0,
+        gone_members_total: None,
+        gone_received_packets_total: None,
+        gone_ring_full_drops_total: None,
+        gone_inherited_packets_total: None,
+        gone_unread_packets_total: None,
+        last_moved_buckets: None,
+        last_moved_seconds_ago: None,
         members_with_rates: shares.len(),
         members_with_rough_rates: members.iter().filter(|it| it.rate_is_rough).count(),
         members_unread: members.iter().filter(|it| it.is_unread).count(),

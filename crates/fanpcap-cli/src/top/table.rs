@@ -45,6 +45,7 @@ struct Cells {
     pps: String,
     received: String,
     share: String,
+    buckets: String,
     drops: String,
     dropped: String,
     backlog: String,
@@ -62,12 +63,13 @@ struct Column {
 
 /// From left to right, after the name. The name keeps at least 12 characters: columns are dropped
 /// first.
-const COLUMNS: [Column; 10] = [
+const COLUMNS: [Column; 11] = [
     column("CPU", 4, 72, |cells| &cells.cpu),
     column("AFFINITY", 9, 118, |cells| &cells.affinity),
     column("PPS", 7, 20, |cells| &cells.pps),
     column("RECEIVED", 8, 106, |cells| &cells.received),
     column("SHARE", 7, 36, |cells| &cells.share),
+    column("BUCKETS", 7, 98, |cells| &cells.buckets),
     column("DROP/S", 7, 28, |cells| &cells.drops),
     column("DROPPED", 7, 44, |cells| &cells.dropped),
     column("BACKLOG", 7, 52, |cells| &cells.backlog),
@@ -126,13 +128,7 @@ pub(crate) fn rows(view: &View, width: usize, collapsed: bool) -> Vec<Row> {
             for (name, member) in named(&group.members).filter(|_| !collapsed) {
                 add(&mut rows, kind(member), &name, &member_cells(member));
             }
-            if group.placeholders_total > 0 && !collapsed {
-                let name = format!("  placeholders ({})", group.placeholders_total);
-                let ring = bytes(group.placeholders_ring_bytes);
-                let cells = Cells {
-                    ring,
-                    ..Cells::default()
-                };
+            for (name, cells) in of_the_gone(group).into_iter().filter(|_| !collapsed) {
                 add(&mut rows, Kind::Dim, &name, &cells);
             }
         }
@@ -143,6 +139,29 @@ pub(crate) fn rows(view: &View, width: usize, collapsed: bool) -> Vec<Row> {
                 add(&mut rows, kind(member), &name, &member_cells(member));
             }
         }
+    }
+    rows
+}
+
+/// What a steered group keeps of members that are gone.
+fn of_the_gone(group: &Group) -> Vec<(String, Cells)> {
+    let mut rows = Vec::new();
+    if group.placeholders_total > 0 {
+        let name = format!("  placeholders ({})", group.placeholders_total);
+        let ring = bytes(group.placeholders_ring_bytes);
+        let cells = Cells {
+            ring,
+            ..Cells::default()
+        };
+        rows.push((name, cells));
+    }
+    if let Some(members) = group.gone_members_total.filter(|&members| members > 0) {
+        let cells = Cells {
+            received: number(group.gone_received_packets_total),
+            dropped: number(group.gone_ring_full_drops_total),
+            ..Cells::default()
+        };
+        rows.push((format!("  gone ({members})"), cells));
     }
     rows
 }
@@ -268,11 +287,20 @@ fn member_cells(member: &Member) -> Cells {
         pps,
         received: number(member.received_packets_total),
         share: or_unknown(share),
+        buckets: buckets(member),
         drops: drops(member.ring_full_drops_per_second),
         dropped: number(member.ring_full_drops_total),
         backlog: number(member.backlog_packets),
         ring: or_unknown(member.ring_bytes.map(bytes)),
         age: or_unknown(member.counters_age_seconds.map(age)),
+    }
+}
+
+/// The part of the buckets that the member owns.
+fn buckets(member: &Member) -> String {
+    match (member.buckets_percent, member.weight) {
+        (Some(_), Some(0)) => "drained".to_owned(),
+        (percent, _) => or_unknown(percent.map(|percent| format!("{percent:.1}%"))),
     }
 }
 

@@ -70,6 +70,20 @@ pub(crate) struct Group {
     pub(crate) placeholders_total: usize,
     /// Bytes of their rings.
     pub(crate) placeholders_ring_bytes: u64,
+    /// Members of a steered group that are gone, whose rings are read out.
+    pub(crate) gone_members_total: Option<u64>,
+    /// Packets given to these.
+    pub(crate) gone_received_packets_total: Option<u64>,
+    /// Of these, lost as a ring was full.
+    pub(crate) gone_ring_full_drops_total: Option<u64>,
+    /// Of these, taken by other members after them.
+    pub(crate) gone_inherited_packets_total: Option<u64>,
+    /// Of these, taken by nobody.
+    pub(crate) gone_unread_packets_total: Option<u64>,
+    /// Buckets that the last change of a steered group moved.
+    pub(crate) last_moved_buckets: Option<u64>,
+    /// How long ago.
+    pub(crate) last_moved_seconds_ago: Option<f64>,
     /// How many members have a rate.
     pub(crate) members_with_rates: usize,
     /// How many of these have a rough one.
@@ -115,6 +129,14 @@ pub(crate) struct Member {
     pub(crate) protocol: u16,
     /// Bytes of the ring.
     pub(crate) ring_bytes: Option<u64>,
+    /// Its slot in a steered group.
+    pub(crate) slot: Option<u8>,
+    /// Buckets that it owns there.
+    pub(crate) buckets: Option<usize>,
+    /// The same in percent of all.
+    pub(crate) buckets_percent: Option<f64>,
+    /// Its weight among the others; 0: it was drained.
+    pub(crate) weight: Option<u16>,
     /// Age of the counters.
     pub(crate) counters_age_seconds: Option<f64>,
     /// Seconds since the application looked for packets, or joined if it never has.

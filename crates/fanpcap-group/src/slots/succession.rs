@@ -39,9 +39,9 @@ fn nth(name: u64, nth: u64) -> u64 {
     }
 }
 
-/// What becomes of a member that goes. One that had no share yet has nothing to keep.
+/// What becomes of a member that goes. One that had no share has nothing to keep.
 pub(super) fn left_by(row: &Row) -> State {
-    if row.state == State::Live && row.name != 0 {
+    if row.state == State::Live && row.owns() && row.name != 0 {
         State::Awaited
     } else {
         State::Dead

@@ -156,6 +156,38 @@ fn a_member_keeps_its_seat_when_its_slot_gets_another_number() {
 }
 
 #[test]
+fn a_drained_members_buckets_alone_move_until_nobody_else_is_there() {
+    let mut world = group(4);
+    let before = world.owners();
+    let (drained, other) = (world.in_slot(2), world.in_slot(0));
+    assert_eq!(world.weigh(0, drained, 0), Weighed::Done);
+    world.check();
+    for (before, after) in before.iter().zip(world.owners()) {
+        assert!(*before == after || (*before == drained && after != drained));
+    }
+    // It leaves, and nothing moves; it gets a weight again, and takes its share.
+    let mut left = world.clone();
+    left.depart(drained);
+    left.attend(other);
+    left.settle_all();
+    left.check();
+    assert_eq!(left.owners(), world.owners());
+    assert_eq!(world.weigh(0, drained, 1), Weighed::Done);
+    assert_eq!(owned(&world), [1024; 4]);
+    assert_eq!(world.weigh(0, 99, 0), Weighed::Gone);
+    for slot in 1..4 {
+        assert_eq!(world.weigh(0, world.in_slot(slot), 0), Weighed::Done);
+    }
+    assert_eq!(world.weigh(0, other, 0), Weighed::Last);
+    world.close(other);
+    let heir = world.in_slot(1);
+    world.attend(heir);
+    world.settle_all();
+    world.check();
+    assert_eq!(owned(&world).iter().sum::<usize>(), BUCKETS);
+}
+
+#[test]
 fn a_full_group_and_a_locker_without_room_refuse_a_newcomer() {
     let mut world = group(254);
     let last = world.open();
@@ -182,7 +214,7 @@ fn a_full_group_and_a_locker_without_room_refuse_a_newcomer() {
 #[test]
 fn who_dies_in_any_step_of_any_change_is_finished_by_the_next() {
     type Change = fn(&mut World, u64) -> Result<(), Killed>;
-    let changes: [(&str, Change); 5] = [
+    let changes: [(&str, Change); 6] = [
         ("join at the end", |world, kill| {
             let newcomer = world.open();
             world.dying(newcomer, kill, |world| _ = world.join(newcomer))
@@ -203,6 +235,12 @@ fn who_dies_in_any_step_of_any_change_is_finished_by_the_next() {
         ("leave", |world, kill| {
             let leaver = world.in_slot(2);
             world.dying(leaver, kill, |world| world.depart(leaver))
+        }),
+        ("drain", |world, kill| {
+            // Whoever drains is no member, but dies like one.
+            let other = world.open();
+            let drained = world.in_slot(1);
+            world.dying(other, kill, |world| _ = world.weigh(other, drained, 0))
         }),
         ("inherit and vacate", |world, kill| {
             world.close(world.in_slot(3));

@@ -1,7 +1,7 @@
 //! Who the members are to the BPF program of a sticky group: it remembers a member by its seat, a
 //! stamp and a number, and never by its slot.
 
-use super::{State, Table};
+use super::{Row, State, Table};
 use fanpcap_buckets::Slot;
 use fanpcap_buckets::layout::SLOTS;
 use std::sync::atomic::Ordering;
@@ -13,12 +13,12 @@ fn number(seat: u64) -> usize {
     usize::from(seat.to_le_bytes()[0])
 }
 
-impl State {
-    /// Whether flows stay with the slot that are remembered as its own.
-    fn keeps_flows(self) -> bool {
-        match self {
-            Self::Newcomer | Self::Live | Self::Awaited => true,
-            Self::Free | Self::Dead | Self::Inherited | Self::Vacant => false,
+impl Row {
+    /// Whether flows stay with the slot that are remembered as its own. A drained member has none.
+    fn keeps_flows(&self) -> bool {
+        match self.state {
+            State::Newcomer | State::Live | State::Awaited => self.weight > 0,
+            State::Free | State::Dead | State::Inherited | State::Vacant => false,
         }
     }
 }
@@ -46,7 +46,7 @@ impl Table<'_> {
     pub(crate) fn open_seats(&self) {
         let mut seats = [0; SLOTS];
         let mut holders = [0; SLOTS];
-        for (slot, row) in self.rows().filter(|(_, row)| row.state.keeps_flows()) {
+        for (slot, row) in self.rows().filter(|(_, row)| row.keeps_flows()) {
             seats[usize::from(slot.0)] = row.seat;
             holders[number(row.seat)] = (row.seat & !NUMBER) | u64::from(slot.0);
         }

@@ -1,8 +1,10 @@
 //! Counters are exact for every reader, and a sum is reported only if all its parts are known.
 
 use anyhow::{Context, Result, ensure};
+use fanpcap_netns::dialog::Dialog;
 use fanpcap_netns::{DEVICE, on_wire};
-use fanpcap_testkit::{Program, member, traffic};
+use fanpcap_testkit::await_for::LIMIT;
+use fanpcap_testkit::{Program, await_for, member, traffic};
 
 #[test]
 #[ignore = "needs root: run by make test"]
@@ -50,5 +52,39 @@ fn sums_wait_for_a_member_that_never_read_its_counters() -> Result<()> {
         let said = sums.stop()?.said;
         ensure!(said.contains("received 200, the group 400\n"), "{said}");
         Ok(())
+    })
+}
+
+/// What the kernel gave to members of a steered group that are gone is in the group's sums.
+#[test]
+#[ignore = "needs root: run by make test"]
+fn the_sums_of_a_steered_group_have_those_of_the_killed() -> Result<()> {
+    on_wire(1, |wire| {
+        let start = || {
+            let mut dialog = Dialog::start(wire, 7)?;
+            dialog.expect("open main = steer_flow", "opened 0")?;
+            dialog.count(0)?;
+            anyhow::Ok(dialog)
+        };
+        let (mut first, mut second, third) = (start()?, start()?, start()?);
+        let frames = traffic::frames(1, &traffic::flows(1, 60), 0..600)?;
+        // Two are killed: one with packets in its ring, and one that has read its own.
+        wire.send(&frames)?;
+        drop(third);
+        first.expect("read 0", "done")?;
+        second.count(0)?;
+        second.expect("read 0", "done")?;
+        await_sum(&mut first, frames.len())?;
+        drop(second);
+        wire.send(&frames)?;
+        await_sum(&mut first, 2 * frames.len())
+    })
+}
+
+/// Waits until a member says that its group has received so many packets.
+fn await_sum(member: &mut Dialog, packets: usize) -> Result<()> {
+    let sum = format!("0: group {packets}");
+    await_for("the sum of all members", LIMIT, || {
+        Ok((member.ask("sum 0")? == sum).then_some(()))
     })
 }

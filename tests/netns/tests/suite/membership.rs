@@ -16,3 +16,4 @@ mod takeover;
 mod apart;
 mod relinked;
 mod weights;
+mod drained;

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use super::{rate, rounded};
-use crate::snapshot::{Counts, Snapshot, Socket};
+use crate::snapshot::{Counts, Snapshot, Socket, percent};
 use crate::top::view::Member;
 
 /// Members that take packets read their counters this often, nanoseconds.
@@ -71,6 +71,10 @@ impl History {
             last_cpu: process.and_then(|process| process.last_cpu),
             protocol: socket.protocol,
             ring_bytes: socket.ring_bytes,
+            slot: socket.place.map(|place| place.slot),
+            buckets: socket.place.map(|place| place.buckets),
+            buckets_percent: socket.place.map(|place| percent(place.buckets)),
+            weight: socket.place.map(|place| place.weight),
             counters_age_seconds: counts.map(|counts| rounded(counts.age(at_ns))),
             unread_seconds: socket.unread_seconds.map(rounded),
             is_unread: socket.is_never_read && socket.unread_seconds >= Some(UNREAD_SECONDS),

@@ -101,19 +101,19 @@ fn no_size_makes_it_panic() {
 #[test]
 fn scrolling_stops_where_the_last_row_shows() {
     let mut state = State::default();
-    for _ in 0..9 {
-        state.press(KeyCode::Down.into(), 6);
+    for _ in 0..10 {
+        state.press(KeyCode::Down.into(), 7);
     }
+    assert_eq!(state.scroll, 7);
+    state.press(KeyCode::Up.into(), 7);
     assert_eq!(state.scroll, 6);
-    state.press(KeyCode::Up.into(), 6);
-    assert_eq!(state.scroll, 5);
-    state.press(KeyCode::End.into(), 6);
+    state.press(KeyCode::End.into(), 7);
     let shown = picture(&fixture::view(), &state, (80, 12));
     assert!(
         !shown.contains("4711") && shown.contains("wpa_supplicant"),
         "{shown}"
     );
-    state.press(KeyCode::Home.into(), 5);
+    state.press(KeyCode::Home.into(), 6);
     assert!(picture(&fixture::view(), &state, (80, 12)).contains("4711"));
 }
 

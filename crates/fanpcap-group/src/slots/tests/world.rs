@@ -5,7 +5,7 @@ mod check;
 mod seats;
 mod successors;
 
-use super::super::{Ground, Slots, Unjoined};
+use super::super::{Ground, Slots, Unjoined, Weighed};
 use super::memory::Memory;
 use crate::table::{Gone, Row, Table};
 use fanpcap_buckets::Slot;
@@ -237,6 +237,11 @@ impl World {
         }
     }
 
+    pub(super) fn weigh(&mut self, actor: u64, own: u64, weight: u16) -> Weighed {
+        self.change(actor, |slots| slots.weigh(own, weight))
+            .unwrap()
+    }
+
     pub(super) fn depart(&mut self, own: u64) {
         self.change(own, |slots| slots.depart(own)).unwrap();
         self.close(own);
@@ -410,7 +415,7 @@ impl World {
                 0 => self.kernel.random(60),
                 _ => u64::MAX,
             };
-            let event = self.kernel.random(10);
+            let event = self.kernel.random(11);
             let members = self.members();
             if members.is_empty() || (event < 2 && members.len() < 12) {
                 let newcomer = match self.kernel.random(4) {
@@ -449,6 +454,7 @@ impl World {
             9 => world.hear(member),
             5 => world.begin_share(member),
             6 => _ = world.take(member, most),
+            10 => _ = world.weigh(member, member, u16::from(most > 10)),
             _ => {
                 world.begin_share(member);
                 world.attend(member);

@@ -5,6 +5,8 @@ use std::thread;
 use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
+use fanpcap_group::page::MemberId;
+use fanpcap_group::roster;
 use fanpcap_linux::process::child;
 use fanpcap_linux::process::pidfd::Process;
 use fanpcap_netns::Wire;
@@ -77,6 +79,22 @@ impl Recorder {
 
     pub(super) fn pid(&self) -> Result<u32> {
         Ok(self.process.as_ref().context("it has ended")?.pid())
+    }
+
+    /// The member, by its page.
+    pub(super) fn id(&self) -> Result<MemberId> {
+        let pid = self.pid()?;
+        let entries = roster::entries()?.into_iter();
+        let mut own = entries.filter(|it| it.page.as_ref().is_some_and(|page| page.pid == pid));
+        Ok(own.next().context("no page")?.id())
+    }
+
+    /// Stops it. Its ring has packets then.
+    pub(super) fn hang(&self) -> Result<()> {
+        let process = self.process.as_ref().context("it has ended")?;
+        process.signal("STOP")?;
+        thread::sleep(Duration::from_millis(100));
+        Ok(())
     }
 
     /// Whether it is to read its share.

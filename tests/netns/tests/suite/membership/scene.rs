@@ -7,6 +7,9 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, ensure};
+use fanpcap_group::view::GroupTable;
+use fanpcap_group::weight;
+use fanpcap_linux::interface;
 use fanpcap_netns::{DEVICE, FAR_DEVICE, Wire};
 use fanpcap_testkit::await_for::LIMIT;
 use fanpcap_testkit::{await_for, veth};
@@ -23,6 +26,9 @@ const ROUNDS: u64 = 6;
 
 /// Packets that were under way while the table changed have arrived by then.
 const SETTLED: Duration = Duration::from_millis(30);
+
+/// A member that reads has read its ring by then.
+const DRAINED: Duration = Duration::from_secs(5);
 
 /// How long the device is down.
 const DOWN: Duration = Duration::from_millis(50);
@@ -131,17 +137,91 @@ impl<'a> Scene<'a> {
 
     /// A member ends, and no buckets move but its own.
     pub(super) fn end(&mut self, member: usize, how: End) -> Result<()> {
-        let slot = self.slot(member)?;
-        let before = self.owners.shares();
+        let (slot, shares) = (self.slot(member)?, self.owners.shares().len());
         let ended_us = self.members[member].end(how)?;
+        let moved = self.moved_from(slot)?;
+        let what = format!("{how:?} in slot {slot} of {shares}");
+        self.note(what, member, moved, Some((how, ended_us)));
+        Ok(())
+    }
+
+    /// Drains a member: its buckets move, and no others. Waits until it has read its ring, if it
+    /// does. Returns how many packets are left in it.
+    pub(super) fn drain(&mut self, member: usize) -> Result<Option<u64>> {
+        let (slot, id) = (self.slot(member)?, self.members[member].id()?);
+        let drained = weight::drain(ifindex(self.device)?, self.group, id)?;
+        let moved = self.moved_from(slot)?;
+        self.members[member].slot = None;
+        self.note(format!("drain of slot {slot}"), member, moved, None);
+        let read = await_for("the ring to be read", DRAINED, || {
+            Ok((drained.unread() == Some(0)).then_some(()))
+        });
+        Ok(read.map_or_else(|_| drained.unread(), |()| Some(0)))
+    }
+
+    /// A drained member ends.
+    pub(super) fn end_drained(&mut self, member: usize, how: End) -> Result<()> {
+        self.members[member].end(how).map(drop)
+    }
+
+    /// Drains a member that hangs, and kills it. Returns how many packets were in its ring.
+    pub(super) fn drain_and_kill_hung(&mut self, member: usize) -> Result<Option<u64>> {
+        let (slot, id) = (self.slot(member)?, self.members[member].id()?);
+        self.members[member].hang()?;
+        let drained = weight::drain(ifindex(self.device)?, self.group, id)?;
+        let moved = self.moved_from(slot)?;
+        let unread = drained.unread();
+        let ended_us = self.members[member].end(End::HangsFirst)?;
+        let what = format!("drain and kill -9 of slot {slot}");
+        self.note(what, member, moved, Some((End::HangsFirst, ended_us)));
+        Ok(unread)
+    }
+
+    /// A drained member gets another weight, and its share.
+    pub(super) fn weigh(&mut self, member: usize, weight: u16) -> Result<()> {
+        let before = self.owners.shares();
+        weight::weigh(
+            ifindex(self.device)?,
+            self.group,
+            self.members[member].id()?,
+            weight,
+        )?;
+        let moved = self.await_move("its share", |owners| owners.shares().len() > before.len())?;
+        let new = self.owners.shares().into_keys();
+        let new = new
+            .filter(|slot| !before.contains_key(slot))
+            .collect::<Vec<_>>();
+        ensure!(
+            moved.iter().all(|(_, to)| new == [*to]),
+            "{before:?}, {new:?}"
+        );
+        self.members[member].slot = new.first().copied();
+        self.note("a weight again".to_owned(), member, moved.len(), None);
+        Ok(())
+    }
+
+    /// Waits until a member has all buckets.
+    pub(super) fn await_share_of(&mut self, member: usize) -> Result<()> {
+        self.await_move("all buckets", |owners| owners.shares().len() == 1)?;
+        let id = self.members[member].id()?;
+        let table = GroupTable::find(ifindex(self.device)?, self.group, LIMIT);
+        let table = table.map_err(anyhow::Error::msg)?.context("no table")?;
+        let view = table.look().context("no view")?;
+        let mut places = view.places.iter().filter(|place| place.buckets > 0);
+        let owner = places.next().context("no owner")?;
+        ensure!(owner.member == id && owner.weight == 1, "{owner:?}");
+        Ok(())
+    }
+
+    /// Waits until a slot owns nothing. Returns how many buckets moved, all of them from it.
+    fn moved_from(&mut self, slot: u8) -> Result<usize> {
+        let before = self.owners.shares();
         let moved = self.await_move("others to have its share", |owners| {
             !owners.shares().contains_key(&slot)
         })?;
         let is_right = moved.iter().all(|(from, _)| *from == slot);
         ensure!(is_right, "{before:?}, {:?}", self.owners.shares());
-        let what = format!("{how:?} in slot {slot} of {}", before.len());
-        self.note(what, member, moved.len(), Some((how, ended_us)));
-        Ok(())
+        Ok(moved.len())
     }
 
     /// A member that has a name ends, and comes back: who succeeds it gets its buckets, and nothing
@@ -335,11 +415,7 @@ impl<'a> Scene<'a> {
 
 /// A time without changes, in microseconds since 1970. These members have read its packets; in a
 /// sticky group one may have got none at all.
-pub(super) fn phase_of(
-    device: &str,
-    members: &[Recorder],
-    is_sticky: bool,
-) -> Result<Range<u64>> {
+pub(super) fn phase_of(device: &str, members: &[Recorder], is_sticky: bool) -> Result<Range<u64>> {
     thread::sleep(SETTLED);
     let from = now_us();
     let received = || anyhow::Ok(veth::counters(device)?.received);
@@ -359,4 +435,9 @@ pub(super) fn phase_of(
         })?;
     }
     Ok(from..until)
+}
+
+fn ifindex(device: &str) -> Result<u32> {
+    let found = interface::find(device)?.context("no device")?;
+    Ok(found)
 }

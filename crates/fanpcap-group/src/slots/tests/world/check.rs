@@ -36,7 +36,10 @@ impl World {
     fn check_shares(&self, rows: &[(Slot, Row)]) {
         let live = rows.iter().filter(|(_, row)| row.owns());
         let live: Vec<u64> = live.map(|(_, row)| row.cookie).collect();
+        let drained = rows.iter().filter(|(_, row)| row.weight == 0);
+        let drained: Vec<u64> = drained.map(|(_, row)| row.cookie).collect();
         let owners = self.owners();
+        assert!(!owners.iter().any(|owner| drained.contains(owner)));
         for member in &live {
             let owned = owners.iter().filter(|&it| it == member).count();
             let quota = BUCKETS / live.len();

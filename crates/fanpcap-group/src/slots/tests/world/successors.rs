@@ -15,7 +15,8 @@ impl World {
     /// Whom a newcomer is to succeed.
     pub(super) fn awaited_by(&self, own: u64) -> Option<u64> {
         let rows: Vec<Row> = self.table().rows().map(|(_, row)| row).collect();
-        let newcomer = |row: &&Row| row.cookie == own && row.state == State::Newcomer;
+        let newcomer =
+            |row: &&Row| row.cookie == own && row.state == State::Newcomer && row.weight > 0;
         let name = rows.iter().find(newcomer)?.name;
         let is_it = |row: &&Row| row.state == State::Awaited && row.name == name;
         rows.iter().find(is_it).map(|row| row.cookie)

@@ -1,0 +1,194 @@
+//! `fanpcap group`: shows who has which part of a group, and gives members another part.
+
+use std::process::ExitCode;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, anyhow, bail, ensure};
+use clap::Args;
+use fanpcap_config::report::harmless_text;
+use fanpcap_group::view::GroupTable;
+use fanpcap_group::weight::{self, Drained, WeighError};
+use fanpcap_linux::wait::clock;
+
+use crate::snapshot::{Snapshot, Source};
+use crate::streams;
+use shown::{Shown, Slot};
+
+mod shown;
+mod text;
+mod member;
+
+/// Shows who has which part of a group, who is gone, and what moved last
+///
+/// A group with a steering program, as mode 'flow' is one, has a table: each packet is of a bucket,
+/// each bucket is a slot's, and members stand in slots. When members come and go, only buckets of
+/// theirs move. The kernel's own modes have no table: of their groups the members alone are known.
+#[derive(Args, Debug)]
+pub(crate) struct Arguments {
+    /// The device
+    #[arg(value_name = "DEV")]
+    device: String,
+    /// The group's number
+    #[arg(value_name = "GROUP")]
+    group: u16,
+    /// Print one JSON object (docs/group-json.md)
+    #[arg(long)]
+    json: bool,
+    /// Give the buckets of a member to others, and wait until it has read its ring: then stop it,
+    /// and nothing moves; the member is a pid, 'slot:N', or a program's name
+    #[arg(long, value_name = "MEMBER", conflicts_with = "json")]
+    drain: Option<String>,
+    /// How many seconds to wait for that
+    #[arg(long, value_name = "SECONDS", default_value = "5", value_parser = seconds)]
+    wait: Duration,
+    /// Give a member so many times the share of one with weight 1; 1 undoes a drain
+    #[arg(long, value_name = "MEMBER=N", conflicts_with_all = ["json", "drain"], value_parser = member::weighed)]
+    weigh: Option<(String, u16)>,
+}
+
+/// Runs `fanpcap group`.
+pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode> {
+    let group = Group::find(arguments)?;
+    if let Some(which) = &arguments.drain {
+        return group.drain(which, arguments.wait);
+    }
+    if let Some((which, weight)) = &arguments.weigh {
+        return group.weigh(which, *weight);
+    }
+    let text = match arguments.json {
+        true => serde_json::to_string(&group.shown).context("writing JSON")? + "\n",
+        false => text::page(&group.shown),
+    };
+    streams::print(&text)?;
+    Ok(ExitCode::SUCCESS)
+}
+
+/// A group that has members.
+struct Group {
+    ifindex: u32,
+    shown: Shown,
+}
+
+impl Group {
+    fn find(arguments: &Arguments) -> Result<Self> {
+        let device = &arguments.device;
+        let snapshot = Source::new(Some(device))?.take()?;
+        ensure_there(&snapshot, device, arguments.group)?;
+        let ifindex = snapshot.devices.first().map_or(0, |it| it.ifindex);
+        let table = GroupTable::find(ifindex, arguments.group, ANSWERS);
+        let table = table.map_err(|reasons| {
+            let group = arguments.group;
+            anyhow!("group {group} on {device} does not show its table: {reasons}")
+        })?;
+        let view = table.as_ref().and_then(GroupTable::look);
+        let now_ns = clock::monotonic_ns();
+        let shown = Shown::of(&snapshot, arguments.group, view.as_ref(), now_ns);
+        Ok(Self { ifindex, shown })
+    }
+
+    /// The member that is meant.
+    fn member(&self, which: &str) -> Result<&Slot> {
+        let Shown { group, mode, .. } = &self.shown;
+        ensure!(
+            self.shown.is_steered,
+            "group {group} has mode {mode}, the kernel's own: it has no shares that could change"
+        );
+        member::find(&self.shown.slots, which)
+    }
+
+    fn drain(&self, which: &str, limit: Duration) -> Result<ExitCode> {
+        let member = self.member(which)?;
+        let name = text::name(member);
+        let drained = weight::drain(self.ifindex, self.shown.group, member.id());
+        let drained = drained.map_err(|error| refused("drained", &name, error))?;
+        let moved = member.buckets.unwrap_or(0);
+        say(&format!("{name}: its {moved} buckets went to others"))?;
+        let left = await_empty(&drained, limit);
+        let (text, status) = match left {
+            Some(0) => (
+                "its ring is read: nothing is on its way to it any more".to_owned(),
+                ExitCode::SUCCESS,
+            ),
+            Some(left) => (
+                format!(
+                    "{left} packets are still in its ring after {:.1} seconds; when it ends, others read them",
+                    limit.as_secs_f64()
+                ),
+                ExitCode::FAILURE,
+            ),
+            None => (
+                "nothing comes into its ring any more; whether that is read is not known"
+                    .to_owned(),
+                ExitCode::FAILURE,
+            ),
+        };
+        say(&text)?;
+        Ok(status)
+    }
+
+    fn weigh(&self, which: &str, weight: u16) -> Result<ExitCode> {
+        let member = self.member(which)?;
+        let name = text::name(member);
+        let weighed = weight::weigh(self.ifindex, self.shown.group, member.id(), weight);
+        weighed.map_err(|error| refused("weighed", &name, error))?;
+        say(&format!("{name}: weight {weight}"))?;
+        Ok(ExitCode::SUCCESS)
+    }
+}
+
+/// How long members may take to answer: a busy one looks ten times a second.
+const ANSWERS: Duration = Duration::from_millis(700);
+
+/// How often to look whether a ring is read.
+const LOOK: Duration = Duration::from_millis(5);
+
+/// Waits until a drained member has read its ring. Returns what is left in it.
+fn await_empty(drained: &Drained, limit: Duration) -> Option<u64> {
+    let end = Instant::now() + limit;
+    loop {
+        let left = drained.unread();
+        if left.is_none_or(|left| left == 0) || Instant::now() > end {
+            return left;
+        }
+        thread::sleep(LOOK);
+    }
+}
+
+fn refused(done: &str, name: &str, error: WeighError) -> anyhow::Error {
+    anyhow::Error::new(error).context(format!("{name} can't be {done}"))
+}
+
+fn say(text: &str) -> Result<()> {
+    streams::print(&format!("{}\n", harmless_text(text)))?;
+    Ok(())
+}
+
+/// Checks that the group has a socket on the device.
+fn ensure_there(snapshot: &Snapshot, device: &str, group: u16) -> Result<()> {
+    let groups = snapshot.sockets.iter().filter_map(|it| it.group.as_ref());
+    let mut groups: Vec<u16> = groups.map(|it| it.number).collect();
+    groups.sort_unstable();
+    groups.dedup();
+    if groups.contains(&group) {
+        return Ok(());
+    }
+    let others = match groups.as_slice() {
+        [] => "it has none".to_owned(),
+        groups => {
+            let numbers: Vec<String> = groups.iter().map(u16::to_string).collect();
+            format!("it has {}", numbers.join(", "))
+        }
+    };
+    bail!(
+        "no group {group} on {device} in this network namespace: {others}; 'ip netns exec NAME fanpcap group' \
+         looks into another namespace"
+    )
+}
+
+fn seconds(text: &str) -> Result<Duration, String> {
+    let seconds = text.parse().ok();
+    let seconds = seconds.filter(|seconds| (0.0..=3600.0).contains(seconds));
+    let seconds = seconds.map(Duration::from_secs_f64);
+    seconds.ok_or_else(|| "write a number of seconds up to 3600".to_owned())
+}

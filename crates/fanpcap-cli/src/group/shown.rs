@@ -1,0 +1,195 @@
+//! What `fanpcap group` shows, with the names that its JSON has: docs/group-json.md tells of each
+//! field.
+
+use fanpcap_buckets::layout::BUCKETS;
+use fanpcap_group::page::MemberId;
+use fanpcap_group::view::{Gone, Place, State, UnderWay, View};
+use serde::Serialize;
+
+use crate::snapshot::{Snapshot, Socket, percent};
+
+/// Version of the JSON's form: a field that is new leaves it, one that changes or goes raises it.
+const SCHEMA: u32 = 1;
+
+/// A group.
+#[derive(Clone, Debug, Serialize)]
+pub(super) struct Shown {
+    pub(super) schema: u32,
+    pub(super) time_unix_seconds: f64,
+    pub(super) network_namespace: u64,
+    pub(super) device: String,
+    pub(super) ifindex: u32,
+    pub(super) group: u16,
+    pub(super) mode: String,
+    /// Whether it has a table.
+    pub(super) is_steered: bool,
+    pub(super) members_total: usize,
+    pub(super) placeholders_total: usize,
+    pub(super) placeholders_ring_bytes: u64,
+    pub(super) buckets_total: Option<usize>,
+    pub(super) changes_total: Option<u64>,
+    pub(super) last_moved_buckets: Option<u64>,
+    pub(super) last_moved_seconds_ago: Option<f64>,
+    /// What is under way, in words.
+    pub(super) under_way: Option<String>,
+    pub(super) gone: Option<Sums>,
+    pub(super) slots: Vec<Slot>,
+}
+
+/// Sums over the members that are gone.
+#[derive(Clone, Copy, Debug, Serialize)]
+pub(super) struct Sums {
+    pub(super) members_total: u64,
+    pub(super) received_packets_total: u64,
+    pub(super) dropped_packets_total: u64,
+    pub(super) taken_packets_total: u64,
+    pub(super) inherited_packets_total: u64,
+    pub(super) unread_packets_total: u64,
+    pub(super) unknown_members_total: u64,
+}
+
+/// A slot, or a member where there are no slots.
+#[derive(Clone, Debug, Default, Serialize)]
+pub(super) struct Slot {
+    pub(super) slot: Option<u8>,
+    pub(super) state: &'static str,
+    pub(super) socket: u64,
+    pub(super) pid: Option<u32>,
+    pub(super) program: Option<String>,
+    /// The digest of the member's name, in hexadecimal digits.
+    pub(super) name: Option<String>,
+    pub(super) buckets: Option<usize>,
+    pub(super) share_percent: Option<f64>,
+    pub(super) weight: Option<u16>,
+    pub(super) state_seconds: Option<f64>,
+    pub(super) heir_slot: Option<u8>,
+    pub(super) ring_bytes: Option<u64>,
+    #[serde(skip)]
+    pub(super) is_member: bool,
+}
+
+impl Shown {
+    /// A group of a snapshot, which has one device, and its table's view.
+    pub(super) fn of(snapshot: &Snapshot, group: u16, view: Option<&View>, now_ns: u64) -> Self {
+        let is_in = |it: &&Socket| it.group.as_ref().is_some_and(|it| it.number == group);
+        let sockets: Vec<&Socket> = snapshot.sockets.iter().filter(is_in).collect();
+        let mode = sockets.iter().find_map(|it| it.group.as_ref());
+        let device = snapshot.devices.first();
+        let slots: Vec<Slot> = match view {
+            Some(view) => {
+                let places = view.places.iter();
+                places.map(|it| of_place(it, &sockets, now_ns)).collect()
+            }
+            None => sockets.iter().map(|it| of_socket(it)).collect(),
+        };
+        let moved = view.and_then(|view| view.moved);
+        let placeholders = slots.iter().filter(|it| !it.is_member);
+        Self {
+            schema: SCHEMA,
+            time_unix_seconds: snapshot.unix_seconds,
+            network_namespace: snapshot.netns,
+            device: device.map_or_else(String::new, |it| it.name.clone()),
+            ifindex: device.map_or(0, |it| it.ifindex),
+            group,
+            mode: mode.map_or_else(String::new, |it| it.mode.clone()),
+            is_steered: view.is_some(),
+            members_total: slots.iter().filter(|it| it.is_member).count(),
+            placeholders_total: placeholders.clone().count(),
+            placeholders_ring_bytes: placeholders.filter_map(|it| it.ring_bytes).sum(),
+            buckets_total: view.map(|_| BUCKETS),
+            changes_total: view.map(|view| view.changes),
+            last_moved_buckets: moved.map(|it| it.buckets),
+            last_moved_seconds_ago: moved.map(|it| seconds(it.at_ns, now_ns)),
+            under_way: view.and_then(|view| view.under_way).map(under_way),
+            gone: view.map(|view| sums(&view.gone)),
+            slots,
+        }
+    }
+}
+
+impl Slot {
+    /// The member.
+    pub(super) fn id(&self) -> MemberId {
+        MemberId::of_socket(self.socket)
+    }
+}
+
+fn of_place(place: &Place, sockets: &[&Socket], now_ns: u64) -> Slot {
+    let member = place.member.socket();
+    let socket = sockets.iter().find(|it| u64::from(it.inode) == member);
+    let is_member = matches!(place.state, State::Live | State::Newcomer);
+    let seen = socket.map(|it| of_socket(it)).unwrap_or_default();
+    Slot {
+        slot: Some(place.slot),
+        state: state(place),
+        socket: member,
+        pid: seen.pid.or(Some(place.pid)),
+        program: seen.program.filter(|_| is_member),
+        name: (place.name != 0).then(|| format!("{:016x}", place.name)),
+        buckets: Some(place.buckets),
+        share_percent: Some(percent(place.buckets)),
+        weight: Some(place.weight),
+        state_seconds: Some(seconds(place.since_ns, now_ns)),
+        heir_slot: place.heir,
+        ring_bytes: seen.ring_bytes,
+        is_member,
+    }
+}
+
+/// A member of a group without a table.
+fn of_socket(socket: &Socket) -> Slot {
+    let process = socket.process.as_ref();
+    Slot {
+        state: "member",
+        socket: socket.inode.into(),
+        pid: process.and_then(|it| it.pid),
+        program: process.map(|it| it.program.clone()),
+        ring_bytes: socket.ring_bytes,
+        is_member: !socket.is_placeholder,
+        ..Slot::default()
+    }
+}
+
+fn state(place: &Place) -> &'static str {
+    match place.state {
+        State::Live if place.weight == 0 => "drained",
+        State::Live => "live",
+        State::Newcomer => "newcomer",
+        State::Dead => "gone",
+        State::Inherited => "inherited",
+        State::Vacant => "placeholder",
+        State::Awaited => "awaited",
+        State::Free => "free",
+    }
+}
+
+fn under_way(change: UnderWay) -> String {
+    match change {
+        UnderWay::Join(slot) => format!("a newcomer joins into slot {slot}"),
+        UnderWay::Balance => "buckets move".to_owned(),
+        UnderWay::Epitaph(slot) => format!("slot {slot} becomes a placeholder"),
+        UnderWay::Trim(slot) => format!("slot {slot} is given up"),
+        UnderWay::Succeed(from, to) => format!("slot {to} takes over what slot {from} has"),
+        UnderWay::Renumber => "slots get new numbers".to_owned(),
+    }
+}
+
+fn sums(gone: &Gone) -> Sums {
+    Sums {
+        members_total: gone.members,
+        received_packets_total: gone.received,
+        dropped_packets_total: gone.dropped,
+        taken_packets_total: gone.taken,
+        inherited_packets_total: gone.inherited,
+        unread_packets_total: gone.unread,
+        unknown_members_total: gone.unknown,
+    }
+}
+
+#[allow(
+    clippy::cast_precision_loss,
+    reason = "2^53 nanoseconds are a hundred days, to a nanosecond"
+)]
+fn seconds(from_ns: u64, to_ns: u64) -> f64 {
+    (to_ns.saturating_sub(from_ns) as f64 / 1e6).round() / 1e3
+}

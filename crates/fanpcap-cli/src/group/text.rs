@@ -1,0 +1,139 @@
+//! A group as a table for people.
+
+use fanpcap_config::report::harmless_text;
+
+use super::shown::{Shown, Slot, Sums};
+use crate::top::figure::{UNKNOWN, age, bytes};
+
+/// The columns' titles; the last column is not padded.
+const TITLES: [&str; 9] = [
+    "SLOT", "STATE", "BUCKETS", "SHARE", "WEIGHT", "SINCE", "RING", "PID", "PROGRAM",
+];
+
+/// The whole text.
+pub(super) fn page(shown: &Shown) -> String {
+    let mut lines = vec![headline(shown)];
+    lines.extend(table(shown));
+    if let (Some(buckets), Some(ago)) = (shown.last_moved_buckets, shown.last_moved_seconds_ago) {
+        lines.push(format!(
+            "last change: {buckets} buckets moved {} ago",
+            age(ago)
+        ));
+    }
+    if let Some(change) = &shown.under_way {
+        lines.push(format!("under way: {change}"));
+    }
+    if let Some(gone) = shown.gone.filter(|it| it.members_total > 0) {
+        lines.push(sums(&gone));
+    }
+    if !shown.is_steered {
+        lines.push(format!(
+            "mode {} is the kernel's own: there is no table, and whoever comes or goes moves flows of others",
+            shown.mode
+        ));
+    }
+    let lines: Vec<String> = lines
+        .iter()
+        .map(|it| harmless_text(it.trim_end()))
+        .collect();
+    lines.join("\n") + "\n"
+}
+
+/// A member, as messages name it.
+pub(super) fn name(member: &Slot) -> String {
+    let pid = number(member.pid);
+    let program = member.program.as_deref().unwrap_or(UNKNOWN);
+    let slot = member.slot.map(|slot| format!(" (slot {slot})"));
+    format!("{pid} {program}{}", slot.unwrap_or_default())
+}
+
+fn headline(shown: &Shown) -> String {
+    let Shown {
+        device,
+        group,
+        mode,
+        members_total,
+        placeholders_total,
+        ..
+    } = shown;
+    let members = counted(*members_total, "member");
+    let placeholders = match placeholders_total {
+        0 => String::new(),
+        number => format!(
+            ", {} of members that are gone ({} of rings)",
+            counted(*number, "slot"),
+            bytes(shown.placeholders_ring_bytes)
+        ),
+    };
+    format!("{device} group {group}: {mode}, {members}{placeholders}")
+}
+
+fn counted(number: usize, what: &str) -> String {
+    format!("{number} {what}{}", if number == 1 { "" } else { "s" })
+}
+
+fn table(shown: &Shown) -> Vec<String> {
+    let titles = TITLES.map(str::to_owned);
+    let mut rows = vec![titles];
+    rows.extend(shown.slots.iter().map(cells));
+    // A group without a table has nothing to say in most columns.
+    let is_used = |at: &usize| rows.iter().skip(1).any(|row| row[*at] != UNKNOWN);
+    let columns: Vec<usize> = (0..TITLES.len()).filter(is_used).collect();
+    let width = |at: &usize| rows.iter().map(|row| row[*at].chars().count()).max();
+    let widths: Vec<usize> = columns.iter().map(|at| width(at).unwrap_or(0)).collect();
+    let line = |row: &[String; TITLES.len()]| {
+        let cells = columns
+            .iter()
+            .zip(&widths)
+            .map(|(&at, &width)| match TITLES[at] {
+                "STATE" | "PROGRAM" => format!("{:width$}", row[at]),
+                _ => format!("{:>width$}", row[at]),
+            });
+        cells.collect::<Vec<_>>().join("  ")
+    };
+    rows.iter().map(line).collect()
+}
+
+fn cells(slot: &Slot) -> [String; TITLES.len()] {
+    let state = match slot.heir_slot {
+        Some(heir) => format!("{} by {heir}", slot.state),
+        None => slot.state.to_owned(),
+    };
+    let share = slot.share_percent.map(|it| format!("{it:.1}%"));
+    [
+        number(slot.slot),
+        state,
+        number(slot.buckets),
+        share.unwrap_or_else(|| UNKNOWN.to_owned()),
+        number(slot.weight),
+        slot.state_seconds.map_or_else(|| UNKNOWN.to_owned(), age),
+        slot.ring_bytes.map_or_else(|| UNKNOWN.to_owned(), bytes),
+        number(slot.pid),
+        slot.program.clone().unwrap_or_else(|| UNKNOWN.to_owned()),
+    ]
+}
+
+fn number(number: Option<impl ToString>) -> String {
+    number.map_or_else(|| UNKNOWN.to_owned(), |it| it.to_string())
+}
+
+fn sums(gone: &Sums) -> String {
+    let Sums {
+        members_total,
+        received_packets_total,
+        dropped_packets_total,
+        taken_packets_total,
+        inherited_packets_total,
+        unread_packets_total,
+        unknown_members_total,
+    } = gone;
+    let unknown = match unknown_members_total {
+        0 => String::new(),
+        number => format!("; of {number} not all is known"),
+    };
+    format!(
+        "gone so far: {members_total}, which had received {received_packets_total} packets \
+         ({dropped_packets_total} dropped, {taken_packets_total} taken by themselves, \
+         {inherited_packets_total} by others after them, {unread_packets_total} unread){unknown}"
+    )
+}

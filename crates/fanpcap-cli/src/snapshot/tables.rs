@@ -1,0 +1,74 @@
+//! The tables of steered groups, kept between snapshots.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
+
+use fanpcap_group::roster::RosterEntry;
+use fanpcap_group::view::{GroupTable, View};
+use fanpcap_linux::wait::clock;
+
+/// Interface index and number of a group.
+pub(crate) type Key = (u32, u16);
+
+/// After how long to ask again for a table that was not to be had.
+const AGAIN_NS: u64 = 10_000_000_000;
+
+/// The tables that were found.
+#[derive(Debug, Default)]
+pub(super) struct Tables(BTreeMap<Key, Kept>);
+
+#[derive(Debug)]
+struct Kept {
+    /// `None` where nobody shows it to us.
+    table: Option<GroupTable>,
+    asked_ns: u64,
+}
+
+impl Tables {
+    /// What the tables say of the groups that these sockets are in.
+    pub(super) fn look(&mut self, seen: &[RosterEntry]) -> BTreeMap<Key, View> {
+        let key = |seen: &RosterEntry| Some((seen.socket.ifindex, seen.socket.fanout?.id));
+        let has_table = |seen: &&RosterEntry| {
+            let page = seen.page.as_ref();
+            page.is_some_and(|page| page.shared.is_some())
+        };
+        let keys: BTreeSet<Key> = seen.iter().filter(has_table).filter_map(key).collect();
+        self.0.retain(|key, _| keys.contains(key));
+        let mut views = BTreeMap::new();
+        for group in keys {
+            let sockets = seen.iter().filter(|it| key(it) == Some(group));
+            let members: BTreeSet<u64> = sockets.map(|it| it.socket.inode.into()).collect();
+            if let Some(view) = self.view(group, &members) {
+                views.insert(group, view);
+            }
+        }
+        views
+    }
+
+    /// The view of a group with these sockets.
+    fn view(&mut self, group: Key, sockets: &BTreeSet<u64>) -> Option<View> {
+        // A group may have ended, and another begun with its number.
+        let is_of = |view: &View| {
+            let mut places = view.places.iter();
+            places.any(|place| sockets.contains(&place.member.socket()))
+        };
+        let look = |kept: &Kept| kept.table.as_ref()?.look().filter(is_of);
+        let (now, kept) = (clock::monotonic_ns(), self.0.get(&group));
+        let is_early =
+            kept.is_some_and(|it| it.table.is_none() && now.saturating_sub(it.asked_ns) < AGAIN_NS);
+        if let Some(view) = kept.and_then(look) {
+            return Some(view);
+        }
+        if is_early {
+            return None;
+        }
+        let table = GroupTable::find(group.0, group.1, Duration::ZERO);
+        let kept = Kept {
+            table: table.ok().flatten(),
+            asked_ns: now,
+        };
+        let view = look(&kept);
+        self.0.insert(group, kept);
+        view
+    }
+}

@@ -1,0 +1,185 @@
+//! `fanpcap group` on real members: its table, drained members, and groups that it can't show.
+#![forbid(unsafe_code)]
+
+use std::process::{Command, Output};
+
+use anyhow::{Context, Result, ensure};
+use fanpcap_testkit::await_for::LIMIT;
+use fanpcap_testkit::{Member, Program, Scratch, Veth, await_for, member, netns};
+use serde_json::Value;
+
+#[allow(dead_code, reason = "the page of `top` is not asked for here")]
+#[path = "../src/top/schema.rs"]
+mod schema;
+
+const COMMAND: &str = env!("CARGO_BIN_EXE_fanpcap");
+const PAGE: &str = include_str!("../../../docs/group-json.md");
+
+/// The command on group 7 of `fgrp1`.
+fn group(arguments: &[&str]) -> Result<Output> {
+    let mut command = Command::new(COMMAND);
+    command.args(["group", "fgrp1", "7"]).args(arguments);
+    Ok(command.output()?)
+}
+
+fn group_json() -> Result<Value> {
+    let told: Value = serde_json::from_slice(&group(&["--json"])?.stdout)?;
+    schema::check_by(PAGE, &told).map_err(anyhow::Error::msg)?;
+    Ok(told)
+}
+
+/// What a command that succeeds or fails says.
+fn said(output: &Output, succeeds: bool) -> Result<String> {
+    let said = [&output.stdout[..], &output.stderr].concat();
+    let said = String::from_utf8_lossy(&said).into_owned();
+    ensure!(output.status.success() == succeeds, "{said}");
+    Ok(said)
+}
+
+/// Starts members of group 7 one after another.
+fn start(scratch: &Scratch, count: usize, mode: &str) -> Result<Vec<Member>> {
+    let start = |number: usize| {
+        let file = scratch.file(&format!("{number}.pcap"));
+        let program = Program::tcpdump("fgrp1", file)?.group(7, mode);
+        let started = program.start(scratch)?;
+        member::wait_for_members(7, number)?;
+        Ok(started)
+    };
+    (1..=count).map(start).collect()
+}
+
+fn within(test: impl FnOnce(&Scratch) -> Result<()> + Send) -> Result<()> {
+    netns::within_new(|| {
+        Veth::new("fgrp0", "fgrp1", 1)?;
+        test(&Scratch::new()?)
+    })
+}
+
+/// Waits until each of the slots has this state and owns so many buckets.
+fn await_slots(expected: &[(&str, u64)]) -> Result<Value> {
+    await_for("the slots", LIMIT, || {
+        let told = group_json()?;
+        let slots = told["slots"].as_array().context("slots")?;
+        let is_it = slots.len() == expected.len()
+            && slots.iter().zip(expected).all(|(slot, (state, buckets))| {
+                slot["state"] == *state && slot["buckets"] == *buckets
+            });
+        Ok(is_it.then_some(told))
+    })
+}
+
+#[test]
+#[ignore = "needs root: packet sockets in a namespace"]
+fn who_owns_how_much_and_who_is_gone_is_shown() -> Result<()> {
+    within(|scratch| {
+        let members = start(scratch, 3, "flow")?;
+        let told = await_slots(&[("live", 1366), ("live", 1365), ("live", 1365)])?;
+        assert_eq!(
+            (&told["mode"], &told["is_steered"]),
+            (&"flow".into(), &true.into())
+        );
+        assert_eq!(told["slots"][1]["pid"], members[1].pid());
+        assert_eq!(told["slots"][1]["program"], "tcpdump");
+        assert_eq!(told["slots"][0]["share_percent"], 33.35);
+        members[1].signal("KILL")?;
+        let told = await_slots(&[("live", 2048), ("placeholder", 0), ("live", 2048)])?;
+        assert_eq!(told["gone"]["members_total"], 1);
+        assert_eq!(told["last_moved_buckets"], 1365);
+        ensure!(told["placeholders_ring_bytes"].as_u64() > Some(0), "{told}");
+        let page = said(&group(&[])?, true)?;
+        for line in [
+            "fgrp1 group 7: flow, 2 members, 1 slot of members that are gone (",
+            "SLOT  STATE        BUCKETS  SHARE  WEIGHT  SINCE",
+            "   1  placeholder        0   0.0%",
+            "last change: 1365 buckets moved ",
+            "gone so far: 1, which had received 0 packets (0 dropped, ",
+        ] {
+            ensure!(page.contains(line), "{line} in:\n{page}");
+        }
+        Ok(())
+    })
+}
+
+#[test]
+#[ignore = "needs root: packet sockets in a namespace"]
+fn a_member_is_drained_and_gets_its_share_back() -> Result<()> {
+    within(|scratch| {
+        let members = start(scratch, 3, "flow")?;
+        await_slots(&[("live", 1366), ("live", 1365), ("live", 1365)])?;
+        let pids: Vec<String> = members.iter().map(|it| it.pid().to_string()).collect();
+        let drained = said(&group(&["--drain", &pids[1]])?, true)?;
+        ensure!(
+            drained.contains("its 1365 buckets went to others"),
+            "{drained}"
+        );
+        ensure!(
+            drained.contains("nothing is on its way to it any more"),
+            "{drained}"
+        );
+        await_slots(&[("live", 2048), ("drained", 0), ("live", 2048)])?;
+        let several = said(&group(&["--drain", "tcpdump"])?, false)?;
+        ensure!(several.contains("is several members"), "{several}");
+        said(&group(&["--drain", "slot:2"])?, true)?;
+        let last = said(&group(&["--drain", &pids[0]])?, false)?;
+        ensure!(
+            last.contains("no other member would take its packets"),
+            "{last}"
+        );
+        said(&group(&["--weigh", &format!("{}=1", pids[1])])?, true)?;
+        said(&group(&["--weigh", "slot:2=2"])?, true)?;
+        await_slots(&[("live", 1024), ("live", 1024), ("live", 2048)])?;
+        Ok(())
+    })
+}
+
+#[test]
+#[ignore = "needs root: packet sockets in a namespace"]
+fn a_group_of_the_kernels_modes_has_members_and_no_table() -> Result<()> {
+    within(|scratch| {
+        let members = start(scratch, 2, "hash")?;
+        let told = group_json()?;
+        assert_eq!(
+            (&told["is_steered"], &told["members_total"]),
+            (&false.into(), &2.into())
+        );
+        let page = said(&group(&[])?, true)?;
+        ensure!(page.contains("mode hash is the kernel's own"), "{page}");
+        let pid = members[0].pid().to_string();
+        ensure!(page.contains(&format!("{pid}  tcpdump")), "{page}");
+        let refused = said(&group(&["--drain", &pid])?, false)?;
+        ensure!(
+            refused.contains("it has no shares that could change"),
+            "{refused}"
+        );
+        let mut other = Command::new(COMMAND);
+        let none = said(&other.args(["group", "fgrp1", "8"]).output()?, false)?;
+        ensure!(
+            none.contains("no group 8 on fgrp1") && none.contains("it has 7"),
+            "{none}"
+        );
+        Ok(())
+    })
+}
+
+#[test]
+#[ignore = "needs root: packet sockets in a namespace"]
+fn another_user_is_told_why_the_table_is_not_shown() -> Result<()> {
+    within(|scratch| {
+        let _members = start(scratch, 2, "flow")?;
+        let mut command = Command::new("setpriv");
+        command.args([
+            "--reuid",
+            "65534",
+            "--clear-groups",
+            COMMAND,
+            "group",
+            "fgrp1",
+            "7",
+        ]);
+        let refused = said(&command.output()?, false)?;
+        for part in ["group 7 on fgrp1 does not show its table", "pidfd_getfd"] {
+            ensure!(refused.contains(part), "{refused}");
+        }
+        Ok(())
+    })
+}

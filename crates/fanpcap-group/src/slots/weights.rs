@@ -1,0 +1,63 @@
+//! A member gets another weight. One without a weight is drained: it stays, and owns no bucket.
+
+use super::{Ground, Slots};
+use crate::table::{Journal, Row, State};
+use fanpcap_buckets::Slot;
+use std::io;
+
+/// What became of a member's new weight.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Weighed {
+    /// Buckets have moved accordingly.
+    Done,
+    /// There is no such member, or none any more.
+    Gone,
+    /// Without it nobody would have a share.
+    Last,
+}
+
+impl<G: Ground> Slots<'_, G> {
+    /// Gives a member another weight, and buckets by it: none by a weight of 0. Packets that are on
+    /// their way to it, and those in its ring, are still its own.
+    pub(crate) fn weigh(&mut self, cookie: u64, weight: u16) -> io::Result<Weighed> {
+        self.repair()?;
+        self.mourn(0)?;
+        let slot = self.table.slot_of(cookie);
+        let member = slot.map(|slot| (slot, self.table.row(slot)));
+        let member = member.filter(|(_, row)| matches!(row.state, State::Live | State::Newcomer));
+        let Some((slot, row)) = member else {
+            return Ok(Weighed::Gone);
+        };
+        let mut rows = self.table.rows();
+        let is_other =
+            |(other, row): (Slot, Row)| other != slot && row.state == State::Live && row.weight > 0;
+        if weight == 0 && !rows.any(is_other) {
+            return Ok(Weighed::Last);
+        }
+        self.note(Journal::Balance);
+        self.ground.step();
+        self.table.set_row(slot, &Row { weight, ..row });
+        self.finish_balance();
+        Ok(Weighed::Done)
+    }
+
+    /// Nobody has a share, but packets must go somewhere: newcomers become live, and without any,
+    /// those without a weight get one.
+    pub(super) fn enlist(&mut self) {
+        for (slot, row) in self.table.rows() {
+            if row.state == State::Newcomer {
+                self.set_state(slot, State::Live);
+            }
+        }
+        let drained = self
+            .table
+            .rows()
+            .filter(|(_, row)| row.state == State::Live);
+        if !self.has_owner() {
+            for (slot, row) in drained {
+                self.ground.step();
+                self.table.set_row(slot, &Row { weight: 1, ..row });
+            }
+        }
+    }
+}

@@ -1,0 +1,167 @@
+//! A steered group as people see it: what its table says. Who looks needs no membership, writes
+//! nothing and takes no lock.
+
+use crate::found;
+use crate::identity::Identity;
+use crate::page::MemberId;
+use crate::shared::{self, group_key};
+pub use crate::table::{Gone, State};
+use crate::table::{Journal, Row, Table, at};
+use fanpcap_buckets::layout::SLOTS;
+use fanpcap_linux::bpf;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+/// The table of a steered group, as long as it is kept.
+#[derive(Debug)]
+pub struct GroupTable {
+    map: bpf::Table,
+    key: u64,
+}
+
+/// What the table says at one moment.
+#[derive(Clone, Debug, Default)]
+pub struct View {
+    /// Sockets in the kernel's array: one for each slot that follows.
+    pub places: Vec<Place>,
+    /// Sums over the members that are gone.
+    pub gone: Gone,
+    /// Changes of slots or buckets so far.
+    pub changes: u64,
+    /// The last change of buckets.
+    pub moved: Option<Moved>,
+    /// The change under way, which whoever makes it may have died in.
+    pub under_way: Option<UnderWay>,
+}
+
+/// A slot, and who stands there.
+#[derive(Clone, Copy, Debug)]
+pub struct Place {
+    /// Its number, which is the socket's position in the kernel's array.
+    pub slot: u8,
+    /// What stands there.
+    pub state: State,
+    /// The member whose socket it is or was.
+    pub member: MemberId,
+    /// The member's process, as the process counts itself.
+    pub pid: u32,
+    /// Buckets that it owns.
+    pub buckets: usize,
+    /// Its share among the others; 0: it was drained.
+    pub weight: u16,
+    /// When its state began, nanoseconds of `CLOCK_MONOTONIC`.
+    pub since_ns: u64,
+    /// The slot of the heir that reads its ring.
+    pub heir: Option<u8>,
+    /// Which name the member goes by, as a digest; 0: none.
+    pub name: u64,
+}
+
+/// Buckets that have moved.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Moved {
+    /// How many.
+    pub buckets: u64,
+    /// When, nanoseconds of `CLOCK_MONOTONIC`.
+    pub at_ns: u64,
+}
+
+/// A change under way.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum UnderWay {
+    /// A newcomer joins into this slot.
+    Join(u8),
+    /// Buckets move.
+    Balance,
+    /// This slot becomes a placeholder.
+    Epitaph(u8),
+    /// This slot, the last, is given up.
+    Trim(u8),
+    /// Slots get new numbers.
+    Renumber,
+    /// The second slot takes over what the first one has.
+    Succeed(u8, u8),
+}
+
+impl UnderWay {
+    fn of(journal: Journal) -> Option<Self> {
+        Some(match journal {
+            Journal::Nothing => return None,
+            Journal::Join(slot) => Self::Join(slot.0),
+            Journal::Balance => Self::Balance,
+            Journal::Epitaph(slot, _) => Self::Epitaph(slot.0),
+            Journal::Trim(slot) => Self::Trim(slot.0),
+            Journal::Renumber => Self::Renumber,
+            Journal::Succeed(from, to) => Self::Succeed(from.0, to.0),
+        })
+    }
+}
+
+/// Looks at most, until the table has not changed meanwhile.
+const LOOKS: usize = 8;
+
+impl GroupTable {
+    /// The table of a group in the calling thread's network namespace, which a newcomer would find
+    /// in the same way. Members may take so long to answer at the group's door. `None` when the
+    /// group has no steering program or no member.
+    ///
+    /// # Errors
+    /// Why it can't be had, in words.
+    pub fn find(ifindex: u32, group: u16, for_members: Duration) -> Result<Option<Self>, String> {
+        let outside = Identity::outside(group, ifindex);
+        let map = found::search(&outside, ifindex, for_members, shared::table_alone)?;
+        let key = group_key(ifindex, group);
+        Ok(map.map(|map| Self { map, key }))
+    }
+
+    /// What the table says; `None` once it is another group's.
+    pub fn look(&self) -> Option<View> {
+        let table = shared::table(&self.map);
+        let mut view = None;
+        for _ in 0..LOOKS {
+            let stamp = || (table.get(at::GENERATION), table.get(at::JOURNAL));
+            let before = stamp();
+            view = Some(read(table));
+            if before == stamp() {
+                break;
+            }
+        }
+        view.filter(|_| table.is_of(self.key))
+    }
+}
+
+fn read(table: Table<'_>) -> View {
+    let mut owned = [0; SLOTS];
+    // Before a member owns any, the table has zeros.
+    let has_owners = !table.ranks().is_empty();
+    let buckets = table.buckets.iter().filter(|_| has_owners);
+    for owner in buckets {
+        owned[usize::from(owner.load(Ordering::Relaxed))] += 1;
+    }
+    let rows: Vec<Row> = table.rows().map(|(_, row)| row).collect();
+    let place = |(slot, row): (u8, &Row)| Place {
+        slot,
+        state: row.state,
+        member: MemberId::of_socket(row.member),
+        pid: row.pid,
+        buckets: owned[usize::from(slot)],
+        weight: row.weight,
+        since_ns: row.since_ns,
+        heir: heir(&rows, row),
+        name: row.name,
+    };
+    let [buckets, at_ns] = [at::MOVED, at::MOVED_NS].map(|at| table.get(at));
+    View {
+        places: (0..=u8::MAX).zip(&rows).map(place).collect(),
+        gone: table.gone(),
+        changes: table.get(at::GENERATION),
+        moved: (at_ns > 0).then_some(Moved { buckets, at_ns }),
+        under_way: UnderWay::of(table.journal()),
+    }
+}
+
+fn heir(rows: &[Row], row: &Row) -> Option<u8> {
+    let is_inherited = row.state == State::Inherited;
+    let mut rows = (0..=u8::MAX).zip(rows).filter(|_| is_inherited);
+    rows.find_map(|(slot, heir)| (heir.cookie == row.heir).then_some(slot))
+}

@@ -1,0 +1,137 @@
+//! Another weight for a member of a steered group, given by who is no member: 0 drains it.
+
+use crate::estate::Estate;
+use crate::found;
+use crate::ground::Kernel;
+use crate::identity::Identity;
+use crate::page::MemberId;
+use crate::record::{Record, WORDS};
+use crate::shared::Shared;
+use crate::slots::{Ground, Slots, Weighed};
+use crate::steered::SteerError;
+use crate::turn::GroupLock;
+use fanpcap_linux::file::shared::Word;
+use std::convert::Infallible;
+use std::{fmt, io};
+
+/// Why a member has not got another weight.
+#[derive(Debug)]
+pub enum WeighError {
+    /// The group's lock can't be had.
+    Lock(SteerError),
+    /// What the members share can't be had, for these reasons.
+    Unreachable(String),
+    /// The group has no steering program, no such member, or none any more.
+    Gone,
+    /// Nobody else in the group has a share of its packets.
+    Last,
+    /// A system call failed.
+    Failed(io::Error),
+}
+
+impl fmt::Display for WeighError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Lock(error) => write!(f, "the group's lock: {error}"),
+            Self::Unreachable(reasons) => f.write_str(reasons),
+            Self::Gone => f.write_str("it has left the group"),
+            Self::Last => f.write_str("no other member would take its packets"),
+            Self::Failed(error) => write!(f, "the group's locker: {error}"),
+        }
+    }
+}
+
+impl std::error::Error for WeighError {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        match self {
+            Self::Lock(error) => Some(error),
+            Self::Failed(error) => Some(error),
+            Self::Unreachable(_) | Self::Gone | Self::Last => None,
+        }
+    }
+}
+
+impl From<SteerError> for WeighError {
+    fn from(error: SteerError) -> Self {
+        Self::Lock(error)
+    }
+}
+
+impl From<io::Error> for WeighError {
+    fn from(error: io::Error) -> Self {
+        Self::Failed(error)
+    }
+}
+
+/// A member that was drained: nothing comes into its ring any more.
+#[derive(Debug)]
+pub struct Drained {
+    /// The words of its page; `None` without a page.
+    words: Option<[Word; WORDS]>,
+}
+
+impl Drained {
+    /// Packets in its ring that nobody has taken; `None` where that is not known, as where the
+    /// system's library reads.
+    pub fn unread(&self) -> Option<u64> {
+        let words = self.words.as_ref()?;
+        let page = Record::decode(&std::array::from_fn(|at| words[at].get()))?;
+        let given = page.counters.received.saturating_sub(page.counters.dropped);
+        Some(given.saturating_sub(page.taken?))
+    }
+}
+
+/// Gives a member of a group another weight than 0, and buckets by it.
+///
+/// # Errors
+/// [`WeighError`].
+pub fn weigh(ifindex: u32, group: u16, member: MemberId, weight: u16) -> Result<(), WeighError> {
+    change(ifindex, group, |shared| {
+        move_buckets(shared, member, weight).map(drop)
+    })
+}
+
+/// Gives the buckets of a member to others. The member stays in its group, without a share. When
+/// this returns, all packets that were on their way to the member are in its ring.
+///
+/// # Errors
+/// [`WeighError`]; nothing has changed then.
+pub fn drain(ifindex: u32, group: u16, member: MemberId) -> Result<Drained, WeighError> {
+    change(ifindex, group, |shared| {
+        let cookie = move_buckets(shared, member, 0)?;
+        Kernel::<Infallible>::of(shared).settle()?;
+        // No packet comes that would make the member read its counters.
+        let estate = Estate::of(shared, cookie).filter(Estate::count_last);
+        let words = estate.map(|it| it.words);
+        Ok(Drained { words })
+    })
+}
+
+/// Works with what the members share, under the group's lock.
+fn change<T>(
+    ifindex: u32,
+    group: u16,
+    work: impl FnOnce(&Shared) -> Result<T, WeighError>,
+) -> Result<T, WeighError> {
+    let outside = Identity::outside(group, ifindex);
+    let lock = GroupLock::open(&outside)?;
+    let _turn = lock.take()?;
+    let shared = found::find(&outside, ifindex).map_err(WeighError::Unreachable)?;
+    work(&*shared.ok_or(WeighError::Gone)?)
+}
+
+/// Returns the cookie of the member's socket.
+fn move_buckets(shared: &Shared, member: MemberId, weight: u16) -> Result<u64, WeighError> {
+    let table = shared.table();
+    let mut kernel = Kernel::<Infallible>::of(shared);
+    let mut slots = Slots::new(table, &mut kernel);
+    slots.repair()?;
+    let mut rows = table.rows();
+    let row = rows.find(|(_, row)| row.member == member.socket());
+    let (_, row) = row.ok_or(WeighError::Gone)?;
+    match slots.weigh(row.cookie, weight)? {
+        Weighed::Done => Ok(row.cookie),
+        Weighed::Gone => Err(WeighError::Gone),
+        Weighed::Last => Err(WeighError::Last),
+    }
+}
