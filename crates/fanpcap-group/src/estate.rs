@@ -4,10 +4,12 @@ use crate::locker::Deposit;
 use crate::record::{NOT_READ_BY_US, WORDS, at};
 use crate::shared::Shared;
 use fanpcap_linux::file::shared::{self, Word};
+use fanpcap_linux::wait::events;
 use fanpcap_reader::PublishedPosition;
-use fanpcap_ring::Remains;
+use fanpcap_ring::{Position, Remains};
 use std::fs::File;
 use std::os::fd::{AsFd, OwnedFd};
+use std::time::Duration;
 
 /// Socket and page of a member that lives or is gone.
 pub(crate) struct Estate {
@@ -21,6 +23,11 @@ impl Estate {
     /// lock.
     pub(crate) fn of(shared: &Shared, cookie: u64) -> Option<Self> {
         let descriptors = shared.locker.find(Deposit::Socket(cookie)).ok()??;
+        Self::from(cookie, descriptors)
+    }
+
+    /// That which these descriptors are, from the locker.
+    pub(crate) fn from(cookie: u64, descriptors: Vec<OwnedFd>) -> Option<Self> {
         let mut descriptors = descriptors.into_iter();
         let (socket, page) = (descriptors.next()?, descriptors.next()?);
         Some(Self {
@@ -36,6 +43,14 @@ impl Estate {
             taken: self.words[at::TAKEN].clone(),
             mark: self.words[at::BLOCK].clone(),
         }
+    }
+
+    /// Where its reader stands, if it is ours, has a block or frame to read, and may be stuck.
+    pub(crate) fn unread(&self) -> Option<Position> {
+        let position = self.published().get();
+        let is_known = position.taken != NOT_READ_BY_US;
+        let found = events::poll(&[self.socket.as_fd()], Some(Duration::ZERO)).ok()?;
+        Some(position).filter(|_| is_known && found.contains(&true))
     }
 
     /// What is unread; `None` where that is not known. Maps the ring.

@@ -210,4 +210,19 @@ impl<R> Ground for Kernel<'_, R> {
         // Of a ring that nobody could read on, nothing is gained by waiting.
         remains.is_none_or(|remains| remains.is_half_full())
     }
+
+    fn unread(&mut self) -> io::Result<Vec<(u64, u64)>> {
+        let mut unread = Vec::new();
+        self.shared.locker.visit(|deposit, descriptors| {
+            if let Deposit::Socket(cookie) = deposit {
+                let estate = Estate::from(cookie, descriptors);
+                if let Some(position) = estate.and_then(|it| it.unread()) {
+                    let mark = position.mark.word().rotate_left(32);
+                    unread.push((cookie, position.taken ^ mark));
+                }
+            }
+            true
+        })?;
+        Ok(unread)
+    }
 }

@@ -12,6 +12,7 @@
 //! the next holder of the lock completes the change before any other.
 
 mod relinked;
+mod silence;
 mod succession;
 mod weights;
 
@@ -66,6 +67,10 @@ pub(crate) trait Ground {
 
     /// Whether the ring of a socket in the locker is half full, or can't be read by others.
     fn is_half_full(&mut self, cookie: u64) -> bool;
+
+    /// The sockets in the locker in whose rings something is unread, each with a number that
+    /// changes when its reader takes something.
+    fn unread(&mut self) -> io::Result<Vec<(u64, u64)>>;
 }
 
 /// One position of the kernel's array is for the newcomer that moves into a slot from its end.

@@ -172,9 +172,9 @@ impl Stake {
             || self.shared.lifelines.is_ready().unwrap_or(true)
     }
 
-    /// After how long to look after members that are gone, if there are any.
+    /// After how long to look after the others, where there are any.
     fn next_look(&self) -> Option<Duration> {
-        let due_ns = slots::due_ns(self.shared.table(), clock::monotonic_ns());
+        let due_ns = slots::due_ns(self.shared.table(), self.cookie, clock::monotonic_ns());
         due_ns.map(Duration::from_nanos)
     }
 
@@ -201,6 +201,7 @@ impl Stake {
         }
         self.vacate(&mut slots)?;
         slots.begin_share(self.cookie)?;
+        slots.look_for_silent(self.cookie)?;
         let orphans = slots.inherit(self.cookie)?;
         let inherited = orphans.into_iter().filter_map(|slot| self.inherit(slot));
         Ok(Some(inherited.collect()))

@@ -61,6 +61,8 @@ pub(crate) mod at {
     pub(crate) const DOWNS: usize = 27;
     /// When to look at the rings of those that are awaited, nanoseconds of `CLOCK_MONOTONIC`.
     pub(crate) const LOOK_NS: usize = 28;
+    /// When to look for members that do not read, nanoseconds of `CLOCK_MONOTONIC`.
+    pub(crate) const CHECK_NS: usize = 29;
     /// The row of the newcomer of a join under way.
     pub(crate) const NEWCOMER: usize = 32;
     /// Rows of all slots.
@@ -70,8 +72,11 @@ pub(crate) mod at {
     pub(crate) const OLD_BUCKETS: usize = OLD_ROWS + SLOTS * ROW;
     pub(crate) const OLD_RANKS: usize = OLD_BUCKETS + BUCKETS / 8;
     pub(crate) const NEW_SLOTS: usize = OLD_RANKS + SLOTS / 8;
+    /// Of each slot, how far the reader of an unread ring had come (0: there was none), and since
+    /// when, nanoseconds of `CLOCK_MONOTONIC`.
+    pub(crate) const SEEN: usize = NEW_SLOTS + SLOTS / 8;
     /// How many words there are.
-    pub(crate) const END: usize = NEW_SLOTS + SLOTS / 8;
+    pub(crate) const END: usize = SEEN + SLOTS * 2;
 }
 
 /// Words of a row.

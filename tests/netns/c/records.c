@@ -1,8 +1,8 @@
 /* A member that records each packet in FILE, mapped, so that nothing that it got is lost when it is
-   killed: records DEVICE GROUP MODE FILE [immediate|nobody|idle|daemon]... Says "ready" before it
+   killed: records DEVICE GROUP MODE FILE [immediate|nobody|idle|daemon|holds]... Says "ready" before it
    looks for packets. nobody: it has given up all privileges by then. idle: it reads nothing before
-   SIGUSR1. daemon: goes on in a child, and says "child PID."; the parent ends at SIGUSR1. Ends at
-   SIGTERM, and by itself after a minute. */
+   SIGUSR1. daemon: goes on in a child, and says "child PID."; the parent ends at SIGUSR1.
+   holds: a child has it all and does nothing; it says "child PID." too. Ends at SIGTERM, and by itself after a minute. */
 #include "scene.h"
 #include <fcntl.h>
 #include <grp.h>
@@ -90,14 +90,29 @@ static void go_on_in_child(void)
 	_exit(0);
 }
 
+/* The child has the parent's descriptors and memory, and uses none. */
+static void be_held_by_child(void)
+{
+	pid_t child = fork();
+
+	if (child != 0) {
+		printf("child %d.\n", child);
+		return;
+	}
+	signal(SIGTERM, SIG_DFL);
+	alarm(60);
+	for (;;)
+		pause();
+}
+
 int main(int argc, char **argv)
 {
-	int is_idle = 0, is_nobody = 0, is_daemon = 0;
+	int is_idle = 0, is_nobody = 0, is_daemon = 0, is_held = 0;
 	struct pcap_stat stat;
 
 	setvbuf(stdout, NULL, _IOLBF, 0);
 	if (argc < 5)
-		fail("usage", "records DEVICE GROUP MODE FILE [immediate|nobody|idle|daemon]...");
+		fail("usage", "records DEVICE GROUP MODE FILE [immediate|nobody|idle|daemon|holds]...");
 	alarm(60);
 	p = created(argv[1]);
 	pcap_set_snaplen(p, 64);
@@ -107,6 +122,7 @@ int main(int argc, char **argv)
 			pcap_set_immediate_mode(p, 1);
 		is_nobody |= strcmp(argv[at], "nobody") == 0;
 		is_idle |= strcmp(argv[at], "idle") == 0;
+		is_held |= strcmp(argv[at], "holds") == 0;
 		is_daemon |= strcmp(argv[at], "daemon") == 0;
 	}
 	map(argv[4]);
@@ -120,6 +136,8 @@ int main(int argc, char **argv)
 		drop_privileges();
 	if (is_daemon)
 		go_on_in_child();
+	if (is_held)
+		be_held_by_child();
 	puts("ready");
 	while (is_idle && !called && !stopped)
 		usleep(1000);

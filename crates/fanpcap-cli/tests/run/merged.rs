@@ -55,10 +55,11 @@ struct Kills {
     is_exact: bool,
 }
 
+#[expect(clippy::print_stdout, reason = "the figures of a test")]
 fn all_runs(kills: Kills) {
     let mut failed = Vec::new();
     for seed in 7..7 + ledger_runs().unwrap_or(1) {
-        let row = netns::within_new(|| merged(kills, seed)).unwrap();
+        let row = netns::within_new(|| merged(kills, seed)).expect("a run");
         println!("{row}");
         failed.extend(Some(row).filter(|row| row.contains("WRONG")));
     }

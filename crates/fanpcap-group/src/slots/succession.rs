@@ -5,6 +5,7 @@
 //! grace period, and no longer than until the ring is half full. Then the buckets are given away
 //! as those of any member that is gone.
 
+use super::silence::until_check;
 use super::{Ground, Slots};
 use crate::table::{Journal, Row, State, Table, at};
 use fanpcap_buckets::Slot;
@@ -48,15 +49,19 @@ pub(super) fn left_by(row: &Row) -> State {
     }
 }
 
-/// After how many nanoseconds somebody must look after members that are gone; `None`: there are
-/// none. Needs no lock.
-pub(crate) fn due_ns(table: Table<'_>, now_ns: u64) -> Option<u64> {
-    let due = |row: Row| match row.state {
+/// After how many nanoseconds the member `own` must look after others that are gone, or may be; or
+/// after itself, as it has no share. `None`: there are none. Needs no lock.
+pub(crate) fn due_ns(table: Table<'_>, own: u64, now_ns: u64) -> Option<u64> {
+    let mut live = table.rows().filter(|(_, row)| row.state == State::Live);
+    let has_others = live.any(|(_, row)| row.cookie != own);
+    let due = |(slot, row): (Slot, Row)| match row.state {
+        State::Newcomer if row.cookie == own => Some(0),
+        State::Live if row.cookie == own && has_others => Some(until_check(table, slot, now_ns)),
         State::Dead => Some(0),
         State::Awaited => Some(grace(&row, now_ns).min(until_look(table, now_ns))),
         State::Free | State::Newcomer | State::Live | State::Inherited | State::Vacant => None,
     };
-    table.rows().filter_map(|(_, row)| due(row)).min()
+    table.rows().filter_map(due).min()
 }
 
 /// Nanoseconds that are left of the grace period. Who has another clock ends it.
@@ -100,8 +105,8 @@ impl<G: Ground> Slots<'_, G> {
         }
     }
 
-    /// Every bucket and rank of `from` becomes that of `to`, and its seat. It can be done again from its
-    /// beginning.
+    /// Every bucket and rank of `from` becomes that of `to`, and its seat. It can be done again from
+    /// its beginning.
     pub(super) fn finish_succession(&mut self, from: Slot, to: Slot) {
         let mut moved = 0;
         for (bucket, owner) in self.table.buckets.iter().enumerate() {

@@ -4,6 +4,7 @@
 mod memory;
 mod world;
 mod takeover;
+mod silent;
 
 use super::*;
 use crate::table::MAGIC;

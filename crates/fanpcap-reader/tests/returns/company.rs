@@ -32,6 +32,8 @@ pub(crate) struct FakeCompany {
     locked: AtomicU32,
     /// How often the device went down.
     downs: AtomicU32,
+    /// After how long it wants something anyway, in milliseconds; 0: never.
+    latest: AtomicU32,
 }
 
 impl FakeCompany {
@@ -45,6 +47,7 @@ impl FakeCompany {
             inherited: Mutex::default(),
             locked: AtomicU32::new(0),
             downs: AtomicU32::new(0),
+            latest: AtomicU32::new(0),
         })
     }
 
@@ -81,7 +84,9 @@ impl Company for FakeCompany {
             };
         }
         while (&self.here).read(&mut [0; 64]).is_ok_and(|count| count > 0) {}
+        let latest = self.latest.load(Ordering::SeqCst);
         Attention {
+            latest: (latest != 0).then(|| Duration::from_millis(latest.into())),
             inherited: self
                 .inherited
                 .lock()
@@ -139,6 +144,34 @@ fn a_reader_that_waits_attends_at_once_and_waits_on() {
         });
         assert_eq!(company.attended(), 2);
     }
+}
+
+#[test]
+fn a_reader_that_waits_attends_in_time_and_earlier_when_called() {
+    let (mut device, input) = FakeDevice::new(true, None);
+    let reader = Reader::new(input, &OPTIONS).unwrap();
+    let company = FakeCompany::new();
+    company.latest.store(1000, Ordering::SeqCst);
+    company.join(&reader);
+    let await_attended = |count| {
+        let begun = Instant::now();
+        while company.attended() < count {
+            thread::yield_now();
+        }
+        begun.elapsed()
+    };
+    thread::scope(|scope| {
+        scope.spawn(|| {
+            await_attended(1);
+            thread::sleep(LATER);
+            company.call();
+            assert!(await_attended(2) < Duration::from_millis(500));
+            assert!(await_attended(3) > Duration::from_millis(500));
+            device.arrive(&[packet(1, 60)]);
+            thread::sleep(2 * LATER);
+        });
+        assert_eq!(times(&reader, -1), (Return::Count(1), vec![1]));
+    });
 }
 
 #[test]

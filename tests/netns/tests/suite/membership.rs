@@ -13,6 +13,7 @@ mod sticky;
 mod sizes;
 mod deaths;
 mod takeover;
+mod silent;
 mod apart;
 mod relinked;
 mod weights;

@@ -3,6 +3,7 @@
 
 mod check;
 mod seats;
+mod readers;
 mod successors;
 
 use super::super::{Ground, Slots, Unjoined, Weighed};
@@ -166,6 +167,11 @@ impl Ground for Kernel {
 
     fn is_half_full(&mut self, cookie: u64) -> bool {
         self.sockets[&cookie].ring.len() >= 30
+    }
+
+    fn unread(&mut self) -> io::Result<Vec<(u64, u64)>> {
+        let sockets = self.sockets.iter().filter(|(_, it)| !it.ring.is_empty());
+        Ok(sockets.map(|(cookie, it)| (*cookie, it.taken)).collect())
     }
 }
 
@@ -457,6 +463,7 @@ impl World {
             10 => _ = world.weigh(member, member, u16::from(most > 10)),
             _ => {
                 world.begin_share(member);
+                world.look_for_silent(member);
                 world.attend(member);
                 world.settle_own(member);
             }

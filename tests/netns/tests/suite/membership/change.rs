@@ -64,7 +64,8 @@ impl Change {
             let has = story.flows(self.phase, successor);
             ensure!(has == moved.flows, "{what}: {moved:?}, the successor {has}");
         }
-        if self.end.is_some() {
+        // It takes longer to notice that nobody reads what somebody has.
+        if self.end.is_some_and(|(how, _)| how != End::Held) {
             let (first, _) = self.served(story).context("nobody serves its flows")?;
             ensure!(first < SERVED_WITHIN, "{what}: served after {first:?}");
         }
@@ -82,7 +83,7 @@ impl Change {
     pub(super) fn in_hand(&self, story: &Story) -> Option<u32> {
         match self.end? {
             (End::Leaves, _) => None,
-            (End::Killed | End::HangsFirst, _) => {
+            (End::Killed | End::HangsFirst | End::Held, _) => {
                 story.in_hand(self.phase.checked_sub(1)?, self.member?)
             }
         }

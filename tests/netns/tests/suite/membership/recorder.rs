@@ -25,6 +25,8 @@ pub(super) enum End {
     Killed,
     /// The same after it has hung for a while.
     HangsFirst,
+    /// kill -9; a child has its descriptors and does nothing.
+    Held,
 }
 
 /// A member.
@@ -116,10 +118,7 @@ impl Recorder {
     /// Ends the parent of a daemon.
     pub(super) fn end_parent(&mut self) -> Result<()> {
         let mut process = self.process.take().context("it has ended")?;
-        process.wait_until_says(".\n")?;
-        let said = process.said()?;
-        let pid = said.split(&[' ', '.']).find_map(|word| word.parse().ok());
-        self.child = Some(Child(pid.context(said)?));
+        self.child = Some(Child::of(&mut process)?);
         child::signal(process.pid(), child::SIGUSR1)?;
         ensure!(process.wait()?.status.success());
         Ok(())
@@ -127,14 +126,17 @@ impl Recorder {
 
     /// Ends it. Returns when it was told to, in microseconds since 1970.
     pub(super) fn end(&mut self, how: End) -> Result<u64> {
-        let process = self.process.take().context("it has ended")?;
+        let mut process = self.process.take().context("it has ended")?;
         if how == End::HangsFirst {
             process.signal("STOP")?;
             thread::sleep(Duration::from_millis(200));
         }
+        if how == End::Held {
+            self.child = Some(Child::of(&mut process)?);
+        }
         let signal = match how {
             End::Leaves => child::SIGTERM,
-            End::Killed | End::HangsFirst => child::SIGKILL,
+            End::Killed | End::HangsFirst | End::Held => child::SIGKILL,
         };
         let at = now_us();
         child::signal(process.pid(), signal)?;
@@ -157,6 +159,16 @@ impl Recorder {
         print(ended.said.lines().last().unwrap_or("nothing"));
         ensure!(ended.status.success(), "{}", ended.said);
         Ok(())
+    }
+}
+
+impl Child {
+    /// That of a member that says which it is.
+    fn of(process: &mut Member) -> Result<Self> {
+        process.wait_until_says(".\n")?;
+        let said = process.said()?;
+        let pid = said.split(&[' ', '.']).find_map(|word| word.parse().ok());
+        Ok(Self(pid.context(said)?))
     }
 }
 

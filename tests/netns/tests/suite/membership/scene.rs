@@ -248,6 +248,34 @@ impl<'a> Scene<'a> {
         Ok(())
     }
 
+    /// A member reads nothing from now on: it is held by a child, or else stopped. After a while, in
+    /// which nothing is sent, others have its share, and nothing else moves.
+    pub(super) fn silence(&mut self, member: usize, load: &mut Load, is_held: bool) -> Result<()> {
+        let (slot, begun) = (self.slot(member)?, Instant::now());
+        let recorder = &mut self.members[member];
+        let ended = match is_held {
+            true => Some((End::Held, recorder.end(End::Held)?)),
+            false => recorder.signal("STOP").map(|()| None)?,
+        };
+        // It gets something that it does not read.
+        thread::sleep(SETTLED);
+        load.pause()?;
+        let moved = self.await_move("others to have its share", |owners| {
+            !owners.shares().contains_key(&slot)
+        })?;
+        let is_right = moved.iter().all(|(from, _)| *from == slot);
+        ensure!(is_right, "{:?}", self.owners.shares());
+        self.members[member].slot = None;
+        print(&format!(
+            "others have its share after {:?}",
+            begun.elapsed()
+        ));
+        load.go_on(self.device)?;
+        let what = format!("silence in slot {slot}");
+        self.note(what, member, moved.len(), ended);
+        Ok(())
+    }
+
     /// The device goes down, gets another name, and comes up again. The kernel links the group's
     /// sockets anew, in the order in which their members came, and each bucket's owner is the same
     /// socket as before. Returns how many members have another slot.

@@ -36,11 +36,6 @@ impl World {
         (row.state == State::Inherited).then_some(row.heir)
     }
 
-    /// Packets in a ring that nobody has taken.
-    pub(in super::super) fn unread(&self, cookie: u64) -> usize {
-        self.kernel.sockets[&cookie].ring.len()
-    }
-
     /// So many nanoseconds pass without packets.
     pub(in super::super) fn idle(&mut self, ns: u64) {
         self.kernel.idle_ns += ns;

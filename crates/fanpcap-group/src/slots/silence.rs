@@ -1,0 +1,77 @@
+//! Members that live and do not read: a callback that hangs, a stopped process, a forked child that
+//! merely holds the descriptors of its parent. Others get their share, until they look for packets
+//! again.
+//!
+//! One member looks at all rings, about every two seconds, and notes in the table how far each
+//! reader has come whose ring has something unread.
+
+use super::{Ground, Slots};
+use crate::table::{Journal, State, Table, at};
+use fanpcap_buckets::Slot;
+use std::io;
+
+/// How long a member that has unread packets may take none, nanoseconds.
+pub(super) const SILENT_NS: u64 = 10_000_000_000;
+
+/// How often to look.
+pub(super) const CHECK_NS: u64 = 2_000_000_000;
+
+/// By how much later a member looks than the one in the slot before: one is enough.
+const STAGGER_NS: u64 = 500_000;
+
+/// Nanoseconds until the member in this slot is to look at all rings.
+pub(super) fn until_check(table: Table<'_>, slot: Slot, now_ns: u64) -> u64 {
+    let later_ns = u64::from(slot.0) * STAGGER_NS;
+    let left = table.get(at::CHECK_NS).wrapping_add(later_ns);
+    let left = left.wrapping_sub(now_ns);
+    // It is over, or another clock's.
+    if left > CHECK_NS + later_ns { 0 } else { left }
+}
+
+impl<G: Ground> Slots<'_, G> {
+    /// Gives away the share of members that do not read, if it is time to look for such. The member
+    /// `own` reads.
+    pub(crate) fn look_for_silent(&mut self, own: u64) -> io::Result<()> {
+        let now_ns = self.ground.now_ns();
+        let live = self
+            .table
+            .rows()
+            .filter(|(_, row)| row.state == State::Live);
+        let live: Vec<(Slot, u64)> = live.map(|(slot, row)| (slot, row.cookie)).collect();
+        let own_slot = live.iter().find(|(_, cookie)| *cookie == own);
+        let is_time = own_slot
+            .is_some_and(|(slot, _)| live.len() > 1 && until_check(self.table, *slot, now_ns) == 0);
+        if !is_time {
+            return Ok(());
+        }
+        let late_ns = now_ns.wrapping_sub(self.table.get(at::CHECK_NS));
+        self.table.set(at::CHECK_NS, now_ns.wrapping_add(CHECK_NS));
+        let unread = self.ground.unread()?;
+        let mut silent = Vec::new();
+        for (slot, cookie) in live.into_iter().filter(|(_, cookie)| *cookie != own) {
+            let progress = unread.iter().find(|(it, _)| *it == cookie);
+            let seen = progress.map_or(0, |(_, progress)| mixed(cookie, *progress));
+            let word = at::SEEN + 2 * usize::from(slot.0);
+            // When nobody could look, perhaps nobody could read.
+            if self.table.get(word) != seen || late_ns > CHECK_NS {
+                self.table.set(word + 1, now_ns);
+                self.table.set(word, seen);
+            } else if seen != 0 && now_ns.wrapping_sub(self.table.get(word + 1)) >= SILENT_NS {
+                silent.push(slot);
+            }
+        }
+        if !silent.is_empty() {
+            self.note(Journal::Balance);
+            for slot in silent {
+                self.set_state(slot, State::Newcomer);
+            }
+            self.finish_balance();
+        }
+        Ok(())
+    }
+}
+
+/// Stands for how far a reader has come; never 0.
+fn mixed(cookie: u64, progress: u64) -> u64 {
+    (cookie.wrapping_mul(0x9e37_79b9_7f4a_7c15) ^ progress).max(1)
+}

@@ -1,0 +1,26 @@
+//! Members that read, and what is unread.
+
+use super::World;
+
+impl World {
+    /// A member reads its ring empty.
+    pub(in super::super) fn read(&mut self, own: u64) {
+        self.take(own, usize::MAX);
+    }
+
+    /// A member reads one packet, if there is one.
+    pub(in super::super) fn read_one(&mut self, own: u64) {
+        self.take(own, 1);
+    }
+
+    /// Packets in a ring that nobody has taken.
+    pub(in super::super) fn unread(&self, cookie: u64) -> usize {
+        self.kernel.sockets[&cookie].ring.len()
+    }
+
+    /// A member looks for others that do not read.
+    pub(in super::super) fn look_for_silent(&mut self, own: u64) {
+        self.change(own, |slots| slots.look_for_silent(own))
+            .unwrap();
+    }
+}

@@ -1,0 +1,42 @@
+//! Members that live and do not read: their share is given away, and nothing that they have is
+//! lost.
+
+use anyhow::Result;
+use fanpcap_netns::on_wire;
+
+use super::load::Load;
+use super::scene::Scene;
+
+#[test]
+#[ignore = "needs root: run by make test"]
+fn others_get_the_share_of_one_that_a_child_merely_holds_and_its_ring_when_that_ends() -> Result<()>
+{
+    on_wire(1, |wire| {
+        let mut scene = Scene::start(wire, 7, 2, &[])?;
+        scene.start_another(&["holds"])?;
+        scene.await_share_of_last()?;
+        let mut load = Load::start()?;
+        scene.phase()?;
+        scene.silence(2, &mut load, true)?;
+        scene.phase()?;
+        scene.member(2).stop()?;
+        scene.still_phase("the end of the child")?;
+        scene.finish(load)
+    })
+}
+
+#[test]
+#[ignore = "needs root: run by make test"]
+fn one_that_is_stopped_loses_its_share_and_gets_it_back_when_it_goes_on() -> Result<()> {
+    on_wire(1, |wire| {
+        let mut scene = Scene::start(wire, 7, 3, &[])?;
+        let mut load = Load::start()?;
+        scene.phase()?;
+        scene.silence(2, &mut load, false)?;
+        scene.phase()?;
+        scene.member(2).signal("CONT")?;
+        scene.await_share_of_last()?;
+        scene.phase()?;
+        scene.finish(load)
+    })
+}
