@@ -149,8 +149,8 @@ pub(crate) struct Row {
     pub(crate) since_ns: u64,
     /// Which name the member goes by, as a digest; 0: none.
     pub(crate) name: u64,
-    /// By what a sticky group remembers the member, `seats`: a stamp, and in the lowest byte a number.
-    /// A successor gets that of its predecessor.
+    /// By what a sticky group remembers the member (`seats`): a stamp, and in the lowest byte a
+    /// number. A successor gets that of its predecessor.
     pub(crate) seat: u64,
 }
 

@@ -24,7 +24,8 @@ impl Row {
 }
 
 impl Table<'_> {
-    /// A seat for the newcomer with this socket, with the lowest number that no slot but `slot` has.
+    /// A seat for the newcomer with this socket: its number is the lowest that no slot but `slot`
+    /// has.
     pub(crate) fn free_seat(&self, cookie: u64, slot: Slot) -> u64 {
         let mut is_taken = [false; SLOTS];
         for (_, row) in self.rows().filter(|(it, _)| *it != slot) {

@@ -72,8 +72,8 @@ fn packets_cost_little() {
     }
 }
 
-/// Mode `flow` without a table, with one, and with flows that are remembered, in turn. FANPCAP_PROOF_REPEAT says how many runs a
-/// round has.
+/// Mode `flow` without a table, with one, and with flows that are remembered, in turn.
+/// FANPCAP_PROOF_REPEAT says how many runs a round has.
 #[test]
 #[ignore = "needs root: eBPF; says figures, of which only the coarsest can fail"]
 fn a_table_costs_little() {

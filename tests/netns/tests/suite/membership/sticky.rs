@@ -1,7 +1,9 @@
 //! Groups in which flows keep their member: newcomers move none that is under way.
 
 use anyhow::{Result, ensure};
+use fanpcap_netns::dialog::Dialog;
 use fanpcap_netns::{DEVICE, on_wire};
+use fanpcap_testkit::traffic;
 
 use super::load::Load;
 use super::recorder::{End, Recorder};
@@ -67,6 +69,38 @@ fn all_members_of_a_group_are_sticky_or_none() -> Result<()> {
             second.stop()?;
             first.stop()?;
         }
+        Ok(())
+    })
+}
+
+#[test]
+#[ignore = "needs root: run by make test"]
+fn a_group_becomes_sticky_when_its_program_is_replaced() -> Result<()> {
+    on_wire(1, |wire| {
+        let frames = traffic::frames(21, &traffic::flows(21, 60), 0..120)?;
+        let mut own = Dialog::start(wire, 7)?;
+        let mut come = |own: &mut Dialog, handles: usize| -> Result<Vec<usize>> {
+            let count = |own: &mut Dialog| -> Result<Vec<usize>> {
+                (0..handles).map(|handle| own.count(handle)).collect()
+            };
+            let before = count(own)?;
+            wire.send(&frames)?;
+            let all = count(own)?.into_iter().zip(before);
+            Ok(all.map(|(after, before)| after - before).collect())
+        };
+        own.expect("open flow", "opened 0")?;
+        own.expect("open flow", "opened 1")?;
+        let by_table = come(&mut own, 2)?;
+        own.expect("fanout 0 flow+sticky", "done")?;
+        ensure!(come(&mut own, 2)? == by_table);
+        let refused = own.ask("open flow")?;
+        ensure!(refused.contains("'flow+sticky', not 'flow'"), "{refused}");
+        own.expect("open flow+sticky", "opened 2")?;
+        let kept = come(&mut own, 3)?;
+        ensure!(kept == [by_table[0], by_table[1], 0], "{kept:?}");
+        own.expect("fanout 1 flow", "done")?;
+        let moved = come(&mut own, 3)?;
+        ensure!(moved[2] > 0, "{moved:?}");
         Ok(())
     })
 }
