@@ -17,8 +17,9 @@ impl Row {
     /// Whether flows stay with the slot that are remembered as its own. A drained member has none.
     fn keeps_flows(&self) -> bool {
         match self.state {
-            State::Newcomer | State::Live | State::Awaited => self.weight > 0,
-            State::Free | State::Dead | State::Inherited | State::Vacant => false,
+            State::Live | State::Awaited => self.weight > 0,
+            // One that was silent is a newcomer again.
+            State::Free | State::Newcomer | State::Dead | State::Inherited | State::Vacant => false,
         }
     }
 }
