@@ -10,7 +10,7 @@ use fanpcap::request::Request;
 use fanpcap_config::mode::Mode;
 use fanpcap_config::settings::Membership;
 use fanpcap_config::steering::{PcapCompiler, Steering};
-use fanpcap_group::join::{self, Entrant, JoinError, ProgramError};
+use fanpcap_group::join::{self, Entrant, JoinError, ProgramError, Runs};
 use fanpcap_group::record::MemberCounters;
 use fanpcap_group::rejecting::Rejections;
 use fanpcap_group::replace::replace;
@@ -137,6 +137,18 @@ impl Handle for PcapHandle {
     fn foresee(self, membership: &Membership) -> Result<(), JoinError> {
         let socket = self.socket().ok_or(JoinError::NotPacket)?;
         join::foresee(socket, membership, protocol(self))
+    }
+
+    fn runs(self, group: u16) -> Runs {
+        let address = self.socket().map(packet::address);
+        match address {
+            Some(Ok(address)) => join::runs(address.ifindex, group),
+            Some(Err(_)) | None => Runs::Nothing,
+        }
+    }
+
+    fn program_text(self, group: u16) -> Option<String> {
+        join::program_text(self.socket()?, group)
     }
 
     fn group(self) -> Option<(u16, Mode)> {

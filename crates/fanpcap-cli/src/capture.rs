@@ -48,9 +48,9 @@ pub(crate) struct Arguments {
     /// where it is received), or a list such as 2,4-7
     #[arg(long, value_name = "LIST", default_value = "none", value_parser = Wanted::parse)]
     cpus: Wanted,
-    /// How the packets are shared: hash, lb, rnd, cpu, rollover, qm or flow, with +defrag or
+    /// How the packets are shared: flow, hash, lb, rnd, cpu, rollover or qm, with +defrag or
     /// +rollover behind it; a steering program, or file:PATH of one [default: what the settings
-    /// say, else hash]
+    /// say, else the group's own, else flow]
     #[arg(long, value_name = "MODE")]
     fanout: Option<String>,
     /// The group, 0 to 65535, that other programs may be in too [default: what the settings say,

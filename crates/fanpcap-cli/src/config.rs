@@ -9,6 +9,7 @@ use fanpcap_config::report::Report;
 use fanpcap_config::settings::{Environment, Explained, Group, Ignored, Membership, Settings};
 use fanpcap_linux::{interface, process};
 
+use crate::default_mode::DefaultMode;
 use crate::lang::Pcap;
 use crate::snapshot::ANY;
 use crate::streams;
@@ -20,7 +21,7 @@ mod text;
 ///
 /// It reads the environment and the config file as the library does in an application that is
 /// started from here: group, mode, snapshot length, driver, each with the variable or the line that
-/// it is from. It changes nothing, and opens no device. The exit status is 1 if a setting is wrong,
+/// it is from. It changes nothing, and opens no device. For a group without a mode it shows the one that a new member gets. The exit status is 1 if a setting is wrong,
 /// so that the library would refuse a handle.
 #[derive(Args, Debug)]
 pub(crate) struct Arguments {
@@ -49,6 +50,8 @@ struct Entry {
     explained: Explained,
     /// The network device exists.
     is_there: bool,
+    /// The mode where the settings give none.
+    default: Option<DefaultMode>,
 }
 
 impl Overview {
@@ -143,8 +146,20 @@ fn look(device: Option<&str>) -> Overview {
 fn seen(explained: Explained, interfaces: &[String]) -> Entry {
     let name = explained.device.as_str();
     let exists = |name: &str| name == ANY || interfaces.iter().any(|it| it == name);
-    let is_there = exists(name) || name.rsplit_once(':').is_some_and(|(base, _)| exists(base));
+    let base = name.rsplit_once(':').map(|(base, _)| base);
+    let base = base.filter(|base| !exists(name) && exists(base));
+    let is_there = exists(name) || base.is_some();
+    let default = explained.plan.as_ref().ok();
+    let default = default.and_then(|plan| plan.membership.as_ref());
+    let default = default.filter(|joined| joined.is_default).map(|joined| {
+        let group = match joined.group {
+            Group::Number(number) => Some(number),
+            Group::New => None,
+        };
+        DefaultMode::of(Some(base.unwrap_or(name)), group)
+    });
     Entry {
+        default,
         explained,
         is_there,
     }
@@ -165,8 +180,12 @@ fn all(settings: &Settings, interfaces: &[String]) -> Vec<String> {
     names
 }
 
-/// The mode of a membership, or the beginning of its steering program.
-fn mode(joined: &Membership) -> String {
+/// The mode of a membership, or the beginning of its steering program. `default` is its mode where
+/// the settings give none.
+fn mode(joined: &Membership, default: Option<&DefaultMode>) -> String {
+    if let Some(default) = default {
+        return default.text.clone();
+    }
     let mode = joined.mode.to_string();
     let Some(steering) = &joined.steering else {
         return mode;

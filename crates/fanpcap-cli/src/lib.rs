@@ -12,6 +12,7 @@ pub mod streams;
 mod capture;
 pub mod complete;
 mod lang;
+mod default_mode;
 mod config;
 mod metrics;
 mod run;

@@ -66,10 +66,11 @@ pub(crate) struct Arguments {
     /// Copies
     #[arg(short = 'n', long, default_value_t = 2, value_parser = clap::value_parser!(u16).range(1..=256))]
     copies: u16,
-    /// How packets are shared: hash, lb, rnd, cpu, rollover, qm or flow, with options such as
-    /// +rollover; a steering program, or file:PATH of one
-    #[arg(long, value_name = "MODE", default_value = "hash")]
-    fanout: String,
+    /// How packets are shared: flow, hash, lb, rnd, cpu, rollover or qm, with options such as
+    /// +defrag; a steering program, or file:PATH of one [default: the group's own; in a new group
+    /// flow, or hash where that can't be loaded]
+    #[arg(long, value_name = "MODE")]
+    fanout: Option<String>,
     /// The copies' group [default: a free one]
     #[arg(long, value_name = "N")]
     group: Option<u16>,
@@ -122,14 +123,17 @@ pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode> {
         crate::streams::note(&format!("fanpcap: {error}\n"));
         return Ok(ExitCode::from(error.code()));
     }
-    let fanout = group::wanted(&arguments.fanout)?;
-    let mode = fanout.text.clone();
     let wanted =
         Wanted::parse(&arguments.cpus).with_context(|| format!("--cpus {:?}", arguments.cpus))?;
     let library = library::directory()?;
     let group = arguments.group.map_or_else(group::free, Ok)?;
     let copies = usize::from(arguments.copies);
     let device = checks::device(arguments.device.as_deref(), &arguments.command)?;
+    let (fanout, default) = match &arguments.fanout {
+        Some(text) => (group::wanted(text)?, None),
+        None => group::by_default(group, device.as_deref())?,
+    };
+    let mode = fanout.text.clone();
     checks::group(group, &fanout, device.as_deref())?;
     checks::files(&arguments.command, copies, arguments.merge.is_some())?;
     if let Some(to) = &arguments.merge {
@@ -146,7 +150,8 @@ pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode> {
 
     let to_stdout = arguments.merge.as_deref() == Some(Path::new("-"));
     let output = Arc::new(Output::new(!arguments.quiet, to_stdout)?);
-    announce(arguments, (group, &mode), &choice.why, &output);
+    let shown = default.map_or_else(|| mode.clone(), |why| format!("{mode} ({why})"));
+    announce(arguments, (group, &shown), &choice.why, &output);
     let ifindex = device.as_deref().and_then(interface::index);
     let run = Run {
         devices: ifindex.as_slice(),

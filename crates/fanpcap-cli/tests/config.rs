@@ -110,7 +110,7 @@ fn each_value_has_its_place_and_what_is_in_vain_its_reason() {
         for line in [
             "did you mean 'PCAP_GROUP_ux0'?",
             "did you mean 'PCAP_GROUP'?",
-            "ux0     11     hash",
+            "ux0     11     flow",
         ] {
             assert!(said.contains(line), "{line} in:\n{said}");
         }
@@ -128,6 +128,40 @@ fn each_device_of_several_is_told() {
         let devices = told["devices"].as_array().context("devices")?.iter();
         let groups: Vec<&Value> = devices.map(|device| &device["group"]).collect();
         assert_eq!(groups, [&Value::Null, &5.into()]);
+        Ok(())
+    })
+    .unwrap();
+}
+
+#[test]
+#[ignore = "needs root: namespaces, packet sockets"]
+fn the_mode_of_a_member_without_one_is_foretold() {
+    netns::within_new(|| {
+        Veth::new("ux0", "ux1", 1)?;
+        let scratch = Scratch::new()?;
+        let foretold = |device: &str| {
+            let (_, told) = config_json(&[device], &[("PCAP_GROUP", "7")])?;
+            schema::check_by(PAGE, &told).map_err(anyhow::Error::msg)?;
+            let device = &told["devices"][0];
+            let both = ["mode", "mode_by_default"].map(|name| device[name].as_str());
+            anyhow::Ok(both.map(|text| text.unwrap_or_default().to_owned()))
+        };
+        assert_eq!(foretold("ux1")?, ["flow", "the default"]);
+        let why = "flow reads Ethernet frames, and any has others too";
+        assert_eq!(foretold("any")?, ["hash", why]);
+        for mode in ["lb+defrag", "flow_2_tuple"] {
+            let program = Program::tcpdump("ux1", scratch.file("out.pcap"))?.group(7, mode);
+            let member = program.start(&scratch)?;
+            assert_eq!(foretold("ux1")?, [mode, "the group's own"]);
+            member.stop()?;
+            member::wait_for_members(7, 0)?;
+        }
+        let output = config(&["ux1"], &[("PCAP_GROUP", "7")])?;
+        let said = String::from_utf8_lossy(&output.stdout).into_owned();
+        assert!(
+            said.contains("mode         flow                     the default"),
+            "{said}"
+        );
         Ok(())
     })
     .unwrap();

@@ -79,6 +79,30 @@ impl Script {
         }
     }
 
+    /// The steering program of groups for which no mode is given.
+    pub fn default_mode() -> Self {
+        Self::of_title(DEFAULT)
+    }
+
+    /// The steering program with this title, if its title is its name or has the whole of its text.
+    pub fn of_title(title: &str) -> Self {
+        let source = |text| Source::new("the group", text);
+        if named(title).is_some() {
+            if let Ok(Fanout::Program(script)) = Fanout::parse(source(title)) {
+                return script;
+            }
+        }
+        let (sticky, text) = match title.split_once(' ') {
+            Some((sticky, text)) if sticky.starts_with('+') => (sticky, text),
+            _ => ("", title),
+        };
+        let options = Options::parse(ModeKind::Program, sticky).ok();
+        Self {
+            sticky: options.and_then(|options| options.sticky),
+            ..Self::of_text(source(text))
+        }
+    }
+
     /// The mode, with its options.
     pub fn mode(&self) -> Mode {
         self.mode
@@ -126,6 +150,15 @@ impl Script {
                 let words = Some(sticky.as_str()).into_iter().chain(words);
                 words.collect::<Vec<_>>().join(" ").trim_start().to_owned()
             }
+        }
+    }
+
+    /// The text as [`Script::of_title`] reads it: behind the option that makes the group sticky, if
+    /// it has that.
+    pub(crate) fn whole(&self, text: &str) -> String {
+        match self.sticky {
+            Some(flows) => format!("{} {text}", options::sticky_text(flows)),
+            None => text.to_owned(),
         }
     }
 
@@ -191,6 +224,7 @@ pub(crate) fn too_long() -> Fault {
     Fault::new("program-too-long", message).hint("shorten it")
 }
 
+const DEFAULT: &str = "flow";
 const FILE: &str = "file:";
 
 #[cfg(test)]
@@ -280,6 +314,24 @@ mod tests {
             script.load().unwrap().text(),
             modes::source("flow").unwrap()
         );
+    }
+
+    #[test]
+    fn a_title_that_says_all_is_read_back() {
+        for (text, flows) in [
+            ("flow_2_tuple", None),
+            ("flow+sticky=1024", Some(1024)),
+            ("+sticky main = tcp >-> steer_flow", Some(65_536)),
+            ("main = tcp >-> steer_flow", None),
+        ] {
+            let script = Script::of_title(text);
+            assert_eq!((script.sticky(), script.weight()), (flows, None), "{text}");
+            let loaded = script.load().unwrap();
+            assert_eq!(script.title(loaded.text()), text);
+            let again = Script::of_title(&script.whole(loaded.text()));
+            assert_eq!(again.sticky(), flows);
+            assert_eq!(again.load().unwrap().text(), loaded.text());
+        }
     }
 
     #[test]

@@ -3,7 +3,7 @@
 use crate::report::{Fault, Place, Report};
 
 /// The longest steering program, in bytes.
-pub(crate) const PROGRAM_MAX: usize = 64 * 1024;
+pub const PROGRAM_MAX: usize = 64 * 1024;
 
 /// A text with its place. Two are equal when their texts are equal, wherever they are.
 #[derive(Clone, Debug, Default)]

@@ -17,6 +17,7 @@ pub type Counts = [u64; COUNTERS];
 pub struct Steering {
     compiled: Compiled,
     title: String,
+    text: String,
 }
 
 impl PartialEq for Steering {
@@ -40,6 +41,7 @@ impl Steering {
         Ok(Self {
             compiled: compiled.map_err(|error| script.blame(unfit(&error)))?,
             title: script.title(source.text()),
+            text: script.whole(source.text()),
         })
     }
 
@@ -57,6 +59,11 @@ impl Steering {
     /// sticky.
     pub fn title(&self) -> &str {
         &self.title
+    }
+
+    /// The whole text, from which [`Script::of_title`] makes the same steering program.
+    pub fn text(&self) -> &str {
+        &self.text
     }
 
     /// Whether the steering program drops or counts, so that each member needs the filtering part.

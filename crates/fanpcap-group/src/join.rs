@@ -3,6 +3,7 @@
 mod error;
 mod program_error;
 mod same;
+mod runs;
 mod entry;
 mod program;
 
@@ -18,8 +19,9 @@ use fanpcap_config::report::harmless_text;
 use fanpcap_config::settings::{Group, Membership};
 use fanpcap_linux::interface;
 use fanpcap_linux::packet::{self, Address, ETH_P_SILENT, Filter, PacketFanout, Refusal};
-pub use program::takes_programs;
+pub use program::{takes_programs, try_to_load};
 pub use program_error::ProgramError;
+pub use runs::{Runs, Titled, program_text, runs};
 use std::io;
 use std::os::fd::BorrowedFd;
 

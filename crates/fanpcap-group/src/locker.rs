@@ -13,7 +13,7 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 /// What a deposit is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Deposit {
-    /// The group's BPF program.
+    /// The group's BPF program, and the text of its steering program where that could be kept.
     Program,
     /// The epoll instance of all lifelines.
     Lifelines,

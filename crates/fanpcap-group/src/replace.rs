@@ -6,7 +6,6 @@
 
 use crate::identity::Identity;
 use crate::join::ProgramError;
-use crate::locker::Deposit;
 use crate::member::OwnMember;
 use crate::page::{MemberId, OtherPage};
 use crate::steered::{Prepared, SteerError, load_fanout};
@@ -59,15 +58,10 @@ pub fn replace(
     let set = giver.own.steered.set(loaded, giver.socket.as_fd());
     set.map_err(failed)?;
     first.shared.table().set(at::DIGEST, steering.digest());
-    let deposited = program.and_then(|program| {
-        first.shared.locker.remove(Deposit::Program)?;
-        first
-            .shared
-            .locker
-            .put(Deposit::Program, &[program.as_fd()])
-    });
+    let kept =
+        program.and_then(|program| first.shared.keep_program(program.as_fd(), steering.text()));
     // Best effort: without it heirs wait longer for packets in flight.
-    let _ = deposited;
+    let _ = kept;
     demote_others(&switching, &pages);
     // From here on, a failure for one member does not stop the others.
     let mut gone = Ok(());

@@ -6,7 +6,9 @@ use crate::locker::{Deposit, Locker};
 use crate::page::Page;
 use crate::table::Table;
 use fanpcap_buckets::layout::{self, SLOTS};
+use fanpcap_config::source::PROGRAM_MAX;
 use fanpcap_linux::bpf;
+use fanpcap_linux::file::sealed;
 use fanpcap_linux::wait::Epoll;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -96,6 +98,25 @@ impl Shared {
     /// As [`Door::answer`].
     pub(crate) fn answer(&self) -> io::Result<()> {
         self.door.answer(self.descriptors())
+    }
+
+    /// Keeps the group's BPF program, and its text for newcomers that bring none.
+    ///
+    /// # Errors
+    /// As [`Locker::put`] and [`Locker::remove`].
+    pub(crate) fn keep_program(&self, program: BorrowedFd<'_>, text: &str) -> io::Result<()> {
+        // Best effort: without the text a newcomer must bring the steering program.
+        let text = sealed::create(text).ok();
+        let mut kept = vec![program];
+        kept.extend(text.as_ref().map(AsFd::as_fd));
+        self.locker.remove(Deposit::Program)?;
+        self.locker.put(Deposit::Program, &kept)
+    }
+
+    /// The text of the group's steering program, where it was kept.
+    pub(crate) fn program_text(&self) -> Option<String> {
+        let kept = self.locker.find(Deposit::Program).ok()??;
+        sealed::read(kept.into_iter().nth(1)?, PROGRAM_MAX).ok()?
     }
 
     /// The table's map, for the group's BPF program.

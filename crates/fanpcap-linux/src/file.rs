@@ -5,3 +5,4 @@ pub mod directory;
 pub mod shared;
 pub mod lock;
 pub mod inotify;
+pub mod sealed;

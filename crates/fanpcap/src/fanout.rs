@@ -1,5 +1,6 @@
 //! pcap_fanout(3PCAP): a group by a call, before activation or after.
 
+use crate::default_mode;
 use crate::handle::{ERROR, Handle};
 use crate::plan::ERROR_LENGTH;
 use crate::request::Request;
@@ -80,22 +81,21 @@ fn apply<H: Handle>(p: H, call: FanoutCall) -> Result<(), String> {
         return Err("pcap_fanout: no group".to_owned());
     };
     match p.group() {
-        Some((group, mode))
-            if (Group::Number(group), mode) == (membership.group, membership.mode) =>
-        {
-            change(p, group, &membership)
-        }
+        Some((group, mode)) if is_same(&membership, group, mode) => change(p, group, &membership),
         Some(has) => Err(membership.blame(&already(p, has, &membership))),
-        None => p
-            .join(&membership)
-            .map_err(|error| membership.blame(&error)),
+        None => default_mode::join(p, &membership).map_err(|error| membership.blame(&error)),
     }
+}
+
+/// Whether a member of this group and mode is what was asked for, but for the steering program.
+fn is_same(wanted: &Membership, group: u16, mode: Mode) -> bool {
+    wanted.group == Group::Number(group) && (wanted.is_default || wanted.mode == mode)
 }
 
 /// Gives the group of a member the steering program that was asked for, if one was. The member
 /// keeps its weight.
 fn change<H: Handle>(p: H, group: u16, wanted: &Membership) -> Result<(), String> {
-    let Some(steering) = &wanted.steering else {
+    let Some(steering) = wanted.steering.as_ref().filter(|_| !wanted.is_default) else {
         return Ok(());
     };
     match (p.weight(), wanted.weight) {

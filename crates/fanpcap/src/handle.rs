@@ -5,7 +5,7 @@ use crate::request::Request;
 use fanpcap_config::mode::Mode;
 use fanpcap_config::settings::Membership;
 use fanpcap_config::steering::{PcapCompiler, Steering};
-use fanpcap_group::join::JoinError;
+use fanpcap_group::join::{JoinError, Runs};
 use fanpcap_group::rejecting::Rejections;
 use fanpcap_group::steered::{Filtering, SteerError, Steered, Unchanging};
 use fanpcap_linux::packet::Filter;
@@ -105,6 +105,12 @@ pub trait Handle: Copy + PartialEq {
     /// # Errors
     /// The error that joining would return.
     fn foresee(self, membership: &Membership) -> Result<(), JoinError>;
+
+    /// What a group runs on the handle's device.
+    fn runs(self, group: u16) -> Runs;
+
+    /// The text of the steering program of a group on the handle's device, if its members have it.
+    fn program_text(self, group: u16) -> Option<String>;
 
     /// The group that the handle is in, and the group's mode.
     fn group(self) -> Option<(u16, Mode)>;

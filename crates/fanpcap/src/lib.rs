@@ -5,6 +5,7 @@
 pub mod request;
 pub mod handle;
 mod plan;
+mod default_mode;
 mod warnings;
 mod single;
 pub mod several;

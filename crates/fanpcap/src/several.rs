@@ -1,6 +1,7 @@
 //! A handle on several devices. The application has the handle on the first device; the library has
 //! the others.
 
+use crate::default_mode;
 use crate::handle::{Handle, NO_SUCH_DEVICE, PartState};
 use crate::plan::{Plans, provide};
 use crate::single;
@@ -139,7 +140,7 @@ fn foresee<H: Handle>(p: H, plan: &Plan, groups: &mut Vec<(Group, String)>) -> c
         return 0;
     };
     let group = membership.group;
-    let foreseen = p.foresee(membership);
+    let foreseen = default_mode::foresee(p, membership);
     let request = p.request();
     let wants = request.map_or_else(String::new, |request| request.system_name().to_owned());
     let before = groups.iter().find(|(other, _)| *other == group);

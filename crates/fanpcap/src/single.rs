@@ -1,5 +1,6 @@
 //! Activates a handle on one device by its settings, and joins its group.
 
+use crate::default_mode;
 use crate::handle::{Handle, PERM_DENIED, PartState, WARNING};
 use crate::plan::{Plans, provide};
 use crate::warnings::warn;
@@ -57,7 +58,8 @@ fn activate_in_group<H: Handle>(p: H, membership: &Membership) -> c_int {
         false => activate_silently(p),
     };
     if status == PERM_DENIED {
-        let (reason, is_steered) = (p.error(), membership.steering.is_some());
+        let is_steered = membership.steering.is_some() && !membership.is_default;
+        let reason = p.error();
         p.fail(&membership.blame(&JoinError::NotPermitted { reason, is_steered }));
     }
     if status < 0 {
@@ -84,7 +86,7 @@ pub(crate) fn activate_silently<H: Handle>(p: H) -> c_int {
 pub(crate) fn join<H: Handle>(p: H, membership: &Membership) -> c_int {
     let joined = match p.group() {
         Some(_) => Ok(()),
-        None => p.join(membership),
+        None => default_mode::join(p, membership),
     };
     p.note(|notes| notes.is_unjoined = joined.is_err());
     match joined {

@@ -127,6 +127,7 @@ fn produce() -> Vec<Report> {
         for_handle(&group, &too_large(), "eth0"),
         for_handle(&group, "fanout@7 = file:/etc/absent/steer.pfq", "eth0"),
         for_handle(&group, "fanout@7 = file:/dev/zero", "eth0"),
+        in_variables(&[("PCAP_MEMBER", "east 1")]),
         in_variables(&[("PCAP_GRUOP", "7")]),
         in_variables(&[("PCAP_MEMBER", "east 1")]),
         in_variables(&[("PFQ_GROUP", "7")]),

@@ -2,7 +2,7 @@
    steered DEVICE GROUP.
 
      open PROGRAM        a new handle joins, and looks for packets, so that it has its share; says
-                         "opened N" or "refused: ..."
+                         "opened N" or "refused: ..."; - stands for no program and no mode
      keep                handles that are refused stay open from now on
      plain               a new handle in no group; says "opened N"
      filter N TEXT       pcap_setfilter() on handle N
@@ -69,7 +69,9 @@ static void open_member(const char *program)
 	}
 	pcap_set_timeout(p, 10);
 	pcap_set_immediate_mode(p, 1);
-	status = program != NULL ? pcap_fanout(p, group, program) : 0;
+	status = 0;
+	if (program != NULL)
+		status = pcap_fanout(p, group, strcmp(program, "-") == 0 ? NULL : program);
 	if (status == 0)
 		status = pcap_activate(p);
 	if (status >= 0)

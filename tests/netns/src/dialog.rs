@@ -86,12 +86,20 @@ impl Dialog {
         Ok(())
     }
 
+    /// Says a line, whose answer is to be heard.
+    ///
+    /// # Errors
+    /// When it has ended.
+    pub fn tell(&mut self, line: &str) -> Result<()> {
+        Ok(writeln!(self.to, "{line}")?)
+    }
+
     /// Says a line and returns the answer.
     ///
     /// # Errors
     /// When there is none.
     pub fn ask(&mut self, line: &str) -> Result<String> {
-        writeln!(self.to, "{line}")?;
+        self.tell(line)?;
         self.hear()
     }
 

@@ -46,7 +46,8 @@ struct pcap_fanout_stat {
 };
 
 /* Joins `group` under `fanout`: a mode, a steering program, or "file:PATH" of one (NULL: what environment or
-   config file give the group, else "hash"). Before pcap_activate() it is remembered and done there. On a member of a group with
+   config file give the group, else the group's own mode, and for its first member "flow", or "hash" where that
+   can't be loaded). Before pcap_activate() it is remembered and done there. On a member of a group with
    a program another program takes its place, for the whole group. 0, or PCAP_ERROR with the
    reason in pcap_geterr(); when pcap_activate() could not join, both may be called again. The handle's
    descriptor is closed in programs that the process starts, or it would keep its place there. */

@@ -2,7 +2,7 @@
 
 use std::fmt::Write;
 
-use fanpcap_config::settings::{Explained, Plan};
+use fanpcap_config::settings::Plan;
 
 use super::{Entry, Overview, group, mode};
 
@@ -46,11 +46,13 @@ fn one(page: &mut String, device: &Entry) {
     match &plan.membership {
         Some(joined) => {
             line(page, "group", &group(joined), Some(&joined.origin));
-            let from = origins.mode.as_deref().unwrap_or("the default");
+            let default = device.default.as_ref();
+            let why = default.map_or("the default", |default| default.why.as_str());
+            let from = origins.mode.as_deref().unwrap_or(why);
             // The origin may contain a steering program, which the line already shows.
             let variable = from.split_once('=').map(|(name, _)| name);
             let from = joined.steering.as_ref().and(variable).unwrap_or(from);
-            line(page, "mode", &mode(joined), Some(from));
+            line(page, "mode", &mode(joined, default), Some(from));
         }
         None => line(
             page,
@@ -102,7 +104,7 @@ fn line(page: &mut String, name: &str, value: &str, from: Option<&str>) {
 fn table(page: &mut String, devices: &[Entry]) {
     let head = ["DEVICE", "GROUP", "MODE", "READ BY", "CAPLEN", "FROM"].map(str::to_owned);
     let rows: Vec<[String; 6]> = std::iter::once(head)
-        .chain(devices.iter().map(|device| row(&device.explained)))
+        .chain(devices.iter().map(row))
         .collect();
     let mut widths = [0; 6];
     for row in &rows {
@@ -120,7 +122,8 @@ fn table(page: &mut String, devices: &[Entry]) {
     }
 }
 
-fn row(explained: &Explained) -> [String; 6] {
+fn row(device: &Entry) -> [String; 6] {
+    let explained = &device.explained;
     let unknown = || "-".to_owned();
     let origins = &explained.origins;
     let Ok(plan) = &explained.plan else {
@@ -146,7 +149,9 @@ fn row(explained: &Explained) -> [String; 6] {
     [
         explained.device.clone(),
         joined.map_or_else(unknown, group),
-        joined.map_or_else(unknown, |joined| short(&mode(joined))),
+        joined.map_or_else(unknown, |joined| {
+            short(&mode(joined, device.default.as_ref()))
+        }),
         if plan.is_read_by_us() {
             "fanpcap"
         } else {

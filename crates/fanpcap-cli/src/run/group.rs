@@ -14,6 +14,7 @@ use fanpcap_config::source::Source;
 use fanpcap_config::steering::Steering;
 use fanpcap_group::roster;
 
+use crate::default_mode::DefaultMode;
 use crate::lang::Pcap;
 
 /// Start of the search for a free number: users choose smaller ones.
@@ -53,6 +54,18 @@ pub(crate) fn wanted(text: &str) -> Result<Wanted> {
         }
         Err(fault) => Err(anyhow!("--fanout {text:?}: {fault}")),
     }
+}
+
+/// The mode of copies for which none is given, and why it is this one.
+///
+/// # Errors
+/// The group runs a steering program of which its members' pages tell the beginning only.
+pub(crate) fn by_default(group: u16, device: Option<&str>) -> Result<(Wanted, Option<String>)> {
+    let DefaultMode { text, why, .. } = DefaultMode::of(device, Some(group));
+    let wanted = wanted(&text).with_context(|| {
+        format!("--group {group}: the group runs the steering program {text:?}: give the whole of it by --fanout")
+    });
+    Ok((wanted?, Some(why)))
 }
 
 /// A group number that no packet socket of this network namespace has and no config file names.

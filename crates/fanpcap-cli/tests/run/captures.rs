@@ -190,7 +190,9 @@ fn send_slowly(injector: &Injector, frames: &[Frame], hold: &AtomicBool) -> Resu
 #[ignore = "needs root: packet sockets in a namespace"]
 fn a_copy_that_is_killed_comes_back_and_its_loss_is_told() {
     on_wire(|injector| {
-        let running = Running::tcpdumps(&["--restart", "--merge", "all.pcapng"], "%i.pcap")?;
+        // Under a steering program the other copy would read what the killed one leaves.
+        let options = ["--fanout", "hash", "--restart", "--merge", "all.pcapng"];
+        let running = Running::tcpdumps(&options, "%i.pcap")?;
         let offered = 20_000;
         let frames = frames(offered)?;
         let hold = AtomicBool::new(false);

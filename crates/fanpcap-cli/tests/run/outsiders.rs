@@ -108,7 +108,7 @@ fn a_handle_that_nobody_reads_is_told() {
 #[ignore = "needs root: packet sockets in a namespace"]
 fn what_was_joined_is_said_and_a_group_of_another_mode_is_refused() {
     on_wire(|_| {
-        let running = Running::tcpdumps(&[], "%i.pcap")?;
+        let running = Running::tcpdumps(&["--fanout", "hash"], "%i.pcap")?;
         running.wait_until_says(&format!("in group {GROUP}, hash, on {FAR}: 2 copies"), 1)?;
         let group = GROUP.to_string();
         // The shells' completions offer it.

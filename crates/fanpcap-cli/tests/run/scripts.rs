@@ -306,8 +306,7 @@ fn settings_that_do_nothing_are_told() {
     let ended = Running::start_by(&["env", "PCAP_GROUP_eth0=5", "PCAP_FANOUT=lb"], &line, None);
     let ended = ended.unwrap().wait().unwrap();
     for name in ["PCAP_GROUP_eth0", "PCAP_FANOUT"] {
-        let told =
-            format!("{name} is set and does nothing here: the copies are in group 4711, hash");
+        let told = format!("{name} is set and does nothing here: the copies are in group 4711, ");
         assert!(ended.said().contains(&told), "{}", ended.said());
     }
 }

@@ -35,6 +35,8 @@ pub struct Membership {
     pub steering: Option<Arc<Steering>>,
     /// The member's share compared with the others', from 1 to 1000; `None`: 1.
     pub weight: Option<u16>,
+    /// Whether no mode was given. `mode` and `steering` are then those of a group without members.
+    pub is_default: bool,
     /// The origin of the group: `PCAP_GROUP=7`, `/etc/pcap.conf:3`, `pcap_fanout()`.
     pub origin: String,
     /// The member's name, if it has one: a later member of this name takes over what it leaves.
@@ -42,6 +44,17 @@ pub struct Membership {
 }
 
 impl Membership {
+    /// The same group, joined by this mode.
+    #[must_use]
+    pub fn in_mode(&self, mode: Mode, steering: Option<Arc<Steering>>) -> Self {
+        Self {
+            mode,
+            steering,
+            is_default: false,
+            ..self.clone()
+        }
+    }
+
     /// The mode for messages.
     pub fn shown_mode(&self) -> String {
         described(self.mode, self.steering.as_ref().map(|it| it.title()))

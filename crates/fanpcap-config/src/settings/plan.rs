@@ -136,7 +136,10 @@ impl<'a> Handle<'a> {
         } else {
             return self.refuse_mode_without_group().map(|()| None);
         };
-        let (mode, steering, weight) = match self.fanout(group)? {
+        let asked = self.fanout(group)?;
+        let is_default = asked.is_none();
+        let default = || Fanout::Program(Script::default_mode());
+        let (mode, steering, weight) = match asked.unwrap_or_else(default) {
             Fanout::Mode(mode) => (mode, None, None),
             Fanout::Program(script) => {
                 let steering = (self.compile)(&script)?;
@@ -148,6 +151,7 @@ impl<'a> Handle<'a> {
             mode,
             steering,
             weight,
+            is_default,
             origin,
             name: self.settings.for_all(Key::Member).and_then(Entry::name),
         }))
@@ -162,16 +166,16 @@ impl<'a> Handle<'a> {
         Ok(entry.and_then(|entry| Some((entry.value.group()?, entry))))
     }
 
-    fn fanout(&self, group: Group) -> Result<Fanout, Report> {
-        if let Some(fanout) = self.call.and_then(|call| call.fanout.clone()) {
-            return Ok(fanout);
+    /// The mode or steering program that was asked for, if one was.
+    fn fanout(&self, group: Group) -> Result<Option<Fanout>, Report> {
+        let of_call = self.call.and_then(|call| call.fanout.clone());
+        match of_call {
+            Some(fanout) => Ok(Some(fanout)),
+            None => Ok(self.fanout_entry(group)?.map(Entry::fanout)),
         }
-        let hash = Fanout::Mode(ModeKind::Hash.into());
-        let entry = self.fanout_entry(group)?;
-        Ok(entry.map_or(hash, Entry::fanout))
     }
 
-    /// The entry with the mode or steering program of `group`; `None`: mode hash.
+    /// The entry with the mode or steering program of `group`, if there is one.
     fn fanout_entry(&self, group: Group) -> Result<Option<&'a Entry>, Report> {
         let of_group = || match group {
             Group::Number(number) => find(&self.settings.file, Key::Fanout, &Target::Group(number)),

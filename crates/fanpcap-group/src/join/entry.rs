@@ -6,7 +6,6 @@ use super::{JoinError, Newcomer, ProgramError};
 use crate::found;
 use crate::ground::{Entering, Kernel};
 use crate::identity::Identity;
-use crate::locker::Deposit;
 use crate::member::Member;
 use crate::shared::{Shared, group_key};
 use crate::slots::{Slots, Unjoined, digest};
@@ -16,13 +15,19 @@ use crate::table::{Row, State, at};
 use crate::turn::GroupLock;
 use fanpcap_config::settings::Group;
 use fanpcap_config::steering::Steering;
-use fanpcap_linux::bpf::Loaded;
+use fanpcap_linux::bpf::{LoadError, Loaded};
 use fanpcap_linux::packet::{self, Address, ETH_P_SILENT};
 use fanpcap_linux::wait::pipe::Pipe;
 use std::fs::File;
 use std::io;
 use std::os::fd::AsFd;
 use std::sync::Arc;
+
+/// What the members of a new group share.
+pub(super) fn new_shared(key: u64, steering: &Steering) -> Result<Shared, SteerError> {
+    let kind = steering.compiled().fanout().kind;
+    Shared::new(key).map_err(|error| SteerError::Load(LoadError::of_map(kind, error)))
+}
 
 /// A newcomer on its way into the group.
 pub(super) struct Entry<'a> {
@@ -103,13 +108,12 @@ impl<'a> Entry<'a> {
         lock: GroupLock,
     ) -> Result<Stake, JoinError> {
         let key = group_key(self.newcomer.bound.ifindex, identity.group());
-        let shared = Shared::new(key).map_err(|error| self.failed("a table", error))?;
+        let shared = new_shared(key, self.steering).map_err(|error| self.steer(error))?;
         let shared = Arc::new(shared);
         let loaded = load_fanout(self.steering, shared.map());
         let loaded = loaded.map_err(|error| self.steer(error))?;
-        let program = [loaded.as_fd()];
-        let deposited = shared.locker.put(Deposit::Program, &program);
-        deposited.map_err(|error| self.failed("sendmsg", error))?;
+        let kept = shared.keep_program(loaded.as_fd(), self.steering.text());
+        kept.map_err(|error| self.failed("sendmsg", error))?;
         let stake = self.take_slot(shared, address, lock)?;
         self.set(&stake, loaded)?;
         if let Some(early) = self.early {

@@ -169,6 +169,12 @@ impl std::error::Error for JoinError {
 }
 
 impl JoinError {
+    /// Whether the group's steering program can't be loaded, or can't read the device's frames: a
+    /// mode of the kernel's may do.
+    pub fn is_of_loading(&self) -> bool {
+        matches!(self, Self::Program(error) if error.is_of_loading())
+    }
+
     /// The error's section in docs/errors.md.
     pub fn slug(&self) -> &'static str {
         match self {

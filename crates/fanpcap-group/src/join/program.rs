@@ -1,14 +1,15 @@
 //! Joining a group with a steering program: all members bring the same one.
 
-use super::entry::Entry;
+use super::entry::{Entry, new_shared};
 use super::same::ensure_none_differs;
 use super::{Attach, JoinError, Newcomer, ProgramError};
 use crate::member::Member;
 use crate::page::MemberId;
 use crate::record::MemberCounters;
-use crate::steered::Steered;
+use crate::steered::{Steered, load_fanout};
 use fanpcap_config::settings::Group;
 use fanpcap_config::steering::Steering;
+use fanpcap_linux::netlink::link;
 use fanpcap_linux::packet;
 use std::os::fd::BorrowedFd;
 use std::sync::Arc;
@@ -72,11 +73,32 @@ fn ensure_ethernet(fd: BorrowedFd<'_>, ifindex: u32) -> Result<(), JoinError> {
     if takes_programs(fd, ifindex) {
         return Ok(());
     }
+    Err(not_ethernet(ifindex))
+}
+
+fn not_ethernet(ifindex: u32) -> JoinError {
     let device = super::device(ifindex);
-    Err(match ifindex {
+    match ifindex {
         0 => ProgramError::AllDevices.into(),
         _ => ProgramError::NotEthernet { device }.into(),
-    })
+    }
+}
+
+/// Checks whether the first member of a group could have a steering program, which is loaded for
+/// that and given to nobody. Without a device, one with Ethernet frames is assumed.
+///
+/// # Errors
+/// Why it can't be had, without a group's number.
+pub fn try_to_load(ifindex: Option<u32>, steering: &Steering) -> Result<(), JoinError> {
+    if let Some(ifindex) = ifindex {
+        let hardware = link::get(ifindex).map_or(ETHERNET, |link| link.hardware);
+        if ifindex == 0 || !is_ethernet(hardware) {
+            return Err(not_ethernet(ifindex));
+        }
+    }
+    let shared = new_shared(0, steering);
+    let loaded = shared.and_then(|shared| load_fanout(steering, shared.map()).map(drop));
+    loaded.map_err(|error| ProgramError::of(0, error).into())
 }
 
 /// Whether a steering program can read the packets of this socket: Ethernet frames with their
@@ -85,7 +107,11 @@ fn ensure_ethernet(fd: BorrowedFd<'_>, ifindex: u32) -> Result<(), JoinError> {
 pub fn takes_programs(fd: BorrowedFd<'_>, ifindex: u32) -> bool {
     let kind = packet::hardware_type(fd).unwrap_or(ETHERNET);
     let is_cooked = packet::is_cooked(fd).unwrap_or(false);
-    ifindex != 0 && !is_cooked && [ETHERNET, LOOPBACK].contains(&kind)
+    ifindex != 0 && !is_cooked && is_ethernet(kind)
+}
+
+fn is_ethernet(hardware: u16) -> bool {
+    [ETHERNET, LOOPBACK].contains(&hardware)
 }
 
 /// linux/if_arp.h, `ARPHRD_*`.

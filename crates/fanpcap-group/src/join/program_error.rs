@@ -147,6 +147,20 @@ impl std::error::Error for ProgramError {
 }
 
 impl ProgramError {
+    /// See [`super::JoinError::is_of_loading`].
+    pub(super) fn is_of_loading(&self) -> bool {
+        matches!(
+            self,
+            Self::NotEthernet { .. }
+                | Self::AllDevices
+                | Self::NotPermitted(_)
+                | Self::Steer {
+                    error: SteerError::Load(_),
+                    ..
+                }
+        )
+    }
+
     /// The error's section in docs/errors.md.
     pub fn slug(&self) -> &'static str {
         match self {

@@ -71,6 +71,16 @@ impl fmt::Display for LoadError {
     }
 }
 
+impl LoadError {
+    /// The error of a map that a BPF program of this kind is to have.
+    pub fn of_map(kind: ProgramKind, error: io::Error) -> Self {
+        match error.raw_os_error() {
+            Some(libc::EPERM) => denied(kind, error),
+            _ => Self::Map(error),
+        }
+    }
+}
+
 impl std::error::Error for LoadError {
     fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
         match self {
@@ -124,10 +134,7 @@ impl Loaded {
         let maps = object.maps.iter();
         let maps = maps.map(|spec| Ok((spec.name, map(spec)?)));
         let maps: io::Result<Vec<_>> = maps.collect();
-        let maps = maps.map_err(|error| match error.raw_os_error() {
-            Some(libc::EPERM) => denied(object.kind, error),
-            _ => LoadError::Map(error),
-        })?;
+        let maps = maps.map_err(|error| LoadError::of_map(object.kind, error))?;
         let numbers: Vec<i32> = maps.iter().map(|(_, map)| map.descriptor()).collect();
         let code = object.relocated(&numbers, 0);
         let program = LoadedProgram::load_functions(object.kind, name, &code, &object.functions);

@@ -5,7 +5,7 @@ use fanpcap::request::Request;
 use fanpcap_config::mode::Mode;
 use fanpcap_config::settings::{Environment, Group, Membership, Settings};
 use fanpcap_config::steering::{PcapCompiler, Steering};
-use fanpcap_group::join::JoinError;
+use fanpcap_group::join::{JoinError, Runs};
 use fanpcap_group::rejecting::Rejections;
 use fanpcap_group::steered::{Filtering, SteerError, Steered, Unchanging};
 use fanpcap_linux::packet::Filter;
@@ -45,6 +45,15 @@ pub(crate) struct State {
     pub(crate) is_gone: bool,
     group: Option<(u16, Mode)>,
     weight: Option<u16>,
+    /// What the group runs before the handle joins, look by look.
+    pub(crate) runs: Vec<Runs>,
+    /// What the group's members have as the text of its steering program.
+    pub(crate) program_text: Option<String>,
+    /// Which memberships the group takes.
+    pub(crate) takes: Option<fn(&Membership) -> Result<(), JoinError>>,
+    /// The mode that the handle has joined by, and the digest of its steering program.
+    pub(crate) joined_as: Option<String>,
+    pub(crate) digest: Option<u64>,
     pub(crate) stranger: Option<(String, u32)>,
     pub(crate) has_kernel_filter: bool,
 }
@@ -84,6 +93,11 @@ impl World {
             is_gone: false,
             group: None,
             weight: None,
+            runs: Vec::new(),
+            takes: None,
+            program_text: None,
+            joined_as: None,
+            digest: None,
             stranger: None,
             has_kernel_filter: true,
         });
@@ -241,6 +255,10 @@ impl Handle for Fake<'_> {
         self.change(|state| match state.refused {
             Some(error) => Err(error()),
             None => {
+                state.takes.map_or(Ok(()), |takes| takes(membership))?;
+                let steering = membership.steering.as_ref();
+                state.joined_as = Some(membership.shown_mode());
+                state.digest = steering.map(|steering| steering.digest());
                 state.group = Some((number(membership), membership.mode));
                 let is_steered = membership.steering.is_some();
                 state.weight = is_steered.then(|| membership.weight.unwrap_or(1));
@@ -253,6 +271,18 @@ impl Handle for Fake<'_> {
         self.log("foresee");
         let refused = self.change(|state| state.refused.filter(|_| state.is_foreseen));
         refused.map_or(Ok(()), |error| Err(error()))
+    }
+
+    fn runs(self, _: u16) -> Runs {
+        self.change(|state| match state.runs.len() {
+            0 => Runs::Nothing,
+            1 => state.runs[0].clone(),
+            _ => state.runs.remove(0),
+        })
+    }
+
+    fn program_text(self, _: u16) -> Option<String> {
+        self.change(|state| state.program_text.clone())
     }
 
     fn group(self) -> Option<(u16, Mode)> {

@@ -7,3 +7,4 @@ mod calls;
 mod filters;
 mod one;
 mod several;
+mod default;

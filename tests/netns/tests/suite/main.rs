@@ -5,6 +5,7 @@ mod calls;
 mod closing;
 mod counters;
 mod crowd;
+mod defaults;
 mod devices;
 mod doors;
 mod entering;

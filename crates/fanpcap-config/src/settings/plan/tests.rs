@@ -39,6 +39,14 @@ fn shown(plan: Result<Plan, Report>) -> String {
         Group::Number(group) => group.to_string(),
         Group::New => "new".to_owned(),
     };
+    if joined.is_default {
+        let title = joined.steering.as_ref().map(|steering| steering.title());
+        assert_eq!(
+            (joined.shown_mode().as_str(), title),
+            ("flow", Some("flow"))
+        );
+        return format!("{group} default {}", joined.origin);
+    }
     let program = joined
         .steering
         .map(|steering| format!(" [{}]", steering.title()));
@@ -81,13 +89,16 @@ fn nothing_set_means_nothing_done() {
 #[test]
 fn the_group_comes_from_the_first_that_names_one() {
     let file = "group_eth0 = 3\ndef_group = 4";
-    assert_eq!(joins(&[], file, "eth0"), "3 hash /etc/pcap.conf:1");
-    assert_eq!(joins(&[], file, "eth1"), "4 hash /etc/pcap.conf:2");
+    assert_eq!(joins(&[], file, "eth0"), "3 default /etc/pcap.conf:1");
+    assert_eq!(joins(&[], file, "eth1"), "4 default /etc/pcap.conf:2");
     let default = ("PCAP_GROUP", "7");
-    assert_eq!(joins(&[default], file, "eth0"), "7 hash PCAP_GROUP=7");
+    assert_eq!(joins(&[default], file, "eth0"), "7 default PCAP_GROUP=7");
     let variables = [default, ("PCAP_GROUP_eth0", "9")];
-    assert_eq!(joins(&variables, file, "eth0"), "9 hash PCAP_GROUP_eth0=9");
-    assert_eq!(joins(&variables, file, "eth1"), "7 hash PCAP_GROUP=7");
+    assert_eq!(
+        joins(&variables, file, "eth0"),
+        "9 default PCAP_GROUP_eth0=9"
+    );
+    assert_eq!(joins(&variables, file, "eth1"), "7 default PCAP_GROUP=7");
     assert_eq!(joins(&[], "group_eth0 = 3", "eth1"), "");
 }
 
@@ -108,7 +119,7 @@ fn the_mode_comes_from_the_first_that_names_one() {
 fn a_plain_fanout_is_the_default_groups_wherever_that_is_set() {
     let file = "def_group = 4\nfanout = lb\ngroup_eth1 = 5\ngroup_wan-1 = 4";
     assert_eq!(joins(&[], file, "eth0"), "4 lb /etc/pcap.conf:1");
-    assert_eq!(joins(&[], file, "eth1"), "5 hash /etc/pcap.conf:3");
+    assert_eq!(joins(&[], file, "eth1"), "5 default /etc/pcap.conf:3");
     assert_eq!(joins(&[], file, "wan-1"), "4 lb /etc/pcap.conf:4");
     assert_eq!(
         joins(&[("PCAP_GROUP", "8")], "fanout = lb", "eth0"),
@@ -134,7 +145,10 @@ fn the_application_wins_field_by_field() {
         joins(&[], call(Group::Number(4), None)),
         "4 lb pcap_fanout()"
     );
-    assert_eq!(joins(&[], call(Group::New, None)), "new hash pcap_fanout()");
+    assert_eq!(
+        joins(&[], call(Group::New, None)),
+        "new default pcap_fanout()"
+    );
     let variables = [("PCAP_FANOUT", "qm")];
     assert_eq!(
         joins(&variables, call(Group::New, None)),
@@ -172,12 +186,12 @@ fn caplen_is_the_environments_else_the_files() {
 #[test]
 fn virtual_devices_have_entries_of_their_own() {
     let file = "group_eth0 = 11\ngroup_eth0:1 = 23";
-    assert_eq!(joins(&[], file, "eth0:1"), "23 hash /etc/pcap.conf:2");
-    assert_eq!(joins(&[], file, "eth0"), "11 hash /etc/pcap.conf:1");
+    assert_eq!(joins(&[], file, "eth0:1"), "23 default /etc/pcap.conf:2");
+    assert_eq!(joins(&[], file, "eth0"), "11 default /etc/pcap.conf:1");
     assert_eq!(joins(&[], file, "eth0:2"), "");
     assert_eq!(
         joins(&[("PCAP_GROUP_eth0_1", "5")], "", "eth0:1"),
-        "5 hash PCAP_GROUP_eth0_1=5"
+        "5 default PCAP_GROUP_eth0_1=5"
     );
     assert_eq!(joins(&[("PCAP_GROUP_eth0_1", "5")], "", "eth0"), "");
 }
@@ -187,19 +201,19 @@ fn variables_name_devices_exactly_or_with_underscores() {
     let name = |name| [(name, "5")];
     assert_eq!(
         joins(&name("PCAP_GROUP_wan-1"), "", "wan-1"),
-        "5 hash PCAP_GROUP_wan-1=5"
+        "5 default PCAP_GROUP_wan-1=5"
     );
     assert_eq!(
         joins(&name("PCAP_GROUP_wan_1"), "", "wan-1"),
-        "5 hash PCAP_GROUP_wan_1=5"
+        "5 default PCAP_GROUP_wan_1=5"
     );
     assert_eq!(
         joins(&name("PCAP_GROUP_wan_1"), "", "wan_1"),
-        "5 hash PCAP_GROUP_wan_1=5"
+        "5 default PCAP_GROUP_wan_1=5"
     );
     assert_eq!(joins(&name("PCAP_GROUP_WAN_1"), "", "wan-1"), "");
     let both = [("PCAP_GROUP_wan_1", "5"), ("PCAP_GROUP_wan-1", "6")];
-    assert_eq!(joins(&both, "", "wan-1"), "6 hash PCAP_GROUP_wan-1=6");
+    assert_eq!(joins(&both, "", "wan-1"), "6 default PCAP_GROUP_wan-1=6");
     let text = "PCAP_GROUP_eth2_7=5".to_owned();
     assert_eq!(
         refusal(&name("PCAP_GROUP_eth2_7"), "", "eth2:7"),
@@ -226,7 +240,7 @@ fn a_mode_without_a_group_is_refused() {
     );
     let device = [("PCAP_FANOUT_eth0", "lb"), ("PCAP_GROUP_eth1", "3")];
     assert_eq!(refusal(&device, "", "eth0"), refused("PCAP_FANOUT_eth0=lb"));
-    assert_eq!(joins(&device, "", "eth1"), "3 hash PCAP_GROUP_eth1=3");
+    assert_eq!(joins(&device, "", "eth1"), "3 default PCAP_GROUP_eth1=3");
     assert_eq!(joins(&env, "group_eth1 = 3", "eth0"), "");
     assert_eq!(joins(&[], "fanout@3 = lb", "eth0"), "");
 }
@@ -293,7 +307,7 @@ fn a_program_steers_where_it_decides() {
     let title = "main = do tcp steer_flow";
     let joined = format!("3 program [{title}] /etc/pcap.conf:4");
     assert_eq!(joins(&[], file, "eth0"), joined);
-    assert_eq!(joins(&[], file, "eth1"), "4 hash /etc/pcap.conf:5");
+    assert_eq!(joins(&[], file, "eth1"), "4 default /etc/pcap.conf:5");
     assert_eq!(
         joins(&[("PCAP_FANOUT", "lb")], file, "eth0"),
         "3 lb /etc/pcap.conf:4"
@@ -345,7 +359,7 @@ fn what_a_group_of_the_kernels_cannot_do_is_refused_where_it_was_asked_for() {
 #[test]
 fn a_program_that_no_handle_joins_with_is_not_compiled() {
     let file = "group_eth1 = 3\ngroup_eth0 = 4\nfanout@3 = main = tpc >-> steer_flow";
-    assert_eq!(joins(&[], file, "eth0"), "4 hash /etc/pcap.conf:2");
+    assert_eq!(joins(&[], file, "eth0"), "4 default /etc/pcap.conf:2");
 }
 
 #[test]

@@ -1,0 +1,91 @@
+//! Which mode a member gets that asks for none, and why: the library decides by the same rules when
+//! the member joins.
+
+use std::fmt::Display;
+
+use fanpcap_config::fanout::Script;
+use fanpcap_config::steering::Steering;
+use fanpcap_group::join::{self, JoinError, ProgramError, Runs};
+use fanpcap_linux::interface;
+
+use crate::lang::Pcap;
+use crate::snapshot::ANY;
+
+/// A mode that nobody asked for.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct DefaultMode {
+    /// The mode, or the title of the steering program.
+    pub(crate) text: String,
+    /// Why it is this one.
+    pub(crate) why: String,
+    /// Whether it is a steering program.
+    pub(crate) is_program: bool,
+}
+
+impl DefaultMode {
+    /// That of a new member on a device. Where the device is not known, it is taken for one with
+    /// Ethernet frames.
+    pub(crate) fn of(device: Option<&str>, group: Option<u16>) -> Self {
+        let ifindex = match device {
+            Some(ANY) => Some(0),
+            device => device.and_then(interface::index),
+        };
+        let runs = ifindex
+            .zip(group)
+            .map(|(ifindex, group)| join::runs(ifindex, group));
+        match runs {
+            Some(Runs::Kernel(mode)) => Self::own(&mode, false),
+            Some(Runs::Program(mode, Some(running))) => {
+                let options = if mode.defrag { "+defrag" } else { "" };
+                Self::own(&format!("{}{options}", running.title), true)
+            }
+            Some(Runs::Program(_, None)) => Self::own(&"flow", true),
+            Some(Runs::Nothing) | None => Self::first(ifindex),
+        }
+    }
+
+    fn own(mode: &dyn Display, is_program: bool) -> Self {
+        Self {
+            text: mode.to_string(),
+            why: "the group's own".to_owned(),
+            is_program,
+        }
+    }
+
+    /// That of the first member of a group.
+    fn first(ifindex: Option<u32>) -> Self {
+        let tried = try_flow(ifindex);
+        let is_program = tried.is_ok();
+        let text = if is_program { "flow" } else { "hash" };
+        let why = tried.map_or_else(|error| reason(&error), |()| "the default".to_owned());
+        Self {
+            text: text.to_owned(),
+            why,
+            is_program,
+        }
+    }
+}
+
+fn try_flow(ifindex: Option<u32>) -> Result<(), JoinError> {
+    let pcap = Pcap::default();
+    let compile = |expression: &str| pcap.compile(expression);
+    let flow = Steering::compile(&Script::default_mode(), &compile);
+    flow.map_or(Ok(()), |flow| join::try_to_load(ifindex, &flow))
+}
+
+/// Why `flow` can't be loaded, in few words.
+fn reason(error: &JoinError) -> String {
+    let JoinError::Program(error) = error else {
+        return format!("flow: {error}");
+    };
+    if let ProgramError::NotEthernet { device } = error {
+        return format!("flow reads Ethernet frames, and {device} has others");
+    }
+    if let ProgramError::Steer { error, .. } = error {
+        return format!("flow: {error}");
+    }
+    if matches!(error, ProgramError::AllDevices) {
+        return "flow reads Ethernet frames, and any has others too".to_owned();
+    }
+    "flow needs CAP_BPF".to_owned()
+}

@@ -1,0 +1,70 @@
+//! What a group runs, for a newcomer that asks for no mode.
+
+use crate::found;
+use crate::identity::Identity;
+use crate::page::MemberId;
+use crate::record::{Record, Running};
+use crate::roster::{self, Roster};
+use crate::turn::GroupLock;
+use fanpcap_config::mode::{Mode, ModeKind};
+use fanpcap_linux::packet;
+use std::os::fd::BorrowedFd;
+
+/// What a group runs.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Runs {
+    /// It has no member.
+    Nothing,
+    /// A mode of the kernel's. Where no page tells its options, the mode has none.
+    Kernel(Mode),
+    /// A steering program: the mode's options, and what a page tells of the steering program.
+    Program(Mode, Option<Titled>),
+}
+
+/// A steering program as a member's page tells it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Titled {
+    /// Identifies the steering program.
+    pub digest: u64,
+    /// Its name, or the beginning of its text.
+    pub title: String,
+}
+
+/// What a group of the calling thread's network namespace runs on a device. A mode of another
+/// library's is shown as [`ModeKind::Hash`], which that group refuses with the reason.
+pub fn runs(ifindex: u32, group: u16) -> Runs {
+    let Ok(roster) = Roster::look() else {
+        return Runs::Nothing;
+    };
+    let mut members = roster.members(group);
+    let Some(has) = members.find_map(|it| it.fanout.filter(|_| it.ifindex == ifindex)) else {
+        return Runs::Nothing;
+    };
+    let kernels = Mode::from_kernel(has.mode, 0).unwrap_or(ModeKind::Hash.into());
+    // A page may be a newcomer's, which is not in the group yet.
+    let is_member = |id: &MemberId| roster.ids(ifindex, group).any(|member| member == *id);
+    let of_members = |(id, record): (MemberId, Record)| {
+        let is_one = is_member(&id) && record.mode.kind == kernels.kind;
+        is_one.then_some(record)
+    };
+    let page = roster::open_pages(ifindex, group).find_map(of_members);
+    let mode = page.as_ref().map_or(kernels, |page| page.mode);
+    if mode.kind != ModeKind::Program {
+        return Runs::Kernel(mode);
+    }
+    let titled = |running: Running| Titled {
+        digest: running.digest,
+        title: running.title,
+    };
+    Runs::Program(mode, page.and_then(|page| page.steering).map(titled))
+}
+
+/// The text of a steered group's steering program, from the members of the group on the device that
+/// a socket is bound to; `None` where it can't be had.
+pub fn program_text(fd: BorrowedFd<'_>, group: u16) -> Option<String> {
+    let ifindex = packet::address(fd).ok()?.ifindex;
+    let own = MemberId::of_socket(packet::inode(fd).ok()?);
+    let identity = Identity::new(group, ModeKind::Program.into(), ifindex, own);
+    let _turn = GroupLock::open(&identity).ok()?.take().ok()?;
+    found::find(&identity, ifindex).ok()??.program_text()
+}

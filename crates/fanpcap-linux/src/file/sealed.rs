@@ -1,0 +1,61 @@
+//! Text in a file in memory that nobody can change, for other processes.
+
+use crate::errno::{check, owned};
+use std::fs::File;
+use std::io::{self, Write};
+use std::os::fd::{AsRawFd, OwnedFd};
+use std::os::unix::fs::FileExt;
+
+/// A new file in memory with this text. Nobody can write to it or change its length.
+///
+/// # Errors
+/// The errors of memfd_create(2) and write(2).
+pub fn create(text: &str) -> io::Result<OwnedFd> {
+    let flags = libc::MFD_CLOEXEC | libc::MFD_ALLOW_SEALING;
+    // SAFETY: the name is a C string.
+    let fd = owned(unsafe { libc::memfd_create(c"fanpcap_text".as_ptr(), flags) })?;
+    let mut file = File::from(fd);
+    file.write_all(text.as_bytes())?;
+    let seals = libc::F_SEAL_SEAL | libc::F_SEAL_SHRINK | libc::F_SEAL_GROW | libc::F_SEAL_WRITE;
+    // SAFETY: this command of fcntl takes a number.
+    check(unsafe { libc::fcntl(file.as_raw_fd(), libc::F_ADD_SEALS, seals) })?;
+    Ok(file.into())
+}
+
+/// The text of a file that another process has handed over; `None` if it is longer than `longest`
+/// bytes, or no text.
+///
+/// # Errors
+/// The errors of read(2).
+pub fn read(fd: OwnedFd, longest: usize) -> io::Result<Option<String>> {
+    let file = File::from(fd);
+    let mut bytes = vec![0; longest + 1];
+    let mut len = 0;
+    loop {
+        // The offset belongs to all who have the descriptor.
+        match file.read_at(&mut bytes[len..], len as u64)? {
+            0 => break,
+            read => len += read,
+        }
+    }
+    bytes.truncate(len);
+    Ok(String::from_utf8(bytes).ok().filter(|_| len <= longest))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::os::fd::AsFd;
+
+    #[test]
+    fn the_text_is_read_whole_and_cannot_be_changed() {
+        let fd = create("main = steer_flow").unwrap();
+        let mut writer = File::from(fd.as_fd().try_clone_to_owned().unwrap());
+        assert!(writer.write_all(b"x").is_err() && writer.set_len(3).is_err());
+        let again = |longest| read(fd.as_fd().try_clone_to_owned().unwrap(), longest).unwrap();
+        for _ in 0..2 {
+            assert_eq!(again(17).as_deref(), Some("main = steer_flow"));
+        }
+        assert_eq!(again(16), None);
+    }
+}

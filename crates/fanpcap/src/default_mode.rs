@@ -1,0 +1,117 @@
+//! The mode of a member that asks for none: its group's own. The first member of a group takes
+//! `flow`, or `hash` where that can't be loaded.
+
+use crate::handle::Handle;
+use fanpcap_config::fanout::Script;
+use fanpcap_config::mode::{Mode, ModeKind};
+use fanpcap_config::settings::{Group, Membership};
+use fanpcap_config::steering::Steering;
+use fanpcap_group::join::{JoinError, ProgramError, Runs, Titled};
+use std::sync::Arc;
+
+/// How often to look at the group anew, when another member was faster or the last one has gone.
+const LOOKS: u32 = 4;
+
+/// Joins a group, by the mode that was asked for or the default.
+pub(crate) fn join<H: Handle>(p: H, membership: &Membership) -> Result<(), JoinError> {
+    let mut joined = with_mode(p, membership, &|p, membership| p.join(membership));
+    for _ in 1..LOOKS {
+        match &joined {
+            Err(error) if membership.is_default && is_other(error) => {
+                joined = with_mode(p, membership, &|p, membership| p.join(membership));
+            }
+            _ => break,
+        }
+    }
+    joined
+}
+
+/// Checks whether [`join`] would fail as the group is now.
+pub(crate) fn foresee<H: Handle>(p: H, membership: &Membership) -> Result<(), JoinError> {
+    with_mode(p, membership, &|p, membership| p.foresee(membership))
+}
+
+/// Whether the group turned out to have another mode than was found.
+fn is_other(error: &JoinError) -> bool {
+    matches!(
+        error,
+        JoinError::OtherMode { .. } | JoinError::Program(ProgramError::Other { .. })
+    )
+}
+
+type Attempt<'a, H> = &'a dyn Fn(H, &Membership) -> Result<(), JoinError>;
+
+/// Makes an attempt with the mode that the member gets as the group is now.
+fn with_mode<H: Handle>(
+    p: H,
+    asked: &Membership,
+    attempt: Attempt<'_, H>,
+) -> Result<(), JoinError> {
+    let runs = match asked.group {
+        _ if !asked.is_default => return attempt(p, asked),
+        Group::Number(group) => p.runs(group),
+        Group::New => Runs::Nothing,
+    };
+    match runs {
+        Runs::Nothing => match attempt(p, asked) {
+            Err(error) if error.is_of_loading() => {
+                attempt(p, &asked.in_mode(ModeKind::Hash.into(), None))
+            }
+            done => done,
+        },
+        Runs::Kernel(mode) => with_options(p, asked, mode, attempt),
+        Runs::Program(mode, running) => {
+            let own = running.and_then(|running| of_group(p, asked, &running));
+            let steering = own.or_else(|| asked.steering.clone());
+            attempt(p, &asked.in_mode(mode, steering))
+        }
+    }
+}
+
+/// Packet diag does not report options. Where no page does, tries all.
+fn with_options<H: Handle>(
+    p: H,
+    asked: &Membership,
+    mode: Mode,
+    attempt: Attempt<'_, H>,
+) -> Result<(), JoinError> {
+    let first = attempt(p, &asked.in_mode(mode, None));
+    if !first.as_ref().is_err_and(is_other) {
+        return first;
+    }
+    let is_rollover = mode.kind == ModeKind::Rollover;
+    for (defrag, rollover) in [(true, false), (false, true), (true, true)] {
+        let other = Mode {
+            defrag,
+            rollover,
+            ..mode
+        };
+        if is_rollover && rollover {
+            continue;
+        }
+        if let Ok(()) = attempt(p, &asked.in_mode(other, None)) {
+            return Ok(());
+        }
+    }
+    first
+}
+
+/// The group's steering program: the default one, the one that its title says, or what its members
+/// have.
+fn of_group<H: Handle>(p: H, asked: &Membership, running: &Titled) -> Option<Arc<Steering>> {
+    let is_it = |steering: &Arc<Steering>| steering.digest() == running.digest;
+    let default = asked.steering.clone().filter(is_it);
+    let compiled = |script: &Script| {
+        let steering = Steering::compile(script, p.compiler());
+        steering.ok().map(Arc::new).filter(is_it)
+    };
+    let by_members = || match asked.group {
+        Group::Number(group) => {
+            let text = p.program_text(group)?;
+            compiled(&Script::of_title(&text))
+        }
+        Group::New => None,
+    };
+    let by_title = || compiled(&Script::of_title(&running.title));
+    default.or_else(by_title).or_else(by_members)
+}

@@ -1,0 +1,151 @@
+//! Members without a mode: the group's own, or the default of a new group.
+
+use super::fake::{Fake, World};
+use fanpcap::activate::activate;
+use fanpcap::fanout::fanout;
+use fanpcap::handle::{ERROR, Handle};
+use fanpcap_config::mode::{Mode, ModeKind};
+use fanpcap_config::settings::Membership;
+use fanpcap_group::join::{JoinError, ProgramError, Runs, Titled};
+
+fn kernels(mode: &str) -> Runs {
+    Runs::Kernel(Mode::parse(mode).unwrap())
+}
+
+/// A group whose members' pages have this title, of the steering program with this digest.
+fn steered(title: &str, digest: u64) -> Runs {
+    let title = title.to_owned();
+    Runs::Program(ModeKind::Program.into(), Some(Titled { digest, title }))
+}
+
+/// What the handle joins as, where the group runs these, one at each look.
+fn joins(runs: &[Runs], takes: Option<fn(&Membership) -> Result<(), JoinError>>) -> String {
+    let world = World::default();
+    let p = world.open("fx0", Some("group = 9"));
+    p.change(|state| {
+        state.runs = runs.to_vec();
+        state.takes = takes;
+    });
+    match activate(p) {
+        0 => joined(p),
+        _ => p.error(),
+    }
+}
+
+fn joined(p: Fake<'_>) -> String {
+    p.change(|state| state.joined_as.clone())
+        .unwrap_or_default()
+}
+
+fn is_kernels(membership: &Membership) -> bool {
+    membership.mode.kind != ModeKind::Program
+}
+
+#[test]
+fn the_first_member_takes_flow_or_hash() {
+    assert_eq!(joins(&[Runs::Nothing], None), "flow");
+    let without_bpf = |membership: &Membership| match is_kernels(membership) {
+        true => Ok(()),
+        false => Err(ProgramError::NotPermitted(9).into()),
+    };
+    assert_eq!(joins(&[Runs::Nothing], Some(without_bpf)), "hash");
+    let full = |_: &Membership| Err(JoinError::Full(9));
+    let said = joins(&[Runs::Nothing], Some(full));
+    assert!(said.contains("is full"), "{said}");
+}
+
+#[test]
+fn a_newcomer_takes_the_groups_own_mode() {
+    for mode in ["hash", "lb+defrag", "rollover"] {
+        assert_eq!(joins(&[kernels(mode)], None), mode);
+    }
+    let program = ModeKind::Program.into();
+    assert_eq!(joins(&[Runs::Program(program, None)], None), "flow");
+}
+
+#[test]
+fn a_newcomer_takes_the_groups_steering_program() {
+    // The digest of each is another handle's.
+    for title in ["flow_2_tuple", "main = steer_rrobin"] {
+        let world = World::default();
+        let p = world.open("fx0", Some(&format!("group = 9\nfanout@9 = {title}")));
+        assert_eq!(activate(p), 0);
+        let digest = p.change(|state| state.digest).unwrap();
+        let shown = joined(p);
+        assert_eq!(joins(&[steered(title, digest)], None), shown);
+        // A title that is cut, or not what it says, is of no use: `flow` is refused with the reason.
+        assert_eq!(joins(&[steered(title, digest + 1)], None), "flow");
+        assert_eq!(joins(&[steered("main = steer_rr", digest)], None), "flow");
+    }
+}
+
+#[test]
+fn a_long_steering_program_comes_from_the_members() {
+    let text = "main = when (has_port 53) (inc 1) >-> when (has_port 443) (inc 2) >-> steer_flow";
+    let world = World::default();
+    let p = world.open("fx0", Some(&format!("group = 9\nfanout@9 = {text}")));
+    assert_eq!(activate(p), 0);
+    let digest = p.change(|state| state.digest);
+    let q = world.open("fx0", Some("group = 9"));
+    q.change(|state| {
+        state.runs = vec![steered(&text[..64], digest.unwrap())];
+        state.program_text = Some(text.to_owned());
+    });
+    assert_eq!(activate(q), 0);
+    assert_eq!(q.change(|state| state.digest), digest);
+}
+
+#[test]
+fn where_others_are_faster_their_mode_counts() {
+    let only_lb = |membership: &Membership| match membership.mode.kind {
+        ModeKind::Lb => Ok(()),
+        _ => Err(JoinError::OtherMode {
+            group: 9,
+            asked: membership.shown_mode(),
+            runs: "lb".to_owned(),
+        }),
+    };
+    let runs = [Runs::Nothing, kernels("lb")];
+    assert_eq!(joins(&runs, Some(only_lb)), "lb");
+    // A group that never is what it seems to be.
+    let said = joins(&[kernels("cpu")], Some(only_lb));
+    assert!(said.contains("runs lb, not cpu"), "{said}");
+}
+
+#[test]
+fn options_that_nobody_tells_are_tried() {
+    let with_both = |membership: &Membership| match membership.mode.to_string().as_str() {
+        "hash+defrag+rollover" => Ok(()),
+        asked => Err(JoinError::OtherMode {
+            group: 9,
+            asked: asked.to_owned(),
+            runs: "hash with other options".to_owned(),
+        }),
+    };
+    let said = joins(&[kernels("hash")], Some(with_both));
+    assert_eq!(said, "hash+defrag+rollover");
+}
+
+#[test]
+fn a_mode_that_was_given_is_not_changed() {
+    let world = World::default();
+    let p = world.open("fx0", Some("group = 9\nfanout@9 = flow"));
+    p.change(|state| {
+        state.takes = Some(|_| Err(ProgramError::NotPermitted(9).into()));
+        state.runs = vec![kernels("hash")];
+    });
+    assert_eq!(activate(p), ERROR);
+    assert!(p.error().contains("needs CAP_BPF"), "{}", p.error());
+}
+
+#[test]
+fn a_call_without_a_mode_keeps_a_members_own() {
+    let world = World::default();
+    let p = world.open("fx0", None);
+    assert_eq!(fanout(p, 9, Some("lb".to_owned())), Ok(()));
+    assert_eq!(activate(p), 0);
+    world.calls();
+    assert_eq!(fanout(p, 9, None), Ok(()));
+    assert_eq!(world.calls(), ["0 publish"]);
+    assert!(fanout(p, 8, None).is_err());
+}
