@@ -53,6 +53,16 @@ pub(crate) enum Figure {
     CompileAndLoadMs,
     /// Both, the first time in a process.
     FirstProgramMs,
+    /// Flows that a join moved, in percent.
+    JoinMoved,
+    /// Flows that the death of a member moved, in percent.
+    DeathMoved,
+    /// Of the other members' flows, those that the death moved, in percent.
+    SurvivorsMoved,
+    /// Frames that no member has got.
+    Lost,
+    /// From a member's death to the first packet of its flows at another one.
+    ServedMs,
     /// Size of the library's file.
     SizeMb,
 }
@@ -87,6 +97,11 @@ impl Figure {
             Self::LoadUs => ("load, us", LOWER, 0),
             Self::CompileAndLoadMs => ("compile and load, ms", LOWER, 3),
             Self::FirstProgramMs => ("the first in a process, ms", LOWER, 3),
+            Self::JoinMoved => ("flows moved by a join, %", LOWER, 2),
+            Self::DeathMoved => ("flows moved by kill -9, %", TOLD, 2),
+            Self::SurvivorsMoved => ("survivors' flows moved by it, %", LOWER, 2),
+            Self::Lost => ("packets lost", LOWER, 0),
+            Self::ServedMs => ("its flows at others after, ms", LOWER, 1),
             Self::SizeMb => ("size, MB", LOWER, 3),
         }
     }

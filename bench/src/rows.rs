@@ -6,6 +6,7 @@ mod copies;
 mod fanout;
 mod flood;
 mod generator;
+mod membership;
 mod peers;
 mod placement;
 mod paper;
@@ -36,6 +37,7 @@ pub(crate) static ROWS: &[&Row] = &[
     &steering::STEERING,
     &compile::COMPILE,
     &copies::COPIES,
+    &membership::MEMBERSHIP,
     &placement::PLACEMENT,
     &paper::PAPER,
 ];

@@ -152,7 +152,7 @@ fn of_socket(socket: &Socket) -> Slot {
 
 fn state(place: &Place) -> &'static str {
     match place.state {
-        State::Live if place.weight == 0 => "drained",
+        State::Live | State::Newcomer if place.weight == 0 => "drained",
         State::Live => "live",
         State::Newcomer => "newcomer",
         State::Dead => "gone",

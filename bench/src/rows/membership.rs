@@ -1,0 +1,283 @@
+//! Members come and are killed under load: whose flows move, what is lost, and how soon others have
+//! the flows of the dead.
+
+mod story;
+
+use std::fs;
+use std::ops::Range;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread::{self, JoinHandle};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+
+use anyhow::{Context, Result, anyhow, ensure};
+use fanpcap_gen::{Choice, Description, Pace, Plan, Sender, Until};
+use fanpcap_linux::process::child;
+use fanpcap_testkit::Member;
+
+use crate::bench::Bench;
+use crate::figure::{Figure, Sample};
+use crate::libraries::Side;
+use crate::measure::{Column, Measure};
+use crate::pause::pause;
+use crate::refusal::Refusal;
+use crate::row::{Goal, Must, Row};
+use story::{FLOWS, Story, moved};
+
+const COLUMNS: [Column; 2] = [
+    Column::new("flow", "flow"),
+    Column::new("hash", "hash, the kernel's"),
+];
+
+const SHOWN: [Figure; 6] = [
+    Figure::JoinMoved,
+    Figure::DeathMoved,
+    Figure::SurvivorsMoved,
+    Figure::Lost,
+    Figure::ServedMs,
+    Figure::OpenUs,
+];
+
+const GROUP: u16 = 61;
+const RATE: &str = "200kpps";
+/// Frames of each flow in a phase.
+const ROUNDS: u64 = 6;
+/// A newcomer has its share, and packets on their way have arrived.
+const SETTLED: Duration = Duration::from_millis(300);
+
+const READ_WITHIN: Duration = Duration::from_secs(10);
+
+/// The source text: an installed command has no source tree.
+const SOURCE: &str = include_str!("../../c/members.c");
+
+/// A group of so many members, which one more joins, and of which the first is then killed.
+#[derive(Debug)]
+struct Members(usize);
+
+impl Measure for Members {
+    fn name(&self) -> String {
+        format!("{} members, {RATE}, {FLOWS} flows", self.0)
+    }
+
+    fn columns(&self) -> &[Column] {
+        &COLUMNS
+    }
+
+    fn run(&self, bench: &Bench, column: &Column) -> Result<Result<Sample, Refusal>> {
+        let program = compiled(bench)?;
+        let mut group = Group::default();
+        for _ in 0..self.0 {
+            group.start(bench, &program, column.key)?;
+        }
+        pause(SETTLED)?;
+        let traffic = Traffic::start(bench)?;
+        let alone = group.phase(bench)?;
+        let opened_us = group.start(bench, &program, column.key)?;
+        let joined = group.phase(bench)?;
+        let killed_us = group.kill_first()?;
+        let after = group.phase(bench)?;
+        let frames = traffic.stop()?;
+        pause(SETTLED)?;
+        group.stop()?;
+
+        let story = Story::read(group.files.iter().map(PathBuf::as_path))?;
+        let [alone, joined, after] = [alone, joined, after].map(|it| story.owners(&it));
+        let served = story.served_after(&joined, 0, killed_us);
+        let served = served.context("nobody has the flows of the killed member")?;
+        Ok(Ok(Sample::from([
+            (Figure::JoinMoved, moved(&alone, &joined, |_| true)),
+            (Figure::DeathMoved, moved(&joined, &after, |_| true)),
+            (Figure::SurvivorsMoved, moved(&joined, &after, |it| it != 0)),
+            (Figure::Lost, story.lost(frames)? as f64),
+            (Figure::ServedMs, served as f64 / 1e3),
+            (Figure::OpenUs, opened_us as f64),
+        ])))
+    }
+
+    fn shown(&self) -> &[Figure] {
+        &SHOWN
+    }
+}
+
+/// Members that record what they get.
+#[derive(Debug, Default)]
+struct Group {
+    members: Vec<Member>,
+    files: Vec<PathBuf>,
+}
+
+impl Group {
+    /// Starts a member. Returns how many microseconds opening took.
+    fn start(&mut self, bench: &Bench, program: &Path, mode: &str) -> Result<u64> {
+        let file = bench.scratch.new_file("records");
+        let member = bench
+            .libraries()
+            .program(Side::Ours, program, "ready", None)
+            .args([bench.wire.far().as_ref(), file.as_os_str()])
+            .group(GROUP, mode);
+        let member = bench.wire.at_far(|| member.start(&bench.scratch))?;
+        let said = member.said()?;
+        let opened = said
+            .split_once("opened ")
+            .and_then(|(_, it)| it.split_once(" us"));
+        let opened = opened.and_then(|(us, _)| us.parse().ok());
+        self.members.push(member);
+        self.files.push(file);
+        opened.with_context(|| said.clone())
+    }
+
+    /// A time in which each flow has packets, and nobody comes or goes: microseconds since 1970. Its
+    /// packets have been read when it is over, so that nobody inherits any.
+    fn phase(&self, bench: &Bench) -> Result<Range<u64>> {
+        pause(SETTLED)?;
+        let (from, before) = (now_us(), bench.arrived()?.received);
+        while bench.arrived()?.received < before + ROUNDS * u64::from(FLOWS) {
+            pause(Duration::from_millis(5))?;
+        }
+        let until = now_us();
+        let ended = self.files.len() - self.members.len();
+        let end = Instant::now() + READ_WITHIN;
+        for file in self.files.iter().skip(ended) {
+            while story::last_arrived_us(file)? < until {
+                ensure!(Instant::now() < end, "a member does not read");
+                pause(Duration::from_millis(5))?;
+            }
+        }
+        Ok(from..until)
+    }
+
+    /// Kills the first member. Returns when, in microseconds since 1970.
+    fn kill_first(&mut self) -> Result<u64> {
+        let first = self.members.remove(0);
+        let at = now_us();
+        child::signal(first.pid(), child::SIGKILL)?;
+        first.wait()?;
+        Ok(at)
+    }
+
+    fn stop(&mut self) -> Result<()> {
+        for member in self.members.drain(..) {
+            child::signal(member.pid(), child::SIGTERM)?;
+            let ended = member.wait()?;
+            ensure!(ended.status.success(), "{}", ended.said);
+        }
+        Ok(())
+    }
+}
+
+/// Numbered frames of many flows in turn, sent by a thread.
+struct Traffic {
+    stop: Arc<AtomicBool>,
+    sender: JoinHandle<Result<u64>>,
+}
+
+impl Traffic {
+    fn start(bench: &Bench) -> Result<Self> {
+        let description = Description {
+            flows: FLOWS,
+            ..Description::default()
+        };
+        let plan = Plan {
+            until: Until::Stopped,
+            pace: Pace::Even(RATE.parse().map_err(|why| anyhow!("{RATE}: {why}"))?),
+        };
+        let stop = Arc::new(AtomicBool::new(false));
+        let ending = Arc::clone(&stop);
+        let (device, cpu) = (bench.wire.near(), bench.generator_cpu);
+        let mut sender = Sender::open(device, description.pool()?, Choice::Portable)?;
+        let send = move || {
+            fanpcap_testkit::pin(cpu)?;
+            Ok(sender.send(&plan, &ending)?.frames)
+        };
+        Ok(Self {
+            stop,
+            sender: thread::spawn(send),
+        })
+    }
+
+    /// Returns the number of frames.
+    fn stop(self) -> Result<u64> {
+        self.stop.store(true, Ordering::Relaxed);
+        let sent = self.sender.join();
+        sent.map_err(|_| anyhow!("the generator's thread has panicked"))?
+    }
+}
+
+fn compiled(bench: &Bench) -> Result<PathBuf> {
+    let program = bench.scratch.file("members");
+    if program.exists() {
+        return Ok(program);
+    }
+    let source = bench.scratch.file("members.c");
+    fs::write(&source, SOURCE).with_context(|| format!("writing {}", source.display()))?;
+    let done = Command::new("cc")
+        .args(["-std=gnu11", "-O2", "-Wall", "-Wextra", "-Werror"])
+        .args([source.as_os_str(), "-o".as_ref(), program.as_os_str()])
+        .arg("-lpcap")
+        .output()
+        .context("running cc")?;
+    let complaint = String::from_utf8_lossy(&done.stderr);
+    ensure!(done.status.success(), "compiling the members:\n{complaint}");
+    Ok(program)
+}
+
+/// Microseconds since 1970.
+fn now_us() -> u64 {
+    let now = SystemTime::now().duration_since(UNIX_EPOCH);
+    now.map_or(0, |now| u64::try_from(now.as_micros()).unwrap_or(0))
+}
+
+static TWO: Members = Members(2);
+static FOUR: Members = Members(4);
+static EIGHT: Members = Members(8);
+
+const fn flow(what: &'static str, of: &'static Members, figure: Figure, must: f64) -> Goal {
+    Goal::ratio(what, of, figure, Must::AtMost(must)).alone("flow")
+}
+
+/// Bounds of a join: one share of the flows and three standard deviations. Of what is lost: the
+/// packet that the member was killed with.
+pub(super) const MEMBERSHIP: Row = Row {
+    name: "membership",
+    what: "a member joins 2, 4 and 8 others, and one is killed: flows that move, packets that are lost",
+    goals: &[
+        flow("join to 2: flows moved, %", &TWO, Figure::JoinMoved, 35.6),
+        flow("join to 4: flows moved, %", &FOUR, Figure::JoinMoved, 21.9),
+        flow("join to 8: flows moved, %", &EIGHT, Figure::JoinMoved, 12.6),
+        flow(
+            "kill -9 of 3: survivors' flows, %",
+            &TWO,
+            Figure::SurvivorsMoved,
+            0.0,
+        ),
+        flow(
+            "kill -9 of 5: survivors' flows, %",
+            &FOUR,
+            Figure::SurvivorsMoved,
+            0.0,
+        ),
+        flow(
+            "kill -9 of 9: survivors' flows, %",
+            &EIGHT,
+            Figure::SurvivorsMoved,
+            0.0,
+        ),
+        flow("kill -9 of 3: packets lost", &TWO, Figure::Lost, 1.0),
+        flow("kill -9 of 9: packets lost", &EIGHT, Figure::Lost, 1.0),
+        flow(
+            "kill -9 of 3: flows served after, ms",
+            &TWO,
+            Figure::ServedMs,
+            100.0,
+        ),
+        flow(
+            "kill -9 of 9: flows served after, ms",
+            &EIGHT,
+            Figure::ServedMs,
+            100.0,
+        ),
+    ],
+    published: &[],
+};
