@@ -11,6 +11,7 @@ mod doors;
 mod entering;
 mod forks;
 mod groups;
+mod intruders;
 mod joining;
 mod kernel;
 mod late;

@@ -1,0 +1,67 @@
+//! Another user, who has no capabilities, gets nothing of a group, and is not in its way
+//! (`docs/security.md`).
+
+use std::time::{Duration, Instant};
+
+use anyhow::{Result, ensure};
+use fanpcap_group::root;
+use fanpcap_netns::dialog::Dialog;
+use fanpcap_netns::{Wire, on_wire};
+use fanpcap_testkit::await_for::LIMIT;
+use fanpcap_testkit::{Member, Program, await_for, traffic};
+
+const PROGRAM: &str = "open main = steer_flow";
+const FRAMES: u64 = 2000;
+
+fn start_intruder(wire: &Wire, members: &[&Dialog]) -> Result<Member> {
+    let pids: Vec<String> = members.iter().map(|it| it.pid().to_string()).collect();
+    let intruder = Program::new(wire.compile("intruder")?, "tried\n")?.ends_with_caller();
+    let intruder = intruder.arg(root::make_root()?).args(pids);
+    intruder.start(&wire.scratch)
+}
+
+/// Checks that these members and nobody else get all of some frames.
+fn ensure_all_arrive(wire: &Wire, members: &mut [Dialog], seed: u64) -> Result<()> {
+    let count = |members: &mut [Dialog]| {
+        let counts = members.iter_mut().map(|member| member.count(0));
+        counts.sum::<Result<usize>>()
+    };
+    let before = count(members)?;
+    let frames = traffic::frames(seed, &traffic::flows(seed, 200), 0..FRAMES)?;
+    wire.send(&frames)?;
+    await_for("all frames", LIMIT, || {
+        let now = count(members)? - before;
+        ensure!(now <= frames.len(), "{now}");
+        Ok((now == frames.len()).then_some(()))
+    })
+}
+
+#[test]
+#[ignore = "needs root: run by make test"]
+fn another_user_gets_nothing_of_a_group_and_is_not_in_its_way() -> Result<()> {
+    on_wire(1, |wire| {
+        let open = || {
+            let mut member = Dialog::start(wire, 7)?;
+            member.expect(PROGRAM, "opened 0")?;
+            anyhow::Ok(member)
+        };
+        let mut members = vec![open()?, open()?, open()?];
+        let before = members.iter().collect::<Vec<_>>();
+        let intruder = start_intruder(wire, &before)?;
+        ensure_all_arrive(wire, &mut members, 1)?;
+        for seed in 2..6 {
+            // A member is killed and buried, and another joins, while the intruder tries.
+            let began = Instant::now();
+            drop(members.remove(0));
+            ensure_all_arrive(wire, &mut members, seed)?;
+            members.push(open()?);
+            ensure_all_arrive(wire, &mut members, seed + 10)?;
+            let took = began.elapsed();
+            ensure!(took < Duration::from_secs(5), "{took:?}");
+        }
+        let said = intruder.stop()?.said;
+        ensure!(!said.contains("got "), "{said}");
+        ensure!(said.matches("tried").count() > 3, "{said}");
+        Ok(())
+    })
+}
