@@ -24,6 +24,7 @@ pub(crate) fn run() -> Result<Tally> {
     tally.check("NODELETE", &stays_loaded(&ours));
     tally.check("no TEXTREL", &no_text_relocation(&ours));
     tally.check("size", &small(&path));
+    tally.check("no faults for tests", &faultless(&path));
     tally.check("no symbol versions", &unversioned(&ours));
     tally.check("additions are the header's", &additions(&ours));
     tally.check("calls of its own stay within", &self_contained(&ours));
@@ -187,6 +188,15 @@ fn no_text_relocation(ours: &SharedObject) -> Result<String> {
         .iter()
         .any(|(tag, value)| tag == "TEXTREL" || tag == "FLAGS" && value.contains("TEXTREL"));
     ensure!(!writes, "its code is relocated at load");
+    Ok("none".to_owned())
+}
+
+/// A test's build of the library can end the process at each step of a change (`tests/faults`).
+fn faultless(path: &Path) -> Result<String> {
+    const VARIABLE: &[u8] = b"FANPCAP_FAULTS";
+    let library = fs::read(path).with_context(|| format!("no {}", path.display()))?;
+    let mut places = library.windows(VARIABLE.len());
+    ensure!(!places.any(|it| it == VARIABLE), "it is built with them");
     Ok("none".to_owned())
 }
 

@@ -116,7 +116,7 @@ pub(crate) fn search<T>(
 
 /// What `open` makes of duplicates of the descriptors that a member's page shows; `None` if it
 /// shows none.
-fn take_over<T>(
+pub(crate) fn take_over<T>(
     record: &Record,
     key: u64,
     open: fn([OwnedFd; DESCRIPTORS], u64) -> io::Result<T>,

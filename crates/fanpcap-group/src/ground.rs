@@ -1,6 +1,7 @@
 //! The kernel and the locker, as the changes of a group's slots use them.
 
 use crate::estate::Estate;
+use crate::faults;
 use crate::locker::Deposit;
 use crate::page::MemberId;
 use crate::roster::Roster;
@@ -99,6 +100,10 @@ fn is_in_a_group(member: u64) -> io::Result<bool> {
 impl<R> Ground for Kernel<'_, R> {
     type Refused = R;
 
+    fn step(&mut self) {
+        faults::step();
+    }
+
     fn now_ns(&self) -> u64 {
         clock::monotonic_ns()
     }
@@ -108,11 +113,13 @@ impl<R> Ground for Kernel<'_, R> {
         let it = self.entering()?;
         shared.locker.ensure_room()?;
         shared.lifelines.add(it.lifeline, false)?;
+        faults::step();
         shared
             .locker
             .put(Deposit::Lifeline(it.cookie), &[it.lifeline])?;
         let socket = [Some(it.socket), it.page];
         let socket: Vec<BorrowedFd<'_>> = socket.into_iter().flatten().collect();
+        faults::step();
         shared.locker.put(Deposit::Socket(it.cookie), &socket)
     }
 

@@ -13,6 +13,7 @@ pub mod steered;
 pub mod group_stats;
 mod table;
 mod slots;
+mod faults;
 mod locker;
 mod door;
 mod shared;
@@ -21,6 +22,8 @@ mod ground;
 pub mod identity;
 pub mod turn;
 mod found;
+#[cfg(feature = "faults")]
+pub mod audit;
 mod heir;
 pub mod view;
 pub mod weight;

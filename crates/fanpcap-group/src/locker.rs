@@ -6,6 +6,7 @@
 //! between leaves a duplicate, which the next removal drops. Whoever uses the locker holds the
 //! group's lock: the offset of a peek belongs to the socket.
 
+use crate::faults;
 use fanpcap_linux::unix::{self, message};
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -187,8 +188,10 @@ impl Locker {
             };
             if let Some(deposit) = deposit.filter(|it| *it != unwanted && !rest.contains(it)) {
                 let descriptors: Vec<_> = descriptors.iter().map(AsFd::as_fd).collect();
+                faults::step();
                 self.put(deposit, &descriptors)?;
             }
+            faults::step();
             let mut bytes = [0; LEN];
             message::receive(self.out_of.as_fd(), &mut bytes, DESCRIPTORS)?;
         }

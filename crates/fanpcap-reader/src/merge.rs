@@ -129,8 +129,8 @@ impl Merge {
         self.hurried
     }
 
-    /// Reads the next packet of all lanes, if there is one. Inlined, it would make the loop of handles
-    /// with one ring slower.
+    /// Reads the next packet of all lanes, if there is one. Inlined, it would make the loop of
+    /// handles with one ring slower.
     #[inline(never)]
     pub(crate) fn next(
         &mut self,

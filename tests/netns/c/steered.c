@@ -19,6 +19,7 @@
      sum N               says "N: group R": packets that the group has received
      age N               says "N: MILLISECONDS ms old": the group's counters
      ask N               pcap_stats() on handle N
+     close N             pcap_close() on handle N
      undumpable          keeps its descriptors from other processes of its user
      nobody              gives up root and all capabilities
      quit */
@@ -297,7 +298,10 @@ static void obey(char *line)
 		puts(prctl(PR_SET_DUMPABLE, 0) == 0 ? "done" : "failed");
 	else if (strcmp(word, "nobody") == 0)
 		puts(setgid(65534) == 0 && setuid(65534) == 0 ? "done" : "failed");
-	else if (strcmp(word, "quit") == 0)
+	else if (strcmp(word, "close") == 0) {
+		pcap_close(handles[n]);
+		puts("done");
+	} else if (strcmp(word, "quit") == 0)
 		exit(0);
 }
 

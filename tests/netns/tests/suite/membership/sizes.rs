@@ -1,5 +1,5 @@
-//! Groups of two, four and eight members: each member in turn ends, and another takes its place. The
-//! same in a group of the kernel's mode `hash`, for comparison.
+//! Groups of two, four and eight members: each member in turn ends, and another takes its place.
+//! The same in a group of the kernel's mode `hash`, for comparison.
 
 use std::ops::Range;
 

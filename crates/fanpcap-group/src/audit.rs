@@ -1,0 +1,113 @@
+//! Whether all that a steered group's members share agrees: the table, the kernel's group, the
+//! locker and the pages. For tests that kill members in the middle of a change.
+
+use crate::found;
+use crate::locker::Deposit;
+use crate::page::MemberId;
+use crate::roster::{self, Roster};
+use crate::shared::{Shared, group_key};
+use crate::table::{Journal, Row, State};
+use fanpcap_buckets::Slot;
+use std::fmt::Debug;
+
+/// Checks the group of a device. All its members must be idle meanwhile. Returns how many members
+/// it has, and how many placeholders.
+///
+/// # Errors
+/// What differs.
+pub fn audit(ifindex: u32, group: u16) -> Result<(usize, usize), String> {
+    let mut pages = roster::open_pages(ifindex, group);
+    let key = group_key(ifindex, group);
+    let shared = pages.find_map(|(_, record)| found::take_over(&record, key, Shared::of).ok()?);
+    let shared = shared.ok_or("nobody has the table")?;
+    let table = shared.table();
+    same("journal", table.journal(), Journal::Nothing)?;
+    let rows: Vec<(Slot, Row)> = table.rows().collect();
+    for (slot, row) in &rows {
+        let is_calm = matches!(row.state, State::Live | State::Vacant);
+        is_calm
+            .then_some(())
+            .ok_or(format!("{slot:?} is {:?}", row.state))?;
+    }
+    let live = rows.iter().filter(|(_, row)| row.state == State::Live);
+    let live: Vec<&(Slot, Row)> = live.collect();
+    same_sockets(&rows, ifindex, group)?;
+    same_deposits(&shared, &rows)?;
+    let of_page = roster::open_pages(ifindex, group).map(|(member, _)| member.socket());
+    let of_row = live.iter().map(|(_, row)| row.member);
+    same("pages and members", sorted(of_page), sorted(of_row))?;
+    let mut ranks: Vec<u8> = table.ranks().iter().map(|slot| slot.0).collect();
+    ranks.sort_unstable();
+    let slots: Vec<u8> = live.iter().map(|(slot, _)| slot.0).collect();
+    same("ranks and slots", ranks, slots.clone())?;
+    even(&shared, &slots)?;
+    Ok((live.len(), rows.len() - live.len()))
+}
+
+/// The kernel's group has the sockets of all rows, and no others.
+fn same_sockets(rows: &[(Slot, Row)], ifindex: u32, group: u16) -> Result<(), String> {
+    let roster = Roster::look().map_err(|error| error.to_string())?;
+    let in_kernel = sorted(roster.ids(ifindex, group).map(MemberId::socket));
+    let in_table = sorted(rows.iter().map(|(_, row)| row.member));
+    same("sockets and rows", in_kernel, in_table)
+}
+
+/// The locker has the sockets of all rows, the lifelines of those that live, and what is the
+/// group's. One deposit may be there twice, after a death within a removal.
+fn same_deposits(shared: &Shared, rows: &[(Slot, Row)]) -> Result<(), String> {
+    let text = |deposit: Deposit| format!("{deposit:?}");
+    let mut deposits = Vec::new();
+    let visited = shared.locker.visit(|deposit, _| {
+        deposits.push(text(deposit));
+        true
+    });
+    visited.map_err(|error| error.to_string())?;
+    let mut expected = vec![text(Deposit::Program), text(Deposit::Lifelines)];
+    for (_, row) in rows {
+        expected.push(text(Deposit::Socket(row.cookie)));
+        if row.state == State::Live {
+            expected.push(text(Deposit::Lifeline(row.cookie)));
+        }
+    }
+    let count = deposits.len();
+    (deposits, expected) = (sorted(deposits), sorted(expected));
+    deposits.dedup();
+    let is_twice = count - deposits.len() > 1;
+    (!is_twice)
+        .then_some(())
+        .ok_or("deposits are there several times")?;
+    same("locker and rows", deposits, expected)
+}
+
+/// Each member has its share of the buckets, to one.
+fn even(shared: &Shared, slots: &[u8]) -> Result<(), String> {
+    let buckets = shared.table().buckets;
+    let owners = buckets
+        .iter()
+        .map(|owner| owner.load(std::sync::atomic::Ordering::Relaxed));
+    let owners: Vec<u8> = owners.collect();
+    let least = owners.len() / slots.len();
+    for slot in slots {
+        let count = owners.iter().filter(|owner| *owner == slot).count();
+        let is_even = (least..=least + 1).contains(&count);
+        is_even
+            .then_some(())
+            .ok_or(format!("slot {slot} owns {count} buckets"))?;
+    }
+    let is_live = owners.iter().all(|owner| slots.contains(owner));
+    is_live
+        .then_some(())
+        .ok_or("a bucket is nobody's".to_owned())
+}
+
+fn sorted<T: Ord>(all: impl IntoIterator<Item = T>) -> Vec<T> {
+    let mut all: Vec<T> = all.into_iter().collect();
+    all.sort_unstable();
+    all
+}
+
+fn same<T: PartialEq + Debug>(what: &str, found: T, expected: T) -> Result<(), String> {
+    (found == expected)
+        .then_some(())
+        .ok_or_else(|| format!("{what}: {found:?}, not {expected:?}"))
+}

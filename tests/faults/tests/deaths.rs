@@ -1,0 +1,316 @@
+//! Members of a steered group that are killed at each step of each change: the next member
+//! completes or undoes it, and table, kernel, locker and pages agree afterwards.
+
+use std::env;
+use std::fs::{self, File};
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::sync::OnceLock;
+use std::thread;
+use std::time::Duration;
+
+use anyhow::{Context, Result, ensure};
+use fanpcap_group::audit;
+use fanpcap_linux::file::shared::{self, Word};
+use fanpcap_linux::interface;
+use fanpcap_netns::dialog::Dialog;
+use fanpcap_netns::{DEVICE, Wire, on_wire};
+use fanpcap_testkit::await_for::LIMIT;
+use fanpcap_testkit::{await_for, member, traffic};
+
+const GROUP: u16 = 7;
+const OPEN: &str = "open main = steer_flow";
+
+/// Of the many steps that are each the same move of one more bucket, every so many is tried.
+const STRIDE: u64 = 307;
+
+/// Thousands of changes of filters and BPF programs a second have hung the kernel.
+const PAUSE: Duration = Duration::from_millis(50);
+
+/// The library with the feature `faults`, which is not the one that users have.
+fn library() -> Result<&'static Path> {
+    static BUILT: OnceLock<Option<PathBuf>> = OnceLock::new();
+    let build = || {
+        let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+        let target = env::var_os("CARGO_TARGET_DIR").map_or(root.join("target"), PathBuf::from);
+        let target = target.join("with-faults");
+        let cargo = env::var_os("CARGO").unwrap_or("cargo".into());
+        let mut build = Command::new(cargo);
+        build
+            .current_dir(&root)
+            .args(["build", "--quiet", "-p", "fanpcap-abi"]);
+        build.args(["--features", "fanpcap-group/faults", "--target-dir"]);
+        build.arg(&target).status().ok().filter(|it| it.success())?;
+        let library = target.join("lib");
+        fs::create_dir_all(&library).ok()?;
+        fs::copy(
+            target.join("debug/libpcap.so"),
+            library.join("libpcap.so.0.8"),
+        )
+        .ok()?;
+        Some(library)
+    };
+    let built = BUILT.get_or_init(build).as_deref();
+    built.context("the library with faults can't be built")
+}
+
+/// A group whose members act only when they are told to.
+struct Stage<'a> {
+    wire: &'a Wire,
+    library: &'a Path,
+    ifindex: u32,
+    /// Those who repair what the victims leave.
+    survivors: Vec<Dialog>,
+    /// The steps of the victim, and at which it ends.
+    steps: [Word; 2],
+    steps_file: PathBuf,
+}
+
+/// What the victim does, and who else is there for it.
+struct Change {
+    /// Members that stay.
+    survivors: usize,
+    /// Whether a placeholder lies among them.
+    hole: bool,
+    /// How many steps at least are before the moves of buckets, and after them.
+    around: [u64; 2],
+    /// Members who join before the victim does.
+    prepare: fn(&mut Stage<'_>) -> Result<Victim>,
+    act: fn(&mut Stage<'_>, &mut Victim) -> Result<()>,
+}
+
+/// Who is to die.
+struct Victim {
+    it: Dialog,
+    /// Another member, for whom it does something.
+    other: Option<Dialog>,
+}
+
+impl<'a> Stage<'a> {
+    fn new(wire: &'a Wire, library: &'a Path) -> Result<Self> {
+        let steps_file = wire.scratch.file("steps");
+        let file = File::options()
+            .read(true)
+            .write(true)
+            .create_new(true)
+            .open(&steps_file)?;
+        Ok(Self {
+            wire,
+            library,
+            ifindex: interface::index(DEVICE).context("the device")?,
+            survivors: Vec::new(),
+            steps: shared::map(&file, &[0, 0])?,
+            steps_file,
+        })
+    }
+
+    /// A process that may open handles; its steps count, or not.
+    fn start(&self, counts: bool) -> Result<Dialog> {
+        let library = format!("LD_LIBRARY_PATH={}", self.library.display());
+        let steps = format!("FANPCAP_FAULTS={}", self.steps_file.display());
+        let words = ["env", &library, &steps];
+        let words = if counts { &words[..] } else { &words[..2] };
+        Dialog::behind(self.wire, GROUP, words)
+    }
+
+    fn member(&self, counts: bool) -> Result<Dialog> {
+        let mut member = self.start(counts)?;
+        member.expect(OPEN, "opened 0")?;
+        Ok(member)
+    }
+
+    fn victim(&self) -> Result<Victim> {
+        let it = self.start(true)?;
+        Ok(Victim { it, other: None })
+    }
+
+    fn audit(&self) -> Result<(usize, usize), String> {
+        audit::audit(self.ifindex, GROUP)
+    }
+
+    /// Waits until all agrees, while the survivors look for packets.
+    fn await_agreement(&mut self) -> Result<()> {
+        let count = self.survivors.len();
+        let mut said = String::new();
+        let awaited = await_for("agreement", LIMIT, || {
+            for survivor in &mut self.survivors {
+                survivor.count(0)?;
+            }
+            let audited = audit::audit(self.ifindex, GROUP);
+            said = format!("{audited:?}");
+            Ok(matches!(audited, Ok((members, _)) if members == count).then_some(()))
+        });
+        awaited.with_context(|| said.clone())
+    }
+
+    /// Checks that all agrees once the next member has come, and when it is gone again. One that
+    /// was killed before it had deposited anything is noticed by nobody: the next change completes
+    /// or undoes its own.
+    fn ensure_next_repairs(&mut self) -> Result<()> {
+        let next = self.member(false)?;
+        self.survivors.push(next);
+        self.await_agreement()?;
+        self.ensure_all_arrive()?;
+        drop(self.survivors.pop());
+        match self.survivors.is_empty() {
+            true => member::wait_for_members(GROUP, 0),
+            false => self.await_agreement(),
+        }
+    }
+
+    /// Checks that the survivors get each of some frames once.
+    fn ensure_all_arrive(&mut self) -> Result<()> {
+        let count = |survivors: &mut [Dialog]| {
+            let counts = survivors.iter_mut().map(|it| it.count(0));
+            counts.sum::<Result<usize>>()
+        };
+        let before = count(&mut self.survivors)?;
+        let frames = traffic::frames(3, &traffic::flows(3, 60), 0..120)?;
+        self.wire.send(&frames)?;
+        await_for("each frame once", LIMIT, || {
+            let now = count(&mut self.survivors)? - before;
+            ensure!(now <= frames.len(), "{now} packets");
+            Ok((now == frames.len()).then_some(()))
+        })
+    }
+
+    /// Has the victim make a change, and kills it before step `at` of that; 0: not at all. Returns
+    /// how many steps there were, and whether it was killed.
+    fn run(&mut self, change: &Change, at: u64) -> Result<(u64, bool)> {
+        self.steps[1].set(0);
+        let mut victim = (change.prepare)(self)?;
+        let before = self.steps[0].get();
+        self.steps[1].set(if at == 0 { 0 } else { before + at });
+        let acted = (change.act)(self, &mut victim);
+        let count = self.steps[0].get() - before;
+        let is_killed = at != 0 && count == at;
+        ensure!(acted.is_ok() != is_killed, "{acted:?} after {count} steps");
+        self.steps[1].set(0);
+        drop(victim);
+        thread::sleep(PAUSE);
+        if self.survivors.is_empty() {
+            member::wait_for_members(GROUP, 0)?;
+        }
+        self.ensure_next_repairs()?;
+        Ok((count, is_killed))
+    }
+}
+
+/// Kills a victim at each step of a change.
+fn die_in_each_step(change: &Change) -> Result<()> {
+    let library = library()?;
+    on_wire(1, |wire| {
+        let mut stage = Stage::new(wire, library)?;
+        for _ in 0..change.survivors + usize::from(change.hole) {
+            stage.survivors.push(stage.member(false)?);
+        }
+        if change.hole {
+            drop(stage.survivors.remove(1));
+            stage.await_agreement()?;
+            ensure!(
+                stage.audit() == Ok((change.survivors, 1)),
+                "{:?}",
+                stage.audit()
+            );
+        }
+        let (count, _) = stage.run(change, 0).context("nobody is killed")?;
+        let [first, last] = change.around;
+        let is_tried = |at: &u64| *at <= first || *at + last > count || at % STRIDE == 0;
+        let mut killed = 0;
+        for at in (1..=count).filter(is_tried) {
+            let run = stage.run(change, at);
+            let (_, is_killed) = run.with_context(|| format!("killed at step {at} of {count}"))?;
+            killed += u32::from(is_killed);
+        }
+        print(&format!(
+            "{count} steps; {killed} members killed at as many of them"
+        ));
+        ensure!(killed > 5);
+        Ok(())
+    })
+}
+
+#[expect(clippy::print_stdout, reason = "the figures of a test")]
+fn print(figures: &str) {
+    println!("{figures}");
+}
+
+fn join(_: &mut Stage<'_>, victim: &mut Victim) -> Result<()> {
+    victim.it.expect(OPEN, "opened 0")
+}
+
+fn joined(stage: &mut Stage<'_>) -> Result<Victim> {
+    let it = stage.member(true)?;
+    Ok(Victim { it, other: None })
+}
+
+#[test]
+#[ignore = "needs root: run by make test"]
+fn the_first_member_joins() -> Result<()> {
+    die_in_each_step(&Change {
+        survivors: 0,
+        hole: false,
+        around: [20, 20],
+        prepare: |stage| stage.victim(),
+        act: join,
+    })
+}
+
+#[test]
+#[ignore = "needs root: run by make test"]
+fn a_newcomer_joins_at_the_end() -> Result<()> {
+    die_in_each_step(&Change {
+        survivors: 2,
+        hole: false,
+        around: [30, 15],
+        prepare: |stage| stage.victim(),
+        act: join,
+    })
+}
+
+#[test]
+#[ignore = "needs root: run by make test"]
+fn a_newcomer_joins_in_a_hole() -> Result<()> {
+    die_in_each_step(&Change {
+        survivors: 2,
+        hole: true,
+        around: [50, 15],
+        prepare: |stage| stage.victim(),
+        act: join,
+    })
+}
+
+#[test]
+#[ignore = "needs root: run by make test"]
+fn a_member_leaves() -> Result<()> {
+    die_in_each_step(&Change {
+        survivors: 2,
+        hole: false,
+        around: [10, 10],
+        prepare: joined,
+        act: |_, victim| victim.it.expect("close 0", "done"),
+    })
+}
+
+#[test]
+#[ignore = "needs root: run by make test"]
+fn a_member_buries_another() -> Result<()> {
+    die_in_each_step(&Change {
+        survivors: 2,
+        hole: false,
+        around: [10, 110],
+        prepare: |stage| {
+            let other = Some(stage.member(false)?);
+            let it = stage.member(true)?;
+            Ok(Victim { it, other })
+        },
+        act: |stage, victim| {
+            drop(victim.other.take());
+            await_for("the burial", LIMIT, || {
+                victim.it.count(0)?;
+                Ok(stage.audit().ok())
+            })?;
+            Ok(())
+        },
+    })
+}
