@@ -82,7 +82,8 @@ pub(crate) struct Arguments {
     #[arg(long, value_name = "DEV")]
     device: Option<String>,
     /// Starts a copy anew that was killed or ended with an error; a file that it wrote is kept as
-    /// NAME.1, .2 and so on
+    /// NAME.1, .2 and so on. In modes that are steering programs, such as flow, it takes over its
+    /// flows and what it had not read, if it is back within 2 seconds
     #[arg(long)]
     restart: bool,
     /// Merges the captures that the copies write, to files named with %i or to standard output,

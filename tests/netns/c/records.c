@@ -1,8 +1,9 @@
 /* A member that records each packet in FILE, mapped, so that nothing that it got is lost when it is
-   killed: records DEVICE GROUP MODE FILE [immediate|nobody|idle|daemon|holds]... Says "ready" before it
-   looks for packets. nobody: it has given up all privileges by then. idle: it reads nothing before
-   SIGUSR1. daemon: goes on in a child, and says "child PID."; the parent ends at SIGUSR1.
-   holds: a child has it all and does nothing; it says "child PID." too. Ends at SIGTERM, and by itself after a minute. */
+   killed: records DEVICE GROUP MODE FILE [immediate|small|nobody|idle|daemon|holds]... Says "ready"
+   before it looks for packets. small: its ring has 4 MiB. nobody: it has given up all privileges by
+   then. idle: it reads nothing before SIGUSR1. daemon: goes on in a child, and says "child PID.";
+   the parent ends at SIGUSR1. holds: a child has it all and does nothing; it says "child PID." too.
+   Ends at SIGTERM, and by itself after a minute. */
 #include "scene.h"
 #include <fcntl.h>
 #include <grp.h>
@@ -112,7 +113,7 @@ int main(int argc, char **argv)
 
 	setvbuf(stdout, NULL, _IOLBF, 0);
 	if (argc < 5)
-		fail("usage", "records DEVICE GROUP MODE FILE [immediate|nobody|idle|daemon|holds]...");
+		fail("usage", "records DEVICE GROUP MODE FILE [immediate|small|nobody|idle|daemon|holds]...");
 	alarm(60);
 	p = created(argv[1]);
 	pcap_set_snaplen(p, 64);
@@ -120,6 +121,8 @@ int main(int argc, char **argv)
 	for (int at = 5; at < argc; at++) {
 		if (strcmp(argv[at], "immediate") == 0)
 			pcap_set_immediate_mode(p, 1);
+		if (strcmp(argv[at], "small") == 0)
+			pcap_set_buffer_size(p, 4 << 20);
 		is_nobody |= strcmp(argv[at], "nobody") == 0;
 		is_idle |= strcmp(argv[at], "idle") == 0;
 		is_held |= strcmp(argv[at], "holds") == 0;

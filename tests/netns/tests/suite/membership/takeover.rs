@@ -1,6 +1,8 @@
 //! Members that have a name go, and others of the name take over buckets and rings.
 
-use anyhow::Result;
+use std::time::{Duration, Instant};
+
+use anyhow::{Result, ensure};
 use fanpcap_netns::on_wire;
 
 use super::load::Load;
@@ -37,6 +39,22 @@ fn without_a_successor_others_have_it_all_after_the_grace_period() -> Result<()>
         scene.phase()?;
         // Who comes later is a newcomer like any other.
         scene.join_as("name=one")?;
+        scene.phase()?;
+        scene.finish(load)
+    })
+}
+
+#[test]
+#[ignore = "needs root: run by make test"]
+fn nobody_waits_for_a_successor_longer_than_the_ring_has_room() -> Result<()> {
+    on_wire(1, |wire| {
+        let mut scene = Scene::start(wire, 7, 2, &["small"])?;
+        scene.join_as("name=one")?;
+        let load = Load::start()?;
+        scene.phase()?;
+        let begun = Instant::now();
+        scene.end(2, End::Killed)?;
+        ensure!(begun.elapsed() < Duration::from_millis(1800));
         scene.phase()?;
         scene.finish(load)
     })
