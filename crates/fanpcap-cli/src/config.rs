@@ -21,8 +21,9 @@ mod text;
 ///
 /// It reads the environment and the config file as the library does in an application that is
 /// started from here: group, mode, snapshot length, driver, each with the variable or the line that
-/// it is from. It changes nothing, and opens no device. For a group without a mode it shows the one that a new member gets. The exit status is 1 if a setting is wrong,
-/// so that the library would refuse a handle.
+/// it is from. For a group without a mode it shows the one that a new member gets, and why. It
+/// changes nothing, and opens no device. The exit status is 1 if a setting is wrong, so that the
+/// library would refuse a handle.
 #[derive(Args, Debug)]
 pub(crate) struct Arguments {
     /// The device, as an application names it; all devices if there is none

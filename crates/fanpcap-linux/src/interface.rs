@@ -98,15 +98,23 @@ pub fn is_up(socket: BorrowedFd<'_>, index: u32) -> io::Result<bool> {
     // SAFETY: the request is live for the call, which fills its name.
     check(unsafe { libc::ioctl(socket.as_raw_fd(), libc::SIOCGIFNAME, &raw mut request) })?;
     // SAFETY: as above; the call fills its flags.
-    match check(unsafe { libc::ioctl(socket.as_raw_fd(), libc::SIOCGIFFLAGS, &raw mut request) }) {
-        // It gets another name right now, and by none is it found (net/core/dev.c,
-        // dev_change_name()); or it is gone, which the next call tells.
-        Err(error) if error.raw_os_error() == Some(libc::ENODEV) => return Ok(false),
-        asked => asked?,
-    };
+    let asked = unsafe { libc::ioctl(socket.as_raw_fd(), libc::SIOCGIFFLAGS, &raw mut request) };
+    if !unless_renamed(check(asked))? {
+        return Ok(false);
+    }
     // SAFETY: the call has written the flags, and any bits are a value.
     let flags = unsafe { request.ifr_ifru.ifru_flags };
     Ok(c_int::from(flags) & libc::IFF_UP != 0)
+}
+
+/// Whether the interface was found by the name that it had just now. It is not found while it gets
+/// another one (net/core/dev.c, dev_change_name()), for which it is down; or when it has gone,
+/// which the next call tells.
+fn unless_renamed(asked: io::Result<()>) -> io::Result<bool> {
+    match asked {
+        Err(error) if error.raw_os_error() == Some(libc::ENODEV) => Ok(false),
+        asked => asked.map(|()| true),
+    }
 }
 
 #[cfg(test)]
@@ -118,5 +126,22 @@ mod tests {
         assert!(super::names().iter().any(|name| name == "lo"));
         assert_eq!(super::index("no such name"), None);
         assert_eq!(super::index("lo:1"), None);
+    }
+
+    #[test]
+    fn an_interface_that_is_gone_is_an_error_and_one_without_its_name_is_down() {
+        use std::os::fd::AsFd;
+        let socket = std::net::UdpSocket::bind("127.0.0.1:0").unwrap();
+        let index = super::index("lo").unwrap();
+        assert!(super::is_up(socket.as_fd(), index).unwrap());
+        let gone = super::is_up(socket.as_fd(), 0x7fff_fff0).unwrap_err();
+        let errors = [libc::ENODEV, libc::ENXIO].map(Some);
+        assert!(errors.contains(&gone.raw_os_error()), "{gone}");
+        // Its name was asked for, and has changed since.
+        let renamed = || Err(std::io::Error::from_raw_os_error(libc::ENODEV));
+        assert!(!super::unless_renamed(renamed()).unwrap());
+        let refused = Err(std::io::Error::from_raw_os_error(libc::EBADF));
+        assert!(super::unless_renamed(refused).is_err());
+        assert!(super::unless_renamed(Ok(())).unwrap());
     }
 }

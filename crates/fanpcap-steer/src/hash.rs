@@ -61,7 +61,7 @@ pub const fn both(one: u64, other: u64) -> u64 {
     one.wrapping_add(other)
 }
 
-/// The hash, [`NUMBER_MAX`] at most; a group takes it modulo its members. The shift differs from
+/// The hash, [`NUMBER_MAX`] at most, which selects a bucket of the group. The shift differs from
 /// that of [`mix`], which it would undo.
 pub const fn finish(hash: u64) -> u32 {
     ((hash ^ (hash >> 29)).wrapping_mul(M2) >> 33) as u32

@@ -291,7 +291,7 @@ pub enum Steer {
     /// The hash from the NIC or the kernel. Without one, or if it is 0: as [`Flow::WHOLE`], and 0
     /// where that drops.
     Rss,
-    /// This number as the hash: the member is the number modulo the members.
+    /// The member of this rank, modulo the members that have a share.
     To(u32),
     /// 1 to 4 bytes at this offset of the frame's bytes, which exclude a tag that the kernel keeps
     /// beside the frame. Drops a frame that is too short.

@@ -58,7 +58,7 @@ pub enum Decision {
     Copy,
     /// The member that this hash selects in the packet's class.
     Steer(u32),
-    /// The member of this number in the packet's class, modulo the number of members.
+    /// The member of this rank in the packet's class, modulo the members that have a share.
     Member(u32),
     /// The members that these two hashes select, which may be equal.
     Double(u32, u32),

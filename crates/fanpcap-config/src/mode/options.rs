@@ -1,5 +1,5 @@
-//! The options after the name of a mode: those of the group, such as `+defrag`, and those of the one
-//! member, such as `+weight=3`.
+//! The options after the name of a mode: those of the group, such as `+defrag`, and those of the
+//! one member, such as `+weight=3`.
 
 use super::{Mode, ModeKind};
 use crate::report::{Fault, offset_in, quote};

@@ -46,10 +46,11 @@ static ENTRIES: [Described; 25] = [
     function("steer_vlan", &[], "By the VLAN id of the outermost tag. Untagged: drops.", "steer_vlan", |_| steer(Steer::Vlan)),
     function("steer_rrobin", &[], "In turn, counted on each CPU.", "ip >-> steer_rrobin", |_| steer(Steer::RoundRobin)),
     function("steer_rnd", &[], "At random.", "steer_rnd", |_| steer(Steer::Random)),
-    function("steer_cpu", &[], "By the CPU on which the packet arrived.", "steer_cpu", |_| steer(Steer::Cpu)),
-    function("steer_rss", &[], "By the hash that the NIC or the kernel gave the packet; without one as steer_flow, and to the first member where \
-        that would drop.", "ip >-> steer_rss", |_| steer(Steer::Rss)),
-    function("steer_to", &[parameter("n", Kind::Number(0, i32::MAX as i128))], "To the member of this number, from 0, modulo the members.",
+    function("steer_cpu", &[], "By the CPU on which the packet arrived: its number is a rank, as for steer_to.", "steer_cpu", |_| steer(Steer::Cpu)),
+    function("steer_rss", &[], "By the hash that the NIC or the kernel gave the packet; without one as steer_flow. What that would drop goes to one \
+        member.", "ip >-> steer_rss", |_| steer(Steer::Rss)),
+    function("steer_to", &[parameter("n", Kind::Number(0, i32::MAX as i128))], "To the member of this rank, from 0, modulo the members that have a share. A member keeps its \
+        rank. That of one that has gone goes to the next newcomer, or to the last member.",
         "ip >-> steer_to 1", |given| steer(Steer::To(given.number()?))),
     function("steer_key", &[parameter("key", Kind::Key)], "By the fields of the key, as they are: source and destination are told apart. A field is \
         missing: drops.", "ip >-> steer_key key_5tuple", |given| steer(Steer::Key(given.key()?))),

@@ -73,7 +73,7 @@ fn a_newcomer_takes_the_groups_steering_program() {
         let digest = p.change(|state| state.digest).unwrap();
         let shown = joined(p);
         assert_eq!(joins(&[steered(title, digest)], None), shown);
-        // A title that is cut, or not what it says, is of no use: `flow` is refused with the reason.
+        // A title that is cut, or not what it says, is of no use.
         assert_eq!(joins(&[steered(title, digest + 1)], None), "flow");
         assert_eq!(joins(&[steered("main = steer_rr", digest)], None), "flow");
     }

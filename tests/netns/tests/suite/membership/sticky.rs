@@ -79,7 +79,7 @@ fn a_group_becomes_sticky_when_its_program_is_replaced() -> Result<()> {
     on_wire(1, |wire| {
         let frames = traffic::frames(21, &traffic::flows(21, 60), 0..120)?;
         let mut own = Dialog::start(wire, 7)?;
-        let mut come = |own: &mut Dialog, handles: usize| -> Result<Vec<usize>> {
+        let come = |own: &mut Dialog, handles: usize| -> Result<Vec<usize>> {
             let count = |own: &mut Dialog| -> Result<Vec<usize>> {
                 (0..handles).map(|handle| own.count(handle)).collect()
             };
