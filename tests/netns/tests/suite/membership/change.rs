@@ -51,14 +51,14 @@ impl Change {
         let moved = story.moved(self.phase, self.member);
         ensure!(moved.of_others == 0, "{what}: {moved:?}");
         ensure!(moved.flows == moved.concerned, "{what}: {moved:?}");
-        match (self.is_sticky, self.end) {
-            (true, None) => ensure!(moved.flows == 0, "{what}: {moved:?}"),
-            // The member may have had flows of buckets that were not its own any more.
-            (true, Some(_)) => ensure!(moved.flows > 0, "{what}: {moved:?}"),
-            (false, _) => {
-                let most = self.most();
-                ensure!(moved.flows as f64 <= most, "{what}: {moved:?} over {most}");
-            }
+        if self.is_sticky {
+            // Who comes moves none. Who goes may have flows of buckets that were another's already.
+            let before = self.phase - 1;
+            let had = self.member.map_or(0, |member| story.flows(before, member));
+            ensure!(moved.flows == had, "{what}: {moved:?}, it had {had}");
+        } else {
+            let most = self.most();
+            ensure!(moved.flows as f64 <= most, "{what}: {moved:?} over {most}");
         }
         if let Some(successor) = self.successor {
             let has = story.flows(self.phase, successor);

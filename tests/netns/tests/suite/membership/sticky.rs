@@ -51,6 +51,23 @@ fn a_successor_has_the_flows_that_its_predecessor_has_kept() -> Result<()> {
 
 #[test]
 #[ignore = "needs root: run by make test"]
+fn one_that_does_not_read_loses_the_flows_that_it_has_kept() -> Result<()> {
+    on_wire(1, |wire| {
+        let mut scene = Scene::start(wire, 7, 3, STICKY)?;
+        let mut load = Load::start()?;
+        scene.phase()?;
+        scene.join()?;
+        scene.phase()?;
+        scene.silence(2, &mut load, false)?;
+        scene.phase()?;
+        // It reads what it had when it was stopped.
+        scene.member(2).signal("CONT")?;
+        scene.finish(load)
+    })
+}
+
+#[test]
+#[ignore = "needs root: run by make test"]
 fn all_members_of_a_group_are_sticky_or_none() -> Result<()> {
     on_wire(1, |wire| {
         for (group, runs, asked) in [
