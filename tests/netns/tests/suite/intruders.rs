@@ -8,7 +8,7 @@ use fanpcap_group::root;
 use fanpcap_netns::dialog::Dialog;
 use fanpcap_netns::{Wire, on_wire};
 use fanpcap_testkit::await_for::LIMIT;
-use fanpcap_testkit::{Member, Program, await_for, traffic};
+use fanpcap_testkit::{Member, Program, await_for, mounts, traffic};
 
 const PROGRAM: &str = "open main = steer_flow";
 const FRAMES: u64 = 2000;
@@ -63,5 +63,30 @@ fn another_user_gets_nothing_of_a_group_and_is_not_in_its_way() -> Result<()> {
         ensure!(!said.contains("got "), "{said}");
         ensure!(said.matches("tried").count() > 3, "{said}");
         Ok(())
+    })
+}
+
+/// A `/run` that is not in memory, so that the pages are in `/dev/shm`, of which another user has
+/// taken all room.
+const FULL: &str = "mount --bind /usr /run && mount -t tmpfs -o mode=1777,size=64k tmpfs /dev/shm && \
+                    { setpriv --reuid=65534 --regid=65534 --clear-groups \
+                    dd if=/dev/zero of=/dev/shm/all bs=4k 2>/dev/null; exec \"$@\"; }";
+
+#[test]
+#[ignore = "needs root: run by make test"]
+fn who_finds_no_room_for_a_page_is_told_and_captures_alone() -> Result<()> {
+    mounts::where_possible(|| {
+        on_wire(1, |wire| {
+            let words = ["unshare", "-m", "sh", "-c", FULL, "sh"];
+            let mut one = Dialog::behind(wire, 7, &words)?;
+            one.expect(PROGRAM, "opened 0")?;
+            let there = format!("--mount=/proc/{}/ns/mnt", one.pid());
+            let mut other = Dialog::behind(wire, 7, &["nsenter", &there])?;
+            let said = other.ask(PROGRAM)?;
+            let reason = "none of them can be joined: no member has a page";
+            ensure!(said.contains(reason), "{said}");
+            let mut one = [one];
+            ensure_all_arrive(wire, &mut one, 1)
+        })
     })
 }
