@@ -1,6 +1,6 @@
 //! Members without a mode: the group's own, or the default of a new group.
 
-use super::fake::{Fake, World};
+use super::fake::{Fake, Takes, World};
 use fanpcap::activate::activate;
 use fanpcap::fanout::fanout;
 use fanpcap::handle::{ERROR, Handle};
@@ -19,7 +19,7 @@ fn steered(title: &str, digest: u64) -> Runs {
 }
 
 /// What the handle joins as, where the group runs these, one at each look.
-fn joins(runs: &[Runs], takes: Option<fn(&Membership) -> Result<(), JoinError>>) -> String {
+fn joins(runs: &[Runs], takes: Option<Takes>) -> String {
     let world = World::default();
     let p = world.open("fx0", Some("group = 9"));
     p.change(|state| {
@@ -97,9 +97,9 @@ fn a_long_steering_program_comes_from_the_members() {
 
 #[test]
 fn where_others_are_faster_their_mode_counts() {
-    let only_lb = |membership: &Membership| match membership.mode.kind {
-        ModeKind::Lb => Ok(()),
-        _ => Err(JoinError::OtherMode {
+    let only_lb = |membership: &Membership| match membership.mode.kind == ModeKind::Lb {
+        true => Ok(()),
+        false => Err(JoinError::OtherMode {
             group: 9,
             asked: membership.shown_mode(),
             runs: "lb".to_owned(),

@@ -15,6 +15,9 @@ use std::io;
 use std::path::PathBuf;
 use std::sync::Arc;
 
+/// Whether a group takes a membership.
+pub(crate) type Takes = fn(&Membership) -> Result<(), JoinError>;
+
 /// The handles that there are, in one list.
 #[derive(Default)]
 pub(crate) struct World {
@@ -50,7 +53,7 @@ pub(crate) struct State {
     /// What the group's members have as the text of its steering program.
     pub(crate) program_text: Option<String>,
     /// Which memberships the group takes.
-    pub(crate) takes: Option<fn(&Membership) -> Result<(), JoinError>>,
+    pub(crate) takes: Option<Takes>,
     /// The mode that the handle has joined by, and the digest of its steering program.
     pub(crate) joined_as: Option<String>,
     pub(crate) digest: Option<u64>,
