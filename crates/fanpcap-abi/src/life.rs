@@ -10,10 +10,11 @@ use fanpcap::request::Request;
 use fanpcap_config::mode::Mode;
 use fanpcap_config::settings::Membership;
 use fanpcap_config::steering::{PcapCompiler, Steering};
-use fanpcap_group::join::{self, Entrant, JoinError, ProgramError, Runs};
+use fanpcap_group::join::{self, Entrant, JoinError, Leg, ProgramError, Runs};
 use fanpcap_group::record::MemberCounters;
 use fanpcap_group::rejecting::Rejections;
 use fanpcap_group::replace::replace;
+use fanpcap_group::stake::Stake;
 use fanpcap_group::steered::{Filtering, SteerError, Steered, Unchanging};
 use fanpcap_group::turn::Turn;
 use fanpcap_linux::interface;
@@ -116,8 +117,9 @@ impl Handle for PcapHandle {
         )
     }
 
-    fn join(self, membership: &Membership) -> Result<(), JoinError> {
+    fn join(self, membership: &Membership, together: &[Self]) -> Result<(), JoinError> {
         let socket = self.socket().ok_or(JoinError::NotPacket)?;
+        let others = Others::of(self, together)?;
         // Without statistics, zeros are right.
         let counted = self.statistics().unwrap_or_default();
         let member = join::join(Entrant {
@@ -128,6 +130,7 @@ impl Handle for PcapHandle {
                 received: counted.received.into(),
                 dropped: counted.dropped.into(),
             },
+            leg: others.leg(),
         })?;
         let fd = socket.as_raw_fd();
         handles::with_new(self, |entry| entry.member = Some((member, fd)));
@@ -152,7 +155,7 @@ impl Handle for PcapHandle {
     }
 
     fn group(self) -> Option<(u16, Mode)> {
-        handles::identity(self).map(|identity| (identity.group(), identity.mode()))
+        handles::identity(self).map(|identity| (identity.known_group(), identity.mode()))
     }
 
     fn weight(self) -> Option<u16> {
@@ -201,6 +204,42 @@ impl Handle for PcapHandle {
     ) -> Result<Filtering, SteerError> {
         let no_socket = || SteerError::Read(ErrorKind::NotConnected.into());
         steered.refilter(self.socket().ok_or_else(no_socket)?, own)
+    }
+}
+
+/// The other devices of a handle's group.
+enum Others {
+    None,
+    /// They come after the handle's.
+    After(Vec<u32>),
+    /// The group's first device is another, with this stake.
+    Before(Arc<Stake>),
+}
+
+impl Others {
+    /// `together`: the handles on all devices of the group, if it has several.
+    fn of(p: PcapHandle, together: &[PcapHandle]) -> Result<Self, JoinError> {
+        match together.split_first() {
+            None => Ok(Self::None),
+            Some((first, others)) if *first == p => {
+                let index =
+                    |other: &PcapHandle| Some(packet::address(other.socket()?).ok()?.ifindex);
+                let indices = others.iter().map(index).collect::<Option<_>>();
+                indices.map(Self::After).ok_or(JoinError::NotPacket)
+            }
+            Some((first, _)) => {
+                let stake = handles::stake(*first);
+                stake.map(Self::Before).ok_or(JoinError::NotPacket)
+            }
+        }
+    }
+
+    fn leg(&self) -> Leg<'_> {
+        match self {
+            Self::None => Leg::Only,
+            Self::After(others) => Leg::First(others),
+            Self::Before(stake) => Leg::Behind(stake),
+        }
     }
 }
 

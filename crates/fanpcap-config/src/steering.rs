@@ -18,6 +18,7 @@ pub struct Steering {
     compiled: Compiled,
     title: String,
     text: String,
+    is_sticky: bool,
 }
 
 impl PartialEq for Steering {
@@ -42,6 +43,7 @@ impl Steering {
             compiled: compiled.map_err(|error| script.blame(unfit(&error)))?,
             title: script.title(source.text()),
             text: script.whole(source.text()),
+            is_sticky: script.sticky().is_some(),
         })
     }
 
@@ -64,6 +66,11 @@ impl Steering {
     /// The whole text, from which [`Script::of_title`] makes the same steering program.
     pub fn text(&self) -> &str {
         &self.text
+    }
+
+    /// Whether its groups remember flows.
+    pub fn is_sticky(&self) -> bool {
+        self.is_sticky
     }
 
     /// Whether the steering program drops or counts, so that each member needs the filtering part.

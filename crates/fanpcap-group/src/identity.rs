@@ -12,6 +12,7 @@ use fanpcap_linux::process;
 #[derive(Clone, Debug)]
 pub struct Identity {
     group: u16,
+    known_as: u16,
     mode: Mode,
     ifindex: u32,
     id: MemberId,
@@ -24,6 +25,7 @@ impl Identity {
         let group_dir = GroupDir::for_member(ifindex, group).ok();
         Self {
             group,
+            known_as: group,
             mode,
             ifindex,
             id,
@@ -35,6 +37,7 @@ impl Identity {
     pub(crate) fn outside(group: u16, ifindex: u32) -> Self {
         Self {
             group,
+            known_as: group,
             mode: Mode::from(ModeKind::Program),
             ifindex,
             id: MemberId::of_socket(0),
@@ -42,9 +45,21 @@ impl Identity {
         }
     }
 
-    /// The group's number.
+    /// The same with the number of the whole group, where this is its part on a further device.
+    pub(crate) fn known_as(self, whole: Option<u16>) -> Self {
+        let known_as = whole.unwrap_or(self.known_as);
+        Self { known_as, ..self }
+    }
+
+    /// The number of the kernel's group.
     pub fn group(&self) -> u16 {
         self.group
+    }
+
+    /// The number by which the application knows the group. A group on several devices has a number
+    /// of the kernel's on each, and is known by the first.
+    pub fn known_group(&self) -> u16 {
+        self.known_as
     }
 
     /// The member's id in its network namespace.

@@ -4,6 +4,7 @@ mod error;
 mod program_error;
 mod same;
 mod runs;
+mod leg;
 mod entry;
 mod program;
 
@@ -13,12 +14,13 @@ use crate::page::MemberId;
 use crate::record::MemberCounters;
 use crate::rejecting::Rejections;
 use crate::roster::Roster;
-pub use error::JoinError;
+pub use error::{DevicesError, JoinError};
 use fanpcap_config::mode::{Mode, ModeKind, described};
 use fanpcap_config::report::harmless_text;
 use fanpcap_config::settings::{Group, Membership};
 use fanpcap_linux::interface;
 use fanpcap_linux::packet::{self, Address, ETH_P_SILENT, Filter, PacketFanout, Refusal};
+pub use leg::Leg;
 pub use program::{takes_programs, try_to_load};
 pub use program_error::ProgramError;
 pub use runs::{Runs, Titled, program_text, runs};
@@ -36,6 +38,8 @@ pub struct Entrant<'a> {
     pub protocol: u16,
     /// What the system's library has counted on the socket.
     pub before: MemberCounters,
+    /// What its device is for the group.
+    pub leg: Leg<'a>,
 }
 
 /// Joins a group.
@@ -66,9 +70,14 @@ pub fn join(entrant: Entrant<'_>) -> Result<Member, JoinError> {
         bound,
         protocol: entrant.protocol,
         id: MemberId::of_socket(inode),
+        leg: entrant.leg,
     };
     if let Some(steering) = &membership.steering {
-        return program::join(&newcomer, steering, entrant.before);
+        let mut join = |it: &Newcomer<'_>| program::join(it, steering, entrant.before);
+        return match entrant.leg {
+            Leg::Behind(lead) => leg::follow(newcomer, lead, &mut join),
+            Leg::Only | Leg::First(_) => join(&newcomer),
+        };
     }
     let member = |number| Member::new(newcomer.identity(number), entrant.before, None);
     // Create the page first. An observer of the group's pages can then hold the newcomer before it
@@ -112,6 +121,7 @@ struct Newcomer<'a> {
     bound: Address,
     protocol: u16,
     id: MemberId,
+    leg: Leg<'a>,
 }
 
 impl Newcomer<'_> {
@@ -121,7 +131,8 @@ impl Newcomer<'_> {
 
     /// The identity of this newcomer in the group with this number.
     fn identity(&self, number: u16) -> Identity {
-        Identity::new(number, self.membership.mode, self.bound.ifindex, self.id)
+        let identity = Identity::new(number, self.membership.mode, self.bound.ifindex, self.id);
+        identity.known_as(self.leg.number())
     }
 
     /// Makes the member before it joins, if the group's number is known by then.

@@ -12,6 +12,7 @@ pub mod closing;
 pub mod steered;
 pub mod group_stats;
 mod table;
+mod lead;
 mod slots;
 mod faults;
 mod locker;

@@ -6,6 +6,8 @@
 //! and the slot is a placeholder. A newcomer enters at the array's end; the placeholder is closed,
 //! and the kernel moves the newcomer into the slot. Nobody else's slot changes.
 //!
+//! A group may follow another (`following`).
+//!
 //! A member that is gone and has promised a successor keeps its buckets for a while (`succession`).
 //!
 //! Every change is made by whoever holds the group's lock. Who dies within one leaves its journal;
@@ -15,7 +17,9 @@ mod relinked;
 mod silence;
 mod succession;
 mod weights;
+mod following;
 
+use crate::lead::Lead;
 use crate::table::{Gone, Journal, Row, State, Table, at};
 use fanpcap_buckets::layout::SLOTS;
 use fanpcap_buckets::{self as buckets, Share, Slot};
@@ -98,11 +102,17 @@ impl<R> From<io::Error> for Unjoined<R> {
 pub(crate) struct Slots<'a, G> {
     table: Table<'a>,
     ground: &'a mut G,
+    /// The table of the group that this group follows.
+    lead: Option<Table<'a>>,
 }
 
 impl<'a, G: Ground> Slots<'a, G> {
     pub(crate) fn new(table: Table<'a>, ground: &'a mut G) -> Self {
-        Self { table, ground }
+        Self {
+            table,
+            ground,
+            lead: None,
+        }
     }
 
     /// Completes the change that its author has not.
@@ -153,8 +163,9 @@ impl<'a, G: Ground> Slots<'a, G> {
         }
         self.finish_join(slot)?;
         self.await_longer(slot);
-        if !self.has_owner() {
-            self.balance();
+        match self.has_owner() {
+            true => self.follow()?,
+            false => self.balance(),
         }
         Ok(slot)
     }
@@ -366,14 +377,25 @@ impl<'a, G: Ground> Slots<'a, G> {
         self.finish_balance();
     }
 
-    /// Moves as few buckets as possible, so that each owner has its share.
+    /// Moves as few buckets as possible, so that each owner has its share. In a group that follows
+    /// another, the buckets go to the members that own them there.
     fn finish_balance(&mut self) {
+        let lead = self.lead.and_then(Lead::of);
         if !self.has_owner() {
             self.enlist();
         }
+        if let Some(lead) = &lead {
+            self.enlist_as(lead);
+        }
         let shares = self.shares();
-        if !shares.is_empty() {
-            self.move_buckets(&shares);
+        match self.lead {
+            _ if shares.is_empty() => {}
+            None => self.move_buckets(&shares),
+            Some(_) => self.move_as(lead.as_ref(), &shares),
+        }
+        if let Some(lead) = lead {
+            self.ground.step();
+            lead.note_followed_by(self.table);
         }
         self.finish();
     }
@@ -393,11 +415,18 @@ impl<'a, G: Ground> Slots<'a, G> {
             self.ground.step();
             self.table.set_owner(step.bucket, step.to);
         }
-        let slots: Vec<Slot> = shares.iter().map(|share| share.slot).collect();
         self.ground.step();
-        self.table
-            .set_ranks(&buckets::ranks(&self.table.ranks(), &slots));
-        self.table.set(at::MOVED, moves.len() as u64);
+        self.table.set_ranks(&self.ranks_of(shares));
+        self.note_moved(moves.len());
+    }
+
+    fn ranks_of(&self, shares: &[Share]) -> Vec<Slot> {
+        let slots: Vec<Slot> = shares.iter().map(|share| share.slot).collect();
+        buckets::ranks(&self.table.ranks(), &slots)
+    }
+
+    fn note_moved(&self, buckets: usize) {
+        self.table.set(at::MOVED, buckets as u64);
         self.table.set(at::MOVED_NS, self.ground.now_ns());
     }
 

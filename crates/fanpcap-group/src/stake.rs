@@ -4,6 +4,7 @@
 use crate::ground::Kernel;
 use crate::group_stats::Departed;
 use crate::heir::{self, ReadOut};
+use crate::lead;
 use crate::page::MemberId;
 use crate::record::MemberCounters;
 use crate::shared::Shared;
@@ -33,6 +34,8 @@ const FAILED: Duration = Duration::from_millis(100);
 #[derive(Debug)]
 pub struct Stake {
     shared: Arc<Shared>,
+    /// What the members of the group share that this group follows.
+    lead: Option<Arc<Shared>>,
     /// The member's socket, by `SO_COOKIE`.
     cookie: u64,
     lock: GroupLock,
@@ -83,9 +86,11 @@ impl Stake {
         cookie: u64,
         lock: GroupLock,
         lifeline: OwnedFd,
+        lead: Option<Arc<Shared>>,
     ) -> Self {
         Self {
             shared,
+            lead,
             cookie,
             lock,
             pid: std::process::id(),
@@ -99,6 +104,16 @@ impl Stake {
     /// What the member shares with the others.
     pub(crate) fn shared(&self) -> &Arc<Shared> {
         &self.shared
+    }
+
+    /// The member's socket, by `SO_COOKIE`.
+    pub(crate) fn cookie(&self) -> u64 {
+        self.cookie
+    }
+
+    /// The group's lock.
+    pub(crate) fn lock(&self) -> &GroupLock {
+        &self.lock
     }
 
     /// The members of the group that are gone.
@@ -131,7 +146,7 @@ impl Stake {
         if let Ok(Some(_turn)) = self.lock.try_take() {
             let mut kernel = Kernel::<Infallible>::of(&self.shared);
             // Best effort, as above.
-            let _ = Slots::new(self.shared.table(), &mut kernel).depart(self.cookie);
+            let _ = self.slots(&mut kernel).depart(self.cookie);
         }
     }
 
@@ -155,8 +170,20 @@ impl Stake {
         if let Ok(_turn) = self.lock.take() {
             let mut kernel = Kernel::<Infallible>::of(&self.shared);
             // Best effort: another try would fail as well.
-            let _ = Slots::new(self.shared.table(), &mut kernel).begin_share(self.cookie);
+            let _ = self.slots(&mut kernel).begin_share(self.cookie);
         }
+    }
+
+    /// The group's slots. The caller has the lock.
+    fn slots<'a, G: Ground>(&'a self, ground: &'a mut G) -> Slots<'a, G> {
+        let lead = self.lead.as_ref().map(|lead| lead.table());
+        Slots::new(self.shared.table(), ground).behind(lead)
+    }
+
+    /// Whether the group that this one follows has changed since.
+    fn is_behind(&self) -> bool {
+        let lead = self.lead.as_ref();
+        lead.is_some_and(|lead| lead::is_behind(self.shared.table(), lead.table()))
     }
 
     /// Whether there is more to do than to answer a newcomer.
@@ -169,6 +196,7 @@ impl Stake {
             || has_news
             || has_read_out
             || has_gone
+            || self.is_behind()
             || self.shared.lifelines.is_ready().unwrap_or(true)
     }
 
@@ -193,7 +221,7 @@ impl Stake {
             return Ok(None);
         };
         let mut kernel = Kernel::<Infallible>::of(&self.shared);
-        let mut slots = Slots::new(self.shared.table(), &mut kernel);
+        let mut slots = self.slots(&mut kernel);
         let downs = self.downs.swap(0, Ordering::Relaxed);
         if downs > 0 {
             let noted = slots.note_downs(self.cookie, downs);
@@ -202,6 +230,7 @@ impl Stake {
         self.vacate(&mut slots)?;
         slots.begin_share(self.cookie)?;
         slots.look_for_silent(self.cookie)?;
+        slots.follow()?;
         let orphans = slots.inherit(self.cookie)?;
         let inherited = orphans.into_iter().filter_map(|slot| self.inherit(slot));
         Ok(Some(inherited.collect()))
@@ -227,7 +256,7 @@ impl Stake {
             Err(unknown) => {
                 let cookie = self.shared.table().row(slot).cookie;
                 let mut kernel = Kernel::<Infallible>::of(&self.shared);
-                let mut slots = Slots::new(self.shared.table(), &mut kernel);
+                let mut slots = self.slots(&mut kernel);
                 // Its row stays as it is; the next who attends tries again.
                 let _ = slots.vacate(cookie, &unknown);
                 None
@@ -251,6 +280,8 @@ impl Company for Stake {
         };
         self.is_due.store(again.is_some(), Ordering::Relaxed);
         let again = again.or(answered.err().map(|_| FAILED));
+        // The lead's change goes on, or another member's.
+        let again = again.or(self.is_behind().then_some(BUSY));
         Attention {
             inherited,
             again,

@@ -7,6 +7,7 @@
 //! can make a reader of it panic or leave the table.
 
 mod seats;
+mod sums;
 
 use fanpcap_buckets::layout::{self, BUCKETS, SLOTS};
 use fanpcap_buckets::{Owners, Share, Slot};
@@ -63,6 +64,10 @@ pub(crate) mod at {
     pub(crate) const LOOK_NS: usize = 28;
     /// When to look for members that do not read, nanoseconds of `CLOCK_MONOTONIC`.
     pub(crate) const CHECK_NS: usize = 29;
+    /// Which group this is, however its number was used before: the cookie of its first socket.
+    pub(crate) const ID: usize = 30;
+    /// The [`ID`] of the group whose owners this group's are; 0: it has owners of its own.
+    pub(crate) const FOLLOWS: usize = 31;
     /// The row of the newcomer of a join under way.
     pub(crate) const NEWCOMER: usize = 32;
     /// Rows of all slots.
@@ -75,17 +80,24 @@ pub(crate) mod at {
     /// Of each slot, how far the reader of an unread ring had come (0: there was none), and since
     /// when, nanoseconds of `CLOCK_MONOTONIC`.
     pub(crate) const SEEN: usize = NEW_SLOTS + SLOTS / 8;
+    /// In a group that follows another, the [`GENERATION`] of that one that its owners are of.
+    pub(crate) const FOLLOWED: usize = SEEN + SLOTS * 2;
+    /// How many groups follow this one, and their keys. The number in a key is 0 until it is chosen.
+    pub(crate) const LEGS: usize = FOLLOWED + 1;
     /// How many words there are.
-    pub(crate) const END: usize = SEEN + SLOTS * 2;
+    pub(crate) const END: usize = LEGS + 1 + super::LEGS_MAX;
 }
 
 /// Words of a row.
 pub(crate) const ROW: usize = 8;
 
+/// The most groups that follow one: a handle has 64 devices at most.
+pub(crate) const LEGS_MAX: usize = 63;
+
 const _: () = assert!(layout::OWN + at::END * 8 <= layout::SIZE);
 
 /// "FPTABLE" and the version of the layout.
-pub(crate) const MAGIC: u64 = u64::from_be_bytes(*b"FPTABLE3");
+pub(crate) const MAGIC: u64 = u64::from_be_bytes(*b"FPTABLE4");
 
 /// The first word of a slot's row.
 fn row_at(slot: Slot) -> usize {
@@ -152,6 +164,8 @@ pub(crate) struct Row {
     /// By what a sticky group remembers the member (`seats`): a stamp, and in the lowest byte a
     /// number. A successor gets that of its predecessor.
     pub(crate) seat: u64,
+    /// In a group that follows another: the cookie of the member's socket in that one.
+    pub(crate) lead: u64,
 }
 
 impl Row {
@@ -166,7 +180,7 @@ impl Row {
             self.since_ns,
             self.name,
             self.seat,
-            0,
+            self.lead,
         ]
     }
 
@@ -176,7 +190,7 @@ impl Row {
     }
 
     fn decode(words: [u64; ROW]) -> Self {
-        let [head, cookie, member, heir, since_ns, name, seat, _] = words;
+        let [head, cookie, member, heir, since_ns, name, seat, lead] = words;
         let [state, downs, low, high, pid @ ..] = head.to_le_bytes();
         Self {
             state: State::of(state),
@@ -189,6 +203,7 @@ impl Row {
             since_ns,
             name,
             seat,
+            lead,
         }
     }
 }
@@ -474,18 +489,5 @@ impl<'a> Table<'a> {
         let mut bytes: Vec<u8> = words.flat_map(u64::to_le_bytes).collect();
         bytes.truncate(count);
         bytes
-    }
-
-    /// The sums of all epitaphs.
-    pub(crate) fn gone(&self) -> Gone {
-        let in_use = usize::from(self.get(at::SUMS_IN_USE) & 1 == 1);
-        Gone::decode(self.words_at(at::SUMS[in_use]))
-    }
-
-    /// Writes sums where they don't hold yet. Returns where that is.
-    pub(crate) fn prepare_gone(&self, gone: &Gone) -> u8 {
-        let other = u8::from(self.get(at::SUMS_IN_USE) & 1 == 0);
-        self.set_words(at::SUMS[usize::from(other)], gone.encode());
-        other
     }
 }

@@ -6,12 +6,14 @@ use crate::ground::Kernel;
 use crate::identity::Identity;
 use crate::page::MemberId;
 use crate::record::{Record, WORDS};
-use crate::shared::Shared;
+use crate::shared::{Shared, group_of};
 use crate::slots::{Ground, Slots, Weighed};
 use crate::steered::SteerError;
+use crate::table::at;
 use crate::turn::GroupLock;
 use fanpcap_linux::file::shared::Word;
 use std::convert::Infallible;
+use std::sync::Arc;
 use std::{fmt, io};
 
 /// Why a member has not got another weight.
@@ -25,6 +27,8 @@ pub enum WeighError {
     Gone,
     /// Nobody else in the group has a share of its packets.
     Last,
+    /// The group is on several devices, and this is not the first.
+    Follows,
     /// A system call failed.
     Failed(io::Error),
 }
@@ -36,6 +40,9 @@ impl fmt::Display for WeighError {
             Self::Unreachable(reasons) => f.write_str(reasons),
             Self::Gone => f.write_str("it has left the group"),
             Self::Last => f.write_str("no other member would take its packets"),
+            Self::Follows => {
+                f.write_str("shares are those of the group on the handles' first device")
+            }
             Self::Failed(error) => write!(f, "the group's locker: {error}"),
         }
     }
@@ -46,7 +53,7 @@ impl std::error::Error for WeighError {
         match self {
             Self::Lock(error) => Some(error),
             Self::Failed(error) => Some(error),
-            Self::Unreachable(_) | Self::Gone | Self::Last => None,
+            Self::Unreachable(_) | Self::Gone | Self::Last | Self::Follows => None,
         }
     }
 }
@@ -113,11 +120,34 @@ fn change<T>(
     group: u16,
     work: impl FnOnce(&Shared) -> Result<T, WeighError>,
 ) -> Result<T, WeighError> {
+    let shared = on_device(ifindex, group, |shared| {
+        match shared.table().get(at::FOLLOWS) {
+            0 => work(shared).map(|done| (done, Arc::clone(shared))),
+            _ => Err(WeighError::Follows),
+        }
+    });
+    let (done, lead) = shared?;
+    for (ifindex, group) in lead.table().legs().into_iter().map(group_of) {
+        // Best effort: the members follow when they next look after their group.
+        let _ = on_device(ifindex, group, |shared| {
+            let mut kernel = Kernel::<Infallible>::of(shared);
+            let slots = Slots::new(shared.table(), &mut kernel);
+            Ok(slots.behind(Some(lead.table())).follow()?)
+        });
+    }
+    Ok(done)
+}
+
+fn on_device<T>(
+    ifindex: u32,
+    group: u16,
+    work: impl FnOnce(&Arc<Shared>) -> Result<T, WeighError>,
+) -> Result<T, WeighError> {
     let outside = Identity::outside(group, ifindex);
     let lock = GroupLock::open(&outside)?;
     let _turn = lock.take()?;
     let shared = found::find(&outside, ifindex).map_err(WeighError::Unreachable)?;
-    work(&*shared.ok_or(WeighError::Gone)?)
+    work(&shared.ok_or(WeighError::Gone)?)
 }
 
 /// Returns the cookie of the member's socket.

@@ -10,6 +10,7 @@ use crate::merge::Merge;
 use crate::port::Port;
 use crate::publish::{PublishedCounters, Publisher};
 use crate::ring::Ring;
+use crate::seat::Seat;
 use crate::single;
 use fanpcap_bpf::Classic;
 use fanpcap_linux::process::signal::Blocked;
@@ -256,20 +257,22 @@ impl Reader {
         call.begun |= self.attend(state) && self.control.is_asked();
     }
 
-    /// Does what the companies want that want something. False when none does.
+    /// Does what the companies want, if one wants something. False when none does. All are attended
+    /// to, in the order of the devices: what is done for the first one may concern the others.
     #[cold]
     #[inline(never)]
     fn attend(&self, state: &mut State) -> bool {
-        let mut has_attended = false;
-        for seat in self.control.seats().filter(|seat| seat.is_wanted()) {
+        if !self.control.seats().any(Seat::is_wanted) {
+            return false;
+        }
+        for seat in self.control.seats() {
             // A signal handler that leaves the read by siglongjmp(3) must leave no group's lock
             // locked, and no ring to nobody.
             let _signals = Blocked::new();
             state.inherit(seat.attend(), self.control.timeout);
-            self.control.announce(u64::MAX, None);
-            has_attended = true;
         }
-        has_attended
+        self.control.announce(u64::MAX, None);
+        true
     }
 
     /// All that was inherited is read.

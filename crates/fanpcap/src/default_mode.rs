@@ -6,24 +6,68 @@ use fanpcap_config::fanout::Script;
 use fanpcap_config::mode::{Mode, ModeKind};
 use fanpcap_config::settings::{Group, Membership};
 use fanpcap_config::steering::Steering;
-use fanpcap_group::join::{JoinError, ProgramError, Runs, Titled};
+use fanpcap_group::join::{DevicesError, JoinError, ProgramError, Runs, Titled};
 use std::sync::Arc;
 
 /// How often to look at the group anew, when another member was faster or the last one has gone.
 const LOOKS: u32 = 4;
 
-/// Joins a group, by the mode that was asked for or the default.
-pub(crate) fn join<H: Handle>(p: H, membership: &Membership) -> Result<(), JoinError> {
-    let mut joined = with_mode(p, membership, &|p, membership| p.join(membership));
+/// Whether a group can have several devices. Each of the kernel's has one, and steers by itself in
+/// a mode of the kernel's. A sticky group's program remembers the flows of one device.
+pub(crate) fn spans_devices(membership: &Membership) -> bool {
+    let steering = membership.steering.as_ref();
+    steering.is_some_and(|steering| !steering.is_sticky())
+}
+
+/// Joins a group, by the mode that was asked for or the default. `together` is as [`Handle::join`]
+/// says. On its further devices a group has the mode that it has on the first.
+pub(crate) fn join<H: Handle>(
+    p: H,
+    membership: &Membership,
+    together: &[H],
+) -> Result<(), JoinError> {
+    let attempt = |p: H, membership: &Membership| join_as(p, membership, together);
+    if let Some(first) = together.first().filter(|first| **first != p) {
+        let steering = first.steered().and_then(|steered| steered.steering());
+        return match first.group() {
+            Some((_, mode)) if membership.is_default => {
+                attempt(p, &membership.in_mode(mode, steering))
+            }
+            _ => attempt(p, membership),
+        };
+    }
+    let mut joined = with_mode(p, membership, &attempt);
     for _ in 1..LOOKS {
         match &joined {
             Err(error) if membership.is_default && is_other(error) => {
-                joined = with_mode(p, membership, &|p, membership| p.join(membership));
+                joined = with_mode(p, membership, &attempt);
             }
             _ => break,
         }
     }
     joined
+}
+
+/// Joins a group by a mode, where the group can have all the devices.
+fn join_as<H: Handle>(p: H, membership: &Membership, together: &[H]) -> Result<(), JoinError> {
+    match (membership.group, together.get(1)) {
+        _ if spans_devices(membership) => p.join(membership, together),
+        (Group::Number(group), Some(second)) => Err(one_device(group, membership, *second)),
+        _ => p.join(membership, &[]),
+    }
+}
+
+/// The error of a group that has one device, and was to have `second` as well.
+pub(crate) fn one_device<H: Handle>(group: u16, membership: &Membership, second: H) -> JoinError {
+    let request = second.request();
+    let second = request.map_or_else(String::new, |it| it.system_name().to_owned());
+    let mode = membership.shown_mode();
+    let error = DevicesError::One {
+        group,
+        mode,
+        second,
+    };
+    error.into()
 }
 
 /// Checks whether [`join`] would fail as the group is now.

@@ -1,10 +1,10 @@
 //! pcap_fanout(3PCAP): a group by a call, before activation or after.
 
-use crate::default_mode;
+use crate::default_mode::{self, spans_devices};
 use crate::handle::{ERROR, Handle};
 use crate::plan::ERROR_LENGTH;
 use crate::request::Request;
-use crate::several::{each, is_several};
+use crate::several::{all, each, is_several};
 use fanpcap_config::fanout::Fanout;
 use fanpcap_config::mode::{Mode, described};
 use fanpcap_config::report::Report;
@@ -24,16 +24,13 @@ const NEW: c_int = -1;
 /// The error message.
 pub fn fanout<H: Handle>(p: H, group: c_int, fanout: Option<String>) -> Result<(), String> {
     let call = call(group, fanout)?;
-    if is_several(p) && call.group != Group::New {
-        return Err(
-            "pcap_fanout: the kernel's groups are of one device each, and the handle has several: use \
-             PCAP_FANOUT_NEW, or set PCAP_GROUP_dev for each device"
-                .to_owned(),
-        );
+    let whole = if is_several(p) { all(p) } else { Vec::new() };
+    if matches!(call.fanout, Some(Fanout::Mode(_))) {
+        ensure_one(&call.group, &whole)?;
     }
     let mut result = Ok(());
     let status = each(p, |part| {
-        result = apply(part, call.clone());
+        result = apply(part, call.clone(), &whole);
         if result.is_ok() { 0 } else { ERROR }
     });
     p.publish_counters();
@@ -58,7 +55,19 @@ fn call(group: c_int, fanout: Option<String>) -> Result<FanoutCall, String> {
     Ok(FanoutCall { group, fanout })
 }
 
-fn apply<H: Handle>(p: H, call: FanoutCall) -> Result<(), String> {
+/// Refuses one group of a kernel's mode for `whole`, the handles on several devices.
+fn ensure_one<H>(group: &Group, whole: &[H]) -> Result<(), String> {
+    if *group == Group::New || whole.is_empty() {
+        return Ok(());
+    }
+    Err(
+        "pcap_fanout: a group of this mode is of one device, and the handle has several: use mode flow, or \
+         PCAP_FANOUT_NEW, or set PCAP_GROUP_dev for each device"
+            .to_owned(),
+    )
+}
+
+fn apply<H: Handle>(p: H, call: FanoutCall, whole: &[H]) -> Result<(), String> {
     let before = p.request();
     let before = before.unwrap_or_else(|| Arc::new(Request::plain()));
     let mut request = Request::clone(&before);
@@ -83,7 +92,14 @@ fn apply<H: Handle>(p: H, call: FanoutCall) -> Result<(), String> {
     match p.group() {
         Some((group, mode)) if is_same(&membership, group, mode) => change(p, group, &membership),
         Some(has) => Err(membership.blame(&already(p, has, &membership))),
-        None => default_mode::join(p, &membership).map_err(|error| membership.blame(&error)),
+        None => {
+            let together = match spans_devices(&membership) {
+                true => whole,
+                false => ensure_one(&membership.group, whole).map(|()| &[][..])?,
+            };
+            let joined = default_mode::join(p, &membership, together);
+            joined.map_err(|error| membership.blame(&error))
+        }
     }
 }
 

@@ -94,11 +94,14 @@ pub trait Handle: Copy + PartialEq {
     /// The error of bind(2).
     fn bind(self) -> io::Result<()>;
 
-    /// Joins a group.
+    /// Joins a group. `together` are the handles on all devices of the group, in their order, where
+    /// it has several. The first of them has joined before the others.
     ///
     /// # Errors
     /// Why the handle can't join.
-    fn join(self, membership: &Membership) -> Result<(), JoinError>;
+    fn join(self, membership: &Membership, together: &[Self]) -> Result<(), JoinError>
+    where
+        Self: Sized;
 
     /// Checks whether the handle could join a group.
     ///

@@ -1,12 +1,11 @@
 //! A handle on several devices. The application has the handle on the first device; the library has
 //! the others.
 
-use crate::default_mode;
+use crate::default_mode::{self, one_device, spans_devices};
 use crate::handle::{Handle, NO_SUCH_DEVICE, PartState};
 use crate::plan::{Plans, provide};
 use crate::single;
-use fanpcap_config::settings::{Group, Plan};
-use fanpcap_group::join::JoinError;
+use fanpcap_config::settings::{Group, Membership, Plan};
 use std::ffi::c_int;
 use std::iter;
 
@@ -85,7 +84,7 @@ pub(crate) fn activate<H: Handle>(p: H) -> c_int {
         return foreseen;
     }
     let live = each(p, |part| match plans.of(part) {
-        Ok(plan) => go_live(part, plan),
+        Ok(plan) => go_live(part, plan, &groups),
         Err(status) => status,
     });
     if live >= 0 {
@@ -131,39 +130,59 @@ fn activate_part<H: Handle>(p: H, plans: &mut Plans<H>) -> c_int {
     status
 }
 
+/// A group of the handle, and the handles on its devices in their order.
+struct OneGroup<H> {
+    membership: Membership,
+    parts: Vec<H>,
+}
+
 /// Checks whether the handle on one device could join its group, because a handle that has joined
-/// can't leave when another one fails. `groups` are the groups of the devices before it, with their
-/// devices.
-fn foresee<H: Handle>(p: H, plan: &Plan, groups: &mut Vec<(Group, String)>) -> c_int {
-    let membership = plan.membership.as_ref();
-    let Some(membership) = membership.filter(|_| p.group().is_none()) else {
+/// can't leave when another one fails. `groups` are the groups of the devices before it.
+fn foresee<H: Handle>(p: H, plan: &Plan, groups: &mut Vec<OneGroup<H>>) -> c_int {
+    let Some(membership) = &plan.membership else {
         return 0;
     };
-    let group = membership.group;
-    let foreseen = default_mode::foresee(p, membership);
-    let request = p.request();
-    let wants = request.map_or_else(String::new, |request| request.system_name().to_owned());
-    let before = groups.iter().find(|(other, _)| *other == group);
-    let apart = match (group, before) {
-        (Group::Number(group), Some((_, has))) => {
-            let has = has.clone();
-            Err(JoinError::OtherDevice { group, has, wants })
-        }
-        _ => {
-            groups.push((group, wants));
-            Ok(())
-        }
+    let mut groups_before = groups.iter_mut();
+    if let Some(whole) = groups_before.find(|it| is_one(&it.membership, membership)) {
+        whole.parts.push(p);
+        return 0;
+    }
+    let foreseen = match p.group() {
+        None => default_mode::foresee(p, membership),
+        Some(_) => Ok(()),
     };
+    let mut numbers = groups.iter().map(|it| it.membership.group);
+    let apart = match membership.group {
+        Group::Number(group) if numbers.any(|it| it == membership.group) => {
+            Err(one_device(group, membership, p))
+        }
+        Group::Number(_) | Group::New => Ok(()),
+    };
+    groups.push(OneGroup {
+        membership: membership.clone(),
+        parts: vec![p],
+    });
     match foreseen.and(apart) {
         Ok(()) => 0,
         Err(error) => p.fail(&membership.blame(&error)),
     }
 }
 
+/// Whether the handles on two devices are in one group.
+fn is_one(one: &Membership, other: &Membership) -> bool {
+    let is_same = (one.group, one.mode) == (other.group, other.mode);
+    is_same && spans_devices(one) && one.steering == other.steering
+}
+
 /// Starts reception on one device, in its group if it has one.
-fn go_live<H: Handle>(p: H, plan: &Plan) -> c_int {
+fn go_live<H: Handle>(p: H, plan: &Plan, groups: &[OneGroup<H>]) -> c_int {
     match &plan.membership {
-        Some(membership) => single::join(p, membership),
+        Some(membership) => {
+            let whole = groups.iter().find(|it| it.parts.contains(&p));
+            let parts = whole.map_or(&[][..], |it| &it.parts);
+            let together = if parts.len() > 1 { parts } else { &[] };
+            single::join(p, membership, together)
+        }
         None => match p.bind() {
             Ok(()) => 0,
             Err(error) => p.fail(&format!("bind: {error}")),

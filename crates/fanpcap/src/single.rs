@@ -65,7 +65,7 @@ fn activate_in_group<H: Handle>(p: H, membership: &Membership) -> c_int {
     if status < 0 {
         return status;
     }
-    match join(p, membership) {
+    match join(p, membership, &[]) {
         0 => status,
         joined => joined,
     }
@@ -82,11 +82,12 @@ pub(crate) fn activate_silently<H: Handle>(p: H) -> c_int {
     status
 }
 
-/// Joins a group with a silent handle, unless pcap_fanout(3PCAP) has joined meanwhile.
-pub(crate) fn join<H: Handle>(p: H, membership: &Membership) -> c_int {
+/// Joins a group with a silent handle, unless pcap_fanout(3PCAP) has joined meanwhile. `together` is
+/// as [`Handle::join`] says.
+pub(crate) fn join<H: Handle>(p: H, membership: &Membership, together: &[H]) -> c_int {
     let joined = match p.group() {
         Some(_) => Ok(()),
-        None => default_mode::join(p, membership),
+        None => default_mode::join(p, membership, together),
     };
     p.note(|notes| notes.is_unjoined = joined.is_err());
     match joined {

@@ -296,6 +296,22 @@ static pcap_t *several(const char *other)
 
 static pcap_t *one_group_for_several(void) { return joined(several(other_device), 7, "hash"); }
 
+static pcap_t *by_settings_in_one_group(void)
+{
+	setenv("PCAP_GROUP", "7", 1);
+	setenv("PCAP_FANOUT", "hash", 1);
+	pcap_t *p = several(other_device);
+
+	(void)pcap_activate(p);
+	return p;
+}
+
+static pcap_t *on_other_devices(void)
+{
+	(void)joined(created(device), 7, "flow");
+	return joined(several(other_device), 7, "flow");
+}
+
 static pcap_t *several_not_alike(void)
 {
 	pcap_t *p = several("any");
@@ -339,6 +355,8 @@ static const struct {
 	{ "group-on-other-device", on_other_device },
 	{ "group-has-other-protocol", other_protocol },
 	{ "one-group-for-several-devices", one_group_for_several },
+	{ "group-on-one-device", by_settings_in_one_group },
+	{ "group-on-other-devices", on_other_devices },
 	{ "several-devices-not-alike", several_not_alike },
 	{ "group-is-full", full },
 	{ "group-set-by-a-variable", set_by_variable },

@@ -9,7 +9,7 @@ use fanpcap_netns::{DEVICE, FAR_DEVICE, Wire, on_wire};
 use fanpcap_testkit::{Program, errors_page, member, veth};
 
 /// The cases of c/refused.c about groups, with what is set in the environment.
-const JOINING: [Case; 27] = [
+const JOINING: [Case; 29] = [
     ("not-a-packet-socket", &[]),
     ("not-a-live-handle", &[]),
     ("group-out-of-range", &[]),
@@ -32,6 +32,8 @@ const JOINING: [Case; 27] = [
     ("group-on-other-device", &[]),
     ("group-has-other-protocol", &[]),
     ("one-group-for-several-devices", &[]),
+    ("group-on-one-device", &[]),
+    ("group-on-other-devices", &[]),
     ("several-devices-not-alike", &[]),
     ("group-is-full", &[]),
     (

@@ -131,12 +131,6 @@ fn choose(arguments: &Arguments, library: &Library, device: &str) -> Result<Memb
     if !asked && arguments.threads == 1 {
         return Ok(Membership::None);
     }
-    ensure!(
-        arguments.threads == 1 || !device.contains('^'),
-        "{device}: the kernel's groups are of one device each, so several threads can't share several \
-         devices by --group or --fanout: name a group for each in the environment, \
-         PCAP_GROUP_eth0=5 PCAP_GROUP_eth1=6, or in pcap.conf(5)"
-    );
     Ok(Membership::Call(arguments.group))
 }
 

@@ -1,6 +1,7 @@
 //! How a newcomer enters a steered group: it makes what the members share, or gets it from one of
 //! them, and takes a slot.
 
+use super::leg::Leg;
 use super::same::{ensure_none_differs, other_program};
 use super::{JoinError, Newcomer, ProgramError};
 use crate::found;
@@ -92,6 +93,8 @@ impl<'a> Entry<'a> {
         lock: GroupLock,
     ) -> Result<Stake, JoinError> {
         let (group, ifindex) = (self.newcomer.fanout.id, self.newcomer.bound.ifindex);
+        let leg = self.newcomer.leg;
+        leg.ensure_same(shared.table(), (group, ifindex))?;
         if shared.table().get(at::DIGEST) != self.steering.digest() {
             // A page may tell the other's title.
             ensure_none_differs(group, ifindex, self.newcomer.id, self.steering)?;
@@ -109,6 +112,9 @@ impl<'a> Entry<'a> {
     ) -> Result<Stake, JoinError> {
         let key = group_key(self.newcomer.bound.ifindex, identity.group());
         let shared = new_shared(key, self.steering).map_err(|error| self.steer(error))?;
+        let id = packet::cookie(self.newcomer.fd);
+        let id = id.map_err(|error| self.failed("SO_COOKIE", error))?;
+        self.newcomer.leg.begin(shared.table(), id);
         let shared = Arc::new(shared);
         let loaded = load_fanout(self.steering, shared.map());
         let loaded = loaded.map_err(|error| self.steer(error))?;
@@ -163,16 +169,24 @@ impl<'a> Entry<'a> {
             lifeline: lifeline.read.as_fd(),
             enter: &mut enter,
         };
+        let lead = match newcomer.leg {
+            Leg::Behind(lead) => Some(lead),
+            Leg::Only | Leg::First(_) => None,
+        };
         let row = Row {
             weight: newcomer.membership.weight.unwrap_or(1),
             pid: std::process::id(),
             cookie,
             member: newcomer.id.socket(),
             name: newcomer.membership.name.as_deref().map_or(0, digest),
+            lead: lead.map_or(0, |lead| lead.cookie()),
             ..Row::default()
         };
         let mut kernel = Kernel::with(&shared, entering);
-        let joined = Slots::new(shared.table(), &mut kernel).join(&row);
+        let lead = lead.map(|lead| Arc::clone(lead.shared()));
+        let of_lead = lead.as_ref().map(|lead| lead.table());
+        let slots = Slots::new(shared.table(), &mut kernel);
+        let joined = slots.behind(of_lead).join(&row);
         let slot = joined.map_err(|error| match error {
             Unjoined::Full => JoinError::Full(newcomer.fanout.id),
             Unjoined::Refused(error) => error,
@@ -185,7 +199,7 @@ impl<'a> Entry<'a> {
             early.show_shared(&shared);
         }
         found::remember(&shared);
-        Ok(Stake::new(shared, cookie, lock, lifeline.write))
+        Ok(Stake::new(shared, cookie, lock, lifeline.write, lead))
     }
 
     fn identity(&self) -> Identity {

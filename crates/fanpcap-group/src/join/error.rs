@@ -46,6 +46,8 @@ pub enum JoinError {
         /// The handle's device.
         wants: String,
     },
+    /// The reason is that the handle or the group has several devices.
+    Devices(DevicesError),
     /// The group captures another protocol.
     OtherProtocol {
         /// The group's number.
@@ -120,6 +122,7 @@ impl fmt::Display for JoinError {
                  number, as PCAP_GROUP_{} or group_{wants} in pcap.conf",
                 shell_name(wants),
             ),
+            Self::Devices(error) => error.fmt(f),
             Self::OtherProtocol { group, has, wants } => write!(
                 f,
                 "fan-out group {group} captures protocol {has:#06x}, this handle {wants:#06x}: use \
@@ -155,6 +158,7 @@ impl std::error::Error for JoinError {
         match self {
             Self::Stranded { error, .. } => Some(error),
             Self::Program(error) => Some(error),
+            Self::Devices(error) => Some(error),
             Self::Kernel { error, .. } => Some(error),
             Self::NotPacket
             | Self::NotPermitted { .. }
@@ -184,12 +188,76 @@ impl JoinError {
             Self::AlreadyAs { .. } => "already-in-by-another-mode",
             Self::OtherMode { .. } => "group-has-other-mode",
             Self::OtherDevice { .. } => "group-on-other-device",
+            Self::Devices(error) => error.slug(),
             Self::OtherProtocol { .. } => "group-has-other-protocol",
             Self::Full(_) => "group-is-full",
             Self::Stranded { error, .. } => error.slug(),
             Self::Program(error) => error.slug(),
             Self::Kernel { .. } => "system-call-failed",
         }
+    }
+}
+
+/// Why a handle and a group can't have the same devices.
+#[derive(Debug)]
+pub enum DevicesError {
+    /// The group is on other devices than the handle, or in another order.
+    Other {
+        /// The group's number.
+        group: u16,
+        /// The group's devices.
+        has: String,
+        /// The handle's devices.
+        wants: String,
+    },
+    /// A group of this mode has one device, and the handle is on several.
+    One {
+        /// The group's number.
+        group: u16,
+        /// The mode.
+        mode: String,
+        /// The device of the handle that would be the group's second.
+        second: String,
+    },
+}
+
+impl fmt::Display for DevicesError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Other { group, has, wants } => write!(
+                f,
+                "fan-out group {group} has the devices {has}, this handle {wants}: all members name the \
+                 same devices in the same order; or use another group",
+            ),
+            Self::One {
+                group,
+                mode,
+                second,
+            } => write!(
+                f,
+                "fan-out group {group}, of mode {mode}, is of one device: use mode flow for several, or give \
+                 {second} another number, as PCAP_GROUP_{} or group_{second} in pcap.conf",
+                shell_name(second),
+            ),
+        }
+    }
+}
+
+impl std::error::Error for DevicesError {}
+
+impl DevicesError {
+    /// The error's section in docs/errors.md.
+    pub fn slug(&self) -> &'static str {
+        match self {
+            Self::Other { .. } => "group-on-other-devices",
+            Self::One { .. } => "group-on-one-device",
+        }
+    }
+}
+
+impl From<DevicesError> for JoinError {
+    fn from(error: DevicesError) -> Self {
+        Self::Devices(error)
     }
 }
 

@@ -60,7 +60,8 @@ impl<G: Ground> Slots<'_, G> {
                 silent.push(slot);
             }
         }
-        if !silent.is_empty() {
+        // The member is silent where it is in the lead.
+        if !silent.is_empty() && self.lead.is_none() {
             self.note(Journal::Balance);
             for slot in silent {
                 self.set_state(slot, State::Newcomer);

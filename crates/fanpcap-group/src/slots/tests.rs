@@ -5,6 +5,7 @@ mod memory;
 mod world;
 mod takeover;
 mod silent;
+mod pair;
 
 use super::*;
 use crate::table::MAGIC;
@@ -214,7 +215,7 @@ fn a_full_group_and_a_locker_without_room_refuse_a_newcomer() {
 /// Kills the one who changes at every step of every change: the next one repairs it.
 #[test]
 fn who_dies_in_any_step_of_any_change_is_finished_by_the_next() {
-    type Change = fn(&mut World, u64) -> Result<(), Killed>;
+    type Change = fn(&mut World, u64) -> Result<u64, Killed>;
     let changes: [(&str, Change); 6] = [
         ("join at the end", |world, kill| {
             let newcomer = world.open();

@@ -86,15 +86,25 @@ fn a_member_keeps_its_weight() {
 }
 
 #[test]
-fn several_devices_get_a_new_group_each() {
+fn several_devices_get_a_new_group_each_of_a_kernels_mode() {
     let world = World::default();
     let p = world.open_several("fx0^fx1", "");
-    let refused = fanout(p, 9, None).unwrap_err();
-    assert!(
-        refused.contains("several: use PCAP_FANOUT_NEW"),
-        "{refused}"
-    );
+    let refused = fanout(p, 9, mode("lb")).unwrap_err();
+    assert!(refused.contains("has several: use mode flow"), "{refused}");
     assert_eq!(fanout(p, -1, mode("lb")), Ok(()));
     assert_eq!(activate(p), 0);
     assert!(p.group().is_some() && p.after(1).group().is_some());
+}
+
+#[test]
+fn several_devices_are_in_one_steered_group() {
+    let world = World::default();
+    let p = world.open_several("fx0^fx1", "");
+    assert_eq!(activate(p), 0);
+    world.calls();
+    assert_eq!(fanout(p, 9, mode("flow")), Ok(()));
+    assert_eq!(
+        world.calls(),
+        ["0 join 0 of 2", "1 join 1 of 2", "0 publish"]
+    );
 }

@@ -253,8 +253,11 @@ impl Handle for Fake<'_> {
         Ok(())
     }
 
-    fn join(self, membership: &Membership) -> Result<(), JoinError> {
-        self.log("join");
+    fn join(self, membership: &Membership, together: &[Self]) -> Result<(), JoinError> {
+        let place = together.iter().position(|it| *it == self);
+        self.log(&place.map_or("join".to_owned(), |place| {
+            format!("join {place} of {}", together.len())
+        }));
         self.change(|state| match state.refused {
             Some(error) => Err(error()),
             None => {

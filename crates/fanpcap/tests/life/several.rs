@@ -107,13 +107,32 @@ fn nobody_joins_when_one_is_foreseen_to_be_refused() {
 }
 
 #[test]
-fn a_group_is_of_one_device() {
+fn a_group_of_a_kernels_mode_is_of_one_device() {
     let world = World::default();
-    let p = world.open_several(DEVICES, "def_group = 7\n");
+    let p = world.open_several(DEVICES, "def_group = 7\nfanout = lb\n");
     assert_eq!(activate(p), ERROR);
-    let text = "fx1: fan-out group 7 is on device fx0, not on fx1";
+    let text = "fx1: fan-out group 7, of mode lb, is of one device: use mode flow";
     assert!(p.error().starts_with(text), "{}", p.error());
     assert!(world.calls().iter().all(|call| !call.ends_with("join")));
+    let p = world.open_several(DEVICES, "def_group = 7\nfanout = flow+sticky\n");
+    assert_eq!(activate(p), ERROR);
+    let text = "fx1: fan-out group 7, of mode flow+sticky, is of one device";
+    assert!(p.error().starts_with(text), "{}", p.error());
+}
+
+#[test]
+fn a_steered_group_is_of_all_devices_with_its_number() {
+    let world = World::default();
+    let settings = "def_group = 7\nfanout = flow\ngroup_fx1 = 8\n";
+    let p = world.open_several("fx0^fx1^fx2", settings);
+    assert_eq!(activate(p), 0);
+    let calls = world.calls();
+    let of = |what: &str| -> Vec<String> {
+        let found = calls.iter().filter(|call| call.contains(what));
+        found.cloned().collect()
+    };
+    assert_eq!(of("foresee"), ["0 foresee", "1 foresee"]);
+    assert_eq!(of("join"), ["0 join 0 of 2", "1 join", "2 join 1 of 2"]);
 }
 
 #[test]

@@ -2,6 +2,7 @@
 //! packet is lost, doubled or seen by two members.
 
 mod records;
+mod wires;
 mod load;
 mod table;
 mod story;
@@ -18,3 +19,4 @@ mod apart;
 mod relinked;
 mod weights;
 mod drained;
+mod legs;

@@ -104,7 +104,8 @@ fn what_can_not_be_is_said() -> Result<()> {
         let said = |arguments: &[&str], group: &str| -> Result<String> {
             let program = wires
                 .program("several", arguments)?
-                .set("PCAP_GROUP", group);
+                .set("PCAP_GROUP", group)
+                .set("PCAP_FANOUT", if group.is_empty() { "" } else { "lb" });
             let ended = program.run(&wires.scratch)?;
             ensure!(!ended.status.success(), "{}", ended.said);
             Ok(ended.said)
@@ -112,7 +113,10 @@ fn what_can_not_be_is_said() -> Result<()> {
         let text = said(&["f1^gone", "plain", "1"], "")?;
         ensure!(text.contains("gone: No such device"), "{text}");
         let text = said(&["f1^f2", "plain", "1"], "5")?;
-        ensure!(text.contains("give f2 another number"), "{text}");
+        ensure!(
+            text.contains("use mode flow for several, or give f2 another number"),
+            "{text}"
+        );
         // Or f1 would swallow its share of group 5.
         ensure!(text.contains("listening 0\n"), "{text}");
         let text = said(&["f1^f2", "number", "1"], "")?;

@@ -5,6 +5,7 @@ mod check;
 mod seats;
 mod readers;
 mod successors;
+mod following;
 
 use super::super::{Ground, Slots, Unjoined, Weighed};
 use super::memory::Memory;
@@ -179,6 +180,9 @@ impl Ground for Kernel {
 #[derive(Clone, Debug)]
 pub(super) struct World {
     memory: Memory,
+    /// The table of the group that this one follows, where it does. A process has sockets of the
+    /// same cookie in both.
+    lead: Option<Memory>,
     kernel: Kernel,
     /// Names of members.
     names: BTreeMap<u64, u64>,
@@ -195,6 +199,7 @@ impl World {
         };
         Self {
             memory: Memory::new(),
+            lead: None,
             kernel,
             names: BTreeMap::new(),
             heirs: BTreeMap::new(),
@@ -210,7 +215,9 @@ impl World {
     fn change<T>(&mut self, actor: u64, work: impl FnOnce(&mut Slots<'_, Kernel>) -> T) -> T {
         self.kernel.actor = actor;
         self.kernel.locker_is_full = self.locker_is_full;
-        work(&mut Slots::new(self.memory.table(), &mut self.kernel))
+        let lead = self.lead.as_ref().map(Memory::table);
+        let slots = Slots::new(self.memory.table(), &mut self.kernel);
+        work(&mut slots.behind(lead))
     }
 
     /// A new socket.
@@ -229,6 +236,7 @@ impl World {
             cookie: own,
             weight: 1,
             name: self.names.get(&own).copied().unwrap_or(0),
+            lead: self.lead.as_ref().map_or(0, |_| own),
             ..Row::default()
         };
         self.change(own, |slots| slots.join(&row))
@@ -320,18 +328,18 @@ impl World {
         self.heirs.clear();
     }
 
-    /// Runs `work`, in which `actor` is killed after so many steps.
+    /// Runs `work`, in which `actor` is killed after so many steps. Returns how many are left.
     pub(super) fn dying(
         &mut self,
         actor: u64,
         steps: u64,
         work: impl FnOnce(&mut Self),
-    ) -> Result<(), Killed> {
+    ) -> Result<u64, Killed> {
         self.kernel.left = Some(steps);
         let done = panic::catch_unwind(AssertUnwindSafe(|| work(self)));
-        self.kernel.left = None;
+        let left = self.kernel.left.take().unwrap_or(0);
         match done {
-            Ok(()) => Ok(()),
+            Ok(()) => Ok(left),
             Err(payload) if payload.is::<Killed>() => {
                 self.close(actor);
                 Err(Killed)
@@ -397,7 +405,7 @@ impl World {
 
     /// The same if no member has missed the last time: it could not tell the two apart, and the others
     /// that can may die.
-    fn flap_once(&mut self) {
+    pub(super) fn flap_once(&mut self) {
         let is_told = |cookie: &u64| self.kernel.sockets[cookie].is_told;
         if !self.members().iter().any(is_told) {
             self.flap();

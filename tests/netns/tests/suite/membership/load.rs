@@ -11,6 +11,7 @@ use fanpcap_netns::{DEVICE, FAR_DEVICE};
 use fanpcap_testkit::veth;
 
 use super::records::{Got, now_us};
+use super::wires::Wires;
 
 /// Frame `number` is of flow `number % FLOWS`.
 pub(super) const FLOWS: u32 = 4096;
@@ -26,7 +27,8 @@ pub(super) struct Load {
 
 struct Sending {
     stop: Arc<AtomicBool>,
-    sender: JoinHandle<Result<fanpcap_gen::Sent>>,
+    /// Returns the frames sent, and how many nanoseconds that took.
+    sender: JoinHandle<Result<(u64, u64)>>,
     since_us: u64,
     device: &'static str,
     received_before: u64,
@@ -46,8 +48,13 @@ struct Part {
 
 impl Load {
     pub(super) fn start() -> Result<Self> {
+        Self::start_to(DEVICE)
+    }
+
+    /// The load of a device, or of the devices of two wires, `vb^vd`.
+    pub(super) fn start_to(device: &'static str) -> Result<Self> {
         Ok(Self {
-            sending: Some(Sending::start(DEVICE)?),
+            sending: Some(Sending::start(device)?),
             sent: Sent::default(),
         })
     }
@@ -89,10 +96,19 @@ impl Sending {
         };
         let stop = Arc::new(AtomicBool::new(false));
         let ending = Arc::clone(&stop);
-        let mut sender = Sender::open(FAR_DEVICE, pool, Choice::Portable)?;
-        let received_before = veth::counters(device)?.received;
+        let received_before = received(device)?;
         let since_us = now_us();
-        let send = move || sender.send(&plan, &ending);
+        let send: Box<dyn FnOnce() -> Result<(u64, u64)> + Send> = match device.contains('^') {
+            true => {
+                let mut wires = Wires::open(pool)?;
+                Box::new(move || wires.send(&ending))
+            }
+            false => {
+                let mut sender = Sender::open(FAR_DEVICE, pool, Choice::Portable)?;
+                let mut send = move || sender.send(&plan, &ending);
+                Box::new(move || send().map(|sent| (sent.frames, sent.nanoseconds)))
+            }
+        };
         Ok(Self {
             stop,
             sender: thread::spawn(send),
@@ -105,14 +121,21 @@ impl Sending {
     /// Returns the number of frames sent, all of which have reached the packet sockets.
     fn stop(self) -> Result<u32> {
         self.stop.store(true, Ordering::Relaxed);
-        let ran = self.sender.join().expect("the sender does not panic")?;
-        let sent = ran.frames;
-        let rate = sent as f64 * 1e6 / ran.nanoseconds as f64;
+        let (sent, nanoseconds) = self.sender.join().expect("the sender does not panic")?;
+        let rate = sent as f64 * 1e6 / nanoseconds as f64;
         print(&format!("{rate:.0} kpps offered"));
-        let received = veth::counters(self.device)?.received - self.received_before;
+        let received = received(self.device)? - self.received_before;
         ensure!(received == sent, "{sent} frames sent, {received} received");
         Ok(u32::try_from(sent)?)
     }
+}
+
+/// Frames that a device has received, or that several have.
+pub(super) fn received(devices: &str) -> Result<u64> {
+    let received = devices
+        .split('^')
+        .map(|it| Ok(veth::counters(it)?.received));
+    received.sum()
 }
 
 impl Sent {

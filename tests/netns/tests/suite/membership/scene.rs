@@ -15,11 +15,12 @@ use fanpcap_testkit::await_for::LIMIT;
 use fanpcap_testkit::{await_for, veth};
 
 use super::change::Change;
-use super::load::{FLOWS, Load, Sent, print};
+use super::load::{self, FLOWS, Load, Sent, print};
 use super::recorder::{End, Recorder};
 use super::records::{self, now_us};
 use super::story::Story;
 use super::table::{BUCKETS, Owners, Table};
+use super::wires;
 
 /// How many frames of each flow are sent in a phase.
 const ROUNDS: u64 = 6;
@@ -55,12 +56,23 @@ impl<'a> Scene<'a> {
         count: usize,
         how: &'static [&'static str],
     ) -> Result<Self> {
-        let first = Recorder::start(wire, DEVICE, group, how)?;
+        Self::start_on(wire, DEVICE, group, count, how)
+    }
+
+    /// The same on a device, or on the devices of two wires, `vb^vd`.
+    pub(super) fn start_on(
+        wire: &'a Wire,
+        device: &'static str,
+        group: u16,
+        count: usize,
+        how: &'static [&'static str],
+    ) -> Result<Self> {
+        let first = Recorder::start(wire, device, group, how)?;
         let table = Table::of(first.pid()?)?;
         let owners = table.owners();
         let mut scene = Self {
             wire,
-            device: DEVICE,
+            device,
             group,
             how,
             members: vec![first],
@@ -310,6 +322,26 @@ impl<'a> Scene<'a> {
         Ok(slots.iter().filter(|(old, new)| old != new).count())
     }
 
+    /// One of two devices goes down and up: each bucket's owner is the same socket as before.
+    pub(super) fn flap(&mut self, load: &mut Load, device: &str) -> Result<()> {
+        load.pause()?;
+        let same = self.owners.shares().into_keys().map(|slot| (slot, slot));
+        let slots = match device == DEVICE {
+            true => self.slots_by_age(),
+            false => same.collect(),
+        };
+        let expected = self.owners.renumbered(&slots);
+        wires::flap(device, DOWN)?;
+        self.await_move("the slots' new numbers", |owners| *owners == expected)?;
+        for member in &mut self.members {
+            let new = member.slot.and_then(|slot| slots.get(&slot));
+            member.slot = new.copied();
+        }
+        load.go_on(self.device)?;
+        self.note_nothing(&format!("{device} was down"), self.phases.len());
+        Ok(())
+    }
+
     /// The device goes down and up while all members are stopped. A newcomer comes before they go
     /// on, and numbers the slots: it takes its share of members whose sockets have moved.
     pub(super) fn relink_asleep(&mut self, load: &mut Load) -> Result<()> {
@@ -446,7 +478,7 @@ impl<'a> Scene<'a> {
 pub(super) fn phase_of(device: &str, members: &[Recorder], is_sticky: bool) -> Result<Range<u64>> {
     thread::sleep(SETTLED);
     let from = now_us();
-    let received = || anyhow::Ok(veth::counters(device)?.received);
+    let received = || load::received(device);
     let before = received()?;
     await_for("frames of each flow", LIMIT, || {
         let count = received()? - before;

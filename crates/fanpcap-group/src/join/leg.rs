@@ -1,0 +1,141 @@
+//! One group over several devices: the kernel has a group on each, and those of the devices after
+//! the first follow that of the first. This says which they are.
+
+use super::{DevicesError, JoinError, Newcomer, ProgramError, device, wanted};
+use crate::roster::Roster;
+use crate::shared::{group_key, group_of};
+use crate::stake::Stake;
+use crate::table::{LEGS_MAX, Table, at};
+use fanpcap_config::settings::Group;
+use std::io::ErrorKind;
+use std::sync::Arc;
+
+/// What a handle's device is for its group.
+#[derive(Clone, Copy, Debug)]
+pub enum Leg<'a> {
+    /// Its only device.
+    Only,
+    /// The first of several. The interface indices of the others, in the handle's order.
+    First(&'a [u32]),
+    /// Another of several. The stake of the handle's socket on the first.
+    Behind(&'a Arc<Stake>),
+}
+
+/// How often another group may take the number that was free.
+const TRIES: usize = 8;
+
+impl Leg<'_> {
+    /// Writes into the table of a new group what the group follows and what follows it. `id` is the
+    /// cookie of the group's first socket.
+    pub(super) fn begin(&self, table: Table<'_>, id: u64) {
+        table.set(at::ID, id);
+        table.set(at::FOLLOWS, self.follows());
+        let keys: Vec<u64> = self.others().iter().map(|it| group_key(*it, 0)).collect();
+        table.set_legs(&keys);
+    }
+
+    /// Checks that a group, by its table, is over the same devices as the handle.
+    pub(super) fn ensure_same(
+        &self,
+        table: Table<'_>,
+        (group, ifindex): (u16, u32),
+    ) -> Result<(), JoinError> {
+        let legs = table.legs().into_iter().map(|key| group_of(key).0);
+        let legs: Vec<u32> = legs.collect();
+        let follows = table.get(at::FOLLOWS);
+        if follows == self.follows() && legs == self.others() {
+            return Ok(());
+        }
+        let has = match follows {
+            0 => devices(ifindex, &legs),
+            _ => format!("{} for a group on several devices", device(ifindex)),
+        };
+        let wants = devices(ifindex, self.others());
+        Err(DevicesError::Other { group, has, wants }.into())
+    }
+
+    fn others(&self) -> &[u32] {
+        match self {
+            Self::First(others) => &others[..others.len().min(LEGS_MAX)],
+            Self::Only | Self::Behind(_) => &[],
+        }
+    }
+
+    /// The id of the group that this one follows; 0: none.
+    fn follows(&self) -> u64 {
+        match self {
+            Self::Behind(lead) => lead.shared().table().get(at::ID),
+            Self::Only | Self::First(_) => 0,
+        }
+    }
+
+    /// The number by which the application knows the group, if it is not the kernel's.
+    pub(super) fn number(&self) -> Option<u16> {
+        match self {
+            Self::Behind(lead) => Some(group_of(lead.shared().table().get(at::GROUP)).1),
+            Self::Only | Self::First(_) => None,
+        }
+    }
+}
+
+fn devices(first: u32, others: &[u32]) -> String {
+    let all = std::iter::once(&first).chain(others);
+    let all: Vec<String> = all.map(|it| device(*it)).collect();
+    all.join("^")
+}
+
+/// Joins the kernel's group that follows `lead` on the newcomer's device, by `join`.
+pub(super) fn follow<T>(
+    mut newcomer: Newcomer<'_>,
+    lead: &Stake,
+    join: &mut dyn FnMut(&Newcomer<'_>) -> Result<T, JoinError>,
+) -> Result<T, JoinError> {
+    let mut taken = 0;
+    for tries in (0..TRIES).rev() {
+        let number = number(&newcomer, lead, taken)?;
+        newcomer.group = Group::Number(number);
+        newcomer.fanout = wanted(newcomer.group, newcomer.membership.mode);
+        match join(&newcomer) {
+            Err(error) if tries > 0 && is_anothers(&error) => taken = number,
+            joined => return joined,
+        }
+    }
+    Err(newcomer.failed("PACKET_FANOUT", ErrorKind::AddrInUse.into()))
+}
+
+/// Whether the number is that of another group.
+fn is_anothers(error: &JoinError) -> bool {
+    use JoinError::{Devices, OtherDevice, OtherMode, OtherProtocol};
+    matches!(
+        error,
+        OtherDevice { .. } | Devices(_) | OtherMode { .. } | OtherProtocol { .. }
+    )
+}
+
+/// The number of the kernel's group that follows `lead` on the newcomer's device. The first member
+/// that needs it picks one, from the highest downwards: people take low ones. A number that another
+/// group has `taken` is replaced.
+fn number(newcomer: &Newcomer<'_>, lead: &Stake, taken: u16) -> Result<u16, JoinError> {
+    let turn = lead.lock().take();
+    let _turn = turn.map_err(|error| ProgramError::of(newcomer.fanout.id, error))?;
+    let table = lead.shared().table();
+    let mut legs = table.legs();
+    let ifindex = newcomer.bound.ifindex;
+    let at = legs.iter().position(|key| group_of(*key).0 == ifindex);
+    let at =
+        at.ok_or_else(|| newcomer.failed("the group's devices", ErrorKind::NotFound.into()))?;
+    let has = group_of(legs[at]).1;
+    if has != taken {
+        return Ok(has);
+    }
+    // Without packet diag the kernel says whether it is free.
+    let roster = Roster::look().unwrap_or_default();
+    let is_used = |number| roster.members(number).next().is_some();
+    let is_leg = |number| legs.iter().any(|key| group_of(*key).1 == number);
+    let mut free = (1..=u16::MAX).rev();
+    let free = free.find(|&number| number != taken && !is_used(number) && !is_leg(number));
+    let free = free.ok_or_else(|| newcomer.failed("PACKET_FANOUT", ErrorKind::AddrInUse.into()))?;
+    legs[at] = group_key(ifindex, free);
+    table.set_legs(&legs);
+    Ok(free)
+}

@@ -1,0 +1,92 @@
+//! The group that another follows. One group over several devices is a kernel group on each device.
+//! The first one's table says which member owns each bucket, and so which slot does in the others.
+
+use crate::table::{Journal, LEGS_MAX, Row, Table, at};
+use fanpcap_buckets::Slot;
+use fanpcap_buckets::layout::SLOTS;
+use std::sync::atomic::{Ordering, fence};
+
+/// What the table of the lead says, between two of its changes.
+#[derive(Debug)]
+pub(crate) struct Lead {
+    generation: u64,
+    /// Of each bucket, its owner.
+    owners: Vec<Slot>,
+    ranks: Vec<Slot>,
+    /// Of each slot that has a share, its socket.
+    cookies: [Option<u64>; SLOTS],
+}
+
+impl Lead {
+    /// `None` while a change of it is under way. The caller has not its lock.
+    pub(crate) fn of(table: Table<'_>) -> Option<Self> {
+        let generation = table.get(at::GENERATION);
+        let is_idle = table.journal() == Journal::Nothing;
+        let mut cookies = [None; SLOTS];
+        for (slot, row) in table.rows().filter(|(_, row)| row.owns()) {
+            cookies[usize::from(slot.0)] = Some(row.cookie);
+        }
+        let owners = table.buckets.iter().map(|it| it.load(Ordering::Relaxed));
+        let lead = Self {
+            generation,
+            owners: owners.map(Slot).collect(),
+            ranks: table.ranks(),
+            cookies,
+        };
+        // All has been read before the generation is compared.
+        fence(Ordering::Acquire);
+        let is_same = table.get(at::GENERATION) == generation;
+        (is_idle && is_same && table.journal() == Journal::Nothing).then_some(lead)
+    }
+
+    /// Whether the member of a row in the table of a group that follows has a share in the lead.
+    pub(crate) fn has_share(&self, row: &Row) -> bool {
+        row.lead != 0 && self.cookies.contains(&Some(row.lead))
+    }
+
+    /// Of each bucket, and of each rank, the slot in `table` whose member it belongs to. `None`
+    /// where that member has no share here.
+    pub(crate) fn owners_in(&self, table: Table<'_>) -> (Vec<Option<Slot>>, Vec<Option<Slot>>) {
+        let mut here = [None; SLOTS];
+        for (slot, row) in table.rows().filter(|(_, row)| row.owns()) {
+            let its = |cookie: &Option<u64>| row.lead != 0 && *cookie == Some(row.lead);
+            if let Some(lead) = self.cookies.iter().position(its) {
+                here[lead] = Some(slot);
+            }
+        }
+        let in_table = |slots: &[Slot]| slots.iter().map(|it| here[usize::from(it.0)]).collect();
+        (in_table(&self.owners), in_table(&self.ranks))
+    }
+
+    /// Whether a table has these owners already.
+    pub(crate) fn is_followed_by(&self, table: Table<'_>) -> bool {
+        table.get(at::FOLLOWED) == self.generation
+    }
+
+    pub(crate) fn note_followed_by(&self, table: Table<'_>) {
+        table.set(at::FOLLOWED, self.generation);
+    }
+}
+
+impl Table<'_> {
+    /// The keys of the groups that follow this one.
+    pub(crate) fn legs(&self) -> Vec<u64> {
+        let count = self.get(at::LEGS);
+        let count = usize::try_from(count).map_or(LEGS_MAX, |it| it.min(LEGS_MAX));
+        (at::LEGS + 1..=at::LEGS + count)
+            .map(|at| self.get(at))
+            .collect()
+    }
+
+    pub(crate) fn set_legs(&self, keys: &[u64]) {
+        for (at, &key) in (at::LEGS + 1..).zip(keys.iter().take(LEGS_MAX)) {
+            self.set(at, key);
+        }
+        self.set(at::LEGS, keys.len().min(LEGS_MAX) as u64);
+    }
+}
+
+/// Whether a table has other owners than the lead's has had since.
+pub(crate) fn is_behind(table: Table<'_>, lead: Table<'_>) -> bool {
+    table.get(at::FOLLOWED) != lead.get(at::GENERATION)
+}

@@ -1,0 +1,221 @@
+//! One group over two devices: members have a socket on each, and the second group follows the
+//! first.
+
+use super::world::{Killed, World};
+
+/// Both groups.
+#[derive(Clone)]
+struct Pair {
+    lead: World,
+    other: World,
+}
+
+/// What a member does in a group.
+type Act = fn(&mut World, u64);
+
+const JOIN: Act = |world, own| _ = world.join(own).unwrap();
+const LEAVE: Act = World::depart;
+const LOOK: Act = |world, own| {
+    world.begin_share(own);
+    world.follow(own);
+    world.attend(own);
+};
+
+impl Pair {
+    fn new(seed: u64) -> Self {
+        let (lead, other) = (World::new(seed), World::new(seed));
+        Self { lead, other }
+    }
+
+    /// A pair with so many members, all with their share.
+    fn of(members: usize) -> Self {
+        let mut pair = Self::new(7);
+        for _ in 0..members {
+            let member = pair.open();
+            pair.act(member, JOIN, u64::MAX).unwrap();
+            pair.act(member, LOOK, u64::MAX).unwrap();
+        }
+        pair
+    }
+
+    fn open(&mut self) -> u64 {
+        let cookie = self.lead.open();
+        assert_eq!(self.other.open(), cookie);
+        cookie
+    }
+
+    /// A member acts in both groups, and is killed after so many steps.
+    fn act(&mut self, member: u64, act: Act, kill: u64) -> Result<(), Killed> {
+        let steps = self.lead.dying(member, kill, |lead| act(lead, member));
+        self.other.behind(&self.lead);
+        let left = match steps {
+            Ok(left) => left,
+            Err(killed) => {
+                self.other.close(member);
+                return Err(killed);
+            }
+        };
+        let steps = self.other.dying(member, left, |other| act(other, member));
+        steps.map(drop).inspect_err(|_| self.lead.close(member))
+    }
+
+    fn close(&mut self, member: u64) {
+        self.lead.close(member);
+        self.other.close(member);
+    }
+
+    fn send(&mut self) {
+        self.lead.send(20);
+        self.other.send(20);
+    }
+
+    /// All look after both groups.
+    fn recover(&mut self) {
+        for member in self.lead.members() {
+            self.act(member, LOOK, u64::MAX).unwrap();
+        }
+    }
+
+    /// Both directions of each flow are at one member, and each group is whole by itself.
+    fn check(&self) {
+        self.lead.check();
+        self.other.check();
+        assert_eq!(
+            self.lead.members().is_empty(),
+            self.other.members().is_empty()
+        );
+        if !self.lead.members().is_empty() {
+            assert!(self.lead.owners() == self.other.owners(), "flows are split");
+            let ranks = [&self.lead, &self.other].map(World::ranks);
+            assert_eq!(ranks[0], ranks[1]);
+        }
+    }
+
+    fn check_ledger(&mut self) {
+        for world in [&mut self.lead, &mut self.other] {
+            world.settle_all();
+            world.check_ledger();
+        }
+    }
+
+    fn random(&mut self, below: u64) -> u64 {
+        self.lead.random(below)
+    }
+
+    /// A random event.
+    fn live(&mut self) {
+        let kill = match self.random(4) {
+            0 => self.random(200),
+            _ => u64::MAX,
+        };
+        let members = self.lead.members();
+        let event = self.random(8);
+        if members.is_empty() || (event < 2 && members.len() < 8) {
+            let newcomer = self.open();
+            _ = self.act(newcomer, JOIN, kill);
+            return;
+        }
+        let which = self.random(members.len() as u64);
+        let member = members[usize::try_from(which).unwrap()];
+        match event {
+            2 => self.close(member),
+            3 => _ = self.act(member, LEAVE, kill),
+            4 | 5 => self.flap(event == 4, member),
+            _ => _ = self.act(member, LOOK, kill),
+        }
+    }
+
+    /// One of the devices was down.
+    fn flap(&mut self, first: bool, member: u64) {
+        let world = if first {
+            &mut self.lead
+        } else {
+            &mut self.other
+        };
+        world.flap_once();
+        world.hear(member);
+    }
+}
+
+#[test]
+fn a_flow_has_one_owner_on_both_devices_whoever_comes_and_goes() {
+    let mut pair = Pair::of(4);
+    pair.check();
+    let newcomer = pair.open();
+    pair.act(newcomer, JOIN, u64::MAX).unwrap();
+    let before = pair.other.owners();
+    pair.act(newcomer, LOOK, u64::MAX).unwrap();
+    let after = pair.other.owners();
+    let mut moved = before.iter().zip(&after).filter(|(a, b)| a != b);
+    assert!(moved.all(|(_, to)| *to == newcomer));
+    pair.check();
+    pair.close(pair.lead.in_slot(0));
+    pair.recover();
+    pair.check();
+}
+
+#[test]
+fn new_numbers_of_one_devices_slots_move_nothing() {
+    let mut pair = Pair::of(5);
+    pair.close(pair.lead.in_slot(1));
+    pair.recover();
+    pair.check_ledger();
+    let newcomer = pair.open();
+    pair.act(newcomer, JOIN, u64::MAX).unwrap();
+    pair.recover();
+    let before = pair.lead.owners();
+    for first in [false, true] {
+        pair.flap(first, newcomer);
+        assert!(pair.lead.owners() == before && pair.other.owners() == before);
+        pair.recover();
+        assert!(pair.other.owners() == before);
+        pair.check();
+    }
+}
+
+/// Kills the one who changes both groups at every step in either: the next ones repair it.
+#[test]
+fn who_dies_between_the_groups_is_followed_by_the_others() {
+    let four = Pair::of(4);
+    let acts = [JOIN, LOOK, LEAVE];
+    for (number, &act) in acts.iter().enumerate() {
+        let mut steps = 0;
+        loop {
+            let mut pair = four.clone();
+            let actor = pair.open();
+            for before in &acts[..number] {
+                pair.act(actor, *before, u64::MAX).unwrap();
+            }
+            let is_whole = pair.act(actor, act, steps).is_ok();
+            pair.send();
+            pair.recover();
+            pair.check();
+            pair.check_ledger();
+            if is_whole {
+                break;
+            }
+            steps += if steps < 50 { 1 } else { 41 };
+        }
+        assert!(steps > 2);
+    }
+}
+
+#[test]
+fn members_of_both_come_go_and_die_at_random() {
+    for seed in 0..super::runs() / 4 {
+        let mut pair = Pair::new(seed);
+        for _ in 0..40 {
+            pair.send();
+            pair.live();
+            // What nobody has finished or noticed is finished before packets come.
+            if let Some(&member) = pair.lead.members().first() {
+                pair.lead.attend(member);
+                pair.other.behind(&pair.lead);
+                pair.other.attend(member);
+            }
+        }
+        pair.recover();
+        pair.check();
+        pair.check_ledger();
+    }
+}

@@ -1,0 +1,26 @@
+//! What a group that follows another does.
+
+use super::World;
+
+impl World {
+    /// Follows another group, as it is now.
+    pub(in super::super) fn behind(&mut self, lead: &Self) {
+        self.lead = Some(lead.memory.clone());
+    }
+
+    /// Looks whether the other group has changed.
+    pub(in super::super) fn follow(&mut self, own: u64) {
+        self.change(own, |slots| slots.follow()).unwrap();
+    }
+
+    /// The sockets by rank.
+    pub(in super::super) fn ranks(&self) -> Vec<u64> {
+        let ranks = self.table().ranks().into_iter();
+        ranks.map(|slot| self.in_slot(slot.0.into())).collect()
+    }
+
+    /// A random number below another.
+    pub(in super::super) fn random(&mut self, below: u64) -> u64 {
+        self.kernel.random(below)
+    }
+}
