@@ -12,6 +12,8 @@ use std::sync::atomic::{Ordering, fence};
 /// What became of a dead member's ring.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Epitaph {
+    /// Whether the ring has been inherited: the socket rejects all packets since.
+    pub has_heir: bool,
     /// Packets that heirs have taken from the ring.
     pub inherited: u64,
     /// Whether the page's counters are the last: nobody takes packets from the ring any more.
@@ -24,6 +26,7 @@ impl HeldPage {
         let words = self.words()?;
         let (_, inherited) = taken(words[at::TAKEN], words[at::OWN_TAKEN]);
         Some(Epitaph {
+            has_heir: words[at::OWN_TAKEN] != 0,
             inherited,
             is_final: words[at::IS_FINAL] == 1,
         })

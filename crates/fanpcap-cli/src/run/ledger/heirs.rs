@@ -10,9 +10,12 @@ use std::time::{Duration, Instant};
 
 use fanpcap_group::epitaph;
 use fanpcap_group::roster::Roster;
+use fanpcap_linux::netlink::link;
+use fanpcap_linux::wait::clock;
 
-use super::Ledger;
+use super::leave::Moment;
 use super::member::Member;
+use super::{Account, Ledger};
 
 /// How often to look for heirs.
 const PERIOD: Duration = Duration::from_millis(5);
@@ -21,12 +24,17 @@ const PERIOD: Duration = Duration::from_millis(5);
 /// the last one, and not have said so on its page.
 const NONE_FOR: Duration = Duration::from_millis(10);
 
+/// Within which time a death is noticed, nanoseconds.
+const LONG_AGO_NS: u64 = 1_000_000_000;
+
 /// Whether the groups of ended members have living ones.
 #[derive(Debug, Default)]
 pub(super) struct Heirs {
     looked: Option<Instant>,
     /// Devices on which the group has none, with the time since when.
     none: BTreeMap<u32, Instant>,
+    /// What the devices had counted when the group last had one.
+    counted: BTreeMap<u32, u64>,
 }
 
 impl Heirs {
@@ -34,6 +42,7 @@ impl Heirs {
     fn look(&mut self, group: u16, ended: &[Member]) -> bool {
         if ended.is_empty() {
             self.none.clear();
+            self.counted.clear();
             return false;
         }
         if self.looked.is_some_and(|looked| looked.elapsed() < PERIOD) {
@@ -41,8 +50,10 @@ impl Heirs {
         }
         self.looked = Some(Instant::now());
         for ifindex in ended.iter().map(Member::ifindex) {
+            let counted = link::packets(ifindex).ok();
             if epitaph::has_heirs(ifindex, group) {
                 self.none.remove(&ifindex);
+                self.counted.extend(counted.map(|it| (ifindex, it)));
             } else {
                 self.none.entry(ifindex).or_insert_with(Instant::now);
             }
@@ -66,6 +77,8 @@ impl Ledger {
                 Some(account) => {
                     let account = self.with_lost_reading(account, &member);
                     self.settled.push((member.copy(), account));
+                    // It may have joined and died since the last scan.
+                    self.end_absences(&[member]);
                 }
                 None => rest.push(member),
             }
@@ -85,5 +98,25 @@ impl Ledger {
         let (waiting, alone) = rest.into_iter().partition(has_heirs);
         self.ended = waiting;
         alone
+    }
+
+    /// Members leave their group, and the ring of one of them has been inherited: its socket
+    /// rejects packets without counting them. The group gives it some when the last living member
+    /// has died, since the kernel then closes placeholders and moves sockets to other positions.
+    pub(super) fn note_uncounted(&mut self, moment: &Moment, ended: &[Member]) {
+        let ifindex = moment.ifindex();
+        let mut inherited = ended.iter().filter(|member| member.has_heir());
+        let Some(one) = inherited.find(|member| member.ifindex() == ifindex) else {
+            return;
+        };
+        let long_ago_ns = clock::monotonic_ns().saturating_sub(LONG_AGO_NS);
+        let before = self.heirs.counted.get(&ifindex).copied();
+        let before = before.or_else(|| self.counts.before(ifindex, long_ago_ns));
+        let since = moment.counted().zip(before);
+        let account = Account {
+            uncounted_at_most: since.map(|(now, before)| now.saturating_sub(before)),
+            ..Account::ZERO
+        };
+        self.settled.push((one.copy(), account));
     }
 }

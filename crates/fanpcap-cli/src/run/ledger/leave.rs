@@ -30,6 +30,9 @@ impl Ledger {
         let moments: Vec<Moment> = devices.map(|it| Moment::of(it, &ended)).collect();
         // A member may have joined and died since the last scan.
         self.end_absences(&ended);
+        for moment in &moments {
+            self.note_uncounted(moment, &ended);
+        }
         let accounts = on_threads(&mut ended, Member::settle);
         let accounts = accounts.into_iter().map(Option::flatten);
         let accounts: Vec<Option<Account>> = accounts
@@ -123,7 +126,7 @@ impl Ledger {
 }
 
 /// Members that refuse packets and are about to leave the group on a device.
-struct Moment {
+pub(super) struct Moment {
     ifindex: u32,
     /// The device's count before and after `refused` was read.
     counted: [Option<u64>; 2],
@@ -141,6 +144,15 @@ impl Moment {
             counted: [before, link::packets(ifindex).ok()],
             refused,
         }
+    }
+
+    pub(super) fn ifindex(&self) -> u32 {
+        self.ifindex
+    }
+
+    /// The device's count after the first refused packet.
+    pub(super) fn counted(&self) -> Option<u64> {
+        self.counted[1]
     }
 
     /// The device's count when the last of them left, if the group had no other member: they have

@@ -197,6 +197,11 @@ impl Member {
         [self.record.taken.map(own), Some(inherited)]
     }
 
+    /// Whether another member has begun to read the ring.
+    pub(super) fn has_heir(&self) -> bool {
+        self.epitaph().has_heir
+    }
+
     fn epitaph(&self) -> Epitaph {
         self.page.epitaph().unwrap_or_default()
     }
@@ -269,7 +274,7 @@ impl Member {
     /// Whether the member certainly is or was in the group; false while it is about to join.
     pub(super) fn has_joined(&self) -> bool {
         let rejecting = self.rejecting();
-        let is_over = || rejecting.now.is_none();
+        let is_over = || rejecting.now.is_none() || self.has_heir();
         rejecting.has_begun
             && self
                 .closing
