@@ -1,5 +1,7 @@
 //! How many members a steered group may have, by the kernel's limits and by the user's.
 
+use std::fs;
+
 use anyhow::{Context, Result, ensure};
 use fanpcap_netns::dialog::Dialog;
 use fanpcap_netns::{Wire, on_wire};
@@ -40,8 +42,48 @@ fn a_steered_group_has_255_members_and_a_place_again_when_one_leaves() -> Result
     })
 }
 
-/// A user of no other test: the kernel counts descriptors in queues by user.
+/// Users of no other test: the kernel counts descriptors in queues by user.
 const USER: &str = "64997";
+const OTHER: &str = "64998";
+
+/// The words that start a program as this user in a volume of its own, with two capabilities and so
+/// many descriptors.
+fn limited(volume: &Volume, user: &str, files: &str) -> Vec<String> {
+    let mut words: Vec<String> = volume.over_run().into_iter().map(str::to_owned).collect();
+    words.extend(["prlimit", files].map(str::to_owned));
+    words.extend(
+        with("net_raw,bpf")
+            .into_iter()
+            .map(|word| match word.as_str() {
+                "65534" => user.to_owned(),
+                _ => word,
+            }),
+    );
+    words
+}
+
+fn borrowed(words: &[String]) -> Vec<&str> {
+    words.iter().map(String::as_str).collect()
+}
+
+/// By default net.core.wmem_max is enough for the locker of as many members.
+#[test]
+#[ignore = "needs root: run by make test"]
+fn who_is_not_root_has_as_many_members_or_is_told_which_limit_is_too_low() -> Result<()> {
+    mounts::where_possible(|| {
+        on_wire(1, |wire| {
+            let volume = Volume::of("locker", OTHER.parse()?)?;
+            let words = limited(&volume, OTHER, "--nofile=16384");
+            let mut crowd = Dialog::of(wire, "crowd", 7, &borrowed(&words))?;
+            let said = crowd.ask("join 255")?;
+            let limit = fs::read_to_string("/proc/sys/net/core/wmem_max")?;
+            let is_told = said.contains("its limit is net.core.wmem_max");
+            let is_low = limit.trim().parse::<u32>()? < 212_992;
+            ensure!(said == "255 members" || is_low && is_told, "{said}");
+            ensure_all_arrive(wire, &mut crowd, 6)
+        })
+    })
+}
 
 #[test]
 #[ignore = "needs root: run by make test"]
@@ -49,14 +91,8 @@ fn who_has_too_many_descriptors_in_queues_is_refused_with_the_reason() -> Result
     mounts::where_possible(|| {
         on_wire(1, |wire| {
             let volume = Volume::of("queues", USER.parse()?)?;
-            let mut words = volume.over_run();
-            words.extend(["prlimit", "--nofile=64"]);
-            let user = with("net_raw,bpf");
-            words.extend(user.iter().map(|word| match word.as_str() {
-                "65534" => USER,
-                word => word,
-            }));
-            let start = || Dialog::behind(wire, 7, &words);
+            let words = limited(&volume, USER, "--nofile=64");
+            let start = || Dialog::behind(wire, 7, &borrowed(&words));
             let open = |member: &mut Dialog| member.ask("open main = steer_flow");
             let mut members = Vec::new();
             let refused = loop {
