@@ -128,8 +128,8 @@ impl Group {
         opened.with_context(|| said.clone())
     }
 
-    /// A time in which each flow has packets, and nobody comes or goes: microseconds since 1970. Its
-    /// packets have been read when it is over, so that nobody inherits any.
+    /// A time in which each flow has packets, and nobody comes or goes: microseconds since 1970.
+    /// Its packets have been read when it is over, so that nobody inherits any.
     fn phase(&self, bench: &Bench) -> Result<Range<u64>> {
         pause(SETTLED)?;
         let (from, before) = (now_us(), bench.arrived()?.received);

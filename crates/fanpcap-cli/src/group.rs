@@ -36,7 +36,7 @@ pub(crate) struct Arguments {
     #[arg(long)]
     json: bool,
     /// Give the buckets of a member to others, and wait until it has read its ring: then stop it,
-    /// and nothing moves; the member is a pid, 'slot:N', or a program's name
+    /// and nothing moves; the member is a pid, 'slot:N', a program or the name of a member
     #[arg(long, value_name = "MEMBER", conflicts_with = "json")]
     drain: Option<String>,
     /// How many seconds to wait for that

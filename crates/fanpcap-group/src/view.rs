@@ -5,6 +5,7 @@ use crate::found;
 use crate::identity::Identity;
 use crate::page::MemberId;
 use crate::shared::{self, group_key};
+use crate::slots::digest;
 pub use crate::table::{Gone, State};
 use crate::table::{Journal, Row, Table, at};
 use fanpcap_buckets::layout::SLOTS;
@@ -95,6 +96,12 @@ impl UnderWay {
             Journal::Succeed(from, to) => Self::Succeed(from.0, to.0),
         })
     }
+}
+
+/// The digest by which [`Place::name`] has a member's name. Of members with one name, the first
+/// has it.
+pub fn name_digest(name: &str) -> u64 {
+    digest(name)
 }
 
 /// Looks at most, until the table has not changed meanwhile.

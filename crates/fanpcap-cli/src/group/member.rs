@@ -2,7 +2,9 @@
 
 use anyhow::{Result, bail};
 
-use super::shown::Slot;
+use fanpcap_group::view::name_digest;
+
+use super::shown::{self, Slot};
 use super::text;
 
 /// Reads `MEMBER=N`.
@@ -16,7 +18,8 @@ pub(super) fn weighed(text: &str) -> Result<(String, u16), String> {
     }
 }
 
-/// The member that `which` means: its pid, `slot:N`, `socket:N`, its program or its name.
+/// The member that `which` means: its pid, `slot:N`, `socket:N`, its program, or its
+/// name (`PCAP_MEMBER`).
 ///
 /// # Errors
 /// When it means none or several.
@@ -49,7 +52,7 @@ fn is_it(member: &Slot, which: &str) -> bool {
         _ => {
             is_number(member.pid.map(u64::from), which)
                 || member.program.as_deref() == Some(which)
-                || member.name.as_deref() == Some(which)
+                || member.name.as_deref() == Some(shown::digits(name_digest(which)).as_str())
         }
     }
 }
@@ -97,6 +100,15 @@ mod tests {
             let error = found(which).unwrap_err().to_string();
             assert!(error.starts_with(why), "{error}");
         }
+    }
+
+    #[test]
+    fn a_member_is_meant_by_its_name() {
+        let mut named = slot(1, 12, "tcpdump", true);
+        named.name = Some(shown::digits(name_digest("left")));
+        let slots = [slot(0, 11, "tcpdump", true), named];
+        assert_eq!(find(&slots, "left").unwrap().slot, Some(1));
+        assert!(find(&slots, "right").is_err());
     }
 
     #[test]

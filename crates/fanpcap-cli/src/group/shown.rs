@@ -125,7 +125,7 @@ fn of_place(place: &Place, sockets: &[&Socket], now_ns: u64) -> Slot {
         socket: member,
         pid: seen.pid.or(Some(place.pid)),
         program: seen.program.filter(|_| is_member),
-        name: (place.name != 0).then(|| format!("{:016x}", place.name)),
+        name: (place.name != 0).then(|| digits(place.name)),
         buckets: Some(place.buckets),
         share_percent: Some(percent(place.buckets)),
         weight: Some(place.weight),
@@ -148,6 +148,11 @@ fn of_socket(socket: &Socket) -> Slot {
         is_member: !socket.is_placeholder,
         ..Slot::default()
     }
+}
+
+/// A name's digest as it is shown.
+pub(super) fn digits(name: u64) -> String {
+    format!("{name:016x}")
 }
 
 fn state(place: &Place) -> &'static str {

@@ -40,6 +40,21 @@ fn a_drained_member_gets_its_share_back() -> Result<()> {
     })
 }
 
+#[test]
+#[ignore = "needs root: run by make test"]
+fn a_drained_member_of_a_sticky_group_keeps_no_flow() -> Result<()> {
+    on_wire(1, |wire| {
+        let mut scene = Scene::start(wire, 7, 3, &["mode=flow+sticky"])?;
+        let load = Load::start()?;
+        scene.phase()?;
+        scene.drain(1)?;
+        scene.phase()?;
+        scene.end_drained(1, End::Leaves)?;
+        scene.still_phase("the end of a drained member")?;
+        scene.finish(load)
+    })
+}
+
 /// It is stopped and reads nothing, so that its packets stay in its ring.
 #[test]
 #[ignore = "needs root: run by make test"]
