@@ -12,11 +12,12 @@ use crate::roster::Roster;
 use crate::shared::{Shared, group_key};
 use fanpcap_config::mode::ModeKind;
 use fanpcap_config::report::harmless_text;
+use fanpcap_linux::process::lock::Lock;
 use fanpcap_linux::process::netns;
 use fanpcap_linux::process::pidfd::Process;
 use std::io;
 use std::os::fd::OwnedFd;
-use std::sync::{Arc, Mutex, Weak};
+use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
 
 /// How long sockets of processes that end may still be in the group, and how much longer a member
@@ -25,7 +26,7 @@ const FOR_SOCKETS: Duration = Duration::from_millis(300);
 const FOR_MEMBERS: Duration = Duration::from_millis(700);
 
 /// What this process has of groups: the network namespace, the group, and what is shared.
-static KNOWN: Mutex<Vec<(u64, Weak<Shared>)>> = Mutex::new(Vec::new());
+static KNOWN: Lock<Vec<(u64, Weak<Shared>)>> = Lock::new(Vec::new());
 
 /// Remembers what a member of this process shares, for its other members.
 pub(crate) fn remember(shared: &Arc<Shared>) {
@@ -33,17 +34,19 @@ pub(crate) fn remember(shared: &Arc<Shared>) {
         return;
     };
     // Whoever has it locked may have forked: others find the group by its pages.
-    if let Ok(mut known) = KNOWN.try_lock() {
+    let _ = KNOWN.try_with(|known| {
         known.retain(|(_, shared)| shared.strong_count() > 0);
         known.push((netns, Arc::downgrade(shared)));
-    }
+    });
 }
 
 fn recall(key: u64) -> Option<Arc<Shared>> {
     let netns = netns::inode().ok()?;
-    let known = KNOWN.try_lock().ok()?;
-    let mut here = known.iter().filter(|(it, _)| *it == netns);
-    here.find_map(|(_, shared)| shared.upgrade().filter(|it| it.table().is_of(key)))
+    let known = KNOWN.try_with(|known| {
+        let mut here = known.iter().filter(|(it, _)| *it == netns);
+        here.find_map(|(_, shared)| shared.upgrade().filter(|it| it.table().is_of(key)))
+    });
+    known.flatten()
 }
 
 /// What the members of the group share; `None` when it has none. The caller holds the group's lock.

@@ -50,6 +50,23 @@ impl<T> Lock<T> {
         work(unsafe { &mut *self.value.get() })
     }
 
+    /// Runs `work` on the value, unless another thread has it. Such a thread may be one of the
+    /// parent's, which does not exist in a forked child.
+    pub fn try_with<R>(&self, work: impl FnOnce(&mut T) -> R) -> Option<R> {
+        let signals = Blocked::new();
+        // SAFETY: the mutex was initialised, and does not move while it is locked.
+        if unsafe { libc::pthread_mutex_trylock(self.mutex.get()) } != 0 {
+            return None;
+        }
+        let _held = Held {
+            lock: self,
+            forking: 0,
+            _signals: Some(signals),
+        };
+        // SAFETY: this thread has the mutex.
+        Some(work(unsafe { &mut *self.value.get() }))
+    }
+
     /// For pthread_atfork(3), before the fork. Keeps all other threads out, because they will not
     /// exist in the child. The forking thread itself can use the value, also in other fork
     /// handlers.
