@@ -60,7 +60,8 @@ pub(crate) trait Ground {
     /// Waits until the packets that are on their way to slots of before are in their rings.
     fn settle(&mut self) -> io::Result<()>;
 
-    /// The sockets, of members and of the newcomer, at which the news that the device was down waits.
+    /// The sockets, of members and of the newcomer, at which the news that the device was down
+    /// waits.
     fn told(&mut self) -> io::Result<Vec<u64>>;
 
     /// The group's sockets in the order in which the kernel links them after the device was down.
@@ -348,8 +349,8 @@ impl<'a, G: Ground> Slots<'a, G> {
         Ok(())
     }
 
-    /// Marks members whose lifelines have hung up, and gives the buckets away that nobody else is to
-    /// have. Returns the sockets of those that live.
+    /// Marks members whose lifelines have hung up, and gives the buckets away that nobody else is
+    /// to have. Returns the sockets of those that live.
     fn mourn(&mut self, own: u64) -> io::Result<Vec<u64>> {
         let living = self.ground.living()?;
         let is_gone = |(slot, row): (Slot, Row)| {

@@ -82,7 +82,8 @@ pub(crate) mod at {
     pub(crate) const SEEN: usize = NEW_SLOTS + SLOTS / 8;
     /// In a group that follows another, the [`GENERATION`] of that one that its owners are of.
     pub(crate) const FOLLOWED: usize = SEEN + SLOTS * 2;
-    /// How many groups follow this one, and their keys. The number in a key is 0 until it is chosen.
+    /// How many groups follow this one, and their keys. The number in a key is 0 until it is
+    /// chosen.
     pub(crate) const LEGS: usize = FOLLOWED + 1;
     /// How many words there are.
     pub(crate) const END: usize = LEGS + 1 + super::LEGS_MAX;

@@ -82,8 +82,8 @@ pub(crate) fn activate_silently<H: Handle>(p: H) -> c_int {
     status
 }
 
-/// Joins a group with a silent handle, unless pcap_fanout(3PCAP) has joined meanwhile. `together` is
-/// as [`Handle::join`] says.
+/// Joins a group with a silent handle, unless pcap_fanout(3PCAP) has joined meanwhile. `together`
+/// is as [`Handle::join`] says.
 pub(crate) fn join<H: Handle>(p: H, membership: &Membership, together: &[H]) -> c_int {
     let joined = match p.group() {
         Some(_) => Ok(()),

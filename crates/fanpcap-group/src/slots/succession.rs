@@ -105,8 +105,8 @@ impl<G: Ground> Slots<'_, G> {
         }
     }
 
-    /// Every bucket and rank of `from` becomes that of `to`, and its seat. It can be done again from
-    /// its beginning.
+    /// Every bucket and rank of `from` becomes that of `to`, and its seat. It can be done again
+    /// from its beginning.
     pub(super) fn finish_succession(&mut self, from: Slot, to: Slot) {
         let mut moved = 0;
         for (bucket, owner) in self.table.buckets.iter().enumerate() {

@@ -260,8 +260,8 @@ impl<'a> Scene<'a> {
         Ok(())
     }
 
-    /// A member reads nothing from now on: it is held by a child, or else stopped. After a while, in
-    /// which nothing is sent, others have its share, and nothing else moves.
+    /// A member reads nothing from now on: it is held by a child, or else stopped. After a while,
+    /// in which nothing is sent, others have its share, and nothing else moves.
     pub(super) fn silence(&mut self, member: usize, load: &mut Load, is_held: bool) -> Result<()> {
         let (slot, begun) = (self.slot(member)?, Instant::now());
         let recorder = &mut self.members[member];
@@ -275,13 +275,10 @@ impl<'a> Scene<'a> {
         let moved = self.await_move("others to have its share", |owners| {
             !owners.shares().contains_key(&slot)
         })?;
-        let is_right = moved.iter().all(|(from, _)| *from == slot);
-        ensure!(is_right, "{:?}", self.owners.shares());
+        ensure!(moved.iter().all(|(from, _)| *from == slot), "{moved:?}");
         self.members[member].slot = None;
-        print(&format!(
-            "others have its share after {:?}",
-            begun.elapsed()
-        ));
+        let after = begun.elapsed();
+        print(&format!("others have its share after {after:?}"));
         load.go_on(self.device)?;
         let what = format!("silence in slot {slot}");
         self.note(what, member, moved.len(), ended);
