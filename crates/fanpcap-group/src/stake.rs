@@ -21,6 +21,7 @@ use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
 use std::sync::{Arc, Mutex};
+use std::thread;
 use std::time::Duration;
 
 /// After how long to try again what another member, which holds the group's lock, has prevented.
@@ -28,6 +29,11 @@ const BUSY: Duration = Duration::from_millis(1);
 
 /// The same after an error.
 const FAILED: Duration = Duration::from_millis(100);
+
+/// How often, and after how long, to try at once to follow the lead, which another member may
+/// prevent.
+const FOLLOW_TRIES: u32 = 50;
+const FOLLOW_PAUSE: Duration = Duration::from_micros(200);
 
 /// What a member has of its group. The group notices that it ends: the lifeline hangs up. It must
 /// end after the member's socket is closed, since the others may then close the last duplicate.
@@ -274,10 +280,20 @@ impl Company for Stake {
         // First, as a newcomer holds the group's lock while it knocks. A forked child may answer as
         // well: it hands out the same.
         let answered = self.shared.answer();
-        let (inherited, again) = match self.is_wanted() {
+        let (mut inherited, mut again) = match self.is_wanted() {
             true => self.try_look_after(),
             false => (Vec::new(), None),
         };
+        // A busy reader would try again after a tenth of a second only, and flows be split so long.
+        for _ in 0..FOLLOW_TRIES {
+            if !self.is_behind() {
+                break;
+            }
+            thread::sleep(FOLLOW_PAUSE);
+            let (more, then) = self.try_look_after();
+            inherited.extend(more);
+            again = then;
+        }
         self.is_due.store(again.is_some(), Ordering::Relaxed);
         let again = again.or(answered.err().map(|_| FAILED));
         // The lead's change goes on, or another member's.

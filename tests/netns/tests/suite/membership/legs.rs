@@ -56,6 +56,21 @@ fn members_come_and_go(how: End, members: &'static [&'static str]) -> Result<()>
 
 #[test]
 #[ignore = "needs root: run by make test"]
+fn both_directions_leave_a_drained_member_and_come_back() -> Result<()> {
+    on_two_wires(|wire| {
+        let mut scene = Scene::start_on(wire, BOTH, 7, 3, &[])?;
+        let load = Load::start_to(BOTH)?;
+        scene.phase()?;
+        scene.drain(1)?;
+        scene.phase()?;
+        scene.weigh(1, 1)?;
+        scene.phase()?;
+        scene.finish(load)
+    })
+}
+
+#[test]
+#[ignore = "needs root: run by make test"]
 fn one_device_that_was_down_moves_neither_direction() -> Result<()> {
     on_two_wires(|wire| {
         let mut scene = Scene::start_on(wire, BOTH, 7, 4, &[])?;

@@ -1,5 +1,7 @@
 //! A group under load, and the phases between its changes.
 
+mod flapping;
+
 use std::collections::BTreeMap;
 use std::ops::Range;
 use std::path::PathBuf;
@@ -20,7 +22,6 @@ use super::recorder::{End, Recorder};
 use super::records::{self, now_us};
 use super::story::Story;
 use super::table::{BUCKETS, Owners, Table};
-use super::wires;
 
 /// How many frames of each flow are sent in a phase.
 const ROUNDS: u64 = 6;
@@ -319,26 +320,6 @@ impl<'a> Scene<'a> {
         Ok(slots.iter().filter(|(old, new)| old != new).count())
     }
 
-    /// One of two devices goes down and up: each bucket's owner is the same socket as before.
-    pub(super) fn flap(&mut self, load: &mut Load, device: &str) -> Result<()> {
-        load.pause()?;
-        let same = self.owners.shares().into_keys().map(|slot| (slot, slot));
-        let slots = match device == DEVICE {
-            true => self.slots_by_age(),
-            false => same.collect(),
-        };
-        let expected = self.owners.renumbered(&slots);
-        wires::flap(device, DOWN)?;
-        self.await_move("the slots' new numbers", |owners| *owners == expected)?;
-        for member in &mut self.members {
-            let new = member.slot.and_then(|slot| slots.get(&slot));
-            member.slot = new.copied();
-        }
-        load.go_on(self.device)?;
-        self.note_nothing(&format!("{device} was down"), self.phases.len());
-        Ok(())
-    }
-
     /// The device goes down and up while all members are stopped. A newcomer comes before they go
     /// on, and numbers the slots: it takes its share of members whose sockets have moved.
     pub(super) fn relink_asleep(&mut self, load: &mut Load) -> Result<()> {
@@ -495,6 +476,7 @@ pub(super) fn phase_of(device: &str, members: &[Recorder], is_sticky: bool) -> R
 }
 
 fn ifindex(device: &str) -> Result<u32> {
-    let found = interface::find(device)?.context("no device")?;
-    Ok(found)
+    // Of several devices the first one's group is asked.
+    let first = device.split('^').next().unwrap_or(device);
+    interface::find(first)?.context("no device")
 }
