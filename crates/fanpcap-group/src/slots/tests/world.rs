@@ -271,7 +271,12 @@ impl World {
 
     /// The heirs read their rings to the end.
     pub(super) fn settle_all(&mut self) {
-        for (cookie, heir) in std::mem::take(&mut self.heirs) {
+        self.settle(self.heirs.clone());
+    }
+
+    fn settle(&mut self, rings: BTreeMap<u64, u64>) {
+        for (cookie, heir) in rings {
+            self.heirs.remove(&cookie);
             if !self.members().contains(&heir) {
                 continue;
             }
@@ -481,10 +486,8 @@ impl World {
 
     /// This heir reads its rings to the end.
     fn settle_own(&mut self, heir: u64) {
-        let others = self.heirs.clone();
-        self.heirs.retain(|_, it| *it == heir);
-        self.settle_all();
-        self.heirs
-            .extend(others.into_iter().filter(|(_, it)| *it != heir));
+        let own = self.heirs.iter().filter(|(_, it)| **it == heir);
+        let own: BTreeMap<u64, u64> = own.map(|(cookie, it)| (*cookie, *it)).collect();
+        self.settle(own);
     }
 }
