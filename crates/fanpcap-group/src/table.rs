@@ -85,8 +85,11 @@ pub(crate) mod at {
     /// How many groups follow this one, and their keys. The number in a key is 0 until it is
     /// chosen.
     pub(crate) const LEGS: usize = FOLLOWED + 1;
+    /// How many members have been succeeded by others of their names, and in the upper half part of
+    /// the last successor's cookie.
+    pub(crate) const TAKEOVERS: usize = LEGS + 1 + super::LEGS_MAX;
     /// How many words there are.
-    pub(crate) const END: usize = LEGS + 1 + super::LEGS_MAX;
+    pub(crate) const END: usize = TAKEOVERS + 1;
 }
 
 /// Words of a row.

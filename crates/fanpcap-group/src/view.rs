@@ -27,6 +27,8 @@ pub struct View {
     pub places: Vec<Place>,
     /// Sums over the members that are gone.
     pub gone: Gone,
+    /// Members that others of their names have succeeded.
+    pub takeovers: u64,
     /// Changes of slots or buckets so far.
     pub changes: u64,
     /// The last change of buckets.
@@ -161,6 +163,7 @@ fn read(table: Table<'_>) -> View {
     View {
         places: (0..=u8::MAX).zip(&rows).map(place).collect(),
         gone: table.gone(),
+        takeovers: table.takeovers(),
         changes: table.get(at::GENERATION),
         moved: (at_ns > 0).then_some(Moved { buckets, at_ns }),
         under_way: UnderWay::of(table.journal()),

@@ -266,8 +266,8 @@ impl Reader {
             return false;
         }
         for seat in self.control.seats() {
-            // A signal handler that leaves the read by siglongjmp(3) must leave no group's lock
-            // locked, and no ring to nobody.
+            // A signal handler that leaves the read by siglongjmp(3), or a cancelled thread, must
+            // leave no group's lock locked, and no ring to nobody.
             let _signals = Blocked::new();
             state.inherit(seat.attend(), self.control.timeout);
         }

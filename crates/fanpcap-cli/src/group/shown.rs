@@ -28,6 +28,7 @@ pub(super) struct Shown {
     pub(super) placeholders_ring_bytes: u64,
     pub(super) buckets_total: Option<usize>,
     pub(super) changes_total: Option<u64>,
+    pub(super) takeovers_total: Option<u64>,
     pub(super) last_moved_buckets: Option<u64>,
     pub(super) last_moved_seconds_ago: Option<f64>,
     /// What is under way, in words.
@@ -98,6 +99,7 @@ impl Shown {
             placeholders_ring_bytes: placeholders.filter_map(|it| it.ring_bytes).sum(),
             buckets_total: view.map(|_| BUCKETS),
             changes_total: view.map(|view| view.changes),
+            takeovers_total: view.map(|view| view.takeovers),
             last_moved_buckets: moved.map(|it| it.buckets),
             last_moved_seconds_ago: moved.map(|it| seconds(it.at_ns, now_ns)),
             under_way: view.and_then(|view| view.under_way).map(under_way),

@@ -20,6 +20,9 @@ pub(super) fn page(shown: &Shown) -> String {
             age(ago)
         ));
     }
+    if let Some(number) = shown.takeovers_total.filter(|&number| number > 0) {
+        lines.push(format!("succeeded by others of their names: {number}"));
+    }
     if let Some(change) = &shown.under_way {
         lines.push(format!("under way: {change}"));
     }

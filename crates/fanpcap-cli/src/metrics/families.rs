@@ -221,7 +221,7 @@ fn groups(snapshot: &Snapshot) -> [Family; 4] {
 }
 
 /// What the tables of groups with a steering program say.
-fn tables(snapshot: &Snapshot) -> [Family; 5] {
+fn tables(snapshot: &Snapshot) -> [Family; 6] {
     let samples = |figures: &[OfTable<'_>]| {
         let mut samples = Vec::new();
         for ((ifindex, group), view) in &snapshot.tables {
@@ -249,6 +249,11 @@ fn tables(snapshot: &Snapshot) -> [Family; 5] {
             "fanpcap_group_table_changes_total",
             "Changes of slots or buckets in a group with a steering program.",
             samples(&[(None, |view| view.changes)]),
+        ),
+        counter(
+            "fanpcap_group_takeovers_total",
+            "Members that others of their names have succeeded.",
+            samples(&[(None, |view| view.takeovers)]),
         ),
         gauge(
             "fanpcap_group_last_moved_buckets",

@@ -80,6 +80,7 @@ fn table() -> view::View {
             unread: 0,
             unknown: 0,
         },
+        takeovers: 0,
         changes: 5,
         moved: Some(Moved {
             buckets: 1024,

@@ -124,6 +124,7 @@ fn with_table(group: Group, ifindex: u32, after: &Snapshot) -> Group {
         gone_ring_full_drops_total: Some(gone.dropped),
         gone_inherited_packets_total: Some(gone.inherited),
         gone_unread_packets_total: Some(gone.unread),
+        takeovers_total: Some(view.takeovers),
         last_moved_buckets: view.moved.map(|moved| moved.buckets),
         last_moved_seconds_ago: view
             .moved
@@ -155,6 +156,7 @@ fn group(group: u16, mode: String, members: Vec<(Member, Share)>) -> Group {
         gone_ring_full_drops_total: None,
         gone_inherited_packets_total: None,
         gone_unread_packets_total: None,
+        takeovers_total: None,
         last_moved_buckets: None,
         last_moved_seconds_ago: None,
         members_with_rates: shares.len(),

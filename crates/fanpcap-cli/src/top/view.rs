@@ -80,6 +80,8 @@ pub(crate) struct Group {
     pub(crate) gone_inherited_packets_total: Option<u64>,
     /// Of these, taken by nobody.
     pub(crate) gone_unread_packets_total: Option<u64>,
+    /// Members of a steered group that others of their names have succeeded.
+    pub(crate) takeovers_total: Option<u64>,
     /// Buckets that the last change of a steered group moved.
     pub(crate) last_moved_buckets: Option<u64>,
     /// How long ago.

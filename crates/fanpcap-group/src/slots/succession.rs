@@ -76,6 +76,24 @@ fn until_look(table: Table<'_>, now_ns: u64) -> u64 {
     if left > LOOK_NS_MAX { 0 } else { left }
 }
 
+impl Table<'_> {
+    /// Counts a takeover, once for each successor: who completes it may count it again.
+    fn count_takeover(&self, successor: u64) {
+        let (word, last) = (self.get(at::TAKEOVERS), successor << 32);
+        if word & !COUNT != last {
+            self.set(at::TAKEOVERS, last | ((word & COUNT) + 1));
+        }
+    }
+
+    /// How many members have been succeeded.
+    pub(crate) fn takeovers(&self) -> u64 {
+        self.get(at::TAKEOVERS) & COUNT
+    }
+}
+
+/// The part of a word that counts.
+const COUNT: u64 = u32::MAX as u64;
+
 impl<G: Ground> Slots<'_, G> {
     /// The digest for a newcomer of this name: of the members with one name, the first that is not
     /// there. So the `k`th handle of a process succeeds the `k`th of the one before.
@@ -130,6 +148,7 @@ impl<G: Ground> Slots<'_, G> {
         let row = self.table.row(to);
         self.table.set_row(to, &Row { seat, ..row });
         self.set_state(to, State::Live);
+        self.table.count_takeover(row.cookie);
         self.finish();
     }
 

@@ -41,15 +41,18 @@ impl Drop for Uncancelled {
 }
 
 /// Keeps signal handlers from running on this thread until dropped, except those of the C library
-/// itself.
+/// itself, and the thread from being cancelled.
 #[derive(Debug)]
 pub struct Blocked {
     before: libc::sigset_t,
+    /// Dropped last.
+    _cancelled_later: Uncancelled,
 }
 
 impl Blocked {
     /// Blocks all signals.
     pub fn new() -> Self {
+        let cancelled_later = Uncancelled::new();
         let mut all = MaybeUninit::<libc::sigset_t>::uninit();
         let mut before = MaybeUninit::<libc::sigset_t>::zeroed();
         // SAFETY: sigfillset initialises the set it is given.
@@ -58,7 +61,10 @@ impl Blocked {
         unsafe { libc::pthread_sigmask(libc::SIG_BLOCK, all.as_ptr(), before.as_mut_ptr()) };
         // SAFETY: a set of zeros is a valid one, if the call should not have written it.
         let before = unsafe { before.assume_init() };
-        Self { before }
+        Self {
+            before,
+            _cancelled_later: cancelled_later,
+        }
     }
 }
 

@@ -51,6 +51,7 @@ fn a_successor_gets_buckets_and_ring_and_nothing_else_moves() {
         assert_eq!(world.heir_of(named), Some(successor));
         assert_eq!(world.seat(successor), seat);
         assert!(world.awaited().is_empty());
+        assert_eq!(world.table().takeovers(), 1);
         world.check();
         world.settle_all();
         world.check_ledger();
