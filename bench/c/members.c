@@ -1,5 +1,6 @@
-/* A member of a group that records each packet in a mapped file, so that nothing that it got is lost
-   when it is killed: members DEVICE FILE. Says how long opening took, and "ready" before it reads. */
+/* A member of a group that records each packet in a mapped file, so that nothing that it got is
+   lost when it is killed: members DEVICE FILE. Says how long opening took, and "ready" before it
+   reads. */
 #define _GNU_SOURCE
 #include <fcntl.h>
 #include <pcap/pcap.h>

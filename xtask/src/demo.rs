@@ -23,7 +23,7 @@ pub(crate) fn run() -> Result<()> {
     thread::scope(|scope| scope.spawn(show).join()).expect("the demo does not panic")?;
     println!(
         "\nEvery check passed. The same on an interface of yours, in two terminals or more:\n\n  \
-         LD_LIBRARY_PATH={} PCAP_GROUP={GROUP} PCAP_FANOUT=hash tcpdump -ni eth0",
+         LD_LIBRARY_PATH={} PCAP_GROUP={GROUP} tcpdump -ni eth0",
         library.display()
     );
     Ok(())

@@ -16,7 +16,6 @@ use fanpcap_buckets::Slot;
 use fanpcap_linux::wait::clock;
 use fanpcap_reader::{Attention, Company, Inheritance};
 use std::convert::Infallible;
-use std::fmt;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
@@ -58,31 +57,18 @@ pub struct Stake {
     _lifeline: OwnedFd,
 }
 
-/// Why a member can't look after its group.
-#[derive(Debug)]
-enum Hindrance {
-    Lock(SteerError),
-    Slots(io::Error),
-}
+/// A member can't look after its group now. A library has nobody to tell why; it tries again.
+struct Failed;
 
-impl From<SteerError> for Hindrance {
-    fn from(error: SteerError) -> Self {
-        Self::Lock(error)
+impl From<SteerError> for Failed {
+    fn from(_: SteerError) -> Self {
+        Self
     }
 }
 
-impl From<io::Error> for Hindrance {
-    fn from(error: io::Error) -> Self {
-        Self::Slots(error)
-    }
-}
-
-impl fmt::Display for Hindrance {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Lock(error) => error.fmt(f),
-            Self::Slots(error) => error.fmt(f),
-        }
+impl From<io::Error> for Failed {
+    fn from(_: io::Error) -> Self {
+        Self
     }
 }
 
@@ -151,7 +137,7 @@ impl Stake {
         }
         if let Ok(Some(_turn)) = self.lock.try_take() {
             let mut kernel = Kernel::<Infallible>::of(&self.shared);
-            // Best effort, as above.
+            // Best effort: without it others notice.
             let _ = self.slots(&mut kernel).depart(self.cookie);
         }
     }
@@ -217,12 +203,12 @@ impl Stake {
         match self.look_after() {
             Ok(Some(inherited)) => (inherited, None),
             Ok(None) => (Vec::new(), Some(BUSY)),
-            Err(_) => (Vec::new(), Some(FAILED)),
+            Err(Failed) => (Vec::new(), Some(FAILED)),
         }
     }
 
     /// Takes the member's share, and that of the gone; `None` when another holds the lock.
-    fn look_after(&self) -> Result<Option<Vec<Inheritance>>, Hindrance> {
+    fn look_after(&self) -> Result<Option<Vec<Inheritance>>, Failed> {
         let Some(_turn) = self.lock.try_take()? else {
             return Ok(None);
         };
