@@ -131,11 +131,10 @@ fn a_reader_that_waits_attends_at_once_and_waits_on() {
             scope.spawn(|| {
                 thread::sleep(LATER);
                 company.call();
-                let called = Instant::now();
+                // Nothing else would have the waiting reader attend.
                 while company.attended() < 2 {
                     thread::yield_now();
                 }
-                assert!(called.elapsed() < Duration::from_millis(100));
                 thread::sleep(LATER);
                 device.arrive(&[packet(1, 60)]);
                 thread::sleep(2 * LATER);
@@ -151,7 +150,7 @@ fn a_reader_that_waits_attends_in_time_and_earlier_when_called() {
     let (mut device, input) = FakeDevice::new(true, None);
     let reader = Reader::new(input, &OPTIONS).unwrap();
     let company = FakeCompany::new();
-    company.latest.store(1000, Ordering::SeqCst);
+    company.latest.store(4000, Ordering::SeqCst);
     company.join(&reader);
     let await_attended = |count| {
         let begun = Instant::now();
@@ -165,8 +164,8 @@ fn a_reader_that_waits_attends_in_time_and_earlier_when_called() {
             await_attended(1);
             thread::sleep(LATER);
             company.call();
-            assert!(await_attended(2) < Duration::from_millis(500));
-            assert!(await_attended(3) > Duration::from_millis(500));
+            assert!(await_attended(2) < Duration::from_secs(3));
+            assert!(await_attended(3) > Duration::from_secs(3));
             device.arrive(&[packet(1, 60)]);
             thread::sleep(2 * LATER);
         });
@@ -272,19 +271,20 @@ fn a_busy_reader_attends_ten_times_a_second() {
         keep(&reader);
         company.join(&reader);
         device.arrive(&[packet(1, 60), packet(2, 60)]);
-        let mut called = None;
-        // The ring never runs dry.
+        let mut passed = 0;
+        // The ring never runs dry. A packet takes 2 ms or more, so a tenth of a second has 50 or
+        // less, and the reader looks at the clock with each 64th or more often.
         dispatch(&reader, 10_000, |_| {
             device.arrive(&[packet(3, 60)]);
             thread::sleep(Duration::from_millis(2));
-            let called = called.get_or_insert_with(|| {
+            if passed == 0 {
                 company.call();
-                Instant::now()
-            });
+            }
+            passed += 1;
             if company.attended() > 1 {
                 reader.break_loop();
             }
-            assert!(called.elapsed() < Duration::from_millis(250), "{is_v3}");
+            assert!(passed < 125, "{is_v3}");
         });
         assert_eq!(company.attended(), 2);
     }
