@@ -1,5 +1,5 @@
-//! BPF as data: classic and eBPF instructions, compiled objects, an interpreter of classic BPF. No
-//! I/O.
+//! BPF as data: classic and eBPF instructions, an assembler, compiled objects, an interpreter of
+//! classic BPF. No I/O.
 #![forbid(unsafe_code)]
 
 mod classic;
@@ -7,6 +7,7 @@ mod instruction;
 mod interpreter;
 mod object;
 mod listing;
+pub mod assembler;
 
 pub use classic::Classic;
 pub use instruction::Instruction;

@@ -13,7 +13,6 @@
 //! leaves it out.
 
 mod stack;
-mod assembler;
 mod view;
 mod target;
 mod effect;
@@ -39,12 +38,13 @@ mod steer;
 #[cfg(test)]
 mod tests;
 
-pub use assembler::{CONDITIONS_MAX, INSTRUCTIONS_MAX, STEPS_MAX};
+pub use fanpcap_bpf::assembler::{CONDITIONS_MAX, INSTRUCTIONS_MAX, STEPS_MAX};
 pub use maps::{COUNTERS_MAP, FLOWS_MAP, FRAGMENTS_MAP, LATE_MAP, SETS_MAP, TABLE_MAP, TURNS_MAP};
 
 use crate::ir::Tree;
 use crate::parts::{Parts, Unfit};
 use emitter::{Role, emit};
+use fanpcap_bpf::assembler::AssemblerError;
 use fanpcap_bpf::{Classic, Object};
 use std::fmt;
 use target::{Socket, Target, Xdp};
@@ -110,6 +110,15 @@ impl std::error::Error for EbpfError {
 impl From<Unfit> for EbpfError {
     fn from(unfit: Unfit) -> Self {
         Self::Unfit(unfit)
+    }
+}
+
+impl From<AssemblerError> for EbpfError {
+    fn from(error: AssemblerError) -> Self {
+        match error {
+            AssemblerError::TooLong { what, count, limit } => Self::TooLong { what, count, limit },
+            AssemblerError::TooFar => Self::TooDeep,
+        }
     }
 }
 

@@ -8,9 +8,9 @@ mod ancillary;
 mod loads;
 
 use super::EbpfError;
-use super::assembler::{If, Label, Op, Operand, R0, R1, R7, R8, R9, R10, Width};
 use super::emitter::Emitter;
 use fanpcap_bpf::Classic;
+use fanpcap_bpf::assembler::{If, Label, Op, Operand, R0, R1, R7, R8, R9, R10, Width};
 
 /// The bytes that a filter reads.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -1,6 +1,5 @@
 //! Emits a whole BPF program: entry, body, results, and BPF functions.
 
-use super::assembler::{Assembler, Label, Op, R0, R1, R2, R6, R8, R10, Width};
 use super::effect::Effect;
 use super::maps::{Map, Maps};
 use super::stack::{SAVED, SAVED_MAX, SCRATCH, STATE};
@@ -9,6 +8,7 @@ use super::view::{IPV4, IPV6, View};
 use super::{EbpfError, needs::Needs};
 use crate::ir::{COUNTERS, Function, Tree};
 use crate::parts::Unfit;
+use fanpcap_bpf::assembler::{Assembler, Label, Op, R0, R1, R2, R6, R8, R10, Width};
 use fanpcap_bpf::{Classic, Object};
 
 /// What the BPF program returns for the steering program's decision. A BPF program at XDP that
@@ -115,7 +115,7 @@ pub(super) fn emit(
         return Err(error);
     }
     let maps = emitter.maps.specs(tree);
-    emitter.asm.finish(target.kind(), maps)
+    Ok(emitter.asm.finish(target.kind(), maps)?)
 }
 
 impl<'a> Emitter<'a> {

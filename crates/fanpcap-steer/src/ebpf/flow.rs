@@ -1,6 +1,5 @@
 //! The hash of a packet's flow, and the table that makes fragments follow their datagram.
 
-use super::assembler::{If, Label, Op, R0, R1, R2, R3, R4, R5, R6, R7, R8, R9, R10, Width};
 use super::emitter::{Emitter, Ends, Routine};
 use super::maps::Map;
 use super::stack::{CARRIED, OUTER, VLAN};
@@ -8,6 +7,7 @@ use super::target::{KTIME_GET_NS, MAP_LOOKUP, MAP_UPDATE};
 use super::view::{Bytes, FRAGMENT, IPV6, LATER, Origin, View};
 use crate::hash::M1;
 use crate::ir::{FRAGMENT_AGE_NS, Flow, Ports, Property};
+use fanpcap_bpf::assembler::{If, Label, Op, R0, R1, R2, R3, R4, R5, R6, R7, R8, R9, R10, Width};
 
 impl Emitter<'_> {
     /// [`super::emitter::Routine::Hash`].

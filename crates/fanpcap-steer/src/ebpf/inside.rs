@@ -1,9 +1,9 @@
 //! From a packet's transport header to the packet that it carries, as in `fanpcap_wire`.
 
-use super::assembler::{If, Label, Op, R0, R1, R2, R8, R9};
 use super::emitter::Emitter;
 use super::view::{INNER, Origin};
 use super::walk::Stages;
+use fanpcap_bpf::assembler::{If, Label, Op, R0, R1, R2, R8, R9};
 use fanpcap_wire::GTP_EXTENSIONS_MAX;
 
 /// UDP destination ports of tunnels.

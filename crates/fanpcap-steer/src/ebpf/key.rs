@@ -1,10 +1,10 @@
 //! Hashes of the fields of a key.
 
-use super::assembler::{Label, Op, R1, R2, R5, R9};
 use super::emitter::Emitter;
 use super::view::Origin;
 use crate::hash::M1;
 use crate::ir::{Key, Property, Side};
+use fanpcap_bpf::assembler::{Label, Op, R1, R2, R5, R9};
 
 impl Emitter<'_> {
     /// Folds the fields of a key into `start`; the hash is in r0.

@@ -1,10 +1,10 @@
 //! Steering by the local side of a packet.
 
-use super::assembler::{If, Label, Op, R1, R2, R3, R5, R9};
 use super::emitter::Emitter;
 use super::view::{Bytes, Origin};
 use crate::hash::M1;
 use crate::ir::Net;
+use fanpcap_bpf::assembler::{If, Label, Op, R1, R2, R3, R5, R9};
 
 impl Emitter<'_> {
     /// Steers by the local address, or by both; the first `bits` bits count.

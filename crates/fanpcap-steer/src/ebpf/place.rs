@@ -1,12 +1,14 @@
 //! The slot of a packet: the group's table has one for each bucket of hashes, and one for each rank
 //! of members.
 
-use super::assembler::{If, Label, Op, R0, R1, R2, R3, R4, R6, R7, R8, R9, R10, Register, Width};
 use super::emitter::{Emitter, Role};
 use super::maps::Map;
 use super::stack::{FLOW, KEY, ROW};
 use super::target::{MAP_LOOKUP, MAP_UPDATE};
 use fanpcap_bpf::TABLE_ROW;
+use fanpcap_bpf::assembler::{
+    If, Label, Op, R0, R1, R2, R3, R4, R6, R7, R8, R9, R10, Register, Width,
+};
 use fanpcap_buckets::layout::{BUCKETS, HOLDERS, OWNERS, RANK_COUNT, RANKS, SEATS, SLOTS};
 
 /// The bit that marks r8 as a member's number. No hash and no number has this bit.

@@ -5,7 +5,6 @@
 //! ask for headers, each IP version has a body of its own for plain packets. That body reads
 //! addresses and ports from the frame.
 
-use super::assembler::{If, Label, Op, R1, R2, R6, R7, R10, Width};
 use super::emitter::Emitter;
 use super::inside::TUNNEL_PORTS;
 use super::needs::Needs;
@@ -14,6 +13,7 @@ use super::view::{
     BACK_SHIFT, Bytes, IPV4, IPV6, LINK, NETWORK_SHIFT, TRANSPORT_SHIFT, View, WITH_PORTS,
     network_order, plain_len,
 };
+use fanpcap_bpf::assembler::{If, Label, Op, R1, R2, R6, R7, R10, Width};
 
 /// Length of an Ethernet header.
 const LINK_LEN: u8 = 14;

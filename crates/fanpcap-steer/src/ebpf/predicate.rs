@@ -1,12 +1,12 @@
 //! Predicates: the code jumps to `yes` or to `no`.
 
-use super::assembler::{If, Label, Op, R0, R1, R2, R3, R6, R10, Width};
 use super::emitter::{Emitter, Routine};
 use super::view::{
     Bytes, FRAGMENT, INNER, IPV4, IPV6, LATER, LINK, Origin, TAG, View, network_order,
 };
 use crate::hash;
 use crate::ir::{Comparison, Header, Predicate, Side};
+use fanpcap_bpf::assembler::{If, Label, Op, R0, R1, R2, R3, R6, R10, Width};
 
 impl<'a> Emitter<'a> {
     /// Jumps to `yes` or `no`.

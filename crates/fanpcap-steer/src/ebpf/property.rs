@@ -1,12 +1,12 @@
 //! Loads a property of a packet into r1.
 
-use super::assembler::{If, Label, Op, R1, R2, R7, R10, Width};
 use super::emitter::Emitter;
 use super::stack::{OUTER, PORTS, STATE};
 use super::view::{
     Bytes, FRAGMENT_SHIFT, INNER, IPV6, Origin, PORT_PROTOCOLS, TAG, UNTYPED, View, WITH_PORTS,
 };
 use crate::ir::Property;
+use fanpcap_bpf::assembler::{If, Label, Op, R1, R2, R7, R10, Width};
 
 impl Emitter<'_> {
     /// Loads the property into r1 or jumps to `absent`. Clobbers r0 and r2 to r5, and r7 if headers

@@ -1,9 +1,9 @@
 //! From an ICMP error to the quoted packet.
 
-use super::assembler::{If, Label, Op, R0, R1, R2, R7, R8};
 use super::emitter::Emitter;
 use super::stack::{CARRIED, OUTER, WALKED_SCRATCH};
 use super::view::{IPV4, IPV6, Origin, PROTOCOL_MASK};
+use fanpcap_bpf::assembler::{If, Label, Op, R0, R1, R2, R7, R8};
 
 impl Emitter<'_> {
     /// [`super::emitter::Routine::Quoted`] (RFC 792, RFC 4443).

@@ -1,12 +1,12 @@
 //! Reads headers: in place, or through a copy on the stack.
 
-use super::assembler::{Assembler, If, Label, Op, R0, R1, R2, R3, R6, R7, R8, R10, Width};
 use super::emitter::{Emitter, Routine};
 use super::stack::{HEADER, OUTER, PORTS, WORD};
 use super::view::{
     BACK_MASK, BACK_SHIFT, Bytes, FRAGMENT_SHIFT, NETWORK_MASK, NETWORK_SHIFT, Origin,
     PORT_PROTOCOLS, TAGS_MASK, TRANSPORT_SHIFT, View, WITH_PORTS, distance, plain_len,
 };
+use fanpcap_bpf::assembler::{Assembler, If, Label, Op, R0, R1, R2, R3, R6, R7, R8, R10, Width};
 
 impl Emitter<'_> {
     /// Makes bytes readable, in place or on the stack. Clobbers r0 to r5; reloads r7 if headers are

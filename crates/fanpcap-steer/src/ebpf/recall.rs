@@ -1,10 +1,10 @@
 //! Views on the stack: spills them, and loads them again without the verifier's knowledge of their
 //! value.
 
-use super::assembler::{If, Op, R1, R2, R6, R7, R10, Width};
 use super::emitter::Emitter;
 use super::stack::{CARRIED, OUTER};
 use super::view::View;
+use fanpcap_bpf::assembler::{If, Op, R1, R2, R6, R7, R10, Width};
 
 impl Emitter<'_> {
     /// Spills r7 and erases the verifier's knowledge of its value, so that all paths merge into one

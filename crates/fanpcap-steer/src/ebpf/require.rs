@@ -1,9 +1,9 @@
 //! Tests a view: its flags, its protocol, its transport header.
 
-use super::assembler::{If, Label, Op, R2, R3, R7, R10, Register, Width};
 use super::emitter::Emitter;
 use super::stack::OUTER;
 use super::view::{Bytes, DISTANCE_MASK, LOWEST, PROTOCOL_MASK, TRANSPORT_SHIFT, View, distance};
+use fanpcap_bpf::assembler::{If, Label, Op, R2, R3, R7, R10, Register, Width};
 
 impl Emitter<'_> {
     /// Jumps to `yes` if the view has one of the flags. Clobbers r2.

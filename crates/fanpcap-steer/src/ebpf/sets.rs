@@ -1,6 +1,5 @@
 //! Membership of numbers in sets, and of addresses in nets.
 
-use super::assembler::{If, Label, Op, R0, R1, R2, R3, R10, Register, Width};
 use super::emitter::Emitter;
 use super::maps::Map;
 use super::stack::KEY;
@@ -8,6 +7,7 @@ use super::target::MAP_LOOKUP;
 use super::view::{Bytes, IPV4, IPV6, Origin, View};
 use crate::hash::halves;
 use crate::ir::{Net, Side};
+use fanpcap_bpf::assembler::{If, Label, Op, R0, R1, R2, R3, R10, Register, Width};
 use std::net::IpAddr;
 
 /// Sets of up to this many numbers are compared one by one.

@@ -1,8 +1,5 @@
 //! Steering functions: set the hash or the member's number in r8, or drop.
 
-use super::assembler::{
-    If, Label, Op, R0, R1, R2, R3, R4, R5, R6, R7, R8, R9, R10, Register, Width,
-};
 use super::emitter::{Emitter, Ends, Routine};
 use super::inside::{GTP_C, GTP_U};
 use super::maps::Map;
@@ -11,6 +8,9 @@ use super::target::{GET_PRANDOM_U32, GET_SMP_PROCESSOR_ID, MAP_LOOKUP};
 use super::view::{LATER, LINK, Origin, View};
 use crate::hash::{M1, M2};
 use crate::ir::{Field, Flow, Ports, Predicate, Property, Steer};
+use fanpcap_bpf::assembler::{
+    If, Label, Op, R0, R1, R2, R3, R4, R5, R6, R7, R8, R9, R10, Register, Width,
+};
 
 impl Emitter<'_> {
     /// Sets the outcome or jumps to `drop`.

@@ -1,10 +1,10 @@
 //! Differences between the hooks: how the code reads the frame, and which metadata the kernel has.
 
-use super::assembler::{
-    Assembler, If, Label, Op, Operand, R0, R1, R2, R3, R4, R5, R6, R7, R10, Register, Width,
-};
 use super::view::LATE_START;
 use fanpcap_bpf::ProgramKind;
+use fanpcap_bpf::assembler::{
+    Assembler, If, Label, Op, Operand, R0, R1, R2, R3, R4, R5, R6, R7, R10, Register, Width,
+};
 
 /// The hook of a BPF program. r6 always holds the context.
 pub(super) trait Target {

@@ -17,7 +17,7 @@
 //! Most packets are plain: IPv4 without options or IPv6 without extension headers, of TCP or UDP,
 //! right behind Ethernet. Their headers have fixed offsets, so they need no walk: see `plain.rs`.
 
-use super::assembler::{Assembler, Op, R7, R10, Register, Width};
+use fanpcap_bpf::assembler::{Assembler, Op, R7, R10, Register, Width};
 
 pub(super) const IPV4: i32 = 1 << 8;
 pub(super) const IPV6: i32 = 1 << 9;

@@ -3,7 +3,6 @@
 //! r7 becomes the view, r8 is the offset of the next header, r9 its type or protocol. All stages
 //! end at one label.
 
-use super::assembler::{If, Label, Op, R0, R1, R2, R3, R6, R7, R8, R9};
 use super::emitter::{Emitter, Routine};
 use super::needs::Needs;
 use super::stack::{CARRIED, OUTER, WALKED, WALKED_SCRATCH};
@@ -11,6 +10,7 @@ use super::view::{
     BACK_SHIFT, Bytes, FRAGMENT, FRAGMENT_SHIFT, INNER, IPV4, IPV6, LATE_START, LATER, LINK,
     NETWORK_SHIFT, Origin, TAG, TRANSPORT_SHIFT, UNTYPED,
 };
+use fanpcap_bpf::assembler::{If, Label, Op, R0, R1, R2, R3, R6, R7, R8, R9};
 use fanpcap_wire::{EXTENSIONS_MAX, LABELS_MAX, TAGS_MAX};
 
 /// Stages at which a walk can begin, with r8 and the known part of r7.

@@ -1,8 +1,6 @@
 //! Ancillary loads of a classic BPF program: metadata of a socket buffer (linux/filter.h,
 //! SKF_AD_OFF and others).
 
-use super::super::assembler::Width;
-use super::super::assembler::{If, Op, R0, R1, R2, R3, R4, R5, R6, R7, R8, R10};
 use super::super::emitter::Emitter;
 use super::super::stack::LOADED;
 use super::super::target::{
@@ -10,6 +8,8 @@ use super::super::target::{
     QUEUE_MAPPING, SKB_LOAD_BYTES_RELATIVE, VLAN_PRESENT, VLAN_PROTO, VLAN_TCI,
 };
 use super::{Made, Making};
+use fanpcap_bpf::assembler::Width;
+use fanpcap_bpf::assembler::{If, Op, R0, R1, R2, R3, R4, R5, R6, R7, R8, R10};
 
 /// linux/filter.h: the first ancillary offset, as a 32-bit number.
 const SKF_AD_OFF: u32 = 0xffff_f000;

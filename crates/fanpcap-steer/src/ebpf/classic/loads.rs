@@ -1,9 +1,9 @@
 //! Loads from the frame, with its VLAN tag inserted again.
 
-use super::super::assembler::{Assembler, If, Label, Op, R0, R1, R2, R8, R9, R10, Width};
 use super::super::emitter::Emitter;
 use super::super::stack::LOADED;
 use super::{Made, Making, Source};
+use fanpcap_bpf::assembler::{Assembler, If, Label, Op, R0, R1, R2, R8, R9, R10, Width};
 
 impl Emitter<'_> {
     /// Loads bytes at a constant offset, as a number, to r1.

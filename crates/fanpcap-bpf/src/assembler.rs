@@ -1,23 +1,39 @@
-//! Instructions and labels. The assembler's jumps go forward only, and it omits unreachable code.
+//! Assembles eBPF code from instructions and labels. Jumps go forward only, and unreachable code is
+//! omitted.
+//!
+//! ```
+//! use fanpcap_bpf::assembler::{Assembler, If, R0, R1};
+//! use fanpcap_bpf::ProgramKind;
+//!
+//! let mut asm = Assembler::new();
+//! let done = asm.label();
+//! asm.set(R0, 0);
+//! asm.jump_if(If::Equal, R1, 0, done);
+//! asm.set(R0, 1);
+//! asm.bind(done);
+//! asm.exit();
+//! assert_eq!(asm.finish(ProgramKind::SocketFilter, Vec::new())?.instructions.len(), 4);
+//! # Ok::<(), fanpcap_bpf::assembler::AssemblerError>(())
+//! ```
 
-use super::EbpfError;
-use fanpcap_bpf::{Instruction, Relocation};
+use crate::{Instruction, Relocation};
 
 mod finish;
 mod jumps;
 mod operations;
 
-pub(super) use operations::{
+pub use finish::AssemblerError;
+pub use operations::{
     If, Op, Operand, R0, R1, R2, R3, R4, R5, R6, R7, R8, R9, R10, Register, Width,
 };
 
 /// A position in the code. A label is bound once, after all jumps to it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Label(usize);
+pub struct Label(usize);
 
 /// The code so far.
 #[derive(Debug)]
-pub(super) struct Assembler {
+pub struct Assembler {
     code: Vec<Instruction>,
     labels: Vec<Binding>,
     /// In the order of their positions.
@@ -51,7 +67,8 @@ pub const CONDITIONS_MAX: usize = 4_000;
 pub const STEPS_MAX: usize = 100_000;
 
 impl Assembler {
-    pub(super) fn new() -> Self {
+    /// No code.
+    pub fn new() -> Self {
         Self {
             code: Vec::new(),
             labels: Vec::new(),
@@ -65,7 +82,8 @@ impl Assembler {
         }
     }
 
-    pub(super) fn label(&mut self) -> Label {
+    /// A label that is not bound yet.
+    pub fn label(&mut self) -> Label {
         self.labels.push(Binding::default());
         Label(self.labels.len() - 1)
     }
@@ -73,7 +91,7 @@ impl Assembler {
     /// Binds a label here. Omits a jump to the label that would be the last instruction: the kernel
     /// removes such a jump too, but slowly. Turns a condition that jumps to the label over a jump
     /// elsewhere into the contrary condition, which jumps elsewhere.
-    pub(super) fn bind(&mut self, label: Label) {
+    pub fn bind(&mut self, label: Label) {
         while self.ends_with_jump_to(label) || self.turn_around(label) {
             self.leave_out_last();
         }
@@ -85,13 +103,13 @@ impl Assembler {
         }
     }
 
-    /// Whether the next instruction is reachable.
-    pub(super) fn is_live(&self) -> bool {
+    /// Whether the next instruction is reachable. Unreachable instructions are omitted.
+    pub fn is_live(&self) -> bool {
         self.live
     }
 
     /// Notes the purpose of the instructions from here on.
-    pub(super) fn note(&mut self, what: impl Into<String>) {
+    pub fn note(&mut self, what: impl Into<String>) {
         self.notes.push((self.code.len(), what.into()));
     }
 
@@ -113,21 +131,23 @@ impl Assembler {
         self.push(instruction);
     }
 
-    pub(super) fn alu(&mut self, op: Op, target: Register, source: impl Into<Operand>) {
+    /// A 64-bit operation.
+    pub fn alu(&mut self, op: Op, target: Register, source: impl Into<Operand>) {
         self.operate(ALU64, op as u8, target, source.into());
     }
 
     /// A 32-bit operation; it clears the upper half.
-    pub(super) fn alu32(&mut self, op: Op, target: Register, source: impl Into<Operand>) {
+    pub fn alu32(&mut self, op: Op, target: Register, source: impl Into<Operand>) {
         self.operate(ALU32, op as u8, target, source.into());
     }
 
-    pub(super) fn set(&mut self, target: Register, source: impl Into<Operand>) {
+    /// Sets a register to a register or to a number, which is extended with its sign.
+    pub fn set(&mut self, target: Register, source: impl Into<Operand>) {
         self.alu(Op::Move, target, source);
     }
 
     /// Loads a 64-bit constant in as few instructions as possible.
-    pub(super) fn number(&mut self, target: Register, value: u64) {
+    pub fn number(&mut self, target: Register, value: u64) {
         let half = |value: u64| u32::try_from(value & 0xffff_ffff).unwrap_or(0) as i32;
         let low = half(value);
         if value >> 31 == 0 {
@@ -144,21 +164,21 @@ impl Assembler {
         self.push(Instruction::new(0, 0, 0, 0, high));
     }
 
-    /// Loads a map, as an argument for a helper.
-    pub(super) fn map(&mut self, target: Register, map: usize) {
+    /// Loads a map, as an argument for a helper. `map` is its index in [`crate::Object::maps`].
+    pub fn map(&mut self, target: Register, map: usize) {
         self.relocate(Relocation::Map(map));
         self.wide(target, PSEUDO_MAP_FD, 0, 0);
     }
 
     /// Loads the address of byte `offset` of a map's only value.
-    pub(super) fn value(&mut self, target: Register, map: usize, offset: i32) {
+    pub fn value(&mut self, target: Register, map: usize, offset: i32) {
         self.relocate(Relocation::Value(map));
         self.wide(target, PSEUDO_MAP_VALUE, 0, offset);
     }
 
     /// Subtracts the number of bytes before the buffer's own first byte, which the loader
     /// determines.
-    pub(super) fn subtract_start(&mut self, target: Register) {
+    pub fn subtract_start(&mut self, target: Register) {
         self.relocate(Relocation::Start);
         self.alu(Op::Sub, target, 0);
     }
@@ -169,18 +189,14 @@ impl Assembler {
         }
     }
 
-    pub(super) fn load(&mut self, width: Width, target: Register, base: Register, at: i16) {
+    /// Loads from memory at `base` + `at`, without sign.
+    pub fn load(&mut self, width: Width, target: Register, base: Register, at: i16) {
         let code = 0x61 | width as u8;
         self.push(Instruction::new(code, target.0, base.0, at, 0));
     }
 
-    pub(super) fn store(
-        &mut self,
-        width: Width,
-        base: Register,
-        at: i16,
-        source: impl Into<Operand>,
-    ) {
+    /// Stores to memory at `base` + `at`.
+    pub fn store(&mut self, width: Width, base: Register, at: i16, source: impl Into<Operand>) {
         let instruction = match source.into() {
             Operand::Register(source) => {
                 Instruction::new(0x63 | width as u8, base.0, source.0, at, 0)
@@ -191,16 +207,23 @@ impl Assembler {
     }
 
     /// Adds to 64 bits of memory atomically.
-    pub(super) fn atomic_add(&mut self, base: Register, at: i16, source: Register) {
+    pub fn atomic_add(&mut self, base: Register, at: i16, source: Register) {
         self.push(Instruction::new(0xdb, base.0, source.0, at, 0));
     }
 
+    /// Adds to 64 bits of memory atomically, and sets `source` to their value before. Orders all
+    /// accesses before it with all accesses after it.
+    pub fn fetch_add(&mut self, base: Register, at: i16, source: Register) {
+        self.push(Instruction::new(0xdb, base.0, source.0, at, FETCH));
+    }
+
     /// Converts from network order: 16, 32 or 64 bits.
-    pub(super) fn big_endian(&mut self, target: Register, bits: i32) {
+    pub fn big_endian(&mut self, target: Register, bits: i32) {
         self.push(Instruction::new(0xdc, target.0, 0, 0, bits));
     }
 
-    pub(super) fn jump(&mut self, to: Label) {
+    /// Jumps to a label that is not bound yet.
+    pub fn jump(&mut self, to: Label) {
         if self.live {
             self.jumps.push((self.code.len(), to));
             self.use_label(to);
@@ -209,24 +232,13 @@ impl Assembler {
         }
     }
 
-    pub(super) fn jump_if(
-        &mut self,
-        what: If,
-        left: Register,
-        right: impl Into<Operand>,
-        to: Label,
-    ) {
+    /// Jumps to a label that is not bound yet if the comparison holds.
+    pub fn jump_if(&mut self, what: If, left: Register, right: impl Into<Operand>, to: Label) {
         self.condition(JUMP64, what, left, right.into(), to);
     }
 
     /// Compares the lower halves.
-    pub(super) fn jump32_if(
-        &mut self,
-        what: If,
-        left: Register,
-        right: impl Into<Operand>,
-        to: Label,
-    ) {
+    pub fn jump32_if(&mut self, what: If, left: Register, right: impl Into<Operand>, to: Label) {
         self.condition(JUMP32, what, left, right.into(), to);
     }
 
@@ -247,12 +259,12 @@ impl Assembler {
     }
 
     /// Calls a helper of the kernel (enum bpf_func_id).
-    pub(super) fn call(&mut self, helper: i32) {
+    pub fn call(&mut self, helper: i32) {
         self.push(Instruction::new(CALL, 0, 0, 0, helper));
     }
 
     /// Calls a BPF function; its label may already be bound.
-    pub(super) fn call_function(&mut self, function: Label) {
+    pub fn call_function(&mut self, function: Label) {
         if self.live {
             self.calls.push((self.code.len(), function));
             if let Some(place) = self.labels.get_mut(function.0) {
@@ -262,9 +274,16 @@ impl Assembler {
         }
     }
 
-    pub(super) fn exit(&mut self) {
+    /// Returns from the function, or ends the BPF program.
+    pub fn exit(&mut self) {
         self.push(Instruction::exit());
         self.live = false;
+    }
+}
+
+impl Default for Assembler {
+    fn default() -> Self {
+        Self::new()
     }
 }
 
@@ -276,6 +295,8 @@ const JUMP32: u8 = 0x06;
 const JUMP: u8 = 0x05;
 const CALL: u8 = 0x85;
 const FROM_REGISTER: u8 = 0x08;
+/// Of an atomic operation: the register gets the former value.
+const FETCH: i32 = 0x01;
 const LOAD_WIDE: u8 = 0x18;
 const PSEUDO_MAP_FD: u8 = 1;
 const PSEUDO_MAP_VALUE: u8 = 2;

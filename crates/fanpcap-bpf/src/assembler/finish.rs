@@ -1,16 +1,49 @@
 //! Turns the code into an object: resolves jumps and checks limits.
 
-use super::{Assembler, CONDITIONS_MAX, EbpfError, INSTRUCTIONS_MAX, Label, STEPS_MAX};
-use fanpcap_bpf::{MapSpec, Object, ProgramKind};
+use super::{Assembler, CONDITIONS_MAX, INSTRUCTIONS_MAX, Label, STEPS_MAX};
+use crate::{MapSpec, Object, ProgramKind};
+use std::fmt;
+
+/// The code is larger than every supported kernel accepts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum AssemblerError {
+    /// There is too much of something.
+    TooLong {
+        /// What exceeds its limit.
+        what: &'static str,
+        /// Its number, as far as it was counted.
+        count: usize,
+        /// The limit.
+        limit: usize,
+    },
+    /// A jump or a call is farther than its offset can say.
+    TooFar,
+}
+
+impl fmt::Display for AssemblerError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::TooLong { what, count, limit } => {
+                write!(
+                    f,
+                    "the BPF program has {count} {what}, the limit is {limit}"
+                )
+            }
+            Self::TooFar => f.write_str("a jump of the BPF program is too far"),
+        }
+    }
+}
+
+impl std::error::Error for AssemblerError {}
 
 impl Assembler {
     /// Resolves the labels to distances.
-    pub(in super::super) fn finish(
+    pub fn finish(
         mut self,
         kind: ProgramKind,
         maps: Vec<MapSpec>,
-    ) -> Result<Object, EbpfError> {
-        let long = |what, count, limit| Err(EbpfError::TooLong { what, count, limit });
+    ) -> Result<Object, AssemblerError> {
+        let long = |what, count, limit| Err(AssemblerError::TooLong { what, count, limit });
         if self.code.len() > INSTRUCTIONS_MAX {
             return long("instructions", self.code.len(), INSTRUCTIONS_MAX);
         }
@@ -19,7 +52,7 @@ impl Assembler {
         }
         for &(at, label) in &self.jumps {
             let distance = self.distance(at, label)?;
-            let short = i16::try_from(distance).map_err(|_| EbpfError::TooDeep)?;
+            let short = i16::try_from(distance).map_err(|_| AssemblerError::TooFar)?;
             if let Some(instruction) = self.code.get_mut(at) {
                 *instruction = instruction.with_offset(short);
             }
@@ -61,7 +94,7 @@ impl Assembler {
         functions
     }
 
-    fn distance(&self, at: usize, label: Label) -> Result<i32, EbpfError> {
+    fn distance(&self, at: usize, label: Label) -> Result<i32, AssemblerError> {
         let place = self.labels.get(label.0).and_then(|place| place.at);
         debug_assert!(place.is_some(), "a label that is not bound");
         let place = place.and_then(|place| i32::try_from(place).ok());
@@ -69,6 +102,6 @@ impl Assembler {
         place
             .zip(next)
             .map(|(place, next)| place - next)
-            .ok_or(EbpfError::TooDeep)
+            .ok_or(AssemblerError::TooFar)
     }
 }
