@@ -9,6 +9,7 @@ mod locked;
 mod info;
 mod map;
 mod table;
+mod ring;
 mod refused;
 mod types;
 mod program;
@@ -19,6 +20,7 @@ pub use locked::locked_limit;
 pub use map::Map;
 pub use program::{Attached, Hook, LoadedProgram, Run};
 pub use refused::Refused;
+pub use ring::{RingBuffer, RingMapping};
 pub use table::{Atomic, Table};
 
 /// The attributes of one command.

@@ -1,0 +1,319 @@
+//! BPF ring buffers (`BPF_MAP_TYPE_RINGBUF`, since Linux 5.8): BPF programs append records, one
+//! process reads them from memory (kernel/bpf/ringbuf.c).
+
+use std::io;
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
+use std::ptr::{NonNull, null_mut};
+use std::sync::atomic::AtomicU64;
+
+use super::info::Shape;
+use super::map;
+use crate::errno::owned;
+
+/// A ring buffer.
+#[derive(Debug)]
+pub struct RingBuffer {
+    fd: OwnedFd,
+    len: usize,
+}
+
+impl RingBuffer {
+    /// Creates a ring buffer of `len` bytes, a power of two and whole pages.
+    ///
+    /// # Errors
+    /// `EPERM` without `CAP_BPF`, `EINVAL` before Linux 5.8 or for another length, `ENOMEM` and
+    /// `E2BIG` when it is too large.
+    pub fn create(name: &str, len: u32) -> io::Result<Self> {
+        Self::behind(map::create(name, &shape(len))?, len)
+    }
+
+    /// The ring buffer behind a descriptor from another process. It takes no capability.
+    ///
+    /// # Errors
+    /// `InvalidData` with what differs when it is another kind of map; `EINVAL` when it is no BPF
+    /// object.
+    pub fn open(fd: OwnedFd) -> io::Result<Self> {
+        let len = Shape::of(fd.as_fd())?.entries;
+        shape(len).verify(fd.as_fd())?;
+        Self::behind(fd, len)
+    }
+
+    fn behind(fd: OwnedFd, len: u32) -> io::Result<Self> {
+        let len = usize::try_from(len).map_err(|_| io::ErrorKind::InvalidInput)?;
+        Ok(Self { fd, len })
+    }
+
+    /// Bytes of the ring buffer.
+    pub fn len(&self) -> usize {
+        self.len
+    }
+
+    /// Whether there is no room. The kernel creates no such ring buffer.
+    pub fn is_empty(&self) -> bool {
+        self.len == 0
+    }
+
+    /// Maps the ring buffer. The mapping keeps it alive. It takes no capability.
+    ///
+    /// # Errors
+    /// The error of mmap(2).
+    pub fn map(&self) -> io::Result<RingMapping> {
+        let page = page()?;
+        let fd = self.fd.as_raw_fd();
+        let write = libc::PROT_READ | libc::PROT_WRITE;
+        // The kernel lets processes write to the consumer's page alone. It maps the data twice.
+        Ok(RingMapping {
+            consumer: Memory::map(page, write, fd, 0)?,
+            producer: Memory::map(page + 2 * self.len, libc::PROT_READ, fd, page)?,
+            page,
+            len: self.len,
+        })
+    }
+}
+
+impl AsFd for RingBuffer {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.fd.as_fd()
+    }
+}
+
+/// A ring buffer's memory, mapped until dropped.
+#[derive(Debug)]
+pub struct RingMapping {
+    /// The page with the consumer's position.
+    consumer: Memory,
+    /// The page with the producer's position, then the data, twice.
+    producer: Memory,
+    page: usize,
+    len: usize,
+}
+
+/// Where the reader's own word is in the consumer's page, whose first word alone the kernel uses:
+/// in no line, nor pair of lines, that the kernel reads with each record.
+const READ: usize = 256;
+
+impl RingMapping {
+    /// The same memory without a kernel that writes to it, for other producers and for tests. The
+    /// whole of it may be written. `len` is a power of two and whole pages.
+    ///
+    /// # Errors
+    /// `InvalidInput` for another length; the errors of memfd_create(2), ftruncate(2) and mmap(2).
+    pub fn anonymous(len: usize) -> io::Result<Self> {
+        let page = page()?;
+        if !len.is_power_of_two() || len % page != 0 {
+            return Err(io::ErrorKind::InvalidInput.into());
+        }
+        // SAFETY: the name is a string that ends with a zero.
+        let fd = owned(unsafe { libc::memfd_create(c"ring".as_ptr(), libc::MFD_CLOEXEC) })?;
+        let end = libc::off_t::try_from(2 * page + len).map_err(|_| io::ErrorKind::InvalidInput)?;
+        // SAFETY: takes plain numbers.
+        crate::errno::check(unsafe { libc::ftruncate(fd.as_raw_fd(), end) })?;
+        let write = libc::PROT_READ | libc::PROT_WRITE;
+        let fd = fd.as_raw_fd();
+        let producer = Memory::map(page + 2 * len, write, fd, page)?;
+        producer.remap(page + len, len, fd, 2 * page)?;
+        Ok(Self {
+            consumer: Memory::map(page, write, fd, 0)?,
+            producer,
+            page,
+            len,
+        })
+    }
+
+    /// The position up to which the producer may write records anew, less the ring's length. The
+    /// reader sets it.
+    #[inline]
+    pub fn consumer(&self) -> &AtomicU64 {
+        self.consumer.word(0)
+    }
+
+    /// The position up to which the reader has taken records. The kernel ignores it; who reads on
+    /// for a dead reader begins there.
+    #[inline]
+    pub fn read(&self) -> &AtomicU64 {
+        self.consumer.word(READ)
+    }
+
+    /// The position up to which records are reserved. Only the kernel sets it.
+    #[inline]
+    pub fn producer(&self) -> &AtomicU64 {
+        self.producer.word(0)
+    }
+
+    /// The first byte of the data. Twice [`RingMapping::len`] bytes can be read from there: the
+    /// second half is the first one once more, so that no record wraps.
+    #[inline]
+    pub fn data(&self) -> NonNull<u8> {
+        // SAFETY: the data follow one page after the begin.
+        unsafe { self.producer.base.add(self.page) }
+    }
+
+    /// Bytes of the ring buffer, a power of two.
+    #[inline]
+    pub fn len(&self) -> usize {
+        self.len
+    }
+
+    /// Whether there is no room. There is no such ring buffer.
+    pub fn is_empty(&self) -> bool {
+        self.len == 0
+    }
+}
+
+/// A mapping, until dropped.
+#[derive(Debug)]
+struct Memory {
+    base: NonNull<u8>,
+    len: usize,
+}
+
+// SAFETY: the mapping belongs to the process, not to a thread, and is unmapped once.
+unsafe impl Send for Memory {}
+
+impl Memory {
+    fn map(len: usize, protection: i32, fd: RawFd, offset: usize) -> io::Result<Self> {
+        let offset = libc::off_t::try_from(offset).map_err(|_| io::ErrorKind::InvalidInput)?;
+        let flags = libc::MAP_SHARED;
+        // SAFETY: a new mapping at an address that the kernel chooses touches no other.
+        let base = unsafe { libc::mmap(null_mut(), len, protection, flags, fd, offset) };
+        if base == libc::MAP_FAILED {
+            return Err(io::Error::last_os_error());
+        }
+        let base = NonNull::new(base.cast()).ok_or_else(io::Error::last_os_error)?;
+        Ok(Self { base, len })
+    }
+
+    /// Replaces `len` bytes of the mapping, from byte `at` on, by another part of the file.
+    fn remap(&self, at: usize, len: usize, fd: RawFd, offset: usize) -> io::Result<()> {
+        let offset = libc::off_t::try_from(offset).map_err(|_| io::ErrorKind::InvalidInput)?;
+        if at.checked_add(len).is_none_or(|end| end > self.len) {
+            return Err(io::ErrorKind::InvalidInput.into());
+        }
+        let protection = libc::PROT_READ | libc::PROT_WRITE;
+        let flags = libc::MAP_SHARED | libc::MAP_FIXED;
+        // SAFETY: checked above.
+        let base = unsafe { self.base.as_ptr().add(at) };
+        // SAFETY: the bytes are this mapping's, which nobody has a reference to yet.
+        let mapped = unsafe { libc::mmap(base.cast(), len, protection, flags, fd, offset) };
+        if mapped == libc::MAP_FAILED {
+            return Err(io::Error::last_os_error());
+        }
+        Ok(())
+    }
+
+    /// The word at a byte of the first page.
+    #[inline]
+    fn word(&self, at: usize) -> &AtomicU64 {
+        debug_assert!(at % 8 == 0 && at + 8 <= self.len);
+        // SAFETY: each mapping has a page or more.
+        let word = unsafe { self.base.add(at) };
+        // SAFETY: aligned, and mapped as long as `self`; the kernel accesses it atomically too.
+        unsafe { AtomicU64::from_ptr(word.as_ptr().cast()) }
+    }
+}
+
+impl Drop for Memory {
+    fn drop(&mut self) {
+        // SAFETY: the mapping is this value's alone, and no reference to it is left.
+        unsafe { libc::munmap(self.base.as_ptr().cast(), self.len) };
+    }
+}
+
+/// Bytes of a page.
+fn page() -> io::Result<usize> {
+    // SAFETY: takes a plain number.
+    let page = unsafe { libc::sysconf(libc::_SC_PAGESIZE) };
+    let page = usize::try_from(page).map_err(|_| io::ErrorKind::InvalidData)?;
+    (page > READ)
+        .then_some(page)
+        .ok_or(io::ErrorKind::InvalidData.into())
+}
+
+const fn shape(len: u32) -> Shape {
+    Shape {
+        kind: BPF_MAP_TYPE_RINGBUF,
+        key_len: 0,
+        value_len: 0,
+        entries: len,
+        flags: 0,
+    }
+}
+
+const BPF_MAP_TYPE_RINGBUF: u32 = 27;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::sync::atomic::Ordering::Relaxed;
+
+    const LEN: usize = 1 << 16;
+
+    /// Whether `mapping` has its data twice.
+    fn is_double(mapping: &RingMapping) -> bool {
+        let data = mapping.data();
+        // SAFETY: within the first half.
+        unsafe { data.add(5).write_volatile(7) };
+        // SAFETY: within the second half.
+        let again = unsafe { data.add(LEN + 5).read_volatile() };
+        again == 7
+    }
+
+    #[test]
+    fn the_same_memory_without_a_kernel() {
+        let mapping = RingMapping::anonymous(LEN).unwrap();
+        assert!(is_double(&mapping));
+        mapping.consumer().store(1, Relaxed);
+        mapping.read().store(2, Relaxed);
+        mapping.producer().store(3, Relaxed);
+        let words = [mapping.consumer(), mapping.read(), mapping.producer()];
+        assert_eq!(words.map(|word| word.load(Relaxed)), [1, 2, 3]);
+        // SAFETY: within the data.
+        assert_eq!(unsafe { mapping.data().read_volatile() }, 0);
+        assert!(RingMapping::anonymous(LEN + 4096).is_err());
+        assert!(RingMapping::anonymous(64).is_err());
+    }
+
+    #[test]
+    #[ignore = "needs root: eBPF"]
+    fn a_process_without_privilege_reads_a_ring_buffer() {
+        let ring = RingBuffer::create("ring", 1 << 16).unwrap();
+        let sent = ring.as_fd().try_clone_to_owned().unwrap();
+        let nobody = move || {
+            // SAFETY: takes plain numbers; as a plain system call it concerns this thread alone.
+            let rc = unsafe { libc::syscall(libc::SYS_setresuid, 65_534, 65_534, 65_534) };
+            assert_eq!(rc, 0);
+            let created = RingBuffer::create("ring", 1 << 16).unwrap_err();
+            assert_eq!(created.raw_os_error(), Some(libc::EPERM));
+            let ring = RingBuffer::open(sent).unwrap();
+            assert_eq!(ring.len(), LEN);
+            let mapping = ring.map().unwrap();
+            mapping.read().store(8, Relaxed);
+            mapping.producer().load(Relaxed)
+        };
+        assert_eq!(std::thread::spawn(nobody).join().unwrap(), 0);
+        let mapping = ring.map().unwrap();
+        drop(ring);
+        assert_eq!(mapping.read().load(Relaxed), 8);
+        assert_eq!(mapping.consumer().load(Relaxed), 0);
+        // SAFETY: the last byte of the second half.
+        assert_eq!(
+            unsafe { mapping.data().add(2 * LEN - 1).read_volatile() },
+            0
+        );
+    }
+
+    #[test]
+    #[ignore = "needs root: eBPF"]
+    fn other_maps_are_no_ring_buffers() {
+        let array = Shape {
+            kind: 2,
+            key_len: 4,
+            value_len: 8,
+            entries: 4096,
+            flags: 0,
+        };
+        let error = RingBuffer::open(map::create("array", &array).unwrap()).unwrap_err();
+        assert!(error.to_string().contains("of type 2 "), "{error}");
+        assert!(RingBuffer::create("ring", 4095).is_err());
+    }
+}
