@@ -48,6 +48,11 @@ pub enum MapKind {
     Hash,
     /// The same. The kernel drops the least recently used value when there is no room.
     LruHash,
+    /// BPF programs by index, for tail calls. The kernel empties the map when no process has it
+    /// open any more.
+    ProgArray,
+    /// Ring buffers by index (`BPF_MAP_TYPE_ARRAY_OF_MAPS`).
+    RingArray,
 }
 
 impl MapKind {
@@ -56,8 +61,10 @@ impl MapKind {
         match self {
             Self::Hash => 1,
             Self::Array => 2,
+            Self::ProgArray => 3,
             Self::PerCpuArray => 6,
             Self::LruHash => 9,
+            Self::RingArray => 12,
         }
     }
 }
@@ -79,7 +86,7 @@ pub struct MapSpec {
     pub keys: Vec<u8>,
     /// Those values, in the order of their keys.
     pub values: Vec<u8>,
-    /// Whether the loader is given the map; it creates the others. Processes can map a given map
+    /// Whether the loader is given the map; it creates the others. Processes can map a given array
     /// into their memory (`BPF_F_MMAPABLE`).
     pub is_given: bool,
 }
@@ -108,9 +115,14 @@ impl MapSpec {
     /// A table: an array that the loader is given, and that processes can map. It has `len` bytes
     /// in rows of [`TABLE_ROW`].
     pub fn given(name: &'static str, len: u32) -> Self {
+        Self::given_rows(name, MapKind::Array, TABLE_ROW, len.div_ceil(TABLE_ROW))
+    }
+
+    /// A map that is addressed by index, and that the loader is given.
+    pub fn given_rows(name: &'static str, kind: MapKind, value_len: u32, entries: u32) -> Self {
         Self {
             is_given: true,
-            ..Self::new(name, MapKind::Array, 4, TABLE_ROW, len.div_ceil(TABLE_ROW))
+            ..Self::new(name, kind, 4, value_len, entries)
         }
     }
 }

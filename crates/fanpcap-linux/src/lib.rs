@@ -9,6 +9,7 @@ mod option;
 pub mod wait;
 pub mod bpf;
 pub mod interface;
+pub mod ethtool;
 pub mod netlink;
 pub mod packet;
 pub mod process;

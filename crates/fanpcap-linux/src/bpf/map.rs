@@ -2,7 +2,7 @@
 
 use std::fs;
 use std::io;
-use std::os::fd::{AsRawFd, BorrowedFd, OwnedFd, RawFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
 
 use fanpcap_bpf::{Instruction, MapKind, MapSpec};
 
@@ -39,7 +39,12 @@ impl Map {
             entries,
             flags: 0,
         };
-        Self::behind(create(name, &shape)?, kind, &shape)
+        let fd = if kind == MapKind::RingArray {
+            create_array_of_rings(name, entries)?
+        } else {
+            create(name, &shape)?
+        };
+        Self::behind(fd, kind, &shape)
     }
 
     /// The map behind `fd`, which the object is given. The descriptor is duplicated.
@@ -53,7 +58,11 @@ impl Map {
             key_len: spec.key_len,
             value_len: spec.value_len,
             entries: spec.entries,
-            flags: BPF_F_MMAPABLE,
+            flags: if spec.kind == MapKind::Array {
+                BPF_F_MMAPABLE
+            } else {
+                0
+            },
         };
         shape.verify(fd)?;
         Self::behind(fd.try_clone_to_owned()?, spec.kind, &shape)
@@ -182,9 +191,10 @@ impl Map {
         if key.len() != self.key_len {
             return Err(io::ErrorKind::InvalidInput.into());
         }
-        let values = match self.kind {
-            MapKind::PerCpuArray => possible_cpus()?,
-            MapKind::Array | MapKind::Hash | MapKind::LruHash => 1,
+        let values = if self.kind == MapKind::PerCpuArray {
+            possible_cpus()?
+        } else {
+            1
         };
         let mut value = vec![0_u8; self.value_len.next_multiple_of(8) * values];
         let mut attr = MapElement {
@@ -215,9 +225,41 @@ impl Map {
     }
 }
 
+impl AsFd for Map {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.fd.as_fd()
+    }
+}
+
 /// Creates a map.
 pub(super) fn create(name: &str, shape: &Shape) -> io::Result<OwnedFd> {
+    create_with(name, shape, 0)
+}
+
+/// Creates an array of ring buffers, which may differ in size.
+pub(super) fn create_array_of_rings(name: &str, entries: u32) -> io::Result<OwnedFd> {
+    // The kernel copies the properties of a ring buffer that it is shown.
+    let shown = Shape {
+        kind: RING_BUFFER,
+        key_len: 0,
+        value_len: 0,
+        entries: SMALLEST_RING,
+        flags: 0,
+    };
+    let shown = create(name, &shown)?;
+    let shape = Shape {
+        kind: MapKind::RingArray.number(),
+        key_len: 4,
+        value_len: 4,
+        entries,
+        flags: 0,
+    };
+    create_with(name, &shape, number(&shown))
+}
+
+fn create_with(name: &str, shape: &Shape, inner_map: u32) -> io::Result<OwnedFd> {
     let mut attr = MapCreate {
+        inner_map,
         kind: shape.kind,
         key_len: shape.key_len,
         value_len: shape.value_len,
@@ -241,10 +283,10 @@ fn possible_cpus() -> io::Result<usize> {
 
 // SAFETY: BPF_MAP_CREATE's part of union bpf_attr, without addresses.
 unsafe impl Attributes for MapCreate {}
-// SAFETY: that of BPF_MAP_*_ELEM. `Map::look_up` and `Map::read_numbers` have a key of the map's
-// length and room for all that the kernel writes.
+// SAFETY: that of BPF_MAP_*_ELEM. Who makes one has a key and a value of the map's lengths, or room
+// for all that the kernel writes.
 unsafe impl Attributes for MapElement {}
-// SAFETY: `batch` of union bpf_attr. `Map::insert` has as many keys and values, whole ones, as it
+// SAFETY: `batch` of union bpf_attr. Who makes one has as many keys and values, whole ones, as it
 // says; the kernel only reads them.
 unsafe impl Attributes for MapBatch {}
 
@@ -263,30 +305,34 @@ struct MapCreate {
 
 #[repr(C)]
 #[derive(Default)]
-struct MapElement {
-    map: u32,
-    padding: u32,
-    key: u64,
-    value: u64,
-    flags: u64,
+pub(super) struct MapElement {
+    pub(super) map: u32,
+    pub(super) padding: u32,
+    pub(super) key: u64,
+    pub(super) value: u64,
+    pub(super) flags: u64,
 }
 
 #[repr(C)]
 #[derive(Default)]
-struct MapBatch {
-    in_batch: u64,
-    out_batch: u64,
-    keys: u64,
-    values: u64,
-    count: u32,
-    map: u32,
-    element_flags: u64,
-    flags: u64,
+pub(super) struct MapBatch {
+    pub(super) in_batch: u64,
+    pub(super) out_batch: u64,
+    pub(super) keys: u64,
+    pub(super) values: u64,
+    pub(super) count: u32,
+    pub(super) map: u32,
+    pub(super) element_flags: u64,
+    pub(super) flags: u64,
 }
 
+/// `BPF_MAP_TYPE_RINGBUF`.
+pub(super) const RING_BUFFER: u32 = 27;
+/// A power of two, and whole pages of any size.
+const SMALLEST_RING: u32 = 1 << 16;
 const BPF_MAP_CREATE: libc::c_long = 0;
 const BPF_MAP_LOOKUP_ELEM: libc::c_long = 1;
-const BPF_MAP_UPDATE_BATCH: libc::c_long = 26;
+pub(super) const BPF_MAP_UPDATE_BATCH: libc::c_long = 26;
 
 /// Processes can map the array (since Linux 5.5).
 pub(super) const BPF_F_MMAPABLE: u32 = 1 << 10;

@@ -15,22 +15,6 @@ pub struct LoadedProgram {
     fd: OwnedFd,
 }
 
-/// The hook of a device that runs a BPF program.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Hook {
-    /// The network stack's hook, after the kernel has made an skb of the frame. Every device has
-    /// it.
-    Generic,
-    /// The driver's hook, before the skb.
-    Driver,
-}
-
-/// A BPF program attached to a device. Dropping this detaches it.
-#[derive(Debug)]
-pub struct Attached {
-    _link: OwnedFd,
-}
-
 /// The outcome of a test run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Run {
@@ -112,25 +96,6 @@ impl LoadedProgram {
         )
     }
 
-    /// Attaches an XDP program to a device of the calling thread's network namespace.
-    ///
-    /// # Errors
-    /// `EBUSY` when the device has an XDP program, `EOPNOTSUPP` when its driver supports none.
-    pub fn attach(&self, ifindex: u32, hook: Hook) -> io::Result<Attached> {
-        let mut attr = LinkCreate {
-            program: number(&self.fd),
-            ifindex,
-            kind: ATTACH_XDP,
-            flags: match hook {
-                Hook::Generic => 1 << 1, // XDP_FLAGS_SKB_MODE
-                Hook::Driver => 1 << 2,  // XDP_FLAGS_DRV_MODE
-            },
-        };
-        Ok(Attached {
-            _link: descriptor(bpf(BPF_LINK_CREATE, &mut attr)?)?,
-        })
-    }
-
     /// Runs the BPF program `repeat` times on `frame`, without further effect (`BPF_PROG_TEST_RUN`,
     /// since Linux 4.12). `context` is empty, or the beginning of `struct __sk_buff` or `struct
     /// xdp_md` with the fields that the kernel lets a caller set.
@@ -174,6 +139,27 @@ impl LoadedProgram {
     /// None on any known kernel.
     pub fn translated(&self) -> io::Result<u32> {
         self.info().map(|info| info.translated)
+    }
+
+    /// The kernel's number of the BPF program.
+    ///
+    /// # Errors
+    /// None on any known kernel.
+    pub fn id(&self) -> io::Result<u32> {
+        self.info().map(|info| info.id)
+    }
+
+    /// The BPF program behind `fd`, which comes from another process.
+    ///
+    /// # Errors
+    /// `InvalidData` when it is not of this kind; `EINVAL` when it is no BPF object.
+    pub fn open(fd: OwnedFd, kind: ProgramKind) -> io::Result<Self> {
+        let program = Self { fd };
+        if program.info()?.kind != kind.number() {
+            let text = "the BPF program is of another kind";
+            return Err(io::Error::new(io::ErrorKind::InvalidData, text));
+        }
+        Ok(program)
     }
 
     fn info(&self) -> io::Result<ProgramInfo> {
@@ -231,6 +217,10 @@ fn load(
         code: code.as_ptr().expose_provenance() as u64,
         license: LICENSE.as_ptr().expose_provenance() as u64,
         name: short(name),
+        flags: match kind {
+            ProgramKind::Xdp => HAS_FRAGS,
+            ProgramKind::SocketFilter => 0,
+        },
         ..ProgramLoad::default()
     };
     if let Some(types) = &types {
@@ -248,6 +238,23 @@ fn load(
     Ok(LoadedProgram { fd })
 }
 
+/// The name of the BPF program with this number. It takes `CAP_SYS_ADMIN`.
+///
+/// # Errors
+/// `ENOENT` when there is none, `EPERM` without the capability.
+pub fn program_name(id: u32) -> io::Result<String> {
+    let mut attr = GetById {
+        id,
+        next: 0,
+        flags: 0,
+    };
+    let fd = descriptor(bpf(BPF_PROG_GET_FD_BY_ID, &mut attr)?)?;
+    let info: ProgramInfo = info::of(fd.as_fd())?;
+    let end = info.name.iter().position(|&byte| byte == 0);
+    let name = &info.name[..end.unwrap_or(info.name.len())];
+    Ok(String::from_utf8_lossy(name).into_owned())
+}
+
 fn text(log: &[u8]) -> String {
     let end = log.iter().position(|&byte| byte == 0);
     let text = String::from_utf8_lossy(&log[..end.unwrap_or(log.len())]);
@@ -262,11 +269,11 @@ unsafe impl Attributes for ProgramLoad {}
 // SAFETY: the beginning of struct bpf_prog_info. A struct of zeros has no address for the kernel to
 // write more to.
 unsafe impl Described for ProgramInfo {}
+// SAFETY: the part of union bpf_attr for BPF_*_GET_FD_BY_ID, without addresses.
+unsafe impl Attributes for GetById {}
 // SAFETY: `test` of union bpf_attr. Frame and context are slices with their own lengths, only read;
 // nothing is asked for to be written.
 unsafe impl Attributes for TestRun {}
-// SAFETY: `link_create` of union bpf_attr, without addresses.
-unsafe impl Attributes for LinkCreate {}
 
 #[repr(C)]
 #[derive(Default)]
@@ -312,11 +319,9 @@ struct TestRun {
 }
 
 #[repr(C)]
-#[derive(Default)]
-struct LinkCreate {
-    program: u32,
-    ifindex: u32,
-    kind: u32,
+struct GetById {
+    id: u32,
+    next: u32,
     flags: u32,
 }
 
@@ -324,20 +329,26 @@ struct LinkCreate {
 #[repr(C)]
 #[derive(Default)]
 struct ProgramInfo {
-    before: [u32; 5],
+    kind: u32,
+    id: u32,
+    before: [u32; 3],
     translated: u32,
-    between: [u64; 24],
+    between: [u64; 5],
+    name: [u8; 16],
+    after: [u64; 17],
     verified: u32,
     padding: u32,
 }
 
 const BPF_PROG_LOAD: libc::c_long = 5;
 const BPF_PROG_TEST_RUN: libc::c_long = 10;
-const BPF_LINK_CREATE: libc::c_long = 28;
+const BPF_PROG_GET_FD_BY_ID: libc::c_long = 13;
 
-/// enum bpf_attach_type.
-const ATTACH_XDP: u32 = 37;
 const TEST_XDP_LIVE_FRAMES: u32 = 1 << 1;
+/// `BPF_F_XDP_HAS_FRAGS`, since Linux 5.18: the BPF program takes frames in several buffers too. A
+/// driver refuses other BPF programs where frames may need several. Tail calls are only possible
+/// between programs that agree in this.
+const HAS_FRAGS: u32 = 1 << 5;
 
 /// BPF_STX | BPF_ATOMIC | BPF_DW, with BPF_ADD as its immediate 0.
 const ATOMIC_ADD: u8 = 0xdb;

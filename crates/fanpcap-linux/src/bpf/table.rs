@@ -48,6 +48,26 @@ impl Table {
         Self::map(map::create(name, &shape(len))?, len)
     }
 
+    /// The same in `rows` rows of `row_len` bytes, a multiple of eight. BPF programs access any
+    /// part of a row.
+    ///
+    /// # Errors
+    /// As [`Table::create`].
+    pub fn create_rows(name: &str, row_len: u32, rows: u32) -> io::Result<Self> {
+        let fd = map::create(name, &shape_of(row_len, rows))?;
+        Self::map(fd, row_len.saturating_mul(rows))
+    }
+
+    /// Maps a map of [`Table::create_rows`] that comes from another process. It takes no
+    /// capability.
+    ///
+    /// # Errors
+    /// As [`Table::open`].
+    pub fn open_rows(fd: OwnedFd, row_len: u32, rows: u32) -> io::Result<Self> {
+        shape_of(row_len, rows).verify(fd.as_fd())?;
+        Self::map(fd, row_len.saturating_mul(rows))
+    }
+
     /// Maps a map that comes from another process. It takes no capability.
     ///
     /// # Errors
@@ -114,11 +134,15 @@ impl Drop for Table {
 }
 
 const fn shape(len: u32) -> Shape {
+    shape_of(TABLE_ROW, len.div_ceil(TABLE_ROW))
+}
+
+const fn shape_of(row_len: u32, rows: u32) -> Shape {
     Shape {
         kind: MapKind::Array.number(),
         key_len: 4,
-        value_len: TABLE_ROW,
-        entries: len.div_ceil(TABLE_ROW),
+        value_len: row_len,
+        entries: rows,
         flags: BPF_F_MMAPABLE,
     }
 }

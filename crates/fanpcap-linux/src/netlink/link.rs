@@ -29,8 +29,31 @@ pub struct Link {
     pub peer: Option<u32>,
     /// This namespace's number for the peer's namespace, if the peer is in another one.
     pub peer_namespace: Option<i32>,
+    /// The device's XDP program, if it has one.
+    pub xdp: Option<XdpProgram>,
     /// The device's counters.
     pub counters: Counters,
+}
+
+/// A device's XDP program (`IFLA_XDP`).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct XdpProgram {
+    /// The kernel's number of the BPF program. The driver's, if the device has several.
+    pub program: u32,
+    /// Where the device runs the BPF program.
+    pub mode: u8,
+}
+
+/// Values of [`XdpProgram::mode`].
+pub mod xdp_mode {
+    /// In the driver.
+    pub const DRIVER: u8 = 1;
+    /// In the network stack.
+    pub const GENERIC: u8 = 2;
+    /// In the hardware.
+    pub const HARDWARE: u8 = 3;
+    /// In several of these places.
+    pub const SEVERAL: u8 = 4;
 }
 
 /// The counters of a device (`struct rtnl_link_stats64`).
@@ -147,10 +170,25 @@ fn link(payload: &[u8]) -> Option<Link> {
                 link.kind = text(value);
             }
         }),
+        IFLA_XDP => link.xdp = xdp(value),
         IFLA_STATS64 => link.counters = counters(value),
         _ => {}
     });
     Some(link)
+}
+
+fn xdp(value: &[u8]) -> Option<XdpProgram> {
+    let mut found = XdpProgram::default();
+    for_each_attribute(value, |kind, value| match kind {
+        IFLA_XDP_ATTACHED => found.mode = value.first().copied().unwrap_or(0),
+        IFLA_XDP_PROG_ID => found.program = u32_at(value, 0).unwrap_or(0),
+        // Of several, the driver's comes first.
+        IFLA_XDP_DRV_PROG_ID | IFLA_XDP_SKB_PROG_ID | IFLA_XDP_HW_PROG_ID if found.program == 0 => {
+            found.program = u32_at(value, 0).unwrap_or(0);
+        }
+        _ => {}
+    });
+    Some(found).filter(|found| found.mode != 0)
 }
 
 fn counters(value: &[u8]) -> Counters {
@@ -189,6 +227,12 @@ const IFLA_MASTER: u16 = 10;
 const IFLA_LINKINFO: u16 = 18;
 const IFLA_STATS64: u16 = 23;
 const IFLA_LINK_NETNSID: u16 = 37;
+const IFLA_XDP: u16 = 43;
+const IFLA_XDP_ATTACHED: u16 = 2;
+const IFLA_XDP_PROG_ID: u16 = 4;
+const IFLA_XDP_DRV_PROG_ID: u16 = 5;
+const IFLA_XDP_SKB_PROG_ID: u16 = 6;
+const IFLA_XDP_HW_PROG_ID: u16 = 7;
 const IFLA_INFO_KIND: u16 = 1;
 const NETNSA_NSID: u16 = 1;
 const NETNSA_FD: u16 = 3;

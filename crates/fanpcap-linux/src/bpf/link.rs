@@ -1,0 +1,227 @@
+//! BPF links: BPF programs attached to devices, as long as a process has the link open.
+
+use std::io;
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+
+use super::info::{self, Described};
+use super::{Attributes, LoadedProgram, bpf, descriptor, number};
+
+/// The hook of a device that runs a BPF program.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Hook {
+    /// The network stack's hook, after the kernel has made an skb of the frame. Every device has
+    /// it.
+    Generic,
+    /// The driver's hook, before the skb.
+    Driver,
+    /// Where sent packets pass the device's traffic control (tcx, since Linux 6.6). Several BPF
+    /// programs may be there.
+    Egress,
+}
+
+/// A BPF program attached to a device. The kernel detaches it when the last descriptor of the link
+/// is closed, in this process and in others.
+#[derive(Debug)]
+pub struct Attached {
+    link: OwnedFd,
+}
+
+impl LoadedProgram {
+    /// Attaches the BPF program to a device of the calling thread's network namespace.
+    ///
+    /// # Errors
+    /// `EBUSY` when the device has an XDP program by a link, `EEXIST` when it has one otherwise,
+    /// `EOPNOTSUPP` when its driver supports none, `EINVAL` and `ERANGE` when the device's settings
+    /// do not allow one (`EINVAL` also where the kernel does not know the hook).
+    pub fn attach(&self, ifindex: u32, hook: Hook) -> io::Result<Attached> {
+        let (kind, flags) = match hook {
+            Hook::Generic => (ATTACH_XDP, 1 << 1), // XDP_FLAGS_SKB_MODE
+            Hook::Driver => (ATTACH_XDP, 1 << 2),  // XDP_FLAGS_DRV_MODE
+            Hook::Egress => (ATTACH_TCX_EGRESS, 0),
+        };
+        let mut attr = LinkCreate {
+            program: self.as_fd().as_raw_fd().unsigned_abs(),
+            ifindex,
+            kind,
+            flags,
+            ..LinkCreate::default()
+        };
+        let link = descriptor(bpf(BPF_LINK_CREATE, &mut attr)?)?;
+        Ok(Attached { link })
+    }
+}
+
+impl Attached {
+    /// The link behind `fd`, which comes from another process.
+    ///
+    /// # Errors
+    /// `InvalidData` when it is not a link of an XDP program to the device; `EINVAL` when it is no
+    /// BPF object.
+    pub fn open(fd: OwnedFd, ifindex: u32) -> io::Result<Self> {
+        let attached = Self { link: fd };
+        let info = attached.info()?;
+        if info.kind == LINK_XDP && info.ifindex == ifindex {
+            return Ok(attached);
+        }
+        let text = "the BPF link is not of this device";
+        Err(io::Error::new(io::ErrorKind::InvalidData, text))
+    }
+
+    /// Replaces the BPF program: each packet meets the old one or the new one.
+    ///
+    /// # Errors
+    /// `ENOLINK` when the device is gone or the link was detached.
+    pub fn replace(&self, program: &LoadedProgram) -> io::Result<()> {
+        let mut attr = LinkUpdate {
+            link: number(&self.link),
+            program: program.as_fd().as_raw_fd().unsigned_abs(),
+            flags: 0,
+            old: 0,
+        };
+        bpf(BPF_LINK_UPDATE, &mut attr).map(drop)
+    }
+
+    /// Detaches the BPF program, also where other processes have the link open.
+    ///
+    /// # Errors
+    /// `EOPNOTSUPP` for hooks that don't support it.
+    pub fn detach(&self) -> io::Result<()> {
+        let mut attr = LinkDetach {
+            link: number(&self.link),
+        };
+        bpf(BPF_LINK_DETACH, &mut attr).map(drop)
+    }
+
+    /// Whether the device still has the BPF program: it is not gone, and nobody has detached it.
+    ///
+    /// # Errors
+    /// None on any known kernel.
+    pub fn is_attached(&self) -> io::Result<bool> {
+        self.info().map(|info| info.ifindex != 0)
+    }
+
+    /// The number of the BPF program.
+    ///
+    /// # Errors
+    /// None on any known kernel.
+    pub fn program_id(&self) -> io::Result<u32> {
+        self.info().map(|info| info.program)
+    }
+
+    fn info(&self) -> io::Result<LinkInfo> {
+        info::of(self.link.as_fd())
+    }
+}
+
+impl AsFd for Attached {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.link.as_fd()
+    }
+}
+
+// SAFETY: `link_create` of union bpf_attr, without addresses.
+unsafe impl Attributes for LinkCreate {}
+// SAFETY: `link_update` of union bpf_attr, without addresses.
+unsafe impl Attributes for LinkUpdate {}
+// SAFETY: `link_detach` of union bpf_attr, without addresses.
+unsafe impl Attributes for LinkDetach {}
+// SAFETY: the beginning of struct bpf_link_info. For links to devices it has no addresses.
+unsafe impl Described for LinkInfo {}
+
+#[repr(C)]
+#[derive(Default)]
+struct LinkCreate {
+    program: u32,
+    ifindex: u32,
+    kind: u32,
+    flags: u32,
+    /// Of tcx: beside which other program (0: last), and a revision (0: any).
+    beside: u32,
+    padding: u32,
+    revision: u64,
+}
+
+#[repr(C)]
+struct LinkUpdate {
+    link: u32,
+    program: u32,
+    flags: u32,
+    old: u32,
+}
+
+#[repr(C)]
+struct LinkDetach {
+    link: u32,
+}
+
+/// The part of struct bpf_link_info that is used here.
+#[repr(C)]
+#[derive(Default)]
+struct LinkInfo {
+    kind: u32,
+    id: u32,
+    program: u32,
+    padding: u32,
+    /// Of XDP and tcx: the device; 0 when it is gone.
+    ifindex: u32,
+    attached_as: u32,
+}
+
+const BPF_LINK_CREATE: libc::c_long = 28;
+const BPF_LINK_UPDATE: libc::c_long = 29;
+const BPF_LINK_DETACH: libc::c_long = 34;
+
+/// enum bpf_attach_type.
+const ATTACH_XDP: u32 = 37;
+const ATTACH_TCX_EGRESS: u32 = 47;
+/// enum bpf_link_type.
+const LINK_XDP: u32 = 6;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use fanpcap_bpf::{Instruction, ProgramKind};
+
+    fn verdict(verdict: i32) -> LoadedProgram {
+        let code = [Instruction::set(0, verdict), Instruction::exit()];
+        LoadedProgram::load(ProgramKind::Xdp, "verdict", &code).unwrap()
+    }
+
+    #[test]
+    #[ignore = "needs root: eBPF, a network namespace"]
+    fn a_link_is_replaced_and_detached_without_privilege() {
+        let own_namespace = || {
+            // SAFETY: takes plain numbers; the namespace is this thread's alone.
+            assert_eq!(unsafe { libc::unshare(libc::CLONE_NEWNET) }, 0);
+            let index = crate::interface::index("lo").unwrap();
+            let first = verdict(2);
+            let attached = first.attach(index, Hook::Generic).unwrap();
+            let found = crate::netlink::link::get(index).unwrap().xdp.unwrap();
+            assert_eq!(found.program, first.id().unwrap());
+            assert_eq!(
+                super::super::program_name(found.program).unwrap(),
+                "verdict"
+            );
+            let busy = verdict(2).attach(index, Hook::Generic).unwrap_err();
+            assert_eq!(busy.raw_os_error(), Some(libc::EBUSY));
+            let no_driver = verdict(2).attach(index, Hook::Driver).unwrap_err();
+            assert!(no_driver.raw_os_error().is_some());
+            let second = verdict(1);
+            // SAFETY: as above, for the thread's user.
+            let rc = unsafe { libc::syscall(libc::SYS_setresuid, 65_534, 65_534, 65_534) };
+            assert_eq!(rc, 0);
+            attached.replace(&second).unwrap();
+            assert_eq!(attached.program_id().unwrap(), second.id().unwrap());
+            let sent = attached.as_fd().try_clone_to_owned().unwrap();
+            let other = attached.as_fd().try_clone_to_owned().unwrap();
+            assert!(Attached::open(other, index + 1).is_err());
+            let received = Attached::open(sent, index).unwrap();
+            assert!(received.is_attached().unwrap());
+            received.detach().unwrap();
+            assert!(!attached.is_attached().unwrap());
+            assert_eq!(crate::netlink::link::get(index).unwrap().xdp, None);
+            assert!(attached.replace(&second).is_err());
+        };
+        std::thread::spawn(own_namespace).join().unwrap();
+    }
+}
