@@ -8,6 +8,7 @@ use crate::roster::Roster;
 use crate::shared::{Shared, group_of};
 use crate::slots::Ground;
 use crate::table::at;
+use fanpcap_buckets::Slot;
 use fanpcap_linux::packet::{self, Filter};
 use fanpcap_linux::wait::{self, clock, pipe};
 use std::io;
@@ -123,8 +124,12 @@ impl<R> Ground for Kernel<'_, R> {
         shared.locker.put(Deposit::Socket(it.cookie), &socket)
     }
 
-    fn enter(&mut self) -> Result<(), R> {
+    fn enter(&mut self, _: Slot) -> Result<(), R> {
         self.entering.as_mut().map_or(Ok(()), |it| (it.enter)())
+    }
+
+    fn leave(&mut self, _: Slot) -> io::Result<()> {
+        Ok(())
     }
 
     fn has_entered(&mut self, cookie: u64) -> io::Result<Option<bool>> {

@@ -41,8 +41,12 @@ pub(crate) trait Ground {
     /// Puts the newcomer's lifeline and then its socket into the locker.
     fn deposit(&mut self) -> io::Result<()>;
 
-    /// The newcomer's socket enters the group, at the array's end.
-    fn enter(&mut self) -> Result<(), Self::Refused>;
+    /// The newcomer's socket enters the group, at the array's end. Where an engine fills rings by
+    /// slots, what comes to `slot` goes into the newcomer's.
+    fn enter(&mut self, slot: Slot) -> Result<(), Self::Refused>;
+
+    /// Where an engine fills rings by slots, nothing comes to this one any more.
+    fn leave(&mut self, slot: Slot) -> io::Result<()>;
 
     /// Whether a socket has entered the group; `None` for one that is not in the locker.
     fn has_entered(&mut self, cookie: u64) -> io::Result<Option<bool>>;
@@ -64,7 +68,8 @@ pub(crate) trait Ground {
     /// waits.
     fn told(&mut self) -> io::Result<Vec<u64>>;
 
-    /// The group's sockets in the order in which the kernel links them after the device was down.
+    /// The group's sockets in the order in which the kernel links them after the device was down;
+    /// none where slots are no positions of its array.
     fn order(&mut self) -> io::Result<Vec<u64>>;
 
     /// Has a socket in the locker reject all packets from now on.
@@ -154,12 +159,12 @@ impl<'a, G: Ground> Slots<'a, G> {
         self.note(Journal::Join(slot));
         self.ground.step();
         if let Err(error) = self.ground.deposit() {
-            self.undo_join(newcomer)?;
+            self.undo_join(slot, newcomer)?;
             return Err(error.into());
         }
         self.ground.step();
-        if let Err(refused) = self.ground.enter() {
-            self.undo_join(newcomer)?;
+        if let Err(refused) = self.ground.enter(slot) {
+            self.undo_join(slot, newcomer)?;
             return Err(Unjoined::Refused(refused));
         }
         self.finish_join(slot)?;
@@ -175,11 +180,13 @@ impl<'a, G: Ground> Slots<'a, G> {
         let newcomer = self.table.newcomer();
         match self.ground.has_entered(newcomer.cookie)? {
             Some(true) => self.finish_join(slot),
-            Some(false) | None => self.undo_join(&newcomer),
+            Some(false) | None => self.undo_join(slot, &newcomer),
         }
     }
 
-    fn undo_join(&mut self, newcomer: &Row) -> io::Result<()> {
+    fn undo_join(&mut self, slot: Slot, newcomer: &Row) -> io::Result<()> {
+        self.ground.step();
+        self.ground.leave(slot)?;
         self.ground.step();
         self.ground.withdraw(newcomer.cookie, newcomer.member)?;
         self.ground.step();
@@ -264,6 +271,8 @@ impl<'a, G: Ground> Slots<'a, G> {
         }
         self.ground.settle()?;
         for (slot, row) in &orphans {
+            self.ground.step();
+            self.ground.leave(*slot)?;
             self.ground.step();
             self.ground.refuse(row.cookie)?;
             self.ground.step();

@@ -25,7 +25,10 @@ fn owned(world: &World) -> Vec<usize> {
 
 /// A group of so many members, all with their share.
 fn group(members: usize) -> World {
-    let mut world = World::new(7);
+    filled(World::new(7), members)
+}
+
+fn filled(mut world: World, members: usize) -> World {
     for _ in 0..members {
         let member = world.open();
         world.join(member).unwrap();
@@ -254,9 +257,11 @@ fn who_dies_in_any_step_of_any_change_is_finished_by_the_next() {
             })
         }),
     ];
-    let mut four = group(4);
-    four.send(200);
-    for (name, change) in changes {
+    let engines = [World::new(7), World::with_rings(7)].map(|world| filled(world, 4));
+    let both = |change| engines.iter().map(move |world| (world, change));
+    for (four, (name, change)) in changes.into_iter().flat_map(both) {
+        let mut four = four.clone();
+        four.send(200);
         let mut steps = 0;
         loop {
             let mut world = four.clone();
@@ -284,8 +289,9 @@ fn runs() -> u64 {
 
 #[test]
 fn members_come_go_and_die_at_random_and_the_ledger_adds_up() {
-    for seed in 0..runs() {
-        let mut world = World::new(seed);
+    let engines = [World::new, World::with_rings];
+    for (seed, engine) in (0..runs()).flat_map(|seed| engines.map(|it| (seed, it))) {
+        let mut world = engine(seed);
         world.live(40);
         world.recover();
         world.check();

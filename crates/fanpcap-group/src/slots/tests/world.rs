@@ -45,6 +45,9 @@ enum Deposit {
 struct Kernel {
     /// The group's sockets, as `fanout->arr`.
     array: Vec<u64>,
+    /// Of each slot, the socket into whose ring an engine puts what comes to it; `None`: slots are
+    /// positions of the array.
+    rings: Option<BTreeMap<u8, u64>>,
     /// By cookie, which rises with their creation.
     sockets: BTreeMap<u64, Socket>,
     locker: Vec<Deposit>,
@@ -82,6 +85,14 @@ impl Kernel {
             self.array.swap_remove(position);
         }
     }
+
+    /// The socket that gets what comes to a slot.
+    fn in_slot(&self, slot: u8) -> u64 {
+        match &self.rings {
+            None => self.array[usize::from(slot) % self.array.len()],
+            Some(rings) => rings[&slot],
+        }
+    }
 }
 
 impl Ground for Kernel {
@@ -111,11 +122,26 @@ impl Ground for Kernel {
         Ok(())
     }
 
-    fn enter(&mut self) -> Result<(), ()> {
+    fn enter(&mut self, slot: Slot) -> Result<(), ()> {
         if self.array.len() == SLOTS {
             return Err(());
         }
+        if let Some(rings) = &mut self.rings {
+            assert_eq!(
+                rings.insert(slot.0, self.actor),
+                None,
+                "{slot:?} is another's"
+            );
+            self.step();
+        }
         self.array.push(self.actor);
+        Ok(())
+    }
+
+    fn leave(&mut self, slot: Slot) -> io::Result<()> {
+        if let Some(rings) = &mut self.rings {
+            rings.remove(&slot.0);
+        }
         Ok(())
     }
 
@@ -136,7 +162,10 @@ impl Ground for Kernel {
     }
 
     fn order(&mut self) -> io::Result<Vec<u64>> {
-        let mut order = self.array.clone();
+        let mut order = match &self.rings {
+            None => self.array.clone(),
+            Some(_) => Vec::new(),
+        };
         order.sort_unstable();
         Ok(order)
     }
@@ -205,6 +234,13 @@ impl World {
             heirs: BTreeMap::new(),
             locker_is_full: false,
         }
+    }
+
+    /// A group whose engine fills rings by slots.
+    pub(super) fn with_rings(seed: u64) -> Self {
+        let mut world = Self::new(seed);
+        world.kernel.rings = Some(BTreeMap::new());
+        world
     }
 
     pub(super) fn table(&self) -> Table<'_> {
@@ -326,6 +362,7 @@ impl World {
             }
         }
         assert!(self.kernel.array.is_empty());
+        self.kernel.rings.iter_mut().for_each(BTreeMap::clear);
         for socket in self.kernel.sockets.values_mut() {
             self.kernel.ended += socket.ring.drain(..).count() as u64;
         }
@@ -368,8 +405,8 @@ impl World {
     }
 
     /// The socket in a slot.
-    pub(super) fn in_slot(&self, slot: usize) -> u64 {
-        self.kernel.array[slot]
+    pub(super) fn in_slot(&self, slot: u8) -> u64 {
+        self.kernel.in_slot(slot)
     }
 
     /// The socket that gets the packets of each bucket.
@@ -378,9 +415,8 @@ impl World {
     }
 
     fn owner(&self, bucket: usize) -> u64 {
-        let array = &self.kernel.array;
         let slot = self.memory.buckets[bucket].load(Ordering::Relaxed);
-        array[usize::from(slot) % array.len()]
+        self.kernel.in_slot(slot)
     }
 
     pub(super) fn send(&mut self, packets: u64) {

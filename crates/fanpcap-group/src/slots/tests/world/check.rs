@@ -4,7 +4,7 @@ use super::{Deposit, World};
 use crate::table::{Journal, Row, State};
 use fanpcap_buckets::Slot;
 use fanpcap_buckets::layout::BUCKETS;
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 impl World {
     /// What holds when no change is under way.
@@ -16,7 +16,7 @@ impl World {
         assert_eq!(table.journal(), Journal::Nothing);
         let rows: Vec<(Slot, Row)> = table.rows().collect();
         let cookies: Vec<u64> = rows.iter().map(|(_, row)| row.cookie).collect();
-        assert_eq!(cookies, self.kernel.array, "table and array differ");
+        self.check_places(&rows, &cookies);
         for (slot, row) in &rows {
             let is_member = matches!(row.state, State::Live | State::Newcomer);
             let lives = self.kernel.sockets[&row.cookie].is_open;
@@ -33,6 +33,20 @@ impl World {
         assert_eq!(deposited, cookies.into_iter().collect(), "the locker");
     }
 
+    /// The kernel and the engine agree with the table on who stands where.
+    fn check_places(&self, rows: &[(Slot, Row)], cookies: &[u64]) {
+        let Some(rings) = &self.kernel.rings else {
+            assert_eq!(cookies, self.kernel.array, "table and array differ");
+            return;
+        };
+        let array: BTreeSet<u64> = self.kernel.array.iter().copied().collect();
+        assert_eq!(array, cookies.iter().copied().collect(), "the array");
+        let is_filled = |row: &Row| !matches!(row.state, State::Inherited | State::Vacant);
+        let filled = rows.iter().filter(|(_, row)| is_filled(row));
+        let filled: BTreeMap<u8, u64> = filled.map(|(slot, row)| (slot.0, row.cookie)).collect();
+        assert_eq!(*rings, filled, "rings");
+    }
+
     fn check_shares(&self, rows: &[(Slot, Row)]) {
         let live = rows.iter().filter(|(_, row)| row.owns());
         let live: Vec<u64> = live.map(|(_, row)| row.cookie).collect();
@@ -46,10 +60,7 @@ impl World {
             assert!(owned == quota || owned == quota + 1, "{owned} of {quota}");
         }
         let ranks = self.table().ranks();
-        let ranks: BTreeSet<u64> = ranks
-            .iter()
-            .map(|slot| self.kernel.array[usize::from(slot.0)])
-            .collect();
+        let ranks: BTreeSet<u64> = ranks.iter().map(|slot| self.in_slot(slot.0)).collect();
         assert_eq!(ranks, live.into_iter().collect(), "ranks");
     }
 
