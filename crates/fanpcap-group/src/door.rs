@@ -6,6 +6,7 @@
 //! the door and root may knock.
 
 use crate::page::{GroupDir, Page};
+use crate::record::{DESCRIPTORS, WITH_DOCK};
 use fanpcap_linux::unix::{self, message, named};
 use fanpcap_linux::wait::events;
 use std::ffi::OsStr;
@@ -14,9 +15,6 @@ use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::thread;
 use std::time::Duration;
-
-/// Descriptors that a newcomer gets.
-pub(crate) const DESCRIPTORS: usize = 4;
 
 /// The bytes of an answer: what it is, and the version of what comes with it.
 const ANSWER: [u8; 8] = *b"FPDOOR_1";
@@ -70,12 +68,12 @@ impl Door {
     ///
     /// # Errors
     /// What accept(2) says; then somebody is still waiting.
-    pub(crate) fn answer(&self, shared: [BorrowedFd<'_>; DESCRIPTORS]) -> io::Result<()> {
+    pub(crate) fn answer(&self, shared: &[BorrowedFd<'_>]) -> io::Result<()> {
         for _ in 0..=NEWCOMERS_MAX {
             match named::accept(self.as_fd()) {
                 Ok(Some(newcomer)) if self.admits(newcomer.as_fd()) => {
                     // Best effort: it may have given up. It never keeps this member waiting.
-                    let _ = message::send(newcomer.as_fd(), &ANSWER, &shared);
+                    let _ = message::send(newcomer.as_fd(), &ANSWER, shared);
                 }
                 Ok(Some(_)) => {}
                 Ok(None) => break,
@@ -130,7 +128,7 @@ impl<'a> Knock<'a> {
     }
 
     /// Knocks, if nobody is about to answer, and takes the answer, if there is one.
-    pub(crate) fn hear(&mut self) -> Option<[OwnedFd; DESCRIPTORS]> {
+    pub(crate) fn hear(&mut self) -> Option<Vec<OwnedFd>> {
         if self.waiting.is_empty() {
             self.knock();
         }
@@ -194,18 +192,20 @@ impl<'a> Knock<'a> {
 }
 
 /// What has come from a door.
-fn receive(door: BorrowedFd<'_>) -> Result<[OwnedFd; DESCRIPTORS], Hindrance> {
+fn receive(door: BorrowedFd<'_>) -> Result<Vec<OwnedFd>, Hindrance> {
     let mut bytes = [0; ANSWER.len()];
-    let message = match message::receive(door, &mut bytes, DESCRIPTORS) {
+    let message = match message::receive(door, &mut bytes, WITH_DOCK) {
         Ok(Some(message)) => message,
         Ok(None) => return Err(Hindrance::Refusal),
         Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Err(Hindrance::Silence),
         Err(error) => return Err(Hindrance::Error(error)),
     };
+    let count = message.descriptors.len();
     let is_answer = message.len == ANSWER.len() && bytes == ANSWER;
-    let descriptors = is_answer.then(|| message.descriptors.try_into().ok());
-    let other = || Hindrance::Error(io::ErrorKind::InvalidData.into());
-    descriptors.flatten().ok_or_else(other)
+    match is_answer && [DESCRIPTORS, WITH_DOCK].contains(&count) {
+        true => Ok(message.descriptors),
+        false => Err(Hindrance::Error(io::ErrorKind::InvalidData.into())),
+    }
 }
 
 /// Why there is no answer.

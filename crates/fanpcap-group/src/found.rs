@@ -4,7 +4,7 @@
 //! pidfd_getfd(2), where the kernel lets the newcomer trace that process. Else a member that waits
 //! or reads hands them out at the group's door.
 
-use crate::door::{DESCRIPTORS, Knock};
+use crate::door::Knock;
 use crate::identity::Identity;
 use crate::page::MemberId;
 use crate::record::Record;
@@ -19,6 +19,9 @@ use std::io;
 use std::os::fd::OwnedFd;
 use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
+
+/// Makes of descriptors that a member has handed over what the members of the group of a key share.
+type Open<T> = fn(Vec<OwnedFd>, u64) -> io::Result<T>;
 
 /// How long sockets of processes that end may still be in the group, and how much longer a member
 /// may take to answer at the door.
@@ -71,7 +74,7 @@ pub(crate) fn search<T>(
     identity: &Identity,
     ifindex: u32,
     for_members: Duration,
-    open: fn([OwnedFd; DESCRIPTORS], u64) -> io::Result<T>,
+    open: Open<T>,
 ) -> Result<Option<T>, String> {
     let key = group_key(ifindex, identity.group());
     let end = Instant::now() + FOR_SOCKETS + for_members;
@@ -119,21 +122,14 @@ pub(crate) fn search<T>(
 
 /// What `open` makes of duplicates of the descriptors that a member's page shows; `None` if it
 /// shows none.
-pub(crate) fn take_over<T>(
-    record: &Record,
-    key: u64,
-    open: fn([OwnedFd; DESCRIPTORS], u64) -> io::Result<T>,
-) -> io::Result<Option<T>> {
-    let Some(numbers) = record.shared else {
+pub(crate) fn take_over<T>(record: &Record, key: u64, open: Open<T>) -> io::Result<Option<T>> {
+    let Some(numbers) = &record.shared else {
         return Ok(None);
     };
     let process = Process::open(record.pid)?;
-    let descriptors = numbers.into_iter().map(|it| process.duplicate(it));
+    let descriptors = numbers.iter().map(|it| process.duplicate(*it));
     let descriptors = descriptors.collect::<io::Result<Vec<_>>>()?;
-    match <[_; DESCRIPTORS]>::try_from(descriptors) {
-        Ok(descriptors) => open(descriptors, key).map(Some),
-        Err(_) => Ok(None),
-    }
+    open(descriptors, key).map(Some)
 }
 
 /// Whether the kernel's group has members but this one.

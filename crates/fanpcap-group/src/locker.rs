@@ -56,8 +56,9 @@ const LEN: usize = 9;
 const STEP: u32 = 9;
 const _: () = assert!(LEN == STEP as usize);
 
-/// Descriptors of a deposit.
-const DESCRIPTORS: usize = 2;
+/// Descriptors of a deposit at most: a member's socket, its page, and its rings where an engine
+/// fills rings of its own.
+const DESCRIPTORS: usize = message::DESCRIPTORS_MAX;
 
 /// Deposits of a group: two of each slot's, and the group's own. A queue that never ends would be
 /// another's than ours.
@@ -277,6 +278,19 @@ mod tests {
         left.sort_unstable_by_key(|deposit| deposit.encode());
         let expected: Vec<Deposit> = (0..count - 1).map(Deposit::Socket).collect();
         assert_eq!(left, expected);
+    }
+
+    #[test]
+    fn a_deposit_has_as_many_descriptors_as_a_member_of_many_rings() {
+        let locker = Locker::new().unwrap();
+        let pipe = Pipe::new().unwrap();
+        let many = [pipe.write.as_fd(); DESCRIPTORS];
+        locker.put(Deposit::Socket(1), &many).unwrap();
+        locker.put(Deposit::Socket(2), &many[..1]).unwrap();
+        // Turns the queue round.
+        locker.remove(Deposit::Socket(2)).unwrap();
+        let found = locker.find(Deposit::Socket(1)).unwrap().unwrap();
+        assert_eq!(found.len(), DESCRIPTORS);
     }
 
     #[test]

@@ -2,7 +2,7 @@
 
 use crate::identity::Identity;
 use crate::page::{self, Page};
-use crate::record::{MemberCounters, NOT_READ_BY_US, WORDS, at, shared_word};
+use crate::record::{MemberCounters, NOT_READ_BY_US, WORDS, at, shared_words};
 use crate::rejecting::Rejections;
 use crate::shared::Shared;
 use crate::stake::Stake;
@@ -13,7 +13,7 @@ use fanpcap_linux::packet;
 use fanpcap_linux::wait::clock;
 use fanpcap_reader::{Publish, PublishedCounters, PublishedPosition};
 use std::fs::File;
-use std::os::fd::{AsRawFd, BorrowedFd};
+use std::os::fd::{AsRawFd, BorrowedFd, RawFd};
 use std::sync::Arc;
 
 /// A handle in a kernel fanout group. The membership ends when the handle's socket is closed.
@@ -114,8 +114,11 @@ impl Member {
 
     /// Shows on the page which descriptors of the process are what the members share.
     pub(crate) fn show_shared(&self, shared: &Shared) {
-        let numbers = shared.descriptors().map(|fd| fd.as_raw_fd());
-        self.words()[at::SHARED].set(shared_word(numbers));
+        let numbers = shared.descriptors();
+        let numbers: Vec<RawFd> = numbers.iter().map(AsRawFd::as_raw_fd).collect();
+        let [own, dock] = shared_words(&numbers);
+        self.words()[at::DOCK].set(dock);
+        self.words()[at::SHARED].set(own);
     }
 
     /// Opens the door of the group, whose first member this is. Where that fails, as without a

@@ -75,15 +75,30 @@ pub(crate) mod at {
     /// Which descriptors of the process are what the group's members share: table, both ends of the
     /// locker and the door, in 15 bits each; 0: not known.
     pub(crate) const SHARED: usize = 29;
+    /// The same of what all groups on the device share: both ends of the dock's locker. 0 where
+    /// the group has no dock.
+    pub(crate) const DOCK: usize = 30;
     /// The title of the steering program: its name, or the beginning of its text.
     pub(crate) const TITLE: usize = 32;
     /// This member's counters of the steering program.
     pub(crate) const COUNTERS: usize = TITLE + super::TITLE_WORDS;
 }
 
-/// The word of [`at::SHARED`]; 0 where a number is too large for it.
-pub(crate) fn shared_word(numbers: [RawFd; 4]) -> u64 {
-    numbers.into_iter().try_fold(1, put_beside).unwrap_or(0)
+/// How many descriptors the members of a group share, and with those of the dock where the group has
+/// one.
+pub(crate) const DESCRIPTORS: usize = 4;
+pub(crate) const WITH_DOCK: usize = 6;
+
+/// The words of [`at::SHARED`] and [`at::DOCK`]. Both are 0 where a number is too large for them,
+/// or their count is none of a member's.
+pub(crate) fn shared_words(numbers: &[RawFd]) -> [u64; 2] {
+    let word = |numbers: &[RawFd]| numbers.iter().copied().try_fold(1, put_beside);
+    let words = match numbers.split_at_checked(DESCRIPTORS) {
+        Some((own, [])) => word(own).map(|own| [own, 0]),
+        Some((own, dock @ [_, _])) => word(own).zip(word(dock)).map(|(own, dock)| [own, dock]),
+        Some(_) | None => None,
+    };
+    words.unwrap_or_default()
 }
 
 fn put_beside(word: u64, number: RawFd) -> Option<u64> {
@@ -91,10 +106,16 @@ fn put_beside(word: u64, number: RawFd) -> Option<u64> {
     (number < SHARED_END).then_some((word << SHARED_BITS) | number)
 }
 
-fn shared_numbers(word: u64) -> Option<[RawFd; 4]> {
-    let number =
-        |at: u32| RawFd::try_from((word >> (at * SHARED_BITS)) & (SHARED_END - 1)).unwrap_or(0);
-    (word != 0).then(|| [3, 2, 1, 0].map(number))
+fn shared_numbers(own: u64, dock: u64) -> Option<Vec<RawFd>> {
+    let number = |word: u64, at: u32| {
+        let number = (word >> (at * SHARED_BITS)) & (SHARED_END - 1);
+        RawFd::try_from(number).unwrap_or(0)
+    };
+    let mut numbers: Vec<RawFd> = [3, 2, 1, 0].map(|at| number(own, at)).to_vec();
+    if dock != 0 {
+        numbers.extend([1, 0].map(|at| number(dock, at)));
+    }
+    (own != 0).then_some(numbers)
 }
 
 const SHARED_BITS: u32 = 15;
@@ -228,8 +249,9 @@ pub struct Record {
     pub waits: bool,
     /// When the member joined, nanoseconds of `CLOCK_MONOTONIC`; 0: unknown.
     pub joined_ns: u64,
-    /// Which descriptors of the process are what the members of its group share.
-    pub shared: Option<[RawFd; 4]>,
+    /// Which descriptors of the process are what the members of its group share, and the dock's
+    /// where the group has one.
+    pub shared: Option<Vec<RawFd>>,
     /// When the application last looked for packets; see [`Record::unread_for`].
     pub last_look: LastLook,
     /// The group's steering program, if it has one.
@@ -283,7 +305,8 @@ impl Record {
         };
         words[at::LOOKED_NS] = self.last_look.encode();
         words[at::JOINED_NS] = self.joined_ns;
-        words[at::SHARED] = self.shared.map_or(0, shared_word);
+        let shared = self.shared.as_deref().map(shared_words);
+        [words[at::SHARED], words[at::DOCK]] = shared.unwrap_or_default();
         if let Some(running) = &self.steering {
             running.encode(&mut words);
         }
@@ -324,7 +347,7 @@ impl Record {
             read_taken: read_taken.map(|taken| taken.saturating_sub(earlier)),
             waits: is_idle && read_taken == taken,
             joined_ns: words[at::JOINED_NS],
-            shared: shared_numbers(words[at::SHARED]),
+            shared: shared_numbers(words[at::SHARED], words[at::DOCK]),
             last_look: LastLook::decode(words, taken.is_some()),
             steering: Running::decode(words).filter(|_| mode.kind == ModeKind::Program),
         })

@@ -1,9 +1,10 @@
 //! What all members of a steered group share: the table, the locker, the lifelines and the door.
 //! The first member makes them, the kernel frees them with the last.
 
-use crate::door::{DESCRIPTORS, Door};
+use crate::door::Door;
 use crate::locker::{Deposit, Locker};
 use crate::page::Page;
+use crate::record::DESCRIPTORS;
 use crate::table::Table;
 use fanpcap_buckets::layout::{self, SLOTS};
 use fanpcap_config::source::PROGRAM_MAX;
@@ -61,8 +62,8 @@ impl Shared {
     ///
     /// # Errors
     /// When a descriptor is not what it should be.
-    pub(crate) fn of(descriptors: [OwnedFd; DESCRIPTORS], key: u64) -> io::Result<Self> {
-        let [map, into, out_of, door] = descriptors;
+    pub(crate) fn of(descriptors: Vec<OwnedFd>, key: u64) -> io::Result<Self> {
+        let ([map, into, out_of, door], _) = split(descriptors)?;
         let map = bpf::Table::open(map, TABLE_LEN)?;
         let (locker, lifelines) = Locker::of(into, out_of)?;
         let shared = Self {
@@ -78,9 +79,9 @@ impl Shared {
     }
 
     /// The map, both ends of the locker, which has the lifelines, and the door.
-    pub(crate) fn descriptors(&self) -> [BorrowedFd<'_>; DESCRIPTORS] {
+    pub(crate) fn descriptors(&self) -> Vec<BorrowedFd<'_>> {
         let [into, out_of] = self.locker.ends();
-        [self.map.as_fd(), into, out_of, self.door.as_fd()]
+        vec![self.map.as_fd(), into, out_of, self.door.as_fd()]
     }
 
     /// Opens the group's door beside the page of its first member.
@@ -97,7 +98,7 @@ impl Shared {
     /// # Errors
     /// As [`Door::answer`].
     pub(crate) fn answer(&self) -> io::Result<()> {
-        self.door.answer(self.descriptors())
+        self.door.answer(&self.descriptors())
     }
 
     /// Keeps the group's BPF program, and its text for newcomers that bring none.
@@ -130,12 +131,22 @@ impl Shared {
     }
 }
 
+/// The group's own of the descriptors that a member has handed over, and the others.
+fn split(descriptors: Vec<OwnedFd>) -> io::Result<([OwnedFd; DESCRIPTORS], Vec<OwnedFd>)> {
+    let mut all = descriptors.into_iter();
+    let own: Vec<OwnedFd> = all.by_ref().take(DESCRIPTORS).collect();
+    let own = own.try_into();
+    let own = own.map_err(|_| io::Error::from(io::ErrorKind::InvalidData))?;
+    Ok((own, all.collect()))
+}
+
 /// The table of the group alone, of what a member has handed over. Takes no lock: the locker is not
 /// looked into.
 ///
 /// # Errors
 /// When it is not the table of this group.
-pub(crate) fn table_alone([map, ..]: [OwnedFd; DESCRIPTORS], key: u64) -> io::Result<bpf::Table> {
+pub(crate) fn table_alone(descriptors: Vec<OwnedFd>, key: u64) -> io::Result<bpf::Table> {
+    let ([map, ..], _) = split(descriptors)?;
     let map = bpf::Table::open(map, TABLE_LEN)?;
     match table(&map).is_of(key) {
         true => Ok(map),

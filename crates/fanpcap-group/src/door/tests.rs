@@ -32,22 +32,29 @@ fn a_newcomer_gets_what_a_member_hands_out() {
     let mut knock = Knock::at(Some(&group_dir));
     assert!(knock.hear().is_none());
     assert_eq!(knock.to_string(), "the group has no door");
-    door.answer(shared.borrowed()).unwrap();
+    door.answer(&shared.borrowed()).unwrap();
     let page = create(&group_dir);
     door.open(&page).unwrap();
     assert!(knock.hear().is_none());
     knock.wait(Duration::from_millis(1));
     assert!(knock.hear().is_none());
     assert!(knock.to_string().starts_with("nobody answers"), "{knock}");
-    door.answer(shared.borrowed()).unwrap();
+    door.answer(&shared.borrowed()).unwrap();
     knock.wait(SOON);
-    let heard = knock.hear().unwrap().map(UdpSocket::from);
-    assert_eq!(Descriptors(heard).addresses(), shared.addresses());
+    let heard = knock.hear().unwrap().into_iter().map(UdpSocket::from);
+    let heard: Vec<SocketAddr> = heard.map(|it| it.local_addr().unwrap()).collect();
+    assert_eq!(heard, shared.addresses());
+    // A group with a dock hands out more.
+    assert!(knock.hear().is_none());
+    let more = [&shared.borrowed()[..], &shared.borrowed()[..2]].concat();
+    door.answer(&more).unwrap();
+    knock.wait(SOON);
+    assert_eq!(knock.hear().unwrap().len(), WITH_DOCK);
     // Whoever has the socket answers, the opener's process or another.
     let other = Door::of(door.as_fd().try_clone_to_owned().unwrap()).unwrap();
     drop(door);
     assert!(knock.hear().is_none());
-    other.answer(shared.borrowed()).unwrap();
+    other.answer(&shared.borrowed()).unwrap();
     assert!(knock.hear().is_some());
     drop(other);
     let mut late = Knock::at(Some(&group_dir));
@@ -75,10 +82,10 @@ fn who_knocks_and_never_listens_keeps_nobody_waiting() {
     assert!(last.to_string().starts_with("nobody answers"), "{last}");
     drop(knocks);
     // One call answers all of those.
-    door.answer(shared.borrowed()).unwrap();
+    door.answer(&shared.borrowed()).unwrap();
     assert!(named::accept(door.as_fd()).unwrap().is_none());
     assert!(last.hear().is_none());
-    door.answer(shared.borrowed()).unwrap();
+    door.answer(&shared.borrowed()).unwrap();
     assert!(last.hear().is_some());
 }
 
@@ -111,7 +118,7 @@ fn what_is_no_answer_is_not_taken_for_one() {
         );
         // It knocks once more.
         assert!(knock.hear().is_none());
-        door.answer(shared.borrowed()).unwrap();
+        door.answer(&shared.borrowed()).unwrap();
         assert!(knock.hear().is_some());
     }
     let mut knock = Knock::at(Some(&group_dir));

@@ -25,7 +25,7 @@ pub(crate) fn record() -> Record {
         read_taken: None,
         waits: false,
         joined_ns: 44,
-        shared: Some([7, 30_000, 0, 8]),
+        shared: Some(vec![7, 30_000, 0, 8]),
         last_look: LastLook::Unknown,
         steering: None,
     }
@@ -157,5 +157,23 @@ proptest! {
         if let Some(record) = Record::decode(&words) {
             prop_assert!(record.program.len() <= 48 && like_a_page);
         }
+    }
+}
+
+#[test]
+fn a_page_shows_the_docks_descriptors_beside_the_groups() {
+    let shown = |numbers: &[RawFd]| {
+        let page = Record {
+            shared: Some(numbers.to_vec()),
+            ..record()
+        };
+        Record::decode(&page.encode(NOTHING)).unwrap().shared
+    };
+    let six = [3, 4, 5, 6, 32_767, 0];
+    for count in [DESCRIPTORS, WITH_DOCK] {
+        assert_eq!(shown(&six[..count]).unwrap(), six[..count]);
+    }
+    for none in [&six[..5], &six[..3], &[3, 4, 5, 6, 7, 32_768][..]] {
+        assert_eq!(shown(none), None);
     }
 }

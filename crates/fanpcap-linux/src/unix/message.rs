@@ -8,7 +8,7 @@ use std::mem;
 use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
 
 /// Most descriptors of a message.
-pub const DESCRIPTORS_MAX: usize = 8;
+pub const DESCRIPTORS_MAX: usize = 24;
 
 /// A message that has come.
 #[derive(Debug)]
@@ -133,12 +133,13 @@ fn cut(flags: c_int) -> io::Error {
 
 /// Control data: one `struct cmsghdr` (linux/socket.h), then up to [`DESCRIPTORS_MAX`] descriptors.
 #[repr(C, align(8))]
-struct Control([u8; HEADER_LEN + DESCRIPTORS_MAX * DESCRIPTOR_LEN]);
+struct Control([u8; CONTROL_LEN]);
 
 /// Length, level and type.
 const HEADER_LEN: usize = 16;
 const DESCRIPTOR_LEN: usize = size_of::<RawFd>();
-const _: () = assert!(size_of::<Control>() == 48);
+const CONTROL_LEN: usize = HEADER_LEN + DESCRIPTORS_MAX * DESCRIPTOR_LEN;
+const _: () = assert!(size_of::<Control>() == CONTROL_LEN);
 
 impl Control {
     /// With these descriptors, which must not be too many.
@@ -149,7 +150,7 @@ impl Control {
         bytes.extend(libc::SOL_SOCKET.to_ne_bytes());
         bytes.extend(libc::SCM_RIGHTS.to_ne_bytes());
         bytes.extend(numbers.flatten());
-        let mut control = Self([0; 48]);
+        let mut control = Self([0; CONTROL_LEN]);
         for (to, from) in control.0.iter_mut().zip(bytes) {
             *to = from;
         }
@@ -307,7 +308,7 @@ mod tests {
     fn limits_and_the_end_are_told_apart() {
         let [from, to] = pair().unwrap();
         set_send_buffer(from.as_fd(), 10_000).unwrap();
-        let all: [UdpSocket; 9] = sockets();
+        let all: [UdpSocket; DESCRIPTORS_MAX + 1] = sockets();
         for refused in [
             send(from.as_fd(), b"", &[]),
             send(from.as_fd(), b"x", &borrowed(&all)),
