@@ -8,7 +8,7 @@ use crate::take_over;
 use fanpcap::handle::{Handle, Notes};
 use fanpcap::request::Request;
 use fanpcap_config::mode::Mode;
-use fanpcap_config::settings::Membership;
+use fanpcap_config::settings::{Membership, OnXdp};
 use fanpcap_config::steering::{PcapCompiler, Steering};
 use fanpcap_group::join::{self, Entrant, JoinError, Leg, ProgramError, Runs};
 use fanpcap_group::record::MemberCounters;
@@ -90,6 +90,10 @@ impl Handle for PcapHandle {
 
     fn take_over_several(all: &[Self]) -> Result<(), String> {
         take_over::take_over_several(all)
+    }
+
+    fn refused_on_xdp(self, _: &OnXdp) -> Option<String> {
+        Some("this version does not have it yet".to_owned())
     }
 
     fn is_read_by_us(self) -> bool {

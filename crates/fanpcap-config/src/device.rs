@@ -30,6 +30,10 @@ pub struct Device {
     text: String,
     engine: Option<Engine>,
     parts: Vec<Part>,
+    /// The string named several devices.
+    is_part: bool,
+    /// Packet sockets stand in for the engine on XDP.
+    is_fallback: bool,
 }
 
 impl Device {
@@ -40,11 +44,7 @@ impl Device {
                 name: text.to_owned(),
                 base: text.to_owned(),
             };
-            return Device {
-                text: text.to_owned(),
-                engine: None,
-                parts: vec![part],
-            };
+            return Device::new(text, None, vec![part]);
         }
         let (engine, names) = match text.split_once(':') {
             None if text == Engine::Pfq.name() => (Some(Engine::Pfq), ""),
@@ -58,20 +58,45 @@ impl Device {
             .split('^')
             .map(|name| Part::new(name, &exists))
             .collect();
+        Device::new(text, engine, parts)
+    }
+
+    fn new(text: &str, engine: Option<Engine>, parts: Vec<Part>) -> Device {
         Device {
             text: text.to_owned(),
             engine,
             parts,
+            is_part: false,
+            is_fallback: false,
         }
     }
 
     /// One device of a string that names several, as a device string.
-    pub fn of_part(part: &Part) -> Device {
+    #[must_use]
+    pub fn of_part(&self, part: &Part) -> Device {
         Device {
-            text: part.name.clone(),
-            engine: Some(Engine::Tpacket),
-            parts: vec![part.clone()],
+            is_part: true,
+            ..Device::new(&part.name, self.engine, vec![part.clone()])
         }
+    }
+
+    /// The device with packet sockets in the place of the engine on XDP.
+    #[must_use]
+    pub fn falling_back(self) -> Device {
+        Device {
+            is_fallback: true,
+            ..self
+        }
+    }
+
+    /// Whether the string named several devices, which are read together.
+    pub fn is_part(&self) -> bool {
+        self.is_part
+    }
+
+    /// Whether packet sockets stand in for the engine on XDP.
+    pub fn is_fallback(&self) -> bool {
+        self.is_fallback
     }
 
     /// Whether the string names the engine `pfq` and no device. The handle is then on its group's
@@ -112,7 +137,7 @@ impl Device {
         match self.parts.as_slice() {
             // This handle is never activated.
             _ if self.names_none() => "any",
-            [part] if self.engine.is_none_or(Engine::is_rings) => &part.base,
+            [part] if self.engine.is_none_or(Engine::is_ours) => &part.base,
             _ => &self.text,
         }
     }
@@ -184,6 +209,7 @@ mod tests {
         assert_eq!(parts, [("eth0:1", "eth0"), ("eth1", "eth1")]);
         assert_eq!(device.system_name(), "pfq:eth0:1^eth1");
         assert_eq!(classify("pfq:eth0:1").system_name(), "eth0");
+        assert_eq!(classify("xdp:eth0:1").system_name(), "eth0");
         assert_eq!(classify("eth0^eth1").parts().len(), 2);
         assert_eq!(classify("dpdk:0").system_name(), "dpdk:0");
         assert_eq!(classify("rpcap:eth0").engine(), None);

@@ -60,6 +60,11 @@ impl Engine {
     pub fn is_rings(self) -> bool {
         matches!(self, Engine::Tpacket | Engine::Pfq)
     }
+
+    /// Whether this version has the engine.
+    pub fn is_ours(self) -> bool {
+        self.is_rings() || self == Engine::Xdp
+    }
 }
 
 impl fmt::Display for Engine {

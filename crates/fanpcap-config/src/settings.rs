@@ -1,6 +1,7 @@
 //! Settings: the environment takes precedence over the config file. Both are read and checked
 //! before they take effect.
 
+mod on_xdp;
 mod value;
 mod keys;
 mod entry;
@@ -16,6 +17,7 @@ pub use environment::shell_name;
 use fanpcap_linux::file::directory::is_roots_or_own;
 pub use keys::Key;
 pub use membership::{FanoutCall, Group, Membership};
+pub use on_xdp::{OnXdp, Steal};
 pub use plan::{Compile, Explained, Ignored, Origins, Plan, Reason};
 use std::fs::{self, File};
 use std::io::{self, Read};

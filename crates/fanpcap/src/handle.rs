@@ -3,7 +3,7 @@
 
 use crate::request::Request;
 use fanpcap_config::mode::Mode;
-use fanpcap_config::settings::Membership;
+use fanpcap_config::settings::{Membership, OnXdp};
 use fanpcap_config::steering::{PcapCompiler, Steering};
 use fanpcap_group::join::{JoinError, Runs};
 use fanpcap_group::rejecting::Rejections;
@@ -77,6 +77,10 @@ pub trait Handle: Copy + PartialEq {
     /// # Errors
     /// Why that is impossible.
     fn take_over_several(all: &[Self]) -> Result<(), String>;
+
+    /// Why the engine on XDP can't serve the handle, which is not activated yet; `None`: nothing is
+    /// known against it.
+    fn refused_on_xdp(self, asked: &OnXdp) -> Option<String>;
 
     /// Whether our reader reads the handle.
     fn is_read_by_us(self) -> bool;

@@ -103,11 +103,11 @@ impl Request {
     /// A request for each device of a handle on several devices; `None` for a handle on one.
     pub fn of_parts(&self) -> Option<Vec<Self>> {
         let parts = self.device.parts();
-        let is_ours = self.device.engine().is_none_or(Engine::is_rings);
+        let is_ours = self.device.engine().is_none_or(Engine::is_ours);
         (is_ours && parts.len() > 1).then(|| {
             let settings = named_twice(&self.device).map_or_else(|| self.settings.clone(), Err);
             let of_part = |part| Self {
-                device: Device::of_part(part),
+                device: self.device.of_part(part),
                 settings: settings.clone(),
                 ..self.clone()
             };
@@ -118,6 +118,16 @@ impl Request {
     /// The device's name for the system's library.
     pub fn system_name(&self) -> &str {
         self.device.system_name()
+    }
+
+    /// The request with packet sockets in the place of the engine on XDP.
+    #[must_use]
+    pub fn falling_back(&self) -> Self {
+        Self {
+            device: self.device.clone().falling_back(),
+            steering: OnceLock::new(),
+            ..self.clone()
+        }
     }
 
     /// Records the application's pcap_fanout(). The call takes precedence over environment and

@@ -60,8 +60,10 @@ pub(super) enum Honoured {
     Always,
     /// All handles except those that join a group.
     OutsideGroups,
-    /// All handles, if the value is an engine that reads the rings of packet sockets.
-    OnRings,
+    /// All handles, if the value is an engine that this version has.
+    OurEngines,
+    /// Handles on the engine on XDP.
+    OnXdp,
     /// No handle.
     Never,
 }
@@ -149,9 +151,9 @@ pub(super) static KEYS: [Row; 17] = [
     .honoured(Honoured::OutsideGroups),
     Row::new(Key::Driver, &["driver"], Scope::Device, Takes::Engine)
         .set_by(&["DRIVER"], None)
-        .honoured(Honoured::OnRings),
-    Row::new(Key::Steal, &["steal"], Scope::Device, Takes::YesNo),
-    Row::new(Key::Outgoing, &["outgoing"], Scope::Device, Takes::YesNo),
+        .honoured(Honoured::OurEngines),
+    Row::new(Key::Steal, &["steal"], Scope::Device, Takes::Steal).honoured(Honoured::OnXdp),
+    Row::new(Key::Outgoing, &["outgoing"], Scope::Device, Takes::YesNo).honoured(Honoured::OnXdp),
     Row::new(Key::Keep, &["keep"], Scope::Device, Takes::YesNo),
     Row::new(Key::RxChannels, &["rx_channels"], Scope::Device, CHANNELS),
     Row::new(Key::TxChannels, &["tx_channels"], Scope::Device, CHANNELS),

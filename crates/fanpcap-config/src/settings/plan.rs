@@ -4,6 +4,7 @@ use super::entry::{Entry, Target};
 use super::environment::{self, shell_name};
 use super::keys::{Honoured, Key};
 use super::membership::{CALL, FanoutCall, Group, Membership};
+use super::on_xdp::{self, OnXdp, Steal};
 use super::value::Value;
 use super::{Settings, find};
 use crate::device::{Device, Part};
@@ -28,12 +29,14 @@ pub struct Plan {
     pub tpacket: bool,
     /// The device's name asks for that engine. The application is told if it can't be used.
     pub by_name: bool,
+    /// Settings or the device's name ask for the engine on XDP.
+    pub on_xdp: Option<OnXdp>,
 }
 
 impl Plan {
     /// Whether our reader reads the handle, rather than the system's library.
     pub fn is_read_by_us(&self) -> bool {
-        self.tpacket || self.membership.is_some()
+        self.tpacket || self.membership.is_some() || self.on_xdp.is_some()
     }
 
     /// Bytes of the handle's ring if the application does not set them; `None`: the system's
@@ -41,6 +44,11 @@ impl Plan {
     /// to make.
     pub fn buffer_size(&self) -> Option<i32> {
         match self {
+            Self {
+                on_xdp: Some(_),
+                caplen,
+                ..
+            } => Some(on_xdp::ring_bytes(*caplen)),
             Self {
                 membership: Some(_),
                 ..
@@ -70,10 +78,12 @@ impl Settings {
         }
         let mut membership = None;
         let by_name = device.engine().is_some_and(Engine::is_rings);
-        let mut tpacket = by_name;
+        let mut tpacket = device.is_part() || device.is_fallback();
+        let mut on_xdp = None;
         for part in device.parts() {
             let handle = Handle {
                 settings: self,
+                device,
                 part,
                 call,
                 interfaces,
@@ -82,7 +92,8 @@ impl Settings {
             let joined = handle.membership()?;
             handle.refuse_unhonoured(joined.is_some())?;
             membership = membership.or(joined);
-            tpacket |= handle.driver().is_some_and(Entry::is_rings);
+            tpacket |= handle.engine().is_some_and(Engine::is_rings);
+            on_xdp = on_xdp.or(handle.on_xdp());
         }
         if membership.is_some() {
             refuse_engine(device)?;
@@ -95,6 +106,7 @@ impl Settings {
             caplen,
             tpacket,
             by_name,
+            on_xdp,
         })
     }
 
@@ -121,6 +133,7 @@ impl Settings {
 /// One device of a handle, with everything that determines its plan.
 struct Handle<'a> {
     settings: &'a Settings,
+    device: &'a Device,
     part: &'a Part,
     call: Option<&'a FanoutCall>,
     interfaces: &'a [String],
@@ -139,7 +152,11 @@ impl<'a> Handle<'a> {
         let asked = self.fanout(group)?;
         let is_default = asked.is_none();
         let default = || Fanout::Program(Script::default_mode());
-        let (mode, steering, weight) = match asked.unwrap_or_else(default) {
+        let mut fanout = asked.unwrap_or_else(default);
+        if self.on_xdp().is_some() {
+            fanout = self.steered(group, fanout)?;
+        }
+        let (mode, steering, weight) = match fanout {
             Fanout::Mode(mode) => (mode, None, None),
             Fanout::Program(script) => {
                 let steering = (self.compile)(&script)?;
@@ -199,6 +216,16 @@ impl<'a> Handle<'a> {
         }
     }
 
+    /// The mode of a group on the engine on XDP.
+    fn steered(&self, group: Group, fanout: Fanout) -> Result<Fanout, Report> {
+        let entry = self.fanout_entry(group).ok().flatten();
+        let of_call = self.call.is_some_and(|call| call.fanout.is_some());
+        on_xdp::steered(fanout).map_err(|fault| match entry {
+            Some(entry) if !of_call => fault.report(entry.place.clone()),
+            _ => fault.at(CALL, 1, ""),
+        })
+    }
+
     /// Refuses a mode that no group uses, because it was meant for something.
     fn refuse_mode_without_group(&self) -> Result<(), Report> {
         if let Some(entry) = self.variable(Key::Fanout)? {
@@ -251,16 +278,55 @@ impl<'a> Handle<'a> {
     /// Refuses settings for this handle that this version does not honour.
     fn refuse_unhonoured(&self, joins: bool) -> Result<(), Report> {
         let Settings { environment, file } = self.settings;
+        let is_on_xdp = self.engine() == Some(Engine::Xdp);
         let refused = |&entry: &&Entry| match entry.key.row().honoured {
             Honoured::Always => false,
             Honoured::OutsideGroups => joins,
-            Honoured::OnRings => self.driver() == Some(entry) && !entry.is_rings(),
+            Honoured::OurEngines => self.driver() == Some(entry) && !entry.is_ours(),
+            Honoured::OnXdp => !is_on_xdp && self.concerns(entry) && !entry.is_default(),
             Honoured::Never => self.concerns(entry),
         };
-        let Some(entry) = environment.iter().chain(file).find(refused) else {
-            return Ok(());
+        match environment.iter().chain(file).find(refused) {
+            None => Ok(()),
+            Some(entry) if entry.key.row().honoured == Honoured::OnXdp => Err(needs_xdp(entry)),
+            Some(entry) => Err(not_in_version(entry)),
+        }
+    }
+
+    /// The engine of the device's name, else of settings.
+    fn engine(&self) -> Option<Engine> {
+        let of_settings = || self.driver().and_then(Entry::engine);
+        self.device.engine().or_else(of_settings)
+    }
+
+    /// The plan for the engine on XDP, if that is the engine.
+    fn on_xdp(&self) -> Option<OnXdp> {
+        let is_on_sockets = self.device.is_part() || self.device.is_fallback();
+        if self.engine() != Some(Engine::Xdp) || is_on_sockets {
+            return None;
+        }
+        let of_device = |key| self.of_device(key).map(|entry| &entry.value);
+        let steal = match of_device(Key::Steal) {
+            Some(Value::Steal(steal)) => *steal,
+            _ => Steal::No,
         };
-        Err(not_in_version(entry))
+        let outgoing = match of_device(Key::Outgoing) {
+            Some(Value::YesNo(outgoing)) => *outgoing,
+            _ => steal == Steal::No,
+        };
+        let of_name = self.device.engine().map(|_| self.device.text().to_owned());
+        let origin = of_name.or_else(|| self.driver().map(Entry::origin));
+        Some(OnXdp {
+            steal,
+            outgoing,
+            origin: origin.unwrap_or_default(),
+        })
+    }
+
+    /// The first setting of this key that concerns the device.
+    fn of_device(&self, key: Key) -> Option<&'a Entry> {
+        let mut entries = self.settings.file.iter();
+        entries.find(|entry| entry.key == key && self.concerns(entry))
     }
 
     /// The engine that settings name for this device. The environment takes precedence.
@@ -295,6 +361,7 @@ impl Entry {
             Value::Mode(mode) => Fanout::Mode(*mode),
             Value::Number(_)
             | Value::YesNo(_)
+            | Value::Steal(_)
             | Value::Cpus(_)
             | Value::Engine(_)
             | Value::Name(_) => Fanout::Mode(ModeKind::Hash.into()),
@@ -309,9 +376,22 @@ impl Entry {
         Some(name.clone())
     }
 
-    /// Whether the entry names an engine that reads the rings of packet sockets.
-    fn is_rings(&self) -> bool {
-        matches!(self.value, Value::Engine(engine) if engine.is_rings())
+    /// The engine of the entry.
+    fn engine(&self) -> Option<Engine> {
+        let Value::Engine(engine) = self.value else {
+            return None;
+        };
+        Some(engine)
+    }
+
+    /// Whether the entry names an engine that this version has.
+    fn is_ours(&self) -> bool {
+        self.engine().is_some_and(Engine::is_ours)
+    }
+
+    /// Whether the entry asks for what packet sockets do anyway.
+    fn is_default(&self) -> bool {
+        matches!(self.value, Value::Steal(Steal::No) | Value::YesNo(true))
     }
 
     fn origin(&self) -> String {
@@ -342,6 +422,16 @@ fn not_in_version(entry: &Entry) -> Report {
     fault.report(entry.place.clone())
 }
 
+/// The report of a setting that only handles on the engine on XDP honour.
+fn needs_xdp(entry: &Entry) -> Report {
+    let (name, target) = (&entry.name, entry.name.split_once('@'));
+    let device = target.map_or("DEVICE", |(_, device)| device);
+    let message = format!("{} needs driver xdp", quote(name));
+    let hint = format!("add 'driver@{device} = xdp', or remove {name}");
+    let fault = Fault::new("setting-needs-xdp", message).hint(hint);
+    fault.report(entry.place.clone())
+}
+
 fn without_group(entry: &Entry, hint: &str) -> Report {
     let message = format!("{} sets a mode, but no group is set", quote(&entry.name));
     Fault::new("mode-without-group", message)
@@ -362,7 +452,7 @@ fn ambiguous(entry: &Entry, name: &str, other: &str) -> Report {
 }
 
 fn refuse_engine(device: &Device) -> Result<(), Report> {
-    let Some(engine) = device.engine().filter(|engine| !engine.is_rings()) else {
+    let Some(engine) = device.engine().filter(|engine| !engine.is_ours()) else {
         return Ok(());
     };
     let message = format!("groups on engine '{engine}' are not in this version");
@@ -377,3 +467,5 @@ pub use explain::{Explained, Ignored, Origins, Reason};
 
 #[cfg(test)]
 mod tests;
+#[cfg(test)]
+mod xdp_tests;

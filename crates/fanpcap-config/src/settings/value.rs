@@ -1,5 +1,6 @@
 //! Values of settings: their types, parsing and checks.
 
+use super::on_xdp::Steal;
 use crate::engine::Engine;
 use crate::fanout::{Fanout, Script};
 use crate::mode::Mode;
@@ -14,6 +15,8 @@ pub enum Value {
     Number(u32),
     /// `yes` or `no`.
     YesNo(bool),
+    /// Whether the host loses the packets.
+    Steal(Steal),
     /// A list of CPUs, as the first and last of each range.
     Cpus(Vec<(u32, u32)>),
     /// An engine.
@@ -55,6 +58,8 @@ pub(super) enum Takes {
     Number(u32, u32),
     /// `yes` or `no`.
     YesNo,
+    /// `yes`, `no` or `force`.
+    Steal,
     /// A list of CPUs.
     Cpus,
     /// The name of an engine.
@@ -72,6 +77,7 @@ impl Takes {
         match self {
             Takes::Number(min, max) => number(text, min, max).map(Value::Number),
             Takes::YesNo => yes_no(text).map(Value::YesNo),
+            Takes::Steal => steal(text).map(Value::Steal),
             Takes::Cpus => cpus(text).map(Value::Cpus),
             Takes::Engine => engine(text).map(Value::Engine),
             Takes::Fanout => Fanout::parse(written).map(Value::from),
@@ -139,6 +145,15 @@ fn yes_no(text: &str) -> Result<bool, Fault> {
             let message = format!("{} is neither yes nor no", quote(text));
             Err(Fault::new("not-yes-or-no", message).hint("write yes or no"))
         }
+    }
+}
+
+fn steal(text: &str) -> Result<Steal, Fault> {
+    match text.to_ascii_lowercase().as_str() {
+        "force" => Ok(Steal::Force),
+        _ => yes_no(text)
+            .map(|yes| if yes { Steal::Yes } else { Steal::No })
+            .map_err(|fault| fault.hint("write yes or no, or force on the default route's device")),
     }
 }
 

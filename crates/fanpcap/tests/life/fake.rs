@@ -3,7 +3,7 @@
 use fanpcap::handle::{ERROR, Handle, Notes, PartState};
 use fanpcap::request::Request;
 use fanpcap_config::mode::Mode;
-use fanpcap_config::settings::{Environment, Group, Membership, Settings};
+use fanpcap_config::settings::{Environment, Group, Membership, OnXdp, Settings};
 use fanpcap_config::steering::{PcapCompiler, Steering};
 use fanpcap_group::join::{JoinError, Runs};
 use fanpcap_group::rejecting::Rejections;
@@ -35,11 +35,13 @@ pub(crate) struct State {
     request: Option<Arc<Request>>,
     pub(crate) notes: Notes,
     others: usize,
-    error: String,
+    pub(crate) error: String,
     /// What the system's pcap_activate() returns, and says.
     pub(crate) activate: (c_int, &'static str),
     /// The handle can be read by our reader.
     pub(crate) is_served: bool,
+    /// Why the engine on XDP can't serve the handle.
+    pub(crate) refused_on_xdp: Option<&'static str>,
     is_read_by_us: bool,
     is_activated: bool,
     /// Why the handle can't join, and whether that can be foreseen.
@@ -89,6 +91,7 @@ impl World {
             error: String::new(),
             activate: (0, ""),
             is_served: true,
+            refused_on_xdp: None,
             is_read_by_us: false,
             is_activated: false,
             refused: None,
@@ -232,6 +235,10 @@ impl Handle for Fake<'_> {
         }
         all[0].change(|state| state.is_read_by_us = true);
         Ok(())
+    }
+
+    fn refused_on_xdp(self, _: &OnXdp) -> Option<String> {
+        self.change(|state| state.refused_on_xdp.map(str::to_owned))
     }
 
     fn is_read_by_us(self) -> bool {

@@ -6,5 +6,6 @@ mod fake;
 mod calls;
 mod filters;
 mod one;
+mod on_xdp;
 mod several;
 mod default;

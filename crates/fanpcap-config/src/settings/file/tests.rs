@@ -3,6 +3,7 @@
 use super::*;
 use crate::engine::Engine;
 use crate::mode::{Mode, ModeKind};
+use crate::settings::Steal;
 
 fn value(text: &str) -> (String, Key, Target, Value) {
     let mut entries = parse(text, "pcap.conf").unwrap();
@@ -65,7 +66,8 @@ fn keys_of_handles_and_groups() {
 #[test]
 fn keys_of_devices_and_channels() {
     let channel = |name: &str| Target::Channel(name.to_owned(), 0);
-    let (yes, no, two) = (Value::YesNo(true), Value::YesNo(false), Value::Number(2));
+    let (no, two) = (Value::YesNo(false), Value::Number(2));
+    let steal = Value::Steal(Steal::Yes);
     let cpus = Value::Cpus(vec![(0, 0), (2, 3)]);
     for (line, key, target, expected) in [
         (
@@ -74,7 +76,7 @@ fn keys_of_devices_and_channels() {
             device("e"),
             Value::Engine(Engine::Xdp),
         ),
-        ("steal@e = yes", Key::Steal, device("e"), yes),
+        ("steal@e = yes", Key::Steal, device("e"), steal),
         ("outgoing@e = no", Key::Outgoing, device("e"), no.clone()),
         ("keep@E:1 = no", Key::Keep, device("E:1"), no),
         (

@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::engine::Engine;
-use crate::settings::file;
+use crate::settings::{Steal, file};
 
 const PAGE: &str = include_str!("../../../../../docs/man/pcap.conf.5");
 
@@ -46,7 +46,7 @@ fn the_manual_page_has_every_key_and_its_range() {
         section(".SS Keys that", ".SH MODES"),
     ];
     for row in &KEYS {
-        let is_honoured = [Honoured::Always, Honoured::OnRings].contains(&row.honoured);
+        let is_honoured = ![Honoured::OutsideGroups, Honoured::Never].contains(&row.honoured);
         let text = if is_honoured { honoured } else { refused };
         for name in row.names {
             assert!(has(text, name), "{name}");
@@ -56,7 +56,7 @@ fn the_manual_page_has_every_key_and_its_range() {
         }
     }
     for engine in Engine::ALL {
-        let text = if engine.is_rings() { honoured } else { refused };
+        let text = if engine.is_ours() { honoured } else { refused };
         assert!(has(text, engine.name()), "{engine}");
     }
 }
@@ -151,6 +151,10 @@ fn words() {
     assert_eq!(value(Key::Keep, "Yes"), Ok(Value::YesNo(true)));
     assert_eq!(value(Key::Keep, "no"), Ok(Value::YesNo(false)));
     assert_eq!(refusal(Key::Keep, "true"), ("not-yes-or-no", 0));
+    assert_eq!(value(Key::Steal, "no"), Ok(Value::Steal(Steal::No)));
+    assert_eq!(value(Key::Steal, "Force"), Ok(Value::Steal(Steal::Force)));
+    assert_eq!(refusal(Key::Steal, "all"), ("not-yes-or-no", 0));
+    assert_eq!(refusal(Key::Outgoing, "force"), ("not-yes-or-no", 0));
     let name = "east.1_b-2".to_owned();
     assert_eq!(value(Key::Member, &name), Ok(Value::Name(name)));
     let longest = "x".repeat(64);

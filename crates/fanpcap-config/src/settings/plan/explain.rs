@@ -93,6 +93,7 @@ impl Settings {
         let part = device.parts().first();
         let handle = part.map(|part| Handle {
             settings: self,
+            device,
             part,
             call: None,
             interfaces,
@@ -194,12 +195,7 @@ impl<'a> Used<'a> {
 
     fn origins(&self) -> Origins {
         let origin = |entry: Option<&Entry>| entry.map(Entry::origin);
-        let engine = |entry: &Entry| {
-            let super::Value::Engine(engine) = entry.value else {
-                return None;
-            };
-            Some((entry.origin(), engine))
-        };
+        let engine = |entry: &Entry| Some((entry.origin(), entry.engine()?));
         Origins {
             group: origin(self.group),
             mode: origin(self.mode),

@@ -7,7 +7,7 @@ use std::path::PathBuf;
 
 const INTERFACES: [&str; 4] = ["eth0", "eth1", "eth2.7", "wan-1"];
 
-fn settings(variables: &[(&str, &str)], config: &str) -> Settings {
+pub(super) fn settings(variables: &[(&str, &str)], config: &str) -> Settings {
     let owned = |(name, value): &(&str, &str)| (name.into(), value.into());
     let variables = variables.iter().map(owned).collect();
     let system_config = PathBuf::new();
@@ -19,7 +19,11 @@ fn settings(variables: &[(&str, &str)], config: &str) -> Settings {
     Settings::parse(&environment, config, "/etc/pcap.conf").unwrap()
 }
 
-fn plan_with(settings: &Settings, device: &str, call: Option<&FanoutCall>) -> Result<Plan, Report> {
+pub(super) fn plan_with(
+    settings: &Settings,
+    device: &str,
+    call: Option<&FanoutCall>,
+) -> Result<Plan, Report> {
     let device = Device::classify(device, |name| INTERFACES.contains(&name));
     let pcap = |_: &str| Err("no libpcap here".to_owned());
     let compile = |script: &Script| Steering::compile(script, &pcap).map(Arc::new);
@@ -27,7 +31,7 @@ fn plan_with(settings: &Settings, device: &str, call: Option<&FanoutCall>) -> Re
 }
 
 /// Group, mode and origin as text; empty: no group is joined.
-fn joins(variables: &[(&str, &str)], config: &str, device: &str) -> String {
+pub(super) fn joins(variables: &[(&str, &str)], config: &str, device: &str) -> String {
     shown(plan_with(&settings(variables, config), device, None))
 }
 
@@ -54,7 +58,11 @@ fn shown(plan: Result<Plan, Report>) -> String {
     format!("{group} {mode}{program} {origin}")
 }
 
-fn refusal(variables: &[(&str, &str)], config: &str, device: &str) -> (&'static str, String) {
+pub(super) fn refusal(
+    variables: &[(&str, &str)],
+    config: &str,
+    device: &str,
+) -> (&'static str, String) {
     let report = plan_with(&settings(variables, config), device, None).unwrap_err();
     (report.slug, report.place.unwrap().text)
 }
@@ -65,11 +73,11 @@ fn a_driver_that_is_not_here_is_told_by_its_name() {
         let plan = plan_with(&settings(variables, config), "eth0", None);
         plan.unwrap_err().to_string()
     };
-    let of_variable = said(&[("PCAP_DRIVER", "xdp")], "");
-    let expected = "driver 'xdp' is not in this version; write tpacket, or unset PCAP_DRIVER\n";
+    let of_variable = said(&[("PCAP_DRIVER", "dpdk")], "");
+    let expected = "driver 'dpdk' is not in this version; write tpacket, or unset PCAP_DRIVER\n";
     assert!(of_variable.contains(expected), "{of_variable}");
-    let of_file = said(&[], "driver@eth0 = xdp");
-    let expected = "driver 'xdp' is not in this version; write tpacket, or remove driver@eth0\n";
+    let of_file = said(&[], "driver@eth0 = dpdk");
+    let expected = "driver 'dpdk' is not in this version; write tpacket, or remove driver@eth0\n";
     assert!(of_file.contains(expected), "{of_file}");
     let of_variable = said(&[("PCAP_CHANNEL_eth0", "2")], "");
     assert!(of_variable.contains("version; unset it\n"), "{of_variable}");
@@ -80,7 +88,7 @@ fn nothing_set_means_nothing_done() {
     assert!(settings(&[], "# nothing").is_empty());
     assert!(settings(&[("PCAP_HUB", "auto")], "").is_empty());
     assert!(!settings(&[], "caplen = 1").is_empty());
-    for device in ["eth0", "xdp:eth0", "eth0^eth1", "nflog:5"] {
+    for device in ["eth0", "dpdk:eth0", "eth0^eth1", "nflog:5"] {
         let plan = plan_with(&Settings::default(), device, None).unwrap();
         assert_eq!(plan, Plan::default(), "{device}");
     }
@@ -248,9 +256,7 @@ fn a_mode_without_a_group_is_refused() {
 #[test]
 fn what_this_version_cannot_honour_is_refused_where_it_concerns_the_handle() {
     for line in [
-        "driver@eth0 = xdp",
-        "steal@eth0 = no",
-        "outgoing@eth0 = no",
+        "driver@eth0 = dpdk",
         "keep@eth0 = no",
         "rx_channels@eth0 = 2",
         "tx_channels@eth0 = 2",
@@ -271,7 +277,7 @@ fn what_this_version_cannot_honour_is_refused_where_it_concerns_the_handle() {
         assert_eq!(joins(&[(name, value)], "", "eth0"), "");
     }
     assert_eq!(
-        refusal(&[("PCAP_DRIVER", "xdp")], "", "any").0,
+        refusal(&[("PCAP_DRIVER", "dpdk")], "", "any").0,
         "setting-not-in-version"
     );
     assert_eq!(
@@ -296,7 +302,7 @@ fn the_engine_on_af_packet_is_asked_for_by_prefix_environment_or_file() {
     assert_eq!(asked(&[], "driver@eth0 = tpacket", "eth0:1"), yes);
     assert_eq!(asked(&[], "driver@eth0 = tpacket", "eth1"), none);
     assert_eq!(asked(&[], "group = 3", "eth0"), (false, true));
-    let file = "driver@eth0 = xdp";
+    let file = "driver@eth0 = dpdk";
     assert_eq!(asked(&[("PCAP_DRIVER", "tpacket")], file, "eth0"), yes);
     assert_eq!(refusal(&[], file, "eth0").0, "setting-not-in-version");
 }
@@ -365,8 +371,8 @@ fn a_program_that_no_handle_joins_with_is_not_compiled() {
 #[test]
 fn other_engines_are_refused_with_a_group() {
     let group = [("PCAP_GROUP_eth1", "3")];
-    assert_eq!(refusal(&group, "", "xdp:eth1").0, "engine-not-in-version");
-    assert_eq!(joins(&group, "", "xdp:eth0"), "");
+    assert_eq!(refusal(&group, "", "dpdk:eth1").0, "engine-not-in-version");
+    assert_eq!(joins(&group, "", "dpdk:eth0"), "");
 }
 
 #[test]

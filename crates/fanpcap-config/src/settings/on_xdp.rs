@@ -1,0 +1,82 @@
+//! The plan of a handle on the engine on XDP, and the modes of its groups: each is a steering
+//! program.
+
+use crate::fanout::{Fanout, Script};
+use crate::mode::{Mode, ModeKind};
+use crate::report::{Fault, quote};
+use crate::source::Source;
+
+/// Whether the packets that are captured still reach the host.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Steal {
+    /// The host gets them.
+    No,
+    /// The host does not get them. Refused for the device of the default route.
+    Yes,
+    /// The host does not get them, even if the device is that of the default route.
+    Force,
+}
+
+/// The plan of a handle on the engine on XDP.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct OnXdp {
+    /// Whether the host loses the packets.
+    pub steal: Steal,
+    /// Whether packets that the host sends are captured too.
+    pub outgoing: bool,
+    /// What asks for the engine: `PCAP_DRIVER=xdp`, `/etc/pcap.conf:3`, `xdp:eth0`.
+    pub origin: String,
+}
+
+/// The steering program that stands for a mode of the kernel's.
+///
+/// # Errors
+/// Why there is none.
+pub(super) fn program_of(mode: Mode) -> Result<Script, Fault> {
+    let refuse = |why: &str| {
+        let message = format!("mode {} {why}", quote(&mode.to_string()));
+        Fault::new("mode-not-on-xdp", message).hint("write flow, or take driver tpacket")
+    };
+    let text = match mode.kind {
+        _ if mode.defrag => return Err(refuse("reassembles datagrams, which engine xdp does not")),
+        _ if mode.rollover => {
+            return Err(refuse(
+                "looks for room in other rings, which engine xdp does not",
+            ));
+        }
+        ModeKind::Hash => return Ok(Script::default_mode()),
+        ModeKind::Lb => "main = steer_rrobin",
+        ModeKind::Rnd => "main = steer_rnd",
+        ModeKind::Cpu => "main = steer_cpu",
+        ModeKind::Rollover => {
+            return Err(refuse("fills rings in turn, which engine xdp does not"));
+        }
+        ModeKind::Qm => return Err(refuse("takes the NIC's queue, which no function tells")),
+        ModeKind::Program => return Err(refuse("has no program")),
+    };
+    Ok(Script::of_text(Source::new(mode.kind.name(), text)))
+}
+
+/// The same way to share packets as a steering program of the engine on XDP.
+///
+/// # Errors
+/// As [`program_of`].
+pub(super) fn steered(fanout: Fanout) -> Result<Fanout, Fault> {
+    match fanout {
+        Fanout::Mode(mode) => program_of(mode).map(Fanout::Program),
+        Fanout::Program(script) if script.mode().defrag => {
+            let message = "option '+defrag' reassembles datagrams, which engine xdp does not";
+            Err(Fault::new("mode-not-on-xdp", message)
+                .hint("leave it out: flow keeps fragments together"))
+        }
+        program @ Fanout::Program(_) => Ok(program),
+    }
+}
+
+/// The bytes of all rings of a handle. Whole packets fill more than their beginnings.
+pub(super) fn ring_bytes(caplen: Option<u32>) -> i32 {
+    match caplen {
+        Some(..=256) => 16 << 20,
+        Some(_) | None => 64 << 20,
+    }
+}
