@@ -23,3 +23,4 @@ pub mod activate;
 pub mod fanout;
 pub mod open;
 pub mod read;
+pub mod socket;

@@ -72,7 +72,7 @@ impl PcapHandle {
         fn snapshot = pcap_snapshot;
         /// See pcap_get_tstamp_precision(3PCAP).
         fn tstamp_precision = pcap_get_tstamp_precision;
-        /// See pcap_fileno(3PCAP).
+        /// The system library's pcap_fileno(3PCAP).
         fn fileno = pcap_fileno;
         /// The system library's pcap_get_selectable_fd(3PCAP).
         fn selectable_fd = pcap_get_selectable_fd;

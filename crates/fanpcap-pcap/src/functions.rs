@@ -36,6 +36,9 @@ macro_rules! for_each_function {
                 fn pcap_breakloop(p: Handle);
                 fn pcap_setnonblock(p: Handle, nonblock: c_int, errbuf: Buffer) -> c_int;
                 fn pcap_get_selectable_fd(p: Handle) -> c_int;
+                fn pcap_fileno(p: Handle) -> c_int;
+                fn pcap_inject(p: Handle, data: *const c_void, len: usize) -> c_int;
+                fn pcap_sendpacket(p: Handle, data: *const u8, len: c_int) -> c_int;
                 fn pcap_get_required_select_timeout(p: Handle) -> *const c_void;
                 fn pcap_setdirection(p: Handle, direction: c_int) -> c_int;
                 fn pcap_set_datalink(p: Handle, linktype: c_int) -> c_int;
@@ -73,9 +76,6 @@ macro_rules! for_each_function {
                 fn pcap_next(p: Handle, header: *mut Header) -> *const u8 = std::ptr::null();
                 fn pcap_next_ex(p: Handle, header: *mut *mut Header, data: *mut *const u8) -> c_int = ERROR;
                 fn pcap_getnonblock(p: Handle, errbuf: Buffer) -> c_int = missing(errbuf, ERROR);
-                fn pcap_fileno(p: Handle) -> c_int = ERROR;
-                fn pcap_inject(p: Handle, data: *const c_void, len: usize) -> c_int = ERROR;
-                fn pcap_sendpacket(p: Handle, data: *const u8, len: c_int) -> c_int = ERROR;
 
                 // About a handle.
                 fn pcap_datalink(p: Handle) -> c_int = ERROR;

@@ -10,6 +10,12 @@ pub trait Port: Send + Sync {
     /// The descriptor that poll(2) finds readable while the ring has packets.
     fn waits_on(&self) -> BorrowedFd<'_>;
 
+    /// Whether that descriptor is the handle's packet socket, which the application may poll(2) and
+    /// send on as well.
+    fn is_socket(&self) -> bool {
+        true
+    }
+
     /// The index of the loopback interface, on which the kernel delivers each packet twice:
     /// outgoing and incoming.
     fn loopback(&self) -> Option<u32>;

@@ -348,6 +348,15 @@ impl Reader {
     pub fn selectable(&self) -> Option<RawFd> {
         self.control.selectable()
     }
+
+    /// Whether the packets come by the handle's packet socket, so that the application can wait for
+    /// them on its descriptor.
+    pub fn is_socket(&self) -> bool {
+        self.control
+            .devices
+            .iter()
+            .all(|device| device.port.is_socket())
+    }
 }
 
 /// Ends a read whose wait ended with `end`, unless the merge holds packets back: then it delivers

@@ -2,11 +2,38 @@
 
 use std::io;
 use std::mem;
-use std::os::fd::{AsFd, AsRawFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 
 use crate::errno::check;
 use crate::interface;
-use crate::packet::{self, Address};
+use crate::option::socklen;
+use crate::packet::{self, Address, sockaddr};
+
+/// Sends a frame on the interface that a packet socket is bound to, whatever protocol the socket is
+/// bound to. Returns how many bytes were sent.
+///
+/// # Errors
+/// `ENETDOWN`, `EMSGSIZE`, `ENOBUFS` as sendto(2) says.
+pub fn send(socket: BorrowedFd<'_>, frame: &[u8]) -> io::Result<usize> {
+    // For ETH_P_ALL the kernel reads the protocol in the frame (`packet_parse_headers`).
+    let to = libc::sockaddr_ll {
+        sll_protocol: packet::ETH_P_ALL.to_be(),
+        ..sockaddr(socket)?
+    };
+    let len = socklen::<libc::sockaddr_ll>();
+    // SAFETY: the frame and the address live through the call, with the lengths given.
+    let sent = unsafe {
+        libc::sendto(
+            socket.as_raw_fd(),
+            frame.as_ptr().cast(),
+            frame.len(),
+            0,
+            (&raw const to).cast(),
+            len,
+        )
+    };
+    usize::try_from(sent).map_err(|_| io::Error::last_os_error())
+}
 
 /// A packet socket that only sends. Its protocol is 0, so that the kernel delivers nothing to it.
 #[derive(Debug)]

@@ -1,0 +1,87 @@
+//! The entry points that concern a handle's packet socket. That of a handle on the engine on XDP is
+//! bound to a protocol that no frame carries: it neither receives nor should say what is sent.
+
+use crate::message::guard_handle;
+use crate::pcap_handle::PcapHandle;
+use crate::system::{ERROR, Pcap, system};
+use fanpcap_linux::packet::inject;
+use fanpcap_reader::Reader;
+use std::ffi::{c_int, c_void};
+use std::os::fd::BorrowedFd;
+
+/// See pcap_fileno(3PCAP).
+///
+/// # Safety
+/// As its man page asks.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn pcap_fileno(p: *mut Pcap) -> c_int {
+    // SAFETY: the caller's promise: `p` is an open handle.
+    let p = unsafe { PcapHandle::new(p) };
+    let is_silent = p.with_reader(|reader| !reader.is_socket()) == Some(true);
+    let ours = is_silent.then(|| p.with_reader(Reader::selectable).flatten());
+    ours.flatten().unwrap_or_else(|| p.fileno())
+}
+
+/// See pcap_inject(3PCAP).
+///
+/// # Safety
+/// As its man page asks.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn pcap_inject(p: *mut Pcap, data: *const c_void, len: usize) -> c_int {
+    // SAFETY: the caller's promise: `p` is an open handle.
+    let handle = unsafe { PcapHandle::new(p) };
+    // The system's library says what is wrong with a length.
+    let is_len = (1..=c_int::MAX as usize).contains(&len);
+    match handle.silent_socket().filter(|_| is_len) {
+        Some(socket) => {
+            // SAFETY: the caller's promise: `data` has `len` bytes.
+            let frame = unsafe { std::slice::from_raw_parts(data.cast(), len) };
+            send(handle, socket, frame)
+        }
+        None => system().pcap_inject.map_or(ERROR, |function| {
+            // SAFETY: the caller's promise, passed on.
+            unsafe { function(p, data, len) }
+        }),
+    }
+}
+
+/// See pcap_sendpacket(3PCAP).
+///
+/// # Safety
+/// As its man page asks.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn pcap_sendpacket(p: *mut Pcap, data: *const u8, len: c_int) -> c_int {
+    // SAFETY: the caller's promise: `p` is an open handle.
+    let handle = unsafe { PcapHandle::new(p) };
+    match (handle.silent_socket(), usize::try_from(len)) {
+        (Some(socket), Ok(len @ 1..)) => {
+            // SAFETY: the caller's promise: `data` has `len` bytes.
+            let frame = unsafe { std::slice::from_raw_parts(data, len) };
+            send(handle, socket, frame).min(0)
+        }
+        _ => system().pcap_sendpacket.map_or(ERROR, |function| {
+            // SAFETY: the caller's promise, passed on.
+            unsafe { function(p, data, len) }
+        }),
+    }
+}
+
+impl PcapHandle {
+    /// The handle's packet socket, if packets do not come by it.
+    fn silent_socket(&self) -> Option<BorrowedFd<'_>> {
+        let is_silent = self.with_reader(|reader| !reader.is_socket())?;
+        self.socket().filter(|_| is_silent)
+    }
+}
+
+/// Sends a frame, with the error text of the system's library (pcap-linux.c, `pcap_inject_linux`).
+fn send(p: PcapHandle, socket: BorrowedFd<'_>, frame: &[u8]) -> c_int {
+    guard_handle(p, || match inject::send(socket, frame) {
+        Ok(sent) => c_int::try_from(sent).unwrap_or(c_int::MAX),
+        Err(error) => {
+            let text = error.to_string();
+            let end = text.rfind(" (os error ").unwrap_or(text.len());
+            p.fail(&format!("send: {}", &text[..end]))
+        }
+    })
+}
