@@ -248,27 +248,26 @@ mod tests {
 
     const LEN: usize = 1 << 16;
 
-    /// Whether `mapping` has its data twice.
-    fn is_double(mapping: &RingMapping) -> bool {
-        let data = mapping.data();
-        // SAFETY: within the first half.
-        unsafe { data.add(5).write_volatile(7) };
-        // SAFETY: within the second half.
-        let again = unsafe { data.add(LEN + 5).read_volatile() };
-        again == 7
+    /// The address of a byte of the data, which are there twice.
+    fn at(mapping: &RingMapping, byte: usize) -> *mut u8 {
+        assert!(byte < 2 * mapping.len());
+        // SAFETY: checked.
+        unsafe { mapping.data().add(byte).as_ptr() }
     }
 
     #[test]
     fn the_same_memory_without_a_kernel() {
         let mapping = RingMapping::anonymous(LEN).unwrap();
-        assert!(is_double(&mapping));
+        // SAFETY: within the first half.
+        unsafe { at(&mapping, 5).write_volatile(7) };
+        // SAFETY: within the second half, which is the first one once more.
+        let again = unsafe { at(&mapping, LEN + 5).read_volatile() };
+        assert_eq!(again, 7);
         mapping.consumer().store(1, Relaxed);
         mapping.read().store(2, Relaxed);
         mapping.producer().store(3, Relaxed);
         let words = [mapping.consumer(), mapping.read(), mapping.producer()];
         assert_eq!(words.map(|word| word.load(Relaxed)), [1, 2, 3]);
-        // SAFETY: within the data.
-        assert_eq!(unsafe { mapping.data().read_volatile() }, 0);
         assert!(RingMapping::anonymous(LEN + 4096).is_err());
         assert!(RingMapping::anonymous(64).is_err());
     }
@@ -296,10 +295,8 @@ mod tests {
         assert_eq!(mapping.read().load(Relaxed), 8);
         assert_eq!(mapping.consumer().load(Relaxed), 0);
         // SAFETY: the last byte of the second half.
-        assert_eq!(
-            unsafe { mapping.data().add(2 * LEN - 1).read_volatile() },
-            0
-        );
+        let last = unsafe { at(&mapping, 2 * LEN - 1).read_volatile() };
+        assert_eq!(last, 0);
     }
 
     #[test]
