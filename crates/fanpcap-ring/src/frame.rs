@@ -71,6 +71,18 @@ pub struct LinkInfo {
     pub pkttype: u8,
 }
 
+impl LinkInfo {
+    /// As a `sockaddr_ll` without address.
+    pub(crate) fn to_bytes(self) -> [u8; LINK_LEN] {
+        let mut bytes = [0; LINK_LEN];
+        bytes[2..4].copy_from_slice(&self.protocol.to_be_bytes());
+        bytes[4..8].copy_from_slice(&self.ifindex.to_ne_bytes());
+        bytes[8..10].copy_from_slice(&self.hatype.to_ne_bytes());
+        bytes[10] = self.pkttype;
+        bytes
+    }
+}
+
 /// Bytes of a `sockaddr_ll`.
 pub(crate) const LINK_LEN: usize = 20;
 
@@ -99,10 +111,29 @@ pub(crate) struct FrameHeader {
     pub(crate) tpid: u16,
 }
 
+/// What a BPF program's record says of its frame.
+pub(crate) struct FrameRecord {
+    /// A `sockaddr_ll`, whose protocol means nothing.
+    pub(crate) link: NonNull<u8>,
+    pub(crate) captured: u32,
+    pub(crate) len: u32,
+    pub(crate) stamp: Stamp,
+}
+
+/// The headroom of a frame of a BPF program's record: it is Ethernet, with all tags inside.
+const OF_RECORD: u32 = u32::MAX;
+
+/// Bytes of the two addresses, behind which an Ethernet frame has its protocol or first tag.
+const ADDRESSES_LEN: usize = 12;
+
 const TP_STATUS_VLAN_VALID: u32 = 1 << 4;
 const TP_STATUS_VLAN_TPID_VALID: u32 = 1 << 6;
 const ETH_P_8021Q: u16 = 0x8100;
+const ETH_P_8021AD: u16 = 0x88a8;
 const VLAN_TAG_LEN: u32 = 4;
+/// Less is a length.
+const ETH_P_802_3_MIN: u16 = 0x0600;
+const ETH_P_802_2: u16 = 4;
 
 impl Frame<'_> {
     /// The frame at `base`, whose header and `sockaddr_ll` end at `head` and which has `room`
@@ -134,6 +165,64 @@ impl Frame<'_> {
             vlan: vlan(told),
             ring: PhantomData,
         })
+    }
+
+    /// The frame in a BPF program's record that begins at `data`.
+    ///
+    /// # Safety
+    /// `captured` bytes at `data` and the `sockaddr_ll` are valid for as long as the frame lives,
+    /// as are the 4 bytes before `data`, which are aligned: the filter that was run on the frame.
+    #[inline(always)]
+    pub(crate) unsafe fn of_record(data: NonNull<u8>, told: &FrameRecord) -> Self {
+        Self {
+            link: told.link,
+            data,
+            captured: told.captured,
+            headroom: OF_RECORD,
+            len: told.len,
+            stamp: told.stamp,
+            vlan: None,
+            ring: PhantomData,
+        }
+    }
+
+    /// Which of the application's filters the kernel has run on the frame; 0: none, or it is not
+    /// known.
+    #[inline]
+    pub fn filter(&self) -> u32 {
+        if self.headroom != OF_RECORD {
+            return 0;
+        }
+        // SAFETY: of_record()'s caller vouches for it.
+        let filter = unsafe { self.data.sub(4) };
+        // SAFETY: as above.
+        unsafe { filter.cast::<u32>().read() }
+    }
+
+    /// The first tag of a frame that has it among its bytes, at byte 12.
+    pub fn tag_inside(&self) -> Option<Vlan> {
+        let is_tag = |tpid: &u16| matches!(*tpid, ETH_P_8021Q | ETH_P_8021AD);
+        let tpid = self.word_inside(ADDRESSES_LEN).filter(is_tag)?;
+        let tci = self.word_inside(ADDRESSES_LEN + 2)?;
+        Some(Vlan { tpid, tci })
+    }
+
+    /// The 16 bits at this byte of a record's frame.
+    fn word_inside(&self, at: usize) -> Option<u16> {
+        let is_inside = self.headroom == OF_RECORD;
+        let word = self.data().get(at..at + 2).filter(|_| is_inside)?;
+        Some(u16::from_be_bytes([word[0], word[1]]))
+    }
+
+    /// The protocol of a record's frame, behind the first tag.
+    fn protocol_inside(&self) -> u16 {
+        let tag_len = self.tag_inside().map_or(0, |_| VLAN_TAG_LEN as usize);
+        match self.word_inside(ADDRESSES_LEN + tag_len) {
+            Some(protocol @ ETH_P_802_3_MIN..) => protocol,
+            // eth_type_trans() takes a length for this.
+            Some(_) => ETH_P_802_2,
+            None => 0,
+        }
     }
 
     /// When it arrived.
@@ -171,7 +260,10 @@ impl Frame<'_> {
     #[inline]
     pub fn link(&self) -> LinkInfo {
         LinkInfo {
-            protocol: u16::from_be_bytes(self.link_bytes(2)),
+            protocol: match self.headroom {
+                OF_RECORD => self.protocol_inside(),
+                _ => u16::from_be_bytes(self.link_bytes(2)),
+            },
             ifindex: u32::from_ne_bytes(self.link_bytes(4)),
             hatype: u16::from_ne_bytes(self.link_bytes(8)),
             pkttype: self.link_bytes::<1>(10)[0],

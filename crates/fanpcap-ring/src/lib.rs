@@ -1,5 +1,6 @@
-//! The kernel's ring layouts, read: TPACKET_V3's blocks, TPACKET_V2's frames, and a packet in
-//! either (linux/if_packet.h, net/packet/af_packet.c). No system calls.
+//! The kernel's ring layouts, read: TPACKET_V3's blocks, TPACKET_V2's frames (linux/if_packet.h,
+//! net/packet/af_packet.c), BPF ring buffers (kernel/bpf/ringbuf.c), and a packet in each. No
+//! system calls.
 //!
 //! What lies in the memory is not trusted: an index or length that leaves it is an error,
 //! [`Corrupt`].
@@ -11,6 +12,8 @@ mod position;
 mod prefetch;
 mod blocks;
 mod frames;
+mod wall;
+mod records;
 mod remains;
 
 pub use blocks::{Blocks, Closed};
@@ -19,4 +22,6 @@ pub use frames::Frames;
 pub use handover::Handover;
 pub use one_reader::OneReader;
 pub use position::{Mark, Position};
+pub use records::{Drained, Records};
 pub use remains::Remains;
+pub use wall::OffsetClock;

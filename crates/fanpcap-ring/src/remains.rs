@@ -27,11 +27,16 @@
 //! position says which frame comes next. Readers mark the frames that they hand out
 //! ([`Frames::next_frame`]). In a full ring, the reading ends at the frame in whose callback the
 //! reader died.
+//!
+//! **Records.** The reader keeps each lane's position in the page of the consumer's position, in a
+//! word that the kernel does not use, and sets it before each packet is delivered. Whoever maps the
+//! ring buffer reads on from there, and moves that position.
 
 use crate::blocks::Blocks;
 use crate::frame::{Corrupt, Frame, Stamp};
 use crate::frames::Frames;
 use crate::position::{Mark, Position};
+use crate::records::Records;
 use fanpcap_linux::packet::ring::Mapping;
 
 /// The unread part of a ring whose reader is dead.
@@ -54,6 +59,7 @@ enum Layout {
         frames: Frames,
         left: usize,
     },
+    Records(Records),
 }
 
 impl Remains {
@@ -103,11 +109,17 @@ impl Remains {
         Some(Self(Layout::Frames { frames, left }))
     }
 
+    /// What is unread in the ring buffers of a reader of [`Records`] that had `taken` so many.
+    pub fn of_records(records: Records, taken: u64) -> Self {
+        Self(Layout::Records(records.remains(taken)))
+    }
+
     /// Whether half of the ring's room or more is unread.
     pub fn is_half_full(&self) -> bool {
         let (left, count) = match &self.0 {
             Layout::Blocks { blocks, left, .. } => (*left, blocks.count()),
             Layout::Frames { frames, left } => (*left, frames.count()),
+            Layout::Records(records) => return records.is_half_full(),
         };
         left * 2 >= count
     }
@@ -118,6 +130,7 @@ impl Remains {
             Layout::Blocks { blocks, taken, .. } if !blocks.is_open() => *taken,
             Layout::Blocks { blocks, .. } => blocks.taken(),
             Layout::Frames { frames, .. } => frames.taken(),
+            Layout::Records(records) => records.taken(),
         }
     }
 
@@ -125,7 +138,7 @@ impl Remains {
     pub fn mark(&self) -> Option<Mark> {
         match &self.0 {
             Layout::Blocks { blocks, .. } => Some(blocks.mark()),
-            Layout::Frames { .. } => None,
+            Layout::Frames { .. } | Layout::Records(_) => None,
         }
     }
 
@@ -155,6 +168,7 @@ impl Remains {
                 }
                 if *left > 0 { frames.peek() } else { None }
             }
+            Layout::Records(records) => records.peek(),
         }
     }
 
@@ -167,6 +181,7 @@ impl Remains {
             Layout::Blocks { blocks, .. } => blocks.next_frame(),
             Layout::Frames { left: 0, .. } => Ok(None),
             Layout::Frames { frames, .. } => frames.next_frame(),
+            Layout::Records(records) => records.next_frame(),
         }
     }
 }

@@ -170,6 +170,9 @@ struct Memory {
 // SAFETY: the mapping belongs to the process, not to a thread, and is unmapped once.
 unsafe impl Send for Memory {}
 
+// SAFETY: the mapping is accessed by atomics, or through addresses.
+unsafe impl Sync for Memory {}
+
 impl Memory {
     fn map(len: usize, protection: i32, fd: RawFd, offset: usize) -> io::Result<Self> {
         let offset = libc::off_t::try_from(offset).map_err(|_| io::ErrorKind::InvalidInput)?;

@@ -1,0 +1,264 @@
+//! BPF ring buffers: records that a BPF program writes, one for each packet.
+//!
+//! A member has one ring buffer a receive queue or more, its lanes. The reader takes a snapshot of
+//! every lane's producer position, reads the records up to there, the oldest first, and takes the
+//! next snapshot. A record that is reserved before the snapshot and committed after it ends the
+//! lane's part of the snapshot.
+
+mod lane;
+
+use crate::frame::{Corrupt, Frame, FrameRecord, LINK_LEN, LinkInfo, Stamp};
+use crate::wall::{OffsetClock, Wall};
+use fanpcap_linux::bpf::RingMapping;
+use lane::{Lane, NONE};
+use std::ptr::NonNull;
+
+/// The frame is on its way out.
+const OUTGOING: u16 = 1;
+
+const PACKET_HOST: u8 = 0;
+const PACKET_OUTGOING: u8 = 4;
+
+/// A lane's room goes back to the kernel when this many bytes of it were read: each time costs the
+/// reader and the kernel a cache line that the other has.
+const GIVE: u64 = 1 << 16;
+
+/// The reader's side of the ring buffers of one device.
+#[derive(Debug)]
+pub struct Records {
+    lanes: Vec<Lane>,
+    /// The lane whose record comes next, as far as its stamp is at most `until`.
+    current: usize,
+    /// The oldest stamp of the other lanes.
+    until: u64,
+    state: State,
+    wall: Wall,
+    /// A `sockaddr_ll` of frames that come in, and one of those that go out.
+    links: Box<[[u8; LINK_LEN]; 2]>,
+    taken: u64,
+    /// When the last snapshot was begun: the records that had been taken.
+    before: u64,
+    /// The stamp of the last record.
+    last: u64,
+    /// Nothing goes back to the kernel, and there is no further snapshot.
+    is_remains: bool,
+}
+
+/// How far the reader is with a snapshot.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum State {
+    /// There is none.
+    Closed,
+    Open,
+    /// It has no record left.
+    Spent,
+}
+
+/// What a snapshot was that has been read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Drained {
+    /// The stamp of its last record, nanoseconds of `CLOCK_MONOTONIC`.
+    pub last_ns: u64,
+    /// Its records.
+    pub records: u64,
+    /// The room that they took in the lane that had most of them.
+    pub bytes: u64,
+}
+
+impl Records {
+    /// The ring buffers of a device whose link this is, of which nothing has been read; its
+    /// protocol and packet type mean nothing. `None` without any.
+    pub fn new(rings: Vec<RingMapping>, device: &LinkInfo, clock: OffsetClock) -> Option<Self> {
+        let lanes: Vec<Lane> = rings.into_iter().map(Lane::new).collect();
+        let links = [PACKET_HOST, PACKET_OUTGOING]
+            .map(|pkttype| LinkInfo { pkttype, ..*device }.to_bytes());
+        (!lanes.is_empty()).then(|| Self {
+            until: NONE,
+            current: 0,
+            lanes,
+            state: State::Closed,
+            wall: Wall::new(clock),
+            links: Box::new(links),
+            taken: 0,
+            before: 0,
+            last: 0,
+            is_remains: false,
+        })
+    }
+
+    /// What a dead reader of these ring buffers has left, which had `taken` so many records. The
+    /// BPF program adds nothing any more. Nothing goes back to the kernel: a further reader begins
+    /// where this one ends.
+    pub(crate) fn remains(mut self, taken: u64) -> Self {
+        self.taken = taken;
+        self.is_remains = true;
+        self.open();
+        self
+    }
+
+    /// Whether half of a lane is unread.
+    pub(crate) fn is_half_full(&self) -> bool {
+        self.lanes.iter().any(|lane| lane.is_filled_to(2))
+    }
+
+    /// Records that were read since this was made.
+    #[inline]
+    pub fn taken(&self) -> u64 {
+        self.taken
+    }
+
+    /// Whether a snapshot is being read.
+    #[inline]
+    pub fn is_open(&self) -> bool {
+        self.state != State::Closed
+    }
+
+    /// Whether a record was asked for and the snapshot had none left.
+    #[inline]
+    pub fn is_spent(&self) -> bool {
+        self.state == State::Spent
+    }
+
+    /// Whether a committed record can be read.
+    pub fn is_ready(&self) -> bool {
+        self.state == State::Open || self.lanes.iter().any(Lane::is_ready)
+    }
+
+    /// Whether a quarter of a lane is unread.
+    pub fn is_filling(&self) -> bool {
+        self.lanes.iter().any(|lane| lane.is_filled_to(4))
+    }
+
+    /// Bytes of the smallest lane.
+    pub fn len(&self) -> usize {
+        let lens = self.lanes.iter().map(Lane::len);
+        lens.min().unwrap_or(0)
+    }
+
+    /// Whether there is no lane. There is always one.
+    pub fn is_empty(&self) -> bool {
+        self.lanes.is_empty()
+    }
+
+    /// Takes a snapshot, if none is being read. Tells whether there is one to read from.
+    pub fn open(&mut self) -> bool {
+        if self.is_open() {
+            return true;
+        }
+        self.lanes.iter_mut().for_each(Lane::look);
+        self.begin()
+    }
+
+    /// Begins with the lanes' parts of a snapshot.
+    fn begin(&mut self) -> bool {
+        let Some(first) = self.choose() else {
+            // Discarded records are no records, and their room goes back all the same.
+            self.give_all();
+            return false;
+        };
+        self.state = State::Open;
+        self.before = self.taken;
+        self.wall.renew(first);
+        true
+    }
+
+    /// The next record of the snapshot, if it has one. With the record before it, its room may go
+    /// back to the kernel.
+    ///
+    /// # Errors
+    /// When what the ring says leaves it; the lane's part of the snapshot then counts as read.
+    #[inline]
+    pub fn next_frame(&mut self) -> Result<Option<Frame<'_>>, Corrupt> {
+        let Some(stamp) = self.settle() else {
+            return Ok(None);
+        };
+        let lane = &mut self.lanes[self.current];
+        if lane.read() >= GIVE && !self.is_remains {
+            lane.give();
+        }
+        let record = lane.take()?;
+        self.taken += 1;
+        self.last = stamp;
+        let stamp = self.wall.time_of(stamp);
+        let link = &self.links[usize::from(record.flags & OUTGOING)];
+        let told = FrameRecord {
+            link: NonNull::from(link).cast(),
+            captured: record.captured,
+            len: record.len,
+            stamp,
+        };
+        // SAFETY: Lane::take has found `captured` bytes there, and a header before them. They stay
+        // until they go back to the kernel. The links live in a box of `self`.
+        let frame = unsafe { Frame::of_record(record.data, &told) };
+        Ok(Some(frame))
+    }
+
+    /// When the packet of the next record arrived, if the snapshot has one.
+    #[inline]
+    pub fn peek(&mut self) -> Option<Stamp> {
+        let stamp = self.settle()?;
+        Some(self.wall.time_of(stamp))
+    }
+
+    /// Ends the snapshot: gives the room of what was read back to the kernel. `None` when there is
+    /// none.
+    pub fn release(&mut self) -> Option<Drained> {
+        if !self.is_open() {
+            return None;
+        }
+        self.state = State::Closed;
+        let bytes = self.lanes.iter().map(Lane::passed).max();
+        self.give_all();
+        Some(Drained {
+            last_ns: self.last,
+            records: self.taken - self.before,
+            bytes: bytes.unwrap_or(0),
+        })
+    }
+
+    fn give_all(&mut self) {
+        if !self.is_remains {
+            self.lanes.iter_mut().for_each(Lane::give);
+        }
+    }
+
+    /// The stamp of the record that comes next: `current` is its lane afterwards.
+    #[inline(always)]
+    fn settle(&mut self) -> Option<u64> {
+        if self.state != State::Open {
+            return None;
+        }
+        let head = self.lanes[self.current].peek();
+        if head < self.until {
+            return Some(head);
+        }
+        self.lanes[self.current].head = head;
+        self.choose()
+    }
+
+    /// Chooses the lane of the oldest record.
+    #[cold]
+    #[inline(never)]
+    fn choose(&mut self) -> Option<u64> {
+        let (mut first, mut second) = (NONE, NONE);
+        for (index, lane) in self.lanes.iter().enumerate() {
+            if lane.head < first {
+                second = std::mem::replace(&mut first, lane.head);
+                self.current = index;
+            } else {
+                second = second.min(lane.head);
+            }
+        }
+        // Stamps that are equal need not go to and fro.
+        self.until = second.saturating_add(1);
+        if first == NONE {
+            self.state = if self.is_open() {
+                State::Spent
+            } else {
+                State::Closed
+            };
+            return None;
+        }
+        Some(first)
+    }
+}

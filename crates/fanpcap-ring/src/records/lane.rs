@@ -1,0 +1,270 @@
+//! One BPF ring buffer: which record comes next, and what goes back to the kernel. Nothing in it is
+//! trusted.
+//!
+//! The kernel's header of a record is a length, whose upper bits say whether the record is
+//! committed, and 4 bytes of the kernel's own (kernel/bpf/ringbuf.c). The BPF program's header of
+//! 24 bytes follows, then the captured bytes of the frame, tags inside.
+
+use crate::frame::Corrupt;
+use crate::prefetch::prefetch;
+use fanpcap_linux::bpf::RingMapping;
+use std::ptr::NonNull;
+use std::sync::atomic::{AtomicU32, Ordering};
+
+/// The kernel's header.
+const KERNEL_HEAD: usize = 8;
+
+/// The BPF program's header.
+#[repr(C)]
+#[derive(Clone, Copy)]
+struct Header {
+    stamp: u64,
+    captured: u32,
+    len: u32,
+    queue: u16,
+    flags: u16,
+    filter: u32,
+}
+
+const HEAD: u64 = size_of::<Header>() as u64;
+
+const BUSY: u32 = 1 << 31;
+const DISCARDED: u32 = 1 << 30;
+
+/// Records begin at multiples of 8 bytes.
+const ALIGNED: u64 = !7;
+
+/// No record in the snapshot.
+pub(super) const NONE: u64 = u64::MAX;
+
+/// How many records ahead memory is asked for, as for blocks.
+const AHEAD: u64 = 32;
+
+/// A cache line.
+const LINE: usize = 64;
+
+/// One ring buffer.
+#[derive(Debug)]
+pub(super) struct Lane {
+    ring: RingMapping,
+    /// The position of the next record.
+    at: u64,
+    /// The end of the snapshot.
+    end: u64,
+    /// The snapshot's begin.
+    begin: u64,
+    /// What has gone back to the kernel.
+    given: u64,
+    /// The stamp of the record at `at` when the lane was last left; [`NONE`]: none.
+    pub(super) head: u64,
+}
+
+/// A record that the BPF program has committed.
+pub(super) struct Record {
+    /// The frame's bytes, before which the header is.
+    pub(super) data: NonNull<u8>,
+    pub(super) captured: u32,
+    pub(super) len: u32,
+    pub(super) flags: u16,
+}
+
+impl Lane {
+    pub(super) fn new(ring: RingMapping) -> Self {
+        let words = [ring.consumer(), ring.read(), ring.producer()];
+        let [given, read, producer] = words.map(|word| word.load(Ordering::Acquire) & ALIGNED);
+        let filled = producer.wrapping_sub(given);
+        // A reader that is dead may have left anything.
+        let is_sound = filled <= ring.len() as u64 && read.wrapping_sub(given) <= filled;
+        let at = if is_sound { read } else { producer };
+        Self {
+            ring,
+            at,
+            end: at,
+            begin: at,
+            given,
+            head: NONE,
+        }
+    }
+
+    /// Takes a snapshot of the producer's position.
+    pub(super) fn look(&mut self) {
+        self.begin = self.at;
+        self.end = self.ring.producer().load(Ordering::Acquire) & ALIGNED;
+        self.head = self.peek();
+    }
+
+    /// Whether a committed record comes next.
+    pub(super) fn is_ready(&self) -> bool {
+        let producer = self.ring.producer().load(Ordering::Acquire);
+        producer & ALIGNED != self.at && self.word() & BUSY == 0
+    }
+
+    /// Whether one part of `parts` of the room or more is unread.
+    pub(super) fn is_filled_to(&self, parts: u64) -> bool {
+        let producer = self.ring.producer().load(Ordering::Acquire);
+        producer.wrapping_sub(self.at) >= self.ring.len() as u64 / parts
+    }
+
+    /// Bytes of the ring buffer.
+    pub(super) fn len(&self) -> usize {
+        self.ring.len()
+    }
+
+    /// Bytes of the snapshot that were read.
+    pub(super) fn passed(&self) -> u64 {
+        self.at.wrapping_sub(self.begin)
+    }
+
+    /// Bytes that were read and have not gone back to the kernel.
+    #[inline(always)]
+    pub(super) fn read(&self) -> u64 {
+        self.at.wrapping_sub(self.given)
+    }
+
+    /// Gives the room of what was read back to the kernel.
+    #[cold]
+    #[inline(never)]
+    pub(super) fn give(&mut self) {
+        if self.given != self.at {
+            self.given = self.at;
+            self.ring.consumer().store(self.at, Ordering::Release);
+        }
+    }
+
+    /// Where the next record is.
+    #[inline(always)]
+    fn base(&self) -> NonNull<u8> {
+        self.base_at(self.at)
+    }
+
+    #[inline(always)]
+    fn base_at(&self, position: u64) -> NonNull<u8> {
+        #[expect(
+            clippy::cast_possible_truncation,
+            reason = "masked by the ring's length"
+        )]
+        let offset = position as usize & (self.ring.len() - 1);
+        // SAFETY: below the ring's length.
+        unsafe { self.ring.data().add(offset) }
+    }
+
+    /// The length and state of the next record. Records begin at multiples of 8 bytes.
+    #[inline(always)]
+    fn word(&self) -> u32 {
+        // SAFETY: aligned and within the data, which are mapped as long as `self`; the kernel
+        // accesses it atomically too.
+        let word = unsafe { AtomicU32::from_ptr(self.base().as_ptr().cast()) };
+        word.load(Ordering::Acquire)
+    }
+
+    /// The stamp of the next record; [`NONE`] if the snapshot has none.
+    #[inline(always)]
+    pub(super) fn peek(&mut self) -> u64 {
+        loop {
+            if self.at == self.end {
+                return NONE;
+            }
+            let word = self.word();
+            if word & (BUSY | DISCARDED) == 0 {
+                // SAFETY: twice the ring's length is mapped, which is more than the offset and a
+                // header's length.
+                let stamp = unsafe { self.base().add(KERNEL_HEAD) };
+                // SAFETY: as above, and aligned.
+                return unsafe { stamp.cast::<u64>().read() }.min(NONE - 2);
+            }
+            if let Some(stamp) = self.pass(word) {
+                return stamp;
+            }
+        }
+    }
+
+    /// Passes a discarded record; else returns the stamp for [`Lane::peek`] to return. The snapshot
+    /// ends before a record that is not committed.
+    #[cold]
+    #[inline(never)]
+    fn pass(&mut self, word: u32) -> Option<u64> {
+        let (stride, unread) = (stride(word), self.end.wrapping_sub(self.at));
+        if unread > self.ring.len() as u64 {
+            // To be found corrupt without delay.
+            return Some(0);
+        }
+        if word & BUSY != 0 {
+            self.end = self.at;
+            return Some(NONE);
+        }
+        if stride > unread {
+            return Some(0);
+        }
+        self.at += stride;
+        self.ring.read().store(self.at, Ordering::Relaxed);
+        None
+    }
+
+    /// Takes the next record, which [`Lane::peek`] has found.
+    #[inline(always)]
+    pub(super) fn take(&mut self) -> Result<Record, Corrupt> {
+        let word = self.word();
+        // SAFETY: as in peek().
+        let base = unsafe { self.base().add(KERNEL_HEAD) };
+        // SAFETY: as above; the record is committed, so that nobody writes to it.
+        let header = unsafe { base.cast::<Header>().read() };
+        let (len, stride) = (len(word), stride(word));
+        let unread = self.end.wrapping_sub(self.at);
+        let is_within = stride <= unread && unread <= self.ring.len() as u64;
+        if !is_within || HEAD + u64::from(header.captured) > len {
+            return Err(self.refuse(header.captured, word));
+        }
+        self.ask_for(stride);
+        self.at += stride;
+        // Before the packet is delivered: who reads on after this process has died does not
+        // deliver it again.
+        self.ring.read().store(self.at, Ordering::Relaxed);
+        Ok(Record {
+            // SAFETY: the record has room for the header, and `captured` bytes after it.
+            data: unsafe { base.add(size_of::<Header>()) },
+            captured: header.captured,
+            len: header.len,
+            flags: header.flags,
+        })
+    }
+
+    /// Asks for the record that is [`AHEAD`] of this one, if all are of this one's length and it
+    /// is in the snapshot: the kernel may be writing what comes after.
+    #[inline(always)]
+    fn ask_for(&self, stride: u64) {
+        let there = self.at.wrapping_add(AHEAD * stride);
+        if there < self.end {
+            let there = self.base_at(there).as_ptr();
+            prefetch(there);
+            prefetch(there.wrapping_add(LINE));
+            if stride > 2 * LINE as u64 {
+                prefetch(there.wrapping_add(2 * LINE));
+            }
+        }
+    }
+
+    /// The rest of the lane's part of the snapshot can't be read.
+    #[cold]
+    #[inline(never)]
+    fn refuse(&mut self, captured: u32, word: u32) -> Corrupt {
+        self.at = self.end;
+        self.ring.read().store(self.at, Ordering::Relaxed);
+        Corrupt {
+            mac: u32::try_from(HEAD).unwrap_or(0),
+            captured,
+            room: word & !(BUSY | DISCARDED),
+        }
+    }
+}
+
+/// Bytes of a record, without the kernel's header.
+#[inline(always)]
+fn len(word: u32) -> u64 {
+    (word & !(BUSY | DISCARDED)).into()
+}
+
+/// The room of a record in the ring.
+#[inline(always)]
+fn stride(word: u32) -> u64 {
+    (len(word) + KERNEL_HEAD as u64).next_multiple_of(8)
+}

@@ -1,0 +1,129 @@
+//! Turns stamps of the kernel's monotonic clock into the time of day.
+
+use crate::frame::Stamp;
+
+/// The time of day less `CLOCK_MONOTONIC`, in nanoseconds, now.
+pub type OffsetClock = fn() -> u64;
+
+/// The offset is read again when stamps are this much newer.
+const INTERVAL_NS: u64 = 100_000_000;
+
+/// Reading the offset is no more exact than this: smaller changes are none.
+const EXACT_NS: u64 = 1_000;
+
+const SECOND_NS: u64 = 1_000_000_000;
+
+/// The time of day for stamps that follow one another. Divides once a second, not once a stamp.
+#[derive(Debug)]
+pub(crate) struct Wall {
+    clock: OffsetClock,
+    offset: u64,
+    /// The stamp for which the offset was read; 0: none yet.
+    read_at: u64,
+    /// The stamp with which the second of `seconds` begins.
+    begin: u64,
+    seconds: u32,
+}
+
+impl Wall {
+    pub(crate) fn new(clock: OffsetClock) -> Self {
+        Self {
+            clock,
+            offset: 0,
+            read_at: 0,
+            begin: 0,
+            seconds: 0,
+        }
+    }
+
+    /// Reads the offset if that is due at `stamp`.
+    pub(crate) fn renew(&mut self, stamp: u64) {
+        if self.read_at != 0 && stamp.saturating_sub(self.read_at) < INTERVAL_NS {
+            return;
+        }
+        self.read_at = stamp;
+        let offset = (self.clock)();
+        let change = offset.wrapping_sub(self.offset);
+        if change.min(change.wrapping_neg()) >= EXACT_NS {
+            self.offset = offset;
+            self.begin_second(stamp);
+        }
+    }
+
+    /// The time of day of `stamp`.
+    #[inline]
+    pub(crate) fn time_of(&mut self, stamp: u64) -> Stamp {
+        if stamp.wrapping_sub(self.begin) >= SECOND_NS {
+            self.begin_second(stamp);
+        }
+        Stamp {
+            seconds: self.seconds,
+            nanoseconds: low_half(stamp.wrapping_sub(self.begin)),
+        }
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn begin_second(&mut self, stamp: u64) {
+        let time = stamp.wrapping_add(self.offset);
+        self.begin = stamp.wrapping_sub(time % SECOND_NS);
+        self.seconds = low_half(time / SECOND_NS);
+    }
+}
+
+/// The lower 32 bits.
+#[inline(always)]
+fn low_half(word: u64) -> u32 {
+    let [a, b, c, d, ..] = word.to_le_bytes();
+    u32::from_le_bytes([a, b, c, d])
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::cell::Cell;
+
+    thread_local! {
+        static OFFSET: Cell<u64> = const { Cell::new(0) };
+    }
+
+    fn wall(offset: u64) -> Wall {
+        OFFSET.set(offset);
+        Wall::new(|| OFFSET.get())
+    }
+
+    fn at(seconds: u32, nanoseconds: u32) -> Stamp {
+        Stamp {
+            seconds,
+            nanoseconds,
+        }
+    }
+
+    #[test]
+    fn a_stamp_gets_its_second_and_its_nanoseconds() {
+        let mut wall = wall(7 * SECOND_NS + 999_999_990);
+        wall.renew(5);
+        assert_eq!(wall.time_of(5), at(7, 999_999_995));
+        assert_eq!(wall.time_of(10), at(8, 0));
+        assert_eq!(wall.time_of(9), at(7, 999_999_999), "another lane's");
+        assert_eq!(wall.time_of(3 * SECOND_NS), at(10, 999_999_990));
+    }
+
+    #[test]
+    fn the_offset_follows_the_clock_and_not_its_noise() {
+        let mut wall = wall(SECOND_NS);
+        wall.renew(SECOND_NS);
+        assert_eq!(wall.time_of(SECOND_NS), at(2, 0));
+        OFFSET.set(SECOND_NS + 5000);
+        wall.renew(SECOND_NS + INTERVAL_NS - 1);
+        assert_eq!(wall.time_of(SECOND_NS), at(2, 0), "not due");
+        wall.renew(SECOND_NS + INTERVAL_NS);
+        assert_eq!(wall.time_of(SECOND_NS), at(2, 5000));
+        OFFSET.set(SECOND_NS + 5000 - 999);
+        wall.renew(SECOND_NS + 2 * INTERVAL_NS);
+        assert_eq!(wall.time_of(SECOND_NS), at(2, 5000), "noise");
+        OFFSET.set(SECOND_NS - 5000);
+        wall.renew(SECOND_NS + 3 * INTERVAL_NS);
+        assert_eq!(wall.time_of(SECOND_NS), at(1, 999_995_000), "set back");
+    }
+}

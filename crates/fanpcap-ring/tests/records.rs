@@ -1,0 +1,314 @@
+//! BPF ring buffers written as the kernel and a BPF program write them are read back, in the order
+//! of time; what a dead reader has left comes once; garbage harms nothing.
+#![allow(
+    clippy::cast_possible_truncation,
+    clippy::unwrap_used,
+    reason = "lengths in here are below 4096, and a test may panic"
+)]
+
+mod program;
+
+use fanpcap_ring::{Records, Remains, Stamp, Vlan};
+use program::{DEVICE, DISCARDED, LEN, OFFSET, Program, Written, device, room_of, written};
+use proptest::prelude::*;
+use std::collections::VecDeque;
+
+fn packet() -> impl Strategy<Value = Written> {
+    let data = proptest::collection::vec(any::<u8>(), 0..200);
+    let numbers = (0..u64::MAX / 2, 0..1000_u32, any::<u32>(), 0..40_u32);
+    (data, any::<bool>(), numbers).prop_map(|(data, is_outgoing, (stamp, cut, filter, spare))| {
+        Written {
+            stamp,
+            data,
+            cut,
+            is_outgoing,
+            filter,
+            spare,
+        }
+    })
+}
+
+/// The stamp as the time of day.
+fn time_of(stamp: u64) -> Stamp {
+    let time = stamp + OFFSET;
+    Stamp {
+        seconds: (time / 1_000_000_000) as u32,
+        nanoseconds: (time % 1_000_000_000) as u32,
+    }
+}
+
+/// Reads a snapshot to its end; returns its stamps.
+fn drain(records: &mut Records) -> Vec<Stamp> {
+    let mut stamps = Vec::new();
+    if records.open() {
+        while let Some(frame) = records.next_frame().unwrap() {
+            stamps.push(frame.stamp());
+        }
+        assert!(records.is_spent());
+        records.release();
+    }
+    stamps
+}
+
+fn times(stamps: &[u64]) -> Vec<Stamp> {
+    stamps.iter().copied().map(time_of).collect()
+}
+
+proptest! {
+    #[test]
+    fn records_are_read_as_they_were_written(
+        rounds in proptest::collection::vec(proptest::collection::vec(packet(), 0..60), 1..20),
+    ) {
+        let (programs, mut records) = device(1);
+        let mut taken = 0;
+        for packets in &rounds {
+            for packet in packets {
+                prop_assert!(programs[0].arrive(packet), "a snapshot gives all room back");
+            }
+            prop_assert_eq!(records.is_ready(), !packets.is_empty());
+            prop_assert_eq!(records.open(), !packets.is_empty());
+            for packet in packets {
+                prop_assert_eq!(records.peek(), Some(time_of(packet.stamp)));
+                let frame = records.next_frame().unwrap().unwrap();
+                prop_assert_eq!(frame.data(), &packet.data);
+                prop_assert_eq!(frame.wire_len(), packet.data.len() as u32 + packet.cut);
+                prop_assert_eq!(frame.stamp(), time_of(packet.stamp));
+                prop_assert_eq!(frame.filter(), packet.filter);
+                let link = frame.link();
+                let pkttype = if packet.is_outgoing { 4 } else { 0 };
+                prop_assert_eq!(
+                    (link.ifindex, link.hatype, link.pkttype),
+                    (DEVICE.ifindex, DEVICE.hatype, pkttype)
+                );
+                taken += 1;
+            }
+            prop_assert!(records.next_frame().unwrap().is_none());
+            prop_assert_eq!(records.taken(), taken);
+            let room = |packet: &Written| u64::from(room_of(packet) + 8).next_multiple_of(8);
+            let drained = records.release();
+            prop_assert_eq!(drained.is_some(), !packets.is_empty());
+            if let (Some(drained), Some(last)) = (drained, packets.last()) {
+                prop_assert_eq!(drained.records, packets.len() as u64);
+                prop_assert_eq!(drained.bytes, packets.iter().map(room).sum::<u64>());
+                prop_assert_eq!(drained.last_ns, last.stamp);
+            }
+            prop_assert_eq!(programs[0].consumer(), programs[0].producer());
+        }
+    }
+
+    #[test]
+    fn lanes_are_merged_by_time(
+        rounds in proptest::collection::vec(
+            proptest::collection::vec((0..4_usize, 0..3_u64, 0..10_u8), 0..40), 1..10),
+    ) {
+        let (programs, mut records) = device(4);
+        let mut now = 0;
+        for arrivals in rounds {
+            let mut expected = Vec::new();
+            for (lane, later, what) in arrivals {
+                now += later;
+                let position = programs[lane].reserve(84).unwrap();
+                programs[lane].fill(position, &written(now));
+                let is_discarded = what == 0;
+                programs[lane].commit(position, if is_discarded { DISCARDED } else { 0 });
+                expected.extend((!is_discarded).then_some(now));
+            }
+            prop_assert_eq!(drain(&mut records), times(&expected));
+        }
+        for program in programs {
+            prop_assert_eq!(program.consumer(), program.producer());
+        }
+    }
+
+    #[test]
+    fn what_is_left_comes_once(
+        arrivals in proptest::collection::vec((0..3_usize, 0..3_u64), 0..200),
+        first in 0..100_usize,
+        (read, adopted) in (0..120_usize, 0..60_usize),
+    ) {
+        let (programs, mut records) = device(3);
+        let mut queue: VecDeque<u64> = VecDeque::new();
+        let mut now = 0;
+        let mut arrive = |lane: usize, later| {
+            now += later;
+            assert!(programs[lane].arrive(&written(now)));
+            queue.push_back(now);
+        };
+        let (before, after) = arrivals.split_at(first.min(arrivals.len()));
+        before.iter().for_each(|&(lane, later)| arrive(lane, later));
+        let mut got = Vec::new();
+        records.open();
+        let mut read_of = |records: &mut Records, most: usize| {
+            for _ in 0..most {
+                match records.next_frame().unwrap() {
+                    Some(frame) => got.push(frame.stamp()),
+                    None => break,
+                }
+            }
+        };
+        read_of(&mut records, read);
+        after.iter().for_each(|&(lane, later)| arrive(lane, later));
+        let mut taken = records.taken();
+        let copies = || programs.iter().map(Program::copy).collect::<Vec<_>>();
+        let first = copies();
+        let second: Vec<_> = first.iter().map(Program::of).collect();
+        let of = |rings, taken| {
+            Remains::of_records(Records::new(rings, &DEVICE, || OFFSET).unwrap(), taken)
+        };
+        let mut remains = of(first, taken);
+        for _ in 0..adopted {
+            let Some(stamp) = remains.head() else { break };
+            prop_assert_eq!(remains.next_frame().unwrap().unwrap().stamp(), stamp);
+            got.push(stamp);
+        }
+        taken = remains.taken();
+        let mut remains = of(second.iter().map(Program::copy).collect(), taken);
+        while let Some(stamp) = remains.head() {
+            prop_assert!(remains.next_frame().unwrap().is_some());
+            got.push(stamp);
+        }
+        prop_assert_eq!(remains.taken(), queue.len() as u64);
+        got.sort();
+        prop_assert_eq!(got, times(queue.make_contiguous()));
+        for (program, copy) in programs.iter().zip(&second) {
+            prop_assert_eq!(program.consumer(), copy.consumer(), "nothing goes back");
+        }
+    }
+
+    #[test]
+    fn garbage_harms_nothing(
+        garbage in proptest::collection::vec(any::<u8>(), 512),
+        words in proptest::collection::vec((0..60_u64, prop_oneof![0..200_u32, any::<u32>()]), 0..20),
+        producer in prop_oneof![0..1024_u64, any::<u64>()],
+        read in prop_oneof![0..1024_u64, any::<u64>()],
+        lanes in 1..3_usize,
+    ) {
+        let (programs, mut records) = device(lanes);
+        for program in &programs {
+            program.put(0, &garbage);
+            for &(at, word) in &words {
+                program.put(at * 8, &word.to_ne_bytes());
+            }
+            program.set_producer(producer);
+            program.set_read(read);
+        }
+        let rings = programs.iter().map(Program::copy).collect();
+        let mut others = Records::new(rings, &DEVICE, || OFFSET).unwrap();
+        let mut sum = 0_usize;
+        for records in [&mut records, &mut others] {
+            for _ in 0..4 {
+                records.is_ready();
+                records.open();
+                let mut count = 0;
+                while records.is_open() && !records.is_spent() && count <= 4 * LEN / 8 {
+                    if let Ok(Some(frame)) = records.next_frame() {
+                        sum += frame.data().iter().map(|&byte| usize::from(byte)).sum::<usize>();
+                        let _ = (frame.link(), frame.tag_inside(), frame.filter());
+                    }
+                    count += 1;
+                }
+                prop_assert!(count <= 4 * LEN / 8);
+                records.release();
+            }
+        }
+        prop_assert!(sum < usize::MAX);
+    }
+}
+
+#[test]
+fn a_record_that_is_not_committed_ends_the_snapshot_of_its_lane() {
+    let (programs, mut records) = device(2);
+    let [first, second] = &programs[..] else {
+        panic!()
+    };
+    first.arrive(&written(1));
+    let busy = first.reserve(84).unwrap();
+    first.arrive(&written(3));
+    second.arrive(&written(4));
+    assert_eq!(drain(&mut records), times(&[1, 4]));
+    assert!(!records.is_ready() && !records.open());
+    first.fill(busy, &written(2));
+    first.commit(busy, 0);
+    assert!(records.is_ready());
+    assert_eq!(drain(&mut records), times(&[2, 3]));
+}
+
+#[test]
+fn room_goes_back_while_a_long_snapshot_is_read() {
+    let (programs, mut records) = device(1);
+    let mut packet = written(1);
+    packet.data = vec![0; 1000];
+    while programs[0].arrive(&packet) {}
+    assert!(records.is_filling());
+    assert!(records.open());
+    assert!(records.next_frame().unwrap().is_some());
+    assert_eq!(programs[0].consumer(), 0);
+    assert_eq!(programs[0].read(), 1040, "the reader's own position");
+    while records.next_frame().unwrap().is_some() {}
+    assert!(!programs[0].arrive(&packet), "less than 64 KiB were read");
+    records.release();
+    assert!(programs[0].arrive(&packet));
+    assert!(!records.is_filling());
+}
+
+#[test]
+fn the_first_tag_of_a_frame_is_found() {
+    let (programs, mut records) = device(1);
+    let mut frame_of = |protocols: &[u16]| {
+        let mut data = vec![0; 12];
+        data.extend(protocols.iter().flat_map(|word| word.to_be_bytes()));
+        let packet = Written { data, ..written(1) };
+        programs[0].arrive(&packet);
+        records.open();
+        let frame = records.next_frame().unwrap().unwrap();
+        let found = (frame.tag_inside(), frame.link().protocol);
+        assert_eq!(frame.vlan(), None, "none beside the frame");
+        records.release();
+        found
+    };
+    let tag = |tpid| Some(Vlan { tpid, tci: 7 });
+    assert_eq!(frame_of(&[0x0800, 7]), (None, 0x0800));
+    assert_eq!(frame_of(&[0x8100, 7, 0x86dd]), (tag(0x8100), 0x86dd));
+    assert_eq!(
+        frame_of(&[0x88a8, 7, 0x8100, 9, 0x0800]),
+        (tag(0x88a8), 0x8100)
+    );
+    assert_eq!(frame_of(&[0x8100]), (None, 0x8100), "cut");
+    assert_eq!(frame_of(&[46]), (None, 4), "a length");
+    assert_eq!(frame_of(&[]), (None, 0));
+}
+
+/// The BPF program's and the reader's side on a thread each: what is committed is read whole, and
+/// in the program's order.
+#[test]
+fn records_go_between_threads() {
+    const ROUNDS: u64 = 200_000;
+    let (programs, mut records) = device(1);
+    std::thread::scope(|scope| {
+        scope.spawn(move || {
+            let program = &programs[0];
+            for round in 1..=ROUNDS {
+                let mut packet = written(round);
+                packet.data = vec![round as u8; (round % 97) as usize];
+                while !program.arrive(&packet) {
+                    std::thread::yield_now();
+                }
+            }
+        });
+        let mut next = 1;
+        while next <= ROUNDS {
+            if !records.open() {
+                std::thread::yield_now();
+                continue;
+            }
+            while let Some(frame) = records.next_frame().unwrap() {
+                assert_eq!(frame.stamp(), time_of(next));
+                assert_eq!(frame.data().len() as u64, next % 97);
+                assert!(frame.data().iter().all(|&byte| byte == next as u8));
+                next += 1;
+            }
+            records.release();
+        }
+    });
+    assert_eq!(records.taken(), ROUNDS);
+}
