@@ -18,6 +18,7 @@ mod target;
 mod effect;
 mod maps;
 mod needs;
+mod delivery;
 mod emitter;
 mod require;
 mod key;
@@ -35,9 +36,11 @@ mod inside;
 mod plain;
 mod place;
 mod steer;
+mod deliver;
 #[cfg(test)]
 mod tests;
 
+pub use delivery::Delivery;
 pub use fanpcap_bpf::assembler::{CONDITIONS_MAX, INSTRUCTIONS_MAX, STEPS_MAX};
 pub use maps::{COUNTERS_MAP, FLOWS_MAP, FRAGMENTS_MAP, LATE_MAP, SETS_MAP, TABLE_MAP, TURNS_MAP};
 
@@ -161,12 +164,26 @@ pub fn filter(parts: &Parts, user: Option<&[Classic]>) -> Result<Option<Object>,
     filtering.map(|tree| filter_of(tree, user)).transpose()
 }
 
-/// The BPF program at XDP, from the whole tree. It returns the hash, or [`u32::MAX`] for a packet
-/// that the steering program drops.
+/// The BPF program at XDP, from the whole tree. Delivers each packet to the slots that the group's
+/// table has for the decision. Remembers so many `flows` if the group is sticky.
+///
+/// A packet goes to one member where it does so in a kernel group, and to the same: the Ethernet
+/// addresses of a broadcast, the local addresses of both sides and GTP's control plane steer by
+/// both ends. It goes to several where the steering program has a function for that.
 ///
 /// # Errors
 /// See [`EbpfError`].
-pub fn xdp(tree: &Tree) -> Result<Object, EbpfError> {
+pub fn xdp(tree: &Tree, flows: Option<u32>, delivery: &dyn Delivery) -> Result<Object, EbpfError> {
+    let by = delivery;
+    object(tree, &Xdp, Role::Deliver { by, flows })
+}
+
+/// As [`xdp`], without delivery and table, to show what the decision costs: returns the hash, or
+/// [`u32::MAX`] for a packet that the steering program drops.
+///
+/// # Errors
+/// See [`EbpfError`].
+pub fn xdp_decision(tree: &Tree) -> Result<Object, EbpfError> {
     object(tree, &Xdp, Role::Steer { drop: u32::MAX })
 }
 

@@ -10,6 +10,8 @@
 
 mod fit;
 
+pub(crate) use fit::{may_drop, outcomes};
+
 use std::fmt;
 use std::mem;
 

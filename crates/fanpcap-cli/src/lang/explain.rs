@@ -68,7 +68,7 @@ fn text(program: &Tree, definitions: &[Definition], bytecode: bool) -> Result<St
         }
         Err(why) => writeln!(text, "\nIn a fan-out group of the kernel's: no\n  {why}")?,
     }
-    match ebpf::xdp(program) {
+    match ebpf::xdp_decision(program) {
         Ok(object) => {
             writeln!(text, "\nAt XDP, which no engine of this version uses: yes")?;
             Part::whole("which member, or nobody", object).write(&mut text, &frames, bytecode)?;

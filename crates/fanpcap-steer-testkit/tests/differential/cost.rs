@@ -57,7 +57,7 @@ fn packets_cost_little() {
     for (name, source) in sources {
         let program = compiled(source);
         let socket = ebpf::fanout(&Parts::of(&program).unwrap()).unwrap();
-        let xdp = ebpf::xdp(&program).unwrap();
+        let xdp = ebpf::xdp_decision(&program).unwrap();
         println!(
             "{name}: {} and {} instructions",
             socket.instructions.len(),

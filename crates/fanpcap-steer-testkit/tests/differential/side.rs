@@ -79,7 +79,7 @@ impl Hook {
         match self {
             Self::Fanout => ebpf::fanout(&Parts::of(program)?).map(Some),
             Self::Filter => ebpf::filter(&Parts::of(program)?, None),
-            Self::Xdp => ebpf::xdp(program).map(Some),
+            Self::Xdp => ebpf::xdp_decision(program).map(Some),
         }
     }
 }

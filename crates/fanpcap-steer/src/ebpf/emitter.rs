@@ -1,8 +1,9 @@
 //! Emits a whole BPF program: entry, body, results, and BPF functions.
 
+use super::delivery::Delivery;
 use super::effect::Effect;
 use super::maps::{Map, Maps};
-use super::stack::{SAVED, SAVED_MAX, SCRATCH, STATE};
+use super::stack::{OF_GROUP, SAVED, SAVED_MAX, SAVED_MAX_CALLED, SCRATCH, STATE, Spots};
 use super::target::Target;
 use super::view::{IPV4, IPV6, View};
 use super::{EbpfError, needs::Needs};
@@ -11,9 +12,8 @@ use crate::parts::Unfit;
 use fanpcap_bpf::assembler::{Assembler, Label, Op, R0, R1, R2, R6, R8, R10, Width};
 use fanpcap_bpf::{Classic, Object};
 
-/// What the BPF program returns for the steering program's decision. A BPF program at XDP that
-/// delivers to members' rings itself would be another role.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+/// What the BPF program does with the steering program's decision.
+#[derive(Clone, Copy)]
 pub(super) enum Role<'a> {
     /// Returns the hash or the number that selects the member, or `drop` for a packet that the
     /// steering program drops.
@@ -25,6 +25,12 @@ pub(super) enum Role<'a> {
     /// Returns the number of bytes that a member keeps: 0 for a packet that the steering program
     /// drops; for others the result of the user's own filter, or all bytes.
     Keep { user: Option<&'a [Classic]> },
+    /// Delivers to the members that the group's table has for the decision. Remembers so many
+    /// flows, which stay with their member.
+    Deliver {
+        by: &'a dyn Delivery,
+        flows: Option<u32>,
+    },
 }
 
 /// A BPF function, emitted once and called.
@@ -79,7 +85,10 @@ pub(super) struct Emitter<'a> {
     pub(super) follows: bool,
     /// Some packets of this body go by a member's number.
     pub(super) numbers: bool,
+    /// Places on the stack for look-ups in the table.
+    pub(super) spots: Spots,
     saved: i16,
+    saved_max: i16,
     error: Option<EbpfError>,
 }
 
@@ -106,10 +115,17 @@ pub(super) fn emit(
         keeps_state: needs.state,
         follows: false,
         numbers: false,
+        spots: OF_GROUP,
         saved: 0,
+        saved_max: SAVED_MAX,
         error: None,
     };
-    emitter.main(&needs, plain);
+    if let Role::Deliver { by, flows } = role {
+        emitter.saved_max = SAVED_MAX_CALLED;
+        emitter.deliver(by, flows, &needs, plain);
+    } else {
+        emitter.main(&needs, plain);
+    }
     emitter.routines();
     if let Some(error) = emitter.error {
         return Err(error);
@@ -119,7 +135,8 @@ pub(super) fn emit(
 }
 
 impl<'a> Emitter<'a> {
-    fn main(&mut self, needs: &Needs, plain: bool) {
+    /// Emits the decision: its preparation, and its bodies.
+    pub(super) fn main(&mut self, needs: &Needs, plain: bool) {
         let tree = self.tree;
         self.asm.set(R6, R1);
         if self.keeps_state {
@@ -163,7 +180,12 @@ impl<'a> Emitter<'a> {
             }
             Role::Place { flows } => {
                 self.follow();
-                self.place(drop, flows);
+                self.place(Some(drop), flows, None);
+            }
+            Role::Deliver { .. } => {
+                self.follow();
+                self.asm.set(R0, R8);
+                self.decided_to_drop(drop);
             }
             Role::Keep { user } => {
                 self.keep(user);
@@ -281,7 +303,7 @@ impl<'a> Emitter<'a> {
 
     /// Reserves 8 bytes of stack, and 8 more below them, until [`Emitter::give_back`].
     pub(super) fn take_slot(&mut self) -> i16 {
-        if self.saved >= SAVED_MAX {
+        if self.saved >= self.saved_max {
             self.fail(EbpfError::TooDeep);
         }
         self.saved += 1;
@@ -314,7 +336,7 @@ impl<'a> Emitter<'a> {
         self.asm.atomic_add(R1, 0, R2);
     }
 
-    fn unfit(&mut self, what: &str) {
+    pub(super) fn unfit(&mut self, what: &str) {
         self.fail(EbpfError::Unfit(Unfit {
             what: format!("{what} can't be decided by a program in the kernel"),
         }));

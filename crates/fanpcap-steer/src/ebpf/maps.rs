@@ -84,20 +84,31 @@ impl Map {
 
 /// The maps used so far.
 #[derive(Debug, Default)]
-pub(super) struct Maps(Vec<Map>);
+pub(super) struct Maps {
+    /// Those of a [`super::Delivery`], which come first in the object.
+    of_delivery: Vec<MapSpec>,
+    own: Vec<Map>,
+}
 
 impl Maps {
-    /// The index of a map in the object.
-    pub(super) fn of(&mut self, map: Map) -> usize {
-        let known = self.0.iter().position(|&known| known == map);
-        known.unwrap_or_else(|| {
-            self.0.push(map);
-            self.0.len() - 1
-        })
+    /// Puts the maps of a delivery before all others.
+    pub(super) fn begin_with(&mut self, of_delivery: Vec<MapSpec>) {
+        self.of_delivery = of_delivery;
     }
 
-    pub(super) fn specs(&self, tree: &Tree) -> Vec<MapSpec> {
-        self.0.iter().map(|map| map.spec(tree)).collect()
+    /// The index of a map in the object.
+    pub(super) fn of(&mut self, map: Map) -> usize {
+        let known = self.own.iter().position(|&known| known == map);
+        let place = known.unwrap_or_else(|| {
+            self.own.push(map);
+            self.own.len() - 1
+        });
+        self.of_delivery.len() + place
+    }
+
+    pub(super) fn specs(self, tree: &Tree) -> Vec<MapSpec> {
+        let own = self.own.iter().map(|map| map.spec(tree));
+        self.of_delivery.into_iter().chain(own).collect()
     }
 }
 

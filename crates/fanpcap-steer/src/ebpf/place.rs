@@ -3,12 +3,10 @@
 
 use super::emitter::{Emitter, Role};
 use super::maps::Map;
-use super::stack::{FLOW, KEY, ROW};
+use super::stack::Spots;
 use super::target::{MAP_LOOKUP, MAP_UPDATE};
 use fanpcap_bpf::TABLE_ROW;
-use fanpcap_bpf::assembler::{
-    If, Label, Op, R0, R1, R2, R3, R4, R6, R7, R8, R9, R10, Register, Width,
-};
+use fanpcap_bpf::assembler::{If, Label, Op, R0, R1, R2, R3, R4, R6, R7, R8, R10, Register, Width};
 use fanpcap_buckets::layout::{BUCKETS, HOLDERS, OWNERS, RANK_COUNT, RANKS, SEATS, SLOTS};
 
 /// The bit that marks r8 as a member's number. No hash and no number has this bit.
@@ -52,16 +50,17 @@ impl Emitter<'_> {
 
     /// Marks r8 as a member's number.
     pub(super) fn is_number(&mut self) {
-        if matches!(self.role, Role::Place { .. }) {
+        if matches!(self.role, Role::Place { .. } | Role::Deliver { .. }) {
             self.numbers = true;
             self.asm.alu32(Op::Xor, R8, NUMBER);
         }
     }
 
-    /// Puts the slot for the hash or the number in r8 into r0. Binds `drop`: a packet that is
-    /// dropped goes by hash 0, so that a live member's filter counts it. With `flows`, a hash stays
-    /// with the member that has had it.
-    pub(super) fn place(&mut self, drop: Label, flows: Option<u32>) {
+    /// Puts the slot for the hash or the number in r8 into r0, and ends the BPF program or jumps to
+    /// `found`. Binds `drop`: a packet that is dropped goes by hash 0, so that a live member's
+    /// filter counts it. With `flows`, a hash stays with the member that has had it. If the table
+    /// has no such row, falls through with slot 0.
+    pub(super) fn place(&mut self, drop: Option<Label>, flows: Option<u32>, found: Option<Label>) {
         let (hash, owner, none) = (self.asm.label(), self.asm.label(), self.asm.label());
         self.asm.note("slot");
         if self.numbers {
@@ -71,28 +70,38 @@ impl Emitter<'_> {
         } else {
             self.asm.jump(hash);
         }
-        self.asm.bind(drop);
-        self.asm.set(R8, 0);
+        if let Some(drop) = drop {
+            self.asm.bind(drop);
+            self.asm.set(R8, 0);
+        }
         if let Some(flows) = flows {
             self.asm.jump(owner);
             self.asm.bind(hash);
-            self.stay(Map::Flows(flows), none);
+            self.stay(Map::Flows(flows), found, none);
         } else {
             self.asm.bind(hash);
             self.asm.alu32(Op::And, R8, BUCKET_MASK);
         }
         self.asm.bind(owner);
         self.slot_at(none);
-        self.asm.exit();
+        self.found(found);
         self.asm.bind(none);
         self.asm.set(R0, 0);
     }
 
+    fn found(&mut self, found: Option<Label>) {
+        match found {
+            Some(found) => self.asm.jump(found),
+            None => self.asm.exit(),
+        }
+    }
+
     /// Puts the slot of the member that has had the hash in r8 last into r0, or that of its bucket
-    /// if the member is gone. Remembers who that is.
-    fn stay(&mut self, flows: Map, none: Label) {
+    /// if the member is gone. Remembers who that is. Clobbers r7.
+    fn stay(&mut self, flows: Map, found: Option<Label>, none: Label) {
         let (moved, done) = (self.asm.label(), self.asm.label());
-        self.asm.store(Width::Word, R10, FLOW, R8);
+        let Spots { flow, key, .. } = self.spots;
+        self.asm.store(Width::Word, R10, flow, R8);
         self.flow(flows);
         self.asm.call(MAP_LOOKUP);
         self.asm.jump_if(If::Equal, R0, 0, moved);
@@ -103,22 +112,22 @@ impl Emitter<'_> {
         self.asm.alu(Op::Right, R1, 8);
         self.asm.jump_if(If::NotEqual, R1, 0, moved);
         self.asm.alu(Op::And, R0, SLOT_MASK);
-        self.asm.exit();
+        self.found(found);
         self.asm.bind(moved);
         self.asm.alu32(Op::And, R8, BUCKET_MASK);
         self.slot_at(none);
-        self.asm.set(R9, R0);
-        self.word_of(R9, SEATS_ROW, none);
+        self.asm.set(R7, R0);
+        self.word_of(R7, SEATS_ROW, none);
         self.asm.jump_if(If::Equal, R0, 0, done);
-        self.asm.store(Width::Double, R10, KEY, R0);
+        self.asm.store(Width::Double, R10, key, R0);
         self.flow(flows);
         self.asm.set(R3, R10);
-        self.asm.alu(Op::Add, R3, i32::from(KEY));
+        self.asm.alu(Op::Add, R3, i32::from(key));
         self.asm.set(R4, 0);
         self.asm.call(MAP_UPDATE);
         self.asm.bind(done);
-        self.asm.set(R0, R9);
-        self.asm.exit();
+        self.asm.set(R0, R7);
+        self.found(found);
     }
 
     /// Loads the map of flows and the key as a helper's arguments.
@@ -126,7 +135,7 @@ impl Emitter<'_> {
         let flows = self.maps.of(flows);
         self.asm.map(R1, flows);
         self.asm.set(R2, R10);
-        self.asm.alu(Op::Add, R2, i32::from(FLOW));
+        self.asm.alu(Op::Add, R2, i32::from(self.spots.flow));
     }
 
     /// Puts the word that the rows from `first` on have for the lowest byte of `index` into r0.
@@ -171,10 +180,10 @@ impl Emitter<'_> {
     /// addition (`array_map_gen_lookup`). The jump to `none` is never taken: the table has the row.
     fn row(&mut self, none: Label) {
         let table = self.maps.of(Map::Table);
-        self.asm.store(Width::Word, R10, ROW, R2);
+        self.asm.store(Width::Word, R10, self.spots.row, R2);
         self.asm.map(R1, table);
         self.asm.set(R2, R10);
-        self.asm.alu(Op::Add, R2, i32::from(ROW));
+        self.asm.alu(Op::Add, R2, i32::from(self.spots.row));
         self.asm.call(MAP_LOOKUP);
         self.asm.jump_if(If::Equal, R0, 0, none);
     }

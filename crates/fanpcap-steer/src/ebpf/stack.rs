@@ -8,11 +8,32 @@
 
 /// Head of a plain frame: two bytes beyond a multiple of eight, so that IP addresses are aligned.
 pub(super) const WINDOW: i16 = -62;
-/// The key of a row of the group's table. It is within the window, where a helper has written.
-pub(super) const ROW: i16 = -60;
-/// The hash of a flow that is looked up, as a key. It replaces the packet's own view, which is not
-/// needed any more.
-pub(super) const FLOW: i16 = OUTER;
+/// Places for what the code looks up in the group's table and among flows.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Spots {
+    /// The key of a row of the table: 4 bytes.
+    pub(super) row: i16,
+    /// The hash of a flow that is looked up, as a key: 4 bytes.
+    pub(super) flow: i16,
+    /// Who has a flow, as a value: 8 bytes.
+    pub(super) key: i16,
+}
+
+/// Those of a group's BPF program. The row's key is within the window, where a helper has written.
+/// The flow's replaces the packet's own view, which is not needed any more.
+pub(super) const OF_GROUP: Spots = Spots {
+    row: -60,
+    flow: OUTER,
+    key: KEY,
+};
+/// Those of a BPF program that delivers. Its main function only does that, and has a small frame.
+pub(super) const OF_DELIVERY: Spots = Spots {
+    row: -4,
+    flow: -8,
+    key: -16,
+};
+/// The lowest byte in a frame that delivers; [`super::Delivery`] has the lower half.
+const DELIVERY: i16 = -64;
 /// The packet's own view: its lower half, and 8 bytes above it the upper half. It replaces the
 /// window. The verifier tracks no value at an offset of 4 beyond a multiple of eight.
 pub(super) const OUTER: i16 = -52;
@@ -42,6 +63,8 @@ pub(super) const LOADED: i16 = -136;
 pub(super) const SAVED: i16 = -176;
 /// Maximum number of these.
 pub(super) const SAVED_MAX: i16 = 8;
+/// The same where the code is called by a function that delivers.
+pub(super) const SAVED_MAX_CALLED: i16 = 5;
 
 // The stack frames of nested calls share 512 bytes (MAX_BPF_STACK).
 const _: () = {
@@ -49,7 +72,11 @@ const _: () = {
     const fn frame(lowest: i16) -> i16 {
         (-lowest + 31) / 32 * 32
     }
-    let main = frame(SAVED - 16 * (SAVED_MAX - 1) - 8);
+    const fn deciding(levels: i16) -> i16 {
+        frame(SAVED - 16 * (levels - 1) - 8)
+    }
+    let main = deciding(SAVED_MAX);
+    assert!(frame(DELIVERY) + deciding(SAVED_MAX_CALLED) <= main);
     let (walk, word) = (frame(WALKED_SCRATCH), frame(WORD));
     let quoted = frame(WALKED_SCRATCH);
     let hash = frame(VLAN);

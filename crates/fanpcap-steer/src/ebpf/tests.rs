@@ -2,6 +2,7 @@
 
 mod agreement;
 mod classic;
+mod deliver;
 mod flows;
 mod frames;
 mod limits;

@@ -6,10 +6,13 @@ use crate::ir::{Function, Predicate, Steer};
 
 /// Possible decisions about packets that are not dropped.
 #[derive(Clone, Copy, Default)]
-struct Outcomes {
-    copy: bool,
-    broadcast: bool,
-    double: bool,
+pub(crate) struct Outcomes {
+    /// To all members of a class.
+    pub(crate) copy: bool,
+    /// To all members.
+    pub(crate) broadcast: bool,
+    /// To two members.
+    pub(crate) double: bool,
 }
 
 impl Outcomes {
@@ -28,11 +31,7 @@ impl Outcomes {
 /// The first obstacle.
 pub(super) fn check(main: &Function) -> Result<(), Unfit> {
     each_fits(main, false)?;
-    let begin = Outcomes {
-        copy: true,
-        ..Outcomes::default()
-    };
-    let ends = ends(main, begin).unwrap_or_default();
+    let ends = outcomes(main);
     if ends.broadcast {
         return refuse("`broadcast` gives a packet to all members");
     }
@@ -47,6 +46,15 @@ pub(super) fn check(main: &Function) -> Result<(), Unfit> {
         });
     }
     Ok(())
+}
+
+/// Possible decisions of the whole program.
+pub(crate) fn outcomes(main: &Function) -> Outcomes {
+    let begin = Outcomes {
+        copy: true,
+        ..Outcomes::default()
+    };
+    ends(main, begin).unwrap_or_default()
 }
 
 fn refuse(what: &str) -> Result<(), Unfit> {
@@ -149,7 +157,7 @@ fn tried(alternatives: &[Function]) -> impl Iterator<Item = &Function> {
 }
 
 /// Whether the function may drop a packet.
-pub(super) fn may_drop(function: &Function) -> bool {
+pub(crate) fn may_drop(function: &Function) -> bool {
     match function {
         Function::Drop | Function::Host(true) => true,
         Function::If(predicate, then, otherwise) => ways(predicate, then, otherwise).any(may_drop),

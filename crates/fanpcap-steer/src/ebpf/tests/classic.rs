@@ -234,7 +234,7 @@ fn the_longest_filters_are_taken_or_refused() {
         for object in [
             fanout_of(&program),
             filter_of(&program, None),
-            xdp(&program),
+            xdp_decision(&program),
         ] {
             match object {
                 Ok(object) => {

@@ -10,7 +10,7 @@ fn load(program: &Tree) -> Result<[u32; 3], EbpfError> {
     let objects = [
         by_table(program, None)?,
         filter_of(program, None)?,
-        xdp(program)?,
+        xdp_decision(program)?,
     ];
     for (object, verified) in objects.iter().zip(&mut verified) {
         let loaded = load_with(object, &table)

@@ -95,13 +95,21 @@ fn as_child_the_xdp_program_loads() {
     if !is_child() {
         return;
     }
-    let loaded = Loaded::load(&xdp(&program(flow_mode())).unwrap(), "test").unwrap();
+    let loaded = Loaded::load(&xdp_decision(&program(flow_mode())).unwrap(), "test").unwrap();
     println!(
         "{:?}, {} verified",
         loaded.time(&udp4(), 1_000_000),
         loaded.verified().unwrap()
     );
     println!("{:?}", loaded.time(&tunnels().swap_remove(9).1, 1_000_000));
+    for flows in [None, Some(65_536)] {
+        let loaded = super::deliver::loaded(flow_mode(), flows, &table());
+        println!(
+            "with delivery, {flows:?}: {:?}, {} verified",
+            loaded.time(&udp4(), 1_000_000),
+            loaded.verified().unwrap()
+        );
+    }
 }
 
 #[test]
@@ -113,7 +121,7 @@ fn as_child_nothing_loads() {
     for main in [flow_mode(), Function::Count(1, 1), Function::Pass] {
         let error = Loaded::load(&fanout_of(&program(main.clone())).unwrap(), "test").unwrap_err();
         assert!(error.to_string().contains("takes CAP_BPF:"), "{error}");
-        let error = Loaded::load(&xdp(&program(main)).unwrap(), "test").unwrap_err();
+        let error = Loaded::load(&xdp_decision(&program(main)).unwrap(), "test").unwrap_err();
         assert!(
             error
                 .to_string()

@@ -233,7 +233,8 @@ fn turns_and_samples_are_counted() {
     };
     let repeated = |main: Function, expected: &[u32]| {
         for _ in 0..20 {
-            let loaded = Loaded::load(&xdp(&program(main.clone())).unwrap(), "test").unwrap();
+            let loaded =
+                Loaded::load(&xdp_decision(&program(main.clone())).unwrap(), "test").unwrap();
             if pinned(&loaded, expected.len()) == expected {
                 return;
             }
@@ -267,8 +268,11 @@ fn chance_and_cpu_are_asked_of_the_kernel() {
     let drawn: std::collections::HashSet<_> =
         (0..64).map(|_| loaded.run(&udp4()).unwrap()).collect();
     assert!(drawn.len() > 60 && drawn.iter().all(|&number| number <= i32::MAX as u32));
-    let loaded =
-        Loaded::load(&xdp(&program(Function::Steer(Steer::Cpu))).unwrap(), "test").unwrap();
+    let loaded = Loaded::load(
+        &xdp_decision(&program(Function::Steer(Steer::Cpu))).unwrap(),
+        "test",
+    )
+    .unwrap();
     let cpus = std::thread::available_parallelism().unwrap().get();
     assert!((loaded.run(&udp4()).unwrap() as usize) < cpus.max(64));
 }

@@ -1,0 +1,40 @@
+//! What a BPF program does with packets that it delivers itself.
+
+use fanpcap_bpf::MapSpec;
+use fanpcap_bpf::assembler::Assembler;
+
+/// Emits the parts of a BPF program that delivers packets to the members of a group.
+///
+/// The steering program decides first. Then these parts run, in this order: [`Delivery::arrive`];
+/// for a packet with members [`Delivery::stamp`] once and [`Delivery::deliver`] for each member,
+/// else [`Delivery::drop`] or [`Delivery::miss`]; at last [`Delivery::leave`].
+///
+/// All parts but [`Delivery::deliver`] are code of the main function, and go on behind their last
+/// instruction. They find the context in r6, and keep r6, r7 and r8. r9 is theirs: no other code
+/// writes it. They may use the stack from r10 - 64 to r10 - 33.
+pub trait Delivery {
+    /// The maps that the parts use. A map's index in this list is its index for [`Assembler::map`].
+    /// The names are not those of this crate's maps.
+    fn maps(&self) -> Vec<MapSpec>;
+
+    /// Begins with a packet: counts it as offered.
+    fn arrive(&self, asm: &mut Assembler);
+
+    /// Puts the packet's stamp into r0.
+    fn stamp(&self, asm: &mut Assembler);
+
+    /// The body of a BPF function: delivers the packet to a slot. r1 is the context, r2 the slot,
+    /// of which the lowest byte counts, r3 the stamp. It ends with an exit; r0 may be any number.
+    /// It may be followed by functions that it calls. All of them share 448 bytes of stack.
+    fn deliver(&self, asm: &mut Assembler);
+
+    /// Counts a packet that the steering program drops.
+    fn drop(&self, asm: &mut Assembler);
+
+    /// Counts a packet for which the group has no member.
+    fn miss(&self, asm: &mut Assembler);
+
+    /// Ends the BPF program: sets r0 and exits. r8 says what the host gets of the packet: 0 for
+    /// what the steering program did not say, 1 for the packet too, 2 for the packet alone.
+    fn leave(&self, asm: &mut Assembler);
+}

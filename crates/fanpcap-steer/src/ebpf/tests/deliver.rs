@@ -1,0 +1,209 @@
+//! The BPF program that delivers: which parts run for a packet, and with what.
+
+use super::frames::*;
+use super::*;
+use fanpcap_bpf::assembler::{Assembler, If, Op, R0, R1, R2, R3, R6, R8, R9, R10, Width};
+use fanpcap_bpf::{MapKind, MapSpec};
+use std::sync::atomic::{AtomicU32, AtomicU64};
+
+/// A delivery that counts in a row: see [`Counts`]. The stamps are 1, 2, 3 ...
+struct Recording;
+
+/// What a BPF program with [`Recording`] has done so far.
+#[derive(Debug, Default, PartialEq, Eq)]
+struct Counts {
+    offered: u64,
+    dropped: u64,
+    missed: u64,
+    /// Packets with a stamp.
+    stamped: u64,
+    /// Deliveries to each slot, and the last stamp.
+    slots: Vec<(usize, u64, u64)>,
+}
+
+const COUNTS: &str = "counts";
+const SLOTS: &str = "slots";
+const LOOK_UP: i32 = 1;
+
+fn add(asm: &mut Assembler, at: i32) {
+    asm.value(R1, 0, 8 * at);
+    asm.set(R2, 1);
+    asm.fetch_add(R1, 0, R2);
+    asm.alu(Op::Add, R2, 1);
+}
+
+impl Delivery for Recording {
+    fn maps(&self) -> Vec<MapSpec> {
+        vec![
+            MapSpec::new(COUNTS, MapKind::Array, 4, 32, 1),
+            MapSpec::new(SLOTS, MapKind::Array, 4, 16, 256),
+        ]
+    }
+
+    fn arrive(&self, asm: &mut Assembler) {
+        add(asm, 0);
+        asm.set(R9, 7);
+    }
+
+    fn stamp(&self, asm: &mut Assembler) {
+        add(asm, 3);
+        asm.set(R0, R2);
+    }
+
+    fn deliver(&self, asm: &mut Assembler) {
+        let none = asm.label();
+        asm.set(R6, R3);
+        asm.store(Width::Word, R10, -4, R2);
+        asm.map(R1, 1);
+        asm.set(R2, R10);
+        asm.alu(Op::Add, R2, -4);
+        asm.call(LOOK_UP);
+        asm.jump_if(If::Equal, R0, 0, none);
+        asm.set(R1, 1);
+        asm.atomic_add(R0, 0, R1);
+        asm.store(Width::Double, R0, 8, R6);
+        asm.bind(none);
+        asm.set(R0, 0);
+        asm.exit();
+    }
+
+    fn drop(&self, asm: &mut Assembler) {
+        add(asm, 1);
+    }
+
+    fn miss(&self, asm: &mut Assembler) {
+        add(asm, 2);
+    }
+
+    /// Shows that r6 and r9 are kept.
+    fn leave(&self, asm: &mut Assembler) {
+        asm.load(Width::Word, R1, R6, 0);
+        asm.set(R0, R9);
+        asm.alu(Op::Left, R0, 4);
+        asm.alu(Op::Or, R0, R8);
+        asm.exit();
+    }
+}
+
+pub(super) fn loaded(main: Function, flows: Option<u32>, table: &Table) -> Loaded {
+    let object = xdp(&program(main), flows, &Recording).unwrap();
+    load_with(&object, table).unwrap_or_else(|error| panic!("{error}\n{}", object.listing()))
+}
+
+fn counts(loaded: &Loaded) -> Counts {
+    let all = loaded.map(COUNTS).unwrap().numbers().unwrap();
+    let slots = loaded.map(SLOTS).unwrap();
+    let number = |row: &[u8]| u64::from_ne_bytes(row.try_into().unwrap());
+    let slots = (0..256).map(|slot| {
+        let row = slots.read(u32::try_from(slot).unwrap()).unwrap();
+        (slot, number(&row[..8]), number(&row[8..]))
+    });
+    Counts {
+        offered: all[0],
+        dropped: all[1],
+        missed: all[2],
+        stamped: all[3],
+        slots: slots.filter(|slot| slot.1 > 0).collect(),
+    }
+}
+
+/// What one frame comes to.
+fn record(main: Function, table: &Table, frame: &[u8]) -> Counts {
+    let loaded = loaded(main, None, table);
+    assert_eq!(loaded.run(frame).unwrap(), 0x70);
+    counts(&loaded)
+}
+
+/// One delivery.
+fn to(slot: usize) -> Counts {
+    Counts {
+        offered: 1,
+        stamped: 1,
+        slots: vec![(slot, 1, 1)],
+        ..Counts::default()
+    }
+}
+
+/// A table where bucket and rank say their slot.
+fn numbered(ranks: u32) -> Table {
+    let table = table();
+    for (number, slot) in table.bytes()[..layout::RANK_COUNT].iter().enumerate() {
+        slot.store(u8::try_from(number % 251).unwrap(), Relaxed);
+    }
+    let count = table.view::<AtomicU32>(layout::RANK_COUNT, 1);
+    count.unwrap()[0].store(ranks, Relaxed);
+    table
+}
+
+#[test]
+#[ignore = "needs root: eBPF"]
+fn one_member_gets_the_packet() {
+    let table = numbered(5);
+    for (frame, main) in [
+        (udp4(), by_flow()),
+        (udp6(), flow_mode()),
+        (arp(), flow_mode()),
+        (tunnels().swap_remove(9).1, flow_mode()),
+    ] {
+        let object = by_table(&program(main.clone()), None).unwrap();
+        let slot = load_with(&object, &table).unwrap().run(&frame).unwrap();
+        let slot = usize::try_from(slot).unwrap();
+        assert_eq!(record(main, &table, &frame), to(slot));
+    }
+    let member = |number| Function::Steer(Steer::To(number));
+    for number in [0, 4, 8] {
+        let slot = (layout::RANKS + number as usize % 5) % 251;
+        assert_eq!(record(member(number), &table, &arp()), to(slot));
+    }
+}
+
+#[test]
+#[ignore = "needs root: eBPF"]
+fn what_is_dropped_is_counted_and_has_no_stamp() {
+    let table = numbered(5);
+    let dropped = Counts {
+        offered: 1,
+        dropped: 1,
+        ..Counts::default()
+    };
+    assert_eq!(record(by_flow(), &table, &arp()), dropped);
+    assert_eq!(record(Function::Drop, &table, &udp4()), dropped);
+}
+
+#[test]
+#[ignore = "needs root: eBPF"]
+fn flows_stay_at_xdp_too() {
+    let table = numbered(5);
+    // In each slot stands the member of its number.
+    for words in [layout::SEATS, layout::HOLDERS] {
+        let words = table.view::<AtomicU64>(words, layout::SLOTS).unwrap();
+        (0..)
+            .zip(words)
+            .for_each(|(slot, word)| word.store(0x100 + slot, Relaxed));
+    }
+    let loaded = loaded(by_flow(), Some(1024), &table);
+    loaded.run(&udp4()).unwrap();
+    let first = counts(&loaded).slots[0].0;
+    table.bytes()[..layout::BUCKETS]
+        .iter()
+        .for_each(|slot| slot.store(200, Relaxed));
+    loaded.run(&udp4()).unwrap();
+    assert_eq!(counts(&loaded).slots, [(first, 2, 2)]);
+    // Of a flow that is new, the bucket says who gets it.
+    loaded.run(&tcp4()).unwrap();
+    assert_eq!(counts(&loaded).slots.len(), 1);
+    loaded.run(&udp6()).unwrap();
+    assert_eq!(counts(&loaded).slots[1].0, 200);
+}
+
+#[test]
+#[ignore = "needs root: eBPF"]
+fn long_and_deep_programs_load() {
+    let table = table();
+    let steers = super::limits::steers();
+    for main in [Function::First(steers), inner(flow_mode())] {
+        loaded(main, Some(65_536), &table);
+    }
+    let deep = (0..5).fold(by_flow(), |main, _| Function::Inverse(Box::new(main)));
+    loaded(Function::Sequence(vec![deep, by_flow()]), None, &table);
+}
