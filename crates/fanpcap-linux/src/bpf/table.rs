@@ -58,14 +58,25 @@ impl Table {
         Self::map(fd, row_len.saturating_mul(rows))
     }
 
-    /// Maps a map of [`Table::create_rows`] that comes from another process. It takes no
-    /// capability.
+    /// Maps a map of [`Table::create_rows`], of any number of rows, that comes from another
+    /// process. It takes no capability.
     ///
     /// # Errors
     /// As [`Table::open`].
-    pub fn open_rows(fd: OwnedFd, row_len: u32, rows: u32) -> io::Result<Self> {
+    pub fn open_rows(fd: OwnedFd, row_len: u32) -> io::Result<Self> {
+        let rows = Shape::of(fd.as_fd())?.entries;
         shape_of(row_len, rows).verify(fd.as_fd())?;
         Self::map(fd, row_len.saturating_mul(rows))
+    }
+
+    /// Bytes of the table.
+    pub fn len(&self) -> usize {
+        self.len
+    }
+
+    /// Whether there are none. The kernel creates no such table.
+    pub fn is_empty(&self) -> bool {
+        self.len == 0
     }
 
     /// Maps a map that comes from another process. It takes no capability.

@@ -1,0 +1,161 @@
+//! The capture: the code that counts, stamps, filters and copies a packet into a member's ring
+//! buffer.
+//!
+//! Every verifier since Linux 5.18 accepts it from a process with `CAP_BPF` and `CAP_NET_ADMIN`
+//! alone, as the steering program's code.
+
+mod copy;
+mod deliver;
+
+use crate::layout::{self, Lanes, ledger, settings};
+use deliver::Delivering;
+use fanpcap_bpf::MapSpec;
+use fanpcap_bpf::assembler::{Assembler, If, Op, R0, R1, R2, R6, R8, R9, R10, Register, Width};
+use fanpcap_steer::ebpf::Delivery;
+
+/// The capture of a group's BPF program.
+#[derive(Clone, Copy, Debug)]
+pub struct Capture {
+    lanes: Lanes,
+    filters: bool,
+}
+
+impl Capture {
+    /// Into so many lanes. With `filters`, the kernel can run a filter for each slot.
+    pub fn new(lanes: Lanes, filters: bool) -> Self {
+        Self { lanes, filters }
+    }
+}
+
+/// The indices of the maps in [`Capture::maps`].
+const LEDGER: usize = 0;
+const SETTINGS: usize = 1;
+const STAMPS: usize = 2;
+const RINGS: usize = 3;
+const ROWS: usize = 4;
+const FILTERS: usize = 5;
+
+/// The stack of the main function.
+const LANE: i16 = -40;
+const NOUGHT: i16 = -36;
+
+impl Delivery for Capture {
+    fn maps(&self) -> Vec<MapSpec> {
+        let mut maps = vec![
+            layout::ledger_rows(self.lanes),
+            layout::settings_row(),
+            layout::stamp(),
+            layout::rings(self.lanes),
+            layout::rows(self.lanes),
+        ];
+        if self.filters {
+            maps.push(layout::filters());
+        }
+        maps
+    }
+
+    /// Puts the root's stamp into r9: 0 where the device has no root, so that the kernel gets the
+    /// verdict of this BPF program.
+    fn arrive(&self, asm: &mut Assembler) {
+        let (found, done) = (asm.label(), asm.label());
+        lane(asm, self.lanes, R1);
+        asm.store(Width::Word, R10, LANE, R1);
+        look_up(asm, LEDGER, LANE);
+        asm.jump_if(If::NotEqual, R0, 0, found);
+        asm.set(R0, XDP_PASS);
+        asm.exit();
+        asm.bind(found);
+        asm.set(R1, 1);
+        asm.atomic_add(R0, ledger::OFFERED, R1);
+        asm.set(R9, 0);
+        asm.value(R1, SETTINGS, settings::HAS_ROOT.into());
+        asm.load(Width::Word, R1, R1, 0);
+        asm.jump_if(If::Equal, R1, 0, done);
+        asm.store(Width::Word, R10, NOUGHT, 0);
+        look_up(asm, STAMPS, NOUGHT);
+        asm.jump_if(If::Equal, R0, 0, done);
+        asm.load(Width::Double, R9, R0, 0);
+        asm.bind(done);
+    }
+
+    fn stamp(&self, asm: &mut Assembler) {
+        let done = asm.label();
+        asm.set(R0, R9);
+        asm.jump_if(If::NotEqual, R0, 0, done);
+        asm.call(KTIME_GET_NS);
+        asm.bind(done);
+    }
+
+    fn deliver(&self, asm: &mut Assembler) {
+        let lanes = self.lanes;
+        let filter = self.filters.then(|| asm.label());
+        Delivering { lanes, filter }.emit(asm);
+        if let Some(filter) = filter {
+            asm.bind(filter);
+            deliver::emit_filter(asm);
+        }
+    }
+
+    fn drop(&self, asm: &mut Assembler) {
+        count(asm, LEDGER, LANE, ledger::NOWHERE);
+    }
+
+    fn miss(&self, asm: &mut Assembler) {
+        count(asm, LEDGER, LANE, ledger::NO_MEMBER);
+    }
+
+    fn leave(&self, asm: &mut Assembler) {
+        let (rooted, unsaid) = (asm.label(), asm.label());
+        asm.jump_if(If::NotEqual, R9, 0, rooted);
+        asm.jump_if(If::Equal, R8, 0, unsaid);
+        asm.set(R0, XDP_PASS);
+        asm.exit();
+        asm.bind(unsaid);
+        asm.value(R1, SETTINGS, settings::VERDICT.into());
+        asm.load(Width::Word, R0, R1, 0);
+        asm.exit();
+        asm.bind(rooted);
+        asm.set(R0, R8);
+        asm.exit();
+    }
+}
+
+/// Puts the packet's lane into a register. Expects the context in r6.
+fn lane(asm: &mut Assembler, lanes: Lanes, target: Register) {
+    let last = lanes.received() - 1;
+    if last == 0 {
+        return asm.set(target, 0);
+    }
+    asm.load(Width::Word, target, R6, XDP_QUEUE);
+    asm.alu(Op::And, target, last as i32);
+}
+
+/// Puts the address of the value into r0 whose key is on the stack at `key`.
+fn look_up(asm: &mut Assembler, map: usize, key: i16) {
+    asm.map(R1, map);
+    asm.set(R2, R10);
+    asm.alu(Op::Add, R2, i32::from(key));
+    asm.call(MAP_LOOKUP);
+}
+
+/// Counts in a row whose key is on the stack at `key`.
+fn count(asm: &mut Assembler, map: usize, key: i16, counter: i16) {
+    let done = asm.label();
+    look_up(asm, map, key);
+    asm.jump_if(If::Equal, R0, 0, done);
+    asm.set(R1, 1);
+    asm.atomic_add(R0, counter, R1);
+    asm.bind(done);
+}
+
+// linux/bpf.h, struct xdp_md.
+const XDP_DATA: i16 = 0;
+const XDP_DATA_END: i16 = 4;
+const XDP_QUEUE: i16 = 16;
+
+// linux/bpf.h, enum xdp_action.
+pub(crate) const XDP_PASS: i32 = 2;
+
+// linux/bpf.h, enum bpf_func_id.
+const MAP_LOOKUP: i32 = 1;
+const KTIME_GET_NS: i32 = 5;

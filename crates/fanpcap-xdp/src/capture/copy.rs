@@ -1,0 +1,76 @@
+//! Copies a frame's first bytes into a record.
+
+use super::{XDP_DATA, XDP_DATA_END};
+use crate::layout::record::DATA;
+use fanpcap_bpf::assembler::{Assembler, If, Label, Op, R0, R1, R2, R3, R4, R6, R8, R9, Width};
+
+/// The length of the shortest frames, without checksum: most of the packets of a flood.
+const SHORTEST: i16 = 60;
+/// What is copied by single loads: whole frames, or snapshots, of at most so many bytes. The record
+/// has room for all of them.
+const STEPS: [i16; 3] = [64, 96, 128];
+
+/// Copies r8 bytes to the record in r9, of a frame whose context is in r6. Single loads take half
+/// the time of the helper. They read so many bytes that they need no loop, which may be some more
+/// than r8: the frame has them, and so has the record. If the helper fails, which can't be,
+/// discards the record and jumps to `failed`.
+pub(super) fn copy(asm: &mut Assembler, failed: Label) {
+    let (helper, done, long) = (asm.label(), asm.label(), asm.label());
+    asm.load(Width::Word, R1, R6, XDP_DATA);
+    asm.load(Width::Word, R2, R6, XDP_DATA_END);
+    asm.jump_if(If::Greater, R8, i32::from(SHORTEST), long);
+    reach(asm, SHORTEST, helper);
+    words(asm, 0, SHORTEST);
+    asm.jump(done);
+    asm.bind(long);
+    for step in STEPS {
+        let longer = asm.label();
+        asm.jump_if(If::Greater, R8, i32::from(step), longer);
+        reach(asm, step, helper);
+        words(asm, 0, step);
+        asm.jump(done);
+        asm.bind(longer);
+    }
+    asm.bind(helper);
+    by_helper(asm, done, failed);
+    asm.bind(done);
+}
+
+/// Jumps unless the frame's linear part has `end` bytes.
+fn reach(asm: &mut Assembler, end: i16, beyond: Label) {
+    asm.set(R3, R1);
+    asm.alu(Op::Add, R3, i32::from(end));
+    asm.jump_if(If::Greater, R3, R2, beyond);
+}
+
+/// Copies bytes `from` to `to` of the frame.
+fn words(asm: &mut Assembler, from: i16, to: i16) {
+    let mut at = from;
+    while at < to {
+        let (width, len) = match to - at {
+            8.. => (Width::Double, 8),
+            _ => (Width::Word, 4),
+        };
+        asm.load(width, R3, R1, at);
+        asm.store(width, R9, DATA + at, R3);
+        at += len;
+    }
+}
+
+fn by_helper(asm: &mut Assembler, done: Label, failed: Label) {
+    asm.set(R1, R6);
+    asm.set(R2, 0);
+    asm.set(R3, R9);
+    asm.alu(Op::Add, R3, i32::from(DATA));
+    asm.set(R4, R8);
+    asm.call(XDP_LOAD_BYTES);
+    asm.jump_if(If::Equal, R0, 0, done);
+    asm.set(R1, R9);
+    asm.set(R2, 0);
+    asm.call(RINGBUF_DISCARD);
+    asm.jump(failed);
+}
+
+// linux/bpf.h, enum bpf_func_id.
+const RINGBUF_DISCARD: i32 = 133;
+const XDP_LOAD_BYTES: i32 = 189;

@@ -1,0 +1,209 @@
+//! The BPF function that delivers a packet to a slot: filter, record, wake-up.
+
+use super::copy::copy;
+use super::{FILTERS, LEDGER, RINGS, ROWS, XDP_QUEUE, count, lane, look_up};
+use crate::layout::{Lanes, ledger, record, row};
+use fanpcap_bpf::assembler::{
+    Assembler, If, Label, Op, R0, R1, R2, R3, R6, R7, R8, R9, R10, Width,
+};
+
+/// What the function is made for: the lanes, and the function that runs a slot's filter.
+pub(super) struct Delivering {
+    pub(super) lanes: Lanes,
+    pub(super) filter: Option<Label>,
+}
+
+/// Where a delivery ends without a record.
+struct Ends {
+    missed: Label,
+    unwanted: Label,
+    dropped: Label,
+}
+
+/// Bytes of a record, behind its header. The kernel wants a constant for each reservation.
+pub(super) const CLASSES: [i32; 11] = [64, 96, 128, 256, 512, 1024, 1536, 2048, 4096, 9216, 65_536];
+
+/// The stack: where the slot's place in the maps is, the frame's length, the stamp, which filter
+/// has run, and a key.
+const PLACE: i16 = -4;
+const LEN: i16 = -8;
+const STAMP: i16 = -16;
+const RAN: i16 = -20;
+const LANE: i16 = -24;
+
+impl Delivering {
+    /// r6: the context. r7: the row. r8: the bytes to capture. r9: the ring buffer, then the
+    /// record.
+    pub(super) fn emit(&self, asm: &mut Assembler) {
+        let ends = Ends {
+            missed: asm.label(),
+            unwanted: asm.label(),
+            dropped: asm.label(),
+        };
+        self.find(asm, &ends);
+        if let Some(filter) = self.filter {
+            self.run(asm, filter, &ends);
+        }
+        reserve(asm, &ends);
+        self.write(asm);
+        copy(asm, ends.dropped);
+        submit(asm);
+        self.end(asm, ends);
+    }
+
+    /// Finds the row and the ring buffer, and how much is captured.
+    fn find(&self, asm: &mut Assembler, ends: &Ends) {
+        let fits = asm.label();
+        asm.set(R6, R1);
+        asm.alu(Op::And, R2, 255);
+        asm.alu(Op::Left, R2, self.shift());
+        lane(asm, self.lanes, R1);
+        asm.alu(Op::Or, R2, R1);
+        asm.store(Width::Word, R10, PLACE, R2);
+        asm.store(Width::Double, R10, STAMP, R3);
+        look_up(asm, ROWS, PLACE);
+        asm.jump_if(If::Equal, R0, 0, ends.missed);
+        asm.set(R7, R0);
+        look_up(asm, RINGS, PLACE);
+        asm.jump_if(If::Equal, R0, 0, ends.missed);
+        asm.set(R9, R0);
+        asm.set(R1, R6);
+        asm.call(XDP_GET_BUFF_LEN);
+        asm.store(Width::Word, R10, LEN, R0);
+        asm.load(Width::Word, R8, R7, row::SNAPLEN);
+        asm.jump_if(If::Equal, R8, 0, ends.missed);
+        asm.jump_if(If::LessEqual, R8, R0, fits);
+        asm.set(R8, R0);
+        asm.bind(fits);
+    }
+
+    fn shift(&self) -> i32 {
+        self.lanes.stride().trailing_zeros() as i32
+    }
+
+    /// Runs the slot's filter, if it has one, and notes which one has run.
+    fn run(&self, asm: &mut Assembler, filter: Label, ends: &Ends) {
+        let (none, done) = (asm.label(), asm.label());
+        asm.load(Width::Word, R1, R7, row::FILTER);
+        asm.store(Width::Word, R10, RAN, R1);
+        asm.jump_if(If::Equal, R1, 0, done);
+        asm.set(R1, R6);
+        asm.load(Width::Word, R2, R10, PLACE);
+        asm.alu(Op::Right, R2, self.shift());
+        asm.set(R3, 0);
+        asm.call_function(filter);
+        asm.jump_if(If::Equal, R0, NOT_RUN, none);
+        asm.alu32(Op::Move, R0, R0);
+        asm.jump_if(If::Equal, R0, 0, ends.unwanted);
+        asm.jump_if(If::LessEqual, R8, R0, done);
+        asm.set(R8, R0);
+        asm.jump(done);
+        asm.bind(none);
+        asm.store(Width::Word, R10, RAN, 0);
+        asm.bind(done);
+    }
+
+    /// Writes the record's header.
+    fn write(&self, asm: &mut Assembler) {
+        asm.load(Width::Double, R1, R10, STAMP);
+        asm.store(Width::Double, R9, record::STAMP, R1);
+        asm.store(Width::Word, R9, record::CAPLEN, R8);
+        asm.load(Width::Word, R1, R10, LEN);
+        asm.store(Width::Word, R9, record::LEN, R1);
+        asm.load(Width::Word, R1, R6, XDP_QUEUE);
+        asm.store(Width::Half, R9, record::QUEUE, R1);
+        asm.store(Width::Half, R9, record::FLAGS, 0);
+        if self.filter.is_some() {
+            asm.load(Width::Word, R1, R10, RAN);
+            asm.store(Width::Word, R9, record::FILTER, R1);
+        } else {
+            asm.store(Width::Word, R9, record::FILTER, 0);
+        }
+    }
+
+    /// Counts what became no record.
+    fn end(&self, asm: &mut Assembler, ends: Ends) {
+        for (end, counter) in [(ends.dropped, row::DROPPED), (ends.unwanted, row::UNWANTED)] {
+            asm.bind(end);
+            asm.set(R1, 1);
+            asm.atomic_add(R7, counter, R1);
+            asm.set(R0, 0);
+            asm.exit();
+        }
+        asm.bind(ends.missed);
+        lane(asm, self.lanes, R1);
+        asm.store(Width::Word, R10, LANE, R1);
+        count(asm, LEDGER, LANE, ledger::NO_MEMBER);
+        asm.set(R0, 0);
+        asm.exit();
+    }
+}
+
+/// Reserves a record of the smallest class that fits.
+fn reserve(asm: &mut Assembler, ends: &Ends) {
+    let (some, fits, reserve) = (asm.label(), asm.label(), asm.label());
+    let [classes @ .., most] = CLASSES;
+    // The verifier wants to see that there is a byte at least, and not too many.
+    asm.jump_if(If::NotEqual, R8, 0, some);
+    asm.set(R8, 1);
+    asm.bind(some);
+    for class in classes {
+        asm.set(R2, i32::from(record::DATA) + class);
+        asm.jump_if(If::LessEqual, R8, class, reserve);
+    }
+    asm.set(R2, i32::from(record::DATA) + most);
+    asm.jump_if(If::LessEqual, R8, most, fits);
+    asm.set(R8, most);
+    asm.bind(fits);
+    asm.bind(reserve);
+    asm.set(R1, R9);
+    asm.set(R3, 0);
+    asm.call(RINGBUF_RESERVE);
+    asm.jump_if(If::Equal, R0, 0, ends.dropped);
+    asm.set(R9, R0);
+}
+
+/// Commits the record and wakes the reader if it waits for this one.
+///
+/// The reader writes `WAKE_AT`, executes a full barrier, and reads `PRODUCED`. The BPF program adds
+/// to `PRODUCED`, which is a full barrier too, and then reads `WAKE_AT`. So either the reader sees
+/// the record, or the BPF program sees what the reader waits for. Each number of `PRODUCED` is seen
+/// by one packet alone. So exactly one packet wakes.
+fn submit(asm: &mut Assembler) {
+    let submit = asm.label();
+    asm.set(R1, 1);
+    asm.fetch_add(R7, row::PRODUCED, R1);
+    asm.alu(Op::Add, R1, 1);
+    asm.load(Width::Double, R3, R7, row::WAKE_AT);
+    asm.set(R2, RB_NO_WAKEUP);
+    asm.jump_if(If::NotEqual, R1, R3, submit);
+    asm.set(R2, RB_FORCE_WAKEUP);
+    asm.bind(submit);
+    asm.set(R1, R9);
+    asm.call(RINGBUF_SUBMIT);
+    asm.set(R0, 0);
+    asm.exit();
+}
+
+/// The BPF function that runs the filter of a slot: r1 is the context, r2 the slot. Returns how
+/// many bytes to keep, or [`NOT_RUN`].
+pub(super) fn emit_filter(asm: &mut Assembler) {
+    asm.set(R3, R2);
+    asm.map(R2, FILTERS);
+    asm.call(TAIL_CALL);
+    asm.set(R0, NOT_RUN);
+    asm.exit();
+}
+
+/// The result of a filter that could not be run.
+const NOT_RUN: i32 = -1;
+
+// linux/bpf.h, enum bpf_func_id.
+const TAIL_CALL: i32 = 12;
+const RINGBUF_RESERVE: i32 = 131;
+const RINGBUF_SUBMIT: i32 = 132;
+const XDP_GET_BUFF_LEN: i32 = 188;
+
+// linux/bpf.h.
+const RB_NO_WAKEUP: i32 = 1;
+const RB_FORCE_WAKEUP: i32 = 2;

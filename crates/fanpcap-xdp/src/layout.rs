@@ -1,0 +1,169 @@
+//! What BPF programs and processes agree on: names and sizes of maps, and where each number is.
+
+use fanpcap_bpf::{MapKind, MapSpec};
+
+/// Slots of a group.
+pub const SLOTS: u32 = 256;
+
+/// A slot's ring buffers: one a receive queue, up to 16, and one for packets that the host sends. A
+/// queue beyond the 16th shares the lane of another.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Lanes {
+    /// Lanes for received packets: a power of two.
+    received: u32,
+}
+
+/// The most lanes for received packets.
+const RECEIVED_MAX: u32 = 16;
+
+impl Lanes {
+    /// The lanes of a device with so many receive queues.
+    pub fn for_queues(queues: u32) -> Self {
+        let queues = queues.clamp(1, RECEIVED_MAX);
+        Self {
+            received: queues.next_power_of_two(),
+        }
+    }
+
+    /// Those of an array of `entries` rows.
+    pub(crate) fn of_entries(entries: usize) -> Option<Self> {
+        let received = u32::try_from(entries).ok()? / SLOTS / 2;
+        let lanes = Self { received };
+        let fits = received.is_power_of_two() && received <= RECEIVED_MAX;
+        (fits && lanes.entries() as usize == entries).then_some(lanes)
+    }
+
+    /// Lanes for received packets. The one for sent packets follows them.
+    pub fn received(self) -> u32 {
+        self.received
+    }
+
+    /// Places of one slot in the arrays of ring buffers and of rows: a power of two.
+    pub(crate) fn stride(self) -> u32 {
+        2 * self.received
+    }
+
+    /// Places of all slots.
+    pub(crate) fn entries(self) -> u32 {
+        SLOTS * self.stride()
+    }
+}
+
+/// Bytes of a row of [`ROWS_MAP`] and of [`LEDGER_MAP`]: two cache lines, since processors fetch
+/// them in pairs.
+pub(crate) const ROW_LEN: u32 = 128;
+
+/// Name of the array of ring buffers, by slot and lane.
+pub(crate) const RINGS_MAP: &str = "rings";
+/// Name of the array of rows, by slot and lane.
+pub(crate) const ROWS_MAP: &str = "rows";
+/// Name of the array of the group's own counters, by lane.
+pub(crate) const LEDGER_MAP: &str = "ledger";
+/// Name of the array of the members' filters, by slot.
+pub(crate) const FILTERS_MAP: &str = "filters";
+/// Name of the array with the dock's settings, one row.
+pub(crate) const SETTINGS_MAP: &str = "settings";
+/// Name of the per-CPU array with the stamp that the root takes, one row.
+pub(crate) const STAMP_MAP: &str = "stamp";
+
+/// The offsets in a row. The first line is the member's, the second the BPF program's.
+pub(crate) mod row {
+    /// 64 bits: the record that wakes the reader, by the number of [`PRODUCED`] that it makes.
+    pub(crate) const WAKE_AT: i16 = 0;
+    /// 32 bits: the bytes of a packet that are kept; 0: the slot takes nothing.
+    pub(crate) const SNAPLEN: i16 = 8;
+    /// 32 bits: which of the application's filters the slot has; 0: none.
+    pub(crate) const FILTER: i16 = 12;
+    /// 64 bits: records written.
+    pub(crate) const PRODUCED: i16 = 64;
+    /// 64 bits: packets for which the ring had no room.
+    pub(crate) const DROPPED: i16 = 72;
+    /// 64 bits: packets that the slot's filter rejected.
+    pub(crate) const UNWANTED: i16 = 80;
+}
+
+/// The offsets in a row of the group's counters, 64 bits each.
+pub(crate) mod ledger {
+    /// Packets that came to the group.
+    pub(crate) const OFFERED: i16 = 0;
+    /// Packets that the steering program dropped.
+    pub(crate) const NOWHERE: i16 = 8;
+    /// Packets for which there was no member, or whose slot had no ring.
+    pub(crate) const NO_MEMBER: i16 = 16;
+}
+
+/// The offsets in the dock's settings.
+pub(crate) mod settings {
+    /// 32 bits: what becomes of a packet of which no steering program says what the host gets.
+    pub(crate) const VERDICT: i16 = 0;
+    /// 32 bits: whether the device may have a root.
+    pub(crate) const HAS_ROOT: i16 = 4;
+}
+
+/// Bytes of the dock's settings.
+pub(crate) const SETTINGS_LEN: u32 = 512;
+
+/// The offsets in a record, behind the kernel's header (fanpcap-ring reads it).
+pub(crate) mod record {
+    /// 64 bits: nanoseconds of `CLOCK_MONOTONIC`.
+    pub(crate) const STAMP: i16 = 0;
+    /// 32 bits: bytes captured.
+    pub(crate) const CAPLEN: i16 = 8;
+    /// 32 bits: bytes on the wire.
+    pub(crate) const LEN: i16 = 12;
+    /// 16 bits: the receive queue.
+    pub(crate) const QUEUE: i16 = 16;
+    /// 16 bits of flags.
+    pub(crate) const FLAGS: i16 = 18;
+    /// 32 bits: the filter that the frame has passed; 0: none.
+    pub(crate) const FILTER: i16 = 20;
+    /// The captured bytes.
+    pub(crate) const DATA: i16 = 24;
+}
+
+/// The map of ring buffers of a group.
+pub(crate) fn rings(lanes: Lanes) -> MapSpec {
+    MapSpec::given_rows(RINGS_MAP, MapKind::RingArray, 4, lanes.entries())
+}
+
+/// The map of rows of a group.
+pub(crate) fn rows(lanes: Lanes) -> MapSpec {
+    MapSpec::given_rows(ROWS_MAP, MapKind::Array, ROW_LEN, lanes.entries())
+}
+
+/// The map of a group's own counters.
+pub(crate) fn ledger_rows(lanes: Lanes) -> MapSpec {
+    MapSpec::given_rows(LEDGER_MAP, MapKind::Array, ROW_LEN, lanes.stride())
+}
+
+/// The map of the members' filters.
+pub(crate) fn filters() -> MapSpec {
+    MapSpec::given_rows(FILTERS_MAP, MapKind::ProgArray, 4, SLOTS)
+}
+
+/// The map of the dock's settings.
+pub(crate) fn settings_row() -> MapSpec {
+    MapSpec::given_rows(SETTINGS_MAP, MapKind::Array, SETTINGS_LEN, 1)
+}
+
+/// The map of the root's stamp.
+pub(crate) fn stamp() -> MapSpec {
+    MapSpec::given_rows(STAMP_MAP, MapKind::PerCpuArray, 8, 1)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lanes_are_found_again_by_the_number_of_rows() {
+        for (queues, received) in [(0, 1), (1, 1), (2, 2), (3, 4), (16, 16), (63, 16)] {
+            let lanes = Lanes::for_queues(queues);
+            assert_eq!(lanes.received(), received);
+            assert_eq!(Lanes::of_entries(lanes.entries() as usize), Some(lanes));
+        }
+        for wrong in [0, 256, 511, 513, 1 << 14] {
+            assert_eq!(Lanes::of_entries(wrong), None, "{wrong}");
+        }
+    }
+}

@@ -1,0 +1,19 @@
+//! XDP as an engine: a BPF program at a device's receive path steers, stamps and copies each packet
+//! into the ring buffer of a member.
+//!
+//! Each group on a device has one BPF program ([`GroupProgram`]). What differs between members is
+//! in maps: ring buffers, and a row for each slot and lane. So members come and go by changes of
+//! maps alone. What all groups of a device share is its [`Dock`].
+#![forbid(unsafe_code)]
+
+mod layout;
+mod rows;
+mod rings;
+mod capture;
+mod program;
+
+pub use capture::Capture;
+pub use layout::{Lanes, SLOTS};
+pub use program::{DockMaps, GroupProgram, PROGRAM_DESCRIPTORS, ProgramError};
+pub use rings::MemberRings;
+pub use rows::{GroupCounts, SlotCounts};

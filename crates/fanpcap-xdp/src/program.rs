@@ -1,0 +1,262 @@
+//! A group's BPF program on a device, and the maps by which its members come and go.
+
+use crate::capture::Capture;
+use crate::layout::{self, FILTERS_MAP, LEDGER_MAP, Lanes, RINGS_MAP, ROWS_MAP, SLOTS};
+use crate::layout::{SETTINGS_MAP, STAMP_MAP};
+use crate::rings::MemberRings;
+use crate::rows::{GroupCounts, Ledger, Rows, SlotCounts};
+use fanpcap_bpf::{MapKind, Object, ProgramKind};
+use fanpcap_linux::bpf::{LoadError, Loaded, LoadedProgram, ObjectArray};
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+
+/// A group's BPF program on one device.
+///
+/// Loading it takes `CAP_BPF` and `CAP_NET_ADMIN`. All else takes no capability since Linux 5.19;
+/// before, changes of maps take `CAP_BPF` where kernel.unprivileged_bpf_disabled is set.
+#[derive(Debug)]
+pub struct GroupProgram {
+    program: LoadedProgram,
+    rings: ObjectArray,
+    rows: Rows,
+    ledger: Ledger,
+    filters: ObjectArray,
+}
+
+/// How many descriptors a group's BPF program has.
+pub const PROGRAM_DESCRIPTORS: usize = 5;
+
+/// What a device's dock gives to each group's BPF program: descriptors of its maps.
+#[derive(Clone, Copy, Debug)]
+pub struct DockMaps<'a> {
+    /// The dock's settings.
+    pub settings: BorrowedFd<'a>,
+    /// The root's stamp.
+    pub stamp: BorrowedFd<'a>,
+}
+
+impl GroupProgram {
+    /// Loads the BPF program of a group without members, for a device with these lanes and this
+    /// dock. `compile` compiles the group's steering program with a capture; `given` are the other
+    /// maps that it is given. The [`Loaded`] has the steering program's own maps.
+    ///
+    /// # Errors
+    /// [`ProgramError`].
+    pub fn load<E>(
+        lanes: Lanes,
+        dock: DockMaps<'_>,
+        given: &[(&str, BorrowedFd<'_>)],
+        compile: &dyn Fn(&Capture) -> Result<Object, E>,
+    ) -> Result<(Self, Loaded), ProgramError<E>> {
+        let maps = Maps::create(lanes).map_err(|error| LoadError::of_map(KIND, error))?;
+        let mut all = vec![
+            (RINGS_MAP, maps.rings.as_fd()),
+            (ROWS_MAP, maps.rows.as_fd()),
+            (LEDGER_MAP, maps.ledger.as_fd()),
+            (FILTERS_MAP, maps.filters.as_fd()),
+            (SETTINGS_MAP, dock.settings),
+            (STAMP_MAP, dock.stamp),
+        ];
+        all.extend(given);
+        let load = |filters| -> Result<Loaded, ProgramError<E>> {
+            let object = compile(&Capture::new(lanes, filters)).map_err(ProgramError::Compile)?;
+            Ok(Loaded::load_with(&object, NAME, &all)?)
+        };
+        // Not every machine can come back from a tail call (arm64: since Linux 6.0). Where it
+        // can't, readers run the filters.
+        let loaded = match load(true) {
+            Err(ProgramError::Load(LoadError::Refused(_))) => load(false)?,
+            loaded => loaded?,
+        };
+        let program = loaded.as_fd().try_clone_to_owned();
+        let program = program.and_then(|fd| LoadedProgram::open(fd, KIND));
+        let program = program.map_err(LoadError::Map)?;
+        Ok((maps.with(program), loaded))
+    }
+
+    /// The BPF program behind [`GroupProgram::descriptors`] of another process. It takes no
+    /// capability.
+    ///
+    /// # Errors
+    /// `InvalidData` when they are not those of a group's BPF program.
+    pub fn open(descriptors: [OwnedFd; PROGRAM_DESCRIPTORS]) -> io::Result<Self> {
+        let [program, rings, rows, ledger, filters] = descriptors;
+        let rows = Rows::open(rows)?;
+        let lanes = rows.lanes();
+        Ok(Self {
+            program: LoadedProgram::open(program, KIND)?,
+            rings: ObjectArray::open(rings, MapKind::RingArray, lanes.entries())?,
+            ledger: Ledger::open(ledger, lanes)?,
+            filters: ObjectArray::open(filters, MapKind::ProgArray, SLOTS)?,
+            rows,
+        })
+    }
+
+    /// All descriptors, for [`GroupProgram::open`] in another process. The kernel forgets the
+    /// members' filters when no process has them open any more.
+    pub fn descriptors(&self) -> [BorrowedFd<'_>; PROGRAM_DESCRIPTORS] {
+        [
+            self.program.as_fd(),
+            self.rings.as_fd(),
+            self.rows.as_fd(),
+            self.ledger.as_fd(),
+            self.filters.as_fd(),
+        ]
+    }
+
+    /// The BPF program itself.
+    pub fn program(&self) -> &LoadedProgram {
+        &self.program
+    }
+
+    /// The lanes of the device when the group began.
+    pub fn lanes(&self) -> Lanes {
+        self.rows.lanes()
+    }
+
+    /// Has the slot's packets go to `rings` from now on, up to `snaplen` bytes of each, unfiltered.
+    /// When this returns, nothing comes into the rings that the slot had before.
+    ///
+    /// # Errors
+    /// Those of bpf(2). The slot may then take nothing.
+    pub fn put(&self, slot: u8, rings: &MemberRings, snaplen: u32) -> io::Result<()> {
+        self.rows.of(slot).for_each(|row| {
+            row.set_snaplen(0);
+            row.set_filter(0);
+            row.wake_never();
+        });
+        let rings = rings.descriptors();
+        self.rings.put(self.first(slot), &rings)?;
+        let stride = self.lanes().stride();
+        let put = u32::try_from(rings.len()).unwrap_or(stride).min(stride);
+        self.rings.remove(self.first(slot) + put, stride - put)?;
+        self.set_snaplen(slot, snaplen);
+        Ok(())
+    }
+
+    /// Sets how many bytes of each packet the slot takes. With 0 it takes no packet; packets that
+    /// are under way may still come.
+    pub fn set_snaplen(&self, slot: u8, snaplen: u32) {
+        self.rows.of(slot).for_each(|row| row.set_snaplen(snaplen));
+    }
+
+    /// Has the slot take nothing, and forget its rings and its filter. When this returns, nothing
+    /// comes into the rings any more.
+    ///
+    /// # Errors
+    /// Those of bpf(2).
+    pub fn take_away(&self, slot: u8) -> io::Result<()> {
+        self.set_snaplen(slot, 0);
+        self.set_filter(slot, None)?;
+        self.rings.remove(self.first(slot), self.lanes().stride())
+    }
+
+    /// Has the kernel run a filter for the slot, or none. The filter is a BPF program at XDP that
+    /// returns how many bytes to keep. Records that passed it have its generation, which is not 0;
+    /// each filter of a slot must have another one. Records of the time of the change may have the
+    /// former generation, or 0.
+    ///
+    /// # Errors
+    /// Those of bpf(2); then no filter runs.
+    pub fn set_filter(&self, slot: u8, filter: Option<(&LoadedProgram, u32)>) -> io::Result<()> {
+        // A record must not claim a filter that has not run. So the generation goes first and comes
+        // last.
+        let set = |generation| {
+            self.rows
+                .of(slot)
+                .for_each(|row| row.set_filter(generation))
+        };
+        match filter {
+            Some((program, generation)) => {
+                let put = self.filters.put(slot.into(), &[program.as_fd()]);
+                set(if put.is_ok() { generation } else { 0 });
+                put
+            }
+            None => {
+                set(0);
+                self.filters.remove(slot.into(), 1)
+            }
+        }
+    }
+
+    /// What was counted for the slot.
+    pub fn slot_counts(&self, slot: u8) -> SlotCounts {
+        self.rows.counts(slot)
+    }
+
+    /// What was counted for the group.
+    pub fn group_counts(&self) -> GroupCounts {
+        self.ledger.counts()
+    }
+
+    /// Has the packet that comes as `after`th from now on, in any lane, wake who waits for the
+    /// slot's rings. False if it has come meanwhile: then maybe nothing wakes.
+    pub fn wake_after(&self, slot: u8, after: u64) -> bool {
+        let mut rows = self.rows.of(slot);
+        rows.all(|row| row.wake_after(after))
+    }
+
+    fn first(&self, slot: u8) -> u32 {
+        u32::from(slot) * self.lanes().stride()
+    }
+}
+
+/// A group's maps, before the BPF program that uses them.
+struct Maps {
+    rings: ObjectArray,
+    rows: Rows,
+    ledger: Ledger,
+    filters: ObjectArray,
+}
+
+impl Maps {
+    fn create(lanes: Lanes) -> io::Result<Self> {
+        let array = |spec: fanpcap_bpf::MapSpec| {
+            ObjectArray::create("fanpcap_xdp", spec.kind, spec.entries)
+        };
+        Ok(Self {
+            rings: array(layout::rings(lanes))?,
+            rows: Rows::create(lanes)?,
+            ledger: Ledger::create(lanes)?,
+            filters: array(layout::filters())?,
+        })
+    }
+
+    fn with(self, program: LoadedProgram) -> GroupProgram {
+        let Self {
+            rings,
+            rows,
+            ledger,
+            filters,
+        } = self;
+        GroupProgram {
+            program,
+            rings,
+            rows,
+            ledger,
+            filters,
+        }
+    }
+}
+
+/// Why a group's BPF program can't be loaded.
+#[derive(Debug)]
+pub enum ProgramError<E> {
+    /// The steering program can't be compiled.
+    Compile(E),
+    /// The kernel does not load the BPF program.
+    Load(LoadError),
+}
+
+impl<E> From<LoadError> for ProgramError<E> {
+    fn from(error: LoadError) -> Self {
+        Self::Load(error)
+    }
+}
+
+const KIND: ProgramKind = ProgramKind::Xdp;
+/// The name in the kernel.
+const NAME: &str = "fanpcap_xdp";
+
+#[cfg(test)]
+mod tests;

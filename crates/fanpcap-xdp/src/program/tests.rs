@@ -1,0 +1,265 @@
+use super::*;
+use fanpcap_bpf::Instruction;
+use fanpcap_linux::bpf::{Map, Table};
+use fanpcap_linux::wait::events;
+use fanpcap_ring::{LinkInfo, Records};
+use fanpcap_steer::ebpf::{self, TABLE_MAP};
+use fanpcap_steer::tree;
+use std::process::Command;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::Duration;
+
+const XDP_DROP: u32 = 1;
+const XDP_PASS: u32 = 2;
+
+struct Group {
+    program: GroupProgram,
+    settings: Table,
+    _stamp: Map,
+    _table: Table,
+}
+
+/// A group whose slot 0 gets all that `source` does not drop.
+fn group(source: &str, lanes: Lanes) -> Group {
+    let tree = tree(source, &|_| Err("none".to_owned())).unwrap();
+    let settings = Table::create_rows("settings", layout::SETTINGS_LEN, 1).unwrap();
+    let stamp = Map::create("stamp", &layout::stamp()).unwrap();
+    let table = Table::create("table", 65_536).unwrap();
+    settings.view::<AtomicU32>(0, 1).unwrap()[0].store(XDP_DROP, Ordering::Relaxed);
+    let dock = DockMaps {
+        settings: settings.as_fd(),
+        stamp: stamp.as_fd(),
+    };
+    let given = [(TABLE_MAP, table.as_fd())];
+    let compile = |capture: &Capture| ebpf::xdp(&tree, None, capture);
+    let (program, _) = GroupProgram::load(lanes, dock, &given, &compile).unwrap();
+    Group {
+        program,
+        settings,
+        _stamp: stamp,
+        _table: table,
+    }
+}
+
+impl Group {
+    fn run(&self, frame: &[u8], times: u32) -> u32 {
+        let ran = self.program.program().run(frame, &[], times);
+        ran.unwrap().verdict
+    }
+
+    fn rings(&self, snaplen: u32) -> (MemberRings, Records) {
+        let rings = MemberRings::create(snaplen, Some(0), self.program.lanes(), true).unwrap();
+        let records = records(&rings);
+        self.program.put(0, &rings, snaplen).unwrap();
+        (rings, records)
+    }
+}
+
+fn records(rings: &MemberRings) -> Records {
+    let link = LinkInfo {
+        protocol: 0,
+        ifindex: 7,
+        hatype: 1,
+        pkttype: 0,
+    };
+    Records::new(rings.map().unwrap(), &link, || 0).unwrap()
+}
+
+/// What a record says: bytes, length on the wire, and the filter that it has passed.
+fn next(records: &mut Records) -> Option<(Vec<u8>, u32, u32)> {
+    records.open();
+    let frame = records.next_frame().unwrap()?;
+    Some((frame.data().to_vec(), frame.wire_len(), frame.filter()))
+}
+
+/// A UDP frame.
+fn frame(len: u16) -> Vec<u8> {
+    let mut frame: Vec<u8> = (0..len).map(|at| at.to_le_bytes()[0]).collect();
+    frame[12..14].copy_from_slice(&[8, 0]);
+    frame[14] = 0x45;
+    frame[16..18].copy_from_slice(&(len - 14).to_be_bytes());
+    frame[20..24].copy_from_slice(&[0, 0, 64, 17]);
+    frame
+}
+
+#[test]
+#[ignore = "needs root: eBPF"]
+fn each_length_is_captured_up_to_each_snapshot_length() {
+    let group = group("main = steer_flow", Lanes::for_queues(1));
+    for snaplen in [1, 40, 60, 61, 64, 65, 96, 100, 128, 129, 300, 1024, 65_535] {
+        let (_rings, mut records) = group.rings(snaplen);
+        for len in [
+            34, 59, 60, 61, 64, 66, 96, 97, 128, 129, 256, 257, 600, 1514, 3000,
+        ] {
+            let frame = frame(len);
+            assert_eq!(group.run(&frame, 1), XDP_DROP);
+            let (bytes, wire_len, filter) = next(&mut records).unwrap();
+            let kept = frame.len().min(snaplen as usize);
+            assert_eq!(bytes, frame[..kept], "{len} {snaplen}");
+            assert_eq!((wire_len, filter), (len.into(), 0));
+            assert_eq!(next(&mut records), None);
+            records.release();
+        }
+    }
+    let counts = group.program.group_counts();
+    assert_eq!(counts.offered, group.program.slot_counts(0).produced);
+}
+
+#[test]
+#[ignore = "needs root: eBPF"]
+fn the_ledger_adds_up_whatever_becomes_of_a_packet() {
+    let group = group("main = udp >-> steer_flow", Lanes::for_queues(4));
+    let (udp, mut other) = (frame(60), frame(60));
+    other[23] = 1;
+    group.run(&udp, 10);
+    let counts = group.program.group_counts();
+    assert_eq!((counts.offered, counts.no_member), (10, 10));
+    let (_rings, mut records) = group.rings(96);
+    group.run(&udp, 100_000);
+    group.run(&other, 5);
+    let counts = group.program.group_counts();
+    assert_eq!((counts.offered, counts.nowhere), (100_015, 5));
+    let slot = group.program.slot_counts(0);
+    assert!(slot.dropped > 80_000 && slot.produced > 9_000, "{slot:?}");
+    assert_eq!(slot.produced + slot.dropped, 100_000);
+    records.open();
+    let read = std::iter::from_fn(|| records.next_frame().unwrap().map(drop));
+    assert_eq!(read.count() as u64, slot.produced);
+    group.program.set_snaplen(0, 0);
+    group.run(&udp, 3);
+    group.program.take_away(0).unwrap();
+    group.run(&udp, 4);
+    assert_eq!(group.program.group_counts().no_member, 17);
+    assert_eq!(group.program.slot_counts(0), slot);
+}
+
+fn keep(bytes: i32) -> LoadedProgram {
+    let code = [Instruction::set(0, bytes), Instruction::exit()];
+    LoadedProgram::load(ProgramKind::Xdp, "keep", &code).unwrap()
+}
+
+#[test]
+#[ignore = "needs root: eBPF"]
+fn a_filter_of_a_slot_says_how_much_is_kept() {
+    let group = group("main = steer_flow", Lanes::for_queues(1));
+    let (_rings, mut records) = group.rings(65_535);
+    let mut captured = |set: Option<(i32, u32)>| {
+        let program = set.map(|(bytes, generation)| (keep(bytes), generation));
+        let set = program.as_ref().map(|(program, number)| (program, *number));
+        group.program.set_filter(0, set).unwrap();
+        group.run(&frame(100), 1);
+        let found = next(&mut records).map(|(bytes, _, filter)| (bytes.len(), filter));
+        if found.is_some() {
+            assert_eq!(next(&mut records), None);
+        }
+        records.release();
+        found
+    };
+    assert_eq!(captured(Some((0x4_0000, 1))), Some((100, 1)));
+    assert_eq!(captured(Some((30, 2))), Some((30, 2)));
+    assert_eq!(captured(Some((0, 3))), None);
+    assert_eq!(captured(None), Some((100, 0)));
+    assert_eq!(group.program.slot_counts(0).unwanted, 1);
+    // As where the kernel refuses one more tail call.
+    group.program.rows.of(0).for_each(|row| row.set_filter(4));
+    group.run(&frame(100), 1);
+    assert_eq!(next(&mut records).unwrap().2, 0);
+}
+
+#[test]
+#[ignore = "needs root: eBPF"]
+fn the_record_that_the_reader_waits_for_wakes_it_and_no_other() {
+    let group = group("main = steer_flow", Lanes::for_queues(1));
+    let (rings, _records) = group.rings(96);
+    let epoll = fanpcap_linux::wait::Epoll::new().unwrap();
+    epoll.add(rings.descriptors()[0], true).unwrap();
+    let wakes = || {
+        let limit = Some(Duration::from_millis(20));
+        events::poll(&[epoll.as_fd()], limit).unwrap()[0]
+    };
+    let frame = frame(60);
+    group.run(&frame, 3);
+    assert!(!wakes(), "nobody waits");
+    assert!(group.program.wake_after(0, 2));
+    group.run(&frame, 1);
+    assert!(!wakes(), "it is not the second");
+    group.run(&frame, 1);
+    assert!(wakes());
+}
+
+#[test]
+#[ignore = "needs root: eBPF"]
+fn the_verdict_is_the_docks_or_goes_to_the_root() {
+    let group = group("main = steer_flow", Lanes::for_queues(1));
+    let (_rings, mut records) = group.rings(96);
+    let frame = frame(60);
+    assert_eq!(group.run(&frame, 1), XDP_DROP);
+    let settings: &[AtomicU32] = group.settings.view(0, 2).unwrap();
+    settings[0].store(XDP_PASS, Ordering::Relaxed);
+    assert_eq!(group.run(&frame, 1), XDP_PASS);
+    settings[1].store(1, Ordering::Relaxed);
+    assert_eq!(group.run(&frame, 1), XDP_PASS, "there may be a root");
+    assert_eq!(std::iter::from_fn(|| next(&mut records)).count(), 3);
+}
+
+#[test]
+#[ignore = "needs root: eBPF"]
+fn another_process_has_it_by_its_descriptors() {
+    let group = group("main = steer_flow", Lanes::for_queues(2));
+    let own = |fd: &BorrowedFd<'_>| fd.try_clone_to_owned().unwrap();
+    let copies = group.program.descriptors().each_ref().map(own);
+    let other = GroupProgram::open(copies).unwrap();
+    assert_eq!(other.lanes(), Lanes::for_queues(2));
+    let rings = MemberRings::create(96, None, other.lanes(), false).unwrap();
+    let copies = rings.descriptors().iter().map(own).collect();
+    let rings = MemberRings::open(copies, other.lanes()).unwrap();
+    other.put(0, &rings, 96).unwrap();
+    group.run(&frame(60), 2);
+    assert_eq!(other.slot_counts(0).produced, 2);
+    assert_eq!(other.group_counts().offered, 2);
+    let mut wrong = group.program.descriptors().each_ref().map(own);
+    wrong.reverse();
+    assert!(GroupProgram::open(wrong).is_err());
+    let copies = rings.descriptors().iter().map(own).collect();
+    assert!(MemberRings::open(copies, Lanes::for_queues(8)).is_err());
+}
+
+/// Runs a test of this file in a process with some capabilities, by setpriv(1).
+#[test]
+#[ignore = "needs root: eBPF"]
+fn two_capabilities_suffice() {
+    let test = "program::tests::each_length_is_captured_up_to_each_snapshot_length";
+    let output = Command::new("setpriv")
+        .args(["--bounding-set", "-all,+bpf,+net_admin"])
+        .args(["--inh-caps", "-all,+bpf,+net_admin", "--no-new-privs", "--"])
+        .arg(std::env::current_exe().unwrap())
+        .args(["--include-ignored", "--exact", test])
+        .output();
+    let Ok(output) = output else {
+        println!("SKIP: there is no setpriv");
+        return;
+    };
+    let text = String::from_utf8_lossy(&output.stdout);
+    assert!(text.contains("1 passed"), "{text}");
+}
+
+#[test]
+#[ignore = "a measurement: needs root: eBPF"]
+fn time() {
+    let group = group("main = steer_flow", Lanes::for_queues(1));
+    println!("verified {}", group.program.program().verified().unwrap());
+    let rings = MemberRings::create(65_535, None, group.program.lanes(), false).unwrap();
+    let maps = rings.map().unwrap();
+    group.program.put(0, &rings, 65_535).unwrap();
+    for len in [60, 64, 66, 96, 100, 128, 200, 594, 1514] {
+        let frame = frame(len);
+        let mut best = u32::MAX;
+        for _ in 0..20 {
+            let ran = group.program.program().run(&frame, &[], 10_000).unwrap();
+            best = best.min(ran.nanoseconds);
+            let end = maps[0].producer().load(Ordering::Relaxed);
+            maps[0].consumer().store(end, Ordering::Relaxed);
+        }
+        println!("{len}: {best} ns");
+    }
+}

@@ -1,0 +1,103 @@
+//! A member's ring buffers on one device.
+
+use crate::layout::Lanes;
+use fanpcap_linux::bpf::{RingBuffer, RingMapping};
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+
+/// A member's ring buffers: one a lane of received packets, and maybe one for sent packets.
+#[derive(Debug)]
+pub struct MemberRings(Vec<RingBuffer>);
+
+const MIB: u32 = 1 << 20;
+/// Bytes of all ring buffers for received packets, by default: for snapshots up to [`SHORT`], and
+/// for longer ones.
+const BYTES_SHORT: u32 = 16 * MIB;
+const BYTES_LONG: u32 = 64 * MIB;
+const SHORT: u32 = 256;
+/// The least that pcap_set_buffer_size(3PCAP) can set, and the most.
+const BYTES_MIN: u32 = 4 * MIB;
+const BYTES_MAX: u32 = 1 << 30;
+
+impl MemberRings {
+    /// Creates empty ring buffers. `bytes` is what the application asks for in total, if it does.
+    ///
+    /// # Errors
+    /// `EPERM` without `CAP_BPF`, `ENOMEM` when there is no memory.
+    pub fn create(
+        snaplen: u32,
+        bytes: Option<u32>,
+        lanes: Lanes,
+        has_sent: bool,
+    ) -> io::Result<Self> {
+        let len = lane_len(snaplen, bytes, lanes);
+        let count = lanes.received() + u32::from(has_sent);
+        let rings = (0..count).map(|_| RingBuffer::create("fanpcap_ring", len));
+        Ok(Self(rings.collect::<io::Result<_>>()?))
+    }
+
+    /// Those behind descriptors from another process, in the same order. It takes no capability.
+    ///
+    /// # Errors
+    /// `InvalidData` when they are not the ring buffers of a member with these lanes.
+    pub fn open(fds: Vec<OwnedFd>, lanes: Lanes) -> io::Result<Self> {
+        let rings = fds.into_iter().map(RingBuffer::open);
+        let rings: Vec<RingBuffer> = rings.collect::<io::Result<_>>()?;
+        let received = lanes.received() as usize;
+        if rings.len() != received && rings.len() != received + 1 {
+            return Err(io::ErrorKind::InvalidData.into());
+        }
+        Ok(Self(rings))
+    }
+
+    /// Their descriptors, for [`MemberRings::open`].
+    pub fn descriptors(&self) -> Vec<BorrowedFd<'_>> {
+        self.0.iter().map(AsFd::as_fd).collect()
+    }
+
+    /// Maps them, for the one reader that they have at a time.
+    ///
+    /// # Errors
+    /// The errors of mmap(2).
+    pub fn map(&self) -> io::Result<Vec<RingMapping>> {
+        self.0.iter().map(RingBuffer::map).collect()
+    }
+
+    /// Bytes of all ring buffers.
+    pub fn len(&self) -> usize {
+        self.0.iter().map(RingBuffer::len).sum()
+    }
+
+    /// Whether there is none. There is always one.
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+}
+
+/// Bytes of one lane's ring buffer.
+fn lane_len(snaplen: u32, bytes: Option<u32>, lanes: Lanes) -> u32 {
+    let all = match bytes {
+        Some(bytes) => bytes.clamp(BYTES_MIN, BYTES_MAX).next_power_of_two(),
+        None if snaplen <= SHORT => BYTES_SHORT,
+        None => BYTES_LONG,
+    };
+    (all / lanes.received()).max(MIB)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn all_lanes_share_the_bytes_and_each_has_enough() {
+        let one = Lanes::for_queues(1);
+        let sixteen = Lanes::for_queues(16);
+        assert_eq!(lane_len(96, None, one), 16 * MIB);
+        assert_eq!(lane_len(65_535, None, one), 64 * MIB);
+        assert_eq!(lane_len(96, None, sixteen), MIB);
+        assert_eq!(lane_len(96, Some(1), one), 4 * MIB);
+        assert_eq!(lane_len(96, Some(1), sixteen), MIB);
+        assert_eq!(lane_len(96, Some(100_000_000), one), 128 * MIB);
+        assert_eq!(lane_len(96, Some(u32::MAX), sixteen), 64 * MIB);
+    }
+}

@@ -1,0 +1,206 @@
+//! A group's rows and counters, as processes see them.
+
+use crate::layout::{LEDGER_MAP, Lanes, ROW_LEN, ROWS_MAP, SLOTS, ledger, row};
+use fanpcap_linux::bpf::Table;
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+
+/// What the BPF program has counted for a slot, ever since the group began. A new member notes what
+/// was there before.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct SlotCounts {
+    /// Records written to the slot's rings.
+    pub produced: u64,
+    /// Packets for which a ring had no room.
+    pub dropped: u64,
+    /// Packets that the slot's filter rejected.
+    pub unwanted: u64,
+}
+
+/// What the BPF program has counted for the group.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct GroupCounts {
+    /// Packets that came to the group.
+    pub offered: u64,
+    /// Packets that the steering program dropped.
+    pub nowhere: u64,
+    /// Packets for which there was no member, or whose slot had no ring.
+    pub no_member: u64,
+}
+
+/// The rows of all slots.
+#[derive(Debug)]
+pub(crate) struct Rows {
+    table: Table,
+    lanes: Lanes,
+}
+
+impl Rows {
+    pub(crate) fn create(lanes: Lanes) -> io::Result<Self> {
+        let table = Table::create_rows(ROWS_MAP, ROW_LEN, lanes.entries())?;
+        Ok(Self { table, lanes })
+    }
+
+    /// Those behind `fd`, which comes from another process.
+    ///
+    /// # Errors
+    /// `InvalidData` if it is another map.
+    pub(crate) fn open(fd: OwnedFd) -> io::Result<Self> {
+        let table = Table::open_rows(fd, ROW_LEN)?;
+        let lanes = Lanes::of_entries(table.len() / ROW_LEN as usize);
+        let lanes = lanes.ok_or(io::ErrorKind::InvalidData)?;
+        Ok(Self { table, lanes })
+    }
+
+    pub(crate) fn lanes(&self) -> Lanes {
+        self.lanes
+    }
+
+    /// The rows of a slot, one a lane.
+    pub(crate) fn of(&self, slot: u8) -> impl Iterator<Item = Row<'_>> {
+        let stride = self.lanes.stride();
+        let first = u32::from(slot) * stride;
+        (first..first + stride).map(|index| Row {
+            table: &self.table,
+            at: (index * ROW_LEN) as usize,
+        })
+    }
+
+    pub(crate) fn counts(&self, slot: u8) -> SlotCounts {
+        let mut sum = SlotCounts::default();
+        for row in self.of(slot) {
+            let SlotCounts {
+                produced,
+                dropped,
+                unwanted,
+            } = row.counts();
+            sum.produced = sum.produced.wrapping_add(produced);
+            sum.dropped = sum.dropped.wrapping_add(dropped);
+            sum.unwanted = sum.unwanted.wrapping_add(unwanted);
+        }
+        sum
+    }
+}
+
+impl AsFd for Rows {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.table.as_fd()
+    }
+}
+
+const _: () = assert!(SLOTS == 1 << u8::BITS);
+
+/// One row.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Row<'a> {
+    table: &'a Table,
+    at: usize,
+}
+
+impl<'a> Row<'a> {
+    fn word(&self, at: i16) -> Option<&'a AtomicU64> {
+        let at = self.at + usize::from(at.unsigned_abs());
+        self.table.words(at, 1)?.first()
+    }
+
+    fn half(&self, at: i16) -> Option<&'a AtomicU32> {
+        let at = self.at + usize::from(at.unsigned_abs());
+        self.table.view(at, 1)?.first()
+    }
+
+    fn read(&self, at: i16) -> u64 {
+        let word = self.word(at);
+        word.map_or(0, |word| word.load(Ordering::Acquire))
+    }
+
+    pub(crate) fn counts(&self) -> SlotCounts {
+        SlotCounts {
+            produced: self.read(row::PRODUCED),
+            dropped: self.read(row::DROPPED),
+            unwanted: self.read(row::UNWANTED),
+        }
+    }
+
+    pub(crate) fn set_snaplen(&self, snaplen: u32) {
+        if let Some(half) = self.half(row::SNAPLEN) {
+            half.store(snaplen, Ordering::Release);
+        }
+    }
+
+    pub(crate) fn set_filter(&self, filter: u32) {
+        if let Some(half) = self.half(row::FILTER) {
+            half.store(filter, Ordering::Release);
+        }
+    }
+
+    /// Has the BPF program wake the reader with the record that comes as `after`th from now on.
+    /// False if so many have come meanwhile: then maybe none wakes.
+    pub(crate) fn wake_after(&self, after: u64) -> bool {
+        let (Some(wake_at), Some(produced)) = (self.word(row::WAKE_AT), self.word(row::PRODUCED))
+        else {
+            return true;
+        };
+        let at = produced.load(Ordering::Acquire).wrapping_add(after);
+        // A read-modify-write of sequential consistency, and the read after it, are not reordered:
+        // see `capture::deliver::submit`.
+        wake_at.swap(at, Ordering::SeqCst);
+        std::sync::atomic::fence(Ordering::SeqCst);
+        let missing = at.wrapping_sub(produced.load(Ordering::SeqCst));
+        (1..=after).contains(&missing)
+    }
+
+    /// Has no record wake the reader.
+    pub(crate) fn wake_never(&self) {
+        if let Some(word) = self.word(row::WAKE_AT) {
+            // Counters begin with 0, and the first record makes 1.
+            word.store(0, Ordering::Release);
+        }
+    }
+}
+
+/// A group's own counters.
+#[derive(Debug)]
+pub(crate) struct Ledger(Table);
+
+impl Ledger {
+    pub(crate) fn create(lanes: Lanes) -> io::Result<Self> {
+        Table::create_rows(LEDGER_MAP, ROW_LEN, lanes.stride()).map(Self)
+    }
+
+    /// Those behind `fd`, of a group with these lanes.
+    ///
+    /// # Errors
+    /// `InvalidData` if it is another map.
+    pub(crate) fn open(fd: OwnedFd, lanes: Lanes) -> io::Result<Self> {
+        let table = Table::open_rows(fd, ROW_LEN)?;
+        if table.len() != (lanes.stride() * ROW_LEN) as usize {
+            return Err(io::ErrorKind::InvalidData.into());
+        }
+        Ok(Self(table))
+    }
+
+    pub(crate) fn counts(&self) -> GroupCounts {
+        let rows = self.0.len() / ROW_LEN as usize;
+        let sum = |counter: i16| {
+            let all = (0..rows).filter_map(|index| {
+                let at = index * ROW_LEN as usize + usize::from(counter.unsigned_abs());
+                self.0.words(at, 1)?.first()
+            });
+            all.fold(0, |sum: u64, word| {
+                sum.wrapping_add(word.load(Ordering::Acquire))
+            })
+        };
+        GroupCounts {
+            offered: sum(ledger::OFFERED),
+            nowhere: sum(ledger::NOWHERE),
+            no_member: sum(ledger::NO_MEMBER),
+        }
+    }
+}
+
+impl AsFd for Ledger {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.0.as_fd()
+    }
+}
