@@ -112,14 +112,14 @@ pub unsafe extern "C" fn pcap_setfilter(p: *mut Pcap, program: *mut BpfProgram) 
             function(part.pointer(), program)
         })
     };
-    let take = |in_kernel| {
+    let take = |in_kernel: bool| {
         p.with_reader(|reader| {
             // SAFETY: the caller's promise: the program is valid; the system's library has read it.
             if let Some(program) = unsafe { program.as_ref() } {
                 let (start, len) = (program.instructions, program.len as usize);
                 // SAFETY: the caller's promise: the program has so many instructions.
                 let filter = unsafe { std::slice::from_raw_parts(start, len) };
-                reader.set_filter(filter.to_vec(), in_kernel);
+                reader.set_filter(filter.to_vec(), in_kernel.then_some(0));
             }
         });
     };

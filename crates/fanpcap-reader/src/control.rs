@@ -32,6 +32,8 @@ pub(crate) struct Control {
     selectable: OnceLock<AnyOf>,
     /// The application has asked for the descriptor.
     is_asked: AtomicBool,
+    /// The descriptor is readable, as packets are unread.
+    is_announced: AtomicBool,
 }
 
 impl Control {
@@ -51,6 +53,7 @@ impl Control {
             timeout,
             selectable: OnceLock::new(),
             is_asked: AtomicBool::new(false),
+            is_announced: AtomicBool::new(false),
         })
     }
 
@@ -74,7 +77,7 @@ impl Control {
             let _ = self.make_selectable();
         }
         let any = self.selectable.get()?;
-        if is_first && has_company {
+        if is_first {
             self.announce(u64::MAX, None);
         }
         Some(any.fd())
@@ -94,7 +97,23 @@ impl Control {
     /// Sets what the application's descriptor waits for: the devices whose bit is set in `watched`,
     /// and the time `due`.
     pub(crate) fn announce(&self, watched: u64, due: Option<Duration>) {
+        self.announce_after(watched, due, 1);
+    }
+
+    /// Makes the application's descriptor readable, as packets are unread.
+    pub(crate) fn announce_now(&self) {
+        if self.is_asked() && !self.is_announced.load(Ordering::Relaxed) {
+            self.announce_after(0, Some(Duration::ZERO), 1);
+            self.is_announced.store(true, Ordering::Relaxed);
+        }
+    }
+
+    /// The same as [`Control::announce`], where the devices wait for so many packets.
+    pub(crate) fn announce_after(&self, watched: u64, due: Option<Duration>, after: u64) {
         if let Some(any) = self.selectable.get().filter(|_| self.is_asked()) {
+            self.is_announced.store(false, Ordering::Relaxed);
+            let is_armed = self.arm(watched, after);
+            let due = if is_armed { due } else { Some(Duration::ZERO) };
             let devices = self.devices.iter().enumerate();
             let devices =
                 devices.map(|(index, device)| (device.waits_on(), (watched >> index) & 1 == 1));
@@ -106,6 +125,14 @@ impl Control {
             // Best effort: the descriptor may be readable too often, or late by one packet.
             let _ = any.set(devices.chain(companies), due.min());
         }
+    }
+
+    /// Has the kernel say when so many packets have come to the devices whose bit is set. False
+    /// when one must not wait: packets are there.
+    pub(crate) fn arm(&self, devices: u64, after: u64) -> bool {
+        let watched = self.devices.iter().enumerate();
+        let mut watched = watched.filter(|(index, _)| (devices >> index) & 1 == 1);
+        watched.all(|(_, device)| device.port.arm(after))
     }
 
     /// Gives the device of this index its company. False when the application waits on a descriptor

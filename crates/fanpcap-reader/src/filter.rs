@@ -14,7 +14,10 @@ pub struct View<'a> {
     /// The captured bytes, from the link-layer header on, without the VLAN tag that the kernel
     /// removed.
     pub data: &'a [u8],
-    /// The packet's length on the wire.
+    /// The VLAN tag is among the captured bytes, behind the addresses. The filter does not see it
+    /// there: it reads the packet as if the kernel had removed the tag.
+    pub is_tag_inside: bool,
+    /// The packet's length on the wire, without that tag.
     pub wire_len: u32,
     /// The packet's protocol in host byte order.
     pub protocol: u16,
@@ -38,17 +41,35 @@ impl<'a> View<'a> {
     /// The view of a packet in a ring.
     pub fn of(frame: &'a Frame<'_>) -> Self {
         let link = frame.link();
+        let inside = frame.tag_inside();
+        let tag_len = inside.map_or(0, |_| 4);
         Self {
             data: frame.data(),
-            wire_len: frame.wire_len(),
+            is_tag_inside: inside.is_some(),
+            wire_len: frame.wire_len().saturating_sub(tag_len),
             protocol: link.protocol,
             pkttype: link.pkttype,
             ifindex: link.ifindex,
             hatype: link.hatype,
-            vlan: frame.vlan().map(|vlan| (vlan.tpid, vlan.tci)),
+            vlan: frame.vlan().or(inside).map(|vlan| (vlan.tpid, vlan.tci)),
         }
     }
+
+    /// The bytes at `at`, as they are without the tag that is inside.
+    #[cold]
+    #[inline(never)]
+    fn around_tag<const N: usize>(&self, at: usize) -> Option<[u8; N]> {
+        let mut bytes = [0; N];
+        for (byte, at) in bytes.iter_mut().zip(at..at.checked_add(N)?) {
+            let at = if at < TAG_AT { at } else { at + 4 };
+            *byte = *self.data.get(at)?;
+        }
+        Some(bytes)
+    }
 }
+
+/// Where an Ethernet frame has its first tag.
+const TAG_AT: usize = 12;
 
 impl bpf::Packet for View<'_> {
     #[inline]
@@ -59,6 +80,9 @@ impl bpf::Packet for View<'_> {
     #[inline]
     fn bytes<const N: usize>(&self, at: u32) -> Option<[u8; N]> {
         let at = usize::try_from(at).ok()?;
+        if self.is_tag_inside {
+            return self.around_tag(at);
+        }
         self.data.get(at..at.checked_add(N)?)?.try_into().ok()
     }
 

@@ -53,7 +53,7 @@ impl Inherited {
     }
 
     pub(crate) fn set_filter(&mut self, filter: Vec<Classic>) {
-        self.intake.set_filter(filter, None);
+        self.intake.set_filter(filter);
     }
 
     /// When the next frame arrived, if there is one.

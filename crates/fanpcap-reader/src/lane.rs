@@ -41,11 +41,14 @@ struct Refilter {
     filter: Vec<Classic>,
     /// The number of blocks or frames left to run the filter on; `None`: all.
     left: Option<usize>,
+    /// By which a record says that the kernel has run the filter; 0: none says so.
+    number: u32,
 }
 
 impl Lane {
-    pub(crate) fn new(ring: Ring) -> Self {
-        let intake = Intake::new(ring.pace());
+    /// The lane of an engine that hands over packets within `timeout`.
+    pub(crate) fn new(ring: Ring, timeout: Option<Duration>) -> Self {
+        let intake = Intake::new(ring.pace(timeout));
         Self { ring, intake }
     }
 
@@ -57,11 +60,18 @@ impl Lane {
         self.intake.publisher = Some(publisher);
     }
 
-    /// Runs a filter on every packet from the next one on. If the kernel runs the filter too, only
-    /// on packets that may have been in the ring before.
-    pub(crate) fn set_filter(&mut self, filter: Vec<Classic>, in_kernel: bool) {
-        let left = in_kernel.then(|| self.ring.pending());
-        self.intake.set_filter(filter, left);
+    /// Runs a filter on every packet from the next one on. If the kernel runs the filter too, by
+    /// this number, only on packets that may have been in the ring before.
+    pub(crate) fn set_filter(&mut self, filter: Vec<Classic>, in_kernel: Option<u32>) {
+        let (left, number) = match (in_kernel, self.ring.pending()) {
+            (Some(_), Some(pending)) => (Some(pending), 0),
+            (number, _) => (None, number.unwrap_or(0)),
+        };
+        self.intake.refilter = Some(Refilter {
+            filter,
+            left,
+            number,
+        });
     }
 
     /// Whether the publisher looks at the clock at the next frame.
@@ -126,9 +136,13 @@ impl Intake {
         self.shown = Some(words.taken);
     }
 
-    /// Runs a filter on the packets of so many blocks or frames; `None`: of all.
-    pub(crate) fn set_filter(&mut self, filter: Vec<Classic>, left: Option<usize>) {
-        self.refilter = Some(Refilter { filter, left });
+    /// Runs a filter on all packets.
+    pub(crate) fn set_filter(&mut self, filter: Vec<Classic>) {
+        self.refilter = Some(Refilter {
+            filter,
+            left: None,
+            number: 0,
+        });
     }
 
     /// Shows which block comes next: a frame of it is taken after that.
@@ -189,8 +203,9 @@ impl Intake {
                 self.look_at = look(&mut self.publisher, taken, control);
             }
         }
-        if let Some(Refilter { filter, .. }) = &self.refilter {
-            if View::of(&frame).filtered(filter) == 0 {
+        if let Some(Refilter { filter, number, .. }) = &self.refilter {
+            let has_passed = *number != 0 && frame.filter() == *number;
+            if !has_passed && View::of(&frame).filtered(filter) == 0 {
                 return Ok(false);
             }
         }

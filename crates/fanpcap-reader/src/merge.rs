@@ -67,7 +67,7 @@ impl Merge {
         }
     }
 
-    pub(crate) fn set_filter(&mut self, filter: &[Classic], in_kernel: bool) {
+    pub(crate) fn set_filter(&mut self, filter: &[Classic], in_kernel: Option<u32>) {
         for lane in &mut self.lanes {
             lane.set_filter(filter.to_vec(), in_kernel);
         }

@@ -48,8 +48,8 @@ pub struct Reader {
 #[derive(Debug)]
 struct NewFilter {
     filter: Vec<Classic>,
-    /// Whether the kernel runs the filter too.
-    in_kernel: bool,
+    /// Whether the kernel runs the filter too: its number in records.
+    in_kernel: Option<u32>,
 }
 
 /// The most devices of one handle.
@@ -140,8 +140,13 @@ impl Reader {
     /// # Errors
     /// `EMFILE` and the like.
     pub fn new(input: Input, options: &Options) -> io::Result<Self> {
+        let is_socket = input.port.is_socket();
         let control = Control::new(vec![input.port], input.timeout, options)?;
-        Ok(Self::with(control, Lanes::One(Lane::new(input.ring))))
+        if !is_socket {
+            control.make_selectable()?;
+        }
+        let lane = Lane::new(input.ring, input.timeout);
+        Ok(Self::with(control, Lanes::One(lane)))
     }
 
     /// A reader of several rings, which delivers their packets in the order of time.
@@ -153,7 +158,10 @@ impl Reader {
             return Err(io::Error::from_raw_os_error(E2BIG));
         }
         let longest = inputs.iter().filter_map(|input| input.timeout).max();
-        let parts = inputs.into_iter().map(|it| (Lane::new(it.ring), it.port));
+        let parts = inputs.into_iter().map(|input| {
+            let lane = Lane::new(input.ring, input.timeout);
+            (lane, input.port)
+        });
         let (lanes, ports) = parts.unzip();
         let control = Control::new(ports, longest, options)?;
         control.make_selectable()?;
@@ -283,8 +291,9 @@ impl Reader {
         self.control.announce(u64::MAX, None);
     }
 
-    /// Replaces the filter. `in_kernel`: the engines run it already.
-    pub fn set_filter(&self, filter: Vec<Classic>, in_kernel: bool) {
+    /// Replaces the filter. `in_kernel`: the engines run it already, those that write records by
+    /// this number, which is not 0. Without a number, the reader runs it on each record.
+    pub fn set_filter(&self, filter: Vec<Classic>, in_kernel: Option<u32>) {
         self.filter.give(Box::new(NewFilter { filter, in_kernel }));
         self.control.give_news();
     }

@@ -3,8 +3,11 @@
 //! A wake-up costs the reader as much as some hundred packets. In immediate mode the kernel wakes
 //! the reader for each packet, which costs the kernel as much as the delivery. The reader learns
 //! from the kernel's time stamps how fast the ring fills, and looks at no clock.
+//!
+//! A reader of records that never rests would follow the BPF program from record to record, and
+//! both would wait for each other's cache lines.
 
-use fanpcap_ring::{Closed, Stamp};
+use fanpcap_ring::{Closed, Drained, Stamp};
 use std::time::Duration;
 
 /// The share of a ring that may fill during a rest. A burst at this many times the rate still fits.
@@ -22,7 +25,16 @@ const LONGEST: Duration = Duration::from_millis(20);
 /// packets come fast.
 const LONGEST_IMMEDIATE: Duration = Duration::from_micros(500);
 
-/// The rate at which a ring fills, in blocks or frames.
+/// How long an application that waits by itself waits for many records at most.
+pub(crate) const WINDOW: Duration = Duration::from_millis(1);
+
+/// The least frames or records of a rest.
+const LEAST: u64 = 16;
+
+/// A ring of records is large from this many bytes on.
+const LARGE_LEN: usize = 8 << 20;
+
+/// The rate at which a ring fills, in blocks, frames or records.
 #[derive(Debug)]
 pub(crate) struct Pace {
     /// The most that may fill during a rest.
@@ -39,6 +51,20 @@ pub(crate) struct Pace {
     last: Stamp,
     /// The last block was closed because it was full.
     busy: bool,
+    records: Option<Box<Fill>>,
+}
+
+/// How fast records fill a ring of bytes. The time from one snapshot to the next counts, so that
+/// the rate is known however few records a snapshot has.
+#[derive(Debug, Default)]
+struct Fill {
+    /// The most bytes that may fill during a rest.
+    room: u64,
+    /// What has filled in `span` nanoseconds.
+    bytes: u64,
+    span: u64,
+    /// The stamp of the last record; 0: none.
+    last: u64,
 }
 
 impl Pace {
@@ -54,7 +80,30 @@ impl Pace {
 
     /// The pace of a ring of frames with one packet each.
     pub(crate) fn frames(count: usize) -> Self {
-        Self::new(count as u64 / SHARE, 16, LONGEST_IMMEDIATE, 1)
+        Self::new(count as u64 / SHARE, LEAST, LONGEST_IMMEDIATE, 1)
+    }
+
+    /// The pace of a ring of `len` bytes with a record for each packet.
+    pub(crate) fn records(len: usize, timeout: Option<Duration>) -> Self {
+        let is_immediate = timeout.is_some_and(|timeout| timeout.is_zero());
+        let longest = if is_immediate {
+            LONGEST_IMMEDIATE
+        } else {
+            LONGEST
+        };
+        let share = if len >= LARGE_LEN {
+            SHARE_OF_LARGE
+        } else {
+            SHARE
+        };
+        let fill = Fill {
+            room: len as u64 / share,
+            ..Fill::default()
+        };
+        Self {
+            records: Some(Box::new(fill)),
+            ..Self::new(0, LEAST, longest, 0)
+        }
     }
 
     fn new(most: u64, least: u64, longest: Duration, without_gap: u64) -> Self {
@@ -67,6 +116,7 @@ impl Pace {
             first: Stamp::default(),
             last: Stamp::default(),
             busy: false,
+            records: None,
         }
     }
 
@@ -83,6 +133,55 @@ impl Pace {
         self.busy = true;
     }
 
+    /// Counts a snapshot of records that has been read.
+    #[cold]
+    #[inline(never)]
+    pub(crate) fn handle_snapshot(&mut self, drained: Drained) {
+        let Some(fill) = &mut self.records else {
+            return;
+        };
+        if drained.records == 0 {
+            return;
+        }
+        if fill.last != 0 {
+            self.passed += drained.records;
+            fill.bytes += drained.bytes;
+            fill.span += drained.last_ns.saturating_sub(fill.last);
+        }
+        fill.last = drained.last_ns;
+    }
+
+    /// Returns how long the reader of a ring of records may rest, at most `limit`; `None`: it must
+    /// not.
+    #[cold]
+    #[inline(never)]
+    fn rest_of_records(&mut self, limit: Option<Duration>) -> Option<Duration> {
+        let longest = limit.map_or(self.longest, |limit| limit.min(self.longest));
+        let passed = std::mem::take(&mut self.passed);
+        let fill = self.records.as_mut()?;
+        let (bytes, span) = (
+            std::mem::take(&mut fill.bytes),
+            std::mem::take(&mut fill.span),
+        );
+        let rest = span.saturating_mul(fill.room).checked_div(bytes)?;
+        let rest = Duration::from_nanos(rest).min(longest);
+        let least = span.saturating_mul(self.least).checked_div(passed)?;
+        (rest >= Duration::from_nanos(least) && !rest.is_zero()).then_some(rest)
+    }
+
+    /// How long an application that waits by itself may wait, at most `longest`, and how many
+    /// records will come meanwhile. `None`: it waits for the next record.
+    #[cold]
+    #[inline(never)]
+    pub(crate) fn expect(&mut self, longest: Duration) -> Option<(Duration, u64)> {
+        let (passed, span) = (self.passed, self.records.as_ref()?.span);
+        let is_immediate = self.longest < longest;
+        let rest = self.rest(Some(longest)).filter(|_| !is_immediate)?;
+        let rest_ns = u64::try_from(rest.as_nanos()).ok()?;
+        let records = rest_ns.saturating_mul(passed).checked_div(span)?;
+        Some((rest, records))
+    }
+
     #[inline]
     fn pass(&mut self, first: Stamp, last: Stamp) {
         if self.passed == 0 {
@@ -95,6 +194,9 @@ impl Pace {
     /// Returns how long the reader of the empty ring may rest, at most `limit`; `None`: it must
     /// not.
     pub(crate) fn rest(&mut self, limit: Option<Duration>) -> Option<Duration> {
+        if self.records.is_some() {
+            return self.rest_of_records(limit);
+        }
         let passed = std::mem::take(&mut self.passed);
         if passed == 0 || !std::mem::take(&mut self.busy) {
             return None;

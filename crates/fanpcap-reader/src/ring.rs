@@ -2,7 +2,8 @@
 //! of the steps of a read (`single`).
 
 use crate::rest::Pace;
-use fanpcap_ring::{Blocks, Closed, Corrupt, Frame, Frames, Mark, Remains, Stamp};
+use fanpcap_ring::{Blocks, Closed, Corrupt, Frame, Frames, Mark, Records, Remains, Stamp};
+use std::time::Duration;
 
 /// A ring of which no frame has been read.
 #[derive(Debug)]
@@ -11,6 +12,8 @@ pub enum Ring {
     V2(Frames),
     /// `TPACKET_V3`: blocks of packets.
     V3(Blocks),
+    /// Records that a BPF program writes, one for each packet, in one ring buffer or more.
+    Records(Records),
 }
 
 /// The steps of each packet, compiled for each layout.
@@ -78,6 +81,31 @@ impl Layout for Blocks {
     }
 }
 
+impl Layout for Records {
+    #[inline]
+    fn taken(&self) -> u64 {
+        self.taken()
+    }
+
+    /// The ring buffers themselves say how far they were read.
+    #[inline]
+    fn mark(&self) -> Option<Mark> {
+        None
+    }
+
+    #[inline]
+    fn next_frame(&mut self, _: &mut Pace) -> Result<Option<Frame<'_>>, Corrupt> {
+        self.next_frame()
+    }
+
+    #[inline]
+    fn release(&mut self, pace: &mut Pace) {
+        if let Some(drained) = self.release() {
+            pace.handle_snapshot(drained);
+        }
+    }
+}
+
 /// Nothing goes back to the kernel.
 impl Layout for Remains {
     fn taken(&self) -> u64 {
@@ -101,6 +129,7 @@ impl Layout for Ring {
         match self {
             Self::V2(frames) => frames.taken(),
             Self::V3(blocks) => blocks.taken(),
+            Self::Records(records) => records.taken(),
         }
     }
 
@@ -109,6 +138,7 @@ impl Layout for Ring {
         match self {
             Self::V2(frames) => Layout::mark(frames),
             Self::V3(blocks) => Layout::mark(blocks),
+            Self::Records(_) => None,
         }
     }
 
@@ -117,6 +147,7 @@ impl Layout for Ring {
         match self {
             Self::V2(frames) => Layout::next_frame(frames, pace),
             Self::V3(blocks) => Layout::next_frame(blocks, pace),
+            Self::Records(records) => records.next_frame(),
         }
     }
 
@@ -125,16 +156,19 @@ impl Layout for Ring {
         match self {
             Self::V2(frames) => Layout::release(frames, pace),
             Self::V3(blocks) => Layout::release(blocks, pace),
+            Self::Records(records) => Layout::release(records, pace),
         }
     }
 }
 
 impl Ring {
     /// The blocks or frames whose packets may have passed a filter that has just been replaced.
-    pub(crate) fn pending(&self) -> usize {
+    /// `None` where each packet says which filter it has passed.
+    pub(crate) fn pending(&self) -> Option<usize> {
         match self {
-            Self::V2(frames) => frames.pending(),
-            Self::V3(blocks) => blocks.pending(),
+            Self::V2(frames) => Some(frames.pending()),
+            Self::V3(blocks) => Some(blocks.pending()),
+            Self::Records(_) => None,
         }
     }
 
@@ -160,6 +194,15 @@ impl Ring {
                     return Some(stamp);
                 }
             },
+            Self::Records(records) => loop {
+                if !records.open() {
+                    return None;
+                }
+                if let Some(stamp) = records.peek() {
+                    return Some(stamp);
+                }
+                records.release();
+            },
         }
     }
 
@@ -168,14 +211,17 @@ impl Ring {
         match self {
             Self::V2(frames) => frames.is_ready_ahead(frames.count() / 4),
             Self::V3(blocks) => blocks.is_ready_ahead(blocks.count() / 4),
+            Self::Records(records) => records.is_filling(),
         }
     }
 
-    /// The pace of this ring's rests.
-    pub(crate) fn pace(&self) -> Pace {
+    /// The pace of this ring's rests, where the engine hands over packets within `timeout`; 0 is
+    /// immediate mode.
+    pub(crate) fn pace(&self, timeout: Option<Duration>) -> Pace {
         match self {
             Self::V2(frames) => Pace::frames(frames.count()),
             Self::V3(blocks) => Pace::blocks(blocks.count()),
+            Self::Records(records) => Pace::records(records.len(), timeout),
         }
     }
 }

@@ -4,8 +4,10 @@
 use crate::call::{Call, End, Packet, Pause, Wait};
 use crate::control::Control;
 use crate::lane::{Intake, Lane};
+use crate::rest::WINDOW;
 use crate::ring::{Layout, Ring};
-use fanpcap_ring::{Blocks, Frames};
+use fanpcap_ring::{Blocks, Frames, Records};
+use std::time::Duration;
 
 /// Reads the lane's next packet, if there is one.
 #[inline]
@@ -19,6 +21,7 @@ pub(crate) fn next(
     match ring {
         Ring::V3(blocks) => next_of_blocks(blocks, intake, control, call, packet),
         Ring::V2(frames) => next_of_frames(frames, intake, control, call, packet),
+        Ring::Records(records) => next_of_records(records, intake, control, call, packet),
     }
 }
 
@@ -76,6 +79,92 @@ fn next_of_frames(
     }
 }
 
+/// A read ends with the snapshot that it has read, so that it has an end where packets come faster
+/// than the application takes them.
+#[inline(never)]
+fn next_of_records(
+    records: &mut Records,
+    intake: &mut Intake,
+    control: &Control,
+    call: &mut Call,
+    packet: &mut Packet,
+) -> Result<(), Pause> {
+    loop {
+        if !records.is_open() {
+            begin(records, intake, control, call)?;
+        }
+        call.begun = true;
+        if call.is_done() || control.is_broken() {
+            // The packet that was delivered last stays where it is.
+            announce_unread(control);
+            control.check_end(call)?;
+        }
+        if intake.next_packet(records, control, packet)? {
+            return Ok(());
+        }
+        if records.is_spent() {
+            intake.release(records);
+            if call.delivered > 0 {
+                announce(intake, control);
+                return Err(End::Delivered(call.delivered).into());
+            }
+        }
+    }
+}
+
+/// Takes a snapshot of the records, unless the reader rests first.
+#[cold]
+#[inline(never)]
+fn begin(
+    records: &mut Records,
+    intake: &mut Intake,
+    control: &Control,
+    call: &Call,
+) -> Result<(), Pause> {
+    if !call.begun && may_rest(control) && !records.is_filling() {
+        if let Some(rest) = intake.pace.rest(timeout_of(control)) {
+            intake.handle_empty(records.taken());
+            return Err(Pause::Wait(Wait::Rest(rest)));
+        }
+    }
+    if records.open() {
+        return Ok(());
+    }
+    let pause = starve(records, intake, control, call, !control.waits_for_ever());
+    if matches!(pause, Pause::End(_)) {
+        announce(intake, control);
+    }
+    Err(pause)
+}
+
+/// Has an application that waits by itself wait for the next packets, after a read that has left
+/// nothing unread.
+fn announce(intake: &mut Intake, control: &Control) {
+    if control.is_asked() {
+        let (due, after) = match intake.pace.expect(WINDOW) {
+            Some((due, after)) => (Some(due), after),
+            None => (None, 1),
+        };
+        control.announce_after(u64::MAX, due, after);
+    }
+}
+
+/// The same after a read that may have left something unread.
+#[cold]
+#[inline(never)]
+fn announce_unread(control: &Control) {
+    control.announce_now();
+}
+
+/// Whether the reader may leave a busy ring alone.
+fn may_rest(control: &Control) -> bool {
+    !control.is_nonblocking() && !control.is_net_down()
+}
+
+fn timeout_of(control: &Control) -> Option<Duration> {
+    control.timeout.filter(|timeout| !timeout.is_zero())
+}
+
 /// Handles an empty ring. The read ends if it has delivered a packet or `may_be_empty`; else it
 /// waits.
 #[cold]
@@ -92,9 +181,8 @@ fn starve(
     if call.begun && (call.delivered > 0 || may_be_empty) {
         return End::Delivered(call.delivered).into();
     }
-    let timeout = control.timeout.filter(|timeout| !timeout.is_zero());
-    let may_rest = !control.is_nonblocking() && !control.is_net_down();
-    let rest = intake.pace.rest(timeout).filter(|_| may_rest);
+    let rest = intake.pace.rest(timeout_of(control));
+    let rest = rest.filter(|_| may_rest(control));
     if rest.is_none() && intake.has_published(taken) && !control.is_nonblocking() {
         intake.handle_idle(taken);
     }

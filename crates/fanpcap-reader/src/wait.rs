@@ -41,6 +41,9 @@ impl Control {
         let device = &self.devices[0];
         let blocking = !self.is_nonblocking();
         loop {
+            if blocking && !device.port.arm(1) {
+                return Ok((false, self.is_called(false)));
+            }
             let wake = blocking.then_some(&self.wake);
             let limits = [longest, self.due(), limit(blocking, device.is_down())];
             let limit = limits.into_iter().flatten().min();
@@ -49,10 +52,10 @@ impl Control {
             let woken = self.woken(waited)?;
             let is_called = self.is_called(woken.is_some_and(|woken| woken.called));
             if let Some(woken) = woken {
+                device.check(woken.socket)?;
                 if woken.socket == POLLIN {
                     return Ok((true, is_called));
                 }
-                device.check(woken.socket)?;
                 self.check_break(woken.signalled)?;
             }
             if device.is_down() {
@@ -73,6 +76,9 @@ impl Control {
     /// Waits until a device whose bit is set may have a packet, or `longest` is over.
     fn wait_for_any(&self, devices: u64, longest: Option<Duration>) -> Result<bool, End> {
         let blocking = !self.is_nonblocking();
+        if blocking && !self.arm(devices, 1) {
+            return Ok(self.is_called(false));
+        }
         // The descriptor of a device whose lane has a packet is readable all the time.
         let watched = self.devices.iter().enumerate().map(|(index, device)| {
             let is_watched = (devices >> index) & 1 == 1;

@@ -20,6 +20,7 @@ fn system() -> &'static System {
 fn view(data: &[u8], wire_len: u32) -> View<'_> {
     View {
         data,
+        is_tag_inside: false,
         wire_len,
         protocol: 0x86dd,
         pkttype: 4,

@@ -36,6 +36,7 @@ fn theirs(code: &[Classic], made: &Made) -> bool {
     }
     let view = View {
         data: &data,
+        is_tag_inside: false,
         wire_len,
         protocol: 0,
         pkttype: 0,

@@ -153,7 +153,7 @@ fn the_heirs_own_filter_direction_and_length_hold() {
         instruction(0x06, 0, 0, u32::MAX),
         instruction(0x06, 0, 0, 0),
     ];
-    reader.set_filter(filter, true);
+    reader.set_filter(filter, Some(0));
     let mut got = Vec::new();
     dispatch(&reader, -1, |packet| {
         got.push((packet.fraction, packet.data.len(), packet.len))

@@ -115,7 +115,7 @@ fn packets_that_were_in_the_ring_before_a_filter_are_filtered() {
         let (mut device, input) = FakeDevice::new(is_v3, None);
         let reader = Reader::new(input, &NONBLOCKING).unwrap();
         device.arrive(&[packet(1, 60), packet(2, 80)]);
-        reader.set_filter(longer_than(70), true);
+        reader.set_filter(longer_than(70), Some(0));
         assert_eq!(times(&reader, -1), (Return::Count(1), vec![2]), "{is_v3}");
         // The kernel filters what comes later: the reader soon lets it pass.
         let passes = |round: &u32| {
@@ -132,7 +132,7 @@ fn a_filter_that_the_kernel_does_not_take_holds_for_good() {
     for is_v3 in [true, false] {
         let (mut device, input) = FakeDevice::new(is_v3, None);
         let reader = Reader::new(input, &NONBLOCKING).unwrap();
-        reader.set_filter(longer_than(70), false);
+        reader.set_filter(longer_than(70), None);
         for round in 0..100 {
             device.arrive(&[packet(round, 60), packet(round, 80)]);
             let (returned, _) = times(&reader, -1);
@@ -150,7 +150,7 @@ fn a_filter_can_be_changed_in_a_callback() {
         let mut got = Vec::new();
         let returned = dispatch(&reader, -1, |packet| {
             got.push(packet.fraction);
-            reader.set_filter(longer_than(70), true);
+            reader.set_filter(longer_than(70), Some(0));
         });
         assert_eq!((returned, got), (Return::Count(2), vec![1, 3]), "{is_v3}");
     }
