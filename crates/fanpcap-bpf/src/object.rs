@@ -7,6 +7,8 @@ use crate::Instruction;
 pub enum ProgramKind {
     /// A socket's filter, or the program of a fan-out group.
     SocketFilter,
+    /// A device's traffic control (tcx).
+    SchedCls,
     /// A device's, before the kernel's own stack.
     Xdp,
 }
@@ -16,6 +18,7 @@ impl ProgramKind {
     pub const fn number(self) -> u32 {
         match self {
             Self::SocketFilter => 1,
+            Self::SchedCls => 3,
             Self::Xdp => 6,
         }
     }
@@ -23,7 +26,7 @@ impl ProgramKind {
     /// The struct that the program is given (linux/bpf.h).
     pub const fn context(self) -> &'static str {
         match self {
-            Self::SocketFilter => "__sk_buff",
+            Self::SocketFilter | Self::SchedCls => "__sk_buff",
             Self::Xdp => "xdp_md",
         }
     }
@@ -32,7 +35,7 @@ impl ProgramKind {
     pub const fn capabilities(self) -> &'static str {
         match self {
             Self::SocketFilter => "CAP_BPF",
-            Self::Xdp => "CAP_BPF and CAP_NET_ADMIN",
+            Self::SchedCls | Self::Xdp => "CAP_BPF and CAP_NET_ADMIN",
         }
     }
 }

@@ -3,8 +3,10 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::File;
 use std::path::Path;
+use std::time::Duration;
 
 use anyhow::{Context, Result};
+use pcap_file::TsResolution;
 use pcap_file::pcap::{PcapReader, RawPcapPacket};
 
 use crate::flow::FlowKey;
@@ -13,6 +15,8 @@ use crate::traffic;
 /// A captured packet.
 #[derive(Clone, Debug)]
 pub struct Packet {
+    /// Its time stamp, since 1970.
+    pub stamp: Duration,
     /// Its flow, when it is IP.
     pub flow: Option<FlowKey>,
     /// The number that [`traffic`] put in, when it is in the captured part.
@@ -24,8 +28,13 @@ pub struct Packet {
 }
 
 impl Packet {
-    fn of(record: &RawPcapPacket<'_>) -> Self {
+    fn of(record: &RawPcapPacket<'_>, unit: TsResolution) -> Self {
+        let fraction = match unit {
+            TsResolution::MicroSecond => Duration::from_micros(record.ts_frac.into()),
+            TsResolution::NanoSecond => Duration::from_nanos(record.ts_frac.into()),
+        };
         Self {
+            stamp: Duration::from_secs(record.ts_sec.into()) + fraction,
             flow: FlowKey::of(&record.data),
             sequence: traffic::sequence_of(&record.data),
             captured_len: record.data.len(),
@@ -48,7 +57,7 @@ impl Capture {
     /// When the file can't be read or ends within a packet.
     pub fn read(path: &Path) -> Result<Self> {
         let mut packets = Vec::new();
-        for_each_record(path, |record| packets.push(Packet::of(&record)))?;
+        for_each_record(path, |record, unit| packets.push(Packet::of(&record, unit)))?;
         Ok(Self { packets })
     }
 
@@ -56,14 +65,14 @@ impl Capture {
     pub fn read_so_far(path: &Path) -> Self {
         let mut packets = Vec::new();
         // An error is the end of what has been written so far.
-        let _ = for_each_record(path, |record| packets.push(Packet::of(&record)));
+        let _ = for_each_record(path, |record, unit| packets.push(Packet::of(&record, unit)));
         Self { packets }
     }
 
     /// Counts them.
     pub fn count_so_far(path: &Path) -> usize {
         let mut count = 0;
-        let _ = for_each_record(path, |_| count += 1);
+        let _ = for_each_record(path, |_, _| count += 1);
         count
     }
 
@@ -79,7 +88,7 @@ impl Capture {
 /// As [`Capture::read`].
 pub fn frames(path: &Path) -> Result<Vec<Vec<u8>>> {
     let mut frames = Vec::new();
-    for_each_record(path, |record| frames.push(record.data.into_owned()))?;
+    for_each_record(path, |record, _| frames.push(record.data.into_owned()))?;
     Ok(frames)
 }
 
@@ -115,11 +124,18 @@ pub fn sequences(captures: &[Capture]) -> BTreeMap<u64, usize> {
     )
 }
 
-fn for_each_record(path: &Path, mut visit: impl FnMut(RawPcapPacket<'_>)) -> Result<()> {
+fn for_each_record(
+    path: &Path,
+    mut visit: impl FnMut(RawPcapPacket<'_>, TsResolution),
+) -> Result<()> {
     let mut reader = PcapReader::new(File::open(path)?)
         .with_context(|| format!("the header of {}", path.display()))?;
+    let unit = reader.header().ts_resolution;
     while let Some(record) = reader.next_raw_packet() {
-        visit(record.with_context(|| format!("a packet of {}", path.display()))?);
+        visit(
+            record.with_context(|| format!("a packet of {}", path.display()))?,
+            unit,
+        );
     }
     Ok(())
 }

@@ -17,7 +17,9 @@ use crate::{conversation, netns, veth};
 /// The device of the host that the calling thread is on; members capture here.
 pub const DEVICE: &str = "demo-b";
 
-const PEER: &str = "demo-a";
+/// The peer's end of the wire, on which [`Hosts::on_peer`] works.
+pub const PEER_DEVICE: &str = "demo-a";
+
 const MAC: &str = "02:00:00:00:00:0b";
 const PEER_MAC: &str = "02:00:00:00:00:0a";
 const HOST: [IpAddr; 2] = [
@@ -49,13 +51,13 @@ impl Hosts {
         let own = netns::current()?;
         let path = format!("/proc/{}/fd/{}", process::id(), peer.as_raw_fd());
         veth::ip(&format!(
-            "link add {DEVICE} address {MAC} type veth peer name {PEER} address {PEER_MAC} netns {path}"
+            "link add {DEVICE} address {MAC} type veth peer name {PEER_DEVICE} address {PEER_MAC} netns {path}"
         ))?;
         let hosts = Self { peer, own };
         configure(DEVICE, HOST, (PEER_HOST, PEER_MAC))?;
-        hosts.on_peer(|| configure(PEER, PEER_HOST, (HOST, MAC)))?;
+        hosts.on_peer(|| configure(PEER_DEVICE, PEER_HOST, (HOST, MAC)))?;
         veth::await_up(DEVICE)?;
-        hosts.on_peer(|| veth::await_up(PEER))?;
+        hosts.on_peer(|| veth::await_up(PEER_DEVICE))?;
         // Both hosts first report their IPv6 multicast groups on the wire.
         await_silence()?;
         Ok(hosts)
@@ -101,7 +103,11 @@ impl Hosts {
         self.on_peer(|| conversation::babble(&sink, 256 * members, 8))
     }
 
-    fn on_peer<T>(&self, work: impl FnOnce() -> Result<T>) -> Result<T> {
+    /// Does `work` on the peer: in its network namespace.
+    ///
+    /// # Errors
+    /// Those of `work`.
+    pub fn on_peer<T>(&self, work: impl FnOnce() -> Result<T>) -> Result<T> {
         netns::enter(self.peer.as_fd())?;
         let result = work();
         netns::enter(self.own.as_fd())?;

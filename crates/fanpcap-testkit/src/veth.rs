@@ -94,6 +94,16 @@ pub fn counters(device: &str) -> Result<Counters> {
     })
 }
 
+/// Whether the driver runs an XDP program for the device.
+///
+/// # Errors
+/// The device does not exist.
+pub fn has_xdp(device: &str) -> Result<bool> {
+    let state = output("ip", &format!("-o link show {device}"))?;
+    // `xdp` stands for the driver's hook, `xdpgeneric` for the stack's.
+    Ok(state.contains(" xdp "))
+}
+
 /// Runs `ip` with space-separated arguments in the calling thread's namespace.
 ///
 /// # Errors

@@ -219,7 +219,7 @@ fn load(
         name: short(name),
         flags: match kind {
             ProgramKind::Xdp => HAS_FRAGS,
-            ProgramKind::SocketFilter => 0,
+            ProgramKind::SocketFilter | ProgramKind::SchedCls => 0,
         },
         ..ProgramLoad::default()
     };

@@ -1,0 +1,42 @@
+//! A VLAN tag beside each frame that a device sends, as a VLAN device with offload puts it there.
+
+use anyhow::{Context, Result};
+use fanpcap_bpf::{Instruction, ProgramKind};
+use fanpcap_linux::bpf::{Attached, Hook, LoadedProgram};
+use fanpcap_linux::interface;
+
+/// Sends the frames of a device with a tag, as long as it lives. The kernel keeps the tag in the
+/// skb and not in the frame: `bpf_skb_vlan_push` does what the driver of a VLAN device does, and
+/// the kernels that tests run on may have no VLAN devices.
+#[derive(Debug)]
+pub struct Tagger {
+    _link: Attached,
+}
+
+impl Tagger {
+    /// Tags what `device` sends with `vlan`.
+    ///
+    /// # Errors
+    /// When the kernel refuses the BPF program.
+    pub fn on(device: &str, vlan: u16) -> Result<Self> {
+        let code = [
+            Instruction::set(2, u16::from_ne_bytes(TAG.to_be_bytes()).into()),
+            Instruction::set(3, vlan.into()),
+            Instruction::new(CALL, 0, 0, 0, VLAN_PUSH),
+            Instruction::set(0, NEXT),
+            Instruction::exit(),
+        ];
+        let ifindex = interface::index(device).with_context(|| format!("no device {device}"))?;
+        let program = LoadedProgram::load(ProgramKind::SchedCls, "tagger", &code)?;
+        let link = program.attach(ifindex, Hook::Egress).context("tcx")?;
+        Ok(Self { _link: link })
+    }
+}
+
+/// Ethernet's type of an 802.1Q tag.
+const TAG: u16 = 0x8100;
+const CALL: u8 = 0x85;
+/// The helper `bpf_skb_vlan_push`.
+const VLAN_PUSH: i32 = 18;
+/// `TCX_NEXT`: other BPF programs of the hook run too.
+const NEXT: i32 = -1;
