@@ -44,7 +44,7 @@ pub use delivery::Delivery;
 pub use fanpcap_bpf::assembler::{CONDITIONS_MAX, INSTRUCTIONS_MAX, STEPS_MAX};
 pub use maps::{COUNTERS_MAP, FLOWS_MAP, FRAGMENTS_MAP, LATE_MAP, SETS_MAP, TABLE_MAP, TURNS_MAP};
 
-use crate::ir::Tree;
+use crate::ir::{Function, Tree};
 use crate::parts::{Parts, Unfit};
 use emitter::{Role, emit};
 use fanpcap_bpf::assembler::AssemblerError;
@@ -176,6 +176,23 @@ pub fn filter(parts: &Parts, user: Option<&[Classic]>) -> Result<Option<Object>,
 pub fn xdp(tree: &Tree, flows: Option<u32>, delivery: &dyn Delivery) -> Result<Object, EbpfError> {
     let by = delivery;
     object(tree, &Xdp, Role::Deliver { by, flows })
+}
+
+/// The filter of a handle at XDP: a BPF program of its own, which returns the number of the frame's
+/// bytes to keep; 0 rejects the packet.
+///
+/// `filter` is for a live handle on Ethernet. It expects the first VLAN tag beside the frame, as
+/// the kernel's receive path would have it. The returned number includes the tag's bytes.
+///
+/// # Errors
+/// See [`EbpfError`]. The reader can run every filter that is refused here.
+pub fn xdp_filter(filter: &[Classic]) -> Result<Object, EbpfError> {
+    let all = Tree {
+        main: Function::Pass,
+        sets: Vec::new(),
+        filters: Vec::new(),
+    };
+    object(&all, &Xdp, Role::Keep { user: Some(filter) })
 }
 
 /// As [`xdp`], without delivery and table, to show what the decision costs: returns the hash, or

@@ -6,6 +6,7 @@
 mod captures;
 mod case;
 mod cost;
+mod filters;
 mod generated;
 mod group;
 mod lies;

@@ -6,11 +6,12 @@
 
 mod ancillary;
 mod loads;
+mod device;
 
 use super::EbpfError;
 use super::emitter::Emitter;
-use fanpcap_bpf::Classic;
 use fanpcap_bpf::assembler::{If, Label, Op, Operand, R0, R1, R7, R8, R9, R10, Width};
+use fanpcap_bpf::{Classic, ProgramKind};
 
 /// The bytes that a filter reads.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -21,7 +22,16 @@ enum Source {
     Tagged,
     /// The frame as it is, and the metadata of its socket buffer.
     Socket,
+    /// The frame as it is at XDP, without a VLAN tag, and the metadata that its socket buffer would
+    /// have.
+    Device,
+    /// The same of a frame with a VLAN tag, which is metadata: bytes 12 to 15 of the frame are not
+    /// read. r9 has the tag's protocol and TCI.
+    Untagged,
 }
+
+/// What a handle's own filter is called.
+const OWN: &str = "the handle's own filter";
 
 /// State of a translation.
 struct Making<'c> {
@@ -36,6 +46,9 @@ struct Making<'c> {
 }
 
 type Made = Result<(), EbpfError>;
+
+/// Bytes of a VLAN tag.
+const TAG_LEN: i32 = 4;
 
 /// Stack offset of a word of scratch memory. The verifier tracks no value at an offset of 4 beyond
 /// a multiple of eight.
@@ -68,7 +81,10 @@ impl Emitter<'_> {
     /// The user's own filter. Ends the BPF program with the filter's result.
     pub(super) fn user_filter(&mut self, code: &[Classic]) -> Made {
         self.asm.note("the user's filter");
-        self.classic(code, "the handle's own filter", Source::Socket)
+        match self.target.kind() {
+            ProgramKind::SocketFilter => self.classic(code, OWN, Source::Socket),
+            ProgramKind::Xdp => self.device_filter(code, OWN),
+        }
     }
 
     fn classic(&mut self, code: &[Classic], text: &str, source: Source) -> Made {
@@ -125,12 +141,11 @@ impl Emitter<'_> {
             }
             0x80 | 0x81 => {
                 self.target.length(&mut self.asm);
-                let tag = if filter.source == Source::Tagged {
-                    4
-                } else {
-                    0
-                };
-                self.asm.alu(Op::Add, R1, tag);
+                match filter.source {
+                    Source::Tagged => self.asm.alu(Op::Add, R1, TAG_LEN),
+                    Source::Untagged => self.asm.alu(Op::Sub, R1, TAG_LEN),
+                    Source::Frame | Source::Socket | Source::Device => {}
+                }
                 self.asm.set(if code == 0x80 { R7 } else { R8 }, R1);
             }
             0x60..=0x63 if k > 15 => return Err(filter.refuse("it has no such memory")),
@@ -147,6 +162,9 @@ impl Emitter<'_> {
                     Operand::from(R7)
                 };
                 self.asm.alu32(Op::Move, R0, value);
+                if filter.source == Source::Untagged {
+                    self.keep_tag();
+                }
                 self.asm.exit();
             }
             _ if code & 7 == 4 => self.arithmetic(filter, classic)?,

@@ -59,6 +59,8 @@ pub(super) const KEY: i16 = -168;
 pub(super) const HEADER: i16 = -144;
 /// In a pcap filter's BPF function: 4 bytes for a loaded number.
 pub(super) const LOADED: i16 = -136;
+/// In a filter at XDP: 8 bytes for a number that lies on both sides of a tag.
+pub(super) const TWO_PARTS: i16 = -144;
 /// Saved outcomes and states of alternatives, 16 bytes each, downwards.
 pub(super) const SAVED: i16 = -176;
 /// Maximum number of these.

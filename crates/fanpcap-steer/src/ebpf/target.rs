@@ -40,6 +40,17 @@ pub(super) trait Target {
     /// r0 to r5.
     fn start(&self, asm: &mut Assembler, len: u8, to: i16, missing: Label);
 
+    /// Whether bytes of the frame can be loaded directly.
+    fn is_near(&self, _offset: u16, _len: u8) -> bool {
+        false
+    }
+
+    /// Loads bytes of the frame directly into r1, or jumps to `far`. Clobbers r2 and r3.
+    fn near(&self, _asm: &mut Assembler, _offset: u16, _width: Width, _far: Label) {}
+
+    /// Loads the index of the interface into r1.
+    fn interface(&self, asm: &mut Assembler);
+
     /// Loads the TCI of the tag beside the frame into r1, or jumps to `none`. Keeps r2 to r5.
     fn tag(&self, asm: &mut Assembler, none: Label);
 
@@ -166,6 +177,10 @@ impl Target for Socket {
         linear(asm, 0, len, to, missing);
     }
 
+    fn interface(&self, asm: &mut Assembler) {
+        asm.load(Width::Word, R1, R6, IFINDEX);
+    }
+
     fn tag(&self, asm: &mut Assembler, none: Label) {
         asm.load(Width::Word, R1, R6, VLAN_PRESENT);
         asm.jump_if(If::Equal, R1, 0, none);
@@ -257,6 +272,32 @@ impl Target for Xdp {
         self.load(asm, &|_| {}, false, i32::from(len).into(), to, missing);
     }
 
+    /// Frames begin two bytes beyond a multiple of four where a processor demands aligned loads
+    /// (`NET_IP_ALIGN`).
+    fn is_near(&self, offset: u16, len: u8) -> bool {
+        offset < NEAR && (offset + 2) % u16::from(len) == 0
+    }
+
+    fn near(&self, asm: &mut Assembler, offset: u16, width: Width, far: Label) {
+        let len = match width {
+            Width::Byte => 1,
+            Width::Half => 2,
+            Width::Word => 4,
+            Width::Double => 8,
+        };
+        let at = offset as i16;
+        asm.load(Width::Word, R1, R6, XDP_DATA);
+        asm.load(Width::Word, R2, R6, XDP_DATA_END);
+        asm.set(R3, R1);
+        asm.alu(Op::Add, R3, i32::from(at) + len);
+        asm.jump_if(If::Greater, R3, R2, far);
+        asm.load(width, R1, R1, at);
+    }
+
+    fn interface(&self, asm: &mut Assembler) {
+        asm.load(Width::Word, R1, R6, XDP_INTERFACE);
+    }
+
     fn tag(&self, asm: &mut Assembler, none: Label) {
         asm.jump(none);
     }
@@ -307,7 +348,11 @@ pub(super) const HASH: i16 = 68;
 // linux/bpf.h, struct xdp_md.
 const XDP_DATA: i16 = 0;
 const XDP_DATA_END: i16 = 4;
+const XDP_INTERFACE: i16 = 12;
 const XDP_QUEUE: i16 = 16;
+
+/// Bytes of a frame that may be loaded directly: more than a page has.
+const NEAR: u16 = 16_384;
 
 // linux/bpf.h, enum bpf_func_id.
 pub(super) const MAP_LOOKUP: i32 = 1;

@@ -15,7 +15,7 @@ mod steering;
 mod wire;
 
 use super::*;
-use crate::ir::{Filter, Flow, Function, Predicate, Steer};
+use crate::ir::{Filter, Flow, Predicate, Steer};
 use fanpcap_buckets::layout;
 use fanpcap_linux::bpf::{LoadError, Loaded, Table};
 use std::os::fd::AsFd;

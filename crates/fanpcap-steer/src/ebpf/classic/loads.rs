@@ -2,20 +2,24 @@
 
 use super::super::emitter::Emitter;
 use super::super::stack::LOADED;
-use super::{Made, Making, Source};
+use super::{Made, Making, Source, TAG_LEN};
 use fanpcap_bpf::assembler::{Assembler, If, Label, Op, R0, R1, R2, R8, R9, R10, Width};
 
 impl Emitter<'_> {
     /// Loads bytes at a constant offset, as a number, to r1.
     pub(super) fn absolute(&mut self, filter: &Making<'_>, k: u32, size: u8) -> Made {
         if k > i32::MAX as u32 {
-            if filter.source != Source::Socket {
-                return Err(filter.refuse("it asks for more than the frame"));
-            }
-            return self.beside(filter, k, size);
+            return match filter.source {
+                Source::Frame | Source::Tagged => {
+                    Err(filter.refuse("it asks for more than the frame"))
+                }
+                Source::Socket => self.beside(filter, k, size),
+                Source::Device | Source::Untagged => self.beside_at_device(filter, k),
+            };
         }
         match u16::try_from(k) {
             Ok(offset) if filter.source == Source::Tagged => self.tagged(filter, offset, size),
+            Ok(offset) if filter.source == Source::Untagged => self.untagged(filter, offset, size),
             Ok(offset) => self.bytes(filter, offset, size),
             // No frame is that long.
             Err(_) => self.asm.jump(filter.out),
@@ -23,9 +27,17 @@ impl Emitter<'_> {
         Ok(())
     }
 
-    fn bytes(&mut self, filter: &Making<'_>, offset: u16, size: u8) {
+    pub(super) fn bytes(&mut self, filter: &Making<'_>, offset: u16, size: u8) {
+        let (far, done) = (self.asm.label(), self.asm.label());
+        if self.target.is_near(offset, size) {
+            self.target.near(&mut self.asm, offset, width(size), far);
+            self.in_host_order(size);
+            self.asm.jump(done);
+            self.asm.bind(far);
+        }
         self.constant(filter, offset, size);
         self.loaded(size);
+        self.asm.bind(done);
     }
 
     /// Copies bytes at a constant offset to the stack. Clobbers r0 to r5; r7 is A and no view.
@@ -36,7 +48,12 @@ impl Emitter<'_> {
     }
 
     /// Copies bytes at the offset in r2 to the stack. `again` computes the offset in r2 once more.
-    fn load_bytes(&mut self, filter: &Making<'_>, again: &dyn Fn(&mut Assembler), size: u8) {
+    pub(super) fn load_bytes(
+        &mut self,
+        filter: &Making<'_>,
+        again: &dyn Fn(&mut Assembler),
+        size: u8,
+    ) {
         let len = i32::from(size).into();
         self.target
             .load(&mut self.asm, again, false, len, LOADED, filter.out);
@@ -44,12 +61,12 @@ impl Emitter<'_> {
 
     /// Loads the copied number into r1.
     pub(super) fn loaded(&mut self, size: u8) {
-        let width = match size {
-            1 => Width::Byte,
-            2 => Width::Half,
-            _ => Width::Word,
-        };
-        self.asm.load(width, R1, R10, LOADED);
+        self.asm.load(width(size), R1, R10, LOADED);
+        self.in_host_order(size);
+    }
+
+    /// Turns bytes in r1 into a number.
+    pub(super) fn in_host_order(&mut self, size: u8) {
         match size {
             1 => {}
             2 => self.asm.big_endian(R1, 16),
@@ -112,15 +129,39 @@ impl Emitter<'_> {
             asm.set(R2, R8);
             asm.alu(Op::Add, R2, number);
         };
+        self.behind_ipv4(filter, number, size, done);
         position(&mut self.asm);
         self.asm.jump_if(If::Greater, R2, 0xffff, filter.out);
-        if filter.source == Source::Tagged {
-            self.indirect_tagged(filter, size, number, done);
+        match filter.source {
+            Source::Tagged => self.indirect_tagged(filter, size, number, done),
+            Source::Untagged => self.indirect_untagged(filter, size, number, done),
+            Source::Frame | Source::Socket | Source::Device => {}
         }
         self.load_bytes(filter, &position, size);
         self.loaded(size);
         self.asm.bind(done);
         Ok(())
+    }
+
+    /// Loads directly what an IPv4 header without options is before.
+    fn behind_ipv4(&mut self, filter: &Making<'_>, number: i32, size: u8, done: Label) {
+        let tag = match filter.source {
+            Source::Untagged => TAG_LEN,
+            Source::Frame | Source::Tagged | Source::Socket | Source::Device => 0,
+        };
+        let offset = number.checked_add(IPV4_LEN + tag).map(u16::try_from);
+        let Some(Ok(offset)) = offset.filter(|_| number >= ETHERNET_LEN) else {
+            return;
+        };
+        if filter.source == Source::Tagged || !self.target.is_near(offset, size) {
+            return;
+        }
+        let other = self.asm.label();
+        self.asm.jump_if(If::NotEqual, R8, IPV4_LEN, other);
+        self.target.near(&mut self.asm, offset, width(size), other);
+        self.in_host_order(size);
+        self.asm.jump(done);
+        self.asm.bind(other);
     }
 
     /// Handles offsets within or after the tag. Falls through for bytes before the tag, with their
@@ -152,3 +193,16 @@ impl Emitter<'_> {
         self.asm.bind(before);
     }
 }
+
+fn width(size: u8) -> Width {
+    match size {
+        1 => Width::Byte,
+        2 => Width::Half,
+        _ => Width::Word,
+    }
+}
+
+/// Bytes of an Ethernet header.
+const ETHERNET_LEN: i32 = 14;
+/// Bytes of an IPv4 header without options.
+const IPV4_LEN: i32 = 20;

@@ -1,0 +1,183 @@
+//! A handle's own filter at XDP. Filters for live handles expect the first VLAN tag beside the
+//! frame, where the kernel's receive path puts it (net/core/skbuff.c, `skb_vlan_untag`), and the
+//! bytes without it.
+
+use super::super::emitter::Emitter;
+use super::super::stack::TWO_PARTS;
+use super::{Made, Making, Source, TAG_LEN};
+use fanpcap_bpf::Classic;
+use fanpcap_bpf::assembler::{
+    Assembler, If, Label, Op, Operand, R0, R1, R2, R7, R8, R9, R10, Width,
+};
+
+/// linux/filter.h: the first ancillary offset, as a 32-bit number.
+const SKF_AD_OFF: u32 = 0xffff_f000;
+
+/// linux/if_arp.h.
+const ARPHRD_ETHER: i32 = 1;
+/// linux/if_packet.h.
+const PACKET_HOST: i32 = 0;
+
+/// Where a tag is: its first byte, and the one behind its last.
+const TAG: u16 = 12;
+const BEHIND_TAG: u16 = 16;
+
+// linux/if_ether.h: the protocols of frames with a length in place of a type.
+const ETH_P_802_3_MIN: i32 = 0x0600;
+const ETH_P_802_3: i32 = 1;
+const ETH_P_802_2: i32 = 4;
+
+impl Emitter<'_> {
+    /// Translates a filter twice, for frames with a tag and without.
+    pub(super) fn device_filter(&mut self, code: &[Classic], text: &str) -> Made {
+        let (untagged, tagged) = (self.asm.label(), self.asm.label());
+        let labels = Vec::new();
+        let first = Making {
+            text,
+            source: Source::Device,
+            labels,
+            out: untagged,
+            at: 0,
+        };
+        // A frame that ends within its tag has none.
+        self.bytes(&first, TAG, 4);
+        self.asm.set(R9, R1);
+        self.asm.alu(Op::Right, R1, 16);
+        for kind in [0x8100, 0x88a8] {
+            self.asm.jump_if(If::Equal, R1, kind, tagged);
+        }
+        self.asm.jump(untagged);
+        self.asm.bind(tagged);
+        self.bytes(&first, BEHIND_TAG, 2);
+        self.classic(code, text, Source::Untagged)?;
+        self.asm.bind(untagged);
+        self.asm.note("of a frame without a tag");
+        self.classic(code, text, Source::Device)
+    }
+
+    /// Adds the tag to the bytes in r0 that the filter keeps, if it keeps any.
+    pub(super) fn keep_tag(&mut self) {
+        let done = self.asm.label();
+        self.asm.jump_if(If::Equal, R0, 0, done);
+        // More than any frame has.
+        self.asm.jump_if(If::Greater, R0, 0xffff, done);
+        self.asm.alu(Op::Add, R0, TAG_LEN);
+        self.asm.bind(done);
+    }
+
+    /// Loads bytes at a constant offset of a frame with a tag, as if it were not there, to r1.
+    pub(super) fn untagged(&mut self, filter: &Making<'_>, offset: u16, size: u8) {
+        let len = u16::from(size);
+        match offset.checked_add(4) {
+            None => self.asm.jump(filter.out),
+            Some(behind) if offset >= TAG => self.bytes(filter, behind, size),
+            Some(_) if offset + len <= TAG => self.bytes(filter, offset, size),
+            Some(_) => self.on_both_sides(filter, offset, len),
+        }
+    }
+
+    /// Loads bytes before the tag and behind it, up to 4, to r1.
+    fn on_both_sides(&mut self, filter: &Making<'_>, offset: u16, len: u16) {
+        self.asm.set(R2, i32::from(offset));
+        let all = i32::from(len) + TAG_LEN;
+        let again = |_: &mut Assembler| {};
+        self.target.load(
+            &mut self.asm,
+            &again,
+            false,
+            Operand::Number(all),
+            TWO_PARTS,
+            filter.out,
+        );
+        self.asm.set(R1, 0);
+        for at in offset..offset + len {
+            let at = if at < TAG { at } else { at + 4 };
+            let place = TWO_PARTS + i16::try_from(at - offset).unwrap_or(0);
+            self.asm.load(Width::Byte, R2, R10, place);
+            self.asm.alu(Op::Left, R1, 8);
+            self.asm.alu(Op::Or, R1, R2);
+        }
+    }
+
+    /// Handles offsets before the tag and on both sides of it. Falls through for bytes behind it,
+    /// with their offset in the frame in r2.
+    pub(super) fn indirect_untagged(
+        &mut self,
+        filter: &Making<'_>,
+        size: u8,
+        number: i32,
+        done: Label,
+    ) {
+        let behind = self.asm.label();
+        let len = u16::from(size);
+        self.asm
+            .jump_if(If::GreaterEqual, R2, i32::from(TAG), behind);
+        for offset in TAG + 1 - len..TAG {
+            let other = self.asm.label();
+            self.asm.jump_if(If::NotEqual, R2, i32::from(offset), other);
+            self.on_both_sides(filter, offset, len);
+            self.asm.jump(done);
+            self.asm.bind(other);
+        }
+        let before = move |asm: &mut Assembler| {
+            asm.set(R2, R8);
+            asm.alu(Op::Add, R2, number);
+        };
+        self.load_bytes(filter, &before, size);
+        self.loaded(size);
+        self.asm.jump(done);
+        self.asm.bind(behind);
+        self.asm.alu(Op::Add, R2, TAG_LEN);
+    }
+
+    /// A load from an offset beyond 2^31, to r1. Refuses what the reader would not know either.
+    pub(super) fn beside_at_device(&mut self, filter: &Making<'_>, k: u32) -> Made {
+        let tag = (filter.source == Source::Untagged).then_some(R9);
+        let Some(what) = k.checked_sub(SKF_AD_OFF) else {
+            return Err(filter.refuse("it asks for more than the frame"));
+        };
+        match (what, tag) {
+            (0, _) => self.protocol_of_frame(filter),
+            (4, _) => self.asm.set(R1, PACKET_HOST),
+            (8, _) => self.target.interface(&mut self.asm),
+            (28, _) => self.asm.set(R1, ARPHRD_ETHER),
+            (40, _) => {
+                self.asm.set(R1, R7);
+                self.asm.alu(Op::Xor, R1, R8);
+            }
+            (44 | 48 | 60, None) => self.asm.set(R1, 0),
+            (44, Some(tag)) => {
+                self.asm.set(R1, tag);
+                self.asm.alu(Op::And, R1, 0xffff);
+            }
+            (48, Some(_)) => self.asm.set(R1, 1),
+            (60, Some(tag)) => {
+                self.asm.set(R1, tag);
+                self.asm.alu(Op::Right, R1, 16);
+            }
+            _ => return Err(filter.refuse("only the kernel's own path knows that")),
+        }
+        Ok(())
+    }
+
+    /// Loads the frame's protocol as the receive path sees it (net/ethernet/eth.c,
+    /// `eth_type_trans`), to r1.
+    fn protocol_of_frame(&mut self, filter: &Making<'_>) {
+        let (known, novell, done) = (self.asm.label(), self.asm.label(), self.asm.label());
+        let type_at = match filter.source {
+            Source::Untagged => BEHIND_TAG,
+            Source::Frame | Source::Tagged | Source::Socket | Source::Device => TAG,
+        };
+        self.bytes(filter, type_at, 2);
+        self.asm
+            .jump_if(If::GreaterEqual, R1, ETH_P_802_3_MIN, known);
+        self.bytes(filter, type_at + 2, 2);
+        self.asm.jump_if(If::Equal, R1, 0xffff, novell);
+        self.asm.set(R1, ETH_P_802_2);
+        self.asm.jump(done);
+        self.asm.bind(novell);
+        self.asm.set(R1, ETH_P_802_3);
+        self.asm.bind(known);
+        self.asm.bind(done);
+    }
+}
