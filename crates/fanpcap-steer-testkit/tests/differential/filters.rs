@@ -52,7 +52,8 @@ fn protocol(frame: &[u8]) -> u16 {
 fn expected(code: &[Classic], frame: &[u8]) -> u32 {
     let (bytes, vlan) = untagged(frame);
     let view = View {
-        data: &bytes,
+        data: frame,
+        is_tag_inside: vlan.is_some(),
         wire_len: u32::try_from(bytes.len()).unwrap(),
         protocol: protocol(&bytes),
         pkttype: 0,

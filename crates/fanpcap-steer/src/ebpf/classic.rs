@@ -83,7 +83,7 @@ impl Emitter<'_> {
         self.asm.note("the user's filter");
         match self.target.kind() {
             ProgramKind::SocketFilter => self.classic(code, OWN, Source::Socket),
-            ProgramKind::Xdp => self.device_filter(code, OWN),
+            ProgramKind::Xdp | ProgramKind::SchedCls => self.device_filter(code, OWN),
         }
     }
 
