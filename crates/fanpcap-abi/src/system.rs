@@ -5,7 +5,7 @@ use fanpcap_bpf::Classic;
 use fanpcap_linux::process::{self, signal::Uncancelled};
 use fanpcap_pcap::functions::{Buffer, Handle, Opaque, Symbols, Text};
 use fanpcap_pcap::{System, for_each_function};
-use std::ffi::{c_int, c_long, c_uint, c_void};
+use std::ffi::{c_int, c_long, c_uint};
 use std::panic;
 use std::path::Path;
 use std::ptr::null_mut;

@@ -8,6 +8,7 @@ mod entry;
 pub mod environment;
 pub mod file;
 mod membership;
+mod asked;
 mod plan;
 
 use crate::report::{Fault, Report, shorten};

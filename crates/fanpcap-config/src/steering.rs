@@ -3,11 +3,11 @@
 use crate::fanout::Script;
 use crate::report::{Fault, Report};
 use crate::source::Source;
-use fanpcap_steer::Compiled;
 pub use fanpcap_steer::PcapCompiler;
 use fanpcap_steer::ebpf::EbpfError;
 pub use fanpcap_steer::ir::COUNTERS;
 use fanpcap_steer::ir::Tree;
+use fanpcap_steer::{AtXdp, Compiled};
 
 /// The counters of a steering program.
 pub type Counts = [u64; COUNTERS];
@@ -15,10 +15,17 @@ pub type Counts = [u64; COUNTERS];
 /// A compiled steering program. Two are equal when they do the same.
 #[derive(Debug)]
 pub struct Steering {
-    compiled: Compiled,
+    code: Code,
     title: String,
     text: String,
     is_sticky: bool,
+}
+
+/// What a steering program is compiled for.
+#[derive(Debug)]
+enum Code {
+    Sockets(Box<Compiled>),
+    Xdp(AtXdp),
 }
 
 impl PartialEq for Steering {
@@ -36,25 +43,59 @@ impl Steering {
     /// A mistake in the program, at its line; or a reason against the whole program, at the place
     /// that asks for it.
     pub fn compile(script: &Script, pcap: PcapCompiler<'_>) -> Result<Self, Report> {
+        let compile = |tree| {
+            let compiled = Compiled::with(&tree, script.sticky())?;
+            Ok(Code::Sockets(Box::new(compiled)))
+        };
+        Self::with(script, pcap, &compile)
+    }
+
+    /// Compiles a steering program for a group on the engine on XDP.
+    ///
+    /// # Errors
+    /// As [`Steering::compile`].
+    pub fn compile_at_xdp(script: &Script, pcap: PcapCompiler<'_>) -> Result<Self, Report> {
+        let compile = |tree| AtXdp::of(tree, script.sticky()).map(Code::Xdp);
+        Self::with(script, pcap, &compile)
+    }
+
+    fn with(
+        script: &Script,
+        pcap: PcapCompiler<'_>,
+        compile: &dyn Fn(Tree) -> Result<Code, EbpfError>,
+    ) -> Result<Self, Report> {
         let source = script.load()?;
-        let tree = tree(&source, pcap)?;
-        let compiled = Compiled::with(&tree, script.sticky());
+        let code = compile(tree(&source, pcap)?);
         Ok(Self {
-            compiled: compiled.map_err(|error| script.blame(unfit(&error)))?,
+            code: code.map_err(|error| script.blame(unfit(&error)))?,
             title: script.title(source.text()),
             text: script.whole(source.text()),
             is_sticky: script.sticky().is_some(),
         })
     }
 
-    /// The compiled objects.
-    pub fn compiled(&self) -> &Compiled {
-        &self.compiled
+    /// The compiled objects of a group of packet sockets.
+    pub fn compiled(&self) -> Option<&Compiled> {
+        match &self.code {
+            Code::Sockets(compiled) => Some(compiled.as_ref()),
+            Code::Xdp(_) => None,
+        }
+    }
+
+    /// The steering program of a group on the engine on XDP.
+    pub fn at_xdp(&self) -> Option<&AtXdp> {
+        match &self.code {
+            Code::Sockets(_) => None,
+            Code::Xdp(at_xdp) => Some(at_xdp),
+        }
     }
 
     /// See [`Compiled::digest`].
     pub fn digest(&self) -> u64 {
-        self.compiled.digest()
+        match &self.code {
+            Code::Sockets(compiled) => compiled.digest(),
+            Code::Xdp(at_xdp) => at_xdp.digest(),
+        }
     }
 
     /// The name of the steering program, or the beginning of its text; and whether its groups are
@@ -74,18 +115,19 @@ impl Steering {
     }
 
     /// Whether the steering program drops or counts, so that each member needs the filtering part.
+    /// On the engine on XDP the group's BPF program does it.
     pub fn has_filter(&self) -> bool {
-        self.compiled.filter().is_some()
+        self.compiled().is_some_and(|it| it.filter().is_some())
     }
 
-    /// Whether the steering program has counters.
+    /// Whether the members' filtering parts count.
     pub fn counts(&self) -> bool {
-        self.compiled.parts().counts()
+        self.compiled().is_some_and(|it| it.parts().counts())
     }
 
-    /// Whether `other` drops and counts the same packets.
+    /// Whether the members' filtering part of `other` drops and counts the same packets.
     pub fn filters_as(&self, other: &Self) -> bool {
-        let [own, others] = [self, other].map(|it| it.compiled.parts().filtering());
+        let [own, others] = [self, other].map(|it| it.compiled().map(|it| it.parts().filtering()));
         own == others
     }
 }
@@ -124,6 +166,21 @@ mod tests {
         assert_eq!(one, steering("main = do\n  tcp -- only\n  steer_flow"));
         assert_ne!(one, steering("main = udp >-> steer_flow"));
         assert_eq!(one.title(), "main = tcp >-> steer_flow");
+    }
+
+    #[test]
+    fn at_xdp_no_member_has_a_filter() {
+        let pcap: PcapCompiler<'_> = &|_| Err("no libpcap here".to_owned());
+        let script = Script::of_text(Source::new("test", "main = tcp >-> steer_flow"));
+        let steering = Steering::compile_at_xdp(&script, pcap).unwrap();
+        assert!(steering.at_xdp().is_some() && !steering.has_filter());
+        let flow = Steering::compile_at_xdp(&Script::default_mode(), pcap).unwrap();
+        assert_eq!(
+            flow.digest(),
+            Steering::compile(&Script::default_mode(), pcap)
+                .unwrap()
+                .digest()
+        );
     }
 
     #[test]

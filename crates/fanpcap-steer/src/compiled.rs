@@ -1,9 +1,10 @@
 //! A steering program compiled for a kernel fan-out group: its objects and its digest.
 
-use crate::ebpf::{self, EbpfError};
+use crate::ebpf::{self, Delivery, EbpfError};
 use crate::ir::{MEANING, Tree};
 use crate::parts::Parts;
-use fanpcap_bpf::{Classic, Object};
+use fanpcap_bpf::assembler::{Assembler, R0};
+use fanpcap_bpf::{Classic, MapSpec, Object};
 use std::fmt::{self, Write};
 
 /// A compiled steering program.
@@ -68,6 +69,74 @@ impl Compiled {
     /// same digest, unless they remember different numbers of flows. The digest is never 0.
     pub fn digest(&self) -> u64 {
         self.digest
+    }
+}
+
+/// A steering program for the engine on XDP: one BPF program has the whole tree, and is compiled with
+/// the delivery of the device that it runs on.
+#[derive(Debug)]
+pub struct AtXdp {
+    tree: Tree,
+    flows: Option<u32>,
+    digest: u64,
+}
+
+impl AtXdp {
+    /// Checks that the tree of a steering program can be compiled. A sticky group has a number of
+    /// `flows` to remember.
+    ///
+    /// # Errors
+    /// See [`EbpfError`].
+    pub fn of(tree: Tree, flows: Option<u32>) -> Result<Self, EbpfError> {
+        ebpf::xdp(&tree, flows, &Nowhere)?;
+        let digest = digest(&tree, MEANING, flows);
+        Ok(Self {
+            tree,
+            flows,
+            digest,
+        })
+    }
+
+    /// The BPF program, which delivers as `delivery` does.
+    ///
+    /// # Errors
+    /// See [`EbpfError`].
+    pub fn object(&self, delivery: &dyn Delivery) -> Result<Object, EbpfError> {
+        ebpf::xdp(&self.tree, self.flows, delivery)
+    }
+
+    /// See [`Compiled::digest`].
+    pub fn digest(&self) -> u64 {
+        self.digest
+    }
+}
+
+/// Delivers nothing: shows whether a steering program can be compiled.
+struct Nowhere;
+
+impl Delivery for Nowhere {
+    fn maps(&self) -> Vec<MapSpec> {
+        Vec::new()
+    }
+
+    fn arrive(&self, _: &mut Assembler) {}
+
+    fn stamp(&self, asm: &mut Assembler) {
+        asm.set(R0, 0);
+    }
+
+    fn deliver(&self, asm: &mut Assembler) {
+        asm.set(R0, 0);
+        asm.exit();
+    }
+
+    fn drop(&self, _: &mut Assembler) {}
+
+    fn miss(&self, _: &mut Assembler) {}
+
+    fn leave(&self, asm: &mut Assembler) {
+        asm.set(R0, 0);
+        asm.exit();
     }
 }
 
@@ -136,6 +205,16 @@ mod tests {
             let found = format!("{:016x}", digest(&example, MEANING, None));
             assert_eq!(found, expected, "{name}");
         }
+    }
+
+    #[test]
+    fn at_xdp_the_digest_is_the_same() {
+        let source = "main = tcp >-> inc 3 >-> steer_flow";
+        let at_xdp = AtXdp::of(read(source), None).unwrap();
+        assert_eq!(
+            at_xdp.digest(),
+            Compiled::of(&read(source)).unwrap().digest()
+        );
     }
 
     #[test]

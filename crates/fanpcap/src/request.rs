@@ -179,11 +179,21 @@ impl Request {
         })
     }
 
+    /// Whether the handle is for the engine on XDP.
+    fn is_on_xdp(&self) -> bool {
+        let settings = self.settings.as_ref();
+        settings.is_ok_and(|settings| settings.is_on_xdp(&self.device))
+    }
+
     fn compile(&self, script: &Script, pcap: PcapCompiler<'_>) -> Result<Arc<Steering>, Report> {
         if let Some(steering) = self.steering.get() {
             return Ok(Arc::clone(steering));
         }
-        let steering = Arc::new(Steering::compile(script, pcap)?);
+        let compile = match self.is_on_xdp() {
+            true => Steering::compile_at_xdp,
+            false => Steering::compile,
+        };
+        let steering = Arc::new(compile(script, pcap)?);
         Ok(Arc::clone(self.steering.get_or_init(|| steering)))
     }
 }

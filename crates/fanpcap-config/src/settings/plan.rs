@@ -1,13 +1,14 @@
 //! The plan of one handle by its settings: the group it joins, the mode, the snapshot length.
 
+use super::asked::Asked;
 use super::entry::{Entry, Target};
-use super::environment::{self, shell_name};
+use super::environment::shell_name;
 use super::keys::{Honoured, Key};
 use super::membership::{CALL, FanoutCall, Group, Membership};
-use super::on_xdp::{self, OnXdp, Steal};
+use super::on_xdp::{self, OnXdp};
 use super::value::Value;
 use super::{Settings, find};
-use crate::device::{Device, Part};
+use crate::device::Device;
 use crate::engine::Engine;
 use crate::fanout::{Fanout, Script};
 use crate::mode::ModeKind;
@@ -81,10 +82,13 @@ impl Settings {
         let mut tpacket = device.is_part() || device.is_fallback();
         let mut on_xdp = None;
         for part in device.parts() {
-            let handle = Handle {
+            let asked = Asked {
                 settings: self,
                 device,
                 part,
+            };
+            let handle = Handle {
+                asked,
                 call,
                 interfaces,
                 compile,
@@ -92,8 +96,8 @@ impl Settings {
             let joined = handle.membership()?;
             handle.refuse_unhonoured(joined.is_some())?;
             membership = membership.or(joined);
-            tpacket |= handle.engine().is_some_and(Engine::is_rings);
-            on_xdp = on_xdp.or(handle.on_xdp());
+            tpacket |= handle.asked.engine().is_some_and(Engine::is_rings);
+            on_xdp = on_xdp.or(handle.asked.on_xdp());
         }
         if membership.is_some() {
             refuse_engine(device)?;
@@ -132,9 +136,7 @@ impl Settings {
 
 /// One device of a handle, with everything that determines its plan.
 struct Handle<'a> {
-    settings: &'a Settings,
-    device: &'a Device,
-    part: &'a Part,
+    asked: Asked<'a>,
     call: Option<&'a FanoutCall>,
     interfaces: &'a [String],
     compile: Compile<'a>,
@@ -153,7 +155,7 @@ impl<'a> Handle<'a> {
         let is_default = asked.is_none();
         let default = || Fanout::Program(Script::default_mode());
         let mut fanout = asked.unwrap_or_else(default);
-        if self.on_xdp().is_some() {
+        if self.asked.on_xdp().is_some() {
             fanout = self.steered(group, fanout)?;
         }
         let (mode, steering, weight) = match fanout {
@@ -170,16 +172,20 @@ impl<'a> Handle<'a> {
             weight,
             is_default,
             origin,
-            name: self.settings.for_all(Key::Member).and_then(Entry::name),
+            name: self
+                .asked
+                .settings
+                .for_all(Key::Member)
+                .and_then(Entry::name),
         }))
     }
 
     fn group_entry(&self) -> Result<Option<(u16, &'a Entry)>, Report> {
-        let device = Target::Device(self.part.name.clone());
+        let device = Target::Device(self.asked.part.name.clone());
         let entry = self
             .in_environment(Key::Group)?
-            .or_else(|| find(&self.settings.file, Key::Group, &device))
-            .or_else(|| find(&self.settings.file, Key::Group, &Target::All));
+            .or_else(|| find(&self.asked.settings.file, Key::Group, &device))
+            .or_else(|| find(&self.asked.settings.file, Key::Group, &Target::All));
         Ok(entry.and_then(|entry| Some((entry.value.group()?, entry))))
     }
 
@@ -195,7 +201,11 @@ impl<'a> Handle<'a> {
     /// The entry with the mode or steering program of `group`, if there is one.
     fn fanout_entry(&self, group: Group) -> Result<Option<&'a Entry>, Report> {
         let of_group = || match group {
-            Group::Number(number) => find(&self.settings.file, Key::Fanout, &Target::Group(number)),
+            Group::Number(number) => find(
+                &self.asked.settings.file,
+                Key::Fanout,
+                &Target::Group(number),
+            ),
             Group::New => None,
         };
         match self.in_environment(Key::Fanout)?.or_else(of_group) {
@@ -206,10 +216,10 @@ impl<'a> Handle<'a> {
 
     /// The config file's entry for the default group, if `group` is the default group.
     fn default_fanout(&self, group: Group) -> Result<Option<&'a Entry>, Report> {
-        let Some(entry) = self.settings.default_fanout() else {
+        let Some(entry) = self.asked.settings.default_fanout() else {
             return Ok(None);
         };
-        match self.settings.default_group() {
+        match self.asked.settings.default_group() {
             None => Err(without_group(entry, DEF_GROUP)),
             Some(default) if group == Group::Number(default) => Ok(Some(entry)),
             Some(_) => Ok(None),
@@ -229,17 +239,20 @@ impl<'a> Handle<'a> {
     /// Refuses a mode that no group uses, because it was meant for something.
     fn refuse_mode_without_group(&self) -> Result<(), Report> {
         if let Some(entry) = self.variable(Key::Fanout)? {
-            let hint = format!("set PCAP_GROUP_{}=NUMBER too", shell_name(&self.part.name));
+            let hint = format!(
+                "set PCAP_GROUP_{}=NUMBER too",
+                shell_name(&self.asked.part.name)
+            );
             return Err(without_group(entry, &hint));
         }
-        let Settings { environment, file } = self.settings;
+        let Settings { environment, file } = self.asked.settings;
         let groups = environment
             .iter()
             .chain(file)
             .any(|entry| entry.key == Key::Group);
         match (
             find(environment, Key::Fanout, &Target::All),
-            self.settings.default_fanout(),
+            self.asked.settings.default_fanout(),
         ) {
             (Some(entry), _) if !groups => Err(without_group(entry, "set PCAP_GROUP=NUMBER too")),
             (_, Some(entry)) => Err(without_group(entry, DEF_GROUP)),
@@ -249,7 +262,7 @@ impl<'a> Handle<'a> {
 
     /// The environment's entry for `key`: a variable for this device, else one for all devices.
     fn in_environment(&self, key: Key) -> Result<Option<&'a Entry>, Report> {
-        let for_all = || find(&self.settings.environment, key, &Target::All);
+        let for_all = || find(&self.asked.settings.environment, key, &Target::All);
         Ok(self.variable(key)?.or_else(for_all))
     }
 
@@ -258,12 +271,12 @@ impl<'a> Handle<'a> {
     fn variable(&self, key: Key) -> Result<Option<&'a Entry>, Report> {
         let named = |name: &str| {
             find(
-                &self.settings.environment,
+                &self.asked.settings.environment,
                 key,
                 &Target::Device(name.to_owned()),
             )
         };
-        let name = &self.part.name;
+        let name = &self.asked.part.name;
         let spelled = shell_name(name);
         let (None, Some(entry)) = (named(name), named(&spelled)) else {
             return Ok(named(name));
@@ -277,79 +290,20 @@ impl<'a> Handle<'a> {
 
     /// Refuses settings for this handle that this version does not honour.
     fn refuse_unhonoured(&self, joins: bool) -> Result<(), Report> {
-        let Settings { environment, file } = self.settings;
-        let is_on_xdp = self.engine() == Some(Engine::Xdp);
+        let Settings { environment, file } = self.asked.settings;
+        let is_on_xdp = self.asked.engine() == Some(Engine::Xdp);
         let refused = |&entry: &&Entry| match entry.key.row().honoured {
             Honoured::Always => false,
             Honoured::OutsideGroups => joins,
-            Honoured::OurEngines => self.driver() == Some(entry) && !entry.is_ours(),
-            Honoured::OnXdp => !is_on_xdp && self.concerns(entry) && !entry.is_default(),
-            Honoured::Never => self.concerns(entry),
+            Honoured::OurEngines => self.asked.driver() == Some(entry) && !entry.is_ours(),
+            Honoured::OnXdp => !is_on_xdp && self.asked.concerns(entry) && !entry.is_default(),
+            Honoured::Never => self.asked.concerns(entry),
         };
         match environment.iter().chain(file).find(refused) {
             None => Ok(()),
             Some(entry) if entry.key.row().honoured == Honoured::OnXdp => Err(needs_xdp(entry)),
             Some(entry) => Err(not_in_version(entry)),
         }
-    }
-
-    /// The engine of the device's name, else of settings.
-    fn engine(&self) -> Option<Engine> {
-        let of_settings = || self.driver().and_then(Entry::engine);
-        self.device.engine().or_else(of_settings)
-    }
-
-    /// The plan for the engine on XDP, if that is the engine.
-    fn on_xdp(&self) -> Option<OnXdp> {
-        let is_on_sockets = self.device.is_part() || self.device.is_fallback();
-        if self.engine() != Some(Engine::Xdp) || is_on_sockets {
-            return None;
-        }
-        let of_device = |key| self.of_device(key).map(|entry| &entry.value);
-        let steal = match of_device(Key::Steal) {
-            Some(Value::Steal(steal)) => *steal,
-            _ => Steal::No,
-        };
-        let outgoing = match of_device(Key::Outgoing) {
-            Some(Value::YesNo(outgoing)) => *outgoing,
-            _ => steal == Steal::No,
-        };
-        let of_name = self.device.engine().map(|_| self.device.text().to_owned());
-        let origin = of_name.or_else(|| self.driver().map(Entry::origin));
-        Some(OnXdp {
-            steal,
-            outgoing,
-            origin: origin.unwrap_or_default(),
-        })
-    }
-
-    /// The first setting of this key that concerns the device.
-    fn of_device(&self, key: Key) -> Option<&'a Entry> {
-        let mut entries = self.settings.file.iter();
-        entries.find(|entry| entry.key == key && self.concerns(entry))
-    }
-
-    /// The engine that settings name for this device. The environment takes precedence.
-    fn driver(&self) -> Option<&'a Entry> {
-        let Settings { environment, file } = self.settings;
-        let mut entries = environment.iter().chain(file);
-        entries.find(|entry| entry.key == Key::Driver && self.concerns(entry))
-    }
-
-    fn concerns(&self, entry: &Entry) -> bool {
-        match &entry.target {
-            Target::Device(device) | Target::Channel(device, _) => self.is(device, entry),
-            Target::All => true,
-            Target::Group(_) => false,
-        }
-    }
-
-    /// Whether the entry's `device` is this one, or the interface below this virtual device.
-    fn is(&self, device: &str, entry: &Entry) -> bool {
-        let spelled = |name: &str| entry.is_variable() && shell_name(name) == device;
-        [&self.part.name, &self.part.base]
-            .into_iter()
-            .any(|name| name == device || spelled(name))
     }
 }
 
@@ -374,36 +328,6 @@ impl Entry {
             return None;
         };
         Some(name.clone())
-    }
-
-    /// The engine of the entry.
-    fn engine(&self) -> Option<Engine> {
-        let Value::Engine(engine) = self.value else {
-            return None;
-        };
-        Some(engine)
-    }
-
-    /// Whether the entry names an engine that this version has.
-    fn is_ours(&self) -> bool {
-        self.engine().is_some_and(Engine::is_ours)
-    }
-
-    /// Whether the entry asks for what packet sockets do anyway.
-    fn is_default(&self) -> bool {
-        matches!(self.value, Value::Steal(Steal::No) | Value::YesNo(true))
-    }
-
-    fn origin(&self) -> String {
-        let place = &self.place;
-        match self.is_variable() {
-            true => place.text.clone(),
-            false => format!("{}:{}", place.source, place.line),
-        }
-    }
-
-    fn is_variable(&self) -> bool {
-        self.place.source == environment::SOURCE
     }
 }
 

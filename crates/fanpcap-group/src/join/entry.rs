@@ -14,6 +14,7 @@ use crate::stake::Stake;
 use crate::steered::{SteerError, Steered, load_fanout};
 use crate::table::{Row, State, at};
 use crate::turn::GroupLock;
+use fanpcap_bpf::ProgramKind;
 use fanpcap_config::settings::Group;
 use fanpcap_config::steering::Steering;
 use fanpcap_linux::bpf::{LoadError, Loaded};
@@ -26,7 +27,8 @@ use std::sync::Arc;
 
 /// What the members of a new group share.
 pub(super) fn new_shared(key: u64, steering: &Steering) -> Result<Shared, SteerError> {
-    let kind = steering.compiled().fanout().kind;
+    let kind = steering.compiled().map(|compiled| compiled.fanout().kind);
+    let kind = kind.unwrap_or(ProgramKind::Xdp);
     Shared::new(key).map_err(|error| SteerError::Load(LoadError::of_map(kind, error)))
 }
 

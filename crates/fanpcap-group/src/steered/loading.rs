@@ -6,6 +6,7 @@ use fanpcap_config::steering::{Counts, Steering};
 use fanpcap_linux::bpf::{Loaded, Map};
 use fanpcap_linux::packet::Filter;
 use fanpcap_linux::packet::optmem::{self, NoRoom};
+use fanpcap_steer::Compiled;
 use fanpcap_steer::ebpf::{COUNTERS_MAP, LATE_MAP, TABLE_MAP};
 use fanpcap_steer::ir::COUNTERS;
 use std::io;
@@ -16,20 +17,22 @@ pub(crate) fn load_fanout(
     steering: &Steering,
     table: BorrowedFd<'_>,
 ) -> Result<Loaded, SteerError> {
-    let fanout = steering.compiled().fanout();
+    let compiled = steering.compiled();
+    // Only a program of the engine on XDP has none.
+    let compiled = compiled.ok_or_else(|| SteerError::Attach(io::ErrorKind::Unsupported.into()))?;
     let given = [(TABLE_MAP, table)];
-    Loaded::load_with(fanout, "fanpcap_steer", &given).map_err(SteerError::Load)
+    Loaded::load_with(compiled.fanout(), "fanpcap_steer", &given).map_err(SteerError::Load)
 }
 
 /// Loads the filtering part, if there is one, and checks that a socket has room for it.
 pub(super) fn load_filter(steering: &Steering) -> Result<Option<Loaded>, SteerError> {
-    let filter = steering.compiled().filter();
+    let filter = steering.compiled().and_then(Compiled::filter);
     filter.map(load_with_room).transpose()
 }
 
 /// Loads the filtering part together with a handle's own filter; `None` if that fails.
 pub(super) fn load_filter_with(steering: &Steering, own: &Filter) -> Option<Loaded> {
-    let filter = steering.compiled().filter_with(own.instructions());
+    let filter = steering.compiled()?.filter_with(own.instructions());
     load_with_room(&filter.ok()??).ok()
 }
 

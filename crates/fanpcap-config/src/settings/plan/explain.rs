@@ -1,7 +1,7 @@
 //! Explains the settings of one device: each value with its origin, and the settings without effect
 //! with the reason.
 
-use super::{Compile, Handle, Plan};
+use super::{Asked, Compile, Handle, Plan};
 use crate::device::{Device, Part};
 use crate::engine::Engine;
 use crate::report::{Report, quote};
@@ -91,10 +91,13 @@ impl Settings {
     ) -> Explained {
         let plan = self.plan(device, None, interfaces, compile);
         let part = device.parts().first();
-        let handle = part.map(|part| Handle {
+        let asked = |part| Asked {
             settings: self,
             device,
             part,
+        };
+        let handle = part.map(|part| Handle {
+            asked: asked(part),
             call: None,
             interfaces,
             compile,
@@ -187,9 +190,9 @@ impl<'a> Used<'a> {
         Self {
             group: group.map(|(_, entry)| entry),
             mode,
-            caplen: handle.settings.for_all(Key::Caplen),
-            member: handle.settings.for_all(Key::Member),
-            driver: handle.driver(),
+            caplen: handle.asked.settings.for_all(Key::Caplen),
+            member: handle.asked.settings.for_all(Key::Member),
+            driver: handle.asked.driver(),
         }
     }
 
@@ -222,14 +225,14 @@ impl<'a> Used<'a> {
         let concerns = match (entry.key, &entry.target) {
             // The file's mode without a target is the default group's.
             (Key::Fanout | Key::Program, Target::All) if !entry.is_variable() => {
-                group.is_some() && group == handle.settings.default_group()
+                group.is_some() && group == handle.asked.settings.default_group()
             }
             (Key::Fanout, Target::Group(number)) => group == Some(*number),
             (Key::Group | Key::Fanout, Target::Device(name)) => {
-                let spelled = entry.is_variable() && shell_name(&handle.part.name) == *name;
-                handle.part.name == *name || spelled
+                let spelled = entry.is_variable() && shell_name(&handle.asked.part.name) == *name;
+                handle.asked.part.name == *name || spelled
             }
-            _ => handle.concerns(entry),
+            _ => handle.asked.concerns(entry),
         };
         match first {
             _ if !concerns => None,
@@ -239,7 +242,7 @@ impl<'a> Used<'a> {
                 Some(ignored(entry, Reason::Overridden, why))
             }
             None => {
-                let name = &handle.part.name;
+                let name = &handle.asked.part.name;
                 let why = format!("{name} is in no group");
                 Some(ignored(entry, Reason::NoGroup, why))
             }

@@ -2,6 +2,7 @@
 
 use super::tests::{joins, plan_with, refusal, settings};
 use super::*;
+use crate::settings::Steal;
 use crate::source::Source;
 
 /// What a handle asks of the engine on XDP.

@@ -1,0 +1,124 @@
+//! Which settings concern a device, and which engine they ask for.
+
+use super::Settings;
+use super::entry::{Entry, Target};
+use super::environment::{self, shell_name};
+use super::keys::Key;
+use super::on_xdp::{OnXdp, Steal};
+use super::value::Value;
+use crate::device::{Device, Part};
+use crate::engine::Engine;
+
+/// One device of a handle, and the settings.
+#[derive(Clone, Copy)]
+pub(super) struct Asked<'a> {
+    pub(super) settings: &'a Settings,
+    pub(super) device: &'a Device,
+    pub(super) part: &'a Part,
+}
+
+impl Settings {
+    /// Whether a handle on `device` is for the engine on XDP.
+    pub fn is_on_xdp(&self, device: &Device) -> bool {
+        let asked = |part| Asked {
+            settings: self,
+            device,
+            part,
+        };
+        let mut all = device.parts().iter().map(asked);
+        all.any(|asked| asked.on_xdp().is_some())
+    }
+}
+
+impl<'a> Asked<'a> {
+    /// The engine of the device's name, else of settings.
+    pub(super) fn engine(&self) -> Option<Engine> {
+        let of_settings = || self.driver().and_then(Entry::engine);
+        self.device.engine().or_else(of_settings)
+    }
+
+    /// The plan for the engine on XDP, if that is the engine.
+    pub(super) fn on_xdp(&self) -> Option<OnXdp> {
+        let is_on_sockets = self.device.is_part() || self.device.is_fallback();
+        if self.engine() != Some(Engine::Xdp) || is_on_sockets {
+            return None;
+        }
+        let of_device = |key| self.of_device(key).map(|entry| &entry.value);
+        let steal = match of_device(Key::Steal) {
+            Some(Value::Steal(steal)) => *steal,
+            _ => Steal::No,
+        };
+        let outgoing = match of_device(Key::Outgoing) {
+            Some(Value::YesNo(outgoing)) => *outgoing,
+            _ => steal == Steal::No,
+        };
+        let of_name = self.device.engine().map(|_| self.device.text().to_owned());
+        let origin = of_name.or_else(|| self.driver().map(Entry::origin));
+        Some(OnXdp {
+            steal,
+            outgoing,
+            origin: origin.unwrap_or_default(),
+        })
+    }
+
+    /// The first setting of this key that concerns the device.
+    fn of_device(&self, key: Key) -> Option<&'a Entry> {
+        let mut entries = self.settings.file.iter();
+        entries.find(|entry| entry.key == key && self.concerns(entry))
+    }
+
+    /// The engine that settings name for this device. The environment takes precedence.
+    pub(super) fn driver(&self) -> Option<&'a Entry> {
+        let Settings { environment, file } = self.settings;
+        let mut entries = environment.iter().chain(file);
+        entries.find(|entry| entry.key == Key::Driver && self.concerns(entry))
+    }
+
+    pub(super) fn concerns(&self, entry: &Entry) -> bool {
+        match &entry.target {
+            Target::Device(device) | Target::Channel(device, _) => self.is(device, entry),
+            Target::All => true,
+            Target::Group(_) => false,
+        }
+    }
+
+    /// Whether the entry's `device` is this one, or the interface below this virtual device.
+    fn is(&self, device: &str, entry: &Entry) -> bool {
+        let spelled = |name: &str| entry.is_variable() && shell_name(name) == device;
+        [&self.part.name, &self.part.base]
+            .into_iter()
+            .any(|name| name == device || spelled(name))
+    }
+}
+
+impl Entry {
+    /// The engine of the entry.
+    pub(super) fn engine(&self) -> Option<Engine> {
+        let Value::Engine(engine) = self.value else {
+            return None;
+        };
+        Some(engine)
+    }
+
+    /// Whether the entry names an engine that this version has.
+    pub(super) fn is_ours(&self) -> bool {
+        self.engine().is_some_and(Engine::is_ours)
+    }
+
+    /// Whether the entry asks for what packet sockets do anyway.
+    pub(super) fn is_default(&self) -> bool {
+        matches!(self.value, Value::Steal(Steal::No) | Value::YesNo(true))
+    }
+
+    pub(super) fn origin(&self) -> String {
+        let place = &self.place;
+        match self.is_variable() {
+            true => place.text.clone(),
+            false => format!("{}:{}", place.source, place.line),
+        }
+    }
+
+    pub(super) fn is_variable(&self) -> bool {
+        self.place.source == environment::SOURCE
+    }
+}
