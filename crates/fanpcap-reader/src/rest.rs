@@ -270,6 +270,58 @@ mod tests {
         );
     }
 
+    /// The pace after snapshots of `records` each, every `microseconds`.
+    fn after_snapshots(timeout: Option<Duration>, records: u64, microseconds: u64) -> Pace {
+        let mut pace = Pace::records(LARGE_LEN, timeout);
+        for snapshot in 1..=3 {
+            pace.handle_snapshot(Drained {
+                last_ns: snapshot * microseconds * 1000,
+                records,
+                bytes: records * 1024,
+            });
+        }
+        pace
+    }
+
+    #[test]
+    fn a_reader_of_records_rests_while_a_part_of_its_ring_fills() {
+        let rest =
+            |limit, records, microseconds| after_snapshots(None, records, microseconds).rest(limit);
+        // A quarter of the ring has 2048 of these.
+        assert_eq!(rest(None, 512, 500), Some(Duration::from_micros(2000)));
+        assert_eq!(rest(None, 1, 1000), Some(LONGEST), "snapshots of one");
+        let limit = Some(Duration::from_millis(1));
+        assert_eq!(rest(limit, 512, 500), limit);
+        assert_eq!(rest(limit, 1, 1000), None, "fewer than 16");
+        assert_eq!(rest(None, 1, 2000), None, "fewer than 16");
+        assert_eq!(rest(None, 5, 0), None, "all at one time");
+        let mut pace = after_snapshots(None, 512, 500);
+        assert!(pace.rest(None).is_some());
+        assert_eq!(pace.rest(None), None, "nothing has come since");
+        let mut pace = after_snapshots(Some(Duration::ZERO), 512, 500);
+        assert_eq!(pace.rest(None), Some(LONGEST_IMMEDIATE));
+        let mut first = Pace::records(LARGE_LEN, None);
+        first.handle_snapshot(Drained {
+            last_ns: 1000,
+            records: 100,
+            bytes: 9600,
+        });
+        assert_eq!(first.rest(None), None, "nobody knows how long they took");
+    }
+
+    #[test]
+    fn who_waits_by_itself_is_told_how_many_to_wait_for() {
+        let expected = |timeout, records, microseconds| {
+            after_snapshots(timeout, records, microseconds).expect(WINDOW)
+        };
+        assert_eq!(expected(None, 512, 500), Some((WINDOW, 1024)));
+        let filled = Duration::from_micros(205);
+        let (rest, records) = expected(None, 5120, 512).unwrap();
+        assert!(rest < filled && records <= 2048, "{rest:?} {records}");
+        assert_eq!(expected(None, 1, 100), None, "slow");
+        assert_eq!(expected(Some(Duration::ZERO), 512, 500), None);
+    }
+
     #[test]
     fn immediate_mode_rests_only_when_packets_come_fast() {
         let after = |packets: u32, microseconds: u32| {

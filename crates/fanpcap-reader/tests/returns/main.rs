@@ -13,3 +13,7 @@ mod packets;
 mod several;
 mod company;
 mod inherited;
+#[path = "../../../fanpcap-ring/tests/program/mod.rs"]
+mod written;
+mod program;
+mod records;

@@ -1,0 +1,146 @@
+//! A port and ring buffers in ordinary memory: what the kernel and a BPF program do, told by the
+//! test.
+
+use super::written::{DEVICE, Program, Written, written};
+use fanpcap_linux::bpf::RingMapping;
+use fanpcap_reader::{Input, LinkState, Port, PortStatistics, ReadError, Ring};
+use fanpcap_ring::{Records, Remains};
+use std::collections::VecDeque;
+use std::io::{self, Read, Write};
+use std::os::fd::{AsFd, BorrowedFd};
+use std::os::unix::net::UnixStream;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+/// Bytes of a lane.
+pub(crate) const LEN: usize = 1 << 16;
+
+/// The time of day less the monotonic clock here: seven seconds.
+pub(crate) fn offset() -> u64 {
+    7_000_000_000
+}
+
+/// The kernel's side of one lane, and what its reader has asked for.
+pub(crate) struct FakeProgram {
+    /// Readable when the other end was written to.
+    here: UnixStream,
+    there: UnixStream,
+    lane: Mutex<Lane>,
+    /// The packets that come while the reader asks to be woken, one a time.
+    pub(crate) late: Mutex<VecDeque<Written>>,
+    /// What the reader has asked for.
+    pub(crate) armed: Mutex<Vec<u64>>,
+}
+
+struct Lane {
+    program: Program,
+    produced: u64,
+    wake_at: u64,
+}
+
+impl FakeProgram {
+    /// A device, and the reader's side of it.
+    pub(crate) fn new(timeout: Option<Duration>) -> (Arc<Self>, Input) {
+        let mapping = RingMapping::anonymous(LEN).unwrap();
+        let (here, there) = UnixStream::pair().unwrap();
+        here.set_nonblocking(true).unwrap();
+        let lane = Lane {
+            program: Program::of(&mapping),
+            produced: 0,
+            wake_at: 1,
+        };
+        let device = Arc::new(Self {
+            here,
+            there,
+            lane: Mutex::new(lane),
+            late: Mutex::default(),
+            armed: Mutex::default(),
+        });
+        let records = Records::new(vec![mapping], &DEVICE, offset).unwrap();
+        let input = Input {
+            ring: Ring::Records(records),
+            port: Arc::clone(&device) as Arc<dyn Port>,
+            timeout,
+        };
+        (device, input)
+    }
+
+    pub(crate) fn arrive(&self, packets: &[Written]) {
+        for packet in packets {
+            let mut lane = self.lane.lock().unwrap();
+            assert!(lane.program.arrive(packet), "the ring is full");
+            lane.produced += 1;
+            if lane.produced == lane.wake_at {
+                (&self.there).write_all(&[0]).unwrap();
+            }
+        }
+    }
+
+    /// What a reader has left that is dead now and had taken so many.
+    pub(crate) fn remains(&self, taken: u64) -> Remains {
+        let copy = self.lane.lock().unwrap().program.copy();
+        let records = Records::new(vec![copy], &DEVICE, offset).unwrap();
+        Remains::of_records(records, taken)
+    }
+
+    /// Spoils the length of the next record.
+    pub(crate) fn spoil(&self) {
+        let lane = self.lane.lock().unwrap();
+        let next = lane.program.read();
+        lane.program.put(next, &u32::to_ne_bytes(1 << 20));
+    }
+}
+
+impl Port for FakeProgram {
+    fn waits_on(&self) -> BorrowedFd<'_> {
+        self.here.as_fd()
+    }
+
+    fn is_socket(&self) -> bool {
+        false
+    }
+
+    fn arm(&self, after: u64) -> bool {
+        self.armed.lock().unwrap().push(after);
+        if let Some(packet) = self.late.lock().unwrap().pop_front() {
+            self.arrive(&[packet]);
+        }
+        while (&self.here).read(&mut [0; 64]).is_ok_and(|count| count > 0) {}
+        let mut lane = self.lane.lock().unwrap();
+        lane.wake_at = lane.produced + after;
+        after > 1 || lane.program.producer() == lane.program.consumer()
+    }
+
+    fn loopback(&self) -> Option<u32> {
+        None
+    }
+
+    fn check(&self, _: i16) -> Result<LinkState, ReadError> {
+        Ok(LinkState::Up)
+    }
+
+    fn link(&self) -> Result<LinkState, ReadError> {
+        Ok(LinkState::Up)
+    }
+
+    fn poll_error(&self, error: io::Error) -> ReadError {
+        ReadError::new(error)
+    }
+
+    fn take_statistics(&self) -> io::Result<PortStatistics> {
+        Ok(PortStatistics::default())
+    }
+}
+
+/// A packet at so many microseconds, of so many bytes.
+pub(crate) fn record(microseconds: u64, length: u8) -> Written {
+    Written {
+        data: (0..length).collect(),
+        ..written(microseconds * 1000)
+    }
+}
+
+/// Packets of 60 bytes at these times.
+pub(crate) fn records<const N: usize>(microseconds: [u64; N]) -> [Written; N] {
+    microseconds.map(|microseconds| record(microseconds, 60))
+}

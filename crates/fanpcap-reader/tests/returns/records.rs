@@ -1,0 +1,361 @@
+//! Records of a BPF program: what a read delivers, when it waits, and what it asks of the kernel
+//! before.
+
+use super::company::FakeCompany;
+use super::fake::{FakeDevice, LATER, NONBLOCKING, OPTIONS, Return, dispatch, packet, times};
+use super::program::{FakeProgram, record, records};
+use super::written::Written;
+use fanpcap_bpf::Classic;
+use fanpcap_linux::file::shared;
+use fanpcap_linux::wait::events;
+use fanpcap_reader::{Direction, Inheritance, PublishedPosition, Reader};
+use std::os::fd::{BorrowedFd, RawFd};
+use std::thread;
+use std::time::{Duration, Instant};
+
+const TIMEOUT: Option<Duration> = Some(Duration::from_millis(100));
+const IMMEDIATE: Option<Duration> = Some(Duration::ZERO);
+
+const COUNT: fn(i32) -> Return = Return::Count;
+
+#[test]
+fn a_read_delivers_what_is_there() {
+    let (device, input) = FakeProgram::new(TIMEOUT);
+    let reader = Reader::new(input, &OPTIONS).unwrap();
+    device.arrive(&records([1, 2, 3]));
+    assert_eq!(times(&reader, -1), (COUNT(3), vec![1, 2, 3]));
+    device.arrive(&records([400]));
+    assert_eq!(times(&reader, 0), (COUNT(1), vec![400]));
+    device.arrive(&records([500, 501, 502]));
+    assert_eq!(times(&reader, 2), (COUNT(2), vec![500, 501]));
+    assert_eq!(times(&reader, 2), (COUNT(1), vec![502]));
+}
+
+#[test]
+fn a_packet_comes_as_it_was_on_the_wire() {
+    let (device, input) = FakeProgram::new(TIMEOUT);
+    let reader = Reader::new(input, &NONBLOCKING).unwrap();
+    let cut = Written {
+        cut: 900,
+        ..record(1, 50)
+    };
+    device.arrive(&[cut]);
+    dispatch(&reader, -1, |got| {
+        assert_eq!((got.seconds, got.fraction, got.len), (7, 1, 950));
+        assert_eq!(got.data, (0..50).collect::<Vec<u8>>());
+    });
+}
+
+/// Packets that come while a read delivers are of the next one: else a read would not end where
+/// they come faster than the application takes them.
+#[test]
+fn a_read_ends_with_what_was_there() {
+    let (device, input) = FakeProgram::new(TIMEOUT);
+    let reader = Reader::new(input, &NONBLOCKING).unwrap();
+    device.arrive(&records([1, 2]));
+    let returned = dispatch(&reader, -1, |got| {
+        device.arrive(&records([got.fraction as u64 + 10]))
+    });
+    assert_eq!(returned, COUNT(2));
+    assert_eq!(times(&reader, -1), (COUNT(2), vec![11, 12]));
+}
+
+#[test]
+fn an_empty_ring_is_waited_for() {
+    for timeout in [None, TIMEOUT, IMMEDIATE] {
+        let (device, input) = FakeProgram::new(timeout);
+        let reader = Reader::new(input, &OPTIONS).unwrap();
+        thread::scope(|scope| {
+            scope.spawn(|| {
+                thread::sleep(LATER);
+                device.arrive(&records([1]));
+            });
+            assert_eq!(times(&reader, -1), (COUNT(1), vec![1]));
+        });
+        assert_eq!(*device.armed.lock().unwrap(), [1]);
+    }
+    let (_device, input) = FakeProgram::new(TIMEOUT);
+    let reader = Reader::new(input, &NONBLOCKING).unwrap();
+    assert_eq!(times(&reader, -1), (COUNT(0), vec![]));
+}
+
+/// Nobody wakes the reader for a packet that comes between its look and its wait.
+#[test]
+fn a_packet_that_comes_before_the_wait_is_not_waited_for() {
+    let (device, input) = FakeProgram::new(None);
+    let reader = Reader::new(input, &OPTIONS).unwrap();
+    device.late.lock().unwrap().extend(records([1]));
+    assert_eq!(times(&reader, -1), (COUNT(1), vec![1]));
+}
+
+#[test]
+fn a_break_ends_the_wait() {
+    let (_device, input) = FakeProgram::new(None);
+    let reader = Reader::new(input, &OPTIONS).unwrap();
+    thread::scope(|scope| {
+        scope.spawn(|| {
+            thread::sleep(LATER);
+            reader.break_loop();
+        });
+        assert_eq!(times(&reader, -1), (Return::Break, vec![]));
+    });
+}
+
+#[test]
+fn a_busy_reader_rests_and_asks_for_nothing() {
+    let (device, input) = FakeProgram::new(TIMEOUT);
+    let reader = Reader::new(input, &OPTIONS).unwrap();
+    device.arrive(&records([1]));
+    assert_eq!(times(&reader, -1).0, COUNT(1));
+    // 100 in a millisecond: an eighth of the ring is 85 of them.
+    device.arrive(&(1..=100).map(|it| record(it * 10, 60)).collect::<Vec<_>>());
+    assert_eq!(times(&reader, -1).0, COUNT(100));
+    device.arrive(&records([1001]));
+    let begun = Instant::now();
+    assert_eq!(times(&reader, -1).0, COUNT(1));
+    assert!(begun.elapsed() >= Duration::from_micros(840));
+    assert!(device.armed.lock().unwrap().is_empty());
+}
+
+#[test]
+fn garbage_is_an_error_and_the_reader_goes_on() {
+    let (device, input) = FakeProgram::new(TIMEOUT);
+    let reader = Reader::new(input, &NONBLOCKING).unwrap();
+    device.arrive(&records([1]));
+    device.spoil();
+    let (returned, _) = times(&reader, -1);
+    assert!(
+        matches!(&returned, Return::Error(text) if text.contains("corrupted frame")),
+        "{returned:?}"
+    );
+    device.arrive(&records([2]));
+    assert_eq!(times(&reader, -1), (COUNT(1), vec![2]));
+}
+
+/// Accepts packets of more than `length` bytes.
+fn longer_than(length: u32) -> Vec<Classic> {
+    let instruction = |code, jt, jf, k| Classic { code, jt, jf, k };
+    vec![
+        instruction(0x80, 0, 0, 0),
+        instruction(0x25, 0, 1, length),
+        instruction(0x06, 0, 0, u32::MAX),
+        instruction(0x06, 0, 0, 0),
+    ]
+}
+
+#[test]
+fn the_reader_filters_what_the_newest_filter_has_not_seen() {
+    // By which filter each of two packets was let in, and how many the reader then lets pass.
+    let cases = [
+        (Some(7), 7, 2),
+        (Some(7), 6, 1),
+        (Some(7), 0, 1),
+        (Some(0), 0, 1),
+        (None, 0, 1),
+        (None, 7, 1),
+    ];
+    for (number, passed, count) in cases {
+        let (device, input) = FakeProgram::new(TIMEOUT);
+        let reader = Reader::new(input, &NONBLOCKING).unwrap();
+        reader.set_filter(longer_than(70), number);
+        let let_in = |length| Written {
+            filter: passed,
+            ..record(1, length)
+        };
+        for _ in 0..10 {
+            device.arrive(&[let_in(60), let_in(80)]);
+            assert_eq!(times(&reader, -1).0, COUNT(count), "{number:?} {passed}");
+        }
+    }
+}
+
+/// As libpcap compiles it for a live handle, where the kernel has removed the tag.
+#[test]
+fn a_filter_reads_a_tagged_frame_as_if_the_tag_were_beside_it() {
+    let instruction = |code, jt, jf, k| Classic { code, jt, jf, k };
+    let tagged_ipv4 = vec![
+        instruction(0x30, 0, 0, 0xffff_f000 + 48),
+        instruction(0x15, 0, 7, 1),
+        instruction(0x20, 0, 0, 10),
+        instruction(0x15, 0, 5, 0x0a0b_0800),
+        instruction(0x28, 0, 0, 14),
+        instruction(0x15, 0, 3, 0x4511),
+        instruction(0x80, 0, 0, 0),
+        instruction(0x15, 0, 1, 18),
+        instruction(0x06, 0, 0, u32::MAX),
+        instruction(0x06, 0, 0, 0),
+    ];
+    let (device, input) = FakeProgram::new(TIMEOUT);
+    let reader = Reader::new(input, &NONBLOCKING).unwrap();
+    reader.set_filter(tagged_ipv4, None);
+    let addresses: Vec<u8> = (0..12).collect();
+    let frame = |rest: &[u8]| Written {
+        data: [&addresses, rest].concat(),
+        ..record(1, 0)
+    };
+    let tagged = frame(&[0x81, 0, 0, 9, 8, 0, 0x45, 0x11, 1, 2]);
+    let bare = frame(&[8, 0, 0x45, 0x11, 1, 2]);
+    device.arrive(&[bare, tagged.clone()]);
+    let mut got = Vec::new();
+    dispatch(&reader, -1, |packet| got.push((packet.len, packet.data)));
+    assert_eq!(got, [(22, tagged.data)], "with its tag, as it came");
+}
+
+#[test]
+fn packets_are_selected_by_where_they_go() {
+    for (direction, expected) in [(Direction::In, 1), (Direction::Out, 2)] {
+        let (device, input) = FakeProgram::new(TIMEOUT);
+        let reader = Reader::new(input, &NONBLOCKING).unwrap();
+        reader.set_direction(direction);
+        let outgoing = Written {
+            is_outgoing: true,
+            ..record(2, 60)
+        };
+        device.arrive(&[record(1, 60), outgoing]);
+        assert_eq!(times(&reader, -1), (COUNT(1), vec![expected]));
+    }
+}
+
+/// How long a descriptor is not readable, up to a second.
+fn wait_for(fd: RawFd) -> Option<Duration> {
+    // SAFETY: the reader that has it lives.
+    let fd = unsafe { BorrowedFd::borrow_raw(fd) };
+    let begun = Instant::now();
+    let found = events::poll(&[fd], Some(Duration::from_secs(1))).unwrap();
+    found[0].then(|| begun.elapsed())
+}
+
+fn is_readable(fd: RawFd) -> bool {
+    // SAFETY: as above.
+    let fd = unsafe { BorrowedFd::borrow_raw(fd) };
+    events::poll(&[fd], Some(Duration::ZERO)).unwrap()[0]
+}
+
+#[test]
+fn an_application_that_waits_by_itself_is_woken_for_a_packet() {
+    let (device, input) = FakeProgram::new(TIMEOUT);
+    let reader = Reader::new(input, &NONBLOCKING).unwrap();
+    let fd = reader.selectable().unwrap();
+    assert!(!is_readable(fd));
+    for round in 1..4 {
+        device.arrive(&records([round * 100_000]));
+        assert!(is_readable(fd));
+        assert_eq!(times(&reader, -1).0, COUNT(1));
+        assert!(!is_readable(fd), "{round}");
+        assert_eq!(times(&reader, -1).0, COUNT(0));
+        assert!(!is_readable(fd), "{round}");
+    }
+    device.late.lock().unwrap().extend(records([500_000]));
+    times(&reader, -1);
+    assert!(is_readable(fd), "it came before the kernel was asked");
+}
+
+#[test]
+fn what_a_read_has_left_is_readable() {
+    let (device, input) = FakeProgram::new(TIMEOUT);
+    let reader = Reader::new(input, &NONBLOCKING).unwrap();
+    let fd = reader.selectable().unwrap();
+    device.arrive(&records([1, 2, 3]));
+    assert_eq!(times(&reader, 1).0, COUNT(1));
+    assert!(is_readable(fd));
+    assert_eq!(times(&reader, 1).0, COUNT(1));
+    assert!(is_readable(fd));
+    assert_eq!(times(&reader, -1).0, COUNT(1));
+    assert!(!is_readable(fd));
+}
+
+#[test]
+fn an_application_that_waits_for_many_packets_is_woken_in_a_millisecond() {
+    let (device, input) = FakeProgram::new(TIMEOUT);
+    let reader = Reader::new(input, &NONBLOCKING).unwrap();
+    let fd = reader.selectable().unwrap();
+    device.arrive(&records([1]));
+    times(&reader, -1);
+    // 50 a millisecond.
+    device.arrive(&(1..=100).map(|it| record(it * 20, 60)).collect::<Vec<_>>());
+    times(&reader, -1);
+    assert_eq!(device.armed.lock().unwrap().last(), Some(&50));
+    device.arrive(&records([2001]));
+    assert!(wait_for(fd).is_some(), "the time is over");
+    times(&reader, -1);
+    let many: Vec<_> = (1..=60).map(|it| record(2001 + it * 20, 60)).collect();
+    device.arrive(&many);
+    assert!(is_readable(fd), "enough have come");
+}
+
+#[test]
+fn immediate_mode_asks_for_each_packet() {
+    let (device, input) = FakeProgram::new(IMMEDIATE);
+    let reader = Reader::new(input, &NONBLOCKING).unwrap();
+    reader.selectable();
+    for round in 0..3 {
+        let packets: Vec<_> = (0..100).map(|it| record(round * 1000 + it, 60)).collect();
+        device.arrive(&packets);
+        times(&reader, -1);
+    }
+    assert_eq!(*device.armed.lock().unwrap(), [1; 4]);
+}
+
+#[test]
+fn records_merge_with_other_devices_by_time() {
+    let (mut socket, blocks) = FakeDevice::new(true, Some(Duration::from_millis(10)));
+    let (first, one) = FakeProgram::new(TIMEOUT);
+    let (second, two) = FakeProgram::new(TIMEOUT);
+    let reader = Reader::of_several(vec![blocks, one, two], &OPTIONS).unwrap();
+    first.arrive(&records([1, 6]));
+    socket.arrive(&[packet(2, 60), packet(4, 60)]);
+    socket.arrive(&[packet(8, 60)]);
+    second.arrive(&records([3, 5, 7]));
+    let (returned, mut got) = times(&reader, -1);
+    assert_eq!((returned, got.len()), (COUNT(8), 8));
+    assert!(got.is_sorted());
+    got.dedup();
+    assert_eq!(got.len(), 8);
+}
+
+#[test]
+fn each_of_several_devices_wakes_an_application_that_waits_by_itself() {
+    let (first, one) = FakeProgram::new(TIMEOUT);
+    let (second, two) = FakeProgram::new(TIMEOUT);
+    let reader = Reader::of_several(vec![one, two], &NONBLOCKING).unwrap();
+    let fd = reader.selectable().unwrap();
+    for device in [&first, &second, &first] {
+        assert!(!is_readable(fd));
+        device.arrive(&records([9]));
+        assert!(is_readable(fd));
+        assert_eq!(times(&reader, -1), (COUNT(1), vec![9]));
+    }
+}
+
+#[test]
+fn a_dead_members_records_are_inherited() {
+    let (dead, input) = FakeProgram::new(TIMEOUT);
+    let its_reader = Reader::new(input, &NONBLOCKING).unwrap();
+    dead.arrive(&records([1, 3, 4, 6]));
+    assert_eq!(times(&its_reader, 2).1, [1, 3]);
+    let word = || shared::own(&[0])[0].clone();
+    let published = PublishedPosition {
+        taken: word(),
+        mark: word(),
+    };
+    let (device, input) = FakeProgram::new(TIMEOUT);
+    let reader = Reader::new(input, &NONBLOCKING).unwrap();
+    let company = FakeCompany::new();
+    let inheritance = Inheritance {
+        remains: dead.remains(2),
+        published: published.clone(),
+        done: Box::new(|taken| assert_eq!(taken, 2)),
+    };
+    company
+        .inherited
+        .lock()
+        .unwrap()
+        .push_back(vec![inheritance]);
+    company.join(&reader);
+    device.arrive(&records([2, 5, 7]));
+    let all = vec![2, 4, 5, 6, 7];
+    assert_eq!(times(&reader, -1), (COUNT(5), all));
+    assert_eq!(published.taken.get(), 4);
+    device.arrive(&records([8]));
+    assert_eq!(times(&reader, -1), (COUNT(1), vec![8]));
+}
