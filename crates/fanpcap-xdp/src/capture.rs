@@ -154,7 +154,7 @@ const XDP_DATA_END: i16 = 4;
 const XDP_QUEUE: i16 = 16;
 
 // linux/bpf.h, enum xdp_action.
-pub(crate) const XDP_PASS: i32 = 2;
+const XDP_PASS: i32 = 2;
 
 // linux/bpf.h, enum bpf_func_id.
 const MAP_LOOKUP: i32 = 1;

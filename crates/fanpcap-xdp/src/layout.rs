@@ -66,6 +66,9 @@ pub(crate) const SETTINGS_MAP: &str = "settings";
 /// Name of the per-CPU array with the stamp that the root takes, one row.
 pub(crate) const STAMP_MAP: &str = "stamp";
 
+/// Name of the array of the groups' BPF programs, by berth.
+pub(crate) const PROGRAMS_MAP: &str = "programs";
+
 /// The offsets in a row. The first line is the member's, the second the BPF program's.
 pub(crate) mod row {
     /// 64 bits: the record that wakes the reader, by the number of [`PRODUCED`] that it makes.
@@ -96,9 +99,18 @@ pub(crate) mod ledger {
 pub(crate) mod settings {
     /// 32 bits: what becomes of a packet of which no steering program says what the host gets.
     pub(crate) const VERDICT: i16 = 0;
-    /// 32 bits: whether the device may have a root.
+    /// 32 bits: whether the device has had a root.
     pub(crate) const HAS_ROOT: i16 = 4;
+    /// 32 bits: the berths of the root that the device has; 0 without one. For processes alone.
+    pub(crate) const ROOT: i16 = 8;
 }
+
+// Values of [`settings::VERDICT`]: linux/bpf.h, enum xdp_action.
+pub(crate) const XDP_DROP: u32 = 1;
+pub(crate) const XDP_PASS: u32 = 2;
+
+/// The most groups on a device.
+pub const BERTHS: u32 = 16;
 
 /// Bytes of the dock's settings.
 pub(crate) const SETTINGS_LEN: u32 = 512;
@@ -149,6 +161,11 @@ pub(crate) fn settings_row() -> MapSpec {
 /// The map of the root's stamp.
 pub(crate) fn stamp() -> MapSpec {
     MapSpec::given_rows(STAMP_MAP, MapKind::PerCpuArray, 8, 1)
+}
+
+/// The map of the groups' BPF programs.
+pub(crate) fn programs() -> MapSpec {
+    MapSpec::given_rows(PROGRAMS_MAP, MapKind::ProgArray, 4, BERTHS)
 }
 
 #[cfg(test)]

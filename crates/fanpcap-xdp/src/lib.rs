@@ -3,17 +3,24 @@
 //!
 //! Each group on a device has one BPF program ([`GroupProgram`]). What differs between members is
 //! in maps: ring buffers, and a row for each slot and lane. So members come and go by changes of
-//! maps alone. What all groups of a device share is its [`Dock`].
+//! maps alone. What all groups of a device share is its [`Device`].
 #![forbid(unsafe_code)]
 
 mod layout;
 mod rows;
 mod rings;
 mod capture;
+#[cfg(test)]
+mod test_group;
 mod program;
+mod unavailable;
+mod root;
+mod device;
 
 pub use capture::Capture;
-pub use layout::{Lanes, SLOTS};
+pub use device::{DEVICE_DESCRIPTORS, Device};
+pub use layout::{BERTHS, Lanes, SLOTS};
 pub use program::{DockMaps, GroupProgram, PROGRAM_DESCRIPTORS, ProgramError};
 pub use rings::MemberRings;
 pub use rows::{GroupCounts, SlotCounts};
+pub use unavailable::Unavailable;

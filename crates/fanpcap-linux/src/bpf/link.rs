@@ -52,18 +52,16 @@ impl LoadedProgram {
 }
 
 impl Attached {
-    /// The link behind `fd`, which comes from another process.
+    /// The link of an XDP program behind `fd`, which comes from another process.
     ///
     /// # Errors
-    /// `InvalidData` when it is not a link of an XDP program to the device; `EINVAL` when it is no
-    /// BPF object.
-    pub fn open(fd: OwnedFd, ifindex: u32) -> io::Result<Self> {
+    /// `InvalidData` when it is no such link; `EINVAL` when it is no BPF object.
+    pub fn open(fd: OwnedFd) -> io::Result<Self> {
         let attached = Self { link: fd };
-        let info = attached.info()?;
-        if info.kind == LINK_XDP && info.ifindex == ifindex {
+        if attached.info()?.kind == LINK_XDP {
             return Ok(attached);
         }
-        let text = "the BPF link is not of this device";
+        let text = "it is no BPF link of an XDP program";
         Err(io::Error::new(io::ErrorKind::InvalidData, text))
     }
 
@@ -92,12 +90,12 @@ impl Attached {
         bpf(BPF_LINK_DETACH, &mut attr).map(drop)
     }
 
-    /// Whether the device still has the BPF program: it is not gone, and nobody has detached it.
+    /// The index of the device; 0 when it is gone, or somebody has detached the BPF program.
     ///
     /// # Errors
     /// None on any known kernel.
-    pub fn is_attached(&self) -> io::Result<bool> {
-        self.info().map(|info| info.ifindex != 0)
+    pub fn ifindex(&self) -> io::Result<u32> {
+        self.info().map(|info| info.ifindex)
     }
 
     /// The number of the BPF program.
@@ -213,12 +211,12 @@ mod tests {
             attached.replace(&second).unwrap();
             assert_eq!(attached.program_id().unwrap(), second.id().unwrap());
             let sent = attached.as_fd().try_clone_to_owned().unwrap();
-            let other = attached.as_fd().try_clone_to_owned().unwrap();
-            assert!(Attached::open(other, index + 1).is_err());
-            let received = Attached::open(sent, index).unwrap();
-            assert!(received.is_attached().unwrap());
+            let other = second.as_fd().try_clone_to_owned().unwrap();
+            assert!(Attached::open(other).is_err());
+            let received = Attached::open(sent).unwrap();
+            assert_eq!(received.ifindex().unwrap(), index);
             received.detach().unwrap();
-            assert!(!attached.is_attached().unwrap());
+            assert_eq!(attached.ifindex().unwrap(), 0);
             assert_eq!(crate::netlink::link::get(index).unwrap().xdp, None);
             assert!(attached.replace(&second).is_err());
         };

@@ -154,6 +154,11 @@ impl Loaded {
         })
     }
 
+    /// The BPF program without its maps, which the kernel keeps for it.
+    pub fn into_program(self) -> LoadedProgram {
+        self.program
+    }
+
     /// Bytes that the kernel charges a socket for the BPF program, as the kernel has rewritten it;
     /// 0 if unknown.
     pub fn charged(&self) -> u64 {

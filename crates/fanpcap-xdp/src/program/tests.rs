@@ -1,85 +1,14 @@
 use super::*;
+use crate::layout::{XDP_DROP, XDP_PASS};
+use crate::test_group::{Dock, Group, frame, next};
 use fanpcap_bpf::Instruction;
-use fanpcap_linux::bpf::{Map, Table};
 use fanpcap_linux::wait::events;
-use fanpcap_ring::{LinkInfo, Records};
-use fanpcap_steer::ebpf::{self, TABLE_MAP};
-use fanpcap_steer::tree;
 use std::process::Command;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
-const XDP_DROP: u32 = 1;
-const XDP_PASS: u32 = 2;
-
-struct Group {
-    program: GroupProgram,
-    settings: Table,
-    _stamp: Map,
-    _table: Table,
-}
-
-/// A group whose slot 0 gets all that `source` does not drop.
 fn group(source: &str, lanes: Lanes) -> Group {
-    let tree = tree(source, &|_| Err("none".to_owned())).unwrap();
-    let settings = Table::create_rows("settings", layout::SETTINGS_LEN, 1).unwrap();
-    let stamp = Map::create("stamp", &layout::stamp()).unwrap();
-    let table = Table::create("table", 65_536).unwrap();
-    settings.view::<AtomicU32>(0, 1).unwrap()[0].store(XDP_DROP, Ordering::Relaxed);
-    let dock = DockMaps {
-        settings: settings.as_fd(),
-        stamp: stamp.as_fd(),
-    };
-    let given = [(TABLE_MAP, table.as_fd())];
-    let compile = |capture: &Capture| ebpf::xdp(&tree, None, capture);
-    let (program, _) = GroupProgram::load(lanes, dock, &given, &compile).unwrap();
-    Group {
-        program,
-        settings,
-        _stamp: stamp,
-        _table: table,
-    }
-}
-
-impl Group {
-    fn run(&self, frame: &[u8], times: u32) -> u32 {
-        let ran = self.program.program().run(frame, &[], times);
-        ran.unwrap().verdict
-    }
-
-    fn rings(&self, snaplen: u32) -> (MemberRings, Records) {
-        let rings = MemberRings::create(snaplen, Some(0), self.program.lanes(), true).unwrap();
-        let records = records(&rings);
-        self.program.put(0, &rings, snaplen).unwrap();
-        (rings, records)
-    }
-}
-
-fn records(rings: &MemberRings) -> Records {
-    let link = LinkInfo {
-        protocol: 0,
-        ifindex: 7,
-        hatype: 1,
-        pkttype: 0,
-    };
-    Records::new(rings.map().unwrap(), &link, || 0).unwrap()
-}
-
-/// What a record says: bytes, length on the wire, and the filter that it has passed.
-fn next(records: &mut Records) -> Option<(Vec<u8>, u32, u32)> {
-    records.open();
-    let frame = records.next_frame().unwrap()?;
-    Some((frame.data().to_vec(), frame.wire_len(), frame.filter()))
-}
-
-/// A UDP frame.
-fn frame(len: u16) -> Vec<u8> {
-    let mut frame: Vec<u8> = (0..len).map(|at| at.to_le_bytes()[0]).collect();
-    frame[12..14].copy_from_slice(&[8, 0]);
-    frame[14] = 0x45;
-    frame[16..18].copy_from_slice(&(len - 14).to_be_bytes());
-    frame[20..24].copy_from_slice(&[0, 0, 64, 17]);
-    frame
+    Group::of(source, lanes, Dock::that_steals().maps())
 }
 
 #[test]
@@ -190,11 +119,12 @@ fn the_record_that_the_reader_waits_for_wakes_it_and_no_other() {
 #[test]
 #[ignore = "needs root: eBPF"]
 fn the_verdict_is_the_docks_or_goes_to_the_root() {
-    let group = group("main = steer_flow", Lanes::for_queues(1));
+    let dock = Dock::that_steals();
+    let group = Group::of("main = steer_flow", Lanes::for_queues(1), dock.maps());
     let (_rings, mut records) = group.rings(96);
     let frame = frame(60);
     assert_eq!(group.run(&frame, 1), XDP_DROP);
-    let settings: &[AtomicU32] = group.settings.view(0, 2).unwrap();
+    let settings: &[AtomicU32] = dock.settings.view(0, 2).unwrap();
     settings[0].store(XDP_PASS, Ordering::Relaxed);
     assert_eq!(group.run(&frame, 1), XDP_PASS);
     settings[1].store(1, Ordering::Relaxed);

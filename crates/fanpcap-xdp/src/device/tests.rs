@@ -1,0 +1,198 @@
+use super::*;
+use crate::test_group::{Group, frame, next};
+use fanpcap_bpf::Instruction;
+use fanpcap_linux::netlink::link;
+use fanpcap_linux::packet::inject::Injector;
+use fanpcap_linux::packet::{self, Address};
+use fanpcap_linux::process::netns;
+use std::process::Command;
+use std::time::{Duration, Instant};
+
+/// Runs a test in a network namespace of its own with the pair va, vb.
+fn on_pair(test: impl FnOnce(u32) + Send + 'static) {
+    let run = move || {
+        netns::enter_new().unwrap();
+        for line in [
+            "link add va type veth peer name vb",
+            "link set va up",
+            "link set vb up",
+            "link set lo up",
+        ] {
+            let done = Command::new("ip").args(line.split(' ')).status().unwrap();
+            assert!(done.success(), "{line}");
+        }
+        test(interface::index("vb").unwrap());
+    };
+    std::thread::spawn(run).join().unwrap();
+}
+
+fn await_for(what: &str, mut is_so: impl FnMut() -> bool) {
+    let end = Instant::now() + Duration::from_secs(2);
+    while !is_so() {
+        assert!(Instant::now() < end, "{what}");
+        std::thread::sleep(Duration::from_millis(5));
+    }
+}
+
+fn program(group: &Group) -> OwnedFd {
+    let fd = group.program.program().as_fd();
+    fd.try_clone_to_owned().unwrap()
+}
+
+fn is_ours(frame: &[u8]) -> bool {
+    frame.get(12..15) == Some(&[8, 0, 0x45])
+}
+
+#[test]
+#[ignore = "needs root: eBPF, a network namespace"]
+fn groups_come_and_go_and_each_packet_goes_to_all_of_them() {
+    on_pair(|index| {
+        let device = Device::take_over(index).unwrap();
+        let sender = Injector::open("va").unwrap();
+        let lanes = Lanes::of_device(index);
+        let groups = [
+            "main = steer_flow",
+            "main = udp >-> steer_flow",
+            "main = drop",
+        ];
+        let groups = groups.map(|source| Group::of(source, lanes, device.maps()));
+        let mut members = groups.each_ref().map(|group| group.rings(65_535));
+        let mut got = |which: &[usize]| {
+            let before = groups
+                .each_ref()
+                .map(|it| it.program.group_counts().offered);
+            sender.send(&frame(60)).unwrap();
+            for (index, (_, records)) in members.iter_mut().enumerate() {
+                let offered = || groups[index].program.group_counts().offered - before[index];
+                if which.contains(&index) {
+                    await_for("offered", || offered() > 0);
+                    if index < 2 {
+                        await_for("record", || {
+                            let all = std::iter::from_fn(|| next(records));
+                            let ours = all.filter(|(bytes, ..)| is_ours(bytes));
+                            let count = ours.count();
+                            records.release();
+                            count == 1
+                        });
+                    }
+                } else {
+                    assert_eq!(offered(), 0, "group {index}");
+                }
+            }
+        };
+        let berth = |index: usize, berth: u8| (berth, program(&groups[index]));
+        got(&[]);
+        device.serve(&[berth(0, 3)]).unwrap();
+        got(&[0]);
+        device.serve(&[berth(0, 3), berth(1, 0)]).unwrap();
+        got(&[0, 1]);
+        device
+            .serve(&[berth(0, 3), berth(1, 0), berth(2, 15)])
+            .unwrap();
+        got(&[0, 1, 2]);
+        device.serve(&[berth(1, 0), berth(2, 15)]).unwrap();
+        got(&[1, 2]);
+        device.serve(&[berth(1, 0)]).unwrap();
+        got(&[1]);
+        device.serve(&[]).unwrap();
+        got(&[]);
+    });
+}
+
+#[test]
+#[ignore = "needs root: eBPF, a network namespace"]
+fn the_host_gets_what_a_group_gives_it_or_all_that_is_not_stolen() {
+    on_pair(|index| {
+        let device = Device::take_over(index).unwrap();
+        let sender = Injector::open("va").unwrap();
+        let group = Group::of("main = steer_flow", Lanes::of_device(index), device.maps());
+        // As a group that gives the host each packet, where there is a root.
+        let code = [Instruction::set(0, 1), Instruction::exit()];
+        let gives = LoadedProgram::load(ProgramKind::Xdp, "gives", &code).unwrap();
+        let gives = || gives.as_fd().try_clone_to_owned().unwrap();
+        let host = packet::open().unwrap();
+        let address = Address {
+            ifindex: index,
+            protocol: 0x0800,
+        };
+        packet::bind(host.as_fd(), address).unwrap();
+        let host_gets = || packet::take_statistics(host.as_fd()).unwrap().packets;
+        for (berths, steals, expected) in [
+            (vec![program(&group)], false, 3),
+            (vec![program(&group)], true, 0),
+            (vec![program(&group), program(&group)], true, 0),
+            (vec![program(&group), gives()], true, 3),
+            (vec![program(&group), program(&group)], false, 3),
+            (vec![program(&group)], true, 0),
+            (vec![], false, 3),
+            (vec![], true, 0),
+        ] {
+            device.set_steals(steals);
+            assert_eq!(device.steals(), steals);
+            let berths: Vec<(u8, OwnedFd)> = (0..).zip(berths).collect();
+            device.serve(&berths).unwrap();
+            let before = group.program.group_counts().offered;
+            for _ in 0..3 {
+                sender.send(&frame(60)).unwrap();
+            }
+            if !berths.is_empty() {
+                let offered = || group.program.group_counts().offered - before;
+                await_for("offered", || offered() >= 3);
+            }
+            std::thread::sleep(Duration::from_millis(10));
+            assert_eq!(host_gets(), expected, "{} {steals}", berths.len());
+        }
+    });
+}
+
+#[test]
+#[ignore = "needs root: eBPF, a network namespace"]
+fn a_device_that_cant_be_taken_over_says_why() {
+    on_pair(|index| {
+        let why = |ifindex| Device::take_over(ifindex).unwrap_err().to_string();
+        assert!(why(0).contains("any"));
+        assert!(why(interface::index("lo").unwrap()).contains("loopback"));
+        for (line, name, reason) in [
+            ("link add br type bridge", "br", "bridge"),
+            ("link add i0 type ifb", "i0", "driver takes no"),
+        ] {
+            // Not every kernel has all kinds.
+            let made = Command::new("ip").args(line.split(' ')).status().unwrap();
+            let index = interface::index(name).filter(|_| made.success());
+            assert!(
+                index.is_none_or(|index| why(index).contains(reason)),
+                "{line}"
+            );
+        }
+        assert!(why(u32::MAX / 2).contains("can't be asked"));
+        let first = Device::take_over(index).unwrap();
+        let second = why(index);
+        assert!(second.contains("fanpcap_root (id "), "{second}");
+        drop(first);
+        Device::take_over(index).unwrap();
+    });
+}
+
+#[test]
+#[ignore = "needs root: eBPF, a network namespace"]
+fn another_process_has_the_device_by_its_descriptors() {
+    on_pair(|index| {
+        let device = Device::take_over(index).unwrap();
+        let own = |fd: &BorrowedFd<'_>| fd.try_clone_to_owned().unwrap();
+        let copies = || device.descriptors().iter().map(own).collect::<Vec<_>>();
+        let other = Device::open(copies()).unwrap();
+        let mut wrong = copies();
+        wrong.swap(0, 1);
+        assert!(Device::open(wrong).is_err());
+        assert!(Device::open(Vec::new()).is_err());
+        drop(device);
+        let id = || link::get(index).unwrap().xdp.map(|it| it.program);
+        assert!(id().is_some());
+        let group = Group::of("main = steer_flow", Lanes::of_device(index), other.maps());
+        other.serve(&[(0, program(&group))]).unwrap();
+        assert_eq!(id(), group.program.program().id().ok());
+        assert_eq!(other.ifindex().unwrap(), index);
+        drop(other);
+        await_for("the kernel lets go", || id().is_none());
+    });
+}

@@ -1,0 +1,94 @@
+//! Groups for tests.
+
+use crate::layout::{self, XDP_DROP};
+use crate::{Capture, DockMaps, GroupProgram, Lanes, MemberRings};
+use fanpcap_linux::bpf::{Map, Table};
+use fanpcap_ring::{LinkInfo, Records};
+use fanpcap_steer::ebpf::{self, TABLE_MAP};
+use fanpcap_steer::tree;
+use std::os::fd::AsFd;
+use std::sync::atomic::{AtomicU32, Ordering};
+
+/// A group whose slot 0 gets all that its steering program does not drop.
+pub(crate) struct Group {
+    pub(crate) program: GroupProgram,
+    _table: Table,
+}
+
+impl Group {
+    pub(crate) fn of(source: &str, lanes: Lanes, dock: DockMaps<'_>) -> Self {
+        let tree = tree(source, &|_| Err("none".to_owned())).unwrap();
+        let table = Table::create("table", 65_536).unwrap();
+        let given = [(TABLE_MAP, table.as_fd())];
+        let compile = |capture: &Capture| ebpf::xdp(&tree, None, capture);
+        let (program, _) = GroupProgram::load(lanes, dock, &given, &compile).unwrap();
+        Self {
+            program,
+            _table: table,
+        }
+    }
+
+    pub(crate) fn run(&self, frame: &[u8], times: u32) -> u32 {
+        let ran = self.program.program().run(frame, &[], times);
+        ran.unwrap().verdict
+    }
+
+    /// Puts a member into slot 0.
+    pub(crate) fn rings(&self, snaplen: u32) -> (MemberRings, Records) {
+        let rings = MemberRings::create(snaplen, Some(0), self.program.lanes(), true).unwrap();
+        let records = records(&rings);
+        self.program.put(0, &rings, snaplen).unwrap();
+        (rings, records)
+    }
+}
+
+/// The maps of a dock without a device.
+pub(crate) struct Dock {
+    pub(crate) settings: Table,
+    stamp: Map,
+}
+
+impl Dock {
+    pub(crate) fn that_steals() -> Self {
+        let settings = Table::create_rows("settings", layout::SETTINGS_LEN, 1).unwrap();
+        settings.view::<AtomicU32>(0, 1).unwrap()[0].store(XDP_DROP, Ordering::Relaxed);
+        Self {
+            settings,
+            stamp: Map::create("stamp", &layout::stamp()).unwrap(),
+        }
+    }
+
+    pub(crate) fn maps(&self) -> DockMaps<'_> {
+        DockMaps {
+            settings: self.settings.as_fd(),
+            stamp: self.stamp.as_fd(),
+        }
+    }
+}
+
+fn records(rings: &MemberRings) -> Records {
+    let link = LinkInfo {
+        protocol: 0,
+        ifindex: 7,
+        hatype: 1,
+        pkttype: 0,
+    };
+    Records::new(rings.map().unwrap(), &link, || 0).unwrap()
+}
+
+/// What a record says: bytes, length on the wire, and the filter that it has passed.
+pub(crate) fn next(records: &mut Records) -> Option<(Vec<u8>, u32, u32)> {
+    records.open();
+    let frame = records.next_frame().unwrap()?;
+    Some((frame.data().to_vec(), frame.wire_len(), frame.filter()))
+}
+
+/// A UDP frame.
+pub(crate) fn frame(len: u16) -> Vec<u8> {
+    let mut frame: Vec<u8> = (0..len).map(|at| at.to_le_bytes()[0]).collect();
+    frame[12..14].copy_from_slice(&[8, 0]);
+    frame[14] = 0x45;
+    frame[16..18].copy_from_slice(&(len - 14).to_be_bytes());
+    frame[20..24].copy_from_slice(&[0, 0, 64, 17]);
+    frame
+}

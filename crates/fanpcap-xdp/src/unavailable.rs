@@ -1,0 +1,76 @@
+//! Why a device can't be captured from at XDP.
+
+use fanpcap_linux::bpf::LoadError;
+use std::error::Error;
+use std::{fmt, io};
+
+/// Why a device can't be captured from at XDP.
+#[derive(Debug)]
+pub enum Unavailable {
+    /// `any` is all devices, and no driver has it.
+    AnyDevice,
+    /// The device is a loopback: it has no driver that receives.
+    Loopback,
+    /// The device's frames are not Ethernet.
+    NotEthernet,
+    /// The device is a bridge, or another kind without a driver that receives.
+    Kind(String),
+    /// The device has an XDP program of another application.
+    Foreign {
+        /// The BPF program's name, if the process may ask for it.
+        name: Option<String>,
+        /// The kernel's number of the BPF program.
+        id: u32,
+    },
+    /// The driver has no XDP, or not with the device's present settings.
+    Driver(io::Error),
+    /// The kernel is older than Linux 5.18.
+    Kernel,
+    /// The kernel refuses a BPF program or a map: for lack of a capability, as a rule.
+    Load(LoadError),
+    /// The device can't be asked.
+    Device(io::Error),
+}
+
+impl fmt::Display for Unavailable {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::AnyDevice => f.write_str("the device any has no driver: name one device"),
+            Self::Loopback => f.write_str("a loopback device has no driver that receives"),
+            Self::NotEthernet => f.write_str("the device's frames are not Ethernet"),
+            Self::Kind(kind) => write!(
+                f,
+                "a device of the kind {kind} has no driver that receives: capture on its ports"
+            ),
+            Self::Foreign { name, id } => {
+                let name = name.as_deref().unwrap_or("a BPF program");
+                write!(
+                    f,
+                    "the device has another XDP program already, {name} (id {id}), and can have only one"
+                )
+            }
+            Self::Driver(error) => write!(
+                f,
+                "the device's driver takes no XDP program (or not with this MTU, LRO or number of queues): {error}"
+            ),
+            Self::Kernel => f.write_str("the kernel is older than Linux 5.18"),
+            Self::Load(error) => error.fmt(f),
+            Self::Device(error) => write!(f, "the device can't be asked: {error}"),
+        }
+    }
+}
+
+impl Error for Unavailable {
+    fn source(&self) -> Option<&(dyn Error + 'static)> {
+        match self {
+            Self::Driver(error) | Self::Device(error) => Some(error),
+            Self::Load(error) => Some(error),
+            Self::AnyDevice
+            | Self::Loopback
+            | Self::NotEthernet
+            | Self::Kind(_)
+            | Self::Foreign { .. }
+            | Self::Kernel => None,
+        }
+    }
+}
