@@ -10,7 +10,7 @@ mod lane;
 use crate::frame::{Corrupt, Frame, FrameRecord, LINK_LEN, LinkInfo, Stamp};
 use crate::wall::{OffsetClock, Wall};
 use fanpcap_linux::bpf::RingMapping;
-use lane::{Lane, NONE};
+use lane::{Lane, NONE, Next};
 use std::ptr::NonNull;
 
 /// The frame is on its way out.
@@ -151,14 +151,14 @@ impl Records {
 
     /// Begins with the lanes' parts of a snapshot.
     fn begin(&mut self) -> bool {
-        let Some(first) = self.choose() else {
+        if !self.choose(None) {
             // Discarded records are no records, and their room goes back all the same.
             self.give_all();
             return false;
-        };
+        }
         self.state = State::Open;
         self.before = self.taken;
-        self.wall.renew(first);
+        self.wall.renew(self.lanes[self.current].head);
         true
     }
 
@@ -167,19 +167,24 @@ impl Records {
     ///
     /// # Errors
     /// When what the ring says leaves it; the lane's part of the snapshot then counts as read.
-    #[inline]
+    #[inline(always)]
     pub fn next_frame(&mut self) -> Result<Option<Frame<'_>>, Corrupt> {
-        let Some(stamp) = self.settle() else {
-            return Ok(None);
+        let next = loop {
+            let next = self.lanes[self.current].next();
+            match next {
+                Some(next) if next.stamp < self.until => break next,
+                _ if self.choose(next) => {}
+                _ => return Ok(None),
+            }
         };
         let lane = &mut self.lanes[self.current];
         if lane.read() >= GIVE && !self.is_remains {
             lane.give();
         }
-        let record = lane.take()?;
+        let record = lane.take(next)?;
         self.taken += 1;
-        self.last = stamp;
-        let stamp = self.wall.time_of(stamp);
+        self.last = next.stamp;
+        let stamp = self.wall.time_of(next.stamp);
         let link = &self.links[usize::from(record.flags & OUTGOING)];
         let told = FrameRecord {
             link: NonNull::from(link).cast(),
@@ -194,10 +199,17 @@ impl Records {
     }
 
     /// When the packet of the next record arrived, if the snapshot has one.
-    #[inline]
     pub fn peek(&mut self) -> Option<Stamp> {
-        let stamp = self.settle()?;
-        Some(self.wall.time_of(stamp))
+        loop {
+            let next = self.lanes[self.current].next();
+            match next {
+                Some(next) if next.stamp < self.until => {
+                    return Some(self.wall.time_of(next.stamp));
+                }
+                _ if self.choose(next) => {}
+                _ => return None,
+            }
+        }
     }
 
     /// Ends the snapshot: gives the room of what was read back to the kernel. `None` when there is
@@ -207,6 +219,7 @@ impl Records {
             return None;
         }
         self.state = State::Closed;
+        self.lanes.iter_mut().for_each(Lane::leave);
         let bytes = self.lanes.iter().map(Lane::passed).max();
         self.give_all();
         Some(Drained {
@@ -222,24 +235,12 @@ impl Records {
         }
     }
 
-    /// The stamp of the record that comes next: `current` is its lane afterwards.
-    #[inline(always)]
-    fn settle(&mut self) -> Option<u64> {
-        if self.state != State::Open {
-            return None;
-        }
-        let head = self.lanes[self.current].peek();
-        if head < self.until {
-            return Some(head);
-        }
-        self.lanes[self.current].head = head;
-        self.choose()
-    }
-
-    /// Chooses the lane of the oldest record.
-    #[cold]
+    /// Chooses the lane of the oldest record. `next` is the current lane's record, if it is found.
+    /// False when the snapshot has none.
     #[inline(never)]
-    fn choose(&mut self) -> Option<u64> {
+    fn choose(&mut self, next: Option<Next>) -> bool {
+        let current = &mut self.lanes[self.current];
+        current.head = next.map_or_else(|| current.find(), |next| next.stamp);
         let (mut first, mut second) = (NONE, NONE);
         for (index, lane) in self.lanes.iter().enumerate() {
             if lane.head < first {
@@ -251,14 +252,9 @@ impl Records {
         }
         // Stamps that are equal need not go to and fro.
         self.until = second.saturating_add(1);
-        if first == NONE {
-            self.state = if self.is_open() {
-                State::Spent
-            } else {
-                State::Closed
-            };
-            return None;
+        if first == NONE && self.is_open() {
+            self.state = State::Spent;
         }
-        Some(first)
+        first != NONE
     }
 }

@@ -282,7 +282,7 @@ fn the_first_tag_of_a_frame_is_found() {
 /// in the program's order.
 #[test]
 fn records_go_between_threads() {
-    const ROUNDS: u64 = 200_000;
+    const ROUNDS: u64 = 50_000;
     let (programs, mut records) = device(1);
     std::thread::scope(|scope| {
         scope.spawn(move || {

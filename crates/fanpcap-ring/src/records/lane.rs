@@ -55,11 +55,21 @@ pub(super) struct Lane {
     begin: u64,
     /// What has gone back to the kernel.
     given: u64,
-    /// The stamp of the record at `at` when the lane was last left; [`NONE`]: none.
+    /// The stamp of the next record when the lane was last left; [`NONE`]: none.
     pub(super) head: u64,
 }
 
-/// A record that the BPF program has committed.
+/// A record that is committed.
+#[derive(Clone, Copy)]
+pub(super) struct Next {
+    pub(super) stamp: u64,
+    /// The BPF program's header.
+    header: NonNull<Header>,
+    /// The kernel's header.
+    word: u32,
+}
+
+/// A record that was taken.
 pub(super) struct Record {
     /// The frame's bytes, before which the header is.
     pub(super) data: NonNull<u8>,
@@ -89,20 +99,32 @@ impl Lane {
     /// Takes a snapshot of the producer's position.
     pub(super) fn look(&mut self) {
         self.begin = self.at;
-        self.end = self.ring.producer().load(Ordering::Acquire) & ALIGNED;
-        self.head = self.peek();
+        self.end = self.producer();
+        if self.unread() > self.ring.len() as u64 {
+            // The next record does not fit, and is found corrupt.
+            self.end = self.at.wrapping_add(1);
+        }
+        self.head = self.find();
+    }
+
+    /// Ends the snapshot.
+    pub(super) fn leave(&mut self) {
+        self.end = self.at;
+    }
+
+    /// The producer's position.
+    fn producer(&self) -> u64 {
+        self.ring.producer().load(Ordering::Acquire) & ALIGNED
     }
 
     /// Whether a committed record comes next.
     pub(super) fn is_ready(&self) -> bool {
-        let producer = self.ring.producer().load(Ordering::Acquire);
-        producer & ALIGNED != self.at && self.word() & BUSY == 0
+        self.producer() != self.at && self.word(self.at) & BUSY == 0
     }
 
     /// Whether one part of `parts` of the room or more is unread.
     pub(super) fn is_filled_to(&self, parts: u64) -> bool {
-        let producer = self.ring.producer().load(Ordering::Acquire);
-        producer.wrapping_sub(self.at) >= self.ring.len() as u64 / parts
+        self.producer().wrapping_sub(self.at) >= self.ring.len() as u64 / parts
     }
 
     /// Bytes of the ring buffer.
@@ -131,14 +153,14 @@ impl Lane {
         }
     }
 
-    /// Where the next record is.
+    /// Bytes of the snapshot that are unread.
     #[inline(always)]
-    fn base(&self) -> NonNull<u8> {
-        self.base_at(self.at)
+    fn unread(&self) -> u64 {
+        self.end.wrapping_sub(self.at)
     }
 
     #[inline(always)]
-    fn base_at(&self, position: u64) -> NonNull<u8> {
+    fn base(&self, position: u64) -> NonNull<u8> {
         #[expect(
             clippy::cast_possible_truncation,
             reason = "masked by the ring's length"
@@ -148,84 +170,84 @@ impl Lane {
         unsafe { self.ring.data().add(offset) }
     }
 
-    /// The length and state of the next record. Records begin at multiples of 8 bytes.
+    /// The length and state of the record at a position, a multiple of 8.
     #[inline(always)]
-    fn word(&self) -> u32 {
+    fn word(&self, position: u64) -> u32 {
         // SAFETY: aligned and within the data, which are mapped as long as `self`; the kernel
         // accesses it atomically too.
-        let word = unsafe { AtomicU32::from_ptr(self.base().as_ptr().cast()) };
+        let word = unsafe { AtomicU32::from_ptr(self.base(position).as_ptr().cast()) };
         word.load(Ordering::Acquire)
     }
 
-    /// The stamp of the next record; [`NONE`] if the snapshot has none.
+    /// The next record of the snapshot. `None`: it has none, or [`Lane::find`] finds it.
     #[inline(always)]
-    pub(super) fn peek(&mut self) -> u64 {
-        loop {
-            if self.at == self.end {
-                return NONE;
-            }
-            let word = self.word();
-            if word & (BUSY | DISCARDED) == 0 {
-                // SAFETY: twice the ring's length is mapped, which is more than the offset and a
-                // header's length.
-                let stamp = unsafe { self.base().add(KERNEL_HEAD) };
-                // SAFETY: as above, and aligned.
-                return unsafe { stamp.cast::<u64>().read() }.min(NONE - 2);
-            }
-            if let Some(stamp) = self.pass(word) {
-                return stamp;
-            }
+    pub(super) fn next(&self) -> Option<Next> {
+        let at = self.at;
+        if at == self.end {
+            return None;
         }
+        let word = self.word(at);
+        if word & (BUSY | DISCARDED) != 0 {
+            return None;
+        }
+        // SAFETY: twice the ring's length is mapped, which is more than the offset and two headers.
+        let header = unsafe { self.base(at).add(KERNEL_HEAD).cast::<Header>() };
+        // SAFETY: as above, and aligned; the record is committed, so that nobody writes to it.
+        let stamp = unsafe { header.cast::<u64>().read() }.min(NONE - 2);
+        Some(Next {
+            stamp,
+            header,
+            word,
+        })
     }
 
-    /// Passes a discarded record; else returns the stamp for [`Lane::peek`] to return. The snapshot
-    /// ends before a record that is not committed.
+    /// Passes discarded records. Returns the next one's stamp; [`NONE`] if the snapshot has none.
+    /// It ends before a record that is not committed.
     #[cold]
     #[inline(never)]
-    fn pass(&mut self, word: u32) -> Option<u64> {
-        let (stride, unread) = (stride(word), self.end.wrapping_sub(self.at));
-        if unread > self.ring.len() as u64 {
-            // To be found corrupt without delay.
-            return Some(0);
+    pub(super) fn find(&mut self) -> u64 {
+        while self.at != self.end {
+            if let Some(next) = self.next() {
+                return next.stamp;
+            }
+            let word = self.word(self.at);
+            if word & BUSY != 0 {
+                self.end = self.at;
+            } else if stride(word) > self.unread() {
+                self.skip();
+            } else if word & DISCARDED != 0 {
+                self.pass(self.at.wrapping_add(stride(word)));
+            }
         }
-        if word & BUSY != 0 {
-            self.end = self.at;
-            return Some(NONE);
-        }
-        if stride > unread {
-            return Some(0);
-        }
-        self.at += stride;
-        self.ring.read().store(self.at, Ordering::Relaxed);
-        None
+        NONE
     }
 
-    /// Takes the next record, which [`Lane::peek`] has found.
+    /// Takes the next record.
     #[inline(always)]
-    pub(super) fn take(&mut self) -> Result<Record, Corrupt> {
-        let word = self.word();
-        // SAFETY: as in peek().
-        let base = unsafe { self.base().add(KERNEL_HEAD) };
-        // SAFETY: as above; the record is committed, so that nobody writes to it.
-        let header = unsafe { base.cast::<Header>().read() };
-        let (len, stride) = (len(word), stride(word));
-        let unread = self.end.wrapping_sub(self.at);
-        let is_within = stride <= unread && unread <= self.ring.len() as u64;
-        if !is_within || HEAD + u64::from(header.captured) > len {
-            return Err(self.refuse(header.captured, word));
+    pub(super) fn take(&mut self, next: Next) -> Result<Record, Corrupt> {
+        // SAFETY: as in next().
+        let header = unsafe { next.header.read() };
+        let stride = stride(next.word);
+        if stride > self.unread() || HEAD + u64::from(header.captured) > len(next.word) {
+            return Err(self.refuse(header.captured, next.word));
         }
         self.ask_for(stride);
-        self.at += stride;
-        // Before the packet is delivered: who reads on after this process has died does not
-        // deliver it again.
-        self.ring.read().store(self.at, Ordering::Relaxed);
+        self.pass(self.at.wrapping_add(stride));
         Ok(Record {
             // SAFETY: the record has room for the header, and `captured` bytes after it.
-            data: unsafe { base.add(size_of::<Header>()) },
+            data: unsafe { next.header.add(1).cast() },
             captured: header.captured,
             len: header.len,
             flags: header.flags,
         })
+    }
+
+    /// Goes on to a position. The word is set before the packet is delivered: who reads on after
+    /// this process has died does not deliver it again.
+    #[inline(always)]
+    fn pass(&mut self, position: u64) {
+        self.at = position;
+        self.ring.read().store(position, Ordering::Relaxed);
     }
 
     /// Asks for the record that is [`AHEAD`] of this one, if all are of this one's length and it
@@ -234,7 +256,7 @@ impl Lane {
     fn ask_for(&self, stride: u64) {
         let there = self.at.wrapping_add(AHEAD * stride);
         if there < self.end {
-            let there = self.base_at(there).as_ptr();
+            let there = self.base(there).as_ptr();
             prefetch(there);
             prefetch(there.wrapping_add(LINE));
             if stride > 2 * LINE as u64 {
@@ -243,17 +265,21 @@ impl Lane {
         }
     }
 
-    /// The rest of the lane's part of the snapshot can't be read.
     #[cold]
     #[inline(never)]
     fn refuse(&mut self, captured: u32, word: u32) -> Corrupt {
-        self.at = self.end;
-        self.ring.read().store(self.at, Ordering::Relaxed);
+        self.skip();
         Corrupt {
             mac: u32::try_from(HEAD).unwrap_or(0),
             captured,
             room: word & !(BUSY | DISCARDED),
         }
+    }
+
+    /// Skips all that is there: it can't be read.
+    fn skip(&mut self) {
+        self.end = self.producer();
+        self.pass(self.end);
     }
 }
 
