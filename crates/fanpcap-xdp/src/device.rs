@@ -236,10 +236,15 @@ fn check(ifindex: u32) -> Result<(), Unavailable> {
     if link.kind == "bridge" {
         return Err(Unavailable::Kind(link.kind));
     }
-    match link.xdp {
-        Some(found) => Err(foreign(found.program)),
-        None => Ok(()),
+    if let Some(found) = link.xdp {
+        return Err(foreign(found.program));
     }
+    let takes_tags = ethtool::Device::find(ifindex).and_then(|device| device.takes_vlan_tags());
+    // A veth passes a tag on beside the frame when its peer sends it so, whatever its own setting.
+    if link.kind != "veth" && takes_tags.unwrap_or(false) {
+        return Err(Unavailable::TakesVlanTags(link.name));
+    }
+    Ok(())
 }
 
 fn foreign(id: u32) -> Unavailable {

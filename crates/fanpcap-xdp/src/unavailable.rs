@@ -15,6 +15,8 @@ pub enum Unavailable {
     NotEthernet,
     /// The device is a bridge, or another kind without a driver that receives.
     Kind(String),
+    /// The device, of this name, takes VLAN tags out of frames before an XDP program sees them.
+    TakesVlanTags(String),
     /// The device has an XDP program of another application.
     Foreign {
         /// The BPF program's name, if the process may ask for it.
@@ -41,6 +43,10 @@ impl fmt::Display for Unavailable {
             Self::Kind(kind) => write!(
                 f,
                 "a device of the kind {kind} has no driver that receives: capture on its ports"
+            ),
+            Self::TakesVlanTags(device) => write!(
+                f,
+                "the device takes VLAN tags out of frames: 'ethtool -K {device} rxvlan off' leaves them there"
             ),
             Self::Foreign { name, id } => {
                 let name = name.as_deref().unwrap_or("a BPF program");
@@ -69,6 +75,7 @@ impl Error for Unavailable {
             | Self::Loopback
             | Self::NotEthernet
             | Self::Kind(_)
+            | Self::TakesVlanTags(_)
             | Self::Foreign { .. }
             | Self::Kernel => None,
         }
