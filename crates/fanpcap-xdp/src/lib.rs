@@ -16,10 +16,12 @@ mod program;
 mod unavailable;
 mod root;
 mod device;
+mod port;
 
 pub use capture::Capture;
 pub use device::{DEVICE_DESCRIPTORS, Device};
 pub use layout::{BERTHS, Lanes, SLOTS};
+pub use port::open;
 pub use program::{DockMaps, GroupProgram, PROGRAM_DESCRIPTORS, ProgramError};
 pub use rings::MemberRings;
 pub use rows::{GroupCounts, SlotCounts};

@@ -115,7 +115,8 @@ impl GroupProgram {
     }
 
     /// Has the slot's packets go to `rings` from now on, up to `snaplen` bytes of each, unfiltered.
-    /// When this returns, nothing comes into the rings that the slot had before.
+    /// The first one wakes who waits for the rings. When this returns, nothing comes into the rings
+    /// that the slot had before.
     ///
     /// # Errors
     /// Those of bpf(2). The slot may then take nothing.
@@ -123,13 +124,14 @@ impl GroupProgram {
         self.rows.of(slot).for_each(|row| {
             row.set_snaplen(0);
             row.set_filter(0);
-            row.wake_never();
         });
-        let rings = rings.descriptors();
-        self.rings.put(self.first(slot), &rings)?;
+        let fds = rings.for_lanes(self.lanes());
+        self.rings.put(self.first(slot), &fds)?;
         let stride = self.lanes().stride();
-        let put = u32::try_from(rings.len()).unwrap_or(stride).min(stride);
+        let put = u32::try_from(fds.len()).unwrap_or(stride);
         self.rings.remove(self.first(slot) + put, stride - put)?;
+        rings.note_before(self.slot_counts(slot));
+        self.wake_after(slot, 1);
         self.set_snaplen(slot, snaplen);
         Ok(())
     }
@@ -194,6 +196,11 @@ impl GroupProgram {
     pub fn wake_after(&self, slot: u8, after: u64) -> bool {
         let mut rows = self.rows.of(slot);
         rows.all(|row| row.wake_after(after))
+    }
+
+    /// The rows, mapped once more.
+    pub(crate) fn rows_again(&self) -> io::Result<Rows> {
+        Rows::open(self.rows.as_fd().try_clone_to_owned()?)
     }
 
     fn first(&self, slot: u8) -> u32 {

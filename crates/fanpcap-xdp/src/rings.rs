@@ -1,13 +1,21 @@
 //! A member's ring buffers on one device.
 
 use crate::layout::Lanes;
+use crate::rows::SlotCounts;
 use fanpcap_linux::bpf::{RingBuffer, RingMapping};
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::sync::OnceLock;
 
 /// A member's ring buffers: one a lane of received packets, and maybe one for sent packets.
 #[derive(Debug)]
-pub struct MemberRings(Vec<RingBuffer>);
+pub struct MemberRings {
+    received: Vec<RingBuffer>,
+    /// Half as long as the others, by which other processes know it.
+    sent: Option<RingBuffer>,
+    /// What was counted for the slot before it got these.
+    before: OnceLock<SlotCounts>,
+}
 
 const MIB: u32 = 1 << 20;
 /// Bytes of all ring buffers for received packets, by default: for snapshots up to [`SHORT`], and
@@ -31,28 +39,38 @@ impl MemberRings {
         has_sent: bool,
     ) -> io::Result<Self> {
         let len = lane_len(snaplen, bytes, lanes);
-        let count = lanes.received() + u32::from(has_sent);
-        let rings = (0..count).map(|_| RingBuffer::create("fanpcap_ring", len));
-        Ok(Self(rings.collect::<io::Result<_>>()?))
+        let create = |len| RingBuffer::create("fanpcap_ring", len);
+        let received = (0..lanes.received()).map(|_| create(len));
+        Ok(Self {
+            received: received.collect::<io::Result<_>>()?,
+            sent: has_sent.then(|| create(len / 2)).transpose()?,
+            before: OnceLock::new(),
+        })
     }
 
     /// Those behind descriptors from another process, in the same order. It takes no capability.
     ///
     /// # Errors
-    /// `InvalidData` when they are not the ring buffers of a member with these lanes.
+    /// `InvalidData` when they are not the ring buffers of a member of a group with these lanes.
     pub fn open(fds: Vec<OwnedFd>, lanes: Lanes) -> io::Result<Self> {
         let rings = fds.into_iter().map(RingBuffer::open);
-        let rings: Vec<RingBuffer> = rings.collect::<io::Result<_>>()?;
-        let received = lanes.received() as usize;
-        if rings.len() != received && rings.len() != received + 1 {
+        let mut received: Vec<RingBuffer> = rings.collect::<io::Result<_>>()?;
+        let is_shorter = |last: &RingBuffer| received.iter().any(|it| it.len() > last.len());
+        let has_sent = received.last().is_some_and(is_shorter);
+        let sent = if has_sent { received.pop() } else { None };
+        if received.is_empty() || received.len() > lanes.received() as usize {
             return Err(io::ErrorKind::InvalidData.into());
         }
-        Ok(Self(rings))
+        Ok(Self {
+            received,
+            sent,
+            before: OnceLock::new(),
+        })
     }
 
     /// Their descriptors, for [`MemberRings::open`].
     pub fn descriptors(&self) -> Vec<BorrowedFd<'_>> {
-        self.0.iter().map(AsFd::as_fd).collect()
+        self.all().map(AsFd::as_fd).collect()
     }
 
     /// Maps them, for the one reader that they have at a time.
@@ -60,17 +78,39 @@ impl MemberRings {
     /// # Errors
     /// The errors of mmap(2).
     pub fn map(&self) -> io::Result<Vec<RingMapping>> {
-        self.0.iter().map(RingBuffer::map).collect()
+        self.all().map(RingBuffer::map).collect()
     }
 
     /// Bytes of all ring buffers.
     pub fn len(&self) -> usize {
-        self.0.iter().map(RingBuffer::len).sum()
+        self.all().map(RingBuffer::len).sum()
     }
 
     /// Whether there is none. There is always one.
     pub fn is_empty(&self) -> bool {
-        self.0.is_empty()
+        self.received.is_empty()
+    }
+
+    fn all(&self) -> impl Iterator<Item = &RingBuffer> {
+        self.received.iter().chain(&self.sent)
+    }
+
+    /// The ring buffers for the lanes of a group that may have been made when the device had
+    /// another number of queues: lanes share a ring buffer then, as several BPF programs may write
+    /// to one.
+    pub(crate) fn for_lanes(&self, lanes: Lanes) -> Vec<BorrowedFd<'_>> {
+        let received = self.received.iter().cycle().take(lanes.received() as usize);
+        received.chain(&self.sent).map(AsFd::as_fd).collect()
+    }
+
+    /// Notes what was counted for the slot that has just got these.
+    pub(crate) fn note_before(&self, counts: SlotCounts) {
+        let _ = self.before.set(counts);
+    }
+
+    /// What was counted for the slot before it got these; `None` before that.
+    pub(crate) fn before(&self) -> Option<SlotCounts> {
+        self.before.get().copied()
     }
 }
 

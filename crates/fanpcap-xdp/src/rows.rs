@@ -149,14 +149,6 @@ impl<'a> Row<'a> {
         let missing = at.wrapping_sub(produced.load(Ordering::SeqCst));
         (1..=after).contains(&missing)
     }
-
-    /// Has no record wake the reader.
-    pub(crate) fn wake_never(&self) {
-        if let Some(word) = self.word(row::WAKE_AT) {
-            // Counters begin with 0, and the first record makes 1.
-            word.store(0, Ordering::Release);
-        }
-    }
 }
 
 /// A group's own counters.

@@ -37,6 +37,30 @@ impl Epoll {
         self.control(libc::EPOLL_CTL_ADD, fd, readable)
     }
 
+    /// Watches for events that make `fd` readable, not for its being readable: [`Epoll::clear`]
+    /// forgets those that were.
+    ///
+    /// # Errors
+    /// As [`Epoll::add`].
+    pub fn add_edge(&self, fd: BorrowedFd<'_>) -> io::Result<()> {
+        self.control_events(libc::EPOLL_CTL_ADD, fd, IN | EDGE)
+    }
+
+    /// Forgets the events of [`Epoll::add_edge`] so far.
+    ///
+    /// # Errors
+    /// What epoll_wait(2) says, but for `EINTR`.
+    pub fn clear(&self) -> io::Result<()> {
+        let mut events = [libc::epoll_event { events: 0, u64: 0 }; MOST];
+        let (epoll, most) = (self.0.as_raw_fd(), c_int::try_from(MOST).unwrap_or(1));
+        // SAFETY: the array has room for so many events.
+        let rc = unsafe { libc::epoll_wait(epoll, events.as_mut_ptr(), most, 0) };
+        match check(rc) {
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => Ok(()),
+            cleared => cleared,
+        }
+    }
+
     /// Changes what `fd` is watched for.
     ///
     /// # Errors
@@ -62,10 +86,11 @@ impl Epoll {
     }
 
     fn control(&self, operation: c_int, fd: BorrowedFd<'_>, readable: bool) -> io::Result<()> {
-        let mut event = libc::epoll_event {
-            events: if readable { IN } else { 0 },
-            u64: 0,
-        };
+        self.control_events(operation, fd, if readable { IN } else { 0 })
+    }
+
+    fn control_events(&self, operation: c_int, fd: BorrowedFd<'_>, events: u32) -> io::Result<()> {
+        let mut event = libc::epoll_event { events, u64: 0 };
         let (epoll, fd) = (self.0.as_raw_fd(), fd.as_raw_fd());
         // SAFETY: both descriptors are open and the event is live for the call.
         check(unsafe { libc::epoll_ctl(epoll, operation, fd, &raw mut event) })
@@ -85,8 +110,12 @@ impl AsFd for Epoll {
     }
 }
 
-/// `EPOLLIN`, in the type that events have.
+/// `EPOLLIN` and `EPOLLET`, in the type that events have.
 const IN: u32 = 1;
+const EDGE: u32 = 1 << 31;
+
+/// Events that are forgotten at once, at most.
+const MOST: usize = 32;
 
 /// A descriptor that is readable while one of several sockets is, or after a time (epoll(7)).
 #[derive(Debug)]

@@ -1,4 +1,5 @@
 use super::*;
+use crate::rings::MemberRings;
 use crate::test_group::{Group, frame, next};
 use fanpcap_bpf::Instruction;
 use fanpcap_linux::netlink::link;
@@ -194,5 +195,61 @@ fn another_process_has_the_device_by_its_descriptors() {
         assert_eq!(other.ifindex().unwrap(), index);
         drop(other);
         await_for("the kernel lets go", || id().is_none());
+    });
+}
+
+#[test]
+#[ignore = "needs root: eBPF, a network namespace"]
+fn each_queue_has_its_lane() {
+    on_pair(|index| {
+        for line in [
+            "link del vb",
+            "link add va numtxqueues 3 numrxqueues 3 type veth peer name vb numtxqueues 3 numrxqueues 3",
+        ] {
+            assert!(
+                Command::new("ip")
+                    .args(line.split(' '))
+                    .status()
+                    .unwrap()
+                    .success()
+            );
+        }
+        let _ = index;
+        let index = interface::index("vb").unwrap();
+        for line in ["link set va up", "link set vb up"] {
+            assert!(
+                Command::new("ip")
+                    .args(line.split(' '))
+                    .status()
+                    .unwrap()
+                    .success()
+            );
+        }
+        let device = Device::take_over(index).unwrap();
+        let lanes = Lanes::of_device(index);
+        assert_eq!(lanes, Lanes::for_queues(3));
+        let group = Group::of("main = steer_flow", lanes, device.maps());
+        let run = |queue: u32| {
+            // The fields of struct xdp_md, of which only device and queue can be chosen.
+            let context = [0, 60, 0, index, queue, 0].map(u32::to_ne_bytes).concat();
+            group
+                .program
+                .program()
+                .run(&frame(60), &context, 1)
+                .unwrap();
+        };
+        let whole = MemberRings::create(96, None, lanes, false).unwrap();
+        let shared = MemberRings::create(96, None, Lanes::for_queues(1), false).unwrap();
+        for (rings, first) in [(&whole, 1), (&shared, 3)] {
+            group.program.put(0, rings, 96).unwrap();
+            (0..3).for_each(run);
+            let produced = rings.map().unwrap();
+            let produced = produced
+                .iter()
+                .map(|it| it.producer().load(Ordering::Relaxed));
+            let records: Vec<u64> = produced.map(|bytes| bytes / 96).collect();
+            assert_eq!(records[0], first);
+            assert_eq!(records.iter().sum::<u64>(), 3);
+        }
     });
 }

@@ -99,7 +99,7 @@ fn a_filter_of_a_slot_says_how_much_is_kept() {
 #[ignore = "needs root: eBPF"]
 fn the_record_that_the_reader_waits_for_wakes_it_and_no_other() {
     let group = group("main = steer_flow", Lanes::for_queues(1));
-    let (rings, _records) = group.rings(96);
+    let (rings, mut records) = group.rings(96);
     let epoll = fanpcap_linux::wait::Epoll::new().unwrap();
     epoll.add(rings.descriptors()[0], true).unwrap();
     let wakes = || {
@@ -108,6 +108,11 @@ fn the_record_that_the_reader_waits_for_wakes_it_and_no_other() {
     };
     let frame = frame(60);
     group.run(&frame, 3);
+    assert!(wakes(), "the first one");
+    assert_eq!(std::iter::from_fn(|| next(&mut records)).count(), 3);
+    records.release();
+    assert!(!wakes());
+    group.run(&frame, 1);
     assert!(!wakes(), "nobody waits");
     assert!(group.program.wake_after(0, 2));
     group.run(&frame, 1);
@@ -151,7 +156,24 @@ fn another_process_has_it_by_its_descriptors() {
     wrong.reverse();
     assert!(GroupProgram::open(wrong).is_err());
     let copies = rings.descriptors().iter().map(own).collect();
-    assert!(MemberRings::open(copies, Lanes::for_queues(8)).is_err());
+    assert!(MemberRings::open(copies, Lanes::for_queues(1)).is_err());
+}
+
+#[test]
+#[ignore = "needs root: eBPF"]
+fn rings_for_fewer_queues_serve_all_lanes() {
+    let group = group("main = steer_flow", Lanes::for_queues(4));
+    let rings = MemberRings::create(96, None, Lanes::for_queues(1), true).unwrap();
+    assert_eq!(rings.descriptors().len(), 2);
+    group.program.put(0, &rings, 96).unwrap();
+    let copies = rings
+        .descriptors()
+        .into_iter()
+        .map(|fd| fd.try_clone_to_owned().unwrap());
+    let others = MemberRings::open(copies.collect(), group.program.lanes()).unwrap();
+    assert_eq!(others.len(), rings.len());
+    group.program.put(7, &others, 96).unwrap();
+    group.program.take_away(7).unwrap();
 }
 
 /// Runs a test of this file in a process with some capabilities, by setpriv(1).

@@ -1,0 +1,166 @@
+//! A member's ring buffers as a reader's input, and the port that answers for them.
+//!
+//! The handle's packet socket stays with it: the socket receives nothing, but it tells when the
+//! device goes down.
+
+use crate::program::GroupProgram;
+use crate::rings::MemberRings;
+use crate::rows::{Rows, SlotCounts};
+use fanpcap_linux::packet;
+use fanpcap_linux::wait::{self, Epoll, POLLIN, clock, events};
+use fanpcap_reader::{Input, LinkState, Port, PortStatistics, ReadError, Ring};
+use fanpcap_ring::{LinkInfo, Records};
+use fanpcap_tpacket::Socket;
+use std::ffi::c_short;
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+/// The input of a member whose rings are those of a slot. `socket` is the handle's packet socket,
+/// bound to the device and silent; it stays open as long as the reader lives. `timeout` is the
+/// longest time until a packet is handed over.
+///
+/// # Errors
+/// `EMFILE`, `ENOMEM` and the like.
+pub fn open(
+    socket: BorrowedFd<'static>,
+    program: &GroupProgram,
+    slot: u8,
+    rings: &MemberRings,
+    timeout: Option<Duration>,
+) -> io::Result<Input> {
+    let device = LinkInfo {
+        protocol: 0,
+        ifindex: packet::address(socket)?.ifindex,
+        hatype: ARPHRD_ETHER,
+        pkttype: 0,
+    };
+    let records = Records::new(rings.map()?, &device, clock::realtime_offset_ns);
+    Ok(Input {
+        ring: Ring::Records(records.ok_or(io::ErrorKind::InvalidData)?),
+        port: Arc::new(RingsPort::new(socket, program, slot, rings)?),
+        timeout,
+    })
+}
+
+/// The port of a member's ring buffers.
+struct RingsPort {
+    socket: BorrowedFd<'static>,
+    /// Becomes readable when a BPF program says so, or when the socket has an error.
+    epoll: Epoll,
+    rings: Vec<OwnedFd>,
+    rows: Rows,
+    slot: u8,
+    /// What has been told: records, and packets for which there was no room.
+    produced: AtomicU64,
+    dropped: AtomicU64,
+}
+
+impl RingsPort {
+    fn new(
+        socket: BorrowedFd<'static>,
+        program: &GroupProgram,
+        slot: u8,
+        rings: &MemberRings,
+    ) -> io::Result<Self> {
+        let epoll = Epoll::new()?;
+        epoll.add(socket, false)?;
+        let own = rings.descriptors().into_iter();
+        let own = own.map(|fd| fd.try_clone_to_owned());
+        let own: Vec<OwnedFd> = own.collect::<io::Result<_>>()?;
+        own.iter()
+            .try_for_each(|ring| epoll.add_edge(ring.as_fd()))?;
+        let rows = program.rows_again()?;
+        let before = rings.before().unwrap_or_else(|| rows.counts(slot));
+        Ok(Self {
+            socket,
+            epoll,
+            rings: own,
+            rows,
+            slot,
+            produced: AtomicU64::new(before.produced),
+            dropped: AtomicU64::new(before.dropped),
+        })
+    }
+
+    fn as_socket(&self) -> Socket {
+        Socket::new(self.socket)
+    }
+}
+
+impl Port for RingsPort {
+    fn waits_on(&self) -> BorrowedFd<'_> {
+        self.epoll.as_fd()
+    }
+
+    fn is_socket(&self) -> bool {
+        false
+    }
+
+    fn arm(&self, after: u64) -> bool {
+        if after > 1 {
+            // What has come is no reason to wake any more. Best effort: it would wake too early.
+            let _ = self.epoll.clear();
+        }
+        let mut rows = self.rows.of(self.slot);
+        if !rows.all(|row| row.wake_after(after)) {
+            return false;
+        }
+        if after > 1 {
+            return true;
+        }
+        // Of what came before, the BPF program says nothing.
+        let rings: Vec<BorrowedFd<'_>> = self.rings.iter().map(AsFd::as_fd).collect();
+        let unread = events::poll(&rings, Some(Duration::ZERO)).unwrap_or_default();
+        !unread.contains(&true)
+    }
+
+    fn loopback(&self) -> Option<u32> {
+        None
+    }
+
+    fn check(&self, found: c_short) -> Result<LinkState, ReadError> {
+        if found & !POLLIN != 0 {
+            return self.as_socket().check(found & !POLLIN);
+        }
+        if found == 0 {
+            return Ok(LinkState::Up);
+        }
+        match wait::wait(Some(self.socket), None, Some(Duration::ZERO)) {
+            Ok(woken) => self.as_socket().check(woken.socket & !POLLIN),
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => Ok(LinkState::Up),
+            Err(error) => Err(self.poll_error(error)),
+        }
+    }
+
+    fn link(&self) -> Result<LinkState, ReadError> {
+        self.as_socket().link()
+    }
+
+    fn poll_error(&self, error: io::Error) -> ReadError {
+        self.as_socket().poll_error(error)
+    }
+
+    fn take_statistics(&self) -> io::Result<PortStatistics> {
+        let SlotCounts {
+            produced, dropped, ..
+        } = self.rows.counts(self.slot);
+        let take = |told: &AtomicU64, now: u64| {
+            let before = told.fetch_max(now, Ordering::Relaxed);
+            now.saturating_sub(before)
+        };
+        let dropped = take(&self.dropped, dropped);
+        Ok(PortStatistics {
+            received: take(&self.produced, produced).saturating_add(dropped),
+            dropped,
+        })
+    }
+}
+
+/// linux/if_arp.h.
+const ARPHRD_ETHER: u16 = 1;
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,157 @@
+use super::*;
+use crate::layout::Lanes;
+use crate::test_group::{Dock, Group, frame, next};
+use fanpcap_linux::interface;
+use fanpcap_linux::packet::Address;
+use fanpcap_linux::process::netns;
+use std::process::Command;
+
+/// A silent socket on a device that is up, which stays open.
+fn silent(device: &str) -> BorrowedFd<'static> {
+    let socket = packet::open().unwrap();
+    let address = Address {
+        ifindex: interface::index(device).unwrap(),
+        protocol: 6,
+    };
+    packet::bind(socket.as_fd(), address).unwrap();
+    let socket: &'static OwnedFd = Box::leak(Box::new(socket));
+    socket.as_fd()
+}
+
+fn on_pair(test: impl FnOnce() + Send + 'static) {
+    let run = move || {
+        netns::enter_new().unwrap();
+        ip("link add va type veth peer name vb");
+        ip("link set va up");
+        ip("link set vb up");
+        test();
+    };
+    std::thread::spawn(run).join().unwrap();
+}
+
+fn ip(line: &str) {
+    let done = Command::new("ip").args(line.split(' ')).status();
+    assert!(done.unwrap().success(), "{line}");
+}
+
+fn is_readable(port: &dyn Port) -> bool {
+    let limit = Some(Duration::from_millis(20));
+    events::poll(&[port.waits_on()], limit).unwrap()[0]
+}
+
+#[test]
+#[ignore = "needs root: eBPF, a network namespace"]
+fn the_descriptor_is_readable_when_so_many_packets_have_come() {
+    on_pair(|| {
+        let group = Group::of(
+            "main = steer_flow",
+            Lanes::for_queues(2),
+            Dock::that_steals().maps(),
+        );
+        let (rings, mut records) = group.rings(96);
+        let port = RingsPort::new(silent("vb"), &group.program, 0, &rings).unwrap();
+        let outer = Epoll::new().unwrap();
+        outer.add(port.waits_on(), true).unwrap();
+        let mut read = || {
+            let count = std::iter::from_fn(|| next(&mut records)).count();
+            records.release();
+            count
+        };
+        let frame = frame(60);
+        group.run(&frame, 1);
+        assert!(is_readable(&port), "the first packet wakes");
+        assert!(!port.arm(1), "it is unread");
+        assert_eq!(read(), 1);
+        assert!(port.arm(1));
+        assert!(!is_readable(&port));
+        group.run(&frame, 1);
+        assert!(is_readable(&port) && outer.is_ready().unwrap());
+        // Many, of which some come before and some after the reader has looked.
+        for _ in 0..3 {
+            group.run(&frame, 5);
+            assert!(port.arm(10));
+            group.run(&frame, 9);
+            assert!(!is_readable(&port) && !outer.is_ready().unwrap());
+            group.run(&frame, 1);
+            assert!(is_readable(&port) && outer.is_ready().unwrap());
+            assert!(read() >= 15);
+        }
+        assert!(!is_readable(&port));
+    });
+}
+
+#[test]
+#[ignore = "needs root: eBPF, a network namespace"]
+fn each_packet_is_counted_once_for_the_member_that_it_came_to() {
+    on_pair(|| {
+        let group = Group::of(
+            "main = steer_flow",
+            Lanes::for_queues(1),
+            Dock::that_steals().maps(),
+        );
+        let (first, _) = group.rings(96);
+        group.run(&frame(60), 5);
+        drop(first);
+        let (rings, mut records) = group.rings(96);
+        group.run(&frame(60), 2);
+        let port = RingsPort::new(silent("vb"), &group.program, 0, &rings).unwrap();
+        let take = || {
+            let PortStatistics { received, dropped } = port.take_statistics().unwrap();
+            (received, dropped)
+        };
+        assert_eq!(take(), (2, 0));
+        assert_eq!(take(), (0, 0));
+        group.run(&frame(60), 100_000);
+        let (received, dropped) = take();
+        assert_eq!(received, 100_000);
+        let read = std::iter::from_fn(|| next(&mut records)).count() as u64;
+        assert_eq!(read, 100_002 - dropped);
+        assert!(dropped > 0);
+    });
+}
+
+#[test]
+#[ignore = "needs root: eBPF, a network namespace"]
+fn a_device_that_goes_down_is_told() {
+    on_pair(|| {
+        let group = Group::of(
+            "main = steer_flow",
+            Lanes::for_queues(1),
+            Dock::that_steals().maps(),
+        );
+        let (rings, _records) = group.rings(96);
+        let port = RingsPort::new(silent("vb"), &group.program, 0, &rings).unwrap();
+        assert_eq!(port.check(POLLIN).unwrap(), LinkState::Up);
+        assert_eq!(port.link().unwrap(), LinkState::Up);
+        assert!(!is_readable(&port));
+        ip("link set vb down");
+        assert!(is_readable(&port));
+        assert_eq!(port.check(POLLIN).unwrap(), LinkState::Down);
+        assert_eq!(port.link().unwrap(), LinkState::Down);
+        assert!(!is_readable(&port), "it is told once");
+        ip("link set vb up");
+        assert_eq!(port.link().unwrap(), LinkState::Up);
+        ip("link del vb");
+        assert!(is_readable(&port));
+        assert_eq!(port.check(POLLIN).unwrap(), LinkState::Down);
+        assert!(port.link().unwrap_err().to_string().contains("disappeared"));
+    });
+}
+
+#[test]
+#[ignore = "needs root: eBPF, a network namespace"]
+fn the_input_is_one_ring_with_its_port() {
+    on_pair(|| {
+        let group = Group::of(
+            "main = steer_flow",
+            Lanes::for_queues(4),
+            Dock::that_steals().maps(),
+        );
+        let (rings, _) = group.rings(96);
+        let timeout = Some(Duration::from_millis(7));
+        let input = open(silent("vb"), &group.program, 0, &rings, timeout).unwrap();
+        assert!(matches!(input.ring, Ring::Records(_)));
+        assert!(!input.port.is_socket());
+        assert_eq!(input.timeout, timeout);
+    });
+}
