@@ -121,7 +121,7 @@ fn try_out(template: &[u8]) -> Result<()> {
 /// Loads all frames into a map.
 fn load(pool: &Pool) -> Result<Map> {
     let own_len = pool.own_len();
-    let row_len = (ROW_HEAD + own_len).next_multiple_of(8);
+    let row_len = (usize::from(ROW_HEAD.unsigned_abs()) + own_len).next_multiple_of(8);
     let size = pool.len() * row_len;
     ensure!(
         size <= POOL_LIMIT,

@@ -30,7 +30,7 @@ const FAILED: i16 = 16;
 
 /// Head of a row, four 32-bit numbers: the frame's length less the greatest length, the number of
 /// bytes to copy, the offset of the stamp or 0, and 0.
-pub(crate) const ROW_HEAD: usize = 16;
+pub(crate) const ROW_HEAD: i16 = 16;
 const SHORTER: i16 = 0;
 const COPIED: i16 = 4;
 const STAMP: i16 = 8;
@@ -49,15 +49,10 @@ pub(crate) fn send(shape: &Shape<'_>) -> Vec<Instruction> {
         code.push(call(ADJUST_TAIL));
         code.fail(UNLESS_EQUAL, RESULT, 0);
     }
-    code.push(load_u32(ARG4, ROW, COPIED));
-    code.fail(IF_GREATER, ARG4, shape.own_len);
-    code.fail(IF_EQUAL, ARG4, 0);
-    code.push(copy(ARG3, ROW));
-    code.push(add(ARG3, i32::try_from(ROW_HEAD).unwrap_or(0)));
-    code.push(Instruction::set(ARG2, 0));
-    code.push(copy(ARG1, CONTEXT));
-    code.push(call(STORE_BYTES));
-    code.fail(UNLESS_EQUAL, RESULT, 0);
+    match i16::try_from(shape.own_len) {
+        Ok(len) if shape.even && len <= WORDS_MAX => write_words(&mut code, len),
+        _ => write(&mut code, shape.own_len),
+    }
     if shape.stamps {
         stamp(&mut code);
     }
@@ -67,6 +62,43 @@ pub(crate) fn send(shape: &Shape<'_>) -> Vec<Instruction> {
     code.push(Instruction::exit());
     code.finish()
 }
+
+/// Writes the row's bytes to the frame.
+fn write(code: &mut Code, own_len: i32) {
+    code.push(load_u32(ARG4, ROW, COPIED));
+    code.fail(IF_GREATER, ARG4, own_len);
+    code.fail(IF_EQUAL, ARG4, 0);
+    code.push(copy(ARG3, ROW));
+    code.push(add(ARG3, i32::from(ROW_HEAD)));
+    code.push(Instruction::set(ARG2, 0));
+    code.push(copy(ARG1, CONTEXT));
+    code.push(call(STORE_BYTES));
+    code.fail(UNLESS_EQUAL, RESULT, 0);
+}
+
+/// Writes `len` bytes of the row to the frame, word by word: in less time than the helper.
+fn write_words(code: &mut Code, len: i16) {
+    code.push(load_u32(ARG1, CONTEXT, DATA));
+    code.push(load_u32(ARG2, CONTEXT, DATA_END));
+    code.push(copy(ARG3, ARG1));
+    code.push(add(ARG3, i32::from(len)));
+    code.fail_beyond(ARG3, ARG2);
+    let mut at = 0;
+    while at < len {
+        let (width, size) = match len - at {
+            8.. => (WORD_64, 8),
+            4..=7 => (WORD_32, 4),
+            2..=3 => (WORD_16, 2),
+            _ => (WORD_8, 1),
+        };
+        code.push(Instruction::new(LOAD | width, ARG2, ROW, ROW_HEAD + at, 0));
+        code.push(Instruction::new(STORE | width, ARG1, ARG2, at, 0));
+        at += size;
+    }
+}
+
+/// The longest beginning of a frame that is written word by word.
+const WORDS_MAX: i16 = 128;
 
 /// Takes the next slot and the frame's number.
 fn take_slot(code: &mut Code, shape: &Shape<'_>) {
@@ -117,7 +149,12 @@ struct Code(Vec<Step>);
 
 enum Step {
     Done(Instruction),
-    Fail { condition: u8, left: u8, right: i32 },
+    Fail {
+        condition: u8,
+        left: u8,
+        register: u8,
+        right: i32,
+    },
 }
 
 impl Code {
@@ -137,7 +174,18 @@ impl Code {
         self.0.push(Step::Fail {
             condition,
             left,
+            register: 0,
             right,
+        });
+    }
+
+    /// Fails if the address in `left` is beyond the one in `right`.
+    fn fail_beyond(&mut self, left: u8, right: u8) {
+        self.0.push(Step::Fail {
+            condition: IF_GREATER_REGISTER,
+            left,
+            register: right,
+            right: 0,
         });
     }
 
@@ -152,10 +200,11 @@ impl Code {
                 Step::Fail {
                     condition,
                     left,
+                    register,
                     right,
                 } => {
                     let distance = i16::try_from(end - at - 1).unwrap_or(i16::MAX);
-                    Instruction::new(condition, left, 0, distance, right)
+                    Instruction::new(condition, left, register, distance, right)
                 }
             })
             .collect();
@@ -193,7 +242,19 @@ const STORE_BYTES: i32 = 190;
 // Operation codes: Documentation/bpf/standardization/instruction-set.rst.
 const IF_EQUAL: u8 = 0x15;
 const IF_GREATER: u8 = 0x25;
+const IF_GREATER_REGISTER: u8 = 0x2d;
 const UNLESS_EQUAL: u8 = 0x55;
+/// BPF_LDX and BPF_STX with BPF_MEM, and BPF_SIZE.
+const LOAD: u8 = 0x61;
+const STORE: u8 = 0x63;
+const WORD_64: u8 = 0x18;
+const WORD_32: u8 = 0x00;
+const WORD_16: u8 = 0x08;
+const WORD_8: u8 = 0x10;
+
+/// Offsets in struct xdp_md of linux/bpf.h.
+const DATA: i16 = 0;
+const DATA_END: i16 = 4;
 
 fn load_u32(to: u8, at: u8, offset: i16) -> Instruction {
     Instruction::new(0x61, to, at, offset, 0)
