@@ -10,7 +10,7 @@ use fanpcap::request::Request;
 use fanpcap_config::mode::Mode;
 use fanpcap_config::settings::{Membership, OnXdp};
 use fanpcap_config::steering::{PcapCompiler, Steering};
-use fanpcap_group::join::{self, Entrant, JoinError, Leg, ProgramError, Runs};
+use fanpcap_group::join::{self, Engine, Entrant, JoinError, Leg, ProgramError, Runs};
 use fanpcap_group::record::MemberCounters;
 use fanpcap_group::rejecting::Rejections;
 use fanpcap_group::replace::replace;
@@ -135,6 +135,7 @@ impl Handle for PcapHandle {
                 dropped: counted.dropped.into(),
             },
             leg: others.leg(),
+            engine: Engine::Sockets,
         })?;
         let fd = socket.as_raw_fd();
         handles::with_new(self, |entry| entry.member = Some((member, fd)));

@@ -1,4 +1,5 @@
-//! What a member has left in the locker: its socket, and its page.
+//! What a member has left in the locker: its socket, its page, and its rings where an engine fills
+//! rings of its own.
 
 use crate::locker::Deposit;
 use crate::record::{NOT_READ_BY_US, WORDS, at};
@@ -8,7 +9,8 @@ use fanpcap_linux::wait::events;
 use fanpcap_reader::PublishedPosition;
 use fanpcap_ring::{Position, Remains};
 use std::fs::File;
-use std::os::fd::{AsFd, OwnedFd};
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::time::Duration;
 
 /// Socket and page of a member that lives or is gone.
@@ -16,6 +18,8 @@ pub(crate) struct Estate {
     pub(crate) cookie: u64,
     pub(crate) socket: OwnedFd,
     pub(crate) words: [Word; WORDS],
+    /// None where the socket has the ring.
+    rings: Vec<OwnedFd>,
 }
 
 impl Estate {
@@ -34,6 +38,7 @@ impl Estate {
             cookie,
             socket,
             words: shared::join(&File::from(page)).ok()?,
+            rings: descriptors.collect(),
         })
     }
 
@@ -49,15 +54,28 @@ impl Estate {
     pub(crate) fn unread(&self) -> Option<Position> {
         let position = self.published().get();
         let is_known = position.taken != NOT_READ_BY_US;
-        let found = events::poll(&[self.socket.as_fd()], Some(Duration::ZERO)).ok()?;
+        let rings: Vec<BorrowedFd<'_>> = match self.rings.is_empty() {
+            true => vec![self.socket.as_fd()],
+            false => self.rings.iter().map(AsFd::as_fd).collect(),
+        };
+        let found = events::poll(&rings, Some(Duration::ZERO)).ok()?;
         Some(position).filter(|_| is_known && found.contains(&true))
     }
 
     /// What is unread; `None` where that is not known. Maps the ring.
-    pub(crate) fn remains(&self) -> Option<Remains> {
+    pub(crate) fn remains(&self, shared: &Shared) -> Option<Remains> {
         let position = self.published().get();
         let is_known = position.taken != NOT_READ_BY_US;
         let socket = self.socket.as_fd();
-        is_known.then(|| fanpcap_tpacket::inherit(socket, position).ok())?
+        match &shared.on_xdp {
+            _ if !is_known => None,
+            None => fanpcap_tpacket::inherit(socket, position).ok(),
+            Some(on_xdp) => {
+                let rings = self.rings.iter().map(OwnedFd::try_clone);
+                let rings = rings.collect::<io::Result<_>>().ok()?;
+                let ifindex = shared.ifindex();
+                on_xdp.remains(rings, ifindex, position.taken).ok()
+            }
+        }
     }
 }

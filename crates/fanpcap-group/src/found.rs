@@ -52,6 +52,22 @@ fn recall(key: u64) -> Option<Arc<Shared>> {
     known.flatten()
 }
 
+/// Both ends of the locker of a device's dock, if a member of this process has them.
+pub(crate) fn recall_dock(ifindex: u32) -> Option<[OwnedFd; 2]> {
+    let netns = netns::inode().ok()?;
+    let known = KNOWN.try_with(|known| {
+        let here = known.iter().filter(|(it, _)| *it == netns);
+        let mut groups = here.filter_map(|(_, shared)| shared.upgrade());
+        groups.find(|it| it.on_xdp.is_some() && it.ifindex() == ifindex)
+    });
+    let group = known.flatten()?;
+    let [into, out_of] = group.on_xdp.as_ref()?.dock_ends();
+    Some([
+        into.try_clone_to_owned().ok()?,
+        out_of.try_clone_to_owned().ok()?,
+    ])
+}
+
 /// What the members of the group share; `None` when it has none. The caller holds the group's lock.
 ///
 /// # Errors

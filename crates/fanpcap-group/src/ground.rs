@@ -24,8 +24,10 @@ pub(crate) struct Entering<'a, R> {
     pub(crate) page: Option<BorrowedFd<'a>>,
     /// The end of the lifeline that the locker gets.
     pub(crate) lifeline: BorrowedFd<'a>,
-    /// Enters the kernel's group.
-    pub(crate) enter: &'a mut dyn FnMut() -> Result<(), R>,
+    /// Its rings, where an engine fills rings of its own.
+    pub(crate) rings: &'a [BorrowedFd<'a>],
+    /// Enters the kernel's group, and has what comes to the slot go into the rings.
+    pub(crate) enter: &'a mut dyn FnMut(Slot) -> Result<(), R>,
 }
 
 /// The kernel's part of a group, and the group's locker.
@@ -78,7 +80,8 @@ impl<'a, R> Kernel<'a, R> {
             match deposit {
                 Deposit::Program => program = first,
                 Deposit::Socket(_) => socket = first,
-                Deposit::Lifelines | Deposit::Lifeline(_) => {}
+                Deposit::Lifelines | Deposit::Lifeline(_) | Deposit::Engine(_) | Deposit::Berth => {
+                }
             }
             socket.is_none() || program.is_none()
         })?;
@@ -119,17 +122,20 @@ impl<R> Ground for Kernel<'_, R> {
             .locker
             .put(Deposit::Lifeline(it.cookie), &[it.lifeline])?;
         let socket = [Some(it.socket), it.page];
-        let socket: Vec<BorrowedFd<'_>> = socket.into_iter().flatten().collect();
+        let mut socket: Vec<BorrowedFd<'_>> = socket.into_iter().flatten().collect();
+        // Without a page nobody could read them on.
+        socket.extend(it.rings.iter().filter(|_| it.page.is_some()));
         faults::step();
         shared.locker.put(Deposit::Socket(it.cookie), &socket)
     }
 
-    fn enter(&mut self, _: Slot) -> Result<(), R> {
-        self.entering.as_mut().map_or(Ok(()), |it| (it.enter)())
+    fn enter(&mut self, slot: Slot) -> Result<(), R> {
+        self.entering.as_mut().map_or(Ok(()), |it| (it.enter)(slot))
     }
 
-    fn leave(&mut self, _: Slot) -> io::Result<()> {
-        Ok(())
+    fn leave(&mut self, slot: Slot) -> io::Result<()> {
+        let on_xdp = self.shared.on_xdp.as_ref();
+        on_xdp.map_or(Ok(()), |it| it.program().take_away(slot.0))
     }
 
     fn has_entered(&mut self, cookie: u64) -> io::Result<Option<bool>> {
@@ -197,6 +203,9 @@ impl<R> Ground for Kernel<'_, R> {
     }
 
     fn order(&mut self) -> io::Result<Vec<u64>> {
+        if self.shared.on_xdp.is_some() {
+            return Ok(Vec::new());
+        }
         // Packet diag lists the sockets in the same order.
         let table = self.shared.table();
         let (ifindex, group) = group_of(table.get(at::GROUP));
@@ -218,7 +227,8 @@ impl<R> Ground for Kernel<'_, R> {
     }
 
     fn is_half_full(&mut self, cookie: u64) -> bool {
-        let remains = Estate::of(self.shared, cookie).and_then(|it| it.remains());
+        let estate = Estate::of(self.shared, cookie);
+        let remains = estate.and_then(|it| it.remains(self.shared));
         // Of a ring that nobody could read on, nothing is gained by waiting.
         remains.is_none_or(|remains| remains.is_half_full())
     }

@@ -22,7 +22,7 @@ pub(crate) type ReadOut = Vec<(u64, Gone)>;
 /// # Errors
 /// What is known of the member, where its ring can't be read.
 pub(crate) fn inherit(
-    shared: &Shared,
+    shared: &Arc<Shared>,
     read_out: &Arc<Mutex<ReadOut>>,
     slot: Slot,
 ) -> Result<Inheritance, Gone> {
@@ -30,12 +30,13 @@ pub(crate) fn inherit(
     let estate = Estate::of(shared, cookie).ok_or(Gone::UNKNOWN)?;
     epitaph::begin(&estate.words);
     let published = estate.published();
-    let Some(remains) = estate.remains() else {
-        return Err(estate.epitaph());
+    let Some(remains) = estate.remains(shared) else {
+        return Err(estate.epitaph(shared));
     };
     let read_out = Arc::clone(read_out);
+    let of_group = Arc::clone(shared);
     let done = Box::new(move |_| {
-        let read = (estate.cookie, estate.epitaph());
+        let read = (estate.cookie, estate.epitaph(&of_group));
         // The reading thread alone comes here; a fork may have left it locked.
         if let Ok(mut read_out) = read_out.try_lock() {
             read_out.push(read);
@@ -51,8 +52,8 @@ pub(crate) fn inherit(
 impl Estate {
     /// The member's last counters, which include what the kernel has counted since the member asked
     /// last. Writes them on the member's page too, and lets go of its socket.
-    fn epitaph(self) -> Gone {
-        let has_counted = self.count_last();
+    fn epitaph(self, shared: &Shared) -> Gone {
+        let has_counted = self.count_last(shared);
         epitaph::end(&self.words);
         let word = |at: usize| self.words[at].get();
         let since = |which: usize| {
@@ -67,7 +68,8 @@ impl Estate {
         let all = taken.map(|own| own.saturating_add(inherited));
         let unread = all.map(|all| received.saturating_sub(dropped).saturating_sub(all));
         // A member that died while it read the kernel's counters has lost that reading.
-        let is_known = has_counted && all.is_some() && word(at::READING) == 0;
+        let has_lost = shared.on_xdp.is_none() && word(at::READING) != 0;
+        let is_known = has_counted && all.is_some() && !has_lost;
         Gone {
             members: 1,
             received,
@@ -81,7 +83,16 @@ impl Estate {
 
     /// Adds what the kernel has counted last to the page. The kernel clears its counters when they
     /// are read.
-    pub(crate) fn count_last(&self) -> bool {
+    pub(crate) fn count_last(&self, shared: &Shared) -> bool {
+        let table = shared.table();
+        if let Some(on_xdp) = &shared.on_xdp {
+            let slot = table.slot_of(self.cookie);
+            let counted = slot.map(|slot| on_xdp.counted(table, slot));
+            for (at, count) in at::BY_US.into_iter().zip(counted.unwrap_or_default()) {
+                self.words[at].set(count);
+            }
+            return counted.is_some();
+        }
         self.words[at::READING].during(|| {
             let last = packet::take_statistics(self.socket.as_fd());
             let counted = last.as_ref().map(|last| [last.packets, last.drops]);

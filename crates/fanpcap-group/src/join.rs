@@ -1,7 +1,9 @@
 //! Joins a group without duplicate packets, and explains why joining failed.
 
-mod error;
+mod xdp_error;
 mod program_error;
+mod error;
+mod engine;
 mod same;
 mod runs;
 mod leg;
@@ -14,6 +16,7 @@ use crate::page::MemberId;
 use crate::record::MemberCounters;
 use crate::rejecting::Rejections;
 use crate::roster::Roster;
+pub use engine::{Engine, Xdp};
 pub use error::{DevicesError, JoinError};
 use fanpcap_config::mode::{Mode, ModeKind, described};
 use fanpcap_config::report::harmless_text;
@@ -26,6 +29,7 @@ pub use program_error::ProgramError;
 pub use runs::{Runs, Titled, program_text, runs};
 use std::io;
 use std::os::fd::BorrowedFd;
+pub use xdp_error::XdpError;
 
 /// The handle that a caller brings to a group.
 #[derive(Clone, Copy, Debug)]
@@ -40,6 +44,8 @@ pub struct Entrant<'a> {
     pub before: MemberCounters,
     /// What its device is for the group.
     pub leg: Leg<'a>,
+    /// What takes its packets from the device. On XDP the group has a steering program.
+    pub engine: Engine,
 }
 
 /// Joins a group.
@@ -71,13 +77,18 @@ pub fn join(entrant: Entrant<'_>) -> Result<Member, JoinError> {
         protocol: entrant.protocol,
         id: MemberId::of_socket(inode),
         leg: entrant.leg,
+        engine: entrant.engine,
     };
     if let Some(steering) = &membership.steering {
         let mut join = |it: &Newcomer<'_>| program::join(it, steering, entrant.before);
-        return match entrant.leg {
-            Leg::Behind(lead) => leg::follow(newcomer, lead, &mut join),
-            Leg::Only | Leg::First(_) => join(&newcomer),
+        return match (entrant.leg, entrant.engine, group) {
+            (Leg::Behind(lead), _, _) => leg::follow(newcomer, lead, &mut join),
+            (_, Engine::Xdp(_), Group::New) => engine::in_new_group(newcomer, &mut join),
+            (Leg::Only | Leg::First(_), _, _) => join(&newcomer),
         };
+    }
+    if let Engine::Xdp(_) = entrant.engine {
+        return Err(engine::unsteered(&newcomer).into());
     }
     let member = |number| Member::new(newcomer.identity(number), entrant.before, None);
     // Create the page first. An observer of the group's pages can then hold the newcomer before it
@@ -122,6 +133,7 @@ struct Newcomer<'a> {
     protocol: u16,
     id: MemberId,
     leg: Leg<'a>,
+    engine: Engine,
 }
 
 impl Newcomer<'_> {
@@ -159,6 +171,14 @@ impl Newcomer<'_> {
         )
     }
 
+    /// What it asks of the engine on XDP.
+    fn asks_xdp(&self) -> Option<&Xdp> {
+        match &self.engine {
+            Engine::Xdp(asked) => Some(asked),
+            Engine::Sockets => None,
+        }
+    }
+
     /// The number of the group that the socket has joined.
     fn number(&self) -> Result<u16, JoinError> {
         match (packet::fanout(self.fd), self.group) {
@@ -178,7 +198,7 @@ impl Newcomer<'_> {
         attach: Option<Attach<'_>>,
         enter: Enter<'_>,
     ) -> Result<(), JoinError> {
-        if self.bound.protocol == ETH_P_SILENT {
+        if self.bound.protocol == ETH_P_SILENT && self.asks_xdp().is_none() {
             return self.take_from_silence(early, attach, enter);
         }
         let rejections = early.map(Member::rejections);
@@ -339,6 +359,15 @@ fn wanted(group: Group, mode: Mode) -> PacketFanout {
     }
 }
 
+/// The highest number that no packet socket's group has, nor is in `others`. People take low ones.
+/// Without packet diag the kernel says whether it is free.
+fn free_number(others: &[u16]) -> Option<u16> {
+    let roster = Roster::look().unwrap_or_default();
+    let is_used = |number| roster.members(number).next().is_some();
+    let mut free = (1..=u16::MAX).rev();
+    free.find(|number| !others.contains(number) && !is_used(*number))
+}
+
 /// What to assume of a mode's options where no page shows them. Packet diag does not report
 /// options.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -357,6 +386,10 @@ fn conflict(group: u16, asked: &Membership, own: Address, doubt: Doubt) -> Optio
     if other.ifindex != own.ifindex {
         let (has, wants) = (device(other.ifindex), device(own.ifindex));
         return Some(JoinError::OtherDevice { group, has, wants });
+    }
+    if (other.protocol == ETH_P_SILENT) != (own.protocol == ETH_P_SILENT) {
+        let has_xdp = other.protocol == ETH_P_SILENT;
+        return Some(XdpError::OtherEngine { group, has_xdp }.into());
     }
     if other.protocol != own.protocol {
         let (has, wants) = (other.protocol, own.protocol);
@@ -391,3 +424,6 @@ fn device(ifindex: u32) -> String {
             .map_or_else(|| format!("interface {index}"), |name| harmless_text(&name)),
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -16,6 +16,8 @@ mod lead;
 mod slots;
 mod faults;
 mod locker;
+mod dock;
+mod on_xdp;
 mod door;
 mod shared;
 mod estate;
@@ -23,6 +25,7 @@ mod ground;
 pub mod identity;
 pub mod turn;
 mod found;
+mod docks;
 #[cfg(feature = "faults")]
 pub mod audit;
 mod heir;

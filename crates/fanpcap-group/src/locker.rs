@@ -23,6 +23,11 @@ pub(crate) enum Deposit {
     Lifeline(u64),
     /// A member's socket, and its page where it has one, by the socket's cookie.
     Socket(u64),
+    /// What an engine in the driver has: of a group, or of a dock, by the interface index of its
+    /// device.
+    Engine(u64),
+    /// The end of a group's lifeline whose other end is in its device's dock.
+    Berth,
 }
 
 impl Deposit {
@@ -32,6 +37,8 @@ impl Deposit {
             Self::Lifelines => (2, 0),
             Self::Lifeline(cookie) => (3, cookie),
             Self::Socket(cookie) => (4, cookie),
+            Self::Engine(ifindex) => (5, ifindex),
+            Self::Berth => (6, 0),
         };
         let mut bytes = [kind; LEN];
         bytes[1..].copy_from_slice(&u64::to_le_bytes(cookie));
@@ -46,6 +53,8 @@ impl Deposit {
             2 => Some(Self::Lifelines),
             3 => Some(Self::Lifeline(cookie)),
             4 => Some(Self::Socket(cookie)),
+            5 => Some(Self::Engine(cookie)),
+            6 => Some(Self::Berth),
             _ => None,
         }
     }

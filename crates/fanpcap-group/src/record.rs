@@ -84,8 +84,8 @@ pub(crate) mod at {
     pub(crate) const COUNTERS: usize = TITLE + super::TITLE_WORDS;
 }
 
-/// How many descriptors the members of a group share, and with those of the dock where the group has
-/// one.
+/// How many descriptors the members of a group share, and with those of the dock where the group
+/// has one.
 pub(crate) const DESCRIPTORS: usize = 4;
 pub(crate) const WITH_DOCK: usize = 6;
 

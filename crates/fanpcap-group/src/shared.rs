@@ -3,9 +3,10 @@
 
 use crate::door::Door;
 use crate::locker::{Deposit, Locker};
+use crate::on_xdp::OnXdp;
 use crate::page::Page;
 use crate::record::DESCRIPTORS;
-use crate::table::Table;
+use crate::table::{Table, at};
 use fanpcap_buckets::layout::{self, SLOTS};
 use fanpcap_config::source::PROGRAM_MAX;
 use fanpcap_linux::bpf;
@@ -27,6 +28,8 @@ pub(crate) struct Shared {
     /// Readable while a lifeline has hung up, or a newcomer knocks.
     pub(crate) lifelines: Epoll,
     door: Door,
+    /// The parts of the engine on XDP, where it fills the members' rings.
+    pub(crate) on_xdp: Option<OnXdp>,
 }
 
 /// Which group a table is of.
@@ -51,6 +54,7 @@ impl Shared {
             locker: Locker::new()?,
             lifelines: Epoll::new()?,
             door: Door::new()?,
+            on_xdp: None,
         };
         shared.table().begin(key);
         let lifelines = [shared.lifelines.as_fd()];
@@ -63,14 +67,17 @@ impl Shared {
     /// # Errors
     /// When a descriptor is not what it should be.
     pub(crate) fn of(descriptors: Vec<OwnedFd>, key: u64) -> io::Result<Self> {
-        let ([map, into, out_of, door], _) = split(descriptors)?;
+        let ([map, into, out_of, door], dock) = split(descriptors)?;
         let map = bpf::Table::open(map, TABLE_LEN)?;
         let (locker, lifelines) = Locker::of(into, out_of)?;
+        let dock = <[OwnedFd; 2]>::try_from(dock).ok();
+        let on_xdp = dock.map(|dock| OnXdp::of(&locker, dock)).transpose()?;
         let shared = Self {
             map,
             locker,
             lifelines: Epoll::from(lifelines),
             door: Door::of(door)?,
+            on_xdp,
         };
         match shared.table().is_of(key) {
             true => Ok(shared),
@@ -78,10 +85,13 @@ impl Shared {
         }
     }
 
-    /// The map, both ends of the locker, which has the lifelines, and the door.
+    /// The map, both ends of the locker, which has the lifelines, and the door; where there is a
+    /// dock, both ends of its locker.
     pub(crate) fn descriptors(&self) -> Vec<BorrowedFd<'_>> {
         let [into, out_of] = self.locker.ends();
-        vec![self.map.as_fd(), into, out_of, self.door.as_fd()]
+        let mut all = vec![self.map.as_fd(), into, out_of, self.door.as_fd()];
+        all.extend(self.on_xdp.iter().flat_map(OnXdp::dock_ends));
+        all
     }
 
     /// Opens the group's door beside the page of its first member.
@@ -118,6 +128,11 @@ impl Shared {
     pub(crate) fn program_text(&self) -> Option<String> {
         let kept = self.locker.find(Deposit::Program).ok()??;
         sealed::read(kept.into_iter().nth(1)?, PROGRAM_MAX).ok()?
+    }
+
+    /// The index of the interface that the group is on.
+    pub(crate) fn ifindex(&self) -> u32 {
+        group_of(self.table().get(at::GROUP)).0
     }
 
     /// The table's map, for the group's BPF program.

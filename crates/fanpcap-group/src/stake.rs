@@ -11,10 +11,11 @@ use crate::shared::Shared;
 use crate::slots::{self, Ground, Slots};
 use crate::steered::SteerError;
 use crate::table::State;
-use crate::turn::GroupLock;
+use crate::turn::{GroupLock, Turn};
 use fanpcap_buckets::Slot;
 use fanpcap_linux::wait::clock;
 use fanpcap_reader::{Attention, Company, Inheritance};
+use fanpcap_xdp::{GroupProgram, MemberRings};
 use std::convert::Infallible;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -53,6 +54,8 @@ pub struct Stake {
     downs: AtomicU8,
     /// Rings of others that this member has read to the end.
     read_out: Arc<Mutex<ReadOut>>,
+    /// The member's slot and its rings, where an engine fills rings of its own.
+    rings: Option<(Slot, MemberRings)>,
     /// Nobody writes to it.
     _lifeline: OwnedFd,
 }
@@ -89,8 +92,21 @@ impl Stake {
             is_due: AtomicBool::new(true),
             downs: AtomicU8::new(0),
             read_out: Arc::default(),
+            rings: None,
             _lifeline: lifeline,
         }
+    }
+
+    /// The same of a member whose rings an engine fills.
+    pub(crate) fn with_rings(self, rings: Option<(Slot, MemberRings)>) -> Self {
+        Self { rings, ..self }
+    }
+
+    /// What the engine on XDP has of the member: the group's BPF program, the member's slot and its
+    /// rings. The slot stays the member's as long as it lives.
+    pub fn on_xdp(&self) -> Option<(&GroupProgram, u8, &MemberRings)> {
+        let (slot, rings) = self.rings.as_ref()?;
+        Some((self.shared.on_xdp.as_ref()?.program(), slot.0, rings))
     }
 
     /// What the member shares with the others.
@@ -209,9 +225,10 @@ impl Stake {
 
     /// Takes the member's share, and that of the gone; `None` when another holds the lock.
     fn look_after(&self) -> Result<Option<Vec<Inheritance>>, Failed> {
-        let Some(_turn) = self.lock.try_take()? else {
+        let Some(turn) = self.lock.try_take()? else {
             return Ok(None);
         };
+        self.clear_dock(&turn)?;
         let mut kernel = Kernel::<Infallible>::of(&self.shared);
         let mut slots = self.slots(&mut kernel);
         let downs = self.downs.swap(0, Ordering::Relaxed);
@@ -226,6 +243,23 @@ impl Stake {
         let orphans = slots.inherit(self.cookie)?;
         let inherited = orphans.into_iter().filter_map(|slot| self.inherit(slot));
         Ok(Some(inherited.collect()))
+    }
+
+    /// Clears the device's dock of groups that are gone.
+    fn clear_dock(&self, turn: &Turn) -> Result<(), Failed> {
+        let Some(on_xdp) = &self.shared.on_xdp else {
+            return Ok(());
+        };
+        if !self.shared.lifelines.is_ready().unwrap_or(true) {
+            return Ok(());
+        }
+        if let Some(_at_dock) = turn.try_at_dock()? {
+            let dock = on_xdp.dock(self.shared.ifindex())?;
+            if dock.has_gone() {
+                dock.clear()?;
+            }
+        }
+        Ok(())
     }
 
     /// Vacates the slots whose rings this member has read to the end.

@@ -86,8 +86,7 @@ impl Steered {
         }))
     }
 
-    /// For tests: loads nothing.
-    #[cfg(test)]
+    /// Of a member on an engine whose group's BPF program does all: loads nothing.
     pub(crate) fn unloaded(steering: &Arc<Steering>) -> Self {
         Self::with(steering, None, Filters::default())
     }

@@ -88,8 +88,11 @@ pub(crate) mod at {
     /// How many members have been succeeded by others of their names, and in the upper half part of
     /// the last successor's cookie.
     pub(crate) const TAKEOVERS: usize = LEGS + 1 + super::LEGS_MAX;
+    /// Of each slot, what an engine that fills rings by slots had counted there before its member
+    /// came: packets for it, and of these dropped ones.
+    pub(crate) const COUNTED_BEFORE: usize = TAKEOVERS + 1;
     /// How many words there are.
-    pub(crate) const END: usize = TAKEOVERS + 1;
+    pub(crate) const END: usize = COUNTED_BEFORE + 2 * SLOTS;
 }
 
 /// Words of a row.

@@ -15,8 +15,9 @@ use std::time::Duration;
 /// A group's lock, open. A process that has dropped its privileges could not open it any more.
 #[derive(Clone, Debug)]
 pub(crate) struct GroupLock(
-    /// The file with the groups' locks, and which of them is this group's; none without pages.
-    Option<(Arc<File>, u32)>,
+    /// The file with the groups' locks, and which of them are this group's and its device's dock's;
+    /// none without pages.
+    Option<(Arc<File>, [u32; 2])>,
 );
 
 /// The right to change a group, for as long as it is kept. It ends with the process, however that
@@ -41,8 +42,8 @@ impl GroupLock {
         match group_dir.turns() {
             Err(error) if is_elsewhere(error.kind()) => Ok(Self(None)),
             opened => {
-                let (file, number) = opened.map_err(SteerError::Pages)?;
-                Ok(Self(Some((Arc::new(file), number))))
+                let (file, numbers) = opened.map_err(SteerError::Pages)?;
+                Ok(Self(Some((Arc::new(file), numbers))))
             }
         }
     }
@@ -53,13 +54,7 @@ impl GroupLock {
     /// [`SteerError::Busy`] when another has it for longer, [`SteerError::Pages`] when the lock
     /// can't be taken.
     pub(crate) fn take(&self) -> Result<Turn, SteerError> {
-        for _ in 0..PATIENCE {
-            if let Some(turn) = self.try_take()? {
-                return Ok(turn);
-            }
-            thread::sleep(Duration::from_millis(1));
-        }
-        Err(SteerError::Busy)
+        patiently(|| self.try_take())
     }
 
     /// The turn, if nobody has it.
@@ -70,7 +65,7 @@ impl GroupLock {
         let Some(of_thread) = Thread::take() else {
             return Ok(None);
         };
-        if let Some((file, number)) = &self.0 {
+        if let Some((file, [number, _])) = &self.0 {
             if !lock::try_take_byte(file, *number).map_err(SteerError::Pages)? {
                 return Ok(None);
             }
@@ -90,11 +85,57 @@ impl Turn {
     pub fn take(identity: &Identity) -> Result<Self, SteerError> {
         GroupLock::open(identity)?.take()
     }
+
+    /// Waits for the turn at the dock of the group's device, for a second at most. It is taken
+    /// last.
+    ///
+    /// # Errors
+    /// As [`GroupLock::take`].
+    pub(crate) fn at_dock(&self) -> Result<AtDock<'_>, SteerError> {
+        patiently(|| self.try_at_dock())
+    }
+
+    /// The turn at the dock, if nobody has it.
+    ///
+    /// # Errors
+    /// [`SteerError::Pages`].
+    pub(crate) fn try_at_dock(&self) -> Result<Option<AtDock<'_>>, SteerError> {
+        let is_taken = match &self.lock.0 {
+            Some((file, [_, dock])) => {
+                !lock::try_take_byte(file, *dock).map_err(SteerError::Pages)?
+            }
+            // Without pages, this process's threads are all there is.
+            None => false,
+        };
+        Ok((!is_taken).then_some(AtDock(self)))
+    }
+}
+
+/// The right to change what all groups on a device share, for as long as it is kept.
+#[derive(Debug)]
+pub(crate) struct AtDock<'a>(&'a Turn);
+
+impl Drop for AtDock<'_> {
+    fn drop(&mut self) {
+        if let Some((file, [_, dock])) = &self.0.lock.0 {
+            let _ = lock::release_byte(file, *dock);
+        }
+    }
+}
+
+fn patiently<T>(mut take: impl FnMut() -> Result<Option<T>, SteerError>) -> Result<T, SteerError> {
+    for _ in 0..PATIENCE {
+        if let Some(taken) = take()? {
+            return Ok(taken);
+        }
+        thread::sleep(Duration::from_millis(1));
+    }
+    Err(SteerError::Busy)
 }
 
 impl Drop for Turn {
     fn drop(&mut self) {
-        if let Some((file, number)) = &self.lock.0 {
+        if let Some((file, [number, _])) = &self.lock.0 {
             // A child that was forked meanwhile has a copy of the descriptor, which would keep the
             // lock.
             let _ = lock::release_byte(file, *number);

@@ -108,7 +108,7 @@ pub fn drain(ifindex: u32, group: u16, member: MemberId) -> Result<Drained, Weig
         let cookie = move_buckets(shared, member, 0)?;
         Kernel::<Infallible>::of(shared).settle()?;
         // No packet comes that would make the member read its counters.
-        let estate = Estate::of(shared, cookie).filter(Estate::count_last);
+        let estate = Estate::of(shared, cookie).filter(|it| it.count_last(shared));
         let words = estate.map(|it| it.words);
         Ok(Drained { words })
     })

@@ -1,25 +1,28 @@
 //! How a newcomer enters a steered group: it makes what the members share, or gets it from one of
 //! them, and takes a slot.
 
+use super::engine::{self, Xdp};
 use super::leg::Leg;
 use super::same::{ensure_none_differs, other_program};
-use super::{JoinError, Newcomer, ProgramError};
+use super::{JoinError, Newcomer, ProgramError, XdpError};
 use crate::found;
 use crate::ground::{Entering, Kernel};
 use crate::identity::Identity;
 use crate::member::Member;
+use crate::on_xdp::OnXdp;
 use crate::shared::{Shared, group_key};
 use crate::slots::{Slots, Unjoined, digest};
 use crate::stake::Stake;
 use crate::steered::{SteerError, Steered, load_fanout};
 use crate::table::{Row, State, at};
-use crate::turn::GroupLock;
+use crate::turn::{GroupLock, Turn};
 use fanpcap_bpf::ProgramKind;
 use fanpcap_config::settings::Group;
 use fanpcap_config::steering::Steering;
 use fanpcap_linux::bpf::{LoadError, Loaded};
 use fanpcap_linux::packet::{self, Address, ETH_P_SILENT};
 use fanpcap_linux::wait::pipe::Pipe;
+use fanpcap_xdp::MemberRings;
 use std::fs::File;
 use std::io;
 use std::os::fd::AsFd;
@@ -78,9 +81,14 @@ impl<'a> Entry<'a> {
             }
             Group::New => None,
         };
+        // On XDP the socket stays silent.
+        let address = match self.newcomer.asks_xdp() {
+            Some(_) => self.newcomer.bound,
+            None => address,
+        };
         let stake = match found {
-            Some(shared) => self.enter_beside(shared, address, lock),
-            None => self.enter_first(&identity, address, lock),
+            Some(shared) => self.enter_beside(shared, address, lock, &turn),
+            None => self.enter_first(&identity, address, lock, &turn),
         };
         self.stake = Some(stake?);
         drop(turn);
@@ -93,16 +101,33 @@ impl<'a> Entry<'a> {
         shared: Arc<Shared>,
         address: Address,
         lock: GroupLock,
+        turn: &Turn,
     ) -> Result<Stake, JoinError> {
         let (group, ifindex) = (self.newcomer.fanout.id, self.newcomer.bound.ifindex);
         let leg = self.newcomer.leg;
+        let has_xdp = shared.on_xdp.is_some();
+        if has_xdp != self.newcomer.asks_xdp().is_some() {
+            return Err(XdpError::OtherEngine { group, has_xdp }.into());
+        }
         leg.ensure_same(shared.table(), (group, ifindex))?;
         if shared.table().get(at::DIGEST) != self.steering.digest() {
             // A page may tell the other's title.
             ensure_none_differs(group, ifindex, self.newcomer.id, self.steering)?;
             return Err(other_program(group, self.steering, String::new()));
         }
+        self.steal(&shared, turn)?;
         self.take_slot(shared, address, lock)
+    }
+
+    /// The newcomer may ask for what no other member has.
+    fn steal(&self, shared: &Shared, turn: &Turn) -> Result<(), JoinError> {
+        let asked = self.newcomer.asks_xdp().filter(|asked| asked.steals);
+        if let (Some(asked), Some(on_xdp)) = (asked, &shared.on_xdp) {
+            let _at_dock = turn.at_dock().map_err(|error| self.steer(error))?;
+            let dock = on_xdp.dock(shared.ifindex()).map_err(XdpError::Locker)?;
+            engine::steal(asked, &dock);
+        }
+        Ok(())
     }
 
     /// Enters a group as its first member. All that may fail is done before.
@@ -111,12 +136,25 @@ impl<'a> Entry<'a> {
         identity: &Identity,
         address: Address,
         lock: GroupLock,
+        turn: &Turn,
     ) -> Result<Stake, JoinError> {
         let key = group_key(self.newcomer.bound.ifindex, identity.group());
-        let shared = new_shared(key, self.steering).map_err(|error| self.steer(error))?;
+        let mut shared = new_shared(key, self.steering).map_err(|error| self.steer(error))?;
         let id = packet::cookie(self.newcomer.fd);
         let id = id.map_err(|error| self.failed("SO_COOKIE", error))?;
         self.newcomer.leg.begin(shared.table(), id);
+        if let Some(asked) = self.newcomer.asks_xdp() {
+            let at_dock = turn.at_dock().map_err(|error| self.steer(error))?;
+            let (newcomer, steering) = (self.newcomer, self.steering);
+            let dock = engine::new_parts(newcomer, steering, &mut shared, &at_dock)?;
+            engine::steal(asked, &dock);
+            engine::moor(newcomer, &shared, &dock)?;
+            drop(at_dock);
+            shared.table().set(at::DIGEST, steering.digest());
+            let stake = self.take_slot(Arc::new(shared), address, lock)?;
+            self.open_door(&stake);
+            return Ok(stake);
+        }
         let shared = Arc::new(shared);
         let loaded = load_fanout(self.steering, shared.map());
         let loaded = loaded.map_err(|error| self.steer(error))?;
@@ -124,10 +162,14 @@ impl<'a> Entry<'a> {
         kept.map_err(|error| self.failed("sendmsg", error))?;
         let stake = self.take_slot(shared, address, lock)?;
         self.set(&stake, loaded)?;
+        self.open_door(&stake);
+        Ok(stake)
+    }
+
+    fn open_door(&self, stake: &Stake) {
         if let Some(early) = self.early {
             early.open_door(stake.shared());
         }
-        Ok(stake)
     }
 
     /// Gives the group its BPF program.
@@ -156,19 +198,28 @@ impl<'a> Entry<'a> {
         let cookie = cookie.map_err(|error| self.failed("SO_COOKIE", error))?;
         let lifeline = Pipe::new().map_err(|error| self.failed("pipe", error))?;
         let page = self.early.and_then(Member::reopen_page);
-        let mut enter = || {
+        let rings = self.rings(&shared)?;
+        let table = shared.table();
+        let mut enter = |slot| {
             // Note it anew: the group's lock and BPF program have taken their time.
             if let Some(early) = self.early {
-                let rejects = newcomer.bound.protocol == ETH_P_SILENT;
+                let rejects = newcomer.bound.protocol == ETH_P_SILENT && rings.is_none();
                 early.rejections().join(rejects);
+            }
+            if let Some((on_xdp, asked, rings)) = &rings {
+                let put = on_xdp.put(table, slot, rings, asked.snaplen);
+                put.map_err(XdpError::Rings)?;
             }
             newcomer.enter(address)
         };
+        let descriptors = rings.as_ref().map(|(_, _, rings)| rings.descriptors());
+        let descriptors = descriptors.unwrap_or_default();
         let entering = Entering {
             cookie,
             socket: newcomer.fd,
             page: page.as_ref().map(File::as_fd),
             lifeline: lifeline.read.as_fd(),
+            rings: &descriptors,
             enter: &mut enter,
         };
         let lead = match newcomer.leg {
@@ -201,7 +252,23 @@ impl<'a> Entry<'a> {
             early.show_shared(&shared);
         }
         found::remember(&shared);
-        Ok(Stake::new(shared, cookie, lock, lifeline.write, lead))
+        let rings = rings.map(|(_, _, rings)| (slot, rings));
+        let stake = Stake::new(Arc::clone(&shared), cookie, lock, lifeline.write, lead);
+        Ok(stake.with_rings(rings))
+    }
+
+    /// The newcomer's rings, where the engine fills rings of its own.
+    fn rings<'b>(
+        &'b self,
+        shared: &'b Shared,
+    ) -> Result<Option<(&'b OnXdp, &'b Xdp, MemberRings)>, JoinError> {
+        let (Some(on_xdp), Some(asked)) = (&shared.on_xdp, self.newcomer.asks_xdp()) else {
+            return Ok(None);
+        };
+        let lanes = on_xdp.program().lanes();
+        let rings = MemberRings::create(asked.snaplen, asked.bytes, lanes, asked.outgoing);
+        let rings = rings.map_err(XdpError::Rings)?;
+        Ok(Some((on_xdp, asked, rings)))
     }
 
     fn identity(&self) -> Identity {

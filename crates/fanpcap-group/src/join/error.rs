@@ -1,6 +1,6 @@
 //! Why a handle can't join a group.
 
-use super::ProgramError;
+use super::{ProgramError, XdpError};
 use fanpcap_config::settings::shell_name;
 use std::fmt;
 use std::io;
@@ -69,6 +69,8 @@ pub enum JoinError {
     },
     /// The reason is the group's steering program.
     Program(ProgramError),
+    /// The reason is the engine on XDP.
+    Xdp(XdpError),
     /// The kernel refused for another reason.
     Kernel {
         /// The group's number.
@@ -138,6 +140,7 @@ impl fmt::Display for JoinError {
                 "close the handle, as it has entered fan-out group {group} before this failed: {error}",
             ),
             Self::Program(error) => error.fmt(f),
+            Self::Xdp(error) => error.fmt(f),
             Self::Kernel {
                 group,
                 mode,
@@ -158,6 +161,7 @@ impl std::error::Error for JoinError {
         match self {
             Self::Stranded { error, .. } => Some(error),
             Self::Program(error) => Some(error),
+            Self::Xdp(error) => Some(error),
             Self::Devices(error) => Some(error),
             Self::Kernel { error, .. } => Some(error),
             Self::NotPacket
@@ -179,6 +183,18 @@ impl JoinError {
         matches!(self, Self::Program(error) if error.is_of_loading())
     }
 
+    /// Whether the group's number is that of another group.
+    pub(super) fn is_of_other(&self) -> bool {
+        matches!(
+            self,
+            Self::OtherDevice { .. }
+                | Self::Devices(_)
+                | Self::OtherMode { .. }
+                | Self::OtherProtocol { .. }
+                | Self::Xdp(XdpError::OtherEngine { .. })
+        )
+    }
+
     /// The error's section in docs/errors.md.
     pub fn slug(&self) -> &'static str {
         match self {
@@ -193,6 +209,7 @@ impl JoinError {
             Self::Full(_) => "group-is-full",
             Self::Stranded { error, .. } => error.slug(),
             Self::Program(error) => error.slug(),
+            Self::Xdp(error) => error.slug(),
             Self::Kernel { .. } => "system-call-failed",
         }
     }
@@ -258,6 +275,12 @@ impl DevicesError {
 impl From<DevicesError> for JoinError {
     fn from(error: DevicesError) -> Self {
         Self::Devices(error)
+    }
+}
+
+impl From<XdpError> for JoinError {
+    fn from(error: XdpError) -> Self {
+        Self::Xdp(error)
     }
 }
 

@@ -1,8 +1,7 @@
 //! One group over several devices: the kernel has a group on each, and those of the devices after
 //! the first follow that of the first. This says which they are.
 
-use super::{DevicesError, JoinError, Newcomer, ProgramError, device, wanted};
-use crate::roster::Roster;
+use super::{DevicesError, JoinError, Newcomer, ProgramError, device, free_number, wanted};
 use crate::shared::{group_key, group_of};
 use crate::stake::Stake;
 use crate::table::{LEGS_MAX, Table, at};
@@ -96,20 +95,11 @@ pub(super) fn follow<T>(
         newcomer.group = Group::Number(number);
         newcomer.fanout = wanted(newcomer.group, newcomer.membership.mode);
         match join(&newcomer) {
-            Err(error) if tries > 0 && is_anothers(&error) => taken = number,
+            Err(error) if tries > 0 && error.is_of_other() => taken = number,
             joined => return joined,
         }
     }
     Err(newcomer.failed("PACKET_FANOUT", ErrorKind::AddrInUse.into()))
-}
-
-/// Whether the number is that of another group.
-fn is_anothers(error: &JoinError) -> bool {
-    use JoinError::{Devices, OtherDevice, OtherMode, OtherProtocol};
-    matches!(
-        error,
-        OtherDevice { .. } | Devices(_) | OtherMode { .. } | OtherProtocol { .. }
-    )
 }
 
 /// The number of the kernel's group that follows `lead` on the newcomer's device. The first member
@@ -128,12 +118,9 @@ fn number(newcomer: &Newcomer<'_>, lead: &Stake, taken: u16) -> Result<u16, Join
     if has != taken {
         return Ok(has);
     }
-    // Without packet diag the kernel says whether it is free.
-    let roster = Roster::look().unwrap_or_default();
-    let is_used = |number| roster.members(number).next().is_some();
-    let is_leg = |number| legs.iter().any(|key| group_of(*key).1 == number);
-    let mut free = (1..=u16::MAX).rev();
-    let free = free.find(|&number| number != taken && !is_used(number) && !is_leg(number));
+    let mut others: Vec<u16> = legs.iter().map(|key| group_of(*key).1).collect();
+    others.push(taken);
+    let free = free_number(&others);
     let free = free.ok_or_else(|| newcomer.failed("PACKET_FANOUT", ErrorKind::AddrInUse.into()))?;
     legs[at] = group_key(ifindex, free);
     table.set_legs(&legs);

@@ -2,7 +2,7 @@
 
 use super::entry::{Entry, new_shared};
 use super::same::ensure_none_differs;
-use super::{Attach, JoinError, Newcomer, ProgramError};
+use super::{Attach, Engine, JoinError, Newcomer, ProgramError};
 use crate::member::Member;
 use crate::page::MemberId;
 use crate::record::MemberCounters;
@@ -25,13 +25,17 @@ pub(super) fn join(
     ensure_ethernet(newcomer.fd, newcomer.bound.ifindex)?;
     let failed = |error| JoinError::from(ProgramError::of(id, error));
     ensure_same(newcomer, steering)?;
-    let steered = Steered::load(steering, newcomer.filter()?).map_err(failed)?;
+    let steered = match newcomer.engine {
+        Engine::Sockets => Steered::load(steering, newcomer.filter()?).map_err(failed)?,
+        Engine::Xdp(_) => Steered::unloaded(steering),
+    };
     let steered = Arc::new(steered);
     let program = Some((&**steering, &steered));
     let member = |number| Member::new(newcomer.identity(number), before, program);
     let early = newcomer.early(member);
     let attach: Attach<'_> = &|| steered.attach(newcomer.fd).map_err(failed);
-    let attach = steering.has_filter().then_some(attach);
+    let filters = steering.has_filter() && newcomer.asks_xdp().is_none();
+    let attach = filters.then_some(attach);
     let mut entry = Entry::new(newcomer, steering, &steered, early.as_ref());
     newcomer.take(early.as_ref(), attach, &mut |address| entry.enter(address))?;
     let stake = entry.into_stake();

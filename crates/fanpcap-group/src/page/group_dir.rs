@@ -167,19 +167,51 @@ impl GroupDir {
         Ok((directory, doors))
     }
 
-    /// Opens the file with the locks of all groups, and returns the number of this group's lock.
-    /// Two groups may share a number; then they wait for each other.
+    /// Opens the file with the locks of all groups and docks, and returns the numbers of this
+    /// group's lock and of the one of its device's dock. Two groups may share a number; then they
+    /// wait for each other.
     ///
     /// # Errors
     /// `ENOENT` where there are no pages; `EACCES` where the file is another user's.
-    pub(crate) fn turns(&self) -> io::Result<(File, u32)> {
+    pub(crate) fn turns(&self) -> io::Result<(File, [u32; 2])> {
         let file = content::open(&self.root.open()?, OsStr::new(TURNS), Access::Make)?;
-        let bytes = self.netns.bytes().chain([b'/']).chain(self.group.bytes());
+        let device = self.group.split('.').next().unwrap_or_default();
+        let file = file.ok_or(io::ErrorKind::PermissionDenied)?;
+        Ok((file, [&self.group, device].map(|name| self.number(name))))
+    }
+
+    /// The number of the lock of this name.
+    fn number(&self, name: &str) -> u32 {
+        let bytes = self.netns.bytes().chain([b'/']).chain(name.bytes());
         // FNV-1a.
         let hash = |hash: u32, byte: u8| (hash ^ u32::from(byte)).wrapping_mul(0x0100_0193);
-        let number = bytes.fold(0x811c_9dc5, hash);
-        let file = file.ok_or(io::ErrorKind::PermissionDenied)?;
-        Ok((file, number))
+        bytes.fold(0x811c_9dc5, hash)
+    }
+
+    /// The directories of all groups on an interface of the calling thread's network namespace.
+    pub(crate) fn on_device(ifindex: u32) -> Vec<Self> {
+        let Ok(any) = Self::of(ifindex, 0) else {
+            return Vec::new();
+        };
+        let netns = any
+            .root
+            .open()
+            .and_then(|root| root::enter(&root, &any.netns));
+        let Ok(netns) = netns else {
+            return Vec::new();
+        };
+        let of_device = format!("{ifindex}.");
+        let groups = netns.names().filter_map(|name| {
+            let group = name
+                .to_str()
+                .filter(|it| it.starts_with(&of_device))?
+                .to_owned();
+            Some(Self {
+                group,
+                ..any.clone()
+            })
+        });
+        groups.take(DIRECTORIES_MAX).collect()
     }
 
     /// Removes the group directory, and that of the network namespace, if they are empty.

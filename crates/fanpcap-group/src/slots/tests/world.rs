@@ -6,6 +6,7 @@ mod seats;
 mod readers;
 mod successors;
 mod following;
+mod relinked;
 
 use super::super::{Ground, Slots, Unjoined, Weighed};
 use super::memory::Memory;
@@ -433,33 +434,6 @@ impl World {
             assert!(!socket.refuses, "a placeholder was given a packet");
             socket.ring.push(number);
             socket.received += 1;
-        }
-    }
-
-    /// The device goes down and up: the kernel links the sockets in the order of their creation,
-    /// and tells all that are bound to the device.
-    pub(super) fn flap(&mut self) {
-        self.kernel.array.sort_unstable();
-        let sockets = self.kernel.sockets.values_mut();
-        sockets.for_each(|socket| socket.is_told = true);
-    }
-
-    /// The same if no member has missed the last time: it could not tell the two apart, and the
-    /// others that can may die.
-    pub(super) fn flap_once(&mut self) {
-        let is_told = |cookie: &u64| self.kernel.sockets[cookie].is_told;
-        if !self.members().iter().any(is_told) {
-            self.flap();
-        }
-    }
-
-    /// A member takes the news, and has noted it before it can be killed: others may have missed
-    /// it.
-    pub(super) fn hear(&mut self, own: u64) {
-        self.change(own, |slots| slots.repair()).unwrap();
-        let socket = self.kernel.sockets.get_mut(&own);
-        if socket.is_some_and(|socket| std::mem::take(&mut socket.is_told)) {
-            self.change(own, |slots| slots.note_downs(own, 1)).unwrap();
         }
     }
 

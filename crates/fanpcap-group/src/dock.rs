@@ -1,0 +1,192 @@
+//! A device's dock: what all groups on the device share, where one program in the driver serves
+//! them all. It belongs to nobody: members of every group on the device have both ends of its
+//! locker, and the kernel frees it with the last of them.
+//!
+//! Each group has a berth. Its lifeline's end that hangs up lies in the dock's locker, the other
+//! end in the group's. So the dock learns when a group's last member is gone, however that died.
+//! Then any member of another group on the device clears the berth.
+//!
+//! Whoever uses the locker has the dock's turn (`crate::turn`).
+
+use crate::faults;
+use crate::locker::{Deposit, Locker};
+use fanpcap_linux::wait::{Epoll, pipe};
+use fanpcap_xdp::BERTHS;
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+
+/// The engine's part of a dock.
+pub(crate) trait Device: Sized {
+    /// That which these descriptors are, in the order of [`Device::descriptors`].
+    fn of(descriptors: Vec<OwnedFd>, ifindex: u32) -> io::Result<Self>;
+
+    /// What another process needs for it.
+    fn descriptors(&self) -> Vec<BorrowedFd<'_>>;
+
+    /// Gives the device's packets to the groups of these berths alone, each with its BPF program.
+    /// It can be done again from its beginning.
+    fn serve(&self, berths: &[(u8, OwnedFd)]) -> io::Result<()>;
+}
+
+impl Device for fanpcap_xdp::Device {
+    fn of(descriptors: Vec<OwnedFd>, ifindex: u32) -> io::Result<Self> {
+        let device = Self::open(descriptors)?;
+        match device.ifindex()? {
+            found if found == ifindex => Ok(device),
+            _ => Err(io::ErrorKind::InvalidData.into()),
+        }
+    }
+
+    fn descriptors(&self) -> Vec<BorrowedFd<'_>> {
+        self.descriptors().to_vec()
+    }
+
+    fn serve(&self, berths: &[(u8, OwnedFd)]) -> io::Result<()> {
+        self.serve(berths)
+    }
+}
+
+/// The dock of one device, in one process.
+#[derive(Debug)]
+pub(crate) struct Dock<D> {
+    locker: Locker,
+    /// Readable while the last member of a group is gone whose berth nobody has cleared.
+    lifelines: Epoll,
+    device: D,
+}
+
+impl<D: Device> Dock<D> {
+    /// That of a device which has none.
+    ///
+    /// # Errors
+    /// `EMFILE` and the like.
+    pub(crate) fn new(device: D, ifindex: u32) -> io::Result<Self> {
+        let dock = Self {
+            locker: Locker::new()?,
+            lifelines: Epoll::new()?,
+            device,
+        };
+        let (deposit, parts) = (Deposit::Engine(ifindex.into()), dock.device.descriptors());
+        dock.locker.put(deposit, &parts)?;
+        let lifelines = [dock.lifelines.as_fd()];
+        dock.locker.put(Deposit::Lifelines, &lifelines)?;
+        Ok(dock)
+    }
+
+    /// The dock of a device, by both ends of its locker.
+    ///
+    /// # Errors
+    /// When it is no dock, or another device's.
+    pub(crate) fn of([into, out_of]: [OwnedFd; 2], ifindex: u32) -> io::Result<Self> {
+        let (locker, lifelines) = Locker::of(into, out_of)?;
+        let parts = locker.find(Deposit::Engine(ifindex.into()))?;
+        let parts = parts.ok_or_else(|| io::Error::from(io::ErrorKind::InvalidData))?;
+        Ok(Self {
+            locker,
+            lifelines: Epoll::from(lifelines),
+            device: D::of(parts, ifindex)?,
+        })
+    }
+
+    /// Both ends of the locker.
+    pub(crate) fn ends(&self) -> [BorrowedFd<'_>; 2] {
+        self.locker.ends()
+    }
+
+    /// The engine's part.
+    pub(crate) fn device(&self) -> &D {
+        &self.device
+    }
+
+    /// What a member of each group waits on.
+    pub(crate) fn lifelines(&self) -> BorrowedFd<'_> {
+        self.lifelines.as_fd()
+    }
+
+    /// Whether a berth is to be cleared.
+    pub(crate) fn has_gone(&self) -> bool {
+        self.lifelines.is_ready().unwrap_or(true)
+    }
+
+    /// Gives a group a berth, and so the device's packets. `program` is the group's BPF program,
+    /// `lifeline` the end of the group's lifeline that hangs up. `None` when there is no berth.
+    ///
+    /// # Errors
+    /// What the engine and the locker say. The berth is free again then.
+    pub(crate) fn moor(
+        &self,
+        program: BorrowedFd<'_>,
+        lifeline: BorrowedFd<'_>,
+    ) -> io::Result<Option<u8>> {
+        self.clear()?;
+        let taken = self.berths()?;
+        let is_free = |berth: &u8| !taken.iter().any(|(it, _)| it == berth);
+        let Some(berth) = (0..=u8::MAX).take(BERTHS as usize).find(is_free) else {
+            return Ok(None);
+        };
+        self.locker.ensure_room()?;
+        self.lifelines.add(lifeline, false)?;
+        faults::step();
+        let deposit = Deposit::Lifeline(berth.into());
+        self.locker.put(deposit, &[lifeline, program])?;
+        faults::step();
+        match self.berths().and_then(|all| self.device.serve(&all)) {
+            Ok(()) => Ok(Some(berth)),
+            Err(error) => {
+                self.locker.remove(deposit)?;
+                let _ = self.lifelines.remove(lifeline);
+                // Best effort: the device serves the others as before.
+                let _ = self.device.serve(&taken);
+                Err(error)
+            }
+        }
+    }
+
+    /// Clears the berths of groups whose last members are gone.
+    ///
+    /// # Errors
+    /// What the engine and the locker say; somebody tries again.
+    pub(crate) fn clear(&self) -> io::Result<()> {
+        let mut gone = Vec::new();
+        self.visit(|berth, lifeline, _| {
+            // One that can't be asked counts as alive.
+            if pipe::has_hung_up(lifeline.as_fd()).unwrap_or(false) {
+                gone.push(berth);
+            }
+        })?;
+        if gone.is_empty() {
+            return Ok(());
+        }
+        let mut left = self.berths()?;
+        left.retain(|(berth, _)| !gone.contains(berth));
+        self.device.serve(&left)?;
+        for berth in gone {
+            faults::step();
+            self.locker.remove(Deposit::Lifeline(berth.into()))?;
+        }
+        Ok(())
+    }
+
+    /// The berths in use, with the BPF programs of their groups.
+    fn berths(&self) -> io::Result<Vec<(u8, OwnedFd)>> {
+        let mut all = Vec::new();
+        self.visit(|berth, _, program| all.push((berth, program)))?;
+        Ok(all)
+    }
+
+    fn visit(&self, mut look: impl FnMut(u8, OwnedFd, OwnedFd)) -> io::Result<()> {
+        self.locker.visit(|deposit, descriptors| {
+            let mut descriptors = descriptors.into_iter();
+            let both = descriptors.next().zip(descriptors.next());
+            if let (Deposit::Lifeline(berth), Some((lifeline, program))) = (deposit, both) {
+                if let Ok(berth) = u8::try_from(berth) {
+                    look(berth, lifeline, program);
+                }
+            }
+            true
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests;

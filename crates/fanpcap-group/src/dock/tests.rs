@@ -1,0 +1,120 @@
+//! Groups come to a dock and go, and members of any of them clear the berths of those that are
+//! gone.
+
+use super::*;
+use fanpcap_linux::packet;
+use fanpcap_linux::wait::pipe::Pipe;
+use std::cell::RefCell;
+
+/// Notes what is served, by the inodes of the programs.
+#[derive(Debug)]
+struct Noted {
+    part: Pipe,
+    served: RefCell<Vec<(u8, u64)>>,
+    refuses: bool,
+}
+
+impl Noted {
+    fn new() -> Self {
+        Self {
+            part: Pipe::new().unwrap(),
+            served: RefCell::default(),
+            refuses: false,
+        }
+    }
+}
+
+impl Device for Noted {
+    fn of(descriptors: Vec<OwnedFd>, _: u32) -> io::Result<Self> {
+        assert_eq!(descriptors.len(), 2);
+        Ok(Self::new())
+    }
+
+    fn descriptors(&self) -> Vec<BorrowedFd<'_>> {
+        vec![self.part.read.as_fd(), self.part.write.as_fd()]
+    }
+
+    fn serve(&self, berths: &[(u8, OwnedFd)]) -> io::Result<()> {
+        if self.refuses {
+            return Err(io::ErrorKind::ResourceBusy.into());
+        }
+        let inode = |program: &OwnedFd| packet::inode(program.as_fd()).unwrap();
+        let served = berths.iter().map(|(berth, it)| (*berth, inode(it)));
+        *self.served.borrow_mut() = served.collect();
+        Ok(())
+    }
+}
+
+/// A group: its lifeline and its program.
+struct Group(Pipe, Pipe);
+
+impl Group {
+    fn new() -> Self {
+        Self(Pipe::new().unwrap(), Pipe::new().unwrap())
+    }
+
+    fn moor(&self, dock: &Dock<Noted>) -> io::Result<Option<u8>> {
+        dock.moor(self.1.read.as_fd(), self.0.read.as_fd())
+    }
+
+    fn program(&self) -> u64 {
+        packet::inode(self.1.read.as_fd()).unwrap()
+    }
+
+    /// Its last member dies. Others have no lifeline's end of it but in the dock's locker.
+    fn end(self) {}
+}
+
+fn other_process(dock: &Dock<Noted>) -> Dock<Noted> {
+    let ends = dock.ends().map(|end| end.try_clone_to_owned().unwrap());
+    Dock::of(ends, 7).unwrap()
+}
+
+#[test]
+fn a_group_that_is_gone_gives_up_its_berth_and_others_keep_theirs() {
+    let dock = Dock::new(Noted::new(), 7).unwrap();
+    let groups = [(); 3].map(|()| Group::new());
+    for (group, berth) in groups.iter().zip(0..) {
+        assert_eq!(group.moor(&dock).unwrap(), Some(berth));
+    }
+    let programs = groups.each_ref().map(Group::program);
+    assert!(!dock.has_gone());
+    let [first, second, third] = groups;
+    second.end();
+    let other = other_process(&dock);
+    assert!(dock.has_gone() && other.has_gone());
+    other.clear().unwrap();
+    assert_eq!(
+        *other.device.served.borrow(),
+        [(0, programs[0]), (2, programs[2])]
+    );
+    assert!(!dock.has_gone() && !other.has_gone());
+    let fourth = Group::new();
+    assert_eq!(fourth.moor(&dock).unwrap(), Some(1), "the free one");
+    drop((first, third));
+    dock.clear().unwrap();
+    assert_eq!(*dock.device.served.borrow(), [(1, fourth.program())]);
+}
+
+#[test]
+fn a_full_dock_and_a_device_that_refuses_leave_the_others_as_they_are() {
+    let mut dock = Dock::new(Noted::new(), 7).unwrap();
+    let groups: Vec<Group> = (0..BERTHS).map(|_| Group::new()).collect();
+    for group in &groups[1..] {
+        assert!(group.moor(&dock).unwrap().is_some());
+    }
+    dock.device.refuses = true;
+    groups[0].moor(&dock).unwrap_err();
+    dock.device.refuses = false;
+    assert_eq!(groups[0].moor(&dock).unwrap(), Some(15));
+    assert_eq!(Group::new().moor(&dock).unwrap(), None);
+    assert_eq!(dock.device.served.borrow().len(), BERTHS as usize);
+}
+
+#[test]
+fn another_devices_dock_and_another_locker_are_none() {
+    let dock = Dock::new(Noted::new(), 7).unwrap();
+    let ends = || dock.ends().map(|end| end.try_clone_to_owned().unwrap());
+    assert!(Dock::<Noted>::of(ends(), 8).is_err());
+    assert!(Dock::<Noted>::of(ends(), 7).is_ok());
+}

@@ -1,0 +1,273 @@
+//! Sockets join groups on XDP on a pair of devices of the test's own: who gets the packets, and
+//! what is left when all are gone.
+
+use super::*;
+use crate::stake::Stake;
+use fanpcap_config::fanout::Script;
+use fanpcap_config::source::Source;
+use fanpcap_config::steering::Steering;
+use fanpcap_linux::netlink::link;
+use fanpcap_linux::packet::inject::Injector;
+use fanpcap_linux::process::netns;
+use fanpcap_linux::wait::clock;
+use fanpcap_reader::Company;
+use fanpcap_ring::{LinkInfo, Records};
+use std::os::fd::{AsFd, OwnedFd};
+use std::process::Command;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+/// Runs a test in a network namespace of its own with the pair va, vb.
+fn on_pair(test: impl FnOnce(u32) + Send + 'static) {
+    let run = move || {
+        netns::enter_new().unwrap();
+        for line in [
+            "link add va type veth peer name vb",
+            "link set va up",
+            "link set vb up",
+            "link set lo up",
+        ] {
+            let done = Command::new("ip").args(line.split(' ')).status().unwrap();
+            assert!(done.success(), "{line}");
+        }
+        test(interface::index("vb").unwrap());
+    };
+    std::thread::spawn(run).join().unwrap();
+}
+
+fn membership(group: Group, text: &str) -> Membership {
+    let script = Script::of_text(Source::new("test", text));
+    let steering = Steering::compile_at_xdp(&script, &|_| Err("none".to_owned())).unwrap();
+    Membership {
+        group,
+        mode: ModeKind::Program.into(),
+        steering: Some(Arc::new(steering)),
+        weight: None,
+        is_default: false,
+        origin: "test".to_owned(),
+        name: None,
+    }
+}
+
+/// A member that this process reads.
+struct Reader {
+    // Closed in this order.
+    records: Records,
+    _socket: OwnedFd,
+    member: Member,
+}
+
+fn join_on(ifindex: u32, membership: &Membership, engine: Engine) -> Result<Reader, JoinError> {
+    let socket = packet::open().unwrap();
+    let protocol = ETH_P_SILENT;
+    packet::bind(socket.as_fd(), Address { ifindex, protocol }).unwrap();
+    let entrant = Entrant {
+        socket: socket.as_fd(),
+        membership,
+        protocol: 3,
+        before: MemberCounters::default(),
+        leg: Leg::Only,
+        engine,
+    };
+    let member = join(entrant)?;
+    let _ = member.read_by_us();
+    let records = records(ifindex, member.stake().unwrap());
+    let reader = Reader {
+        records,
+        _socket: socket,
+        member,
+    };
+    reader.stake().attend();
+    Ok(reader)
+}
+
+fn on_xdp() -> Engine {
+    Engine::Xdp(Xdp {
+        snaplen: 96,
+        bytes: Some(1 << 22),
+        outgoing: false,
+        steals: false,
+    })
+}
+
+fn records(ifindex: u32, stake: &Stake) -> Records {
+    let link = LinkInfo {
+        protocol: 0,
+        ifindex,
+        hatype: 1,
+        pkttype: 0,
+    };
+    let (_, _, rings) = stake.on_xdp().unwrap();
+    Records::new(rings.map().unwrap(), &link, clock::realtime_offset_ns).unwrap()
+}
+
+impl Reader {
+    fn stake(&self) -> &Arc<Stake> {
+        self.member.stake().unwrap()
+    }
+
+    /// How many of the test's frames there are.
+    fn take(&mut self) -> usize {
+        let mut count = 0;
+        while self.records.open() {
+            while let Some(frame) = self.records.next_frame().unwrap() {
+                count += usize::from(is_ours(frame.data()));
+            }
+            self.records.release();
+        }
+        count
+    }
+}
+
+fn is_ours(frame: &[u8]) -> bool {
+    frame.get(12..15) == Some(&[8, 0, 0x45])
+}
+
+/// Sends so many frames, each of another flow.
+fn send(count: u8) {
+    let sender = Injector::open("va").unwrap();
+    for flow in 0..count {
+        let mut frame = [0; 60];
+        frame[..6].copy_from_slice(&[0xff; 6]);
+        frame[12..15].copy_from_slice(&[8, 0, 0x45]);
+        frame[17] = 46;
+        frame[22..24].copy_from_slice(&[64, 17]);
+        frame[26..34].copy_from_slice(&[10, 0, 0, flow, 10, 0, 1, 1]);
+        frame[34..38].copy_from_slice(&[0, flow, 0, 9]);
+        sender.send(&frame).unwrap();
+    }
+}
+
+fn await_for(what: &str, mut is_so: impl FnMut() -> bool) {
+    let end = Instant::now() + Duration::from_secs(2);
+    while !is_so() {
+        assert!(Instant::now() < end, "{what}");
+        std::thread::sleep(Duration::from_millis(5));
+    }
+}
+
+/// Waits until these members have taken so many frames, together.
+fn await_frames(members: &mut [Reader], expected: usize) -> Vec<usize> {
+    let mut taken = vec![0; members.len()];
+    await_for("all frames", || {
+        for (sum, member) in taken.iter_mut().zip(members.iter_mut()) {
+            *sum += member.take();
+        }
+        taken.iter().sum::<usize>() >= expected
+    });
+    taken
+}
+
+fn has_program(ifindex: u32) -> bool {
+    link::get(ifindex).unwrap().xdp.is_some()
+}
+
+#[test]
+#[ignore = "needs root: eBPF, a network namespace"]
+fn a_lone_handle_has_a_group_of_its_own_and_leaves_nothing() {
+    on_pair(|ifindex| {
+        let alone = membership(Group::New, "main = steer_to 0");
+        let first = join_on(ifindex, &alone, on_xdp()).unwrap();
+        assert_eq!(first.member.identity().group(), u16::MAX);
+        let mut all = [first];
+        send(20);
+        assert_eq!(await_frames(&mut all, 20), [20]);
+        // A second one gets all as well.
+        let [first] = all;
+        let second = join_on(ifindex, &alone, on_xdp()).unwrap();
+        assert_eq!(second.member.identity().group(), u16::MAX - 1);
+        let mut all = [first, second];
+        send(20);
+        assert_eq!(await_frames(&mut all, 40), [20, 20]);
+        let [first, second] = all;
+        drop(first);
+        let mut all = [second];
+        await_for("the dock", || {
+            all[0].stake().attend();
+            !all[0].stake().shared().lifelines.is_ready().unwrap()
+        });
+        send(20);
+        assert_eq!(await_frames(&mut all, 20), [20]);
+        drop(all);
+        await_for("the kernel frees all", || !has_program(ifindex));
+    });
+}
+
+#[test]
+#[ignore = "needs root: eBPF, a network namespace"]
+fn members_share_the_packets_and_inherit_what_one_leaves() {
+    on_pair(|ifindex| {
+        let flow = membership(Group::Number(7), "main = steer_flow");
+        let mut all: Vec<Reader> = (0..3)
+            .map(|_| join_on(ifindex, &flow, on_xdp()).unwrap())
+            .collect();
+        for member in &all {
+            member.stake().attend();
+        }
+        send(200);
+        let shares = await_frames(&mut all, 200);
+        assert!(shares.iter().all(|share| *share > 20), "{shares:?}");
+        assert_eq!(shares.iter().sum::<usize>(), 200);
+        send(200);
+        let left = all.remove(1);
+        drop(left);
+        let mut inherited = 0;
+        await_for("an heir", || {
+            let mut company = all[0].stake().attend();
+            for it in &mut company.inherited {
+                while it.remains.head().is_some() {
+                    let frame = it.remains.next_frame().unwrap().unwrap();
+                    inherited += usize::from(is_ours(frame.data()));
+                }
+            }
+            for it in company.inherited.drain(..) {
+                (it.done)(0);
+            }
+            inherited > 0
+        });
+        assert_eq!(inherited, shares[1]);
+        let taken = await_frames(&mut all, 200 - inherited);
+        assert_eq!(taken, [shares[0], shares[2]]);
+        all[0].stake().attend();
+        let departed = all[0].stake().departed();
+        let counted = departed.counters.unwrap();
+        assert!(counted.received >= 2 * inherited as u64, "{counted:?}");
+        assert_eq!(counted.dropped, 0);
+        // Into the hole.
+        all.push(join_on(ifindex, &flow, on_xdp()).unwrap());
+        for member in &all {
+            member.stake().attend();
+        }
+        send(200);
+        let shares = await_frames(&mut all, 200);
+        assert_eq!(shares.iter().sum::<usize>(), 200);
+        assert!(shares.iter().all(|share| *share > 20), "{shares:?}");
+        drop(all);
+        await_for("the kernel frees all", || !has_program(ifindex));
+    });
+}
+
+#[test]
+#[ignore = "needs root: eBPF, a network namespace"]
+fn members_on_different_engines_are_told_so() {
+    on_pair(|ifindex| {
+        let flow = membership(Group::Number(8), "main = steer_flow");
+        let _member = join_on(ifindex, &flow, on_xdp()).unwrap();
+        let mut sockets = flow.clone();
+        let script = Script::of_text(Source::new("test", "main = steer_flow"));
+        let steering = Steering::compile(&script, &|_| Err("none".to_owned())).unwrap();
+        sockets.steering = Some(Arc::new(steering));
+        let error = join_on(ifindex, &sockets, Engine::Sockets).err().unwrap();
+        let expected = "fan-out group 8 is on engine xdp, this handle on packet sockets";
+        assert!(error.to_string().starts_with(expected), "{error}");
+        let hash = Membership {
+            mode: ModeKind::Hash.into(),
+            steering: None,
+            ..flow
+        };
+        let error = join_on(ifindex, &hash, Engine::Sockets).err().unwrap();
+        assert!(error.to_string().starts_with(expected), "{error}");
+        let error = join_on(ifindex, &hash, on_xdp()).err().unwrap();
+        assert!(error.to_string().contains("can't run mode"), "{error}");
+    });
+}

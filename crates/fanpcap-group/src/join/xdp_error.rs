@@ -1,0 +1,120 @@
+//! Why a handle can't join a group on the engine on XDP.
+
+use fanpcap_steer::ebpf::EbpfError;
+use fanpcap_xdp::{BERTHS, ProgramError, Unavailable};
+use std::fmt;
+use std::io;
+
+/// Why a handle can't join a group on the engine on XDP.
+#[derive(Debug)]
+pub enum XdpError {
+    /// The group's members are on the other engine.
+    OtherEngine {
+        /// The group's number.
+        group: u16,
+        /// Whether the group's are on XDP.
+        has_xdp: bool,
+    },
+    /// The mode is one of the kernel's packet sockets.
+    Unsteered {
+        /// The group's number.
+        group: u16,
+        /// The mode.
+        mode: String,
+    },
+    /// Other groups are on the device, and none of their members could hand over what all groups on
+    /// it share.
+    Unreachable {
+        /// The device.
+        device: String,
+        /// Why, member by member.
+        reasons: String,
+    },
+    /// The device has as many groups as it may.
+    Crowded {
+        /// The device.
+        device: String,
+    },
+    /// The device can't be captured from at XDP.
+    Unavailable(Unavailable),
+    /// The device's packets can't be given to the group.
+    Serve(io::Error),
+    /// The group's BPF program can't be loaded.
+    Program(ProgramError<EbpfError>),
+    /// The rings can't be made.
+    Rings(io::Error),
+    /// What the members share can't be kept.
+    Locker(io::Error),
+}
+
+impl fmt::Display for XdpError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::OtherEngine { group, has_xdp } => {
+                let (has, wants) = match has_xdp {
+                    true => ("engine xdp", "packet sockets"),
+                    false => ("packet sockets", "engine xdp"),
+                };
+                write!(
+                    f,
+                    "fan-out group {group} is on {has}, this handle on {wants}: all members of a group \
+                     take the same engine, or use another group",
+                )
+            }
+            Self::Unsteered { group, mode } => write!(
+                f,
+                "fan-out group {group} can't run mode {mode} on engine xdp: use flow or a steering program",
+            ),
+            Self::Unreachable { device, reasons } => write!(
+                f,
+                "other groups are on {device}, and no member hands over what they share: {reasons}",
+            ),
+            Self::Crowded { device } => write!(
+                f,
+                "{device} has {} groups on engine xdp, the most that it may: join one of them",
+                BERTHS,
+            ),
+            Self::Unavailable(reason) => reason.fmt(f),
+            Self::Serve(error) => write!(f, "the device's BPF program: {error}"),
+            Self::Program(ProgramError::Compile(error)) => error.fmt(f),
+            Self::Program(ProgramError::Load(error)) => error.fmt(f),
+            Self::Rings(error) => write!(f, "the rings: {error}"),
+            Self::Locker(error) => write!(f, "the group's locker: {error}"),
+        }
+    }
+}
+
+impl std::error::Error for XdpError {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        match self {
+            Self::Unavailable(reason) => Some(reason),
+            Self::Serve(error) | Self::Rings(error) | Self::Locker(error) => Some(error),
+            Self::Program(ProgramError::Compile(error)) => Some(error),
+            Self::Program(ProgramError::Load(error)) => Some(error),
+            Self::OtherEngine { .. }
+            | Self::Unsteered { .. }
+            | Self::Unreachable { .. }
+            | Self::Crowded { .. } => None,
+        }
+    }
+}
+
+impl XdpError {
+    /// Whether the engine can't serve the handle, whatever its group: packet sockets may do.
+    pub fn is_of_engine(&self) -> bool {
+        !matches!(self, Self::OtherEngine { .. } | Self::Unsteered { .. })
+    }
+
+    /// The error's section in docs/errors.md.
+    pub fn slug(&self) -> &'static str {
+        match self {
+            Self::OtherEngine { .. } => "group-on-other-engine",
+            Self::Unsteered { .. } => "mode-not-on-xdp",
+            Self::Unreachable { .. } => "xdp-dock-unreachable",
+            Self::Crowded { .. } => "xdp-device-is-crowded",
+            Self::Unavailable(_) | Self::Serve(_) => "xdp-unavailable",
+            Self::Program(_) => "xdp-program-refused",
+            Self::Rings(_) | Self::Locker(_) => "system-call-failed",
+        }
+    }
+}
