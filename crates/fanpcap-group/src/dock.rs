@@ -17,7 +17,8 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
 /// The engine's part of a dock.
 pub(crate) trait Device: Sized {
-    /// That which these descriptors are, in the order of [`Device::descriptors`].
+    /// That which these descriptors are, in the order of [`Device::descriptors`]. `NotFound` when
+    /// the engine has lost the device.
     fn of(descriptors: Vec<OwnedFd>, ifindex: u32) -> io::Result<Self>;
 
     /// What another process needs for it.
@@ -32,6 +33,8 @@ impl Device for fanpcap_xdp::Device {
     fn of(descriptors: Vec<OwnedFd>, ifindex: u32) -> io::Result<Self> {
         let device = Self::open(descriptors)?;
         match device.ifindex()? {
+            // Gone, or its BPF program was detached.
+            0 => Err(io::ErrorKind::NotFound.into()),
             found if found == ifindex => Ok(device),
             _ => Err(io::ErrorKind::InvalidData.into()),
         }

@@ -41,6 +41,8 @@ pub(crate) fn search<T>(
             for record in &moored {
                 match take_over(record).and_then(open) {
                     Ok(dock) => return Ok(Some(dock)),
+                    // The engine has lost the device. The member has not noticed yet.
+                    Err(error) if error.kind() == io::ErrorKind::NotFound => {}
                     Err(error) => {
                         let (pid, name) = (record.pid, harmless_text(&record.program));
                         reason = Some(format!("process {pid} ({name}): pidfd_getfd: {error}"));

@@ -3,6 +3,7 @@
 mod xdp_error;
 mod program_error;
 mod error;
+mod prepared;
 mod engine;
 mod same;
 mod runs;
@@ -24,6 +25,7 @@ use fanpcap_config::settings::{Group, Membership};
 use fanpcap_linux::interface;
 use fanpcap_linux::packet::{self, Address, ETH_P_SILENT, Filter, PacketFanout, Refusal};
 pub use leg::Leg;
+pub use prepared::{Prepared, prepare};
 pub use program::{takes_programs, try_to_load};
 pub use program_error::ProgramError;
 pub use runs::{Runs, Titled, program_text, runs};
@@ -45,7 +47,7 @@ pub struct Entrant<'a> {
     /// What its device is for the group.
     pub leg: Leg<'a>,
     /// What takes its packets from the device. On XDP the group has a steering program.
-    pub engine: Engine,
+    pub engine: Engine<'a>,
 }
 
 /// Joins a group.
@@ -133,7 +135,7 @@ struct Newcomer<'a> {
     protocol: u16,
     id: MemberId,
     leg: Leg<'a>,
-    engine: Engine,
+    engine: Engine<'a>,
 }
 
 impl Newcomer<'_> {
@@ -172,7 +174,7 @@ impl Newcomer<'_> {
     }
 
     /// What it asks of the engine on XDP.
-    fn asks_xdp(&self) -> Option<&Xdp> {
+    fn asks_xdp(&self) -> Option<&Xdp<'_>> {
         match &self.engine {
             Engine::Xdp(asked) => Some(asked),
             Engine::Sockets => None,

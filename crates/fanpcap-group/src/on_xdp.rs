@@ -14,11 +14,12 @@ use fanpcap_ring::{LinkInfo, Records, Remains};
 use fanpcap_xdp::{Device, GroupProgram, MemberRings, PROGRAM_DESCRIPTORS};
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::sync::Arc;
 
 /// The parts of the engine on XDP, in one process.
 #[derive(Debug)]
 pub(crate) struct OnXdp {
-    program: GroupProgram,
+    program: Arc<GroupProgram>,
     /// Both ends of the dock's locker.
     dock: [OwnedFd; 2],
 }
@@ -39,7 +40,7 @@ impl OnXdp {
         locker.put(Deposit::Engine(0), &program.descriptors())?;
         let [into, out_of] = dock.ends().map(|end| end.try_clone_to_owned());
         Ok(Self {
-            program,
+            program: Arc::new(program),
             dock: [into?, out_of?],
         })
     }
@@ -52,12 +53,12 @@ impl OnXdp {
         let parts = locker.find(Deposit::Engine(0))?;
         let parts = parts.and_then(|parts| <[OwnedFd; PROGRAM_DESCRIPTORS]>::try_from(parts).ok());
         let parts = parts.ok_or_else(|| io::Error::from(io::ErrorKind::InvalidData))?;
-        let program = GroupProgram::open(parts)?;
+        let program = Arc::new(GroupProgram::open(parts)?);
         Ok(Self { program, dock })
     }
 
     /// The group's BPF program.
-    pub(crate) fn program(&self) -> &GroupProgram {
+    pub(crate) fn program(&self) -> &Arc<GroupProgram> {
         &self.program
     }
 

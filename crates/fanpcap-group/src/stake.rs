@@ -60,6 +60,9 @@ pub struct Stake {
     _lifeline: OwnedFd,
 }
 
+/// The rings that a member has inherited, and after how long it tries again what did not succeed.
+type LookedAfter = (Vec<Inheritance>, Option<Duration>);
+
 /// A member can't look after its group now. A library has nobody to tell why; it tries again.
 struct Failed;
 
@@ -104,7 +107,7 @@ impl Stake {
 
     /// What the engine on XDP has of the member: the group's BPF program, the member's slot and its
     /// rings. The slot stays the member's as long as it lives.
-    pub fn on_xdp(&self) -> Option<(&GroupProgram, u8, &MemberRings)> {
+    pub fn on_xdp(&self) -> Option<(&Arc<GroupProgram>, u8, &MemberRings)> {
         let (slot, rings) = self.rings.as_ref()?;
         Some((self.shared.on_xdp.as_ref()?.program(), slot.0, rings))
     }
@@ -215,20 +218,20 @@ impl Stake {
     }
 
     /// Looks after the group, or says after how long to try again.
-    fn try_look_after(&self) -> (Vec<Inheritance>, Option<Duration>) {
+    fn try_look_after(&self) -> LookedAfter {
         match self.look_after() {
-            Ok(Some(inherited)) => (inherited, None),
+            Ok(Some((inherited, again))) => (inherited, again),
             Ok(None) => (Vec::new(), Some(BUSY)),
             Err(Failed) => (Vec::new(), Some(FAILED)),
         }
     }
 
-    /// Takes the member's share, and that of the gone; `None` when another holds the lock.
-    fn look_after(&self) -> Result<Option<Vec<Inheritance>>, Failed> {
+    /// Takes the member's share, and that of the gone; `None` when another holds the lock. Says
+    /// after how long to try again what did not succeed.
+    fn look_after(&self) -> Result<Option<LookedAfter>, Failed> {
         let Some(turn) = self.lock.try_take()? else {
             return Ok(None);
         };
-        self.clear_dock(&turn)?;
         let mut kernel = Kernel::<Infallible>::of(&self.shared);
         let mut slots = self.slots(&mut kernel);
         let downs = self.downs.swap(0, Ordering::Relaxed);
@@ -242,24 +245,31 @@ impl Stake {
         slots.follow()?;
         let orphans = slots.inherit(self.cookie)?;
         let inherited = orphans.into_iter().filter_map(|slot| self.inherit(slot));
-        Ok(Some(inherited.collect()))
+        let inherited = inherited.collect();
+        let again = match self.clear_dock(&turn) {
+            Ok(true) => None,
+            Ok(false) => Some(BUSY),
+            Err(Failed) => Some(FAILED),
+        };
+        Ok(Some((inherited, again)))
     }
 
-    /// Clears the device's dock of groups that are gone.
-    fn clear_dock(&self, turn: &Turn) -> Result<(), Failed> {
+    /// Clears the device's dock of groups that are gone. False when another has its turn there.
+    fn clear_dock(&self, turn: &Turn) -> Result<bool, Failed> {
         let Some(on_xdp) = &self.shared.on_xdp else {
-            return Ok(());
+            return Ok(true);
         };
         if !self.shared.lifelines.is_ready().unwrap_or(true) {
-            return Ok(());
+            return Ok(true);
         }
-        if let Some(_at_dock) = turn.try_at_dock()? {
-            let dock = on_xdp.dock(self.shared.ifindex())?;
-            if dock.has_gone() {
-                dock.clear()?;
-            }
+        let Some(_at_dock) = turn.try_at_dock()? else {
+            return Ok(false);
+        };
+        let dock = on_xdp.dock(self.shared.ifindex())?;
+        if dock.has_gone() {
+            dock.clear()?;
         }
-        Ok(())
+        Ok(true)
     }
 
     /// Vacates the slots whose rings this member has read to the end.

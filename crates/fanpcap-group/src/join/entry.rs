@@ -115,17 +115,16 @@ impl<'a> Entry<'a> {
             ensure_none_differs(group, ifindex, self.newcomer.id, self.steering)?;
             return Err(other_program(group, self.steering, String::new()));
         }
-        self.steal(&shared, turn)?;
+        self.steal(turn)?;
         self.take_slot(shared, address, lock)
     }
 
     /// The newcomer may ask for what no other member has.
-    fn steal(&self, shared: &Shared, turn: &Turn) -> Result<(), JoinError> {
+    fn steal(&self, turn: &Turn) -> Result<(), JoinError> {
         let asked = self.newcomer.asks_xdp().filter(|asked| asked.steals);
-        if let (Some(asked), Some(on_xdp)) = (asked, &shared.on_xdp) {
+        if let Some(asked) = asked {
             let _at_dock = turn.at_dock().map_err(|error| self.steer(error))?;
-            let dock = on_xdp.dock(shared.ifindex()).map_err(XdpError::Locker)?;
-            engine::steal(asked, &dock);
+            engine::steal(asked, asked.prepared.dock());
         }
         Ok(())
     }
@@ -139,18 +138,20 @@ impl<'a> Entry<'a> {
         turn: &Turn,
     ) -> Result<Stake, JoinError> {
         let key = group_key(self.newcomer.bound.ifindex, identity.group());
-        let mut shared = new_shared(key, self.steering).map_err(|error| self.steer(error))?;
+        let shared = match self.newcomer.asks_xdp() {
+            Some(asked) => asked.prepared.shared(key, self.steering)?,
+            None => new_shared(key, self.steering).map_err(|error| self.steer(error))?,
+        };
         let id = packet::cookie(self.newcomer.fd);
         let id = id.map_err(|error| self.failed("SO_COOKIE", error))?;
         self.newcomer.leg.begin(shared.table(), id);
         if let Some(asked) = self.newcomer.asks_xdp() {
             let at_dock = turn.at_dock().map_err(|error| self.steer(error))?;
-            let (newcomer, steering) = (self.newcomer, self.steering);
-            let dock = engine::new_parts(newcomer, steering, &mut shared, &at_dock)?;
-            engine::steal(asked, &dock);
-            engine::moor(newcomer, &shared, &dock)?;
+            let dock = asked.prepared.dock();
+            engine::steal(asked, dock);
+            engine::moor(self.newcomer, &shared, dock)?;
             drop(at_dock);
-            shared.table().set(at::DIGEST, steering.digest());
+            shared.table().set(at::DIGEST, self.steering.digest());
             let stake = self.take_slot(Arc::new(shared), address, lock)?;
             self.open_door(&stake);
             return Ok(stake);
@@ -261,7 +262,7 @@ impl<'a> Entry<'a> {
     fn rings<'b>(
         &'b self,
         shared: &'b Shared,
-    ) -> Result<Option<(&'b OnXdp, &'b Xdp, MemberRings)>, JoinError> {
+    ) -> Result<Option<(&'b OnXdp, &'b Xdp<'b>, MemberRings)>, JoinError> {
         let (Some(on_xdp), Some(asked)) = (&shared.on_xdp, self.newcomer.asks_xdp()) else {
             return Ok(None);
         };

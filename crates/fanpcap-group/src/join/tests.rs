@@ -57,7 +57,19 @@ struct Reader {
     member: Member,
 }
 
-fn join_on(ifindex: u32, membership: &Membership, engine: Engine) -> Result<Reader, JoinError> {
+fn join_on_xdp(ifindex: u32, membership: &Membership) -> Result<Reader, JoinError> {
+    let prepared = prepare(ifindex, membership)?;
+    let xdp = Xdp {
+        prepared: &prepared,
+        snaplen: 96,
+        bytes: Some(1 << 22),
+        outgoing: false,
+        steals: false,
+    };
+    join_on(ifindex, membership, Engine::Xdp(xdp))
+}
+
+fn join_on(ifindex: u32, membership: &Membership, engine: Engine<'_>) -> Result<Reader, JoinError> {
     let socket = packet::open().unwrap();
     let protocol = ETH_P_SILENT;
     packet::bind(socket.as_fd(), Address { ifindex, protocol }).unwrap();
@@ -79,15 +91,6 @@ fn join_on(ifindex: u32, membership: &Membership, engine: Engine) -> Result<Read
     };
     reader.stake().attend();
     Ok(reader)
-}
-
-fn on_xdp() -> Engine {
-    Engine::Xdp(Xdp {
-        snaplen: 96,
-        bytes: Some(1 << 22),
-        outgoing: false,
-        steals: false,
-    })
 }
 
 fn records(ifindex: u32, stake: &Stake) -> Records {
@@ -167,14 +170,14 @@ fn has_program(ifindex: u32) -> bool {
 fn a_lone_handle_has_a_group_of_its_own_and_leaves_nothing() {
     on_pair(|ifindex| {
         let alone = membership(Group::New, "main = steer_to 0");
-        let first = join_on(ifindex, &alone, on_xdp()).unwrap();
+        let first = join_on_xdp(ifindex, &alone).unwrap();
         assert_eq!(first.member.identity().group(), u16::MAX);
         let mut all = [first];
         send(20);
         assert_eq!(await_frames(&mut all, 20), [20]);
         // A second one gets all as well.
         let [first] = all;
-        let second = join_on(ifindex, &alone, on_xdp()).unwrap();
+        let second = join_on_xdp(ifindex, &alone).unwrap();
         assert_eq!(second.member.identity().group(), u16::MAX - 1);
         let mut all = [first, second];
         send(20);
@@ -199,7 +202,7 @@ fn members_share_the_packets_and_inherit_what_one_leaves() {
     on_pair(|ifindex| {
         let flow = membership(Group::Number(7), "main = steer_flow");
         let mut all: Vec<Reader> = (0..3)
-            .map(|_| join_on(ifindex, &flow, on_xdp()).unwrap())
+            .map(|_| join_on_xdp(ifindex, &flow).unwrap())
             .collect();
         for member in &all {
             member.stake().attend();
@@ -234,7 +237,7 @@ fn members_share_the_packets_and_inherit_what_one_leaves() {
         assert!(counted.received >= 2 * inherited as u64, "{counted:?}");
         assert_eq!(counted.dropped, 0);
         // Into the hole.
-        all.push(join_on(ifindex, &flow, on_xdp()).unwrap());
+        all.push(join_on_xdp(ifindex, &flow).unwrap());
         for member in &all {
             member.stake().attend();
         }
@@ -252,7 +255,7 @@ fn members_share_the_packets_and_inherit_what_one_leaves() {
 fn members_on_different_engines_are_told_so() {
     on_pair(|ifindex| {
         let flow = membership(Group::Number(8), "main = steer_flow");
-        let _member = join_on(ifindex, &flow, on_xdp()).unwrap();
+        let _member = join_on_xdp(ifindex, &flow).unwrap();
         let mut sockets = flow.clone();
         let script = Script::of_text(Source::new("test", "main = steer_flow"));
         let steering = Steering::compile(&script, &|_| Err("none".to_owned())).unwrap();
@@ -267,7 +270,7 @@ fn members_on_different_engines_are_told_so() {
         };
         let error = join_on(ifindex, &hash, Engine::Sockets).err().unwrap();
         assert!(error.to_string().starts_with(expected), "{error}");
-        let error = join_on(ifindex, &hash, on_xdp()).err().unwrap();
+        let error = join_on_xdp(ifindex, &hash).err().unwrap();
         assert!(error.to_string().contains("can't run mode"), "{error}");
     });
 }

@@ -1,5 +1,6 @@
 //! Why a handle can't join a group on the engine on XDP.
 
+use crate::steered::SteerError;
 use fanpcap_steer::ebpf::EbpfError;
 use fanpcap_xdp::{BERTHS, ProgramError, Unavailable};
 use std::fmt;
@@ -43,6 +44,8 @@ pub enum XdpError {
     Program(ProgramError<EbpfError>),
     /// The rings can't be made.
     Rings(io::Error),
+    /// The locks of the groups can't be taken.
+    Lock(SteerError),
     /// What the members share can't be kept.
     Locker(io::Error),
 }
@@ -79,6 +82,7 @@ impl fmt::Display for XdpError {
             Self::Program(ProgramError::Compile(error)) => error.fmt(f),
             Self::Program(ProgramError::Load(error)) => error.fmt(f),
             Self::Rings(error) => write!(f, "the rings: {error}"),
+            Self::Lock(error) => write!(f, "the device's lock: {error}"),
             Self::Locker(error) => write!(f, "the group's locker: {error}"),
         }
     }
@@ -88,6 +92,7 @@ impl std::error::Error for XdpError {
     fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
         match self {
             Self::Unavailable(reason) => Some(reason),
+            Self::Lock(error) => Some(error),
             Self::Serve(error) | Self::Rings(error) | Self::Locker(error) => Some(error),
             Self::Program(ProgramError::Compile(error)) => Some(error),
             Self::Program(ProgramError::Load(error)) => Some(error),
@@ -114,6 +119,7 @@ impl XdpError {
             Self::Crowded { .. } => "xdp-device-is-crowded",
             Self::Unavailable(_) | Self::Serve(_) => "xdp-unavailable",
             Self::Program(_) => "xdp-program-refused",
+            Self::Lock(error) => error.slug(),
             Self::Rings(_) | Self::Locker(_) => "system-call-failed",
         }
     }

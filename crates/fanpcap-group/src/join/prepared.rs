@@ -1,0 +1,154 @@
+//! What is done for a newcomer on XDP before its handle is activated: all that the engine may
+//! refuse. A handle that was activated could not turn to packet sockets any more.
+
+use super::{JoinError, XdpError, device};
+use crate::dock::Dock;
+use crate::docks;
+use crate::found;
+use crate::identity::Identity;
+use crate::on_xdp::OnXdp;
+use crate::page::{GroupDir, MemberId};
+use crate::roster::Roster;
+use crate::shared::Shared;
+use crate::turn::GroupLock;
+use fanpcap_config::settings::{Group, Membership};
+use fanpcap_config::steering::Steering;
+use fanpcap_linux::packet::ETH_P_SILENT;
+use fanpcap_steer::ebpf::TABLE_MAP;
+use fanpcap_xdp::{Capture, Device, GroupProgram, Lanes, Unavailable};
+use std::os::fd::AsFd;
+use std::sync::Mutex;
+use std::thread;
+use std::time::{Duration, Instant};
+
+/// A device that was taken over, and what a new group on it shares.
+#[derive(Debug)]
+pub struct Prepared {
+    dock: Dock<Device>,
+    /// Not for a group that has members.
+    shared: Mutex<Option<Shared>>,
+}
+
+/// How long the kernel may take to free what the last member of the last group had, and another
+/// newcomer until its page shows the dock.
+const FREED_WITHIN: Duration = Duration::from_millis(500);
+const STEP: Duration = Duration::from_millis(10);
+
+/// Takes over a device for a newcomer, or finds that it is. The host gets all packets meanwhile.
+///
+/// # Errors
+/// Why the engine can't serve the newcomer.
+pub fn prepare(ifindex: u32, membership: &Membership) -> Result<Prepared, JoinError> {
+    let mode = || membership.shown_mode();
+    let number = match membership.group {
+        Group::Number(number) => number,
+        Group::New => 0,
+    };
+    let steering = membership.steering.as_ref().ok_or_else(|| {
+        let (group, mode) = (number, mode());
+        XdpError::Unsteered { group, mode }
+    })?;
+    // Makes the root, in which the locks are.
+    let _ = GroupDir::for_member(ifindex, number);
+    let identity = Identity::outside(number, ifindex);
+    let lock = GroupLock::open(&identity).map_err(XdpError::Lock)?;
+    let dock = dock(ifindex, &lock)?;
+    let shared = match membership.group {
+        Group::Number(number) if has_members(number, ifindex)? => None,
+        Group::Number(_) | Group::New => Some(new_shared(&dock, ifindex, steering)?),
+    };
+    Ok(Prepared {
+        dock,
+        shared: Mutex::new(shared),
+    })
+}
+
+impl Prepared {
+    /// The dock of the device.
+    pub(super) fn dock(&self) -> &Dock<Device> {
+        &self.dock
+    }
+
+    /// What the members of a new group share, to whom no packets come yet.
+    pub(super) fn shared(&self, key: u64, steering: &Steering) -> Result<Shared, XdpError> {
+        let (ifindex, _) = crate::shared::group_of(key);
+        let prepared = self.shared.lock().ok().and_then(|mut it| it.take());
+        let shared = prepared.map_or_else(|| new_shared(&self.dock, ifindex, steering), Ok)?;
+        shared.table().begin(key);
+        Ok(shared)
+    }
+}
+
+/// Whether a group has members on the device.
+fn has_members(group: u16, ifindex: u32) -> Result<bool, XdpError> {
+    let roster = Roster::look().unwrap_or_default();
+    let mut members = roster.members(group).filter(|it| it.ifindex == ifindex);
+    match members.next().map(|it| it.protocol == ETH_P_SILENT) {
+        Some(false) => {
+            let has_xdp = false;
+            Err(XdpError::OtherEngine { group, has_xdp })
+        }
+        member => Ok(member.is_some()),
+    }
+}
+
+fn new_shared(dock: &Dock<Device>, ifindex: u32, steering: &Steering) -> Result<Shared, XdpError> {
+    let mut shared = Shared::new(0).map_err(XdpError::Locker)?;
+    let given = [(TABLE_MAP, shared.map())];
+    let at_xdp = steering.at_xdp().ok_or_else(|| XdpError::Unsteered {
+        group: 0,
+        mode: steering.title().to_owned(),
+    })?;
+    let compile = |capture: &Capture| at_xdp.object(capture);
+    let lanes = Lanes::of_device(ifindex);
+    let loaded = GroupProgram::load(lanes, dock.device().maps(), &given, &compile);
+    let (program, _) = loaded.map_err(XdpError::Program)?;
+    let kept = shared.keep_program(program.program().as_fd(), steering.text());
+    let parts = kept.and_then(|()| OnXdp::new(program, dock, &shared.locker));
+    shared.on_xdp = Some(parts.map_err(XdpError::Locker)?);
+    let watched = shared.lifelines.add(dock.lifelines(), true);
+    watched.map_err(XdpError::Locker)?;
+    Ok(shared)
+}
+
+/// The device's dock. The BPF program that the device has may be that of a dock whose last member
+/// has just gone, or whose first has not joined yet.
+fn dock(ifindex: u32, lock: &GroupLock) -> Result<Dock<Device>, XdpError> {
+    let end = Instant::now() + FREED_WITHIN;
+    loop {
+        let turn = lock.take().map_err(XdpError::Lock)?;
+        let at_dock = turn.at_dock().map_err(XdpError::Lock)?;
+        match find_or_make(ifindex) {
+            Err(XdpError::Unavailable(Unavailable::Foreign { name, .. }))
+                if Instant::now() < end && name.as_deref().is_none_or(is_ours) => {}
+            found => return found,
+        }
+        drop(at_dock);
+        drop(turn);
+        thread::sleep(STEP);
+    }
+}
+
+/// Whether a BPF program has one of our names.
+fn is_ours(name: &str) -> bool {
+    name.starts_with("fanpcap_")
+}
+
+/// The dock that a member of any group on the device has, or else a new one. The caller has the
+/// dock's turn.
+fn find_or_make(ifindex: u32) -> Result<Dock<Device>, XdpError> {
+    if let Some(ends) = found::recall_dock(ifindex) {
+        return Dock::of(ends, ifindex).map_err(XdpError::Locker);
+    }
+    let nobody = MemberId::of_socket(0);
+    let found = docks::search(nobody, ifindex, &|ends| Dock::of(ends, ifindex));
+    let found = found.map_err(|reasons| XdpError::Unreachable {
+        device: device(ifindex),
+        reasons,
+    })?;
+    if let Some(dock) = found {
+        return Ok(dock);
+    }
+    let device = Device::take_over(ifindex).map_err(XdpError::Unavailable)?;
+    Dock::new(device, ifindex).map_err(XdpError::Locker)
+}
