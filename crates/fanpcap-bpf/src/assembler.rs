@@ -1,5 +1,5 @@
-//! Assembles eBPF code from instructions and labels. Jumps go forward only, and unreachable code is
-//! omitted.
+//! Assembles eBPF code from instructions and labels. Jumps go forward, but for those of loops, and
+//! unreachable code is omitted.
 //!
 //! ```
 //! use fanpcap_bpf::assembler::{Assembler, If, R0, R1};
@@ -235,6 +235,19 @@ impl Assembler {
     /// Jumps to a label that is not bound yet if the comparison holds.
     pub fn jump_if(&mut self, what: If, left: Register, right: impl Into<Operand>, to: Label) {
         self.condition(JUMP64, what, left, right.into(), to);
+    }
+
+    /// Jumps back to a label that is bound, if the comparison holds. Since Linux 5.3 the verifier
+    /// takes loops of which it sees the end.
+    pub fn repeat_if(&mut self, what: If, left: Register, right: impl Into<Operand>, to: Label) {
+        if self.live {
+            self.conditions += 1;
+            self.jumps.push((self.code.len(), to));
+            if let Some(place) = self.labels.get_mut(to.0) {
+                place.used = true;
+            }
+            self.operate(JUMP64, what as u8, left, right.into());
+        }
     }
 
     /// Compares the lower halves.

@@ -33,7 +33,31 @@ pub const OWN: usize = HOLDERS + SLOTS * 8;
 /// Size of the table in bytes.
 pub const SIZE: usize = 65536;
 
+/// Classes of members: 0, the default class, to 63.
+pub const CLASSES: usize = 64;
+
+/// Bytes of a class's part: its buckets, its ranks and their number, at [`OWNERS`], [`RANKS`] and
+/// [`RANK_COUNT`] from the part's beginning. The members of a class share out its buckets among
+/// themselves. A class without members has no ranks.
+pub const PART: usize = SEATS;
+
+/// The number of the part of all members but those of class 63, who get what is broadcast. Only its
+/// ranks count.
+pub const EVERYBODY: usize = CLASSES;
+
+/// Size in bytes of the table of a group with classes.
+pub const SIZE_WITH_CLASSES: usize = part(EVERYBODY + 1);
+
+/// Offset of the part of a class. The default class's is the beginning of the table.
+pub const fn part(class: usize) -> usize {
+    match class {
+        0 => 0,
+        _ => SIZE + (class - 1) * PART,
+    }
+}
+
 const _: () = assert!(BUCKETS.is_power_of_two() && RANK_COUNT == 4352 && RANK_COUNT + 4 <= SEATS);
+const _: () = assert!(PART % 8 == 0 && SIZE_WITH_CLASSES == 360_448);
 
 /// The bucket of a hash: its low bits.
 pub const fn bucket(hash: u32) -> usize {

@@ -25,6 +25,18 @@ pub fn program(draw: &mut Draw<'_>) -> Tree {
     maker.program(main)
 }
 
+/// A steering program for XDP: with many functions that a kernel group does not run.
+pub fn device_program(draw: &mut Draw<'_>) -> Tree {
+    let mut maker = Maker::new(draw, false);
+    maker.copies = 40;
+    let mut main = vec![maker.function(DEPTH, Surroundings::default())];
+    for _ in 0..maker.draw.below(4) {
+        main.push(maker.leaf(Surroundings::default()));
+        main.push(maker.function(DEPTH - 1, Surroundings::default()));
+    }
+    maker.program(Function::Sequence(main))
+}
+
 /// A steering program that a kernel group can run, unless the checker can't see that it can: the
 /// last function steers.
 pub fn group_program(draw: &mut Draw<'_>) -> Tree {
@@ -44,6 +56,8 @@ struct Maker<'d, 't> {
     draw: &'d mut Draw<'t>,
     /// Leaves out what a kernel group can't do.
     group: bool,
+    /// The weight of each function that a kernel group does not run.
+    copies: usize,
     sets: Vec<Vec<u128>>,
     filters: Vec<Filter>,
     samplers: u8,
@@ -62,6 +76,7 @@ impl<'d, 't> Maker<'d, 't> {
         Self {
             draw,
             group,
+            copies: if group { 0 } else { 8 },
             sets: Vec::new(),
             filters: Vec::new(),
             samplers: 0,
@@ -137,8 +152,9 @@ impl<'d, 't> Maker<'d, 't> {
     }
 
     fn leaf(&mut self, place: Surroundings) -> Function {
-        let hub = if self.group { 0 } else { 8 };
-        match self.draw.weighted(&[10, 6, 30, 30, 20, hub, hub, hub, hub]) {
+        let copies = self.copies;
+        let weights = [10, 6, 30, 30, 20, copies, copies, copies, copies];
+        match self.draw.weighted(&weights) {
             0 => Function::Pass,
             1 => Function::Drop,
             2 => Function::Count(self.draw.pick(&[0, 1, 63]), self.draw.pick(&[1, -1])),

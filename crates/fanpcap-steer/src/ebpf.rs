@@ -19,7 +19,9 @@ mod effect;
 mod maps;
 mod needs;
 mod delivery;
+mod choices;
 mod emitter;
+mod alternatives;
 mod require;
 mod key;
 mod local;
@@ -35,6 +37,7 @@ mod walk;
 mod inside;
 mod plain;
 mod place;
+mod choose;
 mod steer;
 mod deliver;
 #[cfg(test)]

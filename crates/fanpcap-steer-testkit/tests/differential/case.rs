@@ -5,7 +5,7 @@ use std::fmt;
 use std::time::Instant;
 
 use fanpcap_steer::ebpf::EbpfError;
-use fanpcap_steer::ir::{Function, Steer, Tree};
+use fanpcap_steer::ir::{Function, Node, Steer, Tree};
 use fanpcap_steer::native::{Decision, Evaluator, Packet};
 use fanpcap_steer::parts::Parts;
 use fanpcap_wire::{Frame, Layers};
@@ -41,6 +41,10 @@ pub(crate) struct Outcome {
     pub(crate) together: u64,
     /// Later fragments that came before their first, counted equally by both sides.
     pub(crate) late: u64,
+    /// Packets that went to several members, or to none, at XDP.
+    pub(crate) copied: u64,
+    /// Packets of a class that is not the default one.
+    pub(crate) classified: u64,
     /// Steering programs that changed a counter.
     pub(crate) counting: u64,
     /// Frames that BPF_PROG_TEST_RUN refuses, by reason.
@@ -64,7 +68,11 @@ pub(crate) struct Difference {
 /// Runs a case on the CPU that the thread is pinned to.
 pub(crate) fn check(case: &Case, cpu: u32, seed: &Seed<'_>) -> Result<Outcome, Difference> {
     let mut outcome = Outcome::default();
-    let table = case.group.table();
+    let table = if classifies(&case.program) {
+        case.group.table_with_classes()
+    } else {
+        case.group.table()
+    };
     let mut sides = sides(case, &table, seed, &mut outcome)?;
     let mut whole = Whole::of(&case.program, &sides, &table);
     let begin = Instant::now();
@@ -97,6 +105,15 @@ pub(crate) fn check(case: &Case, cpu: u32, seed: &Seed<'_>) -> Result<Outcome, D
         states(side, &mut outcome)?;
     }
     Ok(outcome)
+}
+
+/// Whether the group's members have classes.
+fn classifies(program: &Tree) -> bool {
+    let mut found = false;
+    program.main.walk(&mut |node| {
+        found |= matches!(node, Node::Function(Function::Classify(_)));
+    });
+    found
 }
 
 fn sides<'t>(
@@ -160,11 +177,13 @@ fn one(
         (Err(error), _) => return Err(side.differs(Some(number), format!("no trial: {error}"))),
     };
     outcome.trials[place] += 1;
-    outcome.drops[place] += u64::from(answers.native == Decision::Drop);
-    if !side.agrees(&answers) {
-        let (kernel, native) = (answers.kernel, answers.native);
-        let expected = side.returns(native);
-        let what = format!("the kernel says {kernel:#x}, the evaluator {native:x?}: {expected:x?}");
+    outcome.drops[place] += u64::from(answers.native.decision == Decision::Drop);
+    outcome.copied += match answers.native.decision {
+        Decision::Copy | Decision::Broadcast | Decision::Double(..) => 1,
+        Decision::Drop | Decision::Steer(_) | Decision::Member(_) => 0,
+    };
+    outcome.classified += u64::from(answers.native.class != 0);
+    if let Some(what) = side.difference(&answers) {
         return Err(side.differs(Some(number), what));
     }
     Ok(Some(answers.kernel))
@@ -293,6 +312,8 @@ impl Outcome {
         }
         self.together += other.together;
         self.late += other.late;
+        self.copied += other.copied;
+        self.classified += other.classified;
         self.counting += other.counting;
         for (why, count) in &other.untried {
             *self.untried.entry(*why).or_default() += count;

@@ -19,10 +19,10 @@ pub(crate) fn case(seed: u64) -> Case {
     let tape = tape(!seed, 300);
     let mut draw = Draw::new(&tape);
     // A program that a group can't run still runs at XDP.
-    let program = if seed % 8 == 7 {
-        programs::program(&mut draw)
-    } else {
-        programs::group_program(&mut draw)
+    let program = match seed % 8 {
+        3 => programs::program(&mut draw),
+        1 | 5 | 7 => programs::device_program(&mut draw),
+        _ => programs::group_program(&mut draw),
     };
     Case {
         program,

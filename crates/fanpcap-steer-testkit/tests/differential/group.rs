@@ -4,11 +4,17 @@ use std::os::fd::AsFd;
 use std::sync::atomic::Ordering::Relaxed;
 
 use fanpcap_bpf::Object;
-use fanpcap_buckets::layout::{BUCKETS, HOLDERS, OWN, RANK_COUNT, RANKS, SEATS, SIZE, SLOTS};
+use fanpcap_buckets::layout::{
+    BUCKETS, EVERYBODY, HOLDERS, OWN, RANK_COUNT, RANKS, SEATS, SIZE, SIZE_WITH_CLASSES, SLOTS,
+    bucket, part,
+};
 use fanpcap_linux::bpf::{self, LoadError, Loaded};
 use fanpcap_steer::ebpf::TABLE_MAP;
-use fanpcap_steer::native::{self, Decision, Flows};
+use fanpcap_steer::native::{self, Decision, Flows, Host, Outcome};
 use fanpcap_steer_testkit::tape;
+use std::collections::BTreeMap;
+
+use super::recording::{RECORD_MAP, Record, Recorder};
 
 /// A group, by the seed of its table.
 #[derive(Clone, Copy, Debug)]
@@ -20,6 +26,15 @@ pub(crate) struct Table {
     ranks: usize,
     seats: [u64; SLOTS],
     holders: [u64; SLOTS],
+    shared: bpf::Table,
+    /// The parts of the classes, where there are any.
+    parts: Option<Parts>,
+    recorder: Recorder,
+}
+
+/// The parts of all classes, and that of everybody.
+struct Parts {
+    bytes: Vec<u8>,
     shared: bpf::Table,
 }
 
@@ -42,8 +57,34 @@ impl Group {
             seats: [0; SLOTS],
             holders: [0; SLOTS],
             shared,
+            parts: None,
+            recorder: Recorder::new(),
         };
         table.seat(|slot| Some((slot.into(), !slot)));
+        table
+    }
+
+    /// The same of a group with classes. Every third class has no members.
+    pub(crate) fn table_with_classes(self) -> Table {
+        let mut table = self.table();
+        let mut bytes = tape(!self.0 ^ (1 << 40), SIZE_WITH_CLASSES);
+        bytes[..OWN].copy_from_slice(&table.bytes);
+        for class in 1..=EVERYBODY {
+            let at = part(class) + RANK_COUNT;
+            let ranks = match (class as u64 + self.0) % 6 {
+                2 | 5 => 0,
+                3 => 1,
+                4 => 200 + u32::from(bytes[at]) % 57,
+                _ => u32::from(bytes[at]) % 4 + 1,
+            };
+            bytes[at..at + 4].copy_from_slice(&ranks.to_ne_bytes());
+        }
+        let len = u32::try_from(SIZE_WITH_CLASSES).unwrap();
+        let shared = bpf::Table::create("proof", len).unwrap();
+        for (to, byte) in shared.bytes().iter().zip(&bytes) {
+            to.store(*byte, Relaxed);
+        }
+        table.parts = Some(Parts { bytes, shared });
         table
     }
 }
@@ -99,8 +140,84 @@ impl Table {
         }
     }
 
+    /// What a BPF program that delivers does with a packet.
+    pub(crate) fn delivers(&self, outcome: &Outcome) -> Record {
+        let host = match outcome.host {
+            Host::Unsaid => 0,
+            Host::Too => 1,
+            Host::Only => 2,
+        };
+        let nothing = Record {
+            host,
+            ..Record::default()
+        };
+        if outcome.decision == Decision::Drop {
+            return Record {
+                dropped: 1,
+                ..nothing
+            };
+        }
+        match self.slots(outcome) {
+            Some(slots) => Record { slots, ..nothing },
+            None => Record {
+                missed: 1,
+                ..nothing
+            },
+        }
+    }
+
+    /// The slots of a packet that is not dropped; `None` if nobody is there for it.
+    fn slots(&self, outcome: &Outcome) -> Option<BTreeMap<u8, u64>> {
+        let class = match (outcome.decision, &self.parts) {
+            (_, None) => 0,
+            (Decision::Broadcast, Some(_)) => EVERYBODY,
+            (_, Some(_)) => outcome.class.into(),
+        };
+        let all = self
+            .parts
+            .as_ref()
+            .map_or(&self.bytes, |parts| &parts.bytes);
+        let bytes = &all[part(class)..part(class) + RANK_COUNT + 4];
+        let (owners, count) = bytes.split_at(RANK_COUNT);
+        let count = usize::try_from(u32::from_ne_bytes(count.try_into().unwrap())).unwrap();
+        let ranks = &owners[RANKS..][..count];
+        let owner = |hash| owners[bucket(hash)];
+        let mut slots = BTreeMap::new();
+        let mut add = |slot| *slots.entry(slot).or_default() += 1;
+        match outcome.decision {
+            Decision::Copy | Decision::Broadcast if count == 0 => return None,
+            _ if self.parts.is_some() && count == 0 => return None,
+            Decision::Copy | Decision::Broadcast => ranks.iter().copied().for_each(add),
+            Decision::Steer(hash) => add(owner(hash)),
+            Decision::Member(number) => {
+                let rank = (number as usize).checked_rem(count);
+                add(rank.map_or(0, |rank| ranks[rank]));
+            }
+            Decision::Double(one, other) if owner(one) == owner(other) => add(owner(one)),
+            Decision::Double(one, other) => {
+                add(owner(one));
+                add(owner(other));
+            }
+            Decision::Drop => {}
+        }
+        Some(slots)
+    }
+
+    /// What the last packet came to, by the BPF program that returned `host`.
+    pub(crate) fn recorded(&self, host: u32) -> Record {
+        self.recorder.take(host)
+    }
+
     /// Loads an object, which may ask for the table.
     pub(crate) fn load(&self, object: &Object, name: &str) -> Result<Loaded, LoadError> {
-        Loaded::load_with(object, name, &[(TABLE_MAP, self.shared.as_fd())])
+        let shared = self
+            .parts
+            .as_ref()
+            .map_or(&self.shared, |parts| &parts.shared);
+        let given = [
+            (TABLE_MAP, shared.as_fd()),
+            (RECORD_MAP, self.recorder.fd()),
+        ];
+        Loaded::load_with(object, name, &given)
     }
 }

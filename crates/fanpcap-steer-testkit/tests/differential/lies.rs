@@ -33,7 +33,7 @@ fn flows(program: &mut Tree, change: impl Fn(&mut Flow)) {
 }
 
 /// Name of a bug, a program that shows it, and the bug.
-const LIES: [(&str, &str, Lie); 21] = [
+const LIES: [(&str, &str, Lie); 29] = [
     (
         "less is less or equal",
         "filter (ip_ttl .< 64) >-> steer_link",
@@ -216,6 +216,86 @@ const LIES: [(&str, &str, Lie); 21] = [
             }
         })
     }),
+    (
+        "the class is another",
+        "when is_udp (classify 4) >-> steer_flow",
+        |program| {
+            run(program, |function| {
+                if let Function::Classify(class) = function {
+                    *class += 1;
+                }
+            })
+        },
+    ),
+    ("a copy of a class", "when is_udp (classify 4)", |program| {
+        run(program, |function| {
+            if matches!(function, Function::Classify(_)) {
+                *function = Function::Pass;
+            }
+        })
+    }),
+    (
+        "the broadcast is a class's",
+        "classify 6 >-> broadcast",
+        |program| {
+            run(program, |function| {
+                if *function == Function::Broadcast {
+                    *function = Function::Pass;
+                }
+            })
+        },
+    ),
+    (
+        "the host gets it alone",
+        "when is_udp kernel >-> steer_flow",
+        |program| {
+            run(program, |function| {
+                if let Function::Host(only) = function {
+                    *only = true;
+                }
+            })
+        },
+    ),
+    (
+        "what is dropped is not for the host",
+        "kernel >-> inv ip >-> steer_link",
+        |program| {
+            run(program, |function| {
+                if let Function::Sequence(parts) = function {
+                    parts.rotate_left(1);
+                }
+            })
+        },
+    ),
+    (
+        "an inverse keeps what it said",
+        "par (inv (udp >-> kernel)) steer_link",
+        |program| {
+            run(program, |function| {
+                if let Function::Inverse(inside) = function {
+                    *function = Function::Sequence(vec![(**inside).clone(), Function::Drop]);
+                }
+            })
+        },
+    ),
+    ("two members are one", "double_steer_mac", |program| {
+        run(program, |function| {
+            if *function == Function::Steer(Steer::DoubleLink) {
+                *function = Function::Steer(Steer::Link);
+            }
+        })
+    }),
+    (
+        "the mark is not set",
+        "when is_udp (mark 3) >-> filter (has_mark 3) >-> steer_link",
+        |program| {
+            run(program, |function| {
+                if matches!(function, Function::Mark(_)) {
+                    *function = Function::Pass;
+                }
+            })
+        },
+    ),
 ];
 
 /// Changes the packet for the evaluator only.

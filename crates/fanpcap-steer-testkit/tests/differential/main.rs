@@ -12,6 +12,7 @@ mod group;
 mod lies;
 mod limits;
 mod memory;
+mod recording;
 mod seed;
 mod seeded;
 mod shrink;

@@ -1,15 +1,17 @@
 //! A program at one hook: in the kernel, and in the evaluator.
 
+use std::collections::BTreeMap;
 use std::io;
 
 use fanpcap_bpf::Object;
 use fanpcap_linux::bpf::{LoadError, Loaded, Map};
 use fanpcap_steer::ebpf::{self, COUNTERS_MAP, EbpfError, LATE_MAP};
 use fanpcap_steer::ir::{COUNTERS, Function, Steer, Tree};
-use fanpcap_steer::native::{Decision, Evaluator, Packet};
+use fanpcap_steer::native::{Decision, Evaluator, Outcome, Packet};
 use fanpcap_steer::parts::Parts;
 
 use super::group::Table;
+use super::recording::{Record, Recording};
 use super::seed::Seed;
 use super::traffic::Shot;
 use super::tree;
@@ -55,7 +57,9 @@ pub(crate) struct Side<'t> {
 #[derive(Debug)]
 pub(crate) struct Answers {
     pub(crate) kernel: u32,
-    pub(crate) native: Decision,
+    pub(crate) native: Outcome,
+    /// What became of the packet at XDP.
+    pub(crate) record: Option<Record>,
 }
 
 impl Hook {
@@ -79,7 +83,7 @@ impl Hook {
         match self {
             Self::Fanout => ebpf::fanout(&Parts::of(program)?).map(Some),
             Self::Filter => ebpf::filter(&Parts::of(program)?, None),
-            Self::Xdp => ebpf::xdp_decision(program).map(Some),
+            Self::Xdp => ebpf::xdp(program, None, &Recording).map(Some),
         }
     }
 }
@@ -138,29 +142,57 @@ impl<'t> Side<'t> {
                 ..packet
             },
         };
-        let native = self.evaluator.decide(&packet);
-        Ok(Answers { kernel, native })
+        let native = self.evaluator.evaluate(&packet);
+        let record = (self.hook == Hook::Xdp).then(|| self.table.recorded(kernel));
+        Ok(Answers {
+            kernel,
+            native,
+            record,
+        })
     }
 
     /// The BPF program's result for a decision; `None` for a random number.
-    pub(crate) fn returns(&self, decision: Decision) -> Option<u32> {
+    fn returns(&self, decision: Decision) -> Option<u32> {
         match (self.hook, decision) {
             (Hook::Filter, Decision::Drop) => Some(0),
-            (Hook::Filter, _) | (Hook::Xdp, Decision::Drop) => Some(u32::MAX),
+            (Hook::Filter, _) => Some(u32::MAX),
             (_, Decision::Member(ANY)) => None,
             // A group's BPF program can't drop.
-            (Hook::Fanout, _) => Some(self.table.returns(decision)),
-            (Hook::Xdp, Decision::Steer(number) | Decision::Member(number)) => Some(number),
-            (Hook::Xdp, Decision::Copy | Decision::Broadcast | Decision::Double(..)) => Some(0),
+            (Hook::Fanout | Hook::Xdp, _) => Some(self.table.returns(decision)),
         }
     }
 
-    /// Whether both results are equal.
-    pub(crate) fn agrees(&self, answers: &Answers) -> bool {
-        match self.returns(answers.native) {
-            Some(expected) => answers.kernel == expected,
-            None => answers.kernel <= 0x7fff_ffff,
+    /// What both results differ in.
+    pub(crate) fn difference(&self, answers: &Answers) -> Option<String> {
+        let Answers {
+            kernel,
+            native,
+            record,
+        } = answers;
+        if let Some(record) = record {
+            let mut expected = self.table.delivers(native);
+            if native.decision == Decision::Member(ANY) && expected.missed == 0 {
+                // Any slot, but one.
+                let one = record.slots.values().sum::<u64>() == 1;
+                expected.slots = if one {
+                    record.slots.clone()
+                } else {
+                    BTreeMap::new()
+                };
+            }
+            let text =
+                format!("the kernel does {record:?}, the evaluator {native:x?}: {expected:?}");
+            return (*record != expected).then_some(text);
         }
+        let decision = native.decision;
+        let agree = match self.returns(decision) {
+            Some(expected) => *kernel == expected,
+            None => *kernel <= 0x7fff_ffff,
+        };
+        let expected = self.returns(decision);
+        let text =
+            format!("the kernel says {kernel:#x}, the evaluator {decision:x?}: {expected:x?}");
+        (!agree).then_some(text)
     }
 
     /// Counters and late fragments: the kernel's, and the evaluator's.

@@ -3,18 +3,41 @@
 //!
 //! So its own frame on the stack is small, and the delivery has room for the filters of members.
 
+use super::choices::{
+    BROADCAST, CLASS_MASK, CLASS_SHIFT, COPY, DOUBLE, DROP, HOST_MASK, HOST_SHIFT, KIND_MASK,
+    KIND_SHIFT, SECOND_SHIFT,
+};
 use super::delivery::Delivery;
 use super::emitter::Emitter;
 use super::needs::Needs;
-use super::stack::{OF_DELIVERY, OF_GROUP};
-use crate::ir::{Function, Node, Steer};
-use crate::parts::{may_drop, outcomes};
-use fanpcap_bpf::assembler::{If, Label, Op, R0, R1, R2, R3, R6, R8};
+use super::stack::{DECISION, OF_DELIVERY, OF_GROUP, PART, RANKS, STAMP};
+use fanpcap_bpf::assembler::{If, Label, Op, R0, R1, R2, R3, R6, R7, R8, R10, Register, Width};
+use fanpcap_buckets::layout::{self, EVERYBODY, SLOTS};
 
-/// Position of the kind of a decision, above the hash or number.
-const KIND_SHIFT: i32 = 46;
-/// The kind of a decision to drop the packet.
-const DROP: i32 = 4;
+/// Rows of a class's part of the table, and where its first row would be for class 0.
+const PART_ROWS: i32 = 576;
+const PARTS_ROW: i32 = 7616;
+/// The first row of the part of all members.
+const EVERYBODY_ROW: i32 = PARTS_ROW + PART_ROWS * 64;
+const _: () = assert!(PART_ROWS as usize * 8 == layout::PART);
+const _: () = assert!(EVERYBODY_ROW as usize * 8 == layout::part(EVERYBODY));
+const _: () = assert!((PARTS_ROW + PART_ROWS) as usize * 8 == layout::part(1));
+
+/// Ranks at most.
+const RANKS_MAX: i32 = 256;
+const _: () = assert!(RANKS_MAX as usize == SLOTS);
+
+/// Where the code for each kind of decision is.
+#[derive(Clone, Copy)]
+struct Ways {
+    deliver: Label,
+    to_two: Label,
+    to_everybody: Label,
+    to_class: Label,
+    nobody: Label,
+    dropped: Label,
+    done: Label,
+}
 
 impl<'a> Emitter<'a> {
     /// Emits a BPF program that delivers.
@@ -25,16 +48,22 @@ impl<'a> Emitter<'a> {
         needs: &Needs,
         plain: bool,
     ) {
-        if outcomes(&self.tree.main).copy {
-            self.unfit("a copy to every member");
-        }
         self.maps.begin_with(by.maps());
-        let (decide, deliver) = (self.asm.label(), self.asm.label());
+        let decide = self.asm.label();
+        let ways = Ways {
+            deliver: self.asm.label(),
+            to_two: self.asm.label(),
+            to_everybody: self.asm.label(),
+            to_class: self.asm.label(),
+            nobody: self.asm.label(),
+            dropped: self.asm.label(),
+            done: self.asm.label(),
+        };
         self.begin(by, decide);
         self.spots = OF_DELIVERY;
-        self.deliver_decided(by, deliver, flows);
+        self.deliver_decided(by, flows, ways);
         self.spots = OF_GROUP;
-        self.asm.bind(deliver);
+        self.asm.bind(ways.deliver);
         self.asm.note("deliver to a slot");
         by.deliver(&mut self.asm);
         self.asm.bind(decide);
@@ -53,52 +82,160 @@ impl<'a> Emitter<'a> {
         self.asm.set(R3, 0);
         self.asm.call_function(decide);
         self.asm.set(R8, R0);
+        if self.choices.host {
+            self.asm.store(Width::Double, R10, DECISION, R8);
+        }
+        if self.choices.classes {
+            self.part_of_class();
+        }
     }
 
-    fn deliver_decided(&mut self, by: &dyn Delivery, deliver: Label, flows: Option<u32>) {
-        let (dropped, found, done) = (self.asm.label(), self.asm.label(), self.asm.label());
-        let drops = may_drop(&self.tree.main);
-        if drops {
-            self.asm.set(R1, R8);
-            self.asm.alu(Op::Right, R1, KIND_SHIFT);
-            self.asm.jump_if(If::Equal, R1, DROP, dropped);
+    /// Stores the first row of the part of the decision's class.
+    fn part_of_class(&mut self) {
+        let store = self.asm.label();
+        self.asm.set(R1, R8);
+        self.asm.alu(Op::Right, R1, CLASS_SHIFT);
+        self.asm.alu(Op::And, R1, CLASS_MASK);
+        self.asm.jump_if(If::Equal, R1, 0, store);
+        self.asm.alu(Op::Mul, R1, PART_ROWS);
+        self.asm.alu(Op::Add, R1, PARTS_ROW);
+        self.asm.bind(store);
+        self.asm.store(Width::Double, R10, PART, R1);
+    }
+
+    fn deliver_decided(&mut self, by: &dyn Delivery, flows: Option<u32>, ways: Ways) {
+        self.by_kind(ways);
+        self.send_to_one(by, flows, ways);
+        self.asm.bind(ways.to_two);
+        if self.asm.is_live() {
+            self.send_to_two(by, ways);
         }
-        self.numbers = has_numbers(&self.tree.main);
-        self.place(None, flows, Some(found));
-        self.asm.bind(found);
-        self.asm.note("delivery");
-        self.asm.set(R8, R0);
-        by.stamp(&mut self.asm);
-        self.asm.set(R1, R6);
-        self.asm.set(R2, R8);
-        self.asm.set(R3, R0);
-        self.asm.call_function(deliver);
-        if drops {
-            self.asm.jump(done);
-            self.asm.bind(dropped);
+        self.asm.bind(ways.to_everybody);
+        if self.asm.is_live() {
+            self.asm.store(Width::Double, R10, PART, EVERYBODY_ROW);
+        }
+        self.asm.bind(ways.to_class);
+        if self.asm.is_live() {
+            self.send_to_all(by, ways);
+        }
+        self.asm.bind(ways.nobody);
+        if self.asm.is_live() {
+            self.asm.note("no member");
+            by.miss(&mut self.asm);
+            self.asm.jump(ways.done);
+        }
+        self.asm.bind(ways.dropped);
+        if self.asm.is_live() {
             self.asm.note("dropped");
             by.drop(&mut self.asm);
         }
-        self.asm.bind(done);
+        self.asm.bind(ways.done);
         self.asm.note("leave");
         self.asm.set(R8, 0);
+        if self.choices.host {
+            self.asm.load(Width::Double, R8, R10, DECISION);
+            self.asm.alu(Op::Right, R8, HOST_SHIFT);
+            self.asm.alu(Op::And, R8, HOST_MASK);
+        }
         by.leave(&mut self.asm);
     }
 
-    /// Returns the decision to drop where the packet was dropped. Expects the decision in r0.
-    pub(super) fn decided_to_drop(&mut self, drop: Label) {
-        self.asm.exit();
-        self.asm.bind(drop);
-        self.asm.number(R0, (DROP as u64) << KIND_SHIFT);
+    /// Goes on to one member, or jumps to another way.
+    fn by_kind(&mut self, ways: Ways) {
+        let choices = self.choices;
+        if !choices.has_kinds() {
+            return;
+        }
+        // Without classes all members are in the default one.
+        let everybody = if choices.classes {
+            ways.to_everybody
+        } else {
+            ways.to_class
+        };
+        self.asm.set(R1, R8);
+        self.asm.alu(Op::Right, R1, KIND_SHIFT);
+        self.asm.alu(Op::And, R1, KIND_MASK);
+        for (can, kind, way) in [
+            (choices.drops, DROP, ways.dropped),
+            (choices.copies, COPY, ways.to_class),
+            (choices.doubles, DOUBLE, ways.to_two),
+            (choices.broadcasts, BROADCAST, everybody),
+        ] {
+            if can {
+                self.asm.jump_if(If::Equal, R1, kind, way);
+            }
+        }
     }
-}
 
-/// Whether some packets go by a member's number.
-fn has_numbers(main: &Function) -> bool {
-    let mut found = false;
-    main.walk(&mut |node| {
-        let number = |steer: &Steer| matches!(steer, Steer::RoundRobin | Steer::Cpu | Steer::To(_));
-        found |= matches!(node, Node::Function(Function::Steer(steer)) if number(steer));
-    });
-    found
+    fn send_to_one(&mut self, by: &dyn Delivery, flows: Option<u32>, ways: Ways) {
+        let found = self.asm.label();
+        if self.choices.classes {
+            self.ranks(ways.nobody);
+        }
+        self.numbers = self.choices.numbers;
+        self.place(None, flows, Some(found));
+        self.asm.bind(found);
+        self.asm.note("to one member");
+        self.asm.set(R8, R0);
+        by.stamp(&mut self.asm);
+        self.asm.set(R3, R0);
+        self.call_deliver(R8, ways);
+        self.asm.jump(ways.done);
+    }
+
+    /// Calls the delivery, with the stamp in r3.
+    fn call_deliver(&mut self, slot: Register, ways: Ways) {
+        self.asm.set(R1, R6);
+        self.asm.set(R2, slot);
+        self.asm.call_function(ways.deliver);
+    }
+
+    /// Takes the stamp for several deliveries.
+    fn stamp(&mut self, by: &dyn Delivery) {
+        by.stamp(&mut self.asm);
+        self.asm.store(Width::Double, R10, STAMP, R0);
+    }
+
+    fn send_to_two(&mut self, by: &dyn Delivery, ways: Ways) {
+        self.asm.note("to two members");
+        if self.choices.classes {
+            self.ranks(ways.nobody);
+        }
+        self.asm.set(R7, R8);
+        self.owner(ways.nobody);
+        self.asm.store(Width::Double, R10, RANKS, R0);
+        self.asm.set(R8, R7);
+        self.asm.alu(Op::Right, R8, SECOND_SHIFT);
+        self.owner(ways.nobody);
+        self.asm.set(R8, R0);
+        self.stamp(by);
+        self.asm.set(R3, R0);
+        self.asm.load(Width::Double, R7, R10, RANKS);
+        self.call_deliver(R7, ways);
+        self.asm.jump_if(If::Equal, R7, R8, ways.done);
+        self.asm.load(Width::Double, R3, R10, STAMP);
+        self.call_deliver(R8, ways);
+        self.asm.jump(ways.done);
+    }
+
+    /// Delivers to each rank of a class.
+    fn send_to_all(&mut self, by: &dyn Delivery, ways: Ways) {
+        self.asm.note("to all members of a class");
+        self.ranks(ways.nobody);
+        self.asm.store(Width::Double, R10, RANKS, R0);
+        self.stamp(by);
+        self.asm.set(R7, 0);
+        let next = self.asm.label();
+        self.asm.bind(next);
+        self.asm.set(R8, R7);
+        self.rank_slot(ways.nobody);
+        self.asm.load(Width::Double, R3, R10, STAMP);
+        self.call_deliver(R0, ways);
+        self.asm.alu(Op::Add, R7, 1);
+        self.asm.load(Width::Double, R1, R10, RANKS);
+        self.asm.jump_if(If::GreaterEqual, R7, R1, ways.done);
+        // Members write the number of ranks.
+        self.asm.repeat_if(If::Less, R7, RANKS_MAX, next);
+        self.asm.jump(ways.done);
+    }
 }

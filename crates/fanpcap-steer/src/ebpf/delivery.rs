@@ -11,7 +11,7 @@ use fanpcap_bpf::assembler::Assembler;
 ///
 /// All parts but [`Delivery::deliver`] are code of the main function, and go on behind their last
 /// instruction. They find the context in r6, and keep r6, r7 and r8. r9 is theirs: no other code
-/// writes it. They may use the stack from r10 - 64 to r10 - 33.
+/// writes it. They may use the stack from r10 - 48 to r10 - 33.
 pub trait Delivery {
     /// The maps that the parts use. A map's index in this list is its index for [`Assembler::map`].
     /// The names are not those of this crate's maps.

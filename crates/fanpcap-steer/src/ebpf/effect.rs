@@ -6,7 +6,7 @@ use crate::ir::{Function, Key, Steer};
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Effect {
     /// It may change outcome or state.
-    sets: bool,
+    pub(super) sets: bool,
     /// It may drop.
     drops: bool,
     /// It may do both, in this order.
@@ -18,7 +18,16 @@ impl Effect {
         let none = Self::default();
         match function {
             Function::Steer(Steer::Key(Key(0)) | Steer::To(_) | Steer::RoundRobin)
-            | Function::SetState(_) => Self { sets: true, ..none },
+            | Function::SetState(_)
+            | Function::Broadcast
+            | Function::Classify(_)
+            | Function::Host(false)
+            | Function::Mark(_) => Self { sets: true, ..none },
+            Function::Host(true) => Self {
+                sets: true,
+                drops: true,
+                dirty: true,
+            },
             Function::Steer(_) => Self {
                 sets: true,
                 drops: true,
@@ -55,12 +64,7 @@ impl Effect {
                 }
             }
             Function::Inner(function) => Self::of(function),
-            Function::Pass
-            | Function::Broadcast
-            | Function::Classify(_)
-            | Function::Host(_)
-            | Function::Mark(_)
-            | Function::Count(..) => none,
+            Function::Pass | Function::Count(..) => none,
         }
     }
 

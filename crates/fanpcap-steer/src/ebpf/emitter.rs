@@ -1,9 +1,9 @@
 //! Emits a whole BPF program: entry, body, results, and BPF functions.
 
+use super::choices::Choices;
 use super::delivery::Delivery;
-use super::effect::Effect;
 use super::maps::{Map, Maps};
-use super::stack::{OF_GROUP, SAVED, SAVED_MAX, SAVED_MAX_CALLED, SCRATCH, STATE, Spots};
+use super::stack::{CHOICE, MARK, OF_GROUP, SAVED_MAX, SAVED_MAX_CALLED, SCRATCH, STATE, Spots};
 use super::target::Target;
 use super::view::{IPV4, IPV6, View};
 use super::{EbpfError, needs::Needs};
@@ -80,15 +80,17 @@ pub(super) struct Emitter<'a> {
     pub(super) maps: Maps,
     routines: Vec<(Routine, Label)>,
     /// The tree reads the packet's state.
-    keeps_state: bool,
+    pub(super) keeps_state: bool,
     /// Some fragments follow their datagram.
     pub(super) follows: bool,
     /// Some packets of this body go by a member's number.
     pub(super) numbers: bool,
+    /// What a BPF program that delivers can decide.
+    pub(super) choices: Choices,
     /// Places on the stack for look-ups in the table.
     pub(super) spots: Spots,
-    saved: i16,
-    saved_max: i16,
+    pub(super) saved: i16,
+    pub(super) saved_max: i16,
     error: Option<EbpfError>,
 }
 
@@ -115,6 +117,7 @@ pub(super) fn emit(
         keeps_state: needs.state,
         follows: false,
         numbers: false,
+        choices: Choices::default(),
         spots: OF_GROUP,
         saved: 0,
         saved_max: SAVED_MAX,
@@ -122,6 +125,7 @@ pub(super) fn emit(
     };
     if let Role::Deliver { by, flows } = role {
         emitter.saved_max = SAVED_MAX_CALLED;
+        emitter.choices = Choices::of(&tree.main);
         emitter.deliver(by, flows, &needs, plain);
     } else {
         emitter.main(&needs, plain);
@@ -139,9 +143,7 @@ impl<'a> Emitter<'a> {
     pub(super) fn main(&mut self, needs: &Needs, plain: bool) {
         let tree = self.tree;
         self.asm.set(R6, R1);
-        if self.keeps_state {
-            self.start_state();
-        }
+        self.start_state();
         if needs.frame {
             let ready = self.asm.label();
             match (plain, needs.headers) {
@@ -158,19 +160,27 @@ impl<'a> Emitter<'a> {
         self.body(&tree.main);
     }
 
-    /// Stores 0 as the state, in a form whose value the verifier does not know.
+    /// Stores 0 as the state and as what the stack has of the outcome, in a form whose value the
+    /// verifier does not know.
     fn start_state(&mut self) {
-        self.asm.load(Width::Word, R1, R6, 16);
-        self.asm.set(R2, R1);
-        self.asm.alu(Op::Xor, R1, R2);
-        self.asm.store(Width::Word, R10, STATE, R1);
+        let places = [
+            (self.keeps_state, STATE),
+            (self.choices.on_stack(), CHOICE),
+            (self.choices.marks, MARK),
+        ];
+        for (_, place) in places.into_iter().filter(|(is_used, _)| *is_used) {
+            self.asm.load(Width::Word, R1, R6, 16);
+            self.asm.set(R2, R1);
+            self.asm.alu(Op::Xor, R1, R2);
+            self.asm.store(Width::Word, R10, place, R1);
+        }
     }
 
     /// Emits a body: the code for a packet and its results.
     pub(super) fn body(&mut self, main: &'a Function) {
         let drop = self.asm.label();
         self.numbers = false;
-        self.asm.set(R8, 0);
+        self.start_decision();
         self.function(main, drop);
         match self.role {
             Role::Steer { drop: nothing } => {
@@ -184,8 +194,7 @@ impl<'a> Emitter<'a> {
             }
             Role::Deliver { .. } => {
                 self.follow();
-                self.asm.set(R0, R8);
-                self.decided_to_drop(drop);
+                self.return_decision(drop);
             }
             Role::Keep { user } => {
                 self.keep(user);
@@ -235,10 +244,7 @@ impl<'a> Emitter<'a> {
                 self.asm.bind(done);
             }
             Function::First(functions) => self.first(functions, drop),
-            Function::Inverse(function) => {
-                let dropped = self.asm.label();
-                self.attempt(function, dropped, drop);
-            }
+            Function::Inverse(function) => self.inverse(function, drop),
             Function::Inner(function) => self.inner(function, drop),
             Function::Steer(steer) => self.steer(steer, drop),
             Function::Count(counter, amount) => self.count(*counter, *amount),
@@ -248,6 +254,10 @@ impl<'a> Emitter<'a> {
             }
             Function::SetState(_) => {}
             Function::Sample { keep, of, index } => self.sample(*keep, *of, *index, drop),
+            Function::Broadcast if self.delivers() => self.broadcast(),
+            Function::Classify(class) if self.delivers() => self.classify(*class),
+            Function::Host(only) if self.delivers() => self.host(*only, drop),
+            Function::Mark(mark) if self.delivers() => self.mark(*mark),
             Function::Broadcast => self.unfit("a copy to every member"),
             Function::Classify(_) => self.unfit("a class of members"),
             Function::Host(_) => self.unfit("what the host gets"),
@@ -255,63 +265,9 @@ impl<'a> Emitter<'a> {
         }
     }
 
-    fn first(&mut self, functions: &'a [Function], drop: Label) {
-        let done = self.asm.label();
-        let Some((last, others)) = functions.split_last() else {
-            return self.asm.jump(drop);
-        };
-        for function in others {
-            let next = self.asm.label();
-            self.attempt(function, next, done);
-        }
-        self.function(last, drop);
-        self.asm.bind(done);
-    }
-
-    /// Emits an alternative and jumps to `passed` if it passes. If it drops, continues at
-    /// `dropped`, which is bound here, with the previous outcome and state.
-    fn attempt(&mut self, function: &'a Function, dropped: Label, passed: Label) {
-        let effect = Effect::of(function);
-        let saved = effect.dirty.then(|| self.save());
-        self.function(function, dropped);
-        self.asm.jump(passed);
-        self.asm.bind(dropped);
-        if let Some(slot) = saved {
-            self.put_back(slot);
-        }
-    }
-
-    /// Saves outcome and state.
-    fn save(&mut self) -> i16 {
-        let slot = self.take_slot();
-        self.asm.store(Width::Double, R10, slot, R8);
-        if self.keeps_state {
-            self.asm.load(Width::Word, R1, R10, STATE);
-            self.asm.store(Width::Double, R10, slot - 8, R1);
-        }
-        slot
-    }
-
-    fn put_back(&mut self, slot: i16) {
-        self.asm.load(Width::Double, R8, R10, slot);
-        if self.keeps_state {
-            self.asm.load(Width::Double, R1, R10, slot - 8);
-            self.asm.store(Width::Word, R10, STATE, R1);
-        }
-        self.give_back();
-    }
-
-    /// Reserves 8 bytes of stack, and 8 more below them, until [`Emitter::give_back`].
-    pub(super) fn take_slot(&mut self) -> i16 {
-        if self.saved >= self.saved_max {
-            self.fail(EbpfError::TooDeep);
-        }
-        self.saved += 1;
-        SAVED - 16 * (self.saved - 1)
-    }
-
-    pub(super) fn give_back(&mut self) {
-        self.saved -= 1;
+    /// Whether the BPF program delivers.
+    pub(super) fn delivers(&self) -> bool {
+        matches!(self.role, Role::Deliver { .. })
     }
 
     fn inner(&mut self, function: &'a Function, drop: Label) {

@@ -28,19 +28,8 @@ impl Emitter<'_> {
     pub(super) fn hash(&mut self, ends: Ends) {
         let none = self.asm.label();
         self.ports_of(ends);
-        let (six, both) = (self.asm.label(), self.asm.label());
-        self.by_version(six);
-        if self.asm.is_live() {
-            let addresses = self.fetch(Origin::Network, 12, 8, none);
-            self.two_ends4(addresses);
-            self.asm.jump(both);
-        }
-        self.asm.bind(six);
-        if self.asm.is_live() {
-            let addresses = self.fetch(Origin::Network, 8, 32, none);
-            self.two_ends6(addresses);
-        }
-        self.asm.bind(both);
+        self.ends_of_addresses(none);
+        self.asm.alu(Op::Add, R1, R2);
         if matches!(ends, Ends::Flow(Flow { protocol: true, .. })) {
             self.protocol(R2);
             self.asm.alu(Op::Xor, R1, R2);
@@ -95,8 +84,25 @@ impl Emitter<'_> {
         self.asm.bind(done);
     }
 
-    /// The sum of both ends to r1; r5 is set to M1.
-    fn two_ends4(&mut self, addresses: Bytes) {
+    /// Both ends of an IP packet to r1 and r2, with the ports in r9.
+    pub(super) fn ends_of_addresses(&mut self, none: Label) {
+        let (six, both) = (self.asm.label(), self.asm.label());
+        self.by_version(six);
+        if self.asm.is_live() {
+            let addresses = self.fetch(Origin::Network, 12, 8, none);
+            self.ends4(addresses);
+            self.asm.jump(both);
+        }
+        self.asm.bind(six);
+        if self.asm.is_live() {
+            let addresses = self.fetch(Origin::Network, 8, 32, none);
+            self.ends6(addresses);
+        }
+        self.asm.bind(both);
+    }
+
+    /// Both ends to r1 and r2; r5 is set to M1.
+    fn ends4(&mut self, addresses: Bytes) {
         addresses.word(&mut self.asm, R1);
         addresses.at(4).word(&mut self.asm, R2);
         self.asm.alu(Op::Left, R1, 16);
@@ -106,10 +112,10 @@ impl Emitter<'_> {
         self.asm.alu(Op::Or, R1, R3);
         self.asm.alu(Op::And, R9, 0xffff);
         self.asm.alu(Op::Or, R2, R9);
-        self.two_ends();
+        self.ends();
     }
 
-    fn two_ends6(&mut self, addresses: Bytes) {
+    fn ends6(&mut self, addresses: Bytes) {
         self.asm.set(R3, R9);
         self.asm.alu(Op::Right, R3, 16);
         self.asm.alu(Op::And, R9, 0xffff);
@@ -123,7 +129,6 @@ impl Emitter<'_> {
             self.asm.alu(Op::Xor, hash, port);
             self.mix(hash);
         }
-        self.asm.alu(Op::Add, R1, R2);
     }
 
     /// Marks the outcome in r8: a fragment shall take its datagram's outcome. A later decision or a
@@ -146,6 +151,10 @@ impl Emitter<'_> {
         let view = std::mem::replace(&mut self.view, View::Packed);
         self.asm.set(R2, R8);
         self.asm.alu(Op::Right, R2, 32);
+        if self.delivers() {
+            self.asm
+                .alu(Op::And, R2, i32::from(FOLLOWS | FOLLOWS_INSIDE));
+        }
         self.asm.jump_if(If::Equal, R2, 0, done);
         if self.asks_inside {
             self.asm.jump_if(If::Equal, R2, i32::from(FOLLOWS), outer);

@@ -1,7 +1,7 @@
 //! Steering by the local side of a packet.
 
 use super::emitter::Emitter;
-use super::view::{Bytes, Origin};
+use super::view::Bytes;
 use crate::hash::M1;
 use crate::ir::Net;
 use fanpcap_bpf::assembler::{If, Label, Op, R1, R2, R3, R5, R9};
@@ -50,10 +50,7 @@ impl Emitter<'_> {
     pub(super) fn by_local_link(&mut self, gateway: [u8; 6], drop: Label) {
         let (not_source, neither, one) = (self.asm.label(), self.asm.label(), self.asm.label());
         let done = self.asm.label();
-        self.require_link(drop);
-        let both = self.fetch(Origin::Link, 0, 12, drop);
-        both.six(&mut self.asm, R1, R3);
-        both.at(6).six(&mut self.asm, R2, R3);
+        self.links(drop);
         let [a, b, c, d, e, f] = gateway;
         self.asm
             .number(R3, u64::from_be_bytes([0, 0, a, b, c, d, e, f]));

@@ -37,8 +37,8 @@ pub(super) enum Map {
     Fragments,
     /// [`SETS_MAP`].
     Sets,
-    /// [`TABLE_MAP`].
-    Table,
+    /// [`TABLE_MAP`], of a group with classes or without.
+    Table { classes: bool },
     /// [`FLOWS_MAP`], and how many it remembers.
     Flows(u32),
 }
@@ -52,7 +52,9 @@ const FRAGMENT_VALUE_LEN: u32 = 16;
 /// Upper and lower half of a number, and the index of its set.
 const SET_KEY_LEN: u32 = 24;
 const TABLE_LEN: u32 = 65_536;
+const CLASSES_LEN: u32 = 360_448;
 const _: () = assert!(TABLE_LEN as usize == layout::SIZE);
+const _: () = assert!(CLASSES_LEN as usize == layout::SIZE_WITH_CLASSES);
 /// The turn, and the samplers.
 const TURNS_LEN: u32 = 4 * (1 + 256);
 
@@ -66,7 +68,9 @@ impl Map {
                 let (key, value) = (FRAGMENT_KEY_LEN, FRAGMENT_VALUE_LEN);
                 MapSpec::new(FRAGMENTS_MAP, MapKind::LruHash, key, value, FRAGMENTS_MAX)
             }
-            Self::Table => MapSpec::given(TABLE_MAP, TABLE_LEN),
+            Self::Table { classes } => {
+                MapSpec::given(TABLE_MAP, if classes { CLASSES_LEN } else { TABLE_LEN })
+            }
             // From a hash to an entry of `layout::SEATS`.
             Self::Flows(entries) => MapSpec::new(FLOWS_MAP, MapKind::LruHash, 4, 8, entries),
             Self::Sets => {

@@ -3,7 +3,7 @@
 
 use super::emitter::{Emitter, Role};
 use super::maps::Map;
-use super::stack::Spots;
+use super::stack::{PART, Spots};
 use super::target::{MAP_LOOKUP, MAP_UPDATE};
 use fanpcap_bpf::TABLE_ROW;
 use fanpcap_bpf::assembler::{If, Label, Op, R0, R1, R2, R3, R4, R6, R7, R8, R10, Register, Width};
@@ -150,10 +150,8 @@ impl Emitter<'_> {
     /// Replaces the number in r8 by the offset of its rank's slot. Goes to `none` if there are no
     /// ranks.
     fn rank(&mut self, none: Label) {
-        self.asm.set(R2, COUNT_ROW);
-        self.row(none);
-        self.asm.load(Width::Word, R1, R0, 0);
-        self.asm.jump_if(If::Equal, R1, 0, none);
+        self.ranks(none);
+        self.asm.set(R1, R0);
         self.asm.alu32(Op::And, R8, i32::MAX);
         self.asm.alu32(Op::Mod, R8, R1);
         // Members write the number of ranks, so it may be any.
@@ -161,11 +159,32 @@ impl Emitter<'_> {
         self.asm.alu32(Op::Add, R8, FIRST_RANK);
     }
 
-    /// Puts the byte of the table at the offset in r8 into r0.
+    /// Puts the number of ranks into r0, or jumps to `none` if there are none.
+    pub(super) fn ranks(&mut self, none: Label) {
+        self.asm.set(R2, COUNT_ROW);
+        self.row_of_part(none);
+        self.asm.load(Width::Word, R0, R0, 0);
+        self.asm.jump_if(If::Equal, R0, 0, none);
+    }
+
+    /// Puts the slot of the bucket in the low bits of r8 into r0. Clobbers r8.
+    pub(super) fn owner(&mut self, none: Label) {
+        self.asm.alu32(Op::And, R8, BUCKET_MASK);
+        self.slot_at(none);
+    }
+
+    /// Puts the slot of the rank in r8 into r0. Clobbers r8.
+    pub(super) fn rank_slot(&mut self, none: Label) {
+        self.asm.alu32(Op::And, R8, RANK_MASK);
+        self.asm.alu32(Op::Add, R8, FIRST_RANK);
+        self.slot_at(none);
+    }
+
+    /// Puts the byte of the table's part at the offset in r8 into r0.
     fn slot_at(&mut self, none: Label) {
         self.asm.set(R2, R8);
         self.asm.alu32(Op::Right, R2, BY_EIGHT);
-        self.row(none);
+        self.row_of_part(none);
         self.asm.load(Width::Double, R0, R0, 0);
         self.asm.alu32(Op::Left, R8, BY_EIGHT);
         self.asm.alu32(Op::And, R8, BYTE_MASK);
@@ -176,10 +195,20 @@ impl Emitter<'_> {
         self.asm.alu(Op::And, R0, 255);
     }
 
+    /// As [`Self::row`], of the part of the packet's class.
+    fn row_of_part(&mut self, none: Label) {
+        if self.choices.classes {
+            self.asm.load(Width::Double, R1, R10, PART);
+            self.asm.alu(Op::Add, R2, R1);
+        }
+        self.row(none);
+    }
+
     /// Puts the address of the table's row in r2 into r0. The kernel replaces the call by an
     /// addition (`array_map_gen_lookup`). The jump to `none` is never taken: the table has the row.
     fn row(&mut self, none: Label) {
-        let table = self.maps.of(Map::Table);
+        let classes = self.choices.classes;
+        let table = self.maps.of(Map::Table { classes });
         self.asm.store(Width::Word, R10, self.spots.row, R2);
         self.asm.map(R1, table);
         self.asm.set(R2, R10);

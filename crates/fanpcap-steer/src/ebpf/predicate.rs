@@ -129,7 +129,7 @@ impl<'a> Emitter<'a> {
         self.asm.load(Width::Double, R1, R10, slot);
         self.asm.jump_if(If::Equal, R1, 0, no);
         self.asm.jump(yes);
-        self.give_back();
+        self.give_slot_back();
     }
 
     /// Jumps to `yes` if the comparison of r1 with the number holds.

@@ -36,7 +36,7 @@ impl Emitter<'_> {
             Property::UdpLength => self.udp_field(4, absent),
             Property::IcmpType => self.icmp(0, absent),
             Property::IcmpCode => self.icmp(1, absent),
-            Property::Mark => self.target.mark(&mut self.asm, absent),
+            Property::Mark => self.load_mark(absent),
             Property::State => self.asm.load(Width::Word, R1, R10, STATE),
             Property::Queue => self.target.queue(&mut self.asm, absent),
         }

@@ -32,7 +32,16 @@ pub(super) const OF_DELIVERY: Spots = Spots {
     flow: -8,
     key: -16,
 };
-/// The lowest byte in a frame that delivers; [`super::Delivery`] has the lower half.
+/// The decision, in a frame that delivers.
+pub(super) const DECISION: i16 = -24;
+/// The packet's stamp, in a frame that delivers.
+pub(super) const STAMP: i16 = -32;
+/// The first row of the class's part of the table, in a frame that delivers: 8 bytes. Between here
+/// and the stamp is the place of [`super::Delivery`].
+pub(super) const PART: i16 = -56;
+/// A number of ranks, or a slot, in a frame that delivers: 8 bytes.
+pub(super) const RANKS: i16 = -64;
+/// The lowest byte in a frame that delivers.
 const DELIVERY: i16 = -64;
 /// The packet's own view: its lower half, and 8 bytes above it the upper half. It replaces the
 /// window. The verifier tracks no value at an offset of 4 beyond a multiple of eight.
@@ -49,6 +58,11 @@ pub(super) const WORD: i16 = -8;
 pub(super) const PORTS: i16 = -20;
 /// The packet's state.
 pub(super) const STATE: i16 = -4;
+/// The packet's class, what the host gets, and whether the packet is marked, where a BPF program
+/// delivers. Beside a multiple of eight, as [`STATE`] and [`MARK`].
+pub(super) const CHOICE: i16 = -12;
+/// The packet's new mark, where a BPF program delivers. It has no window.
+pub(super) const MARK: i16 = -60;
 /// 40 bytes for headers.
 pub(super) const SCRATCH: i16 = -104;
 /// The VLAN id of a flow; shares its place with a map's key, which is not needed at the same time.

@@ -48,14 +48,13 @@ impl Emitter<'_> {
             }
             Steer::Media => self.by_media(drop),
             Steer::Gtp => self.by_gtp(drop),
-            Steer::DoubleLink | Steer::DoubleIp | Steer::DoubleField(..) => self.two_members(),
+            Steer::DoubleLink | Steer::DoubleIp | Steer::DoubleField(..) if !self.delivers() => {
+                self.unfit("a copy to a second member");
+            }
+            Steer::DoubleLink => self.double_link(drop),
+            Steer::DoubleIp => self.double_ip(drop),
+            Steer::DoubleField(one, other) => self.double_field(one, other, drop),
         }
-    }
-
-    fn two_members(&mut self) {
-        self.fail(super::EbpfError::Unfit(crate::parts::Unfit {
-            what: "a program in the kernel can't give a packet to two members".to_owned(),
-        }));
     }
 
     /// Jumps to `no` unless the packet has an Ethernet header. Clobbers r2.
@@ -182,20 +181,30 @@ impl Emitter<'_> {
         self.asm.bind(done);
     }
 
-    fn by_link(&mut self, drop: Label) {
+    /// Loads both Ethernet addresses into r1 and r2.
+    pub(super) fn links(&mut self, drop: Label) {
         self.require_link(drop);
         let both = self.fetch(Origin::Link, 0, 12, drop);
         both.six(&mut self.asm, R1, R3);
         both.at(6).six(&mut self.asm, R2, R3);
+    }
+
+    fn by_link(&mut self, drop: Label) {
+        self.links(drop);
         self.two_ends();
         self.outcome(R1);
     }
 
     /// The sum of r1 and r2 as ends, to r1; sets r5 to M1. Clobbers r0.
     pub(super) fn two_ends(&mut self) {
+        self.ends();
+        self.asm.alu(Op::Add, R1, R2);
+    }
+
+    /// Makes ends of r1 and r2; sets r5 to M1. Clobbers r0.
+    pub(super) fn ends(&mut self) {
         self.end(R1);
         self.end(R2);
-        self.asm.alu(Op::Add, R1, R2);
     }
 
     /// Loads the address of this CPU's [`Map::Turns`] into r0.
@@ -248,11 +257,16 @@ impl Emitter<'_> {
         }
     }
 
-    fn by_fields(&mut self, one: Field, other: Field, drop: Label) {
-        self.field(one, drop);
-        self.asm.set(R9, R1);
+    /// Loads two fields into r1 and r2.
+    pub(super) fn fields(&mut self, one: Field, other: Field, drop: Label) {
         self.field(other, drop);
+        self.asm.set(R9, R1);
+        self.field(one, drop);
         self.asm.set(R2, R9);
+    }
+
+    fn by_fields(&mut self, one: Field, other: Field, drop: Label) {
+        self.fields(one, other, drop);
         self.two_ends();
         self.outcome(R1);
     }

@@ -1,0 +1,150 @@
+//! A delivery that records what it is asked for, in a map that the test reads.
+
+use std::collections::BTreeMap;
+use std::os::fd::{AsFd, BorrowedFd};
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+
+use fanpcap_bpf::MapSpec;
+use fanpcap_bpf::assembler::{Assembler, If, Op, R0, R1, R2, R3, R6, R8, R9, R10, Width};
+use fanpcap_linux::bpf::Table;
+use fanpcap_steer::ebpf::Delivery;
+
+/// The code of the delivery.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Recording;
+
+/// The map that it records in: a number for each slot, and those of [`Row`].
+pub(crate) const RECORD_MAP: &str = "record";
+const SLOTS: usize = 256;
+const ROWS: usize = SLOTS + 5;
+
+/// Numbers beside those of the slots.
+#[derive(Clone, Copy)]
+enum Row {
+    Offered,
+    Dropped,
+    Missed,
+    Stamped,
+    /// A delivery with another stamp than the packet's.
+    Wrong,
+}
+
+/// What became of one packet.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Record {
+    /// Deliveries by slot.
+    pub(crate) slots: BTreeMap<u8, u64>,
+    /// Whether the packet was counted as dropped.
+    pub(crate) dropped: u64,
+    /// Whether it was counted as without members.
+    pub(crate) missed: u64,
+    /// What the host gets.
+    pub(crate) host: u32,
+    /// Whether the packet was not offered and stamped once.
+    pub(crate) is_wrong: bool,
+}
+
+/// The shared map of a [`Recording`].
+pub(crate) struct Recorder(Table);
+
+impl Recorder {
+    pub(crate) fn new() -> Self {
+        Self(Table::create("record", u32::try_from(ROWS * 8).unwrap()).unwrap())
+    }
+
+    pub(crate) fn fd(&self) -> BorrowedFd<'_> {
+        self.0.as_fd()
+    }
+
+    /// Takes what the last packet came to, for a BPF program that returned `host`.
+    pub(crate) fn take(&self, host: u32) -> Record {
+        let rows = self.0.view::<AtomicU64>(0, ROWS).unwrap();
+        let taken: Vec<u64> = rows.iter().map(|row| row.swap(0, Relaxed)).collect();
+        let (slots, others) = taken.split_at(SLOTS);
+        let of = |row: Row| others[row as usize];
+        let delivered: u64 = slots.iter().sum();
+        let slots = (0..=u8::MAX).zip(slots.iter().copied());
+        Record {
+            slots: slots.filter(|(_, count)| *count > 0).collect(),
+            dropped: of(Row::Dropped),
+            missed: of(Row::Missed),
+            host,
+            is_wrong: [of(Row::Offered), of(Row::Wrong)] != [1, 0]
+                || of(Row::Stamped) != u64::from(delivered > 0),
+        }
+    }
+}
+
+/// The stamp of each packet.
+const STAMP: i32 = 0x5eed;
+/// What the first part leaves for the others.
+const KEPT: i32 = 0x1234;
+const KEY: i16 = -36;
+const MAP_LOOKUP: i32 = 1;
+
+/// Adds 1 to the row whose index is on the stack.
+fn count(asm: &mut Assembler, key: i16) {
+    let none = asm.label();
+    asm.map(R1, 0);
+    asm.set(R2, R10);
+    asm.alu(Op::Add, R2, i32::from(key));
+    asm.call(MAP_LOOKUP);
+    asm.jump_if(If::Equal, R0, 0, none);
+    asm.set(R1, 1);
+    asm.atomic_add(R0, 0, R1);
+    asm.bind(none);
+}
+
+fn count_row(asm: &mut Assembler, row: Row) {
+    let index = i32::try_from(SLOTS).unwrap() + row as i32;
+    asm.store(Width::Word, R10, KEY, index);
+    count(asm, KEY);
+}
+
+impl Delivery for Recording {
+    fn maps(&self) -> Vec<MapSpec> {
+        vec![MapSpec::given(RECORD_MAP, u32::try_from(ROWS * 8).unwrap())]
+    }
+
+    fn arrive(&self, asm: &mut Assembler) {
+        count_row(asm, Row::Offered);
+        asm.set(R9, KEPT);
+    }
+
+    fn stamp(&self, asm: &mut Assembler) {
+        count_row(asm, Row::Stamped);
+        asm.set(R0, STAMP);
+    }
+
+    fn deliver(&self, asm: &mut Assembler) {
+        let right = asm.label();
+        asm.set(R6, R1);
+        asm.alu(Op::And, R2, 255);
+        asm.jump_if(If::Equal, R3, STAMP, right);
+        asm.set(R2, i32::try_from(SLOTS).unwrap() + Row::Wrong as i32);
+        asm.bind(right);
+        asm.store(Width::Word, R10, -4, R2);
+        count(asm, -4);
+        // The context is one.
+        asm.load(Width::Word, R0, R6, 0);
+        asm.exit();
+    }
+
+    fn drop(&self, asm: &mut Assembler) {
+        count_row(asm, Row::Dropped);
+    }
+
+    fn miss(&self, asm: &mut Assembler) {
+        count_row(asm, Row::Missed);
+    }
+
+    fn leave(&self, asm: &mut Assembler) {
+        let kept = asm.label();
+        asm.load(Width::Word, R1, R6, 0);
+        asm.set(R0, R8);
+        asm.jump_if(If::Equal, R9, KEPT, kept);
+        asm.set(R0, -1);
+        asm.bind(kept);
+        asm.exit();
+    }
+}

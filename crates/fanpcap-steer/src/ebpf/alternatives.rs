@@ -1,0 +1,137 @@
+//! Functions of which some drop and others run then: outcome and state are saved, and put back.
+
+use super::EbpfError;
+use super::effect::Effect;
+use super::emitter::Emitter;
+use super::stack::{CHOICE, MARK, SAVED, STATE};
+use crate::ir::Function;
+use fanpcap_bpf::assembler::{Label, Op, R1, R2, R8, R10, Register, Width};
+
+/// Where outcome and state are saved.
+#[derive(Clone, Copy)]
+struct Saved {
+    /// The outcome, and 8 bytes below it the state.
+    slot: i16,
+    /// The mark.
+    mark: Option<i16>,
+}
+
+impl<'a> Emitter<'a> {
+    pub(super) fn first(&mut self, functions: &'a [Function], drop: Label) {
+        let done = self.asm.label();
+        let Some((last, others)) = functions.split_last() else {
+            return self.asm.jump(drop);
+        };
+        for function in others {
+            let next = self.asm.label();
+            self.attempt(function, next, done);
+        }
+        self.function(last, drop);
+        self.asm.bind(done);
+    }
+
+    /// Emits an alternative and jumps to `passed` if it passes. If it drops, continues at
+    /// `dropped`, which is bound here, with the previous outcome and state.
+    fn attempt(&mut self, function: &'a Function, dropped: Label, passed: Label) {
+        let effect = Effect::of(function);
+        let saved = effect.dirty.then(|| self.save());
+        self.function(function, dropped);
+        self.asm.jump(passed);
+        self.asm.bind(dropped);
+        if let Some(saved) = saved {
+            self.put_back(saved);
+            self.give_back(saved);
+        }
+    }
+
+    /// What the host gets of a packet is not dropped with it. So an inverse that drops puts back
+    /// what was said before.
+    pub(super) fn inverse(&mut self, function: &'a Function, drop: Label) {
+        let dropped = self.asm.label();
+        if !self.choices.host || !Effect::of(function).sets {
+            return self.attempt(function, dropped, drop);
+        }
+        let passed = self.asm.label();
+        let saved = self.save();
+        self.function(function, dropped);
+        self.asm.jump(passed);
+        self.asm.bind(passed);
+        if self.asm.is_live() {
+            self.put_back(saved);
+            self.asm.jump(drop);
+        }
+        self.asm.bind(dropped);
+        if self.asm.is_live() {
+            self.put_back(saved);
+        }
+        self.give_back(saved);
+    }
+
+    /// Saves outcome and state.
+    fn save(&mut self) -> Saved {
+        let slot = self.take_slot();
+        self.asm.store(Width::Double, R10, slot, R8);
+        self.load_state(R1);
+        if self.keeps_state || self.choices.on_stack() {
+            self.asm.store(Width::Double, R10, slot - 8, R1);
+        }
+        let mark = self.choices.marks.then(|| self.take_slot());
+        if let Some(slot) = mark {
+            self.asm.load(Width::Word, R1, R10, MARK);
+            self.asm.store(Width::Double, R10, slot, R1);
+        }
+        Saved { slot, mark }
+    }
+
+    /// Loads what the stack has of state and outcome, if it has any of it. Clobbers r2.
+    fn load_state(&mut self, target: Register) {
+        if self.keeps_state {
+            self.asm.load(Width::Word, target, R10, STATE);
+        }
+        if self.choices.on_stack() {
+            self.asm.load(Width::Word, R2, R10, CHOICE);
+            self.asm.alu(Op::Left, R2, 32);
+            let op = if self.keeps_state { Op::Or } else { Op::Move };
+            self.asm.alu(op, target, R2);
+        }
+    }
+
+    fn put_back(&mut self, saved: Saved) {
+        let Saved { slot, mark } = saved;
+        self.asm.load(Width::Double, R8, R10, slot);
+        if self.keeps_state || self.choices.on_stack() {
+            self.asm.load(Width::Double, R1, R10, slot - 8);
+        }
+        if self.keeps_state {
+            self.asm.store(Width::Word, R10, STATE, R1);
+        }
+        if self.choices.on_stack() {
+            self.asm.alu(Op::Right, R1, 32);
+            self.asm.store(Width::Word, R10, CHOICE, R1);
+        }
+        if let Some(slot) = mark {
+            self.asm.load(Width::Double, R1, R10, slot);
+            self.asm.store(Width::Word, R10, MARK, R1);
+        }
+    }
+
+    fn give_back(&mut self, saved: Saved) {
+        self.give_slot_back();
+        if saved.mark.is_some() {
+            self.give_slot_back();
+        }
+    }
+
+    /// Reserves 8 bytes of stack, and 8 more below them, until [`Emitter::give_slot_back`].
+    pub(super) fn take_slot(&mut self) -> i16 {
+        if self.saved >= self.saved_max {
+            self.fail(EbpfError::TooDeep);
+        }
+        self.saved += 1;
+        SAVED - 16 * (self.saved - 1)
+    }
+
+    pub(super) fn give_slot_back(&mut self) {
+        self.saved -= 1;
+    }
+}

@@ -1,0 +1,126 @@
+//! Decisions of a BPF program that delivers, beyond one member: copies, classes, the host, marks.
+
+use super::choices::{
+    BROADCAST, CLASS_MASK, CLASS_SHIFT, COPY, DOUBLE, DROP, HOST_BIT, HOST_MASK, KIND_SHIFT,
+    MARKED, SECOND_SHIFT,
+};
+use super::emitter::Emitter;
+use super::stack::{CHOICE, MARK};
+use crate::ir::Field;
+use fanpcap_bpf::assembler::{If, Label, Op, R0, R1, R2, R3, R8, R9, R10, Width};
+use fanpcap_buckets::layout::BUCKETS;
+
+/// The bucket in a hash.
+const BUCKET_MASK: i32 = 0xfff;
+const _: () = assert!(BUCKET_MASK as usize == BUCKETS - 1);
+
+impl Emitter<'_> {
+    /// Begins with a copy to every member, where the tree can end with it.
+    pub(super) fn start_decision(&mut self) {
+        let copy = if self.choices.copies { COPY } else { 0 };
+        self.kind(copy);
+    }
+
+    fn kind(&mut self, kind: i32) {
+        self.asm
+            .number(R8, u64::from(kind.unsigned_abs()) << KIND_SHIFT);
+    }
+
+    /// Returns the decision in r8, or that to drop.
+    pub(super) fn return_decision(&mut self, drop: Label) {
+        let done = self.asm.label();
+        self.asm.jump(done);
+        self.asm.bind(drop);
+        if self.asm.is_live() {
+            self.kind(DROP);
+        }
+        self.asm.bind(done);
+        self.asm.set(R0, R8);
+        if self.choices.classes || self.choices.host {
+            self.asm.load(Width::Word, R1, R10, CHOICE);
+            self.asm
+                .alu(Op::And, R1, CLASS_MASK | (HOST_MASK << HOST_BIT));
+            self.asm.alu(Op::Left, R1, CLASS_SHIFT);
+            self.asm.alu(Op::Or, R0, R1);
+        }
+    }
+
+    pub(super) fn broadcast(&mut self) {
+        self.kind(BROADCAST);
+    }
+
+    pub(super) fn classify(&mut self, class: u8) {
+        self.choose(CLASS_MASK, i32::from(class));
+    }
+
+    pub(super) fn host(&mut self, only: bool, drop: Label) {
+        self.choose(HOST_MASK << HOST_BIT, (1 + i32::from(only)) << HOST_BIT);
+        if only {
+            self.asm.jump(drop);
+        }
+    }
+
+    /// Replaces the bits of `mask` on the stack.
+    fn choose(&mut self, mask: i32, bits: i32) {
+        self.asm.load(Width::Word, R1, R10, CHOICE);
+        self.asm.alu(Op::And, R1, !mask);
+        self.asm.alu(Op::Or, R1, bits);
+        self.asm.store(Width::Word, R10, CHOICE, R1);
+    }
+
+    pub(super) fn mark(&mut self, mark: u32) {
+        if self.choices.marks {
+            self.choose(MARKED, MARKED);
+            self.asm.number(R1, u64::from(mark));
+            self.asm.store(Width::Word, R10, MARK, R1);
+        }
+    }
+
+    /// Loads the mark that the steering program has set into r1, or else the packet's, or jumps to
+    /// `none`.
+    pub(super) fn load_mark(&mut self, none: Label) {
+        let (unset, done) = (self.asm.label(), self.asm.label());
+        if self.choices.marks {
+            self.asm.load(Width::Word, R1, R10, CHOICE);
+            self.asm.alu(Op::And, R1, MARKED);
+            self.asm.jump_if(If::Equal, R1, 0, unset);
+            self.asm.load(Width::Word, R1, R10, MARK);
+            self.asm.jump(done);
+            self.asm.bind(unset);
+        }
+        self.target.mark(&mut self.asm, none);
+        self.asm.bind(done);
+    }
+
+    pub(super) fn double_link(&mut self, drop: Label) {
+        self.links(drop);
+        self.ends();
+        self.double();
+    }
+
+    pub(super) fn double_ip(&mut self, drop: Label) {
+        self.require_ip(drop);
+        self.asm.set(R9, 0);
+        self.ends_of_addresses(drop);
+        self.double();
+    }
+
+    pub(super) fn double_field(&mut self, one: Field, other: Field, drop: Label) {
+        self.fields(one, other, drop);
+        self.ends();
+        self.double();
+    }
+
+    /// Decides for the members of both ends, in r1 and r2.
+    fn double(&mut self) {
+        self.finish(R1);
+        self.asm.set(R3, R0);
+        self.finish(R2);
+        self.kind(DOUBLE);
+        self.asm.alu(Op::And, R3, BUCKET_MASK);
+        self.asm.alu(Op::Or, R8, R3);
+        self.asm.alu(Op::And, R0, BUCKET_MASK);
+        self.asm.alu(Op::Left, R0, SECOND_SHIFT);
+        self.asm.alu(Op::Or, R8, R0);
+    }
+}
