@@ -31,6 +31,9 @@ pub(crate) const WINDOW: Duration = Duration::from_millis(1);
 /// The least frames or records of a rest.
 const LEAST: u64 = 16;
 
+/// The least records for which an application that waits by itself is told to wait.
+const LEAST_TOLD: u64 = 4;
+
 /// A ring of records is large from this many bytes on.
 const LARGE_LEN: usize = 8 << 20;
 
@@ -65,6 +68,8 @@ struct Fill {
     span: u64,
     /// The stamp of the last record; 0: none.
     last: u64,
+    /// What an application that waits by itself was told last: how long, and for how many bytes.
+    told: Option<(Duration, u64)>,
 }
 
 impl Pace {
@@ -152,10 +157,10 @@ impl Pace {
     }
 
     /// Returns how long the reader of a ring of records may rest, at most `limit`; `None`: it must
-    /// not.
+    /// not, as fewer than `least` records would fill.
     #[cold]
     #[inline(never)]
-    fn rest_of_records(&mut self, limit: Option<Duration>) -> Option<Duration> {
+    fn rest_of_records(&mut self, limit: Option<Duration>, least: u64) -> Option<Duration> {
         let longest = limit.map_or(self.longest, |limit| limit.min(self.longest));
         let passed = std::mem::take(&mut self.passed);
         let fill = self.records.as_mut()?;
@@ -165,7 +170,7 @@ impl Pace {
         );
         let rest = span.saturating_mul(fill.room).checked_div(bytes)?;
         let rest = Duration::from_nanos(rest).min(longest);
-        let least = span.saturating_mul(self.least).checked_div(passed)?;
+        let least = span.saturating_mul(least).checked_div(passed)?;
         (rest >= Duration::from_nanos(least) && !rest.is_zero()).then_some(rest)
     }
 
@@ -174,12 +179,24 @@ impl Pace {
     #[cold]
     #[inline(never)]
     pub(crate) fn expect(&mut self, longest: Duration) -> Option<(Duration, u64)> {
-        let (passed, span) = (self.passed, self.records.as_ref()?.span);
+        let passed = self.passed;
+        let Fill { bytes, span, .. } = **self.records.as_ref()?;
         let is_immediate = self.longest < longest;
-        let rest = self.rest(Some(longest)).filter(|_| !is_immediate)?;
-        let rest_ns = u64::try_from(rest.as_nanos()).ok()?;
-        let records = rest_ns.saturating_mul(passed).checked_div(span)?;
-        Some((rest, records))
+        let rest = self.rest_of_records(Some(longest), LEAST_TOLD);
+        let rest = rest.filter(|_| !is_immediate);
+        let rest_ns = rest.and_then(|rest| u64::try_from(rest.as_nanos()).ok());
+        let coming = |count: u64| rest_ns?.saturating_mul(count).checked_div(span);
+        self.records.as_mut()?.told = rest.zip(coming(bytes));
+        rest.zip(coming(passed))
+    }
+
+    /// How long the reader rests for an application that was told to wait and reads before half of
+    /// the bytes have come for which it was to wait: so it does not wait by itself after all.
+    #[cold]
+    #[inline(never)]
+    pub(crate) fn rest_early(&mut self, unread: u64) -> Option<Duration> {
+        let (rest, bytes) = self.records.as_mut()?.told.take()?;
+        (unread < bytes / 2).then_some(rest)
     }
 
     #[inline]
@@ -195,7 +212,7 @@ impl Pace {
     /// not.
     pub(crate) fn rest(&mut self, limit: Option<Duration>) -> Option<Duration> {
         if self.records.is_some() {
-            return self.rest_of_records(limit);
+            return self.rest_of_records(limit, self.least);
         }
         let passed = std::mem::take(&mut self.passed);
         if passed == 0 || !std::mem::take(&mut self.busy) {
@@ -318,8 +335,27 @@ mod tests {
         let filled = Duration::from_micros(205);
         let (rest, records) = expected(None, 5120, 512).unwrap();
         assert!(rest < filled && records <= 2048, "{rest:?} {records}");
-        assert_eq!(expected(None, 1, 100), None, "slow");
+        assert_eq!(expected(None, 1, 250), Some((WINDOW, 4)));
+        assert_eq!(expected(None, 1, 251), None, "slow");
         assert_eq!(expected(Some(Duration::ZERO), 512, 500), None);
+    }
+
+    #[test]
+    fn who_was_told_to_wait_and_reads_at_once_rests() {
+        let told = || {
+            let mut pace = after_snapshots(None, 512, 500);
+            pace.expect(WINDOW).unwrap();
+            pace
+        };
+        let half = 512 * 1024;
+        assert_eq!(told().rest_early(half), None, "it has waited");
+        assert_eq!(told().rest_early(half - 1), Some(WINDOW));
+        let mut pace = told();
+        assert!(pace.rest_early(0).is_some());
+        assert_eq!(pace.rest_early(0), None, "once");
+        let mut pace = told();
+        assert_eq!(pace.expect(WINDOW), None, "nothing has come");
+        assert_eq!(pace.rest_early(0), None);
     }
 
     #[test]

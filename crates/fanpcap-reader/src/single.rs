@@ -122,7 +122,11 @@ fn begin(
     call: &Call,
 ) -> Result<(), Pause> {
     if !call.begun && may_rest(control) && !records.is_filling() {
-        if let Some(rest) = intake.pace.rest(timeout_of(control)) {
+        let rest = match control.is_asked() {
+            true => intake.pace.rest_early(records.unread()),
+            false => intake.pace.rest(timeout_of(control)),
+        };
+        if let Some(rest) = rest {
             intake.handle_empty(records.taken());
             return Err(Pause::Wait(Wait::Rest(rest)));
         }

@@ -129,6 +129,11 @@ impl Records {
         self.lanes.iter().any(|lane| lane.is_filled_to(4))
     }
 
+    /// Unread bytes of the lane that has most of them.
+    pub fn unread(&self) -> u64 {
+        self.lanes.iter().map(Lane::waiting).max().unwrap_or(0)
+    }
+
     /// Bytes of the smallest lane.
     pub fn len(&self) -> usize {
         let lens = self.lanes.iter().map(Lane::len);

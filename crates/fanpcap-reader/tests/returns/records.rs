@@ -283,6 +283,25 @@ fn an_application_that_waits_for_many_packets_is_woken_in_a_millisecond() {
     assert!(is_readable(fd), "enough have come");
 }
 
+/// Some applications ask for the descriptor and never wait on it.
+#[test]
+fn an_application_that_asks_for_the_descriptor_and_does_not_wait_rests() {
+    let (device, input) = FakeProgram::new(TIMEOUT);
+    let reader = Reader::new(input, &OPTIONS).unwrap();
+    reader.selectable();
+    for round in 0..2 {
+        let packets: Vec<_> = (1..=100)
+            .map(|it| record((round * 100 + it) * 20, 60))
+            .collect();
+        device.arrive(&packets);
+        times(&reader, -1);
+    }
+    device.arrive(&records([4001]));
+    let begun = Instant::now();
+    assert_eq!(times(&reader, -1).0, COUNT(1));
+    assert!(begun.elapsed() >= Duration::from_millis(1));
+}
+
 #[test]
 fn immediate_mode_asks_for_each_packet() {
     let (device, input) = FakeProgram::new(IMMEDIATE);

@@ -122,9 +122,14 @@ impl Lane {
         self.producer() != self.at && self.word(self.at) & BUSY == 0
     }
 
+    /// Bytes that are unread now.
+    pub(super) fn waiting(&self) -> u64 {
+        self.producer().wrapping_sub(self.at)
+    }
+
     /// Whether one part of `parts` of the room or more is unread.
     pub(super) fn is_filled_to(&self, parts: u64) -> bool {
-        self.producer().wrapping_sub(self.at) >= self.ring.len() as u64 / parts
+        self.waiting() >= self.ring.len() as u64 / parts
     }
 
     /// Bytes of the ring buffer.
