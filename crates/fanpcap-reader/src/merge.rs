@@ -57,6 +57,8 @@ enum Turn {
 impl Merge {
     /// Merges lanes of which the kernel hands over each packet within `timeout`.
     pub(crate) fn new(lanes: Vec<Lane>, timeout: Option<Duration>) -> Self {
+        let is_late = lanes.iter().any(|lane| lane.ring.is_late());
+        let timeout = timeout.filter(|_| is_late);
         Self {
             heads: vec![None; lanes.len()],
             lanes,

@@ -206,6 +206,11 @@ impl Ring {
         }
     }
 
+    /// Whether packets can be in the ring and the kernel does not hand them over yet.
+    pub(crate) fn is_late(&self) -> bool {
+        !matches!(self, Self::Records(_))
+    }
+
     /// Whether a quarter of the ring is unread.
     pub(crate) fn is_filling(&self) -> bool {
         match self {

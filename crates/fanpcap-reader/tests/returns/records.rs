@@ -3,15 +3,16 @@
 
 use super::company::FakeCompany;
 use super::fake::{FakeDevice, LATER, NONBLOCKING, OPTIONS, Return, dispatch, packet, times};
-use super::program::{FakeProgram, record, records};
-use super::written::Written;
+use super::program::{FakeProgram, offset, record, records};
+use super::written::{Written, written};
 use fanpcap_bpf::Classic;
 use fanpcap_linux::file::shared;
 use fanpcap_linux::wait::events;
 use fanpcap_reader::{Direction, Inheritance, PublishedPosition, Reader};
 use std::os::fd::{BorrowedFd, RawFd};
+use std::sync::mpsc;
 use std::thread;
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 const TIMEOUT: Option<Duration> = Some(Duration::from_millis(100));
 const IMMEDIATE: Option<Duration> = Some(Duration::ZERO);
@@ -344,6 +345,44 @@ fn each_of_several_devices_wakes_an_application_that_waits_by_itself() {
         assert!(is_readable(fd));
         assert_eq!(times(&reader, -1), (COUNT(1), vec![9]));
     }
+}
+
+/// Those of other engines may be a time-out late, these are not.
+#[test]
+fn a_packet_waits_for_other_devices_no_longer_than_it_must() {
+    let now = || SystemTime::now().duration_since(UNIX_EPOCH).unwrap();
+    let (device, one) = FakeProgram::new(Some(Duration::from_secs(60)));
+    let (_idle, two) = FakeProgram::new(Some(Duration::from_secs(60)));
+    let reader = Reader::of_several(vec![one, two], &OPTIONS).unwrap();
+    let stamp = u64::try_from(now().as_nanos()).unwrap() - offset();
+    device.arrive(&[written(stamp)]);
+    let begun = now();
+    assert_eq!(times(&reader, 1).0, COUNT(1));
+    assert!(now() - begun < Duration::from_secs(30));
+}
+
+/// A wake-up that is lost would never come.
+#[test]
+fn each_packet_wakes_whenever_it_comes() {
+    let (device, input) = FakeProgram::new(None);
+    let reader = Reader::new(input, &OPTIONS).unwrap();
+    let (send, receive) = mpsc::channel();
+    let reader = &reader;
+    thread::scope(|scope| {
+        scope.spawn(move || {
+            // Far apart, so that the reader waits and does not rest.
+            for round in 1..=3000 {
+                device.arrive(&records([round * 10_000]));
+                if receive.recv_timeout(Duration::from_secs(20)).is_err() {
+                    reader.break_loop();
+                }
+            }
+        });
+        for _ in 0..3000 {
+            assert_eq!(times(reader, 1).0, COUNT(1));
+            send.send(()).unwrap();
+        }
+    });
 }
 
 #[test]
