@@ -30,6 +30,7 @@ mod docks;
 pub mod audit;
 mod heir;
 pub mod view;
+mod teller;
 pub mod weight;
 pub mod stake;
 pub mod member;

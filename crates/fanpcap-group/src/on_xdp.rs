@@ -6,11 +6,15 @@
 
 use crate::dock::Dock;
 use crate::locker::{Deposit, Locker};
-use crate::table::{Table, at};
+use crate::table::{Ledger, Table, at};
+use fanpcap_bpf::{MapKind, MapSpec};
 use fanpcap_buckets::Slot;
+use fanpcap_config::steering::{COUNTERS as STEERING_COUNTERS, Counts};
+use fanpcap_linux::bpf::{Loaded, Map};
 use fanpcap_linux::wait::clock;
 use fanpcap_linux::wait::pipe::Pipe;
 use fanpcap_ring::{LinkInfo, Records, Remains};
+use fanpcap_steer::ebpf::{COUNTERS_MAP, LATE_MAP};
 use fanpcap_xdp::{Device, GroupProgram, MemberRings, PROGRAM_DESCRIPTORS};
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -20,6 +24,10 @@ use std::sync::Arc;
 #[derive(Debug)]
 pub(crate) struct OnXdp {
     program: Arc<GroupProgram>,
+    /// The steering program's counters, if it has some.
+    counters: Option<Map>,
+    /// Late fragments, if the steering program counts them.
+    late: Option<Map>,
     /// Both ends of the dock's locker.
     dock: [OwnedFd; 2],
 }
@@ -33,15 +41,31 @@ impl OnXdp {
     /// # Errors
     /// As [`Locker::put`].
     pub(crate) fn new(
-        program: GroupProgram,
+        (program, loaded): (GroupProgram, Loaded),
         dock: &Dock<Device>,
         locker: &Locker,
     ) -> io::Result<Self> {
-        locker.put(Deposit::Engine(0), &program.descriptors())?;
+        locker.put(Deposit::Engine(PROGRAM), &program.descriptors())?;
+        for (deposit, spec) in [(COUNTERS, counters()), (LATE, late())] {
+            if let Some(map) = loaded.map(spec.name) {
+                locker.put(Deposit::Engine(deposit), &[map.as_fd()])?;
+            }
+        }
         let [into, out_of] = dock.ends().map(|end| end.try_clone_to_owned());
+        Self::with(program, locker, [into?, out_of?])
+    }
+
+    fn with(program: GroupProgram, locker: &Locker, dock: [OwnedFd; 2]) -> io::Result<Self> {
+        let map = |deposit, spec: MapSpec| {
+            let found = locker.find(Deposit::Engine(deposit))?;
+            let fd = found.and_then(|descriptors| descriptors.into_iter().next());
+            fd.map(|fd| Map::given(fd.as_fd(), &spec)).transpose()
+        };
         Ok(Self {
             program: Arc::new(program),
-            dock: [into?, out_of?],
+            counters: map(COUNTERS, counters())?,
+            late: map(LATE, late())?,
+            dock,
         })
     }
 
@@ -50,11 +74,10 @@ impl OnXdp {
     /// # Errors
     /// When the locker has no such parts.
     pub(crate) fn of(locker: &Locker, dock: [OwnedFd; 2]) -> io::Result<Self> {
-        let parts = locker.find(Deposit::Engine(0))?;
+        let parts = locker.find(Deposit::Engine(PROGRAM))?;
         let parts = parts.and_then(|parts| <[OwnedFd; PROGRAM_DESCRIPTORS]>::try_from(parts).ok());
         let parts = parts.ok_or_else(|| io::Error::from(io::ErrorKind::InvalidData))?;
-        let program = Arc::new(GroupProgram::open(parts)?);
-        Ok(Self { program, dock })
+        Self::with(GroupProgram::open(parts)?, locker, dock)
     }
 
     /// The group's BPF program.
@@ -119,6 +142,45 @@ impl OnXdp {
         [counts.produced.wrapping_add(counts.dropped), counts.dropped]
     }
 
+    /// The steering program's counters, and the late fragments.
+    ///
+    /// # Errors
+    /// As [`Map::read_numbers`].
+    pub(crate) fn counts(&self) -> io::Result<(Counts, u64)> {
+        let (mut counts, mut late) = ([0; STEERING_COUNTERS], [0]);
+        if let Some(map) = &self.counters {
+            map.read_numbers(&mut counts)?;
+        }
+        if let Some(map) = &self.late {
+            map.read_numbers(&mut late)?;
+        }
+        Ok((counts, late[0]))
+    }
+
+    /// Whether there are such counters.
+    pub(crate) fn has_counts(&self) -> bool {
+        self.counters.is_some() || self.late.is_some()
+    }
+
+    /// What has become of the packets that came to the group, up to now.
+    pub(crate) fn ledger(&self) -> Ledger {
+        let mut ledger = Ledger {
+            at_ns: clock::monotonic_ns(),
+            ..Ledger::default()
+        };
+        for slot in 0..=u8::MAX {
+            let counts = self.program.slot_counts(slot);
+            ledger.produced = ledger.produced.wrapping_add(counts.produced);
+            ledger.dropped = ledger.dropped.wrapping_add(counts.dropped);
+            ledger.unwanted = ledger.unwanted.wrapping_add(counts.unwanted);
+        }
+        let counts = self.program.group_counts();
+        ledger.offered = counts.offered;
+        ledger.nowhere = counts.nowhere;
+        ledger.no_member = counts.no_member;
+        ledger
+    }
+
     /// What a member has left unread in its rings, of which it had `taken` so many packets. The
     /// engine puts nothing into them any more.
     ///
@@ -141,6 +203,20 @@ impl OnXdp {
         let records = records.ok_or(io::ErrorKind::InvalidData)?;
         Ok(Remains::of_records(records, taken))
     }
+}
+
+/// Which deposit of the engine is which.
+const PROGRAM: u64 = 0;
+const COUNTERS: u64 = 1;
+const LATE: u64 = 2;
+
+fn counters() -> MapSpec {
+    let bytes = u32::try_from(8 * STEERING_COUNTERS).unwrap_or(u32::MAX);
+    MapSpec::new(COUNTERS_MAP, MapKind::Array, 4, bytes, 1)
+}
+
+fn late() -> MapSpec {
+    MapSpec::new(LATE_MAP, MapKind::Array, 4, 8, 1)
 }
 
 /// Where the table has what was counted for a slot before its member came.

@@ -5,12 +5,13 @@ use crate::ground::Kernel;
 use crate::group_stats::Departed;
 use crate::heir::{self, ReadOut};
 use crate::lead;
+use crate::on_xdp::OnXdp;
 use crate::page::MemberId;
 use crate::record::MemberCounters;
 use crate::shared::Shared;
 use crate::slots::{self, Ground, Slots};
 use crate::steered::SteerError;
-use crate::table::State;
+use crate::table::{Ledger, State};
 use crate::turn::{GroupLock, Turn};
 use fanpcap_buckets::Slot;
 use fanpcap_linux::wait::clock;
@@ -110,6 +111,11 @@ impl Stake {
     pub fn on_xdp(&self) -> Option<(&Arc<GroupProgram>, u8, &MemberRings)> {
         let (slot, rings) = self.rings.as_ref()?;
         Some((self.shared.on_xdp.as_ref()?.program(), slot.0, rings))
+    }
+
+    /// What has become of the packets that came to the member's group on XDP, up to now.
+    pub fn ledger(&self) -> Option<Ledger> {
+        self.shared.on_xdp.as_ref().map(OnXdp::ledger)
     }
 
     /// What the member shares with the others.

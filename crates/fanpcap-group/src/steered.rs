@@ -18,6 +18,7 @@ use fanpcap_linux::file::shared::Word;
 use fanpcap_linux::packet::{self, Filter};
 use fanpcap_linux::wait::clock;
 use fanpcap_steer::ir::COUNTERS;
+use std::fmt;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::{Arc, Mutex};
@@ -49,8 +50,29 @@ struct State {
     past_late: u64,
     /// Whether this member is the last that attached the steering part.
     has_set: bool,
+    /// Where the group's BPF program does all: its counters.
+    whole: Option<Box<dyn Whole>>,
     /// The words of the page from [`at::DIGEST`] on.
     words: Vec<Word>,
+}
+
+/// The counters of a group whose BPF program does all. One member at a time tells them. These
+/// functions allocate and free nothing, for signal handlers.
+pub(crate) trait Whole: Send + Sync {
+    /// The counters, and the late fragments; `None` when another member tells them.
+    fn counted(&self) -> Option<(Counts, u64)>;
+
+    /// Whether they may change.
+    fn changes(&self) -> bool;
+
+    /// Tells what else the group has counted, if this member is to tell it.
+    fn tell(&self);
+}
+
+impl fmt::Debug for dyn Whole {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Whole")
+    }
 }
 
 /// Where a handle's own filter runs.
@@ -82,6 +104,7 @@ impl Steered {
             past: [0; COUNTERS],
             past_late: 0,
             has_set: false,
+            whole: None,
             words: Vec::new(),
         }))
     }
@@ -89,6 +112,13 @@ impl Steered {
     /// Of a member on an engine whose group's BPF program does all: loads nothing.
     pub(crate) fn unloaded(steering: &Arc<Steering>) -> Self {
         Self::with(steering, None, Filters::default())
+    }
+
+    /// Publishes the counters of the group's BPF program from now on.
+    pub(crate) fn tell_of(&self, whole: Box<dyn Whole>) {
+        if let Ok(mut state) = self.hold() {
+            state.whole = Some(whole);
+        }
     }
 
     /// Publishes on a page from now on. `words` begin at [`at::DIGEST`].
@@ -297,6 +327,9 @@ impl State {
     }
 
     fn counted(&self) -> io::Result<(Counts, u64)> {
+        if let Some(whole) = &self.whole {
+            return Ok(whole.counted().unwrap_or(([0; COUNTERS], 0)));
+        }
         let mut counts = self.past;
         if self.steering.counts() {
             let both = [&self.filters.bare, &self.filters.combined];
@@ -310,6 +343,9 @@ impl State {
 
     /// Whether this member has counters that may change.
     fn changes(&self) -> bool {
+        if let Some(whole) = &self.whole {
+            return whole.changes();
+        }
         self.steering.counts() || self.fanout.as_ref().is_some_and(loading::counts_late)
     }
 
@@ -319,6 +355,10 @@ impl State {
         } else {
             UNCHANGING
         };
+        if let Some(whole) = &self.whole {
+            whole.tell();
+            self.show(at::HAS_SET, whole.counted().is_some().into());
+        }
         if let Ok((counts, late)) = self.counted() {
             for (index, count) in counts.into_iter().enumerate() {
                 self.show(at::COUNTERS + index, count);

@@ -6,7 +6,7 @@ use crate::identity::Identity;
 use crate::page::MemberId;
 use crate::shared::{self, group_key};
 use crate::slots::digest;
-pub use crate::table::{Gone, State};
+pub use crate::table::{Gone, Ledger, State};
 use crate::table::{Journal, Row, Table, at};
 use fanpcap_buckets::layout::SLOTS;
 use fanpcap_linux::bpf;
@@ -33,6 +33,8 @@ pub struct View {
     pub changes: u64,
     /// The last change of buckets.
     pub moved: Option<Moved>,
+    /// What has become of the packets that came to a group on XDP, as a member has told it last.
+    pub ledger: Option<Ledger>,
     /// The change under way, which whoever makes it may have died in.
     pub under_way: Option<UnderWay>,
 }
@@ -166,6 +168,7 @@ fn read(table: Table<'_>) -> View {
         takeovers: table.takeovers(),
         changes: table.get(at::GENERATION),
         moved: (at_ns > 0).then_some(Moved { buckets, at_ns }),
+        ledger: table.ledger(),
         under_way: UnderWay::of(table.journal()),
     }
 }

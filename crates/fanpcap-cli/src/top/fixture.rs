@@ -86,6 +86,7 @@ fn table() -> view::View {
             buckets: 1024,
             at_ns: 90 * SECOND,
         }),
+        ledger: None,
         under_way: None,
     }
 }

@@ -102,9 +102,9 @@ fn new_shared(dock: &Dock<Device>, ifindex: u32, steering: &Steering) -> Result<
     let compile = |capture: &Capture| at_xdp.object(capture);
     let lanes = Lanes::of_device(ifindex);
     let loaded = GroupProgram::load(lanes, dock.device().maps(), &given, &compile);
-    let (program, _) = loaded.map_err(XdpError::Program)?;
-    let kept = shared.keep_program(program.program().as_fd(), steering.text());
-    let parts = kept.and_then(|()| OnXdp::new(program, dock, &shared.locker));
+    let parts = loaded.map_err(XdpError::Program)?;
+    let kept = shared.keep_program(parts.0.program().as_fd(), steering.text());
+    let parts = kept.and_then(|()| OnXdp::new(parts, dock, &shared.locker));
     shared.on_xdp = Some(parts.map_err(XdpError::Locker)?);
     let watched = shared.lifelines.add(dock.lifelines(), true);
     watched.map_err(XdpError::Locker)?;

@@ -7,6 +7,7 @@ use crate::member::Member;
 use crate::page::MemberId;
 use crate::record::MemberCounters;
 use crate::steered::{Steered, load_fanout};
+use crate::teller::Teller;
 use fanpcap_config::settings::Group;
 use fanpcap_config::steering::Steering;
 use fanpcap_linux::netlink::link;
@@ -41,6 +42,10 @@ pub(super) fn join(
     let stake = entry.into_stake();
     let mut joined = newcomer.joined(early, member)?;
     if let Some(stake) = stake {
+        if newcomer.asks_xdp().is_some() {
+            let teller = Teller::new(Arc::clone(stake.shared()), stake.cookie());
+            steered.tell_of(Box::new(teller));
+        }
         if newcomer.group == Group::New {
             joined.show_shared(stake.shared());
             joined.open_door(stake.shared());

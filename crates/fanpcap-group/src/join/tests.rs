@@ -3,6 +3,7 @@
 
 use super::*;
 use crate::stake::Stake;
+use crate::view::GroupTable;
 use fanpcap_config::fanout::Script;
 use fanpcap_config::source::Source;
 use fanpcap_config::steering::Steering;
@@ -272,5 +273,35 @@ fn members_on_different_engines_are_told_so() {
         assert!(error.to_string().starts_with(expected), "{error}");
         let error = join_on_xdp(ifindex, &hash).err().unwrap();
         assert!(error.to_string().contains("can't run mode"), "{error}");
+    });
+}
+
+#[test]
+#[ignore = "needs root: eBPF, a network namespace"]
+fn the_ledger_adds_up_and_one_member_tells_the_counters() {
+    on_pair(|ifindex| {
+        let text = "main = udp >-> inc 3 >-> steer_flow";
+        let counting = membership(Group::Number(9), text);
+        let mut all: Vec<Reader> = (0..2)
+            .map(|_| join_on_xdp(ifindex, &counting).unwrap())
+            .collect();
+        send(100);
+        await_frames(&mut all, 100);
+        let told = || {
+            let tell = |reader: &Reader| reader.member.steered().unwrap().counted().unwrap().0[3];
+            all.iter().map(tell).collect::<Vec<_>>()
+        };
+        let told = told();
+        assert!(told[0] >= 100 && told[1] == 0, "{told:?}");
+        let ledger = all[0].stake().ledger().unwrap();
+        assert!(ledger.produced >= 100, "{ledger:?}");
+        let sum = ledger.nowhere + ledger.no_member + ledger.produced + ledger.dropped;
+        assert_eq!(ledger.offered, sum + ledger.unwanted, "{ledger:?}");
+        all[0].member.steered().unwrap().publish();
+        let found = GroupTable::find(ifindex, 9, Duration::ZERO)
+            .unwrap()
+            .unwrap();
+        let shown = found.look().unwrap().ledger.unwrap();
+        assert_eq!(shown.produced, ledger.produced);
     });
 }

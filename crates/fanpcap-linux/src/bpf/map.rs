@@ -47,7 +47,8 @@ impl Map {
         Self::behind(fd, kind, &shape)
     }
 
-    /// The map behind `fd`, which the object is given. The descriptor is duplicated.
+    /// The map behind `fd`, which is the one that an object specifies. The descriptor is
+    /// duplicated.
     ///
     /// # Errors
     /// `InvalidData` when it is another kind of map than the object asks for; `EINVAL` when it is
@@ -58,7 +59,7 @@ impl Map {
             key_len: spec.key_len,
             value_len: spec.value_len,
             entries: spec.entries,
-            flags: if spec.kind == MapKind::Array {
+            flags: if spec.kind == MapKind::Array && spec.is_given {
                 BPF_F_MMAPABLE
             } else {
                 0

@@ -1,0 +1,48 @@
+//! Who tells the counters of a group on XDP: the group has one BPF program, and each member's page
+//! is summed up. So the member in the lowest slot that is live tells them on its page, and the
+//! others tell nothing.
+
+use crate::shared::Shared;
+use crate::steered::Whole;
+use crate::table::State;
+use fanpcap_config::steering::Counts;
+use std::sync::Arc;
+
+/// A member that tells the counters when it is its turn.
+pub(crate) struct Teller {
+    shared: Arc<Shared>,
+    /// The member's socket.
+    cookie: u64,
+}
+
+impl Teller {
+    pub(crate) fn new(shared: Arc<Shared>, cookie: u64) -> Self {
+        Self { shared, cookie }
+    }
+
+    fn is_to_tell(&self) -> bool {
+        let mut rows = self.shared.table().rows();
+        let first = rows.find(|(_, row)| row.state == State::Live);
+        first.is_some_and(|(_, row)| row.cookie == self.cookie)
+    }
+}
+
+impl Whole for Teller {
+    fn counted(&self) -> Option<(Counts, u64)> {
+        let on_xdp = self.shared.on_xdp.as_ref().filter(|_| self.is_to_tell())?;
+        on_xdp.counts().ok()
+    }
+
+    fn changes(&self) -> bool {
+        self.shared
+            .on_xdp
+            .as_ref()
+            .is_some_and(|it| it.has_counts())
+    }
+
+    fn tell(&self) {
+        if let Some(on_xdp) = self.shared.on_xdp.as_ref().filter(|_| self.is_to_tell()) {
+            self.shared.table().set_ledger(&on_xdp.ledger());
+        }
+    }
+}
