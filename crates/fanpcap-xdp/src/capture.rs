@@ -27,6 +27,20 @@ impl Capture {
     }
 }
 
+impl Lanes {
+    /// Counts for the group in the packet's lane, with a key on the stack at `key`.
+    fn count(self, asm: &mut Assembler, key: i16, counter: i16) {
+        let done = asm.label();
+        lane(asm, self, R1);
+        asm.store(Width::Word, R10, key, R1);
+        look_up(asm, LEDGER, key);
+        asm.jump_if(If::Equal, R0, 0, done);
+        asm.set(R1, 1);
+        asm.atomic_add(R0, counter, R1);
+        asm.bind(done);
+    }
+}
+
 /// The indices of the maps in [`Capture::maps`].
 const LEDGER: usize = 0;
 const SETTINGS: usize = 1;
@@ -35,9 +49,8 @@ const RINGS: usize = 3;
 const ROWS: usize = 4;
 const FILTERS: usize = 5;
 
-/// The stack of the main function.
-const LANE: i16 = -40;
-const NOUGHT: i16 = -36;
+/// The stack of the main function: a key.
+const KEY: i16 = -40;
 
 impl Delivery for Capture {
     fn maps(&self) -> Vec<MapSpec> {
@@ -57,22 +70,13 @@ impl Delivery for Capture {
     /// Puts the root's stamp into r9: 0 where the device has no root, so that the kernel gets the
     /// verdict of this BPF program.
     fn arrive(&self, asm: &mut Assembler) {
-        let (found, done) = (asm.label(), asm.label());
-        lane(asm, self.lanes, R1);
-        asm.store(Width::Word, R10, LANE, R1);
-        look_up(asm, LEDGER, LANE);
-        asm.jump_if(If::NotEqual, R0, 0, found);
-        asm.set(R0, XDP_PASS);
-        asm.exit();
-        asm.bind(found);
-        asm.set(R1, 1);
-        asm.atomic_add(R0, ledger::OFFERED, R1);
+        let done = asm.label();
         asm.set(R9, 0);
         asm.value(R1, SETTINGS, settings::HAS_ROOT.into());
         asm.load(Width::Word, R1, R1, 0);
         asm.jump_if(If::Equal, R1, 0, done);
-        asm.store(Width::Word, R10, NOUGHT, 0);
-        look_up(asm, STAMPS, NOUGHT);
+        asm.store(Width::Word, R10, KEY, 0);
+        look_up(asm, STAMPS, KEY);
         asm.jump_if(If::Equal, R0, 0, done);
         asm.load(Width::Double, R9, R0, 0);
         asm.bind(done);
@@ -96,12 +100,16 @@ impl Delivery for Capture {
         }
     }
 
+    fn again(&self, asm: &mut Assembler) {
+        self.lanes.count(asm, KEY, ledger::AGAIN);
+    }
+
     fn drop(&self, asm: &mut Assembler) {
-        count(asm, LEDGER, LANE, ledger::NOWHERE);
+        self.lanes.count(asm, KEY, ledger::NOWHERE);
     }
 
     fn miss(&self, asm: &mut Assembler) {
-        count(asm, LEDGER, LANE, ledger::NO_MEMBER);
+        self.lanes.count(asm, KEY, ledger::NO_MEMBER);
     }
 
     fn leave(&self, asm: &mut Assembler) {
@@ -136,16 +144,6 @@ fn look_up(asm: &mut Assembler, map: usize, key: i16) {
     asm.set(R2, R10);
     asm.alu(Op::Add, R2, i32::from(key));
     asm.call(MAP_LOOKUP);
-}
-
-/// Counts in a row whose key is on the stack at `key`.
-fn count(asm: &mut Assembler, map: usize, key: i16, counter: i16) {
-    let done = asm.label();
-    look_up(asm, map, key);
-    asm.jump_if(If::Equal, R0, 0, done);
-    asm.set(R1, 1);
-    asm.atomic_add(R0, counter, R1);
-    asm.bind(done);
 }
 
 // linux/bpf.h, struct xdp_md.

@@ -87,8 +87,8 @@ pub(crate) mod row {
 
 /// The offsets in a row of the group's counters, 64 bits each.
 pub(crate) mod ledger {
-    /// Packets that came to the group.
-    pub(crate) const OFFERED: i16 = 0;
+    /// Deliveries beyond the first of a packet, where a packet goes to several members.
+    pub(crate) const AGAIN: i16 = 0;
     /// Packets that the steering program dropped.
     pub(crate) const NOWHERE: i16 = 8;
     /// Packets for which there was no member, or whose slot had no ring.

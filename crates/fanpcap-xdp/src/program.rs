@@ -188,7 +188,8 @@ impl GroupProgram {
 
     /// What was counted for the group.
     pub fn group_counts(&self) -> GroupCounts {
-        self.ledger.counts()
+        let slots = (0..=u8::MAX).map(|slot| self.slot_counts(slot).sum());
+        self.ledger.counts(slots.fold(0, u64::wrapping_add))
     }
 
     /// Has the packet that comes as `after`th from now on, in any lane, wake who waits for the

@@ -83,6 +83,18 @@ impl Rows {
     }
 }
 
+impl SlotCounts {
+    /// All deliveries to the slot.
+    pub(crate) fn sum(&self) -> u64 {
+        let Self {
+            produced,
+            dropped,
+            unwanted,
+        } = self;
+        produced.wrapping_add(*dropped).wrapping_add(*unwanted)
+    }
+}
+
 impl AsFd for Rows {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.table.as_fd()
@@ -172,7 +184,8 @@ impl Ledger {
         Ok(Self(table))
     }
 
-    pub(crate) fn counts(&self) -> GroupCounts {
+    /// `delivered`: what all slots have counted.
+    pub(crate) fn counts(&self, delivered: u64) -> GroupCounts {
         let rows = self.0.len() / ROW_LEN as usize;
         let sum = |counter: i16| {
             let all = (0..rows).filter_map(|index| {
@@ -183,10 +196,13 @@ impl Ledger {
                 sum.wrapping_add(word.load(Ordering::Acquire))
             })
         };
+        let (nowhere, no_member) = (sum(ledger::NOWHERE), sum(ledger::NO_MEMBER));
+        let ended = delivered.wrapping_add(nowhere).wrapping_add(no_member);
         GroupCounts {
-            offered: sum(ledger::OFFERED),
-            nowhere: sum(ledger::NOWHERE),
-            no_member: sum(ledger::NO_MEMBER),
+            // A counter of its own would cost each packet an atomic addition.
+            offered: ended.wrapping_sub(sum(ledger::AGAIN)),
+            nowhere,
+            no_member,
         }
     }
 }

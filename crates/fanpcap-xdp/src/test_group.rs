@@ -12,20 +12,20 @@ use std::sync::atomic::{AtomicU32, Ordering};
 /// A group whose slot 0 gets all that its steering program does not drop.
 pub(crate) struct Group {
     pub(crate) program: GroupProgram,
-    _table: Table,
+    pub(crate) table: Table,
 }
 
 impl Group {
+    pub(crate) fn table(&self) -> &Table {
+        &self.table
+    }
     pub(crate) fn of(source: &str, lanes: Lanes, dock: DockMaps<'_>) -> Self {
         let tree = tree(source, &|_| Err("none".to_owned())).unwrap();
         let table = Table::create("table", 65_536).unwrap();
         let given = [(TABLE_MAP, table.as_fd())];
         let compile = |capture: &Capture| ebpf::xdp(&tree, None, capture);
         let (program, _) = GroupProgram::load(lanes, dock, &given, &compile).unwrap();
-        Self {
-            program,
-            _table: table,
-        }
+        Self { program, table }
     }
 
     pub(crate) fn run(&self, frame: &[u8], times: u32) -> u32 {

@@ -213,6 +213,7 @@ impl<'a> Emitter<'a> {
         self.asm.load(Width::Double, R7, R10, RANKS);
         self.call_deliver(R7, ways);
         self.asm.jump_if(If::Equal, R7, R8, ways.done);
+        by.again(&mut self.asm);
         self.asm.load(Width::Double, R3, R10, STAMP);
         self.call_deliver(R8, ways);
         self.asm.jump(ways.done);
@@ -234,6 +235,7 @@ impl<'a> Emitter<'a> {
         self.asm.alu(Op::Add, R7, 1);
         self.asm.load(Width::Double, R1, R10, RANKS);
         self.asm.jump_if(If::GreaterEqual, R7, R1, ways.done);
+        by.again(&mut self.asm);
         // Members write the number of ranks.
         self.asm.repeat_if(If::Less, R7, RANKS_MAX, next);
         self.asm.jump(ways.done);

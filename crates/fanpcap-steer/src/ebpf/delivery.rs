@@ -17,7 +17,7 @@ pub trait Delivery {
     /// The names are not those of this crate's maps.
     fn maps(&self) -> Vec<MapSpec>;
 
-    /// Begins with a packet: counts it as offered.
+    /// Begins with a packet.
     fn arrive(&self, asm: &mut Assembler);
 
     /// Puts the packet's stamp into r0.
@@ -27,6 +27,9 @@ pub trait Delivery {
     /// of which the lowest byte counts, r3 the stamp. It ends with an exit; r0 may be any number.
     /// It may be followed by functions that it calls. All of them share 448 bytes of stack.
     fn deliver(&self, asm: &mut Assembler);
+
+    /// Counts a delivery of a packet that has been delivered before.
+    fn again(&self, _asm: &mut Assembler) {}
 
     /// Counts a packet that the steering program drops.
     fn drop(&self, asm: &mut Assembler);

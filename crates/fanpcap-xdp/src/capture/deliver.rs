@@ -1,7 +1,7 @@
 //! The BPF function that delivers a packet to a slot: filter, record, wake-up.
 
 use super::copy::copy;
-use super::{FILTERS, LEDGER, RINGS, ROWS, XDP_QUEUE, count, lane, look_up};
+use super::{FILTERS, RINGS, ROWS, XDP_QUEUE, lane, look_up};
 use crate::layout::{Lanes, ledger, record, row};
 use fanpcap_bpf::assembler::{
     Assembler, If, Label, Op, R0, R1, R2, R3, R6, R7, R8, R9, R10, Width,
@@ -131,9 +131,7 @@ impl Delivering {
             asm.exit();
         }
         asm.bind(ends.missed);
-        lane(asm, self.lanes, R1);
-        asm.store(Width::Word, R10, LANE, R1);
-        count(asm, LEDGER, LANE, ledger::NO_MEMBER);
+        self.lanes.count(asm, LANE, ledger::NO_MEMBER);
         asm.set(R0, 0);
         asm.exit();
     }

@@ -2,6 +2,7 @@ use super::*;
 use crate::layout::{XDP_DROP, XDP_PASS};
 use crate::test_group::{Dock, Group, frame, next};
 use fanpcap_bpf::Instruction;
+use fanpcap_buckets::layout;
 use fanpcap_linux::wait::events;
 use std::process::Command;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -60,6 +61,29 @@ fn the_ledger_adds_up_whatever_becomes_of_a_packet() {
     group.run(&udp, 4);
     assert_eq!(group.program.group_counts().no_member, 17);
     assert_eq!(group.program.slot_counts(0), slot);
+}
+
+#[test]
+#[ignore = "needs root: eBPF"]
+fn a_packet_for_several_members_is_offered_once() {
+    let group = group("main = udp", Lanes::for_queues(1));
+    let table = &group.table;
+    let count = table.view::<AtomicU32>(layout::RANK_COUNT, 1).unwrap();
+    count[0].store(3, Ordering::Relaxed);
+    for (rank, slot) in table.bytes()[layout::RANKS..].iter().zip([0, 7, 9]) {
+        rank.store(slot, Ordering::Relaxed);
+    }
+    let rings = [0, 7].map(|slot| {
+        let rings = MemberRings::create(96, None, group.program.lanes(), false).unwrap();
+        group.program.put(slot, &rings, 96).unwrap();
+        rings
+    });
+    group.run(&frame(60), 5);
+    let counts = group.program.group_counts();
+    assert_eq!((counts.offered, counts.no_member), (5, 5));
+    let produced = [0, 7].map(|slot| group.program.slot_counts(slot).produced);
+    assert_eq!(produced, [5, 5]);
+    drop(rings);
 }
 
 fn keep(bytes: i32) -> LoadedProgram {
