@@ -49,7 +49,7 @@ pub use maps::{COUNTERS_MAP, FLOWS_MAP, FRAGMENTS_MAP, LATE_MAP, SETS_MAP, TABLE
 
 use crate::ir::{Function, Tree};
 use crate::parts::{Parts, Unfit};
-use emitter::{Role, emit};
+use emitter::{Plain, Role, emit};
 use fanpcap_bpf::assembler::AssemblerError;
 use fanpcap_bpf::{Classic, Object};
 use std::fmt;
@@ -178,7 +178,11 @@ pub fn filter(parts: &Parts, user: Option<&[Classic]>) -> Result<Option<Object>,
 /// See [`EbpfError`].
 pub fn xdp(tree: &Tree, flows: Option<u32>, delivery: &dyn Delivery) -> Result<Object, EbpfError> {
     let by = delivery;
-    object(tree, &Xdp, Role::Deliver { by, flows })
+    let deliver = |calls| object(tree, &Xdp, Role::Deliver { by, flows, calls });
+    match deliver(false) {
+        Err(EbpfError::TooDeep) => deliver(true),
+        object => object,
+    }
 }
 
 /// The filter of a handle at XDP: a BPF program of its own, which returns the number of the frame's
@@ -219,11 +223,13 @@ fn filter_of(tree: &Tree, user: Option<&[Classic]>) -> Result<Object, EbpfError>
     object(tree, &Socket { fanout: false }, Role::Keep { user })
 }
 
-/// Compiles a tree, with a fast path for plain packets. If the tree does not read headers, the fast
-/// path has its own bodies, unless the code would become too large.
+/// Compiles a tree, with the fastest way for plain packets that does not make the code too large.
 fn object(tree: &Tree, target: &dyn Target, role: Role<'_>) -> Result<Object, EbpfError> {
-    match emit(tree, target, role, true) {
-        Err(EbpfError::TooLong { .. }) => emit(tree, target, role, false),
-        object => object,
+    let mut object = emit(tree, target, role, Plain::Bodies);
+    for plain in [Plain::Views, Plain::Walked] {
+        if matches!(object, Err(EbpfError::TooLong { .. })) {
+            object = emit(tree, target, role, plain);
+        }
     }
+    object
 }

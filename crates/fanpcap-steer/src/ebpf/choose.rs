@@ -26,7 +26,7 @@ impl Emitter<'_> {
             .number(R8, u64::from(kind.unsigned_abs()) << KIND_SHIFT);
     }
 
-    /// Returns the decision in r8, or that to drop.
+    /// Ends with the decision in r8, or with that to drop.
     pub(super) fn return_decision(&mut self, drop: Label) {
         let done = self.asm.label();
         self.asm.jump(done);
@@ -35,13 +35,19 @@ impl Emitter<'_> {
             self.kind(DROP);
         }
         self.asm.bind(done);
-        self.asm.set(R0, R8);
         if self.choices.classes || self.choices.host {
             self.asm.load(Width::Word, R1, R10, CHOICE);
             self.asm
                 .alu(Op::And, R1, CLASS_MASK | (HOST_MASK << HOST_BIT));
             self.asm.alu(Op::Left, R1, CLASS_SHIFT);
-            self.asm.alu(Op::Or, R0, R1);
+            self.asm.alu(Op::Or, R8, R1);
+        }
+        match self.decided {
+            Some(decided) => self.asm.jump(decided),
+            None => {
+                self.asm.set(R0, R8);
+                self.asm.exit();
+            }
         }
     }
 

@@ -1,17 +1,19 @@
-//! Delivers packets: the main function of a BPF program that delivers calls the decision as a BPF
-//! function, looks up the slots, and delivers to each.
+//! Delivers packets: decides, looks up the slots, and delivers to each.
 //!
-//! So its own frame on the stack is small, and the delivery has room for the filters of members.
+//! A filter of a member is reached by a tail call, which the kernel allows where the callers' frames
+//! on the stack are below 256 bytes. If the decision needs much of the stack, it is a BPF function
+//! of its own. Else it is not: where the processor's returns are to be kept from speculation, a call
+//! costs 8 ns.
 
 use super::choices::{
     BROADCAST, CLASS_MASK, CLASS_SHIFT, COPY, DOUBLE, DROP, HOST_MASK, HOST_SHIFT, KIND_MASK,
     KIND_SHIFT, SECOND_SHIFT,
 };
 use super::delivery::Delivery;
-use super::emitter::Emitter;
+use super::emitter::{Emitter, Plain};
 use super::needs::Needs;
-use super::stack::{DECISION, OF_DELIVERY, OF_GROUP, PART, RANKS, STAMP};
-use fanpcap_bpf::assembler::{If, Label, Op, R0, R1, R2, R3, R6, R7, R8, R10, Register, Width};
+use super::stack::{DECISION, KEPT, OF_DELIVERY, OF_GROUP, PART, RANKS, STAMP};
+use fanpcap_bpf::assembler::{If, Label, Op, R0, R1, R2, R3, R6, R7, R8, R9, R10, Register, Width};
 use fanpcap_buckets::layout::{self, EVERYBODY, SLOTS};
 
 /// Rows of a class's part of the table, and where its first row would be for class 0.
@@ -46,7 +48,7 @@ impl<'a> Emitter<'a> {
         by: &'a dyn Delivery,
         flows: Option<u32>,
         needs: &Needs,
-        plain: bool,
+        plain: Plain,
     ) {
         self.maps.begin_with(by.maps());
         let decide = self.asm.label();
@@ -59,29 +61,40 @@ impl<'a> Emitter<'a> {
             dropped: self.asm.label(),
             done: self.asm.label(),
         };
-        self.begin(by, decide);
+        self.begin(by, decide, needs, plain);
         self.spots = OF_DELIVERY;
         self.deliver_decided(by, flows, ways);
         self.spots = OF_GROUP;
         self.asm.bind(ways.deliver);
         self.asm.note("deliver to a slot");
         by.deliver(&mut self.asm);
-        self.asm.bind(decide);
-        self.asm.note("decide");
-        self.main(needs, plain);
+        if self.decided.is_none() {
+            self.asm.bind(decide);
+            self.asm.note("decide");
+            self.asm.set(R6, R1);
+            self.main(needs, plain);
+        }
     }
 
     /// Puts the decision into r8.
-    fn begin(&mut self, by: &dyn Delivery, decide: Label) {
+    fn begin(&mut self, by: &dyn Delivery, decide: Label, needs: &Needs, plain: Plain) {
         self.asm.set(R6, R1);
+        self.asm.set(R9, 0);
         self.asm.note("arrive");
         by.arrive(&mut self.asm);
         self.asm.note("decision");
-        self.asm.set(R1, R6);
-        self.asm.set(R2, 0);
-        self.asm.set(R3, 0);
-        self.asm.call_function(decide);
-        self.asm.set(R8, R0);
+        if let Some(decided) = self.decided {
+            self.asm.store(Width::Double, R10, KEPT, R9);
+            self.main(needs, plain);
+            self.asm.bind(decided);
+            self.asm.load(Width::Double, R9, R10, KEPT);
+        } else {
+            self.asm.set(R1, R6);
+            self.asm.set(R2, 0);
+            self.asm.set(R3, 0);
+            self.asm.call_function(decide);
+            self.asm.set(R8, R0);
+        }
         if self.choices.host {
             self.asm.store(Width::Double, R10, DECISION, R8);
         }

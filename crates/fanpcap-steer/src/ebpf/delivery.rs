@@ -10,8 +10,9 @@ use fanpcap_bpf::assembler::Assembler;
 /// else [`Delivery::drop`] or [`Delivery::miss`]; at last [`Delivery::leave`].
 ///
 /// All parts but [`Delivery::deliver`] are code of the main function, and go on behind their last
-/// instruction. They find the context in r6, and keep r6, r7 and r8. r9 is theirs: no other code
-/// writes it. They may use the stack from r10 - 48 to r10 - 33.
+/// instruction. They find the context in r6, and keep r6, r7 and r8. r9 is theirs, and 0 at first.
+/// They may use the stack from r10 - 48 to r10 - 33. What [`Delivery::arrive`] leaves there is kept
+/// in the 4 bytes at r10 - 40 alone.
 pub trait Delivery {
     /// The maps that the parts use. A map's index in this list is its index for [`Assembler::map`].
     /// The names are not those of this crate's maps.
@@ -25,7 +26,8 @@ pub trait Delivery {
 
     /// The body of a BPF function: delivers the packet to a slot. r1 is the context, r2 the slot,
     /// of which the lowest byte counts, r3 the stamp. It ends with an exit; r0 may be any number.
-    /// It may be followed by functions that it calls. All of them share 448 bytes of stack.
+    /// It may be followed by functions that it calls. All of them share 320 bytes of stack. If this
+    /// function's frame has 32 at most, the kernel allows a tail call in one of those.
     fn deliver(&self, asm: &mut Assembler);
 
     /// Counts a delivery of a packet that has been delivered before.

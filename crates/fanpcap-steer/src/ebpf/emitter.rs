@@ -26,10 +26,11 @@ pub(super) enum Role<'a> {
     /// drops; for others the result of the user's own filter, or all bytes.
     Keep { user: Option<&'a [Classic]> },
     /// Delivers to the members that the group's table has for the decision. Remembers so many
-    /// flows, which stay with their member.
+    /// flows, which stay with their member. If `calls`, the decision is a BPF function.
     Deliver {
         by: &'a dyn Delivery,
         flows: Option<u32>,
+        calls: bool,
     },
 }
 
@@ -87,6 +88,8 @@ pub(super) struct Emitter<'a> {
     pub(super) numbers: bool,
     /// What a BPF program that delivers can decide.
     pub(super) choices: Choices,
+    /// Where a BPF program that delivers goes on with a decision that is not a BPF function.
+    pub(super) decided: Option<Label>,
     /// Places on the stack for look-ups in the table.
     pub(super) spots: Spots,
     pub(super) saved: i16,
@@ -94,12 +97,24 @@ pub(super) struct Emitter<'a> {
     error: Option<EbpfError>,
 }
 
-/// Emits the code; with `plain`, plain packets have bodies of their own.
+/// How the code treats plain packets.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Plain {
+    /// By bodies of their own, if the tree does not read headers, or if the hook lets the code read
+    /// them in place.
+    Bodies,
+    /// By a view of their own.
+    Views,
+    /// As others.
+    Walked,
+}
+
+/// Emits the code.
 pub(super) fn emit(
     tree: &Tree,
     target: &dyn Target,
     role: Role<'_>,
-    plain: bool,
+    plain: Plain,
 ) -> Result<Object, EbpfError> {
     let needs = Needs::of(&tree.main)?;
     let mut emitter = Emitter {
@@ -118,16 +133,19 @@ pub(super) fn emit(
         follows: false,
         numbers: false,
         choices: Choices::default(),
+        decided: None,
         spots: OF_GROUP,
         saved: 0,
         saved_max: SAVED_MAX,
         error: None,
     };
-    if let Role::Deliver { by, flows } = role {
-        emitter.saved_max = SAVED_MAX_CALLED;
+    if let Role::Deliver { by, flows, calls } = role {
+        emitter.saved_max = if calls { SAVED_MAX_CALLED } else { 0 };
         emitter.choices = Choices::of(&tree.main);
+        emitter.decided = (!calls).then(|| emitter.asm.label());
         emitter.deliver(by, flows, &needs, plain);
     } else {
+        emitter.asm.set(R6, R1);
         emitter.main(&needs, plain);
     }
     emitter.routines();
@@ -139,17 +157,17 @@ pub(super) fn emit(
 }
 
 impl<'a> Emitter<'a> {
-    /// Emits the decision: its preparation, and its bodies.
-    pub(super) fn main(&mut self, needs: &Needs, plain: bool) {
+    /// Emits the decision: its preparation, and its bodies. r6 is the context.
+    pub(super) fn main(&mut self, needs: &Needs, plain: Plain) {
         let tree = self.tree;
-        self.asm.set(R6, R1);
         self.start_state();
         if needs.frame {
             let ready = self.asm.label();
-            match (plain, needs.headers) {
-                (false, _) => {}
-                (true, false) => self.plain_bodies(needs),
-                (true, true) => self.plain_views(needs, ready),
+            let has_bodies = !needs.headers || self.target.reads_in_place();
+            match plain {
+                Plain::Bodies if has_bodies => self.plain_bodies(needs),
+                Plain::Bodies | Plain::Views if needs.headers => self.plain_views(needs, ready),
+                Plain::Bodies | Plain::Views | Plain::Walked => {}
             }
             self.walk(needs);
             self.asm.bind(ready);
@@ -194,7 +212,7 @@ impl<'a> Emitter<'a> {
             }
             Role::Deliver { .. } => {
                 self.follow();
-                self.return_decision(drop);
+                return self.return_decision(drop);
             }
             Role::Keep { user } => {
                 self.keep(user);

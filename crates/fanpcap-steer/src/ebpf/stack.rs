@@ -77,6 +77,8 @@ pub(super) const LOADED: i16 = -136;
 pub(super) const TWO_PARTS: i16 = -144;
 /// Saved outcomes and states of alternatives, 16 bytes each, downwards.
 pub(super) const SAVED: i16 = -176;
+/// What the delivery keeps in r9, where nothing is saved.
+pub(super) const KEPT: i16 = SAVED;
 /// Maximum number of these.
 pub(super) const SAVED_MAX: i16 = 8;
 /// The same where the code is called by a function that delivers.
@@ -93,6 +95,8 @@ const _: () = {
     }
     let main = deciding(SAVED_MAX);
     assert!(frame(DELIVERY) + deciding(SAVED_MAX_CALLED) <= main);
+    // With a delivery's frame of 32 bytes, a filter may follow.
+    assert!(frame(KEPT) + 32 < 256);
     let (walk, word) = (frame(WALKED_SCRATCH), frame(WORD));
     let quoted = frame(WALKED_SCRATCH);
     let hash = frame(VLAN);

@@ -40,6 +40,11 @@ pub(super) trait Target {
     /// r0 to r5.
     fn start(&self, asm: &mut Assembler, len: u8, to: i16, missing: Label);
 
+    /// Whether the code reads the head of a frame where it is, not from a copy on the stack.
+    fn reads_in_place(&self) -> bool {
+        false
+    }
+
     /// Whether bytes of the frame can be loaded directly.
     fn is_near(&self, _offset: u16, _len: u8) -> bool {
         false
@@ -270,6 +275,10 @@ impl Target for Xdp {
     fn start(&self, asm: &mut Assembler, len: u8, to: i16, missing: Label) {
         asm.set(R2, 0);
         self.load(asm, &|_| {}, false, i32::from(len).into(), to, missing);
+    }
+
+    fn reads_in_place(&self) -> bool {
+        true
     }
 
     /// Frames begin two bytes beyond a multiple of four where a processor demands aligned loads

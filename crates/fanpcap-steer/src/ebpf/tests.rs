@@ -30,6 +30,7 @@ fn program(main: Function) -> Tree {
 }
 
 fn object(tree: &Tree, target: &dyn Target, drop: u32, plain: bool) -> Object {
+    let plain = if plain { Plain::Bodies } else { Plain::Walked };
     emit(tree, target, Role::Steer { drop }, plain).unwrap()
 }
 
@@ -58,16 +59,18 @@ const DROP: u32 = u32::MAX;
 impl All {
     fn of(program: &Tree) -> Self {
         let fanout = Socket { fanout: true };
-        let ways: [(&str, &dyn Target, bool); 4] = [
-            ("plain socket", &fanout, true),
-            ("socket", &fanout, false),
-            ("plain xdp", &Xdp, true),
-            ("xdp", &Xdp, false),
+        let ways: [(&str, &dyn Target, Plain); 5] = [
+            ("plain socket", &fanout, Plain::Bodies),
+            ("socket", &fanout, Plain::Walked),
+            ("plain xdp", &Xdp, Plain::Bodies),
+            ("plain xdp by views", &Xdp, Plain::Views),
+            ("xdp", &Xdp, Plain::Walked),
         ];
         Self(
             ways.into_iter()
                 .map(|(name, target, plain)| {
-                    let object = object(program, target, DROP, plain);
+                    let role = Role::Steer { drop: DROP };
+                    let object = emit(program, target, role, plain).unwrap();
                     let loaded = Loaded::load(&object, "test");
                     let loaded = loaded
                         .unwrap_or_else(|error| panic!("{name}: {error}\n{}", program.main_text()));

@@ -2,6 +2,9 @@
 
 use super::frames::*;
 use super::*;
+use crate::ir::Side;
+use fanpcap_bpf::assembler::{Assembler, R0};
+use fanpcap_bpf::{MapSpec, ProgramKind};
 
 /// A program that does nothing, in the time that a trial itself takes.
 fn nothing() -> Function {
@@ -50,5 +53,82 @@ fn the_usual_packet_costs_one_call() {
             );
             assert!(with.saturating_sub(base) < 1000);
         }
+    }
+}
+
+/// A delivery that does nothing.
+struct Idle;
+
+impl Delivery for Idle {
+    fn maps(&self) -> Vec<MapSpec> {
+        Vec::new()
+    }
+
+    fn arrive(&self, _: &mut Assembler) {}
+
+    fn stamp(&self, asm: &mut Assembler) {
+        asm.set(R0, 0);
+    }
+
+    fn deliver(&self, asm: &mut Assembler) {
+        asm.set(R0, 0);
+        asm.exit();
+    }
+
+    fn drop(&self, _: &mut Assembler) {}
+
+    fn miss(&self, _: &mut Assembler) {}
+
+    fn leave(&self, asm: &mut Assembler) {
+        asm.set(R0, 1);
+        asm.exit();
+    }
+}
+
+/// A BPF program that only drops.
+fn bare() -> Object {
+    let mut asm = Assembler::new();
+    asm.set(R0, 1);
+    asm.exit();
+    asm.finish(ProgramKind::Xdp, Vec::new()).unwrap()
+}
+
+/// Mode `flow` at XDP, with the table and the call of a delivery that does nothing, against a BPF
+/// program that does nothing.
+#[test]
+#[ignore = "needs root: eBPF; says figures, of which only the coarsest can fail"]
+fn steering_at_xdp_costs_little() {
+    const REPEAT: u32 = 1_000_000;
+    const ROUNDS: usize = 9;
+    let frame = ethernet(0x0800, &v4(17, 0, &udp(1111, 2222, &[0; 18])));
+    assert_eq!(frame.len(), 60);
+    let table = table();
+    let filter = Function::Sequence(vec![choice(Predicate::Port(Side::Either, 53)), flow_mode()]);
+    let objects = [
+        ("bare", bare()),
+        ("to 0", xdp(&program(nothing()), None, &Idle).unwrap()),
+        ("decision", xdp_decision(&program(flow_mode())).unwrap()),
+        ("flow", xdp(&program(flow_mode()), None, &Idle).unwrap()),
+        ("flow, ports", xdp(&program(filter), None, &Idle).unwrap()),
+        (
+            "sticky",
+            xdp(&program(flow_mode()), Some(65_536), &Idle).unwrap(),
+        ),
+        ("copy", xdp(&program(Function::Pass), None, &Idle).unwrap()),
+    ];
+    let loaded = objects.map(|(name, object)| (name, load_with(&object, &table).unwrap()));
+    let mut times = vec![Vec::new(); loaded.len()];
+    for _ in 0..ROUNDS {
+        for ((_, loaded), times) in loaded.iter().zip(&mut times) {
+            times.push(loaded.time(&frame, REPEAT).unwrap().1);
+        }
+    }
+    let medians = times.into_iter().map(|mut times| {
+        times.sort_unstable();
+        (times[ROUNDS / 2], times[0], times[ROUNDS - 1])
+    });
+    for ((name, loaded), (median, least, most)) in loaded.iter().zip(medians) {
+        let verified = loaded.verified().unwrap();
+        println!("{name}: {median} ns ({least}-{most}), {verified} verified");
     }
 }
