@@ -14,6 +14,7 @@ use crate::pcap_handle::PcapHandle;
 use fanpcap::handle::Notes;
 use fanpcap::request::Request;
 use fanpcap_group::identity::Identity;
+use fanpcap_group::join::Prepared;
 use fanpcap_group::member::Member;
 use fanpcap_group::member::OwnMember;
 use fanpcap_group::rejecting::Rejections;
@@ -37,6 +38,8 @@ pub(crate) struct Entry {
     pub(crate) others: Option<Arc<[PcapHandle]>>,
     /// The reader that reads the handle in place of the system's library.
     pub(crate) reader: Option<Installed>,
+    /// What was prepared for a handle that is to join a group on the engine on XDP.
+    pub(crate) prepared: Option<Arc<Prepared>>,
     /// The handle's membership in its group, and its descriptor.
     pub(crate) member: Option<(Member, RawFd)>,
     /// The next entry in the table.
@@ -51,6 +54,7 @@ impl Entry {
             notes: Notes::default(),
             others: None,
             reader: None,
+            prepared: None,
             member: None,
             next: None,
         }

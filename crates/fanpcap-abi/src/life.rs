@@ -7,18 +7,24 @@ use crate::system::{self, NOT_ACTIVATED};
 use crate::take_over;
 use fanpcap::handle::{Handle, Notes};
 use fanpcap::request::Request;
+use fanpcap_bpf::Classic;
 use fanpcap_config::mode::Mode;
-use fanpcap_config::settings::{Membership, OnXdp};
+use fanpcap_config::settings::Membership;
 use fanpcap_config::steering::{PcapCompiler, Steering};
-use fanpcap_group::join::{self, Engine, Entrant, JoinError, Leg, ProgramError, Runs};
+use fanpcap_group::join::{
+    self, Engine, Entrant, JoinError, Leg, Prepared, ProgramError, Runs, Xdp,
+};
 use fanpcap_group::record::MemberCounters;
 use fanpcap_group::rejecting::Rejections;
 use fanpcap_group::replace::replace;
 use fanpcap_group::stake::Stake;
 use fanpcap_group::steered::{Filtering, SteerError, Steered, Unchanging};
 use fanpcap_group::turn::Turn;
+use fanpcap_linux::bpf::Loaded;
 use fanpcap_linux::interface;
+use fanpcap_linux::netlink::route;
 use fanpcap_linux::packet::{self, Address, Filter};
+use fanpcap_steer::ebpf;
 use std::ffi::c_int;
 use std::io::{self, ErrorKind};
 use std::mem;
@@ -92,8 +98,21 @@ impl Handle for PcapHandle {
         take_over::take_over_several(all)
     }
 
-    fn refused_on_xdp(self, _: &OnXdp) -> Option<String> {
-        Some("this version does not have it yet".to_owned())
+    fn prepare_on_xdp(self, membership: &Membership) -> Result<(), JoinError> {
+        let prepared = Arc::new(join::prepare(self.ifindex(), membership)?);
+        drop(handles::with(self, |entry| {
+            entry.prepared.replace(prepared)
+        }));
+        Ok(())
+    }
+
+    fn has_default_route(self) -> bool {
+        let devices = route::default_devices();
+        devices.is_ok_and(|devices| devices.contains(&self.ifindex()))
+    }
+
+    fn take_over_on_xdp(self) -> Result<(), String> {
+        take_over::take_over_on_xdp(self)
     }
 
     fn is_read_by_us(self) -> bool {
@@ -124,6 +143,7 @@ impl Handle for PcapHandle {
     fn join(self, membership: &Membership, together: &[Self]) -> Result<(), JoinError> {
         let socket = self.socket().ok_or(JoinError::NotPacket)?;
         let others = Others::of(self, together)?;
+        let prepared = handles::with(self, |entry| entry.prepared.clone()).flatten();
         // Without statistics, zeros are right.
         let counted = self.statistics().unwrap_or_default();
         let member = join::join(Entrant {
@@ -135,10 +155,14 @@ impl Handle for PcapHandle {
                 dropped: counted.dropped.into(),
             },
             leg: others.leg(),
-            engine: Engine::Sockets,
+            engine: engine(self, prepared.as_deref()),
         })?;
         let fd = socket.as_raw_fd();
-        handles::with_new(self, |entry| entry.member = Some((member, fd)));
+        let prepared = handles::with_new(self, |entry| {
+            entry.member = Some((member, fd));
+            entry.prepared.take()
+        });
+        drop(prepared);
         Ok(())
     }
 
@@ -188,6 +212,16 @@ impl Handle for PcapHandle {
 
     fn stranger(self) -> Option<(String, u32)> {
         handles::identity(self)?.stranger()
+    }
+
+    fn filter_on_xdp(self, filter: &[Classic], number: u32) -> Option<u32> {
+        let stake = handles::stake(self)?;
+        let (program, slot, _) = stake.on_xdp()?;
+        let object = ebpf::xdp_filter(filter).ok();
+        let loaded = object.and_then(|object| Loaded::load(&object, "fanpcap_filter").ok());
+        let loaded = loaded.map(Loaded::into_program);
+        let set = program.set_filter(slot, loaded.as_ref().map(|loaded| (loaded, number)));
+        set.ok().and(loaded).map(|_| number)
     }
 
     fn steered(self) -> Option<Arc<Steered>> {
@@ -245,6 +279,30 @@ impl Others {
             Self::After(others) => Leg::First(others),
             Self::Before(stake) => Leg::Behind(stake),
         }
+    }
+}
+
+/// What takes the packets of a handle that is activated.
+fn engine(p: PcapHandle, prepared: Option<&Prepared>) -> Engine<'_> {
+    let notes = p.notes();
+    let Some((asked, prepared)) = notes.on_xdp.zip(prepared) else {
+        return Engine::Sockets;
+    };
+    Engine::Xdp(Xdp {
+        prepared,
+        snaplen: u32::try_from(p.snapshot()).unwrap_or(u32::MAX),
+        bytes: notes.buffer_size.and_then(|it| u32::try_from(it).ok()),
+        outgoing: asked.outgoing,
+        steals: asked.steals,
+    })
+}
+
+impl PcapHandle {
+    /// The index of the device; 0 for all devices, or none.
+    fn ifindex(self) -> u32 {
+        let request = self.request();
+        let device = request.as_ref().map(|request| request.system_name());
+        device.and_then(interface::index).unwrap_or(0)
     }
 }
 

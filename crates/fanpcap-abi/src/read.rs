@@ -112,18 +112,23 @@ pub unsafe extern "C" fn pcap_setfilter(p: *mut Pcap, program: *mut BpfProgram) 
             function(part.pointer(), program)
         })
     };
-    let take = |in_kernel: bool| {
+    // SAFETY: the caller's promise: the program is valid, or null.
+    let code = unsafe { program.as_ref() }.map_or(&[][..], |program| {
+        let (start, len) = (program.instructions, program.len as usize);
+        match start.is_null() {
+            true => &[],
+            // SAFETY: the caller's promise: the program has so many instructions.
+            false => unsafe { std::slice::from_raw_parts(start, len) },
+        }
+    });
+    let take = |in_kernel| {
         p.with_reader(|reader| {
-            // SAFETY: the caller's promise: the program is valid; the system's library has read it.
-            if let Some(program) = unsafe { program.as_ref() } {
-                let (start, len) = (program.instructions, program.len as usize);
-                // SAFETY: the caller's promise: the program has so many instructions.
-                let filter = unsafe { std::slice::from_raw_parts(start, len) };
-                reader.set_filter(filter.to_vec(), in_kernel.then_some(0));
+            if !code.is_empty() {
+                reader.set_filter(code.to_vec(), in_kernel);
             }
         });
     };
-    guard_handle(p, || filter::set_filter(p, set, take))
+    guard_handle(p, || filter::set_filter(p, code, set, take))
 }
 
 /// See pcap_get_selectable_fd(3PCAP).

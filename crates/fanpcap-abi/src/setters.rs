@@ -67,7 +67,26 @@ pub unsafe extern "C" fn pcap_set_timeout(p: *mut Pcap, timeout: c_int) -> c_int
 /// Sets the time-out, or a shorter one if several devices are merged.
 pub(crate) fn set_timeout(p: PcapHandle, timeout: c_int) -> c_int {
     let timeout = several::timeout(p, timeout);
-    set(p, |of| of.pcap_set_timeout, timeout, |_| ())
+    let note = |part| {
+        handles::with(part, |entry| entry.notes.timeout = Some(timeout));
+    };
+    set(p, |of| of.pcap_set_timeout, timeout, note)
+}
+
+/// See pcap_set_immediate_mode(3PCAP).
+///
+/// # Safety
+/// As its man page asks.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn pcap_set_immediate_mode(p: *mut Pcap, immediate: c_int) -> c_int {
+    // SAFETY: the caller's promise: `p` is an open handle.
+    let p = unsafe { PcapHandle::new(p) };
+    let note = |part| {
+        handles::with(part, |entry| entry.notes.is_immediate = immediate != 0);
+    };
+    guard_handle(p, || {
+        set(p, |of| of.pcap_set_immediate_mode, immediate, note)
+    })
 }
 
 /// See pcap_set_buffer_size(3PCAP).

@@ -54,6 +54,11 @@ pub(crate) fn total(p: PcapHandle) -> Result<Stats, c_int> {
 fn add_taken(p: PcapHandle, stats: &mut Stats) {
     handles::with(p, |entry| {
         if let Some((member, _)) = &mut entry.member {
+            if let Some(counted) = member.stake().and_then(|stake| stake.counted()) {
+                stats.received = wrapped(counted.received);
+                stats.dropped = wrapped(counted.dropped);
+                return;
+            }
             let totals = member.handle_stats(stats.received, stats.dropped);
             stats.received = wrapped(totals.received);
             stats.dropped = wrapped(totals.dropped);

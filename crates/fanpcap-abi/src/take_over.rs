@@ -4,6 +4,7 @@ use crate::dispatch::read;
 use crate::handles::{self, breaks};
 use crate::installed::Installed;
 use crate::pcap_handle::PcapHandle;
+use fanpcap::handle::{Handle, Notes};
 use fanpcap::several;
 use fanpcap_linux::packet::{Filter, is_packet_socket};
 use fanpcap_reader::{Direction, Options, Reader};
@@ -11,6 +12,7 @@ use std::ffi::c_int;
 use std::io;
 use std::os::fd::BorrowedFd;
 use std::sync::atomic::{Ordering, fence};
+use std::time::Duration;
 
 /// Link types whose packets are in the ring in the form that the application gets (pcap/dlt.h).
 pub(crate) const EN10MB: c_int = 1;
@@ -32,10 +34,35 @@ pub(crate) fn take_over(p: PcapHandle) {
     }
 }
 
+/// Installs our reader of the engine on XDP in `p`, which has just been activated silently.
+///
+/// # Errors
+/// Why that is impossible.
+pub(crate) fn take_over_on_xdp(p: PcapHandle) -> Result<(), String> {
+    let stake = handles::stake(p);
+    let place = stake.as_ref().and_then(|stake| stake.on_xdp());
+    let served = served(p).filter(|(linktype, _)| *linktype == EN10MB);
+    let ((program, slot, rings), (linktype, socket)) = place
+        .zip(served)
+        .ok_or("the engine xdp takes Ethernet alone")?;
+    let input = fanpcap_xdp::open(socket, program, slot, rings, timeout(p.notes()));
+    let options = options(p, linktype);
+    let reader = input.and_then(|input| Reader::new(input, &options));
+    let reader = reader.map_err(|error| format!("opening the engine xdp: {error}"))?;
+    match install(p, reader) {
+        true => Ok(()),
+        false => Err("this libpcap's handles can't be read by fanpcap".to_owned()),
+    }
+}
+
 /// Makes the kernel truncate the packets of a handle to its snapshot length, if our reader reads
 /// `reader_of` and the application has set no filter. This takes the kernel some microseconds, so
 /// the handle joins its group first.
 pub(crate) fn truncate(p: PcapHandle, reader_of: PcapHandle) {
+    if p.notes().on_xdp.is_some() {
+        // The engine does it.
+        return;
+    }
     let is_ours = reader_of.has_reader();
     let snaplen = u32::try_from(p.snapshot());
     let Some(snaplen) = snaplen.ok().filter(|&snaplen| is_ours && snaplen < LONGEST) else {
@@ -141,6 +168,15 @@ fn install(p: PcapHandle, reader: Reader) -> bool {
     }
     handles::with_new(p, |entry| entry.reader = Some(reader));
     true
+}
+
+/// The time within which a packet is handed over; 0: each at once; `None`: no limit.
+fn timeout(notes: Notes) -> Option<Duration> {
+    let milliseconds = notes.timeout.and_then(|it| u64::try_from(it).ok());
+    match milliseconds.filter(|&it| it > 0) {
+        _ if notes.is_immediate => Some(Duration::ZERO),
+        milliseconds => milliseconds.map(Duration::from_millis),
+    }
 }
 
 fn options(p: PcapHandle, linktype: c_int) -> Options {

@@ -118,6 +118,14 @@ impl Stake {
         self.shared.on_xdp.as_ref().map(OnXdp::ledger)
     }
 
+    /// What the engine on XDP has counted for the member so far. `None` on packet sockets.
+    pub fn counted(&self) -> Option<MemberCounters> {
+        let (slot, _) = self.rings.as_ref()?;
+        let on_xdp = self.shared.on_xdp.as_ref()?;
+        let [received, dropped] = on_xdp.counted(self.shared.table(), *slot);
+        Some(MemberCounters { received, dropped })
+    }
+
     /// What the member shares with the others.
     pub(crate) fn shared(&self) -> &Arc<Shared> {
         &self.shared

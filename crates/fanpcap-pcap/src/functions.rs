@@ -32,6 +32,7 @@ macro_rules! for_each_function {
                 fn pcap_set_snaplen(p: Handle, snaplen: c_int) -> c_int;
                 fn pcap_set_protocol_linux(p: Handle, protocol: c_int) -> c_int;
                 fn pcap_set_timeout(p: Handle, milliseconds: c_int) -> c_int;
+                fn pcap_set_immediate_mode(p: Handle, immediate: c_int) -> c_int;
                 fn pcap_set_buffer_size(p: Handle, bytes: c_int) -> c_int;
                 fn pcap_breakloop(p: Handle);
                 fn pcap_setnonblock(p: Handle, nonblock: c_int, errbuf: Buffer) -> c_int;
@@ -52,7 +53,6 @@ macro_rules! for_each_function {
             each {
                 fn pcap_set_promisc(promisc);
                 fn pcap_set_rfmon(rfmon);
-                fn pcap_set_immediate_mode(immediate);
                 fn pcap_set_tstamp_type(kind);
                 fn pcap_set_tstamp_precision(precision);
             }

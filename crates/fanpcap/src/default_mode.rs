@@ -96,7 +96,10 @@ fn with_mode<H: Handle>(
         Group::Number(group) => p.runs(group),
         Group::New => Runs::Nothing,
     };
+    let is_on_xdp = asked.is_on_xdp();
     match runs {
+        // The engine on XDP has steering programs alone.
+        Runs::Nothing | Runs::Kernel(_) if is_on_xdp => attempt(p, asked),
         Runs::Nothing => match attempt(p, asked) {
             Err(error) if error.is_of_loading() => {
                 attempt(p, &asked.in_mode(ModeKind::Hash.into(), None))
@@ -146,7 +149,10 @@ fn of_group<H: Handle>(p: H, asked: &Membership, running: &Titled) -> Option<Arc
     let is_it = |steering: &Arc<Steering>| steering.digest() == running.digest;
     let default = asked.steering.clone().filter(is_it);
     let compiled = |script: &Script| {
-        let steering = Steering::compile(script, p.compiler());
+        let steering = match asked.is_on_xdp() {
+            true => Steering::compile_at_xdp(script, p.compiler()),
+            false => Steering::compile(script, p.compiler()),
+        };
         steering.ok().map(Arc::new).filter(is_it)
     };
     let by_members = || match asked.group {

@@ -2,15 +2,22 @@
 
 use crate::handle::Handle;
 use crate::several::{all, each};
+use fanpcap_bpf::Classic;
 use fanpcap_group::steered::{Filtering, SteerError, Unchanging};
 use fanpcap_linux::process::signal::Blocked;
 use std::ffi::c_int;
 use std::fmt::Display;
 
 /// Sets a filter. `set` makes the system's library set it on the handle of one device. `take` gives
-/// it to our reader, with whether the kernel runs it on all devices. Meanwhile no other thread or
+/// it to our reader, with the number by which the kernel runs it on all devices, if it does. `code`
+/// is the filter, if it is one. Meanwhile no other thread or
 /// process replaces the groups' steering programs. Returns the status of the system's library.
-pub fn set_filter<H: Handle>(p: H, set: impl Fn(H) -> c_int, take: impl FnOnce(bool)) -> c_int {
+pub fn set_filter<H: Handle>(
+    p: H,
+    code: &[Classic],
+    set: impl Fn(H) -> c_int,
+    take: impl FnOnce(Option<u32>),
+) -> c_int {
     let set_filter = || {
         let all: Vec<_> = all(p)
             .into_iter()
@@ -28,7 +35,7 @@ pub fn set_filter<H: Handle>(p: H, set: impl Fn(H) -> c_int, take: impl FnOnce(b
         let parts = parts.map_err(|error| not_beside(&error))?;
         let status = each(p, |part| while_rejecting(part, &set));
         if status == 0 {
-            take(put_beside_programs(p, parts)?);
+            take(put_beside_programs(p, code, parts)?);
         }
         Ok(status)
     };
@@ -55,19 +62,26 @@ fn not_beside(why: &dyn Display) -> String {
 }
 
 /// Combines the filter that the system's library has just set with the steering program of each
-/// member. Returns whether the kernel runs the filter on all devices. If the kernel refused it, the
+/// member. Returns the filter's number, if the kernel runs the filter on all devices. If the kernel refused it, the
 /// system's library has detached the old filter too.
 ///
 /// # Errors
 /// Why the filter can't be run at all.
 fn put_beside_programs<H: Handle>(
     p: H,
+    code: &[Classic],
     parts: Vec<(H, Option<Unchanging<'_>>)>,
-) -> Result<bool, String> {
+) -> Result<Option<u32>, String> {
     let is_ours = p.is_read_by_us();
+    p.note(|notes| notes.filters = notes.filters.wrapping_add(1).max(1));
+    let number = p.notes().filters;
     let mut in_kernel = true;
     for (part, steered) in parts {
         if !is_ours && steered.is_none() {
+            continue;
+        }
+        if part.notes().on_xdp.is_some() {
+            in_kernel &= part.filter_on_xdp(code, number).is_some();
             continue;
         }
         let own = part.kernel_filter();
@@ -89,5 +103,5 @@ fn put_beside_programs<H: Handle>(
             Filtering::Reader => in_kernel = false,
         }
     }
-    Ok(in_kernel)
+    Ok(in_kernel.then_some(number))
 }

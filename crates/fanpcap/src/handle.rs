@@ -2,8 +2,9 @@
 //! can use a fake.
 
 use crate::request::Request;
+use fanpcap_bpf::Classic;
 use fanpcap_config::mode::Mode;
-use fanpcap_config::settings::{Membership, OnXdp};
+use fanpcap_config::settings::Membership;
 use fanpcap_config::steering::{PcapCompiler, Steering};
 use fanpcap_group::join::{JoinError, Runs};
 use fanpcap_group::rejecting::Rejections;
@@ -78,9 +79,22 @@ pub trait Handle: Copy + PartialEq {
     /// Why that is impossible.
     fn take_over_several(all: &[Self]) -> Result<(), String>;
 
-    /// Why the engine on XDP can't serve the handle, which is not activated yet; `None`: nothing is
-    /// known against it.
-    fn refused_on_xdp(self, asked: &OnXdp) -> Option<String>;
+    /// Does all that the engine on XDP may refuse for a handle that is to join a group on it. The
+    /// handle is not activated yet.
+    ///
+    /// # Errors
+    /// Why the engine can't serve the handle.
+    fn prepare_on_xdp(self, membership: &Membership) -> Result<(), JoinError>;
+
+    /// Whether a default route leads through the handle's device.
+    fn has_default_route(self) -> bool;
+
+    /// Installs our reader in a handle that is activated silently and has joined its group on the
+    /// engine on XDP. Called as [`Handle::take_over`].
+    ///
+    /// # Errors
+    /// Why that is impossible.
+    fn take_over_on_xdp(self) -> Result<(), String>;
 
     /// Whether our reader reads the handle.
     fn is_read_by_us(self) -> bool;
@@ -146,6 +160,10 @@ pub trait Handle: Copy + PartialEq {
     /// The kernel's error.
     fn kernel_filter(self) -> io::Result<Option<Filter>>;
 
+    /// Has the engine on XDP run a filter, by this number. Returns the number; `None` if the kernel
+    /// does not run it: then no filter runs there.
+    fn filter_on_xdp(self, filter: &[Classic], number: u32) -> Option<u32>;
+
     /// Combines `own`, the socket's filter, with the steering program.
     ///
     /// # Errors
@@ -166,11 +184,28 @@ pub struct Notes {
     pub protocol: Option<u16>,
     /// The application's pcap_set_buffer_size().
     pub buffer_size: Option<c_int>,
+    /// The application's pcap_set_timeout(), in milliseconds.
+    pub timeout: Option<c_int>,
+    /// The application's pcap_set_immediate_mode().
+    pub is_immediate: bool,
+    /// What an activated handle asks of the engine on XDP; `None`: it is on packet sockets.
+    pub on_xdp: Option<AskedOnXdp>,
+    /// Filters that were set on the handle.
+    pub filters: u32,
     /// The handle is activated, but pcap_activate() could not join. The application may call it
     /// again.
     pub is_unjoined: bool,
     /// The state of the handle as a part of a handle on several devices.
     pub part: PartState,
+}
+
+/// What a handle asks of the engine on XDP.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct AskedOnXdp {
+    /// The host loses the packets.
+    pub steals: bool,
+    /// Packets that the host sends are captured too.
+    pub outgoing: bool,
 }
 
 /// The state of the handle on one of several devices.

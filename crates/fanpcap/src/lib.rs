@@ -7,6 +7,7 @@ pub mod handle;
 mod plan;
 mod default_mode;
 mod warnings;
+mod on_xdp;
 mod single;
 pub mod several;
 pub mod activate;

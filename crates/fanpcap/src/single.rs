@@ -2,45 +2,23 @@
 
 use crate::default_mode;
 use crate::handle::{Handle, PERM_DENIED, PartState, WARNING};
+use crate::on_xdp;
 use crate::plan::{Plans, provide};
 use crate::warnings::warn;
-use fanpcap_config::settings::{Membership, OnXdp, Plan};
+use fanpcap_config::settings::{Membership, Plan};
 use fanpcap_group::join::JoinError;
 use fanpcap_linux::packet::ETH_P_SILENT;
 use std::ffi::c_int;
-use std::sync::Arc;
 
 /// Activates a handle on one device.
 pub(crate) fn activate<H: Handle>(p: H) -> c_int {
     match Plans::new().of(p) {
         Ok(plan) => match &plan.on_xdp {
-            Some(asked) => activate_on_xdp(p, asked),
+            Some(asked) => on_xdp::activate(p, plan, asked, activate_as),
             None => activate_as(p, plan),
         },
         Err(status) => status,
     }
-}
-
-/// Activates a handle on the engine on XDP, or on packet sockets with a warning that tells why.
-fn activate_on_xdp<H: Handle>(p: H, asked: &OnXdp) -> c_int {
-    let Some(reason) = p.refused_on_xdp(asked) else {
-        return p.fail("the engine xdp is not in this version");
-    };
-    if let Some(request) = p.request() {
-        p.remember(Arc::new(request.falling_back()));
-    }
-    let status = match Plans::new().of(p) {
-        Ok(plan) => activate_as(p, plan),
-        Err(status) => status,
-    };
-    if status < 0 {
-        return status;
-    }
-    p.fail(&format!(
-        "packet sockets are read, not the engine xdp: {reason} (set by {})",
-        asked.origin
-    ));
-    WARNING
 }
 
 fn activate_as<H: Handle>(p: H, plan: &Plan) -> c_int {

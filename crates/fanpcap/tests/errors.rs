@@ -8,10 +8,11 @@ use fanpcap_config::fanout::Script;
 use fanpcap_config::report::Report;
 use fanpcap_config::settings::{Environment, Settings};
 use fanpcap_config::steering::Steering;
-use fanpcap_group::join::{JoinError, ProgramError};
+use fanpcap_group::join::{JoinError, ProgramError, XdpError};
 use fanpcap_group::steered::SteerError;
 use fanpcap_linux::bpf::{LoadError, Refused};
 use fanpcap_testkit::errors_page;
+use fanpcap_xdp::Unavailable;
 use std::collections::{BTreeMap, BTreeSet};
 use std::error::Error;
 use std::path::{Path, PathBuf};
@@ -144,6 +145,30 @@ fn produce() -> Vec<Report> {
     ]
 }
 
+/// Errors of the engine on XDP.
+fn of_xdp() -> BTreeMap<String, String> {
+    let device = || "eth0".to_owned();
+    let of_xdp = [
+        XdpError::OtherEngine {
+            group: 7,
+            has_xdp: true,
+        },
+        XdpError::Unreachable {
+            device: device(),
+            reasons: "process 42 (tcpdump): pidfd_getfd: Operation not permitted (os error 1)"
+                .to_owned(),
+        },
+        XdpError::Crowded { device: device() },
+        XdpError::Unavailable(Unavailable::Loopback),
+        XdpError::Program(fanpcap_xdp::ProgramError::Load(LoadError::Locked {
+            limit: 65_536,
+        })),
+    ];
+    let all = of_xdp.into_iter().map(JoinError::from);
+    all.map(|error| (error.slug().to_owned(), error.to_string()))
+        .collect()
+}
+
 /// Errors of joining and replacing that no test on a device can bring about at will.
 fn of_programs() -> BTreeMap<String, String> {
     let os = io::Error::from_raw_os_error;
@@ -203,6 +228,7 @@ fn the_page_lists_every_error_as_it_is() {
     let text = format!("the filter can't be set beside the steering program: {of_filter}");
     of_programs.insert("filter-beside-program".to_owned(), text);
     errors_page::check("With a steering program", &of_programs).unwrap();
+    errors_page::check("On the engine on XDP", &of_xdp()).unwrap();
 }
 
 /// What `fn slug` of the errors of joining returns: one for each of their variants, as the compiler

@@ -53,7 +53,11 @@ fn stats(p: PcapHandle, size: usize) -> Option<FanoutStat> {
     let identity = handles::identity(p)?;
     let mut stat = FanoutStat::new(size, identity.group().into());
     if total(p).is_ok() {
-        let counters = |entry: &mut Entry| Some(entry.member.as_ref()?.0.counters());
+        let counters = |entry: &mut Entry| {
+            let (member, _) = entry.member.as_ref()?;
+            let on_xdp = member.stake().and_then(|stake| stake.counted());
+            Some(on_xdp.unwrap_or_else(|| member.counters()))
+        };
         let counters = handles::with(p, counters).flatten()?;
         stat.received = counters.received;
         stat.dropped = counters.dropped;

@@ -1,8 +1,10 @@
 //! The group that a handle joins, with its mode.
 
-use crate::fanout::Fanout;
+use crate::fanout::{Fanout, Script};
 use crate::mode::{Mode, described};
-use crate::steering::Steering;
+use crate::report::Report;
+use crate::source::Source;
+use crate::steering::{PcapCompiler, Steering};
 use std::fmt;
 use std::sync::Arc;
 
@@ -53,6 +55,30 @@ impl Membership {
             is_default: false,
             ..self.clone()
         }
+    }
+
+    /// The group of a handle on the engine on XDP that asks for none: one of its own.
+    ///
+    /// # Errors
+    /// None that a machine with memory has.
+    pub fn alone_at_xdp(origin: &str, pcap: PcapCompiler<'_>) -> Result<Self, Report> {
+        let script = Script::of_text(Source::new("fanpcap", "main = steer_to 0"));
+        let steering = Steering::compile_at_xdp(&script, pcap)?;
+        Ok(Self {
+            group: Group::New,
+            mode: script.mode(),
+            steering: Some(Arc::new(steering)),
+            weight: None,
+            is_default: false,
+            origin: origin.to_owned(),
+            name: None,
+        })
+    }
+
+    /// Whether the group is on the engine on XDP.
+    pub fn is_on_xdp(&self) -> bool {
+        let steering = self.steering.as_ref();
+        steering.is_some_and(|steering| steering.at_xdp().is_some())
     }
 
     /// The mode for messages.

@@ -183,6 +183,12 @@ impl JoinError {
         matches!(self, Self::Program(error) if error.is_of_loading())
     }
 
+    /// Whether packet sockets may do what the engine on XDP can't.
+    pub fn is_of_engine(&self) -> bool {
+        use XdpError::{OtherEngine, Unsteered};
+        matches!(self, Self::Xdp(error) if !matches!(error, OtherEngine { .. } | Unsteered { .. }))
+    }
+
     /// Whether the group's number is that of another group.
     pub(super) fn is_of_other(&self) -> bool {
         matches!(

@@ -2,8 +2,9 @@
 
 use fanpcap::handle::{ERROR, Handle, Notes, PartState};
 use fanpcap::request::Request;
+use fanpcap_bpf::Classic;
 use fanpcap_config::mode::Mode;
-use fanpcap_config::settings::{Environment, Group, Membership, OnXdp, Settings};
+use fanpcap_config::settings::{Environment, Group, Membership, Settings};
 use fanpcap_config::steering::{PcapCompiler, Steering};
 use fanpcap_group::join::{JoinError, Runs};
 use fanpcap_group::rejecting::Rejections;
@@ -41,7 +42,8 @@ pub(crate) struct State {
     /// The handle can be read by our reader.
     pub(crate) is_served: bool,
     /// Why the engine on XDP can't serve the handle.
-    pub(crate) refused_on_xdp: Option<&'static str>,
+    pub(crate) refused_on_xdp: Option<fn() -> JoinError>,
+    pub(crate) has_default_route: bool,
     is_read_by_us: bool,
     is_activated: bool,
     /// Why the handle can't join, and whether that can be foreseen.
@@ -92,6 +94,7 @@ impl World {
             activate: (0, ""),
             is_served: true,
             refused_on_xdp: None,
+            has_default_route: false,
             is_read_by_us: false,
             is_activated: false,
             refused: None,
@@ -237,8 +240,19 @@ impl Handle for Fake<'_> {
         Ok(())
     }
 
-    fn refused_on_xdp(self, _: &OnXdp) -> Option<String> {
-        self.change(|state| state.refused_on_xdp.map(str::to_owned))
+    fn prepare_on_xdp(self, _: &Membership) -> Result<(), JoinError> {
+        let refused = self.change(|state| state.refused_on_xdp);
+        refused.map_or(Ok(()), |error| Err(error()))
+    }
+
+    fn has_default_route(self) -> bool {
+        self.change(|state| state.has_default_route)
+    }
+
+    fn take_over_on_xdp(self) -> Result<(), String> {
+        self.log("take over on xdp");
+        self.change(|state| state.is_read_by_us = state.is_served);
+        Ok(())
     }
 
     fn is_read_by_us(self) -> bool {
@@ -326,6 +340,12 @@ impl Handle for Fake<'_> {
     fn kernel_filter(self) -> io::Result<Option<Filter>> {
         let has_filter = self.change(|state| state.has_kernel_filter);
         Ok(has_filter.then(Filter::reject_all))
+    }
+
+    fn filter_on_xdp(self, _: &[Classic], number: u32) -> Option<u32> {
+        self.log(&format!("filter {number} on xdp"));
+        self.change(|state| state.has_kernel_filter)
+            .then_some(number)
     }
 
     fn refilter(

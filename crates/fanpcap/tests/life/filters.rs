@@ -14,8 +14,11 @@ fn the_reader_learns_whether_the_kernel_runs_the_filter_on_all_devices() {
         p.after(1)
             .change(|state| state.has_kernel_filter = in_kernel);
         let mut taken = None;
-        assert_eq!(set_filter(p, |_| 0, |in_kernel| taken = Some(in_kernel)), 0);
-        assert_eq!(taken, Some(in_kernel));
+        assert_eq!(
+            set_filter(p, &[], |_| 0, |in_kernel| taken = Some(in_kernel)),
+            0
+        );
+        assert_eq!(taken, Some(in_kernel.then_some(1)));
     }
 }
 
@@ -31,6 +34,6 @@ fn a_filter_that_the_systems_library_refuses_is_not_the_readers() {
             part.fail("bad filter")
         }
     };
-    let status = set_filter(p, set, |_| unreachable!("it was refused"));
+    let status = set_filter(p, &[], set, |_| unreachable!("it was refused"));
     assert_eq!((status, p.error().as_str()), (ERROR, "fx1: bad filter"));
 }

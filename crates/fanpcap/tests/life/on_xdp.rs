@@ -2,18 +2,24 @@
 
 use super::fake::World;
 use fanpcap::activate::activate;
-use fanpcap::handle::{ERROR, WARNING};
+use fanpcap::filter::set_filter;
+use fanpcap::handle::{ERROR, Handle, WARNING};
+use fanpcap_group::join::{JoinError, XdpError};
+use std::io::ErrorKind;
 
-const LOOPBACK: &str = "lo is a loopback device";
+/// What the engine can't do.
+fn no_memory() -> JoinError {
+    JoinError::Xdp(XdpError::Rings(ErrorKind::OutOfMemory.into()))
+}
 
 #[test]
 fn packet_sockets_stand_in_for_the_engine_and_the_application_is_told_why() {
     let world = World::default();
     let p = world.open("xdp:lo", Some("caplen = 1500\n"));
-    p.change(|state| state.refused_on_xdp = Some(LOOPBACK));
+    p.change(|state| state.refused_on_xdp = Some(no_memory));
     assert_eq!(activate(p), WARNING);
     let text =
-        "packet sockets are read, not the engine xdp: lo is a loopback device (set by xdp:lo)";
+        "packet sockets are read, not the engine xdp: the rings: out of memory (set by xdp:lo)";
     assert_eq!(p.change(|state| state.error.clone()), text);
     let calls = [
         "0 snaplen 1500",
@@ -30,11 +36,15 @@ fn a_member_on_packet_sockets_has_its_mode() {
     let config = "driver@fx0 = xdp\ngroup = 7\nfanout = lb\n";
     let world = World::default();
     let p = world.open("fx0", Some(config));
-    p.change(|state| state.refused_on_xdp = Some("no"));
+    p.change(|state| state.refused_on_xdp = Some(no_memory));
     assert_eq!(activate(p), WARNING);
     p.change(|state| {
         assert_eq!(state.joined_as.as_deref(), Some("lb"));
-        assert!(state.error.ends_with("no (set by /etc/pcap.conf:1)"));
+        assert!(
+            state
+                .error
+                .ends_with("out of memory (set by /etc/pcap.conf:1)")
+        );
     });
 }
 
@@ -43,9 +53,94 @@ fn a_handle_that_packet_sockets_can_not_serve_either_fails() {
     let world = World::default();
     let p = world.open("xdp:fx0", Some(""));
     p.change(|state| {
-        state.refused_on_xdp = Some("no");
+        state.refused_on_xdp = Some(no_memory);
         state.activate = (ERROR, "said by the library");
     });
     assert_eq!(activate(p), ERROR);
     assert_eq!(p.change(|state| state.error.clone()), "said by the library");
+}
+
+const ON_XDP: [&str; 6] = [
+    "0 buffer 2097152",
+    "0 protocol 6",
+    "0 activate",
+    "0 join",
+    "0 take over on xdp",
+    "0 publish",
+];
+
+#[test]
+fn a_handle_on_the_engine_has_a_silent_socket_and_a_group_of_its_own() {
+    let world = World::default();
+    let p = world.open("xdp:fx0", Some(""));
+    p.note(|notes| notes.buffer_size = Some(1 << 27));
+    assert_eq!(activate(p), 0);
+    assert_eq!(world.calls(), ON_XDP);
+    let joined = p.change(|state| state.joined_as.clone());
+    let expected = "the steering program 'main = steer_to 0'";
+    assert_eq!(joined.as_deref(), Some(expected));
+    assert!(p.notes().on_xdp.unwrap().outgoing);
+}
+
+#[test]
+fn the_silent_socket_receives_where_the_engine_fails_late() {
+    let config = "driver@fx0 = xdp\ngroup = 7\nfanout = lb\n";
+    for (config, last) in [(config, "join"), ("driver@fx0 = xdp", "bind")] {
+        let world = World::default();
+        let p = world.open("fx0", Some(config));
+        p.change(|state| {
+            state.takes = Some(|membership| match membership.is_on_xdp() {
+                true => Err(no_memory()),
+                false => Ok(()),
+            });
+        });
+        assert_eq!(activate(p), WARNING);
+        let text = "packet sockets are read, not the engine xdp: the rings: out of memory (set by ";
+        assert!(p.error().starts_with(text), "{}", p.error());
+        let calls = world.calls().join(", ");
+        let expected = format!("0 take over, 0 {last}, 0 truncate, 0 publish");
+        assert!(calls.ends_with(&expected), "{calls}");
+        assert_eq!(p.notes().on_xdp, None);
+    }
+}
+
+#[test]
+fn what_hinders_packet_sockets_too_is_an_error_and_the_application_may_try_again() {
+    let world = World::default();
+    let p = world.open("fx0", Some("driver@fx0 = xdp\ngroup = 7\n"));
+    p.change(|state| state.refused = Some(|| JoinError::Full(7)));
+    assert_eq!(activate(p), ERROR);
+    assert!(
+        p.error().starts_with("fan-out group 7 is full"),
+        "{}",
+        p.error()
+    );
+    p.change(|state| state.refused = None);
+    world.calls();
+    assert_eq!(activate(p), 0);
+    assert_eq!(world.calls(), ON_XDP[3..]);
+}
+
+#[test]
+fn the_hosts_own_device_is_not_stolen() {
+    for (steal, status) in [("yes", ERROR), ("force", 0), ("no", 0)] {
+        let world = World::default();
+        let config = format!("driver@fx0 = xdp\nsteal@fx0 = {steal}\n");
+        let p = world.open("fx0", Some(&config));
+        p.change(|state| state.has_default_route = true);
+        assert_eq!(activate(p), status, "{steal}");
+    }
+}
+
+#[test]
+fn each_filter_of_the_engine_has_its_number() {
+    let world = World::default();
+    let p = world.open("xdp:fx0", Some(""));
+    assert_eq!(activate(p), 0);
+    for (in_kernel, number) in [(true, Some(1)), (false, None), (true, Some(3))] {
+        p.change(|state| state.has_kernel_filter = in_kernel);
+        let mut taken = None;
+        assert_eq!(set_filter(p, &[], |_| 0, |number| taken = number), 0);
+        assert_eq!(taken, number);
+    }
 }

@@ -1,0 +1,147 @@
+//! Activates a handle on the engine on XDP. Where the engine can't serve the device, packet sockets
+//! stand in for it, and the application gets a warning that tells why.
+
+use crate::default_mode;
+use crate::handle::{AskedOnXdp, Handle, WARNING};
+use crate::plan::{Plans, provide};
+use crate::warnings::warn;
+use fanpcap_config::settings::{Membership, OnXdp, Plan, Steal};
+use fanpcap_group::join::JoinError;
+use fanpcap_linux::packet::ETH_P_SILENT;
+use std::ffi::c_int;
+use std::sync::Arc;
+
+/// Bytes of the ring of the handle's socket, which receives nothing unless it must stand in for the
+/// engine: the default of the system's library.
+const SILENT_RING: c_int = 2 << 20;
+
+/// Activates a handle. `on_sockets` activates it without the engine.
+pub(crate) fn activate<H: Handle>(
+    p: H,
+    plan: &Plan,
+    asked: &OnXdp,
+    on_sockets: fn(H, &Plan) -> c_int,
+) -> c_int {
+    if asked.steal == Steal::Yes && p.has_default_route() {
+        return p.fail(
+            "the default route leads through the device, and the host would lose its packets: \
+             write 'steal@DEVICE = force' if it may",
+        );
+    }
+    let membership = match membership(p, plan, asked) {
+        Ok(membership) => membership,
+        Err(text) => return p.fail(&text),
+    };
+    let mut status = 0;
+    if !p.notes().is_unjoined {
+        match p.prepare_on_xdp(&membership) {
+            Ok(()) => status = activate_silently(p, plan, asked),
+            Err(error) if error.is_of_engine() => {
+                let status = fall_back(p).map_or_else(|status| status, |plan| on_sockets(p, &plan));
+                return told(p, status, asked, &error.to_string());
+            }
+            Err(error) => return p.fail(&membership.blame(&error)),
+        }
+    }
+    if status < 0 {
+        return status;
+    }
+    match join(p, &membership, asked) {
+        0 => status,
+        joined => joined,
+    }
+}
+
+/// Activates a handle whose socket receives nothing.
+fn activate_silently<H: Handle>(p: H, plan: &Plan, asked: &OnXdp) -> c_int {
+    provide(p, plan);
+    p.set_buffer_size(SILENT_RING);
+    p.set_protocol(ETH_P_SILENT);
+    let status = p.activate();
+    if status < 0 {
+        p.set_protocol(p.notes().protocol.unwrap_or(0));
+        return status;
+    }
+    p.note(|notes| {
+        notes.on_xdp = Some(AskedOnXdp {
+            steals: asked.steal != Steal::No,
+            outgoing: asked.outgoing,
+        });
+    });
+    status
+}
+
+/// The handle's group. A handle without one has a group of its own.
+fn membership<H: Handle>(p: H, plan: &Plan, asked: &OnXdp) -> Result<Membership, String> {
+    if let Some(membership) = &plan.membership {
+        return Ok(membership.clone());
+    }
+    let alone = Membership::alone_at_xdp(&asked.origin, p.compiler());
+    alone.map_err(|report| report.to_string())
+}
+
+fn join<H: Handle>(p: H, membership: &Membership, asked: &OnXdp) -> c_int {
+    let joined = match p.group() {
+        Some(_) => Ok(()),
+        None => default_mode::join(p, membership, &[]),
+    };
+    match joined {
+        Ok(()) => match p.take_over_on_xdp() {
+            Ok(()) => {
+                p.note(|notes| notes.is_unjoined = false);
+                p.publish_counters();
+                warn(p)
+            }
+            Err(text) => p.fail(&text),
+        },
+        Err(error) if error.is_of_engine() => stand_in(p, membership, asked, &error),
+        Err(error) => unjoined(p, membership, &error),
+    }
+}
+
+/// Reports why a handle can't join. The application may call again.
+fn unjoined<H: Handle>(p: H, membership: &Membership, error: &JoinError) -> c_int {
+    p.note(|notes| notes.is_unjoined = true);
+    p.fail(&membership.blame(error))
+}
+
+/// Lets the socket of an activated handle receive after all, as the engine can't serve the device.
+fn stand_in<H: Handle>(p: H, wanted: &Membership, asked: &OnXdp, error: &JoinError) -> c_int {
+    let plan = match fall_back(p) {
+        Ok(plan) => plan,
+        Err(status) => return status,
+    };
+    p.note(|notes| notes.on_xdp = None);
+    p.take_over();
+    let received = match &plan.membership {
+        Some(membership) => default_mode::join(p, membership, &[]).is_ok(),
+        None => p.bind().is_ok(),
+    };
+    if !received {
+        return unjoined(p, wanted, error);
+    }
+    p.note(|notes| notes.is_unjoined = false);
+    p.truncate(p);
+    p.publish_counters();
+    told(p, 0, asked, &error.to_string())
+}
+
+/// Plans the handle with packet sockets in the place of the engine, also for later calls.
+fn fall_back<H: Handle>(p: H) -> Result<Plan, c_int> {
+    if let Some(request) = p.request() {
+        p.remember(Arc::new(request.falling_back()));
+    }
+    Plans::new().of(p).cloned()
+}
+
+/// Tells the application of a handle that works why packet sockets stand in for the engine.
+fn told<H: Handle>(p: H, status: c_int, asked: &OnXdp, reason: &str) -> c_int {
+    if status < 0 {
+        return status;
+    }
+    let origin = &asked.origin;
+    p.fail(&format!(
+        "packet sockets are read, not the engine xdp: {reason} (set by {origin})"
+    ));
+    WARNING
+}

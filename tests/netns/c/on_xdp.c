@@ -1,0 +1,362 @@
+/* A program on vb that sends itself frames at va: on_xdp WHAT. Each prints one line, or why it fails. */
+#define _GNU_SOURCE
+#include "wires.h"
+#include <errno.h>
+#include <fcntl.h>
+#include <signal.h>
+#include <sys/wait.h>
+
+enum { TIMEOUT_MS = 100, FEW = 20, MANY = 5000, NOBODY = 65534, LONG = 600 };
+
+static int port;
+
+static pcap_t *open_handle(int immediate, int snaplen, int precision)
+{
+	pcap_t *p = created("vb");
+	int status;
+
+	pcap_set_timeout(p, TIMEOUT_MS);
+	pcap_set_immediate_mode(p, immediate);
+	pcap_set_promisc(p, 1);
+	if (snaplen > 0)
+		pcap_set_snaplen(p, snaplen);
+	pcap_set_tstamp_precision(p, precision);
+	status = pcap_activate(p);
+	if (status != 0)
+		fail(pcap_statustostr(status), pcap_geterr(p));
+	return p;
+}
+
+static pcap_t *plain(void)
+{
+	return open_handle(0, 0, PCAP_TSTAMP_PRECISION_MICRO);
+}
+
+static void send_many(int count, int type, size_t len)
+{
+	unsigned char frame[LONG] = { 2, 0, 0, 0, 0, 0x0b, 2, 0, 0, 0, 0, 0x0a };
+
+	frame[12] = (unsigned char)(type >> 8);
+	frame[13] = (unsigned char)type;
+	for (int i = 0; i < count; i++) {
+		frame[TAG_AT] = (unsigned char)i;
+		if (send(port, frame, len, 0) != (ssize_t)len)
+			fail("send", strerror(errno));
+	}
+}
+
+static int dispatch(pcap_t *p, unsigned *count)
+{
+	int status = pcap_dispatch(p, -1, count_packet, (u_char *)count);
+
+	if (status < 0)
+		fail("pcap_dispatch", pcap_geterr(p));
+	return status;
+}
+
+/* Reads until COUNT packets have come, or none for a second. */
+static unsigned read_all(pcap_t *p, unsigned count)
+{
+	char errbuf[PCAP_ERRBUF_SIZE] = "";
+	unsigned found = 0;
+	double last = now();
+
+	/* A read that waits would wait for a packet for ever, as the system's libpcap does. */
+	if (pcap_setnonblock(p, 1, errbuf) != 0)
+		fail("pcap_setnonblock", errbuf);
+
+	while (found < count && now() < last + 1)
+		if (dispatch(p, &found) > 0)
+			last = now();
+	return found;
+}
+
+/* A program that polls without a time-out. */
+static void polled(pcap_t *p)
+{
+	struct pollfd fd = { .fd = pcap_get_selectable_fd(p), .events = POLLIN };
+	char errbuf[PCAP_ERRBUF_SIZE] = "";
+	unsigned count = 0, wakes = 0;
+	double begin;
+
+	if (pcap_fileno(p) != fd.fd)
+		fail("pcap_fileno", "is another descriptor");
+	if (pcap_setnonblock(p, 1, errbuf) != 0)
+		fail("pcap_setnonblock", errbuf);
+	if (fork() == 0) {
+		for (int i = 0; i < FEW; i++) {
+			sleep_ms(20);
+			send_tag(port, i);
+		}
+		_exit(0);
+	}
+	begin = now();
+	while (count < FEW) {
+		if (poll(&fd, 1, -1) != 1)
+			fail("poll", strerror(errno));
+		wakes++;
+		dispatch(p, &count);
+	}
+	wait(NULL);
+	printf("%u packets, late %s, spins %s\n", count, now() - begin > FEW * .02 + .2 ? "yes" : "no",
+	       wakes > 10 * FEW ? "yes" : "no");
+}
+
+static void nonblock(pcap_t *p)
+{
+	char errbuf[PCAP_ERRBUF_SIZE] = "";
+	unsigned count = 0;
+	double begin = now();
+
+	if (pcap_setnonblock(p, 1, errbuf) != 0)
+		fail("pcap_setnonblock", errbuf);
+	for (int i = 0; i < 100; i++)
+		dispatch(p, &count);
+	if (now() - begin > .05)
+		fail("nonblock", "it waits");
+	send_many(FEW, OURS, SMALLEST);
+	printf("%u then %u packets\n", count, read_all(p, FEW));
+}
+
+static void inject(pcap_t *p)
+{
+	unsigned char frame[SMALLEST] = { 2, 0, 0, 0, 0, 0x0a, 2, 0, 0, 0, 0, 0x0b, 0x88, 0xb5 }, got[2048];
+	struct sockaddr_ll from, to = { .sll_family = AF_PACKET, .sll_protocol = htons(3),
+					.sll_ifindex = (int)if_nametoindex("va") };
+	socklen_t len = sizeof(from);
+	int ear = socket(AF_PACKET, SOCK_RAW, 0), same = 0;
+
+	if (ear < 0 || bind(ear, (struct sockaddr *)&to, sizeof(to)) != 0)
+		fail("va", strerror(errno));
+	if (pcap_inject(p, frame, sizeof(frame)) != (int)sizeof(frame))
+		fail("pcap_inject", pcap_geterr(p));
+	if (pcap_sendpacket(p, frame, sizeof(frame)) != 0)
+		fail("pcap_sendpacket", pcap_geterr(p));
+	for (int i = 0; i < 2; i++) {
+		ssize_t size = recvfrom(ear, got, sizeof(got), 0, (struct sockaddr *)&from, &len);
+
+		same += size == SMALLEST && memcmp(got, frame, SMALLEST) == 0 && from.sll_protocol == htons(OURS);
+	}
+	if (pcap_inject(p, frame, 0) != -1 || pcap_sendpacket(p, frame, 0) != -1)
+		fail("inject", "nothing was sent, it says");
+	if (pcap_inject(p, malloc(70000), 70000) != -1)
+		fail("inject", "too long a frame was sent, it says");
+	printf("%d of 2 sent, then %s\n", same, pcap_geterr(p));
+}
+
+/* Filters before any packet, between packets, and when privileges are gone. */
+static void filtered(pcap_t *p)
+{
+	unsigned found[3];
+
+	set_filter(p, "ether proto 0x88b5");
+	for (int i = 0; i < 3; i++) {
+		send_many(FEW, OURS, SMALLEST);
+		send_many(2 * FEW, OTHERS, SMALLEST);
+		if (i == 1)
+			set_filter(p, "ether proto 0x88b6");
+		found[i] = read_all(p, UINT32_MAX);
+		if (i == 1 && setresuid(NOBODY, NOBODY, NOBODY) != 0)
+			fail("setresuid", strerror(errno));
+		if (i == 1)
+			set_filter(p, "ether[14] < 3");
+	}
+	printf("%u, %u, %u packets\n", found[0], found[1], found[2]);
+}
+
+static void counted(pcap_t *p)
+{
+	struct pcap_stat stat;
+	unsigned found, before;
+
+	set_filter(p, "ether proto 0x88b5");
+	send_many(MANY, OURS, SMALLEST);
+	send_many(FEW, OTHERS, SMALLEST);
+	await_received(p, NULL, MANY);
+	before = received(p);
+	found = read_all(p, MANY);
+	if (pcap_stats(p, &stat) != 0)
+		fail("pcap_stats", pcap_geterr(p));
+	printf("%u received before, %u read, %u received, %u dropped\n", before, found, stat.ps_recv, stat.ps_drop);
+}
+
+static void full(pcap_t *p)
+{
+	enum { TOO_MANY = 400000 };
+	struct pcap_stat stat;
+	unsigned found;
+
+	for (int i = 0; i < TOO_MANY / MANY; i++)
+		send_many(MANY, OURS, LONG);
+	found = read_all(p, UINT32_MAX);
+	if (pcap_stats(p, &stat) != 0)
+		fail("pcap_stats", pcap_geterr(p));
+	printf("lost %s, sum %s\n", stat.ps_drop > 0 ? "some" : "none",
+	       stat.ps_recv == TOO_MANY && found + stat.ps_drop == TOO_MANY ? "right" : "wrong");
+}
+
+static pcap_t *broken;
+
+static void on_alarm(int signal)
+{
+	(void)signal;
+	pcap_breakloop(broken);
+}
+
+static void broken_loop(pcap_t *p)
+{
+	unsigned count = 0;
+	int status;
+
+	broken = p;
+	signal(SIGALRM, on_alarm);
+	send_many(FEW, OURS, SMALLEST);
+	alarm(1);
+	status = pcap_loop(p, -1, count_packet, (u_char *)&count);
+	printf("%d after %u packets\n", status, count);
+}
+
+static void waits(pcap_t *p)
+{
+	struct pcap_pkthdr *header;
+	const u_char *data;
+	double begin = now();
+	int status;
+
+	if (fork() == 0) {
+		sleep_ms(200);
+		send_tag(port, 1);
+		_exit(0);
+	}
+	status = pcap_next_ex(p, &header, &data);
+	wait(NULL);
+	begin = now() - begin;
+	printf("%d, waited %s\n", status, begin > .1 && begin < .5 ? "yes" : "no");
+}
+
+struct seen {
+	unsigned count, late, early, backwards, wrong;
+	unsigned caplen, len;
+	double last;
+	int is_nano;
+};
+
+static void look(u_char *user, const struct pcap_pkthdr *header, const u_char *bytes)
+{
+	struct seen *seen = (struct seen *)user;
+	struct timespec time;
+	double at = (double)header->ts.tv_sec + (double)header->ts.tv_usec / (seen->is_nano ? 1e9 : 1e6), here;
+
+	clock_gettime(CLOCK_REALTIME, &time);
+	here = (double)time.tv_sec + (double)time.tv_nsec / 1e9;
+	seen->late += here - at > .3;
+	seen->early += at - here > .001;
+	seen->backwards += at < seen->last;
+	seen->last = at;
+	seen->wrong += header->caplen != seen->caplen || header->len != seen->len ||
+		       bytes[TAG_AT] != (unsigned char)seen->count;
+	seen->count++;
+}
+
+static void stamped(pcap_t *p, unsigned caplen, int is_nano)
+{
+	struct seen seen = { .caplen = caplen, .len = LONG, .is_nano = is_nano };
+	double end = now() + 2;
+
+	send_many(MANY, OURS, LONG);
+	while (seen.count < MANY && now() < end)
+		if (pcap_dispatch(p, -1, look, (u_char *)&seen) < 0)
+			fail("pcap_dispatch", pcap_geterr(p));
+	printf("%u packets, %u late, %u early, %u backwards, %u wrong\n", seen.count, seen.late, seen.early,
+	       seen.backwards, seen.wrong);
+}
+
+/* One packet at a time, each of which must be there at once. */
+static void immediate(pcap_t *p)
+{
+	double longest = 0;
+	unsigned count = 0;
+
+	for (int i = 0; i < 50; i++) {
+		double begin;
+
+		sleep_ms(i % 7);
+		begin = now();
+		send_tag(port, i);
+		while (dispatch(p, &count) == 0)
+			;
+		if (now() - begin > longest)
+			longest = now() - begin;
+	}
+	printf("%u packets, late %s\n", count, longest > .05 ? "yes" : "no");
+}
+
+static void directed(pcap_t *p)
+{
+	unsigned char frame[SMALLEST] = { 2, 0, 0, 0, 0, 0x0a, 2, 0, 0, 0, 0, 0x0b, 0x88, 0xb6 };
+	const pcap_direction_t directions[] = { PCAP_D_INOUT, PCAP_D_IN, PCAP_D_OUT };
+	int back = port_of("vb");
+
+	for (int i = 0; i < 3; i++) {
+		if (pcap_setdirection(p, directions[i]) != 0)
+			fail("pcap_setdirection", pcap_geterr(p));
+		send_many(FEW, OURS, SMALLEST);
+		if (send(back, frame, sizeof(frame), 0) != SMALLEST)
+			fail("send", strerror(errno));
+		printf("%u%s", read_all(p, UINT32_MAX), i < 2 ? ", " : " packets\n");
+	}
+}
+
+static void downed(pcap_t *p)
+{
+	char errbuf[PCAP_ERRBUF_SIZE] = "";
+	unsigned count = 0;
+	int status = 0;
+	double end = now() + 2;
+
+	if (system("ip link set vb down") != 0)
+		fail("ip", "link set vb down");
+	if (pcap_setnonblock(p, 1, errbuf) != 0)
+		fail("pcap_setnonblock", errbuf);
+	while (now() < end && status >= 0)
+		status = pcap_dispatch(p, -1, count_packet, (u_char *)&count);
+	if (system("ip link set vb up && sleep 0.3") != 0)
+		fail("ip", "link set vb up");
+	printf("%d, ", status);
+	send_many(FEW, OURS, SMALLEST);
+	printf("%u packets\n", read_all(p, FEW));
+}
+
+int main(int argc, char **argv)
+{
+	const char *what = argc == 2 ? argv[1] : "";
+	const struct {
+		const char *name;
+		void (*run)(pcap_t *p);
+	} tests[] = {
+		{ "polled", polled },	   { "nonblock", nonblock },	 { "inject", inject },
+		{ "filtered", filtered },  { "counted", counted },	 { "full", full },
+		{ "broken", broken_loop }, { "waits", waits },	 { "directed", directed },
+		{ "downed", downed },
+	};
+
+	alarm(60);
+	port = port_of("va");
+	for (size_t i = 0; i < sizeof(tests) / sizeof(*tests); i++)
+		if (strcmp(what, tests[i].name) == 0) {
+			pcap_t *p = plain();
+
+			tests[i].run(p);
+			pcap_close(p);
+			return 0;
+		}
+	if (strcmp(what, "immediate") == 0)
+		immediate(open_handle(1, 0, PCAP_TSTAMP_PRECISION_MICRO));
+	else if (strcmp(what, "stamped") == 0)
+		stamped(open_handle(0, 0, PCAP_TSTAMP_PRECISION_MICRO), LONG, 0);
+	else if (strcmp(what, "cut") == 0)
+		stamped(open_handle(0, 68, PCAP_TSTAMP_PRECISION_NANO), 68, 1);
+	else
+		fail("usage", "on_xdp WHAT");
+	return 0;
+}

@@ -1,0 +1,9 @@
+//! Handles on the engine on XDP: unmodified applications, the calls of the library, and what is left
+//! of them.
+#![allow(clippy::print_stdout, reason = "tests print")]
+
+mod scene;
+mod calls;
+mod captures;
+mod refusals;
+mod remains;
