@@ -147,7 +147,7 @@ impl Layout for Ring {
         match self {
             Self::V2(frames) => Layout::next_frame(frames, pace),
             Self::V3(blocks) => Layout::next_frame(blocks, pace),
-            Self::Records(records) => records.next_frame(),
+            Self::Records(records) => records.next_frame_of_many(),
         }
     }
 

@@ -203,6 +203,15 @@ impl Records {
         Ok(Some(frame))
     }
 
+    /// The same, compiled once for all callers that are not in a hurry.
+    ///
+    /// # Errors
+    /// As [`Records::next_frame`].
+    #[inline(never)]
+    pub fn next_frame_of_many(&mut self) -> Result<Option<Frame<'_>>, Corrupt> {
+        self.next_frame()
+    }
+
     /// When the packet of the next record arrived, if the snapshot has one.
     pub fn peek(&mut self) -> Option<Stamp> {
         loop {

@@ -181,7 +181,7 @@ impl Remains {
             Layout::Blocks { blocks, .. } => blocks.next_frame(),
             Layout::Frames { left: 0, .. } => Ok(None),
             Layout::Frames { frames, .. } => frames.next_frame(),
-            Layout::Records(records) => records.next_frame(),
+            Layout::Records(records) => records.next_frame_of_many(),
         }
     }
 }
