@@ -3,7 +3,7 @@
 use crate::ebpf::{self, Delivery, EbpfError};
 use crate::ir::{MEANING, Tree};
 use crate::parts::Parts;
-use fanpcap_bpf::assembler::{Assembler, R0};
+use fanpcap_bpf::assembler::{Assembler, Label, R0};
 use fanpcap_bpf::{Classic, MapSpec, Object};
 use std::fmt::{self, Write};
 
@@ -125,8 +125,15 @@ impl Delivery for Nowhere {
         asm.set(R0, 0);
     }
 
-    fn deliver(&self, asm: &mut Assembler) {
+    fn deliver(&self, asm: &mut Assembler, _: Label, done: Option<Label>) {
         asm.set(R0, 0);
+        match done {
+            Some(done) => asm.jump(done),
+            None => asm.exit(),
+        }
+    }
+
+    fn filter(&self, asm: &mut Assembler) {
         asm.exit();
     }
 

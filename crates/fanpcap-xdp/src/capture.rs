@@ -10,7 +10,9 @@ mod deliver;
 use crate::layout::{self, Lanes, ledger, settings};
 use deliver::Delivering;
 use fanpcap_bpf::MapSpec;
-use fanpcap_bpf::assembler::{Assembler, If, Op, R0, R1, R2, R6, R8, R9, R10, Register, Width};
+use fanpcap_bpf::assembler::{
+    Assembler, If, Label, Op, R0, R1, R2, R6, R8, R9, R10, Register, Width,
+};
 use fanpcap_steer::ebpf::Delivery;
 
 /// The capture of a group's BPF program.
@@ -90,14 +92,19 @@ impl Delivery for Capture {
         asm.bind(done);
     }
 
-    fn deliver(&self, asm: &mut Assembler) {
+    fn deliver(&self, asm: &mut Assembler, filter: Label, done: Option<Label>) {
         let lanes = self.lanes;
-        let filter = self.filters.then(|| asm.label());
-        Delivering { lanes, filter }.emit(asm);
-        if let Some(filter) = filter {
-            asm.bind(filter);
-            deliver::emit_filter(asm);
+        let filter = self.filters.then_some(filter);
+        Delivering {
+            lanes,
+            filter,
+            done,
         }
+        .emit(asm);
+    }
+
+    fn filter(&self, asm: &mut Assembler) {
+        deliver::emit_filter(asm);
     }
 
     fn again(&self, asm: &mut Assembler) {

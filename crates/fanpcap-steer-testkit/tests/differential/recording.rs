@@ -5,7 +5,7 @@ use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use fanpcap_bpf::MapSpec;
-use fanpcap_bpf::assembler::{Assembler, If, Op, R0, R1, R2, R3, R6, R8, R9, R10, Width};
+use fanpcap_bpf::assembler::{Assembler, If, Label, Op, R0, R1, R2, R3, R6, R8, R9, R10, Width};
 use fanpcap_linux::bpf::Table;
 use fanpcap_steer::ebpf::Delivery;
 
@@ -116,7 +116,7 @@ impl Delivery for Recording {
         asm.set(R0, STAMP);
     }
 
-    fn deliver(&self, asm: &mut Assembler) {
+    fn deliver(&self, asm: &mut Assembler, _: Label, done: Option<Label>) {
         let right = asm.label();
         asm.set(R6, R1);
         asm.alu(Op::And, R2, 255);
@@ -127,6 +127,13 @@ impl Delivery for Recording {
         count(asm, -4);
         // The context is one.
         asm.load(Width::Word, R0, R6, 0);
+        match done {
+            Some(done) => asm.jump(done),
+            None => asm.exit(),
+        }
+    }
+
+    fn filter(&self, asm: &mut Assembler) {
         asm.exit();
     }
 

@@ -2,8 +2,8 @@
 //!
 //! A filter of a member is reached by a tail call, which the kernel allows where the callers' frames
 //! on the stack are below 256 bytes. If the decision needs much of the stack, it is a BPF function
-//! of its own. Else it is not: where the processor's returns are to be kept from speculation, a call
-//! costs 8 ns.
+//! of its own. Else it is not, and nor is the only delivery of a packet: where the processor's
+//! returns are to be kept from speculation, a call costs 8 ns.
 
 use super::choices::{
     BROADCAST, CLASS_MASK, CLASS_SHIFT, COPY, DOUBLE, DROP, HOST_MASK, HOST_SHIFT, KIND_MASK,
@@ -33,6 +33,7 @@ const _: () = assert!(RANKS_MAX as usize == SLOTS);
 #[derive(Clone, Copy)]
 struct Ways {
     deliver: Label,
+    filter: Label,
     to_two: Label,
     to_everybody: Label,
     to_class: Label,
@@ -54,6 +55,7 @@ impl<'a> Emitter<'a> {
         let decide = self.asm.label();
         let ways = Ways {
             deliver: self.asm.label(),
+            filter: self.asm.label(),
             to_two: self.asm.label(),
             to_everybody: self.asm.label(),
             to_class: self.asm.label(),
@@ -66,8 +68,15 @@ impl<'a> Emitter<'a> {
         self.deliver_decided(by, flows, ways);
         self.spots = OF_GROUP;
         self.asm.bind(ways.deliver);
-        self.asm.note("deliver to a slot");
-        by.deliver(&mut self.asm);
+        if self.asm.is_live() {
+            self.asm.note("deliver to a slot");
+            by.deliver(&mut self.asm, ways.filter, None);
+        }
+        self.asm.bind(ways.filter);
+        if self.asm.is_live() {
+            self.asm.note("a member's filter");
+            by.filter(&mut self.asm);
+        }
         if self.decided.is_none() {
             self.asm.bind(decide);
             self.asm.note("decide");
@@ -192,8 +201,25 @@ impl<'a> Emitter<'a> {
         self.asm.set(R8, R0);
         by.stamp(&mut self.asm);
         self.asm.set(R3, R0);
-        self.call_deliver(R8, ways);
+        if self.delivers_in_place() {
+            let delivered = self.asm.label();
+            self.asm.set(R1, R6);
+            self.asm.set(R2, R8);
+            by.deliver(&mut self.asm, ways.filter, Some(delivered));
+            self.asm.bind(delivered);
+            self.asm.load(Width::Double, R9, R10, KEPT);
+        } else {
+            self.call_deliver(R8, ways);
+        }
         self.asm.jump(ways.done);
+    }
+
+    /// Whether the delivery is no BPF function: no packet has several, and nothing is kept for the
+    /// host.
+    fn delivers_in_place(&self) -> bool {
+        let choices = self.choices;
+        let several = choices.copies || choices.broadcasts || choices.doubles;
+        self.decided.is_some() && !several && !choices.host
     }
 
     /// Calls the delivery, with the stamp in r3.

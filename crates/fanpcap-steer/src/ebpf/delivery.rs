@@ -1,7 +1,7 @@
 //! What a BPF program does with packets that it delivers itself.
 
 use fanpcap_bpf::MapSpec;
-use fanpcap_bpf::assembler::Assembler;
+use fanpcap_bpf::assembler::{Assembler, Label};
 
 /// Emits the parts of a BPF program that delivers packets to the members of a group.
 ///
@@ -9,8 +9,8 @@ use fanpcap_bpf::assembler::Assembler;
 /// for a packet with members [`Delivery::stamp`] once and [`Delivery::deliver`] for each member,
 /// else [`Delivery::drop`] or [`Delivery::miss`]; at last [`Delivery::leave`].
 ///
-/// All parts but [`Delivery::deliver`] are code of the main function, and go on behind their last
-/// instruction. They find the context in r6, and keep r6, r7 and r8. r9 is theirs, and 0 at first.
+/// The parts are code of the main function, and go on behind their last instruction, but for
+/// [`Delivery::deliver`] and [`Delivery::filter`]. They find the context in r6, and keep r6, r7 and r8. r9 is theirs, and 0 at first.
 /// They may use the stack from r10 - 48 to r10 - 33. What [`Delivery::arrive`] leaves there is kept
 /// in the 4 bytes at r10 - 40 alone.
 pub trait Delivery {
@@ -24,11 +24,18 @@ pub trait Delivery {
     /// Puts the packet's stamp into r0.
     fn stamp(&self, asm: &mut Assembler);
 
-    /// The body of a BPF function: delivers the packet to a slot. r1 is the context, r2 the slot,
-    /// of which the lowest byte counts, r3 the stamp. It ends with an exit; r0 may be any number.
-    /// It may be followed by functions that it calls. All of them share 320 bytes of stack. If this
-    /// function's frame has 32 at most, the kernel allows a tail call in one of those.
-    fn deliver(&self, asm: &mut Assembler);
+    /// Delivers the packet to a slot. r1 is the context, r2 the slot, of which the lowest byte
+    /// counts, r3 the stamp.
+    ///
+    /// Without `done`, this is the body of a BPF function, which ends with an exit; r0 may be any
+    /// number. With `done`, this is code of the main function for the packet's only delivery, and
+    /// jumps there. Either may clobber all registers but r6, which is the context in the end. They
+    /// use the stack from r10 - 32 on. `filter` is the function of [`Delivery::filter`].
+    fn deliver(&self, asm: &mut Assembler, filter: Label, done: Option<Label>);
+
+    /// The body of a BPF function that [`Delivery::deliver`] may call, with a tail call. It ends
+    /// with an exit.
+    fn filter(&self, asm: &mut Assembler);
 
     /// Counts a delivery of a packet that has been delivered before.
     fn again(&self, _asm: &mut Assembler) {}

@@ -1,4 +1,4 @@
-//! The BPF function that delivers a packet to a slot: filter, record, wake-up.
+//! Delivers a packet to a slot: filter, record, wake-up.
 
 use super::copy::copy;
 use super::{FILTERS, RINGS, ROWS, XDP_QUEUE, lane, look_up};
@@ -7,10 +7,12 @@ use fanpcap_bpf::assembler::{
     Assembler, If, Label, Op, R0, R1, R2, R3, R6, R7, R8, R9, R10, Width,
 };
 
-/// What the function is made for: the lanes, and the function that runs a slot's filter.
+/// What the code is made for: the lanes, and the function that runs a slot's filter.
 pub(super) struct Delivering {
     pub(super) lanes: Lanes,
     pub(super) filter: Option<Label>,
+    /// Where the code goes on; `None` in a BPF function.
+    pub(super) done: Option<Label>,
 }
 
 /// Where a delivery ends without a record.
@@ -48,6 +50,7 @@ impl Delivering {
         self.write(asm);
         copy(asm, ends.dropped);
         submit(asm);
+        self.leave(asm);
         self.end(asm, ends);
     }
 
@@ -127,13 +130,21 @@ impl Delivering {
             asm.bind(end);
             asm.set(R1, 1);
             asm.atomic_add(R7, counter, R1);
-            asm.set(R0, 0);
-            asm.exit();
+            self.leave(asm);
         }
         asm.bind(ends.missed);
         self.lanes.count(asm, LANE, ledger::NO_MEMBER);
-        asm.set(R0, 0);
-        asm.exit();
+        self.leave(asm);
+    }
+
+    fn leave(&self, asm: &mut Assembler) {
+        match self.done {
+            Some(done) => asm.jump(done),
+            None => {
+                asm.set(R0, 0);
+                asm.exit();
+            }
+        }
     }
 }
 
@@ -179,8 +190,6 @@ fn submit(asm: &mut Assembler) {
     asm.bind(submit);
     asm.set(R1, R9);
     asm.call(RINGBUF_SUBMIT);
-    asm.set(R0, 0);
-    asm.exit();
 }
 
 /// The BPF function that runs the filter of a slot: r1 is the context, r2 the slot. Returns how

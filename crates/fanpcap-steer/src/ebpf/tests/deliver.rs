@@ -2,7 +2,9 @@
 
 use super::frames::*;
 use super::*;
-use fanpcap_bpf::assembler::{Assembler, If, Op, R0, R1, R2, R3, R6, R8, R9, R10, Width};
+use fanpcap_bpf::assembler::{
+    Assembler, If, Label, Op, R0, R1, R2, R3, R6, R7, R8, R9, R10, Width,
+};
 use fanpcap_bpf::{MapKind, MapSpec};
 use std::sync::atomic::{AtomicU32, AtomicU64};
 
@@ -50,9 +52,9 @@ impl Delivery for Recording {
         asm.set(R0, R2);
     }
 
-    fn deliver(&self, asm: &mut Assembler) {
+    fn deliver(&self, asm: &mut Assembler, _: Label, done: Option<Label>) {
         let none = asm.label();
-        asm.set(R6, R3);
+        asm.set(R7, R3);
         asm.store(Width::Word, R10, -4, R2);
         asm.map(R1, 1);
         asm.set(R2, R10);
@@ -61,9 +63,16 @@ impl Delivery for Recording {
         asm.jump_if(If::Equal, R0, 0, none);
         asm.set(R1, 1);
         asm.atomic_add(R0, 0, R1);
-        asm.store(Width::Double, R0, 8, R6);
+        asm.store(Width::Double, R0, 8, R7);
         asm.bind(none);
         asm.set(R0, 0);
+        match done {
+            Some(done) => asm.jump(done),
+            None => asm.exit(),
+        }
+    }
+
+    fn filter(&self, asm: &mut Assembler) {
         asm.exit();
     }
 

@@ -3,7 +3,7 @@
 use super::frames::*;
 use super::*;
 use crate::ir::Side;
-use fanpcap_bpf::assembler::{Assembler, R0};
+use fanpcap_bpf::assembler::{Assembler, Label, R0};
 use fanpcap_bpf::{MapSpec, ProgramKind};
 
 /// A program that does nothing, in the time that a trial itself takes.
@@ -70,8 +70,15 @@ impl Delivery for Idle {
         asm.set(R0, 0);
     }
 
-    fn deliver(&self, asm: &mut Assembler) {
+    fn deliver(&self, asm: &mut Assembler, _: Label, done: Option<Label>) {
         asm.set(R0, 0);
+        match done {
+            Some(done) => asm.jump(done),
+            None => asm.exit(),
+        }
+    }
+
+    fn filter(&self, asm: &mut Assembler) {
         asm.exit();
     }
 
