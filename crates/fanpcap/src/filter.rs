@@ -10,8 +10,8 @@ use std::fmt::Display;
 
 /// Sets a filter. `set` makes the system's library set it on the handle of one device. `take` gives
 /// it to our reader, with the number by which the kernel runs it on all devices, if it does. `code`
-/// is the filter, if it is one. Meanwhile no other thread or
-/// process replaces the groups' steering programs. Returns the status of the system's library.
+/// is the filter, if it is one. Meanwhile no other thread or process replaces the groups' steering
+/// programs. Returns the status of the system's library.
 pub fn set_filter<H: Handle>(
     p: H,
     code: &[Classic],
@@ -62,8 +62,8 @@ fn not_beside(why: &dyn Display) -> String {
 }
 
 /// Combines the filter that the system's library has just set with the steering program of each
-/// member. Returns the filter's number, if the kernel runs the filter on all devices. If the kernel refused it, the
-/// system's library has detached the old filter too.
+/// member. Returns the filter's number, if the kernel runs the filter on all devices. If the kernel
+/// refused it, the system's library has detached the old filter too.
 ///
 /// # Errors
 /// Why the filter can't be run at all.

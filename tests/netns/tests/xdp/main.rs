@@ -1,9 +1,11 @@
-//! Handles on the engine on XDP: unmodified applications, the calls of the library, and what is left
-//! of them.
+//! Handles on the engine on XDP: unmodified applications, calls of the library, and what is left of
+//! them.
 #![allow(clippy::print_stdout, reason = "tests print")]
 
 mod scene;
 mod calls;
 mod captures;
+mod groups;
+mod host;
 mod refusals;
 mod remains;

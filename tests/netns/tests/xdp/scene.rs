@@ -20,7 +20,12 @@ pub(crate) fn tcpdump(wire: &Wire) -> Result<Program> {
 
 /// Starts tcpdump and checks that no packet socket stands in for the engine.
 pub(crate) fn start(wire: &Wire) -> Result<Member> {
-    let member = tcpdump(wire)?.start(&wire.scratch)?;
+    start_as(wire, tcpdump(wire)?)
+}
+
+/// Starts an application and checks that no packet socket stands in for the engine.
+pub(crate) fn start_as(wire: &Wire, program: Program) -> Result<Member> {
+    let member = program.start(&wire.scratch)?;
     let said = member.said()?;
     ensure!(!said.contains("packet sockets"), "{said}");
     Ok(member)

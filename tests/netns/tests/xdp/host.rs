@@ -1,0 +1,82 @@
+//! What the host gets of the packets that are captured, and what it sends.
+
+use anyhow::{Result, ensure};
+use fanpcap_netns::{Wire, on_wire};
+use fanpcap_testkit::member::{finish, wait_for_packets};
+use fanpcap_testkit::traffic::{self, Frame};
+use fanpcap_testkit::veth::ip;
+
+use crate::scene::{ensure_nothing_left, start, start_as};
+
+fn frames() -> Result<Vec<Frame>> {
+    traffic::frames(1, &traffic::flows(1, 20), 0..1000)
+}
+
+/// A config file.
+fn config(wire: &Wire, lines: &str) -> Result<std::path::PathBuf> {
+    let path = wire.scratch.new_file("pcap.conf");
+    std::fs::write(&path, lines)?;
+    Ok(path)
+}
+
+#[test]
+#[ignore = "needs root: run by make test"]
+fn the_host_gets_all_packets() -> Result<()> {
+    on_wire(1, |wire| {
+        let host = wire.tcpdump()?.start(&wire.scratch)?;
+        let member = start(wire)?;
+        let frames = frames()?;
+        wire.send_as_tap(&frames)?;
+        finish(vec![member, host], 2 * frames.len())?;
+        ensure_nothing_left(None)
+    })
+}
+
+#[test]
+#[ignore = "needs root: run by make test"]
+fn the_host_gets_nothing_that_is_stolen_and_all_again_afterwards() -> Result<()> {
+    on_wire(1, |wire| {
+        let host = wire.tcpdump()?.start(&wire.scratch)?;
+        let stealing = config(wire, "driver@vb = xdp\nsteal@vb = yes\n")?;
+        let program = wire.tcpdump()?.set("PCAP_CONFIG", stealing);
+        let member = start_as(wire, program)?;
+        let frames = frames()?;
+        wire.send_bytes(
+            frames
+                .iter()
+                .map(|it| (fanpcap_testkit::Direction::Request, &it.bytes[..])),
+        )?;
+        finish(vec![member], frames.len())?;
+        ensure!(
+            host.captured() == 0,
+            "{} packets at the host",
+            host.captured()
+        );
+        ensure_nothing_left(None)?;
+        wire.send_as_tap(&frames)?;
+        let host = [host];
+        wait_for_packets(&host, frames.len())
+    })
+}
+
+#[test]
+#[ignore = "needs root: run by make test"]
+fn the_default_routes_device_is_stolen_only_by_force() -> Result<()> {
+    on_wire(1, |wire| {
+        ip("addr add 10.9.9.1/24 dev vb")?;
+        ip("route add default via 10.9.9.2 dev vb onlink")?;
+        let stealing = config(wire, "driver@vb = xdp\nsteal@vb = yes\n")?;
+        let refused = wire
+            .tcpdump()?
+            .set("PCAP_CONFIG", stealing)
+            .run(&wire.scratch)?;
+        ensure!(
+            refused.said.contains("steal@DEVICE = force"),
+            "{}",
+            refused.said
+        );
+        let forced = config(wire, "driver@vb = xdp\nsteal@vb = force\n")?;
+        start_as(wire, wire.tcpdump()?.set("PCAP_CONFIG", forced))?.stop()?;
+        Ok(())
+    })
+}
