@@ -15,6 +15,7 @@
 mod stack;
 mod view;
 mod target;
+mod sent;
 mod effect;
 mod maps;
 mod needs;
@@ -52,6 +53,7 @@ use crate::parts::{Parts, Unfit};
 use emitter::{Plain, Role, emit};
 use fanpcap_bpf::assembler::AssemblerError;
 use fanpcap_bpf::{Classic, Object};
+use sent::Sent;
 use std::fmt;
 use target::{Socket, Target, Xdp};
 
@@ -174,11 +176,15 @@ pub fn filter(parts: &Parts, user: Option<&[Classic]>) -> Result<Option<Object>,
 /// addresses of a broadcast, the local addresses of both sides and GTP's control plane steer by
 /// both ends. It goes to several where the steering program has a function for that.
 ///
+/// A delivery of sent packets gets a BPF program for the device's traffic control instead
+/// (`BPF_PROG_TYPE_SCHED_CLS`).
+///
 /// # Errors
 /// See [`EbpfError`].
 pub fn xdp(tree: &Tree, flows: Option<u32>, delivery: &dyn Delivery) -> Result<Object, EbpfError> {
     let by = delivery;
-    let deliver = |calls| object(tree, &Xdp, Role::Deliver { by, flows, calls });
+    let target: &dyn Target = if by.is_of_sent() { &Sent } else { &Xdp };
+    let deliver = |calls| object(tree, target, Role::Deliver { by, flows, calls });
     match deliver(false) {
         Err(EbpfError::TooDeep) => deliver(true),
         object => object,

@@ -5,6 +5,7 @@
 //! alone, as the steering program's code.
 
 mod copy;
+mod sent;
 mod deliver;
 
 use crate::layout::{self, Lanes, ledger, settings};
@@ -20,20 +21,55 @@ use fanpcap_steer::ebpf::Delivery;
 pub struct Capture {
     lanes: Lanes,
     filters: bool,
+    side: Side,
+}
+
+/// Which packets a BPF program captures.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Side {
+    /// Those that the device receives, at XDP.
+    Received,
+    /// Those that the host sends, at the device's traffic control.
+    Sent,
 }
 
 impl Capture {
-    /// Into so many lanes. With `filters`, the kernel can run a filter for each slot.
+    /// Of received packets, into these lanes. With `filters`, the kernel can run a filter for each
+    /// slot.
     pub fn new(lanes: Lanes, filters: bool) -> Self {
-        Self { lanes, filters }
+        Self {
+            lanes,
+            filters,
+            side: Side::Received,
+        }
     }
-}
 
-impl Lanes {
+    /// Of sent packets, into the last lane.
+    pub fn sent(lanes: Lanes) -> Self {
+        Self {
+            lanes,
+            filters: false,
+            side: Side::Sent,
+        }
+    }
+
+    /// Puts the packet's lane into a register. Expects the context in r6.
+    fn lane(self, asm: &mut Assembler, target: Register) {
+        let received = self.lanes.received() as i32;
+        match self.side {
+            Side::Sent => asm.set(target, received),
+            Side::Received if received == 1 => asm.set(target, 0),
+            Side::Received => {
+                asm.load(Width::Word, target, R6, XDP_QUEUE);
+                asm.alu(Op::And, target, received - 1);
+            }
+        }
+    }
+
     /// Counts for the group in the packet's lane, with a key on the stack at `key`.
     fn count(self, asm: &mut Assembler, key: i16, counter: i16) {
         let done = asm.label();
-        lane(asm, self, R1);
+        self.lane(asm, R1);
         asm.store(Width::Word, R10, key, R1);
         look_up(asm, LEDGER, key);
         asm.jump_if(If::Equal, R0, 0, done);
@@ -69,11 +105,17 @@ impl Delivery for Capture {
         maps
     }
 
+    fn is_of_sent(&self) -> bool {
+        self.side == Side::Sent
+    }
+
     /// Puts the root's stamp into r9: 0 where the device has no root, so that the kernel gets the
     /// verdict of this BPF program.
     fn arrive(&self, asm: &mut Assembler) {
+        if self.side == Side::Sent {
+            return sent::arrive(asm, self.lanes);
+        }
         let done = asm.label();
-        asm.set(R9, 0);
         asm.value(R1, SETTINGS, settings::HAS_ROOT.into());
         asm.load(Width::Word, R1, R1, 0);
         asm.jump_if(If::Equal, R1, 0, done);
@@ -93,10 +135,9 @@ impl Delivery for Capture {
     }
 
     fn deliver(&self, asm: &mut Assembler, filter: Label, done: Option<Label>) {
-        let lanes = self.lanes;
         let filter = self.filters.then_some(filter);
         Delivering {
-            lanes,
+            capture: *self,
             filter,
             done,
         }
@@ -108,18 +149,21 @@ impl Delivery for Capture {
     }
 
     fn again(&self, asm: &mut Assembler) {
-        self.lanes.count(asm, KEY, ledger::AGAIN);
+        self.count(asm, KEY, ledger::AGAIN);
     }
 
     fn drop(&self, asm: &mut Assembler) {
-        self.lanes.count(asm, KEY, ledger::NOWHERE);
+        self.count(asm, KEY, ledger::NOWHERE);
     }
 
     fn miss(&self, asm: &mut Assembler) {
-        self.lanes.count(asm, KEY, ledger::NO_MEMBER);
+        self.count(asm, KEY, ledger::NO_MEMBER);
     }
 
     fn leave(&self, asm: &mut Assembler) {
+        if self.side == Side::Sent {
+            return sent::leave(asm);
+        }
         let (rooted, unsaid) = (asm.label(), asm.label());
         asm.jump_if(If::NotEqual, R9, 0, rooted);
         asm.jump_if(If::Equal, R8, 0, unsaid);
@@ -133,16 +177,6 @@ impl Delivery for Capture {
         asm.set(R0, R8);
         asm.exit();
     }
-}
-
-/// Puts the packet's lane into a register. Expects the context in r6.
-fn lane(asm: &mut Assembler, lanes: Lanes, target: Register) {
-    let last = lanes.received() - 1;
-    if last == 0 {
-        return asm.set(target, 0);
-    }
-    asm.load(Width::Word, target, R6, XDP_QUEUE);
-    asm.alu(Op::And, target, last as i32);
 }
 
 /// Puts the address of the value into r0 whose key is on the stack at `key`.

@@ -88,7 +88,7 @@ impl Device {
         let all = <[OwnedFd; DEVICE_DESCRIPTORS]>::try_from(descriptors);
         let [link, programs, settings, stamp] = all.map_err(|_| io::ErrorKind::InvalidData)?;
         Ok(Self {
-            link: Attached::open(link)?,
+            link: Attached::open(link, Hook::Driver)?,
             programs: ObjectArray::open(programs, MapKind::ProgArray, BERTHS)?,
             settings: Table::open_rows(settings, SETTINGS_LEN)?,
             stamp: Map::given(stamp.as_fd(), &layout::stamp())?,
@@ -116,6 +116,7 @@ impl Device {
     /// What a group's BPF program on this device is loaded with.
     pub fn maps(&self) -> DockMaps<'_> {
         DockMaps {
+            ifindex: self.ifindex().unwrap_or(0),
             settings: self.settings.as_fd(),
             stamp: self.stamp.as_fd(),
         }

@@ -93,6 +93,8 @@ pub(crate) mod ledger {
     pub(crate) const NOWHERE: i16 = 8;
     /// Packets for which there was no member, or whose slot had no ring.
     pub(crate) const NO_MEMBER: i16 = 16;
+    /// 32 bits, in the row of sent packets: whether a member wants them.
+    pub(crate) const WANTS_SENT: i16 = 24;
 }
 
 /// The offsets in the dock's settings.

@@ -6,7 +6,7 @@ use crate::layout::{SETTINGS_MAP, STAMP_MAP};
 use crate::rings::MemberRings;
 use crate::rows::{GroupCounts, Ledger, Rows, SlotCounts};
 use fanpcap_bpf::{MapKind, Object, ProgramKind};
-use fanpcap_linux::bpf::{LoadError, Loaded, LoadedProgram, ObjectArray};
+use fanpcap_linux::bpf::{Attached, Hook, LoadError, Loaded, LoadedProgram, ObjectArray};
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
@@ -21,14 +21,18 @@ pub struct GroupProgram {
     rows: Rows,
     ledger: Ledger,
     filters: ObjectArray,
+    /// The BPF program for packets that the host sends, if the kernel has a place for it.
+    sent: Option<Attached>,
 }
 
 /// How many descriptors a group's BPF program has.
-pub const PROGRAM_DESCRIPTORS: usize = 5;
+pub const PROGRAM_DESCRIPTORS: usize = 6;
 
 /// What a device's dock gives to each group's BPF program: descriptors of its maps.
 #[derive(Clone, Copy, Debug)]
 pub struct DockMaps<'a> {
+    /// The device's index; 0: it is gone.
+    pub ifindex: u32,
     /// The dock's settings.
     pub settings: BorrowedFd<'a>,
     /// The root's stamp.
@@ -62,6 +66,11 @@ impl GroupProgram {
             let object = compile(&Capture::new(lanes, filters)).map_err(ProgramError::Compile)?;
             Ok(Loaded::load_with(&object, NAME, &all)?)
         };
+        let load_sent = |beside: &Loaded| -> Option<Attached> {
+            let object = compile(&Capture::sent(lanes)).ok()?;
+            let sent = Loaded::load_sharing(&object, NAME_OF_SENT, &all, beside).ok()?;
+            sent.into_program().attach(dock.ifindex, Hook::Egress).ok()
+        };
         // Not every machine can come back from a tail call (arm64: since Linux 6.0). Where it
         // can't, readers run the filters.
         let loaded = match load(true) {
@@ -71,7 +80,9 @@ impl GroupProgram {
         let program = loaded.as_fd().try_clone_to_owned();
         let program = program.and_then(|fd| LoadedProgram::open(fd, KIND));
         let program = program.map_err(LoadError::Map)?;
-        Ok((maps.with(program), loaded))
+        // Before Linux 6.6 there is no such hook.
+        let sent = load_sent(&loaded);
+        Ok((maps.with(program, sent), loaded))
     }
 
     /// The BPF program behind [`GroupProgram::descriptors`] of another process. It takes no
@@ -80,7 +91,7 @@ impl GroupProgram {
     /// # Errors
     /// `InvalidData` when they are not those of a group's BPF program.
     pub fn open(descriptors: [OwnedFd; PROGRAM_DESCRIPTORS]) -> io::Result<Self> {
-        let [program, rings, rows, ledger, filters] = descriptors;
+        let [program, rings, rows, ledger, filters, sent] = descriptors;
         let rows = Rows::open(rows)?;
         let lanes = rows.lanes();
         Ok(Self {
@@ -88,12 +99,14 @@ impl GroupProgram {
             rings: ObjectArray::open(rings, MapKind::RingArray, lanes.entries())?,
             ledger: Ledger::open(ledger, lanes)?,
             filters: ObjectArray::open(filters, MapKind::ProgArray, SLOTS)?,
+            sent: Attached::open(sent, Hook::Egress).ok(),
             rows,
         })
     }
 
     /// All descriptors, for [`GroupProgram::open`] in another process. The kernel forgets the
-    /// members' filters when no process has them open any more.
+    /// members' filters when no process has them open any more, and detaches the BPF program for
+    /// sent packets.
     pub fn descriptors(&self) -> [BorrowedFd<'_>; PROGRAM_DESCRIPTORS] {
         [
             self.program.as_fd(),
@@ -101,7 +114,14 @@ impl GroupProgram {
             self.rows.as_fd(),
             self.ledger.as_fd(),
             self.filters.as_fd(),
+            // Without a BPF program for sent packets, something that is none.
+            self.sent.as_ref().map_or(self.program.as_fd(), AsFd::as_fd),
         ]
+    }
+
+    /// Whether the group's members can get packets that the host sends.
+    pub fn sees_sent(&self) -> bool {
+        self.sent.is_some()
     }
 
     /// The BPF program itself.
@@ -133,6 +153,9 @@ impl GroupProgram {
         rings.note_before(self.slot_counts(slot));
         self.wake_after(slot, 1);
         self.set_snaplen(slot, snaplen);
+        if rings.has_sent() {
+            self.ledger.want_sent(self.lanes().received());
+        }
         Ok(())
     }
 
@@ -230,7 +253,7 @@ impl Maps {
         })
     }
 
-    fn with(self, program: LoadedProgram) -> GroupProgram {
+    fn with(self, program: LoadedProgram, sent: Option<Attached>) -> GroupProgram {
         let Self {
             rings,
             rows,
@@ -243,6 +266,7 @@ impl Maps {
             rows,
             ledger,
             filters,
+            sent,
         }
     }
 }
@@ -265,6 +289,7 @@ impl<E> From<LoadError> for ProgramError<E> {
 const KIND: ProgramKind = ProgramKind::Xdp;
 /// The name in the kernel.
 const NAME: &str = "fanpcap_xdp";
+const NAME_OF_SENT: &str = "fanpcap_sent";
 
 #[cfg(test)]
 mod tests;

@@ -103,6 +103,11 @@ impl MemberRings {
         received.chain(&self.sent).map(AsFd::as_fd).collect()
     }
 
+    /// Whether there is one for sent packets.
+    pub fn has_sent(&self) -> bool {
+        self.sent.is_some()
+    }
+
     /// Notes what was counted for the slot that has just got these.
     pub(crate) fn note_before(&self, counts: SlotCounts) {
         let _ = self.before.set(counts);

@@ -184,6 +184,15 @@ impl Ledger {
         Ok(Self(table))
     }
 
+    /// Notes that a member wants sent packets, whose lane is this one.
+    pub(crate) fn want_sent(&self, lane: u32) {
+        let at = (lane * ROW_LEN) as usize + usize::from(ledger::WANTS_SENT.unsigned_abs());
+        let flag: Option<&[AtomicU32]> = self.0.view(at, 1);
+        if let Some([flag]) = flag {
+            flag.store(1, Ordering::Release);
+        }
+    }
+
     /// `delivered`: what all slots have counted.
     pub(crate) fn counts(&self, delivered: u64) -> GroupCounts {
         let rows = self.0.len() / ROW_LEN as usize;

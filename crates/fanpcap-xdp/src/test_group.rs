@@ -16,9 +16,6 @@ pub(crate) struct Group {
 }
 
 impl Group {
-    pub(crate) fn table(&self) -> &Table {
-        &self.table
-    }
     pub(crate) fn of(source: &str, lanes: Lanes, dock: DockMaps<'_>) -> Self {
         let tree = tree(source, &|_| Err("none".to_owned())).unwrap();
         let table = Table::create("table", 65_536).unwrap();
@@ -60,6 +57,7 @@ impl Dock {
 
     pub(crate) fn maps(&self) -> DockMaps<'_> {
         DockMaps {
+            ifindex: 0,
             settings: self.settings.as_fd(),
             stamp: self.stamp.as_fd(),
         }

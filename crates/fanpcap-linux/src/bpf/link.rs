@@ -52,16 +52,20 @@ impl LoadedProgram {
 }
 
 impl Attached {
-    /// The link of an XDP program behind `fd`, which comes from another process.
+    /// The link of a BPF program at this hook behind `fd`, which comes from another process.
     ///
     /// # Errors
-    /// `InvalidData` when it is no such link; `EINVAL` when it is no BPF object.
-    pub fn open(fd: OwnedFd) -> io::Result<Self> {
+    /// `InvalidData` when it is no such link.
+    pub fn open(fd: OwnedFd, hook: Hook) -> io::Result<Self> {
         let attached = Self { link: fd };
-        if attached.info()?.kind == LINK_XDP {
+        let kind = match hook {
+            Hook::Generic | Hook::Driver => LINK_XDP,
+            Hook::Egress => LINK_TCX,
+        };
+        if attached.info().is_ok_and(|info| info.kind == kind) {
             return Ok(attached);
         }
-        let text = "it is no BPF link of an XDP program";
+        let text = "it is no BPF link of such a program";
         Err(io::Error::new(io::ErrorKind::InvalidData, text))
     }
 
@@ -174,6 +178,7 @@ const ATTACH_XDP: u32 = 37;
 const ATTACH_TCX_EGRESS: u32 = 47;
 /// enum bpf_link_type.
 const LINK_XDP: u32 = 6;
+const LINK_TCX: u32 = 11;
 
 #[cfg(test)]
 mod tests {
@@ -212,8 +217,8 @@ mod tests {
             assert_eq!(attached.program_id().unwrap(), second.id().unwrap());
             let sent = attached.as_fd().try_clone_to_owned().unwrap();
             let other = second.as_fd().try_clone_to_owned().unwrap();
-            assert!(Attached::open(other).is_err());
-            let received = Attached::open(sent).unwrap();
+            assert!(Attached::open(other, Hook::Generic).is_err());
+            let received = Attached::open(sent, Hook::Generic).unwrap();
             assert_eq!(received.ifindex().unwrap(), index);
             received.detach().unwrap();
             assert_eq!(attached.ifindex().unwrap(), 0);

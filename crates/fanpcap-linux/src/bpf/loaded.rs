@@ -117,6 +117,23 @@ impl Loaded {
         Self::load_by(object, name, |spec| map(name, spec, given))
     }
 
+    /// As [`Loaded::load_with`]. Shares the maps of the same names with `other`, which is compiled
+    /// from the same source for another hook.
+    ///
+    /// # Errors
+    /// As [`Loaded::load_with`].
+    pub fn load_sharing(
+        object: &Object,
+        name: &str,
+        given: &[(&str, BorrowedFd<'_>)],
+        other: &Self,
+    ) -> Result<Self, LoadError> {
+        Self::load_by(object, name, |spec| match other.map(spec.name) {
+            Some(map) if !spec.is_given => map.try_clone(),
+            _ => map(name, spec, given),
+        })
+    }
+
     /// As [`Loaded::load`], with an empty map in place of each map that the object is to be given:
     /// for trials.
     ///

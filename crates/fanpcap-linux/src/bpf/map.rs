@@ -69,6 +69,12 @@ impl Map {
         Self::behind(fd.try_clone_to_owned()?, spec.kind, &shape)
     }
 
+    /// The same map by another descriptor.
+    pub(super) fn try_clone(&self) -> io::Result<Self> {
+        let fd = self.fd.try_clone()?;
+        Ok(Self { fd, ..*self })
+    }
+
     fn behind(fd: OwnedFd, kind: MapKind, shape: &Shape) -> io::Result<Self> {
         let bytes = |len: u32| usize::try_from(len).map_err(|_| io::ErrorKind::InvalidInput);
         Ok(Self {

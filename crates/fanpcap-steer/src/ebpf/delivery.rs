@@ -18,6 +18,11 @@ pub trait Delivery {
     /// The names are not those of this crate's maps.
     fn maps(&self) -> Vec<MapSpec>;
 
+    /// Whether the packets are those that the host sends: the context is `struct __sk_buff`.
+    fn is_of_sent(&self) -> bool {
+        false
+    }
+
     /// Begins with a packet.
     fn arrive(&self, asm: &mut Assembler);
 

@@ -1,15 +1,16 @@
 //! Delivers a packet to a slot: filter, record, wake-up.
 
 use super::copy::copy;
-use super::{FILTERS, RINGS, ROWS, XDP_QUEUE, lane, look_up};
-use crate::layout::{Lanes, ledger, record, row};
+use super::sent;
+use super::{Capture, FILTERS, RINGS, ROWS, Side, XDP_QUEUE, look_up};
+use crate::layout::{ledger, record, row};
 use fanpcap_bpf::assembler::{
     Assembler, If, Label, Op, R0, R1, R2, R3, R6, R7, R8, R9, R10, Width,
 };
 
-/// What the code is made for: the lanes, and the function that runs a slot's filter.
+/// What the code is made for: the capture, and the function that runs a slot's filter.
 pub(super) struct Delivering {
-    pub(super) lanes: Lanes,
+    pub(super) capture: Capture,
     pub(super) filter: Option<Label>,
     /// Where the code goes on; `None` in a BPF function.
     pub(super) done: Option<Label>,
@@ -48,7 +49,10 @@ impl Delivering {
         }
         reserve(asm, &ends);
         self.write(asm);
-        copy(asm, ends.dropped);
+        match self.capture.side {
+            Side::Received => copy(asm, ends.dropped),
+            Side::Sent => sent::copy(asm, ends.dropped),
+        }
         submit(asm);
         self.leave(asm);
         self.end(asm, ends);
@@ -60,7 +64,7 @@ impl Delivering {
         asm.set(R6, R1);
         asm.alu(Op::And, R2, 255);
         asm.alu(Op::Left, R2, self.shift());
-        lane(asm, self.lanes, R1);
+        self.capture.lane(asm, R1);
         asm.alu(Op::Or, R2, R1);
         asm.store(Width::Word, R10, PLACE, R2);
         asm.store(Width::Double, R10, STAMP, R3);
@@ -68,10 +72,20 @@ impl Delivering {
         asm.jump_if(If::Equal, R0, 0, ends.missed);
         asm.set(R7, R0);
         look_up(asm, RINGS, PLACE);
-        asm.jump_if(If::Equal, R0, 0, ends.missed);
+        let no_ring = match self.capture.side {
+            Side::Received => ends.missed,
+            // A member says so that it wants no sent packets.
+            Side::Sent => ends.unwanted,
+        };
+        asm.jump_if(If::Equal, R0, 0, no_ring);
         asm.set(R9, R0);
-        asm.set(R1, R6);
-        asm.call(XDP_GET_BUFF_LEN);
+        match self.capture.side {
+            Side::Received => {
+                asm.set(R1, R6);
+                asm.call(XDP_GET_BUFF_LEN);
+            }
+            Side::Sent => sent::length(asm),
+        }
         asm.store(Width::Word, R10, LEN, R0);
         asm.load(Width::Word, R8, R7, row::SNAPLEN);
         asm.jump_if(If::Equal, R8, 0, ends.missed);
@@ -81,7 +95,7 @@ impl Delivering {
     }
 
     fn shift(&self) -> i32 {
-        self.lanes.stride().trailing_zeros() as i32
+        self.capture.lanes.stride().trailing_zeros() as i32
     }
 
     /// Runs the slot's filter, if it has one, and notes which one has run.
@@ -113,9 +127,14 @@ impl Delivering {
         asm.store(Width::Word, R9, record::CAPLEN, R8);
         asm.load(Width::Word, R1, R10, LEN);
         asm.store(Width::Word, R9, record::LEN, R1);
-        asm.load(Width::Word, R1, R6, XDP_QUEUE);
-        asm.store(Width::Half, R9, record::QUEUE, R1);
-        asm.store(Width::Half, R9, record::FLAGS, 0);
+        match self.capture.side {
+            Side::Received => {
+                asm.load(Width::Word, R1, R6, XDP_QUEUE);
+                asm.store(Width::Half, R9, record::QUEUE, R1);
+                asm.store(Width::Half, R9, record::FLAGS, 0);
+            }
+            Side::Sent => sent::flags(asm),
+        }
         if self.filter.is_some() {
             asm.load(Width::Word, R1, R10, RAN);
             asm.store(Width::Word, R9, record::FILTER, R1);
@@ -133,7 +152,7 @@ impl Delivering {
             self.leave(asm);
         }
         asm.bind(ends.missed);
-        self.lanes.count(asm, LANE, ledger::NO_MEMBER);
+        self.capture.count(asm, LANE, ledger::NO_MEMBER);
         self.leave(asm);
     }
 

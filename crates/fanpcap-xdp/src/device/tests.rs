@@ -1,4 +1,5 @@
 use super::*;
+use crate::program::GroupProgram;
 use crate::rings::MemberRings;
 use crate::test_group::{Group, frame, next};
 use fanpcap_bpf::Instruction;
@@ -6,6 +7,7 @@ use fanpcap_linux::netlink::link;
 use fanpcap_linux::packet::inject::Injector;
 use fanpcap_linux::packet::{self, Address};
 use fanpcap_linux::process::netns;
+use fanpcap_ring::Records;
 use std::process::Command;
 use std::time::{Duration, Instant};
 
@@ -250,6 +252,120 @@ fn each_queue_has_its_lane() {
             let records: Vec<u64> = produced.map(|bytes| bytes / 96).collect();
             assert_eq!(records[0], first);
             assert_eq!(records.iter().sum::<u64>(), 3);
+        }
+    });
+}
+
+/// The frames of ours in the rings: bytes, length on the wire, and packet type.
+fn frames(records: &mut Records) -> Vec<(Vec<u8>, u32, u8)> {
+    let mut all = Vec::new();
+    records.open();
+    while let Some(frame) = records.next_frame().unwrap() {
+        all.push((
+            frame.data().to_vec(),
+            frame.wire_len(),
+            frame.link().pkttype,
+        ));
+    }
+    records.release();
+    all.retain(|(bytes, ..)| bytes.windows(3).any(|part| part == [8, 0, 0x45]));
+    all
+}
+
+#[test]
+#[ignore = "needs root: eBPF, a network namespace, tcx (Linux 6.6)"]
+fn packets_that_the_host_sends_are_captured_with_their_tags() {
+    on_pair(|index| {
+        let device = Device::take_over(index).unwrap();
+        let group = Group::of("main = steer_flow", Lanes::of_device(index), device.maps());
+        assert!(group.program.sees_sent());
+        device.serve(&[(0, program(&group))]).unwrap();
+        let quiet = MemberRings::create(300, None, group.program.lanes(), false).unwrap();
+        group.program.put(0, &quiet, 300).unwrap();
+        let sender = Injector::open("vb").unwrap();
+        let far = Injector::open("va").unwrap();
+        sender.send(&frame(60)).unwrap();
+        assert_eq!(
+            group.program.slot_counts(0).unwanted,
+            0,
+            "nobody wants them"
+        );
+        let (_rings, mut records) = group.rings(300);
+        for len in [60, 64, 301, 1514] {
+            sender.send(&frame(len)).unwrap();
+            far.send(&frame(len)).unwrap();
+            let kept = usize::from(len.min(300));
+            let mut found = Vec::new();
+            await_for("both", || {
+                found.extend(frames(&mut records));
+                found.len() == 2
+            });
+            for (bytes, wire_len, _) in &found {
+                assert_eq!(bytes, &frame(len)[..kept]);
+                assert_eq!(*wire_len, u32::from(len));
+            }
+            let mut types = [found[0].2, found[1].2];
+            types.sort_unstable();
+            assert_eq!(types, [0, 4]);
+        }
+        let counts = group.program.group_counts();
+        let slot = group.program.slot_counts(0);
+        assert_eq!(
+            counts.offered,
+            slot.produced + counts.no_member + counts.nowhere
+        );
+        // Another process has the link too.
+        let own = |fd: &BorrowedFd<'_>| fd.try_clone_to_owned().unwrap();
+        let copies = group.program.descriptors().each_ref().map(own);
+        let other = GroupProgram::open(copies).unwrap();
+        drop(group);
+        assert!(other.sees_sent());
+        sender.send(&frame(60)).unwrap();
+        await_for("by the other's link", || !frames(&mut records).is_empty());
+        drop(other);
+        std::thread::sleep(Duration::from_millis(50));
+        sender.send(&frame(60)).unwrap();
+        assert!(frames(&mut records).is_empty());
+    });
+}
+
+#[test]
+#[ignore = "needs root: eBPF, a network namespace, tcx (Linux 6.6)"]
+fn a_tag_beside_a_sent_frame_is_put_into_it() {
+    on_pair(|index| {
+        // bpf_skb_vlan_push() with the protocol in network order, and TCX_NEXT.
+        let protocol = i32::from(0x8100_u16.to_be());
+        let push = [
+            Instruction::set(2, protocol),
+            Instruction::set(3, 0x2005),
+            Instruction::new(0x85, 0, 0, 0, 18),
+            Instruction::set(0, -1),
+            Instruction::exit(),
+        ];
+        let push = LoadedProgram::load(ProgramKind::SchedCls, "push", &push).unwrap();
+        let _pushed = push.attach(index, Hook::Egress).unwrap();
+        let device = Device::take_over(index).unwrap();
+        let group = Group::of("main = steer_flow", Lanes::of_device(index), device.maps());
+        let sender = Injector::open("vb").unwrap();
+        for snaplen in [1, 12, 14, 16, 17, 80, 300] {
+            let (_rings, mut records) = group.rings(snaplen);
+            for len in [60_u16, 100, 1500] {
+                let plain = frame(len);
+                sender.send(&plain).unwrap();
+                let tagged = [&plain[..12], &[0x81, 0, 0x20, 5], &plain[12..]].concat();
+                let kept = tagged.len().min(snaplen as usize);
+                let mut found = Vec::new();
+                await_for("tagged", || {
+                    records.open();
+                    while let Some(frame) = records.next_frame().unwrap() {
+                        let is_ours = frame.wire_len() == u32::from(len) + 4;
+                        found.extend(is_ours.then(|| frame.data().to_vec()));
+                    }
+                    records.release();
+                    !found.is_empty()
+                });
+                assert_eq!(found, [&tagged[..kept]], "{len} {snaplen}");
+            }
         }
     });
 }
