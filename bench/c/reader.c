@@ -7,6 +7,7 @@
 #include <net/if.h>
 #include <netinet/in.h>
 #include <pcap/pcap.h>
+#include <poll.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -24,6 +25,7 @@
 struct settings {
     const char *device, *filter;
     int snaplen, immediate, timeout, latency, opens, version, buffer, work, plain, group;
+    int exact, polls, skips;
 };
 
 static struct settings set = {.snaplen = 262144, .timeout = 100};
@@ -80,6 +82,13 @@ static void count(u_char *user, const struct pcap_pkthdr *header, const u_char *
     touched += data[0] + data[12];
 }
 
+/* Leaves all packets in the other core's cache. */
+static void skip(u_char *user, const struct pcap_pkthdr *header, const u_char *data)
+{
+    (void)user, (void)header, (void)data;
+    delivered++;
+}
+
 static void count_and_work(u_char *user, const struct pcap_pkthdr *header, const u_char *data)
 {
     count(user, header, data);
@@ -120,7 +129,10 @@ static void open_handle(void)
     check(pcap_set_immediate_mode(pcap, set.immediate), "pcap_set_immediate_mode");
     if (set.buffer)
         check(pcap_set_buffer_size(pcap, set.buffer), "pcap_set_buffer_size");
-    check(pcap_activate(pcap), "pcap_activate");
+    int rc = pcap_activate(pcap);
+    check(rc, "pcap_activate");
+    if (rc && set.exact)
+        fail("pcap_activate warns", rc == PCAP_WARNING ? pcap_geterr(pcap) : pcap_statustostr(rc));
     if (set.filter)
         filter();
 }
@@ -153,10 +165,32 @@ static void print_origin(void)
     printf("{\"library\":\"%s\",\"version\":\"%s\"", library(), pcap_lib_version());
 }
 
+/* Waits for the handle's descriptor, without a time-out, before each read. */
+static int poll_and_read(pcap_handler handler)
+{
+    char error[PCAP_ERRBUF_SIZE];
+    struct pollfd wait = {.fd = pcap_get_selectable_fd(pcap), .events = POLLIN};
+    sigset_t term, before;
+    int rc = 0;
+    if (wait.fd < 0 || pcap_setnonblock(pcap, 1, error) < 0)
+        fail("polling", wait.fd < 0 ? "no selectable descriptor" : error);
+    sigemptyset(&term);
+    sigaddset(&term, SIGTERM);
+    /* The signal comes during the wait alone, so that none is missed. */
+    sigprocmask(SIG_BLOCK, &term, &before);
+    while (!stopped && rc >= 0) {
+        if (ppoll(&wait, 1, NULL, &before) < 0 && errno != EINTR)
+            fail("ppoll", strerror(errno));
+        rc = pcap_dispatch(pcap, -1, handler, NULL);
+    }
+    return rc;
+}
+
 /* Reads until it is told to stop, then what is left. */
 static void capture(void)
 {
-    pcap_handler handler = set.latency ? time_probe : set.work ? count_and_work : count;
+    pcap_handler handler = set.latency ? time_probe : set.work ? count_and_work
+                         : set.skips   ? skip       : count;
     char error[PCAP_ERRBUF_SIZE];
     struct pcap_stat stats;
     int rc = 0;
@@ -165,10 +199,12 @@ static void capture(void)
         busy = set.work - clock_cost();
     puts("ready");
     long long start = now(CLOCK_THREAD_CPUTIME_ID);
+    if (set.polls)
+        rc = poll_and_read(handler);
     while (!stopped && rc >= 0)
         rc = pcap_loop(pcap, -1, handler, NULL);
     if (rc != PCAP_ERROR_BREAK)
-        check(rc, "pcap_loop");
+        check(rc, "reading");
     if (pcap_setnonblock(pcap, 1, error) < 0)
         fail("pcap_setnonblock", error);
     while ((rc = pcap_dispatch(pcap, -1, handler, NULL)) > 0 || rc == PCAP_ERROR_BREAK)
@@ -261,7 +297,7 @@ static void open_often(void)
 
 static void arguments(int argc, char **argv)
 {
-    for (int option; (option = getopt(argc, argv, "i:s:t:f:o:b:w:g:ILVR")) != -1;)
+    for (int option; (option = getopt(argc, argv, "i:s:t:f:o:b:w:g:EILPRSV")) != -1;)
         switch (option) {
         case 'i': set.device = optarg; break;
         case 's': set.snaplen = atoi(optarg); break;
@@ -272,6 +308,9 @@ static void arguments(int argc, char **argv)
         case 'w': set.work = atoi(optarg); break;
         case 'g': set.group = atoi(optarg); break;
         case 'R': set.plain = 1; break;
+        case 'E': set.exact = 1; break;
+        case 'P': set.polls = 1; break;
+        case 'S': set.skips = 1; break;
         case 'I': set.immediate = 1; break;
         case 'L': set.latency = 1; break;
         case 'V': set.version = 1; break;
@@ -279,7 +318,7 @@ static void arguments(int argc, char **argv)
         }
     if (!set.device || set.opens < 0 || set.opens > MOST)
         fail("usage", "reader -i DEVICE [-s SNAPLEN] [-t MS] [-f FILTER] [-o OPENS] [-b BYTES]"
-             " [-w NANOSECONDS] [-g GROUP] [-ILVR]");
+             " [-w NANOSECONDS] [-g GROUP] [-EILPRSV]");
 }
 
 int main(int argc, char **argv)

@@ -1,26 +1,30 @@
 //! The bench: a wire, a generator and a reader on a core each, and one run of them.
 
-use std::path::Path;
+use std::io;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use anyhow::{Context, Result, ensure};
-use fanpcap_testkit::{Injector, Member, Scratch};
+use anyhow::{Context, Error, Result, ensure};
+use fanpcap_testkit::{Injector, Member, Scratch, await_for};
 
-use crate::generator::{self, Load, Sent, Way, frame};
+use crate::generator::{self, Launch, Load, Sent, Way, frame};
 use crate::libraries::{Libraries, Side};
 use crate::out::tell;
 use crate::reader::{self, Core, Reader, Seat, Settings, Work};
 use crate::refusal::Refusal;
 use crate::topology::Pair;
-use crate::wire::{Verdict, Wire};
+use crate::verdict::Verdict;
+use crate::wire::Wire;
 
 /// Options of a session; the same for all runs.
 #[derive(Clone, Debug)]
 pub(crate) struct Options {
     /// Duration of a flood.
     pub(crate) time: Duration,
-    /// The libraries, and the driver on our side.
-    pub(crate) libraries: Libraries,
+    /// The directory of our library.
+    pub(crate) library: PathBuf,
+    /// `PCAP_DRIVER` on our side, if set.
+    pub(crate) driver: Option<String>,
     /// Don't try live frames.
     pub(crate) portable: bool,
     /// Accept runs while others use the same CPUs.
@@ -55,15 +59,31 @@ pub(crate) struct Arrived {
     pub(crate) dropped: u64,
 }
 
+/// Within this time nothing of a reader that has ended is left at its device.
+const LEAVING: Duration = Duration::from_secs(2);
+
+/// Whether the device has another XDP program.
+fn is_busy(error: &Error) -> bool {
+    let error = error.downcast_ref::<io::Error>();
+    error.is_some_and(|error| error.kind() == io::ErrorKind::ResourceBusy)
+}
+
 impl Bench {
     /// Creates namespaces, devices and the reader, and determines how frames can be sent. The
     /// calling thread must be in a network namespace of its own.
     pub(crate) fn new(options: Options) -> Result<Self> {
         let cpus = Pair::choose(options.cpus)?;
         let scratch = Scratch::new()?;
+        let wire = Wire::new()?;
+        let steal = format!("steal@{} = yes\n", wire.far());
+        let libraries = Libraries {
+            ours: options.library,
+            driver: options.driver,
+            steal: scratch.write("steal.conf", &steal)?,
+        };
         let mut bench = Self {
-            wire: Wire::new()?,
-            reader: Reader::compile(&scratch, options.libraries)?,
+            wire,
+            reader: Reader::compile(&scratch, libraries)?,
             scratch,
             way: Way::Sendmmsg,
             time: options.time,
@@ -113,6 +133,43 @@ impl Bench {
         Ok(reader::told(&ended, side, self.library())?.version)
     }
 
+    /// Runs `work` with the far device as readers on `side` and frames sent in this way need it.
+    /// Our XDP engine attaches a BPF program of its own. Otherwise the device takes live frames
+    /// only with the bench's program, and copies each skb with one.
+    pub(crate) fn arranged<T>(
+        &self,
+        side: Side,
+        way: Way,
+        work: impl FnOnce() -> Result<T>,
+    ) -> Result<T> {
+        let attaches = self.libraries().attach_program(side);
+        if !attaches && way == self.way {
+            return work();
+        }
+        self.wire.take_no_frames();
+        let done = work();
+        let restored = self.restore();
+        let done = done?;
+        restored?;
+        Ok(done)
+    }
+
+    /// Makes the far device take frames in the bench's usual way again. The BPF program of a reader
+    /// that has ended may stay for a moment.
+    pub(crate) fn restore(&self) -> Result<()> {
+        if self.way == Way::Sendmmsg {
+            self.wire.take_no_frames();
+            return Ok(());
+        }
+        await_for("the far device to be free", LEAVING, || {
+            match self.wire.take_frames(Verdict::Pass) {
+                Ok(()) => Ok(Some(())),
+                Err(error) if is_busy(&error) => Ok(None),
+                Err(error) => Err(error),
+            }
+        })
+    }
+
     /// Starts a reader alone at the far end.
     pub(crate) fn read(&self, side: Side, settings: Settings, work: Work) -> Result<Member> {
         self.seat(side, settings, work, Seat::ALONE)
@@ -160,12 +217,22 @@ impl Bench {
 
     /// Starts a generator at the near end.
     pub(crate) fn start_generator(&self, load: Load) -> Result<Member> {
-        self.start_generator_for(load, None)
+        self.launch(self.launch_of(load))
     }
 
-    fn start_generator_for(&self, load: Load, reader: Option<u32>) -> Result<Member> {
-        let on = (self.generator_cpu, self.library());
-        generator::start(&self.wire, on, (load, reader), &self.scratch)
+    /// A generator on its usual CPU.
+    fn launch_of(&self, load: Load) -> Launch {
+        Launch {
+            cpu: self.generator_cpu,
+            load,
+            reader: None,
+            at: None,
+        }
+    }
+
+    /// Starts this generator at the near end.
+    pub(crate) fn launch(&self, launch: Launch) -> Result<Member> {
+        generator::start(&self.wire, self.library(), launch, &self.scratch)
     }
 
     /// Runs a generator to its end.
@@ -176,7 +243,11 @@ impl Bench {
     /// Runs a generator to its end. Also returns the reader's CPU time in nanoseconds at the first
     /// and at the last frame.
     pub(crate) fn generate_for(&self, load: Load, reader: u32) -> Result<(Sent, (u64, u64))> {
-        let sent = generator::finish(self.start_generator_for(load, Some(reader))?)?;
+        let launch = Launch {
+            reader: Some(reader),
+            ..self.launch_of(load)
+        };
+        let sent = generator::finish(self.launch(launch)?)?;
         let times = sent.reader_ns;
         Ok((
             sent,

@@ -45,6 +45,15 @@ impl Cores {
 
     /// Whether they and the generator had their cores to themselves, once the generator has ended.
     pub(crate) fn undisturbed(&self, sent: &Sent, woken: bool) -> Result<Result<(), Refusal>> {
+        self.undisturbed_by(&[(self.generator_cpu, *sent)], woken)
+    }
+
+    /// The same for generators on these CPUs.
+    pub(crate) fn undisturbed_by(
+        &self,
+        generators: &[(usize, Sent)],
+        woken: bool,
+    ) -> Result<Result<(), Refusal>> {
         if self.shared {
             return Ok(Ok(()));
         }
@@ -52,9 +61,9 @@ impl Cores {
         let anywhere = self.of(None)?;
         for watch in &self.watches {
             let mut own = anywhere + self.of(Some(watch.cpu()))?;
-            if watch.cpu() == self.generator_cpu {
-                own += Duration::from_nanos(sent.process_cpu_ns);
-            }
+            let here = generators.iter().filter(|(cpu, _)| *cpu == watch.cpu());
+            let sending = here.map(|(_, sent)| sent.process_cpu_ns).sum();
+            own += Duration::from_nanos(sending);
             if let Err(refusal) = foreign_share(watch.cpu(), watch.foreign(own)?, woken) {
                 return Ok(Err(refusal));
             }

@@ -21,7 +21,8 @@ pub(crate) enum Figure {
     ApplicationReceived,
     /// `ps_drop`.
     ApplicationDropped,
-    /// Packets that reached the callback, per second of sending.
+    /// Packets that reached the callback, per second of sending; of a BPF program without a reader:
+    /// frames that it took.
     CapturedPps,
     /// The same as a percentage of the frames sent.
     CapturedShare,
@@ -39,6 +40,8 @@ pub(crate) enum Figure {
     LatencyP50Us,
     /// The same for the slowest hundredth.
     LatencyP99Us,
+    /// The same for the slowest of all.
+    LatencyMaxUs,
     /// `pcap_open_live`, with the filter if there is one.
     OpenUs,
     /// The same up to the first packet.
@@ -90,6 +93,7 @@ impl Figure {
             Self::GeneratorNs => ("generator and kernel CPU, ns/frame", LOWER, 0),
             Self::LatencyP50Us => ("latency p50, us", LOWER, 0),
             Self::LatencyP99Us => ("latency p99, us", LOWER, 0),
+            Self::LatencyMaxUs => ("latency max, us", LOWER, 0),
             Self::OpenUs => ("open, us", LOWER, 0),
             Self::FirstUs => ("open to first packet, us", LOWER, 0),
             Self::CloseUs => ("close, us", LOWER, 0),
@@ -116,14 +120,14 @@ impl Figure {
         self.told().1
     }
 
-    /// Whether thousandths matter.
-    pub(crate) fn is_fine(self) -> bool {
-        self.told().2 == 3
+    /// Number of decimals.
+    pub(crate) fn digits(self) -> usize {
+        self.told().2
     }
 
     /// A value with its number of decimals.
     pub(crate) fn format(self, value: f64) -> String {
-        let digits = self.told().2;
+        let digits = self.digits();
         format!("{value:.digits$}")
     }
 }

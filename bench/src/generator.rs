@@ -15,6 +15,7 @@ use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
 use crate::priority;
+use crate::refusal::{Refusal, at_once};
 use crate::wire::Wire;
 
 /// What to send; the arguments of the hidden subcommand `generate`.
@@ -47,6 +48,9 @@ pub(crate) struct Traffic {
     /// A process whose CPU time is told as of the first frame and of the last
     #[arg(long)]
     reader: Option<u32>,
+    /// Nanoseconds of `CLOCK_MONOTONIC` before which no frame is sent
+    #[arg(long)]
+    at: Option<u64>,
 }
 
 /// The generator's report.
@@ -54,6 +58,8 @@ pub(crate) struct Traffic {
 pub(crate) struct Sent {
     /// Frames.
     pub(crate) frames: u64,
+    /// `CLOCK_MONOTONIC` just before the first frame.
+    pub(crate) begin: u64,
     /// From the first to the last frame.
     pub(crate) nanoseconds: u64,
     /// CPU time between the first and the last frame.
@@ -73,6 +79,27 @@ impl Sent {
     /// Frames per second.
     pub(crate) fn pps(&self) -> f64 {
         self.frames as f64 / self.seconds()
+    }
+
+    /// What generators have sent that sent at the same time.
+    ///
+    /// # Errors
+    /// They did not.
+    pub(crate) fn together(all: &[Self]) -> Result<Self, Refusal> {
+        let longest = all.iter().map(|sent| sent.nanoseconds).max().unwrap_or(0);
+        let begin = all.iter().map(|sent| sent.begin).min().unwrap_or(0);
+        let ends = all.iter().map(|sent| sent.begin + sent.nanoseconds);
+        let nanoseconds = ends.max().unwrap_or(0) - begin;
+        let sum = |count: fn(&Self) -> u64| all.iter().map(count).sum();
+        at_once(longest as f64 / nanoseconds as f64)?;
+        Ok(Self {
+            frames: sum(|sent| sent.frames),
+            begin,
+            nanoseconds,
+            cpu_ns: sum(|sent| sent.cpu_ns),
+            process_cpu_ns: sum(|sent| sent.process_cpu_ns),
+            reader_ns: None,
+        })
     }
 
     /// The generator's share of its core.
@@ -106,13 +133,40 @@ pub(crate) enum Load {
     Probes(u64, Duration),
 }
 
+impl Load {
+    /// How the frames are sent; probes are single skbs.
+    pub(crate) fn way(self) -> Option<Way> {
+        match self {
+            Self::Flood(_, way, _) | Self::Paced { way, .. } => Some(way),
+            Self::Probes(..) => None,
+        }
+    }
+}
+
+/// A generator's process.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Launch {
+    pub(crate) cpu: usize,
+    pub(crate) load: Load,
+    /// The reader whose CPU time it tells.
+    pub(crate) reader: Option<u32>,
+    /// `CLOCK_MONOTONIC` before which it sends no frame.
+    pub(crate) at: Option<u64>,
+}
+
 /// Starts a generator on the wire's near end.
 pub(crate) fn start(
     wire: &Wire,
-    (cpu, library): (usize, &Path),
-    (load, reader): (Load, Option<u32>),
+    library: &Path,
+    launch: Launch,
     scratch: &Scratch,
 ) -> Result<Member> {
+    let Launch {
+        cpu,
+        load,
+        reader,
+        at,
+    } = launch;
     let own = env::current_exe().context("this program's file")?;
     let mut program = priority::program(library, own, "", None)
         .args(["generate", "--device", wire.near()])
@@ -136,7 +190,9 @@ pub(crate) fn start(
             .args(["--interval", &interval.as_micros().to_string()]),
     };
     let reader = reader.map(|pid| ["--reader".to_owned(), pid.to_string()]);
-    program.args(reader.into_iter().flatten()).start(scratch)
+    let at = at.map(|at| ["--at".to_owned(), at.to_string()]);
+    let program = program.args(reader.into_iter().chain(at).flatten());
+    program.start(scratch)
 }
 
 /// Waits for the generator's end and returns its report.
@@ -170,11 +226,28 @@ mod tests {
     use fanpcap_testkit::{Program, netns};
 
     use super::*;
-    use crate::wire::Verdict;
+    use crate::verdict::Verdict;
+
+    #[test]
+    fn what_is_sent_together_is_summed_and_what_is_not_is_refused() {
+        let sent = |begin, nanoseconds| Sent {
+            frames: 1_000,
+            begin,
+            nanoseconds,
+            cpu_ns: 10,
+            process_cpu_ns: 20,
+            reader_ns: None,
+        };
+        let both = Sent::together(&[sent(5_000, 1_000_000), sent(9_000, 1_000_000)]).unwrap();
+        assert_eq!((both.frames, both.begin, both.cpu_ns), (2_000, 5_000, 20));
+        assert_eq!(both.nanoseconds, 1_004_000);
+        let apart = Sent::together(&[sent(5_000, 1_000_000), sent(600_000, 1_000_000)]);
+        assert!(matches!(apart, Err(Refusal::Apart(share)) if share < 0.7));
+    }
 
     /// Captures 16384 frames or more of `way`: every flow must occur, and tcpdump must accept all
     /// checksums.
-    fn frames_are_well_made(way: Way) -> Result<()> {
+    fn frames_are_well_made(way: Way, len: usize) -> Result<()> {
         let wire = Wire::new()?;
         if way == Way::LiveFrames {
             wire.take_frames(Verdict::Pass)?;
@@ -186,13 +259,14 @@ mod tests {
         let traffic = Traffic {
             device: wire.near().to_owned(),
             cpu: 0,
-            len: 60,
+            len,
             milliseconds: Some(40),
             rate: None,
             portable: way == Way::Sendmmsg,
             probes: None,
             interval: 0,
             reader: None,
+            at: None,
         };
         let sent = generate(&traffic)?;
         fanpcap_testkit::member::wait_for_packets(
@@ -210,12 +284,15 @@ mod tests {
     #[test]
     #[ignore = "needs root: namespaces, eBPF"]
     fn live_frames_are_well_made() {
-        netns::within_new(|| frames_are_well_made(Way::LiveFrames)).unwrap();
+        // The last bytes of the second length are written one by one.
+        for len in [frame::SHORTEST, 63] {
+            netns::within_new(|| frames_are_well_made(Way::LiveFrames, len)).unwrap();
+        }
     }
 
     #[test]
     #[ignore = "needs root: namespaces, packet sockets"]
     fn frames_by_sendmmsg_are_well_made() {
-        netns::within_new(|| frames_are_well_made(Way::Sendmmsg)).unwrap();
+        netns::within_new(|| frames_are_well_made(Way::Sendmmsg, frame::SHORTEST)).unwrap();
     }
 }

@@ -11,6 +11,7 @@ mod priority;
 mod libraries;
 mod refusal;
 mod topology;
+mod verdict;
 mod wire;
 mod generator;
 mod reader;
@@ -44,7 +45,6 @@ use bench::{Bench, Options};
 use compare::Compare;
 use compiler::Compiling;
 use generator::Traffic;
-use libraries::Libraries;
 use machine::{Machine, Session};
 use measure::{Measure, Taken, Taking};
 use out::{note, tell};
@@ -150,7 +150,7 @@ fn list() {
     for row in ROWS {
         tell!("{:<12} {}", row.name, row.what);
         for goal in row.goals {
-            tell!("{:<12} - {}: {}", "", goal.what, goal.must.text());
+            tell!("{:<12} - {}: {}", "", goal.what, goal.bound());
         }
     }
 }
@@ -174,10 +174,8 @@ fn measure(arguments: &Arguments, library: PathBuf) -> Result<ExitCode> {
     };
     let options = Options {
         time: Duration::from_millis(milliseconds),
-        libraries: Libraries {
-            ours: library,
-            driver: (arguments.driver != "none").then(|| arguments.driver.clone()),
-        },
+        library,
+        driver: (arguments.driver != "none").then(|| arguments.driver.clone()),
         portable: arguments.portable,
         shared: arguments.shared,
         stray: arguments.stray,

@@ -8,43 +8,67 @@ use serde::Serialize;
 
 use crate::priority;
 
-/// The library that a process runs on.
+/// The library that a process runs on, and the engine if that is given.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum Side {
     /// Our staged library.
     Ours,
+    /// Our staged library on its XDP engine.
+    Xdp(Host),
     /// The system's libpcap.
     System,
+}
+
+/// What the host gets of the packets that the XDP engine captures.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum Host {
+    /// All: `XDP_PASS`.
+    All,
+    /// None: `steal@DEVICE = yes`, `XDP_DROP`.
+    Nothing,
 }
 
 impl Side {
     /// The side of a column with this key.
     pub(crate) fn of(key: &str) -> Self {
-        if key == "system" {
-            Self::System
-        } else {
-            Self::Ours
+        match key {
+            "system" => Self::System,
+            "xdp" => Self::Xdp(Host::All),
+            "steal" => Self::Xdp(Host::Nothing),
+            _ => Self::Ours,
         }
+    }
+
+    /// Whether a process on this side runs on our library.
+    pub(crate) fn is_ours(self) -> bool {
+        self != Self::System
     }
 
     /// Name in the table.
     pub(crate) fn name(self) -> &'static str {
         match self {
             Self::Ours => "fanpcap",
+            Self::Xdp(_) => "fanpcap, xdp",
             Self::System => "libpcap",
         }
     }
 }
 
-/// Our library's directory, and its driver.
+/// Our library's directory, and its settings.
 #[derive(Clone, Debug)]
 pub(crate) struct Libraries {
     /// The directory of our library.
     pub(crate) ours: PathBuf,
     /// `PCAP_DRIVER` on our side, if set.
     pub(crate) driver: Option<String>,
+    /// A config file that takes all packets of the reader's device from the host.
+    pub(crate) steal: PathBuf,
 }
+
+/// `PCAP_DRIVER` for the XDP engine.
+const XDP: &str = "xdp";
 
 impl Libraries {
     /// An application on one of the libraries that prints `ready` once it captures. It has the
@@ -60,8 +84,21 @@ impl Libraries {
         match (side, &self.driver) {
             (Side::Ours, Some(driver)) => started.set("PCAP_DRIVER", driver),
             (Side::Ours, None) => started,
+            (Side::Xdp(Host::All), _) => started.set("PCAP_DRIVER", XDP),
+            (Side::Xdp(Host::Nothing), _) => started
+                .set("PCAP_DRIVER", XDP)
+                .set("PCAP_CONFIG", &self.steal),
             // An empty value counts as unset.
             (Side::System, _) => started.set("LD_LIBRARY_PATH", OsStr::new("")),
+        }
+    }
+
+    /// Whether a process on this side attaches an XDP program to its device.
+    pub(crate) fn attach_program(&self, side: Side) -> bool {
+        match side {
+            Side::Ours => self.driver.as_deref() == Some(XDP),
+            Side::Xdp(_) => true,
+            Side::System => false,
         }
     }
 }

@@ -78,7 +78,7 @@ pub(crate) fn start(bench: &Bench, side: Option<Side>, program: Program) -> Resu
             .iter()
             .any(|file| file.starts_with(bench.library()));
         ensure!(
-            on_ours == (side == Side::Ours),
+            on_ours == side.is_ours(),
             "a program for {} ran on {libraries:?}",
             side.name()
         );

@@ -64,12 +64,16 @@ pub(crate) enum Work {
     Introduce,
     /// Counts packets until a signal.
     Count,
+    /// The same, but looks at no packet.
+    Skip,
     /// Counts packets, and burns this many nanoseconds of CPU time for each.
     Busy(u32),
     /// Counts packets by recvfrom(2), without libpcap and without a ring.
     Receive,
     /// Counts packets, and measures the age of each probe.
     Time,
+    /// The same, but polls the handle's descriptor without a time-out.
+    TimePolling,
     /// Opens this many handles one after another, each up to its first packet.
     Open(u32),
 }
@@ -153,6 +157,7 @@ pub(crate) struct Times {
     pub(crate) count: u64,
     pub(crate) p50: i64,
     pub(crate) p99: i64,
+    pub(crate) max: i64,
 }
 
 /// The source text: an installed command has no source tree.
@@ -209,6 +214,8 @@ impl Reader {
             Some((group, mode)) => program.group(group, mode),
             None => program,
         };
+        // A handle that falls back to another engine warns.
+        let program = program.args(matches!(side, Side::Xdp(_)).then_some("-E"));
         let program = with(program, settings, work);
         wire.at_far(|| program.start(scratch))
             .with_context(|| format!("a reader on {}", side.name()))
@@ -234,7 +241,7 @@ pub(crate) fn told(ended: &Ended, side: Side, ours: &Path) -> Result<ReaderRepor
         .context("the reader's library")?;
     let is_ours = file.starts_with(ours);
     ensure!(
-        is_ours == (side == Side::Ours),
+        is_ours == side.is_ours(),
         "the reader for {} ran on {}",
         side.name(),
         file.display()
@@ -261,9 +268,11 @@ fn with(program: Program, settings: Settings, work: Work) -> Program {
     match work {
         Work::Introduce => program.arg("-V"),
         Work::Count => program,
+        Work::Skip => program.arg("-S"),
         Work::Busy(ns) => program.args(["-w", &ns.to_string()]),
         Work::Receive => program.arg("-R"),
         Work::Time => program.arg("-L"),
+        Work::TimePolling => program.args(["-L", "-P"]),
         Work::Open(count) => program.args(["-o", &count.to_string()]),
     }
 }

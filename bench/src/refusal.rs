@@ -44,6 +44,8 @@ pub(crate) enum Refusal {
     Generator(f64),
     /// The generator sent this share of the requested frames.
     Late(f64),
+    /// Generators that belong together did so for this share of the time.
+    Apart(f64),
     /// Other processes took this share of a core.
     Foreign(usize, f64),
 }
@@ -52,6 +54,8 @@ pub(crate) enum Refusal {
 const OWN_SHARE: f64 = 0.9;
 /// Allowed deviation from a requested rate.
 const OFF_RATE: f64 = 0.02;
+/// Allowed share of the time in which only one of several generators sends.
+const OFF_TIME: f64 = 0.05;
 /// Allowed foreign share of a core.
 const FOREIGN_SHARE: f64 = 0.1;
 /// The same for a core whose reader wakes for each packet: the kernel accounts wake-ups to no
@@ -78,7 +82,10 @@ impl Counters {
 impl Refusal {
     /// Whether the run was valid but other processes disturbed it.
     pub(crate) fn is_for_others(&self) -> bool {
-        matches!(self, Self::Generator(_) | Self::Late(_) | Self::Foreign(..))
+        matches!(
+            self,
+            Self::Generator(_) | Self::Late(_) | Self::Apart(_) | Self::Foreign(..)
+        )
     }
 }
 
@@ -106,6 +113,14 @@ pub(crate) fn generator_share(share: f64) -> Result<(), Refusal> {
 pub(crate) fn on_time(share: f64) -> Result<(), Refusal> {
     if (1.0 - share).abs() > OFF_RATE {
         return Err(Refusal::Late(share));
+    }
+    Ok(())
+}
+
+/// Refuses a run whose generators did not send at the same time.
+pub(crate) fn at_once(share: f64) -> Result<(), Refusal> {
+    if 1.0 - share > OFF_TIME {
+        return Err(Refusal::Apart(share));
     }
     Ok(())
 }
@@ -163,6 +178,13 @@ impl fmt::Display for Refusal {
                 write!(
                     f,
                     "the generator sent {:.1} % of the rate asked for",
+                    share * 100.0
+                )
+            }
+            Self::Apart(share) => {
+                write!(
+                    f,
+                    "the generators sent together for {:.0} % of the time",
                     share * 100.0
                 )
             }

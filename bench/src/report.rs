@@ -43,6 +43,9 @@ struct Outcome {
     /// `None` if a column could not be measured here.
     spread: Option<Spread>,
     must: Must,
+    aim: Option<f64>,
+    #[serde(skip)]
+    bound: String,
     /// `None` if the goal was not measured.
     passed: Option<bool>,
     /// Every run has the same figures, so one round is enough.
@@ -205,6 +208,8 @@ impl Outcome {
             over: goal.over,
             spread,
             must: goal.must,
+            aim: goal.aim,
+            bound: goal.bound(),
             passed: spread.map(|spread| goal.must.holds(spread)),
             constant: goal.measure.constant(),
             absent: taken.absent.iter().map(why).collect(),
@@ -226,8 +231,7 @@ impl Outcome {
         };
         let value = match self.compared {
             Compared::Ratio => table::digits(spread, 3),
-            Compared::Alone if self.figure.is_fine() => table::digits(spread, 3),
-            Compared::Alone => table::digits(spread, 2),
+            Compared::Alone => table::digits(spread, self.figure.digits()),
             Compared::Difference => {
                 let [median, least, most] = [spread.median, spread.least, spread.most];
                 format!("{median:.0} ({least:.0} to {most:.0})")
@@ -240,11 +244,7 @@ impl Outcome {
             }
             Must::AtLeast(_) | Must::AtMost(_) | Must::Parity(_) => "SHORT",
         };
-        let line = format!(
-            "{:<40}{value:<24}{:<30}{verdict}",
-            self.what,
-            self.must.text()
-        );
+        let line = format!("{:<40}{value:<24}  {:<30}{verdict}", self.what, self.bound);
         line.trim_end().to_owned()
     }
 }

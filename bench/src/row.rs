@@ -32,6 +32,8 @@ pub(crate) struct Goal {
     /// The one that is taken off both first.
     pub(crate) over: Option<&'static str>,
     pub(crate) must: Must,
+    /// Beyond the bound: what the median is meant to reach.
+    pub(crate) aim: Option<f64>,
 }
 
 /// What a round comes to.
@@ -77,6 +79,7 @@ impl Goal {
             to: "system",
             over: None,
             must,
+            aim: None,
         }
     }
 
@@ -108,6 +111,20 @@ impl Goal {
             of,
             ..self
         }
+    }
+
+    /// With a value that the median is meant to reach.
+    pub(crate) const fn aim(self, aim: f64) -> Self {
+        Self {
+            aim: Some(aim),
+            ..self
+        }
+    }
+
+    /// For people: the bound and the aim.
+    pub(crate) fn bound(&self) -> String {
+        let aim = self.aim.map(|aim| format!(", aim {aim}"));
+        self.must.text() + &aim.unwrap_or_default()
     }
 
     /// The rounds' values for this goal; none when one of them is missing or no number.

@@ -2,17 +2,24 @@
 
 mod compile;
 mod trials;
+mod unread;
 mod copies;
 mod fanout;
 mod flood;
 mod generator;
+mod latency;
 mod membership;
 mod peers;
 mod placement;
 mod paper;
 mod probes;
+mod queues;
 mod real;
 mod steering;
+mod wakeup;
+mod xdp;
+mod xdp_cost;
+mod xdp_members;
 
 use crate::measure::Column;
 use crate::row::Row;
@@ -34,6 +41,12 @@ pub(crate) static ROWS: &[&Row] = &[
     &real::FANOUT_REAL,
     &generator::GEN,
     &peers::PEERS,
+    &xdp::XDP,
+    &xdp::XDP_SKB,
+    &xdp_cost::XDP_COST,
+    &peers::XDP_PEERS,
+    &xdp_members::XDP_MEMBERS,
+    &wakeup::WAKEUP,
     &steering::STEERING,
     &compile::COMPILE,
     &copies::COPIES,

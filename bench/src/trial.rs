@@ -20,6 +20,9 @@ pub(crate) const SETTLE: Duration = Duration::from_millis(150);
 /// which the kernel hands over a partly filled block.
 pub(crate) const GRACE: Duration = Duration::from_millis(250);
 
+/// Probes of which their rate tells whether the generator was on time.
+const MANY: u64 = 1000;
+
 /// The parts of a trial.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Trial<'a> {
@@ -42,6 +45,11 @@ pub(crate) struct Done {
 impl Trial<'_> {
     /// Runs the trial; a refusal says why it does not count.
     pub(crate) fn run(&self, bench: &Bench) -> Result<Result<Done, Refusal>> {
+        let way = self.load.way().unwrap_or(bench.way);
+        bench.arranged(self.side, way, || self.run_on(bench))
+    }
+
+    fn run_on(&self, bench: &Bench) -> Result<Result<Done, Refusal>> {
         let before = bench.arrived()?;
         let members = self
             .seats
@@ -128,6 +136,9 @@ impl Trial<'_> {
             _ if bench.shared => Ok(()),
             Load::Flood(..) if self.seats.iter().all(alone) => generator_share(sent.share()),
             Load::Paced { pps, .. } => on_time(sent.pps() / pps as f64),
+            Load::Probes(count, interval) if count >= MANY => {
+                on_time(sent.pps() * interval.as_secs_f64())
+            }
             Load::Flood(..) | Load::Probes(..) => Ok(()),
         }
     }

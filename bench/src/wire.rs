@@ -5,29 +5,19 @@ use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::process;
 
 use anyhow::{Context, Result};
-use fanpcap_bpf::{Instruction, ProgramKind};
-use fanpcap_linux::bpf::{Attached, Hook, LoadedProgram};
+use fanpcap_linux::bpf::{Attached, Hook};
 use fanpcap_linux::interface;
 use fanpcap_testkit::netns::{current, enter, enter_quiet};
 use fanpcap_testkit::veth::{self, Counters, Veth, ip};
+
+use crate::verdict::Verdict;
 
 /// The generator's device, and the reader's.
 const NEAR: &str = "fpbnear";
 const FAR: &str = "fpbfar";
 
 /// One queue for each working CPU, so that none is shared.
-const QUEUES: usize = 2;
-
-impl Verdict {
-    /// Returns the action for every frame: enum xdp_action of linux/bpf.h in register 0, exit.
-    fn program(self) -> [Instruction; 2] {
-        let action = match self {
-            Self::Drop => 1,
-            Self::Pass => 2,
-        };
-        [Instruction::set(0, action), Instruction::exit()]
-    }
-}
+pub(crate) const QUEUES: usize = 2;
 
 /// The wire. One thread creates, uses and drops it, and stays in the near namespace. The namespaces
 /// end with that thread and its processes.
@@ -36,15 +26,6 @@ pub(crate) struct Wire {
     near: OwnedFd,
     far: OwnedFd,
     program: RefCell<Option<Attached>>,
-}
-
-/// The far device's action on a frame, before the frame becomes an skb.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Verdict {
-    /// Lets it through to the stack.
-    Pass,
-    /// Drops it.
-    Drop,
 }
 
 impl Wire {
@@ -92,7 +73,7 @@ impl Wire {
     /// Makes the far device accept live frames: a veth does so only with an XDP program.
     pub(crate) fn take_frames(&self, verdict: Verdict) -> Result<()> {
         self.take_no_frames();
-        let program = LoadedProgram::load(ProgramKind::Xdp, "verdict", &verdict.program())?;
+        let program = verdict.load()?;
         let attached = self.at_far(|| {
             let index = interface::index(FAR).context("the reader's device")?;
             program

@@ -105,6 +105,29 @@ fn two_workers_of_a_group_get_what_was_sent_once() {
 
 #[test]
 #[ignore = "needs root: namespaces, eBPF"]
+fn the_engine_xdp_is_measured_beside_the_systems_library() {
+    let scratch = Scratch::new().unwrap();
+    let output = quickly("xdp", &scratch, &[]).unwrap();
+    let said = said(&output);
+    assert!(output.status.success(), "{said}");
+    assert!(said.contains("aim 3.2"), "{said}");
+
+    let json = fs::read(scratch.file("results/xdp.json")).unwrap();
+    let report: serde_json::Value = serde_json::from_slice(&json).unwrap();
+    let goal = &report["goals"][0];
+    assert_eq!(goal["aim"], 3.2);
+    for round in goal["rounds"].as_array().unwrap() {
+        for column in ["steal", "system"] {
+            let figure = |name: &str| round[column][name].as_f64().unwrap();
+            let told = figure("application_received") + figure("application_dropped");
+            assert_eq!(told, figure("sent"), "{round}");
+        }
+        assert!(round["limit"]["captured_pps"].as_f64().unwrap() > 0.0);
+    }
+}
+
+#[test]
+#[ignore = "needs root: namespaces, eBPF"]
 fn a_run_of_a_group_whose_counters_disagree_is_refused() {
     let scratch = Scratch::new().unwrap();
     let output = quickly("copies", &scratch, &["--stray"]).unwrap();

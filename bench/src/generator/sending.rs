@@ -1,11 +1,13 @@
 //! The generator process's work: floods, frames at a rate, or single probes.
 
+use std::hint;
 use std::sync::atomic::AtomicBool;
 use std::thread;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
 use fanpcap_gen::{Choice, Pace, Plan, Rate, Sender, Until};
+use fanpcap_linux::wait::clock;
 use fanpcap_testkit::Injector;
 
 use super::{Sent, Traffic, frame};
@@ -32,14 +34,19 @@ pub(super) fn frames(traffic: &Traffic, time: Duration) -> Result<Sent> {
     let pool = frame::pool(traffic.len)?;
     let mut sender =
         Sender::open(&traffic.device, pool, choice).context("opening the generator")?;
+    if let Some(at) = traffic.at {
+        clock::sleep_until(at);
+    }
     let reader_time = || traffic.reader.map(cpu::of_all_threads).transpose();
     let before = reader_time()?;
+    let begin = clock::monotonic_ns();
     let sent = sender
         .send(&plan, &AtomicBool::new(false))
         .context("sending")?;
     let after = reader_time()?;
     Ok(Sent {
         frames: sent.frames,
+        begin,
         nanoseconds: sent.nanoseconds,
         cpu_ns: sent.cpu_ns,
         process_cpu_ns: whole(own_cpu()?),
@@ -53,10 +60,10 @@ pub(super) fn probes(traffic: &Traffic, count: u64) -> Result<Sent> {
     let mut probe = frame::single()?;
     let injector = Injector::open_bypass(&traffic.device).context("opening a packet socket")?;
     let interval = Duration::from_micros(traffic.interval);
-    let start = Instant::now();
+    let (begin, start) = (clock::monotonic_ns(), Instant::now());
     for number in 0..count {
         let due = interval.mul_f64(number as f64 + jitter(number));
-        thread::sleep(due.saturating_sub(start.elapsed()));
+        wait_for(start + due, interval);
         frame::stamp(&mut probe);
         injector.send(&probe).context("sending a probe")?;
     }
@@ -64,12 +71,27 @@ pub(super) fn probes(traffic: &Traffic, count: u64) -> Result<Sent> {
     let cpu_ns = whole(own_cpu()?);
     Ok(Sent {
         frames: count,
+        begin,
         nanoseconds,
         cpu_ns,
         process_cpu_ns: cpu_ns,
         reader_ns: None,
     })
 }
+
+/// Sleeps until then. When probes follow each other closely a sleep would end too late: waits
+/// awake.
+fn wait_for(due: Instant, interval: Duration) {
+    if interval >= ASLEEP {
+        thread::sleep(due.saturating_duration_since(Instant::now()));
+    }
+    while Instant::now() < due {
+        hint::spin_loop();
+    }
+}
+
+/// Shorter intervals are spent awake.
+const ASLEEP: Duration = Duration::from_micros(200);
 
 /// A number between 0 and 1/2. A multiplicative hash scatters consecutive numbers well (Knuth,
 /// 6.4).

@@ -2,14 +2,14 @@
 
 use anyhow::Result;
 
+use super::unread::{self, no_live_frames};
 use crate::bench::Bench;
 use crate::figure::{Figure, Sample};
-use crate::generator::Way;
 use crate::generator::frame::SHORTEST;
 use crate::measure::{Column, Measure};
-use crate::refusal::{Refusal, generator_share, into_nothing};
+use crate::refusal::Refusal;
 use crate::row::{Goal, Must, Row};
-use crate::wire::Verdict;
+use crate::verdict::Verdict;
 
 /// Floods without readers.
 #[derive(Debug)]
@@ -30,40 +30,22 @@ impl Measure for Generator {
     }
 
     fn absent(&self, bench: &Bench, _column: &Column) -> Result<Option<String>> {
-        let frames = bench.way == Way::LiveFrames;
-        Ok((!frames).then(|| "live frames don't work here".to_owned()))
+        Ok(no_live_frames(bench))
     }
 
     fn run(&self, bench: &Bench, column: &Column) -> Result<Result<Sample, Refusal>> {
-        // A device without an XDP program refuses live frames: that column is the generator alone.
-        let drops = column.key == "drop";
-        if drops {
-            bench.wire.take_frames(Verdict::Drop)?;
-        } else {
-            bench.wire.take_no_frames();
-        }
-        let run = flood(bench, drops);
-        bench.wire.take_frames(Verdict::Pass)?;
-        run
+        let drops = (column.key == "drop").then_some(Verdict::Drop);
+        unread::flood(bench, drops, bench.time)
     }
-}
 
-fn flood(bench: &Bench, drops: bool) -> Result<Result<Sample, Refusal>> {
-    let before = bench.arrived()?;
-    let sent = bench.generate(bench.flood(SHORTEST))?;
-    bench.stray()?;
-    let arrived = bench.arrived()?.received - before.received;
-    let expected = if drops { sent.frames } else { 0 };
-    let accepted = into_nothing(sent.frames, expected, arrived);
-    let accepted = accepted.and(bench.alone(generator_share(sent.share())));
-    Ok(accepted.map(|()| {
-        Sample::from([
-            (Figure::Sent, sent.frames as f64),
-            (Figure::LinkReceived, arrived as f64),
-            (Figure::SentPps, sent.pps()),
-            (Figure::GeneratorNs, sent.cpu_ns as f64 / sent.frames as f64),
-        ])
-    }))
+    fn shown(&self) -> &[Figure] {
+        &[
+            Figure::Sent,
+            Figure::LinkReceived,
+            Figure::SentPps,
+            Figure::GeneratorNs,
+        ]
+    }
 }
 
 static GENERATOR: Generator = Generator;

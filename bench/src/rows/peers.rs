@@ -2,10 +2,11 @@
 
 use std::time::Duration;
 
-use anyhow::Result;
+use anyhow::{Result, ensure};
 use fanpcap_testkit::Member;
 use fanpcap_testkit::member::Ended;
 
+use super::unread::no_live_frames;
 use crate::bench::Bench;
 use crate::figure::{Figure, Sample};
 use crate::generator::Way;
@@ -17,7 +18,7 @@ use crate::reader::{self, Settings, Work};
 use crate::refusal::Refusal;
 use crate::row::{Goal, Must, Row};
 use crate::trial::GRACE;
-use crate::wire::Verdict;
+use crate::verdict::Verdict;
 
 /// tcpdump sets a timeout of a second, and the kernel hands over a partly filled block within two.
 const TCPDUMP_GRACE: Duration = Duration::from_millis(2200);
@@ -27,33 +28,51 @@ const TCPDUMP_GRACE: Duration = Duration::from_millis(2200);
 struct Peers {
     len: usize,
     snaplen: Option<u32>,
+    /// Text at the end of the measure's name.
+    what: &'static str,
+    columns: &'static [Column],
 }
+
+const SYSTEM: Column = Column::new("system", "libpcap");
+const NETSNIFF: Column = Column::new("netsniff", "netsniff-ng");
+const DPDK_XDP: Column = Column::new("dpdk_xdp", "testpmd, net_af_xdp");
 
 const COLUMNS: [Column; 7] = [
     Column::new("ours", "fanpcap"),
-    Column::new("system", "libpcap"),
+    SYSTEM,
     Column::new("tcpdump", "tcpdump on libpcap"),
     Column::new("tcpdump_ours", "tcpdump on fanpcap"),
-    Column::new("netsniff", "netsniff-ng"),
+    NETSNIFF,
     Column::new("dpdk_packet", "testpmd, net_af_packet"),
-    Column::new("dpdk_xdp", "testpmd, net_af_xdp"),
+    DPDK_XDP,
+];
+/// Our XDP engine; the host keeps nothing.
+const XDP_COLUMNS: [Column; 5] = [
+    Column::new("steal", "fanpcap, xdp"),
+    SYSTEM,
+    Column::new("tcpdump_steal", "tcpdump on fanpcap, xdp"),
+    NETSNIFF,
+    DPDK_XDP,
 ];
 
 impl Measure for Peers {
     fn name(&self) -> String {
         let snaplen = self.snaplen.map(|bytes| format!(", snaplen {bytes}"));
-        format!("{} bytes{}, peers", self.len, snaplen.unwrap_or_default())
+        let snaplen = snaplen.unwrap_or_default();
+        format!("{} bytes{snaplen}, {}", self.len, self.what)
     }
 
     fn columns(&self) -> &[Column] {
-        &COLUMNS
+        self.columns
     }
 
     fn absent(&self, bench: &Bench, column: &Column) -> Result<Option<String>> {
         let missing = match column.key {
-            "tcpdump" | "tcpdump_ours" => outside::missing("tcpdump", "tcpdump"),
+            "steal" => no_live_frames(bench),
+            "tcpdump_steal" if bench.way == Way::Sendmmsg => no_live_frames(bench),
+            "tcpdump" | "tcpdump_ours" | "tcpdump_steal" => outside::missing("tcpdump", "tcpdump"),
             "netsniff" => outside::missing("netsniff-ng", "netsniff-ng"),
-            "dpdk_xdp" if bench.way == Way::Sendmmsg => Some("needs live frames".to_owned()),
+            "dpdk_xdp" if bench.way == Way::Sendmmsg => no_live_frames(bench),
             "dpdk_packet" | "dpdk_xdp" => outside::missing("dpdk-testpmd", "dpdk-dev"),
             _ => None,
         };
@@ -71,6 +90,7 @@ impl Measure for Peers {
         match column.key {
             "tcpdump" => self.tcpdump(bench, Side::System),
             "tcpdump_ours" => self.tcpdump(bench, Side::Ours),
+            "tcpdump_steal" => self.tcpdump(bench, Side::of("steal")),
             "netsniff" => self.netsniff(bench),
             "dpdk_packet" => self.testpmd(bench, AF_PACKET),
             "dpdk_xdp" => without_program(bench, || self.testpmd(bench, AF_XDP)),
@@ -80,7 +100,7 @@ impl Measure for Peers {
 
     /// Other projects' software may not work here; the libraries must.
     fn dispensable(&self, column: &Column) -> bool {
-        !matches!(column.key, "ours" | "system")
+        !matches!(column.key, "ours" | "steal" | "system")
     }
 
     fn shown(&self) -> &[Figure] {
@@ -99,14 +119,17 @@ impl Peers {
             snaplen: self.snaplen,
             ..Settings::DEFAULT
         };
-        let member = bench.read(side, settings, Work::Count)?;
-        outside::flood(bench, self.len, member, waits("TERM", GRACE), |ended, _| {
+        let tally = |ended: &Ended, _| {
             let told = reader::told(ended, side, bench.library())?;
             Ok(Tally {
                 received: told.received,
                 dropped: told.dropped,
                 delivered: told.delivered,
             })
+        };
+        bench.arranged(side, bench.way, || {
+            let member = bench.read(side, settings, Work::Count)?;
+            outside::flood(bench, self.len, member, waits("TERM", GRACE), tally)
         })
     }
 
@@ -123,20 +146,20 @@ impl Peers {
                 "/dev/null",
             ])
             .args(snaplen);
-        let member = outside::start(bench, Some(side), program)?;
-        outside::flood(
-            bench,
-            self.len,
-            member,
-            waits("INT", TCPDUMP_GRACE),
-            |ended, _| {
-                Ok(Tally {
-                    received: number_before(&ended.said, "packets received by filter")?,
-                    dropped: number_before(&ended.said, "packets dropped by kernel")?,
-                    delivered: number_before(&ended.said, "packets captured")?,
-                })
-            },
-        )
+        let tally = |ended: &Ended, _| {
+            Ok(Tally {
+                received: number_before(&ended.said, "packets received by filter")?,
+                dropped: number_before(&ended.said, "packets dropped by kernel")?,
+                delivered: number_before(&ended.said, "packets captured")?,
+            })
+        };
+        bench.arranged(side, bench.way, || {
+            let member = outside::start(bench, Some(side), program)?;
+            let said = member.said()?;
+            // A handle that falls back to another engine warns.
+            ensure!(!said.contains("WARNING"), "{said}");
+            outside::flood(bench, self.len, member, waits("INT", TCPDUMP_GRACE), tally)
+        })
     }
 
     /// netsniff has no snapshot length, and must not change the machine's socket memory.
@@ -248,10 +271,22 @@ fn tally_of_testpmd(said: &str, arrived: u64) -> Result<Tally> {
 static SHORT: Peers = Peers {
     len: SHORTEST,
     snaplen: None,
+    what: "peers",
+    columns: &COLUMNS,
 };
 static LONG: Peers = Peers {
     len: 1496,
     snaplen: Some(96),
+    ..SHORT
+};
+static XDP_SHORT: Peers = Peers {
+    what: "xdp and peers",
+    columns: &XDP_COLUMNS,
+    ..SHORT
+};
+static XDP_LONG: Peers = Peers {
+    len: 1496,
+    ..XDP_SHORT
 };
 
 impl Peers {
@@ -288,6 +323,26 @@ pub(super) const PEERS: Row = Row {
         LONG.cpu("1496 B, tcpdump, reader CPU", "tcpdump"),
         LONG.cpu("1496 B, tcpdump on fanpcap, reader CPU", "tcpdump_ours"),
         LONG.cpu("1496 B, netsniff-ng, reader CPU", "netsniff"),
+    ],
+    published: &[],
+};
+
+pub(super) const XDP_PEERS: Row = Row {
+    name: "xdp-peers",
+    what: "the XDP engine and other capture software: captured and CPU, ratios to libpcap",
+    goals: &[
+        XDP_SHORT.captured("60 B, fanpcap, captured", "steal"),
+        XDP_SHORT.captured("60 B, tcpdump on fanpcap, captured", "tcpdump_steal"),
+        XDP_SHORT.captured("60 B, netsniff-ng, captured", "netsniff"),
+        XDP_SHORT.captured("60 B, testpmd net_af_xdp, captured", "dpdk_xdp"),
+        XDP_SHORT.cpu("60 B, fanpcap, reader CPU", "steal"),
+        XDP_SHORT.cpu("60 B, tcpdump on fanpcap, reader CPU", "tcpdump_steal"),
+        XDP_SHORT.cpu("60 B, netsniff-ng, reader CPU", "netsniff"),
+        XDP_SHORT.cpu("60 B, testpmd net_af_xdp, reader CPU", "dpdk_xdp"),
+        XDP_LONG.captured("1496 B, fanpcap, captured", "steal"),
+        XDP_LONG.captured("1496 B, tcpdump on fanpcap, captured", "tcpdump_steal"),
+        XDP_LONG.captured("1496 B, netsniff-ng, captured", "netsniff"),
+        XDP_LONG.captured("1496 B, testpmd net_af_xdp, captured", "dpdk_xdp"),
     ],
     published: &[],
 };

@@ -1,13 +1,14 @@
-//! Single packets at an interval: their age in the callback, and how soon a new handle gets its
+//! Single packets at an interval: their age in immediate mode, and how soon a new handle gets its
 //! first packet.
 
 use std::fs;
 use std::time::Duration;
 
-use anyhow::{Context, Result, ensure};
+use anyhow::{Context, Result};
 
 use super::SIDES;
 use super::flood::Flood;
+use super::latency::{Latency, micros};
 use crate::bench::Bench;
 use crate::figure::{Figure, Sample};
 use crate::generator::Load;
@@ -15,13 +16,9 @@ use crate::generator::frame::SHORTEST;
 use crate::libraries::Side;
 use crate::measure::{Column, Measure};
 use crate::pause::pause;
-use crate::reader::{self, Seat, Settings, Times, Work};
+use crate::reader::{self, Settings, Times, Work};
 use crate::refusal::Refusal;
 use crate::row::{Goal, Must, Row};
-use crate::trial::Trial;
-
-const PROBES: u64 = 500;
-const INTERVAL: Duration = Duration::from_millis(2);
 
 const OPENS: u32 = 15;
 /// A short interval: the packet must wait for the handle, not the handle for the packet.
@@ -30,46 +27,6 @@ const OPEN_INTERVAL: Duration = Duration::from_micros(200);
 const OPEN_PROBES: u64 = 50_000;
 /// Time until the first probes arrive.
 const SETTLE: Duration = Duration::from_millis(150);
-
-/// The age of single packets.
-#[derive(Debug)]
-struct Latency(Settings);
-
-impl Measure for Latency {
-    fn name(&self) -> String {
-        format!("single packets, {}", self.0.name())
-    }
-
-    fn columns(&self) -> &[Column] {
-        &SIDES
-    }
-
-    fn run(&self, bench: &Bench, column: &Column) -> Result<Result<Sample, Refusal>> {
-        let trial = Trial {
-            side: Side::of(column.key),
-            settings: self.0,
-            work: Work::Time,
-            seats: &[Seat::ALONE],
-            load: Load::Probes(PROBES, INTERVAL),
-        };
-        let done = match trial.run(bench)? {
-            Ok(done) => done,
-            Err(refusal) => return Ok(Err(refusal)),
-        };
-        let times = done.told.iter().find_map(|told| told.latency_ns);
-        let times = times.context("no probe reached the reader")?;
-        ensure!(
-            times.count == done.sent.frames,
-            "{} of {} probes were timed",
-            times.count,
-            done.sent.frames
-        );
-        Ok(Ok(Sample::from([
-            (Figure::LatencyP50Us, micros(times.p50)),
-            (Figure::LatencyP99Us, micros(times.p99)),
-        ])))
-    }
-}
 
 /// Times of opening and closing handles. The medians over one reader's handles count.
 #[derive(Debug)]
@@ -86,10 +43,13 @@ impl Measure for Open {
 
     fn run(&self, bench: &Bench, column: &Column) -> Result<Result<Sample, Refusal>> {
         let side = Side::of(column.key);
-        let generator = bench.start_generator(Load::Probes(OPEN_PROBES, OPEN_INTERVAL))?;
-        pause(SETTLE)?;
-        let ended = bench.read(side, self.0, Work::Open(OPENS))?.wait()?;
-        drop(generator);
+        let ended = bench.arranged(side, bench.way, || {
+            let generator = bench.start_generator(Load::Probes(OPEN_PROBES, OPEN_INTERVAL))?;
+            pause(SETTLE)?;
+            let ended = bench.read(side, self.0, Work::Open(OPENS))?.wait()?;
+            drop(generator);
+            Ok(ended)
+        })?;
         let told = reader::told(&ended, side, bench.library())?;
         let median = |times: Option<Times>| {
             times
@@ -130,10 +90,6 @@ impl Measure for Size {
     }
 }
 
-fn micros(nanoseconds: i64) -> f64 {
-    nanoseconds as f64 / 1e3
-}
-
 const IMMEDIATELY: Settings = Settings {
     immediate: true,
     ..Settings::DEFAULT
@@ -148,7 +104,14 @@ static FLOOD: Flood = Flood {
     len: SHORTEST,
     settings: IMMEDIATELY,
 };
-static LATENCY: Latency = Latency(IMMEDIATELY);
+static LATENCY: Latency = Latency {
+    what: "",
+    settings: IMMEDIATELY,
+    work: Work::Time,
+    columns: &SIDES,
+    probes: 500,
+    interval: Duration::from_millis(2),
+};
 static OPENING: Open = Open(SOON);
 static OPENING_WITH_FILTER: Open = Open(Settings {
     filter: Some("udp"),

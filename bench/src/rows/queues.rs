@@ -1,0 +1,164 @@
+//! A measure of two receive queues against one: a generator on each core, one reader that skips.
+
+use std::time::Duration;
+
+use anyhow::Result;
+use fanpcap_linux::wait::clock;
+
+use super::unread::no_live_frames;
+use crate::bench::Bench;
+use crate::cores::{Cores, Occupant};
+use crate::figure::{Figure, Sample};
+use crate::generator::frame::SHORTEST;
+use crate::generator::{self, Launch, Load, Sent, Way};
+use crate::libraries::{Host, Side};
+use crate::measure::{Column, Measure};
+use crate::outside::Tally;
+use crate::pause::pause;
+use crate::reader::{self, Settings, Work};
+use crate::refusal::{Counters, Refusal, generator_share};
+use crate::trial::{GRACE, SETTLE, sample};
+use crate::verdict::Verdict;
+use crate::wire::QUEUES;
+
+/// The device's queue is that of the generator's CPU.
+#[derive(Debug)]
+pub(super) struct Queues;
+
+const COLUMNS: [Column; 4] = [
+    Column::new("one", "1 queue"),
+    Column::new("two", "2 queues"),
+    Column::new("limit_one", "parse and drop, 1 queue"),
+    Column::new("limit_two", "parse and drop, 2 queues"),
+];
+
+/// Until then the generators are ready.
+const READY: Duration = Duration::from_millis(500);
+
+impl Measure for Queues {
+    fn name(&self) -> String {
+        format!("{SHORTEST} bytes, by receive queues")
+    }
+
+    fn columns(&self) -> &[Column] {
+        &COLUMNS
+    }
+
+    fn absent(&self, bench: &Bench, _column: &Column) -> Result<Option<String>> {
+        let shared = bench.generator_cpu % QUEUES == bench.reader_cpu % QUEUES;
+        let shared = shared.then(|| "both CPUs have the same receive queue".to_owned());
+        Ok(no_live_frames(bench).or(shared))
+    }
+
+    fn run(&self, bench: &Bench, column: &Column) -> Result<Result<Sample, Refusal>> {
+        let both = [bench.generator_cpu, bench.reader_cpu];
+        let cpus = match column.key {
+            "one" | "limit_one" => &both[..1],
+            _ => &both[..],
+        };
+        if column.key.starts_with("limit") {
+            return dropped(bench, cpus);
+        }
+        bench.arranged(SIDE, Way::LiveFrames, || captured(bench, cpus))
+    }
+
+    fn shown(&self) -> &[Figure] {
+        &[
+            Figure::CapturedPps,
+            Figure::ApplicationDropped,
+            Figure::ReaderNs,
+            Figure::GeneratorNs,
+        ]
+    }
+}
+
+const SIDE: Side = Side::Xdp(Host::Nothing);
+
+fn captured(bench: &Bench, cpus: &[usize]) -> Result<Result<Sample, Refusal>> {
+    let member = bench.read(SIDE, Settings::DEFAULT, Work::Skip)?;
+    pause(SETTLE)?;
+    let reader = Occupant {
+        pid: member.pid(),
+        cpu: Some(bench.reader_cpu),
+    };
+    let flood = Flood::run(bench, cpus, &[reader])?;
+    pause(GRACE)?;
+    member.signal("TERM")?;
+    let told = reader::told(&member.wait()?, SIDE, bench.library())?;
+    let tally = Tally {
+        received: told.received,
+        dropped: told.dropped,
+        delivered: told.delivered,
+    };
+    Ok(flood.sample(bench, tally, told.cpu_ns))
+}
+
+fn dropped(bench: &Bench, cpus: &[usize]) -> Result<Result<Sample, Refusal>> {
+    bench.wire.take_frames(Verdict::Parse)?;
+    let flood = Flood::run(bench, cpus, &[]);
+    bench.restore()?;
+    let flood = flood?;
+    let tally = Tally {
+        received: flood.arrived,
+        dropped: 0,
+        delivered: flood.arrived,
+    };
+    Ok(flood.sample(bench, tally, 0))
+}
+
+/// Generators that have sent at the same time.
+struct Flood {
+    sent: Vec<Sent>,
+    /// Frames by the device's count.
+    arrived: u64,
+    undisturbed: Result<(), Refusal>,
+}
+
+impl Flood {
+    fn run(bench: &Bench, cpus: &[usize], readers: &[Occupant]) -> Result<Self> {
+        let before = bench.arrived()?;
+        let cores = Cores::watch(bench, readers)?;
+        let at = clock::monotonic_ns() + u64::try_from(READY.as_nanos())?;
+        let launch = |cpu: &usize| {
+            bench.launch(Launch {
+                cpu: *cpu,
+                load: Load::Flood(SHORTEST, Way::LiveFrames, bench.time),
+                reader: None,
+                at: Some(at),
+            })
+        };
+        let generators = cpus.iter().map(launch).collect::<Result<Vec<_>>>()?;
+        let sent = generators
+            .into_iter()
+            .map(generator::finish)
+            .collect::<Result<Vec<_>>>()?;
+        let by_cpu: Vec<_> = cpus.iter().copied().zip(sent.iter().copied()).collect();
+        let undisturbed = cores.undisturbed_by(&by_cpu, false)?;
+        bench.stray()?;
+        Ok(Self {
+            undisturbed,
+            arrived: bench.arrived()?.received - before.received,
+            sent,
+        })
+    }
+
+    /// The figures of a run that counts. The reader takes a part of the second generator's core, so
+    /// only the first must have had its own.
+    fn sample(&self, bench: &Bench, told: Tally, cpu_ns: u64) -> Result<Sample, Refusal> {
+        let sent = Sent::together(&self.sent)?;
+        let counters = Counters {
+            sent: sent.frames,
+            arrived: self.arrived,
+            lost: 0,
+            copies: 1,
+            received: told.received,
+            dropped: told.dropped,
+            delivered: told.delivered,
+        };
+        let first = self.sent.first().map_or(0.0, Sent::share);
+        counters.agree()?;
+        self.undisturbed?;
+        bench.alone(generator_share(first))?;
+        Ok(sample(&sent, &counters, cpu_ns))
+    }
+}
