@@ -302,10 +302,7 @@ impl Source {
                 protocol: seen.socket.protocol,
                 group: seen.socket.fanout.map(|fanout| Group {
                     number: fanout.id,
-                    mode: modes
-                        .get(&(seen.socket.ifindex, fanout.id))
-                        .cloned()
-                        .unwrap_or_else(|| kernel_mode(fanout)),
+                    mode: mode(seen, fanout, &modes),
                 }),
                 ring_bytes: seen
                     .socket
@@ -394,6 +391,16 @@ fn modes(seen: &[RosterEntry]) -> BTreeMap<(u32, u16), String> {
         Some(((seen.socket.ifindex, group), page.shown_mode()))
     };
     seen.iter().filter_map(of_page).collect()
+}
+
+/// The mode of a socket's group, and its engine unless that is packet sockets.
+fn mode(seen: &RosterEntry, group: diag::FanoutGroup, modes: &BTreeMap<Key, String>) -> String {
+    let told = modes.get(&(seen.socket.ifindex, group.id)).cloned();
+    let mode = told.unwrap_or_else(|| kernel_mode(group));
+    match seen.is_on_xdp() {
+        true => format!("{mode} on xdp"),
+        false => mode,
+    }
 }
 
 /// The kernel's mode, without options (linux/if_packet.h, `PACKET_FANOUT_*`).

@@ -5,6 +5,7 @@ use crate::page::{GroupDir, MemberId};
 use crate::record::Record;
 use fanpcap_linux::interface;
 use fanpcap_linux::netlink::diag::{self, PacketSocket};
+use fanpcap_linux::packet::ETH_P_SILENT;
 use std::io;
 
 /// A packet socket with its page, if it has one.
@@ -23,6 +24,11 @@ impl RosterEntry {
     /// The member's id.
     pub fn id(&self) -> MemberId {
         id(&self.socket)
+    }
+
+    /// Whether the socket's group is on the engine on XDP: its sockets are silent, and stay so.
+    pub fn is_on_xdp(&self) -> bool {
+        self.socket.fanout.is_some() && self.socket.protocol == ETH_P_SILENT
     }
 
     /// Whether the socket is in this group, on any device.

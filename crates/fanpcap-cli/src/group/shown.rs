@@ -3,7 +3,7 @@
 
 use fanpcap_buckets::layout::BUCKETS;
 use fanpcap_group::page::MemberId;
-use fanpcap_group::view::{Gone, Place, State, UnderWay, View};
+use fanpcap_group::view::{Gone, Ledger, Place, State, UnderWay, View};
 use serde::Serialize;
 
 use crate::snapshot::{Snapshot, Socket, percent};
@@ -34,6 +34,7 @@ pub(super) struct Shown {
     /// What is under way, in words.
     pub(super) under_way: Option<String>,
     pub(super) gone: Option<Sums>,
+    pub(super) ledger: Option<Offered>,
     pub(super) slots: Vec<Slot>,
 }
 
@@ -47,6 +48,18 @@ pub(super) struct Sums {
     pub(super) inherited_packets_total: u64,
     pub(super) unread_packets_total: u64,
     pub(super) unknown_members_total: u64,
+}
+
+/// What has become of the packets that came to a group on XDP.
+#[derive(Clone, Copy, Debug, Serialize)]
+pub(super) struct Offered {
+    pub(super) seconds_ago: f64,
+    pub(super) offered_packets_total: u64,
+    pub(super) in_rings_packets_total: u64,
+    pub(super) filtered_packets_total: u64,
+    pub(super) ring_full_packets_total: u64,
+    pub(super) steered_nowhere_packets_total: u64,
+    pub(super) no_member_packets_total: u64,
 }
 
 /// A slot, or a member where there are no slots.
@@ -104,6 +117,9 @@ impl Shown {
             last_moved_seconds_ago: moved.map(|it| seconds(it.at_ns, now_ns)),
             under_way: view.and_then(|view| view.under_way).map(under_way),
             gone: view.map(|view| sums(&view.gone)),
+            ledger: view
+                .and_then(|view| view.ledger)
+                .map(|it| offered(&it, now_ns)),
             slots,
         }
     }
@@ -178,6 +194,18 @@ fn under_way(change: UnderWay) -> String {
         UnderWay::Trim(slot) => format!("slot {slot} is given up"),
         UnderWay::Succeed(from, to) => format!("slot {to} takes over what slot {from} has"),
         UnderWay::Renumber => "slots get new numbers".to_owned(),
+    }
+}
+
+fn offered(ledger: &Ledger, now_ns: u64) -> Offered {
+    Offered {
+        seconds_ago: seconds(ledger.at_ns, now_ns),
+        offered_packets_total: ledger.offered,
+        in_rings_packets_total: ledger.produced,
+        filtered_packets_total: ledger.unwanted,
+        ring_full_packets_total: ledger.dropped,
+        steered_nowhere_packets_total: ledger.nowhere,
+        no_member_packets_total: ledger.no_member,
     }
 }
 

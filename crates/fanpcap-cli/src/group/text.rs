@@ -2,7 +2,7 @@
 
 use fanpcap_config::report::harmless_text;
 
-use super::shown::{Shown, Slot, Sums};
+use super::shown::{Offered, Shown, Slot, Sums};
 use crate::top::figure::{UNKNOWN, age, bytes};
 
 /// The columns' titles; the last column is not padded.
@@ -29,6 +29,7 @@ pub(super) fn page(shown: &Shown) -> String {
     if let Some(gone) = shown.gone.filter(|it| it.members_total > 0) {
         lines.push(sums(&gone));
     }
+    lines.extend(shown.ledger.as_ref().map(ledger));
     if !shown.is_steered {
         lines.push(format!(
             "mode {} is the kernel's own: there is no table, and whoever comes or goes moves flows of others",
@@ -118,6 +119,24 @@ fn cells(slot: &Slot) -> [String; TITLES.len()] {
 
 fn number(number: Option<impl ToString>) -> String {
     number.map_or_else(|| UNKNOWN.to_owned(), |it| it.to_string())
+}
+
+fn ledger(ledger: &Offered) -> String {
+    let Offered {
+        seconds_ago,
+        offered_packets_total,
+        in_rings_packets_total,
+        filtered_packets_total,
+        ring_full_packets_total,
+        steered_nowhere_packets_total,
+        no_member_packets_total,
+    } = ledger;
+    format!(
+        "offered {} ago: {offered_packets_total} packets ({in_rings_packets_total} in rings, \
+         {filtered_packets_total} rejected by members' filters, {ring_full_packets_total} for full rings, \
+         {steered_nowhere_packets_total} dropped by the program, {no_member_packets_total} without a member)",
+        age(*seconds_ago)
+    )
 }
 
 fn sums(gone: &Sums) -> String {
