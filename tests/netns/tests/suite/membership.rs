@@ -20,3 +20,4 @@ mod relinked;
 mod weights;
 mod drained;
 mod legs;
+mod on_xdp;

@@ -52,7 +52,7 @@ fn members_without_privileges_look_after_their_group() -> Result<()> {
 
 /// Of four members the first ends, which has set the group's program, then one of the middle, and
 /// the last.
-fn members_end(how: End, members: &'static [&'static str]) -> Result<()> {
+pub(super) fn members_end(how: End, members: &'static [&'static str]) -> Result<()> {
     on_wire(1, |wire| {
         let mut scene = Scene::start(wire, 7, 4, members)?;
         let load = Load::start()?;

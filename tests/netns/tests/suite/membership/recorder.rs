@@ -45,8 +45,8 @@ pub(super) struct Recorder {
 struct Child(u32);
 
 impl Recorder {
-    /// A member of mode `flow`; `how` is as `c/records.c` says. `name=NAME` names the member, and
-    /// `mode=MODE` gives another mode.
+    /// A member of mode `flow`; `how` is as `c/records.c` says. `name=NAME` names the member,
+    /// `mode=MODE` gives another mode, and `driver=DRIVER` another engine.
     pub(super) fn start(wire: &Wire, device: &str, group: u16, how: &[&str]) -> Result<Self> {
         let mode = how.iter().find_map(|word| word.strip_prefix("mode="));
         Self::start_as(wire, device, group, mode.unwrap_or("flow"), how)
@@ -69,6 +69,11 @@ impl Recorder {
         let program = program.args([device, &group.to_string(), mode]);
         let name = how.iter().find_map(|word| word.strip_prefix("name="));
         let program = program.set("PCAP_MEMBER", name.unwrap_or_default());
+        let driver = how.iter().find_map(|word| word.strip_prefix("driver="));
+        let program = match driver {
+            Some(driver) => program.set("PCAP_DRIVER", driver),
+            None => program,
+        };
         let how = how.iter().filter(|word| !word.contains('='));
         let process = program.arg(&file).args(how).start(&wire.scratch)?;
         Ok(Self {

@@ -81,7 +81,7 @@ fn the_device_was_down(members: &'static [&'static str]) -> Result<()> {
 
 /// A newcomer in the slot of one that is gone, and a placeholder: members don't stand in the order
 /// in which they came.
-fn mix(scene: &mut Scene<'_>) -> Result<()> {
+pub(super) fn mix(scene: &mut Scene<'_>) -> Result<()> {
     scene.phase()?;
     scene.end(2, End::Killed)?;
     scene.phase()?;

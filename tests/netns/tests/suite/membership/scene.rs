@@ -35,6 +35,9 @@ const DRAINED: Duration = Duration::from_secs(5);
 /// How long the device is down.
 const DOWN: Duration = Duration::from_millis(50);
 
+/// What makes a recorder's handle one of the engine on XDP.
+pub(super) const ON_XDP: &str = "driver=xdp";
+
 /// A group of members that record what they get.
 pub(super) struct Scene<'a> {
     wire: &'a Wire,
@@ -348,7 +351,7 @@ impl<'a> Scene<'a> {
 
     /// The number that each slot gets when the kernel links the sockets in the order in which their
     /// members came. One who is gone has a socket until another takes its slot, or nobody has a
-    /// slot behind it.
+    /// slot behind it. On XDP all keep their numbers.
     fn slots_by_age(&self) -> BTreeMap<u8, u8> {
         let ages = self.members.iter().enumerate();
         let holders: BTreeMap<u8, usize> =
@@ -359,6 +362,9 @@ impl<'a> Scene<'a> {
         ages.retain(|(_, slot)| Some(*slot) <= last);
         ages.sort_unstable();
         let slots = ages.into_iter().map(|(_, slot)| slot);
+        if self.how.contains(&ON_XDP) {
+            return slots.map(|slot| (slot, slot)).collect();
+        }
         slots.zip(0..).collect()
     }
 

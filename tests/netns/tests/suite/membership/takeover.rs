@@ -12,19 +12,19 @@ use super::scene::Scene;
 #[test]
 #[ignore = "needs root: run by make test"]
 fn the_successor_of_one_that_was_killed_has_its_flows_and_what_it_had_not_read() -> Result<()> {
-    members_come_back(End::Killed)
+    members_come_back(End::Killed, &[])
 }
 
 #[test]
 #[ignore = "needs root: run by make test"]
 fn the_successor_of_one_that_hung_has_its_flows_and_what_it_had_not_read() -> Result<()> {
-    members_come_back(End::HangsFirst)
+    members_come_back(End::HangsFirst, &[])
 }
 
 #[test]
 #[ignore = "needs root: run by make test"]
 fn the_successor_of_one_that_left_has_its_flows_and_what_it_had_not_read() -> Result<()> {
-    members_come_back(End::Leaves)
+    members_come_back(End::Leaves, &[])
 }
 
 #[test]
@@ -61,9 +61,9 @@ fn nobody_waits_for_a_successor_longer_than_the_ring_has_room() -> Result<()> {
 }
 
 /// Two members with names among four go and come back, one of them twice.
-fn members_come_back(how: End) -> Result<()> {
+pub(super) fn members_come_back(how: End, members: &'static [&'static str]) -> Result<()> {
     on_wire(1, |wire| {
-        let mut scene = Scene::start(wire, 7, 2, &[])?;
+        let mut scene = Scene::start(wire, 7, 2, members)?;
         scene.join_as("name=one")?;
         scene.join_as("name=two")?;
         let load = Load::start()?;

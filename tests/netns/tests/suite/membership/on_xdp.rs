@@ -1,0 +1,141 @@
+//! The same on the engine on XDP: members of a group come, leave, hang and die, and nobody else's
+//! flows move.
+
+use std::time::Duration;
+
+use anyhow::{Result, ensure};
+use fanpcap_linux::interface;
+use fanpcap_linux::netlink::link;
+use fanpcap_netns::{DEVICE, Wire, on_wire};
+use fanpcap_testkit::await_for;
+
+use super::deaths::members_end;
+use super::load::Load;
+use super::recorder::End;
+use super::relinked;
+use super::scene::{ON_XDP, Scene};
+use super::takeover;
+
+/// Within this time the kernel has freed what nobody holds.
+const SOON: Duration = Duration::from_secs(2);
+
+fn has_program() -> Result<bool> {
+    let index = interface::index(DEVICE).unwrap_or(0);
+    Ok(link::get(index)?.xdp.is_some())
+}
+
+/// A test of members that nothing is left of.
+fn on_wire_that_ends_clean(test: impl FnOnce(&Wire) -> Result<()> + Send) -> Result<()> {
+    on_wire(1, |wire| {
+        test(wire)?;
+        await_for("the device's XDP program to go", SOON, || {
+            Ok((!has_program()?).then_some(()))
+        })
+    })
+}
+
+#[test]
+#[ignore = "needs root: run by make test"]
+fn each_newcomer_takes_its_share_and_nothing_is_left() -> Result<()> {
+    on_wire_that_ends_clean(|wire| {
+        let mut scene = Scene::start(wire, 7, 1, &[ON_XDP])?;
+        ensure!(has_program()?, "packet sockets stand in");
+        let load = Load::start()?;
+        scene.phase()?;
+        for _ in 2..=4 {
+            scene.join()?;
+            scene.phase()?;
+        }
+        // The first, which has taken over the device, and a newcomer in its slot.
+        scene.end(0, End::Killed)?;
+        scene.phase()?;
+        scene.join()?;
+        scene.phase()?;
+        scene.finish(load)
+    })
+}
+
+#[test]
+#[ignore = "needs root: run by make test"]
+fn members_that_leave_lose_nothing() -> Result<()> {
+    members_end(End::Leaves, &[ON_XDP])
+}
+
+#[test]
+#[ignore = "needs root: run by make test"]
+fn members_that_are_killed_lose_nothing() -> Result<()> {
+    members_end(End::Killed, &[ON_XDP])
+}
+
+#[test]
+#[ignore = "needs root: run by make test"]
+fn members_that_hang_and_are_killed_lose_nothing() -> Result<()> {
+    members_end(End::HangsFirst, &[ON_XDP])
+}
+
+#[test]
+#[ignore = "needs root: run by make test"]
+fn members_in_immediate_mode_lose_nothing() -> Result<()> {
+    members_end(End::Killed, &[ON_XDP, "immediate"])
+}
+
+#[test]
+#[ignore = "needs root: run by make test"]
+fn members_without_privileges_look_after_their_group() -> Result<()> {
+    members_end(End::HangsFirst, &[ON_XDP, "nobody"])
+}
+
+#[test]
+#[ignore = "needs root: run by make test"]
+fn a_successor_has_the_flows_of_one_that_hung_and_what_it_had_not_read() -> Result<()> {
+    takeover::members_come_back(End::HangsFirst, &[ON_XDP])
+}
+
+#[test]
+#[ignore = "needs root: run by make test"]
+fn one_that_is_stopped_loses_its_share_and_gets_it_back_when_it_goes_on() -> Result<()> {
+    on_wire_that_ends_clean(|wire| {
+        let mut scene = Scene::start(wire, 7, 3, &[ON_XDP])?;
+        let mut load = Load::start()?;
+        scene.phase()?;
+        scene.silence(2, &mut load, false)?;
+        scene.phase()?;
+        scene.member(2).signal("CONT")?;
+        scene.await_share_of_last()?;
+        scene.phase()?;
+        scene.finish(load)
+    })
+}
+
+#[test]
+#[ignore = "needs root: run by make test"]
+fn a_drained_member_gets_nothing_until_it_has_a_weight_again() -> Result<()> {
+    on_wire_that_ends_clean(|wire| {
+        let mut scene = Scene::start(wire, 7, 3, &[ON_XDP])?;
+        let load = Load::start()?;
+        scene.phase()?;
+        ensure!(scene.drain(1)? == Some(0));
+        scene.phase()?;
+        scene.weigh(1, 1)?;
+        scene.phase()?;
+        scene.finish(load)
+    })
+}
+
+#[test]
+#[ignore = "needs root: run by make test"]
+fn a_device_that_was_down_moves_no_flow() -> Result<()> {
+    on_wire_that_ends_clean(|wire| {
+        let mut scene = Scene::start(wire, 7, 5, &[ON_XDP])?;
+        let mut load = Load::start()?;
+        relinked::mix(&mut scene)?;
+        // Slots are no positions of the kernel's.
+        ensure!(scene.relink(&mut load, DEVICE)? == 0);
+        scene.phase()?;
+        scene.join()?;
+        scene.phase()?;
+        scene.end(4, End::Leaves)?;
+        scene.phase()?;
+        scene.finish(load)
+    })
+}
