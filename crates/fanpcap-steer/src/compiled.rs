@@ -1,10 +1,12 @@
 //! A steering program compiled for a kernel fan-out group: its objects and its digest.
 
 use crate::ebpf::{self, Delivery, EbpfError};
-use crate::ir::{MEANING, Tree};
-use crate::parts::Parts;
+use crate::ir::{Function, MEANING, Node, Tree};
+use crate::parts::{Parts, outcomes};
 use fanpcap_bpf::assembler::{Assembler, Label, R0};
 use fanpcap_bpf::{Classic, MapSpec, Object};
+#[cfg(doc)]
+use fanpcap_buckets::layout;
 use std::fmt::{self, Write};
 
 /// A compiled steering program.
@@ -103,6 +105,39 @@ impl AtXdp {
     /// See [`EbpfError`].
     pub fn object(&self, delivery: &dyn Delivery) -> Result<Object, EbpfError> {
         ebpf::xdp(&self.tree, self.flows, delivery)
+    }
+
+    /// The BPF program without delivery, to show its size and its cost.
+    ///
+    /// # Errors
+    /// See [`EbpfError`].
+    pub fn decision(&self) -> Result<Object, EbpfError> {
+        self.object(&Nowhere)
+    }
+
+    /// Whether some packets go to several members.
+    pub fn copies(&self) -> bool {
+        let ends = outcomes(&self.tree.main);
+        ends.copy || ends.broadcast || ends.double
+    }
+
+    /// Whether packets have classes, and so members. Then the group's table has
+    /// [`layout::SIZE_WITH_CLASSES`], else [`layout::SIZE`].
+    pub fn has_classes(&self) -> bool {
+        self.has(&|function| matches!(function, Function::Classify(_)))
+    }
+
+    /// Whether the steering program says what the host gets.
+    pub fn decides_for_host(&self) -> bool {
+        self.has(&|function| matches!(function, Function::Host(_)))
+    }
+
+    fn has(&self, is_one: &dyn Fn(&Function) -> bool) -> bool {
+        let mut found = false;
+        self.tree.main.walk(&mut |node| {
+            found |= matches!(node, Node::Function(function) if is_one(function));
+        });
+        found
     }
 
     /// See [`Compiled::digest`].
@@ -222,6 +257,23 @@ mod tests {
             at_xdp.digest(),
             Compiled::of(&read(source)).unwrap().digest()
         );
+    }
+
+    #[test]
+    fn what_a_kernel_group_can_not_do_is_told() {
+        let of = |source: &str| {
+            let at_xdp = AtXdp::of(read(source), None).unwrap();
+            assert!(at_xdp.decision().is_ok());
+            [
+                at_xdp.copies(),
+                at_xdp.has_classes(),
+                at_xdp.decides_for_host(),
+            ]
+        };
+        assert_eq!(of("main = steer_flow"), [false; 3]);
+        assert_eq!(of("main = tcp"), [true, false, false]);
+        assert_eq!(of("main = classify 2 >-> steer_flow"), [false, true, false]);
+        assert_eq!(of("main = kernel >-> double_steer_ip"), [true, false, true]);
     }
 
     #[test]

@@ -65,13 +65,13 @@ pub enum Function {
     Inner(Box<Function>),
     /// Selects the member. Drops a packet without the property that selects it.
     Steer(Steer),
-    /// To all members of all classes but 63. A kernel group can't do this.
+    /// To all members of all classes but 63: the xdp engine only.
     Broadcast,
-    /// To members of this class only, 1 to 63. A kernel group can't do this.
+    /// To members of this class only, 1 to 63: the xdp engine only.
     Classify(u8),
     /// To the host as well (false), or only to the host (true): the xdp engine only.
     Host(bool),
-    /// Sets the packet's mark. A kernel group can't do this.
+    /// Sets the packet's mark, which later predicates read: the xdp engine only.
     Mark(u32),
     /// Adds to one of [`COUNTERS`] counters.
     Count(u8, i64),
@@ -298,28 +298,28 @@ pub enum Steer {
     Field(Field),
     /// Two fields, in either order. Drops a frame that is too short.
     Fields(Field, Field),
-    /// The local side's address. Both sides local: by both in a kernel group, to both in the hub.
-    /// Neither side local: drops.
+    /// The local side's address. Both sides local: by both in a kernel group and on XDP, to both in
+    /// the hub. Neither side local: drops.
     LocalIp(Net),
     /// The local side's network: `net` contains the local addresses, of which the first bits count.
     /// Otherwise as above.
     LocalNet(Net, u8),
-    /// The Ethernet address that is not the gateway's. If neither is: by both in a kernel group, to
-    /// both in the hub.
+    /// The Ethernet address that is not the gateway's. If neither is: by both in a kernel group and on
+    /// XDP, to both in the hub.
     LocalLink([u8; 6]),
     /// The fields of a key. Drops a packet that lacks one.
     Key(Key),
-    /// Two members, one for each Ethernet address. A kernel group can't do this.
+    /// Two members, one for each Ethernet address. The xdp engine only.
     DoubleLink,
-    /// Two members, one for each IP address. A kernel group can't do this.
+    /// Two members, one for each IP address. The xdp engine only.
     DoubleIp,
-    /// Two members, one for each field. A kernel group can't do this.
+    /// Two members, one for each field. The xdp engine only.
     DoubleField(Field, Field),
     /// For RTP and RTCP: addresses and half the ports, so that both streams of a session go
     /// together. Drops other packets.
     Media,
     /// For GTP-U (UDP port 2152): the inner packet's addresses, both directions alike. GTP-C (2123)
-    /// goes to all members (in a kernel group: by its addresses). Drops other packets.
+    /// goes to all members (in a kernel group and on XDP: by its addresses). Drops other packets.
     Gtp,
 }
 

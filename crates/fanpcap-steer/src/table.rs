@@ -112,9 +112,8 @@ pub enum Type {
 pub enum Engines {
     /// All engines.
     All,
-    /// The hub. A kernel group can't run the function: it gives each packet to one member.
-    Hub,
-    /// The XDP engine.
+    /// The engine on XDP. A kernel group can't run the function: it gives each packet to one
+    /// member, and does not decide for the host.
     Xdp,
 }
 
@@ -284,7 +283,6 @@ impl Engines {
     pub fn limit(self) -> &'static str {
         match self {
             Engines::All => "",
-            Engines::Hub => "hub only",
             Engines::Xdp => "xdp engine only",
         }
     }

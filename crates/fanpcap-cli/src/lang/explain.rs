@@ -10,7 +10,7 @@ use std::process::ExitCode;
 use anyhow::Result;
 use clap::{ArgGroup, Args};
 use fanpcap_steer::ir::Tree;
-use fanpcap_steer::{Compiled, Definition, ebpf};
+use fanpcap_steer::{AtXdp, Compiled, Definition, ebpf};
 
 use super::given::Given;
 use super::written;
@@ -39,6 +39,8 @@ What it says:
   A fan-out group of the kernel's runs a program in two parts: the group's program decides which member gets a packet, and can't drop; \
 each member's own filter decides whether the packet is kept, and counts. Each is shown in the language, as it is left when the other is taken out: \
 a steering function in the filter drops what has no such thing to be steered by. A program that never drops and counts nothing has no filter.
+  The engine on XDP runs a program whole, in one BPF program for the group. Where it gives a packet to one member, a group of the kernel's would \
+give it to the same. What is shown is without the stamp and the copy into the member's ring, which cost the same for each program.
   Time is that of a run in the kernel on this machine (BPF_PROG_TEST_RUN, the median of several), for one packet of each kind, with nothing \
 else at work on it; some nanoseconds of it are the trial's own, as a program shows that does nothing. Without the capability to load programs it is an estimate from the number of instructions: rough, by what others took.
   Instructions and maps are those of eBPF; verified is how many instructions the kernel's verifier went through, of the million that it takes at most.";
@@ -68,15 +70,14 @@ fn text(program: &Tree, definitions: &[Definition], bytecode: bool) -> Result<St
         }
         Err(why) => writeln!(text, "\nIn a fan-out group of the kernel's: no\n  {why}")?,
     }
-    match ebpf::xdp_decision(program) {
-        Ok(object) => {
-            writeln!(text, "\nAt XDP, which no engine of this version uses: yes")?;
-            Part::whole("which member, or nobody", object).write(&mut text, &frames, bytecode)?;
+    match AtXdp::of(program.clone(), None).and_then(|it| Ok((it.decision()?, it))) {
+        Ok((object, at_xdp)) => {
+            writeln!(text, "\nOn the engine on XDP: yes")?;
+            let what = "who gets it, without the copy into a member's ring";
+            Part::whole(what, object).write(&mut text, &frames, bytecode)?;
+            write_beyond(&mut text, &at_xdp)?;
         }
-        Err(why) => writeln!(
-            text,
-            "\nAt XDP, which no engine of this version uses: no\n  {why}"
-        )?,
+        Err(why) => writeln!(text, "\nOn the engine on XDP: no\n  {why}")?,
     }
     writeln!(text, "\nWithout the kernel, as in fanpcap lang try: yes")?;
     writeln!(text, "  {}", cost::native(program, &frames))?;
@@ -88,6 +89,19 @@ fn write_definitions(text: &mut String, definitions: &[Definition]) -> Result<()
     let width = definitions.iter().map(|it| it.name.chars().count()).max();
     for Definition { name, signature } in definitions {
         writeln!(text, "  {name:<0$}  {signature}", width.unwrap_or(0))?;
+    }
+    Ok(())
+}
+
+/// Writes what a group of the kernel's can't do.
+fn write_beyond(text: &mut String, at_xdp: &AtXdp) -> Result<()> {
+    let beyond = [
+        (at_xdp.copies(), "some packets go to several members"),
+        (at_xdp.has_classes(), "packets go to members of their class"),
+        (at_xdp.decides_for_host(), "it says what the host gets"),
+    ];
+    for (_, what) in beyond.into_iter().filter(|(does, _)| *does) {
+        writeln!(text, "    {what}")?;
     }
     Ok(())
 }

@@ -6,7 +6,7 @@ use crate::ir::{COUNTERS, Function};
 
 pub(super) const GROUP: Group = Group {
     title: "COUNTING, COPYING, CLASSES",
-    about: "Without a steering function each member of the default class gets a packet, which a group of the kernel's can't do.",
+    about: "Without a steering function each member of the default class gets a packet, which only the engine on XDP can do.",
     entries: &ENTRIES,
 };
 
@@ -42,7 +42,7 @@ static ENTRIES: [Described; 10] = [
         "when is_broadcast broadcast",
         |_| Ok(Function::Broadcast.into()),
     )
-    .on(Engines::Hub),
+    .on(Engines::Xdp),
     function(
         "classify",
         &[parameter("class", Kind::Number(1, 63))],
@@ -50,7 +50,7 @@ static ENTRIES: [Described; 10] = [
         "when (has_port 53) (classify 2) >-> steer_flow",
         |given| Ok(Function::Classify(given.number()?).into()),
     )
-    .on(Engines::Hub),
+    .on(Engines::Xdp),
     function(
         "mark",
         &[parameter("value", Kind::Number(0, 0xffff_ffff))],
@@ -58,7 +58,7 @@ static ENTRIES: [Described; 10] = [
         "mark 42",
         |given| Ok(Function::Mark(given.number()?).into()),
     )
-    .on(Engines::Hub),
+    .on(Engines::Xdp),
     function(
         "kernel",
         &[],

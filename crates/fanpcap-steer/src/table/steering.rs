@@ -39,8 +39,7 @@ static ENTRIES: [Described; 25] = [
         "steer_local_ip \"192.168.1.0/24\"", |given| steer(Steer::LocalIp(given.net()?))),
     function("steer_local_net", &[HOST, PREFIX, parameter("subprefix", Kind::Number(0, 128))],
         "The same, but by the local side's network of subprefix bits.", "steer_local_net \"192.168.0.0\" 16 24", local_net),
-    function("steer_link", &[], "By both Ethernet addresses, the same in both directions. Broadcast frames: to all; in a group of the kernel's, by the \
-        addresses.", "steer_link", |_| steer(Steer::Link)),
+    function("steer_link", &[], "By both Ethernet addresses, the same in both directions, also of broadcast frames.", "steer_link", |_| steer(Steer::Link)),
     function("steer_local_link", &[parameter("gateway", Kind::Ethernet)], "By the Ethernet address that is not the gateway's. Neither is: by both.",
         "steer_local_link \"4c:60:de:86:55:46\"", |given| steer(Steer::LocalLink(given.ethernet()?))),
     function("steer_vlan", &[], "By the VLAN id of the outermost tag. Untagged: drops.", "steer_vlan", |_| steer(Steer::Vlan)),
@@ -63,19 +62,18 @@ static ENTRIES: [Described; 25] = [
     }),
     function("steer_rtp", &[], "RTP and RTCP by addresses and half the ports, so that both streams of a session go together. Others: drops.",
         "steer_rtp", |_| steer(Steer::Media)),
-    function("steer_voip", &[], "The same, and SIP to all.", "voip >-> steer_voip", |_| Ok(voip().into())).on(Engines::Hub),
-    function("steer_gtp", &[], "GTP's user plane by the addresses of the packet inside, its control plane to all; in a group of the kernel's, by its \
-        addresses. Others: drops.", "steer_gtp", |_| steer(Steer::Gtp)),
+    function("steer_voip", &[], "The same, and SIP to all.", "voip >-> steer_voip", |_| Ok(voip().into())).on(Engines::Xdp),
+    function("steer_gtp", &[], "GTP's user plane by the addresses of the packet inside, its control plane by its own. Others: drops.", "steer_gtp", |_| steer(Steer::Gtp)),
     function("steer_gtp_usr", &[HOST, PREFIX], "GTP's user plane by the address of the packet inside that is in the net, the user's; its control plane \
-        to all. Others: drops.", "steer_gtp_usr \"192.168.0.0\" 16", gtp_usr).on(Engines::Hub),
-    function("double_steer_ip", &[], "To two members, by each address alone.", "double_steer_ip", |_| steer(Steer::DoubleIp)).on(Engines::Hub),
+        to all. Others: drops.", "steer_gtp_usr \"192.168.0.0\" 16", gtp_usr).on(Engines::Xdp),
+    function("double_steer_ip", &[], "To two members, by each address alone.", "double_steer_ip", |_| steer(Steer::DoubleIp)).on(Engines::Xdp),
     function("double_steer_mac", &[], "To two members, by each Ethernet address alone.", "double_steer_mac", |_| steer(Steer::DoubleLink))
-        .on(Engines::Hub),
+        .on(Engines::Xdp),
     function("double_steer_field", &[OFFSET, OFFSET2, SIZE], "To two members, by each field alone.", "double_steer_field 26 30 4", |given| {
         let (one, other) = fields(given)?;
         steer(Steer::DoubleField(one, other))
     })
-    .on(Engines::Hub),
+    .on(Engines::Xdp),
 ];
 
 fn steer(by: Steer) -> Result<Built, Wrong> {

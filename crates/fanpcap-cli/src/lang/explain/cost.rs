@@ -80,7 +80,7 @@ fn median(mut times: Vec<u32>) -> u32 {
 
 /// The cost of the evaluator.
 pub(super) fn native(program: &Tree, frames: &Frames) -> Cost {
-    let mut evaluator = Evaluator::new(program);
+    let mut evaluator = Evaluator::of_group(program);
     let mut time = |(name, bytes): (&'static str, &[u8])| {
         let packet = Packet::of(Frame { bytes, tag: None });
         let mut trial = |runs: u32| {

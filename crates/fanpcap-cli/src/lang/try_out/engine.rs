@@ -16,7 +16,7 @@ pub(super) enum Engine {
         /// `None` where the steering program drops and counts nothing.
         filters: Option<Vec<Evaluator>>,
     },
-    /// The whole steering program, which may give a packet to several members.
+    /// The whole steering program, as on XDP: it may give a packet to several members.
     Whole(Evaluator, Unfit),
 }
 
@@ -32,7 +32,7 @@ impl Engine {
                     vec![evaluator; usize::from(members)]
                 }),
             },
-            Err(unfit) => Self::Whole(Evaluator::new(program), unfit),
+            Err(unfit) => Self::Whole(Evaluator::of_group(program), unfit),
         }
     }
 
