@@ -106,6 +106,10 @@ impl Handle for PcapHandle {
         Ok(())
     }
 
+    fn leave_xdp(self) {
+        drop(handles::with(self, |entry| entry.prepared.take()));
+    }
+
     fn has_default_route(self) -> bool {
         let devices = route::default_devices();
         devices.is_ok_and(|devices| devices.contains(&self.ifindex()))

@@ -7,7 +7,7 @@ use crate::pcap_handle::PcapHandle;
 use fanpcap::handle::{Handle, Notes};
 use fanpcap::several;
 use fanpcap_linux::packet::{Filter, is_packet_socket};
-use fanpcap_reader::{Direction, Options, Reader};
+use fanpcap_reader::{Direction, Input, Options, Reader};
 use std::ffi::c_int;
 use std::io;
 use std::os::fd::BorrowedFd;
@@ -39,13 +39,9 @@ pub(crate) fn take_over(p: PcapHandle) {
 /// # Errors
 /// Why that is impossible.
 pub(crate) fn take_over_on_xdp(p: PcapHandle) -> Result<(), String> {
-    let stake = handles::stake(p);
-    let place = stake.as_ref().and_then(|stake| stake.on_xdp());
     let served = served(p).filter(|(linktype, _)| *linktype == EN10MB);
-    let ((program, slot, rings), (linktype, socket)) = place
-        .zip(served)
-        .ok_or("the engine xdp takes Ethernet alone")?;
-    let input = fanpcap_xdp::open(socket, program, slot, rings, timeout(p.notes()));
+    let (linktype, socket) = served.ok_or("the engine xdp takes Ethernet alone")?;
+    let input = open(p, socket);
     let options = options(p, linktype);
     let reader = input.and_then(|input| Reader::new(input, &options));
     let reader = reader.map_err(|error| format!("opening the engine xdp: {error}"))?;
@@ -104,7 +100,7 @@ pub(crate) fn take_over_several(all: &[PcapHandle]) -> Result<(), String> {
         return Err("the devices have other link types: open each by itself".to_owned());
     }
     let options = options(first, linktype);
-    let inputs = sockets.into_iter().map(fanpcap_tpacket::open);
+    let inputs = all.iter().zip(sockets).map(|(p, socket)| open(*p, socket));
     let inputs = inputs.collect::<io::Result<_>>();
     let reader = inputs.and_then(|inputs| Reader::of_several(inputs, &options));
     let reader = reader.map_err(|error| format!("can't read several devices together: {error}"))?;
@@ -168,6 +164,17 @@ fn install(p: PcapHandle, reader: Reader) -> bool {
     }
     handles::with_new(p, |entry| entry.reader = Some(reader));
     true
+}
+
+/// What a handle reads: the rings that the engine on XDP fills, or its socket's ring.
+fn open(p: PcapHandle, socket: BorrowedFd<'static>) -> io::Result<Input> {
+    let notes = p.notes();
+    if notes.on_xdp.is_none() {
+        return fanpcap_tpacket::open(socket);
+    }
+    let stake = handles::stake(p).ok_or(io::ErrorKind::NotConnected)?;
+    let (program, slot, rings) = stake.on_xdp().ok_or(io::ErrorKind::NotConnected)?;
+    fanpcap_xdp::open(socket, program, slot, rings, timeout(notes))
 }
 
 /// The time within which a packet is handed over; 0: each at once; `None`: no limit.

@@ -86,6 +86,9 @@ pub trait Handle: Copy + PartialEq {
     /// Why the engine can't serve the handle.
     fn prepare_on_xdp(self, membership: &Membership) -> Result<(), JoinError>;
 
+    /// Gives up what was prepared.
+    fn leave_xdp(self);
+
     /// Whether a default route leads through the handle's device.
     fn has_default_route(self) -> bool;
 

@@ -8,6 +8,7 @@ mod plan;
 mod default_mode;
 mod warnings;
 mod on_xdp;
+mod several_on_xdp;
 mod single;
 pub mod several;
 pub mod activate;

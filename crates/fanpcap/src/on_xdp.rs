@@ -22,25 +22,19 @@ pub(crate) fn activate<H: Handle>(
     asked: &OnXdp,
     on_sockets: fn(H, &Plan) -> c_int,
 ) -> c_int {
-    if asked.steal == Steal::Yes && p.has_default_route() {
-        return p.fail(
-            "the default route leads through the device, and the host would lose its packets: \
-             write 'steal@DEVICE = force' if it may",
-        );
-    }
     let membership = match membership(p, plan, asked) {
         Ok(membership) => membership,
         Err(text) => return p.fail(&text),
     };
     let mut status = 0;
     if !p.notes().is_unjoined {
-        match p.prepare_on_xdp(&membership) {
-            Ok(()) => status = activate_silently(p, plan, asked),
-            Err(error) if error.is_of_engine() => {
+        match prepare(p, &membership, asked) {
+            Ok(None) => status = activate_silently(p, plan, asked),
+            Ok(Some(reason)) => {
                 let status = fall_back(p).map_or_else(|status| status, |plan| on_sockets(p, &plan));
-                return told(p, status, asked, &error.to_string());
+                return told(p, status, asked, &reason);
             }
-            Err(error) => return p.fail(&membership.blame(&error)),
+            Err(status) => return status,
         }
     }
     if status < 0 {
@@ -52,13 +46,36 @@ pub(crate) fn activate<H: Handle>(
     }
 }
 
+/// Prepares a handle for the engine. Returns why packet sockets are to stand in for it, if they are.
+///
+/// # Errors
+/// The status of pcap_activate(3PCAP) where they can't either.
+pub(crate) fn prepare<H: Handle>(
+    p: H,
+    membership: &Membership,
+    asked: &OnXdp,
+) -> Result<Option<String>, c_int> {
+    if asked.steal == Steal::Yes && p.has_default_route() {
+        return Err(p.fail(
+            "the default route leads through the device, and the host would lose its packets: \
+             write 'steal@DEVICE = force' if it may",
+        ));
+    }
+    match p.prepare_on_xdp(membership) {
+        Ok(()) => Ok(None),
+        Err(error) if error.is_of_engine() => Ok(Some(error.to_string())),
+        Err(error) => Err(p.fail(&membership.blame(&error))),
+    }
+}
+
 /// Activates a handle whose socket receives nothing.
-fn activate_silently<H: Handle>(p: H, plan: &Plan, asked: &OnXdp) -> c_int {
+pub(crate) fn activate_silently<H: Handle>(p: H, plan: &Plan, asked: &OnXdp) -> c_int {
     provide(p, plan);
     p.set_buffer_size(SILENT_RING);
     p.set_protocol(ETH_P_SILENT);
     let status = p.activate();
     if status < 0 {
+        p.leave_xdp();
         p.set_protocol(p.notes().protocol.unwrap_or(0));
         return status;
     }
@@ -72,7 +89,11 @@ fn activate_silently<H: Handle>(p: H, plan: &Plan, asked: &OnXdp) -> c_int {
 }
 
 /// The handle's group. A handle without one has a group of its own.
-fn membership<H: Handle>(p: H, plan: &Plan, asked: &OnXdp) -> Result<Membership, String> {
+pub(crate) fn membership<H: Handle>(
+    p: H,
+    plan: &Plan,
+    asked: &OnXdp,
+) -> Result<Membership, String> {
     if let Some(membership) = &plan.membership {
         return Ok(membership.clone());
     }
@@ -127,7 +148,8 @@ fn stand_in<H: Handle>(p: H, wanted: &Membership, asked: &OnXdp, error: &JoinErr
 }
 
 /// Plans the handle with packet sockets in the place of the engine, also for later calls.
-fn fall_back<H: Handle>(p: H) -> Result<Plan, c_int> {
+pub(crate) fn fall_back<H: Handle>(p: H) -> Result<Plan, c_int> {
+    p.leave_xdp();
     if let Some(request) = p.request() {
         p.remember(Arc::new(request.falling_back()));
     }
@@ -135,7 +157,7 @@ fn fall_back<H: Handle>(p: H) -> Result<Plan, c_int> {
 }
 
 /// Tells the application of a handle that works why packet sockets stand in for the engine.
-fn told<H: Handle>(p: H, status: c_int, asked: &OnXdp, reason: &str) -> c_int {
+pub(crate) fn told<H: Handle>(p: H, status: c_int, asked: &OnXdp, reason: &str) -> c_int {
     if status < 0 {
         return status;
     }

@@ -4,7 +4,7 @@
 use crate::default_mode::{self, one_device, spans_devices};
 use crate::handle::{Handle, NO_SUCH_DEVICE, PartState};
 use crate::plan::{Plans, provide};
-use crate::single;
+use crate::{on_xdp, several_on_xdp, single};
 use fanpcap_config::settings::{Group, Membership, Plan};
 use std::ffi::c_int;
 use std::iter;
@@ -67,13 +67,30 @@ fn blame<H: Handle>(p: H, other: H) {
 /// receive packets only when all of them can. If one fails, the application may try again.
 pub(crate) fn activate<H: Handle>(p: H) -> c_int {
     let mut plans = Plans::new();
+    let all = all(p);
+    let stand_in = match several_on_xdp::settle(&all, &mut plans) {
+        Ok(stand_in) => stand_in,
+        Err(failed) => return blamed(p, failed),
+    };
     let activated = each(p, |part| activate_part(part, &mut plans));
+    let activated = match &stand_in {
+        Some((asked, reason)) => on_xdp::told(p, activated, asked, reason),
+        None => activated,
+    };
     if activated < 0 {
         return activated;
     }
-    let all = all(p);
+    if p.notes().on_xdp.is_some() {
+        if let Err(failed) = several_on_xdp::join(&all, &mut plans) {
+            return blamed(p, failed);
+        }
+    }
     if let Err(text) = H::take_over_several(&all) {
         return p.fail(&text);
+    }
+    if p.notes().on_xdp.is_some() {
+        note_live(p, all);
+        return activated;
     }
     let mut groups = Vec::new();
     let foreseen = each(p, |part| match plans.of(part) {
@@ -88,13 +105,26 @@ pub(crate) fn activate<H: Handle>(p: H) -> c_int {
         Err(status) => status,
     });
     if live >= 0 {
-        for part in all {
-            part.truncate(p);
-            part.note(|notes| notes.part = PartState::Live);
-        }
-        p.publish_counters();
+        note_live(p, all);
     }
     if live == 0 { activated } else { live }
+}
+
+/// Notes that packets come to all devices of a handle.
+fn note_live<H: Handle>(p: H, all: Vec<H>) {
+    for part in all {
+        part.truncate(p);
+        part.note(|notes| notes.part = PartState::Live);
+    }
+    p.publish_counters();
+}
+
+/// Copies the error text of the handle on the device that has failed to `p`. Returns its status.
+fn blamed<H: Handle>(p: H, (failed, status): (H, c_int)) -> c_int {
+    if failed != p {
+        blame(p, failed);
+    }
+    status
 }
 
 /// Activates the handle on one device silently. A handle that was activated stays activated when
@@ -119,8 +149,12 @@ fn activate_part<H: Handle>(p: H, plans: &mut Plans<H>) -> c_int {
         p.fail("No such device exists");
         return NO_SUCH_DEVICE;
     }
-    provide(p, plan);
-    let status = single::activate_silently(p);
+    let status = if let Some(asked) = &plan.on_xdp {
+        on_xdp::activate_silently(p, plan, asked)
+    } else {
+        provide(p, plan);
+        single::activate_silently(p)
+    };
     let part = if status < 0 {
         PartState::Failed
     } else {

@@ -39,8 +39,7 @@ impl<'a> Asked<'a> {
 
     /// The plan for the engine on XDP, if that is the engine.
     pub(super) fn on_xdp(&self) -> Option<OnXdp> {
-        let is_on_sockets = self.device.is_part() || self.device.is_fallback();
-        if self.engine() != Some(Engine::Xdp) || is_on_sockets {
+        if self.engine() != Some(Engine::Xdp) || self.device.is_fallback() {
             return None;
         }
         let of_device = |key| self.of_device(key).map(|entry| &entry.value);

@@ -245,6 +245,10 @@ impl Handle for Fake<'_> {
         refused.map_or(Ok(()), |error| Err(error()))
     }
 
+    fn leave_xdp(self) {
+        self.log("leave xdp");
+    }
+
     fn has_default_route(self) -> bool {
         self.change(|state| state.has_default_route)
     }

@@ -22,6 +22,7 @@ fn packet_sockets_stand_in_for_the_engine_and_the_application_is_told_why() {
         "packet sockets are read, not the engine xdp: the rings: out of memory (set by xdp:lo)";
     assert_eq!(p.change(|state| state.error.clone()), text);
     let calls = [
+        "0 leave xdp",
         "0 snaplen 1500",
         "0 buffer 8388608",
         "0 activate",
@@ -143,4 +144,59 @@ fn each_filter_of_the_engine_has_its_number() {
         assert_eq!(set_filter(p, &[], |_| 0, |number| taken = number), 0);
         assert_eq!(taken, number);
     }
+}
+
+const DEVICES: &str = "driver@fx0 = xdp\ndriver@fx1 = xdp\n";
+
+#[test]
+fn a_handle_on_several_devices_joins_before_its_one_reader_is_made() {
+    for (group, join) in [
+        (
+            "group = 7\nfanout = flow\n",
+            ["0 join 0 of 2", "1 join 1 of 2"],
+        ),
+        ("", ["0 join", "1 join"]),
+    ] {
+        let world = World::default();
+        let p = world.open_several("fx0^fx1", &format!("{DEVICES}{group}"));
+        assert_eq!(activate(p), 0);
+        let calls = world.calls();
+        let at = calls.iter().position(|call| call.contains("join")).unwrap();
+        assert_eq!(calls[at..at + 2], join);
+        assert_eq!(
+            calls[at + 2..],
+            [
+                "0 take over several",
+                "0 truncate",
+                "1 truncate",
+                "0 publish"
+            ]
+        );
+    }
+}
+
+#[test]
+fn all_devices_of_a_handle_are_on_the_engine_or_none() {
+    let config = "driver@fx0 = xdp\n";
+    let world = World::default();
+    let p = world.open_several("fx0^fx1", config);
+    assert_eq!(activate(p), WARNING);
+    assert!(
+        p.error().contains("not all devices of the handle"),
+        "{}",
+        p.error()
+    );
+    assert!(world.calls().contains(&"1 bind".to_owned()));
+    let world = World::default();
+    let p = world.open_several("fx0^fx1", DEVICES);
+    p.after(1)
+        .change(|state| state.refused_on_xdp = Some(no_memory));
+    assert_eq!(activate(p), WARNING);
+    assert!(
+        p.error().contains("xdp: fx1: the rings: out of memory"),
+        "{}",
+        p.error()
+    );
+    assert_eq!(p.notes().on_xdp, None);
+    assert!(world.calls().contains(&"0 bind".to_owned()));
 }
