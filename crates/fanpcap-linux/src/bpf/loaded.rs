@@ -159,7 +159,8 @@ impl Loaded {
             Some(libc::EPERM) => denied(object.kind, refused.error),
             _ => LoadError::Refused(refused),
         })?;
-        let trial = object.has_start().then(|| Trial {
+        let is_trial_other = object.has_start() && object.kind == ProgramKind::SocketFilter;
+        let trial = is_trial_other.then(|| Trial {
             code: object.relocated(&numbers, TRIAL_START),
             functions: object.functions.clone(),
             program: OnceLock::new(),

@@ -108,7 +108,7 @@ pub(crate) fn check(case: &Case, cpu: u32, seed: &Seed<'_>) -> Result<Outcome, D
 }
 
 /// Whether the group's members have classes.
-fn classifies(program: &Tree) -> bool {
+pub(crate) fn classifies(program: &Tree) -> bool {
     let mut found = false;
     program.main.walk(&mut |node| {
         found |= matches!(node, Node::Function(Function::Classify(_)));

@@ -15,6 +15,7 @@ mod memory;
 mod recording;
 mod seed;
 mod seeded;
+mod sent;
 mod shrink;
 mod side;
 mod slots;

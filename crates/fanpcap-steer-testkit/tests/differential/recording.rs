@@ -11,7 +11,10 @@ use fanpcap_steer::ebpf::Delivery;
 
 /// The code of the delivery.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Recording;
+pub(crate) struct Recording {
+    /// The packets are those that the host sends.
+    pub(crate) sent: bool,
+}
 
 /// The map that it records in: a number for each slot, and those of [`Row`].
 pub(crate) const RECORD_MAP: &str = "record";
@@ -104,6 +107,10 @@ fn count_row(asm: &mut Assembler, row: Row) {
 impl Delivery for Recording {
     fn maps(&self) -> Vec<MapSpec> {
         vec![MapSpec::given(RECORD_MAP, u32::try_from(ROWS * 8).unwrap())]
+    }
+
+    fn is_of_sent(&self) -> bool {
+        self.sent
     }
 
     fn arrive(&self, asm: &mut Assembler) {

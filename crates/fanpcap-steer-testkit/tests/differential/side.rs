@@ -83,7 +83,7 @@ impl Hook {
         match self {
             Self::Fanout => ebpf::fanout(&Parts::of(program)?).map(Some),
             Self::Filter => ebpf::filter(&Parts::of(program)?, None),
-            Self::Xdp => ebpf::xdp(program, None, &Recording).map(Some),
+            Self::Xdp => ebpf::xdp(program, None, &Recording { sent: false }).map(Some),
         }
     }
 }

@@ -163,7 +163,9 @@ impl<'a> Emitter<'a> {
         self.start_state();
         if needs.frame {
             let ready = self.asm.label();
-            let has_bodies = !needs.headers || self.target.reads_in_place();
+            let in_place = self.target.reads_in_place();
+            // A window on the stack has no room for choices beside it.
+            let has_bodies = in_place || !(needs.headers || self.choices.on_stack());
             match plain {
                 Plain::Bodies if has_bodies => self.plain_bodies(needs),
                 Plain::Bodies | Plain::Views if needs.headers => self.plain_views(needs, ready),

@@ -61,7 +61,7 @@ pub(super) const STATE: i16 = -4;
 /// The packet's class, what the host gets, and whether the packet is marked, where a BPF program
 /// delivers. Beside a multiple of eight, as [`STATE`] and [`MARK`].
 pub(super) const CHOICE: i16 = -12;
-/// The packet's new mark, where a BPF program delivers. It has no window.
+/// The packet's new mark, where a BPF program delivers. Such code has no window.
 pub(super) const MARK: i16 = -60;
 /// 40 bytes for headers.
 pub(super) const SCRATCH: i16 = -104;
