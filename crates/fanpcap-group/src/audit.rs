@@ -63,6 +63,9 @@ fn same_deposits(shared: &Shared, rows: &[(Slot, Row)]) -> Result<(), String> {
     });
     visited.map_err(|error| error.to_string())?;
     let mut expected = vec![text(Deposit::Program), text(Deposit::Lifelines)];
+    if let Some(on_xdp) = &shared.on_xdp {
+        expected.extend(on_xdp.deposits().into_iter().map(text));
+    }
     for (_, row) in rows {
         expected.push(text(Deposit::Socket(row.cookie)));
         if row.state == State::Live {

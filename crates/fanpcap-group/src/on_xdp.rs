@@ -5,6 +5,7 @@
 //! an array of BPF programs has with its last descriptor.
 
 use crate::dock::Dock;
+use crate::faults;
 use crate::locker::{Deposit, Locker};
 use crate::table::{Ledger, Table, at};
 use fanpcap_bpf::{MapKind, MapSpec};
@@ -85,6 +86,15 @@ impl OnXdp {
         &self.program
     }
 
+    /// What the group's locker has of it.
+    #[cfg(feature = "faults")]
+    pub(crate) fn deposits(&self) -> Vec<Deposit> {
+        let counters = self.counters.as_ref().map(|_| Deposit::Engine(COUNTERS));
+        let late = self.late.as_ref().map(|_| Deposit::Engine(LATE));
+        let always = [Deposit::Engine(PROGRAM), Deposit::Berth];
+        always.into_iter().chain(counters).chain(late).collect()
+    }
+
     /// Both ends of the dock's locker.
     pub(crate) fn dock_ends(&self) -> [BorrowedFd<'_>; 2] {
         self.dock.each_ref().map(AsFd::as_fd)
@@ -106,6 +116,7 @@ impl OnXdp {
     /// As [`Dock::moor`].
     pub(crate) fn moor(&self, dock: &Dock<Device>, locker: &Locker) -> io::Result<bool> {
         let lifeline = Pipe::new()?;
+        faults::step();
         locker.put(Deposit::Berth, &[lifeline.write.as_fd()])?;
         let program = self.program.program().as_fd();
         let berth = dock.moor(program, lifeline.read.as_fd())?;

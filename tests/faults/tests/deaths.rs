@@ -13,6 +13,7 @@ use anyhow::{Context, Result, ensure};
 use fanpcap_group::audit;
 use fanpcap_linux::file::shared::{self, Word};
 use fanpcap_linux::interface;
+use fanpcap_linux::netlink::link;
 use fanpcap_netns::dialog::Dialog;
 use fanpcap_netns::{DEVICE, Wire, on_wire};
 use fanpcap_testkit::await_for::LIMIT;
@@ -64,6 +65,8 @@ struct Stage<'a> {
     /// The steps of the victim, and at which it ends.
     steps: [Word; 2],
     steps_file: PathBuf,
+    /// `PCAP_DRIVER=` and the engine of all.
+    driver: String,
 }
 
 /// What the victim does, and who else is there for it.
@@ -72,6 +75,8 @@ struct Change {
     survivors: usize,
     /// Whether a placeholder lies among them.
     hole: bool,
+    /// The engine of all.
+    driver: &'static str,
     /// How many steps at least are before the moves of buckets, and after them.
     around: [u64; 2],
     /// Members who join before the victim does.
@@ -87,7 +92,7 @@ struct Victim {
 }
 
 impl<'a> Stage<'a> {
-    fn new(wire: &'a Wire, library: &'a Path) -> Result<Self> {
+    fn new(wire: &'a Wire, library: &'a Path, driver: &str) -> Result<Self> {
         let steps_file = wire.scratch.file("steps");
         let file = File::options()
             .read(true)
@@ -101,6 +106,7 @@ impl<'a> Stage<'a> {
             survivors: Vec::new(),
             steps: shared::map(&file, &[0, 0])?,
             steps_file,
+            driver: format!("PCAP_DRIVER={driver}"),
         })
     }
 
@@ -108,8 +114,8 @@ impl<'a> Stage<'a> {
     fn start(&self, counts: bool) -> Result<Dialog> {
         let library = format!("LD_LIBRARY_PATH={}", self.library.display());
         let steps = format!("FANPCAP_FAULTS={}", self.steps_file.display());
-        let words = ["env", &library, &steps];
-        let words = if counts { &words[..] } else { &words[..2] };
+        let words = ["env", &library, &self.driver, &steps];
+        let words = if counts { &words[..] } else { &words[..3] };
         Dialog::behind(self.wire, GROUP, words)
     }
 
@@ -151,6 +157,8 @@ impl<'a> Stage<'a> {
         self.survivors.push(next);
         self.await_agreement()?;
         self.ensure_all_arrive()?;
+        let is_on_xdp = link::get(self.ifindex)?.xdp.is_some();
+        ensure!(is_on_xdp == self.driver.ends_with("xdp"), "another engine");
         drop(self.survivors.pop());
         match self.survivors.is_empty() {
             true => member::wait_for_members(GROUP, 0),
@@ -200,7 +208,7 @@ impl<'a> Stage<'a> {
 fn die_in_each_step(change: &Change) -> Result<()> {
     let library = library()?;
     on_wire(1, |wire| {
-        let mut stage = Stage::new(wire, library)?;
+        let mut stage = Stage::new(wire, library, change.driver)?;
         for _ in 0..change.survivors + usize::from(change.hole) {
             stage.survivors.push(stage.member(false)?);
         }
@@ -239,6 +247,15 @@ fn join(_: &mut Stage<'_>, victim: &mut Victim) -> Result<()> {
     victim.it.expect(OPEN, "opened 0")
 }
 
+fn bury(stage: &mut Stage<'_>, victim: &mut Victim) -> Result<()> {
+    drop(victim.other.take());
+    await_for("the burial", LIMIT, || {
+        victim.it.count(0)?;
+        Ok(stage.audit().ok())
+    })?;
+    Ok(())
+}
+
 fn joined(stage: &mut Stage<'_>) -> Result<Victim> {
     let it = stage.member(true)?;
     Ok(Victim { it, other: None })
@@ -250,6 +267,7 @@ fn the_first_member_joins() -> Result<()> {
     die_in_each_step(&Change {
         survivors: 0,
         hole: false,
+        driver: "tpacket",
         around: [20, 20],
         prepare: |stage| stage.victim(),
         act: join,
@@ -262,6 +280,7 @@ fn a_newcomer_joins_at_the_end() -> Result<()> {
     die_in_each_step(&Change {
         survivors: 2,
         hole: false,
+        driver: "tpacket",
         around: [30, 15],
         prepare: |stage| stage.victim(),
         act: join,
@@ -274,6 +293,7 @@ fn a_newcomer_joins_in_a_hole() -> Result<()> {
     die_in_each_step(&Change {
         survivors: 2,
         hole: true,
+        driver: "tpacket",
         around: [50, 15],
         prepare: |stage| stage.victim(),
         act: join,
@@ -286,6 +306,7 @@ fn a_member_leaves() -> Result<()> {
     die_in_each_step(&Change {
         survivors: 2,
         hole: false,
+        driver: "tpacket",
         around: [10, 10],
         prepare: joined,
         act: |_, victim| victim.it.expect("close 0", "done"),
@@ -298,19 +319,56 @@ fn a_member_buries_another() -> Result<()> {
     die_in_each_step(&Change {
         survivors: 2,
         hole: false,
+        driver: "tpacket",
         around: [10, 110],
         prepare: |stage| {
             let other = Some(stage.member(false)?);
             let it = stage.member(true)?;
             Ok(Victim { it, other })
         },
-        act: |stage, victim| {
-            drop(victim.other.take());
-            await_for("the burial", LIMIT, || {
-                victim.it.count(0)?;
-                Ok(stage.audit().ok())
-            })?;
-            Ok(())
+        act: bury,
+    })
+}
+
+#[test]
+#[ignore = "needs root: run by make test"]
+fn the_first_member_joins_on_xdp() -> Result<()> {
+    die_in_each_step(&Change {
+        survivors: 0,
+        hole: false,
+        driver: "xdp",
+        around: [25, 5],
+        prepare: |stage| stage.victim(),
+        act: join,
+    })
+}
+
+#[test]
+#[ignore = "needs root: run by make test"]
+fn a_newcomer_joins_in_a_hole_on_xdp() -> Result<()> {
+    die_in_each_step(&Change {
+        survivors: 2,
+        hole: true,
+        driver: "xdp",
+        around: [40, 5],
+        prepare: |stage| stage.victim(),
+        act: join,
+    })
+}
+
+#[test]
+#[ignore = "needs root: run by make test"]
+fn a_member_buries_another_on_xdp() -> Result<()> {
+    die_in_each_step(&Change {
+        survivors: 2,
+        hole: false,
+        driver: "xdp",
+        around: [10, 25],
+        prepare: |stage| {
+            let other = Some(stage.member(false)?);
+            let it = stage.member(true)?;
+            Ok(Victim { it, other })
         },
+        act: bury,
     })
 }

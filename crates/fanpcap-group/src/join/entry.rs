@@ -5,6 +5,7 @@ use super::engine::{self, Xdp};
 use super::leg::Leg;
 use super::same::{ensure_none_differs, other_program};
 use super::{JoinError, Newcomer, ProgramError, XdpError};
+use crate::faults;
 use crate::found;
 use crate::ground::{Entering, Kernel};
 use crate::identity::Identity;
@@ -210,6 +211,7 @@ impl<'a> Entry<'a> {
             if let Some((on_xdp, asked, rings)) = &rings {
                 let put = on_xdp.put(table, slot, rings, asked.snaplen);
                 put.map_err(XdpError::Rings)?;
+                faults::step();
             }
             newcomer.enter(address)
         };
