@@ -151,6 +151,10 @@ fn best_of_one(bench: &Bench) -> Result<Result<f64, Refusal>> {
 
 /// One run of `copies` copies. The second shares its core with the generator.
 fn run(bench: &Bench, copies: usize, pps: u64) -> Result<Result<Sample, Refusal>> {
+    bench.arranged(Side::Ours, bench.way, || run_on(bench, copies, pps))
+}
+
+fn run_on(bench: &Bench, copies: usize, pps: u64) -> Result<Result<Sample, Refusal>> {
     let before = bench.arrived()?;
     let cpus = [bench.reader_cpu, bench.generator_cpu];
     let started = cpus.iter().take(copies).map(|cpu| Copy::start(bench, *cpu));
