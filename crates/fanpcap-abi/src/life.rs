@@ -98,8 +98,8 @@ impl Handle for PcapHandle {
         take_over::take_over_several(all)
     }
 
-    fn prepare_on_xdp(self, membership: &Membership) -> Result<(), JoinError> {
-        let prepared = Arc::new(join::prepare(self.ifindex(), membership)?);
+    fn prepare_on_xdp(self, membership: &Membership, outgoing: bool) -> Result<(), JoinError> {
+        let prepared = Arc::new(join::prepare(self.ifindex(), membership, outgoing)?);
         drop(handles::with(self, |entry| {
             entry.prepared.replace(prepared)
         }));

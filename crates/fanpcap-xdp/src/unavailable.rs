@@ -28,6 +28,8 @@ pub enum Unavailable {
     Driver(io::Error),
     /// The kernel is older than Linux 5.18.
     Kernel,
+    /// The kernel has no place for a BPF program that sees the packets which the host sends.
+    Sent,
     /// The kernel refuses a BPF program or a map: for lack of a capability, as a rule.
     Load(LoadError),
     /// The device can't be asked.
@@ -60,6 +62,10 @@ impl fmt::Display for Unavailable {
                 "the device's driver takes no XDP program (or not with this MTU, LRO or number of queues): {error}"
             ),
             Self::Kernel => f.write_str("the kernel is older than Linux 5.18"),
+            Self::Sent => f.write_str(
+                "packets that the host sends can't be captured before Linux 6.6: \
+                 'outgoing@DEVICE = no' leaves them out",
+            ),
             Self::Load(error) => error.fmt(f),
             Self::Device(error) => write!(f, "the device can't be asked: {error}"),
         }
@@ -77,7 +83,8 @@ impl Error for Unavailable {
             | Self::Kind(_)
             | Self::TakesVlanTags(_)
             | Self::Foreign { .. }
-            | Self::Kernel => None,
+            | Self::Kernel
+            | Self::Sent => None,
         }
     }
 }

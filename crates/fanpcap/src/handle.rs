@@ -84,7 +84,7 @@ pub trait Handle: Copy + PartialEq {
     ///
     /// # Errors
     /// Why the engine can't serve the handle.
-    fn prepare_on_xdp(self, membership: &Membership) -> Result<(), JoinError>;
+    fn prepare_on_xdp(self, membership: &Membership, outgoing: bool) -> Result<(), JoinError>;
 
     /// Gives up what was prepared.
     fn leave_xdp(self);

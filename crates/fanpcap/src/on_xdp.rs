@@ -61,7 +61,7 @@ pub(crate) fn prepare<H: Handle>(
              write 'steal@DEVICE = force' if it may",
         ));
     }
-    match p.prepare_on_xdp(membership) {
+    match p.prepare_on_xdp(membership, asked.outgoing) {
         Ok(()) => Ok(None),
         Err(error) if error.is_of_engine() => Ok(Some(error.to_string())),
         Err(error) => Err(p.fail(&membership.blame(&error))),

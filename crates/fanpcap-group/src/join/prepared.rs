@@ -35,10 +35,15 @@ const FREED_WITHIN: Duration = Duration::from_millis(500);
 const STEP: Duration = Duration::from_millis(10);
 
 /// Takes over a device for a newcomer, or finds that it is. The host gets all packets meanwhile.
+/// `outgoing`: the newcomer wants packets that the host sends.
 ///
 /// # Errors
 /// Why the engine can't serve the newcomer.
-pub fn prepare(ifindex: u32, membership: &Membership) -> Result<Prepared, JoinError> {
+pub fn prepare(
+    ifindex: u32,
+    membership: &Membership,
+    outgoing: bool,
+) -> Result<Prepared, JoinError> {
     let mode = || membership.shown_mode();
     let number = match membership.group {
         Group::Number(number) => number,
@@ -57,6 +62,10 @@ pub fn prepare(ifindex: u32, membership: &Membership) -> Result<Prepared, JoinEr
         Group::Number(number) if has_members(number, ifindex)? => None,
         Group::Number(_) | Group::New => Some(new_shared(&dock, ifindex, steering)?),
     };
+    let on_xdp = shared.as_ref().and_then(|shared| shared.on_xdp.as_ref());
+    if outgoing && on_xdp.is_some_and(|it| !it.program().sees_sent()) {
+        return Err(XdpError::Unavailable(Unavailable::Sent).into());
+    }
     Ok(Prepared {
         dock,
         shared: Mutex::new(shared),

@@ -59,7 +59,7 @@ struct Reader {
 }
 
 fn join_on_xdp(ifindex: u32, membership: &Membership) -> Result<Reader, JoinError> {
-    let prepared = prepare(ifindex, membership)?;
+    let prepared = prepare(ifindex, membership, false)?;
     let xdp = Xdp {
         prepared: &prepared,
         snaplen: 96,

@@ -240,7 +240,7 @@ impl Handle for Fake<'_> {
         Ok(())
     }
 
-    fn prepare_on_xdp(self, _: &Membership) -> Result<(), JoinError> {
+    fn prepare_on_xdp(self, _: &Membership, _: bool) -> Result<(), JoinError> {
         let refused = self.change(|state| state.refused_on_xdp);
         refused.map_or(Ok(()), |error| Err(error()))
     }
