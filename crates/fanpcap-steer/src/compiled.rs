@@ -2,11 +2,9 @@
 
 use crate::ebpf::{self, Delivery, EbpfError};
 use crate::ir::{Function, MEANING, Node, Tree};
-use crate::parts::{Parts, outcomes};
+use crate::parts::{Parts, Unfit, outcomes};
 use fanpcap_bpf::assembler::{Assembler, Label, R0};
 use fanpcap_bpf::{Classic, MapSpec, Object};
-#[cfg(doc)]
-use fanpcap_buckets::layout;
 use std::fmt::{self, Write};
 
 /// A compiled steering program.
@@ -90,13 +88,20 @@ impl AtXdp {
     /// # Errors
     /// See [`EbpfError`].
     pub fn of(tree: Tree, flows: Option<u32>) -> Result<Self, EbpfError> {
-        ebpf::xdp(&tree, flows, &Nowhere)?;
         let digest = digest(&tree, MEANING, flows);
-        Ok(Self {
+        let compiled = Self {
             tree,
             flows,
             digest,
-        })
+        };
+        if compiled.has(&|function| matches!(function, Function::Classify(_))) {
+            return Err(EbpfError::Unfit(Unfit {
+                what: "`classify` chooses among members of a class, and members have no classes in this version"
+                    .to_owned(),
+            }));
+        }
+        compiled.decision()?;
+        Ok(compiled)
     }
 
     /// The BPF program, which delivers as `delivery` does.
@@ -119,12 +124,6 @@ impl AtXdp {
     pub fn copies(&self) -> bool {
         let ends = outcomes(&self.tree.main);
         ends.copy || ends.broadcast || ends.double
-    }
-
-    /// Whether packets have classes, and so members. Then the group's table has
-    /// [`layout::SIZE_WITH_CLASSES`], else [`layout::SIZE`].
-    pub fn has_classes(&self) -> bool {
-        self.has(&|function| matches!(function, Function::Classify(_)))
     }
 
     /// Whether the steering program says what the host gets.
@@ -264,16 +263,13 @@ mod tests {
         let of = |source: &str| {
             let at_xdp = AtXdp::of(read(source), None).unwrap();
             assert!(at_xdp.decision().is_ok());
-            [
-                at_xdp.copies(),
-                at_xdp.has_classes(),
-                at_xdp.decides_for_host(),
-            ]
+            [at_xdp.copies(), at_xdp.decides_for_host()]
         };
-        assert_eq!(of("main = steer_flow"), [false; 3]);
-        assert_eq!(of("main = tcp"), [true, false, false]);
-        assert_eq!(of("main = classify 2 >-> steer_flow"), [false, true, false]);
-        assert_eq!(of("main = kernel >-> double_steer_ip"), [true, false, true]);
+        assert_eq!(of("main = steer_flow"), [false; 2]);
+        assert_eq!(of("main = tcp"), [true, false]);
+        assert_eq!(of("main = kernel >-> double_steer_ip"), [true, true]);
+        let refused = AtXdp::of(read("main = classify 2 >-> steer_flow"), None).unwrap_err();
+        assert!(refused.to_string().contains("no classes"), "{refused}");
     }
 
     #[test]

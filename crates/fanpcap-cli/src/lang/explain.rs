@@ -97,7 +97,6 @@ fn write_definitions(text: &mut String, definitions: &[Definition]) -> Result<()
 fn write_beyond(text: &mut String, at_xdp: &AtXdp) -> Result<()> {
     let beyond = [
         (at_xdp.copies(), "some packets go to several members"),
-        (at_xdp.has_classes(), "packets go to members of their class"),
         (at_xdp.decides_for_host(), "it says what the host gets"),
     ];
     for (_, what) in beyond.into_iter().filter(|(does, _)| *does) {

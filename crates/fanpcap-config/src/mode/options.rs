@@ -152,8 +152,7 @@ fn refuse_class(word: &str, value: Option<&str>) -> Fault {
     }
     let quoted = quote(&format!("+{word}"));
     let message = format!(
-        "{quoted} needs the engine on XDP, which this version does not have: in a group of the kernel's a packet \
-         goes to one member, whatever its class"
+        "{quoted} asks for a class, which members do not have in this version: a packet goes to one member of all"
     );
     Fault::new("option-needs-xdp", message).hint("leave it out")
 }
