@@ -46,7 +46,8 @@ pub(crate) fn activate<H: Handle>(
     }
 }
 
-/// Prepares a handle for the engine. Returns why packet sockets are to stand in for it, if they are.
+/// Prepares a handle for the engine. Returns why packet sockets are to stand in for it, if they
+/// are.
 ///
 /// # Errors
 /// The status of pcap_activate(3PCAP) where they can't either.

@@ -185,8 +185,7 @@ impl JoinError {
 
     /// Whether packet sockets may do what the engine on XDP can't.
     pub fn is_of_engine(&self) -> bool {
-        use XdpError::{OtherEngine, Unsteered};
-        matches!(self, Self::Xdp(error) if !matches!(error, OtherEngine { .. } | Unsteered { .. }))
+        matches!(self, Self::Xdp(error) if error.is_of_engine())
     }
 
     /// Whether the group's number is that of another group.

@@ -66,6 +66,12 @@ fn packets_have_their_time_and_length() -> Result<()> {
 
 #[test]
 #[ignore = "needs root: run by make test"]
+fn directions_are_told_apart() -> Result<()> {
+    ensure_said(&[("directed", "21, 20, 1 packets")])
+}
+
+#[test]
+#[ignore = "needs root: run by make test"]
 fn a_device_that_goes_down_is_told_and_comes_back() -> Result<()> {
     ensure_said(&[("downed", "0, 20 packets")])
 }

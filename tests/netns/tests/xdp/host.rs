@@ -1,7 +1,8 @@
 //! What the host gets of the packets that are captured, and what it sends.
 
 use anyhow::{Result, ensure};
-use fanpcap_netns::{Wire, on_wire};
+use fanpcap_netns::{Wire, ensure_each_once, on_wire};
+use fanpcap_testkit::Direction;
 use fanpcap_testkit::member::{finish, wait_for_packets};
 use fanpcap_testkit::traffic::{self, Frame};
 use fanpcap_testkit::veth::ip;
@@ -34,6 +35,24 @@ fn the_host_gets_all_packets() -> Result<()> {
 
 #[test]
 #[ignore = "needs root: run by make test"]
+fn what_the_host_sends_is_captured_unless_settings_say_otherwise() -> Result<()> {
+    on_wire(1, |wire| {
+        let member = start(wire)?;
+        let without = config(wire, "driver@vb = xdp\noutgoing@vb = no\n")?;
+        let incoming = start_as(wire, wire.tcpdump()?.set("PCAP_CONFIG", without))?;
+        let frames = frames()?;
+        wire.send(&frames)?;
+        let requests = frames
+            .iter()
+            .filter(|it| it.direction == Direction::Request);
+        ensure_each_once(&finish(vec![member], frames.len())?, &frames)?;
+        finish(vec![incoming], requests.count())?;
+        ensure_nothing_left(None)
+    })
+}
+
+#[test]
+#[ignore = "needs root: run by make test"]
 fn the_host_gets_nothing_that_is_stolen_and_all_again_afterwards() -> Result<()> {
     on_wire(1, |wire| {
         let host = wire.tcpdump()?.start(&wire.scratch)?;
@@ -41,11 +60,7 @@ fn the_host_gets_nothing_that_is_stolen_and_all_again_afterwards() -> Result<()>
         let program = wire.tcpdump()?.set("PCAP_CONFIG", stealing);
         let member = start_as(wire, program)?;
         let frames = frames()?;
-        wire.send_bytes(
-            frames
-                .iter()
-                .map(|it| (fanpcap_testkit::Direction::Request, &it.bytes[..])),
-        )?;
+        wire.send_bytes(frames.iter().map(|it| (Direction::Request, &it.bytes[..])))?;
         finish(vec![member], frames.len())?;
         ensure!(
             host.captured() == 0,
