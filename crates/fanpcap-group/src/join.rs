@@ -80,6 +80,7 @@ pub fn join(entrant: Entrant<'_>) -> Result<Member, JoinError> {
         id: MemberId::of_socket(inode),
         leg: entrant.leg,
         engine: entrant.engine,
+        is_first: false,
     };
     if let Some(steering) = &membership.steering {
         let mut join = |it: &Newcomer<'_>| program::join(it, steering, entrant.before);
@@ -136,6 +137,8 @@ struct Newcomer<'a> {
     id: MemberId,
     leg: Leg<'a>,
     engine: Engine<'a>,
+    /// Whether the group must have no member yet.
+    is_first: bool,
 }
 
 impl Newcomer<'_> {

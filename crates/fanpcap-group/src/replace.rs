@@ -36,6 +36,9 @@ pub fn replace(
         return Ok(());
     };
     let group = first.identity.group();
+    if first.shared.on_xdp.is_some() {
+        return Err(ProgramError::Stays { group });
+    }
     let failed = |error| ProgramError::of(group, error);
     let runs = first.steered.steering().ok_or(SteerError::Busy);
     let change = Change {

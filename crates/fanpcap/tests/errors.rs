@@ -164,7 +164,8 @@ fn of_xdp() -> BTreeMap<String, String> {
             limit: 65_536,
         })),
     ];
-    let all = of_xdp.into_iter().map(JoinError::from);
+    let stays = JoinError::from(ProgramError::Stays { group: 7 });
+    let all = of_xdp.into_iter().map(JoinError::from).chain([stays]);
     all.map(|error| (error.slug().to_owned(), error.to_string()))
         .collect()
 }

@@ -45,6 +45,7 @@ pub(super) fn in_new_group<T>(
         let number = free_number(&taken)
             .ok_or_else(|| newcomer.failed("PACKET_FANOUT", io::ErrorKind::AddrInUse.into()))?;
         newcomer.group = Group::Number(number);
+        newcomer.is_first = true;
         newcomer.fanout = wanted(newcomer.group, newcomer.membership.mode);
         match join(&newcomer) {
             Err(error) if taken.len() + 1 < TRIES && error.is_of_other() => taken.push(number),

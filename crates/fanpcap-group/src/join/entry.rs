@@ -82,6 +82,10 @@ impl<'a> Entry<'a> {
             }
             Group::New => None,
         };
+        if self.newcomer.is_first && found.is_some() {
+            let group = self.newcomer.fanout.id;
+            return Err(XdpError::Taken { group }.into());
+        }
         // On XDP the socket stays silent.
         let address = match self.newcomer.asks_xdp() {
             Some(_) => self.newcomer.bound,

@@ -196,7 +196,7 @@ impl JoinError {
                 | Self::Devices(_)
                 | Self::OtherMode { .. }
                 | Self::OtherProtocol { .. }
-                | Self::Xdp(XdpError::OtherEngine { .. })
+                | Self::Xdp(XdpError::OtherEngine { .. } | XdpError::Taken { .. })
         )
     }
 

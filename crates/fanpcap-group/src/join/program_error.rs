@@ -44,6 +44,11 @@ pub enum ProgramError {
         /// Members of other processes.
         members: usize,
     },
+    /// The group is on the engine on XDP, where it keeps its steering program.
+    Stays {
+        /// The group's number.
+        group: u16,
+    },
     /// Packet diag does not show the group's members to this thread.
     Unseen {
         /// The group's number.
@@ -98,6 +103,11 @@ impl fmt::Display for ProgramError {
             Self::Steer { group, error } => {
                 write!(f, "the steering program of fan-out group {group}: {error}")
             }
+            Self::Stays { group } => write!(
+                f,
+                "fan-out group {group} is on engine xdp, where a group keeps its steering program: close its \
+                 members first, or use another group",
+            ),
             Self::OthersJudge { group, members } => write!(
                 f,
                 "the program of fan-out group {group} can't be replaced by one that drops or counts otherwise: \
@@ -138,6 +148,7 @@ impl std::error::Error for ProgramError {
             | Self::NotEthernet { .. }
             | Self::AllDevices
             | Self::NotPermitted(_)
+            | Self::Stays { .. }
             | Self::OthersJudge { .. }
             | Self::Unseen { .. }
             | Self::Unreachable { .. }
@@ -169,6 +180,7 @@ impl ProgramError {
             Self::AllDevices => "program-on-all-devices",
             Self::NotPermitted(_) => "program-needs-cap-bpf",
             Self::Steer { error, .. } => error.slug(),
+            Self::Stays { .. } => "program-stays-on-xdp",
             Self::OthersJudge { .. } => "program-of-others",
             Self::Unseen { .. } => "program-of-members-unseen",
             Self::Unreachable { .. } => "group-unreachable",

@@ -305,3 +305,44 @@ fn the_ledger_adds_up_and_one_member_tells_the_counters() {
         assert_eq!(shown.produced, ledger.produced);
     });
 }
+
+#[test]
+#[ignore = "needs root: eBPF, a network namespace"]
+fn handles_without_a_group_that_join_at_once_have_groups_of_their_own() {
+    on_pair(|ifindex| {
+        let alone = membership(Group::New, "main = steer_to 0");
+        let first = join_on_xdp(ifindex, &alone).unwrap();
+        let number = first.member.identity().group();
+        // As if the first had not been there when the second chose its number.
+        let same = membership(Group::Number(number), "main = steer_to 0");
+        let prepared = prepare(ifindex, &same).unwrap();
+        let socket = packet::open().unwrap();
+        let protocol = ETH_P_SILENT;
+        let bound = Address { ifindex, protocol };
+        packet::bind(socket.as_fd(), bound).unwrap();
+        let newcomer = Newcomer {
+            fd: socket.as_fd(),
+            group: same.group,
+            fanout: wanted(same.group, same.mode),
+            membership: &same,
+            bound,
+            protocol: 3,
+            id: MemberId::of_socket(packet::inode(socket.as_fd()).unwrap()),
+            leg: Leg::Only,
+            engine: Engine::Xdp(Xdp {
+                prepared: &prepared,
+                snaplen: 96,
+                bytes: None,
+                outgoing: false,
+                steals: false,
+            }),
+            is_first: true,
+        };
+        let steering = same.steering.as_ref().unwrap();
+        let joined = program::join(&newcomer, steering, MemberCounters::default());
+        assert!(joined.err().unwrap().is_of_other());
+        let mut all: Vec<Reader> = vec![first, join_on_xdp(ifindex, &alone).unwrap()];
+        send(20);
+        assert_eq!(await_frames(&mut all, 40), [20, 20]);
+    });
+}

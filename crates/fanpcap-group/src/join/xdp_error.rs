@@ -16,6 +16,11 @@ pub enum XdpError {
         /// Whether the group's are on XDP.
         has_xdp: bool,
     },
+    /// A new group was asked for, and another handle has just taken its number.
+    Taken {
+        /// The group's number.
+        group: u16,
+    },
     /// The mode is one of the kernel's packet sockets.
     Unsteered {
         /// The group's number.
@@ -64,6 +69,10 @@ impl fmt::Display for XdpError {
                      take the same engine, or use another group",
                 )
             }
+            Self::Taken { group } => write!(
+                f,
+                "fan-out group {group} was free and has members now: try again"
+            ),
             Self::Unsteered { group, mode } => write!(
                 f,
                 "fan-out group {group} can't run mode {mode} on engine xdp: use flow or a steering program",
@@ -97,6 +106,7 @@ impl std::error::Error for XdpError {
             Self::Program(ProgramError::Compile(error)) => Some(error),
             Self::Program(ProgramError::Load(error)) => Some(error),
             Self::OtherEngine { .. }
+            | Self::Taken { .. }
             | Self::Unsteered { .. }
             | Self::Unreachable { .. }
             | Self::Crowded { .. } => None,
@@ -107,7 +117,10 @@ impl std::error::Error for XdpError {
 impl XdpError {
     /// Whether the engine can't serve the handle, whatever its group: packet sockets may do.
     pub fn is_of_engine(&self) -> bool {
-        !matches!(self, Self::OtherEngine { .. } | Self::Unsteered { .. })
+        !matches!(
+            self,
+            Self::OtherEngine { .. } | Self::Taken { .. } | Self::Unsteered { .. }
+        )
     }
 
     /// The error's section in docs/errors.md.
@@ -120,7 +133,7 @@ impl XdpError {
             Self::Unavailable(_) | Self::Serve(_) => "xdp-unavailable",
             Self::Program(_) => "xdp-program-refused",
             Self::Lock(error) => error.slug(),
-            Self::Rings(_) | Self::Locker(_) => "system-call-failed",
+            Self::Taken { .. } | Self::Rings(_) | Self::Locker(_) => "system-call-failed",
         }
     }
 }
