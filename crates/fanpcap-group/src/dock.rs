@@ -27,6 +27,9 @@ pub(crate) trait Device: Sized {
     /// Gives the device's packets to the groups of these berths alone, each with its BPF program.
     /// It can be done again from its beginning.
     fn serve(&self, berths: &[(u8, OwnedFd)]) -> io::Result<()>;
+
+    /// Whether the host loses the packets.
+    fn set_steals(&self, steals: bool);
 }
 
 impl Device for fanpcap_xdp::Device {
@@ -46,6 +49,48 @@ impl Device for fanpcap_xdp::Device {
 
     fn serve(&self, berths: &[(u8, OwnedFd)]) -> io::Result<()> {
         self.serve(berths)
+    }
+
+    fn set_steals(&self, steals: bool) {
+        self.set_steals(steals);
+    }
+}
+
+/// A group's place on a device.
+struct Berth {
+    number: u8,
+    /// Whether the group asks for that the host loses the packets.
+    steals: bool,
+    lifeline: OwnedFd,
+    program: OwnedFd,
+}
+
+impl Berth {
+    fn deposit(number: u8, steals: bool) -> Deposit {
+        Deposit::Lifeline(u64::from_le_bytes([
+            number,
+            steals.into(),
+            0,
+            0,
+            0,
+            0,
+            0,
+            0,
+        ]))
+    }
+
+    fn of(deposit: Deposit, descriptors: Vec<OwnedFd>) -> Option<Self> {
+        let Deposit::Lifeline(word) = deposit else {
+            return None;
+        };
+        let [number, steals, ..] = word.to_le_bytes();
+        let mut descriptors = descriptors.into_iter();
+        Some(Self {
+            number,
+            steals: steals != 0,
+            lifeline: descriptors.next()?,
+            program: descriptors.next()?,
+        })
     }
 }
 
@@ -122,27 +167,43 @@ impl<D: Device> Dock<D> {
         lifeline: BorrowedFd<'_>,
     ) -> io::Result<Option<u8>> {
         self.clear()?;
-        let taken = self.berths()?;
-        let is_free = |berth: &u8| !taken.iter().any(|(it, _)| it == berth);
-        let Some(berth) = (0..=u8::MAX).take(BERTHS as usize).find(is_free) else {
+        let before = self.berths()?;
+        let is_free = |number: &u8| !before.iter().any(|it| it.number == *number);
+        let Some(number) = (0..=u8::MAX).take(BERTHS as usize).find(is_free) else {
             return Ok(None);
         };
         self.locker.ensure_room()?;
         self.lifelines.add(lifeline, false)?;
         faults::step();
-        let deposit = Deposit::Lifeline(berth.into());
+        let deposit = Berth::deposit(number, false);
         self.locker.put(deposit, &[lifeline, program])?;
         faults::step();
-        match self.berths().and_then(|all| self.device.serve(&all)) {
-            Ok(()) => Ok(Some(berth)),
+        match self.berths().and_then(|all| self.serve(all)) {
+            Ok(()) => Ok(Some(number)),
             Err(error) => {
                 self.locker.remove(deposit)?;
                 let _ = self.lifelines.remove(lifeline);
                 // Best effort: the device serves the others as before.
-                let _ = self.device.serve(&taken);
+                let _ = self.serve(before);
                 Err(error)
             }
         }
+    }
+
+    /// The host loses the device's packets as long as the group of this berth is there.
+    ///
+    /// # Errors
+    /// What the locker says.
+    pub(crate) fn steal_for(&self, number: u8) -> io::Result<()> {
+        let berths = self.berths()?;
+        let own = berths.iter().find(|it| it.number == number && !it.steals);
+        if let Some(own) = own {
+            let parts = [own.lifeline.as_fd(), own.program.as_fd()];
+            self.locker.put(Berth::deposit(number, true), &parts)?;
+            self.locker.remove(Berth::deposit(number, false))?;
+        }
+        self.device.set_steals(true);
+        Ok(())
     }
 
     /// Clears the berths of groups whose last members are gone.
@@ -150,44 +211,45 @@ impl<D: Device> Dock<D> {
     /// # Errors
     /// What the engine and the locker say; somebody tries again.
     pub(crate) fn clear(&self) -> io::Result<()> {
-        let mut gone = Vec::new();
-        self.visit(|berth, lifeline, _| {
-            // One that can't be asked counts as alive.
-            if pipe::has_hung_up(lifeline.as_fd()).unwrap_or(false) {
-                gone.push(berth);
-            }
-        })?;
+        // One that can't be asked counts as alive.
+        let is_gone = |it: &Berth| pipe::has_hung_up(it.lifeline.as_fd()).unwrap_or(false);
+        let (gone, left): (Vec<_>, Vec<_>) = self.berths()?.into_iter().partition(is_gone);
         if gone.is_empty() {
             return Ok(());
         }
-        let mut left = self.berths()?;
-        left.retain(|(berth, _)| !gone.contains(berth));
-        self.device.serve(&left)?;
-        for berth in gone {
+        self.serve(left)?;
+        for Berth { number, steals, .. } in gone {
             faults::step();
-            self.locker.remove(Deposit::Lifeline(berth.into()))?;
+            self.locker.remove(Berth::deposit(number, steals))?;
         }
         Ok(())
     }
 
-    /// The berths in use, with the BPF programs of their groups.
-    fn berths(&self) -> io::Result<Vec<(u8, OwnedFd)>> {
-        let mut all = Vec::new();
-        self.visit(|berth, _, program| all.push((berth, program)))?;
-        Ok(all)
+    fn serve(&self, berths: Vec<Berth>) -> io::Result<()> {
+        let steals = berths.iter().any(|it| it.steals);
+        let mut all: Vec<(u8, OwnedFd)> = Vec::new();
+        for Berth {
+            number, program, ..
+        } in berths
+        {
+            // One that has begun to steal may be there twice.
+            if !all.iter().any(|(it, _)| *it == number) {
+                all.push((number, program));
+            }
+        }
+        self.device.serve(&all)?;
+        self.device.set_steals(steals);
+        Ok(())
     }
 
-    fn visit(&self, mut look: impl FnMut(u8, OwnedFd, OwnedFd)) -> io::Result<()> {
+    /// The berths in use.
+    fn berths(&self) -> io::Result<Vec<Berth>> {
+        let mut all = Vec::new();
         self.locker.visit(|deposit, descriptors| {
-            let mut descriptors = descriptors.into_iter();
-            let both = descriptors.next().zip(descriptors.next());
-            if let (Deposit::Lifeline(berth), Some((lifeline, program))) = (deposit, both) {
-                if let Ok(berth) = u8::try_from(berth) {
-                    look(berth, lifeline, program);
-                }
-            }
+            all.extend(Berth::of(deposit, descriptors));
             true
-        })
+        })?;
+        Ok(all)
     }
 }
 

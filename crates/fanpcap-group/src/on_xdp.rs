@@ -114,12 +114,20 @@ impl OnXdp {
     ///
     /// # Errors
     /// As [`Dock::moor`].
-    pub(crate) fn moor(&self, dock: &Dock<Device>, locker: &Locker) -> io::Result<bool> {
+    pub(crate) fn moor(
+        &self,
+        dock: &Dock<Device>,
+        locker: &Locker,
+        table: Table<'_>,
+    ) -> io::Result<bool> {
         let lifeline = Pipe::new()?;
         faults::step();
         locker.put(Deposit::Berth, &[lifeline.write.as_fd()])?;
         let program = self.program.program().as_fd();
         let berth = dock.moor(program, lifeline.read.as_fd())?;
+        if let Some(number) = berth {
+            table.set(at::BERTH, number.into());
+        }
         Ok(berth.is_some())
     }
 

@@ -96,8 +96,10 @@ pub(crate) mod at {
     pub(crate) const COUNTED_BEFORE: usize = TAKEOVERS + 1;
     /// What such an engine had counted for the whole group when a member last told it.
     pub(crate) const LEDGER: usize = COUNTED_BEFORE + 2 * SLOTS;
+    /// The group's berth in its device's dock.
+    pub(crate) const BERTH: usize = LEDGER + super::LEDGER_WORDS;
     /// How many words there are.
-    pub(crate) const END: usize = LEDGER + super::LEDGER_WORDS;
+    pub(crate) const END: usize = BERTH + 1;
 }
 
 /// Words of a row.

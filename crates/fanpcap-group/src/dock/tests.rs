@@ -4,7 +4,7 @@
 use super::*;
 use fanpcap_linux::packet;
 use fanpcap_linux::wait::pipe::Pipe;
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 
 /// Notes what is served, by the inodes of the programs.
 #[derive(Debug)]
@@ -12,6 +12,7 @@ struct Noted {
     part: Pipe,
     served: RefCell<Vec<(u8, u64)>>,
     refuses: bool,
+    steals: Cell<bool>,
 }
 
 impl Noted {
@@ -20,6 +21,7 @@ impl Noted {
             part: Pipe::new().unwrap(),
             served: RefCell::default(),
             refuses: false,
+            steals: Cell::new(false),
         }
     }
 }
@@ -42,6 +44,10 @@ impl Device for Noted {
         let served = berths.iter().map(|(berth, it)| (*berth, inode(it)));
         *self.served.borrow_mut() = served.collect();
         Ok(())
+    }
+
+    fn set_steals(&self, steals: bool) {
+        self.steals.set(steals);
     }
 }
 
@@ -117,4 +123,27 @@ fn another_devices_dock_and_another_locker_are_none() {
     let ends = || dock.ends().map(|end| end.try_clone_to_owned().unwrap());
     assert!(Dock::<Noted>::of(ends(), 8).is_err());
     assert!(Dock::<Noted>::of(ends(), 7).is_ok());
+}
+
+#[test]
+fn the_host_loses_packets_as_long_as_a_group_is_there_that_asks_for_it() {
+    let dock = Dock::new(Noted::new(), 7).unwrap();
+    let (first, second) = (Group::new(), Group::new());
+    for group in [&first, &second] {
+        group.moor(&dock).unwrap();
+    }
+    dock.steal_for(1).unwrap();
+    dock.steal_for(1).unwrap();
+    assert!(dock.device.steals.get());
+    let third = Group::new();
+    assert_eq!(third.moor(&dock).unwrap(), Some(2));
+    assert!(dock.device.steals.get());
+    drop(first);
+    dock.clear().unwrap();
+    assert!(dock.device.steals.get());
+    assert_eq!(dock.device.served.borrow().len(), 2);
+    drop(second);
+    dock.clear().unwrap();
+    assert!(!dock.device.steals.get());
+    assert!(!dock.has_gone());
 }

@@ -4,6 +4,7 @@ use super::prepared::Prepared;
 use super::{JoinError, Newcomer, XdpError, device, free_number, wanted};
 use crate::dock::Dock;
 use crate::shared::Shared;
+use crate::table::at;
 use fanpcap_config::settings::Group;
 use fanpcap_xdp::Device;
 use std::io;
@@ -62,11 +63,16 @@ pub(super) fn unsteered(newcomer: &Newcomer<'_>) -> XdpError {
     }
 }
 
-/// The host loses the device's packets from now on, as long as a group is there, if a member asks
+/// The host loses the device's packets from now on, as long as the group is there, if a member asks
 /// for that. The caller has the dock's turn, as below.
-pub(super) fn steal(asked: &Xdp<'_>, dock: &Dock<Device>) {
-    if asked.steals {
-        dock.device().set_steals(true);
+pub(super) fn steal(asked: &Xdp<'_>, shared: &Shared) -> Result<(), XdpError> {
+    let berth = u8::try_from(shared.table().get(at::BERTH));
+    match berth.ok().filter(|_| asked.steals) {
+        Some(berth) => {
+            let stolen = asked.prepared.dock().steal_for(berth);
+            stolen.map_err(XdpError::Locker)
+        }
+        None => Ok(()),
     }
 }
 
@@ -79,7 +85,7 @@ pub(super) fn moor(
     let Some(on_xdp) = &shared.on_xdp else {
         return Ok(());
     };
-    match on_xdp.moor(dock, &shared.locker) {
+    match on_xdp.moor(dock, &shared.locker, shared.table()) {
         Ok(true) => Ok(()),
         Ok(false) => Err(XdpError::Crowded {
             device: device(newcomer.bound.ifindex),

@@ -120,16 +120,16 @@ impl<'a> Entry<'a> {
             ensure_none_differs(group, ifindex, self.newcomer.id, self.steering)?;
             return Err(other_program(group, self.steering, String::new()));
         }
-        self.steal(turn)?;
+        self.steal(&shared, turn)?;
         self.take_slot(shared, address, lock)
     }
 
     /// The newcomer may ask for what no other member has.
-    fn steal(&self, turn: &Turn) -> Result<(), JoinError> {
+    fn steal(&self, shared: &Shared, turn: &Turn) -> Result<(), JoinError> {
         let asked = self.newcomer.asks_xdp().filter(|asked| asked.steals);
         if let Some(asked) = asked {
             let _at_dock = turn.at_dock().map_err(|error| self.steer(error))?;
-            engine::steal(asked, asked.prepared.dock());
+            engine::steal(asked, shared)?;
         }
         Ok(())
     }
@@ -153,8 +153,8 @@ impl<'a> Entry<'a> {
         if let Some(asked) = self.newcomer.asks_xdp() {
             let at_dock = turn.at_dock().map_err(|error| self.steer(error))?;
             let dock = asked.prepared.dock();
-            engine::steal(asked, dock);
             engine::moor(self.newcomer, &shared, dock)?;
+            engine::steal(asked, &shared)?;
             drop(at_dock);
             shared.table().set(at::DIGEST, self.steering.digest());
             let stake = self.take_slot(Arc::new(shared), address, lock)?;

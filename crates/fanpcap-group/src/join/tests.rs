@@ -162,6 +162,16 @@ fn await_frames(members: &mut [Reader], expected: usize) -> Vec<usize> {
     taken
 }
 
+/// Waits until each member has its share. The group's lock may be another test's for a moment.
+fn await_shares(members: &[Reader]) {
+    for member in members {
+        await_for("a share", || {
+            member.stake().attend();
+            member.stake().has_share()
+        });
+    }
+}
+
 fn has_program(ifindex: u32) -> bool {
     link::get(ifindex).unwrap().xdp.is_some()
 }
@@ -205,9 +215,7 @@ fn members_share_the_packets_and_inherit_what_one_leaves() {
         let mut all: Vec<Reader> = (0..3)
             .map(|_| join_on_xdp(ifindex, &flow).unwrap())
             .collect();
-        for member in &all {
-            member.stake().attend();
-        }
+        await_shares(&all);
         send(200);
         let shares = await_frames(&mut all, 200);
         assert!(shares.iter().all(|share| *share > 20), "{shares:?}");
@@ -232,16 +240,18 @@ fn members_share_the_packets_and_inherit_what_one_leaves() {
         assert_eq!(inherited, shares[1]);
         let taken = await_frames(&mut all, 200 - inherited);
         assert_eq!(taken, [shares[0], shares[2]]);
-        all[0].stake().attend();
-        let departed = all[0].stake().departed();
-        let counted = departed.counters.unwrap();
+        let mut counted = None;
+        await_for("the epitaph", || {
+            all[0].stake().attend();
+            counted = all[0].stake().departed().counters;
+            counted.is_some_and(|it| it.received > 0)
+        });
+        let counted = counted.unwrap();
         assert!(counted.received >= 2 * inherited as u64, "{counted:?}");
         assert_eq!(counted.dropped, 0);
         // Into the hole.
         all.push(join_on_xdp(ifindex, &flow).unwrap());
-        for member in &all {
-            member.stake().attend();
-        }
+        await_shares(&all);
         send(200);
         let shares = await_frames(&mut all, 200);
         assert_eq!(shares.iter().sum::<usize>(), 200);
@@ -285,6 +295,7 @@ fn the_ledger_adds_up_and_one_member_tells_the_counters() {
         let mut all: Vec<Reader> = (0..2)
             .map(|_| join_on_xdp(ifindex, &counting).unwrap())
             .collect();
+        await_shares(&all);
         send(100);
         await_frames(&mut all, 100);
         let told = || {
@@ -315,7 +326,7 @@ fn handles_without_a_group_that_join_at_once_have_groups_of_their_own() {
         let number = first.member.identity().group();
         // As if the first had not been there when the second chose its number.
         let same = membership(Group::Number(number), "main = steer_to 0");
-        let prepared = prepare(ifindex, &same).unwrap();
+        let prepared = prepare(ifindex, &same, false).unwrap();
         let socket = packet::open().unwrap();
         let protocol = ETH_P_SILENT;
         let bound = Address { ifindex, protocol };
