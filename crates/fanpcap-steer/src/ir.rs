@@ -304,8 +304,8 @@ pub enum Steer {
     /// The local side's network: `net` contains the local addresses, of which the first bits count.
     /// Otherwise as above.
     LocalNet(Net, u8),
-    /// The Ethernet address that is not the gateway's. If neither is: by both in a kernel group and on
-    /// XDP, to both in the hub.
+    /// The Ethernet address that is not the gateway's. If neither is: by both in a kernel group and
+    /// on XDP, to both in the hub.
     LocalLink([u8; 6]),
     /// The fields of a key. Drops a packet that lacks one.
     Key(Key),

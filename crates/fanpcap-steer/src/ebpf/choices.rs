@@ -1,5 +1,5 @@
-//! What a BPF program that delivers can decide: the kinds of decisions, and which of them a tree can
-//! come to.
+//! What a BPF program that delivers can decide: the kinds of decisions, and which of them a tree
+//! can come to.
 //!
 //! r8 has the decision: in its lower half a hash or a member's number, or two buckets; above it the
 //! marks of fragments and the kind of the decision. The stack has what steering does not change:

@@ -1,9 +1,9 @@
 //! Delivers packets: decides, looks up the slots, and delivers to each.
 //!
-//! A filter of a member is reached by a tail call, which the kernel allows where the callers' frames
-//! on the stack are below 256 bytes. If the decision needs much of the stack, it is a BPF function
-//! of its own. Else it is not, and nor is the only delivery of a packet: where the processor's
-//! returns are to be kept from speculation, a call costs 8 ns.
+//! A filter of a member is reached by a tail call, which the kernel allows where the callers'
+//! frames on the stack are below 256 bytes. If the decision needs much of the stack, it is a BPF
+//! function of its own. Else it is not, and nor is the only delivery of a packet: where the
+//! processor's returns are to be kept from speculation, a call costs 8 ns.
 
 use super::choices::{
     BROADCAST, CLASS_MASK, CLASS_SHIFT, COPY, DOUBLE, DROP, HOST_MASK, HOST_SHIFT, KIND_MASK,

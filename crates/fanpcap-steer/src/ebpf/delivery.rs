@@ -10,9 +10,10 @@ use fanpcap_bpf::assembler::{Assembler, Label};
 /// else [`Delivery::drop`] or [`Delivery::miss`]; at last [`Delivery::leave`].
 ///
 /// The parts are code of the main function, and go on behind their last instruction, but for
-/// [`Delivery::deliver`] and [`Delivery::filter`]. They find the context in r6, and keep r6, r7 and r8. r9 is theirs, and 0 at first.
-/// They may use the stack from r10 - 48 to r10 - 33. What [`Delivery::arrive`] leaves there is kept
-/// in the 4 bytes at r10 - 40 alone, and not for sent packets.
+/// [`Delivery::deliver`] and [`Delivery::filter`]. They find the context in r6, and keep r6, r7 and
+/// r8. r9 is theirs, and 0 at first. They may use the stack from r10 - 48 to r10 - 33. What
+/// [`Delivery::arrive`] leaves there is kept in the 4 bytes at r10 - 40 alone, and not for sent
+/// packets.
 pub trait Delivery {
     /// The maps that the parts use. A map's index in this list is its index for [`Assembler::map`].
     /// The names are not those of this crate's maps.
