@@ -8,6 +8,7 @@ use crate::handles;
 use crate::message::guard_handle;
 use crate::pcap_handle::PcapHandle;
 use crate::system::{ERROR, NOT_ACTIVATED, Pcap};
+use fanpcap::handle::Handle;
 use std::ffi::{c_char, c_int};
 
 /// See pcap_fanout(3PCAP).
@@ -37,6 +38,7 @@ pub unsafe extern "C" fn pcap_fanout_group(p: *mut Pcap) -> c_int {
     // SAFETY: the caller's promise: `p` is an open handle.
     let p = unsafe { PcapHandle::new(p) };
     guard_handle(p, || match handles::identity(p) {
+        Some(_) if p.notes().is_alone => ERROR,
         Some(identity) => identity.group().into(),
         None if p.datalink() == NOT_ACTIVATED => NOT_ACTIVATED,
         None => ERROR,

@@ -84,6 +84,12 @@ fn apply<H: Handle>(p: H, call: FanoutCall, whole: &[H]) -> Result<(), String> {
     if !p.is_activated() {
         return Ok(());
     }
+    if p.notes().is_alone {
+        return Err(
+            "pcap_fanout: a handle on the engine xdp joins a group by pcap_activate(): call it before that"
+                .to_owned(),
+        );
+    }
     let plan = request.plan(p.compiler());
     let plan = plan.map_err(|report| report.render(ERROR_LENGTH))?;
     let Some(membership) = plan.membership else {

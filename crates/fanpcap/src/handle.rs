@@ -193,6 +193,8 @@ pub struct Notes {
     pub is_immediate: bool,
     /// What an activated handle asks of the engine on XDP; `None`: it is on packet sockets.
     pub on_xdp: Option<AskedOnXdp>,
+    /// The handle has asked for no group, and has one of its own on the engine on XDP.
+    pub is_alone: bool,
     /// Filters that were set on the handle.
     pub filters: u32,
     /// The handle is activated, but pcap_activate() could not join. The application may call it

@@ -40,6 +40,7 @@ pub(crate) fn activate<H: Handle>(
     if status < 0 {
         return status;
     }
+    p.note(|notes| notes.is_alone = plan.membership.is_none());
     match join(p, &membership, asked) {
         0 => status,
         joined => joined,
@@ -133,7 +134,10 @@ fn stand_in<H: Handle>(p: H, wanted: &Membership, asked: &OnXdp, error: &JoinErr
         Ok(plan) => plan,
         Err(status) => return status,
     };
-    p.note(|notes| notes.on_xdp = None);
+    p.note(|notes| {
+        notes.on_xdp = None;
+        notes.is_alone = false;
+    });
     p.take_over();
     let received = match &plan.membership {
         Some(membership) => default_mode::join(p, membership, &[]).is_ok(),

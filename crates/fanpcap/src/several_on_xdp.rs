@@ -95,6 +95,7 @@ pub(crate) fn join<H: Handle>(all: &[H], plans: &mut Plans<H>) -> Result<(), (H,
         };
         let joined = default_mode::join(*part, membership, together);
         joined.map_err(|error| (*part, part.fail(&membership.blame(&error))))?;
+        part.note(|notes| notes.is_alone = membership.group == Group::New);
     }
     Ok(())
 }

@@ -2,6 +2,7 @@
 
 use super::fake::World;
 use fanpcap::activate::activate;
+use fanpcap::fanout::fanout;
 use fanpcap::filter::set_filter;
 use fanpcap::handle::{ERROR, Handle, WARNING};
 use fanpcap_group::join::{JoinError, XdpError};
@@ -199,4 +200,17 @@ fn all_devices_of_a_handle_are_on_the_engine_or_none() {
     );
     assert_eq!(p.notes().on_xdp, None);
     assert!(world.calls().contains(&"0 bind".to_owned()));
+}
+
+#[test]
+fn a_handle_that_has_its_own_group_joins_no_other() {
+    let world = World::default();
+    let p = world.open("xdp:fx0", Some(""));
+    assert_eq!(activate(p), 0);
+    assert!(p.notes().is_alone);
+    let refused = fanout(p, 7, Some("flow".to_owned())).unwrap_err();
+    assert!(
+        refused.contains("joins a group by pcap_activate()"),
+        "{refused}"
+    );
 }
