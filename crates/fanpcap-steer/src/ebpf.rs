@@ -3,9 +3,10 @@
 //!
 //! Every verifier since Linux 5.8 (at XDP 5.18) accepts the code from a process with only
 //! `CAP_BPF`. So jumps go forward, but for the loop over members at XDP, the code reads the stack
-//! only where it has written, and no pointer moves by a variable. The verifier's work grows with the code and not with the number of
-//! paths through it: the code erases the verifier's knowledge of a packet where paths meet
-//! (`recall.rs`). The size of the code is bounded: [`INSTRUCTIONS_MAX`], [`CONDITIONS_MAX`].
+//! only where it has written, and no pointer moves by a variable. The verifier's work grows with
+//! the code and not with the number of paths through it: the code erases the verifier's knowledge
+//! of a packet where paths meet (`recall.rs`). The size of the code is bounded:
+//! [`INSTRUCTIONS_MAX`], [`CONDITIONS_MAX`].
 //!
 //! The walk, short loads, the quotation of an ICMP error, the hash of a flow, the fragment table
 //! and each pcap filter are BPF functions. With type information (BTF) the kernel verifies each

@@ -1,3 +1,5 @@
+//! The port of ring buffers, without a reader.
+
 use super::*;
 use crate::layout::Lanes;
 use crate::test_group::{Dock, Group, frame, next};

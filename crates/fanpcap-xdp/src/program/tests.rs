@@ -1,3 +1,5 @@
+//! Test runs of a group's BPF program: records, counters, filters, wake-ups.
+
 use super::*;
 use crate::layout::{XDP_DROP, XDP_PASS};
 use crate::test_group::{Dock, Group, frame, next};
@@ -215,25 +217,4 @@ fn two_capabilities_suffice() {
     };
     let text = String::from_utf8_lossy(&output.stdout);
     assert!(text.contains("1 passed"), "{text}");
-}
-
-#[test]
-#[ignore = "a measurement: needs root: eBPF"]
-fn time() {
-    let group = group("main = steer_flow", Lanes::for_queues(1));
-    println!("verified {}", group.program.program().verified().unwrap());
-    let rings = MemberRings::create(65_535, None, group.program.lanes(), false).unwrap();
-    let maps = rings.map().unwrap();
-    group.program.put(0, &rings, 65_535).unwrap();
-    for len in [60, 64, 66, 96, 100, 128, 200, 594, 1514] {
-        let frame = frame(len);
-        let mut best = u32::MAX;
-        for _ in 0..20 {
-            let ran = group.program.program().run(&frame, &[], 10_000).unwrap();
-            best = best.min(ran.nanoseconds);
-            let end = maps[0].producer().load(Ordering::Relaxed);
-            maps[0].consumer().store(end, Ordering::Relaxed);
-        }
-        println!("{len}: {best} ns");
-    }
 }
