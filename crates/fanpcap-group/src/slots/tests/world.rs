@@ -7,6 +7,7 @@ mod readers;
 mod successors;
 mod following;
 mod relinked;
+mod dying;
 
 use super::super::{Ground, Slots, Unjoined, Weighed};
 use super::memory::Memory;
@@ -15,7 +16,7 @@ use fanpcap_buckets::Slot;
 use fanpcap_buckets::layout::{BUCKETS, SLOTS, bucket};
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
-use std::panic::{self, AssertUnwindSafe};
+use std::panic;
 use std::sync::atomic::Ordering;
 
 /// The process that changed something was killed.
@@ -369,26 +370,6 @@ impl World {
         }
         self.memory = Memory::new();
         self.heirs.clear();
-    }
-
-    /// Runs `work`, in which `actor` is killed after so many steps. Returns how many are left.
-    pub(super) fn dying(
-        &mut self,
-        actor: u64,
-        steps: u64,
-        work: impl FnOnce(&mut Self),
-    ) -> Result<u64, Killed> {
-        self.kernel.left = Some(steps);
-        let done = panic::catch_unwind(AssertUnwindSafe(|| work(self)));
-        let left = self.kernel.left.take().unwrap_or(0);
-        match done {
-            Ok(()) => Ok(left),
-            Err(payload) if payload.is::<Killed>() => {
-                self.close(actor);
-                Err(Killed)
-            }
-            Err(payload) => panic::resume_unwind(payload),
-        }
     }
 
     /// Everybody who lives looks after the group.
