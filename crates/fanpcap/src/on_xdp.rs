@@ -7,7 +7,7 @@ use crate::plan::{Plans, provide};
 use crate::warnings::warn;
 use fanpcap_config::settings::{Membership, OnXdp, Plan, Steal};
 use fanpcap_group::join::JoinError;
-use fanpcap_linux::packet::ETH_P_SILENT;
+use fanpcap_linux::packet::{ETH_P_ALL, ETH_P_SILENT};
 use std::ffi::c_int;
 use std::sync::Arc;
 
@@ -61,6 +61,11 @@ pub(crate) fn prepare<H: Handle>(
         return Err(p.fail(
             "the default route leads through the device, and the host would lose its packets: \
              write 'steal@DEVICE = force' if it may",
+        ));
+    }
+    if p.notes().protocol.is_some_and(|it| it != ETH_P_ALL) {
+        return Ok(Some(
+            "the application captures one protocol alone".to_owned(),
         ));
     }
     match p.prepare_on_xdp(membership, asked.outgoing) {

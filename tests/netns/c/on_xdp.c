@@ -327,6 +327,29 @@ static void downed(pcap_t *p)
 	printf("%u packets\n", read_all(p, FEW));
 }
 
+/* The device gets another name, is moved, and is removed. */
+static void gone(pcap_t *p)
+{
+	char errbuf[PCAP_ERRBUF_SIZE] = "";
+	unsigned count = 0, found;
+	int status = 0;
+	double end;
+
+	if (pcap_setnonblock(p, 1, errbuf) != 0)
+		fail("pcap_setnonblock", errbuf);
+	if (system("ip link set vb down && ip link set vb name vc && ip link set vc up && sleep 0.3") != 0)
+		fail("ip", "link set vb name vc");
+	for (end = now() + .5; now() < end;)
+		dispatch(p, &count);
+	send_many(FEW, OURS, SMALLEST);
+	found = read_all(p, FEW);
+	if (system("ip link del va") != 0)
+		fail("ip", "link del va");
+	for (end = now() + 2; now() < end && status >= 0;)
+		status = pcap_dispatch(p, -1, count_packet, (u_char *)&count);
+	printf("%u packets, then %s\n", found, pcap_geterr(p));
+}
+
 int main(int argc, char **argv)
 {
 	const char *what = argc == 2 ? argv[1] : "";
@@ -337,7 +360,7 @@ int main(int argc, char **argv)
 		{ "polled", polled },	   { "nonblock", nonblock },	 { "inject", inject },
 		{ "filtered", filtered },  { "counted", counted },	 { "full", full },
 		{ "broken", broken_loop }, { "waits", waits },	 { "directed", directed },
-		{ "downed", downed },
+		{ "downed", downed },	   { "gone", gone },
 	};
 
 	alarm(60);

@@ -6,6 +6,7 @@ use fanpcap::fanout::fanout;
 use fanpcap::filter::set_filter;
 use fanpcap::handle::{ERROR, Handle, WARNING};
 use fanpcap_group::join::{JoinError, XdpError};
+use fanpcap_linux::packet::ETH_P_ALL;
 use std::io::ErrorKind;
 
 /// What the engine can't do.
@@ -213,4 +214,14 @@ fn a_handle_that_has_its_own_group_joins_no_other() {
         refused.contains("joins a group by pcap_activate()"),
         "{refused}"
     );
+}
+
+#[test]
+fn an_application_that_wants_one_protocol_gets_packet_sockets() {
+    for (protocol, status) in [(0x0800, WARNING), (ETH_P_ALL, 0)] {
+        let world = World::default();
+        let p = world.open("xdp:fx0", Some(""));
+        p.note(|notes| notes.protocol = Some(protocol));
+        assert_eq!(activate(p), status);
+    }
 }

@@ -73,5 +73,6 @@ fn directions_are_told_apart() -> Result<()> {
 #[test]
 #[ignore = "needs root: run by make test"]
 fn a_device_that_goes_down_is_told_and_comes_back() -> Result<()> {
-    ensure_said(&[("downed", "0, 20 packets")])
+    ensure_said(&[("downed", "0, 20 packets")])?;
+    ensure_said(&[("gone", "20 packets, then The interface disappeared")])
 }

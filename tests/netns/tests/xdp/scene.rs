@@ -31,10 +31,12 @@ pub(crate) fn start_as(wire: &Wire, program: Program) -> Result<Member> {
     Ok(member)
 }
 
-/// The number of the device's XDP program.
+/// The number of the device's XDP program, if the device is there.
 pub(crate) fn program() -> Result<Option<u32>> {
-    let index = interface::index(DEVICE).unwrap_or(0);
-    Ok(link::get(index)?.xdp.map(|xdp| xdp.program))
+    match interface::index(DEVICE) {
+        Some(index) => Ok(link::get(index)?.xdp.map(|xdp| xdp.program)),
+        None => Ok(None),
+    }
 }
 
 /// Checks that the device's XDP program is soon gone, and `before` with it.
