@@ -147,9 +147,10 @@ impl GroupProgram {
         });
         let fds = rings.for_lanes(self.lanes());
         self.rings.put(self.first(slot), &fds)?;
-        let stride = self.lanes().stride();
-        let put = u32::try_from(fds.len()).unwrap_or(stride);
-        self.rings.remove(self.first(slot) + put, stride - put)?;
+        if !rings.has_sent() {
+            let received = self.lanes().received();
+            self.rings.remove(self.first(slot) + received, 1)?;
+        }
         rings.note_before(self.slot_counts(slot));
         self.wake_after(slot, 1);
         self.set_snaplen(slot, snaplen);
@@ -173,7 +174,8 @@ impl GroupProgram {
     pub fn take_away(&self, slot: u8) -> io::Result<()> {
         self.set_snaplen(slot, 0);
         self.set_filter(slot, None)?;
-        self.rings.remove(self.first(slot), self.lanes().stride())
+        let used = self.lanes().received() + 1;
+        self.rings.remove(self.first(slot), used)
     }
 
     /// Has the kernel run a filter for the slot, or none. The filter is a BPF program at XDP that
