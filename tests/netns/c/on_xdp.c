@@ -350,6 +350,36 @@ static void gone(pcap_t *p)
 	printf("%u packets, then %s\n", found, pcap_geterr(p));
 }
 
+/* A daemon: the process that opens the handle ends, and its child reads. */
+static void forked(void)
+{
+	unsigned found = 0;
+	int ends[2];
+
+	if (pipe(ends) != 0)
+		fail("pipe", strerror(errno));
+	if (fork() == 0) {
+		pcap_t *p = plain();
+
+		set_filter(p, "ether proto 0x88b5");
+		if (fork() > 0)
+			_exit(0);
+		/* The parent's end must not be the member's. */
+		sleep_ms(300);
+		send_many(MANY, OURS, SMALLEST);
+		send_many(FEW, OTHERS, SMALLEST);
+		found = read_all(p, MANY);
+		if (write(ends[1], &found, sizeof(found)) != sizeof(found))
+			fail("write", strerror(errno));
+		_exit(0);
+	}
+	close(ends[1]);
+	wait(NULL);
+	if (read(ends[0], &found, sizeof(found)) != sizeof(found))
+		fail("read", "the child has said nothing");
+	printf("%u packets\n", found);
+}
+
 int main(int argc, char **argv)
 {
 	const char *what = argc == 2 ? argv[1] : "";
@@ -373,7 +403,9 @@ int main(int argc, char **argv)
 			pcap_close(p);
 			return 0;
 		}
-	if (strcmp(what, "immediate") == 0)
+	if (strcmp(what, "forked") == 0)
+		forked();
+	else if (strcmp(what, "immediate") == 0)
 		immediate(open_handle(1, 0, PCAP_TSTAMP_PRECISION_MICRO));
 	else if (strcmp(what, "stamped") == 0)
 		stamped(open_handle(0, 0, PCAP_TSTAMP_PRECISION_MICRO), LONG, 0);

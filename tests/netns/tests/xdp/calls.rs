@@ -66,6 +66,12 @@ fn packets_have_their_time_and_length() -> Result<()> {
 
 #[test]
 #[ignore = "needs root: run by make test"]
+fn a_daemon_reads_on_when_its_parent_has_ended() -> Result<()> {
+    ensure_said(&[("forked", "5000 packets")])
+}
+
+#[test]
+#[ignore = "needs root: run by make test"]
 fn directions_are_told_apart() -> Result<()> {
     ensure_said(&[("directed", "21, 20, 1 packets")])
 }
