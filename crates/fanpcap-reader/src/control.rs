@@ -94,6 +94,14 @@ impl Control {
         self.is_asked.load(Ordering::Relaxed)
     }
 
+    /// Whether an application that waits by itself may have been woken.
+    #[cold]
+    #[inline(never)]
+    pub(crate) fn has_woken(&self) -> bool {
+        let any = self.selectable.get().filter(|_| self.is_asked());
+        any.is_some_and(|any| any.is_ready().unwrap_or(false))
+    }
+
     /// Sets what the application's descriptor waits for: the devices whose bit is set in `watched`,
     /// and the time `due`.
     pub(crate) fn announce(&self, watched: u64, due: Option<Duration>) {

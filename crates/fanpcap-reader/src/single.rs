@@ -93,15 +93,18 @@ fn next_of_records(
         if !records.is_open() {
             begin(records, intake, control, call)?;
         }
-        call.begun = true;
         if call.is_done() || control.is_broken() {
             // The packet that was delivered last stays where it is.
             announce_unread(control);
             control.check_end(call)?;
         }
+        let before = records.taken();
         if intake.next_packet(records, control, packet)? {
+            call.begun = true;
             return Ok(());
         }
+        // A snapshot may have nothing left but what the call before this one has read.
+        call.begun |= records.taken() != before;
         if records.is_spent() {
             intake.release(records);
             if call.delivered > 0 {
@@ -119,8 +122,13 @@ fn begin(
     records: &mut Records,
     intake: &mut Intake,
     control: &Control,
-    call: &Call,
+    call: &mut Call,
 ) -> Result<(), Pause> {
+    // Whom the descriptor has woken, for whatever reason, does not expect the read to wait.
+    if !call.begun && !records.is_ready() && control.has_woken() {
+        call.begun = true;
+        return Err(Pause::Wait(Wait::Packets(Some(Duration::ZERO))));
+    }
     if !call.begun && may_rest(control) && !records.is_filling() {
         let rest = match control.is_asked() {
             true => intake.pace.rest_early(records.unread()),
@@ -134,7 +142,8 @@ fn begin(
     if records.open() {
         return Ok(());
     }
-    let pause = starve(records, intake, control, call, !control.waits_for_ever());
+    let may_be_empty = control.is_asked() || !control.waits_for_ever();
+    let pause = starve(records, intake, control, call, may_be_empty);
     if matches!(pause, Pause::End(_)) {
         announce(intake, control);
     }

@@ -53,7 +53,9 @@ impl Control {
             let is_called = self.is_called(woken.is_some_and(|woken| woken.called));
             if let Some(woken) = woken {
                 device.check(woken.socket)?;
-                if woken.socket == POLLIN {
+                // A descriptor that is no socket is readable also when the device goes down.
+                let is_down = device.is_down() && !device.port.is_socket();
+                if woken.socket == POLLIN && !is_down {
                     return Ok((true, is_called));
                 }
                 self.check_break(woken.signalled)?;

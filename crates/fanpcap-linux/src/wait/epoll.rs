@@ -125,6 +125,14 @@ pub struct AnyOf {
 }
 
 impl AnyOf {
+    /// Whether it is readable.
+    ///
+    /// # Errors
+    /// As [`Epoll::is_ready`].
+    pub fn is_ready(&self) -> io::Result<bool> {
+        self.epoll.is_ready()
+    }
+
     /// Watches `sockets`, which must be closed after this.
     ///
     /// # Errors

@@ -80,6 +80,22 @@ fn an_empty_ring_is_waited_for() {
     assert_eq!(times(&reader, -1), (COUNT(0), vec![]));
 }
 
+/// What was there has been read by the call before, up to its last packet.
+#[test]
+fn a_call_after_one_that_had_its_number_waits() {
+    let (device, input) = FakeProgram::new(TIMEOUT);
+    let reader = Reader::new(input, &OPTIONS).unwrap();
+    device.arrive(&records([1]));
+    assert_eq!(times(&reader, 1), (COUNT(1), vec![1]));
+    thread::scope(|scope| {
+        scope.spawn(|| {
+            thread::sleep(LATER);
+            device.arrive(&records([2]));
+        });
+        assert_eq!(times(&reader, 1), (COUNT(1), vec![2]));
+    });
+}
+
 /// Nobody wakes the reader for a packet that comes between its look and its wait.
 #[test]
 fn a_packet_that_comes_before_the_wait_is_not_waited_for() {
@@ -116,6 +132,22 @@ fn a_busy_reader_rests_and_asks_for_nothing() {
     assert_eq!(times(&reader, -1).0, COUNT(1));
     assert!(begun.elapsed() >= Duration::from_micros(840));
     assert!(device.armed.lock().unwrap().is_empty());
+}
+
+/// The descriptor may be readable for a time that is over, and nothing has come.
+#[test]
+fn whom_the_descriptor_has_woken_does_not_wait() {
+    for timeout in [None, TIMEOUT] {
+        let (device, input) = FakeProgram::new(timeout);
+        let reader = Reader::new(input, &OPTIONS).unwrap();
+        let descriptor = reader.selectable().unwrap();
+        device.arrive(&records([1]));
+        assert_eq!(times(&reader, -1).0, COUNT(1));
+        device.arrive(&(1..=100).map(|it| record(it * 10, 60)).collect::<Vec<_>>());
+        assert_eq!(times(&reader, -1).0, COUNT(100));
+        assert!(wait_for(descriptor).is_some());
+        assert_eq!(times(&reader, -1), (COUNT(0), vec![]));
+    }
 }
 
 #[test]
