@@ -50,7 +50,7 @@ pub use fanpcap_bpf::assembler::{CONDITIONS_MAX, INSTRUCTIONS_MAX, STEPS_MAX};
 pub use maps::{COUNTERS_MAP, FLOWS_MAP, FRAGMENTS_MAP, LATE_MAP, SETS_MAP, TABLE_MAP, TURNS_MAP};
 
 use crate::ir::{Function, Tree};
-use crate::parts::{Parts, Unfit};
+use crate::parts::{Parts, Unfit, outcomes};
 use emitter::{Plain, Role, emit};
 use fanpcap_bpf::assembler::AssemblerError;
 use fanpcap_bpf::{Classic, Object};
@@ -186,6 +186,10 @@ pub fn xdp(tree: &Tree, flows: Option<u32>, delivery: &dyn Delivery) -> Result<O
     let by = delivery;
     let target: &dyn Target = if by.is_of_sent() { &Sent } else { &Xdp };
     let deliver = |calls| object(tree, target, Role::Deliver { by, flows, calls });
+    let ends = outcomes(&tree.main);
+    if ends.copy || ends.broadcast {
+        return deliver(true);
+    }
     match deliver(false) {
         Err(EbpfError::TooDeep) => deliver(true),
         object => object,

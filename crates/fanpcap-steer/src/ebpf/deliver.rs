@@ -28,12 +28,19 @@ const _: () = assert!((PARTS_ROW + PART_ROWS) as usize * 8 == layout::part(1));
 /// Ranks at most.
 const RANKS_MAX: i32 = 256;
 const _: () = assert!(RANKS_MAX as usize == SLOTS);
+/// Ranks to which one call delivers.
+const SOME: i32 = 16;
+/// In the argument of that call, above the number of ranks: the first rank, and the first row of
+/// the class's part.
+const FIRST_SHIFT: i32 = 16;
+const PART_SHIFT: i32 = 32;
 
 /// Where the code for each kind of decision is.
 #[derive(Clone, Copy)]
 struct Ways {
     deliver: Label,
     filter: Label,
+    to_some: Label,
     to_two: Label,
     to_everybody: Label,
     to_class: Label,
@@ -56,6 +63,7 @@ impl<'a> Emitter<'a> {
         let ways = Ways {
             deliver: self.asm.label(),
             filter: self.asm.label(),
+            to_some: self.asm.label(),
             to_two: self.asm.label(),
             to_everybody: self.asm.label(),
             to_class: self.asm.label(),
@@ -66,6 +74,11 @@ impl<'a> Emitter<'a> {
         self.begin(by, decide, needs, plain);
         self.spots = OF_DELIVERY;
         self.deliver_decided(by, flows, ways);
+        self.asm.bind(ways.to_some);
+        if self.asm.is_live() {
+            self.asm.note("to some members of a class");
+            self.send_to_some(by, ways);
+        }
         self.spots = OF_GROUP;
         self.asm.bind(ways.deliver);
         if self.asm.is_live() {
@@ -258,25 +271,65 @@ impl<'a> Emitter<'a> {
         self.asm.jump(ways.done);
     }
 
-    /// Delivers to each rank of a class.
+    /// Delivers to each rank of a class, some at a time: the verifier has not the patience for all.
     fn send_to_all(&mut self, by: &dyn Delivery, ways: Ways) {
         self.asm.note("to all members of a class");
+        let fits = self.asm.label();
         self.ranks(ways.nobody);
+        // Members write the number of ranks.
+        self.asm.jump_if(If::LessEqual, R0, RANKS_MAX, fits);
+        self.asm.set(R0, RANKS_MAX);
+        self.asm.bind(fits);
+        self.asm.set(R7, R0);
+        if self.choices.classes {
+            self.asm.load(Width::Double, R1, R10, PART);
+            self.asm.alu(Op::Left, R1, PART_SHIFT);
+            self.asm.alu(Op::Or, R7, R1);
+        }
         self.asm.store(Width::Double, R10, RANKS, R0);
         self.stamp(by);
+        for first in (0..RANKS_MAX).step_by(SOME as usize) {
+            self.asm.set(R1, R6);
+            self.asm.number(R2, (first as u64) << FIRST_SHIFT);
+            self.asm.alu(Op::Or, R2, R7);
+            self.asm.load(Width::Double, R3, R10, STAMP);
+            self.asm.call_function(ways.to_some);
+            self.asm.load(Width::Double, R1, R10, RANKS);
+            let rest = first + SOME;
+            self.asm.jump_if(If::LessEqual, R1, rest, ways.done);
+        }
+        self.asm.jump(ways.done);
+    }
+
+    /// The BPF function that delivers to some ranks. r1 is the context, r2 has the number of ranks,
+    /// the first of these, and the first row of the class's part; r3 is the stamp.
+    fn send_to_some(&mut self, by: &dyn Delivery, ways: Ways) {
+        let (next, done) = (self.asm.label(), self.asm.label());
+        self.asm.set(R6, R1);
+        self.asm.store(Width::Double, R10, STAMP, R3);
+        self.asm.set(R9, R2);
+        self.asm.alu(Op::Right, R2, PART_SHIFT);
+        self.asm.store(Width::Double, R10, PART, R2);
         self.asm.set(R7, 0);
-        let next = self.asm.label();
         self.asm.bind(next);
-        self.asm.set(R8, R7);
-        self.rank_slot(ways.nobody);
+        self.asm.set(R8, R9);
+        self.asm.alu(Op::Right, R8, FIRST_SHIFT);
+        self.asm.alu(Op::And, R8, RANKS_MAX - 1);
+        self.asm.alu(Op::Add, R8, R7);
+        self.asm.set(R1, R9);
+        self.asm.alu(Op::And, R1, (1 << FIRST_SHIFT) - 1);
+        self.asm.jump_if(If::GreaterEqual, R8, R1, done);
+        let first = self.asm.label();
+        self.asm.jump_if(If::Equal, R8, 0, first);
+        by.again(&mut self.asm);
+        self.asm.bind(first);
+        self.rank_slot(done);
         self.asm.load(Width::Double, R3, R10, STAMP);
         self.call_deliver(R0, ways);
         self.asm.alu(Op::Add, R7, 1);
-        self.asm.load(Width::Double, R1, R10, RANKS);
-        self.asm.jump_if(If::GreaterEqual, R7, R1, ways.done);
-        by.again(&mut self.asm);
-        // Members write the number of ranks.
-        self.asm.repeat_if(If::Less, R7, RANKS_MAX, next);
-        self.asm.jump(ways.done);
+        self.asm.repeat_if(If::Less, R7, SOME, next);
+        self.asm.bind(done);
+        self.asm.set(R0, 0);
+        self.asm.exit();
     }
 }

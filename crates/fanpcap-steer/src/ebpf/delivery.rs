@@ -43,7 +43,8 @@ pub trait Delivery {
     /// with an exit.
     fn filter(&self, asm: &mut Assembler);
 
-    /// Counts a delivery of a packet that has been delivered before.
+    /// Counts a delivery of a packet that has been delivered before. This part may be in another
+    /// function: it keeps r9.
     fn again(&self, _asm: &mut Assembler) {}
 
     /// Counts a packet that the steering program drops.

@@ -102,6 +102,14 @@ fn as_child_the_xdp_program_loads() {
         loaded.verified().unwrap()
     );
     println!("{:?}", loaded.time(&tunnels().swap_remove(9).1, 1_000_000));
+    for main in [
+        Function::Pass,
+        Function::Broadcast,
+        Function::Steer(Steer::DoubleIp),
+    ] {
+        let copied = Function::Sequence(vec![Function::Host(false), main]);
+        super::deliver::loaded(copied, None, &table());
+    }
     for flows in [None, Some(65_536)] {
         let loaded = super::deliver::loaded(flow_mode(), flows, &table());
         println!(
