@@ -60,6 +60,14 @@ pub fn offloads_off(device: &str) -> Result<()> {
     )
 }
 
+/// Has the device put VLAN tags into the frames that it sends, instead of beside them.
+///
+/// # Errors
+/// `ethtool` failed; the message has its output.
+pub fn tags_into_frames(device: &str) -> Result<()> {
+    run("ethtool", &format!("-K {device} txvlan off"))
+}
+
 /// Waits until the device can send: a link that has just come up drops frames at first.
 ///
 /// # Errors

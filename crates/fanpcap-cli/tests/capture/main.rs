@@ -12,7 +12,7 @@ use fanpcap_testkit::await_for::LIMIT;
 use fanpcap_testkit::member::Ended;
 use fanpcap_testkit::traffic::{self, Frame};
 use fanpcap_testkit::{
-    Capture, Injector, Member, Program, Scratch, Veth, await_for, capture, library, netns,
+    Capture, Injector, Member, Program, Scratch, Veth, await_for, capture, library, netns, veth,
 };
 use serde_json::Value;
 
@@ -123,6 +123,38 @@ fn four_threads_share_a_flood_by_flow() {
         );
         assert_eq!(summary["adds_up"], true);
         assert_eq!(number(&summary["link"], "received"), 20_000);
+        assert_eq!(number(&summary["group"], "received"), 20_000);
+        assert_eq!(number(&summary["group"], "members"), 4);
+        Ok(())
+    })
+    .unwrap();
+}
+
+#[test]
+#[ignore = "needs root: a network namespace"]
+fn four_threads_share_a_flood_on_xdp() {
+    Wire::within(|wire| {
+        let program = wire.program("--threads 4 --fanout flow -B 16M --json")?;
+        let member = program.set("PCAP_DRIVER", "xdp").start(&wire.scratch)?;
+        ensure!(
+            veth::has_xdp(wire.veth.far)?,
+            "the device has no XDP program"
+        );
+        wire.send(&frames(14, 20_000)?)?;
+        wait_for_received(&member, 20_000)?;
+        let summary = summary(&member.stop()?)?;
+        let captures = wire.captures(4)?;
+        for (thread, capture) in captures.iter().enumerate() {
+            let told = &summary["threads"][thread];
+            assert_eq!(number(told, "captured"), capture.packets.len() as u64);
+            assert!(capture.packets.len() > 1000, "{summary}");
+        }
+        assert_eq!(capture::split_flows(&captures), [].into());
+        let sequences = capture::sequences(&captures);
+        assert!(
+            sequences.keys().copied().eq(0..20_000) && sequences.values().all(|&times| times == 1)
+        );
+        assert_eq!(summary["adds_up"], true, "{summary}");
         assert_eq!(number(&summary["group"], "received"), 20_000);
         assert_eq!(number(&summary["group"], "members"), 4);
         Ok(())

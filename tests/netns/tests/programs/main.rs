@@ -3,71 +3,22 @@
 //! docs/programs.md.
 
 mod readers;
+mod subjects;
 mod table;
 
+use std::iter;
 use std::path::PathBuf;
 use std::process::Command;
 use std::thread;
 use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
-use fanpcap_testkit::hosts::{DEVICE, Hosts};
+use fanpcap_testkit::hosts::{DEVICE, Hosts, PEER_DEVICE};
 use fanpcap_testkit::{Capture, FlowKey, Member, Program, Scratch, Transport};
-use fanpcap_testkit::{conversation, member, netns};
+use fanpcap_testkit::{await_for, conversation, member, netns, veth};
 
 use crate::readers::Flows;
-
-/// A program of the matrix.
-struct Subject {
-    name: &'static str,
-    /// Debian's package.
-    package: &'static str,
-    /// What it says once it captures; nothing: being in its group must do.
-    ready: &'static str,
-    /// Its command line; `@` stands for the path of its output.
-    command: &'static str,
-    /// What of the traffic it looks at.
-    sees: Sees,
-    /// What it tells of a conversation.
-    tells: Tells,
-    /// The conversations that it found, from its output after its end.
-    read: fn(&Output) -> Result<Flows>,
-    /// A command that tells its findings while it runs; its output stands in for the program's.
-    ask: Option<&'static str>,
-}
-
-impl Subject {
-    /// Why it can't be tried on this machine.
-    fn hindrance(&self) -> Option<String> {
-        let name = self.name;
-        // argus looks for a machine's identifier first, unless -X comes before.
-        let options: &[&str] = if name == "argus" {
-            &["-X", "-h"]
-        } else {
-            &["-h"]
-        };
-        let Ok(help) = Command::new(name).args(options).output() else {
-            return Some(format!("no {name} here"));
-        };
-        let help = [help.stdout, help.stderr].concat();
-        let is_argus_5 = String::from_utf8_lossy(&help).contains("Argus Version 5");
-        is_argus_5.then(|| "argus 5 does not end when told to, whatever its libpcap".to_owned())
-    }
-}
-
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Sees {
-    All,
-    Tcp,
-}
-
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Tells {
-    /// That it was there.
-    Conversations,
-    /// How many packets it had, too.
-    Packets,
-}
+use crate::subjects::{SUBJECTS, Sees, Subject, Tells};
 
 /// What a program left.
 struct Output {
@@ -75,149 +26,161 @@ struct Output {
     said: String,
 }
 
-const COPIES: usize = 2;
+/// How copies share the traffic.
+struct Way {
+    copies: usize,
+    /// The group's mode.
+    mode: &'static str,
+    engine: Engine,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Engine {
+    Socket,
+    /// The engine on XDP is asked for.
+    Xdp,
+    /// The same, where the engine can't serve.
+    InsteadOfXdp,
+}
+
+/// Programs in one group, an entry for each copy.
+type Team = Vec<&'static Subject>;
+
 /// Conversations of each kind: TCP and UDP, over IPv4 and IPv6.
 const EACH: usize = 16;
-
-const SUBJECTS: [Subject; 9] = [
-    Subject {
-        name: "tcpdump",
-        package: "tcpdump",
-        ready: "listening on",
-        command: "tcpdump -n -U -Z root -i DEV -w @",
-        sees: Sees::All,
-        tells: Tells::Packets,
-        read: readers::savefile,
-        ask: None,
-    },
-    Subject {
-        name: "dumpcap",
-        package: "wireshark-common",
-        ready: "File:",
-        command: "dumpcap -q -P -i DEV -w @",
-        sees: Sees::All,
-        tells: Tells::Packets,
-        read: readers::savefile,
-        ask: None,
-    },
-    Subject {
-        name: "tshark",
-        package: "tshark",
-        ready: "Capturing on",
-        command: "tshark -q -F pcap -i DEV -w @",
-        sees: Sees::All,
-        tells: Tells::Packets,
-        read: readers::savefile,
-        ask: None,
-    },
-    Subject {
-        name: "ngrep",
-        package: "ngrep",
-        ready: "output:",
-        command: "stdbuf -oL ngrep -q -e -d DEV -O @",
-        sees: Sees::All,
-        tells: Tells::Packets,
-        read: readers::savefile,
-        ask: None,
-    },
-    Subject {
-        name: "p0f",
-        package: "p0f",
-        ready: "Entered main event loop",
-        command: "stdbuf -oL p0f -i DEV -o @",
-        sees: Sees::Tcp,
-        tells: Tells::Conversations,
-        read: readers::p0f,
-        ask: None,
-    },
-    Subject {
-        name: "softflowd",
-        package: "softflowd",
-        ready: "Exporting flows",
-        command: "softflowd -D -i DEV -n 127.0.0.1:9 -c @ -p @.pid",
-        sees: Sees::All,
-        tells: Tells::Packets,
-        read: readers::softflowd,
-        ask: Some("softflowctl -c @ dump-flows"),
-    },
-    Subject {
-        name: "pmacctd",
-        package: "pmacct",
-        ready: "cache entries",
-        command: "pmacctd -i DEV -c src_host,dst_host,src_port,dst_port,proto -P print -O csv -r 3600",
-        sees: Sees::All,
-        tells: Tells::Packets,
-        read: readers::pmacctd,
-        ask: None,
-    },
-    Subject {
-        name: "argus",
-        package: "argus-server",
-        ready: "",
-        command: "argus -X -e 1 -i DEV -w @",
-        sees: Sees::All,
-        tells: Tells::Packets,
-        read: readers::argus,
-        ask: None,
-    },
-    Subject {
-        name: "tcpflow",
-        package: "tcpflow",
-        ready: "listening on",
-        command: "tcpflow -i DEV -o @",
-        sees: Sees::Tcp,
-        tells: Tells::Conversations,
-        read: readers::tcpflow,
-        ask: None,
-    },
-];
 
 /// No program tells when it has read all that it was given: a block timeout of a second, and some.
 const GRACE: Duration = Duration::from_millis(1500);
 
+/// How long the kernel may take to detach what nobody has open any more.
+const DETACHED: Duration = Duration::from_secs(2);
+
 #[test]
 #[ignore = "needs root: run by make test"]
 fn each_its_share_together_everything_once() -> Result<()> {
+    let way = Way {
+        copies: 2,
+        mode: "hash",
+        engine: Engine::Socket,
+    };
+    let absent = all_share(&way, |_| true)?;
+    if absent.is_empty() {
+        return table::check(&SUBJECTS);
+    }
+    for hindrance in absent {
+        println!("SKIP: {hindrance}");
+    }
+    Ok(())
+}
+
+#[test]
+#[ignore = "needs root: run by make test"]
+fn two_copies_on_xdp() -> Result<()> {
+    all_share(&on_xdp(2), |subject| subject.keeps_bpf).map(drop)
+}
+
+#[test]
+#[ignore = "needs root: run by make test"]
+fn four_copies_on_xdp() -> Result<()> {
+    all_share(&on_xdp(4), |subject| subject.keeps_bpf).map(drop)
+}
+
+#[test]
+#[ignore = "needs root: run by make test"]
+fn programs_without_cap_bpf_share_by_packet_sockets_instead() -> Result<()> {
+    let way = Way {
+        mode: "hash",
+        engine: Engine::InsteadOfXdp,
+        ..on_xdp(2)
+    };
+    all_share(&way, |subject| !subject.keeps_bpf).map(drop)
+}
+
+#[test]
+#[ignore = "needs root: run by make test"]
+fn different_programs_in_one_group_on_xdp() -> Result<()> {
+    // Others take the warning that the group has another program for an error.
+    let names = ["tcpdump", "ngrep", "argus"];
+    let is_named = |subject: &&Subject| names.contains(&subject.name);
+    let present = |subject: &&Subject| subject.hindrance().is_none();
+    let team = SUBJECTS.iter().filter(is_named).filter(present).collect();
+    share(&on_xdp(1), &[team])
+}
+
+fn on_xdp(copies: usize) -> Way {
+    Way {
+        copies,
+        mode: "flow",
+        engine: Engine::Xdp,
+    }
+}
+
+/// Each of these programs in a group of its own. Why some of them can't be tried.
+fn all_share(way: &Way, takes_part: impl Fn(&Subject) -> bool) -> Result<Vec<String>> {
+    let (here, absent): (Vec<_>, Vec<_>) = SUBJECTS
+        .iter()
+        .filter(|subject| takes_part(subject))
+        .partition(|subject| subject.hindrance().is_none());
+    let team = |subject| iter::repeat_n(subject, way.copies).collect();
+    let teams: Vec<Team> = here.into_iter().map(team).collect();
+    share(way, &teams)?;
+    let hindrances = absent.into_iter().filter_map(Subject::hindrance);
+    Ok(hindrances.collect())
+}
+
+/// The teams capture the same conversations, all at once.
+fn share(way: &Way, teams: &[Team]) -> Result<()> {
     netns::within_new(|| {
         let hosts = Hosts::new()?;
         let scratch = Scratch::new()?;
-        let whole = Program::tcpdump(DEVICE, scratch.file("whole"))?.start(&scratch)?;
-        let (here, absent): (Vec<_>, Vec<_>) = SUBJECTS
-            .iter()
-            .partition(|subject| subject.hindrance().is_none());
-        let groups = here.iter().zip(1..);
-        let started = groups.map(|(subject, group)| start(subject, group, &scratch));
+        // At the wire's other end, where no XDP program sees the frames first.
+        let whole = Program::tcpdump(PEER_DEVICE, scratch.file("whole"))?;
+        let whole = hosts.on_peer(|| whole.start(&scratch))?;
+        let started = teams.iter().zip(1..);
+        let started = started.map(|(team, group)| start(team, group, way, &scratch));
         let started = started.collect::<Result<Vec<_>>>()?;
+        // Members with a poll of their own do not tell when each has its share.
+        thread::sleep(GRACE);
+        ensure!(veth::has_xdp(DEVICE)? == (way.engine == Engine::Xdp));
         let offered = hosts.talk(EACH)?;
         let whole = member::finish(vec![whole], offered)?;
-        hosts.fill_blocks(COPIES)?;
+        if way.engine != Engine::Xdp {
+            hosts.fill_blocks(way.copies)?;
+        }
         thread::sleep(GRACE);
-        for (subject, copies) in here.iter().zip(started) {
-            let found = copies
-                .into_iter()
-                .map(|copy| conversations((subject.read)(&copy.finish()?)));
-            let found: Result<Vec<_>> = found.collect();
-            let found = found.context(subject.name)?;
-            let wanted = wanted(&whole[0], subject.sees);
-            compare(&wanted, &found, subject.tells).context(subject.name)?;
+        for (team, copies) in teams.iter().zip(started) {
+            let (found, tells) = found(team, copies)?;
+            let wanted = wanted(&whole[0], team[0].sees);
+            compare(&wanted, &found, tells).context(team[0].name)?;
         }
-        for subject in &absent {
-            println!("SKIP: {}", subject.hindrance().unwrap_or_default());
-        }
-        if absent.is_empty() {
-            table::check(&SUBJECTS)
-        } else {
-            Ok(())
-        }
+        await_for("the device to be left alone", DETACHED, || {
+            Ok((!veth::has_xdp(DEVICE)?).then_some(()))
+        })
     })
 }
 
-/// Starts the copies of a program in a group of their own.
-fn start(subject: &Subject, group: u16, scratch: &Scratch) -> Result<Vec<Copy>> {
-    let copies = (0..COPIES).map(|_| Copy::start(subject, group, scratch));
-    let copies = copies.collect::<Result<_>>().context(subject.name)?;
-    member::wait_for_members(group, COPIES).context(subject.name)?;
+/// Starts the programs of a group.
+fn start(team: &Team, group: u16, way: &Way, scratch: &Scratch) -> Result<Vec<Copy>> {
+    let copies = team.iter().map(|subject| {
+        let copy = Copy::start(subject, group, way, scratch);
+        copy.context(subject.name)
+    });
+    let copies = copies.collect::<Result<_>>()?;
+    member::wait_for_members(group, team.len()).context(team[0].name)?;
     Ok(copies)
+}
+
+/// Ends the programs of a group. What each found, and what all of them tell.
+fn found(team: &Team, copies: Vec<Copy>) -> Result<(Vec<Flows>, Tells)> {
+    let found = team.iter().zip(copies).map(|(subject, copy)| {
+        let flows = conversations((subject.read)(&copy.finish()?));
+        flows.context(subject.name)
+    });
+    let tells = match team.iter().all(|subject| subject.tells == Tells::Packets) {
+        true => Tells::Packets,
+        false => Tells::Conversations,
+    };
+    Ok((found.collect::<Result<_>>()?, tells))
 }
 
 fn wanted(whole: &Capture, sees: Sees) -> Flows {
@@ -261,7 +224,7 @@ struct Copy {
 }
 
 impl Copy {
-    fn start(subject: &Subject, group: u16, scratch: &Scratch) -> Result<Self> {
+    fn start(subject: &Subject, group: u16, way: &Way, scratch: &Scratch) -> Result<Self> {
         let output = scratch.new_file("output");
         let path = output.display().to_string();
         let fill = |text: &str| text.replace('@', &path).replace("DEV", DEVICE);
@@ -269,7 +232,11 @@ impl Copy {
         let command = fill(subject.command);
         let mut words = command.split(' ');
         let program = Program::new(words.next().unwrap_or_default(), ready)?.args(words);
-        let member = program.group(group, "hash").start(scratch)?;
+        let mut program = program.group(group, way.mode);
+        if way.engine != Engine::Socket {
+            program = program.set("PCAP_DRIVER", "xdp");
+        }
+        let member = program.start(scratch)?;
         Ok(Self {
             member,
             output,

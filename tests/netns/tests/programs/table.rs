@@ -5,7 +5,7 @@ use std::fs;
 
 use anyhow::{Context, Result, ensure};
 
-use crate::{Sees, Subject, Tells};
+use crate::subjects::{Sees, Subject, Tells};
 
 const PAGE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/programs.md");
 const BEGIN: &str = "<!-- written by tests/netns/tests/programs -->\n";

@@ -10,6 +10,7 @@ mod devices;
 mod doors;
 mod entering;
 mod forks;
+mod frames;
 mod groups;
 mod intruders;
 mod joining;
