@@ -39,10 +39,8 @@ pub(super) const STAMP: i16 = -32;
 /// The first row of the class's part of the table, in a frame that delivers: 8 bytes. Between here
 /// and the stamp is the place of [`super::Delivery`].
 pub(super) const PART: i16 = -56;
-/// A number of ranks, or a slot, in a frame that delivers: 8 bytes.
+/// A number of ranks, or a slot, in a frame that delivers: 8 bytes, the lowest of that frame.
 pub(super) const RANKS: i16 = -64;
-/// The lowest byte in a frame that delivers.
-const DELIVERY: i16 = -64;
 /// The packet's own view: its lower half, and 8 bytes above it the upper half. It replaces the
 /// window. The verifier tracks no value at an offset of 4 beyond a multiple of eight.
 pub(super) const OUTER: i16 = -52;
@@ -94,7 +92,7 @@ const _: () = {
         frame(SAVED - 16 * (levels - 1) - 8)
     }
     let main = deciding(SAVED_MAX);
-    assert!(frame(DELIVERY) + deciding(SAVED_MAX_CALLED) <= main);
+    assert!(frame(RANKS) + deciding(SAVED_MAX_CALLED) <= main);
     // With a delivery's frame of 32 bytes, a filter may follow.
     assert!(frame(KEPT) + 32 < 256);
     let (walk, word) = (frame(WALKED_SCRATCH), frame(WORD));
