@@ -18,10 +18,17 @@ pub enum Variant {
     Tpacket,
     /// Ours as the only member of a group.
     Group,
+    /// Ours with an XDP program on the device, which passes all packets on to the host.
+    Xdp,
 }
 
 /// What is compared with the system's, in the order of the matrix's columns.
-pub const COMPARED: [Variant; 3] = [Variant::Staged, Variant::Tpacket, Variant::Group];
+pub const COMPARED: [Variant; 4] = [
+    Variant::Staged,
+    Variant::Tpacket,
+    Variant::Group,
+    Variant::Xdp,
+];
 
 impl Variant {
     /// Its name in reports.
@@ -31,6 +38,7 @@ impl Variant {
             Self::Staged => "nothing set",
             Self::Tpacket => "tpacket",
             Self::Group => "group of one",
+            Self::Xdp => "xdp",
         }
     }
 
@@ -48,6 +56,7 @@ impl Variant {
                 ("PCAP_GROUP_tun0", "11"),
                 ("PCAP_FANOUT", "hash"),
             ],
+            Self::Xdp => &[("PCAP_DRIVER", "xdp")],
         }
     }
 
@@ -58,7 +67,7 @@ impl Variant {
     pub fn command(self, program: impl AsRef<OsStr>) -> Result<Command> {
         let mut command = match self {
             Self::System => on_system(program),
-            Self::Staged | Self::Tpacket | Self::Group => on_ours(program)?,
+            Self::Staged | Self::Tpacket | Self::Group | Self::Xdp => on_ours(program)?,
         };
         command.envs(self.environment().iter().copied());
         Ok(command)

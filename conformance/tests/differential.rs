@@ -62,3 +62,24 @@ fn the_libraries_are_the_systems_and_ours() -> Result<()> {
     }
     Ok(())
 }
+
+/// Else the column of XDP would be that of packet sockets.
+#[test]
+#[ignore = "needs root: live handles in network namespaces"]
+fn handles_on_xdp_have_the_device() -> Result<()> {
+    const LOOK: &str = r#"tcpdump -i "$2" -w /dev/null 2>tcpdump.log & sleep 2; ip -o link show dev "$2"; kill $!"#;
+    let scratch = Scratch::new()?;
+    for variant in variant::COMPARED {
+        let mut command = variant.command("sh")?;
+        command.args(["-c", LOOK, "sh"]);
+        let out = run::run_in_scene(&scratch, command)?.success()?;
+        let has_xdp = out.contains(" xdp ");
+        assert_eq!(
+            has_xdp,
+            variant == Variant::Xdp,
+            "{}: {out}",
+            variant.name()
+        );
+    }
+    Ok(())
+}

@@ -1,7 +1,9 @@
-/* Says which file has the function by which an activated handle is read: the first word of a pcap_t. */
+/* Says whether an activated handle's device has an XDP program, and which file has the function by which the handle
+   is read: the first word of a pcap_t. */
 #include <dlfcn.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 typedef void *open_live(const char *, int, int, int, char *);
 typedef void close_handle(void *);
@@ -15,6 +17,21 @@ static void *function(void *library, const char *name)
 		exit(1);
 	}
 	return address;
+}
+
+static const char *hook(const char *device)
+{
+	char command[64], line[4096] = "";
+	FILE *ip;
+
+	snprintf(command, sizeof command, "ip -o link show dev %s", device);
+	ip = popen(command, "r");
+	if (!ip || !fgets(line, sizeof line, ip)) {
+		fprintf(stderr, "%s tells nothing\n", command);
+		exit(1);
+	}
+	pclose(ip);
+	return strstr(line, " xdp") ? "xdp" : "socket";
 }
 
 int main(int argc, char **argv)
@@ -37,7 +54,7 @@ int main(int argc, char **argv)
 		fprintf(stderr, "the first word is no function\n");
 		return 1;
 	}
-	printf("%s\n", place.dli_fname);
+	printf("%s %s\n", hook(argv[1]), place.dli_fname);
 	((close_handle *)function(library, "pcap_close"))(handle);
 	return 0;
 }

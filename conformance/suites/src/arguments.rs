@@ -9,7 +9,7 @@ use crate::suites;
 use crate::variant::Variant;
 
 const USAGE: &str = "usage: cargo run -p fanpcap-suites -- [--date DAY] [--only VARIANT] NAME...\n\
-    VARIANT is system, staged or tpacket; results are kept only of runs on all of them";
+    VARIANT is system, staged, tpacket or xdp; results are kept only of runs on all of them";
 
 #[derive(Debug)]
 pub(crate) struct Arguments {

@@ -46,7 +46,8 @@ pub(crate) fn loads(session: &Session) -> Result<()> {
 }
 
 /// Checks that a handle opened in this session, on its wire, is read by the variant's reader: by
-/// our library's function with the driver, else by the system's.
+/// our library's function with a driver, else by the system's. The device has an XDP program on the
+/// XDP engine only.
 pub(crate) fn reader(place: &Place, session: &Session) -> Result<()> {
     let built = place.dir("reader")?.join("reader");
     let mut cc = command::bounded("cc", BUILD);
@@ -59,11 +60,13 @@ pub(crate) fn reader(place: &Place, session: &Session) -> Result<()> {
     // It is none of the suite's processes.
     reader.arg(wire::DEVICE).env_remove("LD_DEBUG");
     let said = command::step(&mut reader, &session.log("reader"))?;
-    let file = said.lines().last().unwrap_or_default();
+    let last = said.lines().last().unwrap_or_default();
+    let (hook, file) = last.split_once(' ').unwrap_or_default();
     let ours = Path::new(file).starts_with(&session.staged);
+    let wanted = session.variant.driver();
     ensure!(
-        ours == (session.variant == Variant::Tpacket),
-        "handles are read by {file}"
+        ours == wanted.is_some() && (hook == "xdp") == (wanted == Some("xdp")),
+        "handles are read by {file}, from {hook}"
     );
     Ok(())
 }

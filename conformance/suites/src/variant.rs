@@ -1,4 +1,4 @@
-//! What a suite runs on: the system's libpcap, ours, ours with its own ring reader.
+//! What a suite runs on: the system's libpcap, ours, ours with each of its engines.
 
 use std::env;
 use std::path::Path;
@@ -13,16 +13,27 @@ pub(crate) enum Variant {
     Staged,
     /// Ours, with `PCAP_DRIVER=tpacket`.
     Tpacket,
+    /// Ours, with `PCAP_DRIVER=xdp`.
+    Xdp,
 }
 
 impl Variant {
-    pub(crate) const ALL: [Self; 3] = [Self::System, Self::Staged, Self::Tpacket];
+    pub(crate) const ALL: [Self; 4] = [Self::System, Self::Staged, Self::Tpacket, Self::Xdp];
 
     pub(crate) fn name(self) -> &'static str {
         match self {
             Self::System => "system",
             Self::Staged => "staged",
             Self::Tpacket => "tpacket",
+            Self::Xdp => "xdp",
+        }
+    }
+
+    /// The engine that its environment asks for.
+    pub(crate) fn driver(self) -> Option<&'static str> {
+        match self {
+            Self::System | Self::Staged => None,
+            Self::Tpacket | Self::Xdp => Some(self.name()),
         }
     }
 
@@ -44,8 +55,8 @@ impl Variant {
         if self != Self::System {
             command.env("LD_LIBRARY_PATH", staged);
         }
-        if self == Self::Tpacket {
-            command.env("PCAP_DRIVER", "tpacket");
+        if let Some(driver) = self.driver() {
+            command.env("PCAP_DRIVER", driver);
         }
     }
 }
