@@ -55,14 +55,16 @@ impl Attached {
     /// The link of a BPF program at this hook behind `fd`, which comes from another process.
     ///
     /// # Errors
-    /// `InvalidData` when it is no such link.
+    /// `InvalidData` when it is no such link; `NotFound` without /proc.
     pub fn open(fd: OwnedFd, hook: Hook) -> io::Result<Self> {
         let attached = Self { link: fd };
         let kind = match hook {
             Hook::Generic | Hook::Driver => LINK_XDP,
             Hook::Egress => LINK_TCX,
         };
-        if attached.info().is_ok_and(|info| info.kind == kind) {
+        // The number of a link's type may be that of a BPF program's.
+        let is_link = info::is_link(attached.link.as_fd())?;
+        if is_link && attached.info()?.kind == kind {
             return Ok(attached);
         }
         let text = "it is no BPF link of such a program";
