@@ -75,6 +75,8 @@ impl From<io::Error> for WeighError {
 pub struct Drained {
     /// The words of its page; `None` without a page.
     words: Option<[Word; WORDS]>,
+    /// The packets that came into its ring; `None` where the page tells them.
+    given: Option<u64>,
 }
 
 impl Drained {
@@ -83,8 +85,8 @@ impl Drained {
     pub fn unread(&self) -> Option<u64> {
         let words = self.words.as_ref()?;
         let page = Record::decode(&std::array::from_fn(|at| words[at].get()))?;
-        let given = page.counters.received.saturating_sub(page.counters.dropped);
-        Some(given.saturating_sub(page.taken?))
+        let told = page.counters.received.saturating_sub(page.counters.dropped);
+        Some(self.given.unwrap_or(told).saturating_sub(page.taken?))
     }
 }
 
@@ -107,11 +109,23 @@ pub fn drain(ifindex: u32, group: u16, member: MemberId) -> Result<Drained, Weig
     change(ifindex, group, |shared| {
         let cookie = move_buckets(shared, member, 0)?;
         Kernel::<Infallible>::of(shared).settle()?;
-        // No packet comes that would make the member read its counters.
-        let estate = Estate::of(shared, cookie).filter(|it| it.count_last(shared));
+        let given = given_on_xdp(shared, cookie);
+        let mut estate = Estate::of(shared, cookie);
+        if given.is_none() {
+            // No packet comes that would make the member read its counters.
+            estate = estate.filter(|it| it.count_last(shared));
+        }
         let words = estate.map(|it| it.words);
-        Ok(Drained { words })
+        Ok(Drained { words, given })
     })
+}
+
+/// The packets in a member's rings since it came. The page is left alone: the member is alive and
+/// adds to it what it has not told yet.
+fn given_on_xdp(shared: &Shared, cookie: u64) -> Option<u64> {
+    let slot = shared.table().slot_of(cookie)?;
+    let [received, dropped] = shared.on_xdp.as_ref()?.counted(shared.table(), slot);
+    Some(received.saturating_sub(dropped))
 }
 
 /// Works with what the members share, under the group's lock.
