@@ -308,6 +308,8 @@ struct MapCreate {
     inner_map: u32,
     numa_node: u32,
     name: [u8; 16],
+    /// 0: no device's own memory. valgrind looks at it in any case.
+    ifindex: u32,
 }
 
 #[repr(C)]
