@@ -38,7 +38,7 @@ pub(crate) struct Entry {
     pub(crate) others: Option<Arc<[PcapHandle]>>,
     /// The reader that reads the handle in place of the system's library.
     pub(crate) reader: Option<Installed>,
-    /// What was prepared for a handle that is to join a group on the engine on XDP.
+    /// What was prepared for a handle that is to join a group on the XDP engine.
     pub(crate) prepared: Option<Arc<Prepared>>,
     /// The handle's membership in its group, and its descriptor.
     pub(crate) member: Option<(Member, RawFd)>,

@@ -1,4 +1,4 @@
-//! The entry points that concern a handle's packet socket. That of a handle on the engine on XDP is
+//! The entry points that concern a handle's packet socket. That of a handle on the XDP engine is
 //! bound to a protocol that no frame carries: it neither receives nor should say what is sent.
 
 use crate::message::guard_handle;

@@ -34,7 +34,7 @@ pub(crate) fn take_over(p: PcapHandle) {
     }
 }
 
-/// Installs our reader of the engine on XDP in `p`, which has just been activated silently.
+/// Installs our reader of the XDP engine in `p`, which has just been activated silently.
 ///
 /// # Errors
 /// Why that is impossible.
@@ -166,7 +166,7 @@ fn install(p: PcapHandle, reader: Reader) -> bool {
     true
 }
 
-/// What a handle reads: the rings that the engine on XDP fills, or its socket's ring.
+/// What a handle reads: the rings that the XDP engine fills, or its socket's ring.
 fn open(p: PcapHandle, socket: BorrowedFd<'static>) -> io::Result<Input> {
     let notes = p.notes();
     if notes.on_xdp.is_none() {

@@ -32,7 +32,7 @@ pub struct Device {
     parts: Vec<Part>,
     /// The string named several devices.
     is_part: bool,
-    /// Packet sockets stand in for the engine on XDP.
+    /// Packet sockets stand in for the XDP engine.
     is_fallback: bool,
 }
 
@@ -80,7 +80,7 @@ impl Device {
         }
     }
 
-    /// The device with packet sockets in the place of the engine on XDP.
+    /// The device with packet sockets in the place of the XDP engine.
     #[must_use]
     pub fn falling_back(self) -> Device {
         Device {
@@ -94,7 +94,7 @@ impl Device {
         self.is_part
     }
 
-    /// Whether packet sockets stand in for the engine on XDP.
+    /// Whether packet sockets stand in for the XDP engine.
     pub fn is_fallback(&self) -> bool {
         self.is_fallback
     }

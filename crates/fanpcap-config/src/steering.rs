@@ -50,7 +50,7 @@ impl Steering {
         Self::with(script, pcap, &compile)
     }
 
-    /// Compiles a steering program for a group on the engine on XDP.
+    /// Compiles a steering program for a group on the XDP engine.
     ///
     /// # Errors
     /// As [`Steering::compile`].
@@ -82,7 +82,7 @@ impl Steering {
         }
     }
 
-    /// The steering program of a group on the engine on XDP.
+    /// The steering program of a group on the XDP engine.
     pub fn at_xdp(&self) -> Option<&AtXdp> {
         match &self.code {
             Code::Sockets(_) => None,
@@ -115,7 +115,7 @@ impl Steering {
     }
 
     /// Whether the steering program drops or counts, so that each member needs the filtering part.
-    /// On the engine on XDP the group's BPF program does it.
+    /// On the XDP engine the group's BPF program does it.
     pub fn has_filter(&self) -> bool {
         self.compiled().is_some_and(|it| it.filter().is_some())
     }

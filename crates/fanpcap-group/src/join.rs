@@ -176,7 +176,7 @@ impl Newcomer<'_> {
         )
     }
 
-    /// What it asks of the engine on XDP.
+    /// What it asks of the XDP engine.
     fn asks_xdp(&self) -> Option<&Xdp<'_>> {
         match &self.engine {
             Engine::Xdp(asked) => Some(asked),

@@ -1,4 +1,4 @@
-//! What the members of a group on the engine on XDP share besides its table and locker: the group's
+//! What the members of a group on the XDP engine share besides its table and locker: the group's
 //! BPF program with its maps, and the dock of their device.
 //!
 //! The locker has all of it. Each member's process has it open too, since the kernel forgets what
@@ -21,7 +21,7 @@ use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
 
-/// The parts of the engine on XDP, in one process.
+/// The parts of the XDP engine, in one process.
 #[derive(Debug)]
 pub(crate) struct OnXdp {
     program: Arc<GroupProgram>,

@@ -26,7 +26,7 @@ impl RosterEntry {
         id(&self.socket)
     }
 
-    /// Whether the socket's group is on the engine on XDP: its sockets are silent, and stay so.
+    /// Whether the socket's group is on the XDP engine: its sockets are silent, and stay so.
     pub fn is_on_xdp(&self) -> bool {
         self.socket.fanout.is_some() && self.socket.protocol == ETH_P_SILENT
     }

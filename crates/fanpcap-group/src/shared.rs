@@ -28,7 +28,7 @@ pub(crate) struct Shared {
     /// Readable while a lifeline has hung up, or a newcomer knocks.
     pub(crate) lifelines: Epoll,
     door: Door,
-    /// The parts of the engine on XDP, where it fills the members' rings.
+    /// The parts of the XDP engine, where it fills the members' rings.
     pub(crate) on_xdp: Option<OnXdp>,
 }
 

@@ -106,7 +106,7 @@ impl Stake {
         Self { rings, ..self }
     }
 
-    /// What the engine on XDP has of the member: the group's BPF program, the member's slot and its
+    /// What the XDP engine has of the member: the group's BPF program, the member's slot and its
     /// rings. The slot stays the member's as long as it lives.
     pub fn on_xdp(&self) -> Option<(&Arc<GroupProgram>, u8, &MemberRings)> {
         let (slot, rings) = self.rings.as_ref()?;
@@ -118,7 +118,7 @@ impl Stake {
         self.shared.on_xdp.as_ref().map(OnXdp::ledger)
     }
 
-    /// What the engine on XDP has counted for the member so far. `None` on packet sockets.
+    /// What the XDP engine has counted for the member so far. `None` on packet sockets.
     pub fn counted(&self) -> Option<MemberCounters> {
         let (slot, _) = self.rings.as_ref()?;
         let on_xdp = self.shared.on_xdp.as_ref()?;

@@ -72,7 +72,7 @@ impl Compiled {
     }
 }
 
-/// A steering program for the engine on XDP: one BPF program has the whole tree, and is compiled
+/// A steering program for the XDP engine: one BPF program has the whole tree, and is compiled
 /// with the delivery of the device that it runs on.
 #[derive(Debug)]
 pub struct AtXdp {

@@ -153,7 +153,7 @@ impl Evaluator {
         }
     }
 
-    /// An evaluator that decides as a kernel group and the engine on XDP do. Where the hub would
+    /// An evaluator that decides as a kernel group and the XDP engine do. Where the hub would
     /// give a packet that is steered by both its ends to the members of each, or to all, a group
     /// steers by both ends. What a kernel group can't do is as in the hub.
     pub fn of_group(program: &Tree) -> Self {

@@ -112,7 +112,7 @@ pub enum Type {
 pub enum Engines {
     /// All engines.
     All,
-    /// The engine on XDP. A kernel group can't run the function: it gives each packet to one
+    /// The XDP engine. A kernel group can't run the function: it gives each packet to one
     /// member, and does not decide for the host.
     Xdp,
 }

@@ -98,7 +98,7 @@ fn with_mode<H: Handle>(
     };
     let is_on_xdp = asked.is_on_xdp();
     match runs {
-        // The engine on XDP has steering programs alone.
+        // The XDP engine has steering programs alone.
         Runs::Nothing | Runs::Kernel(_) if is_on_xdp => attempt(p, asked),
         Runs::Nothing => match attempt(p, asked) {
             Err(error) if error.is_of_loading() => {

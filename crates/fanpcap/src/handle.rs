@@ -79,7 +79,7 @@ pub trait Handle: Copy + PartialEq {
     /// Why that is impossible.
     fn take_over_several(all: &[Self]) -> Result<(), String>;
 
-    /// Does all that the engine on XDP may refuse for a handle that is to join a group on it. The
+    /// Does all that the XDP engine may refuse for a handle that is to join a group on it. The
     /// handle is not activated yet.
     ///
     /// # Errors
@@ -93,7 +93,7 @@ pub trait Handle: Copy + PartialEq {
     fn has_default_route(self) -> bool;
 
     /// Installs our reader in a handle that is activated silently and has joined its group on the
-    /// engine on XDP. Called as [`Handle::take_over`].
+    /// XDP engine. Called as [`Handle::take_over`].
     ///
     /// # Errors
     /// Why that is impossible.
@@ -163,7 +163,7 @@ pub trait Handle: Copy + PartialEq {
     /// The kernel's error.
     fn kernel_filter(self) -> io::Result<Option<Filter>>;
 
-    /// Has the engine on XDP run a filter, by this number. Returns the number; `None` if the kernel
+    /// Has the XDP engine run a filter, by this number. Returns the number; `None` if the kernel
     /// does not run it: then no filter runs there.
     fn filter_on_xdp(self, filter: &[Classic], number: u32) -> Option<u32>;
 
@@ -191,9 +191,9 @@ pub struct Notes {
     pub timeout: Option<c_int>,
     /// The application's pcap_set_immediate_mode().
     pub is_immediate: bool,
-    /// What an activated handle asks of the engine on XDP; `None`: it is on packet sockets.
+    /// What an activated handle asks of the XDP engine; `None`: it is on packet sockets.
     pub on_xdp: Option<AskedOnXdp>,
-    /// The handle has asked for no group, and has one of its own on the engine on XDP.
+    /// The handle has asked for no group, and has one of its own on the XDP engine.
     pub is_alone: bool,
     /// Filters that were set on the handle.
     pub filters: u32,
@@ -204,7 +204,7 @@ pub struct Notes {
     pub part: PartState,
 }
 
-/// What a handle asks of the engine on XDP.
+/// What a handle asks of the XDP engine.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct AskedOnXdp {
     /// The host loses the packets.

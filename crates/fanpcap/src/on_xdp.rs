@@ -1,4 +1,4 @@
-//! Activates a handle on the engine on XDP. Where the engine can't serve the device, packet sockets
+//! Activates a handle on the XDP engine. Where the engine can't serve the device, packet sockets
 //! stand in for it, and the application gets a warning that tells why.
 
 use crate::default_mode;

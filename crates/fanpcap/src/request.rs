@@ -120,7 +120,7 @@ impl Request {
         self.device.system_name()
     }
 
-    /// The request with packet sockets in the place of the engine on XDP.
+    /// The request with packet sockets in the place of the XDP engine.
     #[must_use]
     pub fn falling_back(&self) -> Self {
         Self {
@@ -179,7 +179,7 @@ impl Request {
         })
     }
 
-    /// Whether the handle is for the engine on XDP.
+    /// Whether the handle is for the XDP engine.
     fn is_on_xdp(&self) -> bool {
         let settings = self.settings.as_ref();
         settings.is_ok_and(|settings| settings.is_on_xdp(&self.device))

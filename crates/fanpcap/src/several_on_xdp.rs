@@ -1,4 +1,4 @@
-//! A handle on several devices, on the engine on XDP: all of its devices are, or none.
+//! A handle on several devices, on the XDP engine: all of its devices are, or none.
 
 use crate::default_mode;
 use crate::handle::{Handle, PartState};

@@ -145,7 +145,7 @@ fn produce() -> Vec<Report> {
     ]
 }
 
-/// Errors of the engine on XDP.
+/// Errors of the XDP engine.
 fn of_xdp() -> BTreeMap<String, String> {
     let device = || "eth0".to_owned();
     let of_xdp = [
@@ -229,7 +229,7 @@ fn the_page_lists_every_error_as_it_is() {
     let text = format!("the filter can't be set beside the steering program: {of_filter}");
     of_programs.insert("filter-beside-program".to_owned(), text);
     errors_page::check("With a steering program", &of_programs).unwrap();
-    errors_page::check("On the engine on XDP", &of_xdp()).unwrap();
+    errors_page::check("On the XDP engine", &of_xdp()).unwrap();
 }
 
 /// What `fn slug` of the errors of joining returns: one for each of their variants, as the compiler

@@ -39,7 +39,7 @@ What it says:
   A fan-out group of the kernel's runs a program in two parts: the group's program decides which member gets a packet, and can't drop; \
 each member's own filter decides whether the packet is kept, and counts. Each is shown in the language, as it is left when the other is taken out: \
 a steering function in the filter drops what has no such thing to be steered by. A program that never drops and counts nothing has no filter.
-  The engine on XDP runs a program whole, in one BPF program for the group. Where it gives a packet to one member, a group of the kernel's would \
+  The XDP engine runs a program whole, in one BPF program for the group. Where it gives a packet to one member, a group of the kernel's would \
 give it to the same. What is shown is without the stamp and the copy into the member's ring, which cost the same for each program.
   Time is that of a run in the kernel on this machine (BPF_PROG_TEST_RUN, the median of several), for one packet of each kind, with nothing \
 else at work on it; some nanoseconds of it are the trial's own, as a program shows that does nothing. Without the capability to load programs it is an estimate from the number of instructions: rough, by what others took.
@@ -72,12 +72,12 @@ fn text(program: &Tree, definitions: &[Definition], bytecode: bool) -> Result<St
     }
     match AtXdp::of(program.clone(), None).and_then(|it| Ok((it.decision()?, it))) {
         Ok((object, at_xdp)) => {
-            writeln!(text, "\nOn the engine on XDP: yes")?;
+            writeln!(text, "\nOn the XDP engine: yes")?;
             let what = "who gets it, without the copy into a member's ring";
             Part::whole(what, object).write(&mut text, &frames, bytecode)?;
             write_beyond(&mut text, &at_xdp)?;
         }
-        Err(why) => writeln!(text, "\nOn the engine on XDP: no\n  {why}")?,
+        Err(why) => writeln!(text, "\nOn the XDP engine: no\n  {why}")?,
     }
     writeln!(text, "\nWithout the kernel, as in fanpcap lang try: yes")?;
     writeln!(text, "  {}", cost::native(program, &frames))?;

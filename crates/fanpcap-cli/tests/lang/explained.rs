@@ -87,7 +87,7 @@ main = do
 fn what_a_kernel_group_can_not_do_is_told_with_the_reason() -> Result<()> {
     let text = explained("main = broadcast", &[])?;
     ensure!(text.contains("kernel's: no\n"), "{text}");
-    ensure!(text.contains("On the engine on XDP: yes\n"), "{text}");
+    ensure!(text.contains("On the XDP engine: yes\n"), "{text}");
     ensure!(text.contains("go to several members"), "{text}");
     ensure!(!text.contains("which member, for the group"), "{text}");
     let text = explained("main = steer_flow", &[])?;

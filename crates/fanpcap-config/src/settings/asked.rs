@@ -18,7 +18,7 @@ pub(super) struct Asked<'a> {
 }
 
 impl Settings {
-    /// Whether a handle on `device` is for the engine on XDP.
+    /// Whether a handle on `device` is for the XDP engine.
     pub fn is_on_xdp(&self, device: &Device) -> bool {
         let asked = |part| Asked {
             settings: self,
@@ -37,7 +37,7 @@ impl<'a> Asked<'a> {
         self.device.engine().or_else(of_settings)
     }
 
-    /// The plan for the engine on XDP, if that is the engine.
+    /// The plan for the XDP engine, if that is the engine.
     pub(super) fn on_xdp(&self) -> Option<OnXdp> {
         if self.engine() != Some(Engine::Xdp) || self.device.is_fallback() {
             return None;

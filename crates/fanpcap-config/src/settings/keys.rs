@@ -62,7 +62,7 @@ pub(super) enum Honoured {
     OutsideGroups,
     /// All handles, if the value is an engine that this version has.
     OurEngines,
-    /// Handles on the engine on XDP.
+    /// Handles on the XDP engine.
     OnXdp,
     /// No handle.
     Never,

@@ -57,7 +57,7 @@ impl Membership {
         }
     }
 
-    /// The group of a handle on the engine on XDP that asks for none: one of its own.
+    /// The group of a handle on the XDP engine that asks for none: one of its own.
     ///
     /// # Errors
     /// None that a machine with memory has.
@@ -75,7 +75,7 @@ impl Membership {
         })
     }
 
-    /// Whether the group is on the engine on XDP.
+    /// Whether the group is on the XDP engine.
     pub fn is_on_xdp(&self) -> bool {
         let steering = self.steering.as_ref();
         steering.is_some_and(|steering| steering.at_xdp().is_some())

@@ -1,4 +1,4 @@
-//! The plan of a handle on the engine on XDP, and the modes of its groups: each is a steering
+//! The plan of a handle on the XDP engine, and the modes of its groups: each is a steering
 //! program.
 
 use crate::fanout::{Fanout, Script};
@@ -17,7 +17,7 @@ pub enum Steal {
     Force,
 }
 
-/// The plan of a handle on the engine on XDP.
+/// The plan of a handle on the XDP engine.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct OnXdp {
     /// Whether the host loses the packets.
@@ -57,7 +57,7 @@ pub(super) fn program_of(mode: Mode) -> Result<Script, Fault> {
     Ok(Script::of_text(Source::new(mode.kind.name(), text)))
 }
 
-/// The same way to share packets as a steering program of the engine on XDP.
+/// The same way to share packets as a steering program of the XDP engine.
 ///
 /// # Errors
 /// As [`program_of`].

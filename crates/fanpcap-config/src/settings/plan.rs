@@ -30,7 +30,7 @@ pub struct Plan {
     pub tpacket: bool,
     /// The device's name asks for that engine. The application is told if it can't be used.
     pub by_name: bool,
-    /// Settings or the device's name ask for the engine on XDP.
+    /// Settings or the device's name ask for the XDP engine.
     pub on_xdp: Option<OnXdp>,
 }
 
@@ -226,7 +226,7 @@ impl<'a> Handle<'a> {
         }
     }
 
-    /// The mode of a group on the engine on XDP.
+    /// The mode of a group on the XDP engine.
     fn steered(&self, group: Group, fanout: Fanout) -> Result<Fanout, Report> {
         let entry = self.fanout_entry(group).ok().flatten();
         let of_call = self.call.is_some_and(|call| call.fanout.is_some());
@@ -346,7 +346,7 @@ fn not_in_version(entry: &Entry) -> Report {
     fault.report(entry.place.clone())
 }
 
-/// The report of a setting that only handles on the engine on XDP honour.
+/// The report of a setting that only handles on the XDP engine honour.
 fn needs_xdp(entry: &Entry) -> Report {
     let (name, target) = (&entry.name, entry.name.split_once('@'));
     let device = target.map_or("DEVICE", |(_, device)| device);

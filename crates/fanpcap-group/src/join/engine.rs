@@ -1,4 +1,4 @@
-//! How packets come to a newcomer: by its packet socket, or by the engine on XDP.
+//! How packets come to a newcomer: by its packet socket, or by the XDP engine.
 
 use super::prepared::Prepared;
 use super::{JoinError, Newcomer, XdpError, device, free_number, wanted};
@@ -18,7 +18,7 @@ pub enum Engine<'a> {
     Xdp(Xdp<'a>),
 }
 
-/// What a handle asks of the engine on XDP.
+/// What a handle asks of the XDP engine.
 #[derive(Clone, Copy, Debug)]
 pub struct Xdp<'a> {
     /// The handle's device and group, prepared.

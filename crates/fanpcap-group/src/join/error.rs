@@ -69,7 +69,7 @@ pub enum JoinError {
     },
     /// The reason is the group's steering program.
     Program(ProgramError),
-    /// The reason is the engine on XDP.
+    /// The reason is the XDP engine.
     Xdp(XdpError),
     /// The kernel refused for another reason.
     Kernel {
@@ -183,7 +183,7 @@ impl JoinError {
         matches!(self, Self::Program(error) if error.is_of_loading())
     }
 
-    /// Whether packet sockets may do what the engine on XDP can't.
+    /// Whether packet sockets may do what the XDP engine can't.
     pub fn is_of_engine(&self) -> bool {
         matches!(self, Self::Xdp(error) if error.is_of_engine())
     }

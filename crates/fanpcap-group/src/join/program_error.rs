@@ -44,7 +44,7 @@ pub enum ProgramError {
         /// Members of other processes.
         members: usize,
     },
-    /// The group is on the engine on XDP, where it keeps its steering program.
+    /// The group is on the XDP engine, where it keeps its steering program.
     Stays {
         /// The group's number.
         group: u16,

@@ -1,4 +1,4 @@
-//! Why a handle can't join a group on the engine on XDP.
+//! Why a handle can't join a group on the XDP engine.
 
 use crate::steered::SteerError;
 use fanpcap_steer::ebpf::EbpfError;
@@ -6,7 +6,7 @@ use fanpcap_xdp::{BERTHS, ProgramError, Unavailable};
 use std::fmt;
 use std::io;
 
-/// Why a handle can't join a group on the engine on XDP.
+/// Why a handle can't join a group on the XDP engine.
 #[derive(Debug)]
 pub enum XdpError {
     /// The group's members are on the other engine.

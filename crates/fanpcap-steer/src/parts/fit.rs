@@ -69,7 +69,7 @@ fn each_fits(function: &Function, is_told: bool) -> Result<(), Unfit> {
         (Function::Classify(_), _) => refuse("`classify` chooses among members"),
         (Function::Host(_), _) => Err(Unfit {
             what: "`kernel` and `detour` say what the host gets, which a group of the kernel's can't do: leave them out, \
-                   they are for the engine on XDP"
+                   they are for the XDP engine"
                 .to_owned(),
         }),
         (Function::Mark(_), _) => refuse("`mark` marks a packet"),

@@ -6,7 +6,7 @@ use crate::ir::{COUNTERS, Function};
 
 pub(super) const GROUP: Group = Group {
     title: "COUNTING, COPYING, CLASSES",
-    about: "Without a steering function each member of the default class gets a packet, which only the engine on XDP can do.",
+    about: "Without a steering function each member of the default class gets a packet, which only the XDP engine can do.",
     entries: &ENTRIES,
 };
 

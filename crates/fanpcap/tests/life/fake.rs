@@ -41,7 +41,7 @@ pub(crate) struct State {
     pub(crate) activate: (c_int, &'static str),
     /// The handle can be read by our reader.
     pub(crate) is_served: bool,
-    /// Why the engine on XDP can't serve the handle.
+    /// Why the XDP engine can't serve the handle.
     pub(crate) refused_on_xdp: Option<fn() -> JoinError>,
     pub(crate) has_default_route: bool,
     is_read_by_us: bool,

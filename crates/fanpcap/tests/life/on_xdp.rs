@@ -1,4 +1,4 @@
-//! The activation of a handle on the engine on XDP.
+//! The activation of a handle on the XDP engine.
 
 use super::fake::World;
 use fanpcap::activate::activate;

@@ -37,7 +37,7 @@ struct Way {
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Engine {
     Socket,
-    /// The engine on XDP is asked for.
+    /// The XDP engine is asked for.
     Xdp,
     /// The same, where the engine can't serve.
     InsteadOfXdp,

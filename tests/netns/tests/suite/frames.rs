@@ -1,4 +1,4 @@
-//! Frames on the engine on XDP are those on a packet socket beside it: VLAN tags, 9000 bytes, and
+//! Frames on the XDP engine are those on a packet socket beside it: VLAN tags, 9000 bytes, and
 //! time stamps.
 
 use std::collections::BTreeMap;

@@ -1,4 +1,4 @@
-//! The library's calls on a handle on the engine on XDP.
+//! The library's calls on a handle on the XDP engine.
 
 use anyhow::{Context, Result, ensure};
 use fanpcap_netns::{Wire, on_wire};

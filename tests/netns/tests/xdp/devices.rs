@@ -1,4 +1,4 @@
-//! Handles on two devices, both on the engine on XDP.
+//! Handles on two devices, both on the XDP engine.
 
 use std::collections::BTreeMap;
 use std::path::Path;

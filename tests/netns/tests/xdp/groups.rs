@@ -1,4 +1,4 @@
-//! Groups on the engine on XDP: members share the packets, several groups each get all of them.
+//! Groups on the XDP engine: members share the packets, several groups each get all of them.
 
 use anyhow::{Result, ensure};
 use fanpcap_netns::{Wire, ensure_each_once, ensure_flows_whole, finish, on_wire, wait_for_shares};

@@ -1,4 +1,4 @@
-//! Handles on the engine on XDP: unmodified applications, calls of the library, and what is left of
+//! Handles on the XDP engine: unmodified applications, calls of the library, and what is left of
 //! them.
 #![allow(clippy::print_stdout, reason = "tests print")]
 

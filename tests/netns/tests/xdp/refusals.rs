@@ -1,4 +1,4 @@
-//! Devices that the engine on XDP can't serve: packet sockets stand in for it, and the application
+//! Devices that the XDP engine can't serve: packet sockets stand in for it, and the application
 //! is told why.
 
 use anyhow::{Context, Result, ensure};

@@ -1,4 +1,4 @@
-//! What is left of applications on the engine on XDP: nothing.
+//! What is left of applications on the XDP engine: nothing.
 
 use anyhow::{Result, ensure};
 use fanpcap_netns::on_wire;

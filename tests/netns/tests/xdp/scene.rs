@@ -1,4 +1,4 @@
-//! Applications on the engine on XDP, at a wire's end.
+//! Applications on the XDP engine, at a wire's end.
 
 use std::time::Duration;
 
@@ -13,7 +13,7 @@ use fanpcap_testkit::{Member, Program};
 /// Within this time the kernel has freed what nobody holds.
 const SOON: Duration = Duration::from_secs(2);
 
-/// tcpdump on the engine on XDP, at the wire's end.
+/// tcpdump on the XDP engine, at the wire's end.
 pub(crate) fn tcpdump(wire: &Wire) -> Result<Program> {
     Ok(wire.tcpdump()?.set("PCAP_DRIVER", "xdp"))
 }

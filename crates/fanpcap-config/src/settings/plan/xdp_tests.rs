@@ -1,17 +1,17 @@
-//! Which handles are on the engine on XDP, and what they ask of it.
+//! Which handles are on the XDP engine, and what they ask of it.
 
 use super::tests::{joins, plan_with, refusal, settings};
 use super::*;
 use crate::settings::Steal;
 use crate::source::Source;
 
-/// What a handle asks of the engine on XDP.
+/// What a handle asks of the XDP engine.
 fn on_xdp(variables: &[(&str, &str)], config: &str, device: &str) -> Option<OnXdp> {
     let settings = settings(variables, config);
     plan_with(&settings, device, None).unwrap().on_xdp
 }
 
-/// Who asks for the engine on XDP; empty: nobody.
+/// Who asks for the XDP engine; empty: nobody.
 fn asks(variables: &[(&str, &str)], config: &str, device: &str) -> String {
     on_xdp(variables, config, device).map_or_else(String::new, |asked| asked.origin)
 }

@@ -1,4 +1,4 @@
-//! The same on the engine on XDP: members of a group come, leave, hang and die, and nobody else's
+//! The same on the XDP engine: members of a group come, leave, hang and die, and nobody else's
 //! flows move.
 
 use std::time::Duration;

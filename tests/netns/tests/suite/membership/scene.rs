@@ -35,7 +35,7 @@ const DRAINED: Duration = Duration::from_secs(5);
 /// How long the device is down.
 const DOWN: Duration = Duration::from_millis(50);
 
-/// What makes a recorder's handle one of the engine on XDP.
+/// What makes a recorder's handle one of the XDP engine.
 pub(super) const ON_XDP: &str = "driver=xdp";
 
 /// A group of members that record what they get.
