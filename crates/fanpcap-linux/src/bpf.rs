@@ -7,6 +7,7 @@ use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
 
 mod locked;
 mod info;
+mod object_id;
 mod map;
 mod table;
 mod ring;
@@ -22,6 +23,7 @@ pub use loaded::{LoadError, Loaded};
 pub use locked::locked_limit;
 pub use map::Map;
 pub use object_array::ObjectArray;
+pub use object_id::ObjectId;
 pub use program::{LoadedProgram, Run, program_name};
 pub use refused::Refused;
 pub use ring::{RingBuffer, RingMapping};

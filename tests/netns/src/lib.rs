@@ -2,6 +2,7 @@
 //! its far end, and common checks.
 
 pub mod dialog;
+pub mod remains;
 pub mod tagger;
 
 use std::cell::Cell;

@@ -29,6 +29,8 @@ pub struct Link {
     pub peer: Option<u32>,
     /// This namespace's number for the peer's namespace, if the peer is in another one.
     pub peer_namespace: Option<i32>,
+    /// How many want the device to receive frames of all addresses.
+    pub promiscuity: u32,
     /// The device's XDP program, if it has one.
     pub xdp: Option<XdpProgram>,
     /// The device's counters.
@@ -170,6 +172,7 @@ fn link(payload: &[u8]) -> Option<Link> {
                 link.kind = text(value);
             }
         }),
+        IFLA_PROMISCUITY => link.promiscuity = u32_at(value, 0).unwrap_or(0),
         IFLA_XDP => link.xdp = xdp(value),
         IFLA_STATS64 => link.counters = counters(value),
         _ => {}
@@ -226,6 +229,7 @@ const IFLA_LINK: u16 = 5;
 const IFLA_MASTER: u16 = 10;
 const IFLA_LINKINFO: u16 = 18;
 const IFLA_STATS64: u16 = 23;
+const IFLA_PROMISCUITY: u16 = 30;
 const IFLA_LINK_NETNSID: u16 = 37;
 const IFLA_XDP: u16 = 43;
 const IFLA_XDP_ATTACHED: u16 = 2;

@@ -13,9 +13,10 @@ use std::thread;
 use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
+use fanpcap_netns::remains::leaves_nothing;
 use fanpcap_testkit::hosts::{DEVICE, Hosts, PEER_DEVICE};
 use fanpcap_testkit::{Capture, FlowKey, Member, Program, Scratch, Transport};
-use fanpcap_testkit::{await_for, conversation, member, netns, veth};
+use fanpcap_testkit::{conversation, member, netns, veth};
 
 use crate::readers::Flows;
 use crate::subjects::{SUBJECTS, Sees, Subject, Tells};
@@ -51,9 +52,6 @@ const EACH: usize = 16;
 
 /// No program tells when it has read all that it was given: a block timeout of a second, and some.
 const GRACE: Duration = Duration::from_millis(1500);
-
-/// How long the kernel may take to detach what nobody has open any more.
-const DETACHED: Duration = Duration::from_secs(2);
 
 #[test]
 #[ignore = "needs root: run by make test"]
@@ -132,31 +130,36 @@ fn all_share(way: &Way, takes_part: impl Fn(&Subject) -> bool) -> Result<Vec<Str
 fn share(way: &Way, teams: &[Team]) -> Result<()> {
     netns::within_new(|| {
         let hosts = Hosts::new()?;
-        let scratch = Scratch::new()?;
-        // At the wire's other end, where no XDP program sees the frames first.
-        let whole = Program::tcpdump(PEER_DEVICE, scratch.file("whole"))?;
-        let whole = hosts.on_peer(|| whole.start(&scratch))?;
-        let started = teams.iter().zip(1..);
-        let started = started.map(|(team, group)| start(team, group, way, &scratch));
-        let started = started.collect::<Result<Vec<_>>>()?;
-        // Members with a poll of their own do not tell when each has its share.
-        thread::sleep(GRACE);
-        ensure!(veth::has_xdp(DEVICE)? == (way.engine == Engine::Xdp));
-        let offered = hosts.talk(EACH)?;
-        let whole = member::finish(vec![whole], offered)?;
-        if way.engine != Engine::Xdp {
-            hosts.fill_blocks(way.copies)?;
+        match way.engine {
+            Engine::Xdp => leaves_nothing(|| share_between(&hosts, way, teams)),
+            Engine::Socket | Engine::InsteadOfXdp => share_between(&hosts, way, teams),
         }
-        thread::sleep(GRACE);
-        for (team, copies) in teams.iter().zip(started) {
-            let (found, tells) = found(team, copies)?;
-            let wanted = wanted(&whole[0], team[0].sees);
-            compare(&wanted, &found, tells).context(team[0].name)?;
-        }
-        await_for("the device to be left alone", DETACHED, || {
-            Ok((!veth::has_xdp(DEVICE)?).then_some(()))
-        })
     })
+}
+
+fn share_between(hosts: &Hosts, way: &Way, teams: &[Team]) -> Result<()> {
+    let scratch = Scratch::new()?;
+    // At the wire's other end, where no XDP program sees the frames first.
+    let whole = Program::tcpdump(PEER_DEVICE, scratch.file("whole"))?;
+    let whole = hosts.on_peer(|| whole.start(&scratch))?;
+    let started = teams.iter().zip(1..);
+    let started = started.map(|(team, group)| start(team, group, way, &scratch));
+    let started = started.collect::<Result<Vec<_>>>()?;
+    // Members with a poll of their own do not tell when each has its share.
+    thread::sleep(GRACE);
+    ensure!(veth::has_xdp(DEVICE)? == (way.engine == Engine::Xdp));
+    let offered = hosts.talk(EACH)?;
+    let whole = member::finish(vec![whole], offered)?;
+    if way.engine != Engine::Xdp {
+        hosts.fill_blocks(way.copies)?;
+    }
+    thread::sleep(GRACE);
+    for (team, copies) in teams.iter().zip(started) {
+        let (found, tells) = found(team, copies)?;
+        let wanted = wanted(&whole[0], team[0].sees);
+        compare(&wanted, &found, tells).context(team[0].name)?;
+    }
+    Ok(())
 }
 
 /// Starts the programs of a group.

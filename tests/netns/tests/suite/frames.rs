@@ -6,6 +6,7 @@ use std::thread;
 use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
+use fanpcap_netns::remains::{leaves_nothing, on_wire_that_ends_clean};
 use fanpcap_netns::tagger::Tagger;
 use fanpcap_netns::{DEVICE, FAR_DEVICE, Wire, on_wire};
 use fanpcap_testkit::capture::{self, Packet};
@@ -24,7 +25,7 @@ const SERVICE_TAG: u16 = 0x88a8;
 #[test]
 #[ignore = "needs root: run by make test"]
 fn tags_within_frames_stay_there() -> Result<()> {
-    on_wire(1, |wire| {
+    on_wire_that_ends_clean(1, |wire| {
         let sent: Vec<_> = (0..)
             .zip(TAGGINGS)
             .map(|(n, tags)| tagged(tags, n))
@@ -51,7 +52,7 @@ fn filters_find_tags_within_frames() -> Result<()> {
         ("vlan and udp", 3),
         ("vlan 5 and vlan 6", 2),
     ];
-    on_wire(1, |wire| {
+    on_wire_that_ends_clean(1, |wire| {
         let sent: Vec<_> = (0..)
             .zip(TAGGINGS)
             .map(|(n, tags)| tagged(tags, n))
@@ -76,23 +77,26 @@ fn tags_beside_frames_are_put_into_them() -> Result<()> {
         let _taggers = [Tagger::on(FAR_DEVICE, 5)?, Tagger::on(DEVICE, 5)?];
         // What comes with a tag beside it on a veth has none for an XDP program.
         veth::tags_into_frames(FAR_DEVICE)?;
-        let sent: Vec<_> = (0..10).map(|number| tagged(&[], number)).collect();
-        let wanted: Vec<_> = (0..10).map(|number| tagged(&[(TAG, 5)], number)).collect();
-        for direction in [Direction::Request, Direction::Reply] {
-            for filter in ["vlan 5", "vlan and udp", "udp", ""] {
-                let members = start(wire, &[filter])?;
-                wire.send_bytes(sent.iter().map(|bytes| (direction, &bytes[..])))?;
-                let found = finish(wire, members, sent.len());
-                let found = found.with_context(|| format!("{direction:?}, filter {filter:?}"))?;
-                for (engine, frames) in ENGINES.iter().zip(found) {
-                    ensure!(
-                        frames == wanted,
-                        "{engine}, {direction:?}, {filter:?}: {frames:x?}"
-                    );
+        leaves_nothing(|| {
+            let sent: Vec<_> = (0..10).map(|number| tagged(&[], number)).collect();
+            let wanted: Vec<_> = (0..10).map(|number| tagged(&[(TAG, 5)], number)).collect();
+            for direction in [Direction::Request, Direction::Reply] {
+                for filter in ["vlan 5", "vlan and udp", "udp", ""] {
+                    let members = start(wire, &[filter])?;
+                    wire.send_bytes(sent.iter().map(|bytes| (direction, &bytes[..])))?;
+                    let found = finish(wire, members, sent.len());
+                    let found =
+                        found.with_context(|| format!("{direction:?}, filter {filter:?}"))?;
+                    for (engine, frames) in ENGINES.iter().zip(found) {
+                        ensure!(
+                            frames == wanted,
+                            "{engine}, {direction:?}, {filter:?}: {frames:x?}"
+                        );
+                    }
                 }
             }
-        }
-        Ok(())
+            Ok(())
+        })
     })
 }
 
@@ -102,7 +106,7 @@ fn frames_of_9000_bytes_are_whole() -> Result<()> {
     const SIZES: [usize; 12] = [
         60, 61, 127, 128, 129, 1514, 1515, 3000, 4096, 8999, 9013, 9014,
     ];
-    on_wire(1, |wire| {
+    on_wire_that_ends_clean(1, |wire| {
         for device in [FAR_DEVICE, DEVICE] {
             veth::ip(&format!("link set {device} mtu 9000"))?;
         }
@@ -129,7 +133,7 @@ fn stamps_rise_and_are_those_of_a_packet_socket() -> Result<()> {
     const QUEUES: usize = 2;
     // What the scheduler or the hypervisor puts between the driver's hook and the socket's.
     const MAY_BE_LATE: usize = 3;
-    on_wire(QUEUES, |wire| {
+    on_wire_that_ends_clean(QUEUES, |wire| {
         let members = start(wire, &["--time-stamp-precision=nano"])?;
         let frames = traffic::frames(5, &traffic::flows(5, 10), 0..FRAMES)?;
         for some in frames.chunks(10) {

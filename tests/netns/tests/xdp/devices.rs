@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::path::Path;
 
 use anyhow::{Result, ensure};
+use fanpcap_netns::remains::leaves_nothing;
 use fanpcap_netns::wait_for_shares;
 use fanpcap_testkit::traffic::{self, Frame};
 use fanpcap_testkit::{
@@ -20,10 +21,11 @@ fn on_two_wires(test: impl FnOnce(&Wires) -> Result<()> + Send) -> Result<()> {
     netns::within_new(|| {
         Veth::new("n1", "f1", 1)?;
         Veth::new("n2", "f2", 1)?;
-        test(&Wires {
+        let wires = Wires {
             scratch: Scratch::new()?,
             near: [Injector::open("n1")?, Injector::open("n2")?],
-        })
+        };
+        leaves_nothing(|| test(&wires))
     })
 }
 

@@ -1,11 +1,12 @@
 //! Groups on the XDP engine: members share the packets, several groups each get all of them.
 
 use anyhow::{Result, ensure};
-use fanpcap_netns::{Wire, ensure_each_once, ensure_flows_whole, finish, on_wire, wait_for_shares};
+use fanpcap_netns::remains::on_wire_that_ends_clean;
+use fanpcap_netns::{Wire, ensure_each_once, ensure_flows_whole, finish, wait_for_shares};
 use fanpcap_testkit::traffic::{self, Frame};
 use fanpcap_testkit::{Member, member};
 
-use crate::scene::{ensure_nothing_left, program, start, start_as, tcpdump};
+use crate::scene::{start, start_as, tcpdump};
 
 /// Frames of many flows.
 fn frames(count: u64) -> Result<Vec<Frame>> {
@@ -33,9 +34,8 @@ fn group(wire: &Wire, number: u16, mode: Option<&str>, count: usize) -> Result<V
 #[ignore = "needs root: run by make test"]
 fn members_share_the_packets_by_flow_or_by_the_programs_of_the_kernels_modes() -> Result<()> {
     for mode in [None, Some("hash"), Some("lb"), Some("rnd"), Some("cpu")] {
-        on_wire(2, |wire| {
+        on_wire_that_ends_clean(2, |wire| {
             let members = group(wire, 7, mode, 3)?;
-            let loaded = program()?;
             let frames = frames(3000)?;
             wire.send_as_tap(&frames)?;
             let captures = finish(members, frames.len())?;
@@ -46,7 +46,7 @@ fn members_share_the_packets_by_flow_or_by_the_programs_of_the_kernels_modes() -
             if mode != Some("cpu") {
                 ensure!(captures.iter().all(|it| it.packets.len() > 300), "{mode:?}");
             }
-            ensure_nothing_left(loaded)
+            Ok(())
         })?;
     }
     Ok(())
@@ -55,7 +55,7 @@ fn members_share_the_packets_by_flow_or_by_the_programs_of_the_kernels_modes() -
 #[test]
 #[ignore = "needs root: run by make test"]
 fn each_group_and_each_handle_without_one_has_all_packets() -> Result<()> {
-    on_wire(1, |wire| {
+    on_wire_that_ends_clean(1, |wire| {
         let alone = start(wire)?;
         let first = group(wire, 7, None, 2)?;
         let second = group(wire, 8, Some("main = tcp >-> steer_flow"), 2)?;
@@ -68,15 +68,14 @@ fn each_group_and_each_handle_without_one_has_all_packets() -> Result<()> {
         wire.send_as_tap(&frames)?;
         let captures = finish(first, 2 * frames.len())?;
         ensure_flows_whole(&captures)?;
-        finish(vec![alone], 2 * frames.len())?;
-        ensure_nothing_left(None)
+        finish(vec![alone], 2 * frames.len()).map(drop)
     })
 }
 
 #[test]
 #[ignore = "needs root: run by make test"]
 fn others_go_on_when_the_one_is_killed_that_came_first() -> Result<()> {
-    on_wire(1, |wire| {
+    on_wire_that_ends_clean(1, |wire| {
         let mut members = group(wire, 7, None, 3)?;
         let alone = start(wire)?;
         let frames = frames(3000)?;
@@ -95,15 +94,14 @@ fn others_go_on_when_the_one_is_killed_that_came_first() -> Result<()> {
             captures.push(member.stop()?.capture()?);
         }
         ensure_each_once(&captures, &frames)?;
-        finish(vec![alone], frames.len())?;
-        ensure_nothing_left(None)
+        finish(vec![alone], frames.len()).map(drop)
     })
 }
 
 #[test]
 #[ignore = "needs root: run by make test"]
 fn a_group_has_one_engine() -> Result<()> {
-    on_wire(1, |wire| {
+    on_wire_that_ends_clean(1, |wire| {
         let _members = group(wire, 7, None, 1)?;
         let sockets = wire.tcpdump()?.group(7, "flow").run(&wire.scratch)?;
         let expected = "fan-out group 7 is on engine xdp, this handle on packet sockets";

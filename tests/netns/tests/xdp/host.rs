@@ -1,13 +1,14 @@
 //! What the host gets of the packets that are captured, and what it sends.
 
 use anyhow::{Result, ensure};
-use fanpcap_netns::{Wire, ensure_each_once, on_wire};
+use fanpcap_netns::remains::on_wire_that_ends_clean;
+use fanpcap_netns::{Wire, ensure_each_once};
 use fanpcap_testkit::Direction;
 use fanpcap_testkit::member::{finish, wait_for_packets};
 use fanpcap_testkit::traffic::{self, Frame};
 use fanpcap_testkit::veth::ip;
 
-use crate::scene::{ensure_nothing_left, start, start_as};
+use crate::scene::{await_free_device, start, start_as};
 
 fn frames() -> Result<Vec<Frame>> {
     traffic::frames(1, &traffic::flows(1, 20), 0..1000)
@@ -23,20 +24,19 @@ fn config(wire: &Wire, lines: &str) -> Result<std::path::PathBuf> {
 #[test]
 #[ignore = "needs root: run by make test"]
 fn the_host_gets_all_packets() -> Result<()> {
-    on_wire(1, |wire| {
+    on_wire_that_ends_clean(1, |wire| {
         let host = wire.tcpdump()?.start(&wire.scratch)?;
         let member = start(wire)?;
         let frames = frames()?;
         wire.send_as_tap(&frames)?;
-        finish(vec![member, host], 2 * frames.len())?;
-        ensure_nothing_left(None)
+        finish(vec![member, host], 2 * frames.len()).map(drop)
     })
 }
 
 #[test]
 #[ignore = "needs root: run by make test"]
 fn what_the_host_sends_is_captured_unless_settings_say_otherwise() -> Result<()> {
-    on_wire(1, |wire| {
+    on_wire_that_ends_clean(1, |wire| {
         let member = start(wire)?;
         let without = config(wire, "driver@vb = xdp\noutgoing@vb = no\n")?;
         let incoming = start_as(wire, wire.tcpdump()?.set("PCAP_CONFIG", without))?;
@@ -46,15 +46,14 @@ fn what_the_host_sends_is_captured_unless_settings_say_otherwise() -> Result<()>
             .iter()
             .filter(|it| it.direction == Direction::Request);
         ensure_each_once(&finish(vec![member], frames.len())?, &frames)?;
-        finish(vec![incoming], requests.count())?;
-        ensure_nothing_left(None)
+        finish(vec![incoming], requests.count()).map(drop)
     })
 }
 
 #[test]
 #[ignore = "needs root: run by make test"]
 fn the_host_gets_nothing_that_is_stolen_and_all_again_afterwards() -> Result<()> {
-    on_wire(1, |wire| {
+    on_wire_that_ends_clean(1, |wire| {
         let host = wire.tcpdump()?.start(&wire.scratch)?;
         let stealing = config(wire, "driver@vb = xdp\nsteal@vb = yes\n")?;
         let program = wire.tcpdump()?.set("PCAP_CONFIG", stealing);
@@ -67,7 +66,7 @@ fn the_host_gets_nothing_that_is_stolen_and_all_again_afterwards() -> Result<()>
             "{} packets at the host",
             host.captured()
         );
-        ensure_nothing_left(None)?;
+        await_free_device()?;
         wire.send_as_tap(&frames)?;
         let host = [host];
         wait_for_packets(&host, frames.len())
@@ -77,7 +76,7 @@ fn the_host_gets_nothing_that_is_stolen_and_all_again_afterwards() -> Result<()>
 #[test]
 #[ignore = "needs root: run by make test"]
 fn the_default_routes_device_is_stolen_only_by_force() -> Result<()> {
-    on_wire(1, |wire| {
+    on_wire_that_ends_clean(1, |wire| {
         ip("addr add 10.9.9.1/24 dev vb")?;
         ip("route add default via 10.9.9.2 dev vb onlink")?;
         let stealing = config(wire, "driver@vb = xdp\nsteal@vb = yes\n")?;

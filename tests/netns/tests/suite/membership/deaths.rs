@@ -2,11 +2,10 @@
 //! others.
 
 use anyhow::Result;
-use fanpcap_netns::on_wire;
 
 use super::load::Load;
 use super::recorder::End;
-use super::scene::Scene;
+use super::scene::{Scene, on_wire_of};
 
 #[test]
 #[ignore = "needs root: run by make test"]
@@ -53,7 +52,7 @@ fn members_without_privileges_look_after_their_group() -> Result<()> {
 /// Of four members the first ends, which has set the group's program, then one of the middle, and
 /// the last.
 pub(super) fn members_end(how: End, members: &'static [&'static str]) -> Result<()> {
-    on_wire(1, |wire| {
+    on_wire_of(members, |wire| {
         let mut scene = Scene::start(wire, 7, 4, members)?;
         let load = Load::start()?;
         scene.phase()?;

@@ -1,13 +1,9 @@
 //! The same on the XDP engine: members of a group come, leave, hang and die, and nobody else's
 //! flows move.
 
-use std::time::Duration;
-
 use anyhow::{Result, ensure};
-use fanpcap_linux::interface;
-use fanpcap_linux::netlink::link;
-use fanpcap_netns::{DEVICE, Wire, on_wire};
-use fanpcap_testkit::await_for;
+use fanpcap_netns::DEVICE;
+use fanpcap_netns::remains::on_wire_that_ends_clean;
 
 use super::deaths::members_end;
 use super::load::Load;
@@ -16,30 +12,11 @@ use super::relinked;
 use super::scene::{ON_XDP, Scene};
 use super::takeover;
 
-/// Within this time the kernel has freed what nobody holds.
-const SOON: Duration = Duration::from_secs(2);
-
-fn has_program() -> Result<bool> {
-    let index = interface::index(DEVICE).unwrap_or(0);
-    Ok(link::get(index)?.xdp.is_some())
-}
-
-/// A test of members that nothing is left of.
-fn on_wire_that_ends_clean(test: impl FnOnce(&Wire) -> Result<()> + Send) -> Result<()> {
-    on_wire(1, |wire| {
-        test(wire)?;
-        await_for("the device's XDP program to go", SOON, || {
-            Ok((!has_program()?).then_some(()))
-        })
-    })
-}
-
 #[test]
 #[ignore = "needs root: run by make test"]
 fn each_newcomer_takes_its_share_and_nothing_is_left() -> Result<()> {
-    on_wire_that_ends_clean(|wire| {
+    on_wire_that_ends_clean(1, |wire| {
         let mut scene = Scene::start(wire, 7, 1, &[ON_XDP])?;
-        ensure!(has_program()?, "packet sockets stand in");
         let load = Load::start()?;
         scene.phase()?;
         for _ in 2..=4 {
@@ -94,7 +71,7 @@ fn a_successor_has_the_flows_of_one_that_hung_and_what_it_had_not_read() -> Resu
 #[test]
 #[ignore = "needs root: run by make test"]
 fn one_that_is_stopped_loses_its_share_and_gets_it_back_when_it_goes_on() -> Result<()> {
-    on_wire_that_ends_clean(|wire| {
+    on_wire_that_ends_clean(1, |wire| {
         let mut scene = Scene::start(wire, 7, 3, &[ON_XDP])?;
         let mut load = Load::start()?;
         scene.phase()?;
@@ -110,7 +87,7 @@ fn one_that_is_stopped_loses_its_share_and_gets_it_back_when_it_goes_on() -> Res
 #[test]
 #[ignore = "needs root: run by make test"]
 fn a_drained_member_gets_nothing_until_it_has_a_weight_again() -> Result<()> {
-    on_wire_that_ends_clean(|wire| {
+    on_wire_that_ends_clean(1, |wire| {
         let mut scene = Scene::start(wire, 7, 3, &[ON_XDP])?;
         let load = Load::start()?;
         scene.phase()?;
@@ -125,7 +102,7 @@ fn a_drained_member_gets_nothing_until_it_has_a_weight_again() -> Result<()> {
 #[test]
 #[ignore = "needs root: run by make test"]
 fn a_device_that_was_down_moves_no_flow() -> Result<()> {
-    on_wire_that_ends_clean(|wire| {
+    on_wire_that_ends_clean(1, |wire| {
         let mut scene = Scene::start(wire, 7, 5, &[ON_XDP])?;
         let mut load = Load::start()?;
         relinked::mix(&mut scene)?;

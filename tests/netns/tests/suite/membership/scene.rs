@@ -12,7 +12,8 @@ use anyhow::{Context, Result, ensure};
 use fanpcap_group::view::GroupTable;
 use fanpcap_group::weight;
 use fanpcap_linux::interface;
-use fanpcap_netns::{DEVICE, FAR_DEVICE, Wire};
+use fanpcap_netns::remains::on_wire_that_ends_clean;
+use fanpcap_netns::{DEVICE, FAR_DEVICE, Wire, on_wire};
 use fanpcap_testkit::await_for::LIMIT;
 use fanpcap_testkit::{await_for, veth};
 
@@ -37,6 +38,17 @@ const DOWN: Duration = Duration::from_millis(50);
 
 /// What makes a recorder's handle one of the XDP engine.
 pub(super) const ON_XDP: &str = "driver=xdp";
+
+/// Runs a test with a wire. Nothing is left of members on the engine on XDP.
+pub(super) fn on_wire_of(
+    how: &[&str],
+    test: impl FnOnce(&Wire) -> Result<()> + Send,
+) -> Result<()> {
+    match how.contains(&ON_XDP) {
+        true => on_wire_that_ends_clean(1, test),
+        false => on_wire(1, test),
+    }
+}
 
 /// A group of members that record what they get.
 pub(super) struct Scene<'a> {

@@ -7,7 +7,7 @@ use fanpcap_netns::on_wire;
 
 use super::load::Load;
 use super::recorder::End;
-use super::scene::Scene;
+use super::scene::{Scene, on_wire_of};
 
 #[test]
 #[ignore = "needs root: run by make test"]
@@ -62,7 +62,7 @@ fn nobody_waits_for_a_successor_longer_than_the_ring_has_room() -> Result<()> {
 
 /// Two members with names among four go and come back, one of them twice.
 pub(super) fn members_come_back(how: End, members: &'static [&'static str]) -> Result<()> {
-    on_wire(1, |wire| {
+    on_wire_of(members, |wire| {
         let mut scene = Scene::start(wire, 7, 2, members)?;
         scene.join_as("name=one")?;
         scene.join_as("name=two")?;

@@ -1,0 +1,182 @@
+//! What applications leave in the kernel and on the machine when all of them have ended: nothing.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs;
+use std::path::Path;
+use std::process::Command;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
+use std::time::Duration;
+
+use anyhow::{Context, Result, ensure};
+use fanpcap_group::page::GroupDir;
+use fanpcap_linux::bpf::ObjectId;
+use fanpcap_linux::netlink::link;
+use fanpcap_linux::process::netns;
+use fanpcap_testkit::await_for;
+
+use crate::{Wire, on_wire};
+
+/// Within this time the kernel has freed what nobody holds.
+const SOON: Duration = Duration::from_secs(2);
+
+/// How often the watcher looks at what the applications hold.
+const EVERY: Duration = Duration::from_millis(20);
+
+/// Runs a test with a wire, as [`on_wire`] does, and checks that nothing is left.
+///
+/// # Errors
+/// The test's, or what is left.
+pub fn on_wire_that_ends_clean<T: Send>(
+    queues: usize,
+    test: impl FnOnce(&Wire) -> Result<T> + Send,
+) -> Result<T> {
+    on_wire(queues, |wire| leaves_nothing(|| test(wire)))
+}
+
+/// Runs a test whose applications have all ended afterwards, however they end. Checks that soon
+/// after it nothing of theirs is left in the calling thread's network namespace: BPF programs, maps
+/// and links, pages of living members, pinned files, settings of devices.
+///
+/// # Errors
+/// The test's; what is left; or that the applications had no BPF link, as they have on the engine
+/// on XDP.
+pub fn leaves_nothing<T>(test: impl FnOnce() -> Result<T>) -> Result<T> {
+    let before = settings()?;
+    let is_over = AtomicBool::new(false);
+    let (tested, held) = thread::scope(|scope| {
+        let watcher = scope.spawn(|| watch(&is_over));
+        let tested = {
+            let _over = OnDrop(&is_over);
+            test()
+        };
+        (tested, watcher.join().expect("the watcher does not panic"))
+    });
+    let tested = tested?;
+    let held = held?;
+    let has_link = held.iter().any(|it| matches!(it, ObjectId::Link(_)));
+    ensure!(has_link, "nobody had a BPF link");
+    let mut left = String::new();
+    await_for("all that is left to go", SOON, || {
+        left = remains(&held, &before)?;
+        Ok(left.is_empty().then_some(()))
+    })
+    .with_context(|| left.clone())?;
+    Ok(tested)
+}
+
+/// Tells the watcher to end, also when the test panics.
+struct OnDrop<'a>(&'a AtomicBool);
+
+impl Drop for OnDrop<'_> {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::Relaxed);
+    }
+}
+
+/// Collects the BPF objects of all processes in the calling thread's network namespace.
+fn watch(is_over: &AtomicBool) -> Result<BTreeSet<ObjectId>> {
+    let own = netns::inode()?;
+    let mut held = BTreeSet::new();
+    while !is_over.load(Ordering::Relaxed) {
+        for pid in processes_in(own) {
+            held.extend(ObjectId::held_by(pid));
+        }
+        thread::sleep(EVERY);
+    }
+    Ok(held)
+}
+
+fn processes_in(namespace: u64) -> impl Iterator<Item = u32> {
+    let name = format!("net:[{namespace}]");
+    let entries = fs::read_dir("/proc").into_iter().flatten().flatten();
+    let pids = entries.filter_map(|entry| entry.file_name().to_str()?.parse().ok());
+    let test = fs::read_link("/proc/self/exe").ok();
+    pids.filter(move |pid: &u32| {
+        let link = |name: &str| fs::read_link(format!("/proc/{pid}/{name}")).ok();
+        // A child of the test that has not become another program yet has the test's descriptors.
+        link("ns/net").is_some_and(|own| own == Path::new(&name)) && link("exe") != test
+    })
+}
+
+/// What is left, in words; empty: nothing.
+fn remains(held: &BTreeSet<ObjectId>, before: &BTreeMap<u32, Settings>) -> Result<String> {
+    let mut left = Vec::new();
+    for object in held {
+        if object.exists()? {
+            left.push(format!("{object:?}"));
+        }
+    }
+    for (index, now) in settings()? {
+        if now.has_xdp {
+            left.push(format!("an XDP program on {}", now.device));
+        }
+        if let Some(before) = before.get(&index).filter(|before| !before.is_like(&now)) {
+            left.push(format!("{before:?} is {now:?}"));
+        }
+    }
+    left.extend(pages()?);
+    left.extend(pins());
+    Ok(left.join(", "))
+}
+
+/// A device's settings, which captures may change for a while.
+#[derive(Debug)]
+struct Settings {
+    device: String,
+    has_xdp: bool,
+    promiscuity: u32,
+    /// What `ethtool -k` says.
+    features: String,
+}
+
+impl Settings {
+    fn is_like(&self, other: &Self) -> bool {
+        self.promiscuity == other.promiscuity && self.features == other.features
+    }
+}
+
+/// Those of all devices in the calling thread's network namespace, by index.
+fn settings() -> Result<BTreeMap<u32, Settings>> {
+    let links = link::links()?.into_iter();
+    let links = links.filter(|link| link.kind == "veth");
+    let of = |link: link::Link| {
+        let features = Command::new("ethtool").args(["-k", &link.name]).output()?;
+        let features = String::from_utf8_lossy(&features.stdout).into_owned();
+        let settings = Settings {
+            has_xdp: link.xdp.is_some(),
+            promiscuity: link.promiscuity,
+            // The first line has the device's name.
+            features: features.lines().skip(1).collect::<Vec<_>>().join("\n"),
+            device: link.name,
+        };
+        Ok((link.index, settings))
+    };
+    links.map(of).collect()
+}
+
+/// Pages of living members in the calling thread's network namespace. Those of members that were
+/// killed are removed by whoever looks.
+fn pages() -> Result<Vec<String>> {
+    let mut left = Vec::new();
+    for version in fs::read_dir("/run/fanpcap").into_iter().flatten().flatten() {
+        let directory = version.path().join(netns::inode()?.to_string());
+        for group in fs::read_dir(directory).into_iter().flatten().flatten() {
+            let name = group.file_name();
+            let name = name.to_string_lossy();
+            let (ifindex, number) = name.split_once('.').context("a group's directory")?;
+            GroupDir::of(ifindex.parse()?, number.parse()?)?.records();
+            let files = fs::read_dir(group.path()).into_iter().flatten().flatten();
+            left.extend(files.map(|file| file.path().display().to_string()));
+        }
+    }
+    left.retain(|path| !path.ends_with(".door"));
+    Ok(left)
+}
+
+/// Names of ours in the BPF file system, where we pin nothing.
+fn pins() -> Vec<String> {
+    let entries = fs::read_dir("/sys/fs/bpf").into_iter().flatten().flatten();
+    let names = entries.map(|entry| entry.file_name().to_string_lossy().into_owned());
+    names.filter(|name| name.contains("fanpcap")).collect()
+}
