@@ -4,7 +4,7 @@
 //! a position in the kernel's array of a group's sockets. When a member joins, leaves or gets
 //! another weight, [`plan`] says which buckets get another owner. All other buckets keep theirs,
 //! and so do the flows in them. Steering programs that name a member by number go by **rank**
-//! instead: [`ranks`] keeps the list of ranks.
+//! instead: [`ranks`] keeps the list of ranks. [`leveling`] moves buckets by what they had to do.
 //!
 //! This crate computes. The group's crate maps the table and stores the results.
 //!
@@ -26,6 +26,7 @@ mod slot;
 mod quota;
 mod plan;
 mod ranks;
+pub mod leveling;
 
 pub use plan::{Move, Owners, plan};
 pub use ranks::ranks;
