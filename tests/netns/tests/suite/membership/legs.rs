@@ -2,40 +2,71 @@
 //! one member, whoever comes and goes.
 
 use anyhow::{Result, ensure};
+use fanpcap_netns::remains::leaves_nothing;
 use fanpcap_netns::{DEVICE, Wire, on_wire};
 
 use super::load::Load;
 use super::recorder::{End, Recorder};
-use super::scene::Scene;
+use super::scene::{ON_XDP, Scene};
 use super::wires::{self, BOTH, SECOND};
 
 fn on_two_wires(test: impl FnOnce(&Wire) -> Result<()> + Send) -> Result<()> {
+    on_two_wires_of(&[], test)
+}
+
+/// Runs a test with two wires. Nothing is left of members on the engine on XDP.
+fn on_two_wires_of(how: &[&str], test: impl FnOnce(&Wire) -> Result<()> + Send) -> Result<()> {
     on_wire(1, |wire| {
         wires::add_second()?;
-        test(wire)
+        match how.contains(&ON_XDP) {
+            true => leaves_nothing(|| test(wire)),
+            false => test(wire),
+        }
     })
 }
 
 #[test]
 #[ignore = "needs root: run by make test"]
 fn both_directions_move_together_when_members_come_and_are_killed() -> Result<()> {
-    members_come_and_go(End::Killed, &[])
+    members_come_and_go([End::Killed; 2], &[])
 }
 
 #[test]
 #[ignore = "needs root: run by make test"]
 fn both_directions_move_together_when_members_hang_and_are_killed() -> Result<()> {
-    members_come_and_go(End::HangsFirst, &["immediate"])
+    members_come_and_go([End::HangsFirst; 2], &["immediate"])
 }
 
 #[test]
 #[ignore = "needs root: run by make test"]
 fn both_directions_move_together_when_members_leave() -> Result<()> {
-    members_come_and_go(End::Leaves, &["nobody"])
+    members_come_and_go([End::Leaves; 2], &["nobody"])
 }
 
-fn members_come_and_go(how: End, members: &'static [&'static str]) -> Result<()> {
-    on_two_wires(|wire| {
+#[test]
+#[ignore = "needs root: run by make test"]
+fn on_xdp_both_directions_move_together_when_members_come_leave_and_are_killed() -> Result<()> {
+    members_come_and_go([End::Killed, End::Leaves], &[ON_XDP, "nobody"])
+}
+
+#[test]
+#[ignore = "needs root: run by make test"]
+fn on_xdp_a_successor_has_both_directions_and_what_was_not_read() -> Result<()> {
+    on_two_wires_of(&[ON_XDP], |wire| {
+        let mut scene = Scene::start_on(wire, BOTH, 7, 1, &[ON_XDP, "immediate"])?;
+        scene.join_as("name=one")?;
+        let load = Load::start_to(BOTH)?;
+        scene.phase()?;
+        for (member, how) in [(1, End::HangsFirst), (2, End::Killed)] {
+            scene.end_and_succeed(member, how, "name=one")?;
+            scene.phase()?;
+        }
+        scene.finish(load)
+    })
+}
+
+fn members_come_and_go(how: [End; 2], members: &'static [&'static str]) -> Result<()> {
+    on_two_wires_of(members, |wire| {
         let mut scene = Scene::start_on(wire, BOTH, 7, 2, members)?;
         let load = Load::start_to(BOTH)?;
         scene.phase()?;
@@ -44,7 +75,7 @@ fn members_come_and_go(how: End, members: &'static [&'static str]) -> Result<()>
             scene.phase()?;
         }
         // The first, which made both groups, one of the middle, and a newcomer in a slot of theirs.
-        for member in [0, 2] {
+        for (member, how) in [0, 2].into_iter().zip(how) {
             scene.end(member, how)?;
             scene.phase()?;
         }
@@ -72,8 +103,18 @@ fn both_directions_leave_a_drained_member_and_come_back() -> Result<()> {
 #[test]
 #[ignore = "needs root: run by make test"]
 fn one_device_that_was_down_moves_neither_direction() -> Result<()> {
-    on_two_wires(|wire| {
-        let mut scene = Scene::start_on(wire, BOTH, 7, 4, &[])?;
+    one_device_was_down(&[])
+}
+
+#[test]
+#[ignore = "needs root: run by make test"]
+fn on_xdp_one_device_that_was_down_moves_neither_direction() -> Result<()> {
+    one_device_was_down(&[ON_XDP])
+}
+
+fn one_device_was_down(members: &'static [&'static str]) -> Result<()> {
+    on_two_wires_of(members, |wire| {
+        let mut scene = Scene::start_on(wire, BOTH, 7, 4, members)?;
         let mut load = Load::start_to(BOTH)?;
         scene.phase()?;
         // Members don't stand in the order in which they came.

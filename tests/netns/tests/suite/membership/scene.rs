@@ -389,7 +389,8 @@ impl<'a> Scene<'a> {
     ) -> Result<Vec<(u8, u8)>> {
         let awaited = await_for(what, LIMIT, || {
             let owners = self.table.owners();
-            Ok(is_done(&owners).then_some(owners))
+            let is_done = is_done(&owners) && self.table.is_followed();
+            Ok(is_done.then_some(owners))
         });
         let shares = || format!("shares {:?}", self.table.owners().shares());
         let owners = awaited.with_context(shares)?;

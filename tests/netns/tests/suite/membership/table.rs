@@ -1,10 +1,11 @@
-//! The table of a steered group, as the kernel has it: which slot owns each bucket.
+//! The table of a steered group, as the kernel has it: which slot owns each bucket. A group over
+//! several devices has one for each, and the first leads.
 
 use std::collections::BTreeMap;
 use std::fs;
 use std::sync::atomic::Ordering;
 
-use anyhow::{Context, Result};
+use anyhow::{Result, ensure};
 use fanpcap_linux::bpf;
 use fanpcap_linux::process::pidfd::Process;
 
@@ -12,8 +13,8 @@ use fanpcap_linux::process::pidfd::Process;
 pub(super) const BUCKETS: usize = 4096;
 const LEN: u32 = 65536;
 
-/// A group's table, mapped here too.
-pub(super) struct Table(bpf::Table);
+/// A group's tables, mapped here too.
+pub(super) struct Table(Vec<bpf::Table>);
 
 /// The owner of each bucket at one time.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -24,23 +25,46 @@ impl Table {
     pub(super) fn of(pid: u32) -> Result<Self> {
         let process = Process::open(pid)?;
         let numbers = fs::read_dir(format!("/proc/{pid}/fd"))?.flatten();
-        let mut tables = numbers.filter_map(|entry| {
+        let tables = numbers.filter_map(|entry| {
             let link = fs::read_link(entry.path()).ok()?;
             let is_map = link.as_os_str() == "anon_inode:bpf-map";
             let number = entry.file_name().to_str()?.parse().ok()?;
             let map = is_map.then(|| process.duplicate(number).ok())??;
             bpf::Table::open(map, LEN).ok()
         });
-        Ok(Self(tables.next().context("the member has no table")?))
+        let tables: Vec<bpf::Table> = tables.collect();
+        ensure!(!tables.is_empty(), "the member has no table");
+        Ok(Self(tables))
     }
 
+    /// The owners that the first table has.
     pub(super) fn owners(&self) -> Owners {
-        let buckets = self.0.bytes().iter().take(BUCKETS);
-        Owners(buckets.map(|slot| slot.load(Ordering::Acquire)).collect())
+        Owners::of(&self.0[0])
+    }
+
+    /// Whether the other tables share the buckets out in the same way, by slots of their own.
+    pub(super) fn is_followed(&self) -> bool {
+        let first = self.owners();
+        self.0[1..]
+            .iter()
+            .all(|table| first.is_alike(&Owners::of(table)))
     }
 }
 
 impl Owners {
+    fn of(table: &bpf::Table) -> Self {
+        let buckets = table.bytes().iter().take(BUCKETS);
+        Self(buckets.map(|slot| slot.load(Ordering::Acquire)).collect())
+    }
+
+    /// Whether buckets that have one owner here have one owner there, and the other way round.
+    fn is_alike(&self, other: &Self) -> bool {
+        let both = || self.0.iter().zip(&other.0);
+        let there: BTreeMap<_, _> = both().collect();
+        let here: BTreeMap<_, _> = both().map(|(here, there)| (there, here)).collect();
+        both().all(|(one, two)| there[one] == two && here[two] == one)
+    }
+
     /// How many buckets each slot owns that owns any.
     pub(super) fn shares(&self) -> BTreeMap<u8, usize> {
         let mut shares = BTreeMap::new();
