@@ -67,7 +67,7 @@ pub(crate) fn choose(
                 ensure!(
                     allowed.contains(cpu),
                     "--cpus: this process may not run on CPU {cpu}, only on {}",
-                    text(allowed)
+                    cpu::list_text(allowed)
                 );
             }
             let shared = sharing(cpus.len(), copies);
@@ -100,7 +100,7 @@ fn automatic(root: &Path, device: Option<&str>, allowed: &[usize], copies: usize
     let receiving = nic.map(|nic| nic.receiving).unwrap_or_default();
     if let (Some(device), false) = (device, receiving.is_empty()) {
         let receiving: Vec<usize> = receiving.iter().copied().collect();
-        let receivers = text(&receiving);
+        let receivers = cpu::list_text(&receiving);
         let free: Vec<usize> = (candidates.iter().copied())
             .filter(|cpu| !receiving.contains(cpu))
             .collect();
@@ -262,25 +262,6 @@ fn mask_cpus(text: &str) -> Vec<usize> {
                 .map(move |bit| word * 32 + bit)
         })
         .collect()
-}
-
-/// CPUs as a list such as `0,2-3`.
-fn text(cpus: &[usize]) -> String {
-    let mut ranges: Vec<(usize, usize)> = Vec::new();
-    for &cpu in cpus {
-        match ranges.last_mut() {
-            Some((_, last)) if *last + 1 == cpu => *last = cpu,
-            _ => ranges.push((cpu, cpu)),
-        }
-    }
-    let range = |&(first, last): &(usize, usize)| {
-        if first == last {
-            first.to_string()
-        } else {
-            format!("{first}-{last}")
-        }
-    };
-    ranges.iter().map(range).collect::<Vec<_>>().join(",")
 }
 
 #[cfg(test)]

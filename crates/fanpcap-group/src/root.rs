@@ -84,6 +84,23 @@ pub fn make_root() -> io::Result<PathBuf> {
     root.make().map(|_| root.path())
 }
 
+/// Opens the directory `part` of the directory `name` beside the root, which only its owner can
+/// enter. Makes both if needed. Returns the path as well.
+///
+/// # Errors
+/// As [`make_root`].
+pub fn private_directory(name: &str, part: &str) -> io::Result<(Directory, PathBuf)> {
+    let root = Root::find()?;
+    let base = root.open_base()?;
+    let own = make_own(&base).map_err(|error| placed(&root.base, error))?;
+    let parent = root.base.join(NAME);
+    let private = enter_or_make_by(&own, name, Directory::make_private);
+    let private = private.map_err(|error| placed(&parent, error))?;
+    let parent = parent.join(name);
+    let found = enter_or_make(&private, part).map_err(|error| placed(&parent, error))?;
+    Ok((found, parent.join(part)))
+}
+
 /// Returns the reason why no member has a page, in brackets for the end of a message. Empty unless
 /// the root is untrusted.
 pub fn distrust() -> String {
@@ -208,11 +225,19 @@ pub(crate) fn enter(parent: &Directory, name: &str) -> io::Result<Directory> {
 /// # Errors
 /// As [`enter`], and the error of mkdirat(2).
 pub(crate) fn enter_or_make(parent: &Directory, name: &str) -> io::Result<Directory> {
+    enter_or_make_by(parent, name, Directory::make)
+}
+
+fn enter_or_make_by(
+    parent: &Directory,
+    name: &str,
+    make: fn(&Directory, &OsStr) -> io::Result<()>,
+) -> io::Result<Directory> {
     match enter(parent, name) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => {}
         entered => return entered,
     }
-    match parent.make(OsStr::new(name)) {
+    match make(parent, OsStr::new(name)) {
         Err(error) if error.kind() != io::ErrorKind::AlreadyExists => Err(error),
         Ok(()) | Err(_) => enter(parent, name),
     }

@@ -1,6 +1,14 @@
 //! Settings of a device's driver (`SIOCETHTOOL`, linux/ethtool.h).
 
-use crate::errno::{check, owned};
+mod counts;
+mod rss;
+mod features;
+
+pub use counts::{Channels, Pause, Rings};
+pub use features::Feature;
+pub use rss::{Rss, Transform, flow};
+
+use crate::errno::owned;
 use crate::interface;
 use std::io;
 use std::os::fd::{AsRawFd, OwnedFd};
@@ -35,12 +43,8 @@ impl Device {
 
     /// The number of receive queues in use; `None` when the driver does not tell.
     pub fn receive_queues(&self) -> Option<u32> {
-        let mut channels = Channels {
-            command: ETHTOOL_GCHANNELS,
-            ..Channels::default()
-        };
-        self.ask(&mut channels).ok()?;
-        let queues = channels.receive.saturating_add(channels.combined);
+        let channels = self.channels().ok()?;
+        let queues = channels.rx.saturating_add(channels.combined);
         Some(queues).filter(|&queues| queues > 0)
     }
 
@@ -62,69 +66,77 @@ impl Device {
             true => flags | ETH_FLAG_RXVLAN,
             false => flags & !ETH_FLAG_RXVLAN,
         };
-        let mut value = Value {
-            command: ETHTOOL_SFLAGS,
-            data: wanted,
-        };
         if wanted == flags {
             return Ok(());
         }
-        self.ask(&mut value)
+        // SAFETY: struct ethtool_value has two words.
+        unsafe { self.ask(&mut [ETHTOOL_SFLAGS, wanted]) }.map(drop)
+    }
+
+    /// The driver's name.
+    ///
+    /// # Errors
+    /// `EOPNOTSUPP` for devices without a driver of their own.
+    pub fn driver(&self) -> io::Result<String> {
+        let mut words = [0; DRIVER_INFO_WORDS];
+        words[0] = ETHTOOL_GDRVINFO;
+        // SAFETY: struct ethtool_drvinfo has 49 words.
+        unsafe { self.ask(&mut words) }?;
+        Ok(text(&words[1..9]))
     }
 
     fn flags(&self) -> io::Result<u32> {
-        let mut value = Value {
-            command: ETHTOOL_GFLAGS,
-            data: 0,
-        };
-        self.ask(&mut value)?;
-        Ok(value.data)
+        let mut words = [ETHTOOL_GFLAGS, 0];
+        // SAFETY: struct ethtool_value has two words.
+        unsafe { self.ask(&mut words) }?;
+        Ok(words[1])
     }
 
-    fn ask<C: Command>(&self, command: &mut C) -> io::Result<()> {
+    /// Sends a command, the number of which is the first word. The kernel answers in the words.
+    /// Returns what the ioctl returned.
+    ///
+    /// # Safety
+    /// The kernel reads and writes no more than these words for this command.
+    unsafe fn ask(&self, words: &mut [u32]) -> io::Result<u32> {
         // SAFETY: an ifreq is plain data, for which zeros are a value.
         let mut request: libc::ifreq = unsafe { mem::zeroed() };
         request.ifr_name = self.name;
-        request.ifr_ifru.ifru_data = ptr::from_mut(command).cast();
+        request.ifr_ifru.ifru_data = ptr::from_mut(words).cast();
         let fd = self.socket.as_raw_fd();
-        // SAFETY: the request is live for the call. It points to a command that is as large as the
-        // kernel expects (`Command`), and in which any bits are a value.
-        check(unsafe { libc::ioctl(fd, libc::SIOCETHTOOL, &raw mut request) })
+        // SAFETY: the request is live for the call. It points to words of which there are as many
+        // as the command needs, which the caller guarantees.
+        let done = unsafe { libc::ioctl(fd, libc::SIOCETHTOOL, &raw mut request) };
+        u32::try_from(done).map_err(|_| io::Error::last_os_error())
     }
 }
 
-/// A command.
-///
-/// # Safety
-/// The struct is `repr(C)`, of integers alone, begins with the command's number, and is as large as
-/// the kernel's struct for it.
-unsafe trait Command {}
-// SAFETY: struct ethtool_value.
-unsafe impl Command for Value {}
-// SAFETY: struct ethtool_channels.
-unsafe impl Command for Channels {}
-
-#[repr(C)]
-struct Value {
-    command: u32,
-    data: u32,
+/// The bytes of words.
+fn bytes(words: &[u32]) -> Vec<u8> {
+    words.iter().flat_map(|word| word.to_ne_bytes()).collect()
 }
 
-#[repr(C)]
-#[derive(Default)]
-struct Channels {
-    command: u32,
-    most: [u32; 4],
-    receive: u32,
-    send: u32,
-    other: u32,
-    combined: u32,
+/// The words of bytes, filled up with zeros.
+fn words(bytes: &[u8]) -> impl Iterator<Item = u32> + '_ {
+    bytes.chunks(4).map(|chunk| {
+        let mut word = [0; 4];
+        word[..chunk.len()].copy_from_slice(chunk);
+        u32::from_ne_bytes(word)
+    })
+}
+
+/// A text that ends with its first zero.
+fn text(words: &[u32]) -> String {
+    let mut bytes = bytes(words);
+    let end = bytes.iter().position(|&byte| byte == 0);
+    bytes.truncate(end.unwrap_or(bytes.len()));
+    String::from_utf8_lossy(&bytes).into_owned()
 }
 
 const SOCKET_KIND: libc::c_int = libc::SOCK_DGRAM | libc::SOCK_CLOEXEC;
+const DRIVER_INFO_WORDS: usize = 49;
+const ETHTOOL_GDRVINFO: u32 = 0x03;
 const ETHTOOL_GFLAGS: u32 = 0x25;
 const ETHTOOL_SFLAGS: u32 = 0x26;
-const ETHTOOL_GCHANNELS: u32 = 0x3c;
 const ETH_FLAG_RXVLAN: u32 = 1 << 8;
 
 #[cfg(test)]
@@ -140,5 +152,35 @@ mod tests {
         assert_eq!(device.receive_queues(), None);
         let gone = Device::find(u32::MAX / 2).unwrap_err();
         assert_eq!(gone.raw_os_error(), Some(libc::ENODEV));
+    }
+
+    #[test]
+    fn the_loopback_device_has_features_and_nothing_to_set() {
+        let device = Device::find(interface::index("lo").unwrap()).unwrap();
+        let features = device.features().unwrap();
+        let of = |name: &str| features.iter().find(|it| it.name == name).unwrap();
+        assert!(of("loopback").is_on && of("loopback").is_fixed);
+        assert!(!of("rx-gro-list").is_fixed);
+        let unknown = device.set_feature("no such feature", true).unwrap_err();
+        assert_eq!(unknown.kind(), io::ErrorKind::NotFound);
+        for refused in [
+            device.channels().map(drop),
+            device.rings().map(drop),
+            device.pause().map(drop),
+            device.rss().map(drop),
+            device.flow_hash(flow::TCP4).map(drop),
+        ] {
+            assert_eq!(refused.unwrap_err().raw_os_error(), Some(libc::EOPNOTSUPP));
+        }
+    }
+
+    #[test]
+    fn bytes_and_words_are_the_same() {
+        assert_eq!(
+            bytes(&words(b"driver\0x").collect::<Vec<_>>()),
+            b"driver\0x"
+        );
+        assert_eq!(text(&words(b"driver\0x").collect::<Vec<_>>()), "driver");
+        assert_eq!(words(b"12345").count(), 2);
     }
 }

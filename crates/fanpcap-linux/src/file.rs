@@ -6,3 +6,4 @@ pub mod shared;
 pub mod lock;
 pub mod inotify;
 pub mod sealed;
+pub mod sysfs;

@@ -2,6 +2,7 @@
 
 pub mod diag;
 pub mod link;
+pub mod netdev;
 pub mod route;
 
 use std::ffi::{c_int, c_void};

@@ -149,9 +149,21 @@ impl Directory {
     /// # Errors
     /// `EEXIST`, and the error of mkdirat(2).
     pub fn make(&self, name: &OsStr) -> io::Result<()> {
+        self.make_with(name, 0o755)
+    }
+
+    /// Creates a subdirectory that only its owner can enter.
+    ///
+    /// # Errors
+    /// As [`Directory::make`].
+    pub fn make_private(&self, name: &OsStr) -> io::Result<()> {
+        self.make_with(name, 0o700)
+    }
+
+    fn make_with(&self, name: &OsStr, mode: u32) -> io::Result<()> {
         let name = CString::new(single(name)?.as_bytes())?;
         // SAFETY: the name is a C string that lives through the call.
-        check(unsafe { libc::mkdirat(self.fd(), name.as_ptr(), 0o755) })
+        check(unsafe { libc::mkdirat(self.fd(), name.as_ptr(), mode) })
     }
 
     /// Removes a file.

@@ -36,7 +36,15 @@ pub fn try_take_byte(file: &File, byte: u32) -> io::Result<bool> {
 /// # Errors
 /// The error of fcntl(2).
 pub fn is_taken(file: &File) -> io::Result<bool> {
-    let found = lock(file, libc::F_OFD_GETLK, libc::F_RDLCK, 0)?;
+    is_byte_taken(file, 0)
+}
+
+/// Whether another open file description has the lock of one byte, as [`is_taken`].
+///
+/// # Errors
+/// The error of fcntl(2).
+pub fn is_byte_taken(file: &File, byte: u32) -> io::Result<bool> {
+    let found = lock(file, libc::F_OFD_GETLK, libc::F_RDLCK, byte)?;
     Ok(i32::from(found.l_type) != libc::F_UNLCK)
 }
 

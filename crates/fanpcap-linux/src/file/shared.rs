@@ -83,7 +83,10 @@ fn map_first<const N: usize>(file: &File) -> io::Result<[Word; N]> {
 }
 
 /// The largest file that the process may write, in bytes (`RLIMIT_FSIZE`).
-fn file_size_limit() -> io::Result<u64> {
+///
+/// # Errors
+/// The error of getrlimit(2).
+pub fn file_size_limit() -> io::Result<u64> {
     let mut limit = libc::rlimit {
         rlim_cur: 0,
         rlim_max: 0,

@@ -21,6 +21,8 @@ pub struct Link {
     pub flags: u32,
     /// The longest frame in bytes, without the link-layer header.
     pub mtu: u32,
+    /// The hardware address, such as `02:00:00:00:00:01`; empty where there is none.
+    pub address: String,
     /// The device's kind, such as `veth`; empty for most hardware.
     pub kind: String,
     /// The index of the bridge, bond, team or VRF that has the device as a port.
@@ -163,6 +165,7 @@ fn link(payload: &[u8]) -> Option<Link> {
     };
     for_each_attribute(payload.get(16..)?, |kind, value| match kind {
         IFLA_IFNAME => link.name = text(value),
+        IFLA_ADDRESS => link.address = address(value),
         IFLA_MTU => link.mtu = u32_at(value, 0).unwrap_or(0),
         IFLA_MASTER => link.master = u32_at(value, 0).filter(|&master| master != 0),
         IFLA_LINK => link.peer = u32_at(value, 0).filter(|&peer| peer != 0),
@@ -218,11 +221,26 @@ fn signed(number: u32) -> i32 {
     i32::from_ne_bytes(number.to_ne_bytes())
 }
 
+/// The bytes in hexadecimal digits, as sysfs shows them.
+fn address(value: &[u8]) -> String {
+    let mut text = String::new();
+    for byte in value {
+        if !text.is_empty() {
+            text.push(':');
+        }
+        for digit in [byte >> 4, byte & 15] {
+            text.extend(char::from_digit(digit.into(), 16));
+        }
+    }
+    text
+}
+
 fn text(value: &[u8]) -> String {
     let end = value.iter().position(|&byte| byte == 0);
     String::from_utf8_lossy(&value[..end.unwrap_or(value.len())]).into_owned()
 }
 
+const IFLA_ADDRESS: u16 = 1;
 const IFLA_IFNAME: u16 = 3;
 const IFLA_MTU: u16 = 4;
 const IFLA_LINK: u16 = 5;
@@ -251,6 +269,8 @@ mod tests {
         let link = get(index).unwrap();
         assert_eq!(link.name, "lo");
         assert!(link.mtu > 0);
+        assert_eq!(link.address, "00:00:00:00:00:00");
+        assert_eq!(address(&[0x2, 0xfe]), "02:fe");
         assert_eq!((link.hardware, link.master), (libc::ARPHRD_LOOPBACK, None));
         assert_ne!(link.flags & libc::IFF_LOOPBACK.unsigned_abs(), 0);
         assert_eq!(

@@ -9,14 +9,25 @@ use std::mem;
 /// # Errors
 /// `EINVAL` when the process may not run there.
 pub fn pin(cpu: usize) -> io::Result<()> {
+    set_affinity(0, &[cpu])
+}
+
+/// Keeps a thread of any process on these CPUs. 0 is the calling thread.
+///
+/// # Errors
+/// `EINVAL` when the thread may run on none of them, `ESRCH` when there is no such thread, `EPERM`.
+pub fn set_affinity(thread: u32, cpus: &[usize]) -> io::Result<()> {
     let mut set = no_cpus();
-    if cpu >= 8 * mem::size_of_val(&set) {
-        return Err(io::ErrorKind::InvalidInput.into());
+    for &cpu in cpus {
+        if cpu >= 8 * mem::size_of_val(&set) {
+            return Err(io::ErrorKind::InvalidInput.into());
+        }
+        // SAFETY: the CPU is within the set, as checked above.
+        unsafe { libc::CPU_SET(cpu, &mut set) };
     }
-    // SAFETY: the CPU is within the set, as checked above.
-    unsafe { libc::CPU_SET(cpu, &mut set) };
+    let thread = libc::pid_t::try_from(thread).map_err(|_| io::ErrorKind::InvalidInput)?;
     // SAFETY: the set lives through the call and has the size given.
-    check(unsafe { libc::sched_setaffinity(0, mem::size_of_val(&set), &raw const set) })
+    check(unsafe { libc::sched_setaffinity(thread, mem::size_of_val(&set), &raw const set) })
 }
 
 /// The CPU that the calling thread was on a moment ago.
@@ -34,9 +45,18 @@ pub fn current_cpu() -> io::Result<usize> {
 /// # Errors
 /// The error of sched_getaffinity(2).
 pub fn cpus() -> io::Result<Vec<usize>> {
+    affinity(0)
+}
+
+/// The CPUs that a thread of any process may run on. 0 is the calling thread.
+///
+/// # Errors
+/// `ESRCH` when there is no such thread.
+pub fn affinity(thread: u32) -> io::Result<Vec<usize>> {
     let mut set = no_cpus();
+    let thread = libc::pid_t::try_from(thread).map_err(|_| io::ErrorKind::InvalidInput)?;
     // SAFETY: the set lives through the call and has the size given.
-    check(unsafe { libc::sched_getaffinity(0, mem::size_of_val(&set), &raw mut set) })?;
+    check(unsafe { libc::sched_getaffinity(thread, mem::size_of_val(&set), &raw mut set) })?;
     let all = 0..8 * mem::size_of_val(&set);
     Ok(all
         // SAFETY: every CPU asked for is within the set.
@@ -64,6 +84,27 @@ pub fn list(text: &str) -> Option<Vec<usize>> {
     Some(cpus)
 }
 
+/// CPUs in rising order as a list such as `0,2-3`.
+pub fn list_text(cpus: &[usize]) -> String {
+    let mut text = String::new();
+    let mut rest = cpus;
+    while let Some(&first) = rest.first() {
+        let run = (0..rest.len())
+            .take_while(|&at| rest[at] == first + at)
+            .count();
+        if !text.is_empty() {
+            text.push(',');
+        }
+        text.push_str(&first.to_string());
+        if run > 1 {
+            text.push('-');
+            text.push_str(&(first + run - 1).to_string());
+        }
+        rest = &rest[run..];
+    }
+    text
+}
+
 /// No machine has more CPUs, so a longer list is a mistake.
 const CPUS_MAX: usize = 65_536;
 
@@ -78,5 +119,20 @@ mod tests {
         for wrong in [",", "1-0", "a", "0-65536"] {
             assert_eq!(list(wrong), None, "{wrong}");
         }
+    }
+
+    #[test]
+    fn lists_are_written() {
+        for text in ["", "3", "0-2,8", "0,2-3,5-70"] {
+            assert_eq!(list_text(&list(text).unwrap()), text);
+        }
+    }
+
+    #[test]
+    fn the_calling_thread_is_number_0() {
+        let own = cpus().unwrap();
+        set_affinity(0, &own).unwrap();
+        assert_eq!(affinity(0).unwrap(), own);
+        assert!(set_affinity(0, &[]).is_err() && set_affinity(0, &[1 << 20]).is_err());
     }
 }

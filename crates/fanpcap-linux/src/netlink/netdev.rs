@@ -1,0 +1,147 @@
+//! NAPI instances of a device: their interrupts and threads (linux/netdev.h, Linux 6.8).
+
+use crate::netlink::{Question, for_each_attribute, malformed, u16_at, u32_at};
+use std::io;
+
+/// A NAPI instance: what polls a queue of a device.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Napi {
+    /// The kernel's number, unique among all devices.
+    pub id: u32,
+    /// The number of its interrupt, if the driver tells.
+    pub irq: Option<u32>,
+    /// The thread that polls, if the device has threaded NAPI. A number of the first PID namespace.
+    pub thread: Option<u32>,
+}
+
+/// Every NAPI instance of a device, in the order of their numbers.
+///
+/// # Errors
+/// `ENOENT` before Linux 6.8, and the errors of the socket calls.
+pub fn napis(ifindex: u32) -> io::Result<Vec<Napi>> {
+    let mut found = Vec::new();
+    list(
+        NETDEV_CMD_NAPI_GET,
+        NETDEV_A_NAPI_IFINDEX,
+        ifindex,
+        &mut |attributes| {
+            let mut napi = Napi::default();
+            for_each_attribute(attributes, |kind, value| match kind {
+                NETDEV_A_NAPI_ID => napi.id = u32_at(value, 0).unwrap_or(0),
+                NETDEV_A_NAPI_IRQ => napi.irq = u32_at(value, 0),
+                NETDEV_A_NAPI_PID => napi.thread = u32_at(value, 0),
+                _ => {}
+            });
+            found.push(napi);
+        },
+    )?;
+    found.sort_unstable_by_key(|napi| napi.id);
+    Ok(found)
+}
+
+/// The NAPI instance of each receive queue of a device: queue, instance. Without those of which the
+/// driver does not tell.
+///
+/// # Errors
+/// As [`napis`].
+pub fn receive_queues(ifindex: u32) -> io::Result<Vec<(u32, u32)>> {
+    let mut found = Vec::new();
+    list(
+        NETDEV_CMD_QUEUE_GET,
+        NETDEV_A_QUEUE_IFINDEX,
+        ifindex,
+        &mut |attributes| {
+            let (mut queue, mut kind_of, mut napi) = (None, None, None);
+            for_each_attribute(attributes, |kind, value| match kind {
+                NETDEV_A_QUEUE_ID => queue = u32_at(value, 0),
+                NETDEV_A_QUEUE_TYPE => kind_of = u32_at(value, 0),
+                NETDEV_A_QUEUE_NAPI_ID => napi = u32_at(value, 0),
+                _ => {}
+            });
+            if let (Some(queue), Some(NETDEV_QUEUE_TYPE_RX), Some(napi)) = (queue, kind_of, napi) {
+                found.push((queue, napi));
+            }
+        },
+    )?;
+    Ok(found)
+}
+
+/// Lists a device's objects of one kind.
+fn list(command: u8, key: u16, ifindex: u32, each: &mut dyn FnMut(&[u8])) -> io::Result<()> {
+    let family = family(FAMILY)?;
+    let question = Question {
+        protocol: libc::NETLINK_GENERIC,
+        asks: family,
+        answers: family,
+    };
+    let body = request(command, key, &ifindex.to_ne_bytes());
+    question.list(&body, &mut |payload| {
+        each(payload.get(4..)?);
+        Some(())
+    })
+}
+
+/// The number of a family of generic netlink.
+fn family(name: &[u8]) -> io::Result<u16> {
+    let question = Question {
+        protocol: libc::NETLINK_GENERIC,
+        asks: GENL_ID_CTRL,
+        answers: GENL_ID_CTRL,
+    };
+    let answer = question.get(&request(CTRL_CMD_GETFAMILY, CTRL_ATTR_FAMILY_NAME, name))?;
+    let mut number = None;
+    for_each_attribute(answer.get(4..).unwrap_or_default(), |kind, value| {
+        if kind == CTRL_ATTR_FAMILY_ID {
+            number = u16_at(value, 0);
+        }
+    });
+    number.ok_or_else(malformed)
+}
+
+/// genlmsghdr (command, version, two bytes), then one attribute.
+fn request(command: u8, key: u16, value: &[u8]) -> Vec<u8> {
+    let mut body = vec![command, 1, 0, 0];
+    let len = u16::try_from(4 + value.len()).unwrap_or(u16::MAX);
+    body.extend(len.to_ne_bytes());
+    body.extend(key.to_ne_bytes());
+    body.extend(value);
+    body.resize(body.len().next_multiple_of(4), 0);
+    body
+}
+
+const FAMILY: &[u8] = b"netdev\0";
+const GENL_ID_CTRL: u16 = 16;
+const CTRL_CMD_GETFAMILY: u8 = 3;
+const CTRL_ATTR_FAMILY_ID: u16 = 1;
+const CTRL_ATTR_FAMILY_NAME: u16 = 2;
+const NETDEV_CMD_QUEUE_GET: u8 = 10;
+const NETDEV_CMD_NAPI_GET: u8 = 11;
+const NETDEV_A_QUEUE_ID: u16 = 1;
+const NETDEV_A_QUEUE_IFINDEX: u16 = 2;
+const NETDEV_A_QUEUE_TYPE: u16 = 3;
+const NETDEV_A_QUEUE_NAPI_ID: u16 = 4;
+const NETDEV_QUEUE_TYPE_RX: u32 = 0;
+const NETDEV_A_NAPI_IFINDEX: u16 = 1;
+const NETDEV_A_NAPI_ID: u16 = 2;
+const NETDEV_A_NAPI_IRQ: u16 = 3;
+const NETDEV_A_NAPI_PID: u16 = 4;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_loopback_device_has_no_instances() {
+        let index = crate::interface::index("lo").unwrap();
+        match (napis(index), receive_queues(index)) {
+            (Ok(napis), Ok(queues)) => assert!(napis.is_empty() && queues.is_empty()),
+            // Before Linux 6.8.
+            (Err(error), _) | (_, Err(error)) => {
+                assert_eq!(error.raw_os_error(), Some(libc::ENOENT));
+            }
+        }
+        let none = family(b"fanpcap_none\0").unwrap_err();
+        assert_eq!(none.raw_os_error(), Some(libc::ENOENT));
+        assert!(family(b"nlctrl\0").unwrap() == GENL_ID_CTRL);
+    }
+}

@@ -1,0 +1,115 @@
+//! A network device, by all the ways in which it is read and set.
+
+use fanpcap_linux::ethtool;
+use fanpcap_linux::file::sysfs::DeviceDirectory;
+use fanpcap_linux::interface;
+use fanpcap_linux::netlink::link;
+use std::path::PathBuf;
+use std::{fmt, fs, io};
+
+/// A device of the network namespace in which the calling thread was.
+#[derive(Debug)]
+pub struct Device {
+    /// Interface index.
+    pub ifindex: u32,
+    /// The device's name.
+    pub name: String,
+    /// The hardware address; empty where there is none.
+    pub address: String,
+    /// The driver's name; empty where the kernel tells none.
+    pub driver: String,
+    /// Commands to the driver.
+    pub(crate) ethtool: ethtool::Device,
+    sysfs: Option<DeviceDirectory>,
+}
+
+/// There is no device to set.
+#[derive(Debug)]
+pub enum NoDevice {
+    /// No device has this name.
+    Unknown {
+        /// The name.
+        name: String,
+    },
+    /// The kernel can't be asked.
+    System(io::Error),
+}
+
+impl Device {
+    /// The device with this name.
+    ///
+    /// # Errors
+    /// [`NoDevice`].
+    pub fn open(name: &str) -> Result<Self, NoDevice> {
+        let unknown = || NoDevice::Unknown {
+            name: name.to_owned(),
+        };
+        let ifindex = interface::find(name).map_err(NoDevice::System)?;
+        let ifindex = ifindex.ok_or_else(unknown)?;
+        let link = link::get(ifindex).map_err(NoDevice::System)?;
+        let ethtool = ethtool::Device::find(ifindex).map_err(NoDevice::System)?;
+        Ok(Self {
+            ifindex,
+            // Without a driver there are no settings, and each reports that itself.
+            driver: ethtool.driver().unwrap_or_default(),
+            sysfs: DeviceDirectory::open(ifindex, &link.name).ok(),
+            name: link.name,
+            address: link.address,
+            ethtool,
+        })
+    }
+
+    /// A path below the device's directory in sysfs.
+    ///
+    /// # Errors
+    /// `ENODEV` when the sysfs of the device's network namespace is not there.
+    pub(crate) fn sysfs(&self, path: &str) -> io::Result<PathBuf> {
+        let directory = self.sysfs.as_ref();
+        let none = || io::Error::other("no sysfs of this network namespace");
+        Ok(directory.ok_or_else(none)?.path().join(path))
+    }
+
+    /// The first word of a file below the device's directory in sysfs.
+    ///
+    /// # Errors
+    /// As [`Device::sysfs`], and the error of reading the file.
+    pub(crate) fn read(&self, path: &str) -> io::Result<String> {
+        let text = fs::read_to_string(self.sysfs(path)?)?;
+        Ok(text.trim().to_owned())
+    }
+
+    /// Writes a file below the device's directory in sysfs.
+    ///
+    /// # Errors
+    /// As [`Device::sysfs`], and the error of writing the file.
+    pub(crate) fn write(&self, path: &str, text: &str) -> io::Result<()> {
+        let path = self.sysfs(path)?;
+        // Files of sysfs exist or do not; none is made.
+        let mut file = fs::OpenOptions::new().write(true).open(path)?;
+        io::Write::write_all(&mut file, text.as_bytes())
+    }
+}
+
+impl NoDevice {
+    /// The number for errno.
+    pub fn errno(&self) -> i32 {
+        match self {
+            Self::Unknown { .. } => ENODEV,
+            Self::System(error) => error.raw_os_error().unwrap_or(EIO),
+        }
+    }
+}
+
+impl fmt::Display for NoDevice {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Unknown { name } => write!(f, "no device {name} in this network namespace"),
+            Self::System(error) => write!(f, "devices can't be listed: {error}"),
+        }
+    }
+}
+
+impl std::error::Error for NoDevice {}
+
+const EIO: i32 = 5;
+const ENODEV: i32 = 19;

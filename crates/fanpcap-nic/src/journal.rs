@@ -1,0 +1,388 @@
+//! The journal of a device's changes. Each change is written down before it is made, and is undone
+//! when nobody wants it to stay: only where the present value is still the one that was set.
+
+pub mod entry;
+pub mod place;
+#[cfg(test)]
+mod tests;
+
+use crate::device::Device;
+use crate::knob::{Knob, KnobError, Knobs};
+use entry::{Change, Content};
+use place::Turn;
+pub use place::{Hold, JournalError, Place};
+use std::fmt;
+
+/// The right to change a device, with its journal.
+#[derive(Debug)]
+pub struct Journal {
+    place: Place,
+    _turn: Turn,
+    content: Content,
+}
+
+/// How long a change is wanted.
+#[derive(Clone, Copy, Debug)]
+pub enum Wish<'a> {
+    /// Until the owner releases it or is gone.
+    While(&'a Hold),
+    /// Until the user asks for the old value.
+    Stays,
+}
+
+/// Why a setting was not made. It has its former value then.
+#[derive(Debug)]
+pub enum SetError {
+    /// The change can't be written down.
+    Journal(JournalError),
+    /// The device can't have the value.
+    Knob(KnobError),
+    /// Another process wants another value.
+    Disagrees {
+        /// That process.
+        pid: u32,
+        /// The value that it wants.
+        value: String,
+    },
+}
+
+/// A change that is not in the journal any more, or should not be.
+#[derive(Debug)]
+pub struct Undone {
+    /// The setting.
+    pub knob: Knob,
+    /// The value before the change.
+    pub old: String,
+    /// The value that was set.
+    pub new: String,
+    /// What came of it.
+    pub outcome: Outcome,
+}
+
+/// What came of putting back a value.
+#[derive(Debug)]
+pub enum Outcome {
+    /// The device has the old value again.
+    Restored,
+    /// The device had the old value already.
+    WasBack,
+    /// Somebody else has set another value since, which stays.
+    Foreign {
+        /// That value.
+        is: String,
+    },
+    /// A later change of the same setting will put back the old value.
+    Later,
+    /// The device or the setting is gone.
+    Gone,
+    /// The value can't be put back. The journal keeps the change.
+    Failed(KnobError),
+}
+
+impl Journal {
+    /// Waits for the right to change the device and reads its journal.
+    ///
+    /// # Errors
+    /// [`JournalError`].
+    pub fn open(device: &Device) -> Result<Self, JournalError> {
+        Self::at(Place::of(device)?)
+    }
+
+    fn at(place: Place) -> Result<Self, JournalError> {
+        let turn = place.take()?;
+        let mut content = place.read()?;
+        if !content.about.is_of(&place.about) {
+            // The device of those changes is gone, and its values with it.
+            content.changes.clear();
+        }
+        content.about = place.about.clone();
+        for change in &mut content.changes {
+            change.owners.retain(|&owner| turn.lives(owner));
+        }
+        Ok(Self {
+            place,
+            _turn: turn,
+            content,
+        })
+    }
+
+    /// The changes in the journal, the first one first. Only owners that live are named.
+    pub fn changes(&self) -> &[Change] {
+        &self.content.changes
+    }
+
+    /// A hold for changes that end with the calling process or before.
+    ///
+    /// # Errors
+    /// [`JournalError`].
+    pub fn hold(&self) -> Result<Hold, JournalError> {
+        self.place.hold(&self.content)
+    }
+
+    /// Sets a value, after it has been written down. A setting that has the value already is not
+    /// touched. Returns whether it was.
+    ///
+    /// # Errors
+    /// [`SetError`].
+    pub fn set(
+        &mut self,
+        knobs: &dyn Knobs,
+        wish: Wish<'_>,
+        knob: &Knob,
+        wanted: &str,
+    ) -> Result<bool, SetError> {
+        let wanted = knobs.complete(knob, wanted).map_err(SetError::Knob)?;
+        let is = knobs.read(knob).map_err(SetError::Knob)?;
+        let last = self.content.changes.iter().rposition(|it| it.knob == *knob);
+        if let Some(at) = last {
+            self.ensure_agreed(at, wish, &wanted)?;
+        }
+        let has_value = is == wanted;
+        if has_value {
+            return self.join(last, wish, knob, wanted).map(|()| false);
+        }
+        let mut change = Change::new(knob.clone(), is, wanted.clone());
+        change.lost = values(knobs, &knobs.dropped_with(knob));
+        change.add(wish);
+        self.push(change)?;
+        self.make(knobs, knob, &wanted).map(|()| true)
+    }
+
+    /// Writes down a wish for a value that the device has already.
+    fn join(
+        &mut self,
+        last: Option<usize>,
+        wish: Wish<'_>,
+        knob: &Knob,
+        value: String,
+    ) -> Result<(), SetError> {
+        match (last, wish) {
+            (Some(at), _) if self.content.changes[at].new == value => {
+                self.content.changes[at].add(wish);
+                self.write()
+            }
+            // Nothing will have to be undone.
+            (_, Wish::Stays) => Ok(()),
+            // Others find the owner's wish.
+            (_, Wish::While(_)) => {
+                let mut change = Change::new(knob.clone(), value.clone(), value);
+                change.add(wish);
+                self.push(change)
+            }
+        }
+    }
+
+    fn push(&mut self, change: Change) -> Result<(), SetError> {
+        self.content.changes.push(change);
+        self.write().inspect_err(|_| _ = self.content.changes.pop())
+    }
+
+    /// Makes the change that has been written last.
+    fn make(&mut self, knobs: &dyn Knobs, knob: &Knob, wanted: &str) -> Result<(), SetError> {
+        step();
+        let written = knobs.write(knob, wanted);
+        step();
+        let problem = match (written, knobs.read(knob)) {
+            (Ok(()), Ok(is)) if is == wanted => return Ok(()),
+            (Ok(()), Ok(is)) => KnobError::Differs { is },
+            (Err(error), _) | (Ok(()), Err(error)) => error,
+        };
+        let Some(change) = self.content.changes.last() else {
+            return Err(SetError::Knob(problem));
+        };
+        // If the old value can't be had, the journal keeps the change for a later attempt.
+        if put_back(knobs, knob, &change.old).is_ok() {
+            put_lost_back(knobs, &change.lost);
+            self.content.changes.pop();
+            self.write()?;
+        }
+        Err(SetError::Knob(problem))
+    }
+
+    /// Checks that no other owner wants another value.
+    fn ensure_agreed(&self, at: usize, wish: Wish<'_>, wanted: &str) -> Result<(), SetError> {
+        let change = &self.content.changes[at];
+        let is_other = |owner: &&entry::Owner| match wish {
+            Wish::While(hold) => hold.owner.number != owner.number,
+            // A call of an application counts more than its configuration.
+            Wish::Stays => owner.pid != std::process::id(),
+        };
+        let other = change.owners.iter().find(is_other);
+        match other.filter(|_| change.new != wanted) {
+            None => Ok(()),
+            Some(owner) => Err(SetError::Disagrees {
+                pid: owner.pid,
+                value: change.new.clone(),
+            }),
+        }
+    }
+
+    /// Ends an owner's wishes and undoes the changes that nobody else wants.
+    pub fn release(&mut self, knobs: &dyn Knobs, hold: Hold) -> Vec<Undone> {
+        for change in &mut self.content.changes {
+            change.owners.retain(|it| it.number != hold.owner.number);
+        }
+        let undone = self.undo(knobs, false);
+        // The hold is the owner's life: it ends after the journal says what is left.
+        drop(hold);
+        undone
+    }
+
+    /// Undoes changes whose owners are gone without having released them.
+    pub fn recover(&mut self, knobs: &dyn Knobs) -> Vec<Undone> {
+        self.undo(knobs, false)
+    }
+
+    /// Undoes all changes that no living owner wants, also those that stay.
+    pub fn restore(&mut self, knobs: &dyn Knobs) -> Vec<Undone> {
+        self.undo(knobs, true)
+    }
+
+    /// Undoes changes without owners, the last one first.
+    fn undo(&mut self, knobs: &dyn Knobs, also_staying: bool) -> Vec<Undone> {
+        let mut undone = Vec::new();
+        for at in (0..self.content.changes.len()).rev() {
+            let change = &self.content.changes[at];
+            if !change.owners.is_empty() || (change.stays && !also_staying) {
+                continue;
+            }
+            let change = change.clone();
+            let outcome = self.undo_one(knobs, at, &change);
+            if !matches!(outcome, Outcome::Failed(_)) {
+                self.content.changes.remove(at);
+                // If this fails, the next attempt finds the old value and has nothing to do.
+                let _ = self.place.write(&self.content);
+            }
+            step();
+            if change.old != change.new {
+                undone.push(Undone {
+                    knob: change.knob,
+                    old: change.old,
+                    new: change.new,
+                    outcome,
+                });
+            }
+        }
+        undone
+    }
+
+    fn undo_one(&mut self, knobs: &dyn Knobs, at: usize, change: &Change) -> Outcome {
+        let mut later = self.content.changes[at + 1..].iter_mut();
+        if let Some(later) = later.find(|it| it.knob == change.knob) {
+            later.old.clone_from(&change.old);
+            later.lost.extend(change.lost.iter().cloned());
+            return Outcome::Later;
+        }
+        if change.old == change.new {
+            return Outcome::WasBack;
+        }
+        let outcome = match knobs.read(&change.knob) {
+            Ok(is) if is == change.old => Outcome::WasBack,
+            Ok(is) if is != change.new => return Outcome::Foreign { is },
+            Err(error) if error.is_gone() => return Outcome::Gone,
+            Err(error) => return Outcome::Failed(error),
+            Ok(_) => {
+                step();
+                match put_back(knobs, &change.knob, &change.old) {
+                    Ok(()) => Outcome::Restored,
+                    Err(error) if error.is_gone() => return Outcome::Gone,
+                    Err(error) => return Outcome::Failed(error),
+                }
+            }
+        };
+        step();
+        put_lost_back(knobs, &change.lost);
+        outcome
+    }
+
+    fn write(&self) -> Result<(), SetError> {
+        step();
+        self.place.write(&self.content).map_err(SetError::Journal)
+    }
+}
+
+impl Change {
+    fn new(knob: Knob, old: String, new: String) -> Self {
+        Self {
+            knob,
+            old,
+            new,
+            owners: Vec::new(),
+            stays: false,
+            lost: Vec::new(),
+        }
+    }
+
+    fn add(&mut self, wish: Wish<'_>) {
+        match wish {
+            Wish::Stays => self.stays = true,
+            Wish::While(hold) => {
+                if !self.owners.contains(&hold.owner) {
+                    self.owners.push(hold.owner);
+                }
+            }
+        }
+    }
+}
+
+/// Writes a value that is not there yet, and makes sure that it is then.
+fn put_back(knobs: &dyn Knobs, knob: &Knob, old: &str) -> Result<(), KnobError> {
+    if knobs.read(knob)? == old {
+        return Ok(());
+    }
+    knobs.write(knob, old)?;
+    let is = knobs.read(knob)?;
+    match is == old {
+        true => Ok(()),
+        false => Err(KnobError::Differs { is }),
+    }
+}
+
+/// The present values of the settings that can be read.
+fn values(knobs: &dyn Knobs, which: &[Knob]) -> Vec<(Knob, String)> {
+    let value = |knob: &Knob| Some((knob.clone(), knobs.read(knob).ok()?));
+    which.iter().filter_map(value).collect()
+}
+
+/// Puts back what a driver has dropped. Best effort: not all of it needs to exist any more.
+fn put_lost_back(knobs: &dyn Knobs, lost: &[(Knob, String)]) {
+    for (knob, value) in lost {
+        if knobs.read(knob).is_ok_and(|is| is != *value) {
+            let _ = knobs.write(knob, value);
+        }
+    }
+}
+
+impl SetError {
+    /// The number for errno.
+    pub fn errno(&self) -> i32 {
+        match self {
+            Self::Journal(error) => error.errno(),
+            Self::Knob(error) => error.errno(),
+            Self::Disagrees { .. } => EBUSY,
+        }
+    }
+}
+
+impl fmt::Display for SetError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Journal(error) => error.fmt(f),
+            Self::Knob(error) => error.fmt(f),
+            Self::Disagrees { pid, value } => {
+                write!(f, "process {pid} has set {value} and still wants it")
+            }
+        }
+    }
+}
+
+impl std::error::Error for SetError {}
+
+const EBUSY: i32 = 16;
+
+/// A test ends the process here.
+#[cfg(not(test))]
+fn step() {}
+
+#[cfg(test)]
+use tests::step;

@@ -1,0 +1,246 @@
+//! Where a device's journal lies, the lock for changing it, and the locks of those who want changes
+//! to stay.
+//!
+//! The files `<ifindex>.journal` and `<ifindex>.lock` are in `fanpcap/tune/<netns>` below `/run`
+//! (below `/dev/shm` where `/run` is not in memory), which only root can enter. Byte 0 of the lock file is the lock for changes. Each owner holds the
+//! lock of another byte for as long as it lives, in whichever PID namespace.
+
+use super::entry::{About, Content, Owner};
+use crate::device::Device;
+use fanpcap_group::root;
+use fanpcap_linux::file::directory::{Access, Directory};
+use fanpcap_linux::file::{lock, shared};
+use fanpcap_linux::process::netns;
+use std::ffi::OsStr;
+use std::fs::File;
+use std::io::{self, Read, Write};
+use std::path::PathBuf;
+use std::thread;
+use std::time::Duration;
+use std::{fmt, process};
+
+/// Why a journal can't be read or written. Nothing is changed then.
+#[derive(Debug)]
+pub enum JournalError {
+    /// Its directory or its files can't be used.
+    System(io::Error),
+    /// Another process is changing the device.
+    Busy,
+    /// This file is no journal of this version.
+    Malformed(PathBuf),
+}
+
+/// Where a device's journal lies.
+#[derive(Debug)]
+pub struct Place {
+    directory: Directory,
+    path: PathBuf,
+    ifindex: u32,
+    pub(super) about: About,
+}
+
+/// An owner's hold on its changes. It ends with its process, however that dies: the next process
+/// that opens the journal can put the changes back.
+#[derive(Debug)]
+pub struct Hold {
+    file: File,
+    pub(super) owner: Owner,
+}
+
+/// The right to change a device, and its journal.
+#[derive(Debug)]
+pub(super) struct Turn(File);
+
+/// The directory of the journals of all network namespaces.
+const TUNE: &str = "tune";
+
+/// The byte of the lock for changes.
+const TURN: u32 = 0;
+
+/// No device has more owners.
+const OWNERS_MAX: u32 = 65_536;
+
+/// How often and after how many milliseconds to look for the lock: a driver may need seconds to set
+/// up its queues.
+const PATIENCE: u32 = 1000;
+const LOOK_MS: u64 = 10;
+
+/// No journal is longer.
+const BYTES_MAX: u64 = 8 << 20;
+
+impl Place {
+    /// Where the journal of this device lies. Makes the directories if needed.
+    ///
+    /// # Errors
+    /// [`JournalError::System`].
+    pub fn of(device: &Device) -> Result<Self, JournalError> {
+        let netns = netns::inode().map_err(JournalError::System)?.to_string();
+        let found = root::private_directory(TUNE, &netns).map_err(JournalError::System)?;
+        let about = About {
+            name: device.name.clone(),
+            address: device.address.clone(),
+            driver: device.driver.clone(),
+        };
+        Ok(Self::below(found, device.ifindex, about))
+    }
+
+    pub(super) fn below(found: (Directory, PathBuf), ifindex: u32, about: About) -> Self {
+        Self {
+            directory: found.0,
+            path: found.1,
+            ifindex,
+            about,
+        }
+    }
+
+    /// Waits for the right to change the device.
+    pub(super) fn take(&self) -> Result<Turn, JournalError> {
+        let file = self.locks()?;
+        for _ in 0..PATIENCE {
+            if lock::try_take_byte(&file, TURN).map_err(JournalError::System)? {
+                return Ok(Turn(file));
+            }
+            thread::sleep(Duration::from_millis(LOOK_MS));
+        }
+        Err(JournalError::Busy)
+    }
+
+    fn locks(&self) -> Result<File, JournalError> {
+        let name = format!("{}.lock", self.ifindex);
+        let file = self.directory.file(OsStr::new(&name), Access::Make);
+        let file = file.and_then(|file| file.ok_or_else(|| io::ErrorKind::InvalidData.into()));
+        file.map_err(JournalError::System)
+    }
+
+    fn name(&self) -> String {
+        format!("{}.journal", self.ifindex)
+    }
+
+    /// The journal, or an empty one.
+    pub(super) fn read(&self) -> Result<Content, JournalError> {
+        let name = self.name();
+        let file = match self.directory.file(OsStr::new(&name), Access::Read) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => None,
+            opened => opened.map_err(JournalError::System)?,
+        };
+        let Some(file) = file else {
+            return Ok(Content {
+                about: self.about.clone(),
+                changes: Vec::new(),
+            });
+        };
+        let mut text = String::new();
+        let read = file.take(BYTES_MAX).read_to_string(&mut text);
+        let content = read.ok().and_then(|_| Content::parse(&text));
+        content.ok_or_else(|| JournalError::Malformed(self.path.join(name)))
+    }
+
+    /// Writes the journal, so that a crash leaves the former one or this one. An empty journal is
+    /// removed.
+    pub(super) fn write(&self, content: &Content) -> Result<(), JournalError> {
+        let (name, new) = (self.name(), format!("{}.new", self.ifindex));
+        let (name, new) = (OsStr::new(&name), OsStr::new(&new));
+        let written = match content.changes.is_empty() {
+            true => self.directory.remove_file(name),
+            false => self.replace(name, new, &content.text()),
+        };
+        match written {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
+            written => written.map_err(JournalError::System),
+        }
+    }
+
+    fn replace(&self, name: &OsStr, new: &OsStr, text: &str) -> io::Result<()> {
+        if shared::file_size_limit()? < text.len() as u64 {
+            // An attempt would kill the process (`SIGXFSZ`).
+            return Err(io::Error::from_raw_os_error(EFBIG));
+        }
+        // A crash may have left one.
+        let _ = self.directory.remove_file(new);
+        let mut file = self.directory.create(new, 0o600)?;
+        file.write_all(text.as_bytes())?;
+        file.sync_all()?;
+        super::step();
+        self.directory.rename(new, name)
+    }
+
+    /// The hold of a new owner, whose number no change has.
+    pub(super) fn hold(&self, content: &Content) -> Result<Hold, JournalError> {
+        let file = self.locks()?;
+        let mut owners = content.changes.iter().flat_map(|change| &change.owners);
+        let used: Vec<u32> = owners.by_ref().map(|owner| owner.number).collect();
+        for number in (TURN + 1..OWNERS_MAX).filter(|number| !used.contains(number)) {
+            if lock::try_take_byte(&file, number).map_err(JournalError::System)? {
+                let pid = process::id();
+                let owner = Owner { number, pid };
+                return Ok(Hold { file, owner });
+            }
+        }
+        Err(JournalError::Busy)
+    }
+}
+
+impl Turn {
+    /// Whether an owner lives. One that can't be asked counts as alive.
+    pub(super) fn lives(&self, owner: Owner) -> bool {
+        lock::is_byte_taken(&self.0, owner.number).unwrap_or(true)
+    }
+}
+
+impl Drop for Turn {
+    fn drop(&mut self) {
+        // A child that was forked meanwhile has a copy of the descriptor, which would keep it.
+        let _ = lock::release_byte(&self.0, TURN);
+    }
+}
+
+impl Hold {
+    /// Whether the calling process is the owner, and not a child that has been forked from it.
+    pub fn is_own(&self) -> bool {
+        self.owner.pid == process::id()
+    }
+}
+
+impl Drop for Hold {
+    fn drop(&mut self) {
+        if self.is_own() {
+            let _ = lock::release_byte(&self.file, self.owner.number);
+        }
+    }
+}
+
+impl JournalError {
+    /// The number for errno.
+    pub fn errno(&self) -> i32 {
+        match self {
+            Self::System(error) => {
+                let is_forbidden = error.kind() == io::ErrorKind::PermissionDenied;
+                let without = if is_forbidden { EACCES } else { EIO };
+                error.raw_os_error().unwrap_or(without)
+            }
+            Self::Busy => EBUSY,
+            Self::Malformed(_) => EIO,
+        }
+    }
+}
+
+impl fmt::Display for JournalError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::System(error) => write!(f, "nothing is changed without a journal: {error}"),
+            Self::Busy => f.write_str("another process has been changing the device for long"),
+            Self::Malformed(path) => write!(
+                f,
+                "{} is no journal of this version: remove it to go on",
+                path.display()
+            ),
+        }
+    }
+}
+
+impl std::error::Error for JournalError {}
+
+const EIO: i32 = 5;
+const EACCES: i32 = 13;
+const EBUSY: i32 = 16;
+const EFBIG: i32 = 27;

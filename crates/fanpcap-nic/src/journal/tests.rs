@@ -1,0 +1,358 @@
+//! The journal on a device in memory: owners that come and go, foreign changes, and crashes at
+//! every step.
+
+use super::*;
+use crate::knob::Setting;
+use entry::About;
+use fanpcap_linux::file::directory::Directory;
+use fanpcap_testkit::Scratch;
+use std::cell::{Cell, RefCell};
+use std::collections::BTreeMap;
+use std::panic::{self, AssertUnwindSafe};
+use std::path::PathBuf;
+
+thread_local! {
+    /// Steps until the process dies; none for ever.
+    static LEFT: Cell<Option<u32>> = const { Cell::new(None) };
+}
+
+/// A step of a change. The process may die at it.
+pub(super) fn step() {
+    let left = LEFT.get();
+    if left == Some(0) {
+        LEFT.set(None);
+        panic::resume_unwind(Box::new(Died));
+    }
+    LEFT.set(left.map(|left| left - 1));
+}
+
+struct Died;
+
+const RINGS: Knob = Knob::Setting(Setting::Rings);
+
+/// Runs `work` until the step of this number. Returns none if it died there.
+fn until<T>(number: u32, work: impl FnOnce() -> T) -> Option<T> {
+    LEFT.set(Some(number));
+    let done = panic::catch_unwind(AssertUnwindSafe(work));
+    LEFT.set(None);
+    match done {
+        Ok(done) => Some(done),
+        Err(payload) if payload.is::<Died>() => None,
+        Err(payload) => panic::resume_unwind(payload),
+    }
+}
+
+/// A device in memory. Its driver sets the affinities of its interrupts when its channels change.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+struct Fake {
+    values: RefCell<BTreeMap<Knob, String>>,
+    rounds_rings: bool,
+    refuses: RefCell<Vec<Knob>>,
+}
+
+impl Knobs for Fake {
+    fn read(&self, knob: &Knob) -> Result<String, KnobError> {
+        let values = self.values.borrow();
+        values.get(knob).cloned().ok_or(KnobError::Absent)
+    }
+
+    fn write(&self, knob: &Knob, value: &str) -> Result<(), KnobError> {
+        if self.refuses.borrow().contains(knob) {
+            return Err(KnobError::Value(value.to_owned()));
+        }
+        let is_rounded = self.rounds_rings && *knob == RINGS;
+        let value = if is_rounded { "rx=512,tx=512" } else { value };
+        step();
+        self.values
+            .borrow_mut()
+            .insert(knob.clone(), value.to_owned());
+        step();
+        if *knob == Knob::Channels {
+            for irq in [Knob::Irq(41), Knob::Irq(42)] {
+                self.values.borrow_mut().insert(irq, "0-7".to_owned());
+            }
+        }
+        Ok(())
+    }
+
+    fn complete(&self, _: &Knob, wanted: &str) -> Result<String, KnobError> {
+        Ok(wanted.to_owned())
+    }
+
+    fn dropped_with(&self, knob: &Knob) -> Vec<Knob> {
+        let dropped = [Knob::Irq(41), Knob::Irq(42)].into_iter();
+        dropped.filter(|_| *knob == Knob::Channels).collect()
+    }
+}
+
+impl Fake {
+    fn new() -> Self {
+        let values = [
+            (Knob::Channels, "combined=8"),
+            (Knob::Irq(41), "3"),
+            (Knob::Irq(42), "0-7"),
+            (RINGS, "rx=256,tx=256"),
+        ];
+        let values = values.map(|(knob, value)| (knob, value.to_owned()));
+        Self {
+            values: RefCell::new(values.into()),
+            ..Self::default()
+        }
+    }
+
+    fn has(&self, knob: &Knob, value: &str) -> bool {
+        self.read(knob).is_ok_and(|is| is == value)
+    }
+}
+
+struct Scene {
+    scratch: Scratch,
+    fake: Fake,
+}
+
+impl Scene {
+    fn new() -> Self {
+        Self {
+            scratch: Scratch::new().unwrap(),
+            fake: Fake::new(),
+        }
+    }
+
+    fn directory(&self) -> (Directory, PathBuf) {
+        let path = self.scratch.file("");
+        (Directory::open(&path).unwrap(), path)
+    }
+
+    fn open(&self) -> Journal {
+        self.open_as("eth3")
+    }
+
+    fn open_as(&self, name: &str) -> Journal {
+        let about = About {
+            name: name.to_owned(),
+            address: "02:00:00:00:00:01".to_owned(),
+            driver: "ixgbe".to_owned(),
+        };
+        Journal::at(Place::below(self.directory(), 4, about)).unwrap()
+    }
+
+    /// A new owner's wish for so many channels. The journal is closed again.
+    fn wish(&self, value: &str) -> Result<Hold, SetError> {
+        let mut journal = self.open();
+        let hold = journal.hold().map_err(SetError::Journal)?;
+        journal.set(&self.fake, Wish::While(&hold), &Knob::Channels, value)?;
+        Ok(hold)
+    }
+
+    fn release(&self, hold: Hold) -> Vec<Undone> {
+        self.open().release(&self.fake, hold)
+    }
+
+    fn channels(&self) -> String {
+        self.fake.read(&Knob::Channels).unwrap()
+    }
+
+    fn has_journal(&self) -> bool {
+        self.scratch.file("4.journal").exists()
+    }
+}
+
+#[test]
+fn the_last_owner_that_leaves_undoes_the_change_with_what_the_driver_dropped() {
+    let scene = Scene::new();
+    let first = scene.wish("combined=2").unwrap();
+    assert!(scene.fake.has(&Knob::Irq(41), "0-7"));
+    let second = scene.wish("combined=2").unwrap();
+    assert!(scene.release(first).is_empty());
+    assert_eq!(scene.channels(), "combined=2");
+    let undone = scene.release(second);
+    assert!(matches!(
+        undone[..],
+        [Undone {
+            outcome: Outcome::Restored,
+            ..
+        }]
+    ));
+    assert_eq!(scene.fake, Fake::new());
+    assert!(!scene.has_journal());
+}
+
+#[test]
+fn equal_settings_touch_nothing_and_members_that_disagree_get_an_error() {
+    let scene = Scene::new();
+    scene.fake.refuses.borrow_mut().push(Knob::Channels);
+    let first = scene.wish("combined=8").unwrap();
+    scene.fake.refuses.borrow_mut().clear();
+    // The first one's value is the device's own, and it wants it to stay.
+    let error = scene.wish("combined=4").unwrap_err();
+    let own = std::process::id();
+    let expected = format!("process {own} has set combined=8 and still wants it");
+    assert_eq!(error.to_string(), expected);
+    assert_eq!(error.errno(), EBUSY);
+    assert!(scene.release(first).is_empty() && !scene.has_journal());
+    scene.wish("combined=4").unwrap();
+}
+
+#[test]
+fn a_foreign_change_is_left_alone_and_told() {
+    let scene = Scene::new();
+    let hold = scene.wish("combined=2").unwrap();
+    scene.fake.write(&Knob::Channels, "combined=5").unwrap();
+    let undone = scene.release(hold);
+    assert!(matches!(&undone[0].outcome, Outcome::Foreign { is } if is == "combined=5"));
+    assert_eq!(scene.channels(), "combined=5");
+    assert!(!scene.has_journal());
+}
+
+#[test]
+fn what_a_call_sets_stays_until_the_user_restores() {
+    let scene = Scene::new();
+    let mut journal = scene.open();
+    let set = |journal: &mut Journal, value| {
+        journal
+            .set(&scene.fake, Wish::Stays, &Knob::Channels, value)
+            .unwrap()
+    };
+    assert!(!set(&mut journal, "combined=8"));
+    assert!(journal.changes().is_empty());
+    assert!(set(&mut journal, "combined=4") && set(&mut journal, "combined=2"));
+    assert!(journal.recover(&scene.fake).is_empty());
+    drop(journal);
+    // An owner on top of it gives back what the call has set.
+    let hold = scene.wish("combined=6").unwrap();
+    scene.release(hold);
+    assert_eq!(scene.channels(), "combined=2");
+    let undone = scene.open().restore(&scene.fake);
+    assert_eq!(undone.len(), 2);
+    assert_eq!(scene.fake, Fake::new());
+}
+
+#[test]
+fn a_call_counts_more_than_its_process_has_configured() {
+    let scene = Scene::new();
+    let hold = scene.wish("combined=4").unwrap();
+    let mut journal = scene.open();
+    let done = journal.set(&scene.fake, Wish::Stays, &Knob::Channels, "combined=2");
+    assert!(done.unwrap());
+    drop(journal);
+    let undone = scene.release(hold);
+    assert!(matches!(undone[0].outcome, Outcome::Later));
+    assert_eq!(scene.channels(), "combined=2");
+    scene.open().restore(&scene.fake);
+    assert_eq!(scene.fake, Fake::new());
+}
+
+#[test]
+fn what_a_driver_refuses_is_as_before() {
+    let scene = Scene::new();
+    let mut journal = scene.open();
+    scene.fake.refuses.borrow_mut().push(Knob::Channels);
+    let refused = journal.set(&scene.fake, Wish::Stays, &Knob::Channels, "combined=2");
+    assert!(matches!(refused, Err(SetError::Knob(KnobError::Value(_)))));
+    let absent = journal.set(&scene.fake, Wish::Stays, &Knob::Setting(Setting::Key), "00");
+    assert!(matches!(absent, Err(SetError::Knob(KnobError::Absent))));
+    scene.fake.refuses.borrow_mut().clear();
+    assert_eq!(scene.fake, Fake::new());
+    assert!(!scene.has_journal());
+}
+
+#[test]
+fn what_a_driver_rounds_is_an_error_and_as_before_if_it_can_be() {
+    let mut scene = Scene::new();
+    scene.fake.rounds_rings = true;
+    let set =
+        |journal: &mut Journal| journal.set(&scene.fake, Wish::Stays, &RINGS, "rx=500,tx=512");
+    let mut journal = scene.open();
+    let rounded = set(&mut journal).unwrap_err();
+    assert_eq!(rounded.to_string(), "its driver made rx=512,tx=512 of it");
+    // This driver rounds the old value too: the journal keeps it.
+    assert_eq!(journal.changes().len(), 1);
+    drop(journal);
+    scene.fake.rounds_rings = false;
+    let undone = scene.open().restore(&scene.fake);
+    // What the driver made of the new value counts as somebody else's.
+    assert!(matches!(
+        undone[..],
+        [Undone {
+            outcome: Outcome::Foreign { .. },
+            ..
+        }]
+    ));
+}
+
+#[test]
+fn what_cant_be_put_back_now_is_put_back_later() {
+    let scene = Scene::new();
+    let hold = scene.wish("combined=2").unwrap();
+    scene.fake.refuses.borrow_mut().push(Knob::Channels);
+    let undone = scene.release(hold);
+    assert!(matches!(undone[0].outcome, Outcome::Failed(_)));
+    scene.fake.refuses.borrow_mut().clear();
+    let undone = scene.open().recover(&scene.fake);
+    assert!(matches!(undone[0].outcome, Outcome::Restored));
+    assert_eq!(scene.fake, Fake::new());
+}
+
+#[test]
+fn another_device_with_the_same_index_gets_nothing_back() {
+    let scene = Scene::new();
+    scene.wish("combined=2").unwrap();
+    let renamed = scene.open_as("renamed");
+    assert_eq!(renamed.changes().len(), 1);
+    drop(renamed);
+    let about = About {
+        name: "eth3".to_owned(),
+        driver: "veth".to_owned(),
+        ..About::default()
+    };
+    let directory = scene.directory();
+    let other = Journal::at(Place::below(directory, 4, about)).unwrap();
+    assert!(other.changes().is_empty());
+}
+
+#[test]
+fn a_journal_that_cant_be_read_stops_all_changes() {
+    let scene = Scene::new();
+    std::fs::write(scene.scratch.file("4.journal"), "fanpcap journal 7\n").unwrap();
+    let directory = scene.directory();
+    let place = Place::below(directory, 4, About::default());
+    let error = Journal::at(place).unwrap_err();
+    assert!(matches!(error, JournalError::Malformed(_)));
+}
+
+/// Changes of three settings by one owner, which ends.
+fn live(scene: &Scene) {
+    let mut journal = scene.open();
+    let hold = journal.hold().unwrap();
+    for (knob, value) in [
+        (Knob::Channels, "combined=2"),
+        (Knob::Irq(41), "1"),
+        (RINGS, "rx=512,tx=256"),
+    ] {
+        let done = journal.set(&scene.fake, Wish::While(&hold), &knob, value);
+        assert!(done.unwrap());
+    }
+    journal.release(&scene.fake, hold);
+}
+
+#[test]
+fn after_a_crash_at_any_step_the_next_one_restores_everything() {
+    let mut steps = 0;
+    loop {
+        let scene = Scene::new();
+        let has_ended = until(steps, || live(&scene)).is_some();
+        // The next one may die too.
+        for again in 0.. {
+            if until(again, || scene.open().recover(&scene.fake)).is_some() {
+                break;
+            }
+        }
+        assert_eq!(scene.fake, Fake::new(), "died at step {steps}");
+        assert!(!scene.has_journal(), "died at step {steps}");
+        if has_ended {
+            break;
+        }
+        steps += 1;
+    }
+    assert!(steps > 30, "{steps} steps");
+}

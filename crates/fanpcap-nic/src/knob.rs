@@ -1,0 +1,402 @@
+//! One setting of a device that can be read and written as text, so that a journal can put it back.
+
+use crate::channels::{self, ChannelError, Channels};
+use crate::device::Device;
+use crate::interrupts::{self, InterruptError};
+use crate::napi::{self, NapiError};
+use fanpcap_linux::process::cpu;
+use std::{fmt, io};
+
+/// One setting of a device. Its text form has no spaces.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Knob {
+    /// The numbers of channels: `rx=0,tx=0,other=1,combined=8`.
+    Channels,
+    /// The CPUs of the interrupt with this number: `0,2-3`.
+    Irq(u32),
+    /// Whether threads poll the queues: `on` or `off`.
+    Threaded,
+    /// The CPUs of the thread that polls a receive queue.
+    Napi(u32),
+    /// Something else of the driver or of the stack.
+    Setting(Setting),
+}
+
+/// A setting that only `fanpcap tune` makes.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Setting {
+    /// A feature by the kernel's name, such as `rx-gro`: `on` or `off`.
+    Feature(String),
+    /// The lengths of the rings: `rx=512,tx=512`.
+    Rings,
+    /// Which pause frames are used: `autoneg=on,rx=off,tx=off`.
+    Pause,
+    /// The RSS indirection table: the queue of each entry, in a row of decimal numbers.
+    Table,
+    /// The key of the RSS hash, in hexadecimal digits.
+    Key,
+    /// What is done to fields before they are hashed: `none`, `symmetric-xor`, ...
+    Transform,
+    /// What the hash of a kind of flow (`tcp4`, `udp4`, `tcp6`, `udp6`) is computed of: `sdfn`.
+    FlowHash(Flow),
+    /// The CPUs of receive packet steering of a receive queue.
+    Rps(u32),
+    /// The CPUs that send by a transmit queue (XPS).
+    Xps(u32),
+}
+
+/// A kind of flow.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Flow {
+    /// TCP over IPv4.
+    Tcp4,
+    /// UDP over IPv4.
+    Udp4,
+    /// TCP over IPv6.
+    Tcp6,
+    /// UDP over IPv6.
+    Udp6,
+}
+
+/// A device's settings, or a test's.
+pub trait Knobs {
+    /// The present value.
+    ///
+    /// # Errors
+    /// [`KnobError`].
+    fn read(&self, knob: &Knob) -> Result<String, KnobError>;
+
+    /// Changes the value.
+    ///
+    /// # Errors
+    /// [`KnobError`].
+    fn write(&self, knob: &Knob, value: &str) -> Result<(), KnobError>;
+
+    /// The value as it will be read once it has been written: `combined=2` with the other numbers,
+    /// lists of CPUs in rising order.
+    ///
+    /// # Errors
+    /// [`KnobError`], when the device can't have the value.
+    fn complete(&self, knob: &Knob, wanted: &str) -> Result<String, KnobError>;
+
+    /// Settings that the driver may drop when it changes this one.
+    fn dropped_with(&self, knob: &Knob) -> Vec<Knob>;
+}
+
+/// Why a setting can't be read or written.
+#[derive(Debug)]
+pub enum KnobError {
+    /// Channels.
+    Channels(ChannelError),
+    /// An interrupt.
+    Interrupt(InterruptError),
+    /// A polling thread.
+    Napi(NapiError),
+    /// The text is no value of the setting.
+    Value(String),
+    /// The device or its driver does not have it.
+    Absent,
+    /// The driver took the value and has another one.
+    Differs {
+        /// The value that it has.
+        is: String,
+    },
+    /// These settings do not include it.
+    Elsewhere,
+    /// The kernel refused.
+    System(io::Error),
+}
+
+/// Where packets are received: channels, interrupts and polling threads. The settings that the
+/// library makes, and no others.
+#[derive(Clone, Copy, Debug)]
+pub struct Placement<'a>(pub &'a Device);
+
+impl Knobs for Placement<'_> {
+    fn read(&self, knob: &Knob) -> Result<String, KnobError> {
+        match knob {
+            Knob::Channels => Ok(channels::text(channels::read(self.0)?)),
+            Knob::Irq(number) => {
+                self.ensure_own(*number)?;
+                Ok(cpu::list_text(&interrupts::affinity(*number)?.asked))
+            }
+            Knob::Threaded => Ok(on_or_off(napi::is_threaded(self.0)?).to_owned()),
+            Knob::Napi(queue) => Ok(cpu::list_text(&napi::affinity(self.0, *queue)?)),
+            Knob::Setting(_) => Err(KnobError::Elsewhere),
+        }
+    }
+
+    fn write(&self, knob: &Knob, value: &str) -> Result<(), KnobError> {
+        match knob {
+            Knob::Channels => Ok(channels::set(self.0, self.channels(value)?)?),
+            Knob::Irq(number) => {
+                self.ensure_own(*number)?;
+                interrupts::set_affinity(*number, &cpus(value)?)?;
+                Ok(())
+            }
+            Knob::Threaded => Ok(napi::set_threaded(self.0, is_on(value)?)?),
+            Knob::Napi(queue) => Ok(napi::set_affinity(self.0, *queue, &cpus(value)?)?),
+            Knob::Setting(_) => Err(KnobError::Elsewhere),
+        }
+    }
+
+    fn complete(&self, knob: &Knob, wanted: &str) -> Result<String, KnobError> {
+        match knob {
+            Knob::Channels => Ok(channels::text(self.channels(wanted)?)),
+            Knob::Irq(_) | Knob::Napi(_) => Ok(cpu::list_text(&cpus(wanted)?)),
+            Knob::Threaded | Knob::Setting(_) => Ok(wanted.to_owned()),
+        }
+    }
+
+    fn dropped_with(&self, knob: &Knob) -> Vec<Knob> {
+        let interrupts = match knob {
+            Knob::Channels => interrupts::of_device(self.0).unwrap_or_default(),
+            Knob::Threaded => Vec::new(),
+            Knob::Irq(_) | Knob::Napi(_) | Knob::Setting(_) => return Vec::new(),
+        };
+        let interrupts = interrupts.into_iter().map(|it| Knob::Irq(it.number));
+        let threads = napi::threads(self.0).unwrap_or_default();
+        let threads = threads.into_iter().map(|(queue, _)| Knob::Napi(queue));
+        interrupts.chain(threads).collect()
+    }
+}
+
+impl Placement<'_> {
+    fn channels(&self, wanted: &str) -> Result<Channels, KnobError> {
+        let wanted = channels::parse(wanted).ok_or_else(|| wrong(wanted))?;
+        Ok(channels::with(channels::read(self.0)?, wanted)?)
+    }
+
+    /// The number may be another device's by now.
+    fn ensure_own(&self, number: u32) -> Result<(), KnobError> {
+        let own = interrupts::of_device(self.0)?;
+        match own.iter().any(|it| it.number == number) {
+            true => Ok(()),
+            false => Err(KnobError::Absent),
+        }
+    }
+}
+
+/// The text for a setting that is on or off.
+pub fn on_or_off(is_on: bool) -> &'static str {
+    if is_on { "on" } else { "off" }
+}
+
+pub(crate) fn is_on(text: &str) -> Result<bool, KnobError> {
+    match text {
+        "on" => Ok(true),
+        "off" => Ok(false),
+        _ => Err(wrong(text)),
+    }
+}
+
+/// CPUs in rising order, at least one.
+pub(crate) fn cpus(text: &str) -> Result<Vec<usize>, KnobError> {
+    let mut cpus = cpu::list(text).filter(|cpus| !cpus.is_empty());
+    if let Some(cpus) = &mut cpus {
+        cpus.sort_unstable();
+        cpus.dedup();
+    }
+    cpus.ok_or_else(|| wrong(text))
+}
+
+pub(crate) fn wrong(text: &str) -> KnobError {
+    KnobError::Value(text.to_owned())
+}
+
+impl Knob {
+    /// Reads what [`fmt::Display`] has written; none for other text.
+    pub fn parse(text: &str) -> Option<Self> {
+        let (kind, of) = text.split_once('.').unwrap_or((text, ""));
+        Some(match kind {
+            "irq" => Self::Irq(of.parse().ok()?),
+            "napi" => Self::Napi(of.parse().ok()?),
+            _ if text == CHANNELS => Self::Channels,
+            _ if text == THREADED => Self::Threaded,
+            _ => Self::Setting(Setting::parse(text)?),
+        })
+    }
+}
+
+impl Setting {
+    fn parse(text: &str) -> Option<Self> {
+        let (kind, of) = text.split_once('.').unwrap_or((text, ""));
+        Some(match kind {
+            "rps" => Self::Rps(of.parse().ok()?),
+            "xps" => Self::Xps(of.parse().ok()?),
+            "feature" if is_word(of) => Self::Feature(of.to_owned()),
+            "flow-hash" => Self::FlowHash(FLOWS.iter().find(|flow| flow.1 == of)?.0),
+            _ => SINGLE.iter().find(|single| single.1 == text)?.0.clone(),
+        })
+    }
+}
+
+/// Names of features are words.
+fn is_word(text: &str) -> bool {
+    !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_graphic())
+}
+
+const CHANNELS: &str = "channels";
+const THREADED: &str = "threaded";
+
+const SINGLE: [(Setting, &str); 5] = [
+    (Setting::Rings, "rings"),
+    (Setting::Pause, "pause"),
+    (Setting::Table, "table"),
+    (Setting::Key, "key"),
+    (Setting::Transform, "transform"),
+];
+
+const FLOWS: [(Flow, &str); 4] = [
+    (Flow::Tcp4, "tcp4"),
+    (Flow::Udp4, "udp4"),
+    (Flow::Tcp6, "tcp6"),
+    (Flow::Udp6, "udp6"),
+];
+
+impl fmt::Display for Knob {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Channels => f.write_str(CHANNELS),
+            Self::Threaded => f.write_str(THREADED),
+            Self::Irq(number) => write!(f, "irq.{number}"),
+            Self::Napi(queue) => write!(f, "napi.{queue}"),
+            Self::Setting(setting) => setting.fmt(f),
+        }
+    }
+}
+
+impl fmt::Display for Setting {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Rps(queue) => write!(f, "rps.{queue}"),
+            Self::Xps(queue) => write!(f, "xps.{queue}"),
+            Self::Feature(name) => write!(f, "feature.{name}"),
+            Self::FlowHash(flow) => {
+                let name = FLOWS.iter().find(|it| it.0 == *flow);
+                write!(f, "flow-hash.{}", name.map_or("", |it| it.1))
+            }
+            Self::Rings | Self::Pause | Self::Table | Self::Key | Self::Transform => {
+                let name = SINGLE.iter().find(|it| it.0 == *self);
+                f.write_str(name.map_or("", |it| it.1))
+            }
+        }
+    }
+}
+
+impl From<Setting> for Knob {
+    fn from(setting: Setting) -> Self {
+        Self::Setting(setting)
+    }
+}
+
+impl From<ChannelError> for KnobError {
+    fn from(error: ChannelError) -> Self {
+        Self::Channels(error)
+    }
+}
+
+impl From<InterruptError> for KnobError {
+    fn from(error: InterruptError) -> Self {
+        Self::Interrupt(error)
+    }
+}
+
+impl From<NapiError> for KnobError {
+    fn from(error: NapiError) -> Self {
+        Self::Napi(error)
+    }
+}
+
+impl KnobError {
+    /// The number for errno.
+    pub fn errno(&self) -> i32 {
+        match self {
+            Self::Channels(error) => error.errno(),
+            Self::Interrupt(error) => error.errno(),
+            Self::Napi(error) => error.errno(),
+            Self::Value(_) => EINVAL,
+            Self::Absent | Self::Elsewhere => EOPNOTSUPP,
+            Self::Differs { .. } => EIO,
+            Self::System(error) => error.raw_os_error().unwrap_or(EIO),
+        }
+    }
+
+    /// Whether the device no longer has the setting, so that there is nothing to put back.
+    pub fn is_gone(&self) -> bool {
+        matches!(
+            self,
+            Self::Absent
+                | Self::Interrupt(InterruptError::None | InterruptError::NoChannel { .. })
+                | Self::Napi(NapiError::None | NapiError::NotThreaded | NapiError::NoThread { .. })
+        ) || self.errno() == ENODEV
+    }
+}
+
+impl fmt::Display for KnobError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Channels(error) => error.fmt(f),
+            Self::Interrupt(error) => error.fmt(f),
+            Self::Napi(error) => error.fmt(f),
+            Self::Value(text) => write!(f, "'{text}' is no value of this setting"),
+            Self::Absent => f.write_str("the device has no such setting"),
+            Self::Differs { is } => write!(f, "its driver made {is} of it"),
+            Self::Elsewhere => f.write_str("'fanpcap tune --restore' puts it back"),
+            Self::System(error) => error.fmt(f),
+        }
+    }
+}
+
+impl std::error::Error for KnobError {}
+
+const EIO: i32 = 5;
+const ENODEV: i32 = 19;
+const EINVAL: i32 = 22;
+const EOPNOTSUPP: i32 = 95;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_knob_is_read_as_it_is_written() {
+        let mut settings: Vec<Setting> = SINGLE.iter().map(|it| it.0.clone()).collect();
+        settings.extend(FLOWS.iter().map(|it| Setting::FlowHash(it.0)));
+        settings.extend([Setting::Rps(3), Setting::Xps(4)]);
+        settings.push(Setting::Feature("rx-gro.x".to_owned()));
+        let placement = [Knob::Channels, Knob::Threaded, Knob::Irq(41), Knob::Napi(0)];
+        let all = settings.into_iter().map(Knob::Setting).chain(placement);
+        for knob in all {
+            let text = knob.to_string();
+            assert_eq!(Knob::parse(&text), Some(knob), "{text}");
+        }
+        for wrong in [
+            "",
+            "irq",
+            "irq.",
+            "irq.x",
+            "rings.1",
+            "rings.",
+            "feature.",
+            "flow-hash.x",
+        ] {
+            assert_eq!(Knob::parse(wrong), None, "{wrong}");
+        }
+    }
+
+    #[test]
+    fn the_library_leaves_other_settings_alone() {
+        let lo = Device::open("lo").unwrap();
+        let placement = Placement(&lo);
+        assert!(matches!(
+            placement.read(&Setting::Rings.into()),
+            Err(KnobError::Elsewhere)
+        ));
+        let none = placement.read(&Knob::Channels).unwrap_err();
+        assert_eq!(none.errno(), EOPNOTSUPP);
+        assert!(!none.is_gone());
+        let wrong = placement.write(&Knob::Threaded, "maybe").unwrap_err();
+        assert_eq!(wrong.errno(), EINVAL);
+    }
+}

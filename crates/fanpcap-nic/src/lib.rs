@@ -1,0 +1,10 @@
+//! A device's channels, interrupts, NAPI threads and other settings: read, changed with a journal,
+//! put back.
+#![forbid(unsafe_code)]
+
+pub mod device;
+pub mod channels;
+pub mod interrupts;
+pub mod napi;
+pub mod knob;
+pub mod journal;

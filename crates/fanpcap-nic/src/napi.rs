@@ -1,0 +1,213 @@
+//! Threaded NAPI: a kernel thread polls each queue of a device, on CPUs that can be chosen.
+
+use crate::device::Device;
+use fanpcap_linux::netlink::netdev;
+use fanpcap_linux::process::cpu;
+use std::{fmt, fs, io};
+
+/// Why polling threads can't be found or set.
+#[derive(Debug)]
+pub enum NapiError {
+    /// The driver has no NAPI instances now. A veth device has them while GRO is on or an XDP
+    /// program is attached.
+    None,
+    /// The kernel is older than Linux 5.12.
+    Kernel,
+    /// The device's queues are polled in interrupts.
+    NotThreaded,
+    /// The kernel does not say which thread polls the queue.
+    NoThread {
+        /// The queue.
+        queue: u32,
+        /// How many threads the kernel tells of.
+        threads: usize,
+    },
+    /// The thread can't run on any of the CPUs.
+    Offline,
+    /// The process may not set it.
+    Forbidden(io::Error),
+    /// The kernel can't be asked.
+    System(io::Error),
+}
+
+/// Whether threads poll the device's queues.
+///
+/// # Errors
+/// [`NapiError::Kernel`] and [`NapiError::System`].
+pub fn is_threaded(device: &Device) -> Result<bool, NapiError> {
+    let text = device
+        .read(THREADED)
+        .map_err(|error| match error.raw_os_error() {
+            Some(ENOENT) => NapiError::Kernel,
+            // sysfs does not read devices that are being removed.
+            _ => NapiError::System(error),
+        })?;
+    Ok(text != "0")
+}
+
+/// Sets whether threads poll the device's queues.
+///
+/// # Errors
+/// [`NapiError`].
+pub fn set_threaded(device: &Device, is_threaded: bool) -> Result<(), NapiError> {
+    let text = if is_threaded { "1" } else { "0" };
+    let written = device.write(THREADED, text);
+    written.map_err(|error| match error.raw_os_error() {
+        Some(ENOENT) => NapiError::Kernel,
+        Some(EOPNOTSUPP) => NapiError::None,
+        Some(EACCES | EPERM | EROFS) => NapiError::Forbidden(error),
+        _ => NapiError::System(error),
+    })
+}
+
+/// The threads that poll the device's receive queues: queue, thread. Without those that can't be
+/// told.
+///
+/// # Errors
+/// [`NapiError::NotThreaded`].
+pub fn threads(device: &Device) -> Result<Vec<(u32, u32)>, NapiError> {
+    if !is_threaded(device)? {
+        return Err(NapiError::NotThreaded);
+    }
+    let mut threads = match netdev::napis(device.ifindex) {
+        Ok(napis) => told(device, &napis),
+        Err(_) => by_name(device),
+    };
+    // A process of a nested PID namespace has other numbers, or sees no such thread.
+    threads.retain(|&(_, pid)| comm(pid).starts_with("napi/"));
+    Ok(threads)
+}
+
+/// The thread that polls a receive queue.
+///
+/// # Errors
+/// [`NapiError::NotThreaded`] and [`NapiError::NoThread`].
+pub fn thread(device: &Device, queue: u32) -> Result<u32, NapiError> {
+    let threads = threads(device)?;
+    let found = threads.iter().find(|it| it.0 == queue);
+    found.map(|it| it.1).ok_or(NapiError::NoThread {
+        queue,
+        threads: threads.len(),
+    })
+}
+
+/// The CPUs of the thread that polls a receive queue.
+///
+/// # Errors
+/// As [`thread`].
+pub fn affinity(device: &Device, queue: u32) -> Result<Vec<usize>, NapiError> {
+    cpu::affinity(thread(device, queue)?).map_err(NapiError::System)
+}
+
+/// Sets the CPUs of the thread that polls a receive queue.
+///
+/// # Errors
+/// As [`thread`]; [`NapiError::Offline`] and [`NapiError::Forbidden`].
+pub fn set_affinity(device: &Device, queue: u32, cpus: &[usize]) -> Result<(), NapiError> {
+    let thread = thread(device, queue)?;
+    cpu::set_affinity(thread, cpus).map_err(|error| match error.raw_os_error() {
+        Some(EINVAL) => NapiError::Offline,
+        Some(EPERM) => NapiError::Forbidden(error),
+        _ => NapiError::System(error),
+    })
+}
+
+/// Queue and thread, as the kernel tells. Where the driver does not say which instance has which
+/// queue, the instances are taken in their order, if there is one for each queue.
+fn told(device: &Device, napis: &[netdev::Napi]) -> Vec<(u32, u32)> {
+    let queues = netdev::receive_queues(device.ifindex).unwrap_or_default();
+    let thread = |id| napis.iter().find(|napi| napi.id == id)?.thread;
+    if !queues.is_empty() {
+        let pairs = queues
+            .iter()
+            .filter_map(|&(queue, id)| Some((queue, thread(id)?)));
+        return pairs.collect();
+    }
+    in_order(
+        device,
+        napis.iter().filter_map(|napi| napi.thread).collect(),
+    )
+}
+
+/// Before Linux 6.8, threads are found by their names, `napi/DEV-ID`.
+fn by_name(device: &Device) -> Vec<(u32, u32)> {
+    let prefix = format!("napi/{}-", device.name);
+    let entries = fs::read_dir("/proc").into_iter().flatten().flatten();
+    let pids = entries.filter_map(|entry| entry.file_name().to_str()?.parse::<u32>().ok());
+    let id = |pid| comm(pid).strip_prefix(&prefix)?.parse::<u32>().ok();
+    let mut found: Vec<(u32, u32)> = pids.filter_map(|pid| Some((id(pid)?, pid))).collect();
+    found.sort_unstable();
+    in_order(device, found.into_iter().map(|(_, pid)| pid).collect())
+}
+
+/// Threads in the order of their queues. Nothing where their number is not that of the queues:
+/// drivers may have instances for other purposes, and namespaces devices of the same name.
+fn in_order(device: &Device, threads: Vec<u32>) -> Vec<(u32, u32)> {
+    let queues = rx_queues(device);
+    let is_each = queues == threads.len();
+    (0..).zip(threads).filter(|_| is_each).collect()
+}
+
+fn rx_queues(device: &Device) -> usize {
+    match device.ethtool.receive_queues() {
+        Some(queues) => queues as usize,
+        None => {
+            let entries = device.sysfs("queues").and_then(fs::read_dir);
+            let names = entries.into_iter().flatten().flatten();
+            let is_rx = |it: &fs::DirEntry| it.file_name().to_string_lossy().starts_with("rx-");
+            names.filter(is_rx).count()
+        }
+    }
+}
+
+fn comm(pid: u32) -> String {
+    let text = fs::read_to_string(format!("/proc/{pid}/comm")).unwrap_or_default();
+    text.trim_end().to_owned()
+}
+
+impl NapiError {
+    /// The number for errno.
+    pub fn errno(&self) -> i32 {
+        match self {
+            Self::None | Self::Kernel => EOPNOTSUPP,
+            Self::NotThreaded | Self::Offline => EINVAL,
+            Self::NoThread { .. } => ESRCH,
+            Self::Forbidden(error) | Self::System(error) => error.raw_os_error().unwrap_or(EIO),
+        }
+    }
+}
+
+impl fmt::Display for NapiError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::None => f.write_str(
+                "its driver has no NAPI instances now; a veth device has them while GRO is on \
+                 ('ethtool -K DEV gro on') or an XDP program is attached",
+            ),
+            Self::Kernel => f.write_str("threaded NAPI needs Linux 5.12"),
+            Self::NotThreaded => f.write_str("no threads poll its queues: threaded NAPI is off"),
+            Self::NoThread { queue, threads } => {
+                write!(
+                    f,
+                    "no thread polls queue {queue}; {threads} threads are known"
+                )
+            }
+            Self::Offline => f.write_str("none of these CPUs is online"),
+            Self::Forbidden(error) => write!(f, "setting NAPI threads needs root: {error}"),
+            Self::System(error) => write!(f, "NAPI threads can't be asked for: {error}"),
+        }
+    }
+}
+
+impl std::error::Error for NapiError {}
+
+const THREADED: &str = "threaded";
+
+const EPERM: i32 = 1;
+const ENOENT: i32 = 2;
+const ESRCH: i32 = 3;
+const EIO: i32 = 5;
+const EACCES: i32 = 13;
+const EINVAL: i32 = 22;
+const EROFS: i32 = 30;
+const EOPNOTSUPP: i32 = 95;

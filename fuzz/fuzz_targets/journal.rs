@@ -1,0 +1,12 @@
+//! Any text as the journal of a device's changes: refused, or written again as it is read.
+#![no_main]
+
+use fanpcap_nic::journal::entry::Content;
+use libfuzzer_sys::fuzz_target;
+
+fuzz_target!(|bytes: &[u8]| {
+    let text = String::from_utf8_lossy(bytes);
+    if let Some(content) = Content::parse(&text) {
+        assert_eq!(Content::parse(&content.text()), Some(content));
+    }
+});
