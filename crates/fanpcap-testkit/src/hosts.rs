@@ -2,7 +2,7 @@
 
 use std::fs;
 use std::mem;
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, UdpSocket};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, TcpListener, TcpStream, UdpSocket};
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::process;
 use std::thread;
@@ -86,6 +86,17 @@ impl Hosts {
         let mut calls = Calls::serve(HOST[0])?;
         self.on_peer(|| calls.call(count))?;
         Ok(calls)
+    }
+
+    /// A TCP connection: this host's end, and the peer's.
+    ///
+    /// # Errors
+    /// The peer can't connect.
+    pub fn connect(&self) -> Result<[TcpStream; 2]> {
+        let listener = TcpListener::bind((HOST[0], 0))?;
+        let address = listener.local_addr()?;
+        let peers = self.on_peer(|| Ok(TcpStream::connect_timeout(&address, LIMIT)?))?;
+        Ok([listener.accept()?.0, peers])
     }
 
     /// Fills the current block of each ring in a group of `members` under `hash`, by packets

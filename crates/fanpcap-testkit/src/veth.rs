@@ -60,6 +60,17 @@ pub fn offloads_off(device: &str) -> Result<()> {
     )
 }
 
+/// Turns on the offloads of a device as hosts have them.
+///
+/// # Errors
+/// `ethtool` failed; the message has its output.
+pub fn offloads_on(device: &str) -> Result<()> {
+    run(
+        "ethtool",
+        &format!("-K {device} gro on gso on tso on tx on rx on"),
+    )
+}
+
 /// Has the device put VLAN tags into the frames that it sends, instead of beside them.
 ///
 /// # Errors

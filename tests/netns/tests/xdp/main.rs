@@ -10,3 +10,4 @@ mod groups;
 mod host;
 mod refusals;
 mod remains;
+mod stream;

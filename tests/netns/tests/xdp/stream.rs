@@ -1,0 +1,141 @@
+//! The host's own traffic goes on while members come, leave and are killed.
+
+use std::io::{Read, Write};
+use std::net::{Shutdown, TcpStream};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread::{self, JoinHandle};
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, ensure};
+use fanpcap_netns::remains::leaves_nothing;
+use fanpcap_testkit::hosts::{DEVICE, Hosts, PEER_DEVICE};
+use fanpcap_testkit::{Member, Program, Scratch, member, netns, veth};
+
+/// The longest that a transfer may stand still.
+const STALL: Duration = Duration::from_secs(1);
+
+/// Words that are sent at once, and the pause between.
+const BURST: u64 = 4096;
+const PAUSE: Duration = Duration::from_millis(2);
+
+/// A transfer by TCP, one way.
+struct Transfer {
+    stop: Arc<AtomicBool>,
+    /// Returns how many words it has sent.
+    sender: JoinHandle<Result<u64>>,
+    /// Returns how many words it has got, and how long it has waited at most.
+    receiver: JoinHandle<Result<(u64, Duration)>>,
+}
+
+impl Transfer {
+    fn start(from: TcpStream, to: TcpStream) -> Self {
+        let stop = Arc::new(AtomicBool::new(false));
+        let ending = Arc::clone(&stop);
+        Self {
+            stop,
+            sender: thread::spawn(move || send(from, &ending)),
+            receiver: thread::spawn(move || receive(to)),
+        }
+    }
+
+    fn finish(self) -> Result<()> {
+        self.stop.store(true, Ordering::Relaxed);
+        let sent = self.sender.join().expect("the sender does not panic")?;
+        let received = self.receiver.join().expect("the receiver does not panic");
+        let (received, longest) = received?;
+        println!("{received} words, longest stall {longest:?}");
+        ensure!(received == sent, "{received} of {sent} words");
+        ensure!(longest < STALL, "the transfer stood still for {longest:?}");
+        Ok(())
+    }
+}
+
+/// Sends words that are numbers, one after another.
+fn send(mut to: TcpStream, stop: &AtomicBool) -> Result<u64> {
+    let mut sent = 0;
+    while !stop.load(Ordering::Relaxed) {
+        let words: Vec<u8> = (sent..sent + BURST).flat_map(u64::to_le_bytes).collect();
+        to.write_all(&words).context("sending")?;
+        sent += BURST;
+        thread::sleep(PAUSE);
+    }
+    to.shutdown(Shutdown::Write)?;
+    Ok(sent)
+}
+
+fn receive(mut from: TcpStream) -> Result<(u64, Duration)> {
+    from.set_read_timeout(Some(10 * STALL))?;
+    let mut bytes = vec![0; 1 << 16];
+    let (mut count, mut longest, mut last) = (0_u64, Duration::ZERO, Instant::now());
+    loop {
+        let len = from.read(&mut bytes).context("receiving")?;
+        longest = longest.max(last.elapsed());
+        last = Instant::now();
+        if len == 0 {
+            return Ok((count / 8, longest));
+        }
+        for byte in &bytes[..len] {
+            let place = usize::try_from(count % 8)?;
+            let expected = (count / 8).to_le_bytes()[place];
+            ensure!(*byte == expected, "byte {count} is {byte}");
+            count += 1;
+        }
+    }
+}
+
+fn start(scratch: &Scratch, group: Option<u16>) -> Result<Member> {
+    let program = Program::tcpdump(DEVICE, scratch.new_file("pcap"))?.set("PCAP_DRIVER", "xdp");
+    let program = match group {
+        Some(group) => program.group(group, "flow"),
+        None => program,
+    };
+    let member = program.start(scratch)?;
+    let said = member.said()?;
+    ensure!(!said.contains("packet sockets"), "{said}");
+    Ok(member)
+}
+
+fn kill(member: Member) -> Result<()> {
+    member.signal("KILL")?;
+    member.wait().map(drop)
+}
+
+/// Members of two groups and a handle without one come and go until the device is free.
+fn come_and_go(scratch: &Scratch) -> Result<()> {
+    let alone = start(scratch, None)?;
+    let first = start(scratch, Some(7))?;
+    let second = start(scratch, Some(7))?;
+    let other = start(scratch, Some(8))?;
+    thread::sleep(Duration::from_millis(300));
+    ensure!(alone.captured() > 0, "nothing is captured");
+    kill(first)?;
+    let third = start(scratch, Some(7))?;
+    kill(alone)?;
+    second.stop()?;
+    other.stop()?;
+    kill(third)
+}
+
+/// With the offloads that hosts have: frames are long, and their checksums are not there yet.
+#[test]
+#[ignore = "needs root: run by make test"]
+fn transfers_go_on_while_members_come_and_go() -> Result<()> {
+    netns::within_new(|| {
+        let hosts = Hosts::new()?;
+        veth::offloads_on(DEVICE)?;
+        hosts.on_peer(|| veth::offloads_on(PEER_DEVICE))?;
+        let scratch = Scratch::new()?;
+        leaves_nothing(|| {
+            let [own, peers] = hosts.connect()?;
+            let received = Transfer::start(peers, own);
+            let [own, peers] = hosts.connect()?;
+            let sent = Transfer::start(own, peers);
+            let gone = (0..3).try_for_each(|_| come_and_go(&scratch));
+            received.finish().context("to the host")?;
+            sent.finish().context("from the host")?;
+            gone?;
+            member::wait_for_members(7, 0)
+        })
+    })
+}
