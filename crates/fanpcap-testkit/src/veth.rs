@@ -71,6 +71,14 @@ pub fn offloads_on(device: &str) -> Result<()> {
     )
 }
 
+/// Sets how many queues of a kind the device uses: `rx` or `tx`.
+///
+/// # Errors
+/// `ethtool` failed; the message has its output.
+pub fn set_queues(device: &str, which: &str, count: usize) -> Result<()> {
+    run("ethtool", &format!("-L {device} {which} {count}"))
+}
+
 /// Has the device put VLAN tags into the frames that it sends, instead of beside them.
 ///
 /// # Errors

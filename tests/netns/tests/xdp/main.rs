@@ -5,6 +5,7 @@
 mod scene;
 mod calls;
 mod captures;
+mod changes;
 mod devices;
 mod groups;
 mod host;
