@@ -1,7 +1,7 @@
 //! Members are drained before they end: then nothing moves at their end.
 
 use anyhow::{Result, ensure};
-use fanpcap_netns::on_wire;
+use fanpcap_netns::{DEVICE, Wire, on_wire};
 
 use super::load::Load;
 use super::recorder::End;
@@ -28,16 +28,24 @@ fn a_drained_members_flows_alone_move_and_none_at_its_end() -> Result<()> {
 #[test]
 #[ignore = "needs root: run by make test"]
 fn a_drained_member_gets_its_share_back() -> Result<()> {
-    on_wire(1, |wire| {
-        let mut scene = Scene::start(wire, 7, 3, &[])?;
-        let load = Load::start()?;
-        scene.phase()?;
-        scene.drain(1)?;
-        scene.phase()?;
-        scene.weigh(1, 1)?;
-        scene.phase()?;
-        scene.finish(load)
-    })
+    on_wire(1, |wire| one_gets_its_share_back(wire, DEVICE, &[]))
+}
+
+/// It gets nothing while it is drained, and its share with a weight.
+pub(super) fn one_gets_its_share_back(
+    wire: &Wire,
+    device: &'static str,
+    members: &'static [&'static str],
+) -> Result<()> {
+    let mut scene = Scene::start_on(wire, device, 7, 3, members)?;
+    let load = Load::start_to(device)?;
+    scene.phase()?;
+    let unread = scene.drain(1)?;
+    ensure!(unread == Some(0), "{unread:?} packets are left");
+    scene.phase()?;
+    scene.weigh(1, 1)?;
+    scene.phase()?;
+    scene.finish(load)
 }
 
 #[test]

@@ -5,6 +5,7 @@ use anyhow::{Result, ensure};
 use fanpcap_netns::remains::leaves_nothing;
 use fanpcap_netns::{DEVICE, Wire, on_wire};
 
+use super::drained;
 use super::load::Load;
 use super::recorder::{End, Recorder};
 use super::scene::{ON_XDP, Scene};
@@ -88,16 +89,7 @@ fn members_come_and_go(how: [End; 2], members: &'static [&'static str]) -> Resul
 #[test]
 #[ignore = "needs root: run by make test"]
 fn both_directions_leave_a_drained_member_and_come_back() -> Result<()> {
-    on_two_wires(|wire| {
-        let mut scene = Scene::start_on(wire, BOTH, 7, 3, &[])?;
-        let load = Load::start_to(BOTH)?;
-        scene.phase()?;
-        scene.drain(1)?;
-        scene.phase()?;
-        scene.weigh(1, 1)?;
-        scene.phase()?;
-        scene.finish(load)
-    })
+    on_two_wires(|wire| drained::one_gets_its_share_back(wire, BOTH, &[]))
 }
 
 #[test]

@@ -1,15 +1,17 @@
-//! The same on the XDP engine: members of a group come, leave, hang and die, and nobody else's
-//! flows move.
+//! Members of a group on the XDP engine come, leave, hang and die: nobody else's flows move, and no
+//! BPF program is left.
 
 use anyhow::{Result, ensure};
 use fanpcap_netns::DEVICE;
 use fanpcap_netns::remains::on_wire_that_ends_clean;
 
 use super::deaths::members_end;
+use super::drained;
 use super::load::Load;
 use super::recorder::End;
 use super::relinked;
 use super::scene::{ON_XDP, Scene};
+use super::silent;
 use super::takeover;
 
 #[test]
@@ -72,15 +74,7 @@ fn a_successor_has_the_flows_of_one_that_hung_and_what_it_had_not_read() -> Resu
 #[ignore = "needs root: run by make test"]
 fn one_that_is_stopped_loses_its_share_and_gets_it_back_when_it_goes_on() -> Result<()> {
     on_wire_that_ends_clean(1, |wire| {
-        let mut scene = Scene::start(wire, 7, 3, &[ON_XDP])?;
-        let mut load = Load::start()?;
-        scene.phase()?;
-        scene.silence(2, &mut load, false)?;
-        scene.phase()?;
-        scene.member(2).signal("CONT")?;
-        scene.await_share_of_last()?;
-        scene.phase()?;
-        scene.finish(load)
+        silent::one_is_stopped_and_goes_on(wire, &[ON_XDP])
     })
 }
 
@@ -88,14 +82,7 @@ fn one_that_is_stopped_loses_its_share_and_gets_it_back_when_it_goes_on() -> Res
 #[ignore = "needs root: run by make test"]
 fn a_drained_member_gets_nothing_until_it_has_a_weight_again() -> Result<()> {
     on_wire_that_ends_clean(1, |wire| {
-        let mut scene = Scene::start(wire, 7, 3, &[ON_XDP])?;
-        let load = Load::start()?;
-        scene.phase()?;
-        ensure!(scene.drain(1)? == Some(0));
-        scene.phase()?;
-        scene.weigh(1, 1)?;
-        scene.phase()?;
-        scene.finish(load)
+        drained::one_gets_its_share_back(wire, DEVICE, &[ON_XDP])
     })
 }
 

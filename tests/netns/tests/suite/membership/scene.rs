@@ -1,21 +1,18 @@
 //! A group under load, and the phases between its changes.
 
-mod flapping;
+mod draining;
+mod relinking;
 
-use std::collections::BTreeMap;
 use std::ops::Range;
 use std::path::PathBuf;
 use std::thread;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, ensure};
-use fanpcap_group::view::GroupTable;
-use fanpcap_group::weight;
-use fanpcap_linux::interface;
 use fanpcap_netns::remains::on_wire_that_ends_clean;
-use fanpcap_netns::{DEVICE, FAR_DEVICE, Wire, on_wire};
+use fanpcap_netns::{DEVICE, Wire, on_wire};
+use fanpcap_testkit::await_for;
 use fanpcap_testkit::await_for::LIMIT;
-use fanpcap_testkit::{await_for, veth};
 
 use super::change::Change;
 use super::load::{self, FLOWS, Load, Sent, print};
@@ -29,12 +26,6 @@ const ROUNDS: u64 = 6;
 
 /// Packets that were under way while the table changed have arrived by then.
 const SETTLED: Duration = Duration::from_millis(30);
-
-/// A member that reads has read its ring by then.
-const DRAINED: Duration = Duration::from_secs(5);
-
-/// How long the device is down.
-const DOWN: Duration = Duration::from_millis(50);
 
 /// What makes a recorder's handle one of the XDP engine.
 pub(super) const ON_XDP: &str = "driver=xdp";
@@ -173,74 +164,6 @@ impl<'a> Scene<'a> {
         Ok(())
     }
 
-    /// Drains a member: its buckets move, and no others. Waits until it has read its ring, if it
-    /// does. Returns how many packets are left in it.
-    pub(super) fn drain(&mut self, member: usize) -> Result<Option<u64>> {
-        let (slot, id) = (self.slot(member)?, self.members[member].id()?);
-        let drained = weight::drain(ifindex(self.device)?, self.group, id)?;
-        let moved = self.moved_from(slot)?;
-        self.members[member].slot = None;
-        self.note(format!("drain of slot {slot}"), member, moved, None);
-        let read = await_for("the ring to be read", DRAINED, || {
-            Ok((drained.unread() == Some(0)).then_some(()))
-        });
-        Ok(read.map_or_else(|_| drained.unread(), |()| Some(0)))
-    }
-
-    /// A drained member ends.
-    pub(super) fn end_drained(&mut self, member: usize, how: End) -> Result<()> {
-        self.members[member].end(how).map(drop)
-    }
-
-    /// Drains a member that hangs, and kills it. Returns how many packets were in its ring.
-    pub(super) fn drain_and_kill_hung(&mut self, member: usize) -> Result<Option<u64>> {
-        let (slot, id) = (self.slot(member)?, self.members[member].id()?);
-        self.members[member].hang()?;
-        let drained = weight::drain(ifindex(self.device)?, self.group, id)?;
-        let moved = self.moved_from(slot)?;
-        let unread = drained.unread();
-        let ended_us = self.members[member].end(End::HangsFirst)?;
-        let what = format!("drain and kill -9 of slot {slot}");
-        self.note(what, member, moved, Some((End::HangsFirst, ended_us)));
-        Ok(unread)
-    }
-
-    /// A drained member gets another weight, and its share.
-    pub(super) fn weigh(&mut self, member: usize, weight: u16) -> Result<()> {
-        let before = self.owners.shares();
-        weight::weigh(
-            ifindex(self.device)?,
-            self.group,
-            self.members[member].id()?,
-            weight,
-        )?;
-        let moved = self.await_move("its share", |owners| owners.shares().len() > before.len())?;
-        let new = self.owners.shares().into_keys();
-        let new = new
-            .filter(|slot| !before.contains_key(slot))
-            .collect::<Vec<_>>();
-        ensure!(
-            moved.iter().all(|(_, to)| new == [*to]),
-            "{before:?}, {new:?}"
-        );
-        self.members[member].slot = new.first().copied();
-        self.note("a weight again".to_owned(), member, moved.len(), None);
-        Ok(())
-    }
-
-    /// Waits until a member has all buckets.
-    pub(super) fn await_share_of(&mut self, member: usize) -> Result<()> {
-        self.await_move("all buckets", |owners| owners.shares().len() == 1)?;
-        let id = self.members[member].id()?;
-        let table = GroupTable::find(ifindex(self.device)?, self.group, LIMIT);
-        let table = table.map_err(anyhow::Error::msg)?.context("no table")?;
-        let view = table.look().context("no view")?;
-        let mut places = view.places.iter().filter(|place| place.buckets > 0);
-        let owner = places.next().context("no owner")?;
-        ensure!(owner.member == id && owner.weight == 1, "{owner:?}");
-        Ok(())
-    }
-
     /// Waits until a slot owns nothing. Returns how many buckets moved, all of them from it.
     fn moved_from(&mut self, slot: u8) -> Result<usize> {
         let before = self.owners.shares();
@@ -299,85 +222,6 @@ impl<'a> Scene<'a> {
         let what = format!("silence in slot {slot}");
         self.note(what, member, moved.len(), ended);
         Ok(())
-    }
-
-    /// The device goes down, gets another name, and comes up again. The kernel links the group's
-    /// sockets anew, in the order in which their members came, and each bucket's owner is the same
-    /// socket as before. Returns how many members have another slot.
-    pub(super) fn relink(&mut self, load: &mut Load, name: &'static str) -> Result<usize> {
-        load.pause()?;
-        let slots = self.slots_by_age();
-        let expected = self.owners.renumbered(&slots);
-        veth::ip(&format!("link set {} down", self.device))?;
-        let down = Instant::now();
-        if name != self.device {
-            veth::ip(&format!("link set {} name {name}", self.device))?;
-            self.device = name;
-        }
-        let mut noticed = None;
-        while down.elapsed() < DOWN {
-            let is_done = self.table.owners() == expected;
-            noticed = noticed.or(is_done.then(|| down.elapsed()));
-            thread::sleep(Duration::from_millis(1));
-        }
-        veth::ip(&format!("link set {name} up"))?;
-        [FAR_DEVICE, name]
-            .into_iter()
-            .try_for_each(veth::await_up)?;
-        self.await_move("the slots' new numbers", |owners| *owners == expected)?;
-        for member in &mut self.members {
-            let new = member.slot.and_then(|slot| slots.get(&slot));
-            member.slot = new.copied();
-        }
-        load.go_on(name)?;
-        print(&format!("slots {slots:?} while down after {noticed:?}"));
-        self.note_nothing("the device was down", self.phases.len());
-        Ok(slots.iter().filter(|(old, new)| old != new).count())
-    }
-
-    /// The device goes down and up while all members are stopped. A newcomer comes before they go
-    /// on, and numbers the slots: it takes its share of members whose sockets have moved.
-    pub(super) fn relink_asleep(&mut self, load: &mut Load) -> Result<()> {
-        load.pause()?;
-        let slots = self.slots_by_age();
-        self.owners = self.owners.renumbered(&slots);
-        self.signal("STOP")?;
-        veth::ip(&format!("link set {} down", self.device))?;
-        veth::ip(&format!("link set {} up", self.device))?;
-        [FAR_DEVICE, self.device]
-            .into_iter()
-            .try_for_each(veth::await_up)?;
-        for member in &mut self.members {
-            let new = member.slot.and_then(|slot| slots.get(&slot));
-            member.slot = new.copied();
-        }
-        self.join()?;
-        self.signal("CONT")?;
-        load.go_on(self.device)
-    }
-
-    fn signal(&self, name: &str) -> Result<()> {
-        let mut members = self.members.iter().filter(|it| it.reads());
-        members.try_for_each(|it| it.signal(name))
-    }
-
-    /// The number that each slot gets when the kernel links the sockets in the order in which their
-    /// members came. One who is gone has a socket until another takes its slot, or nobody has a
-    /// slot behind it. On XDP all keep their numbers.
-    fn slots_by_age(&self) -> BTreeMap<u8, u8> {
-        let ages = self.members.iter().enumerate();
-        let holders: BTreeMap<u8, usize> =
-            ages.filter_map(|(age, it)| Some((it.slot?, age))).collect();
-        let last = self.owners.shares().keys().last().copied();
-        let mut ages: Vec<(usize, u8)> =
-            holders.into_iter().map(|(slot, age)| (age, slot)).collect();
-        ages.retain(|(_, slot)| Some(*slot) <= last);
-        ages.sort_unstable();
-        let slots = ages.into_iter().map(|(_, slot)| slot);
-        if self.how.contains(&ON_XDP) {
-            return slots.map(|slot| (slot, slot)).collect();
-        }
-        slots.zip(0..).collect()
     }
 
     /// Waits for a change of the table. Returns the slots of buckets before and after that have
@@ -492,10 +336,4 @@ pub(super) fn phase_of(device: &str, members: &[Recorder], is_sticky: bool) -> R
         })?;
     }
     Ok(from..until)
-}
-
-fn ifindex(device: &str) -> Result<u32> {
-    // Of several devices the first one's group is asked.
-    let first = device.split('^').next().unwrap_or(device);
-    interface::find(first)?.context("no device")
 }
