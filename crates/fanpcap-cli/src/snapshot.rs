@@ -304,10 +304,7 @@ impl Source {
                     number: fanout.id,
                     mode: mode(seen, fanout, &modes),
                 }),
-                ring_bytes: seen
-                    .socket
-                    .ring
-                    .map(|ring| u64::from(ring.block_size) * u64::from(ring.block_count)),
+                ring_bytes: ring_bytes(seen),
                 counts: counts(seen).map(|counts| Counts {
                     waits: counts.waits && !is_stopped,
                     ..counts
@@ -334,6 +331,14 @@ impl Source {
             ..found.unwrap_or_default()
         })
     }
+}
+
+/// Bytes of the rings that an engine fills for the member, or of its socket's ring.
+fn ring_bytes(seen: &RosterEntry) -> Option<u64> {
+    let of_engine = seen.page.as_ref().map(|page| page.ring_bytes);
+    let ring = seen.socket.ring.as_ref();
+    let of_socket = ring.map(|it| u64::from(it.block_size) * u64::from(it.block_count));
+    of_engine.filter(|&bytes| bytes != 0).or(of_socket)
 }
 
 /// A socket's slot.

@@ -178,10 +178,7 @@ fn it_says_what_the_library_does() {
         member::wait_for_members(7, 1)?;
         let variables = [("PCAP_GROUP", "7"), ("PCAP_FANOUT", "lb+defrag")];
         let (_, told) = config_json(&["ux1"], &variables)?;
-        let top = Command::new(COMMAND)
-            .args(["top", "ux1", "--once", "--json", "--interval", "0.1"])
-            .output()?;
-        let top: Value = serde_json::from_slice(&top.stdout)?;
+        let top = top_once("ux1")?;
         let (said, joined) = (&told["devices"][0], &top["devices"][0]["groups"][0]);
         assert_eq!(
             (&said["group"], &said["mode"]),
@@ -194,4 +191,43 @@ fn it_says_what_the_library_does() {
         Ok(())
     })
     .unwrap();
+}
+
+#[test]
+#[ignore = "needs root: namespaces, XDP"]
+fn it_says_what_the_host_gets_of_a_device_on_xdp() {
+    netns::within_new(|| {
+        Veth::new("ux0", "ux1", 1)?;
+        let scratch = Scratch::new()?;
+        let program = Program::tcpdump("ux1", scratch.file("out.pcap"))?.group(7, "flow");
+        let program = program.set("PCAP_DRIVER", "xdp").set("PCAP_CAPLEN", "96");
+        let _member = program.start(&scratch)?;
+        member::wait_for_members(7, 1)?;
+        let set = [("PCAP_DRIVER", "xdp"), ("PCAP_CAPLEN", "96")];
+        let variables = [("PCAP_GROUP", "7"), set[0], set[1]];
+        let (_, told) = config_json(&["ux1"], &variables)?;
+        let said = &told["devices"][0];
+        assert_eq!(
+            (&said["steal"], &said["outgoing"]),
+            (&"no".into(), &true.into())
+        );
+        let text = config(&["ux1"], &variables)?;
+        let text = String::from_utf8_lossy(&text.stdout).into_owned();
+        for line in ["host gets    every packet  ", "sent packets captured too  "] {
+            assert!(text.contains(line), "{text}");
+        }
+        // One receive queue, and half its ring for packets that the host sends.
+        let seen = top_once("ux1")?;
+        let ring = seen["devices"][0]["groups"][0]["members"][0]["ring_bytes"].as_u64();
+        let of_received = said["default_ring_bytes"].as_u64();
+        assert_eq!(ring, of_received.map(|bytes| bytes + bytes / 2));
+        Ok(())
+    })
+    .unwrap();
+}
+
+fn top_once(device: &str) -> Result<Value> {
+    let arguments = ["top", device, "--once", "--json", "--interval", "0.1"];
+    let top = Command::new(COMMAND).args(arguments).output()?;
+    Ok(serde_json::from_slice(&top.stdout)?)
 }

@@ -83,6 +83,9 @@ impl Member {
 
     /// The member has entered its group with this stake.
     pub(crate) fn hold(&mut self, stake: Stake) {
+        if let Some((_, _, rings)) = stake.on_xdp() {
+            self.words()[at::RING_BYTES].set(rings.len() as u64);
+        }
         self.stake = Some(Arc::new(stake));
     }
 

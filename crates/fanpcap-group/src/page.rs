@@ -119,6 +119,7 @@ pub(crate) fn content(
         read_taken: None,
         waits: false,
         joined_ns: clock::monotonic_ns(),
+        ring_bytes: 0,
         shared: None,
         last_look: LastLook::Never,
         steering: steering.map(Running::new),

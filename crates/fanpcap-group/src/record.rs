@@ -78,6 +78,8 @@ pub(crate) mod at {
     /// The same of what all groups on the device share: both ends of the dock's locker. 0 where
     /// the group has no dock.
     pub(crate) const DOCK: usize = 30;
+    /// Bytes of the rings that an engine fills for the member; 0: the socket has the ring.
+    pub(crate) const RING_BYTES: usize = 31;
     /// The title of the steering program: its name, or the beginning of its text.
     pub(crate) const TITLE: usize = 32;
     /// This member's counters of the steering program.
@@ -249,6 +251,8 @@ pub struct Record {
     pub waits: bool,
     /// When the member joined, nanoseconds of `CLOCK_MONOTONIC`; 0: unknown.
     pub joined_ns: u64,
+    /// Bytes of the rings that an engine fills for the member; 0: the socket has the ring.
+    pub ring_bytes: u64,
     /// Which descriptors of the process are what the members of its group share, and the dock's
     /// where the group has one.
     pub shared: Option<Vec<RawFd>>,
@@ -305,6 +309,7 @@ impl Record {
         };
         words[at::LOOKED_NS] = self.last_look.encode();
         words[at::JOINED_NS] = self.joined_ns;
+        words[at::RING_BYTES] = self.ring_bytes;
         let shared = self.shared.as_deref().map(shared_words);
         [words[at::SHARED], words[at::DOCK]] = shared.unwrap_or_default();
         if let Some(running) = &self.steering {
@@ -347,6 +352,7 @@ impl Record {
             read_taken: read_taken.map(|taken| taken.saturating_sub(earlier)),
             waits: is_idle && read_taken == taken,
             joined_ns: words[at::JOINED_NS],
+            ring_bytes: words[at::RING_BYTES],
             shared: shared_numbers(words[at::SHARED], words[at::DOCK]),
             last_look: LastLook::decode(words, taken.is_some()),
             steering: Running::decode(words).filter(|_| mode.kind == ModeKind::Program),

@@ -51,6 +51,8 @@ fn device(seen: &Entry) -> Value {
         },
         "driver": origins.driver.as_ref().map(|(_, engine)| engine.name()),
         "driver_from": origins.driver.as_ref().map(|(origin, _)| origin),
+        "steal": plan.and_then(|plan| plan.on_xdp.as_ref()).map(|it| it.steal.name()),
+        "outgoing": plan.and_then(|plan| plan.on_xdp.as_ref()).map(|it| it.outgoing),
         "is_read_by_fanpcap": plan.map(|plan| plan.is_read_by_us()),
         "caplen": plan.and_then(|plan| plan.caplen),
         "caplen_from": origins.caplen,

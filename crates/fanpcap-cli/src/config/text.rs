@@ -2,7 +2,7 @@
 
 use std::fmt::Write;
 
-use fanpcap_config::settings::Plan;
+use fanpcap_config::settings::{OnXdp, Plan, Steal};
 
 use super::{Entry, Overview, group, mode};
 
@@ -65,6 +65,9 @@ fn one(page: &mut String, device: &Entry) {
     if let Some((origin, engine)) = &origins.driver {
         line(page, "driver", engine.name(), Some(origin));
     }
+    if let Some(on_xdp) = &plan.on_xdp {
+        host(page, on_xdp);
+    }
     match plan.caplen {
         Some(caplen) => {
             let from = origins.caplen.as_deref();
@@ -81,6 +84,26 @@ fn one(page: &mut String, device: &Entry) {
         "ring",
         ring,
         Some("unless the application sets its size"),
+    );
+}
+
+/// Writes what the host gets of a device on the XDP engine, and whether what it sends is captured.
+fn host(page: &mut String, on_xdp: &OnXdp) {
+    let steal = on_xdp.steal.name();
+    let gets = match on_xdp.steal {
+        Steal::No => "every packet",
+        Steal::Yes | Steal::Force => "no packet of the device",
+    };
+    line(page, "host gets", gets, Some(&format!("steal = {steal}")));
+    let (sent, outgoing) = match on_xdp.outgoing {
+        true => ("captured too", "yes"),
+        false => ("not captured", "no"),
+    };
+    line(
+        page,
+        "sent packets",
+        sent,
+        Some(&format!("outgoing = {outgoing}")),
     );
 }
 

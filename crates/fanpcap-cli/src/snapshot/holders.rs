@@ -158,6 +158,7 @@ pub(crate) mod tests {
             read_taken: None,
             waits: false,
             joined_ns: 0,
+            ring_bytes: 0,
             shared: None,
             last_look: LastLook::Unknown,
             steering: None,

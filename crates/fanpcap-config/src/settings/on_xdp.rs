@@ -6,7 +6,7 @@ use crate::mode::{Mode, ModeKind};
 use crate::report::{Fault, quote};
 use crate::source::Source;
 
-/// Whether the packets that are captured still reach the host.
+/// Whether the host loses the packets that the device receives (`steal@DEVICE`).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Steal {
     /// The host gets them.
@@ -17,10 +17,21 @@ pub enum Steal {
     Force,
 }
 
+impl Steal {
+    /// The setting's value.
+    pub fn name(self) -> &'static str {
+        match self {
+            Steal::No => "no",
+            Steal::Yes => "yes",
+            Steal::Force => "force",
+        }
+    }
+}
+
 /// The plan of a handle on the XDP engine.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct OnXdp {
-    /// Whether the host loses the packets.
+    /// Whether the host loses the packets that the device receives.
     pub steal: Steal,
     /// Whether packets that the host sends are captured too.
     pub outgoing: bool,

@@ -25,6 +25,7 @@ pub(crate) fn record() -> Record {
         read_taken: None,
         waits: false,
         joined_ns: 44,
+        ring_bytes: 16 << 20,
         shared: Some(vec![7, 30_000, 0, 8]),
         last_look: LastLook::Unknown,
         steering: None,
