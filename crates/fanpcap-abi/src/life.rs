@@ -111,8 +111,8 @@ impl Handle for PcapHandle {
     }
 
     fn has_default_route(self) -> bool {
-        let devices = route::default_devices();
-        devices.is_ok_and(|devices| devices.contains(&self.ifindex()))
+        // Where the kernel does not tell, there may be one.
+        route::leads_through(self.ifindex()).unwrap_or(true)
     }
 
     fn take_over_on_xdp(self) -> Result<(), String> {

@@ -37,8 +37,10 @@ pub fn carries_default_route(ifindex: u32) -> io::Result<Option<Carrier>> {
 
 /// Picks a device of the default routes, and whether it is above the device `ifindex`.
 fn carrier(ifindex: u32, routes: &BTreeSet<u32>, links: &[Link]) -> Option<(u32, bool)> {
-    let own = below(ifindex, links);
-    let reach = routes.iter().map(|&device| (device, below(device, links)));
+    let own = link::below(ifindex, links);
+    let reach = routes
+        .iter()
+        .map(|&device| (device, link::below(device, links)));
     let mut shared = reach
         .filter(|(_, reach)| !reach.is_disjoint(&own))
         .map(|(device, reach)| (device, reach.contains(&ifindex)));
@@ -46,30 +48,6 @@ fn carrier(ifindex: u32, routes: &BTreeSet<u32>, links: &[Link]) -> Option<(u32,
     // Prefer the simplest reason.
     let above = shared.find(|(_, is_above)| *is_above);
     Some(above.filter(|_| !first.1).unwrap_or(first))
-}
-
-/// A device and all devices below it.
-fn below(upper: u32, links: &[Link]) -> BTreeSet<u32> {
-    let mut all = BTreeSet::from([upper]);
-    loop {
-        let mut more = BTreeSet::new();
-        for link in links {
-            if link.master.is_some_and(|master| all.contains(&master)) {
-                more.insert(link.index);
-            }
-            // For a veth this is the other end, and an index of another namespace has no meaning
-            // here.
-            let stands = all.contains(&link.index) && link.kind != "veth";
-            if stands && link.peer_namespace.is_none() {
-                more.extend(link.peer);
-            }
-        }
-        let before = all.len();
-        all.extend(more);
-        if all.len() == before {
-            return all;
-        }
-    }
 }
 
 #[cfg(test)]
@@ -84,22 +62,6 @@ mod tests {
             peer,
             ..Link::default()
         }
-    }
-
-    #[test]
-    fn ports_and_lower_devices_carry_what_is_above_them() {
-        // A VLAN on a bridge of a veth, whose other end is elsewhere, and of a bond's port.
-        let links = [
-            device(1, "vlan", None, Some(2)),
-            device(2, "bridge", None, None),
-            device(3, "veth", Some(2), Some(9)),
-            device(4, "bond", Some(2), None),
-            device(5, "", Some(4), None),
-            device(6, "", None, None),
-        ];
-        assert_eq!(below(1, &links), BTreeSet::from([1, 2, 3, 4, 5]));
-        assert_eq!(below(6, &links), BTreeSet::from([6]));
-        assert_eq!(below(4, &links), BTreeSet::from([4, 5]));
     }
 
     #[test]

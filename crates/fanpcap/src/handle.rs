@@ -89,7 +89,7 @@ pub trait Handle: Copy + PartialEq {
     /// Gives up what was prepared.
     fn leave_xdp(self);
 
-    /// Whether a default route leads through the handle's device.
+    /// Whether a default route leads through the handle's device, or may do.
     fn has_default_route(self) -> bool;
 
     /// Installs our reader in a handle that is activated silently and has joined its group on the

@@ -5,6 +5,7 @@
 //! drops. So neither is used.
 
 use crate::netlink::{Question, for_each_attribute, malformed, u16_at, u32_at};
+use std::collections::BTreeSet;
 use std::io;
 use std::os::fd::{AsRawFd, BorrowedFd};
 
@@ -117,6 +118,31 @@ pub fn links() -> io::Result<Vec<Link>> {
         Some(())
     })?;
     Ok(links)
+}
+
+/// A device and all devices below it, by which its frames may leave: the ports of a bridge, bond,
+/// team or VRF, and the device that a VLAN and the like stands on.
+pub fn below(upper: u32, links: &[Link]) -> BTreeSet<u32> {
+    let mut all = BTreeSet::from([upper]);
+    loop {
+        let mut more = BTreeSet::new();
+        for link in links {
+            if link.master.is_some_and(|master| all.contains(&master)) {
+                more.insert(link.index);
+            }
+            // For a veth this is the other end, and an index of another namespace has no meaning
+            // here.
+            let stands = all.contains(&link.index) && link.kind != "veth";
+            if stands && link.peer_namespace.is_none() {
+                more.extend(link.peer);
+            }
+        }
+        let before = all.len();
+        all.extend(more);
+        if all.len() == before {
+            return all;
+        }
+    }
 }
 
 /// Packets that the device with this index has counted, in both directions. For 0, the sum over all
@@ -289,6 +315,32 @@ mod tests {
         let all = packets(0).unwrap();
         assert!(packets(lo.index).unwrap() >= both && all >= both);
         assert!(packets(u32::MAX / 2).is_err());
+    }
+
+    fn device(index: u32, kind: &str, master: Option<u32>, peer: Option<u32>) -> Link {
+        Link {
+            index,
+            kind: kind.to_owned(),
+            master,
+            peer,
+            ..Link::default()
+        }
+    }
+
+    #[test]
+    fn ports_and_lower_devices_carry_what_is_above_them() {
+        // A VLAN on a bridge of a veth, whose other end is elsewhere, and of a bond's port.
+        let links = [
+            device(1, "vlan", None, Some(2)),
+            device(2, "bridge", None, None),
+            device(3, "veth", Some(2), Some(9)),
+            device(4, "bond", Some(2), None),
+            device(5, "", Some(4), None),
+            device(6, "", None, None),
+        ];
+        assert_eq!(below(1, &links), BTreeSet::from([1, 2, 3, 4, 5]));
+        assert_eq!(below(6, &links), BTreeSet::from([6]));
+        assert_eq!(below(4, &links), BTreeSet::from([4, 5]));
     }
 
     #[test]

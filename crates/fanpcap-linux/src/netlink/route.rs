@@ -4,6 +4,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 
+use crate::netlink::link;
 use crate::netlink::{Question, for_each_attribute, u16_at, u32_at};
 
 const ROUTES: Question = Question {
@@ -38,6 +39,17 @@ pub fn default_devices() -> io::Result<BTreeSet<u32>> {
         }
     }
     Ok(found.devices)
+}
+
+/// Whether the frames of a default route may come and go by the device `ifindex`: it is the route's
+/// device, or one below that, such as a bridge's port.
+///
+/// # Errors
+/// The kernel does not list its routes or its devices.
+pub fn leads_through(ifindex: u32) -> io::Result<bool> {
+    let links = link::links()?;
+    let is_below = |&device: &u32| link::below(device, &links).contains(&ifindex);
+    Ok(default_devices()?.iter().any(is_below))
 }
 
 /// The devices and next-hop objects of default routes.
@@ -194,5 +206,6 @@ mod tests {
     #[test]
     fn the_kernel_answers() {
         default_devices().unwrap();
+        assert!(!leads_through(u32::MAX).unwrap());
     }
 }

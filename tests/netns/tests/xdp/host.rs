@@ -2,7 +2,7 @@
 
 use anyhow::{Result, ensure};
 use fanpcap_netns::remains::on_wire_that_ends_clean;
-use fanpcap_netns::{Wire, ensure_each_once};
+use fanpcap_netns::{Wire, ensure_each_once, on_wire};
 use fanpcap_testkit::Direction;
 use fanpcap_testkit::member::{finish, wait_for_packets};
 use fanpcap_testkit::traffic::{self, Frame};
@@ -91,6 +91,24 @@ fn the_default_routes_device_is_stolen_only_by_force() -> Result<()> {
         );
         let forced = config(wire, "driver@vb = xdp\nsteal@vb = force\n")?;
         start_as(wire, wire.tcpdump()?.set("PCAP_CONFIG", forced))?.stop()?;
+        Ok(())
+    })
+}
+
+#[test]
+#[ignore = "needs root: run by make test"]
+fn a_device_below_that_of_the_default_route_is_stolen_only_by_force() -> Result<()> {
+    on_wire(1, |wire| {
+        ip("link add b7 type bridge")?;
+        ip("link set vb master b7")?;
+        ip("link set b7 up")?;
+        ip("addr add 10.9.9.1/24 dev b7")?;
+        ip("route add default via 10.9.9.2 dev b7 onlink")?;
+        let stealing = config(wire, "driver@vb = xdp\nsteal@vb = yes\n")?;
+        let stealing = wire.tcpdump()?.set("PCAP_CONFIG", stealing);
+        let refused = stealing.run(&wire.scratch)?;
+        let expected = "steal@DEVICE = force";
+        ensure!(refused.said.contains(expected), "{}", refused.said);
         Ok(())
     })
 }
