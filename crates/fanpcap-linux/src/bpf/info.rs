@@ -27,17 +27,6 @@ pub(super) fn of<T: Described>(fd: BorrowedFd<'_>) -> io::Result<T> {
     Ok(described)
 }
 
-/// Whether there is a BPF link behind `fd` (kernel/bpf/syscall.c, `bpf_link_show_fdinfo`).
-pub(super) fn is_link(fd: BorrowedFd<'_>) -> io::Result<bool> {
-    let text = in_proc(fd)?;
-    Ok(text.lines().any(|line| line.starts_with("link_type:")))
-}
-
-/// What /proc shows of the object behind `fd`.
-fn in_proc(fd: BorrowedFd<'_>) -> io::Result<String> {
-    fs::read_to_string(format!("/proc/thread-self/fdinfo/{}", fd.as_raw_fd()))
-}
-
 /// Kind and size of a map, in the kernel's numbers (linux/bpf.h).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Shape {
@@ -76,7 +65,7 @@ impl Shape {
 
     /// The same from /proc (kernel/bpf/syscall.c, `bpf_map_show_fdinfo`).
     fn from_proc(fd: BorrowedFd<'_>) -> io::Result<Self> {
-        let text = in_proc(fd)?;
+        let text = fs::read_to_string(format!("/proc/thread-self/fdinfo/{}", fd.as_raw_fd()))?;
         let no_map = || io::Error::from_raw_os_error(libc::EINVAL);
         Self::parse(&text).ok_or_else(no_map)
     }

@@ -55,7 +55,7 @@ impl Attached {
     /// The link of a BPF program at this hook behind `fd`, which comes from another process.
     ///
     /// # Errors
-    /// `InvalidData` when it is no such link; `NotFound` without /proc.
+    /// `InvalidData` when it is no such link.
     pub fn open(fd: OwnedFd, hook: Hook) -> io::Result<Self> {
         let attached = Self { link: fd };
         let kind = match hook {
@@ -63,8 +63,7 @@ impl Attached {
             Hook::Egress => LINK_TCX,
         };
         // The number of a link's type may be that of a BPF program's.
-        let is_link = info::is_link(attached.link.as_fd())?;
-        if is_link && attached.info()?.kind == kind {
+        if attached.is_link() && attached.info()?.kind == kind {
             return Ok(attached);
         }
         let text = "it is no BPF link of such a program";
@@ -76,9 +75,21 @@ impl Attached {
     /// # Errors
     /// `ENOLINK` when the device is gone or the link was detached.
     pub fn replace(&self, program: &LoadedProgram) -> io::Result<()> {
+        self.update(program.as_fd().as_raw_fd().unsigned_abs())
+    }
+
+    /// Whether the descriptor is a link: the kernel looks at the link before the BPF program, of
+    /// which there is none (kernel/bpf/syscall.c, `link_update`). /proc would tell it too, but
+    /// applications may have changed their root directory.
+    fn is_link(&self) -> bool {
+        let error = self.update(u32::MAX).err();
+        error.is_some_and(|error| error.raw_os_error() == Some(libc::EBADF))
+    }
+
+    fn update(&self, program: u32) -> io::Result<()> {
         let mut attr = LinkUpdate {
             link: number(&self.link),
-            program: program.as_fd().as_raw_fd().unsigned_abs(),
+            program,
             flags: 0,
             old: 0,
         };
@@ -190,6 +201,32 @@ mod tests {
     fn verdict(verdict: i32) -> LoadedProgram {
         let code = [Instruction::set(0, verdict), Instruction::exit()];
         LoadedProgram::load(ProgramKind::Xdp, "verdict", &code).unwrap()
+    }
+
+    #[test]
+    #[ignore = "needs root: eBPF, a network namespace"]
+    fn a_link_is_known_without_the_files_of_proc() {
+        let own_namespace = || {
+            // SAFETY: takes plain numbers; both are this thread's alone.
+            let rc = unsafe { libc::unshare(libc::CLONE_NEWNET | libc::CLONE_FS) };
+            assert_eq!(rc, 0);
+            let index = crate::interface::index("lo").unwrap();
+            let program = verdict(2);
+            let attached = program.attach(index, Hook::Generic).unwrap();
+            let room = std::env::temp_dir().join(format!("fanpcap-link.{}", std::process::id()));
+            std::fs::create_dir(&room).unwrap();
+            std::os::unix::fs::chroot(&room).unwrap();
+            let open = |fd: BorrowedFd<'_>, hook| Attached::open(fd.try_clone_to_owned()?, hook);
+            let file = std::fs::File::open("/").unwrap();
+            assert!(open(file.as_fd(), Hook::Generic).is_err());
+            assert!(open(program.as_fd(), Hook::Generic).is_err());
+            assert!(open(attached.as_fd(), Hook::Egress).is_err());
+            let again = open(attached.as_fd(), Hook::Generic).unwrap();
+            assert_eq!(again.program_id().unwrap(), program.id().unwrap());
+            room
+        };
+        let room = std::thread::spawn(own_namespace).join().unwrap();
+        std::fs::remove_dir(room).unwrap();
     }
 
     #[test]
