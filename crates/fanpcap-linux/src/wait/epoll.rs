@@ -166,14 +166,16 @@ impl AnyOf {
     /// readable anyway. They are of [`AnyOf::new`] or [`AnyOf::add`].
     ///
     /// # Errors
-    /// What epoll and timerfd say.
+    /// What epoll and timerfd say. One of the descriptors that can't be set keeps no other from it,
+    /// nor the time.
     pub fn set<'a>(
         &self,
         watched: impl Iterator<Item = (BorrowedFd<'a>, bool)>,
         after: Option<Duration>,
     ) -> io::Result<()> {
+        let mut done = Ok(());
         for (fd, is_watched) in watched {
-            self.epoll.set(fd, is_watched)?;
+            done = done.and(self.epoll.set(fd, is_watched));
         }
         // Zero would stop the timer.
         let after = after.map_or(Duration::ZERO, |after| after.max(Duration::from_nanos(1)));
@@ -183,7 +185,8 @@ impl AnyOf {
         };
         let fd = self.timer.as_raw_fd();
         // SAFETY: the new value is live for the call, and no old one is asked for.
-        check(unsafe { libc::timerfd_settime(fd, 0, &raw const timer, null_mut()) })
+        let set = check(unsafe { libc::timerfd_settime(fd, 0, &raw const timer, null_mut()) });
+        done.and(set)
     }
 }
 
@@ -219,5 +222,18 @@ mod tests {
         drop(second.write);
         assert!(hangs_up(second.read.as_fd()));
         assert!(outer.is_ready().unwrap());
+    }
+
+    #[test]
+    fn the_time_is_set_also_where_a_descriptor_is_not_watched() {
+        let [pipe, other] = [Pipe::new().unwrap(), Pipe::new().unwrap()];
+        let any = AnyOf::new([pipe.read.as_fd()].into_iter()).unwrap();
+        let both = [(other.read.as_fd(), true), (pipe.read.as_fd(), false)];
+        let set = any.set(both.into_iter(), Some(Duration::ZERO));
+        assert_eq!(set.unwrap_err().raw_os_error(), Some(libc::ENOENT));
+        let end = std::time::Instant::now() + Duration::from_secs(2);
+        while !any.is_ready().unwrap() {
+            assert!(std::time::Instant::now() < end);
+        }
     }
 }
