@@ -187,7 +187,8 @@ impl Records {
             lane.give();
         }
         let record = lane.take(next)?;
-        self.taken += 1;
+        // A dead reader may have left any number.
+        self.taken = self.taken.wrapping_add(1);
         self.last = next.stamp;
         let stamp = self.wall.time_of(next.stamp);
         let link = &self.links[usize::from(record.flags & OUTGOING)];
@@ -238,7 +239,7 @@ impl Records {
         self.give_all();
         Some(Drained {
             last_ns: self.last,
-            records: self.taken - self.before,
+            records: self.taken.wrapping_sub(self.before),
             bytes: bytes.unwrap_or(0),
         })
     }

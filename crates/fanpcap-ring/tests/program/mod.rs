@@ -2,6 +2,8 @@
 #![allow(dead_code, reason = "each test uses a part")]
 #![allow(unreachable_pub, reason = "a module of tests")]
 
+pub mod hostile;
+
 use fanpcap_linux::bpf::RingMapping;
 use fanpcap_ring::{LinkInfo, Records};
 use std::ptr::NonNull;

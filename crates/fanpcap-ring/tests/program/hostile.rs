@@ -1,0 +1,121 @@
+//! Ring buffers whose memory others write while it is read: whatever they write, what is read lies
+//! within the ring buffers, and all reading ends.
+
+use super::{DEVICE, LEN, OFFSET, Program, device};
+use fanpcap_ring::{Corrupt, Frame, Records, Remains};
+
+/// Reads at most so often until a snapshot is spent: each read takes a record's room, or all that is
+/// left of a lane.
+const READS_MAX: usize = 2 * LEN / 8 + 4;
+
+/// What is done, as the bytes of a test say.
+struct Script<'a>(&'a [u8]);
+
+impl Script<'_> {
+    fn take<const N: usize>(&mut self) -> Option<[u8; N]> {
+        let (taken, rest) = self.0.split_first_chunk()?;
+        self.0 = rest;
+        Some(*taken)
+    }
+
+    fn byte(&mut self) -> Option<u8> {
+        self.take().map(|[byte]| byte)
+    }
+
+    fn short(&mut self) -> Option<u64> {
+        self.take().map(|bytes| u16::from_le_bytes(bytes).into())
+    }
+
+    /// A position near the begin, or any.
+    fn position(&mut self) -> Option<u64> {
+        let near = self.short()?;
+        match near {
+            0xffff => self.take().map(u64::from_le_bytes),
+            near => Some(near),
+        }
+    }
+
+    /// Writes somewhere into a lane.
+    fn write(&mut self, lane: &Program) -> Option<()> {
+        match self.byte()? % 6 {
+            0 => lane.set_producer(self.position()?),
+            1 => lane.set_read(self.position()?),
+            2 => lane.put(self.short()? & !7, &self.take::<4>()?),
+            3 => lane.put(self.short()?, &self.take::<8>()?),
+            // A record, and the producer's position behind it.
+            4 => {
+                let (at, len) = (lane.producer(), self.short()? & 1023);
+                lane.put(at, &u32::try_from(len).ok()?.to_le_bytes());
+                lane.put(at.wrapping_add(8), &self.take::<8>()?);
+                let captured = self.short()? & 1023;
+                lane.put(at.wrapping_add(16), &captured.to_le_bytes());
+                lane.set_producer(at.wrapping_add((len + 8).next_multiple_of(8)));
+            }
+            _ => lane.put(self.short()?, &[self.byte()?; 64]),
+        }
+        Some(())
+    }
+}
+
+/// Looks at all of a frame. True if there is one, or garbage in the place of one.
+fn look(found: Result<Option<Frame<'_>>, Corrupt>) -> bool {
+    if let Ok(Some(frame)) = &found {
+        let sum: u64 = frame.data().iter().map(|&byte| u64::from(byte)).sum();
+        assert!(frame.data().len() <= LEN && sum <= 255 * LEN as u64);
+        let _ = (frame.link(), frame.tag_inside(), frame.filter());
+        let _ = (frame.stamp(), frame.wire_len());
+    }
+    !matches!(found, Ok(None))
+}
+
+/// Reads until the snapshot is spent.
+fn drain(records: &mut Records) {
+    let mut reads = 0;
+    while look(records.next_frame()) {
+        reads += 1;
+        assert!(reads <= READS_MAX, "no end");
+    }
+}
+
+/// Reads what a dead reader has left to the end.
+fn read_out(lanes: &[Program], taken: u64) {
+    let copies = lanes.iter().map(Program::copy).collect();
+    let records = Records::new(copies, &DEVICE, || OFFSET).expect("a lane");
+    let mut remains = Remains::of_records(records, taken);
+    let mut reads = 0;
+    while remains.head().is_some() {
+        look(remains.next_frame());
+        reads += 1;
+        assert!(reads <= READS_MAX, "no end");
+    }
+    let _ = (remains.is_half_full(), remains.taken());
+}
+
+/// Writes and reads as `bytes` say.
+pub fn run(bytes: &[u8]) {
+    let mut script = Script(bytes);
+    let count = 1 + usize::from(script.byte().unwrap_or(0) & 1);
+    let (lanes, mut records) = device(count);
+    while let Some(step) = script.byte() {
+        let lane = &lanes[usize::from(step >> 4) % count];
+        match step & 15 {
+            0..8 => {
+                if script.write(lane).is_none() {
+                    break;
+                }
+            }
+            8 => _ = records.open(),
+            9..12 if records.is_open() => _ = look(records.next_frame()),
+            12 if records.is_open() => _ = records.peek(),
+            13 => drop(records.release()),
+            14 => read_out(&lanes, script.position().unwrap_or(0)),
+            _ => _ = (records.is_ready(), records.is_filling(), records.unread()),
+        }
+    }
+    read_out(&lanes, u64::MAX);
+    records.open();
+    if records.is_open() {
+        drain(&mut records);
+    }
+    records.release();
+}
