@@ -3,6 +3,7 @@
 
 use super::engine::{self, Xdp};
 use super::leg::Leg;
+use super::prepared::ensure_sees_sent;
 use super::same::{ensure_none_differs, other_program};
 use super::{JoinError, Newcomer, ProgramError, XdpError};
 use crate::faults;
@@ -272,6 +273,7 @@ impl<'a> Entry<'a> {
         let (Some(on_xdp), Some(asked)) = (&shared.on_xdp, self.newcomer.asks_xdp()) else {
             return Ok(None);
         };
+        ensure_sees_sent(on_xdp, asked.outgoing)?;
         let lanes = on_xdp.program().lanes();
         let rings = MemberRings::create(asked.snaplen, asked.bytes, lanes, asked.outgoing);
         let rings = rings.map_err(XdpError::Rings)?;

@@ -62,9 +62,8 @@ pub fn prepare(
         Group::Number(number) if has_members(number, ifindex)? => None,
         Group::Number(_) | Group::New => Some(new_shared(&dock, ifindex, steering)?),
     };
-    let on_xdp = shared.as_ref().and_then(|shared| shared.on_xdp.as_ref());
-    if outgoing && on_xdp.is_some_and(|it| !it.program().sees_sent()) {
-        return Err(XdpError::Unavailable(Unavailable::Sent).into());
+    if let Some(on_xdp) = shared.as_ref().and_then(|shared| shared.on_xdp.as_ref()) {
+        ensure_sees_sent(on_xdp, outgoing)?;
     }
     Ok(Prepared {
         dock,
@@ -85,6 +84,14 @@ impl Prepared {
         let shared = prepared.map_or_else(|| new_shared(&self.dock, ifindex, steering), Ok)?;
         shared.table().begin(key);
         Ok(shared)
+    }
+}
+
+/// Checks that the group's BPF programs see the packets that the host sends, if a member wants them.
+pub(super) fn ensure_sees_sent(on_xdp: &OnXdp, outgoing: bool) -> Result<(), XdpError> {
+    match outgoing && !on_xdp.program().sees_sent() {
+        true => Err(XdpError::Unavailable(Unavailable::Sent)),
+        false => Ok(()),
     }
 }
 
