@@ -86,7 +86,8 @@ impl Berth {
         let [number, steals, ..] = word.to_le_bytes();
         let mut descriptors = descriptors.into_iter();
         Some(Self {
-            number,
+            // One that is none would keep all others from being served.
+            number: Some(number).filter(|&number| u32::from(number) < BERTHS)?,
             steals: steals != 0,
             lifeline: descriptors.next()?,
             program: descriptors.next()?,

@@ -81,14 +81,15 @@ impl Estate {
         }
     }
 
-    /// Adds what the kernel has counted last to the page. The kernel clears its counters when they
-    /// are read.
+    /// Adds what the kernel has counted last to the page. The kernel clears a socket's counters when
+    /// they are read. Those of the engine on XDP go on, so that they replace what the page says: the
+    /// member must be gone, as it would add to the page what it has not told yet.
     pub(crate) fn count_last(&self, shared: &Shared) -> bool {
         let table = shared.table();
         if let Some(on_xdp) = &shared.on_xdp {
             let slot = table.slot_of(self.cookie);
             let counted = slot.map(|slot| on_xdp.counted(table, slot));
-            for (at, count) in at::BY_US.into_iter().zip(counted.unwrap_or_default()) {
+            for (at, count) in at::BY_US.into_iter().zip(counted.into_iter().flatten()) {
                 self.words[at].set(count);
             }
             return counted.is_some();

@@ -157,8 +157,8 @@ impl Device {
             [(_, only)] => {
                 let program = only.try_clone()?;
                 let program = LoadedProgram::open(program, ProgramKind::Xdp)?;
-                self.link.replace(&program)?;
                 self.set_root(0);
+                self.link.replace(&program)?;
             }
             _ => self.serve_by_root(wanted)?,
         }
@@ -185,6 +185,9 @@ impl Device {
         if let Some(has_root) = number(&self.settings, settings::HAS_ROOT) {
             has_root.store(1, Ordering::SeqCst);
         }
+        // Who dies before the last of these steps leaves the root's berths told too few, never too
+        // many.
+        self.set_root(self.root() & berths);
         self.link.replace(&root)?;
         self.set_root(berths);
         Ok(())

@@ -118,6 +118,17 @@ fn a_full_dock_and_a_device_that_refuses_leave_the_others_as_they_are() {
 }
 
 #[test]
+fn a_berth_that_is_none_keeps_no_group_from_the_device() {
+    let dock = Dock::new(Noted::new(), 7).unwrap();
+    let (group, stray) = (Group::new(), Group::new());
+    let parts = [stray.0.read.as_fd(), stray.1.read.as_fd()];
+    dock.locker.put(Berth::deposit(16, true), &parts).unwrap();
+    assert_eq!(group.moor(&dock).unwrap(), Some(0));
+    assert_eq!(*dock.device.served.borrow(), [(0, group.program())]);
+    assert!(!dock.device.steals.get());
+}
+
+#[test]
 fn another_devices_dock_and_another_locker_are_none() {
     let dock = Dock::new(Noted::new(), 7).unwrap();
     let ends = || dock.ends().map(|end| end.try_clone_to_owned().unwrap());
