@@ -8,8 +8,10 @@ use anyhow::{Context, Result};
 use crate::{stage, tree, uninstall};
 
 /// Documents for users, beside the manual pages.
-const DOCUMENTS: [&str; 10] = [
+const DOCUMENTS: [&str; 12] = [
     "guide.md",
+    "doctor.md",
+    "doctor-json.md",
     "peers.md",
     "benchmarks.md",
     "programs.md",

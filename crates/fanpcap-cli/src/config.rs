@@ -35,20 +35,21 @@ pub(crate) struct Arguments {
 }
 
 /// Everything that the command prints.
-struct Overview {
+pub(crate) struct Overview {
     /// The config file that is read, and whether PCAP_CONFIG names it.
     file: Option<(String, bool)>,
     /// The user asked for one device.
     is_one: bool,
     /// Each device, or the error of the settings as a whole.
-    devices: Result<Vec<Entry>, Report>,
+    pub(crate) devices: Result<Vec<Entry>, Report>,
     /// Settings that have no effect on any device.
     ignored: Vec<Ignored>,
 }
 
 /// A device.
-struct Entry {
-    explained: Explained,
+pub(crate) struct Entry {
+    /// Its settings.
+    pub(crate) explained: Explained,
     /// The network device exists.
     is_there: bool,
     /// The mode where the settings give none.
@@ -57,7 +58,7 @@ struct Entry {
 
 impl Overview {
     /// The errors, each once.
-    fn errors(&self) -> Vec<&Report> {
+    pub(crate) fn errors(&self) -> Vec<&Report> {
         let devices = match &self.devices {
             Err(report) => return vec![report],
             Ok(devices) => devices.iter(),
@@ -73,7 +74,7 @@ impl Overview {
 
     /// Settings without effect; for a single device also those that another setting overrides on
     /// it.
-    fn ignored(&self) -> Vec<&Ignored> {
+    pub(crate) fn ignored(&self) -> Vec<&Ignored> {
         let devices = self.devices.iter().flatten();
         let of_devices = devices.flat_map(|device| &device.explained.ignored);
         let mut ignored: Vec<&Ignored> = Vec::new();
@@ -101,7 +102,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode> {
 }
 
 /// Reads the settings as the library does and resolves them for the devices.
-fn look(device: Option<&str>) -> Overview {
+pub(crate) fn look(device: Option<&str>) -> Overview {
     let environment = Environment::whole(process::is_secure());
     let settings = Settings::load(&environment);
     let mut interfaces = interface::names();

@@ -19,6 +19,7 @@ mod run;
 mod system;
 mod top;
 mod group;
+mod doctor;
 
 use std::env;
 use std::ffi::OsString;
@@ -41,6 +42,7 @@ enum Command {
     Top(top::Arguments),
     Group(group::Arguments),
     Config(config::Arguments),
+    Doctor(doctor::Arguments),
     Metrics(metrics::Arguments),
     Capture(capture::Arguments),
     Gen(generate::Arguments),
@@ -74,6 +76,7 @@ fn run(words: Vec<OsString>) -> Result<ExitCode> {
         Command::Top(arguments) => top::run(&arguments),
         Command::Group(arguments) => group::run(&arguments),
         Command::Config(arguments) => config::run(&arguments),
+        Command::Doctor(arguments) => doctor::run(&arguments),
         Command::Metrics(arguments) => metrics::run(&arguments),
         Command::Capture(arguments) => capture::run(&arguments),
         Command::Gen(arguments) => generate::run(&arguments),

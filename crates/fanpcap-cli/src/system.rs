@@ -90,6 +90,22 @@ pub(crate) fn disable(arguments: &Disable) -> Result<ExitCode> {
     for_shell(&line, notes)
 }
 
+/// The libpcap that the loader has for every program of this machine.
+///
+/// # Errors
+/// ldconfig can't be run.
+pub(crate) fn loaded_by_all() -> Result<Option<PathBuf>> {
+    let directory = library::directory().unwrap_or_default();
+    let found = Loader::new(Path::new("/")).found(&directory)?;
+    Ok(found.into_iter().next())
+}
+
+/// Whether the running kernel has AppArmor's profile of tcpdump, and the profile lacks what members
+/// of a group need.
+pub(crate) fn apparmor_hinders() -> bool {
+    Profile::find(Path::new("/")).is_some_and(|profile| profile.hinders())
+}
+
 /// Does the work, then prints its messages, also those from before an error: standard output may
 /// close at any time, and must not stop the work.
 fn told(work: impl FnOnce(&mut String) -> Result<()>) -> Result<ExitCode> {

@@ -47,6 +47,13 @@ pub struct Foreign {
     mode: u32,
 }
 
+impl Foreign {
+    /// The file or directory.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+}
+
 impl fmt::Display for Foreign {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { path, user, mode } = self;

@@ -1,5 +1,5 @@
-//! Files: directories held by descriptor, locks, mapped counters, and notices of files that come
-//! and go.
+//! Files: directories held by descriptor, locks, mapped counters, programs' privileges, and notices
+//! of files that come and go.
 
 pub mod directory;
 pub mod shared;
@@ -7,3 +7,4 @@ pub mod lock;
 pub mod inotify;
 pub mod sealed;
 pub mod sysfs;
+pub mod privileged;

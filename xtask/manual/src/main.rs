@@ -14,7 +14,7 @@ use clap::Command;
 use clap_mangen::Man;
 
 /// Hand-written sections beyond the options, by page.
-const SECTIONS: [(&str, &str); 6] = [
+const SECTIONS: [(&str, &str); 7] = [
     ("fanpcap", include_str!("../../../docs/man/fanpcap.in")),
     (
         "fanpcap-enable",
@@ -23,6 +23,10 @@ const SECTIONS: [(&str, &str); 6] = [
     (
         "fanpcap-disable",
         include_str!("../../../docs/man/fanpcap-disable.in"),
+    ),
+    (
+        "fanpcap-doctor",
+        include_str!("../../../docs/man/fanpcap-doctor.in"),
     ),
     (
         "fanpcap-group",

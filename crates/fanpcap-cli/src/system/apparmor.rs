@@ -61,6 +61,13 @@ impl Profile {
         self.root.join(LOCAL)
     }
 
+    /// Whether the kernel enforces the profile without our block.
+    pub(crate) fn hinders(&self) -> bool {
+        let is_loaded = self.kernel.as_ref().is_some_and(Kernel::has_tcpdump);
+        let local = read(&self.file()).ok().flatten().unwrap_or_default();
+        is_loaded && !local.contains(END)
+    }
+
     /// Adds the block for the library in `directory` and the rules in `rules`, if it is missing.
     ///
     /// # Errors

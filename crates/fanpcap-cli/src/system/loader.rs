@@ -128,7 +128,11 @@ impl Loader {
         self.ldconfig(&[]).map(|_| ())
     }
 
-    fn found(&self, directory: &Path) -> Result<Vec<PathBuf>> {
+    /// The libraries with our soname, the preferred one first.
+    ///
+    /// # Errors
+    /// ldconfig can't be run.
+    pub(crate) fn found(&self, directory: &Path) -> Result<Vec<PathBuf>> {
         Ok(listed(&self.ldconfig(&["-p"])?, directory))
     }
 

@@ -1,0 +1,127 @@
+//! `fanpcap doctor`: what goes wrong with captures, before it does, and what mends it.
+
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::time::Duration;
+
+use anyhow::{Context, Result};
+use clap::{Args, ValueHint};
+use fanpcap_linux::process::netns;
+use serde::Serialize;
+
+use crate::streams;
+
+mod finding;
+mod machine;
+mod privileges;
+mod device;
+mod groups;
+mod settings;
+mod library;
+mod facts;
+mod text;
+
+use finding::Finding;
+
+/// Finds what loses packets, splits flows or costs time, and says what mends it
+///
+/// It looks at a device, its groups and their members, the settings, the library that applications
+/// load, the privileges of the caller and the machine, twice within a second, and changes nothing.
+/// Each finding says what is the case, where, why it matters, and the command that mends it. The
+/// exit status is 3 if packets are lost or captures refused, and 0 if not; 1 if doctor could not
+/// look.
+#[derive(Args, Debug)]
+pub(crate) struct Arguments {
+    /// The device; all that have packet sockets if there is none
+    #[arg(value_name = "DEV", value_hint = ValueHint::Other)]
+    device: Option<String>,
+    /// A program that is to capture: whether it would load the library
+    #[arg(long, value_name = "FILE")]
+    program: Option<PathBuf>,
+    /// Print one JSON object (docs/doctor-json.md)
+    #[arg(long)]
+    json: bool,
+}
+
+/// Between the two looks.
+const WHILE: Duration = Duration::from_secs(1);
+
+/// The exit status if packets are lost.
+const LOST: u8 = 3;
+
+/// Version of the JSON's form: a field that is new leaves it, one that changes or goes raises it.
+const SCHEMA: u32 = 1;
+
+/// The JSON.
+#[derive(Serialize)]
+struct Told<'a> {
+    schema: u32,
+    network_namespace: u64,
+    device: Option<&'a str>,
+    loses_packets: bool,
+    findings: &'a [Finding],
+}
+
+/// Runs `fanpcap doctor`.
+pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode> {
+    let asked = arguments.device.as_deref();
+    let facts = facts::read(asked, arguments.program.as_deref(), WHILE)?;
+    let findings = facts.findings();
+    let loses_packets = findings.iter().any(|it| it.effect.loses_packets());
+    let text = match arguments.json {
+        true => {
+            let told = Told {
+                schema: SCHEMA,
+                network_namespace: netns::inode().context("this process's network namespace")?,
+                device: asked,
+                loses_packets,
+                findings: &findings,
+            };
+            serde_json::to_string(&told).context("writing JSON")? + "\n"
+        }
+        false => text::page(&facts.looked_at(), &findings),
+    };
+    streams::print(&text)?;
+    Ok(match loses_packets {
+        true => ExitCode::from(LOST),
+        false => ExitCode::SUCCESS,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    /// The manual's page of the findings.
+    const PAGE: &str = include_str!("../../../docs/doctor.md");
+
+    const SOURCES: [&str; 6] = [
+        include_str!("doctor/machine.rs"),
+        include_str!("doctor/privileges.rs"),
+        include_str!("doctor/device.rs"),
+        include_str!("doctor/groups.rs"),
+        include_str!("doctor/settings.rs"),
+        include_str!("doctor/library.rs"),
+    ];
+
+    /// The strings behind `before` in a source.
+    fn behind<'a>(source: &'a str, before: &'a str) -> impl Iterator<Item = &'a str> {
+        let rests = source
+            .match_indices(before)
+            .map(move |(at, _)| &source[at + before.len()..]);
+        rests.filter_map(|rest| rest.trim_start().strip_prefix('"')?.split('"').next())
+    }
+
+    #[test]
+    fn the_manual_has_each_finding_and_no_other() {
+        let mut found: Vec<&str> = Vec::new();
+        for source in SOURCES {
+            let source = source.split("mod tests").next().unwrap_or_default();
+            found.extend(behind(source, "name:").chain(behind(source, ".finding(")));
+        }
+        found.sort_unstable();
+        found.dedup();
+        let row = |line: &'static str| line.strip_prefix("| `")?.split('`').next();
+        let mut told: Vec<&str> = PAGE.lines().filter_map(row).collect();
+        told.sort_unstable();
+        assert_eq!(told, found);
+    }
+}

@@ -1,0 +1,208 @@
+//! A device: whether packets reach it, what sees them before captures do, and on how many CPUs.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use fanpcap_linux::bpf;
+use fanpcap_linux::netlink::link::{self, Link, xdp_mode};
+
+use super::finding::{Effect, Finding, word};
+
+/// Facts of a device.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Device {
+    /// The device itself.
+    pub(super) link: Link,
+    /// A veth's other end, if it is in this network namespace.
+    pub(super) peer: Option<Link>,
+    /// The name of its XDP program; `None` without one, or if the kernel does not tell it.
+    pub(super) xdp_name: Option<String>,
+    /// Packets that it had no room for while doctor looked.
+    pub(super) missed: u64,
+    /// Its receive queues: whether the kernel spreads their packets over CPUs (RPS).
+    pub(super) queues: Vec<bool>,
+    /// CPUs of the machine.
+    pub(super) cpus: usize,
+    /// Several members share its packets, or the settings make them.
+    pub(super) is_shared: bool,
+}
+
+const IFF_UP: u32 = 1;
+const IFF_LOOPBACK: u32 = 1 << 3;
+const IFF_LOWER_UP: u32 = 1 << 16;
+
+impl Device {
+    /// Facts of the device of this link. `before` is the same device when doctor began to look,
+    /// `all` are the devices of the namespace, `root` is `/` but in tests.
+    pub(super) fn read(root: &Path, link: &Link, before: &Link, all: &[Link]) -> Self {
+        let is_here = link.kind == "veth" && link.peer_namespace.is_none();
+        let peer = link.peer.filter(|_| is_here);
+        let since = |count: fn(&Link) -> u64| count(link).saturating_sub(count(before));
+        Self {
+            peer: peer.and_then(|peer| all.iter().find(|it| it.index == peer).cloned()),
+            xdp_name: link.xdp.and_then(|xdp| bpf::program_name(xdp.program).ok()),
+            missed: since(|it| it.counters.rx_missed) + since(|it| it.counters.rx_fifo),
+            queues: queues(root, link),
+            cpus: cpus(root),
+            is_shared: false,
+            link: link.clone(),
+        }
+    }
+
+    /// The device's name as a word of the shell.
+    pub(super) fn word(&self) -> String {
+        word(&self.link.name)
+    }
+
+    /// What is wrong with the device.
+    pub(super) fn findings(&self) -> Vec<Finding> {
+        let all = [self.state(), self.xdp(), self.missed(), self.one_cpu()];
+        all.into_iter().flatten().collect()
+    }
+
+    /// A finding about this device.
+    pub(super) fn finding(&self, name: &'static str, effect: Effect, told: [String; 3]) -> Finding {
+        let [what, why, fix] = told;
+        Finding {
+            name,
+            effect,
+            place: self.link.name.clone(),
+            what,
+            why,
+            fix,
+        }
+    }
+
+    fn state(&self) -> Option<Finding> {
+        let flags = self.link.flags;
+        if flags & IFF_UP == 0 {
+            let told = [
+                "the device is down".to_owned(),
+                "no packet arrives, and a capture that is opened on it gets an error".to_owned(),
+                format!("ip link set dev {} up", self.word()),
+            ];
+            return Some(self.finding("down", Effect::Loses, told));
+        }
+        if flags & (IFF_LOWER_UP | IFF_LOOPBACK) != 0 {
+            return None;
+        }
+        let why = "no packet arrives: captures run, and stay empty";
+        let (what, fix) = match &self.peer {
+            Some(peer) if peer.flags & IFF_UP == 0 => (
+                format!("its other end, {}, is down", peer.name),
+                format!("ip link set dev {} up", word(&peer.name)),
+            ),
+            _ => (
+                "the link is down: nothing is at its other end".to_owned(),
+                format!(
+                    "ethtool {}    # shows the link: cable, transceiver, other end",
+                    self.word()
+                ),
+            ),
+        };
+        Some(self.finding("no-link", Effect::Loses, [what, why.to_owned(), fix]))
+    }
+
+    fn xdp(&self) -> Option<Finding> {
+        let xdp = self.link.xdp?;
+        let name = self.xdp_name.as_deref()?;
+        if name.starts_with("fanpcap_") {
+            return None;
+        }
+        let hook = match xdp.mode {
+            xdp_mode::GENERIC => "xdpgeneric",
+            xdp_mode::HARDWARE => "xdpoffload",
+            _ => "xdpdrv",
+        };
+        let told = [
+            format!(
+                "it has an XDP program of somebody else's, {name} (id {})",
+                xdp.program
+            ),
+            "what that program drops or redirects reaches no capture, and no capture counts it; \
+             the engine on XDP can't have the device"
+                .to_owned(),
+            format!(
+                "ip link set dev {} {hook} off    # or end the application that attached it",
+                self.word()
+            ),
+        ];
+        Some(self.finding("foreign-xdp", Effect::Loses, told))
+    }
+
+    fn missed(&self) -> Option<Finding> {
+        if self.missed == 0 {
+            return None;
+        }
+        let told = [
+            format!("it had no room for {} packets while doctor looked", self.missed),
+            "they are lost before any capture: the CPUs that receive are too slow, or not called in time"
+                .to_owned(),
+            format!("ethtool -G {} rx 4096", self.word()),
+        ];
+        Some(self.finding("device-drops", Effect::Loses, told))
+    }
+
+    fn one_cpu(&self) -> Option<Finding> {
+        if !self.is_shared || self.queues != [false] || self.cpus < 2 {
+            return None;
+        }
+        let file = format!("/sys/class/net/{}/queues/rx-0/rps_cpus", self.link.name);
+        let told = [
+            "it has one receive queue, whose packets one CPU hands to all members".to_owned(),
+            "that CPU sets the rate, some 1 to 2 million packets a second, however many members there are"
+                .to_owned(),
+            format!("echo {} > {}", mask(self.cpus), word(&file)),
+        ];
+        Some(self.finding("one-receiving-cpu", Effect::Costs, told))
+    }
+}
+
+/// The directory of a device in sysfs; `None` where that shows another network namespace.
+pub(super) fn directory(root: &Path, link: &Link) -> Option<PathBuf> {
+    let directory = root.join("sys/class/net").join(&link.name);
+    let index = fs::read_to_string(directory.join("ifindex")).ok()?;
+    (index.trim().parse() == Ok(link.index)).then_some(directory)
+}
+
+fn queues(root: &Path, link: &Link) -> Vec<bool> {
+    let Some(directory) = directory(root, link) else {
+        return Vec::new();
+    };
+    let is_set = |at: usize| {
+        let mask = fs::read_to_string(directory.join(format!("queues/rx-{at}/rps_cpus"))).ok()?;
+        Some(mask.chars().any(|c| ('1'..='f').contains(&c)))
+    };
+    (0..).map_while(is_set).collect()
+}
+
+fn cpus(root: &Path) -> usize {
+    let online = fs::read_to_string(root.join("sys/devices/system/cpu/online")).unwrap_or_default();
+    let cpus = fanpcap_linux::process::cpu::list(online.trim());
+    cpus.map_or(1, |cpus| cpus.len().max(1))
+}
+
+/// The mask of so many CPUs: words of 32 bits, the highest first.
+fn mask(cpus: usize) -> String {
+    let first = match cpus % 32 {
+        0 => u32::MAX,
+        rest => (1 << rest) - 1,
+    };
+    let words = cpus.div_ceil(32);
+    let rest = std::iter::repeat_n("ffffffff".to_owned(), words.saturating_sub(1));
+    let all: Vec<String> = [format!("{first:x}")].into_iter().chain(rest).collect();
+    all.join(",")
+}
+
+/// The link of this name.
+pub(super) fn find<'a>(links: &'a [Link], name: &str) -> Option<&'a Link> {
+    links.iter().find(|link| link.name == name)
+}
+
+/// Links of the network namespace, by index.
+pub(super) fn links() -> std::io::Result<Vec<Link>> {
+    link::links()
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,161 @@
+//! All facts: two looks at the machine, a while apart.
+
+use std::collections::BTreeSet;
+use std::path::Path;
+use std::time::Duration;
+
+use anyhow::{Context, Result};
+use fanpcap_linux::netlink::link::Link;
+use fanpcap_linux::process::cpu;
+use fanpcap_linux::wait::stop;
+
+use super::device::{self, Device};
+use super::finding::{Finding, in_order};
+use super::groups::{self, Group};
+use super::library::Library;
+use super::machine::{self, Machine};
+use super::privileges::Privileges;
+use super::settings::Settings;
+use crate::snapshot::{ANY, Snapshot, Source};
+
+/// All facts.
+#[derive(Debug, Default)]
+pub(super) struct Facts {
+    /// The device that was asked for.
+    pub(super) asked: Option<String>,
+    pub(super) machine: Machine,
+    pub(super) privileges: Option<Privileges>,
+    pub(super) settings: Settings,
+    /// The devices that are looked at.
+    pub(super) devices: Vec<Device>,
+    /// The groups of the network namespace.
+    pub(super) groups: Vec<Group>,
+    pub(super) library: Library,
+    /// The CPUs that doctor may run on.
+    pub(super) cpus: Vec<usize>,
+}
+
+/// One look.
+struct Look {
+    links: Vec<Link>,
+    snapshot: Snapshot,
+    overruns: u64,
+}
+
+impl Look {
+    fn take(source: &mut Source) -> Result<Self> {
+        Ok(Self {
+            links: device::links().context("listing devices")?,
+            snapshot: source.take()?,
+            overruns: machine::overruns(Path::new("/")),
+        })
+    }
+}
+
+/// Looks twice, `between` apart, at one device or at all that have packet sockets. `program` is
+/// that of --program.
+///
+/// # Errors
+/// The device does not exist; the kernel does not list devices or packet sockets.
+pub(super) fn read(
+    asked: Option<&str>,
+    program: Option<&Path>,
+    between: Duration,
+) -> Result<Facts> {
+    // This checks that the device exists. The groups are those of all devices.
+    Source::new(asked)?;
+    let mut source = Source::new(None)?;
+    let before = Look::take(&mut source)?;
+    stop::wait(between).context("waiting")?;
+    let now = Look::take(&mut source)?;
+    let root = Path::new("/");
+    let index = |name: &str| match name {
+        ANY => Some(0),
+        name => device::find(&now.links, name).map(|it| it.index),
+    };
+    let settings = Settings::read(asked, index);
+    let library = Library::read(program, &now.snapshot, &settings.wanted);
+    let groups = groups::groups(&before.snapshot, &now.snapshot);
+    Ok(Facts {
+        asked: asked.map(str::to_owned),
+        machine: Machine::read(root, before.overruns),
+        privileges: Some(Privileges::read(root)),
+        devices: devices(asked, &before, &now, &settings, &groups),
+        settings,
+        groups,
+        library,
+        cpus: cpu::cpus().unwrap_or_default(),
+    })
+}
+
+/// The device that was asked for, else those with packet sockets.
+fn devices(
+    asked: Option<&str>,
+    before: &Look,
+    now: &Look,
+    settings: &Settings,
+    groups: &[Group],
+) -> Vec<Device> {
+    let used: BTreeSet<u32> = now.snapshot.sockets.iter().map(|it| it.ifindex).collect();
+    let is_looked_at = |link: &&Link| match asked {
+        Some(name) => link.name == name,
+        None => used.contains(&link.index),
+    };
+    let of = |link: &Link| {
+        let earlier = before.links.iter().find(|it| it.index == link.index);
+        let earlier = earlier.unwrap_or(link);
+        let mut device = Device::read(Path::new("/"), link, earlier, &now.links);
+        let wanted = asked.and(Some(&settings.wanted)).into_iter().flatten();
+        let is_wanted = wanted.into_iter().any(|it| it.ifindex == link.index);
+        let has_several = |it: &Group| it.ifindex == link.index && it.members.len() > 1;
+        device.is_shared = is_wanted || groups.iter().any(has_several);
+        device
+    };
+    now.links.iter().filter(is_looked_at).map(of).collect()
+}
+
+impl Facts {
+    /// What is wrong, the worst first.
+    pub(super) fn findings(&self) -> Vec<Finding> {
+        let Settings { wanted, on_xdp, .. } = &self.settings;
+        let mut all = self.settings.findings();
+        let wants_xdp = !on_xdp.is_empty();
+        all.extend(self.privileges.and_then(|it| it.findings(wants_xdp)));
+        all.extend(self.library.findings(wants_xdp || !wanted.is_empty()));
+        // A default group is named for every device: it is in doubt on the one that is meant.
+        let meant = wanted.iter().filter(|_| self.asked.is_some());
+        all.extend(meant.flat_map(|it| it.findings(&self.groups)));
+        all.extend(self.devices.iter().flat_map(Device::findings));
+        let groups = self.groups.iter().filter(|it| self.is_looked_at(it));
+        all.extend(groups.flat_map(|it| it.findings(&self.cpus)));
+        all.extend(self.machine.findings());
+        in_order(all)
+    }
+
+    /// What was looked at, in words.
+    pub(super) fn looked_at(&self) -> String {
+        let names: Vec<&str> = self
+            .devices
+            .iter()
+            .map(|it| it.link.name.as_str())
+            .collect();
+        let rest = "settings, library, privileges, this machine";
+        if names.is_empty() {
+            return format!("{rest}; no device has packet sockets: name one to have it looked at");
+        }
+        let groups = self.groups.iter().filter(|it| self.is_looked_at(it));
+        let (mut count, mut members) = (0, 0);
+        for group in groups {
+            count += 1;
+            members += group.members.len();
+        }
+        let devices = names.join(", ");
+        format!("{devices} (groups: {count}, members: {members}), {rest}")
+    }
+
+    fn is_looked_at(&self, group: &Group) -> bool {
+        self.asked
+            .as_ref()
+            .is_none_or(|asked| group.device == *asked)
+    }
+}

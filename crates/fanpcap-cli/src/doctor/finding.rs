@@ -1,0 +1,104 @@
+//! A finding: what goes wrong, where, why it matters, and the command that mends it.
+
+use serde::Serialize;
+
+/// What a problem does to captures, the worst first.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub(super) enum Effect {
+    /// Applications get an error and capture nothing.
+    Refuses,
+    /// Packets are lost.
+    Loses,
+    /// Flows are split, or packets come twice, out of order or changed.
+    Distorts,
+    /// Captures take more CPU time than they need, or reach a lower rate.
+    Costs,
+}
+
+impl Effect {
+    pub(super) const ALL: [Self; 4] = [Self::Refuses, Self::Loses, Self::Distorts, Self::Costs];
+
+    /// The word that the text has for it.
+    pub(super) fn name(self) -> &'static str {
+        match self {
+            Self::Refuses => "refuses",
+            Self::Loses => "loses",
+            Self::Distorts => "distorts",
+            Self::Costs => "costs",
+        }
+    }
+
+    /// Whether packets are missing in captures.
+    pub(super) fn loses_packets(self) -> bool {
+        matches!(self, Self::Refuses | Self::Loses)
+    }
+}
+
+/// A problem.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub(super) struct Finding {
+    /// Its name, for scripts and the manual.
+    pub(super) name: &'static str,
+    /// What it does.
+    pub(super) effect: Effect,
+    /// A device, a group on a device, a line of a file, `this machine`.
+    pub(super) place: String,
+    /// What is the case.
+    pub(super) what: String,
+    /// Why that matters.
+    pub(super) why: String,
+    /// The shell's command that mends it.
+    pub(super) fix: String,
+}
+
+/// The place of what concerns no device.
+pub(super) const MACHINE: &str = "this machine";
+
+/// Sorts findings by what they do, keeps the order otherwise, and removes repetitions.
+pub(super) fn in_order(mut findings: Vec<Finding>) -> Vec<Finding> {
+    findings.sort_by_key(|finding| finding.effect);
+    findings.dedup();
+    findings
+}
+
+/// A word as a shell takes it: quoted unless it is harmless.
+pub(super) fn word(text: &str) -> String {
+    let plain = |c: char| c.is_ascii_alphanumeric() || "_-./:=+,@%".contains(c);
+    match !text.is_empty() && text.chars().all(plain) {
+        true => text.to_owned(),
+        false => format!("'{}'", text.replace('\'', r"'\''")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn of(name: &'static str, effect: Effect) -> Finding {
+        Finding {
+            name,
+            effect,
+            place: String::new(),
+            what: String::new(),
+            why: String::new(),
+            fix: String::new(),
+        }
+    }
+
+    #[test]
+    fn the_worst_comes_first_and_once() {
+        let (costs, loses) = (of("a", Effect::Costs), of("b", Effect::Loses));
+        let all = in_order(vec![costs.clone(), loses.clone(), loses.clone()]);
+        assert_eq!(all, [loses, costs]);
+        assert!(Effect::ALL.is_sorted());
+    }
+
+    #[test]
+    fn a_hostile_name_is_one_word_of_the_shell() {
+        assert_eq!(word("eth0.100"), "eth0.100");
+        assert_eq!(word("a;reboot"), "'a;reboot'");
+        assert_eq!(word("it's$(x)"), r"'it'\''s$(x)'");
+        assert_eq!(word(""), "''");
+    }
+}

@@ -1,0 +1,276 @@
+//! The groups of the devices: members that do not read, lose packets, share a CPU, or do not belong
+//! together.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use fanpcap_linux::process::cpu;
+
+use super::finding::{Effect, Finding};
+use crate::snapshot::{ANY, Device, Snapshot, Socket};
+
+/// Facts of a group on a device.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Group {
+    pub(super) ifindex: u32,
+    pub(super) device: String,
+    pub(super) number: u16,
+    /// Its mode, as `fanpcap top` shows it.
+    pub(super) mode: String,
+    pub(super) members: Vec<Member>,
+}
+
+/// A member of it.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Member {
+    /// `None` where /proc does not show it to us.
+    pub(super) pid: Option<u32>,
+    pub(super) program: String,
+    /// It reads by our library.
+    pub(super) is_ours: bool,
+    /// A signal or a debugger has stopped its process.
+    pub(super) is_stopped: bool,
+    /// Since when the application has not looked for packets.
+    pub(super) unread_seconds: Option<f64>,
+    /// Packets that its ring had no room for while doctor looked.
+    pub(super) dropped: u64,
+    /// The CPUs that it may run on.
+    pub(super) cpus: Vec<usize>,
+}
+
+/// A member that has not looked for packets for longer does not read.
+const SILENT_SECONDS: f64 = 10.0;
+
+/// The groups of a snapshot. `before` is a snapshot of when doctor began to look.
+pub(super) fn groups(before: &Snapshot, now: &Snapshot) -> Vec<Group> {
+    let mut groups: BTreeMap<(u32, u16), Group> = BTreeMap::new();
+    for socket in now.sockets.iter().filter(|it| !it.is_placeholder) {
+        let Some(group) = &socket.group else { continue };
+        let key = (socket.ifindex, group.number);
+        let entry = groups.entry(key).or_insert_with(|| Group {
+            ifindex: socket.ifindex,
+            device: name(&now.devices, socket.ifindex),
+            number: group.number,
+            mode: group.mode.clone(),
+            members: Vec::new(),
+        });
+        let same = before.sockets.iter().find(|it| it.inode == socket.inode);
+        entry.members.push(member(same, socket));
+    }
+    groups.into_values().collect()
+}
+
+/// The name of a device of a snapshot.
+fn name(devices: &[Device], ifindex: u32) -> String {
+    let device = devices.iter().find(|it| it.ifindex == ifindex);
+    device.map_or_else(|| ANY.to_owned(), |it| it.name.clone())
+}
+
+fn member(before: Option<&Socket>, now: &Socket) -> Member {
+    let dropped = |socket: &Socket| socket.counts.map(|it| it.dropped);
+    let grown = dropped(now).zip(before.and_then(dropped));
+    let process = now.process.clone().unwrap_or_default();
+    let cpus = process.affinity.as_deref().and_then(cpu::list);
+    Member {
+        pid: process.pid,
+        program: process.program,
+        is_ours: now.has_page,
+        is_stopped: process.is_stopped,
+        unread_seconds: now.unread_seconds,
+        dropped: grown.map_or(0, |(now, before)| now.saturating_sub(before)),
+        cpus: cpus.unwrap_or_default(),
+    }
+}
+
+impl Group {
+    /// What is wrong with the group. `machine` are the CPUs of the machine.
+    pub(super) fn findings(&self, machine: &[usize]) -> Vec<Finding> {
+        let mut findings: Vec<Finding> = Vec::new();
+        findings.extend(self.strangers());
+        findings.extend(self.mixed());
+        for member in &self.members {
+            findings.extend(self.stopped(member).or_else(|| self.silent(member)));
+            findings.extend(self.drops(member));
+        }
+        findings.extend(self.one_cpu(machine));
+        findings
+    }
+
+    /// Whether the group spreads packets without regard to who reads.
+    fn is_kernels(&self) -> bool {
+        let mode = self.mode.split(['+', ' ']).next().unwrap_or_default();
+        ["hash", "lb", "rnd", "cpu", "rollover", "qm"].contains(&mode)
+    }
+
+    fn finding(&self, name: &'static str, effect: Effect, told: [String; 3]) -> Finding {
+        let [what, why, fix] = told;
+        Finding {
+            name,
+            effect,
+            place: format!("{} group {}", self.device, self.number),
+            what,
+            why,
+            fix,
+        }
+    }
+
+    /// The names of the programs, each with the number of its members and one of their pids.
+    fn programs<'a>(members: impl Iterator<Item = &'a Member>) -> BTreeMap<&'a str, Vec<u32>> {
+        let mut programs: BTreeMap<&str, Vec<u32>> = BTreeMap::new();
+        for member in members.filter(|it| !it.program.is_empty()) {
+            programs
+                .entry(&member.program)
+                .or_default()
+                .extend(member.pid);
+        }
+        programs
+    }
+
+    fn strangers(&self) -> Option<Finding> {
+        let (ours, others): (Vec<&Member>, Vec<&Member>) =
+            self.members.iter().partition(|it| it.is_ours);
+        if ours.is_empty() || others.is_empty() {
+            return None;
+        }
+        let programs = Self::programs(others.iter().copied());
+        let told = [
+            format!(
+                "{} of its {} members do not read by fanpcap's library: {}",
+                others.len(),
+                self.members.len(),
+                listed(&programs)
+            ),
+            "they take their part of the packets, which the group's own applications then miss"
+                .to_owned(),
+            format!(
+                "export PCAP_GROUP={}    # and start the group's applications again",
+                self.other()
+            ),
+        ];
+        Some(self.finding("strangers-in-group", Effect::Loses, told))
+    }
+
+    fn mixed(&self) -> Option<Finding> {
+        let programs = Self::programs(self.members.iter().filter(|it| it.is_ours));
+        if programs.len() < 2 {
+            return None;
+        }
+        let told = [
+            format!("different programs share it: {}", listed(&programs)),
+            "each of them misses the packets that the others get; programs that each want all packets \
+             take groups of their own"
+                .to_owned(),
+            format!("export PCAP_GROUP={}    # and start one of the programs again", self.other()),
+        ];
+        Some(self.finding("mixed-programs", Effect::Loses, told))
+    }
+
+    /// A number for another group.
+    fn other(&self) -> u16 {
+        self.number.checked_add(1).unwrap_or(0)
+    }
+
+    fn stopped(&self, member: &Member) -> Option<Finding> {
+        let pid = member.pid.filter(|_| member.is_stopped)?;
+        let told = [
+            format!(
+                "its member {} (pid {pid}) is stopped by a signal or a debugger",
+                member.program
+            ),
+            self.why_silent(),
+            format!("kill -CONT {pid}"),
+        ];
+        Some(self.finding("member-stopped", self.effect_of_silence(), told))
+    }
+
+    fn silent(&self, member: &Member) -> Option<Finding> {
+        let seconds = member.unread_seconds.filter(|&it| it > SILENT_SECONDS)?;
+        let pid = member.pid?;
+        let told = [
+            format!(
+                "its member {} (pid {pid}) has not looked for packets for {seconds:.0} seconds",
+                member.program
+            ),
+            self.why_silent(),
+            format!("kill {pid}    # or have it call pcap_dispatch() again"),
+        ];
+        Some(self.finding("member-silent", self.effect_of_silence(), told))
+    }
+
+    fn effect_of_silence(&self) -> Effect {
+        match self.is_kernels() {
+            true => Effect::Loses,
+            false => Effect::Costs,
+        }
+    }
+
+    fn why_silent(&self) -> String {
+        match self.is_kernels() {
+            true => format!("under {} it goes on getting its part of the packets, which nobody reads", self.mode),
+            false => "after ten seconds the others get its flows; until then what its ring has no room for is lost"
+                .to_owned(),
+        }
+    }
+
+    fn drops(&self, member: &Member) -> Option<Finding> {
+        if member.dropped == 0 {
+            return None;
+        }
+        let who = member
+            .pid
+            .map_or(String::new(), |pid| format!(" (pid {pid})"));
+        let told = [
+            format!(
+                "the ring of its member {}{who} had no room for {} packets while doctor looked",
+                member.program, member.dropped
+            ),
+            "the member is slower than its packets come: it takes more members, or less work for each packet".to_owned(),
+            format!(
+                "fanpcap run -n {} -- {} ...    # more members; a larger ring, as tcpdump -B, helps against bursts",
+                self.members.len() + 1,
+                super::finding::word(&member.program)
+            ),
+        ];
+        Some(self.finding("ring-full", Effect::Loses, told))
+    }
+
+    fn one_cpu(&self, machine: &[usize]) -> Option<Finding> {
+        let mut bound: BTreeMap<usize, Vec<u32>> = BTreeMap::new();
+        for member in &self.members {
+            if let (Some(pid), [cpu]) = (member.pid, member.cpus.as_slice()) {
+                bound.entry(*cpu).or_default().push(pid);
+            }
+        }
+        // The threads of a process are bound one by one; /proc/PID tells of the first.
+        bound.values_mut().for_each(|pids| pids.dedup());
+        let used: BTreeSet<usize> = bound.keys().copied().collect();
+        let (cpu, pids) = bound.iter().find(|(_, pids)| pids.len() > 1)?;
+        let free = machine.iter().find(|cpu| !used.contains(cpu))?;
+        let last = pids.last()?;
+        let told = [
+            format!("{} of its members are bound to CPU {cpu}", pids.len()),
+            "they take turns, and are together no faster than one of them".to_owned(),
+            format!("taskset -acp {free} {last}"),
+        ];
+        Some(self.finding("one-cpu-for-members", Effect::Costs, told))
+    }
+}
+
+/// `2 tcpdump (pid 7, 8), 1 p0f (pid 9)`.
+fn listed(programs: &BTreeMap<&str, Vec<u32>>) -> String {
+    let of = |(program, pids): (&&str, &Vec<u32>)| {
+        let pids: Vec<String> = pids.iter().take(PIDS_SHOWN).map(u32::to_string).collect();
+        match pids.is_empty() {
+            true => (*program).to_owned(),
+            false => format!("{program} (pid {})", pids.join(", ")),
+        }
+    };
+    match programs.is_empty() {
+        true => "processes that are not shown to this user".to_owned(),
+        false => programs.iter().map(of).collect::<Vec<_>>().join(", "),
+    }
+}
+
+const PIDS_SHOWN: usize = 4;
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,156 @@
+//! Groups made up: each problem, and none where there is none.
+
+use super::*;
+
+fn member(pid: u32, program: &str) -> Member {
+    Member {
+        pid: Some(pid),
+        program: program.to_owned(),
+        is_ours: true,
+        ..Member::default()
+    }
+}
+
+fn group(mode: &str, members: Vec<Member>) -> Group {
+    Group {
+        ifindex: 3,
+        device: "eth0".to_owned(),
+        number: 7,
+        mode: mode.to_owned(),
+        members,
+    }
+}
+
+fn only(group: &Group) -> Finding {
+    let mut findings = group.findings(&[0, 1, 2, 3]);
+    assert_eq!(findings.len(), 1, "{findings:?}");
+    findings.remove(0)
+}
+
+#[test]
+fn a_healthy_group_has_no_findings() {
+    let mut members = vec![member(1, "tcpdump"), member(2, "tcpdump")];
+    members[0].cpus = vec![0];
+    members[1].cpus = vec![1];
+    members[1].unread_seconds = Some(3.0);
+    assert!(group("hash", members).findings(&[0, 1]).is_empty());
+}
+
+#[test]
+fn members_that_do_not_belong_are_found() {
+    let mut members = vec![member(1, "tcpdump"), member(2, "p0f")];
+    let found = only(&group("hash", members.clone()));
+    assert_eq!(
+        (found.name, found.effect),
+        ("mixed-programs", Effect::Loses)
+    );
+    assert_eq!(found.place, "eth0 group 7");
+    assert!(
+        found.what.contains("p0f (pid 2), tcpdump (pid 1)"),
+        "{found:?}"
+    );
+    members[1].is_ours = false;
+    let found = only(&group("hash", members.clone()));
+    assert_eq!(found.name, "strangers-in-group");
+    assert!(found.fix.starts_with("export PCAP_GROUP=8 "), "{found:?}");
+    members[1].program = String::new();
+    members[1].pid = None;
+    let found = only(&group("hash", members.clone()));
+    assert!(found.what.contains("not shown to this user"), "{found:?}");
+    // A group without members of ours is none of ours.
+    members[0].is_ours = false;
+    assert!(group("hash", members).findings(&[0]).is_empty());
+}
+
+#[test]
+fn who_does_not_read_loses_or_costs_by_the_mode() {
+    let mut slow = member(2, "tcpdump");
+    slow.unread_seconds = Some(11.0);
+    for (mode, effect) in [
+        ("hash+rollover", Effect::Loses),
+        ("flow", Effect::Costs),
+        ("flow on xdp", Effect::Costs),
+    ] {
+        let found = only(&group(mode, vec![member(1, "tcpdump"), slow.clone()]));
+        assert_eq!((found.name, found.effect), ("member-silent", effect));
+        assert!(found.fix.starts_with("kill 2 "), "{found:?}");
+    }
+    slow.is_stopped = true;
+    let found = only(&group("lb", vec![slow]));
+    assert_eq!(
+        (found.name, found.fix.as_str()),
+        ("member-stopped", "kill -CONT 2")
+    );
+}
+
+#[test]
+fn a_ring_without_room_is_found() {
+    let mut slow = member(2, "tcpdump");
+    slow.dropped = 40;
+    let found = only(&group("flow", vec![member(1, "tcpdump"), slow]));
+    assert_eq!((found.name, found.effect), ("ring-full", Effect::Loses));
+    assert!(
+        found.what.contains("(pid 2) had no room for 40 packets"),
+        "{found:?}"
+    );
+    assert!(
+        found.fix.starts_with("fanpcap run -n 3 -- tcpdump"),
+        "{found:?}"
+    );
+}
+
+#[test]
+fn members_on_one_cpu_are_found_where_another_is_free() {
+    let mut members = vec![member(1, "a"), member(2, "a"), member(3, "a")];
+    for (member, cpu) in members.iter_mut().zip([0, 1, 1]) {
+        member.cpus = vec![cpu];
+    }
+    let group = group("flow", members);
+    let found = only(&group);
+    assert_eq!(
+        (found.name, found.fix.as_str()),
+        ("one-cpu-for-members", "taskset -acp 2 3")
+    );
+    assert!(group.findings(&[0, 1]).is_empty(), "no CPU is free");
+}
+
+#[test]
+fn sockets_become_groups_with_what_they_lost_in_between() {
+    let socket = |inode, dropped| Socket {
+        inode,
+        ifindex: 3,
+        protocol: 3,
+        group: Some(crate::snapshot::Group {
+            number: 7,
+            mode: "flow".to_owned(),
+        }),
+        ring_bytes: None,
+        counts: Some(crate::snapshot::Counts {
+            read_ns: 1,
+            received: 100,
+            dropped,
+            taken: None,
+            read_taken: None,
+            waits: false,
+        }),
+        program_counters: None,
+        program_counted_ns: 0,
+        unread_seconds: None,
+        is_never_read: false,
+        has_page: true,
+        is_placeholder: inode == 9,
+        place: None,
+        process: None,
+    };
+    let snapshot = |sockets| Snapshot {
+        sockets,
+        ..Snapshot::default()
+    };
+    let before = snapshot(vec![socket(1, 5)]);
+    let now = snapshot(vec![socket(1, 8), socket(2, 30), socket(9, 0)]);
+    let groups = groups(&before, &now);
+    assert_eq!(groups.len(), 1);
+    let dropped: Vec<u64> = groups[0].members.iter().map(|it| it.dropped).collect();
+    // The second is new: when it dropped what is not known.
+    assert_eq!(dropped, [3, 0]);
+}

@@ -1,0 +1,304 @@
+//! Whether applications load fanpcap's libpcap, without which settings have no effect.
+
+use std::env;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use fanpcap_linux::file::privileged;
+
+use super::finding::{Effect, Finding, MACHINE, word};
+use super::settings::Wanted;
+use crate::library;
+use crate::snapshot::Snapshot;
+use crate::system;
+
+/// Facts of the library.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Library {
+    /// What an application loads that is started from here; `None` if there is no libpcap.
+    pub(super) from_here: Option<Loaded>,
+    /// What every program of the machine loads.
+    pub(super) by_all: Option<Loaded>,
+    /// The program that --program names.
+    pub(super) program: Option<Program>,
+    /// AppArmor's profile of tcpdump lacks what members need.
+    pub(super) apparmor_hinders: bool,
+    /// Applications that capture on a device without being in its group.
+    pub(super) outsiders: Vec<Outsider>,
+}
+
+/// A libpcap.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) struct Loaded {
+    pub(super) path: PathBuf,
+    /// It is one of fanpcap's.
+    pub(super) is_ours: bool,
+}
+
+/// A program's file.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Program {
+    pub(super) path: PathBuf,
+    /// The loader ignores LD_LIBRARY_PATH for it, the library all variables.
+    pub(super) is_privileged: bool,
+}
+
+/// An application that captures on a device whose settings name a group, and is in none.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Outsider {
+    pub(super) pid: u32,
+    pub(super) program: String,
+    pub(super) device: String,
+    pub(super) group: u16,
+    /// It has loaded fanpcap's library.
+    pub(super) has_ours: bool,
+}
+
+/// A symbol of fanpcap's library that others do not have.
+const MARK: &[u8] = b"pcap_fanout_group";
+
+impl Loaded {
+    fn of(path: PathBuf) -> Self {
+        let bytes = fs::read(&path).unwrap_or_default();
+        Self {
+            is_ours: bytes.windows(MARK.len()).any(|it| it == MARK),
+            path,
+        }
+    }
+}
+
+impl Library {
+    /// The facts for an application started from here. `program` is that of --program.
+    pub(super) fn read(program: Option<&Path>, now: &Snapshot, wanted: &[Wanted]) -> Self {
+        let by_all = system::loaded_by_all().ok().flatten().map(Loaded::of);
+        let named = |name: &str| env::var_os(name).unwrap_or_default();
+        let preloaded = named("LD_PRELOAD").to_string_lossy().into_owned();
+        let mut preloaded = preloaded
+            .split([':', ' '])
+            .filter(|it| it.contains("libpcap"));
+        let path = named("LD_LIBRARY_PATH");
+        let mut in_path = env::split_paths(&path).map(|it| it.join(library::NAME));
+        let first = preloaded.next().map(PathBuf::from);
+        let first = first.or_else(|| in_path.find(|it| it.exists()));
+        Self {
+            from_here: first.map(Loaded::of).or_else(|| by_all.clone()),
+            by_all,
+            program: program.map(|path| Program {
+                is_privileged: privileged::is_privileged(path).unwrap_or(false),
+                path: path.to_owned(),
+            }),
+            apparmor_hinders: system::apparmor_hinders(),
+            outsiders: outsiders(now, wanted),
+        }
+    }
+
+    /// What is wrong. `is_needed`: settings ask for a group or an engine.
+    pub(super) fn findings(&self, is_needed: bool) -> Vec<Finding> {
+        let mut findings: Vec<Finding> = self.outsiders.iter().map(outsider).collect();
+        if is_needed {
+            findings.extend(self.not_loaded());
+            findings.extend(self.apparmor());
+        }
+        findings.extend(self.privileged());
+        findings
+    }
+
+    fn not_loaded(&self) -> Option<Finding> {
+        let is_ours = |it: &Option<Loaded>| it.as_ref().is_some_and(|it| it.is_ours);
+        if is_ours(&self.from_here) {
+            return None;
+        }
+        let other = self
+            .from_here
+            .as_ref()
+            .map_or_else(|| "none".to_owned(), |it| it.path.display().to_string());
+        Some(Finding {
+            name: "library-not-loaded",
+            effect: Effect::Distorts,
+            place: MACHINE.to_owned(),
+            what: format!("applications started from here load another libpcap: {other}"),
+            why: "the settings have no effect on them: each copy captures every packet".to_owned(),
+            fix:
+                "eval \"$(fanpcap enable)\"    # this shell; every program: fanpcap enable --system"
+                    .to_owned(),
+        })
+    }
+
+    fn privileged(&self) -> Option<Finding> {
+        let program = self.program.as_ref().filter(|it| it.is_privileged)?;
+        if self.by_all.as_ref().is_some_and(|it| it.is_ours) {
+            return None;
+        }
+        Some(Finding {
+            name: "privileged-program",
+            effect: Effect::Distorts,
+            place: program.path.display().to_string(),
+            what: "it is set-user-ID or has file capabilities: the loader takes no library from LD_LIBRARY_PATH for it"
+                .to_owned(),
+            why: "it captures every packet, whatever the settings say; it ignores variables, and reads /etc/pcap.conf"
+                .to_owned(),
+            fix: "fanpcap enable --system".to_owned(),
+        })
+    }
+
+    fn apparmor(&self) -> Option<Finding> {
+        self.apparmor_hinders.then(|| Finding {
+            name: "apparmor",
+            effect: Effect::Distorts,
+            place: MACHINE.to_owned(),
+            what: "AppArmor's profile of tcpdump does not allow what members of a group need".to_owned(),
+            why: "tcpdump has no member page, or can't load the library: it is not in the group that it should share"
+                .to_owned(),
+            fix: "fanpcap enable --apparmor".to_owned(),
+        })
+    }
+}
+
+fn outsider(found: &Outsider) -> Finding {
+    let Outsider {
+        pid,
+        program,
+        device,
+        group,
+        has_ours,
+    } = found;
+    let since = match has_ours {
+        true => "was started before the settings named its group, or with others",
+        false => "has not loaded fanpcap's library",
+    };
+    Finding {
+        name: "not-in-group",
+        effect: Effect::Distorts,
+        place: device.clone(),
+        what: format!("{program} (pid {pid}) captures outside group {group}: it {since}"),
+        why: "it captures every packet, also those that the group's members share".to_owned(),
+        fix: format!(
+            "kill {pid}    # then start it by: fanpcap run -n 1 -- {} ...",
+            word(program)
+        ),
+    }
+}
+
+fn outsiders(now: &Snapshot, wanted: &[Wanted]) -> Vec<Outsider> {
+    let mut found: Vec<Outsider> = Vec::new();
+    for socket in now
+        .sockets
+        .iter()
+        .filter(|it| it.group.is_none() && it.ring_bytes.is_some())
+    {
+        let Some(wanted) = wanted.iter().find(|it| it.ifindex == socket.ifindex) else {
+            continue;
+        };
+        let Some((pid, process)) = socket.process.as_ref().and_then(|it| Some((it.pid?, it)))
+        else {
+            continue;
+        };
+        let Some(has_ours) = has_ours(pid) else {
+            continue;
+        };
+        if found.iter().all(|it| it.pid != pid) {
+            found.push(Outsider {
+                pid,
+                program: process.program.clone(),
+                device: wanted.device.clone(),
+                group: wanted.group,
+                has_ours,
+            });
+        }
+    }
+    found
+}
+
+/// Whether the process has loaded our library; `None` if it has no libpcap, or does not show it.
+fn has_ours(pid: u32) -> Option<bool> {
+    let maps = fs::read_to_string(format!("/proc/{pid}/maps")).ok()?;
+    let paths = maps
+        .lines()
+        .filter_map(|line| Some(&line[line.find('/')?..]));
+    let mut libraries: Vec<&str> = paths.filter(|it| it.contains("/libpcap.so")).collect();
+    libraries.dedup();
+    if libraries.is_empty() {
+        return None;
+    }
+    let root = PathBuf::from(format!("/proc/{pid}/root"));
+    let is_ours = |path: &&str| Loaded::of(root.join(path.trim_start_matches('/'))).is_ours;
+    Some(libraries.iter().any(is_ours))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use fanpcap_testkit::Scratch;
+
+    fn loaded(is_ours: bool) -> Option<Loaded> {
+        Some(Loaded {
+            path: "/lib/libpcap.so.0.8".into(),
+            is_ours,
+        })
+    }
+
+    fn names(library: &Library, is_needed: bool) -> Vec<&'static str> {
+        let findings = library.findings(is_needed);
+        findings.iter().map(|it| it.name).collect()
+    }
+
+    #[test]
+    fn another_library_is_found_where_settings_need_ours() {
+        let mut library = Library {
+            from_here: loaded(false),
+            apparmor_hinders: true,
+            ..Library::default()
+        };
+        assert!(names(&library, false).is_empty());
+        assert_eq!(names(&library, true), ["library-not-loaded", "apparmor"]);
+        library.from_here = loaded(true);
+        assert_eq!(names(&library, true), ["apparmor"]);
+        library.from_here = None;
+        assert_eq!(names(&library, true), ["library-not-loaded", "apparmor"]);
+    }
+
+    #[test]
+    fn a_privileged_program_needs_the_library_of_the_whole_machine() {
+        let mut library = Library {
+            from_here: loaded(true),
+            by_all: loaded(false),
+            program: Some(Program {
+                path: "/usr/bin/dumpcap".into(),
+                is_privileged: true,
+            }),
+            ..Library::default()
+        };
+        assert_eq!(names(&library, true), ["privileged-program"]);
+        library.by_all = loaded(true);
+        assert!(names(&library, true).is_empty());
+    }
+
+    #[test]
+    fn who_captures_beside_the_group_is_found() {
+        let outsider = Outsider {
+            pid: 7,
+            program: "tcpdump".to_owned(),
+            device: "eth0".to_owned(),
+            group: 5,
+            has_ours: false,
+        };
+        let library = Library {
+            outsiders: vec![outsider],
+            ..Library::default()
+        };
+        let found = library.findings(false).remove(0);
+        assert_eq!(
+            (found.name, found.effect),
+            ("not-in-group", Effect::Distorts)
+        );
+        assert!(found.what.contains("has not loaded"), "{found:?}");
+    }
+
+    #[test]
+    fn our_library_is_known_by_a_symbol() {
+        let scratch = Scratch::new().unwrap();
+        let ours = scratch.write("ours", "\0pcap_fanout_group\0").unwrap();
+        let other = scratch.write("other", "\0pcap_open_live\0").unwrap();
+        assert!(Loaded::of(ours).is_ours && !Loaded::of(other).is_ours);
+    }
+}

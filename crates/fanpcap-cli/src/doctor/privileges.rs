@@ -1,0 +1,125 @@
+//! What the calling user may do: capabilities that captures need.
+
+use std::fs;
+use std::path::Path;
+
+use fanpcap_linux::process;
+
+use super::finding::{Effect, Finding, MACHINE};
+
+/// Facts of the calling process.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Privileges {
+    /// The effective capabilities, a bit each (capabilities(7)); `None` if they are not known.
+    pub(super) effective: Option<u64>,
+    /// The effective user.
+    pub(super) user: u32,
+}
+
+const CAP_NET_ADMIN: u32 = 12;
+const CAP_NET_RAW: u32 = 13;
+const CAP_BPF: u32 = 39;
+/// Before Linux 5.8 it stood for `CAP_BPF`, and still includes that.
+const CAP_SYS_ADMIN: u32 = 21;
+
+impl Privileges {
+    /// Those of this process.
+    pub(super) fn read(root: &Path) -> Self {
+        let status = fs::read(root.join("proc/self/status")).unwrap_or_default();
+        let status = String::from_utf8_lossy(&status).into_owned();
+        let line = status.lines().find_map(|line| line.strip_prefix("CapEff:"));
+        Self {
+            effective: line.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok()),
+            user: process::effective_user(),
+        }
+    }
+
+    fn has(self, capability: u32) -> bool {
+        let bit = |it: u32| self.effective.is_none_or(|all| all & (1 << it) != 0);
+        bit(capability) || (capability == CAP_BPF && bit(CAP_SYS_ADMIN))
+    }
+
+    /// What is missing. `wants_xdp`: the settings ask for the engine on XDP.
+    pub(super) fn findings(self, wants_xdp: bool) -> Option<Finding> {
+        if !self.has(CAP_NET_RAW) {
+            let told = [
+                "this user may not capture: CAP_NET_RAW is missing",
+                "captures that the user starts get an error",
+            ];
+            return Some(self.finding("no-cap-net-raw", Effect::Refuses, told));
+        }
+        if !self.has(CAP_BPF) {
+            let told = [
+                "this user may not load BPF programs: CAP_BPF is missing",
+                "a group whose first member lacks it has the kernel's mode hash in the place of flow: flows change \
+                 their member when members come and go, tunnels and IPv6 fragments are split; steering programs \
+                 are refused",
+            ];
+            return Some(self.finding("no-cap-bpf", Effect::Distorts, told));
+        }
+        if wants_xdp && !self.has(CAP_NET_ADMIN) {
+            let told = [
+                "this user may not attach an XDP program: CAP_NET_ADMIN is missing",
+                "captures read packet sockets in the place of the engine on XDP, which the settings ask for",
+            ];
+            return Some(self.finding("no-cap-net-admin", Effect::Costs, told));
+        }
+        None
+    }
+
+    fn finding(self, name: &'static str, effect: Effect, told: [&str; 2]) -> Finding {
+        let capabilities = "+net_raw,+bpf,+net_admin";
+        let user = self.user;
+        Finding {
+            name,
+            effect,
+            place: MACHINE.to_owned(),
+            what: told[0].to_owned(),
+            why: told[1].to_owned(),
+            fix: match user {
+                0 => "docker run --cap-add NET_RAW --cap-add BPF --cap-add NET_ADMIN ...    # or what else started this"
+                    .to_owned(),
+                _ => format!(
+                    "sudo -E setpriv --reuid={user} --regid=$(id -g) --init-groups --inh-caps={capabilities} \
+                     --ambient-caps={capabilities} \"$SHELL\"    # a shell that may"
+                ),
+            },
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn name(effective: u64, wants_xdp: bool) -> Option<&'static str> {
+        let privileges = Privileges {
+            effective: Some(effective),
+            user: 1000,
+        };
+        privileges.findings(wants_xdp).map(|it| it.name)
+    }
+
+    #[test]
+    fn the_capability_that_is_missing_is_named_with_what_it_takes_away() {
+        let bit = |it: u32| 1_u64 << it;
+        assert_eq!(name(0, false), Some("no-cap-net-raw"));
+        assert_eq!(name(bit(CAP_NET_RAW), false), Some("no-cap-bpf"));
+        assert_eq!(name(bit(CAP_NET_RAW) | bit(CAP_SYS_ADMIN), false), None);
+        let both = bit(CAP_NET_RAW) | bit(CAP_BPF);
+        assert_eq!(
+            (name(both, false), name(both, true)),
+            (None, Some("no-cap-net-admin"))
+        );
+        assert_eq!(name(both | bit(CAP_NET_ADMIN), true), None);
+        let unknown = Privileges::default();
+        assert_eq!(unknown.findings(true), None);
+    }
+
+    #[test]
+    fn those_of_this_process_are_read() {
+        assert!(Privileges::read(Path::new("/")).effective.is_some());
+        let nowhere = Privileges::read(Path::new("/nowhere"));
+        assert_eq!(nowhere.effective, None);
+    }
+}

@@ -1,0 +1,251 @@
+//! The settings: what is wrong with them, what is set in vain, and whether the group that they name
+//! can be joined.
+
+use fanpcap_config::report::{Place, Report, harmless_text, quote};
+use fanpcap_config::settings::{Group as Joined, Ignored, Membership, Reason, shell_name};
+use fanpcap_group::join::{self, Runs};
+
+use super::finding::{Effect, Finding, word};
+use super::groups::Group;
+use crate::config;
+
+/// Facts of the settings.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Settings {
+    /// What is wrong with them.
+    pub(super) errors: Vec<Report>,
+    /// What has no effect.
+    pub(super) vain: Vec<Ignored>,
+    /// The groups that devices are put in.
+    pub(super) wanted: Vec<Wanted>,
+    /// The devices that are to be on the engine on XDP, each with the setting's origin.
+    pub(super) on_xdp: Vec<(String, String)>,
+}
+
+/// A device that the settings put in a group.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Wanted {
+    /// The device, as settings name it.
+    pub(super) device: String,
+    pub(super) ifindex: u32,
+    pub(super) group: u16,
+    /// The setting: `PCAP_GROUP=7`, `/etc/pcap.conf:3`.
+    pub(super) origin: String,
+    /// The mode that the settings ask for, and the other one that the group has.
+    pub(super) other_mode: Option<(String, String)>,
+}
+
+impl Settings {
+    /// The settings as the library reads them, for one device or all.
+    pub(super) fn read(device: Option<&str>, ifindex: impl Fn(&str) -> Option<u32>) -> Self {
+        let seen = config::look(device);
+        let errors = seen.errors().into_iter().cloned().collect();
+        let vain = seen.ignored().into_iter().cloned().collect();
+        let (mut wanted, mut on_xdp) = (Vec::new(), Vec::new());
+        for entry in seen.devices.iter().flatten() {
+            let device = &entry.explained.device;
+            let Ok(plan) = &entry.explained.plan else {
+                continue;
+            };
+            if let Some(xdp) = &plan.on_xdp {
+                on_xdp.push((device.clone(), xdp.origin.clone()));
+            }
+            let base = device.split(':').next().unwrap_or_default();
+            if let Some((joined, ifindex)) = plan.membership.as_ref().zip(ifindex(base)) {
+                wanted.extend(Wanted::of(device, ifindex, joined));
+            }
+        }
+        Self {
+            errors,
+            vain,
+            wanted,
+            on_xdp,
+        }
+    }
+
+    /// What is wrong with the settings alone.
+    pub(super) fn findings(&self) -> Vec<Finding> {
+        let errors = self.errors.iter().map(error);
+        let vain = self
+            .vain
+            .iter()
+            .filter(|it| it.reason != Reason::Overridden);
+        errors.chain(vain.map(in_vain)).collect()
+    }
+}
+
+impl Wanted {
+    fn of(device: &str, ifindex: u32, joined: &Membership) -> Option<Self> {
+        let Joined::Number(group) = joined.group else {
+            return None;
+        };
+        let asked = joined.steering.as_ref().map(|it| it.title().to_owned());
+        let asked = asked.unwrap_or_else(|| joined.mode.to_string());
+        let digest = joined.steering.as_ref().map(|it| it.digest());
+        let other = match join::runs(ifindex, group) {
+            _ if joined.is_default => None,
+            Runs::Nothing => None,
+            Runs::Kernel(has) => (has != joined.mode).then(|| has.to_string()),
+            Runs::Program(_, has) => {
+                let is_other = has.as_ref().is_some_and(|has| Some(has.digest) != digest);
+                has.filter(|_| is_other).map(|has| has.title)
+            }
+        };
+        Some(Self {
+            device: device.to_owned(),
+            ifindex,
+            group,
+            origin: joined.origin.clone(),
+            other_mode: other.map(|has| (asked, has)),
+        })
+    }
+
+    /// Why the group can't be joined, or is joined by others too. `groups` are those of the
+    /// network namespace.
+    pub(super) fn findings(&self, groups: &[Group]) -> Vec<Finding> {
+        let of_number = || groups.iter().filter(|it| it.number == self.group);
+        if let Some(other) = of_number().find(|it| it.ifindex != self.ifindex) {
+            return vec![self.elsewhere(other, groups)];
+        }
+        let Some(own) = of_number().find(|it| it.ifindex == self.ifindex) else {
+            return Vec::new();
+        };
+        let is_strangers = !own.members.is_empty() && own.members.iter().all(|it| !it.is_ours);
+        let mode = self
+            .other_mode
+            .as_ref()
+            .map(|(asked, has)| self.mode(asked, has));
+        let strangers = is_strangers.then(|| self.strangers(own, groups));
+        mode.into_iter().chain(strangers).collect()
+    }
+
+    fn finding(&self, name: &'static str, effect: Effect, told: [String; 3]) -> Finding {
+        let [what, why, fix] = told;
+        Finding {
+            name,
+            effect,
+            place: self.device.clone(),
+            what,
+            why,
+            fix,
+        }
+    }
+
+    fn elsewhere(&self, other: &Group, groups: &[Group]) -> Finding {
+        let told = [
+            format!(
+                "{} names group {}, which is on {} already",
+                self.origin, self.group, other.device
+            ),
+            "the kernel has a group on one device: a capture gets an error".to_owned(),
+            self.another_group(groups),
+        ];
+        self.finding("group-elsewhere", Effect::Refuses, told)
+    }
+
+    fn mode(&self, asked: &str, has: &str) -> Finding {
+        let told = [
+            format!(
+                "the settings ask for {}, and group {} has {}",
+                quote(asked),
+                self.group,
+                quote(has)
+            ),
+            "members of one group have one mode: a capture gets an error".to_owned(),
+            format!(
+                "export PCAP_FANOUT_{}={}",
+                shell_name(&self.device),
+                word(has)
+            ),
+        ];
+        self.finding("group-mode", Effect::Refuses, told)
+    }
+
+    fn strangers(&self, own: &Group, groups: &[Group]) -> Finding {
+        let told = [
+            format!(
+                "{} names group {}, whose {} members do not read by fanpcap's library",
+                self.origin,
+                self.group,
+                own.members.len()
+            ),
+            "a capture gets an error, or shares the packets with an application that is none of its group".to_owned(),
+            self.another_group(groups),
+        ];
+        self.finding("group-taken", Effect::Loses, told)
+    }
+
+    /// The variable that names a group which nobody has: it comes before each other setting.
+    fn another_group(&self, groups: &[Group]) -> String {
+        let is_free = |number: &u16| groups.iter().all(|it| it.number != *number);
+        let free = (1..u16::MAX).find(is_free).unwrap_or(1);
+        format!("export PCAP_GROUP_{}={free}", shell_name(&self.device))
+    }
+}
+
+fn error(report: &Report) -> Finding {
+    let place = report.place.as_deref();
+    let at = place.map(|it| format!("{}:{}:{}", it.source, it.line, it.column));
+    let hint = report.hint.as_ref().map(|hint| format!("; {hint}"));
+    Finding {
+        name: "settings",
+        effect: Effect::Refuses,
+        place: harmless_text(&at.unwrap_or_else(|| "the settings".to_owned())),
+        what: harmless_text(&(report.message.clone() + &hint.unwrap_or_default())),
+        why: "every capture that these settings concern gets this error".to_owned(),
+        fix: place.map_or_else(|| "fanpcap config".to_owned(), without),
+    }
+}
+
+/// The command that takes the setting back.
+fn without(place: &Place) -> String {
+    if place.source != "environment" {
+        let file = word(&place.source);
+        return match place.text.trim_start().starts_with('>') {
+            // The lines of a steering program are one setting.
+            true => format!(
+                "sed -i '/^ *>/s/^/# /' {file}    # takes the program out; or edit the line"
+            ),
+            false => format!(
+                "sed -i '{}s/^/# /' {file}    # takes the line out; or edit it",
+                place.line
+            ),
+        };
+    }
+    match place.text.split_once('=') {
+        Some((name, _)) if !name.is_empty() => format!("unset {}", word(name)),
+        _ => "fanpcap config".to_owned(),
+    }
+}
+
+fn in_vain(ignored: &Ignored) -> Finding {
+    let hint = ignored.hint.as_ref().map(|hint| format!("; {hint}"));
+    let (file, line) = ignored.place.rsplit_once(':').unwrap_or_default();
+    let fix = match line.parse::<u32>() {
+        Ok(line) => format!(
+            "sed -i '{line}s/^/# /' {}    # takes the line out; or edit it",
+            word(file)
+        ),
+        Err(_) => {
+            let name = ignored.setting.split('=').next().unwrap_or_default();
+            format!("unset {}", word(name))
+        }
+    };
+    Finding {
+        name: "set-in-vain",
+        effect: Effect::Distorts,
+        place: harmless_text(&ignored.place),
+        what: harmless_text(&format!(
+            "{} has no effect: {}{}",
+            ignored.setting.lines().next().unwrap_or_default(),
+            ignored.why,
+            hint.unwrap_or_default()
+        )),
+        why: "an application that counts on it gets every packet, or another share than was meant"
+            .to_owned(),
+        fix,
+    }
+}
+
+#[cfg(test)]
+mod tests;

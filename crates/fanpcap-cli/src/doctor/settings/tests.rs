@@ -1,0 +1,127 @@
+//! Settings made up: errors with their places, and groups that are taken.
+
+use super::*;
+use crate::doctor::groups::Member;
+
+fn wanted() -> Wanted {
+    Wanted {
+        device: "eth0".to_owned(),
+        ifindex: 3,
+        group: 7,
+        origin: "PCAP_GROUP=7".to_owned(),
+        other_mode: None,
+    }
+}
+
+fn group(ifindex: u32, number: u16, is_ours: bool) -> Group {
+    let member = Member {
+        is_ours,
+        ..Member::default()
+    };
+    Group {
+        ifindex,
+        device: format!("eth{}", ifindex - 3),
+        number,
+        members: vec![member],
+        ..Group::default()
+    }
+}
+
+fn names(wanted: &Wanted, groups: &[Group]) -> Vec<&'static str> {
+    wanted.findings(groups).iter().map(|it| it.name).collect()
+}
+
+#[test]
+fn a_group_that_can_be_joined_has_no_findings() {
+    assert!(names(&wanted(), &[]).is_empty());
+    assert!(names(&wanted(), &[group(3, 7, true), group(4, 8, true)]).is_empty());
+}
+
+#[test]
+fn a_group_on_another_device_is_refused_and_a_free_one_named() {
+    let groups = [group(4, 7, true), group(4, 1, true), group(3, 2, false)];
+    let found = wanted().findings(&groups).remove(0);
+    assert_eq!(
+        (found.name, found.effect),
+        ("group-elsewhere", Effect::Refuses)
+    );
+    assert!(found.what.contains("on eth1 already"), "{found:?}");
+    assert_eq!(found.fix, "export PCAP_GROUP_eth0=3");
+    let mut virtual_device = wanted();
+    virtual_device.device = "eth0:1".to_owned();
+    let found = virtual_device.findings(&groups).remove(0);
+    assert_eq!(found.fix, "export PCAP_GROUP_eth0_1=3");
+}
+
+#[test]
+fn a_group_of_strangers_or_with_another_mode_is_found() {
+    assert_eq!(names(&wanted(), &[group(3, 7, false)]), ["group-taken"]);
+    let mut wanted = wanted();
+    wanted.other_mode = Some(("lb".to_owned(), "main = tcp >-> steer_flow".to_owned()));
+    let found = wanted.findings(&[group(3, 7, true)]).remove(0);
+    assert_eq!((found.name, found.effect), ("group-mode", Effect::Refuses));
+    assert_eq!(
+        found.fix,
+        "export PCAP_FANOUT_eth0='main = tcp >-> steer_flow'"
+    );
+}
+
+#[test]
+fn errors_have_their_place_and_a_command_that_takes_them_back() {
+    let report = |source: &str, line, text: &str, at| Report {
+        slug: "unknown-mode",
+        message: "unknown mode 'hsah'".to_owned(),
+        place: Some(Box::new(Place::new(source, line, text, at))),
+        hint: Some("did you mean 'hash'?".to_owned()),
+    };
+    let found = error(&report("/etc/pcap.conf", 3, "fanout = hsah", 9));
+    assert_eq!(
+        (found.place.as_str(), found.effect),
+        ("/etc/pcap.conf:3:10", Effect::Refuses)
+    );
+    assert_eq!(found.what, "unknown mode 'hsah'; did you mean 'hash'?");
+    assert!(
+        found.fix.starts_with("sed -i '3s/^/# /' /etc/pcap.conf "),
+        "{found:?}"
+    );
+    let found = error(&report("a b", 4, "  > main = tpc", 9));
+    assert!(
+        found.fix.starts_with("sed -i '/^ *>/s/^/# /' 'a b' "),
+        "{found:?}"
+    );
+    let found = error(&report("environment", 1, "PCAP_FANOUT=hsah", 12));
+    assert_eq!(found.fix, "unset PCAP_FANOUT");
+    let mut nowhere = report("environment", 1, "", 0);
+    nowhere.place = None;
+    assert_eq!(error(&nowhere).fix, "fanpcap config");
+}
+
+#[test]
+fn what_is_set_in_vain_is_found_unless_another_setting_comes_first() {
+    let ignored = |reason, place: &str| Ignored {
+        setting: "PCAP_GROUP_ethO=5".to_owned(),
+        place: place.to_owned(),
+        reason,
+        why: "no device has this name".to_owned(),
+        hint: None,
+    };
+    let settings = |reason, place| Settings {
+        vain: vec![ignored(reason, place)],
+        ..Settings::default()
+    };
+    assert!(
+        settings(Reason::Overridden, "environment")
+            .findings()
+            .is_empty()
+    );
+    let found = settings(Reason::NoSuchDevice, "environment").findings();
+    assert_eq!(
+        (found[0].name, found[0].fix.as_str()),
+        ("set-in-vain", "unset PCAP_GROUP_ethO")
+    );
+    let found = settings(Reason::NobodysGroup, "/etc/pcap.conf:4").findings();
+    assert!(
+        found[0].fix.starts_with("sed -i '4s/^/# /' /etc/pcap.conf"),
+        "{found:?}"
+    );
+}

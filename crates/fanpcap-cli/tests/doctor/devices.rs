@@ -1,0 +1,102 @@
+//! Devices that get no packets, or on one CPU only.
+
+use anyhow::{Result, ensure};
+use fanpcap_linux::bpf::{Hook, LoadedProgram};
+use fanpcap_testkit::veth::{self, ip};
+use fanpcap_testkit::{Veth, await_for, cpus};
+
+use crate::asked::{Shell, within};
+
+#[test]
+#[ignore = "needs root: devices in a namespace"]
+fn a_healthy_device_has_no_findings_that_lose() -> Result<()> {
+    within(|_| {
+        let names = Shell::new("fdr1")?.names()?;
+        // What is about the machine is not this test's.
+        let of_machine = ["slow-clock", "no-jit", "powersave", "backlog", "apparmor"];
+        let of_device: Vec<_> = names
+            .iter()
+            .filter(|it| !of_machine.contains(&it.as_str()))
+            .collect();
+        assert!(of_device.is_empty(), "{of_device:?}");
+        let (status, said) = Shell::new("fdr9")?.run("fanpcap doctor fdr9 2>&1")?;
+        ensure!(status == 1 && said.contains("no device 'fdr9'"), "{said}");
+        Ok(())
+    })
+}
+
+#[test]
+#[ignore = "needs root: devices in a namespace"]
+fn a_device_that_is_down_is_found_and_put_up() -> Result<()> {
+    within(|_| {
+        ip("link set fdr1 down")?;
+        let found = Shell::new("fdr1")?.mend("down")?;
+        assert_eq!(
+            (found.effect.as_str(), found.place.as_str()),
+            ("loses", "fdr1")
+        );
+        assert_eq!(found.fix, "ip link set dev fdr1 up");
+        Ok(())
+    })
+}
+
+#[test]
+#[ignore = "needs root: devices in a namespace"]
+fn a_device_whose_other_end_is_down_is_found_and_linked() -> Result<()> {
+    within(|_| {
+        ip("link set fdr0 down")?;
+        let shell = Shell::new("fdr1")?;
+        let found = shell.found("no-link")?;
+        assert_eq!(found.fix, "ip link set dev fdr0 up");
+        shell.run(&found.fix)?;
+        veth::await_up("fdr1")?;
+        assert!(shell.find("", "no-link")?.is_none());
+        Ok(())
+    })
+}
+
+#[test]
+#[ignore = "needs root: devices in a namespace"]
+fn one_receiving_cpu_is_found_and_its_packets_are_spread() -> Result<()> {
+    within(|_| {
+        if cpus()?.len() < 2 {
+            return Ok(());
+        }
+        Veth::new("fdr2", "fdr3", 1)?;
+        let shell = Shell::new("fdr3")?.set("PCAP_GROUP", "7");
+        assert_eq!(shell.mend("one-receiving-cpu")?.effect, "costs");
+        let two_queues = Shell::new("fdr1")?.set("PCAP_GROUP", "7");
+        assert!(two_queues.find("", "one-receiving-cpu")?.is_none());
+        Ok(())
+    })
+}
+
+#[test]
+#[ignore = "needs root: devices in a namespace"]
+fn a_foreign_xdp_program_is_found() -> Result<()> {
+    within(|_| {
+        let pass = [
+            fanpcap_bpf::Instruction::set(0, 2),
+            fanpcap_bpf::Instruction::exit(),
+        ];
+        let program = LoadedProgram::load(fanpcap_bpf::ProgramKind::Xdp, "somebodys", &pass)?;
+        let index = fanpcap_linux::interface::index("fdr1").unwrap_or(0);
+        let link = program.attach(index, Hook::Driver)?;
+        let shell = Shell::new("fdr1")?;
+        let found = shell.found("foreign-xdp")?;
+        assert_eq!(found.effect, "loses");
+        assert!(
+            found.fix.starts_with("ip link set dev fdr1 xdpdrv off "),
+            "{found:?}"
+        );
+        // Its application has attached it by a BPF link, which ends with that.
+        drop(link);
+        await_for(
+            "the XDP program to be gone",
+            fanpcap_testkit::await_for::LIMIT,
+            || Ok((!veth::has_xdp("fdr1")?).then_some(())),
+        )?;
+        assert!(shell.find("", "foreign-xdp")?.is_none());
+        Ok(())
+    })
+}

@@ -1,0 +1,173 @@
+//! Members that do not read, share a CPU, or do not belong to their group.
+
+use std::os::fd::{AsFd, OwnedFd};
+use std::process::Command;
+use std::thread;
+use std::time::Duration;
+
+use anyhow::{Context, Result, ensure};
+use fanpcap_linux::interface;
+use fanpcap_linux::packet::{self, Address, PacketFanout};
+use fanpcap_testkit::{Member, Program, Scratch, cpus, member};
+
+use crate::asked::{Shell, within};
+
+fn tcpdump(scratch: &Scratch, device: &str, mode: &str) -> Result<Member> {
+    let file = scratch.new_file("pcap");
+    Program::tcpdump(device, file)?
+        .group(7, mode)
+        .start(scratch)
+}
+
+/// A socket of this process in group 7: it does not read by the library.
+fn stranger(device: &str) -> Result<OwnedFd> {
+    let socket = packet::open()?;
+    let ifindex = interface::index(device).context("the device")?;
+    packet::bind(
+        socket.as_fd(),
+        Address {
+            ifindex,
+            protocol: 3,
+        },
+    )?;
+    let group = PacketFanout {
+        id: 7,
+        mode: 0,
+        flags: 0,
+    };
+    packet::join(socket.as_fd(), group).map_err(|_| anyhow::anyhow!("joining"))?;
+    Ok(socket)
+}
+
+#[test]
+#[ignore = "needs root: packet sockets in a namespace"]
+fn a_stopped_member_is_found_and_goes_on() -> Result<()> {
+    within(|scratch| {
+        let members = [
+            tcpdump(scratch, "fdr1", "hash")?,
+            tcpdump(scratch, "fdr1", "hash")?,
+        ];
+        let shell = Shell::new("fdr1")?;
+        assert!(shell.find("", "member-stopped")?.is_none());
+        members[0].signal("STOP")?;
+        let found = shell.mend("member-stopped")?;
+        assert_eq!(
+            (found.effect.as_str(), found.place.as_str()),
+            ("loses", "fdr1 group 7")
+        );
+        assert_eq!(found.fix, format!("kill -CONT {}", members[0].pid()));
+        Ok(())
+    })
+}
+
+#[test]
+#[ignore = "needs root: packet sockets in a namespace; 11 seconds"]
+fn a_member_that_does_not_read_is_found_and_ended() -> Result<()> {
+    within(|scratch| {
+        let _reads = tcpdump(scratch, "fdr1", "hash")?;
+        // sleep(1) reads nothing: tcpdump waits for room in the pipe, and reads no more packets.
+        let hangs = Program::new("sh", "listening on")?
+            .args(["-c", "tcpdump -n -i fdr1 -U -w - | sleep 25"])
+            .group(7, "hash")
+            .start(scratch)?;
+        member::wait_for_members(7, 2)?;
+        Command::new(env!("CARGO_BIN_EXE_fanpcap"))
+            .args("gen -i fdr0 --count 4000 --rate 4k --len 1000 --flows 64".split(' '))
+            .output()?;
+        thread::sleep(Duration::from_secs(11));
+        let shell = Shell::new("fdr1")?;
+        let found = shell.mend("member-silent")?;
+        assert_eq!(found.effect, "loses");
+        drop(hangs);
+        Ok(())
+    })
+}
+
+#[test]
+#[ignore = "needs root: packet sockets in a namespace"]
+fn members_on_one_cpu_are_found_and_parted() -> Result<()> {
+    within(|scratch| {
+        let all = cpus()?;
+        let [first, _, ..] = all.as_slice() else {
+            return Ok(());
+        };
+        let members = [
+            tcpdump(scratch, "fdr1", "flow")?,
+            tcpdump(scratch, "fdr1", "flow")?,
+        ];
+        for member in &members {
+            let bound = Command::new("taskset")
+                .args(["-acp", &first.to_string(), &member.pid().to_string()])
+                .output()?;
+            ensure!(bound.status.success(), "{bound:?}");
+        }
+        let found = Shell::new("fdr1")?.mend("one-cpu-for-members")?;
+        assert_eq!(found.effect, "costs");
+        Ok(())
+    })
+}
+
+#[test]
+#[ignore = "needs root: packet sockets in a namespace"]
+fn a_stranger_in_a_group_is_found() -> Result<()> {
+    within(|scratch| {
+        let _member = tcpdump(scratch, "fdr1", "hash")?;
+        let shell = Shell::new("fdr1")?;
+        assert!(shell.find("", "strangers-in-group")?.is_none());
+        let socket = stranger("fdr1")?;
+        let found = shell.found("strangers-in-group")?;
+        assert_eq!(
+            (found.effect.as_str(), found.place.as_str()),
+            ("loses", "fdr1 group 7")
+        );
+        assert!(found.fix.starts_with("export PCAP_GROUP=8 "), "{found:?}");
+        drop(socket);
+        assert!(shell.find("", "strangers-in-group")?.is_none());
+        Ok(())
+    })
+}
+
+#[test]
+#[ignore = "needs root: packet sockets in a namespace"]
+fn a_group_that_strangers_have_is_found_and_another_taken() -> Result<()> {
+    within(|_| {
+        let _socket = stranger("fdr1")?;
+        let shell = Shell::new("fdr1")?.set("PCAP_GROUP", "7");
+        let found = shell.mend("group-taken")?;
+        assert_eq!(found.fix, "export PCAP_GROUP_fdr1=1");
+        Ok(())
+    })
+}
+
+#[test]
+#[ignore = "needs root: packet sockets in a namespace"]
+fn different_programs_in_a_group_are_found() -> Result<()> {
+    within(|scratch| {
+        let _member = tcpdump(scratch, "fdr1", "hash")?;
+        let other = Program::new(env!("CARGO_BIN_EXE_fanpcap"), "capturing on")?
+            .args(["capture", "-i", "fdr1", "--group", "7", "--fanout", "hash"])
+            .start(scratch)?;
+        let shell = Shell::new("fdr1")?;
+        let found = shell.found("mixed-programs")?;
+        assert_eq!(found.effect, "loses");
+        other.stop()?;
+        assert!(shell.find("", "mixed-programs")?.is_none());
+        Ok(())
+    })
+}
+
+#[test]
+#[ignore = "needs root: packet sockets in a namespace"]
+fn a_capture_beside_the_group_is_found_and_ended() -> Result<()> {
+    within(|scratch| {
+        let nowhere = scratch.file("");
+        let mut plain = Program::on(&nowhere, "tcpdump", "listening on")
+            .args(["-n", "-i", "fdr1"])
+            .start(scratch)?;
+        let shell = Shell::new("fdr1")?.set("PCAP_GROUP", "7");
+        let found = shell.mend("not-in-group")?;
+        assert_eq!(found.effect, "distorts");
+        plain.wait_until_says("packets captured")?;
+        Ok(())
+    })
+}

@@ -1,0 +1,79 @@
+//! Users without capabilities, and programs with more than their user's.
+
+use std::fs::{self, Permissions};
+use std::os::unix::fs::PermissionsExt;
+
+use anyhow::{Context, Result, ensure};
+use serde_json::Value;
+
+use crate::asked::{Shell, within};
+
+fn has(said: &str, name: &str) -> Result<bool> {
+    let line = said.lines().last().context("doctor's line")?;
+    let told: Value = serde_json::from_str(line).with_context(|| said.to_owned())?;
+    let findings = told["findings"].as_array().context("findings")?;
+    Ok(findings.iter().any(|it| it["name"] == name))
+}
+
+#[test]
+#[ignore = "needs root: capabilities"]
+fn a_user_who_may_not_load_programs_is_told() -> Result<()> {
+    within(|_| {
+        let shell = Shell::new("fdr1")?;
+        let ask = "setpriv --bounding-set -bpf,-sys_admin fanpcap doctor fdr1 --json";
+        let (status, said) = shell.run(ask)?;
+        ensure!(status == 0 && has(&said, "no-cap-bpf")?, "{said}");
+        let (status, said) =
+            shell.run("setpriv --bounding-set -net_raw fanpcap doctor fdr1 --json")?;
+        ensure!(status == 3 && has(&said, "no-cap-net-raw")?, "{said}");
+        Ok(())
+    })
+}
+
+/// The command is run with another user's number, and as root, who needs no sudo.
+#[test]
+#[ignore = "needs root: another user"]
+fn a_user_gets_a_shell_that_may_capture() -> Result<()> {
+    within(|scratch| {
+        let shell = Shell::new("fdr1")?;
+        let as_user = "setpriv --reuid=65534 --regid=65534 --clear-groups";
+        let (_, said) = shell.run(&format!("{as_user} fanpcap doctor fdr1 --json || true"))?;
+        if said.is_empty() {
+            // That user may not run what was built here.
+            return Ok(());
+        }
+        ensure!(has(&said, "no-cap-net-raw")?, "{said}");
+        let told: Value = serde_json::from_str(said.trim())?;
+        let findings = told["findings"].as_array().context("findings")?;
+        let found = findings.iter().find(|it| it["name"] == "no-cap-net-raw");
+        let fix = found.and_then(|it| it["fix"].as_str()).context("a fix")?;
+        let fix = fix.replace("sudo -E ", "");
+        let script = scratch.write("shell", "#!/bin/sh\nid -u\nfanpcap doctor fdr1 --json\n")?;
+        fs::set_permissions(&script, Permissions::from_mode(0o755))?;
+        let (status, said) = shell.run(&format!("export SHELL={}\n{fix}", script.display()))?;
+        ensure!(status == 0 && said.starts_with("65534\n"), "{said}");
+        assert!(!has(&said, "no-cap-net-raw")? && !has(&said, "no-cap-bpf")?);
+        Ok(())
+    })
+}
+
+#[test]
+#[ignore = "needs root: a namespace"]
+fn a_privileged_program_is_found() -> Result<()> {
+    within(|scratch| {
+        let program = scratch.write("program", "")?;
+        let shell = Shell::new(&format!("fdr1 --program {}", program.display()))?;
+        assert!(shell.find("", "privileged-program")?.is_none());
+        fs::set_permissions(&program, Permissions::from_mode(0o4755))?;
+        let found = shell.found("privileged-program")?;
+        assert_eq!(
+            (found.effect.as_str(), found.fix.as_str()),
+            ("distorts", "fanpcap enable --system")
+        );
+        // File capabilities say the same.
+        fs::set_permissions(&program, Permissions::from_mode(0o755))?;
+        shell.run(&format!("setcap cap_net_raw=ep {}", program.display()))?;
+        shell.found("privileged-program")?;
+        Ok(())
+    })
+}

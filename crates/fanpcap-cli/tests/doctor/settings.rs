@@ -1,0 +1,113 @@
+//! Wrong settings, settings in vain, groups that can't be joined, and a library that nobody loads.
+
+use anyhow::{Result, ensure};
+use fanpcap_testkit::Program;
+
+use crate::asked::{Shell, within};
+
+#[test]
+#[ignore = "needs root: a namespace"]
+fn an_error_of_the_config_file_is_found_with_its_place_and_taken_out() -> Result<()> {
+    within(|scratch| {
+        let file = scratch.write("pcap.conf", "group = 5\nfanout = hsah\n")?;
+        let file = file.display().to_string();
+        let shell = Shell::new("fdr1")?.set("PCAP_CONFIG", &file);
+        let found = shell.mend("settings")?;
+        assert_eq!(found.effect, "refuses");
+        assert_eq!(found.place, format!("{file}:2:10"));
+        Ok(())
+    })
+}
+
+#[test]
+#[ignore = "needs root: a namespace"]
+fn a_variable_that_is_wrong_or_in_vain_is_found_and_unset() -> Result<()> {
+    within(|_| {
+        let shell = Shell::new("fdr1")?.set("PCAP_GROUP", "seven");
+        assert_eq!(shell.mend("settings")?.fix, "unset PCAP_GROUP");
+        let shell = Shell::new("fdr1")?.set("PCAP_GROUP_fdrl", "7");
+        let found = shell.mend("set-in-vain")?;
+        assert_eq!(
+            (found.effect.as_str(), found.fix.as_str()),
+            ("distorts", "unset PCAP_GROUP_fdrl")
+        );
+        Ok(())
+    })
+}
+
+#[test]
+#[ignore = "needs root: packet sockets in a namespace"]
+fn a_group_on_another_device_is_found_and_another_taken() -> Result<()> {
+    within(|scratch| {
+        let file = scratch.file("a.pcap");
+        let _member = Program::tcpdump("fdr0", file)?
+            .group(7, "hash")
+            .start(scratch)?;
+        let shell = Shell::new("fdr1")?.set("PCAP_GROUP", "7");
+        let found = shell.mend("group-elsewhere")?;
+        assert_eq!(
+            (found.effect.as_str(), found.place.as_str()),
+            ("refuses", "fdr1")
+        );
+        // The library says the same.
+        let (_, said) = shell.run("tcpdump -c 1 -i fdr1 2>&1")?;
+        ensure!(said.contains("fdr0"), "{said}");
+        Ok(())
+    })
+}
+
+#[test]
+#[ignore = "needs root: packet sockets in a namespace"]
+fn another_mode_than_the_groups_is_found_and_the_groups_taken() -> Result<()> {
+    within(|scratch| {
+        for (has, asked) in [("lb", "hash"), ("flow", "lb")] {
+            let file = scratch.file("a.pcap");
+            let member = Program::tcpdump("fdr1", file)?
+                .group(7, has)
+                .start(scratch)?;
+            let shell = Shell::new("fdr1")?
+                .set("PCAP_GROUP", "7")
+                .set("PCAP_FANOUT", asked);
+            let found = shell.mend("group-mode")?;
+            assert_eq!(found.fix, format!("export PCAP_FANOUT_fdr1={has}"));
+            member.stop()?;
+        }
+        Ok(())
+    })
+}
+
+#[test]
+#[ignore = "needs root: a namespace"]
+fn a_library_that_is_not_loaded_is_found_and_enabled() -> Result<()> {
+    within(|_| {
+        let shell = Shell::new("fdr1")?
+            .set("PCAP_GROUP", "7")
+            .set("LD_LIBRARY_PATH", "");
+        let found = shell.mend("library-not-loaded")?;
+        assert_eq!(found.effect, "distorts");
+        let without = Shell::new("fdr1")?.set("LD_LIBRARY_PATH", "");
+        assert!(
+            without.find("", "library-not-loaded")?.is_none(),
+            "nothing is set"
+        );
+        Ok(())
+    })
+}
+
+#[test]
+#[ignore = "needs root: mounts"]
+fn pages_without_a_place_in_memory_get_one() -> Result<()> {
+    within(|scratch| {
+        let mut shell = Shell::new("fdr1")?;
+        let on_disk = scratch.file("disk");
+        std::fs::create_dir(&on_disk)?;
+        let on_disk = on_disk.display();
+        shell.before = format!("mount --bind {on_disk} /run && mount --bind {on_disk} /dev/shm");
+        if shell.find("", "no-pages")?.is_none() {
+            // The temporary directory is in memory here.
+            return Ok(());
+        }
+        shell.mend("no-pages")?;
+        Ok(())
+    })
+}
