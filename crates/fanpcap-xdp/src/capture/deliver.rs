@@ -171,8 +171,9 @@ impl Delivering {
 fn reserve(asm: &mut Assembler, ends: &Ends) {
     let (some, fits, reserve) = (asm.label(), asm.label(), asm.label());
     let [classes @ .., most] = CLASSES;
-    // The verifier wants to see that there is a byte at least, and not too many.
-    asm.jump_if(If::NotEqual, R8, 0, some);
+    // The verifier wants to see that there is a byte at least, and not too many. It learns no bound
+    // from a comparison with 0 before Linux 6.8.
+    asm.jump_if(If::GreaterEqual, R8, 1, some);
     asm.set(R8, 1);
     asm.bind(some);
     for class in classes {
