@@ -276,6 +276,11 @@ impl Assembler {
         self.push(Instruction::new(CALL, 0, 0, 0, helper));
     }
 
+    /// Calls a function of the kernel by the number of its type.
+    pub fn call_kernel(&mut self, function: i32) {
+        self.push(Instruction::new(CALL, 0, PSEUDO_KERNEL_CALL, 0, function));
+    }
+
     /// Calls a BPF function; its label may already be bound.
     pub fn call_function(&mut self, function: Label) {
         if self.live {
@@ -313,3 +318,5 @@ const FETCH: i32 = 0x01;
 const LOAD_WIDE: u8 = 0x18;
 const PSEUDO_MAP_FD: u8 = 1;
 const PSEUDO_MAP_VALUE: u8 = 2;
+/// `BPF_PSEUDO_KFUNC_CALL`.
+const PSEUDO_KERNEL_CALL: u8 = 2;

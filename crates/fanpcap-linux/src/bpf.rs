@@ -14,10 +14,12 @@ mod ring;
 mod object_array;
 mod refused;
 mod types;
+mod kernel_types;
 mod program;
 mod link;
 mod loaded;
 
+pub use kernel_types::kernel_function;
 pub use link::{Attached, Hook};
 pub use loaded::{LoadError, Loaded};
 pub use locked::locked_limit;

@@ -188,8 +188,8 @@ fn look_up(asm: &mut Assembler, map: usize, key: i16) {
 }
 
 // linux/bpf.h, struct xdp_md.
-const XDP_DATA: i16 = 0;
-const XDP_DATA_END: i16 = 4;
+pub(crate) const XDP_DATA: i16 = 0;
+pub(crate) const XDP_DATA_END: i16 = 4;
 const XDP_QUEUE: i16 = 16;
 
 // linux/bpf.h, enum xdp_action.

@@ -2,8 +2,9 @@
 
 use crate::layout::settings;
 use crate::layout::{self, BERTHS, Lanes, PROGRAMS_MAP, SETTINGS_LEN, SETTINGS_MAP, STAMP_MAP};
-use crate::program::DockMaps;
+use crate::program::{self, DockMaps};
 use crate::root::root;
+use crate::tags::Tags;
 use crate::unavailable::Unavailable;
 use fanpcap_bpf::{MapKind, Object, ProgramKind};
 use fanpcap_linux::bpf::{
@@ -15,8 +16,8 @@ use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::atomic::{AtomicU32, Ordering};
 
-/// The engine's part of a device that has been taken over: its BPF link, whose BPF program is that
-/// of the only group, or a root; the groups' BPF programs; and the settings.
+/// The engine's part of a device that has been taken over: its BPF link, whose BPF program is a
+/// root, or that of the only group; the groups' BPF programs; and the settings.
 ///
 /// The kernel frees all of it with the last process that has it open. Each member's process must
 /// keep it open: the kernel forgets the groups' BPF programs, or detaches the root, otherwise.
@@ -47,7 +48,7 @@ impl Device {
     /// # Errors
     /// See [`Unavailable`].
     pub fn take_over(ifindex: u32) -> Result<Self, Unavailable> {
-        check(ifindex)?;
+        let found = check(ifindex)?;
         let of_map = |error| Unavailable::Load(LoadError::of_map(ProgramKind::Xdp, error));
         let settings = Table::create_rows(SETTINGS_MAP, SETTINGS_LEN, 1).map_err(of_map)?;
         if let Some(verdict) = number(&settings, settings::VERDICT) {
@@ -63,13 +64,17 @@ impl Device {
         };
         // Older kernels don't know the flag with which XDP programs are loaded.
         let is_old = |error: &LoadError| matches!(error, LoadError::Refused(it) if it.error.raw_os_error() == Some(EINVAL));
-        let nobody = maps.load_root(0).map_err(|error| {
+        let nobody = maps.load_root(0, None).map_err(|error| {
             if is_old(&error) {
                 Unavailable::Kernel
             } else {
                 Unavailable::Load(error)
             }
         })?;
+        let tells = || Tags::of(ifindex).is_some_and(|it| maps.load_root(1, Some(it)).is_ok());
+        if takes_tags(&found) && !tells() {
+            return Err(Unavailable::TakesVlanTags(found.name));
+        }
         let link = nobody.attach(ifindex, Hook::Driver);
         let link = link.map_err(|error| refused(ifindex, error))?;
         Ok(Self {
@@ -144,7 +149,8 @@ impl Device {
     /// group keeps its berth. Each packet goes to the groups before the change, or to those after
     /// it. It can be done again from its beginning. One caller at a time.
     ///
-    /// One more group takes `CAP_BPF` and `CAP_NET_ADMIN`. One less takes no capability.
+    /// One more group takes `CAP_BPF` and `CAP_NET_ADMIN`. One less takes no capability: where no
+    /// BPF program can be loaded, the root that is there goes on.
     ///
     /// # Errors
     /// `ENOLINK` when the device is gone; `EPERM` without the capabilities; those of bpf(2).
@@ -153,44 +159,78 @@ impl Device {
             self.programs.put((*berth).into(), &[program.as_fd()])?;
         }
         let wanted = berths.iter().fold(0, |all, (berth, _)| all | (1 << berth));
-        match berths {
-            [(_, only)] => {
-                let program = only.try_clone()?;
-                let program = LoadedProgram::open(program, ProgramKind::Xdp)?;
-                self.set_root(0);
-                self.link.replace(&program)?;
-            }
-            _ => self.serve_by_root(wanted)?,
-        }
+        let only = match berths {
+            [(_, only)] => Some(only),
+            _ => None,
+        };
+        self.give_to(wanted, only)?;
         let is_free = |berth: &u32| wanted & (1 << berth) == 0;
         (0..BERTHS)
             .filter(is_free)
             .try_for_each(|berth| self.programs.remove(berth, 1))
     }
 
-    /// A root for these berths, or the one that is there if it has them and no other can be loaded:
-    /// where there is no BPF program it goes on.
-    fn serve_by_root(&self, berths: u32) -> io::Result<()> {
+    /// Gives the device's packets to the groups of these berths: to a root, or to the BPF program
+    /// of the `only` group.
+    fn give_to(&self, berths: u32, only: Option<&OwnedFd>) -> io::Result<()> {
+        let root = match self.load_root(berths, only.is_some()) {
+            Ok(root) => root,
+            Err(_) if berths != 0 && self.root() & berths == berths => return Ok(()),
+            Err(_) if only.is_some() => None,
+            Err(error) => return Err(io_error(error)),
+        };
+        let (program, root) = match (root, only) {
+            (None, Some(only)) => (LoadedProgram::open(only.try_clone()?, ProgramKind::Xdp)?, 0),
+            (root, _) => (root.ok_or(io::ErrorKind::InvalidData)?, berths),
+        };
+        // Groups' BPF programs look for a stamp from now on. Only a root of several takes one.
+        if only.is_none() {
+            if let Some(has_root) = number(&self.settings, settings::HAS_ROOT) {
+                has_root.store(1, Ordering::SeqCst);
+            }
+        }
+        // Who dies before the last of these steps leaves the root's berths told too few, never too
+        // many.
+        self.set_root(self.root() & root);
+        self.link.replace(&program)?;
+        self.set_root(root);
+        Ok(())
+    }
+
+    /// The root for these berths; `None` where an only group needs none.
+    fn load_root(&self, berths: u32, is_only: bool) -> Result<Option<LoadedProgram>, LoadError> {
         let maps = Maps {
             settings: self.settings.as_fd(),
             stamp: self.stamp.as_fd(),
             programs: self.programs.as_fd(),
         };
-        let root = match maps.load_root(berths) {
-            Ok(root) => root,
-            Err(_) if berths != 0 && self.root() & berths == berths => return Ok(()),
-            Err(error) => return Err(io_error(error)),
-        };
-        // Groups' BPF programs look for a stamp from now on, and find none without a root.
-        if let Some(has_root) = number(&self.settings, settings::HAS_ROOT) {
-            has_root.store(1, Ordering::SeqCst);
+        if let Some(tags) = self.tags().filter(|_| berths != 0) {
+            match maps.load_root(berths, Some(tags)) {
+                Ok(root) if self.is_here(tags.ifindex) => return Ok(Some(root)),
+                Err(error @ LoadError::Privilege { .. }) => return Err(error),
+                // Before Linux 6.16 such a BPF program has no tail calls.
+                Ok(_) | Err(_) => {}
+            }
         }
-        // Who dies before the last of these steps leaves the root's berths told too few, never too
-        // many.
-        self.set_root(self.root() & berths);
-        self.link.replace(&root)?;
-        self.set_root(berths);
-        Ok(())
+        if is_only {
+            return Ok(None);
+        }
+        maps.load_root(berths, None).map(Some)
+    }
+
+    /// How BPF programs ask the driver for tags.
+    fn tags(&self) -> Option<Tags> {
+        let ifindex = self.ifindex().ok().filter(|&it| self.is_here(it))?;
+        Tags::of(ifindex)
+    }
+
+    /// Whether the device of this index, in the calling thread's network namespace, is the link's.
+    /// The link's device may have moved away, and the kernel does not check whether the BPF program
+    /// that replaces another is for the same driver.
+    fn is_here(&self, ifindex: u32) -> bool {
+        let found = link::get(ifindex).ok().and_then(|it| it.xdp);
+        let own = self.link.program_id().ok();
+        found.is_some_and(|it| Some(it.program) == own)
     }
 
     /// The berths of the root that the device has; 0 without one.
@@ -214,19 +254,25 @@ struct Maps<'a> {
 }
 
 impl Maps<'_> {
-    fn load_root(&self, berths: u32) -> Result<LoadedProgram, LoadError> {
-        let root: Object = root(berths).map_err(|_| LoadError::Map(io::ErrorKind::Other.into()))?;
+    fn load_root(&self, berths: u32, tags: Option<Tags>) -> Result<LoadedProgram, LoadError> {
+        let root = root(berths, tags);
+        let root: Object = root.map_err(|_| LoadError::Map(io::ErrorKind::Other.into()))?;
         let given = [
             (SETTINGS_MAP, self.settings),
             (STAMP_MAP, self.stamp),
             (PROGRAMS_MAP, self.programs),
         ];
-        Loaded::load_with(&root, "fanpcap_root", &given).map(Loaded::into_program)
+        let device = tags.map_or(0, |tags| tags.ifindex);
+        let name = match berths.count_ones() {
+            1 => program::NAME,
+            _ => "fanpcap_root",
+        };
+        Loaded::load_for(&root, name, &given, device).map(Loaded::into_program)
     }
 }
 
 /// Finds out without privilege whether the device can be taken over at all.
-fn check(ifindex: u32) -> Result<(), Unavailable> {
+fn check(ifindex: u32) -> Result<Link, Unavailable> {
     if ifindex == 0 {
         return Err(Unavailable::AnyDevice);
     }
@@ -243,12 +289,14 @@ fn check(ifindex: u32) -> Result<(), Unavailable> {
     if let Some(found) = link.xdp {
         return Err(foreign(found.program));
     }
-    let takes_tags = ethtool::Device::find(ifindex).and_then(|device| device.takes_vlan_tags());
-    // A veth passes a tag on beside the frame when its peer sends it so, whatever its own setting.
-    if link.kind != "veth" && takes_tags.unwrap_or(false) {
-        return Err(Unavailable::TakesVlanTags(link.name));
-    }
-    Ok(())
+    Ok(link)
+}
+
+/// Whether the device takes tags out of frames, so that an XDP program must ask for them. A veth
+/// passes a tag on beside the frame when its peer sends it so, whatever its own setting.
+fn takes_tags(link: &Link) -> bool {
+    let takes = ethtool::Device::find(link.index).and_then(|device| device.takes_vlan_tags());
+    link.kind != "veth" && takes.unwrap_or(false)
 }
 
 fn foreign(id: u32) -> Unavailable {

@@ -14,6 +14,7 @@ mod capture;
 mod test_group;
 mod program;
 mod unavailable;
+mod tags;
 mod root;
 mod device;
 mod port;

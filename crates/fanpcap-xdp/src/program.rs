@@ -290,7 +290,7 @@ impl<E> From<LoadError> for ProgramError<E> {
 
 const KIND: ProgramKind = ProgramKind::Xdp;
 /// The name in the kernel.
-const NAME: &str = "fanpcap_xdp";
+pub(crate) const NAME: &str = "fanpcap_xdp";
 const NAME_OF_SENT: &str = "fanpcap_sent";
 
 #[cfg(test)]

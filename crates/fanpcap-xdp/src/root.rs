@@ -1,6 +1,8 @@
-//! The root: the BPF program of a device that serves several groups.
+//! The root: the BPF program of a device that serves several groups, or one group and VLAN tags
+//! that lie beside frames.
 
 use crate::layout::{self, BERTHS, settings};
+use crate::tags::{self, Tags};
 use fanpcap_bpf::assembler::{
     Assembler, AssemblerError, If, Label, Op, R0, R1, R2, R3, R6, R7, R8, R9, R10, Width,
 };
@@ -11,41 +13,79 @@ const SETTINGS: usize = 0;
 const STAMP: usize = 1;
 const PROGRAMS: usize = 2;
 
-/// The stack: a key of 0.
+/// The stack: a key of 0, and whether a tag was put into the frame. [`tags`] has what follows.
 const NOUGHT: i16 = -4;
+const IS_TAGGED: i16 = -8;
 
-/// The BPF program for the groups whose bit is set in `berths`. It takes one stamp for all groups
-/// and has each of them run by a tail call from a BPF function. Their results say what the host
-/// gets of the packet: it gets the packet if one of them says so, or if the settings do.
-pub(crate) fn root(berths: u32) -> Result<Object, AssemblerError> {
+/// The BPF program for the groups whose bit is set in `berths`. With `tags` they have the frame
+/// with the tag that lies beside it.
+pub(crate) fn root(berths: u32, tags: Option<Tags>) -> Result<Object, AssemblerError> {
     let maps = vec![layout::settings_row(), layout::stamp(), layout::programs()];
     let mut asm = Assembler::new();
-    let done = asm.label();
-    asm.set(R6, R1);
-    asm.set(R7, 0);
     let groups: Vec<(u32, Label)> = (0..BERTHS)
         .filter(|berth| berths & (1 << berth) != 0)
         .map(|berth| (berth, asm.label()))
         .collect();
-    if !groups.is_empty() {
-        call_all(&mut asm, &groups, done);
+    asm.set(R6, R1);
+    asm.set(R7, 0);
+    match (groups.as_slice(), tags) {
+        ([], _) => verdict(&mut asm),
+        (&[group], Some(tags)) => serve_one(&mut asm, group, tags),
+        _ => serve_all(&mut asm, &groups, tags),
     }
-    asm.bind(done);
-    verdict(&mut asm);
     for (berth, group) in groups {
         asm.bind(group);
-        asm.map(R2, PROGRAMS);
-        asm.set(R3, berth as i32);
-        asm.call(TAIL_CALL);
+        run(&mut asm, berth);
         asm.set(R0, 0);
         asm.exit();
     }
     asm.finish(ProgramKind::Xdp, maps)
 }
 
+/// Has one group run, whose verdict is that for the kernel. A frame without tag beside it goes to
+/// the group's BPF program by a jump, and does not come back.
+fn serve_one(asm: &mut Assembler, (berth, group): (u32, Label), tags: Tags) {
+    let (untagged, absent) = (asm.label(), asm.label());
+    tags.put(asm, untagged);
+    call(asm, group);
+    asm.set(R7, R0);
+    tags::take_out(asm);
+    asm.jump_if(If::Equal, R7, 0, absent);
+    asm.set(R0, R7);
+    asm.exit();
+    asm.bind(untagged);
+    asm.set(R1, R6);
+    run(asm, berth);
+    asm.bind(absent);
+    unsaid(asm);
+}
+
+/// Takes one stamp for all groups and has each of them run by a tail call from a BPF function.
+/// Their results say what the host gets of the packet: it gets the packet if one of them says so,
+/// or if the settings do.
+fn serve_all(asm: &mut Assembler, groups: &[(u32, Label)], tags: Option<Tags>) {
+    let untagged = asm.label();
+    if let Some(tags) = tags {
+        asm.store(Width::Word, R10, IS_TAGGED, 0);
+        tags.put(asm, untagged);
+        asm.store(Width::Word, R10, IS_TAGGED, 1);
+    }
+    asm.bind(untagged);
+    call_all(asm, groups);
+    if tags.is_some() {
+        let untagged = asm.label();
+        asm.load(Width::Word, R1, R10, IS_TAGGED);
+        asm.jump_if(If::Equal, R1, 0, untagged);
+        tags::take_out(asm);
+        asm.bind(untagged);
+    }
+    verdict(asm);
+}
+
 /// Has all groups run, and puts what they say into r7. The stamp is only there meanwhile: without
 /// it a group's BPF program returns a verdict for the kernel.
-fn call_all(asm: &mut Assembler, groups: &[(u32, Label)], failed: Label) {
+fn call_all(asm: &mut Assembler, groups: &[(u32, Label)]) {
+    let failed = asm.label();
     asm.store(Width::Word, R10, NOUGHT, 0);
     asm.map(R1, STAMP);
     asm.set(R2, R10);
@@ -56,23 +96,41 @@ fn call_all(asm: &mut Assembler, groups: &[(u32, Label)], failed: Label) {
     asm.call(KTIME_GET_NS);
     asm.store(Width::Double, R9, 0, R0);
     for &(_, group) in groups {
-        asm.set(R1, R6);
-        asm.set(R2, 0);
-        asm.set(R3, 0);
-        asm.call_function(group);
+        call(asm, group);
         asm.alu(Op::Or, R7, R0);
     }
     asm.set(R8, 0);
     asm.store(Width::Double, R9, 0, R8);
+    asm.bind(failed);
+}
+
+/// Calls the BPF function of a group.
+fn call(asm: &mut Assembler, group: Label) {
+    asm.set(R1, R6);
+    asm.set(R2, 0);
+    asm.set(R3, 0);
+    asm.call_function(group);
+}
+
+/// Goes on with a group's BPF program, if there is one. Expects the context in r1.
+fn run(asm: &mut Assembler, berth: u32) {
+    asm.map(R2, PROGRAMS);
+    asm.set(R3, berth as i32);
+    asm.call(TAIL_CALL);
 }
 
 /// Returns the verdict for the kernel.
 fn verdict(asm: &mut Assembler) {
-    let unsaid = asm.label();
-    asm.jump_if(If::Equal, R7, 0, unsaid);
+    let silent = asm.label();
+    asm.jump_if(If::Equal, R7, 0, silent);
     asm.set(R0, XDP_PASS);
     asm.exit();
-    asm.bind(unsaid);
+    asm.bind(silent);
+    unsaid(asm);
+}
+
+/// Returns the verdict on packets of which no steering program says anything.
+fn unsaid(asm: &mut Assembler) {
     asm.value(R1, SETTINGS, settings::VERDICT.into());
     asm.load(Width::Word, R0, R1, 0);
     asm.exit();

@@ -4,6 +4,7 @@ use anyhow::{Context, Result};
 use fanpcap_bpf::{Instruction, ProgramKind};
 use fanpcap_linux::bpf::{Attached, Hook, LoadedProgram};
 use fanpcap_linux::interface;
+use std::fs;
 
 /// Sends the frames of a device with a tag, as long as it lives. The kernel keeps the tag in the
 /// skb and not in the frame: `bpf_skb_vlan_push` does what the driver of a VLAN device does, and
@@ -19,8 +20,16 @@ impl Tagger {
     /// # Errors
     /// When the kernel refuses the BPF program.
     pub fn on(device: &str, vlan: u16) -> Result<Self> {
+        Self::of(device, TAG, vlan)
+    }
+
+    /// Tags what `device` sends with this protocol and control information.
+    ///
+    /// # Errors
+    /// When the kernel refuses the BPF program.
+    pub fn of(device: &str, protocol: u16, vlan: u16) -> Result<Self> {
         let code = [
-            Instruction::set(2, u16::from_ne_bytes(TAG.to_be_bytes()).into()),
+            Instruction::set(2, protocol.to_be().into()),
             Instruction::set(3, vlan.into()),
             Instruction::new(CALL, 0, 0, 0, VLAN_PUSH),
             Instruction::set(0, NEXT),
@@ -31,6 +40,18 @@ impl Tagger {
         let link = program.attach(ifindex, Hook::Egress).context("tcx")?;
         Ok(Self { _link: link })
     }
+}
+
+/// Whether XDP programs that tail-call are told tags beside frames, since Linux 6.16.
+///
+/// # Errors
+/// Without /proc.
+pub fn are_tags_told() -> Result<bool> {
+    let release = fs::read_to_string("/proc/sys/kernel/osrelease")?;
+    let mut numbers = release.split(|it: char| !it.is_ascii_digit());
+    let mut next = || numbers.next().and_then(|it| it.parse().ok());
+    let (major, minor): (Option<u32>, Option<u32>) = (next(), next());
+    Ok((major, minor) >= (Some(6), Some(16)))
 }
 
 /// Ethernet's type of an 802.1Q tag.

@@ -114,7 +114,21 @@ impl Loaded {
         name: &str,
         given: &[(&str, BorrowedFd<'_>)],
     ) -> Result<Self, LoadError> {
-        Self::load_by(object, name, |spec| map(name, spec, given))
+        Self::load_by(object, name, 0, &|spec| map(name, spec, given))
+    }
+
+    /// As [`Loaded::load_with`], for one device of the calling thread's network namespace: see
+    /// [`LoadedProgram::load_functions`].
+    ///
+    /// # Errors
+    /// As [`Loaded::load_with`].
+    pub fn load_for(
+        object: &Object,
+        name: &str,
+        given: &[(&str, BorrowedFd<'_>)],
+        ifindex: u32,
+    ) -> Result<Self, LoadError> {
+        Self::load_by(object, name, ifindex, &|spec| map(name, spec, given))
     }
 
     /// As [`Loaded::load_with`]. Shares the maps of the same names with `other`, which is compiled
@@ -128,7 +142,7 @@ impl Loaded {
         given: &[(&str, BorrowedFd<'_>)],
         other: &Self,
     ) -> Result<Self, LoadError> {
-        Self::load_by(object, name, |spec| match other.map(spec.name) {
+        Self::load_by(object, name, 0, &|spec| match other.map(spec.name) {
             Some(map) if !spec.is_given => map.try_clone(),
             _ => map(name, spec, given),
         })
@@ -140,13 +154,14 @@ impl Loaded {
     /// # Errors
     /// See [`LoadError`].
     pub fn load_apart(object: &Object, name: &str) -> Result<Self, LoadError> {
-        Self::load_by(object, name, |spec| Map::create(name, spec))
+        Self::load_by(object, name, 0, &|spec| Map::create(name, spec))
     }
 
     fn load_by(
         object: &Object,
         name: &str,
-        map: impl Fn(&MapSpec) -> io::Result<Map>,
+        device: u32,
+        map: &dyn Fn(&MapSpec) -> io::Result<Map>,
     ) -> Result<Self, LoadError> {
         let maps = object.maps.iter();
         let maps = maps.map(|spec| Ok((spec.name, map(spec)?)));
@@ -154,7 +169,8 @@ impl Loaded {
         let maps = maps.map_err(|error| LoadError::of_map(object.kind, error))?;
         let numbers: Vec<i32> = maps.iter().map(|(_, map)| map.descriptor()).collect();
         let code = object.relocated(&numbers, 0);
-        let program = LoadedProgram::load_functions(object.kind, name, &code, &object.functions);
+        let program =
+            LoadedProgram::load_functions(object.kind, name, &code, &object.functions, device);
         let program = program.map_err(|refused| match refused.error.raw_os_error() {
             Some(libc::EPERM) => denied(object.kind, refused.error),
             _ => LoadError::Refused(refused),
@@ -282,7 +298,7 @@ impl Trial {
     fn program(&self) -> io::Result<&LoadedProgram> {
         if self.program.get().is_none() {
             let (kind, name) = (ProgramKind::SocketFilter, "trial");
-            let program = LoadedProgram::load_functions(kind, name, &self.code, &self.functions);
+            let program = LoadedProgram::load_functions(kind, name, &self.code, &self.functions, 0);
             let _ = self.program.set(program.map_err(|refused| refused.error)?);
         }
         self.program.get().ok_or(io::ErrorKind::Other.into())

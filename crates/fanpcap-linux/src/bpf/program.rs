@@ -30,13 +30,15 @@ impl LoadedProgram {
     /// # Errors
     /// See [`Refused`].
     pub fn load(kind: ProgramKind, name: &str, code: &[Instruction]) -> Result<Self, Refused> {
-        Self::load_functions(kind, name, code, &[])
+        Self::load_functions(kind, name, code, &[], 0)
     }
 
     /// Loads `code` with functions. `functions` are the instructions at which they begin, in rising
     /// order. Each function takes the context and two numbers, and returns a number. With type
     /// information the kernel verifies each function once, otherwise with every call
-    /// (`CONFIG_DEBUG_INFO_BTF`).
+    /// (`CONFIG_DEBUG_INFO_BTF`). An XDP program for one `device`, which is not 0, may ask the
+    /// device's driver about frames (`BPF_F_XDP_DEV_BOUND_ONLY`, since Linux 6.3). It can't be in a
+    /// program array.
     ///
     /// # Errors
     /// See [`Refused`].
@@ -45,9 +47,10 @@ impl LoadedProgram {
         name: &str,
         code: &[Instruction],
         functions: &[u32],
+        device: u32,
     ) -> Result<Self, Refused> {
         if !functions.is_empty() {
-            if let Ok(program) = load(kind, name, code, functions, &mut []) {
+            if let Ok(program) = load(kind, name, code, functions, device, &mut []) {
                 return Ok(program);
             }
         }
@@ -55,7 +58,7 @@ impl LoadedProgram {
         let mut log = Vec::new();
         for log_len in [0, LOG_LEN, LOG_LEN_MAX] {
             log.resize(log_len, 0);
-            let error = match load(kind, name, code, &[], &mut log) {
+            let error = match load(kind, name, code, &[], device, &mut log) {
                 Ok(program) => return Ok(program),
                 Err(error) => error,
             };
@@ -197,6 +200,7 @@ fn load(
     name: &str,
     code: &[Instruction],
     functions: &[u32],
+    device: u32,
     log: &mut [u8],
 ) -> io::Result<LoadedProgram> {
     let types = match functions {
@@ -218,9 +222,11 @@ fn load(
         license: LICENSE.as_ptr().expose_provenance() as u64,
         name: short(name),
         flags: match kind {
+            ProgramKind::Xdp if device != 0 => HAS_FRAGS | DEVICE_BOUND_ONLY,
             ProgramKind::Xdp => HAS_FRAGS,
             ProgramKind::SocketFilter | ProgramKind::SchedCls => 0,
         },
+        ifindex: device,
         ..ProgramLoad::default()
     };
     if let Some(types) = &types {
@@ -349,6 +355,8 @@ const TEST_XDP_LIVE_FRAMES: u32 = 1 << 1;
 /// driver refuses other BPF programs where frames may need several. Tail calls are only possible
 /// between programs that agree in this.
 const HAS_FRAGS: u32 = 1 << 5;
+/// `BPF_F_XDP_DEV_BOUND_ONLY`.
+const DEVICE_BOUND_ONLY: u32 = 1 << 6;
 
 /// BPF_STX | BPF_ATOMIC | BPF_DW, with BPF_ADD as its immediate 0.
 const ATOMIC_ADD: u8 = 0xdb;
@@ -422,7 +430,7 @@ mod tests {
         code.push(Instruction::exit());
         for kind in [ProgramKind::SocketFilter, ProgramKind::Xdp] {
             let each = LoadedProgram::load(kind, "each", &code).unwrap();
-            let once = LoadedProgram::load_functions(kind, "once", &code, &[function]).unwrap();
+            let once = LoadedProgram::load_functions(kind, "once", &code, &[function], 0).unwrap();
             assert!(each.verified().unwrap() > 5_000);
             assert!(once.verified().unwrap() < 400);
             assert_eq!(once.run(&[0; 60], &[], 1).unwrap().verdict, 7);

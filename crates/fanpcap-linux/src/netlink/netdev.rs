@@ -1,4 +1,5 @@
-//! NAPI instances of a device: their interrupts and threads (linux/netdev.h, Linux 6.8).
+//! NAPI instances of a device, their interrupts and threads, and what its driver tells XDP programs
+//! (linux/netdev.h, Linux 6.8).
 
 use crate::netlink::{Question, for_each_attribute, malformed, u16_at, u32_at};
 use std::io;
@@ -66,6 +67,30 @@ pub fn receive_queues(ifindex: u32) -> io::Result<Vec<(u32, u32)>> {
     Ok(found)
 }
 
+/// Whether the driver of a device tells XDP programs the VLAN tag that the device has taken out of a
+/// frame.
+///
+/// # Errors
+/// As [`napis`], and `ENODEV` when there is no such device.
+pub fn tells_vlan_tags(ifindex: u32) -> io::Result<bool> {
+    let family = family(FAMILY)?;
+    let question = Question {
+        protocol: libc::NETLINK_GENERIC,
+        asks: family,
+        answers: family,
+    };
+    let ifindex = ifindex.to_ne_bytes();
+    let answer = question.get(&request(NETDEV_CMD_DEV_GET, NETDEV_A_DEV_IFINDEX, &ifindex))?;
+    let mut tells = false;
+    for_each_attribute(answer.get(4..).unwrap_or_default(), |kind, value| {
+        if kind == NETDEV_A_DEV_XDP_RX_METADATA_FEATURES {
+            let features = value.try_into().map_or(0, u64::from_ne_bytes);
+            tells = features & NETDEV_XDP_RX_METADATA_VLAN_TAG != 0;
+        }
+    });
+    Ok(tells)
+}
+
 /// Lists a device's objects of one kind.
 fn list(command: u8, key: u16, ifindex: u32, each: &mut dyn FnMut(&[u8])) -> io::Result<()> {
     let family = family(FAMILY)?;
@@ -114,6 +139,10 @@ const GENL_ID_CTRL: u16 = 16;
 const CTRL_CMD_GETFAMILY: u8 = 3;
 const CTRL_ATTR_FAMILY_ID: u16 = 1;
 const CTRL_ATTR_FAMILY_NAME: u16 = 2;
+const NETDEV_CMD_DEV_GET: u8 = 1;
+const NETDEV_A_DEV_IFINDEX: u16 = 1;
+const NETDEV_A_DEV_XDP_RX_METADATA_FEATURES: u16 = 5;
+const NETDEV_XDP_RX_METADATA_VLAN_TAG: u64 = 1 << 2;
 const NETDEV_CMD_QUEUE_GET: u8 = 10;
 const NETDEV_CMD_NAPI_GET: u8 = 11;
 const NETDEV_A_QUEUE_ID: u16 = 1;
@@ -143,5 +172,15 @@ mod tests {
         let none = family(b"fanpcap_none\0").unwrap_err();
         assert_eq!(none.raw_os_error(), Some(libc::ENOENT));
         assert!(family(b"nlctrl\0").unwrap() == GENL_ID_CTRL);
+    }
+
+    #[test]
+    fn the_loopback_device_tells_no_tags() {
+        let index = crate::interface::index("lo").unwrap();
+        match tells_vlan_tags(index) {
+            Ok(tells) => assert!(!tells),
+            Err(error) => assert_eq!(error.raw_os_error(), Some(libc::ENOENT)),
+        }
+        assert!(tells_vlan_tags(u32::MAX / 2).is_err());
     }
 }

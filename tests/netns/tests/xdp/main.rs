@@ -12,3 +12,4 @@ mod host;
 mod refusals;
 mod remains;
 mod stream;
+mod tags;

@@ -1,0 +1,113 @@
+//! VLAN tags that lie beside received frames: a root asks the device's driver for the tag, puts it
+//! into the frame while the groups have it, and takes it out again.
+//!
+//! A driver does so where the device takes tags out of frames. A veth has the tag beside the frame
+//! when its peer sends it so.
+
+use crate::capture::{XDP_DATA, XDP_DATA_END};
+use fanpcap_bpf::assembler::{Assembler, If, Label, Op, R0, R1, R2, R3, R4, R5, R6, R10, Width};
+use fanpcap_linux::bpf;
+use fanpcap_linux::netlink::netdev;
+
+/// How BPF programs ask a device's driver for tags.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Tags {
+    /// The number of the kernel's function.
+    function: i32,
+    /// The device's index. The BPF programs are for this device alone.
+    pub(crate) ifindex: u32,
+}
+
+impl Tags {
+    /// Those of a device of the calling thread's network namespace; `None` where its driver or the
+    /// kernel doesn't tell tags.
+    pub(crate) fn of(ifindex: u32) -> Option<Self> {
+        let tells = netdev::tells_vlan_tags(ifindex).unwrap_or(false);
+        let function = tells.then(|| bpf::kernel_function(FUNCTION)).flatten()?;
+        Some(Self { function, ifindex })
+    }
+
+    /// Puts the tag that lies beside the frame into the frame. Jumps if there is none. Expects the
+    /// context in r6, and uses the stack from [`TAG`] on.
+    pub(crate) fn put(self, asm: &mut Assembler, none: Label) {
+        let short = asm.label();
+        asm.store(Width::Double, R10, TAG, 0);
+        asm.set(R1, R6);
+        asm.set(R2, R10);
+        asm.alu(Op::Add, R2, i32::from(TAG));
+        asm.set(R3, R2);
+        asm.alu(Op::Add, R3, i32::from(TCI - TAG));
+        asm.call_kernel(self.function);
+        asm.jump32_if(If::NotEqual, R0, 0, none);
+        move_head(asm, -i32::from(TAG_LEN));
+        // Without room before the frame, the groups have it without its tag.
+        asm.jump_if(If::NotEqual, R0, 0, none);
+        reach(asm, short);
+        move_addresses(asm, TAG_LEN, 0);
+        asm.load(Width::Half, R4, R10, TAG);
+        asm.store(Width::Half, R1, ADDRESSES_LEN, R4);
+        asm.load(Width::Half, R4, R10, TCI);
+        asm.big_endian(R4, 16);
+        asm.store(Width::Half, R1, ADDRESSES_LEN + 2, R4);
+        let done = asm.label();
+        asm.jump(done);
+        asm.bind(short);
+        move_head(asm, TAG_LEN.into());
+        asm.jump(none);
+        asm.bind(done);
+    }
+}
+
+/// Takes out of the frame what [`Tags::put`] has put into it: the kernel still has the tag beside
+/// the frame. Expects the context in r6.
+pub(crate) fn take_out(asm: &mut Assembler) {
+    let (failed, done) = (asm.label(), asm.label());
+    reach(asm, failed);
+    move_addresses(asm, 0, TAG_LEN);
+    move_head(asm, TAG_LEN.into());
+    asm.jump(done);
+    // That can't be: the addresses were there before.
+    asm.bind(failed);
+    asm.set(R0, XDP_ABORTED);
+    asm.exit();
+    asm.bind(done);
+}
+
+/// Has the frame begin so many bytes further on. r0 is 0 if it does.
+fn move_head(asm: &mut Assembler, bytes: i32) {
+    asm.set(R1, R6);
+    asm.set(R2, bytes);
+    asm.call(XDP_ADJUST_HEAD);
+}
+
+/// Puts the address of the frame's linear part into r1. Jumps if it has no addresses and tag.
+fn reach(asm: &mut Assembler, beyond: Label) {
+    asm.load(Width::Word, R1, R6, XDP_DATA);
+    asm.load(Width::Word, R2, R6, XDP_DATA_END);
+    asm.set(R3, R1);
+    asm.alu(Op::Add, R3, i32::from(ADDRESSES_LEN + TAG_LEN));
+    asm.jump_if(If::Greater, R3, R2, beyond);
+}
+
+/// Moves the two addresses from one place of the frame in r1 to another.
+fn move_addresses(asm: &mut Assembler, from: i16, to: i16) {
+    asm.load(Width::Double, R4, R1, from);
+    asm.load(Width::Word, R5, R1, from + 8);
+    asm.store(Width::Double, R1, to, R4);
+    asm.store(Width::Word, R1, to + 8, R5);
+}
+
+/// The kernel's function, since Linux 6.8 (net/core/xdp.c).
+const FUNCTION: &str = "bpf_xdp_metadata_rx_vlan_tag";
+
+/// The stack: the tag's protocol in network order, and its control information in the machine's.
+const TAG: i16 = -16;
+const TCI: i16 = TAG + 2;
+
+/// Bytes of a tag, and of the addresses before it.
+const TAG_LEN: i16 = 4;
+const ADDRESSES_LEN: i16 = 12;
+
+// linux/bpf.h, enum xdp_action and enum bpf_func_id.
+const XDP_ABORTED: i32 = 0;
+const XDP_ADJUST_HEAD: i32 = 44;
