@@ -2,6 +2,7 @@
 
 use crate::default_mode::{self, spans_devices};
 use crate::handle::{ERROR, Handle};
+use crate::on_xdp;
 use crate::plan::ERROR_LENGTH;
 use crate::request::Request;
 use crate::several::{all, each, is_several};
@@ -85,10 +86,7 @@ fn apply<H: Handle>(p: H, call: FanoutCall, whole: &[H]) -> Result<(), String> {
         return Ok(());
     }
     if p.notes().is_alone {
-        return Err(
-            "pcap_fanout: a handle on the engine xdp joins a group by pcap_activate(): call it before that"
-                .to_owned(),
-        );
+        return Err(format!("pcap_fanout: {}", on_xdp::ALONE));
     }
     let plan = request.plan(p.compiler());
     let plan = plan.map_err(|report| report.render(ERROR_LENGTH))?;

@@ -7,7 +7,7 @@ pub mod handle;
 mod plan;
 mod default_mode;
 mod warnings;
-mod on_xdp;
+pub mod on_xdp;
 mod several_on_xdp;
 mod single;
 pub mod several;

@@ -11,6 +11,14 @@ use fanpcap_linux::packet::{ETH_P_ALL, ETH_P_SILENT};
 use std::ffi::c_int;
 use std::sync::Arc;
 
+/// Why packets of the default route's device are not stolen.
+pub const OF_DEFAULT_ROUTE: &str = "the default route leads through the device, and the host would \
+     lose its packets: write 'steal@DEVICE = force' if it may";
+
+/// Why a handle that has a group of its own joins no other.
+pub const ALONE: &str = "a handle on the engine xdp joins a group by pcap_activate(): call it \
+     before that";
+
 /// Bytes of the ring of the handle's socket, which receives nothing unless it must stand in for the
 /// engine: the default of the system's library.
 const SILENT_RING: c_int = 2 << 20;
@@ -58,10 +66,7 @@ pub(crate) fn prepare<H: Handle>(
     asked: &OnXdp,
 ) -> Result<Option<String>, c_int> {
     if asked.steal == Steal::Yes && p.has_default_route() {
-        return Err(p.fail(
-            "the default route leads through the device, and the host would lose its packets: \
-             write 'steal@DEVICE = force' if it may",
-        ));
+        return Err(p.fail(OF_DEFAULT_ROUTE));
     }
     if p.notes().protocol.is_some_and(|it| it != ETH_P_ALL) {
         return Ok(Some(

@@ -166,8 +166,19 @@ fn of_xdp() -> BTreeMap<String, String> {
     ];
     let stays = JoinError::from(ProgramError::Stays { group: 7 });
     let all = of_xdp.into_iter().map(JoinError::from).chain([stays]);
-    all.map(|error| (error.slug().to_owned(), error.to_string()))
-        .collect()
+    let all = all.map(|error| (error.slug().to_owned(), error.to_string()));
+    let of_handles = [
+        (
+            "xdp-default-route",
+            fanpcap::on_xdp::OF_DEFAULT_ROUTE.to_owned(),
+        ),
+        (
+            "alone-on-xdp",
+            format!("pcap_fanout: {}", fanpcap::on_xdp::ALONE),
+        ),
+    ];
+    let of_handles = of_handles.map(|(name, text)| (name.to_owned(), text));
+    all.chain(of_handles).collect()
 }
 
 /// Errors of joining and replacing that no test on a device can bring about at will.
