@@ -159,6 +159,10 @@ fn of_xdp() -> BTreeMap<String, String> {
                 .to_owned(),
         },
         XdpError::Crowded { device: device() },
+        XdpError::Lost {
+            group: 7,
+            device: device(),
+        },
         XdpError::Unavailable(Unavailable::Loopback),
         XdpError::Program(fanpcap_xdp::ProgramError::Load(LoadError::Locked {
             limit: 65_536,

@@ -65,13 +65,10 @@ pub(super) fn unsteered(newcomer: &Newcomer<'_>) -> XdpError {
 
 /// The host loses the device's packets from now on, as long as the group is there, if a member asks
 /// for that. The caller has the dock's turn, as below.
-pub(super) fn steal(asked: &Xdp<'_>, shared: &Shared) -> Result<(), XdpError> {
+pub(super) fn steal(asked: &Xdp<'_>, shared: &Shared, dock: &Dock<Device>) -> Result<(), XdpError> {
     let berth = u8::try_from(shared.table().get(at::BERTH));
     match berth.ok().filter(|_| asked.steals) {
-        Some(berth) => {
-            let stolen = asked.prepared.dock().steal_for(berth);
-            stolen.map_err(XdpError::Locker)
-        }
+        Some(berth) => dock.steal_for(berth).map_err(XdpError::Locker),
         None => Ok(()),
     }
 }

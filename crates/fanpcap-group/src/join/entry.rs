@@ -5,7 +5,7 @@ use super::engine::{self, Xdp};
 use super::leg::Leg;
 use super::prepared::ensure_sees_sent;
 use super::same::{ensure_none_differs, other_program};
-use super::{JoinError, Newcomer, ProgramError, XdpError};
+use super::{JoinError, Newcomer, ProgramError, XdpError, device};
 use crate::faults;
 use crate::found;
 use crate::ground::{Entering, Kernel};
@@ -121,16 +121,25 @@ impl<'a> Entry<'a> {
             ensure_none_differs(group, ifindex, self.newcomer.id, self.steering)?;
             return Err(other_program(group, self.steering, String::new()));
         }
-        self.steal(&shared, turn)?;
+        self.visit_dock(&shared, turn)?;
         self.take_slot(shared, address, lock)
     }
 
-    /// The newcomer may ask for what no other member has.
-    fn steal(&self, shared: &Shared, turn: &Turn) -> Result<(), JoinError> {
-        let asked = self.newcomer.asks_xdp().filter(|asked| asked.steals);
-        if let Some(asked) = asked {
+    /// Checks that the device's packets still come to the group. The newcomer may ask for what no
+    /// other member has.
+    fn visit_dock(&self, shared: &Shared, turn: &Turn) -> Result<(), JoinError> {
+        let asked = self.newcomer.asks_xdp().zip(shared.on_xdp.as_ref());
+        if let Some((asked, on_xdp)) = asked {
             let _at_dock = turn.at_dock().map_err(|error| self.steer(error))?;
-            engine::steal(asked, shared)?;
+            let (group, ifindex) = (self.newcomer.fanout.id, self.newcomer.bound.ifindex);
+            let dock = on_xdp.dock(ifindex).map_err(|error| match error.kind() {
+                io::ErrorKind::NotFound => XdpError::Lost {
+                    group,
+                    device: device(ifindex),
+                },
+                _ => XdpError::Locker(error),
+            })?;
+            engine::steal(asked, shared, &dock)?;
         }
         Ok(())
     }
@@ -155,7 +164,7 @@ impl<'a> Entry<'a> {
             let at_dock = turn.at_dock().map_err(|error| self.steer(error))?;
             let dock = asked.prepared.dock();
             engine::moor(self.newcomer, &shared, dock)?;
-            engine::steal(asked, &shared)?;
+            engine::steal(asked, &shared, dock)?;
             drop(at_dock);
             shared.table().set(at::DIGEST, self.steering.digest());
             let stake = self.take_slot(Arc::new(shared), address, lock)?;

@@ -16,6 +16,7 @@ use fanpcap_config::steering::Steering;
 use fanpcap_linux::packet::ETH_P_SILENT;
 use fanpcap_steer::ebpf::TABLE_MAP;
 use fanpcap_xdp::{Capture, Device, GroupProgram, Lanes, Unavailable};
+use std::io;
 use std::os::fd::AsFd;
 use std::sync::Mutex;
 use std::thread;
@@ -154,7 +155,11 @@ fn is_ours(name: &str) -> bool {
 /// dock's turn.
 fn find_or_make(ifindex: u32) -> Result<Dock<Device>, XdpError> {
     if let Some(ends) = found::recall_dock(ifindex) {
-        return Dock::of(ends, ifindex).map_err(XdpError::Locker);
+        match Dock::of(ends, ifindex) {
+            // The engine has lost the device, or another process has taken it over since.
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+            dock => return dock.map_err(XdpError::Locker),
+        }
     }
     let nobody = MemberId::of_socket(0);
     let found = docks::search(nobody, ifindex, &|ends| Dock::of(ends, ifindex));

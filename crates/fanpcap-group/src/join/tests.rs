@@ -7,6 +7,7 @@ use crate::view::GroupTable;
 use fanpcap_config::fanout::Script;
 use fanpcap_config::source::Source;
 use fanpcap_config::steering::Steering;
+use fanpcap_linux::bpf::{Attached, Hook};
 use fanpcap_linux::netlink::link;
 use fanpcap_linux::packet::inject::Injector;
 use fanpcap_linux::process::netns;
@@ -355,5 +356,26 @@ fn handles_without_a_group_that_join_at_once_have_groups_of_their_own() {
         let mut all: Vec<Reader> = vec![first, join_on_xdp(ifindex, &alone).unwrap()];
         send(20);
         assert_eq!(await_frames(&mut all, 40), [20, 20]);
+    });
+}
+
+#[test]
+#[ignore = "needs root: eBPF, a network namespace"]
+fn a_group_whose_program_was_detached_takes_no_newcomer_and_others_get_the_device() {
+    on_pair(|ifindex| {
+        let flow = |group| membership(Group::Number(group), "main = steer_flow");
+        let _member = join_on_xdp(ifindex, &flow(7)).unwrap();
+        let dock = prepare(ifindex, &flow(7), false).unwrap();
+        let link = dock.dock().device().descriptors()[0].try_clone_to_owned();
+        let link = Attached::open(link.unwrap(), Hook::Driver).unwrap();
+        link.detach().unwrap();
+        let lost = join_on_xdp(ifindex, &flow(7)).err().unwrap();
+        assert!(lost.to_string().contains("detached from vb"), "{lost}");
+        let mut all = [join_on_xdp(ifindex, &flow(8)).unwrap()];
+        await_shares(&all);
+        send(20);
+        assert_eq!(await_frames(&mut all, 20), [20]);
+        drop(all);
+        await_for("the kernel frees all", || !has_program(ifindex));
     });
 }

@@ -16,6 +16,13 @@ pub enum XdpError {
         /// Whether the group's are on XDP.
         has_xdp: bool,
     },
+    /// The group's BPF program was detached from the device.
+    Lost {
+        /// The group's number.
+        group: u16,
+        /// The device.
+        device: String,
+    },
     /// A new group was asked for, and another handle has just taken its number.
     Taken {
         /// The group's number.
@@ -69,6 +76,11 @@ impl fmt::Display for XdpError {
                      take the same engine, or use another group",
                 )
             }
+            Self::Lost { group, device } => write!(
+                f,
+                "fan-out group {group} gets no packets any more, as its BPF program was detached \
+                 from {device}: close its members first, or use another group",
+            ),
             Self::Taken { group } => write!(
                 f,
                 "fan-out group {group} was free and has members now: try again"
@@ -106,6 +118,7 @@ impl std::error::Error for XdpError {
             Self::Program(ProgramError::Compile(error)) => Some(error),
             Self::Program(ProgramError::Load(error)) => Some(error),
             Self::OtherEngine { .. }
+            | Self::Lost { .. }
             | Self::Taken { .. }
             | Self::Unsteered { .. }
             | Self::Unreachable { .. }
@@ -119,7 +132,10 @@ impl XdpError {
     pub fn is_of_engine(&self) -> bool {
         !matches!(
             self,
-            Self::OtherEngine { .. } | Self::Taken { .. } | Self::Unsteered { .. }
+            Self::OtherEngine { .. }
+                | Self::Lost { .. }
+                | Self::Taken { .. }
+                | Self::Unsteered { .. }
         )
     }
 
@@ -127,6 +143,7 @@ impl XdpError {
     pub fn slug(&self) -> &'static str {
         match self {
             Self::OtherEngine { .. } => "group-on-other-engine",
+            Self::Lost { .. } => "group-without-device",
             Self::Unsteered { .. } => "mode-not-on-xdp",
             Self::Unreachable { .. } => "xdp-dock-unreachable",
             Self::Crowded { .. } => "xdp-device-is-crowded",
