@@ -3,6 +3,7 @@
 mod xdp_error;
 mod program_error;
 mod error;
+mod conflict;
 mod prepared;
 mod engine;
 mod same;
@@ -17,12 +18,11 @@ use crate::page::MemberId;
 use crate::record::MemberCounters;
 use crate::rejecting::Rejections;
 use crate::roster::Roster;
+use conflict::{Doubt, conflict, device};
 pub use engine::{Engine, Xdp};
 pub use error::{DevicesError, JoinError};
-use fanpcap_config::mode::{Mode, ModeKind, described};
-use fanpcap_config::report::harmless_text;
+use fanpcap_config::mode::{Mode, ModeKind};
 use fanpcap_config::settings::{Group, Membership};
-use fanpcap_linux::interface;
 use fanpcap_linux::packet::{self, Address, ETH_P_SILENT, Filter, PacketFanout, Refusal};
 pub use leg::Leg;
 pub use prepared::{Prepared, prepare};
@@ -371,63 +371,6 @@ fn free_number(others: &[u16]) -> Option<u16> {
     let is_used = |number| roster.members(number).next().is_some();
     let mut free = (1..=u16::MAX).rev();
     free.find(|number| !others.contains(number) && !is_used(*number))
-}
-
-/// What to assume of a mode's options where no page shows them. Packet diag does not report
-/// options.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Doubt {
-    /// The options are those that were asked for.
-    ForIt,
-    /// The options differ, because the kernel has refused the join.
-    AgainstIt,
-}
-
-/// Finds a difference between the group, as packet diag and the pages describe it, and `asked`.
-fn conflict(group: u16, asked: &Membership, own: Address, doubt: Doubt) -> Option<JoinError> {
-    let roster = Roster::look().ok()?;
-    let other = roster.members(group).next()?;
-    let has = other.fanout?;
-    if other.ifindex != own.ifindex {
-        let (has, wants) = (device(other.ifindex), device(own.ifindex));
-        return Some(JoinError::OtherDevice { group, has, wants });
-    }
-    if (other.protocol == ETH_P_SILENT) != (own.protocol == ETH_P_SILENT) {
-        let has_xdp = other.protocol == ETH_P_SILENT;
-        return Some(XdpError::OtherEngine { group, has_xdp }.into());
-    }
-    if other.protocol != own.protocol {
-        let (has, wants) = (other.protocol, own.protocol);
-        return Some(JoinError::OtherProtocol { group, has, wants });
-    }
-    // Use only pages of members: another page may be a newcomer's, such as this one's own.
-    let mut members = roster.members_with_pages(group).into_iter();
-    let runs = match members.find_map(|member| member.page) {
-        Some(record) if record.mode == asked.mode => return None,
-        Some(record) => described(record.mode, record.title()),
-        None if has.mode != asked.mode.kind.kernel_type() => kernel_mode(has.mode),
-        None if doubt == Doubt::ForIt => return None,
-        None => format!("{} with other options", kernel_mode(has.mode)),
-    };
-    let asked = asked.shown_mode();
-    Some(JoinError::OtherMode { group, asked, runs })
-}
-
-/// The name of a mode's number in packet diag, without options.
-fn kernel_mode(number: u8) -> String {
-    match Mode::from_kernel(number, 0) {
-        Some(mode) if mode.kind == ModeKind::Program => "a steering program".to_owned(),
-        Some(mode) => mode.to_string(),
-        None => format!("a mode of another library (number {number})"),
-    }
-}
-
-fn device(ifindex: u32) -> String {
-    match ifindex {
-        0 => "any".to_owned(),
-        index => interface::name(index)
-            .map_or_else(|| format!("interface {index}"), |name| harmless_text(&name)),
-    }
 }
 
 #[cfg(test)]

@@ -1,5 +1,6 @@
-//! The content of a member page, and its layout in the file.
+//! The content of a member page.
 
+mod layout;
 mod attention;
 
 pub use attention::LastLook;
@@ -7,135 +8,10 @@ use fanpcap_config::mode::{Mode, ModeKind};
 use fanpcap_config::report::harmless_text;
 use fanpcap_config::steering::{Counts, Steering};
 use fanpcap_steer::ir::COUNTERS;
+pub(crate) use layout::{BEFORE, DESCRIPTORS, MAGIC, NOT_READ_BY_US, UNCHANGING, WITH_DOCK, WORDS};
+use layout::{EXECUTABLE, NAME, PROCESS, TITLE_WORDS, shared_numbers};
+pub(crate) use layout::{at, shared_words};
 use std::os::fd::RawFd;
-
-/// The first bytes of a page. The digit is the version of the layout and of the locks, as in
-/// [`crate::root`].
-pub(crate) const MAGIC: [u8; 8] = *b"FANPCAP5";
-
-/// 64-bit words of a page, in native byte order. The words before [`at::READ_NS`] are constant:
-/// magic; pid, mode and flags; the application's name (two words); device and inode of its
-/// executable; packets received and dropped that the socket had counted before it joined.
-pub(crate) const WORDS: usize = at::COUNTERS + COUNTERS;
-
-/// Indices of the words that change. The member's process updates them in place.
-pub(crate) mod at {
-    /// When the kernel's counters were last read, nanoseconds of `CLOCK_MONOTONIC`; 0: never.
-    pub(crate) const READ_NS: usize = 8;
-    /// Packets received and dropped, as the system's library has counted them.
-    pub(crate) const BY_LIBRARY: [usize; 2] = [9, 10];
-    /// Packets received and dropped that our code read from the socket without the system's
-    /// library.
-    pub(crate) const BY_US: [usize; 2] = [11, 12];
-    /// The value of [`TAKEN`] when the kernel's counters were last read.
-    pub(crate) const READ_TAKEN: usize = 13;
-    /// The value of [`TAKEN`] when the reader last began to wait at an empty ring, with all
-    /// counters published.
-    pub(crate) const IDLE_TAKEN: usize = 14;
-    /// When the application last looked for packets, nanoseconds of `CLOCK_MONOTONIC`; 0: never;
-    /// `u64::MAX`: the reader waits for packets now.
-    pub(crate) const LOOKED_NS: usize = 15;
-    /// Frames that our reader has taken from the ring since activation. The word has a cache line
-    /// of its own because it changes with each packet.
-    pub(crate) const TAKEN: usize = 16;
-    /// One more than the device's packet counter when the member began to join; 0: the member has
-    /// not begun to join. See [`crate::rejecting`], also for the next two words.
-    pub(crate) const JOINED_AT: usize = 17;
-    /// Packets that the device counted while the member rejected all packets.
-    pub(crate) const REJECTED: usize = 18;
-    /// One more than the device's packet counter when the member began to reject all packets; 0:
-    /// the member does not reject.
-    pub(crate) const REJECTING_SINCE: usize = 19;
-    /// Reads of the kernel's counters in progress. The kernel clears its counters when they are
-    /// read, so a member killed during the read loses them.
-    pub(crate) const READING: usize = 20;
-    /// The block of its ring that our reader reads (`fanpcap_ring::Mark`). Another reader goes on
-    /// from there when this one has died.
-    pub(crate) const BLOCK: usize = 21;
-    /// One more than [`TAKEN`] when the dead member's first heir came; 0: it has had none. See
-    /// [`crate::epitaph`], also for the next word.
-    pub(crate) const OWN_TAKEN: usize = 22;
-    /// 1: the counters are the member's last, and nobody takes packets from its ring any more.
-    pub(crate) const IS_FINAL: usize = 23;
-    /// The digest of the group's steering program; 0: none. The member that replaces the steering
-    /// program writes this word and [`TITLE`] on all pages.
-    pub(crate) const DIGEST: usize = 24;
-    /// 1 on the page of the member that attached the steering program to the group, else 0. The
-    /// member that replaces the steering program clears the word on the page of its predecessor.
-    pub(crate) const HAS_SET: usize = 25;
-    /// When the counters of the steering program were last read; [`super::UNCHANGING`] where they
-    /// can't change.
-    pub(crate) const COUNTED_NS: usize = 26;
-    /// Later fragments that this member's copy of the steering program has seen before the first
-    /// fragment of their datagram.
-    pub(crate) const LATE: usize = 27;
-    /// When the member joined, nanoseconds of `CLOCK_MONOTONIC`. Constant; 0 on pages of older
-    /// libraries.
-    pub(crate) const JOINED_NS: usize = 28;
-    /// Which descriptors of the process are what the group's members share: table, both ends of the
-    /// locker and the door, in 15 bits each; 0: not known.
-    pub(crate) const SHARED: usize = 29;
-    /// The same of what all groups on the device share: both ends of the dock's locker. 0 where
-    /// the group has no dock.
-    pub(crate) const DOCK: usize = 30;
-    /// Bytes of the rings that an engine fills for the member; 0: the socket has the ring.
-    pub(crate) const RING_BYTES: usize = 31;
-    /// The title of the steering program: its name, or the beginning of its text.
-    pub(crate) const TITLE: usize = 32;
-    /// This member's counters of the steering program.
-    pub(crate) const COUNTERS: usize = TITLE + super::TITLE_WORDS;
-}
-
-/// How many descriptors the members of a group share, and with those of the dock where the group
-/// has one.
-pub(crate) const DESCRIPTORS: usize = 4;
-pub(crate) const WITH_DOCK: usize = 6;
-
-/// The words of [`at::SHARED`] and [`at::DOCK`]. Both are 0 where a number is too large for them,
-/// or their count is none of a member's.
-pub(crate) fn shared_words(numbers: &[RawFd]) -> [u64; 2] {
-    let word = |numbers: &[RawFd]| numbers.iter().copied().try_fold(1, put_beside);
-    let words = match numbers.split_at_checked(DESCRIPTORS) {
-        Some((own, [])) => word(own).map(|own| [own, 0]),
-        Some((own, dock @ [_, _])) => word(own).zip(word(dock)).map(|(own, dock)| [own, dock]),
-        Some(_) | None => None,
-    };
-    words.unwrap_or_default()
-}
-
-fn put_beside(word: u64, number: RawFd) -> Option<u64> {
-    let number = u64::try_from(number).ok()?;
-    (number < SHARED_END).then_some((word << SHARED_BITS) | number)
-}
-
-fn shared_numbers(own: u64, dock: u64) -> Option<Vec<RawFd>> {
-    let number = |word: u64, at: u32| {
-        let number = (word >> (at * SHARED_BITS)) & (SHARED_END - 1);
-        RawFd::try_from(number).unwrap_or(0)
-    };
-    let mut numbers: Vec<RawFd> = [3, 2, 1, 0].map(|at| number(own, at)).to_vec();
-    if dock != 0 {
-        numbers.extend([1, 0].map(|at| number(dock, at)));
-    }
-    (own != 0).then_some(numbers)
-}
-
-const SHARED_BITS: u32 = 15;
-const SHARED_END: u64 = 1 << SHARED_BITS;
-
-/// Value of [`at::COUNTED_NS`]: this member's counters can't change, so they are always current.
-pub(crate) const UNCHANGING: u64 = u64::MAX;
-
-/// Words of a steering program's title.
-pub(crate) const TITLE_WORDS: usize = 8;
-
-const PROCESS: usize = 1;
-const NAME: usize = 2;
-const EXECUTABLE: usize = 4;
-pub(crate) const BEFORE: [usize; 2] = [6, 7];
-
-/// Value of [`at::TAKEN`]: the system's library reads the member, so the packets taken are unknown.
-pub(crate) const NOT_READ_BY_US: u64 = u64::MAX;
 
 /// Packets that a member received and dropped since it joined.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

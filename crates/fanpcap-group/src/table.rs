@@ -6,6 +6,7 @@
 //! group's lock. What another member wrote is not trusted further than that: no value of the table
 //! can make a reader of it panic or leave the table.
 
+mod journal;
 mod ledger;
 mod renumbered;
 mod seats;
@@ -13,8 +14,10 @@ mod sums;
 
 use fanpcap_buckets::layout::{self, BUCKETS, SLOTS};
 use fanpcap_buckets::{Owners, Share, Slot};
+pub(crate) use journal::Journal;
 pub use ledger::Ledger;
 use std::sync::atomic::{AtomicU8, AtomicU32, AtomicU64, Ordering};
+pub use sums::Gone;
 
 /// The table, wherever it is mapped.
 #[derive(Clone, Copy, Debug)]
@@ -225,125 +228,6 @@ impl Row {
     }
 }
 
-/// The change that is under way. Who holds the group's lock completes it first if its author has
-/// died.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Journal {
-    /// None.
-    Nothing,
-    /// The newcomer of [`at::NEWCOMER`] joins into this slot.
-    Join(Slot),
-    /// Buckets move to those that are live by their rows.
-    Balance,
-    /// A slot becomes a placeholder, and the sums become these of the two.
-    Epitaph(Slot, u8),
-    /// The last slot is given up.
-    Trim(Slot),
-    /// Slots get new numbers.
-    Renumber,
-    /// The second slot takes over what the first one has.
-    Succeed(Slot, Slot),
-}
-
-impl Journal {
-    fn encode(self) -> u64 {
-        let (step, slot, more) = match self {
-            Self::Nothing => (0, 0, 0),
-            Self::Join(slot) => (1, slot.0, 0),
-            Self::Balance => (2, 0, 0),
-            Self::Epitaph(slot, sums) => (3, slot.0, sums),
-            Self::Trim(slot) => (4, slot.0, 0),
-            Self::Renumber => (5, 0, 0),
-            Self::Succeed(from, to) => (6, from.0, to.0),
-        };
-        u64::from_le_bytes([step, slot, more, 0, 0, 0, 0, 0])
-    }
-
-    fn decode(word: u64) -> Self {
-        let [step, slot, more, ..] = word.to_le_bytes();
-        match step {
-            1 => Self::Join(Slot(slot)),
-            2 => Self::Balance,
-            3 => Self::Epitaph(Slot(slot), more & 1),
-            4 => Self::Trim(Slot(slot)),
-            5 => Self::Renumber,
-            6 => Self::Succeed(Slot(slot), Slot(more)),
-            _ => Self::Nothing,
-        }
-    }
-}
-
-/// Sums over the members that are gone.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Gone {
-    /// Members.
-    pub members: u64,
-    /// Packets that the kernel received for them, dropped ones included.
-    pub received: u64,
-    /// Of these, packets that found no room in their rings.
-    pub dropped: u64,
-    /// Packets that they took themselves.
-    pub taken: u64,
-    /// Packets that others took from their rings after them.
-    pub inherited: u64,
-    /// Packets in their rings that nobody took.
-    pub unread: u64,
-    /// Members of which one of these figures is not known.
-    pub unknown: u64,
-}
-
-impl Gone {
-    /// One member of which nothing is known.
-    pub(crate) const UNKNOWN: Self = Self {
-        members: 1,
-        received: 0,
-        dropped: 0,
-        taken: 0,
-        inherited: 0,
-        unread: 0,
-        unknown: 1,
-    };
-
-    fn encode(&self) -> [u64; 7] {
-        [
-            self.members,
-            self.received,
-            self.dropped,
-            self.taken,
-            self.inherited,
-            self.unread,
-            self.unknown,
-        ]
-    }
-
-    fn decode(words: [u64; 7]) -> Self {
-        let [
-            members,
-            received,
-            dropped,
-            taken,
-            inherited,
-            unread,
-            unknown,
-        ] = words;
-        Self {
-            members,
-            received,
-            dropped,
-            taken,
-            inherited,
-            unread,
-            unknown,
-        }
-    }
-
-    /// Both together.
-    pub(crate) fn with(&self, more: &Self) -> Self {
-        let (own, more) = (self.encode(), more.encode());
-        Self::decode(std::array::from_fn(|at| own[at].saturating_add(more[at])))
-    }
-}
-
 impl<'a> Table<'a> {
     /// Makes a table of zeros that of a new group.
     pub(crate) fn begin(&self, group: u64) {
@@ -375,14 +259,6 @@ impl<'a> Table<'a> {
         for (index, value) in values.into_iter().enumerate() {
             self.set(at + index, value);
         }
-    }
-
-    pub(crate) fn journal(&self) -> Journal {
-        Journal::decode(self.get(at::JOURNAL))
-    }
-
-    pub(crate) fn set_journal(&self, journal: Journal) {
-        self.set(at::JOURNAL, journal.encode());
     }
 
     /// Sockets in the kernel's array, as the members know it.

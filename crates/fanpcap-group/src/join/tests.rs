@@ -8,6 +8,7 @@ use fanpcap_config::fanout::Script;
 use fanpcap_config::source::Source;
 use fanpcap_config::steering::Steering;
 use fanpcap_linux::bpf::{Attached, Hook};
+use fanpcap_linux::interface;
 use fanpcap_linux::netlink::link;
 use fanpcap_linux::packet::inject::Injector;
 use fanpcap_linux::process::netns;

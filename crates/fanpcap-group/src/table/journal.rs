@@ -1,0 +1,62 @@
+//! The journal of a table: the change that is under way.
+
+use super::{Table, at};
+use fanpcap_buckets::Slot;
+
+/// The change that is under way. Who holds the group's lock completes it first if its author has
+/// died.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Journal {
+    /// None.
+    Nothing,
+    /// The newcomer of [`at::NEWCOMER`] joins into this slot.
+    Join(Slot),
+    /// Buckets move to those that are live by their rows.
+    Balance,
+    /// A slot becomes a placeholder, and the sums become these of the two.
+    Epitaph(Slot, u8),
+    /// The last slot is given up.
+    Trim(Slot),
+    /// Slots get new numbers.
+    Renumber,
+    /// The second slot takes over what the first one has.
+    Succeed(Slot, Slot),
+}
+
+impl Journal {
+    fn encode(self) -> u64 {
+        let (step, slot, more) = match self {
+            Self::Nothing => (0, 0, 0),
+            Self::Join(slot) => (1, slot.0, 0),
+            Self::Balance => (2, 0, 0),
+            Self::Epitaph(slot, sums) => (3, slot.0, sums),
+            Self::Trim(slot) => (4, slot.0, 0),
+            Self::Renumber => (5, 0, 0),
+            Self::Succeed(from, to) => (6, from.0, to.0),
+        };
+        u64::from_le_bytes([step, slot, more, 0, 0, 0, 0, 0])
+    }
+
+    fn decode(word: u64) -> Self {
+        let [step, slot, more, ..] = word.to_le_bytes();
+        match step {
+            1 => Self::Join(Slot(slot)),
+            2 => Self::Balance,
+            3 => Self::Epitaph(Slot(slot), more & 1),
+            4 => Self::Trim(Slot(slot)),
+            5 => Self::Renumber,
+            6 => Self::Succeed(Slot(slot), Slot(more)),
+            _ => Self::Nothing,
+        }
+    }
+}
+
+impl Table<'_> {
+    pub(crate) fn journal(&self) -> Journal {
+        Journal::decode(self.get(at::JOURNAL))
+    }
+
+    pub(crate) fn set_journal(&self, journal: Journal) {
+        self.set(at::JOURNAL, journal.encode());
+    }
+}
