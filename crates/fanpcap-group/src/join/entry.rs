@@ -132,12 +132,13 @@ impl<'a> Entry<'a> {
         if let Some((asked, on_xdp)) = asked {
             let _at_dock = turn.at_dock().map_err(|error| self.steer(error))?;
             let (group, ifindex) = (self.newcomer.fanout.id, self.newcomer.bound.ifindex);
-            let dock = on_xdp.dock(ifindex).map_err(|error| match error.kind() {
-                io::ErrorKind::NotFound => XdpError::Lost {
+            let is_lost = |error: &io::Error| error.kind() == io::ErrorKind::NotFound;
+            let dock = on_xdp.dock(ifindex).map_err(|error| match error {
+                error if is_lost(&error) => XdpError::Lost {
                     group,
                     device: device(ifindex),
                 },
-                _ => XdpError::Locker(error),
+                error => XdpError::Locker(error),
             })?;
             engine::steal(asked, shared, &dock)?;
         }
