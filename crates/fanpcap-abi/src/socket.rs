@@ -1,5 +1,6 @@
-//! The entry points that concern a handle's packet socket. That of a handle on the XDP engine is
-//! bound to a protocol that no frame carries: it neither receives nor should say what is sent.
+//! The entry points that concern a handle's packet socket. The socket of a handle on the XDP engine
+//! is bound to a protocol that no frame carries. It receives nothing. The protocol of
+//! a frame that it sends is the one in the frame.
 
 use crate::message::guard_handle;
 use crate::pcap_handle::PcapHandle;

@@ -17,11 +17,11 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
 /// The engine's part of a dock.
 pub(crate) trait Device: Sized {
-    /// That which these descriptors are, in the order of [`Device::descriptors`]. `NotFound` when
-    /// the engine has lost the device.
+    /// The device behind these descriptors, in the order of [`Device::descriptors`]. `NotFound`
+    /// when the engine has lost the device.
     fn of(descriptors: Vec<OwnedFd>, ifindex: u32) -> io::Result<Self>;
 
-    /// What another process needs for it.
+    /// The descriptors that another process needs for it.
     fn descriptors(&self) -> Vec<BorrowedFd<'_>>;
 
     /// Gives the device's packets to the groups of these berths alone, each with its BPF program.
@@ -36,7 +36,7 @@ impl Device for fanpcap_xdp::Device {
     fn of(descriptors: Vec<OwnedFd>, ifindex: u32) -> io::Result<Self> {
         let device = Self::open(descriptors)?;
         match device.ifindex()? {
-            // Gone, or its BPF program was detached.
+            // The device is gone, or its BPF program was detached.
             0 => Err(io::ErrorKind::NotFound.into()),
             found if found == ifindex => Ok(device),
             _ => Err(io::ErrorKind::InvalidData.into()),
@@ -59,7 +59,7 @@ impl Device for fanpcap_xdp::Device {
 /// A group's place on a device.
 struct Berth {
     number: u8,
-    /// Whether the group asks for that the host loses the packets.
+    /// Whether the group asks that the host lose the packets.
     steals: bool,
     lifeline: OwnedFd,
     program: OwnedFd,
@@ -105,7 +105,7 @@ pub(crate) struct Dock<D> {
 }
 
 impl<D: Device> Dock<D> {
-    /// That of a device which has none.
+    /// The dock of a device that has none yet.
     ///
     /// # Errors
     /// `EMFILE` and the like.

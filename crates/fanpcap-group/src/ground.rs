@@ -26,7 +26,7 @@ pub(crate) struct Entering<'a, R> {
     pub(crate) lifeline: BorrowedFd<'a>,
     /// Its rings, where an engine fills rings of its own.
     pub(crate) rings: &'a [BorrowedFd<'a>],
-    /// Enters the kernel's group, and has what comes to the slot go into the rings.
+    /// Enters the kernel's group, and directs the slot's packets into the rings.
     pub(crate) enter: &'a mut dyn FnMut(Slot) -> Result<(), R>,
 }
 

@@ -82,7 +82,7 @@ impl Estate {
     }
 
     /// Adds what the kernel has counted last to the page. The kernel clears a socket's counters when
-    /// they are read. Those of the engine on XDP go on, so that they replace what the page says: the
+    /// they are read. Those of the XDP engine go on, so that they replace what the page says: the
     /// member must be gone, as it would add to the page what it has not told yet.
     pub(crate) fn count_last(&self, shared: &Shared) -> bool {
         let table = shared.table();

@@ -1,8 +1,8 @@
 //! What the members of a group on the XDP engine share besides its table and locker: the group's
 //! BPF program with its maps, and the dock of their device.
 //!
-//! The locker has all of it. Each member's process has it open too, since the kernel forgets what
-//! an array of BPF programs has with its last descriptor.
+//! The locker has all of it. Each member's process has it open too: the kernel empties an array of
+//! BPF programs when its last descriptor is closed.
 
 use crate::dock::Dock;
 use crate::faults;
@@ -37,7 +37,7 @@ pub(crate) struct OnXdp {
 pub(crate) type Counted = [u64; 2];
 
 impl OnXdp {
-    /// That of a new group, which gets no packets yet. The caller has the dock's turn.
+    /// The parts of a new group, which gets no packets yet. The caller has the dock's turn.
     ///
     /// # Errors
     /// As [`Locker::put`].
@@ -70,7 +70,8 @@ impl OnXdp {
         })
     }
 
-    /// That of a group whose locker another member has handed over, and the ends of the dock's.
+    /// The parts of a group, by its locker and by the ends of the dock's, which another member has
+    /// handed over.
     ///
     /// # Errors
     /// When the locker has no such parts.
@@ -86,7 +87,7 @@ impl OnXdp {
         &self.program
     }
 
-    /// What the group's locker has of it.
+    /// The engine's deposits in the group's locker.
     #[cfg(feature = "faults")]
     pub(crate) fn deposits(&self) -> Vec<Deposit> {
         let counters = self.counters.as_ref().map(|_| Deposit::Engine(COUNTERS));
@@ -109,7 +110,7 @@ impl OnXdp {
         Dock::of([into?, out_of?], ifindex)
     }
 
-    /// Has the device's packets come to the group from now on, until its last member is gone. False
+    /// Gives the device's packets to the group from now on, until its last member is gone. False
     /// when the device has as many groups as it may. The caller has the dock's turn.
     ///
     /// # Errors
@@ -131,7 +132,7 @@ impl OnXdp {
         Ok(berth.is_some())
     }
 
-    /// Has what comes to a slot go into these rings.
+    /// Directs a slot's packets into these rings.
     ///
     /// # Errors
     /// As [`GroupProgram::put`].
@@ -204,7 +205,7 @@ impl OnXdp {
     /// engine puts nothing into them any more.
     ///
     /// # Errors
-    /// When they are no rings of the group's, or can't be mapped.
+    /// When these are not rings of the group, or can't be mapped.
     pub(crate) fn remains(
         &self,
         rings: Vec<OwnedFd>,

@@ -101,12 +101,12 @@ impl Stake {
         }
     }
 
-    /// The same of a member whose rings an engine fills.
+    /// The stake of a member whose rings an engine fills.
     pub(crate) fn with_rings(self, rings: Option<(Slot, MemberRings)>) -> Self {
         Self { rings, ..self }
     }
 
-    /// What the XDP engine has of the member: the group's BPF program, the member's slot and its
+    /// The member's parts on the XDP engine: the group's BPF program, the member's slot and its
     /// rings. The slot stays the member's as long as it lives.
     pub fn on_xdp(&self) -> Option<(&Arc<GroupProgram>, u8, &MemberRings)> {
         let (slot, rings) = self.rings.as_ref()?;
@@ -170,7 +170,7 @@ impl Stake {
         }
         if let Ok(Some(_turn)) = self.lock.try_take() {
             let mut kernel = Kernel::<Infallible>::of(&self.shared);
-            // Best effort: without it others notice.
+            // Best effort: if it fails, others notice later.
             let _ = self.slots(&mut kernel).depart(self.cookie);
         }
     }

@@ -34,16 +34,16 @@ use state::State;
 #[derive(Debug)]
 pub struct Steered(Mutex<State>);
 
-/// The counters of a group whose BPF program does all. One member at a time tells them. These
-/// functions allocate and free nothing, for signal handlers.
+/// The counters of a group whose BPF program steers, filters and counts. One member at a time
+/// publishes them. These functions allocate and free nothing: signal handlers call them.
 pub(crate) trait Whole: Send + Sync {
-    /// The counters, and the late fragments; `None` when another member tells them.
+    /// The counters, and the late fragments; `None` when another member publishes them.
     fn counted(&self) -> Option<(Counts, u64)>;
 
     /// Whether they may change.
     fn changes(&self) -> bool;
 
-    /// Tells what else the group has counted, if this member is to tell it.
+    /// Publishes what else the group has counted, if this member is to publish it.
     fn tell(&self);
 }
 
@@ -87,7 +87,8 @@ impl Steered {
         }))
     }
 
-    /// Of a member on an engine whose group's BPF program does all: loads nothing.
+    /// For a member on an engine where the group's BPF program steers, filters and counts: loads
+    /// nothing.
     pub(crate) fn unloaded(steering: &Arc<Steering>) -> Self {
         Self::with(steering, None, Filters::default())
     }

@@ -1,6 +1,6 @@
-//! Who tells the counters of a group on XDP: the group has one BPF program, and each member's page
-//! is summed up. So the member in the lowest slot that is live tells them on its page, and the
-//! others tell nothing.
+//! Which member publishes the counters of a group on XDP. The group has one BPF program, and all
+//! members' pages are summed up. So only the member in the lowest live slot publishes the BPF
+//! program's counters on its page.
 
 use crate::shared::Shared;
 use crate::steered::Whole;
@@ -8,7 +8,7 @@ use crate::table::State;
 use fanpcap_config::steering::Counts;
 use std::sync::Arc;
 
-/// A member that tells the counters when it is its turn.
+/// A member that publishes the counters while it is in the lowest live slot.
 pub(crate) struct Teller {
     shared: Arc<Shared>,
     /// The member's socket.

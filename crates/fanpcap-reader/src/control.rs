@@ -135,8 +135,8 @@ impl Control {
         }
     }
 
-    /// Has the kernel say when so many packets have come to the devices whose bit is set. False
-    /// when one must not wait: packets are there.
+    /// Asks the engine to wake the reader when so many packets have come to the devices whose bit
+    /// is set. False when the reader must not wait: packets are there.
     pub(crate) fn arm(&self, devices: u64, after: u64) -> bool {
         let watched = self.devices.iter().enumerate();
         let mut watched = watched.filter(|(index, _)| (devices >> index) & 1 == 1);

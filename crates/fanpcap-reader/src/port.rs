@@ -16,11 +16,11 @@ pub trait Port: Send + Sync {
         true
     }
 
-    /// Has the kernel make the descriptor readable when so many more packets have come. The reader
-    /// asks for it before it waits, and when a read ends that leaves nothing unread to an
-    /// application that waits by itself. False when one must not wait: as many have come since, or
-    /// a packet is unread and `after` is 1. An engine that always says when packets come has
-    /// nothing to do.
+    /// Asks the engine to make the descriptor readable when `after` more packets have come. The
+    /// reader asks for it before it waits, and when a read ends that leaves nothing unread to an
+    /// application that waits by itself. False when the reader must not wait: as many have come
+    /// since, or a packet is unread and `after` is 1. An engine whose descriptor is readable
+    /// whenever packets come has nothing to do.
     fn arm(&self, _after: u64) -> bool {
         true
     }

@@ -124,7 +124,7 @@ fn begin(
     control: &Control,
     call: &mut Call,
 ) -> Result<(), Pause> {
-    // Whom the descriptor has woken, for whatever reason, does not expect the read to wait.
+    // An application that the descriptor has woken does not expect the read to wait.
     if !call.begun && !records.is_ready() && control.has_woken() {
         call.begun = true;
         return Err(Pause::Wait(Wait::Packets(Some(Duration::ZERO))));
@@ -150,8 +150,8 @@ fn begin(
     Err(pause)
 }
 
-/// Has an application that waits by itself wait for the next packets, after a read that has left
-/// nothing unread.
+/// Arms the descriptor for an application that waits by itself, after a read that has left nothing
+/// unread.
 fn announce(intake: &mut Intake, control: &Control) {
     if control.is_asked() {
         let (due, after) = match intake.pace.expect(WINDOW) {

@@ -1,9 +1,9 @@
 //! BPF ring buffers: records that a BPF program writes, one for each packet.
 //!
-//! A member has one ring buffer a receive queue or more, its lanes. The reader takes a snapshot of
-//! every lane's producer position, reads the records up to there, the oldest first, and takes the
-//! next snapshot. A record that is reserved before the snapshot and committed after it ends the
-//! lane's part of the snapshot.
+//! A member has one or more ring buffers, its lanes: one for each receive queue. The reader takes a
+//! snapshot of every lane's producer position, reads the records up to there, the oldest first, and
+//! takes the next snapshot. A record that is reserved before the snapshot and committed after it
+//! ends the lane's part of the snapshot.
 
 mod lane;
 
@@ -265,7 +265,7 @@ impl Records {
                 second = second.min(lane.head);
             }
         }
-        // Stamps that are equal need not go to and fro.
+        // With equal stamps the current lane goes on.
         self.until = second.saturating_add(1);
         if first == NONE && self.is_open() {
             self.state = State::Spent;

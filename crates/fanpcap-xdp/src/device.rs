@@ -100,7 +100,7 @@ impl Device {
         })
     }
 
-    /// All descriptors, for [`Device::open`] in another process.
+    /// The device's descriptors, for [`Device::open`] in another process.
     pub fn descriptors(&self) -> [BorrowedFd<'_>; DEVICE_DESCRIPTORS] {
         [
             self.link.as_fd(),
@@ -118,7 +118,7 @@ impl Device {
         self.link.ifindex()
     }
 
-    /// What a group's BPF program on this device is loaded with.
+    /// The maps with which a group's BPF program on this device is loaded.
     pub fn maps(&self) -> DockMaps<'_> {
         DockMaps {
             ifindex: self.ifindex().unwrap_or(0),
@@ -127,7 +127,7 @@ impl Device {
         }
     }
 
-    /// Sets whether the host gets packets of which no steering program says so.
+    /// Sets whether the host loses the packets that no steering program gives it.
     pub fn set_steals(&self, steals: bool) {
         if let Some(verdict) = number(&self.settings, settings::VERDICT) {
             let wanted = if steals {
@@ -139,7 +139,7 @@ impl Device {
         }
     }
 
-    /// Whether the host gets no packets but those of which a steering program says so.
+    /// Whether the host loses the packets that no steering program gives it.
     pub fn steals(&self) -> bool {
         let verdict = number(&self.settings, settings::VERDICT);
         verdict.is_some_and(|it| it.load(Ordering::Acquire) == layout::XDP_DROP)
@@ -147,7 +147,7 @@ impl Device {
 
     /// Gives the device's packets to the groups of these berths alone, each with its BPF program. A
     /// group keeps its berth. Each packet goes to the groups before the change, or to those after
-    /// it. It can be done again from its beginning. One caller at a time.
+    /// it. After a failure halfway the next call completes the change. One caller at a time.
     ///
     /// One more group takes `CAP_BPF` and `CAP_NET_ADMIN`. One less takes no capability: where no
     /// BPF program can be loaded, the root that is there goes on.
@@ -271,7 +271,7 @@ impl Maps<'_> {
     }
 }
 
-/// Finds out without privilege whether the device can be taken over at all.
+/// Checks, without privilege, whether the device can be taken over at all.
 fn check(ifindex: u32) -> Result<Link, Unavailable> {
     if ifindex == 0 {
         return Err(Unavailable::AnyDevice);

@@ -101,7 +101,7 @@ impl Port for RingsPort {
 
     fn arm(&self, after: u64) -> bool {
         if after > 1 {
-            // What has come is no reason to wake any more. Best effort: it would wake too early.
+            // Forgets the wake-ups of before. Best effort: otherwise the reader wakes too early.
             let _ = self.epoll.clear();
         }
         let mut rows = self.rows.of(self.slot);
@@ -111,7 +111,7 @@ impl Port for RingsPort {
         if after > 1 {
             return true;
         }
-        // Of what came before, the BPF program says nothing.
+        // The BPF program wakes nobody for packets of before.
         let rings: Vec<BorrowedFd<'_>> = self.rings.iter().map(AsFd::as_fd).collect();
         let unread = events::poll(&rings, Some(Duration::ZERO)).unwrap_or_default();
         !unread.contains(&true)

@@ -12,8 +12,8 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
 /// A group's BPF program on one device.
 ///
-/// Loading it takes `CAP_BPF` and `CAP_NET_ADMIN`. All else takes no capability since Linux 5.19;
-/// before, changes of maps take `CAP_BPF` where kernel.unprivileged_bpf_disabled is set.
+/// Loading it takes `CAP_BPF` and `CAP_NET_ADMIN`. Nothing else takes a capability since Linux
+/// 5.19. Before, changes of maps take `CAP_BPF` where kernel.unprivileged_bpf_disabled is set.
 #[derive(Debug)]
 pub struct GroupProgram {
     program: LoadedProgram,
@@ -28,7 +28,8 @@ pub struct GroupProgram {
 /// How many descriptors a group's BPF program has.
 pub const PROGRAM_DESCRIPTORS: usize = 6;
 
-/// What a device's dock gives to each group's BPF program: descriptors of its maps.
+/// The dock's part in a group's BPF program: descriptors of the maps that all groups on the device
+/// share.
 #[derive(Clone, Copy, Debug)]
 pub struct DockMaps<'a> {
     /// The device's index; 0: it is gone.
@@ -134,9 +135,9 @@ impl GroupProgram {
         self.rows.lanes()
     }
 
-    /// Has the slot's packets go to `rings` from now on, up to `snaplen` bytes of each, unfiltered.
-    /// The first one wakes who waits for the rings. When this returns, nothing comes into the rings
-    /// that the slot had before.
+    /// Directs the slot's packets into `rings` from now on, up to `snaplen` bytes of each,
+    /// unfiltered. The first packet wakes the reader. When this returns, nothing comes into the
+    /// rings that the slot had before.
     ///
     /// # Errors
     /// Those of bpf(2). The slot may then take nothing.
@@ -166,8 +167,8 @@ impl GroupProgram {
         self.rows.of(slot).for_each(|row| row.set_snaplen(snaplen));
     }
 
-    /// Has the slot take nothing, and forget its rings and its filter. When this returns, nothing
-    /// comes into the rings any more.
+    /// Takes the slot's rings and its filter away. When this returns, nothing comes into the rings
+    /// any more.
     ///
     /// # Errors
     /// Those of bpf(2).
@@ -178,10 +179,10 @@ impl GroupProgram {
         self.rings.remove(self.first(slot), used)
     }
 
-    /// Has the kernel run a filter for the slot, or none. The filter is a BPF program at XDP that
-    /// returns how many bytes to keep. Records that passed it have its generation, which is not 0;
-    /// each filter of a slot must have another one. Records of the time of the change may have the
-    /// former generation, or 0.
+    /// Sets the filter that the kernel runs for the slot, or none. The filter is a BPF program at
+    /// XDP that returns how many bytes to keep. Records that passed it have its generation, which
+    /// is not 0; each filter of a slot must have another one. Records that are written during the
+    /// change may have the former generation, or 0.
     ///
     /// # Errors
     /// Those of bpf(2); then no filter runs.
@@ -217,8 +218,8 @@ impl GroupProgram {
         self.ledger.counts(slots.fold(0, u64::wrapping_add))
     }
 
-    /// Has the packet that comes as `after`th from now on, in any lane, wake who waits for the
-    /// slot's rings. False if it has come meanwhile: then maybe nothing wakes.
+    /// Makes the `after`th packet from now on, in any lane, wake the reader of the slot's rings.
+    /// False if that packet has come meanwhile: then maybe nothing wakes the reader.
     pub fn wake_after(&self, slot: u8, after: u64) -> bool {
         let mut rows = self.rows.of(slot);
         rows.all(|row| row.wake_after(after))

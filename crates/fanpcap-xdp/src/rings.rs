@@ -7,11 +7,11 @@ use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::OnceLock;
 
-/// A member's ring buffers: one a lane of received packets, and maybe one for sent packets.
+/// A member's ring buffers: one for each lane of received packets, and maybe one for sent packets.
 #[derive(Debug)]
 pub struct MemberRings {
     received: Vec<RingBuffer>,
-    /// Half as long as the others, by which other processes know it.
+    /// It is half as long as the others. Other processes tell it from them by that.
     sent: Option<RingBuffer>,
     /// What was counted for the slot before it got these.
     before: OnceLock<SlotCounts>,
@@ -48,7 +48,8 @@ impl MemberRings {
         })
     }
 
-    /// Those behind descriptors from another process, in the same order. It takes no capability.
+    /// Opens the ring buffers behind descriptors from another process, in the same order. It takes
+    /// no capability.
     ///
     /// # Errors
     /// `InvalidData` when they are not the ring buffers of a member of a group with these lanes.

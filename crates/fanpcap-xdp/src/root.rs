@@ -60,9 +60,8 @@ fn serve_one(asm: &mut Assembler, (berth, group): (u32, Label), tags: Tags) {
     unsaid(asm);
 }
 
-/// Takes one stamp for all groups and has each of them run by a tail call from a BPF function.
-/// Their results say what the host gets of the packet: it gets the packet if one of them says so,
-/// or if the settings do.
+/// Takes one stamp for all groups, and runs each group's BPF program by a tail call from a BPF
+/// function. The host gets the packet if one of their results says so, or if the settings do.
 fn serve_all(asm: &mut Assembler, groups: &[(u32, Label)], tags: Option<Tags>) {
     let untagged = asm.label();
     if let Some(tags) = tags {
@@ -82,8 +81,8 @@ fn serve_all(asm: &mut Assembler, groups: &[(u32, Label)], tags: Option<Tags>) {
     verdict(asm);
 }
 
-/// Has all groups run, and puts what they say into r7. The stamp is only there meanwhile: without
-/// it a group's BPF program returns a verdict for the kernel.
+/// Runs all groups and puts their results into r7. The stamp is set only meanwhile: without it a
+/// group's BPF program returns a verdict for the kernel.
 fn call_all(asm: &mut Assembler, groups: &[(u32, Label)]) {
     let failed = asm.label();
     asm.store(Width::Word, R10, NOUGHT, 0);

@@ -146,8 +146,8 @@ impl<'a> Row<'a> {
         }
     }
 
-    /// Has the BPF program wake the reader with the record that comes as `after`th from now on.
-    /// False if so many have come meanwhile: then maybe none wakes.
+    /// Makes the `after`th record from now on wake the reader. False if so many records have come
+    /// meanwhile: then maybe none wakes it.
     pub(crate) fn wake_after(&self, after: u64) -> bool {
         let (Some(wake_at), Some(produced)) = (self.word(row::WAKE_AT), self.word(row::PRODUCED))
         else {

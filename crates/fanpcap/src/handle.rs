@@ -79,7 +79,7 @@ pub trait Handle: Copy + PartialEq {
     /// Why that is impossible.
     fn take_over_several(all: &[Self]) -> Result<(), String>;
 
-    /// Does all that the XDP engine may refuse for a handle that is to join a group on it. The
+    /// Does everything that the XDP engine may refuse to a handle that is to join a group. The
     /// handle is not activated yet.
     ///
     /// # Errors
@@ -163,7 +163,7 @@ pub trait Handle: Copy + PartialEq {
     /// The kernel's error.
     fn kernel_filter(self) -> io::Result<Option<Filter>>;
 
-    /// Has the XDP engine run a filter, by this number. Returns the number; `None` if the kernel
+    /// Sets a filter in the XDP engine, by this number. Returns the number; `None` if the kernel
     /// does not run it: then no filter runs there.
     fn filter_on_xdp(self, filter: &[Classic], number: u32) -> Option<u32>;
 

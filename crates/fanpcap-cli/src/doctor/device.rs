@@ -120,7 +120,7 @@ impl Device {
                 xdp.program
             ),
             "what that program drops or redirects reaches no capture, and no capture counts it; \
-             the engine on XDP can't have the device"
+             the XDP engine can't have the device"
                 .to_owned(),
             format!(
                 "ip link set dev {} {hook} off    # or end the application that attached it",

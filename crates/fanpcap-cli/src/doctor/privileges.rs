@@ -39,7 +39,7 @@ impl Privileges {
         bit(capability) || (capability == CAP_BPF && bit(CAP_SYS_ADMIN))
     }
 
-    /// What is missing. `wants_xdp`: the settings ask for the engine on XDP.
+    /// What is missing. `wants_xdp`: the settings ask for the XDP engine.
     pub(super) fn findings(self, wants_xdp: bool) -> Option<Finding> {
         if !self.has(CAP_NET_RAW) {
             let told = [
@@ -60,7 +60,7 @@ impl Privileges {
         if wants_xdp && !self.has(CAP_NET_ADMIN) {
             let told = [
                 "this user may not attach an XDP program: CAP_NET_ADMIN is missing",
-                "captures read packet sockets in the place of the engine on XDP, which the settings ask for",
+                "captures read packet sockets in the place of the XDP engine, which the settings ask for",
             ];
             return Some(self.finding("no-cap-net-admin", Effect::Costs, told));
         }

@@ -18,7 +18,7 @@ pub(super) struct Settings {
     pub(super) vain: Vec<Ignored>,
     /// The groups that devices are put in.
     pub(super) wanted: Vec<Wanted>,
-    /// The devices that are to be on the engine on XDP, each with the setting's origin.
+    /// The devices that are to be on the XDP engine, each with the setting's origin.
     pub(super) on_xdp: Vec<(String, String)>,
 }
 

@@ -60,7 +60,7 @@ impl Membership {
     /// The group of a handle on the XDP engine that asks for none: one of its own.
     ///
     /// # Errors
-    /// None that a machine with memory has.
+    /// None: the steering program is ours, and compiles.
     pub fn alone_at_xdp(origin: &str, pcap: PcapCompiler<'_>) -> Result<Self, Report> {
         let script = Script::of_text(Source::new("fanpcap", "main = steer_to 0"));
         let steering = Steering::compile_at_xdp(&script, pcap)?;

@@ -73,7 +73,7 @@ pub(super) fn steal(asked: &Xdp<'_>, shared: &Shared, dock: &Dock<Device>) -> Re
     }
 }
 
-/// Has the device's packets come to the group.
+/// Gives the device's packets to the group.
 pub(super) fn moor(
     newcomer: &Newcomer<'_>,
     shared: &Shared,

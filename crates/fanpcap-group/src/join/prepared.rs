@@ -30,8 +30,8 @@ pub struct Prepared {
     shared: Mutex<Option<Shared>>,
 }
 
-/// How long the kernel may take to free what the last member of the last group had, and another
-/// newcomer until its page shows the dock.
+/// How long to wait for the kernel to free what the last member of the last group had, and for
+/// another newcomer's page to show the dock.
 const FREED_WITHIN: Duration = Duration::from_millis(500);
 const STEP: Duration = Duration::from_millis(10);
 
@@ -88,7 +88,8 @@ impl Prepared {
     }
 }
 
-/// Checks that the group's BPF programs see the packets that the host sends, if a member wants them.
+/// Checks that the group's BPF programs see the packets that the host sends, if a member wants
+/// them.
 pub(super) fn ensure_sees_sent(on_xdp: &OnXdp, outgoing: bool) -> Result<(), XdpError> {
     match outgoing && !on_xdp.program().sees_sent() {
         true => Err(XdpError::Unavailable(Unavailable::Sent)),

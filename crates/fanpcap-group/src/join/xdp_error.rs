@@ -13,7 +13,7 @@ pub enum XdpError {
     OtherEngine {
         /// The group's number.
         group: u16,
-        /// Whether the group's are on XDP.
+        /// Whether the group's members are on the XDP engine.
         has_xdp: bool,
     },
     /// The group's BPF program was detached from the device.

@@ -32,7 +32,7 @@ pub(super) struct State {
     pub(super) past_late: u64,
     /// Whether this member is the last that attached the steering part.
     pub(super) has_set: bool,
-    /// Where the group's BPF program does all: its counters.
+    /// The counters of the group's BPF program, on an engine where that steers, filters and counts.
     pub(super) whole: Option<Box<dyn Whole>>,
     /// The words of the page from [`at::DIGEST`] on.
     pub(super) words: Vec<Word>,

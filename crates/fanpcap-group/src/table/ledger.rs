@@ -24,7 +24,7 @@ pub struct Ledger {
 }
 
 impl Table<'_> {
-    /// The ledger that a member has told last; `None` where there is none.
+    /// The ledger that a member has published last; `None` where there is none.
     pub(crate) fn ledger(&self) -> Option<Ledger> {
         let words: [u64; LEDGER_WORDS] = self.words_at(at::LEDGER);
         let [

@@ -67,8 +67,8 @@ pub fn receive_queues(ifindex: u32) -> io::Result<Vec<(u32, u32)>> {
     Ok(found)
 }
 
-/// Whether the driver of a device tells XDP programs the VLAN tag that the device has taken out of a
-/// frame.
+/// Whether the driver of a device tells XDP programs the VLAN tag that the device has taken out of
+/// a frame.
 ///
 /// # Errors
 /// As [`napis`], and `ENODEV` when there is no such device.

@@ -37,8 +37,8 @@ impl Epoll {
         self.control(libc::EPOLL_CTL_ADD, fd, readable)
     }
 
-    /// Watches for events that make `fd` readable, not for its being readable: [`Epoll::clear`]
-    /// forgets those that were.
+    /// Watches edges: the instance is readable when an event has made `fd` readable, until
+    /// [`Epoll::clear`] forgets that event (`EPOLLET`).
     ///
     /// # Errors
     /// As [`Epoll::add`].

@@ -2,8 +2,9 @@
 //! to stay.
 //!
 //! The files `<ifindex>.journal` and `<ifindex>.lock` are in `fanpcap/tune/<netns>` below `/run`
-//! (below `/dev/shm` where `/run` is not in memory), which only root can enter. Byte 0 of the lock file is the lock for changes. Each owner holds the
-//! lock of another byte for as long as it lives, in whichever PID namespace.
+//! (below `/dev/shm` where `/run` is not in memory), which only root can enter. Byte 0 of the lock
+//! file is the lock for changes. Each owner holds the lock of another byte for as long as it lives,
+//! in whichever PID namespace.
 
 use super::entry::{About, Content, Owner};
 use crate::device::Device;

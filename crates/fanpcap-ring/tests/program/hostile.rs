@@ -4,8 +4,8 @@
 use super::{DEVICE, LEN, OFFSET, Program, device};
 use fanpcap_ring::{Corrupt, Frame, Records, Remains};
 
-/// Reads at most so often until a snapshot is spent: each read takes a record's room, or all that is
-/// left of a lane.
+/// Reads at most so often until a snapshot is spent: each read takes a record's room, or all that
+/// is left of a lane.
 const READS_MAX: usize = 2 * LEN / 8 + 4;
 
 /// What is done, as the bytes of a test say.

@@ -80,7 +80,7 @@ impl Choices {
         found
     }
 
-    /// Whether the stack has class, host or mark.
+    /// Whether the stack holds a class, the host's part or a mark.
     pub(super) fn on_stack(self) -> bool {
         self.classes || self.host || self.marks
     }

@@ -1,9 +1,9 @@
 //! Delivers packets: decides, looks up the slots, and delivers to each.
 //!
 //! A filter of a member is reached by a tail call, which the kernel allows where the callers'
-//! frames on the stack are below 256 bytes. If the decision needs much of the stack, it is a BPF
-//! function of its own. Else it is not, and nor is the only delivery of a packet: where the
-//! processor's returns are to be kept from speculation, a call costs 8 ns.
+//! frames on the stack are below 256 bytes. A decision that needs much of the stack is a BPF
+//! function of its own. Any other decision, and the only delivery of a packet, are code of the main
+//! function: a call costs 8 ns where the processor guards its returns against speculation.
 
 use super::choices::{
     BROADCAST, CLASS_MASK, CLASS_SHIFT, COPY, DOUBLE, DROP, HOST_MASK, HOST_SHIFT, KIND_MASK,
@@ -271,7 +271,8 @@ impl<'a> Emitter<'a> {
         self.asm.jump(ways.done);
     }
 
-    /// Delivers to each rank of a class, some at a time: the verifier has not the patience for all.
+    /// Delivers to each rank of a class, some at a time: the verifier gives up on a loop over all
+    /// of them.
     fn send_to_all(&mut self, by: &dyn Delivery, ways: Ways) {
         self.asm.note("to all members of a class");
         let fits = self.asm.label();

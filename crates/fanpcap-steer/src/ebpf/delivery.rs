@@ -9,8 +9,8 @@ use fanpcap_bpf::assembler::{Assembler, Label};
 /// for a packet with members [`Delivery::stamp`] once and [`Delivery::deliver`] for each member,
 /// else [`Delivery::drop`] or [`Delivery::miss`]; at last [`Delivery::leave`].
 ///
-/// The parts are code of the main function, and go on behind their last instruction, but for
-/// [`Delivery::deliver`] and [`Delivery::filter`]. They find the context in r6, and keep r6, r7 and
+/// All parts but [`Delivery::deliver`] and [`Delivery::filter`] are code of the main function,
+/// which goes on behind their last instruction. They find the context in r6, and keep r6, r7 and
 /// r8. r9 is theirs, and 0 at first. They may use the stack from r10 - 48 to r10 - 33. What
 /// [`Delivery::arrive`] leaves there is kept in the 4 bytes at r10 - 40 alone, and not for sent
 /// packets.

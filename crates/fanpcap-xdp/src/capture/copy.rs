@@ -6,7 +6,7 @@ use fanpcap_bpf::assembler::{Assembler, If, Label, Op, R0, R1, R2, R3, R4, R6, R
 
 /// The length of the shortest frames, without checksum: most of the packets of a flood.
 const SHORTEST: i16 = 60;
-/// What is copied by single loads at most.
+/// The most bytes that are copied by single loads.
 const LONGEST: i16 = 128;
 /// Snapshots of longer frames up to these lengths are copied whole words at a time.
 const STEPS: [i16; 3] = [64, 96, LONGEST];
@@ -15,7 +15,7 @@ const BEGIN: i16 = 56;
 
 /// Copies r8 bytes to the record in r9, of a frame whose context is in r6. Single loads take half
 /// the time of the helper. They read so many bytes that they need no loop, which may be some more
-/// than r8: the frame has them, and so has the record. If the helper fails, which can't be,
+/// than r8: the frame has them, and so has the record. If the helper fails, which can't happen,
 /// discards the record and jumps to `failed`.
 pub(super) fn copy(asm: &mut Assembler, failed: Label) {
     let (helper, done) = (asm.label(), asm.label());

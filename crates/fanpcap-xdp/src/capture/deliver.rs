@@ -74,7 +74,7 @@ impl Delivering {
         look_up(asm, RINGS, PLACE);
         let no_ring = match self.capture.side {
             Side::Received => ends.missed,
-            // A member says so that it wants no sent packets.
+            // A member without a ring for sent packets wants none.
             Side::Sent => ends.unwanted,
         };
         asm.jump_if(If::Equal, R0, 0, no_ring);
@@ -143,7 +143,7 @@ impl Delivering {
         }
     }
 
-    /// Counts what became no record.
+    /// Counts a packet that became no record.
     fn end(&self, asm: &mut Assembler, ends: Ends) {
         for (end, counter) in [(ends.dropped, row::DROPPED), (ends.unwanted, row::UNWANTED)] {
             asm.bind(end);

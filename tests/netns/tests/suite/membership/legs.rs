@@ -15,7 +15,7 @@ fn on_two_wires(test: impl FnOnce(&Wire) -> Result<()> + Send) -> Result<()> {
     on_two_wires_of(&[], test)
 }
 
-/// Runs a test with two wires. Nothing is left of members on the engine on XDP.
+/// Runs a test with two wires. Nothing is left of members on the XDP engine.
 fn on_two_wires_of(how: &[&str], test: impl FnOnce(&Wire) -> Result<()> + Send) -> Result<()> {
     on_wire(1, |wire| {
         wires::add_second()?;

@@ -30,7 +30,7 @@ const SETTLED: Duration = Duration::from_millis(30);
 /// What makes a recorder's handle one of the XDP engine.
 pub(super) const ON_XDP: &str = "driver=xdp";
 
-/// Runs a test with a wire. Nothing is left of members on the engine on XDP.
+/// Runs a test with a wire. Nothing is left of members on the XDP engine.
 pub(super) fn on_wire_of(
     how: &[&str],
     test: impl FnOnce(&Wire) -> Result<()> + Send,
