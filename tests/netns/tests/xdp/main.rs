@@ -11,5 +11,6 @@ mod groups;
 mod host;
 mod refusals;
 mod remains;
+mod stalled;
 mod stream;
 mod tags;
