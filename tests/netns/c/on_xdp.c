@@ -380,6 +380,39 @@ static void forked(void)
 	printf("%u packets\n", found);
 }
 
+/* Parent and child both read what comes: each packet is had by one of them at least. Then the parent alone. */
+static void both(pcap_t *p)
+{
+	unsigned sent = 0, found = 0, childs;
+	char errbuf[PCAP_ERRBUF_SIZE] = "";
+	int ends[2];
+	double end;
+	pid_t child;
+
+	if (pcap_setnonblock(p, 1, errbuf) != 0 || pipe(ends) != 0)
+		fail("pcap_setnonblock", errbuf);
+	child = fork();
+	end = now() + 1;
+	for (int i = 0; now() < end; i++) {
+		if (child != 0 && i % 100 == 0) {
+			send_many(100, OURS, LONG);
+			sent += 100;
+		}
+		dispatch(p, &found);
+	}
+	if (child == 0) {
+		if (write(ends[1], &found, sizeof(found)) != sizeof(found))
+			fail("write", strerror(errno));
+		_exit(0);
+	}
+	waitpid(child, NULL, 0);
+	if (read(ends[0], &childs, sizeof(childs)) != sizeof(childs))
+		fail("read", "the child has said nothing");
+	found += childs + read_all(p, UINT32_MAX);
+	send_many(MANY, OURS, LONG);
+	printf("all %s, then %u packets\n", found >= sent ? "read" : "not read", read_all(p, UINT32_MAX));
+}
+
 int main(int argc, char **argv)
 {
 	const char *what = argc == 2 ? argv[1] : "";
@@ -391,6 +424,7 @@ int main(int argc, char **argv)
 		{ "filtered", filtered },  { "counted", counted },	 { "full", full },
 		{ "broken", broken_loop }, { "waits", waits },	 { "directed", directed },
 		{ "downed", downed },	   { "gone", gone },
+		{ "both", both },
 	};
 
 	alarm(60);

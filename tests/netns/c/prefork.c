@@ -5,6 +5,23 @@
 
 enum { CHILDREN = 2, FRAMES = 100 };
 
+static void ignore(u_char *user, const struct pcap_pkthdr *header, const u_char *bytes)
+{
+	(void)user;
+	(void)header;
+	(void)bytes;
+}
+
+static void look(pcap_t *member)
+{
+	char errbuf[PCAP_ERRBUF_SIZE] = "";
+
+	if (pcap_setnonblock(member, 1, errbuf) != 0)
+		fail("pcap_setnonblock", errbuf);
+	if (pcap_dispatch(member, 1, ignore, NULL) != 0)
+		fail("pcap_dispatch", "has not found that nothing has come");
+}
+
 static void count_in_child(int number, pcap_t *member)
 {
 	int status = -1;
@@ -30,6 +47,9 @@ int main(int argc, char **argv)
 		fail("usage", "prefork DEVICE GROUP SENDER");
 	for (int i = 0; i < CHILDREN; i++)
 		members[i] = opened(argv[1], atoi(argv[2]), "lb");
+	/* Where a steering program spreads, a member has its share once it has been read. */
+	for (int i = 0; i < CHILDREN; i++)
+		look(members[i]);
 	send_frames(argv[3], FRAMES);
 	for (int i = 0; i < CHILDREN; i++)
 		count_in_child(i, members[i]);

@@ -53,9 +53,11 @@ fn children_that_read_one_member_each_count_that_one_only() -> Result<()> {
 }
 
 fn ensure_says(wire: &Wire, name: &str, arguments: &[&str], expected: &str) -> Result<()> {
-    let program = Program::new(wire.compile(name)?, "")?.args(arguments);
-    let ended = program.run(&wire.scratch)?;
-    let right = ended.status.success() && ended.said.contains(expected);
-    ensure!(right, "not {expected:?} but:\n{}", ended.said);
+    for driver in ["tpacket", "xdp"] {
+        let program = Program::new(wire.compile(name)?, "")?.args(arguments);
+        let ended = program.set("PCAP_DRIVER", driver).run(&wire.scratch)?;
+        let right = ended.status.success() && ended.said.contains(expected);
+        ensure!(right, "{driver}: not {expected:?} but:\n{}", ended.said);
+    }
     Ok(())
 }

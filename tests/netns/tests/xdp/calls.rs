@@ -71,6 +71,12 @@ fn a_daemon_reads_on_when_its_parent_has_ended() -> Result<()> {
 
 #[test]
 #[ignore = "needs root: run by make test"]
+fn a_parent_reads_on_when_a_child_has_read_its_handle_too() -> Result<()> {
+    ensure_said(&[("both", "all read, then 5000 packets")])
+}
+
+#[test]
+#[ignore = "needs root: run by make test"]
 fn directions_are_told_apart() -> Result<()> {
     ensure_said(&[("directed", "21, 20, 1 packets")])
 }
