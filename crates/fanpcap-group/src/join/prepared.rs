@@ -59,13 +59,19 @@ pub fn prepare(
     let identity = Identity::outside(number, ifindex);
     let lock = GroupLock::open(&identity).map_err(XdpError::Lock)?;
     let dock = dock(ifindex, &lock)?;
-    let shared = match membership.group {
-        Group::Number(number) if has_members(number, ifindex)? => None,
-        Group::Number(_) | Group::New => Some(new_shared(&dock, ifindex, steering)?),
+    let found = match membership.group {
+        Group::Number(number) => has_members(number, ifindex),
+        Group::New => Ok(false),
+    };
+    let shared = match found {
+        Ok(true) => None,
+        Ok(false) | Err(_) => Some(new_shared(&dock, ifindex, steering)?),
     };
     if let Some(on_xdp) = shared.as_ref().and_then(|shared| shared.on_xdp.as_ref()) {
         ensure_sees_sent(on_xdp, outgoing)?;
     }
+    // Where the engine can't serve the newcomer, it joins those who are on packet sockets.
+    found?;
     Ok(Prepared {
         dock,
         shared: Mutex::new(shared),

@@ -9,6 +9,7 @@ mod changes;
 mod devices;
 mod groups;
 mod host;
+mod kernels;
 mod refusals;
 mod remains;
 mod stalled;

@@ -9,10 +9,12 @@ use fanpcap_netns::{DEVICE, Wire, on_wire};
 use fanpcap_testkit::Program;
 use fanpcap_testkit::veth::ip;
 
-use crate::scene::{start, tcpdump};
+use crate::scene::{ensure_on_page, start, tcpdump};
 
-/// Checks that an application is told of packet sockets, and of the reason.
+/// Checks that an application is told of packet sockets, and of the reason, which the page of
+/// errors has.
 fn ensure_told(wire: &Wire, program: Program, reason: &str) -> Result<()> {
+    ensure_on_page(reason)?;
     let member = program.start(&wire.scratch)?;
     let said = member.said()?;
     let told = "packet sockets are read, not the engine xdp";
@@ -27,9 +29,14 @@ fn packet_sockets_stand_in_where_the_engine_can_not_serve() -> Result<()> {
     on_wire(1, |wire| {
         ip("link add br0 type bridge")?;
         ip("link set br0 up")?;
-        for device in ["any", "lo", "br0"] {
+        let no_driver = "has no driver that receives: capture on its ports";
+        for (device, reason) in [
+            ("any", "the device any has no driver: name one device"),
+            ("lo", "a loopback device has no driver that receives"),
+            ("br0", &format!("a device of the kind bridge {no_driver}")),
+        ] {
             let program = wire.tcpdump_on(device)?.set("PCAP_DRIVER", "xdp");
-            ensure_told(wire, program, "(set by PCAP_DRIVER=xdp)")?;
+            ensure_told(wire, program, reason)?;
         }
         Ok(())
     })
@@ -43,7 +50,10 @@ fn another_applications_xdp_program_is_told_by_its_name() -> Result<()> {
         let stranger = LoadedProgram::load(ProgramKind::Xdp, "stranger", &code)?;
         let index = interface::index(DEVICE).context("the device")?;
         let attached = stranger.attach(index, Hook::Driver)?;
-        ensure_told(wire, tcpdump(wire)?, "stranger")?;
+        let reason = "the device has another XDP program already";
+        ensure_told(wire, tcpdump(wire)?, reason)?;
+        let member = tcpdump(wire)?.start(&wire.scratch)?;
+        ensure!(member.said()?.contains("already, stranger (id "));
         drop(attached);
         start(wire)?.stop()?;
         Ok(())
@@ -60,7 +70,8 @@ fn without_capabilities_packet_sockets_stand_in() -> Result<()> {
                 .args(["--bounding-set", &without, "--inh-caps", "-all", "tcpdump"])
                 .args(["-n", "-U", "-Z", "root", "-i", DEVICE, "-w", "/dev/null"])
                 .set("PCAP_DRIVER", "xdp");
-            ensure_told(wire, program, "CAP_").with_context(|| missing.to_owned())?;
+            let reason = "a program in the kernel takes CAP_BPF and CAP_NET_ADMIN";
+            ensure_told(wire, program, reason).with_context(|| missing.to_owned())?;
         }
         Ok(())
     })

@@ -1,5 +1,7 @@
 //! Applications on the XDP engine, at a wire's end.
 
+use std::fs;
+use std::path::Path;
 use std::time::Duration;
 
 use anyhow::{Result, ensure};
@@ -33,4 +35,12 @@ pub(crate) fn await_free_device() -> Result<()> {
     await_for("the device's XDP program to go", SOON, || {
         Ok((!has_xdp(DEVICE)?).then_some(()))
     })
+}
+
+/// Checks that docs/errors.md has what an application is told.
+pub(crate) fn ensure_on_page(text: &str) -> Result<()> {
+    let page = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/errors.md");
+    let is_there = fs::read_to_string(page)?.contains(text);
+    ensure!(is_there, "docs/errors.md lacks {text:?}");
+    Ok(())
 }

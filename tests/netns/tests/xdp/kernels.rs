@@ -1,0 +1,92 @@
+//! Kernels and drivers that lack what the XDP engine needs: packet sockets stand in for it, read
+//! all packets, and the application is told why, in words of docs/errors.md.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use anyhow::{Context, Result, ensure};
+use fanpcap_netns::{Wire, ensure_each_once, on_wire, wait_for_shares};
+use fanpcap_testkit::member::finish;
+use fanpcap_testkit::{Program, traffic};
+
+use crate::scene::{ensure_on_page, start_as, tcpdump};
+
+/// What a kernel lacks, as `c/without.c` says, and what the application is told.
+const LACKING: [(&str, &str); 7] = [
+    ("bpf", "the program's maps: Function not implemented"),
+    (
+        "capability",
+        "a program in the kernel takes CAP_BPF and CAP_NET_ADMIN",
+    ),
+    ("ring-buffer", "the program's maps: Invalid argument"),
+    ("frags", "the kernel is older than Linux 5.18"),
+    ("link", "the device's driver takes no XDP program"),
+    ("native", "the device's driver takes no XDP program"),
+    (
+        "tcx",
+        "packets that the host sends can't be captured before Linux 6.6",
+    ),
+];
+
+fn stub(wire: &Wire) -> Result<PathBuf> {
+    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("c/without.c");
+    let stub = wire.scratch.file("without.so");
+    let mut cc = Command::new("cc");
+    cc.args([
+        "-shared", "-fPIC", "-O1", "-Wall", "-Wextra", "-Werror", "-o",
+    ]);
+    let done = cc.arg(&stub).arg(source).status().context("cc")?;
+    ensure!(done.success(), "cc: {done}");
+    Ok(stub)
+}
+
+fn without(program: Program, stub: &Path, what: &str) -> Program {
+    program.set("LD_PRELOAD", stub).set("WITHOUT", what)
+}
+
+#[test]
+#[ignore = "needs root: run by make test"]
+fn packet_sockets_stand_in_where_the_kernel_lacks_something() -> Result<()> {
+    for (what, reason) in LACKING {
+        ensure_on_page(reason)?;
+        on_wire(1, |wire| stand_in(wire, what, reason)).with_context(|| format!("no {what}"))?;
+    }
+    Ok(())
+}
+
+/// A handle without a group, and members of one.
+fn stand_in(wire: &Wire, what: &str, reason: &str) -> Result<()> {
+    let stub = stub(wire)?;
+    let start = |group: &str| {
+        let program = without(tcpdump(wire)?, &stub, what);
+        let member = program.set("PCAP_GROUP", group).start(&wire.scratch)?;
+        let said = member.said()?;
+        let is_told = said.contains("packet sockets are read, not the engine xdp");
+        ensure!(is_told && said.contains(reason), "{said}");
+        Ok(member)
+    };
+    let alone = start("")?;
+    let members = vec![start("7")?, start("7")?];
+    wait_for_shares()?;
+    let frames = traffic::frames(1, &traffic::flows(1, 40), 0..500)?;
+    wire.send_as_tap(&frames)?;
+    for all in [vec![alone], members] {
+        ensure_each_once(&finish(all, frames.len())?, &frames)?;
+    }
+    Ok(())
+}
+
+#[test]
+#[ignore = "needs root: run by make test"]
+fn without_tcx_the_engine_captures_what_comes() -> Result<()> {
+    on_wire(1, |wire| {
+        let config = wire.scratch.file("pcap.conf");
+        fs::write(&config, "driver@vb = xdp\noutgoing@vb = no\n")?;
+        let program = wire.tcpdump()?.set("PCAP_CONFIG", config);
+        let member = start_as(wire, without(program, &stub(wire)?, "tcx"))?;
+        let frames = traffic::frames(1, &traffic::flows(1, 40), 0..500)?;
+        wire.send_as_tap(&frames)?;
+        ensure_each_once(&finish(vec![member], frames.len())?, &frames)
+    })
+}
