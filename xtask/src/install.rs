@@ -8,10 +8,11 @@ use anyhow::{Context, Result};
 use crate::{stage, tree, uninstall};
 
 /// Documents for users, beside the manual pages.
-const DOCUMENTS: [&str; 12] = [
+const DOCUMENTS: [&str; 13] = [
     "guide.md",
     "doctor.md",
     "doctor-json.md",
+    "verify-json.md",
     "peers.md",
     "benchmarks.md",
     "programs.md",

@@ -14,17 +14,22 @@ mod interval;
 mod summary;
 mod threads;
 mod session;
+mod witnessed;
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
 use clap::Args;
-use fanpcap_pcap::Library;
+use fanpcap_pcap::{Header, Library};
 
 use crate::cpus::Wanted;
 use crate::library;
+pub(crate) use witnessed::{Member, Task, Witnessed, witnessed};
+
+/// Sees each packet of a thread.
+pub(crate) type Each = Box<dyn FnMut(&Header, &[u8]) + Send>;
 
 /// Captures and counts packets, in several threads that share them
 #[derive(Args, Debug)]
@@ -97,6 +102,9 @@ pub(crate) struct Arguments {
     /// Only packets that match, pcap-filter(7)
     #[arg(trailing_var_arg = true)]
     filter: Vec<String>,
+    /// The threads take a new group even if the settings name one.
+    #[arg(skip)]
+    is_apart: bool,
 }
 
 /// Options that have no meaning for a savefile.
@@ -145,12 +153,16 @@ savefile, are null. `left` is what was received but neither captured nor dropped
 /// Runs `fanpcap capture`.
 pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode> {
     check_write(arguments.write.as_deref(), arguments.threads)?;
-    let path = match &arguments.library {
-        Some(path) => path.clone(),
+    session::run(arguments, &open(arguments.library.as_deref())?)
+}
+
+/// The library of this path, or our own.
+fn open(path: Option<&Path>) -> Result<Library> {
+    let path = match path {
+        Some(path) => path.to_owned(),
         None => library::directory()?.join(library::NAME),
     };
-    let library = Library::open(&path).context("loading libpcap")?;
-    session::run(arguments, &library)
+    Library::open(&path).context("loading libpcap")
 }
 
 impl Arguments {

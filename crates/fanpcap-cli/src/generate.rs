@@ -24,7 +24,7 @@ use report::{Progress, Report};
 /// Runs `fanpcap gen`.
 pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode> {
     let device = arguments.device.as_str();
-    guard(arguments)?;
+    guard(device, arguments.force)?;
     // The CPU selects a device's queue, and frames of different queues may overtake each other.
     let core = match arguments.core {
         Some(core) => core,
@@ -70,11 +70,13 @@ pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode> {
 
 /// Refuses a device through which the machine is reached, and the loopback device: a mistake must
 /// not flood them.
-fn guard(arguments: &Arguments) -> Result<()> {
-    let device = arguments.device.as_str();
+///
+/// # Errors
+/// The message says why. With `force` only that there is no such device.
+pub(crate) fn guard(device: &str, force: bool) -> Result<()> {
     let index = interface::find(device).context("looking for the device")?;
     let index = index.with_context(|| format!("there is no device {device} here"))?;
-    if arguments.force {
+    if force {
         return Ok(());
     }
     if let Some(carried) = carries_default_route(index).context("reading the routes")? {

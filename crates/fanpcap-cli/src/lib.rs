@@ -20,6 +20,7 @@ mod system;
 mod top;
 mod group;
 mod doctor;
+mod verify;
 
 use std::env;
 use std::ffi::OsString;
@@ -43,6 +44,7 @@ enum Command {
     Group(group::Arguments),
     Config(config::Arguments),
     Doctor(doctor::Arguments),
+    Verify(verify::Arguments),
     Metrics(metrics::Arguments),
     Capture(capture::Arguments),
     Gen(generate::Arguments),
@@ -77,6 +79,7 @@ fn run(words: Vec<OsString>) -> Result<ExitCode> {
         Command::Group(arguments) => group::run(&arguments),
         Command::Config(arguments) => config::run(&arguments),
         Command::Doctor(arguments) => doctor::run(&arguments),
+        Command::Verify(arguments) => verify::run(&arguments),
         Command::Metrics(arguments) => metrics::run(&arguments),
         Command::Capture(arguments) => capture::run(&arguments),
         Command::Gen(arguments) => generate::run(&arguments),

@@ -67,7 +67,8 @@ fn the_installed_command_finds_the_installed_library() -> Result<()> {
 fn completions_documents_and_the_pkg_config_file_are_installed() -> Result<()> {
     let tree = Tree::install()?;
     let share = tree.prefix().join("share");
-    let documents = "guide doctor doctor-json peers benchmarks programs steering top-json config-json group-json";
+    let documents = "guide doctor doctor-json verify-json peers benchmarks programs steering top-json config-json \
+                     group-json";
     for name in documents.split(' ').chain(["errors", "security"]) {
         let document = share.join(format!("doc/fanpcap/{name}.md"));
         ensure!(document.exists(), "no {name}");

@@ -14,7 +14,7 @@ use clap::Command;
 use clap_mangen::Man;
 
 /// Hand-written sections beyond the options, by page.
-const SECTIONS: [(&str, &str); 7] = [
+const SECTIONS: [(&str, &str); 8] = [
     ("fanpcap", include_str!("../../../docs/man/fanpcap.in")),
     (
         "fanpcap-enable",
@@ -27,6 +27,10 @@ const SECTIONS: [(&str, &str); 7] = [
     (
         "fanpcap-doctor",
         include_str!("../../../docs/man/fanpcap-doctor.in"),
+    ),
+    (
+        "fanpcap-verify",
+        include_str!("../../../docs/man/fanpcap-verify.in"),
     ),
     (
         "fanpcap-group",

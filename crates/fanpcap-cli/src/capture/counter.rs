@@ -6,6 +6,7 @@ use anyhow::Result;
 use fanpcap_linux::wait::{clock, stop};
 use fanpcap_pcap::{Break, Dispatched, Handle, Header, Stats};
 
+use super::Each;
 use super::counts::{Counts, Kernel};
 use super::savefile::Savefile;
 use super::shared::Shared;
@@ -16,6 +17,8 @@ pub(super) struct Counter {
     pub(super) counts: Counts,
     last: Stats,
     savefile: Option<Savefile>,
+    /// Another command's part.
+    pub(super) each: Option<Each>,
     work_ns: u64,
     end: Break,
 }
@@ -32,6 +35,7 @@ impl Counter {
             counts,
             last: Stats::default(),
             savefile,
+            each: None,
             work_ns,
             end,
         }
@@ -61,6 +65,9 @@ impl Counter {
         self.counts.bytes += u64::from(header.len);
         if let Some(savefile) = &mut self.savefile {
             savefile.write(header, bytes)?;
+        }
+        if let Some(each) = &mut self.each {
+            each(header, bytes);
         }
         if self.work_ns > 0 {
             work(self.work_ns);

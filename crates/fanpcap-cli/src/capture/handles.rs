@@ -125,10 +125,10 @@ fn choose(arguments: &Arguments, library: &Library, device: &str) -> Result<Memb
         );
         return Ok(Membership::None);
     }
-    if !asked && is_set(device) {
+    if !asked && !arguments.is_apart && is_set(device) {
         return Ok(Membership::Settings);
     }
-    if !asked && arguments.threads == 1 {
+    if !asked && !arguments.is_apart && arguments.threads == 1 {
         return Ok(Membership::None);
     }
     Ok(Membership::Call(arguments.group))

@@ -10,7 +10,6 @@ use fanpcap_linux::process::cpu;
 use fanpcap_linux::wait::{clock, stop};
 use fanpcap_pcap::{Handle, Library};
 
-use super::Arguments;
 use super::counts::Counts;
 use super::handles::{Opened, Source};
 use super::interval::{self, Interval};
@@ -21,15 +20,43 @@ use super::shared::ThreadCounts;
 use super::summary::Summary;
 use super::thread::{Done, Reader};
 use super::threads::Threads;
+use super::{Arguments, Each};
 use crate::cpus::{self, Choice, Wanted};
 
-/// Captures until a signal, the count, the time limit or the end of the savefile.
+/// Captures until a signal, the count, the time limit or the end of the savefile, and prints the
+/// figures.
 pub(super) fn run(arguments: &Arguments, library: &Library) -> Result<ExitCode> {
+    let mut captured = capture(arguments, library, &mut |_| Ok(None))?;
+    let summary = summarize(arguments, &mut captured)?;
+    match captured.done.into_iter().find_map(|done| done.failed) {
+        Some(error) => Err(error),
+        None => summary.verdict().map(|()| ExitCode::SUCCESS),
+    }
+}
+
+/// A capture that has ended. Its handles are still open.
+pub(super) struct Captured {
+    nanoseconds: u64,
+    /// The threads, in order.
+    pub(super) done: Vec<Done>,
+    /// What the device counted meanwhile.
+    pub(super) link: Option<link::Counters>,
+}
+
+/// Gives each thread what is to see its packets; called when the thread's handle is open.
+pub(super) type Witness<'a> = &'a mut dyn FnMut(&Handle) -> Result<Option<Each>>;
+
+/// Captures until a signal, the count, the time limit or the end of the savefile.
+pub(super) fn capture(
+    arguments: &Arguments,
+    library: &Library,
+    witness: Witness<'_>,
+) -> Result<Captured> {
     stop::on_signals().context("catching signals")?;
     let cpus = choose_cpus(arguments)?;
     let link = Meter::new(arguments.interface.as_deref())?;
     let mut threads = Threads::new(arguments.count);
-    let begun = begin(arguments, library, &cpus, &mut threads);
+    let begun = begin(arguments, library, &cpus, &mut threads, witness);
     let watched = begun.and_then(|ready| {
         crate::streams::note(&format!("{ready}\n"));
         watch(arguments, &threads, link.as_ref())
@@ -37,14 +64,13 @@ pub(super) fn run(arguments: &Arguments, library: &Library) -> Result<ExitCode> 
     // After any error the threads end in order.
     stop::request();
     let nanoseconds = clock::monotonic_ns().saturating_sub(threads.start_ns);
-    let mut done = threads.join()?;
+    let done = threads.join()?;
     watched?;
-    let counted = link.map_or(Ok(None), |link| link.since_start())?;
-    let summary = summarize(arguments, nanoseconds, &mut done, counted)?;
-    match done.into_iter().find_map(|done| done.failed) {
-        Some(error) => Err(error),
-        None => summary.verdict().map(|()| ExitCode::SUCCESS),
-    }
+    Ok(Captured {
+        nanoseconds,
+        done,
+        link: link.map_or(Ok(None), |link| link.since_start())?,
+    })
 }
 
 fn choose_cpus(arguments: &Arguments) -> Result<Choice> {
@@ -67,6 +93,7 @@ fn begin(
     library: &Library,
     cpus: &Choice,
     threads: &mut Threads,
+    witness: Witness<'_>,
 ) -> Result<String> {
     let mut source = Source::new(arguments, library)?;
     let mut savefiles = Savefiles::beside(arguments.read.as_deref())?;
@@ -84,13 +111,10 @@ fn begin(
             ready = ready_line(arguments, library, &opened.handle);
         }
         let cpu = cpus.cpus.get(usize::from(thread)).copied().flatten();
-        threads.start(reader(
-            arguments,
-            opened,
-            thread.into(),
-            cpu,
-            &mut savefiles,
-        )?)?;
+        let each = witness(&opened.handle)?;
+        let mut reader = reader(arguments, opened, thread.into(), cpu, &mut savefiles)?;
+        reader.each = each;
+        threads.start(reader)?;
     }
     Ok(ready)
 }
@@ -125,6 +149,7 @@ fn reader(
     Ok(Reader {
         number,
         savefile: savefile.transpose()?,
+        each: None,
         late_max: opened.late_max,
         handle,
         offline: arguments.read.is_some(),
@@ -198,19 +223,15 @@ impl Last {
     }
 }
 
-fn summarize(
-    arguments: &Arguments,
-    nanoseconds: u64,
-    done: &mut [Done],
-    link: Option<link::Counters>,
-) -> Result<Summary> {
+fn summarize(arguments: &Arguments, captured: &mut Captured) -> Result<Summary> {
+    let done = &mut captured.done;
     let threads: Vec<Counts> = done.iter().map(|done| done.counts).collect();
     // All handles are still open, so all members are still in the group.
     let group = done.first_mut().and_then(|first| {
         let number = group(arguments, &first.handle)?;
         Some((number, first.handle.fanout_stats()))
     });
-    let summary = Summary::of(nanoseconds, &threads, link, group);
+    let summary = Summary::of(captured.nanoseconds, &threads, captured.link, group);
     if arguments.json {
         print(&[summary.json()?])?;
     } else {

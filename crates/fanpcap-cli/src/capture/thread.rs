@@ -8,6 +8,7 @@ use fanpcap_linux::process::cpu;
 use fanpcap_linux::wait::{clock, stop};
 use fanpcap_pcap::{Dispatched, Handle};
 
+use super::Each;
 use super::counter::Counter;
 use super::counts::Counts;
 use super::savefile::Savefile;
@@ -25,6 +26,8 @@ pub(super) struct Reader {
     pub(super) cpu: Option<usize>,
     /// The savefile that the thread writes.
     pub(super) savefile: Option<Savefile>,
+    /// Sees each packet that the thread reads.
+    pub(super) each: Option<Each>,
     /// Packets that the filter may reject after the kernel has let them through.
     pub(super) late_max: u64,
     /// CPU time to spend on each packet.
@@ -58,6 +61,7 @@ impl Reader {
         let _ends_all = EndsAll;
         let (savefile, end) = (self.savefile.take(), self.handle.breaker());
         let mut counter = Counter::new(savefile, self.late_max, self.work_ns, end);
+        counter.each = self.each.take();
         let read = self.read(&mut counter, shared);
         if read.is_err() {
             // The counters of a failed thread are worth reporting, if the kernel still returns any.

@@ -1,0 +1,116 @@
+//! A capture for another command: in threads that share the packets, each of which is shown.
+
+use std::time::Duration;
+
+use anyhow::Result;
+use fanpcap_pcap::Handle;
+
+use super::counts::{Counts, Rest};
+use super::{Arguments, Each, open, session};
+use crate::cpus::Wanted;
+
+/// What to capture.
+#[derive(Clone, Debug)]
+pub(crate) struct Task {
+    /// The device.
+    pub(crate) device: String,
+    /// The number of threads.
+    pub(crate) threads: u16,
+    /// The group; `None` for a new one.
+    pub(crate) group: Option<u16>,
+    /// The mode; `None` for what the settings say.
+    pub(crate) fanout: Option<String>,
+    /// From when the last handle is open.
+    pub(crate) time: Duration,
+}
+
+/// What was captured.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Witnessed {
+    /// The threads, in order.
+    pub(crate) members: Vec<Member>,
+    /// Packets that the device received, and that it had no room for.
+    pub(crate) device: Option<(u64, u64)>,
+}
+
+/// The figures of a thread.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Member {
+    /// Packets that the kernel had for it.
+    pub(crate) received: u64,
+    /// Packets given to the thread.
+    pub(crate) captured: u64,
+    /// Packets that its ring had no room for.
+    pub(crate) dropped: u64,
+    /// Packets that are still in its ring.
+    pub(crate) unread: u64,
+    /// Packets that no counter explains.
+    pub(crate) unexplained: u64,
+}
+
+/// Bytes kept of each packet: the headers, those inside a tunnel included.
+const SNAPLEN: i32 = 256;
+
+/// Captures. `witness` gives each thread what is to see its packets, when its handle is open.
+///
+/// # Errors
+/// The library can't be loaded, or a handle not opened or read; those of `witness`.
+pub(crate) fn witnessed(
+    task: &Task,
+    witness: &mut dyn FnMut(&Handle) -> Result<Each>,
+) -> Result<Witnessed> {
+    let library = open(None)?;
+    let arguments = arguments(task);
+    let mut witness = |handle: &Handle| witness(handle).map(Some);
+    let captured = session::capture(&arguments, &library, &mut witness)?;
+    let mut members = Vec::new();
+    for done in captured.done {
+        if let Some(error) = done.failed {
+            return Err(error);
+        }
+        members.push(Member::of(&done.counts));
+    }
+    Ok(Witnessed {
+        members,
+        device: captured.link.map(|link| (link.received, link.dropped)),
+    })
+}
+
+fn arguments(task: &Task) -> Arguments {
+    Arguments {
+        interface: Some(task.device.clone()),
+        read: None,
+        threads: task.threads,
+        cpus: Wanted::None,
+        fanout: task.fanout.clone(),
+        group: task.group,
+        snaplen: SNAPLEN,
+        buffer: None,
+        timeout: 100,
+        immediate: false,
+        no_promisc: false,
+        count: None,
+        seconds: Some(task.time),
+        work: 0,
+        write: None,
+        json: false,
+        quiet: true,
+        library: None,
+        filter: Vec::new(),
+        is_apart: true,
+    }
+}
+
+impl Member {
+    fn of(counts: &Counts) -> Self {
+        let kernel = counts.kernel.unwrap_or_default();
+        let Rest { late, unread, off } = counts.rest().unwrap_or_default();
+        Self {
+            received: kernel.received,
+            captured: counts.captured,
+            dropped: kernel.dropped,
+            unread,
+            unexplained: late + off,
+        }
+    }
+}

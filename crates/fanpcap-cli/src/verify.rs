@@ -1,0 +1,342 @@
+//! `fanpcap verify`: a live check of a device: are flows split over members, are both directions
+//! together, does the ledger add up, is anything lost.
+
+use std::process::ExitCode;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use anyhow::{Context, Result, bail, ensure};
+use clap::{Args, ValueHint};
+use fanpcap_config::report::harmless_text;
+use fanpcap_group::roster::{self, RosterEntry};
+use fanpcap_linux::interface;
+use fanpcap_linux::wait::stop;
+use fanpcap_pcap::{Handle, Header, Precision};
+use serde::Serialize;
+
+use crate::capture::{Each, Task, Witnessed, witnessed};
+use crate::streams;
+
+mod flows;
+mod traffic;
+mod verdict;
+
+use flows::{Flows, Places, Sample};
+use traffic::Traffic;
+use verdict::{Check, Outcome, Seen};
+
+/// Captures for a while in a group of its own, and says whether it gets what it should
+///
+/// The members are threads of this command. They share the device's packets in a new group, so that
+/// no other application misses one. It says which share each member has, whether each flow was at
+/// one member, in both directions, whether what was received is what was delivered and dropped, and
+/// whether anything was lost. Flows are sampled if there are many. Fragments and ICMP errors, which
+/// do not name their flow, are not judged. The exit status is 3 if a check fails, 1 if nothing could
+/// be verified.
+#[derive(Args, Debug)]
+pub(crate) struct Arguments {
+    /// The device
+    #[arg(short = 'i', long, value_name = "DEVICE", value_hint = ValueHint::Other)]
+    interface: String,
+    /// How many members share its packets
+    #[arg(short = 'n', long, value_name = "N", default_value_t = 4, value_parser = clap::value_parser!(u16).range(1..=64))]
+    members: u16,
+    /// For how many seconds
+    #[arg(long = "for", value_name = "SECONDS", default_value = "5", value_parser = seconds)]
+    time: Duration,
+    /// How the packets are shared: flow, hash, lb, rnd, cpu, rollover, qm, or a steering program
+    /// [default: what the settings say, else flow]
+    #[arg(long, value_name = "MODE")]
+    fanout: Option<String>,
+    /// The group, 0 to 65535; members that it has already take their part of the packets [default:
+    /// a new one]
+    #[arg(short, long, value_name = "NUMBER")]
+    group: Option<u16>,
+    /// Send traffic of its own on this device, from which it comes to the other: a veth's other
+    /// end, a port that is wired to it
+    #[arg(long, value_name = "DEV")]
+    generate: Option<String>,
+    /// Print one JSON object (docs/verify-json.md)
+    #[arg(long)]
+    json: bool,
+}
+
+/// The exit status if a check fails.
+const FAILED: u8 = 3;
+
+/// Version of the JSON's form: a field that is new leaves it, one that changes or goes raises it.
+const SCHEMA: u32 = 1;
+
+/// How long members may take to find their shares, after the last has joined.
+const SETTLES: Duration = Duration::from_millis(500);
+
+/// Ethernet's link-layer type (`DLT_EN10MB`).
+const ETHERNET: i32 = 1;
+
+/// The JSON.
+#[derive(Serialize)]
+struct Told {
+    schema: u32,
+    device: String,
+    group: Option<u16>,
+    mode: Option<String>,
+    seconds: f64,
+    /// Frames that verify has sent itself.
+    generated_packets_total: Option<u64>,
+    members: Vec<Share>,
+    flows_total: usize,
+    flows_sampled_one_in: u64,
+    packets_without_flow_total: u64,
+    checks: Vec<Check>,
+    verified: bool,
+}
+
+/// A member's part, since all members were there.
+#[derive(Serialize)]
+struct Share {
+    packets_total: u64,
+    share_percent: f64,
+}
+
+/// Runs `fanpcap verify`.
+pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode> {
+    let mut witness = Witness::new(arguments);
+    let task = Task {
+        device: arguments.interface.clone(),
+        threads: arguments.members,
+        group: arguments.group,
+        fanout: arguments.fanout.clone(),
+        time: arguments.time + SETTLES,
+    };
+    let captured = witnessed(&task, &mut |handle| witness.of_member(handle));
+    let generated = witness.traffic.take().map(Traffic::finish);
+    let told = witness.told(arguments, &captured?, generated.transpose()?)?;
+    let text = match arguments.json {
+        true => serde_json::to_string(&told).context("writing JSON")? + "\n",
+        false => page(&told),
+    };
+    streams::print(&text)?;
+    Ok(match told.verified {
+        true => ExitCode::SUCCESS,
+        false => ExitCode::from(FAILED),
+    })
+}
+
+/// Watches the members.
+struct Witness<'a> {
+    arguments: &'a Arguments,
+    sample: Sample,
+    members: Vec<Arc<Mutex<Watched>>>,
+    group: Option<u16>,
+    mode: Option<String>,
+    traffic: Option<Traffic>,
+}
+
+/// The packets of a member.
+#[derive(Debug, Default)]
+struct Watched {
+    flows: Flows,
+    /// Packets with an earlier stamp do not count: not all members were there. Nanoseconds since
+    /// 1970; `None` until that is known.
+    from_ns: Option<i128>,
+}
+
+impl<'a> Witness<'a> {
+    fn new(arguments: &'a Arguments) -> Self {
+        Self {
+            arguments,
+            sample: Sample::default(),
+            members: Vec::new(),
+            group: None,
+            mode: None,
+            traffic: None,
+        }
+    }
+
+    /// What sees the packets of the next member, whose handle is open.
+    fn of_member(&mut self, handle: &Handle) -> Result<Each> {
+        let device = &self.arguments.interface;
+        ensure!(
+            handle.datalink() == ETHERNET,
+            "{device} has no Ethernet frames: verify reads no others"
+        );
+        let watched = Arc::new(Mutex::new(Watched {
+            flows: Flows::new(self.sample.clone()),
+            from_ns: None,
+        }));
+        self.members.push(Arc::clone(&watched));
+        if self.members.len() == usize::from(self.arguments.members) {
+            self.all_are_there(handle)?;
+        }
+        let is_nano = handle.tstamp_precision() == Precision::Nano;
+        Ok(Box::new(move |header, bytes| {
+            let at_ns = stamp(header, is_nano);
+            let mut watched = watched.lock().unwrap_or_else(PoisonError::into_inner);
+            if watched.from_ns.is_some_and(|from| at_ns >= from) {
+                watched.flows.add(bytes);
+            }
+        }))
+    }
+
+    fn all_are_there(&mut self, handle: &Handle) -> Result<()> {
+        let now = SystemTime::now().duration_since(UNIX_EPOCH);
+        let from = now.unwrap_or_default() + SETTLES;
+        for member in &self.members {
+            let mut watched = member.lock().unwrap_or_else(PoisonError::into_inner);
+            watched.from_ns = Some(i128::try_from(from.as_nanos()).unwrap_or(i128::MAX));
+        }
+        self.group = handle.group();
+        self.mode = self.group.and_then(|group| self.mode_of(group));
+        if let Some(device) = &self.arguments.generate {
+            let stop = stop::on_signals().context("catching signals")?;
+            self.traffic = Some(Traffic::start(device, stop)?);
+        }
+        Ok(())
+    }
+
+    /// The group's mode, as a page tells it.
+    fn mode_of(&self, group: u16) -> Option<String> {
+        let index = interface::index(&self.arguments.interface);
+        let is_it = |it: &&RosterEntry| it.is_in(group) && Some(it.socket.ifindex) == index;
+        let entries = roster::entries().ok()?;
+        let page = entries.iter().find(is_it)?.page.as_ref()?;
+        Some(page.shown_mode())
+    }
+
+    fn told(
+        self,
+        arguments: &Arguments,
+        captured: &Witnessed,
+        generated: Option<u64>,
+    ) -> Result<Told> {
+        let take = |it: Arc<Mutex<Watched>>| {
+            let mut watched = it.lock().unwrap_or_else(PoisonError::into_inner);
+            std::mem::take(&mut watched.flows)
+        };
+        let flows: Vec<Flows> = self.members.into_iter().map(take).collect();
+        let packets: Vec<u64> = flows.iter().map(|it| it.packets).collect();
+        let without_flow = flows.iter().map(|it| it.without_flow).sum();
+        let places = Places::of(flows);
+        let all: u64 = packets.iter().sum();
+        if all == 0 {
+            let device = &arguments.interface;
+            bail!(
+                "no packet came on {device}: nothing is verified; wait for traffic, or let verify send some: \
+                 --generate with the device at the other end"
+            );
+        }
+        let seen = Seen {
+            captured,
+            packets: &packets,
+            places: &places,
+            one_in: self.sample.one_in(),
+        };
+        let checks = verdict::checks(&seen);
+        Ok(Told {
+            schema: SCHEMA,
+            device: arguments.interface.clone(),
+            group: self.group,
+            mode: self.mode,
+            seconds: arguments.time.as_secs_f64(),
+            generated_packets_total: generated,
+            members: packets.iter().map(|&it| Share::of(it, all)).collect(),
+            flows_total: places.flows,
+            flows_sampled_one_in: self.sample.one_in(),
+            packets_without_flow_total: without_flow,
+            verified: checks.iter().all(|it| it.outcome != Outcome::Fail),
+            checks,
+        })
+    }
+}
+
+impl Share {
+    #[allow(
+        clippy::cast_precision_loss,
+        reason = "a share of counts far below 2^53"
+    )]
+    fn of(packets: u64, all: u64) -> Self {
+        Self {
+            packets_total: packets,
+            share_percent: (packets as f64 * 1e4 / all.max(1) as f64).round() / 100.0,
+        }
+    }
+}
+
+/// When a packet was captured, nanoseconds since 1970.
+fn stamp(header: &Header, is_nano: bool) -> i128 {
+    let fraction = i128::from(header.fraction) * if is_nano { 1 } else { 1000 };
+    i128::from(header.seconds) * 1_000_000_000 + fraction
+}
+
+fn page(told: &Told) -> String {
+    let known = |text: Option<String>| text.unwrap_or_else(|| "unknown".to_owned());
+    let mut page = format!(
+        "{}, group {} ({}), {} members, {} s\n",
+        told.device,
+        known(told.group.map(|it| it.to_string())),
+        known(told.mode.clone()),
+        told.members.len(),
+        told.seconds
+    );
+    for (number, member) in told.members.iter().enumerate() {
+        let Share {
+            packets_total,
+            share_percent,
+        } = member;
+        page +=
+            &format!("  member {number:<3} {packets_total:>12} packets {share_percent:>6.2} %\n");
+    }
+    if told.packets_without_flow_total > 0 {
+        let count = told.packets_without_flow_total;
+        page += &format!("  {count} packets of no flow that could be judged\n");
+    }
+    page.push('\n');
+    for check in &told.checks {
+        page += &format!(
+            "{:<5} {:<11} {}\n",
+            check.outcome.word(),
+            check.name,
+            check.what
+        );
+        for example in &check.examples {
+            page += &format!("{:18}such as {example}\n", "");
+        }
+    }
+    page += match told.verified {
+        true => "\nverified\n",
+        false => "\nNOT verified\n",
+    };
+    let lines: Vec<String> = page.lines().map(harmless_text).collect();
+    lines.join("\n") + "\n"
+}
+
+fn seconds(text: &str) -> Result<Duration, String> {
+    let seconds = text.parse().ok();
+    let seconds = seconds.filter(|it| (0.1..=86_400.0).contains(it));
+    let seconds = seconds.map(Duration::from_secs_f64);
+    seconds.ok_or_else(|| "write a number of seconds from 0.1 to 86400".to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn stamps_are_in_nanoseconds() {
+        let header = Header {
+            seconds: 2,
+            fraction: 5,
+            ..Header::default()
+        };
+        assert_eq!(stamp(&header, true), 2_000_000_005);
+        assert_eq!(stamp(&header, false), 2_000_005_000);
+    }
+
+    #[test]
+    fn times_have_bounds() {
+        assert_eq!(seconds("0.5"), Ok(Duration::from_millis(500)));
+        for wrong in ["", "0", "-1", "nan", "1e9"] {
+            assert!(seconds(wrong).is_err(), "{wrong}");
+        }
+    }
+}

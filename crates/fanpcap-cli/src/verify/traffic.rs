@@ -1,0 +1,53 @@
+//! Traffic of verify's own: conversations of many flows, sent on a device of the user's choice.
+
+use std::sync::atomic::AtomicBool;
+use std::thread::{self, JoinHandle};
+
+use anyhow::{Context, Result, anyhow};
+use fanpcap_gen::{Choice, Description, Families, Pace, Plan, Sender, Transports, Until};
+
+use crate::generate;
+
+/// Flows, of IPv4 and IPv6, UDP and TCP, each in both directions. The number is a prime: a mode that
+/// takes members in turn must not come to the same one for each packet of a flow.
+const FLOWS: u32 = 1021;
+
+/// Frames a second, which any machine receives without loss.
+const RATE: &str = "20kpps";
+
+/// A thread that sends.
+pub(super) struct Traffic(JoinHandle<Result<u64>>);
+
+impl Traffic {
+    /// Sends on `device` until `stop`.
+    ///
+    /// # Errors
+    /// The device is one that must not be flooded, or can't send.
+    pub(super) fn start(device: &str, stop: &'static AtomicBool) -> Result<Self> {
+        generate::guard(device, false)?;
+        let description = Description {
+            flows: FLOWS,
+            families: Families::Both,
+            transports: Transports::Both,
+            answers: true,
+            ..Description::default()
+        };
+        let pool = description.pool().context("making the frames")?;
+        let mut sender = Sender::open(device, pool, Choice::Portable)?;
+        let plan = Plan {
+            until: Until::Stopped,
+            pace: Pace::Even(RATE.parse()?),
+        };
+        let named = thread::Builder::new().name("verify-sends".to_owned());
+        let running = named.spawn(move || Ok(sender.send(&plan, stop)?.frames));
+        Ok(Self(running.context("starting a thread")?))
+    }
+
+    /// Waits for its end. Returns how many frames were sent.
+    ///
+    /// # Errors
+    /// Sending failed.
+    pub(super) fn finish(self) -> Result<u64> {
+        self.0.join().map_err(|_| anyhow!("the sender panicked"))?
+    }
+}

@@ -1,0 +1,314 @@
+//! The verdict: each check with its outcome, from the members' figures and their flows.
+
+use serde::Serialize;
+
+use super::flows::{Places, shown};
+use crate::capture::Witnessed;
+
+/// Whether a check holds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub(super) enum Outcome {
+    /// It holds.
+    Ok,
+    /// It does not.
+    Fail,
+    /// There was nothing to judge.
+    Open,
+}
+
+impl Outcome {
+    /// The word that the text has for it.
+    pub(super) fn word(self) -> &'static str {
+        match self {
+            Self::Ok => "ok",
+            Self::Fail => "FAIL",
+            Self::Open => "open",
+        }
+    }
+}
+
+/// A check.
+#[derive(Clone, Debug, Serialize)]
+pub(super) struct Check {
+    pub(super) name: &'static str,
+    pub(super) outcome: Outcome,
+    pub(super) what: String,
+    /// Flows that show it.
+    pub(super) examples: Vec<String>,
+}
+
+/// Flows that are named as examples.
+const EXAMPLES: usize = 3;
+
+/// With fewer flows for each member, chance alone makes shares uneven.
+const FLOWS_FOR_SHARES: usize = 64;
+
+/// The busiest member has at most so many times the mean.
+const UNEVEN: f64 = 2.0;
+
+/// Everything that is judged.
+#[derive(Debug)]
+pub(super) struct Seen<'a> {
+    /// The members' figures.
+    pub(super) captured: &'a Witnessed,
+    /// Packets of each member since all were there.
+    pub(super) packets: &'a [u64],
+    /// Where flows were since then.
+    pub(super) places: &'a Places,
+    /// One in so many flows was looked at.
+    pub(super) one_in: u64,
+}
+
+/// All checks.
+pub(super) fn checks(seen: &Seen<'_>) -> Vec<Check> {
+    vec![
+        shares(seen),
+        flows(seen),
+        directions(seen),
+        ledger(seen.captured),
+        loss(seen.captured),
+    ]
+}
+
+fn check(name: &'static str, outcome: Outcome, what: String) -> Check {
+    Check {
+        name,
+        outcome,
+        what,
+        examples: Vec::new(),
+    }
+}
+
+fn holds(holds: bool) -> Outcome {
+    match holds {
+        true => Outcome::Ok,
+        false => Outcome::Fail,
+    }
+}
+
+/// How many times the mean the busiest member has; `None` without packets.
+#[allow(
+    clippy::cast_precision_loss,
+    reason = "a ratio of counts far below 2^53"
+)]
+pub(super) fn skew(packets: &[u64]) -> Option<f64> {
+    let (all, busiest) = (packets.iter().sum::<u64>(), packets.iter().max()?);
+    (all > 0).then(|| *busiest as f64 * packets.len() as f64 / all as f64)
+}
+
+fn shares(seen: &Seen<'_>) -> Check {
+    let Some(skew) = skew(seen.packets) else {
+        return check("shares", Outcome::Open, "no packets came".to_owned());
+    };
+    let Places {
+        flows,
+        packets,
+        largest,
+        ..
+    } = *seen.places;
+    let members = seen.packets.len();
+    let what = format!("the busiest member has {skew:.2} times the mean");
+    let flows_all = flows as u64 * seen.one_in;
+    let is_elephant = largest * members as u64 > packets && members > 1;
+    let elephant = match is_elephant {
+        true => "; one flow alone is more than a member's fair share",
+        false => "",
+    };
+    let outcome = match skew <= UNEVEN {
+        true => Outcome::Ok,
+        false if is_elephant || flows_all < (FLOWS_FOR_SHARES * members) as u64 => Outcome::Open,
+        false => Outcome::Fail,
+    };
+    check("shares", outcome, format!("{what}{elephant}"))
+}
+
+fn flows(seen: &Seen<'_>) -> Check {
+    let Places { flows, split, .. } = seen.places;
+    if *flows == 0 {
+        return check("flows", Outcome::Open, "no flows were seen".to_owned());
+    }
+    let of = sampled(*flows, seen.one_in);
+    let what = match split.len() {
+        0 => format!("each of {of} was at one member"),
+        count => format!("{count} of {of} were at several members"),
+    };
+    Check {
+        examples: split.iter().take(EXAMPLES).map(shown).collect(),
+        ..check("flows", holds(split.is_empty()), what)
+    }
+}
+
+fn directions(seen: &Seen<'_>) -> Check {
+    let Places { two_way, apart, .. } = seen.places;
+    if *two_way == 0 {
+        let what = "no flow had packets in both directions";
+        return check("directions", Outcome::Open, what.to_owned());
+    }
+    let what = match apart.len() {
+        0 => format!("both directions of each of {two_way} flows were at one member"),
+        count => format!("the directions of {count} of {two_way} flows were at different members"),
+    };
+    Check {
+        examples: apart.iter().take(EXAMPLES).map(shown).collect(),
+        ..check("directions", holds(apart.is_empty()), what)
+    }
+}
+
+fn sampled(flows: usize, one_in: u64) -> String {
+    match one_in {
+        1 => format!("{flows} flows"),
+        _ => format!("{flows} flows (a sample, one in {one_in})"),
+    }
+}
+
+fn ledger(captured: &Witnessed) -> Check {
+    let sum = |of: fn(&crate::capture::Member) -> u64| captured.members.iter().map(of).sum::<u64>();
+    let (received, delivered) = (sum(|it| it.received), sum(|it| it.captured));
+    let (dropped, unread) = (sum(|it| it.dropped), sum(|it| it.unread));
+    let unexplained = sum(|it| it.unexplained);
+    let mut what = format!("received {received} = delivered {delivered} + dropped {dropped}");
+    if unread > 0 {
+        what += &format!(" + unread {unread}");
+    }
+    if unexplained > 0 {
+        what += &format!(": off by {unexplained}");
+    }
+    check("ledger", holds(unexplained == 0), what)
+}
+
+fn loss(captured: &Witnessed) -> Check {
+    let dropped: u64 = captured.members.iter().map(|it| it.dropped).sum();
+    let of_device = captured.device.map(|(_, dropped)| dropped);
+    let device = of_device.map_or_else(|| "not known".to_owned(), |it| it.to_string());
+    let what =
+        format!("the rings had no room for {dropped} packets; dropped by the device: {device}");
+    check(
+        "loss",
+        holds(dropped == 0 && of_device.unwrap_or(0) == 0),
+        what,
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::capture::Member;
+    use fanpcap_wire::{Endpoint, FlowKey};
+
+    fn key() -> FlowKey {
+        let end = |last, port| Endpoint {
+            address: std::net::IpAddr::from([10, 0, 0, last]),
+            port,
+        };
+        FlowKey::new(end(1, 80), end(2, 1024), 6)
+    }
+
+    fn healthy() -> (Witnessed, Vec<u64>, Places) {
+        let member = Member {
+            received: 110,
+            captured: 110,
+            ..Member::default()
+        };
+        let captured = Witnessed {
+            members: vec![member; 2],
+            device: Some((220, 0)),
+        };
+        let places = Places {
+            flows: 200,
+            two_way: 100,
+            packets: 200,
+            largest: 3,
+            ..Places::default()
+        };
+        (captured, vec![100, 100], places)
+    }
+
+    fn outcomes(captured: &Witnessed, packets: &[u64], places: &Places) -> Vec<Outcome> {
+        let seen = Seen {
+            captured,
+            packets,
+            places,
+            one_in: 1,
+        };
+        checks(&seen).iter().map(|it| it.outcome).collect()
+    }
+
+    use Outcome::{Fail, Ok, Open};
+
+    #[test]
+    fn a_healthy_group_passes() {
+        let (captured, packets, places) = healthy();
+        assert_eq!(outcomes(&captured, &packets, &places), [Ok; 5]);
+    }
+
+    #[test]
+    fn without_packets_nothing_is_judged() {
+        let nothing = Witnessed {
+            members: vec![Member::default(); 2],
+            device: None,
+        };
+        let found = outcomes(&nothing, &[0, 0], &Places::default());
+        assert_eq!(found, [Open, Open, Open, Ok, Ok]);
+    }
+
+    #[test]
+    fn flows_in_several_places_fail_with_examples() {
+        let (captured, packets, mut places) = healthy();
+        places.split = vec![key(); 5];
+        assert_eq!(
+            outcomes(&captured, &packets, &places),
+            [Ok, Fail, Ok, Ok, Ok]
+        );
+        let seen = Seen {
+            captured: &captured,
+            packets: &packets,
+            places: &places,
+            one_in: 4,
+        };
+        let check = flows(&seen);
+        assert_eq!(check.examples, vec!["tcp 10.0.0.1:80 - 10.0.0.2:1024"; 3]);
+        assert_eq!(
+            check.what,
+            "5 of 200 flows (a sample, one in 4) were at several members"
+        );
+        (places.split, places.apart) = (Vec::new(), vec![key()]);
+        assert_eq!(
+            outcomes(&captured, &packets, &places),
+            [Ok, Ok, Fail, Ok, Ok]
+        );
+    }
+
+    #[test]
+    fn uneven_shares_fail_unless_chance_or_one_flow_makes_them() {
+        let (captured, _, mut places) = healthy();
+        let packets = [100, 5, 5];
+        assert_eq!(outcomes(&captured, &packets, &places)[0], Fail);
+        places.largest = 90;
+        assert_eq!(outcomes(&captured, &packets, &places)[0], Open);
+        (places.largest, places.flows) = (3, 10);
+        assert_eq!(outcomes(&captured, &packets, &places)[0], Open);
+    }
+
+    #[test]
+    fn what_is_lost_or_not_explained_fails() {
+        let (mut captured, packets, places) = healthy();
+        captured.members[0].dropped = 1;
+        assert_eq!(
+            outcomes(&captured, &packets, &places),
+            [Ok, Ok, Ok, Ok, Fail]
+        );
+        captured.members[0].dropped = 0;
+        captured.device = Some((220, 1));
+        assert_eq!(
+            outcomes(&captured, &packets, &places),
+            [Ok, Ok, Ok, Ok, Fail]
+        );
+        captured.device = None;
+        captured.members[1].unexplained = 2;
+        assert_eq!(
+            outcomes(&captured, &packets, &places),
+            [Ok, Ok, Ok, Fail, Ok]
+        );
+    }
+}
