@@ -1,5 +1,7 @@
 //! Our library, the system's, and other capture software on Linux, side by side.
 
+mod testpmd;
+
 use std::time::Duration;
 
 use anyhow::{Result, ensure};
@@ -13,7 +15,7 @@ use crate::generator::Way;
 use crate::generator::frame::SHORTEST;
 use crate::libraries::Side;
 use crate::measure::{Column, Measure};
-use crate::outside::{self, Manner, Tally, number_after, number_before};
+use crate::outside::{self, Manner, Tally, number_before};
 use crate::reader::{self, Settings, Work};
 use crate::refusal::Refusal;
 use crate::row::{Goal, Must, Row};
@@ -77,10 +79,10 @@ impl Measure for Peers {
             _ => None,
         };
         let reason = match (missing, column.key) {
-            (None, "dpdk_packet") => refusal(start_testpmd(bench, AF_PACKET)),
-            (None, "dpdk_xdp") => {
-                without_program(bench, || Ok(refusal(start_testpmd(bench, AF_XDP))))?
-            }
+            (None, "dpdk_packet") => refusal(testpmd::start(bench, testpmd::AF_PACKET)),
+            (None, "dpdk_xdp") => without_program(bench, || {
+                Ok(refusal(testpmd::start(bench, testpmd::AF_XDP)))
+            })?,
             (missing, _) => missing,
         };
         Ok(reason)
@@ -92,8 +94,8 @@ impl Measure for Peers {
             "tcpdump_ours" => self.tcpdump(bench, Side::Ours),
             "tcpdump_steal" => self.tcpdump(bench, Side::of("steal")),
             "netsniff" => self.netsniff(bench),
-            "dpdk_packet" => self.testpmd(bench, AF_PACKET),
-            "dpdk_xdp" => without_program(bench, || self.testpmd(bench, AF_XDP)),
+            "dpdk_packet" => self.testpmd(bench, testpmd::AF_PACKET),
+            "dpdk_xdp" => without_program(bench, || self.testpmd(bench, testpmd::AF_XDP)),
             _ => self.reader(bench, Side::of(column.key)),
         }
     }
@@ -181,12 +183,12 @@ impl Peers {
     /// The worker polls, so its CPU time is the whole core's while frames are sent. The first
     /// thread is idle meanwhile.
     fn testpmd(&self, bench: &Bench, device: [&str; 2]) -> Result<Result<Sample, Refusal>> {
-        let member = start_testpmd(bench, device)?;
+        let member = testpmd::start(bench, device)?;
         let polls = Manner {
             polls: true,
             ..waits("INT", GRACE)
         };
-        outside::flood(bench, self.len, member, polls, unheard)
+        outside::flood(bench, self.len, member, polls, testpmd::tally)
     }
 }
 
@@ -197,31 +199,6 @@ const fn waits(signal: &'static str, grace: Duration) -> Manner {
         grace,
         polls: false,
     }
-}
-
-/// DPDK's drivers, with options from its guide.
-const AF_PACKET: [&str; 2] = ["net_af_packet0", ",framesz=2048,framecnt=4096,blocksz=4096"];
-const AF_XDP: [&str; 2] = ["net_af_xdp0", ""];
-
-fn start_testpmd(bench: &Bench, [driver, options]: [&str; 2]) -> Result<Member> {
-    let device = format!("{driver},iface={}{options}", bench.wire.far());
-    let cores = format!("{},{}", bench.generator_cpu, bench.reader_cpu);
-    let libraries = bench.libraries();
-    let program = libraries
-        .program(
-            Side::System,
-            "dpdk-testpmd".as_ref(),
-            "Port statistics",
-            None,
-        )
-        .args(["-l", &cores, "--no-huge", "-m", "512", "--no-pci"])
-        .args(["--no-telemetry", "--file-prefix", "fanpcap-bench"])
-        .args(["--vdev", &device, "--"])
-        .args(["--forward-mode=rxonly", "--auto-start", "--nb-cores=1"])
-        .args(["--rxq=1", "--txq=1", "--total-num-mbufs=16384"])
-        // Without this option the application ends with its input.
-        .arg("--stats-period=3600");
-    outside::start(bench, None, program)
 }
 
 /// Why an application can't be used here.
@@ -246,26 +223,6 @@ fn without_program<T>(bench: &Bench, work: impl FnOnce() -> Result<T>) -> Result
     bench.wire.clear()?;
     bench.wire.take_frames(Verdict::Pass)?;
     done
-}
-
-/// testpmd's own counters. Its drivers do not report every missed packet: a packet that is neither
-/// delivered nor reported as missed counts as dropped. If a driver reports more than arrived, its
-/// counters disagree with the device's and the run is refused.
-fn unheard(ended: &Ended, arrived: u64) -> Result<Tally> {
-    tally_of_testpmd(&ended.said, arrived)
-}
-
-fn tally_of_testpmd(said: &str, arrived: u64) -> Result<Tally> {
-    let delivered = number_after(said, "RX-packets:")?;
-    // testpmd prints the line for errors only if there are some. (RX-nombufs counts attempts, not
-    // packets.)
-    let missed = number_after(said, "RX-dropped:")? + number_after(said, "RX-error:").unwrap_or(0);
-    let dropped = missed.max(arrived.saturating_sub(delivered));
-    Ok(Tally {
-        received: delivered + dropped,
-        dropped,
-        delivered,
-    })
 }
 
 static SHORT: Peers = Peers {
@@ -346,24 +303,3 @@ pub(super) const XDP_PEERS: Row = Row {
     ],
     published: &[],
 };
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn what_testpmd_tells_as_missed_is_used() {
-        let tally = |said: &str, arrived| {
-            let tally = tally_of_testpmd(said, arrived).unwrap();
-            (tally.received, tally.dropped, tally.delivered)
-        };
-        let said = "  RX-packets: 60             RX-dropped: 40            RX-total: 100\n";
-        assert_eq!(tally(said, 100), (100, 40, 60));
-        assert_eq!(tally(said, 110), (110, 50, 60));
-        // More than arrived: a later check refuses that.
-        assert_eq!(tally(said, 90), (100, 40, 60));
-        let errors = format!("{said}  RX-error: 3\n");
-        assert_eq!(tally(&errors, 103), (103, 43, 60));
-        assert!(tally_of_testpmd("no counters", 100).is_err());
-    }
-}
