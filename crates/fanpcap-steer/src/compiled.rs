@@ -1,10 +1,9 @@
 //! A steering program compiled for a kernel fan-out group: its objects and its digest.
 
-use crate::ebpf::{self, Delivery, EbpfError};
+use crate::ebpf::{self, Delivery, EbpfError, Nowhere};
 use crate::ir::{Function, MEANING, Node, Tree};
 use crate::parts::{Parts, Unfit, outcomes};
-use fanpcap_bpf::assembler::{Assembler, Label, R0};
-use fanpcap_bpf::{Classic, MapSpec, Object};
+use fanpcap_bpf::{Classic, Object};
 use std::fmt::{self, Write};
 
 /// A compiled steering program.
@@ -142,42 +141,6 @@ impl AtXdp {
     /// See [`Compiled::digest`].
     pub fn digest(&self) -> u64 {
         self.digest
-    }
-}
-
-/// Delivers nothing: shows whether a steering program can be compiled.
-struct Nowhere;
-
-impl Delivery for Nowhere {
-    fn maps(&self) -> Vec<MapSpec> {
-        Vec::new()
-    }
-
-    fn arrive(&self, _: &mut Assembler) {}
-
-    fn stamp(&self, asm: &mut Assembler) {
-        asm.set(R0, 0);
-    }
-
-    fn deliver(&self, asm: &mut Assembler, _: Label, done: Option<Label>) {
-        asm.set(R0, 0);
-        match done {
-            Some(done) => asm.jump(done),
-            None => asm.exit(),
-        }
-    }
-
-    fn filter(&self, asm: &mut Assembler) {
-        asm.exit();
-    }
-
-    fn drop(&self, _: &mut Assembler) {}
-
-    fn miss(&self, _: &mut Assembler) {}
-
-    fn leave(&self, asm: &mut Assembler) {
-        asm.set(R0, 0);
-        asm.exit();
     }
 }
 

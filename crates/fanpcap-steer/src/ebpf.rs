@@ -16,7 +16,6 @@
 mod stack;
 mod view;
 mod target;
-mod sent;
 mod effect;
 mod maps;
 mod needs;
@@ -46,6 +45,7 @@ mod deliver;
 mod tests;
 
 pub use delivery::Delivery;
+pub(crate) use delivery::Nowhere;
 pub use fanpcap_bpf::assembler::{CONDITIONS_MAX, INSTRUCTIONS_MAX, STEPS_MAX};
 pub use maps::{COUNTERS_MAP, FLOWS_MAP, FRAGMENTS_MAP, LATE_MAP, SETS_MAP, TABLE_MAP, TURNS_MAP};
 
@@ -54,9 +54,8 @@ use crate::parts::{Parts, Unfit, outcomes};
 use emitter::{Plain, Role, emit};
 use fanpcap_bpf::assembler::AssemblerError;
 use fanpcap_bpf::{Classic, Object};
-use sent::Sent;
 use std::fmt;
-use target::{Socket, Target, Xdp};
+use target::{Skb, Target, Xdp};
 
 /// Why the kernel can't run a steering program.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -184,7 +183,7 @@ pub fn filter(parts: &Parts, user: Option<&[Classic]>) -> Result<Option<Object>,
 /// See [`EbpfError`].
 pub fn xdp(tree: &Tree, flows: Option<u32>, delivery: &dyn Delivery) -> Result<Object, EbpfError> {
     let by = delivery;
-    let target: &dyn Target = if by.is_of_sent() { &Sent } else { &Xdp };
+    let target: &dyn Target = if by.is_of_sent() { &Skb::Sent } else { &Xdp };
     let deliver = |calls| object(tree, target, Role::Deliver { by, flows, calls });
     let ends = outcomes(&tree.main);
     if ends.copy || ends.broadcast {
@@ -223,15 +222,15 @@ pub fn xdp_decision(tree: &Tree) -> Result<Object, EbpfError> {
 }
 
 fn fanout_of(tree: &Tree) -> Result<Object, EbpfError> {
-    object(tree, &Socket { fanout: true }, Role::Steer { drop: 0 })
+    object(tree, &Skb::Fanout, Role::Steer { drop: 0 })
 }
 
 fn by_table(tree: &Tree, flows: Option<u32>) -> Result<Object, EbpfError> {
-    object(tree, &Socket { fanout: true }, Role::Place { flows })
+    object(tree, &Skb::Fanout, Role::Place { flows })
 }
 
 fn filter_of(tree: &Tree, user: Option<&[Classic]>) -> Result<Object, EbpfError> {
-    object(tree, &Socket { fanout: false }, Role::Keep { user })
+    object(tree, &Skb::Filter, Role::Keep { user })
 }
 
 /// Compiles a tree, with the fastest way for plain packets that does not make the code too large.

@@ -1,7 +1,7 @@
 //! What a BPF program does with packets that it delivers itself.
 
 use fanpcap_bpf::MapSpec;
-use fanpcap_bpf::assembler::{Assembler, Label};
+use fanpcap_bpf::assembler::{Assembler, Label, R0};
 
 /// Emits the parts of a BPF program that delivers packets to the members of a group.
 ///
@@ -57,3 +57,42 @@ pub trait Delivery {
     /// what the steering program did not say, 1 for the packet too, 2 for the packet alone.
     fn leave(&self, asm: &mut Assembler);
 }
+
+/// Delivers nothing: shows whether a steering program can be compiled, and what a decision costs.
+pub(crate) struct Nowhere;
+
+impl Delivery for Nowhere {
+    fn maps(&self) -> Vec<MapSpec> {
+        Vec::new()
+    }
+
+    fn arrive(&self, _: &mut Assembler) {}
+
+    fn stamp(&self, asm: &mut Assembler) {
+        asm.set(R0, 0);
+    }
+
+    fn deliver(&self, asm: &mut Assembler, _: Label, done: Option<Label>) {
+        asm.set(R0, 0);
+        match done {
+            Some(done) => asm.jump(done),
+            None => asm.exit(),
+        }
+    }
+
+    fn filter(&self, asm: &mut Assembler) {
+        asm.exit();
+    }
+
+    fn drop(&self, _: &mut Assembler) {}
+
+    fn miss(&self, _: &mut Assembler) {}
+
+    fn leave(&self, asm: &mut Assembler) {
+        asm.set(R0, XDP_DROP);
+        asm.exit();
+    }
+}
+
+/// linux/bpf.h, enum xdp_action.
+const XDP_DROP: i32 = 1;

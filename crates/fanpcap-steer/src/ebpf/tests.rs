@@ -58,7 +58,7 @@ const DROP: u32 = u32::MAX;
 
 impl All {
     fn of(program: &Tree) -> Self {
-        let fanout = Socket { fanout: true };
+        let fanout = Skb::Fanout;
         let ways: [(&str, &dyn Target, Plain); 5] = [
             ("plain socket", &fanout, Plain::Bodies),
             ("socket", &fanout, Plain::Walked),

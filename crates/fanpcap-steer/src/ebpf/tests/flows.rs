@@ -209,10 +209,7 @@ fn fragments_go_with_their_datagram() {
         (0, four(0x2000), four(0x2003)),
         (1, behind(1, 0, 17), behind(0, 6, 17)),
     ] {
-        for (name, target) in [
-            ("socket", &Socket { fanout: true } as &dyn Target),
-            ("xdp", &Xdp),
-        ] {
+        for (name, target) in [("socket", &Skb::Fanout as &dyn Target), ("xdp", &Xdp)] {
             let loaded =
                 Loaded::load(&object(&program(by_flow()), target, DROP, true), "test").unwrap();
             // In order.
@@ -247,7 +244,7 @@ fn a_datagram_on_two_vlans_is_two() {
         vlan: true,
         ..Flow::WHOLE
     }));
-    for target in [&Socket { fanout: true } as &dyn Target, &Xdp] {
+    for target in [&Skb::Fanout as &dyn Target, &Xdp] {
         let loaded = object(&program(by_vlan.clone()), target, DROP, true);
         let loaded = Loaded::load(&loaded, "test").unwrap();
         let firsts = [7, 8].map(|id| loaded.run(&on(id, 0x2000)).unwrap());
@@ -280,7 +277,7 @@ fn fragments_go_with_the_first_one_whatever_only_that_one_shows() {
         (inner(by_flow()), &first, &later, sum6(1111, 2222)),
         (inner(by_addresses), &first, &later, sum6(0, 0)),
     ] {
-        for target in [&Socket { fanout: true } as &dyn Target, &Xdp] {
+        for target in [&Skb::Fanout as &dyn Target, &Xdp] {
             let loaded =
                 Loaded::load(&object(&program(main.clone()), target, DROP, true), "test").unwrap();
             assert_eq!(loaded.run(first).unwrap(), finish(whole), "{main:?}");

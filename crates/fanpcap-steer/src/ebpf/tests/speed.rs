@@ -3,8 +3,8 @@
 use super::frames::*;
 use super::*;
 use crate::ir::Side;
-use fanpcap_bpf::assembler::{Assembler, Label, R0};
-use fanpcap_bpf::{MapSpec, ProgramKind};
+use fanpcap_bpf::ProgramKind;
+use fanpcap_bpf::assembler::{Assembler, R0};
 
 /// A program that does nothing, in the time that a trial itself takes.
 fn nothing() -> Function {
@@ -25,10 +25,7 @@ fn the_usual_packet_costs_one_call() {
         ("vxlan", vxlan.map(|(_, frame)| frame.clone()).unwrap()),
         ("icmp", ethernet(0x0800, &v4(1, 0, &[8; 40]))),
     ];
-    for (name, target) in [
-        ("socket", &Socket { fanout: true } as &dyn Target),
-        ("xdp", &Xdp),
-    ] {
+    for (name, target) in [("socket", &Skb::Fanout as &dyn Target), ("xdp", &Xdp)] {
         let empty = Loaded::load(&object(&program(nothing()), target, DROP, true), "test").unwrap();
         let flow = object(&program(flow_mode()), target, DROP, true);
         let instructions = flow.instructions.len();
@@ -56,42 +53,6 @@ fn the_usual_packet_costs_one_call() {
     }
 }
 
-/// A delivery that does nothing.
-struct Idle;
-
-impl Delivery for Idle {
-    fn maps(&self) -> Vec<MapSpec> {
-        Vec::new()
-    }
-
-    fn arrive(&self, _: &mut Assembler) {}
-
-    fn stamp(&self, asm: &mut Assembler) {
-        asm.set(R0, 0);
-    }
-
-    fn deliver(&self, asm: &mut Assembler, _: Label, done: Option<Label>) {
-        asm.set(R0, 0);
-        match done {
-            Some(done) => asm.jump(done),
-            None => asm.exit(),
-        }
-    }
-
-    fn filter(&self, asm: &mut Assembler) {
-        asm.exit();
-    }
-
-    fn drop(&self, _: &mut Assembler) {}
-
-    fn miss(&self, _: &mut Assembler) {}
-
-    fn leave(&self, asm: &mut Assembler) {
-        asm.set(R0, 1);
-        asm.exit();
-    }
-}
-
 /// A BPF program that only drops.
 fn bare() -> Object {
     let mut asm = Assembler::new();
@@ -113,15 +74,21 @@ fn steering_at_xdp_costs_little() {
     let filter = Function::Sequence(vec![choice(Predicate::Port(Side::Either, 53)), flow_mode()]);
     let objects = [
         ("bare", bare()),
-        ("to 0", xdp(&program(nothing()), None, &Idle).unwrap()),
+        ("to 0", xdp(&program(nothing()), None, &Nowhere).unwrap()),
         ("decision", xdp_decision(&program(flow_mode())).unwrap()),
-        ("flow", xdp(&program(flow_mode()), None, &Idle).unwrap()),
-        ("flow, ports", xdp(&program(filter), None, &Idle).unwrap()),
+        ("flow", xdp(&program(flow_mode()), None, &Nowhere).unwrap()),
+        (
+            "flow, ports",
+            xdp(&program(filter), None, &Nowhere).unwrap(),
+        ),
         (
             "sticky",
-            xdp(&program(flow_mode()), Some(65_536), &Idle).unwrap(),
+            xdp(&program(flow_mode()), Some(65_536), &Nowhere).unwrap(),
         ),
-        ("copy", xdp(&program(Function::Pass), None, &Idle).unwrap()),
+        (
+            "copy",
+            xdp(&program(Function::Pass), None, &Nowhere).unwrap(),
+        ),
     ];
     let loaded = objects.map(|(name, object)| (name, load_with(&object, &table).unwrap()));
     let mut times = vec![Vec::new(); loaded.len()];
