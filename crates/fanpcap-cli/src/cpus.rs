@@ -192,7 +192,7 @@ impl Nic {
             if queue.starts_with("rx-") {
                 let path = of_device.join("queues").join(queue).join("rps_cpus");
                 let mask = fs::read_to_string(path).unwrap_or_default();
-                self.receiving.extend(mask_cpus(&mask));
+                self.receiving.extend(cpu::mask(&mask).unwrap_or_default());
             }
         }
         for name in names(&of_device) {
@@ -249,19 +249,6 @@ fn names(directory: &Path) -> Vec<String> {
 
 fn read_list(path: &PathBuf) -> Option<Vec<usize>> {
     cpu::list(fs::read_to_string(path).ok()?.trim())
-}
-
-/// CPUs in a mask of 32-bit words, highest word first: `00000001,00000003`.
-fn mask_cpus(text: &str) -> Vec<usize> {
-    let words = text.trim().rsplit(',').enumerate();
-    words
-        .flat_map(|(word, digits)| {
-            let bits = u32::from_str_radix(digits, 16).unwrap_or(0);
-            (0..32)
-                .filter(move |bit| (bits >> bit) & 1 == 1)
-                .map(move |bit| word * 32 + bit)
-        })
-        .collect()
 }
 
 #[cfg(test)]

@@ -21,6 +21,7 @@ mod top;
 mod group;
 mod doctor;
 mod verify;
+mod tune;
 
 use std::env;
 use std::ffi::OsString;
@@ -42,6 +43,7 @@ enum Command {
     Run(run::Arguments),
     Top(top::Arguments),
     Group(group::Arguments),
+    Tune(tune::Arguments),
     Config(config::Arguments),
     Doctor(doctor::Arguments),
     Verify(verify::Arguments),
@@ -77,6 +79,7 @@ fn run(words: Vec<OsString>) -> Result<ExitCode> {
         Command::Run(arguments) => run::run(&arguments),
         Command::Top(arguments) => top::run(&arguments),
         Command::Group(arguments) => group::run(&arguments),
+        Command::Tune(arguments) => tune::run(&arguments),
         Command::Config(arguments) => config::run(&arguments),
         Command::Doctor(arguments) => doctor::run(&arguments),
         Command::Verify(arguments) => verify::run(&arguments),

@@ -1,5 +1,6 @@
 //! Netlink: a request to the kernel, and the messages of its answer (netlink(7), linux/netlink.h).
 
+pub mod address;
 pub mod diag;
 pub mod link;
 pub mod netdev;

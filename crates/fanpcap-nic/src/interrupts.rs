@@ -15,7 +15,7 @@ use std::{fmt, fs, io, thread};
 pub struct Interrupt {
     /// The kernel's number.
     pub number: u32,
-    /// The name in `/proc/interrupts`; empty where only the driver has told the channel.
+    /// The name in `/proc/interrupts`, or `queue-N` where only the driver has told the channel.
     pub name: String,
     /// What the interrupt serves.
     pub serves: Serves,
@@ -193,7 +193,7 @@ fn add_told(device: &Device, found: &mut Vec<Interrupt>) {
             Some(named) => named.serves = Serves::Both(queue),
             None => found.push(Interrupt {
                 number,
-                name: String::new(),
+                name: format!("queue-{queue}"),
                 serves: Serves::Both(queue),
             }),
         }

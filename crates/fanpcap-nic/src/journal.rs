@@ -10,7 +10,7 @@ use crate::device::Device;
 use crate::knob::{Knob, KnobError, Knobs};
 use entry::{Change, Content};
 use place::Turn;
-pub use place::{Hold, JournalError, Place};
+pub use place::{Hold, JournalError, Place, forget, journals};
 use std::fmt;
 
 /// The right to change a device, with its journal.
@@ -226,6 +226,22 @@ impl Journal {
         // The hold is the owner's life: it ends after the journal says what is left.
         drop(hold);
         undone
+    }
+
+    /// Ends an owner's wishes, and keeps the changes until the user asks for the old values.
+    ///
+    /// # Errors
+    /// [`SetError::Journal`]: the changes are undone when the owner's process is gone.
+    pub fn keep(&mut self, hold: &Hold) -> Result<(), SetError> {
+        for change in &mut self.content.changes {
+            let owners = change.owners.len();
+            change.owners.retain(|it| it.number != hold.owner.number);
+            change.stays |= change.owners.len() < owners;
+        }
+        // An owner's wish for a value that was there already is nothing to undo.
+        let is_nothing = |it: &Change| it.owners.is_empty() && it.old == it.new;
+        self.content.changes.retain(|it| !is_nothing(it));
+        self.write()
     }
 
     /// Undoes changes whose owners are gone without having released them.

@@ -8,3 +8,8 @@ pub mod interrupts;
 pub mod napi;
 pub mod knob;
 pub mod journal;
+pub mod settings;
+pub mod machine;
+pub mod facts;
+pub mod plan;
+pub mod apply;

@@ -14,7 +14,7 @@ use clap::Command;
 use clap_mangen::Man;
 
 /// Hand-written sections beyond the options, by page.
-const SECTIONS: [(&str, &str); 8] = [
+const SECTIONS: [(&str, &str); 9] = [
     ("fanpcap", include_str!("../../../docs/man/fanpcap.in")),
     (
         "fanpcap-enable",
@@ -43,6 +43,10 @@ const SECTIONS: [(&str, &str); 8] = [
     (
         "fanpcap-top",
         include_str!("../../../docs/man/fanpcap-top.in"),
+    ),
+    (
+        "fanpcap-tune",
+        include_str!("../../../docs/man/fanpcap-tune.in"),
     ),
 ];
 /// Pages of other sections to which every page refers.

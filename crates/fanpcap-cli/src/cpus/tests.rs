@@ -170,9 +170,3 @@ fn lists_are_taken_as_asked() {
     }
     assert_eq!(Wanted::parse("none").unwrap(), Wanted::None);
 }
-
-#[test]
-fn masks_begin_at_their_end() {
-    assert_eq!(mask_cpus("00000001,80000003\n"), [0, 1, 31, 32]);
-    assert!(mask_cpus("0").is_empty());
-}

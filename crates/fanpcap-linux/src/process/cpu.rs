@@ -105,6 +105,31 @@ pub fn list_text(cpus: &[usize]) -> String {
     text
 }
 
+/// CPUs in a mask of 32-bit words, highest word first: `00000001,00000003`. `None` for other text.
+pub fn mask(text: &str) -> Option<Vec<usize>> {
+    let mut cpus = Vec::new();
+    for (word, digits) in text.trim().rsplit(',').enumerate() {
+        let bits = u32::from_str_radix(digits, 16).ok()?;
+        cpus.extend(
+            (0..32)
+                .filter(|bit| (bits >> bit) & 1 == 1)
+                .map(|bit| word * 32 + bit),
+        );
+    }
+    Some(cpus)
+}
+
+/// CPUs as such a mask.
+pub fn mask_text(cpus: &[usize]) -> String {
+    let words = cpus.iter().max().map_or(1, |last| last / 32 + 1);
+    let word = |word: usize| {
+        let own = cpus.iter().filter(|&&cpu| cpu / 32 == word);
+        let bits = own.fold(0_u32, |bits, cpu| bits | (1 << (cpu % 32)));
+        format!("{bits:08x}")
+    };
+    (0..words).rev().map(word).collect::<Vec<_>>().join(",")
+}
+
 /// No machine has more CPUs, so a longer list is a mistake.
 const CPUS_MAX: usize = 65_536;
 
@@ -126,6 +151,14 @@ mod tests {
         for text in ["", "3", "0-2,8", "0,2-3,5-70"] {
             assert_eq!(list_text(&list(text).unwrap()), text);
         }
+    }
+
+    #[test]
+    fn masks_begin_at_their_end() {
+        assert_eq!(mask("00000001,80000003\n"), Some(vec![0, 1, 31, 32]));
+        assert_eq!(mask_text(&[0, 1, 31, 32]), "00000001,80000003");
+        assert_eq!((mask("0"), mask("x")), (Some(vec![]), None));
+        assert_eq!(mask_text(&[]), "00000000");
     }
 
     #[test]

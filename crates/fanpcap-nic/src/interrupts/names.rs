@@ -63,7 +63,7 @@ fn is_of(name: &str, part: &str) -> bool {
 }
 
 /// What the interrupt with this name serves.
-fn serves(name: &str, device: &str) -> Serves {
+pub(crate) fn serves(name: &str, device: &str) -> Serves {
     // mlx5_comp3@pci:0000:01:00.0
     let name = name.split('@').next().unwrap_or(name);
     let own = match is_of(name, device) {

@@ -12,7 +12,7 @@ use fanpcap_group::root;
 use fanpcap_linux::file::directory::{Access, Directory};
 use fanpcap_linux::file::{lock, shared};
 use fanpcap_linux::process::netns;
-use std::ffi::OsStr;
+use std::ffi::{OsStr, OsString};
 use std::fs::File;
 use std::io::{self, Read, Write};
 use std::path::PathBuf;
@@ -179,6 +179,31 @@ impl Place {
         }
         Err(JournalError::Busy)
     }
+}
+
+/// The interface indices of which the calling thread's network namespace has journals.
+///
+/// # Errors
+/// [`JournalError::System`].
+pub fn journals() -> Result<Vec<u32>, JournalError> {
+    let netns = netns::inode().map_err(JournalError::System)?.to_string();
+    let found = root::private_directory(TUNE, &netns).map_err(JournalError::System)?;
+    let number = |name: OsString| name.to_str()?.strip_suffix(".journal")?.parse().ok();
+    let mut numbers: Vec<u32> = found.0.names().filter_map(number).collect();
+    numbers.sort_unstable();
+    Ok(numbers)
+}
+
+/// Removes the journal of a device that is gone.
+///
+/// # Errors
+/// [`JournalError::System`].
+pub fn forget(ifindex: u32) -> Result<(), JournalError> {
+    let netns = netns::inode().map_err(JournalError::System)?.to_string();
+    let found = root::private_directory(TUNE, &netns).map_err(JournalError::System)?;
+    let place = Place::below(found, ifindex, About::default());
+    let _turn = place.take()?;
+    place.write(&Content::default())
 }
 
 impl Turn {

@@ -228,6 +228,27 @@ fn what_a_call_sets_stays_until_the_user_restores() {
 }
 
 #[test]
+fn what_an_owner_keeps_stays_without_it() {
+    let scene = Scene::new();
+    let mut journal = scene.open();
+    let hold = journal.hold().unwrap();
+    let wish = Wish::While(&hold);
+    journal
+        .set(&scene.fake, wish, &Knob::Channels, "combined=2")
+        .unwrap();
+    journal
+        .set(&scene.fake, wish, &Knob::Irq(42), "0-7")
+        .unwrap();
+    journal.keep(&hold).unwrap();
+    drop((hold, journal));
+    let mut journal = scene.open();
+    assert!(journal.recover(&scene.fake).is_empty());
+    assert_eq!(journal.changes().len(), 1);
+    assert_eq!(journal.restore(&scene.fake).len(), 1);
+    assert_eq!(scene.fake, Fake::new());
+}
+
+#[test]
 fn a_call_counts_more_than_its_process_has_configured() {
     let scene = Scene::new();
     let hold = scene.wish("combined=4").unwrap();

@@ -1,0 +1,238 @@
+//! `fanpcap tune`: shows how a device should receive for captures, sets it up so, and puts
+//! everything back.
+
+mod text;
+mod measure;
+mod put_back;
+
+use std::io;
+use std::process::ExitCode;
+use std::time::Duration;
+
+use anyhow::{Context, Result, anyhow};
+use clap::Args;
+use fanpcap_config::report::harmless_text;
+use fanpcap_linux::process::pidfd::Process;
+use fanpcap_linux::wait::stop;
+use fanpcap_nic::apply::{self, Tried};
+use fanpcap_nic::device::Device;
+use fanpcap_nic::facts::Facts;
+use fanpcap_nic::journal::{Hold, Journal, Undone, Wish};
+use fanpcap_nic::plan::{self, Wishes};
+use fanpcap_nic::settings::Settings;
+
+use crate::streams;
+use measure::Measured;
+
+/// Shows how a device should receive for captures, sets it up so, and puts everything back
+///
+/// Without options it shows what it found, what it would change and why, and changes nothing.
+///
+/// Each change is written down before it is made, and verified by reading it back. What has been
+/// changed by somebody else since is left alone when the old values are put back.
+#[derive(Args, Debug)]
+pub(crate) struct Arguments {
+    /// The device
+    #[arg(value_name = "DEV", required_unless_present = "restore")]
+    device: Option<String>,
+    /// Make the changes; they stay until --restore
+    #[arg(long, conflicts_with = "restore")]
+    apply: bool,
+    /// Put back what --apply, calls of applications and ended processes have left; on all devices,
+    /// if none is named
+    #[arg(long)]
+    restore: bool,
+    /// Put everything back when this process ends, or this command; wait for that
+    #[arg(long = "while", value_name = "PID", requires = "apply")]
+    while_runs: Option<u32>,
+    /// Run a shell command before and after the changes, and tell what was lost during each; put
+    /// everything back if it was more afterwards
+    #[arg(
+        long = "for",
+        value_name = "COMMAND",
+        requires = "apply",
+        conflicts_with = "while_runs"
+    )]
+    for_command: Option<String>,
+    /// So many receive queues [default: as few as keep up, on half of the cores at most]
+    #[arg(long, value_name = "N", conflicts_with = "restore")]
+    queues: Option<u32>,
+    /// Let threads poll the queues, also where interrupts could be placed
+    #[arg(long, conflicts_with = "restore")]
+    threads: bool,
+    /// Turn off merging and pause frames although the host has an address on the device
+    #[arg(long, conflicts_with = "restore")]
+    monitor: bool,
+    /// Also change the device that carries the default route
+    #[arg(long, conflicts_with = "restore")]
+    force: bool,
+    /// Print the facts that the plan is made of, for a report
+    #[arg(long, conflicts_with_all = ["apply", "restore"])]
+    facts: bool,
+}
+
+/// Runs `fanpcap tune`.
+pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode> {
+    let Some(name) = &arguments.device else {
+        return put_back::all();
+    };
+    let device = Device::open(name)?;
+    if arguments.restore {
+        return put_back::one(&device);
+    }
+    let facts = Facts::of(&device);
+    if arguments.facts {
+        streams::print(&facts.text())?;
+        return Ok(ExitCode::SUCCESS);
+    }
+    let wishes = Wishes {
+        queues: arguments.queues,
+        threads: arguments.threads,
+        monitor: arguments.monitor,
+        force: arguments.force || !arguments.apply,
+    };
+    if !arguments.apply {
+        return show(&device, &facts, wishes);
+    }
+    let tuned = Tuning { device, wishes };
+    match (&arguments.for_command, arguments.while_runs) {
+        (Some(command), _) => tuned.measured(command),
+        (None, Some(pid)) => tuned.while_runs(pid),
+        (None, None) => tuned.lasting(),
+    }
+}
+
+fn show(device: &Device, facts: &Facts, wishes: Wishes) -> Result<ExitCode> {
+    let mut page = text::facts(facts);
+    // Who may not read the journal may read the rest.
+    if let Ok(journal) = Journal::open(device) {
+        page += &text::journal(&journal, &apply::changed_since(device, &journal));
+    }
+    let name = &facts.device;
+    let plan = plan::plan(facts, wishes).map_err(|error| anyhow!("{name}: {error}"))?;
+    page += &plan.text();
+    if facts.has_default_route {
+        page += &format!("note: {name} carries the default route: --apply needs --force\n");
+    }
+    if !plan.steps.is_empty() {
+        page += &format!("nothing is changed; 'fanpcap tune {name} --apply' makes these changes\n");
+    }
+    say(&page)?;
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Prints lines without control characters of names in them.
+fn say(text: &str) -> Result<()> {
+    for line in text.lines() {
+        streams::print(&format!("{}\n", harmless_text(line)))?;
+    }
+    Ok(())
+}
+
+/// A device that is being changed.
+struct Tuning {
+    device: Device,
+    wishes: Wishes,
+}
+
+impl Tuning {
+    fn journal(&self) -> Result<Journal> {
+        let name = &self.device.name;
+        Journal::open(&self.device).map_err(|error| anyhow!("{name}: {error}"))
+    }
+
+    /// Undoes what a crash has left, plans, and makes the changes. Returns whether all were made.
+    fn make(&self, journal: &mut Journal, wish: Wish<'_>) -> Result<bool> {
+        let name = &self.device.name;
+        let left = journal.recover(&Settings(&self.device));
+        say(&text::undone(name, &left))?;
+        let facts = Facts::of(&self.device);
+        let plan = plan::plan(&facts, self.wishes).map_err(|error| anyhow!("{name}: {error}"))?;
+        let tried = apply::apply(&self.device, journal, wish, &plan);
+        let is_done = tried.iter().all(|Tried { result, .. }| result.is_ok());
+        say(&text::tried(name, &tried, &plan))?;
+        Ok(is_done)
+    }
+
+    fn lasting(&self) -> Result<ExitCode> {
+        let is_done = self.make(&mut self.journal()?, Wish::Stays)?;
+        say(&format!(
+            "'fanpcap tune {} --restore' puts everything back",
+            self.device.name
+        ))?;
+        Ok(status(is_done))
+    }
+
+    fn while_runs(&self, pid: u32) -> Result<ExitCode> {
+        let process = Process::open(pid).with_context(|| format!("process {pid}"))?;
+        stop::on_signals().context("signals")?;
+        let mut journal = self.journal()?;
+        let hold = journal.hold()?;
+        let is_done = self.make(&mut journal, Wish::While(&hold))?;
+        drop(journal);
+        let waited = await_end(&process);
+        self.release(hold)?;
+        waited.map(|()| status(is_done))
+    }
+
+    fn measured(&self, command: &str) -> Result<ExitCode> {
+        stop::on_signals().context("signals")?;
+        let before = Measured::during(command, self.device.ifindex)?;
+        say(&before.text("before"))?;
+        let mut journal = self.journal()?;
+        let hold = journal.hold()?;
+        let is_done = self.make(&mut journal, Wish::While(&hold))?;
+        drop(journal);
+        let after = match Measured::during(command, self.device.ifindex) {
+            Ok(after) if !stop::is_requested() => after,
+            interrupted => {
+                self.release(hold)?;
+                return interrupted.map(|_| ExitCode::FAILURE);
+            }
+        };
+        say(&after.text("after"))?;
+        if after.is_worse_than(&before) {
+            say("more was lost afterwards: everything is put back")?;
+            self.release(hold)?;
+            return Ok(ExitCode::FAILURE);
+        }
+        self.journal()?.keep(&hold)?;
+        say(&format!(
+            "'fanpcap tune {} --restore' puts everything back",
+            self.device.name
+        ))?;
+        Ok(status(is_done))
+    }
+
+    fn release(&self, hold: Hold) -> Result<Vec<Undone>> {
+        let undone = self.journal()?.release(&Settings(&self.device), hold);
+        say(&text::undone(&self.device.name, &undone))?;
+        Ok(undone)
+    }
+}
+
+/// Waits until the process ends or a signal asks this one to.
+fn await_end(process: &Process) -> Result<()> {
+    while !stop::is_requested() {
+        let ended = process.ends_within(Some(LOOK));
+        let is_interrupted = |error: &io::Error| error.kind() == io::ErrorKind::Interrupted;
+        if ended.as_ref().is_err_and(is_interrupted) {
+            continue;
+        }
+        if ended.context("waiting for the process")? {
+            break;
+        }
+    }
+    Ok(())
+}
+
+fn status(is_done: bool) -> ExitCode {
+    if is_done {
+        ExitCode::SUCCESS
+    } else {
+        ExitCode::FAILURE
+    }
+}
+
+/// How often to look for a signal.
+const LOOK: Duration = Duration::from_millis(200);

@@ -1,0 +1,53 @@
+//! `fanpcap tune --restore`: puts everything back, on one device or all.
+
+use std::process::ExitCode;
+
+use anyhow::{Result, anyhow};
+use fanpcap_linux::interface;
+use fanpcap_nic::device::Device;
+use fanpcap_nic::journal::{self, Journal, Outcome};
+use fanpcap_nic::settings::Settings;
+
+use super::text;
+use crate::streams;
+
+/// Puts everything back on all devices of the network namespace.
+pub(super) fn all() -> Result<ExitCode> {
+    let mut status = ExitCode::SUCCESS;
+    let indices = journal::journals()?;
+    if indices.is_empty() {
+        streams::print("nothing to put back\n")?;
+    }
+    for ifindex in indices {
+        let Some(name) = interface::find_name(ifindex)? else {
+            journal::forget(ifindex)?;
+            streams::print(&format!("the device with index {ifindex} is gone\n"))?;
+            continue;
+        };
+        if one(&Device::open(&name)?)? != ExitCode::SUCCESS {
+            status = ExitCode::FAILURE;
+        }
+    }
+    Ok(status)
+}
+
+/// Puts everything back on a device. Changes that a living process wants stay.
+pub(super) fn one(device: &Device) -> Result<ExitCode> {
+    let name = &device.name;
+    let mut journal = Journal::open(device).map_err(|error| anyhow!("{name}: {error}"))?;
+    let undone = journal.restore(&Settings(device));
+    let mut page = text::undone(name, &undone);
+    page += &text::journal(&journal, &[]);
+    if page.is_empty() {
+        page = format!("{name}: nothing to put back\n");
+    }
+    streams::print(&page)?;
+    let has_failed = undone
+        .iter()
+        .any(|it| matches!(it.outcome, Outcome::Failed(_)));
+    Ok(if has_failed {
+        ExitCode::FAILURE
+    } else {
+        ExitCode::SUCCESS
+    })
+}

@@ -1,0 +1,199 @@
+//! What a plan needs to know of a device and its machine. Reading it changes nothing.
+
+pub mod text;
+
+use crate::channels::Channels;
+use crate::device::Device;
+use crate::interrupts::{self, Affinity, Interrupt};
+use crate::knob::{Flow, Knob, Knobs, Setting};
+use crate::machine::{self, Cpu};
+use crate::napi;
+use crate::settings::Settings;
+use fanpcap_linux::ethtool::Rings;
+use fanpcap_linux::netlink::{address, link, netdev, route};
+use fanpcap_linux::process::{cpu, stat};
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs;
+
+/// What a plan needs to know.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Facts {
+    /// The device's name.
+    pub device: String,
+    /// The driver's name.
+    pub driver: String,
+    /// The kernel's version, such as 6.18.
+    pub kernel: (u32, u32),
+    /// Whether the device is up.
+    pub is_up: bool,
+    /// Whether a default route leads through it.
+    pub has_default_route: bool,
+    /// Whether the host has an address on it. A port that only captures has none.
+    pub has_address: bool,
+    /// Its NUMA node.
+    pub node: Option<usize>,
+    /// Packets that it had no room for.
+    pub missed: u64,
+    /// The values of the settings that it has.
+    pub values: BTreeMap<Knob, String>,
+    /// Features that the driver gives no choice of.
+    pub fixed: Vec<String>,
+    /// Numbers of channels.
+    pub channels: Option<Channels>,
+    /// Lengths of rings.
+    pub rings: Option<Rings>,
+    /// Interrupts and their CPUs.
+    pub interrupts: Vec<(Interrupt, Affinity)>,
+    /// How many NAPI instances it has now; none where the kernel does not tell.
+    pub napis: Option<usize>,
+    /// The CPUs that are online.
+    pub cpus: Vec<Cpu>,
+    /// The CPUs that this process may run on (cpuset).
+    pub allowed: Vec<usize>,
+    /// The process of irqbalance.
+    pub irqbalance: Option<u32>,
+}
+
+/// Features that change what a capture sees.
+pub const FEATURES: [&str; 6] = [
+    "rx-lro",
+    "rx-gro-hw",
+    "rx-gro",
+    "rx-gro-list",
+    "rx-udp-gro-forwarding",
+    "rx-vlan-hw-parse",
+];
+
+impl Facts {
+    /// The facts of a device. What can't be read is left out.
+    pub fn of(device: &Device) -> Self {
+        let link = link::get(device.ifindex).unwrap_or_default();
+        let interrupts = interrupts::of_device(device).unwrap_or_default();
+        let features = device.ethtool.features().unwrap_or_default();
+        let is_fixed = |name: &&str| features.iter().any(|it| it.name == **name && it.is_fixed);
+        Self {
+            device: device.name.clone(),
+            driver: device.driver.clone(),
+            kernel: kernel(),
+            is_up: link.flags & IFF_UP != 0,
+            has_default_route: default_devices().contains(&device.ifindex),
+            has_address: address::has_address(device.ifindex).unwrap_or(false),
+            node: node(device),
+            missed: link.counters.rx_missed,
+            values: values(device),
+            fixed: FEATURES
+                .iter()
+                .filter(|name| is_fixed(name))
+                .map(|&it| it.into())
+                .collect(),
+            channels: device.ethtool.channels().ok(),
+            rings: device.ethtool.rings().ok(),
+            interrupts: (interrupts.into_iter())
+                .map(|it| {
+                    (
+                        it.clone(),
+                        interrupts::affinity(it.number).unwrap_or_default(),
+                    )
+                })
+                .collect(),
+            napis: netdev::napis(device.ifindex).ok().map(|napis| napis.len()),
+            cpus: machine::cpus(),
+            allowed: cpu::cpus().unwrap_or_default(),
+            irqbalance: irqbalance(),
+        }
+    }
+
+    /// The value of a setting, if the device has it.
+    pub fn value(&self, knob: impl Into<Knob>) -> Option<&str> {
+        self.values.get(&knob.into()).map(String::as_str)
+    }
+
+    /// How many queues receive.
+    pub fn rx_queues(&self) -> u32 {
+        let channels = self.channels.map_or(0, |it| it.rx + it.combined);
+        let queues = self
+            .values
+            .keys()
+            .filter(|it| matches!(it, Knob::Setting(Setting::Rps(_))));
+        let queues = u32::try_from(queues.count()).unwrap_or(u32::MAX);
+        if channels > 0 {
+            channels
+        } else {
+            queues.max(1)
+        }
+    }
+}
+
+fn values(device: &Device) -> BTreeMap<Knob, String> {
+    let settings = Settings(device);
+    let mut knobs = vec![Knob::Channels, Knob::Threaded];
+    knobs.extend(FEATURES.map(|name| Setting::Feature(name.to_owned()).into()));
+    let single = [
+        Setting::Rings,
+        Setting::Pause,
+        Setting::Table,
+        Setting::Key,
+        Setting::Transform,
+    ];
+    knobs.extend(single.map(Knob::Setting));
+    let flows = [Flow::Tcp4, Flow::Udp4, Flow::Tcp6, Flow::Udp6];
+    knobs.extend(flows.map(|flow| Setting::FlowHash(flow).into()));
+    knobs.extend(
+        settings
+            .queues("rx-")
+            .map(|queue| Setting::Rps(queue).into()),
+    );
+    knobs.extend(
+        settings
+            .queues("tx-")
+            .map(|queue| Setting::Xps(queue).into()),
+    );
+    let threads = napi::threads(device).unwrap_or_default();
+    knobs.extend(threads.into_iter().map(|(queue, _)| Knob::Napi(queue)));
+    let value = |knob: Knob| settings.read(&knob).ok().map(|value| (knob, value));
+    knobs.into_iter().filter_map(value).collect()
+}
+
+/// The devices of the default routes, and those below them: ports of bridges and bonds, the device
+/// of a VLAN.
+fn default_devices() -> BTreeSet<u32> {
+    let mut found = route::default_devices().unwrap_or_default();
+    let links = link::links().unwrap_or_default();
+    loop {
+        let before = found.len();
+        for link in &links {
+            if link.master.is_some_and(|master| found.contains(&master)) {
+                found.insert(link.index);
+            }
+            // The peer of a veth device is not below it.
+            if found.contains(&link.index) && link.kind != "veth" && link.peer_namespace.is_none() {
+                found.extend(link.peer);
+            }
+        }
+        if found.len() == before {
+            return found;
+        }
+    }
+}
+
+/// A virtio device stands below the PCI device that has the node. -1 is for machines without nodes.
+fn node(device: &Device) -> Option<usize> {
+    let read = |path| device.read(path).ok()?.parse().ok();
+    read("device/numa_node").or_else(|| read("device/../numa_node"))
+}
+
+fn irqbalance() -> Option<u32> {
+    let name = |pid| fs::read_to_string(format!("/proc/{pid}/comm")).unwrap_or_default();
+    let mut all = stat::all().into_iter();
+    let found = all.find(|it| !it.has_ended() && name(it.pid).trim_end() == "irqbalance");
+    found.map(|it| it.pid)
+}
+
+fn kernel() -> (u32, u32) {
+    let release = fs::read_to_string("/proc/sys/kernel/osrelease").unwrap_or_default();
+    let mut numbers = release.split(|sign: char| !sign.is_ascii_digit());
+    let mut number = || numbers.next()?.parse().ok();
+    (number().unwrap_or(0), number().unwrap_or(0))
+}
+
+const IFF_UP: u32 = 1;

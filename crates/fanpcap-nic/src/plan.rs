@@ -1,0 +1,123 @@
+//! From facts to steps: a pure function, with the reason of each step.
+
+mod cores;
+mod rules;
+pub mod text;
+#[cfg(test)]
+mod tests;
+
+use crate::facts::Facts;
+use crate::knob::Knob;
+use cores::Cores;
+use std::fmt;
+
+/// What the user asks for beyond the rules.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Wishes {
+    /// So many receive queues.
+    pub queues: Option<u32>,
+    /// Threads poll the queues (TNAPI), also where interrupts could be placed.
+    pub threads: bool,
+    /// The device only captures, though the host has an address on it.
+    pub monitor: bool,
+    /// Also the device that carries the default route.
+    pub force: bool,
+}
+
+/// Changes of a device, in this order.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Plan {
+    /// The CPUs that receive, one for each queue.
+    pub receive: Vec<usize>,
+    /// The CPUs for applications that capture, the best first.
+    pub applications: Vec<usize>,
+    /// The changes.
+    pub steps: Vec<Step>,
+    /// What else the user should know.
+    pub notes: Vec<String>,
+}
+
+/// A change, and why.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Step {
+    /// What changes.
+    pub target: Target,
+    /// The value before; none if only the change before this one brings it about.
+    pub now: Option<String>,
+    /// The value to set.
+    pub value: String,
+    /// Why.
+    pub reason: String,
+}
+
+/// What a step changes.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Target {
+    /// A setting.
+    Knob(Knob),
+    /// The CPUs of the interrupts of a channel, whichever it has by then.
+    Channel(u32),
+}
+
+/// Why there is no plan.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Refusal {
+    /// The device carries the default route.
+    DefaultRoute,
+    /// More queues than the device can have.
+    TooMany {
+        /// What was asked for.
+        asked: u32,
+        /// The most that it can have.
+        most: u32,
+    },
+    /// No CPU is known that this process may use.
+    NoCpu,
+}
+
+/// The changes that would make a device capture well.
+///
+/// # Errors
+/// [`Refusal`].
+pub fn plan(facts: &Facts, wishes: Wishes) -> Result<Plan, Refusal> {
+    if facts.has_default_route && !wishes.force {
+        return Err(Refusal::DefaultRoute);
+    }
+    let mut notes = Vec::new();
+    let cores = Cores::of(facts, &mut notes).ok_or(Refusal::NoCpu)?;
+    let queues = cores.queues(facts, wishes, &mut notes)?;
+    let mut plan = Plan {
+        receive: cores.receive(queues),
+        applications: cores.applications(queues, &mut notes),
+        steps: Vec::new(),
+        notes,
+    };
+    rules::add(facts, wishes, &mut plan);
+    Ok(plan)
+}
+
+impl fmt::Display for Target {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Knob(knob) => knob.fmt(f),
+            Self::Channel(channel) => write!(f, "irq of channel {channel}"),
+        }
+    }
+}
+
+impl fmt::Display for Refusal {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::DefaultRoute => f.write_str(
+                "it carries the default route, and a change could cut this machine off; --force \
+                 changes it all the same",
+            ),
+            Self::TooMany { asked, most } => {
+                write!(f, "{asked} receive queues, but it can have 1 to {most}")
+            }
+            Self::NoCpu => f.write_str("no CPU is known that this process may use"),
+        }
+    }
+}
+
+impl std::error::Error for Refusal {}

@@ -1,0 +1,162 @@
+//! Which CPUs receive, and which are left to applications.
+
+use super::{Refusal, Wishes};
+use crate::facts::Facts;
+use crate::knob::Setting;
+use crate::machine::Cpu;
+use fanpcap_linux::process::cpu;
+
+/// The CPUs of the device's node.
+pub(super) struct Cores {
+    /// CPUs that may receive, the best first: one hardware thread of each core.
+    receivers: Vec<Cpu>,
+    /// CPUs for applications, the best first.
+    others: Vec<Cpu>,
+    /// How many cores there are.
+    cores: usize,
+}
+
+impl Cores {
+    pub(super) fn of(facts: &Facts, notes: &mut Vec<String>) -> Option<Self> {
+        let allowed = facts
+            .cpus
+            .iter()
+            .filter(|it| facts.allowed.contains(&it.number));
+        let allowed: Vec<Cpu> = allowed.copied().collect();
+        let local = on_node(&allowed, facts.node, notes);
+        let (isolated, plain): (Vec<Cpu>, Vec<Cpu>) =
+            local.into_iter().partition(|it| it.is_isolated);
+        if !isolated.is_empty() && !plain.is_empty() {
+            let numbers: Vec<usize> = isolated.iter().map(|it| it.number).collect();
+            let list = cpu::list_text(&numbers);
+            notes.push(format!(
+                "CPUs {list} are isolated: they are left to applications"
+            ));
+        }
+        let (plain, isolated) = if plain.is_empty() {
+            (isolated, plain)
+        } else {
+            (plain, isolated)
+        };
+        let (mut firsts, siblings) = threads(&plain);
+        let cores = firsts.len() + threads(&isolated).0.len();
+        let mut others = isolated;
+        if let [only] = firsts.as_slice() {
+            // Two hardware threads of one core: one receives.
+            if let Some(sibling) = siblings.first().filter(|_| others.is_empty()) {
+                return Some(Self {
+                    receivers: vec![*sibling],
+                    others: vec![*only],
+                    cores,
+                });
+            }
+        }
+        // CPU 0 has work of the kernel's own, so it receives last and is the last choice.
+        firsts.sort_by_key(|it| (it.number == 0, it.number));
+        others.extend(firsts.iter().chain(&siblings));
+        if firsts.len() > 1 {
+            firsts.retain(|it| it.number != 0);
+        }
+        (!firsts.is_empty()).then_some(Self {
+            receivers: firsts,
+            others,
+            cores,
+        })
+    }
+
+    /// How many queues should receive: as few as keep up, on half of the cores at most.
+    pub(super) fn queues(
+        &self,
+        facts: &Facts,
+        wishes: Wishes,
+        notes: &mut Vec<String>,
+    ) -> Result<u32, Refusal> {
+        let most = facts.channels.map_or(0, |it| it.most[3].max(it.most[0]));
+        let most = most.max(facts.rx_queues());
+        if let Some(asked) = wishes.queues {
+            return match (1..=most).contains(&asked) {
+                true => Ok(asked),
+                false => Err(Refusal::TooMany { asked, most }),
+            };
+        }
+        let half = (self.cores / 2).clamp(1, self.receivers.len());
+        let half = u32::try_from(half).unwrap_or(u32::MAX).min(most);
+        let now = facts.rx_queues();
+        let queues = match facts.missed {
+            0 => now.min(half),
+            _ => half,
+        };
+        let entries = facts
+            .value(Setting::Table)
+            .map_or(0, |it| it.split(',').count());
+        if queues > 0 && entries % queues as usize != 0 {
+            let power = 1 << queues.ilog2();
+            notes.push(format!(
+                "{power} queues instead of {queues}: the indirection table has {entries} entries, \
+                 which {queues} queues could not share evenly"
+            ));
+            return Ok(power);
+        }
+        Ok(queues.max(1))
+    }
+
+    /// The CPU of each queue.
+    pub(super) fn receive(&self, queues: u32) -> Vec<usize> {
+        let receivers = self.receivers.iter().cycle();
+        receivers
+            .take(queues as usize)
+            .map(|it| it.number)
+            .collect()
+    }
+
+    /// CPUs that do not receive. Where all do, the one that receives last.
+    pub(super) fn applications(&self, queues: u32, notes: &mut Vec<String>) -> Vec<usize> {
+        let receive = self.receive(queues);
+        let is_free = |it: &&Cpu| !receive.contains(&it.number);
+        // Siblings of receiving CPUs come last in any case.
+        let is_beside = |it: &Cpu| {
+            let busy = self.receivers.iter().take(queues as usize);
+            busy.clone().any(|other| other.core == it.core)
+        };
+        let mut free: Vec<&Cpu> = self.others.iter().filter(is_free).collect();
+        free.sort_by_key(|it| is_beside(it));
+        let apart = free.iter().filter(|it| !is_beside(it)).count();
+        if apart > 0 {
+            free.truncate(apart);
+        }
+        if free.is_empty() {
+            notes.push(
+                "all CPUs receive: applications run beside that, and a slow one costs packets"
+                    .to_owned(),
+            );
+            return receive;
+        }
+        free.iter().map(|it| it.number).collect()
+    }
+}
+
+/// The CPUs of a node. All, if none of them may be used.
+fn on_node(allowed: &[Cpu], node: Option<usize>, notes: &mut Vec<String>) -> Vec<Cpu> {
+    let local = allowed
+        .iter()
+        .filter(|it| node.is_none_or(|node| it.node == node));
+    let local: Vec<Cpu> = local.copied().collect();
+    match (local.is_empty(), node) {
+        (true, Some(node)) => {
+            notes.push(format!(
+                "this process may use no CPU of node {node}, which the device is on: packets cross \
+                 to another node"
+            ));
+            allowed.to_vec()
+        }
+        _ => local,
+    }
+}
+
+/// One hardware thread of each core, and the others.
+fn threads(cpus: &[Cpu]) -> (Vec<Cpu>, Vec<Cpu>) {
+    let is_first = |at: usize| cpus[..at].iter().all(|it| it.core != cpus[at].core);
+    let all = (0..cpus.len()).partition::<Vec<usize>, _>(|&at| is_first(at));
+    let pick = |places: Vec<usize>| places.into_iter().map(|at| cpus[at]).collect();
+    (pick(all.0), pick(all.1))
+}

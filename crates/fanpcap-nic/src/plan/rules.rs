@@ -1,0 +1,346 @@
+//! The rules: what to change on a device that captures, in the order in which it can be changed.
+
+use super::{Plan, Step, Target, Wishes};
+use crate::facts::Facts;
+use crate::interrupts::{Affinity, Interrupt};
+use crate::knob::{Knob, Setting};
+use crate::settings::{self, EQUAL, SYMMETRIC};
+use fanpcap_linux::process::cpu;
+
+/// Adds the steps for the queues and CPUs of the plan.
+pub(super) fn add(facts: &Facts, wishes: Wishes, plan: &mut Plan) {
+    let mut rules = Rules {
+        facts,
+        wishes,
+        queues: u32::try_from(plan.receive.len()).unwrap_or(u32::MAX),
+        plan,
+    };
+    rules.offloads();
+    rules.pause();
+    rules.hash();
+    rules.channels();
+    rules.rings();
+    rules.place();
+    rules.xps();
+    rules.bystanders();
+}
+
+struct Rules<'a> {
+    facts: &'a Facts,
+    wishes: Wishes,
+    queues: u32,
+    plan: &'a mut Plan,
+}
+
+/// Features that a capture goes without, and what they do to it.
+const OFFLOADS: [(&str, &str); 6] = [
+    (
+        "rx-lro",
+        "the device merges segments before a capture sees them",
+    ),
+    (
+        "rx-gro-hw",
+        "the device merges segments before a capture sees them",
+    ),
+    (
+        "rx-gro",
+        "the kernel merges segments before a capture sees them",
+    ),
+    (
+        "rx-gro-list",
+        "the kernel chains segments before a capture sees them",
+    ),
+    (
+        "rx-udp-gro-forwarding",
+        "the kernel merges datagrams before a capture sees them",
+    ),
+    (
+        "rx-vlan-hw-parse",
+        "VLAN tags stay in the frames, as on the wire",
+    ),
+];
+
+const GRO: &str = "rx-gro";
+
+/// Drivers that can make their hash symmetric, from which kernel on, and by what.
+const SYMMETRIC_HASH: [(&str, (u32, u32), &str); 3] = [
+    ("ice", (6, 8), "symmetric-xor"),
+    ("iavf", (6, 14), "symmetric-xor"),
+    ("mlx5_core", (6, 16), "symmetric-or-xor"),
+];
+
+/// Longer rings cost more cache misses than they save packets.
+const RING_MOST: u32 = 4096;
+
+impl Rules<'_> {
+    fn note(&mut self, text: String) {
+        self.plan.notes.push(text);
+    }
+
+    /// Adds a step, unless the device has the value.
+    fn set(&mut self, knob: impl Into<Knob>, value: &str, reason: &str) {
+        let knob = knob.into();
+        let now = self.facts.values.get(&knob);
+        if now.is_none_or(|now| now != value) {
+            self.plan.steps.push(Step {
+                now: now.cloned(),
+                target: Target::Knob(knob),
+                value: value.to_owned(),
+                reason: reason.to_owned(),
+            });
+        }
+    }
+
+    fn is_monitor(&self) -> bool {
+        self.wishes.monitor || !self.facts.has_address
+    }
+
+    /// Whether threads will poll the queues: where they are asked for, and where nothing else can
+    /// be placed.
+    fn has_threads(&self) -> bool {
+        let has_napi = self.facts.napis.is_some_and(|napis| napis > 0);
+        let is_threaded = self.facts.value(Knob::Threaded) == Some("on");
+        let is_only_choice = self.facts.interrupts.is_empty() && has_napi && !self.is_veth();
+        self.facts.value(Knob::Threaded).is_some()
+            && (self.wishes.threads || is_threaded || is_only_choice)
+    }
+
+    fn is_veth(&self) -> bool {
+        self.facts.driver == "veth"
+    }
+
+    fn offloads(&mut self) {
+        if !self.is_monitor() {
+            self.note(
+                "the host has an address on this device: GRO and pause frames stay as they are, and \
+                 a capture may see merged segments; --monitor treats it as a port that only captures"
+                    .to_owned(),
+            );
+            return;
+        }
+        for (name, reason) in OFFLOADS {
+            let knob = Knob::from(Setting::Feature(name.to_owned()));
+            if name == GRO && self.is_veth() && self.has_threads() {
+                let why = "a veth device has NAPI instances, and so threads, only with GRO";
+                self.set(knob, "on", why);
+                self.note(
+                    "segments may be merged: --threads needs GRO on a veth device".to_owned(),
+                );
+                continue;
+            }
+            if self.facts.value(knob.clone()) != Some("on") {
+                continue;
+            }
+            match self.facts.fixed.iter().any(|fixed| fixed == name) {
+                true => self.note(format!("{name} can't be turned off: {reason}")),
+                false => self.set(knob, "off", reason),
+            }
+        }
+    }
+
+    fn pause(&mut self) {
+        let now = self.facts.value(Setting::Pause).unwrap_or_default();
+        if self.is_monitor() && (now.contains("rx=on") || now.contains("tx=on")) {
+            let why = "a full ring must not stop the network that is watched";
+            self.set(Setting::Pause, "autoneg=off,rx=off,tx=off", why);
+        }
+    }
+
+    /// Both directions of a flow on one queue.
+    fn hash(&mut self) {
+        let facts = self.facts;
+        if self.queues < 2 {
+            return;
+        }
+        let transform = facts.value(Setting::Transform);
+        if transform.is_some_and(|it| it.starts_with("symmetric")) {
+            return;
+        }
+        let able = SYMMETRIC_HASH
+            .iter()
+            .find(|it| it.0 == facts.driver && it.1 <= facts.kernel);
+        if let (Some((_, _, name)), Some(_)) = (able, transform) {
+            self.set(
+                Setting::Transform,
+                name,
+                "both directions of a flow on one queue",
+            );
+            return;
+        }
+        let Some(key) = facts.value(Setting::Key) else {
+            let one = "the device does not show its hash: the directions of a flow may come on two \
+                       queues; mode 'flow' brings them to one member all the same";
+            return self.note(one.to_owned());
+        };
+        if *key != settings::hex(&settings::symmetric_key(key.len() / 2)) {
+            self.set(
+                Setting::Key,
+                SYMMETRIC,
+                "both directions of a flow on one queue",
+            );
+            self.note(
+                "the symmetric key 6d:5a hashes to 16 bits only: few flows may spread unevenly"
+                    .to_owned(),
+            );
+        }
+    }
+
+    fn channels(&mut self) {
+        let Some(channels) = self.facts.channels else {
+            return self.table();
+        };
+        let now = self.facts.rx_queues();
+        let table = self
+            .facts
+            .value(Setting::Table)
+            .and_then(|it| settings::table(it).ok());
+        let is_drivers = table.is_none_or(|it| it == settings::equal(it.len(), now));
+        if self.queues < now && !is_drivers {
+            self.table();
+        }
+        if self.queues != now {
+            let kind = if channels.most[3] > 0 {
+                "combined"
+            } else {
+                "rx"
+            };
+            let why = match self.queues < now {
+                true => "one queue for each CPU that receives",
+                false => "the device had no room for packets: more queues, one for each CPU",
+            };
+            let value = format!("{kind}={}", self.queues);
+            self.set(Knob::Channels, &value, why);
+        }
+        if self.queues >= now && !is_drivers {
+            self.table();
+        }
+    }
+
+    /// All queues in equal parts, which a table of the user's may keep from being so.
+    fn table(&mut self) {
+        let Some(table) = self.facts.value(Setting::Table) else {
+            return;
+        };
+        let entries = table.split(',').count();
+        let value = settings::table_text(&settings::equal(entries, self.queues));
+        if value != table {
+            let why = "the same share of the hash for each queue";
+            self.set(Setting::Table, &format!("{EQUAL}{}", self.queues), why);
+        }
+    }
+
+    /// Rings grow only while the device drops.
+    fn rings(&mut self) {
+        let Some(rings) = self.facts.rings.filter(|_| self.facts.missed > 0) else {
+            return;
+        };
+        let wanted = rings.rx.saturating_mul(2).min(rings.most[0]).min(RING_MOST);
+        if wanted > rings.rx {
+            let why = format!("the device had no room for {} packets", self.facts.missed);
+            self.set(
+                Setting::Rings,
+                &format!("rx={wanted},tx={}", rings.tx),
+                &why,
+            );
+        }
+    }
+
+    /// Each queue on its CPU: by threads, by interrupts, or by packet steering.
+    fn place(&mut self) {
+        let receive = self.plan.receive.clone();
+        let queues = (0..).zip(receive);
+        if self.has_threads() {
+            self.set(
+                Knob::Threaded,
+                "on",
+                "a thread polls each queue, on a CPU of its own",
+            );
+            queues.for_each(|(queue, cpu)| {
+                let why = "the thread of one queue, the CPU of one queue";
+                self.set(Knob::Napi(queue), &cpu.to_string(), why);
+            });
+            return;
+        }
+        if self.facts.interrupts.is_empty() {
+            return match self.facts.is_up || self.facts.driver.is_empty() || self.is_veth() {
+                true => self.steer(),
+                false => self.note("it is down: run this again when it is up".to_owned()),
+            };
+        }
+        for (channel, cpu) in queues {
+            self.interrupt(channel, cpu);
+        }
+        self.unsteer();
+    }
+
+    fn interrupt(&mut self, channel: u32, cpu: usize) {
+        let of = |it: &&(Interrupt, Affinity)| it.0.serves.channel() == Some(channel);
+        let own: Vec<_> = self.facts.interrupts.iter().filter(of).collect();
+        if !own.is_empty() && own.iter().all(|it| it.1.asked == [cpu]) {
+            return;
+        }
+        let mut lists: Vec<String> = own.iter().map(|it| cpu::list_text(&it.1.asked)).collect();
+        lists.dedup();
+        self.plan.steps.push(Step {
+            target: Target::Channel(channel),
+            now: (!lists.is_empty()).then(|| lists.join(" and ")),
+            value: cpu.to_string(),
+            reason: "the interrupt of one queue, the CPU of one queue".to_owned(),
+        });
+    }
+
+    /// Without interrupts, receive packet steering says where a queue's packets go.
+    fn steer(&mut self) {
+        for (queue, cpu) in (0..).zip(self.plan.receive.clone()) {
+            if self.facts.value(Setting::Rps(queue)).is_some() {
+                let why = "it has no interrupts: packet steering moves the queue to its CPU";
+                self.set(Setting::Rps(queue), &cpu.to_string(), why);
+            }
+        }
+    }
+
+    /// With interrupts placed, packet steering would move packets on.
+    fn unsteer(&mut self) {
+        for queue in 0..self.queues {
+            if self
+                .facts
+                .value(Setting::Rps(queue))
+                .is_some_and(|now| !now.is_empty())
+            {
+                let why = "the interrupt's CPU receives; steering would move packets once more";
+                self.set(Setting::Rps(queue), "", why);
+            }
+        }
+    }
+
+    /// What the host sends leaves by the queue of its CPU.
+    fn xps(&mut self) {
+        if !self.facts.has_address {
+            return;
+        }
+        for (queue, cpu) in (0..).zip(self.plan.receive.clone()) {
+            if self.facts.value(Setting::Xps(queue)).is_some() {
+                let why = "what a CPU sends leaves by the queue that it serves";
+                self.set(Setting::Xps(queue), &cpu.to_string(), why);
+            }
+        }
+    }
+
+    fn bystanders(&mut self) {
+        let places_interrupts = |it: &Step| matches!(it.target, Target::Channel(_));
+        let moves = self.plan.steps.iter().any(places_interrupts);
+        if let Some(pid) = self.facts.irqbalance.filter(|_| moves) {
+            let irqs = self
+                .facts
+                .interrupts
+                .iter()
+                .filter(|it| it.0.serves.channel().is_some());
+            let list: Vec<String> = irqs.map(|it| format!("--banirq={}", it.0.number)).collect();
+            self.note(format!(
+                "irqbalance (process {pid}) may move the interrupts again: add {} to its options, \
+                 in /etc/default/irqbalance on Debian",
+                list.join(" ")
+            ));
+        }
+    }
+}

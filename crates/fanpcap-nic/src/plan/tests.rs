@@ -1,0 +1,160 @@
+//! Plans for recorded machines, and for machines made from drivers' sources: `tests/machines`.
+
+use super::{Plan, Refusal, Wishes, plan};
+use crate::facts::Facts;
+
+/// The facts of a machine, and the plan for it.
+macro_rules! machine {
+    ($name:literal) => {
+        (
+            $name,
+            include_str!(concat!("../../tests/machines/", $name, ".facts")),
+            include_str!(concat!("../../tests/machines/", $name, ".plan")),
+        )
+    };
+}
+
+const MACHINES: [(&str, &str, &str); 10] = [
+    machine!("cpuset"),
+    machine!("down"),
+    machine!("i40e"),
+    machine!("isolcpus"),
+    machine!("ixgbe"),
+    machine!("mlx5"),
+    machine!("threads"),
+    machine!("veth"),
+    machine!("virtio"),
+    machine!("virtio-mq"),
+];
+
+fn facts(name: &str) -> Facts {
+    let found = MACHINES.iter().find(|it| it.0 == name).unwrap();
+    Facts::parse(found.1).unwrap()
+}
+
+fn of(name: &str, wishes: Wishes) -> Plan {
+    plan(&facts(name), wishes).unwrap()
+}
+
+/// Forced: the recorded machine's only device carries its default route.
+const FORCED: Wishes = Wishes {
+    queues: None,
+    threads: false,
+    monitor: false,
+    force: true,
+};
+
+#[test]
+fn each_machine_has_its_plan() {
+    let mut wrong = String::new();
+    for (name, _, expected) in MACHINES {
+        let made = of(name, FORCED).text();
+        if made != expected {
+            wrong += &format!("{name}:\n{made}\n");
+        }
+    }
+    assert!(
+        wrong.is_empty(),
+        "other plans than tests/machines has:\n{wrong}"
+    );
+}
+
+#[test]
+fn a_machine_after_its_plan_has_nothing_to_change() {
+    use crate::interrupts::Affinity;
+    use crate::knob::{Knob, Setting};
+    use crate::plan::Target;
+    use crate::settings;
+    let mut facts = facts("isolcpus");
+    for step in plan(&facts, FORCED).unwrap().steps {
+        match step.target {
+            Target::Knob(Knob::Channels) => {
+                let now = facts.channels.unwrap();
+                facts.channels = Some(crate::channels::Channels { combined: 2, ..now });
+                // What the driver does then.
+                let table = settings::table_text(&settings::equal(128, 2));
+                facts.values.insert(Setting::Table.into(), table);
+            }
+            Target::Knob(knob) => _ = facts.values.insert(knob, step.value),
+            Target::Channel(channel) => {
+                let cpus = vec![step.value.parse().unwrap()];
+                let of = |it: &&mut (crate::interrupts::Interrupt, Affinity)| {
+                    it.0.serves.channel() == Some(channel)
+                };
+                for (_, affinity) in facts.interrupts.iter_mut().filter(of) {
+                    affinity.asked.clone_from(&cpus);
+                }
+            }
+        }
+    }
+    assert_eq!(plan(&facts, FORCED).unwrap().steps, []);
+}
+
+#[test]
+fn the_device_of_the_default_route_is_refused_unless_forced() {
+    let refused = plan(&facts("virtio"), Wishes::default()).unwrap_err();
+    assert_eq!(refused, Refusal::DefaultRoute);
+    assert!(refused.to_string().contains("--force"));
+}
+
+#[test]
+fn so_many_queues_as_asked_for() {
+    let wish = |queues| Wishes {
+        queues: Some(queues),
+        ..FORCED
+    };
+    let plan = |queues| plan(&facts("ixgbe"), wish(queues));
+    assert_eq!(plan(2).unwrap().receive, [8, 9]);
+    let more = plan(9).unwrap();
+    assert_eq!(more.receive, [8, 9, 10, 11, 12, 13, 14, 15, 8]);
+    assert!(
+        more.notes
+            .iter()
+            .any(|note| note.contains("all CPUs receive"))
+    );
+    for wrong in [0, 64] {
+        let refused = plan(wrong).unwrap_err();
+        assert_eq!(
+            refused,
+            Refusal::TooMany {
+                asked: wrong,
+                most: 63
+            }
+        );
+    }
+}
+
+#[test]
+fn threads_poll_where_they_are_asked_for() {
+    let threads = Wishes {
+        threads: true,
+        ..FORCED
+    };
+    let text = of("veth", threads).text();
+    assert!(text.contains("threaded: off -> on"), "{text}");
+    assert!(text.contains("feature.rx-gro: off -> on"), "{text}");
+    assert!(text.contains("napi.0: ? -> 1"), "{text}");
+    let text = of("ixgbe", threads).text();
+    assert!(
+        !text.contains("irq of channel") && text.contains("napi.3: ? -> 11"),
+        "{text}"
+    );
+}
+
+#[test]
+fn an_address_keeps_offloads_unless_it_is_a_monitor() {
+    let monitor = Wishes {
+        monitor: true,
+        ..FORCED
+    };
+    let gro = "feature.rx-gro: on -> off";
+    assert!(!of("i40e", FORCED).text().contains(gro));
+    assert!(of("i40e", monitor).text().contains(gro));
+}
+
+#[test]
+fn without_a_cpu_there_is_no_plan() {
+    let mut facts = facts("ixgbe");
+    facts.allowed.clear();
+    assert_eq!(plan(&facts, FORCED), Err(Refusal::NoCpu));
+}

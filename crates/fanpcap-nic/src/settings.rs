@@ -1,0 +1,369 @@
+//! All settings of a device, as `fanpcap tune` reads and writes them.
+
+use crate::device::Device;
+use crate::knob::{self, Flow, Knob, KnobError, Knobs, Placement, Setting};
+use fanpcap_linux::ethtool::{Pause, Rings, Transform, flow};
+use fanpcap_linux::process::cpu;
+use std::fs;
+use std::io;
+
+/// All settings of a device.
+#[derive(Clone, Copy, Debug)]
+pub struct Settings<'a>(pub &'a Device);
+
+impl Knobs for Settings<'_> {
+    fn read(&self, knob: &Knob) -> Result<String, KnobError> {
+        match knob {
+            Knob::Setting(setting) => self.get(setting),
+            Knob::Channels | Knob::Irq(_) | Knob::Threaded | Knob::Napi(_) => {
+                Placement(self.0).read(knob)
+            }
+        }
+    }
+
+    fn write(&self, knob: &Knob, value: &str) -> Result<(), KnobError> {
+        match knob {
+            Knob::Setting(setting) => self.set(setting, value),
+            Knob::Channels | Knob::Irq(_) | Knob::Threaded | Knob::Napi(_) => {
+                Placement(self.0).write(knob, value)
+            }
+        }
+    }
+
+    fn complete(&self, knob: &Knob, wanted: &str) -> Result<String, KnobError> {
+        let Knob::Setting(setting) = knob else {
+            return Placement(self.0).complete(knob, wanted);
+        };
+        let ethtool = &self.0.ethtool;
+        Ok(match setting {
+            Setting::Rings => rings_text(rings(ethtool.rings().map_err(refused)?, wanted)?),
+            Setting::Pause => pause_text(pause(ethtool.pause().map_err(refused)?, wanted)?),
+            Setting::Rps(_) | Setting::Xps(_) => cpu::list_text(&some_cpus(wanted)?),
+            Setting::Table => match wanted.strip_prefix(EQUAL) {
+                None => table_text(&table(wanted)?),
+                Some(queues) => {
+                    let entries = ethtool.rss().map_err(refused)?.table.len();
+                    let queues = queues.parse().map_err(|_| knob::wrong(wanted))?;
+                    table_text(&equal(entries, queues))
+                }
+            },
+            Setting::Key if wanted == SYMMETRIC => {
+                let len = ethtool.rss().map_err(refused)?.key.len();
+                hex(&symmetric_key(len))
+            }
+            Setting::Feature(_) | Setting::Key | Setting::Transform | Setting::FlowHash(_) => {
+                wanted.to_owned()
+            }
+        })
+    }
+
+    fn dropped_with(&self, knob: &Knob) -> Vec<Knob> {
+        let mut all = Placement(self.0).dropped_with(knob);
+        if *knob == Knob::Channels {
+            all.push(Setting::Table.into());
+            all.extend(self.queues("rx-").map(|queue| Setting::Rps(queue).into()));
+            all.extend(self.queues("tx-").map(|queue| Setting::Xps(queue).into()));
+        }
+        all
+    }
+}
+
+impl Settings<'_> {
+    fn get(&self, setting: &Setting) -> Result<String, KnobError> {
+        let ethtool = &self.0.ethtool;
+        let rss = || ethtool.rss().map_err(refused);
+        match setting {
+            Setting::Feature(name) => {
+                let features = ethtool.features().map_err(refused)?;
+                let found = features.iter().find(|it| it.name == *name);
+                let found = found.ok_or(KnobError::Absent)?;
+                Ok(knob::on_or_off(found.is_on).to_owned())
+            }
+            Setting::Rings => Ok(rings_text(ethtool.rings().map_err(refused)?)),
+            Setting::Pause => Ok(pause_text(ethtool.pause().map_err(refused)?)),
+            Setting::Table => present(table_text(&rss()?.table)),
+            Setting::Key => present(hex(&rss()?.key)),
+            Setting::Transform => Ok(transform_text(rss()?.transform)),
+            Setting::FlowHash(flow) => {
+                let fields = ethtool.flow_hash(number(*flow)).map_err(refused)?;
+                Ok(fields_text(fields))
+            }
+            Setting::Rps(queue) => self.mask(&rps_file(*queue)),
+            Setting::Xps(queue) => self.mask(&xps_file(*queue)),
+        }
+    }
+
+    fn set(&self, setting: &Setting, value: &str) -> Result<(), KnobError> {
+        let ethtool = &self.0.ethtool;
+        let wrong = || knob::wrong(value);
+        let done = match setting {
+            Setting::Feature(name) => ethtool.set_feature(name, knob::is_on(value)?),
+            Setting::Rings => ethtool.set_rings(rings(ethtool.rings().map_err(refused)?, value)?),
+            Setting::Pause => ethtool.set_pause(pause(ethtool.pause().map_err(refused)?, value)?),
+            Setting::Table => self.set_table(&table(value)?),
+            Setting::Key => ethtool.set_rss_key(&bytes(value).ok_or_else(wrong)?),
+            Setting::Transform => ethtool.set_rss_transform(transform(value).ok_or_else(wrong)?),
+            Setting::FlowHash(flow) => {
+                let fields = fields(value).ok_or_else(wrong)?;
+                ethtool.set_flow_hash(number(*flow), fields)
+            }
+            Setting::Rps(queue) => return self.set_mask(&rps_file(*queue), value),
+            Setting::Xps(queue) => return self.set_mask(&xps_file(*queue), value),
+        };
+        done.map_err(refused)
+    }
+
+    fn mask(&self, file: &str) -> Result<String, KnobError> {
+        let text = self.0.read(file).map_err(gone)?;
+        Ok(cpu::list_text(&cpu::mask(&text).unwrap_or_default()))
+    }
+
+    fn set_mask(&self, file: &str, cpus: &str) -> Result<(), KnobError> {
+        let mask = cpu::mask_text(&some_cpus(cpus)?);
+        self.0.write(file, &mask).map_err(gone)
+    }
+
+    /// A table that is the driver's own is set as such: with a user's table, drivers refuse fewer
+    /// channels.
+    fn set_table(&self, table: &[u32]) -> io::Result<()> {
+        let ethtool = &self.0.ethtool;
+        let queues = ethtool.receive_queues().unwrap_or(0);
+        if table == equal(table.len(), queues) {
+            let _ = ethtool.set_rss_table(&[]);
+            if ethtool.rss()?.table == table {
+                return Ok(());
+            }
+        }
+        ethtool.set_rss_table(table)
+    }
+
+    /// The numbers of the queues whose directories in sysfs begin with `prefix`.
+    pub(crate) fn queues(&self, prefix: &'static str) -> impl Iterator<Item = u32> + use<> {
+        let entries = self.0.sysfs("queues").and_then(fs::read_dir);
+        let names = entries.into_iter().flatten().flatten();
+        let mut numbers: Vec<u32> = names
+            .filter_map(|it| it.file_name().to_str()?.strip_prefix(prefix)?.parse().ok())
+            .collect();
+        numbers.sort_unstable();
+        numbers.into_iter()
+    }
+}
+
+/// Asks for a table with as many entries for each of the first queues: `equal:4`.
+pub const EQUAL: &str = "equal:";
+
+/// Asks for a key by which both directions of a flow have one hash.
+pub const SYMMETRIC: &str = "symmetric";
+
+/// The key 6D:5A, repeated (Woo and Park, "Scalable TCP session monitoring with symmetric
+/// receive-side scaling", 2012).
+pub fn symmetric_key(len: usize) -> Vec<u8> {
+    [0x6d, 0x5a].into_iter().cycle().take(len).collect()
+}
+
+/// The driver's own table in all drivers (`ethtool_rxfh_indir_default()`).
+pub(crate) fn equal(entries: usize, queues: u32) -> Vec<u32> {
+    (0..queues.max(1)).cycle().take(entries).collect()
+}
+
+/// An empty text stands for a value that the driver does not show.
+fn present(text: String) -> Result<String, KnobError> {
+    (!text.is_empty()).then_some(text).ok_or(KnobError::Absent)
+}
+
+fn refused(error: io::Error) -> KnobError {
+    match error.raw_os_error() {
+        Some(EOPNOTSUPP) => KnobError::Absent,
+        _ => KnobError::System(error),
+    }
+}
+
+/// A queue's files are gone with the queue.
+fn gone(error: io::Error) -> KnobError {
+    match error.raw_os_error() {
+        Some(ENOENT) => KnobError::Absent,
+        _ => KnobError::System(error),
+    }
+}
+
+fn rps_file(queue: u32) -> String {
+    format!("queues/rx-{queue}/rps_cpus")
+}
+
+fn xps_file(queue: u32) -> String {
+    format!("queues/tx-{queue}/xps_cpus")
+}
+
+/// CPUs in rising order, maybe none.
+fn some_cpus(text: &str) -> Result<Vec<usize>, KnobError> {
+    match text {
+        "" => Ok(Vec::new()),
+        _ => knob::cpus(text),
+    }
+}
+
+fn rings_text(rings: Rings) -> String {
+    format!("rx={},tx={}", rings.rx, rings.tx)
+}
+
+fn rings(mut rings: Rings, text: &str) -> Result<Rings, KnobError> {
+    let wrong = || knob::wrong(text);
+    for part in text.split(',') {
+        let (name, number) = part.split_once('=').ok_or_else(wrong)?;
+        let number = number.parse().map_err(|_| wrong())?;
+        match name {
+            "rx" => rings.rx = number,
+            "tx" => rings.tx = number,
+            _ => return Err(wrong()),
+        }
+    }
+    let is_in_range = rings.rx <= rings.most[0] && rings.tx <= rings.most[1];
+    is_in_range.then_some(rings).ok_or_else(wrong)
+}
+
+fn pause_text(pause: Pause) -> String {
+    let [autoneg, rx, tx] = [pause.autoneg, pause.rx, pause.tx].map(knob::on_or_off);
+    format!("autoneg={autoneg},rx={rx},tx={tx}")
+}
+
+fn pause(mut pause: Pause, text: &str) -> Result<Pause, KnobError> {
+    for part in text.split(',') {
+        let (name, value) = part.split_once('=').ok_or_else(|| knob::wrong(text))?;
+        let value = knob::is_on(value)?;
+        match name {
+            "autoneg" => pause.autoneg = value,
+            "rx" => pause.rx = value,
+            "tx" => pause.tx = value,
+            _ => return Err(knob::wrong(text)),
+        }
+    }
+    Ok(pause)
+}
+
+pub(crate) fn table_text(table: &[u32]) -> String {
+    let entries: Vec<String> = table.iter().map(u32::to_string).collect();
+    entries.join(",")
+}
+
+pub(crate) fn table(text: &str) -> Result<Vec<u32>, KnobError> {
+    let entries: Result<_, _> = text.split(',').map(str::parse).collect();
+    entries.map_err(|_| knob::wrong(text))
+}
+
+pub(crate) fn hex(bytes: &[u8]) -> String {
+    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+fn bytes(text: &str) -> Option<Vec<u8>> {
+    let pairs = text.as_bytes().chunks(2);
+    pairs
+        .map(|pair| u8::from_str_radix(std::str::from_utf8(pair).ok()?, 16).ok())
+        .collect()
+}
+
+fn transform_text(transform: Transform) -> String {
+    match transform {
+        Transform::None => "none".to_owned(),
+        Transform::SymmetricXor => "symmetric-xor".to_owned(),
+        Transform::SymmetricOrXor => "symmetric-or-xor".to_owned(),
+        Transform::Other(number) => number.to_string(),
+    }
+}
+
+fn transform(text: &str) -> Option<Transform> {
+    Some(match text {
+        "none" => Transform::None,
+        "symmetric-xor" => Transform::SymmetricXor,
+        "symmetric-or-xor" => Transform::SymmetricOrXor,
+        number => Transform::Other(number.parse().ok()?),
+    })
+}
+
+fn number(flow: Flow) -> u32 {
+    match flow {
+        Flow::Tcp4 => flow::TCP4,
+        Flow::Udp4 => flow::UDP4,
+        Flow::Tcp6 => flow::TCP6,
+        Flow::Udp6 => flow::UDP6,
+    }
+}
+
+/// ethtool(8)'s letters for `RXH_L2DA` and what follows.
+const FIELDS: [(char, u32); 8] = [
+    ('m', 1),
+    ('v', 2),
+    ('t', 3),
+    ('s', 4),
+    ('d', 5),
+    ('f', 6),
+    ('n', 7),
+    ('r', 31),
+];
+
+fn fields_text(fields: u64) -> String {
+    let set = FIELDS.iter().filter(|it| (fields >> it.1) & 1 == 1);
+    set.map(|it| it.0).collect()
+}
+
+fn fields(text: &str) -> Option<u64> {
+    text.chars().try_fold(0, |fields, letter| {
+        let found = FIELDS.iter().find(|it| it.0 == letter)?;
+        Some(fields | (1 << found.1))
+    })
+}
+
+const ENOENT: i32 = 2;
+const EOPNOTSUPP: i32 = 95;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn values_are_read_as_they_are_written() {
+        assert_eq!(table_text(&table("0,1,2").unwrap()), "0,1,2");
+        assert!(table("0,x").is_err() && table("").is_err());
+        assert_eq!(table_text(&equal(5, 2)), "0,1,0,1,0");
+        assert_eq!(hex(&symmetric_key(5)), "6d5a6d5a6d");
+        assert_eq!(bytes("6d5a"), Some(vec![0x6d, 0x5a]));
+        assert_eq!(bytes("6dxx"), None);
+        for text in ["none", "symmetric-xor", "symmetric-or-xor", "7"] {
+            assert_eq!(transform_text(transform(text).unwrap()), text);
+        }
+        assert_eq!(fields_text(fields("sdfn").unwrap()), "sdfn");
+        assert_eq!(fields("sdx"), None);
+    }
+
+    #[test]
+    fn only_what_is_named_changes() {
+        let now = Rings {
+            rx: 256,
+            tx: 512,
+            most: [4096, 4096],
+        };
+        assert_eq!(rings_text(rings(now, "rx=1024").unwrap()), "rx=1024,tx=512");
+        assert!(rings(now, "rx=8192").is_err() && rings(now, "rx").is_err());
+        let on = pause(Pause::default(), "autoneg=on,rx=on,tx=on").unwrap();
+        assert_eq!(
+            pause_text(pause(on, "rx=off").unwrap()),
+            "autoneg=on,rx=off,tx=on"
+        );
+    }
+
+    #[test]
+    fn the_loopback_device_has_features_and_steering_and_no_rings() {
+        let lo = Device::open("lo").unwrap();
+        let settings = Settings(&lo);
+        let rings = settings.read(&Setting::Rings.into()).unwrap_err();
+        assert!(matches!(rings, KnobError::Absent));
+        let loopback = settings.read(&Setting::Feature("loopback".to_owned()).into());
+        assert_eq!(loopback.unwrap(), "on");
+        assert!(settings.read(&Setting::Rps(0).into()).is_ok());
+        assert!(
+            settings
+                .read(&Setting::Rps(99).into())
+                .unwrap_err()
+                .is_gone()
+        );
+    }
+}
