@@ -11,15 +11,19 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
 use fanpcap_group::audit;
+use fanpcap_linux::bpf;
 use fanpcap_linux::file::shared::{self, Word};
 use fanpcap_linux::interface;
 use fanpcap_linux::netlink::link;
 use fanpcap_netns::dialog::Dialog;
+use fanpcap_netns::remains::leaves_nothing;
 use fanpcap_netns::{DEVICE, Wire, on_wire};
 use fanpcap_testkit::await_for::LIMIT;
 use fanpcap_testkit::{await_for, member, traffic};
 
 const GROUP: u16 = 7;
+/// Another group on the same device.
+const OTHER_GROUP: u16 = 8;
 const OPEN: &str = "open main = steer_flow";
 
 /// Of the many steps that are each the same move of one more bucket, every so many is tried.
@@ -62,6 +66,8 @@ struct Stage<'a> {
     ifindex: u32,
     /// Those who repair what the victims leave.
     survivors: Vec<Dialog>,
+    /// A member of another group, which gets all packets too.
+    beside: Option<Dialog>,
     /// The steps of the victim, and at which it ends.
     steps: [Word; 2],
     steps_file: PathBuf,
@@ -75,6 +81,8 @@ struct Change {
     survivors: usize,
     /// Whether a placeholder lies among them.
     hole: bool,
+    /// Whether another group is on the device.
+    beside: bool,
     /// The engine of all.
     driver: &'static str,
     /// How many steps at least are before the moves of buckets, and after them.
@@ -104,29 +112,34 @@ impl<'a> Stage<'a> {
             library,
             ifindex: interface::index(DEVICE).context("the device")?,
             survivors: Vec::new(),
+            beside: None,
             steps: shared::map(&file, &[0, 0])?,
             steps_file,
             driver: format!("PCAP_DRIVER={driver}"),
         })
     }
 
-    /// A process that may open handles; its steps count, or not.
-    fn start(&self, counts: bool) -> Result<Dialog> {
+    /// A process that may open handles in a group; its steps count, or not.
+    fn start(&self, group: u16, counts: bool) -> Result<Dialog> {
         let library = format!("LD_LIBRARY_PATH={}", self.library.display());
         let steps = format!("FANPCAP_FAULTS={}", self.steps_file.display());
         let words = ["env", &library, &self.driver, &steps];
         let words = if counts { &words[..] } else { &words[..3] };
-        Dialog::behind(self.wire, GROUP, words)
+        Dialog::behind(self.wire, group, words)
     }
 
     fn member(&self, counts: bool) -> Result<Dialog> {
-        let mut member = self.start(counts)?;
+        self.member_of(GROUP, counts)
+    }
+
+    fn member_of(&self, group: u16, counts: bool) -> Result<Dialog> {
+        let mut member = self.start(group, counts)?;
         member.expect(OPEN, "opened 0")?;
         Ok(member)
     }
 
     fn victim(&self) -> Result<Victim> {
-        let it = self.start(true)?;
+        let it = self.start(GROUP, true)?;
         Ok(Victim { it, other: None })
     }
 
@@ -139,14 +152,30 @@ impl<'a> Stage<'a> {
         let count = self.survivors.len();
         let mut said = String::new();
         let awaited = await_for("agreement", LIMIT, || {
-            for survivor in &mut self.survivors {
-                survivor.count(0)?;
+            for reader in self.survivors.iter_mut().chain(&mut self.beside) {
+                reader.count(0)?;
             }
             let audited = audit::audit(self.ifindex, GROUP);
-            said = format!("{audited:?}");
-            Ok(matches!(audited, Ok((members, _)) if members == count).then_some(()))
+            let beside = self.beside.as_ref();
+            let beside = beside.map(|_| audit::audit(self.ifindex, OTHER_GROUP));
+            let is_served = self.serves_several()? == beside.is_some();
+            said = format!("{audited:?}, beside {beside:?}, served {is_served}");
+            let is_whole = matches!(audited, Ok((members, _)) if members == count)
+                && beside.is_none_or(|it| it == Ok((1, 0)));
+            Ok((is_whole && is_served).then_some(()))
         });
         awaited.with_context(|| said.clone())
+    }
+
+    /// Whether the device's BPF program is that of several groups.
+    fn serves_several(&self) -> Result<bool> {
+        let xdp = link::get(self.ifindex)?.xdp;
+        let name = xdp.map(|xdp| bpf::program_name(xdp.program)).transpose();
+        // It may just be replaced.
+        Ok(name
+            .ok()
+            .flatten()
+            .is_some_and(|name| name == "fanpcap_root"))
     }
 
     /// Checks that all agrees once the next member has come, and when it is gone again. One that
@@ -166,19 +195,33 @@ impl<'a> Stage<'a> {
         }
     }
 
-    /// Checks that the survivors get each of some frames once.
-    fn ensure_all_arrive(&mut self) -> Result<()> {
-        let count = |survivors: &mut [Dialog]| {
-            let counts = survivors.iter_mut().map(|it| it.count(0));
+    /// Packets that the survivors have got, and who is beside them.
+    fn counts(&mut self) -> Result<[usize; 2]> {
+        let sum = |readers: &mut dyn Iterator<Item = &mut Dialog>| {
+            let counts = readers.map(|it| it.count(0));
             counts.sum::<Result<usize>>()
         };
-        let before = count(&mut self.survivors)?;
+        let own = sum(&mut self.survivors.iter_mut())?;
+        Ok([own, sum(&mut self.beside.iter_mut())?])
+    }
+
+    /// Checks that the survivors get each of some frames once, and so does who is beside them.
+    fn ensure_all_arrive(&mut self) -> Result<()> {
+        let before = self.counts()?;
         let frames = traffic::frames(3, &traffic::flows(3, 60), 0..120)?;
+        let wanted = [
+            frames.len(),
+            frames.len() * usize::from(self.beside.is_some()),
+        ];
         self.wire.send(&frames)?;
         await_for("each frame once", LIMIT, || {
-            let now = count(&mut self.survivors)? - before;
-            ensure!(now <= frames.len(), "{now} packets");
-            Ok((now == frames.len()).then_some(()))
+            let now = self.counts()?;
+            let now = [now[0] - before[0], now[1] - before[1]];
+            ensure!(
+                now[0] <= wanted[0] && now[1] <= wanted[1],
+                "{now:?} packets"
+            );
+            Ok((now == wanted).then_some(()))
         })
     }
 
@@ -207,35 +250,43 @@ impl<'a> Stage<'a> {
 /// Kills a victim at each step of a change.
 fn die_in_each_step(change: &Change) -> Result<()> {
     let library = library()?;
-    on_wire(1, |wire| {
-        let mut stage = Stage::new(wire, library, change.driver)?;
-        for _ in 0..change.survivors + usize::from(change.hole) {
-            stage.survivors.push(stage.member(false)?);
-        }
-        if change.hole {
-            drop(stage.survivors.remove(1));
-            stage.await_agreement()?;
-            ensure!(
-                stage.audit() == Ok((change.survivors, 1)),
-                "{:?}",
-                stage.audit()
-            );
-        }
-        let (count, _) = stage.run(change, 0).context("nobody is killed")?;
-        let [first, last] = change.around;
-        let is_tried = |at: &u64| *at <= first || *at + last > count || at % STRIDE == 0;
-        let mut killed = 0;
-        for at in (1..=count).filter(is_tried) {
-            let run = stage.run(change, at);
-            let (_, is_killed) = run.with_context(|| format!("killed at step {at} of {count}"))?;
-            killed += u32::from(is_killed);
-        }
-        print(&format!(
-            "{count} steps; {killed} members killed at as many of them"
-        ));
-        ensure!(killed > 5);
-        Ok(())
+    on_wire(1, |wire| match change.driver {
+        "xdp" => leaves_nothing(|| die_on(wire, library, change)),
+        _ => die_on(wire, library, change),
     })
+}
+
+fn die_on(wire: &Wire, library: &Path, change: &Change) -> Result<()> {
+    let mut stage = Stage::new(wire, library, change.driver)?;
+    if change.beside {
+        stage.beside = Some(stage.member_of(OTHER_GROUP, false)?);
+    }
+    for _ in 0..change.survivors + usize::from(change.hole) {
+        stage.survivors.push(stage.member(false)?);
+    }
+    if change.hole {
+        drop(stage.survivors.remove(1));
+        stage.await_agreement()?;
+        ensure!(
+            stage.audit() == Ok((change.survivors, 1)),
+            "{:?}",
+            stage.audit()
+        );
+    }
+    let (count, _) = stage.run(change, 0).context("nobody is killed")?;
+    let [first, last] = change.around;
+    let is_tried = |at: &u64| *at <= first || *at + last > count || at % STRIDE == 0;
+    let mut killed = 0;
+    for at in (1..=count).filter(is_tried) {
+        let run = stage.run(change, at);
+        let (_, is_killed) = run.with_context(|| format!("killed at step {at} of {count}"))?;
+        killed += u32::from(is_killed);
+    }
+    print(&format!(
+        "{count} steps; {killed} members killed at as many of them"
+    ));
+    ensure!(killed > 5);
+    Ok(())
 }
 
 #[expect(clippy::print_stdout, reason = "the figures of a test")]
@@ -267,6 +318,7 @@ fn the_first_member_joins() -> Result<()> {
     die_in_each_step(&Change {
         survivors: 0,
         hole: false,
+        beside: false,
         driver: "tpacket",
         around: [20, 20],
         prepare: |stage| stage.victim(),
@@ -280,6 +332,7 @@ fn a_newcomer_joins_at_the_end() -> Result<()> {
     die_in_each_step(&Change {
         survivors: 2,
         hole: false,
+        beside: false,
         driver: "tpacket",
         around: [30, 15],
         prepare: |stage| stage.victim(),
@@ -293,6 +346,7 @@ fn a_newcomer_joins_in_a_hole() -> Result<()> {
     die_in_each_step(&Change {
         survivors: 2,
         hole: true,
+        beside: false,
         driver: "tpacket",
         around: [50, 15],
         prepare: |stage| stage.victim(),
@@ -306,6 +360,7 @@ fn a_member_leaves() -> Result<()> {
     die_in_each_step(&Change {
         survivors: 2,
         hole: false,
+        beside: false,
         driver: "tpacket",
         around: [10, 10],
         prepare: joined,
@@ -319,6 +374,7 @@ fn a_member_buries_another() -> Result<()> {
     die_in_each_step(&Change {
         survivors: 2,
         hole: false,
+        beside: false,
         driver: "tpacket",
         around: [10, 110],
         prepare: |stage| {
@@ -336,6 +392,7 @@ fn the_first_member_joins_on_xdp() -> Result<()> {
     die_in_each_step(&Change {
         survivors: 0,
         hole: false,
+        beside: false,
         driver: "xdp",
         around: [25, 5],
         prepare: |stage| stage.victim(),
@@ -349,6 +406,7 @@ fn a_newcomer_joins_in_a_hole_on_xdp() -> Result<()> {
     die_in_each_step(&Change {
         survivors: 2,
         hole: true,
+        beside: false,
         driver: "xdp",
         around: [40, 5],
         prepare: |stage| stage.victim(),
@@ -362,6 +420,7 @@ fn a_member_buries_another_on_xdp() -> Result<()> {
     die_in_each_step(&Change {
         survivors: 2,
         hole: false,
+        beside: false,
         driver: "xdp",
         around: [10, 25],
         prepare: |stage| {
@@ -370,5 +429,59 @@ fn a_member_buries_another_on_xdp() -> Result<()> {
             Ok(Victim { it, other })
         },
         act: bury,
+    })
+}
+
+#[test]
+#[ignore = "needs root: run by make test"]
+fn a_member_leaves_on_xdp() -> Result<()> {
+    die_in_each_step(&Change {
+        survivors: 2,
+        hole: false,
+        beside: true,
+        driver: "xdp",
+        around: [10, 10],
+        prepare: joined,
+        act: |_, victim| victim.it.expect("close 0", "done"),
+    })
+}
+
+#[test]
+#[ignore = "needs root: run by make test"]
+fn the_first_member_of_another_group_joins_on_xdp() -> Result<()> {
+    die_in_each_step(&Change {
+        survivors: 0,
+        hole: false,
+        beside: true,
+        driver: "xdp",
+        around: [25, 5],
+        prepare: |stage| stage.victim(),
+        act: join,
+    })
+}
+
+/// The device goes on to serve one group alone.
+#[test]
+#[ignore = "needs root: run by make test"]
+fn a_member_clears_the_berth_of_another_group_on_xdp() -> Result<()> {
+    die_in_each_step(&Change {
+        survivors: 1,
+        hole: false,
+        beside: false,
+        driver: "xdp",
+        around: [10, 10],
+        prepare: |stage| {
+            let it = stage.member(true)?;
+            let other = Some(stage.member_of(OTHER_GROUP, false)?);
+            Ok(Victim { it, other })
+        },
+        act: |stage, victim| {
+            ensure!(stage.serves_several()?, "the device serves one group");
+            drop(victim.other.take());
+            await_for("the berth to be cleared", LIMIT, || {
+                victim.it.count(0)?;
+                Ok((!stage.serves_several()?).then_some(()))
+            })
+        },
     })
 }
