@@ -50,7 +50,6 @@ pub const REASONS: &[(&str, Variant, &str)] = &[
         "ring buffers have a least size, and the warnings of devices without a driver are told",
     ),
     ("handles/defaults", Variant::Xdp, FALLS_BACK),
-    ("handles/inject", Variant::Xdp, SEES_OWN),
     (
         "handles/many",
         Variant::Xdp,
@@ -93,8 +92,6 @@ const WHOLE_FRAME: &str = "the tag is in the frame already when it is cut, and i
     the system's library cuts before it puts the tag back";
 const SENT_TAGS: &str = "filters see the first tag of a sent packet beside it too, whoever put it \
     there; they run on sent packets in the reader, and what they reject was received";
-const SEES_OWN: &str = "packets that the handle sends are among those that the host sends; \
-    a packet socket does not get its own";
 const NO_SOCKET: &str = "pcap_fileno() is an epoll descriptor, and no socket: packets do not come \
     by one";
 const NO_BLOCKS: &str = "there are no blocks: packets can be read as soon as they are there";

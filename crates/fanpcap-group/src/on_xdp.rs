@@ -132,7 +132,7 @@ impl OnXdp {
         Ok(berth.is_some())
     }
 
-    /// Directs a slot's packets into these rings.
+    /// Directs a slot's packets into these rings, but not what its member sends by `socket`.
     ///
     /// # Errors
     /// As [`GroupProgram::put`].
@@ -142,12 +142,13 @@ impl OnXdp {
         slot: Slot,
         rings: &MemberRings,
         snaplen: u32,
+        socket: u64,
     ) -> io::Result<()> {
         let before = self.counted_in(slot);
         for (at, count) in (before_at(slot)..).zip(before) {
             table.set(at, count);
         }
-        self.program.put(slot.0, rings, snaplen)
+        self.program.put(slot.0, rings, snaplen, socket)
     }
 
     /// What was counted for the member in a slot since it came.

@@ -77,11 +77,13 @@ pub(crate) mod row {
     pub(crate) const SNAPLEN: i16 = 8;
     /// 32 bits: which of the application's filters the slot has; 0: none.
     pub(crate) const FILTER: i16 = 12;
+    /// 64 bits: the member's socket, by `SO_COOKIE`. The member does not get what it sends by that.
+    pub(crate) const SOCKET: i16 = 16;
     /// 64 bits: records written.
     pub(crate) const PRODUCED: i16 = 64;
     /// 64 bits: packets for which the ring had no room.
     pub(crate) const DROPPED: i16 = 72;
-    /// 64 bits: packets that the slot's filter rejected.
+    /// 64 bits: packets that the slot's filter rejected, or that its member has sent itself.
     pub(crate) const UNWANTED: i16 = 80;
 }
 

@@ -137,14 +137,16 @@ impl GroupProgram {
 
     /// Directs the slot's packets into `rings` from now on, up to `snaplen` bytes of each,
     /// unfiltered. The first packet wakes the reader. When this returns, nothing comes into the
-    /// rings that the slot had before.
+    /// rings that the slot had before. What the host sends by the member's own `socket`
+    /// (`SO_COOKIE`) is not the slot's, as with packet sockets.
     ///
     /// # Errors
     /// Those of bpf(2). The slot may then take nothing.
-    pub fn put(&self, slot: u8, rings: &MemberRings, snaplen: u32) -> io::Result<()> {
+    pub fn put(&self, slot: u8, rings: &MemberRings, snaplen: u32, socket: u64) -> io::Result<()> {
         self.rows.of(slot).for_each(|row| {
             row.set_snaplen(0);
             row.set_filter(0);
+            row.set_socket(socket);
         });
         let fds = rings.for_lanes(self.lanes());
         self.rings.put(self.first(slot), &fds)?;

@@ -14,7 +14,7 @@ pub struct SlotCounts {
     pub produced: u64,
     /// Packets for which a ring had no room.
     pub dropped: u64,
-    /// Packets that the slot's filter rejected.
+    /// Packets that the slot's filter rejected, or that its member has sent itself.
     pub unwanted: u64,
 }
 
@@ -137,6 +137,12 @@ impl<'a> Row<'a> {
     pub(crate) fn set_snaplen(&self, snaplen: u32) {
         if let Some(half) = self.half(row::SNAPLEN) {
             half.store(snaplen, Ordering::Release);
+        }
+    }
+
+    pub(crate) fn set_socket(&self, cookie: u64) {
+        if let Some(word) = self.word(row::SOCKET) {
+            word.store(cookie, Ordering::Release);
         }
     }
 

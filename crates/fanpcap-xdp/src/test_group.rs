@@ -34,7 +34,7 @@ impl Group {
     pub(crate) fn rings(&self, snaplen: u32) -> (MemberRings, Records) {
         let rings = MemberRings::create(snaplen, Some(0), self.program.lanes(), true).unwrap();
         let records = records(&rings);
-        self.program.put(0, &rings, snaplen).unwrap();
+        self.program.put(0, &rings, snaplen, 0).unwrap();
         (rings, records)
     }
 }
@@ -64,7 +64,7 @@ impl Dock {
     }
 }
 
-fn records(rings: &MemberRings) -> Records {
+pub(crate) fn records(rings: &MemberRings) -> Records {
     let link = LinkInfo {
         protocol: 0,
         ifindex: 7,

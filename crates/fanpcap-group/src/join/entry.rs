@@ -224,7 +224,7 @@ impl<'a> Entry<'a> {
                 early.rejections().join(rejects);
             }
             if let Some((on_xdp, asked, rings)) = &rings {
-                let put = on_xdp.put(table, slot, rings, asked.snaplen);
+                let put = on_xdp.put(table, slot, rings, asked.snaplen, cookie);
                 put.map_err(XdpError::Rings)?;
                 faults::step();
             }

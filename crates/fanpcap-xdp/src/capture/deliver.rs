@@ -71,6 +71,9 @@ impl Delivering {
         look_up(asm, ROWS, PLACE);
         asm.jump_if(If::Equal, R0, 0, ends.missed);
         asm.set(R7, R0);
+        if self.capture.side == Side::Sent {
+            sent::refuse_own(asm, ends.unwanted);
+        }
         look_up(asm, RINGS, PLACE);
         let no_ring = match self.capture.side {
             Side::Received => ends.missed,

@@ -3,9 +3,9 @@
 
 use super::{KEY, LEDGER, look_up};
 use crate::layout::record::{self, DATA};
-use crate::layout::{Lanes, ledger};
+use crate::layout::{Lanes, ledger, row};
 use fanpcap_bpf::assembler::{
-    Assembler, If, Label, Op, R0, R1, R2, R3, R4, R6, R8, R9, R10, Width,
+    Assembler, If, Label, Op, R0, R1, R2, R3, R4, R6, R7, R8, R9, R10, Width,
 };
 
 /// Bytes of a tag, and where it is in a frame.
@@ -29,6 +29,18 @@ pub(super) fn arrive(asm: &mut Assembler, lanes: Lanes) {
 pub(super) fn leave(asm: &mut Assembler) {
     asm.set(R0, TCX_NEXT);
     asm.exit();
+}
+
+/// Jumps if the slot's member has sent the packet itself: r6 is the context, r7 the slot's row.
+pub(super) fn refuse_own(asm: &mut Assembler, own: Label) {
+    let others = asm.label();
+    asm.set(R1, R6);
+    asm.call(GET_SOCKET_COOKIE);
+    // A packet that the host forwards has no socket.
+    asm.jump_if(If::Equal, R0, 0, others);
+    asm.load(Width::Double, R1, R7, row::SOCKET);
+    asm.jump_if(If::Equal, R0, R1, own);
+    asm.bind(others);
 }
 
 /// Puts the frame's length on the wire into r0.
@@ -109,4 +121,5 @@ const VLAN_PROTO: i16 = 28;
 // linux/bpf.h, enum tcx_action_base and enum bpf_func_id.
 const TCX_NEXT: i32 = -1;
 const SKB_LOAD_BYTES: i32 = 26;
+const GET_SOCKET_COOKIE: i32 = 46;
 const RINGBUF_DISCARD: i32 = 133;

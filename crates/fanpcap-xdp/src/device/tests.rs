@@ -3,10 +3,10 @@
 use super::*;
 use crate::program::GroupProgram;
 use crate::rings::MemberRings;
-use crate::test_group::{Group, frame, next};
+use crate::test_group::{Group, frame, next, records};
 use fanpcap_bpf::Instruction;
 use fanpcap_linux::netlink::link;
-use fanpcap_linux::packet::inject::Injector;
+use fanpcap_linux::packet::inject::{self, Injector};
 use fanpcap_linux::packet::{self, Address};
 use fanpcap_linux::process::netns;
 use fanpcap_ring::Records;
@@ -248,7 +248,7 @@ fn each_queue_has_its_lane() {
         let whole = MemberRings::create(96, None, lanes, false).unwrap();
         let shared = MemberRings::create(96, None, Lanes::for_queues(1), false).unwrap();
         for (rings, first) in [(&whole, 1), (&shared, 3)] {
-            group.program.put(0, rings, 96).unwrap();
+            group.program.put(0, rings, 96, 0).unwrap();
             (0..3).for_each(run);
             let produced = rings.map().unwrap();
             let produced = produced
@@ -286,7 +286,7 @@ fn packets_that_the_host_sends_are_captured_with_their_tags() {
         assert!(group.program.sees_sent());
         device.serve(&[(0, program(&group))]).unwrap();
         let quiet = MemberRings::create(300, None, group.program.lanes(), false).unwrap();
-        group.program.put(0, &quiet, 300).unwrap();
+        group.program.put(0, &quiet, 300, 0).unwrap();
         let sender = Injector::open("vb").unwrap();
         let far = Injector::open("va").unwrap();
         sender.send(&frame(60)).unwrap();
@@ -331,5 +331,36 @@ fn packets_that_the_host_sends_are_captured_with_their_tags() {
         std::thread::sleep(Duration::from_millis(50));
         sender.send(&frame(60)).unwrap();
         assert!(frames(&mut records).is_empty());
+    });
+}
+
+#[test]
+#[ignore = "needs root: eBPF, a network namespace, tcx (Linux 6.6)"]
+fn a_member_does_not_get_what_it_sends_itself() {
+    on_pair(|index| {
+        let device = Device::take_over(index).unwrap();
+        let group = Group::of("main = steer_flow", Lanes::of_device(index), device.maps());
+        let rings = MemberRings::create(96, None, group.program.lanes(), true).unwrap();
+        let mut records = records(&rings);
+        let own = packet::open().unwrap();
+        let address = Address {
+            ifindex: index,
+            protocol: 0,
+        };
+        packet::bind(own.as_fd(), address).unwrap();
+        let cookie = packet::cookie(own.as_fd()).unwrap();
+        group.program.put(0, &rings, 96, cookie).unwrap();
+        let other = Injector::open("vb").unwrap();
+        for len in [60, 61, 62] {
+            inject::send(own.as_fd(), &frame(len)).unwrap();
+            other.send(&frame(len)).unwrap();
+        }
+        let mut found = Vec::new();
+        await_for("the other's", || {
+            found.extend(frames(&mut records).into_iter().map(|(_, len, _)| len));
+            found.len() >= 3
+        });
+        assert_eq!(found, [60, 61, 62]);
+        assert_eq!(group.program.slot_counts(0).unwanted, 3);
     });
 }

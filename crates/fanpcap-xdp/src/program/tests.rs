@@ -75,7 +75,7 @@ fn a_packet_for_several_members_is_offered_once() {
     }
     let rings = [0, 7].map(|slot| {
         let rings = MemberRings::create(96, None, group.program.lanes(), false).unwrap();
-        group.program.put(slot, &rings, 96).unwrap();
+        group.program.put(slot, &rings, 96, 0).unwrap();
         rings
     });
     group.run(&frame(60), 5);
@@ -172,7 +172,7 @@ fn another_process_has_it_by_its_descriptors() {
     let rings = MemberRings::create(96, None, other.lanes(), false).unwrap();
     let copies = rings.descriptors().iter().map(own).collect();
     let rings = MemberRings::open(copies, other.lanes()).unwrap();
-    other.put(0, &rings, 96).unwrap();
+    other.put(0, &rings, 96, 0).unwrap();
     group.run(&frame(60), 2);
     assert_eq!(other.slot_counts(0).produced, 2);
     assert_eq!(other.group_counts().offered, 2);
@@ -189,14 +189,14 @@ fn rings_for_fewer_queues_serve_all_lanes() {
     let group = group("main = steer_flow", Lanes::for_queues(4));
     let rings = MemberRings::create(96, None, Lanes::for_queues(1), true).unwrap();
     assert_eq!(rings.descriptors().len(), 2);
-    group.program.put(0, &rings, 96).unwrap();
+    group.program.put(0, &rings, 96, 0).unwrap();
     let copies = rings
         .descriptors()
         .into_iter()
         .map(|fd| fd.try_clone_to_owned().unwrap());
     let others = MemberRings::open(copies.collect(), group.program.lanes()).unwrap();
     assert_eq!(others.len(), rings.len());
-    group.program.put(7, &others, 96).unwrap();
+    group.program.put(7, &others, 96, 0).unwrap();
     group.program.take_away(7).unwrap();
 }
 
