@@ -62,7 +62,8 @@ pub const REASONS: &[(&str, Variant, &str)] = &[
     (
         "handles/unprivileged",
         Variant::Xdp,
-        "without CAP_BPF a filter runs in the reader, and the packets that it rejects were received",
+        "without CAP_BPF a filter runs in the reader, \
+         and the packets that it rejects were received",
     ),
     ("reading/blocks", Variant::Xdp, NO_BLOCKS),
     ("reading/breakloop", Variant::Xdp, BROKEN_BEFORE),
@@ -71,7 +72,8 @@ pub const REASONS: &[(&str, Variant, &str)] = &[
     (
         "reading/selectable",
         Variant::Xdp,
-        "the descriptor is readable once after activation: the first read looks after the handle's group",
+        "the descriptor is readable once after activation: \
+         the first read looks after the handle's group",
     ),
     (
         "reading/stalled",

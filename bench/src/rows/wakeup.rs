@@ -89,7 +89,8 @@ const fn beside(what: &'static str, by: &'static Latency) -> Goal {
 
 pub(super) const WAKEUP: Row = Row {
     name: "wakeup",
-    what: "age of single packets on the XDP engine: blocking, polling the descriptor, immediate mode",
+    what: "age of single packets on the XDP engine: \
+           blocking, polling the descriptor, immediate mode",
     goals: &[
         bounded("10/s, blocking, p99 in us", &BLOCKING_RARE),
         bounded("1000/s, blocking, p99 in us", &BLOCKING_SLOW),

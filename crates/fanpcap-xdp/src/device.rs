@@ -62,10 +62,8 @@ impl Device {
             stamp: stamp.as_fd(),
             programs: programs.as_fd(),
         };
-        // Older kernels don't know the flag with which XDP programs are loaded.
-        let is_old = |error: &LoadError| matches!(error, LoadError::Refused(it) if it.error.raw_os_error() == Some(EINVAL));
         let nobody = maps.load_root(0, None).map_err(|error| {
-            if is_old(&error) {
+            if is_of_old_kernel(&error) {
                 Unavailable::Kernel
             } else {
                 Unavailable::Load(error)
@@ -313,6 +311,14 @@ fn refused(ifindex: u32, error: io::Error) -> Unavailable {
         _ if interface::name(ifindex).is_none() => Unavailable::Device(error),
         _ => Unavailable::Driver(error),
     }
+}
+
+/// Kernels before Linux 5.18 don't know the flag with which XDP programs are loaded.
+fn is_of_old_kernel(error: &LoadError) -> bool {
+    let LoadError::Refused(refused) = error else {
+        return false;
+    };
+    refused.error.raw_os_error() == Some(EINVAL)
 }
 
 fn io_error(error: LoadError) -> io::Error {

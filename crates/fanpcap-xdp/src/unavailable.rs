@@ -48,18 +48,21 @@ impl fmt::Display for Unavailable {
             ),
             Self::TakesVlanTags(device) => write!(
                 f,
-                "the device takes VLAN tags out of frames: 'ethtool -K {device} rxvlan off' leaves them there"
+                "the device takes VLAN tags out of frames: \
+                 'ethtool -K {device} rxvlan off' leaves them there"
             ),
             Self::Foreign { name, id } => {
                 let name = name.as_deref().unwrap_or("a BPF program");
                 write!(
                     f,
-                    "the device has another XDP program already, {name} (id {id}), and can have only one"
+                    "the device has another XDP program already, {name} (id {id}), \
+                     and can have only one"
                 )
             }
             Self::Driver(error) => write!(
                 f,
-                "the device's driver takes no XDP program (or not with this MTU, LRO or number of queues): {error}"
+                "the device's driver takes no XDP program \
+                 (or not with this MTU, LRO or number of queues): {error}"
             ),
             Self::Kernel => f.write_str("the kernel is older than Linux 5.18"),
             Self::Sent => f.write_str(

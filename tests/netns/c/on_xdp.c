@@ -1,4 +1,5 @@
-/* A program on vb that sends itself frames at va: on_xdp WHAT. Each prints one line, or why it fails. */
+/* A program on vb that sends itself frames at va: on_xdp WHAT. Each prints one line, or why it
+   fails. */
 #define _GNU_SOURCE
 #include "wires.h"
 #include <errno.h>
@@ -120,7 +121,8 @@ static void nonblock(pcap_t *p)
 
 static void inject(pcap_t *p)
 {
-	unsigned char frame[SMALLEST] = { 2, 0, 0, 0, 0, 0x0a, 2, 0, 0, 0, 0, 0x0b, 0x88, 0xb5 }, got[2048];
+	unsigned char frame[SMALLEST] = { 2, 0, 0, 0, 0, 0x0a, 2, 0, 0, 0, 0, 0x0b, 0x88, 0xb5 };
+	unsigned char got[2048];
 	struct sockaddr_ll from, to = { .sll_family = AF_PACKET, .sll_protocol = htons(3),
 					.sll_ifindex = (int)if_nametoindex("va") };
 	socklen_t len = sizeof(from);
@@ -177,7 +179,8 @@ static void counted(pcap_t *p)
 	found = read_all(p, MANY);
 	if (pcap_stats(p, &stat) != 0)
 		fail("pcap_stats", pcap_geterr(p));
-	printf("%u received before, %u read, %u received, %u dropped\n", before, found, stat.ps_recv, stat.ps_drop);
+	printf("%u received before, %u read, %u received, %u dropped\n", before, found, stat.ps_recv,
+	       stat.ps_drop);
 }
 
 static void full(pcap_t *p)
@@ -245,7 +248,8 @@ static void look(u_char *user, const struct pcap_pkthdr *header, const u_char *b
 {
 	struct seen *seen = (struct seen *)user;
 	struct timespec time;
-	double at = (double)header->ts.tv_sec + (double)header->ts.tv_usec / (seen->is_nano ? 1e9 : 1e6), here;
+	double at = (double)header->ts.tv_sec + (double)header->ts.tv_usec / (seen->is_nano ? 1e9 : 1e6);
+	double here;
 
 	clock_gettime(CLOCK_REALTIME, &time);
 	here = (double)time.tv_sec + (double)time.tv_nsec / 1e9;
@@ -380,7 +384,8 @@ static void forked(void)
 	printf("%u packets\n", found);
 }
 
-/* Parent and child both read what comes: each packet is had by one of them at least. Then the parent alone. */
+/* Parent and child both read what comes: each packet is had by one of them at least. Then the
+   parent alone. */
 static void both(pcap_t *p)
 {
 	unsigned sent = 0, found = 0, childs;

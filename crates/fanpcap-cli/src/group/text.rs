@@ -133,8 +133,10 @@ fn ledger(ledger: &Offered) -> String {
     } = ledger;
     format!(
         "offered {} ago: {offered_packets_total} packets ({in_rings_packets_total} in rings, \
-         {filtered_packets_total} rejected by members' filters, {ring_full_packets_total} for full rings, \
-         {steered_nowhere_packets_total} dropped by the program, {no_member_packets_total} without a member)",
+         {filtered_packets_total} rejected by members' filters, \
+         {ring_full_packets_total} for full rings, \
+         {steered_nowhere_packets_total} dropped by the program, \
+         {no_member_packets_total} without a member)",
         age(*seconds_ago)
     )
 }

@@ -34,16 +34,22 @@ const USAGE: &str = "fanpcap lang explain [OPTIONS] <FILE | -e TEXT | --mode MOD
 
 const SECTIONS: &str = "\
 What it says:
-  Definitions have their types as in fanpcap-lang(7). One with parameters is put in where it is named; its type is as its body uses them, \
-`any` where that does not tell.
-  A fan-out group of the kernel's runs a program in two parts: the group's program decides which member gets a packet, and can't drop; \
-each member's own filter decides whether the packet is kept, and counts. Each is shown in the language, as it is left when the other is taken out: \
-a steering function in the filter drops what has no such thing to be steered by. A program that never drops and counts nothing has no filter.
-  The XDP engine runs a program whole, in one BPF program for the group. Where it gives a packet to one member, a group of the kernel's would \
-give it to the same. What is shown is without the stamp and the copy into the member's ring, which cost the same for each program.
-  Time is that of a run in the kernel on this machine (BPF_PROG_TEST_RUN, the median of several), for one packet of each kind, with nothing \
-else at work on it; some nanoseconds of it are the trial's own, as a program shows that does nothing. Without the capability to load programs it is an estimate from the number of instructions: rough, by what others took.
-  Instructions and maps are those of eBPF; verified is how many instructions the kernel's verifier went through, of the million that it takes at most.";
+  Definitions have their types as in fanpcap-lang(7). One with parameters is put in where it is \
+named; its type is as its body uses them, `any` where that does not tell.
+  A fan-out group of the kernel's runs a program in two parts: the group's program decides which \
+member gets a packet, and can't drop; each member's own filter decides whether the packet is kept, \
+and counts. Each is shown in the language, as it is left when the other is taken out: a steering \
+function in the filter drops what has no such thing to be steered by. A program that never drops \
+and counts nothing has no filter.
+  The XDP engine runs a program whole, in one BPF program for the group. Where it gives a packet \
+to one member, a group of the kernel's would give it to the same. What is shown is without the \
+stamp and the copy into the member's ring, which cost the same for each program.
+  Time is that of a run in the kernel on this machine (BPF_PROG_TEST_RUN, the median of several), \
+for one packet of each kind, with nothing else at work on it; some nanoseconds of it are the \
+trial's own, as a program shows that does nothing. Without the capability to load programs it is \
+an estimate from the number of instructions: rough, by what others took.
+  Instructions and maps are those of eBPF; verified is how many instructions the kernel's verifier \
+went through, of the million that it takes at most.";
 
 /// Runs `fanpcap lang explain`.
 pub(super) fn run(arguments: &Arguments) -> Result<ExitCode> {

@@ -87,7 +87,8 @@ impl fmt::Display for XdpError {
             ),
             Self::Unsteered { group, mode } => write!(
                 f,
-                "fan-out group {group} can't run mode {mode} on engine xdp: use flow or a steering program",
+                "fan-out group {group} can't run mode {mode} on engine xdp: \
+                 use flow or a steering program",
             ),
             Self::Unreachable { device, reasons } => write!(
                 f,
