@@ -3,7 +3,7 @@
 
 use crate::door::Knock;
 use crate::page::{GroupDir, MemberId};
-use crate::record::{DESCRIPTORS, Record, WITH_DOCK};
+use crate::record::{DESCRIPTORS, Record};
 use fanpcap_config::report::harmless_text;
 use fanpcap_linux::process::pidfd::Process;
 use std::io;
@@ -35,7 +35,7 @@ pub(crate) fn search<T>(
         for (group_dir, knock) in groups.iter().zip(&mut knocks) {
             let pages = group_dir.pages().into_iter();
             let moored: Vec<Record> = pages
-                .filter(|(member, record)| *member != own && has_dock(record))
+                .filter(|(member, record)| *member != own && record.is_on_xdp())
                 .map(|(_, record)| record)
                 .collect();
             for record in &moored {
@@ -64,11 +64,6 @@ pub(crate) fn search<T>(
             Some(_) => std::thread::sleep(STEP),
         }
     }
-}
-
-fn has_dock(record: &Record) -> bool {
-    let shared = record.shared.as_ref();
-    shared.is_some_and(|numbers| numbers.len() == WITH_DOCK)
 }
 
 /// Duplicates of the ends that a member's page shows.

@@ -52,7 +52,7 @@ pub(crate) fn inherit(
 impl Estate {
     /// The member's last counters, which include what the kernel has counted since the member asked
     /// last. Writes them on the member's page too, and lets go of its socket.
-    fn epitaph(self, shared: &Shared) -> Gone {
+    pub(crate) fn epitaph(self, shared: &Shared) -> Gone {
         let has_counted = self.count_last(shared);
         epitaph::end(&self.words);
         let word = |at: usize| self.words[at].get();

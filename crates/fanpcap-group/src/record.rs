@@ -139,6 +139,12 @@ pub struct Record {
 }
 
 impl Record {
+    /// Whether the XDP engine fills the member's rings: the group has a dock.
+    pub fn is_on_xdp(&self) -> bool {
+        let shared = self.shared.as_ref();
+        shared.is_some_and(|numbers| numbers.len() == WITH_DOCK)
+    }
+
     /// The title of the group's steering program, if it has one.
     pub fn title(&self) -> Option<&str> {
         self.steering.as_ref().map(|running| running.title.as_str())

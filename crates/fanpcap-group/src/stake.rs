@@ -1,6 +1,7 @@
 //! A member's stake in a steered group: its slot and its lifeline, and what its reader does for the
 //! others.
 
+use crate::estate::Estate;
 use crate::ground::Kernel;
 use crate::group_stats::Departed;
 use crate::heir::{self, ReadOut};
@@ -11,7 +12,7 @@ use crate::record::MemberCounters;
 use crate::shared::Shared;
 use crate::slots::{self, Ground, Slots};
 use crate::steered::SteerError;
-use crate::table::{Ledger, State};
+use crate::table::{Ledger, Row, State};
 use crate::turn::{GroupLock, Turn};
 use fanpcap_buckets::Slot;
 use fanpcap_linux::wait::clock;
@@ -172,6 +173,27 @@ impl Stake {
             let mut kernel = Kernel::<Infallible>::of(&self.shared);
             // Best effort: if it fails, others notice later.
             let _ = self.slots(&mut kernel).depart(self.cookie);
+            self.count_alone();
+        }
+    }
+
+    /// Writes the last counters of a member that departs on its page, if the XDP engine has counted
+    /// for it and no other member is left: the counters go with the group. Nothing comes to its slot
+    /// any more, unless a successor is awaited.
+    fn count_alone(&self) {
+        let Some(on_xdp) = &self.shared.on_xdp else {
+            return;
+        };
+        let may_get =
+            |row: Row| matches!(row.state, State::Live | State::Newcomer | State::Awaited);
+        let table = self.shared.table();
+        let slot = table.slot_of(self.cookie);
+        let slot = slot.filter(|_| !table.rows().any(|(_, row)| may_get(row)));
+        let estate = Estate::of(&self.shared, self.cookie);
+        if let Some((slot, estate)) = slot.zip(estate) {
+            on_xdp.program().set_snaplen(slot.0, 0);
+            let _ = Kernel::<Infallible>::of(&self.shared).settle();
+            let _ = estate.epitaph(&self.shared);
         }
     }
 

@@ -170,7 +170,7 @@ impl Summary {
             Some(at_most) => {
                 let _ = writeln!(
                     text,
-                    "at most {at_most} packets are in no figure: they came while a copy joined the group or set its filter, or to a copy that ended as it joined"
+                    "at most {at_most} packets are in no figure: they came while a copy joined the group or set its filter, or to a copy that ended as it joined, or was killed as the last one on the XDP engine"
                 );
             }
             None => text.push_str(

@@ -55,6 +55,36 @@ fn figures_never_leave_out_handles_that_live_for_a_moment() {
     .unwrap();
 }
 
+/// Nobody reads its ring, and the counters of the engine go with it.
+#[test]
+#[ignore = "needs root: eBPF, packet sockets in a namespace"]
+fn what_the_last_copy_on_xdp_leaves_when_it_is_killed_is_within_the_bound() {
+    on_wire(|injector| {
+        let (group, device) = (GROUP.to_string(), format!("xdp:{FAR}"));
+        let options = ["-n", "1", "--group", &group, "--cpus", "none"];
+        let command = [
+            "tcpdump", "-n", "-Z", "root", "-i", &device, "-w", "%i.pcap",
+        ];
+        let running = Running::start(&options, &command)?;
+        member::wait_for_members(GROUP, 1)?;
+        running.wait_until_says("tcpdump: listening", 1)?;
+        let copy = running.copy(0)?;
+        member::signal(copy, "STOP")?;
+        injector.send_all(&frames(200)?)?;
+        member::signal(copy, "KILL")?;
+        let ended = running.wait()?;
+        let summary = ended.summary();
+        let of = |name: &str| summary["total"][name].as_u64().unwrap_or(0);
+        let told = of("received") + of("uncounted_at_most");
+        ensure!(
+            told >= 200 && !ended.said().contains("packet sockets"),
+            "{summary:#}"
+        );
+        Ok(())
+    })
+    .unwrap();
+}
+
 #[test]
 #[ignore = "needs root: packet sockets in a namespace"]
 fn a_foreign_member_of_the_group_is_told() {

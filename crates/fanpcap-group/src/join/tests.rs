@@ -2,6 +2,7 @@
 //! what is left when all are gone.
 
 use super::*;
+use crate::page::{GroupDir, HeldPage};
 use crate::stake::Stake;
 use crate::view::GroupTable;
 use fanpcap_config::fanout::Script;
@@ -378,5 +379,37 @@ fn a_group_whose_program_was_detached_takes_no_newcomer_and_others_get_the_devic
         assert_eq!(await_frames(&mut all, 20), [20]);
         drop(all);
         await_for("the kernel frees all", || !has_program(ifindex));
+    });
+}
+
+#[test]
+#[ignore = "needs root: eBPF, a network namespace"]
+fn the_last_member_that_departs_leaves_its_last_counters() {
+    on_pair(|ifindex| {
+        let flow = membership(Group::Number(7), "main = steer_flow");
+        let both = [(); 2].map(|()| join_on_xdp(ifindex, &flow).unwrap());
+        await_shares(&both);
+        let group_dir = GroupDir::of(ifindex, 7).unwrap();
+        let page = |reader: &Reader| {
+            let id = reader.member.identity().id();
+            group_dir.hold(std::process::id(), id).unwrap()
+        };
+        let pages = both.each_ref().map(page);
+        send(40);
+        let [first, last] = both;
+        let given = |reader: &Reader| {
+            let counted = reader.stake().counted().unwrap();
+            counted.received
+        };
+        await_for("all frames", || given(&first) + given(&last) >= 40);
+        let is_final = |page: &HeldPage| page.epitaph().unwrap().is_final;
+        first.member.depart();
+        assert!(!is_final(&pages[0]), "the other one reads its ring");
+        last.member.depart();
+        assert!(is_final(&pages[1]));
+        let before = given(&last);
+        assert_eq!(pages[1].record().unwrap().counters.received, before);
+        send(40);
+        assert_eq!(given(&last), before, "nothing comes any more");
     });
 }

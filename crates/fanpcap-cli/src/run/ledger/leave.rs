@@ -49,10 +49,10 @@ impl Ledger {
         self.end_absences(&[]);
     }
 
-    /// The account of a member that died while its counters were read. Packets that the kernel
-    /// counted since the reading before may be in no figure.
+    /// The account of a member whose last counters may be lost. Packets that were counted since the
+    /// reading before are in no figure then.
     pub(super) fn with_lost_reading(&self, account: Account, member: &Member) -> Account {
-        let Some(read_ns) = member.died_reading() else {
+        let Some(read_ns) = member.lost_since() else {
             return account;
         };
         let ifindex = member.ifindex();

@@ -170,9 +170,15 @@ impl Member {
             .is_some_and(|since| since.elapsed() < LEAVES_WITHIN)
     }
 
-    /// Time of the last complete reading, if the member died during a later one.
-    pub(super) fn died_reading(&self) -> Option<u64> {
-        self.page.died_reading().then_some(self.record.read_ns)
+    /// Time of the last complete reading, if what was counted since is lost: the member died during
+    /// a later one. Or the XDP engine counted for it, whose counters go with the group's last
+    /// member, and nobody has written the last ones on its page.
+    pub(super) fn lost_since(&self) -> Option<u64> {
+        let has_lost = match self.record.is_on_xdp() {
+            true => !self.epitaph().is_final,
+            false => self.page.died_reading(),
+        };
+        has_lost.then_some(self.record.read_ns)
     }
 
     /// The account by the member page.
