@@ -24,7 +24,13 @@ fn within(test: impl FnOnce() -> Result<()> + Send) -> Result<()> {
         for base in ["/run", "/dev/shm"] {
             let number = fanpcap_linux::process::netns::inode()?.to_string();
             let journals = PathBuf::from(base).join("fanpcap/tune").join(number);
-            let _ = fs::remove_dir_all(journals);
+            let is_left = journals.exists();
+            let _ = fs::remove_dir_all(&journals);
+            ensure!(
+                result.is_err() || !is_left,
+                "{} is left",
+                journals.display()
+            );
         }
         result?;
         said(&restored?, true)?;

@@ -17,7 +17,7 @@ use std::fmt;
 #[derive(Debug)]
 pub struct Journal {
     place: Place,
-    _turn: Turn,
+    turn: Turn,
     content: Content,
 }
 
@@ -85,6 +85,14 @@ impl Journal {
     /// # Errors
     /// [`JournalError`].
     pub fn open(device: &Device) -> Result<Self, JournalError> {
+        // Another process may remove the directory, empty as it is, before a file is in it.
+        let is_removed = |error: &JournalError| error.errno() == ENOENT;
+        for _ in 1..ATTEMPTS {
+            match Self::at(Place::of(device)?) {
+                Err(error) if is_removed(&error) => {}
+                opened => return opened,
+            }
+        }
         Self::at(Place::of(device)?)
     }
 
@@ -101,7 +109,7 @@ impl Journal {
         }
         Ok(Self {
             place,
-            _turn: turn,
+            turn,
             content,
         })
     }
@@ -317,6 +325,14 @@ impl Journal {
     }
 }
 
+impl Drop for Journal {
+    fn drop(&mut self) {
+        if self.content.changes.is_empty() {
+            self.place.tidy(&self.turn);
+        }
+    }
+}
+
 impl Change {
     fn new(knob: Knob, old: String, new: String) -> Self {
         Self {
@@ -394,6 +410,10 @@ impl fmt::Display for SetError {
 
 impl std::error::Error for SetError {}
 
+/// How often to make the directory.
+const ATTEMPTS: u32 = 8;
+
+const ENOENT: i32 = 2;
 const EBUSY: i32 = 16;
 
 /// A test ends the process here.

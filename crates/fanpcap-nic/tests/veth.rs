@@ -130,7 +130,8 @@ fn a_device_of_the_same_name_and_index_outside_is_not_touched() -> Result<()> {
 fn a_journal_that_others_could_have_written_is_not_used() -> Result<()> {
     use std::os::unix::fs::PermissionsExt;
     within(|device| {
-        drop(Journal::open(device)?);
+        // An owner keeps the directory.
+        let _hold = Journal::open(device)?.hold()?;
         let place = place()?;
         let tune = place.parent().context("no parent")?;
         assert_eq!(tune.metadata()?.permissions().mode() & 0o777, 0o700);

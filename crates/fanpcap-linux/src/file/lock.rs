@@ -23,7 +23,7 @@ pub fn try_take(file: &File) -> io::Result<bool> {
 /// # Errors
 /// As [`try_take`].
 pub fn try_take_byte(file: &File, byte: u32) -> io::Result<bool> {
-    match lock(file, libc::F_OFD_SETLK, libc::F_WRLCK, byte) {
+    match lock(file, libc::F_OFD_SETLK, libc::F_WRLCK, byte, 1) {
         Ok(_) => Ok(true),
         Err(error) if error.kind() == io::ErrorKind::WouldBlock => Ok(false),
         Err(error) => Err(error),
@@ -44,7 +44,17 @@ pub fn is_taken(file: &File) -> io::Result<bool> {
 /// # Errors
 /// The error of fcntl(2).
 pub fn is_byte_taken(file: &File, byte: u32) -> io::Result<bool> {
-    let found = lock(file, libc::F_OFD_GETLK, libc::F_RDLCK, byte)?;
+    let found = lock(file, libc::F_OFD_GETLK, libc::F_RDLCK, byte, 1)?;
+    Ok(i32::from(found.l_type) != libc::F_UNLCK)
+}
+
+/// Whether another open file description has the lock of any byte from this one on.
+///
+/// # Errors
+/// The error of fcntl(2).
+pub fn is_any_taken(file: &File, from: u32) -> io::Result<bool> {
+    // A length of 0 stands for all bytes.
+    let found = lock(file, libc::F_OFD_GETLK, libc::F_RDLCK, from, 0)?;
     Ok(i32::from(found.l_type) != libc::F_UNLCK)
 }
 
@@ -53,16 +63,16 @@ pub fn is_byte_taken(file: &File, byte: u32) -> io::Result<bool> {
 /// # Errors
 /// The error of fcntl(2).
 pub fn release_byte(file: &File, byte: u32) -> io::Result<()> {
-    lock(file, libc::F_OFD_SETLK, libc::F_UNLCK, byte).map(drop)
+    lock(file, libc::F_OFD_SETLK, libc::F_UNLCK, byte, 1).map(drop)
 }
 
-fn lock(file: &File, command: i32, kind: i32, byte: u32) -> io::Result<libc::flock> {
+fn lock(file: &File, command: i32, kind: i32, byte: u32, len: i64) -> io::Result<libc::flock> {
     let narrow = |number: i32| libc::c_short::try_from(number).map_err(io::Error::other);
     let mut lock = libc::flock {
         l_type: narrow(kind)?,
         l_whence: narrow(libc::SEEK_SET)?,
         l_start: byte.into(),
-        l_len: 1,
+        l_len: len,
         l_pid: 0,
     };
     // SAFETY: a live struct flock, which is what these commands read and write; the descriptor is
@@ -107,7 +117,7 @@ mod tests {
         assert!(!is_taken(&stranger).unwrap());
         let refused = try_take(&stranger).unwrap_err();
         assert_eq!(refused.raw_os_error(), Some(libc::EBADF));
-        lock(&stranger, libc::F_OFD_SETLK, libc::F_RDLCK, 0).unwrap();
+        lock(&stranger, libc::F_OFD_SETLK, libc::F_RDLCK, 0, 1).unwrap();
         // SAFETY: takes plain numbers; the descriptor is open.
         let flock = unsafe { libc::flock(stranger.as_raw_fd(), libc::LOCK_EX | libc::LOCK_NB) };
         assert_eq!(flock, 0);

@@ -13,8 +13,9 @@ use fanpcap_linux::file::directory::{Access, Directory};
 use fanpcap_linux::file::{lock, shared};
 use fanpcap_linux::process::netns;
 use std::ffi::{OsStr, OsString};
-use std::fs::File;
+use std::fs::{self, File};
 use std::io::{self, Read, Write};
+use std::os::unix::fs::MetadataExt;
 use std::path::PathBuf;
 use std::thread;
 use std::time::Duration;
@@ -36,6 +37,8 @@ pub enum JournalError {
 pub struct Place {
     directory: Directory,
     path: PathBuf,
+    /// Whether the directory is removed when nothing is in it.
+    is_own: bool,
     ifindex: u32,
     pub(super) about: About,
 }
@@ -82,13 +85,18 @@ impl Place {
             address: device.address.clone(),
             driver: device.driver.clone(),
         };
-        Ok(Self::below(found, device.ifindex, about))
+        let place = Self::below(found, device.ifindex, about);
+        Ok(Self {
+            is_own: true,
+            ..place
+        })
     }
 
     pub(super) fn below(found: (Directory, PathBuf), ifindex: u32, about: About) -> Self {
         Self {
             directory: found.0,
             path: found.1,
+            is_own: false,
             ifindex,
             about,
         }
@@ -96,18 +104,43 @@ impl Place {
 
     /// Waits for the right to change the device.
     pub(super) fn take(&self) -> Result<Turn, JournalError> {
-        let file = self.locks()?;
+        let mut file = self.locks()?;
         for _ in 0..PATIENCE {
-            if lock::try_take_byte(&file, TURN).map_err(JournalError::System)? {
+            if !lock::try_take_byte(&file, TURN).map_err(JournalError::System)? {
+                thread::sleep(Duration::from_millis(LOOK_MS));
+            } else if self.is_there(&file) {
                 return Ok(Turn(file));
+            } else {
+                file = self.locks()?;
             }
-            thread::sleep(Duration::from_millis(LOOK_MS));
         }
         Err(JournalError::Busy)
     }
 
+    fn lock_name(&self) -> String {
+        format!("{}.lock", self.ifindex)
+    }
+
+    /// Whether the lock file is still the one of that name, and not removed by `tidy`.
+    fn is_there(&self, file: &File) -> bool {
+        let named = self.directory.about(OsStr::new(&self.lock_name()));
+        let both = named.and_then(|named| Ok((named.ino(), file.metadata()?.ino())));
+        both.is_ok_and(|(named, own)| named == own)
+    }
+
+    /// Removes the lock file, and the directory with the last one, unless an owner has a lock.
+    pub(super) fn tidy(&self, turn: &Turn) {
+        if !lock::is_any_taken(&turn.0, TURN + 1).unwrap_or(true) {
+            let _ = self.directory.remove_file(OsStr::new(&self.lock_name()));
+        }
+        if self.is_own {
+            // Fails while there are other files in it.
+            let _ = fs::remove_dir(&self.path);
+        }
+    }
+
     fn locks(&self) -> Result<File, JournalError> {
-        let name = format!("{}.lock", self.ifindex);
+        let name = self.lock_name();
         let file = self.directory.file(OsStr::new(&name), Access::Make);
         let file = file.and_then(|file| file.ok_or_else(|| io::ErrorKind::InvalidData.into()));
         file.map_err(JournalError::System)
@@ -190,6 +223,10 @@ pub fn journals() -> Result<Vec<u32>, JournalError> {
     let found = root::private_directory(TUNE, &netns).map_err(JournalError::System)?;
     let number = |name: OsString| name.to_str()?.strip_suffix(".journal")?.parse().ok();
     let mut numbers: Vec<u32> = found.0.names().filter_map(number).collect();
+    if numbers.is_empty() {
+        // Fails while there are files in it.
+        let _ = fs::remove_dir(&found.1);
+    }
     numbers.sort_unstable();
     Ok(numbers)
 }
@@ -202,8 +239,10 @@ pub fn forget(ifindex: u32) -> Result<(), JournalError> {
     let netns = netns::inode().map_err(JournalError::System)?.to_string();
     let found = root::private_directory(TUNE, &netns).map_err(JournalError::System)?;
     let place = Place::below(found, ifindex, About::default());
-    let _turn = place.take()?;
-    place.write(&Content::default())
+    let turn = place.take()?;
+    let written = place.write(&Content::default());
+    place.tidy(&turn);
+    written
 }
 
 impl Turn {

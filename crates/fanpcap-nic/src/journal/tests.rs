@@ -332,6 +332,27 @@ fn another_device_with_the_same_index_gets_nothing_back() {
 }
 
 #[test]
+fn nothing_is_left_behind_and_an_owner_without_changes_keeps_its_lock() {
+    let scene = Scene::new();
+    let has_locks = || scene.scratch.file("4.lock").exists();
+    drop(scene.open());
+    assert!(!has_locks());
+    let journal = scene.open();
+    let hold = journal.hold().unwrap();
+    drop(journal);
+    assert!(has_locks());
+    let mut journal = scene.open();
+    let wish = Wish::While(&hold);
+    journal
+        .set(&scene.fake, wish, &Knob::Channels, "combined=2")
+        .unwrap();
+    drop(journal);
+    assert!(scene.open().recover(&scene.fake).is_empty(), "it lives");
+    assert_eq!(scene.release(hold).len(), 1);
+    assert!(!has_locks() && !scene.has_journal());
+}
+
+#[test]
 fn a_journal_that_cant_be_read_stops_all_changes() {
     let scene = Scene::new();
     std::fs::write(scene.scratch.file("4.journal"), "fanpcap journal 7\n").unwrap();
