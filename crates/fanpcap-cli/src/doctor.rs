@@ -14,8 +14,10 @@ use crate::streams;
 mod finding;
 mod machine;
 mod privileges;
-mod device;
+mod sysfs;
 mod groups;
+mod nic;
+mod device;
 mod settings;
 mod library;
 mod facts;
@@ -93,11 +95,12 @@ mod tests {
     /// The manual's page of the findings.
     const PAGE: &str = include_str!("../../../docs/doctor.md");
 
-    const SOURCES: [&str; 6] = [
+    const SOURCES: [&str; 7] = [
         include_str!("doctor/machine.rs"),
         include_str!("doctor/privileges.rs"),
         include_str!("doctor/device.rs"),
         include_str!("doctor/groups.rs"),
+        include_str!("doctor/nic.rs"),
         include_str!("doctor/settings.rs"),
         include_str!("doctor/library.rs"),
     ];
@@ -116,6 +119,7 @@ mod tests {
         for source in SOURCES {
             let source = source.split("mod tests").next().unwrap_or_default();
             found.extend(behind(source, "name:").chain(behind(source, ".finding(")));
+            found.extend(behind(source, "finding(used,"));
         }
         found.sort_unstable();
         found.dedup();

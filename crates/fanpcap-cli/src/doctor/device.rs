@@ -1,12 +1,14 @@
 //! A device: whether packets reach it, what sees them before captures do, and on how many CPUs.
 
 use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use fanpcap_linux::bpf;
 use fanpcap_linux::netlink::link::{self, Link, xdp_mode};
 
 use super::finding::{Effect, Finding, word};
+use super::nic::{Nic, Use};
+use super::sysfs;
 
 /// Facts of a device.
 #[derive(Clone, Debug, Default)]
@@ -25,6 +27,8 @@ pub(super) struct Device {
     pub(super) cpus: usize,
     /// Several members share its packets, or the settings make them.
     pub(super) is_shared: bool,
+    /// Its driver.
+    pub(super) nic: Nic,
 }
 
 const IFF_UP: u32 = 1;
@@ -37,9 +41,11 @@ impl Device {
     pub(super) fn read(root: &Path, link: &Link, before: &Link, all: &[Link]) -> Self {
         let is_here = link.kind == "veth" && link.peer_namespace.is_none();
         let peer = link.peer.filter(|_| is_here);
+        let peer = peer.and_then(|peer| all.iter().find(|it| it.index == peer));
         let since = |count: fn(&Link) -> u64| count(link).saturating_sub(count(before));
         Self {
-            peer: peer.and_then(|peer| all.iter().find(|it| it.index == peer).cloned()),
+            nic: Nic::read(root, link, peer),
+            peer: peer.cloned(),
             xdp_name: link.xdp.and_then(|xdp| bpf::program_name(xdp.program).ok()),
             missed: since(|it| it.counters.rx_missed) + since(|it| it.counters.rx_fifo),
             queues: queues(root, link),
@@ -58,6 +64,15 @@ impl Device {
     pub(super) fn findings(&self) -> Vec<Finding> {
         let all = [self.state(), self.xdp(), self.missed(), self.one_cpu()];
         all.into_iter().flatten().collect()
+    }
+
+    /// What is wrong with its driver, for who uses the device.
+    pub(super) fn findings_of_driver(&self, used: &Use<'_>) -> Vec<Finding> {
+        self.nic.findings(&Use {
+            link: &self.link,
+            peer: self.peer.as_ref(),
+            ..*used
+        })
     }
 
     /// A finding about this device.
@@ -138,7 +153,9 @@ impl Device {
             format!("it had no room for {} packets while doctor looked", self.missed),
             "they are lost before any capture: the CPUs that receive are too slow, or not called in time"
                 .to_owned(),
-            format!("ethtool -G {} rx 4096", self.word()),
+            self.nic.more_room(&self.word()).unwrap_or_else(|| {
+                "sysctl -w net.core.netdev_budget=600 net.core.netdev_budget_usecs=4000".to_owned()
+            }),
         ];
         Some(self.finding("device-drops", Effect::Loses, told))
     }
@@ -158,15 +175,8 @@ impl Device {
     }
 }
 
-/// The directory of a device in sysfs; `None` where that shows another network namespace.
-pub(super) fn directory(root: &Path, link: &Link) -> Option<PathBuf> {
-    let directory = root.join("sys/class/net").join(&link.name);
-    let index = fs::read_to_string(directory.join("ifindex")).ok()?;
-    (index.trim().parse() == Ok(link.index)).then_some(directory)
-}
-
 fn queues(root: &Path, link: &Link) -> Vec<bool> {
-    let Some(directory) = directory(root, link) else {
+    let Some(directory) = sysfs::directory(root, link) else {
         return Vec::new();
     };
     let is_set = |at: usize| {

@@ -14,8 +14,10 @@ use super::finding::{Finding, in_order};
 use super::groups::{self, Group};
 use super::library::Library;
 use super::machine::{self, Machine};
+use super::nic::Use;
 use super::privileges::Privileges;
 use super::settings::Settings;
+use super::sysfs;
 use crate::snapshot::{ANY, Snapshot, Source};
 
 /// All facts.
@@ -33,6 +35,9 @@ pub(super) struct Facts {
     pub(super) library: Library,
     /// The CPUs that doctor may run on.
     pub(super) cpus: Vec<usize>,
+    /// The kernel's version.
+    pub(super) kernel: (u32, u32),
+    pub(super) has_irqbalance: bool,
 }
 
 /// One look.
@@ -85,6 +90,8 @@ pub(super) fn read(
         groups,
         library,
         cpus: cpu::cpus().unwrap_or_default(),
+        kernel: sysfs::kernel(root),
+        has_irqbalance: sysfs::has_irqbalance(root),
     })
 }
 
@@ -125,11 +132,32 @@ impl Facts {
         // A default group is named for every device: it is in doubt on the one that is meant.
         let meant = wanted.iter().filter(|_| self.asked.is_some());
         all.extend(meant.flat_map(|it| it.findings(&self.groups)));
-        all.extend(self.devices.iter().flat_map(Device::findings));
+        for device in &self.devices {
+            all.extend(device.findings());
+            all.extend(self.findings_of_driver(device));
+        }
         let groups = self.groups.iter().filter(|it| self.is_looked_at(it));
         all.extend(groups.flat_map(|it| it.findings(&self.cpus)));
         all.extend(self.machine.findings());
         in_order(all)
+    }
+
+    fn findings_of_driver(&self, device: &Device) -> Vec<Finding> {
+        let groups = self
+            .groups
+            .iter()
+            .filter(|it| it.ifindex == device.link.index);
+        let groups: Vec<&Group> = groups.collect();
+        let of_device = |it: &(String, String)| it.0 == device.link.name;
+        device.findings_of_driver(&Use {
+            link: &device.link,
+            peer: None,
+            groups: &groups,
+            is_on_xdp: self.settings.on_xdp.iter().any(of_device),
+            kernel: self.kernel,
+            has_irqbalance: self.has_irqbalance,
+            cpus: &self.cpus,
+        })
     }
 
     /// What was looked at, in words.

@@ -100,3 +100,30 @@ fn a_foreign_xdp_program_is_found() -> Result<()> {
         Ok(())
     })
 }
+
+#[test]
+#[ignore = "needs root: devices in a namespace"]
+fn segments_that_are_merged_are_found_and_left_alone() -> Result<()> {
+    within(|_| {
+        let shell = Shell::new("fdr1")?;
+        shell.run("ethtool -K fdr1 gro on")?;
+        let found = shell.mend("merged-frames")?;
+        assert_eq!(
+            (found.effect.as_str(), found.fix.as_str()),
+            ("distorts", "ethtool -K fdr1 gro off")
+        );
+        Ok(())
+    })
+}
+
+#[test]
+#[ignore = "needs root: a namespace"]
+fn a_device_that_xdp_can_t_have_is_found_and_read_by_packet_sockets() -> Result<()> {
+    within(|_| {
+        let shell = Shell::new("lo")?.set("PCAP_DRIVER", "xdp");
+        assert_eq!(shell.mend("no-xdp")?.effect, "costs");
+        let shell = Shell::new("fdr1")?.set("PCAP_DRIVER", "xdp");
+        assert!(shell.find("", "no-xdp")?.is_none());
+        Ok(())
+    })
+}

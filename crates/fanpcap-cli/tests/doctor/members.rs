@@ -171,3 +171,28 @@ fn a_capture_beside_the_group_is_found_and_ended() -> Result<()> {
         Ok(())
     })
 }
+
+/// Threads of the kernel poll a veth while GRO is on.
+#[test]
+#[ignore = "needs root: packet sockets in a namespace"]
+fn a_member_where_the_kernel_polls_is_found_and_moved() -> Result<()> {
+    within(|scratch| {
+        let all = cpus()?;
+        let [first, _, ..] = all.as_slice() else {
+            return Ok(());
+        };
+        let member = tcpdump(scratch, "fdr1", "flow")?;
+        let shell = Shell::new("fdr1")?;
+        let bind = format!(
+            "ethtool -K fdr1 gro on && echo 1 > /sys/class/net/fdr1/threaded && \
+             for thread in $(pgrep napi/fdr1-); do taskset -pc {first} $thread; done && \
+             taskset -acp {first} {}",
+            member.pid()
+        );
+        let (status, said) = shell.run(&bind)?;
+        ensure!(status == 0, "{said}");
+        let found = shell.mend("polled-on-members-cpu")?;
+        assert_eq!(found.effect, "costs");
+        Ok(())
+    })
+}

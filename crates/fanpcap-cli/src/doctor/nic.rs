@@ -1,0 +1,331 @@
+//! A device's driver: what it does to frames, how it spreads them over CPUs, and how that fits the
+//! members that read.
+
+use std::fs;
+use std::path::Path;
+
+use fanpcap_linux::ethtool::{self, Channels, Feature, Rings, Rss, Transform};
+use fanpcap_linux::netlink::link::Link;
+use fanpcap_linux::process::cpu;
+use fanpcap_nic::{device, interrupts, napi};
+
+use super::finding::{Effect, Finding, word};
+use super::groups::{Group, Member};
+use super::sysfs;
+
+/// Facts of a driver. What a driver does not tell is empty.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Nic {
+    features: Vec<Feature>,
+    /// The features of a veth's other end.
+    peers: Vec<Feature>,
+    rings: Option<Rings>,
+    channels: Option<Channels>,
+    rss: Option<Rss>,
+    /// The CPUs of the memory node that the device is at.
+    node: Vec<usize>,
+    /// The numbers of its interrupts.
+    interrupts: Vec<u32>,
+    /// The CPUs of each thread that polls it.
+    pollers: Vec<Vec<usize>>,
+}
+
+/// Who uses a device, and on which machine.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Use<'a> {
+    pub(super) link: &'a Link,
+    /// A veth's other end.
+    pub(super) peer: Option<&'a Link>,
+    /// The groups on the device.
+    pub(super) groups: &'a [&'a Group],
+    /// The settings ask for the engine on XDP.
+    pub(super) is_on_xdp: bool,
+    /// The kernel's version.
+    pub(super) kernel: (u32, u32),
+    /// irqbalance(1) moves interrupts.
+    pub(super) has_irqbalance: bool,
+    /// The CPUs of the machine.
+    pub(super) cpus: &'a [usize],
+}
+
+impl Use<'_> {
+    /// Whether the kernel is older than this version.
+    fn is_before(&self, version: (u32, u32)) -> bool {
+        self.kernel != (0, 0) && self.kernel < version
+    }
+}
+
+impl Nic {
+    /// Asks the driver of the device of this link, and that of `peer`.
+    pub(super) fn read(root: &Path, link: &Link, peer: Option<&Link>) -> Self {
+        let features = |index| ethtool::Device::find(index).and_then(|it| it.features());
+        let driver = ethtool::Device::find(link.index).ok();
+        let driver = driver.as_ref();
+        let peer = peer.and_then(|it| features(it.index).ok());
+        let mut nic = Self {
+            features: driver.and_then(|it| it.features().ok()).unwrap_or_default(),
+            peers: peer.unwrap_or_default(),
+            rings: driver.and_then(|it| it.rings().ok()),
+            channels: driver.and_then(|it| it.channels().ok()),
+            rss: driver.and_then(|it| it.rss().ok()),
+            node: node(root, link).unwrap_or_default(),
+            ..Self::default()
+        };
+        if let Ok(device) = device::Device::open(&link.name) {
+            let found = interrupts::of_device(&device).unwrap_or_default();
+            nic.interrupts = found.iter().map(|it| it.number).collect();
+            let threads = napi::threads(&device).unwrap_or_default().into_iter();
+            nic.pollers = threads
+                .filter_map(|(_, thread)| cpu::affinity(thread).ok())
+                .collect();
+        }
+        nic
+    }
+
+    /// The command that gives the device more room; `None` if it has all that it can have.
+    pub(super) fn more_room(&self, device: &str) -> Option<String> {
+        let ring = self.rings.filter(|it| it.rx < it.most[0]);
+        let ring = ring.map(|it| format!("ethtool -G {device} rx {}", it.most[0]));
+        let combined = self
+            .channels
+            .filter(|it| it.combined > 0 && it.combined < it.most[3]);
+        ring.or_else(|| {
+            combined.map(|it| format!("ethtool -L {device} combined {}", it.combined + 1))
+        })
+    }
+
+    /// What is wrong with it.
+    pub(super) fn findings(&self, used: &Use<'_>) -> Vec<Finding> {
+        let members = || used.groups.iter().flat_map(|it| &it.members);
+        let mut findings: Vec<Finding> = Vec::new();
+        findings.extend(no_xdp(used));
+        findings.extend(self.merged(used));
+        findings.extend(self.tags(used));
+        findings.extend(self.asymmetric(used));
+        findings.extend(members().find_map(|it| self.polled(used, it)));
+        findings.extend(members().find_map(|it| self.other_node(used, it)));
+        findings.extend(self.irqbalance(used));
+        findings
+    }
+
+    fn merged(&self, used: &Use<'_>) -> Option<Finding> {
+        // Segments are merged by the driver before an XDP program sees them, or by the kernel after.
+        let merging = [
+            ("rx-lro", "lro"),
+            ("rx-gro-hw", "rx-gro-hw"),
+            ("rx-gro", "gro"),
+        ];
+        let merging = merging.iter().take(if used.is_on_xdp { 2 } else { 3 });
+        let is_on = |name: &str| {
+            self.features
+                .iter()
+                .any(|it| it.name == name && it.is_on && !it.is_fixed)
+        };
+        let found: Vec<&str> = merging
+            .filter(|(kernels, _)| is_on(kernels))
+            .map(|it| it.1)
+            .collect();
+        if found.is_empty() {
+            return None;
+        }
+        let off: Vec<String> = found.iter().map(|it| format!("{it} off")).collect();
+        let told = [
+            format!("received segments are merged before they are captured ({})", found.join(", ")),
+            "captures have packets that are longer than any on the wire, and fewer; a short snapshot length cuts off \
+             what were headers"
+                .to_owned(),
+            format!("ethtool -K {} {}", word(&used.link.name), off.join(" ")),
+        ];
+        Some(finding(used, "merged-frames", Effect::Distorts, told))
+    }
+
+    fn tags(&self, used: &Use<'_>) -> Option<Finding> {
+        if !used.is_on_xdp || !used.is_before(TELLS_TAGS) {
+            return None;
+        }
+        let is_on = |features: &[Feature], name: &str| {
+            features.iter().any(|it| it.name == name && it.is_on)
+        };
+        if let Some(peer) = used
+            .peer
+            .filter(|_| is_on(&self.peers, "tx-vlan-hw-insert"))
+        {
+            let told = [
+                format!(
+                    "its other end, {}, passes VLAN tags on beside the frames",
+                    peer.name
+                ),
+                "before Linux 6.16 the engine on XDP captures such frames without their tags"
+                    .to_owned(),
+                format!("ethtool -K {} txvlan off", word(&peer.name)),
+            ];
+            return Some(finding(used, "tags-beside-frames", Effect::Distorts, told));
+        }
+        let is_nic = used.link.kind != "veth" && is_on(&self.features, "rx-vlan-hw-parse");
+        let told = [
+            "it takes VLAN tags out of frames".to_owned(),
+            "before Linux 6.16 the engine on XDP, which the settings ask for, is refused: packet sockets are read"
+                .to_owned(),
+            format!("ethtool -K {} rxvlan off", word(&used.link.name)),
+        ];
+        is_nic.then(|| finding(used, "tags-beside-frames", Effect::Costs, told))
+    }
+
+    fn asymmetric(&self, used: &Use<'_>) -> Option<Finding> {
+        let by_queue =
+            |it: &&&Group| matches!(it.mode.split(['+', ' ']).next(), Some("cpu" | "qm"));
+        let group = used.groups.iter().find(by_queue)?;
+        let queues = self.channels.map_or(0, |it| it.rx + it.combined);
+        let rss = self
+            .rss
+            .as_ref()
+            .filter(|it| queues > 1 && !is_symmetric(it))?;
+        let key: Vec<&str> = ["6D", "5A"]
+            .into_iter()
+            .cycle()
+            .take(rss.key.len())
+            .collect();
+        let told = [
+            format!(
+                "it gives the two directions of a flow different queues, and group {} has mode {}",
+                group.number, group.mode
+            ),
+            "a member then has one direction of a connection, and another the other".to_owned(),
+            format!(
+                "ethtool -X {} hkey {}",
+                word(&used.link.name),
+                key.join(":")
+            ),
+        ];
+        Some(finding(used, "asymmetric-rss", Effect::Distorts, told))
+    }
+
+    /// A polling thread and a member that are bound to one CPU.
+    fn polled(&self, used: &Use<'_>, member: &Member) -> Option<Finding> {
+        let [cpu] = member.cpus.as_slice() else {
+            return None;
+        };
+        let pid = member.pid?;
+        let polls = |all: &&Vec<usize>| all.as_slice() == [*cpu];
+        self.pollers.iter().find(polls)?;
+        let is_polling = |cpu: &usize| self.pollers.iter().any(|all| all.as_slice() == [*cpu]);
+        let free = used.cpus.iter().find(|cpu| !is_polling(cpu))?;
+        let told = [
+            format!(
+                "a thread of the kernel polls it on CPU {cpu}, to which {} (pid {pid}) is bound",
+                member.program
+            ),
+            "the two take turns: while one runs, packets wait or are lost".to_owned(),
+            format!("taskset -acp {free} {pid}"),
+        ];
+        Some(finding(used, "polled-on-members-cpu", Effect::Costs, told))
+    }
+
+    fn other_node(&self, used: &Use<'_>, member: &Member) -> Option<Finding> {
+        let is_near = |cpu: &usize| self.node.contains(cpu);
+        if self.node.is_empty() || member.cpus.is_empty() || member.cpus.iter().any(is_near) {
+            return None;
+        }
+        let pid = member.pid?;
+        let told = [
+            format!(
+                "{} (pid {pid}) is bound to CPUs of another memory node than the device's",
+                member.program
+            ),
+            "each packet is read over the link between the nodes".to_owned(),
+            format!("taskset -acp {} {pid}", cpu::list_text(&self.node)),
+        ];
+        Some(finding(used, "other-node", Effect::Costs, told))
+    }
+
+    fn irqbalance(&self, used: &Use<'_>) -> Option<Finding> {
+        let is_bound = |it: &Member| !it.cpus.is_empty() && it.cpus.len() < used.cpus.len();
+        let mut members = used.groups.iter().flat_map(|it| &it.members);
+        if !used.has_irqbalance || self.interrupts.is_empty() || !members.any(is_bound) {
+            return None;
+        }
+        let banned: Vec<String> = self
+            .interrupts
+            .iter()
+            .map(|it| format!("--banirq={it}"))
+            .collect();
+        let told = [
+            "irqbalance moves its interrupts, and members are bound to CPUs".to_owned(),
+            "sooner or later an interrupt comes to a member's CPU, and packets of a flow overtake each other when \
+             one moves"
+                .to_owned(),
+            format!(
+                "echo 'IRQBALANCE_ARGS=\"{}\"' >> /etc/default/irqbalance && systemctl restart irqbalance",
+                banned.join(" ")
+            ),
+        ];
+        Some(finding(used, "irqbalance", Effect::Costs, told))
+    }
+}
+
+/// Why the engine on XDP can't have a device that the settings ask it for.
+fn no_xdp(used: &Use<'_>) -> Option<Finding> {
+    let link = used.link;
+    let why = match link {
+        _ if !used.is_on_xdp => return None,
+        link if link.flags & IFF_LOOPBACK != 0 => "it is a loopback device",
+        link if link.kind == "bridge" => {
+            "it is a bridge, which has no driver that receives: its ports have"
+        }
+        link if link.hardware != ARPHRD_ETHER => "its frames are not Ethernet",
+        _ if used.is_before(HAS_XDP) => "the kernel is older than Linux 5.18",
+        _ => return None,
+    };
+    let told = [
+        format!("the settings ask for the engine on XDP, and {why}"),
+        "packet sockets are read, at a lower rate, and each capture begins with a warning"
+            .to_owned(),
+        "export PCAP_DRIVER=tpacket    # or take the setting out".to_owned(),
+    ];
+    Some(finding(used, "no-xdp", Effect::Costs, told))
+}
+
+const IFF_LOOPBACK: u32 = 1 << 3;
+const ARPHRD_ETHER: u16 = 1;
+/// The kernel that the engine on XDP takes.
+const HAS_XDP: (u32, u32) = (5, 18);
+
+/// The kernel whose drivers tell XDP programs VLAN tags in a way that the engine can use.
+const TELLS_TAGS: (u32, u32) = (6, 16);
+
+fn finding(used: &Use<'_>, name: &'static str, effect: Effect, told: [String; 3]) -> Finding {
+    let [what, why, fix] = told;
+    Finding {
+        name,
+        effect,
+        place: used.link.name.clone(),
+        what,
+        why,
+        fix,
+    }
+}
+
+/// Whether both directions of a flow have one hash: Toeplitz' has it with a key of equal words of
+/// 16 bits.
+fn is_symmetric(rss: &Rss) -> bool {
+    let is_repeated = rss
+        .key
+        .iter()
+        .zip(rss.key.iter().skip(2))
+        .all(|(one, other)| one == other);
+    rss.transform != Transform::None || is_repeated
+}
+
+fn node(root: &Path, link: &Link) -> Option<Vec<usize>> {
+    let device = sysfs::directory(root, link)?;
+    let node: u32 = fs::read_to_string(device.join("device/numa_node"))
+        .ok()?
+        .trim()
+        .parse()
+        .ok()?;
+    let path = format!("sys/devices/system/node/node{node}/cpulist");
+    cpu::list(fs::read_to_string(root.join(path)).ok()?.trim())
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,226 @@
+//! Drivers made up: each problem, and none where there is none.
+
+use super::*;
+
+/// A NIC of four queues on node 0, as an ixgbe tells of itself.
+fn nic() -> Nic {
+    let feature = |name: &str, is_on, is_fixed| Feature {
+        name: name.to_owned(),
+        is_on,
+        is_fixed,
+    };
+    Nic {
+        features: vec![
+            feature("rx-gro", false, false),
+            feature("rx-lro", false, false),
+            feature("rx-gro-hw", false, true),
+            feature("rx-vlan-hw-parse", true, false),
+        ],
+        channels: Some(Channels {
+            combined: 4,
+            most: [0, 0, 1, 8],
+            ..Channels::default()
+        }),
+        rings: Some(Rings {
+            rx: 512,
+            tx: 512,
+            most: [4096, 4096],
+        }),
+        rss: Some(Rss {
+            table: vec![0, 1, 2, 3],
+            key: (0..40).collect(),
+            transform: Transform::None,
+        }),
+        node: vec![0, 1],
+        interrupts: vec![24, 25],
+        ..Nic::default()
+    }
+}
+
+fn group(mode: &str, cpus: &[usize]) -> Group {
+    let member = Member {
+        pid: Some(77),
+        program: "tcpdump".to_owned(),
+        cpus: cpus.to_vec(),
+        ..Member::default()
+    };
+    Group {
+        number: 5,
+        mode: mode.to_owned(),
+        members: vec![member],
+        ..Group::default()
+    }
+}
+
+fn found(nic: &Nic, group: &Group, change: impl FnOnce(&mut Use<'_>)) -> Vec<Finding> {
+    found_beside(None, nic, group, change)
+}
+
+/// On a veth with this other end.
+fn found_beside(
+    peer: Option<&Link>,
+    nic: &Nic,
+    group: &Group,
+    change: impl FnOnce(&mut Use<'_>),
+) -> Vec<Finding> {
+    let link = Link {
+        name: "eth0".to_owned(),
+        hardware: ARPHRD_ETHER,
+        ..Link::default()
+    };
+    let groups = [group];
+    let mut used = Use {
+        link: &link,
+        peer,
+        groups: &groups,
+        is_on_xdp: false,
+        kernel: (6, 1),
+        has_irqbalance: false,
+        cpus: &[0, 1, 2, 3],
+    };
+    change(&mut used);
+    nic.findings(&used)
+}
+
+fn names(nic: &Nic, group: &Group) -> Vec<(&'static str, String)> {
+    let found = found(nic, group, |_| {});
+    found.into_iter().map(|it| (it.name, it.fix)).collect()
+}
+
+#[test]
+fn a_nic_that_fits_has_no_findings() {
+    assert!(names(&nic(), &group("flow", &[0])).is_empty());
+    assert!(names(&Nic::default(), &group("cpu", &[3])).is_empty());
+}
+
+#[test]
+fn merged_segments_are_found_where_the_driver_gives_a_choice() {
+    let mut nic = nic();
+    for feature in &mut nic.features {
+        feature.is_on = true;
+    }
+    let expected = (
+        "merged-frames",
+        "ethtool -K eth0 lro off gro off".to_owned(),
+    );
+    assert_eq!(names(&nic, &group("flow", &[])), [expected]);
+    // The kernel merges behind the engine on XDP.
+    let on_xdp = found(&nic, &group("flow", &[]), |it| {
+        (it.is_on_xdp, it.kernel) = (true, (6, 16));
+    });
+    assert_eq!(on_xdp[0].fix, "ethtool -K eth0 lro off");
+}
+
+#[test]
+fn tags_beside_frames_are_found_before_linux_6_16() {
+    let mut nic = nic();
+    let ask = |nic: &Nic, kernel, peer: Option<&Link>| {
+        found_beside(peer, nic, &group("flow", &[]), |it| {
+            (it.is_on_xdp, it.kernel) = (true, kernel);
+        })
+    };
+    let refused = ask(&nic, (6, 15), None);
+    assert_eq!(
+        (refused[0].name, refused[0].effect),
+        ("tags-beside-frames", Effect::Costs)
+    );
+    assert_eq!(refused[0].fix, "ethtool -K eth0 rxvlan off");
+    assert!(ask(&nic, (6, 16), None).is_empty());
+    nic.peers = vec![Feature {
+        name: "tx-vlan-hw-insert".to_owned(),
+        is_on: true,
+        is_fixed: false,
+    }];
+    let peer = Link {
+        name: "eth1".to_owned(),
+        ..Link::default()
+    };
+    let lost = ask(&nic, (6, 1), Some(&peer));
+    assert_eq!(
+        (lost[0].effect, lost[0].fix.as_str()),
+        (Effect::Distorts, "ethtool -K eth1 txvlan off")
+    );
+}
+
+#[test]
+fn an_asymmetric_hash_is_found_where_the_queue_decides() {
+    let mut nic = nic();
+    nic.rss.as_mut().unwrap().key.truncate(6);
+    for mode in ["cpu", "qm+rollover"] {
+        let expected = (
+            "asymmetric-rss",
+            "ethtool -X eth0 hkey 6D:5A:6D:5A:6D:5A".to_owned(),
+        );
+        assert_eq!(names(&nic, &group(mode, &[])), [expected]);
+    }
+    assert!(names(&nic, &group("hash", &[])).is_empty());
+    nic.rss.as_mut().unwrap().transform = Transform::SymmetricXor;
+    assert!(names(&nic, &group("cpu", &[])).is_empty());
+    let rss = nic.rss.as_mut().unwrap();
+    (rss.transform, rss.key) = (Transform::None, [0x6d, 0x5a].repeat(20));
+    assert!(names(&nic, &group("cpu", &[])).is_empty());
+}
+
+#[test]
+fn readers_in_the_wrong_place_are_found() {
+    let mut nic = nic();
+    let expected = ("other-node", "taskset -acp 0-1 77".to_owned());
+    assert_eq!(names(&nic, &group("flow", &[2])), [expected]);
+    nic.pollers = vec![vec![0], vec![1]];
+    let expected = ("polled-on-members-cpu", "taskset -acp 2 77".to_owned());
+    assert_eq!(names(&nic, &group("flow", &[1])), [expected]);
+    assert!(names(&nic, &group("flow", &[0, 1])).is_empty());
+}
+
+#[test]
+fn irqbalance_is_found_where_members_are_bound() {
+    let with = |cpus: &[usize]| found(&nic(), &group("flow", cpus), |it| it.has_irqbalance = true);
+    let bound = with(&[1]);
+    assert_eq!(bound[0].name, "irqbalance");
+    assert!(
+        bound[0].fix.contains("--banirq=24 --banirq=25"),
+        "{bound:?}"
+    );
+    assert!(with(&[0, 1, 2, 3]).is_empty());
+}
+
+#[test]
+fn more_room_is_a_longer_ring_or_one_more_queue() {
+    let mut nic = nic();
+    let room = |nic: &Nic| nic.more_room("eth0").unwrap_or_default();
+    assert_eq!(room(&nic), "ethtool -G eth0 rx 4096");
+    nic.rings.as_mut().unwrap().rx = 4096;
+    assert_eq!(room(&nic), "ethtool -L eth0 combined 5");
+    nic.channels.as_mut().unwrap().combined = 8;
+    assert_eq!(room(&nic), "");
+}
+
+#[test]
+fn devices_that_the_engine_on_xdp_can_t_have_are_found() {
+    let ask = |change: &dyn Fn(&mut Link), kernel| {
+        let mut link = Link {
+            hardware: ARPHRD_ETHER,
+            ..Link::default()
+        };
+        change(&mut link);
+        let used = Use {
+            link: &link,
+            peer: None,
+            groups: &[],
+            is_on_xdp: true,
+            kernel,
+            has_irqbalance: false,
+            cpus: &[],
+        };
+        no_xdp(&used).map(|it| it.name)
+    };
+    assert_eq!(ask(&|_| {}, (6, 1)), None);
+    assert_eq!(ask(&|_| {}, (0, 0)), None, "the kernel is not known");
+    assert_eq!(ask(&|_| {}, (5, 10)), Some("no-xdp"));
+    assert_eq!(
+        ask(&|it| it.kind = "bridge".to_owned(), (6, 1)),
+        Some("no-xdp")
+    );
+    assert_eq!(ask(&|it| it.flags = IFF_LOOPBACK, (6, 1)), Some("no-xdp"));
+    assert_eq!(ask(&|it| it.hardware = 801, (6, 1)), Some("no-xdp"));
+}
