@@ -1,5 +1,6 @@
 //! The functions of pcap/fanout.h.
 
+pub mod channels;
 pub mod modes;
 pub mod stats;
 

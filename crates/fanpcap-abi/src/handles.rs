@@ -21,6 +21,7 @@ use fanpcap_group::rejecting::Rejections;
 use fanpcap_group::stake::Stake;
 use fanpcap_group::steered::Steered;
 use fanpcap_linux::process::lock::Lock;
+use fanpcap_nic::placing::Placed;
 use list::List;
 use std::io;
 use std::os::fd::{BorrowedFd, OwnedFd, RawFd};
@@ -42,6 +43,8 @@ pub(crate) struct Entry {
     pub(crate) prepared: Option<Arc<Prepared>>,
     /// The handle's membership in its group, and its descriptor.
     pub(crate) member: Option<(Member, RawFd)>,
+    /// What the handle's settings have changed on its device.
+    pub(crate) placed: Option<Placed>,
     /// The next entry in the table.
     next: Option<Box<Entry>>,
 }
@@ -56,6 +59,7 @@ impl Entry {
             reader: None,
             prepared: None,
             member: None,
+            placed: None,
             next: None,
         }
     }

@@ -24,6 +24,7 @@ use fanpcap_linux::bpf::Loaded;
 use fanpcap_linux::interface;
 use fanpcap_linux::netlink::route;
 use fanpcap_linux::packet::{self, Address, Filter};
+use fanpcap_nic::placing::{self, PlaceError, Until, Want};
 use fanpcap_steer::ebpf;
 use std::ffi::c_int;
 use std::io::{self, ErrorKind};
@@ -88,6 +89,12 @@ impl Handle for PcapHandle {
 
     fn finds(self, device: &str) -> bool {
         !matches!(interface::find(device), Ok(None))
+    }
+
+    fn place(self, device: &str, wants: &[Want], until: Until) -> Result<(), PlaceError> {
+        let placed = placing::place(device, wants, until)?;
+        drop(handles::with(self, |entry| entry.placed.replace(placed)));
+        Ok(())
     }
 
     fn take_over(self) {

@@ -9,6 +9,7 @@ pub mod environment;
 pub mod file;
 mod membership;
 mod asked;
+mod placement;
 mod plan;
 
 use crate::report::{Fault, Report, shorten};
@@ -19,6 +20,7 @@ use fanpcap_linux::file::directory::is_roots_or_own;
 pub use keys::Key;
 pub use membership::{FanoutCall, Group, Membership};
 pub use on_xdp::{OnXdp, Steal};
+pub use placement::{Ask, Kind, Placement, What};
 pub use plan::{Compile, Explained, Ignored, Origins, Plan, Reason};
 use std::fs::{self, File};
 use std::io::{self, Read};

@@ -8,6 +8,7 @@ pub mod interrupts;
 pub mod napi;
 pub mod knob;
 pub mod journal;
+pub mod placing;
 pub mod settings;
 pub mod machine;
 pub mod facts;

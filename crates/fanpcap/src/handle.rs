@@ -10,6 +10,7 @@ use fanpcap_group::join::{JoinError, Runs};
 use fanpcap_group::rejecting::Rejections;
 use fanpcap_group::steered::{Filtering, SteerError, Steered, Unchanging};
 use fanpcap_linux::packet::Filter;
+use fanpcap_nic::placing::{PlaceError, Until, Want};
 use std::ffi::c_int;
 use std::io;
 use std::sync::Arc;
@@ -67,6 +68,12 @@ pub trait Handle: Copy + PartialEq {
 
     /// Whether a network device with this name exists.
     fn finds(self, device: &str) -> bool;
+
+    /// Sets what is wanted of a device for as long as the handle is open, or longer.
+    ///
+    /// # Errors
+    /// Why the device can't have it.
+    fn place(self, device: &str, wants: &[Want], until: Until) -> Result<(), PlaceError>;
 
     /// Installs our reader in the handle, if possible. Called only within pcap_activate(3PCAP),
     /// while no thread reads the handle.

@@ -6,6 +6,7 @@ pub mod request;
 pub mod handle;
 mod plan;
 mod default_mode;
+mod placement;
 mod warnings;
 pub mod on_xdp;
 mod several_on_xdp;

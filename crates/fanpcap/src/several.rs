@@ -4,7 +4,7 @@
 use crate::default_mode::{self, one_device, spans_devices};
 use crate::handle::{Handle, NO_SUCH_DEVICE, PartState};
 use crate::plan::{Plans, provide};
-use crate::{on_xdp, several_on_xdp, single};
+use crate::{on_xdp, placement, several_on_xdp, single};
 use fanpcap_config::settings::{Group, Membership, Plan};
 use std::ffi::c_int;
 use std::iter;
@@ -68,6 +68,14 @@ fn blame<H: Handle>(p: H, other: H) {
 pub(crate) fn activate<H: Handle>(p: H) -> c_int {
     let mut plans = Plans::new();
     let all = all(p);
+    let placed = each(p, |part| {
+        let plan = plans.of(part);
+        let placed = plan.and_then(|plan| placement::place(part, plan));
+        placed.err().unwrap_or(0)
+    });
+    if placed < 0 {
+        return placed;
+    }
     let stand_in = match several_on_xdp::settle(&all, &mut plans) {
         Ok(stand_in) => stand_in,
         Err(failed) => return blamed(p, failed),

@@ -3,6 +3,7 @@
 use crate::default_mode;
 use crate::handle::{Handle, PERM_DENIED, PartState, WARNING};
 use crate::on_xdp;
+use crate::placement;
 use crate::plan::{Plans, provide};
 use crate::warnings::warn;
 use fanpcap_config::settings::{Membership, Plan};
@@ -12,7 +13,12 @@ use std::ffi::c_int;
 
 /// Activates a handle on one device.
 pub(crate) fn activate<H: Handle>(p: H) -> c_int {
-    match Plans::new().of(p) {
+    let mut plans = Plans::new();
+    let placed = plans.of(p).and_then(|plan| {
+        placement::place(p, plan)?;
+        Ok(plan)
+    });
+    match placed {
         Ok(plan) => match &plan.on_xdp {
             Some(asked) => on_xdp::activate(p, plan, asked, activate_as),
             None => activate_as(p, plan),

@@ -11,6 +11,7 @@ use fanpcap_config::steering::Steering;
 use fanpcap_group::join::{JoinError, ProgramError, XdpError};
 use fanpcap_group::steered::SteerError;
 use fanpcap_linux::bpf::{LoadError, Refused};
+use fanpcap_nic::channels::ChannelError;
 use fanpcap_testkit::errors_page;
 use fanpcap_xdp::Unavailable;
 use std::collections::{BTreeMap, BTreeSet};
@@ -52,6 +53,21 @@ fn for_handle(variables: &[(&str, &str)], config: &str, device: &str) -> Report 
     settings
         .plan(&device, None, &INTERFACES.map(str::to_owned), &compile)
         .unwrap_err()
+}
+
+/// Of a device that can't be set as its settings ask.
+fn not_set() -> Report {
+    let config = "combined_channels@eth0 = 12";
+    let settings = Settings::parse(&environment(&[]), config, "/etc/pcap.conf").unwrap();
+    let device = Device::classify("eth0", |_| true);
+    let none = |_: &Script| unreachable!("there is no steering program");
+    let plan = settings.plan(&device, None, &[], &none).unwrap();
+    let many = ChannelError::TooMany {
+        kind: "combined",
+        asked: 12,
+        most: 8,
+    };
+    plan.placement.unwrap().blame(Some(0), &many.to_string())
 }
 
 /// A program that comes to more than the kernel takes.
@@ -135,7 +151,8 @@ fn produce() -> Vec<Report> {
         in_variables(&[("PCAP_HUB", "/run/hub")]),
         for_handle(&[("PCAP_GROUP_eth0_1", "7")], "", "eth0:1"),
         for_handle(&[("PCAP_FANOUT", "hash")], "", "eth0"),
-        for_handle(&[], "combined_channels@eth0 = 2", "eth0"),
+        for_handle(&[], "driver@eth0 = dpdk", "eth0"),
+        not_set(),
         for_handle(&[], "steal@eth0 = yes", "eth0"),
         for_handle(&group, "driver@eth0 = xdp\nfanout@7 = rollover", "eth0"),
         for_handle(&group, "", "dpdk:0"),

@@ -62,6 +62,7 @@ fn files_are_where_they_belong_and_alter_no_program() -> Result<()> {
         "/usr/share/man/man1/fanpcap.1.gz",
         "/usr/share/man/man1/fanpcap-run.1.gz",
         "/usr/share/man/man3/pcap_fanout.3pcap.gz",
+        "/usr/share/man/man3/pcap_channels.3pcap.gz",
         "/usr/share/man/man5/pcap.conf.5.gz",
         "/usr/share/man/man7/fanpcap-lang.7.gz",
         "/usr/share/doc/fanpcap/copyright",

@@ -2,6 +2,7 @@
 #ifndef fanpcap_pcap_fanout_h
 #define fanpcap_pcap_fanout_h
 
+#include <sched.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <pcap/pcap.h>
@@ -63,6 +64,29 @@ int pcap_fanout_stats(pcap_t *p, struct pcap_fanout_stat *st);
    of names, or PCAP_ERROR; the list is freed with pcap_free_fanout_modes(). */
 int pcap_list_fanout_modes(pcap_t *p, char ***modes);
 void pcap_free_fanout_modes(char **modes);
+
+/* The channels of a NIC: its queues, each with an interrupt (ethtool(8), -l). */
+struct pcap_channels {
+	unsigned int rx_count;        /* receive only */
+	unsigned int tx_count;        /* send only */
+	unsigned int other_count;     /* other purposes, such as link changes */
+	unsigned int combined_count;  /* receive and send */
+};
+
+/* As `channel_mask`: which of the numbers to change. */
+#define PCAP_RX_CHANNELS       1
+#define PCAP_TX_CHANNELS       2
+#define PCAP_COMBINED_CHANNELS 4
+#define PCAP_OTHER_CHANNELS    8
+
+/* Read and change the numbers of channels of the device `dev`. The device may lose its link for a moment. 1, or
+   PCAP_ERROR with the reason in errbuf and errno. What was before comes back by `fanpcap tune --restore`. */
+int pcap_set_channels(const char *dev, const struct pcap_channels *ch, int channel_mask, char *errbuf);
+int pcap_get_channels(const char *dev, struct pcap_channels *info, char *errbuf);
+
+/* Change and read the CPUs that serve the interrupts of one channel, from 0. 1, or PCAP_ERROR with errno. */
+int pcap_channel_setaffinity(const char *dev, int channel, const cpu_set_t *cpuset);
+int pcap_channel_getaffinity(const char *dev, int channel, cpu_set_t *cpuset);
 
 #ifdef __cplusplus
 }

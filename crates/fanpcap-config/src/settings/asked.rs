@@ -61,7 +61,7 @@ impl<'a> Asked<'a> {
     }
 
     /// The first setting of this key that concerns the device.
-    fn of_device(&self, key: Key) -> Option<&'a Entry> {
+    pub(super) fn of_device(&self, key: Key) -> Option<&'a Entry> {
         let mut entries = self.settings.file.iter();
         entries.find(|entry| entry.key == key && self.concerns(entry))
     }

@@ -64,8 +64,6 @@ pub(super) enum Honoured {
     OurEngines,
     /// Handles on the XDP engine.
     OnXdp,
-    /// No handle.
-    Never,
 }
 
 /// A row of the table of keys.
@@ -94,7 +92,7 @@ impl Row {
             variables: &[],
             family: None,
             takes,
-            honoured: Honoured::Never,
+            honoured: Honoured::Always,
         }
     }
 
@@ -111,7 +109,7 @@ impl Row {
         }
     }
 
-    /// Marks a key as honoured by this version.
+    /// Says for which handles this version honours a key.
     const fn honoured(self, honoured: Honoured) -> Self {
         Self { honoured, ..self }
     }
@@ -125,23 +123,18 @@ pub(super) static KEYS: [Row; 17] = [
         Scope::All,
         Takes::Number(0, GROUP_MAX),
     )
-    .set_by(&["GROUP", "DEF_GROUP"], Some("GROUP"))
-    .honoured(Honoured::Always),
+    .set_by(&["GROUP", "DEF_GROUP"], Some("GROUP")),
     Row::new(Key::Fanout, &["fanout"], Scope::AllOrGroup, Takes::Fanout)
-        .set_by(&["FANOUT"], Some("FANOUT"))
-        .honoured(Honoured::Always),
-    Row::new(Key::Program, &[], Scope::All, Takes::Fanout).honoured(Honoured::Always),
-    Row::new(Key::Member, &["member"], Scope::All, Takes::Name)
-        .set_by(&["MEMBER"], None)
-        .honoured(Honoured::Always),
+        .set_by(&["FANOUT"], Some("FANOUT")),
+    Row::new(Key::Program, &[], Scope::All, Takes::Fanout),
+    Row::new(Key::Member, &["member"], Scope::All, Takes::Name).set_by(&["MEMBER"], None),
     Row::new(
         Key::Caplen,
         &["caplen"],
         Scope::All,
         Takes::Number(1, 262_144),
     )
-    .set_by(&["CAPLEN"], None)
-    .honoured(Honoured::Always),
+    .set_by(&["CAPLEN"], None),
     Row::new(
         Key::RxSlots,
         &["rx_slots", "pfq_rx_slots"],
@@ -155,21 +148,11 @@ pub(super) static KEYS: [Row; 17] = [
     Row::new(Key::Steal, &["steal"], Scope::Device, Takes::Steal).honoured(Honoured::OnXdp),
     Row::new(Key::Outgoing, &["outgoing"], Scope::Device, Takes::YesNo).honoured(Honoured::OnXdp),
     Row::new(Key::Keep, &["keep"], Scope::Device, Takes::YesNo),
-    Row::new(Key::RxChannels, &["rx_channels"], Scope::Device, CHANNELS),
-    Row::new(Key::TxChannels, &["tx_channels"], Scope::Device, CHANNELS),
-    Row::new(
-        Key::OtherChannels,
-        &["other_channels"],
-        Scope::Device,
-        CHANNELS,
-    ),
-    Row::new(
-        Key::CombinedChannels,
-        &["combined_channels"],
-        Scope::Device,
-        CHANNELS,
-    ),
-    Row::new(Key::Channels, &[], Scope::Device, CHANNELS).set_by(&[], Some("CHANNEL")),
+    channels(Key::RxChannels, &["rx_channels"]),
+    channels(Key::TxChannels, &["tx_channels"]),
+    channels(Key::OtherChannels, &["other_channels"]),
+    channels(Key::CombinedChannels, &["combined_channels"]),
+    channels(Key::Channels, &[]).set_by(&[], Some("CHANNEL")),
     Row::new(Key::Irq, &["irq"], Scope::Channel, Takes::Cpus).set_by(&[], Some("IRQ")),
     Row::new(
         Key::Napi,
@@ -179,7 +162,11 @@ pub(super) static KEYS: [Row; 17] = [
     ),
 ];
 
-const CHANNELS: Takes = Takes::Number(1, 65_535);
+/// A number of channels of one kind.
+const fn channels(key: Key, names: &'static [&'static str]) -> Row {
+    let takes = Takes::Number(1, 65_535);
+    Row::new(key, names, Scope::Device, takes)
+}
 
 /// Keys of older versions, with their replacements.
 pub(super) const OLD_KEYS: [(&str, &str); 14] = [

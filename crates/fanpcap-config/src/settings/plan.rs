@@ -6,6 +6,7 @@ use super::environment::shell_name;
 use super::keys::{Honoured, Key};
 use super::membership::{CALL, FanoutCall, Group, Membership};
 use super::on_xdp::{self, OnXdp};
+use super::placement::Placement;
 use super::value::Value;
 use super::{Settings, find};
 use crate::device::Device;
@@ -32,6 +33,8 @@ pub struct Plan {
     pub by_name: bool,
     /// Settings or the device's name ask for the XDP engine.
     pub on_xdp: Option<OnXdp>,
+    /// What settings ask of the device's channels, interrupts and polling threads.
+    pub placement: Option<Placement>,
 }
 
 impl Plan {
@@ -81,6 +84,7 @@ impl Settings {
         let by_name = device.engine().is_some_and(Engine::is_rings);
         let mut tpacket = device.is_part() || device.is_fallback();
         let mut on_xdp = None;
+        let mut placement = None;
         for part in device.parts() {
             let asked = Asked {
                 settings: self,
@@ -98,6 +102,7 @@ impl Settings {
             membership = membership.or(joined);
             tpacket |= handle.asked.engine().is_some_and(Engine::is_rings);
             on_xdp = on_xdp.or(handle.asked.on_xdp());
+            placement = placement.or(handle.asked.placement());
         }
         if membership.is_some() {
             refuse_engine(device)?;
@@ -111,6 +116,7 @@ impl Settings {
             tpacket,
             by_name,
             on_xdp,
+            placement,
         })
     }
 
@@ -297,7 +303,6 @@ impl<'a> Handle<'a> {
             Honoured::OutsideGroups => joins,
             Honoured::OurEngines => self.asked.driver() == Some(entry) && !entry.is_ours(),
             Honoured::OnXdp => !is_on_xdp && self.asked.concerns(entry) && !entry.is_default(),
-            Honoured::Never => self.asked.concerns(entry),
         };
         match environment.iter().chain(file).find(refused) {
             None => Ok(()),
@@ -393,3 +398,5 @@ pub use explain::{Explained, Ignored, Origins, Reason};
 mod tests;
 #[cfg(test)]
 mod xdp_tests;
+#[cfg(test)]
+mod placement_tests;

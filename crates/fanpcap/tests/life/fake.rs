@@ -10,6 +10,7 @@ use fanpcap_group::join::{JoinError, Runs};
 use fanpcap_group::rejecting::Rejections;
 use fanpcap_group::steered::{Filtering, SteerError, Steered, Unchanging};
 use fanpcap_linux::packet::Filter;
+use fanpcap_nic::placing::{PlaceError, Until, Want};
 use std::cell::{Cell, RefCell};
 use std::ffi::c_int;
 use std::io;
@@ -44,6 +45,8 @@ pub(crate) struct State {
     /// Why the XDP engine can't serve the handle.
     pub(crate) refused_on_xdp: Option<fn() -> JoinError>,
     pub(crate) has_default_route: bool,
+    /// Why the device can't be set as the handle's settings ask.
+    pub(crate) refused_place: Option<fn() -> PlaceError>,
     is_read_by_us: bool,
     is_activated: bool,
     /// Why the handle can't join, and whether that can be foreseen.
@@ -95,6 +98,7 @@ impl World {
             is_served: true,
             refused_on_xdp: None,
             has_default_route: false,
+            refused_place: None,
             is_read_by_us: false,
             is_activated: false,
             refused: None,
@@ -224,6 +228,12 @@ impl Handle for Fake<'_> {
 
     fn finds(self, _: &str) -> bool {
         !self.change(|state| state.is_gone)
+    }
+
+    fn place(self, device: &str, wants: &[Want], until: Until) -> Result<(), PlaceError> {
+        self.log(&format!("place {device} {wants:?} {until:?}"));
+        let refused = self.change(|state| state.refused_place);
+        refused.map_or(Ok(()), |error| Err(error()))
     }
 
     fn take_over(self) {

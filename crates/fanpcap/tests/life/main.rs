@@ -6,6 +6,7 @@ mod fake;
 mod calls;
 mod filters;
 mod one;
+mod placement;
 mod on_xdp;
 mod several;
 mod default;

@@ -24,6 +24,7 @@ mod modes;
 mod modulo;
 mod namespaces;
 mod pages;
+mod placement;
 mod replacing;
 mod settings;
 mod several;

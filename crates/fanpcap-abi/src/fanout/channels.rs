@@ -1,0 +1,229 @@
+//! A device's channels and the CPUs of their interrupts.
+
+use crate::errbuf;
+use crate::message::guard_errbuf;
+use crate::system::ERROR;
+use fanpcap_nic::channels::{self, ChannelError, Wanted};
+use fanpcap_nic::device::{Device, NoDevice};
+use fanpcap_nic::interrupts::{self, InterruptError};
+use fanpcap_nic::placing::{self, PlaceError, Until, Want};
+use libc::cpu_set_t;
+use std::ffi::{c_char, c_int, c_uint};
+use std::fmt::Display;
+use std::mem;
+use std::ptr::null_mut;
+
+/// The functions return this, as the paper's examples test for.
+const DONE: c_int = 1;
+
+const RX: c_int = 1;
+const TX: c_int = 2;
+const COMBINED: c_int = 4;
+const OTHER: c_int = 8;
+
+/// `struct pcap_channels`.
+#[repr(C)]
+#[derive(Clone, Copy, Debug)]
+pub struct Counts {
+    rx: c_uint,
+    tx: c_uint,
+    other: c_uint,
+    combined: c_uint,
+}
+
+/// See pcap_set_channels(3PCAP).
+///
+/// # Safety
+/// As its man page asks.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn pcap_set_channels(
+    device: *const c_char,
+    counts: *const Counts,
+    mask: c_int,
+    errbuf: *mut c_char,
+) -> c_int {
+    let set = || {
+        // SAFETY: the caller's promise: a C string.
+        let device = unsafe { errbuf::string(device) }.unwrap_or_default();
+        // SAFETY: the caller's promise: a struct or null.
+        let counts = unsafe { counts.as_ref() };
+        let Some(wanted) = counts.and_then(|counts| wanted(counts, mask)) else {
+            return Err((libc::EINVAL, WHICH.to_owned()));
+        };
+        let set = placing::place(&device, &[Want::Channels(wanted)], Until::Restored);
+        set.map(drop)
+            .map_err(|error| (error.errno(), of(&device, &error)))
+    };
+    // SAFETY: the caller's promise.
+    unsafe { done(errbuf, set) }
+}
+
+/// See pcap_get_channels(3PCAP).
+///
+/// # Safety
+/// As its man page asks.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn pcap_get_channels(
+    device: *const c_char,
+    counts: *mut Counts,
+    errbuf: *mut c_char,
+) -> c_int {
+    let get = || {
+        // SAFETY: the caller's promise: a C string.
+        let device = unsafe { errbuf::string(device) }.unwrap_or_default();
+        let now = read(&device)?;
+        let found = Counts {
+            rx: now.rx,
+            tx: now.tx,
+            other: now.other,
+            combined: now.combined,
+        };
+        // SAFETY: the caller's promise: a writable struct.
+        unsafe { counts.write(found) };
+        Ok(())
+    };
+    // SAFETY: the caller's promise.
+    unsafe { done(errbuf, get) }
+}
+
+/// See pcap_channel_setaffinity(3PCAP).
+///
+/// # Safety
+/// As its man page asks.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn pcap_channel_setaffinity(
+    device: *const c_char,
+    channel: c_int,
+    cpus: *const cpu_set_t,
+) -> c_int {
+    let set = || {
+        // SAFETY: the caller's promise: a C string.
+        let device = unsafe { errbuf::string(device) };
+        // SAFETY: the caller's promise: a set or null.
+        let cpus = unsafe { cpus.as_ref() };
+        let cpus = cpus.map(members).unwrap_or_default();
+        let channel = u32::try_from(channel);
+        let (Ok(channel), false) = (channel, cpus.is_empty()) else {
+            return Err((libc::EINVAL, String::new()));
+        };
+        let want = [Want::Irq { channel, cpus }];
+        let set = placing::place(&device.unwrap_or_default(), &want, Until::Restored);
+        set.map(drop)
+            .map_err(|error: PlaceError| (error.errno(), String::new()))
+    };
+    // SAFETY: without a buffer.
+    unsafe { done(null_mut(), set) }
+}
+
+/// See pcap_channel_getaffinity(3PCAP).
+///
+/// # Safety
+/// As its man page asks.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn pcap_channel_getaffinity(
+    device: *const c_char,
+    channel: c_int,
+    cpus: *mut cpu_set_t,
+) -> c_int {
+    let get = || {
+        // SAFETY: the caller's promise: a C string.
+        let device = unsafe { errbuf::string(device) }.unwrap_or_default();
+        let channel = u32::try_from(channel);
+        let channel = channel.map_err(|_| (libc::EINVAL, String::new()))?;
+        let found = affinity(&device, channel)?;
+        // SAFETY: the caller's promise: a writable set.
+        unsafe { cpus.write(set_of(&found)) };
+        Ok(())
+    };
+    // SAFETY: without a buffer.
+    unsafe { done(null_mut(), get) }
+}
+
+/// What a failed call leaves: errno, and a message.
+type Failed = (c_int, String);
+
+/// Runs the body of an entry point, and tells the caller what came of it.
+///
+/// # Safety
+/// `errbuf` is null or has PCAP_ERRBUF_SIZE bytes.
+unsafe fn done(errbuf: *mut c_char, body: impl FnOnce() -> Result<(), Failed>) -> c_int {
+    // SAFETY: the caller vouches for the buffer.
+    let done = unsafe {
+        guard_errbuf(errbuf, Err((libc::EFAULT, None)), || {
+            body().map_err(|(errno, text)| (errno, Some(text)))
+        })
+    };
+    let Err((errno, text)) = done else {
+        return DONE;
+    };
+    if let Some(text) = text {
+        // SAFETY: the caller vouches for the buffer.
+        unsafe { errbuf::write(errbuf, &text) };
+    }
+    // SAFETY: takes nothing.
+    let own = unsafe { libc::__errno_location() };
+    // SAFETY: errno is this thread's own.
+    unsafe { own.write(errno) };
+    ERROR
+}
+
+fn wanted(counts: &Counts, mask: c_int) -> Option<Wanted> {
+    if mask == 0 || mask & !(RX | TX | COMBINED | OTHER) != 0 {
+        return None;
+    }
+    let masked = |kind, count| (mask & kind != 0).then_some(count);
+    Some(Wanted {
+        rx: masked(RX, counts.rx),
+        tx: masked(TX, counts.tx),
+        other: masked(OTHER, counts.other),
+        combined: masked(COMBINED, counts.combined),
+    })
+}
+
+fn read(device: &str) -> Result<channels::Channels, Failed> {
+    let found = Device::open(device);
+    let found = found.map_err(|error: NoDevice| (error.errno(), of(device, &error)))?;
+    channels::read(&found).map_err(|error: ChannelError| (error.errno(), of(device, &error)))
+}
+
+/// The CPUs that the interrupts of a channel go to.
+fn affinity(device: &str, channel: u32) -> Result<Vec<usize>, Failed> {
+    let found = Device::open(device).map_err(|error| (error.errno(), String::new()))?;
+    let failed = |error: InterruptError| (error.errno(), String::new());
+    let mut cpus = Vec::new();
+    for interrupt in interrupts::of_channel(&found, channel).map_err(failed)? {
+        cpus.extend(
+            interrupts::affinity(interrupt.number)
+                .map_err(failed)?
+                .effective,
+        );
+    }
+    Ok(cpus)
+}
+
+fn of(device: &str, why: &dyn Display) -> String {
+    format!("{device}: {why}")
+}
+
+/// CPUs of a set.
+const CPUS: usize = 8 * size_of::<cpu_set_t>();
+
+fn members(set: &cpu_set_t) -> Vec<usize> {
+    // SAFETY: every CPU asked for is within the set.
+    (0..CPUS)
+        .filter(|&cpu| unsafe { libc::CPU_ISSET(cpu, set) })
+        .collect()
+}
+
+fn set_of(cpus: &[usize]) -> cpu_set_t {
+    // SAFETY: cpu_set_t is a bit mask; all zeros is the empty set.
+    let mut set: cpu_set_t = unsafe { mem::zeroed() };
+    for &cpu in cpus.iter().filter(|&&cpu| cpu < CPUS) {
+        // SAFETY: the CPU is within the set.
+        unsafe { libc::CPU_SET(cpu, &mut set) };
+    }
+    set
+}
+
+const WHICH: &str = "which channels: a mask of PCAP_RX_CHANNELS, PCAP_TX_CHANNELS, \
+                     PCAP_COMBINED_CHANNELS and PCAP_OTHER_CHANNELS";

@@ -1,0 +1,126 @@
+//! What settings ask of a device's channels, interrupts and polling threads.
+
+use super::asked::Asked;
+use super::entry::{Entry, Target};
+use super::keys::Key;
+use super::value::Value;
+use crate::report::{Fault, Place, Report, quote};
+
+/// What settings ask of one device. It is undone when the handle is closed, or stays.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Placement {
+    /// The device.
+    pub device: String,
+    /// What they ask, in the order in which it is to be set.
+    pub asks: Vec<Ask>,
+    /// It stays when the handle is closed (`keep@DEVICE = yes`).
+    pub stays: bool,
+}
+
+/// One setting of a device.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Ask {
+    /// What it asks.
+    pub what: What,
+    place: Place,
+}
+
+/// What a setting asks of a device.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum What {
+    /// A number of channels of this kind.
+    Channels(Kind, u32),
+    /// The CPUs of the interrupts of a channel, as the first and last of each range.
+    Irq(u16, Vec<(u32, u32)>),
+    /// The CPU of the thread that polls a queue.
+    Napi(u16, u32),
+}
+
+/// A kind of channels.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Kind {
+    /// They receive.
+    Rx,
+    /// They send.
+    Tx,
+    /// Other purposes.
+    Other,
+    /// They receive and send.
+    Combined,
+    /// Whichever kind receives on this device.
+    Receiving,
+}
+
+impl Placement {
+    /// The report of an ask that can't be granted, or of the first one.
+    pub fn blame(&self, ask: Option<usize>, why: &str) -> Report {
+        let ask = self.asks.get(ask.unwrap_or(0)).or(self.asks.first());
+        let place = ask.map_or_else(|| Place::new("", 1, "", 0), |ask| ask.place.clone());
+        let message = format!("device {} can't be set so: {why}", quote(&self.device));
+        let fault = Fault::new("device-not-set", message);
+        fault
+            .hint("see 'fanpcap tune DEVICE', or remove it")
+            .report(place)
+    }
+}
+
+impl Asked<'_> {
+    /// What settings ask of this device; `None`: nothing. The environment takes precedence.
+    pub(super) fn placement(&self) -> Option<Placement> {
+        let mut asks: Vec<Ask> = Vec::new();
+        let all = [&self.settings.environment, &self.settings.file];
+        for entry in all
+            .into_iter()
+            .flatten()
+            .filter(|entry| self.concerns(entry))
+        {
+            let Some(what) = what(entry) else {
+                continue;
+            };
+            if !asks.iter().any(|ask| ask.what.covers(&what)) {
+                let place = entry.place.clone();
+                asks.push(Ask { what, place });
+            }
+        }
+        // Interrupts and threads come and go with channels.
+        asks.sort_by_key(|ask| !matches!(ask.what, What::Channels(..)));
+        let stays = self.of_device(Key::Keep).map(|entry| &entry.value);
+        (!asks.is_empty()).then(|| Placement {
+            device: self.part.base.clone(),
+            asks,
+            stays: stays == Some(&Value::YesNo(true)),
+        })
+    }
+}
+
+impl What {
+    /// Whether `other` asks for the same as this.
+    fn covers(&self, other: &Self) -> bool {
+        match (self, other) {
+            (Self::Channels(Kind::Receiving, _), Self::Channels(..)) => true,
+            (Self::Channels(kind, _), Self::Channels(other, _)) => kind == other,
+            (Self::Irq(channel, _), Self::Irq(other, _))
+            | (Self::Napi(channel, _), Self::Napi(other, _)) => channel == other,
+            (Self::Channels(..) | Self::Irq(..) | Self::Napi(..), _) => false,
+        }
+    }
+}
+
+/// What an entry asks of its device.
+fn what(entry: &Entry) -> Option<What> {
+    let channel = match entry.target {
+        Target::Channel(_, channel) => channel,
+        Target::All | Target::Group(_) | Target::Device(_) => 0,
+    };
+    let channels = |kind| Some(What::Channels(kind, entry.value.number()?));
+    match (entry.key, &entry.value) {
+        (Key::RxChannels, _) => channels(Kind::Rx),
+        (Key::TxChannels, _) => channels(Kind::Tx),
+        (Key::OtherChannels, _) => channels(Kind::Other),
+        (Key::CombinedChannels, _) => channels(Kind::Combined),
+        (Key::Channels, _) => channels(Kind::Receiving),
+        (Key::Irq, Value::Cpus(ranges)) => Some(What::Irq(channel, ranges.clone())),
+        (Key::Napi, Value::Number(cpu)) => Some(What::Napi(channel, *cpu)),
+        _ => None,
+    }
+}
