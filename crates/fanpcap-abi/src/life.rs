@@ -202,6 +202,10 @@ impl Handle for PcapHandle {
         handles::stake(self)?.weight()
     }
 
+    fn class(self) -> u8 {
+        handles::stake(self).map_or(0, |stake| stake.class())
+    }
+
     fn replace_program(self, steering: &Arc<Steering>) -> Result<(), String> {
         let digest = |entry: &mut Entry| Some(entry.member.as_ref()?.0.digest());
         let has = handles::with(self, digest).flatten();

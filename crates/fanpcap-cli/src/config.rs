@@ -195,7 +195,11 @@ fn mode(joined: &Membership, default: Option<&DefaultMode>) -> String {
     let options = mode.find('+').map_or("", |at| &mode[at..]);
     let weight = joined.weight.map(|weight| format!("+weight={weight}"));
     let weight = weight.unwrap_or_default();
-    format!("{}{options}{weight}", steering.title())
+    let class = match joined.class {
+        0 => String::new(),
+        class => format!("+class={class}"),
+    };
+    format!("{}{options}{weight}{class}", steering.title())
 }
 
 fn group(joined: &Membership) -> String {

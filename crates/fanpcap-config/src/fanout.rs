@@ -26,6 +26,8 @@ pub struct Script {
     mode: Mode,
     weight: Option<u16>,
     sticky: Option<u32>,
+    /// The class, and where its option begins.
+    class: Option<(u8, usize)>,
 }
 
 /// How a steering program is given.
@@ -63,6 +65,7 @@ impl Fanout {
             mode: options.mode,
             weight: options.weight,
             sticky: options.sticky,
+            class: options.class.map(|(class, at)| (class, of + at)),
         }))
     }
 }
@@ -76,6 +79,7 @@ impl Script {
             mode: ModeKind::Program.into(),
             weight: None,
             sticky: None,
+            class: None,
         }
     }
 
@@ -111,6 +115,17 @@ impl Script {
     /// The weight of the member that brings the steering program, if one is given.
     pub fn weight(&self) -> Option<u16> {
         self.weight
+    }
+
+    /// The class of the member that brings the steering program, 1 to 63; `None`: the default
+    /// class.
+    pub fn class(&self) -> Option<u8> {
+        self.class.map(|(class, _)| class)
+    }
+
+    /// The report of a fault of the option that gives the class.
+    pub(crate) fn blame_class(&self, fault: Fault) -> Report {
+        self.blame(fault.shift(self.class.map_or(0, |(_, at)| at)))
     }
 
     /// How many flows the group remembers, which keep their member; `None`: it is not sticky.
@@ -277,7 +292,9 @@ mod tests {
             ("flow+sticky=16777217", "option-number", 5),
             ("flow+sticky=", "option-number", 5),
             ("flow+sticky+sticky=1024", "sticky-twice", 12),
-            ("flow+class=2", "option-needs-xdp", 5),
+            ("flow+class=0", "option-number", 5),
+            ("flow+class=2+class=3", "class-twice", 13),
+            ("hash+class=2", "option-needs-xdp", 5),
             ("flow+defrag + rollover", "rollover-in-steered-group", 14),
             ("flow+weight", "option-number", 5),
             ("flow+weight=0", "option-number", 5),
@@ -306,9 +323,9 @@ mod tests {
 
     #[test]
     fn a_named_program_has_options() {
-        let script = script("flow+Weight = 3+defrag");
+        let script = script("flow+Weight = 3+defrag + Class = 63");
         assert_eq!(script.mode().to_string(), "program+defrag");
-        assert_eq!(script.weight(), Some(3));
+        assert_eq!((script.weight(), script.class()), (Some(3), Some(63)));
         assert_eq!(script.title("main = steer_flow"), "flow");
         assert_eq!(
             script.load().unwrap().text(),

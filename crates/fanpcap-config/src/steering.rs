@@ -109,6 +109,11 @@ impl Steering {
         &self.text
     }
 
+    /// Whether it gives packets to classes of members.
+    pub fn classifies(&self) -> bool {
+        self.at_xdp().is_some_and(AtXdp::classifies)
+    }
+
     /// Whether its groups remember flows.
     pub fn is_sticky(&self) -> bool {
         self.is_sticky

@@ -36,7 +36,7 @@ pub fn audit(ifindex: u32, group: u16) -> Result<(usize, usize), String> {
     let of_page = roster::open_pages(ifindex, group).map(|(member, _)| member.socket());
     let of_row = live.iter().map(|(_, row)| row.member);
     same("pages and members", sorted(of_page), sorted(of_row))?;
-    let mut ranks: Vec<u8> = table.ranks().iter().map(|slot| slot.0).collect();
+    let mut ranks: Vec<u8> = table.part(0).ranks().iter().map(|slot| slot.0).collect();
     ranks.sort_unstable();
     let slots: Vec<u8> = live.iter().map(|(slot, _)| slot.0).collect();
     same("ranks and slots", ranks, slots.clone())?;
@@ -84,7 +84,7 @@ fn same_deposits(shared: &Shared, rows: &[(Slot, Row)]) -> Result<(), String> {
 
 /// Each member has its share of the buckets, to one.
 fn even(shared: &Shared, slots: &[u8]) -> Result<(), String> {
-    let buckets = shared.table().buckets;
+    let buckets = shared.table().part(0).buckets;
     let owners = buckets
         .iter()
         .map(|owner| owner.load(std::sync::atomic::Ordering::Relaxed));

@@ -49,6 +49,15 @@ pub(crate) fn inherit(
     })
 }
 
+/// What is known of a gone member whose ring nobody is to read.
+pub(crate) fn give_up(shared: &Shared, slot: Slot) -> Gone {
+    let cookie = shared.table().row(slot).cookie;
+    Estate::of(shared, cookie).map_or(Gone::UNKNOWN, |estate| {
+        epitaph::begin(&estate.words);
+        estate.epitaph(shared)
+    })
+}
+
 impl Estate {
     /// The member's last counters, which include what the kernel has counted since the member asked
     /// last. Writes them on the member's page too, and lets go of its socket.
@@ -81,8 +90,8 @@ impl Estate {
         }
     }
 
-    /// Adds what the kernel has counted last to the page. The kernel clears a socket's counters when
-    /// they are read. Those of the XDP engine go on, so that they replace what the page says: the
+    /// Adds what the kernel has counted last to the page. The kernel clears a socket's counters
+    /// when they are read. Those of the XDP engine go on, so that they replace what the page says: the
     /// member must be gone, as it would add to the page what it has not told yet.
     pub(crate) fn count_last(&self, shared: &Shared) -> bool {
         let table = shared.table();

@@ -6,15 +6,24 @@ use fanpcap_buckets::Slot;
 use fanpcap_buckets::layout::SLOTS;
 use std::sync::atomic::{Ordering, fence};
 
+/// Slots by bucket, and by rank.
+pub(crate) type Both = (Vec<Option<Slot>>, Vec<Option<Slot>>);
+
 /// What the table of the lead says, between two of its changes.
 #[derive(Debug)]
 pub(crate) struct Lead {
     generation: u64,
-    /// Of each bucket, its owner.
-    owners: Vec<Slot>,
-    ranks: Vec<Slot>,
+    classes: Vec<OfClass>,
     /// Of each slot that has a share, its socket.
     cookies: [Option<u64>; SLOTS],
+}
+
+/// The owners of a class's buckets, and its ranks.
+#[derive(Debug)]
+struct OfClass {
+    class: u8,
+    owners: Vec<Slot>,
+    ranks: Vec<Slot>,
 }
 
 impl Lead {
@@ -26,11 +35,18 @@ impl Lead {
         for (slot, row) in table.rows().filter(|(_, row)| row.owns()) {
             cookies[usize::from(slot.0)] = Some(row.cookie);
         }
-        let owners = table.buckets.iter().map(|it| it.load(Ordering::Relaxed));
+        let of_class = |class| {
+            let part = table.part(class);
+            let owners = part.buckets.iter().map(|it| it.load(Ordering::Relaxed));
+            OfClass {
+                class,
+                owners: owners.map(Slot).collect(),
+                ranks: part.ranks(),
+            }
+        };
         let lead = Self {
             generation,
-            owners: owners.map(Slot).collect(),
-            ranks: table.ranks(),
+            classes: table.used_classes().into_iter().map(of_class).collect(),
             cookies,
         };
         // All has been read before the generation is compared.
@@ -44,9 +60,9 @@ impl Lead {
         row.lead != 0 && self.cookies.contains(&Some(row.lead))
     }
 
-    /// Of each bucket, and of each rank, the slot in `table` whose member it belongs to. `None`
-    /// where that member has no share here.
-    pub(crate) fn owners_in(&self, table: Table<'_>) -> (Vec<Option<Slot>>, Vec<Option<Slot>>) {
+    /// Of each bucket of a class, and of each rank, the slot in `table` whose member it belongs to.
+    /// `None` where that member has no share here.
+    pub(crate) fn owners_in(&self, table: Table<'_>, class: u8) -> Both {
         let mut here = [None; SLOTS];
         for (slot, row) in table.rows().filter(|(_, row)| row.owns()) {
             let its = |cookie: &Option<u64>| row.lead != 0 && *cookie == Some(row.lead);
@@ -55,7 +71,9 @@ impl Lead {
             }
         }
         let in_table = |slots: &[Slot]| slots.iter().map(|it| here[usize::from(it.0)]).collect();
-        (in_table(&self.owners), in_table(&self.ranks))
+        let of_class = self.classes.iter().find(|it| it.class == class);
+        let both = of_class.map(|it| (in_table(&it.owners), in_table(&it.ranks)));
+        both.unwrap_or_default()
     }
 
     /// Whether a table has these owners already.

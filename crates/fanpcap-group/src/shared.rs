@@ -6,7 +6,7 @@ use crate::locker::{Deposit, Locker};
 use crate::on_xdp::OnXdp;
 use crate::page::Page;
 use crate::record::DESCRIPTORS;
-use crate::table::{Table, at};
+use crate::table::{Classes, Part, Table, at};
 use fanpcap_buckets::layout::{self, SLOTS};
 use fanpcap_config::source::PROGRAM_MAX;
 use fanpcap_linux::bpf;
@@ -16,9 +16,20 @@ use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::atomic::AtomicU32;
 
-/// Bytes of the table's map.
+/// Bytes of the table's map, and of one with parts for classes of members.
 const TABLE_LEN: u32 = 65_536;
+const TABLE_LEN_WITH_CLASSES: u32 = 360_448;
 const _: () = assert!(TABLE_LEN as usize == layout::SIZE);
+const _: () = assert!(TABLE_LEN_WITH_CLASSES as usize == layout::SIZE_WITH_CLASSES);
+
+/// The length of the table of a group on the XDP engine, or of packet sockets.
+fn table_len(is_on_xdp: bool) -> u32 {
+    if is_on_xdp {
+        TABLE_LEN_WITH_CLASSES
+    } else {
+        TABLE_LEN
+    }
+}
 
 /// Table, locker, lifelines and door of one group, in one process.
 #[derive(Debug)]
@@ -44,13 +55,25 @@ pub(crate) fn group_of(key: u64) -> (u32, u16) {
 }
 
 impl Shared {
-    /// That of a new group.
+    /// That of a new group of packet sockets.
     ///
     /// # Errors
     /// `EPERM` without `CAP_BPF`; `EMFILE` and the like.
     pub(crate) fn new(key: u64) -> io::Result<Self> {
+        Self::with_table(key, table_len(false))
+    }
+
+    /// That of a new group on the XDP engine, without the engine's parts.
+    ///
+    /// # Errors
+    /// As [`Shared::new`].
+    pub(crate) fn for_xdp(key: u64) -> io::Result<Self> {
+        Self::with_table(key, table_len(true))
+    }
+
+    fn with_table(key: u64, len: u32) -> io::Result<Self> {
         let shared = Self {
-            map: bpf::Table::create("fanpcap_table", TABLE_LEN)?,
+            map: bpf::Table::create("fanpcap_table", len)?,
             locker: Locker::new()?,
             lifelines: Epoll::new()?,
             door: Door::new()?,
@@ -68,7 +91,7 @@ impl Shared {
     /// When a descriptor is not what it should be.
     pub(crate) fn of(descriptors: Vec<OwnedFd>, key: u64) -> io::Result<Self> {
         let ([map, into, out_of, door], dock) = split(descriptors)?;
-        let map = bpf::Table::open(map, TABLE_LEN)?;
+        let map = bpf::Table::open(map, table_len(!dock.is_empty()))?;
         let (locker, lifelines) = Locker::of(into, out_of)?;
         let dock = <[OwnedFd; 2]>::try_from(dock).ok();
         let on_xdp = dock.map(|dock| OnXdp::of(&locker, dock)).transpose()?;
@@ -161,8 +184,8 @@ fn split(descriptors: Vec<OwnedFd>) -> io::Result<([OwnedFd; DESCRIPTORS], Vec<O
 /// # Errors
 /// When it is not the table of this group.
 pub(crate) fn table_alone(descriptors: Vec<OwnedFd>, key: u64) -> io::Result<bpf::Table> {
-    let ([map, ..], _) = split(descriptors)?;
-    let map = bpf::Table::open(map, TABLE_LEN)?;
+    let ([map, ..], dock) = split(descriptors)?;
+    let map = bpf::Table::open(map, table_len(!dock.is_empty()))?;
     match table(&map).is_of(key) {
         true => Ok(map),
         false => Err(of_another()),
@@ -173,10 +196,18 @@ pub(crate) fn table_alone(descriptors: Vec<OwnedFd>, key: u64) -> io::Result<bpf
 pub(crate) fn table(map: &bpf::Table) -> Table<'_> {
     let (count, words) = (layout::RANK_COUNT, crate::table::at::END);
     let bytes = map.bytes();
+    let beyond = map.len().saturating_sub(layout::SIZE);
+    let numbers = map.view::<AtomicU32>(layout::SIZE, beyond / size_of::<u32>());
     Table {
-        buckets: bytes.get(..layout::BUCKETS).unwrap_or_default(),
-        ranks: bytes.get(layout::RANKS..count).unwrap_or_default(),
-        rank_count: map.view::<AtomicU32>(count, 1).unwrap_or_default(),
+        default: Part {
+            buckets: bytes.get(..layout::BUCKETS).unwrap_or_default(),
+            ranks: bytes.get(layout::RANKS..count).unwrap_or_default(),
+            rank_count: map.view::<AtomicU32>(count, 1).unwrap_or_default(),
+        },
+        classes: Classes {
+            bytes: bytes.get(layout::SIZE..).unwrap_or_default(),
+            numbers: numbers.unwrap_or_default(),
+        },
         seats: map.words(layout::SEATS, SLOTS).unwrap_or_default(),
         holders: map.words(layout::HOLDERS, SLOTS).unwrap_or_default(),
         words: map.words(layout::OWN, words).unwrap_or_default(),

@@ -6,6 +6,9 @@
 //! and the slot is a placeholder. A newcomer enters at the array's end; the placeholder is closed,
 //! and the kernel moves the newcomer into the slot. Nobody else's slot changes.
 //!
+//! On the XDP engine members have classes. Each class has buckets and ranks of its own, which its
+//! members share out among themselves, and inherits the rings of its own members (`classes`).
+//!
 //! A group may follow another (`following`).
 //!
 //! A member that is gone and has promised a successor keeps its buckets for a while (`succession`).
@@ -15,12 +18,14 @@
 
 mod relinked;
 mod silence;
+mod classes;
 mod succession;
 mod weights;
 mod following;
 
 use crate::lead::Lead;
-use crate::table::{Gone, Journal, Row, State, Table, at};
+use crate::table::{Gone, Journal, Part, Row, State, Table, at};
+pub(crate) use classes::is_of_class;
 use fanpcap_buckets::layout::SLOTS;
 use fanpcap_buckets::{self as buckets, Share, Slot};
 use std::io;
@@ -82,6 +87,9 @@ pub(crate) trait Ground {
     /// changes when its reader takes something.
     fn unread(&mut self) -> io::Result<Vec<(u64, u64)>>;
 }
+
+/// The class whose members do not get what is broadcast.
+const BEYOND_BROADCAST: u8 = 63;
 
 /// One position of the kernel's array is for the newcomer that moves into a slot from its end.
 const MEMBERS_MAX: usize = SLOTS - 1;
@@ -151,7 +159,7 @@ impl<'a, G: Ground> Slots<'a, G> {
         self.table.set_newcomer(&Row {
             state: State::Newcomer,
             since_ns: self.ground.now_ns(),
-            name: self.free_name(newcomer.name),
+            name: self.free_name(newcomer.name, newcomer.class),
             seat: self.table.free_seat(newcomer.cookie, slot),
             downs,
             ..*newcomer
@@ -169,7 +177,7 @@ impl<'a, G: Ground> Slots<'a, G> {
         }
         self.finish_join(slot)?;
         self.await_longer(slot);
-        match self.has_owner() {
+        match self.has_owner(newcomer.class) {
             true => self.follow()?,
             false => self.balance(),
         }
@@ -265,48 +273,28 @@ impl<'a, G: Ground> Slots<'a, G> {
         self.prepare()?;
         let living = self.mourn(own)?;
         self.look_after_awaited(&living)?;
-        let orphans: Vec<(Slot, Row)> = self.orphans().collect();
+        let orphans = self.orphans_for(own);
         if orphans.is_empty() {
             return Ok(Vec::new());
         }
         self.ground.settle()?;
-        for (slot, row) in &orphans {
+        let mut inherited = Vec::new();
+        for (slot, row) in orphans {
             self.ground.step();
-            self.ground.leave(*slot)?;
+            self.ground.leave(slot)?;
             self.ground.step();
             self.ground.refuse(row.cookie)?;
             self.ground.step();
             self.ground.cut(row.cookie)?;
             self.ground.step();
-            let (state, heir) = (State::Inherited, own);
-            self.table.set_row(
-                *slot,
-                &Row {
-                    state,
-                    heir,
-                    ..*row
-                },
-            );
+            let (state, heir) = match classes::may_inherit(self.table, own, &row) {
+                true => (State::Inherited, own),
+                false => (row.state, row.cookie),
+            };
+            self.table.set_row(slot, &Row { state, heir, ..row });
+            inherited.extend((state == State::Inherited).then_some(slot));
         }
-        Ok(orphans.into_iter().map(|(slot, _)| slot).collect())
-    }
-
-    /// Members that are gone and have no heir that lives.
-    fn orphans(&self) -> impl Iterator<Item = (Slot, Row)> + use<'_, G> {
-        let table = self.table;
-        let lives = move |cookie: u64| {
-            let slot = table.slot_of(cookie);
-            // The heir of an heir that is awaited is its successor.
-            slot.is_some_and(|slot| {
-                let state = table.row(slot).state;
-                matches!(state, State::Live | State::Newcomer | State::Awaited)
-            })
-        };
-        table.rows().filter(move |(_, row)| match row.state {
-            State::Dead => true,
-            State::Inherited => !lives(row.heir),
-            State::Free | State::Newcomer | State::Live | State::Vacant | State::Awaited => false,
-        })
+        Ok(inherited)
     }
 
     /// The heir is done with the ring of a member that is gone: its slot becomes a placeholder, or
@@ -378,8 +366,8 @@ impl<'a, G: Ground> Slots<'a, G> {
         Ok(living)
     }
 
-    fn has_owner(&self) -> bool {
-        self.table.rows().any(|(_, row)| row.owns())
+    fn has_owner(&self, class: u8) -> bool {
+        !self.shares(class).is_empty()
     }
 
     fn balance(&mut self) {
@@ -387,21 +375,21 @@ impl<'a, G: Ground> Slots<'a, G> {
         self.finish_balance();
     }
 
-    /// Moves as few buckets as possible, so that each owner has its share. In a group that follows
-    /// another, the buckets go to the members that own them there.
+    /// Moves as few buckets as possible, so that each owner has its share of its class's. In a
+    /// group that follows another, the buckets go to the members that own them there.
     fn finish_balance(&mut self) {
         let lead = self.lead.and_then(Lead::of);
-        if !self.has_owner() {
-            self.enlist();
+        let classes = self.table.used_classes();
+        for &class in &classes {
+            if !self.has_owner(class) {
+                self.enlist(class);
+            }
         }
         if let Some(lead) = &lead {
             self.enlist_as(lead);
         }
-        let shares = self.shares();
-        match self.lead {
-            _ if shares.is_empty() => {}
-            None => self.move_buckets(&shares),
-            Some(_) => self.move_as(lead.as_ref(), &shares),
+        if classes.iter().any(|&class| self.has_owner(class)) {
+            self.move_all(&classes, lead.as_ref());
         }
         if let Some(lead) = lead {
             self.ground.step();
@@ -410,29 +398,61 @@ impl<'a, G: Ground> Slots<'a, G> {
         self.finish();
     }
 
-    fn shares(&self) -> Vec<Share> {
-        let live = self.table.rows().filter(|(_, row)| row.owns());
+    /// Moves the buckets and ranks of all classes. A class without members has no ranks, and so its
+    /// packets have no member.
+    fn move_all(&mut self, classes: &[u8], lead: Option<&Lead>) {
+        let mut moved = 0;
+        for &class in classes {
+            let shares = self.shares(class);
+            moved += match self.lead {
+                _ if shares.is_empty() => {
+                    self.set_ranks(self.table.part(class), &[]);
+                    0
+                }
+                None => self.move_buckets(class, &shares),
+                Some(_) => self.move_as(class, lead, &shares),
+            };
+        }
+        let owners = self.owners_of(&|row| row.class != BEYOND_BROADCAST);
+        self.set_ranks(self.table.everybody(), &owners);
+        self.note_moved(moved);
+    }
+
+    /// The members that own a share, of those that `is_one` selects.
+    fn owners_of(&self, is_one: &dyn Fn(&Row) -> bool) -> Vec<Share> {
+        let owns = self
+            .table
+            .rows()
+            .filter(|(_, row)| row.owns() && is_one(row));
         let share = |(slot, row): (Slot, Row)| Share {
             slot,
             weight: row.weight,
         };
-        live.map(share).filter(|share| share.weight > 0).collect()
+        owns.map(share).collect()
     }
 
-    fn move_buckets(&mut self, shares: &[Share]) {
-        let moves = buckets::plan(&self.table.owners(shares), shares);
+    fn shares(&self, class: u8) -> Vec<Share> {
+        self.owners_of(&|row| row.class == class)
+    }
+
+    /// Returns how many have moved.
+    fn move_buckets(&mut self, class: u8, shares: &[Share]) -> usize {
+        let part = self.table.part(class);
+        let moves = buckets::plan(&part.owners(shares), shares);
         for step in &moves {
             self.ground.step();
-            self.table.set_owner(step.bucket, step.to);
+            part.set_owner(step.bucket, step.to);
         }
-        self.ground.step();
-        self.table.set_ranks(&self.ranks_of(shares));
-        self.note_moved(moves.len());
+        self.set_ranks(part, shares);
+        moves.len()
     }
 
-    fn ranks_of(&self, shares: &[Share]) -> Vec<Slot> {
+    /// Gives ranks to all that have a share, and to nobody else.
+    fn set_ranks(&mut self, part: Part<'_>, shares: &[Share]) {
         let slots: Vec<Slot> = shares.iter().map(|share| share.slot).collect();
-        buckets::ranks(&self.table.ranks(), &slots)
+        let ranks = buckets::ranks(&part.ranks(), &slots);
+        self.ground.step();
+        part.set_ranks(&ranks);
     }
 
     fn note_moved(&self, buckets: usize) {

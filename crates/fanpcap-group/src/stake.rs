@@ -204,6 +204,13 @@ impl Stake {
         Some(table.row(slot).weight)
     }
 
+    /// The member's class, 0 to 63.
+    pub fn class(&self) -> u8 {
+        let table = self.shared.table();
+        let slot = table.slot_of(self.cookie);
+        slot.map_or(0, |slot| table.row(slot).class)
+    }
+
     /// Whether the group gives the member packets, or will without another look of its own.
     pub fn has_share(&self) -> bool {
         let table = self.shared.table();
@@ -280,10 +287,11 @@ impl Stake {
         slots.look_for_silent(self.cookie)?;
         slots.follow()?;
         let orphans = slots.inherit(self.cookie)?;
+        let leaves_some = slots.leaves_to_others(self.cookie);
         let inherited = orphans.into_iter().filter_map(|slot| self.inherit(slot));
         let inherited = inherited.collect();
         let again = match self.clear_dock(&turn) {
-            Ok(true) => None,
+            Ok(true) => leaves_some.then_some(BUSY),
             Ok(false) => Some(BUSY),
             Err(Failed) => Some(FAILED),
         };
@@ -321,9 +329,15 @@ impl Stake {
         Ok(())
     }
 
-    /// The ring of the gone member in a slot. One that can't be read is given up.
+    /// The ring of the gone member in a slot. One that can't be read is given up, and so is one of
+    /// another class.
     fn inherit(&self, slot: Slot) -> Option<Inheritance> {
-        match heir::inherit(&self.shared, &self.read_out, slot) {
+        let table = self.shared.table();
+        let inherited = match slots::is_of_class(table, self.cookie, &table.row(slot)) {
+            true => heir::inherit(&self.shared, &self.read_out, slot),
+            false => Err(heir::give_up(&self.shared, slot)),
+        };
+        match inherited {
             Ok(inheritance) => Some(inheritance),
             Err(unknown) => {
                 let cookie = self.shared.table().row(slot).cookie;

@@ -7,27 +7,27 @@
 //! can make a reader of it panic or leave the table.
 
 mod journal;
+mod part;
 mod ledger;
 mod renumbered;
 mod seats;
 mod sums;
 
+use fanpcap_buckets::Slot;
 use fanpcap_buckets::layout::{self, BUCKETS, SLOTS};
-use fanpcap_buckets::{Owners, Share, Slot};
 pub(crate) use journal::Journal;
 pub use ledger::Ledger;
-use std::sync::atomic::{AtomicU8, AtomicU32, AtomicU64, Ordering};
+pub(crate) use part::{Classes, Part};
+use std::sync::atomic::{AtomicU64, Ordering};
 pub use sums::Gone;
 
 /// The table, wherever it is mapped.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Table<'a> {
-    /// Of each bucket, its owner.
-    pub(crate) buckets: &'a [AtomicU8],
-    /// Of each rank, its slot.
-    pub(crate) ranks: &'a [AtomicU8],
-    /// How many ranks there are, in one entry.
-    pub(crate) rank_count: &'a [AtomicU32],
+    /// The part of the default class.
+    pub(crate) default: Part<'a>,
+    /// The parts of the other classes.
+    pub(crate) classes: Classes<'a>,
     /// Of each slot, the seat of who stands there and has packets; 0: nobody.
     pub(crate) seats: &'a [AtomicU64],
     /// Of each number, the stamp of the seat that has it, and the slot; 0: nobody.
@@ -168,14 +168,16 @@ pub(crate) struct Row {
     pub(crate) downs: u8,
     /// Its share among all; 0: none.
     pub(crate) weight: u16,
+    /// The member's class, 0 to 63.
+    pub(crate) class: u8,
     /// The member's process, as the process counts itself.
     pub(crate) pid: u32,
     /// The socket in the slot, by `SO_COOKIE`.
     pub(crate) cookie: u64,
     /// The member whose socket it is or was.
     pub(crate) member: u64,
-    /// The cookie of the heir that reads its ring. Of one that is awaited: whether its lifeline is
-    /// cut.
+    /// The cookie of the heir that reads its ring. Of one that is awaited, or dead: whether its
+    /// lifeline is cut.
     pub(crate) heir: u64,
     /// When its state began, nanoseconds of `CLOCK_MONOTONIC`.
     pub(crate) since_ns: u64,
@@ -190,7 +192,8 @@ pub(crate) struct Row {
 
 impl Row {
     fn encode(&self) -> [u64; ROW] {
-        let [pid, weight] = [u64::from(self.pid) << 32, u64::from(self.weight) << 16];
+        let pid = u64::from(self.pid & PID_MAX) | (u64::from(self.class) << PID_BITS);
+        let [pid, weight] = [pid << 32, u64::from(self.weight) << 16];
         let head = pid | weight | (u64::from(self.downs) << 8) | self.state as u64;
         [
             head,
@@ -212,11 +215,14 @@ impl Row {
     fn decode(words: [u64; ROW]) -> Self {
         let [head, cookie, member, heir, since_ns, name, seat, lead] = words;
         let [state, downs, low, high, pid @ ..] = head.to_le_bytes();
+        let [.., above_pid] = pid;
+        let pid = u32::from_le_bytes(pid);
         Self {
             state: State::of(state),
             downs,
             weight: u16::from_le_bytes([low, high]),
-            pid: u32::from_le_bytes(pid),
+            class: above_pid >> (PID_BITS - 24),
+            pid: pid & PID_MAX,
             cookie,
             member,
             heir,
@@ -227,6 +233,11 @@ impl Row {
         }
     }
 }
+
+/// Bits of a process's number in a row; the kernel's own are up to 2^22 (`PID_MAX_LIMIT`). The
+/// class is above them.
+const PID_BITS: u32 = 26;
+const PID_MAX: u32 = (1 << PID_BITS) - 1;
 
 impl<'a> Table<'a> {
     /// Makes a table of zeros that of a new group.
@@ -293,46 +304,5 @@ impl<'a> Table<'a> {
 
     pub(crate) fn set_newcomer(&self, row: &Row) {
         self.set_words(at::NEWCOMER, row.encode());
-    }
-
-    /// The owners of all buckets, where they have a share.
-    pub(crate) fn owners(&self, shares: &[Share]) -> Owners {
-        let mut has_share = [false; SLOTS];
-        for share in shares {
-            has_share[usize::from(share.slot.0)] = true;
-        }
-        let mut owners = [None; BUCKETS];
-        for (owner, bucket) in owners.iter_mut().zip(self.buckets) {
-            let slot = bucket.load(Ordering::Relaxed);
-            *owner = has_share[usize::from(slot)].then_some(Slot(slot));
-        }
-        owners
-    }
-
-    pub(crate) fn set_owner(&self, bucket: usize, slot: Slot) {
-        if let Some(bucket) = self.buckets.get(bucket) {
-            bucket.store(slot.0, Ordering::Release);
-        }
-    }
-
-    /// The slots by rank.
-    pub(crate) fn ranks(&self) -> Vec<Slot> {
-        let count = self.rank_count.iter().map(|it| it.load(Ordering::Acquire));
-        let count: u32 = count.sum();
-        let ranks = self.ranks.iter().take(usize::try_from(count).unwrap_or(0));
-        ranks
-            .map(|slot| Slot(slot.load(Ordering::Relaxed)))
-            .collect()
-    }
-
-    /// Sets the slots by rank. The BPF program that reads meanwhile finds slots of before or after.
-    pub(crate) fn set_ranks(&self, ranks: &[Slot]) {
-        for (entry, &slot) in self.ranks.iter().zip(ranks) {
-            entry.store(slot.0, Ordering::Release);
-        }
-        let count = u32::try_from(ranks.len().min(SLOTS)).unwrap_or(0);
-        for it in self.rank_count {
-            it.store(count, Ordering::Release);
-        }
     }
 }

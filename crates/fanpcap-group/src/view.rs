@@ -7,7 +7,7 @@ use crate::page::MemberId;
 use crate::shared::{self, group_key};
 use crate::slots::digest;
 pub use crate::table::{Gone, Ledger, State};
-use crate::table::{Journal, Row, Table, at};
+use crate::table::{Journal, Part, Row, Table, at};
 use fanpcap_buckets::layout::SLOTS;
 use fanpcap_linux::bpf;
 use std::sync::atomic::Ordering;
@@ -54,6 +54,8 @@ pub struct Place {
     pub buckets: usize,
     /// Its share among the others; 0: it was drained.
     pub weight: u16,
+    /// The class whose buckets these are.
+    pub class: u8,
     /// When its state began, nanoseconds of `CLOCK_MONOTONIC`.
     pub since_ns: u64,
     /// The slot of the heir that reads its ring.
@@ -144,10 +146,11 @@ impl GroupTable {
 fn read(table: Table<'_>) -> View {
     let mut owned = [0; SLOTS];
     // Before a member owns any, the table has zeros.
-    let has_owners = !table.ranks().is_empty();
-    let buckets = table.buckets.iter().filter(|_| has_owners);
-    for owner in buckets {
-        owned[usize::from(owner.load(Ordering::Relaxed))] += 1;
+    let parts = table.used_classes().into_iter().map(|it| table.part(it));
+    for part in parts.filter(Part::has_ranks) {
+        for owner in part.buckets {
+            owned[usize::from(owner.load(Ordering::Relaxed))] += 1;
+        }
     }
     let rows: Vec<Row> = table.rows().map(|(_, row)| row).collect();
     let place = |(slot, row): (u8, &Row)| Place {
@@ -157,6 +160,7 @@ fn read(table: Table<'_>) -> View {
         pid: row.pid,
         buckets: owned[usize::from(slot)],
         weight: row.weight,
+        class: row.class,
         since_ns: row.since_ns,
         heir: heir(&rows, row),
         name: row.name,

@@ -2,7 +2,7 @@
 
 use crate::ebpf::{self, Delivery, EbpfError, Nowhere};
 use crate::ir::{Function, MEANING, Node, Tree};
-use crate::parts::{Parts, Unfit, outcomes};
+use crate::parts::{Parts, outcomes};
 use fanpcap_bpf::{Classic, Object};
 use std::fmt::{self, Write};
 
@@ -93,12 +93,6 @@ impl AtXdp {
             flows,
             digest,
         };
-        if compiled.has(&|function| matches!(function, Function::Classify(_))) {
-            return Err(EbpfError::Unfit(Unfit {
-                what: "`classify` chooses among members of a class, and members have no classes in this version"
-                    .to_owned(),
-            }));
-        }
         compiled.decision()?;
         Ok(compiled)
     }
@@ -123,6 +117,11 @@ impl AtXdp {
     pub fn copies(&self) -> bool {
         let ends = outcomes(&self.tree.main);
         ends.copy || ends.broadcast || ends.double
+    }
+
+    /// Whether the steering program gives packets to classes of members.
+    pub fn classifies(&self) -> bool {
+        self.has(&|function| matches!(function, Function::Classify(_)))
     }
 
     /// Whether the steering program says what the host gets.
@@ -226,13 +225,19 @@ mod tests {
         let of = |source: &str| {
             let at_xdp = AtXdp::of(read(source), None).unwrap();
             assert!(at_xdp.decision().is_ok());
-            [at_xdp.copies(), at_xdp.decides_for_host()]
+            let asks = [at_xdp.classifies(), at_xdp.decides_for_host()];
+            (at_xdp.copies(), asks)
         };
-        assert_eq!(of("main = steer_flow"), [false; 2]);
-        assert_eq!(of("main = tcp"), [true, false]);
-        assert_eq!(of("main = kernel >-> double_steer_ip"), [true, true]);
-        let refused = AtXdp::of(read("main = classify 2 >-> steer_flow"), None).unwrap_err();
-        assert!(refused.to_string().contains("no classes"), "{refused}");
+        assert_eq!(of("main = steer_flow"), (false, [false; 2]));
+        assert_eq!(of("main = tcp"), (true, [false; 2]));
+        assert_eq!(
+            of("main = kernel >-> double_steer_ip"),
+            (true, [false, true])
+        );
+        assert_eq!(
+            of("main = classify 2 >-> steer_flow"),
+            (false, [true, false])
+        );
     }
 
     #[test]

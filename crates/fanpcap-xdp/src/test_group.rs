@@ -2,6 +2,7 @@
 
 use crate::layout::{self, XDP_DROP};
 use crate::{Capture, DockMaps, GroupProgram, Lanes, MemberRings};
+use fanpcap_buckets::layout::SIZE_WITH_CLASSES;
 use fanpcap_linux::bpf::{Map, Table};
 use fanpcap_ring::{LinkInfo, Records};
 use fanpcap_steer::ebpf::{self, TABLE_MAP};
@@ -18,7 +19,7 @@ pub(crate) struct Group {
 impl Group {
     pub(crate) fn of(source: &str, lanes: Lanes, dock: DockMaps<'_>) -> Self {
         let tree = tree(source, &|_| Err("none".to_owned())).unwrap();
-        let table = Table::create("table", 65_536).unwrap();
+        let table = Table::create("table", u32::try_from(SIZE_WITH_CLASSES).unwrap()).unwrap();
         let given = [(TABLE_MAP, table.as_fd())];
         let compile = |capture: &Capture| ebpf::xdp(&tree, None, capture);
         let (program, _) = GroupProgram::load(lanes, dock, &given, &compile).unwrap();

@@ -113,20 +113,28 @@ fn is_same(wanted: &Membership, group: u16, mode: Mode) -> bool {
 }
 
 /// Gives the group of a member the steering program that was asked for, if one was. The member
-/// keeps its weight.
+/// keeps its weight and its class.
 fn change<H: Handle>(p: H, group: u16, wanted: &Membership) -> Result<(), String> {
     let Some(steering) = wanted.steering.as_ref().filter(|_| !wanted.is_default) else {
         return Ok(());
     };
     match (p.weight(), wanted.weight) {
         (Some(has), Some(asked)) if has != asked => {
-            let has = format!("a member of weight {has}");
-            let asked = format!("one of weight {asked}");
-            let error = JoinError::AlreadyAs { group, has, asked };
-            Err(wanted.blame(&error))
+            Err(other(group, wanted, "weight", [has, asked]))
+        }
+        _ if wanted.class != 0 && wanted.class != p.class() => {
+            let classes = [p.class(), wanted.class].map(u16::from);
+            Err(other(group, wanted, "class", classes))
         }
         _ => p.replace_program(steering),
     }
+}
+
+/// The error of a member that has another weight or class than the call asks for.
+fn other(group: u16, wanted: &Membership, what: &str, [has, asked]: [u16; 2]) -> String {
+    let has = format!("a member of {what} {has}");
+    let asked = format!("one of {what} {asked}");
+    wanted.blame(&JoinError::AlreadyAs { group, has, asked })
 }
 
 /// The error of a member that is in another group, or in its group with another mode.

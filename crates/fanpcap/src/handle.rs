@@ -149,6 +149,9 @@ pub trait Handle: Copy + PartialEq {
     /// The handle's weight in its group, if that has weights.
     fn weight(self) -> Option<u16>;
 
+    /// The handle's class in its group, 0 to 63; 0 is the default class.
+    fn class(self) -> u8;
+
     /// Replaces the steering program of the handle's group.
     ///
     /// # Errors

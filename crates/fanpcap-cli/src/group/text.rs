@@ -6,8 +6,8 @@ use super::shown::{Offered, Shown, Slot, Sums};
 use crate::top::figure::{UNKNOWN, age, bytes};
 
 /// The columns' titles; the last column is not padded.
-const TITLES: [&str; 9] = [
-    "SLOT", "STATE", "BUCKETS", "SHARE", "WEIGHT", "SINCE", "RING", "PID", "PROGRAM",
+const TITLES: [&str; 10] = [
+    "SLOT", "STATE", "BUCKETS", "SHARE", "WEIGHT", "CLASS", "SINCE", "RING", "PID", "PROGRAM",
 ];
 
 /// The whole text.
@@ -110,6 +110,8 @@ fn cells(slot: &Slot) -> [String; TITLES.len()] {
         number(slot.buckets),
         share.unwrap_or_else(|| UNKNOWN.to_owned()),
         number(slot.weight),
+        // Most groups have the default class alone, and no column for it.
+        number(slot.class.filter(|&class| class != 0)),
         slot.state_seconds.map_or_else(|| UNKNOWN.to_owned(), age),
         slot.ring_bytes.map_or_else(|| UNKNOWN.to_owned(), bytes),
         number(slot.pid),

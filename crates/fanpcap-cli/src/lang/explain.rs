@@ -103,6 +103,10 @@ fn write_definitions(text: &mut String, definitions: &[Definition]) -> Result<()
 fn write_beyond(text: &mut String, at_xdp: &AtXdp) -> Result<()> {
     let beyond = [
         (at_xdp.copies(), "some packets go to several members"),
+        (
+            at_xdp.classifies(),
+            "some packets go to members of a class (+class=N) only",
+        ),
         (at_xdp.decides_for_host(), "it says what the host gets"),
     ];
     for (_, what) in beyond.into_iter().filter(|(does, _)| *does) {

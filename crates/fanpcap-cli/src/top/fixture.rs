@@ -61,6 +61,7 @@ fn place() -> Place {
         pid: 4711,
         buckets: 2048,
         weight: 1,
+        class: 0,
         since_ns: SECOND,
         heir: None,
         name: 0,

@@ -13,6 +13,8 @@ pub(crate) struct Options {
     pub(crate) weight: Option<u16>,
     /// How many flows the group remembers, which keep their member; `None`: it is not sticky.
     pub(crate) sticky: Option<u32>,
+    /// The member's class, 1 to 63, and where the option begins; `None`: the default class.
+    pub(crate) class: Option<(u8, usize)>,
 }
 
 impl Options {
@@ -22,16 +24,17 @@ impl Options {
             mode: Mode::from(kind),
             weight: None,
             sticky: None,
+            class: None,
         };
         for word in text.split('+').skip(1) {
             let at = offset_in(text, word.trim_start());
-            let added = options.add(word.trim());
+            let added = options.add(word.trim(), at);
             added.map_err(|fault| fault.shift(at))?;
         }
         Ok(options)
     }
 
-    fn add(&mut self, word: &str) -> Result<(), Fault> {
+    fn add(&mut self, word: &str, at: usize) -> Result<(), Fault> {
         let lower = word.to_ascii_lowercase();
         let (name, value) = match lower.split_once('=') {
             Some((name, value)) => (name.trim_end(), Some(value.trim())),
@@ -42,7 +45,7 @@ impl Options {
             ("rollover", None) => self.add_rollover()?,
             ("weight", value) => self.add_weight(word, value)?,
             ("sticky", value) => self.add_sticky(word, value)?,
-            ("class", value) => return Err(refuse_class(word, value)),
+            ("class", value) => self.add_class(word, value, at)?,
             _ => return Err(refuse_option(word, name)),
         }
         Ok(())
@@ -91,6 +94,22 @@ impl Options {
                 let message =
                     format!("a group remembers one number of flows, not {before} and {flows}");
                 Err(Fault::new("sticky-twice", message).hint("keep one of them"))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// Whether the handle's engine and steering program have classes is known later.
+    fn add_class(&mut self, word: &str, value: Option<&str>, at: usize) -> Result<(), Fault> {
+        let class = number(word, value, 1, CLASS_MAX.into())?;
+        let class = u8::try_from(class).unwrap_or(CLASS_MAX);
+        if self.mode.kind != ModeKind::Program {
+            return Err(class_needs_xdp(class));
+        }
+        match self.class.replace((class, at)) {
+            Some((before, _)) if before != class => {
+                let message = format!("a member has one class, not {before} and {class}");
+                Err(Fault::new("class-twice", message).hint("keep one of them"))
             }
             _ => Ok(()),
         }
@@ -145,16 +164,21 @@ fn number(word: &str, value: Option<&str>, min: u32, max: u32) -> Result<u32, Fa
         })
 }
 
-/// The fault of a class.
-fn refuse_class(word: &str, value: Option<&str>) -> Fault {
-    if let Err(fault) = number(word, value, 1, CLASS_MAX) {
-        return fault;
-    }
-    let quoted = quote(&format!("+{word}"));
+/// The fault of a class in a group of the kernel's.
+pub(crate) fn class_needs_xdp(class: u8) -> Fault {
     let message = format!(
-        "{quoted} asks for a class, which members do not have in this version: a packet goes to one member of all"
+        "'+class={class}' is for groups on the engine xdp: the kernel gives a packet to one member of all"
     );
-    Fault::new("option-needs-xdp", message).hint("leave it out")
+    Fault::new("option-needs-xdp", message).hint("add 'driver@DEVICE = xdp', or leave it out")
+}
+
+/// The fault of a class in a group whose steering program gives no packets to classes.
+pub(crate) fn not_classified(class: u8) -> Fault {
+    let message =
+        format!("members of '+class={class}' would get no packet: the program has no 'classify'");
+    Fault::new("class-without-classify", message).hint(format!(
+        "write 'classify {class}' in it, or leave '+class={class}' out"
+    ))
 }
 
 /// The fault of a word after `+` that is not an option of this version.
@@ -178,7 +202,7 @@ fn refuse_option(written: &str, name: &str) -> Fault {
 /// The largest weight.
 const WEIGHT_MAX: u16 = 1000;
 /// The largest class, as of `classify`.
-const CLASS_MAX: u32 = 63;
+const CLASS_MAX: u8 = 63;
 /// How many flows a sticky group remembers if no number is given; and the limits of that number.
 /// Below the first each CPU's own list of free entries may hold most of the map
 /// (kernel/bpf/bpf_lru_list.h).
@@ -187,7 +211,6 @@ const FLOWS_MIN: u32 = 1024;
 const FLOWS_MAX: u32 = 1 << 24;
 const WITHOUT_VALUE: [&str; 2] = ["defrag", "rollover"];
 const HUB_OPTIONS: [&str; 1] = ["balance"];
-const NEAR: [&str; 4] = ["defrag", "rollover", "weight", "sticky"];
+const NEAR: [&str; 5] = ["defrag", "rollover", "weight", "sticky", "class"];
 const NAMES: [&str; 6] = ["defrag", "rollover", "weight", "class", "sticky", "balance"];
-const OPTIONS: &str =
-    "the options are +defrag, +rollover (kernel modes), +sticky and +weight=N (steered groups)";
+const OPTIONS: &str = "the options are +defrag, +rollover (kernel modes), +sticky, +weight=N (steered groups), +class=N (on xdp)";

@@ -37,6 +37,8 @@ pub struct Membership {
     pub steering: Option<Arc<Steering>>,
     /// The member's share compared with the others', from 1 to 1000; `None`: 1.
     pub weight: Option<u16>,
+    /// The member's class, 0 to 63; 0 is the default class.
+    pub class: u8,
     /// Whether no mode was given. `mode` and `steering` are then those of a group without members.
     pub is_default: bool,
     /// The origin of the group: `PCAP_GROUP=7`, `/etc/pcap.conf:3`, `pcap_fanout()`.
@@ -69,6 +71,7 @@ impl Membership {
             mode: script.mode(),
             steering: Some(Arc::new(steering)),
             weight: None,
+            class: 0,
             is_default: false,
             origin: origin.to_owned(),
             name: None,

@@ -13,6 +13,7 @@ use crate::device::Device;
 use crate::engine::Engine;
 use crate::fanout::{Fanout, Script};
 use crate::mode::ModeKind;
+use crate::mode::options::{class_needs_xdp, not_classified};
 use crate::report::{Fault, Report, quote};
 use crate::steering::Steering;
 use std::sync::Arc;
@@ -164,11 +165,11 @@ impl<'a> Handle<'a> {
         if self.asked.on_xdp().is_some() {
             fanout = self.steered(group, fanout)?;
         }
-        let (mode, steering, weight) = match fanout {
-            Fanout::Mode(mode) => (mode, None, None),
+        let (mode, steering, weight, class) = match fanout {
+            Fanout::Mode(mode) => (mode, None, None, 0),
             Fanout::Program(script) => {
-                let steering = (self.compile)(&script)?;
-                (script.mode(), Some(steering), script.weight())
+                let (steering, class) = self.compiled(&script)?;
+                (script.mode(), Some(steering), script.weight(), class)
             }
         };
         Ok(Some(Membership {
@@ -176,6 +177,7 @@ impl<'a> Handle<'a> {
             mode,
             steering,
             weight,
+            class,
             is_default,
             origin,
             name: self
@@ -240,6 +242,19 @@ impl<'a> Handle<'a> {
             Some(entry) if !of_call => fault.report(entry.place.clone()),
             _ => fault.at(CALL, 1, ""),
         })
+    }
+
+    /// A compiled steering program, and the class of the member that brings it.
+    fn compiled(&self, script: &Script) -> Result<(Arc<Steering>, u8), Report> {
+        let class = script.class();
+        if let Some(class) = class.filter(|_| self.asked.on_xdp().is_none()) {
+            return Err(script.blame_class(class_needs_xdp(class)));
+        }
+        let steering = (self.compile)(script)?;
+        match class {
+            Some(class) if !steering.classifies() => Err(script.blame_class(not_classified(class))),
+            class => Ok((steering, class.unwrap_or(0))),
+        }
     }
 
     /// Refuses a mode that no group uses, because it was meant for something.

@@ -117,7 +117,7 @@ fn has_members(group: u16, ifindex: u32) -> Result<bool, XdpError> {
 }
 
 fn new_shared(dock: &Dock<Device>, ifindex: u32, steering: &Steering) -> Result<Shared, XdpError> {
-    let mut shared = Shared::new(0).map_err(XdpError::Locker)?;
+    let mut shared = Shared::for_xdp(0).map_err(XdpError::Locker)?;
     let given = [(TABLE_MAP, shared.map())];
     let at_xdp = steering.at_xdp().ok_or_else(|| XdpError::Unsteered {
         group: 0,

@@ -47,6 +47,7 @@ fn membership(group: Group, text: &str) -> Membership {
         mode: ModeKind::Program.into(),
         steering: Some(Arc::new(steering)),
         weight: None,
+        class: 0,
         is_default: false,
         origin: "test".to_owned(),
         name: None,

@@ -3,7 +3,7 @@
 use super::{Ground, Slots};
 use crate::lead::Lead;
 use crate::table::{State, Table};
-use fanpcap_buckets::Share;
+use fanpcap_buckets::{Share, Slot};
 use std::io;
 
 impl<'a, G: Ground> Slots<'a, G> {
@@ -33,31 +33,32 @@ impl<'a, G: Ground> Slots<'a, G> {
         }
     }
 
-    /// Moves buckets and ranks as the lead has them. What belongs to a member without a share here
-    /// stays where it is, or goes to some member that has one. So does all of the gone members'
-    /// while the lead is changing.
-    pub(super) fn move_as(&mut self, lead: Option<&Lead>, shares: &[Share]) {
-        let (due, ranks) = lead.map(|it| it.owners_in(self.table)).unwrap_or_default();
-        let owners = self.table.owners(shares);
+    /// Moves the buckets and ranks of a class as the lead has them. What belongs to a member
+    /// without a share here stays where it is, or goes to some member that has one. So does all of
+    /// the gone members' while the lead is changing. Returns how many buckets have moved.
+    pub(super) fn move_as(&mut self, class: u8, lead: Option<&Lead>, shares: &[Share]) -> usize {
+        let due = lead.map(|it| it.owners_in(self.table, class));
+        let (due, ranks) = due.unwrap_or_default();
+        let part = self.table.part(class);
+        let owners = part.owners(shares);
         let mut moved = 0;
         for (bucket, owner) in owners.into_iter().enumerate() {
             let some = shares[bucket % shares.len()].slot;
             let due = due.get(bucket).copied().flatten().or(owner).unwrap_or(some);
             if owner != Some(due) {
                 self.ground.step();
-                self.table.set_owner(bucket, due);
+                part.set_owner(bucket, due);
                 moved += 1;
             }
         }
-        let ranks = match ranks.is_empty() {
-            true => self.ranks_of(shares),
-            false => ranks
-                .into_iter()
-                .map(|it| it.unwrap_or(shares[0].slot))
-                .collect(),
-        };
+        if ranks.is_empty() {
+            self.set_ranks(part, shares);
+            return moved;
+        }
+        let ranks = ranks.into_iter();
+        let ranks: Vec<Slot> = ranks.map(|it| it.unwrap_or(shares[0].slot)).collect();
         self.ground.step();
-        self.table.set_ranks(&ranks);
-        self.note_moved(moved);
+        part.set_ranks(&ranks);
+        moved
     }
 }

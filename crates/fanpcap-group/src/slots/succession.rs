@@ -6,7 +6,7 @@
 //! as those of any member that is gone.
 
 use super::silence::until_check;
-use super::{Ground, Slots};
+use super::{Ground, Slots, classes};
 use crate::table::{Journal, Row, State, Table, at};
 use fanpcap_buckets::Slot;
 use fanpcap_buckets::layout::SLOTS;
@@ -57,7 +57,7 @@ pub(crate) fn due_ns(table: Table<'_>, own: u64, now_ns: u64) -> Option<u64> {
     let due = |(slot, row): (Slot, Row)| match row.state {
         State::Newcomer if row.cookie == own => Some(0),
         State::Live if row.cookie == own && has_others => Some(until_check(table, slot, now_ns)),
-        State::Dead => Some(0),
+        State::Dead => classes::until_due(table, own, &row, now_ns),
         State::Awaited => Some(grace(&row, now_ns).min(until_look(table, now_ns))),
         State::Free | State::Newcomer | State::Live | State::Inherited | State::Vacant => None,
     };
@@ -95,13 +95,14 @@ impl Table<'_> {
 const COUNT: u64 = u32::MAX as u64;
 
 impl<G: Ground> Slots<'_, G> {
-    /// The digest for a newcomer of this name: of the members with one name, the first that is not
-    /// there. So the `k`th handle of a process succeeds the `k`th of the one before.
-    pub(super) fn free_name(&self, name: u64) -> u64 {
+    /// The digest for a newcomer of this name: of a class's members with one name, the first that
+    /// is not there. So the `k`th handle of a process succeeds the `k`th of the one before.
+    pub(super) fn free_name(&self, name: u64, class: u8) -> u64 {
         let is_free = |digest: &u64| {
             let mut rows = self.table.rows();
             !rows.any(|(_, row)| {
-                row.name == *digest && matches!(row.state, State::Live | State::Newcomer)
+                let is_member = matches!(row.state, State::Live | State::Newcomer);
+                row.name == *digest && row.class == class && is_member
             })
         };
         let mut digests = (0..=SLOTS as u64).map(|at| nth(name, at));
@@ -110,8 +111,10 @@ impl<G: Ground> Slots<'_, G> {
 
     /// Whom a newcomer succeeds.
     pub(super) fn predecessor(&self, newcomer: &Row) -> Option<Slot> {
-        let is_it =
-            |row: &Row| row.state == State::Awaited && row.name == newcomer.name && row.name != 0;
+        let is_it = |row: &Row| {
+            let is_same = row.name == newcomer.name && row.class == newcomer.class;
+            row.state == State::Awaited && row.name != 0 && is_same
+        };
         let mut rows = self.table.rows();
         rows.find_map(|(slot, row)| is_it(&row).then_some(slot))
     }
@@ -127,20 +130,21 @@ impl<G: Ground> Slots<'_, G> {
     /// from its beginning.
     pub(super) fn finish_succession(&mut self, from: Slot, to: Slot) {
         let mut moved = 0;
-        for (bucket, owner) in self.table.buckets.iter().enumerate() {
+        let part = self.table.part(self.table.row(from).class);
+        for (bucket, owner) in part.buckets.iter().enumerate() {
             if owner.load(Ordering::Relaxed) == from.0 {
                 self.ground.step();
-                self.table.set_owner(bucket, to);
+                part.set_owner(bucket, to);
                 moved += 1;
             }
         }
-        let mut ranks = self.table.ranks();
-        ranks
-            .iter_mut()
-            .filter(|it| **it == from)
-            .for_each(|it| *it = to);
-        self.ground.step();
-        self.table.set_ranks(&ranks);
+        for part in [part, self.table.everybody()] {
+            let mut ranks = part.ranks();
+            let its = ranks.iter_mut().filter(|it| **it == from);
+            its.for_each(|it| *it = to);
+            self.ground.step();
+            part.set_ranks(&ranks);
+        }
         self.table.set(at::MOVED, moved);
         self.table.set(at::MOVED_NS, self.ground.now_ns());
         self.set_state(from, State::Dead);

@@ -6,6 +6,7 @@ mod world;
 mod takeover;
 mod silent;
 mod pair;
+mod classes;
 
 use super::*;
 use crate::table::MAGIC;
@@ -29,8 +30,10 @@ fn group(members: usize) -> World {
 }
 
 fn filled(mut world: World, members: usize) -> World {
-    for _ in 0..members {
+    for number in 0..members {
         let member = world.open();
+        // Of two classes, in a group that has classes.
+        world.set_class(member, if number % 2 == 0 { 0 } else { 2 });
         world.join(member).unwrap();
         world.begin_share(member);
     }
@@ -257,7 +260,8 @@ fn who_dies_in_any_step_of_any_change_is_finished_by_the_next() {
             })
         }),
     ];
-    let engines = [World::new(7), World::with_rings(7)].map(|world| filled(world, 4));
+    let engines = [World::new(7), World::with_rings(7), World::with_classes(7)];
+    let engines = engines.map(|world| filled(world, 4));
     let both = |change| engines.iter().map(move |world| (world, change));
     for (four, (name, change)) in changes.into_iter().flat_map(both) {
         let mut four = four.clone();
@@ -289,7 +293,7 @@ fn runs() -> u64 {
 
 #[test]
 fn members_come_go_and_die_at_random_and_the_ledger_adds_up() {
-    let engines = [World::new, World::with_rings];
+    let engines = [World::new, World::with_rings, World::with_classes];
     for (seed, engine) in (0..runs()).flat_map(|seed| engines.map(|it| (seed, it))) {
         let mut world = engine(seed);
         world.live(40);

@@ -12,7 +12,7 @@ pub(crate) enum Weighed {
     Done,
     /// There is no such member, or none any more.
     Gone,
-    /// Without it nobody would have a share.
+    /// Without it nobody of its class would have a share.
     Last,
 }
 
@@ -29,8 +29,11 @@ impl<G: Ground> Slots<'_, G> {
             return Ok(Weighed::Gone);
         };
         let mut rows = self.table.rows();
-        let is_other =
-            |(other, row): (Slot, Row)| other != slot && row.state == State::Live && row.weight > 0;
+        let class = row.class;
+        let is_other = |(other, row): (Slot, Row)| {
+            let has_share = row.state == State::Live && row.weight > 0;
+            other != slot && has_share && row.class == class
+        };
         if weight == 0 && !rows.any(is_other) {
             return Ok(Weighed::Last);
         }
@@ -41,20 +44,22 @@ impl<G: Ground> Slots<'_, G> {
         Ok(Weighed::Done)
     }
 
-    /// Nobody has a share, but packets must go somewhere: newcomers become live, and without any,
-    /// those without a weight get one.
-    pub(super) fn enlist(&mut self) {
-        for (slot, row) in self.table.rows() {
-            if row.state == State::Newcomer {
+    /// Nobody of a class has a share, but its packets must go somewhere: newcomers become live, and
+    /// without any, those without a weight get one.
+    pub(super) fn enlist(&mut self, class: u8) {
+        let of_class = self.table.rows().filter(|(_, row)| row.class == class);
+        let members: Vec<Slot> = of_class.map(|(slot, _)| slot).collect();
+        for &slot in &members {
+            if self.table.row(slot).state == State::Newcomer {
                 self.set_state(slot, State::Live);
             }
         }
-        let drained = self
-            .table
-            .rows()
-            .filter(|(_, row)| row.state == State::Live);
-        if !self.has_owner() {
-            for (slot, row) in drained {
+        if self.has_owner(class) {
+            return;
+        }
+        for &slot in &members {
+            let row = self.table.row(slot);
+            if row.state == State::Live {
                 self.ground.step();
                 self.table.set_row(slot, &Row { weight: 1, ..row });
             }

@@ -1,6 +1,7 @@
-//! Slots get new numbers: what the rows, buckets and ranks were before, and what they become.
+//! Slots get new numbers: what the rows, buckets and ranks were before, and what they become. Only
+//! groups of packet sockets come to that, whose members have no classes.
 
-use super::{ROW, Table, at, row_at};
+use super::{Part, ROW, Table, at, row_at};
 use fanpcap_buckets::Slot;
 use fanpcap_buckets::layout::SLOTS;
 use std::sync::atomic::{AtomicU8, Ordering};
@@ -13,8 +14,8 @@ impl Table<'_> {
         }
         let bytes =
             |bytes: &[AtomicU8]| bytes.iter().map(|it| it.load(Ordering::Relaxed)).collect();
-        self.set_bytes(at::OLD_BUCKETS, bytes(self.buckets));
-        self.set_bytes(at::OLD_RANKS, bytes(self.ranks));
+        self.set_bytes(at::OLD_BUCKETS, bytes(self.default.buckets));
+        self.set_bytes(at::OLD_RANKS, bytes(self.default.ranks));
         self.set_bytes(at::NEW_SLOTS, new.to_vec());
     }
 
@@ -30,7 +31,8 @@ impl Table<'_> {
     /// The same for buckets and ranks.
     pub(crate) fn renumber_buckets(&self) {
         let new = self.bytes_at(at::NEW_SLOTS, SLOTS);
-        let olds = [(self.buckets, at::OLD_BUCKETS), (self.ranks, at::OLD_RANKS)];
+        let Part { buckets, ranks, .. } = self.default;
+        let olds = [(buckets, at::OLD_BUCKETS), (ranks, at::OLD_RANKS)];
         for (bytes, old) in olds {
             let old = self.bytes_at(old, bytes.len());
             for (byte, old) in bytes.iter().zip(old) {

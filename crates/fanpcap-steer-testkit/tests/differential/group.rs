@@ -3,7 +3,7 @@
 use std::os::fd::AsFd;
 use std::sync::atomic::Ordering::Relaxed;
 
-use fanpcap_bpf::Object;
+use fanpcap_bpf::{MapSpec, Object};
 use fanpcap_buckets::layout::{
     BUCKETS, EVERYBODY, HOLDERS, OWN, RANK_COUNT, RANKS, SEATS, SIZE, SIZE_WITH_CLASSES, SLOTS,
     bucket, part,
@@ -27,15 +27,11 @@ pub(crate) struct Table {
     seats: [u64; SLOTS],
     holders: [u64; SLOTS],
     shared: bpf::Table,
-    /// The parts of the classes, where there are any.
-    parts: Option<Parts>,
+    /// The same with room for parts of classes, as groups at XDP have it.
+    with_parts: bpf::Table,
+    /// The parts of all classes and that of everybody, where there are any.
+    parts: Option<Vec<u8>>,
     recorder: Recorder,
-}
-
-/// The parts of all classes, and that of everybody.
-struct Parts {
-    bytes: Vec<u8>,
-    shared: bpf::Table,
 }
 
 impl Group {
@@ -50,13 +46,15 @@ impl Group {
         };
         let count = u32::try_from(ranks).unwrap();
         bytes[RANK_COUNT..RANK_COUNT + 4].copy_from_slice(&count.to_ne_bytes());
-        let shared = bpf::Table::create("proof", u32::try_from(SIZE).unwrap()).unwrap();
+        let [shared, with_parts] = [SIZE, SIZE_WITH_CLASSES]
+            .map(|len| bpf::Table::create("proof", u32::try_from(len).unwrap()).unwrap());
         let mut table = Table {
             bytes,
             ranks,
             seats: [0; SLOTS],
             holders: [0; SLOTS],
             shared,
+            with_parts,
             parts: None,
             recorder: Recorder::new(),
         };
@@ -79,12 +77,10 @@ impl Group {
             };
             bytes[at..at + 4].copy_from_slice(&ranks.to_ne_bytes());
         }
-        let len = u32::try_from(SIZE_WITH_CLASSES).unwrap();
-        let shared = bpf::Table::create("proof", len).unwrap();
-        for (to, byte) in shared.bytes().iter().zip(&bytes) {
+        for (to, byte) in table.with_parts.bytes().iter().zip(&bytes) {
             to.store(*byte, Relaxed);
         }
-        table.parts = Some(Parts { bytes, shared });
+        table.parts = Some(bytes);
         table
     }
 }
@@ -107,6 +103,17 @@ impl Table {
         self.share();
     }
 
+    /// The same of the default class in a group with classes.
+    pub(crate) fn draw_owners_at_xdp(&mut self, seed: u64) {
+        let owners = tape(seed, BUCKETS);
+        for (to, byte) in self.with_parts.bytes().iter().zip(&owners) {
+            to.store(*byte, Relaxed);
+        }
+        if let Some(parts) = &mut self.parts {
+            parts[..BUCKETS].copy_from_slice(&owners);
+        }
+    }
+
     /// Says who stands in each slot: stamp and number; `None` for nobody.
     pub(crate) fn seat(&mut self, who: impl Fn(u8) -> Option<(u64, u8)>) {
         (self.seats, self.holders) = ([0; SLOTS], [0; SLOTS]);
@@ -124,10 +131,12 @@ impl Table {
         self.share();
     }
 
-    /// Writes all bytes to the map.
+    /// Writes all bytes to the maps.
     fn share(&self) {
-        for (to, byte) in self.shared.bytes().iter().zip(&self.bytes) {
-            to.store(*byte, Relaxed);
+        for map in [&self.shared, &self.with_parts] {
+            for (to, byte) in map.bytes().iter().zip(&self.bytes) {
+                to.store(*byte, Relaxed);
+            }
         }
     }
 
@@ -173,10 +182,7 @@ impl Table {
             (Decision::Broadcast, Some(_)) => EVERYBODY,
             (_, Some(_)) => outcome.class.into(),
         };
-        let all = self
-            .parts
-            .as_ref()
-            .map_or(&self.bytes, |parts| &parts.bytes);
+        let all = self.parts.as_ref().unwrap_or(&self.bytes);
         let bytes = &all[part(class)..part(class) + RANK_COUNT + 4];
         let (owners, count) = bytes.split_at(RANK_COUNT);
         let count = usize::try_from(u32::from_ne_bytes(count.try_into().unwrap())).unwrap();
@@ -210,10 +216,11 @@ impl Table {
 
     /// Loads an object, which may ask for the table.
     pub(crate) fn load(&self, object: &Object, name: &str) -> Result<Loaded, LoadError> {
-        let shared = self
-            .parts
-            .as_ref()
-            .map_or(&self.shared, |parts| &parts.shared);
+        let has_parts = |spec: &MapSpec| spec.name == TABLE_MAP && spec.entries as usize * 8 > SIZE;
+        let shared = match object.maps.iter().any(has_parts) {
+            true => &self.with_parts,
+            false => &self.shared,
+        };
         let given = [
             (TABLE_MAP, shared.as_fd()),
             (RECORD_MAP, self.recorder.fd()),

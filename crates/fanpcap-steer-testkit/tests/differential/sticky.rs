@@ -9,6 +9,7 @@ use fanpcap_testkit::frames;
 
 use super::case::is_fragment;
 use super::group::{Group, Table};
+use super::recording::Recording;
 use super::traffic::{Shot, drawn};
 use super::workers::pinned;
 use super::written::compiled;
@@ -148,4 +149,44 @@ fn flows_that_are_forgotten_follow_the_table() {
     let before = slots(few);
     table.draw_owners(2);
     assert!(slots(few) == before);
+}
+
+/// A flow may have packets of several classes. Each class remembers it by itself.
+#[test]
+#[ignore = "needs root: eBPF"]
+fn at_xdp_a_flow_has_a_member_in_each_class() {
+    const SMALL: usize = 22;
+    let source = "main = do\n  when (udp_len .> 40) (classify 1)\n  steer_flow";
+    let tree = compiled(source);
+    let object = ebpf::xdp(&tree, Some(FLOWS), &Recording { sent: false }).unwrap();
+    // With seeds 1 and 4 class 1 has no members.
+    for seed in [0, 1, 2, 4, 5] {
+        let mut table = Group(seed).table_with_classes();
+        let loaded = table.load(&object, "sticky").unwrap();
+        let mut evaluator = Evaluator::of_group(&tree);
+        let shots = (0..200_u16).flat_map(|port| [SMALL, 100].map(|len| (port, len)));
+        let shots = shots.map(|(port, len)| {
+            let datagram = frames::udp(port, 53, &vec![0; len]);
+            let bytes = frames::ethernet(0x0800, &frames::v4(17, 0x4000, &datagram));
+            Shot { bytes, mark: 0 }
+        });
+        let shots: Vec<Shot> = shots.collect();
+        let mut run = |table: &Table| {
+            let one = |shot: &Shot| {
+                let host = loaded.run(&shot.bytes).unwrap();
+                let outcome = evaluator.evaluate(&Packet::of(shot.frame()));
+                (table.recorded(host), table.delivers(&outcome))
+            };
+            shots.iter().map(one).collect::<Vec<_>>()
+        };
+        let before = run(&table);
+        assert!(before.iter().all(|(done, expected)| done == expected));
+        // The default class's buckets move, and no flow does; the other class's do not.
+        table.draw_owners_at_xdp(1);
+        let after = run(&table);
+        let same = before.iter().zip(&after);
+        assert!(same.clone().all(|((was, _), (is, _))| was == is), "{seed}");
+        let moved = after.iter().filter(|(done, by_table)| done != by_table);
+        assert!(moved.count() > 100, "{seed}");
+    }
 }

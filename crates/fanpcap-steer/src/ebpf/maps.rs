@@ -37,10 +37,11 @@ pub(super) enum Map {
     Fragments,
     /// [`SETS_MAP`].
     Sets,
-    /// [`TABLE_MAP`], of a group with classes or without.
+    /// [`TABLE_MAP`], with a part for each class or without.
     Table { classes: bool },
-    /// [`FLOWS_MAP`], and how many it remembers.
-    Flows(u32),
+    /// [`FLOWS_MAP`], and how many it remembers. With classes, a flow is remembered for each class
+    /// by itself.
+    Flows { flows: u32, classes: bool },
 }
 
 const COUNTERS_LEN: u32 = 8 * 64;
@@ -72,7 +73,10 @@ impl Map {
                 MapSpec::given(TABLE_MAP, if classes { CLASSES_LEN } else { TABLE_LEN })
             }
             // From a hash to an entry of `layout::SEATS`.
-            Self::Flows(entries) => MapSpec::new(FLOWS_MAP, MapKind::LruHash, 4, 8, entries),
+            Self::Flows { flows, classes } => {
+                let key_len = if classes { 8 } else { 4 };
+                MapSpec::new(FLOWS_MAP, MapKind::LruHash, key_len, 8, flows)
+            }
             Self::Sets => {
                 let keys = set_keys(tree);
                 let entries = u32::try_from(keys.len()).unwrap_or(u32::MAX);

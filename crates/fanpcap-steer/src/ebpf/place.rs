@@ -3,7 +3,7 @@
 
 use super::emitter::{Emitter, Role};
 use super::maps::Map;
-use super::stack::{PART, Spots};
+use super::stack::{CLASS_AND_FLOW, PART};
 use super::target::{MAP_LOOKUP, MAP_UPDATE};
 use fanpcap_bpf::TABLE_ROW;
 use fanpcap_bpf::assembler::{If, Label, Op, R0, R1, R2, R3, R4, R6, R7, R8, R10, Register, Width};
@@ -77,7 +77,8 @@ impl Emitter<'_> {
         if let Some(flows) = flows {
             self.asm.jump(owner);
             self.asm.bind(hash);
-            self.stay(Map::Flows(flows), found, none);
+            let classes = self.choices.classes;
+            self.stay(Map::Flows { flows, classes }, found, none);
         } else {
             self.asm.bind(hash);
             self.asm.alu32(Op::And, R8, BUCKET_MASK);
@@ -100,8 +101,8 @@ impl Emitter<'_> {
     /// if the member is gone. Remembers who that is. Clobbers r7.
     fn stay(&mut self, flows: Map, found: Option<Label>, none: Label) {
         let (moved, done) = (self.asm.label(), self.asm.label());
-        let Spots { flow, key, .. } = self.spots;
-        self.asm.store(Width::Word, R10, flow, R8);
+        let key = self.spots.key;
+        self.store_flow();
         self.flow(flows);
         self.asm.call(MAP_LOOKUP);
         self.asm.jump_if(If::Equal, R0, 0, moved);
@@ -130,12 +131,37 @@ impl Emitter<'_> {
         self.found(found);
     }
 
+    /// Where the key of a flow is on the stack.
+    fn flow_key(&self) -> i16 {
+        if self.choices.classes {
+            CLASS_AND_FLOW
+        } else {
+            self.spots.flow
+        }
+    }
+
+    /// Stores the key of the flow with the hash in r8.
+    fn store_flow(&mut self) {
+        let key = self.flow_key();
+        if !self.choices.classes {
+            return self.asm.store(Width::Word, R10, key, R8);
+        }
+        // A member of another class must not get the packet, even if it has had the flow.
+        self.asm.load(Width::Double, R1, R10, PART);
+        self.asm.alu(Op::Left, R1, 32);
+        self.asm.set(R2, R8);
+        // Keeps the hash alone.
+        self.asm.alu32(Op::And, R2, -1);
+        self.asm.alu(Op::Or, R1, R2);
+        self.asm.store(Width::Double, R10, key, R1);
+    }
+
     /// Loads the map of flows and the key as a helper's arguments.
     fn flow(&mut self, flows: Map) {
         let flows = self.maps.of(flows);
         self.asm.map(R1, flows);
         self.asm.set(R2, R10);
-        self.asm.alu(Op::Add, R2, i32::from(self.spots.flow));
+        self.asm.alu(Op::Add, R2, i32::from(self.flow_key()));
     }
 
     /// Puts the word that the rows from `first` on have for the lowest byte of `index` into r0.
@@ -207,7 +233,8 @@ impl Emitter<'_> {
     /// Puts the address of the table's row in r2 into r0. The kernel replaces the call by an
     /// addition (`array_map_gen_lookup`). The jump to `none` is never taken: the table has the row.
     fn row(&mut self, none: Label) {
-        let classes = self.choices.classes;
+        // At XDP each group's table has parts for classes, as its steering program may change.
+        let classes = matches!(self.role, Role::Deliver { .. });
         let table = self.maps.of(Map::Table { classes });
         self.asm.store(Width::Word, R10, self.spots.row, R2);
         self.asm.map(R1, table);

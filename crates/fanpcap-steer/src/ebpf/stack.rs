@@ -41,6 +41,9 @@ pub(super) const STAMP: i16 = -32;
 pub(super) const PART: i16 = -56;
 /// A number of ranks, or a slot, in a frame that delivers: 8 bytes, the lowest of that frame.
 pub(super) const RANKS: i16 = -64;
+/// The row of [`PART`] and the hash of a flow, as a key, in a frame that delivers: 8 bytes. A
+/// packet of a flow needs no [`RANKS`].
+pub(super) const CLASS_AND_FLOW: i16 = RANKS;
 /// The packet's own view: its lower half, and 8 bytes above it the upper half. It replaces the
 /// window. The verifier tracks no value at an offset of 4 beyond a multiple of eight.
 pub(super) const OUTER: i16 = -52;

@@ -43,6 +43,11 @@ fn table() -> Table {
     Table::create("test", u32::try_from(layout::SIZE).unwrap()).unwrap()
 }
 
+/// The same of a group at XDP.
+fn table_at_xdp() -> Table {
+    Table::create("test", u32::try_from(layout::SIZE_WITH_CLASSES).unwrap()).unwrap()
+}
+
 fn load_with(object: &Object, table: &Table) -> Result<Loaded, LoadError> {
     Loaded::load_with(object, "test", &[(TABLE_MAP, table.as_fd())])
 }

@@ -66,7 +66,7 @@ fn refuse(what: &str) -> Result<(), Unfit> {
 /// `is_told`: another function runs after a drop of this one.
 fn each_fits(function: &Function, is_told: bool) -> Result<(), Unfit> {
     match (function, is_told) {
-        (Function::Classify(_), _) => refuse("`classify` chooses among members"),
+        (Function::Classify(_), _) => refuse("`classify` chooses among classes of members"),
         (Function::Host(_), _) => Err(Unfit {
             what: "`kernel` and `detour` say what the host gets, which a group of the kernel's can't do: leave them out, \
                    they are for the XDP engine"

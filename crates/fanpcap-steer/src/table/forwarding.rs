@@ -46,7 +46,7 @@ static ENTRIES: [Described; 10] = [
     function(
         "classify",
         &[parameter("class", Kind::Number(1, 63))],
-        "To members of this class only; with a steering function, to one of them. Refused: members have no classes in this version.",
+        "To members of this class only (option +class=N); with a steering function, to one of them. Others have class 0, the default one.",
         "when (has_port 53) (classify 2) >-> steer_flow",
         |given| Ok(Function::Classify(given.number()?).into()),
     )

@@ -55,6 +55,7 @@ pub(crate) struct State {
     pub(crate) is_gone: bool,
     group: Option<(u16, Mode)>,
     weight: Option<u16>,
+    class: u8,
     /// What the group runs before the handle joins, look by look.
     pub(crate) runs: Vec<Runs>,
     /// What the group's members have as the text of its steering program.
@@ -106,6 +107,7 @@ impl World {
             is_gone: false,
             group: None,
             weight: None,
+            class: 0,
             runs: Vec::new(),
             takes: None,
             program_text: None,
@@ -302,6 +304,7 @@ impl Handle for Fake<'_> {
                 state.digest = steering.map(|steering| steering.digest());
                 state.group = Some((number(membership), membership.mode));
                 let is_steered = membership.steering.is_some();
+                state.class = membership.class;
                 state.weight = is_steered.then(|| membership.weight.unwrap_or(1));
                 Ok(())
             }
@@ -332,6 +335,10 @@ impl Handle for Fake<'_> {
 
     fn weight(self) -> Option<u16> {
         self.change(|state| state.weight)
+    }
+
+    fn class(self) -> u8 {
+        self.change(|state| state.class)
     }
 
     fn replace_program(self, _: &Arc<Steering>) -> Result<(), String> {

@@ -21,3 +21,4 @@ mod weights;
 mod drained;
 mod legs;
 mod on_xdp;
+mod classes;

@@ -1,14 +1,17 @@
 //! A table in the process's own memory.
 
-use crate::table::{Table, at};
-use fanpcap_buckets::layout::{BUCKETS, SLOTS};
+use crate::table::{Classes, Part, Table, at};
+use fanpcap_buckets::layout::{BUCKETS, SIZE, SIZE_WITH_CLASSES, SLOTS};
 use std::sync::atomic::{AtomicU8, AtomicU32, AtomicU64, Ordering};
 
 #[derive(Debug)]
 pub(super) struct Memory {
-    pub(super) buckets: Vec<AtomicU8>,
+    buckets: Vec<AtomicU8>,
     ranks: Vec<AtomicU8>,
     rank_count: [AtomicU32; 1],
+    /// The parts of classes, and their numbers, each in a place of its own.
+    classes: Vec<AtomicU8>,
+    numbers: Vec<AtomicU32>,
     pub(super) seats: Vec<AtomicU64>,
     pub(super) holders: Vec<AtomicU64>,
     words: Vec<AtomicU64>,
@@ -28,6 +31,12 @@ impl Clone for Memory {
             buckets: bytes(&self.buckets),
             ranks: bytes(&self.ranks),
             rank_count: [AtomicU32::new(self.rank_count[0].load(Ordering::Relaxed))],
+            classes: bytes(&self.classes),
+            numbers: self
+                .numbers
+                .iter()
+                .map(|it| AtomicU32::new(it.load(Ordering::Relaxed)))
+                .collect(),
             seats: words(&self.seats),
             holders: words(&self.holders),
             words: words(&self.words),
@@ -36,13 +45,21 @@ impl Clone for Memory {
 }
 
 impl Memory {
-    pub(super) fn new() -> Self {
+    /// A table with parts for classes, or without.
+    pub(super) fn new(has_classes: bool) -> Self {
+        let beyond = if has_classes {
+            SIZE_WITH_CLASSES - SIZE
+        } else {
+            0
+        };
         let bytes = |count| (0..count).map(|_| AtomicU8::new(0)).collect();
         let words = |count| (0..count).map(|_| AtomicU64::new(0)).collect();
         let memory = Self {
             buckets: bytes(BUCKETS),
             ranks: bytes(SLOTS),
             rank_count: [AtomicU32::new(0)],
+            classes: bytes(beyond),
+            numbers: (0..beyond / 4).map(|_| AtomicU32::new(0)).collect(),
             seats: words(SLOTS),
             holders: words(SLOTS),
             words: words(at::END),
@@ -53,9 +70,15 @@ impl Memory {
 
     pub(super) fn table(&self) -> Table<'_> {
         Table {
-            buckets: &self.buckets,
-            ranks: &self.ranks,
-            rank_count: &self.rank_count,
+            default: Part {
+                buckets: &self.buckets,
+                ranks: &self.ranks,
+                rank_count: &self.rank_count,
+            },
+            classes: Classes {
+                bytes: &self.classes,
+                numbers: &self.numbers,
+            },
             seats: &self.seats,
             holders: &self.holders,
             words: &self.words,

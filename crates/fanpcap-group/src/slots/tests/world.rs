@@ -8,6 +8,8 @@ mod successors;
 mod following;
 mod relinked;
 mod dying;
+mod classes;
+mod living;
 
 use super::super::{Ground, Slots, Unjoined, Weighed};
 use super::memory::Memory;
@@ -50,6 +52,11 @@ struct Kernel {
     /// Of each slot, the socket into whose ring an engine puts what comes to it; `None`: slots are
     /// positions of the array.
     rings: Option<BTreeMap<u8, u64>>,
+    /// Packets come to these classes in turn; none: to the default one.
+    classes: Vec<u8>,
+    /// Packets of a class without members, and packets that were unread when a class had none left.
+    no_member: u64,
+    unread: u64,
     /// By cookie, which rises with their creation.
     sockets: BTreeMap<u64, Socket>,
     locker: Vec<Deposit>,
@@ -215,8 +222,9 @@ pub(super) struct World {
     /// same cookie in both.
     lead: Option<Memory>,
     kernel: Kernel,
-    /// Names of members.
+    /// Names of members, and their classes.
     names: BTreeMap<u64, u64>,
+    of_class: BTreeMap<u64, u8>,
     /// Rings of the dead, and who reads them.
     heirs: BTreeMap<u64, u64>,
     pub(super) locker_is_full: bool,
@@ -229,10 +237,11 @@ impl World {
             ..Kernel::default()
         };
         Self {
-            memory: Memory::new(),
+            memory: Memory::new(false),
             lead: None,
             kernel,
             names: BTreeMap::new(),
+            of_class: BTreeMap::new(),
             heirs: BTreeMap::new(),
             locker_is_full: false,
         }
@@ -241,6 +250,7 @@ impl World {
     /// A group whose engine fills rings by slots.
     pub(super) fn with_rings(seed: u64) -> Self {
         let mut world = Self::new(seed);
+        world.memory = Memory::new(true);
         world.kernel.rings = Some(BTreeMap::new());
         world
     }
@@ -274,6 +284,7 @@ impl World {
             cookie: own,
             weight: 1,
             name: self.names.get(&own).copied().unwrap_or(0),
+            class: self.class(own),
             lead: self.lead.as_ref().map_or(0, |_| own),
             ..Row::default()
         };
@@ -282,9 +293,10 @@ impl World {
 
     pub(super) fn begin_share(&mut self, own: u64) {
         self.change(own, |slots| slots.repair()).unwrap();
-        let (awaited, before) = (self.awaited_by(own), self.owners());
+        let awaited = self.awaited_by(own);
+        let before = awaited.map(|awaited| (awaited, self.owners_in(self.class(own))));
         self.change(own, |slots| slots.begin_share(own)).unwrap();
-        if let Some(awaited) = awaited {
+        if let Some((awaited, before)) = before {
             self.check_succession(&before, awaited, own);
         }
     }
@@ -319,7 +331,10 @@ impl World {
                 continue;
             }
             let before = self.kernel.sockets[&cookie].taken;
-            let inherited = self.take(cookie, usize::MAX);
+            let inherited = match self.class(heir) == self.class(cookie) {
+                true => self.take(cookie, usize::MAX),
+                false => self.give_up(cookie),
+            };
             let gone = Gone {
                 members: 1,
                 received: self.kernel.sockets[&cookie].received,
@@ -368,7 +383,7 @@ impl World {
         for socket in self.kernel.sockets.values_mut() {
             self.kernel.ended += socket.ring.drain(..).count() as u64;
         }
-        self.memory = Memory::new();
+        self.memory = Memory::new(self.kernel.rings.is_some());
         self.heirs.clear();
     }
 
@@ -397,7 +412,7 @@ impl World {
     }
 
     fn owner(&self, bucket: usize) -> u64 {
-        let slot = self.memory.buckets[bucket].load(Ordering::Relaxed);
+        let slot = self.table().default.buckets[bucket].load(Ordering::Relaxed);
         self.kernel.in_slot(slot)
     }
 
@@ -410,75 +425,14 @@ impl World {
                 self.kernel.ended += 1;
                 continue;
             }
-            let owner = self.owner(bucket(hash));
+            let Some(owner) = self.owner_of_packet(number, bucket(hash)) else {
+                self.kernel.no_member += 1;
+                continue;
+            };
             let socket = self.kernel.sockets.get_mut(&owner).unwrap();
             assert!(!socket.refuses, "a placeholder was given a packet");
             socket.ring.push(number);
             socket.received += 1;
         }
-    }
-
-    /// So many random events.
-    pub(super) fn live(&mut self, events: u32) {
-        for _ in 0..events {
-            self.send(20);
-            let kill = match self.kernel.random(4) {
-                0 => self.kernel.random(60),
-                _ => u64::MAX,
-            };
-            let event = self.kernel.random(11);
-            let members = self.members();
-            if members.is_empty() || (event < 2 && members.len() < 12) {
-                let newcomer = match self.kernel.random(4) {
-                    0 => self.open(),
-                    name => self.open_named(name),
-                };
-                let join = |world: &mut Self| _ = world.join(newcomer).unwrap();
-                _ = self.dying(newcomer, kill, join);
-            } else {
-                let count = u64::try_from(members.len()).unwrap();
-                let which = usize::try_from(self.kernel.random(count)).unwrap();
-                self.act(members[which], event, kill);
-            }
-            // Who was killed while slots were renumbered is finished before packets come, and so is
-            // what nobody has noticed.
-            if let Some(&member) = self.members().first() {
-                self.attend(member);
-            }
-        }
-    }
-
-    fn act(&mut self, member: u64, event: u64, kill: u64) {
-        let most = usize::try_from(self.kernel.random(30)).unwrap();
-        _ = self.dying(member, kill, |world| match event {
-            2 => world.close(member),
-            3 => world.depart(member),
-            4 => {
-                world.flap_once();
-                world.hear(member);
-            }
-            8 => {
-                world.flap_once();
-                let newcomer = world.open();
-                _ = world.join(newcomer);
-            }
-            9 => world.hear(member),
-            5 => world.begin_share(member),
-            6 => _ = world.take(member, most),
-            10 => _ = world.weigh(member, member, u16::from(most > 10)),
-            _ => {
-                world.begin_share(member);
-                world.look_for_silent(member);
-                world.attend(member);
-                world.settle_own(member);
-            }
-        });
-    }
-
-    /// This heir reads its rings to the end.
-    fn settle_own(&mut self, heir: u64) {
-        let own = self.heirs.iter().filter(|(_, it)| **it == heir);
-        let own: BTreeMap<u64, u64> = own.map(|(cookie, it)| (*cookie, *it)).collect();
-        self.settle(own);
     }
 }

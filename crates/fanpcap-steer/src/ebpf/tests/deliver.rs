@@ -135,7 +135,10 @@ fn to(slot: usize) -> Counts {
 
 /// A table where bucket and rank say their slot.
 fn numbered(ranks: u32) -> Table {
-    let table = table();
+    filled(table_at_xdp(), ranks)
+}
+
+fn filled(table: Table, ranks: u32) -> Table {
     for (number, slot) in table.bytes()[..layout::RANK_COUNT].iter().enumerate() {
         slot.store(u8::try_from(number % 251).unwrap(), Relaxed);
     }
@@ -147,7 +150,7 @@ fn numbered(ranks: u32) -> Table {
 #[test]
 #[ignore = "needs root: eBPF"]
 fn one_member_gets_the_packet() {
-    let table = numbered(5);
+    let (table, of_sockets) = (numbered(5), filled(table(), 5));
     for (frame, main) in [
         (udp4(), by_flow()),
         (udp6(), flow_mode()),
@@ -155,7 +158,8 @@ fn one_member_gets_the_packet() {
         (tunnels().swap_remove(9).1, flow_mode()),
     ] {
         let object = by_table(&program(main.clone()), None).unwrap();
-        let slot = load_with(&object, &table).unwrap().run(&frame).unwrap();
+        let slot = load_with(&object, &of_sockets).unwrap();
+        let slot = slot.run(&frame).unwrap();
         let slot = usize::try_from(slot).unwrap();
         assert_eq!(record(main, &table, &frame), to(slot));
     }
@@ -208,7 +212,7 @@ fn flows_stay_at_xdp_too() {
 #[test]
 #[ignore = "needs root: eBPF"]
 fn long_and_deep_programs_load() {
-    let table = table();
+    let table = table_at_xdp();
     let steers = super::limits::steers();
     for main in [Function::First(steers), inner(flow_mode())] {
         loaded(main, Some(65_536), &table);

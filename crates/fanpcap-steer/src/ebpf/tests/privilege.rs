@@ -108,10 +108,10 @@ fn as_child_the_xdp_program_loads() {
         Function::Steer(Steer::DoubleIp),
     ] {
         let copied = Function::Sequence(vec![Function::Host(false), main]);
-        super::deliver::loaded(copied, None, &table());
+        super::deliver::loaded(copied, None, &table_at_xdp());
     }
     for flows in [None, Some(65_536)] {
-        let loaded = super::deliver::loaded(flow_mode(), flows, &table());
+        let loaded = super::deliver::loaded(flow_mode(), flows, &table_at_xdp());
         println!(
             "with delivery, {flows:?}: {:?}, {} verified",
             loaded.time(&udp4(), 1_000_000),

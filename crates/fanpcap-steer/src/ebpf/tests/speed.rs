@@ -70,7 +70,7 @@ fn steering_at_xdp_costs_little() {
     const ROUNDS: usize = 9;
     let frame = ethernet(0x0800, &v4(17, 0, &udp(1111, 2222, &[0; 18])));
     assert_eq!(frame.len(), 60);
-    let table = table();
+    let table = table_at_xdp();
     let filter = Function::Sequence(vec![choice(Predicate::Port(Side::Either, 53)), flow_mode()]);
     let objects = [
         ("bare", bare()),

@@ -75,6 +75,11 @@ impl Load {
         Ok(())
     }
 
+    /// What was sent until the last pause.
+    pub(super) fn sent(&self) -> &Sent {
+        &self.sent
+    }
+
     /// Ends. All that was sent has reached the packet sockets.
     pub(super) fn stop(mut self) -> Result<Sent> {
         self.pause()?;

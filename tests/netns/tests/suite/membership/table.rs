@@ -11,7 +11,8 @@ use fanpcap_linux::process::pidfd::Process;
 
 /// The number of buckets, which are the table's first bytes.
 pub(super) const BUCKETS: usize = 4096;
-const LEN: u32 = 65536;
+/// The length on packet sockets, and on the XDP engine.
+const LENS: [u32; 2] = [65_536, 360_448];
 
 /// A group's tables, mapped here too.
 pub(super) struct Table(Vec<bpf::Table>);
@@ -30,7 +31,8 @@ impl Table {
             let is_map = link.as_os_str() == "anon_inode:bpf-map";
             let number = entry.file_name().to_str()?.parse().ok()?;
             let map = is_map.then(|| process.duplicate(number).ok())??;
-            bpf::Table::open(map, LEN).ok()
+            let open = |len: &u32| bpf::Table::open(map.try_clone().ok()?, *len).ok();
+            LENS.iter().find_map(open)
         });
         let tables: Vec<bpf::Table> = tables.collect();
         ensure!(!tables.is_empty(), "the member has no table");

@@ -86,7 +86,7 @@ fn ensure_flows_are_shared(members: &[Recorder], shares: &[usize]) -> Result<()>
 fn ensure_others_are_refused(wire: &Wire) -> Result<()> {
     for (mode, text) in [
         ("flow+rollover", "a steered group takes no '+rollover'"),
-        ("flow+class=2", "members do not have in this version"),
+        ("flow+class=2", "is for groups on the engine xdp"),
         ("hash+weight=2", "is for steered groups"),
     ] {
         let refused = Recorder::start_as(wire, DEVICE, 7, mode, &[]);

@@ -5,6 +5,7 @@ use crate::table::{Journal, Row, State};
 use fanpcap_buckets::Slot;
 use fanpcap_buckets::layout::BUCKETS;
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::atomic::Ordering;
 
 impl World {
     /// What holds when no change is under way.
@@ -48,20 +49,43 @@ impl World {
     }
 
     fn check_shares(&self, rows: &[(Slot, Row)]) {
-        let live = rows.iter().filter(|(_, row)| row.owns());
-        let live: Vec<u64> = live.map(|(_, row)| row.cookie).collect();
-        let drained = rows.iter().filter(|(_, row)| row.weight == 0);
-        let drained: Vec<u64> = drained.map(|(_, row)| row.cookie).collect();
-        let owners = self.owners();
-        assert!(!owners.iter().any(|owner| drained.contains(owner)));
-        for member in &live {
-            let owned = owners.iter().filter(|&it| it == member).count();
-            let quota = BUCKETS / live.len();
+        let owners = |class: u8| {
+            let of_class = rows.iter().filter(move |(_, row)| row.class == class);
+            let owns = of_class.filter(|(_, row)| row.owns());
+            owns.map(|(_, row)| row.cookie).collect::<Vec<u64>>()
+        };
+        let everybody: BTreeSet<u64> = (0..63).flat_map(owners).collect();
+        for class in 0..64 {
+            self.check_class(class, &owners(class), everybody.is_empty());
+        }
+        if self.kernel.rings.is_some() && !everybody.is_empty() {
+            let ranks = self.in_slots(&self.table().everybody().ranks());
+            assert_eq!(ranks, everybody, "everybody");
+        }
+    }
+
+    /// The members of a class that own a share have it, and nobody else has any of it.
+    fn check_class(&self, class: u8, live: &[u64], has_ended: bool) {
+        let part = self.table().part(class);
+        let ranks = part.ranks();
+        if !has_ended {
+            let expected = live.iter().copied().collect();
+            assert_eq!(self.in_slots(&ranks), expected, "ranks of {class}");
+        }
+        let Some(quota) = BUCKETS.checked_div(live.len()) else {
+            return;
+        };
+        let slots = part.buckets.iter().map(|it| it.load(Ordering::Relaxed));
+        let owners: Vec<u64> = slots.map(|slot| self.in_slot(slot)).collect();
+        for member in live {
+            let owned = owners.iter().filter(|it| *it == member).count();
             assert!(owned == quota || owned == quota + 1, "{owned} of {quota}");
         }
-        let ranks = self.table().ranks();
-        let ranks: BTreeSet<u64> = ranks.iter().map(|slot| self.in_slot(slot.0)).collect();
-        assert_eq!(ranks, live.into_iter().collect(), "ranks");
+        assert!(owners.iter().all(|owner| live.contains(owner)));
+    }
+
+    fn in_slots(&self, slots: &[Slot]) -> BTreeSet<u64> {
+        slots.iter().map(|slot| self.in_slot(slot.0)).collect()
     }
 
     /// Each packet was had once, or waits in the ring of a member, or went with a group that ended.
@@ -69,7 +93,8 @@ impl World {
         let rings = self.kernel.sockets.values();
         let waiting: u64 = rings.map(|socket| socket.ring.len() as u64).sum();
         let taken = self.kernel.taken.len() as u64;
-        assert_eq!(self.kernel.sent, taken + waiting + self.kernel.ended);
+        let lost = self.kernel.ended + self.kernel.no_member + self.kernel.unread;
+        assert_eq!(self.kernel.sent, taken + waiting + lost);
         for (cookie, socket) in &self.kernel.sockets {
             assert!(socket.is_open || socket.ring.is_empty(), "{cookie}");
         }

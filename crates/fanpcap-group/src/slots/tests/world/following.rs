@@ -15,7 +15,7 @@ impl World {
 
     /// The sockets by rank.
     pub(in super::super) fn ranks(&self) -> Vec<u64> {
-        let ranks = self.table().ranks().into_iter();
+        let ranks = self.table().part(0).ranks().into_iter();
         ranks.map(|slot| self.in_slot(slot.0)).collect()
     }
 

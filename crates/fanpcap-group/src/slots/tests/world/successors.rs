@@ -17,8 +17,11 @@ impl World {
         let rows: Vec<Row> = self.table().rows().map(|(_, row)| row).collect();
         let newcomer =
             |row: &&Row| row.cookie == own && row.state == State::Newcomer && row.weight > 0;
-        let name = rows.iter().find(newcomer)?.name;
-        let is_it = |row: &&Row| row.state == State::Awaited && row.name == name;
+        let newcomer = rows.iter().find(newcomer)?;
+        let is_it = |row: &&Row| {
+            let is_same = row.name == newcomer.name && row.class == newcomer.class;
+            row.state == State::Awaited && is_same
+        };
         rows.iter().find(is_it).map(|row| row.cookie)
     }
 
@@ -50,7 +53,7 @@ impl World {
 
     /// The successor has exactly the buckets of `awaited`, and nobody else's have moved.
     pub(super) fn check_succession(&self, before: &[u64], awaited: u64, successor: u64) {
-        for (&before, after) in before.iter().zip(self.owners()) {
+        for (&before, after) in before.iter().zip(self.owners_in(self.class(successor))) {
             let expected = if before == awaited { successor } else { before };
             assert_eq!(after, expected);
         }

@@ -1,0 +1,74 @@
+//! Random events: members come, read, go and die.
+
+use super::World;
+use std::collections::BTreeMap;
+
+impl World {
+    /// So many random events.
+    pub(in super::super) fn live(&mut self, events: u32) {
+        for _ in 0..events {
+            self.send(20);
+            let kill = match self.kernel.random(4) {
+                0 => self.kernel.random(60),
+                _ => u64::MAX,
+            };
+            let event = self.kernel.random(11);
+            let members = self.members();
+            if members.is_empty() || (event < 2 && members.len() < 12) {
+                let newcomer = match self.kernel.random(4) {
+                    0 => self.open(),
+                    name => self.open_named(name),
+                };
+                self.draw_class(newcomer);
+                let join = |world: &mut Self| _ = world.join(newcomer).unwrap();
+                _ = self.dying(newcomer, kill, join);
+            } else {
+                let count = u64::try_from(members.len()).unwrap();
+                let which = usize::try_from(self.kernel.random(count)).unwrap();
+                self.act(members[which], event, kill);
+            }
+            // Who was killed while slots were renumbered is finished before packets come, and so is
+            // what nobody has noticed.
+            let first = self.members().first().copied();
+            if let Some(member) = self.kernel.rings.is_none().then_some(first).flatten() {
+                self.attend(member);
+            } else {
+                self.attend_classes();
+            }
+        }
+    }
+
+    fn act(&mut self, member: u64, event: u64, kill: u64) {
+        let most = usize::try_from(self.kernel.random(30)).unwrap();
+        _ = self.dying(member, kill, |world| match event {
+            2 => world.close(member),
+            3 => world.depart(member),
+            4 => {
+                world.flap_once();
+                world.hear(member);
+            }
+            8 => {
+                world.flap_once();
+                let newcomer = world.open();
+                _ = world.join(newcomer);
+            }
+            9 => world.hear(member),
+            5 => world.begin_share(member),
+            6 => _ = world.take(member, most),
+            10 => _ = world.weigh(member, member, u16::from(most > 10)),
+            _ => {
+                world.begin_share(member);
+                world.look_for_silent(member);
+                world.attend(member);
+                world.settle_own(member);
+            }
+        });
+    }
+
+    /// This heir reads its rings to the end.
+    fn settle_own(&mut self, heir: u64) {
+        let own = self.heirs.iter().filter(|(_, it)| **it == heir);
+        let own: BTreeMap<u64, u64> = own.map(|(cookie, it)| (*cookie, *it)).collect();
+        self.settle(own);
+    }
+}

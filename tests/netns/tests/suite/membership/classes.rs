@@ -1,0 +1,219 @@
+//! Members of classes on the XDP engine: each class shares its own packets, and who comes or goes
+//! moves flows of its own class only.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::thread;
+use std::time::Duration;
+
+use anyhow::{Context, Result, ensure};
+use fanpcap_group::view::{GroupTable, State, View};
+use fanpcap_linux::interface;
+use fanpcap_netns::{DEVICE, Wire, on_wire};
+use fanpcap_testkit::await_for;
+use fanpcap_testkit::await_for::LIMIT;
+
+use super::load::{FLOWS, Load, Sent};
+use super::recorder::{End, Recorder};
+use super::records::{self, Got};
+use super::scene::ON_XDP;
+use super::table::BUCKETS;
+
+const GROUP: u16 = 7;
+
+/// About half of the flows are of class 2.
+const PROGRAM: &str = "main = do\n  when (udp_source .< 33000) (classify 2)\n  steer_flow\n";
+
+/// How long a part of the load lasts.
+const PART: Duration = Duration::from_millis(200);
+
+/// The group, and what was sent to it.
+struct Scene<'a> {
+    wire: &'a Wire,
+    members: Vec<Recorder>,
+    program: String,
+}
+
+impl<'a> Scene<'a> {
+    /// Two members without a class, and two of class 2.
+    fn start(wire: &'a Wire) -> Result<Self> {
+        let file = wire.scratch.file("classes.steer");
+        std::fs::write(&file, PROGRAM)?;
+        let mut scene = Self {
+            wire,
+            members: Vec::new(),
+            program: format!("file:{}", file.display()),
+        };
+        for option in ["", "", "+class=2", "+class=2"] {
+            scene.join(option)?;
+        }
+        scene.await_shares(&[(0, 2048), (0, 2048), (2, 2048), (2, 2048)])?;
+        Ok(scene)
+    }
+
+    fn join(&mut self, option: &str) -> Result<()> {
+        let mode = format!("{}{option}", self.program);
+        let member = Recorder::start_as(self.wire, DEVICE, GROUP, &mode, &[ON_XDP])?;
+        self.members.push(member);
+        Ok(())
+    }
+
+    /// Waits until the members that live have these classes, and so many buckets of them.
+    fn await_shares(&self, expected: &[(u8, usize)]) -> Result<()> {
+        await_for("each member's share", LIMIT, || {
+            let places = view()?.places.into_iter();
+            let live = places.filter(|it| it.state == State::Live);
+            let mut shares: Vec<(u8, usize)> = live.map(|it| (it.class, it.buckets)).collect();
+            shares.sort_unstable();
+            Ok((shares == expected).then_some(()))
+        })
+    }
+
+    /// What each member has recorded.
+    fn got(&self, sent: &Sent) -> Result<Vec<Vec<Got>>> {
+        let of_member = |member: &Recorder| {
+            let got = records::read(&member.file)?.into_iter();
+            Ok(got.map(|got| sent.number(got)).collect())
+        };
+        self.members.iter().map(of_member).collect()
+    }
+
+    /// Sends for a while. Returns all that was sent until then.
+    fn send(&self, load: &mut Load) -> Result<()> {
+        load.go_on(DEVICE)?;
+        thread::sleep(PART);
+        load.pause()
+    }
+
+    fn recorded(&self) -> Result<u64> {
+        let counts = self.members.iter().map(|it| records::count(&it.file));
+        counts.sum()
+    }
+}
+
+fn view() -> Result<View> {
+    let ifindex = interface::index(DEVICE).context("no device")?;
+    let table = GroupTable::find(ifindex, GROUP, LIMIT).map_err(anyhow::Error::msg)?;
+    table.context("no table")?.look().context("no view")
+}
+
+/// Waits until a member has told of so many packets, and returns how many there was nobody for.
+fn await_ledger(offered: u64) -> Result<u64> {
+    await_for("the ledger", LIMIT, || {
+        let Some(ledger) = view()?.ledger.filter(|it| it.offered >= offered) else {
+            return Ok(None);
+        };
+        let sum = ledger.produced + ledger.dropped + ledger.unwanted + ledger.nowhere;
+        ensure!(ledger.offered == sum + ledger.no_member, "{ledger:?}");
+        ensure!(ledger.dropped == 0, "{ledger:?}");
+        Ok(Some(ledger.no_member))
+    })
+}
+
+/// The flows of these packets.
+fn flows<'a>(got: impl IntoIterator<Item = &'a Got>) -> BTreeSet<u32> {
+    got.into_iter().map(|got| got.number % FLOWS).collect()
+}
+
+#[test]
+#[ignore = "needs root: run by make test"]
+fn a_death_moves_flows_of_its_class_alone() -> Result<()> {
+    on_wire(1, |wire| {
+        let mut scene = Scene::start(wire)?;
+        let mut load = Load::start()?;
+        thread::sleep(PART);
+        // In the midst of the load.
+        scene.members[2].end(End::Killed)?;
+        scene.await_shares(&[(0, 2048), (0, 2048), (2, BUCKETS)])?;
+        thread::sleep(PART);
+        load.pause()?;
+        let sent = load.sent().count() as u64;
+        ensure!(await_ledger(sent)? == 0);
+        await_for("all frames", LIMIT, || {
+            // One may have been in the hands of the killed.
+            Ok((scene.recorded()? + 1 >= sent).then_some(()))
+        })?;
+        let got = scene.got(load.sent())?;
+        ensure_each_once(&got, load.sent(), &[2])?;
+        let [one, other, dead, heir] = [0, 1, 2, 3].map(|member| flows(&got[member]));
+        ensure!(
+            one.is_disjoint(&other),
+            "flows of the other class have moved"
+        );
+        let classes = [one.len() + other.len(), dead.union(&heir).count()];
+        ensure!(classes[0] + classes[1] == FLOWS as usize, "{classes:?}");
+        ensure!(classes.iter().all(|flows| *flows > 1000), "{classes:?}");
+        ensure!(
+            dead.is_subset(&heir),
+            "the dead one's flows go on within its class"
+        );
+        let gone = view()?.gone;
+        let all = gone.taken + gone.inherited + gone.unread;
+        ensure!(gone.members == 1 && gone.unknown == 0, "{gone:?}");
+        ensure!(gone.received == all && gone.unread == 0, "{gone:?}");
+        ensure_class_without_members_is_counted(&mut scene, &mut load, &heir)?;
+        scene.members.iter_mut().try_for_each(Recorder::stop)
+    })
+}
+
+/// Each frame was recorded once; but of the flows that each of the killed had, one may have been in
+/// its hands.
+fn ensure_each_once(got: &[Vec<Got>], sent: &Sent, killed: &[usize]) -> Result<()> {
+    let mut times: BTreeMap<u32, u32> = sent.numbers().flatten().map(|it| (it, 0)).collect();
+    for got in got.iter().flatten() {
+        let times = times.get_mut(&got.number);
+        *times.with_context(|| format!("{got:?} was never sent"))? += 1;
+    }
+    let doubled = times.values().filter(|times| **times > 1).count();
+    let missing: Vec<u32> = times
+        .iter()
+        .filter(|it| *it.1 == 0)
+        .map(|it| *it.0)
+        .collect();
+    let theirs = flows(killed.iter().flat_map(|member| &got[*member]));
+    let of_killed = missing
+        .iter()
+        .all(|number| theirs.contains(&(number % FLOWS)));
+    ensure!(doubled == 0, "{doubled} doubled");
+    ensure!(
+        missing.len() <= killed.len() && of_killed,
+        "lost: {missing:?}"
+    );
+    Ok(())
+}
+
+/// The last member of class 2 ends: its packets have no member, and are counted so. The next of the
+/// class gets them.
+fn ensure_class_without_members_is_counted(
+    scene: &mut Scene<'_>,
+    load: &mut Load,
+    of_class: &BTreeSet<u32>,
+) -> Result<()> {
+    scene.members[3].end(End::Leaves)?;
+    scene.await_shares(&[(0, 2048), (0, 2048)])?;
+    let before = scene.recorded()?;
+    scene.send(load)?;
+    let numbers = load.sent().numbers().last().context("nothing sent")?;
+    let classified = numbers
+        .clone()
+        .filter(|it| of_class.contains(&(it % FLOWS)));
+    let classified = classified.count() as u64;
+    let nobodys = await_ledger(load.sent().count() as u64)?;
+    ensure!(
+        nobodys == classified && classified > 0,
+        "{nobodys}, {classified}"
+    );
+    let others = numbers.len() as u64 - classified;
+    await_for("the frames of the other class", LIMIT, || {
+        Ok((scene.recorded()? == before + others).then_some(()))
+    })?;
+    scene.join("+class=2")?;
+    scene.await_shares(&[(0, 2048), (0, 2048), (2, BUCKETS)])?;
+    let before = scene.recorded()?;
+    scene.send(load)?;
+    let numbers = load.sent().numbers().last().context("nothing sent")?;
+    await_for("all frames again", LIMIT, || {
+        Ok((scene.recorded()? == before + numbers.len() as u64).then_some(()))
+    })?;
+    ensure!(await_ledger(load.sent().count() as u64)? == nobodys);
+    Ok(())
+}
