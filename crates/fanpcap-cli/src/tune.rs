@@ -11,7 +11,6 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, anyhow};
 use clap::Args;
-use fanpcap_config::report::harmless_text;
 use fanpcap_linux::process::pidfd::Process;
 use fanpcap_linux::wait::stop;
 use fanpcap_nic::apply::{self, Tried};
@@ -23,6 +22,7 @@ use fanpcap_nic::settings::Settings;
 
 use crate::streams;
 use measure::Measured;
+use text::say;
 
 /// Shows how a device should receive for captures, sets it up so, and puts everything back
 ///
@@ -119,14 +119,6 @@ fn show(device: &Device, facts: &Facts, wishes: Wishes) -> Result<ExitCode> {
     }
     say(&page)?;
     Ok(ExitCode::SUCCESS)
-}
-
-/// Prints lines without control characters of names in them.
-fn say(text: &str) -> Result<()> {
-    for line in text.lines() {
-        streams::print(&format!("{}\n", harmless_text(line)))?;
-    }
-    Ok(())
 }
 
 /// A device that is being changed.

@@ -140,12 +140,21 @@ fn by_name(device: &Device) -> Vec<(u32, u32)> {
     in_order(device, found.into_iter().map(|(_, pid)| pid).collect())
 }
 
-/// Threads in the order of their queues. Nothing where their number is not that of the queues:
-/// drivers may have instances for other purposes, and namespaces devices of the same name.
+/// Threads in the order of their queues. Some drivers have instances for queues that are not in use
+/// as well. Nothing for other numbers of threads: drivers may have instances for other purposes,
+/// and namespaces devices of the same name.
 fn in_order(device: &Device, threads: Vec<u32>) -> Vec<(u32, u32)> {
     let queues = rx_queues(device);
-    let is_each = queues == threads.len();
-    (0..).zip(threads).filter(|_| is_each).collect()
+    let most = device
+        .ethtool
+        .channels()
+        .map_or(0, |it| it.most[0].max(it.most[3]));
+    let is_each = [queues, most as usize].contains(&threads.len());
+    (0..)
+        .zip(threads)
+        .take(queues)
+        .filter(|_| is_each)
+        .collect()
 }
 
 fn rx_queues(device: &Device) -> usize {

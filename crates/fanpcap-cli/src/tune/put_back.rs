@@ -9,19 +9,18 @@ use fanpcap_nic::journal::{self, Journal, Outcome};
 use fanpcap_nic::settings::Settings;
 
 use super::text;
-use crate::streams;
 
 /// Puts everything back on all devices of the network namespace.
 pub(super) fn all() -> Result<ExitCode> {
     let mut status = ExitCode::SUCCESS;
     let indices = journal::journals()?;
     if indices.is_empty() {
-        streams::print("nothing to put back\n")?;
+        text::say("nothing to put back")?;
     }
     for ifindex in indices {
         let Some(name) = interface::find_name(ifindex)? else {
             journal::forget(ifindex)?;
-            streams::print(&format!("the device with index {ifindex} is gone\n"))?;
+            text::say(&format!("the device with index {ifindex} is gone"))?;
             continue;
         };
         if one(&Device::open(&name)?)? != ExitCode::SUCCESS {
@@ -41,7 +40,7 @@ pub(super) fn one(device: &Device) -> Result<ExitCode> {
     if page.is_empty() {
         page = format!("{name}: nothing to put back\n");
     }
-    streams::print(&page)?;
+    text::say(&page)?;
     let has_failed = undone
         .iter()
         .any(|it| matches!(it.outcome, Outcome::Failed(_)));

@@ -2,6 +2,8 @@
 
 use std::fmt::Write as _;
 
+use anyhow::Result;
+use fanpcap_config::report::harmless_text;
 use fanpcap_linux::process::cpu;
 use fanpcap_nic::apply::{Tried, Verdict};
 use fanpcap_nic::channels;
@@ -10,6 +12,8 @@ use fanpcap_nic::journal::{Journal, Outcome, Undone};
 use fanpcap_nic::knob::Knob;
 use fanpcap_nic::plan::Plan;
 use fanpcap_nic::plan::text::shown;
+
+use crate::streams;
 
 /// The device in a few lines.
 pub(super) fn facts(facts: &Facts) -> String {
@@ -129,4 +133,12 @@ pub(super) fn undone(device: &str, undone: &[Undone]) -> String {
         };
     }
     text
+}
+
+/// Prints lines without control characters of names in them.
+pub(super) fn say(text: &str) -> Result<()> {
+    for line in text.lines() {
+        streams::print(&format!("{}\n", harmless_text(line)))?;
+    }
+    Ok(())
 }
