@@ -61,10 +61,15 @@ impl RingBuffer {
         let page = page()?;
         let fd = self.fd.as_raw_fd();
         let write = libc::PROT_READ | libc::PROT_WRITE;
+        let twice = self
+            .len
+            .checked_mul(2)
+            .and_then(|len| len.checked_add(page));
+        let twice = twice.ok_or(io::ErrorKind::OutOfMemory)?;
         // The kernel lets processes write to the consumer's page alone. It maps the data twice.
         Ok(RingMapping {
             consumer: Memory::map(page, write, fd, 0)?,
-            producer: Memory::map(page + 2 * self.len, libc::PROT_READ, fd, page)?,
+            producer: Memory::map(twice, libc::PROT_READ, fd, page)?,
             page,
             len: self.len,
         })
@@ -234,15 +239,13 @@ fn page() -> io::Result<usize> {
 
 const fn shape(len: u32) -> Shape {
     Shape {
-        kind: BPF_MAP_TYPE_RINGBUF,
+        kind: map::RING_BUFFER,
         key_len: 0,
         value_len: 0,
         entries: len,
         flags: 0,
     }
 }
-
-const BPF_MAP_TYPE_RINGBUF: u32 = 27;
 
 #[cfg(test)]
 mod tests {
